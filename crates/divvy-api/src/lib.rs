@@ -1,0 +1,1 @@
+//! Wire types of Divvy's REST API and the client for it.

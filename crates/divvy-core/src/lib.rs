@@ -1,0 +1,1 @@
+//! The pure core of Divvy: model, events, state, planner and checker.

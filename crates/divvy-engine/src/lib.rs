@@ -1,0 +1,1 @@
+//! Implementations of Divvy's Engine: processes on this machine.

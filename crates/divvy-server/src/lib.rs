@@ -1,0 +1,1 @@
+//! The shell around Divvy's core: log store, control loop, HTTP.

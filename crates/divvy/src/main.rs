@@ -1,0 +1,3 @@
+//! A fair, queued, accounted GPU pool in one binary.
+
+fn main() {}

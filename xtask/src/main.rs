@@ -1,0 +1,3 @@
+//! The project commands: ci, tidy, bench.
+
+fn main() {}

@@ -1,0 +1,92 @@
+//! Why a job waits, or runs where it runs.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::open::open_enum;
+use super::{JobState, Reason};
+
+open_enum! {
+    /// What the last cycle found for a job, worst first.
+    Verdict {
+        /// The pool as it is can never run it.
+        NoFit = "no_fit",
+        /// It would run if others were stopped.
+        Preempt = "preempt",
+        /// It will run when something ends.
+        Later = "later",
+        /// It can run now.
+        Fit = "fit",
+        /// It has its devices.
+        Placed = "placed",
+        /// It is over.
+        Ended = "ended",
+    }
+}
+
+/// The whole answer to "why".
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Explain {
+    /// The job.
+    pub job: String,
+    /// What the last cycle found.
+    pub verdict: Verdict,
+    /// All of them, in order; empty if nothing stands in its way.
+    pub blockers: Vec<Blocker>,
+    /// How many devices were left after each filter.
+    pub funnel: Vec<FunnelStep>,
+    /// The job's name.
+    #[serde(default)]
+    pub name: String,
+    /// Where it is in its life.
+    #[serde(default)]
+    pub state: Option<JobState>,
+    /// What it asks for, in words: `4 × h100`.
+    #[serde(default)]
+    pub ask: String,
+    /// The reason that `ps` shows.
+    #[serde(default)]
+    pub reason: Option<Reason>,
+    /// Place among the waiting jobs, from 1.
+    #[serde(default)]
+    pub position: Option<u64>,
+    /// When it was submitted.
+    #[serde(default)]
+    pub submitted_ms: Option<i64>,
+    /// Where it runs or ran.
+    #[serde(default)]
+    pub nodes: Vec<String>,
+    /// When it can be expected to start; null if nobody can say.
+    #[serde(default)]
+    pub expected_start_ms: Option<i64>,
+    /// The cycle that found this.
+    #[serde(default)]
+    pub cycle: u64,
+    /// When that cycle ran.
+    #[serde(default)]
+    pub as_of_ms: Option<i64>,
+}
+
+/// Something that stands in a job's way.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(default)]
+pub struct Blocker {
+    /// A stable code: `DV-OVER-QUOTA`.
+    pub code: String,
+    /// The same in words, with its numbers.
+    pub text: String,
+    /// What removes it.
+    pub fix: String,
+}
+
+/// A filter, and what it left.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(default)]
+pub struct FunnelStep {
+    /// `in pool`, `right model`, `enough memory`, `healthy`, `free`, `on one node`.
+    pub step: String,
+    /// Devices left.
+    pub devices: u64,
+    /// Nodes that these are on.
+    pub nodes: u64,
+}

@@ -1,0 +1,52 @@
+//! Queues.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// A queue, what it may have and what it has.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(default)]
+pub struct Queue {
+    /// Its path: `research/vision`.
+    pub queue: String,
+    /// At most so much at once, by resource (`any`, a model, `cpu`, `memory`), as written in queues.yaml.
+    pub limit: BTreeMap<String, String>,
+    /// At least so much when it is wanted.
+    pub guarantee: BTreeMap<String, String>,
+    /// What becomes of its jobs after a bad end where they say nothing: `never`, `lost` or `failure`.
+    pub requeue: Option<String>,
+    /// Who may submit: `user:eva`, `group:research`; empty means everyone.
+    pub submit: Vec<String>,
+    /// Whether the asking user may submit to it.
+    pub may_submit: bool,
+    /// Jobs that run, start or stop.
+    pub running: u64,
+    /// Jobs that wait.
+    pub waiting: u64,
+    /// Jobs that are held.
+    pub held: u64,
+    /// Devices held by its jobs, in thousandths.
+    pub gpu_milli: u64,
+    /// Devices that its waiting jobs ask for, in thousandths.
+    pub gpu_milli_waiting: u64,
+    /// Milli-cores held by its jobs.
+    pub cpu_milli: i64,
+    /// Bytes of host memory held by its jobs.
+    pub memory_bytes: i64,
+    /// How long its first job has been waiting.
+    pub longest_wait_ms: Option<i64>,
+}
+
+/// What came of queues.yaml.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(default)]
+pub struct Applied {
+    /// Whether it is in force now; false for a dry run and where nothing differs.
+    pub applied: bool,
+    /// One line per difference: `+ research/vision limit any=32`, `~ default limit any: 8 → 4`, `- old`.
+    pub diff: Vec<String>,
+    /// What a person should know: running jobs of a queue over its new limit run on.
+    pub notices: Vec<String>,
+}

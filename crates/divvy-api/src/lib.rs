@@ -9,4 +9,5 @@ pub mod paths;
 pub mod read;
 pub mod types;
 
+pub use client::{Client, ClientError, Sockets};
 pub use types::*;

@@ -57,6 +57,8 @@ pub fn change(id: &str, verb: &str) -> String {
     format!("{}/{verb}", job(id))
 }
 
+/// Carries the version of the API, `1.0`, in every request and answer.
+pub const API_HEADER: &str = "x-divvy-api";
 /// Carries the client's key for a submission: the same key submits once.
 pub const IDEMPOTENCY_KEY: &str = "idempotency-key";
 /// Carries the offset behind the bytes of an answer to `output`, or in front of them when following.

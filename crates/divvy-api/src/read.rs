@@ -136,3 +136,148 @@ fn from_json(error: &serde_json::Error) -> TextError {
     }
     read
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::types::{Command, Submit};
+
+    fn wrong(text: &str) -> String {
+        job_file(text).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn an_unknown_key_is_told_with_line_column_and_the_nearest_key() {
+        assert_eq!(
+            wrong("name: x\ngpu: 2\ncommand: true\n"),
+            "line 2, column 1: unknown key \"gpu\" (did you mean gpus?)"
+        );
+        assert_eq!(
+            wrong("command: a\ntime-limit: 2h\n"),
+            "line 2, column 1: unknown key \"time-limit\" (did you mean time_limit?)"
+        );
+        assert_eq!(
+            wrong("command: a\nroles:\n  - name: x\n    gpuz: 1\n"),
+            "line 4, column 5: unknown key \"gpuz\" (did you mean gpus?)"
+        );
+        assert_eq!(wrong("command: a\nzebra: 1\n"), "line 2, column 1: unknown key \"zebra\"");
+    }
+
+    #[test]
+    fn keys_given_twice_empty_files_and_second_documents_are_refused() {
+        assert_eq!(
+            wrong("command: a\nname: x\nname: y\n"),
+            "line 3, column 1: the key \"name\" is there twice"
+        );
+        assert!(wrong("# nothing\n\n").contains("it is empty"));
+        assert!(job_file("command: a\n---\ncommand: b\n").is_err());
+        assert!(job_file("- a\n- b\n").is_err());
+        assert!(job_file("just text").is_err());
+    }
+
+    #[test]
+    fn commands_are_lists_or_lines_for_the_shell() {
+        let argv = |text| {
+            let file = job_file(text).unwrap();
+            file.command.map(|command| command.argv(&file.args)).unwrap_or_default()
+        };
+        assert_eq!(argv("command: [python, -u, train.py, 1.50]"), ["python", "-u", "train.py", "1.50"]);
+        assert_eq!(argv("command: echo $1\nargs: [hi]"), ["sh", "-c", "echo $1", "sh", "hi"]);
+        assert_eq!(argv("command: |\n  set -e\n  make\n"), ["sh", "-c", "set -e\nmake\n"]);
+        assert!(job_file("command: {a: b}").is_err());
+    }
+
+    #[test]
+    fn numbers_may_be_written_with_or_without_quotes() {
+        let file =
+            job_file("command: a\ngpus: 2\ncpus: 0.5\nmemory: 64G\npriority: -5\narray: 0-9%2\nafter: 12\n");
+        let file = file.unwrap();
+        let text =
+            |value: &Option<crate::Scalar>| value.as_ref().map(|value| value.0.clone()).unwrap_or_default();
+        assert_eq!([text(&file.gpus), text(&file.cpus), text(&file.memory)], ["2", "0.5", "64G"]);
+        assert_eq!([text(&file.priority), text(&file.array)], ["-5", "0-9%2"]);
+        assert_eq!(file.after, ["12".into()]);
+        assert_eq!(job_file("command: a\nafter: [12:ok, 13]").unwrap().after.len(), 2);
+        let json: JobFile = json(br#"{"command":["a"],"gpus":2,"after":["12:ok",13]}"#).unwrap();
+        assert_eq!((text(&json.gpus).as_str(), json.after.len()), ("2", 2));
+    }
+
+    #[test]
+    fn variables_keep_the_text_that_was_written() {
+        let file = job_file("command: a\nenv: {A: 1.50, B: yes, C: '007', D: 0x10}").unwrap();
+        assert_eq!(file.env.values().collect::<Vec<_>>(), ["1.50", "yes", "007", "0x10"]);
+    }
+
+    #[test]
+    fn bombs_of_aliases_and_of_depth_are_refused() {
+        let mut bomb = String::from("a: &a [x,x,x,x,x,x,x,x,x]\n");
+        for (last, next) in "abcdefghij".chars().zip("bcdefghijk".chars()) {
+            bomb.push_str(&format!(
+                "{next}: &{next} [*{last},*{last},*{last},*{last},*{last},*{last},*{last}]\n"
+            ));
+        }
+        assert!(job_file(&bomb).is_err());
+        assert!(job_file(&format!("command: {}", "[".repeat(100_000))).is_err());
+        assert!(job_file(&"x".repeat(LONGEST_JOB_FILE_BYTES + 1)).is_err());
+    }
+
+    #[test]
+    fn a_json_body_with_an_unknown_key_says_where_and_which_was_meant() {
+        let error = json::<Submit>(b"{\"job\":\n {\"comand\":\"x\"}}").unwrap_err();
+        assert_eq!((error.line, error.nearest.as_deref()), (2, Some("command")));
+        let problem = Problem::from(error);
+        assert_eq!((problem.status, problem.field.as_deref()), (400, Some("comand")));
+        assert!(json::<Submit>(b"{\"job\":{\"name\":\"a\",\"name\":\"b\"}}").is_err());
+    }
+
+    fn any_job_file() -> impl Strategy<Value = JobFile> {
+        let text = "[ -~äπ\\n]{0,12}";
+        let scalar = proptest::option::of("[a-z0-9:.%-]{1,8}".prop_map(crate::Scalar));
+        let map = proptest::collection::btree_map("[A-Z]{1,4}", text, 0..3);
+        let command = prop_oneof![
+            proptest::collection::vec(text, 1..4).prop_map(Command::Argv),
+            text.prop_map(Command::Shell),
+        ];
+        (
+            proptest::option::of(text),
+            command,
+            scalar.clone(),
+            scalar,
+            map,
+            any::<bool>(),
+            any::<Option<bool>>(),
+        )
+            .prop_map(|(name, command, gpus, time_limit, env, hold, preemptible)| JobFile {
+                name,
+                command: Some(command),
+                gpus,
+                time_limit,
+                env,
+                hold,
+                preemptible,
+                ..JobFile::default()
+            })
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_the_job_file_reader_panic(text in "(?s).{0,200}") {
+            let _ = job_file(&text);
+        }
+
+        #[test]
+        fn no_text_like_a_job_file_makes_the_reader_panic(
+            lines in proptest::collection::vec("( |  |- )?(name|command|gpus|env|roles|after|<<|&a|\\*a|\\{|\\[|!!x)(: ?)?[a-z0-9,\\[\\]{}|>&*'\"-]{0,6}", 0..12),
+        ) {
+            let _ = job_file(&lines.join("\n"));
+        }
+
+        #[test]
+        fn a_job_travels_as_json_unchanged(file in any_job_file()) {
+            let bytes = serde_json::to_vec(&file).unwrap();
+            prop_assert_eq!(json::<JobFile>(&bytes).unwrap(), file);
+        }
+    }
+}

@@ -13,9 +13,21 @@ pub struct ApiVersion {
 }
 
 impl ApiVersion {
+    /// Reads `1.0`.
+    pub fn parse(text: &str) -> Option<Self> {
+        let (major, minor) = text.split_once('.')?;
+        Some(Self { major: major.parse().ok()?, minor: minor.parse().ok()? })
+    }
+
     /// Whether a client of this version works with a daemon of that one.
     pub fn works_with(self, daemon: ApiVersion) -> bool {
         self.major == daemon.major && self.minor.abs_diff(daemon.minor) <= 1
+    }
+}
+
+impl std::fmt::Display for ApiVersion {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}.{}", self.major, self.minor)
     }
 }
 

@@ -1,0 +1,68 @@
+//! Where lock files are.
+
+use std::fs::{self, DirBuilder, Permissions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+/// Everybody may make files; nobody may remove those of others.
+const SHARED: u32 = 0o1777;
+
+/// A folder for lock files.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Place {
+    folder: PathBuf,
+    /// What the names of lock files start with, in folders that are not Divvy's own.
+    prefix: &'static str,
+    /// Whether the folder is Divvy's own, to be made if it is missing.
+    is_own: bool,
+}
+
+/// Lists the places of a machine, the best first. Which one is used depends on who came first: where ordinary users
+/// may not write to /run/lock, and root has made no folder for them, they use /tmp.
+pub(super) fn of_the_machine() -> Vec<Place> {
+    let shared = |folder: &str| Place { folder: PathBuf::from(folder), prefix: "divvy-", is_own: false };
+    vec![Place::own(Path::new("/run/lock/divvy")), shared("/run/lock"), shared("/tmp")]
+}
+
+impl Place {
+    /// Describes a folder of Divvy's own.
+    pub(super) fn own(folder: &Path) -> Self {
+        Self { folder: folder.to_owned(), prefix: "", is_own: true }
+    }
+
+    pub(super) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    pub(super) fn file(&self, name: &str) -> PathBuf {
+        self.folder.join(format!("{}{name}", self.prefix))
+    }
+
+    /// Makes the folder if it is missing and sees that everybody can use it, so that no pool is kept out of it and
+    /// locks elsewhere.
+    pub(super) fn prepare(&self) -> io::Result<()> {
+        if self.is_own {
+            self.make()?;
+        }
+        let metadata = fs::symlink_metadata(&self.folder)?;
+        if !metadata.is_dir() {
+            return Err(io::Error::other("is not a folder"));
+        }
+        if metadata.mode() & SHARED == SHARED {
+            return Ok(());
+        }
+        if !self.is_own {
+            return Err(io::Error::other("is not writable by everybody"));
+        }
+        // Made a moment ago under a umask, or wrongly; only its owner and root can mend that.
+        fs::set_permissions(&self.folder, Permissions::from_mode(SHARED))
+    }
+
+    fn make(&self) -> io::Result<()> {
+        match DirBuilder::new().mode(0o777).create(&self.folder) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+            _ => Ok(()),
+        }
+    }
+}

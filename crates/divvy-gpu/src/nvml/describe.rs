@@ -1,0 +1,90 @@
+//! What does not change about devices, asked for once per discovery.
+
+use std::{fs, path::Path};
+
+use nvml_wrapper::error::NvmlError;
+
+use super::{Found, links, means_lost, reason, sample, session::Session};
+use crate::{ComputeCapability, Device, LostDevice, MigMode, SourceError, catalogue, printable};
+
+/// `NVML_AFFINITY_SCOPE_NODE` of nvml.h.
+const SCOPE_NODE: u32 = 0;
+
+/// Words of 64 NUMA nodes that are asked for: the kernel is built for 1024 at most.
+const NODE_WORDS: usize = 16;
+
+/// Describes every device that answers and names those that do not.
+pub(super) fn all(session: &Session) -> Result<Found, SourceError> {
+    let nvml = session.nvml();
+    let count = nvml.device_count().map_err(|error| session.broken("counting devices", &error))?;
+    let mut found = Found { devices: Vec::new(), lost: Vec::new() };
+    let mut ends = Vec::new();
+    for index in 0..count {
+        match nvml.device_by_index(index).and_then(|device| Ok((one(&device, index)?, links::ends(&device))))
+        {
+            Ok((device, device_ends)) => {
+                found.devices.push(device);
+                ends.push(device_ends);
+            }
+            // Counted, but not for this user or container.
+            Err(NvmlError::NoPermission) => {}
+            Err(error) => found.lost.push(LostDevice { index, uuid: None, reason: reason(&error) }),
+        }
+    }
+    links::join(&mut found.devices, &ends);
+    Ok(found)
+}
+
+fn one(device: &nvml_wrapper::Device<'_>, index: u32) -> Result<Device, NvmlError> {
+    let product = printable(&device.name()?);
+    let memory_mib = match sample::memory(device) {
+        Ok(memory) => memory.total_mib,
+        // Devices that share the host's memory have none of their own to report.
+        Err(error) if !means_lost(&error) => 0,
+        Err(error) => return Err(error),
+    };
+    let known = catalogue::lookup(&product, Some(memory_mib));
+    let capability = device.cuda_compute_capability().ok();
+    let pci_bus_id = device.pci_info().ok().map(|pci| printable(&pci.bus_id));
+    Ok(Device {
+        index,
+        uuid: printable(&device.uuid()?),
+        model: known.map_or_else(|| catalogue::key(&product), |known| known.model.key.to_owned()),
+        product,
+        memory_mib,
+        nominal_memory_gb: known.map(|known| known.variant.memory_gb),
+        memory_bandwidth_gb_s: known.map(|known| known.variant.bandwidth_gb_s),
+        numa_node: numa_node(device).or_else(|| pci_bus_id.as_deref().and_then(sysfs_numa_node)),
+        pci_bus_id,
+        minor_number: device.minor_number().ok(),
+        nvlink: Vec::new(),
+        compute_capability: capability
+            .map(|c| ComputeCapability { major: c.major.unsigned_abs(), minor: c.minor.unsigned_abs() }),
+        mig_mode: mig_mode(device),
+    })
+}
+
+/// Asks for the node whose memory is near. (`nvmlDeviceGetNumaNodeId` is another thing: the node that a coherent
+/// device's own memory forms.)
+fn numa_node(device: &nvml_wrapper::Device<'_>) -> Option<u32> {
+    let words = device.memory_affinity(NODE_WORDS, SCOPE_NODE).ok()?;
+    let (i, word) = words.iter().enumerate().find(|(_, word)| **word != 0)?;
+    Some(i as u32 * std::ffi::c_ulong::BITS + word.trailing_zeros())
+}
+
+/// Asks the kernel, for drivers that do not tell. `-1` there means that the firmware does not say.
+fn sysfs_numa_node(pci_bus_id: &str) -> Option<u32> {
+    // The kernel writes domains with four digits, NVML with eight.
+    let address = pci_bus_id.to_ascii_lowercase();
+    let address = address.strip_prefix("0000").filter(|rest| rest.len() == 12).unwrap_or(&address);
+    let path = Path::new("/sys/bus/pci/devices").join(address).join("numa_node");
+    fs::read_to_string(path).ok()?.trim().parse().ok()
+}
+
+fn mig_mode(device: &nvml_wrapper::Device<'_>) -> MigMode {
+    match device.mig_mode() {
+        Ok(mode) if mode.current != 0 => MigMode::Enabled,
+        Ok(_) => MigMode::Disabled,
+        Err(_) => MigMode::Unsupported,
+    }
+}

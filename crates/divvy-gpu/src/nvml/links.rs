@@ -1,0 +1,102 @@
+//! NVLink: which devices reach each other, and over how many links.
+
+use std::collections::BTreeMap;
+
+use nvml_wrapper::enum_wrappers::nv_link::IntDeviceType;
+use nvml_wrapper::enums::device::SampleValue;
+use nvml_wrapper::structs::device::FieldId;
+use nvml_wrapper::sys_exports::field_id::NVML_FI_DEV_NVLINK_LINK_COUNT;
+
+use crate::{Device, NvlinkPeer, printable};
+
+/// `NVML_NVLINK_MAX_LINKS` of nvml.h, for drivers that do not tell how many links a device has.
+const MOST_LINKS: u32 = 18;
+
+/// Where a device's active links end.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Ends {
+    /// Links to other devices, by normalised PCI address.
+    pub(super) devices: BTreeMap<String, u32>,
+    /// Links to NVSwitches, all together.
+    pub(super) switches: u32,
+}
+
+/// Asks a device for its active links.
+pub(super) fn ends(device: &nvml_wrapper::Device<'_>) -> Ends {
+    let mut ends = Ends::default();
+    for link in 0..count(device) {
+        let wrapper = device.link_wrapper_for(link);
+        if !matches!(wrapper.is_active(), Ok(true)) {
+            continue;
+        }
+        match wrapper.remote_device_type(link) {
+            Ok(IntDeviceType::Switch) => ends.switches += 1,
+            // Links of POWER machines to the CPU join no devices.
+            Ok(IntDeviceType::Ibmnpu) => {}
+            // Drivers before 450 do not tell the type; their address that is no device's is sorted out in `join`.
+            Ok(_) | Err(_) => {
+                if let Ok(pci) = wrapper.remote_pci_info() {
+                    *ends.devices.entry(normal(&pci.bus_id)).or_default() += 1;
+                }
+            }
+        }
+    }
+    ends
+}
+
+fn count(device: &nvml_wrapper::Device<'_>) -> u32 {
+    let values = device.field_values_for(&[FieldId(NVML_FI_DEV_NVLINK_LINK_COUNT)]).unwrap_or_default();
+    match values.into_iter().next() {
+        Some(Ok(sample)) => match sample.value {
+            Ok(SampleValue::U32(count)) => count.min(64),
+            // Answered, and has none.
+            Ok(_) | Err(_) => MOST_LINKS,
+        },
+        _ => MOST_LINKS,
+    }
+}
+
+/// Writes each device's peers from the ends of all. Devices on switches reach each other with all the links that both
+/// have: a switch does not block.
+pub(super) fn join(devices: &mut [Device], ends: &[Ends]) {
+    let names: Vec<(String, String)> = devices
+        .iter()
+        .map(|device| (device.uuid.clone(), device.pci_bus_id.clone().unwrap_or_default()))
+        .collect();
+    for (i, device) in devices.iter_mut().enumerate() {
+        let others = (0..names.len()).filter(|&j| j != i);
+        device.nvlink = others
+            .filter_map(|j| {
+                let (uuid, bus_id) = &names[j];
+                let direct = ends[i].devices.get(&normal(bus_id)).copied().unwrap_or(0);
+                let switched = ends[i].switches.min(ends[j].switches);
+                let lanes = direct + switched;
+                (lanes > 0).then(|| NvlinkPeer {
+                    uuid: uuid.clone(),
+                    pci_bus_id: bus_id.clone(),
+                    lanes,
+                    switched: switched > 0,
+                })
+            })
+            .collect();
+    }
+}
+
+/// Writes PCI addresses alike: lower case, a domain of eight digits.
+fn normal(bus_id: &str) -> String {
+    let lower = printable(bus_id).to_ascii_lowercase();
+    match lower.split_once(':') {
+        Some((domain, rest)) => format!("{domain:0>8}:{rest}"),
+        None => lower,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_of_four_and_eight_digits_are_alike() {
+        assert_eq!(normal("0000:3B:00.0"), normal("00000000:3b:00.0"));
+    }
+}

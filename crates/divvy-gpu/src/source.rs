@@ -1,0 +1,165 @@
+//! The one object through which the rest of Divvy sees a machine's devices.
+
+use std::path::{Path, PathBuf};
+
+use crate::host::{self, HostError};
+use crate::nvml::{self, Backend};
+use crate::{Choice, Device, DeviceSample, LostDevice, Machine, PretendedGroup, SourceKind, pretend};
+
+/// Says why devices can't be found out.
+#[derive(Debug, thiserror::Error)]
+pub enum SourceError {
+    /// No library of NVML could be loaded.
+    #[error(
+        "loading NVML, the NVIDIA driver's library: none of {} can be loaded ({reason}); install the NVIDIA driver, \
+         or set DIVVY_NVML to the library's path, or start with --gpus none or --gpus pretend:8xH100",
+        .tried.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
+    )]
+    NoLibrary {
+        /// The names that were tried, in order.
+        tried: Vec<PathBuf>,
+        /// What the loader said to the last of them.
+        reason: String,
+    },
+    /// The library is there, its driver is not running.
+    #[error(
+        "starting NVML from {}: the NVIDIA driver is not loaded; run `modprobe nvidia` and look at `dmesg`, or start \
+         with --gpus none or --gpus pretend:8xH100", library.display()
+    )]
+    NoDriver {
+        /// The library that was loaded.
+        library: PathBuf,
+    },
+    /// Library and driver are there and do not work.
+    #[error("{doing} with NVML from {}: {reason}; see whether `nvidia-smi` works, or start with --gpus none", library.display())]
+    Broken {
+        /// What was being done.
+        doing: &'static str,
+        /// The library that was loaded.
+        library: PathBuf,
+        /// What NVML said.
+        reason: String,
+    },
+    /// The host's own files can't be read.
+    #[error(transparent)]
+    Host(#[from] HostError),
+}
+
+/// Tells what devices a machine has and how they are. Calls block; it wants a thread of its own.
+#[derive(Debug)]
+pub struct Source {
+    origin: Origin,
+    note: Option<String>,
+}
+
+#[derive(Debug)]
+enum Origin {
+    None,
+    Pretend { groups: Vec<PretendedGroup>, state_dir: PathBuf, devices: Vec<Device> },
+    Nvml(Box<Backend>),
+}
+
+impl Source {
+    /// Opens the source that the user chose, for the pool that keeps its state in `state_dir`. `DIVVY_NVML` replaces
+    /// the places where NVML's library is looked for.
+    pub fn open(choice: &Choice, state_dir: &Path) -> Result<Self, SourceError> {
+        match choice {
+            Choice::None => Ok(Self { origin: Origin::None, note: None }),
+            Choice::Pretend(groups) => Ok(Self::pretend(groups, state_dir)),
+            Choice::Nvml => Self::nvml(&nvml::library_paths()),
+            Choice::Auto => Self::auto(&nvml::library_paths()),
+        }
+    }
+
+    /// Opens NVML from one library, without looking at the environment.
+    pub fn open_library(library: &Path) -> Result<Self, SourceError> {
+        Self::nvml(&[library.to_owned()])
+    }
+
+    /// Tells what kind of devices this source has.
+    pub fn kind(&self) -> SourceKind {
+        match self.origin {
+            Origin::None => SourceKind::None,
+            Origin::Pretend { .. } => SourceKind::Pretend,
+            Origin::Nvml(_) => SourceKind::Nvml,
+        }
+    }
+
+    /// Returns why there are no devices although none were declined.
+    pub fn note(&self) -> Option<&str> {
+        self.note.as_deref()
+    }
+
+    /// Finds out what the machine has now. To be called at the start, and again when a sample names a device that the
+    /// last machine did not have, or one that has come back.
+    pub fn discover(&mut self) -> Result<Machine, SourceError> {
+        let host = host::discover()?;
+        let kind = self.kind();
+        let mut versions = (None, None);
+        let mut lost: Vec<LostDevice> = Vec::new();
+        let devices = match &mut self.origin {
+            Origin::None => Vec::new(),
+            Origin::Pretend { groups, state_dir, devices } => {
+                *devices = pretend::devices(groups, state_dir, &host.numa);
+                devices.clone()
+            }
+            Origin::Nvml(backend) => {
+                let found = backend.discover()?;
+                versions = backend.versions();
+                lost = found.lost;
+                found.devices
+            }
+        };
+        Ok(Machine {
+            hostname: host.hostname,
+            boot_id: host.boot_id,
+            cpus: host.cpus,
+            memory_bytes: host.memory_bytes,
+            numa: host.numa,
+            driver_version: versions.0,
+            cuda_version: versions.1,
+            devices,
+            lost,
+            source: kind,
+        })
+    }
+
+    /// Samples each device that is there or was there before. Never fails: what does not answer is `Lost`.
+    pub fn sample(&mut self) -> Vec<DeviceSample> {
+        match &mut self.origin {
+            Origin::None => Vec::new(),
+            Origin::Pretend { devices, .. } => devices.iter().map(pretend::sample).collect(),
+            Origin::Nvml(backend) => backend.sample(),
+        }
+    }
+
+    /// Forgets the Xid for which the device counts as unhealthy, after somebody has looked after it.
+    pub fn forgive(&mut self, uuid: &str) {
+        if let Origin::Nvml(backend) = &mut self.origin {
+            backend.forgive(uuid);
+        }
+    }
+
+    fn pretend(groups: &[PretendedGroup], state_dir: &Path) -> Self {
+        // The same folder by another spelling is the same pool.
+        let state_dir = std::fs::canonicalize(state_dir).unwrap_or_else(|_| state_dir.to_owned());
+        let devices = pretend::devices(groups, &state_dir, &[]);
+        Self { origin: Origin::Pretend { groups: groups.to_vec(), state_dir, devices }, note: None }
+    }
+
+    fn nvml(libraries: &[PathBuf]) -> Result<Self, SourceError> {
+        let backend = Backend::open(libraries)?;
+        Ok(Self { origin: Origin::Nvml(Box::new(backend)), note: None })
+    }
+
+    /// Opens NVML if there is any. A driver that is there and broken is an error: to start without the machine's GPUs
+    /// because of it would look like success.
+    fn auto(libraries: &[PathBuf]) -> Result<Self, SourceError> {
+        match Self::nvml(libraries) {
+            Err(error @ (SourceError::NoLibrary { .. } | SourceError::NoDriver { .. })) => {
+                Ok(Self { origin: Origin::None, note: Some(error.to_string()) })
+            }
+            other => other,
+        }
+    }
+}

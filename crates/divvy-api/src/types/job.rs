@@ -199,6 +199,8 @@ pub struct JobsQuery {
     pub limit: Option<u32>,
     /// `next` of the page before.
     pub after: Option<String>,
+    /// Whether the newest come first.
+    pub newest: bool,
 }
 
 /// A job with all there is to say about it.

@@ -1,3 +1,44 @@
-//! The project commands: ci, tidy, bench.
+//! The project's own commands, run as `cargo xtask VERB`; a file per verb.
 
-fn main() {}
+mod cargo;
+mod ci;
+mod deny;
+mod metadata;
+mod tidy;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// The project's own commands.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Cli {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// Everything that a change must pass: fmt, tidy, deny, clippy, doc, test
+    Ci(ci::Options),
+    /// Checks the project's own rules: crate edges, names, sizes, reasons, links
+    Tidy,
+    /// Checks licences, bans and sources of every dependency against deny.toml
+    Deny,
+}
+
+fn main() -> ExitCode {
+    let outcome = match Cli::parse().verb {
+        Verb::Ci(options) => ci::run(&options),
+        Verb::Tidy => tidy::run(),
+        Verb::Deny => deny::run(),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

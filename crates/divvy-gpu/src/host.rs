@@ -35,8 +35,12 @@ pub(crate) fn discover() -> Result<Host, HostError> {
 
 /// Returns the kernel's boot id; `DIVVY_BOOT_ID` replaces it, so that a reboot can be rehearsed.
 pub fn boot_id() -> Result<String, HostError> {
-    match std::env::var("DIVVY_BOOT_ID") {
-        Ok(id) if !id.is_empty() => Ok(printable(&id)),
+    boot_id_or(std::env::var("DIVVY_BOOT_ID").ok())
+}
+
+fn boot_id_or(replacement: Option<String>) -> Result<String, HostError> {
+    match replacement {
+        Some(id) if !id.is_empty() => Ok(printable(&id)),
         _ => read(Path::new("/proc/sys/kernel/random/boot_id")).map(|id| id.trim().to_owned()),
     }
 }

@@ -111,9 +111,12 @@ impl Locks {
     /// Returns who holds a device, without taking it.
     pub fn query(&self, uuid: &str) -> Result<Option<LockOwner>, LockError> {
         let name = file_name(uuid)?;
-        for path in self.places.iter().map(|place| place.file(&name)) {
-            if file::is_locked(&path).map_err(|error| unusable(uuid, &path, &error))? {
-                return Ok(Some(file::read_owner(&path)));
+        for place in &self.places {
+            let path = place.file(&name);
+            match file::is_locked(&path) {
+                Ok(true) => return Ok(Some(file::read_owner(&path))),
+                Err(error) if place.is_trusted() => return Err(unusable(uuid, &path, &error)),
+                Ok(false) | Err(_) => {}
             }
         }
         Ok(None)

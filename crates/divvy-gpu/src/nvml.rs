@@ -67,7 +67,7 @@ impl Backend {
     pub(crate) fn discover(&mut self) -> Result<Found, SourceError> {
         let session = self.fresh_session()?;
         let mut found = describe::all(session)?;
-        session.watch(&found.devices);
+        found.devices.iter().for_each(|device| session.watch(&device.uuid, device.index));
         self.known.extend(found.devices.iter().map(|device| (device.uuid.clone(), device.index)));
         self.name_the_lost(&mut found);
         self.some_lost = !found.lost.is_empty();
@@ -81,7 +81,14 @@ impl Backend {
             self.session = None;
         }
         let check_faults = self.samples % SAMPLES_BETWEEN_FAULT_CHECKS == 1;
-        let (sampled, reason) = match self.open_session().map(|session| sample::all(session, check_faults)) {
+        let sampled = self.open_session().map(|session| {
+            let sampled = sample::all(session, check_faults)?;
+            // Those that are new, and all of them after NVML was started anew.
+            let well = sampled.observed.iter().filter(|one| one.sample.health.is_ok());
+            well.for_each(|one| session.watch(&one.sample.uuid, one.index));
+            Ok(sampled)
+        });
+        let (sampled, reason) = match sampled {
             Ok(Ok(sampled)) => (sampled, NOT_ENUMERATED.to_owned()),
             Ok(Err(reason)) => (Sampled::default(), reason),
             Err(error) => (Sampled::default(), error.to_string()),

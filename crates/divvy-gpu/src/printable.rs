@@ -6,7 +6,16 @@ const MAX_CHARS: usize = 128;
 /// Returns `text` with control and direction-changing characters replaced, cut to 128 characters, so that a hostile
 /// process or product name can neither move the cursor nor reorder a line.
 pub fn printable(text: &str) -> String {
-    text.chars().take(MAX_CHARS).map(|c| if is_harmful(c) { '\u{FFFD}' } else { c }).collect()
+    harmless(text).take(MAX_CHARS).collect()
+}
+
+/// Returns a path as [`printable`] does, uncut: `text` is bounded by who read it.
+pub(crate) fn printable_path(text: &str) -> String {
+    harmless(text).collect()
+}
+
+fn harmless(text: &str) -> impl Iterator<Item = char> {
+    text.chars().map(|c| if is_harmful(c) { '\u{FFFD}' } else { c })
 }
 
 fn is_harmful(c: char) -> bool {

@@ -63,17 +63,17 @@ impl Source {
     /// Opens the source that the user chose, for the pool that keeps its state in `state_dir`. `DIVVY_NVML` replaces
     /// the places where NVML's library is looked for.
     pub fn open(choice: &Choice, state_dir: &Path) -> Result<Self, SourceError> {
+        Self::open_from(choice, state_dir, &nvml::library_paths())
+    }
+
+    /// Opens the source that the user chose, with NVML from the first of `libraries` that can be loaded.
+    pub fn open_from(choice: &Choice, state_dir: &Path, libraries: &[PathBuf]) -> Result<Self, SourceError> {
         match choice {
             Choice::None => Ok(Self { origin: Origin::None, note: None }),
             Choice::Pretend(groups) => Ok(Self::pretend(groups, state_dir)),
-            Choice::Nvml => Self::nvml(&nvml::library_paths()),
-            Choice::Auto => Self::auto(&nvml::library_paths()),
+            Choice::Nvml => Self::nvml(libraries),
+            Choice::Auto => Self::auto(libraries),
         }
-    }
-
-    /// Opens NVML from one library, without looking at the environment.
-    pub fn open_library(library: &Path) -> Result<Self, SourceError> {
-        Self::nvml(&[library.to_owned()])
     }
 
     /// Tells what kind of devices this source has.

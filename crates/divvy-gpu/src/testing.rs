@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-use crate::Source;
+use crate::{Choice, Source};
 
 /// A machine that a text describes (fake-nvml's README says how), with a copy of the library to itself, so that tests
 /// in one process don't see each other's machines. Programs under test get [`Self::library`] as `DIVVY_NVML`.
@@ -42,7 +42,8 @@ impl FakeMachine {
 
     /// Opens the machine as a source of devices in this process.
     pub fn source(&self) -> Source {
-        Source::open_library(&self.library()).expect("a machine that answers")
+        let libraries = [self.library()];
+        Source::open_from(&Choice::Nvml, self.folder.path(), &libraries).expect("a machine that answers")
     }
 }
 

@@ -104,3 +104,9 @@ fn an_unmounted_proc_is_named() {
     let error = discover_under(root.path()).unwrap_err().to_string();
     assert!(error.contains("proc/self/status") && error.contains("must be mounted"), "{error}");
 }
+
+#[test]
+fn a_reboot_can_be_rehearsed() {
+    assert_eq!(boot_id_or(Some("another".to_owned())).unwrap(), "another");
+    assert_eq!(boot_id_or(Some(String::new())).unwrap(), boot_id_or(None).unwrap());
+}

@@ -8,10 +8,11 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::LockOwner;
-use crate::{foreign::user_name, printable};
+use crate::foreign::user_name;
+use crate::printable::{printable, printable_path};
 
-/// The most of a lock file that is read.
-const MOST_BYTES: u64 = 4096;
+/// The most of a lock file that is read: a user's name and a path of the kernel's greatest length fit.
+const MOST_BYTES: u64 = 8192;
 
 /// How often a file may be replaced under our hands before that is somebody's intent.
 const MOST_TRIES: u32 = 16;
@@ -30,6 +31,7 @@ pub(super) fn lock(path: &Path) -> io::Result<Option<OwnedFd>> {
             return Ok(None);
         }
         if is_still_at(&file, path)? {
+            keep_from_cleaners(&file);
             return Ok(Some(OwnedFd::from(file)));
         }
     }
@@ -91,6 +93,13 @@ fn take(file: &File) -> io::Result<bool> {
     }
 }
 
+/// Takes a shared lock of the other kind, which those who remove old files from /tmp respect (systemd-tmpfiles does):
+/// a held file that was removed would leave its name to a second holder. Where it can't be had the lock holds all the
+/// same.
+fn keep_from_cleaners(file: &File) {
+    let _ = rustix::fs::flock(file, rustix::fs::FlockOperation::NonBlockingLockShared);
+}
+
 /// Tells whether the file that was locked is still the one that others will find.
 fn is_still_at(file: &File, path: &Path) -> io::Result<bool> {
     let ours = file.metadata()?;
@@ -121,12 +130,8 @@ fn fcntl(file: &File, command: libc::c_int, lock: &mut libc::flock) -> io::Resul
 pub(super) fn write_owner(fd: &OwnedFd, owner: &LockOwner) -> io::Result<()> {
     let mut file = File::from(fd.try_clone()?);
     file.set_len(0)?;
-    let text = format!("user {}\npool {}\n", one_line(&owner.user), one_line(&owner.pool));
+    let text = format!("user {}\npool {}\n", printable(&owner.user), printable_path(&owner.pool));
     file.write_all(text.as_bytes())
-}
-
-fn one_line(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '\u{FFFD}' } else { c }).collect()
 }
 
 /// Reads who says to hold the lock; what the text does not say in proper form is filled from the file's owner.
@@ -142,10 +147,10 @@ pub(super) fn read_owner(path: &Path) -> LockOwner {
     let text = String::from_utf8_lossy(&bytes);
     let field = |name: &str| {
         let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))?;
-        Some(printable(value)).filter(|value| !value.trim().is_empty())
+        Some(value).filter(|value| !value.trim().is_empty())
     };
     LockOwner {
-        user: field("user").or(made_by).unwrap_or_else(|| "unknown".to_owned()),
-        pool: field("pool").unwrap_or_else(|| "an unknown place".to_owned()),
+        user: field("user").map(printable).or(made_by).unwrap_or_else(|| "unknown".to_owned()),
+        pool: field("pool").map_or_else(|| "an unknown place".to_owned(), printable_path),
     }
 }

@@ -21,14 +21,22 @@ pub(super) struct Place {
 /// Lists the places of a machine, the best first. Which one is used depends on who came first: where ordinary users
 /// may not write to /run/lock, and root has made no folder for them, they use /tmp.
 pub(super) fn of_the_machine() -> Vec<Place> {
-    let shared = |folder: &str| Place { folder: PathBuf::from(folder), prefix: "divvy-", is_own: false };
-    vec![Place::own(Path::new("/run/lock/divvy")), shared("/run/lock"), shared("/tmp")]
+    vec![
+        Place::own(Path::new("/run/lock/divvy")),
+        Place::shared(Path::new("/run/lock")),
+        Place::shared(Path::new("/tmp")),
+    ]
 }
 
 impl Place {
     /// Describes a folder of Divvy's own.
     pub(super) fn own(folder: &Path) -> Self {
         Self { folder: folder.to_owned(), prefix: "", is_own: true }
+    }
+
+    /// Describes a folder that others use too.
+    pub(super) fn shared(folder: &Path) -> Self {
+        Self { folder: folder.to_owned(), prefix: "divvy-", is_own: false }
     }
 
     pub(super) fn folder(&self) -> &Path {
@@ -45,11 +53,7 @@ impl Place {
         if self.is_own {
             self.make()?;
         }
-        let metadata = fs::symlink_metadata(&self.folder)?;
-        if !metadata.is_dir() {
-            return Err(io::Error::other("is not a folder"));
-        }
-        if metadata.mode() & SHARED == SHARED {
+        if self.is_shared()? {
             return Ok(());
         }
         if !self.is_own {
@@ -57,6 +61,20 @@ impl Place {
         }
         // Made a moment ago under a umask, or wrongly; only its owner and root can mend that.
         fs::set_permissions(&self.folder, Permissions::from_mode(SHARED))
+    }
+
+    /// Tells whether a lock file here that can't be used is an error, and not a plant in a folder that is everybody's
+    /// or the folder itself a plant, which both are passed over when a place is chosen.
+    pub(super) fn is_trusted(&self) -> bool {
+        self.is_own && self.is_shared().unwrap_or(false)
+    }
+
+    fn is_shared(&self) -> io::Result<bool> {
+        let metadata = fs::symlink_metadata(&self.folder)?;
+        if !metadata.is_dir() {
+            return Err(io::Error::other("is not a folder"));
+        }
+        Ok(metadata.mode() & SHARED == SHARED)
     }
 
     fn make(&self) -> io::Result<()> {

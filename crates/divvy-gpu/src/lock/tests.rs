@@ -31,6 +31,14 @@ fn a_second_pool_learns_who_has_the_device_and_gets_it_when_it_is_let_go() {
 }
 
 #[test]
+fn a_long_path_and_odd_characters_in_it_are_told_whole() {
+    let (_folder, locks, _) = place();
+    let pool = format!("/home/{}/\n", "ü".repeat(1000));
+    let _held = locks.acquire(UUID, &LockOwner { user: "ana".to_owned(), pool }).unwrap();
+    assert_eq!(locks.query(UUID).unwrap().unwrap().pool, format!("/home/{}/\u{FFFD}", "ü".repeat(1000)));
+}
+
+#[test]
 fn the_lock_lives_as_long_as_any_copy_of_its_descriptor() {
     let (_folder, locks, _) = place();
     let held = locks.acquire(UUID, &owner("ana")).unwrap();
@@ -71,7 +79,7 @@ fn hostile_text_in_a_lock_file_is_shown_harmless() {
     {
         fs::write(&file, text).unwrap();
         let shown = format!("{:?}", locks.query(UUID).unwrap().unwrap());
-        assert!(!shown.contains("\\u{1b}") && shown.len() < 1000, "{shown}");
+        assert!(!shown.contains("\\u{1b}") && shown.len() < 20_000, "{shown}");
     }
     let made_by = crate::foreign::user_name(rustix::process::geteuid().as_raw());
     assert_eq!(locks.query(UUID).unwrap().unwrap().user, made_by);
@@ -123,6 +131,27 @@ fn a_pool_that_had_to_lock_elsewhere_is_seen() {
     assert_eq!(both.query(UUID).unwrap(), Some(owner("ana")));
     drop(held);
     drop(both.acquire(UUID, &owner("bo")).unwrap());
+}
+
+#[test]
+fn a_plant_in_a_place_that_is_not_ours_keeps_nobody_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let (run, tmp) = (folder.path().join("run"), folder.path().join("tmp"));
+    fs::create_dir(&tmp).unwrap();
+    fs::set_permissions(&tmp, fs::Permissions::from_mode(0o1777)).unwrap();
+    symlink("/etc/passwd", tmp.join(format!("divvy-{UUID}.lock"))).unwrap();
+    let locks = Locks { places: vec![Place::own(&run), Place::shared(&tmp)] };
+    assert_eq!(locks.query(UUID).unwrap(), None);
+    let _held = locks.acquire(UUID, &owner("ana")).unwrap();
+    assert_eq!(locks.query(UUID).unwrap(), Some(owner("ana")));
+}
+
+#[test]
+fn a_held_file_is_kept_from_those_who_clean_up_folders() {
+    let (_folder, locks, file) = place();
+    let _held = locks.acquire(UUID, &owner("ana")).unwrap();
+    let cleaner = fs::File::open(&file).unwrap();
+    assert!(rustix::fs::flock(&cleaner, rustix::fs::FlockOperation::NonBlockingLockExclusive).is_err());
 }
 
 #[test]

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use nvml_wrapper::enum_wrappers::nv_link::IntDeviceType;
 use nvml_wrapper::enums::device::SampleValue;
+use nvml_wrapper::error::{NvmlError, nvml_try};
 use nvml_wrapper::structs::device::FieldId;
 use nvml_wrapper::sys_exports::field_id::NVML_FI_DEV_NVLINK_LINK_COUNT;
 
@@ -11,6 +11,9 @@ use crate::{Device, NvlinkPeer, printable};
 
 /// `NVML_NVLINK_MAX_LINKS` of nvml.h, for drivers that do not tell how many links a device has.
 const MOST_LINKS: u32 = 18;
+
+/// `NVML_NVLINK_DEVICE_TYPE_SWITCH` of nvml.h.
+const SWITCH: u32 = 2;
 
 /// Where a device's active links end.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -29,11 +32,10 @@ pub(super) fn ends(device: &nvml_wrapper::Device<'_>) -> Ends {
         if !matches!(wrapper.is_active(), Ok(true)) {
             continue;
         }
-        match wrapper.remote_device_type(link) {
-            Ok(IntDeviceType::Switch) => ends.switches += 1,
-            // Links of POWER machines to the CPU join no devices.
-            Ok(IntDeviceType::Ibmnpu) => {}
-            // Drivers before 450 do not tell the type; their address that is no device's is sorted out in `join`.
+        match remote_type(device, link) {
+            Ok(SWITCH) => ends.switches += 1,
+            // Links to a CPU of POWER join no devices; drivers that do not tell the type give an address all the same,
+            // and one that is no device's joins nothing either.
             Ok(_) | Err(_) => {
                 if let Ok(pci) = wrapper.remote_pci_info() {
                     *ends.devices.entry(normal(&pci.bus_id)).or_default() += 1;
@@ -42,6 +44,18 @@ pub(super) fn ends(device: &nvml_wrapper::Device<'_>) -> Ends {
         }
     }
     ends
+}
+
+/// Asks what is at the other end of a link. (The wrapper's own call, in its version 0.13, throws the answer away and
+/// returns "unknown" always.)
+fn remote_type(device: &nvml_wrapper::Device<'_>, link: u32) -> Result<u32, NvmlError> {
+    let Ok(call) = device.nvml().lib().nvmlDeviceGetNvLinkRemoteDeviceType.as_ref() else {
+        return Err(NvmlError::FunctionNotFound);
+    };
+    let mut kind = 0;
+    // SAFETY: the handle is of this library, and the call writes a number to where the pointer says.
+    nvml_try(unsafe { call(device.handle(), link, &mut kind) })?;
+    Ok(kind)
 }
 
 fn count(device: &nvml_wrapper::Device<'_>) -> u32 {

@@ -11,7 +11,7 @@ use nvml_wrapper::enums::event::XidError;
 use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::{EventSet, Nvml, cuda_driver_version_major, cuda_driver_version_minor};
 
-use crate::{Device, SourceError, printable};
+use crate::{SourceError, printable};
 
 /// Where the library is looked for: by the loader, then where WSL, Debian's alternatives, container hosts and NixOS put it.
 const LIBRARIES: [&str; 5] = [
@@ -33,9 +33,9 @@ const UNKNOWN_XID: u64 = 999;
 
 /// A started NVML.
 pub(crate) struct Session {
-    /// One event set per device, by UUID, so that a device that is lost does not end the events of the others.
-    /// Declared before `nvml`: the sets must be freed before the library is shut down.
-    watches: BTreeMap<String, EventSet<'static>>,
+    /// One event set per device, by UUID, so that a device that is lost does not end the events of the others; `None`
+    /// for one that has no events. Declared before `nvml`: the sets must be freed before the library is shut down.
+    watches: BTreeMap<String, Option<EventSet<'static>>>,
     nvml: Arc<Nvml>,
     library: PathBuf,
     /// What was bound to the driver when NVML was started.
@@ -92,15 +92,12 @@ impl Session {
         self.bus != bus()
     }
 
-    /// Begins to collect the events of devices that are not watched yet. Devices without events (virtual ones, say)
-    /// are left: they still tell by their answers that they are lost.
-    pub(crate) fn watch(&mut self, devices: &[Device]) {
-        for device in devices {
-            if !self.watches.contains_key(&device.uuid)
-                && let Ok(set) = self.watch_one(device.index)
-            {
-                self.watches.insert(device.uuid.clone(), set);
-            }
+    /// Begins to collect the events of a device, if it is not watched yet. One that has no events (a virtual one, say)
+    /// is left: it still tells by its answers that it is lost.
+    pub(crate) fn watch(&mut self, uuid: &str, index: u32) {
+        if !self.watches.contains_key(uuid) {
+            let set = self.watch_one(index).ok();
+            self.watches.insert(uuid.to_owned(), set);
         }
     }
 
@@ -118,7 +115,7 @@ impl Session {
     /// Takes the events that came since the last call; without waiting.
     pub(crate) fn take_events(&self, uuid: &str) -> Events {
         let mut events = Events::default();
-        let Some(set) = self.watches.get(uuid) else { return events };
+        let Some(Some(set)) = self.watches.get(uuid) else { return events };
         for event in std::iter::from_fn(|| set.wait(0).ok()).take(MOST_EVENTS) {
             events.any = true;
             events.xids.extend(event.event_data.map(|xid| match xid {

@@ -2,11 +2,12 @@
 #![allow(clippy::unwrap_used, reason = "what a test's own functions can't set up has failed the test")]
 
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::io::{Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
-use std::process::{Child, Command};
+use std::process::{Child, Command, Stdio};
 
 use divvy_gpu::testing::FakeMachine;
 use divvy_gpu::{Occupancy, occupancy};
@@ -20,10 +21,15 @@ struct Named {
 impl Named {
     fn start(name: &[u8]) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let program = folder.path().join(Path::new(std::ffi::OsStr::from_bytes(name)));
+        let program = folder.path().join(OsStr::from_bytes(name));
         // The kernel names a process after the link; the program, which may serve several names, after `arg0`.
-        symlink("/bin/sleep", &program).unwrap();
-        let child = Command::new(program).arg0("sleep").arg("1000").spawn().unwrap();
+        symlink("/bin/cat", &program).unwrap();
+        let mut command = Command::new(program);
+        command.arg0("cat").stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        // It has its name when it answers; that it was started is not enough.
+        child.stdin.as_mut().unwrap().write_all(b"!").unwrap();
+        child.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
         Self { child, _folder: folder }
     }
 }

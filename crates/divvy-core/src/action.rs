@@ -1,0 +1,100 @@
+//! Actions: what a plan tells an engine to do. Each is idempotent and fenced, and leaves the engine no choice.
+
+use serde::{Deserialize, Serialize};
+
+use crate::id::{AllocationId, JobId, Term};
+use crate::model::device::Draw;
+use crate::model::job::{Owner, Process};
+
+/// Which allocation an action is about, and how recent it is. An engine refuses a term below the highest it has seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Fence {
+    /// The start of the daemon (or term of leadership) that sends it.
+    pub term: Term,
+    /// What it is about.
+    pub allocation: AllocationId,
+    /// Rises with each action about this allocation.
+    pub seq: u32,
+}
+
+/// An effect that an engine brings about.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Action {
+    /// Starts the task of an allocation; a second launch of the same allocation starts nothing.
+    Launch(Fence, Box<Launch>),
+    /// Stops it: notice signal, grace, then the whole tree is killed. A further stop may shorten the grace.
+    Stop(Fence, Stop),
+    /// The end of the task is in the log: the engine may forget what it kept about it.
+    Forget(Fence),
+}
+
+/// All that a task needs to start.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Launch {
+    /// The job (or member) that the task belongs to.
+    pub job: JobId,
+    /// The job's name.
+    pub name: String,
+    /// Counts the job's attempts from 1.
+    pub attempt: u32,
+    /// How often the job was started before this attempt.
+    pub restart: u32,
+    /// The rank of the task in its gang, from 0.
+    pub rank: u32,
+    /// The number of tasks in the gang.
+    pub world_size: u32,
+    /// The task's role.
+    pub role: String,
+    /// The rank of the task in its role.
+    pub role_rank: u32,
+    /// The rank among the gang's tasks on the same node, and their number.
+    pub local_rank: (u32, u32),
+    /// The node's name.
+    pub node: String,
+    /// The devices, by uuid.
+    pub devices: Vec<ExposedDevice>,
+    /// Milli-cores that are its own.
+    pub cpu_milli: i64,
+    /// Whether that is also its ceiling (it was asked for), or only its share when others want the cores, too.
+    pub cpu_is_ceiling: bool,
+    /// Bytes of host memory it may use at most; 0 where nothing is restricted.
+    pub memory_bytes: i64,
+    /// Whose processes they are.
+    pub owner: Owner,
+    /// The job's queue.
+    pub queue: String,
+    /// What to run.
+    pub process: Process,
+    /// Where the gang's tasks meet: address and port.
+    pub rendezvous: (String, u16),
+}
+
+/// A device as a task sees it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExposedDevice {
+    /// The driver's name for it.
+    pub uuid: String,
+    /// The number of its device file, if it has one.
+    pub minor: Option<u32>,
+    /// How much of it.
+    pub draw: Draw,
+}
+
+/// How to stop a task.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stop {
+    /// The signal that announces it, without `SIG`.
+    pub signal: String,
+    /// How long until the whole tree is killed, in milliseconds.
+    pub grace_ms: i64,
+}
+
+impl Action {
+    /// What it is about, and how recent.
+    pub fn fence(&self) -> Fence {
+        match self {
+            Action::Launch(fence, _) | Action::Stop(fence, _) | Action::Forget(fence) => *fence,
+        }
+    }
+}

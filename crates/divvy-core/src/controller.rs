@@ -1,0 +1,298 @@
+//! The controller: state, snapshot and planner in one hand. The shell feeds it, logs what it gives, and carries out its actions.
+
+mod history;
+
+use crate::action::{Action, ExposedDevice, Fence, Launch, Stop};
+use crate::check;
+use crate::decide::{self, Command, Rejection};
+use crate::engine::Observation;
+use crate::event::{Event, Stamped};
+use crate::id::{AllocationId, Position};
+use crate::log::Commit;
+use crate::model::allocation::AllocationState;
+use crate::model::attempt::Attempt;
+use crate::model::job::Work;
+use crate::plan::{self, Report, Warm};
+use crate::snapshot::Snapshot;
+use crate::state::{Misfit, State};
+use crate::time::Time;
+
+/// State, snapshot and planner in one hand. Between `take`/`see`/`cycle` and a successful append of what [`Controller::drain`]
+/// gives, nothing that it says is to be acted upon; when the append fails, it is to be built anew from the log.
+pub struct Controller {
+    state: State,
+    snapshot: Snapshot,
+    warm: Warm,
+    batch: Batch,
+    news: bool,
+    report: Report,
+}
+
+/// What one turn of the shell's loop gives.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Batch {
+    /// What is to be appended.
+    pub commit: Commit,
+    /// What history keeps, in the same transaction.
+    pub attempts: Vec<Attempt>,
+    /// What the engine is told once the commit is durable.
+    pub actions: Vec<Action>,
+}
+
+/// What became of a command.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Answer {
+    /// The number of the job that was submitted.
+    pub job: Option<u64>,
+    /// How many events it made.
+    pub events: usize,
+}
+
+/// A law is broken, or an event does not fit: the daemon must stop rather than go on.
+#[derive(Debug, thiserror::Error)]
+pub enum Broken {
+    /// An event does not fit the state.
+    #[error(transparent)]
+    Misfit(#[from] Misfit),
+    /// The checker found something.
+    #[error("laws are broken: {0:?}")]
+    Laws(Vec<check::Violation>),
+}
+
+impl Controller {
+    /// Takes over a state.
+    pub fn open(state: State) -> Self {
+        let snapshot = Snapshot::new(&state);
+        let mut controller = Self {
+            state,
+            snapshot,
+            warm: Warm::default(),
+            batch: Batch::default(),
+            news: true,
+            report: Report::default(),
+        };
+        controller.reset_batch();
+        controller
+    }
+
+    /// The state, with everything taken and seen so far.
+    pub fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// The snapshot, likewise.
+    pub fn snapshot(&self) -> &Snapshot {
+        &self.snapshot
+    }
+
+    /// The report of the last cycle.
+    pub fn report(&self) -> &Report {
+        &self.report
+    }
+
+    /// Takes a command: its events are folded, and await the log.
+    pub fn take(&mut self, command: &Command, now: Time) -> Result<Result<Answer, Rejection>, Broken> {
+        let events = match decide::decide(&self.state, command) {
+            Ok(events) => events,
+            Err(rejection) => return Ok(Err(rejection)),
+        };
+        let job = events.iter().find_map(|event| {
+            if let Event::Submitted(submission) = event { Some(submission.number) } else { None }
+        });
+        let answer = Answer { job, events: events.len() };
+        events.into_iter().try_for_each(|event| self.fold(event, now))?;
+        Ok(Ok(answer))
+    }
+
+    /// Takes an observation, likewise.
+    pub fn see(&mut self, observation: &Observation, now: Time) -> Result<(), Broken> {
+        let seen = decide::observe(&self.state, observation);
+        seen.events.into_iter().try_for_each(|event| self.fold(event, now))?;
+        self.batch.actions.extend(seen.actions);
+        for allocation in seen.resend {
+            self.send_again(allocation);
+        }
+        Ok(())
+    }
+
+    /// Plans, if there is news or something is due.
+    pub fn cycle(&mut self, now: Time) -> Result<(), Broken> {
+        let now = now.max(self.state.now);
+        if !self.news && self.due().is_none_or(|due| due > now) {
+            return Ok(());
+        }
+        self.snapshot.pass_time(&self.state, now);
+        let (saw, state, policy) = (self.state.position, self.state.digest(), self.state.policy_digest());
+        let (plan, report) = plan::plan(&self.state, &mut self.snapshot, &mut self.warm, now);
+        self.report = report;
+        self.news = false;
+        if plan.is_empty() {
+            return Ok(());
+        }
+        let digest = plan.digest();
+        for event in plan.into_events() {
+            self.fold(event, now)?;
+        }
+        self.fold(Event::Planned { saw, state, policy, plan: digest }, now)
+    }
+
+    /// When [`Controller::cycle`] has something to do without news.
+    pub fn due(&self) -> Option<Time> {
+        self.snapshot.due()
+    }
+
+    /// Where a job of this shape would start now, or all that keeps it from it. Nothing changes.
+    pub fn dry_run(
+        &mut self,
+        spec: &crate::model::job::JobSpec,
+    ) -> Result<Vec<crate::model::allocation::Placement>, crate::reason::Reason> {
+        plan::would_place(&self.state, &mut self.snapshot, spec)
+    }
+
+    /// What is to be logged and then done; `None` if nothing has happened.
+    pub fn drain(&mut self) -> Option<Batch> {
+        if self.batch.commit.events.is_empty() && self.batch.actions.is_empty() {
+            return None;
+        }
+        let batch = std::mem::take(&mut self.batch);
+        self.reset_batch();
+        Some(batch)
+    }
+
+    fn reset_batch(&mut self) {
+        self.batch.commit = Commit { term: self.state.term, after: self.state.position, events: Vec::new() };
+    }
+
+    /// Folds one event into state and snapshot, and notes what follows from it.
+    fn fold(&mut self, event: Event, now: Time) -> Result<(), Broken> {
+        let before = self.snapshot.expect(&self.state, &event);
+        if let Some(attempt) = history::attempt_of(&self.state, &event, now.max(self.state.now)) {
+            self.batch.attempts.extend(attempt);
+        }
+        let stamped = Stamped { at: now.max(self.state.now), event };
+        self.state.apply(&stamped)?;
+        self.batch.commit.term = self.state.term;
+        self.snapshot.follow(&self.state, &stamped.event, before);
+        self.news |= stamped.event.is_news();
+        self.act_on(&stamped.event);
+        self.batch.commit.events.push(stamped);
+        #[cfg(any(test, feature = "contract"))]
+        self.assert_lawful()?;
+        Ok(())
+    }
+
+    #[cfg(any(test, feature = "contract"))]
+    fn assert_lawful(&self) -> Result<(), Broken> {
+        let violations = check::check(&self.state);
+        if violations.is_empty() { Ok(()) } else { Err(Broken::Laws(violations)) }
+    }
+
+    /// The actions that an event asks for.
+    fn act_on(&mut self, event: &Event) {
+        match event {
+            Event::Placed { placements, .. } => {
+                placements.iter().for_each(|placement| self.send_again(placement.allocation));
+            }
+            Event::Stopping { job, .. } => {
+                let live = self.state.run(*job).map(|run| run.live.clone()).unwrap_or_default();
+                live.into_iter().for_each(|allocation| self.send_again(allocation));
+            }
+            Event::TaskEnded { allocation, .. } => {
+                self.batch.actions.push(Action::Forget(decide::last_word(&self.state, *allocation)));
+            }
+            _ => {}
+        }
+    }
+
+    /// Sends what an allocation's state asks for: a launch, or a stop.
+    fn send_again(&mut self, id: AllocationId) {
+        let Some(held) = self.state.allocations.get(&id) else { return };
+        let fence = Fence { term: self.state.term, allocation: id, seq: held.seq };
+        match held.state {
+            AllocationState::Starting => {
+                if let Some(launch) = launch(&self.state, id) {
+                    self.batch.actions.push(Action::Launch(fence, Box::new(launch)));
+                }
+            }
+            AllocationState::Stopping => {
+                let order = self
+                    .state
+                    .run(held.job)
+                    .and_then(|run| run.stopping.as_ref())
+                    .map(|stopping| stopping.order.clone());
+                let order = order.unwrap_or_default();
+                self.batch
+                    .actions
+                    .push(Action::Stop(fence, Stop { signal: order.signal, grace_ms: order.grace_ms }));
+            }
+            _ => {}
+        }
+    }
+
+    /// The position after everything taken and seen so far.
+    pub fn position(&self) -> Position {
+        self.state.position
+    }
+}
+
+/// All that the task of an allocation needs to start. `None` where the work is not a process.
+fn launch(state: &State, id: AllocationId) -> Option<Launch> {
+    let held = state.allocations.get(&id)?;
+    let job = state.jobs.get(&held.job.number)?;
+    let run = state.run(held.job)?;
+    let placement = &held.placement;
+    let roles = job.spec.gang.roles();
+    let (role, role_rank) = role_of(&roles, placement.rank)?;
+    let Work::Process(process) = &role.work else { return None };
+    let on_node: Vec<u32> =
+        run.placements.iter().filter(|other| other.node == placement.node).map(|other| other.rank).collect();
+    let local = on_node.iter().position(|rank| *rank == placement.rank)?;
+    let node = |id| state.nodes.get(&id).map(|node| node.spec.name.clone()).unwrap_or_default();
+    let exposed = |(device, draw): &(crate::id::DeviceId, crate::model::device::Draw)| {
+        let spec = &state.devices.get(device)?.spec;
+        Some(ExposedDevice { uuid: spec.uuid.clone(), minor: spec.minor, draw: draw.clone() })
+    };
+    let alternative = role.ask.alternatives.get(placement.alternative as usize)?;
+    Some(Launch {
+        job: held.job,
+        name: job.spec.name.clone(),
+        attempt: run.attempt,
+        restart: run.attempt - 1,
+        rank: placement.rank,
+        world_size: run.placements.len() as u32,
+        role: role.name.clone(),
+        role_rank,
+        local_rank: (local as u32, on_node.len() as u32),
+        node: node(placement.node),
+        devices: placement.devices.iter().filter_map(exposed).collect(),
+        cpu_milli: placement.cpu_milli,
+        cpu_is_ceiling: alternative.cpu_milli.is_some(),
+        memory_bytes: placement.memory_bytes,
+        owner: job.owner.clone(),
+        queue: job.spec.queue.clone(),
+        process: process.clone(),
+        rendezvous: (rendezvous(state, run), run.port),
+    })
+}
+
+/// Where the gang meets: the node of rank 0; on one machine, that machine itself.
+fn rendezvous(state: &State, run: &crate::state::Run) -> String {
+    let first = run.placements.first().map(|placement| placement.node);
+    let one_node = run.placements.iter().all(|placement| Some(placement.node) == first);
+    let name = first.and_then(|node| state.nodes.get(&node)).map(|node| node.spec.name.clone());
+    if one_node { "127.0.0.1".into() } else { name.unwrap_or_default() }
+}
+
+fn role_of<'a>(
+    roles: &[&'a crate::model::gang::Role],
+    rank: u32,
+) -> Option<(&'a crate::model::gang::Role, u32)> {
+    let mut first = 0;
+    for role in roles {
+        if rank < first + role.minimum {
+            return Some((role, rank - first));
+        }
+        first += role.minimum;
+    }
+    None
+}

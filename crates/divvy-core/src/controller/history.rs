@@ -1,0 +1,97 @@
+//! What history keeps of an attempt, gathered when its end is folded.
+
+use crate::engine::TaskEnd;
+use crate::event::Event;
+use crate::id::JobId;
+use crate::model::attempt::Attempt;
+use crate::model::job::{JobState, LastEnd, Work};
+use crate::state::{Job, Run, State};
+use crate::time::Time;
+
+/// The attempts that an event ends; the state is as it was before.
+pub(super) fn attempt_of(state: &State, event: &Event, now: Time) -> Option<Vec<Attempt>> {
+    match event {
+        Event::AttemptEnded { job, end, exit_code, state: becomes } => {
+            let (owner, run) = (state.jobs.get(&job.number)?, state.run(*job)?);
+            Some(vec![attempt(
+                state,
+                owner,
+                (*job, run),
+                Ending { end, exit_code: Some(*exit_code), becomes: *becomes, now },
+            )])
+        }
+        Event::Dropped { job, end, state: becomes } => {
+            let owner = state.jobs.get(&job.number)?;
+            let members = match job.member {
+                Some(member) => vec![Some(member)],
+                None => owner.open_members().collect(),
+            };
+            let dropped = members
+                .into_iter()
+                .filter_map(|member| Some((JobId { number: job.number, member }, owner.run(member)?)));
+            let waiting = dropped.filter(|(_, run)| !run.is_active());
+            let ending = || Ending { end, exit_code: None, becomes: *becomes, now };
+            Some(waiting.map(|(id, run)| attempt(state, owner, (id, &run), ending())).collect())
+        }
+        _ => None,
+    }
+}
+
+/// How the attempt ends.
+struct Ending<'a> {
+    end: &'a LastEnd,
+    exit_code: Option<i32>,
+    becomes: JobState,
+    now: Time,
+}
+
+fn attempt(state: &State, job: &Job, (id, run): (JobId, &Run), ending: Ending) -> Attempt {
+    let spec = &job.spec;
+    let ends = || run.over.iter().map(|(_, end)| end);
+    let node = |id| state.nodes.get(&id).map(|node| node.spec.name.clone());
+    let mut nodes: Vec<String> = run.placements.iter().filter_map(|placement| node(placement.node)).collect();
+    nodes.dedup();
+    let devices = run.placements.iter().flat_map(|placement| &placement.devices);
+    Attempt {
+        job: id,
+        attempt: run.attempt,
+        name: spec.name.clone(),
+        user: job.owner.name.clone(),
+        uid: job.owner.uid,
+        queue: spec.queue.clone(),
+        project: spec.project.clone(),
+        kind: spec.kind,
+        labels: spec.labels.clone(),
+        priority: spec.priority,
+        command: command(spec),
+        submitted_at: job.submitted_at,
+        started_at: run.started_at,
+        ended_at: ending.now,
+        time_limit_ms: spec.time_limit.map(|limit| limit.0),
+        state: ending.becomes,
+        exit_code: ending.exit_code,
+        end: ending.end.clone(),
+        gpus: spec.devices_asked(),
+        gpu_milli: spec.milli_asked(),
+        tasks: spec.gang.tasks(),
+        nodes,
+        devices: devices
+            .filter_map(|(device, _)| Some(state.devices.get(device)?.spec.uuid.clone()))
+            .collect(),
+        held_milli_ms: run.held_milli_ms,
+        ran_ms: ends().map(|end| end.ran_ms).max().unwrap_or(0),
+        cpu_ms: ends().map(|end| end.usage.cpu_ms).sum(),
+        peak_memory_bytes: ends().map(|end| end.usage.peak_memory_bytes).max().unwrap_or(0),
+        usage: ends().flat_map(|end: &TaskEnd| end.usage.devices.iter().cloned()).collect(),
+        outputs: (0..spec.gang.tasks()).map(|rank| run.outputs.get(&rank).cloned()).collect(),
+        isolation: run.isolation.clone(),
+    }
+}
+
+fn command(spec: &crate::model::job::JobSpec) -> Vec<String> {
+    let roles = spec.gang.roles();
+    match roles.first().map(|role| &role.work) {
+        Some(Work::Process(process)) => process.argv.clone(),
+        _ => Vec::new(),
+    }
+}

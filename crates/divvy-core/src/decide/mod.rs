@@ -1,0 +1,318 @@
+//! Deciding: a command or an observation, and the state, give events. Nothing else happens here.
+
+mod observe;
+mod submit;
+
+use std::collections::BTreeMap;
+
+use crate::amount::Resource;
+use crate::event::Event;
+use crate::id::{JobId, Term};
+use crate::model::job::{Array, Cause, JobSpec, JobState, LastEnd, Owner, StopOrder};
+use crate::model::queue::{Queue, lineage};
+use crate::reason::Reason;
+use crate::state::{Job, Outcome, Run, Runs, State};
+
+pub(crate) use observe::last_word;
+pub use observe::{Seen, observe};
+pub use submit::what_there_is;
+
+/// What someone wants of the pool.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Command {
+    /// The daemon starts.
+    Begin {
+        /// Higher than all terms before.
+        term: Term,
+        /// The kernel's boot id.
+        boot_id: String,
+        /// The program's version.
+        version: String,
+    },
+    /// A user submits a job.
+    Submit(Box<Submit>),
+    /// A user ends a job (a member, a whole array).
+    Cancel(JobId, Person),
+    /// A user lets a waiting job wait until it is released.
+    Hold(JobId, Person),
+    /// A user takes that back.
+    Release(JobId, Person),
+    /// An administrator sets the queues: these and no others.
+    SetQueues(Vec<Queue>, Person),
+    /// An administrator lets the pool start nothing new (or start things again).
+    SetDrain(bool, Person),
+    /// An administrator stops every job, because the pool goes down.
+    StopAll(Person),
+    /// Time has passed.
+    Tick,
+}
+
+/// A submission as it comes in.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Submit {
+    /// Who submits it.
+    pub owner: Owner,
+    /// What is wanted. An empty queue means `default`.
+    pub spec: JobSpec,
+    /// Whether the user said when it goes back into the queue; else the queue's setting holds.
+    pub requeue_said: bool,
+    /// The members, if it is an array.
+    pub array: Option<Array>,
+    /// The client's key.
+    pub token: Option<String>,
+    /// Whether it starts held.
+    pub held: bool,
+    /// How jobs ended that the state no longer knows, as history has it: for the jobs that this one depends on.
+    pub history: BTreeMap<JobId, Outcome>,
+}
+
+/// Who gives a command.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Person {
+    /// The user's name.
+    pub name: String,
+    /// Whether the user may change everything.
+    pub admin: bool,
+}
+
+/// Why a command is refused. Nothing has changed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Rejection {
+    /// The pool has no such queue.
+    #[error("there is no queue {queue:?}; there are: {}", known.join(", "))]
+    UnknownQueue {
+        /// As submitted.
+        queue: String,
+        /// What there is.
+        known: Vec<String>,
+    },
+    /// The queue takes jobs of others only.
+    #[error("{user} may not submit to queue {queue}: it takes {}", takes.join(", "))]
+    NotAMember {
+        /// Who tried.
+        user: String,
+        /// Where.
+        queue: String,
+        /// Whom it takes.
+        takes: Vec<String>,
+    },
+    /// The pool could not run it even if it were empty.
+    #[error("this pool can never run it: {reason}. {there}")]
+    CannotFit {
+        /// Why.
+        reason: Reason,
+        /// What there is.
+        there: String,
+    },
+    /// What it depends on is not there.
+    #[error("it is to run after job {0}, but there is no such job")]
+    UnknownDependency(JobId),
+    /// What it depends on can no longer happen.
+    #[error("it is to run after job {0}, which has already ended otherwise")]
+    HopelessDependency(JobId),
+    /// The key was used for another job.
+    #[error("this request was already carried out: it submitted job {0}")]
+    Repeated(u64),
+    /// There is no such job among those that have not ended.
+    #[error("there is no job {0} that waits or runs")]
+    NoSuchJob(JobId),
+    /// It is another user's.
+    #[error("job {0} is not yours")]
+    NotYours(JobId),
+    /// Only an administrator may.
+    #[error("only an administrator of the pool may do this")]
+    NotAdmin,
+    /// The job's state does not allow it.
+    #[error("job {job} is {}: {what}", state.name())]
+    WrongState {
+        /// Which.
+        job: JobId,
+        /// Its state.
+        state: JobState,
+        /// What can be done.
+        what: &'static str,
+    },
+    /// A queue that goes still has jobs.
+    #[error(
+        "queue {queue} has {jobs} jobs that wait or run: cancel them or let them end before it is removed"
+    )]
+    QueueInUse {
+        /// Which.
+        queue: String,
+        /// How many.
+        jobs: usize,
+    },
+    /// The specification makes no sense.
+    #[error("{field}: {what}")]
+    BadSpec {
+        /// Which part of it.
+        field: &'static str,
+        /// What is wrong, and what to write.
+        what: String,
+    },
+}
+
+impl Rejection {
+    /// The stable code.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Rejection::UnknownQueue { .. } => "unknown-queue",
+            Rejection::NotAMember { .. } => "not-a-member",
+            Rejection::CannotFit { .. } => "cannot-fit",
+            Rejection::UnknownDependency(_) => "unknown-dependency",
+            Rejection::HopelessDependency(_) => "hopeless-dependency",
+            Rejection::Repeated(_) => "repeated",
+            Rejection::NoSuchJob(_) => "no-such-job",
+            Rejection::NotYours(_) => "not-yours",
+            Rejection::NotAdmin => "not-admin",
+            Rejection::WrongState { .. } => "wrong-state",
+            Rejection::QueueInUse { .. } => "queue-in-use",
+            Rejection::BadSpec { .. } => "bad-spec",
+        }
+    }
+}
+
+/// Turns a command into events, or refuses it.
+pub fn decide(state: &State, command: &Command) -> Result<Vec<Event>, Rejection> {
+    match command {
+        Command::Begin { term, boot_id, version } => {
+            Ok(vec![Event::TermBegan { term: *term, boot_id: boot_id.clone(), version: version.clone() }])
+        }
+        Command::Submit(submit) => submit::submit(state, submit),
+        Command::Cancel(job, by) => cancel(state, *job, by),
+        Command::Hold(job, by) => hold(state, *job, by),
+        Command::Release(job, by) => release(state, *job, by),
+        Command::SetQueues(queues, by) => set_queues(state, queues, by),
+        Command::SetDrain(_, by) if !by.admin => Err(Rejection::NotAdmin),
+        Command::SetDrain(on, by) => Ok(vec![Event::DrainSet { on: *on, by: by.name.clone() }]),
+        Command::StopAll(by) => stop_all(state, by),
+        Command::Tick => Ok(vec![Event::Tick]),
+    }
+}
+
+/// The job, if it is there and the person may change it.
+fn mine<'a>(state: &'a State, id: JobId, by: &Person) -> Result<&'a Job, Rejection> {
+    let job = state.jobs.get(&id.number).ok_or(Rejection::NoSuchJob(id))?;
+    let there = match (&job.runs, id.member) {
+        (_, None) => true,
+        (Runs::Single(_), Some(_)) => false,
+        (Runs::Array(_), member) => job.run(member).is_some(),
+    };
+    if !there {
+        return Err(Rejection::NoSuchJob(id));
+    }
+    if !by.admin && job.owner.name != by.name {
+        return Err(Rejection::NotYours(id));
+    }
+    Ok(job)
+}
+
+/// The runs that an id means: the job's, the member's, or all touched ones of an array.
+fn meant(job: &Job, id: JobId) -> Vec<(JobId, Run)> {
+    match (&job.runs, id.member) {
+        (Runs::Array(array), None) => array
+            .touched
+            .iter()
+            .map(|(member, run)| (JobId::member(id.number, *member), run.clone()))
+            .collect(),
+        _ => job.run(id.member).map(|run| (id, run)).into_iter().collect(),
+    }
+}
+
+fn cancel(state: &State, id: JobId, by: &Person) -> Result<Vec<Event>, Rejection> {
+    let job = mine(state, id, by)?;
+    let mut events: Vec<Event> = Vec::new();
+    for (run_id, run) in meant(job, id).into_iter().filter(|(_, run)| run.is_active()) {
+        let hurried = run.stopping.as_ref().is_some_and(|stopping| stopping.cause == Cause::Cancelled);
+        if !hurried {
+            events.push(stopping(run_id, Cause::Cancelled, Some(by.name.clone()), job.spec.stop.clone()));
+        }
+    }
+    let waits = match (&job.runs, id.member) {
+        (Runs::Array(array), None) => {
+            !array.fresh.is_empty() || array.touched.values().any(|run| !run.is_active())
+        }
+        _ => job.run(id.member).is_some_and(|run| !run.is_active()),
+    };
+    if waits {
+        let end = LastEnd { cause: Cause::Cancelled, by: Some(by.name.clone()), signal: None, detail: None };
+        events.push(Event::Dropped { job: id, end, state: JobState::Cancelled });
+    }
+    Ok(events)
+}
+
+/// The event that tells a job to stop for good.
+pub(crate) fn stopping(job: JobId, cause: Cause, by: Option<String>, order: StopOrder) -> Event {
+    Event::Stopping { job, cause, by, order, requeue: false }
+}
+
+fn hold(state: &State, id: JobId, by: &Person) -> Result<Vec<Event>, Rejection> {
+    let job = mine(state, id, by)?;
+    let whole_array = matches!(job.runs, Runs::Array(_)) && id.member.is_none();
+    match job.run(id.member) {
+        Some(run) if run.is_active() => Err(Rejection::WrongState {
+            job: id,
+            state: run.state,
+            what: "only a waiting job can be held; cancel ends it",
+        }),
+        Some(run) if run.state == JobState::Held => Ok(Vec::new()),
+        _ if whole_array && job.waiting_members().next().is_none() => Ok(Vec::new()),
+        _ => Ok(vec![Event::Held { job: id, by: by.name.clone() }]),
+    }
+}
+
+fn release(state: &State, id: JobId, by: &Person) -> Result<Vec<Event>, Rejection> {
+    let job = mine(state, id, by)?;
+    let held_by_other = |run: &Run| {
+        run.held_by.as_ref().is_some_and(|holder| *holder != by.name && *holder != job.owner.name)
+    };
+    match job.run(id.member) {
+        Some(run) if run.state != JobState::Held => {
+            Err(Rejection::WrongState { job: id, state: run.state, what: "only a held job can be released" })
+        }
+        // What an administrator holds, its user cannot release.
+        Some(run) if held_by_other(&run) && !by.admin => Err(Rejection::NotAdmin),
+        _ => Ok(vec![Event::Released { job: id, by: by.name.clone() }]),
+    }
+}
+
+fn set_queues(state: &State, queues: &[Queue], by: &Person) -> Result<Vec<Event>, Rejection> {
+    if !by.admin {
+        return Err(Rejection::NotAdmin);
+    }
+    for path in state.queues.keys().filter(|path| !queues.iter().any(|queue| queue.path == **path)) {
+        let jobs = state.jobs.values().filter(|job| job.spec.queue == *path).count();
+        if jobs > 0 {
+            return Err(Rejection::QueueInUse { queue: path.clone(), jobs });
+        }
+    }
+    if queues.len() == state.queues.len()
+        && queues.iter().all(|queue| state.queues.get(&queue.path) == Some(queue))
+    {
+        return Ok(Vec::new());
+    }
+    Ok(vec![Event::QueuesSet { queues: queues.to_vec(), by: by.name.clone() }])
+}
+
+fn stop_all(state: &State, by: &Person) -> Result<Vec<Event>, Rejection> {
+    if !by.admin {
+        return Err(Rejection::NotAdmin);
+    }
+    let active = state
+        .jobs
+        .values()
+        .flat_map(|job| meant(job, job.id()).into_iter().map(move |(id, run)| (job, id, run)));
+    let running = active.filter(|(_, _, run)| run.is_active() && run.stopping.is_none());
+    Ok(running
+        .map(|(job, id, _)| stopping(id, Cause::Shutdown, Some(by.name.clone()), job.spec.stop.clone()))
+        .collect())
+}
+
+/// The tightest limit of a resource along a queue's line, and whose it is.
+pub fn tightest_limit(state: &State, queue: &str, resource: &Resource) -> Option<(String, i64)> {
+    let finite = |path: &str| match state.queues.get(path)?.limit.get(resource)? {
+        crate::amount::Amount::Finite(limit) => Some((path.to_owned(), *limit)),
+        crate::amount::Amount::Unlimited => None,
+    };
+    lineage(queue).filter_map(finite).min_by_key(|(_, limit)| *limit)
+}

@@ -1,0 +1,282 @@
+//! Deciding on an observation: what the engine saw becomes events, and the end of a task may end its job.
+
+use std::collections::BTreeSet;
+
+use crate::action::{Action, Fence, Stop};
+use crate::engine::{EndedHow, LaunchFailure, Observation, TaskEnd, TaskStart, Usage};
+use crate::event::Event;
+use crate::id::{AllocationId, DeviceId, JobId, NodeId};
+use crate::model::allocation::AllocationState;
+use crate::model::device::{DeviceSpec, Health, Occupant};
+use crate::model::job::{Cause, JobState, LastEnd, Requeue};
+use crate::model::node::{NodeSpec, NodeState};
+use crate::state::{Allocation, Device, Job, Run, State};
+
+/// What follows from an observation.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Seen {
+    /// What goes into the log.
+    pub events: Vec<Event>,
+    /// What the engine is told at once, since it concerns nothing that the state knows.
+    pub actions: Vec<Action>,
+    /// Allocations whose launch or stop is to be sent again.
+    pub resend: Vec<AllocationId>,
+}
+
+impl From<Vec<Event>> for Seen {
+    fn from(events: Vec<Event>) -> Self {
+        Self { events, ..Self::default() }
+    }
+}
+
+/// Turns an observation into events. What is known already gives none.
+pub fn observe(state: &State, observation: &Observation) -> Seen {
+    match observation {
+        Observation::Node(spec, devices) => node(state, spec, devices).into(),
+        Observation::Device { uuid, health, occupant } => {
+            let known =
+                state.device_by_uuid(uuid).and_then(|id| state.devices.get(&id).map(|device| (id, device)));
+            let changed =
+                known.filter(|(_, device)| (&device.health, &device.occupant) != (health, occupant));
+            let event = |(device, _)| Event::DeviceChanged {
+                device,
+                health: health.clone(),
+                occupant: occupant.clone(),
+            };
+            changed.map(event).into_iter().collect::<Vec<_>>().into()
+        }
+        Observation::Inventory(known) => inventory(state, known),
+        Observation::Started(allocation, start) => started(state, *allocation, start),
+        Observation::Ended(allocation, end) => ended(state, *allocation, end),
+    }
+}
+
+fn node(state: &State, spec: &NodeSpec, devices: &[DeviceSpec]) -> Vec<Event> {
+    let mut events = Vec::new();
+    let next = state.nodes.keys().next_back().map_or(0, |id| id.0 + 1);
+    let node = state.node_by_name(&spec.name).unwrap_or(NodeId(next));
+    let as_known =
+        state.nodes.get(&node).is_some_and(|known| known.spec == *spec && known.state != NodeState::Gone);
+    if !as_known {
+        let known =
+            state.nodes.get(&node).map(|known| known.state).filter(|state| *state == NodeState::Draining);
+        events.push(Event::NodeSeen { node, spec: spec.clone(), state: known.unwrap_or(NodeState::Ready) });
+    }
+    let mut next = state.devices.keys().next_back().map_or(0, |id| id.0 + 1);
+    for spec in devices {
+        let known = state.device_by_uuid(&spec.uuid);
+        let device = known.unwrap_or_else(|| {
+            next += 1;
+            DeviceId(next - 1)
+        });
+        events.extend(device_news(device, known.and_then(|id| state.devices.get(&id)), node, spec));
+    }
+    let here: BTreeSet<&str> = devices.iter().map(|device| device.uuid.as_str()).collect();
+    let away = state
+        .devices
+        .iter()
+        .filter(|(_, device)| device.node == node && !here.contains(device.spec.uuid.as_str()));
+    let gone = Health::Down(GONE.into());
+    let news = away.filter(|(_, device)| device.health != gone);
+    events.extend(news.map(|(id, _)| Event::DeviceChanged {
+        device: *id,
+        health: gone.clone(),
+        occupant: None,
+    }));
+    events
+}
+
+/// What is said of a device that its node no longer shows.
+const GONE: &str = "no longer there";
+
+fn device_news(id: DeviceId, known: Option<&Device>, node: NodeId, spec: &DeviceSpec) -> Vec<Event> {
+    let mut events = Vec::new();
+    if known.is_none_or(|known| known.spec != *spec || known.node != node) {
+        events.push(Event::DeviceSeen { device: id, node, spec: spec.clone() });
+    }
+    if known.is_some_and(|known| known.health == Health::Down(GONE.into())) {
+        events.push(Event::DeviceChanged { device: id, health: Health::Ok, occupant: None });
+    }
+    events
+}
+
+/// After a start: what the engine no longer knows is lost, or was never launched; what the state no longer knows is to go.
+fn inventory(state: &State, known: &[AllocationId]) -> Seen {
+    let known: BTreeSet<AllocationId> = known.iter().copied().collect();
+    let mut seen = Seen::default();
+    for (id, held) in &state.allocations {
+        match held.state {
+            // A launch that the engine has seen is not repeated by it; one that it has not seen is due. A stop likewise.
+            AllocationState::Starting => seen.resend.push(*id),
+            AllocationState::Stopping => seen.resend.push(*id),
+            _ if known.contains(id) => {}
+            _ => {
+                let end = TaskEnd { at: state.now, how: EndedHow::SupervisorLost, ..TaskEnd::default() };
+                seen.events.extend(end_events(state, *id, held, &end));
+            }
+        }
+    }
+    for stranger in known.iter().filter(|id| !state.allocations.contains_key(id)) {
+        let fence = last_word(state, *stranger);
+        seen.actions.push(Action::Stop(fence, Stop { signal: "KILL".into(), grace_ms: 0 }));
+    }
+    seen
+}
+
+/// The fence of an action that nothing follows.
+pub(crate) fn last_word(state: &State, allocation: AllocationId) -> Fence {
+    Fence { term: state.term, allocation, seq: u32::MAX }
+}
+
+fn started(state: &State, id: AllocationId, start: &TaskStart) -> Seen {
+    let news = state.allocations.get(&id).is_some_and(|held| {
+        let reported = state.run(held.job).is_some_and(|run| run.outputs.contains_key(&held.placement.rank));
+        held.state == AllocationState::Starting
+            || (held.state == AllocationState::Stopping && !reported && start.output.is_some())
+    });
+    if news {
+        vec![Event::TaskStarted { allocation: id, start: start.clone() }].into()
+    } else {
+        Seen::default()
+    }
+}
+
+fn ended(state: &State, id: AllocationId, end: &TaskEnd) -> Seen {
+    match state.allocations.get(&id) {
+        // Its end is in the log already, or its beginning was lost with the log's tail.
+        None => Seen { actions: vec![Action::Forget(last_word(state, id))], ..Seen::default() },
+        Some(held) => end_events(state, id, held, end).into(),
+    }
+}
+
+/// The end of a task, and what follows for its job.
+fn end_events(state: &State, id: AllocationId, held: &Allocation, end: &TaskEnd) -> Vec<Event> {
+    let mut events = vec![Event::TaskEnded { allocation: id, end: end.clone() }];
+    events.extend(locked_device(state, &end.how));
+    let job = state.jobs.get(&held.job.number);
+    let Some((job, run)) = job.zip(state.run(held.job)) else { return events };
+    let mut over = run.over.clone();
+    over.push((held.placement.rank, end.clone()));
+    let others_live = run.live.iter().any(|live| *live != id);
+    if !others_live {
+        events.push(attempt_end(held.job, job, run, &over));
+    } else if failed(&end.how) && run.stopping.is_none() {
+        events.push(Event::Stopping {
+            job: held.job,
+            cause: Cause::BrokenGang,
+            by: None,
+            order: crate::model::job::StopOrder {
+                signal: job.spec.stop.signal.clone(),
+                grace_ms: job.spec.stop.grace_ms.min(state.policy.broken_gang_grace_ms),
+            },
+            requeue: false,
+        });
+    }
+    events
+}
+
+/// A device that another pool holds is that pool's until discovery says otherwise, or the job would get it again at once.
+fn locked_device(state: &State, how: &EndedHow) -> Option<Event> {
+    let EndedHow::LaunchFailed(LaunchFailure::DeviceLocked(uuid, owner)) = how else { return None };
+    let device = state.device_by_uuid(uuid)?;
+    let health = state.devices.get(&device)?.health.clone();
+    Some(Event::DeviceChanged {
+        device,
+        health,
+        occupant: Some(Occupant::Pool { user: owner.clone(), state: String::new() }),
+    })
+}
+
+fn failed(how: &EndedHow) -> bool {
+    !matches!(how, EndedHow::Exited(0))
+}
+
+/// The exit code that a shell would show for it.
+fn exit_code(how: &EndedHow) -> i32 {
+    match how {
+        EndedHow::Exited(code) => *code,
+        EndedHow::Signalled(signal) => 128 + signal,
+        EndedHow::OutOfMemory(..) | EndedHow::SupervisorLost | EndedHow::NodeReboot => 137,
+        EndedHow::LaunchFailed(failure) => failure.exit_code(),
+        EndedHow::NeverStarted => 143,
+    }
+}
+
+/// The event that ends an attempt whose tasks are all over.
+fn attempt_end(id: JobId, job: &Job, run: &Run, over: &[(u32, TaskEnd)]) -> Event {
+    // The first to fail, in time; what was stopped only because of it comes later.
+    let first = over.iter().find(|(_, end)| failed(&end.how)).map(|(_, end)| end);
+    let code = first.map_or(0, |end| exit_code(&end.how));
+    let own = first.map_or((Cause::Exit, None, None), |end| cause_of(&end.how, &end.usage));
+    let stopping = run.stopping.as_ref().filter(|stopping| stopping.cause != Cause::BrokenGang);
+    let end = match stopping {
+        Some(stopping) => {
+            let signal = first
+                .and_then(|end| if let EndedHow::Signalled(signal) = end.how { Some(signal) } else { None });
+            LastEnd { cause: stopping.cause, by: stopping.by.clone(), signal, detail: None }
+        }
+        None => LastEnd { cause: own.0, by: None, signal: own.1, detail: own.2 },
+    };
+    let state = match stopping {
+        Some(stopping) if stopping.requeue => JobState::Pending,
+        _ if goes_back(job, run, end.cause, code, first) => JobState::Pending,
+        Some(_) if end.cause == Cause::TimeLimit => JobState::Timeout,
+        Some(_) => JobState::Cancelled,
+        None if code == 0 => JobState::Completed,
+        None if end.cause.is_bad_luck() && end.cause != Cause::DeviceFault => JobState::Lost,
+        None => JobState::Failed,
+    };
+    Event::AttemptEnded { job: id, end, exit_code: code, state }
+}
+
+/// Cause, signal and what there is to say beyond.
+fn cause_of(how: &EndedHow, usage: &Usage) -> (Cause, Option<i32>, Option<String>) {
+    let words = |bytes: i64| crate::amount::Bytes(bytes).to_string();
+    match how {
+        _ if failed(how) && usage.xid.is_some() => {
+            (Cause::DeviceFault, None, usage.xid.map(|xid| format!("Xid {xid}")))
+        }
+        EndedHow::Exited(code) if *code != 0 && usage.out_of_gpu_memory => {
+            (Cause::OutOfGpuMemory, None, Some("its last lines speak of exhausted GPU memory".into()))
+        }
+        EndedHow::Exited(_) => (Cause::Exit, None, None),
+        EndedHow::Signalled(signal) => (Cause::Signal, Some(*signal), None),
+        EndedHow::OutOfMemory(peak, limit) => (
+            Cause::OutOfMemory,
+            Some(9),
+            Some(format!("peak {} of host memory, limit {}", words(*peak), words(*limit))),
+        ),
+        EndedHow::LaunchFailed(failure) => (Cause::LaunchFailed, None, Some(failure_text(failure))),
+        EndedHow::NeverStarted => (Cause::Cancelled, None, None),
+        EndedHow::SupervisorLost => (Cause::SupervisorLost, None, None),
+        EndedHow::NodeReboot => (Cause::NodeReboot, None, None),
+    }
+}
+
+fn failure_text(failure: &LaunchFailure) -> String {
+    match failure {
+        LaunchFailure::CommandNotFound(what) => format!("command not found: {what}"),
+        LaunchFailure::NotExecutable(what) => format!("not executable: {what}"),
+        LaunchFailure::Directory(what) => format!("working directory: {what}"),
+        LaunchFailure::Output(what) => format!("output: {what}"),
+        LaunchFailure::DeviceLocked(uuid, owner) => format!("GPU {uuid} is held by {owner}"),
+        LaunchFailure::Environment(what) => format!("environment: {what}"),
+        LaunchFailure::Other(what) => what.clone(),
+    }
+}
+
+fn goes_back(job: &Job, run: &Run, cause: Cause, code: i32, first: Option<&TaskEnd>) -> bool {
+    let stopped = run.stopping.as_ref().is_some_and(|stopping| stopping.cause != Cause::BrokenGang);
+    if stopped || run.restarts >= job.spec.most_restarts {
+        return false;
+    }
+    let launch_luck = matches!(
+        first.map(|end| &end.how),
+        Some(EndedHow::LaunchFailed(LaunchFailure::DeviceLocked(..) | LaunchFailure::Other(_)))
+    );
+    match job.spec.requeue {
+        Requeue::Never => false,
+        Requeue::Lost => cause.is_bad_luck() || launch_luck,
+        Requeue::Failure => code != 0,
+    }
+}

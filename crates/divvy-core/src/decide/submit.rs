@@ -1,0 +1,180 @@
+//! Deciding on a submission: what makes no sense or can never run is refused, with what there is.
+
+use std::sync::Arc;
+
+use super::{Rejection, Submit};
+use crate::event::Event;
+use crate::model::ask::DrawAsk;
+use crate::model::gang::Group;
+use crate::model::job::{DependsOn, JobSpec, Submission, Work};
+use crate::model::queue::DEFAULT;
+use crate::plan;
+use crate::snapshot::Snapshot;
+use crate::state::{Dependable, Outcome, State};
+
+/// The most tasks of one gang: more than the largest runs in the literature use processes.
+const MOST_TASKS: u32 = 100_000;
+/// The longest command line, in bytes over all arguments; the kernel's own limit is about as large.
+const LONGEST_COMMAND_BYTES: usize = 1 << 20;
+
+pub(super) fn submit(state: &State, submit: &Submit) -> Result<Vec<Event>, Rejection> {
+    if let Some(number) = submit.token.as_ref().and_then(|token| state.tokens.of(&submit.owner.name, token)) {
+        return Err(Rejection::Repeated(number));
+    }
+    let mut spec = submit.spec.clone();
+    queue(state, submit, &mut spec)?;
+    sense(&spec)?;
+    dependencies(state, submit)?;
+    if !spec.wait_for_capacity {
+        capacity(state, &spec)?;
+    }
+    spec.after.retain(|dependency| !submit.history.contains_key(&dependency.job));
+    let submission = Submission {
+        number: state.next_job,
+        owner: submit.owner.clone(),
+        spec: Arc::new(spec),
+        array: submit.array.clone(),
+        token: submit.token.clone(),
+        held: submit.held,
+    };
+    Ok(vec![Event::Submitted(Box::new(submission))])
+}
+
+fn queue(state: &State, submit: &Submit, spec: &mut JobSpec) -> Result<(), Rejection> {
+    if spec.queue.is_empty() {
+        spec.queue = DEFAULT.to_owned();
+    }
+    let known = || state.queues.keys().cloned().collect();
+    let queue = state.queues.get(&spec.queue);
+    let queue = queue.ok_or_else(|| Rejection::UnknownQueue { queue: spec.queue.clone(), known: known() })?;
+    if queue.takes(&submit.owner) {
+        if !submit.requeue_said {
+            spec.requeue = queue.requeue;
+        }
+        return Ok(());
+    }
+    let takes = queue.submit.iter().map(ToString::to_string).collect();
+    Err(Rejection::NotAMember { user: submit.owner.name.clone(), queue: spec.queue.clone(), takes })
+}
+
+fn sense(spec: &JobSpec) -> Result<(), Rejection> {
+    let bad = |field, what: &str| Err(Rejection::BadSpec { field, what: what.to_owned() });
+    if spec.name.is_empty() || spec.name.len() > 200 {
+        return bad("name", "write 1 to 200 bytes");
+    }
+    if spec.time_limit.is_some_and(|limit| limit.0 <= 0) {
+        return bad("time_limit", "must be longer than nothing");
+    }
+    if spec.stop.grace_ms < 0 || spec.stop.grace_ms > 86_400_000 {
+        return bad("grace", "write a time from 0s to 1d");
+    }
+    let tasks: u64 = spec.gang.roles().iter().map(|role| u64::from(role.minimum)).sum();
+    if tasks == 0 || tasks > u64::from(MOST_TASKS) {
+        return bad("tasks", "write 1 to 100000 tasks");
+    }
+    for role in spec.gang.roles() {
+        if role.minimum > role.maximum {
+            return bad("tasks", "the minimum is above the maximum");
+        }
+        if role.ask.alternatives.is_empty() {
+            return bad("gpus", "a role needs at least one alternative");
+        }
+        if let Work::Process(process) = &role.work {
+            let bytes: usize = process.argv.iter().map(String::len).sum();
+            if process.argv.first().is_none_or(String::is_empty) || bytes > LONGEST_COMMAND_BYTES {
+                return bad("command", "write a program and its arguments, at most 1 MiB");
+            }
+            if process.argv.iter().any(|word| word.contains('\0')) {
+                return bad("command", "no argument may hold a NUL byte");
+            }
+        }
+    }
+    supported(spec)
+}
+
+/// What the model carries and no engine of this pool runs yet is refused by name, never ignored.
+fn supported(spec: &JobSpec) -> Result<(), Rejection> {
+    let bad = |field, what: &str| Err(Rejection::BadSpec { field, what: what.to_owned() });
+    let branch = |group: &Group| matches!(group, Group::Branch(branch) if branch.topology.is_some() || (branch.minimum as usize) < branch.groups.len());
+    if branch(&spec.gang) || spec.gang.roles().iter().any(|role| role.topology.is_some()) {
+        return bad("topology", "groups with a topology or a minimum of their own are not scheduled yet");
+    }
+    if spec.gang.roles().iter().any(|role| role.maximum > role.minimum) {
+        return bad("tasks", "elastic roles are not scheduled yet: write one number of tasks");
+    }
+    for alternative in spec.gang.roles().iter().flat_map(|role| &role.ask.alternatives) {
+        let Some(devices) = &alternative.devices else { continue };
+        if devices.draw != DrawAsk::Whole || devices.class.claim.is_some() {
+            return bad("gpus", "shares, partitions and claims are not run yet: ask for whole GPUs");
+        }
+    }
+    Ok(())
+}
+
+fn dependencies(state: &State, submit: &Submit) -> Result<(), Rejection> {
+    for dependency in &submit.spec.after {
+        let job = dependency.job;
+        if let Some(outcome) = submit.history.get(&job) {
+            let met = match dependency.on {
+                DependsOn::Any => true,
+                DependsOn::Ok => *outcome == Outcome::Ok,
+                DependsOn::Fail => *outcome == Outcome::Fail,
+            };
+            if !met {
+                return Err(Rejection::HopelessDependency(job));
+            }
+            continue;
+        }
+        let there = match state.jobs.get(&job.number) {
+            Some(other) => match (&other.runs, job.member) {
+                (_, None) => true,
+                (crate::state::Runs::Array(array), Some(member)) => {
+                    other.run(Some(member)).is_some()
+                        || array.ended.values().any(|ended| ended.contains(member))
+                }
+                _ => false,
+            },
+            None => job.member.is_none() && state.outcomes.of(job.number).is_some(),
+        };
+        if !there {
+            return Err(Rejection::UnknownDependency(job));
+        }
+        if state.dependency(job, dependency.on) == Dependable::Never {
+            return Err(Rejection::HopelessDependency(job));
+        }
+    }
+    Ok(())
+}
+
+fn capacity(state: &State, spec: &JobSpec) -> Result<(), Rejection> {
+    match plan::fits_empty(&Snapshot::emptied(state), spec) {
+        Ok(()) => Ok(()),
+        Err(reason) => Err(Rejection::CannotFit { reason, there: what_there_is(state) }),
+    }
+}
+
+/// What the pool has, in one sentence: `There are 8 h100 (80GB) on 1 node, at most 8 on one.`
+pub fn what_there_is(state: &State) -> String {
+    use std::collections::BTreeMap;
+    let mut kinds: BTreeMap<(String, u32), BTreeMap<crate::id::NodeId, u32>> = BTreeMap::new();
+    for device in state.devices.values().filter(|device| {
+        state.nodes.get(&device.node).is_some_and(|node| node.state != crate::model::node::NodeState::Gone)
+    }) {
+        *kinds
+            .entry((device.spec.model.clone(), device.spec.size_gb()))
+            .or_default()
+            .entry(device.node)
+            .or_default() += 1;
+    }
+    if kinds.is_empty() {
+        return "The pool has no GPU.".into();
+    }
+    let kind = |((model, gb), nodes): ((String, u32), BTreeMap<_, u32>)| {
+        let (total, most) = (nodes.values().sum::<u32>(), nodes.values().max().copied().unwrap_or(0));
+        match nodes.len() {
+            1 => format!("{total} {model} ({gb}GB)"),
+            count => format!("{total} {model} ({gb}GB) on {count} nodes, at most {most} on one"),
+        }
+    };
+    format!("The pool has {}.", kinds.into_iter().map(kind).collect::<Vec<_>>().join(", "))
+}

@@ -1,0 +1,250 @@
+//! Events: all that ever happens to the state. The log keeps them for ever, so each kind has a version and the past must load.
+
+use serde::{Deserialize, Serialize};
+
+use crate::engine::{TaskEnd, TaskStart};
+use crate::id::{AllocationId, ClassId, DeviceId, JobId, NodeId, Position, Term};
+use crate::model::allocation::Placement;
+use crate::model::device::{DeviceSpec, Health, Occupant};
+use crate::model::job::{Cause, JobState, LastEnd, StopOrder, Submission};
+use crate::model::node::{NodeSpec, NodeState};
+use crate::model::policy::Policy;
+use crate::model::queue::Queue;
+use crate::reason::Reason;
+use crate::time::Time;
+
+/// An event and when it was logged. Stamps never fall: the shell takes the later of the last stamp and the wall clock.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Stamped {
+    /// When.
+    pub at: Time,
+    /// What.
+    pub event: Event,
+}
+
+/// Something that happened. `State::apply` folds it; nothing in it needs the planner to be understood.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Event {
+    /// The daemon started (or leadership began): actions carry this term from here on.
+    TermBegan {
+        /// Higher than all before.
+        term: Term,
+        /// The kernel's boot id.
+        boot_id: String,
+        /// The program's version.
+        version: String,
+    },
+    /// A node is there, or is not what it was.
+    NodeSeen {
+        /// Its id, new or known.
+        node: NodeId,
+        /// What it is now.
+        spec: NodeSpec,
+        /// Where it is in its life.
+        state: NodeState,
+    },
+    /// A device is there, or is not what it was.
+    DeviceSeen {
+        /// Its id, new or known.
+        device: DeviceId,
+        /// Its node.
+        node: NodeId,
+        /// What it is now.
+        spec: DeviceSpec,
+    },
+    /// A device's health or its outside user has changed.
+    DeviceChanged {
+        /// Which.
+        device: DeviceId,
+        /// Whether it works.
+        health: Health,
+        /// Who uses it besides the pool.
+        occupant: Option<Occupant>,
+    },
+    /// The queues are these from now on.
+    QueuesSet {
+        /// All of them.
+        queues: Vec<Queue>,
+        /// Who changed them.
+        by: String,
+    },
+    /// The planner's settings are these from now on.
+    PolicySet {
+        /// All of them.
+        policy: Policy,
+        /// Who changed them.
+        by: String,
+    },
+    /// The pool starts nothing new (or starts things again).
+    DrainSet {
+        /// Whether it drains.
+        on: bool,
+        /// Who said so.
+        by: String,
+    },
+    /// A job, or a whole array, was submitted.
+    Submitted(Box<Submission>),
+    /// A waiting job waits until it is released.
+    Held {
+        /// Which; an array as a whole when it names no member.
+        job: JobId,
+        /// Who did it.
+        by: String,
+    },
+    /// It waits no longer for that.
+    Released {
+        /// Which.
+        job: JobId,
+        /// Who did it.
+        by: String,
+    },
+    /// A job got its devices: an attempt begins.
+    Placed {
+        /// Which job.
+        job: JobId,
+        /// One per task, by rank.
+        placements: Vec<Placement>,
+        /// Where the gang's tasks meet.
+        port: u16,
+    },
+    /// A task of it runs.
+    TaskStarted {
+        /// Which.
+        allocation: AllocationId,
+        /// How.
+        start: TaskStart,
+    },
+    /// A job was told to stop.
+    Stopping {
+        /// Which.
+        job: JobId,
+        /// Why.
+        cause: Cause,
+        /// Through whom.
+        by: Option<String>,
+        /// How.
+        order: StopOrder,
+        /// Whether it goes back into its queue afterwards.
+        requeue: bool,
+    },
+    /// A task is over; its devices are free.
+    TaskEnded {
+        /// Which.
+        allocation: AllocationId,
+        /// How.
+        end: TaskEnd,
+    },
+    /// An attempt is over: all of its tasks are.
+    AttemptEnded {
+        /// Which job.
+        job: JobId,
+        /// Why.
+        end: LastEnd,
+        /// The exit code of the first task to fail, else 0; 128 + n for signal n.
+        exit_code: i32,
+        /// What the job is from now on: an ended state, or pending (with the next attempt).
+        state: JobState,
+    },
+    /// A waiting job is over without having run.
+    Dropped {
+        /// Which; an array (its waiting members) when it names no member.
+        job: JobId,
+        /// Why.
+        end: LastEnd,
+        /// The state it ends in.
+        state: JobState,
+    },
+    /// The verdicts of classes have changed; `None` where none waits any more.
+    Judged {
+        /// Class and what keeps it waiting.
+        classes: Vec<(ClassId, Option<Reason>)>,
+    },
+    /// Time has passed.
+    Tick,
+    /// A cycle is over.
+    Planned {
+        /// The log position that it saw.
+        saw: Position,
+        /// Digest of the state that it saw.
+        state: u64,
+        /// Digest of the policy that it saw.
+        policy: u64,
+        /// Digest of its plan.
+        plan: u64,
+    },
+}
+
+/// The version of the event forms that this program writes. One number for all kinds: a change of any form raises it, and
+/// `upcast` lifts older forms to it.
+pub const VERSION: u16 = 1;
+
+/// Why an event of the log cannot be understood.
+#[derive(Debug, thiserror::Error)]
+pub enum Unreadable {
+    /// It was written by a newer program.
+    #[error(
+        "event of version {0}: this program knows versions up to {VERSION}; use the newer program that wrote it"
+    )]
+    Newer(u16),
+    /// Its text is not what this version writes.
+    #[error("event of kind {kind:?}: {error}")]
+    Form {
+        /// The kind that it claims.
+        kind: String,
+        /// What the reader says.
+        error: String,
+    },
+}
+
+impl Event {
+    /// The kind's name, as the log keeps it.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Event::TermBegan { .. } => "term_began",
+            Event::NodeSeen { .. } => "node_seen",
+            Event::DeviceSeen { .. } => "device_seen",
+            Event::DeviceChanged { .. } => "device_changed",
+            Event::QueuesSet { .. } => "queues_set",
+            Event::PolicySet { .. } => "policy_set",
+            Event::DrainSet { .. } => "drain_set",
+            Event::Submitted(_) => "submitted",
+            Event::Held { .. } => "held",
+            Event::Released { .. } => "released",
+            Event::Placed { .. } => "placed",
+            Event::TaskStarted { .. } => "task_started",
+            Event::Stopping { .. } => "stopping",
+            Event::TaskEnded { .. } => "task_ended",
+            Event::AttemptEnded { .. } => "attempt_ended",
+            Event::Dropped { .. } => "dropped",
+            Event::Judged { .. } => "judged",
+            Event::Tick => "tick",
+            Event::Planned { .. } => "planned",
+        }
+    }
+
+    /// Whether planning cares about it. What the planner itself wrote is no news (L10).
+    pub fn is_news(&self) -> bool {
+        !matches!(
+            self,
+            Event::Planned { .. }
+                | Event::Judged { .. }
+                | Event::Placed { .. }
+                | Event::TaskStarted { .. }
+                | Event::Tick
+        )
+    }
+}
+
+/// Lifts the text of an event to the current version and reads it.
+/// The text is that of serde_json for `Event`; the caller keeps kind and version beside it.
+pub fn upcast<E: std::fmt::Display>(
+    version: u16,
+    kind: &str,
+    read: impl FnOnce() -> Result<Event, E>,
+) -> Result<Event, Unreadable> {
+    if version > VERSION {
+        return Err(Unreadable::Newer(version));
+    }
+    read().map_err(|error| Unreadable::Form { kind: kind.to_owned(), error: error.to_string() })
+}

@@ -1,0 +1,83 @@
+//! The ledger: device time by queue and user, exact, in milli-GPU·ms. Price is applied when reading.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::state::fingerprint;
+use crate::time::Time;
+
+/// Who used how much device time.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Ledger {
+    /// By queue, then user.
+    accounts: BTreeMap<String, BTreeMap<String, Account>>,
+    /// Device time of allocations that are over, by their own reckoning: what the accounts must sum to (L11).
+    closed_milli_ms: i128,
+}
+
+/// What one user used in one queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Account {
+    /// Charged up to `since`, in milli-GPU·ms.
+    pub charged_milli_ms: i128,
+    /// Thousandths of devices held now.
+    pub rate_milli: i64,
+    /// Up to when it is charged.
+    pub since: Time,
+}
+
+impl Account {
+    /// What is charged up to a moment, in milli-GPU·ms.
+    pub fn charged_at(&self, now: Time) -> i128 {
+        self.charged_milli_ms + i128::from(self.rate_milli) * i128::from(now.since(self.since).0)
+    }
+}
+
+/// An account would leave its range.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the account of {user} in {queue} cannot change its rate by {change} milli")]
+pub struct OutOfRange {
+    queue: String,
+    user: String,
+    change: i64,
+}
+
+impl Ledger {
+    /// Changes what a user holds in a queue, from now on.
+    pub fn change(
+        &mut self,
+        queue: &str,
+        user: &str,
+        change_milli: i64,
+        now: Time,
+    ) -> Result<(), OutOfRange> {
+        let wrong = || OutOfRange { queue: queue.to_owned(), user: user.to_owned(), change: change_milli };
+        let account = self.accounts.entry(queue.to_owned()).or_default().entry(user.to_owned()).or_default();
+        let rate =
+            account.rate_milli.checked_add(change_milli).filter(|rate| *rate >= 0).ok_or_else(wrong)?;
+        *account = Account { charged_milli_ms: account.charged_at(now), rate_milli: rate, since: now };
+        Ok(())
+    }
+
+    /// Notes that an allocation is over which held so much for so long.
+    pub fn close(&mut self, milli_ms: i128) {
+        self.closed_milli_ms += milli_ms;
+    }
+
+    /// Device time of allocations that are over.
+    pub fn closed_milli_ms(&self) -> i128 {
+        self.closed_milli_ms
+    }
+
+    /// All accounts: queue, user, account.
+    pub fn accounts(&self) -> impl Iterator<Item = (&str, &str, &Account)> {
+        self.accounts.iter().flat_map(|(queue, users)| {
+            users.iter().map(move |(user, account)| (queue.as_str(), user.as_str(), account))
+        })
+    }
+
+    pub(crate) fn digest(&self) -> u64 {
+        fingerprint(&(&self.accounts, self.closed_milli_ms))
+    }
+}

@@ -1,0 +1,284 @@
+//! An ask: what one task needs, as ordered alternatives, each complete.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use super::device::DeviceSpec;
+
+/// What a task needs. The alternatives are in order of preference.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Ask {
+    /// At least one.
+    pub alternatives: Vec<Alternative>,
+}
+
+/// One complete way to satisfy a task.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Alternative {
+    /// Its devices; a task of cores alone has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub devices: Option<DeviceAsk>,
+    /// Milli-cores; `None` means its share of the node by devices.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_milli: Option<i64>,
+    /// Bytes of host memory; `None` means its share of the node by devices.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_bytes: Option<i64>,
+    /// Relative speed in percent of the first alternative.
+    #[serde(default = "full_speed")]
+    pub speed_percent: u32,
+}
+
+fn full_speed() -> u32 {
+    100
+}
+
+/// Which devices, how many, and how much of each.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct DeviceAsk {
+    /// Which devices qualify.
+    pub class: DeviceClass,
+    /// How many.
+    pub count: u32,
+    /// How much of each.
+    pub draw: DrawAsk,
+}
+
+/// A class of devices. Empty fields restrict nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct DeviceClass {
+    /// Model keys, any of which will do.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub models: Vec<String>,
+    /// The smallest size in GB (nominal).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub least_gb: Option<u32>,
+    /// The largest size in GB (nominal).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub most_gb: Option<u32>,
+    /// The least memory of each whole device in MiB, as reported.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub least_memory_mib: Option<u64>,
+    /// A claim of the engine's own kind (DRA) that stands for the devices.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub claim: Option<String>,
+}
+
+/// How much of each device.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DrawAsk {
+    /// All of it.
+    Whole,
+    /// Part of its time and memory.
+    Share {
+        /// Thousandths of the device.
+        milli: u32,
+        /// MiB of its memory; `None` means the same part of it as of its time.
+        memory_mib: Option<u64>,
+    },
+    /// A partition of a profile (`1g.10gb`).
+    Partition(String),
+}
+
+impl DeviceClass {
+    /// Whether the model is right.
+    pub fn takes_model(&self, device: &DeviceSpec) -> bool {
+        self.models.is_empty() || self.models.iter().any(|model| *model == device.model)
+    }
+
+    /// Whether the device has memory within the bounds.
+    pub fn takes_memory(&self, device: &DeviceSpec) -> bool {
+        let size = device.size_gb();
+        self.least_gb.is_none_or(|least| size >= least)
+            && self.most_gb.is_none_or(|most| size <= most)
+            && self.least_memory_mib.is_none_or(|least| device.memory_mib >= least)
+    }
+}
+
+/// What `-g` takes: `2`, `h100:2`, `a100,h100:40GB..80GB:2`, `24GB..:1`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeviceText {
+    /// The devices.
+    pub class: DeviceClass,
+    /// How many; 1 if unsaid.
+    pub count: u32,
+}
+
+/// The most devices that one task can ask for. No node has more; a larger number is a typing error.
+pub const MOST_DEVICES_PER_TASK: u32 = 4096;
+
+/// What is wrong with a text that should have named devices.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotDevices {
+    /// A part that is no model, memory or count, or stands in the wrong place.
+    #[error(
+        "in {text:?}, {part:?} is out of place: write a count (2), model:count (h100:2) or models:memory:count (a100,h100:40GB..80GB:2)"
+    )]
+    Part {
+        /// The whole.
+        text: String,
+        /// What cannot be read.
+        part: String,
+    },
+    /// Zero, or more than a node can have.
+    #[error("{0} GPUs per task cannot be: write a number from 1 to {MOST_DEVICES_PER_TASK}")]
+    Count(String),
+    /// A range with its ends the wrong way round.
+    #[error("the memory range {0:?} is empty: its first bound is above its second")]
+    EmptyRange(String),
+}
+
+impl FromStr for DeviceText {
+    type Err = NotDevices;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let mut read = Self { class: DeviceClass::default(), count: 1 };
+        // What may still come, in order: models, memory, count.
+        let mut stage = 0;
+        for part in text.trim().split(':') {
+            if stage <= 2 && !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit()) {
+                read.count = count(part)?;
+                stage = 3;
+            } else if let (true, Some(bounds)) = (stage <= 1, memory_bounds(part)) {
+                (read.class.least_gb, read.class.most_gb) = bounds?;
+                stage = 2;
+            } else if let (0, Some(models)) = (stage, models(part)) {
+                read.class.models = models;
+                stage = 1;
+            } else {
+                let short = |s: &str| s.chars().take(60).collect();
+                return Err(NotDevices::Part { text: short(text), part: short(part) });
+            }
+        }
+        Ok(read)
+    }
+}
+
+fn count(part: &str) -> Result<u32, NotDevices> {
+    let count = part.parse().ok().filter(|count| (1..=MOST_DEVICES_PER_TASK).contains(count));
+    count.ok_or_else(|| NotDevices::Count(part.chars().take(20).collect()))
+}
+
+type Bounds = (Option<u32>, Option<u32>);
+
+/// `None` if the part is no memory at all; otherwise its bounds in GB, or what is wrong with them.
+fn memory_bounds(part: &str) -> Option<Result<Bounds, NotDevices>> {
+    let gb = |bound: &str| -> Option<u32> {
+        let lower = bound.to_ascii_lowercase();
+        let digits = lower.strip_suffix("gb").or_else(|| lower.strip_suffix('g')).unwrap_or(&lower);
+        digits.bytes().all(|b| b.is_ascii_digit()).then(|| digits.parse().ok()).flatten()
+    };
+    let (least, most) = match part.split_once("..") {
+        Some(("", "")) => return None,
+        Some(("", most)) => (None, Some(gb(most)?)),
+        Some((least, "")) => (Some(gb(least)?), None),
+        Some((least, most)) => (Some(gb(least)?), Some(gb(most)?)),
+        None => (Some(gb(part)?), Some(gb(part)?)),
+    };
+    if matches!((least, most), (Some(least), Some(most)) if least > most) {
+        return Some(Err(NotDevices::EmptyRange(part.to_owned())));
+    }
+    Some(Ok((least, most)))
+}
+
+fn models(part: &str) -> Option<Vec<String>> {
+    let good = |model: &str| {
+        model.starts_with(|c: char| c.is_ascii_alphabetic())
+            && model.len() <= 40
+            && model.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b))
+    };
+    let models: Vec<String> = part.split(',').map(|model| model.trim().to_ascii_lowercase()).collect();
+    models.iter().all(|model| good(model)).then_some(models)
+}
+
+/// Writes the class as `-g` would take it, without the count: `a100,h100:40GB..80GB`; `any GPU` if nothing is asked.
+impl fmt::Display for DeviceClass {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let size = match (self.least_gb, self.most_gb) {
+            (None, None) => None,
+            (Some(least), Some(most)) if least == most => Some(format!("{least}GB")),
+            (least, most) => {
+                let bound = |gb: Option<u32>| gb.map(|gb| format!("{gb}GB")).unwrap_or_default();
+                Some(format!("{}..{}", bound(least), bound(most)))
+            }
+        };
+        let mut parts = Vec::new();
+        if !self.models.is_empty() {
+            parts.push(self.models.join(","));
+        }
+        parts.extend(size);
+        if let Some(mib) = self.least_memory_mib {
+            parts.push(format!("≥ {mib} MiB"));
+        }
+        if parts.is_empty() { f.write_str("any GPU") } else { f.write_str(&parts.join(":")) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn read(text: &str) -> DeviceText {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn device_texts_name_models_memory_and_count_in_that_order() {
+        assert_eq!(read("2"), DeviceText { class: DeviceClass::default(), count: 2 });
+        assert_eq!(read("h100").count, 1);
+        let full = read("A100,h100:40GB..80GB:2");
+        assert_eq!(full.class.models, ["a100", "h100"]);
+        assert_eq!((full.class.least_gb, full.class.most_gb, full.count), (Some(40), Some(80), 2));
+        assert_eq!(read("24GB..:1").class.least_gb, Some(24));
+        assert_eq!(read("80GB").class.most_gb, Some(80));
+        assert_eq!(full.class.to_string(), "a100,h100:40GB..80GB");
+    }
+
+    #[test]
+    fn nonsense_names_the_part_that_is_wrong() {
+        for text in [
+            "",
+            ":",
+            "h100:",
+            "2:h100",
+            "h100:2:3",
+            "h100:x",
+            "0",
+            "h100:99999",
+            "80GB..40GB",
+            "h100::2",
+            "..",
+            "h 1",
+            "-1",
+            "0.5",
+        ] {
+            assert!(text.parse::<DeviceText>().is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_size_compares_with_what_is_sold_or_with_the_reported_rounded_up() {
+        let class = read("80GB").class;
+        let known = DeviceSpec { memory_mib: 81_559, nominal_gb: Some(80), ..Default::default() };
+        let unknown = DeviceSpec { memory_mib: 81_559, ..Default::default() };
+        let small = DeviceSpec { memory_mib: 40_960, ..Default::default() };
+        assert!(class.takes_memory(&known) && class.takes_memory(&unknown) && !class.takes_memory(&small));
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_the_device_parser_panic(text in ".*") {
+            let _ = text.parse::<DeviceText>();
+        }
+
+        #[test]
+        fn a_class_reads_back_as_displayed(models in proptest::collection::vec("[a-z][a-z0-9-]{0,8}", 1..4), least in 1u32..200, more in 0u32..200, count in 1u32..64) {
+            let class = DeviceClass { models, least_gb: Some(least), most_gb: Some(least + more), ..Default::default() };
+            prop_assert_eq!(format!("{class}:{count}").parse::<DeviceText>(), Ok(DeviceText { class, count }));
+        }
+    }
+}

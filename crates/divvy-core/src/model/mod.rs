@@ -1,0 +1,15 @@
+//! The things that state is made of.
+
+pub mod allocation;
+pub mod ask;
+pub mod attempt;
+pub mod device;
+pub mod gang;
+pub mod job;
+pub mod members;
+pub mod node;
+pub mod policy;
+pub mod promise;
+pub mod queue;
+pub mod reservation;
+pub mod topology;

@@ -1,0 +1,70 @@
+//! A node: a host with devices, scoped by its engine.
+
+use serde::{Deserialize, Serialize};
+
+/// Where a node is in its life.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NodeState {
+    /// Wanted, not yet ordered.
+    Planned,
+    /// Ordered, not yet there.
+    Provisioning,
+    /// Takes tasks.
+    #[default]
+    Ready,
+    /// Keeps its tasks, takes no new ones.
+    Draining,
+    /// Not there any more.
+    Gone,
+}
+
+/// How capacity is paid for and may vanish.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Tier {
+    /// Bought.
+    #[default]
+    Owned,
+    /// Rented for a term.
+    Reserved,
+    /// Rented by the hour.
+    OnDemand,
+    /// Rented cheaply, and taken back at will.
+    Spot,
+}
+
+/// One NUMA node of a host: the cores and memory close to its devices.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct NumaNode {
+    /// Cores, in milli.
+    pub cpu_milli: i64,
+    /// Memory in bytes.
+    pub memory_bytes: i64,
+}
+
+/// What a host has, apart from its devices.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct NodeSpec {
+    /// The engine's name for it.
+    pub name: String,
+    /// Cores, in milli.
+    pub cpu_milli: i64,
+    /// Memory in bytes.
+    pub memory_bytes: i64,
+    /// Its NUMA nodes, by number.
+    #[serde(default)]
+    pub numa: Vec<NumaNode>,
+    /// The kernel's boot id; a change means that nothing that ran is left.
+    #[serde(default)]
+    pub boot_id: String,
+    /// How it is paid for.
+    #[serde(default)]
+    pub tier: Tier,
+    /// Micro-dollars per hour for the whole node.
+    #[serde(default)]
+    pub price_micro_per_hour: i64,
+    /// Its place in each topology level: (level key, domain).
+    #[serde(default)]
+    pub domains: Vec<(String, String)>,
+}

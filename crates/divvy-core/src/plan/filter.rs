@@ -1,0 +1,123 @@
+//! Filters: which devices a task can have. They tally what they refuse: the funnel.
+
+use crate::model::ask::DeviceClass;
+use crate::snapshot::{Capacity, DeviceView, NodeView, Unusable};
+
+/// The steps of the funnel, in order; a device is counted in each step that it passes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Step {
+    /// It is there.
+    InPool,
+    /// Its model is among those asked for.
+    RightModel,
+    /// Its memory is within the bounds.
+    EnoughMemory,
+    /// It works, and nobody outside the pool uses it.
+    Healthy,
+    /// Nobody has it, and its node takes tasks.
+    Free,
+    /// It is on a node with as many free ones as a task needs.
+    OnOneNode,
+}
+
+impl Step {
+    /// All, in order.
+    pub const ALL: [Step; 6] =
+        [Step::InPool, Step::RightModel, Step::EnoughMemory, Step::Healthy, Step::Free, Step::OnOneNode];
+
+    /// The step's name, as everywhere.
+    pub fn name(self) -> &'static str {
+        match self {
+            Step::InPool => "in pool",
+            Step::RightModel => "right model",
+            Step::EnoughMemory => "enough memory",
+            Step::Healthy => "healthy",
+            Step::Free => "free",
+            Step::OnOneNode => "on one node",
+        }
+    }
+}
+
+/// How many devices, on how many nodes, pass each step.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Funnel(pub Vec<(Step, u32, u32)>);
+
+/// Why devices of one class are not to be had, counted over the pool.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Tally {
+    pub(super) right_model: u32,
+    pub(super) enough_memory: u32,
+    pub(super) down: u32,
+    pub(super) foreign: u32,
+    /// The most devices that would do on one node, however busy or broken.
+    pub(super) most_on_a_node: u32,
+    /// The most that would do on one node if all were idle.
+    pub(super) most_usable: u32,
+    /// The most that are free on one node.
+    pub(super) most_free: u32,
+}
+
+/// How far a device gets.
+fn reaches(device: &DeviceView, node: &NodeView, class: &DeviceClass) -> Step {
+    if !class.takes_model(&device.spec) {
+        Step::InPool
+    } else if !class.takes_memory(&device.spec) {
+        Step::RightModel
+    } else if device.unusable.is_some() {
+        Step::EnoughMemory
+    } else if !device.is_free() || !node.takes_tasks {
+        Step::Healthy
+    } else {
+        Step::Free
+    }
+}
+
+/// Whether a task can have the device now.
+pub(super) fn takes(device: &DeviceView, class: &DeviceClass) -> bool {
+    device.is_free() && class.takes_model(&device.spec) && class.takes_memory(&device.spec)
+}
+
+/// The funnel of a task that asks for so many devices of a class.
+pub(super) fn funnel(capacity: &Capacity, class: &DeviceClass, count: u32) -> Funnel {
+    let mut totals = Step::ALL.map(|step| (step, 0u32, 0u32));
+    for node in &capacity.nodes {
+        let mut here = [0u32; 6];
+        for device in &node.devices {
+            let last = reaches(device, node, class);
+            here.iter_mut().take(last as usize + 1).for_each(|passed| *passed += 1);
+        }
+        let free = here[Step::Free as usize];
+        here[Step::OnOneNode as usize] = if free >= count { free } else { 0 };
+        for (total, passed) in totals.iter_mut().zip(here) {
+            total.1 += passed;
+            total.2 += u32::from(passed > 0);
+        }
+    }
+    Funnel(totals.to_vec())
+}
+
+/// Counts what speaks against a class.
+pub(super) fn tally(capacity: &Capacity, class: &DeviceClass) -> Tally {
+    let mut tally = Tally::default();
+    for node in &capacity.nodes {
+        let (mut would_do, mut usable, mut free) = (0, 0, 0);
+        for device in &node.devices {
+            tally.right_model += u32::from(class.takes_model(&device.spec));
+            if !class.takes_model(&device.spec) || !class.takes_memory(&device.spec) {
+                continue;
+            }
+            would_do += 1;
+            match device.unusable {
+                Some(Unusable::Down) => tally.down += 1,
+                Some(Unusable::Foreign) => tally.foreign += 1,
+                None => usable += 1,
+            }
+            free += u32::from(node.takes_tasks && device.is_free());
+        }
+        tally.enough_memory += would_do;
+        tally.most_on_a_node = tally.most_on_a_node.max(would_do);
+        tally.most_usable = tally.most_usable.max(usable);
+        tally.most_free = tally.most_free.max(free);
+    }
+    tally
+}

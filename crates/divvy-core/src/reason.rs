@@ -1,0 +1,279 @@
+//! Reasons: why a job waits. A closed set; each has a code, a page under `docs/reasons/`, and something that wakes it.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::amount::{Bytes, Resource};
+use crate::id::JobId;
+use crate::model::ask::DeviceClass;
+use crate::model::job::DependsOn;
+use crate::time::Time;
+
+/// What the planner thinks of a waiting job, from worst to best.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// The pool cannot hold it, even empty.
+    NoFit,
+    /// It fits if others are preempted.
+    Preempt,
+    /// It fits when others end, or when what it waits for happens.
+    Later,
+    /// It fits now.
+    Fit,
+}
+
+impl Verdict {
+    /// The verdict's name, as everywhere.
+    pub fn name(self) -> &'static str {
+        match self {
+            Verdict::NoFit => "no_fit",
+            Verdict::Preempt => "preempt",
+            Verdict::Later => "later",
+            Verdict::Fit => "fit",
+        }
+    }
+}
+
+/// Why a job waits.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reason {
+    /// It is new: the planner has not looked at it yet.
+    NotPlanned,
+    /// Someone holds it.
+    Held(String),
+    /// Another job must end first.
+    Dependency(JobId, DependsOn),
+    /// It may not start before this.
+    StartAfter(Time),
+    /// So many members of its array run already as may.
+    ArrayLimit(u32),
+    /// Its queue (or one above) would hold more than it may: queue, resource, limit, and what this job asks for.
+    QueueLimit(String, Resource, i64, i64),
+    /// The pool takes nothing new: it is being taken down.
+    PoolDraining,
+    /// No node is there that takes tasks.
+    NoNode,
+    /// No device of the pool is of such a model.
+    NoSuchModel(DeviceClass),
+    /// Devices of the model are there, but none has such memory.
+    NoSuchMemory(DeviceClass),
+    /// No node has so many such devices, not even an empty one: asked, most on a node.
+    TooManyDevices(u32, u32),
+    /// The whole pool cannot hold the gang: tasks asked, tasks that the empty pool holds.
+    TooManyTasks(u32, u32),
+    /// No node has so much of this at all: resource, asked, most on a node.
+    TooMuchHost(Resource, i64, i64),
+    /// Devices that would do are broken: how many.
+    DevicesDown(u32),
+    /// Devices that would do are used from outside the pool: how many.
+    DevicesForeign(u32),
+    /// Nodes that would do are being drained: how many.
+    NodesDraining(u32),
+    /// All devices that would do are taken: how many a task needs on one node.
+    DevicesBusy(u32),
+    /// Devices are free, but beside them the node has too little of this left: resource, asked.
+    HostBusy(Resource, i64),
+    /// Some tasks of the gang fit now, but not its minimum: minimum.
+    GangIncomplete(u32),
+    /// No engine of this pool can run it: what.
+    Unsupported(String),
+}
+
+/// What can change a reason.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Wake {
+    /// Its owner or an administrator.
+    Person,
+    /// The end of another job.
+    JobEnds(JobId),
+    /// A moment.
+    Time(Time),
+    /// Devices or host amounts that become free.
+    Release,
+    /// Nodes or devices that come, or come back.
+    Capacity,
+    /// The next cycle.
+    Cycle,
+}
+
+impl Reason {
+    /// The stable code.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Reason::NotPlanned => "DV-NEW",
+            Reason::Held(_) => "DV-HELD",
+            Reason::Dependency(..) => "DV-DEPENDENCY",
+            Reason::StartAfter(_) => "DV-START-AFTER",
+            Reason::ArrayLimit(_) => "DV-ARRAY-LIMIT",
+            Reason::QueueLimit(..) => "DV-QUEUE-LIMIT",
+            Reason::PoolDraining => "DV-POOL-DRAINING",
+            Reason::NoNode => "DV-NO-NODE",
+            Reason::NoSuchModel(_) => "DV-NO-SUCH-MODEL",
+            Reason::NoSuchMemory(_) => "DV-NO-SUCH-MEMORY",
+            Reason::TooManyDevices(..) => "DV-TOO-MANY-GPUS",
+            Reason::TooManyTasks(..) => "DV-TOO-MANY-TASKS",
+            Reason::TooMuchHost(..) => "DV-TOO-MUCH-HOST",
+            Reason::DevicesDown(_) => "DV-GPUS-DOWN",
+            Reason::DevicesForeign(_) => "DV-GPUS-FOREIGN",
+            Reason::NodesDraining(_) => "DV-DRAINING",
+            Reason::DevicesBusy(_) => "DV-GPUS-BUSY",
+            Reason::HostBusy(..) => "DV-HOST-BUSY",
+            Reason::GangIncomplete(_) => "DV-GANG",
+            Reason::Unsupported(_) => "DV-UNSUPPORTED",
+        }
+    }
+
+    /// What the planner thinks of a job with this reason.
+    pub fn verdict(&self) -> Verdict {
+        match self {
+            Reason::NoNode
+            | Reason::NoSuchModel(_)
+            | Reason::NoSuchMemory(_)
+            | Reason::TooManyDevices(..)
+            | Reason::TooManyTasks(..)
+            | Reason::TooMuchHost(..)
+            | Reason::Unsupported(_) => Verdict::NoFit,
+            _ => Verdict::Later,
+        }
+    }
+
+    /// What can change it.
+    pub fn wake(&self) -> Wake {
+        match self {
+            Reason::NotPlanned => Wake::Cycle,
+            Reason::Held(_) | Reason::PoolDraining => Wake::Person,
+            Reason::Dependency(job, _) => Wake::JobEnds(*job),
+            Reason::StartAfter(at) => Wake::Time(*at),
+            Reason::ArrayLimit(_)
+            | Reason::QueueLimit(..)
+            | Reason::DevicesBusy(_)
+            | Reason::HostBusy(..)
+            | Reason::GangIncomplete(_) => Wake::Release,
+            _ => Wake::Capacity,
+        }
+    }
+
+    /// The cheapest thing that someone can do about it.
+    pub fn fix(&self) -> String {
+        match self {
+            Reason::NotPlanned => "wait a moment".into(),
+            Reason::Held(_) => "release it: divvy release JOB".into(),
+            Reason::Dependency(job, _) => format!("wait for job {job}: divvy show {job}"),
+            Reason::StartAfter(_) => "wait, or submit it again without a start time".into(),
+            Reason::ArrayLimit(most) => format!("submit the array with more than %{most}"),
+            Reason::QueueLimit(queue, resource, limit, asked) => {
+                let (limit, asked) = (shown(resource, *limit), shown(resource, *asked));
+                format!(
+                    "wait for jobs of {queue} to end, or raise its limit of {resource} above {limit} (this job asks for {asked})"
+                )
+            }
+            Reason::PoolDraining => "start the pool again: divvy up".into(),
+            Reason::NoNode => "start the pool on a machine that takes tasks".into(),
+            Reason::NoSuchModel(_) | Reason::NoSuchMemory(_) => {
+                "ask for GPUs that the pool has: divvy gpus".into()
+            }
+            Reason::TooManyDevices(_, most) => {
+                format!("ask for at most {most} per task, or split the job into more tasks")
+            }
+            Reason::TooManyTasks(_, most) => format!("ask for at most {most} tasks"),
+            Reason::TooMuchHost(resource, _, most) => {
+                format!("ask for at most {} of {resource}", shown(resource, *most))
+            }
+            Reason::DevicesDown(_) => "have them repaired: divvy gpus shows what is wrong".into(),
+            Reason::DevicesForeign(_) => {
+                "end what uses them from outside: divvy gpus shows whose it is".into()
+            }
+            Reason::NodesDraining(_) => "wait for the drain to end".into(),
+            Reason::DevicesBusy(_) => {
+                "wait for running jobs to end, or ask for fewer GPUs or for other models, too".into()
+            }
+            Reason::HostBusy(resource, asked) => {
+                format!("ask for less {resource} than {}", shown(resource, *asked))
+            }
+            Reason::GangIncomplete(_) => "wait for running jobs to end, or ask for fewer tasks".into(),
+            Reason::Unsupported(_) => "submit it without that".into(),
+        }
+    }
+}
+
+/// An amount in the unit that people use for the resource.
+pub fn shown(resource: &Resource, amount: i64) -> String {
+    match resource {
+        Resource::Memory | Resource::Storage => Bytes(amount).to_string(),
+        Resource::Pods => amount.to_string(),
+        _ if amount % 1000 == 0 => (amount / 1000).to_string(),
+        _ => format!("{}.{:03}", amount / 1000, amount % 1000).trim_end_matches('0').to_owned(),
+    }
+}
+
+fn plural(count: u32) -> &'static str {
+    if count == 1 { "" } else { "s" }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Reason::NotPlanned => write!(f, "submitted a moment ago"),
+            Reason::Held(by) => write!(f, "held by {by}"),
+            Reason::Dependency(job, DependsOn::Ok) => write!(f, "waits for job {job} to complete"),
+            Reason::Dependency(job, DependsOn::Fail) => write!(f, "waits for job {job} to fail"),
+            Reason::Dependency(job, DependsOn::Any) => write!(f, "waits for job {job} to end"),
+            Reason::StartAfter(_) => write!(f, "its start time has not come"),
+            Reason::ArrayLimit(most) => {
+                write!(f, "{most} member{} of its array run, as many as may", plural(*most))
+            }
+            Reason::QueueLimit(queue, resource, limit, _) => {
+                let what = if *resource == Resource::Any { "GPUs".into() } else { resource.to_string() };
+                write!(f, "queue {queue} is at its limit of {} {what}", shown(resource, *limit))
+            }
+            Reason::PoolDraining => write!(f, "the pool is being taken down and starts nothing new"),
+            Reason::NoNode => write!(f, "the pool has no node that takes tasks"),
+            Reason::NoSuchModel(class) => write!(f, "the pool has no GPU like {class}"),
+            Reason::NoSuchMemory(class) => write!(f, "no GPU of that model has such memory: {class}"),
+            Reason::TooManyDevices(asked, most) => {
+                write!(f, "asks for {asked} GPUs on one node; the largest node has {most} of them")
+            }
+            Reason::TooManyTasks(asked, most) => {
+                write!(f, "asks for {asked} tasks at once; the empty pool holds {most}")
+            }
+            Reason::TooMuchHost(resource, asked, most) => {
+                write!(
+                    f,
+                    "asks for {} of {resource}; the largest node has {}",
+                    shown(resource, *asked),
+                    shown(resource, *most)
+                )
+            }
+            Reason::DevicesDown(count) => {
+                write!(f, "{count} GPU{} that would do {} down", plural(*count), are(*count))
+            }
+            Reason::DevicesForeign(count) => {
+                write!(
+                    f,
+                    "{count} GPU{} that would do {} used from outside the pool",
+                    plural(*count),
+                    are(*count)
+                )
+            }
+            Reason::NodesDraining(count) => {
+                write!(f, "{count} node{} that would do {} being drained", plural(*count), are(*count))
+            }
+            Reason::DevicesBusy(count) => match count {
+                1 => write!(f, "every GPU that would do is taken"),
+                _ => write!(f, "no node has {count} GPUs free that would do"),
+            },
+            Reason::HostBusy(resource, asked) => {
+                write!(f, "no node has {} of {resource} left", shown(resource, *asked))
+            }
+            Reason::GangIncomplete(minimum) => write!(f, "not all of its {minimum} tasks fit at once"),
+            Reason::Unsupported(what) => write!(f, "this pool cannot run {what}"),
+        }
+    }
+}
+
+fn are(count: u32) -> &'static str {
+    if count == 1 { "is" } else { "are" }
+}

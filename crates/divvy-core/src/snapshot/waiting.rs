@@ -1,0 +1,148 @@
+//! Who waits: jobs by class, in order. Jobs that something of their own keeps back are not among them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::id::{ClassId, JobId};
+use crate::state::{Job, State};
+use crate::time::Time;
+
+/// Where a job stands in its order: lower goes first. Constant while it waits.
+pub type OrderKey = (i64, u64);
+
+/// The waiting jobs.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Waiting {
+    /// Jobs that may start as far as they themselves are concerned, by class.
+    pub classes: BTreeMap<ClassId, ClassView>,
+    /// Where each job of `classes` stands.
+    entries: BTreeMap<u64, (ClassId, OrderKey)>,
+    /// Jobs that may not start before a moment.
+    starts: BTreeSet<(Time, u64)>,
+    start_of: BTreeMap<u64, Time>,
+    /// Which jobs wait for which.
+    dependents: BTreeMap<u64, BTreeSet<u64>>,
+}
+
+/// The waiting jobs of one class.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ClassView {
+    /// In order.
+    pub jobs: BTreeSet<OrderKey>,
+}
+
+/// The key of `arrival`: priority plus waiting at one slope, so that it stays the same while time passes.
+fn order_key(state: &State, job: &Job) -> OrderKey {
+    let head_start = i64::from(job.spec.priority).saturating_mul(state.policy.ageing_ms_per_point);
+    (job.submitted_at.0.saturating_sub(head_start), job.number)
+}
+
+impl Waiting {
+    /// Looks at one job again: puts it where it belongs now.
+    pub fn consider(&mut self, state: &State, number: u64) {
+        self.leave(number);
+        let Some(job) = state.jobs.get(&number) else { return };
+        for dependency in
+            job.spec.after.iter().filter(|dependency| state.jobs.contains_key(&dependency.job.number))
+        {
+            self.dependents.entry(dependency.job.number).or_default().insert(number);
+        }
+        let waits = job.waiting_members().next().is_some();
+        if let Some(at) = job.spec.start_after.filter(|at| waits && *at > state.now) {
+            self.starts.insert((at, number));
+            self.start_of.insert(number, at);
+        }
+        let bounded = job.members_left() == Some(0);
+        if waits && !bounded && job.own_blockers(state, state.now).is_empty() {
+            let key = order_key(state, job);
+            self.classes.entry(job.class).or_default().jobs.insert(key);
+            self.entries.insert(number, (job.class, key));
+        }
+    }
+
+    fn leave(&mut self, number: u64) {
+        if let Some(at) = self.start_of.remove(&number) {
+            self.starts.remove(&(at, number));
+        }
+        if let Some((class, key)) = self.entries.remove(&number) {
+            let emptied = self.classes.get_mut(&class).is_some_and(|view| {
+                view.jobs.remove(&key);
+                view.jobs.is_empty()
+            });
+            if emptied {
+                self.classes.remove(&class);
+            }
+        }
+    }
+
+    /// Looks again at all jobs that wait for this one.
+    pub fn wake_dependents(&mut self, state: &State, number: u64) {
+        let dependents = self.dependents.get(&number).cloned().unwrap_or_default();
+        for dependent in dependents {
+            self.consider(state, dependent);
+        }
+        if !state.jobs.contains_key(&number) {
+            self.dependents.remove(&number);
+        }
+    }
+
+    /// The jobs that wait for something else to end.
+    pub fn dependents(&self) -> impl Iterator<Item = u64> {
+        self.dependents.values().flatten().copied()
+    }
+
+    /// Lets jobs whose start time has come in; says whether there were any.
+    pub fn pass_time(&mut self, state: &State, now: Time) -> bool {
+        let mut any = false;
+        while let Some(&(at, number)) = self.starts.first().filter(|(at, _)| *at <= now) {
+            self.starts.remove(&(at, number));
+            self.start_of.remove(&number);
+            if let Some(job) = state.jobs.get(&number)
+                && job.waiting_members().next().is_some()
+                && job.members_left() != Some(0)
+                && job.own_blockers(state, now).is_empty()
+            {
+                let key = order_key(state, job);
+                self.classes.entry(job.class).or_default().jobs.insert(key);
+                self.entries.insert(number, (job.class, key));
+                any = true;
+            }
+        }
+        any
+    }
+
+    /// The next start time.
+    pub fn next_start(&self) -> Option<Time> {
+        self.starts.first().map(|(at, _)| *at)
+    }
+
+    /// Looks at all jobs again.
+    pub fn rebuild(&mut self, state: &State) {
+        *self = Self::default();
+        state.jobs.keys().for_each(|number| self.consider(state, *number));
+    }
+
+    /// Whether two hold the same jobs in the same places.
+    pub fn same_as(&self, other: &Self) -> bool {
+        self.classes == other.classes && self.entries == other.entries && self.starts == other.starts
+    }
+
+    /// How many jobs (arrays count once) may start as far as they themselves are concerned.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Where a job stands in the line, if it is in it.
+    pub fn key_of(&self, number: u64) -> Option<OrderKey> {
+        self.entries.get(&number).map(|(_, key)| *key)
+    }
+
+    /// Whether a job is among them.
+    pub fn contains(&self, job: JobId) -> bool {
+        self.entries.contains_key(&job.number)
+    }
+}

@@ -1,0 +1,457 @@
+//! The fold: one function per kind of event. Nothing is decided here.
+
+use std::sync::Arc;
+
+use super::digest::{Entity, fingerprint, job_hashes};
+use super::{Allocation, ArrayRuns, Device, Job, Node, Outcome, Run, Runs, State, Stopping};
+use crate::amount::Holdings;
+use crate::engine::{TaskEnd, TaskStart};
+use crate::event::{Event, Stamped};
+use crate::id::{AllocationId, ClassId, DeviceId, JobId, Position};
+use crate::ledger;
+use crate::model::allocation::{AllocationState, Placement};
+use crate::model::device::{DeviceSpec, Health, Occupant};
+use crate::model::job::{JobState, LastEnd, Submission};
+use crate::model::members::Members;
+use crate::model::queue::Queue;
+use crate::reason::Reason;
+use crate::time::Time;
+
+/// An event that does not fit the state: the log was damaged, or a law is broken.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Misfit {
+    /// It speaks of something that is not there.
+    #[error("event {kind} at {position} speaks of {what}, which is not there")]
+    Unknown {
+        /// The event's kind.
+        kind: &'static str,
+        /// Its position.
+        position: Position,
+        /// What is missing.
+        what: String,
+    },
+    /// It makes something that is there already, or that cannot be.
+    #[error("event {kind} at {position} cannot be: {what}")]
+    Impossible {
+        /// The event's kind.
+        kind: &'static str,
+        /// Its position.
+        position: Position,
+        /// What is wrong.
+        what: String,
+    },
+    /// The ledger would leave its range.
+    #[error(transparent)]
+    Ledger(#[from] ledger::OutOfRange),
+}
+
+/// What is wrong with one event, before its kind and position are added.
+enum Wrong {
+    Unknown(String),
+    Impossible(String),
+    Ledger(ledger::OutOfRange),
+}
+
+impl From<ledger::OutOfRange> for Wrong {
+    fn from(error: ledger::OutOfRange) -> Self {
+        Wrong::Ledger(error)
+    }
+}
+
+type Applied = Result<(), Wrong>;
+
+impl State {
+    /// Folds one event. After an error the state is not to be used any more.
+    pub fn apply(&mut self, stamped: &Stamped) -> Result<(), Misfit> {
+        let position = Position(self.position.0 + 1);
+        let kind = stamped.event.kind();
+        let at = stamped.at.max(self.now);
+        self.fold(&stamped.event, at).map_err(|wrong| match wrong {
+            Wrong::Unknown(what) => Misfit::Unknown { kind, position, what },
+            Wrong::Impossible(what) => Misfit::Impossible { kind, position, what },
+            Wrong::Ledger(error) => Misfit::Ledger(error),
+        })?;
+        (self.position, self.now) = (position, at);
+        Ok(())
+    }
+
+    fn fold(&mut self, event: &Event, at: Time) -> Applied {
+        match event {
+            Event::TermBegan { term, boot_id, .. } => {
+                (self.term, self.boot_id, self.draining) = (*term, boot_id.clone(), false);
+                self.next_allocation = self.next_allocation.max(AllocationId::first_of(*term));
+            }
+            Event::NodeSeen { node, spec, state } => {
+                self.see_node(*node, Node { spec: spec.clone(), state: *state })
+            }
+            Event::DeviceSeen { device, node, spec } => self.see_device(*device, *node, spec),
+            Event::DeviceChanged { device, health, occupant } => {
+                return self.change_device(*device, health, occupant);
+            }
+            Event::QueuesSet { queues, .. } => self.set_queues(queues.clone()),
+            Event::PolicySet { policy, .. } => self.policy = policy.clone(),
+            Event::DrainSet { on, .. } => self.draining = *on,
+            Event::Submitted(submission) => return self.submit(submission, at),
+            Event::Held { job, by } => return self.hold(*job, Some(by)),
+            Event::Released { job, .. } => return self.hold(*job, None),
+            Event::Placed { job, placements, port } => return self.place(*job, placements, *port, at),
+            Event::TaskStarted { allocation, start } => return self.start_task(*allocation, start, at),
+            Event::Stopping { job, cause, by, order, requeue } => {
+                let stopping =
+                    Stopping { cause: *cause, by: by.clone(), order: order.clone(), requeue: *requeue };
+                return self.stop(*job, stopping);
+            }
+            Event::TaskEnded { allocation, end } => return self.end_task(*allocation, end, at),
+            Event::AttemptEnded { job, end, state, .. } => return self.end_attempt(*job, end, *state),
+            Event::Dropped { job, state, .. } => return self.drop_waiting(*job, *state),
+            Event::Judged { classes } => {
+                classes.iter().for_each(|(class, reason)| self.judge(*class, reason.as_ref()))
+            }
+            Event::Tick => {}
+            Event::Planned { .. } => self.cycles += 1,
+        }
+        Ok(())
+    }
+
+    fn see_node(&mut self, id: crate::id::NodeId, node: Node) {
+        self.plus(fingerprint(&Entity::Node(id.0, &node)));
+        if let Some(old) = self.nodes.insert(id, node) {
+            self.minus(fingerprint(&Entity::Node(id.0, &old)));
+        }
+    }
+
+    fn see_device(&mut self, id: DeviceId, node: crate::id::NodeId, spec: &DeviceSpec) {
+        let old = self.devices.remove(&id);
+        if let Some(old) = &old {
+            self.minus(fingerprint(&Entity::Device(id.0, old)));
+        }
+        let (health, occupant) = old.map_or((Health::Ok, None), |old| (old.health, old.occupant));
+        let device = Device { node, spec: spec.clone(), health, occupant };
+        self.plus(fingerprint(&Entity::Device(id.0, &device)));
+        self.devices.insert(id, device);
+    }
+
+    fn change_device(&mut self, id: DeviceId, health: &Health, occupant: &Option<Occupant>) -> Applied {
+        let mut device = self.devices.remove(&id).ok_or_else(|| Wrong::Unknown(format!("device {id}")))?;
+        self.minus(fingerprint(&Entity::Device(id.0, &device)));
+        (device.health, device.occupant) = (health.clone(), occupant.clone());
+        self.plus(fingerprint(&Entity::Device(id.0, &device)));
+        self.devices.insert(id, device);
+        Ok(())
+    }
+
+    pub(super) fn set_queues(&mut self, queues: Vec<Queue>) {
+        for queue in std::mem::take(&mut self.queues).into_values() {
+            self.minus(fingerprint(&Entity::Queue(&queue)));
+        }
+        for queue in queues {
+            self.plus(fingerprint(&Entity::Queue(&queue)));
+            self.queues.insert(queue.path.clone(), queue);
+        }
+    }
+
+    fn submit(&mut self, submission: &Submission, at: Time) -> Applied {
+        let Submission { number, owner, spec, array, token, held } = submission;
+        if self.jobs.contains_key(number) || *number < self.next_job {
+            return Err(Wrong::Impossible(format!("job {number} is there already")));
+        }
+        let held = held.then(|| owner.name.clone());
+        let runs = match array {
+            None => Runs::Single(Run::fresh(held)),
+            Some(array) => {
+                let fresh = Members::of(array);
+                Runs::Array(ArrayRuns {
+                    array: array.clone(),
+                    held,
+                    fresh,
+                    touched: Default::default(),
+                    ended: Default::default(),
+                })
+            }
+        };
+        let class = class_of(spec);
+        let job = Job {
+            number: *number,
+            owner: owner.clone(),
+            spec: Arc::clone(spec),
+            submitted_at: at,
+            class,
+            runs,
+        };
+        self.plus(job_hashes(&job));
+        self.jobs.insert(*number, job);
+        self.next_job = number + 1;
+        if let Some(token) = token {
+            self.tokens.note(&owner.name, token, *number);
+        }
+        Ok(())
+    }
+
+    /// Changes a job's whole set of runs, keeping the digest.
+    fn change_job(&mut self, number: u64, change: impl FnOnce(&mut Job)) -> Applied {
+        let mut job = self.jobs.remove(&number).ok_or_else(|| Wrong::Unknown(format!("job {number}")))?;
+        self.minus(job_hashes(&job));
+        change(&mut job);
+        self.plus(job_hashes(&job));
+        self.jobs.insert(number, job);
+        Ok(())
+    }
+
+    /// Changes one run, keeping the digest; an untouched member is touched by it. What the change returns goes back.
+    fn change_run<T>(&mut self, id: JobId, change: impl FnOnce(&mut Run) -> T) -> Result<T, Wrong> {
+        let unknown = || Wrong::Unknown(format!("job {id}"));
+        let job = self.jobs.get_mut(&id.number).ok_or_else(unknown)?;
+        let (mut less, mut more) = (0u64, 0u64);
+        let run = match (&mut job.runs, id.member) {
+            (Runs::Single(run), None) => run,
+            (Runs::Array(array), Some(member)) => {
+                if array.fresh.contains(member) {
+                    less = fingerprint(&Entity::Fresh(id.number, &array.held, &array.fresh));
+                    array.fresh.remove(member);
+                    more = fingerprint(&Entity::Fresh(id.number, &array.held, &array.fresh));
+                    let run = Run::fresh(array.held.clone());
+                    more = more.wrapping_add(fingerprint(&Entity::Run(id, &run)));
+                    array.touched.insert(member, run);
+                }
+                array.touched.get_mut(&member).ok_or_else(unknown)?
+            }
+            _ => return Err(unknown()),
+        };
+        less = less.wrapping_add(fingerprint(&Entity::Run(id, run)));
+        let result = change(run);
+        more = more.wrapping_add(fingerprint(&Entity::Run(id, run)));
+        self.minus(less);
+        self.plus(more);
+        Ok(result)
+    }
+
+    fn hold(&mut self, id: JobId, by: Option<&String>) -> Applied {
+        let turn = |run: &mut Run| {
+            if !run.is_active() {
+                run.state = if by.is_some() { JobState::Held } else { JobState::Pending };
+                run.held_by = by.cloned();
+            }
+        };
+        let is_array = self.jobs.get(&id.number).is_some_and(|job| matches!(job.runs, Runs::Array(_)));
+        if is_array && id.member.is_none() {
+            return self.change_job(id.number, |job| {
+                if let Runs::Array(array) = &mut job.runs {
+                    array.held = by.cloned();
+                    array.touched.values_mut().for_each(turn);
+                }
+            });
+        }
+        self.change_run(id, turn)
+    }
+
+    fn place(&mut self, id: JobId, placements: &[Placement], port: u16, at: Time) -> Applied {
+        let job = self.jobs.get(&id.number).ok_or_else(|| Wrong::Unknown(format!("job {id}")))?;
+        let (queue, user) = (job.spec.queue.clone(), job.owner.name.clone());
+        self.change_run(id, |run| {
+            if run.is_active() {
+                return Err(Wrong::Impossible(format!("job {id} has devices already")));
+            }
+            run.state = JobState::Starting;
+            run.placed_at = Some(at);
+            run.started_at = None;
+            run.live = placements.iter().map(|placement| placement.allocation).collect();
+            run.placements = placements.to_vec();
+            run.port = port;
+            Ok(())
+        })??;
+        for placement in placements {
+            let held = Allocation {
+                job: id,
+                placement: placement.clone(),
+                state: AllocationState::Starting,
+                since: at,
+                seq: 1,
+            };
+            self.plus(fingerprint(&Entity::Allocation(placement.allocation.0, &held)));
+            if self.allocations.insert(placement.allocation, held).is_some() {
+                return Err(Wrong::Impossible(format!(
+                    "allocation {} is there already",
+                    placement.allocation
+                )));
+            }
+            self.next_allocation = self.next_allocation.max(AllocationId(placement.allocation.0 + 1));
+        }
+        let milli = placements.iter().map(Placement::milli).sum();
+        Ok(self.ledger.change(&queue, &user, milli, at)?)
+    }
+
+    /// Changes one allocation, keeping the digest.
+    fn change_allocation(&mut self, id: AllocationId, change: impl FnOnce(&mut Allocation)) -> Applied {
+        let mut held =
+            self.allocations.remove(&id).ok_or_else(|| Wrong::Unknown(format!("allocation {id}")))?;
+        self.minus(fingerprint(&Entity::Allocation(id.0, &held)));
+        change(&mut held);
+        self.plus(fingerprint(&Entity::Allocation(id.0, &held)));
+        self.allocations.insert(id, held);
+        Ok(())
+    }
+
+    fn start_task(&mut self, id: AllocationId, start: &TaskStart, at: Time) -> Applied {
+        self.change_allocation(id, |held| {
+            if held.state == AllocationState::Starting {
+                held.state = AllocationState::Held;
+            }
+        })?;
+        let unknown = || Wrong::Unknown(format!("allocation {id}"));
+        let held = self.allocations.get(&id).ok_or_else(unknown)?;
+        let (job, rank) = (held.job, held.placement.rank);
+        let live = self.run(job).map(|run| run.live.clone()).unwrap_or_default();
+        let starting = |id: &AllocationId| {
+            self.allocations.get(id).is_some_and(|held| held.state == AllocationState::Starting)
+        };
+        let all_run = !live.iter().any(starting);
+        self.change_run(job, |run| {
+            run.outputs.extend(start.output.clone().map(|output| (rank, output)));
+            run.isolation = Some(start.isolation.clone());
+            if all_run && run.started_at.is_none() {
+                run.started_at = Some(at);
+            }
+            if all_run && run.state == JobState::Starting {
+                run.state = JobState::Running;
+            }
+        })
+    }
+
+    fn stop(&mut self, id: JobId, stopping: Stopping) -> Applied {
+        let live = self.change_run(id, |run| {
+            run.state = JobState::Stopping;
+            run.stopping = Some(stopping);
+            run.live.clone()
+        })?;
+        live.into_iter().try_for_each(|id| {
+            self.change_allocation(id, |held| {
+                held.state = AllocationState::Stopping;
+                held.seq += 1;
+            })
+        })
+    }
+
+    fn end_task(&mut self, id: AllocationId, end: &TaskEnd, at: Time) -> Applied {
+        let held = self.allocations.remove(&id).ok_or_else(|| Wrong::Unknown(format!("allocation {id}")))?;
+        self.minus(fingerprint(&Entity::Allocation(id.0, &held)));
+        let milli = held.placement.milli();
+        let milli_ms = i128::from(milli) * i128::from(at.since(held.since).0);
+        self.change_run(held.job, |run| {
+            run.live.retain(|live| *live != id);
+            run.over.push((held.placement.rank, end.clone()));
+            run.held_milli_ms = run.held_milli_ms.saturating_add(i64::try_from(milli_ms).unwrap_or(i64::MAX));
+        })?;
+        let job =
+            self.jobs.get(&held.job.number).ok_or_else(|| Wrong::Unknown(format!("job {}", held.job)))?;
+        let (queue, user) = (job.spec.queue.clone(), job.owner.name.clone());
+        self.ledger.change(&queue, &user, -milli, at)?;
+        self.ledger.close(milli_ms);
+        Ok(())
+    }
+
+    fn end_attempt(&mut self, id: JobId, end: &LastEnd, state: JobState) -> Applied {
+        if state.is_ended() {
+            return self.end_run(id, state);
+        }
+        self.change_run(id, |run| {
+            let wished = run.stopping.as_ref().is_some_and(|stopping| stopping.requeue);
+            *run = Run {
+                attempt: run.attempt + 1,
+                restarts: run.restarts + u32::from(!wished),
+                last_end: Some(end.clone()),
+                ..Run::fresh(None)
+            };
+        })
+    }
+
+    /// Takes an ended run out of the state; with the last one the job goes, too.
+    fn end_run(&mut self, id: JobId, state: JobState) -> Applied {
+        let Some(member) = id.member else { return self.forget_job(id.number, state == JobState::Completed) };
+        let mut gone = true;
+        self.change_run(id, |_| ())?;
+        self.change_job(id.number, |job| {
+            if let Runs::Array(array) = &mut job.runs {
+                array.touched.remove(&member);
+                array.ended.entry(state).or_default().insert(member);
+                gone = array.fresh.is_empty() && array.touched.is_empty();
+            }
+        })?;
+        if gone { self.forget_array(id.number) } else { Ok(()) }
+    }
+
+    fn forget_array(&mut self, number: u64) -> Applied {
+        let all_well = self.jobs.get(&number).is_some_and(|job| match &job.runs {
+            Runs::Array(array) => array.ended.keys().all(|state| *state == JobState::Completed),
+            Runs::Single(_) => false,
+        });
+        self.forget_job(number, all_well)
+    }
+
+    fn forget_job(&mut self, number: u64, well: bool) -> Applied {
+        let job = self.jobs.remove(&number).ok_or_else(|| Wrong::Unknown(format!("job {number}")))?;
+        self.minus(job_hashes(&job));
+        self.outcomes.note(number, if well { Outcome::Ok } else { Outcome::Fail });
+        Ok(())
+    }
+
+    fn drop_waiting(&mut self, id: JobId, state: JobState) -> Applied {
+        let is_array = self.jobs.get(&id.number).is_some_and(|job| matches!(job.runs, Runs::Array(_)));
+        if !is_array || id.member.is_some() {
+            return self.end_run(id, state);
+        }
+        let mut gone = true;
+        self.change_job(id.number, |job| {
+            let Runs::Array(array) = &mut job.runs else { return };
+            let waiting: Vec<u32> =
+                array.touched.iter().filter(|(_, run)| !run.is_active()).map(|(member, _)| *member).collect();
+            let ended = array.ended.entry(state).or_default();
+            std::mem::take(&mut array.fresh)
+                .iter()
+                .chain(waiting.iter().copied())
+                .for_each(|member| ended.insert(member));
+            array.touched.retain(|_, run| run.is_active());
+            gone = array.touched.is_empty();
+        })?;
+        if gone { self.forget_array(id.number) } else { Ok(()) }
+    }
+
+    fn judge(&mut self, class: ClassId, reason: Option<&Reason>) {
+        if let Some(old) = self.verdicts.remove(&class) {
+            self.minus(fingerprint(&Entity::Verdict(class.0, &old)));
+        }
+        if let Some(reason) = reason {
+            self.plus(fingerprint(&Entity::Verdict(class.0, reason)));
+            self.verdicts.insert(class, reason.clone());
+        }
+    }
+}
+
+/// Jobs alike in all that the planner looks at have the same class.
+fn class_of(spec: &crate::model::job::JobSpec) -> ClassId {
+    let shapes: Vec<_> = spec
+        .gang
+        .roles()
+        .iter()
+        .map(|role| (role.minimum, role.ask.clone(), role.topology.clone()))
+        .collect();
+    ClassId(fingerprint(&(&spec.queue, spec.priority, spec.preemptible, spec.exclusive, shapes)))
+}
+
+/// What an allocation counts against queue limits: devices by model and in all, cores, memory.
+pub fn counted(placement: &Placement, model: impl Fn(DeviceId) -> Option<String>) -> Holdings {
+    use crate::amount::Resource;
+    let mut held = Holdings::default();
+    let mut add = |resource: Resource, amount: i64| {
+        *held.0.entry(resource).or_default() += amount;
+    };
+    for (device, draw) in &placement.devices {
+        add(Resource::Any, i64::from(draw.milli));
+        if let Some(model) = model(*device) {
+            add(Resource::Model(model), i64::from(draw.milli));
+        }
+    }
+    add(Resource::Cpu, placement.cpu_milli);
+    add(Resource::Memory, placement.memory_bytes);
+    held.0.retain(|_, amount| *amount != 0);
+    held
+}

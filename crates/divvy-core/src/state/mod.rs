@@ -1,0 +1,335 @@
+//! The state: what the fold of the log gives. Every change goes through [`State::apply`].
+
+mod apply;
+mod digest;
+mod run;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::engine::{Isolation, TaskEnd};
+use crate::id::{AllocationId, ClassId, DeviceId, JobId, NodeId, Position, Term};
+use crate::ledger::Ledger;
+use crate::model::allocation::{AllocationState, Placement};
+use crate::model::device::{DeviceSpec, Health, Occupant};
+use crate::model::job::{Array, Cause, JobSpec, JobState, LastEnd, Owner, StopOrder};
+use crate::model::members::Members;
+use crate::model::node::{NodeSpec, NodeState};
+use crate::model::policy::Policy;
+use crate::model::promise::Promise;
+use crate::model::queue::Queue;
+use crate::model::reservation::Reservation;
+use crate::reason::Reason;
+use crate::time::Time;
+
+pub use apply::{Misfit, counted};
+pub use digest::fingerprint;
+pub use run::Dependable;
+
+/// All that the pool knows. Jobs that have ended leave it: history keeps them, a short list of outcomes serves dependencies.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct State {
+    /// The running term.
+    pub term: Term,
+    /// The boot id of the machine when the term began.
+    pub boot_id: String,
+    /// Whether the pool starts nothing new, since it is being taken down.
+    #[serde(default)]
+    pub draining: bool,
+    /// The position of the last event folded.
+    pub position: Position,
+    /// The stamp of the last event folded.
+    pub now: Time,
+    /// The planner's settings.
+    pub policy: Policy,
+    /// The queues, by path.
+    pub queues: BTreeMap<String, Queue>,
+    /// The nodes, also those that are gone (their ids are never reused).
+    pub nodes: BTreeMap<NodeId, Node>,
+    /// The devices, also those that are gone.
+    pub devices: BTreeMap<DeviceId, Device>,
+    /// The jobs that have not ended, by number.
+    pub jobs: BTreeMap<u64, Job>,
+    /// What is held.
+    pub allocations: BTreeMap<AllocationId, Allocation>,
+    /// What is promised.
+    pub promises: BTreeMap<JobId, Promise>,
+    /// What is reserved.
+    pub reservations: Vec<Reservation>,
+    /// Who used what.
+    pub ledger: Ledger,
+    /// What keeps each class of waiting jobs waiting.
+    pub verdicts: BTreeMap<ClassId, Reason>,
+    /// How jobs ended lately.
+    pub outcomes: Outcomes,
+    /// The keys of submissions lately, per user.
+    pub tokens: Tokens,
+    /// The number that the next job gets.
+    pub next_job: u64,
+    /// The id that the next allocation gets.
+    pub next_allocation: AllocationId,
+    /// Cycles planned since the log began.
+    pub cycles: u64,
+    /// The wrapping sum of all entities' hashes.
+    entities: u64,
+}
+
+/// A node and where it is in its life.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Node {
+    /// What it is.
+    pub spec: NodeSpec,
+    /// Whether it takes tasks.
+    pub state: NodeState,
+}
+
+/// A device and how it is.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Device {
+    /// Its node.
+    pub node: NodeId,
+    /// What it is.
+    pub spec: DeviceSpec,
+    /// Whether it works.
+    pub health: Health,
+    /// Who uses it besides the pool.
+    pub occupant: Option<Occupant>,
+}
+
+/// A job that has not ended.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Job {
+    /// Its number.
+    pub number: u64,
+    /// Whose it is.
+    pub owner: Owner,
+    /// What is wanted.
+    pub spec: Arc<JobSpec>,
+    /// When it was submitted.
+    pub submitted_at: Time,
+    /// Jobs alike in queue, priority and ask share a class.
+    pub class: ClassId,
+    /// Its run, or those of its members.
+    pub runs: Runs,
+}
+
+/// The run of a job, or those of an array's members.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Runs {
+    /// A job that is no array.
+    Single(Run),
+    /// An array.
+    Array(ArrayRuns),
+}
+
+/// The members of an array. They materialise when touched.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ArrayRuns {
+    /// As submitted.
+    pub array: Array,
+    /// Whether the untouched members are held, and by whom.
+    pub held: Option<String>,
+    /// Members that nothing has happened to.
+    pub fresh: Members,
+    /// Members that something has happened to and that have not ended.
+    pub touched: BTreeMap<u32, Run>,
+    /// Members that have ended, by state.
+    pub ended: BTreeMap<JobState, Members>,
+}
+
+/// One job or member: what it does now.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Run {
+    /// Its state; never an ended one.
+    pub state: JobState,
+    /// Who holds it, if it is held.
+    pub held_by: Option<String>,
+    /// Counts attempts from 1; a waiting job's is the one to come.
+    pub attempt: u32,
+    /// How often it went back into the queue through no wish of anyone.
+    pub restarts: u32,
+    /// When the attempt got its devices.
+    pub placed_at: Option<Time>,
+    /// When all tasks of the attempt ran.
+    pub started_at: Option<Time>,
+    /// The allocations of tasks that are not over, by rank.
+    pub live: Vec<AllocationId>,
+    /// How the others ended: rank and end.
+    pub over: Vec<(u32, TaskEnd)>,
+    /// What the attempt got, by rank: kept for history.
+    pub placements: Vec<Placement>,
+    /// Where each task's output goes, by rank.
+    pub outputs: BTreeMap<u32, String>,
+    /// What keeps its tasks apart.
+    pub isolation: Option<Isolation>,
+    /// Where the gang meets.
+    pub port: u16,
+    /// Device time that tasks already over have held, in milli-GPU·ms.
+    pub held_milli_ms: i64,
+    /// Set while it is being stopped.
+    pub stopping: Option<Stopping>,
+    /// How the attempt before ended.
+    pub last_end: Option<LastEnd>,
+}
+
+/// Why and how a job is being stopped.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Stopping {
+    /// Why.
+    pub cause: Cause,
+    /// Through whom.
+    pub by: Option<String>,
+    /// How.
+    pub order: StopOrder,
+    /// Whether it goes back into the queue.
+    pub requeue: bool,
+}
+
+/// Devices and host amounts held by a task.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Allocation {
+    /// Whose.
+    pub job: JobId,
+    /// What.
+    pub placement: Placement,
+    /// Where it is in its life.
+    pub state: AllocationState,
+    /// Since when it is held.
+    pub since: Time,
+    /// The number of the last action about it.
+    pub seq: u32,
+}
+
+/// How a job ended, as dependencies see it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Outcome {
+    /// It (all of its members) completed.
+    Ok,
+    /// It (one of its members) ended otherwise.
+    Fail,
+}
+
+/// How jobs ended lately; the oldest are forgotten, since history knows them, too.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Outcomes {
+    by_job: BTreeMap<u64, Outcome>,
+    oldest: VecDeque<u64>,
+}
+
+/// How many outcomes the state keeps: dependencies on older jobs are looked up in history by the shell.
+const OUTCOMES_KEPT: usize = 10_000;
+
+impl Outcomes {
+    /// How a job ended, if it did lately.
+    pub fn of(&self, number: u64) -> Option<Outcome> {
+        self.by_job.get(&number).copied()
+    }
+
+    fn note(&mut self, number: u64, outcome: Outcome) {
+        self.by_job.insert(number, outcome);
+        self.oldest.push_back(number);
+        while self.oldest.len() > OUTCOMES_KEPT {
+            if let Some(oldest) = self.oldest.pop_front() {
+                self.by_job.remove(&oldest);
+            }
+        }
+    }
+}
+
+/// The keys of submissions lately, so that a repeated request submits once.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Tokens {
+    by_user: BTreeMap<String, BTreeMap<String, u64>>,
+    oldest: VecDeque<(String, String)>,
+}
+
+/// How many keys the state keeps: a client that repeats a request does so within minutes.
+const TOKENS_KEPT: usize = 10_000;
+
+impl Tokens {
+    /// The job that a user's key has submitted.
+    pub fn of(&self, user: &str, token: &str) -> Option<u64> {
+        self.by_user.get(user)?.get(token).copied()
+    }
+
+    fn note(&mut self, user: &str, token: &str, number: u64) {
+        self.by_user.entry(user.to_owned()).or_default().insert(token.to_owned(), number);
+        self.oldest.push_back((user.to_owned(), token.to_owned()));
+        while self.oldest.len() > TOKENS_KEPT {
+            let Some((user, token)) = self.oldest.pop_front() else { break };
+            let emptied = self.by_user.get_mut(&user).is_some_and(|tokens| {
+                tokens.remove(&token);
+                tokens.is_empty()
+            });
+            if emptied {
+                self.by_user.remove(&user);
+            }
+        }
+    }
+}
+
+impl Default for State {
+    /// An empty pool with the queue `default`.
+    fn default() -> Self {
+        let queue = Queue::named(crate::model::queue::DEFAULT);
+        let mut state = Self {
+            term: Term(0),
+            boot_id: String::new(),
+            draining: false,
+            position: Position(0),
+            now: Time(0),
+            policy: Policy::default(),
+            queues: BTreeMap::new(),
+            nodes: BTreeMap::new(),
+            devices: BTreeMap::new(),
+            jobs: BTreeMap::new(),
+            allocations: BTreeMap::new(),
+            promises: BTreeMap::new(),
+            reservations: Vec::new(),
+            ledger: Ledger::default(),
+            verdicts: BTreeMap::new(),
+            outcomes: Outcomes::default(),
+            tokens: Tokens::default(),
+            next_job: 1,
+            next_allocation: AllocationId(1),
+            cycles: 0,
+            entities: 0,
+        };
+        state.set_queues(vec![queue]);
+        state
+    }
+}
+
+impl State {
+    /// The run of a job or touched member. An untouched member has none: see [`Job::run`].
+    pub fn run(&self, job: JobId) -> Option<&Run> {
+        match (&self.jobs.get(&job.number)?.runs, job.member) {
+            (Runs::Single(run), None) => Some(run),
+            (Runs::Array(array), Some(member)) => array.touched.get(&member),
+            _ => None,
+        }
+    }
+
+    /// The device with this uuid.
+    pub fn device_by_uuid(&self, uuid: &str) -> Option<DeviceId> {
+        self.devices.iter().find(|(_, device)| device.spec.uuid == uuid).map(|(id, _)| *id)
+    }
+
+    /// The node with this name.
+    pub fn node_by_name(&self, name: &str) -> Option<NodeId> {
+        self.nodes.iter().find(|(_, node)| node.spec.name == name).map(|(id, _)| *id)
+    }
+
+    /// The allocations on a device, with what each draws of it.
+    pub fn draws_on(
+        &self,
+        device: DeviceId,
+    ) -> impl Iterator<Item = (&Allocation, &crate::model::device::Draw)> {
+        self.allocations.values().flat_map(move |allocation| {
+            let draws = allocation.placement.devices.iter().filter(move |(id, _)| *id == device);
+            draws.map(move |(_, draw)| (allocation, draw))
+        })
+    }
+}

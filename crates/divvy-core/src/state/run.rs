@@ -1,0 +1,202 @@
+//! Questions about a job and its runs.
+
+use super::{Job, Run, Runs};
+use crate::id::JobId;
+use crate::model::ask::{Alternative, Ask, DrawAsk};
+use crate::model::device::WHOLE_MILLI;
+use crate::model::job::{DependsOn, JobSpec, JobState};
+use crate::reason::Reason;
+use crate::state::{Outcome, State};
+use crate::time::Time;
+
+impl Run {
+    /// A job that waits for its first attempt.
+    pub fn fresh(held_by: Option<String>) -> Self {
+        Self {
+            state: if held_by.is_some() { JobState::Held } else { JobState::Pending },
+            held_by,
+            attempt: 1,
+            restarts: 0,
+            placed_at: None,
+            started_at: None,
+            live: Vec::new(),
+            over: Vec::new(),
+            placements: Vec::new(),
+            outputs: Default::default(),
+            isolation: None,
+            port: 0,
+            held_milli_ms: 0,
+            stopping: None,
+            last_end: None,
+        }
+    }
+
+    /// Whether it has devices.
+    pub fn is_active(&self) -> bool {
+        !matches!(self.state, JobState::Pending | JobState::Held)
+    }
+}
+
+impl Job {
+    /// The id of the job, or of its array as a whole.
+    pub fn id(&self) -> JobId {
+        JobId::single(self.number)
+    }
+
+    /// The run of this member (or of the job itself); a fresh one for an untouched member; `None` if it has ended or never was.
+    pub fn run(&self, member: Option<u32>) -> Option<Run> {
+        match (&self.runs, member) {
+            (Runs::Single(run), None) => Some(run.clone()),
+            (Runs::Array(array), Some(member)) => match array.touched.get(&member) {
+                Some(run) => Some(run.clone()),
+                None => array.fresh.contains(member).then(|| Run::fresh(array.held.clone())),
+            },
+            _ => None,
+        }
+    }
+
+    /// The members (or the job itself) that have not ended, rising.
+    pub fn open_members(&self) -> Box<dyn Iterator<Item = Option<u32>> + '_> {
+        match &self.runs {
+            Runs::Single(_) => Box::new(std::iter::once(None)),
+            Runs::Array(array) => {
+                let (mut fresh, mut touched) =
+                    (array.fresh.iter().peekable(), array.touched.keys().copied().peekable());
+                Box::new(std::iter::from_fn(move || match (fresh.peek(), touched.peek()) {
+                    (Some(a), Some(b)) if a < b => fresh.next().map(Some),
+                    (Some(_), None) => fresh.next().map(Some),
+                    _ => touched.next().map(Some),
+                }))
+            }
+        }
+    }
+
+    /// The members (or the job itself) that wait and are not held, rising.
+    pub fn waiting_members(&self) -> Box<dyn Iterator<Item = Option<u32>> + '_> {
+        match &self.runs {
+            Runs::Single(run) => Box::new((run.state == JobState::Pending).then_some(None).into_iter()),
+            Runs::Array(array) => {
+                let fresh = array.held.is_none().then(|| array.fresh.iter()).into_iter().flatten();
+                let touched = array
+                    .touched
+                    .iter()
+                    .filter(|(_, run)| run.state == JobState::Pending)
+                    .map(|(member, _)| *member);
+                let (mut fresh, mut touched) = (fresh.peekable(), touched.peekable());
+                Box::new(std::iter::from_fn(move || match (fresh.peek(), touched.peek()) {
+                    (Some(a), Some(b)) if a < b => fresh.next().map(Some),
+                    (Some(_), None) => fresh.next().map(Some),
+                    _ => touched.next().map(Some),
+                }))
+            }
+        }
+    }
+
+    /// How many members have devices.
+    pub fn active_members(&self) -> u32 {
+        match &self.runs {
+            Runs::Single(run) => u32::from(run.is_active()),
+            Runs::Array(array) => {
+                let active = array.touched.values().filter(|run| run.is_active()).count();
+                u32::try_from(active).unwrap_or(u32::MAX)
+            }
+        }
+    }
+
+    /// How many more members of the array may start; `None` where nothing bounds them.
+    pub fn members_left(&self) -> Option<u32> {
+        match &self.runs {
+            Runs::Single(_) => None,
+            Runs::Array(array) => array.array.at_most.map(|most| most.saturating_sub(self.active_members())),
+        }
+    }
+
+    /// What keeps the job from being considered, apart from its class: what it waits for, and when it may start.
+    pub fn own_blockers(&self, state: &State, now: Time) -> Vec<Reason> {
+        let mut blockers = Vec::new();
+        for dependency in &self.spec.after {
+            if state.dependency(dependency.job, dependency.on) != Dependable::Met {
+                blockers.push(Reason::Dependency(dependency.job, dependency.on));
+            }
+        }
+        if let Some(at) = self.spec.start_after.filter(|at| *at > now) {
+            blockers.push(Reason::StartAfter(at));
+        }
+        blockers
+    }
+}
+
+/// How a dependency stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dependable {
+    /// It happened.
+    Met,
+    /// It may still happen.
+    Open,
+    /// It can no longer happen.
+    Never,
+}
+
+impl State {
+    /// How a dependency on a job (or member) stands. A job that the state no longer knows has been checked when the dependent was
+    /// submitted, so its absence counts as met.
+    pub fn dependency(&self, on: JobId, wanted: DependsOn) -> Dependable {
+        let outcome = match self.jobs.get(&on.number) {
+            None => self.outcomes.of(on.number),
+            Some(job) => match (&job.runs, on.member) {
+                (Runs::Array(array), Some(member)) => {
+                    let ended = array.ended.iter().find(|(_, members)| members.contains(member));
+                    match ended {
+                        Some((JobState::Completed, _)) => Some(Outcome::Ok),
+                        Some(_) => Some(Outcome::Fail),
+                        None => return Dependable::Open,
+                    }
+                }
+                _ => return Dependable::Open,
+            },
+        };
+        match (outcome, wanted) {
+            (None, _) | (Some(_), DependsOn::Any) => Dependable::Met,
+            (Some(Outcome::Ok), DependsOn::Ok) | (Some(Outcome::Fail), DependsOn::Fail) => Dependable::Met,
+            _ => Dependable::Never,
+        }
+    }
+}
+
+impl JobSpec {
+    /// Whole devices that the job asks for, over all tasks of its minimum, by its first alternatives.
+    pub fn devices_asked(&self) -> u32 {
+        self.gang.roles().iter().map(|role| role.minimum * first(&role.ask).map_or(0, devices_of)).sum()
+    }
+
+    /// Thousandths of devices that the job asks for, likewise.
+    pub fn milli_asked(&self) -> i64 {
+        self.gang
+            .roles()
+            .iter()
+            .map(|role| i64::from(role.minimum) * first(&role.ask).map_or(0, milli_of))
+            .sum()
+    }
+}
+
+fn first(ask: &Ask) -> Option<&Alternative> {
+    ask.alternatives.first()
+}
+
+fn devices_of(alternative: &Alternative) -> u32 {
+    match &alternative.devices {
+        Some(devices) if devices.draw == DrawAsk::Whole => devices.count,
+        _ => 0,
+    }
+}
+
+fn milli_of(alternative: &Alternative) -> i64 {
+    alternative.devices.as_ref().map_or(0, |devices| {
+        let each = match &devices.draw {
+            DrawAsk::Whole => WHOLE_MILLI,
+            DrawAsk::Share { milli, .. } => *milli,
+            DrawAsk::Partition(_) => 0,
+        };
+        i64::from(devices.count) * i64::from(each)
+    })
+}

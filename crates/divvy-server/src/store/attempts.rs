@@ -1,0 +1,151 @@
+//! History: a row per attempt that is over, written with the events that it follows from and read without folding the log.
+
+use divvy_core::engine::DeviceUsage;
+use divvy_core::id::{JobId, Position};
+use divvy_core::model::attempt::Attempt;
+use divvy_core::model::job::Kind;
+use rusqlite::types::Value;
+use rusqlite::{Connection, Row, params, params_from_iter};
+
+use super::chain::checksum;
+
+/// A job that is no member of an array has this in the column `member`, so that it comes first and the key has no null.
+const NO_MEMBER: i64 = -1;
+
+/// The word for what a job is for.
+pub(crate) fn kind_name(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Train => "train",
+        Kind::Infer => "infer",
+        Kind::Interactive => "interactive",
+        Kind::Data => "data",
+    }
+}
+
+/// Writes a row. The same attempt can come again only from a repeated commit; the later one counts.
+pub(crate) fn insert(db: &Connection, position: Position, attempt: &Attempt) -> rusqlite::Result<()> {
+    let body = serde_json::to_string(attempt).map_err(|error| rusqlite::Error::ToSqlConversionFailure(Box::new(error)))?;
+    let sql = "INSERT OR REPLACE INTO attempts VALUES
+        (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24)";
+    let usage = &attempt.usage;
+    let total = |of: fn(&DeviceUsage) -> i64| usage.iter().map(of).fold(0i64, i64::saturating_add);
+    let row = params![
+        sql_number(attempt.job.number),
+        member_column(attempt.job),
+        attempt.attempt,
+        sql_number(position.0),
+        attempt.state.is_ended(),
+        attempt.submitted_at.0,
+        attempt.started_at.map(|at| at.0),
+        attempt.ended_at.0,
+        attempt.user,
+        attempt.queue,
+        attempt.project.as_deref().unwrap_or_default(),
+        kind_name(attempt.kind),
+        attempt.name,
+        attempt.state.name(),
+        attempt.held_milli_ms,
+        attempt.ran_ms,
+        attempt.cpu_ms,
+        attempt.peak_memory_bytes,
+        sql_number(usage.iter().map(|device| device.peak_memory_mib).max().unwrap_or(0)),
+        total(|device| device.watched_ms),
+        total(|device| device.idle_ms),
+        total(|device| device.watched_ms.saturating_mul(i64::from(device.mean_utilization_percent))),
+        sum_of(&body),
+        body,
+    ];
+    db.prepare_cached(sql)?.execute(row).map(|_| ())
+}
+
+/// What of the past is listed: jobs that are over, by rising id.
+#[derive(Clone, Debug, Default)]
+pub struct EndedJobs {
+    /// Only those behind this one.
+    pub after: Option<JobId>,
+    /// Only this job, or the members of this array.
+    pub job: Option<JobId>,
+    /// Only this user's.
+    pub user: Option<String>,
+    /// Only this queue's.
+    pub queue: Option<String>,
+    /// Only those that ended in one of these states; empty for all.
+    pub states: Vec<String>,
+}
+
+/// Reads at most `limit` of them: each job's last attempt.
+pub(crate) fn ended(db: &Connection, wanted: &EndedJobs, limit: usize) -> rusqlite::Result<Vec<Attempt>> {
+    let mut sql = String::from("SELECT checksum, body FROM attempts WHERE ended = 1");
+    let mut values: Vec<Value> = Vec::new();
+    let mut only = |condition: &str, with: Vec<Value>| {
+        sql.push_str(" AND ");
+        sql.push_str(condition);
+        values.extend(with);
+    };
+    if let Some(after) = wanted.after {
+        only("(number, member) > (?, ?)", vec![sql_number(after.number).into(), member_column(after).into()]);
+    }
+    if let Some(job) = wanted.job {
+        only("number = ?", vec![sql_number(job.number).into()]);
+        if job.member.is_some() {
+            only("member = ?", vec![member_column(job).into()]);
+        }
+    }
+    for (column, value) in [("user = ?", &wanted.user), ("queue = ?", &wanted.queue)] {
+        if let Some(value) = value {
+            only(column, vec![value.clone().into()]);
+        }
+    }
+    if !wanted.states.is_empty() {
+        let marks = vec!["?"; wanted.states.len()].join(", ");
+        only(&format!("state IN ({marks})"), wanted.states.iter().map(|state| state.clone().into()).collect());
+    }
+    sql.push_str(" ORDER BY number, member LIMIT ?");
+    values.push(Value::Integer(i64::try_from(limit).unwrap_or(i64::MAX)));
+    let mut statement = db.prepare(&sql)?;
+    let rows = statement.query_map(params_from_iter(values), read)?;
+    rows.collect()
+}
+
+/// All attempts of one job (or member), oldest first.
+pub(crate) fn of(db: &Connection, job: JobId) -> rusqlite::Result<Vec<Attempt>> {
+    let sql = "SELECT checksum, body FROM attempts WHERE number = ?1 AND member = ?2 ORDER BY attempt";
+    let mut statement = db.prepare(sql)?;
+    let rows = statement.query_map(params![sql_number(job.number), member_column(job)], read)?;
+    rows.collect()
+}
+
+/// How a job that has ended ended, over all its members: how many there are, and the first (by index) that did not complete.
+pub(crate) fn summary(db: &Connection, number: u64) -> rusqlite::Result<(u64, Option<Attempt>)> {
+    let count = "SELECT count(*) FROM attempts WHERE number = ?1 AND ended = 1";
+    let count: i64 = db.query_row(count, [sql_number(number)], |row| row.get(0))?;
+    let sql = "SELECT checksum, body FROM attempts WHERE number = ?1 AND ended = 1 AND state <> 'completed' ORDER BY member LIMIT 1";
+    let mut statement = db.prepare(sql)?;
+    let mut rows = statement.query_map([sql_number(number)], read)?;
+    Ok((u64::try_from(count).unwrap_or(0), rows.next().transpose()?))
+}
+
+/// Reads one row whose first columns are checksum and body.
+pub(crate) fn read(row: &Row<'_>) -> rusqlite::Result<Attempt> {
+    let (sum, body): (i64, &str) = (row.get(0)?, row.get_ref(1)?.as_str()?);
+    let wrong = |error: Box<dyn std::error::Error + Send + Sync>| {
+        rusqlite::Error::FromSqlConversionFailure(1, rusqlite::types::Type::Text, error)
+    };
+    if sum != sum_of(body) {
+        return Err(wrong("the checksum of an attempt does not fit".into()));
+    }
+    serde_json::from_str(body).map_err(|error| wrong(Box::new(error)))
+}
+
+fn sum_of(body: &str) -> i64 {
+    i64::from_le_bytes(checksum(body.as_bytes()).to_le_bytes())
+}
+
+fn member_column(job: JobId) -> i64 {
+    job.member.map_or(NO_MEMBER, i64::from)
+}
+
+/// Numbers of the database are signed; none of ours comes near the end.
+pub(crate) fn sql_number(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}

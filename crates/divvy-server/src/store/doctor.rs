@@ -1,0 +1,219 @@
+//! Looking at a log that may be damaged, and cutting it where it stops being good. No daemon may be running.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use divvy_core::check;
+use divvy_core::event;
+use divvy_core::id::Position;
+use divvy_core::state::State;
+use divvy_core::time::Time;
+use rusqlite::{Connection, params};
+
+use super::attempts::{self, sql_number};
+use super::error::StoreError;
+use super::walk::{self, Place, RawCommit};
+use super::{acked, place, schema};
+
+/// What a look at a state directory found.
+#[derive(Debug, Default)]
+pub struct Report {
+    /// The database.
+    pub file: PathBuf,
+    /// The last good position.
+    pub position: Position,
+    /// Good commits.
+    pub commits: u64,
+    /// Rows of history.
+    pub attempts: u64,
+    /// Jobs that have not ended.
+    pub open_jobs: u64,
+    /// What is wrong with the log: it does not open until that is repaired.
+    pub damage: Option<String>,
+    /// What is wrong, but does not keep the daemon from starting.
+    pub remarks: Vec<String>,
+}
+
+impl Report {
+    /// Whether a daemon would start on it.
+    pub fn is_good(&self) -> bool {
+        self.damage.is_none()
+    }
+}
+
+/// What a repair did.
+#[derive(Debug)]
+pub struct Repair {
+    /// The last position that the log has now.
+    pub position: Position,
+    /// What was wrong; `None` if nothing was, and nothing was done.
+    pub damage: Option<String>,
+    /// The copy of the log as it was.
+    pub copy: Option<PathBuf>,
+}
+
+/// Looks at everything: the chain, each event, the fold, the laws, history, the acknowledged position. Changes nothing.
+pub fn check(state_dir: &Path) -> Result<Report, StoreError> {
+    let file = schema::file(state_dir);
+    if !file.exists() {
+        return Err(StoreError::io("find a log at", &file)(std::io::ErrorKind::NotFound.into()));
+    }
+    let mut report = Report { file: file.clone(), ..Report::default() };
+    let db = match open(state_dir) {
+        Ok(db) => db,
+        Err(error @ (StoreError::Damaged { .. } | StoreError::Newer { .. })) => {
+            report.damage = Some(error.to_string());
+            return Ok(report);
+        }
+        Err(error) => return Err(error),
+    };
+    let mut state = State::default();
+    let walked = walk::walk(&db, &file, Place::default(), |commit| {
+        fold(&mut state, commit, &file)?;
+        report.commits += 1;
+        Ok(())
+    });
+    let at = walked.unwrap_or_else(|stopped| {
+        report.damage = Some(stopped.error.to_string());
+        stopped.at
+    });
+    report.position = at.position;
+    report.open_jobs = state.jobs.len() as u64;
+    report.remarks.extend(check::check(&state).iter().map(|violation| format!("the state breaks a law: {violation}")));
+    report.remarks.extend(acknowledged(state_dir, at));
+    match history(&db) {
+        Ok(count) => report.attempts = count,
+        Err(error) => report.remarks.push(format!("history cannot be read as a whole: {error}")),
+    }
+    if report.damage.is_none() {
+        report.remarks.extend(quick_check(&db));
+    }
+    Ok(report)
+}
+
+/// Cuts the log behind its last good commit, if it is damaged, and keeps a copy of the file as it was.
+pub fn repair(state_dir: &Path, now: Time) -> Result<Repair, StoreError> {
+    let _claim = place::claim_as_is(state_dir)?;
+    let file = schema::file(state_dir);
+    let report = check(state_dir)?;
+    let Some(damage) = report.damage else {
+        return Ok(Repair { position: report.position, damage: None, copy: None });
+    };
+    let db = open(state_dir)?;
+    let made = state_dir.join("divvy.db.repaired");
+    let position = rebuild(&db, &file, &made)?;
+    drop(db);
+    let copy = keep(state_dir, &file, now)?;
+    fs::rename(&made, &file).map_err(StoreError::io("put the repaired log at", &file))?;
+    let _ = fs::remove_dir_all(state_dir.join("snapshots"));
+    let dir = fs::File::open(state_dir).map_err(StoreError::io("open", state_dir))?;
+    dir.sync_all().map_err(StoreError::io("make durable", state_dir))?;
+    Ok(Repair { position, damage: Some(damage), copy: Some(copy) })
+}
+
+/// Opened for writing, since only then what is in the write-ahead log is seen where no daemon runs; nothing is written.
+fn open(state_dir: &Path) -> Result<Connection, StoreError> {
+    let file = schema::file(state_dir);
+    let flags = rusqlite::OpenFlags::SQLITE_OPEN_READ_WRITE | rusqlite::OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let wrong = || StoreError::database("open the log", &file, Position(0));
+    let db = Connection::open_with_flags(&file, flags).map_err(wrong())?;
+    db.busy_timeout(std::time::Duration::from_secs(5)).map_err(wrong())?;
+    schema::refuse_newer(&db, &file)?;
+    Ok(db)
+}
+
+fn fold(state: &mut State, commit: &RawCommit<'_>, file: &Path) -> Result<(), StoreError> {
+    if commit.version > event::VERSION {
+        let what = format!("events of version {}, this program knows version {}", commit.version, event::VERSION);
+        return Err(StoreError::Newer { file: file.to_owned(), program: "of a newer version".into(), what });
+    }
+    for stamped in walk::events_of(commit, file)? {
+        state.apply(&stamped).map_err(|misfit| {
+            let after = Position(commit.first.0.saturating_sub(1));
+            StoreError::Damaged { file: file.to_owned(), after, what: misfit.to_string() }
+        })?;
+    }
+    Ok(())
+}
+
+fn acknowledged(state_dir: &Path, at: Place) -> Option<String> {
+    let acked = acked::held(state_dir)?;
+    (acked.position > at.position)
+        .then(|| format!("positions {} to {} had been acknowledged and are not there", at.position.0 + 1, acked.position))
+}
+
+fn history(db: &Connection) -> rusqlite::Result<u64> {
+    let mut statement = db.prepare("SELECT checksum, body FROM attempts")?;
+    let mut rows = statement.query_map([], attempts::read)?;
+    rows.try_fold(0, |count, row| row.map(|_| count + 1))
+}
+
+fn quick_check(db: &Connection) -> Vec<String> {
+    let lines = db.prepare("PRAGMA quick_check(10)").and_then(|mut statement| {
+        let rows = statement.query_map([], |row| row.get::<_, String>(0))?;
+        rows.collect::<Result<Vec<_>, _>>()
+    });
+    match lines {
+        Ok(lines) => lines.into_iter().filter(|line| line != "ok").map(|line| format!("the database says: {line}")).collect(),
+        Err(error) => vec![format!("the database says: {error}")],
+    }
+}
+
+/// Writes what is good into a new database: commits up to the first that is not, and the history that follows from them.
+fn rebuild(damaged: &Connection, file: &Path, made: &Path) -> Result<Position, StoreError> {
+    let _ = fs::remove_file(made);
+    let good = schema::make(made)?;
+    let wrong = || StoreError::database("write", made, Position(0));
+    good.execute_batch("BEGIN").map_err(wrong())?;
+    let mut state = State::default();
+    let walked = walk::walk(damaged, file, Place::default(), |commit| {
+        fold(&mut state, commit, file)?;
+        let body = String::from_utf8_lossy(commit.body);
+        let sql = "INSERT INTO log (last, first, term, version, checksum, body) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+        let (last, first, term) = (sql_number(commit.last.0), sql_number(commit.first.0), sql_number(commit.term.0));
+        let row = params![last, first, term, commit.version, commit.link.to_sql(), body];
+        good.prepare_cached(sql).and_then(|mut insert| insert.execute(row)).map(|_| ()).map_err(wrong())
+    });
+    let at = match walked {
+        Ok(at) => at,
+        Err(stopped) => match stopped.error {
+            StoreError::Damaged { .. } => stopped.at,
+            error => return Err(error),
+        },
+    };
+    copy_history(damaged, &good, at.position).map_err(wrong())?;
+    good.execute_batch("COMMIT").map_err(wrong())?;
+    good.close().map_err(|(_, error)| wrong()(error))?;
+    Ok(at.position)
+}
+
+/// Copies the rows of history that can be read and follow from commits that are kept.
+fn copy_history(damaged: &Connection, good: &Connection, up_to: Position) -> rusqlite::Result<()> {
+    let Ok(mut statement) = damaged.prepare("SELECT checksum, body, position FROM attempts WHERE position <= ?1") else {
+        return Ok(());
+    };
+    let Ok(mut rows) = statement.query([sql_number(up_to.0)]) else { return Ok(()) };
+    while let Ok(Some(row)) = rows.next() {
+        if let (Ok(attempt), Ok(position)) = (attempts::read(row), row.get::<_, i64>(2)) {
+            attempts::insert(good, Position(u64::try_from(position).unwrap_or(0)), &attempt)?;
+        }
+    }
+    Ok(())
+}
+
+/// Puts the damaged database and what SQLite keeps beside it out of the way.
+fn keep(state_dir: &Path, file: &Path, now: Time) -> Result<PathBuf, StoreError> {
+    let copy = state_dir.join(format!("divvy.db.damaged-{}", now.0));
+    fs::rename(file, &copy).map_err(StoreError::io("keep a copy of", file))?;
+    for suffix in ["-wal", "-shm"] {
+        let beside = |path: &Path| {
+            let mut name = path.as_os_str().to_owned();
+            name.push(suffix);
+            PathBuf::from(name)
+        };
+        if beside(file).exists() {
+            fs::rename(beside(file), beside(&copy)).map_err(StoreError::io("keep a copy of", file))?;
+        }
+    }
+    Ok(copy)
+}

@@ -1,0 +1,108 @@
+//! Reading the log and history while the daemon writes: connections of their own, opened when needed and kept for the next.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use divvy_core::event::Stamped;
+use divvy_core::id::{JobId, Position};
+use divvy_core::model::attempt::Attempt;
+use rusqlite::{Connection, OptionalExtension};
+
+use super::attempts::{self, EndedJobs, sql_number};
+use super::chain::Link;
+use super::error::StoreError;
+use super::usage::{self, GroupBy, Sums, Window};
+use super::{schema, walk};
+
+/// How many idle connections are kept: more readers at once than cores gain nothing.
+const KEPT: usize = 2;
+
+/// Reads what is in the log for good. Its calls block on the disk.
+#[derive(Clone, Debug)]
+pub struct Reader {
+    state_dir: PathBuf,
+    idle: Arc<Mutex<Vec<Connection>>>,
+}
+
+impl Reader {
+    /// A reader of a state directory whose log is there.
+    pub fn new(state_dir: &Path) -> Self {
+        Self { state_dir: state_dir.to_owned(), idle: Arc::default() }
+    }
+
+    /// The events behind a position, with theirs: at least one commit's and about `most`; empty if there are none yet.
+    pub fn events_after(&self, after: Position, most: usize) -> Result<Vec<(Position, Stamped)>, StoreError> {
+        self.with(|db| {
+            let sql = "SELECT first, last, term, version, body FROM log WHERE last > ?1 ORDER BY last LIMIT ?2";
+            let mut statement = db.prepare_cached(sql)?;
+            let (after_column, most_column) = (sql_number(after.0), i64::try_from(most).unwrap_or(i64::MAX));
+            let mut rows = statement.query([after_column, most_column])?;
+            let mut events = Vec::new();
+            while let Some(row) = rows.next()? {
+                let number = |at| row.get::<_, i64>(at).map(|value| u64::try_from(value).unwrap_or(0));
+                let commit = walk::RawCommit {
+                    first: Position(number(0)?),
+                    last: Position(number(1)?),
+                    term: divvy_core::id::Term(number(2)?),
+                    version: row.get(3)?,
+                    link: Link::default(),
+                    body: row.get_ref(4)?.as_bytes()?,
+                };
+                let read = match walk::events_of(&commit, &schema::file(&self.state_dir)) {
+                    Ok(read) => read,
+                    Err(error) => return Ok(Err(error)),
+                };
+                let numbered = (commit.first.0..).map(Position).zip(read);
+                events.extend(numbered.filter(|(position, _)| *position > after));
+                if events.len() >= most {
+                    break;
+                }
+            }
+            Ok(Ok(events))
+        })?
+    }
+
+    /// The last position in the log.
+    pub fn position(&self) -> Result<Position, StoreError> {
+        let last = self.with(|db| db.query_row("SELECT max(last) FROM log", [], |row| row.get::<_, Option<i64>>(0)))?;
+        Ok(Position(last.and_then(|last| u64::try_from(last).ok()).unwrap_or(0)))
+    }
+
+    /// Jobs that are over, by rising id, at most `limit`.
+    pub fn ended(&self, wanted: &EndedJobs, limit: usize) -> Result<Vec<Attempt>, StoreError> {
+        self.with(|db| attempts::ended(db, wanted, limit))
+    }
+
+    /// The attempts of a job (or member) that are over, oldest first.
+    pub fn attempts(&self, job: JobId) -> Result<Vec<Attempt>, StoreError> {
+        self.with(|db| attempts::of(db, job))
+    }
+
+    /// How many members of a job (or how often a single job) have ended for good, and the first that did not complete.
+    pub fn summary(&self, number: u64) -> Result<(u64, Option<Attempt>), StoreError> {
+        self.with(|db| attempts::summary(db, number))
+    }
+
+    /// Whether history knows a job of this number.
+    pub fn knows(&self, number: u64) -> Result<bool, StoreError> {
+        let sql = "SELECT 1 FROM attempts WHERE number = ?1 LIMIT 1";
+        self.with(|db| db.query_row(sql, [sql_number(number)], |_| Ok(())).optional()).map(|row| row.is_some())
+    }
+
+    /// What was used within a window, by groups, of attempts that are over.
+    pub fn usage(&self, window: Window, by: &[GroupBy]) -> Result<Vec<(Vec<String>, Sums)>, StoreError> {
+        self.with(|db| usage::sums(db, window, by))
+    }
+
+    fn with<T>(&self, ask: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, StoreError> {
+        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let db = idle.map_or_else(|| schema::open_reader(&self.state_dir), Ok)?;
+        let file = schema::file(&self.state_dir);
+        let answer = ask(&db).map_err(StoreError::database("read the log", &file, Position(0)))?;
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        if idle.len() < KEPT {
+            idle.push(db);
+        }
+        Ok(answer)
+    }
+}

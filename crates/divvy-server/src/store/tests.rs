@@ -1,0 +1,368 @@
+//! The store under everything that happens to disks and files.
+
+use std::fs::{self, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use divvy_core::event::{Event, Stamped};
+use divvy_core::model::ask::{Alternative, Ask};
+use divvy_core::model::gang::{Group, Role};
+use divvy_core::model::job::{Cause, JobSpec, JobState, LastEnd, Owner, Process, Submission, Work};
+use divvy_core::time::Time;
+use proptest::prelude::*;
+
+use super::*;
+
+fn spec(name: &str) -> Arc<JobSpec> {
+    let work = Work::Process(Process { argv: vec!["true".into()], directory: "/".into(), ..Process::default() });
+    let ask = Ask { alternatives: vec![Alternative { cpu_milli: Some(1000), ..Alternative::default() }] };
+    let role = Role { name: "main".into(), minimum: 1, maximum: 1, ask, work, topology: None };
+    let text = serde_json::json!({"name": name, "queue": "default", "gang": Group::Role(role)});
+    Arc::new(serde_json::from_value(text).unwrap())
+}
+
+fn owner() -> Owner {
+    Owner { name: "ana".into(), uid: 1000, gid: 1000, groups: vec![1000] }
+}
+
+fn submitted(number: u64) -> Event {
+    let spec = spec(&format!("job-{number}"));
+    Event::Submitted(Box::new(Submission { number, owner: owner(), spec, array: None, token: None, held: false }))
+}
+
+fn began(term: u64) -> Event {
+    Event::TermBegan { term: Term(term), boot_id: "b".into(), version: "0".into() }
+}
+
+/// Commits of one, two, three, … events: the first begins the term, the others submit jobs and let time pass.
+fn commits(count: u64) -> Vec<Commit> {
+    let (mut after, mut number) = (0, 0);
+    let mut commits = Vec::new();
+    for index in 0..count {
+        let mut events = vec![if index == 0 { began(1) } else { Event::Tick }];
+        for _ in 0..index {
+            number += 1;
+            events.push(submitted(number));
+        }
+        let events: Vec<_> = events.into_iter().map(|event| Stamped { at: Time(1000 + after as i64), event }).collect();
+        let length = events.len() as u64;
+        commits.push(Commit { term: Term(1), after: Position(after), events });
+        after += length;
+    }
+    commits
+}
+
+fn filled(dir: &Path, count: u64) -> State {
+    let (mut store, lost) = Store::open(dir).unwrap();
+    assert_eq!(lost, None);
+    for commit in commits(count) {
+        store.append(&commit).unwrap();
+    }
+    store.fold().unwrap()
+}
+
+fn attempt(number: u64, state: JobState, started_at: i64, ended_at: i64) -> Attempt {
+    let text = serde_json::json!({
+        "job": number.to_string(), "attempt": 1, "name": "x", "user": if number % 2 == 0 { "ana" } else { "ben" }, "uid": 1, "queue": "default",
+        "project": null, "kind": "train", "labels": {}, "priority": 0, "command": ["true"], "submitted_at": 0, "started_at": started_at,
+        "ended_at": ended_at, "time_limit_ms": null, "state": state, "exit_code": 0, "gpus": 1, "gpu_milli": 1000, "tasks": 1,
+        "end": LastEnd { cause: Cause::Exit, by: None, signal: None, detail: None },
+        "nodes": ["n"], "devices": ["GPU-1"], "held_milli_ms": (ended_at - started_at) * 1000, "ran_ms": ended_at - started_at,
+        "cpu_ms": 10, "peak_memory_bytes": 5, "usage": [], "outputs": [], "isolation": null,
+    });
+    serde_json::from_value(text).unwrap()
+}
+
+fn tick(after: u64) -> Commit {
+    Commit { term: Term(1), after: Position(after), events: vec![Stamped { at: Time(1), event: Event::Tick }] }
+}
+
+#[test]
+fn what_was_appended_is_folded_again_after_any_number_of_openings() {
+    let dir = tempfile::tempdir().unwrap();
+    let state = filled(dir.path(), 6);
+    assert_eq!(state.jobs.len(), 15);
+    for _ in 0..2 {
+        let (store, lost) = Store::open(dir.path()).unwrap();
+        assert_eq!((lost, store.position(), store.term()), (None, state.position, Term(1)));
+        assert_eq!(store.fold().unwrap(), state);
+    }
+}
+
+#[test]
+fn a_commit_that_does_not_follow_the_last_or_has_a_lower_term_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut store, _) = Store::open(dir.path()).unwrap();
+    store.append(&commits(1)[0]).unwrap();
+    assert!(matches!(store.append(&tick(5)), Err(LogError::Overtaken(_))));
+    assert!(matches!(store.append(&Commit { term: Term(0), ..tick(1) }), Err(LogError::Overtaken(_))));
+    store.append(&tick(1)).unwrap();
+}
+
+/// Copies a state directory as a crash would leave it: with its write-ahead log.
+fn crashed(from: &Path) -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        if entry.file_type().unwrap().is_file() && !entry.file_name().to_string_lossy().ends_with("-shm") {
+            fs::copy(entry.path(), dir.path().join(entry.file_name())).unwrap();
+        }
+    }
+    dir
+}
+
+#[test]
+fn a_torn_tail_is_recovered_and_said_with_its_positions() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut store, _) = Store::open(dir.path()).unwrap();
+    for commit in commits(5) {
+        store.append(&commit).unwrap();
+    }
+    let torn = crashed(dir.path());
+    let wal = torn.path().join("divvy.db-wal");
+    let length = fs::metadata(&wal).unwrap().len();
+    OpenOptions::new().write(true).open(&wal).unwrap().set_len(length - 100).unwrap();
+    let (reopened, lost) = Store::open(torn.path()).unwrap();
+    let Some(Lost::Tail { from, to }) = lost else { panic!("{lost:?}") };
+    assert_eq!((from.0, to), (reopened.position().0 + 1, store.position()));
+    assert!(reopened.position() < store.position());
+    assert_eq!(reopened.fold().unwrap().position, reopened.position());
+    drop(reopened);
+    assert_eq!(Store::open(torn.path()).unwrap().1, None, "it is said once");
+}
+
+#[test]
+fn a_log_put_there_from_elsewhere_is_noticed() {
+    let (one, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    filled(one.path(), 3);
+    let (mut store, _) = Store::open(other.path()).unwrap();
+    let mut first = commits(1).remove(0);
+    first.events[0].at = Time(5);
+    store.append(&first).unwrap();
+    for after in 1..9 {
+        store.append(&tick(after)).unwrap();
+    }
+    drop(store);
+    fs::copy(other.path().join("divvy.db"), one.path().join("divvy.db")).unwrap();
+    let (_, lost) = Store::open(one.path()).unwrap();
+    assert_eq!(lost, Some(Lost::Exchanged(Position(6))));
+}
+
+#[test]
+fn a_log_of_a_newer_program_is_refused_and_says_which() {
+    let dir = tempfile::tempdir().unwrap();
+    filled(dir.path(), 2);
+    let db = Connection::open(dir.path().join("divvy.db")).unwrap();
+    db.execute_batch("UPDATE meta SET value = '9.9.9' WHERE key = 'program'; UPDATE meta SET value = '2' WHERE key = 'format'").unwrap();
+    let refused = Store::open(dir.path()).unwrap_err();
+    assert!(matches!(refused, StoreError::Newer { .. }) && refused.to_string().contains("9.9.9"), "{refused}");
+}
+
+#[test]
+fn events_of_a_newer_version_are_refused_and_say_which() {
+    let dir = tempfile::tempdir().unwrap();
+    filled(dir.path(), 1);
+    let db = Connection::open(dir.path().join("divvy.db")).unwrap();
+    let covered = Covered { first: Position(2), last: Position(2), term: Term(1), version: 7, body: b"{\"at\":1,\"event\":\"moon\"}\n" };
+    let before: i64 = db.query_row("SELECT checksum FROM log", [], |row| row.get(0)).unwrap();
+    let link = Link::from_sql(before).next(&covered).to_sql();
+    let sql = "INSERT INTO log (last, first, term, version, checksum, body) VALUES (2, 2, 1, 7, ?1, ?2)";
+    db.execute(sql, params![link, std::str::from_utf8(covered.body).unwrap()]).unwrap();
+    let refused = Store::open(dir.path()).unwrap_err();
+    assert!(matches!(refused, StoreError::Newer { .. }) && refused.to_string().contains("version 7"), "{refused}");
+}
+
+#[test]
+fn damage_inside_names_file_place_and_remedy_and_the_doctor_repairs_it() {
+    let dir = tempfile::tempdir().unwrap();
+    filled(dir.path(), 5);
+    let db = Connection::open(dir.path().join("divvy.db")).unwrap();
+    db.execute("UPDATE log SET body = replace(body, 'job-2', 'job-9') WHERE last = 6", []).unwrap();
+    drop(db);
+    let refused = Store::open(dir.path()).unwrap_err().to_string();
+    assert!(refused.contains("divvy.db is damaged after position 3") && refused.contains("divvy doctor --state"), "{refused}");
+
+    let report = doctor::check(dir.path()).unwrap();
+    assert!(!report.is_good() && report.position == Position(3) && report.commits == 2, "{report:?}");
+    let repair = doctor::repair(dir.path(), Time(77)).unwrap();
+    assert_eq!(repair.position, Position(3));
+    assert!(repair.copy.unwrap().exists());
+    assert!(doctor::check(dir.path()).unwrap().is_good());
+    let (store, lost) = Store::open(dir.path()).unwrap();
+    assert_eq!(lost, Some(Lost::Tail { from: Position(4), to: Position(15) }));
+    assert_eq!(store.fold().unwrap().jobs.len(), 1);
+    assert!(doctor::repair(dir.path(), Time(78)).unwrap().damage.is_none(), "a good log is left as it is");
+}
+
+#[test]
+fn a_repair_keeps_the_history_that_follows_from_what_is_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut store, _) = Store::open(dir.path()).unwrap();
+    let all = commits(3);
+    store.append_with(&all[0], &[attempt(1, JobState::Completed, 0, 10)]).unwrap();
+    store.append_with(&all[1], &[attempt(2, JobState::Completed, 0, 10)]).unwrap();
+    store.append_with(&all[2], &[attempt(3, JobState::Completed, 0, 10)]).unwrap();
+    drop(store);
+    let db = Connection::open(dir.path().join("divvy.db")).unwrap();
+    db.execute("UPDATE log SET checksum = 1 WHERE last = 6", []).unwrap();
+    drop(db);
+    doctor::repair(dir.path(), Time(1)).unwrap();
+    let kept = Reader::new(dir.path()).ended(&EndedJobs::default(), 10).unwrap();
+    assert_eq!(kept.iter().map(|attempt| attempt.job.number).collect::<Vec<_>>(), [1, 2]);
+}
+
+#[test]
+fn no_doctor_touches_a_log_that_a_daemon_uses() {
+    let dir = tempfile::tempdir().unwrap();
+    filled(dir.path(), 2);
+    let _claim = place::claim(dir.path(), 0o700).unwrap();
+    let refused = doctor::repair(dir.path(), Time(1)).unwrap_err();
+    assert!(matches!(refused, StoreError::Place(place::PlaceError::Taken { .. })), "{refused}");
+}
+
+#[test]
+fn a_snapshot_saves_the_fold_and_is_ignored_when_it_does_not_fit() {
+    let dir = tempfile::tempdir().unwrap();
+    let state = filled(dir.path(), 4);
+    let (mut store, _) = Store::open(dir.path()).unwrap();
+    store.snapshot(state.clone())().unwrap();
+    store.append(&tick(10)).unwrap();
+    let whole = store.fold().unwrap();
+    assert_eq!(whole.position, Position(11));
+    drop(store);
+    let path = dir.path().join("snapshots").join(format!("{:020}", 10));
+    let good = fs::read(&path).unwrap();
+    for at in [0, good.len() / 2, good.len() - 1] {
+        let mut bad = good.clone();
+        bad[at] ^= 1;
+        fs::write(&path, bad).unwrap();
+        assert_eq!(Store::open(dir.path()).unwrap().0.fold().unwrap(), whole);
+    }
+    // A log that took another way: the same position, another chain.
+    let other = tempfile::tempdir().unwrap();
+    let (mut store, _) = Store::open(other.path()).unwrap();
+    store.append(&commits(1)[0]).unwrap();
+    for after in 1..12 {
+        store.append(&tick(after)).unwrap();
+    }
+    fs::create_dir(other.path().join("snapshots")).unwrap();
+    fs::write(other.path().join("snapshots").join(format!("{:020}", 10)), &good).unwrap();
+    assert!(store.fold().unwrap().jobs.is_empty());
+}
+
+/// A small file system of its own; `None` where mounting is not permitted.
+struct SmallDisk(tempfile::TempDir);
+
+impl SmallDisk {
+    fn of_kib(kib: u32) -> Option<Self> {
+        let dir = tempfile::tempdir().unwrap();
+        let options = std::ffi::CString::new(format!("size={kib}k")).unwrap();
+        rustix::mount::mount("none", dir.path(), "tmpfs", rustix::mount::MountFlags::empty(), options.as_c_str()).ok()?;
+        Some(Self(dir))
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = rustix::mount::unmount(self.0.path(), rustix::mount::UnmountFlags::DETACH);
+    }
+}
+
+#[test]
+fn a_full_disk_refuses_commits_keeps_what_is_there_and_recovers() {
+    let Some(disk) = SmallDisk::of_kib(512) else { return };
+    let dir = disk.0.path();
+    let ballast = dir.join("ballast");
+    fs::write(&ballast, vec![1u8; 128 << 10]).unwrap();
+    let (mut store, _) = Store::open(dir).unwrap();
+    store.append(&commits(1)[0]).unwrap();
+    let full = loop {
+        let after = store.position().0;
+        let mut commit = tick(after);
+        commit.events.push(Stamped { at: Time(1), event: Event::QueuesSet { queues: vec![], by: "x".repeat(20_000) } });
+        if let Err(error) = store.append(&commit) {
+            break error;
+        }
+    };
+    assert!(matches!(full, LogError::Full(_)), "{full}");
+    let position = store.position();
+    assert_eq!(Reader::new(dir).position().unwrap(), position);
+    fs::remove_file(&ballast).unwrap();
+    store.append(&tick(position.0)).unwrap();
+    drop(store);
+    let (store, lost) = Store::open(dir).unwrap();
+    assert_eq!((lost, store.position().0), (None, position.0 + 1));
+}
+
+#[test]
+fn history_lists_ended_jobs_by_id_and_sums_what_lies_in_the_window() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut store, _) = Store::open(dir.path()).unwrap();
+    let hour = 3_600_000;
+    let rows: Vec<_> = (1..=6).map(|number| attempt(number, JobState::Completed, 0, hour)).collect();
+    store.append_with(&commits(1)[0], &rows).unwrap();
+    let reader = Reader::new(dir.path());
+    let page = reader.ended(&EndedJobs { after: Some(JobId::single(2)), user: Some("ana".into()), ..EndedJobs::default() }, 1).unwrap();
+    assert_eq!(page.iter().map(|attempt| attempt.job.number).collect::<Vec<_>>(), [4]);
+    let half = Window { since: Time(hour / 2), until: Time(i64::MAX) };
+    let sums = reader.usage(half, &[GroupBy::User]).unwrap();
+    let hours: Vec<_> = sums.iter().map(|(key, sums)| (key[0].as_str(), sums.jobs, sums.held_milli_ms / 3.6e9)).collect();
+    assert_eq!(hours, [("ana", 3, 1.5), ("ben", 3, 1.5)]);
+    assert_eq!(reader.usage(half, &[]).unwrap()[0].1.jobs, 6);
+    for by in GroupBy::ALL {
+        reader.usage(half, &[by]).unwrap();
+    }
+    assert!(reader.knows(3).unwrap() && !reader.knows(7).unwrap());
+    assert_eq!(reader.summary(3).unwrap(), (1, None));
+}
+
+use divvy_core::id::JobId;
+
+#[test]
+fn events_are_read_from_any_position_on() {
+    let dir = tempfile::tempdir().unwrap();
+    filled(dir.path(), 4);
+    let reader = Reader::new(dir.path());
+    let all = reader.events_after(Position(0), 1000).unwrap();
+    assert_eq!(all.iter().map(|(position, _)| position.0).collect::<Vec<_>>(), (1..=10).collect::<Vec<_>>());
+    for after in 0..=10 {
+        let tail = reader.events_after(Position(after), 1000).unwrap();
+        assert_eq!(tail, all[after as usize..]);
+    }
+    let piece = reader.events_after(Position(0), 2).unwrap();
+    assert_eq!(piece, all[..piece.len()]);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_flipped_bit_is_detected_or_does_no_harm(at in any::<prop::sample::Index>(), bit in 0u8..8, in_wal: bool) {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut store, _) = Store::open(dir.path()).unwrap();
+        for commit in commits(4) {
+            store.append(&commit).unwrap();
+        }
+        let whole = Reader::new(dir.path()).events_after(Position(0), 1000).unwrap();
+        let copy = if in_wal {
+            crashed(dir.path())
+        } else {
+            drop(store);
+            crashed(dir.path())
+        };
+        let path = copy.path().join(if in_wal { "divvy.db-wal" } else { "divvy.db" });
+        let file = OpenOptions::new().read(true).write(true).open(&path).unwrap();
+        let at = at.index(usize::try_from(file.metadata().unwrap().len()).unwrap()) as u64;
+        let mut byte = [0u8];
+        file.read_exact_at(&mut byte, at).unwrap();
+        file.write_all_at(&[byte[0] ^ (1 << bit)], at).unwrap();
+        // Refused is fine. Opened: what is there is a beginning of what was written, and what is missing was said.
+        if let Ok((store, lost)) = Store::open(copy.path()) {
+            let there = Reader::new(copy.path()).events_after(Position(0), 1000).unwrap();
+            prop_assert_eq!(&there[..], &whole[..there.len()]);
+            prop_assert_eq!(lost.is_some(), there.len() < whole.len());
+            prop_assert_eq!(store.fold().unwrap().position.0, there.len() as u64);
+        }
+    }
+}

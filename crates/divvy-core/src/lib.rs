@@ -18,6 +18,7 @@ pub mod log;
 pub mod model;
 pub mod plan;
 pub mod reason;
+pub mod scenario;
 pub mod snapshot;
 pub mod state;
 pub mod time;

@@ -86,7 +86,7 @@ pub enum DrawAsk {
 impl DeviceClass {
     /// Whether the model is right.
     pub fn takes_model(&self, device: &DeviceSpec) -> bool {
-        self.models.is_empty() || self.models.iter().any(|model| *model == device.model)
+        self.models.is_empty() || self.models.contains(&device.model)
     }
 
     /// Whether the device has memory within the bounds.

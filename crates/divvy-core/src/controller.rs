@@ -12,7 +12,7 @@ use crate::log::Commit;
 use crate::model::allocation::AllocationState;
 use crate::model::attempt::Attempt;
 use crate::model::job::Work;
-use crate::plan::{self, Report, Warm};
+use crate::plan::{self, Report};
 use crate::snapshot::Snapshot;
 use crate::state::{Misfit, State};
 use crate::time::Time;
@@ -22,7 +22,6 @@ use crate::time::Time;
 pub struct Controller {
     state: State,
     snapshot: Snapshot,
-    warm: Warm,
     batch: Batch,
     news: bool,
     report: Report,
@@ -63,14 +62,8 @@ impl Controller {
     /// Takes over a state.
     pub fn open(state: State) -> Self {
         let snapshot = Snapshot::new(&state);
-        let mut controller = Self {
-            state,
-            snapshot,
-            warm: Warm::default(),
-            batch: Batch::default(),
-            news: true,
-            report: Report::default(),
-        };
+        let mut controller =
+            Self { state, snapshot, batch: Batch::default(), news: true, report: Report::default() };
         controller.reset_batch();
         controller
     }
@@ -123,10 +116,10 @@ impl Controller {
         }
         self.snapshot.pass_time(&self.state, now);
         let (saw, state, policy) = (self.state.position, self.state.digest(), self.state.policy_digest());
-        let (plan, report) = plan::plan(&self.state, &mut self.snapshot, &mut self.warm, now);
+        let (plan, report) = plan::plan(&self.state, &mut self.snapshot, now);
         self.report = report;
         self.news = false;
-        if plan.is_empty() {
+        if plan.is_empty() && !(self.state.freed && !self.snapshot.waiting.is_empty()) {
             return Ok(());
         }
         let digest = plan.digest();
@@ -210,7 +203,7 @@ impl Controller {
         let fence = Fence { term: self.state.term, allocation: id, seq: held.seq };
         match held.state {
             AllocationState::Starting => {
-                if let Some(launch) = launch(&self.state, id) {
+                if let Some(launch) = launch(&self.state, &self.snapshot, id) {
                     self.batch.actions.push(Action::Launch(fence, Box::new(launch)));
                 }
             }
@@ -236,7 +229,7 @@ impl Controller {
 }
 
 /// All that the task of an allocation needs to start. `None` where the work is not a process.
-fn launch(state: &State, id: AllocationId) -> Option<Launch> {
+fn launch(state: &State, snapshot: &Snapshot, id: AllocationId) -> Option<Launch> {
     let held = state.allocations.get(&id)?;
     let job = state.jobs.get(&held.job.number)?;
     let run = state.run(held.job)?;
@@ -265,7 +258,7 @@ fn launch(state: &State, id: AllocationId) -> Option<Launch> {
         local_rank: (local as u32, on_node.len() as u32),
         node: node(placement.node),
         devices: placement.devices.iter().filter_map(exposed).collect(),
-        cpu_milli: placement.cpu_milli,
+        cpu_milli: placement.cpu_milli.max(snapshot.capacity.core_share(placement)),
         cpu_is_ceiling: alternative.cpu_milli.is_some(),
         memory_bytes: placement.memory_bytes,
         owner: job.owner.clone(),

@@ -236,6 +236,24 @@ impl Event {
     }
 }
 
+impl Event {
+    /// Whether it may let something start that could not before: then all that waits is looked at again.
+    pub fn frees(&self) -> bool {
+        matches!(
+            self,
+            Event::TaskEnded { .. }
+                | Event::AttemptEnded { .. }
+                | Event::NodeSeen { .. }
+                | Event::DeviceSeen { .. }
+                | Event::DeviceChanged { .. }
+                | Event::QueuesSet { .. }
+                | Event::PolicySet { .. }
+                | Event::DrainSet { .. }
+                | Event::TermBegan { .. }
+        )
+    }
+}
+
 /// Lifts the text of an event to the current version and reads it.
 /// The text is that of serde_json for `Event`; the caller keeps kind and version beside it.
 pub fn upcast<E: std::fmt::Display>(

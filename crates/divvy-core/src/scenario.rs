@@ -7,7 +7,7 @@
 //! plan                         # a cycle; what is placed starts at once
 //! end    j1  exit=0            # all tasks, or one: j1/0 [signal=9 lost reboot]
 //! pass   2h                    # time
-//! cancel j1 · hold j1 · release j1 [by=ana] · device n1:3 down|foreign|ok · queues a:4 b · drain on|off · restart · explain j1
+//! cancel j1 · hold j1 · release j1 [by=ana] · device n1:3 down|foreign|ok · drain on|off · remove a · restart · explain j1
 //! ```
 
 use std::collections::BTreeMap;
@@ -149,6 +149,11 @@ impl Scenario {
                 let by = Person { name: "root".into(), admin: true };
                 self.take(&Command::SetDrain(words.has("on"), by))
             }
+            "remove" => {
+                let path = words.at(1, "the queue")?;
+                let queues = self.queues.iter().filter(|queue| queue.path != path).cloned().collect();
+                self.take(&Command::SetQueues(queues, Person { name: "root".into(), admin: true }))
+            }
             "restart" => self.restart(),
             "explain" => self.explain(&words),
             other => Err(format!("unknown verb {other:?}")),
@@ -167,7 +172,9 @@ impl Scenario {
                 let _ = writeln!(self.out, "refused {}: {rejection}", rejection.code());
             }
         }
-        self.keep();
+        for event in self.keep() {
+            self.print(&event);
+        }
         Ok(())
     }
 

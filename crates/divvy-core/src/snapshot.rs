@@ -28,8 +28,6 @@ pub struct Snapshot {
     pub waiting: Waiting,
     /// When the attempts that run reach their limits.
     pub limits: BTreeSet<(Time, JobId)>,
-    /// Rises whenever something becomes free, is added, or is allowed: what has waited for that is looked at again.
-    pub news: u64,
 }
 
 impl Snapshot {
@@ -62,15 +60,14 @@ impl Snapshot {
         Self { capacity: Capacity::whole(state), ..Self::default() }
     }
 
-    /// Whether two see the same pool; counters of news aside.
+    /// Whether two see the same pool.
     pub fn same_as(&self, other: &Self) -> bool {
-        let (a, b) = (self, other);
-        a.capacity == b.capacity && a.held == b.held && a.limits == b.limits && a.waiting.same_as(&b.waiting)
+        (&self.capacity, &self.held, &self.limits) == (&other.capacity, &other.held, &other.limits)
+            && self.waiting.same_as(&other.waiting)
     }
 
     /// Follows one event that the state has just folded. `before` is what [`Self::expect`] returned for it before the fold.
     pub fn follow(&mut self, state: &State, event: &Event, before: Before) {
-        self.news += u64::from(frees(event));
         match event {
             Event::NodeSeen { .. } | Event::DeviceSeen { .. } => self.rebuild_capacity(state),
             Event::DeviceChanged { device, .. } => self.capacity.refresh(state, *device),
@@ -120,9 +117,7 @@ impl Snapshot {
 
     /// Lets jobs whose start time has come be considered.
     pub fn pass_time(&mut self, state: &State, now: Time) {
-        if self.waiting.pass_time(state, now) {
-            self.news += 1;
-        }
+        self.waiting.pass_time(state, now);
     }
 
     /// The next moment at which something is due.
@@ -197,20 +192,4 @@ fn limit_entry(state: &State, id: JobId) -> Option<(Time, JobId)> {
 fn limit_of(spec: &JobSpec, run: &Run) -> Option<Time> {
     (run.stopping.is_none()).then_some(())?;
     Some(run.started_at? + spec.time_limit?)
-}
-
-/// Whether an event may let something start that could not before.
-fn frees(event: &Event) -> bool {
-    matches!(
-        event,
-        Event::TaskEnded { .. }
-            | Event::AttemptEnded { .. }
-            | Event::NodeSeen { .. }
-            | Event::DeviceSeen { .. }
-            | Event::DeviceChanged { .. }
-            | Event::QueuesSet { .. }
-            | Event::PolicySet { .. }
-            | Event::DrainSet { .. }
-            | Event::TermBegan { .. }
-    )
 }

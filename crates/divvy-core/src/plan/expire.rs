@@ -14,7 +14,7 @@ pub(super) fn expire(state: &State, snapshot: &Snapshot, now: Time) -> Vec<Event
         .take_while(|(at, _)| *at <= now)
         .filter_map(|(_, id)| time_limit(state, *id))
         .collect();
-    ends.extend(snapshot.waiting.dependents().filter_map(|number| hopeless(state, number)));
+    ends.extend(snapshot.waiting.hopeless().filter_map(|number| hopeless(state, number)));
     ends.dedup();
     ends
 }

@@ -51,13 +51,6 @@ pub struct Report {
     pub tried: usize,
 }
 
-/// What the planner remembers between cycles. Forgetting it changes no plan, only the time that one takes.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Warm {
-    /// For each class that waits: the snapshot's news when it was judged.
-    judged_at: BTreeMap<ClassId, u64>,
-}
-
 impl Plan {
     /// The plan as events, in their order.
     pub fn into_events(self) -> Vec<Event> {
@@ -87,52 +80,45 @@ fn ended_job(event: &Event) -> Option<(&'static str, JobId)> {
 }
 
 /// Plans one cycle. The snapshot is used as a scratch pad and left as it was.
-pub fn plan(state: &State, snapshot: &mut Snapshot, warm: &mut Warm, now: Time) -> (Plan, Report) {
+pub fn plan(state: &State, snapshot: &mut Snapshot, now: Time) -> (Plan, Report) {
     let mut plan = Plan { ends: expire::expire(state, snapshot, now), ..Plan::default() };
     let mut report = Report::default();
-    let mut verdicts: BTreeMap<ClassId, Reason> = BTreeMap::new();
+    let mut verdicts: BTreeMap<ClassId, Option<Reason>> = BTreeMap::new();
     let mut line = order::Line::new(&snapshot.waiting);
     let mut trial = trial::Trial::new(state, snapshot);
     while let Some((key, class)) = line.take() {
-        if warm.knows(state, class, trial.news()) {
+        // Nothing has become free since this class was judged: the verdict stands (L10).
+        if !state.freed && state.verdicts.contains_key(&class) {
             report.skipped += 1;
             continue;
         }
         report.tried += 1;
         match place::place_members(&mut trial, key.1, &mut plan.places) {
-            Ok(()) => line.admit_next(trial.waiting(), class, key),
-            Err(reason) => drop(verdicts.insert(class, reason)),
+            Ok(()) => {
+                verdicts.insert(class, None);
+                line.admit_next(trial.waiting(), class, key);
+            }
+            Err(reason) => drop(verdicts.insert(class, Some(reason))),
         }
     }
     trial.roll_back_to(0);
-    plan.judged = judge(state, snapshot, warm, verdicts);
+    plan.judged = judge(state, snapshot, verdicts);
     (plan, report)
 }
 
-impl Warm {
-    /// Whether a class was judged and nothing has happened since that it could wait for.
-    fn knows(&self, state: &State, class: ClassId, news: u64) -> bool {
-        state.verdicts.contains_key(&class) && self.judged_at.get(&class) == Some(&news)
-    }
-}
-
-/// The reasons that have changed, and those of classes in which nobody waits any more.
+/// The reasons that have changed: of classes that were tried, and of those in which nobody waits any more.
 fn judge(
     state: &State,
     snapshot: &Snapshot,
-    warm: &mut Warm,
-    verdicts: BTreeMap<ClassId, Reason>,
+    verdicts: BTreeMap<ClassId, Option<Reason>>,
 ) -> Vec<(ClassId, Option<Reason>)> {
-    let waits = |class: &ClassId| snapshot.waiting.classes.contains_key(class);
-    let gone = state.verdicts.keys().filter(|class| !waits(class)).map(|class| (*class, None));
-    let mut judged: Vec<_> = gone.collect();
-    warm.judged_at.retain(|class, _| waits(class));
-    for (class, reason) in verdicts {
-        warm.judged_at.insert(class, snapshot.news);
-        if state.verdicts.get(&class) != Some(&reason) {
-            judged.push((class, Some(reason)));
-        }
-    }
+    let left = state
+        .verdicts
+        .keys()
+        .filter(|class| !snapshot.waiting.classes.contains_key(class))
+        .map(|class| (*class, None));
+    let changed = verdicts.into_iter().filter(|(class, reason)| state.verdicts.get(class) != reason.as_ref());
+    let mut judged: Vec<_> = left.chain(changed).collect();
     judged.sort_unstable_by_key(|(class, _)| *class);
     judged
 }

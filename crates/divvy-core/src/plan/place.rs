@@ -11,7 +11,7 @@ use crate::model::ask::{Alternative, DeviceAsk, DrawAsk};
 use crate::model::device::{Draw, WHOLE_MILLI};
 use crate::model::gang::Role;
 use crate::model::job::JobSpec;
-use crate::reason::Reason;
+use crate::reason::{Reason, Verdict};
 use crate::snapshot::{Capacity, NodeView, Snapshot};
 use crate::state::State;
 
@@ -77,16 +77,18 @@ fn place_role(trial: &mut Trial, spec: &JobSpec, role: &Role, rank: &mut u32) ->
     let mut first_reason = None;
     for (index, alternative) in role.ask.alternatives.iter().enumerate() {
         let tasks = role.minimum;
-        let failed = (0..tasks)
-            .find_map(|task| place_task(trial, spec, (index as u32, alternative), *rank + task).err());
+        let failed = (0..tasks).find_map(|task| {
+            place_task(trial, spec, (index as u32, alternative), (*rank + task, tasks - task)).err()
+        });
         let Some(reason) = failed else {
             *rank += tasks;
             return Ok(());
         };
         trial.roll_back_to(mark);
-        let reason = match reason.verdict() {
-            crate::reason::Verdict::NoFit => reason,
-            _ => diagnose(trial.capacity(), alternative, spec.gang.tasks(), tasks),
+        let reason = match trial.model_limit(&spec.queue, alternative, tasks) {
+            Some(limit) => limit,
+            None if reason.verdict() == Verdict::NoFit => reason,
+            None => diagnose(trial.capacity(), alternative, spec.gang.tasks(), tasks),
         };
         first_reason.get_or_insert(reason);
     }
@@ -96,20 +98,21 @@ fn place_role(trial: &mut Trial, spec: &JobSpec, role: &Role, rank: &mut u32) ->
 fn place_task(
     trial: &mut Trial,
     spec: &JobSpec,
-    alternative: (u32, &Alternative),
-    rank: u32,
+    (index, alternative): (u32, &Alternative),
+    (rank, remaining): (u32, u32),
 ) -> Result<(), Reason> {
+    let count = alternative.devices.as_ref().map_or(0, |devices| devices.count);
+    let closed = trial.closed_models(&spec.queue, i64::from(count) * i64::from(WHOLE_MILLI));
+    let gang_nodes = trial.last_nodes(rank as usize);
     let capacity = trial.capacity();
-    let count = alternative.1.devices.as_ref().map_or(0, |devices| devices.count);
-    let gang_nodes: Vec<_> =
-        trial.since(trial.mark().saturating_sub(rank as usize)).iter().map(|placed| placed.node).collect();
     let fits = |(place, node): (usize, &NodeView)| {
-        draw_of(node, alternative.1)
-            .map(|draw| (score::node(node, place, count, gang_nodes.contains(&node.id)), place, draw))
+        let draw = draw_of(node, alternative, &closed)?;
+        Some((score::node((place, node), count, remaining, gang_nodes.contains(&node.id)), place, draw))
     };
     let usable = capacity.nodes.iter().enumerate().filter(|(_, node)| node.takes_tasks && node.free >= count);
-    let best = usable.filter_map(fits).min_by_key(|(score, ..)| *score);
-    let Some((_, place, draw)) = best else { return Err(Reason::DevicesBusy(count)) };
+    let Some((_, place, draw)) = usable.filter_map(fits).min_by_key(|(score, ..)| *score) else {
+        return Err(Reason::DevicesBusy(count));
+    };
     let placement = Placement {
         allocation: trial.next_id(),
         rank,
@@ -117,7 +120,7 @@ fn place_task(
         devices: draw.devices,
         cpu_milli: draw.cpu_milli,
         memory_bytes: draw.memory_bytes,
-        alternative: alternative.0,
+        alternative: index,
     };
     trial.take(placement, &spec.queue);
     Ok(())
@@ -130,42 +133,39 @@ struct NodeDraw {
     memory_bytes: i64,
 }
 
-/// What a task would draw of this node, if it fits there now.
-fn draw_of(node: &NodeView, alternative: &Alternative) -> Option<NodeDraw> {
+/// What a task would draw of this node, if it fits there now without devices of the closed models. Cores that were not asked for
+/// are no claim: a GPU is not left idle for want of a core. Memory is one, since it does not yield.
+fn draw_of(node: &NodeView, alternative: &Alternative, closed: &[String]) -> Option<NodeDraw> {
     let chosen = match &alternative.devices {
         None => Vec::new(),
-        Some(ask) => choose(node, ask)?,
+        Some(ask) => choose(node, ask, closed)?,
     };
-    let share =
-        |part: fn(&(i64, i64)) -> i64| chosen.iter().map(|device| part(&device.host_share)).sum::<i64>();
-    // Cores that were not asked for are a share that yields: a GPU is not left idle for want of a core.
-    let cpu = match alternative.cpu_milli {
-        Some(asked) => (asked <= node.cpu_milli.1).then_some(asked)?,
-        None if chosen.is_empty() => {
-            Some(UNSAID_CPU_MILLI.min(node.cpu_milli.0)).filter(|cpu| *cpu <= node.cpu_milli.1)?
-        }
-        None => share(|share| share.0).min(node.cpu_milli.1).max(0),
-    };
-    let memory = match alternative.memory_bytes {
-        Some(asked) => asked,
-        None if chosen.is_empty() => UNSAID_MEMORY_BYTES.min(node.memory_bytes.0),
-        None => share(|share| share.1),
-    };
-    let devices = chosen.iter().map(|device| {
-        (device.id, Draw { milli: WHOLE_MILLI, memory_mib: device.spec.memory_mib, partition: None })
+    let alone = chosen.is_empty();
+    let cpu_milli =
+        alternative.cpu_milli.unwrap_or(if alone { UNSAID_CPU_MILLI.min(node.cpu_milli.0) } else { 0 });
+    let memory_bytes = alternative.memory_bytes.unwrap_or_else(|| match alone {
+        true => UNSAID_MEMORY_BYTES.min(node.memory_bytes.0),
+        false => chosen.iter().map(|device| device.host_share.1).sum(),
     });
-    (memory <= node.memory_bytes.1).then(|| NodeDraw {
-        devices: devices.collect(),
-        cpu_milli: cpu,
-        memory_bytes: memory,
-    })
+    let whole = |device: &&crate::snapshot::DeviceView| {
+        (device.id, Draw { milli: WHOLE_MILLI, memory_mib: device.spec.memory_mib, partition: None })
+    };
+    let fits = cpu_milli <= node.cpu_milli.1 && memory_bytes <= node.memory_bytes.1;
+    fits.then(|| NodeDraw { devices: chosen.iter().map(whole).collect(), cpu_milli, memory_bytes })
 }
 
-fn choose<'a>(node: &'a NodeView, ask: &DeviceAsk) -> Option<Vec<&'a crate::snapshot::DeviceView>> {
+fn choose<'a>(
+    node: &'a NodeView,
+    ask: &DeviceAsk,
+    closed: &[String],
+) -> Option<Vec<&'a crate::snapshot::DeviceView>> {
     if ask.draw != DrawAsk::Whole {
         return None;
     }
-    let fitting: Vec<_> = node.devices.iter().filter(|device| filter::takes(device, &ask.class)).collect();
+    let open = |device: &&crate::snapshot::DeviceView| {
+        filter::takes(device, &ask.class) && !closed.contains(&device.spec.model)
+    };
+    let fitting: Vec<_> = node.devices.iter().filter(open).collect();
     let count = ask.count as usize;
     (fitting.len() >= count).then(|| score::devices(&fitting, count))
 }
@@ -256,7 +256,7 @@ fn not_now(capacity: &Capacity, alternative: &Alternative) -> Option<Reason> {
         }
     }
     let fits = |alternative: &Alternative| {
-        capacity.nodes.iter().any(|node| node.takes_tasks && draw_of(node, alternative).is_some())
+        capacity.nodes.iter().any(|node| node.takes_tasks && draw_of(node, alternative, &[]).is_some())
     };
     if fits(alternative) {
         return None;
@@ -308,7 +308,7 @@ fn fitting_tasks(empty: &Snapshot, spec: &JobSpec) -> u32 {
     for role in spec.gang.roles() {
         for _ in 0..role.minimum {
             let fits = role.ask.alternatives.iter().enumerate().any(|(index, alternative)| {
-                place_task(&mut trial, spec, (index as u32, alternative), placed).is_ok()
+                place_task(&mut trial, spec, (index as u32, alternative), (placed, 1)).is_ok()
             });
             if !fits {
                 return placed;

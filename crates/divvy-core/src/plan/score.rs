@@ -2,13 +2,21 @@
 
 use crate::snapshot::{DeviceView, NodeView};
 
-/// Lower is better: first nodes that hold tasks of the same gang, then the fewest free devices left over (whole nodes stay whole),
-/// then the fewest cores left over, then the node's place.
-pub(super) type NodeScore = (bool, u32, i64, usize);
+/// Lower is better: first nodes that hold tasks of the same gang; then nodes that hold all of the gang's remaining tasks, the
+/// fullest of them (whole nodes stay whole); where none does, the one that holds most, so that few nodes are joined; then the
+/// fewest cores left over, then the node's place.
+pub(super) type NodeScore = (bool, bool, u32, i64, usize);
 
-/// Scores a node for a task of so many devices.
-pub(super) fn node(view: &NodeView, place: usize, count: u32, has_gang: bool) -> NodeScore {
-    (!has_gang, view.free.saturating_sub(count), view.cpu_milli.1, place)
+/// Scores a node for the first of so many remaining tasks, each of so many devices.
+pub(super) fn node(
+    (place, view): (usize, &NodeView),
+    count: u32,
+    remaining: u32,
+    has_gang: bool,
+) -> NodeScore {
+    let holds_all = view.free >= count.saturating_mul(remaining);
+    let left = if holds_all { view.free } else { u32::MAX - view.free };
+    (!has_gang, !holds_all, left, view.cpu_milli.1, place)
 }
 
 /// Chooses so many of the fitting devices: from the NUMA node (or link island) with the fewest fitting ones that has enough;

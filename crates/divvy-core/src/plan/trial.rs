@@ -1,10 +1,12 @@
 //! A trial: what is taken can be given back, to any mark. The operations are the placements themselves.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::amount::{Amount, Holdings, Resource};
-use crate::id::{AllocationId, DeviceId};
+use crate::id::{AllocationId, DeviceId, NodeId};
 use crate::model::allocation::Placement;
+use crate::model::ask::Alternative;
+use crate::model::device::WHOLE_MILLI;
 use crate::model::queue::lineage;
 use crate::reason::Reason;
 use crate::snapshot::{Capacity, Snapshot, Waiting};
@@ -38,10 +40,6 @@ impl<'a> Trial<'a> {
         &self.snapshot.waiting
     }
 
-    pub(super) fn news(&self) -> u64 {
-        self.snapshot.news
-    }
-
     pub(super) fn mark(&self) -> Mark {
         self.taken.len()
     }
@@ -70,6 +68,48 @@ impl<'a> Trial<'a> {
     /// What was taken since a mark.
     pub(super) fn since(&self, mark: Mark) -> Vec<Placement> {
         self.taken[mark..].iter().map(|(placement, _)| placement.clone()).collect()
+    }
+
+    /// The nodes of the last so many placements.
+    pub(super) fn last_nodes(&self, count: usize) -> BTreeSet<NodeId> {
+        self.taken.iter().rev().take(count).map(|(placement, _)| placement.node).collect()
+    }
+
+    /// The models of which a queue may not take so many more devices (milli).
+    pub(super) fn closed_models(&self, queue: &str, more_milli: i64) -> Vec<String> {
+        let of_path = |path| self.state.queues.get(path).map(|known| (path, known));
+        let closed = |path: &str, resource: &Resource, limit: &Amount| match resource {
+            Resource::Model(model) if !limit.allows(self.held(path, resource) + more_milli) => {
+                Some(model.clone())
+            }
+            _ => None,
+        };
+        let limits = lineage(queue).filter_map(of_path);
+        limits
+            .flat_map(|(path, known)| {
+                known.limit.iter().filter_map(move |(resource, limit)| closed(path, resource, limit))
+            })
+            .collect()
+    }
+
+    /// The limit that closes every model which an alternative names, if one does.
+    pub(super) fn model_limit(&self, queue: &str, alternative: &Alternative, tasks: u32) -> Option<Reason> {
+        let ask = alternative.devices.as_ref().filter(|ask| !ask.class.models.is_empty())?;
+        let more = i64::from(ask.count) * i64::from(tasks) * i64::from(WHOLE_MILLI);
+        let closed = self.closed_models(queue, more);
+        let model = ask.class.models.iter().find(|model| closed.contains(model))?;
+        ask.class.models.iter().all(|model| closed.contains(model)).then_some(())?;
+        let resource = Resource::Model(model.clone());
+        let limits = lineage(queue)
+            .filter_map(|path| Some((path, self.state.queues.get(path)?.limit.get(&resource)?)));
+        let over = |(path, limit): (&str, &Amount)| match limit {
+            Amount::Finite(most) if self.held(path, &resource) + more > *most => {
+                Some((path.to_owned(), *most))
+            }
+            _ => None,
+        };
+        let (path, most) = limits.filter_map(|(path, limit)| over((path, limit))).next()?;
+        Some(Reason::QueueLimit(path, resource, most, more))
     }
 
     fn charge(&mut self, queue: &str, placement: &Placement, sign: i64) {

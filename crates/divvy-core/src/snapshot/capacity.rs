@@ -128,6 +128,15 @@ impl Capacity {
         self.node_places.get(&node).copied()
     }
 
+    /// The cores that belong to a placement's devices when nobody asked for any: a share, not a claim.
+    pub fn core_share(&self, placement: &Placement) -> i64 {
+        let share = |device: &DeviceId| {
+            let (place, index) = self.place_of(*device)?;
+            Some(self.nodes[place].devices[index].host_share.0)
+        };
+        placement.devices.iter().filter_map(|(device, _)| share(device)).sum()
+    }
+
     /// Takes what a placement draws.
     pub fn take(&mut self, placement: &Placement) {
         self.draw(placement, true);

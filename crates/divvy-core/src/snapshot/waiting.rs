@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::id::{ClassId, JobId};
-use crate::state::{Job, State};
+use crate::model::job::Dependency;
+use crate::state::{Dependable, Job, State};
 use crate::time::Time;
 
 /// Where a job stands in its order: lower goes first. Constant while it waits.
@@ -19,6 +20,8 @@ pub struct Waiting {
     /// Jobs that may not start before a moment.
     starts: BTreeSet<(Time, u64)>,
     start_of: BTreeMap<u64, Time>,
+    /// Jobs that wait for what can no longer happen.
+    hopeless: BTreeSet<u64>,
     /// Which jobs wait for which.
     dependents: BTreeMap<u64, BTreeSet<u64>>,
 }
@@ -46,6 +49,11 @@ impl Waiting {
         {
             self.dependents.entry(dependency.job.number).or_default().insert(number);
         }
+        let never =
+            |dependency: &Dependency| state.dependency(dependency.job, dependency.on) == Dependable::Never;
+        if job.spec.after.iter().any(never) {
+            self.hopeless.insert(number);
+        }
         let waits = job.waiting_members().next().is_some();
         if let Some(at) = job.spec.start_after.filter(|at| waits && *at > state.now) {
             self.starts.insert((at, number));
@@ -60,6 +68,7 @@ impl Waiting {
     }
 
     fn leave(&mut self, number: u64) {
+        self.hopeless.remove(&number);
         if let Some(at) = self.start_of.remove(&number) {
             self.starts.remove(&(at, number));
         }
@@ -85,14 +94,13 @@ impl Waiting {
         }
     }
 
-    /// The jobs that wait for something else to end.
-    pub fn dependents(&self) -> impl Iterator<Item = u64> {
-        self.dependents.values().flatten().copied()
+    /// The jobs that wait for what can no longer happen.
+    pub fn hopeless(&self) -> impl Iterator<Item = u64> {
+        self.hopeless.iter().copied()
     }
 
-    /// Lets jobs whose start time has come in; says whether there were any.
-    pub fn pass_time(&mut self, state: &State, now: Time) -> bool {
-        let mut any = false;
+    /// Lets jobs whose start time has come in.
+    pub fn pass_time(&mut self, state: &State, now: Time) {
         while let Some(&(at, number)) = self.starts.first().filter(|(at, _)| *at <= now) {
             self.starts.remove(&(at, number));
             self.start_of.remove(&number);
@@ -104,10 +112,8 @@ impl Waiting {
                 let key = order_key(state, job);
                 self.classes.entry(job.class).or_default().jobs.insert(key);
                 self.entries.insert(number, (job.class, key));
-                any = true;
             }
         }
-        any
     }
 
     /// The next start time.
@@ -123,7 +129,10 @@ impl Waiting {
 
     /// Whether two hold the same jobs in the same places.
     pub fn same_as(&self, other: &Self) -> bool {
-        self.classes == other.classes && self.entries == other.entries && self.starts == other.starts
+        self.classes == other.classes
+            && self.entries == other.entries
+            && self.starts == other.starts
+            && self.hopeless == other.hopeless
     }
 
     /// How many jobs (arrays count once) may start as far as they themselves are concerned.

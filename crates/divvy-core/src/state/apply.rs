@@ -72,6 +72,7 @@ impl State {
             Wrong::Ledger(error) => Misfit::Ledger(error),
         })?;
         (self.position, self.now) = (position, at);
+        self.freed |= stamped.event.frees();
         Ok(())
     }
 
@@ -108,7 +109,7 @@ impl State {
                 classes.iter().for_each(|(class, reason)| self.judge(*class, reason.as_ref()))
             }
             Event::Tick => {}
-            Event::Planned { .. } => self.cycles += 1,
+            Event::Planned { .. } => (self.cycles, self.freed) = (self.cycles + 1, false),
         }
         Ok(())
     }

@@ -38,6 +38,9 @@ pub struct State {
     /// Whether the pool starts nothing new, since it is being taken down.
     #[serde(default)]
     pub draining: bool,
+    /// Whether anything has become free (or allowed) since the last cycle: if not, verdicts stand.
+    #[serde(default)]
+    pub freed: bool,
     /// The position of the last event folded.
     pub position: Position,
     /// The stamp of the last event folded.
@@ -278,6 +281,7 @@ impl Default for State {
             term: Term(0),
             boot_id: String::new(),
             draining: false,
+            freed: false,
             position: Position(0),
             now: Time(0),
             policy: Policy::default(),

@@ -1,0 +1,152 @@
+//! Whole lives from a seed: the laws hold after every event, the snapshot kept is the one built anew, a warm planner plans like a
+//! cold one, the fold of the log is the state, and planning again without news does nothing.
+
+use divvy_core::check::{check, waiting_without_reason};
+use divvy_core::event::Event;
+use divvy_core::plan::plan;
+use divvy_core::scenario::Scenario;
+use divvy_core::snapshot::Snapshot;
+use divvy_core::state::State;
+use proptest::prelude::*;
+
+/// One step of a life, as a line of a scenario.
+fn step() -> impl Strategy<Value = String> {
+    let job = 0usize..12;
+    let submit = (
+        job.clone(),
+        0u32..4,
+        0u32..5,
+        1u32..4,
+        prop::sample::select(vec!["low", "normal", "high"]),
+        0u32..10,
+    )
+        .prop_map(|(job, queue, gpus, tasks, prio, extra)| {
+            let extra = match extra {
+                0 => "array=0-5%2",
+                1 => "array=0-3",
+                2 => "held",
+                3 => "start=+10m",
+                4 => "limit=20m",
+                5 => "requeue=failure",
+                6 => "cpu=20 mem=40",
+                7 => "wait",
+                _ => "",
+            };
+            let queue = ["default", "a", "a/b", "c"][queue as usize];
+            format!("submit j{job} {queue} {gpus} tasks={tasks} prio={prio} {extra}")
+        });
+    let after = (job.clone(), job.clone(), prop::sample::select(vec!["ok", "fail", "any"]))
+        .prop_map(|(job, on, how)| format!("submit j{job} default 1 after=j{on}:{how}"));
+    let end = (
+        job.clone(),
+        0u32..6,
+        prop::option::of(0u32..3),
+        prop::sample::select(vec!["exit=0", "exit=1", "signal=9", "lost", "reboot"]),
+    )
+        .prop_map(|(job, member, rank, how)| {
+            let rank = rank.map(|rank| format!("/{rank}")).unwrap_or_default();
+            if member < 3 {
+                format!("end j{job}_{member}{rank} {how}")
+            } else {
+                format!("end j{job}{rank} {how}")
+            }
+        });
+    let change = (
+        job,
+        0u32..8,
+        prop::sample::select(vec!["cancel", "hold", "release"]),
+        prop::sample::select(vec!["ana", "root", "eve"]),
+    )
+        .prop_map(|(job, member, verb, by)| {
+            if member < 3 {
+                format!("{verb} j{job}_{member} by={by}")
+            } else {
+                format!("{verb} j{job} by={by}")
+            }
+        });
+    let device = (0u32..2, 0u32..4, prop::sample::select(vec!["down", "foreign", "ok", "ok"]))
+        .prop_map(|(node, index, how)| format!("device n{node}:{index} {how}"));
+    let other = prop::sample::select(vec![
+        "plan",
+        "plan",
+        "plan",
+        "plan",
+        "pass 5m",
+        "pass 30m",
+        "restart",
+        "drain on",
+        "drain off",
+        "node n2 2xa100",
+    ]);
+    prop_oneof![5 => submit, 2 => after, 6 => end, 3 => change, 1 => device, 8 => other.prop_map(String::from)]
+}
+
+/// The lines that a life begins with.
+const BEGINNING: [&str; 5] = [
+    "node n0 4xh100",
+    "node n1 4xh100 cpu=32 mem=64",
+    "queue a limit=6",
+    "queue a/b limit=3",
+    "queue c cpu=40",
+];
+
+/// Folds what is new in the log into a second state, checking the laws after every event.
+fn follow(second: &mut State, scenario: &Scenario, from: usize) -> Result<(), TestCaseError> {
+    for stamped in &scenario.log[from..] {
+        let text =
+            serde_json::to_string(&stamped.event).map_err(|error| TestCaseError::fail(error.to_string()))?;
+        let read: Event =
+            serde_json::from_str(&text).map_err(|error| TestCaseError::fail(format!("{error}: {text}")))?;
+        prop_assert_eq!(&read, &stamped.event);
+        second.apply(stamped).map_err(|misfit| TestCaseError::fail(misfit.to_string()))?;
+        let violations = check(second);
+        prop_assert!(violations.is_empty(), "after {}: {violations:?}", text);
+    }
+    Ok(())
+}
+
+fn live(lines: &[String]) -> Result<(), TestCaseError> {
+    let mut scenario = Scenario::new();
+    for line in BEGINNING {
+        scenario.line(line).map_err(TestCaseError::fail)?;
+    }
+    let mut second = State::default();
+    let mut followed = 0;
+    for line in lines {
+        // A line about a job that was never submitted makes no sense, and does nothing.
+        let _ = scenario.line(line).is_err();
+        follow(&mut second, &scenario, followed)?;
+        followed = scenario.log.len();
+        prop_assert_eq!(&second, scenario.state());
+        let mut anew = Snapshot::new(scenario.state());
+        let mut kept = scenario.controller().snapshot().clone();
+        // Time passes in a snapshot when a cycle begins.
+        kept.pass_time(scenario.state(), scenario.state().now);
+        prop_assert!(kept.same_as(&anew), "the snapshot kept is not the one built anew, after {line}");
+        let state = scenario.state().clone();
+        let cold = plan(&state, &mut anew, state.now).0;
+        let again = plan(&state, &mut kept, state.now).0;
+        prop_assert_eq!(&cold, &again);
+        if line == "plan" {
+            prop_assert!(cold.is_empty(), "a second plan without news: {cold:?}");
+            prop_assert!(
+                waiting_without_reason(&state).is_empty(),
+                "waits without reason: {:?}",
+                waiting_without_reason(&state)
+            );
+        }
+    }
+    let text =
+        serde_json::to_string(scenario.state()).map_err(|error| TestCaseError::fail(error.to_string()))?;
+    let read: State = serde_json::from_str(&text).map_err(|error| TestCaseError::fail(error.to_string()))?;
+    prop_assert_eq!(&read, scenario.state());
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, max_shrink_iters: 20_000, ..ProptestConfig::default() })]
+    #[test]
+    fn the_laws_hold_through_any_life(lines in prop::collection::vec(step(), 1..60)) {
+        live(&lines)?;
+    }
+}

@@ -1,0 +1,355 @@
+//! Scenarios of the core as golden tests: one behaviour each, in words.
+
+use divvy_core::scenario::run;
+use expect_test::{Expect, expect};
+
+fn check(scenario: &str, expected: Expect) {
+    match run(scenario) {
+        Ok(printed) => expected.assert_eq(&printed),
+        Err(bad) => panic!("{bad}"),
+    }
+}
+
+#[test]
+fn jobs_start_in_the_order_of_their_arrival_while_there_are_gpus() {
+    check(
+        "node n1 2xh100\nsubmit a default 1\nsubmit b default 1\nsubmit c default 1\nplan\nend a\nplan",
+        expect![[r#"
+        place a n1:0
+        place b n1:1
+        wait DV-GPUS-BUSY: every GPU that would do is taken
+        ended a completed Exit exit=0
+        place c n1:0
+    "#]],
+    );
+}
+
+#[test]
+fn a_higher_priority_goes_first_and_an_old_job_passes_it_after_a_week_for_a_hundred_points() {
+    check(
+        "node n1 1xh100\nsubmit r default 1\nplan\nsubmit a default 1\nsubmit b default 1 prio=high\nend r\nplan",
+        expect![[r#"
+        place r n1:0
+        ended r completed Exit exit=0
+        place b n1:0
+        wait DV-GPUS-BUSY: every GPU that would do is taken
+    "#]],
+    );
+    check(
+        "node n1 1xh100\nsubmit r default 1\nplan\nsubmit a default 1\npass 8d\nsubmit b default 1 prio=high\nend r\nplan",
+        expect![[r#"
+        place r n1:0
+        ended r completed Exit exit=0
+        place a n1:0
+        wait DV-GPUS-BUSY: every GPU that would do is taken
+    "#]],
+    );
+}
+
+#[test]
+fn a_gang_starts_whole_or_not_at_all() {
+    check(
+        "node n1 4xh100\nsubmit a default 1\nplan\nsubmit g default 2 tasks=2\nplan\nend a\nplan",
+        expect![[r#"
+        place a n1:0
+        wait DV-GANG: not all of its 2 tasks fit at once
+        ended a completed Exit exit=0
+        place g n1:0+n1:1 n1:2+n1:3
+    "#]],
+    );
+}
+
+#[test]
+fn a_gang_over_nodes_takes_as_few_nodes_as_it_can() {
+    check(
+        "node n1 4xh100\nnode n2 8xh100\nsubmit g default 2 tasks=4\nplan",
+        expect![[r#"
+            place g n2:0+n2:1 n2:2+n2:3 n2:4+n2:5 n2:6+n2:7
+        "#]],
+    );
+}
+
+#[test]
+fn a_small_job_goes_to_the_fullest_node_so_that_whole_nodes_stay_whole() {
+    check(
+        "node n1 8xh100\nnode n2 8xh100\nsubmit a default 4\nplan\nsubmit b default 2\nplan\nsubmit c default 8\nplan",
+        expect![[r#"
+        place a n1:0+n1:1+n1:2+n1:3
+        place b n1:4+n1:5
+        place c n2:0+n2:1+n2:2+n2:3+n2:4+n2:5+n2:6+n2:7
+    "#]],
+    );
+}
+
+#[test]
+fn a_broken_gang_is_stopped_and_fails_with_the_first_exit_code() {
+    check(
+        "node n1 4xh100\nsubmit g default 1 tasks=3\nplan\nend g/1 exit=3\nend g signal=15",
+        expect![[r#"
+        place g n1:0 n1:1 n1:2
+        stop g BrokenGang
+        ended g failed Exit exit=3
+    "#]],
+    );
+}
+
+#[test]
+fn a_queue_at_its_limit_waits_and_others_go_on() {
+    check(
+        "node n1 8xh100\nqueue a limit=2\nqueue b\nsubmit a1 a 2\nsubmit a2 a 1\nsubmit b1 b 4\nplan\nexplain a2\nend a1\nplan",
+        expect![[r#"
+        place a1 n1:0+n1:1
+        place b1 n1:2+n1:3+n1:4+n1:5
+        wait DV-QUEUE-LIMIT: queue a is at its limit of 2 GPUs
+        later
+          DV-QUEUE-LIMIT queue a is at its limit of 2 GPUs | wait for jobs of a to end, or raise its limit of any above 2 (this job asks for 1)
+          8 in pool > 8 right model > 8 enough memory > 8 healthy > 2 free > 2 on one node
+        ended a1 completed Exit exit=0
+        place a2 n1:0
+    "#]],
+    );
+}
+
+#[test]
+fn a_limit_of_a_parent_queue_binds_its_children_together() {
+    check(
+        "node n1 8xh100\nqueue r limit=3\nqueue r/a\nqueue r/b\nsubmit a r/a 2\nsubmit b r/b 2\nplan\nexplain b",
+        expect![[r#"
+        place a n1:0+n1:1
+        wait DV-QUEUE-LIMIT: queue r is at its limit of 3 GPUs
+        later
+          DV-QUEUE-LIMIT queue r is at its limit of 3 GPUs | wait for jobs of r to end, or raise its limit of any above 3 (this job asks for 2)
+          8 in pool > 8 right model > 8 enough memory > 8 healthy > 6 free > 6 on one node
+    "#]],
+    );
+}
+
+#[test]
+fn an_array_runs_no_more_members_at_once_than_it_may() {
+    check(
+        "node n1 8xh100\nsubmit a default 1 array=0-4%2\nplan\nend a_0\nplan\ncancel a\nplan",
+        expect![[r#"
+            place a_0 n1:0
+            place a_1 n1:1
+            ended a_0 completed Exit exit=0
+            place a_2 n1:0
+            stop a_1 Cancelled
+            stop a_2 Cancelled
+            drop a Cancelled
+        "#]],
+    );
+}
+
+#[test]
+fn a_dependency_waits_and_what_can_never_happen_is_dropped() {
+    check(
+        "node n1 8xh100\nsubmit a default 1\nsubmit b default 1 after=a:ok\nsubmit c default 1 after=a:fail\nsubmit d default 1 after=c:any\nplan\nexplain b\nend a\nplan",
+        expect![[r#"
+            place a n1:0
+            later
+              DV-DEPENDENCY waits for job 1 to complete | wait for job 1: divvy show 1
+              8 in pool > 8 right model > 8 enough memory > 8 healthy > 7 free > 7 on one node
+            ended a completed Exit exit=0
+            drop c Dependency
+            place b n1:0
+        "#]],
+    );
+}
+
+#[test]
+fn a_held_job_waits_until_it_is_released_by_its_user() {
+    check(
+        "node n1 8xh100\nsubmit a default 1 held\nplan\nexplain a\nrelease a by=eve\nrelease a\nplan\nhold a",
+        expect![[r#"
+        later
+          DV-HELD held by ana | release it: divvy release JOB
+          8 in pool > 8 right model > 8 enough memory > 8 healthy > 8 free > 8 on one node
+        refused not-yours: job 1 is not yours
+        place a n1:0
+        refused wrong-state: job 1 is running: only a waiting job can be held; cancel ends it
+    "#]],
+    );
+}
+
+#[test]
+fn what_an_administrator_holds_its_user_cannot_release() {
+    check(
+        "node n1 1xh100\nsubmit a default 1\nhold a by=root\nrelease a\nrelease a by=root\nplan",
+        expect![[r#"
+        refused not-admin: only an administrator of the pool may do this
+        place a n1:0
+    "#]],
+    );
+}
+
+#[test]
+fn a_time_limit_stops_the_job_and_says_so() {
+    check(
+        "node n1 8xh100\nsubmit a default 1 limit=2h\nplan\npass 1h\nplan\npass 1h\nplan\nend a signal=15",
+        expect![[r#"
+        place a n1:0
+        stop a TimeLimit
+        ended a timeout TimeLimit exit=143
+    "#]],
+    );
+}
+
+#[test]
+fn a_start_time_is_waited_for() {
+    check(
+        "node n1 8xh100\nsubmit a default 1 start=+1h\nplan\npass 1h\nplan",
+        expect![[r#"
+        place a n1:0
+    "#]],
+    );
+}
+
+#[test]
+fn what_the_pool_can_never_run_is_refused_with_what_there_is() {
+    check(
+        "submit z default 1\nnode n1 4xh100\nsubmit a default 8\nsubmit b default 1 model=b200\nsubmit c default 3 tasks=2\nsubmit d default 1 cpu=100\nsubmit e nowhere 1\nsubmit f default 8 wait\nplan\nnode n2 8xh100\nplan",
+        expect![[r#"
+            refused cannot-fit: this pool can never run it: the pool has no node that takes tasks. The pool has no GPU.
+            refused cannot-fit: this pool can never run it: asks for 8 GPUs on one node; the largest node has 4 of them. The pool has 4 h100 (80GB).
+            refused cannot-fit: this pool can never run it: the pool has no GPU like b200. The pool has 4 h100 (80GB).
+            refused cannot-fit: this pool can never run it: asks for 2 tasks at once; the empty pool holds 1. The pool has 4 h100 (80GB).
+            refused cannot-fit: this pool can never run it: asks for 100 of cpu; the largest node has 64. The pool has 4 h100 (80GB).
+            refused unknown-queue: there is no queue "nowhere"; there are: default
+            wait DV-TOO-MANY-GPUS: asks for 8 GPUs on one node; the largest node has 4 of them
+            place f n2:0+n2:1+n2:2+n2:3+n2:4+n2:5+n2:6+n2:7
+        "#]],
+    );
+}
+
+#[test]
+fn a_device_that_is_down_or_used_from_outside_is_not_given_out() {
+    check(
+        "node n1 2xh100\ndevice n1:0 down\nsubmit a default 1\nplan\nsubmit b default 2\nplan\nexplain b\ndevice n1:0 foreign\nplan\nexplain b\ndevice n1:0 ok\nend a\nplan",
+        expect![[r#"
+            place a n1:1
+            wait DV-GPUS-DOWN: 1 GPU that would do is down
+            later
+              DV-GPUS-DOWN 1 GPU that would do is down | have them repaired: divvy gpus shows what is wrong
+              2 in pool > 2 right model > 2 enough memory > 1 healthy > 0 free > 0 on one node
+            wait DV-GPUS-FOREIGN: 1 GPU that would do is used from outside the pool
+            later
+              DV-GPUS-FOREIGN 1 GPU that would do is used from outside the pool | end what uses them from outside: divvy gpus shows whose it is
+              2 in pool > 2 right model > 2 enough memory > 1 healthy > 0 free > 0 on one node
+            ended a completed Exit exit=0
+            place b n1:0+n1:1
+        "#]],
+    );
+}
+
+#[test]
+fn a_lost_job_goes_back_into_its_queue_and_a_failed_one_does_not() {
+    check(
+        "node n1 2xh100\nqueue default requeue=lost\nsubmit a default 1\nsubmit b default 1\nsubmit c default 1 requeue=never\nplan\nend a lost\nend b exit=1\nplan\nend c lost",
+        expect![[r#"
+            place a n1:0
+            place b n1:1
+            wait DV-GPUS-BUSY: every GPU that would do is taken
+            ended a pending SupervisorLost exit=137
+            ended b failed Exit exit=1
+            place a n1:0
+            place c n1:1
+            ended c lost SupervisorLost exit=137
+        "#]],
+    );
+}
+
+#[test]
+fn a_job_that_kills_its_node_goes_back_three_times_and_no_more() {
+    check(
+        "node n1 1xh100\nsubmit a default 1\nplan\nend a lost\nplan\nend a lost\nplan\nend a lost\nplan\nend a lost\nplan",
+        expect![[r#"
+        place a n1:0
+        ended a pending SupervisorLost exit=137
+        place a n1:0
+        ended a pending SupervisorLost exit=137
+        place a n1:0
+        ended a pending SupervisorLost exit=137
+        place a n1:0
+        ended a lost SupervisorLost exit=137
+    "#]],
+    );
+}
+
+#[test]
+fn a_restart_changes_nothing() {
+    check(
+        "node n1 2xh100\nsubmit a default 1\nsubmit b default 2\nplan\nrestart\nplan\nend a\nplan",
+        expect![[r#"
+        place a n1:0
+        wait DV-GPUS-BUSY: no node has 2 GPUs free that would do
+        ended a completed Exit exit=0
+        place b n1:0+n1:1
+    "#]],
+    );
+}
+
+#[test]
+fn a_draining_pool_starts_nothing_new() {
+    check(
+        "node n1 2xh100\nsubmit a default 1\nplan\ndrain on\nsubmit b default 1\nplan\nexplain b\ndrain off\nplan",
+        expect![[r#"
+        place a n1:0
+        wait DV-POOL-DRAINING: the pool is being taken down and starts nothing new
+        later
+          DV-POOL-DRAINING the pool is being taken down and starts nothing new | start the pool again: divvy up
+          2 in pool > 2 right model > 2 enough memory > 2 healthy > 1 free > 1 on one node
+        place b n1:1
+    "#]],
+    );
+}
+
+#[test]
+fn cores_that_were_asked_for_are_counted_and_others_yield() {
+    check(
+        "node n1 4xh100 cpu=8\nsubmit a default 1 cpu=7\nsubmit b default 1\nsubmit c default 1 cpu=2\nsubmit d default 0\nplan\nexplain c\nend a\nplan",
+        expect![[r#"
+            place a n1:0
+            place b n1:1
+            place d n1
+            wait DV-HOST-BUSY: no node has 2 of cpu left
+            later
+              DV-HOST-BUSY no node has 2 of cpu left | ask for less cpu than 2
+              4 in pool > 4 right model > 4 enough memory > 4 healthy > 2 free > 2 on one node
+            ended a completed Exit exit=0
+            place c n1:0
+        "#]],
+    );
+}
+
+#[test]
+fn a_removed_queue_with_jobs_is_refused() {
+    check(
+        "node n1 1xh100\nqueue a\nsubmit a1 a 1\nremove a\nplan\nend a1\nremove a\nsubmit a2 a 1",
+        expect![[r#"
+            refused queue-in-use: queue a has 1 jobs that wait or run: cancel them or let them end before it is removed
+            place a1 n1:0
+            ended a1 completed Exit exit=0
+            refused unknown-queue: there is no queue "a"; there are: default
+        "#]],
+    );
+}
+
+#[test]
+fn a_repeated_key_submits_once() {
+    check(
+        "node n1 2xh100\nsubmit a default 1 token=k\nsubmit b default 1 token=k\nsubmit c default 1 token=k user=bob\nplan",
+        expect![[r#"
+        refused repeated: this request was already carried out: it submitted job 1
+        place a n1:0
+        place c n1:1
+    "#]],
+    );
+}
+
+#[test]
+fn a_line_that_makes_no_sense_is_named() {
+    assert_eq!(
+        run("node n1 2xh100\nfrobnicate").unwrap_err().to_string(),
+        "line 2: unknown verb \"frobnicate\""
+    );
+}

@@ -119,7 +119,8 @@ impl Controller {
         let (plan, report) = plan::plan(&self.state, &mut self.snapshot, now);
         self.report = report;
         self.news = false;
-        if plan.is_empty() && !(self.state.freed && !self.snapshot.waiting.is_empty()) {
+        let all_stands = !self.state.freed || self.snapshot.waiting.is_empty();
+        if plan.is_empty() && all_stands {
             return Ok(());
         }
         let digest = plan.digest();

@@ -79,15 +79,14 @@ impl Snapshot {
                 }
             }
             Event::TaskEnded { .. } => {
-                if let Some((job, placement, spec_queue)) = before.freed {
-                    self.capacity.give_back(&placement);
-                    self.charge_queue(state, &spec_queue, &placement, -1);
-                    let _ = job;
+                if let Some((placement, queue)) = &before.freed {
+                    self.capacity.give_back(placement);
+                    self.charge_queue(state, queue, placement, -1);
                 }
             }
             _ => {}
         }
-        self.follow_jobs(state, event, before.limits);
+        self.follow_jobs(state, event, (before.jobs, before.limits));
     }
 
     /// What an event is about to take away, read before it is folded.
@@ -101,16 +100,20 @@ impl Snapshot {
         before
     }
 
-    fn follow_jobs(&mut self, state: &State, event: &Event, limits_before: Vec<(Time, JobId)>) {
+    fn follow_jobs(
+        &mut self,
+        state: &State,
+        event: &Event,
+        (jobs, limits_before): (Vec<JobId>, Vec<(Time, JobId)>),
+    ) {
         for entry in limits_before {
             self.limits.remove(&entry);
         }
-        for id in event_jobs(state, event) {
+        for id in jobs {
             self.limits.extend(limit_entry(state, id));
             self.waiting.consider(state, id.number);
         }
         if let Event::AttemptEnded { job, .. } | Event::Dropped { job, .. } = event {
-            self.waiting.consider(state, job.number);
             self.waiting.wake_dependents(state, job.number);
         }
     }
@@ -156,14 +159,15 @@ impl Snapshot {
 /// What an event takes away, read before it is folded.
 #[derive(Clone, Debug, Default)]
 pub struct Before {
-    freed: Option<(JobId, Placement, String)>,
+    freed: Option<(Placement, String)>,
+    jobs: Vec<JobId>,
     limits: Vec<(Time, JobId)>,
 }
 
-fn freed(state: &State, allocation: AllocationId) -> Option<(JobId, Placement, String)> {
+fn freed(state: &State, allocation: AllocationId) -> Option<(Placement, String)> {
     let held = state.allocations.get(&allocation)?;
     let queue = state.jobs.get(&held.job.number)?.spec.queue.clone();
-    Some((held.job, held.placement.clone(), queue))
+    Some((held.placement.clone(), queue))
 }
 
 /// The jobs (or members) that an event is about.

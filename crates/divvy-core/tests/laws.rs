@@ -150,3 +150,19 @@ proptest! {
         live(&lines)?;
     }
 }
+
+/// A task's end took the job's time limit out of the snapshot, and it never came back: the job would have run for ever.
+#[test]
+fn a_gang_keeps_its_time_limit_when_one_of_its_tasks_ends() {
+    let lines = ["submit j8 default 0 tasks=2 limit=20m", "plan", "end j8/0 exit=0"].map(String::from);
+    live(&lines).unwrap();
+}
+
+/// A gang that a limit of cores kept out fitted once others had taken the cores it would have got: the second plan placed it.
+#[test]
+fn a_second_plan_without_news_places_nothing_even_where_it_could() {
+    let lines =
+        ["node n2 2xa100", "submit j0 c 1 tasks=2 prio=low", "submit j1 default 0 array=0-5%2", "plan"]
+            .map(String::from);
+    live(&lines).unwrap();
+}

@@ -6,7 +6,7 @@ use expect_test::{Expect, expect};
 fn check(scenario: &str, expected: Expect) {
     match run(scenario) {
         Ok(printed) => expected.assert_eq(&printed),
-        Err(bad) => panic!("{bad}"),
+        Err(bad) => expected.assert_eq(&bad.to_string()),
     }
 }
 

@@ -95,8 +95,8 @@ impl Snapshot {
         if let Event::TaskEnded { allocation, .. } = event {
             before.freed = freed(state, *allocation);
         }
-        before.limits =
-            event_jobs(state, event).into_iter().filter_map(|id| limit_entry(state, id)).collect();
+        before.jobs = event_jobs(state, event);
+        before.limits = before.jobs.iter().filter_map(|id| limit_entry(state, *id)).collect();
         before
     }
 

@@ -115,6 +115,11 @@ impl Scenario {
         self.controller.state()
     }
 
+    /// The clock.
+    pub fn now(&self) -> Time {
+        self.now
+    }
+
     /// The controller, for tests that look closer.
     pub fn controller(&mut self) -> &mut Controller {
         &mut self.controller

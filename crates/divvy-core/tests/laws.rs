@@ -121,11 +121,13 @@ fn live(lines: &[String]) -> Result<(), TestCaseError> {
         let mut anew = Snapshot::new(scenario.state());
         let mut kept = scenario.controller().snapshot().clone();
         // Time passes in a snapshot when a cycle begins.
-        kept.pass_time(scenario.state(), scenario.state().now);
+        let now = scenario.now();
+        kept.pass_time(scenario.state(), now);
+        anew.pass_time(scenario.state(), now);
         prop_assert!(kept.same_as(&anew), "the snapshot kept is not the one built anew, after {line}");
         let state = scenario.state().clone();
-        let cold = plan(&state, &mut anew, state.now).0;
-        let again = plan(&state, &mut kept, state.now).0;
+        let cold = plan(&state, &mut anew, now).0;
+        let again = plan(&state, &mut kept, now).0;
         prop_assert_eq!(&cold, &again);
         if line == "plan" {
             prop_assert!(cold.is_empty(), "a second plan without news: {cold:?}");

@@ -19,7 +19,8 @@ use super::worker::{Stage, Task, Worker};
 /// Takes over all tasks that have a record, says what is known of them, and then which they are.
 pub(crate) fn adopt(worker: &mut Worker) -> Result<(), OpenError> {
     let folder = worker.settings.state.join("tasks");
-    let entries = fs::read_dir(&folder).map_err(OpenError::state("reading the records of tasks in", &folder))?;
+    let entries =
+        fs::read_dir(&folder).map_err(OpenError::state("reading the records of tasks in", &folder))?;
     let names = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     for allocation in names.map(AllocationId).collect::<BTreeSet<_>>() {
         adopt_one(worker, allocation);
@@ -63,7 +64,11 @@ fn stage_of(record: &RecordDir, boot_id: &str) -> Option<Stage> {
     let is_held = || !matches!(record.try_lock(), Ok(Some(_)));
     if let Some(ended) = ended {
         // With the end written, a supervisor of this boot may be about to exit; its devices are free when it has.
-        return Some(if ended.boot_id == boot_id && is_held() { Stage::Unsettled } else { Stage::Over(ended.end) });
+        return Some(if ended.boot_id == boot_id && is_held() {
+            Stage::Unsettled
+        } else {
+            Stage::Over(ended.end)
+        });
     }
     if !record.has(LAUNCH) {
         return None;
@@ -77,7 +82,9 @@ fn stage_of(record: &RecordDir, boot_id: &str) -> Option<Stage> {
         return Some(Stage::Cleaning);
     }
     // The supervisor writes its pid before it does anything, and inherits the lock before it is one.
-    record.has(STOP).then(|| Stage::Over(TaskEnd { at: wall(), how: EndedHow::NeverStarted, ..TaskEnd::default() }))
+    record
+        .has(STOP)
+        .then(|| Stage::Over(TaskEnd { at: wall(), how: EndedHow::NeverStarted, ..TaskEnd::default() }))
 }
 
 /// Ends a task of another boot, in its record too, so that it is told alike the next time.

@@ -36,6 +36,8 @@ pub(crate) enum Parents {
 pub(crate) struct Limits {
     pub(crate) memory_bytes: i64,
     pub(crate) cpu_milli: i64,
+    /// Whether it may not use more cores than that, even if nobody else wants them.
+    pub(crate) cpu_is_ceiling: bool,
     /// The device files that it must not open.
     pub(crate) denied: Vec<DeviceFile>,
 }
@@ -80,7 +82,9 @@ impl Parents {
             Self::Legacy { memory, cpu, devices } => {
                 legacy::make([Some(memory), cpu.as_ref(), devices.as_ref()], allocation, limits)
             }
-            Self::Unified { directory, controllers } => unified::make(directory, controllers, allocation, limits),
+            Self::Unified { directory, controllers } => {
+                unified::make(directory, controllers, allocation, limits)
+            }
             Self::Nowhere(_) => None,
         }
     }
@@ -90,7 +94,12 @@ impl Parents {
         let directories = self.directories().map(|parent| parent.join(allocation.to_string()));
         let directories: Vec<PathBuf> = directories.filter(|directory| directory.is_dir()).collect();
         let is_unified = matches!(self, Self::Unified { .. });
-        (!directories.is_empty()).then(|| Group { directories, is_unified, memory_bytes: 0, shortfalls: Vec::new() })
+        (!directories.is_empty()).then(|| Group {
+            directories,
+            is_unified,
+            memory_bytes: 0,
+            shortfalls: Vec::new(),
+        })
     }
 
     /// Removes the empty groups of tasks that are not among `alive`, left over from crashes.
@@ -101,6 +110,13 @@ impl Parents {
             if allocation.is_some_and(|allocation| !alive.contains(&allocation)) {
                 let _ = fs::remove_dir(entry.path());
             }
+        }
+    }
+
+    /// Removes the pool's own parents, if nothing is below them; the next daemon makes them again.
+    pub(crate) fn remove(&self) {
+        for directory in self.directories() {
+            let _ = fs::remove_dir(directory);
         }
     }
 
@@ -150,7 +166,8 @@ impl Group {
     pub(crate) fn out_of_memory(&self) -> Option<(i64, i64)> {
         let file = if self.is_unified { "memory.events" } else { "memory.oom_control" };
         let text = fs::read_to_string(self.directories[0].join(file)).ok()?;
-        let killed = text.lines().filter_map(|line| line.strip_prefix("oom_kill ")?.trim().parse::<u64>().ok());
+        let killed =
+            text.lines().filter_map(|line| line.strip_prefix("oom_kill ")?.trim().parse::<u64>().ok());
         (self.memory_bytes > 0 && killed.sum::<u64>() > 0)
             .then(|| (self.peak_bytes().unwrap_or(self.memory_bytes), self.memory_bytes))
     }
@@ -186,7 +203,8 @@ fn read_number(path: &Path) -> Option<i64> {
 
 /// Writes into a file of the control group's filesystem, and says which if it cannot.
 fn set(directory: &Path, file: &str, value: &str) -> Result<(), String> {
-    fs::write(directory.join(file), value).map_err(|error| format!("writing {value} to {file} of its group: {error}"))
+    fs::write(directory.join(file), value)
+        .map_err(|error| format!("writing {value} to {file} of its group: {error}"))
 }
 
 /// Finds where a hierarchy is mounted and where this process is in it.
@@ -234,7 +252,8 @@ mod tests {
     #[test]
     fn hierarchies_are_found_by_controller() {
         let own = "4:memory:/no/such/group\n3:cpu,cpuacct:/\n0::/";
-        let found = |kind, controller| Mount::find(MOUNTS, own, kind, controller).map(|(mount, _)| mount.directory);
+        let found =
+            |kind, controller| Mount::find(MOUNTS, own, kind, controller).map(|(mount, _)| mount.directory);
         assert_eq!(found("cgroup", "memory"), Some("/sys/fs/cgroup/memory".into()));
         assert_eq!(found("cgroup", "cpu"), Some("/sys/fs/cgroup/cpu,cpuacct".into()));
         assert_eq!(found("cgroup2", ""), Some("/sys/fs/cgroup/unified".into()));

@@ -37,7 +37,10 @@ pub(crate) enum Standard {
 
 impl Program {
     /// Makes a program ready to be run with an environment.
-    pub(crate) fn prepare(process: &Process, environment: &BTreeMap<String, String>) -> Result<Self, LaunchFailure> {
+    pub(crate) fn prepare(
+        process: &Process,
+        environment: &BTreeMap<String, String>,
+    ) -> Result<Self, LaunchFailure> {
         let Some(name) = process.argv.first().filter(|name| !name.is_empty()) else {
             return Err(LaunchFailure::CommandNotFound("the command is empty".into()));
         };
@@ -135,7 +138,12 @@ fn clone_into(directory: &OwnedFd) -> io::Result<i32> {
 }
 
 /// Returns only if it fails.
-fn become_task(program: &Program, launch: &Launch, standard: &Standard, entrance: &Entrance) -> LaunchFailure {
+fn become_task(
+    program: &Program,
+    launch: &Launch,
+    standard: &Standard,
+    entrance: &Entrance,
+) -> LaunchFailure {
     let process = &launch.process;
     enter_group(entrance);
     // SAFETY: makes a session for this process alone.
@@ -190,7 +198,8 @@ fn become_user(owner: &Owner) -> io::Result<()> {
     }
     // SAFETY: these take numbers alone. The group goes first, while it still may.
     let is_done = unsafe {
-        libc::setresgid(owner.gid, owner.gid, owner.gid) == 0 && libc::setresuid(owner.uid, owner.uid, owner.uid) == 0
+        libc::setresgid(owner.gid, owner.gid, owner.gid) == 0
+            && libc::setresuid(owner.uid, owner.uid, owner.uid) == 0
     };
     if is_done { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
@@ -233,11 +242,18 @@ fn resource(name: &str) -> Option<libc::__rlimit_resource_t> {
     resources.iter().find(|(known, _)| *known == name).map(|(_, resource)| *resource)
 }
 
+/// Gives the new program what a login shell would: no signal ignored, none blocked.
 fn reset_signals() {
-    // SAFETY: sets dispositions and mask of this process, which is about to exec; KILL and STOP just fail.
+    const LAST_SIGNAL: i32 = 64;
+    /// The kernel's `struct sigaction` for the default: all of it zero.
+    const DEFAULT: [u64; 4] = [0; 4];
+    const MASK_BYTES: usize = 8;
+    // SAFETY: sets dispositions and mask of this process, which is about to exec; KILL and STOP just fail. By system
+    // call, since the library hides two signals of its own, which it leaves ignored.
     unsafe {
-        for signal in 1..=libc::SIGRTMAX() {
-            libc::signal(signal, libc::SIG_DFL);
+        for signal in 1..=LAST_SIGNAL {
+            let nowhere = std::ptr::null_mut::<u64>();
+            libc::syscall(libc::SYS_rt_sigaction, signal, DEFAULT.as_ptr(), nowhere, MASK_BYTES);
         }
         let mut none: libc::sigset_t = std::mem::zeroed();
         libc::sigemptyset(&raw mut none);

@@ -57,7 +57,11 @@ mod tests {
     use divvy_core::model::device::Draw;
 
     fn exposed(minor: Option<u32>) -> ExposedDevice {
-        ExposedDevice { uuid: "GPU-1".into(), minor, draw: Draw { milli: 1000, memory_mib: 1, partition: None } }
+        ExposedDevice {
+            uuid: "GPU-1".into(),
+            minor,
+            draw: Draw { milli: 1000, memory_mib: 1, partition: None },
+        }
     }
 
     fn file(number: u32) -> DeviceFile {

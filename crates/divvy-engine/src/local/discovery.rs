@@ -21,7 +21,8 @@ pub(crate) fn node(name: &str, machine: &Machine) -> NodeSpec {
 
 /// Lists the NUMA nodes so that each stands at its own number; those without usable cores are empty.
 fn numa(machine: &Machine) -> Vec<NumaNode> {
-    let by_id: BTreeMap<u32, &divvy_gpu::NumaNode> = machine.numa.iter().map(|numa| (numa.id, numa)).collect();
+    let by_id: BTreeMap<u32, &divvy_gpu::NumaNode> =
+        machine.numa.iter().map(|numa| (numa.id, numa)).collect();
     let last = by_id.keys().next_back().copied();
     let one = |id: u32| {
         by_id.get(&id).map_or_else(NumaNode::default, |numa| NumaNode {

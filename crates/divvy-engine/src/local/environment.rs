@@ -43,7 +43,8 @@ impl JobEnvironment {
         if let Some(folder) = path.parent() {
             DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
         }
-        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
+        let mut file =
+            OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
         file.write_all(&serde_json::to_vec(self)?)?;
         fs::rename(beside, path)
     }
@@ -60,16 +61,24 @@ impl JobEnvironment {
     pub(crate) fn read(state: &Path, job_number: u64) -> Result<Self, LaunchFailure> {
         let path = Self::path(state, job_number);
         let failure = |error: String| {
-            LaunchFailure::Environment(format!("reading the job's environment from {}: {error}", path.display()))
+            LaunchFailure::Environment(format!(
+                "reading the job's environment from {}: {error}",
+                path.display()
+            ))
         };
         let bytes = fs::read(&path).map_err(|error| failure(error.to_string()))?;
         // Not the parser's own message: it may quote the text.
-        serde_json::from_slice(&bytes).map_err(|error| failure(format!("damaged at column {}", error.column())))
+        serde_json::from_slice(&bytes)
+            .map_err(|error| failure(format!("damaged at column {}", error.column())))
     }
 }
 
 /// Puts together the environment of a task.
-pub(crate) fn compose(submitted: JobEnvironment, record: &LaunchRecord, directory: &Path) -> BTreeMap<String, String> {
+pub(crate) fn compose(
+    submitted: JobEnvironment,
+    record: &LaunchRecord,
+    directory: &Path,
+) -> BTreeMap<String, String> {
     let JobEnvironment { base: mut environment, mut roles } = submitted;
     environment.extend(roles.remove(&record.launch.role).unwrap_or_default());
     for name in ["USER", "LOGNAME"] {
@@ -144,19 +153,29 @@ mod tests {
     use divvy_core::id::JobId;
     use divvy_core::model::device::Draw;
 
-    fn composed(change: impl FnOnce(&mut LaunchRecord), submitted: JobEnvironment) -> BTreeMap<String, String> {
+    fn composed(
+        change: impl FnOnce(&mut LaunchRecord),
+        submitted: JobEnvironment,
+    ) -> BTreeMap<String, String> {
         let mut record = launch_record();
         change(&mut record);
         compose(submitted, &record, Path::new("/state/tasks/7"))
     }
 
     fn device(uuid: &str) -> ExposedDevice {
-        ExposedDevice { uuid: uuid.into(), minor: None, draw: Draw { milli: 1000, memory_mib: 1, partition: None } }
+        ExposedDevice {
+            uuid: uuid.into(),
+            minor: None,
+            draw: Draw { milli: 1000, memory_mib: 1, partition: None },
+        }
     }
 
     #[test]
     fn devices_are_listed_by_uuid_and_the_list_is_empty_not_absent_without_any() {
-        let with = composed(|record| record.launch.devices = vec![device("GPU-a"), device("GPU-b")], Default::default());
+        let with = composed(
+            |record| record.launch.devices = vec![device("GPU-a"), device("GPU-b")],
+            Default::default(),
+        );
         assert_eq!(with["CUDA_VISIBLE_DEVICES"], "GPU-a,GPU-b");
         assert_eq!(with["NVIDIA_VISIBLE_DEVICES"], "GPU-a,GPU-b");
         assert_eq!((with["CUDA_DEVICE_ORDER"].as_str(), with["DIVVY_GPUS"].as_str()), ("PCI_BUS_ID", "2"));
@@ -169,7 +188,8 @@ mod tests {
         let map = |pairs: &[(&str, &str)]| pairs.iter().map(|(k, v)| ((*k).into(), (*v).into())).collect();
         let submitted = JobEnvironment {
             base: map(&[("A", "base"), ("B", "base"), ("CUDA_VISIBLE_DEVICES", "0,1,2,3")]),
-            roles: [("trainer".to_owned(), map(&[("B", "role")])), ("other".to_owned(), map(&[("A", "no")]))].into(),
+            roles: [("trainer".to_owned(), map(&[("B", "role")])), ("other".to_owned(), map(&[("A", "no")]))]
+                .into(),
         };
         let environment = composed(|record| record.launch.role = "trainer".into(), submitted);
         assert_eq!((environment["A"].as_str(), environment["B"].as_str()), ("base", "role"));
@@ -188,7 +208,9 @@ mod tests {
             },
             Default::default(),
         );
-        for (name, value) in [("RANK", "3"), ("WORLD_SIZE", "4"), ("LOCAL_RANK", "3"), ("MASTER_PORT", "29500")] {
+        for (name, value) in
+            [("RANK", "3"), ("WORLD_SIZE", "4"), ("LOCAL_RANK", "3"), ("MASTER_PORT", "29500")]
+        {
             assert_eq!(gang[name], value, "{name}");
         }
     }

@@ -41,7 +41,8 @@ impl Orders {
         if is_told {
             newest = newest.max_by_fence(self.record.read(STOP).ok().flatten());
         }
-        let newest = newest.filter(|order: &StopRecord| self.latest.as_ref().is_none_or(|l| order.fence > l.fence))?;
+        let newest =
+            newest.filter(|order: &StopRecord| self.latest.as_ref().is_none_or(|l| order.fence > l.fence))?;
         self.latest = Some(newest.clone());
         Some(newest)
     }
@@ -99,12 +100,12 @@ fn send(directory: &Path, order: &StopRecord) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use divvy_core::action::{Fence, Stop};
+    use divvy_core::action::Fence;
     use divvy_core::id::{AllocationId, Term};
 
     fn order(seq: u32) -> StopRecord {
         let fence = Fence { term: Term(1), allocation: AllocationId(7), seq };
-        StopRecord { fence, stop: Stop { signal: "TERM".into(), grace_ms: 5 } }
+        StopRecord { fence, signal: "TERM".into(), kill_at_ms: 5 }
     }
 
     #[test]

@@ -86,11 +86,20 @@ fn open_own(path: &Path, umask: u32) -> io::Result<File> {
 }
 
 fn open_kept(path: &Path, launch: &Launch) -> io::Result<File> {
+    match open_in_folder(path, launch) {
+        // The folder was found empty and old, and swept away.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => open_in_folder(path, launch),
+        other => other,
+    }
+}
+
+fn open_in_folder(path: &Path, launch: &Launch) -> io::Result<File> {
     if let Some(folder) = path.parent() {
         DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     }
     let flags = OFlags::NOFOLLOW.bits().cast_signed();
-    let file = OpenOptions::new().read(true).append(true).create(true).mode(0o600).custom_flags(flags).open(path)?;
+    let file =
+        OpenOptions::new().read(true).append(true).create(true).mode(0o600).custom_flags(flags).open(path)?;
     if rustix::process::geteuid().is_root() {
         fchown(&file, Some(launch.owner.uid), Some(launch.owner.gid))?;
     }
@@ -178,7 +187,12 @@ fn trim(file: &File, most_bytes: u64) -> io::Result<()> {
     let keep = most_bytes - most_bytes / 4;
     let until = metadata.len().saturating_sub(keep) / BLOCK_BYTES * BLOCK_BYTES;
     if until > 0 {
-        rustix::fs::fallocate(file.as_fd(), FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, 0, until)?;
+        rustix::fs::fallocate(
+            file.as_fd(),
+            FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE,
+            0,
+            until,
+        )?;
     }
     Ok(())
 }
@@ -187,15 +201,21 @@ fn trim(file: &File, most_bytes: u64) -> io::Result<()> {
 pub(crate) fn remove_old(state: &Path, age: Duration, alive: &std::collections::BTreeSet<String>) {
     let Ok(jobs) = fs::read_dir(state.join("output")) else { return };
     let Some(before) = SystemTime::now().checked_sub(age) else { return };
-    for job in jobs.flatten().filter(|job| job.file_name().to_str().is_some_and(|name| !alive.contains(name))) {
+    let is_old =
+        |metadata: io::Result<fs::Metadata>| metadata.and_then(|m| m.modified()).is_ok_and(|at| at < before);
+    for job in jobs.flatten().filter(|job| job.file_name().to_str().is_some_and(|name| !alive.contains(name)))
+    {
+        // A young folder may be of a task that is about to make its file; removing files makes it younger.
+        let is_old_folder = is_old(job.metadata());
         for file in fs::read_dir(job.path()).into_iter().flatten().flatten() {
-            let is_old = file.metadata().and_then(|metadata| metadata.modified()).is_ok_and(|at| at < before);
-            if is_old {
+            if is_old(file.metadata()) {
                 let _ = fs::remove_file(file.path());
             }
         }
-        // Stays, without harm, where a younger file is in it.
-        let _ = fs::remove_dir(job.path());
+        if is_old_folder {
+            // Stays, without harm, where a younger file is in it.
+            let _ = fs::remove_dir(job.path());
+        }
     }
 }
 
@@ -224,7 +244,8 @@ mod tests {
     #[test]
     fn a_name_in_a_path_neither_climbs_nor_carries_control_characters() {
         let mut launch = launch_record().launch;
-        for (name, path) in [("../../etc/x", "/x/.._.._etc_x"), ("..", "/x/__"), ("a\n\x1b[1m", "/x/a__[1m")] {
+        for (name, path) in [("../../etc/x", "/x/.._.._etc_x"), ("..", "/x/__"), ("a\n\x1b[1m", "/x/a__[1m")]
+        {
             launch.name = name.into();
             assert_eq!(expand("/x/%x", &launch), path);
         }
@@ -264,7 +285,9 @@ mod tests {
             let folder = state.path().join("output").join(job);
             fs::create_dir_all(&folder).unwrap();
             let file = File::create(folder.join("0.log")).unwrap();
-            file.set_modified(SystemTime::now() - Duration::from_secs(age_s)).unwrap();
+            let at = SystemTime::now() - Duration::from_secs(age_s);
+            file.set_modified(at).unwrap();
+            File::open(&folder).unwrap().set_modified(at).unwrap();
             folder
         };
         let (old, young, running) = (make("1", 100), make("2", 1), make("3", 100));

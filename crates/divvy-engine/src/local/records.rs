@@ -18,6 +18,8 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::cgroup::Parents;
+use super::clock::monotonic_ms;
+use super::signal;
 
 /// The launch order, written before the supervisor is started.
 pub(crate) const LAUNCH: &str = "launch.json";
@@ -78,7 +80,20 @@ pub(crate) struct EndedRecord {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct StopRecord {
     pub(crate) fence: Fence,
-    pub(crate) stop: Stop,
+    pub(crate) signal: String,
+    /// When the whole tree is killed, by the monotonic clock, which is one for all processes of a boot.
+    pub(crate) kill_at_ms: i64,
+}
+
+impl StopRecord {
+    /// Makes the record of an order that is given now. An earlier order's end of grace is not put off by it.
+    pub(crate) fn new(fence: Fence, stop: &Stop, former: Option<&StopRecord>) -> Self {
+        let grace_ms =
+            if signal::number(&stop.signal) == Some(libc::SIGKILL) { 0 } else { stop.grace_ms.max(0) };
+        let kill_at_ms = monotonic_ms().saturating_add(grace_ms);
+        let kill_at_ms = former.map_or(kill_at_ms, |former| former.kill_at_ms.min(kill_at_ms));
+        Self { fence, signal: stop.signal.clone(), kill_at_ms }
+    }
 }
 
 /// The directory of one task.
@@ -215,10 +230,21 @@ mod tests {
         record.make().unwrap();
         record.reserve(STOP).unwrap();
         let fence = Fence { term: Term(1), allocation: AllocationId(7), seq: 2 };
-        let order = StopRecord { fence, stop: Stop { signal: "TERM".into(), grace_ms: 5 } };
+        let order = StopRecord::new(fence, &Stop { signal: "TERM".into(), grace_ms: 5 }, None);
         assert!(!record.has(STOP));
         record.write(STOP, &order).unwrap();
         assert_eq!(record.read::<StopRecord>(STOP).unwrap(), Some(order));
+    }
+
+    #[test]
+    fn a_later_order_shortens_the_grace_and_does_not_lengthen_it() {
+        let fence = |seq| Fence { term: Term(1), allocation: AllocationId(7), seq };
+        let stop = |signal: &str, grace_ms| Stop { signal: signal.into(), grace_ms };
+        let first = StopRecord::new(fence(2), &stop("TERM", 60_000), None);
+        let longer = StopRecord::new(fence(3), &stop("TERM", 600_000), Some(&first));
+        assert_eq!(longer.kill_at_ms, first.kill_at_ms);
+        let kill = StopRecord::new(fence(4), &stop("KILL", 600_000), Some(&longer));
+        assert!(kill.kill_at_ms <= monotonic_ms());
     }
 
     #[test]

@@ -61,7 +61,11 @@ impl Settings {
 impl std::fmt::Debug for Settings {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let mut shown = f.debug_struct("Settings");
-        shown.field("state", &self.state).field("term", &self.term).field("node", &self.node).finish_non_exhaustive()
+        shown
+            .field("state", &self.state)
+            .field("term", &self.term)
+            .field("node", &self.node)
+            .finish_non_exhaustive()
     }
 }
 
@@ -79,7 +83,9 @@ pub enum OpenError {
         source: io::Error,
     },
     /// A later daemon has been here.
-    #[error("opening the engine with term {given}: term {seen} has been seen here; another daemon uses this state directory")]
+    #[error(
+        "opening the engine with term {given}: term {seen} has been seen here; another daemon uses this state directory"
+    )]
     StaleTerm {
         /// The term given.
         given: Term,

@@ -87,7 +87,8 @@ fn spawn(
         check(libc::posix_spawnattr_init(&raw mut attributes))?;
         let mut all: libc::sigset_t = std::mem::zeroed();
         libc::sigfillset(&raw mut all);
-        let flags = i32::from(libc::POSIX_SPAWN_SETSID) | libc::POSIX_SPAWN_SETSIGMASK | libc::POSIX_SPAWN_SETSIGDEF;
+        let flags =
+            i32::from(libc::POSIX_SPAWN_SETSID) | libc::POSIX_SPAWN_SETSIGMASK | libc::POSIX_SPAWN_SETSIGDEF;
         libc::posix_spawnattr_setsigmask(&raw mut attributes, &raw const all);
         libc::posix_spawnattr_setsigdefault(&raw mut attributes, &raw const all);
         libc::posix_spawnattr_setflags(&raw mut attributes, libc::c_short::try_from(flags).unwrap_or(0));

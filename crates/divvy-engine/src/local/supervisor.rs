@@ -190,7 +190,8 @@ impl Task<'_> {
     fn start_and_watch(&mut self, ready: &Ready, begun_ms: i64) -> Result<Gone, LaunchFailure> {
         let launch = &self.order.launch;
         let failed = |doing: &str, error: io::Error| LaunchFailure::Other(format!("{doing}: {error}"));
-        let (bridge, standard) = standard(self.order, &ready.output).map_err(|e| failed("opening a terminal", e))?;
+        let (bridge, standard) =
+            standard(self.order, &ready.output).map_err(|e| failed("opening a terminal", e))?;
         let (report, said) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)
             .map_err(|error| failed("making a pipe", error.into()))?;
         let mut entrance = match &ready.group {
@@ -259,7 +260,12 @@ fn isolate(order: &LaunchRecord) -> (Option<Group>, Isolation) {
     let launch = &order.launch;
     let files = devices::list(Path::new("/dev"));
     let denied = devices::denied(&files, &launch.devices);
-    let limits = Limits { memory_bytes: launch.memory_bytes, cpu_milli: launch.cpu_milli, denied };
+    let limits = Limits {
+        memory_bytes: launch.memory_bytes,
+        cpu_milli: launch.cpu_milli,
+        cpu_is_ceiling: launch.cpu_is_ceiling,
+        denied,
+    };
     let group = order.cgroups.make(order.fence.allocation, &limits);
     let mut reasons: Vec<String> = Vec::new();
     match (&group, &order.cgroups) {

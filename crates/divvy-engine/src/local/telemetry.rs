@@ -78,14 +78,12 @@ impl Telemetry {
         outbox: Outbox,
         processes: Processes,
     ) -> Result<Self, OpenError> {
-        let (kind, note) = source.as_ref().map_or((SourceKind::None, None), |source| (source.kind(), source.note()));
+        let (kind, note) =
+            source.as_ref().map_or((SourceKind::None, None), |source| (source.kind(), source.note()));
         let note = note.map(str::to_owned);
         let latest = Latest { source: kind, note, machine: None, samples: Vec::new(), at: wall() };
-        let shared = Shared {
-            latest: Mutex::new(Arc::new(latest)),
-            orders: Mutex::default(),
-            bell: Condvar::new(),
-        };
+        let shared =
+            Shared { latest: Mutex::new(Arc::new(latest)), orders: Mutex::default(), bell: Condvar::new() };
         let telemetry = Self { shared: Arc::new(shared) };
         let Some(source) = source else { return Ok(telemetry) };
         let mut watcher = Watcher {
@@ -119,8 +117,11 @@ impl Telemetry {
     fn await_next(&self, pause: Duration) -> Option<Vec<String>> {
         let orders = lock(&self.shared.orders);
         let is_idle = |orders: &mut Orders| !orders.stop && orders.forgive.is_empty();
-        let (mut orders, _) =
-            self.shared.bell.wait_timeout_while(orders, pause, is_idle).unwrap_or_else(PoisonError::into_inner);
+        let (mut orders, _) = self
+            .shared
+            .bell
+            .wait_timeout_while(orders, pause, is_idle)
+            .unwrap_or_else(PoisonError::into_inner);
         (!orders.stop).then(|| std::mem::take(&mut orders.forgive))
     }
 
@@ -196,7 +197,8 @@ impl Watcher {
     /// Whether there is a device that was not there before, or one that was there is not even lost.
     fn has_changed(&self, samples: &[DeviceSample]) -> bool {
         let sampled: BTreeSet<&str> = samples.iter().map(|sample| sample.uuid.as_str()).collect();
-        let new = samples.iter().any(|sample| sample.health.is_ok() && !self.devices.contains_key(&sample.uuid));
+        let new =
+            samples.iter().any(|sample| sample.health.is_ok() && !self.devices.contains_key(&sample.uuid));
         new || self.devices.keys().any(|uuid| !sampled.contains(uuid.as_str()))
     }
 
@@ -206,8 +208,11 @@ impl Watcher {
         let mut tasks = self.processes.held();
         let mut held = BTreeSet::new();
         for (allocation, task) in tasks.iter_mut() {
-            for (sample, owners) in samples.iter().zip(&owners).filter(|(s, _)| task.devices.contains(&s.uuid)) {
-                let own = owners.iter().filter(|(_, owner)| *owner == allocation).map(|(pid, _)| *pid).collect();
+            for (sample, owners) in
+                samples.iter().zip(&owners).filter(|(s, _)| task.devices.contains(&s.uuid))
+            {
+                let own =
+                    owners.iter().filter(|(_, owner)| *owner == allocation).map(|(pid, _)| *pid).collect();
                 task.meter.add(sample, &own, passed_ms);
                 held.insert(sample.uuid.clone());
             }

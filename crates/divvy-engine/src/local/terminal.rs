@@ -20,7 +20,9 @@ pub enum Frame {
 
 /// Says that what came over the socket is no frame; the connection is of no further use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the other side of the terminal's socket does not speak its language: unknown frame (kind {kind}, {length} bytes)")]
+#[error(
+    "the other side of the terminal's socket does not speak its language: unknown frame (kind {kind}, {length} bytes)"
+)]
 pub struct BadFrame {
     kind: u8,
     length: u16,

@@ -24,6 +24,7 @@ pub(crate) fn launch_record() -> LaunchRecord {
             node: "n1".into(),
             devices: Vec::new(),
             cpu_milli: 0,
+            cpu_is_ceiling: false,
             memory_bytes: 0,
             owner: Owner { name: "ana".into(), uid: 1000, gid: 1000, groups: Vec::new() },
             queue: "vision".into(),

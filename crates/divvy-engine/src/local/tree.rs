@@ -124,7 +124,9 @@ pub(crate) fn left_behind(marks: &Marks) -> Vec<Seen> {
     let needle = format!("{RECORD_VARIABLE}={}", marks.record).into_bytes();
     let session = marks.first.and_then(|(pid, ticks)| session_of(&all, pid, ticks));
     let is_marked = |seen: &Seen| {
-        Some(seen.session) == session || marks.in_cgroup.contains(&seen.pid) || has_variable(seen.pid, &needle)
+        Some(seen.session) == session
+            || marks.in_cgroup.contains(&seen.pid)
+            || has_variable(seen.pid, &needle)
     };
     let roots: BTreeSet<u32> = all.iter().filter(|seen| is_marked(seen)).map(|seen| seen.pid).collect();
     let below = descendants(&all, &roots);

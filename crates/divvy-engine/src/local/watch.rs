@@ -107,14 +107,14 @@ impl Watch<'_> {
         if let Some(bridge) = self.bridge.take() {
             bridge.finish(&self.output.file);
         }
-        Gone { status: progress.status.unwrap_or(Status::Signalled(libc::SIGKILL)), failure: progress.failure }
+        Gone {
+            status: progress.status.unwrap_or(Status::Signalled(libc::SIGKILL)),
+            failure: progress.failure,
+        }
     }
 
     fn wait(&self, progress: &Progress) {
-        let mut fds = vec![
-            PollFd::new(self.signals, PollFlags::IN),
-            PollFd::new(self.orders, PollFlags::IN),
-        ];
+        let mut fds = vec![PollFd::new(self.signals, PollFlags::IN), PollFd::new(self.orders, PollFlags::IN)];
         if let Some(report) = &self.report {
             fds.push(PollFd::new(report, PollFlags::IN));
         }
@@ -129,25 +129,23 @@ impl Watch<'_> {
 
     fn take_orders(&mut self, progress: &mut Progress) {
         if self.signals.drain() {
-            self.end(progress, libc::SIGTERM, SHUTDOWN_GRACE_MS);
+            self.end(progress, libc::SIGTERM, monotonic_ms() + SHUTDOWN_GRACE_MS);
         }
         if let Some(order) = self.orders.take() {
-            let signal = signal::number(&order.stop.signal).unwrap_or(libc::SIGTERM);
-            self.end(progress, signal, order.stop.grace_ms);
+            let signal = signal::number(&order.signal).unwrap_or(libc::SIGTERM);
+            self.end(progress, signal, order.kill_at_ms);
         }
     }
 
     /// Announces the end to the first process group, as a terminal would; to all if that group is gone. A further order
     /// may shorten the grace, not lengthen it.
-    fn end(&self, progress: &mut Progress, signal: i32, grace_ms: i64) {
-        let grace_ms = if signal == libc::SIGKILL { 0 } else { grace_ms.max(0) };
-        let kill_at_ms = monotonic_ms().saturating_add(grace_ms);
+    fn end(&self, progress: &mut Progress, signal: i32, kill_at_ms: i64) {
         let former = progress.ending.filter(|ending| ending.is_ordered);
         let kill_at_ms = progress.ending.map_or(kill_at_ms, |ending| ending.kill_at_ms.min(kill_at_ms));
         progress.ending =
             Some(Ending { signal, kill_at_ms, kill_pause_ms: FIRST_KILL_PAUSE_MS, is_ordered: true });
-        let is_news = former.is_none_or(|former| former.signal != signal);
-        if is_news && grace_ms > 0 && (progress.status.is_some() || !tree::send_to_group(self.first, signal)) {
+        let is_news = former.is_none_or(|former| former.signal != signal) && kill_at_ms > monotonic_ms();
+        if is_news && (progress.status.is_some() || !tree::send_to_group(self.first, signal)) {
             announce(signal, |_| true);
         }
     }
@@ -162,7 +160,8 @@ impl Watch<'_> {
         if progress.said.is_empty() {
             return true;
         }
-        let unreadable = |_| LaunchFailure::Other("the new process broke off while it told why it failed".into());
+        let unreadable =
+            |_| LaunchFailure::Other("the new process broke off while it told why it failed".into());
         progress.failure = Some(serde_json::from_slice(&progress.said).unwrap_or_else(unreadable));
         false
     }
@@ -196,8 +195,12 @@ impl Watch<'_> {
             None => {
                 let kill_at_ms = monotonic_ms() + LEFTOVERS_MS;
                 let signal = libc::SIGTERM;
-                progress.ending =
-                    Some(Ending { signal, kill_at_ms, kill_pause_ms: FIRST_KILL_PAUSE_MS, is_ordered: false });
+                progress.ending = Some(Ending {
+                    signal,
+                    kill_at_ms,
+                    kill_pause_ms: FIRST_KILL_PAUSE_MS,
+                    is_ordered: false,
+                });
                 announce(signal, |_| true);
             }
         }

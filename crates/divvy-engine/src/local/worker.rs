@@ -13,6 +13,7 @@ use divvy_core::id::{AllocationId, Term};
 use rustix::event::epoll;
 use rustix::process::{WaitId, WaitIdOptions, waitid};
 
+use super::adopt;
 use super::cgroup::Parents;
 use super::clock::{monotonic_ms, wall};
 use super::engine::{Command, Commands};
@@ -20,11 +21,12 @@ use super::orders::{self, Delivery};
 use super::outbox::Outbox;
 use super::output;
 use super::processes::{Held, Processes};
-use super::records::{ENDED, EndedRecord, LAUNCH, LaunchRecord, Pool, RecordDir, STARTED, StartedRecord, StopRecord};
+use super::records::{
+    ENDED, EndedRecord, LAUNCH, LaunchRecord, Pool, RecordDir, STARTED, StartedRecord, StopRecord,
+};
 use super::settings::{OpenError, keep_term};
 use super::spawn::Program;
 use super::watch::timespec;
-use super::adopt;
 
 /// Marks the bell among the things that are waited for; allocations never get that far.
 const BELL: u64 = u64::MAX;
@@ -95,7 +97,8 @@ impl Worker {
         program: &Path,
         (commands, outbox, processes): (Commands, Outbox, Processes),
     ) -> Result<Self, OpenError> {
-        let program = Program::open(program).map_err(OpenError::state("opening the supervisor's program", program))?;
+        let program =
+            Program::open(program).map_err(OpenError::state("opening the supervisor's program", program))?;
         let socket = bind(&settings.state)?;
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(io::Error::from)?;
         let add = |fd: &dyn std::os::fd::AsFd, mark| {
@@ -141,8 +144,15 @@ impl Worker {
             }
             self.hear_of_starts();
             if self.obey() {
-                return;
+                return self.leave();
             }
+        }
+    }
+
+    /// A pool that is given up, such as a demo's, leaves no empty groups. Those of tasks that run, or start, are needed.
+    fn leave(self) {
+        if self.tasks.values().all(|task| matches!(task.stage, Stage::Over(_))) {
+            self.parents.remove();
         }
     }
 
@@ -201,7 +211,10 @@ impl Worker {
     fn is_current(&mut self, fence: Fence) -> bool {
         if fence.term < self.settings.term {
             let (given, seen) = (fence.term, self.settings.term);
-            tracing::warn!("refusing an action of term {given} about allocation {}: {seen} is seen", fence.allocation);
+            tracing::warn!(
+                "refusing an action of term {given} about allocation {}: {seen} is seen",
+                fence.allocation
+            );
             return false;
         }
         if fence.term > self.settings.term {
@@ -236,17 +249,25 @@ impl Worker {
 
     fn start(&self, record: &RecordDir, fence: Fence, launch: Launch) -> io::Result<(u32, OwnedFd)> {
         if !record.make()? {
-            return Err(io::Error::other("the directory is there already, and is not a task's that is known"));
+            return Err(io::Error::other(
+                "the directory is there already, and is not a task's that is known",
+            ));
         }
-        let lock = record.try_lock()?.ok_or_else(|| io::Error::other("somebody holds the lock of a new record"))?;
+        let lock =
+            record.try_lock()?.ok_or_else(|| io::Error::other("somebody holds the lock of a new record"))?;
         let pool = Pool {
             user: self.user.clone(),
             state: self.settings.state.clone(),
             socket: self.settings.socket.clone(),
             kept_output_most_bytes: self.settings.kept_output_most_bytes,
         };
-        let order =
-            LaunchRecord { fence, launch, boot_id: self.boot_id.clone(), pool, cgroups: self.parents.clone() };
+        let order = LaunchRecord {
+            fence,
+            launch,
+            boot_id: self.boot_id.clone(),
+            pool,
+            cgroups: self.parents.clone(),
+        };
         record.write(LAUNCH, &order)?;
         let spawned = self.program.supervise(record.path(), lock)?;
         self.watch(fence.allocation, &spawned.pidfd)?;
@@ -279,7 +300,7 @@ impl Worker {
             return self.repeat(allocation);
         }
         if task.stop.as_ref().is_none_or(|former| fence > former.fence) {
-            task.stop = Some(StopRecord { fence, stop });
+            task.stop = Some(StopRecord::new(fence, &stop, task.stop.as_ref()));
             self.deliver(allocation);
         }
     }
@@ -333,7 +354,9 @@ impl Worker {
 
     /// Tells that a task runs, if its record says so and it was not told yet.
     pub(super) fn look_for_start(&mut self, allocation: AllocationId) {
-        let Some(task) = self.tasks.get_mut(&allocation).filter(|task| task.started.is_none()) else { return };
+        let Some(task) = self.tasks.get_mut(&allocation).filter(|task| task.started.is_none()) else {
+            return;
+        };
         if let Ok(Some(record)) = task.record.read::<StartedRecord>(STARTED) {
             task.started = Some(record.start.clone());
             self.outbox.put([Observation::Started(allocation, record.start)]);
@@ -430,7 +453,8 @@ impl Worker {
 /// Binds the socket on which supervisors tell of starts; it is bound before records are looked at, so that no start is missed.
 fn bind(state: &Path) -> Result<UnixDatagram, OpenError> {
     let path = state.join("engine.sock");
-    let error = |source| OpenError::State { doing: "binding the engine's socket", path: path.clone(), source };
+    let error =
+        |source| OpenError::State { doing: "binding the engine's socket", path: path.clone(), source };
     match std::fs::remove_file(&path) {
         Err(source) if source.kind() != io::ErrorKind::NotFound => return Err(error(source)),
         _ => {}
@@ -451,8 +475,7 @@ fn user_name() -> String {
     // SAFETY: the struct is plain pointers and numbers; struct and buffer outlive the call and what is read after it.
     let name = unsafe {
         let mut entry: libc::passwd = std::mem::zeroed();
-        let error =
-            libc::getpwuid_r(uid, &raw mut entry, buffer.as_mut_ptr(), buffer.len(), &raw mut found);
+        let error = libc::getpwuid_r(uid, &raw mut entry, buffer.as_mut_ptr(), buffer.len(), &raw mut found);
         (error == 0 && !found.is_null())
             .then(|| std::ffi::CStr::from_ptr(entry.pw_name).to_string_lossy().into_owned())
     };

@@ -29,10 +29,15 @@ fn make_below(directory: &Path, name: &str) -> Option<PathBuf> {
 }
 
 /// Makes the group of a task: memory's always, for the list of processes and the peak; the others if they restrict.
-pub(super) fn make(parents: [Option<&PathBuf>; 3], allocation: AllocationId, limits: &Limits) -> Option<Group> {
+pub(super) fn make(
+    parents: [Option<&PathBuf>; 3],
+    allocation: AllocationId,
+    limits: &Limits,
+) -> Option<Group> {
     let [memory, cpu, devices] = parents;
     let memory = group(memory?, allocation).ok()?;
-    let mut made = Group { directories: vec![memory], is_unified: false, memory_bytes: 0, shortfalls: Vec::new() };
+    let mut made =
+        Group { directories: vec![memory], is_unified: false, memory_bytes: 0, shortfalls: Vec::new() };
     if limits.memory_bytes > 0 {
         match limit_memory(&made.directories[0], limits.memory_bytes) {
             Ok(()) => made.memory_bytes = limits.memory_bytes,
@@ -40,8 +45,8 @@ pub(super) fn make(parents: [Option<&PathBuf>; 3], allocation: AllocationId, lim
         }
     }
     if limits.cpu_milli > 0 {
-        let limited = restrict(&mut made, cpu, allocation, |directory| limit_cpu(directory, limits.cpu_milli));
-        limited.unwrap_or_else(|why| made.shortfalls.push(format!("cores are not limited: {why}")));
+        let limited = restrict(&mut made, cpu, allocation, |directory| limit_cpu(directory, limits));
+        limited.unwrap_or_else(|why| made.shortfalls.push(format!("cores are not divided: {why}")));
     }
     if !limits.denied.is_empty() {
         let restricted = restrict(&mut made, devices, allocation, |directory| {
@@ -69,7 +74,8 @@ fn restrict(
     allocation: AllocationId,
     apply: impl FnOnce(&Path) -> Result<(), String>,
 ) -> Result<(), String> {
-    let directory = group(parent.ok_or("the kernel's controller for it is not mounted or not writable")?, allocation)?;
+    let directory =
+        group(parent.ok_or("the kernel's controller for it is not mounted or not writable")?, allocation)?;
     let applied = apply(&directory);
     made.directories.push(directory);
     applied
@@ -82,8 +88,14 @@ fn limit_memory(directory: &Path, bytes: i64) -> Result<(), String> {
     Ok(())
 }
 
-fn limit_cpu(directory: &Path, milli: i64) -> Result<(), String> {
-    let quota_us = (milli.saturating_mul(PERIOD_US) / 1000).max(LEAST_QUOTA_US);
+fn limit_cpu(directory: &Path, limits: &Limits) -> Result<(), String> {
+    // The kernel's usual group has 1024; it takes no fewer than 2.
+    let shares = (limits.cpu_milli.saturating_mul(1024) / 1000).clamp(2, 262_144);
+    set(directory, "cpu.shares", &shares.to_string())?;
+    if !limits.cpu_is_ceiling {
+        return Ok(());
+    }
+    let quota_us = (limits.cpu_milli.saturating_mul(PERIOD_US) / 1000).max(LEAST_QUOTA_US);
     set(directory, "cpu.cfs_period_us", &PERIOD_US.to_string())?;
     set(directory, "cpu.cfs_quota_us", &quota_us.to_string())
 }

@@ -85,8 +85,12 @@ pub(super) fn make(
     // Left over from a crash, with the old limits and counters.
     let _ = fs::remove_dir(&directory);
     fs::create_dir(&directory).ok()?;
-    let mut made =
-        Group { directories: vec![directory.clone()], is_unified: true, memory_bytes: 0, shortfalls: Vec::new() };
+    let mut made = Group {
+        directories: vec![directory.clone()],
+        is_unified: true,
+        memory_bytes: 0,
+        shortfalls: Vec::new(),
+    };
     let has = |name: &str| match controllers.iter().any(|controller| controller == name) {
         true => Ok(()),
         false => Err(format!("the {name} controller is not delegated")),
@@ -98,10 +102,8 @@ pub(super) fn make(
         }
     }
     if limits.cpu_milli > 0 {
-        // In the kernel's usual period of 100 ms; it takes no quota below 1 ms.
-        let quota_us = limits.cpu_milli.saturating_mul(100).max(1000);
-        let limited = has("cpu").and_then(|()| set(&directory, "cpu.max", &format!("{quota_us} 100000")));
-        limited.unwrap_or_else(|why| made.shortfalls.push(format!("cores are not limited: {why}")));
+        let limited = has("cpu").and_then(|()| limit_cpu(&directory, limits));
+        limited.unwrap_or_else(|why| made.shortfalls.push(format!("cores are not divided: {why}")));
     }
     if !limits.denied.is_empty()
         && let Err(error) = program::deny(&directory, &limits.denied)
@@ -117,4 +119,16 @@ fn limit_memory(directory: &Path, bytes: i64) -> Result<(), String> {
     let _ = set(directory, "memory.swap.max", "0");
     let _ = set(directory, "memory.oom.group", "1");
     Ok(())
+}
+
+fn limit_cpu(directory: &Path, limits: &Limits) -> Result<(), String> {
+    // The kernel's usual weight, 100, for a core.
+    let weight = (limits.cpu_milli / 10).clamp(1, 10_000);
+    set(directory, "cpu.weight", &weight.to_string())?;
+    if !limits.cpu_is_ceiling {
+        return Ok(());
+    }
+    // In the kernel's usual period of 100 ms; it takes no quota below 1 ms.
+    let quota_us = limits.cpu_milli.saturating_mul(100).max(1000);
+    set(directory, "cpu.max", &format!("{quota_us} 100000"))
 }

@@ -1,0 +1,130 @@
+//! The command line.
+
+use std::ffi::OsString;
+
+use clap::{Parser, Subcommand};
+
+use crate::exit::{EXIT_CODES, Exit};
+use crate::failure::Failure;
+use crate::pool::Place;
+use crate::verbs;
+
+const EXAMPLES: &str = "\
+Examples:
+  divvy demo                              see it work, on any machine
+  divvy up --detach                       start a pool on this machine
+  divvy run -g 1 -- python train.py       run when a GPU is free; stream the output
+  divvy run -d -g h100:2 -t 2h -- ./job   queue it, print its id
+  divvy ps                                what waits and what runs
+  divvy explain 12                        why job 12 waits
+";
+
+/// A fair, queued, accounted GPU pool in one binary.
+#[derive(Debug, Parser)]
+#[command(name = "divvy", version, about, after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n{EXIT_CODES}\n\n{PLACES}"))]
+#[command(disable_help_subcommand = true, subcommand_required = true, arg_required_else_help = true)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) place: Place,
+    #[command(subcommand)]
+    pub(crate) verb: Verb,
+}
+
+const PLACES: &str = "\
+Where the daemon is looked for, first match wins: --socket, --state, DIVVY_SOCKET, DIVVY_STATE,
+/run/divvy/divvy.sock (a pool for everyone), $XDG_RUNTIME_DIR/divvy/divvy.sock (your own pool).
+NO_COLOR turns colours off; they are on only where output goes to a terminal.";
+
+/// What can be done.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Verb {
+    Demo(verbs::demo::Demo),
+    Up(verbs::up::Up),
+    Down(verbs::down::Down),
+    Run(Box<verbs::run::Run>),
+    Ps(verbs::ps::Ps),
+    Show(verbs::show::Show),
+    Logs(verbs::logs::Logs),
+    Wait(verbs::wait::Wait),
+    Cancel(verbs::change::Cancel),
+    Hold(verbs::change::Hold),
+    Release(verbs::change::Release),
+    Explain(verbs::explain::Explain),
+    Queues(verbs::queues::Queues),
+    Apply(verbs::apply::Apply),
+    Gpus(verbs::gpus::Gpus),
+    Top(verbs::top::Top),
+    History(verbs::history::History),
+    Doctor(verbs::doctor::Doctor),
+    Completion(verbs::completion::Completion),
+}
+
+impl Verb {
+    /// Does it.
+    pub(crate) fn run(&self, place: &Place) -> Result<Exit, Failure> {
+        match self {
+            Self::Demo(demo) => demo.run(),
+            Self::Up(up) => up.run(place),
+            Self::Down(down) => down.run(place),
+            Self::Run(run) => run.run(place),
+            Self::Ps(ps) => ps.run(place),
+            Self::Show(show) => show.run(place),
+            Self::Logs(logs) => logs.run(place),
+            Self::Wait(wait) => wait.run(place),
+            Self::Cancel(cancel) => cancel.run(place),
+            Self::Hold(hold) => hold.run(place),
+            Self::Release(release) => release.run(place),
+            Self::Explain(explain) => explain.run(place),
+            Self::Queues(queues) => queues.run(place),
+            Self::Apply(apply) => apply.run(place),
+            Self::Gpus(gpus) => gpus.run(place),
+            Self::Top(top) => top.run(place),
+            Self::History(history) => history.run(place),
+            Self::Doctor(doctor) => doctor.run(place),
+            Self::Completion(completion) => completion.run(),
+        }
+    }
+}
+
+/// Reads the command line; help, version and mistakes are printed here.
+pub(crate) fn read(args: impl IntoIterator<Item = OsString>) -> Result<Cli, Exit> {
+    Cli::try_parse_from(args).map_err(|error| {
+        // Help that nobody reads to its end is no mistake.
+        let _ = error.print();
+        if error.use_stderr() { Exit::Usage } else { Exit::Success }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_verb_explains_itself_with_examples() {
+        for verb in Cli::command().get_subcommands().filter(|verb| !verb.is_hide_set()) {
+            assert!(verb.get_about().is_some(), "{} says nothing about itself", verb.get_name());
+            let help = verb.get_after_help().map(ToString::to_string).unwrap_or_default();
+            assert!(
+                help.contains(&format!("divvy {}", verb.get_name())),
+                "{} has no examples",
+                verb.get_name()
+            );
+        }
+    }
+
+    #[test]
+    fn the_jobs_own_flags_stay_its_own() {
+        let read = |words: &[&str]| Cli::try_parse_from(words.iter().map(OsString::from));
+        let cli = read(&["divvy", "run", "-g", "1", "python", "-u", "train.py", "--state", "x"]).unwrap();
+        let Verb::Run(run) = cli.verb else { panic!("not run") };
+        assert_eq!(run.command, ["python", "-u", "train.py", "--state", "x"]);
+        assert!(read(&["divvy", "run", "--bogus", "--", "true"]).is_err());
+        assert!(read(&["divvy", "run", "-d", "--pty", "true"]).is_err());
+    }
+}

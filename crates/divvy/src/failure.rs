@@ -1,0 +1,239 @@
+//! What went wrong, as a person reads it: what, why, and what helps.
+
+use std::fmt::Write as _;
+use std::io;
+use std::path::Path;
+
+use divvy_api::read::TextError;
+use divvy_api::{ClientError, Problem, ProblemCode};
+
+use crate::exit::Exit;
+use crate::output::plain;
+
+/// An end that is not success. Its texts may hold anything; they are escaped when they are printed.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    /// The exit code.
+    pub(crate) exit: Exit,
+    /// What was being done, and to what.
+    pub(crate) what: String,
+    /// Why it did not work, line by line.
+    pub(crate) why: Vec<String>,
+    /// What helps.
+    pub(crate) fix: Option<String>,
+    /// Nobody reads the output any more: nothing is said about it.
+    quiet: bool,
+}
+
+impl Failure {
+    /// A failure with its exit code.
+    pub(crate) fn new(exit: Exit, what: impl Into<String>) -> Self {
+        Self { exit, what: what.into(), why: Vec::new(), fix: None, quiet: false }
+    }
+
+    /// The command line is wrong.
+    pub(crate) fn usage(what: impl Into<String>) -> Self {
+        Self::new(Exit::Usage, what)
+    }
+
+    /// A failure whose text says all, line by line.
+    pub(crate) fn told(exit: Exit, text: &str) -> Self {
+        let mut lines = text.lines();
+        let mut failure = Self::new(exit, lines.next().unwrap_or("it did not work"));
+        failure.why = lines.map(|line| line.trim().to_owned()).collect();
+        failure
+    }
+
+    /// Says why.
+    pub(crate) fn because(mut self, why: impl Into<String>) -> Self {
+        self.why.push(why.into());
+        self
+    }
+
+    /// Says what helps.
+    pub(crate) fn fix(mut self, fix: impl Into<String>) -> Self {
+        self.fix = Some(fix.into());
+        self
+    }
+
+    /// A file that cannot be read or written.
+    pub(crate) fn file(doing: &str, path: &Path, error: &io::Error) -> Self {
+        let exit = if error.kind() == io::ErrorKind::NotFound { Exit::NotFound } else { Exit::Io };
+        Self::new(exit, format!("cannot {doing} {}", path.display())).because(error.to_string())
+    }
+
+    /// A text that cannot be understood.
+    pub(crate) fn text(path: &Path, error: &TextError) -> Self {
+        Self::new(Exit::BadData, format!("{}: {error}", path.display()))
+    }
+
+    /// Prints the report to standard error.
+    pub(crate) fn report(&self) {
+        if !self.quiet {
+            // With standard error gone, too, there is nobody to tell.
+            let _ = io::Write::write_all(&mut io::stderr(), self.render().as_bytes());
+        }
+    }
+
+    /// The report.
+    pub(crate) fn render(&self) -> String {
+        let mut report = format!("divvy: {}\n", plain(&self.what));
+        for why in &self.why {
+            // Writing to a String cannot fail.
+            let _ = writeln!(report, "  {}", plain(why));
+        }
+        if let Some(fix) = &self.fix {
+            let _ = writeln!(report, "  fix: {}", plain(fix));
+        }
+        report
+    }
+}
+
+/// Reading from or writing to the terminal or a pipe.
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        let quiet = error.kind() == io::ErrorKind::BrokenPipe;
+        let exit = if quiet { Exit::Success } else { Exit::Io };
+        Self { quiet, ..Self::new(exit, format!("cannot read or write: {error}")) }
+    }
+}
+
+impl From<csv::Error> for Failure {
+    fn from(error: csv::Error) -> Self {
+        match error.into_kind() {
+            csv::ErrorKind::Io(error) => error.into(),
+            other => Self::new(Exit::Internal, format!("cannot write CSV: {other:?}")),
+        }
+    }
+}
+
+impl From<serde_json::Error> for Failure {
+    fn from(error: serde_json::Error) -> Self {
+        Self::new(Exit::Internal, format!("the daemon's answer cannot be read: {error}"))
+            .fix("is the daemon of another version? compare `divvy --version` with `divvy top`")
+    }
+}
+
+impl From<ClientError> for Failure {
+    fn from(error: ClientError) -> Self {
+        let what = error.to_string();
+        match error {
+            ClientError::NoDaemon { tried } => no_daemon(&tried),
+            ClientError::Problem(problem) => (*problem).into(),
+            ClientError::Silent { .. } => Self::new(Exit::TryAgain, what)
+                .because("it is stopped, or its disk does not answer")
+                .fix("look at the daemon's process and its messages; jobs run on without it"),
+            ClientError::Broken { source, .. } => Self::new(Exit::TryAgain, what)
+                .because(source.to_string())
+                .fix("ask again; if the daemon is gone, start it with `divvy up --detach`: jobs run on without it"),
+            ClientError::Version { .. } => {
+                Self::new(Exit::NoDaemon, what).fix("use the divvy that belongs to the daemon, or restart the daemon")
+            }
+            ClientError::Answer { .. } => {
+                Self::new(Exit::Internal, what).fix("is the daemon of another version? see `divvy --version`")
+            }
+        }
+    }
+}
+
+fn no_daemon(tried: &[(std::path::PathBuf, io::Error)]) -> Failure {
+    let mut failure = Failure::new(Exit::NoDaemon, "no daemon answers");
+    for (socket, error) in tried {
+        failure.why.push(format!("tried {}: {}", socket.display(), in_short(error)));
+    }
+    failure
+        .fix("start one with `divvy up --detach`, or name its socket with --socket, --state or DIVVY_SOCKET")
+}
+
+fn in_short(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::NotFound => "not there".into(),
+        io::ErrorKind::ConnectionRefused => "nobody listens".into(),
+        io::ErrorKind::PermissionDenied if error.raw_os_error().is_some() => "not permitted".into(),
+        _ => error.to_string(),
+    }
+}
+
+impl From<Problem> for Failure {
+    fn from(problem: Problem) -> Self {
+        let mut failure = Self::new(exit_of(&problem.code, problem.status), problem.title);
+        if !problem.detail.is_empty() {
+            let field = problem.field.map(|field| format!("{field}: ")).unwrap_or_default();
+            failure.why.push(format!("{field}{}", problem.detail));
+        }
+        failure.fix = problem.fix;
+        failure
+    }
+}
+
+fn exit_of(code: &ProblemCode, status: u16) -> Exit {
+    use ProblemCode as C;
+    match code {
+        C::BadRequest | C::BadSpec | C::UnknownQueue | C::CannotFit | C::BadDirectory | C::TooLarge => {
+            Exit::BadData
+        }
+        C::NoSuchJob | C::NoSuchPath | C::NoOutput => Exit::NotFound,
+        C::NotYours | C::NotMember => Exit::NotPermitted,
+        C::DiskFull | C::ShuttingDown | C::Busy | C::Conflict => Exit::TryAgain,
+        C::Internal => Exit::Internal,
+        // A code of a newer daemon: its status says enough.
+        C::Other(_) => match status {
+            401 | 403 => Exit::NotPermitted,
+            404 | 410 => Exit::NotFound,
+            429 | 503 | 507 => Exit::TryAgain,
+            400..=499 => Exit::BadData,
+            _ => Exit::Internal,
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use expect_test::expect;
+
+    #[test]
+    fn without_a_daemon_the_report_says_what_was_tried_and_how_to_start_one() {
+        let tried = vec![
+            ("/run/divvy/divvy.sock".into(), io::Error::from_raw_os_error(2)),
+            ("/run/user/1000/divvy/divvy.sock".into(), io::Error::from_raw_os_error(111)),
+        ];
+        let failure = Failure::from(ClientError::NoDaemon { tried });
+        expect![[r#"
+            divvy: no daemon answers
+              tried /run/divvy/divvy.sock: not there
+              tried /run/user/1000/divvy/divvy.sock: nobody listens
+              fix: start one with `divvy up --detach`, or name its socket with --socket, --state or DIVVY_SOCKET
+        "#]]
+        .assert_eq(&failure.render());
+        assert_eq!(failure.exit, Exit::NoDaemon);
+    }
+
+    #[test]
+    fn a_problem_is_told_with_its_field_its_fix_and_without_control_characters() {
+        let problem = Problem::new(ProblemCode::UnknownQueue, "there is no queue \"\x1b[31mred\"")
+            .with_field("queue")
+            .with_fix("use one of: default");
+        let failure = Failure::from(problem);
+        expect![[r#"
+            divvy: there is no such queue
+              queue: there is no queue "\u{1b}[31mred"
+              fix: use one of: default
+        "#]]
+        .assert_eq(&failure.render());
+        assert_eq!(failure.exit.code(), 65);
+    }
+
+    #[test]
+    fn a_reader_that_is_gone_is_no_failure() {
+        let failure = Failure::from(io::Error::from(io::ErrorKind::BrokenPipe));
+        assert!(failure.quiet && failure.exit == Exit::Success);
+    }
+
+    #[test]
+    fn codes_of_a_newer_daemon_are_judged_by_their_status() {
+        let other = ProblemCode::Other("moon-phase".into());
+        assert_eq!(exit_of(&other, 403), Exit::NotPermitted);
+        assert_eq!(exit_of(&other, 500), Exit::Internal);
+    }
+}

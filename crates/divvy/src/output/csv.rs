@@ -1,0 +1,70 @@
+//! CSV: a line of names, then a line per row.
+
+use std::io::{self, IsTerminal, Write};
+
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::plain;
+use crate::failure::Failure;
+
+/// Writes rows as CSV. A path such as `reason.code` goes into an object; lists of words are joined by spaces, other
+/// lists stay JSON; null is empty.
+pub(crate) fn write_csv(rows: &[Box<RawValue>], paths: &[&str]) -> Result<(), Failure> {
+    let stdout = io::stdout();
+    write(rows, paths, stdout.lock(), stdout.is_terminal())
+}
+
+fn write(rows: &[Box<RawValue>], paths: &[&str], out: impl Write, terminal: bool) -> Result<(), Failure> {
+    let mut writer = csv::Writer::from_writer(out);
+    writer.write_record(paths)?;
+    for row in rows {
+        let row: Value = serde_json::from_str(row.get())?;
+        let fields = paths
+            .iter()
+            .map(|path| field(&row, path))
+            .map(|text| if terminal { plain(&text).into_owned() } else { text });
+        writer.write_record(fields)?;
+    }
+    writer.flush()?;
+    Ok(())
+}
+
+fn field(row: &Value, path: &str) -> String {
+    let value = path.split('.').try_fold(row, |value, key| value.get(key));
+    match value {
+        None | Some(Value::Null) => String::new(),
+        Some(Value::String(text)) => text.clone(),
+        Some(Value::Array(items)) if items.iter().all(Value::is_string) => {
+            items.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(" ")
+        }
+        Some(Value::Object(map)) if map.values().all(Value::is_string) => map
+            .iter()
+            .map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default()))
+            .collect::<Vec<_>>()
+            .join(" "),
+        Some(other) => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use expect_test::expect;
+
+    #[test]
+    fn nested_values_have_paths_and_null_is_empty() {
+        let row = r#"{"id":"12_3","name":"a, \"b\"","devices":["GPU-1","GPU-2"],"labels":{"k":"v"},"exit_code":null,
+            "reason":{"code":"DV-X","text":"t"},"allocations":[{"job":"1"}]}"#;
+        let rows = [RawValue::from_string(row.to_owned()).unwrap()];
+        let paths =
+            ["id", "name", "devices", "labels", "exit_code", "reason.code", "last_end.cause", "allocations"];
+        let mut out = Vec::new();
+        write(&rows, &paths, &mut out, false).unwrap();
+        expect![[r#"
+            id,name,devices,labels,exit_code,reason.code,last_end.cause,allocations
+            12_3,"a, ""b""",GPU-1 GPU-2,k=v,,DV-X,,"[{""job"":""1""}]"
+        "#]]
+        .assert_eq(&String::from_utf8(out).unwrap());
+    }
+}

@@ -1,0 +1,100 @@
+//! What a person or a program reads: tables, JSON, CSV; escaped, coloured only on a terminal, times as the place has them.
+
+mod amount;
+mod csv;
+mod json;
+mod table;
+mod text;
+mod time;
+
+use std::io::{self, IsTerminal};
+
+use clap::ValueEnum;
+use divvy_api::{GpuState, JobState};
+
+pub(crate) use amount::{bytes, cores, gpus, memory_pair, mib};
+pub(crate) use csv::write_csv;
+pub(crate) use json::{write_json, write_json_array};
+pub(crate) use table::{Column, Listing, Look, Table, render};
+pub(crate) use text::plain;
+pub(crate) use time::{ago, local, now_ms, span};
+
+/// How a listing is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// For people.
+    #[default]
+    Table,
+    /// For people with wide screens: all columns.
+    Wide,
+    /// One array of objects.
+    Json,
+    /// With a line of names on top.
+    Csv,
+}
+
+/// `-o`, on every listing.
+#[derive(Clone, Copy, Debug, Default, clap::Args)]
+pub(crate) struct FormatFlag {
+    /// How to write it
+    #[arg(short = 'o', long = "output", value_name = "FORMAT", value_enum, default_value_t)]
+    pub(crate) output: Format,
+}
+
+/// A colour that says how something stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tone {
+    /// As it should be.
+    Good,
+    /// Waits, or is about to change.
+    Pending,
+    /// Went wrong.
+    Bad,
+    /// Of little interest.
+    Faint,
+    /// Nothing to say.
+    Plain,
+}
+
+impl Tone {
+    /// How a job in a state stands.
+    pub(crate) fn of_job(state: &JobState) -> Self {
+        match state {
+            JobState::Running | JobState::Completed => Self::Good,
+            JobState::Pending | JobState::Starting | JobState::Stopping | JobState::Resuming => Self::Pending,
+            JobState::Failed | JobState::Timeout | JobState::Lost => Self::Bad,
+            JobState::Held | JobState::Cancelled | JobState::Paused | JobState::Pausing => Self::Faint,
+            JobState::Other(_) => Self::Plain,
+        }
+    }
+
+    /// How a device in a state stands.
+    pub(crate) fn of_gpu(state: &GpuState) -> Self {
+        match state {
+            GpuState::Free => Self::Faint,
+            GpuState::Allocated | GpuState::Shared => Self::Good,
+            GpuState::Promised | GpuState::Draining => Self::Pending,
+            GpuState::Foreign | GpuState::Down => Self::Bad,
+            GpuState::Other(_) => Self::Plain,
+        }
+    }
+}
+
+/// What standard output is, and whether it may be coloured.
+pub(crate) fn look(format: Format) -> Look {
+    let terminal = io::stdout().is_terminal();
+    let width = if terminal { crossterm::terminal::size().ok().map(|(columns, _)| columns) } else { None };
+    Look { colour: terminal && colour_wanted(), width, wide: format == Format::Wide, now_ms: now_ms() }
+}
+
+/// `NO_COLOR` in any form, or a terminal that cannot, means no colour.
+pub(crate) fn colour_wanted() -> bool {
+    let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    let dumb = std::env::var_os("TERM").is_some_and(|value| value == "dumb");
+    !no_color && !dumb
+}
+
+/// Tells a person something beside the output. With standard error gone there is nobody to tell.
+pub(crate) fn say(text: &str) {
+    let _ = io::Write::write_all(&mut io::stderr(), format!("divvy: {}\n", plain(text)).as_bytes());
+}

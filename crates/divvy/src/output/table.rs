@@ -1,0 +1,150 @@
+//! Tables for people, and the three ways to write a listing.
+
+use std::io::{self, Write};
+
+use comfy_table::{Attribute, Cell, CellAlignment, Color, ContentArrangement, Row};
+use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
+
+use super::{Format, Tone, look, plain, write_csv, write_json_array};
+use crate::failure::Failure;
+
+/// How tables look where they go.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Look {
+    /// Whether colours may be used.
+    pub(crate) colour: bool,
+    /// Columns of the terminal; `None` for a file or pipe.
+    pub(crate) width: Option<u16>,
+    /// Whether all columns are wanted.
+    pub(crate) wide: bool,
+    /// The moment that ages count from.
+    pub(crate) now_ms: i64,
+}
+
+/// A column of a table.
+#[derive(Debug)]
+pub(crate) struct Column<T> {
+    /// What stands above it.
+    pub(crate) name: &'static str,
+    /// Whether only `-o wide` has it.
+    pub(crate) wide: bool,
+    /// Whether it holds numbers.
+    pub(crate) right: bool,
+    /// What stands in it.
+    pub(crate) text: fn(&T, &Look) -> String,
+    /// How that stands.
+    pub(crate) tone: fn(&T) -> Tone,
+}
+
+impl<T> Column<T> {
+    /// A column of words.
+    pub(crate) const fn new(name: &'static str, text: fn(&T, &Look) -> String) -> Self {
+        Self { name, wide: false, right: false, text, tone: |_| Tone::Plain }
+    }
+
+    /// A column of numbers.
+    pub(crate) const fn right(mut self) -> Self {
+        self.right = true;
+        self
+    }
+
+    /// A column that only `-o wide` has.
+    pub(crate) const fn wide(mut self) -> Self {
+        self.wide = true;
+        self
+    }
+
+    /// A coloured column.
+    pub(crate) const fn tone(mut self, tone: fn(&T) -> Tone) -> Self {
+        self.tone = tone;
+        self
+    }
+}
+
+/// A kind of row that can be listed.
+pub(crate) trait Listing: DeserializeOwned + 'static {
+    /// The columns for people.
+    fn columns() -> Vec<Column<Self>>;
+    /// The columns of CSV: the keys of JSON.
+    const PATHS: &'static [&'static str];
+    /// What a person reads when there are no rows.
+    const EMPTY: &'static str;
+}
+
+/// Rows of one kind as the daemon sent them.
+#[derive(Debug)]
+pub(crate) struct Table {
+    /// The rows.
+    pub(crate) rows: Vec<Box<RawValue>>,
+}
+
+impl Table {
+    /// Writes the rows to standard output.
+    pub(crate) fn print<T: Listing>(&self, format: Format) -> Result<(), Failure> {
+        match format {
+            Format::Json => Ok(write_json_array(&self.rows)?),
+            Format::Csv => write_csv(&self.rows, T::PATHS),
+            Format::Table | Format::Wide => {
+                let text = self.render::<T>(&look(format))?;
+                Ok(io::stdout().lock().write_all(text.as_bytes())?)
+            }
+        }
+    }
+
+    fn render<T: Listing>(&self, look: &Look) -> Result<String, Failure> {
+        let rows =
+            self.rows.iter().map(|row| serde_json::from_str(row.get())).collect::<Result<Vec<T>, _>>()?;
+        Ok(render(&rows, look))
+    }
+}
+
+/// The table as text, with a line break behind each row.
+pub(crate) fn render<T: Listing>(rows: &[T], look: &Look) -> String {
+    if rows.is_empty() {
+        return format!("{}\n", T::EMPTY);
+    }
+    let columns: Vec<_> = T::columns().into_iter().filter(|column| look.wide || !column.wide).collect();
+    let mut table = comfy_table::Table::new();
+    table.load_style(comfy_table::presets::NOTHING).set_truncation_indicator("…");
+    match look.width {
+        Some(width) if !look.wide => {
+            table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width)
+        }
+        _ => table.set_content_arrangement(ContentArrangement::Disabled),
+    };
+    if look.colour {
+        table.enforce_styling();
+    } else {
+        table.force_no_tty();
+    }
+    table.set_header(columns.iter().map(|column| Cell::new(column.name).add_attribute(Attribute::Bold)));
+    for row in rows {
+        let cells = columns
+            .iter()
+            .map(|column| painted(plain(&(column.text)(row, look)).as_ref(), (column.tone)(row)));
+        let mut row = Row::from(cells.collect::<Vec<_>>());
+        row.max_height(1);
+        table.add_row(row);
+    }
+    for (at, column) in columns.iter().enumerate() {
+        if let Some(laid) = table.column_mut(at) {
+            laid.set_padding((0, 2));
+            if column.right {
+                laid.set_cell_alignment(CellAlignment::Right);
+            }
+        }
+    }
+    table.lines().map(|line| line.trim_end().to_owned() + "\n").collect()
+}
+
+fn painted(text: &str, tone: Tone) -> Cell {
+    let cell = Cell::new(text);
+    match tone {
+        Tone::Good => cell.fg(Color::Green),
+        Tone::Pending => cell.fg(Color::Yellow),
+        Tone::Bad => cell.fg(Color::Red),
+        Tone::Faint => cell.add_attribute(Attribute::Dim),
+        Tone::Plain => cell,
+    }
+}

@@ -1,0 +1,71 @@
+//! Moments and lengths of time as people read them.
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+
+/// Now, in milliseconds since 1970.
+pub(crate) fn now_ms() -> i64 {
+    Timestamp::now().as_millisecond()
+}
+
+/// A moment in local time with its offset: `2026-11-21 18:00:00+01:00`.
+pub(crate) fn local(ms: i64) -> String {
+    in_zone(ms, TimeZone::system())
+}
+
+fn in_zone(ms: i64, zone: TimeZone) -> String {
+    match Timestamp::from_millisecond(ms) {
+        Ok(moment) => moment.to_zoned(zone).strftime("%Y-%m-%d %H:%M:%S%:z").to_string(),
+        Err(_) => format!("{ms} ms"),
+    }
+}
+
+/// A length of time in its two largest units: `3d4h`, `12m05s`, `0.3s`.
+pub(crate) fn span(ms: i64) -> String {
+    let ms = ms.max(0);
+    let (days, hours, minutes, seconds) =
+        (ms / 86_400_000, ms / 3_600_000 % 24, ms / 60_000 % 60, ms / 1000 % 60);
+    if days > 0 {
+        format!("{days}d{hours:02}h")
+    } else if hours > 0 {
+        format!("{hours}h{minutes:02}m")
+    } else if minutes > 0 {
+        format!("{minutes}m{seconds:02}s")
+    } else if ms >= 10_000 {
+        format!("{seconds}s")
+    } else {
+        format!("{}.{}s", ms / 1000, ms % 1000 / 100)
+    }
+}
+
+/// How long ago a moment was.
+pub(crate) fn ago(ms: i64, now_ms: i64) -> String {
+    span(now_ms - ms)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moments_carry_their_offset() {
+        let zone = TimeZone::fixed(jiff::tz::offset(1));
+        assert_eq!(in_zone(1_795_280_400_123, zone), "2026-11-21 18:00:00+01:00");
+        assert_eq!(in_zone(i64::MAX, TimeZone::UTC), format!("{} ms", i64::MAX));
+    }
+
+    #[test]
+    fn spans_show_their_two_largest_units() {
+        let cases = [
+            (-5, "0.0s"),
+            (340, "0.3s"),
+            (12_000, "12s"),
+            (725_000, "12m05s"),
+            (3_660_000, "1h01m"),
+            (273_600_000, "3d04h"),
+        ];
+        for (ms, text) in cases {
+            assert_eq!(span(ms), text);
+        }
+    }
+}

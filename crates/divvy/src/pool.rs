@@ -1,0 +1,114 @@
+//! Reaching the pool: where its socket is, and asking it.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use divvy_api::client::Ask;
+use divvy_api::{Client, JobsQuery, Page, Sockets, paths};
+use serde_json::value::RawValue;
+
+use crate::exit::Exit;
+use crate::failure::Failure;
+
+/// Which pool is meant.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub(crate) struct Place {
+    /// The daemon's socket
+    #[arg(long, global = true, value_name = "PATH", help_heading = "Pool")]
+    pub(crate) socket: Option<PathBuf>,
+    /// The pool's state directory
+    #[arg(long, global = true, value_name = "DIR", help_heading = "Pool")]
+    pub(crate) state: Option<PathBuf>,
+}
+
+impl Place {
+    /// The sockets to try.
+    pub(crate) fn sockets(&self) -> Sockets {
+        Sockets::from_env(self.socket.clone(), self.state.clone())
+    }
+}
+
+/// Connects to the pool and does some asynchronous work with it, on this thread.
+pub(crate) fn with_client<T>(
+    place: &Place,
+    work: impl AsyncFnOnce(Client) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    let sockets = place.sockets();
+    runtime()?.block_on(async {
+        let client = Client::connect(&sockets).await?;
+        work(client).await
+    })
+}
+
+/// A runtime on this thread: nothing starts that the verb does not need.
+pub(crate) fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::new(Exit::Internal, format!("cannot start: {error}")))
+}
+
+/// The rows of a listing that is not paged.
+pub(crate) async fn rows(client: &mut Client, path: &str) -> Result<Vec<Box<RawValue>>, Failure> {
+    Ok(client.get(path).await?)
+}
+
+/// The most rows that are asked for at a time.
+const PAGE_ROWS: u32 = 1000;
+
+/// The rows of all pages, up to `limit`. The second value says whether there are more.
+pub(crate) async fn jobs(
+    client: &mut Client,
+    query: &JobsQuery,
+    limit: Option<u64>,
+) -> Result<(Vec<Box<RawValue>>, bool), Failure> {
+    let mut rows: Vec<Box<RawValue>> = Vec::new();
+    let mut query = query.clone();
+    loop {
+        let left = limit.map_or(u64::MAX, |limit| limit.saturating_sub(rows.len() as u64));
+        query.limit = Some(u32::try_from(left).unwrap_or(PAGE_ROWS).clamp(1, PAGE_ROWS));
+        let page: Page<Box<RawValue>> = client.ask(&Ask::get(jobs_path(&query))).await?;
+        rows.extend(page.items);
+        let full = limit.is_some_and(|limit| rows.len() as u64 >= limit);
+        match page.next {
+            // A cursor that stands still would ask for ever.
+            Some(next) if !full && query.after.as_ref() != Some(&next) => query.after = Some(next),
+            next => return Ok((rows, next.is_some())),
+        }
+    }
+}
+
+/// The path that lists jobs.
+pub(crate) fn jobs_path(query: &JobsQuery) -> String {
+    let flag = |flag: bool| flag.then(|| "true".to_owned());
+    paths::with_query(
+        paths::JOBS,
+        &[
+            ("all", flag(query.all)),
+            ("user", query.user.clone()),
+            ("queue", query.queue.clone()),
+            ("state", query.state.clone()),
+            ("job", query.job.clone()),
+            ("limit", query.limit.map(|limit| limit.to_string())),
+            ("after", query.after.clone()),
+            ("newest", flag(query.newest)),
+        ],
+    )
+}
+
+/// How long a daemon may be away before it counts as gone: a restart with a log of a million events takes 2 s.
+const AWAY_MOST: Duration = Duration::from_secs(60);
+
+/// Connects again after the daemon went away, as it does when it is upgraded. Jobs run on meanwhile.
+pub(crate) async fn reconnect(client: &mut Client) -> Result<(), Failure> {
+    let begun = Instant::now();
+    let mut pause = Duration::from_millis(20);
+    loop {
+        match client.reconnect().await {
+            Ok(()) => return Ok(()),
+            Err(error) if begun.elapsed() > AWAY_MOST => return Err(error.into()),
+            Err(_) => tokio::time::sleep(pause).await,
+        }
+        pause = (pause * 2).min(Duration::from_secs(1));
+    }
+}

@@ -1,0 +1,122 @@
+//! `divvy cancel`, `hold` and `release`: changes of jobs by their ids.
+
+use std::io::Write;
+
+use divvy_api::client::Ask;
+use divvy_api::{Changed, Client, JobState, paths};
+
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::output::plain;
+use crate::pool::{self, Place};
+
+const CANCEL_EXAMPLES: &str = "\
+Examples:
+  divvy cancel 12            tell job 12 to stop; it is killed when its grace is over
+  divvy cancel 12_3 14       a member of an array, and another job
+  divvy cancel $(divvy ps -u me -o json | jq -r '.[].id')";
+
+/// Cancel jobs: those that run are stopped, those that wait leave the queue
+#[derive(Debug, clap::Args)]
+#[command(after_help = CANCEL_EXAMPLES)]
+pub(crate) struct Cancel {
+    #[command(flatten)]
+    jobs: Jobs,
+}
+
+/// Keep waiting jobs from starting
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  divvy hold 12        job 12 keeps its place, but does not start\n  divvy release 12     lets it go on"
+)]
+pub(crate) struct Hold {
+    #[command(flatten)]
+    jobs: Jobs,
+}
+
+/// Let held jobs start
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  divvy release 12")]
+pub(crate) struct Release {
+    #[command(flatten)]
+    jobs: Jobs,
+}
+
+/// Jobs by their ids.
+#[derive(Debug, clap::Args)]
+struct Jobs {
+    /// Jobs: 12; 12_3 is a member of an array, 12 all of it
+    #[arg(required = true, value_name = "JOB")]
+    jobs: Vec<String>,
+}
+
+impl Cancel {
+    pub(crate) fn run(&self, place: &Place) -> Result<Exit, Failure> {
+        self.jobs.change(place, "cancel")
+    }
+}
+
+impl Hold {
+    pub(crate) fn run(&self, place: &Place) -> Result<Exit, Failure> {
+        self.jobs.change(place, "hold")
+    }
+}
+
+impl Release {
+    pub(crate) fn run(&self, place: &Place) -> Result<Exit, Failure> {
+        self.jobs.change(place, "release")
+    }
+}
+
+impl Jobs {
+    /// Changes each; one that cannot be changed does not keep the others from it.
+    fn change(&self, place: &Place, verb: &str) -> Result<Exit, Failure> {
+        pool::with_client(place, async |mut client| {
+            let mut worst = Exit::Success;
+            for job in &self.jobs {
+                match change(&mut client, job, verb).await {
+                    Ok(changed) => writeln!(std::io::stdout(), "{}", line(&changed))?,
+                    Err(failure) => {
+                        failure.report();
+                        worst = failure.exit;
+                    }
+                }
+            }
+            Ok(worst)
+        })
+    }
+}
+
+/// Asks for one change of one job.
+pub(crate) async fn change(client: &mut Client, job: &str, verb: &str) -> Result<Changed, Failure> {
+    Ok(client.ask(&Ask::post(paths::change(job, verb), &serde_json::Map::new())).await?)
+}
+
+fn line(changed: &Changed) -> String {
+    let (id, state) = (plain(&changed.id), plain(changed.state.as_str()));
+    if !changed.changed && changed.state.is_ended() {
+        format!("{id} had ended: {state}")
+    } else if !changed.changed {
+        format!("{id} stays {state}")
+    } else if changed.members > 1 {
+        format!("{id} {state}: {} members", changed.members)
+    } else if changed.state == JobState::Stopping {
+        format!("{id} stopping; `divvy wait {id}` waits for its end")
+    } else {
+        format!("{id} {state}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_change_is_told_in_a_line() {
+        let changed = |state, changed, members| Changed { id: "12".into(), state, changed, members };
+        assert_eq!(line(&changed(JobState::Cancelled, true, 1)), "12 cancelled");
+        assert_eq!(line(&changed(JobState::Cancelled, true, 40)), "12 cancelled: 40 members");
+        assert_eq!(line(&changed(JobState::Completed, false, 0)), "12 had ended: completed");
+        assert_eq!(line(&changed(JobState::Running, false, 0)), "12 stays running");
+    }
+}

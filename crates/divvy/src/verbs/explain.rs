@@ -1,0 +1,246 @@
+//! `divvy explain`: the verdict, all blockers with what fixes each, and the funnel.
+
+use std::io::Write;
+
+use divvy_api::{Explain as Explained, Trial, Verdict, paths};
+use serde_json::value::RawValue;
+
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::output::{ago, local, now_ms, plain, write_json};
+use crate::pool::{self, Place};
+
+const EXAMPLES: &str = "\
+Examples:
+  divvy explain 12             why job 12 waits, and what would start it
+  divvy explain 12 -o json     for programs";
+
+/// Explain why a job waits, or runs where it runs
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Explain {
+    /// The job
+    job: String,
+    #[command(flatten)]
+    format: OneObject,
+}
+
+/// `-o` where there is one object: no CSV.
+#[derive(Clone, Copy, Debug, Default, clap::Args)]
+pub(crate) struct OneObject {
+    /// How to write it
+    #[arg(short = 'o', long = "output", value_name = "FORMAT", value_enum, default_value_t)]
+    output: Shape,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+enum Shape {
+    /// For people.
+    #[default]
+    Text,
+    /// One object.
+    Json,
+}
+
+impl OneObject {
+    /// Whether a program reads it.
+    pub(crate) fn is_json(self) -> bool {
+        self.output == Shape::Json
+    }
+
+    /// Writes an object as it came, or as a person reads it.
+    pub(crate) fn print<T: serde::de::DeserializeOwned>(
+        self,
+        object: &RawValue,
+        render: impl FnOnce(&T) -> String,
+    ) -> Result<Exit, Failure> {
+        if self.is_json() {
+            write_json(object)?;
+        } else {
+            std::io::stdout().lock().write_all(render(&serde_json::from_str(object.get())?).as_bytes())?;
+        }
+        Ok(Exit::Success)
+    }
+}
+
+impl Explain {
+    pub(crate) fn run(&self, place: &Place) -> Result<Exit, Failure> {
+        let path = paths::explain(&self.job);
+        let object: Box<RawValue> =
+            pool::with_client(place, async |mut client| Ok(client.get(&path).await?))?;
+        self.format.print(&object, |explained| render(explained, now_ms()))
+    }
+}
+
+/// The answer in about eight lines.
+fn render(explained: &Explained, now_ms: i64) -> String {
+    let mut text = headline(explained);
+    let mut asks = Vec::new();
+    if !explained.ask.is_empty() {
+        asks.push(plain(&explained.ask).into_owned());
+    }
+    if let Some(position) = explained.position {
+        asks.push(format!("{} in line", ordinal(position)));
+    }
+    if let Some(submitted) = explained.submitted_ms {
+        asks.push(format!("submitted {} ago", ago(submitted, now_ms)));
+    }
+    if !asks.is_empty() {
+        text += &labelled("asks", &asks.join(", "));
+    }
+    text += &blockers(&explained.blockers);
+    if !explained.funnel.is_empty() {
+        text += &labelled("GPUs", &funnel(&explained.funnel));
+    }
+    if let Some(start) = explained.expected_start_ms {
+        text += &labelled("start", &format!("expected {}", local(start)));
+    }
+    text
+}
+
+fn headline(explained: &Explained) -> String {
+    let name =
+        if explained.name.is_empty() { String::new() } else { format!(" ({})", plain(&explained.name)) };
+    let state = explained.state.as_ref().map_or("waits", |state| state.as_str());
+    let verdict = match &explained.verdict {
+        Verdict::NoFit => "the pool as it is can never run it".to_owned(),
+        Verdict::Preempt => "it would run if others were stopped".into(),
+        Verdict::Later => "it starts when something ends".into(),
+        Verdict::Fit => "it can run now".into(),
+        Verdict::Placed => placed(explained),
+        Verdict::Ended => {
+            explained.reason.as_ref().map_or("it is over".into(), |reason| plain(&reason.text).into_owned())
+        }
+        Verdict::Other(word) => plain(word).into_owned(),
+    };
+    format!("{}{name} is {}: {verdict}\n", plain(&explained.job), plain(state))
+}
+
+fn placed(explained: &Explained) -> String {
+    let nodes = explained.nodes.join(", ");
+    if nodes.is_empty() { "it has its place".into() } else { format!("on {}", plain(&nodes)) }
+}
+
+fn labelled(label: &str, text: &str) -> String {
+    format!("  {label:<6} {text}\n")
+}
+
+fn blockers(blockers: &[divvy_api::Blocker]) -> String {
+    let mut text = String::new();
+    for (at, blocker) in blockers.iter().enumerate() {
+        let number = if blockers.len() > 1 { format!("{}.", at + 1) } else { "why".into() };
+        text += &labelled(&number, &format!("{}  {}", plain(&blocker.code), plain(&blocker.text)));
+        if !blocker.fix.is_empty() {
+            text += &labelled("fix", &plain(&blocker.fix));
+        }
+    }
+    text
+}
+
+/// `64 in pool → 40 right model → 3 free → 0 on one node`
+fn funnel(steps: &[divvy_api::FunnelStep]) -> String {
+    steps.iter().map(|step| format!("{} {}", step.devices, plain(&step.step))).collect::<Vec<_>>().join(" → ")
+}
+
+fn ordinal(number: u64) -> String {
+    let suffix = match (number % 10, number % 100) {
+        (_, 11..=13) => "th",
+        (1, _) => "st",
+        (2, _) => "nd",
+        (3, _) => "rd",
+        _ => "th",
+    };
+    format!("{number}{suffix}")
+}
+
+/// The answer to `run --dry-run`.
+pub(crate) fn render_trial(trial: &Trial) -> String {
+    let verdict = match &trial.verdict {
+        Verdict::NoFit => "would never run: the pool as it is cannot hold it",
+        Verdict::Preempt => "would wait, or start if others were stopped",
+        Verdict::Later => "would wait until something ends",
+        Verdict::Fit | Verdict::Placed => "would start at once",
+        Verdict::Ended => "would end at once",
+        Verdict::Other(word) => word,
+    };
+    let mut text = format!("{}\n", plain(verdict));
+    for placement in &trial.placements {
+        let indices = placement.indices.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
+        let gpus = if indices.is_empty() { "no GPU".into() } else { format!("GPU {indices}") };
+        text += &labelled(
+            &format!("task {}", placement.task),
+            &format!("{} on {}", gpus, plain(&placement.node)),
+        );
+    }
+    text += &blockers(&trial.blockers);
+    if !trial.funnel.is_empty() && !trial.blockers.is_empty() {
+        text += &labelled("GPUs", &funnel(&trial.funnel));
+    }
+    for notice in &trial.notices {
+        text += &labelled("note", &plain(notice));
+    }
+    text + "dry run: nothing was submitted\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use expect_test::expect;
+
+    fn explained() -> Explained {
+        serde_json::from_value(serde_json::json!({
+            "job": "12", "name": "ft", "verdict": "later", "state": "pending", "ask": "4 × h100, queue vision",
+            "position": 2, "submitted_ms": 0,
+            "blockers": [
+                {"code": "DV-OVER-LIMIT", "text": "queue vision has 30 of 32 GPUs", "fix": "wait for 9 (2 GPUs), or raise the limit"},
+                {"code": "DV-DEVICES-BUSY", "text": "3 h100 are free, 4 are needed on one node", "fix": "wait for 9 or 11"},
+            ],
+            "funnel": [
+                {"step": "in pool", "devices": 64, "nodes": 8}, {"step": "right model", "devices": 40, "nodes": 5},
+                {"step": "enough memory", "devices": 40, "nodes": 5}, {"step": "healthy", "devices": 38, "nodes": 5},
+                {"step": "free", "devices": 3, "nodes": 2}, {"step": "on one node", "devices": 0, "nodes": 0},
+            ],
+        })).unwrap()
+    }
+
+    #[test]
+    fn the_usual_answer_fits_in_eight_lines() {
+        let text = render(&explained(), 125_000);
+        expect![[r#"
+            12 (ft) is pending: it starts when something ends
+              asks   4 × h100, queue vision, 2nd in line, submitted 2m05s ago
+              1.     DV-OVER-LIMIT  queue vision has 30 of 32 GPUs
+              fix    wait for 9 (2 GPUs), or raise the limit
+              2.     DV-DEVICES-BUSY  3 h100 are free, 4 are needed on one node
+              fix    wait for 9 or 11
+              GPUs   64 in pool → 40 right model → 40 enough memory → 38 healthy → 3 free → 0 on one node
+        "#]]
+        .assert_eq(&text);
+        assert!(text.lines().count() <= 8);
+    }
+
+    #[test]
+    fn a_dry_run_says_where_or_why_not() {
+        let trial: Trial = serde_json::from_value(serde_json::json!({
+            "verdict": "fit",
+            "placements": [{"task": 0, "node": "n1", "indices": [2, 3], "devices": ["GPU-a", "GPU-b"]}],
+            "notices": ["gets 8 cores and 32Gi"],
+        }))
+        .unwrap();
+        expect![[r#"
+            would start at once
+              task 0 GPU 2, 3 on n1
+              note   gets 8 cores and 32Gi
+            dry run: nothing was submitted
+        "#]]
+        .assert_eq(&render_trial(&trial));
+    }
+
+    #[test]
+    fn places_in_line_are_ordinal_numbers() {
+        assert_eq!(
+            [1, 2, 3, 4, 11, 12, 21, 102, 111].map(ordinal).join(" "),
+            "1st 2nd 3rd 4th 11th 12th 21st 102nd 111th"
+        );
+    }
+}

@@ -1,0 +1,19 @@
+//! What can be done, a file per verb.
+
+pub(crate) mod apply;
+pub(crate) mod change;
+pub(crate) mod completion;
+pub(crate) mod demo;
+pub(crate) mod doctor;
+pub(crate) mod down;
+pub(crate) mod explain;
+pub(crate) mod gpus;
+pub(crate) mod history;
+pub(crate) mod logs;
+pub(crate) mod ps;
+pub(crate) mod queues;
+pub(crate) mod run;
+pub(crate) mod show;
+pub(crate) mod top;
+pub(crate) mod up;
+pub(crate) mod wait;

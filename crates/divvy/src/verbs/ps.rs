@@ -1,0 +1,214 @@
+//! `divvy ps`: what waits, runs and ran.
+
+use divvy_api::{Job, JobState, JobsQuery};
+
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::output::{Column, Format, FormatFlag, Listing, Look, Table, Tone, ago, gpus, local, say, span};
+use crate::pool::{self, Place};
+
+const EXAMPLES: &str = "\
+Examples:
+  divvy ps                          what waits and what runs, everyone's
+  divvy ps -u ana -q vision         only those
+  divvy ps -a --limit 20            the last 20, ended ones too
+  divvy ps 12                       the members of array job 12
+  divvy ps -a -o json               everything, for programs";
+
+/// List jobs
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Ps {
+    /// Only this job, or the members of this array
+    job: Option<String>,
+    /// Ended jobs, too
+    #[arg(short, long)]
+    all: bool,
+    /// Only this user's; `me` is you
+    #[arg(short, long)]
+    user: Option<String>,
+    /// Only this queue's
+    #[arg(short, long)]
+    queue: Option<String>,
+    /// Only jobs in these states: pending,held,starting,running,stopping,completed,failed,…
+    #[arg(long, value_name = "STATES")]
+    state: Option<String>,
+    /// At most so many; with -a, the newest
+    #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    limit: Option<u64>,
+    #[command(flatten)]
+    format: FormatFlag,
+}
+
+/// Rows that a person gets who does not say how many: two screens.
+const ROWS_FOR_PEOPLE: u64 = 100;
+
+impl Ps {
+    pub(crate) fn run(&self, place: &Place) -> Result<Exit, Failure> {
+        let format = self.format.output;
+        let people = matches!(format, Format::Table | Format::Wide);
+        let limit = self.limit.or(people.then_some(ROWS_FOR_PEOPLE));
+        // Asked for a part of all, people want the end of it, with the newest at the bottom.
+        let newest = self.looks_back() && limit.is_some();
+        let query = JobsQuery { newest, ..self.query()? };
+        let (mut rows, more) =
+            pool::with_client(place, async |mut client| pool::jobs(&mut client, &query, limit).await)?;
+        if newest {
+            rows.reverse();
+        }
+        Table { rows }.print::<Job>(format)?;
+        if more && people {
+            say("there are more: say --limit N, or -o json for all");
+        }
+        Ok(Exit::Success)
+    }
+
+    fn looks_back(&self) -> bool {
+        self.all || self.state.is_some()
+    }
+
+    fn query(&self) -> Result<JobsQuery, Failure> {
+        let user = match self.user.as_deref() {
+            Some("me") => Some(own_name()?),
+            other => other.map(str::to_owned),
+        };
+        let (queue, job) = (self.queue.clone(), self.job.clone());
+        // Whoever names a job or a state wants it, ended or not.
+        let all = self.looks_back() || job.is_some();
+        Ok(JobsQuery { all, user, queue, job, state: self.states()?, ..JobsQuery::default() })
+    }
+
+    fn states(&self) -> Result<Option<String>, Failure> {
+        let Some(states) = &self.state else { return Ok(None) };
+        for state in states.split(',') {
+            if matches!(JobState::from(state), JobState::Other(_)) {
+                let known = JobState::WORDS.join(", ");
+                return Err(
+                    Failure::usage(format!("{state:?} is no state of a job")).fix(format!("use: {known}"))
+                );
+            }
+        }
+        Ok(Some(states.clone()))
+    }
+}
+
+/// The name of the user who asks, from the environment of the login.
+fn own_name() -> Result<String, Failure> {
+    let name =
+        ["USER", "LOGNAME"].iter().find_map(|name| std::env::var(name).ok().filter(|name| !name.is_empty()));
+    name.ok_or_else(|| Failure::usage("neither USER nor LOGNAME says who you are").fix("say -u NAME"))
+}
+
+impl Listing for Job {
+    const PATHS: &'static [&'static str] = &[
+        "id",
+        "name",
+        "user",
+        "queue",
+        "project",
+        "labels",
+        "priority",
+        "state",
+        "gpus",
+        "gpu_milli",
+        "devices",
+        "nodes",
+        "tasks",
+        "attempt",
+        "position",
+        "submitted_ms",
+        "started_ms",
+        "ended_ms",
+        "time_limit_ms",
+        "exit_code",
+        "last_end.cause",
+        "last_end.by",
+        "last_end.signal",
+        "reason.code",
+        "reason.text",
+    ];
+    const EMPTY: &'static str = "no jobs";
+
+    fn columns() -> Vec<Column<Self>> {
+        vec![
+            Column::<Self>::new("ID", |job, _| job.id.clone()),
+            Column::<Self>::new("NAME", |job, _| job.name.clone()),
+            Column::<Self>::new("USER", |job, _| job.user.clone()),
+            Column::<Self>::new("QUEUE", |job, _| job.queue.clone()),
+            Column::<Self>::new("PROJECT", |job, _| job.project.clone().unwrap_or_default()).wide(),
+            Column::<Self>::new("PRIO", |job, _| priority(job.priority)).wide(),
+            Column::<Self>::new("STATE", |job, _| job.state.to_string()).tone(|job| Tone::of_job(&job.state)),
+            Column::<Self>::new("GPUS", |job, _| gpus(job.gpu_milli)).right(),
+            Column::<Self>::new("TASKS", |job, _| job.tasks.to_string()).right().wide(),
+            Column::<Self>::new("TIME", elapsed).right(),
+            Column::<Self>::new("LIMIT", |job, _| job.time_limit_ms.map(span).unwrap_or_default())
+                .right()
+                .wide(),
+            Column::<Self>::new("SUBMITTED", |job, _| local(job.submitted_ms)).wide(),
+            Column::<Self>::new("ATTEMPT", |job, _| job.attempt.to_string()).right().wide(),
+            Column::<Self>::new("EXIT", |job, _| {
+                job.exit_code.map(|code| code.to_string()).unwrap_or_default()
+            })
+            .right()
+            .wide(),
+            Column::<Self>::new("LABELS", |job, _| labels(job)).wide(),
+            Column::<Self>::new("DEVICES", |job, _| job.devices.join(",")).wide(),
+            Column::<Self>::new("WHERE / WHY", where_or_why),
+        ]
+    }
+}
+
+/// How long it has been doing what it does: run time, or the time it has waited.
+pub(crate) fn elapsed(job: &Job, look: &Look) -> String {
+    match (job.started_ms, job.ended_ms) {
+        (Some(started), Some(ended)) => span(ended - started),
+        (None, Some(_)) => "-".into(),
+        (Some(started), None) if !job.state.is_waiting() => ago(started, look.now_ms),
+        _ => ago(job.submitted_ms, look.now_ms),
+    }
+}
+
+/// Where it runs, why it waits, or how it ended.
+pub(crate) fn where_or_why(job: &Job, _: &Look) -> String {
+    if job.state.is_waiting() {
+        return job
+            .reason
+            .as_ref()
+            .map(|reason| format!("{}: {}", reason.code, reason.text))
+            .unwrap_or_default();
+    }
+    if job.state.is_ended() {
+        return match (&job.last_end, job.exit_code) {
+            (Some(end), code) if job.state != JobState::Completed => end_in_short(end, code),
+            (_, Some(code)) => format!("exit {code}"),
+            _ => String::new(),
+        };
+    }
+    job.nodes.join(",")
+}
+
+/// How an attempt ended, in a few words: `signal 9`, `cancelled by ana`, `out of memory`.
+pub(crate) fn end_in_short(end: &divvy_api::LastEnd, exit_code: Option<i32>) -> String {
+    use divvy_api::Cause;
+    let by = end.by.as_ref().map(|by| format!(" by {by}")).unwrap_or_default();
+    match (&end.cause, end.signal, exit_code) {
+        (Cause::Exit, Some(signal), _) | (Cause::Signal, Some(signal), _) => format!("signal {signal}{by}"),
+        (Cause::Exit, None, Some(code)) => format!("exit {code}"),
+        (cause, ..) => format!("{}{by}", cause.as_str().replace('_', " ")),
+    }
+}
+
+/// A priority by its name, if it has one.
+pub(crate) fn priority(priority: i32) -> String {
+    match priority {
+        -100 => "low".into(),
+        0 => "normal".into(),
+        100 => "high".into(),
+        1000 => "urgent".into(),
+        other => other.to_string(),
+    }
+}
+
+fn labels(job: &Job) -> String {
+    job.labels.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(",")
+}

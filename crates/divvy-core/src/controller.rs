@@ -115,19 +115,28 @@ impl Controller {
             return Ok(());
         }
         self.snapshot.pass_time(&self.state, now);
+        // What a plan drops may let others start, or be dropped in turn. Each round drops a job, so there is an end.
+        while self.plan_once(now)? {}
+        self.news = false;
+        Ok(())
+    }
+
+    /// Plans and folds the plan; says whether jobs were dropped by it.
+    fn plan_once(&mut self, now: Time) -> Result<bool, Broken> {
         let (saw, state, policy) = (self.state.position, self.state.digest(), self.state.policy_digest());
         let (plan, report) = plan::plan(&self.state, &mut self.snapshot, now);
         self.report = report;
-        self.news = false;
         let all_stands = !self.state.freed || self.snapshot.waiting.is_empty();
         if plan.is_empty() && all_stands {
-            return Ok(());
+            return Ok(false);
         }
         let digest = plan.digest();
+        let drops = plan.ends.iter().any(|end| matches!(end, Event::Dropped { .. }));
         for event in plan.into_events() {
             self.fold(event, now)?;
         }
-        self.fold(Event::Planned { saw, state, policy, plan: digest }, now)
+        self.fold(Event::Planned { saw, state, policy, plan: digest }, now)?;
+        Ok(drops)
     }
 
     /// When [`Controller::cycle`] has something to do without news.

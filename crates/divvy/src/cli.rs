@@ -119,6 +119,21 @@ mod tests {
     }
 
     #[test]
+    fn every_verb_takes_the_place_of_the_pool() {
+        let needed = |verb: &str| match verb {
+            "apply" => vec!["-f", "x"],
+            "completion" => vec!["bash"],
+            "show" | "logs" | "wait" | "cancel" | "hold" | "release" | "explain" => vec!["1"],
+            _ => vec![],
+        };
+        for verb in Cli::command().get_subcommands() {
+            let words = ["divvy", verb.get_name(), "--state", "/s", "--socket", "/t"].into_iter();
+            let cli = Cli::try_parse_from(words.chain(needed(verb.get_name()))).unwrap();
+            assert_eq!(cli.place.state, Some("/s".into()), "{}", verb.get_name());
+        }
+    }
+
+    #[test]
     fn the_jobs_own_flags_stay_its_own() {
         let read = |words: &[&str]| Cli::try_parse_from(words.iter().map(OsString::from));
         let cli = read(&["divvy", "run", "-g", "1", "python", "-u", "train.py", "--state", "x"]).unwrap();

@@ -64,7 +64,8 @@ impl Failure {
 
     /// A text that cannot be understood.
     pub(crate) fn text(path: &Path, error: &TextError) -> Self {
-        Self::new(Exit::BadData, format!("{}: {error}", path.display()))
+        let name = if path == Path::new("-") { "standard input".into() } else { path.display().to_string() };
+        Self::new(Exit::BadData, format!("{name}: {error}"))
     }
 
     /// Prints the report to standard error.

@@ -36,8 +36,15 @@ pub(crate) enum Format {
 /// `-o`, on every listing.
 #[derive(Clone, Copy, Debug, Default, clap::Args)]
 pub(crate) struct FormatFlag {
-    /// How to write it
-    #[arg(short = 'o', long = "output", value_name = "FORMAT", value_enum, default_value_t)]
+    /// table, wide, json or csv
+    #[arg(
+        short = 'o',
+        long = "output",
+        value_name = "FORMAT",
+        value_enum,
+        default_value_t,
+        hide_possible_values = true
+    )]
     pub(crate) output: Format,
 }
 

@@ -28,8 +28,15 @@ pub(crate) struct Explain {
 /// `-o` where there is one object: no CSV.
 #[derive(Clone, Copy, Debug, Default, clap::Args)]
 pub(crate) struct OneObject {
-    /// How to write it
-    #[arg(short = 'o', long = "output", value_name = "FORMAT", value_enum, default_value_t)]
+    /// text or json
+    #[arg(
+        short = 'o',
+        long = "output",
+        value_name = "FORMAT",
+        value_enum,
+        default_value_t,
+        hide_possible_values = true
+    )]
     output: Shape,
 }
 

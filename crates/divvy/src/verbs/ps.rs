@@ -12,6 +12,7 @@ Examples:
   divvy ps                          what waits and what runs, everyone's
   divvy ps -u ana -q vision         only those
   divvy ps -a --limit 20            the last 20, ended ones too
+  divvy ps -t failed,timeout        what went wrong
   divvy ps 12                       the members of array job 12
   divvy ps -a -o json               everything, for programs";
 
@@ -31,8 +32,8 @@ pub(crate) struct Ps {
     #[arg(short, long)]
     queue: Option<String>,
     /// Only jobs in these states: pending,held,starting,running,stopping,completed,failed,…
-    #[arg(long, value_name = "STATES")]
-    state: Option<String>,
+    #[arg(short = 't', long, value_name = "STATES")]
+    states: Option<String>,
     /// At most so many; with -a, the newest
     #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     limit: Option<u64>,
@@ -64,7 +65,7 @@ impl Ps {
     }
 
     fn looks_back(&self) -> bool {
-        self.all || self.state.is_some()
+        self.all || self.states.is_some()
     }
 
     fn query(&self) -> Result<JobsQuery, Failure> {
@@ -75,11 +76,11 @@ impl Ps {
         let (queue, job) = (self.queue.clone(), self.job.clone());
         // Whoever names a job or a state wants it, ended or not.
         let all = self.looks_back() || job.is_some();
-        Ok(JobsQuery { all, user, queue, job, state: self.states()?, ..JobsQuery::default() })
+        Ok(JobsQuery { all, user, queue, job, state: self.wanted_states()?, ..JobsQuery::default() })
     }
 
-    fn states(&self) -> Result<Option<String>, Failure> {
-        let Some(states) = &self.state else { return Ok(None) };
+    fn wanted_states(&self) -> Result<Option<String>, Failure> {
+        let Some(states) = &self.states else { return Ok(None) };
         for state in states.split(',') {
             if matches!(JobState::from(state), JobState::Other(_)) {
                 let known = JobState::WORDS.join(", ");

@@ -187,11 +187,11 @@ mod tests {
         news.extend(story.take(vec![job("7", "completed", json!(null))], at(2600)));
         assert!(story.is_over() && story.all_completed());
         expect![[r#"
-              0.1s  7     gang        speech  waits     DV-DEVICES-BUSY: 1 of 2 is free
-              0.6s  7     gang        speech  runs      on GPU 0, 3
-              2.6s  7     gang        speech  completed
+            |  0.1s  7     gang        speech  waits     DV-DEVICES-BUSY: 1 of 2 is free
+            |  0.6s  7     gang        speech  runs      on GPU 0, 3
+            |  2.6s  7     gang        speech  completed
         "#]]
-        .assert_eq(&(news.join("\n") + "\n"));
+        .assert_eq(&news.iter().map(|line| format!("|{line}\n")).collect::<String>());
         expect![[r#"
 
             Who ran where, who waited why:

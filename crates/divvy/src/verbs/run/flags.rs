@@ -9,14 +9,14 @@ use crate::verbs::explain::OneObject;
 
 const EXAMPLES: &str = "\
 Examples:
-  divvy run -g 1 -- python train.py           wait for a GPU, stream the output, end with its exit code
-  divvy run -d -g h100:2 --gpu-memory 40Gi -c 16 --mem 64G -q vision -p high -t 2h -n ft -- torchrun train.py
-  divvy run -d --array 0-99%8 -- ./sweep.sh   100 members, 8 at a time; DIVVY_ARRAY_INDEX tells which
-  divvy run --after 12:ok -- ./evaluate       when job 12 has completed
-  divvy run --tasks 4 -g 1 -- ./worker        four tasks that start together or not at all
-  divvy run --pty -g 1 -- bash                a shell with a GPU
-  divvy run --dry-run -g 8 -- true            would it start now, and where?
-  divvy run -f job.yaml                       as the file says; flags go over it
+  divvy run -g 1 -- python train.py          wait for a GPU, stream the output
+  divvy run -d -g h100:2 -c 16 --mem 64G -q vision -p high -t 2h -n ft -- ./train
+  divvy run -d --array 0-99%8 -- ./sweep     100 members, 8 at once: DIVVY_ARRAY_INDEX
+  divvy run --after 12:ok -- ./evaluate      when job 12 has completed
+  divvy run --tasks 4 -g 1 -- ./worker       four tasks, together or not at all
+  divvy run --pty -g 1 -- bash               a shell with a GPU
+  divvy run --dry-run -g 8 -- true           would it start now, and where?
+  divvy run -f job.yaml                      as the file says; flags go over it
 
 Ctrl-C cancels the job; a lost terminal only detaches from it.
 -g takes a count (2), model:count (h100:2), or models:memory:count (a100,h100:40GB..80GB:2).
@@ -69,7 +69,7 @@ pub(crate) struct Run {
     /// Held until released
     #[arg(long, help_heading = "When")]
     hold: bool,
-    /// Back into the queue after a bad end: never, lost (not its own doing) or failure (any)
+    /// Back into the queue after a bad end: lost is not its own doing, failure is any
     #[arg(long, value_name = "WHEN", num_args = 0..=1, require_equals = true, default_missing_value = "lost", value_parser = ["never", "lost", "failure"], help_heading = "When")]
     requeue: Option<String>,
     /// Never taken back for others
@@ -82,7 +82,7 @@ pub(crate) struct Run {
     /// What it is charged to
     #[arg(long, help_heading = "What it is")]
     project: Option<String>,
-    /// train, infer, interactive or data
+    /// What it is for
     #[arg(long, value_parser = ["train", "infer", "interactive", "data"], help_heading = "What it is")]
     kind: Option<String>,
     /// A word for reports

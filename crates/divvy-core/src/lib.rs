@@ -7,6 +7,9 @@
 pub mod action;
 pub mod amount;
 pub mod check;
+#[cfg(feature = "contract")]
+#[allow(clippy::panic, reason = "a suite of checks: it fails by panicking, as tests do")]
+pub mod contract;
 pub mod controller;
 pub mod decide;
 pub mod engine;

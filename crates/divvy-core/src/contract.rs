@@ -1,0 +1,202 @@
+//! The contract of engines: one suite of checks that every implementation of [`Engine`] runs in its tests.
+
+use std::collections::BTreeSet;
+
+use crate::action::{Action, Fence, Launch, Stop};
+use crate::engine::{EndedHow, Engine, Observation};
+use crate::id::{AllocationId, Term};
+
+/// What a test must offer so that the suite can drive an engine.
+pub trait Harness {
+    /// The engine, as of the last start.
+    fn engine(&mut self) -> &mut dyn Engine;
+
+    /// Ends the engine without any farewell and starts it again with this term; what ran goes on.
+    fn restart(&mut self, term: Term);
+
+    /// Waits until there may be something to observe; panics when nothing comes within the test's deadline.
+    fn wait(&mut self);
+
+    /// The launch of a task that runs until it is told to stop, and ends at once when it is.
+    fn patient(&mut self, allocation: AllocationId) -> Launch;
+
+    /// The launch of a task that exits by itself with this code.
+    fn brief(&mut self, allocation: AllocationId, code: i32) -> Launch;
+
+    /// The launch of a task that ignores the notice of its end and leaves children behind.
+    fn stubborn(&mut self, allocation: AllocationId) -> Launch;
+
+    /// How many times the task of an allocation was begun, and how many of its processes are there now.
+    fn processes(&mut self, allocation: AllocationId) -> (usize, usize);
+}
+
+/// What the suite has seen so far.
+struct Course<'a> {
+    harness: &'a mut dyn Harness,
+    seen: Vec<Observation>,
+    term: Term,
+    next: u64,
+}
+
+/// Runs the whole suite; panics with the law that does not hold.
+pub fn engine(harness: &mut dyn Harness) {
+    let mut course = Course { harness, seen: Vec::new(), term: Term(1), next: 1 };
+    course.restart();
+    a_task_starts_once_however_often_it_is_launched(&mut course);
+    an_end_is_told_again_until_it_is_forgotten(&mut course);
+    a_stale_term_is_refused(&mut course);
+    a_restart_reports_everything_that_runs(&mut course);
+    a_stop_is_notice_and_then_kill_of_the_whole_tree(&mut course);
+    a_stop_before_its_launch_leaves_nothing_to_start(&mut course);
+}
+
+impl Course<'_> {
+    fn restart(&mut self) {
+        self.term = Term(self.term.0 + 1);
+        self.seen.clear();
+        self.harness.restart(self.term);
+        self.until("the inventory after a start", |seen| matches!(seen, Observation::Inventory(_)));
+    }
+
+    fn allocation(&mut self) -> AllocationId {
+        self.next += 1;
+        AllocationId(self.next)
+    }
+
+    fn fence(&self, allocation: AllocationId, seq: u32) -> Fence {
+        Fence { term: self.term, allocation, seq }
+    }
+
+    fn submit(&mut self, action: Action) {
+        self.harness.engine().submit(&[action]);
+    }
+
+    fn until(&mut self, what: &str, wanted: impl Fn(&Observation) -> bool) -> Observation {
+        loop {
+            let found = self.seen.iter().position(&wanted);
+            if let Some(place) = found {
+                return self.seen.remove(place);
+            }
+            let news = self.harness.engine().observe();
+            if news.is_empty() {
+                self.harness.wait();
+            }
+            assert!(self.seen.len() < 10_000, "no {what} among {} observations", self.seen.len());
+            self.seen.extend(news);
+        }
+    }
+
+    fn until_started(&mut self, id: AllocationId) {
+        self.until("start", |seen| matches!(seen, Observation::Started(other, _) if *other == id));
+    }
+
+    fn until_ended(&mut self, id: AllocationId) -> EndedHow {
+        match self.until("end", |seen| matches!(seen, Observation::Ended(other, _) if *other == id)) {
+            Observation::Ended(_, end) => end.how,
+            other => unreachable!("asked for an end: {other:?}"),
+        }
+    }
+}
+
+fn a_task_starts_once_however_often_it_is_launched(course: &mut Course) {
+    let id = course.allocation();
+    let launch = Box::new(course.harness.patient(id));
+    for _ in 0..3 {
+        course.submit(Action::Launch(course.fence(id, 1), launch.clone()));
+    }
+    course.until_started(id);
+    // The answer was lost: the shell starts again and repeats what it had said.
+    course.restart();
+    course.submit(Action::Launch(course.fence(id, 1), launch));
+    course.until_started(id);
+    assert_eq!(course.harness.processes(id).0, 1, "L5: a second launch began the task again");
+    course.submit(Action::Stop(course.fence(id, 2), Stop { signal: "TERM".into(), grace_ms: 10_000 }));
+    course.until_ended(id);
+    course.submit(Action::Forget(course.fence(id, u32::MAX)));
+}
+
+fn an_end_is_told_again_until_it_is_forgotten(course: &mut Course) {
+    let id = course.allocation();
+    let launch = Box::new(course.harness.brief(id, 7));
+    course.submit(Action::Launch(course.fence(id, 1), launch));
+    assert_eq!(course.until_ended(id), EndedHow::Exited(7));
+    course.restart();
+    assert_eq!(course.until_ended(id), EndedHow::Exited(7), "L5: an end was lost with its answer");
+    course.submit(Action::Forget(course.fence(id, u32::MAX)));
+    // A task behind it, so that the forgetting is over when this one has ended.
+    let marker = course.allocation();
+    let launch = Box::new(course.harness.brief(marker, 0));
+    course.submit(Action::Launch(course.fence(marker, 1), launch));
+    course.until_ended(marker);
+    course.submit(Action::Forget(course.fence(marker, u32::MAX)));
+    course.restart();
+    let again = |seen: &&Observation| matches!(seen, Observation::Ended(other, _) if *other == id);
+    assert_eq!(course.seen.iter().find(again), None, "a forgotten end was told again");
+}
+
+fn a_stale_term_is_refused(course: &mut Course) {
+    let (stale, id) = (course.term, course.allocation());
+    course.restart();
+    let launch = Box::new(course.harness.brief(id, 0));
+    course.submit(Action::Launch(Fence { term: stale, allocation: id, seq: 1 }, launch));
+    let marker = course.allocation();
+    let launch = Box::new(course.harness.brief(marker, 0));
+    course.submit(Action::Launch(course.fence(marker, 1), launch));
+    course.until_ended(marker);
+    assert_eq!(course.harness.processes(id).0, 0, "L5: an action of a term that is over was carried out");
+    course.submit(Action::Forget(course.fence(marker, u32::MAX)));
+}
+
+fn a_restart_reports_everything_that_runs(course: &mut Course) {
+    let ids: BTreeSet<AllocationId> = (0..3).map(|_| course.allocation()).collect();
+    for id in &ids {
+        let launch = Box::new(course.harness.patient(*id));
+        course.submit(Action::Launch(course.fence(*id, 1), launch));
+    }
+    ids.iter().for_each(|id| course.until_started(*id));
+    course.term = Term(course.term.0 + 1);
+    course.seen.clear();
+    course.harness.restart(course.term);
+    let inventory = course.until("the inventory", |seen| matches!(seen, Observation::Inventory(_)));
+    let Observation::Inventory(known) = inventory else { unreachable!("asked for the inventory") };
+    assert!(ids.iter().all(|id| known.contains(id)), "after a restart the engine knows {known:?} of {ids:?}");
+    for id in &ids {
+        course.until_started(*id);
+        course.submit(Action::Stop(course.fence(*id, 2), Stop { signal: "TERM".into(), grace_ms: 10_000 }));
+    }
+    for id in ids {
+        course.until_ended(id);
+        course.submit(Action::Forget(course.fence(id, u32::MAX)));
+    }
+}
+
+fn a_stop_is_notice_and_then_kill_of_the_whole_tree(course: &mut Course) {
+    if !course.harness.engine().abilities().runs_processes {
+        return;
+    }
+    let id = course.allocation();
+    let launch = Box::new(course.harness.stubborn(id));
+    course.submit(Action::Launch(course.fence(id, 1), launch));
+    course.until_started(id);
+    course.submit(Action::Stop(course.fence(id, 2), Stop { signal: "TERM".into(), grace_ms: 50 }));
+    assert_eq!(
+        course.until_ended(id),
+        EndedHow::Signalled(9),
+        "what ignores the notice is killed after the grace"
+    );
+    assert_eq!(course.harness.processes(id).1, 0, "processes of the tree were left behind");
+    course.submit(Action::Forget(course.fence(id, u32::MAX)));
+}
+
+fn a_stop_before_its_launch_leaves_nothing_to_start(course: &mut Course) {
+    let id = course.allocation();
+    let launch = Box::new(course.harness.patient(id));
+    course.submit(Action::Stop(course.fence(id, 2), Stop { signal: "TERM".into(), grace_ms: 0 }));
+    assert_eq!(course.until_ended(id), EndedHow::NeverStarted);
+    course.submit(Action::Launch(course.fence(id, 1), launch));
+    let marker = course.allocation();
+    let launch = Box::new(course.harness.brief(marker, 0));
+    course.submit(Action::Launch(course.fence(marker, 1), launch));
+    course.until_ended(marker);
+    assert_eq!(course.harness.processes(id).0, 0, "a task was started after its stop");
+}

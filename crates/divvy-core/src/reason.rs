@@ -269,7 +269,7 @@ impl fmt::Display for Reason {
                 write!(f, "no node has {} of {resource} left", shown(resource, *asked))
             }
             Reason::GangIncomplete(minimum) => write!(f, "not all of its {minimum} tasks fit at once"),
-            Reason::Unsupported(what) => write!(f, "this pool cannot run {what}"),
+            Reason::Unsupported(what) => write!(f, "no engine of this pool runs {what}"),
         }
     }
 }

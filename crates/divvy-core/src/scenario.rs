@@ -3,11 +3,11 @@
 //! ```text
 //! node   n1  8xh100            # name, devices [cpu=64 mem=512]
 //! queue  a   limit=4           # name [limit=N requeue=failure]
-//! submit j1  a  2              # name, queue, GPUs per task [tasks=4 prio=high model=a100 after=j0:ok array=0-9%2 limit=2h cpu=4 mem=8 held start=+5m user=ana wait]
+//! submit j1  a  2              # name, queue, GPUs per task [tasks=4 prio=high model=a100 gb=80 milli=500 after=j0:ok array=0-9%2 limit=2h cpu=4 mem=8 held start=+5m user=ana wait]
 //! plan                         # a cycle; what is placed starts at once
 //! end    j1  exit=0            # all tasks, or one: j1/0 [signal=9 lost reboot]
 //! pass   2h                    # time
-//! cancel j1 · hold j1 · release j1 [by=ana] · device n1:3 down|foreign|ok · drain on|off · remove a · restart · explain j1
+//! cancel j1 · hold j1 · release j1 [by=ana] · device n1:3 down|foreign|ok · drain on|off [n1] · remove a · restart · explain j1
 //! ```
 
 use std::collections::BTreeMap;
@@ -152,7 +152,11 @@ impl Scenario {
             "device" => self.device(&words),
             "drain" => {
                 let by = Person { name: "root".into(), admin: true };
-                self.take(&Command::SetDrain(words.has("on"), by))
+                let command = match words.placed.get(2) {
+                    Some(node) => Command::DrainNode((*node).to_owned(), words.has("on"), by),
+                    None => Command::SetDrain(words.has("on"), by),
+                };
+                self.take(&command)
             }
             "remove" => {
                 let path = words.at(1, "the queue")?;
@@ -260,28 +264,7 @@ impl Scenario {
     }
 
     fn spec(&self, name: &str, words: &Words) -> Result<JobSpec, String> {
-        let count: u32 = words.at(3, "the number of GPUs")?.parse().map_err(|_| "GPUs are a number")?;
-        let models = words
-            .named
-            .get("model")
-            .map(|text| text.split(',').map(String::from).collect())
-            .unwrap_or_default();
-        let class = DeviceClass { models, ..DeviceClass::default() };
-        let devices = (count > 0).then_some(DeviceAsk { class, count, draw: DrawAsk::Whole });
-        let asked = |name: &str, unit: i64| {
-            words
-                .named
-                .contains_key(name)
-                .then(|| words.number(name, 0))
-                .transpose()
-                .map(|n| n.map(|n| n * unit))
-        };
-        let alternative = Alternative {
-            devices,
-            cpu_milli: asked("cpu", 1000)?,
-            memory_bytes: asked("mem", 1 << 30)?,
-            speed_percent: 100,
-        };
+        let alternative = alternative(words)?;
         let tasks = u32::try_from(words.number("tasks", 1)?).map_err(|_| "tasks are a number")?;
         let work = Work::Process(Process { argv: vec!["true".into()], ..Process::default() });
         let role = Role {
@@ -509,6 +492,31 @@ impl Scenario {
         let _ = writeln!(self.out, "  {}", steps.join(" > "));
         Ok(())
     }
+}
+
+/// What each task asks for.
+fn alternative(words: &Words) -> Result<Alternative, String> {
+    let count: u32 = words.at(3, "the number of GPUs")?.parse().map_err(|_| "GPUs are a number")?;
+    let models =
+        words.named.get("model").map(|text| text.split(',').map(String::from).collect()).unwrap_or_default();
+    let gb = u32::try_from(words.number("gb", 0)?).ok().filter(|gb| *gb > 0);
+    let class = DeviceClass { models, least_gb: gb, ..DeviceClass::default() };
+    let draw = match words.number("milli", 1000)? {
+        1000 => DrawAsk::Whole,
+        milli => {
+            DrawAsk::Share { milli: u32::try_from(milli).map_err(|_| "milli is a number")?, memory_mib: None }
+        }
+    };
+    let devices = (count > 0).then_some(DeviceAsk { class, count, draw });
+    let asked = |name: &str, unit: i64| {
+        words.named.contains_key(name).then(|| words.number(name, 0)).transpose().map(|n| n.map(|n| n * unit))
+    };
+    Ok(Alternative {
+        devices,
+        cpu_milli: asked("cpu", 1000)?,
+        memory_bytes: asked("mem", 1 << 30)?,
+        speed_percent: 100,
+    })
 }
 
 /// `8` and `h100` of `8xh100`.

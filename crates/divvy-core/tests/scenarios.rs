@@ -152,6 +152,7 @@ fn a_dependency_waits_and_what_can_never_happen_is_dropped() {
             ended a completed Exit exit=0
             drop c Dependency
             place b n1:0
+            place d n1:1
         "#]],
     );
 }
@@ -351,5 +352,113 @@ fn a_line_that_makes_no_sense_is_named() {
     assert_eq!(
         run("node n1 2xh100\nfrobnicate").unwrap_err().to_string(),
         "line 2: unknown verb \"frobnicate\""
+    );
+}
+
+/// Every code, provoked: most by jobs that were told to wait for capacity.
+#[test]
+fn each_reason_is_provoked_by_what_its_page_says() {
+    check(
+        "node n1 4xa100\nsubmit a default 1 model=b200 wait\nplan\nexplain a # DV-NO-SUCH-MODEL",
+        expect![[r#"
+            wait DV-NO-SUCH-MODEL: the pool has no GPU like b200
+            no_fit
+              DV-NO-SUCH-MODEL the pool has no GPU like b200 | ask for GPUs that the pool has: divvy gpus
+              4 in pool > 0 right model > 0 enough memory > 0 healthy > 0 free > 0 on one node
+        "#]],
+    );
+    check(
+        "node n1 4xa100\nsubmit a default 1 gb=80 wait\nplan\nexplain a # DV-NO-SUCH-MEMORY",
+        expect![[r#"
+            wait DV-NO-SUCH-MEMORY: no GPU of that model has such memory: 80GB..
+            no_fit
+              DV-NO-SUCH-MEMORY no GPU of that model has such memory: 80GB.. | ask for GPUs that the pool has: divvy gpus
+              4 in pool > 4 right model > 0 enough memory > 0 healthy > 0 free > 0 on one node
+        "#]],
+    );
+    check(
+        "node n1 4xa100\nsubmit a default 1 cpu=999 wait\nplan\nexplain a # DV-TOO-MUCH-HOST",
+        expect![[r#"
+            wait DV-TOO-MUCH-HOST: asks for 999 of cpu; the largest node has 64
+            no_fit
+              DV-TOO-MUCH-HOST asks for 999 of cpu; the largest node has 64 | ask for at most 64 of cpu
+              4 in pool > 4 right model > 4 enough memory > 4 healthy > 4 free > 4 on one node
+        "#]],
+    );
+    check(
+        "node n1 4xa100\nsubmit a default 3 tasks=2 wait\nplan\nexplain a # DV-TOO-MANY-TASKS",
+        expect![[r#"
+            wait DV-TOO-MANY-TASKS: asks for 2 tasks at once; the empty pool holds 1
+            no_fit
+              DV-TOO-MANY-TASKS asks for 2 tasks at once; the empty pool holds 1 | ask for at most 1 tasks
+              4 in pool > 4 right model > 4 enough memory > 4 healthy > 4 free > 4 on one node
+        "#]],
+    );
+    check(
+        "submit a default 1 wait\nplan\nexplain a # DV-NO-NODE",
+        expect![[r#"
+        wait DV-NO-NODE: the pool has no node that takes tasks
+        no_fit
+          DV-NO-NODE the pool has no node that takes tasks | start the pool on a machine that takes tasks
+          0 in pool > 0 right model > 0 enough memory > 0 healthy > 0 free > 0 on one node
+    "#]],
+    );
+    check(
+        "node n1 4xa100\ndrain on n1\nsubmit a default 1\nplan\nexplain a\ndrain off n1\nplan # DV-DRAINING",
+        expect![[r#"
+            wait DV-DRAINING: 1 node that would do is being drained
+            later
+              DV-DRAINING 1 node that would do is being drained | wait for the drain to end
+              4 in pool > 4 right model > 4 enough memory > 4 healthy > 0 free > 0 on one node
+            place a n1:0
+        "#]],
+    );
+    check(
+        "node n1 4xa100\nsubmit a default 1 array=0-3%1\nplan\nexplain a_1 # DV-ARRAY-LIMIT",
+        expect![[r#"
+            place a_0 n1:0
+            later
+              DV-ARRAY-LIMIT 1 member of its array run, as many as may | submit the array with more than %1
+              4 in pool > 4 right model > 4 enough memory > 4 healthy > 3 free > 3 on one node
+        "#]],
+    );
+    check(
+        "node n1 4xa100\nsubmit a default 1 start=+2h\nexplain a # DV-START-AFTER",
+        expect![[r#"
+        later
+          DV-START-AFTER its start time has not come | wait, or submit it again without a start time
+          4 in pool > 4 right model > 4 enough memory > 4 healthy > 4 free > 4 on one node
+    "#]],
+    );
+    check(
+        "node n1 4xa100\nsubmit a default 1 milli=500 # DV-UNSUPPORTED",
+        expect![[r#"
+            refused cannot-fit: this pool can never run it: no engine of this pool runs shares, partitions and claims: ask for whole GPUs. The pool has 4 a100 (40GB).
+        "#]],
+    );
+}
+
+#[test]
+fn a_job_that_was_not_looked_at_yet_says_that_it_is_new() {
+    let mut scenario = divvy_core::scenario::Scenario::new();
+    scenario.line("node n1 4xa100").unwrap();
+    scenario.line("submit a default 1").unwrap();
+    let job = &scenario.state().jobs[&1];
+    let reason = divvy_core::explain::reason(scenario.state(), job, &job.run(None).unwrap()).unwrap();
+    assert_eq!(reason.code(), "DV-NEW");
+}
+
+#[test]
+fn a_limit_of_one_model_leaves_the_others_open() {
+    check(
+        "node n1 2xh100\nnode n2 2xa100\nqueue a h100=1\nsubmit a1 a 1 model=h100\nsubmit a2 a 1\nsubmit a3 a 1 model=h100\nplan\nexplain a3",
+        expect![[r#"
+            place a1 n1:0
+            place a2 n2:0
+            wait DV-QUEUE-LIMIT: queue a is at its limit of 1 h100
+            later
+              DV-QUEUE-LIMIT queue a is at its limit of 1 h100 | wait for jobs of a to end, or raise its limit of h100 above 1 (this job asks for 1)
+              4 in pool > 2 right model > 2 enough memory > 2 healthy > 1 free > 1 on one node
+        "#]],
     );
 }

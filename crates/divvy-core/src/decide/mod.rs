@@ -9,6 +9,7 @@ use crate::amount::Resource;
 use crate::event::Event;
 use crate::id::{JobId, Term};
 use crate::model::job::{Array, Cause, JobSpec, JobState, LastEnd, Owner, StopOrder};
+use crate::model::node::NodeState;
 use crate::model::queue::{Queue, lineage};
 use crate::reason::Reason;
 use crate::state::{Job, Outcome, Run, Runs, State};
@@ -41,6 +42,8 @@ pub enum Command {
     SetQueues(Vec<Queue>, Person),
     /// An administrator lets the pool start nothing new (or start things again).
     SetDrain(bool, Person),
+    /// An administrator lets a node (by name) take no new tasks, or take them again.
+    DrainNode(String, bool, Person),
     /// An administrator stops every job, because the pool goes down.
     StopAll(Person),
     /// Time has passed.
@@ -116,6 +119,9 @@ pub enum Rejection {
     /// There is no such job among those that have not ended.
     #[error("there is no job {0} that waits or runs")]
     NoSuchJob(JobId),
+    /// There is no node of this name.
+    #[error("there is no node {0:?}")]
+    NoSuchNode(String),
     /// It is another user's.
     #[error("job {0} is not yours")]
     NotYours(JobId),
@@ -163,6 +169,7 @@ impl Rejection {
             Rejection::HopelessDependency(_) => "hopeless-dependency",
             Rejection::Repeated(_) => "repeated",
             Rejection::NoSuchJob(_) => "no-such-job",
+            Rejection::NoSuchNode(_) => "no-such-node",
             Rejection::NotYours(_) => "not-yours",
             Rejection::NotAdmin => "not-admin",
             Rejection::WrongState { .. } => "wrong-state",
@@ -185,6 +192,7 @@ pub fn decide(state: &State, command: &Command) -> Result<Vec<Event>, Rejection>
         Command::SetQueues(queues, by) => set_queues(state, queues, by),
         Command::SetDrain(_, by) if !by.admin => Err(Rejection::NotAdmin),
         Command::SetDrain(on, by) => Ok(vec![Event::DrainSet { on: *on, by: by.name.clone() }]),
+        Command::DrainNode(name, on, by) => drain_node(state, name, *on, by),
         Command::StopAll(by) => stop_all(state, by),
         Command::Tick => Ok(vec![Event::Tick]),
     }
@@ -292,6 +300,19 @@ fn set_queues(state: &State, queues: &[Queue], by: &Person) -> Result<Vec<Event>
         return Ok(Vec::new());
     }
     Ok(vec![Event::QueuesSet { queues: queues.to_vec(), by: by.name.clone() }])
+}
+
+fn drain_node(state: &State, name: &str, on: bool, by: &Person) -> Result<Vec<Event>, Rejection> {
+    if !by.admin {
+        return Err(Rejection::NotAdmin);
+    }
+    let id = state.node_by_name(name).ok_or_else(|| Rejection::NoSuchNode(name.to_owned()))?;
+    let wanted = if on { NodeState::Draining } else { NodeState::Ready };
+    let node = state.nodes.get(&id).filter(|node| node.state != wanted && node.state != NodeState::Gone);
+    Ok(node
+        .map(|node| Event::NodeSeen { node: id, spec: node.spec.clone(), state: wanted })
+        .into_iter()
+        .collect())
 }
 
 fn stop_all(state: &State, by: &Person) -> Result<Vec<Event>, Rejection> {

@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use super::{Rejection, Submit};
 use crate::event::Event;
-use crate::model::ask::DrawAsk;
+use crate::model::ask::{DeviceAsk, DrawAsk};
 use crate::model::gang::Group;
 use crate::model::job::{DependsOn, JobSpec, Submission, Work};
 use crate::model::queue::DEFAULT;
 use crate::plan;
+use crate::reason::Reason;
 use crate::snapshot::Snapshot;
 use crate::state::{Dependable, Outcome, State};
 
@@ -24,6 +25,7 @@ pub(super) fn submit(state: &State, submit: &Submit) -> Result<Vec<Event>, Rejec
     let mut spec = submit.spec.clone();
     queue(state, submit, &mut spec)?;
     sense(&spec)?;
+    supported(state, &spec)?;
     dependencies(state, submit)?;
     if !spec.wait_for_capacity {
         capacity(state, &spec)?;
@@ -89,26 +91,45 @@ fn sense(spec: &JobSpec) -> Result<(), Rejection> {
             }
         }
     }
-    supported(spec)
+    Ok(())
 }
 
 /// What the model carries and no engine of this pool runs yet is refused by name, never ignored.
-fn supported(spec: &JobSpec) -> Result<(), Rejection> {
-    let bad = |field, what: &str| Err(Rejection::BadSpec { field, what: what.to_owned() });
-    let branch = |group: &Group| matches!(group, Group::Branch(branch) if branch.topology.is_some() || (branch.minimum as usize) < branch.groups.len());
-    if branch(&spec.gang) || spec.gang.roles().iter().any(|role| role.topology.is_some()) {
-        return bad("topology", "groups with a topology or a minimum of their own are not scheduled yet");
+fn supported(state: &State, spec: &JobSpec) -> Result<(), Rejection> {
+    match unsupported(spec) {
+        None => Ok(()),
+        Some(what) => Err(Rejection::CannotFit {
+            reason: Reason::Unsupported(what.to_owned()),
+            there: what_there_is(state),
+        }),
     }
-    if spec.gang.roles().iter().any(|role| role.maximum > role.minimum) {
-        return bad("tasks", "elastic roles are not scheduled yet: write one number of tasks");
+}
+
+fn unsupported(spec: &JobSpec) -> Option<&'static str> {
+    let roles = spec.gang.roles();
+    if own_rules(&spec.gang) || roles.iter().any(|role| role.topology.is_some()) {
+        return Some("groups with a topology or a minimum of their own");
     }
-    for alternative in spec.gang.roles().iter().flat_map(|role| &role.ask.alternatives) {
-        let Some(devices) = &alternative.devices else { continue };
-        if devices.draw != DrawAsk::Whole || devices.class.claim.is_some() {
-            return bad("gpus", "shares, partitions and claims are not run yet: ask for whole GPUs");
+    if roles.iter().any(|role| role.maximum > role.minimum) {
+        return Some("elastic roles: write one number of tasks");
+    }
+    let devices = roles
+        .iter()
+        .flat_map(|role| &role.ask.alternatives)
+        .filter_map(|alternative| alternative.devices.as_ref());
+    let other = |ask: &&DeviceAsk| ask.draw != DrawAsk::Whole || ask.class.claim.is_some();
+    devices.into_iter().find(other).map(|_| "shares, partitions and claims: ask for whole GPUs")
+}
+
+fn own_rules(group: &Group) -> bool {
+    match group {
+        Group::Role(_) => false,
+        Group::Branch(branch) => {
+            branch.topology.is_some()
+                || (branch.minimum as usize) < branch.groups.len()
+                || branch.groups.iter().any(own_rules)
         }
     }
-    Ok(())
 }
 
 fn dependencies(state: &State, submit: &Submit) -> Result<(), Rejection> {

@@ -25,6 +25,7 @@ mod pty;
 mod records;
 mod settings;
 mod signal;
+mod slim;
 mod spawn;
 mod supervisor;
 mod telemetry;

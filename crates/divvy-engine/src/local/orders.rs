@@ -1,125 +1,125 @@
 //! Stop orders on their way from the daemon to a supervisor.
 //!
-//! The daemon first renames the order into the record directory, then sends it to the supervisor's socket there. The
-//! supervisor first binds the socket, then looks for the file. Whatever the order in time, one of the two is seen, and
-//! no pid is involved.
+//! The daemon renames the order into the record directory and queues a signal that carries it. Signals are blocked from
+//! the supervisor's first instant, so that one waits until the supervisor listens; it looks for the file once, before
+//! it starts the task. So no order is lost, whenever it comes, and a full disk does not keep a task from being stopped.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::net::UnixDatagram;
-use std::path::Path;
+use std::os::fd::{AsRawFd, OwnedFd};
 
-use super::records::{RecordDir, STOP, STOP_SOCKET, StopRecord};
+use super::records::{RecordDir, STOP, StopRecord};
+use super::signal;
 
-/// The supervisor's ear.
-#[derive(Debug)]
-pub(crate) struct Orders {
-    socket: UnixDatagram,
-    record: RecordDir,
-    /// The latest order that was taken.
-    latest: Option<StopRecord>,
-}
-
-impl Orders {
-    /// Listens in the working directory, so that the path's length does not matter.
-    pub(crate) fn listen(record: RecordDir) -> io::Result<Self> {
-        let _ = std::fs::remove_file(STOP_SOCKET);
-        let socket = UnixDatagram::bind(STOP_SOCKET)?;
-        socket.set_nonblocking(true)?;
-        Ok(Self { socket, record, latest: None })
-    }
-
-    /// Returns an order that is later than the last one taken.
-    pub(crate) fn take(&mut self) -> Option<StopRecord> {
-        let mut newest = None;
-        let mut buffer = [0; 1024];
-        let mut is_told = self.latest.is_none();
-        while let Ok(length) = self.socket.recv(&mut buffer) {
-            is_told = true;
-            newest = newest.max_by_fence(serde_json::from_slice(&buffer[..length]).ok());
-        }
-        if is_told {
-            newest = newest.max_by_fence(self.record.read(STOP).ok().flatten());
-        }
-        let newest =
-            newest.filter(|order: &StopRecord| self.latest.as_ref().is_none_or(|l| order.fence > l.fence))?;
-        self.latest = Some(newest.clone());
-        Some(newest)
-    }
-}
-
-impl AsFd for Orders {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
-    }
-}
-
-trait MaxByFence {
-    fn max_by_fence(self, other: Self) -> Self;
-}
-
-impl MaxByFence for Option<StopRecord> {
-    fn max_by_fence(self, other: Self) -> Self {
-        [self, other].into_iter().flatten().max_by_key(|order| order.fence)
-    }
-}
-
-/// What became of an order that was sent.
+/// What became of an order that was given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Delivery {
-    /// The supervisor has it, or will see it when it starts to listen.
+    /// The supervisor has it, or will find it.
     Done,
-    /// Neither could be had now; to be tried again.
+    /// It could neither be written nor sent now; to be tried again.
     Failed,
 }
 
-/// Gives an order to the supervisor of a task.
-pub(crate) fn give(record: &RecordDir, order: &StopRecord) -> Delivery {
+/// A stop order as a signal carries it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Carried {
+    /// The signal that announces the end to the task.
+    pub(crate) signal: i32,
+    /// When the whole tree is killed, by the monotonic clock.
+    pub(crate) kill_at_ms: i64,
+}
+
+/// The signal that carries orders. Of the real-time ones, since those are queued; the library keeps the first for itself.
+pub(crate) fn carrier() -> i32 {
+    libc::SIGRTMIN() + 1
+}
+
+impl Carried {
+    const TIME_BITS: u32 = 56;
+
+    /// Reads an order as it is written: `TERM` is what signals of unknown names become.
+    pub(crate) fn of(order: &StopRecord) -> Self {
+        let signal = signal::number(&order.signal).unwrap_or(libc::SIGTERM);
+        Self { signal, kill_at_ms: order.kill_at_ms }
+    }
+
+    fn pack(self) -> u64 {
+        let last = (1 << Self::TIME_BITS) - 1;
+        let time = u64::try_from(self.kill_at_ms).unwrap_or(0).min(last);
+        u64::from(self.signal.unsigned_abs()) << Self::TIME_BITS | time
+    }
+
+    /// Reads what a signal carries.
+    pub(crate) fn unpack(value: u64) -> Self {
+        let signal = i32::try_from(value >> Self::TIME_BITS).unwrap_or(libc::SIGTERM);
+        let kill_at_ms = i64::try_from(value & ((1 << Self::TIME_BITS) - 1)).unwrap_or(0);
+        Self { signal, kill_at_ms }
+    }
+}
+
+/// Gives an order to the supervisor of a task; without a pidfd, by the file alone.
+pub(crate) fn give(record: &RecordDir, order: &StopRecord, supervisor: Option<&OwnedFd>) -> Delivery {
     let written = record.write(STOP, order);
-    let sent = send(record.path(), order);
+    let sent = supervisor.map(|supervisor| send(supervisor, Carried::of(order)));
     match (&written, &sent) {
-        // The file alone does if nobody listens yet, or the queue is full of calls to look at it.
-        (Ok(()), _) | (_, Ok(())) => Delivery::Done,
-        (Err(written), Err(_)) => {
-            tracing::warn!("writing a stop order into {}: {written}; trying again", record.path().display());
+        // Dead already: its end is about to be seen.
+        (_, Some(Err(error))) if error.raw_os_error() == Some(libc::ESRCH) => Delivery::Done,
+        (_, Some(Ok(()))) | (Ok(()), None) => Delivery::Done,
+        _ => {
+            tracing::warn!(
+                "giving a stop order to {}: {written:?}, {sent:?}; trying again",
+                record.path().display()
+            );
             Delivery::Failed
         }
     }
 }
 
-fn send(directory: &Path, order: &StopRecord) -> io::Result<()> {
-    let bytes = serde_json::to_vec(order)?;
-    let socket = UnixDatagram::unbound()?;
-    socket.set_nonblocking(true)?;
-    // By way of a descriptor: the path itself may be longer than a socket's address.
-    let directory = std::fs::File::open(directory)?;
-    let directory = std::os::fd::AsRawFd::as_raw_fd(&directory);
-    socket.send_to(&bytes, format!("/proc/self/fd/{directory}/{STOP_SOCKET}")).map(drop)
+fn send(supervisor: &OwnedFd, order: Carried) -> io::Result<()> {
+    /// `siginfo_t` as the kernel has it for a queued signal, which is 128 bytes long.
+    #[repr(C)]
+    struct Queued {
+        signal: i32,
+        error: i32,
+        code: i32,
+        padding: i32,
+        pid: u32,
+        uid: u32,
+        value: u64,
+        rest: [u64; 12],
+    }
+    let queued = Queued {
+        signal: carrier(),
+        error: 0,
+        code: libc::SI_QUEUE,
+        padding: 0,
+        pid: std::process::id(),
+        uid: rustix::process::getuid().as_raw(),
+        value: order.pack(),
+        rest: [0; 12],
+    };
+    // SAFETY: the struct has the size and form that the kernel reads, and outlives the call.
+    let sent = unsafe {
+        libc::syscall(libc::SYS_pidfd_send_signal, supervisor.as_raw_fd(), carrier(), &raw const queued, 0)
+    };
+    if sent == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use divvy_core::action::Fence;
-    use divvy_core::id::{AllocationId, Term};
+    use proptest::prelude::*;
 
-    fn order(seq: u32) -> StopRecord {
-        let fence = Fence { term: Term(1), allocation: AllocationId(7), seq };
-        StopRecord { fence, signal: "TERM".into(), kill_at_ms: 5 }
+    proptest! {
+        #[test]
+        fn an_order_is_carried_whole(signal in 1i32..=64, kill_at_ms in 0i64..(1 << 56)) {
+            let order = Carried { signal, kill_at_ms };
+            prop_assert_eq!(Carried::unpack(order.pack()), order);
+        }
     }
 
     #[test]
-    fn of_two_orders_the_later_one_counts_and_none_counts_twice() {
-        let state = tempfile::tempdir().unwrap();
-        std::fs::create_dir(state.path().join("tasks")).unwrap();
-        let record = RecordDir::of(state.path(), AllocationId(7));
-        record.make().unwrap();
-        let socket = UnixDatagram::unbound().unwrap();
-        socket.set_nonblocking(true).unwrap();
-        let mut orders = Orders { socket, record: record.clone(), latest: None };
-        assert_eq!(orders.take(), None);
-        assert_eq!(give(&record, &order(3)), Delivery::Done);
-        assert_eq!(orders.take(), Some(order(3)));
-        assert_eq!(orders.take(), None);
+    fn a_grace_beyond_all_time_stays_far_away() {
+        let order = Carried { signal: 15, kill_at_ms: i64::MAX };
+        assert_eq!(Carried::unpack(order.pack()).kill_at_ms, (1 << 56) - 1);
     }
 }

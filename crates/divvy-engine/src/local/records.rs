@@ -31,9 +31,6 @@ pub(crate) const ENDED: &str = "ended.json";
 pub(crate) const STOP: &str = "stop.json";
 /// Held for life by the supervisor; its text is the supervisor's pid, once it runs.
 pub(crate) const LOCK: &str = "lock";
-/// Where the supervisor listens for stop orders.
-pub(crate) const STOP_SOCKET: &str = "stop.sock";
-
 /// The order to launch a task, with what the supervisor needs to know of its pool.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct LaunchRecord {

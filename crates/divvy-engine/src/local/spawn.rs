@@ -71,7 +71,7 @@ fn above(fd: OwnedFd) -> io::Result<OwnedFd> {
     }
 }
 
-/// Spawns in a session of its own with all signals blocked, none ignored, nothing open but the lock. (`Command` has no
+/// Spawns in a session of its own with all signals blocked and nothing open but the lock. (`Command` has no
 /// way to ask for a session without forking the whole address space of the daemon.)
 fn spawn(
     path: &CString,
@@ -87,10 +87,14 @@ fn spawn(
         check(libc::posix_spawnattr_init(&raw mut attributes))?;
         let mut all: libc::sigset_t = std::mem::zeroed();
         libc::sigfillset(&raw mut all);
+        let mut default: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&raw mut default);
+        // Ignored, children would vanish before it is known how they ended.
+        libc::sigaddset(&raw mut default, libc::SIGCHLD);
         let flags =
             i32::from(libc::POSIX_SPAWN_SETSID) | libc::POSIX_SPAWN_SETSIGMASK | libc::POSIX_SPAWN_SETSIGDEF;
         libc::posix_spawnattr_setsigmask(&raw mut attributes, &raw const all);
-        libc::posix_spawnattr_setsigdefault(&raw mut attributes, &raw const all);
+        libc::posix_spawnattr_setsigdefault(&raw mut attributes, &raw const default);
         libc::posix_spawnattr_setflags(&raw mut attributes, libc::c_short::try_from(flags).unwrap_or(0));
         libc::posix_spawn_file_actions_adddup2(&raw mut actions, lock, LOCK_FD);
         for (fd, mode) in [(0, libc::O_RDONLY), (1, libc::O_WRONLY), (2, libc::O_WRONLY)] {

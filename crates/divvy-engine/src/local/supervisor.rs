@@ -21,10 +21,11 @@ use super::cgroup::{Entrance, Group, Limits, Parents};
 use super::child::{self, Program, Standard};
 use super::clock::{monotonic_ms, wall};
 use super::environment::{JobEnvironment, compose};
-use super::orders::Orders;
 use super::output::{self, OpenOutput};
 use super::pty::Bridge;
-use super::records::{ENDED, EndedRecord, LAUNCH, LOCK, LaunchRecord, RecordDir, STARTED, StartedRecord};
+use super::records::{
+    ENDED, EndedRecord, LAUNCH, LOCK, LaunchRecord, RecordDir, STARTED, STOP, StartedRecord,
+};
 use super::watch::{Gone, Signals, Status, Watch, timespec};
 use super::{devices, tree};
 
@@ -51,12 +52,11 @@ fn supervise(directory: &Path) -> io::Result<()> {
     let signals = become_supervisor(directory)?;
     let record = RecordDir::here();
     let Some(_lock) = take_lock(&record)? else { return Ok(()) };
-    let mut orders = Orders::listen(record.clone())?;
     let Some(order) = record.read::<LaunchRecord>(LAUNCH)? else { return Ok(()) };
     if record.has(ENDED) {
         return Ok(());
     }
-    let mut task = Task { record: &record, directory, order: &order, signals: &signals, orders: &mut orders };
+    let task = Task { record: &record, directory, order: &order, signals: &signals };
     let end = task.run();
     record_end(&record, &EndedRecord { end, boot_id: order.boot_id.clone() });
     Ok(())
@@ -118,7 +118,6 @@ struct Task<'a> {
     directory: &'a Path,
     order: &'a LaunchRecord,
     signals: &'a Signals,
-    orders: &'a mut Orders,
 }
 
 /// What is ready before the fork.
@@ -133,8 +132,9 @@ struct Ready {
 
 impl Task<'_> {
     /// Runs the task from start to end.
-    fn run(&mut self) -> TaskEnd {
-        if self.orders.take().is_some() {
+    fn run(&self) -> TaskEnd {
+        // A signal that comes after this look waits until the task is watched.
+        if self.record.has(STOP) || !self.signals.drain().is_empty() {
             return ended(EndedHow::NeverStarted);
         }
         let ready = match self.prepare() {
@@ -187,7 +187,7 @@ impl Task<'_> {
         self.order.launch.devices.iter().map(|device| acquire(&device.uuid)).collect()
     }
 
-    fn start_and_watch(&mut self, ready: &Ready, begun_ms: i64) -> Result<Gone, LaunchFailure> {
+    fn start_and_watch(&self, ready: &Ready, begun_ms: i64) -> Result<Gone, LaunchFailure> {
         let launch = &self.order.launch;
         let failed = |doing: &str, error: io::Error| LaunchFailure::Other(format!("{doing}: {error}"));
         let (bridge, standard) =
@@ -203,7 +203,6 @@ impl Task<'_> {
         drop((entrance, standard));
         let (record, order) = (self.record, self.order);
         let watch = Watch {
-            orders: self.orders,
             signals: self.signals,
             group: ready.group.as_ref(),
             output: &ready.output,

@@ -13,10 +13,10 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::cgroup::Group;
 use super::clock::monotonic_ms;
-use super::orders::Orders;
+use super::orders::{self, Carried};
 use super::output::OpenOutput;
 use super::pty::Bridge;
-use super::{signal, tree};
+use super::{slim, tree};
 
 /// How long what the first process left behind has between TERM and KILL.
 const LEFTOVERS_MS: i64 = 2000;
@@ -27,13 +27,14 @@ const FIRST_KILL_PAUSE_MS: i64 = 10;
 const LAST_KILL_PAUSE_MS: i64 = 1000;
 /// How often the size of a kept output is looked at.
 const TRIM_PAUSE_MS: i64 = 10_000;
+/// When the supervisor of a task that goes on makes itself small; most tasks of a benchmark are over by then.
+const SLIM_PAUSE_MS: i64 = 100;
 /// How soon a message that the daemon's full queue did not take is sent again.
 const TELL_PAUSE_MS: i64 = 50;
 
 /// What a supervisor watches.
 #[derive(Debug)]
 pub(crate) struct Watch<'a> {
-    pub(crate) orders: &'a mut Orders,
     pub(crate) signals: &'a Signals,
     pub(crate) group: Option<&'a Group>,
     pub(crate) output: &'a OpenOutput,
@@ -78,13 +79,18 @@ struct Progress {
     leftovers_noticed: bool,
     trim_at_ms: i64,
     tell_at_ms: Option<i64>,
+    slim_at_ms: Option<i64>,
 }
 
 impl Watch<'_> {
     /// Waits until nothing of the task is left. `started` is called when the program runs, `tell` until it says that the
     /// daemon was told.
     pub(crate) fn until_gone(mut self, started: impl FnOnce(), mut tell: impl FnMut() -> bool) -> Gone {
-        let mut progress = Progress { trim_at_ms: monotonic_ms() + TRIM_PAUSE_MS, ..Progress::default() };
+        let mut progress = Progress {
+            trim_at_ms: monotonic_ms() + TRIM_PAUSE_MS,
+            slim_at_ms: Some(monotonic_ms() + SLIM_PAUSE_MS),
+            ..Progress::default()
+        };
         let mut started = Some(started);
         loop {
             self.wait(&progress);
@@ -114,7 +120,7 @@ impl Watch<'_> {
     }
 
     fn wait(&self, progress: &Progress) {
-        let mut fds = vec![PollFd::new(self.signals, PollFlags::IN), PollFd::new(self.orders, PollFlags::IN)];
+        let mut fds = vec![PollFd::new(self.signals, PollFlags::IN)];
         if let Some(report) = &self.report {
             fds.push(PollFd::new(report, PollFlags::IN));
         }
@@ -122,18 +128,19 @@ impl Watch<'_> {
             bridge.interest(&mut fds);
         }
         let trim_at = self.output.is_kept.then_some(progress.trim_at_ms);
-        let times = [trim_at, progress.tell_at_ms, progress.ending.map(|ending| ending.kill_at_ms)];
+        let times = [
+            trim_at,
+            progress.tell_at_ms,
+            progress.slim_at_ms,
+            progress.ending.map(|ending| ending.kill_at_ms),
+        ];
         let timeout = times.into_iter().flatten().min().map(|at| timespec((at - monotonic_ms()).max(0)));
         let _ = poll(&mut fds, timeout.as_ref());
     }
 
-    fn take_orders(&mut self, progress: &mut Progress) {
-        if self.signals.drain() {
-            self.end(progress, libc::SIGTERM, monotonic_ms() + SHUTDOWN_GRACE_MS);
-        }
-        if let Some(order) = self.orders.take() {
-            let signal = signal::number(&order.signal).unwrap_or(libc::SIGTERM);
-            self.end(progress, signal, order.kill_at_ms);
+    fn take_orders(&self, progress: &mut Progress) {
+        for order in self.signals.drain() {
+            self.end(progress, order.signal, order.kill_at_ms);
         }
     }
 
@@ -217,6 +224,10 @@ impl Watch<'_> {
             self.output.trim(self.kept_output_most_bytes);
             progress.trim_at_ms = now + TRIM_PAUSE_MS;
         }
+        if progress.slim_at_ms.is_some_and(|at| at <= now) {
+            progress.slim_at_ms = None;
+            slim::slim();
+        }
         if progress.tell_at_ms.is_some_and(|at| at <= now) {
             progress.tell_at_ms = (!tell()).then_some(now + TELL_PAUSE_MS);
         }
@@ -255,7 +266,7 @@ pub(crate) fn timespec(ms: i64) -> Timespec {
     Timespec { tv_sec: ms / 1000, tv_nsec: ms % 1000 * 1_000_000 }
 }
 
-/// The signals that a supervisor reads instead of receiving: all are blocked, these two are told by a descriptor.
+/// The signals that a supervisor reads instead of receiving: all are blocked, three are told by a descriptor.
 #[derive(Debug)]
 pub(crate) struct Signals {
     fd: OwnedFd,
@@ -271,8 +282,9 @@ impl Signals {
             libc::sigprocmask(libc::SIG_BLOCK, &raw const all, std::ptr::null_mut());
             let mut told: libc::sigset_t = std::mem::zeroed();
             libc::sigemptyset(&raw mut told);
-            libc::sigaddset(&raw mut told, libc::SIGCHLD);
-            libc::sigaddset(&raw mut told, libc::SIGTERM);
+            for signal in [libc::SIGCHLD, libc::SIGTERM, orders::carrier()] {
+                libc::sigaddset(&raw mut told, signal);
+            }
             libc::signalfd(-1, &raw const told, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK)
         };
         if fd < 0 {
@@ -282,17 +294,24 @@ impl Signals {
         Ok(Self { fd: unsafe { OwnedFd::from_raw_fd(fd) } })
     }
 
-    /// Takes the signals that have come; true if the supervisor is told to end.
-    fn drain(&self) -> bool {
-        let mut told_to_end = false;
+    /// Takes the signals that have come, and returns the orders to stop among them.
+    pub(crate) fn drain(&self) -> Vec<Carried> {
+        let mut orders = Vec::new();
         // SAFETY: the struct is plain numbers, for which zero is a value.
         let mut one: libc::signalfd_siginfo = unsafe { std::mem::zeroed() };
         let size = size_of_val(&one);
         // SAFETY: the buffer is of the size given.
         while unsafe { libc::read(self.fd.as_raw_fd(), (&raw mut one).cast(), size) } > 0 {
-            told_to_end |= one.ssi_signo == libc::SIGTERM.unsigned_abs();
+            match one.ssi_signo.cast_signed() {
+                libc::SIGTERM => {
+                    let kill_at_ms = monotonic_ms() + SHUTDOWN_GRACE_MS;
+                    orders.push(Carried { signal: libc::SIGTERM, kill_at_ms });
+                }
+                signal if signal == orders::carrier() => orders.push(Carried::unpack(one.ssi_ptr)),
+                _ => {}
+            }
         }
-        told_to_end
+        orders
     }
 }
 

@@ -314,8 +314,12 @@ impl Worker {
 
     fn deliver(&mut self, allocation: AllocationId) {
         let Some(Task { record, stage, stop: Some(stop), .. }) = self.tasks.get(&allocation) else { return };
-        let is_alive = matches!(stage, Stage::Supervised { .. } | Stage::Unsettled);
-        if is_alive && orders::give(record, stop) == Delivery::Failed {
+        let delivery = match stage {
+            Stage::Supervised { supervisor, .. } => orders::give(record, stop, Some(supervisor)),
+            Stage::Unsettled => orders::give(record, stop, None),
+            Stage::Cleaning | Stage::Over(_) => Delivery::Done,
+        };
+        if delivery == Delivery::Failed {
             self.undelivered.insert(allocation);
         }
     }
@@ -428,6 +432,8 @@ impl Worker {
                     held.supervisor = pid;
                 }
                 self.set_stage(allocation, Stage::Supervised { supervisor, is_child: false });
+                // It may have looked for the file of an order before the order was given.
+                self.deliver(allocation);
                 self.look_for_start(allocation);
             }
         }

@@ -4,7 +4,10 @@ use std::fs;
 
 use divvy_core::engine::{EndedHow, Observation};
 
-use crate::pool::{Pool, await_end, await_file, is_alive, is_root, send, supervisor};
+use crate::pool::{
+    Pool, await_end, await_file, await_lines, await_record, await_unlocked, is_alive, is_root, send,
+    supervisor,
+};
 
 crate::tests![
     a_running_task_is_adopted,
@@ -54,7 +57,7 @@ fn a_task_is_adopted_while_it_starts() {
         match allocation % 4 {
             0 => await_file(&pool.record(allocation).join("launch.json"), 1),
             1 => await_file(&pool.record(allocation).join("lock"), 1),
-            2 => await_file(&pool.record(allocation).join("stop.sock"), 0),
+            2 => await_record(&pool.record(allocation).join("started.json")),
             _ => await_file(&pool.record(allocation), 0),
         }
         pool.restart();
@@ -101,7 +104,7 @@ fn a_lost_supervisor_is_told_and_its_processes_are_killed() {
         1,
         "echo $$ >> pids; sleep 1000 & echo $! >> pids; setsid sleep 1000 & echo $! >> pids; wait",
     );
-    await_file(&pool.work().join("pids"), 5);
+    await_lines(&pool.work().join("pids"), 3);
     pool.started(1);
     send(supervisor(&pool, 1), libc::SIGKILL);
     let end = pool.ended(1);
@@ -115,7 +118,7 @@ fn a_supervisor_lost_without_a_daemon_is_told_and_its_processes_are_killed() {
     let mut pool = Pool::new();
     pool.script(1, "echo $$ >> pids; sleep 1000 & echo $! >> pids; wait");
     pool.started(1);
-    await_file(&pool.work().join("pids"), 3);
+    await_lines(&pool.work().join("pids"), 2);
     let supervisor = supervisor(&pool, 1);
     pool.close();
     send(supervisor, libc::SIGKILL);
@@ -134,7 +137,7 @@ fn a_daemon_of_a_lost_supervisor_with_an_empty_environment_is_killed() {
     let daemon = "setsid env -i /bin/sh -c 'echo $$ >> pids; exec sleep 1000' &";
     pool.script(1, &format!("( ( {daemon} ) & ); sleep 1000"));
     pool.started(1);
-    await_file(&pool.work().join("pids"), 2);
+    await_lines(&pool.work().join("pids"), 1);
     send(supervisor(&pool, 1), libc::SIGKILL);
     assert_eq!(pool.how(1), EndedHow::SupervisorLost);
     pool.assert_all_gone("pids", 1);
@@ -178,8 +181,9 @@ fn a_launch_that_never_began_is_not_in_the_inventory() {
     pool.script(1, "exit 0");
     pool.ended(1);
     pool.close();
+    await_unlocked(&pool.record(1));
     // As if the daemon had ended between the record and the supervisor.
-    for name in ["ended.json", "started.json", "stop.sock"] {
+    for name in ["ended.json", "started.json"] {
         fs::remove_file(pool.record(1).join(name)).unwrap();
     }
     fs::write(pool.record(1).join("lock"), "").unwrap();
@@ -193,6 +197,7 @@ fn a_torn_end_is_a_lost_supervisor() {
     pool.script(1, "exit 0");
     pool.ended(1);
     pool.close();
+    await_unlocked(&pool.record(1));
     fs::write(pool.record(1).join("ended.json"), "{\"end\":").unwrap();
     pool.open();
     assert_eq!(pool.how(1), EndedHow::SupervisorLost);

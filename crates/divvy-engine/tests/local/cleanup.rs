@@ -2,7 +2,7 @@
 
 use divvy_core::engine::EndedHow;
 
-use crate::pool::{Pool, await_file, is_alive};
+use crate::pool::{Pool, await_lines, is_alive};
 
 crate::tests![
     the_exit_code_is_the_first_processes,
@@ -64,7 +64,7 @@ fn a_tree_that_forks_on_is_ended() {
     let generation = "trap '' TERM; echo $$ >> pids; setsid ./next & sleep 0.01; exit 0";
     std::fs::write(pool.work().join("next"), format!("#!/bin/sh\n{generation}\n")).unwrap();
     pool.script(1, "chmod +x next; ./next; ./next; sleep 1000");
-    await_file(&pool.work().join("pids"), 40);
+    await_lines(&pool.work().join("pids"), 8);
     pool.stop(1, "TERM", 100);
     pool.ended(1);
     let pids = pool.pids("pids");

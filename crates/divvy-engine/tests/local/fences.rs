@@ -7,7 +7,7 @@ use divvy_core::engine::{EndedHow, Observation};
 use divvy_core::id::{AllocationId, Term};
 use divvy_engine::local::{LocalEngine, OpenError, last_term};
 
-use crate::pool::{Pool, await_file};
+use crate::pool::{Pool, await_lines};
 
 crate::tests![
     a_second_launch_starts_nothing,
@@ -127,7 +127,7 @@ fn a_record_that_cannot_be_written_is_a_launch_failure() {
 fn processes_are_attributed_to_their_allocation() {
     let mut pool = Pool::new();
     pool.script(7, "( setsid sleep 1000 & echo $! > pids; wait ) & wait");
-    await_file(&pool.work().join("pids"), 1);
+    await_lines(&pool.work().join("pids"), 1);
     let first = pool.started(7).pid;
     let deep = pool.pids("pids")[0];
     let processes = pool.engine.as_ref().unwrap().processes();

@@ -283,6 +283,32 @@ pub(crate) fn await_file(path: &Path, least_bytes: u64) {
     }
 }
 
+/// Waits until a record is there, or about to be.
+pub(crate) fn await_record(path: &Path) {
+    let beside = path.with_extension("json.new");
+    let until = Instant::now() + PATIENCE;
+    while !path.exists() && !beside.exists() {
+        assert!(Instant::now() < until, "{} does not come", path.display());
+        std::thread::yield_now();
+    }
+}
+
+/// Waits until there are that many lines in a file.
+pub(crate) fn await_lines(path: &Path, count: usize) {
+    let until = Instant::now() + PATIENCE;
+    while fs::read_to_string(path).map_or(true, |text| text.matches('\n').count() < count) {
+        assert!(Instant::now() < until, "{} does not get {count} lines", path.display());
+        std::thread::yield_now();
+    }
+}
+
+/// Waits until nobody holds the lock of a record. (Other tests' engines are in the same process: what they spawn at the
+/// same time may hold a copy for a moment.)
+pub(crate) fn await_unlocked(record: &Path) {
+    let lock = fs::File::open(record.join("lock")).unwrap();
+    rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).unwrap();
+}
+
 /// Returns the supervisor of a task that has started.
 pub(crate) fn supervisor(pool: &Pool, allocation: u64) -> u32 {
     fs::read_to_string(pool.record(allocation).join("lock")).unwrap().trim().parse().unwrap()

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use divvy_core::engine::EndedHow;
 
-use crate::pool::{Pool, await_file, send, supervisor};
+use crate::pool::{Pool, await_file, await_lines, await_record, send, supervisor};
 
 crate::tests![
     the_notice_reaches_the_first_process_group,
@@ -60,7 +60,7 @@ fn a_task_that_ignores_the_notice_is_killed_with_its_tree() {
         1,
         &format!("trap '' TERM; sh -c '{stubborn}' & echo $$ >> pids; while :; do sleep 0.05; done"),
     );
-    await_file(&pool.work().join("pids"), 4);
+    await_lines(&pool.work().join("pids"), 2);
     pool.started(1);
     pool.stop(1, "TERM", 200);
     let end = pool.ended(1);
@@ -110,8 +110,8 @@ fn a_stop_during_the_start_is_not_lost() {
             0 => {}
             1 => await_file(&record.join("launch.json"), 1),
             2 => await_file(&record.join("lock"), 1),
-            3 => await_file(&record.join("stop.sock"), 0),
-            4 => await_file(&record.join("started.json.new"), 1),
+            3 => await_record(&record.join("started.json")),
+            4 => await_record(&record.join("ended.json")),
             _ => drop(pool.started(allocation)),
         }
         pool.stop(allocation, "TERM", 30_000);

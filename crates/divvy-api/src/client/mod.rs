@@ -203,7 +203,9 @@ impl Client {
 
     /// Sends the request and waits for the head of the answer; a problem is an error.
     async fn send(&mut self, ask: &Ask) -> Result<Response<Incoming>, ClientError> {
-        if self.sender.is_closed() || self.sender.ready().await.is_err() {
+        // A connection that is busy with an answer that nobody reads any more is left for a new one.
+        let ready = tokio::time::timeout(Duration::from_millis(100), self.sender.ready()).await;
+        if !matches!(ready, Ok(Ok(()))) {
             self.reconnect().await?;
         }
         let request = ask
@@ -250,9 +252,20 @@ fn bare(path: &str, status: StatusCode) -> Problem {
     problem
 }
 
+/// Connects. Where so many clients arrive at once that the daemon's queue of them is full, it waits for its turn.
 async fn open(socket: &Path) -> std::io::Result<UnixStream> {
     let reachable = reachable_path(socket)?;
-    UnixStream::connect(reachable.path()).await
+    let begun = std::time::Instant::now();
+    loop {
+        match UnixStream::connect(reachable.path()).await {
+            Err(error)
+                if error.kind() == std::io::ErrorKind::WouldBlock && begun.elapsed() < USUAL_DEADLINE =>
+            {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            connected => return connected,
+        }
+    }
 }
 
 /// A submission carries secrets, and `/tmp` belongs to everyone: on a socket that nobody named, only root or the user

@@ -96,7 +96,7 @@ impl Daemon {
         let messages = File::create(directory.path().join("daemon.log")).map_err(cannot)?;
         let mut command = Command::new("/proc/self/exe");
         command.arg0("divvy").args(["up", "--gpus", gpus, "--state"]).arg(directory.path());
-        command.env_remove("DIVVY_SOCKET").env_remove("DIVVY_STATE").env("TMPDIR", directory.path());
+        command.env_remove("DIVVY_SOCKET").env_remove("DIVVY_STATE");
         command.stdin(Stdio::null()).stdout(messages.try_clone().map_err(cannot)?).stderr(messages);
         // SAFETY: both calls are async-signal-safe and touch no memory of this process.
         unsafe {

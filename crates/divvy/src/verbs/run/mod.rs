@@ -39,7 +39,7 @@ impl Run {
             return dry_run(place, &submit, self.format);
         }
         if self.detach {
-            return detached(place, &submit);
+            return detached(place, &submit, self.format);
         }
         if submit.job.array.is_some() {
             return array(place, &submit);
@@ -82,8 +82,12 @@ fn dry_run(place: &Place, submit: &Submit, format: OneObject) -> Result<Exit, Fa
 }
 
 /// Prints the id, and nothing else, to standard output.
-fn detached(place: &Place, submit: &Submit) -> Result<Exit, Failure> {
+fn detached(place: &Place, submit: &Submit, format: OneObject) -> Result<Exit, Failure> {
     let submitted = pool::with_client(place, async |mut client| send(&mut client, submit).await)?;
+    if format.is_json() {
+        writeln!(io::stdout(), "{}", serde_json::to_string(&submitted)?)?;
+        return Ok(Exit::Success);
+    }
     writeln!(io::stdout(), "{}", plain(&submitted.id))?;
     tell_notices(&submitted);
     Ok(Exit::Success)

@@ -45,9 +45,9 @@ impl View {
 pub(crate) fn draw(frame: &mut Frame<'_>, view: &View) {
     let area = frame.area();
     let device_lines =
-        u16::try_from(view.gpus.len()).unwrap_or(u16::MAX).saturating_add(1).min(area.height / 2);
+        u16::try_from(view.gpus.len()).unwrap_or(u16::MAX).saturating_add(2).min(area.height / 2);
     let queue_lines =
-        u16::try_from(view.queues.len()).unwrap_or(u16::MAX).saturating_add(1).min(area.height / 6 + 1);
+        u16::try_from(view.queues.len()).unwrap_or(u16::MAX).saturating_add(2).min(area.height / 6 + 2);
     let [head, device_area, queue_area, job_area, foot] = Layout::vertical([
         Constraint::Length(2),
         Constraint::Length(device_lines),
@@ -94,7 +94,8 @@ fn bar(percent: u32, width: usize) -> String {
 }
 
 fn draw_devices(frame: &mut Frame<'_>, area: Rect, all: &[Gpu]) {
-    let rows_that_fit = usize::from(area.height.saturating_sub(1)).max(1);
+    // A line for the header, one that stays free below.
+    let rows_that_fit = usize::from(area.height.saturating_sub(2)).max(1);
     let blocks = all.len().div_ceil(rows_that_fit).max(1);
     let widths = vec![Constraint::Ratio(1, u32::try_from(blocks).unwrap_or(1)); blocks];
     let several_nodes = all.iter().any(|gpu| gpu.node != all[0].node);
@@ -276,13 +277,13 @@ mod tests {
             GPU MODEL      USE             MEMORY               TEMP  STATE      WHO
             0   h100       ████████▌·  85% █████····· 40/80Gi   54°C  allocated  7 ft (ana)
             1   h100       ··········   0% ·········· 0/80Gi    54°C  free
+
             QUEUE                    GPUS       RUNNING  WAITING  WANTED   LONGEST WAIT
             vision                   1/4        1        1        2        12s
+
             ID       NAME             USER       QUEUE          STATE     GPUS TIME     WHERE / WHY
             7        ft\u{1b}[2J      ana        vision         running   1    1m00s    n1
             8        ft\u{1b}[2J      ana        vision         pending   1    1m00s    DV-DEVICES-BUSY: 1 of 2
-
-
 
             q quit   ↑↓ move
         "#]].assert_eq(&screen(&view(2), 100, 14));

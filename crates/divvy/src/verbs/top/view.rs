@@ -94,8 +94,8 @@ fn bar(percent: u32, width: usize) -> String {
 }
 
 fn draw_devices(frame: &mut Frame<'_>, area: Rect, all: &[Gpu]) {
-    // A line for the header, one that stays free below.
-    let rows_that_fit = usize::from(area.height.saturating_sub(2)).max(1);
+    // The header takes a line; the one that is free below is given up where devices need it.
+    let rows_that_fit = usize::from(area.height.saturating_sub(1)).max(1);
     let blocks = all.len().div_ceil(rows_that_fit).max(1);
     let widths = vec![Constraint::Ratio(1, u32::try_from(blocks).unwrap_or(1)); blocks];
     let several_nodes = all.iter().any(|gpu| gpu.node != all[0].node);

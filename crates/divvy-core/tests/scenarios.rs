@@ -355,9 +355,8 @@ fn a_line_that_makes_no_sense_is_named() {
     );
 }
 
-/// Every code, provoked: most by jobs that were told to wait for capacity.
 #[test]
-fn each_reason_is_provoked_by_what_its_page_says() {
+fn what_the_pool_never_has_is_named_to_jobs_that_wait_for_capacity() {
     check(
         "node n1 4xa100\nsubmit a default 1 model=b200 wait\nplan\nexplain a # DV-NO-SUCH-MODEL",
         expect![[r#"
@@ -403,6 +402,10 @@ fn each_reason_is_provoked_by_what_its_page_says() {
           0 in pool > 0 right model > 0 enough memory > 0 healthy > 0 free > 0 on one node
     "#]],
     );
+}
+
+#[test]
+fn what_may_change_by_itself_or_by_someone_is_named_as_such() {
     check(
         "node n1 4xa100\ndrain on n1\nsubmit a default 1\nplan\nexplain a\ndrain off n1\nplan # DV-DRAINING",
         expect![[r#"

@@ -95,9 +95,11 @@ impl Up {
         }
         for (flag, path) in [("--state", state), ("--socket", socket)] {
             if let Some(path) = path {
-                command.arg(flag).arg(path);
+                command.arg(flag).arg(std::path::absolute(path)?);
             }
         }
+        // It must not keep anyone from unmounting where it happened to be started.
+        command.current_dir("/");
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log.try_clone()?);
         // SAFETY: setsid is async-signal-safe and touches no memory of this process.
         unsafe {

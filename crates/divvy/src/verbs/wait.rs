@@ -88,8 +88,10 @@ fn line(waited: &Waited) -> String {
     match &waited.last_end {
         Some(end) if waited.state != JobState::Completed => {
             let short = end_in_short(end, waited.exit_code);
-            let short = short.strip_prefix(state.as_ref()).unwrap_or(&short).trim_start();
-            format!("{id} {state} {}", plain(short)).trim_end().to_owned()
+            match short.strip_prefix(state.as_ref()) {
+                Some(more) => format!("{id} {state}{}", plain(more)),
+                None => format!("{id} {state}: {}", plain(&short)),
+            }
         }
         _ => format!("{id} {state}"),
     }
@@ -122,6 +124,9 @@ mod tests {
         end.last_end =
             Some(LastEnd { cause: Cause::Cancelled, by: Some("ana\x1b".into()), signal: None, detail: None });
         assert_eq!(line(&end), "12 cancelled by ana\\u{1b}");
+        let mut failed = waited(JobState::Failed, Some(3), None);
+        failed.last_end = Some(LastEnd { cause: Cause::Exit, by: None, signal: None, detail: None });
+        assert_eq!(line(&failed), "12 failed: exit 3");
         assert_eq!(line(&waited(JobState::Completed, Some(0), None)), "12 completed");
     }
 }

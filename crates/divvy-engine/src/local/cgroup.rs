@@ -241,28 +241,4 @@ fn own_group<'a>(line: &'a str, controller: &str) -> Option<&'a str> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const MOUNTS: &str = "\
-30 24 0:26 / /sys/fs/cgroup/unified rw,relatime - cgroup2 cgroup2 rw
-31 24 0:27 / /sys/fs/cgroup/cpu,cpuacct rw,relatime shared:9 - cgroup cgroup rw,cpu,cpuacct
-32 24 0:28 / /sys/fs/cgroup/memory rw,relatime - cgroup cgroup rw,memory";
-
-    #[test]
-    fn hierarchies_are_found_by_controller() {
-        let own = "4:memory:/no/such/group\n3:cpu,cpuacct:/\n0::/";
-        let found =
-            |kind, controller| Mount::find(MOUNTS, own, kind, controller).map(|(mount, _)| mount.directory);
-        assert_eq!(found("cgroup", "memory"), Some("/sys/fs/cgroup/memory".into()));
-        assert_eq!(found("cgroup", "cpu"), Some("/sys/fs/cgroup/cpu,cpuacct".into()));
-        assert_eq!(found("cgroup2", ""), Some("/sys/fs/cgroup/unified".into()));
-        assert_eq!(found("cgroup", "devices"), None);
-    }
-
-    #[test]
-    fn pools_have_groups_of_their_own() {
-        assert_ne!(pool_name(Path::new("/a")), pool_name(Path::new("/b")));
-        assert_eq!(pool_name(Path::new("")), "divvy-cbf29ce484222325");
-    }
-}
+mod tests;

@@ -8,12 +8,14 @@
 
 mod adoption;
 mod cleanup;
+mod contract;
 mod environment;
 mod fences;
 mod isolation;
 mod output;
 mod pool;
 mod stopping;
+mod telemetry;
 mod terminal;
 
 use std::collections::VecDeque;
@@ -47,11 +49,13 @@ fn main() -> ExitCode {
     let modules = [
         adoption::TESTS,
         cleanup::TESTS,
+        contract::TESTS,
         environment::TESTS,
         fences::TESTS,
         isolation::TESTS,
         output::TESTS,
         stopping::TESTS,
+        telemetry::TESTS,
         terminal::TESTS,
     ];
     let tests: Vec<Test> =

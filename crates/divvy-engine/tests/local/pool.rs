@@ -24,6 +24,8 @@ pub(crate) struct Pool {
     pub(crate) seen: Vec<Observation>,
     pub(crate) term: Term,
     pub(crate) kept_output_most_bytes: u64,
+    /// The devices of the next engine that is opened.
+    pub(crate) devices: Option<divvy_gpu::Source>,
     bell: Option<Receiver<()>>,
     seq: u32,
 }
@@ -40,9 +42,19 @@ impl Pool {
             seen: Vec::new(),
             term: Term(1),
             kept_output_most_bytes: 1 << 30,
+            devices: None,
             bell: None,
             seq: 0,
         };
+        pool.open();
+        pool
+    }
+
+    /// A pool with the devices of a machine.
+    pub(crate) fn on(machine: &divvy_gpu::testing::FakeMachine) -> Self {
+        let mut pool = Self::new();
+        pool.close();
+        pool.devices = Some(machine.source());
         pool.open();
         pool
     }
@@ -55,9 +67,11 @@ impl Pool {
 
     pub(crate) fn open(&mut self) {
         let (bell, heard) = channel();
-        let settings = self.settings(self.term, move || {
+        let mut settings = self.settings(self.term, move || {
             let _ = bell.send(());
         });
+        settings.devices = self.devices.take();
+        settings.sample_every = Duration::from_millis(20);
         self.engine = Some(LocalEngine::open(settings).unwrap());
         self.bell = Some(heard);
     }
@@ -160,6 +174,11 @@ impl Pool {
             Observation::Inventory(all) => Some(all.iter().map(|allocation| allocation.0).collect()),
             _ => None,
         })
+    }
+
+    /// Waits for the bell of the engine.
+    pub(crate) fn hear(&self) {
+        self.bell.as_ref().unwrap().recv_timeout(PATIENCE).unwrap();
     }
 
     pub(crate) fn log(&self, allocation: u64) -> String {

@@ -142,6 +142,8 @@ fn size(
     let allocation = tasks + 1000;
     launch(engine, allocation, &["sleep", "1000"]);
     while !next(engine).iter().any(|seen| matches!(seen, Observation::Started(..))) {}
+    // It makes itself small a tenth of a second after the start.
+    let _ = rustix::event::poll(&mut [], Some(&rustix::event::Timespec { tv_sec: 0, tv_nsec: 300_000_000 }));
     let lock = state.canonicalize()?.join("tasks").join(allocation.to_string()).join("lock");
     let supervisor = std::fs::read_to_string(lock)?;
     let status = std::fs::read_to_string(format!("/proc/{supervisor}/status"))?;

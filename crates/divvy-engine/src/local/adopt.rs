@@ -18,6 +18,7 @@ use super::worker::{Stage, Task, Worker};
 
 /// Takes over all tasks that have a record, says what is known of them, and then which they are.
 pub(crate) fn adopt(worker: &mut Worker) -> Result<(), OpenError> {
+    RecordDir::remove_retired(&worker.settings.state);
     let folder = worker.settings.state.join("tasks");
     let entries =
         fs::read_dir(&folder).map_err(OpenError::state("reading the records of tasks in", &folder))?;

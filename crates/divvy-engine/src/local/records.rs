@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use divvy_core::action::{Fence, Launch, Stop};
 use divvy_core::engine::{TaskEnd, TaskStart};
 use divvy_core::id::AllocationId;
-use rustix::fs::FlockOperation;
+use rustix::fs::{FlockOperation, RenameFlags};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -31,6 +31,9 @@ pub(crate) const ENDED: &str = "ended.json";
 pub(crate) const STOP: &str = "stop.json";
 /// Held for life by the supervisor; its text is the supervisor's pid, once it runs.
 pub(crate) const LOCK: &str = "lock";
+/// What the names of retired directories begin with, so that they are not taken for tasks.
+const SPARE: &str = "spare-";
+
 /// The order to launch a task, with what the supervisor needs to know of its pool.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct LaunchRecord {
@@ -182,6 +185,56 @@ impl RecordDir {
         }
     }
 
+    /// Takes the record out of the tasks and makes it ready for another one; `None` if that fails, in which case it is
+    /// removed.
+    ///
+    /// Files that are made and removed hundreds of times a second cost more than the rest of the launch: ext4 goes over
+    /// all that were removed within the last minutes before it makes one.
+    pub(crate) fn retire(&self) -> io::Result<Option<Self>> {
+        let name = self.path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let spare = Self { path: self.path.with_file_name(format!("{SPARE}{name}")) };
+        // From here on it is no task's, whatever happens.
+        match fs::rename(&self.path, &spare.path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            other => other?,
+        }
+        match spare.clear() {
+            Ok(()) => Ok(Some(spare)),
+            Err(_) => spare.remove().map(|()| None),
+        }
+    }
+
+    fn clear(&self) -> io::Result<()> {
+        OpenOptions::new().write(true).open(self.path.join(LOCK))?.set_len(0)?;
+        for name in [LAUNCH, STARTED, ENDED, STOP] {
+            match fs::rename(self.path.join(name), self.path.join(format!("{name}.new"))) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the directory out of one that was retired; `false` if it is there already.
+    pub(crate) fn make_of(&self, spare: &Self) -> io::Result<bool> {
+        let here = rustix::fs::CWD;
+        match rustix::fs::renameat_with(here, &spare.path, here, &self.path, RenameFlags::NOREPLACE) {
+            Ok(()) => Ok(true),
+            Err(rustix::io::Errno::EXIST) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Removes what earlier daemons retired below the state directory.
+    pub(crate) fn remove_retired(state: &Path) {
+        let entries = fs::read_dir(state.join("tasks")).into_iter().flatten().flatten();
+        for entry in
+            entries.filter(|entry| entry.file_name().to_str().is_some_and(|name| name.starts_with(SPARE)))
+        {
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+
     /// Removes the directory and all that is in it.
     pub(crate) fn remove(&self) -> io::Result<()> {
         match fs::remove_dir_all(&self.path) {
@@ -208,6 +261,36 @@ mod tests {
         let (_state, record) = dir();
         assert!(record.make().unwrap());
         assert!(!record.make().unwrap());
+    }
+
+    #[test]
+    fn a_retired_record_is_a_new_one_for_the_next_task() {
+        let (state, record) = dir();
+        record.make().unwrap();
+        fs::write(record.path().join(LOCK), "123456").unwrap();
+        record.write(LAUNCH, &"a long order that is longer than the next one").unwrap();
+        record.write(ENDED, &"end").unwrap();
+        let spare = record.retire().unwrap().unwrap();
+        assert!(!record.path().exists());
+        let next = RecordDir::of(state.path(), AllocationId(8));
+        assert!(next.make_of(&spare).unwrap());
+        assert!(![LAUNCH, STARTED, ENDED, STOP].iter().any(|name| next.has(name)));
+        assert_eq!(next.supervisor(), None);
+        next.write(LAUNCH, &"short").unwrap();
+        assert_eq!(next.read::<String>(LAUNCH).unwrap().as_deref(), Some("short"));
+        let again = RecordDir::of(state.path(), AllocationId(9));
+        again.make().unwrap();
+        assert!(!next.make_of(&again).unwrap());
+    }
+
+    #[test]
+    fn retired_records_of_earlier_daemons_are_removed() {
+        let (state, record) = dir();
+        record.make().unwrap();
+        fs::write(record.path().join(LOCK), "").unwrap();
+        let spare = record.retire().unwrap().unwrap();
+        RecordDir::remove_retired(state.path());
+        assert!(!spare.path().exists());
     }
 
     #[test]

@@ -86,6 +86,7 @@ fn take_lock(record: &RecordDir) -> io::Result<Option<File>> {
     if rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
         return Ok(None);
     }
+    lock.set_len(0)?;
     lock.rewind()?;
     lock.write_all(std::process::id().to_string().as_bytes())?;
     Ok(Some(lock))

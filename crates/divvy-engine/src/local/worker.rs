@@ -39,6 +39,9 @@ const RETRY_PAUSE_MS: i64 = 200;
 /// How soon a supervisor that has not yet said its pid is looked at again: it takes microseconds to do so.
 const SETTLE_PAUSE_MS: i64 = 10;
 
+/// How many records of forgotten tasks are kept for the next ones: more than tasks end between two launches.
+const MOST_SPARES: usize = 128;
+
 /// What the thread needs to know of the pool.
 #[derive(Debug)]
 pub(crate) struct PoolSettings {
@@ -65,6 +68,8 @@ pub(crate) struct Worker {
     processes: Processes,
     /// Tasks whose stop order could not be given to them yet.
     undelivered: BTreeSet<AllocationId>,
+    /// Records of forgotten tasks, for the next ones.
+    spares: Vec<RecordDir>,
     sweep_at_ms: i64,
 }
 
@@ -112,6 +117,7 @@ impl Worker {
             tasks: BTreeMap::new(),
             user: user_name(),
             undelivered: BTreeSet::new(),
+            spares: Vec::new(),
             sweep_at_ms: monotonic_ms(),
             settings,
             outbox,
@@ -247,8 +253,12 @@ impl Worker {
         self.tasks.insert(fence.allocation, Task { record, stage, started: None, stop: None });
     }
 
-    fn start(&self, record: &RecordDir, fence: Fence, launch: Launch) -> io::Result<(u32, OwnedFd)> {
-        if !record.make()? {
+    fn start(&mut self, record: &RecordDir, fence: Fence, launch: Launch) -> io::Result<(u32, OwnedFd)> {
+        let is_made = match self.spares.pop() {
+            Some(spare) => record.make_of(&spare).or_else(|_| record.make()),
+            None => record.make(),
+        };
+        if !is_made? {
             return Err(io::Error::other(
                 "the directory is there already, and is not a task's that is known",
             ));
@@ -329,8 +339,13 @@ impl Worker {
         if !matches!(task.stage, Stage::Over(_)) {
             return tracing::warn!("told to forget allocation {allocation}, which has not ended: it is kept");
         }
-        if let Err(error) = task.record.remove() {
-            tracing::warn!("removing {}: {error}; remove it by hand", task.record.path().display());
+        match task.record.retire() {
+            Ok(Some(spare)) if self.spares.len() < MOST_SPARES => self.spares.push(spare),
+            Ok(Some(spare)) => drop(spare.remove()),
+            Ok(None) => {}
+            Err(error) => {
+                tracing::warn!("removing {}: {error}; remove it by hand", task.record.path().display());
+            }
         }
         self.tasks.remove(&allocation);
     }

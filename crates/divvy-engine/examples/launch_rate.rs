@@ -126,7 +126,10 @@ fn latency(engine: &mut LocalEngine, tasks: u64, next: impl Fn(&mut LocalEngine)
             let begun = Instant::now();
             launch(engine, tasks + allocation, &["true"]);
             while !next(engine).iter().any(|seen| matches!(seen, Observation::Ended(..))) {}
-            begun.elapsed()
+            let took = begun.elapsed();
+            let fence = Fence { term: Term(1), allocation: AllocationId(tasks + allocation), seq: 2 };
+            engine.submit(&[Action::Forget(fence)]);
+            took
         })
         .collect();
     took.sort_unstable();

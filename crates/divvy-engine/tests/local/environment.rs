@@ -109,7 +109,7 @@ fn the_task_leads_a_session_and_has_no_open_files_of_the_supervisor() {
     let mut pool = Pool::new();
     pool.script(
         1,
-        "cut -d' ' -f1,5,6 /proc/$$/stat; ls /proc/$$/fd; grep -E 'SigBlk|SigIgn' /proc/$$/status",
+        "cut -d' ' -f1,5,6 /proc/$$/stat; ls /proc/$$/fd; grep -E 'SigBlk|SigIgn' /proc/self/status",
     );
     assert_eq!(pool.how(1), EndedHow::Exited(0));
     let log = pool.log(1);

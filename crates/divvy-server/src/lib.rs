@@ -1,5 +1,23 @@
 //! The shell around Divvy's core: log store, control loop, HTTP.
 //!
-//! Start at [`run`]: it opens the store and the engine, starts the control thread and serves the API.
+//! Start at [`run`]: it opens the [`store`] and the engine, starts the control thread (`control`, the only one that changes
+//! anything) and serves the API (`http`). `wire` translates between the words of the API and those of the core.
 
+mod clock;
+mod control;
+mod environments;
+mod growth;
+mod guise;
+mod http;
+mod people;
+mod place;
+mod pool;
+mod start;
 pub mod store;
+mod watchers;
+mod wire;
+
+pub use control::ControlError;
+pub use place::{SocketError, usual_state};
+pub use start::{Kind, RunError, Settings, Started, Stopped, run};
+pub use store::doctor;

@@ -30,7 +30,8 @@ impl AckedFile {
     /// Opens the file, or makes it; says what it holds. What cannot be read counts as nothing.
     pub(crate) fn open(state: &Path) -> io::Result<(Self, Option<Acked>)> {
         let path = state.join(NAME);
-        let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;
+        let file =
+            OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;
         let held = read(&file);
         Ok((Self(file), held))
     }

@@ -24,7 +24,8 @@ pub(crate) fn kind_name(kind: Kind) -> &'static str {
 
 /// Writes a row. The same attempt can come again only from a repeated commit; the later one counts.
 pub(crate) fn insert(db: &Connection, position: Position, attempt: &Attempt) -> rusqlite::Result<()> {
-    let body = serde_json::to_string(attempt).map_err(|error| rusqlite::Error::ToSqlConversionFailure(Box::new(error)))?;
+    let body = serde_json::to_string(attempt)
+        .map_err(|error| rusqlite::Error::ToSqlConversionFailure(Box::new(error)))?;
     let sql = "INSERT OR REPLACE INTO attempts VALUES
         (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24)";
     let usage = &attempt.usage;
@@ -98,7 +99,10 @@ pub(crate) fn ended(db: &Connection, wanted: &EndedJobs, limit: usize) -> rusqli
     }
     if !wanted.states.is_empty() {
         let marks = vec!["?"; wanted.states.len()].join(", ");
-        only(&format!("state IN ({marks})"), wanted.states.iter().map(|state| state.clone().into()).collect());
+        only(
+            &format!("state IN ({marks})"),
+            wanted.states.iter().map(|state| state.clone().into()).collect(),
+        );
     }
     sql.push_str(" ORDER BY number, member LIMIT ?");
     values.push(Value::Integer(i64::try_from(limit).unwrap_or(i64::MAX)));

@@ -59,7 +59,8 @@ mod tests {
 
     #[test]
     fn a_link_changes_with_every_part_of_its_commit_and_with_the_link_before() {
-        let commit = Covered { first: Position(1), last: Position(2), term: Term(1), version: 1, body: b"x\n" };
+        let commit =
+            Covered { first: Position(1), last: Position(2), term: Term(1), version: 1, body: b"x\n" };
         let link = Link(7).next(&commit);
         let others = [
             Link(8).next(&commit),

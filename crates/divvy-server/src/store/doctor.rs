@@ -7,13 +7,13 @@ use divvy_core::check;
 use divvy_core::event;
 use divvy_core::id::Position;
 use divvy_core::state::State;
-use divvy_core::time::Time;
 use rusqlite::{Connection, params};
 
 use super::attempts::{self, sql_number};
 use super::error::StoreError;
 use super::walk::{self, Place, RawCommit};
 use super::{acked, place, schema};
+use crate::clock;
 
 /// What a look at a state directory found.
 #[derive(Debug, Default)]
@@ -79,7 +79,9 @@ pub fn check(state_dir: &Path) -> Result<Report, StoreError> {
     });
     report.position = at.position;
     report.open_jobs = state.jobs.len() as u64;
-    report.remarks.extend(check::check(&state).iter().map(|violation| format!("the state breaks a law: {violation}")));
+    report
+        .remarks
+        .extend(check::check(&state).iter().map(|violation| format!("the state breaks a law: {violation}")));
     report.remarks.extend(acknowledged(state_dir, at));
     match history(&db) {
         Ok(count) => report.attempts = count,
@@ -92,7 +94,7 @@ pub fn check(state_dir: &Path) -> Result<Report, StoreError> {
 }
 
 /// Cuts the log behind its last good commit, if it is damaged, and keeps a copy of the file as it was.
-pub fn repair(state_dir: &Path, now: Time) -> Result<Repair, StoreError> {
+pub fn repair(state_dir: &Path) -> Result<Repair, StoreError> {
     let _claim = place::claim_as_is(state_dir)?;
     let file = schema::file(state_dir);
     let report = check(state_dir)?;
@@ -103,7 +105,7 @@ pub fn repair(state_dir: &Path, now: Time) -> Result<Repair, StoreError> {
     let made = state_dir.join("divvy.db.repaired");
     let position = rebuild(&db, &file, &made)?;
     drop(db);
-    let copy = keep(state_dir, &file, now)?;
+    let copy = keep(state_dir, &file)?;
     fs::rename(&made, &file).map_err(StoreError::io("put the repaired log at", &file))?;
     let _ = fs::remove_dir_all(state_dir.join("snapshots"));
     let dir = fs::File::open(state_dir).map_err(StoreError::io("open", state_dir))?;
@@ -124,7 +126,8 @@ fn open(state_dir: &Path) -> Result<Connection, StoreError> {
 
 fn fold(state: &mut State, commit: &RawCommit<'_>, file: &Path) -> Result<(), StoreError> {
     if commit.version > event::VERSION {
-        let what = format!("events of version {}, this program knows version {}", commit.version, event::VERSION);
+        let what =
+            format!("events of version {}, this program knows version {}", commit.version, event::VERSION);
         return Err(StoreError::Newer { file: file.to_owned(), program: "of a newer version".into(), what });
     }
     for stamped in walk::events_of(commit, file)? {
@@ -138,8 +141,13 @@ fn fold(state: &mut State, commit: &RawCommit<'_>, file: &Path) -> Result<(), St
 
 fn acknowledged(state_dir: &Path, at: Place) -> Option<String> {
     let acked = acked::held(state_dir)?;
-    (acked.position > at.position)
-        .then(|| format!("positions {} to {} had been acknowledged and are not there", at.position.0 + 1, acked.position))
+    (acked.position > at.position).then(|| {
+        format!(
+            "positions {} to {} had been acknowledged and are not there",
+            at.position.0 + 1,
+            acked.position
+        )
+    })
 }
 
 fn history(db: &Connection) -> rusqlite::Result<u64> {
@@ -154,7 +162,11 @@ fn quick_check(db: &Connection) -> Vec<String> {
         rows.collect::<Result<Vec<_>, _>>()
     });
     match lines {
-        Ok(lines) => lines.into_iter().filter(|line| line != "ok").map(|line| format!("the database says: {line}")).collect(),
+        Ok(lines) => lines
+            .into_iter()
+            .filter(|line| line != "ok")
+            .map(|line| format!("the database says: {line}"))
+            .collect(),
         Err(error) => vec![format!("the database says: {error}")],
     }
 }
@@ -169,8 +181,10 @@ fn rebuild(damaged: &Connection, file: &Path, made: &Path) -> Result<Position, S
     let walked = walk::walk(damaged, file, Place::default(), |commit| {
         fold(&mut state, commit, file)?;
         let body = String::from_utf8_lossy(commit.body);
-        let sql = "INSERT INTO log (last, first, term, version, checksum, body) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
-        let (last, first, term) = (sql_number(commit.last.0), sql_number(commit.first.0), sql_number(commit.term.0));
+        let sql =
+            "INSERT INTO log (last, first, term, version, checksum, body) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+        let (last, first, term) =
+            (sql_number(commit.last.0), sql_number(commit.first.0), sql_number(commit.term.0));
         let row = params![last, first, term, commit.version, commit.link.to_sql(), body];
         good.prepare_cached(sql).and_then(|mut insert| insert.execute(row)).map(|_| ()).map_err(wrong())
     });
@@ -189,7 +203,9 @@ fn rebuild(damaged: &Connection, file: &Path, made: &Path) -> Result<Position, S
 
 /// Copies the rows of history that can be read and follow from commits that are kept.
 fn copy_history(damaged: &Connection, good: &Connection, up_to: Position) -> rusqlite::Result<()> {
-    let Ok(mut statement) = damaged.prepare("SELECT checksum, body, position FROM attempts WHERE position <= ?1") else {
+    let Ok(mut statement) =
+        damaged.prepare("SELECT checksum, body, position FROM attempts WHERE position <= ?1")
+    else {
         return Ok(());
     };
     let Ok(mut rows) = statement.query([sql_number(up_to.0)]) else { return Ok(()) };
@@ -202,8 +218,8 @@ fn copy_history(damaged: &Connection, good: &Connection, up_to: Position) -> rus
 }
 
 /// Puts the damaged database and what SQLite keeps beside it out of the way.
-fn keep(state_dir: &Path, file: &Path, now: Time) -> Result<PathBuf, StoreError> {
-    let copy = state_dir.join(format!("divvy.db.damaged-{}", now.0));
+fn keep(state_dir: &Path, file: &Path) -> Result<PathBuf, StoreError> {
+    let copy = state_dir.join(format!("divvy.db.damaged-{}", clock::now().0));
     fs::rename(file, &copy).map_err(StoreError::io("keep a copy of", file))?;
     for suffix in ["-wal", "-shm"] {
         let beside = |path: &Path| {

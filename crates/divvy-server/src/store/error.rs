@@ -69,7 +69,11 @@ impl StoreError {
     }
 
     /// For `map_err` after a call of the database; what it calls corrupt is damage after that position.
-    pub(crate) fn database(doing: &'static str, file: &Path, after: Position) -> impl FnOnce(rusqlite::Error) -> Self {
+    pub(crate) fn database(
+        doing: &'static str,
+        file: &Path,
+        after: Position,
+    ) -> impl FnOnce(rusqlite::Error) -> Self {
         let file = file.to_owned();
         move |source| {
             if is_corrupt(&source) {
@@ -87,7 +91,9 @@ pub(crate) fn is_corrupt(error: &rusqlite::Error) -> bool {
     match error {
         rusqlite::Error::SqliteFailure(failure, message) => {
             let schema = message.as_deref().is_some_and(|text| {
-                ["no such table", "no such column", "malformed", "unsupported file format"].iter().any(|mark| text.contains(mark))
+                ["no such table", "no such column", "malformed", "unsupported file format"]
+                    .iter()
+                    .any(|mark| text.contains(mark))
             });
             matches!(failure.code, C::DatabaseCorrupt | C::NotADatabase | C::SchemaChanged) || schema
         }

@@ -68,11 +68,17 @@ impl std::fmt::Display for Lost {
         match self {
             Lost::Tail { from, to } => {
                 let count = to.0 - from.0 + 1;
-                write!(f, "the log has lost {count} events that had been acknowledged: positions {from} to {to} \
-                    (a power cut on a disk that does not keep what it says, or a repair); the pool goes on from what is there")
+                write!(
+                    f,
+                    "the log has lost {count} events that had been acknowledged: positions {from} to {to} \
+                    (a power cut on a disk that does not keep what it says, or a repair); the pool goes on from what is there"
+                )
             }
             Lost::Exchanged(position) => {
-                write!(f, "the log is another one than before: what it holds up to position {position} is not what had been acknowledged")
+                write!(
+                    f,
+                    "the log is another one than before: what it holds up to position {position} is not what had been acknowledged"
+                )
             }
         }
     }
@@ -83,8 +89,10 @@ impl Store {
     pub fn open(state_dir: &Path) -> Result<(Self, Option<Lost>), StoreError> {
         let file = schema::file(state_dir);
         let db = schema::open_writer(state_dir)?;
-        let at = walk::walk(&db, &file, Place::default(), |commit| refuse_newer_events(commit, &file, &db)).map_err(|stopped| stopped.error)?;
-        let (acked, before) = AckedFile::open(state_dir).map_err(StoreError::io("open the file `acked` in", state_dir))?;
+        let at = walk::walk(&db, &file, Place::default(), |commit| refuse_newer_events(commit, &file, &db))
+            .map_err(|stopped| stopped.error)?;
+        let (acked, before) =
+            AckedFile::open(state_dir).map_err(StoreError::io("open the file `acked` in", state_dir))?;
         let mut store = Self { state_dir: state_dir.to_owned(), file, db, at, acked };
         let lost = store.lost(before)?;
         store.note_program()?;
@@ -94,7 +102,9 @@ impl Store {
 
     /// The state that the log gives: the newest good snapshot, and the events behind it.
     pub fn fold(&self) -> Result<State, StoreError> {
-        let fits = |position: Position| self.link_at(position).ok().flatten().filter(|_| position <= self.at.position);
+        let fits = |position: Position| {
+            self.link_at(position).ok().flatten().filter(|_| position <= self.at.position)
+        };
         let (mut state, from) = match snapshot::newest(&self.state_dir, fits) {
             Some((state, link)) => {
                 let from = Place { position: state.position, link, term: Term(0) };
@@ -127,17 +137,28 @@ impl Store {
     fn write(&mut self, commit: &Commit, attempts: &[Attempt]) -> Result<Place, LogError> {
         if commit.after != self.at.position || commit.term < self.at.term {
             let (at, term) = (self.at.position, self.at.term);
-            return Err(LogError::Overtaken(format!("it is at position {at} of term {term}, the commit follows {} of term {}", commit.after, commit.term)));
+            return Err(LogError::Overtaken(format!(
+                "it is at position {at} of term {term}, the commit follows {} of term {}",
+                commit.after, commit.term
+            )));
         }
         let body = walk::body_of(&commit.events).map_err(|error| LogError::Failed(error.to_string()))?;
-        let (first, last) = (Position(commit.after.0 + 1), Position(commit.after.0 + commit.events.len() as u64));
+        let (first, last) =
+            (Position(commit.after.0 + 1), Position(commit.after.0 + commit.events.len() as u64));
         let (term, version) = (commit.term, event::VERSION);
         let link = self.at.link.next(&Covered { first, last, term, version, body: body.as_bytes() });
         let transaction = self.db.transaction().map_err(log_error)?;
         {
             let sql = "INSERT INTO log (last, first, term, version, checksum, body) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
             let mut insert = transaction.prepare_cached(sql).map_err(log_error)?;
-            let row = params![sql_number(last.0), sql_number(first.0), sql_number(term.0), version, link.to_sql(), body];
+            let row = params![
+                sql_number(last.0),
+                sql_number(first.0),
+                sql_number(term.0),
+                version,
+                link.to_sql(),
+                body
+            ];
             insert.execute(row).map_err(log_error)?;
             for attempt in attempts {
                 attempts::insert(&transaction, last, attempt).map_err(log_error)?;
@@ -217,7 +238,9 @@ fn refuse_newer_events(commit: &walk::RawCommit<'_>, file: &Path, db: &Connectio
 fn log_error(error: rusqlite::Error) -> LogError {
     use rusqlite::ErrorCode as C;
     match &error {
-        rusqlite::Error::SqliteFailure(failure, _) if matches!(failure.code, C::DiskFull | C::SystemIoFailure) => {
+        rusqlite::Error::SqliteFailure(failure, _)
+            if matches!(failure.code, C::DiskFull | C::SystemIoFailure) =>
+        {
             LogError::Full(error.to_string())
         }
         _ => LogError::Failed(error.to_string()),

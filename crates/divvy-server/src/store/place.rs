@@ -57,7 +57,11 @@ pub struct Claim {
 /// the socket in it.
 pub fn claim(state: &Path, mode: u32) -> Result<Claim, StoreError> {
     refuse_remote(state)?;
-    DirBuilder::new().recursive(true).mode(0o700).create(state).map_err(StoreError::io("make the state directory", state))?;
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(state)
+        .map_err(StoreError::io("make the state directory", state))?;
     refuse_others(state)?;
     let permissions = Permissions::from_mode(mode);
     std::fs::set_permissions(state, permissions).map_err(StoreError::io("set the permissions of", state))?;
@@ -115,7 +119,11 @@ pub fn remote_kind(magic: u32) -> Option<&'static str> {
 /// The first usual place that is local.
 fn proposal() -> PathBuf {
     let uid = rustix::process::getuid().as_raw();
-    let places = [PathBuf::from("/var/lib/divvy"), PathBuf::from(format!("/var/tmp/divvy-{uid}")), PathBuf::from(format!("/tmp/divvy-{uid}/state"))];
+    let places = [
+        PathBuf::from("/var/lib/divvy"),
+        PathBuf::from(format!("/var/tmp/divvy-{uid}")),
+        PathBuf::from(format!("/tmp/divvy-{uid}/state")),
+    ];
     let mine = if uid == 0 { &places[..] } else { &places[1..] };
     let local = |path: &&PathBuf| {
         let existing = path.ancestors().find(|path| path.exists());

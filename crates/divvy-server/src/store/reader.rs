@@ -33,7 +33,8 @@ impl Reader {
     /// The events behind a position, with theirs: at least one commit's and about `most`; empty if there are none yet.
     pub fn events_after(&self, after: Position, most: usize) -> Result<Vec<(Position, Stamped)>, StoreError> {
         self.with(|db| {
-            let sql = "SELECT first, last, term, version, body FROM log WHERE last > ?1 ORDER BY last LIMIT ?2";
+            let sql =
+                "SELECT first, last, term, version, body FROM log WHERE last > ?1 ORDER BY last LIMIT ?2";
             let mut statement = db.prepare_cached(sql)?;
             let (after_column, most_column) = (sql_number(after.0), i64::try_from(most).unwrap_or(i64::MAX));
             let mut rows = statement.query([after_column, most_column])?;
@@ -64,7 +65,8 @@ impl Reader {
 
     /// The last position in the log.
     pub fn position(&self) -> Result<Position, StoreError> {
-        let last = self.with(|db| db.query_row("SELECT max(last) FROM log", [], |row| row.get::<_, Option<i64>>(0)))?;
+        let last = self
+            .with(|db| db.query_row("SELECT max(last) FROM log", [], |row| row.get::<_, Option<i64>>(0)))?;
         Ok(Position(last.and_then(|last| u64::try_from(last).ok()).unwrap_or(0)))
     }
 
@@ -86,7 +88,8 @@ impl Reader {
     /// Whether history knows a job of this number.
     pub fn knows(&self, number: u64) -> Result<bool, StoreError> {
         let sql = "SELECT 1 FROM attempts WHERE number = ?1 LIMIT 1";
-        self.with(|db| db.query_row(sql, [sql_number(number)], |_| Ok(())).optional()).map(|row| row.is_some())
+        self.with(|db| db.query_row(sql, [sql_number(number)], |_| Ok(())).optional())
+            .map(|row| row.is_some())
     }
 
     /// What was used within a window, by groups, of attempts that are over.

@@ -103,8 +103,9 @@ pub(crate) fn open_reader(state: &Path) -> Result<Connection, StoreError> {
 
 fn make_tables(db: &Connection, file: &Path) -> Result<(), StoreError> {
     let wrong = || StoreError::database("make the tables of", file, Position(0));
-    let tables: i64 =
-        db.query_row("SELECT count(*) FROM sqlite_schema WHERE type = 'table'", [], |row| row.get(0)).map_err(wrong())?;
+    let tables: i64 = db
+        .query_row("SELECT count(*) FROM sqlite_schema WHERE type = 'table'", [], |row| row.get(0))
+        .map_err(wrong())?;
     if tables > 0 {
         return Ok(());
     }
@@ -121,7 +122,9 @@ fn make_tables(db: &Connection, file: &Path) -> Result<(), StoreError> {
 
 /// Refuses tables of a newer form, and notes the newest program that has used these.
 pub(crate) fn refuse_newer(db: &Connection, file: &Path) -> Result<(), StoreError> {
-    let meta = |key: &str| db.query_row("SELECT value FROM meta WHERE key = ?1", [key], |row| row.get::<_, String>(0));
+    let meta = |key: &str| {
+        db.query_row("SELECT value FROM meta WHERE key = ?1", [key], |row| row.get::<_, String>(0))
+    };
     let wrong = || StoreError::database("read the version of", file, Position(0));
     let format = meta("format").map_err(wrong())?;
     if format.parse() == Ok(FORMAT) {

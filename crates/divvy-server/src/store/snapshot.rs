@@ -45,7 +45,8 @@ pub(crate) fn write(state_dir: &Path, link: Link, state: &State) -> io::Result<(
     };
     let (made, path) = (dir.join("new"), dir.join(format!("{:020}", state.position.0)));
     let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&made)?;
-    let mut out = Summing { inner: BufWriter::with_capacity(64 << 10, file), hasher: XxHash3_64::with_seed(0) };
+    let mut out =
+        Summing { inner: BufWriter::with_capacity(64 << 10, file), hasher: XxHash3_64::with_seed(0) };
     serde_json::to_writer(&mut out, &head)?;
     out.write_all(b"\n")?;
     serde_json::to_writer(&mut out, state)?;

@@ -15,7 +15,8 @@ use proptest::prelude::*;
 use super::*;
 
 fn spec(name: &str) -> Arc<JobSpec> {
-    let work = Work::Process(Process { argv: vec!["true".into()], directory: "/".into(), ..Process::default() });
+    let work =
+        Work::Process(Process { argv: vec!["true".into()], directory: "/".into(), ..Process::default() });
     let ask = Ask { alternatives: vec![Alternative { cpu_milli: Some(1000), ..Alternative::default() }] };
     let role = Role { name: "main".into(), minimum: 1, maximum: 1, ask, work, topology: None };
     let text = serde_json::json!({"name": name, "queue": "default", "gang": Group::Role(role)});
@@ -28,7 +29,14 @@ fn owner() -> Owner {
 
 fn submitted(number: u64) -> Event {
     let spec = spec(&format!("job-{number}"));
-    Event::Submitted(Box::new(Submission { number, owner: owner(), spec, array: None, token: None, held: false }))
+    Event::Submitted(Box::new(Submission {
+        number,
+        owner: owner(),
+        spec,
+        array: None,
+        token: None,
+        held: false,
+    }))
 }
 
 fn began(term: u64) -> Event {
@@ -45,7 +53,8 @@ fn commits(count: u64) -> Vec<Commit> {
             number += 1;
             events.push(submitted(number));
         }
-        let events: Vec<_> = events.into_iter().map(|event| Stamped { at: Time(1000 + after as i64), event }).collect();
+        let events: Vec<_> =
+            events.into_iter().map(|event| Stamped { at: Time(1000 + after as i64), event }).collect();
         let length = events.len() as u64;
         commits.push(Commit { term: Term(1), after: Position(after), events });
         after += length;
@@ -75,7 +84,11 @@ fn attempt(number: u64, state: JobState, started_at: i64, ended_at: i64) -> Atte
 }
 
 fn tick(after: u64) -> Commit {
-    Commit { term: Term(1), after: Position(after), events: vec![Stamped { at: Time(1), event: Event::Tick }] }
+    Commit {
+        term: Term(1),
+        after: Position(after),
+        events: vec![Stamped { at: Time(1), event: Event::Tick }],
+    }
 }
 
 #[test]
@@ -156,7 +169,10 @@ fn a_log_of_a_newer_program_is_refused_and_says_which() {
     let db = Connection::open(dir.path().join("divvy.db")).unwrap();
     db.execute_batch("UPDATE meta SET value = '9.9.9' WHERE key = 'program'; UPDATE meta SET value = '2' WHERE key = 'format'").unwrap();
     let refused = Store::open(dir.path()).unwrap_err();
-    assert!(matches!(refused, StoreError::Newer { .. }) && refused.to_string().contains("9.9.9"), "{refused}");
+    assert!(
+        matches!(refused, StoreError::Newer { .. }) && refused.to_string().contains("9.9.9"),
+        "{refused}"
+    );
 }
 
 #[test]
@@ -164,13 +180,22 @@ fn events_of_a_newer_version_are_refused_and_say_which() {
     let dir = tempfile::tempdir().unwrap();
     filled(dir.path(), 1);
     let db = Connection::open(dir.path().join("divvy.db")).unwrap();
-    let covered = Covered { first: Position(2), last: Position(2), term: Term(1), version: 7, body: b"{\"at\":1,\"event\":\"moon\"}\n" };
+    let covered = Covered {
+        first: Position(2),
+        last: Position(2),
+        term: Term(1),
+        version: 7,
+        body: b"{\"at\":1,\"event\":\"moon\"}\n",
+    };
     let before: i64 = db.query_row("SELECT checksum FROM log", [], |row| row.get(0)).unwrap();
     let link = Link::from_sql(before).next(&covered).to_sql();
     let sql = "INSERT INTO log (last, first, term, version, checksum, body) VALUES (2, 2, 1, 7, ?1, ?2)";
     db.execute(sql, params![link, std::str::from_utf8(covered.body).unwrap()]).unwrap();
     let refused = Store::open(dir.path()).unwrap_err();
-    assert!(matches!(refused, StoreError::Newer { .. }) && refused.to_string().contains("version 7"), "{refused}");
+    assert!(
+        matches!(refused, StoreError::Newer { .. }) && refused.to_string().contains("version 7"),
+        "{refused}"
+    );
 }
 
 #[test]
@@ -181,18 +206,21 @@ fn damage_inside_names_file_place_and_remedy_and_the_doctor_repairs_it() {
     db.execute("UPDATE log SET body = replace(body, 'job-2', 'job-9') WHERE last = 6", []).unwrap();
     drop(db);
     let refused = Store::open(dir.path()).unwrap_err().to_string();
-    assert!(refused.contains("divvy.db is damaged after position 3") && refused.contains("divvy doctor --state"), "{refused}");
+    assert!(
+        refused.contains("divvy.db is damaged after position 3") && refused.contains("divvy doctor --state"),
+        "{refused}"
+    );
 
     let report = doctor::check(dir.path()).unwrap();
     assert!(!report.is_good() && report.position == Position(3) && report.commits == 2, "{report:?}");
-    let repair = doctor::repair(dir.path(), Time(77)).unwrap();
+    let repair = doctor::repair(dir.path()).unwrap();
     assert_eq!(repair.position, Position(3));
     assert!(repair.copy.unwrap().exists());
     assert!(doctor::check(dir.path()).unwrap().is_good());
     let (store, lost) = Store::open(dir.path()).unwrap();
     assert_eq!(lost, Some(Lost::Tail { from: Position(4), to: Position(15) }));
     assert_eq!(store.fold().unwrap().jobs.len(), 1);
-    assert!(doctor::repair(dir.path(), Time(78)).unwrap().damage.is_none(), "a good log is left as it is");
+    assert!(doctor::repair(dir.path()).unwrap().damage.is_none(), "a good log is left as it is");
 }
 
 #[test]
@@ -207,7 +235,7 @@ fn a_repair_keeps_the_history_that_follows_from_what_is_kept() {
     let db = Connection::open(dir.path().join("divvy.db")).unwrap();
     db.execute("UPDATE log SET checksum = 1 WHERE last = 6", []).unwrap();
     drop(db);
-    doctor::repair(dir.path(), Time(1)).unwrap();
+    doctor::repair(dir.path()).unwrap();
     let kept = Reader::new(dir.path()).ended(&EndedJobs::default(), 10).unwrap();
     assert_eq!(kept.iter().map(|attempt| attempt.job.number).collect::<Vec<_>>(), [1, 2]);
 }
@@ -217,7 +245,7 @@ fn no_doctor_touches_a_log_that_a_daemon_uses() {
     let dir = tempfile::tempdir().unwrap();
     filled(dir.path(), 2);
     let _claim = place::claim(dir.path(), 0o700).unwrap();
-    let refused = doctor::repair(dir.path(), Time(1)).unwrap_err();
+    let refused = doctor::repair(dir.path()).unwrap_err();
     assert!(matches!(refused, StoreError::Place(place::PlaceError::Taken { .. })), "{refused}");
 }
 
@@ -258,7 +286,14 @@ impl SmallDisk {
     fn of_kib(kib: u32) -> Option<Self> {
         let dir = tempfile::tempdir().unwrap();
         let options = std::ffi::CString::new(format!("size={kib}k")).unwrap();
-        rustix::mount::mount("none", dir.path(), "tmpfs", rustix::mount::MountFlags::empty(), options.as_c_str()).ok()?;
+        rustix::mount::mount(
+            "none",
+            dir.path(),
+            "tmpfs",
+            rustix::mount::MountFlags::empty(),
+            options.as_c_str(),
+        )
+        .ok()?;
         Some(Self(dir))
     }
 }
@@ -280,7 +315,10 @@ fn a_full_disk_refuses_commits_keeps_what_is_there_and_recovers() {
     let full = loop {
         let after = store.position().0;
         let mut commit = tick(after);
-        commit.events.push(Stamped { at: Time(1), event: Event::QueuesSet { queues: vec![], by: "x".repeat(20_000) } });
+        commit.events.push(Stamped {
+            at: Time(1),
+            event: Event::QueuesSet { queues: vec![], by: "x".repeat(20_000) },
+        });
         if let Err(error) = store.append(&commit) {
             break error;
         }
@@ -303,11 +341,17 @@ fn history_lists_ended_jobs_by_id_and_sums_what_lies_in_the_window() {
     let rows: Vec<_> = (1..=6).map(|number| attempt(number, JobState::Completed, 0, hour)).collect();
     store.append_with(&commits(1)[0], &rows).unwrap();
     let reader = Reader::new(dir.path());
-    let page = reader.ended(&EndedJobs { after: Some(JobId::single(2)), user: Some("ana".into()), ..EndedJobs::default() }, 1).unwrap();
+    let page = reader
+        .ended(
+            &EndedJobs { after: Some(JobId::single(2)), user: Some("ana".into()), ..EndedJobs::default() },
+            1,
+        )
+        .unwrap();
     assert_eq!(page.iter().map(|attempt| attempt.job.number).collect::<Vec<_>>(), [4]);
     let half = Window { since: Time(hour / 2), until: Time(i64::MAX) };
     let sums = reader.usage(half, &[GroupBy::User]).unwrap();
-    let hours: Vec<_> = sums.iter().map(|(key, sums)| (key[0].as_str(), sums.jobs, sums.held_milli_ms / 3.6e9)).collect();
+    let hours: Vec<_> =
+        sums.iter().map(|(key, sums)| (key[0].as_str(), sums.jobs, sums.held_milli_ms / 3.6e9)).collect();
     assert_eq!(hours, [("ana", 3, 1.5), ("ben", 3, 1.5)]);
     assert_eq!(reader.usage(half, &[]).unwrap()[0].1.jobs, 6);
     for by in GroupBy::ALL {

@@ -25,7 +25,8 @@ pub enum GroupBy {
 
 impl GroupBy {
     /// All of them.
-    pub const ALL: [GroupBy; 7] = [Self::User, Self::Queue, Self::Project, Self::Kind, Self::Name, Self::State, Self::Day];
+    pub const ALL: [GroupBy; 7] =
+        [Self::User, Self::Queue, Self::Project, Self::Kind, Self::Name, Self::State, Self::Day];
 
     /// The word for it.
     pub fn name(self) -> &'static str {
@@ -116,10 +117,15 @@ impl Window {
 }
 
 /// Sums up attempts that are over. Of one that reaches out of the window, only the part inside counts.
-pub(crate) fn sums(db: &Connection, window: Window, by: &[GroupBy]) -> rusqlite::Result<Vec<(Vec<String>, Sums)>> {
+pub(crate) fn sums(
+    db: &Connection,
+    window: Window,
+    by: &[GroupBy],
+) -> rusqlite::Result<Vec<(Vec<String>, Sums)>> {
     let keys: Vec<&str> = by.iter().map(|key| key.expression()).collect();
     let listed = if keys.is_empty() { String::new() } else { format!("{}, ", keys.join(", ")) };
-    let grouped = if keys.is_empty() { String::new() } else { format!("GROUP BY {0} ORDER BY {0}", keys.join(", ")) };
+    let grouped =
+        if keys.is_empty() { String::new() } else { format!("GROUP BY {0} ORDER BY {0}", keys.join(", ")) };
     // `part` is the share of the attempt that lies in the window; an attempt that never ran has no length and is in it as a whole.
     let sql = format!(
         "WITH inside AS (
@@ -137,7 +143,8 @@ pub(crate) fn sums(db: &Connection, window: Window, by: &[GroupBy]) -> rusqlite:
     let values = [Value::Integer(window.since.0), Value::Integer(window.until.0)];
     let rows = statement.query_map(params_from_iter(values), |row| {
         let group = (0..by.len()).map(|at| row.get::<_, String>(at)).collect::<Result<_, _>>()?;
-        let count = |at: usize| row.get::<_, i64>(by.len() + at).map(|value| u64::try_from(value).unwrap_or(0));
+        let count =
+            |at: usize| row.get::<_, i64>(by.len() + at).map(|value| u64::try_from(value).unwrap_or(0));
         let real = |at: usize| row.get::<_, f64>(by.len() + at);
         let sums = Sums {
             jobs: count(0)?,

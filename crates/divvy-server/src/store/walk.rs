@@ -46,7 +46,10 @@ pub(crate) fn walk(
 ) -> Result<Place, Box<Stopped>> {
     let mut at = from;
     let broken = |at: Place, what: String| {
-        Box::new(Stopped { at, error: StoreError::Damaged { file: file.to_owned(), after: at.position, what } })
+        Box::new(Stopped {
+            at,
+            error: StoreError::Damaged { file: file.to_owned(), after: at.position, what },
+        })
     };
     let unread = |at: Place, error| {
         Box::new(Stopped { at, error: StoreError::database("read the log", file, at.position)(error) })
@@ -75,7 +78,10 @@ fn raw<'a>(row: &'a Row<'_>) -> rusqlite::Result<RawCommit<'a>> {
         term: Term(u64::try_from(row.get::<_, i64>(2)?).unwrap_or(u64::MAX)),
         version: u16::try_from(row.get::<_, i64>(3)?).unwrap_or(0),
         link: Link::from_sql(row.get(4)?),
-        body: row.get_ref(5)?.as_bytes().map_err(|_| rusqlite::Error::InvalidColumnType(5, "body".into(), rusqlite::types::Type::Text))?,
+        body: row
+            .get_ref(5)?
+            .as_bytes()
+            .map_err(|_| rusqlite::Error::InvalidColumnType(5, "body".into(), rusqlite::types::Type::Text))?,
     })
 }
 
@@ -113,25 +119,38 @@ pub(crate) fn body_of(events: &[Stamped]) -> Result<String, serde_json::Error> {
 
 /// Reads the events of a commit, lifted to this program's version.
 pub(crate) fn events_of(commit: &RawCommit<'_>, file: &Path) -> Result<Vec<Stamped>, StoreError> {
-    let damaged = |what: String| StoreError::Damaged { file: file.to_owned(), after: Position(commit.first.0.saturating_sub(1)), what };
+    let damaged = |what: String| StoreError::Damaged {
+        file: file.to_owned(),
+        after: Position(commit.first.0.saturating_sub(1)),
+        what,
+    };
     let text = std::str::from_utf8(commit.body).map_err(|error| damaged(error.to_string()))?;
     let mut events = Vec::new();
     for line in text.lines() {
         let raw: RawEvent<'_> = serde_json::from_str(line).map_err(|error| damaged(error.to_string()))?;
         let read = || serde_json::from_str::<Event>(raw.event.get());
-        let event = event::upcast(commit.version, kind_of(raw.event.get()), read).map_err(|error| match error {
-            event::Unreadable::Newer(version) => StoreError::Newer {
-                file: file.to_owned(),
-                program: "of a newer version".into(),
-                what: format!("events of version {version}, this program knows version {}", event::VERSION),
-            },
-            error => damaged(error.to_string()),
-        })?;
+        let event =
+            event::upcast(commit.version, kind_of(raw.event.get()), read).map_err(|error| match error {
+                event::Unreadable::Newer(version) => StoreError::Newer {
+                    file: file.to_owned(),
+                    program: "of a newer version".into(),
+                    what: format!(
+                        "events of version {version}, this program knows version {}",
+                        event::VERSION
+                    ),
+                },
+                error => damaged(error.to_string()),
+            })?;
         events.push(Stamped { at: raw.at, event });
     }
     let counted = commit.last.0.saturating_sub(commit.first.0).saturating_add(1);
     if events.len() as u64 != counted {
-        return Err(damaged(format!("positions {} to {} hold {} events", commit.first, commit.last, events.len())));
+        return Err(damaged(format!(
+            "positions {} to {} hold {} events",
+            commit.first,
+            commit.last,
+            events.len()
+        )));
     }
     Ok(events)
 }

@@ -1,0 +1,11 @@
+//! The wall clock, as the core wants it.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use divvy_core::time::Time;
+
+/// The time now.
+pub(crate) fn now() -> Time {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Time(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+}

@@ -1,0 +1,111 @@
+//! Answers: JSON, or a problem.
+
+use axum::body::{Body, Bytes};
+use axum::extract::{FromRequestParts, Query};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
+use axum::response::{IntoResponse, Response};
+use divvy_api::{Problem, ProblemCode, paths};
+use http_body_util::BodyExt;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+/// A request that is answered with a problem.
+#[derive(Debug)]
+pub(super) struct Refused(pub(super) Box<Problem>);
+
+/// What most requests come to.
+pub(super) type Answer = Result<Response, Refused>;
+
+impl From<Problem> for Refused {
+    fn from(problem: Problem) -> Self {
+        Self(Box::new(problem))
+    }
+}
+
+impl IntoResponse for Refused {
+    fn into_response(self) -> Response {
+        let status = StatusCode::from_u16(self.0.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let kind = HeaderValue::from_static(paths::PROBLEM_TYPE);
+        let body = serde_json::to_vec(&self.0).unwrap_or_default();
+        (status, [(header::CONTENT_TYPE, kind)], body).into_response()
+    }
+}
+
+/// A value as JSON.
+pub(super) fn json(status: StatusCode, value: &impl Serialize) -> Response {
+    match serde_json::to_vec(value) {
+        Ok(body) => (status, [(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))], body)
+            .into_response(),
+        Err(error) => Refused::from(Problem::new(ProblemCode::Internal, error.to_string())).into_response(),
+    }
+}
+
+/// A value as JSON, as asked.
+pub(super) fn ok(value: &impl Serialize) -> Answer {
+    Ok(json(StatusCode::OK, value))
+}
+
+/// A thread of the daemon's own vanished with the work on it.
+pub(super) fn vanished() -> Problem {
+    Problem::new(ProblemCode::Internal, "the work on this request broke off; the daemon's log says more")
+}
+
+pub(super) async fn no_such_path(uri: Uri) -> Refused {
+    let path: String = uri.path().chars().take(200).collect();
+    Problem::new(ProblemCode::NoSuchPath, format!("there is nothing at {path}"))
+        .with_fix(format!("{} lists what there is", paths::OPENAPI))
+        .into()
+}
+
+pub(super) async fn no_such_method(method: Method, uri: Uri) -> Refused {
+    let path: String = uri.path().chars().take(200).collect();
+    let mut problem = Problem::new(ProblemCode::BadRequest, format!("{path} does not take {method}"));
+    (problem.status, problem.title) = (405, "the path does not take this method".into());
+    problem.into()
+}
+
+/// The words behind `?`.
+#[derive(Debug)]
+pub(super) struct Words<T>(pub(super) T);
+
+impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Words<T> {
+    type Rejection = Refused;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Refused> {
+        let read = Query::<T>::try_from_uri(&parts.uri);
+        read.map(|Query(words)| Words(words))
+            .map_err(|error| Problem::new(ProblemCode::BadRequest, error.body_text()).into())
+    }
+}
+
+/// How much of a body that is too long is read and thrown away, so that its sender gets to read the answer.
+const MOST_DISCARDED_BYTES: usize = 256 << 20;
+
+/// Reads a whole body, up to the limit.
+pub(super) async fn read_body(headers: &HeaderMap, mut body: Body) -> Result<Bytes, Problem> {
+    let claimed: Option<usize> =
+        headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
+    let mut all = Vec::with_capacity(claimed.unwrap_or(0).min(64 << 10));
+    let mut seen = 0;
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| {
+            Problem::new(ProblemCode::BadRequest, format!("the request broke off: {error}"))
+        })?;
+        let Ok(data) = frame.into_data() else { continue };
+        seen += data.len();
+        if seen > MOST_DISCARDED_BYTES {
+            break;
+        }
+        if seen <= paths::LONGEST_BODY_BYTES {
+            all.extend_from_slice(&data);
+        } else {
+            all = Vec::new();
+        }
+    }
+    if seen > paths::LONGEST_BODY_BYTES {
+        let most = paths::LONGEST_BODY_BYTES >> 20;
+        return Err(Problem::new(ProblemCode::TooLarge, format!("the request has more than {most} MiB")));
+    }
+    Ok(all.into())
+}

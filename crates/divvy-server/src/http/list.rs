@@ -1,0 +1,168 @@
+//! Listing jobs, a page at a time: open ones from the state, ended ones from history, in one order by id.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use axum::extract::State as Shared;
+use divvy_api::{Job, JobsQuery, Page, Problem, ProblemCode, paths};
+use divvy_core::id::JobId;
+use divvy_core::snapshot::Snapshot;
+use divvy_core::state::Job as OpenJob;
+
+use super::answer::{Answer, Refused, Words, ok, vanished};
+use super::caller::Caller;
+use crate::pool::Pool;
+use crate::store::EndedJobs;
+use crate::wire::{refusal, row};
+
+/// The most rows of one page: how long the state is looked at in one go.
+const LARGEST_PAGE: usize = 1000;
+
+/// What is wanted, understood.
+struct Wanted {
+    ended: EndedJobs,
+    with_open: bool,
+    with_ended: bool,
+    limit: usize,
+}
+
+/// Lists jobs by rising id. An array gives one row per member.
+#[utoipa::path(get, path = paths::JOBS, tag = "jobs", params(JobsQuery),
+    responses((status = 200, body = Page<Job>), (status = 400, body = Problem, content_type = paths::PROBLEM_TYPE)))]
+pub(super) async fn list(
+    Shared(pool): Shared<Arc<Pool>>,
+    caller: Caller,
+    Words(query): Words<JobsQuery>,
+) -> Answer {
+    let wanted = understood(&query)?;
+    // Open ones first: what ends in between is then in history, too, and is dropped there.
+    let mut rows = if wanted.with_open { open(&pool, &caller, &wanted).await } else { Vec::new() };
+    if wanted.with_ended {
+        rows = merged(rows, ended(&pool, &caller, &wanted).await?);
+    }
+    let more = rows.len() > wanted.limit;
+    rows.truncate(wanted.limit);
+    let next = rows.last().filter(|_| more).map(|(id, _)| id.to_string());
+    ok(&Page { items: rows.into_iter().map(|(_, job)| job).collect(), next })
+}
+
+fn understood(query: &JobsQuery) -> Result<Wanted, Problem> {
+    let id = |field: &str, text: &Option<String>| {
+        let read = text.as_ref().map(|text| text.parse::<JobId>()).transpose();
+        read.map_err(|error| Problem::new(ProblemCode::BadSpec, error.to_string()).with_field(field))
+    };
+    let states: Vec<String> =
+        query.state.iter().flat_map(|list| list.split(',')).map(|word| word.trim().to_owned()).collect();
+    for word in &states {
+        if !divvy_api::JobState::WORDS.contains(&word.as_str()) {
+            let text = format!("{word:?} is no state: {}", divvy_api::JobState::WORDS.join(", "));
+            return Err(Problem::new(ProblemCode::BadSpec, text).with_field("state"));
+        }
+    }
+    let is_ended = |word: &String| divvy_api::JobState::from(word.as_str()).is_ended();
+    let with_ended = if states.is_empty() { query.all } else { states.iter().any(is_ended) };
+    let with_open = states.is_empty() || states.iter().any(|word| !is_ended(word));
+    let limit = query.limit.map_or(LARGEST_PAGE, |limit| limit as usize).clamp(1, LARGEST_PAGE);
+    let ended = EndedJobs {
+        after: id("after", &query.after)?,
+        job: id("job", &query.job)?,
+        user: query.user.clone(),
+        queue: query.queue.clone(),
+        states,
+    };
+    Ok(Wanted { ended, with_open, with_ended, limit })
+}
+
+type Row = (JobId, Job);
+
+async fn open(pool: &Pool, caller: &Caller, wanted: &Wanted) -> Vec<Row> {
+    let controller = pool.controller.read().await;
+    let (state, places) = (controller.state(), pool.places.of(controller.snapshot(), controller.position()));
+    let first = wanted.ended.job.or(wanted.ended.after).map_or(0, |id| id.number);
+    let last = wanted.ended.job.map_or(u64::MAX, |job| job.number);
+    let mut rows = Vec::new();
+    if first > last {
+        return rows;
+    }
+    for job in state.jobs.range(first..=last).map(|(_, job)| job).filter(|job| fits(job, &wanted.ended)) {
+        members(job, wanted, &mut rows, |id, run| {
+            let position = (!run.is_active()).then(|| places.get(&job.number).copied()).flatten();
+            row::open(state, job, (id, run), position, pool.may_see(&caller.0, job.owner.uid))
+        });
+        if rows.len() > wanted.limit {
+            break;
+        }
+    }
+    rows
+}
+
+fn fits(job: &OpenJob, wanted: &EndedJobs) -> bool {
+    wanted.user.as_ref().is_none_or(|user| job.owner.name == *user)
+        && wanted.queue.as_ref().is_none_or(|queue| job.spec.queue == *queue)
+}
+
+fn members(
+    job: &OpenJob,
+    wanted: &Wanted,
+    rows: &mut Vec<Row>,
+    make: impl Fn(JobId, &divvy_core::state::Run) -> Job,
+) {
+    let behind = |id: &JobId| wanted.ended.after.is_none_or(|after| *id > after);
+    let meant =
+        |id: &JobId| wanted.ended.job.is_none_or(|job| job.member.is_none() || job.member == id.member);
+    let ids = job.open_members().map(|member| JobId { number: job.number, member });
+    for id in ids.filter(behind).filter(meant) {
+        let Some(run) = job.run(id.member) else { continue };
+        if wanted.ended.states.is_empty() || wanted.ended.states.iter().any(|word| word == run.state.name()) {
+            rows.push((id, make(id, &run)));
+        }
+        if rows.len() > wanted.limit {
+            return;
+        }
+    }
+}
+
+async fn ended(pool: &Arc<Pool>, caller: &Caller, wanted: &Wanted) -> Result<Vec<Row>, Refused> {
+    let (asked, filter, limit) = (pool.clone(), wanted.ended.clone(), wanted.limit + 1);
+    let read = pool.blocking(move || asked.reader.ended(&filter, limit)).await.ok_or_else(vanished)?;
+    let attempts = read.map_err(|error| refusal::store(&error))?;
+    let row = |attempt: &divvy_core::model::attempt::Attempt| {
+        (attempt.job, row::ended(attempt, pool.may_see(&caller.0, attempt.uid)))
+    };
+    Ok(attempts.iter().map(row).collect())
+}
+
+/// Both in one order; an open row hides that of its end a moment later.
+fn merged(open: Vec<Row>, ended: Vec<Row>) -> Vec<Row> {
+    let mut all = open;
+    all.extend(ended);
+    // Stable, so that the open one of two comes first.
+    all.sort_by_key(|(id, _)| *id);
+    all.dedup_by_key(|(id, _)| *id);
+    all
+}
+
+/// Places in the line of those who wait, reckoned once per position of the log.
+#[derive(Debug, Default)]
+pub(crate) struct Places(std::sync::Mutex<Option<(divvy_core::id::Position, Arc<HashMap<u64, u64>>)>>);
+
+impl Places {
+    /// The place of each job (arrays count once), from 1.
+    pub(crate) fn of(
+        &self,
+        snapshot: &Snapshot,
+        position: divvy_core::id::Position,
+    ) -> Arc<HashMap<u64, u64>> {
+        let mut kept = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if let Some((_, places)) = kept.as_ref().filter(|(at, _)| *at == position) {
+            return places.clone();
+        }
+        let classes = snapshot.waiting.classes.values();
+        let mut line: Vec<_> = classes.flat_map(|class| class.jobs.iter().copied()).collect();
+        line.sort_unstable();
+        let places: Arc<HashMap<u64, u64>> =
+            Arc::new((1u64..).zip(line).map(|(place, (_, number))| (number, place)).collect());
+        *kept = Some((position, places.clone()));
+        places
+    }
+}

@@ -1,0 +1,124 @@
+//! One job: what it is, what became of it, and why it waits.
+
+use std::sync::Arc;
+
+use axum::extract::{Path, State as Shared};
+use divvy_api::{Explain, JobDetail, Problem, ProblemCode};
+use divvy_core::explain as reasons;
+use divvy_core::id::JobId;
+use divvy_core::model::attempt::Attempt;
+use divvy_core::state::Runs;
+
+use super::answer::{Answer, Refused, ok, vanished};
+use super::caller::Caller;
+use super::output;
+use crate::pool::Pool;
+use crate::wire::{detail, explain as words, refusal};
+
+/// How many of the last lines of output `show` brings.
+const LAST_LINES: usize = 20;
+
+/// Shows one job, or one member of an array.
+#[utoipa::path(get, path = "/v1/jobs/{id}", tag = "jobs", params(("id" = String, Path, description = "12, or 12_3")),
+    responses((status = 200, body = JobDetail), (status = 404, body = Problem, content_type = "application/problem+json"),
+        (status = 409, description = "an array as a whole", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn show(Shared(pool): Shared<Arc<Pool>>, caller: Caller, Path(id): Path<String>) -> Answer {
+    let id = read_id(&id)?;
+    let open = open_detail(&pool, &caller, id).await?;
+    let past = past(&pool, id).await?;
+    let mut detail = match (open, past.last()) {
+        (Some(open), _) => open,
+        (None, Some(last)) => ended(&pool, &caller, last).await,
+        (None, None) => return Err(unknown(&pool, id).await?.into()),
+    };
+    let over = past.iter().map(detail::over);
+    detail.attempts.splice(0..0, over);
+    ok(&detail)
+}
+
+async fn open_detail(pool: &Pool, caller: &Caller, id: JobId) -> Result<Option<JobDetail>, Refused> {
+    let controller = pool.controller.read().await;
+    let state = controller.state();
+    let Some(job) = state.jobs.get(&id.number) else { return Ok(None) };
+    if matches!(job.runs, Runs::Array(_)) && id.member.is_none() {
+        return Err(whole_array(id).into());
+    }
+    let Some(run) = job.run(id.member) else { return Ok(None) };
+    let private = pool.may_see(&caller.0, job.owner.uid);
+    let mut detail = detail::open(state, job, (id, &run), private);
+    detail.job.position = reasons::explain(state, controller.snapshot(), id)
+        .filter(|_| !run.is_active())
+        .and_then(|found| found.position)
+        .map(|before| before as u64 + 1);
+    Ok(Some(detail))
+}
+
+async fn ended(pool: &Arc<Pool>, caller: &Caller, last: &Attempt) -> JobDetail {
+    let private = pool.may_see(&caller.0, last.uid);
+    let mut detail = detail::ended(last, private);
+    if private {
+        detail.last_lines = output::last_lines(pool, last, LAST_LINES).await;
+    }
+    detail
+}
+
+/// Why a job waits, or where it runs.
+#[utoipa::path(get, path = "/v1/jobs/{id}/explain", tag = "jobs", params(("id" = String, Path, description = "12, or 12_3")),
+    responses((status = 200, body = Explain), (status = 404, body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn explain(Shared(pool): Shared<Arc<Pool>>, Path(id): Path<String>) -> Answer {
+    let id = read_id(&id)?;
+    {
+        let controller = pool.controller.read().await;
+        let (state, snapshot) = (controller.state(), controller.snapshot());
+        if let Some(job) = state.jobs.get(&id.number) {
+            // An array as a whole: its first member that waits, else the first that has not ended.
+            let member = match (&job.runs, id.member) {
+                (Runs::Array(_), None) => {
+                    job.waiting_members().next().or_else(|| job.open_members().next()).flatten()
+                }
+                (_, member) => member,
+            };
+            let meant = JobId { number: id.number, member };
+            if let Some(run) = job.run(member) {
+                let found = reasons::explain(state, snapshot, meant).filter(|_| !run.is_active());
+                return ok(&match found {
+                    Some(found) => words::waiting(state, job, (meant, &run), &found),
+                    None => words::settled(state, job, (meant, &run), divvy_api::Verdict::Placed),
+                });
+            }
+        }
+    }
+    let past = past(&pool, id).await?;
+    let Some(last) = past.last() else { return Err(unknown(&pool, id).await?.into()) };
+    ok(&words::ended(pool.controller.read().await.state(), last))
+}
+
+/// Reads what stands for a job in a path.
+pub(super) fn read_id(text: &str) -> Result<JobId, Problem> {
+    text.parse().map_err(|error: divvy_core::id::NotAJobId| {
+        Problem::new(ProblemCode::BadSpec, error.to_string()).with_field("id")
+    })
+}
+
+/// The attempts of a job that are over.
+pub(super) async fn past(pool: &Arc<Pool>, id: JobId) -> Result<Vec<Attempt>, Refused> {
+    let asked = pool.clone();
+    let read = pool.blocking(move || asked.reader.attempts(id)).await.ok_or_else(vanished)?;
+    Ok(read.map_err(|error| refusal::store(&error))?)
+}
+
+/// The problem with an id that names neither a job nor a member: it may still be that of an array as a whole.
+async fn unknown(pool: &Arc<Pool>, id: JobId) -> Result<Problem, Refused> {
+    let asked = pool.clone();
+    let known = pool.blocking(move || asked.reader.knows(id.number)).await.ok_or_else(vanished)?;
+    let known = known.map_err(|error| refusal::store(&error))?;
+    Ok(if known && id.member.is_none() { whole_array(id) } else { refusal::no_such_job(&id.to_string()) })
+}
+
+fn whole_array(id: JobId) -> Problem {
+    Problem::new(
+        ProblemCode::Conflict,
+        format!("{id} is an array, and each of its members is a job of its own"),
+    )
+    .with_fix(format!("name a member, such as {id}_0, or list them: divvy ps {id}"))
+}

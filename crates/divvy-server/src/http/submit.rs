@@ -1,0 +1,224 @@
+//! Submitting a job.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode};
+use divvy_api::{Problem, ProblemCode, Submit, Submitted, paths};
+use divvy_core::decide::{Rejection, Submit as Wanted};
+use divvy_core::explain;
+use divvy_core::id::JobId;
+use divvy_core::model::gang::Group;
+use divvy_core::model::job::{JobSpec, Output, Owner, Work};
+use divvy_core::model::members::Members;
+use divvy_core::state::Outcome;
+
+use super::answer::{Answer, Refused, json, ok, read_body, vanished};
+use super::attach;
+use super::caller::Caller;
+use crate::clock;
+use crate::control::{Refusal, Request};
+use crate::environments::Arrived;
+use crate::guise;
+use crate::pool::Pool;
+use crate::wire::incoming::{self, Incoming};
+use crate::wire::{self, notice, refusal};
+
+/// Submits a job or an array.
+///
+/// With `dry_run` nothing is logged, and the answer is a Trial. With `attached` the answer is a stream of attach frames. The same
+/// `Idempotency-Key` of the same user submits once.
+#[utoipa::path(post, path = paths::JOBS, tag = "jobs", request_body = Submit,
+    params(("idempotency-key" = Option<String>, Header, description = "the client's own key for this submission")),
+    responses(
+        (status = 201, description = "it is in the log", body = Submitted),
+        (status = 200, description = "the outcome of a dry run, or attach frames", body = divvy_api::Trial),
+        (status = 403, description = "not a member of the queue", body = Problem, content_type = paths::PROBLEM_TYPE),
+        (status = 413, description = "too long", body = Problem, content_type = paths::PROBLEM_TYPE),
+        (status = 422, description = "a value cannot be understood, or the pool can never run it", body = Problem, content_type = paths::PROBLEM_TYPE),
+        (status = 507, description = "the disk is full", body = Problem, content_type = paths::PROBLEM_TYPE)))]
+pub(super) async fn submit(
+    State(pool): State<Arc<Pool>>,
+    caller: Caller,
+    headers: HeaderMap,
+    body: Body,
+) -> Answer {
+    let submit: Submit = divvy_api::read::json(&read_body(&headers, body).await?).map_err(Problem::from)?;
+    let (attached, dry_run, token) = (submit.attached, submit.dry_run, token(&headers)?);
+    let incoming = incoming::read(submit, clock::now())?;
+    if dry_run {
+        return trial(&pool, &caller, incoming).await;
+    }
+    if pool.condition().ending {
+        return Err(refusal::problem(Refusal::Ending).into());
+    }
+    let (mut wanted, environment, mut notices) = prepared(&pool, &caller, incoming).await?;
+    wanted.token = token;
+    let members = wanted.array.as_ref().map_or(0, |array| Members::of(array).len());
+    notices.extend(notice::shares(&wanted.spec, pool.controller.read().await.state()));
+    let taken = pool.requests.ask(|reply| Request::Submit(Box::new(wanted), Some(environment), reply)).await;
+    let submitted = match taken {
+        Ok(answer) => Submitted { id: answer.job.unwrap_or_default().to_string(), members, notices },
+        Err(Refusal::Rejected(Rejection::Repeated(number))) => repeated(&pool, number).await?,
+        Err(refused) => return Err(refusal::problem(refused).into()),
+    };
+    if attached {
+        return attach::stream(pool, caller, submitted, 0).await;
+    }
+    Ok(json(StatusCode::CREATED, &submitted))
+}
+
+/// The client's key, if it sent one.
+fn token(headers: &HeaderMap) -> Result<Option<String>, Problem> {
+    let Some(value) = headers.get(paths::IDEMPOTENCY_KEY) else { return Ok(None) };
+    let text = value.to_str().ok().filter(|text| (1..=200).contains(&text.len()));
+    let wrong = || {
+        Problem::new(ProblemCode::BadRequest, "the idempotency key has to be 1 to 200 characters of ASCII")
+    };
+    text.map(|text| Some(text.to_owned())).ok_or_else(wrong)
+}
+
+/// Looks at what only the machine knows: the directory, the output, history; and puts the environment on the disk.
+async fn prepared(
+    pool: &Arc<Pool>,
+    caller: &Caller,
+    incoming: Incoming,
+) -> Result<(Wanted, Arrived, Vec<String>), Refused> {
+    let Incoming { mut spec, requeue_said, array, held, directory, environment } = incoming;
+    let (owner, asked) = (caller.0.owner.clone(), pool.clone());
+    let gone = gone(pool, &spec).await;
+    let work = move || {
+        guise::can_enter(&owner, &directory).map_err(|error| bad_directory(&directory, &owner, &error))?;
+        let notices = settle_output(&mut spec, &owner);
+        let history = gone.into_iter().filter_map(|job| Some((job, outcome(&asked, job)?))).collect();
+        let environment =
+            Arrived::write(&asked.settings.state, &environment).map_err(|error| refusal::own_file(&error))?;
+        let wanted = Wanted { owner, spec, requeue_said, array, token: None, held, history };
+        Ok((wanted, environment, notices))
+    };
+    pool.blocking(work).await.unwrap_or_else(|| Err(vanished())).map_err(Refused::from)
+}
+
+fn bad_directory(directory: &std::path::Path, owner: &Owner, error: &std::io::Error) -> Problem {
+    let text = format!("{} cannot enter the working directory {}: {error}", owner.name, directory.display());
+    Problem::new(ProblemCode::BadDirectory, text)
+        .with_field("directory")
+        .with_fix("submit from a directory that you can enter, or name one with --chdir")
+}
+
+/// Output that cannot be written where it was to go is kept in the state directory, and the user is told.
+fn settle_output(spec: &mut JobSpec, owner: &Owner) -> Vec<String> {
+    let mut notices = Vec::new();
+    for_each_role(&mut spec.gang, &mut |work| {
+        let Work::Process(process) = work else { return };
+        let Output::Path(path) = &process.output else { return };
+        let parent = std::path::Path::new(path)
+            .parent()
+            .map(|parent| parent.to_string_lossy().into_owned())
+            .unwrap_or_default();
+        // A directory with a placeholder in its name is looked at when it has one.
+        if !parent.contains('%') && !guise::can_write(owner, std::path::Path::new(&parent)) {
+            if notices.is_empty() {
+                notices.push(format!(
+                    "{parent} cannot be written: the output is kept by the pool (`divvy logs`)"
+                ));
+            }
+            process.output = Output::Kept;
+        }
+    });
+    notices
+}
+
+fn for_each_role(group: &mut Group, act: &mut impl FnMut(&mut Work)) {
+    match group {
+        Group::Role(role) => act(&mut role.work),
+        Group::Branch(branch) => branch.groups.iter_mut().for_each(|group| for_each_role(group, act)),
+    }
+}
+
+/// The jobs that it depends on and that the state no longer has.
+async fn gone(pool: &Pool, spec: &JobSpec) -> Vec<JobId> {
+    if spec.after.is_empty() {
+        return Vec::new();
+    }
+    let controller = pool.controller.read().await;
+    let jobs = &controller.state().jobs;
+    spec.after.iter().map(|dependency| dependency.job).filter(|job| !jobs.contains_key(&job.number)).collect()
+}
+
+/// How a job ended, as history has it.
+fn outcome(pool: &Pool, job: JobId) -> Option<Outcome> {
+    let of = |completed: bool| if completed { Outcome::Ok } else { Outcome::Fail };
+    if job.member.is_some() {
+        let last = pool.reader.attempts(job).ok()?.pop()?;
+        return last.state.is_ended().then(|| of(last.state == divvy_core::model::job::JobState::Completed));
+    }
+    let (count, failed) = pool.reader.summary(job.number).ok()?;
+    (count > 0).then(|| of(failed.is_none()))
+}
+
+/// The answer to a submission that was made before with the same key.
+async fn repeated(pool: &Arc<Pool>, number: u64) -> Result<Submitted, Refused> {
+    let open = {
+        let controller = pool.controller.read().await;
+        controller.state().jobs.get(&number).map(|job| match &job.runs {
+            divvy_core::state::Runs::Single(_) => 0,
+            divvy_core::state::Runs::Array(array) => Members::of(&array.array).len(),
+        })
+    };
+    let members = match open {
+        Some(members) => members,
+        None => {
+            let asked = pool.clone();
+            let past = pool
+                .blocking(move || {
+                    (asked.reader.attempts(JobId::single(number)), asked.reader.summary(number))
+                })
+                .await;
+            match past.ok_or_else(vanished)? {
+                (Ok(single), Ok((count, _))) if single.is_empty() => count,
+                _ => 0,
+            }
+        }
+    };
+    let notices = vec!["this request was carried out before: nothing new was submitted".to_owned()];
+    Ok(Submitted { id: number.to_string(), members, notices })
+}
+
+/// What would become of it.
+async fn trial(pool: &Arc<Pool>, caller: &Caller, incoming: Incoming) -> Answer {
+    let (owner, directory) = (caller.0.owner.clone(), incoming.directory.clone());
+    let entered = pool.blocking(move || {
+        guise::can_enter(&owner, &directory).map_err(|error| bad_directory(&directory, &owner, &error))
+    });
+    entered.await.ok_or_else(vanished)??;
+    let mut spec = incoming.spec;
+    if spec.queue.is_empty() {
+        spec.queue = divvy_core::model::queue::DEFAULT.to_owned();
+    }
+    // The planner tries it on the snapshot and takes it back: for that it must be alone.
+    let mut controller = pool.controller.write().await;
+    known_queue(controller.state(), &spec.queue, &caller.0.owner)?;
+    let placed = controller.dry_run(&spec).unwrap_or_default();
+    let found = explain::explain_spec(controller.state(), controller.snapshot(), &spec);
+    let mut trial = wire::explain::trial(controller.state(), &found, &placed);
+    trial.notices = notice::shares(&spec, controller.state());
+    drop(controller);
+    ok(&trial)
+}
+
+fn known_queue(state: &divvy_core::state::State, path: &str, owner: &Owner) -> Result<(), Problem> {
+    let refused = match state.queues.get(path) {
+        None => {
+            Rejection::UnknownQueue { queue: path.to_owned(), known: state.queues.keys().cloned().collect() }
+        }
+        Some(queue) if !queue.takes(owner) => Rejection::NotAMember {
+            user: owner.name.clone(),
+            queue: path.to_owned(),
+            takes: queue.submit.iter().map(ToString::to_string).collect(),
+        },
+        Some(_) => return Ok(()),
+    };
+    Err(refusal::problem(Refusal::Rejected(refused)))
+}

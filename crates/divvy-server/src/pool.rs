@@ -1,0 +1,124 @@
+//! The pool as all threads see it.
+
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+
+use divvy_core::controller::Controller;
+use divvy_core::id::Position;
+use divvy_core::model::job::Owner;
+use divvy_core::time::Time;
+use divvy_engine::local::Telemetry;
+use tokio::sync::{RwLock, watch};
+
+use crate::control::Requests;
+use crate::growth::Growth;
+use crate::http::Places;
+use crate::people::{People, User};
+use crate::store::Reader;
+use crate::watchers::Watchers;
+
+/// What is settled when the daemon starts.
+#[derive(Clone, Debug)]
+pub(crate) struct Settled {
+    /// The state directory, canonical.
+    pub(crate) state: PathBuf,
+    pub(crate) socket: PathBuf,
+    /// The user whose pool it is; `None` for root's, which is everybody's.
+    pub(crate) only: Option<Owner>,
+    pub(crate) node: String,
+    /// `nvml`, `pretend` or `none`.
+    pub(crate) source: String,
+    pub(crate) started_at: Time,
+    /// What a person should know for as long as the daemon runs.
+    pub(crate) warnings: Vec<String>,
+}
+
+/// Everything that requests need.
+pub(crate) struct Pool {
+    pub(crate) settings: Settled,
+    /// A fair lock: neither do readers keep the control thread away nor it them.
+    pub(crate) controller: RwLock<Controller>,
+    pub(crate) requests: Requests,
+    pub(crate) reader: Reader,
+    pub(crate) watchers: Watchers,
+    /// The last position that is in the log for good.
+    pub(crate) position: watch::Sender<Position>,
+    pub(crate) people: People,
+    pub(crate) growth: Growth,
+    pub(crate) telemetry: Telemetry,
+    /// Places in the line, for listings.
+    pub(crate) places: Places,
+    condition: Mutex<Condition>,
+}
+
+/// What may keep the pool from taking jobs.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Condition {
+    /// Why the log cannot be written.
+    pub(crate) full: Option<String>,
+    /// The daemon is going down.
+    pub(crate) ending: bool,
+}
+
+/// The parts of a pool that come from elsewhere.
+pub(crate) struct Parts {
+    pub(crate) settings: Settled,
+    pub(crate) controller: Controller,
+    pub(crate) requests: Requests,
+    pub(crate) telemetry: Telemetry,
+}
+
+impl Pool {
+    pub(crate) fn new(parts: Parts) -> Self {
+        let Parts { settings, controller, requests, telemetry } = parts;
+        let reader = Reader::new(&settings.state);
+        let position = watch::channel(controller.position()).0;
+        Self {
+            settings,
+            controller: RwLock::new(controller),
+            requests,
+            reader,
+            watchers: Watchers::default(),
+            position,
+            people: People::default(),
+            growth: Growth::default(),
+            telemetry,
+            places: Places::default(),
+            condition: Mutex::default(),
+        }
+    }
+
+    /// What may keep the pool from taking jobs now.
+    pub(crate) fn condition(&self) -> Condition {
+        self.condition.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn set_full(&self, why: Option<String>) {
+        self.condition.lock().unwrap_or_else(PoisonError::into_inner).full = why;
+    }
+
+    pub(crate) fn set_ending(&self) {
+        self.condition.lock().unwrap_or_else(PoisonError::into_inner).ending = true;
+    }
+
+    /// Whether the user may change everything: an administrator, or the user whose pool it is.
+    pub(crate) fn rules(&self, user: &User) -> bool {
+        match &self.settings.only {
+            Some(only) => only.uid == user.owner.uid,
+            None => user.admin,
+        }
+    }
+
+    /// Whether a job of this uid shows the user all there is.
+    pub(crate) fn may_see(&self, user: &User, uid: u32) -> bool {
+        user.owner.uid == uid || self.rules(user)
+    }
+
+    /// Runs something that waits for the disk or the name service, away from the threads that serve requests.
+    pub(crate) async fn blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Option<T> {
+        tokio::task::spawn_blocking(work).await.ok()
+    }
+}

@@ -1,0 +1,214 @@
+//! One job with all there is to say about it.
+
+use divvy_api as api;
+use divvy_core::engine::Isolation;
+use divvy_core::id::JobId;
+use divvy_core::model::allocation::{AllocationState, Placement};
+use divvy_core::model::ask::DrawAsk;
+use divvy_core::model::attempt::Attempt;
+use divvy_core::model::gang::Role;
+use divvy_core::model::job::{DependsOn, Process, Requeue, Work};
+use divvy_core::state::{Job, Run, State};
+
+use super::row;
+
+/// What keeps a task within its allocation.
+pub(crate) fn isolation(isolation: &Isolation) -> api::Isolation {
+    match isolation {
+        Isolation::Enforced => api::Isolation { level: api::IsolationLevel::Enforced, reason: None },
+        Isolation::Advisory(reason) => {
+            api::Isolation { level: api::IsolationLevel::Advisory, reason: Some(reason.clone()) }
+        }
+    }
+}
+
+/// The word for when a job goes back into its queue.
+pub(crate) fn requeue(requeue: Requeue) -> &'static str {
+    match requeue {
+        Requeue::Never => "never",
+        Requeue::Lost => "lost",
+        Requeue::Failure => "failure",
+    }
+}
+
+/// A job as listed, without any detail.
+pub(crate) fn bare(job: api::Job) -> api::JobDetail {
+    api::JobDetail {
+        job,
+        argv: Vec::new(),
+        directory: None,
+        roles: Vec::new(),
+        estimate_ms: None,
+        after: Vec::new(),
+        start_after_ms: None,
+        requeue: String::new(),
+        preemptible: false,
+        stop: None,
+        isolation: None,
+        output: None,
+        attempts: Vec::new(),
+        last_lines: Vec::new(),
+    }
+}
+
+/// What a job that has not ended is, without its past attempts.
+pub(crate) fn open(state: &State, job: &Job, (id, run): (JobId, &Run), private: bool) -> api::JobDetail {
+    let spec = &job.spec;
+    let mut detail = bare(row::open(state, job, (id, run), None, private));
+    detail.roles = spec.gang.roles().into_iter().map(role).collect();
+    detail.estimate_ms = spec.estimate.map(|span| span.0);
+    detail.after =
+        spec.after.iter().map(|dependency| format!("{}:{}", dependency.job, on(dependency.on))).collect();
+    detail.start_after_ms = spec.start_after.map(|at| at.0);
+    detail.requeue = requeue(spec.requeue).to_owned();
+    detail.preemptible = spec.preemptible;
+    detail.stop = Some(api::StopDetail { signal: spec.stop.signal.clone(), grace_ms: spec.stop.grace_ms });
+    detail.isolation = run.isolation.as_ref().map(isolation);
+    if private {
+        detail.argv = row::argv(job);
+        detail.directory = first_process(job).map(|process| process.directory.clone());
+        detail.output = run.outputs.get(&0).cloned();
+    }
+    if run.is_active() {
+        detail.attempts.push(running(state, job, run, private));
+    }
+    detail
+}
+
+fn first_process(job: &Job) -> Option<&Process> {
+    job.spec.gang.roles().into_iter().find_map(|role| match &role.work {
+        Work::Process(process) => Some(process),
+        Work::External(_) => None,
+    })
+}
+
+fn on(on: DependsOn) -> &'static str {
+    match on {
+        DependsOn::Ok => "ok",
+        DependsOn::Fail => "fail",
+        DependsOn::Any => "any",
+    }
+}
+
+fn role(role: &Role) -> api::RoleDetail {
+    let ask = role.ask.alternatives.first();
+    let devices = ask.and_then(|ask| ask.devices.as_ref());
+    api::RoleDetail {
+        name: role.name.clone(),
+        tasks: role.minimum,
+        gpus: devices.filter(|devices| devices.draw == DrawAsk::Whole).map_or(0, |devices| devices.count),
+        devices: devices.map(|devices| devices.class.to_string()).unwrap_or_default(),
+        cpu_milli: ask.and_then(|ask| ask.cpu_milli),
+        memory_bytes: ask.and_then(|ask| ask.memory_bytes),
+    }
+}
+
+/// The attempt that runs now.
+fn running(state: &State, job: &Job, run: &Run, private: bool) -> api::Attempt {
+    let milli: i64 = run.placements.iter().map(|placement| placement.milli()).sum();
+    let so_far = run.placed_at.map_or(0, |at| state.now.since(at).0) * milli;
+    api::Attempt {
+        attempt: run.attempt,
+        placed_ms: run.placed_at.map(|at| at.0),
+        started_ms: run.started_at.map(|at| at.0),
+        ended_ms: None,
+        end: None,
+        exit_code: None,
+        gpu_seconds: so_far as f64 / 1e6,
+        peak_gpu_memory_mib: None,
+        peak_memory_bytes: None,
+        mean_utilization_percent: None,
+        tasks: run
+            .placements
+            .iter()
+            .map(|placement| {
+                let output = run.outputs.get(&placement.rank).filter(|_| private).cloned();
+                api::Task { output, ..task(state, job, run, placement) }
+            })
+            .collect(),
+    }
+}
+
+/// A task of the attempt that runs now, without where its output goes.
+fn task(state: &State, job: &Job, run: &Run, placement: &Placement) -> api::Task {
+    let held = state.allocations.get(&placement.allocation);
+    let ended = run.over.iter().find(|(rank, _)| *rank == placement.rank).map(|(_, end)| end);
+    let device = |id: &divvy_core::id::DeviceId| {
+        let spec = &state.devices.get(id)?.spec;
+        Some(api::TaskDevice { index: spec.index, uuid: spec.uuid.clone(), ..api::TaskDevice::default() })
+    };
+    let word = match held.map(|held| held.state) {
+        Some(AllocationState::Promised) => "promised",
+        Some(AllocationState::Starting) => "starting",
+        Some(AllocationState::Held) => "held",
+        Some(AllocationState::Paused) => "paused",
+        Some(AllocationState::Stopping) => "stopping",
+        None => "ended",
+    };
+    let (exit_code, signal) = ended.map_or((None, None), |end| match end.how {
+        divvy_core::engine::EndedHow::Exited(code) => (Some(code), None),
+        divvy_core::engine::EndedHow::Signalled(signal) => (None, Some(signal)),
+        _ => (None, None),
+    });
+    api::Task {
+        task: placement.rank,
+        role: role_of(job, placement.rank),
+        state: word.to_owned(),
+        node: state.nodes.get(&placement.node).map(|node| node.spec.name.clone()).unwrap_or_default(),
+        devices: placement.devices.iter().filter_map(|(id, _)| device(id)).collect(),
+        cpu_milli: placement.cpu_milli,
+        memory_bytes: placement.memory_bytes,
+        pid: None,
+        started_ms: run.started_at.map(|at| at.0),
+        ended_ms: ended.map(|end| end.at.0),
+        exit_code,
+        signal,
+        output: None,
+        isolation: run.isolation.as_ref().map(isolation),
+    }
+}
+
+fn role_of(job: &Job, rank: u32) -> String {
+    let mut first = 0;
+    for role in job.spec.gang.roles() {
+        first += role.minimum;
+        if rank < first {
+            return role.name.clone();
+        }
+    }
+    String::new()
+}
+
+/// A job that has ended, by its last attempt.
+pub(crate) fn ended(attempt: &Attempt, private: bool) -> api::JobDetail {
+    let mut detail = bare(row::ended(attempt, private));
+    detail.isolation = attempt.isolation.as_ref().map(isolation);
+    if private {
+        detail.argv = attempt.command.clone();
+        detail.output = attempt.outputs.first().cloned().flatten();
+    }
+    detail
+}
+
+/// An attempt that is over.
+pub(crate) fn over(attempt: &Attempt) -> api::Attempt {
+    let watched: i64 = attempt.usage.iter().map(|device| device.watched_ms).sum();
+    let busy: i64 = attempt
+        .usage
+        .iter()
+        .map(|device| device.watched_ms * i64::from(device.mean_utilization_percent))
+        .sum();
+    api::Attempt {
+        attempt: attempt.attempt,
+        placed_ms: None,
+        started_ms: attempt.started_at.map(|at| at.0),
+        ended_ms: Some(attempt.ended_at.0),
+        end: Some(row::last_end(&attempt.end)),
+        exit_code: attempt.exit_code,
+        gpu_seconds: attempt.held_milli_ms as f64 / 1e6,
+        peak_gpu_memory_mib: attempt.usage.iter().map(|device| device.peak_memory_mib).max(),
+        peak_memory_bytes: u64::try_from(attempt.peak_memory_bytes).ok().filter(|bytes| *bytes > 0),
+        mean_utilization_percent: (watched > 0).then(|| busy as f64 / watched as f64),
+        tasks: Vec::new(),
+    }
+}

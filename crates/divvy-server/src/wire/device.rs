@@ -1,0 +1,143 @@
+//! Devices, as `divvy gpus` lists them: what the state knows, and what telemetry saw last.
+
+use divvy_api as api;
+use divvy_core::id::DeviceId;
+use divvy_core::model::device::{Health, Occupant, WHOLE_MILLI};
+use divvy_core::model::node::NodeState;
+use divvy_core::state::{Allocation, Device, State};
+use divvy_engine::local::Latest;
+use divvy_gpu::MigMode;
+
+/// All devices of nodes that are there, by node and index.
+pub(crate) fn all(state: &State, latest: &Latest) -> Vec<api::Gpu> {
+    let here =
+        |device: &Device| state.nodes.get(&device.node).is_some_and(|node| node.state != NodeState::Gone);
+    let devices = state.devices.iter().filter(|(_, device)| here(device));
+    let mut rows: Vec<api::Gpu> = devices.map(|(id, device)| one(state, *id, device, latest)).collect();
+    rows.sort_by(|a, b| (&a.node, a.index).cmp(&(&b.node, b.index)));
+    rows
+}
+
+fn one(state: &State, id: DeviceId, device: &Device, latest: &Latest) -> api::Gpu {
+    let spec = &device.spec;
+    let sample = latest.samples.iter().find(|sample| sample.uuid == spec.uuid);
+    let seen = latest
+        .machine
+        .as_ref()
+        .and_then(|machine| machine.devices.iter().find(|seen| seen.uuid == spec.uuid));
+    let held: Vec<&Allocation> = state.draws_on(id).map(|(allocation, _)| allocation).collect();
+    let drawn: u32 = state.draws_on(id).map(|(_, draw)| draw.milli).sum();
+    api::Gpu {
+        node: state.nodes.get(&device.node).map(|node| node.spec.name.clone()).unwrap_or_default(),
+        index: spec.index,
+        uuid: spec.uuid.clone(),
+        model: spec.model.clone(),
+        memory_mib: spec.memory_mib,
+        memory_used_mib: sample.and_then(|sample| sample.memory_used_mib),
+        utilization_percent: sample.and_then(|sample| sample.utilization_percent),
+        temperature_c: sample
+            .and_then(|sample| sample.temperature_c)
+            .and_then(|celsius| i32::try_from(celsius).ok()),
+        power_w: sample.and_then(|sample| sample.power_w),
+        state: word(state, id, device, drawn),
+        free_milli: WHOLE_MILLI.saturating_sub(drawn),
+        allocations: held.into_iter().map(|allocation| held_by(state, id, allocation)).collect(),
+        source: latest.source.to_string(),
+        product: spec.product.clone(),
+        reason: reason(device),
+        foreign: device.occupant.as_ref().map(foreign),
+        pci_bus_id: seen.and_then(|seen| seen.pci_bus_id.clone()),
+        numa_node: spec.numa,
+        compute_capability: seen
+            .and_then(|seen| seen.compute_capability)
+            .map(|capability| capability.to_string()),
+        mig_mode: seen.and_then(|seen| mig(seen.mig_mode)).map(str::to_owned),
+        nvlinks: spec
+            .links
+            .iter()
+            .map(|link| api::GpuLink { uuid: link.uuid.clone(), lanes: link.lanes })
+            .collect(),
+        driver_version: latest.machine.as_ref().and_then(|machine| machine.driver_version.clone()),
+        cuda_version: latest.machine.as_ref().and_then(|machine| machine.cuda_version.clone()),
+    }
+}
+
+fn word(state: &State, id: DeviceId, device: &Device, drawn: u32) -> api::GpuState {
+    let promised = state
+        .promises
+        .values()
+        .flat_map(|promise| &promise.placements)
+        .flat_map(|placement| &placement.devices);
+    let draining = state.nodes.get(&device.node).is_some_and(|node| node.state == NodeState::Draining);
+    if device.health != Health::Ok {
+        api::GpuState::Down
+    } else if drawn >= WHOLE_MILLI {
+        api::GpuState::Allocated
+    } else if drawn > 0 {
+        api::GpuState::Shared
+    } else if device.occupant.is_some() {
+        api::GpuState::Foreign
+    } else if promised.into_iter().any(|(promised, _)| *promised == id) {
+        api::GpuState::Promised
+    } else if draining || state.draining {
+        api::GpuState::Draining
+    } else {
+        api::GpuState::Free
+    }
+}
+
+fn held_by(state: &State, id: DeviceId, allocation: &Allocation) -> api::GpuAllocation {
+    let job = state.jobs.get(&allocation.job.number);
+    let run = state.run(allocation.job);
+    let draw = allocation.placement.devices.iter().find(|(device, _)| *device == id).map(|(_, draw)| draw);
+    api::GpuAllocation {
+        job: allocation.job.to_string(),
+        task: allocation.placement.rank,
+        milli: draw.map_or(0, |draw| draw.milli),
+        memory_mib: draw.map_or(0, |draw| draw.memory_mib),
+        user: job.map(|job| job.owner.name.clone()).unwrap_or_default(),
+        name: job.map(|job| job.spec.name.clone()).unwrap_or_default(),
+        started_ms: run.and_then(|run| run.started_at).map(|at| at.0),
+    }
+}
+
+fn reason(device: &Device) -> Option<String> {
+    if let Health::Down(what) = &device.health {
+        return Some(what.clone());
+    }
+    device.occupant.as_ref().map(|occupant| match occupant {
+        Occupant::Process { pid, user, command, memory_mib } => {
+            format!("used by {command} of {user} (pid {pid}, {memory_mib} MiB) outside the pool; free again when it ends")
+        }
+        Occupant::Pool { user, state } => format!("held by the pool of {user} ({state}); free again when its job ends"),
+        Occupant::Unknown { memory_mib, remedy } => {
+            format!("{memory_mib} MiB are in use by no process that can be seen; {remedy}")
+        }
+    })
+}
+
+fn foreign(occupant: &Occupant) -> api::Foreign {
+    match occupant {
+        Occupant::Process { pid, user, command, memory_mib } => api::Foreign {
+            pid: Some(*pid),
+            user: Some(user.clone()),
+            command: Some(command.clone()),
+            memory_mib: Some(*memory_mib),
+            pool: None,
+        },
+        Occupant::Pool { user, state } => {
+            api::Foreign { user: Some(user.clone()), pool: Some(state.clone()), ..api::Foreign::default() }
+        }
+        Occupant::Unknown { memory_mib, .. } => {
+            api::Foreign { memory_mib: Some(*memory_mib), ..api::Foreign::default() }
+        }
+    }
+}
+
+fn mig(mode: MigMode) -> Option<&'static str> {
+    match mode {
+        MigMode::Unsupported => None,
+        MigMode::Disabled => Some("disabled"),
+        MigMode::Enabled => Some("enabled"),
+    }
+}

@@ -1,0 +1,474 @@
+//! A submission: from `job.yaml`'s words to what the core takes. Each problem names the field.
+
+use std::fmt::Display;
+use std::path::{Component, Path, PathBuf};
+
+use divvy_api::{
+    Command as CommandFile, JobFile, Problem, ProblemCode, RequeueWhen, RoleFile, Scalar, Submit,
+};
+use divvy_core::amount::{Amount, Bytes, Resource};
+use divvy_core::id::JobId;
+use divvy_core::model::ask::{Alternative, Ask, DeviceAsk, DeviceText, DrawAsk};
+use divvy_core::model::gang::{Branch, Group, Role};
+use divvy_core::model::job::{
+    Array, Dependency, DependsOn, JobSpec, Kind, Lifetime, Output, Process, Requeue, StopOrder, Work,
+    priority, usual_restarts,
+};
+use divvy_core::model::queue::read_amount;
+use divvy_core::model::topology::{Topology, TopologyAsk};
+use divvy_core::time::{Span, Time};
+use divvy_engine::local::{JobEnvironment, signal_number};
+
+/// A submission in the core's words.
+#[derive(Clone, Debug)]
+pub(crate) struct Incoming {
+    /// What is wanted.
+    pub(crate) spec: JobSpec,
+    /// Whether the user said when it is to be requeued.
+    pub(crate) requeue_said: bool,
+    /// The members, if it is an array.
+    pub(crate) array: Option<Array>,
+    /// Whether it starts held.
+    pub(crate) held: bool,
+    /// Where it starts.
+    pub(crate) directory: PathBuf,
+    /// The secrets.
+    pub(crate) environment: JobEnvironment,
+}
+
+/// Reads a submission. Where its output goes when nothing is said depends on the file system: that is `Output::Path` here.
+pub(crate) fn read(submit: Submit, now: Time) -> Result<Incoming, Problem> {
+    let job = &submit.job;
+    let directory = directory(&submit)?;
+    let output = output(&submit, &directory);
+    let roles = roles(job, &process(&submit, &directory, output)?)?;
+    let name = name(job, &roles);
+    let array = job.array.as_ref().map(|text| parsed::<Array>("array", text)).transpose()?;
+    let kind = job.kind.as_deref().map(kind).transpose()?.unwrap_or_default();
+    let spec = JobSpec {
+        name,
+        queue: job.queue.clone().unwrap_or_default(),
+        project: job.project.clone(),
+        kind,
+        labels: job.labels.clone(),
+        priority: job.priority.as_ref().map(read_priority).transpose()?.unwrap_or(priority::NORMAL),
+        preemptible: job.preemptible.unwrap_or(true),
+        resumable: job.resumable.unwrap_or(false),
+        lifetime: Lifetime::Batch,
+        gang: gang(roles),
+        time_limit: span("time_limit", &job.time_limit)?,
+        estimate: span("estimate", &job.estimate)?,
+        requeue: requeue(job)?.unwrap_or_default(),
+        most_restarts: job.max_restarts.unwrap_or_else(usual_restarts),
+        after: job
+            .after
+            .iter()
+            .enumerate()
+            .map(|(at, text)| dependency(at, text))
+            .collect::<Result<_, _>>()?,
+        start_after: job.start_after.as_ref().map(|text| start_after(text, now)).transpose()?,
+        stop: stop(job)?,
+        checkpoint: None,
+        wait_for_capacity: job.wait_for_capacity,
+        exclusive: job.exclusive,
+    };
+    bounded(&spec)?;
+    let (requeue_said, held) = (job.requeue.is_some(), job.hold);
+    Ok(Incoming { spec, requeue_said, array, held, directory, environment: environment(submit) })
+}
+
+/// A problem with a value, and the field that holds it.
+fn bad(field: impl Into<String>, what: impl Display) -> Problem {
+    Problem::new(ProblemCode::BadSpec, what.to_string()).with_field(field)
+}
+
+fn parsed<T>(field: &str, text: &Scalar) -> Result<T, Problem>
+where
+    T: std::str::FromStr,
+    T::Err: Display,
+{
+    text.as_str().parse().map_err(|error| bad(field, error))
+}
+
+fn span(field: &str, text: &Option<Scalar>) -> Result<Option<Span>, Problem> {
+    text.as_ref().map(|text| parsed(field, text)).transpose()
+}
+
+/// Texts that go into every listing are kept short.
+const LONGEST_WORD_BYTES: usize = 200;
+
+fn bounded(spec: &JobSpec) -> Result<(), Problem> {
+    let words =
+        [("name", Some(&spec.name)), ("queue", Some(&spec.queue)), ("project", spec.project.as_ref())];
+    for (field, word) in words {
+        if word.is_some_and(|word| word.len() > LONGEST_WORD_BYTES) {
+            return Err(bad(field, format!("it has more than {LONGEST_WORD_BYTES} bytes")));
+        }
+    }
+    let long = |text: &String| text.len() > LONGEST_WORD_BYTES;
+    if spec.labels.len() > 64 || spec.labels.iter().any(|(key, value)| long(key) || long(value)) {
+        return Err(bad(
+            "labels",
+            format!("at most 64 labels, keys and values of at most {LONGEST_WORD_BYTES} bytes"),
+        ));
+    }
+    Ok(())
+}
+
+fn name(job: &JobFile, roles: &[Role]) -> String {
+    let program = roles.iter().find_map(|role| match &role.work {
+        Work::Process(process) => process.argv.first(),
+        Work::External(_) => None,
+    });
+    let file = |program: &String| {
+        Path::new(program).file_name().map(|name| name.to_string_lossy().chars().take(60).collect())
+    };
+    let own = job.name.clone().filter(|name| !name.is_empty());
+    own.or_else(|| program.and_then(file)).unwrap_or_else(|| "job".into())
+}
+
+fn kind(text: &str) -> Result<Kind, Problem> {
+    match text {
+        "train" => Ok(Kind::Train),
+        "infer" => Ok(Kind::Infer),
+        "interactive" => Ok(Kind::Interactive),
+        "data" => Ok(Kind::Data),
+        other => Err(bad("kind", format!("{other:?} is no kind: write train, infer, interactive or data"))),
+    }
+}
+
+fn read_priority(text: &Scalar) -> Result<i32, Problem> {
+    let wrong = || {
+        bad(
+            "priority",
+            format!("{:?} is no priority: write low, normal, high, urgent or a whole number", text.as_str()),
+        )
+    };
+    priority::parse(text.as_str()).ok_or_else(wrong)
+}
+
+fn requeue(job: &JobFile) -> Result<Option<Requeue>, Problem> {
+    Ok(match &job.requeue {
+        None => None,
+        Some(RequeueWhen::Never) => Some(Requeue::Never),
+        Some(RequeueWhen::Lost) => Some(Requeue::Lost),
+        Some(RequeueWhen::Failure) => Some(Requeue::Failure),
+        Some(RequeueWhen::Other(word)) => {
+            return Err(bad("requeue", format!("{word:?} is not known: write never, lost or failure")));
+        }
+    })
+}
+
+fn dependency(at: usize, text: &Scalar) -> Result<Dependency, Problem> {
+    let (job, on) = text.as_str().split_once(':').unwrap_or((text.as_str(), "ok"));
+    let field = || format!("after[{at}]");
+    let on = match on {
+        "ok" => DependsOn::Ok,
+        "fail" => DependsOn::Fail,
+        "any" => DependsOn::Any,
+        other => {
+            return Err(bad(
+                field(),
+                format!("{other:?} is no way to end: write {job}:ok, {job}:fail or {job}:any"),
+            ));
+        }
+    };
+    Ok(Dependency { job: job.parse::<JobId>().map_err(|error| bad(field(), error))?, on })
+}
+
+fn start_after(text: &Scalar, now: Time) -> Result<Time, Problem> {
+    if let Ok(span) = text.as_str().parse::<Span>() {
+        return Ok(now + span);
+    }
+    let moment = text.as_str().parse::<jiff::Timestamp>().map(|at| Time(at.as_millisecond()));
+    let what = format!(
+        "{:?} is no moment: write 2026-11-21T18:00:00+01:00, or a time from now such as 2h",
+        text.as_str()
+    );
+    moment.map_err(|_| bad("start_after", what))
+}
+
+fn stop(job: &JobFile) -> Result<StopOrder, Problem> {
+    let mut order = StopOrder::default();
+    let Some(stop) = &job.stop else { return Ok(order) };
+    if let Some(signal) = &stop.signal {
+        signal_number(signal).ok_or_else(|| {
+            bad("stop.signal", format!("{signal:?} is no signal: write TERM, INT, USR1, …"))
+        })?;
+        order.signal = signal.trim_start_matches("SIG").to_owned();
+    }
+    if let Some(grace) = &stop.grace {
+        order.grace_ms = parsed::<Span>("stop.grace", grace)?.0;
+    }
+    Ok(order)
+}
+
+fn directory(submit: &Submit) -> Result<PathBuf, Problem> {
+    let base = Path::new(&submit.directory);
+    if !base.is_absolute() {
+        return Err(bad(
+            "directory",
+            format!("the directory of the submission, {:?}, is not absolute", submit.directory),
+        ));
+    }
+    let whole =
+        submit.job.directory.as_ref().map_or_else(|| base.to_owned(), |directory| base.join(directory));
+    if whole.as_os_str().as_encoded_bytes().contains(&0) {
+        return Err(bad("directory", "it holds a NUL byte"));
+    }
+    // `.` goes; `..` stays, since what it leads to is the file system's business.
+    Ok(whole.components().filter(|part| *part != Component::CurDir).collect())
+}
+
+fn output(submit: &Submit, directory: &Path) -> Output {
+    match &submit.job.log {
+        Some(log) => Output::Path(directory.join(log).to_string_lossy().into_owned()),
+        None if submit.attached => Output::Kept,
+        None => Output::Path(directory.join("divvy-%j.out").to_string_lossy().into_owned()),
+    }
+}
+
+fn process(submit: &Submit, directory: &Path, output: Output) -> Result<Process, Problem> {
+    let directory = directory.to_str().ok_or_else(|| bad("directory", "it is not text"))?.to_owned();
+    let limits = submit.limits.iter().map(|limit| (limit.name.clone(), limit.soft, limit.hard)).collect();
+    Ok(Process {
+        argv: Vec::new(),
+        directory,
+        output,
+        umask: submit.umask & 0o777,
+        limits,
+        terminal: submit.terminal.clone(),
+    })
+}
+
+fn roles(job: &JobFile, process: &Process) -> Result<Vec<Role>, Problem> {
+    if job.roles.is_empty() {
+        let alone = RoleFile { name: "main".into(), tasks: job.tasks, ..RoleFile::default() };
+        return Ok(vec![role(job, &alone, "", process)?]);
+    }
+    if job.tasks.is_some_and(|tasks| tasks != 1) {
+        return Err(bad(
+            "tasks",
+            "a job with roles has its tasks there: write `tasks` in each role, not beside them",
+        ));
+    }
+    let mut roles: Vec<Role> = Vec::new();
+    for (at, file) in job.roles.iter().enumerate() {
+        let prefix = format!("roles[{at}].");
+        if file.name.is_empty() || roles.iter().any(|role| role.name == file.name) {
+            return Err(bad(format!("{prefix}name"), "each role needs a name of its own"));
+        }
+        roles.push(role(job, file, &prefix, process)?);
+    }
+    Ok(roles)
+}
+
+fn role(job: &JobFile, role: &RoleFile, prefix: &str, process: &Process) -> Result<Role, Problem> {
+    let tasks = role.tasks.unwrap_or(1);
+    if tasks == 0 {
+        return Err(bad(format!("{prefix}tasks"), "at least one task has to run"));
+    }
+    let (command, args) = match &role.command {
+        Some(command) => (Some(command), &role.args),
+        None if role.args.is_empty() => (job.command.as_ref(), &job.args),
+        None => (job.command.as_ref(), &role.args),
+    };
+    let argv = command.map(|command: &CommandFile| command.argv(args)).unwrap_or_default();
+    if argv.first().is_none_or(String::is_empty) {
+        return Err(bad(format!("{prefix}command"), "there is nothing to run")
+            .with_fix("write `command: …`, or the command behind `--`"));
+    }
+    let topology = role.topology.as_ref().or(job.topology.as_ref()).map(|file| TopologyAsk {
+        topology: Topology::default().name,
+        within: file.within.clone(),
+        required: file.required,
+    });
+    let ask = Ask { alternatives: vec![alternative(job, role, prefix)?] };
+    let work = Work::Process(Process { argv, ..process.clone() });
+    Ok(Role { name: role.name.clone(), minimum: tasks, maximum: tasks, ask, work, topology })
+}
+
+fn alternative(job: &JobFile, role: &RoleFile, prefix: &str) -> Result<Alternative, Problem> {
+    let or = |own: &Option<Scalar>, jobs: &Option<Scalar>| own.clone().or_else(|| jobs.clone());
+    let field = |name: &str| format!("{prefix}{name}");
+    let devices = devices(or(&role.gpus, &job.gpus), or(&role.gpu_memory, &job.gpu_memory), prefix)?;
+    let cpu_milli = or(&role.cpus, &job.cpus).map(|text| {
+        let read = read_amount(&Resource::Cpu, text.as_str());
+        let finite =
+            read.and_then(|amount| if let Amount::Finite(milli) = amount { Some(milli) } else { None });
+        let what =
+            || bad(field("cpus"), format!("{:?} is no number of cores: write 4 or 0.5", text.as_str()));
+        finite.filter(|milli| *milli > 0).ok_or_else(what)
+    });
+    let memory_bytes = or(&role.memory, &job.memory)
+        .map(|text| parsed::<Bytes>(&field("memory"), &text).map(|bytes| bytes.0));
+    let (cpu_milli, memory_bytes) = (cpu_milli.transpose()?, memory_bytes.transpose()?);
+    if memory_bytes == Some(0) {
+        return Err(bad(field("memory"), "nothing runs without memory: write 4G or 512Mi"));
+    }
+    Ok(Alternative { devices, cpu_milli, memory_bytes, speed_percent: 100 })
+}
+
+fn devices(gpus: Option<Scalar>, memory: Option<Scalar>, prefix: &str) -> Result<Option<DeviceAsk>, Problem> {
+    let none = |text: &Scalar| text.as_str() == "0";
+    let Some(gpus) = gpus.filter(|text| !none(text)) else {
+        return match memory {
+            None => Ok(None),
+            Some(_) => Err(bad(
+                format!("{prefix}gpu_memory"),
+                "it is the memory of each GPU, and no GPU is asked for",
+            )
+            .with_fix("say how many: -g 1")),
+        };
+    };
+    let mut text: DeviceText = parsed(&format!("{prefix}gpus"), &gpus)?;
+    for model in &mut text.class.models {
+        *model = divvy_gpu::catalogue::key(model);
+    }
+    if let Some(memory) = memory {
+        let bytes = parsed::<Bytes>(&format!("{prefix}gpu_memory"), &memory)?.0;
+        let mib = u64::try_from(bytes).unwrap_or(0).div_ceil(1 << 20);
+        text.class.least_memory_mib = Some(mib);
+    }
+    Ok(Some(DeviceAsk { class: text.class, count: text.count, draw: DrawAsk::Whole }))
+}
+
+fn gang(mut roles: Vec<Role>) -> Group {
+    match (roles.len(), roles.pop()) {
+        (1, Some(only)) => Group::Role(only),
+        (count, last) => {
+            roles.extend(last);
+            let minimum = u32::try_from(count).unwrap_or(u32::MAX);
+            let groups = roles.into_iter().map(Group::Role).collect();
+            Group::Branch(Branch { name: "job".into(), minimum, groups, topology: None })
+        }
+    }
+}
+
+/// The values go into a file of their own, never into the log.
+fn environment(submit: Submit) -> JobEnvironment {
+    let mut base = submit.environment;
+    base.extend(submit.job.env);
+    let roles = submit.job.roles.into_iter().filter(|role| !role.env.is_empty());
+    JobEnvironment { base, roles: roles.map(|role| (role.name, role.env)).collect() }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn submission(job: serde_json::Value) -> Submit {
+        let text = serde_json::json!({"job": job, "directory": "/work", "environment": {"TOKEN": "s3cret"}});
+        divvy_api::read::json(text.to_string().as_bytes()).unwrap()
+    }
+
+    fn incoming(job: serde_json::Value) -> Incoming {
+        read(submission(job), Time(1000)).unwrap()
+    }
+
+    fn problem(job: serde_json::Value) -> (String, String) {
+        let problem = read(submission(job), Time(0)).unwrap_err();
+        assert_eq!(problem.code, ProblemCode::BadSpec);
+        (problem.field.unwrap_or_default(), problem.detail)
+    }
+
+    #[test]
+    fn a_command_alone_is_a_job_of_one_task_named_after_its_program() {
+        let read = incoming(serde_json::json!({"command": ["/usr/bin/python3", "x.py"]}));
+        assert_eq!(
+            (read.spec.name.as_str(), read.spec.queue.as_str(), read.spec.gang.tasks()),
+            ("python3", "", 1)
+        );
+        let Group::Role(role) = &read.spec.gang else { panic!() };
+        let Work::Process(process) = &role.work else { panic!() };
+        assert_eq!((process.argv.len(), process.directory.as_str()), (2, "/work"));
+        assert_eq!(process.output, Output::Path("/work/divvy-%j.out".into()));
+        assert!(role.ask.alternatives[0].devices.is_none());
+    }
+
+    #[test]
+    fn everything_that_can_be_said_arrives() {
+        let read = incoming(serde_json::json!({
+            "command": "make", "name": "n", "gpus": "RTX-4090,h100:40GB..80GB:2", "gpu_memory": "40Gi", "cpus": 0.5, "memory": "64G",
+            "queue": "vision", "priority": "high", "time_limit": "2h", "requeue": "failure", "after": ["12", "13:fail"], "array": "0-9%2",
+            "start_after": "1s", "stop": {"signal": "SIGINT", "grace": "3s"}, "directory": "sub", "log": "logs/%j", "tasks": 3, "hold": true,
+        }));
+        let spec = &read.spec;
+        assert_eq!(
+            (spec.priority, spec.time_limit, spec.requeue, spec.start_after),
+            (100, Some(Span(7_200_000)), Requeue::Failure, Some(Time(2000)))
+        );
+        assert_eq!(
+            (spec.after.len(), spec.after[1].on, spec.stop.signal.as_str(), spec.stop.grace_ms),
+            (2, DependsOn::Fail, "INT", 3000)
+        );
+        let role = spec.gang.roles()[0];
+        let alternative = &role.ask.alternatives[0];
+        let devices = alternative.devices.as_ref().unwrap();
+        assert_eq!(
+            (devices.class.models.join(","), devices.count, devices.class.least_memory_mib),
+            ("rtx4090,h100".into(), 2, Some(40_960))
+        );
+        assert_eq!(
+            (alternative.cpu_milli, alternative.memory_bytes, role.minimum),
+            (Some(500), Some(64_000_000_000), 3)
+        );
+        let Work::Process(process) = &role.work else { panic!() };
+        assert_eq!(
+            (process.argv.join(" "), process.output.clone()),
+            ("sh -c make".into(), Output::Path("/work/sub/logs/%j".into()))
+        );
+        assert!(read.held && read.requeue_said && read.array.is_some());
+        assert_eq!(read.directory, Path::new("/work/sub"));
+    }
+
+    #[test]
+    fn no_value_of_the_environment_gets_into_what_is_logged() {
+        let read = incoming(serde_json::json!({
+            "command": "x", "env": {"A": "s3cret"}, "roles": [{"name": "a", "env": {"B": "s3cret"}}, {"name": "b", "tasks": 2}],
+        }));
+        assert!(!serde_json::to_string(&read.spec).unwrap().contains("s3cret"));
+        assert_eq!(read.environment.base.len(), 2);
+        assert_eq!(read.environment.roles["a"]["B"], "s3cret");
+        assert_eq!(read.spec.gang.tasks(), 3);
+    }
+
+    #[test]
+    fn each_problem_names_its_field() {
+        let cases = [
+            (serde_json::json!({"command": "x", "gpus": "h100:"}), "gpus"),
+            (serde_json::json!({"command": "x", "time_limit": "60"}), "time_limit"),
+            (serde_json::json!({"command": "x", "cpus": "many"}), "cpus"),
+            (serde_json::json!({"command": "x", "cpus": 0}), "cpus"),
+            (serde_json::json!({"command": "x", "gpu_memory": "40Gi"}), "gpu_memory"),
+            (serde_json::json!({"command": "x", "after": ["1", "2:maybe"]}), "after[1]"),
+            (serde_json::json!({"command": "x", "roles": [{"name": "a"}, {"name": "a"}]}), "roles[1].name"),
+            (
+                serde_json::json!({"command": "x", "roles": [{"name": "a", "memory": "big"}]}),
+                "roles[0].memory",
+            ),
+            (serde_json::json!({"roles": [{"name": "a"}]}), "roles[0].command"),
+            (serde_json::json!({"command": "x", "tasks": 2, "roles": [{"name": "a"}]}), "tasks"),
+            (serde_json::json!({"command": "x", "stop": {"signal": "BANG"}}), "stop.signal"),
+            (serde_json::json!({"command": "x", "requeue": "sometimes"}), "requeue"),
+            (serde_json::json!({"command": []}), "command"),
+            (serde_json::json!({"command": "x", "kind": "fun"}), "kind"),
+            (serde_json::json!({"command": "x", "start_after": "tomorrow"}), "start_after"),
+        ];
+        for (job, field) in cases {
+            let (found, detail) = problem(job.clone());
+            assert_eq!(found, field, "{job} {detail}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_words_make_the_reader_panic(words in proptest::collection::vec("\\PC{0,20}", 8), tasks: Option<u32>) {
+            let job = serde_json::json!({"command": [words[0]], "gpus": words[1], "memory": words[2], "cpus": words[3], "after": [words[4]],
+                "array": words[5], "start_after": words[6], "time_limit": words[7], "tasks": tasks});
+            let _ = read(submission(job), Time(0));
+        }
+    }
+}

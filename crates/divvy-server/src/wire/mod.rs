@@ -1,0 +1,13 @@
+//! Between the words of the API and those of the core: small functions without side effects, each way.
+
+pub(crate) mod detail;
+pub(crate) mod device;
+pub(crate) mod event;
+pub(crate) mod explain;
+pub(crate) mod incoming;
+pub(crate) mod notice;
+pub(crate) mod queue;
+pub(crate) mod reasons;
+pub(crate) mod refusal;
+pub(crate) mod row;
+pub(crate) mod usage;

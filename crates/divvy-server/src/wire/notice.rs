@@ -1,0 +1,64 @@
+//! What a user is told about a job that was taken: what it gets without having asked for it.
+
+use divvy_core::amount::{Bytes, Resource};
+use divvy_core::model::ask::{Alternative, DeviceAsk};
+use divvy_core::model::job::JobSpec;
+use divvy_core::plan;
+use divvy_core::reason::shown;
+use divvy_core::snapshot::Snapshot;
+use divvy_core::state::State;
+
+/// Gangs above this are not placed on paper for the sake of a notice.
+const MOST_TASKS: u32 = 1000;
+
+/// Tells what tasks get where cores or memory are unsaid.
+pub(crate) fn shares(spec: &JobSpec, state: &State) -> Vec<String> {
+    let roles = spec.gang.roles();
+    let asks = || roles.iter().filter_map(|role| role.ask.alternatives.first().map(|ask| (role, ask)));
+    if spec.gang.tasks() > MOST_TASKS
+        || asks().all(|(_, ask)| ask.cpu_milli.is_some() && ask.memory_bytes.is_some())
+    {
+        return Vec::new();
+    }
+    let mut emptied = Snapshot::emptied(state);
+    let placed = plan::would_place(state, &mut emptied, spec).unwrap_or_default();
+    let mut first_rank = 0;
+    let mut told = Vec::new();
+    for (role, ask) in asks() {
+        let placement = placed.iter().find(|placement| placement.rank == first_rank);
+        first_rank += role.minimum;
+        let Some(placement) = placement else { continue };
+        let usual_cores =
+            ask.devices.as_ref().map_or(Some(placement.cpu_milli), |devices| cores_of(devices, &emptied));
+        let text = usual_cores.and_then(|cores| share(ask, cores, placement.memory_bytes));
+        told.extend(
+            text.map(|text| if roles.len() > 1 { format!("a task of {} {text}", role.name) } else { text }),
+        );
+    }
+    told
+}
+
+/// The cores that go with devices, in milli: a share that yields to others who asked, so no placement names it.
+fn cores_of(devices: &DeviceAsk, snapshot: &Snapshot) -> Option<i64> {
+    let mut all = snapshot.capacity.nodes.iter().flat_map(|node| &node.devices);
+    let device = all
+        .find(|device| devices.class.takes_model(&device.spec) && devices.class.takes_memory(&device.spec))?;
+    Some(device.host_share.0 * i64::from(devices.count))
+}
+
+fn share(ask: &Alternative, cpu_milli: i64, memory_bytes: i64) -> Option<String> {
+    let cores =
+        format!("{} core{}", shown(&Resource::Cpu, cpu_milli), if cpu_milli == 1000 { "" } else { "s" });
+    let (gets, say) = match (ask.cpu_milli, ask.memory_bytes) {
+        (Some(_), Some(_)) => return None,
+        (None, Some(_)) => (cores, "-c"),
+        (Some(_), None) => (Bytes(memory_bytes).to_string(), "--mem"),
+        (None, None) => (format!("{cores} and {}", Bytes(memory_bytes)), "-c and --mem"),
+    };
+    let share = match ask.devices.as_ref().map(|devices| devices.count) {
+        None => String::new(),
+        Some(1) => ": its share of the node for 1 GPU".into(),
+        Some(count) => format!(": its share of the node for {count} GPUs"),
+    };
+    Some(format!("gets {gets}{share}; say {say} to choose"))
+}

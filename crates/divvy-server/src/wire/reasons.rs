@@ -1,0 +1,48 @@
+//! One example of each reason, for the list of codes.
+
+use divvy_core::amount::Resource;
+use divvy_core::id::JobId;
+use divvy_core::model::ask::DeviceClass;
+use divvy_core::model::job::DependsOn;
+use divvy_core::reason::Reason;
+use divvy_core::time::Time;
+
+/// One of each, in the order of the enum.
+pub(crate) fn examples() -> Vec<Reason> {
+    let class = || DeviceClass { models: vec!["h100".into()], ..DeviceClass::default() };
+    vec![
+        Reason::NotPlanned,
+        Reason::Held("ana".into()),
+        Reason::Dependency(JobId::single(12), DependsOn::Ok),
+        Reason::StartAfter(Time(0)),
+        Reason::ArrayLimit(8),
+        Reason::QueueLimit("vision".into(), Resource::Any, 8000, 1000),
+        Reason::PoolDraining,
+        Reason::NoNode,
+        Reason::NoSuchModel(class()),
+        Reason::NoSuchMemory(DeviceClass { least_gb: Some(141), ..class() }),
+        Reason::TooManyDevices(16, 8),
+        Reason::TooManyTasks(9, 8),
+        Reason::TooMuchHost(Resource::Cpu, 256_000, 128_000),
+        Reason::DevicesDown(1),
+        Reason::DevicesForeign(1),
+        Reason::NodesDraining(1),
+        Reason::DevicesBusy(4),
+        Reason::HostBusy(Resource::Cpu, 16_000),
+        Reason::GangIncomplete(4),
+        Reason::Unsupported("shares of a GPU".into()),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_example_has_a_code_of_its_own_and_a_fix() {
+        let examples = examples();
+        let codes: std::collections::BTreeSet<_> = examples.iter().map(Reason::code).collect();
+        assert_eq!(codes.len(), examples.len());
+        assert!(examples.iter().all(|reason| !reason.fix().is_empty()));
+    }
+}

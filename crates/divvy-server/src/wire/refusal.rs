@@ -1,0 +1,77 @@
+//! Why something was refused, as the API says it.
+
+use divvy_api::{Problem, ProblemCode};
+use divvy_core::decide::Rejection;
+use divvy_core::log::LogError;
+
+use crate::control::Refusal;
+use crate::store::StoreError;
+
+/// The problem that a refusal is to the one who asked.
+pub(crate) fn problem(refusal: Refusal) -> Problem {
+    match refusal {
+        Refusal::Rejected(rejection) => rejected(&rejection),
+        Refusal::Log(LogError::Full(what)) => disk_full(&what),
+        Refusal::Log(error) => Problem::new(ProblemCode::Internal, error.to_string()),
+        Refusal::Ending => {
+            Problem::new(ProblemCode::ShuttingDown, "the daemon is ending and takes nothing new")
+                .with_fix("start it again (`divvy up`) and repeat the request")
+        }
+    }
+}
+
+/// Nothing can be written.
+pub(crate) fn disk_full(what: &str) -> Problem {
+    Problem::new(ProblemCode::DiskFull, format!("{what}. Nothing was changed; running jobs go on"))
+        .with_fix("make room on the disk of the state directory, then repeat the request")
+}
+
+/// What went wrong with a file of the daemon's own.
+pub(crate) fn own_file(error: &std::io::Error) -> Problem {
+    use std::io::ErrorKind as K;
+    match error.kind() {
+        K::StorageFull | K::QuotaExceeded | K::FileTooLarge => {
+            disk_full(&format!("the state directory cannot be written: {error}"))
+        }
+        _ => Problem::new(ProblemCode::Internal, format!("the state directory cannot be used: {error}")),
+    }
+}
+
+/// History cannot be read.
+pub(crate) fn store(error: &StoreError) -> Problem {
+    Problem::new(ProblemCode::Internal, error.to_string())
+}
+
+/// There is no such job, as far as the asking user may know.
+pub(crate) fn no_such_job(id: &str) -> Problem {
+    Problem::new(ProblemCode::NoSuchJob, format!("there is no job {id}"))
+        .with_fix("`divvy ps -a` lists all jobs")
+}
+
+fn rejected(rejection: &Rejection) -> Problem {
+    use ProblemCode as C;
+    let said = |code| Problem::new(code, rejection.to_string());
+    match rejection {
+        Rejection::UnknownQueue { .. } => {
+            said(C::UnknownQueue).with_field("queue").with_fix("name one that is there: `divvy queues`")
+        }
+        Rejection::NotAMember { .. } => said(C::NotMember)
+            .with_field("queue")
+            .with_fix("use another queue (`divvy queues`), or ask an administrator"),
+        Rejection::CannotFit { reason, .. } => said(C::CannotFit).with_fix(format!(
+            "{}; or keep it waiting for new machines with --wait-for-capacity",
+            reason.fix()
+        )),
+        Rejection::UnknownDependency(_) | Rejection::HopelessDependency(_) => {
+            said(C::BadSpec).with_field("after")
+        }
+        Rejection::Repeated(_) => said(C::Conflict),
+        Rejection::NoSuchJob(job) => no_such_job(&job.to_string()),
+        Rejection::NotYours(_) => said(C::NotYours),
+        Rejection::NotAdmin => said(C::NotMember).with_fix("ask root, or a member of the group divvy"),
+        Rejection::WrongState { .. } | Rejection::QueueInUse { .. } | Rejection::NoSuchNode(_) => {
+            said(C::Conflict)
+        }
+        Rejection::BadSpec { field, what } => Problem::new(C::BadSpec, what.clone()).with_field(*field),
+    }
+}

@@ -1,0 +1,195 @@
+//! Jobs as `ps` lists them: from the state while they are open, from history when they have ended.
+
+use divvy_api as api;
+use divvy_core::explain;
+use divvy_core::id::JobId;
+use divvy_core::model::attempt::Attempt;
+use divvy_core::model::job::{JobState, LastEnd, Work};
+use divvy_core::reason::Reason;
+use divvy_core::state::{Job, Run, State};
+
+use crate::store::kind_name;
+
+/// The state's word, as the API's.
+pub(crate) fn job_state(state: JobState) -> api::JobState {
+    api::JobState::from(state.name())
+}
+
+/// A reason in code and words.
+pub(crate) fn reason(reason: &Reason) -> api::Reason {
+    api::Reason { code: reason.code().to_owned(), text: reason.to_string() }
+}
+
+/// How an attempt ended.
+pub(crate) fn last_end(end: &LastEnd) -> api::LastEnd {
+    // The core's enum is written in the API's words: `time_limit`.
+    let cause = serde_json::to_value(end.cause).ok().and_then(|word| word.as_str().map(api::Cause::from));
+    api::LastEnd {
+        cause: cause.unwrap_or(api::Cause::Other("unknown".into())),
+        by: end.by.clone(),
+        signal: end.signal,
+        detail: end.detail.clone(),
+    }
+}
+
+/// A command line as one text, each word quoted where a shell would need it.
+pub(crate) fn command_line(argv: &[String]) -> String {
+    let plain = |word: &str| {
+        !word.is_empty() && word.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_./=:,@%+".contains(&b))
+    };
+    let quoted =
+        |word: &String| if plain(word) { word.clone() } else { format!("'{}'", word.replace('\'', r"'\''")) };
+    argv.iter().map(quoted).collect::<Vec<_>>().join(" ")
+}
+
+/// Program and arguments of the first role.
+pub(crate) fn argv(job: &Job) -> Vec<String> {
+    job.spec
+        .gang
+        .roles()
+        .into_iter()
+        .find_map(|role| match &role.work {
+            Work::Process(process) => Some(process.argv.clone()),
+            Work::External(_) => None,
+        })
+        .unwrap_or_default()
+}
+
+/// A job (or member) that has not ended. `position` is its place among those that wait; `private` shows the command line.
+pub(crate) fn open(
+    state: &State,
+    job: &Job,
+    (id, run): (JobId, &Run),
+    position: Option<u64>,
+    private: bool,
+) -> api::Job {
+    let spec = &job.spec;
+    let (devices, nodes) = where_it_runs(state, run);
+    api::Job {
+        id: id.to_string(),
+        name: spec.name.clone(),
+        user: job.owner.name.clone(),
+        queue: spec.queue.clone(),
+        project: spec.project.clone(),
+        labels: spec.labels.clone(),
+        priority: spec.priority,
+        state: job_state(run.state),
+        gpus: u64::from(spec.devices_asked()),
+        gpu_milli: u64::try_from(spec.milli_asked()).unwrap_or(0),
+        devices,
+        nodes,
+        tasks: spec.gang.tasks(),
+        attempt: if run.is_active() { run.attempt } else { run.attempt.saturating_sub(1) },
+        position,
+        submitted_ms: job.submitted_at.0,
+        started_ms: run.started_at.map(|at| at.0),
+        ended_ms: None,
+        time_limit_ms: spec.time_limit.map(|limit| limit.0),
+        exit_code: None,
+        last_end: run.last_end.as_ref().map(last_end),
+        reason: explain::reason(state, job, run).as_ref().map(reason),
+        kind: kind_name(spec.kind).to_owned(),
+        command: private.then(|| command_line(&argv(job))),
+    }
+}
+
+/// UUIDs and nodes of the placements, each node once.
+pub(crate) fn where_it_runs(state: &State, run: &Run) -> (Vec<String>, Vec<String>) {
+    let drawn = run.placements.iter().flat_map(|placement| &placement.devices);
+    let devices =
+        drawn.filter_map(|(device, _)| Some(state.devices.get(device)?.spec.uuid.clone())).collect();
+    let node = |placement: &divvy_core::model::allocation::Placement| {
+        Some(state.nodes.get(&placement.node)?.spec.name.clone())
+    };
+    let mut nodes: Vec<String> = run.placements.iter().filter_map(node).collect();
+    nodes.sort_unstable();
+    nodes.dedup();
+    (devices, nodes)
+}
+
+/// A job (or member) that has ended, by its last attempt.
+pub(crate) fn ended(attempt: &Attempt, private: bool) -> api::Job {
+    let ran = attempt.started_at.is_some() || !attempt.devices.is_empty() || attempt.exit_code.is_some();
+    api::Job {
+        id: attempt.job.to_string(),
+        name: attempt.name.clone(),
+        user: attempt.user.clone(),
+        queue: attempt.queue.clone(),
+        project: attempt.project.clone(),
+        labels: attempt.labels.clone(),
+        priority: attempt.priority,
+        state: job_state(attempt.state),
+        gpus: u64::from(attempt.gpus),
+        gpu_milli: u64::try_from(attempt.gpu_milli).unwrap_or(0),
+        devices: attempt.devices.clone(),
+        nodes: attempt.nodes.clone(),
+        tasks: attempt.tasks,
+        attempt: if ran { attempt.attempt } else { attempt.attempt.saturating_sub(1) },
+        position: None,
+        submitted_ms: attempt.submitted_at.0,
+        started_ms: attempt.started_at.map(|at| at.0),
+        ended_ms: Some(attempt.ended_at.0),
+        time_limit_ms: attempt.time_limit_ms,
+        exit_code: attempt.exit_code,
+        last_end: Some(last_end(&attempt.end)),
+        reason: None,
+        kind: kind_name(attempt.kind).to_owned(),
+        command: private.then(|| command_line(&attempt.command)),
+    }
+}
+
+/// The answer to a wait for a job that has ended.
+pub(crate) fn waited(id: JobId, attempt: &Attempt) -> api::Waited {
+    api::Waited {
+        id: id.to_string(),
+        state: job_state(attempt.state),
+        ended: true,
+        exit_code: attempt.exit_code,
+        signal: attempt.end.signal,
+        last_end: Some(last_end(&attempt.end)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use divvy_core::model::job::Cause;
+
+    use super::*;
+
+    #[test]
+    fn every_cause_and_state_of_the_core_is_a_word_of_the_api() {
+        let causes = [
+            Cause::Exit,
+            Cause::Signal,
+            Cause::Cancelled,
+            Cause::TimeLimit,
+            Cause::OutOfMemory,
+            Cause::OutOfGpuMemory,
+            Cause::DeviceFault,
+            Cause::NodeReboot,
+            Cause::SupervisorLost,
+            Cause::LaunchFailed,
+            Cause::BrokenGang,
+            Cause::Dependency,
+            Cause::Policy,
+            Cause::Preempted,
+            Cause::Shutdown,
+            Cause::Drain,
+        ];
+        for cause in causes {
+            let end = last_end(&LastEnd { cause, by: None, signal: None, detail: None });
+            assert!(!matches!(end.cause, api::Cause::Other(_)), "{cause:?}");
+        }
+        for state in
+            [JobState::Pending, JobState::Held, JobState::Lost, JobState::Timeout, JobState::Stopping]
+        {
+            assert!(!matches!(job_state(state), api::JobState::Other(_)), "{state:?}");
+        }
+    }
+
+    #[test]
+    fn a_command_line_is_quoted_as_a_shell_would_take_it() {
+        let argv = ["sh", "-c", "echo 'a b'", ""].map(String::from);
+        assert_eq!(command_line(&argv), r"sh -c 'echo '\''a b'\''' ''");
+    }
+}

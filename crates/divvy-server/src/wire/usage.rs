@@ -1,0 +1,98 @@
+//! Usage as `history` reports it.
+
+use divvy_api as api;
+use divvy_core::state::{Job, Run, Runs, State};
+use divvy_core::time::Time;
+
+use crate::store::{GroupBy, Sums, Window, kind_name};
+
+/// One group's row.
+pub(crate) fn row(by: &[GroupBy], group: &[String], sums: &Sums) -> api::Usage {
+    let mut row = api::Usage {
+        jobs: sums.jobs,
+        attempts: sums.attempts,
+        failed: sums.failed,
+        gpu_hours: sums.held_milli_ms / 3.6e9,
+        cpu_hours: sums.cpu_ms / 3.6e6,
+        idle_gpu_hours: (sums.watched_ms > 0.0).then_some(sums.idle_ms / 3.6e6),
+        mean_utilization_percent: (sums.watched_ms > 0.0).then_some(sums.busy_percent_ms / sums.watched_ms),
+        peak_gpu_memory_mib: (sums.peak_gpu_memory_mib > 0).then_some(sums.peak_gpu_memory_mib),
+        peak_memory_bytes: (sums.peak_memory_bytes > 0).then_some(sums.peak_memory_bytes),
+        mean_wait_ms: (sums.waits > 0).then_some((sums.waited_ms / sums.waits as f64) as i64),
+        ..api::Usage::default()
+    };
+    for (by, value) in by.iter().zip(group) {
+        let value = Some(value.clone());
+        match by {
+            GroupBy::User => row.user = value,
+            GroupBy::Queue => row.queue = value,
+            GroupBy::Project => row.project = value,
+            GroupBy::Kind => row.kind = value,
+            GroupBy::Name => row.name = value,
+            GroupBy::State => row.state = value,
+            GroupBy::Day => row.day = value,
+        }
+    }
+    row
+}
+
+/// What attempts that run now have used so far, within a window, by groups.
+pub(crate) fn running(state: &State, window: Window, by: &[GroupBy], now: Time) -> Vec<(Vec<String>, Sums)> {
+    let mut groups: Vec<(Vec<String>, Sums)> = Vec::new();
+    for job in state.jobs.values() {
+        let runs: Vec<&Run> = match &job.runs {
+            Runs::Single(run) => vec![run],
+            Runs::Array(array) => array.touched.values().collect(),
+        };
+        for run in runs.into_iter().filter(|run| run.is_active()) {
+            let Some(sums) = so_far(job, run, window, now) else { continue };
+            add(&mut groups, key(job, run, by), &sums);
+        }
+    }
+    groups
+}
+
+fn so_far(job: &Job, run: &Run, window: Window, now: Time) -> Option<Sums> {
+    let from = run.placed_at?;
+    let part = window.part(from, now);
+    let milli: i64 = run.placements.iter().map(|placement| placement.milli()).sum();
+    let first = run.attempt == 1;
+    let waited = run.started_at.filter(|_| first).map(|at| at.since(job.submitted_at).0);
+    (part > 0.0).then(|| Sums {
+        // An earlier attempt of it is in history already, and has counted the job.
+        jobs: u64::from(first),
+        attempts: 1,
+        held_milli_ms: (milli * now.since(from).0) as f64 * part,
+        waited_ms: waited.unwrap_or(0) as f64,
+        waits: u64::from(waited.is_some()),
+        ..Sums::default()
+    })
+}
+
+fn key(job: &Job, run: &Run, by: &[GroupBy]) -> Vec<String> {
+    let spec = &job.spec;
+    let value = |by: &GroupBy| match by {
+        GroupBy::User => job.owner.name.clone(),
+        GroupBy::Queue => spec.queue.clone(),
+        GroupBy::Project => spec.project.clone().unwrap_or_default(),
+        GroupBy::Kind => kind_name(spec.kind).to_owned(),
+        GroupBy::Name => spec.name.clone(),
+        GroupBy::State => run.state.name().to_owned(),
+        GroupBy::Day => day(run.placed_at.unwrap_or_default()),
+    };
+    by.iter().map(value).collect()
+}
+
+/// The day (UTC) of a moment: `2026-11-21`.
+pub(crate) fn day(at: Time) -> String {
+    let moment = jiff::Timestamp::from_millisecond(at.0).unwrap_or_default();
+    moment.to_zoned(jiff::tz::TimeZone::UTC).date().to_string()
+}
+
+/// Adds a group's sums to those that are there.
+pub(crate) fn add(groups: &mut Vec<(Vec<String>, Sums)>, key: Vec<String>, sums: &Sums) {
+    match groups.iter_mut().find(|(group, _)| *group == key) {
+        Some((_, there)) => there.add(sums),
+        None => groups.push((key, sums.clone())),
+    }
+}

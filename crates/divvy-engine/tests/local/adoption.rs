@@ -76,6 +76,7 @@ fn a_stop_reaches_an_adopted_task() {
     let mut pool = Pool::new();
     pool.script(1, "echo $$ >> pids; sleep 1000");
     pool.started(1);
+    await_lines(&pool.work().join("pids"), 1);
     pool.restart();
     pool.stop(1, "TERM", 10_000);
     assert_eq!(pool.how(1), EndedHow::Signalled(libc::SIGTERM));

@@ -129,6 +129,7 @@ fn a_supervisor_that_is_told_to_end_ends_its_task() {
     let mut pool = Pool::new();
     pool.script(1, "echo $$ >> pids; sleep 1000");
     pool.started(1);
+    await_lines(&pool.work().join("pids"), 1);
     send(supervisor(&pool, 1), libc::SIGTERM);
     assert_eq!(pool.how(1), EndedHow::Signalled(libc::SIGTERM));
     pool.assert_all_gone("pids", 1);

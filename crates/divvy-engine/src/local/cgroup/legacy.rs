@@ -63,7 +63,8 @@ fn group(parent: &Path, allocation: AllocationId) -> Result<PathBuf, String> {
     let directory = parent.join(allocation.to_string());
     // Left over from a crash, with the old limits and counters: an empty one goes, a full one is someone's.
     let _ = fs::remove_dir(&directory);
-    fs::create_dir(&directory).map_err(|error| format!("making {}: {error}", directory.display()))?;
+    // With the parent, should somebody have tidied it away while it was empty.
+    fs::create_dir_all(&directory).map_err(|error| format!("making {}: {error}", directory.display()))?;
     Ok(directory)
 }
 

@@ -89,7 +89,9 @@ fn inventory_comes_once_and_after_what_was_adopted() {
     pool.script(2, "exit 0");
     pool.started(1);
     pool.ended(2);
-    pool.restart();
+    pool.close();
+    await_unlocked(&pool.record(2));
+    pool.open();
     assert_eq!(pool.inventory(), [1, 2]);
     let at = pool.seen.iter().position(|seen| matches!(seen, Observation::Inventory(_))).unwrap();
     assert_eq!(at, 3, "{:?}", pool.seen);

@@ -78,6 +78,38 @@ pub(crate) async fn jobs(
     }
 }
 
+/// The newest `limit` jobs, oldest of them first. The second value says whether there are more.
+pub(crate) async fn newest_jobs(
+    client: &mut Client,
+    query: &JobsQuery,
+    limit: u64,
+) -> Result<(Vec<Box<RawValue>>, bool), Failure> {
+    let query = JobsQuery { newest: true, ..query.clone() };
+    let (mut rows, more) = jobs(client, &query, Some(limit)).await?;
+    let falls = match (rows.first(), rows.last()) {
+        (Some(first), Some(last)) => order(first) >= order(last),
+        _ => true,
+    };
+    if more && !falls {
+        // A daemon that does not know `newest` begins with the oldest: then all are asked for.
+        rows = jobs(client, &JobsQuery { newest: false, ..query }, None).await?.0;
+        rows.drain(..rows.len().saturating_sub(usize::try_from(limit).unwrap_or(usize::MAX)));
+    }
+    rows.sort_by_key(|row| order(row));
+    Ok((rows, more))
+}
+
+/// Jobs in the order of their submission, members in that of their index.
+fn order(row: &RawValue) -> (u64, u64) {
+    #[derive(serde::Deserialize)]
+    struct Named {
+        id: String,
+    }
+    let id = serde_json::from_str::<Named>(row.get()).map(|named| named.id).unwrap_or_default();
+    let (number, member) = id.split_once('_').unwrap_or((&id, "0"));
+    (number.parse().unwrap_or(u64::MAX), member.parse().unwrap_or(u64::MAX))
+}
+
 /// The path that lists jobs.
 pub(crate) fn jobs_path(query: &JobsQuery) -> String {
     let flag = |flag: bool| flag.then(|| "true".to_owned());

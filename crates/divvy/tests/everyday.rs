@@ -449,6 +449,24 @@ fn all_pages_are_listed_in_json_and_people_are_told_that_there_is_more() {
 }
 
 #[test]
+fn people_who_look_back_see_the_newest_at_the_bottom() {
+    let pool = Pool::start();
+    for _ in 0..3 {
+        assert_eq!(pool.say("run true").code, 0);
+    }
+    let ids = |said: &Said| -> Vec<String> {
+        said.json().as_array().unwrap().iter().map(|row| row["id"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(ids(&pool.say("ps -a --limit 2 -o json")), ["2", "3"]);
+    assert_eq!(ids(&pool.say("ps -a -o json")), ["1", "2", "3"]);
+    let table = pool.say("ps -a --limit 2");
+    assert!(
+        table.ok().lines().last().unwrap().starts_with('3') && table.err.contains("there are more"),
+        "{table:?}"
+    );
+}
+
+#[test]
 fn secrets_stay_out_of_listings_and_the_exported_environment_arrives() {
     let pool = Pool::start();
     let run = |flags: &[&str], script: &str| {
@@ -471,7 +489,16 @@ fn secrets_stay_out_of_listings_and_the_exported_environment_arrives() {
         run(&[], "umask").ok(),
         Said::from(Command::new("sh").args(["-c", "umask"]).output().unwrap()).ok()
     );
-    for command in ["ps -a -o json", "show 1 -o json", "history -o json"] {
+    let quiet = run(&["--env", "MINE=s3cret"], "test ${#SECRET} = 6 && test ${#MINE} = 6");
+    assert_eq!((quiet.code, quiet.out.as_str()), (0, ""));
+    for command in ["ps -a -o json", "show 5 -o json", "history -o json", "explain 5 -o json"] {
         assert!(!pool.say(command).out.contains("s3cret"), "{command}");
     }
+    // Nor is it left in the state directory, but in what the jobs themselves wrote.
+    let found = Command::new("grep")
+        .args(["-rl", "s3cret", "--exclude-dir=output"])
+        .arg(pool.state())
+        .output()
+        .unwrap();
+    assert_eq!(Said::from(found).out, "");
 }

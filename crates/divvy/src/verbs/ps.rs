@@ -50,13 +50,11 @@ impl Ps {
         let people = matches!(format, Format::Table | Format::Wide);
         let limit = self.limit.or(people.then_some(ROWS_FOR_PEOPLE));
         // Asked for a part of all, people want the end of it, with the newest at the bottom.
-        let newest = self.looks_back() && limit.is_some();
-        let query = JobsQuery { newest, ..self.query()? };
-        let (mut rows, more) =
-            pool::with_client(place, async |mut client| pool::jobs(&mut client, &query, limit).await)?;
-        if newest {
-            rows.reverse();
-        }
+        let query = self.query()?;
+        let (rows, more) = pool::with_client(place, async |mut client| match limit {
+            Some(limit) if self.looks_back() => pool::newest_jobs(&mut client, &query, limit).await,
+            limit => pool::jobs(&mut client, &query, limit).await,
+        })?;
         Table { rows }.print::<Job>(format)?;
         if more && people {
             say("there are more: say --limit N, or -o json for all");

@@ -22,11 +22,11 @@ impl Story {
 
     /// Takes in what is there now, and returns what is new about it.
     pub(super) fn take(&mut self, jobs: Vec<Job>, at: Duration) -> Vec<String> {
-        let mut news = Vec::new();
+        let mut news: Vec<(String, String)> = Vec::new();
         for job in &jobs {
             let before = self.jobs.iter().find(|before| before.id == job.id);
             if before.map(|before| (&before.state, &before.reason)) != Some((&job.state, &job.reason)) {
-                news.extend(self.line(job).map(|line| format!("{:>5.1}s  {line}", at.as_secs_f32())));
+                gather(&mut news, job, self.line(job));
             }
             if let (true, Some(reason)) = (job.state.is_waiting(), &job.reason) {
                 let seen = self.waited_for.entry(job.id.clone()).or_default();
@@ -36,11 +36,11 @@ impl Story {
             }
         }
         self.jobs = jobs;
-        news
+        news.into_iter().map(|(ids, line)| format!("{:>5.1}s  {ids:<7} {line}", at.as_secs_f32())).collect()
     }
 
     fn line(&self, job: &Job) -> Option<String> {
-        let who = format!("{:<5} {:<11} {:<7}", plain(&job.id), plain(&job.name), plain(&job.queue));
+        let who = format!("{:<11} {:<7}", plain(&job.name), plain(&job.queue));
         match (&job.state, &job.reason) {
             (JobState::Pending | JobState::Held, Some(reason)) => {
                 Some(format!("{who} waits     {}: {}", plain(&reason.code), plain(&reason.text)))
@@ -106,6 +106,21 @@ impl Story {
             check.events,
             check.cycles
         )
+    }
+}
+
+/// Puts members of an array of which the same is to be said into one line: `10_2..5`.
+fn gather(news: &mut Vec<(String, String)>, job: &Job, line: Option<String>) {
+    let Some(line) = line else { return };
+    let id = plain(&job.id).into_owned();
+    match (news.last_mut(), id.split_once('_')) {
+        (Some((ids, last)), Some((array, member)))
+            if *last == line && ids.starts_with(&format!("{array}_")) =>
+        {
+            let first = ids.split("..").next().unwrap_or_default().to_owned();
+            *ids = format!("{first}..{member}");
+        }
+        _ => news.push((id, line)),
     }
 }
 
@@ -176,6 +191,15 @@ mod tests {
     }
 
     #[test]
+    fn members_of_an_array_share_a_line_where_the_same_is_said_of_them() {
+        let mut story = Story::new(&[]);
+        let jobs = ["8", "10_0", "10_1", "10_2"].map(|id| job(id, "completed", json!(null)));
+        let news = story.take(jobs.to_vec(), Duration::ZERO);
+        assert_eq!(news.len(), 2, "{news:?}");
+        assert!(news[1].contains("10_0..2"), "{news:?}");
+    }
+
+    #[test]
     fn news_are_told_once_and_the_ending_says_who_waited_why() {
         let mut story = Story::new(&[gpu(0, "GPU-a"), gpu(3, "GPU-b")]);
         let busy = json!({"code": "DV-DEVICES-BUSY", "text": "1 of 2 is free"});
@@ -187,9 +211,9 @@ mod tests {
         news.extend(story.take(vec![job("7", "completed", json!(null))], at(2600)));
         assert!(story.is_over() && story.all_completed());
         expect![[r#"
-            |  0.1s  7     gang        speech  waits     DV-DEVICES-BUSY: 1 of 2 is free
-            |  0.6s  7     gang        speech  runs      on GPU 0, 3
-            |  2.6s  7     gang        speech  completed
+            |  0.1s  7       gang        speech  waits     DV-DEVICES-BUSY: 1 of 2 is free
+            |  0.6s  7       gang        speech  runs      on GPU 0, 3
+            |  2.6s  7       gang        speech  completed
         "#]]
         .assert_eq(&news.iter().map(|line| format!("|{line}\n")).collect::<String>());
         expect![[r#"

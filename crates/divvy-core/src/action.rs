@@ -46,8 +46,8 @@ pub struct Launch {
     pub world_size: u32,
     /// The task's role.
     pub role: String,
-    /// The rank of the task in its role.
-    pub role_rank: u32,
+    /// The rank of the task in its role, and the number of tasks of the role.
+    pub role_rank: (u32, u32),
     /// The rank among the gang's tasks on the same node, and their number.
     pub local_rank: (u32, u32),
     /// The node's name.

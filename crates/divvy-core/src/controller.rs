@@ -264,7 +264,7 @@ fn launch(state: &State, snapshot: &Snapshot, id: AllocationId) -> Option<Launch
         rank: placement.rank,
         world_size: run.placements.len() as u32,
         role: role.name.clone(),
-        role_rank,
+        role_rank: (role_rank, role.minimum),
         local_rank: (local as u32, on_node.len() as u32),
         node: node(placement.node),
         devices: placement.devices.iter().filter_map(exposed).collect(),

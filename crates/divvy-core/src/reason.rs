@@ -76,6 +76,8 @@ pub enum Reason {
     DevicesBusy(u32),
     /// Devices are free, but beside them the node has too little of this left: resource, asked.
     HostBusy(Resource, i64),
+    /// It wants its nodes for itself, and none is idle.
+    NoIdleNode,
     /// Some tasks of the gang fit now, but not its minimum: minimum.
     GangIncomplete(u32),
     /// No engine of this pool can run it: what.
@@ -121,6 +123,7 @@ impl Reason {
             Reason::NodesDraining(_) => "DV-DRAINING",
             Reason::DevicesBusy(_) => "DV-GPUS-BUSY",
             Reason::HostBusy(..) => "DV-HOST-BUSY",
+            Reason::NoIdleNode => "DV-NO-IDLE-NODE",
             Reason::GangIncomplete(_) => "DV-GANG",
             Reason::Unsupported(_) => "DV-UNSUPPORTED",
         }
@@ -151,6 +154,7 @@ impl Reason {
             | Reason::QueueLimit(..)
             | Reason::DevicesBusy(_)
             | Reason::HostBusy(..)
+            | Reason::NoIdleNode
             | Reason::GangIncomplete(_) => Wake::Release,
             _ => Wake::Capacity,
         }
@@ -193,6 +197,7 @@ impl Reason {
             Reason::HostBusy(resource, asked) => {
                 format!("ask for less {resource} than {}", shown(resource, *asked))
             }
+            Reason::NoIdleNode => "wait for a node to become idle, or submit it without --exclusive".into(),
             Reason::GangIncomplete(_) => "wait for running jobs to end, or ask for fewer tasks".into(),
             Reason::Unsupported(_) => "submit it without that".into(),
         }
@@ -268,6 +273,7 @@ impl fmt::Display for Reason {
             Reason::HostBusy(resource, asked) => {
                 write!(f, "no node has {} of {resource} left", shown(resource, *asked))
             }
+            Reason::NoIdleNode => write!(f, "wants its nodes for itself, and none is idle"),
             Reason::GangIncomplete(minimum) => write!(f, "not all of its {minimum} tasks fit at once"),
             Reason::Unsupported(what) => write!(f, "no engine of this pool runs {what}"),
         }

@@ -3,7 +3,7 @@
 //! ```text
 //! node   n1  8xh100            # name, devices [cpu=64 mem=512]
 //! queue  a   limit=4           # name [limit=N requeue=failure]
-//! submit j1  a  2              # name, queue, GPUs per task [tasks=4 prio=high model=a100 gb=80 milli=500 after=j0:ok array=0-9%2 limit=2h cpu=4 mem=8 held start=+5m user=ana wait]
+//! submit j1  a  2              # name, queue, GPUs per task [tasks=4 prio=high model=a100 gb=80 milli=500 after=j0:ok array=0-9%2 limit=2h cpu=4 mem=8 held start=+5m user=ana wait exclusive]
 //! plan                         # a cycle; what is placed starts at once
 //! end    j1  exit=0            # all tasks, or one: j1/0 [signal=9 lost reboot]
 //! pass   2h                    # time
@@ -308,7 +308,7 @@ impl Scenario {
             stop: StopOrder::default(),
             checkpoint: None,
             wait_for_capacity: words.has("wait"),
-            exclusive: false,
+            exclusive: words.has("exclusive"),
         })
     }
 

@@ -63,7 +63,7 @@ fn launch(engine: &mut LocalEngine, allocation: u64, argv: &[&str]) {
         rank: 0,
         world_size: 1,
         role: "task".into(),
-        role_rank: 0,
+        role_rank: (0, 1),
         local_rank: (0, 1),
         node: "local".into(),
         devices: Vec::new(),

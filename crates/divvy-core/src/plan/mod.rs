@@ -1,5 +1,6 @@
 //! The planner: a snapshot and a policy give a plan. See `README.md` beside this file.
 
+mod diagnose;
 mod expire;
 mod filter;
 mod order;
@@ -125,12 +126,12 @@ fn judge(
 
 /// Whether a job fits an empty pool (the snapshot must be an emptied one), or why not.
 pub fn fits_empty(empty: &Snapshot, spec: &JobSpec) -> Result<(), Reason> {
-    place::fits_empty(empty, spec)
+    diagnose::fits_empty(empty, spec)
 }
 
 /// All that keeps a job of this shape from starting now, by capacity and by limits, and its way through the devices.
 pub fn blockers(state: &State, snapshot: &Snapshot, spec: &JobSpec) -> (Vec<Reason>, Funnel) {
-    place::blockers(state, snapshot, spec)
+    diagnose::blockers(state, snapshot, spec)
 }
 
 /// Where a job of this shape would start now; nothing is changed.

@@ -62,6 +62,16 @@ pub enum Unusable {
     Foreign,
 }
 
+impl NodeView {
+    /// Whether nothing of it is taken.
+    pub fn is_idle(&self) -> bool {
+        let whole = |device: &DeviceView| device.free_milli == WHOLE_MILLI;
+        self.cpu_milli.0 == self.cpu_milli.1
+            && self.memory_bytes.0 == self.memory_bytes.1
+            && self.devices.iter().all(whole)
+    }
+}
+
 impl DeviceView {
     /// Whether all of it is free to be given out.
     pub fn is_free(&self) -> bool {

@@ -97,7 +97,7 @@ pub(crate) fn compose(
     environment
 }
 
-fn divvy(record: &LaunchRecord, directory: &Path) -> [(&'static str, String); 13] {
+fn divvy(record: &LaunchRecord, directory: &Path) -> [(&'static str, String); 14] {
     let launch = &record.launch;
     [
         ("DIVVY_JOB_ID", launch.job.to_string()),
@@ -110,6 +110,7 @@ fn divvy(record: &LaunchRecord, directory: &Path) -> [(&'static str, String); 13
         ("DIVVY_ROLE", launch.role.clone()),
         ("DIVVY_GPUS", launch.devices.len().to_string()),
         ("DIVVY_RANK", launch.rank.to_string()),
+        ("DIVVY_LOCAL_RANK", launch.local_rank.0.to_string()),
         ("DIVVY_WORLD_SIZE", launch.world_size.to_string()),
         ("DIVVY_SOCKET", record.pool.socket.to_string_lossy().into_owned()),
         (RECORD_VARIABLE, super::tree::record_name(directory)),
@@ -127,18 +128,19 @@ fn devices(launch: &Launch) -> [(&'static str, String); 3] {
     ]
 }
 
-/// What torchrun would set for its workers. The group is the node, of which this engine has one.
-fn gang(launch: &Launch) -> [(&'static str, String); 10] {
-    let (local_rank, local_size) = launch.local_rank;
+/// What torchrun would set for its workers. Each task is a group of its own.
+fn gang(launch: &Launch) -> [(&'static str, String); 11] {
     let (address, port) = &launch.rendezvous;
     [
         ("RANK", launch.rank.to_string()),
         ("WORLD_SIZE", launch.world_size.to_string()),
-        ("LOCAL_RANK", local_rank.to_string()),
-        ("LOCAL_WORLD_SIZE", local_size.to_string()),
-        ("GROUP_RANK", "0".into()),
-        ("GROUP_WORLD_SIZE", "1".into()),
-        ("ROLE_RANK", launch.role_rank.to_string()),
+        // A task sees its own devices alone, so it is a host of its own to torch: `set_device(LOCAL_RANK)` takes the first.
+        ("LOCAL_RANK", "0".into()),
+        ("LOCAL_WORLD_SIZE", "1".into()),
+        ("GROUP_RANK", launch.rank.to_string()),
+        ("GROUP_WORLD_SIZE", launch.world_size.to_string()),
+        ("ROLE_RANK", launch.role_rank.0.to_string()),
+        ("ROLE_WORLD_SIZE", launch.role_rank.1.to_string()),
         ("ROLE_NAME", launch.role.clone()),
         ("MASTER_ADDR", address.clone()),
         ("MASTER_PORT", port.to_string()),
@@ -208,9 +210,13 @@ mod tests {
             },
             Default::default(),
         );
-        for (name, value) in
-            [("RANK", "3"), ("WORLD_SIZE", "4"), ("LOCAL_RANK", "3"), ("MASTER_PORT", "29500")]
-        {
+        for (name, value) in [
+            ("RANK", "3"),
+            ("WORLD_SIZE", "4"),
+            ("LOCAL_RANK", "0"),
+            ("DIVVY_LOCAL_RANK", "3"),
+            ("MASTER_PORT", "29500"),
+        ] {
             assert_eq!(gang[name], value, "{name}");
         }
     }

@@ -19,7 +19,7 @@ pub(crate) fn launch_record() -> LaunchRecord {
             rank: 0,
             world_size: 1,
             role: "task".into(),
-            role_rank: 0,
+            role_rank: (0, 1),
             local_rank: (0, 1),
             node: "n1".into(),
             devices: Vec::new(),

@@ -240,7 +240,7 @@ pub(crate) fn launch(job: u64, argv: &[&str]) -> Launch {
         rank: 0,
         world_size: 1,
         role: "task".into(),
-        role_rank: 0,
+        role_rank: (0, 1),
         local_rank: (0, 1),
         node: "local".into(),
         devices: Vec::new(),

@@ -1,0 +1,176 @@
+//! Diagnosis: why a gang does not fit. First what the pool can never give, then what it cannot give now.
+
+use super::filter::{self, Funnel};
+use super::place::{UNSAID_CPU_MILLI, UNSAID_MEMORY_BYTES, draw_of, place_role, place_spec, place_task};
+use super::trial::Trial;
+use crate::amount::Resource;
+use crate::model::ask::{Alternative, DeviceAsk};
+use crate::model::job::JobSpec;
+use crate::reason::{Reason, Verdict};
+use crate::snapshot::{Capacity, DeviceView, NodeView, Snapshot};
+use crate::state::State;
+
+/// Why so many tasks of this alternative do not fit.
+pub(super) fn diagnose(capacity: &Capacity, spec: &JobSpec, alternative: &Alternative, tasks: u32) -> Reason {
+    let for_one = never(capacity, alternative).or_else(|| not_now(capacity, spec, alternative));
+    for_one.unwrap_or_else(|| match most_tasks(capacity, alternative) {
+        most if most < tasks => Reason::TooManyTasks(tasks, most),
+        _ => Reason::GangIncomplete(spec.gang.tasks()),
+    })
+}
+
+/// How many tasks of an alternative an idle pool holds at once.
+fn most_tasks(capacity: &Capacity, alternative: &Alternative) -> u32 {
+    let alone = alternative.devices.is_none();
+    let times = |total: i64, each: Option<i64>| match each {
+        Some(each) if each > 0 => u32::try_from(total / each).unwrap_or(u32::MAX),
+        _ => u32::MAX,
+    };
+    let on = |node: &NodeView| {
+        let by_devices =
+            alternative.devices.as_ref().map_or(u32::MAX, |ask| would_do(node, ask) / ask.count.max(1));
+        let cpu = alternative.cpu_milli.or(alone.then_some(UNSAID_CPU_MILLI.min(node.cpu_milli.0)));
+        let memory =
+            alternative.memory_bytes.or(alone.then_some(UNSAID_MEMORY_BYTES.min(node.memory_bytes.0)));
+        by_devices.min(times(node.cpu_milli.0, cpu)).min(times(node.memory_bytes.0, memory))
+    };
+    capacity.nodes.iter().fold(0, |sum: u32, node| sum.saturating_add(on(node)))
+}
+
+/// The devices of a node that would do, were they free.
+fn would_do(node: &NodeView, ask: &DeviceAsk) -> u32 {
+    let good =
+        |device: &&DeviceView| ask.class.takes_model(&device.spec) && ask.class.takes_memory(&device.spec);
+    node.devices.iter().filter(good).count() as u32
+}
+
+/// What no node of the pool could ever give one task of this alternative.
+fn never(capacity: &Capacity, alternative: &Alternative) -> Option<Reason> {
+    if capacity.nodes.is_empty() {
+        return Some(Reason::NoNode);
+    }
+    let ask = alternative.devices.as_ref();
+    if let Some(ask) = ask {
+        let tally = filter::tally(capacity, &ask.class);
+        if tally.right_model == 0 {
+            return Some(Reason::NoSuchModel(ask.class.clone()));
+        }
+        if tally.enough_memory == 0 {
+            return Some(Reason::NoSuchMemory(ask.class.clone()));
+        }
+        if tally.most_on_a_node < ask.count {
+            return Some(Reason::TooManyDevices(ask.count, tally.most_on_a_node));
+        }
+    }
+    let able = |node: &&NodeView| ask.is_none_or(|ask| would_do(node, ask) >= ask.count);
+    let most = |part: fn(&NodeView) -> i64| capacity.nodes.iter().filter(able).map(part).max().unwrap_or(0);
+    let host = [
+        (Resource::Cpu, alternative.cpu_milli, most(|node| node.cpu_milli.0)),
+        (Resource::Memory, alternative.memory_bytes, most(|node| node.memory_bytes.0)),
+    ];
+    host.into_iter().find_map(|(resource, asked, most)| {
+        asked.filter(|asked| *asked > most).map(|asked| Reason::TooMuchHost(resource, asked, most))
+    })
+}
+
+/// What no node can give one task of this alternative at the moment.
+fn not_now(capacity: &Capacity, spec: &JobSpec, alternative: &Alternative) -> Option<Reason> {
+    let draining = capacity.nodes.iter().filter(|node| !node.takes_tasks).count();
+    if draining == capacity.nodes.len() {
+        return Some(Reason::NodesDraining(draining as u32));
+    }
+    if let Some(ask) = &alternative.devices {
+        let tally = filter::tally(capacity, &ask.class);
+        if tally.most_usable < ask.count {
+            let broken = tally.down >= tally.foreign;
+            return Some(if broken {
+                Reason::DevicesDown(tally.down)
+            } else {
+                Reason::DevicesForeign(tally.foreign)
+            });
+        }
+        if tally.most_free < ask.count {
+            return Some(Reason::DevicesBusy(ask.count));
+        }
+    }
+    host_busy(capacity, spec, alternative)
+}
+
+/// What the hosts lack beside devices, if one task does not fit anywhere.
+fn host_busy(capacity: &Capacity, spec: &JobSpec, alternative: &Alternative) -> Option<Reason> {
+    let fits = |spec: &JobSpec, alternative: &Alternative| {
+        capacity.nodes.iter().any(|node| node.takes_tasks && draw_of(node, spec, alternative, &[]).is_some())
+    };
+    if fits(spec, alternative) {
+        return None;
+    }
+    let sharing = JobSpec { exclusive: false, ..spec.clone() };
+    if spec.exclusive && fits(&sharing, alternative) {
+        return Some(Reason::NoIdleNode);
+    }
+    if fits(&sharing, &Alternative { cpu_milli: Some(0), ..alternative.clone() }) {
+        return Some(Reason::HostBusy(Resource::Cpu, alternative.cpu_milli.unwrap_or(UNSAID_CPU_MILLI)));
+    }
+    let memory = alternative.memory_bytes.unwrap_or_else(|| unsaid_memory(capacity, alternative));
+    Some(Reason::HostBusy(Resource::Memory, memory))
+}
+
+/// The memory that a task gets when it does not say, at most.
+fn unsaid_memory(capacity: &Capacity, alternative: &Alternative) -> i64 {
+    let Some(ask) = &alternative.devices else { return UNSAID_MEMORY_BYTES };
+    let shares = capacity.nodes.iter().flat_map(|node| &node.devices).map(|device| device.host_share.1);
+    shares.max().unwrap_or(0) * i64::from(ask.count)
+}
+
+/// Whether a job fits the emptied pool, or why it never will.
+pub(super) fn fits_empty(empty: &Snapshot, spec: &JobSpec) -> Result<(), Reason> {
+    let (no_limits, mut scratch) = (State::default(), empty.clone());
+    let mut trial = Trial::new(&no_limits, &mut scratch);
+    let mut rank = 0;
+    for role in spec.gang.roles() {
+        place_role(&mut trial, spec, role, &mut rank).map_err(|reason| match reason.verdict() {
+            Verdict::NoFit => reason,
+            _ => Reason::TooManyTasks(spec.gang.tasks(), fitting_tasks(empty, spec)),
+        })?;
+    }
+    Ok(())
+}
+
+/// How many tasks of the gang, in order, the emptied pool holds at once.
+fn fitting_tasks(empty: &Snapshot, spec: &JobSpec) -> u32 {
+    let (no_limits, mut scratch) = (State::default(), empty.clone());
+    let mut trial = Trial::new(&no_limits, &mut scratch);
+    let mut placed = 0;
+    for role in spec.gang.roles() {
+        for _ in 0..role.minimum {
+            let fits = |(index, alternative)| {
+                place_task(&mut trial, spec, (index, alternative), (placed, 1)).is_ok()
+            };
+            if !(0..).zip(&role.ask.alternatives).any(fits) {
+                return placed;
+            }
+            placed += 1;
+        }
+    }
+    placed
+}
+
+/// All that keeps a job of this shape from starting now, by limits and by capacity, each by itself; and its funnel.
+pub(super) fn blockers(state: &State, snapshot: &Snapshot, spec: &JobSpec) -> (Vec<Reason>, Funnel) {
+    let mut scratch = snapshot.clone();
+    let mut trial = Trial::new(state, &mut scratch);
+    let draining = state.draining.then_some(Reason::PoolDraining);
+    let mut blockers: Vec<Reason> =
+        draining.into_iter().chain(trial.exceeded(&spec.queue, spec.milli_asked())).collect();
+    // A queue that does not exist has no limits: what is left is capacity alone.
+    let unlimited = JobSpec { queue: String::new(), ..spec.clone() };
+    let by_capacity = place_spec(&mut trial, &unlimited).err();
+    trial.roll_back_to(0);
+    if by_capacity.is_none() && blockers.is_empty() {
+        blockers.extend(place_spec(&mut trial, spec).err());
+    }
+    blockers.extend(by_capacity);
+    let ask = spec.gang.roles().into_iter().find_map(|role| role.ask.alternatives.first()?.devices.as_ref());
+    let funnel = ask.map(|ask| filter::funnel(&snapshot.capacity, &ask.class, ask.count));
+    (blockers, funnel.unwrap_or_default())
+}

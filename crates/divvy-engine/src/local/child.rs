@@ -270,8 +270,10 @@ fn execute(program: &Program, process: &Process) -> LaunchFailure {
         // SAFETY: all are zero-terminated lists of zero-terminated strings that outlive the call.
         unsafe { libc::execve(candidate.as_ptr(), arguments.as_ptr(), environment.as_ptr()) };
         let error = io::Error::last_os_error();
-        let is_absent = matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ENOTDIR));
         let path = Path::new(OsStr::from_bytes(candidate.to_bytes()));
+        // What lies in a directory of PATH that the user may not search is not there for them, as for a shell.
+        let is_hidden = program.candidates.len() > 1 && std::fs::symlink_metadata(path).is_err();
+        let is_absent = matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ENOTDIR)) || is_hidden;
         if !is_absent {
             denied.get_or_insert_with(|| format!("{}: {}", path.display(), in_words(&error, path)));
         } else if path.is_file() {

@@ -15,6 +15,7 @@ crate::tests![
     a_file_that_is_not_executable_is_126,
     a_directory_that_cannot_be_entered_is_a_launch_failure,
     the_jobs_own_path_is_searched,
+    a_directory_of_path_that_the_user_may_not_search_holds_no_command,
     the_task_leads_a_session_and_has_no_open_files_of_the_supervisor,
     umask_and_limits_are_the_submitters,
     a_task_of_another_user_has_that_users_rights,
@@ -103,6 +104,24 @@ fn the_jobs_own_path_is_searched() {
     let (fence, order) = (pool.fence(9), launch(9, &["mine"]));
     pool.submit(Action::Launch(fence, Box::new(order)));
     assert_eq!(pool.how(9), EndedHow::Exited(42));
+}
+
+fn a_directory_of_path_that_the_user_may_not_search_holds_no_command() {
+    if !is_root() {
+        return println!("not root: tasks of other users are not tried");
+    }
+    let mut pool = Pool::new();
+    let closed = pool.work().join("closed");
+    fs::create_dir(&closed).unwrap();
+    fs::set_permissions(&closed, fs::Permissions::from_mode(0o700)).unwrap();
+    let base = [("PATH".into(), format!("{}:/nowhere", closed.display()))].into();
+    divvy_engine::local::JobEnvironment { base, roles: Default::default() }.write(&pool.state(), 9).unwrap();
+    let mut order = launch(9, &["mine"]);
+    (order.owner.uid, order.owner.gid) = (54_321, 54_322);
+    order.process.directory = "/".into();
+    let fence = pool.fence(9);
+    pool.submit(Action::Launch(fence, Box::new(order)));
+    assert_eq!(pool.how(9), EndedHow::LaunchFailed(LaunchFailure::CommandNotFound("mine".into())));
 }
 
 fn the_task_leads_a_session_and_has_no_open_files_of_the_supervisor() {

@@ -246,7 +246,7 @@ mod tests {
         file.write_all(b"one\ntwo\nthree\n").unwrap();
         let start = |lines| start_of_last_lines(&file, lines).unwrap();
         assert_eq!((start(0), start(1), start(2), start(3), start(9)), (14, 8, 4, 0, 0));
-        file.write_all(b"four").unwrap();
+        file.write_all_at(b"four", 14).unwrap();
         assert_eq!(start_of_last_lines(&file, 1).unwrap(), 14);
     }
 

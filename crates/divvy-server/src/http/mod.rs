@@ -98,3 +98,52 @@ async fn with_version(mut response: Response) -> Response {
     }
     response
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_path_of_the_api_is_in_the_document() {
+        let document = document();
+        let served = &document.paths.paths;
+        let one = |path: String| path.replace("%7Bid%7D", "{id}");
+        let id = "{id}";
+        let all = [
+            paths::POOL.to_owned(),
+            paths::POOL_CHECK.to_owned(),
+            paths::GPUS.to_owned(),
+            paths::JOBS.to_owned(),
+            paths::QUEUES.to_owned(),
+            paths::HISTORY.to_owned(),
+            paths::EVENTS.to_owned(),
+            paths::SHUTDOWN.to_owned(),
+            paths::OPENAPI.to_owned(),
+            paths::REASONS.to_owned(),
+            one(paths::job(id)),
+            one(paths::explain(id)),
+            one(paths::output(id)),
+            one(paths::attach(id)),
+            one(paths::wait(id)),
+            one(paths::change(id, "cancel")),
+            one(paths::change(id, "hold")),
+            one(paths::change(id, "release")),
+        ];
+        for path in &all {
+            assert!(served.contains_key(path), "{path} is not in the document");
+        }
+        assert_eq!(served.len(), all.len(), "{:?}", served.keys());
+        assert_eq!(document.info.version, "1.0");
+    }
+
+    #[test]
+    fn the_document_refers_only_to_schemas_that_it_has() {
+        let text = document().to_json().unwrap();
+        let value: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let schemas = value["components"]["schemas"].as_object().unwrap();
+        for part in text.split("#/components/schemas/").skip(1) {
+            let name = part.split('"').next().unwrap();
+            assert!(schemas.contains_key(name), "{name} is referred to and not there");
+        }
+    }
+}

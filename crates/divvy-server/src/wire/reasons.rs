@@ -30,6 +30,7 @@ pub(crate) fn examples() -> Vec<Reason> {
         Reason::DevicesBusy(4),
         Reason::HostBusy(Resource::Cpu, 16_000),
         Reason::GangIncomplete(4),
+        Reason::NoIdleNode,
         Reason::Unsupported("shares of a GPU".into()),
     ]
 }

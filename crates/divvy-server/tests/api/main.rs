@@ -1,0 +1,30 @@
+//! The daemon as its clients meet it: real sockets, real processes, pretended devices.
+//!
+//! This program is its own supervisor, as `divvy` is: so it has no harness but a list of sentences.
+
+mod daemon;
+mod everyday;
+mod faults;
+mod people;
+
+use std::panic::catch_unwind;
+use std::process::ExitCode;
+
+/// A test: its sentence and what it does.
+pub(crate) type Sentence = (&'static str, fn());
+
+fn main() -> ExitCode {
+    if let Some(code) = divvy_engine::local::supervisor_main(std::env::args_os()) {
+        return code;
+    }
+    let filter: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
+    let all = [everyday::TESTS, people::TESTS, faults::TESTS].concat();
+    let wanted = |name: &str| filter.is_empty() || filter.iter().any(|word| name.contains(word.as_str()));
+    let mut failed = 0;
+    for (name, test) in all.into_iter().filter(|(name, _)| wanted(name)) {
+        let passed = catch_unwind(test).is_ok();
+        println!("test {name} ... {}", if passed { "ok" } else { "FAILED" });
+        failed += u32::from(!passed);
+    }
+    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}

@@ -1,5 +1,6 @@
 //! The project's own commands, run as `cargo xtask VERB`; a file per verb.
 
+mod bench;
 mod cargo;
 mod ci;
 mod deny;
@@ -26,6 +27,8 @@ enum Verb {
     Tidy,
     /// Checks licences, bans and sources of every dependency against deny.toml
     Deny,
+    /// Measures how fast and how small the product is, beside others
+    Bench(bench::Options),
 }
 
 fn main() -> ExitCode {
@@ -33,6 +36,7 @@ fn main() -> ExitCode {
         Verb::Ci(options) => ci::run(&options),
         Verb::Tidy => tidy::run(),
         Verb::Deny => deny::run(),
+        Verb::Bench(options) => bench::run(&options),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,0 +1,173 @@
+//! `cargo xtask bench local`: how fast and how small the product is on this machine, beside what others need here.
+
+mod array;
+mod bare;
+mod cycle;
+mod effort;
+mod figure;
+mod first;
+mod footprint;
+mod machine;
+mod peers;
+mod pool;
+mod process;
+mod report;
+mod start;
+mod waiting;
+
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use clap::{Args, Subcommand, ValueEnum};
+
+use crate::cargo;
+use effort::Effort;
+use figure::{Figures, Ratio};
+
+/// Where to measure.
+#[derive(Args)]
+pub(crate) struct Options {
+    #[command(subcommand)]
+    place: Place,
+}
+
+#[derive(Subcommand)]
+enum Place {
+    /// Measures the release build on this machine; takes some ten minutes, with peers half an hour
+    Local(Local),
+}
+
+/// What to measure, and how to say it.
+#[derive(Args)]
+struct Local {
+    /// Installs Slurm and pueue below target/ and measures them in the same run
+    #[arg(long)]
+    peers: bool,
+    /// Prints a table and writes JSON to target/bench/local.json, or prints JSON alone
+    #[arg(short, long, value_enum, default_value = "table")]
+    output: Output,
+    /// Measures once and less, to try the measuring itself
+    #[arg(long)]
+    quick: bool,
+    /// Only these measures, separated by commas
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "MEASURES")]
+    only: Vec<Measure>,
+    /// Measures this program rather than a release build of the checkout
+    #[arg(long, value_name = "DIVVY")]
+    program: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Output {
+    Table,
+    Json,
+}
+
+/// A measure, in the order in which they are taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Measure {
+    Bare,
+    Footprint,
+    Start,
+    Array,
+    Waiting,
+    Cycle,
+}
+
+/// What every measure is given.
+struct Bench {
+    /// The program that is measured.
+    program: PathBuf,
+    /// The build directory; whatever a measure leaves behind lies below it.
+    target: PathBuf,
+    effort: Effort,
+}
+
+/// Measures, and prints what was found.
+pub(crate) fn run(options: &Options) -> Result<()> {
+    let Place::Local(local) = &options.place;
+    if cfg!(debug_assertions) {
+        return again_in_release(local);
+    }
+    let target = build_directory()?;
+    let program = local.program.clone().unwrap_or_else(|| target.join("release/divvy"));
+    let program = program.canonicalize().with_context(|| format!("looking for {}", program.display()))?;
+    let effort = if local.quick { Effort::QUICK } else { Effort::FULL };
+    let bench = Bench { program, target, effort };
+    std::fs::create_dir_all(bench.directory()).context("making the directory of the benchmarks")?;
+    let machine = machine::describe(&bench.target)?;
+    let (figures, ratios, versions) = measure(&bench, local)?;
+    let report = report::Report { machine, versions, figures: figures.0, ratios };
+    let json = serde_json::to_string_pretty(&report)?;
+    match local.output {
+        Output::Json => println!("{json}"),
+        Output::Table => {
+            let file = bench.directory().join("local.json");
+            std::fs::write(&file, json).with_context(|| format!("writing {}", file.display()))?;
+            println!("{}\nas JSON: {}", report.table(), file.display());
+        }
+    }
+    Ok(())
+}
+
+type Versions = Vec<(String, String)>;
+
+fn measure(bench: &Bench, local: &Local) -> Result<(Figures, Vec<Ratio>, Versions)> {
+    let mut figures = Figures::default();
+    let mut versions = vec![("divvy".to_owned(), process::version_of(&bench.program)?)];
+    for measure in chosen(&local.only) {
+        say(&format!("{measure:?}: divvy"));
+        match measure {
+            Measure::Bare => bare::measure(bench, &mut figures)?,
+            Measure::Footprint => footprint::measure(bench, &mut figures)?,
+            Measure::Start => start::measure(bench, &mut figures)?,
+            Measure::Array => array::measure(bench, &mut figures)?,
+            Measure::Waiting => waiting::measure(bench, &mut figures)?,
+            Measure::Cycle => cycle::measure(bench, &mut figures)?,
+        }
+    }
+    if local.peers {
+        versions.extend(peers::measure(bench, &chosen(&local.only), &mut figures)?);
+    }
+    let ratios = peers::ratios(&figures);
+    Ok((figures, ratios, versions))
+}
+
+fn chosen(only: &[Measure]) -> Vec<Measure> {
+    let all = Measure::value_variants().iter().copied();
+    all.filter(|measure| only.is_empty() || only.contains(measure)).collect()
+}
+
+/// Builds the product and this program as users get them, and goes on in that program: a debug build would measure itself.
+fn again_in_release(local: &Local) -> Result<()> {
+    let mut build = cargo::cargo();
+    build.args(["build", "--release", "--package", "xtask"]);
+    if local.program.is_none() {
+        build.args(["--package", "divvy"]);
+    }
+    cargo::run(&mut build)?;
+    let program = build_directory()?.join("release/xtask");
+    let error = std::process::Command::new(&program).args(std::env::args_os().skip(1)).exec();
+    Err(error).with_context(|| format!("starting {}", program.display()))
+}
+
+/// The directory that cargo has built this program in.
+fn build_directory() -> Result<PathBuf> {
+    let program = std::env::current_exe().context("looking for this program")?;
+    let directory =
+        program.parent().and_then(Path::parent).context("this program lies in no build directory")?;
+    Ok(directory.to_path_buf())
+}
+
+impl Bench {
+    /// Where measures keep their files: on the disk that the checkout lies on, so that an fsync is one.
+    fn directory(&self) -> PathBuf {
+        self.target.join("bench")
+    }
+}
+
+/// Tells whoever waits what happens; never part of the result.
+fn say(text: &str) {
+    eprintln!("bench: {text}");
+}

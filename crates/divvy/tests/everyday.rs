@@ -103,7 +103,8 @@ fn cancelling_ends_what_runs_and_what_waits_and_show_says_by_whom() {
     assert!(pool.job(&waiting)["reason"]["code"].as_str().unwrap().starts_with("DV-"));
     assert!(pool.divvy(["cancel", &waiting]).ok().contains("cancelled"));
     assert!(pool.divvy(["cancel", &running]).ok().contains("stopping"));
-    assert_eq!(pool.divvy(["wait", &running]).code, 143);
+    let waited = pool.divvy(["wait", &running]);
+    assert_eq!(waited.code, 143, "{waited:?}");
     let shown = pool.divvy(["show", &running]);
     assert!(shown.ok().contains("cancelled by "), "{shown:?}");
     assert_eq!(pool.job(&running)["state"], "cancelled");
@@ -360,7 +361,8 @@ fn ctrl_c_cancels_and_a_lost_terminal_only_detaches() {
     started.await_job();
     signal(child.id(), Signal::HUP);
     finish(child);
-    assert_eq!(pool.job("2")["state"], "running");
+    // The job runs; that it does may not be in the log yet.
+    assert!(["starting", "running"].contains(&pool.job("2")["state"].as_str().unwrap()));
     gate.open();
     assert_eq!(pool.say("wait 2").code, 5);
 }

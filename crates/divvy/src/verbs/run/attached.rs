@@ -1,6 +1,7 @@
 //! Staying with a job: its output to standard output, what it waits for to standard error, its exit code in the end.
 
 use std::io::IsTerminal;
+use std::time::Duration;
 
 use divvy_api::attach::{Frame, Progress};
 use divvy_api::client::{Ask, FrameStream};
@@ -25,12 +26,33 @@ pub(super) fn run(place: &Place, mut submit: Submit, pty: bool) -> Result<Exit, 
         submit.terminal = terminal.as_ref().map(Terminal::address).transpose()?;
         let mut signals = Signals::new()?;
         let client = Client::connect(&sockets).await?;
-        let mut watch = tokio::select! {
-            watch = Watch::begin(client, &submit) => watch?,
-            signal = signals.next() => return Err(left_early(signal)),
-        };
-        watch.until_over(&sockets, &mut signals, terminal.as_mut()).await
+        let (mut watch, told) = begin(client, &submit, &mut signals).await?;
+        // A signal that came before the answer counts now that there is a job to which it applies.
+        match told.and_then(|told| watch.obey(told, &sockets)) {
+            Some(exit) => Ok(exit),
+            None => watch.until_over(&sockets, &mut signals, terminal.as_mut()).await,
+        }
     })
+}
+
+/// How long a signal waits for the answer that says which job it is about.
+const ANSWER_AFTER_SIGNAL: Duration = Duration::from_secs(2);
+
+/// Submits, and returns the signal that came meanwhile, if one did: the job may run already.
+async fn begin(
+    client: Client,
+    submit: &Submit,
+    signals: &mut Signals,
+) -> Result<(Watch, Option<Told>), Failure> {
+    let mut begin = std::pin::pin!(Watch::begin(client, submit));
+    let told = tokio::select! {
+        watch = &mut begin => return Ok((watch?, None)),
+        told = signals.next() => told,
+    };
+    match tokio::time::timeout(ANSWER_AFTER_SIGNAL, begin).await {
+        Ok(watch) => Ok((watch?, Some(told))),
+        Err(_) => Err(left_early(told)),
+    }
 }
 
 fn left_early(signal: Told) -> Failure {

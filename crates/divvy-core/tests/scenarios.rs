@@ -347,6 +347,21 @@ fn a_repeated_key_submits_once() {
     );
 }
 
+/// The scenarios for readers: each file is lines, `----`, and what they print.
+#[test]
+#[allow(clippy::disallowed_methods, reason = "a test may read the files that it checks")]
+fn the_scenarios_that_are_shown_print_what_they_say() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios");
+    let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let scenarios: Vec<_> = files.filter(|path| path.extension().is_some_and(|end| end == "dvy")).collect();
+    assert!(!scenarios.is_empty(), "no scenario in {folder}");
+    for path in scenarios {
+        let text = std::fs::read_to_string(&path).unwrap();
+        let (lines, expected) = text.split_once("\n----\n").unwrap();
+        assert_eq!(run(lines).unwrap(), expected, "{}", path.display());
+    }
+}
+
 #[test]
 fn a_line_that_makes_no_sense_is_named() {
     assert_eq!(

@@ -53,21 +53,11 @@ pub(super) fn place_spec(trial: &mut Trial, spec: &JobSpec) -> Result<Vec<Placem
             return Err(reason);
         }
     }
-    if let Some(over) = trial.exceeded(&spec.queue, 0) {
+    if let Some(over) = trial.exceeded_since(mark, &spec.queue) {
         trial.roll_back_to(mark);
-        return Err(with_asked(over, spec));
+        return Err(over);
     }
     Ok(trial.since(mark))
-}
-
-/// A limit that is exceeded only now says what the job asks for.
-fn with_asked(over: Reason, spec: &JobSpec) -> Reason {
-    match over {
-        Reason::QueueLimit(queue, resource, limit, _) => {
-            Reason::QueueLimit(queue, resource, limit, spec.milli_asked())
-        }
-        other => other,
-    }
 }
 
 /// Places all tasks of a role by its first alternative that fits.

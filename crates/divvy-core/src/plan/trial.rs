@@ -113,10 +113,7 @@ impl<'a> Trial<'a> {
     }
 
     fn charge(&mut self, queue: &str, placement: &Placement, sign: i64) {
-        let state = self.state;
-        let amounts = counted(placement, |device: DeviceId| {
-            state.devices.get(&device).map(|device| device.spec.model.clone())
-        });
+        let amounts = self.amounts(placement);
         for path in lineage(queue) {
             let extra = self.extra.entry(path.to_owned()).or_default();
             for (resource, amount) in amounts.iter() {
@@ -128,6 +125,20 @@ impl<'a> Trial<'a> {
     fn held(&self, path: &str, resource: &Resource) -> i64 {
         let of = |map: &BTreeMap<String, Holdings>| map.get(path).map_or(0, |held| held.of(resource));
         of(&self.snapshot.held) + of(&self.extra)
+    }
+
+    /// The limit that is exceeded now, if one is; what was taken since the mark is what the job asks for.
+    pub(super) fn exceeded_since(&self, mark: Mark, queue: &str) -> Option<Reason> {
+        let Some(Reason::QueueLimit(path, resource, limit, _)) = self.exceeded(queue, 0) else { return None };
+        let asked =
+            self.taken[mark..].iter().map(|(placement, _)| self.amounts(placement).of(&resource)).sum();
+        Some(Reason::QueueLimit(path, resource, limit, asked))
+    }
+
+    fn amounts(&self, placement: &Placement) -> Holdings {
+        counted(placement, |device: DeviceId| {
+            self.state.devices.get(&device).map(|device| device.spec.model.clone())
+        })
     }
 
     /// The first limit, from the queue upwards, that is exceeded by what is held together with `more` devices (milli).

@@ -98,12 +98,19 @@ struct Remembered {
     said: Option<(Health, Option<Occupant>)>,
     /// Whether the last look saw somebody.
     was_occupied: bool,
+    /// Looks since it was last said.
+    looks_since: u32,
 }
+
+/// After so many looks a device is said again, whatever was said of it: the pool may have come to believe something else
+/// (from a launch that found the device locked), and drops what it knows.
+const SAID_AGAIN_AFTER_LOOKS: u32 = 30;
 
 impl Said {
     /// Returns the observation to make, if it is news. `occupant` is `None` for a device that the pool has given out.
     ///
-    /// Somebody must be seen twice in a row: a driver takes a moment to clear up after a task that has just ended.
+    /// Somebody must be seen twice in a row: a driver takes a moment to clear up after a task that has just ended. Not at the
+    /// first look, which is always said: the pool remembers from before the start, and nothing has just ended.
     pub(crate) fn news(
         &mut self,
         uuid: &str,
@@ -111,15 +118,19 @@ impl Said {
         occupant: Option<Occupant>,
     ) -> Option<Observation> {
         let remembered = self.devices.entry(uuid.to_owned()).or_default();
-        let is_sure = remembered.was_occupied || matches!(occupant, Some(Occupant::Pool { .. }));
+        let is_sure = remembered.said.is_none()
+            || remembered.was_occupied
+            || matches!(occupant, Some(Occupant::Pool { .. }));
         remembered.was_occupied = occupant.is_some();
         let occupant = occupant.filter(|_| is_sure);
-        let (before_health, before_occupant) = remembered.said.clone().unwrap_or_default();
-        let is_same = before_health == health && is_same(before_occupant.as_ref(), occupant.as_ref());
-        if is_same {
+        let is_said = |(said_health, said): &(Health, Option<Occupant>)| {
+            *said_health == health && is_same(said.as_ref(), occupant.as_ref())
+        };
+        remembered.looks_since += 1;
+        if remembered.said.as_ref().is_some_and(is_said) && remembered.looks_since < SAID_AGAIN_AFTER_LOOKS {
             return None;
         }
-        remembered.said = Some((health.clone(), occupant.clone()));
+        (remembered.said, remembered.looks_since) = (Some((health.clone(), occupant.clone())), 0);
         Some(Observation::Device { uuid: uuid.to_owned(), health, occupant })
     }
 
@@ -147,13 +158,23 @@ mod tests {
     }
 
     #[test]
-    fn a_healthy_free_device_is_no_news() {
-        assert_eq!(Said::default().news("GPU-1", Health::Ok, None), None);
+    fn the_first_look_is_said_whatever_it_sees() {
+        assert!(Said::default().news("GPU-1", Health::Ok, None).is_some());
+        let first = Said::default().news("GPU-1", Health::Ok, process(9, 100));
+        assert!(matches!(first, Some(Observation::Device { occupant: Some(_), .. })));
+    }
+
+    #[test]
+    fn a_device_is_said_again_after_a_while() {
+        let mut said = Said::default();
+        let news = (0..2 * SAID_AGAIN_AFTER_LOOKS).filter(|_| said.news("GPU-1", Health::Ok, None).is_some());
+        assert_eq!(news.count(), 2);
     }
 
     #[test]
     fn a_stranger_is_said_when_seen_twice_and_once_only() {
         let mut said = Said::default();
+        said.news("GPU-1", Health::Ok, None);
         assert_eq!(said.news("GPU-1", Health::Ok, process(9, 100)), None);
         assert!(said.news("GPU-1", Health::Ok, process(9, 200)).is_some());
         assert_eq!(said.news("GPU-1", Health::Ok, process(9, 300)), None);

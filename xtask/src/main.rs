@@ -4,6 +4,7 @@ mod bench;
 mod cargo;
 mod ci;
 mod deny;
+mod kill;
 mod metadata;
 mod tidy;
 
@@ -29,6 +30,8 @@ enum Verb {
     Deny,
     /// Measures how fast and how small the product is, beside others
     Bench(bench::Options),
+    /// Kills the daemon at random moments under load, and compares what is there with what it promised
+    Kill(kill::Options),
 }
 
 fn main() -> ExitCode {
@@ -37,6 +40,7 @@ fn main() -> ExitCode {
         Verb::Tidy => tidy::run(),
         Verb::Deny => deny::run(),
         Verb::Bench(options) => bench::run(&options),
+        Verb::Kill(options) => kill::run(&options),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -3,6 +3,11 @@
 //! Start at [`run`]: it opens the [`store`] and the engine, starts the control thread (`control`, the only one that changes
 //! anything) and serves the API (`http`). `wire` translates between the words of the API and those of the core.
 
+#![allow(
+    clippy::result_large_err,
+    reason = "a Problem is an answer to a person: its size is nothing beside the request that it answers"
+)]
+
 mod clock;
 mod control;
 mod environments;

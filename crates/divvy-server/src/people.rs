@@ -93,7 +93,7 @@ pub(crate) fn group_id(name: &CStr) -> Option<u32> {
                 buffer.len(),
                 &mut found,
             );
-            (code, (!found.is_null()).then(|| entry.gr_gid))
+            (code, (!found.is_null()).then_some(entry.gr_gid))
         }
     })
 }

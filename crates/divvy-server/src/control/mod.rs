@@ -177,6 +177,7 @@ impl Control {
             self.turn(requests)?;
         }
         self.snapshots.at_the_end(&self.store, &self.pool);
+        self.pool.reader.rest();
         Ok(())
     }
 

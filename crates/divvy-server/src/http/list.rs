@@ -1,11 +1,11 @@
 //! Listing jobs, a page at a time: open ones from the state, ended ones from history, in one order by id.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::extract::State as Shared;
 use divvy_api::{Job, JobsQuery, Page, Problem, ProblemCode, paths};
-use divvy_core::id::JobId;
+use divvy_core::id::{JobId, Position};
 use divvy_core::snapshot::Snapshot;
 use divvy_core::state::Job as OpenJob;
 
@@ -144,24 +144,22 @@ fn merged(open: Vec<Row>, ended: Vec<Row>) -> Vec<Row> {
 
 /// Places in the line of those who wait, reckoned once per position of the log.
 #[derive(Debug, Default)]
-pub(crate) struct Places(std::sync::Mutex<Option<(divvy_core::id::Position, Arc<HashMap<u64, u64>>)>>);
+pub(crate) struct Places(Mutex<Option<(Position, Line)>>);
+
+/// The place of each job, by number.
+type Line = Arc<HashMap<u64, u64>>;
 
 impl Places {
     /// The place of each job (arrays count once), from 1.
-    pub(crate) fn of(
-        &self,
-        snapshot: &Snapshot,
-        position: divvy_core::id::Position,
-    ) -> Arc<HashMap<u64, u64>> {
-        let mut kept = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    pub(crate) fn of(&self, snapshot: &Snapshot, position: Position) -> Arc<HashMap<u64, u64>> {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, places)) = kept.as_ref().filter(|(at, _)| *at == position) {
             return places.clone();
         }
         let classes = snapshot.waiting.classes.values();
         let mut line: Vec<_> = classes.flat_map(|class| class.jobs.iter().copied()).collect();
         line.sort_unstable();
-        let places: Arc<HashMap<u64, u64>> =
-            Arc::new((1u64..).zip(line).map(|(place, (_, number))| (number, place)).collect());
+        let places: Line = Arc::new((1u64..).zip(line).map(|(place, (_, number))| (number, place)).collect());
         *kept = Some((position, places.clone()));
         places
     }

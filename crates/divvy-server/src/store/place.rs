@@ -1,9 +1,10 @@
 //! The state directory as a place: on a local file system, private, and used by one daemon at a time.
 
 use std::fs::{DirBuilder, File, OpenOptions, Permissions};
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock, statfs};
 
@@ -141,20 +142,34 @@ fn refuse_others(state: &Path) -> Result<(), StoreError> {
     Ok(())
 }
 
+/// How long a lock whose owner is dead is waited for. A daemon that was killed while it launched something leaves a child that
+/// holds a copy of the lock until its `exec`: milliseconds, more on a machine under load.
+const DEAD_OWNER_WITHIN: Duration = Duration::from_secs(10);
+
 /// Locks the directory for this process; the kernel lets go when the process is gone, however it went.
 fn lock(state: &Path) -> Result<File, StoreError> {
     let path = state.join("lock");
     let open = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(&path);
     let mut file = open.map_err(StoreError::io("open", &path))?;
-    if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
-        let mut pid = String::new();
-        let read = file.read_to_string(&mut pid);
-        let pid = read.ok().and_then(|_| pid.trim().parse().ok());
-        return Err(PlaceError::Taken { path: state.to_owned(), pid }.into());
+    let until = Instant::now() + DEAD_OWNER_WITHIN;
+    while flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+        let pid = std::fs::read_to_string(&path).ok().and_then(|text| text.trim().parse().ok());
+        if pid.is_none_or(is_alive) || Instant::now() > until {
+            return Err(PlaceError::Taken { path: state.to_owned(), pid }.into());
+        }
+        std::thread::sleep(Duration::from_millis(5));
     }
     let note = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
     note.map_err(StoreError::io("write", &path))?;
     Ok(file)
+}
+
+/// Whether a process is there and not merely waiting to be reaped.
+fn is_alive(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // The state stands behind the name, which may hold anything but is in brackets.
+    let state = stat.rsplit_once(')').and_then(|(_, rest)| rest.trim_start().chars().next());
+    state.is_some_and(|state| !matches!(state, 'Z' | 'X'))
 }
 
 #[cfg(test)]
@@ -181,6 +196,21 @@ mod tests {
         drop(first);
         claim(&state, 0o700).unwrap();
         assert_eq!(std::fs::metadata(&state).unwrap().permissions().mode() & 0o777, 0o700);
+    }
+
+    #[test]
+    fn a_lock_that_a_dead_daemon_left_with_a_child_is_waited_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("lock");
+        let file = File::create(&path).unwrap();
+        flock(&file, FlockOperation::NonBlockingLockExclusive).unwrap();
+        let mut dead = std::process::Command::new("true").spawn().unwrap();
+        dead.wait().unwrap();
+        std::fs::write(&path, format!("{}\n", dead.id())).unwrap();
+        // The child: it holds the lock for a moment longer than its parent lived.
+        let child = std::process::Command::new("sleep").arg("0.1").stdin(file).spawn().unwrap();
+        claim(dir.path(), 0o700).unwrap();
+        drop(child.wait_with_output().unwrap());
     }
 
     #[test]

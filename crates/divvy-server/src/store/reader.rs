@@ -97,6 +97,11 @@ impl Reader {
         self.with(|db| usage::sums(db, window, by))
     }
 
+    /// Closes the idle connections: the writer tidies up when it is the last to close.
+    pub(crate) fn rest(&self) {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
     fn with<T>(&self, ask: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, StoreError> {
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let db = idle.map_or_else(|| schema::open_reader(&self.state_dir), Ok)?;

@@ -73,7 +73,7 @@ fn filled(dir: &Path, count: u64) -> State {
 
 fn attempt(number: u64, state: JobState, started_at: i64, ended_at: i64) -> Attempt {
     let text = serde_json::json!({
-        "job": number.to_string(), "attempt": 1, "name": "x", "user": if number % 2 == 0 { "ana" } else { "ben" }, "uid": 1, "queue": "default",
+        "job": number.to_string(), "attempt": 1, "name": "x", "user": if number.is_multiple_of(2) { "ana" } else { "ben" }, "uid": 1, "queue": "default",
         "project": null, "kind": "train", "labels": {}, "priority": 0, "command": ["true"], "submitted_at": 0, "started_at": started_at,
         "ended_at": ended_at, "time_limit_ms": null, "state": state, "exit_code": 0, "gpus": 1, "gpu_milli": 1000, "tasks": 1,
         "end": LastEnd { cause: Cause::Exit, by: None, signal: None, detail: None },
@@ -409,4 +409,54 @@ proptest! {
             prop_assert_eq!(store.fold().unwrap().position.0, there.len() as u64);
         }
     }
+}
+
+/// Puts a log together as an earlier program wrote it: a line of JSON per commit, `testdata/log-v*.jsonl`.
+fn golden(dir: &Path, text: &str) {
+    drop(Store::open(dir).unwrap());
+    let db = Connection::open(dir.join("divvy.db")).unwrap();
+    for line in text.lines() {
+        let commit: serde_json::Value = serde_json::from_str(line).unwrap();
+        let number = |key: &str| commit[key].as_i64().unwrap();
+        let sql =
+            "INSERT INTO log (last, first, term, version, checksum, body) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+        let row = params![
+            number("last"),
+            number("first"),
+            number("term"),
+            number("version"),
+            number("checksum"),
+            commit["body"].as_str().unwrap()
+        ];
+        db.execute(sql, row).unwrap();
+    }
+}
+
+/// The log of version 1 is that of a pool of three pretended devices: short jobs, an array, a gang, a time limit, a dependency,
+/// queues, a restart, and a last daemon that was told to stop everything.
+#[test]
+fn a_log_of_version_1_folds_to_what_it_was() {
+    let dir = tempfile::tempdir().unwrap();
+    golden(dir.path(), include_str!("../../testdata/log-v1.jsonl"));
+    let (store, lost) = Store::open(dir.path()).unwrap();
+    assert_eq!(lost, None);
+    let state = store.fold().unwrap();
+    let open: Vec<_> = state
+        .jobs
+        .values()
+        .map(|job| (job.number, job.spec.name.as_str(), job.open_members().count()))
+        .collect();
+    assert_eq!(open, [(13, "left", 9)]);
+    assert_eq!((state.term, state.next_job, state.draining, state.allocations.len()), (Term(2), 14, true, 0));
+    assert_eq!(state.queues.keys().collect::<Vec<_>>(), ["default", "vision"]);
+    let outcomes: String = (1..=12)
+        .map(
+            |number| {
+                if state.outcomes.of(number) == Some(divvy_core::state::Outcome::Ok) { '+' } else { '-' }
+            },
+        )
+        .collect();
+    assert_eq!(outcomes, "+--++-++--+-");
+    assert_eq!(divvy_core::check::check(&state), []);
+    assert_eq!(state.entities(), state.entities_anew(), "the digest kept is that of the content");
 }

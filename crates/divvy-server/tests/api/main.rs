@@ -2,6 +2,13 @@
 //!
 //! This program is its own supervisor, as `divvy` is: so it has no harness but a list of sentences.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "this is a test: a failure is its message"
+)]
+
 mod daemon;
 mod everyday;
 mod faults;

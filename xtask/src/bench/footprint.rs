@@ -2,26 +2,27 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
-use serde_json::Value;
+use anyhow::Result;
 
 use super::Bench;
 use super::bare::size_mib;
 use super::figure::{Bound, Figures};
 use super::pool::Pool;
-use super::process::{memory_mib, parent_of, running_ns, until};
+use super::process::{children_of, memory_mib, running_ns, until};
 
 /// What an idle pool takes.
 pub(super) fn measure(bench: &Bench, figures: &mut Figures) -> Result<()> {
     let size = [size_mib(&bench.program)?];
     let bound = |most| Some(Bound::AtMost(most));
     figures.add_bound("divvy", "binary_mib", "the program on disk, stripped (MiB)", (&size, bound(30.0)));
-    let (mut memory, mut cpu, mut supervisor) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut memory, mut cpu, mut supervisor, mut peak) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for _ in 0..bench.effort.runs {
         let pool = Pool::start(bench, 8)?;
         cpu.push(idle_cpu_percent(&pool, bench.effort.idle_s)?);
         memory.push(memory_mib(pool.pid(), "VmRSS")?);
-        supervisor.push(supervisor_mib(&pool)?);
+        let waits = supervisor_of_a_sleep(&pool)?;
+        supervisor.push(memory_mib(waits, "VmRSS")?);
+        peak.push(memory_mib(waits, "VmHWM")?);
     }
     figures.add_bound(
         "divvy",
@@ -37,6 +38,7 @@ pub(super) fn measure(bench: &Bench, figures: &mut Figures) -> Result<()> {
         "supervisor of a task: memory (RSS, MiB)",
         (&supervisor, bound(3.0)),
     );
+    figures.add("divvy", "supervisor_peak_mib", "the same at its peak, while it starts (MiB)", &peak);
     Ok(())
 }
 
@@ -49,16 +51,11 @@ fn idle_cpu_percent(pool: &Pool, seconds: u64) -> Result<f64> {
     Ok(spent_ns as f64 / begun.elapsed().as_nanos() as f64 * 100.0)
 }
 
-/// The memory of the process that started the task of a job that waits.
-fn supervisor_mib(pool: &Pool) -> Result<f64> {
-    let id = pool.say(&["run", "-d", "-g", "1", "--", "sleep", "1000"])?;
-    let task = until("the job's process", Duration::from_secs(10), || task_of(pool, &id).ok())?;
-    memory_mib(parent_of(task)?, "VmRSS")
-}
-
-fn task_of(pool: &Pool, id: &str) -> Result<u32> {
-    let job = pool.get(&format!("/v1/jobs/{id}"))?;
-    let pid = job.pointer("/attempts/0/tasks/0/pid").and_then(Value::as_u64);
-    let pid = pid.filter(|pid| *pid > 0).with_context(|| format!("job {id} has no process yet"))?;
-    Ok(u32::try_from(pid)?)
+/// The supervisor of a job that does nothing: the one child that the daemon has.
+fn supervisor_of_a_sleep(pool: &Pool) -> Result<u32> {
+    pool.say(&["run", "-d", "-g", "1", "--", "sleep", "1000"])?;
+    pool.until_job_runs()?;
+    // It gives back what it needed to start; for days, it only waits.
+    std::thread::sleep(Duration::from_secs(1));
+    until("the supervisor", Duration::from_secs(10), || children_of(pool.pid()).first().copied())
 }

@@ -116,6 +116,7 @@ type Versions = Vec<(String, String)>;
 fn measure(bench: &Bench, local: &Local) -> Result<(Figures, Vec<Ratio>, Versions)> {
     let mut figures = Figures::default();
     let mut versions = vec![("divvy".to_owned(), process::version_of(&bench.program)?)];
+    versions.extend(commit().map(|commit| ("checkout".to_owned(), commit)));
     for measure in chosen(&local.only) {
         say(&format!("{measure:?}: divvy"));
         match measure {
@@ -132,6 +133,13 @@ fn measure(bench: &Bench, local: &Local) -> Result<(Figures, Vec<Ratio>, Version
     }
     let ratios = peers::ratios(&figures);
     Ok((figures, ratios, versions))
+}
+
+/// The commit that is checked out, and whether the checkout is it.
+fn commit() -> Option<String> {
+    let mut git = std::process::Command::new("git");
+    git.args(["describe", "--always", "--dirty", "--exclude", "*"]).current_dir(cargo::root());
+    process::first_line(&mut git).ok()
 }
 
 fn chosen(only: &[Measure]) -> Vec<Measure> {

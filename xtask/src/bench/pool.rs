@@ -101,6 +101,12 @@ impl Pool {
         pool.get(key).and_then(Value::as_u64).with_context(|| format!("the pool has no number {key}"))
     }
 
+    /// Waits until the first job's command runs.
+    pub(super) fn until_job_runs(&self) -> Result<()> {
+        let state = || self.get("/v1/jobs/1").ok()?.get("state")?.as_str().map(str::to_owned);
+        until("a job's start", PATIENCE, || state().filter(|state| state == "running")).map(drop)
+    }
+
     /// Waits until a number in what the daemon says of the pool is as wanted.
     pub(super) fn until_count(&self, key: &str, wanted: impl Fn(u64) -> bool) -> Result<u64> {
         until(&format!("another number of {key} jobs"), PATIENCE, || {

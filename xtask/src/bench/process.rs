@@ -58,11 +58,14 @@ pub(super) fn memory_mib(pid: u32, line: &str) -> Result<f64> {
     Ok(kib.with_context(|| format!("process {pid} has no {line}"))? / 1024.0)
 }
 
-/// The process that started another.
-pub(super) fn parent_of(pid: u32) -> Result<u32> {
-    let stat = proc_file(pid, "stat")?;
-    let parent = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(1)?.parse().ok());
-    parent.with_context(|| format!("process {pid} has no parent"))
+/// The processes that a process has started, whichever of its threads did.
+pub(super) fn children_of(pid: u32) -> Vec<u32> {
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().filter_map(Result::ok);
+    let texts =
+        threads.map(|thread| std::fs::read_to_string(thread.path().join("children")).unwrap_or_default());
+    texts
+        .flat_map(|text| text.split_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<_>>())
+        .collect()
 }
 
 fn proc_file(pid: u32, name: &str) -> Result<String> {
@@ -130,10 +133,13 @@ mod tests {
     }
 
     #[test]
-    fn this_process_has_memory_and_a_parent() {
+    fn this_process_has_memory_and_the_child_that_it_starts() {
         let own = std::process::id();
         assert!(memory_mib(own, "VmRSS").unwrap() > 0.1);
-        assert_eq!(parent_of(own).unwrap(), std::os::unix::process::parent_id());
+        let mut child = Command::new("sleep").arg("100").spawn().unwrap();
+        assert!(children_of(own).contains(&child.id()));
+        child.kill().unwrap();
+        child.wait().unwrap();
     }
 
     #[test]

@@ -18,6 +18,8 @@ pub(super) struct Submission {
     pub(super) exit: i32,
     /// Whether it runs until it is cancelled.
     pub(super) endless: bool,
+    /// Whether it goes back into the queue when an attempt is lost.
+    pub(super) returns: bool,
     /// The id, once the daemon has answered.
     pub(super) id: Option<String>,
     pub(super) cancel: Cancel,
@@ -38,6 +40,8 @@ pub(super) struct Book {
     pub(super) submissions: Vec<Submission>,
     /// Answers that no request should get.
     pub(super) refusals: Vec<String>,
+    /// Jobs of which a supervisor was killed.
+    pub(super) bereft: BTreeSet<String>,
     /// Jobs that were seen ended: their states and exit codes, which never change again.
     ended: BTreeMap<String, (String, Option<i64>)>,
     position: u64,
@@ -140,7 +144,10 @@ impl Book {
         let by_name: BTreeMap<&str, &Submission> =
             self.submissions.iter().map(|submission| (submission.token.as_str(), submission)).collect();
         let submitted = rows.iter().filter_map(|row| Some((row, *by_name.get(row.name.as_str())?)));
-        submitted.flat_map(|(row, submission)| wrong_end(row, submission, journal)).collect()
+        let wrong = |(row, submission): (&Row, &Submission)| {
+            wrong_end(row, submission, self.bereft.contains(&row.id), journal)
+        };
+        submitted.flat_map(wrong).collect()
     }
 }
 
@@ -155,30 +162,29 @@ pub(super) fn held_twice(gpus: &[Gpu]) -> Vec<String> {
         .collect()
 }
 
-/// What is wrong with how a job ended. The daemon alone was killed: no attempt is lost by that.
-fn wrong_end(row: &Row, submission: &Submission, journal: &Journal) -> Vec<String> {
+/// What is wrong with how a job ended. Where only daemons were killed, no attempt is lost by that.
+fn wrong_end(row: &Row, submission: &Submission, is_bereft: bool, journal: &Journal) -> Vec<String> {
     let Row { id, state, attempt, exit_code, .. } = row;
-    let mut findings = Vec::new();
     let was_cancelled = submission.cancel != Cancel::None && state == "cancelled";
+    if was_cancelled || (is_bereft && !submission.returns && state == "lost") {
+        return Vec::new();
+    }
+    let mut findings = Vec::new();
     let expected = if submission.exit == 0 { "completed" } else { "failed" };
-    if !was_cancelled {
-        if state != expected || *exit_code != Some(submission.exit.into()) {
-            let exit = submission.exit;
-            findings.push(format!(
-                "job {id} is {state} with exit code {exit_code:?}, not {expected} with {exit}"
-            ));
-        }
-        if *attempt != 1 {
-            findings.push(format!("job {id} took {attempt} attempts"));
-        }
+    if state != expected || *exit_code != Some(submission.exit.into()) {
+        let exit = submission.exit;
+        findings
+            .push(format!("job {id} is {state} with exit code {exit_code:?}, not {expected} with {exit}"));
+    }
+    if *attempt != 1 && !(is_bereft && submission.returns) {
+        findings.push(format!("job {id} took {attempt} attempts"));
     }
     // The first task of a gang to fail ends the others.
-    let may_break = was_cancelled || (submission.tasks > 1 && submission.exit != 0);
-    for rank in 0..submission.tasks {
-        let run = (id.clone(), 1, rank);
+    let may_break = submission.tasks > 1 && submission.exit != 0;
+    for rank in (0..submission.tasks).filter(|_| !may_break) {
+        let run = (id.clone(), *attempt, rank);
         let (started, ended) = (journal.starts.contains_key(&run), journal.ends.contains_key(&run));
-        let is_whole = started && ended;
-        if !is_whole && !may_break {
+        if !(started && ended) {
             findings
                 .push(format!("job {id}, task {rank}: started {started}, ended {ended} by its own account"));
         }
@@ -198,6 +204,7 @@ mod tests {
             tasks: 1,
             exit: 3,
             endless: false,
+            returns: false,
             id: id.map(str::to_owned),
             cancel: Cancel::None,
         }
@@ -237,14 +244,15 @@ mod tests {
     fn an_end_has_to_be_the_one_that_was_to_come() {
         let run = ("1".to_owned(), 1, 0);
         let journal = Journal { starts: [(run.clone(), 1)].into(), ends: [(run, 1)].into(), twice: vec![] };
-        let wrong = |state, code, cancel, journal: &Journal| {
-            wrong_end(&row("1", "a", state, code), &Submission { cancel, ..submission("a", None) }, journal)
-                .len()
+        let wrong = |state, code, cancel, is_bereft, journal: &Journal| {
+            let submission = Submission { cancel, ..submission("a", None) };
+            wrong_end(&row("1", "a", state, code), &submission, is_bereft, journal).len()
         };
-        assert_eq!(wrong("failed", Some(3), Cancel::None, &journal), 0);
-        assert_eq!(wrong("failed", Some(3), Cancel::None, &Journal::default()), 1);
-        assert_eq!(wrong("lost", Some(137), Cancel::None, &journal), 1);
-        assert_eq!(wrong("cancelled", Some(143), Cancel::None, &journal), 1);
-        assert_eq!(wrong("cancelled", Some(143), Cancel::Asked, &Journal::default()), 0);
+        assert_eq!(wrong("failed", Some(3), Cancel::None, false, &journal), 0);
+        assert_eq!(wrong("failed", Some(3), Cancel::None, false, &Journal::default()), 1);
+        assert_eq!(wrong("lost", Some(137), Cancel::None, false, &journal), 1);
+        assert_eq!(wrong("lost", Some(137), Cancel::None, true, &journal), 0);
+        assert_eq!(wrong("cancelled", Some(143), Cancel::None, false, &journal), 1);
+        assert_eq!(wrong("cancelled", Some(143), Cancel::Asked, false, &Journal::default()), 0);
     }
 }

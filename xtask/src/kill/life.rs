@@ -5,6 +5,7 @@ use std::fs;
 use std::ops::AddAssign;
 use std::path::Path;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -12,6 +13,7 @@ use serde::Serialize;
 
 use super::book::{self, Book, Gpu, Row, Submission};
 use super::draw::Draw;
+use super::hunt;
 use super::journal::Journal;
 use super::load::{self, Client, held};
 use super::site::{Daemon, Site};
@@ -38,6 +40,8 @@ pub(super) struct Tally {
     jobs: u64,
     tasks_started: u64,
     cancelled: u64,
+    supervisors_killed: u64,
+    jobs_lost: u64,
 }
 
 impl AddAssign for Tally {
@@ -48,16 +52,19 @@ impl AddAssign for Tally {
         self.jobs += other.jobs;
         self.tasks_started += other.tasks_started;
         self.cancelled += other.cancelled;
+        self.supervisors_killed += other.supervisors_killed;
+        self.jobs_lost += other.jobs_lost;
     }
 }
 
 impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { kills, kills_while_starting, submissions, jobs, tasks_started, cancelled } = self;
+        let Self { kills, kills_while_starting, submissions, jobs, tasks_started, cancelled, .. } = self;
+        let Self { supervisors_killed, jobs_lost, .. } = self;
         write!(
             f,
-            "{kills} kills ({kills_while_starting} while starting), {submissions} submissions, {jobs} jobs \
-             ({cancelled} cancelled), {tasks_started} task starts"
+            "{kills} kills ({kills_while_starting} while starting) and {supervisors_killed} of supervisors, \
+             {submissions} submissions, {jobs} jobs ({cancelled} cancelled, {jobs_lost} lost), {tasks_started} task starts"
         )
     }
 }
@@ -66,9 +73,18 @@ impl fmt::Display for Tally {
 pub(super) fn live(program: &Path, seed: u64, rounds: u32) -> Result<Tally> {
     let mut site = Site::new(program, seed)?;
     let book = Mutex::new(Book::default());
-    let lived = rounds_of(&site, &book, seed, rounds).and_then(|in_start| {
+    let stop = AtomicBool::new(seed % 2 == 0);
+    let lived = std::thread::scope(|scope| {
+        let hunter = scope.spawn(|| hunt::hunt(&site, &book, &mut Draw::new(seed, 2), &stop));
+        let in_start = rounds_of(&site, &book, seed, rounds);
+        stop.store(true, Ordering::Relaxed);
+        let killed = hunter.join().unwrap_or_default();
+        in_start.map(|in_start| (in_start, killed))
+    });
+    let lived = lived.and_then(|(in_start, killed)| {
         let mut tally = end(&site, &book)?;
         (tally.kills, tally.kills_while_starting) = (u64::from(rounds), in_start);
+        tally.supervisors_killed = killed;
         Ok(tally)
     });
     site.keep = lived.is_err();
@@ -205,6 +221,7 @@ fn end(site: &Site, book: &Mutex<Book>) -> Result<Tally> {
         jobs: rows.len() as u64,
         tasks_started: journal.starts.len() as u64,
         cancelled: rows.iter().filter(|row| row.state == "cancelled").count() as u64,
+        jobs_lost: rows.iter().filter(|row| row.state == "lost").count() as u64,
         ..Tally::default()
     })
 }

@@ -142,6 +142,7 @@ fn drawn(draw: &mut Draw, site: &Site, number: usize) -> Submission {
         _ => "0.4",
     };
     let exit = if draw.percent(25) { 1 + i32::try_from(draw.below(90)).unwrap_or(1) } else { 0 };
+    let returns = draw.percent(50);
     let mut job = json!({
         "name": token,
         "command": ["sh", "-c", SCRIPT, "sh", seconds, exit.to_string()],
@@ -150,6 +151,7 @@ fn drawn(draw: &mut Draw, site: &Site, number: usize) -> Submission {
         "memory": "64Mi",
         "log": "/dev/null",
         "stop": {"grace": "2s"},
+        "requeue": if returns { "lost" } else { "never" },
     });
     let (mut members, mut tasks) = (1, 1);
     match draw.below(10) {
@@ -167,7 +169,7 @@ fn drawn(draw: &mut Draw, site: &Site, number: usize) -> Submission {
         json!({"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "JOURNAL": site.journal(), "HELD": site.locks()});
     let body = json!({"job": job, "directory": site.work(), "environment": environment}).to_string();
     let members = usize::try_from(members).unwrap_or(1);
-    Submission { token, body, members, tasks, exit, endless, id: None, cancel: Cancel::None }
+    Submission { token, body, members, tasks, exit, endless, returns, id: None, cancel: Cancel::None }
 }
 
 /// The book, whatever became of who had it last.

@@ -141,7 +141,8 @@ impl Daemon {
     }
 }
 
-fn kill(pid: u32) {
+/// Kills a process, if it is still there.
+pub(super) fn kill(pid: u32) {
     let pid = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw);
     // It may have ended meanwhile.
     let _ = pid.map(|pid| rustix::process::kill_process(pid, rustix::process::Signal::KILL));

@@ -12,7 +12,7 @@ use super::load::held;
 use super::site::{Site, kill};
 
 /// The longest pause between two: most rounds lose a few, most jobs none.
-const PAUSE_MOST: Duration = Duration::from_millis(120);
+const PAUSE_MOST: Duration = Duration::from_millis(200);
 
 /// Kills supervisors until told to stop; returns how many.
 pub(super) fn hunt(site: &Site, book: &Mutex<Book>, draw: &mut Draw, stop: &AtomicBool) -> u64 {

@@ -73,7 +73,7 @@ impl fmt::Display for Tally {
 pub(super) fn live(program: &Path, seed: u64, rounds: u32) -> Result<Tally> {
     let mut site = Site::new(program, seed)?;
     let book = Mutex::new(Book::default());
-    let stop = AtomicBool::new(seed % 2 == 0);
+    let stop = AtomicBool::new(seed.is_multiple_of(2));
     let lived = std::thread::scope(|scope| {
         let hunter = scope.spawn(|| hunt::hunt(&site, &book, &mut Draw::new(seed, 2), &stop));
         let in_start = rounds_of(&site, &book, seed, rounds);

@@ -152,6 +152,7 @@ fn drawn(draw: &mut Draw, site: &Site, number: usize) -> Submission {
         "log": "/dev/null",
         "stop": {"grace": "2s"},
         "requeue": if returns { "lost" } else { "never" },
+        "max_restarts": 1000,
     });
     let (mut members, mut tasks) = (1, 1);
     match draw.below(10) {

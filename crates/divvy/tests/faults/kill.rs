@@ -1,11 +1,12 @@
-//! The daemon killed at random moments under load. `cargo xtask kill` does it a thousand times; here it is twenty.
+//! The daemon killed at random moments under load. `cargo xtask kill` does it a thousand times; here it is forty; in the second half
+//! supervisors are killed as well.
 
 use std::process::Command;
 
 use crate::pool::DIVVY;
 
 #[test]
-fn a_daemon_that_is_killed_at_twenty_random_moments_loses_and_doubles_nothing() {
+fn a_daemon_that_is_killed_at_forty_random_moments_loses_and_doubles_nothing() {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
     for (name, _) in std::env::vars_os() {
@@ -26,7 +27,7 @@ fn a_daemon_that_is_killed_at_twenty_random_moments_loses_and_doubles_nothing() 
         "--",
         "kill",
         "--rounds",
-        "20",
+        "40",
         "--seed",
         "20",
         "--program",

@@ -65,6 +65,7 @@ fn node_and_devices_are_told_at_the_start() {
 fn a_stranger_on_a_free_device_is_told_and_its_going_too() {
     let machine = FakeMachine::new("[[device]]\n");
     let mut pool = Pool::on(&machine);
+    assert_eq!(occupant(&mut pool, false), None, "the first look is told");
     let mut stranger = sleeper();
     machine.describe(&with_process(stranger.id(), 5000));
     let Some(Occupant::Process { pid, command, memory_mib, .. }) = occupant(&mut pool, false) else {
@@ -81,6 +82,7 @@ fn a_device_of_another_pool_is_told() {
     let machine = FakeMachine::new("[[device]]\nuuid = \"GPU-0000000a-0000-4000-8000-00000000000a\"\n");
     let mut pool = Pool::on(&machine);
     let uuid = devices(&mut pool, 1)[0].uuid.clone();
+    assert_eq!(occupant(&mut pool, false), None, "the first look is told");
     let owner = divvy_gpu::LockOwner { user: "ana".into(), pool: "/elsewhere".into() };
     let held = divvy_gpu::Locks::from_env().acquire(&uuid, &owner).unwrap();
     let expected = Occupant::Pool { user: "ana".into(), state: "/elsewhere".into() };
@@ -93,6 +95,7 @@ fn a_device_that_falls_off_the_bus_is_down_and_comes_back() {
     let machine = FakeMachine::new("[[device]]\n");
     let mut pool = Pool::on(&machine);
     devices(&mut pool, 1);
+    occupant(&mut pool, false);
     machine.describe("[[device]]\nfault = \"lost\"\n");
     occupant(&mut pool, true);
     machine.describe("[[device]]\n");

@@ -215,7 +215,8 @@ fn end(site: &Site, book: &Mutex<Book>) -> Result<Tally> {
     let rows = compare(site, book).context("in the end")?;
     let journal = journal(site)?;
     fail_on(&held(book).settle(&rows, &journal)).context("in the end")?;
-    daemon.kill()?;
+    // Not killed, so that nothing of the life is left on the machine.
+    daemon.end()?;
     Ok(Tally {
         submissions: held(book).submissions.len() as u64,
         jobs: rows.len() as u64,

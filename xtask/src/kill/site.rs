@@ -6,6 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use rustix::process::{Pid, Signal, kill_process};
 
 use super::wire;
 
@@ -139,11 +140,25 @@ impl Daemon {
         self.child.wait()?;
         Ok(())
     }
+
+    /// Tells it to end, and waits for that.
+    pub(super) fn end(mut self) -> Result<()> {
+        send(self.pid(), Signal::TERM);
+        let status = self.child.wait()?;
+        if !status.success() {
+            bail!("the daemon was told to end, and ended badly ({status})");
+        }
+        Ok(())
+    }
 }
 
 /// Kills a process, if it is still there.
 pub(super) fn kill(pid: u32) {
-    let pid = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw);
+    send(pid, Signal::KILL);
+}
+
+fn send(pid: u32, signal: Signal) {
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
     // It may have ended meanwhile.
-    let _ = pid.map(|pid| rustix::process::kill_process(pid, rustix::process::Signal::KILL));
+    let _ = pid.map(|pid| kill_process(pid, signal));
 }

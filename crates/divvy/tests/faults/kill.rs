@@ -1,5 +1,5 @@
-//! The daemon killed at random moments under load. `cargo xtask kill` does it a thousand times; here it is forty; in the second half
-//! supervisors are killed as well.
+//! The daemon killed at random moments under load. `cargo xtask kill` does it a thousand times; here it is forty, and in
+//! the second half supervisors are killed as well.
 
 use std::process::Command;
 

@@ -134,8 +134,8 @@ pub enum LaunchFailure {
     Directory(String),
     /// Its output cannot be opened.
     Output(String),
-    /// Another pool holds a device: uuid, owner.
-    DeviceLocked(String, String),
+    /// Another pool holds a device: uuid, whose pool, where its state is.
+    DeviceLocked(String, String, String),
     /// Its environment is not there any more.
     Environment(String),
     /// Anything else, in words.

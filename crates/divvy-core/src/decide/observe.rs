@@ -177,13 +177,13 @@ fn end_events(state: &State, id: AllocationId, held: &Allocation, end: &TaskEnd)
 
 /// A device that another pool holds is that pool's until discovery says otherwise, or the job would get it again at once.
 fn locked_device(state: &State, how: &EndedHow) -> Option<Event> {
-    let EndedHow::LaunchFailed(LaunchFailure::DeviceLocked(uuid, owner)) = how else { return None };
+    let EndedHow::LaunchFailed(LaunchFailure::DeviceLocked(uuid, user, pool)) = how else { return None };
     let device = state.device_by_uuid(uuid)?;
     let health = state.devices.get(&device)?.health.clone();
     Some(Event::DeviceChanged {
         device,
         health,
-        occupant: Some(Occupant::Pool { user: owner.clone(), state: String::new() }),
+        occupant: Some(Occupant::Pool { user: user.clone(), state: pool.clone() }),
     })
 }
 
@@ -259,7 +259,7 @@ fn failure_text(failure: &LaunchFailure) -> String {
         LaunchFailure::NotExecutable(what) => format!("not executable: {what}"),
         LaunchFailure::Directory(what) => format!("working directory: {what}"),
         LaunchFailure::Output(what) => format!("output: {what}"),
-        LaunchFailure::DeviceLocked(uuid, owner) => format!("GPU {uuid} is held by {owner}"),
+        LaunchFailure::DeviceLocked(uuid, user, _) => format!("GPU {uuid} is held by the pool of {user}"),
         LaunchFailure::Environment(what) => format!("environment: {what}"),
         LaunchFailure::Other(what) => what.clone(),
     }
@@ -270,13 +270,12 @@ fn goes_back(job: &Job, run: &Run, cause: Cause, code: i32, first: Option<&TaskE
     if stopped || run.restarts >= job.spec.most_restarts {
         return false;
     }
-    let launch_luck = matches!(
-        first.map(|end| &end.how),
-        Some(EndedHow::LaunchFailed(LaunchFailure::DeviceLocked(..) | LaunchFailure::Other(_)))
-    );
-    match job.spec.requeue {
-        Requeue::Never => false,
-        Requeue::Lost => cause.is_bad_luck() || launch_luck,
-        Requeue::Failure => code != 0,
+    match (first.map(|end| &end.how), job.spec.requeue) {
+        // Nothing of it ever ran, and the device is another's by now: whatever the policy, it was not an attempt.
+        (Some(EndedHow::LaunchFailed(LaunchFailure::DeviceLocked(..))), _) => true,
+        (_, Requeue::Never) => false,
+        (Some(EndedHow::LaunchFailed(LaunchFailure::Other(_))), Requeue::Lost) => true,
+        (_, Requeue::Lost) => cause.is_bad_luck(),
+        (_, Requeue::Failure) => code != 0,
     }
 }

@@ -98,13 +98,7 @@ struct Remembered {
     said: Option<(Health, Option<Occupant>)>,
     /// Whether the last look saw somebody.
     was_occupied: bool,
-    /// Looks since it was last said.
-    looks_since: u32,
 }
-
-/// After so many looks a device is said again, whatever was said of it: the pool may have come to believe something else
-/// (from a launch that found the device locked), and drops what it knows.
-const SAID_AGAIN_AFTER_LOOKS: u32 = 30;
 
 impl Said {
     /// Returns the observation to make, if it is news. `occupant` is `None` for a device that the pool has given out.
@@ -126,15 +120,14 @@ impl Said {
         let is_said = |(said_health, said): &(Health, Option<Occupant>)| {
             *said_health == health && is_same(said.as_ref(), occupant.as_ref())
         };
-        remembered.looks_since += 1;
-        if remembered.said.as_ref().is_some_and(is_said) && remembered.looks_since < SAID_AGAIN_AFTER_LOOKS {
+        if remembered.said.as_ref().is_some_and(is_said) {
             return None;
         }
-        (remembered.said, remembered.looks_since) = (Some((health.clone(), occupant.clone())), 0);
+        remembered.said = Some((health.clone(), occupant.clone()));
         Some(Observation::Device { uuid: uuid.to_owned(), health, occupant })
     }
 
-    /// Forgets devices that are gone.
+    /// Forgets what was said of devices: they are gone, or to be said again.
     pub(crate) fn retain(&mut self, is_there: impl Fn(&str) -> bool) {
         self.devices.retain(|uuid, _| is_there(uuid));
     }
@@ -165,10 +158,11 @@ mod tests {
     }
 
     #[test]
-    fn a_device_is_said_again_after_a_while() {
+    fn a_device_that_is_doubted_is_said_again() {
         let mut said = Said::default();
-        let news = (0..2 * SAID_AGAIN_AFTER_LOOKS).filter(|_| said.news("GPU-1", Health::Ok, None).is_some());
-        assert_eq!(news.count(), 2);
+        assert!(said.news("GPU-1", Health::Ok, None).is_some());
+        said.retain(|_| false);
+        assert!(said.news("GPU-1", Health::Ok, None).is_some());
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Which allocation a process belongs to, for whoever sees processes by pid.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use divvy_core::id::AllocationId;
@@ -24,6 +24,8 @@ pub(crate) struct Held {
 #[derive(Clone, Debug, Default)]
 pub struct Processes {
     held: Arc<Mutex<BTreeMap<AllocationId, Held>>>,
+    /// Devices that a launch found locked: the pool believes them another's until they are looked at anew.
+    doubted: Arc<Mutex<BTreeSet<String>>>,
 }
 
 impl Processes {
@@ -33,6 +35,15 @@ impl Processes {
         let supervisors: BTreeMap<u32, AllocationId> =
             self.held().iter().map(|(allocation, held)| (held.supervisor, *allocation)).collect();
         find(&supervisors, pid, |pid| tree::look(pid).map(|seen| seen.parent))
+    }
+
+    /// Has a device said again at the next look, whatever was said of it before.
+    pub(crate) fn doubt(&self, uuid: &str) {
+        lock(&self.doubted).insert(uuid.to_owned());
+    }
+
+    pub(crate) fn take_doubted(&self) -> BTreeSet<String> {
+        std::mem::take(&mut lock(&self.doubted))
     }
 
     pub(crate) fn held(&self) -> MutexGuard<'_, BTreeMap<AllocationId, Held>> {

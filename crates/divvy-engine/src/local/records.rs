@@ -196,6 +196,10 @@ impl RecordDir {
         // From here on it is no task's, whatever happens.
         match fs::rename(&self.path, &spare.path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            // A stop came after the task was forgotten once already, and made the directory again.
+            Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {
+                return self.remove().map(|()| None);
+            }
             other => other?,
         }
         match spare.clear() {

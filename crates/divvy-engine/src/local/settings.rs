@@ -1,7 +1,8 @@
 //! What a local engine is told when it is opened, and what can be wrong with that.
 
-use std::fs;
-use std::io;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -122,6 +123,8 @@ pub fn last_term(state: &Path) -> io::Result<Option<Term>> {
 
 /// Keeps a term, renamed into place.
 pub(crate) fn keep_term(state: &Path, term: Term) -> io::Result<()> {
-    fs::write(state.join("term.new"), term.to_string())?;
+    let mut private = OpenOptions::new();
+    private.write(true).create(true).truncate(true).mode(0o600);
+    private.open(state.join("term.new"))?.write_all(term.to_string().as_bytes())?;
     fs::rename(state.join("term.new"), state.join("term"))
 }

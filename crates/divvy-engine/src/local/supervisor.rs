@@ -179,9 +179,7 @@ impl Task<'_> {
         let owner = LockOwner { user: pool.user.clone(), pool: pool.state.to_string_lossy().into_owned() };
         let acquire = |uuid: &str| {
             locks.acquire(uuid, &owner).map_err(|error| match error {
-                LockError::Held { uuid, owner } => {
-                    LaunchFailure::DeviceLocked(uuid, format!("pool of {} in {}", owner.user, owner.pool))
-                }
+                LockError::Held { uuid, owner } => LaunchFailure::DeviceLocked(uuid, owner.user, owner.pool),
                 other => LaunchFailure::Other(other.to_string()),
             })
         };

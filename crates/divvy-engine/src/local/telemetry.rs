@@ -188,6 +188,8 @@ impl Watcher {
         let now_ms = monotonic_ms();
         let passed_ms = now_ms - std::mem::replace(&mut self.sampled_ms, now_ms);
         let held = self.meter(&samples, passed_ms);
+        let doubted = self.processes.take_doubted();
+        self.said.retain(|uuid| !doubted.contains(uuid));
         let news: Vec<Observation> =
             samples.iter().filter_map(|sample| self.news(sample, held.contains(&sample.uuid))).collect();
         self.outbox.put(news);

@@ -430,7 +430,15 @@ impl Worker {
             end.usage.xid = held.meter.xid();
         }
         self.set_stage(allocation, Stage::Over(end.clone()));
+        let locked = match &end.how {
+            EndedHow::LaunchFailed(LaunchFailure::DeviceLocked(uuid, ..)) => Some(uuid.clone()),
+            _ => None,
+        };
         self.outbox.put([Observation::Ended(allocation, end)]);
+        // After the end, which makes the pool believe that the device is another's: the next look says how it is.
+        if let Some(uuid) = locked {
+            self.processes.doubt(&uuid);
+        }
     }
 
     /// Finds the supervisor's process, or that there is none.

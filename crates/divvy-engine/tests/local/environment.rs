@@ -192,10 +192,10 @@ fn a_device_that_another_pool_holds_is_a_launch_failure() {
     let mut order = launch(1, &["true"]);
     order.devices = vec![device("GPU-free"), device("GPU-of-ana")];
     pool.launch(1, order);
-    let EndedHow::LaunchFailed(LaunchFailure::DeviceLocked(uuid, owner)) = pool.how(1) else {
+    let EndedHow::LaunchFailed(LaunchFailure::DeviceLocked(uuid, owner, state)) = pool.how(1) else {
         panic!("it ran")
     };
-    assert_eq!((uuid.as_str(), owner.contains("ana")), ("GPU-of-ana", true));
+    assert_eq!((uuid.as_str(), owner.as_str(), state.as_str()), ("GPU-of-ana", "ana", "/elsewhere"));
     drop(held);
     let mut order = launch(2, &["true"]);
     order.devices = vec![device("GPU-free"), device("GPU-of-ana")];

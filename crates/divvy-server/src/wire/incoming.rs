@@ -384,7 +384,7 @@ mod tests {
         let Group::Role(role) = &read.spec.gang else { panic!() };
         let Work::Process(process) = &role.work else { panic!() };
         assert_eq!((process.argv.len(), process.directory.as_str()), (2, "/work"));
-        assert_eq!(process.output, Output::Path("/work/divvy-%j.out".into()));
+        assert_eq!(process.output, Output::Path("/data/divvy-%j.out".into()));
         assert!(role.ask.alternatives[0].devices.is_none());
     }
 
@@ -418,10 +418,10 @@ mod tests {
         let Work::Process(process) = &role.work else { panic!() };
         assert_eq!(
             (process.argv.join(" "), process.output.clone()),
-            ("sh -c make".into(), Output::Path("/work/sub/logs/%j".into()))
+            ("sh -c make".into(), Output::Path("/data/sub/logs/%j".into()))
         );
         assert!(read.held && read.requeue_said && read.array.is_some());
-        assert_eq!(read.directory, Path::new("/work/sub"));
+        assert_eq!(read.directory, Path::new("/data/sub"));
     }
 
     #[test]

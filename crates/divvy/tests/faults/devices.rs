@@ -77,7 +77,7 @@ fn two_pools_that_want_the_same_device_at_the_same_moment_run_one_after_the_othe
     let script = format!("mkdir {0} || exit 9; sleep 0.05; rmdir {0}", shared.display());
     let jobs: Vec<(&Site, String)> = (0..12)
         .map(|at| if at % 2 == 0 { &one } else { &other })
-        .map(|site| (site, site.submit("-g 1", &script)))
+        .map(|site| (site, site.submit("-g 1 --requeue=never", &script)))
         .collect();
     for (site, id) in &jobs {
         let said: Said = site.divvy(["wait", id]);

@@ -7,6 +7,7 @@ use divvy_api::{Explain, JobDetail, Problem, ProblemCode};
 use divvy_core::explain as reasons;
 use divvy_core::id::JobId;
 use divvy_core::model::attempt::Attempt;
+use divvy_core::model::job::Submission;
 use divvy_core::state::Runs;
 
 use super::answer::{Answer, Refused, ok, vanished};
@@ -55,11 +56,22 @@ async fn open_detail(pool: &Pool, caller: &Caller, id: JobId) -> Result<Option<J
 
 async fn ended(pool: &Arc<Pool>, caller: &Caller, last: &Attempt) -> JobDetail {
     let private = pool.may_see(&caller.0, last.uid);
-    let mut detail = detail::ended(last, private);
+    let submission = submission(pool, last.job).await;
+    let mut detail = detail::ended(last, submission.as_ref(), private);
     if private {
         detail.last_lines = output::last_lines(pool, last, LAST_LINES).await;
     }
     detail
+}
+
+/// What was submitted; `None` where that is not kept. How a job ended is worth telling without it.
+async fn submission(pool: &Arc<Pool>, id: JobId) -> Option<Submission> {
+    let asked = pool.clone();
+    let read = pool.blocking(move || asked.reader.submission(id.number)).await?;
+    read.unwrap_or_else(|error| {
+        tracing::warn!("what job {id} asked for cannot be read: {error}");
+        None
+    })
 }
 
 /// Why a job waits, or where it runs.

@@ -7,7 +7,7 @@ use divvy_core::model::job::Kind;
 use rusqlite::types::Value;
 use rusqlite::{Connection, Row, params, params_from_iter};
 
-use super::chain::checksum;
+use super::body;
 
 /// A job that is no member of an array has this in the column `member`, so that it comes first and the key has no null.
 const NO_MEMBER: i64 = -1;
@@ -24,8 +24,7 @@ pub(crate) fn kind_name(kind: Kind) -> &'static str {
 
 /// Writes a row. The same attempt can come again only from a repeated commit; the later one counts.
 pub(crate) fn insert(db: &Connection, position: Position, attempt: &Attempt) -> rusqlite::Result<()> {
-    let body = serde_json::to_string(attempt)
-        .map_err(|error| rusqlite::Error::ToSqlConversionFailure(Box::new(error)))?;
+    let (sum, body) = body::of(attempt)?;
     let sql = "INSERT OR REPLACE INTO attempts VALUES
         (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24)";
     let usage = &attempt.usage;
@@ -53,7 +52,7 @@ pub(crate) fn insert(db: &Connection, position: Position, attempt: &Attempt) -> 
         total(|device| device.watched_ms),
         total(|device| device.idle_ms),
         total(|device| device.watched_ms.saturating_mul(i64::from(device.mean_utilization_percent))),
-        sum_of(&body),
+        sum,
         body,
     ];
     db.prepare_cached(sql)?.execute(row).map(|_| ())
@@ -131,18 +130,7 @@ pub(crate) fn summary(db: &Connection, number: u64) -> rusqlite::Result<(u64, Op
 
 /// Reads one row whose first columns are checksum and body.
 pub(crate) fn read(row: &Row<'_>) -> rusqlite::Result<Attempt> {
-    let (sum, body): (i64, &str) = (row.get(0)?, row.get_ref(1)?.as_str()?);
-    let wrong = |error: Box<dyn std::error::Error + Send + Sync>| {
-        rusqlite::Error::FromSqlConversionFailure(1, rusqlite::types::Type::Text, error)
-    };
-    if sum != sum_of(body) {
-        return Err(wrong("the checksum of an attempt does not fit".into()));
-    }
-    serde_json::from_str(body).map_err(|error| wrong(Box::new(error)))
-}
-
-fn sum_of(body: &str) -> i64 {
-    i64::from_le_bytes(checksum(body.as_bytes()).to_le_bytes())
+    body::read(row, "an attempt")
 }
 
 fn member_column(job: JobId) -> i64 {

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use divvy_core::check;
-use divvy_core::event;
+use divvy_core::event::{self, Stamped};
 use divvy_core::id::Position;
 use divvy_core::state::State;
 use rusqlite::{Connection, params};
@@ -12,7 +12,7 @@ use rusqlite::{Connection, params};
 use super::attempts::{self, sql_number};
 use super::error::StoreError;
 use super::walk::{self, Place, RawCommit};
-use super::{acked, place, schema};
+use super::{acked, place, schema, submissions};
 use crate::clock;
 
 /// What a look at a state directory found.
@@ -87,6 +87,9 @@ pub fn check(state_dir: &Path) -> Result<Report, StoreError> {
         Ok(count) => report.attempts = count,
         Err(error) => report.remarks.push(format!("history cannot be read as a whole: {error}")),
     }
+    if let Err(error) = submitted(&db) {
+        report.remarks.push(format!("what was submitted cannot be read as a whole: {error}"));
+    }
     if report.damage.is_none() {
         report.remarks.extend(quick_check(&db));
     }
@@ -124,19 +127,21 @@ fn open(state_dir: &Path) -> Result<Connection, StoreError> {
     Ok(db)
 }
 
-fn fold(state: &mut State, commit: &RawCommit<'_>, file: &Path) -> Result<(), StoreError> {
+/// Folds a commit, and gives its events.
+fn fold(state: &mut State, commit: &RawCommit<'_>, file: &Path) -> Result<Vec<Stamped>, StoreError> {
     if commit.version > event::VERSION {
         let what =
             format!("events of version {}, this program knows version {}", commit.version, event::VERSION);
         return Err(StoreError::Newer { file: file.to_owned(), program: "of a newer version".into(), what });
     }
-    for stamped in walk::events_of(commit, file)? {
-        state.apply(&stamped).map_err(|misfit| {
+    let events = walk::events_of(commit, file)?;
+    for stamped in &events {
+        state.apply(stamped).map_err(|misfit| {
             let after = Position(commit.first.0.saturating_sub(1));
             StoreError::Damaged { file: file.to_owned(), after, what: misfit.to_string() }
         })?;
     }
-    Ok(())
+    Ok(events)
 }
 
 fn acknowledged(state_dir: &Path, at: Place) -> Option<String> {
@@ -154,6 +159,16 @@ fn history(db: &Connection) -> rusqlite::Result<u64> {
     let mut statement = db.prepare("SELECT checksum, body FROM attempts")?;
     let mut rows = statement.query_map([], attempts::read)?;
     rows.try_fold(0, |count, row| row.map(|_| count + 1))
+}
+
+/// A database from before such rows were kept has none to read.
+fn submitted(db: &Connection) -> rusqlite::Result<()> {
+    if !db.table_exists(None, "submissions")? {
+        return Ok(());
+    }
+    let mut statement = db.prepare("SELECT checksum, body FROM submissions")?;
+    let mut rows = statement.query_map([], submissions::read)?;
+    rows.try_for_each(|row| row.map(|_| ()))
 }
 
 fn quick_check(db: &Connection) -> Vec<String> {
@@ -179,7 +194,8 @@ fn rebuild(damaged: &Connection, file: &Path, made: &Path) -> Result<Position, S
     good.execute_batch("BEGIN").map_err(wrong())?;
     let mut state = State::default();
     let walked = walk::walk(damaged, file, Place::default(), |commit| {
-        fold(&mut state, commit, file)?;
+        let events = fold(&mut state, commit, file)?;
+        submissions::insert_from(&good, &events).map_err(wrong())?;
         let body = String::from_utf8_lossy(commit.body);
         let sql =
             "INSERT INTO log (last, first, term, version, checksum, body) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";

@@ -6,12 +6,14 @@
 
 mod acked;
 mod attempts;
+mod body;
 mod chain;
 mod error;
 pub mod place;
 mod reader;
 mod schema;
 mod snapshot;
+mod submissions;
 mod usage;
 mod walk;
 
@@ -126,7 +128,7 @@ impl Store {
         Ok(state)
     }
 
-    /// Appends a commit and the attempts that ended with it, durably and as a whole.
+    /// Appends a commit, what was submitted with it and the attempts that ended with it, durably and as a whole.
     pub fn append_with(&mut self, commit: &Commit, attempts: &[Attempt]) -> Result<Position, LogError> {
         let next = self.write(commit, attempts)?;
         self.at = next;
@@ -160,6 +162,7 @@ impl Store {
                 body
             ];
             insert.execute(row).map_err(log_error)?;
+            submissions::insert_from(&transaction, &commit.events).map_err(log_error)?;
             for attempt in attempts {
                 attempts::insert(&transaction, last, attempt).map_err(log_error)?;
             }

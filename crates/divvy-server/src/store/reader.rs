@@ -6,13 +6,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use divvy_core::event::Stamped;
 use divvy_core::id::{JobId, Position};
 use divvy_core::model::attempt::Attempt;
+use divvy_core::model::job::Submission;
 use rusqlite::{Connection, OptionalExtension};
 
 use super::attempts::{self, EndedJobs, sql_number};
 use super::chain::Link;
 use super::error::StoreError;
 use super::usage::{self, GroupBy, Sums, Window};
-use super::{schema, walk};
+use super::{schema, submissions, walk};
 
 /// How many idle connections are kept: more readers at once than cores gain nothing.
 const KEPT: usize = 2;
@@ -78,6 +79,11 @@ impl Reader {
     /// The attempts of a job (or member) that are over, oldest first.
     pub fn attempts(&self, job: JobId) -> Result<Vec<Attempt>, StoreError> {
         self.with(|db| attempts::of(db, job))
+    }
+
+    /// What was submitted under a number, if that is known.
+    pub fn submission(&self, number: u64) -> Result<Option<Submission>, StoreError> {
+        self.with(|db| submissions::of(db, number))
     }
 
     /// How many members of a job (or how often a single job) have ended for good, and the first that did not complete.

@@ -16,7 +16,7 @@ pub(crate) const FORMAT: i64 = 1;
 const APPLICATION_ID: i64 = 0x6469_7676;
 
 /// `log` has a row per commit: its events as lines of JSON, and the checksum of everything up to it. `attempts` is history for
-/// reports, written in the same transaction as the events that it follows from.
+/// reports, written in the same transaction as the events that it follows from; so is what is in [`LATER_TABLES`].
 const TABLES: &str = "
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID, STRICT;
 CREATE TABLE log (
@@ -59,6 +59,16 @@ CREATE INDEX attempts_by_user ON attempts (user, number, member);
 CREATE INDEX attempts_by_queue ON attempts (queue, number, member);
 ";
 
+/// Tables that the first databases of this form lack. Programs that do not know them do well without.
+/// `submissions` keeps what was asked for, for those who look at a job that is over.
+const LATER_TABLES: &str = "
+CREATE TABLE IF NOT EXISTS submissions (
+    number INTEGER PRIMARY KEY,
+    checksum INTEGER NOT NULL,
+    body TEXT NOT NULL
+) STRICT;
+";
+
 /// The database's place in a state directory.
 pub(crate) fn file(state: &Path) -> PathBuf {
     state.join("divvy.db")
@@ -86,6 +96,7 @@ pub(crate) fn make(file: &Path) -> Result<Connection, StoreError> {
     db.set_prepared_statement_cache_capacity(16);
     make_tables(&db, file)?;
     refuse_newer(&db, file)?;
+    db.execute_batch(LATER_TABLES).map_err(wrong("make the tables of"))?;
     Ok(db)
 }
 

@@ -241,6 +241,46 @@ fn a_repair_keeps_the_history_that_follows_from_what_is_kept() {
 }
 
 #[test]
+fn what_was_submitted_is_kept_as_it_was_logged_and_survives_a_repair() {
+    let dir = tempfile::tempdir().unwrap();
+    filled(dir.path(), 5);
+    let reader = Reader::new(dir.path());
+    let Event::Submitted(logged) = submitted(10) else { panic!() };
+    assert_eq!(reader.submission(10).unwrap(), Some(*logged));
+    assert_eq!(reader.submission(11).unwrap(), None);
+    reader.rest();
+    let db = Connection::open(dir.path().join("divvy.db")).unwrap();
+    db.execute("UPDATE submissions SET body = replace(body, 'job-1', 'job-7') WHERE number = 1", []).unwrap();
+    assert!(Reader::new(dir.path()).submission(1).is_err(), "a row that was changed is not believed");
+    let report = doctor::check(dir.path()).unwrap();
+    assert!(report.is_good() && report.remarks.len() == 1, "{report:?}");
+    db.execute("UPDATE log SET checksum = 1 WHERE last = 6", []).unwrap();
+    drop(db);
+    doctor::repair(dir.path()).unwrap();
+    assert!(doctor::check(dir.path()).unwrap().remarks.iter().all(|remark| !remark.contains("submitted")));
+    let repaired = Reader::new(dir.path());
+    assert_eq!(repaired.submission(1).unwrap().map(|kept| kept.spec.name.clone()), Some("job-1".into()));
+    assert_eq!(repaired.submission(2).unwrap(), None, "what was cut off was not submitted");
+}
+
+#[test]
+fn a_database_from_before_submissions_were_kept_opens_and_knows_none() {
+    let dir = tempfile::tempdir().unwrap();
+    let state = filled(dir.path(), 3);
+    let db = Connection::open(dir.path().join("divvy.db")).unwrap();
+    db.execute_batch("DROP TABLE submissions").unwrap();
+    drop(db);
+    let report = doctor::check(dir.path()).unwrap();
+    assert!(report.is_good() && report.remarks.is_empty(), "{report:?}");
+    let (mut store, lost) = Store::open(dir.path()).unwrap();
+    assert_eq!((lost, store.fold().unwrap()), (None, state.clone()));
+    let event = Stamped { at: Time(9), event: submitted(4) };
+    store.append(&Commit { term: Term(1), after: state.position, events: vec![event] }).unwrap();
+    let reader = Reader::new(dir.path());
+    assert_eq!([3, 4].map(|number| reader.submission(number).unwrap().is_some()), [false, true]);
+}
+
+#[test]
 fn no_doctor_touches_a_log_that_a_daemon_uses() {
     let dir = tempfile::tempdir().unwrap();
     filled(dir.path(), 2);

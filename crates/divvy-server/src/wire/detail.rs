@@ -7,7 +7,7 @@ use divvy_core::model::allocation::{AllocationState, Placement};
 use divvy_core::model::ask::DrawAsk;
 use divvy_core::model::attempt::Attempt;
 use divvy_core::model::gang::Role;
-use divvy_core::model::job::{DependsOn, Process, Requeue, Work};
+use divvy_core::model::job::{DependsOn, JobSpec, Process, Requeue, Submission, Work};
 use divvy_core::state::{Job, Run, State};
 
 use super::row;
@@ -53,20 +53,11 @@ pub(crate) fn bare(job: api::Job) -> api::JobDetail {
 
 /// What a job that has not ended is, without its past attempts.
 pub(crate) fn open(state: &State, job: &Job, (id, run): (JobId, &Run), private: bool) -> api::JobDetail {
-    let spec = &job.spec;
     let mut detail = bare(row::open(state, job, (id, run), None, private));
-    detail.roles = spec.gang.roles().into_iter().map(role).collect();
-    detail.estimate_ms = spec.estimate.map(|span| span.0);
-    detail.after =
-        spec.after.iter().map(|dependency| format!("{}:{}", dependency.job, on(dependency.on))).collect();
-    detail.start_after_ms = spec.start_after.map(|at| at.0);
-    detail.requeue = requeue(spec.requeue).to_owned();
-    detail.preemptible = spec.preemptible;
-    detail.stop = Some(api::StopDetail { signal: spec.stop.signal.clone(), grace_ms: spec.stop.grace_ms });
+    put_wanted(&mut detail, &job.spec, private);
     detail.isolation = run.isolation.as_ref().map(isolation);
     if private {
         detail.argv = row::argv(job);
-        detail.directory = first_process(job).map(|process| process.directory.clone());
         detail.output = run.outputs.get(&0).cloned();
     }
     if run.is_active() {
@@ -75,8 +66,21 @@ pub(crate) fn open(state: &State, job: &Job, (id, run): (JobId, &Run), private: 
     detail
 }
 
-fn first_process(job: &Job) -> Option<&Process> {
-    job.spec.gang.roles().into_iter().find_map(|role| match &role.work {
+/// Puts in what its user wanted.
+fn put_wanted(detail: &mut api::JobDetail, spec: &JobSpec, private: bool) {
+    detail.roles = spec.gang.roles().into_iter().map(role).collect();
+    detail.estimate_ms = spec.estimate.map(|span| span.0);
+    detail.after =
+        spec.after.iter().map(|dependency| format!("{}:{}", dependency.job, on(dependency.on))).collect();
+    detail.start_after_ms = spec.start_after.map(|at| at.0);
+    detail.requeue = requeue(spec.requeue).to_owned();
+    detail.preemptible = spec.preemptible;
+    detail.stop = Some(api::StopDetail { signal: spec.stop.signal.clone(), grace_ms: spec.stop.grace_ms });
+    detail.directory = first_process(spec).filter(|_| private).map(|process| process.directory.clone());
+}
+
+fn first_process(spec: &JobSpec) -> Option<&Process> {
+    spec.gang.roles().into_iter().find_map(|role| match &role.work {
         Work::Process(process) => Some(process),
         Work::External(_) => None,
     })
@@ -179,9 +183,12 @@ fn role_of(job: &Job, rank: u32) -> String {
     String::new()
 }
 
-/// A job that has ended, by its last attempt.
-pub(crate) fn ended(attempt: &Attempt, private: bool) -> api::JobDetail {
+/// A job that has ended, by its last attempt and what was submitted, if that is known.
+pub(crate) fn ended(attempt: &Attempt, submission: Option<&Submission>, private: bool) -> api::JobDetail {
     let mut detail = bare(row::ended(attempt, private));
+    if let Some(submission) = submission {
+        put_wanted(&mut detail, &submission.spec, private);
+    }
     detail.isolation = attempt.isolation.as_ref().map(isolation);
     if private {
         detail.argv = attempt.command.clone();

@@ -360,7 +360,7 @@ mod tests {
     use super::*;
 
     fn submission(job: serde_json::Value) -> Submit {
-        let text = serde_json::json!({"job": job, "directory": "/work", "environment": {"TOKEN": "s3cret"}});
+        let text = serde_json::json!({"job": job, "directory": "/data", "environment": {"TOKEN": "s3cret"}});
         divvy_api::read::json(text.to_string().as_bytes()).unwrap()
     }
 
@@ -383,7 +383,7 @@ mod tests {
         );
         let Group::Role(role) = &read.spec.gang else { panic!() };
         let Work::Process(process) = &role.work else { panic!() };
-        assert_eq!((process.argv.len(), process.directory.as_str()), (2, "/work"));
+        assert_eq!((process.argv.len(), process.directory.as_str()), (2, "/data"));
         assert_eq!(process.output, Output::Path("/data/divvy-%j.out".into()));
         assert!(role.ask.alternatives[0].devices.is_none());
     }

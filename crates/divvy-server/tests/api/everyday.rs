@@ -23,6 +23,7 @@ pub(crate) const TESTS: &[Sentence] = &[
         listings_come_in_pages_that_lose_and_repeat_nothing,
     ),
     ("jobs_are_held_released_and_cancelled", jobs_are_held_released_and_cancelled),
+    ("an_ended_job_still_says_all_that_it_asked_for", an_ended_job_still_says_all_that_it_asked_for),
     ("a_job_starts_after_another_even_one_long_gone", a_job_starts_after_another_even_one_long_gone),
     ("the_same_key_submits_once", the_same_key_submits_once),
     ("a_dry_run_says_what_would_happen_and_logs_nothing", a_dry_run_says_what_would_happen_and_logs_nothing),
@@ -175,6 +176,47 @@ fn jobs_are_held_released_and_cancelled() {
     assert_eq!((&cancelled["members"], &cancelled["state"]), (&json!(10), &json!("cancelled")));
     assert_eq!(daemon.post("/v1/jobs/99/cancel", &json!({})).code(), "no-such-job");
     assert_eq!(daemon.post("/v1/jobs/x/cancel", &json!({})).code(), "bad-spec");
+}
+
+/// What a job says of itself that does not change with its state.
+fn wanted(detail: &Value) -> Vec<Value> {
+    let keys = [
+        "argv",
+        "directory",
+        "roles",
+        "estimate_ms",
+        "after",
+        "start_after_ms",
+        "requeue",
+        "preemptible",
+        "stop",
+    ];
+    keys.iter().map(|key| detail[key].clone()).collect()
+}
+
+fn an_ended_job_still_says_all_that_it_asked_for() {
+    let mut daemon = Daemon::start();
+    let first = daemon.submit(json!({"command": "true"}));
+    let spec = json!({"hold": true, "directory": "/usr", "estimate": "2h", "requeue": "failure", "after": [first],
+        "stop": {"signal": "INT", "grace": "3s"},
+        "roles": [{"name": "lead", "gpus": "h100:1", "cpus": 0.5, "memory": "64Mi", "command": "pwd"},
+            {"name": "hand", "tasks": 2, "cpus": 0.25, "command": "true"}]});
+    let id = daemon.submit(spec);
+    let array = daemon.submit(json!({"command": "true", "array": "0-1", "hold": true, "directory": "/usr"}));
+    let jobs = [format!("/v1/jobs/{id}"), format!("/v1/jobs/{array}_1")];
+    let open = jobs.clone().map(|path| wanted(&daemon.get(&path).json()));
+    assert_eq!(
+        (&open[0][1], &open[0][2][1]["tasks"], &open[0][6]),
+        (&json!("/usr"), &json!(2), &json!("failure"))
+    );
+    for id in [&id, &array] {
+        daemon.post(&format!("/v1/jobs/{id}/release"), &json!({}));
+        assert_eq!(daemon.wait(id)["exit_code"], 0);
+    }
+    assert_eq!(jobs.clone().map(|path| wanted(&daemon.get(&path).json())), open);
+    daemon.leave();
+    let again = Daemon::on(&daemon.state).unwrap();
+    assert_eq!(jobs.map(|path| wanted(&again.get(&path).json())), open, "after a restart, too");
 }
 
 fn a_job_starts_after_another_even_one_long_gone() {

@@ -83,6 +83,8 @@ fn another_users_job_is_seen_by_name_and_nothing_of_it_leaks() {
     for path in [format!("/v1/jobs/{id}"), "/v1/jobs?all=true".into()] {
         assert!(!nobody_asks(&daemon, "GET", &path, "").text().contains("private"));
     }
+    let detail = nobody_asks(&daemon, "GET", &format!("/v1/jobs/{id}"), "").json();
+    assert_eq!((&detail["directory"], &detail["argv"]), (&serde_json::Value::Null, &json!([])));
     assert_eq!(nobody_asks(&daemon, "GET", &format!("/v1/jobs/{id}/output"), "").code(), "not-yours");
 }
 

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::io;
 use std::path::Path;
+use std::string::FromUtf8Error;
 
 use divvy_api::read::TextError;
 use divvy_api::{ClientError, Problem, ProblemCode};
@@ -64,8 +65,16 @@ impl Failure {
 
     /// A text that cannot be understood.
     pub(crate) fn text(path: &Path, error: &TextError) -> Self {
-        let name = if path == Path::new("-") { "standard input".into() } else { path.display().to_string() };
-        Self::new(Exit::BadData, format!("{name}: {error}"))
+        Self::new(Exit::BadData, format!("{}: {error}", name_of(path)))
+    }
+
+    /// Bytes that are no text.
+    pub(crate) fn not_utf8(path: &Path, error: &FromUtf8Error) -> Self {
+        let at = error.utf8_error().valid_up_to();
+        let line = 1 + error.as_bytes().iter().take(at).filter(|byte| **byte == b'\n').count();
+        let what =
+            format!("{}: line {line}, byte {at} of the file: it is not UTF-8 from there on", name_of(path));
+        Self::new(Exit::BadData, what).fix("save it as UTF-8 text")
     }
 
     /// Prints the report to standard error.
@@ -144,6 +153,10 @@ fn no_daemon(tried: &[(std::path::PathBuf, io::Error)]) -> Failure {
     }
     failure
         .fix("start one with `divvy up --detach`, or name its socket with --socket, --state or DIVVY_SOCKET")
+}
+
+fn name_of(path: &Path) -> String {
+    if path == Path::new("-") { "standard input".into() } else { path.display().to_string() }
 }
 
 fn in_short(error: &io::Error) -> String {

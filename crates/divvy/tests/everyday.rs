@@ -152,6 +152,7 @@ fn a_held_job_starts_when_it_is_released() {
     let pool = Pool::start();
     let id = pool.submit("--hold", "true");
     assert_eq!(pool.job(&id)["state"], "held");
+    assert!(pool.divvy(["explain", &id]).ok().contains("it starts when it is released"));
     pool.divvy(["release", &id]).ok();
     assert_eq!(pool.divvy(["wait", &id]).code, 0);
     let gate = pool.gate("gate");
@@ -203,6 +204,21 @@ fn a_job_file_runs_roles_with_their_environment_and_its_mistakes_are_located() {
         said.err.contains("job.yaml: line 2, column 1: unknown key \"gpu\" (did you mean gpus?)"),
         "{said:?}"
     );
+}
+
+#[test]
+fn files_that_are_no_text_are_wrong_data_and_the_place_is_told() {
+    let pool = Pool::start();
+    std::fs::write(pool.work().join("job.yaml"), b"command: [true]\nname: caf\xe9\n").unwrap();
+    std::fs::write(pool.work().join("vars"), b"A=\xff\n").unwrap();
+    let said = pool.say("run -f job.yaml");
+    assert_eq!(said.code, 65, "{said:?}");
+    assert!(said.err.contains("job.yaml: line 2, byte 25 of the file: it is not UTF-8"), "{said:?}");
+    let said = pool.say("run --env-file vars true");
+    assert!(said.code == 65 && said.err.contains("vars: line 1, byte 2 "), "{said:?}");
+    let said = pool.say("apply -f job.yaml");
+    assert!(said.code == 65 && said.err.contains("job.yaml: line 2"), "{said:?}");
+    assert_eq!(pool.say("run -f not-there.yaml").code, 66);
 }
 
 #[test]

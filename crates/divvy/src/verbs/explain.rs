@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use divvy_api::{Explain as Explained, Trial, Verdict, paths};
+use divvy_api::{Explain as Explained, JobState, Trial, Verdict, paths};
 use serde_json::value::RawValue;
 
 use crate::exit::Exit;
@@ -112,6 +112,7 @@ fn headline(explained: &Explained) -> String {
     let verdict = match &explained.verdict {
         Verdict::NoFit => "the pool as it is can never run it".to_owned(),
         Verdict::Preempt => "it would run if others were stopped".into(),
+        Verdict::Later if explained.state == Some(JobState::Held) => "it starts when it is released".into(),
         Verdict::Later => "it starts when something ends".into(),
         Verdict::Fit => "it can run now".into(),
         Verdict::Placed => placed(explained),
@@ -224,6 +225,12 @@ mod tests {
         "#]]
         .assert_eq(&text);
         assert!(text.lines().count() <= 8);
+    }
+
+    #[test]
+    fn a_held_job_starts_when_it_is_released_and_not_before() {
+        let held = Explained { state: Some(JobState::Held), blockers: Vec::new(), ..explained() };
+        assert_eq!(headline(&held), "12 (ft) is held: it starts when it is released\n");
     }
 
     #[test]

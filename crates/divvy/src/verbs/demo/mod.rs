@@ -22,11 +22,11 @@ use crate::pool;
 
 const EXAMPLES: &str = "\
 Examples:
-  divvy demo                          about fifteen seconds; leaves nothing behind
+  divvy demo                          about seven seconds; leaves nothing behind
   divvy demo | cat                    as plain lines
   divvy demo --gpus pretend:4xA100    with other devices";
 
-/// See it work: a throw-away pool with two teams, about fifteen seconds
+/// See it work: a throw-away pool with two teams, about seven seconds
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Demo {

@@ -36,7 +36,7 @@ pub(super) fn of_job(
     let mut environment = exported(job.export.as_deref().unwrap_or("ALL"), of_shell(shell))?;
     if let Some(file) = &job.env_file {
         let path = Path::new(file);
-        let text = std::fs::read_to_string(path).map_err(|error| Failure::file("read", path, &error))?;
+        let text = super::read_file(path)?;
         let variables = parse_file(&text).map_err(|(line, what)| {
             Failure::new(Exit::BadData, format!("{file}:{line}: {what}")).fix("write NAME=value, one a line")
         })?;

@@ -66,13 +66,17 @@ impl Run {
 
 /// Reads a file that a user names; `-` is standard input.
 pub(crate) fn read_text(file: &Path) -> Result<String, Failure> {
-    let mut text = String::new();
-    let read = if file == Path::new("-") {
-        io::stdin().read_to_string(&mut text).map(drop)
-    } else {
-        std::fs::read_to_string(file).map(|read| text = read)
-    };
-    read.map(|()| text).map_err(|error| Failure::file("read", file, &error))
+    if file != Path::new("-") {
+        return read_file(file);
+    }
+    let mut bytes = Vec::new();
+    io::stdin().read_to_end(&mut bytes).map_err(|error| Failure::file("read", file, &error))?;
+    String::from_utf8(bytes).map_err(|error| Failure::not_utf8(file, &error))
+}
+
+fn read_file(file: &Path) -> Result<String, Failure> {
+    let bytes = std::fs::read(file).map_err(|error| Failure::file("read", file, &error))?;
+    String::from_utf8(bytes).map_err(|error| Failure::not_utf8(file, &error))
 }
 
 fn dry_run(place: &Place, submit: &Submit, format: OneObject) -> Result<Exit, Failure> {

@@ -133,13 +133,27 @@ async fn former(pool: &Arc<Pool>, attempt: &Attempt) -> Owner {
     )
 }
 
-/// The last lines of the output of the task that ended a job; empty if they cannot be read.
-pub(super) async fn last_lines(pool: &Arc<Pool>, attempt: &Attempt, lines: usize) -> Vec<String> {
-    let Some(path) = attempt.outputs.iter().flatten().next().cloned() else { return Vec::new() };
+/// How many tasks' outputs are looked at for last lines: a gang may have thousands.
+const MOST_LOOKED_AT: usize = 8;
+
+/// The last lines that an attempt wrote, and the task that wrote them: the first by rank that wrote any.
+pub(super) async fn last_lines(
+    pool: &Arc<Pool>,
+    attempt: &Attempt,
+    lines: usize,
+) -> Option<(u32, Vec<String>)> {
     let owner = former(pool, attempt).await;
-    let Ok(file) = follow::open(pool, &owner, path.into()).await else { return Vec::new() };
-    let read = pool.blocking(move || tail(&file, lines)).await;
-    read.and_then(Result::ok).unwrap_or_default()
+    let written = (0u32..).zip(&attempt.outputs).filter_map(|(rank, path)| Some((rank, path.as_ref()?)));
+    for (rank, path) in written.take(MOST_LOOKED_AT) {
+        let Ok(file) = follow::open(pool, &owner, path.into()).await else { continue };
+        let read = pool.blocking(move || tail(&file, lines)).await;
+        if let Some(Ok(lines)) = read
+            && !lines.is_empty()
+        {
+            return Some((rank, lines));
+        }
+    }
+    None
 }
 
 /// The most bytes of last lines that `show` brings.

@@ -9,6 +9,8 @@ use divvy_core::id::JobId;
 use divvy_core::model::attempt::Attempt;
 use divvy_core::model::job::Submission;
 use divvy_core::state::Runs;
+use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::answer::{Answer, Refused, ok, vanished};
 use super::caller::Caller;
@@ -16,25 +18,34 @@ use super::output;
 use crate::pool::Pool;
 use crate::wire::{detail, explain as words, refusal};
 
+/// One job, and what only the end of a gang has to say.
+#[derive(Serialize, ToSchema)]
+struct Shown {
+    #[serde(flatten)]
+    detail: JobDetail,
+    /// The task that wrote `last_lines`; null where there are none.
+    last_lines_task: Option<u32>,
+}
+
 /// How many of the last lines of output `show` brings.
 const LAST_LINES: usize = 20;
 
 /// Shows one job, or one member of an array.
 #[utoipa::path(get, path = "/v1/jobs/{id}", tag = "jobs", params(("id" = String, Path, description = "12, or 12_3")),
-    responses((status = 200, body = JobDetail), (status = 404, body = Problem, content_type = "application/problem+json"),
+    responses((status = 200, body = Shown), (status = 404, body = Problem, content_type = "application/problem+json"),
         (status = 409, description = "an array as a whole", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn show(Shared(pool): Shared<Arc<Pool>>, caller: Caller, Path(id): Path<String>) -> Answer {
     let id = read_id(&id)?;
     let open = open_detail(&pool, &caller, id).await?;
     let past = past(&pool, id).await?;
-    let mut detail = match (open, past.last()) {
-        (Some(open), _) => open,
+    let mut shown = match (open, past.last()) {
+        (Some(detail), _) => Shown { detail, last_lines_task: None },
         (None, Some(last)) => ended(&pool, &caller, last).await,
         (None, None) => return Err(unknown(&pool, id).await?.into()),
     };
     let over = past.iter().map(detail::over);
-    detail.attempts.splice(0..0, over);
-    ok(&detail)
+    shown.detail.attempts.splice(0..0, over);
+    ok(&shown)
 }
 
 async fn open_detail(pool: &Pool, caller: &Caller, id: JobId) -> Result<Option<JobDetail>, Refused> {
@@ -54,14 +65,14 @@ async fn open_detail(pool: &Pool, caller: &Caller, id: JobId) -> Result<Option<J
     Ok(Some(detail))
 }
 
-async fn ended(pool: &Arc<Pool>, caller: &Caller, last: &Attempt) -> JobDetail {
+async fn ended(pool: &Arc<Pool>, caller: &Caller, last: &Attempt) -> Shown {
     let private = pool.may_see(&caller.0, last.uid);
     let submission = submission(pool, last.job).await;
     let mut detail = detail::ended(last, submission.as_ref(), private);
-    if private {
-        detail.last_lines = output::last_lines(pool, last, LAST_LINES).await;
-    }
-    detail
+    let lines = if private { output::last_lines(pool, last, LAST_LINES).await } else { None };
+    let (last_lines_task, last_lines) = lines.unzip();
+    detail.last_lines = last_lines.unwrap_or_default();
+    Shown { detail, last_lines_task }
 }
 
 /// What was submitted; `None` where that is not kept. How a job ended is worth telling without it.

@@ -3,6 +3,7 @@
 use divvy_api::{Problem, ProblemCode};
 use divvy_core::decide::Rejection;
 use divvy_core::log::LogError;
+use divvy_core::reason::Reason;
 
 use crate::control::Refusal;
 use crate::store::StoreError;
@@ -58,6 +59,10 @@ fn rejected(rejection: &Rejection) -> Problem {
         Rejection::NotAMember { .. } => said(C::NotMember)
             .with_field("queue")
             .with_fix("use another queue (`divvy queues`), or ask an administrator"),
+        // No machine that may come makes it possible.
+        Rejection::CannotFit { reason: reason @ Reason::Unsupported(_), .. } => {
+            said(C::CannotFit).with_fix(reason.fix())
+        }
         Rejection::CannotFit { reason, .. } => said(C::CannotFit).with_fix(format!(
             "{}; or keep it waiting for new machines with --wait-for-capacity",
             reason.fix()
@@ -73,5 +78,20 @@ fn rejected(rejection: &Rejection) -> Problem {
             said(C::Conflict)
         }
         Rejection::BadSpec { field, what } => Problem::new(C::BadSpec, what.clone()).with_field(*field),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_new_machines_could_bring_may_be_waited_for() {
+        let fix = |reason| {
+            let there = String::new();
+            rejected(&Rejection::CannotFit { reason, there }).fix.unwrap()
+        };
+        assert!(!fix(Reason::Unsupported("shares of a GPU".into())).contains("wait"));
+        assert!(fix(Reason::TooManyTasks(3, 2)).contains("--wait-for-capacity"));
     }
 }

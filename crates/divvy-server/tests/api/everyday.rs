@@ -24,6 +24,10 @@ pub(crate) const TESTS: &[Sentence] = &[
     ),
     ("jobs_are_held_released_and_cancelled", jobs_are_held_released_and_cancelled),
     ("an_ended_job_still_says_all_that_it_asked_for", an_ended_job_still_says_all_that_it_asked_for),
+    (
+        "the_last_lines_of_a_gang_name_the_task_that_wrote_them",
+        the_last_lines_of_a_gang_name_the_task_that_wrote_them,
+    ),
     ("a_job_starts_after_another_even_one_long_gone", a_job_starts_after_another_even_one_long_gone),
     ("the_same_key_submits_once", the_same_key_submits_once),
     ("a_dry_run_says_what_would_happen_and_logs_nothing", a_dry_run_says_what_would_happen_and_logs_nothing),
@@ -217,6 +221,19 @@ fn an_ended_job_still_says_all_that_it_asked_for() {
     daemon.leave();
     let again = Daemon::on(&daemon.state).unwrap();
     assert_eq!(jobs.map(|path| wanted(&again.get(&path).json())), open, "after a restart, too");
+}
+
+fn the_last_lines_of_a_gang_name_the_task_that_wrote_them() {
+    let daemon = Daemon::start();
+    let command = "test $RANK = 0 || { echo rank $RANK; exit 3; }";
+    let id = daemon.submit(json!({"command": command, "tasks": 2, "cpus": 0.5}));
+    assert_eq!(daemon.wait(&id)["exit_code"], 3);
+    let shown = daemon.get(&format!("/v1/jobs/{id}")).json();
+    assert_eq!((&shown["last_lines"], &shown["last_lines_task"]), (&json!(["rank 1"]), &json!(1)));
+    let silent = daemon.submit(json!({"command": "true"}));
+    daemon.wait(&silent);
+    let shown = daemon.get(&format!("/v1/jobs/{silent}")).json();
+    assert_eq!((&shown["last_lines"], &shown["last_lines_task"]), (&json!([]), &Value::Null));
 }
 
 fn a_job_starts_after_another_even_one_long_gone() {

@@ -30,8 +30,18 @@ impl Show {
         let path = paths::job(&self.job);
         let object: Box<RawValue> =
             pool::with_client(place, async |mut client| Ok(client.get(&path).await?))?;
-        self.format.print(&object, |detail| Sheet::of(detail, now_ms()).text)
+        self.format.print(&object, |shown| Sheet::of(shown, now_ms()).text)
     }
+}
+
+/// A job as the daemon shows it.
+#[derive(Debug, serde::Deserialize)]
+struct Shown {
+    #[serde(flatten)]
+    detail: JobDetail,
+    /// The task that wrote the last lines.
+    #[serde(default)]
+    last_lines_task: Option<u32>,
 }
 
 /// Lines of a label and a text.
@@ -40,13 +50,15 @@ struct Sheet {
 }
 
 impl Sheet {
-    fn of(detail: &JobDetail, now_ms: i64) -> Self {
+    fn of(shown: &Shown, now_ms: i64) -> Self {
+        let detail = &shown.detail;
         let mut sheet = Self { text: String::new() };
         sheet.what(detail);
         sheet.asks(detail);
         sheet.times(detail, now_ms);
         sheet.place(detail);
         sheet.end(detail);
+        sheet.last_lines(detail, shown.last_lines_task);
         sheet.attempts(&detail.attempts);
         sheet
     }
@@ -148,11 +160,17 @@ impl Sheet {
         } else if let Some(end) = &job.last_end {
             self.line("last end", why_it_ended(&JobState::Pending, end, None));
         }
-        if !detail.last_lines.is_empty() && job.state.is_ended() && job.state != JobState::Completed {
-            self.text += "last lines\n";
-            for line in &detail.last_lines {
-                self.text += &format!("  | {}\n", plain(line));
-            }
+    }
+
+    fn last_lines(&mut self, detail: &JobDetail, task: Option<u32>) {
+        let job = &detail.job;
+        if detail.last_lines.is_empty() || !job.state.is_ended() || job.state == JobState::Completed {
+            return;
+        }
+        let task = task.filter(|_| job.tasks > 1).map(|task| format!(" of task {task}"));
+        self.text += &format!("last lines{}\n", task.unwrap_or_default());
+        for line in &detail.last_lines {
+            self.text += &format!("  | {}\n", plain(line));
         }
     }
 
@@ -263,7 +281,7 @@ mod tests {
 
     #[test]
     fn an_ended_job_says_why_with_its_last_lines() {
-        let detail: JobDetail = serde_json::from_value(serde_json::json!({
+        let mut shown: Shown = serde_json::from_value(serde_json::json!({
             "id": "12", "name": "ft\u{1b}[2J", "user": "ana", "queue": "vision", "project": "asr", "labels": {"k": "v"},
             "priority": 100, "state": "failed", "gpus": 2, "gpu_milli": 2000, "devices": ["GPU-a", "GPU-b"],
             "nodes": ["n1"], "tasks": 1, "attempt": 1, "submitted_ms": 0, "started_ms": 1000, "ended_ms": 61000,
@@ -277,7 +295,7 @@ mod tests {
             "last_lines": ["epoch 3", "Killed\r"],
         }))
         .unwrap();
-        let text = Sheet::of(&detail, 70_000).text;
+        let text = Sheet::of(&shown, 70_000).text;
         let steady: String =
             text.lines().filter(|line| !line.contains("1970")).map(|line| format!("{line}\n")).collect();
         expect![[r#"
@@ -296,5 +314,7 @@ mod tests {
             attempt 1  ran 1m00s, out of memory, 0.03 GPU-hours
         "#]]
         .assert_eq(&steady);
+        (shown.detail.job.tasks, shown.last_lines_task) = (4, Some(2));
+        assert!(Sheet::of(&shown, 70_000).text.contains("last lines of task 2\n  | epoch 3\n"));
     }
 }

@@ -181,7 +181,7 @@ impl Place {
              ProctrackType=proctrack/pgid\nTaskPlugin=task/none\nSwitchType=switch/none\nMpiDefault=none\n\
              JobAcctGatherType=jobacct_gather/none\nAccountingStorageType=accounting_storage/none\n\
              JobCompType=jobcomp/none\nSelectType=select/cons_tres\nSelectTypeParameters=CR_CPU\n\
-             SchedulerType=sched/builtin\nSchedulerParameters={SCHEDULER}\nPriorityType=priority/basic\n\
+             SchedulerType=sched/backfill\nSchedulerParameters={SCHEDULER}\nPriorityType=priority/basic\n\
              GresTypes=gpu\nMaxArraySize=100002\nMaxJobCount=200000\nCompleteWait=0\nEpilogMsgTime=0\nKillWait=1\n\
              ReturnToService=2\nSlurmdParameters=config_overrides\n\
              NodeName={NODE} NodeHostname=localhost NodeAddr=127.0.0.1 CPUs={gpus} Gres=gpu:{gpus} State=UNKNOWN\n\
@@ -190,9 +190,11 @@ impl Place {
     }
 }
 
-/// From the manual of slurm.conf: every end starts a scheduling cycle at once, which looks at all jobs.
-const SCHEDULER: &str =
-    "batch_sched_delay=0,sched_min_interval=0,default_queue_depth=10000,sched_max_job_start=0";
+/// From the manual of slurm.conf: both schedulers look again as soon as they may, at all that waits. Of the settings tried
+/// this is the fastest (7.8 jobs/s over 8 GPUs; builtin 6.9 to 7.4, backfill as it comes 2.9): completions are answered
+/// about once a second whatever is set. An interval of 0 is refused in the log.
+const SCHEDULER: &str = "batch_sched_delay=0,sched_min_interval=1,sched_interval=1,bf_interval=1,bf_continue,\
+                         default_queue_depth=10000";
 
 fn munged_arguments(run: &Path) -> Vec<String> {
     let file = |flag: &str, name: &str| format!("--{flag}={}", run.join("munge").join(name).display());

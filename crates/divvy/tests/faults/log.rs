@@ -11,11 +11,15 @@ fn log(site: &Site) -> PathBuf {
     site.state().join("divvy.db")
 }
 
-/// Replaces the first place where some bytes stand.
+/// Replaces some bytes wherever they stand: in the log, and in what is kept beside it.
 fn replace(file: &Path, old: &[u8], new: &[u8]) {
     let mut bytes = fs::read(file).unwrap();
-    let at = bytes.windows(old.len()).position(|window| window == old).expect("the bytes are in the log");
-    bytes[at..at + new.len()].copy_from_slice(new);
+    let windows = bytes.windows(old.len()).enumerate();
+    let places: Vec<usize> = windows.filter(|(_, window)| *window == old).map(|(at, _)| at).collect();
+    assert!(!places.is_empty(), "the bytes are in the log");
+    for at in places {
+        bytes[at..at + new.len()].copy_from_slice(new);
+    }
     fs::write(file, bytes).unwrap();
 }
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use divvy_api::client::Ask;
-use divvy_api::{Client, JobsQuery, Page, Sockets, paths};
+use divvy_api::{Client, ClientError, JobsQuery, Page, Sockets, paths};
 use serde_json::value::RawValue;
 
 use crate::exit::Exit;
@@ -131,7 +131,23 @@ pub(crate) fn jobs_path(query: &JobsQuery) -> String {
 /// How long a daemon may be away before it counts as gone: a restart with a log of a million events takes 2 s.
 const AWAY_MOST: Duration = Duration::from_secs(60);
 
-/// Connects again after the daemon went away, as it does when it is upgraded. Jobs run on meanwhile.
+/// Asks, and asks again while the daemon is away, as it is when it is upgraded. Jobs run on meanwhile. What is asked
+/// must bear being asked twice.
+pub(crate) async fn patiently<T>(
+    client: &mut Client,
+    mut ask: impl AsyncFnMut(&mut Client) -> Result<T, ClientError>,
+) -> Result<T, Failure> {
+    let begun = Instant::now();
+    loop {
+        match ask(client).await {
+            Ok(answer) => return Ok(answer),
+            Err(error) if error.is_away() && begun.elapsed() < AWAY_MOST => reconnect(client).await?,
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// Connects again, as soon as somebody listens.
 pub(crate) async fn reconnect(client: &mut Client) -> Result<(), Failure> {
     let begun = Instant::now();
     let mut pause = Duration::from_millis(20);

@@ -72,6 +72,13 @@ pub enum ClientError {
     },
 }
 
+impl ClientError {
+    /// Whether the daemon went away, as it does when it is restarted: asking again may succeed.
+    pub fn is_away(&self) -> bool {
+        matches!(self, Self::NoDaemon { .. } | Self::Broken { .. })
+    }
+}
+
 /// A request to the daemon.
 #[derive(Clone, Debug)]
 pub struct Ask {

@@ -1,7 +1,7 @@
 //! `divvy logs`: the output of a job.
 
 use divvy_api::client::{Ask, ByteStream};
-use divvy_api::{Client, ClientError, paths};
+use divvy_api::{ClientError, paths};
 
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -37,15 +37,18 @@ impl Logs {
         pool::with_client(place, async |mut client| {
             let mut seen = Seen::default();
             loop {
-                let stream = client.stream(&Ask::get(self.path(&seen))).await?;
+                let ask = Ask::get(self.path(&seen));
+                let stream = match self.follow {
+                    true => pool::patiently(&mut client, async |client| client.stream(&ask).await).await?,
+                    false => client.stream(&ask).await?,
+                };
                 match pass_on(stream, &mut seen).await {
                     Ok(()) => return Ok(Exit::Success),
                     // The daemon is being restarted: the job writes on, and so does its file.
-                    Err(Broken::Connection(_)) if self.follow => pool::reconnect(&mut client).await?,
+                    Err(Broken::Connection(error)) if self.follow && error.is_away() => {}
                     Err(Broken::Connection(error)) => return Err(error.into()),
                     Err(Broken::Output(failure)) => return Err(failure),
                 }
-                wait_for_daemon(&mut client).await;
             }
         })
     }
@@ -84,9 +87,4 @@ async fn pass_on(mut stream: ByteStream, seen: &mut Seen) -> Result<(), Broken> 
         seen.offset = Some(offset);
     }
     Ok(())
-}
-
-/// After a reconnection the daemon may still be reading its log; the first question waits for it.
-async fn wait_for_daemon(client: &mut Client) {
-    let _ = client.get::<serde_json::Value>(paths::POOL).await;
 }

@@ -57,11 +57,9 @@ pub(crate) async fn until_over(client: &mut Client, job: &str) -> Result<Waited,
     let path = paths::with_query(&paths::wait(job), &[("timeout_ms", Some(timeout))]);
     let ask = Ask::get(path).within(ONE_QUESTION + USUAL_DEADLINE);
     loop {
-        match client.ask::<Waited>(&ask).await {
-            Ok(waited) if waited.ended => return Ok(waited),
-            Ok(_) => {}
-            Err(divvy_api::ClientError::Broken { .. }) => pool::reconnect(client).await?,
-            Err(error) => return Err(error.into()),
+        let waited: Waited = pool::patiently(client, async |client| client.ask(&ask).await).await?;
+        if waited.ended {
+            return Ok(waited);
         }
     }
 }

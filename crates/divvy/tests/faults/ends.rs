@@ -6,8 +6,8 @@ use std::process::{Command, Stdio};
 use rustix::process::Signal;
 use serde_json::json;
 
-use crate::pool::{DIVVY, finish, signal};
-use crate::site::{Site, is_alive, wait_for_lines, wait_until, wait_until_gone};
+use crate::pool::{finish, signal};
+use crate::site::{Site, copy_program, is_alive, wait_for_lines, wait_until, wait_until_gone};
 
 #[test]
 fn down_leaves_jobs_running_and_says_so() {
@@ -81,7 +81,7 @@ fn a_daemon_told_to_kill_stops_all_jobs_first() {
 fn an_upgraded_daemon_takes_over_the_jobs_of_the_old_one() {
     let site = Site::unstarted();
     let program = site.root().join("divvy");
-    fs::copy(DIVVY, &program).unwrap();
+    copy_program(&program);
     let up = || {
         let mut command = Command::new(&program);
         command.args(["up", "--detach", "--gpus", "pretend:8xH100"]).current_dir(site.work());
@@ -95,7 +95,7 @@ fn an_upgraded_daemon_takes_over_the_jobs_of_the_old_one() {
     wait_for_lines(&site.work().join("pids"), 2);
     // Installers put the new program in the place of the old one while that still runs, and the old one starts jobs on.
     let newer = site.root().join("divvy.new");
-    fs::copy(DIVVY, &newer).unwrap();
+    copy_program(&newer);
     fs::rename(&newer, &program).unwrap();
     assert_eq!(site.divvy(["run", "-g", "1", "--", "true"]).code, 0, "the old daemon still starts jobs");
     let old = site.daemon();
@@ -124,6 +124,10 @@ fn a_follower_and_a_waiter_go_on_when_the_daemon_is_killed_and_comes_back() {
     let (started, gate) = (site.gate("started"), site.gate("gate"));
     let id = site.submit("-g 1", "echo before; echo > started; read x < gate; echo after; exit 3");
     started.await_job();
+    wait_until("those who asked before are gone", || match connections(&site) {
+        0 => Ok(()),
+        count => Err(count),
+    });
     let spawn = |words: &[&str]| {
         let mut command = site.command();
         command.args(words).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
@@ -137,5 +141,6 @@ fn a_follower_and_a_waiter_go_on_when_the_daemon_is_killed_and_comes_back() {
     gate.open();
     let said = finish(waiter);
     assert_eq!(said.code, 3, "{said:?}");
-    assert_eq!(finish(follower).out, "before\nafter\n");
+    let said = finish(follower);
+    assert_eq!((said.code, said.out.as_str()), (0, "before\nafter\n"), "{said:?}");
 }

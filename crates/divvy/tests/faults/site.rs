@@ -12,7 +12,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use serde_json::Value;
 
-use crate::pool::{Pool, Said};
+use crate::pool::{DIVVY, Pool, Said};
 use crate::wire;
 
 /// Nothing here takes a tenth of it; what does is stuck.
@@ -164,6 +164,12 @@ pub(crate) fn wait_until<T, E: Debug>(what: &str, mut ask: impl FnMut() -> Resul
             Err(_) => std::thread::sleep(Duration::from_millis(5)),
         }
     }
+}
+
+/// Copies the program, in a process of its own: one that another test forks meanwhile would inherit a descriptor that
+/// is open for writing, and a program that is written to cannot be started (`ETXTBSY`).
+pub(crate) fn copy_program(to: &Path) {
+    assert!(Command::new("cp").arg(DIVVY).arg(to).status().unwrap().success(), "{}", to.display());
 }
 
 /// Waits until a file has so many lines, and returns them.

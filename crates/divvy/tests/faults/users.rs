@@ -8,8 +8,8 @@ use std::process::Command;
 
 use serde_json::json;
 
-use crate::pool::{DIVVY, Said};
-use crate::site::{Site, is_root, wait_for_lines};
+use crate::pool::Said;
+use crate::site::{Site, copy_program, is_root, wait_for_lines};
 use crate::wire;
 
 /// Two users that every system has, and that own nothing.
@@ -34,7 +34,7 @@ impl Shared {
         mode(site.root(), 0o711);
         // The checkout may be where others cannot go.
         let program = site.root().join("divvy");
-        fs::copy(DIVVY, &program).unwrap();
+        copy_program(&program);
         for (name, uid) in [ANA, BEN] {
             let home = site.work().join(name);
             fs::create_dir(&home).unwrap();

@@ -150,13 +150,8 @@ impl Watch {
     /// Submits. If the daemon goes away before it answers, the same key asks again without submitting twice.
     async fn begin(mut client: Client, submit: &Submit) -> Result<Self, Failure> {
         let ask = request(submit);
-        let (frames, submitted) = match first_frame(&mut client, &ask).await {
-            Err(ClientError::Broken { .. }) => {
-                pool::reconnect(&mut client).await?;
-                first_frame(&mut client, &ask).await?
-            }
-            answer => answer?,
-        };
+        let first = pool::patiently(&mut client, async |client| first_frame(client, &ask).await);
+        let (frames, submitted) = first.await?;
         tell_notices(&submitted);
         let person = std::io::stderr().is_terminal();
         Ok(Self {
@@ -247,17 +242,10 @@ impl Watch {
         }
         let path =
             paths::with_query(&paths::attach(&self.id), &[("from", Some(self.seen_bytes.to_string()))]);
-        loop {
-            pool::reconnect(&mut self.client).await?;
-            match self.client.stream(&Ask::get(path.clone())).await {
-                Ok(bytes) => {
-                    self.frames = FrameStream::new(bytes);
-                    return Ok(());
-                }
-                Err(ClientError::Broken { .. }) => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
+        let ask = Ask::get(path);
+        let bytes = pool::patiently(&mut self.client, async |client| client.stream(&ask).await).await?;
+        self.frames = FrameStream::new(bytes);
+        Ok(())
     }
 
     /// Says once what the job waits for, and that it runs, if it was waiting.

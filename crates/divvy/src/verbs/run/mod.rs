@@ -128,13 +128,7 @@ fn array(place: &Place, submit: &Submit) -> Result<Exit, Failure> {
 /// Submits. The key makes it safe to ask again when the daemon went away before it answered.
 async fn send(client: &mut Client, submit: &Submit) -> Result<Submitted, Failure> {
     let ask = request(submit);
-    match client.ask(&ask).await {
-        Err(divvy_api::ClientError::Broken { .. }) => {
-            pool::reconnect(client).await?;
-            Ok(client.ask(&ask).await?)
-        }
-        answer => Ok(answer?),
-    }
+    pool::patiently(client, async |client| client.ask(&ask).await).await
 }
 
 fn request(submit: &Submit) -> Ask {

@@ -64,8 +64,9 @@ impl Up {
     /// Starts this program again without a terminal, and waits until it serves or has failed.
     fn in_background(&self, state: Option<&Path>, socket: Option<&Path>) -> Result<Exit, Failure> {
         let log = daemon_log(state)?;
-        let mut child = self.command(state, socket, &log)?;
+        // Before it starts: what it says at once is to be passed on, too.
         let began = log.metadata().map(|file| file.len())?;
+        let mut child = self.command(state, socket, &log)?;
         let sockets =
             Place { socket: socket.map(Path::to_owned), state: state.map(Path::to_owned) }.sockets();
         let served = pool::runtime()?.block_on(until_served(&sockets, &mut child));

@@ -1,5 +1,9 @@
 //! The checker (L12): the laws as far as a state can show them. It shares nothing with the planner and reckons from scratch.
 
+mod watch;
+
+pub use watch::Watch;
+
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -28,6 +32,7 @@ impl fmt::Display for Violation {
 pub fn check(state: &State) -> Vec<Violation> {
     let mut found = Vec::new();
     no_device_is_promised_twice(state, &mut found);
+    no_device_is_promised_beyond_what_it_is(state, &mut found);
     no_host_is_overcommitted(state, &mut found);
     allocations_and_runs_agree(state, &mut found);
     gangs_are_whole(state, &mut found);
@@ -70,6 +75,24 @@ fn no_device_is_promised_twice(state: &State, found: &mut Vec<Violation>) {
             });
         }
     }
+}
+
+/// What is promised is reckoned apart from what is held: the one begins when the other ends.
+fn no_device_is_promised_beyond_what_it_is(state: &State, found: &mut Vec<Violation>) {
+    let mut promised: BTreeMap<DeviceId, u64> = BTreeMap::new();
+    for (job, promise) in &state.promises {
+        for (device, draw) in promise.placements.iter().flat_map(|placement| &placement.devices) {
+            *promised.entry(*device).or_default() += u64::from(draw.milli);
+        }
+        if !state.jobs.contains_key(&job.number) {
+            found.push(Violation { law: "L7", text: format!("something is promised to job {job}, which is not there") });
+        }
+    }
+    let over = promised.into_iter().filter(|(_, milli)| *milli > u64::from(WHOLE_MILLI));
+    found.extend(over.map(|(device, milli)| Violation {
+        law: "L7",
+        text: format!("device {device}: {milli} milli are promised"),
+    }));
 }
 
 /// A device that came back smaller keeps what its one whole holder was given.

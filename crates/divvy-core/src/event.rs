@@ -6,9 +6,10 @@ use crate::engine::{TaskEnd, TaskStart};
 use crate::id::{AllocationId, ClassId, DeviceId, JobId, NodeId, Position, Term};
 use crate::model::allocation::Placement;
 use crate::model::device::{DeviceSpec, Health, Occupant};
-use crate::model::job::{Cause, JobState, LastEnd, StopOrder, Submission};
+use crate::model::job::{Cause, Estimate, JobState, LastEnd, StopOrder, Submission};
 use crate::model::node::{NodeSpec, NodeState};
 use crate::model::policy::Policy;
+use crate::model::promise::Promise;
 use crate::model::queue::Queue;
 use crate::reason::Reason;
 use crate::time::Time;
@@ -98,6 +99,20 @@ pub enum Event {
         job: JobId,
         /// Who did it.
         by: String,
+    },
+    /// Someone foresees how long a job runs.
+    Estimated {
+        /// Which; an array as a whole.
+        job: JobId,
+        /// How long.
+        estimate: Estimate,
+    },
+    /// A job will get devices that others still hold.
+    Promised(Box<Promise>),
+    /// It will not get them after all.
+    Revoked {
+        /// Which job.
+        job: JobId,
     },
     /// A job got its devices: an attempt begins.
     Placed {
@@ -211,6 +226,9 @@ impl Event {
             Event::Submitted(_) => "submitted",
             Event::Held { .. } => "held",
             Event::Released { .. } => "released",
+            Event::Estimated { .. } => "estimated",
+            Event::Promised(_) => "promised",
+            Event::Revoked { .. } => "revoked",
             Event::Placed { .. } => "placed",
             Event::TaskStarted { .. } => "task_started",
             Event::Stopping { .. } => "stopping",
@@ -229,6 +247,7 @@ impl Event {
             self,
             Event::Planned { .. }
                 | Event::Judged { .. }
+                | Event::Promised(_)
                 | Event::Placed { .. }
                 | Event::TaskStarted { .. }
                 | Event::Tick
@@ -243,6 +262,7 @@ impl Event {
             self,
             Event::TaskEnded { .. }
                 | Event::AttemptEnded { .. }
+                | Event::Revoked { .. }
                 | Event::NodeSeen { .. }
                 | Event::DeviceSeen { .. }
                 | Event::DeviceChanged { .. }

@@ -70,6 +70,11 @@ impl Ledger {
         self.closed_milli_ms
     }
 
+    /// What a user is charged in a queue.
+    pub fn account(&self, queue: &str, user: &str) -> Option<&Account> {
+        self.accounts.get(queue)?.get(user)
+    }
+
     /// All accounts: queue, user, account.
     pub fn accounts(&self) -> impl Iterator<Item = (&str, &str, &Account)> {
         self.accounts.iter().flat_map(|(queue, users)| {

@@ -80,6 +80,10 @@ pub enum Reason {
     NoIdleNode,
     /// Some tasks of the gang fit now, but not its minimum: minimum.
     GangIncomplete(u32),
+    /// Jobs start strictly in order, and one before it does not fit yet.
+    InLine,
+    /// Devices are promised to it: so many tasks that hold them are being stopped.
+    Promised(u32),
     /// No engine of this pool can run it: what.
     Unsupported(String),
 }
@@ -125,6 +129,8 @@ impl Reason {
             Reason::HostBusy(..) => "DV-HOST-BUSY",
             Reason::NoIdleNode => "DV-NO-IDLE-NODE",
             Reason::GangIncomplete(_) => "DV-GANG",
+            Reason::InLine => "DV-IN-LINE",
+            Reason::Promised(_) => "DV-PROMISED",
             Reason::Unsupported(_) => "DV-UNSUPPORTED",
         }
     }
@@ -155,7 +161,9 @@ impl Reason {
             | Reason::DevicesBusy(_)
             | Reason::HostBusy(..)
             | Reason::NoIdleNode
-            | Reason::GangIncomplete(_) => Wake::Release,
+            | Reason::GangIncomplete(_)
+            | Reason::InLine
+            | Reason::Promised(_) => Wake::Release,
             _ => Wake::Capacity,
         }
     }
@@ -199,6 +207,8 @@ impl Reason {
             }
             Reason::NoIdleNode => "wait for a node to become idle, or submit it without --exclusive".into(),
             Reason::GangIncomplete(_) => "wait for running jobs to end, or ask for fewer tasks".into(),
+            Reason::InLine => "wait for the jobs before it, or have the pool's order made less strict".into(),
+            Reason::Promised(_) => "wait a moment: it starts when they have stopped".into(),
             Reason::Unsupported(_) => "submit it without that".into(),
         }
     }
@@ -275,6 +285,10 @@ impl fmt::Display for Reason {
             }
             Reason::NoIdleNode => write!(f, "wants its nodes for itself, and none is idle"),
             Reason::GangIncomplete(minimum) => write!(f, "not all of its {minimum} tasks fit at once"),
+            Reason::InLine => write!(f, "jobs start strictly in order, and one before it does not fit yet"),
+            Reason::Promised(tasks) => {
+                write!(f, "its devices are promised to it; {tasks} task{} that hold them are being stopped", plural(*tasks))
+            }
             Reason::Unsupported(what) => write!(f, "no engine of this pool runs {what}"),
         }
     }

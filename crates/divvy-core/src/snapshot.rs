@@ -1,10 +1,14 @@
 //! The snapshot: the state as the planner wants it. Kept incrementally; equal to one built anew (L3).
 
 mod capacity;
+pub(crate) mod order;
+mod running;
 mod waiting;
 
-pub use capacity::{Capacity, DeviceView, NodeView, Unusable};
-pub use waiting::{ClassView, OrderKey, Waiting};
+pub use capacity::{Capacity, DeviceView, NodeView, TaskCounts, Unusable, task_kind};
+pub use order::OrderKey;
+pub use running::{RunView, Running};
+pub use waiting::{ClassView, Waiting};
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,8 +17,10 @@ use crate::event::Event;
 use crate::id::{AllocationId, DeviceId, JobId};
 use crate::model::allocation::Placement;
 use crate::model::job::JobSpec;
+use crate::model::promise::Promise;
 use crate::model::queue::lineage;
-use crate::state::{Run, Runs, State, counted};
+use crate::plan::Scores;
+use crate::state::{Job, Run, Runs, State, counted};
 use crate::time::Time;
 
 /// What the planner sees.
@@ -26,8 +32,12 @@ pub struct Snapshot {
     pub held: BTreeMap<String, Holdings>,
     /// Who waits.
     pub waiting: Waiting,
+    /// Who runs and may have to give way.
+    pub running: Running,
     /// When the attempts that run reach their limits.
     pub limits: BTreeSet<(Time, JobId)>,
+    /// What scores have said of nodes: a cache.
+    pub(crate) scores: Scores,
 }
 
 impl Snapshot {
@@ -38,19 +48,15 @@ impl Snapshot {
             snapshot.capacity.take(&allocation.placement);
             snapshot.charge(state, allocation.job, &allocation.placement, 1);
         }
+        for promise in state.promises.values() {
+            promise.placements.iter().for_each(|placement| snapshot.take(state, promise.job, placement));
+        }
         for job in state.jobs.values() {
             snapshot.waiting.consider(state, job.number);
-            let runs: Vec<(JobId, &Run)> = match &job.runs {
-                Runs::Single(run) => vec![(job.id(), run)],
-                Runs::Array(array) => array
-                    .touched
-                    .iter()
-                    .map(|(member, run)| (JobId::member(job.number, *member), run))
-                    .collect(),
-            };
-            snapshot
-                .limits
-                .extend(runs.into_iter().filter_map(|(id, run)| Some((limit_of(&job.spec, run)?, id))));
+            for (id, run) in runs(job) {
+                snapshot.running.consider(state, id, state.now);
+                snapshot.limits.extend(limit_of(&job.spec, run).map(|at| (at, id)));
+            }
         }
         snapshot
     }
@@ -63,6 +69,7 @@ impl Snapshot {
     /// Whether two see the same pool.
     pub fn same_as(&self, other: &Self) -> bool {
         (&self.capacity, &self.held, &self.limits) == (&other.capacity, &other.held, &other.limits)
+            && self.running == other.running
             && self.waiting.same_as(&other.waiting)
     }
 
@@ -71,12 +78,17 @@ impl Snapshot {
         match event {
             Event::NodeSeen { .. } | Event::DeviceSeen { .. } => self.rebuild_capacity(state),
             Event::DeviceChanged { device, .. } => self.capacity.refresh(state, *device),
-            Event::PolicySet { .. } | Event::QueuesSet { .. } => self.waiting.rebuild(state),
+            Event::PolicySet { .. } => *self = Self::new(state),
+            Event::QueuesSet { .. } => self.waiting.rebuild(state),
             Event::Placed { job, placements, .. } => {
-                for placement in placements {
-                    self.capacity.take(placement);
-                    self.charge(state, *job, placement, 1);
-                }
+                placements.iter().for_each(|placement| self.take(state, *job, placement));
+            }
+            Event::Estimated { job, .. } => {
+                let runs = state.jobs.get(&job.number).map(runs).unwrap_or_default();
+                runs.into_iter().for_each(|(id, _)| self.running.consider(state, id, state.now));
+            }
+            Event::Promised(promise) => {
+                promise.placements.iter().for_each(|placement| self.take(state, promise.job, placement));
             }
             Event::TaskEnded { .. } => {
                 if let Some((placement, queue)) = &before.freed {
@@ -86,7 +98,18 @@ impl Snapshot {
             }
             _ => {}
         }
+        for (promise, queue) in before.promises.iter().filter(|(promise, _)| !state.promises.contains_key(&promise.job)) {
+            for placement in &promise.placements {
+                self.capacity.give_back(placement);
+                self.charge_queue(state, queue, placement, -1);
+            }
+        }
         self.follow_jobs(state, event, (before.jobs, before.limits));
+    }
+
+    fn take(&mut self, state: &State, job: JobId, placement: &Placement) {
+        self.capacity.take(placement);
+        self.charge(state, job, placement, 1);
     }
 
     /// What an event is about to take away, read before it is folded.
@@ -96,6 +119,7 @@ impl Snapshot {
             before.freed = freed(state, *allocation);
         }
         before.jobs = event_jobs(state, event);
+        before.promises = promises(state, event, &before.jobs);
         before.limits = before.jobs.iter().filter_map(|id| limit_entry(state, *id)).collect();
         before
     }
@@ -112,6 +136,7 @@ impl Snapshot {
         for id in jobs {
             self.limits.extend(limit_entry(state, id));
             self.waiting.consider(state, id.number);
+            self.running.consider(state, id, state.now);
         }
         if let Event::AttemptEnded { job, .. } | Event::Dropped { job, .. } = event {
             self.waiting.wake_dependents(state, job.number);
@@ -121,17 +146,20 @@ impl Snapshot {
     /// Lets jobs whose start time has come be considered.
     pub fn pass_time(&mut self, state: &State, now: Time) {
         self.waiting.pass_time(state, now);
+        self.running.pass_time(state, now);
     }
 
     /// The next moment at which something is due.
     pub fn due(&self) -> Option<Time> {
         let limit = self.limits.first().map(|(at, _)| *at);
-        [limit, self.waiting.next_start()].into_iter().flatten().min()
+        [limit, self.waiting.next_start(), self.running.next_crossing()].into_iter().flatten().min()
     }
 
     fn rebuild_capacity(&mut self, state: &State) {
         self.capacity = Capacity::new(state);
-        state.allocations.values().for_each(|allocation| self.capacity.take(&allocation.placement));
+        let promised = state.promises.values().flat_map(|promise| &promise.placements);
+        let held = state.allocations.values().map(|allocation| &allocation.placement);
+        held.chain(promised).for_each(|placement| self.capacity.take(placement));
     }
 
     fn charge(&mut self, state: &State, job: JobId, placement: &Placement, sign: i64) {
@@ -160,6 +188,7 @@ impl Snapshot {
 #[derive(Clone, Debug, Default)]
 pub struct Before {
     freed: Option<(Placement, String)>,
+    promises: Vec<(Promise, String)>,
     jobs: Vec<JobId>,
     limits: Vec<(Time, JobId)>,
 }
@@ -170,13 +199,40 @@ fn freed(state: &State, allocation: AllocationId) -> Option<(Placement, String)>
     Some((held.placement.clone(), queue))
 }
 
+/// The promises to the jobs that an event is about, with their queues: the event may take them away.
+fn promises(state: &State, event: &Event, jobs: &[JobId]) -> Vec<(Promise, String)> {
+    if state.promises.is_empty() {
+        return Vec::new();
+    }
+    let whole_array = matches!(event, Event::Dropped { .. });
+    let meant = |promise: &&Promise| {
+        jobs.iter().any(|job| *job == promise.job || whole_array && job.number == promise.job.number)
+    };
+    let queue = |promise: &Promise| state.jobs.get(&promise.job.number).map(|job| job.spec.queue.clone());
+    let found = state.promises.values().filter(meant);
+    found.filter_map(|promise| Some((promise.clone(), queue(promise)?))).collect()
+}
+
+/// The runs of a job that something has happened to.
+fn runs(job: &Job) -> Vec<(JobId, &Run)> {
+    match &job.runs {
+        Runs::Single(run) => vec![(job.id(), run)],
+        Runs::Array(array) => {
+            array.touched.iter().map(|(member, run)| (JobId::member(job.number, *member), run)).collect()
+        }
+    }
+}
+
 /// The jobs (or members) that an event is about.
 fn event_jobs(state: &State, event: &Event) -> Vec<JobId> {
     match event {
         Event::Submitted(submission) => vec![JobId::single(submission.number)],
+        Event::Promised(promise) => vec![promise.job],
         Event::Held { job, .. }
         | Event::Released { job, .. }
         | Event::Placed { job, .. }
+        | Event::Estimated { job, .. }
+        | Event::Revoked { job }
         | Event::Stopping { job, .. }
         | Event::AttemptEnded { job, .. }
         | Event::Dropped { job, .. } => vec![*job],

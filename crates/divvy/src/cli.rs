@@ -55,6 +55,7 @@ pub(crate) enum Verb {
     Gpus(verbs::gpus::Gpus),
     Top(verbs::top::Top),
     History(verbs::history::History),
+    Sim(verbs::sim::Sim),
     Doctor(verbs::doctor::Doctor),
     Completion(verbs::completion::Completion),
 }
@@ -80,6 +81,7 @@ impl Verb {
             Self::Gpus(gpus) => gpus.run(place),
             Self::Top(top) => top.run(place),
             Self::History(history) => history.run(place),
+            Self::Sim(sim) => sim.run(place),
             Self::Doctor(doctor) => doctor.run(place),
             Self::Completion(completion) => completion.run(),
         }

@@ -8,8 +8,9 @@ use std::collections::BTreeMap;
 use crate::amount::Resource;
 use crate::event::Event;
 use crate::id::{JobId, Term};
-use crate::model::job::{Array, Cause, JobSpec, JobState, LastEnd, Owner, StopOrder};
+use crate::model::job::{Array, Cause, Estimate, JobSpec, JobState, LastEnd, Owner, StopOrder};
 use crate::model::node::NodeState;
+use crate::model::policy::Policy;
 use crate::model::queue::{Queue, lineage};
 use crate::reason::Reason;
 use crate::state::{Job, Outcome, Run, Runs, State};
@@ -40,6 +41,10 @@ pub enum Command {
     Release(JobId, Person),
     /// An administrator sets the queues: these and no others.
     SetQueues(Vec<Queue>, Person),
+    /// An administrator changes how the planner decides.
+    SetPolicy(Box<Policy>, Person),
+    /// Someone foresees how long a job (or each member of an array) runs.
+    Estimate(JobId, Estimate),
     /// An administrator lets the pool start nothing new (or start things again).
     SetDrain(bool, Person),
     /// An administrator lets a node (by name) take no new tasks, or take them again.
@@ -190,6 +195,12 @@ pub fn decide(state: &State, command: &Command) -> Result<Vec<Event>, Rejection>
         Command::Hold(job, by) => hold(state, *job, by),
         Command::Release(job, by) => release(state, *job, by),
         Command::SetQueues(queues, by) => set_queues(state, queues, by),
+        Command::SetPolicy(_, by) if !by.admin => Err(Rejection::NotAdmin),
+        Command::SetPolicy(policy, _) if **policy == state.policy => Ok(Vec::new()),
+        Command::SetPolicy(policy, by) => {
+            Ok(vec![Event::PolicySet { policy: (**policy).clone(), by: by.name.clone() }])
+        }
+        Command::Estimate(job, estimate) => foresee(state, *job, estimate),
         Command::SetDrain(_, by) if !by.admin => Err(Rejection::NotAdmin),
         Command::SetDrain(on, by) => Ok(vec![Event::DrainSet { on: *on, by: by.name.clone() }]),
         Command::DrainNode(name, on, by) => drain_node(state, name, *on, by),
@@ -249,6 +260,18 @@ fn cancel(state: &State, id: JobId, by: &Person) -> Result<Vec<Event>, Rejection
     Ok(events)
 }
 
+fn foresee(state: &State, id: JobId, estimate: &Estimate) -> Result<Vec<Event>, Rejection> {
+    let job = state.jobs.get(&id.number).ok_or(Rejection::NoSuchJob(id))?;
+    let news = job.estimate.as_ref() != Some(estimate);
+    Ok(news.then(|| Event::Estimated { job: JobId::single(id.number), estimate: estimate.clone() }).into_iter().collect())
+}
+
+/// The promises to a job, or to the members of an array, that are taken back before it is held.
+fn revoked(state: &State, id: JobId) -> Vec<Event> {
+    let meant = |job: &&JobId| job.number == id.number && (id.member.is_none() || **job == id);
+    state.promises.keys().filter(meant).map(|job| Event::Revoked { job: *job }).collect()
+}
+
 /// The event that tells a job to stop for good.
 pub(crate) fn stopping(job: JobId, cause: Cause, by: Option<String>, order: StopOrder) -> Event {
     Event::Stopping { job, cause, by, order, requeue: false }
@@ -265,7 +288,10 @@ fn hold(state: &State, id: JobId, by: &Person) -> Result<Vec<Event>, Rejection> 
         }),
         Some(run) if run.state == JobState::Held => Ok(Vec::new()),
         _ if whole_array && job.waiting_members().next().is_none() => Ok(Vec::new()),
-        _ => Ok(vec![Event::Held { job: id, by: by.name.clone() }]),
+        _ => {
+            let held = Event::Held { job: id, by: by.name.clone() };
+            Ok(revoked(state, id).into_iter().chain([held]).collect())
+        }
     }
 }
 

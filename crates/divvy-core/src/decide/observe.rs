@@ -10,6 +10,7 @@ use crate::model::allocation::AllocationState;
 use crate::model::device::{DeviceSpec, Health, Occupant};
 use crate::model::job::{Cause, JobState, LastEnd, Requeue};
 use crate::model::node::{NodeSpec, NodeState};
+use crate::model::promise::Promise;
 use crate::state::{Allocation, Device, Job, Run, State};
 
 /// What follows from an observation.
@@ -172,7 +173,24 @@ fn end_events(state: &State, id: AllocationId, held: &Allocation, end: &TaskEnd)
             requeue: false,
         });
     }
+    events.extend(kept_promises(state, id, &events));
     events
+}
+
+/// The promises that this task's end was the last to keep waiting: what was promised is given, or, where it is no longer good,
+/// taken back.
+fn kept_promises(state: &State, ended: AllocationId, events: &[Event]) -> Vec<Event> {
+    let over = |id: &AllocationId| *id == ended || !state.allocations.contains_key(id);
+    let due = |promise: &&Promise| promise.waits_for.contains(&ended) && promise.waits_for.iter().all(over);
+    let leaves = |job: JobId| {
+        events.iter().any(|event| matches!(event, Event::AttemptEnded { job: ended, state, .. } if *ended == job && state.is_ended()))
+    };
+    let become_of = |promise: &Promise| match state.is_good(promise) {
+        true => Event::Placed { job: promise.job, placements: promise.placements.clone(), port: promise.port },
+        false => Event::Revoked { job: promise.job },
+    };
+    // With the job itself its promise goes, too.
+    state.promises.values().filter(due).filter(|promise| !leaves(promise.job)).map(become_of).collect()
 }
 
 /// A device that another pool holds is that pool's until discovery says otherwise, or the job would get it again at once.

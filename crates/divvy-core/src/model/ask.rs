@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use super::device::DeviceSpec;
+use super::device::{DeviceSpec, WHOLE_MILLI};
 
 /// What a task needs. The alternatives are in order of preference.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -44,6 +44,16 @@ pub struct DeviceAsk {
     pub count: u32,
     /// How much of each.
     pub draw: DrawAsk,
+}
+
+impl DeviceAsk {
+    /// Thousandths of each device; a partition is counted by the device itself.
+    pub fn milli(&self) -> u32 {
+        match self.draw {
+            DrawAsk::Share { milli, .. } => milli,
+            DrawAsk::Whole | DrawAsk::Partition(_) => WHOLE_MILLI,
+        }
+    }
 }
 
 /// A class of devices. Empty fields restrict nothing.

@@ -120,6 +120,17 @@ pub struct Checkpoint {
     pub every_ms: Option<i64>,
 }
 
+/// How long a job will run, as someone foresees it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Estimate {
+    /// As likely longer as shorter, in milliseconds.
+    pub p50_ms: i64,
+    /// Longer in one case of ten, in milliseconds.
+    pub p90_ms: i64,
+    /// What foresees it.
+    pub model: String,
+}
+
 /// Who a job belongs to.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Owner {
@@ -352,6 +363,8 @@ pub enum Cause {
     Policy,
     /// Its devices were taken back.
     Preempted,
+    /// Its devices went to a job that was before it in the order.
+    Order,
     /// The pool was taken down.
     Shutdown,
     /// Its node was drained.

@@ -12,4 +12,5 @@ pub mod policy;
 pub mod promise;
 pub mod queue;
 pub mod reservation;
+pub mod score;
 pub mod topology;

@@ -2,13 +2,78 @@
 
 use serde::{Deserialize, Serialize};
 
-/// How jobs of one queue are ordered.
+use super::score::Score;
+
+/// How waiting (and, with preemption, running) jobs are ordered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Order {
     /// Priority plus waiting at one slope.
     #[default]
     Arrival,
+    /// Priority, then the smallest size by estimate: see [`Shortest`].
+    Shortest,
+    /// Priority, then the least service attained, in levels: see [`Attained`].
+    Attained,
+}
+
+/// What `shortest` compares.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Shortest {
+    /// The whole length, or what is left of it.
+    pub of: Length,
+    /// Whether lengths are multiplied by the devices asked for: device-time instead of time.
+    pub by_devices: bool,
+}
+
+/// Which part of a job's length counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Length {
+    /// All of it.
+    #[default]
+    Whole,
+    /// What its progress has left; once nothing is left by the estimate, the progress itself.
+    Remaining,
+}
+
+/// What `attained` compares.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Attained {
+    /// Where levels end, rising, in device-milliseconds of service. A job in a lower level goes first.
+    pub levels_device_ms: Vec<i64>,
+    /// Service that every job starts with, per device: large jobs begin in a higher level.
+    pub head_start_ms: i64,
+    /// The order inside a level.
+    pub within: Within,
+    /// How long a run goes before everything else, from its start.
+    pub hold_ms: i64,
+}
+
+/// The order inside a level.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Within {
+    /// By submission.
+    #[default]
+    Submit,
+    /// Running before waiting, each by when it last arrived, started, was stopped or fell a level.
+    Turn,
+    /// The longest time since submission per device asked for.
+    AgePerDevice,
+}
+
+/// Whether running jobs give way to those before them in the order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Preempt {
+    /// They do not.
+    #[default]
+    Off,
+    /// Jobs are walked in order and chosen by count; running ones that are not chosen give way where their places are wanted.
+    Walk,
 }
 
 /// The settings of the planner.
@@ -17,17 +82,119 @@ pub enum Order {
 pub struct Policy {
     /// How jobs are ordered.
     pub order: Order,
+    /// What `shortest` compares.
+    pub shortest: Shortest,
+    /// What `attained` compares.
+    pub attained: Attained,
+    /// Whether the first job that does not fit keeps back all behind it.
+    pub strict: bool,
+    /// Whether running jobs give way.
+    pub preempt: Preempt,
+    /// Whether jobs within their queue's guarantee go before those that borrow.
+    pub guarantees_first: bool,
+    /// Whether, among those that borrow, running jobs go before waiting ones.
+    pub borrowers_run_on: bool,
     /// How long a job waits for one point of priority, in milliseconds. The default lets a normal job pass a high one that came a week later.
     pub ageing_ms_per_point: i64,
+    /// Changes of a running job's place in the order take effect at multiples of this of its progress.
+    pub step_ms: i64,
     /// Grace until the rest of a broken gang is killed, in milliseconds, where the job says nothing.
     pub broken_gang_grace_ms: i64,
+    /// How nodes and devices are chosen among those that fit.
+    pub score: Score,
+    /// Whether tasks may have shares of a device: only where the engine keeps them to it.
+    pub shares: bool,
 }
 
 /// A week for the hundred points between normal and high.
 const AGEING_MS_PER_POINT: i64 = 7 * 86_400_000 / 100;
 
+/// A second: finer would only add cycles.
+const STEP_MS: i64 = 1000;
+
 impl Default for Policy {
     fn default() -> Self {
-        Self { order: Order::Arrival, ageing_ms_per_point: AGEING_MS_PER_POINT, broken_gang_grace_ms: 10_000 }
+        Self {
+            order: Order::Arrival,
+            shortest: Shortest::default(),
+            attained: Attained::default(),
+            strict: false,
+            preempt: Preempt::Off,
+            guarantees_first: false,
+            borrowers_run_on: false,
+            ageing_ms_per_point: AGEING_MS_PER_POINT,
+            step_ms: STEP_MS,
+            broken_gang_grace_ms: 10_000,
+            score: Score::KeepWhole,
+            shares: false,
+        }
+    }
+}
+
+impl Default for Attained {
+    /// Few, wide levels, ten device-minutes and then eight times as much each: past a level's entry jobs run to completion
+    /// instead of taking turns.
+    fn default() -> Self {
+        Self {
+            levels_device_ms: (0..7).map(|level| 600_000 * 8_i64.pow(level)).collect(),
+            head_start_ms: 1_200_000,
+            within: Within::AgePerDevice,
+            hold_ms: 0,
+        }
+    }
+}
+
+/// What is wrong with the text of a policy.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("policy, line {line}, column {column}: {what}")]
+pub struct BadPolicy {
+    /// From 1.
+    pub line: u64,
+    /// From 1.
+    pub column: u64,
+    /// What is wrong.
+    pub what: String,
+}
+
+/// Reads the text of a policy file (YAML): the settings by their names; what it does not name stays at its default.
+pub fn parse(text: &str) -> Result<Policy, BadPolicy> {
+    let policy: Policy = serde_saphyr::from_str(text).map_err(|error| {
+        let (line, column) = error.location().map_or((1, 1), |place| (place.line(), place.column()));
+        let what = error.without_snippet().to_string();
+        BadPolicy { line, column, what: what.split(" at line ").next().unwrap_or_default().to_owned() }
+    })?;
+    let rising = policy.attained.levels_device_ms.windows(2).all(|pair| pair[0] < pair[1]);
+    let sound = rising && policy.step_ms > 0 && policy.attained.head_start_ms >= 0 && policy.attained.hold_ms >= 0;
+    let what = "levels_device_ms rise, step_ms is above 0, and head_start_ms and hold_ms are not below it".to_owned();
+    if sound { Ok(policy) } else { Err(BadPolicy { line: 1, column: 1, what }) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_policy_file_names_what_differs_from_the_default() {
+        let policy = parse("order: attained\nattained: {levels_device_ms: [1000, 2000], within: turn}\npreempt: walk\n").unwrap();
+        assert_eq!((policy.order, policy.preempt, policy.attained.within), (Order::Attained, Preempt::Walk, Within::Turn));
+        assert_eq!(policy.attained.levels_device_ms, [1000, 2000]);
+        assert_eq!(policy.broken_gang_grace_ms, Policy::default().broken_gang_grace_ms);
+        assert_eq!(parse("{}").unwrap(), Policy::default());
+    }
+
+    #[test]
+    fn nonsense_in_a_policy_names_its_place() {
+        for text in ["ordre: arrival", "order: random", "attained: {levels_device_ms: [2, 1]}", "step_ms: 0", "["] {
+            let error = parse(text).unwrap_err();
+            assert!(error.line >= 1 && !error.what.is_empty(), "{text}: {error}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_the_policy_parser_panic(text in ".{0,200}") {
+            let _ = parse(&text);
+        }
     }
 }

@@ -12,6 +12,8 @@ pub struct Promise {
     pub job: JobId,
     /// What it will get.
     pub placements: Vec<Placement>,
+    /// Where the gang's tasks will meet.
+    pub port: u16,
     /// What must end first.
     pub waits_for: Vec<AllocationId>,
 }

@@ -2,6 +2,7 @@
 
 use super::filter::{self, Funnel};
 use super::place::{UNSAID_CPU_MILLI, UNSAID_MEMORY_BYTES, draw_of, place_role, place_spec, place_task};
+use super::score::{Asked, Pick};
 use super::trial::Trial;
 use crate::amount::Resource;
 use crate::model::ask::{Alternative, DeviceAsk};
@@ -99,7 +100,8 @@ fn not_now(capacity: &Capacity, spec: &JobSpec, alternative: &Alternative) -> Op
 /// What the hosts lack beside devices, if one task does not fit anywhere.
 fn host_busy(capacity: &Capacity, spec: &JobSpec, alternative: &Alternative) -> Option<Reason> {
     let fits = |spec: &JobSpec, alternative: &Alternative| {
-        capacity.nodes.iter().any(|node| node.takes_tasks && draw_of(node, spec, alternative, &[]).is_some())
+        let asked = Asked { spec, alternative, closed: &[] };
+        capacity.nodes.iter().any(|node| node.takes_tasks && draw_of(node, &asked, Pick::Near).is_some())
     };
     if fits(spec, alternative) {
         return None;

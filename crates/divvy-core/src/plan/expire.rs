@@ -1,4 +1,5 @@
-//! Phase 0, expire: attempts at their time limit, and waiting jobs whose dependency can no longer be met.
+//! Phase 0, expire: attempts at their time limit, promises that can no longer be kept, and waiting jobs whose dependency can no
+//! longer be met.
 
 use crate::event::Event;
 use crate::id::JobId;
@@ -14,6 +15,8 @@ pub(super) fn expire(state: &State, snapshot: &Snapshot, now: Time) -> Vec<Event
         .take_while(|(at, _)| *at <= now)
         .filter_map(|(_, id)| time_limit(state, *id))
         .collect();
+    let bad = state.promises.values().filter(|promise| !state.is_good(promise));
+    ends.extend(bad.map(|promise| Event::Revoked { job: promise.job }));
     ends.extend(snapshot.waiting.hopeless().filter_map(|number| hopeless(state, number)));
     ends.dedup();
     ends

@@ -1,6 +1,7 @@
 //! Filters: which devices a task can have. They tally what they refuse: the funnel.
 
-use crate::model::ask::DeviceClass;
+use crate::model::ask::{DeviceAsk, DeviceClass, DrawAsk};
+use crate::model::device::{Draw, WHOLE_MILLI};
 use crate::snapshot::{Capacity, DeviceView, NodeView, Unusable};
 
 /// The steps of the funnel, in order; a device is counted in each step that it passes.
@@ -72,9 +73,35 @@ fn reaches(device: &DeviceView, node: &NodeView, class: &DeviceClass) -> Step {
     }
 }
 
-/// Whether a task can have the device now.
-pub(super) fn takes(device: &DeviceView, class: &DeviceClass) -> bool {
-    device.is_free() && class.takes_model(&device.spec) && class.takes_memory(&device.spec)
+/// Whether a task can have what it asks of the device now.
+pub(super) fn fits(device: &DeviceView, ask: &DeviceAsk) -> bool {
+    let enough = match ask.draw {
+        DrawAsk::Whole => device.is_free(),
+        DrawAsk::Share { milli, memory_mib } => {
+            let memory_mib = share_memory_mib(device.spec.memory_mib, milli, memory_mib);
+            device.unusable.is_none()
+                && i64::from(milli) <= i64::from(device.free_milli)
+                && i64::try_from(memory_mib).is_ok_and(|asked| asked <= device.free_memory_mib)
+        }
+        DrawAsk::Partition(_) => false,
+    };
+    enough && ask.class.takes_model(&device.spec) && ask.class.takes_memory(&device.spec)
+}
+
+/// The memory of a share: as it says, or the same part of the device's memory as of its time (rounded down, so that shares which
+/// fit by time fit by memory).
+pub(super) fn share_memory_mib(whole_mib: u64, milli: u32, asked_mib: Option<u64>) -> u64 {
+    asked_mib.unwrap_or_else(|| whole_mib * u64::from(milli) / u64::from(WHOLE_MILLI))
+}
+
+/// What a task draws of a device that it gets.
+pub(super) fn draw(device: &DeviceView, ask: &DeviceAsk) -> Draw {
+    let whole_mib = device.spec.memory_mib;
+    let (milli, memory_mib) = match ask.draw {
+        DrawAsk::Share { milli, memory_mib } => (milli, share_memory_mib(whole_mib, milli, memory_mib)),
+        _ => (WHOLE_MILLI, whole_mib),
+    };
+    Draw { milli, memory_mib, partition: None }
 }
 
 /// The funnel of a task that asks for so many devices of a class.

@@ -1,10 +1,12 @@
 //! The planner: a snapshot and a policy give a plan. See `README.md` beside this file.
 
+mod choose;
 mod diagnose;
 mod expire;
 mod filter;
 mod order;
 mod place;
+mod preempt;
 mod score;
 mod trial;
 
@@ -14,18 +16,23 @@ use crate::event::Event;
 use crate::id::{ClassId, JobId};
 use crate::model::allocation::Placement;
 use crate::model::job::JobSpec;
+use crate::model::policy::Preempt;
+use crate::model::promise::Promise;
 use crate::reason::Reason;
-use crate::snapshot::Snapshot;
+use crate::snapshot::{Snapshot, Waiting};
 use crate::state::{State, fingerprint};
 use crate::time::Time;
 
 pub use filter::{Funnel, Step};
+pub use score::{Fragmentation, Scores};
 
 /// What a cycle decides. Nothing in it is left to the engine.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plan {
     /// Attempts that are to stop, and waiting jobs that are over.
     pub ends: Vec<Event>,
+    /// Jobs that get devices which others still hold.
+    pub promises: Vec<Promise>,
     /// Jobs that get their devices.
     pub places: Vec<Place>,
     /// Classes whose reason has changed.
@@ -52,30 +59,44 @@ pub struct Report {
     pub tried: usize,
 }
 
+impl Place {
+    /// A gang meets at a port that its first allocation gives.
+    fn new(job: JobId, placements: Vec<Placement>) -> Self {
+        let port = placements.first().map_or(0, |first| FIRST_PORT + (first.allocation.0 % PORTS) as u16);
+        Self { job, placements, port }
+    }
+}
+
+/// Ports for the rendezvous of gangs: a range that Linux hands out to nobody by itself.
+const FIRST_PORT: u16 = 20_000;
+/// See [`FIRST_PORT`]; allocation ids follow each other, so gangs that run together get different ports.
+const PORTS: u64 = 8_000;
+
 impl Plan {
     /// The plan as events, in their order.
     pub fn into_events(self) -> Vec<Event> {
         let placed =
             |place: Place| Event::Placed { job: place.job, placements: place.placements, port: place.port };
         let judged = (!self.judged.is_empty()).then_some(Event::Judged { classes: self.judged });
-        self.ends.into_iter().chain(self.places.into_iter().map(placed)).chain(judged).collect()
+        let promised = self.promises.into_iter().map(|promise| Event::Promised(Box::new(promise)));
+        self.ends.into_iter().chain(promised).chain(self.places.into_iter().map(placed)).chain(judged).collect()
     }
 
     /// Whether it changes nothing.
     pub fn is_empty(&self) -> bool {
-        self.ends.is_empty() && self.places.is_empty() && self.judged.is_empty()
+        self.ends.is_empty() && self.promises.is_empty() && self.places.is_empty() && self.judged.is_empty()
     }
 
     /// The hash of all its decisions.
     pub fn digest(&self) -> u64 {
         let ends: Vec<(&str, JobId)> = self.ends.iter().filter_map(ended_job).collect();
-        fingerprint(&(ends, &self.places, &self.judged))
+        fingerprint(&(ends, &self.promises, &self.places, &self.judged))
     }
 }
 
 fn ended_job(event: &Event) -> Option<(&'static str, JobId)> {
     match event {
-        Event::Stopping { job, .. } | Event::Dropped { job, .. } => Some((event.kind(), *job)),
+        Event::Stopping { job, .. } | Event::Dropped { job, .. } | Event::Revoked { job } => Some((event.kind(), *job)),
         _ => None,
     }
 }
@@ -84,34 +105,67 @@ fn ended_job(event: &Event) -> Option<(&'static str, JobId)> {
 pub fn plan(state: &State, snapshot: &mut Snapshot, now: Time) -> (Plan, Report) {
     let mut plan = Plan { ends: expire::expire(state, snapshot, now), ..Plan::default() };
     let mut report = Report::default();
-    let mut verdicts: BTreeMap<ClassId, Option<Reason>> = BTreeMap::new();
-    let mut line = order::Line::new(&snapshot.waiting);
-    let mut trial = trial::Trial::new(state, snapshot);
-    while let Some((key, class)) = line.take() {
-        // Nothing has become free since this class was judged: the verdict stands (L10).
-        if !state.freed && state.verdicts.contains_key(&class) {
-            report.skipped += 1;
-            continue;
-        }
-        report.tried += 1;
-        match place::place_members(&mut trial, key.1, &mut plan.places) {
-            Ok(()) => {
-                verdicts.insert(class, None);
-                line.admit_next(trial.waiting(), class, key);
-            }
-            Err(reason) => drop(verdicts.insert(class, Some(reason))),
-        }
+    let mut verdicts = Verdicts::new();
+    let (mut trial, waiting, running) = trial::Trial::split(state, snapshot);
+    match state.policy.preempt {
+        Preempt::Off => in_order(&mut trial, waiting, now, (&mut plan, &mut report), &mut verdicts),
+        Preempt::Walk => preempt::walk(&mut trial, (waiting, running), now, &mut plan, &mut verdicts),
     }
     trial.roll_back_to(0);
     plan.judged = judge(state, snapshot, verdicts);
     (plan, report)
 }
 
+/// What keeps the jobs of classes waiting, as far as they were tried; `None` where nothing does.
+type Verdicts = BTreeMap<ClassId, Option<Reason>>;
+
+/// Places waiting jobs in order, each where it fits.
+fn in_order(
+    trial: &mut trial::Trial,
+    waiting: &Waiting,
+    now: Time,
+    (plan, report): (&mut Plan, &mut Report),
+    verdicts: &mut Verdicts,
+) {
+    let state = trial.state;
+    let mut line = order::Line::new(waiting, &state.policy, now);
+    while let Some((_, class, key)) = line.take() {
+        // Nothing has become free since this class was judged: the verdict stands (L10).
+        let stands = !state.freed && state.verdicts.get(&class).is_some_and(|reason| *reason != Reason::InLine);
+        let placed = match stands {
+            true => Err(None),
+            false => place::place_members(trial, key.number, usize::MAX, &mut plan.places).map_err(Some),
+        };
+        match placed {
+            Ok(()) => {
+                report.tried += 1;
+                verdicts.insert(class, None);
+                line.admit_next(class, key);
+            }
+            Err(reason) => {
+                report.tried += usize::from(reason.is_some());
+                report.skipped += usize::from(reason.is_none());
+                verdicts.extend(reason.map(|reason| (class, Some(reason))));
+                if state.policy.strict {
+                    return keep_in_line(line, verdicts);
+                }
+            }
+        }
+    }
+}
+
+/// All that stand behind a job that does not fit wait, in a strict order.
+fn keep_in_line(mut line: order::Line, verdicts: &mut Verdicts) {
+    while let Some((_, class, _)) = line.take() {
+        verdicts.insert(class, Some(Reason::InLine));
+    }
+}
+
 /// The reasons that have changed: of classes that were tried, and of those in which nobody waits any more.
 fn judge(
     state: &State,
     snapshot: &Snapshot,
-    verdicts: BTreeMap<ClassId, Option<Reason>>,
+    verdicts: Verdicts,
 ) -> Vec<(ClassId, Option<Reason>)> {
     let left = state
         .verdicts

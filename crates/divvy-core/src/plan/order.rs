@@ -1,31 +1,108 @@
-//! Phase 2, order: the waiting jobs of all classes as one line, by their keys; ties end on the submit number.
+//! Phase 2, order: the jobs of all classes as one line, by their keys; ties end on the submit number.
 
 use std::collections::BTreeSet;
 use std::ops::Bound;
 
-use crate::id::ClassId;
-use crate::snapshot::{ClassView, OrderKey, Waiting};
+use crate::id::{ClassId, JobId};
+use crate::model::policy::{Order, Policy, Within};
+use crate::snapshot::{ClassView, OrderKey, RunView, Waiting};
+use crate::snapshot::order::{self, Standing};
+use crate::time::Time;
 
 /// The heads of all classes, merged: a line from which the first is taken. A class whose head cannot start does not come back.
-pub(super) struct Line {
-    heads: BTreeSet<(OrderKey, ClassId)>,
+pub(super) struct Line<'a> {
+    heads: BTreeSet<(OrderKey, ClassId, OrderKey)>,
+    waiting: &'a Waiting,
+    policy: &'a Policy,
+    now: Time,
 }
 
-impl Line {
-    pub(super) fn new(waiting: &Waiting) -> Self {
-        let head = |(class, view): (&ClassId, &ClassView)| view.jobs.first().map(|key| (*key, *class));
-        Self { heads: waiting.classes.iter().filter_map(head).collect() }
+impl<'a> Line<'a> {
+    pub(super) fn new(waiting: &'a Waiting, policy: &'a Policy, now: Time) -> Self {
+        let mut line = Self { heads: BTreeSet::new(), waiting, policy, now };
+        for (class, view) in &waiting.classes {
+            line.admit(*class, view, view.jobs.first());
+        }
+        line
     }
 
-    /// Takes the next job and its class out of the line.
-    pub(super) fn take(&mut self) -> Option<(OrderKey, ClassId)> {
+    /// A line of nobody.
+    pub(super) fn empty(waiting: &'a Waiting, policy: &'a Policy, now: Time) -> Self {
+        Self { heads: BTreeSet::new(), waiting, policy, now }
+    }
+
+    /// A line of some classes only.
+    pub(super) fn of(waiting: &'a Waiting, policy: &'a Policy, now: Time, classes: Vec<(ClassId, &'a ClassView)>) -> Self {
+        let mut line = Self::empty(waiting, policy, now);
+        classes.into_iter().for_each(|(class, view)| line.admit(class, view, view.jobs.first()));
+        line
+    }
+
+    /// What each job of a class asks for, in thousandths of devices.
+    pub(super) fn milli(&self, class: ClassId) -> i64 {
+        self.waiting.classes.get(&class).map_or(0, |view| view.milli)
+    }
+
+    /// Takes the next job and its class out of the line: its place in the line, its class, and its key in the class.
+    pub(super) fn take(&mut self) -> Option<(OrderKey, ClassId, OrderKey)> {
         self.heads.pop_first()
     }
 
-    /// Lets the job behind this one in its class into the line.
-    pub(super) fn admit_next(&mut self, waiting: &Waiting, class: ClassId, behind: OrderKey) {
-        let Some(view) = waiting.classes.get(&class) else { return };
-        let next = view.jobs.range((Bound::Excluded(behind), Bound::Unbounded)).next();
-        self.heads.extend(next.map(|key| (*key, class)));
+    /// The place of the next job.
+    pub(super) fn first(&self) -> Option<OrderKey> {
+        self.heads.first().map(|(place, ..)| *place)
     }
+
+    /// Lets the job behind this one in its class into the line.
+    pub(super) fn admit_next(&mut self, class: ClassId, behind: OrderKey) {
+        let Some(view) = self.waiting.classes.get(&class) else { return };
+        let next = view.jobs.range((Bound::Excluded(behind), Bound::Unbounded)).next();
+        self.admit(class, view, next);
+    }
+
+    fn admit(&mut self, class: ClassId, view: &ClassView, head: Option<&OrderKey>) {
+        let place = |key: &OrderKey| order::place(self.policy, *key, view.milli, self.now);
+        self.heads.extend(head.map(|key| (place(key), class, *key)));
+    }
+}
+
+/// The place of a running job in the line.
+pub(super) fn of_running(policy: &Policy, id: JobId, view: &RunView, now: Time) -> OrderKey {
+    let fell = fell_at(policy, view, now);
+    let turn = fell.map_or(view.placed_at, |fell| fell.max(view.placed_at));
+    // One that falls at this very moment counts as waiting.
+    let key = key_of(policy, (id, view), now, (turn, fell == Some(now)));
+    let held = policy.order == Order::Attained
+        && view.started_at.is_none_or(|started| now.since(started).0 < policy.attained.hold_ms)
+        && policy.attained.hold_ms > 0;
+    if held { OrderKey { rank: i64::MIN, ..key } } else { key }
+}
+
+/// The place of a running job once it has been stopped.
+pub(super) fn of_stopped(policy: &Policy, id: JobId, view: &RunView, now: Time) -> OrderKey {
+    key_of(policy, (id, view), now, (now, true))
+}
+
+fn key_of(policy: &Policy, (id, view): (JobId, &RunView), now: Time, (turn, waits): (Time, bool)) -> OrderKey {
+    let standing = Standing {
+        priority: view.priority,
+        submitted_at: view.submitted_at,
+        number: id.number,
+        milli: view.milli,
+        progress_ms: view.progress_ms(now),
+        estimate_ms: view.estimate_ms,
+        turn,
+        waits,
+    };
+    order::place(policy, order::key(policy, &standing), view.milli, now)
+}
+
+/// When it fell into its level, if it did in this run.
+fn fell_at(policy: &Policy, view: &RunView, now: Time) -> Option<Time> {
+    if policy.order != Order::Attained || policy.attained.within != Within::Turn {
+        return None;
+    }
+    let progress = view.progress_ms(now);
+    let last = order::thresholds(policy, view.milli).take_while(|threshold| *threshold <= progress).last()?;
+    (last > view.attained_ms).then(|| view.reaches(last)).flatten()
 }

@@ -3,7 +3,7 @@
 use super::Place;
 use super::diagnose;
 use super::filter;
-use super::score;
+use super::score::{self, Asked, NodeTask, Pick};
 use super::trial::Trial;
 use crate::id::JobId;
 use crate::model::allocation::Placement;
@@ -11,6 +11,7 @@ use crate::model::ask::{Alternative, DeviceAsk, DrawAsk};
 use crate::model::device::{Draw, WHOLE_MILLI};
 use crate::model::gang::Role;
 use crate::model::job::JobSpec;
+use crate::model::score::Score;
 use crate::reason::{Reason, Verdict};
 use crate::snapshot::{DeviceView, NodeView};
 
@@ -19,23 +20,22 @@ pub(super) const UNSAID_CPU_MILLI: i64 = 1000;
 /// See [`UNSAID_CPU_MILLI`].
 pub(super) const UNSAID_MEMORY_BYTES: i64 = 1 << 30;
 
-/// Ports for the rendezvous of gangs: a range that Linux hands out to nobody by itself.
-const FIRST_PORT: u16 = 20_000;
-/// See [`FIRST_PORT`]; allocation ids follow each other, so gangs that run together get different ports.
-const PORTS: u64 = 8_000;
-
-/// Places as many members of a job as may and can start; an error is why the next one waits.
-pub(super) fn place_members(trial: &mut Trial, number: u64, places: &mut Vec<Place>) -> Result<(), Reason> {
+/// Places as many members of a job as may and can start, up to `most`; an error is why the next one waits.
+pub(super) fn place_members(
+    trial: &mut Trial,
+    number: u64,
+    most: usize,
+    places: &mut Vec<Place>,
+) -> Result<(), Reason> {
     let state = trial.state;
     let Some(job) = state.jobs.get(&number) else { return Ok(()) };
     if state.draining {
         return Err(Reason::PoolDraining);
     }
-    let most = job.members_left().unwrap_or(u32::MAX) as usize;
+    let most = most.min(job.members_left().unwrap_or(u32::MAX) as usize);
     for member in job.waiting_members().take(most) {
         let placements = place_spec(trial, &job.spec)?;
-        let port = placements.first().map_or(0, |first| FIRST_PORT + (first.allocation.0 % PORTS) as u16);
-        places.push(Place { job: JobId { number, member }, placements, port });
+        places.push(Place::new(JobId { number, member }, placements));
     }
     Ok(())
 }
@@ -96,22 +96,19 @@ pub(super) fn place_task(
     (index, alternative): (u32, &Alternative),
     (rank, remaining): (u32, u32),
 ) -> Result<(), Reason> {
-    let count = alternative.devices.as_ref().map_or(0, |devices| devices.count);
-    let closed = trial.closed_models(&spec.queue, i64::from(count) * i64::from(WHOLE_MILLI));
-    let gang_nodes = trial.last_nodes(rank as usize);
-    let capacity = trial.capacity();
-    let fits = |(place, node): (usize, &NodeView)| {
-        let draw = draw_of(node, spec, alternative, &closed)?;
-        Some((score::node((place, node), count, remaining, gang_nodes.contains(&node.id)), place, draw))
+    let closed = trial.closed_models(&spec.queue, milli_of(alternative));
+    let asked = Asked { spec, alternative, closed: &closed };
+    let best = match &trial.state.policy.score {
+        Score::KeepWhole => keeping_whole(trial, &asked, (rank, remaining)),
+        score => by_score(trial, score, &asked),
     };
-    let usable = capacity.nodes.iter().enumerate().filter(|(_, node)| node.takes_tasks && node.free >= count);
-    let Some((_, place, draw)) = usable.filter_map(fits).min_by_key(|(score, ..)| *score) else {
-        return Err(Reason::DevicesBusy(count));
+    let Some((place, draw)) = best else {
+        return Err(Reason::DevicesBusy(alternative.devices.as_ref().map_or(0, |devices| devices.count)));
     };
     let placement = Placement {
         allocation: trial.next_id(),
         rank,
-        node: capacity.nodes[place].id,
+        node: trial.capacity().nodes[place].id,
         devices: draw.devices,
         cpu_milli: draw.cpu_milli,
         memory_bytes: draw.memory_bytes,
@@ -119,6 +116,45 @@ pub(super) fn place_task(
     };
     trial.take(placement, &spec.queue);
     Ok(())
+}
+
+/// Thousandths of devices that a task draws.
+fn milli_of(alternative: &Alternative) -> i64 {
+    alternative.devices.as_ref().map_or(0, |ask| i64::from(ask.count) * i64::from(ask.milli()))
+}
+
+/// The best node by the default score, and what is drawn of it. Scores are cheap and draws are not: only nodes that score better
+/// than the best so far are asked what they would give.
+fn keeping_whole(trial: &Trial, asked: &Asked, (rank, remaining): (u32, u32)) -> Option<(usize, NodeDraw)> {
+    let ask = asked.alternative.devices.as_ref();
+    let count = ask.filter(|ask| ask.draw == DrawAsk::Whole).map_or(0, |ask| ask.count);
+    let gang_nodes = trial.last_nodes(rank as usize);
+    let mut best: Option<(score::NodeScore, usize, NodeDraw)> = None;
+    let nodes = trial.capacity().nodes.iter().enumerate();
+    for (place, node) in nodes.filter(|(_, node)| node.takes_tasks && node.free >= count) {
+        let task = NodeTask { ask, remaining, has_gang: gang_nodes.contains(&node.id) };
+        let scored = score::node((place, node), task);
+        if best.as_ref().is_none_or(|(best, ..)| scored < *best)
+            && let Some(draw) = draw_of(node, asked, Pick::Near)
+        {
+            best = Some((scored, place, draw));
+        }
+    }
+    best.map(|(_, place, draw)| (place, draw))
+}
+
+/// The best node by a score that looks at one task alone, and what is drawn of it.
+fn by_score(trial: &mut Trial, score: &Score, asked: &Asked) -> Option<(usize, NodeDraw)> {
+    let turn = trial.next_id().0;
+    let (capacity, scores) = trial.scoring();
+    let mut skip = Vec::new();
+    loop {
+        let (place, pick) = scores.best(capacity, (score, asked), turn, &skip)?;
+        if let Some(draw) = draw_of(&capacity.nodes[place], asked, pick) {
+            return Some((place, draw));
+        }
+        skip.push(place);
+    }
 }
 
 /// What a task would draw of a node.
@@ -131,22 +167,20 @@ pub(super) struct NodeDraw {
 /// What a task would draw of this node, if it fits there now without devices of the closed models. Cores that were not asked for
 /// are no claim: a GPU is not left idle for want of a core. Memory is one, since it does not yield. An exclusive task wants an
 /// idle node, and draws all cores and memory of it, so that nothing else fits.
-pub(super) fn draw_of(
-    node: &NodeView,
-    spec: &JobSpec,
-    alternative: &Alternative,
-    closed: &[String],
-) -> Option<NodeDraw> {
-    let chosen = match &alternative.devices {
-        None => Vec::new(),
-        Some(ask) => choose(node, ask, closed)?,
-    };
+pub(super) fn draw_of(node: &NodeView, asked: &Asked, pick: Pick) -> Option<NodeDraw> {
+    let Asked { spec, alternative, closed } = *asked;
+    // What is said is compared first: it costs nothing.
+    let (asked_cpu, asked_memory) = (alternative.cpu_milli, alternative.memory_bytes);
+    if asked_cpu > Some(node.cpu_milli.1) || asked_memory > Some(node.memory_bytes.1) {
+        return None;
+    }
+    let ask = alternative.devices.as_ref();
+    let chosen = ask.map_or(Some(Vec::new()), |ask| choose(node, ask, closed, pick))?;
     let alone = chosen.is_empty();
-    let mut cpu_milli =
-        alternative.cpu_milli.unwrap_or(if alone { UNSAID_CPU_MILLI.min(node.cpu_milli.0) } else { 0 });
-    let mut memory_bytes = alternative.memory_bytes.unwrap_or_else(|| match alone {
+    let mut cpu_milli = asked_cpu.unwrap_or(if alone { UNSAID_CPU_MILLI.min(node.cpu_milli.0) } else { 0 });
+    let mut memory_bytes = asked_memory.unwrap_or_else(|| match alone {
         true => UNSAID_MEMORY_BYTES.min(node.memory_bytes.0),
-        false => chosen.iter().map(|device| device.host_share.1).sum(),
+        false => chosen.iter().map(|device| share_of(device.host_share.1, ask)).sum(),
     });
     let fits = cpu_milli <= node.cpu_milli.1 && memory_bytes <= node.memory_bytes.1;
     if !fits || spec.exclusive && !node.is_idle() {
@@ -155,19 +189,44 @@ pub(super) fn draw_of(
     if spec.exclusive {
         (cpu_milli, memory_bytes) = (node.cpu_milli.0, node.memory_bytes.0);
     }
-    let whole = |device: &&DeviceView| {
-        (device.id, Draw { milli: WHOLE_MILLI, memory_mib: device.spec.memory_mib, partition: None })
-    };
-    Some(NodeDraw { devices: chosen.iter().map(whole).collect(), cpu_milli, memory_bytes })
+    let draw = |device: &&DeviceView| Some((device.id, filter::draw(device, ask?)));
+    Some(NodeDraw { devices: chosen.iter().filter_map(draw).collect(), cpu_milli, memory_bytes })
 }
 
-fn choose<'a>(node: &'a NodeView, ask: &DeviceAsk, closed: &[String]) -> Option<Vec<&'a DeviceView>> {
-    if ask.draw != DrawAsk::Whole {
+/// The part of a device's host memory that goes with what is asked of the device.
+fn share_of(whole_bytes: i64, ask: Option<&DeviceAsk>) -> i64 {
+    let milli = ask.map_or(WHOLE_MILLI, DeviceAsk::milli);
+    if milli == WHOLE_MILLI { whole_bytes } else { whole_bytes / i64::from(WHOLE_MILLI) * i64::from(milli) }
+}
+
+/// Whether a device is of the right class and of no closed model.
+pub(super) fn is_right(device: &DeviceView, ask: &DeviceAsk, closed: &[String]) -> bool {
+    ask.class.takes_model(&device.spec)
+        && ask.class.takes_memory(&device.spec)
+        && !closed.contains(&device.spec.model)
+}
+
+/// Whether a task can have what it asks of a device, and no limit is against it.
+pub(super) fn open(device: &DeviceView, ask: &DeviceAsk, closed: &[String]) -> bool {
+    filter::fits(device, ask) && !closed.contains(&device.spec.model)
+}
+
+fn choose<'a>(node: &'a NodeView, ask: &DeviceAsk, closed: &[String], pick: Pick) -> Option<Vec<&'a DeviceView>> {
+    let count = ask.count as usize;
+    if let Pick::This(index) = pick {
+        return node.devices.get(index).filter(|device| count == 1 && open(device, ask, closed)).map(|one| vec![one]);
+    }
+    let mut fitting: Vec<_> = node.devices.iter().filter(|device| open(device, ask, closed)).collect();
+    if fitting.len() < count {
         return None;
     }
-    let open =
-        |device: &&DeviceView| filter::takes(device, &ask.class) && !closed.contains(&device.spec.model);
-    let fitting: Vec<_> = node.devices.iter().filter(open).collect();
-    let count = ask.count as usize;
-    (fitting.len() >= count).then(|| score::devices(&fitting, count))
+    Some(match ask.draw {
+        DrawAsk::Whole if pick == Pick::Near => score::devices(&fitting, count),
+        _ => {
+            // Devices stand by their index; a stable sort keeps that among those with as much left.
+            fitting.sort_by_key(|device| device.free_milli);
+            fitting.truncate(count);
+            fitting
+        }
+    })
 }

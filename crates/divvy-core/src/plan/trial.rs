@@ -6,42 +6,73 @@ use crate::amount::{Amount, Holdings, Resource};
 use crate::id::{AllocationId, DeviceId, NodeId};
 use crate::model::allocation::Placement;
 use crate::model::ask::Alternative;
-use crate::model::device::WHOLE_MILLI;
+use crate::model::device::{DeviceSpec, WHOLE_MILLI};
 use crate::model::queue::lineage;
 use crate::reason::Reason;
-use crate::snapshot::{Capacity, Snapshot, Waiting};
+use super::score::Scores;
+use crate::snapshot::{Capacity, Running, Snapshot, Waiting};
 use crate::state::{State, counted};
 
-/// The snapshot with what this cycle has taken so far.
+/// The snapshot with what this cycle has taken and released so far.
 pub(super) struct Trial<'a> {
     pub(super) state: &'a State,
-    snapshot: &'a mut Snapshot,
-    /// What was taken, in order, and for which queue.
-    taken: Vec<(Placement, String)>,
+    capacity: &'a mut Capacity,
+    held: &'a BTreeMap<String, Holdings>,
+    scores: &'a mut Scores,
+    /// What was done, in order.
+    done: Vec<Step>,
     /// What the queues would hold beyond the snapshot.
     extra: BTreeMap<String, Holdings>,
     next_allocation: u64,
+    /// Placements of this cycle whose devices were exchanged for like ones.
+    exchanged: BTreeMap<AllocationId, Placement>,
 }
 
-/// How much was taken when the mark was set.
+/// Something done that can be undone: a placement and for which queue.
+enum Step {
+    /// A new placement draws.
+    Took(Placement, String),
+    /// A running one gives back.
+    Released(Placement, String),
+    /// A running one that was released draws again.
+    Kept(Placement, String),
+}
+
+/// How much was done when the mark was set.
 pub(super) type Mark = usize;
 
 impl<'a> Trial<'a> {
     pub(super) fn new(state: &'a State, snapshot: &'a mut Snapshot) -> Self {
-        let next_allocation = state.next_allocation.0;
-        Self { state, snapshot, taken: Vec::new(), extra: BTreeMap::new(), next_allocation }
+        Self::split(state, snapshot).0
+    }
+
+    /// A trial, and what of the snapshot it does not touch: who waits and who runs.
+    pub(super) fn split(state: &'a State, snapshot: &'a mut Snapshot) -> (Self, &'a Waiting, &'a Running) {
+        let Snapshot { capacity, held, scores, waiting, running, .. } = snapshot;
+        let trial = Self {
+            state,
+            capacity,
+            held,
+            scores,
+            done: Vec::new(),
+            extra: BTreeMap::new(),
+            next_allocation: state.next_allocation.0,
+            exchanged: BTreeMap::new(),
+        };
+        (trial, waiting, running)
+    }
+
+    /// What is free, and what scores have said of it.
+    pub(super) fn scoring(&mut self) -> (&Capacity, &mut Scores) {
+        (self.capacity, self.scores)
     }
 
     pub(super) fn capacity(&self) -> &Capacity {
-        &self.snapshot.capacity
-    }
-
-    pub(super) fn waiting(&self) -> &Waiting {
-        &self.snapshot.waiting
+        self.capacity
     }
 
     pub(super) fn mark(&self) -> Mark {
-        self.taken.len()
+        self.done.len()
     }
 
     /// The id that the next placement gets. Ids that a roll-back frees are given again in the same cycle: none was ever told to anyone.
@@ -50,29 +81,120 @@ impl<'a> Trial<'a> {
     }
 
     pub(super) fn take(&mut self, placement: Placement, queue: &str) {
-        self.snapshot.capacity.take(&placement);
+        self.capacity.take(&placement);
         self.next_allocation = placement.allocation.0 + 1;
         self.charge(queue, &placement, 1);
-        self.taken.push((placement, queue.to_owned()));
+        self.done.push(Step::Took(placement, queue.to_owned()));
+    }
+
+    /// Counts what a running task holds as free.
+    pub(super) fn release(&mut self, placement: &Placement, queue: &str) {
+        self.capacity.give_back(placement);
+        self.charge(queue, placement, -1);
+        self.done.push(Step::Released(placement.clone(), queue.to_owned()));
     }
 
     pub(super) fn roll_back_to(&mut self, mark: Mark) {
-        while self.taken.len() > mark {
-            let Some((placement, queue)) = self.taken.pop() else { break };
-            self.snapshot.capacity.give_back(&placement);
-            self.charge(&queue, &placement, -1);
-            self.next_allocation = placement.allocation.0;
+        while self.done.len() > mark {
+            let Some(step) = self.done.pop() else { break };
+            match step {
+                Step::Took(placement, queue) => {
+                    self.capacity.give_back(&placement);
+                    self.charge(&queue, &placement, -1);
+                    self.next_allocation = placement.allocation.0;
+                }
+                Step::Kept(placement, queue) => {
+                    self.capacity.give_back(&placement);
+                    self.charge(&queue, &placement, -1);
+                }
+                Step::Released(placement, queue) => {
+                    self.capacity.take(&placement);
+                    self.charge(&queue, &placement, 1);
+                }
+            }
         }
+    }
+
+    /// Lets a running job keep what it holds and was released, if as much of each node is still there. New placements that have
+    /// its very devices are moved to like ones on the same node.
+    pub(super) fn keep(&mut self, held: &[&Placement], queue: &str) -> bool {
+        let mark = self.mark();
+        for placement in held {
+            if !self.keep_task(placement, queue) {
+                self.roll_back_to(mark);
+                return false;
+            }
+        }
+        true
+    }
+
+    fn keep_task(&mut self, placement: &Placement, queue: &str) -> bool {
+        let Some(place) = self.capacity.node_place(placement.node) else { return false };
+        let node = &self.capacity.nodes[place];
+        let host_fits = placement.cpu_milli <= node.cpu_milli.1 && placement.memory_bytes <= node.memory_bytes.1;
+        let own: BTreeSet<DeviceId> = placement.devices.iter().map(|(device, _)| *device).collect();
+        let (mut taken, mut spare) = (Vec::new(), Vec::new());
+        for device in &node.devices {
+            match (own.contains(&device.id), device.is_free()) {
+                (true, false) => taken.push((device.id, &device.spec)),
+                (false, true) => spare.push((device.id, &device.spec)),
+                _ => {}
+            }
+        }
+        let like = |a: &DeviceSpec, b: &DeviceSpec| (&a.model, a.memory_mib) == (&b.model, b.memory_mib);
+        let mut pairs = Vec::new();
+        for (device, spec) in taken {
+            let Some(found) = spare.iter().position(|(_, other)| like(spec, other)) else { return false };
+            pairs.push((device, spare.remove(found).0));
+        }
+        if !host_fits || !pairs.iter().all(|(from, to)| self.exchange(*from, *to)) {
+            return false;
+        }
+        self.capacity.take(placement);
+        self.charge(queue, placement, 1);
+        self.done.push(Step::Kept(placement.clone(), queue.to_owned()));
+        true
+    }
+
+    /// Moves the new placement that has a whole device to another one.
+    fn exchange(&mut self, from: DeviceId, to: DeviceId) -> bool {
+        let has = |placement: &Placement| placement.devices.iter().any(|(device, _)| *device == from);
+        let found = self.done.iter_mut().find_map(|step| match step {
+            Step::Took(placement, _) if has(placement) => Some(placement),
+            _ => None,
+        });
+        let Some(placement) = found else { return false };
+        self.capacity.give_back(placement);
+        for (device, _) in placement.devices.iter_mut().filter(|(device, _)| *device == from) {
+            *device = to;
+        }
+        self.capacity.take(placement);
+        self.exchanged.insert(placement.allocation, placement.clone());
+        true
+    }
+
+    /// Brings a placement of this cycle up to date.
+    pub(super) fn refresh(&self, placement: &mut Placement) {
+        if let Some(exchanged) = self.exchanged.get(&placement.allocation) {
+            placement.clone_from(exchanged);
+        }
+    }
+
+    fn taken_since(&self, mark: Mark) -> impl DoubleEndedIterator<Item = &Placement> {
+        self.done[mark..].iter().filter_map(|step| match step {
+            Step::Took(placement, _) => Some(placement),
+            _ => None,
+        })
     }
 
     /// What was taken since a mark.
     pub(super) fn since(&self, mark: Mark) -> Vec<Placement> {
-        self.taken[mark..].iter().map(|(placement, _)| placement.clone()).collect()
+        self.taken_since(mark).cloned().collect()
     }
 
     /// The nodes of the last so many placements.
     pub(super) fn last_nodes(&self, count: usize) -> BTreeSet<NodeId> {
-        self.taken.iter().rev().take(count).map(|(placement, _)| placement.node).collect()
+        self.taken_since(0).rev().take(count).map(|placement| placement.node).collect()
     }
 
     /// The models of which a queue may not take so many more devices (milli).
@@ -124,14 +246,14 @@ impl<'a> Trial<'a> {
 
     fn held(&self, path: &str, resource: &Resource) -> i64 {
         let of = |map: &BTreeMap<String, Holdings>| map.get(path).map_or(0, |held| held.of(resource));
-        of(&self.snapshot.held) + of(&self.extra)
+        of(self.held) + of(&self.extra)
     }
 
     /// The limit that is exceeded now, if one is; what was taken since the mark is what the job asks for.
     pub(super) fn exceeded_since(&self, mark: Mark, queue: &str) -> Option<Reason> {
         let Some(Reason::QueueLimit(path, resource, limit, _)) = self.exceeded(queue, 0) else { return None };
         let asked =
-            self.taken[mark..].iter().map(|(placement, _)| self.amounts(placement).of(&resource)).sum();
+            self.taken_since(mark).map(|placement| self.amounts(placement).of(&resource)).sum();
         Some(Reason::QueueLimit(path, resource, limit, asked))
     }
 

@@ -1,12 +1,13 @@
 //! What is free, node by node, in vectors.
 
 use std::collections::BTreeMap;
+use std::hash::{Hash, Hasher};
 
 use crate::id::{DeviceId, NodeId};
 use crate::model::allocation::Placement;
 use crate::model::device::{Health, WHOLE_MILLI};
 use crate::model::node::NodeState;
-use crate::state::{Device, State};
+use crate::state::{Device, State, fingerprint};
 
 /// All nodes and devices, in the order of their ids.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -15,6 +16,10 @@ pub struct Capacity {
     pub nodes: Vec<NodeView>,
     places: BTreeMap<DeviceId, (usize, usize)>,
     node_places: BTreeMap<NodeId, usize>,
+    /// The hash of all that a choice among nodes may look at, node by node: what is remembered by it cannot be out of date.
+    stamps: Vec<u64>,
+    /// The most milli-cores, and the most devices, of any node.
+    pub(crate) largest: (i64, usize),
 }
 
 /// A node as the planner sees it.
@@ -32,6 +37,28 @@ pub struct NodeView {
     pub devices: Vec<DeviceView>,
     /// How many of them are wholly free and usable.
     pub free: u32,
+    /// How many of them can be given out at all.
+    pub usable: u32,
+    /// Whether all of them are of one model and size.
+    pub uniform: bool,
+    /// How many tasks with devices draw on it, by how many each has.
+    pub tasks: TaskCounts,
+    /// The hash of what does not change while it is there.
+    fixed: u64,
+}
+
+/// Tasks of a node by the devices that each has: a share, one, two, up to four, more.
+pub type TaskCounts = [i32; 5];
+
+/// Where a task with devices is counted; `None` for one without.
+pub fn task_kind(devices: usize, shares: bool) -> Option<usize> {
+    match devices {
+        0 => None,
+        _ if shares => Some(0),
+        1 | 2 => Some(devices),
+        3 | 4 => Some(3),
+        _ => Some(4),
+    }
 }
 
 /// A device as the planner sees it.
@@ -45,16 +72,16 @@ pub struct DeviceView {
     pub spec: crate::model::device::DeviceSpec,
     /// Why it cannot be given out, if it cannot.
     pub unusable: Option<Unusable>,
-    /// Thousandths left.
-    pub free_milli: u32,
-    /// MiB left.
-    pub free_memory_mib: u64,
+    /// Thousandths left; below zero where what is held is promised to someone else besides.
+    pub free_milli: i32,
+    /// MiB left, likewise.
+    pub free_memory_mib: i64,
     /// Its share of the host: milli-cores and bytes of its NUMA node, divided by the devices there.
     pub host_share: (i64, i64),
 }
 
 /// Why a device cannot be given out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Unusable {
     /// It is broken or gone.
     Down,
@@ -63,9 +90,17 @@ pub enum Unusable {
 }
 
 impl NodeView {
+    /// The hash of all that a choice among nodes may look at, but for its name: equal nodes have equal ones.
+    fn stamp(&self) -> u64 {
+        let devices = self.devices.iter();
+        let left = |device: &DeviceView| (device.free_milli, device.free_memory_mib, device.unusable);
+        let host = (self.takes_tasks, self.cpu_milli.1, self.memory_bytes.1);
+        fingerprint(&(self.fixed, host, self.tasks, Each(devices.map(left))))
+    }
+
     /// Whether nothing of it is taken.
     pub fn is_idle(&self) -> bool {
-        let whole = |device: &DeviceView| device.free_milli == WHOLE_MILLI;
+        let whole = |device: &DeviceView| device.free_milli == WHOLE_MILLI as i32;
         self.cpu_milli.0 == self.cpu_milli.1
             && self.memory_bytes.0 == self.memory_bytes.1
             && self.devices.iter().all(whole)
@@ -75,7 +110,7 @@ impl NodeView {
 impl DeviceView {
     /// Whether all of it is free to be given out.
     pub fn is_free(&self) -> bool {
-        self.unusable.is_none() && self.free_milli == WHOLE_MILLI
+        self.unusable.is_none() && self.free_milli == WHOLE_MILLI as i32
     }
 }
 
@@ -89,6 +124,7 @@ impl Capacity {
     pub fn whole(state: &State) -> Self {
         let mut whole = Self::build(state, |_| None);
         whole.nodes.iter_mut().for_each(|node| node.takes_tasks = true);
+        whole.stamps = whole.nodes.iter().map(NodeView::stamp).collect();
         whole
     }
 
@@ -104,6 +140,10 @@ impl Capacity {
                 memory_bytes: (spec.memory_bytes, spec.memory_bytes),
                 devices: Vec::new(),
                 free: 0,
+                usable: 0,
+                uniform: true,
+                tasks: TaskCounts::default(),
+                fixed: 0,
             });
         }
         for (id, device) in &state.devices {
@@ -113,19 +153,29 @@ impl Capacity {
                 index: device.spec.index,
                 spec: device.spec.clone(),
                 unusable: unusable(device),
-                free_milli: WHOLE_MILLI,
-                free_memory_mib: device.spec.memory_mib,
+                free_milli: WHOLE_MILLI as i32,
+                free_memory_mib: device.spec.memory_mib as i64,
                 host_share: (0, 0),
             });
         }
         for (place, node) in capacity.nodes.iter_mut().enumerate() {
             node.devices.sort_by_key(|device| (device.index, device.id));
             share_host(node, state);
-            node.free = free_devices(node);
+            count_devices(node);
+            node.fixed = fixed(node);
             let places = node.devices.iter().enumerate().map(|(index, device)| (device.id, (place, index)));
             capacity.places.extend(places);
         }
+        capacity.stamps = capacity.nodes.iter().map(NodeView::stamp).collect();
+        let most_cpu_milli = capacity.nodes.iter().map(|node| node.cpu_milli.0).max();
+        let most_devices = capacity.nodes.iter().map(|node| node.devices.len()).max();
+        capacity.largest = (most_cpu_milli.unwrap_or(0), most_devices.unwrap_or(0));
         capacity
+    }
+
+    /// The hash of all that a choice among nodes may look at, node by node.
+    pub fn stamps(&self) -> &[u64] {
+        &self.stamps
     }
 
     /// Where a device is: its node's place and its own.
@@ -157,28 +207,32 @@ impl Capacity {
         self.draw(placement, false);
     }
 
-    /// Saturates: what does not fit is for the checker to find, which reckons from the state.
+    /// Amounts may fall below zero: a promise draws on what others still hold. What must not be is for the checker to find,
+    /// which reckons from the state.
     fn draw(&mut self, placement: &Placement, take: bool) {
-        let sign = if take { -1 } else { 1 };
-        if let Some(place) = self.node_place(placement.node) {
+        let sign: i64 = if take { -1 } else { 1 };
+        let home = self.node_place(placement.node);
+        if let Some(place) = home {
             let node = &mut self.nodes[place];
             node.cpu_milli.1 += sign * placement.cpu_milli;
             node.memory_bytes.1 += sign * placement.memory_bytes;
+            let shares = placement.devices.iter().any(|(_, draw)| draw.milli < WHOLE_MILLI);
+            if let Some(kind) = task_kind(placement.devices.len(), shares) {
+                node.tasks[kind] += sign as i32;
+            }
         }
         for (id, draw) in &placement.devices {
             let Some((place, index)) = self.place_of(*id) else { continue };
             let device = &mut self.nodes[place].devices[index];
             let was_free = device.is_free();
-            if take {
-                device.free_milli = device.free_milli.saturating_sub(draw.milli);
-                device.free_memory_mib = device.free_memory_mib.saturating_sub(draw.memory_mib);
-            } else {
-                device.free_milli += draw.milli;
-                device.free_memory_mib += draw.memory_mib;
-            }
+            device.free_milli += sign as i32 * draw.milli as i32;
+            device.free_memory_mib += sign * draw.memory_mib as i64;
             let is_free = device.is_free();
             let node = &mut self.nodes[place];
             node.free = node.free + u32::from(is_free) - u32::from(was_free);
+        }
+        if let Some(place) = home {
+            self.stamps[place] = self.nodes[place].stamp();
         }
     }
 
@@ -186,12 +240,36 @@ impl Capacity {
     pub fn refresh(&mut self, state: &State, id: DeviceId) {
         let Some(((place, index), device)) = self.place_of(id).zip(state.devices.get(&id)) else { return };
         self.nodes[place].devices[index].unusable = unusable(device);
-        self.nodes[place].free = free_devices(&self.nodes[place]);
+        count_devices(&mut self.nodes[place]);
+        self.stamps[place] = self.nodes[place].stamp();
     }
 }
 
-fn free_devices(node: &NodeView) -> u32 {
-    node.devices.iter().map(|device| u32::from(device.is_free())).sum()
+/// Hashes each in turn, without gathering them first.
+struct Each<I>(I);
+
+impl<I: Iterator<Item: Hash> + Clone> Hash for Each<I> {
+    fn hash<H: Hasher>(&self, hasher: &mut H) {
+        self.0.clone().for_each(|item| item.hash(hasher));
+    }
+}
+
+fn count_devices(node: &mut NodeView) {
+    node.free = node.devices.iter().map(|device| u32::from(device.is_free())).sum();
+    node.usable = node.devices.iter().map(|device| u32::from(device.unusable.is_none())).sum();
+    let size = |device: &DeviceView| (device.spec.memory_mib, device.spec.nominal_gb);
+    node.uniform = node
+        .devices
+        .windows(2)
+        .all(|pair| pair[0].spec.model == pair[1].spec.model && size(&pair[0]) == size(&pair[1]));
+}
+
+fn fixed(node: &NodeView) -> u64 {
+    let of = |device: &DeviceView| {
+        let spec = &device.spec;
+        fingerprint(&(&spec.model, spec.memory_mib, spec.nominal_gb, spec.numa, device.host_share))
+    };
+    fingerprint(&(node.cpu_milli.0, node.memory_bytes.0, Each(node.devices.iter().map(of))))
 }
 
 fn unusable(device: &Device) -> Option<Unusable> {

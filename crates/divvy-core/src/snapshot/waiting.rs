@@ -2,13 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::order::{self, OrderKey, Standing};
 use crate::id::{ClassId, JobId};
 use crate::model::job::Dependency;
 use crate::state::{Dependable, Job, State};
 use crate::time::Time;
-
-/// Where a job stands in its order: lower goes first. Constant while it waits.
-pub type OrderKey = (i64, u64);
 
 /// The waiting jobs.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -31,12 +29,24 @@ pub struct Waiting {
 pub struct ClassView {
     /// In order.
     pub jobs: BTreeSet<OrderKey>,
+    /// Thousandths of devices that each of them asks for.
+    pub milli: i64,
 }
 
-/// The key of `arrival`: priority plus waiting at one slope, so that it stays the same while time passes.
+/// The key of a waiting job. The members of an array stand together, as if none had run before.
 fn order_key(state: &State, job: &Job) -> OrderKey {
-    let head_start = i64::from(job.spec.priority).saturating_mul(state.policy.ageing_ms_per_point);
-    (job.submitted_at.0.saturating_sub(head_start), job.number)
+    let run = state.run(job.id());
+    let standing = Standing {
+        priority: job.spec.priority,
+        submitted_at: job.submitted_at,
+        number: job.number,
+        milli: job.spec.milli_asked(),
+        progress_ms: run.map_or(0, |run| run.attained_ms),
+        estimate_ms: job.estimate.as_ref().map(|estimate| estimate.p50_ms),
+        turn: run.and_then(|run| run.back_since).unwrap_or(job.submitted_at),
+        waits: true,
+    };
+    order::key(&state.policy, &standing)
 }
 
 impl Waiting {
@@ -61,10 +71,16 @@ impl Waiting {
         }
         let bounded = job.members_left() == Some(0);
         if waits && !bounded && job.own_blockers(state, state.now).is_empty() {
-            let key = order_key(state, job);
-            self.classes.entry(job.class).or_default().jobs.insert(key);
-            self.entries.insert(number, (job.class, key));
+            self.enter(state, job);
         }
+    }
+
+    fn enter(&mut self, state: &State, job: &Job) {
+        let key = order_key(state, job);
+        let class = self.classes.entry(job.class).or_default();
+        class.milli = job.spec.milli_asked();
+        class.jobs.insert(key);
+        self.entries.insert(job.number, (job.class, key));
     }
 
     fn leave(&mut self, number: u64) {
@@ -109,9 +125,7 @@ impl Waiting {
                 && job.members_left() != Some(0)
                 && job.own_blockers(state, now).is_empty()
             {
-                let key = order_key(state, job);
-                self.classes.entry(job.class).or_default().jobs.insert(key);
-                self.entries.insert(number, (job.class, key));
+                self.enter(state, job);
             }
         }
     }

@@ -13,6 +13,7 @@ use crate::model::allocation::{AllocationState, Placement};
 use crate::model::device::{DeviceSpec, Health, Occupant};
 use crate::model::job::{JobState, LastEnd, Submission};
 use crate::model::members::Members;
+use crate::model::promise::Promise;
 use crate::model::queue::Queue;
 use crate::reason::Reason;
 use crate::time::Time;
@@ -95,6 +96,11 @@ impl State {
             Event::Submitted(submission) => return self.submit(submission, at),
             Event::Held { job, by } => return self.hold(*job, Some(by)),
             Event::Released { job, .. } => return self.hold(*job, None),
+            Event::Estimated { job, estimate } => {
+                return self.change_job(job.number, |job| job.estimate = Some(estimate.clone()));
+            }
+            Event::Promised(promise) => return self.promise(promise),
+            Event::Revoked { job } => return self.revoke(*job),
             Event::Placed { job, placements, port } => return self.place(*job, placements, *port, at),
             Event::TaskStarted { allocation, start } => return self.start_task(*allocation, start, at),
             Event::Stopping { job, cause, by, order, requeue } => {
@@ -103,7 +109,7 @@ impl State {
                 return self.stop(*job, stopping);
             }
             Event::TaskEnded { allocation, end } => return self.end_task(*allocation, end, at),
-            Event::AttemptEnded { job, end, state, .. } => return self.end_attempt(*job, end, *state),
+            Event::AttemptEnded { job, end, state, .. } => return self.end_attempt(*job, end, *state, at),
             Event::Dropped { job, state, .. } => return self.drop_waiting(*job, *state),
             Event::Judged { classes } => {
                 classes.iter().for_each(|(class, reason)| self.judge(*class, reason.as_ref()))
@@ -177,6 +183,7 @@ impl State {
             spec: Arc::clone(spec),
             submitted_at: at,
             class,
+            estimate: None,
             runs,
         };
         self.plus(job_hashes(&job));
@@ -245,7 +252,27 @@ impl State {
         self.change_run(id, turn)
     }
 
+    fn promise(&mut self, promise: &Promise) -> Applied {
+        self.change_run(promise.job, |run| run.promised = true)?;
+        let last = promise.placements.iter().map(|placement| placement.allocation.0).max();
+        self.next_allocation = self.next_allocation.max(AllocationId(last.unwrap_or(0) + 1));
+        self.plus(fingerprint(&Entity::Promise(promise)));
+        match self.promises.insert(promise.job, promise.clone()) {
+            None => Ok(()),
+            Some(_) => Err(Wrong::Impossible(format!("job {} has a promise already", promise.job))),
+        }
+    }
+
+    fn revoke(&mut self, id: JobId) -> Applied {
+        let promise = self.promises.remove(&id).ok_or_else(|| Wrong::Unknown(format!("promise to {id}")))?;
+        self.minus(fingerprint(&Entity::Promise(&promise)));
+        self.change_run(id, |run| run.promised = false)
+    }
+
     fn place(&mut self, id: JobId, placements: &[Placement], port: u16, at: Time) -> Applied {
+        if self.promises.contains_key(&id) {
+            self.revoke(id)?;
+        }
         let job = self.jobs.get(&id.number).ok_or_else(|| Wrong::Unknown(format!("job {id}")))?;
         let (queue, user) = (job.spec.queue.clone(), job.owner.name.clone());
         self.change_run(id, |run| {
@@ -350,7 +377,7 @@ impl State {
         Ok(())
     }
 
-    fn end_attempt(&mut self, id: JobId, end: &LastEnd, state: JobState) -> Applied {
+    fn end_attempt(&mut self, id: JobId, end: &LastEnd, state: JobState, at: Time) -> Applied {
         if state.is_ended() {
             return self.end_run(id, state);
         }
@@ -360,6 +387,9 @@ impl State {
                 attempt: run.attempt + 1,
                 restarts: run.restarts + u32::from(!wished),
                 last_end: Some(end.clone()),
+                attained_ms: run.progress_ms(at),
+                back_since: Some(at),
+                promised: run.promised,
                 ..Run::fresh(None)
             };
         })
@@ -367,6 +397,9 @@ impl State {
 
     /// Takes an ended run out of the state; with the last one the job goes, too.
     fn end_run(&mut self, id: JobId, state: JobState) -> Applied {
+        if self.promises.contains_key(&id) {
+            self.revoke(id)?;
+        }
         let Some(member) = id.member else { return self.forget_job(id.number, state == JobState::Completed) };
         let mut gone = true;
         self.change_run(id, |_| ())?;
@@ -400,6 +433,8 @@ impl State {
         if !is_array || id.member.is_some() {
             return self.end_run(id, state);
         }
+        let promised: Vec<JobId> = self.promises.keys().filter(|job| job.number == id.number).copied().collect();
+        promised.into_iter().try_for_each(|job| self.revoke(job))?;
         let mut gone = true;
         self.change_job(id.number, |job| {
             let Runs::Array(array) = &mut job.runs else { return };

@@ -25,6 +25,7 @@ pub(super) enum Entity<'a> {
     Fresh(u64, &'a Option<String>, &'a crate::model::members::Members),
     Allocation(u64, &'a super::Allocation),
     Verdict(u64, &'a crate::reason::Reason),
+    Promise(&'a crate::model::promise::Promise),
 }
 
 impl State {
@@ -62,7 +63,9 @@ impl State {
         let allocations =
             self.allocations.iter().map(|(id, held)| fingerprint(&Entity::Allocation(id.0, held)));
         let verdicts = self.verdicts.iter().map(|(id, reason)| fingerprint(&Entity::Verdict(id.0, reason)));
-        let all = nodes.chain(devices).chain(queues).chain(jobs).chain(allocations).chain(verdicts);
+        let promises = self.promises.values().map(|promise| fingerprint(&Entity::Promise(promise)));
+        let held = allocations.chain(promises);
+        let all = nodes.chain(devices).chain(queues).chain(jobs).chain(held).chain(verdicts);
         all.fold(0, u64::wrapping_add)
     }
 
@@ -74,7 +77,7 @@ impl State {
 
 /// The hash of a job's unchanging part.
 pub(super) fn job_hash(job: &Job) -> u64 {
-    fingerprint(&Entity::Job(job.number, fingerprint(&(&job.owner, &*job.spec, job.submitted_at))))
+    fingerprint(&Entity::Job(job.number, fingerprint(&(&job.owner, &*job.spec, job.submitted_at, &job.estimate))))
 }
 
 /// The hashes of a job and all its runs.

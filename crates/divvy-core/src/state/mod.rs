@@ -14,7 +14,7 @@ use crate::id::{AllocationId, ClassId, DeviceId, JobId, NodeId, Position, Term};
 use crate::ledger::Ledger;
 use crate::model::allocation::{AllocationState, Placement};
 use crate::model::device::{DeviceSpec, Health, Occupant};
-use crate::model::job::{Array, Cause, JobSpec, JobState, LastEnd, Owner, StopOrder};
+use crate::model::job::{Array, Cause, Estimate, JobSpec, JobState, LastEnd, Owner, StopOrder};
 use crate::model::members::Members;
 use crate::model::node::{NodeSpec, NodeState};
 use crate::model::policy::Policy;
@@ -114,6 +114,9 @@ pub struct Job {
     pub submitted_at: Time,
     /// Jobs alike in queue, priority and ask share a class.
     pub class: ClassId,
+    /// How long it will run, if anyone foresees that.
+    #[serde(default)]
+    pub estimate: Option<Estimate>,
     /// Its run, or those of its members.
     pub runs: Runs,
 }
@@ -175,6 +178,15 @@ pub struct Run {
     pub stopping: Option<Stopping>,
     /// How the attempt before ended.
     pub last_end: Option<LastEnd>,
+    /// For how long the attempts before ran, in milliseconds.
+    #[serde(default)]
+    pub attained_ms: i64,
+    /// Since when it is back in the queue, if it was in it before.
+    #[serde(default)]
+    pub back_since: Option<Time>,
+    /// Whether devices are promised to it.
+    #[serde(default)]
+    pub promised: bool,
 }
 
 /// Why and how a job is being stopped.

@@ -1,10 +1,12 @@
 //! Questions about a job and its runs.
 
 use super::{Job, Run, Runs};
-use crate::id::JobId;
+use crate::id::{DeviceId, JobId};
 use crate::model::ask::{Alternative, Ask, DrawAsk};
-use crate::model::device::WHOLE_MILLI;
+use crate::model::device::{Health, WHOLE_MILLI};
 use crate::model::job::{DependsOn, JobSpec, JobState};
+use crate::model::node::NodeState;
+use crate::model::promise::Promise;
 use crate::reason::Reason;
 use crate::state::{Outcome, State};
 use crate::time::Time;
@@ -28,7 +30,20 @@ impl Run {
             held_milli_ms: 0,
             stopping: None,
             last_end: None,
+            attained_ms: 0,
+            back_since: None,
+            promised: false,
         }
+    }
+
+    /// Whether it waits for devices, and none are promised to it.
+    pub fn waits(&self) -> bool {
+        self.state == JobState::Pending && !self.promised
+    }
+
+    /// For how long it has run by now, over all attempts, in milliseconds.
+    pub fn progress_ms(&self, now: Time) -> i64 {
+        self.attained_ms + self.started_at.map_or(0, |started| now.since(started).0)
     }
 
     /// Whether it has devices.
@@ -74,13 +89,13 @@ impl Job {
     /// The members (or the job itself) that wait and are not held, rising.
     pub fn waiting_members(&self) -> Box<dyn Iterator<Item = Option<u32>> + '_> {
         match &self.runs {
-            Runs::Single(run) => Box::new((run.state == JobState::Pending).then_some(None).into_iter()),
+            Runs::Single(run) => Box::new(run.waits().then_some(None).into_iter()),
             Runs::Array(array) => {
                 let fresh = array.held.is_none().then(|| array.fresh.iter()).into_iter().flatten();
                 let touched = array
                     .touched
                     .iter()
-                    .filter(|(_, run)| run.state == JobState::Pending)
+                    .filter(|(_, run)| run.waits())
                     .map(|(member, _)| *member);
                 let (mut fresh, mut touched) = (fresh.peekable(), touched.peekable());
                 Box::new(std::iter::from_fn(move || match (fresh.peek(), touched.peek()) {
@@ -92,12 +107,12 @@ impl Job {
         }
     }
 
-    /// How many members have devices.
+    /// How many members have devices, or the promise of some.
     pub fn active_members(&self) -> u32 {
         match &self.runs {
             Runs::Single(run) => u32::from(run.is_active()),
             Runs::Array(array) => {
-                let active = array.touched.values().filter(|run| run.is_active()).count();
+                let active = array.touched.values().filter(|run| run.is_active() || run.promised).count();
                 u32::try_from(active).unwrap_or(u32::MAX)
             }
         }
@@ -114,6 +129,9 @@ impl Job {
     /// What keeps the job from being considered, apart from its class: what it waits for, and when it may start.
     pub fn own_blockers(&self, state: &State, now: Time) -> Vec<Reason> {
         let mut blockers = Vec::new();
+        if let Some(promise) = state.promises.get(&self.id()) {
+            blockers.push(Reason::Promised(promise.waits_for.len() as u32));
+        }
         for dependency in &self.spec.after {
             if state.dependency(dependency.job, dependency.on) != Dependable::Met {
                 blockers.push(Reason::Dependency(dependency.job, dependency.on));
@@ -138,6 +156,18 @@ pub enum Dependable {
 }
 
 impl State {
+    /// Whether all that is promised can still be had: the devices work and are nobody else's, and the nodes take tasks.
+    pub fn is_good(&self, promise: &Promise) -> bool {
+        let works = |device: &DeviceId| {
+            self.devices.get(device).is_some_and(|device| device.health == Health::Ok && device.occupant.is_none())
+        };
+        !self.draining
+            && promise.placements.iter().all(|placement| {
+                self.nodes.get(&placement.node).is_some_and(|node| node.state == NodeState::Ready)
+                    && placement.devices.iter().all(|(device, _)| works(device))
+            })
+    }
+
     /// How a dependency on a job (or member) stands. A job that the state no longer knows has been checked when the dependent was
     /// submitted, so its absence counts as met.
     pub fn dependency(&self, on: JobId, wanted: DependsOn) -> Dependable {

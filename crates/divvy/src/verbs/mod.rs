@@ -14,6 +14,7 @@ pub(crate) mod ps;
 pub(crate) mod queues;
 pub(crate) mod run;
 pub(crate) mod show;
+pub(crate) mod sim;
 pub(crate) mod top;
 pub(crate) mod up;
 pub(crate) mod wait;

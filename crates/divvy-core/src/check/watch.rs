@@ -1,0 +1,489 @@
+//! The checker in its incremental form: it follows the log with books of its own, and after each event looks at what the event
+//! touched, so that a check costs what has changed. Like [`super::check`] it shares nothing with the planner; it keeps nothing
+//! that the fold keeps, either: the state is what it compares its books with.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::Violation;
+use crate::amount::{Amount, Resource};
+use crate::event::{Event, Stamped};
+use crate::id::{AllocationId, DeviceId, JobId, NodeId, Position, Term};
+use crate::model::allocation::{AllocationState, Placement};
+use crate::model::device::{Draw, Health, WHOLE_MILLI};
+use crate::model::job::{Cause, JobState};
+use crate::model::node::NodeState;
+use crate::model::queue::lineage;
+use crate::state::State;
+use crate::time::Time;
+
+/// Books that follow the log beside the state.
+#[derive(Clone, Debug, Default)]
+pub struct Watch {
+    at: Time,
+    position: Position,
+    term: Term,
+    holds: BTreeMap<AllocationId, Hold>,
+    /// What is drawn of each device: milli, MiB, holders.
+    devices: BTreeMap<DeviceId, (i64, i64, u32)>,
+    /// What is drawn of each host: milli-cores, bytes.
+    hosts: BTreeMap<NodeId, (i64, i64)>,
+    /// How many tasks of a job hold something.
+    tasks: BTreeMap<JobId, u32>,
+    accounts: Vec<Account>,
+    account_of: BTreeMap<String, BTreeMap<String, usize>>,
+    closed_milli_ms: i128,
+    /// What each queue and those below it hold of each resource.
+    queues: BTreeMap<String, BTreeMap<Resource, i64>>,
+    promises: BTreeMap<JobId, Vec<Placement>>,
+    promised: BTreeMap<DeviceId, i64>,
+    /// Ids up to this one were given before the last cycle.
+    floor: AllocationId,
+    /// Ids given since.
+    recent: BTreeSet<AllocationId>,
+    /// Who was told to make room since the last cycle, and what they hold.
+    preempted: Vec<(JobId, Vec<AllocationId>)>,
+}
+
+/// What a task holds.
+#[derive(Clone, Debug)]
+struct Hold {
+    job: JobId,
+    queue: String,
+    account: usize,
+    since: Time,
+    placement: Placement,
+    counted: Vec<(Resource, i64)>,
+}
+
+/// What a user is charged in a queue: `base + rate · time`, in milli-GPU·ms.
+#[derive(Clone, Copy, Debug, Default)]
+struct Account {
+    base_milli_ms: i128,
+    rate_milli: i64,
+}
+
+impl Account {
+    fn charged_at(&self, now: Time) -> i128 {
+        self.base_milli_ms + i128::from(self.rate_milli) * i128::from(now.0)
+    }
+
+    fn change(&mut self, milli: i64, now: Time) {
+        self.rate_milli += milli;
+        self.base_milli_ms -= i128::from(milli) * i128::from(now.0);
+    }
+}
+
+/// What is found wrong on the way.
+type Found = Vec<Violation>;
+
+fn found(law: &'static str, text: String) -> Violation {
+    Violation { law, text }
+}
+
+impl Watch {
+    /// Opens books on a state: what it holds is taken as it is, what comes is checked.
+    pub fn new(state: &State) -> Self {
+        let mut watch = Self {
+            at: state.now,
+            position: state.position,
+            term: state.term,
+            closed_milli_ms: state.ledger.closed_milli_ms(),
+            floor: AllocationId(state.next_allocation.0.saturating_sub(1)),
+            ..Self::default()
+        };
+        for (queue, user, account) in state.ledger.accounts() {
+            let book = watch.account(queue, user);
+            watch.accounts[book] =
+                Account { base_milli_ms: account.charged_at(state.now), rate_milli: account.rate_milli };
+            watch.accounts[book].base_milli_ms -= i128::from(account.rate_milli) * i128::from(state.now.0);
+        }
+        for held in state.allocations.values() {
+            watch.hold(state, held.job, &held.placement, held.since, false);
+        }
+        for promise in state.promises.values() {
+            watch.note_promise(promise.job, promise.placements.clone());
+        }
+        watch
+    }
+
+    /// Follows one event that the state has just folded, and says what is wrong now that was right before.
+    pub fn follow(&mut self, state: &State, stamped: &Stamped) -> Vec<Violation> {
+        let mut wrong = self.clock(state, stamped);
+        match &stamped.event {
+            Event::TermBegan { term, .. } => {
+                if *term <= self.term {
+                    wrong.push(found("L5", format!("term {term} follows term {}", self.term)));
+                }
+                self.term = *term;
+            }
+            Event::Placed { job, placements, .. } => self.placed(state, *job, placements, &mut wrong),
+            Event::Promised(promise) => {
+                self.promised(state, promise.job, &promise.placements, &mut wrong);
+                if !promise.waits_for.iter().any(|id| state.allocations.contains_key(id)) {
+                    wrong.push(found("L7", format!("the promise to job {} waits for nothing", promise.job)));
+                }
+            }
+            Event::Stopping { job, cause, .. } => self.stopping(state, *job, *cause, &mut wrong),
+            Event::TaskEnded { allocation, .. } => self.task_ended(state, *allocation, &mut wrong),
+            Event::Planned { .. } => self.planned(state, &mut wrong),
+            _ => {}
+        }
+        if let Some(job) = job_of(state, &stamped.event) {
+            self.forget_promises(state, job, &mut wrong);
+            self.run_agrees(state, job, &mut wrong);
+        }
+        wrong
+    }
+
+    /// Positions follow each other; time never falls (L3).
+    fn clock(&mut self, state: &State, stamped: &Stamped) -> Found {
+        let mut wrong = Found::new();
+        if state.position.0 != self.position.0 + 1 || state.now < self.at || stamped.at > state.now {
+            let text = format!(
+                "position {} at {} follows {} at {}",
+                state.position, state.now.0, self.position, self.at.0
+            );
+            wrong.push(found("L3", text));
+        }
+        (self.position, self.at) = (state.position, state.now);
+        wrong
+    }
+
+    /// A gang starts whole, on what is there, whole, free and allowed.
+    fn placed(&mut self, state: &State, job: JobId, placements: &[Placement], wrong: &mut Found) {
+        let taken_up = self.drop_promise(job);
+        if taken_up.as_ref().is_some_and(|promised| promised != placements) {
+            wrong.push(found("L5", format!("job {job} was given other things than were promised")));
+        }
+        let Some(spec) = state.jobs.get(&job.number).map(|job| job.spec.clone()) else {
+            wrong.push(found("L6", format!("job {job} was placed and is not there")));
+            return;
+        };
+        let (least, most) = gang_size(&spec.gang);
+        let ranks: BTreeSet<u32> = placements.iter().map(|placement| placement.rank).collect();
+        let count = placements.len() as u32;
+        if count < least || count > most || ranks.len() != placements.len() {
+            wrong.push(found("L8", format!("job {job}: {count} of {least} tasks were placed")));
+        }
+        for placement in placements {
+            // What was promised got its id then.
+            if taken_up.is_none() {
+                self.fresh(placement.allocation, wrong);
+            }
+            self.hold(state, job, placement, state.now, true);
+            self.room(state, placement, wrong);
+            if state.allocations.get(&placement.allocation).is_none_or(|held| {
+                held.state != AllocationState::Starting || held.job != job || held.placement != *placement
+            }) {
+                wrong.push(found("L7", format!("allocation {} is not what was placed", placement.allocation)));
+            }
+        }
+        self.limits(state, job, &spec.queue, wrong);
+        if state.jobs.get(&job.number).is_some_and(|job| {
+            matches!(&job.runs, crate::state::Runs::Array(array) if array.array.at_most.is_some_and(|most| job.active_members() > most))
+        }) {
+            wrong.push(found("L12", format!("array {} runs more members than it may", job.number)));
+        }
+    }
+
+    /// No id is given twice (L5).
+    fn fresh(&mut self, id: AllocationId, wrong: &mut Found) {
+        if id <= self.floor || !self.recent.insert(id) {
+            wrong.push(found("L5", format!("allocation {id} was given before")));
+        }
+    }
+
+    /// Notes what a task holds.
+    fn hold(&mut self, state: &State, job: JobId, placement: &Placement, since: Time, charge: bool) {
+        let Some(owner) = state.jobs.get(&job.number) else { return };
+        let (queue, account) =
+            (owner.spec.queue.clone(), self.account(&owner.spec.queue, &owner.owner.name));
+        if charge {
+            self.accounts[account].change(placement.milli(), since);
+        }
+        for (device, draw) in &placement.devices {
+            let drawn = self.devices.entry(*device).or_default();
+            *drawn = (drawn.0 + i64::from(draw.milli), drawn.1 + mib(draw), drawn.2 + 1);
+        }
+        let host = self.hosts.entry(placement.node).or_default();
+        *host = (host.0 + placement.cpu_milli, host.1 + placement.memory_bytes);
+        *self.tasks.entry(job).or_default() += 1;
+        let counted = counts(state, placement);
+        self.charge_queues(&queue, &counted, 1);
+        let hold = Hold { job, queue, account, since, placement: placement.clone(), counted };
+        self.holds.insert(placement.allocation, hold);
+    }
+
+    fn charge_queues(&mut self, queue: &str, counted: &[(Resource, i64)], sign: i64) {
+        for path in lineage(queue) {
+            if !self.queues.contains_key(path) {
+                self.queues.insert(path.to_owned(), BTreeMap::new());
+            }
+            let Some(held) = self.queues.get_mut(path) else { continue };
+            for (resource, amount) in counted {
+                match held.get_mut(resource) {
+                    Some(sum) => *sum += sign * amount,
+                    None => drop(held.insert(resource.clone(), sign * amount)),
+                }
+            }
+        }
+    }
+
+    /// What was given is there, works, takes tasks, and is not drawn beyond what it is (L7).
+    fn room(&self, state: &State, placement: &Placement, wrong: &mut Found) {
+        let node = state.nodes.get(&placement.node);
+        let host = self.hosts.get(&placement.node).copied().unwrap_or_default();
+        if node.is_none_or(|node| {
+            node.state != NodeState::Ready
+                || host.0 > node.spec.cpu_milli
+                || host.1 > node.spec.memory_bytes
+        }) {
+            let text = format!(
+                "node {} takes no task, or has less than {} milli-cores and {} bytes",
+                placement.node, host.0, host.1
+            );
+            wrong.push(found("L7", text));
+        }
+        for (id, draw) in &placement.devices {
+            let drawn = self.devices.get(id).copied().unwrap_or_default();
+            let good = state.devices.get(id).is_some_and(|device| {
+                device.node == placement.node
+                    && device.health == Health::Ok
+                    && device.occupant.is_none()
+                    && drawn.0 <= i64::from(WHOLE_MILLI)
+                    && (drawn.1 <= i64::try_from(device.spec.memory_mib).unwrap_or(i64::MAX)
+                        || drawn.2 == 1 && drawn.1 == mib(draw))
+            });
+            if !good {
+                let text = format!(
+                    "device {id} was given and is elsewhere, unusable, or drawn to {} milli and {} MiB",
+                    drawn.0, drawn.1
+                );
+                wrong.push(found("L7", text));
+            }
+        }
+    }
+
+    /// A queue, and those above it, hold no more than they may when something was just given to it.
+    fn limits(&self, state: &State, job: JobId, queue: &str, wrong: &mut Found) {
+        for path in lineage(queue) {
+            let Some((known, held)) = state.queues.get(path).zip(self.queues.get(path)) else { continue };
+            for (resource, limit) in &known.limit {
+                let held = held.get(resource).copied().unwrap_or(0);
+                if let Amount::Finite(most) = limit
+                    && held > *most
+                {
+                    let text = format!("job {job} was placed: {path} holds {held} of {resource}, limit {most}");
+                    wrong.push(found("limit", text));
+                }
+            }
+        }
+    }
+
+    fn promised(&mut self, state: &State, job: JobId, placements: &[Placement], wrong: &mut Found) {
+        let tasks = state.jobs.get(&job.number).map(|job| gang_size(&job.spec.gang));
+        let count = placements.len() as u32;
+        if tasks.is_none_or(|(least, most)| count < least || count > most) {
+            wrong.push(found("L8", format!("{count} tasks of job {job} are promised something")));
+        }
+        for placement in placements {
+            self.fresh(placement.allocation, wrong);
+        }
+        self.note_promise(job, placements.to_vec());
+        for (device, _) in placements.iter().flat_map(|placement| &placement.devices) {
+            let sum = self.promised.get(device).copied().unwrap_or(0);
+            if sum > i64::from(WHOLE_MILLI) {
+                wrong.push(found("L7", format!("device {device}: {sum} milli are promised")));
+            }
+        }
+    }
+
+    fn note_promise(&mut self, job: JobId, placements: Vec<Placement>) {
+        for (device, draw) in placements.iter().flat_map(|placement| &placement.devices) {
+            *self.promised.entry(*device).or_default() += i64::from(draw.milli);
+        }
+        self.promises.insert(job, placements);
+    }
+
+    /// A promise ends, kept or not: what it was.
+    fn drop_promise(&mut self, job: JobId) -> Option<Vec<Placement>> {
+        let placements = self.promises.remove(&job)?;
+        for (device, draw) in placements.iter().flat_map(|placement| &placement.devices) {
+            let left = self.promised.entry(*device).or_default();
+            *left -= i64::from(draw.milli);
+            if *left == 0 {
+                self.promised.remove(device);
+            }
+        }
+        Some(placements)
+    }
+
+    fn stopping(&mut self, state: &State, job: JobId, cause: Cause, wrong: &mut Found) {
+        let live = state.run(job).map(|run| run.live.clone()).unwrap_or_default();
+        let stops = |id: &AllocationId| {
+            state.allocations.get(id).is_some_and(|held| held.state == AllocationState::Stopping)
+        };
+        if !live.iter().all(stops) {
+            wrong.push(found("L8", format!("job {job} is being stopped, but not all of its tasks are")));
+        }
+        if cause == Cause::Preempted {
+            self.preempted.push((job, live));
+        }
+    }
+
+    /// What a task held is free, and was charged to the millisecond (L11).
+    fn task_ended(&mut self, state: &State, id: AllocationId, wrong: &mut Found) {
+        let Some(hold) = self.holds.remove(&id) else {
+            wrong.push(found("L7", format!("allocation {id} ended and was never given")));
+            return;
+        };
+        let milli = hold.placement.milli();
+        self.accounts[hold.account].change(-milli, state.now);
+        self.closed_milli_ms += i128::from(milli) * i128::from(state.now.since(hold.since).0);
+        for (device, draw) in &hold.placement.devices {
+            let drawn = self.devices.entry(*device).or_default();
+            *drawn = (drawn.0 - i64::from(draw.milli), drawn.1 - mib(draw), drawn.2 - 1);
+        }
+        let host = self.hosts.entry(hold.placement.node).or_default();
+        *host = (host.0 - hold.placement.cpu_milli, host.1 - hold.placement.memory_bytes);
+        self.charge_queues(&hold.queue, &hold.counted, -1);
+        if let Some(left) = self.tasks.get_mut(&hold.job) {
+            *left -= 1;
+            if *left == 0 {
+                self.tasks.remove(&hold.job);
+            }
+        }
+        if state.allocations.contains_key(&id) {
+            wrong.push(found("L7", format!("allocation {id} ended and is still held")));
+        }
+        self.ledger_agrees(state, &hold, wrong);
+    }
+
+    fn ledger_agrees(&self, state: &State, hold: &Hold, wrong: &mut Found) {
+        let own = self.accounts[hold.account];
+        let user = self.account_of.get(&hold.queue).into_iter().flatten();
+        let user = user.into_iter().find(|(_, account)| **account == hold.account).map(|(user, _)| user);
+        let kept = user.and_then(|user| state.ledger.account(&hold.queue, user));
+        let agrees = kept.is_some_and(|kept| {
+            kept.rate_milli == own.rate_milli && kept.charged_at(state.now) == own.charged_at(state.now)
+        });
+        if !agrees || state.ledger.closed_milli_ms() != self.closed_milli_ms {
+            let text = format!(
+                "queue {} is charged {kept:?}; held were {} milli-GPU·ms, {} milli now; closed {} and {}",
+                hold.queue,
+                own.charged_at(state.now),
+                own.rate_milli,
+                state.ledger.closed_milli_ms(),
+                self.closed_milli_ms,
+            );
+            wrong.push(found("L11", text));
+        }
+    }
+
+    /// Whoever was told to make room does so for someone (L8).
+    fn planned(&mut self, state: &State, wrong: &mut Found) {
+        for (job, live) in std::mem::take(&mut self.preempted) {
+            let for_someone =
+                state.promises.values().any(|promise| promise.waits_for.iter().any(|id| live.contains(id)));
+            if !for_someone && !live.is_empty() {
+                wrong.push(found("L8", format!("job {job} was preempted for nobody")));
+            }
+        }
+        self.floor = self.floor.max(self.recent.last().copied().unwrap_or_default());
+        self.recent.clear();
+    }
+
+    /// Promises that an event has ended beside those it names.
+    fn forget_promises(&mut self, state: &State, job: JobId, wrong: &mut Found) {
+        let first = JobId { number: job.number, member: None };
+        let gone = |(id, _): (&JobId, _)| (!state.promises.contains_key(id)).then_some(*id);
+        let gone: Vec<JobId> = self
+            .promises
+            .range(first..)
+            .take_while(|(id, _)| id.number == job.number)
+            .filter_map(gone)
+            .collect();
+        for job in gone {
+            self.drop_promise(job);
+        }
+        if state.promises.contains_key(&job) && !self.promises.contains_key(&job) {
+            wrong.push(found("L7", format!("something is promised to job {job}, and nobody said so")));
+        }
+    }
+
+    /// The run that an event is about has what the books say, and a state that goes with it.
+    fn run_agrees(&self, state: &State, job: JobId, wrong: &mut Found) {
+        let held = self.tasks.get(&job).copied().unwrap_or(0);
+        let Some(run) = state.run(job) else {
+            if held > 0 {
+                wrong.push(found("L7", format!("job {job} is over and holds {held} allocations")));
+            }
+            return;
+        };
+        let waits = matches!(run.state, JobState::Pending | JobState::Held);
+        let live = run.live.len() as u32;
+        // Between the end of its last task and the end of the attempt a run has neither.
+        let between = !waits && live == 0 && run.over.len() == run.placements.len();
+        if live != held || run.state.is_ended() || waits != (live == 0) && !between {
+            let text = format!("job {job} is {} with {live} allocations, {held} are held", run.state.name());
+            wrong.push(found("L6", text));
+        }
+        if run.promised != state.promises.contains_key(&job) {
+            wrong.push(found("L7", format!("job {job} and what is promised to it do not agree")));
+        }
+    }
+
+    fn account(&mut self, queue: &str, user: &str) -> usize {
+        if let Some(known) = self.account_of.get(queue).and_then(|users| users.get(user)) {
+            return *known;
+        }
+        let new = self.accounts.len();
+        self.accounts.push(Account::default());
+        self.account_of.entry(queue.to_owned()).or_default().insert(user.to_owned(), new);
+        new
+    }
+}
+
+fn mib(draw: &Draw) -> i64 {
+    i64::try_from(draw.memory_mib).unwrap_or(i64::MAX)
+}
+
+/// The least and the most tasks of a gang.
+fn gang_size(gang: &crate::model::gang::Group) -> (u32, u32) {
+    let roles = gang.roles();
+    (roles.iter().map(|role| role.minimum).sum(), roles.iter().map(|role| role.maximum).sum())
+}
+
+/// What a placement counts against limits, reckoned here for itself.
+fn counts(state: &State, placement: &Placement) -> Vec<(Resource, i64)> {
+    let mut counted = vec![
+        (Resource::Any, placement.milli()),
+        (Resource::Cpu, placement.cpu_milli),
+        (Resource::Memory, placement.memory_bytes),
+    ];
+    for (device, draw) in &placement.devices {
+        let Some(model) = state.devices.get(device).map(|device| &device.spec.model) else { continue };
+        let same = |(resource, _): &&mut (Resource, i64)| matches!(resource, Resource::Model(other) if other == model);
+        match counted.iter_mut().find(same) {
+            Some((_, sum)) => *sum += i64::from(draw.milli),
+            None => counted.push((Resource::Model(model.clone()), i64::from(draw.milli))),
+        }
+    }
+    counted
+}
+
+/// The job that an event is about.
+fn job_of(state: &State, event: &Event) -> Option<JobId> {
+    match event {
+        Event::Placed { job, .. }
+        | Event::Stopping { job, .. }
+        | Event::AttemptEnded { job, .. }
+        | Event::Dropped { job, .. }
+        | Event::Held { job, .. }
+        | Event::Released { job, .. }
+        | Event::Revoked { job } => Some(*job),
+        Event::Promised(promise) => Some(promise.job),
+        Event::TaskStarted { allocation, .. } => state.allocations.get(allocation).map(|held| held.job),
+        _ => None,
+    }
+}

@@ -1,0 +1,203 @@
+//! The choice of the walk: who of all jobs, running and waiting, would run if only counts mattered.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::order::{self, Line};
+use crate::amount::{Amount, Resource};
+use crate::id::{ClassId, JobId};
+use crate::model::device::WHOLE_MILLI;
+use crate::snapshot::{Capacity, ClassView, OrderKey, RunView, Running, Waiting};
+use crate::state::State;
+use crate::time::Time;
+
+/// A running job that may have to give way.
+#[derive(Clone, Copy)]
+pub(super) struct Runner<'a> {
+    pub(super) place: OrderKey,
+    pub(super) job: JobId,
+    pub(super) view: &'a RunView,
+}
+
+/// What is chosen, and what is not.
+#[derive(Default)]
+pub(super) struct Chosen<'a> {
+    /// Waiting jobs that are to run, in order: class, key, and how many members at most.
+    pub(super) waiting: Vec<(ClassId, OrderKey, usize)>,
+    /// Running jobs that are not, in order.
+    pub(super) victims: Vec<Runner<'a>>,
+}
+
+/// A job of the merged line.
+enum Next<'a> {
+    Waits(ClassId, OrderKey),
+    Runs(Runner<'a>),
+}
+
+/// Chooses in the order of the policy, by count alone, while the pool's devices last.
+pub(super) fn choose<'a>(
+    state: &'a State,
+    capacity: &Capacity,
+    (waiting, running): (&'a Waiting, &'a Running),
+    now: Time,
+) -> Chosen<'a> {
+    let policy = &state.policy;
+    let runner = |(job, view): (&JobId, &'a RunView)| Runner { place: order::of_running(policy, *job, view, now), job: *job, view };
+    let mut runners: Vec<Runner> = running.jobs.iter().map(runner).collect();
+    runners.sort_unstable_by_key(|runner| runner.place);
+    let free: i64 = capacity.nodes.iter().filter(|node| node.takes_tasks).map(|node| i64::from(node.free)).sum();
+    let held: i64 = runners.iter().map(|runner| runner.view.milli).sum();
+    let mut chosen = Chosen::default();
+    let mut budget = Budget { left_milli: free * i64::from(WHOLE_MILLI) + held };
+    let mut first = BTreeSet::new();
+    if policy.guarantees_first {
+        first = within_guarantees(state, (waiting, &runners), now, &mut budget, &mut chosen);
+        runners.retain(|runner| !first.contains(&runner.job.number));
+    }
+    let mut line = Line::new(waiting, policy, now);
+    if policy.guarantees_first && policy.borrowers_run_on {
+        take(&mut Merged { line: &mut Line::empty(waiting, policy, now), runners: &runners }, state, &first, &mut budget, &mut chosen);
+        runners.clear();
+    }
+    take(&mut Merged { line: &mut line, runners: &runners }, state, &first, &mut budget, &mut chosen);
+    chosen
+}
+
+/// What the walk has not given out yet.
+struct Budget {
+    left_milli: i64,
+}
+
+/// Waiting and running jobs as one line.
+struct Merged<'a, 'b> {
+    line: &'b mut Line<'a>,
+    runners: &'b [Runner<'a>],
+}
+
+impl<'a> Merged<'a, '_> {
+    fn next(&mut self) -> Option<Next<'a>> {
+        let waits = self.line.first();
+        match self.runners.split_first() {
+            Some((runner, rest)) if waits.is_none_or(|first| runner.place < first) => {
+                self.runners = rest;
+                Some(Next::Runs(*runner))
+            }
+            _ => self.line.take().map(|(_, class, key)| Next::Waits(class, key)),
+        }
+    }
+}
+
+/// Goes through the line; those in `done` have been chosen before.
+fn take<'a>(
+    merged: &mut Merged<'a, '_>,
+    state: &State,
+    done: &BTreeSet<u64>,
+    budget: &mut Budget,
+    chosen: &mut Chosen<'a>,
+) {
+    while let Some(next) = merged.next() {
+        match next {
+            Next::Runs(runner) if runner.view.milli <= budget.left_milli => budget.left_milli -= runner.view.milli,
+            Next::Runs(runner) => chosen.victims.push(runner),
+            Next::Waits(class, key) if done.contains(&key.number) => merged.line.admit_next(class, key),
+            Next::Waits(class, key) => {
+                let milli = merged.line.milli(class);
+                // All of a class ask for as much: with the first that is too large, all of it is.
+                if milli <= budget.left_milli {
+                    let members = members(state, key.number, milli, budget.left_milli);
+                    budget.left_milli -= milli * members as i64;
+                    chosen.waiting.push((class, key, members));
+                    merged.line.admit_next(class, key);
+                }
+            }
+        }
+    }
+}
+
+/// How many members of a job may start, by what it may and by what is left.
+fn members(state: &State, number: u64, milli: i64, left_milli: i64) -> usize {
+    let Some(job) = state.jobs.get(&number) else { return 0 };
+    let most = job.members_left().map_or(usize::MAX, |left| left as usize);
+    let fit = if milli > 0 { usize::try_from(left_milli / milli).unwrap_or(usize::MAX) } else { usize::MAX };
+    job.waiting_members().take(most.min(fit)).count()
+}
+
+/// Chooses, queue by queue, the jobs that the queue's guarantee covers: what a job finds left of it must be as much as it asks
+/// for. They go before all others, in one order over the queues.
+fn within_guarantees<'a>(
+    state: &'a State,
+    (waiting, runners): (&'a Waiting, &[Runner<'a>]),
+    now: Time,
+    budget: &mut Budget,
+    chosen: &mut Chosen<'a>,
+) -> BTreeSet<u64> {
+    let mut covered: Vec<(OrderKey, Next)> = Vec::new();
+    for (queue, classes) in classes_by_queue(state, waiting, runners) {
+        let guarantee = state.queues.get(queue).and_then(|queue| queue.guarantee.get(&Resource::Any));
+        let mut left = match guarantee {
+            None => continue,
+            Some(Amount::Unlimited) => i64::MAX,
+            Some(Amount::Finite(milli)) => *milli,
+        };
+        let own: Vec<Runner> = runners.iter().filter(|runner| runner.view.queue == queue).copied().collect();
+        let mut line = Line::of(waiting, &state.policy, now, classes);
+        let mut merged = Merged { line: &mut line, runners: &own };
+        while left > 0 {
+            let place = merged.line.first();
+            match merged.next() {
+                None => break,
+                Some(Next::Runs(runner)) if runner.view.milli <= left => {
+                    left -= runner.view.milli;
+                    covered.push((runner.place, Next::Runs(runner)));
+                }
+                Some(Next::Runs(_)) => {}
+                Some(Next::Waits(class, key)) if merged.line.milli(class) <= left => {
+                    left -= merged.line.milli(class);
+                    covered.extend(place.map(|place| (place, Next::Waits(class, key))));
+                    merged.line.admit_next(class, key);
+                }
+                Some(Next::Waits(..)) => {}
+            }
+        }
+    }
+    covered.sort_unstable_by_key(|(place, _)| *place);
+    let mut done = BTreeSet::new();
+    for (_, next) in covered {
+        match next {
+            Next::Runs(runner) => {
+                done.insert(runner.job.number);
+                match runner.view.milli <= budget.left_milli {
+                    true => budget.left_milli -= runner.view.milli,
+                    false => chosen.victims.push(runner),
+                }
+            }
+            Next::Waits(class, key) => {
+                let milli = waiting.classes.get(&class).map_or(0, |view| view.milli);
+                if milli <= budget.left_milli {
+                    done.insert(key.number);
+                    budget.left_milli -= milli;
+                    chosen.waiting.push((class, key, 1));
+                }
+            }
+        }
+    }
+    done
+}
+
+/// The queues that have jobs, each with the classes of those that wait.
+fn classes_by_queue<'a>(
+    state: &'a State,
+    waiting: &'a Waiting,
+    runners: &[Runner<'a>],
+) -> BTreeMap<&'a str, Vec<(ClassId, &'a ClassView)>> {
+    let mut queues: BTreeMap<&str, Vec<(ClassId, &ClassView)>> = BTreeMap::new();
+    for runner in runners {
+        queues.entry(&runner.view.queue).or_default();
+    }
+    for (class, view) in &waiting.classes {
+        let first = view.jobs.first().and_then(|key| state.jobs.get(&key.number));
+        if let Some(job) = first {
+            queues.entry(&job.spec.queue).or_default().push((*class, view));
+        }
+    }
+    queues
+}

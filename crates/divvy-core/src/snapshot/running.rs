@@ -1,0 +1,143 @@
+//! Who runs: what the order needs to know of each, and when the place of one in the order changes by its running on.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::id::{AllocationId, ClassId, JobId};
+use crate::model::policy::{Length, Order, Policy, Preempt};
+use crate::state::{Job, Run, State};
+use crate::time::{Span, Time};
+
+/// The running jobs, where the policy lets them give way; otherwise nothing.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Running {
+    /// By id.
+    pub jobs: BTreeMap<JobId, RunView>,
+    /// When each changes its place by running on.
+    crossings: BTreeSet<(Time, JobId)>,
+}
+
+/// A running job as the planner sees it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RunView {
+    /// What it asked for.
+    pub class: ClassId,
+    /// Its queue.
+    pub queue: String,
+    /// Its priority.
+    pub priority: i32,
+    /// Devices that it holds, in thousandths.
+    pub milli: i64,
+    /// When it was submitted.
+    pub submitted_at: Time,
+    /// When it got its devices.
+    pub placed_at: Time,
+    /// When all of its tasks ran, if they do by now.
+    pub started_at: Option<Time>,
+    /// For how long the attempts before ran, in milliseconds.
+    pub attained_ms: i64,
+    /// How long it runs, by estimate, in milliseconds.
+    pub estimate_ms: Option<i64>,
+    /// Its allocations.
+    pub live: Vec<AllocationId>,
+    /// When its place changes next by its running on, as of the last look.
+    crossing: Option<Time>,
+}
+
+impl RunView {
+    fn of(job: &Job, run: &Run) -> Option<Self> {
+        let gives_way = run.is_active() && run.stopping.is_none() && !run.promised && job.spec.preemptible;
+        gives_way.then(|| Self {
+            class: job.class,
+            queue: job.spec.queue.clone(),
+            priority: job.spec.priority,
+            milli: run.placements.iter().map(crate::model::allocation::Placement::milli).sum(),
+            submitted_at: job.submitted_at,
+            placed_at: run.placed_at.unwrap_or(job.submitted_at),
+            started_at: run.started_at,
+            attained_ms: run.attained_ms,
+            estimate_ms: job.estimate.as_ref().map(|estimate| estimate.p50_ms),
+            live: run.live.clone(),
+            crossing: None,
+        })
+    }
+
+    /// For how long it has run by now, over all attempts, in milliseconds.
+    pub fn progress_ms(&self, now: Time) -> i64 {
+        self.attained_ms + self.started_at.map_or(0, |started| now.since(started).0)
+    }
+
+    /// When its progress reaches this much, in multiples of the policy's step; `None` before it has started.
+    pub fn reaches(&self, progress_ms: i64) -> Option<Time> {
+        Some(self.started_at? + Span(progress_ms - self.attained_ms))
+    }
+
+    /// When its place in the order changes next by its running on.
+    fn next_crossing(&self, policy: &Policy, now: Time) -> Option<Time> {
+        let progress = self.progress_ms(now);
+        self.started_at?;
+        let next = match policy.order {
+            Order::Arrival => return None,
+            Order::Attained => {
+                thresholds(policy, self.milli).find(|threshold| *threshold > progress)?
+            }
+            Order::Shortest if policy.shortest.of == Length::Whole => return None,
+            // When the estimate is used up, and whenever the progress has doubled since.
+            Order::Shortest => {
+                let mut next = self.estimate_ms?.max(1);
+                while next <= progress {
+                    next = next.saturating_mul(2);
+                }
+                up_to_step(next, policy.step_ms)
+            }
+        };
+        self.reaches(next)
+    }
+}
+
+/// The progress in milliseconds at which a job of so many devices enters each further level, rising.
+pub(crate) fn thresholds(policy: &Policy, milli: i64) -> impl Iterator<Item = i64> {
+    let (head_start, step) = (policy.attained.head_start_ms, policy.step_ms);
+    let milli = milli.max(1);
+    policy.attained.levels_device_ms.iter().map(move |level| {
+        let progress = i128::from(*level) * 1000 - i128::from(head_start) * i128::from(milli);
+        let whole = i128::from(milli) * i128::from(step);
+        let steps = (progress + whole - 1).div_euclid(whole);
+        i64::try_from(steps * i128::from(step)).unwrap_or(i64::MAX)
+    })
+}
+
+fn up_to_step(span_ms: i64, step_ms: i64) -> i64 {
+    span_ms.saturating_add(step_ms - 1) / step_ms * step_ms
+}
+
+impl Running {
+    /// Looks at one job (or member) again.
+    pub fn consider(&mut self, state: &State, id: JobId, now: Time) {
+        if let Some(crossing) = self.jobs.remove(&id).and_then(|view| view.crossing) {
+            self.crossings.remove(&(crossing, id));
+        }
+        if state.policy.preempt == Preempt::Off {
+            return;
+        }
+        let Some(job) = state.jobs.get(&id.number) else { return };
+        let Some(mut view) = state.run(id).and_then(|run| RunView::of(job, run)) else { return };
+        view.crossing = view.next_crossing(&state.policy, now);
+        self.crossings.extend(view.crossing.map(|at| (at, id)));
+        self.jobs.insert(id, view);
+    }
+
+    /// Notes what has changed its place by now.
+    pub fn pass_time(&mut self, state: &State, now: Time) {
+        while let Some(&(at, id)) = self.crossings.first().filter(|(at, _)| *at <= now) {
+            self.crossings.remove(&(at, id));
+            let Some(view) = self.jobs.get_mut(&id) else { continue };
+            view.crossing = view.next_crossing(&state.policy, now);
+            self.crossings.extend(view.crossing.map(|at| (at, id)));
+        }
+    }
+
+    /// The next moment at which one changes its place.
+    pub fn next_crossing(&self) -> Option<Time> {
+        self.crossings.first().map(|(at, _)| *at)
+    }
+}

@@ -1,0 +1,24 @@
+//! Times of day without a zone, as clusters write them.
+
+use jiff::civil::DateTime;
+use jiff::tz::TimeZone;
+
+/// Seconds since 1970 of a time like `2017-10-07 01:12:09` or `2017-10-07T01:12:09`, taken as if the clock never
+/// changed for summer: where it did, jobs of that night are an hour off, and no others. A number is taken as seconds
+/// (Slurm writes those with `SLURM_TIME_FORMAT=%s`).
+pub(super) fn seconds(text: &str) -> Option<i64> {
+    let text = text.trim();
+    if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return text.parse().ok().filter(|seconds| *seconds < crate::trace::LAST_SECOND);
+    }
+    let civil: DateTime = text.parse().ok()?;
+    Some(civil.to_zoned(TimeZone::UTC).ok()?.timestamp().as_second())
+}
+
+/// What to write into an error about such a time.
+pub(super) const EXPECTED: &str = "a time like 2017-10-07 01:12:09, or seconds";
+
+/// Whether a text says that there is no such time.
+pub(super) fn is_none(text: &str) -> bool {
+    matches!(text.trim(), "" | "None" | "none" | "null" | "NULL" | "Unknown" | "unknown" | "N/A" | "NaN" | "nan")
+}

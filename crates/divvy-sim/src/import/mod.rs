@@ -1,0 +1,131 @@
+//! From what others write down about their clusters to the neutral form of [`crate::trace::jobs`].
+
+mod civil;
+mod helios;
+mod openb;
+mod philly;
+mod slurm;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+
+use crate::trace::TraceError;
+use crate::trace::jobs::{Arrival, Fate, TraceJob};
+
+pub use slurm::SlurmQueue;
+
+/// Whose form a file has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// What `sacct -P` prints, with the column that becomes the queue.
+    Slurm(SlurmQueue),
+    /// `cluster_job_log` of Microsoft's Philly traces.
+    Philly,
+    /// `cluster_log.csv` of SenseTime's Helios traces.
+    Helios,
+    /// A list of pods of Alibaba's cluster-trace-gpu-v2023.
+    Openb,
+}
+
+/// Why a record became no job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LeftOut {
+    /// It asked for no GPU.
+    NoGpu,
+    /// It never started, or the record does not say when.
+    NeverStarted,
+    /// It had not ended when the record was written, so that its duration is unknown.
+    NotEnded,
+}
+
+/// Says so after a number of jobs, as in "3 jobs that never started".
+impl fmt::Display for LeftOut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NoGpu => "that asked for no GPU",
+            Self::NeverStarted => "that never started",
+            Self::NotEnded => "that had not ended",
+        })
+    }
+}
+
+/// What was read: jobs sorted by submission, the first of which is submitted at second 0.
+#[derive(Clone, Debug, Default)]
+pub struct Imported {
+    /// The jobs.
+    pub jobs: Vec<TraceJob>,
+    /// How many records became no job, and why.
+    pub left_out: BTreeMap<LeftOut, usize>,
+    /// How many jobs had a part of a GPU, which a trace counts as a whole one.
+    pub shares: usize,
+}
+
+/// Reads files of one source as one trace. All jobs are held in memory, because no source is sorted by submission.
+pub fn import(source: Source, files: &[PathBuf]) -> Result<Imported, TraceError> {
+    let mut records = Records::default();
+    match source {
+        Source::Slurm(queue) => slurm::read(files, queue, &mut records)?,
+        Source::Philly => files.iter().try_for_each(|file| philly::read(file, &mut records))?,
+        Source::Helios => files.iter().try_for_each(|file| helios::read(file, &mut records))?,
+        Source::Openb => files.iter().try_for_each(|file| openb::read(file, &mut records))?,
+    }
+    Ok(records.into_trace())
+}
+
+/// One job as a source has it, with seconds of whatever clock that source keeps.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Record {
+    id: String,
+    submit_s: i64,
+    gpus: u32,
+    /// Seconds of work; what took less than a second counts as one.
+    duration_s: i64,
+    queue: String,
+    user: String,
+    name: String,
+    status: String,
+}
+
+/// What was read so far.
+#[derive(Debug, Default)]
+struct Records {
+    kept: Vec<Record>,
+    left_out: BTreeMap<LeftOut, usize>,
+    shares: usize,
+}
+
+impl Records {
+    fn leave_out(&mut self, why: LeftOut) {
+        *self.left_out.entry(why).or_default() += 1;
+    }
+
+    fn into_trace(mut self) -> Imported {
+        // Stable: jobs of the same second stay in the order of their source.
+        self.kept.sort_by_key(|record| record.submit_s);
+        let first_s = self.kept.first().map_or(0, |record| record.submit_s);
+        let mut seen = BTreeMap::new();
+        let jobs = self.kept.into_iter().map(|record| {
+            let id = unique(record.id, &mut seen);
+            let queue = if record.queue.is_empty() { "all".into() } else { record.queue };
+            let Record { gpus, user, name, .. } = record;
+            let arrival = Arrival { id, submit_s: record.submit_s - first_s, gpus, queue, user, name };
+            TraceJob { arrival, fate: Fate::new(record.duration_s.max(1), record.status) }
+        });
+        Imported { jobs: jobs.collect(), left_out: self.left_out, shares: self.shares }
+    }
+}
+
+/// A name that no job before had: the second `7` becomes `7~2`.
+fn unique(id: String, seen: &mut BTreeMap<String, u32>) -> String {
+    let mut name = id.clone();
+    while let Some(times) = seen.get_mut(&name) {
+        *times += 1;
+        name = format!("{id}~{times}");
+    }
+    seen.insert(name.clone(), 1);
+    name
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,317 @@
+//! Slurm's accounting: what `sacct -P` prints.
+
+use std::collections::{BTreeMap, HashMap};
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+
+use divvy_core::time::Span;
+
+use super::{LeftOut, Record, Records, civil};
+use crate::trace::{LAST_SECOND, LONGEST_RECORD, MOST_GPUS, TraceError, open_unbounded, quoted};
+
+/// Which column becomes the queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SlurmQueue {
+    /// The first of the partitions.
+    #[default]
+    Partition,
+    /// The account.
+    Account,
+    /// The quality of service.
+    Qos,
+}
+
+impl SlurmQueue {
+    fn column(self) -> &'static str {
+        match self {
+            Self::Partition => "Partition",
+            Self::Account => "Account",
+            Self::Qos => "QOS",
+        }
+    }
+}
+
+/// Reads files as one: monthly exports may overlap, and a job that was requeued has several lines.
+pub(super) fn read(files: &[PathBuf], queue: SlurmQueue, records: &mut Records) -> Result<(), TraceError> {
+    let mut ledger = Ledger::default();
+    for file in files {
+        Lines::open(file, queue)?.read_into(&mut ledger)?;
+    }
+    for job in ledger.jobs {
+        match job.record() {
+            Ok(record) => records.kept.push(record),
+            Err(why) => records.leave_out(why),
+        }
+    }
+    Ok(())
+}
+
+/// All jobs, in the order of their first line.
+#[derive(Default)]
+struct Ledger {
+    jobs: Vec<Job>,
+    by_id: HashMap<String, usize>,
+}
+
+/// One job over all its lines.
+struct Job {
+    /// Without GPUs and duration, which the runs say.
+    record: Record,
+    /// By component (of a heterogeneous job) and start, so that a line that was read before replaces itself.
+    runs: BTreeMap<(String, String), Run>,
+}
+
+/// What one line says.
+#[derive(Clone, Copy)]
+struct Run {
+    gpus: u32,
+    elapsed_s: i64,
+    started: bool,
+    ended: bool,
+}
+
+impl Job {
+    /// Runs of one component follow each other; components run side by side.
+    fn record(mut self) -> Result<Record, LeftOut> {
+        let mut components: BTreeMap<&str, Run> = BTreeMap::new();
+        for ((component, _), run) in self.runs.iter().filter(|(_, run)| run.started) {
+            let sum = components.entry(component).or_insert(Run { elapsed_s: 0, ended: true, ..*run });
+            sum.gpus = sum.gpus.max(run.gpus);
+            sum.elapsed_s = sum.elapsed_s.saturating_add(run.elapsed_s).min(LAST_SECOND);
+            sum.ended &= run.ended;
+        }
+        self.record.gpus =
+            components.values().fold(0u32, |sum, run| sum.saturating_add(run.gpus)).min(MOST_GPUS);
+        self.record.duration_s = components.values().map(|run| run.elapsed_s).max().unwrap_or_default();
+        let asked = self.runs.values().any(|run| run.gpus > 0);
+        match components.values().all(|run| run.ended) {
+            _ if !asked => Err(LeftOut::NoGpu),
+            _ if components.is_empty() => Err(LeftOut::NeverStarted),
+            false => Err(LeftOut::NotEnded),
+            true if self.record.gpus == 0 => Err(LeftOut::NoGpu),
+            true => Ok(self.record),
+        }
+    }
+}
+
+/// One file, line by line.
+struct Lines {
+    path: PathBuf,
+    text: BufReader<Box<dyn Read + Send>>,
+    line: u64,
+    header: Vec<String>,
+    columns: Columns,
+}
+
+/// Where the columns are that matter.
+#[derive(Clone, Copy)]
+struct Columns {
+    id: usize,
+    submit: usize,
+    elapsed: Elapsed,
+    queue: usize,
+    state: usize,
+    /// Allocated, then requested.
+    tres: [Option<usize>; 2],
+    start: Option<usize>,
+    end: Option<usize>,
+    user: Option<usize>,
+    name: Option<usize>,
+}
+
+#[derive(Clone, Copy)]
+enum Elapsed {
+    Seconds(usize),
+    Clock(usize),
+}
+
+impl Lines {
+    fn open(path: &Path, queue: SlurmQueue) -> Result<Self, TraceError> {
+        let text = BufReader::new(open_unbounded(path)?);
+        let columns = Columns {
+            id: 0,
+            submit: 0,
+            elapsed: Elapsed::Clock(0),
+            queue: 0,
+            state: 0,
+            tres: [None; 2],
+            start: None,
+            end: None,
+            user: None,
+            name: None,
+        };
+        let mut lines = Self { path: path.to_owned(), text, line: 0, header: Vec::new(), columns };
+        let header = lines.next_line()?.unwrap_or_default();
+        lines.header = header.split('|').map(|column| column.trim().to_owned()).collect();
+        lines.columns = lines.find_columns(queue)?;
+        Ok(lines)
+    }
+
+    fn find_columns(&self, queue: SlurmQueue) -> Result<Columns, TraceError> {
+        let find = |name: &str| self.header.iter().position(|there| there == name);
+        let need = |name: &'static str| find(name).ok_or_else(|| self.no_column(name));
+        let elapsed = match find("ElapsedRaw") {
+            Some(at) => Elapsed::Seconds(at),
+            None => Elapsed::Clock(need("Elapsed")?),
+        };
+        let tres = [find("AllocTRES"), find("ReqTRES")];
+        if tres == [None; 2] {
+            need("AllocTRES")?;
+        }
+        Ok(Columns {
+            id: need("JobID")?,
+            submit: need("Submit")?,
+            elapsed,
+            queue: need(queue.column())?,
+            state: need("State")?,
+            tres,
+            start: find("Start"),
+            end: find("End"),
+            user: find("User"),
+            name: find("JobName"),
+        })
+    }
+
+    fn no_column(&self, column: &'static str) -> TraceError {
+        let expected = "JobID,User,Account,Partition,JobName,Submit,Start,End,Elapsed,AllocTRES,State".into();
+        let found = quoted(&self.header.join("|"));
+        TraceError::NoColumn { path: self.path.clone(), line: 1, column, found, expected }
+    }
+
+    fn read_into(mut self, ledger: &mut Ledger) -> Result<(), TraceError> {
+        while let Some(line) = self.next_line()? {
+            let cells: Vec<&str> = line.split('|').collect();
+            if line.trim().is_empty() || cells.first() == self.header.first().map(String::as_str).as_ref() {
+                continue;
+            }
+            self.note(&self.cells(cells)?, ledger)?;
+        }
+        Ok(())
+    }
+
+    /// The next line without its end, of bounded length.
+    fn next_line(&mut self) -> Result<Option<String>, TraceError> {
+        let mut bytes = Vec::new();
+        let read = self.text.by_ref().take(LONGEST_RECORD).read_until(b'\n', &mut bytes);
+        let path = || self.path.clone();
+        let count = read.map_err(|source| TraceError::Read { path: path(), line: self.line, source })?;
+        if count == 0 {
+            return Ok(None);
+        }
+        self.line += 1;
+        let line = self.line;
+        if count as u64 == LONGEST_RECORD {
+            let what = "the line is longer than 4 MiB; expected what sacct -P prints".into();
+            return Err(TraceError::Line { path: path(), line, what });
+        }
+        let text = String::from_utf8_lossy(&bytes);
+        let text = text.trim_end_matches(['\n', '\r']).trim_start_matches('\u{feff}');
+        Ok(Some(text.to_owned()))
+    }
+
+    /// The cells of a line, as many as the header has: sacct does not escape a `|` in the name of a job.
+    fn cells(&self, cells: Vec<&str>) -> Result<Vec<String>, TraceError> {
+        let (count, expected) = (cells.len(), self.header.len());
+        let more = count.saturating_sub(expected);
+        let Some(name) = self.columns.name.filter(|_| count >= expected).or((more == 0).then_some(0)) else {
+            return Err(self.wrong(format!("there are {count} cells; expected {expected}, as in the header")));
+        };
+        if count < expected {
+            return Err(self.wrong(format!("there are {count} cells; expected {expected}, as in the header")));
+        }
+        let (before, rest) = cells.split_at(name);
+        let (name, after) = rest.split_at(more + 1);
+        let one = name.join("|");
+        let all = before.iter().copied().chain([one.as_str()]).chain(after.iter().copied());
+        Ok(all.map(|cell| cell.trim().to_owned()).collect())
+    }
+
+    fn note(&self, cells: &[String], ledger: &mut Ledger) -> Result<(), TraceError> {
+        let columns = &self.columns;
+        let id = cells[columns.id].as_str();
+        // Steps, like 7.batch and 7.0, are parts of a job that has a line of its own.
+        if id.is_empty() || id.contains('.') {
+            return Ok(());
+        }
+        let (id, component) = id.split_once('+').unwrap_or((id, ""));
+        let optional = |at: Option<usize>| at.map_or("", |at| cells[at].as_str());
+        let run = self.run(cells)?;
+        let submit_s = self.time(cells, columns.submit, "Submit")?;
+        let at = *ledger.by_id.entry(id.to_owned()).or_insert(ledger.jobs.len());
+        if at == ledger.jobs.len() {
+            let queue = cells[columns.queue].split(',').next().unwrap_or_default().to_owned();
+            let (user, name) = (optional(columns.user).to_owned(), optional(columns.name).to_owned());
+            let (id, status) = (id.to_owned(), String::new());
+            let record = Record { id, submit_s, gpus: 0, duration_s: 0, queue, user, name, status };
+            ledger.jobs.push(Job { record, runs: BTreeMap::new() });
+        }
+        let job = &mut ledger.jobs[at];
+        job.record.submit_s = job.record.submit_s.min(submit_s);
+        job.record.status = state(&cells[columns.state]).to_owned();
+        job.runs.insert((component.to_owned(), optional(columns.start).to_owned()), run);
+        Ok(())
+    }
+
+    fn run(&self, cells: &[String]) -> Result<Run, TraceError> {
+        let columns = &self.columns;
+        let state = state(&cells[columns.state]);
+        let there = |at: Option<usize>| at.is_none_or(|at| !civil::is_none(&cells[at]));
+        let elapsed_s = self.elapsed(cells)?;
+        let gpus = columns.tres.iter().flatten().find_map(|at| gpus(&cells[*at]));
+        let waits = matches!(state, "PENDING" | "REQUEUED" | "REQUEUE_HOLD" | "CANCELLED") && elapsed_s == 0;
+        let runs = matches!(state, "RUNNING" | "SUSPENDED" | "COMPLETING" | "STOPPED" | "RESIZING" | "SIGNALING");
+        let started = there(columns.start) && !(waits && columns.start.is_none()) && state != "PENDING";
+        Ok(Run { gpus: gpus.unwrap_or(0), elapsed_s, started, ended: there(columns.end) && !runs })
+    }
+
+    fn elapsed(&self, cells: &[String]) -> Result<i64, TraceError> {
+        let (at, column, expected) = match self.columns.elapsed {
+            Elapsed::Seconds(at) => (at, "ElapsedRaw", "a whole number of seconds"),
+            Elapsed::Clock(at) => (at, "Elapsed", "a time like 1-02:03:04"),
+        };
+        let text = cells[at].as_str();
+        let seconds = match self.columns.elapsed {
+            _ if civil::is_none(text) => Some(0),
+            Elapsed::Seconds(_) => text.parse().ok(),
+            Elapsed::Clock(_) => text.parse::<Span>().ok().map(|span| span.0 / 1000),
+        };
+        let seconds = seconds.filter(|seconds| (0..=LAST_SECOND).contains(seconds));
+        seconds.ok_or_else(|| self.cell(column, text, expected))
+    }
+
+    fn time(&self, cells: &[String], at: usize, column: &'static str) -> Result<i64, TraceError> {
+        civil::seconds(&cells[at]).ok_or_else(|| self.cell(column, &cells[at], civil::EXPECTED))
+    }
+
+    fn cell(&self, column: &'static str, found: &str, expected: &str) -> TraceError {
+        let (path, line) = (self.path.clone(), self.line);
+        TraceError::Cell { path, line, column, found: found.into(), expected: expected.into() }
+    }
+
+    fn wrong(&self, what: String) -> TraceError {
+        TraceError::Line { path: self.path.clone(), line: self.line, what }
+    }
+}
+
+/// The first word: a job is `CANCELLED by 1000`.
+fn state(cell: &str) -> &str {
+    cell.split_whitespace().next().unwrap_or_default()
+}
+
+/// The GPUs of a list like `billing=8,cpu=8,gres/gpu:a100=4,gres/gpu=4,mem=64G`: the total where it is given, else
+/// the sum over models; `None` for an empty list, after which the one that was requested is looked at.
+fn gpus(list: &str) -> Option<u32> {
+    if list.trim().is_empty() {
+        return None;
+    }
+    let (mut total, mut by_model) = (None, 0u32);
+    for (name, count) in list.split(',').filter_map(|entry| entry.split_once('=')) {
+        let count = count.trim().parse::<u32>().unwrap_or(0);
+        match name.trim() {
+            "gres/gpu" => total = Some(count),
+            name if name.starts_with("gres/gpu:") => by_model = by_model.saturating_add(count),
+            _ => {}
+        }
+    }
+    Some(total.unwrap_or(by_model).min(MOST_GPUS))
+}

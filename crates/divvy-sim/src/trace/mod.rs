@@ -1,0 +1,28 @@
+//! What a replay reads: jobs, nodes and speeds, from comma-separated files that may be gzipped and larger than memory.
+//!
+//! Who may know what is a matter of types: an order of jobs is given an [`jobs::Arrival`], and a duration only at the
+//! end of a job. Its [`jobs::Fate`] is for the engine that plays the job, and for oracles.
+
+pub mod cluster;
+pub mod decimal;
+mod error;
+pub mod interval;
+pub mod jobs;
+pub mod speeds;
+mod table;
+mod text;
+
+pub use error::TraceError;
+pub(crate) use error::quoted;
+pub(crate) use table::{Column, Table};
+pub(crate) use text::{LONGEST_RECORD, open_unbounded};
+
+/// The last second that a trace may speak of, ten thousand years after its first: beyond lies a mistake, and the
+/// milliseconds of the core are still far from their end.
+pub const LAST_SECOND: i64 = 10_000 * 366 * 86_400;
+
+/// The most GPUs that one job or one node may have. A job's seconds times its GPUs stay within 64 bits.
+pub const MOST_GPUS: u32 = 1_000_000;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,56 @@
+//! Bytes of a file, gzipped or not, with a bound on how much one record may take.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::Path;
+
+use flate2::bufread::MultiGzDecoder;
+
+use super::TraceError;
+
+/// The largest record that makes sense: a quote that is never closed would otherwise swallow the rest of the file.
+pub(crate) const LONGEST_RECORD: u64 = 4 << 20;
+
+/// How much is read at once; of little use when larger.
+const BUFFER: usize = 64 << 10;
+
+/// The two bytes that begin every gzip file, whatever its name.
+const GZIP: [u8; 2] = [0x1f, 0x8b];
+
+/// Opens a file of records for reading; unpacks it on the way if it is gzipped.
+pub(crate) fn open(path: &Path) -> Result<Bounded, TraceError> {
+    Ok(Bounded { inner: open_unbounded(path)?, since_record: 0 })
+}
+
+/// Opens a file in which records cannot be told apart by the one who reads it.
+pub(crate) fn open_unbounded(path: &Path) -> Result<Box<dyn Read + Send>, TraceError> {
+    let cannot = |source| TraceError::Open { path: path.to_owned(), source };
+    let mut packed = BufReader::with_capacity(BUFFER, File::open(path).map_err(cannot)?);
+    let gzipped = packed.fill_buf().map_err(cannot)?.starts_with(&GZIP);
+    Ok(if gzipped { Box::new(MultiGzDecoder::new(packed)) } else { Box::new(packed) })
+}
+
+/// A reader that ends with an error once a single record took more than [`LONGEST_RECORD`].
+pub(crate) struct Bounded {
+    inner: Box<dyn Read + Send>,
+    since_record: u64,
+}
+
+impl Bounded {
+    /// Notes that a record ended.
+    pub(crate) fn record_ended(&mut self) {
+        self.since_record = 0;
+    }
+}
+
+impl Read for Bounded {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.since_record > LONGEST_RECORD {
+            let what = "one record is larger than 4 MiB; is there a quote that is never closed?";
+            return Err(io::Error::other(what));
+        }
+        let count = self.inner.read(buffer)?;
+        self.since_record += count as u64;
+        Ok(count)
+    }
+}

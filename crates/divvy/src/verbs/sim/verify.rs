@@ -1,0 +1,89 @@
+//! `divvy sim verify`: folds a pool's log, and plans every recorded cycle again.
+
+use std::io::Write;
+use std::path::Path;
+
+use divvy_server::doctor;
+use divvy_sim::verify::{Verified, Verify as Verifier};
+
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::output::{Format, plain};
+use crate::pool::Place;
+
+const EXAMPLES: &str = "\
+Examples:
+  divvy sim verify                            this machine's pool, running or not
+  divvy sim verify --state /var/tmp/pool2 -o json";
+
+/// Fold a pool's log and plan every recorded cycle again: the same digests?
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Verify {
+    /// table or json
+    #[arg(short = 'o', long = "output", value_name = "FORMAT", value_enum, default_value_t, hide_possible_values = true)]
+    output: Format,
+}
+
+impl Verify {
+    pub(crate) fn run(&self, place: &Place) -> Result<Exit, Failure> {
+        let state = place.state_dir();
+        let found = verify(&state)?;
+        let exit = if found.differences == 0 { Exit::Success } else { Exit::Unwell };
+        let text = match self.output {
+            Format::Json => serde_json::to_string(&found)? + "\n",
+            _ => render(&state, &found),
+        };
+        std::io::stdout().lock().write_all(text.as_bytes())?;
+        Ok(exit)
+    }
+}
+
+fn verify(state: &Path) -> Result<Verified, Failure> {
+    let mut verifier = Verifier::new(env!("CARGO_PKG_VERSION"));
+    let mut misfit = None;
+    doctor::each_commit(state, |events| {
+        if misfit.is_none() {
+            misfit = verifier.commit(events).err();
+        }
+    })
+    .map_err(|error| Failure::told(Exit::BadData, &error.to_string()))?;
+    match misfit {
+        None => Ok(verifier.finish()),
+        Some(misfit) => Err(Failure::new(Exit::BadData, format!("the log of {} cannot be folded", state.display()))
+            .because(misfit.to_string())
+            .fix("look closer with `divvy doctor`")),
+    }
+}
+
+fn render(state: &Path, found: &Verified) -> String {
+    let mut text = format!(
+        "{}\n  {} commits, {} events, {} starts, state {}\n  {} cycles: {} planned again, {} of them from nothing\n",
+        plain(&state.display().to_string()),
+        found.commits,
+        found.events,
+        found.terms,
+        found.digest,
+        found.cycles,
+        found.planned_again,
+        found.planned_cold,
+    );
+    if found.of_other_versions > 0 {
+        text += &format!(
+            "  {} cycles are of other versions of divvy: folded, not planned again\n",
+            found.of_other_versions
+        );
+    }
+    for difference in &found.first {
+        text += &format!(
+            "  position {}: {}: {}\n",
+            difference.position,
+            difference.law,
+            plain(&difference.text)
+        );
+    }
+    text + &match found.differences {
+        0 => "  every digest is the same\n".to_owned(),
+        count => format!("  {count} differences\n"),
+    }
+}

@@ -240,18 +240,20 @@ mod tests {
 
     /// The jobs A..E of one node with eight GPUs, with the times at which a policy ends them.
     fn five_jobs(finish_s: [i64; 5]) -> Vec<Finished> {
-        let jobs = [("A", 0, 8, 1000), ("B", 10, 4, 300), ("C", 20, 4, 100), ("D", 30, 1, 50), ("E", 40, 8, 20)];
-        let job = |(row, ((id, submit_s, gpus, duration_s), finish_s)): (usize, ((&str, _, _, _), i64))| Finished {
-            row,
-            id: id.to_owned(),
-            queue: if gpus == 8 { "large" } else { "small" }.to_owned(),
-            gpus,
-            submit_s,
-            start_s: finish_s - duration_s,
-            finish_s,
-            duration_s,
-            preemptions: u32::from(row == 0),
-        };
+        let jobs =
+            [("A", 0, 8, 1000), ("B", 10, 4, 300), ("C", 20, 4, 100), ("D", 30, 1, 50), ("E", 40, 8, 20)];
+        let job =
+            |(row, ((id, submit_s, gpus, duration_s), finish_s)): (usize, ((&str, _, _, _), i64))| Finished {
+                row,
+                id: id.to_owned(),
+                queue: if gpus == 8 { "large" } else { "small" }.to_owned(),
+                gpus,
+                submit_s,
+                start_s: finish_s - duration_s,
+                finish_s,
+                duration_s,
+                preemptions: u32::from(row == 0),
+            };
         jobs.into_iter().zip(finish_s).enumerate().map(job).collect()
     }
 
@@ -288,7 +290,7 @@ mod tests {
         let (some, all) = (summarise(&jobs, 8, "3..4".parse().unwrap()), summarise(&jobs, 8, Interval::ALL));
         assert_eq!((some.all.finished, some.all.mean_jct_s), (2, 1200.0));
         assert_eq!((some.makespan_s, some.gpu_utilization), (all.makespan_s, all.gpu_utilization));
-        assert_eq!(some.all.worst_rho, fairness(&jobs, 8)[3].rho());
+        assert_eq!(some.all.worst_rho, fairness(&jobs, 8)[4].rho());
     }
 
     #[test]

@@ -20,5 +20,8 @@ pub(super) const EXPECTED: &str = "a time like 2017-10-07 01:12:09, or seconds";
 
 /// Whether a text says that there is no such time.
 pub(super) fn is_none(text: &str) -> bool {
-    matches!(text.trim(), "" | "None" | "none" | "null" | "NULL" | "Unknown" | "unknown" | "N/A" | "NaN" | "nan")
+    matches!(
+        text.trim(),
+        "" | "None" | "none" | "null" | "NULL" | "Unknown" | "unknown" | "N/A" | "NaN" | "nan"
+    )
 }

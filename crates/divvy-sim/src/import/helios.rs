@@ -22,7 +22,8 @@ pub(super) fn read(path: &Path, records: &mut Records) -> Result<(), TraceError>
             records.leave_out(LeftOut::NeverStarted);
             continue;
         }
-        let submit_s = civil::seconds(table.text(submit)).ok_or_else(|| table.cell(submit, civil::EXPECTED))?;
+        let submit_s =
+            civil::seconds(table.text(submit)).ok_or_else(|| table.cell(submit, civil::EXPECTED))?;
         records.kept.push(Record {
             id: table.name(id)?,
             submit_s,

@@ -45,7 +45,9 @@ fn wrong(path: &Path, error: serde_json::Error) -> TraceError {
     if error.is_io() {
         return TraceError::Read { path, line, source: error.into() };
     }
-    let what = format!("{error}; expected a cluster_job_log of Philly: [{{\"status\":…,\"vc\":…,\"jobid\":…,\"attempts\":[…],\"submitted_time\":…,\"user\":…}},…]");
+    let what = format!(
+        "{error}; expected a cluster_job_log of Philly: [{{\"status\":…,\"vc\":…,\"jobid\":…,\"attempts\":[…],\"submitted_time\":…,\"user\":…}},…]"
+    );
     TraceError::Line { path, line, what }
 }
 

@@ -259,7 +259,8 @@ impl Lines {
         let elapsed_s = self.elapsed(cells)?;
         let gpus = columns.tres.iter().flatten().find_map(|at| gpus(&cells[*at]));
         let waits = matches!(state, "PENDING" | "REQUEUED" | "REQUEUE_HOLD" | "CANCELLED") && elapsed_s == 0;
-        let runs = matches!(state, "RUNNING" | "SUSPENDED" | "COMPLETING" | "STOPPED" | "RESIZING" | "SIGNALING");
+        let runs =
+            matches!(state, "RUNNING" | "SUSPENDED" | "COMPLETING" | "STOPPED" | "RESIZING" | "SIGNALING");
         let started = there(columns.start) && !(waits && columns.start.is_none()) && state != "PENDING";
         Ok(Run { gpus: gpus.unwrap_or(0), elapsed_s, started, ended: there(columns.end) && !runs })
     }

@@ -84,7 +84,9 @@ impl fmt::Display for Decimal {
         let one = 10u64.pow(self.places);
         match self.places {
             0 => write!(f, "{}", self.digits),
-            places => write!(f, "{}.{:0width$}", self.digits / one, self.digits % one, width = places as usize),
+            places => {
+                write!(f, "{}.{:0width$}", self.digits / one, self.digits % one, width = places as usize)
+            }
         }
     }
 }

@@ -100,7 +100,9 @@ pub enum TraceError {
 fn why_reading_stopped(source: &io::Error) -> String {
     match source.kind() {
         io::ErrorKind::UnexpectedEof => "the gzip data ends early: the file is cut off".into(),
-        io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData => format!("the gzip data is damaged: {source}"),
+        io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData => {
+            format!("the gzip data is damaged: {source}")
+        }
         _ => source.to_string(),
     }
 }

@@ -72,7 +72,7 @@ impl Table {
         let read = self.reader.read_record(&mut self.row);
         self.reader.get_mut().record_ended();
         let more = read.map_err(|error| self.wrong(error))?;
-        if let Some(position) = self.row.position() {
+        if let Some(position) = self.row.position().filter(|_| more) {
             self.line = position.line();
         }
         Ok(more)

@@ -1,7 +1,7 @@
 //! Whole lives from a seed: the laws hold after every event, the snapshot kept is the one built anew, a warm planner plans like a
 //! cold one, the fold of the log is the state, and planning again without news does nothing.
 
-use divvy_core::check::{check, waiting_without_reason};
+use divvy_core::check::{Watch, check, waiting_without_reason};
 use divvy_core::event::Event;
 use divvy_core::plan::plan;
 use divvy_core::scenario::Scenario;
@@ -91,7 +91,11 @@ const BEGINNING: [&str; 5] = [
 ];
 
 /// Folds what is new in the log into a second state, checking the laws after every event.
-fn follow(second: &mut State, scenario: &Scenario, from: usize) -> Result<(), TestCaseError> {
+fn follow(
+    (second, watch): (&mut State, &mut Watch),
+    scenario: &Scenario,
+    from: usize,
+) -> Result<(), TestCaseError> {
     for stamped in &scenario.log[from..] {
         let text =
             serde_json::to_string(&stamped.event).map_err(|error| TestCaseError::fail(error.to_string()))?;
@@ -101,6 +105,8 @@ fn follow(second: &mut State, scenario: &Scenario, from: usize) -> Result<(), Te
         second.apply(stamped).map_err(|misfit| TestCaseError::fail(misfit.to_string()))?;
         let violations = check(second);
         prop_assert!(violations.is_empty(), "after {}: {violations:?}", text);
+        let violations = watch.follow(second, stamped);
+        prop_assert!(violations.is_empty(), "the books after {}: {violations:?}", text);
     }
     Ok(())
 }
@@ -111,11 +117,12 @@ fn live(lines: &[String]) -> Result<(), TestCaseError> {
         scenario.line(line).map_err(TestCaseError::fail)?;
     }
     let mut second = State::default();
+    let mut watch = Watch::new(&second);
     let mut followed = 0;
     for line in lines {
         // A line about a job that was never submitted makes no sense, and does nothing.
         let _ = scenario.line(line).is_err();
-        follow(&mut second, &scenario, followed)?;
+        follow((&mut second, &mut watch), &scenario, followed)?;
         followed = scenario.log.len();
         prop_assert_eq!(&second, scenario.state());
         let mut anew = Snapshot::new(scenario.state());

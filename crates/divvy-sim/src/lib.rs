@@ -4,5 +4,7 @@
 
 pub mod import;
 pub mod metrics;
+pub mod pack;
 pub mod testdata;
 pub mod trace;
+pub mod verify;

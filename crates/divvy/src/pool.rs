@@ -26,6 +26,12 @@ impl Place {
     pub(crate) fn sockets(&self) -> Sockets {
         Sockets::from_env(self.socket.clone(), self.state.clone())
     }
+
+    /// The state directory: as named, as the environment has it, or the usual one.
+    pub(crate) fn state_dir(&self) -> PathBuf {
+        let variable = || self.sockets().state_variable.map(PathBuf::from);
+        self.state.clone().or_else(variable).unwrap_or_else(divvy_server::usual_state)
+    }
 }
 
 /// Connects to the pool and does some asynchronous work with it, on this thread.

@@ -326,7 +326,7 @@ impl Watch {
         if !live.iter().all(stops) {
             wrong.push(found("L8", format!("job {job} is being stopped, but not all of its tasks are")));
         }
-        if cause == Cause::Preempted {
+        if matches!(cause, Cause::Preempted | Cause::Order) {
             self.preempted.push((job, live));
         }
     }

@@ -96,6 +96,20 @@ pub fn check(state_dir: &Path) -> Result<Report, StoreError> {
     Ok(report)
 }
 
+/// Hands on the events of each commit, verified, from the first on. A daemon may run on it; nothing is changed.
+pub fn each_commit(state_dir: &Path, mut see: impl FnMut(&[Stamped])) -> Result<Position, StoreError> {
+    let file = schema::file(state_dir);
+    if !file.exists() {
+        return Err(StoreError::io("find a log at", &file)(std::io::ErrorKind::NotFound.into()));
+    }
+    let db = open(state_dir)?;
+    let walked = walk::walk(&db, &file, Place::default(), |commit| {
+        see(&walk::events_of(commit, &file)?);
+        Ok(())
+    });
+    walked.map(|at| at.position).map_err(|stopped| stopped.error)
+}
+
 /// Cuts the log behind its last good commit, if it is damaged, and keeps a copy of the file as it was.
 pub fn repair(state_dir: &Path) -> Result<Repair, StoreError> {
     let _claim = place::claim_as_is(state_dir)?;

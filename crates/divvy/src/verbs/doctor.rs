@@ -1,7 +1,7 @@
 //! `divvy doctor`: checks the log of a pool, and repairs it when told so.
 
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use divvy_server::doctor::{self, Repair, Report};
 
@@ -27,8 +27,7 @@ pub(crate) struct Doctor {
 
 impl Doctor {
     pub(crate) fn run(&self, place: &Place) -> Result<Exit, Failure> {
-        let variable = || place.sockets().state_variable.map(PathBuf::from);
-        let state = place.state.clone().or_else(variable).unwrap_or_else(divvy_server::usual_state);
+        let state = place.state_dir();
         let (text, exit) = if self.repair { repair(&state)? } else { check(&state)? };
         std::io::stdout().lock().write_all(text.as_bytes())?;
         Ok(exit)

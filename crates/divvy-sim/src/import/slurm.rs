@@ -210,19 +210,21 @@ impl Lines {
     }
 
     /// The cells of a line, as many as the header has: sacct does not escape a `|` in the name of a job.
-    fn cells(&self, cells: Vec<&str>) -> Result<Vec<String>, TraceError> {
+    fn cells(&self, mut cells: Vec<&str>) -> Result<Vec<String>, TraceError> {
         let (count, expected) = (cells.len(), self.header.len());
-        let more = count.saturating_sub(expected);
-        let Some(name) = self.columns.name.filter(|_| count >= expected).or((more == 0).then_some(0)) else {
-            return Err(self.wrong(format!("there are {count} cells; expected {expected}, as in the header")));
+        let name = match self.columns.name {
+            _ if count == expected => {
+                return Ok(cells.into_iter().map(|cell| cell.trim().to_owned()).collect());
+            }
+            Some(name) if count > expected => name,
+            _ => {
+                let what = format!("there are {count} cells; expected {expected}, as in the header");
+                return Err(self.wrong(what));
+            }
         };
-        if count < expected {
-            return Err(self.wrong(format!("there are {count} cells; expected {expected}, as in the header")));
-        }
-        let (before, rest) = cells.split_at(name);
-        let (name, after) = rest.split_at(more + 1);
-        let one = name.join("|");
-        let all = before.iter().copied().chain([one.as_str()]).chain(after.iter().copied());
+        let after = cells.split_off(name + 1 + count - expected);
+        let whole_name = cells.split_off(name).join("|");
+        let all = cells.into_iter().chain([whole_name.as_str()]).chain(after);
         Ok(all.map(|cell| cell.trim().to_owned()).collect())
     }
 

@@ -1,1 +1,248 @@
+use std::path::PathBuf;
 
+use expect_test::{Expect, expect};
+use proptest::prelude::*;
+
+use super::*;
+use crate::trace::jobs;
+
+/// Writes texts into files, imports them, and shows what came of it.
+fn shown(source: Source, texts: &[&str]) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |(at, text): (usize, &&str)| -> PathBuf {
+        let path = folder.path().join(format!("{at}.txt"));
+        std::fs::write(&path, text).unwrap();
+        path
+    };
+    let files: Vec<_> = texts.iter().enumerate().map(write).collect();
+    let imported = match import(source, &files) {
+        Ok(imported) => imported,
+        Err(error) => return error.to_string().replace(&format!("{}/", folder.path().display()), ""),
+    };
+    let mut text = Vec::new();
+    jobs::write(&imported.jobs, &mut text).unwrap();
+    let mut text = String::from_utf8(text).unwrap();
+    for (why, count) in &imported.left_out {
+        text.push_str(&format!("left out: {count} {why}\n"));
+    }
+    if imported.shares > 0 {
+        text.push_str(&format!("shares: {}\n", imported.shares));
+    }
+    text
+}
+
+#[track_caller]
+fn check(source: Source, texts: &[&str], expected: Expect) {
+    expected.assert_eq(&shown(source, texts));
+}
+
+const SLURM: Source = Source::Slurm(SlurmQueue::Partition);
+
+const SACCT: &str = "JobID|User|Account|Partition|JobName|Submit|Start|End|Elapsed|ReqTRES|AllocTRES|State\n";
+
+#[test]
+fn slurm_jobs_have_their_gpus_from_what_was_allocated_or_else_requested() {
+    let text = format!(
+        "{SACCT}\
+        8|ann|vision|gpu|train|2024-05-01T10:00:10|2024-05-01T10:00:20|2024-05-02T11:00:20|1-01:00:00||billing=8,cpu=8,gres/gpu=4,gres/gpu:a100=4,mem=64G,node=1|COMPLETED\n\
+        8.batch||vision|||2024-05-01T10:00:20|2024-05-01T10:00:20|2024-05-02T11:00:20|1-01:00:00||cpu=8,gres/gpu=4|COMPLETED\n\
+        7|bob|text|gpu,long|a|b|2024-05-01T10:00:00|2024-05-01T10:00:00|2024-05-01T10:01:30|00:01:30|gres/gpu:a100=1,gres/gpu:h100=2||CANCELLED by 1000\n\
+        9|bob|text|cpu|prep|2024-05-01T10:00:00|2024-05-01T10:00:00|2024-05-01T10:01:30|00:01:30|cpu=4|cpu=4|COMPLETED\n"
+    );
+    check(
+        SLURM,
+        &[&text],
+        expect![[r#"
+        job_id,submit_s,gpus,duration_s,queue,user,name,status
+        7,0,3,90,gpu,bob,a|b,CANCELLED
+        8,10,4,90000,gpu,ann,train,COMPLETED
+        left out: 1 that asked for no GPU
+    "#]],
+    );
+    let by_account = shown(Source::Slurm(SlurmQueue::Account), &[&text]);
+    assert!(by_account.contains("7,0,3,90,text,bob"), "{by_account}");
+}
+
+#[test]
+fn slurm_jobs_that_wait_run_or_never_started_are_left_out_and_counted() {
+    let text = format!(
+        "{SACCT}\
+        1_[3-9%2]|u|a|p|n|2024-05-01T10:00:00|Unknown|Unknown|00:00:00|gres/gpu=1||PENDING\n\
+        1_1|u|a|p|n|2024-05-01T10:00:00|2024-05-01T10:00:00|2024-05-01T10:00:00|00:00:00|gres/gpu=1|gres/gpu=1|FAILED\n\
+        1_2|u|a|p|n|2024-05-01T10:00:00|2024-05-01T10:00:00|Unknown|5-00:00:00|gres/gpu=1|gres/gpu=1|RUNNING\n\
+        2|u|a|p|n|2024-05-01T10:00:00|None|2024-05-01T10:00:07|00:00:00|gres/gpu=1||CANCELLED by 7\n"
+    );
+    check(
+        SLURM,
+        &[&text],
+        expect![[r#"
+        job_id,submit_s,gpus,duration_s,queue,user,name,status
+        1_1,0,1,1,p,u,n,FAILED
+        left out: 2 that never started
+        left out: 1 that had not ended
+    "#]],
+    );
+}
+
+#[test]
+fn slurm_runs_of_a_requeued_job_add_up_components_run_side_by_side_and_exports_may_overlap() {
+    let header = "JobID|Account|Partition|Submit|Start|End|ElapsedRaw|AllocTRES|State\n";
+    let may = format!(
+        "{header}\
+        5|a|p|1714557600|1714557600|1714557700|100|gres/gpu=2|NODE_FAIL\n\
+        5|a|p|1714557700|1714557800|1714558000|200|gres/gpu=2|COMPLETED\n\
+        6+0|a|p|1714557601|1714557700|1714557800|100|gres/gpu=8|COMPLETED\n\
+        6+1|a|p|1714557601|1714557700|1714557790|90|gres/gpu=1|COMPLETED\n\
+        7|a|p|1714557602|1714557700|Unknown|10|gres/gpu=1|RUNNING\n"
+    );
+    let june = format!(
+        "{header}\
+        5|a|p|1714557700|1714557800|1714558000|200|gres/gpu=2|COMPLETED\n\
+        7|a|p|1714557602|1714557700|1714558700|1000|gres/gpu=1|TIMEOUT\n"
+    );
+    check(
+        SLURM,
+        &[&may, &june],
+        expect![[r#"
+        job_id,submit_s,gpus,duration_s,queue,user,name,status
+        5,0,2,300,p,,,COMPLETED
+        6,1,9,100,p,,,COMPLETED
+        7,2,1,1000,p,,,TIMEOUT
+    "#]],
+    );
+}
+
+#[test]
+fn slurm_output_that_is_something_else_is_refused_with_the_place() {
+    check(
+        SLURM,
+        &["JobID|Partition|Submit|Elapsed|State\n"],
+        expect![[
+            r#"0.txt, line 1: there is no column "AllocTRES" among "JobID|Partition|Submit|Elapsed|State"; expected at least JobID,User,Account,Partition,JobName,Submit,Start,End,Elapsed,AllocTRES,State"#
+        ]],
+    );
+    let line = "1|u|a|p|n|yesterday|x|y|00:01:00|gres/gpu=1||COMPLETED";
+    check(
+        SLURM,
+        &[&format!("{SACCT}{line}\n")],
+        expect![[
+            r#"0.txt, line 2, column Submit: "yesterday" is not a time like 2017-10-07 01:12:09, or seconds"#
+        ]],
+    );
+    check(
+        SLURM,
+        &[&format!("{SACCT}1|2|3\n")],
+        expect!["0.txt, line 2: there are 3 cells; expected 12, as in the header"],
+    );
+}
+
+#[test]
+fn philly_jobs_work_for_the_sum_of_their_attempts() {
+    let text = r#"[
+      {"status": "Pass", "vc": "ee9e8c", "jobid": "application_2", "submitted_time": "2017-10-07 01:11:39", "user": "ce2f4c",
+       "attempts": [
+         {"start_time": "2017-10-07 01:12:09", "end_time": "2017-10-07 01:13:23", "detail": [{"ip": "m47", "gpus": ["gpu0", "gpu1"]}, {"ip": "m48", "gpus": ["gpu0"]}]},
+         {"start_time": "2017-10-07 01:13:30", "end_time": "2017-10-09 06:53:12", "detail": [{"ip": "m412", "gpus": ["gpu0", "gpu1", "gpu2"]}]}]},
+      {"status": "Killed", "vc": "ee9e8c", "jobid": "application_1", "submitted_time": "2017-10-07 01:00:00", "user": null,
+       "attempts": [{"start_time": "2017-10-07 01:12:09", "end_time": "2017-10-07 01:13:09", "detail": [{"ip": "m1", "gpus": ["gpu0"]}]}]},
+      {"status": "Failed", "vc": "x", "jobid": "application_3", "submitted_time": "2017-10-07 01:00:00", "user": "u", "attempts": []},
+      {"status": "Pass", "vc": "x", "jobid": "application_4", "submitted_time": "2017-10-07 01:00:00", "user": "u",
+       "attempts": [{"start_time": "2017-10-07 01:12:09", "end_time": null, "detail": [{"ip": "m1", "gpus": ["gpu0"]}]}]}
+    ]"#;
+    check(
+        Source::Philly,
+        &[text],
+        expect![[r#"
+        job_id,submit_s,gpus,duration_s,queue,user,name,status
+        application_1,0,1,60,ee9e8c,,,Killed
+        application_2,699,3,193256,ee9e8c,ce2f4c,,Pass
+        left out: 1 that never started
+        left out: 1 that had not ended
+    "#]],
+    );
+}
+
+#[test]
+fn a_philly_log_that_is_something_else_is_refused_with_the_line() {
+    let refused = shown(Source::Philly, &["[\n{\"status\": 5}]"]);
+    assert!(refused.starts_with("0.txt, line 2: invalid type: integer `5`, expected a string"), "{refused}");
+    let refused = shown(
+        Source::Philly,
+        &["[{\"status\":\"\",\"vc\":\"\",\"jobid\":\"\",\"attempts\":[],\"submitted_time\":\"soon\"}]"],
+    );
+    assert!(refused.contains("\"soon\" is not a time like"), "{refused}");
+    assert!(shown(Source::Philly, &["[] []"]).contains("trailing characters"));
+}
+
+#[test]
+fn helios_jobs_have_their_virtual_cluster_as_queue() {
+    let text = "\
+        job_id,user,vc,gpu_num,cpu_num,node_num,state,submit_time,start_time,end_time,duration,queue\n\
+        1425512,uVMrF,vchbv,4,16,1,FAILED,2020-06-09 18:41:27,2020-06-09 18:41:27,2020-06-09 18:45:36,249,0\n\
+        1425511,uXBbc,vcJkd,1,1,1,COMPLETED,2020-06-09 18:41:01,2020-06-09 18:41:01,2020-06-10 04:55:09,36848,0\n\
+        1425513,uXBbc,vcJkd,0,1,1,COMPLETED,2020-06-09 18:41:01,2020-06-09 18:41:01,2020-06-10 04:55:09,36848,0\n";
+    check(
+        Source::Helios,
+        &[text],
+        expect![[r#"
+        job_id,submit_s,gpus,duration_s,queue,user,name,status
+        1425511,0,1,36848,vcJkd,uXBbc,,COMPLETED
+        1425512,26,4,249,vchbv,uVMrF,,FAILED
+        left out: 1 that asked for no GPU
+    "#]],
+    );
+}
+
+#[test]
+fn openb_pods_count_a_part_of_a_gpu_as_a_whole_one() {
+    let text = "\
+        name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,scheduled_time\n\
+        openb-pod-0002,1,1,2,1000,,LS,Running,700,900,800.0\n\
+        openb-pod-0001,1,1,1,460,,LS,Succeeded,600,650,610\n\
+        openb-pod-0003,1,1,1,1000,,LS,Pending,700,900,\n\
+        openb-pod-0004,1,1,1,1000,,LS,Running,700,,800\n\
+        openb-pod-0005,1,1,0,0,,LS,Running,700,900,800\n";
+    check(
+        Source::Openb,
+        &[text],
+        expect![[r#"
+        job_id,submit_s,gpus,duration_s,queue,user,name,status
+        openb-pod-0001,0,1,40,all,,,Succeeded
+        openb-pod-0002,100,2,100,all,,,Running
+        left out: 1 that asked for no GPU
+        left out: 1 that never started
+        left out: 1 that had not ended
+        shares: 1
+    "#]],
+    );
+}
+
+#[test]
+fn names_that_recur_are_told_apart() {
+    let header = "job_id,user,vc,gpu_num,state,submit_time,duration\n";
+    let row = "7,u,q,1,COMPLETED,2020-06-09 18:41:01,10\n";
+    let text =
+        shown(Source::Helios, &[&format!("{header}{row}7~2,u,q,1,,2020-06-09 18:41:01,10\n{row}{row}")]);
+    let ids: Vec<_> = text.lines().skip(1).map(|line| line.split(',').next().unwrap()).collect();
+    assert_eq!(ids, ["7", "7~2", "7~3", "7~4"]);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn no_text_makes_an_importer_panic(text in ".{0,200}") {
+        for source in [SLURM, Source::Philly, Source::Helios, Source::Openb] {
+            let _ = shown(source, &[&text]);
+        }
+    }
+
+    #[test]
+    fn no_cells_make_the_slurm_reader_panic(cells in proptest::collection::vec("[-0-9a-z+_:=,/.|\\[\\] ]{0,12}", 12..48)) {
+        let rows: String = cells.chunks(12).map(|row| format!("{}\n", row.join("|"))).collect();
+        let _ = shown(SLURM, &[&format!("{SACCT}{rows}")]);
+        let id = |row: &[String]| format!("1{}|u|a|p|n|1714557600|1|2|9|{}|gres/gpu={}|{}\n", row[0], row[1], row[2], row[3]);
+        let rows: String = cells.chunks_exact(4).map(id).collect();
+        let _ = shown(SLURM, &[&format!("{SACCT}{rows}")]);
+    }
+}

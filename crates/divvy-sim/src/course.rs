@@ -1,0 +1,193 @@
+//! The course of a replay, for drawings: how many jobs waited and how many GPUs were held, over time.
+
+use std::collections::BTreeMap;
+
+/// Counts over time in buckets, whose width doubles whenever there are too many: memory stays the same however long
+/// the replay is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Course {
+    /// A bucket is 2 to the power of this many seconds wide.
+    width_log2: u32,
+    /// By number of the bucket: second ÷ width.
+    buckets: BTreeMap<i64, Bucket>,
+}
+
+/// More than any drawing has columns.
+const MOST_BUCKETS: usize = 4096;
+
+/// What changed within a bucket.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Bucket {
+    waiting: Change,
+    held: Change,
+}
+
+/// By how much a count changed, and the integral of that until the end of the bucket.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Change {
+    by: i64,
+    integral: i128,
+}
+
+/// The means over one bucket of time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Moment {
+    /// When the bucket begins.
+    pub at_s: i64,
+    /// Jobs that waited, in the mean.
+    pub waiting: f64,
+    /// GPUs that were held, in the mean.
+    pub held_gpus: f64,
+}
+
+impl Course {
+    /// Notes that from `at_s` on so many more jobs wait, and so many more GPUs are held; fewer, if negative. Calls
+    /// may come in any order.
+    pub fn note(&mut self, at_s: i64, waiting: i64, held_gpus: i64) {
+        let number = at_s >> self.width_log2;
+        let rest_s = ((number + 1) << self.width_log2) - at_s;
+        let bucket = self.buckets.entry(number).or_default();
+        bucket.waiting.add(Change::of(waiting, rest_s));
+        bucket.held.add(Change::of(held_gpus, rest_s));
+        while self.buckets.len() > MOST_BUCKETS {
+            self.coarsen();
+        }
+    }
+
+    /// Adds the course of another pool.
+    pub fn add(&mut self, mut other: Self) {
+        while self.width_log2 < other.width_log2 {
+            self.coarsen();
+        }
+        while other.width_log2 < self.width_log2 {
+            other.coarsen();
+        }
+        for (number, bucket) in other.buckets {
+            let mine = self.buckets.entry(number).or_default();
+            mine.waiting.add(bucket.waiting);
+            mine.held.add(bucket.held);
+        }
+        while self.buckets.len() > MOST_BUCKETS {
+            self.coarsen();
+        }
+    }
+
+    /// The means over time, bucket by bucket; buckets in which nothing changed are there as well, up to a number of
+    /// `most` in all.
+    pub fn moments(&self, most: usize) -> Vec<Moment> {
+        let mut course = self.clone();
+        while course.span() > most.max(1) as i64 {
+            course.coarsen();
+        }
+        let Some((first, last)) = course.ends() else { return Vec::new() };
+        let width_s = 1i64 << course.width_log2;
+        let (mut waiting, mut held) = (0, 0);
+        let moment = |number: i64| {
+            let bucket = course.buckets.get(&number).copied().unwrap_or_default();
+            let mean = |before: i64, change: Change| {
+                (i128::from(before) * i128::from(width_s) + change.integral) as f64 / width_s as f64
+            };
+            let (at_s, means) = (number * width_s, (mean(waiting, bucket.waiting), mean(held, bucket.held)));
+            waiting += bucket.waiting.by;
+            held += bucket.held.by;
+            Moment { at_s, waiting: means.0, held_gpus: means.1 }
+        };
+        (first..=last).map(moment).collect()
+    }
+
+    fn ends(&self) -> Option<(i64, i64)> {
+        let first = self.buckets.first_key_value()?;
+        let last = self.buckets.last_key_value()?;
+        Some((*first.0, *last.0))
+    }
+
+    /// How many buckets there are from the first to the last, empty ones included.
+    fn span(&self) -> i64 {
+        self.ends().map_or(0, |(first, last)| last - first + 1)
+    }
+
+    /// Makes one bucket of two.
+    fn coarsen(&mut self) {
+        let width_s = 1i128 << self.width_log2;
+        let mut halved: BTreeMap<i64, Bucket> = BTreeMap::new();
+        for (number, bucket) in std::mem::take(&mut self.buckets) {
+            // What changed in the first half lasts for all of the second.
+            let later_s = if number & 1 == 0 { width_s } else { 0 };
+            let both = halved.entry(number >> 1).or_default();
+            both.waiting.add(bucket.waiting.lasting(later_s));
+            both.held.add(bucket.held.lasting(later_s));
+        }
+        self.buckets = halved;
+        self.width_log2 += 1;
+    }
+}
+
+impl Change {
+    fn of(by: i64, rest_s: i64) -> Self {
+        Self { by, integral: i128::from(by) * i128::from(rest_s) }
+    }
+
+    fn lasting(self, later_s: i128) -> Self {
+        Self { integral: self.integral + i128::from(self.by) * later_s, ..self }
+    }
+
+    fn add(&mut self, other: Self) {
+        self.by += other.by;
+        self.integral += other.integral;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn means_are_over_the_time_of_a_bucket() {
+        let mut course = Course::default();
+        for (at_s, waiting, held) in [(0, 2, 0), (1, -1, 4), (3, -1, 4), (6, 0, -8)] {
+            course.note(at_s, waiting, held);
+        }
+        let all: Vec<_> =
+            course.moments(100).iter().map(|moment| (moment.waiting, moment.held_gpus)).collect();
+        assert_eq!(all, [(2.0, 0.0), (1.0, 4.0), (1.0, 4.0), (0.0, 8.0), (0.0, 8.0), (0.0, 8.0), (0.0, 0.0)]);
+        let two: Vec<_> = course.moments(2).iter().map(|moment| (moment.at_s, moment.held_gpus)).collect();
+        assert_eq!(two, [(0, 4.0), (4, 4.0)]);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(48))]
+
+        #[test]
+        fn however_wide_the_buckets_the_sum_over_time_is_the_same(
+            jobs in proptest::collection::vec((0i64..100_000, 1i64..50_000, 1i64..9), 1..50), most in 1usize..300,
+        ) {
+            let (mut course, mut other, mut expected) = (Course::default(), Course::default(), 0);
+            for (row, (at_s, length_s, gpus)) in jobs.into_iter().enumerate() {
+                let course = if row % 2 == 0 { &mut course } else { &mut other };
+                course.note(at_s, 0, gpus);
+                course.note(at_s + length_s, 0, -gpus);
+                expected += gpus * length_s;
+            }
+            course.add(other);
+            let moments = course.moments(most);
+            prop_assert!(moments.len() <= most);
+            let width_s = match moments[..] { [a, b, ..] => b.at_s - a.at_s, _ => 1 << 18 };
+            let sum: f64 = moments.iter().map(|moment| moment.held_gpus * width_s as f64).sum();
+            if moments.len() > 1 {
+                prop_assert!((sum - expected as f64).abs() < 1.0, "{sum} {expected}");
+            }
+        }
+
+        #[test]
+        fn memory_is_bounded_and_no_time_is_too_far(times in proptest::collection::vec(0i64..400_000_000_000, 0..6000)) {
+            let mut course = Course::default();
+            for at_s in &times {
+                course.note(*at_s, 1, 1);
+            }
+            prop_assert!(course.buckets.len() <= MOST_BUCKETS);
+            let last = course.moments(500).last().copied();
+            prop_assert_eq!(last.is_none(), times.is_empty());
+        }
+    }
+}

@@ -2,9 +2,16 @@
 //!
 //! Nothing here decides: every decision is the core's [`divvy_core::controller::Controller`]'s.
 
+pub mod course;
+pub mod engine;
+pub mod estimate;
+pub mod generate;
 pub mod import;
 pub mod metrics;
 pub mod pack;
+pub mod policy;
+pub mod pool;
+pub mod replay;
 pub mod testdata;
 pub mod trace;
 pub mod verify;

@@ -8,6 +8,7 @@ pub mod decimal;
 mod error;
 pub mod interval;
 pub mod jobs;
+pub mod openb;
 pub mod speeds;
 mod table;
 mod text;

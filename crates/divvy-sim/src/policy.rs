@@ -1,0 +1,180 @@
+//! The policies by their names: settings of the core, and what is foreseen of jobs. None of them is code of the simulator's own.
+
+use std::fmt;
+use std::str::FromStr;
+
+use divvy_core::model::policy::{Attained, Length, Order, Policy, Preempt, Shortest, Within};
+
+/// What a policy may know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Class {
+    /// GPUs, queue, submit time and what the job has done so far.
+    N,
+    /// That and the history of jobs that have finished.
+    P,
+    /// Every duration: an oracle, for bounds only.
+    C,
+}
+
+impl fmt::Display for Class {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Class::N => "N",
+            Class::P => "P",
+            Class::C => "C",
+        })
+    }
+}
+
+/// A policy by its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Named {
+    /// First in, first out; the first that does not fit keeps back the rest.
+    Fifo,
+    /// First in, first out, passing over what does not fit.
+    FifoScan,
+    /// The shortest first, by an oracle.
+    Sjf,
+    /// The least remaining time first, preemptive, by an oracle.
+    Srtf,
+    /// The least remaining device-time first, preemptive, by an oracle.
+    Srsf,
+    /// Least attained service in two levels and a queue each (Tiresias, NSDI 2019).
+    Las,
+    /// Levels of attained service that grow by four, inside by submission.
+    Mlfq,
+    /// The least device-time first, as similar jobs ran before.
+    Hist,
+    /// The least remaining device-time first, preemptive, likewise.
+    HistSrsf,
+    /// Guarantees first, then by submission.
+    QuotaFifo,
+    /// Guarantees first, then the least remaining time, by an oracle.
+    QuotaSrtf,
+    /// Guarantees first, then by levels of attained service.
+    QuotaMlfq,
+    /// Divvy's own default.
+    Divvy,
+    /// The same with the history of finished jobs.
+    DivvyHistory,
+}
+
+/// All of them with their names.
+const NAMES: [(&str, Named); 14] = [
+    ("fifo", Named::Fifo),
+    ("fifo-scan", Named::FifoScan),
+    ("sjf", Named::Sjf),
+    ("srtf", Named::Srtf),
+    ("srsf", Named::Srsf),
+    ("las", Named::Las),
+    ("mlfq", Named::Mlfq),
+    ("hist", Named::Hist),
+    ("hist-srsf", Named::HistSrsf),
+    ("quota-fifo", Named::QuotaFifo),
+    ("quota-srtf", Named::QuotaSrtf),
+    ("quota-mlfq", Named::QuotaMlfq),
+    ("divvy", Named::Divvy),
+    ("divvy-history", Named::DivvyHistory),
+];
+
+/// A name that no policy has.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("there is no policy {name:?}; there are: {}", names().collect::<Vec<_>>().join(", "))]
+pub struct NoSuchPolicy {
+    name: String,
+}
+
+/// The names of all policies.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    NAMES.iter().map(|(name, _)| *name)
+}
+
+impl FromStr for Named {
+    type Err = NoSuchPolicy;
+
+    fn from_str(text: &str) -> Result<Self, NoSuchPolicy> {
+        let found = NAMES.iter().find(|(name, _)| *name == text);
+        found.map(|(_, policy)| *policy).ok_or_else(|| NoSuchPolicy { name: text.chars().take(40).collect() })
+    }
+}
+
+impl fmt::Display for Named {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let found = NAMES.iter().find(|(_, policy)| policy == self);
+        f.write_str(found.map_or("", |(name, _)| name))
+    }
+}
+
+/// The file of Divvy's own default, as a pool uses it where it is told nothing else.
+const OWN: &str = include_str!("../policies/divvy.yaml");
+
+impl Named {
+    /// What it may know.
+    pub fn class(self) -> Class {
+        match self {
+            Self::Sjf | Self::Srtf | Self::Srsf | Self::QuotaSrtf => Class::C,
+            Self::Hist | Self::HistSrsf | Self::DivvyHistory => Class::P,
+            _ => Class::N,
+        }
+    }
+
+    /// Whether it comes from the literature: then its own rules say who loses.
+    pub fn is_reference(self) -> bool {
+        !matches!(self, Self::Divvy | Self::DivvyHistory)
+    }
+
+    /// The settings of the planner that are this policy.
+    pub fn settings(self) -> Policy {
+        let order = |order| Policy { order, ..Policy::default() };
+        let walk = |policy| Policy { preempt: Preempt::Walk, ..policy };
+        let quota = |policy| Policy { guarantees_first: true, ..walk(policy) };
+        let shortest = |of, by_devices| Policy { shortest: Shortest { of, by_devices }, ..order(Order::Shortest) };
+        match self {
+            Self::Fifo => Policy { strict: true, ..Policy::default() },
+            Self::FifoScan => Policy::default(),
+            Self::Sjf => Policy { strict: true, ..shortest(Length::Whole, false) },
+            Self::Srtf => walk(shortest(Length::Remaining, false)),
+            Self::Srsf => walk(shortest(Length::Remaining, true)),
+            Self::Las => walk(levels(&[3250, 7200], Within::Turn)),
+            Self::Mlfq => walk(mlfq()),
+            Self::Hist => shortest(Length::Whole, true),
+            Self::HistSrsf => walk(shortest(Length::Remaining, true)),
+            Self::QuotaFifo => Policy { borrowers_run_on: true, ..quota(Policy::default()) },
+            Self::QuotaSrtf => quota(shortest(Length::Remaining, false)),
+            Self::QuotaMlfq => quota(mlfq()),
+            // The file is tested to be readable.
+            Self::Divvy | Self::DivvyHistory => divvy_core::model::policy::parse(OWN).unwrap_or_default(),
+        }
+    }
+}
+
+/// Levels that end at so many device-seconds.
+fn levels(device_s: &[i64], within: Within) -> Policy {
+    let levels_device_ms = device_s.iter().map(|seconds| seconds * 1000).collect();
+    let attained = Attained { levels_device_ms, head_start_ms: 0, within, hold_ms: 0 };
+    Policy { order: Order::Attained, attained, ..Policy::default() }
+}
+
+fn mlfq() -> Policy {
+    let thresholds: Vec<i64> = (0..=8).map(|level| 600 * 4_i64.pow(level)).collect();
+    levels(&thresholds, Within::Submit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_reads_back_and_a_wrong_one_lists_those_that_exist() {
+        for name in names() {
+            assert_eq!(name.parse::<Named>().unwrap().to_string(), name);
+        }
+        let wrong = "fcfs".parse::<Named>().unwrap_err().to_string();
+        assert!(wrong.contains("quota-mlfq") && wrong.contains("fcfs"), "{wrong}");
+    }
+
+    #[test]
+    fn the_committed_policy_can_be_read() {
+        assert!(divvy_core::model::policy::parse(OWN).is_ok());
+    }
+}

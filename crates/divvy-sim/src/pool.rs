@@ -1,0 +1,143 @@
+//! A pool in virtual time: the core's controller, the simulated engine and a clock.
+
+use divvy_core::controller::{Broken, Controller};
+use divvy_core::decide::{Command, Person, Rejection};
+use divvy_core::engine::{Engine, Observation};
+use divvy_core::event::{Event, Stamped};
+use divvy_core::id::Term;
+use divvy_core::model::device::DeviceSpec;
+use divvy_core::model::node::NodeSpec;
+use divvy_core::model::policy::Policy;
+use divvy_core::model::queue::Queue;
+use divvy_core::state::{State, fingerprint};
+use divvy_core::time::Time;
+
+use crate::engine::SimulatedEngine;
+
+/// Who gives the simulator's commands.
+pub(crate) fn root() -> Person {
+    Person { name: "root".into(), admin: true }
+}
+
+/// A pool in virtual time.
+pub struct VirtualPool {
+    controller: Controller,
+    engine: SimulatedEngine,
+    now: Time,
+    digest: u64,
+    events: u64,
+}
+
+/// What a pool begins with.
+pub struct Beginning {
+    /// Its nodes with their devices, in the order of their ids.
+    pub nodes: Vec<(NodeSpec, Vec<DeviceSpec>)>,
+    /// Its queues; none for the one that every pool has.
+    pub queues: Vec<Queue>,
+    /// How it decides.
+    pub policy: Policy,
+}
+
+impl VirtualPool {
+    /// A pool with nothing in it but its nodes and queues.
+    pub fn begin(beginning: Beginning, engine: SimulatedEngine, now: Time) -> Result<Self, Broken> {
+        let mut controller = Controller::open(State::default());
+        controller.check_every(0);
+        let mut pool = Self { controller, engine, now, digest: 0, events: 0 };
+        let term = Command::Begin { term: Term(1), boot_id: "virtual".into(), version: env!("CARGO_PKG_VERSION").into() };
+        let mut commands = vec![term, Command::SetPolicy(Box::new(beginning.policy), root())];
+        if !beginning.queues.is_empty() {
+            commands.push(Command::SetQueues(beginning.queues, root()));
+        }
+        for command in commands {
+            // None of these is ever refused: an administrator gives them.
+            let _ = pool.controller.take(&command, now)?;
+        }
+        for (node, devices) in beginning.nodes {
+            pool.controller.see(&Observation::Node(node, devices), now)?;
+        }
+        pool.settle()?;
+        Ok(pool)
+    }
+
+    /// The state.
+    pub fn state(&self) -> &State {
+        self.controller.state()
+    }
+
+    /// The controller.
+    pub fn controller(&mut self) -> &mut Controller {
+        &mut self.controller
+    }
+
+    /// The engine.
+    pub fn engine(&mut self) -> &mut SimulatedEngine {
+        &mut self.engine
+    }
+
+    /// The clock.
+    pub fn now(&self) -> Time {
+        self.now
+    }
+
+    /// The hash of all decisions so far: equal for equal input, on any machine.
+    pub fn digest(&self) -> u64 {
+        self.digest
+    }
+
+    /// How many events there were.
+    pub fn events(&self) -> u64 {
+        self.events
+    }
+
+    /// When something happens next by itself.
+    pub fn next_due(&self) -> Option<Time> {
+        [self.engine.next_due(), self.controller.due()].into_iter().flatten().min()
+    }
+
+    /// Lets time pass, and takes in what has happened by then.
+    pub fn advance_to(&mut self, now: Time) -> Result<Vec<Stamped>, Broken> {
+        self.now = self.now.max(now);
+        self.engine.advance_to(self.now);
+        self.settle()
+    }
+
+    /// Gives a command.
+    pub fn take(&mut self, command: &Command) -> Result<Result<Option<u64>, Rejection>, Broken> {
+        Ok(self.controller.take(command, self.now)?.map(|answer| answer.job))
+    }
+
+    /// Decides once, and carries out what was decided; what follows from that at the same moment waits for the next decision.
+    pub fn decide(&mut self) -> Result<Vec<Stamped>, Broken> {
+        self.controller.cycle(self.now)?;
+        self.settle()
+    }
+
+    /// Carries out what is to be done until nothing more follows at this moment.
+    fn settle(&mut self) -> Result<Vec<Stamped>, Broken> {
+        let mut happened = Vec::new();
+        loop {
+            self.see_all()?;
+            let Some(batch) = self.controller.drain() else { return Ok(happened) };
+            self.note(&batch.commit.events);
+            happened.extend(batch.commit.events);
+            self.engine.submit(&batch.actions);
+        }
+    }
+
+    fn see_all(&mut self) -> Result<(), Broken> {
+        for observation in self.engine.observe() {
+            self.controller.see(&observation, self.now)?;
+        }
+        Ok(())
+    }
+
+    fn note(&mut self, events: &[Stamped]) {
+        self.events += events.len() as u64;
+        for stamped in events {
+            if let Event::Planned { plan, .. } = stamped.event {
+                self.digest = fingerprint(&(self.digest, stamped.at, plan));
+            }
+        }
+    }
+}

@@ -1,0 +1,310 @@
+//! A trace through a pool in virtual time: what arrives, when each job starts and ends, and what that costs.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use divvy_core::controller::Broken;
+use divvy_core::decide::{Command, Rejection, Submit};
+use divvy_core::event::{Event, Stamped};
+use divvy_core::id::JobId;
+use divvy_core::model::ask::{Alternative, Ask, DeviceAsk, DeviceClass, DrawAsk};
+use divvy_core::model::device::DeviceSpec;
+use divvy_core::model::gang::{Branch, Group, Role};
+use divvy_core::model::job::{
+    Estimate, JobSpec, JobState, Kind, Lifetime, Owner, Process, Requeue, StopOrder, Work, usual_restarts,
+};
+use divvy_core::model::node::NodeSpec;
+use divvy_core::model::policy::Policy;
+use divvy_core::model::queue::Queue;
+use divvy_core::state::fingerprint;
+use divvy_core::time::Time;
+
+use crate::engine::{Costs, Course, SimulatedEngine};
+use crate::estimate::{Blind, Estimator, History, Oracle};
+use crate::metrics::Finished;
+use crate::policy::{Class, Named};
+use crate::pool::{Beginning, VirtualPool};
+use crate::trace::cluster::ClusterNode;
+use crate::trace::jobs::{Arrival, TraceJob};
+
+/// GPUs that a task has at most: a larger job is a gang of such tasks and one of the rest.
+const GPUS_OF_A_TASK: u32 = 8;
+
+/// What a replay takes.
+pub struct Replay<'a> {
+    /// The nodes of one pool, in their order.
+    pub nodes: Vec<&'a ClusterNode>,
+    /// The queues; none for one queue without limits for each name in the trace.
+    pub queues: Vec<Queue>,
+    /// How it decides.
+    pub policy: Policy,
+    /// What it may know.
+    pub class: Class,
+    /// What a later start of a job costs, in milliseconds.
+    pub restart_ms: i64,
+}
+
+/// What came of it.
+pub struct Replayed {
+    /// Jobs that ended, in the order of their ends.
+    pub finished: Vec<Finished>,
+    /// Jobs that the pool could never run, and why.
+    pub refused: Vec<(String, Rejection)>,
+    /// The hash of all decisions.
+    pub digest: u64,
+    /// How many events there were.
+    pub events: u64,
+}
+
+/// Why a replay broke off.
+#[derive(Debug, thiserror::Error)]
+pub enum ReplayError {
+    /// A law is broken, or an event does not fit: a mistake of this program.
+    #[error("the replay stops at {at} s: {broken}. This is a mistake of this program; keep the trace")]
+    Broken {
+        /// Seconds of virtual time.
+        at: i64,
+        /// What was found.
+        broken: Broken,
+    },
+    /// Jobs are left that will never start.
+    #[error("{0} jobs are left that nothing will ever start, the first of them {1}")]
+    Stuck(usize, String),
+}
+
+/// Replays jobs, in the order of their submission. `progress` is told how many have ended.
+pub fn replay(
+    setup: Replay<'_>,
+    jobs: &[TraceJob],
+    mut progress: impl FnMut(usize),
+) -> Result<Replayed, ReplayError> {
+    let start = Time(jobs.first().map_or(0, |job| job.arrival.submit_s) * 1000);
+    let mut run = Run::begin(setup, jobs, start).map_err(|broken| ReplayError::Broken { at: 0, broken })?;
+    let mut next = 0;
+    loop {
+        let arrival = jobs.get(next).map(|job| Time(job.arrival.submit_s * 1000));
+        let Some(now) = [arrival, run.pool.next_due()].into_iter().flatten().min() else { break };
+        let broken = |broken| ReplayError::Broken { at: now.0 / 1000, broken };
+        run.advance_to(now).map_err(broken)?;
+        while jobs.get(next).is_some_and(|job| job.arrival.submit_s * 1000 <= now.0) {
+            run.arrive(next).map_err(broken)?;
+            next += 1;
+        }
+        run.decide().map_err(broken)?;
+        progress(run.finished.len());
+    }
+    run.end()
+}
+
+/// A replay under way.
+struct Run<'a> {
+    pool: VirtualPool,
+    jobs: &'a [TraceJob],
+    estimator: Box<dyn Estimator>,
+    open: BTreeMap<u64, Open>,
+    /// Sizes that the empty pool was found to hold.
+    fitting: BTreeSet<u32>,
+    finished: Vec<Finished>,
+    refused: Vec<(String, Rejection)>,
+}
+
+/// A job that has not ended.
+struct Open {
+    row: usize,
+    start_s: Option<i64>,
+    preemptions: u32,
+}
+
+impl<'a> Run<'a> {
+    fn begin(setup: Replay<'_>, jobs: &'a [TraceJob], start: Time) -> Result<Self, Broken> {
+        let estimator: Box<dyn Estimator> = match setup.class {
+            Class::N => Box::new(Blind),
+            Class::P => Box::new(History::default()),
+            Class::C => Box::new(Oracle::new(jobs.iter().map(|job| &job.fate))),
+        };
+        let queues = if setup.queues.is_empty() { queues_of(jobs) } else { setup.queues };
+        let costs = Costs { start_ms: 0, restart_ms: setup.restart_ms };
+        let engine = SimulatedEngine::new(start, costs, BTreeMap::new());
+        let nodes = setup.nodes.into_iter().map(node).collect();
+        let pool = VirtualPool::begin(Beginning { nodes, queues, policy: setup.policy }, engine, start)?;
+        let (open, fitting) = (BTreeMap::new(), BTreeSet::new());
+        Ok(Self { pool, jobs, estimator, open, fitting, finished: Vec::new(), refused: Vec::new() })
+    }
+
+    fn advance_to(&mut self, now: Time) -> Result<(), Broken> {
+        let happened = self.pool.advance_to(now)?;
+        self.note(&happened);
+        Ok(())
+    }
+
+    fn decide(&mut self) -> Result<(), Broken> {
+        let happened = self.pool.decide()?;
+        self.note(&happened);
+        Ok(())
+    }
+
+    fn arrive(&mut self, row: usize) -> Result<(), Broken> {
+        let job = &self.jobs[row];
+        let arrival = &job.arrival;
+        // What fits is looked at once for each size: the pool does not change.
+        let mut spec = spec(arrival);
+        spec.wait_for_capacity = self.fitting.contains(&arrival.gpus);
+        let owner = Owner { name: if arrival.user.is_empty() { "-".into() } else { arrival.user.clone() }, ..Owner::default() };
+        let (array, token, held, history) = (None, None, false, BTreeMap::new());
+        let submit = Submit { owner, spec, requeue_said: true, array, token, held, history };
+        match self.pool.take(&Command::Submit(Box::new(submit)))? {
+            Err(rejection) => self.refused.push((arrival.id.clone(), rejection)),
+            Ok(number) => {
+                let Some(number) = number else { return Ok(()) };
+                self.fitting.insert(arrival.gpus);
+                self.open.insert(number, Open { row, start_s: None, preemptions: 0 });
+                self.pool.engine().set_course(number, Course::of_length(job.fate.duration_s() * 1000));
+                self.foresee(number, row)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn foresee(&mut self, number: u64, row: usize) -> Result<(), Broken> {
+        let Some(seconds) = self.estimator.at_arrival(row, &self.jobs[row].arrival) else { return Ok(()) };
+        let estimate = Estimate { p50_ms: seconds * 1000, p90_ms: seconds * 1000, model: self.estimator.name().into() };
+        // The job was submitted this moment: nothing refuses.
+        self.pool.take(&Command::Estimate(JobId::single(number), estimate)).map(drop)
+    }
+
+    fn note(&mut self, happened: &[Stamped]) {
+        for stamped in happened {
+            let second = stamped.at.0 / 1000;
+            match &stamped.event {
+                Event::Placed { job, .. } => {
+                    if let Some(open) = self.open.get_mut(&job.number) {
+                        open.start_s.get_or_insert(second);
+                    }
+                }
+                Event::AttemptEnded { job, state: JobState::Pending, .. } => {
+                    if let Some(open) = self.open.get_mut(&job.number) {
+                        open.preemptions += 1;
+                    }
+                }
+                Event::AttemptEnded { job, .. } => self.finish(*job, second),
+                _ => {}
+            }
+        }
+    }
+
+    fn finish(&mut self, job: JobId, finish_s: i64) {
+        let Some(open) = self.open.remove(&job.number) else { return };
+        self.pool.engine().forget_job(job);
+        let TraceJob { arrival, fate } = &self.jobs[open.row];
+        self.estimator.at_end(arrival, fate.duration_s());
+        self.finished.push(Finished {
+            row: open.row,
+            id: arrival.id.clone(),
+            queue: arrival.queue.clone(),
+            gpus: arrival.gpus,
+            submit_s: arrival.submit_s,
+            start_s: open.start_s.unwrap_or(finish_s),
+            finish_s,
+            duration_s: fate.duration_s(),
+            preemptions: open.preemptions,
+        });
+    }
+
+    fn end(self) -> Result<Replayed, ReplayError> {
+        if let Some(open) = self.open.values().next() {
+            return Err(ReplayError::Stuck(self.open.len(), self.jobs[open.row].arrival.id.clone()));
+        }
+        let (digest, events) = (self.pool.digest(), self.pool.events());
+        Ok(Replayed { finished: self.finished, refused: self.refused, digest, events })
+    }
+}
+
+/// One digest of several pools, in the order of their names.
+pub fn merged_digest(digests: &[u64]) -> u64 {
+    match digests {
+        [one] => *one,
+        many => fingerprint(many),
+    }
+}
+
+/// A queue for each name in the trace.
+fn queues_of(jobs: &[TraceJob]) -> Vec<Queue> {
+    let names: BTreeSet<&str> = jobs.iter().map(|job| job.arrival.queue.as_str()).collect();
+    names.into_iter().map(Queue::named).collect()
+}
+
+/// The settings of a named policy and what it may know.
+pub fn named(policy: Named) -> (Policy, Class) {
+    (policy.settings(), policy.class())
+}
+
+fn node(row: &ClusterNode) -> (NodeSpec, Vec<DeviceSpec>) {
+    let device = |index: u32| DeviceSpec {
+        uuid: format!("{}:{index}", row.node),
+        index,
+        model: row.model.clone(),
+        memory_mib: 80 << 10,
+        ..DeviceSpec::default()
+    };
+    let spec = NodeSpec {
+        name: row.node.clone(),
+        cpu_milli: row.cpu_milli,
+        memory_bytes: row.memory_mib << 20,
+        ..NodeSpec::default()
+    };
+    (spec, (0..row.gpus).map(device).collect())
+}
+
+fn role(name: &str, tasks: u32, gpus: u32) -> Role {
+    let class = DeviceClass::default();
+    let devices = (gpus > 0).then_some(DeviceAsk { class, count: gpus, draw: DrawAsk::Whole });
+    // Traces of GPU jobs say nothing of cores and memory.
+    let alternative = Alternative { devices, cpu_milli: Some(0), memory_bytes: Some(0), speed_percent: 100 };
+    Role {
+        name: name.into(),
+        minimum: tasks,
+        maximum: tasks,
+        ask: Ask { alternatives: vec![alternative] },
+        work: Work::Process(Process { argv: vec!["simulated".into()], ..Process::default() }),
+        topology: None,
+    }
+}
+
+/// The tasks of a job of so many GPUs.
+fn gang(gpus: u32) -> Group {
+    let (whole, rest) = (gpus / GPUS_OF_A_TASK, gpus % GPUS_OF_A_TASK);
+    match (whole, rest) {
+        (0, rest) => Group::Role(role("main", 1, rest)),
+        (whole, 0) => Group::Role(role("main", whole, GPUS_OF_A_TASK)),
+        (whole, rest) => Group::Branch(Branch {
+            name: "all".into(),
+            minimum: 2,
+            groups: vec![Group::Role(role("main", whole, GPUS_OF_A_TASK)), Group::Role(role("rest", 1, rest))],
+            topology: None,
+        }),
+    }
+}
+
+fn spec(job: &Arrival) -> JobSpec {
+    JobSpec {
+        name: if job.id.is_empty() { "-".into() } else { job.id.clone() },
+        queue: job.queue.clone(),
+        project: None,
+        kind: Kind::Train,
+        labels: BTreeMap::new(),
+        priority: 0,
+        preemptible: true,
+        resumable: true,
+        lifetime: Lifetime::Batch,
+        gang: gang(job.gpus),
+        time_limit: None,
+        estimate: None,
+        requeue: Requeue::Never,
+        most_restarts: usual_restarts(),
+        after: Vec::new(),
+        start_after: None,
+        stop: StopOrder::default(),
+        checkpoint: None,
+        wait_for_capacity: false,
+        exclusive: false,
+    }
+}

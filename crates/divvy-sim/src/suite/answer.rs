@@ -1,0 +1,274 @@
+//! The core's answer: what it does with each job, read off its state after it has planned.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use divvy_core::controller::{Broken, Controller};
+use divvy_core::decide::Rejection;
+use divvy_core::engine::{EndedHow, Observation, TaskEnd, TaskStart};
+use divvy_core::id::{AllocationId, DeviceId, JobId};
+use divvy_core::model::allocation::{AllocationState, Placement};
+use divvy_core::model::job::Cause;
+use divvy_core::reason::Reason;
+use divvy_core::state::{Run, State};
+use divvy_core::time::{Span, Time};
+use serde_json::{Value, json};
+
+use super::stage::{Actor, Stage};
+
+/// Why there is no answer.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Obstacle {
+    /// Divvy has no word for something that the case asks for: what.
+    NoWord(BTreeSet<String>),
+    /// The core would not go on.
+    Broken(String),
+}
+
+impl Obstacle {
+    pub(super) fn no_word(what: &str) -> Self {
+        Obstacle::NoWord(BTreeSet::from([what.to_owned()]))
+    }
+}
+
+impl From<Broken> for Obstacle {
+    fn from(broken: Broken) -> Self {
+        Obstacle::Broken(broken.to_string())
+    }
+}
+
+/// What the core carries and does not do yet, it refuses by name.
+impl From<Rejection> for Obstacle {
+    fn from(rejection: Rejection) -> Self {
+        match rejection {
+            Rejection::CannotFit { reason: Reason::Unsupported(what), .. } => {
+                Obstacle::no_word(what.split(':').next().unwrap_or(&what))
+            }
+            other => Obstacle::Broken(format!("the core refuses the case: {other}")),
+        }
+    }
+}
+
+/// What the plan does with a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Outcome {
+    /// It waited and gets its place now.
+    Start,
+    /// It waited and is promised a place that others still hold.
+    StartLater,
+    /// It waits on.
+    Wait,
+    /// It runs on where it is.
+    Keep,
+    /// It is stopped, and gets no other place in the same plan.
+    Evict,
+    /// It is stopped here and goes on elsewhere.
+    Move,
+    /// It was on its way out before.
+    Leaving,
+    /// It was over before.
+    Finished,
+}
+
+impl Outcome {
+    const NAMES: [(&'static str, Outcome); 10] = [
+        ("start", Outcome::Start),
+        ("start_later", Outcome::StartLater),
+        ("wait", Outcome::Wait),
+        ("keep", Outcome::Keep),
+        ("evict", Outcome::Evict),
+        ("move", Outcome::Move),
+        ("leaving", Outcome::Leaving),
+        ("finished", Outcome::Finished),
+        // Gone by now, or asked to go: on its way out all the same.
+        ("left", Outcome::Leaving),
+        ("leave", Outcome::Leaving),
+    ];
+
+    /// Reads the suites' word for it.
+    pub(super) fn read(word: &str) -> Option<Self> {
+        Self::NAMES.iter().find(|(name, _)| *name == word).map(|(_, outcome)| *outcome)
+    }
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(Self::NAMES.iter().find(|(_, outcome)| outcome == self).map_or("", |(name, _)| name))
+    }
+}
+
+/// What became of a task, and where it is.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct TaskFate {
+    pub(super) id: String,
+    pub(super) group: Option<String>,
+    pub(super) outcome: Outcome,
+    /// The node's name, where it has (or will have) one.
+    pub(super) node: Option<String>,
+    /// Its devices: their places on the node.
+    pub(super) devices: Vec<u32>,
+    /// Which of its alternatives it got.
+    pub(super) alternative: Option<u32>,
+}
+
+/// What became of a job.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct JobFate {
+    pub(super) name: String,
+    pub(super) tasks: Vec<TaskFate>,
+    /// Why it was stopped, if it was.
+    pub(super) cause: Option<Cause>,
+}
+
+/// What became of one set of pods that was to be placed.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct PodsetFate {
+    pub(super) podset: String,
+    pub(super) fits: bool,
+    pub(super) nodes: Vec<String>,
+}
+
+/// The core's answer to a case.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Answer {
+    /// What became of each job; `settled` after cycles to rest, where a move leaves no trace.
+    Fates { jobs: Vec<JobFate>, settled: bool },
+    /// Whether, and where, sets of pods fit.
+    Placements { podsets: Vec<PodsetFate>, labels: BTreeMap<String, BTreeMap<String, String>> },
+    /// Whether a job fits, and would after evictions.
+    Choice { fits: bool, needs_eviction: bool },
+}
+
+impl Answer {
+    /// The answer as people and programs read it.
+    pub(super) fn shown(&self) -> Value {
+        match self {
+            Answer::Fates { jobs, .. } => {
+                jobs.iter().map(|job| (job.name.clone(), tally(job).into_iter().collect::<Value>())).collect()
+            }
+            Answer::Placements { podsets, .. } => podsets
+                .iter()
+                .map(|set| json!({"podset": set.podset, "fits": set.fits, "count": set.nodes.len(), "nodes": set.nodes}))
+                .collect(),
+            Answer::Choice { fits, needs_eviction } => json!({"fits": fits, "needs_eviction": needs_eviction}),
+        }
+    }
+}
+
+fn tally(job: &JobFate) -> BTreeMap<String, u32> {
+    let mut tally = BTreeMap::new();
+    for task in &job.tasks {
+        *tally.entry(task.outcome.to_string()).or_default() += 1;
+    }
+    tally
+}
+
+/// For how long the core plans.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Until {
+    /// So many cycles, in which nothing happens but what they plan.
+    Cycles(u32),
+    /// Until a cycle changes nothing, with an engine that starts and ends tasks at once.
+    Rest,
+}
+
+/// The most cycles until rest: each moves some job, and no case has more than a few dozen.
+const MOST_CYCLES: u32 = 64;
+
+/// Lets the core plan, and says what became of each actor.
+pub(super) fn play(stage: Stage, until: Until) -> Result<Answer, Obstacle> {
+    let Stage { state, cast, mut now } = stage;
+    let mut controller = Controller::open(state);
+    match until {
+        Until::Cycles(cycles) => {
+            for _ in 0..cycles {
+                controller.cycle(now)?;
+                now = now + Span(1000);
+            }
+        }
+        Until::Rest => settle(&mut controller, &cast, now)?,
+    }
+    let jobs = cast.iter().map(|(id, actor)| fate(controller.state(), *id, actor)).collect();
+    Ok(Answer::Fates { jobs, settled: until == Until::Rest })
+}
+
+fn settle(controller: &mut Controller, cast: &[(JobId, Actor)], mut now: Time) -> Result<(), Obstacle> {
+    for _ in 0..MOST_CYCLES {
+        controller.cycle(now)?;
+        let planned = controller.drain().is_some();
+        let carried_out = carry_out(controller, cast, now)?;
+        controller.drain();
+        if !planned && !carried_out {
+            return Ok(());
+        }
+        now = now + Span(1000);
+    }
+    Err(Obstacle::Broken(format!("the pool does not come to rest in {MOST_CYCLES} cycles")))
+}
+
+/// Starts what is to start and ends what is to stop, at once; says whether there was anything.
+fn carry_out(controller: &mut Controller, cast: &[(JobId, Actor)], now: Time) -> Result<bool, Obstacle> {
+    let lingers = |job: JobId| cast.iter().any(|(id, actor)| *id == job && actor.lingers);
+    let due: Vec<(AllocationId, AllocationState)> = (controller.state().allocations.iter())
+        .filter(|(_, held)| held.state == AllocationState::Starting || held.state == AllocationState::Stopping && !lingers(held.job))
+        .map(|(id, held)| (*id, held.state))
+        .collect();
+    for (id, state) in &due {
+        let seen = match state {
+            AllocationState::Starting => Observation::Started(*id, TaskStart { at: now, pid: 1, ..TaskStart::default() }),
+            _ => Observation::Ended(*id, TaskEnd { at: now, how: EndedHow::Signalled(15), ..TaskEnd::default() }),
+        };
+        controller.see(&seen, now)?;
+    }
+    Ok(!due.is_empty())
+}
+
+fn fate(state: &State, id: JobId, actor: &Actor) -> JobFate {
+    let run = state.run(id);
+    let cause = run.and_then(|run| {
+        let now = run.stopping.as_ref().map(|stopping| stopping.cause);
+        now.or(run.last_end.as_ref().map(|end| end.cause))
+    });
+    let promised = state.promises.get(&id).map(|promise| promise.placements.as_slice()).unwrap_or_default();
+    let task = |(rank, task): (usize, &super::stage::Task)| {
+        let rank = rank as u32;
+        let at = held(state, run, rank);
+        let later = promised.iter().find(|placement| placement.rank == rank);
+        let outcome = outcome(actor, run, rank, at.is_some(), later.is_some());
+        let place = later.or(at).filter(|_| outcome != Outcome::Evict && outcome != Outcome::Wait);
+        TaskFate {
+            id: task.id.clone(),
+            group: task.group.clone(),
+            outcome,
+            node: place.and_then(|place| state.nodes.get(&place.node)).map(|node| node.spec.name.clone()),
+            devices: place.map(|place| places_on_node(state, place)).unwrap_or_default(),
+            alternative: place.map(|place| place.alternative),
+        }
+    };
+    JobFate { name: actor.name.clone(), tasks: actor.tasks.iter().enumerate().map(task).collect(), cause }
+}
+
+fn held<'a>(state: &'a State, run: Option<&Run>, rank: u32) -> Option<&'a Placement> {
+    let live = run?.live.iter().filter_map(|id| state.allocations.get(id));
+    live.map(|held| &held.placement).find(|placement| placement.rank == rank)
+}
+
+/// From how a task was and how it is.
+fn outcome(actor: &Actor, run: Option<&Run>, rank: u32, holds: bool, promised: bool) -> Outcome {
+    let first_attempt = run.is_some_and(|run| run.attempt == 1 && run.stopping.is_none());
+    match &actor.running {
+        _ if actor.leaving => Outcome::Leaving,
+        None if holds => Outcome::Start,
+        None if promised => Outcome::StartLater,
+        None => Outcome::Wait,
+        Some(running) if running.over.contains(&rank) => Outcome::Finished,
+        Some(_) if first_attempt && holds => Outcome::Keep,
+        Some(_) if promised || holds && run.is_some_and(|run| run.stopping.is_none()) => Outcome::Move,
+        Some(_) => Outcome::Evict,
+    }
+}
+
+fn places_on_node(state: &State, place: &Placement) -> Vec<u32> {
+    let index = |(id, _): &(DeviceId, _)| state.devices.get(id).map(|device| device.spec.index);
+    place.devices.iter().filter_map(index).collect()
+}

@@ -1,0 +1,397 @@
+//! Cases in the form of the `kai` suite: nodes, a tree of queues, jobs of named tasks, and the phases that are asked about.
+
+use std::collections::BTreeMap;
+
+use divvy_core::amount::{Amount, Resource};
+use divvy_core::model::ask::{Alternative, Ask, DeviceAsk, DeviceClass, DrawAsk};
+use divvy_core::model::gang::{Branch, Group, Role};
+use divvy_core::model::node::NodeSpec;
+use divvy_core::model::policy::{Policy, Preempt};
+use divvy_core::model::queue::Queue;
+use divvy_core::model::topology::TopologyAsk;
+use divvy_core::time::Span;
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+
+use super::answer::{Answer, Obstacle, Until, play};
+use super::kai_words;
+use super::measure::{domains, paths};
+use super::stage::{Actor, Host, NOW, Running, Seat, Task, devices, plain_spec, plain_work, set};
+
+/// What a case asks.
+#[derive(Debug, Deserialize)]
+pub(super) struct Asked {
+    pub(super) nodes: Vec<Node>,
+    #[serde(default)]
+    pub(super) topologies: Vec<Topology>,
+    pub(super) queues: Vec<QueueText>,
+    pub(super) jobs: Vec<Job>,
+    pub(super) config: Config,
+    pub(super) dra: Option<IgnoredAny>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Node {
+    pub(super) name: String,
+    pub(super) gpus: u32,
+    pub(super) gpus_allocatable: Option<u32>,
+    pub(super) gpu_memory_mib: Option<u64>,
+    pub(super) cpu_milli: i64,
+    pub(super) memory_bytes: i64,
+    #[serde(default)]
+    pub(super) labels: BTreeMap<String, String>,
+    pub(super) max_pods: Option<usize>,
+    pub(super) mig: Option<IgnoredAny>,
+    #[serde(rename = "mig_strategy")]
+    _mig_strategy: Option<IgnoredAny>,
+    pub(super) numa: Option<IgnoredAny>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Topology {
+    pub(super) levels: Vec<String>,
+    #[serde(rename = "name")]
+    _name: String,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct QueueText {
+    pub(super) name: String,
+    parent: Option<String>,
+    gpu: Entitlement,
+    cpu_milli: Option<Entitlement>,
+    memory_bytes: Option<Entitlement>,
+    priority: Option<i32>,
+    pub(super) reclaim_min_runtime_s: Option<f64>,
+    #[serde(rename = "order")]
+    _order: Option<IgnoredAny>,
+    // The peer's own division, for those who compare divisions. What is asked is what follows from it.
+    #[serde(rename = "peer_share")]
+    _peer_share: Option<IgnoredAny>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct Entitlement {
+    deserved: Option<f64>,
+    limit: Option<f64>,
+    over_quota_weight: Option<f64>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Job {
+    pub(super) name: String,
+    queue: String,
+    priority: i32,
+    preemptible: bool,
+    age_min: f64,
+    min_members: Option<u32>,
+    gang: Option<Tree>,
+    pub(super) topology: Option<Within>,
+    pub(super) tasks: Vec<TaskText>,
+    pub(super) stale_s: Option<f64>,
+    #[serde(rename = "stale_grace_s")]
+    _stale_grace_s: Option<f64>,
+    #[serde(default)]
+    deleted_during_test: bool,
+    pub(super) preemption_delay: Option<IgnoredAny>,
+    #[serde(rename = "best_effort")]
+    _best_effort: Option<IgnoredAny>,
+    #[serde(rename = "qos")]
+    _qos: Option<IgnoredAny>,
+    #[serde(rename = "namespace")]
+    _namespace: Option<IgnoredAny>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Tree {
+    #[serde(default)]
+    name: String,
+    min_members: Option<u32>,
+    min_groups: Option<u32>,
+    #[serde(default)]
+    groups: Vec<Tree>,
+    topology: Option<Within>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Within {
+    topology: String,
+    pub(super) required_level: Option<String>,
+    pub(super) preferred_level: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct TaskText {
+    id: String,
+    pub(super) state: State,
+    node: Option<String>,
+    pub(super) request: Request,
+    #[serde(default)]
+    gpu_groups: Vec<String>,
+    group: Option<String>,
+    pub(super) allowed_nodes: Option<IgnoredAny>,
+    pub(super) pod_affinity: Option<IgnoredAny>,
+    pub(super) task_priority: Option<IgnoredAny>,
+    pub(super) claims: Option<IgnoredAny>,
+    pub(super) legacy_mig: Option<IgnoredAny>,
+    pub(super) numa_placement: Option<IgnoredAny>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum State {
+    Pending,
+    Running,
+    Releasing,
+    StuckReleasing,
+    Pipelined,
+    Failed,
+    Succeeded,
+}
+
+#[derive(Debug, PartialEq, Deserialize)]
+pub(super) struct Request {
+    gpus: Option<u32>,
+    gpu_fraction: Option<f64>,
+    gpu_memory_mib: Option<u64>,
+    gpu_devices: Option<u32>,
+    pub(super) mig: Option<BTreeMap<String, u64>>,
+    pub(super) dra_gpus: Option<BTreeMap<String, u64>>,
+    cpu_milli: i64,
+    memory_bytes: i64,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Config {
+    pub(super) phases: Vec<String>,
+    #[serde(default)]
+    pub(super) placement: Placement,
+    pub(super) max_moved_jobs: Option<u32>,
+    #[serde(rename = "rounds_until")]
+    _rounds_until: Option<IgnoredAny>,
+    #[serde(rename = "rounds_after")]
+    _rounds_after: Option<IgnoredAny>,
+    #[serde(rename = "reclaim_may_move")]
+    _reclaim_may_move: Option<IgnoredAny>,
+    #[serde(rename = "stale_grace_s")]
+    _stale_grace_s: Option<IgnoredAny>,
+    #[serde(rename = "peer_plugins")]
+    _peer_plugins: Option<IgnoredAny>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Placement {
+    pub(super) node_gpu: String,
+    pub(super) node_cpu: String,
+    pub(super) device: String,
+}
+
+/// The memory of a device whose case does not say it: a MiB then reads as a hundredth of the device.
+const UNSAID_DEVICE_MIB: u64 = 100;
+/// Every task of these cases that runs has done so for a minute.
+const RUNS_SINCE: Span = Span(60_000);
+
+/// Puts a case before the core.
+pub(super) fn answer(asked: &Asked, policy: Policy) -> Result<Answer, Obstacle> {
+    let missing = kai_words::missing(asked);
+    if !missing.is_empty() {
+        return Err(Obstacle::NoWord(missing));
+    }
+    let paths = paths(asked.queues.iter().map(|queue| (queue.name.as_str(), queue.parent.as_deref())));
+    let queues = asked.queues.iter().map(|text| queue(text, &paths)).collect();
+    let actors = asked.jobs.iter().map(|job| actor(asked, job, &paths)).collect::<Result<_, _>>()?;
+    let hosts = asked.nodes.iter().map(|node| host(asked, node)).collect();
+    let stage = set(of_phases(policy, &asked.config.phases), hosts, queues, actors)?;
+    // A case of one phase asks what is done within a cycle; one of all phases, how the pool comes to rest.
+    play(stage, if asked.config.phases.len() > 1 { Until::Rest } else { Until::Cycles(1) })
+}
+
+/// A phase that is not asked about is switched off, where there is a switch.
+fn of_phases(policy: Policy, phases: &[String]) -> Policy {
+    let evicts = phases.iter().any(|phase| phase != "allocate");
+    Policy { preempt: if evicts { policy.preempt } else { Preempt::Off }, ..policy }
+}
+
+fn host(asked: &Asked, node: &Node) -> Host {
+    let levels = asked.topologies.iter().map(|topology| topology.levels.as_slice());
+    let spec = NodeSpec {
+        name: node.name.clone(),
+        cpu_milli: node.cpu_milli,
+        memory_bytes: node.memory_bytes,
+        domains: levels.flat_map(|levels| domains(levels, &node.labels)).collect(),
+        ..NodeSpec::default()
+    };
+    let count = node.gpus_allocatable.unwrap_or(node.gpus);
+    let devices = devices(&node.name, 0, count, "gpu", device_mib(node));
+    (spec, devices)
+}
+
+/// A device's memory as these cases count it: in hundreds, rounded down.
+fn device_mib(node: &Node) -> u64 {
+    node.gpu_memory_mib.map_or(UNSAID_DEVICE_MIB, |mib| mib / 100 * 100).max(UNSAID_DEVICE_MIB)
+}
+
+fn queue(text: &QueueText, paths: &BTreeMap<String, String>) -> Queue {
+    let mut queue = Queue::named(&paths[&text.name]);
+    let unsaid = Entitlement::default();
+    let lines = [
+        (Resource::Any, &text.gpu, 1000.0),
+        (Resource::Cpu, text.cpu_milli.as_ref().unwrap_or(&unsaid), 1.0),
+        (Resource::Memory, text.memory_bytes.as_ref().unwrap_or(&unsaid), 1.0),
+    ];
+    for (resource, line, scale) in lines {
+        let amount = |amount: f64| Amount::Finite((amount * scale).round() as i64);
+        queue.guarantee.insert(resource.clone(), line.deserved.map_or(Amount::Unlimited, amount));
+        queue.limit.extend(line.limit.map(|limit| (resource, amount(limit))));
+    }
+    // Hundredths: weights are whole numbers, and only their proportion counts.
+    let weight = text.gpu.over_quota_weight.unwrap_or(1.0);
+    queue.weight = if weight < 0.0 { 100 } else { (weight * 100.0).round() as u32 };
+    queue.priority = text.priority.unwrap_or(100);
+    queue
+}
+
+fn actor(asked: &Asked, job: &Job, paths: &BTreeMap<String, String>) -> Result<Actor, Obstacle> {
+    let path = paths.get(&job.queue).ok_or_else(|| Obstacle::Broken(format!("the case has no queue {:?}", job.queue)))?;
+    let (gang, ranks) = gang(asked, job)?;
+    let mut spec = plain_spec(&job.name, path, gang);
+    (spec.priority, spec.preemptible) = (job.priority, job.preemptible);
+    let tasks = || ranks.iter().map(|index| &job.tasks[*index]);
+    let seat = |task: &TaskText| {
+        Some(Seat { node: task.node.clone()?, alternative: 0, labels: task.gpu_groups.clone() })
+    };
+    let seats: Option<Vec<Seat>> = tasks().map(seat).collect();
+    let over = tasks().enumerate().filter(|(_, task)| task.state == State::Succeeded).map(|(rank, _)| rank as u32);
+    let runs = job.tasks.iter().any(|task| task.state != State::Pending);
+    let since = NOW - RUNS_SINCE;
+    let running = seats.filter(|_| runs).map(|seats| Running { since, seats, over: over.collect() });
+    if runs && running.is_none() {
+        return Err(Obstacle::no_word("a gang that runs in part"));
+    }
+    let age = Span((job.age_min * 60_000.0).round() as i64).max(if runs { RUNS_SINCE } else { Span(0) });
+    Ok(Actor {
+        name: job.name.clone(),
+        spec,
+        submitted_at: NOW - age,
+        running,
+        leaving: job.tasks.iter().any(|task| task.state == State::Releasing),
+        lingers: job.deleted_during_test,
+        tasks: tasks().map(|task| Task { id: task.id.clone(), group: task.group.clone() }).collect(),
+    })
+}
+
+/// The gang of a job, and which of its tasks has each rank.
+fn gang(asked: &Asked, job: &Job) -> Result<(Group, Vec<usize>), Obstacle> {
+    let mut ranks = Vec::new();
+    let all: Vec<usize> = (0..job.tasks.len()).collect();
+    let mut group = match &job.gang {
+        Some(tree) => branch(asked, job, tree, &mut ranks)?,
+        None => leaf(asked, job, ("main", job.min_members), all, &mut ranks)?,
+    };
+    if let Some(within) = &job.topology {
+        match &mut group {
+            Group::Role(role) => role.topology = Some(within.ask()),
+            Group::Branch(branch) => branch.topology = Some(within.ask()),
+        }
+    }
+    Ok((group, ranks))
+}
+
+fn branch(asked: &Asked, job: &Job, tree: &Tree, ranks: &mut Vec<usize>) -> Result<Group, Obstacle> {
+    let mut group = if tree.groups.is_empty() {
+        let of = |(_, task): &(usize, &TaskText)| task.group.as_deref() == Some(tree.name.as_str());
+        let tasks = job.tasks.iter().enumerate().filter(of).map(|(index, _)| index).collect();
+        leaf(asked, job, (&tree.name, tree.min_members), tasks, ranks)?
+    } else {
+        let groups = tree.groups.iter().map(|tree| branch(asked, job, tree, ranks)).collect::<Result<Vec<_>, _>>()?;
+        let minimum = tree.min_groups.unwrap_or(groups.len() as u32);
+        Group::Branch(Branch { name: tree.name.clone(), minimum, groups, topology: None })
+    };
+    let topology = tree.topology.as_ref().map(Within::ask);
+    match &mut group {
+        Group::Role(role) => role.topology = topology,
+        Group::Branch(branch) => branch.topology = topology,
+    }
+    Ok(group)
+}
+
+/// Tasks that start together: a role for each kind of request among them.
+fn leaf(
+    asked: &Asked,
+    job: &Job,
+    (name, minimum): (&str, Option<u32>),
+    tasks: Vec<usize>,
+    ranks: &mut Vec<usize>,
+) -> Result<Group, Obstacle> {
+    let all = tasks.len() as u32;
+    let minimum = minimum.unwrap_or(all);
+    let mut kinds: Vec<(&Request, Vec<usize>)> = Vec::new();
+    for index in tasks {
+        let request = &job.tasks[index].request;
+        match kinds.iter_mut().find(|(kind, _)| *kind == request) {
+            Some((_, same)) => same.push(index),
+            None => kinds.push((request, vec![index])),
+        }
+    }
+    match (minimum.cmp(&all), kinds.len()) {
+        (std::cmp::Ordering::Greater, _) => return Err(Obstacle::no_word("a gang with fewer tasks than its minimum")),
+        (std::cmp::Ordering::Less, 2..) => return Err(Obstacle::no_word("elastic gangs of unlike tasks")),
+        _ => {}
+    }
+    let several = kinds.len() > 1;
+    let mut role = |(number, (request, same)): (usize, (&Request, Vec<usize>))| {
+        let count = same.len() as u32;
+        ranks.extend(same);
+        Group::Role(Role {
+            name: if several { format!("{name}-{number}") } else { name.to_owned() },
+            minimum: minimum.min(count),
+            maximum: count,
+            ask: Ask { alternatives: vec![alternative(asked, request)] },
+            work: plain_work(),
+            topology: None,
+        })
+    };
+    let mut roles: Vec<Group> = kinds.into_iter().enumerate().map(&mut role).collect();
+    Ok(match roles.len() {
+        1 => roles.remove(0),
+        count => Group::Branch(Branch { name: name.to_owned(), minimum: count as u32, groups: roles, topology: None }),
+    })
+}
+
+impl Within {
+    fn ask(&self) -> TopologyAsk {
+        let level = self.required_level.as_ref().or(self.preferred_level.as_ref());
+        TopologyAsk {
+            topology: self.topology.clone(),
+            within: level.cloned().unwrap_or_default(),
+            required: self.required_level.is_some(),
+        }
+    }
+}
+
+fn alternative(asked: &Asked, request: &Request) -> Alternative {
+    Alternative {
+        devices: device_ask(asked, request),
+        cpu_milli: Some(request.cpu_milli),
+        memory_bytes: Some(request.memory_bytes),
+        speed_percent: 100,
+    }
+}
+
+fn device_ask(asked: &Asked, request: &Request) -> Option<DeviceAsk> {
+    let (count, draw) = if let Some(gpus) = request.gpus.filter(|gpus| *gpus > 0) {
+        (gpus, DrawAsk::Whole)
+    } else if let Some(fraction) = request.gpu_fraction {
+        let milli = (fraction * 1000.0).round() as u32;
+        (request.gpu_devices.unwrap_or(1), DrawAsk::Share { milli, memory_mib: None })
+    } else {
+        // So much memory is that part of a device, in hundredths, rounded up; of the smallest, where they differ.
+        let mib = request.gpu_memory_mib?;
+        let with_devices = asked.nodes.iter().filter(|node| node.gpus > 0);
+        let device_mib = with_devices.map(device_mib).min().unwrap_or(UNSAID_DEVICE_MIB);
+        let milli = (mib * 100).div_ceil(device_mib).min(100_000) as u32 * 10;
+        (request.gpu_devices.unwrap_or(1), DrawAsk::Share { milli, memory_mib: Some(mib) })
+    };
+    Some(DeviceAsk { class: DeviceClass::default(), count, draw })
+}

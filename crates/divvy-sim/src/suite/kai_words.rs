@@ -1,0 +1,70 @@
+//! What the cases of the `kai` suite may ask for and Divvy has no word for.
+
+use std::collections::BTreeSet;
+
+use super::kai::{Asked, Job, Node, State, TaskText, Within};
+
+/// The phases that a case may ask about one by one and that the planner does not have.
+const PHASES_TO_COME: [(&str, &str); 3] = [
+    ("reclaim", "reclaim"),
+    ("consolidation", "consolidation"),
+    ("stale_gang_eviction", "the eviction of stale gangs"),
+];
+
+/// All that is missing, by name.
+pub(super) fn missing(asked: &Asked) -> BTreeSet<String> {
+    let mut missing = BTreeSet::new();
+    let mut note = |there: bool, word: &str| {
+        if there {
+            missing.insert(word.to_owned());
+        }
+    };
+    let tasks = || asked.jobs.iter().flat_map(|job| &job.tasks);
+    let any = |test: fn(&TaskText) -> bool| tasks().any(test);
+    note(asked.nodes.iter().any(|node| node.mig.is_some()) || any(asks_mig), "partitions (MIG)");
+    note(asked.dra.is_some() || any(asks_claims), "device claims (DRA)");
+    note(asked.nodes.iter().any(|node| node.numa.is_some()) || any(|task| task.numa_placement.is_some()), "NUMA alignment");
+    note(any(|task| task.pod_affinity.is_some()), "affinity between jobs");
+    note(any(|task| task.allowed_nodes.is_some()), "the choice of nodes by name");
+    note(any(|task| task.task_priority.is_some()), "priorities of tasks within a job");
+    note(any(|task| task.state == State::StuckReleasing), "a task that is stuck on its way out");
+    note(any(|task| task.state == State::Pipelined), "promises made before");
+    note(any(|task| task.state == State::Failed), "failed tasks of a running gang");
+    note(asked.jobs.iter().any(leaves_in_part), "a gang that loses single tasks");
+    note(asked.jobs.iter().any(|job| job.stale_s.is_some()), "a gang that has been broken for a time");
+    note(asked.jobs.iter().any(|job| job.preemption_delay.is_some()), "a delay before preemption");
+    note(asked.jobs.iter().any(|job| job.topology.as_ref().is_some_and(two_levels)), "a preferred level within a required one");
+    note(asked.queues.iter().any(|queue| queue.reclaim_min_runtime_s.is_some()), "a least run time before reclaim");
+    note(asked.config.max_moved_jobs.is_some(), "a bound on the jobs that are moved");
+    note(asked.nodes.iter().any(|node| crowded(node, tasks().count())), "a bound on the tasks of a node");
+    let placement = &asked.config.placement;
+    note([&placement.node_gpu, &placement.node_cpu, &placement.device].contains(&&"spread".to_owned()), "spreading over nodes or devices");
+    if asked.config.phases.len() == 1 {
+        for (phase, word) in PHASES_TO_COME {
+            note(asked.config.phases.iter().any(|asked| asked == phase), word);
+        }
+    }
+    missing
+}
+
+fn asks_mig(task: &TaskText) -> bool {
+    task.request.mig.is_some() || task.legacy_mig.is_some()
+}
+
+fn asks_claims(task: &TaskText) -> bool {
+    task.request.dra_gpus.is_some() || task.claims.is_some()
+}
+
+fn leaves_in_part(job: &Job) -> bool {
+    let leaving = job.tasks.iter().filter(|task| task.state == State::Releasing).count();
+    leaving != 0 && leaving != job.tasks.len()
+}
+
+fn two_levels(within: &Within) -> bool {
+    within.required_level.is_some() && within.preferred_level.is_some()
+}
+
+/// Whether a node's bound on tasks could ever be felt.
+fn crowded(node: &Node, tasks: usize) -> bool {
+    node.max_pods.is_some_and(|most| tasks > most)
+}

@@ -1,0 +1,157 @@
+//! Reading a file of cases. What is asked and what is expected part here, and never meet before there is an answer.
+
+use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+
+use super::expected::{self, Expected};
+use super::{kai, kueue};
+
+/// One case.
+#[derive(Debug)]
+pub struct Case {
+    /// Its name.
+    pub id: String,
+    /// Which suite it belongs to; picks the policy where none is given.
+    pub suite: String,
+    /// What it is about.
+    pub topic: String,
+    pub(super) question: Question,
+    pub(super) expected: Expected,
+}
+
+/// What the core is asked.
+#[derive(Debug)]
+pub(super) enum Question {
+    /// In the form of the `kai` suite: nodes, queues, jobs, phases.
+    Kai(Box<kai::Asked>),
+    /// In the form of the `kueue` suite: flavors, quotas, podsets.
+    Kueue(Box<kueue::Asked>),
+    /// It speaks of something that Divvy does not know: what.
+    Unknown(String),
+}
+
+/// A file that is no suite, or a case that is of another form.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}{}: {what}", case.as_ref().map(|case| format!(", case {case}")).unwrap_or_default())]
+pub struct BadSuite {
+    /// From 1.
+    pub line: usize,
+    /// Which case, where one was begun.
+    pub case: Option<String>,
+    /// What is wrong, where in the case, and what was expected.
+    pub what: String,
+}
+
+/// Reads a file of cases: a JSON array of objects.
+pub fn read(text: &str) -> Result<Vec<Case>, BadSuite> {
+    let raw: Vec<&RawValue> = serde_json::from_str(text).map_err(|error| BadSuite {
+        line: error.line(),
+        case: None,
+        what: format!("a suite is a JSON array of cases: {error}"),
+    })?;
+    raw.iter().enumerate().map(|(index, raw)| case(text, index, raw.get())).collect()
+}
+
+fn case(text: &str, index: usize, raw: &str) -> Result<Case, BadSuite> {
+    let offset = raw.as_ptr() as usize - text.as_ptr() as usize;
+    let line = 1 + text.as_bytes()[..offset].iter().filter(|byte| **byte == b'\n').count();
+    let mut name = (index + 1).to_string();
+    let bad = |case: &str, what: String| BadSuite { line, case: Some(case.to_owned()), what };
+    let mut fields: Map<String, Value> =
+        serde_json::from_str(raw).map_err(|error| bad(&name, format!("a case is a JSON object: {error}")))?;
+    let id: String = text_of(&mut fields, "id").map_err(|what| bad(&name, what))?;
+    name = format!("{name} ({id})");
+    parts(fields, id).map_err(|what| bad(&name, what))
+}
+
+/// Parts a case into its name, its question and its expectation.
+fn parts(mut fields: Map<String, Value>, id: String) -> Result<Case, String> {
+    let suite = text_of(&mut fields, "suite")?;
+    let topic = text_of(&mut fields, "topic")?;
+    let expected = fields.remove("expected").ok_or("the field `expected` is missing")?;
+    for remark in ["summary", "tags", "source", "peer"] {
+        fields.remove(remark);
+    }
+    let question = question(&suite, Value::Object(fields))?;
+    let expected = match question {
+        Question::Unknown(_) => expected::unread(expected),
+        _ => expected::read(expected)?,
+    };
+    Ok(Case { id, suite, topic, question, expected })
+}
+
+fn text_of(fields: &mut Map<String, Value>, name: &str) -> Result<String, String> {
+    match fields.remove(name) {
+        Some(Value::String(text)) => Ok(text),
+        Some(other) => Err(format!("`{name}` is {other}; a text is expected")),
+        None => Err(format!("the field `{name}` is missing")),
+    }
+}
+
+fn question(suite: &str, fields: Value) -> Result<Question, String> {
+    match suite {
+        "kai" => Ok(known(strictly(fields)?, |asked| Question::Kai(Box::new(asked)))),
+        "kueue" => Ok(known(strictly(fields)?, |asked| Question::Kueue(Box::new(asked)))),
+        "dra" => Ok(Question::Unknown("device claims (DRA)".into())),
+        other => Err(format!("the suite {other:?} is none of kai, kueue, dra")),
+    }
+}
+
+/// A field that nobody here has heard of may change the question: then it cannot be answered.
+fn known<T>((read, unknown): (T, Option<String>), question: impl FnOnce(T) -> Question) -> Question {
+    match unknown {
+        None => question(read),
+        Some(path) => Question::Unknown(format!("the field {path}")),
+    }
+}
+
+/// Reads a value, with the path of what is wrong, or of the first field that is not known.
+pub(super) fn strictly<T: DeserializeOwned>(value: Value) -> Result<(T, Option<String>), String> {
+    let mut unknown = None;
+    let mut note = |path: serde_ignored::Path<'_>| {
+        unknown.get_or_insert_with(|| path.to_string());
+    };
+    let noting = serde_ignored::Deserializer::new(value, &mut note);
+    let read = serde_path_to_error::deserialize(noting).map_err(|error| match error.path().to_string() {
+        path if path == "." => error.inner().to_string(),
+        path => format!("{path}: {}", error.inner()),
+    })?;
+    Ok((read, unknown))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_file_of_another_form_names_its_place() {
+        let wrong = |text: &str| read(text).unwrap_err().to_string();
+        assert_eq!(
+            wrong("{\"a\": 1}"),
+            "line 1: a suite is a JSON array of cases: invalid type: map, expected a sequence at line 1 column 0"
+        );
+        assert!(wrong("[\n{},\n").starts_with("line 3: "), "{}", wrong("[\n{},\n"));
+        assert_eq!(wrong("[\n {}]"), "line 2, case 1: the field `id` is missing");
+        assert_eq!(wrong("[{\"id\": 3}]"), "line 1, case 1: `id` is 3; a text is expected");
+        let text = "[\n{\"id\": \"x\", \"suite\": \"moon\", \"topic\": \"t\", \"expected\": {}}]";
+        assert_eq!(wrong(text), "line 2, case 1 (x): the suite \"moon\" is none of kai, kueue, dra");
+    }
+
+    #[test]
+    fn a_wrong_value_is_named_by_its_path() {
+        let text = r#"[{"id": "x", "suite": "kai", "topic": "t", "nodes": [{"name": "n1", "gpus": "two"}],
+            "queues": [], "jobs": [], "config": {"phases": []}, "expected": {"strength": "plain"}}]"#;
+        let what = read(text).unwrap_err().what;
+        assert!(what.starts_with("nodes[0].gpus: ") && what.contains("\"two\""), "{what}");
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_the_reader_panic(text in ".{0,200}") {
+            let _ = read(&text);
+            let _ = read(&format!("[{{\"id\": \"x\", \"suite\": \"kai\", {text}}}]"));
+        }
+    }
+}

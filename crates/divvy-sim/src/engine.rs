@@ -125,6 +125,12 @@ impl SimulatedEngine {
         }
     }
 
+    /// Begins a term: from here on, what an earlier one says is refused, and all that is known is told again.
+    pub fn restart(&mut self, term: Term) {
+        self.term = self.term.max(term);
+        self.tell_all_again();
+    }
+
     /// What an engine says after its daemon has started again: all that it knows, as if nothing had been said.
     pub fn tell_all_again(&mut self) {
         self.told = vec![Observation::Inventory(self.tasks.keys().copied().collect())];
@@ -206,9 +212,13 @@ impl SimulatedEngine {
 
     /// A task yields at its notice: what follows in reality within the grace follows here at once.
     fn stop(&mut self, fence: Fence) {
-        if !self.is_news(fence) || !self.tasks.contains_key(&fence.allocation) {
+        if !self.is_news(fence) {
             return;
         }
+        // A stop that comes before its launch is remembered, so that the launch begins nothing.
+        let (job, ends_at) = (JobId::single(0), self.now);
+        let unknown = Task { fence, job, ends_at, started: None, ended: None };
+        self.tasks.entry(fence.allocation).or_insert(unknown);
         let started = self.tasks.get(&fence.allocation).is_some_and(|task| task.started.is_some());
         let how = if started { EndedHow::Signalled(15) } else { EndedHow::NeverStarted };
         self.end(fence.allocation, self.now, how);

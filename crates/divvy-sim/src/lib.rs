@@ -5,6 +5,7 @@
 pub mod course;
 pub mod engine;
 pub mod estimate;
+pub mod faults;
 pub mod generate;
 pub mod import;
 pub mod metrics;

@@ -1,11 +1,11 @@
-//! The course of a replay, for drawings: how many jobs waited and how many GPUs were held, over time.
+//! A replay over time, for drawings: how many jobs waited and how many GPUs were held, over time.
 
 use std::collections::BTreeMap;
 
 /// Counts over time in buckets, whose width doubles whenever there are too many: memory stays the same however long
 /// the replay is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Course {
+pub struct Timeline {
     /// A bucket is 2 to the power of this many seconds wide.
     width_log2: u32,
     /// By number of the bucket: second ÷ width.
@@ -40,7 +40,7 @@ pub struct Moment {
     pub held_gpus: f64,
 }
 
-impl Course {
+impl Timeline {
     /// Notes that from `at_s` on so many more jobs wait, and so many more GPUs are held; fewer, if negative. Calls
     /// may come in any order.
     pub fn note(&mut self, at_s: i64, waiting: i64, held_gpus: i64) {
@@ -54,7 +54,7 @@ impl Course {
         }
     }
 
-    /// Adds the course of another pool.
+    /// Adds what happened in another pool.
     pub fn add(&mut self, mut other: Self) {
         while self.width_log2 < other.width_log2 {
             self.coarsen();
@@ -75,15 +75,15 @@ impl Course {
     /// The means over time, bucket by bucket; buckets in which nothing changed are there as well, up to a number of
     /// `most` in all.
     pub fn moments(&self, most: usize) -> Vec<Moment> {
-        let mut course = self.clone();
-        while course.span() > most.max(1) as i64 {
-            course.coarsen();
+        let mut timeline = self.clone();
+        while timeline.span() > most.max(1) as i64 {
+            timeline.coarsen();
         }
-        let Some((first, last)) = course.ends() else { return Vec::new() };
-        let width_s = 1i64 << course.width_log2;
+        let Some((first, last)) = timeline.ends() else { return Vec::new() };
+        let width_s = 1i64 << timeline.width_log2;
         let (mut waiting, mut held) = (0, 0);
         let moment = |number: i64| {
-            let bucket = course.buckets.get(&number).copied().unwrap_or_default();
+            let bucket = timeline.buckets.get(&number).copied().unwrap_or_default();
             let mean = |before: i64, change: Change| {
                 (i128::from(before) * i128::from(width_s) + change.integral) as f64 / width_s as f64
             };
@@ -144,14 +144,14 @@ mod tests {
 
     #[test]
     fn means_are_over_the_time_of_a_bucket() {
-        let mut course = Course::default();
+        let mut timeline = Timeline::default();
         for (at_s, waiting, held) in [(0, 2, 0), (1, -1, 4), (3, -1, 4), (6, 0, -8)] {
-            course.note(at_s, waiting, held);
+            timeline.note(at_s, waiting, held);
         }
         let all: Vec<_> =
-            course.moments(100).iter().map(|moment| (moment.waiting, moment.held_gpus)).collect();
+            timeline.moments(100).iter().map(|moment| (moment.waiting, moment.held_gpus)).collect();
         assert_eq!(all, [(2.0, 0.0), (1.0, 4.0), (1.0, 4.0), (0.0, 8.0), (0.0, 8.0), (0.0, 8.0), (0.0, 0.0)]);
-        let two: Vec<_> = course.moments(2).iter().map(|moment| (moment.at_s, moment.held_gpus)).collect();
+        let two: Vec<_> = timeline.moments(2).iter().map(|moment| (moment.at_s, moment.held_gpus)).collect();
         assert_eq!(two, [(0, 4.0), (4, 4.0)]);
     }
 
@@ -162,15 +162,15 @@ mod tests {
         fn however_wide_the_buckets_the_sum_over_time_is_the_same(
             jobs in proptest::collection::vec((0i64..100_000, 1i64..50_000, 1i64..9), 1..50), most in 1usize..300,
         ) {
-            let (mut course, mut other, mut expected) = (Course::default(), Course::default(), 0);
+            let (mut timeline, mut other, mut expected) = (Timeline::default(), Timeline::default(), 0);
             for (row, (at_s, length_s, gpus)) in jobs.into_iter().enumerate() {
-                let course = if row % 2 == 0 { &mut course } else { &mut other };
-                course.note(at_s, 0, gpus);
-                course.note(at_s + length_s, 0, -gpus);
+                let timeline = if row % 2 == 0 { &mut timeline } else { &mut other };
+                timeline.note(at_s, 0, gpus);
+                timeline.note(at_s + length_s, 0, -gpus);
                 expected += gpus * length_s;
             }
-            course.add(other);
-            let moments = course.moments(most);
+            timeline.add(other);
+            let moments = timeline.moments(most);
             prop_assert!(moments.len() <= most);
             let width_s = match moments[..] { [a, b, ..] => b.at_s - a.at_s, _ => 1 << 18 };
             let sum: f64 = moments.iter().map(|moment| moment.held_gpus * width_s as f64).sum();
@@ -181,12 +181,12 @@ mod tests {
 
         #[test]
         fn memory_is_bounded_and_no_time_is_too_far(times in proptest::collection::vec(0i64..400_000_000_000, 0..6000)) {
-            let mut course = Course::default();
+            let mut timeline = Timeline::default();
             for at_s in &times {
-                course.note(*at_s, 1, 1);
+                timeline.note(*at_s, 1, 1);
             }
-            prop_assert!(course.buckets.len() <= MOST_BUCKETS);
-            let last = course.moments(500).last().copied();
+            prop_assert!(timeline.buckets.len() <= MOST_BUCKETS);
+            let last = timeline.moments(500).last().copied();
             prop_assert_eq!(last.is_none(), times.is_empty());
         }
     }

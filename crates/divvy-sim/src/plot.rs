@@ -1,0 +1,204 @@
+//! Drawings of a replay: the queue, the use of the GPUs, and how long jobs took. One SVG file, without any font in it.
+
+use std::error::Error;
+use std::ops::Range;
+
+use plotters::coord::Shift;
+use plotters::prelude::*;
+
+use crate::metrics::Finished;
+use crate::timeline::{Moment, Timeline};
+
+/// What is drawn.
+#[derive(Clone, Copy, Debug)]
+pub struct Plot<'a> {
+    /// What stands on top: trace and policy.
+    pub title: &'a str,
+    /// The GPUs of all pools.
+    pub gpus: u32,
+    /// What happened.
+    pub timeline: &'a Timeline,
+    /// The jobs that ended, in any order.
+    pub finished: &'a [Finished],
+}
+
+/// A drawing that failed.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot draw the replay: {0}")]
+pub struct PlotError(String);
+
+const WIDTH: u32 = 960;
+const HEIGHT: u32 = 1080;
+
+/// As many points as the drawing has columns, or about.
+const POINTS: usize = 800;
+
+const DAY_S: f64 = 86_400.0;
+
+/// The colours of the three drawings (of Okabe and Ito's, which the colour-blind can tell apart).
+const QUEUE: RGBColor = RGBColor(213, 94, 0);
+const USE: RGBColor = RGBColor(0, 114, 178);
+const DURATION: RGBColor = RGBColor(0, 158, 115);
+
+type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+
+/// Draws a replay as SVG.
+pub fn svg(plot: &Plot<'_>) -> Result<String, PlotError> {
+    let mut text = String::new();
+    draw(plot, &mut text).map_err(|error| PlotError(error.to_string()))?;
+    Ok(text)
+}
+
+fn draw(plot: &Plot<'_>, text: &mut String) -> Result<(), Box<dyn Error>> {
+    let sheet = SVGBackend::with_string(text, (WIDTH, HEIGHT)).into_drawing_area();
+    sheet.fill(&WHITE)?;
+    let below = sheet.titled(plot.title, ("sans-serif", 20))?;
+    let moments = plot.timeline.moments(POINTS);
+    let parts = below.split_evenly((3, 1));
+    if let [queue, held, times] = &parts[..] {
+        over_time(queue, &Curve::waiting(&moments))?;
+        over_time(held, &Curve::held(&moments, plot.gpus))?;
+        completion_times(times, plot.finished)?;
+    }
+    sheet.present()?;
+    Ok(())
+}
+
+/// A count over time.
+struct Curve {
+    name: &'static str,
+    colour: RGBColor,
+    /// Days since the first second of the trace, and the count.
+    points: Vec<(f64, f64)>,
+    /// What the count cannot exceed.
+    bound: Option<f64>,
+}
+
+impl Curve {
+    fn waiting(moments: &[Moment]) -> Self {
+        let points = moments.iter().map(|moment| (moment.at_s as f64 / DAY_S, moment.waiting)).collect();
+        Self { name: "jobs waiting", colour: QUEUE, points, bound: None }
+    }
+
+    fn held(moments: &[Moment], gpus: u32) -> Self {
+        let points = moments.iter().map(|moment| (moment.at_s as f64 / DAY_S, moment.held_gpus)).collect();
+        Self { name: "GPUs held", colour: USE, points, bound: Some(gpus.into()) }
+    }
+
+    fn days(&self) -> Range<f64> {
+        let first = self.points.first().map_or(0.0, |(day, _)| *day);
+        let last = self.points.last().map_or(0.0, |(day, _)| *day);
+        // A range of no length cannot be drawn.
+        first..last.max(first + 1.0 / DAY_S)
+    }
+
+    fn top(&self) -> f64 {
+        let highest = self.points.iter().map(|(_, count)| *count).fold(1.0, f64::max);
+        self.bound.map_or(highest, |bound| bound.max(highest)) * 1.05
+    }
+}
+
+fn over_time(area: &Area<'_>, curve: &Curve) -> Result<(), Box<dyn Error>> {
+    let days = curve.days();
+    let mut chart = ChartBuilder::on(area)
+        .margin(12)
+        .x_label_area_size(36)
+        .y_label_area_size(64)
+        .build_cartesian_2d(days.clone(), 0.0..curve.top())?;
+    chart.configure_mesh().light_line_style(TRANSPARENT).x_desc("day").y_desc(curve.name).draw()?;
+    let points = curve.points.iter().copied();
+    chart.draw_series(AreaSeries::new(points, 0.0, curve.colour.mix(0.25)).border_style(curve.colour))?;
+    if let Some(bound) = curve.bound {
+        chart.draw_series(LineSeries::new([(days.start, bound), (days.end, bound)], BLACK.mix(0.6)))?;
+    }
+    Ok(())
+}
+
+/// The share of jobs that had ended after a time, which is drawn by its logarithm.
+fn completion_times(area: &Area<'_>, finished: &[Finished]) -> Result<(), Box<dyn Error>> {
+    let mut jct_s: Vec<i64> = finished.iter().map(|job| (job.finish_s - job.submit_s).max(1)).collect();
+    jct_s.sort_unstable();
+    let longest = jct_s.last().map_or(10.0, |longest| (*longest as f64).max(10.0));
+    let mut chart = ChartBuilder::on(area)
+        .margin(12)
+        .x_label_area_size(36)
+        .y_label_area_size(64)
+        .build_cartesian_2d((1.0..longest).log_scale(), 0.0..100.0)?;
+    chart
+        .configure_mesh()
+        .light_line_style(TRANSPARENT)
+        .x_desc("time from submission to end")
+        .x_label_formatter(&|seconds| time(*seconds))
+        .y_desc("jobs ended, %")
+        .draw()?;
+    chart.draw_series(LineSeries::new(shares(&jct_s), DURATION.stroke_width(2)))?;
+    Ok(())
+}
+
+/// Times with the share that was not longer, as many as can be seen.
+fn shares(sorted_s: &[i64]) -> impl Iterator<Item = (f64, f64)> {
+    let (count, points) = (sorted_s.len(), sorted_s.len().min(POINTS));
+    (1..=points).map(move |point| {
+        let rank = (point * count).div_ceil(points);
+        (sorted_s[rank - 1] as f64, 100.0 * rank as f64 / count as f64)
+    })
+}
+
+/// A power of ten in seconds, as people count.
+fn time(seconds: f64) -> String {
+    let (number, unit) = match seconds {
+        _ if seconds >= DAY_S => (seconds / DAY_S, "d"),
+        _ if seconds >= 3600.0 => (seconds / 3600.0, "h"),
+        _ if seconds >= 60.0 => (seconds / 60.0, "min"),
+        _ => (seconds, "s"),
+    };
+    if number < 10.0 && number.fract() > 0.05 {
+        format!("{number:.1} {unit}")
+    } else {
+        format!("{number:.0} {unit}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn job(submit_s: i64, finish_s: i64) -> Finished {
+        Finished {
+            row: 0,
+            id: "a".into(),
+            queue: "q".into(),
+            gpus: 8,
+            submit_s,
+            start_s: submit_s,
+            finish_s,
+            duration_s: finish_s - submit_s,
+            preemptions: 0,
+        }
+    }
+
+    #[test]
+    fn a_replay_is_drawn_with_its_title_and_all_axes() {
+        let mut timeline = Timeline::default();
+        let finished: Vec<_> = (0..3000).map(|row| job(row * 60, row * 60 + 10 + row * row)).collect();
+        for job in &finished {
+            timeline.note(job.submit_s, 1, 0);
+            timeline.note(job.submit_s + 30, -1, 8);
+            timeline.note(job.finish_s.max(job.submit_s + 30), 0, -8);
+        }
+        let plot = Plot { title: "jobs.csv, <srtf>", gpus: 64, timeline: &timeline, finished: &finished };
+        let text = svg(&plot).unwrap();
+        for part in ["<svg", "jobs.csv, &lt;srtf&gt;", "jobs waiting", "GPUs held", "jobs ended, %", "</svg>"] {
+            assert!(text.contains(part), "{part}");
+        }
+    }
+
+    #[test]
+    fn a_replay_in_which_nothing_happened_is_drawn_as_well() {
+        let plot = Plot { title: "", gpus: 0, timeline: &Timeline::default(), finished: &[] };
+        assert!(svg(&plot).unwrap().ends_with("</svg>\n"));
+        let mut timeline = Timeline::default();
+        timeline.note(5, 1, 1);
+        assert!(svg(&Plot { title: "one", gpus: 1, timeline: &timeline, finished: &[job(5, 5)] }).is_ok());
+    }
+}

@@ -12,7 +12,8 @@ use divvy_core::model::queue::Queue;
 
 use crate::metrics::{Finished, PoolRun, Summary, summarise_pools};
 use crate::policy::Class;
-use crate::replay::{Replay, ReplayError, Replayed, merged_digest, replay};
+use crate::replay::{Replay, ReplayError, merged_digest, replay};
+use crate::timeline::Timeline;
 use crate::trace::cluster::ClusterNode;
 use crate::trace::interval::Interval;
 use crate::trace::jobs::TraceJob;
@@ -74,6 +75,8 @@ pub struct Outcome {
     pub digest: u64,
     /// How many events there were.
     pub events: u64,
+    /// How many jobs waited and how many GPUs were held, over time, in all pools.
+    pub timeline: Timeline,
 }
 
 impl Outcome {
@@ -91,7 +94,7 @@ impl Outcome {
 
 /// Replays a cluster. `ended` is told how many more jobs have ended, from several threads.
 pub fn replay_pools(request: Request<'_>, ended: &(impl Fn(usize) + Sync)) -> Result<Outcome, ReplayError> {
-    let (parts, mut refused) = split(request.nodes, request.jobs, request.pools, &request.queues);
+    let (parts, refused) = split(request.nodes, request.jobs, request.pools, &request.queues);
     let done = side_by_side(&parts, request.threads, |part| {
         let setup = Replay {
             nodes: part.nodes.clone(),
@@ -106,16 +109,19 @@ pub fn replay_pools(request: Request<'_>, ended: &(impl Fn(usize) + Sync)) -> Re
             before = now;
         })
     });
-    let (mut pools, mut digests, mut events) = (Vec::new(), Vec::new(), 0);
+    let (pools, events, timeline) = (Vec::new(), 0, Timeline::default());
+    let mut outcome = Outcome { pools, refused, digest: 0, events, timeline };
+    let mut digests = Vec::new();
     for (part, replayed) in parts.iter().zip(done) {
-        let Replayed { mut finished, refused: here, digest, events: count, .. } = replayed?;
-        finished.iter_mut().for_each(|job| job.row = part.rows[job.row]);
-        refused.extend(here.into_iter().map(|(id, why)| (id, why.to_string())));
-        pools.push((part.nodes.iter().map(|node| node.gpus).sum(), finished));
-        digests.push(digest);
-        events += count;
+        let mut replayed = replayed?;
+        replayed.finished.iter_mut().for_each(|job| job.row = part.rows[job.row]);
+        outcome.refused.extend(replayed.refused.into_iter().map(|(id, why)| (id, why.to_string())));
+        outcome.pools.push((part.nodes.iter().map(|node| node.gpus).sum(), replayed.finished));
+        outcome.events += replayed.events;
+        outcome.timeline.add(replayed.timeline);
+        digests.push(replayed.digest);
     }
-    Ok(Outcome { pools, refused, digest: merged_digest(&digests), events })
+    Ok(Outcome { digest: merged_digest(&digests), ..outcome })
 }
 
 /// Does the same with each part, several at once; results are in the order of the parts.
@@ -185,6 +191,11 @@ fn split<'a>(
         };
     }
     (parts, homeless)
+}
+
+/// Reads the text of a queues.yaml.
+pub fn queues(text: &str) -> Result<Vec<Queue>, String> {
+    divvy_core::model::queue::parse(text).map_err(|error| error.to_string())
 }
 
 /// A queue of each name in the trace, whose guarantee are the GPUs of its own nodes.

@@ -23,6 +23,7 @@ use crate::estimate::{Blind, Estimator, History, Oracle};
 use crate::metrics::Finished;
 use crate::policy::{Class, Named};
 use crate::pool::{Beginning, VirtualPool};
+use crate::timeline::Timeline;
 use crate::trace::cluster::ClusterNode;
 use crate::trace::jobs::{Arrival, TraceJob};
 
@@ -53,6 +54,8 @@ pub struct Replayed {
     pub digest: u64,
     /// How many events there were.
     pub events: u64,
+    /// How many jobs waited and how many GPUs were held, over time.
+    pub timeline: Timeline,
 }
 
 /// Why a replay broke off.
@@ -84,12 +87,16 @@ pub fn replay(
         let arrival = jobs.get(next).map(|job| Time(job.arrival.submit_s * 1000));
         let Some(now) = [arrival, run.pool.next_due()].into_iter().flatten().min() else { break };
         let broken = |broken| ReplayError::Broken { at: now.0 / 1000, broken };
-        run.advance_to(now).map_err(broken)?;
+        // Decided is when a job arrives, ends or changes its place by running on; not when a stopped one has come up again.
+        let mut news = run.advance_to(now).map_err(broken)? || run.pool.is_due();
         while jobs.get(next).is_some_and(|job| job.arrival.submit_s * 1000 <= now.0) {
             run.arrive(next).map_err(broken)?;
             next += 1;
+            news = true;
         }
-        run.decide().map_err(broken)?;
+        if news {
+            run.decide().map_err(broken)?;
+        }
         progress(run.finished.len());
     }
     run.end()
@@ -105,6 +112,7 @@ struct Run<'a> {
     fitting: BTreeSet<u32>,
     finished: Vec<Finished>,
     refused: Vec<(String, Rejection)>,
+    timeline: Timeline,
 }
 
 /// A job that has not ended.
@@ -127,13 +135,15 @@ impl<'a> Run<'a> {
         let nodes = setup.nodes.into_iter().map(node).collect();
         let pool = VirtualPool::begin(Beginning { nodes, queues, policy: setup.policy }, engine, start)?;
         let (open, fitting) = (BTreeMap::new(), BTreeSet::new());
-        Ok(Self { pool, jobs, estimator, open, fitting, finished: Vec::new(), refused: Vec::new() })
+        let (finished, refused, timeline) = (Vec::new(), Vec::new(), Timeline::default());
+        Ok(Self { pool, jobs, estimator, open, fitting, finished, refused, timeline })
     }
 
-    fn advance_to(&mut self, now: Time) -> Result<(), Broken> {
-        let happened = self.pool.advance_to(now)?;
+    /// Lets time pass; says whether a job has ended.
+    fn advance_to(&mut self, now: Time) -> Result<bool, Broken> {
+        let (happened, before) = (self.pool.advance_to(now)?, self.finished.len());
         self.note(&happened);
-        Ok(())
+        Ok(self.finished.len() > before)
     }
 
     fn decide(&mut self) -> Result<(), Broken> {
@@ -156,6 +166,7 @@ impl<'a> Run<'a> {
             Ok(number) => {
                 let Some(number) = number else { return Ok(()) };
                 self.fitting.insert(arrival.gpus);
+                self.timeline.note(arrival.submit_s, 1, 0);
                 self.open.insert(number, Open { row, start_s: None, preemptions: 0 });
                 self.pool.engine().set_course(number, Course::of_length(job.fate.duration_s() * 1000));
                 self.foresee(number, row)?;
@@ -178,11 +189,13 @@ impl<'a> Run<'a> {
                 Event::Placed { job, .. } => {
                     if let Some(open) = self.open.get_mut(&job.number) {
                         open.start_s.get_or_insert(second);
+                        self.timeline.note(second, -1, self.jobs[open.row].arrival.gpus.into());
                     }
                 }
                 Event::AttemptEnded { job, state: JobState::Pending, .. } => {
                     if let Some(open) = self.open.get_mut(&job.number) {
                         open.preemptions += 1;
+                        self.timeline.note(second, 1, -i64::from(self.jobs[open.row].arrival.gpus));
                     }
                 }
                 Event::AttemptEnded { job, .. } => self.finish(*job, second),
@@ -196,6 +209,7 @@ impl<'a> Run<'a> {
         self.pool.engine().forget_job(job);
         let TraceJob { arrival, fate } = &self.jobs[open.row];
         self.estimator.at_end(arrival, fate.duration_s());
+        self.timeline.note(finish_s, 0, -i64::from(arrival.gpus));
         self.finished.push(Finished {
             row: open.row,
             id: arrival.id.clone(),
@@ -214,7 +228,8 @@ impl<'a> Run<'a> {
             return Err(ReplayError::Stuck(self.open.len(), self.jobs[open.row].arrival.id.clone()));
         }
         let (digest, events) = (self.pool.digest(), self.pool.events());
-        Ok(Replayed { finished: self.finished, refused: self.refused, digest, events })
+        let Self { finished, refused, timeline, .. } = self;
+        Ok(Replayed { finished, refused, digest, events, timeline })
     }
 }
 

@@ -1,5 +1,6 @@
 //! The jobs of a trace: `job_id,submit_s,gpus,duration_s,queue,user,name,status`, sorted by `submit_s`.
 
+use std::borrow::Borrow;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashSet};
 use std::hash::Hash;
@@ -316,10 +317,11 @@ impl Rows {
 }
 
 /// Writes jobs so that [`read`] reads them back.
-pub fn write<'a>(jobs: impl IntoIterator<Item = &'a TraceJob>, to: impl Write) -> Result<(), csv::Error> {
+pub fn write<J: Borrow<TraceJob>>(jobs: impl IntoIterator<Item = J>, to: impl Write) -> Result<(), csv::Error> {
     let mut writer = csv::Writer::from_writer(to);
     writer.write_record(COLUMNS)?;
-    for TraceJob { arrival, fate } in jobs {
+    for job in jobs {
+        let TraceJob { arrival, fate } = job.borrow();
         let Arrival { id, submit_s, gpus, queue, user, name } = arrival;
         let numbers = [*submit_s, i64::from(*gpus), fate.duration_s()].map(|number| number.to_string());
         let [submit_s, gpus, duration_s] = &numbers;

@@ -13,6 +13,7 @@ pub mod speeds;
 mod table;
 mod text;
 
+pub use divvy_core::time::Span;
 pub use error::TraceError;
 pub(crate) use error::quoted;
 pub(crate) use table::{Column, Table};

@@ -95,6 +95,11 @@ impl VirtualPool {
         [self.engine.next_due(), self.controller.due()].into_iter().flatten().min()
     }
 
+    /// Whether something is due that the planner was not told of.
+    pub fn is_due(&self) -> bool {
+        self.controller.due().is_some_and(|due| due <= self.now)
+    }
+
     /// Lets time pass, and takes in what has happened by then.
     pub fn advance_to(&mut self, now: Time) -> Result<Vec<Stamped>, Broken> {
         self.now = self.now.max(now);

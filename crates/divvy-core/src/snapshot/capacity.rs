@@ -218,7 +218,7 @@ impl Capacity {
             node.memory_bytes.1 += sign * placement.memory_bytes;
             let shares = placement.devices.iter().any(|(_, draw)| draw.milli < WHOLE_MILLI);
             if let Some(kind) = task_kind(placement.devices.len(), shares) {
-                node.tasks[kind] += sign as i32;
+                node.tasks[kind] -= sign as i32;
             }
         }
         for (id, draw) in &placement.devices {

@@ -83,7 +83,7 @@ impl RunView {
             Order::Shortest if policy.shortest.of == Length::Whole => return None,
             // When the estimate is used up, and whenever the progress has doubled since.
             Order::Shortest => {
-                let mut next = self.estimate_ms?.max(1);
+                let mut next = self.estimate_ms?.max(self.attained_ms).max(1);
                 while next <= progress {
                     next = next.saturating_mul(2);
                 }

@@ -1,4 +1,5 @@
-//! `cargo xtask bench local`: how fast and how small the product is on this machine, beside what others need here.
+//! `cargo xtask bench local`: how fast and how small the product is on this machine, beside what others need here; and the
+//! experiments of the literature beside their published results.
 
 mod array;
 mod bare;
@@ -8,6 +9,7 @@ mod figure;
 mod first;
 mod footprint;
 mod machine;
+mod openb;
 mod peers;
 mod pool;
 mod process;
@@ -36,6 +38,8 @@ pub(crate) struct Options {
 enum Place {
     /// Measures the release build on this machine; takes some ten minutes, with peers half an hour
     Local(Local),
+    /// Packs the openb traces by every policy and compares with the published curves; takes some minutes
+    Openb(openb::Openb),
 }
 
 /// What to measure, and how to say it.
@@ -86,10 +90,17 @@ struct Bench {
 
 /// Measures, and prints what was found.
 pub(crate) fn run(options: &Options) -> Result<()> {
-    let Place::Local(local) = &options.place;
     if cfg!(debug_assertions) {
-        return again_in_release(local);
+        let needs_product = matches!(&options.place, Place::Local(local) if local.program.is_none());
+        return again_in_release(needs_product);
     }
+    match &options.place {
+        Place::Local(local) => run_local(local),
+        Place::Openb(openb) => openb::run(openb, &build_directory()?),
+    }
+}
+
+fn run_local(local: &Local) -> Result<()> {
     let target = build_directory()?;
     let program = local.program.clone().unwrap_or_else(|| target.join("release/divvy"));
     let program = program.canonicalize().with_context(|| format!("looking for {}", program.display()))?;
@@ -148,10 +159,10 @@ fn chosen(only: &[Measure]) -> Vec<Measure> {
 }
 
 /// Builds the product and this program as users get them, and goes on in that program: a debug build would measure itself.
-fn again_in_release(local: &Local) -> Result<()> {
+fn again_in_release(needs_product: bool) -> Result<()> {
     let mut build = cargo::cargo();
     build.args(["build", "--release", "--package", "xtask"]);
-    if local.program.is_none() {
+    if needs_product {
         build.args(["--package", "divvy"]);
     }
     cargo::run(&mut build)?;

@@ -77,7 +77,7 @@ fn number(value: f64) -> String {
 }
 
 /// Columns of the same width in every row: texts to the left, the rest to the right.
-fn aligned(rows: Vec<Vec<String>>) -> String {
+pub(super) fn aligned(rows: Vec<Vec<String>>) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| {
         rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0)

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::{Rejection, Submit};
 use crate::event::Event;
 use crate::model::ask::{DeviceAsk, DrawAsk};
+use crate::model::device::WHOLE_MILLI;
 use crate::model::gang::Group;
 use crate::model::job::{DependsOn, JobSpec, Submission, Work};
 use crate::model::queue::DEFAULT;
@@ -96,7 +97,7 @@ fn sense(spec: &JobSpec) -> Result<(), Rejection> {
 
 /// What the model carries and no engine of this pool runs yet is refused by name, never ignored.
 fn supported(state: &State, spec: &JobSpec) -> Result<(), Rejection> {
-    match unsupported(spec) {
+    match unsupported(spec, state.policy.shares) {
         None => Ok(()),
         Some(what) => Err(Rejection::CannotFit {
             reason: Reason::Unsupported(what.to_owned()),
@@ -105,7 +106,7 @@ fn supported(state: &State, spec: &JobSpec) -> Result<(), Rejection> {
     }
 }
 
-fn unsupported(spec: &JobSpec) -> Option<&'static str> {
+fn unsupported(spec: &JobSpec, shares: bool) -> Option<&'static str> {
     let roles = spec.gang.roles();
     if own_rules(&spec.gang) || roles.iter().any(|role| role.topology.is_some()) {
         return Some("groups with a topology or a minimum of their own");
@@ -117,7 +118,12 @@ fn unsupported(spec: &JobSpec) -> Option<&'static str> {
         .iter()
         .flat_map(|role| &role.ask.alternatives)
         .filter_map(|alternative| alternative.devices.as_ref());
-    let other = |ask: &&DeviceAsk| ask.draw != DrawAsk::Whole || ask.class.claim.is_some();
+    let draws = |ask: &DeviceAsk| match ask.draw {
+        DrawAsk::Whole => true,
+        DrawAsk::Share { milli, .. } => shares && (1..=WHOLE_MILLI).contains(&milli),
+        DrawAsk::Partition(_) => false,
+    };
+    let other = |ask: &&DeviceAsk| !draws(ask) || ask.class.claim.is_some();
     devices.into_iter().find(other).map(|_| "shares, partitions and claims: ask for whole GPUs")
 }
 

@@ -26,6 +26,7 @@ pub struct Controller {
     news: bool,
     report: Report,
     check_every: u64,
+    watch: Option<check::Watch>,
     folded: u64,
 }
 
@@ -68,7 +69,7 @@ impl Controller {
     pub fn open(state: State) -> Self {
         let snapshot = Snapshot::new(&state);
         let mut controller =
-            Self { state, snapshot, batch: Batch::default(), news: true, report: Report::default(), check_every: CHECK_EVERY, folded: 0 };
+            Self { state, snapshot, batch: Batch::default(), news: true, report: Report::default(), check_every: CHECK_EVERY, watch: None, folded: 0 };
         controller.reset_batch();
         controller
     }
@@ -182,6 +183,12 @@ impl Controller {
         self.batch.commit.term = self.state.term;
         self.snapshot.follow(&self.state, &stamped.event, before);
         self.news |= stamped.event.is_news();
+        if let Some(watch) = &mut self.watch {
+            let violations = watch.follow(&self.state, &stamped);
+            if !violations.is_empty() {
+                return Err(Broken::Laws(violations));
+            }
+        }
         self.act_on(&stamped.event);
         self.batch.commit.events.push(stamped);
         self.folded += 1;
@@ -191,6 +198,11 @@ impl Controller {
     /// Has the checker look at the state after every so many events; 0 for never. Tests check after each.
     pub fn check_every(&mut self, events: u64) {
         self.check_every = events;
+    }
+
+    /// Has the checker's books follow every event from here on: each check costs what the event touches.
+    pub fn keep_books(&mut self) {
+        self.watch = Some(check::Watch::new(&self.state));
     }
 
     fn assert_lawful(&self) -> Result<(), Broken> {

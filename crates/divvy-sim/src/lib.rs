@@ -2,7 +2,7 @@
 //!
 //! Nothing here decides: every decision is the core's [`divvy_core::controller::Controller`]'s.
 
-pub mod course;
+pub mod chaos;
 pub mod engine;
 pub mod estimate;
 pub mod faults;
@@ -12,7 +12,12 @@ pub mod metrics;
 pub mod pack;
 pub mod policy;
 pub mod pool;
+pub mod pools;
 pub mod replay;
+pub mod suite;
+#[cfg(feature = "plot")]
+pub mod plot;
 pub mod testdata;
+pub mod timeline;
 pub mod trace;
 pub mod verify;

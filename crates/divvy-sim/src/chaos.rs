@@ -1,0 +1,110 @@
+//! Chaos: whole lives of a pool from seeds, with faults, and then a quiet phase in which all that fits must run. A life is made
+//! first, as data ([`life::Life`]); living it checks every law on the way ([`live`]); one that breaks a law is made small
+//! ([`shrink`]) and kept as a test.
+
+mod dice;
+mod generate;
+pub mod life;
+mod shrink;
+mod world;
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc;
+
+use serde::Serialize;
+
+pub use generate::life;
+pub use shrink::shrink;
+pub use world::{Lived, live};
+
+/// What lives came to.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Report {
+    /// How many lives.
+    pub seeds: u64,
+    /// Events in them, all told.
+    pub events: u64,
+    /// The hash of all that was decided in them.
+    pub digest: String,
+    /// Laws that were broken.
+    pub violations: Vec<Broken>,
+}
+
+/// A law that a life broke.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Broken {
+    /// The life's seed.
+    pub seed: u64,
+    /// The law: `L7`, `limit`, `liveness`.
+    pub law: &'static str,
+    /// After how many events.
+    pub event: u64,
+    /// What was found.
+    pub text: String,
+}
+
+/// Lives the lives of these seeds on so many threads. The report does not depend on their number. `told` hears how many are over.
+pub fn run(seeds: Range<u64>, events: u64, threads: usize, told: &mut dyn FnMut(u64)) -> Report {
+    let next = AtomicU64::new(seeds.start);
+    let mut lives: Vec<(u64, Lived)> = Vec::new();
+    std::thread::scope(|scope| {
+        let (sender, receiver) = mpsc::channel();
+        for _ in 0..threads.max(1) {
+            let (sender, next, end) = (sender.clone(), &next, seeds.end);
+            scope.spawn(move || {
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= end || sender.send((seed, live(&life(seed, events)))).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+        drop(sender);
+        for lived in receiver {
+            lives.push(lived);
+            told(lives.len() as u64);
+        }
+    });
+    lives.sort_by_key(|(seed, _)| *seed);
+    report(&lives)
+}
+
+fn report(lives: &[(u64, Lived)]) -> Report {
+    let digests: Vec<u64> = lives.iter().map(|(_, lived)| lived.digest).collect();
+    let broken = |(seed, lived): &(u64, Lived)| {
+        let (event, violation) = lived.violation.clone()?;
+        Some(Broken { seed: *seed, law: violation.law, event, text: violation.text })
+    };
+    Report {
+        seeds: lives.len() as u64,
+        events: lives.iter().map(|(_, lived)| lived.events).sum(),
+        digest: format!("{:016x}", divvy_core::state::fingerprint(&digests)),
+        violations: lives.iter().filter_map(broken).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_life_of_the_first_seeds_breaks_a_law() {
+        let report = run(0..48, 2000, 2, &mut |_| ());
+        assert_eq!(report.violations, []);
+        assert!(report.events > 48 * 500, "{report:?}");
+    }
+
+    #[test]
+    fn the_report_does_not_depend_on_the_number_of_threads() {
+        assert_eq!(run(0..8, 500, 1, &mut |_| ()), run(0..8, 500, 2, &mut |_| ()));
+    }
+
+    #[test]
+    fn a_life_is_the_same_after_it_was_stored() {
+        let life = life(3, 1000);
+        let text = serde_json::to_string(&life).unwrap();
+        assert_eq!(serde_json::from_str::<life::Life>(&text).unwrap(), life);
+    }
+}

@@ -1,0 +1,296 @@
+//! Lives from seeds: a pool, its queues and settings, a load that it just about bears, and faults in between.
+
+use divvy_core::amount::Amount;
+use divvy_core::model::job::{DependsOn, Requeue};
+use divvy_core::model::policy::{Attained, Length, Order, Policy, Preempt, Shortest, Within};
+use divvy_core::model::queue::Queue;
+
+use super::dice::Dice;
+use super::life::{Blow, Crash, JobLine, Life, NodeLine, Step, What};
+
+/// Events that a step brings about, on average: a job has about seven, a cycle one or two.
+const EVENTS_PER_STEP: u64 = 5;
+
+/// A life of about so many events.
+pub fn life(seed: u64, events: u64) -> Life {
+    // Seeds that follow each other are to have nothing in common.
+    let mut dice = Dice::new(seed.wrapping_mul(0xd134_2543_de82_ef95) ^ 0x6469_7676_79);
+    let nodes = nodes(&mut dice);
+    let mut maker = Maker {
+        queues: queues(&mut dice),
+        policy: policy(&mut dice),
+        devices: nodes.iter().map(|node| i64::from(node.devices)).sum::<i64>().max(1),
+        load_percent: dice.between(60, 130),
+        trouble_percent: *dice.one_of(&[0, 5, 15, 30]),
+        nodes,
+        dice,
+        now_ms: 0,
+        lines: 0,
+        steps: Vec::new(),
+    };
+    let (policy, queues) = (maker.policy.clone(), maker.queues.clone());
+    while (maker.steps.len() as u64) < (events / EVENTS_PER_STEP).max(1) {
+        maker.step();
+    }
+    let mut steps = maker.steps;
+    steps.sort_by_key(|step| step.at_ms);
+    Life { seed, story: String::new(), nodes: maker.nodes, policy, queues, steps }
+}
+
+fn nodes(dice: &mut Dice) -> Vec<NodeLine> {
+    let count = *dice.one_of(&[1, 1, 2, 3, 4, 6]);
+    let node = |dice: &mut Dice| NodeLine {
+        devices: *dice.one_of(&[0, 1, 2, 4, 8, 8, 8]),
+        model: (*dice.one_of(&["h100", "h100", "a100"])).to_owned(),
+        cores: *dice.one_of(&[8, 32, 64]),
+        memory_gib: *dice.one_of(&[64, 256, 512]),
+    };
+    (0..count).map(|_| node(dice)).collect()
+}
+
+fn queues(dice: &mut Dice) -> Vec<Queue> {
+    let trees = ["default", "default a b", "default a a/x a/y b", "default t t/a t/a/x t/b"];
+    let paths = *dice.one_of(&trees);
+    paths.split(' ').map(|path| queue(dice, path)).collect()
+}
+
+fn queue(dice: &mut Dice, path: &str) -> Queue {
+    let mut queue = Queue::named(path);
+    if path != "default" && dice.percent(60) {
+        queue.limit.insert("any".into(), Amount::Finite(dice.between(1, 12) * 1000));
+    }
+    if dice.percent(10) {
+        queue.limit.insert("cpu".into(), Amount::Finite(dice.between(4, 64) * 1000));
+    }
+    if dice.percent(10) {
+        queue.limit.insert("h100".into(), Amount::Finite(dice.between(0, 8) * 1000));
+    }
+    if dice.percent(10) {
+        queue.limit.insert("memory".into(), Amount::Finite(dice.between(16, 512) << 30));
+    }
+    if dice.percent(40) {
+        queue.guarantee.insert("any".into(), Amount::Finite(dice.between(1, 8) * 1000));
+    }
+    queue.requeue = *dice.one_of(&[Requeue::Lost, Requeue::Lost, Requeue::Never, Requeue::Failure]);
+    queue
+}
+
+fn policy(dice: &mut Dice) -> Policy {
+    let usual = Policy::default();
+    if dice.percent(40) {
+        return usual;
+    }
+    Policy {
+        order: *dice.one_of(&[Order::Arrival, Order::Shortest, Order::Attained]),
+        shortest: Shortest {
+            of: *dice.one_of(&[Length::Whole, Length::Remaining]),
+            by_devices: dice.percent(50),
+        },
+        attained: Attained {
+            levels_device_ms: dice.one_of(&[vec![], vec![60_000], vec![60_000, 600_000, 6_000_000]]).clone(),
+            head_start_ms: *dice.one_of(&[0, 60_000]),
+            within: *dice.one_of(&[Within::Submit, Within::Turn, Within::AgePerDevice]),
+            hold_ms: *dice.one_of(&[0, 0, 300_000]),
+        },
+        strict: dice.percent(20),
+        preempt: *dice.one_of(&[Preempt::Off, Preempt::Walk, Preempt::Walk]),
+        guarantees_first: dice.percent(30),
+        borrowers_run_on: dice.percent(50),
+        ageing_ms_per_point: *dice.one_of(&[usual.ageing_ms_per_point, 0, 1000]),
+        step_ms: *dice.one_of(&[1000, 60_000]),
+        shares: dice.percent(30),
+        ..usual
+    }
+}
+
+/// Makes step after step.
+struct Maker {
+    dice: Dice,
+    nodes: Vec<NodeLine>,
+    queues: Vec<Queue>,
+    policy: Policy,
+    devices: i64,
+    load_percent: i64,
+    trouble_percent: u64,
+    now_ms: i64,
+    lines: u32,
+    steps: Vec<Step>,
+}
+
+impl Maker {
+    fn step(&mut self) {
+        if self.dice.percent(self.trouble_percent) {
+            return self.trouble();
+        }
+        match self.dice.below(100) {
+            0..70 => self.submit(),
+            70..80 => self.change(),
+            80..82 => self.settings(),
+            82..84 => {
+                let (after, on) = (self.dice.between(1000, 600_000), self.dice.percent(20));
+                let node = self.node();
+                let drain = |on| if node == 0 { What::Drain(on) } else { What::DrainNode(node - 1, on) };
+                self.push(0, drain(true));
+                // Sometimes nobody takes it back.
+                self.push(after, drain(on));
+                self.push(after * 2, drain(false));
+            }
+            _ => {
+                let after = self.dice.between(0, 120_000);
+                self.now_ms += after;
+                self.push(0, What::Nothing);
+            }
+        }
+    }
+
+    fn push(&mut self, after_ms: i64, what: What) {
+        self.steps.push(Step { at_ms: self.now_ms + after_ms, what });
+    }
+
+    /// A job, and time until the next: as long as the pool takes for it, more or less.
+    fn submit(&mut self) {
+        let job = self.job();
+        let members = match job.array.as_deref() {
+            Some(text) => text.parse().map_or(1, |array| divvy_core::model::members::Members::of(&array).len() as i64),
+            None => 1,
+        };
+        let device_ms = job.work_ms * i64::from(job.gpus.max(1) * job.tasks) * members;
+        let pause = device_ms * 100 / self.devices / self.load_percent;
+        self.push(0, What::Submit(Box::new(job)));
+        // Bursts now and then.
+        if !self.dice.percent(20) {
+            self.now_ms += self.dice.between(0, 2 * pause);
+        }
+    }
+
+    fn job(&mut self) -> JobLine {
+        self.lines += 1;
+        let dice = &mut self.dice;
+        let percent = |dice: &mut Dice, percent| dice.percent(percent);
+        let work_ms = match dice.below(10) {
+            0 => 0,
+            1..5 => dice.between(1000, 60_000),
+            5..9 => dice.between(60_000, 1_200_000),
+            _ => dice.between(1_200_000, 7_200_000),
+        };
+        let array = percent(dice, 8).then(|| {
+            let last = dice.between(0, 12);
+            let most = if dice.percent(60) { format!("%{}", dice.between(1, 4)) } else { String::new() };
+            format!("0-{last}{most}")
+        });
+        let after = (self.lines > 1 && percent(dice, 8)).then(|| {
+            let back = dice.between(1, i64::from(self.lines - 1).min(10));
+            let line = self.lines - u32::try_from(back).unwrap_or(1);
+            (line, *dice.one_of(&[DependsOn::Ok, DependsOn::Ok, DependsOn::Fail, DependsOn::Any]))
+        });
+        let token = percent(dice, 3).then(|| format!("t{}", dice.below(4)));
+        JobLine {
+            line: self.lines,
+            user: dice.below(4) as u32,
+            queue: dice.one_of(&self.queues).path.clone(),
+            gpus: *dice.one_of(&[0, 1, 1, 1, 1, 2, 2, 4, 8]),
+            tasks: *dice.one_of(&[1, 1, 1, 1, 1, 1, 2, 3, 8]),
+            work_ms,
+            exit_code: if percent(dice, 12) { 1 } else { 0 },
+            milli: if percent(dice, 8) { *dice.one_of(&[100, 250, 500, 700]) } else { 0 },
+            model: percent(dice, 20).then(|| (*dice.one_of(&["h100", "a100", "b200"])).to_owned()),
+            cores: percent(dice, 15).then(|| dice.between(1, 40)),
+            memory_gib: percent(dice, 15).then(|| dice.between(1, 128)),
+            priority: *dice.one_of(&[0, 0, 0, 0, 100, -100, 1000]),
+            array,
+            limit_ms: percent(dice, 15).then(|| dice.between(1000, 1_800_000)),
+            requeue: percent(dice, 30).then(|| *dice.one_of(&[Requeue::Never, Requeue::Lost, Requeue::Failure])),
+            after,
+            start_in_ms: percent(dice, 5).then(|| dice.between(0, 1_200_000)),
+            estimate_ms: percent(dice, 50).then(|| dice.between(1, work_ms.max(1) * 2)),
+            token,
+            resumes: percent(dice, 50),
+            held: percent(dice, 4),
+            waits: percent(dice, 20),
+            exclusive: percent(dice, 4),
+            stays: percent(dice, 20),
+        }
+    }
+
+    /// Someone does something about a job of late.
+    fn change(&mut self) {
+        if self.lines == 0 {
+            return;
+        }
+        let dice = &mut self.dice;
+        let back = dice.between(0, i64::from(self.lines - 1).min(30));
+        let line = self.lines - u32::try_from(back).unwrap_or(0);
+        let member = dice.percent(20).then(|| dice.below(6) as u32);
+        let admin = dice.percent(70);
+        let what = match dice.below(4) {
+            0 | 1 => What::Cancel(line, member, admin),
+            2 => What::Hold(line, member, admin),
+            _ => What::Release(line, member, admin),
+        };
+        self.push(0, what);
+    }
+
+    fn settings(&mut self) {
+        if self.dice.percent(50) {
+            self.policy = policy(&mut self.dice);
+            let policy = Box::new(self.policy.clone());
+            return self.push(0, What::Policy(policy));
+        }
+        let paths: Vec<String> = self.queues.iter().map(|queue| queue.path.clone()).collect();
+        self.queues = paths.iter().map(|path| queue(&mut self.dice, path)).collect();
+        let queues = self.queues.clone();
+        self.push(0, What::Queues(queues));
+    }
+
+    fn node(&mut self) -> u32 {
+        self.dice.below(self.nodes.len() as u64) as u32
+    }
+
+    fn trouble(&mut self) {
+        let node = self.node();
+        let place = self.dice.below(8) as u32;
+        let later = self.dice.between(1000, 1_200_000);
+        let few = self.dice.between(1, 6) as u32;
+        match self.dice.below(14) {
+            0 => self.push(0, What::Crash(Crash::BeforeCommit)),
+            1 => self.push(0, What::Crash(Crash::AfterActions(few - 1))),
+            2 => self.push(0, What::DiskFull),
+            3 => {
+                self.push(0, What::NodeDies(node));
+                self.push(later, What::NodeReturns(node));
+            }
+            4 => {
+                self.push(0, What::DeviceDies(node, place));
+                self.push(later, What::DeviceHeals(node, place));
+            }
+            5 => {
+                self.push(0, What::DeviceVanishes(node, place));
+                self.push(later, What::DeviceHeals(node, place));
+            }
+            6 => {
+                self.push(0, What::DeviceTaken(node, place));
+                self.push(later, What::DeviceHeals(node, place));
+            }
+            7 => self.push(0, What::LaunchesFail(few)),
+            8 => {
+                self.push(0, What::AnswersLost(few));
+                self.push(later, What::Crash(Crash::BeforeCommit));
+            }
+            9 => self.push(0, What::AnswersDoubled(few)),
+            10 => self.push(0, What::AnswersLate(few, later)),
+            11 => {
+                let nth = self.dice.any();
+                self.push(0, What::Struck(nth, Blow::Exit(few as i32)));
+            }
+            12 => {
+                let (nth, signal) = (self.dice.any(), *self.dice.one_of(&[9, 11, 15]));
+                self.push(0, What::Struck(nth, Blow::Signal(signal)));
+            }
+            _ => {
+                let nth = self.dice.any();
+                let blow = *self.dice.one_of(&[Blow::OutOfMemory, Blow::SupervisorLost]);
+                self.push(0, What::Struck(nth, blow));
+            }
+        }
+    }
+}

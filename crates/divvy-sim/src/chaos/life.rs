@@ -1,0 +1,325 @@
+//! A life of a pool as data: its nodes, its settings, and all that happens to it, so that it can be stored, replayed and shrunk.
+
+use std::collections::BTreeMap;
+
+use divvy_core::decide::Submit;
+use divvy_core::model::ask::{Alternative, Ask, DeviceAsk, DeviceClass, DrawAsk};
+use divvy_core::model::device::DeviceSpec;
+use divvy_core::model::gang::{Group, Role};
+use divvy_core::model::job::{
+    Dependency, DependsOn, JobSpec, Kind, Lifetime, Owner, Process, Requeue, StopOrder, Work, usual_restarts,
+};
+use divvy_core::model::node::NodeSpec;
+use divvy_core::model::policy::Policy;
+use divvy_core::model::queue::Queue;
+use divvy_core::time::{Span, Time};
+use serde::{Deserialize, Serialize};
+
+/// A whole life.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Life {
+    /// What it was made from; its dice decide where it is looked at more closely.
+    pub seed: u64,
+    /// What it once showed, for those who read a kept one.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub story: String,
+    /// The nodes.
+    pub nodes: Vec<NodeLine>,
+    /// The settings at the beginning.
+    pub policy: Policy,
+    /// The queues at the beginning; none for `default` alone.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub queues: Vec<Queue>,
+    /// All that happens, by time.
+    pub steps: Vec<Step>,
+}
+
+/// A node.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NodeLine {
+    /// How many devices.
+    pub devices: u32,
+    /// Their model.
+    pub model: String,
+    /// Cores.
+    pub cores: i64,
+    /// Memory in GiB.
+    pub memory_gib: i64,
+}
+
+/// Something that happens.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Step {
+    /// When.
+    pub at_ms: i64,
+    /// What.
+    pub what: What,
+}
+
+/// What can happen. Jobs are named by the number of their line, so that a life without some of its lines means the same.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum What {
+    /// A job is submitted.
+    Submit(Box<JobLine>),
+    /// A user ends a job (or a member): line, member, as administrator or not.
+    Cancel(u32, Option<u32>, bool),
+    /// A user holds it.
+    Hold(u32, Option<u32>, bool),
+    /// A user releases it.
+    Release(u32, Option<u32>, bool),
+    /// The queues change.
+    Queues(Vec<Queue>),
+    /// The settings change.
+    Policy(Box<Policy>),
+    /// The pool starts nothing new, or starts things again.
+    Drain(bool),
+    /// A node takes no new tasks, or takes them again.
+    DrainNode(u32, bool),
+    /// The daemon dies in its next turn and starts again.
+    Crash(Crash),
+    /// The log has no room in the next turn.
+    DiskFull,
+    /// A node dies.
+    NodeDies(u32),
+    /// It comes back.
+    NodeReturns(u32),
+    /// A device breaks: node, place.
+    DeviceDies(u32, u32),
+    /// A device is not seen any more.
+    DeviceVanishes(u32, u32),
+    /// Someone from outside uses a device.
+    DeviceTaken(u32, u32),
+    /// A device is well again.
+    DeviceHeals(u32, u32),
+    /// So many of the next launches fail.
+    LaunchesFail(u32),
+    /// So many of the next answers are lost.
+    AnswersLost(u32),
+    /// So many of the next answers come twice.
+    AnswersDoubled(u32),
+    /// So many of the next answers are late, by so many milliseconds.
+    AnswersLate(u32, i64),
+    /// One of the running tasks ends: the n-th around.
+    Struck(u64, Blow),
+    /// Nothing: time passes.
+    Nothing,
+}
+
+/// Where a daemon dies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Crash {
+    /// Before its commit is in the log.
+    BeforeCommit,
+    /// When the commit is in the log, and so many of its actions were sent.
+    AfterActions(u32),
+}
+
+/// How a task is ended from outside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Blow {
+    /// By a signal.
+    Signal(i32),
+    /// It fails by itself.
+    Exit(i32),
+    /// Its memory limit.
+    OutOfMemory,
+    /// Its supervisor is gone.
+    SupervisorLost,
+}
+
+/// A job to be submitted. What is left out has the usual value.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct JobLine {
+    /// Its number among the lines.
+    pub line: u32,
+    /// Its user.
+    pub user: u32,
+    /// Its queue.
+    pub queue: String,
+    /// Devices of each task.
+    pub gpus: u32,
+    /// Tasks.
+    pub tasks: u32,
+    /// For how long it works undisturbed.
+    pub work_ms: i64,
+    /// With which code it exits.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub exit_code: i32,
+    /// Thousandths of each device; 0 for all.
+    #[serde(default, skip_serializing_if = "is_whole")]
+    pub milli: u32,
+    /// The model that it wants.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// Cores of each task.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cores: Option<i64>,
+    /// Memory of each task in GiB.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_gib: Option<i64>,
+    /// Its priority.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub priority: i32,
+    /// Its members, if it is an array: `0-9%2`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub array: Option<String>,
+    /// Its time limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit_ms: Option<i64>,
+    /// When it goes back into the queue.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requeue: Option<Requeue>,
+    /// After which other line, and how that must have ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<(u32, DependsOn)>,
+    /// In how long it may start.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start_in_ms: Option<i64>,
+    /// How long its user thinks that it runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub estimate_ms: Option<i64>,
+    /// A client's key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token: Option<String>,
+    /// Whether it can go on where it was stopped.
+    #[serde(default, skip_serializing_if = "is_not")]
+    pub resumes: bool,
+    /// Whether it starts held.
+    #[serde(default, skip_serializing_if = "is_not")]
+    pub held: bool,
+    /// Whether it waits for capacity that is not there.
+    #[serde(default, skip_serializing_if = "is_not")]
+    pub waits: bool,
+    /// Whether it wants its nodes for itself.
+    #[serde(default, skip_serializing_if = "is_not")]
+    pub exclusive: bool,
+    /// Whether it may not be taken back.
+    #[serde(default, skip_serializing_if = "is_not")]
+    pub stays: bool,
+}
+
+fn is_zero(number: &i32) -> bool {
+    *number == 0
+}
+
+fn is_whole(number: &u32) -> bool {
+    *number == 0
+}
+
+fn is_not(flag: &bool) -> bool {
+    !flag
+}
+
+/// The name of a node.
+pub(super) fn node_name(node: u32) -> String {
+    format!("n{node}")
+}
+
+/// The name of a user.
+pub(super) fn user_name(user: u32) -> String {
+    format!("u{user}")
+}
+
+impl NodeLine {
+    /// The node and its devices, as an engine would tell of them.
+    pub fn hardware(&self, node: u32) -> (NodeSpec, Vec<DeviceSpec>) {
+        let name = node_name(node);
+        let memory_mib = if self.model == "a100" { 40_960 } else { 81_559 };
+        let device = |index| DeviceSpec {
+            uuid: format!("{name}:{index}"),
+            index,
+            model: self.model.clone(),
+            memory_mib,
+            ..DeviceSpec::default()
+        };
+        let spec = NodeSpec {
+            cpu_milli: self.cores * 1000,
+            memory_bytes: self.memory_gib << 30,
+            boot_id: "boot".into(),
+            name: name.clone(),
+            ..NodeSpec::default()
+        };
+        (spec, (0..self.devices).map(device).collect())
+    }
+}
+
+impl JobLine {
+    /// The submission; `number_of` tells under which number a line was submitted.
+    pub fn submit(&self, now: Time, number_of: &BTreeMap<u32, u64>) -> Option<Submit> {
+        let array = self.array.as_deref().map(str::parse).transpose().ok()?;
+        let owner = Owner { name: user_name(self.user), uid: 1000 + self.user, ..Owner::default() };
+        Some(Submit {
+            owner,
+            spec: self.spec(now, number_of)?,
+            requeue_said: self.requeue.is_some(),
+            array,
+            token: self.token.clone(),
+            held: self.held,
+            history: BTreeMap::new(),
+        })
+    }
+
+    fn spec(&self, now: Time, number_of: &BTreeMap<u32, u64>) -> Option<JobSpec> {
+        let after = match self.after {
+            None => Vec::new(),
+            Some((line, on)) => {
+                let job = divvy_core::id::JobId::single(*number_of.get(&line)?);
+                vec![Dependency { job, on }]
+            }
+        };
+        Some(JobSpec {
+            name: format!("j{}", self.line),
+            queue: self.queue.clone(),
+            project: None,
+            kind: Kind::Train,
+            // What becomes of the job, for the engine alone: the planner reads no labels.
+            labels: [("work", self.work_ms.to_string()), ("exit", self.exit_code.to_string())]
+                .map(|(label, text)| (label.to_owned(), text))
+                .into(),
+            priority: self.priority,
+            preemptible: !self.stays,
+            resumable: self.resumes,
+            lifetime: Lifetime::Batch,
+            gang: Group::Role(self.role()),
+            time_limit: self.limit_ms.map(Span),
+            estimate: self.estimate_ms.map(Span),
+            requeue: self.requeue.unwrap_or_default(),
+            most_restarts: usual_restarts(),
+            after,
+            start_after: self.start_in_ms.map(|ms| now + Span(ms)),
+            stop: StopOrder::default(),
+            checkpoint: None,
+            wait_for_capacity: self.waits,
+            exclusive: self.exclusive,
+        })
+    }
+
+    fn role(&self) -> Role {
+        let draw = match self.milli {
+            0 => DrawAsk::Whole,
+            milli => DrawAsk::Share { milli, memory_mib: None },
+        };
+        let class = DeviceClass { models: self.model.iter().cloned().collect(), ..DeviceClass::default() };
+        let alternative = Alternative {
+            devices: (self.gpus > 0).then_some(DeviceAsk { class, count: self.gpus, draw }),
+            cpu_milli: self.cores.map(|cores| cores * 1000),
+            memory_bytes: self.memory_gib.map(|gib| gib << 30),
+            speed_percent: 100,
+        };
+        Role {
+            name: "main".into(),
+            minimum: self.tasks,
+            maximum: self.tasks,
+            ask: Ask { alternatives: vec![alternative] },
+            work: Work::Process(Process { argv: vec!["true".into()], ..Process::default() }),
+            topology: None,
+        }
+    }
+}

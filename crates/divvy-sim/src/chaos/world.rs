@@ -1,0 +1,557 @@
+//! A life lived: the daemon's loop in memory, over the simulated engine and its faults, with every law looked after.
+
+use std::collections::BTreeMap;
+
+use divvy_core::check::{self, Violation};
+use divvy_core::controller::{Batch, Broken, Controller};
+use divvy_core::decide::{Command, Person};
+use divvy_core::engine::{EndedHow, Engine, Observation};
+use divvy_core::event::{Event, Stamped};
+use divvy_core::id::{JobId, Term};
+use divvy_core::model::device::Health;
+use divvy_core::model::job::{Estimate, JobState};
+use divvy_core::model::node::NodeState;
+use divvy_core::plan;
+use divvy_core::snapshot::Snapshot;
+use divvy_core::state::{Runs, State, fingerprint};
+use divvy_core::time::Time;
+
+use super::dice::Dice;
+use super::life::{Blow, Crash, JobLine, Life, Step, What, node_name, user_name};
+use crate::engine::{Costs, Course, SimulatedEngine};
+use crate::faults::{Answers, FaultyEngine};
+use crate::verify::Verify;
+
+/// What a life came to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Lived {
+    /// Events in its log.
+    pub events: u64,
+    /// The hash of all that was decided.
+    pub digest: u64,
+    /// The law that was broken first, if one was, and at which event.
+    pub violation: Option<(u64, Violation)>,
+}
+
+/// After so many events, on average, everything is looked at: the whole state, the snapshot built anew, planning again.
+const LOOK_EVERY_EVENTS: u64 = 700;
+/// The log is folded from its very beginning after one restart in so many; after the others, from the last one on.
+const WHOLE_FOLD_EVERY: u64 = 8;
+/// One life in so many is read back from its text and planned again cycle by cycle.
+const VERIFY_EVERY_LIFE: u64 = 16;
+/// The daemon lets time pass in its log so often.
+const TICK_MS: i64 = 60_000;
+/// A job of which this is still heard after the faults is never going to end: far more turns than any life takes.
+const MOST_QUIET_TURNS: u64 = 2_000_000;
+/// Turns at one moment before something must be going round in circles.
+const MOST_TURNS_AT_ONCE: u64 = 10_000;
+
+type Done = Result<(), Violation>;
+
+/// Lives a life to its end, or to the first law that is broken.
+pub fn live(life: &Life) -> Lived {
+    let mut world = World::new(life);
+    let outcome = world.live(life);
+    Lived {
+        events: world.log.len() as u64,
+        digest: world.digest,
+        violation: outcome.err().map(|violation| (world.log.len() as u64, violation)),
+    }
+}
+
+/// The daemon, its log, and the machines.
+struct World {
+    controller: Controller,
+    engine: FaultyEngine,
+    log: Vec<Stamped>,
+    /// Where each commit begins.
+    commits: Vec<usize>,
+    /// The state when the daemon started last, and how much of the log is in it.
+    kept: (State, usize),
+    /// Seen, and not in the log yet.
+    observed: Vec<Observation>,
+    now: Time,
+    /// Under which number each line was submitted.
+    numbers: BTreeMap<u32, u64>,
+    crash: Option<Crash>,
+    disk_full: bool,
+    ticked: u64,
+    restarts: u64,
+    look_at: u64,
+    dice: Dice,
+    digest: u64,
+    seed: u64,
+}
+
+fn root() -> Person {
+    Person { name: "root".into(), admin: true }
+}
+
+fn broken(law: &'static str, text: impl Into<String>) -> Violation {
+    Violation { law, text: text.into() }
+}
+
+fn of_controller(error: Broken) -> Violation {
+    match error {
+        Broken::Misfit(misfit) => broken("L2", misfit.to_string()),
+        Broken::Laws(violations) => {
+            violations.into_iter().next().unwrap_or_else(|| broken("L12", "a law is broken"))
+        }
+    }
+}
+
+impl World {
+    fn new(life: &Life) -> Self {
+        let now = Time(0);
+        let nodes: Vec<_> = (0..).zip(&life.nodes).map(|(node, line)| line.hardware(node)).collect();
+        let costs = Costs { start_ms: 1000, restart_ms: 5000 };
+        let inner = SimulatedEngine::new(now, costs, BTreeMap::new());
+        Self {
+            controller: Controller::open(State::default()),
+            engine: FaultyEngine::new(inner, now, nodes),
+            log: Vec::new(),
+            commits: Vec::new(),
+            kept: (State::default(), 0),
+            observed: Vec::new(),
+            now,
+            numbers: BTreeMap::new(),
+            crash: None,
+            disk_full: false,
+            ticked: 0,
+            restarts: 0,
+            look_at: 0,
+            dice: Dice::new(life.seed ^ 0x1005_e5),
+            digest: 0,
+            seed: life.seed,
+        }
+    }
+
+    fn live(&mut self, life: &Life) -> Done {
+        self.start(State::default())?;
+        let mut settings = vec![Command::SetPolicy(Box::new(life.policy.clone()), root())];
+        if !life.queues.is_empty() {
+            settings.push(Command::SetQueues(life.queues.clone(), root()));
+        }
+        self.turns(settings)?;
+        for step in &life.steps {
+            self.run_until(Time(step.at_ms))?;
+            self.take_step(step)?;
+        }
+        self.be_quiet()?;
+        self.all_that_fits_has_run()?;
+        self.the_log_gives_the_state()
+    }
+
+    /// Lets all happen that is due until then.
+    fn run_until(&mut self, until: Time) -> Done {
+        while let Some(due) = self.next_due().filter(|due| *due <= until) {
+            self.pass_to(due);
+            self.turns(Vec::new())?;
+        }
+        self.pass_to(until);
+        Ok(())
+    }
+
+    fn next_due(&self) -> Option<Time> {
+        let later = |due: Time| due.max(self.now);
+        [self.engine.next_due(), self.controller.due()].into_iter().flatten().min().map(later)
+    }
+
+    fn pass_to(&mut self, at: Time) {
+        self.now = self.now.max(at);
+        self.engine.advance_to(self.now);
+    }
+
+    fn take_step(&mut self, step: &Step) -> Done {
+        let commands = self.happen(&step.what);
+        self.turns(commands)
+    }
+
+    /// What a step asks of the daemon; what it does to the machines is done.
+    fn happen(&mut self, what: &What) -> Vec<Command> {
+        let mut commands = Vec::new();
+        match what {
+            What::Submit(line) => commands.extend(self.submit(line)),
+            What::Cancel(line, member, admin) => {
+                commands.extend(self.about(*line, *member, *admin).map(|(job, by)| Command::Cancel(job, by)));
+            }
+            What::Hold(line, member, admin) => {
+                commands.extend(self.about(*line, *member, *admin).map(|(job, by)| Command::Hold(job, by)));
+            }
+            What::Release(line, member, admin) => {
+                commands.extend(self.about(*line, *member, *admin).map(|(job, by)| Command::Release(job, by)));
+            }
+            What::Queues(queues) => commands.push(Command::SetQueues(queues.clone(), root())),
+            What::Policy(policy) => commands.push(Command::SetPolicy(policy.clone(), root())),
+            What::Drain(on) => commands.push(Command::SetDrain(*on, root())),
+            What::DrainNode(node, on) => commands.push(Command::DrainNode(node_name(*node), *on, root())),
+            other => self.fault(other),
+        }
+        commands
+    }
+
+    fn fault(&mut self, what: &What) {
+        let engine = &mut self.engine;
+        match what {
+            What::Crash(crash) => self.crash = Some(*crash),
+            What::DiskFull => self.disk_full = true,
+            What::NodeDies(node) => engine.kill_node(*node as usize),
+            What::NodeReturns(node) => engine.raise_node(*node as usize),
+            What::DeviceDies(node, place) => engine.break_device(*node as usize, *place as usize),
+            What::DeviceVanishes(node, place) => engine.lose_device(*node as usize, *place as usize),
+            What::DeviceTaken(node, place) => engine.occupy_device(*node as usize, *place as usize),
+            What::DeviceHeals(node, place) => engine.heal_device(*node as usize, *place as usize),
+            What::LaunchesFail(count) => engine.fail_launches(*count),
+            What::AnswersLost(count) => engine.set_answers(Answers { lost: *count, ..Answers::default() }),
+            What::AnswersDoubled(count) => engine.set_answers(Answers { doubled: *count, ..Answers::default() }),
+            What::AnswersLate(count, ms) => {
+                engine.set_answers(Answers { late: (*count, *ms), ..Answers::default() });
+            }
+            What::Struck(nth, blow) => engine.strike(*nth, how(*blow)),
+            _ => {}
+        }
+    }
+
+    fn submit(&mut self, line: &JobLine) -> Option<Command> {
+        Some(Command::Submit(Box::new(line.submit(self.now, &self.numbers)?)))
+    }
+
+    fn about(&self, line: u32, member: Option<u32>, admin: bool) -> Option<(JobId, Person)> {
+        let number = *self.numbers.get(&line)?;
+        let owner = self.controller.state().jobs.get(&number).map(|job| job.owner.name.clone());
+        let by = if admin { root() } else { Person { name: owner.unwrap_or_else(|| user_name(0)), admin: false } };
+        Some((JobId { number, member }, by))
+    }
+
+    /// Turns until nothing more follows at this moment.
+    fn turns(&mut self, commands: Vec<Command>) -> Done {
+        self.turn(commands)?;
+        for _ in 0..MOST_TURNS_AT_ONCE {
+            self.observed.extend(self.engine.observe());
+            if self.observed.is_empty() {
+                return Ok(());
+            }
+            self.turn(Vec::new())?;
+        }
+        Err(broken("liveness", "the pool is never done with one moment"))
+    }
+
+    /// One turn of the daemon's loop: see, take, plan, commit, act.
+    fn turn(&mut self, commands: Vec<Command>) -> Done {
+        self.observed.extend(self.engine.observe());
+        for observation in &self.observed {
+            self.controller.see(observation, self.now).map_err(of_controller)?;
+        }
+        let mut submitted = Vec::new();
+        for command in &commands {
+            let answer = self.controller.take(command, self.now).map_err(of_controller)?;
+            if let (Command::Submit(submit), Ok(answer)) = (command, answer) {
+                submitted.extend(answer.job.map(|number| (submit.spec.name.clone(), number)));
+            }
+        }
+        self.foresee(&commands, &submitted)?;
+        self.tick()?;
+        self.controller.cycle(self.now).map_err(of_controller)?;
+        self.look_closer()?;
+        let Some(batch) = self.controller.drain() else {
+            self.observed.clear();
+            // A daemon that has nothing to write can die, too.
+            return if self.crash.take().is_some() { self.restart() } else { Ok(()) };
+        };
+        self.commit(batch, &submitted, &commands)
+    }
+
+    /// What a user thinks becomes an estimate, as the predictor would log it.
+    fn foresee(&mut self, commands: &[Command], submitted: &[(String, u64)]) -> Done {
+        for (command, (_, number)) in commands.iter().zip(submitted) {
+            let Command::Submit(submit) = command else { continue };
+            let Some(p50) = submit.spec.estimate else { continue };
+            let estimate = Estimate { p50_ms: p50.0, p90_ms: p50.0 * 2, model: "user".into() };
+            let command = Command::Estimate(JobId::single(*number), estimate);
+            let _ = self.controller.take(&command, self.now).map_err(of_controller)?;
+        }
+        Ok(())
+    }
+
+    fn tick(&mut self) -> Done {
+        let since = self.now.since(self.controller.state().now).0;
+        if self.log.len() as u64 > self.ticked && since >= TICK_MS {
+            let _ = self.controller.take(&Command::Tick, self.now).map_err(of_controller)?;
+            self.ticked = self.log.len() as u64 + 1;
+        }
+        Ok(())
+    }
+
+    fn commit(&mut self, batch: Batch, submitted: &[(String, u64)], commands: &[Command]) -> Done {
+        if std::mem::take(&mut self.disk_full) {
+            // Nothing was written: the daemon goes back to what the log has, and sees again what it saw.
+            let state = self.fold()?;
+            self.open(state);
+            return Ok(());
+        }
+        match self.crash.take() {
+            Some(Crash::BeforeCommit) => self.restart(),
+            Some(Crash::AfterActions(sent)) => {
+                self.append(&batch, submitted, commands);
+                let sent = batch.actions.len().min(sent as usize);
+                self.engine.submit(&batch.actions[..sent]);
+                self.restart_as_it_was()
+            }
+            None => {
+                self.append(&batch, submitted, commands);
+                self.engine.submit(&batch.actions);
+                self.engine_is_well()
+            }
+        }
+    }
+
+    fn append(&mut self, batch: &Batch, submitted: &[(String, u64)], commands: &[Command]) {
+        self.observed.clear();
+        for (name, number) in submitted {
+            let line = name.trim_start_matches('j').parse().unwrap_or(0);
+            self.numbers.insert(line, *number);
+        }
+        self.set_courses(submitted, commands);
+        if !batch.commit.events.is_empty() {
+            self.commits.push(self.log.len());
+        }
+        for stamped in &batch.commit.events {
+            match &stamped.event {
+                Event::Planned { plan, .. } => self.digest = fingerprint(&(self.digest, stamped.at, plan)),
+                Event::AttemptEnded { job, state, .. } if state.is_ended() => {
+                    self.engine.inner().forget_job(*job);
+                }
+                _ => {}
+            }
+        }
+        self.log.extend(batch.commit.events.iter().cloned());
+    }
+
+    /// The engine learns what becomes of a job: the life says so in the job's labels, which nobody else reads.
+    fn set_courses(&mut self, submitted: &[(String, u64)], commands: &[Command]) {
+        let submits = commands.iter().filter_map(|command| match command {
+            Command::Submit(submit) => Some(submit),
+            _ => None,
+        });
+        for ((_, number), submit) in submitted.iter().zip(submits) {
+            let said = |label: &str| submit.spec.labels.get(label).and_then(|text| text.parse::<i64>().ok());
+            let course = Course {
+                exit_code: said("exit").and_then(|code| i32::try_from(code).ok()).unwrap_or(0),
+                resumes: submit.spec.resumable,
+                ..Course::of_length(said("work").unwrap_or(0))
+            };
+            self.engine.inner().set_course(*number, course);
+        }
+    }
+
+    fn engine_is_well(&mut self) -> Done {
+        match self.engine.take_wrongs().into_iter().next() {
+            None => Ok(()),
+            Some(wrong) => Err(broken("L7", format!("on the machines: {wrong}"))),
+        }
+    }
+}
+
+fn how(blow: Blow) -> EndedHow {
+    match blow {
+        Blow::Signal(signal) => EndedHow::Signalled(signal),
+        Blow::Exit(code) => EndedHow::Exited(code),
+        Blow::OutOfMemory => EndedHow::OutOfMemory(2 << 30, 1 << 30),
+        Blow::SupervisorLost => EndedHow::SupervisorLost,
+    }
+}
+
+/// Starting, dying, starting again.
+impl World {
+    fn open(&mut self, state: State) {
+        self.kept = (state.clone(), self.log.len());
+        self.controller = Controller::open(state);
+        self.controller.check_every(0);
+        self.controller.keep_books();
+        let next = self.controller.state().next_job;
+        self.numbers.retain(|_, number| *number < next);
+    }
+
+    fn start(&mut self, state: State) -> Done {
+        self.open(state);
+        let term = Term(self.controller.state().term.0 + 1);
+        let begin = Command::Begin { term, boot_id: "boot".into(), version: "chaos".into() };
+        let _ = self.controller.take(&begin, self.now).map_err(of_controller)?;
+        self.engine.restart(term);
+        Ok(())
+    }
+
+    fn restart(&mut self) -> Done {
+        self.observed.clear();
+        self.restarts += 1;
+        let state = self.fold()?;
+        self.start(state)
+    }
+
+    /// The same, where all that the daemon knew is in the log.
+    fn restart_as_it_was(&mut self) -> Done {
+        let folded = self.fold()?;
+        if folded != *self.controller.state() {
+            return Err(broken("L2", "the fold of the log is not the state that the daemon had"));
+        }
+        self.restart()
+    }
+
+    /// The state that the log gives: mostly from the last start on, now and then from the very beginning.
+    fn fold(&self) -> Result<State, Violation> {
+        let whole = self.restarts % WHOLE_FOLD_EVERY == 0;
+        let (mut state, from) = if whole { (State::default(), 0) } else { self.kept.clone() };
+        for stamped in &self.log[from..] {
+            state.apply(stamped).map_err(|misfit| broken("L2", misfit.to_string()))?;
+        }
+        Ok(state)
+    }
+}
+
+/// Looking closer.
+impl World {
+    /// At random events: the whole state, the snapshot against one built anew, and planning again.
+    fn look_closer(&mut self) -> Done {
+        let position = self.controller.state().position.0;
+        if position < self.look_at {
+            return Ok(());
+        }
+        self.look_at = position + self.dice.below(2 * LOOK_EVERY_EVENTS);
+        let state = self.controller.state();
+        if let Some(violation) = check::check(state).into_iter().next() {
+            return Err(violation);
+        }
+        let mut kept = self.controller.snapshot().clone();
+        let mut anew = Snapshot::new(state);
+        kept.pass_time(state, self.now);
+        anew.pass_time(state, self.now);
+        if !kept.same_as(&anew) {
+            return Err(broken("L3", format!("the snapshot kept is not the one built anew: {}", differs(&kept, &anew))));
+        }
+        let (warm, cold) = (plan::plan(state, &mut kept, self.now).0, plan::plan(state, &mut anew, self.now).0);
+        if warm != cold {
+            return Err(broken("L3", format!("warm caches plan {warm:?}, cold ones {cold:?}")));
+        }
+        if !kept.same_as(&anew) {
+            return Err(broken("L3", "planning has left the snapshot another than it was"));
+        }
+        if !warm.is_empty() {
+            return Err(broken("L10", format!("planned again without news: {warm:?}")));
+        }
+        match check::waiting_without_reason(state).first() {
+            Some(job) => Err(broken("L6", format!("job {job} waits without a reason"))),
+            None => Ok(()),
+        }
+    }
+
+    /// The faults stop: all is whole again, all that was held is released, and everything takes its course.
+    fn be_quiet(&mut self) -> Done {
+        (self.crash, self.disk_full) = (None, false);
+        self.engine.heal_all();
+        // What was lost on the way is told again.
+        self.restart()?;
+        self.turns(Vec::new())?;
+        let state = self.controller.state();
+        let mut commands = vec![Command::SetDrain(false, root())];
+        let draining = state.nodes.values().filter(|node| node.state == NodeState::Draining);
+        commands.extend(draining.map(|node| Command::DrainNode(node.spec.name.clone(), false, root())));
+        commands.extend(state.jobs.values().flat_map(held).map(|job| Command::Release(job, root())));
+        self.turns(commands)?;
+        for _ in 0..MOST_QUIET_TURNS {
+            let Some(due) = self.next_due() else { return Ok(()) };
+            self.pass_to(due);
+            self.turns(Vec::new())?;
+        }
+        Err(broken("liveness", "the pool does not come to rest after the faults"))
+    }
+
+    /// Whatever is left could not have run in the whole, empty pool within its queue's limits, or waits for such a job.
+    fn all_that_fits_has_run(&mut self) -> Done {
+        let state = self.controller.state();
+        if let Some(device) = state.devices.values().find(|device| device.health != Health::Ok || device.occupant.is_some()) {
+            return Err(broken("liveness", format!("device {} does not heal", device.spec.uuid)));
+        }
+        let live = self.engine.live();
+        if let Some((id, held)) = state.allocations.iter().next() {
+            let runs = if live.contains(id) { "runs" } else { "does not run" };
+            return Err(broken("liveness", format!("allocation {id} of job {} is never over; its task {runs}", held.job)));
+        }
+        if let Some(id) = live.first() {
+            return Err(broken("L5", format!("allocation {id} runs, and the pool knows nothing of it")));
+        }
+        let waiting: Vec<_> = state
+            .jobs
+            .values()
+            .filter(|job| job.own_blockers(state, self.now).is_empty())
+            .map(|job| (job.id(), job.spec.clone()))
+            .collect();
+        for (id, spec) in waiting {
+            if self.controller.dry_run(&spec).is_ok() {
+                let reason = self.reason(id);
+                let text = format!("job {id} fits the empty pool and waits for ever: {reason}");
+                return Err(broken("liveness", text));
+            }
+        }
+        Ok(())
+    }
+
+    fn reason(&self, id: JobId) -> String {
+        let state = self.controller.state();
+        let explained = divvy_core::explain::explain(state, self.controller.snapshot(), id);
+        let verdict = state.jobs.get(&id.number).and_then(|job| state.verdicts.get(&job.class));
+        format!("verdict {verdict:?}, blockers {:?}", explained.map(|explained| explained.blockers))
+    }
+
+    /// The log, folded from the beginning, is the state; in some lives it is read back from its text and planned again.
+    fn the_log_gives_the_state(&mut self) -> Done {
+        self.restarts = 0;
+        if self.fold()? != *self.controller.state() {
+            return Err(broken("L2", "the fold of the log is not the state"));
+        }
+        if self.seed % VERIFY_EVERY_LIFE != 0 {
+            return Ok(());
+        }
+        let mut verify = Verify::new("chaos");
+        let ends = self.commits.iter().skip(1).copied().chain([self.log.len()]);
+        for (begin, end) in self.commits.iter().copied().zip(ends) {
+            let read: Vec<Stamped> = self.log[begin..end].iter().map(read_back).collect::<Result<_, _>>()?;
+            verify.commit(&read).map_err(|misfit| broken("L2", misfit.to_string()))?;
+        }
+        match verify.finish().first.into_iter().next() {
+            None => Ok(()),
+            Some(found) => Err(broken(found.law, format!("position {}: {}", found.position, found.text))),
+        }
+    }
+}
+
+/// An event as it comes back from the text that the log keeps.
+fn read_back(stamped: &Stamped) -> Result<Stamped, Violation> {
+    let text = serde_json::to_string(stamped).map_err(|error| broken("L2", error.to_string()))?;
+    let read: Stamped = serde_json::from_str(&text).map_err(|error| broken("L2", format!("{error}: {text}")))?;
+    if read == *stamped { Ok(read) } else { Err(broken("L2", format!("read back otherwise: {text}"))) }
+}
+
+/// The held runs of a job.
+fn held(job: &divvy_core::state::Job) -> Vec<JobId> {
+    match &job.runs {
+        Runs::Single(run) => (run.state == JobState::Held).then(|| job.id()).into_iter().collect(),
+        Runs::Array(array) => {
+            let touched = array.touched.iter().filter(|(_, run)| run.state == JobState::Held);
+            let members = touched.map(|(member, _)| JobId::member(job.number, *member));
+            array.held.is_some().then(|| job.id()).into_iter().chain(members).collect()
+        }
+    }
+}
+
+/// Which part of two snapshots differs.
+fn differs(kept: &Snapshot, anew: &Snapshot) -> &'static str {
+    if kept.capacity != anew.capacity {
+        "what is free"
+    } else if kept.held != anew.held {
+        "what queues hold"
+    } else if !kept.waiting.same_as(&anew.waiting) {
+        "who waits"
+    } else {
+        "who runs, or when limits are reached"
+    }
+}

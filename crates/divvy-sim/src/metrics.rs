@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::trace::interval::Interval;
 
@@ -41,7 +41,7 @@ pub struct PoolRun<'a> {
 }
 
 /// What came of all jobs of a replay. Times are in seconds.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
     /// The figures over all queues.
     #[serde(flatten)]
@@ -55,7 +55,7 @@ pub struct Summary {
 }
 
 /// Figures over a set of jobs. Times are in seconds; percentiles are by nearest rank.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Figures {
     /// How many of the measured jobs finished.
     pub finished: usize,

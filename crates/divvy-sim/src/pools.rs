@@ -8,7 +8,7 @@ use std::thread;
 
 use divvy_core::amount::{Amount, Limits, Resource};
 use divvy_core::model::policy::Policy;
-use divvy_core::model::queue::Queue;
+pub use divvy_core::model::queue::Queue;
 
 use crate::metrics::{Finished, PoolRun, Summary, summarise_pools};
 use crate::policy::Class;

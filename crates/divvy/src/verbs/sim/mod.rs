@@ -1,6 +1,12 @@
 //! `divvy sim`: the same core in virtual time, a file per verb.
 
+mod files;
+mod generate;
+mod import;
+mod pack;
 mod replay;
+mod report;
+mod suite;
 
 use clap::Subcommand;
 
@@ -23,13 +29,21 @@ pub(crate) struct Sim {
 /// What the simulator can do.
 #[derive(Debug, Subcommand)]
 enum SimVerb {
+    Pack(pack::Pack),
     Replay(replay::Replay),
+    Import(import::Import),
+    Generate(generate::Generate),
+    Suite(suite::Suite),
 }
 
 impl Sim {
     pub(crate) fn run(&self, _place: &Place) -> Result<Exit, Failure> {
         match &self.verb {
+            SimVerb::Pack(pack) => pack.run(),
             SimVerb::Replay(replay) => replay.run(),
+            SimVerb::Import(import) => import.run(),
+            SimVerb::Generate(generate) => generate.run(),
+            SimVerb::Suite(suite) => suite.run(),
         }
     }
 }

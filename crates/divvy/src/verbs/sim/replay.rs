@@ -1,14 +1,160 @@
 //! `divvy sim replay`: a trace through the core, in virtual time.
 
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use clap::ValueEnum;
+use divvy_sim::policy::Named;
+use divvy_sim::pools::{self, Outcome, Pools, Request, replay_pools};
+use divvy_sim::trace::decimal::Decimal;
+use divvy_sim::trace::interval::Interval;
+use divvy_sim::trace::jobs::{self, Selection, TraceJob};
+use divvy_sim::trace::{Span, cluster};
+use indicatif::{ProgressBar, ProgressStyle};
+
+use super::report::Report;
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::output::{FormatFlag, say};
 
-/// Replay a trace of jobs
+const EXAMPLES: &str = "\
+Examples:
+  divvy sim replay --cluster cluster.csv --trace jobs.csv --policy srtf
+  divvy sim replay --cluster cluster.csv --trace a.csv --trace b.csv.gz --pools shared --policy quota-mlfq -o json
+  divvy sim replay --cluster cluster.csv --trace jobs.csv --policy divvy --per-job out.csv --plot out.svg
+  divvy sim replay --cluster cluster.csv --trace jobs.csv --policy fifo --repeat 7 --shift 60d";
+
+/// Replay a trace of jobs in virtual time
 #[derive(Debug, clap::Args)]
-pub(crate) struct Replay {}
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Replay {
+    /// The nodes: node,model,gpus,cpu_milli,memory_mib,pool
+    #[arg(long, value_name = "FILE")]
+    cluster: PathBuf,
+    /// The jobs: job_id,submit_s,gpus,duration_s,queue,user,name,status; several files become one trace
+    #[arg(long, value_name = "FILE", required = true)]
+    trace: Vec<PathBuf>,
+    /// How to decide: a wrong name lists those that exist
+    #[arg(long, value_name = "POLICY")]
+    policy: Named,
+    /// Whether a job runs only on the nodes of its queue's pool, or on all
+    #[arg(long, value_enum, default_value_t)]
+    pools: Where,
+    /// What each later start of a job costs, on its GPUs
+    #[arg(long, value_name = "SPAN", default_value = "30s")]
+    restart_penalty: Span,
+    /// Only jobs submitted within: A..B in seconds, both included
+    #[arg(long, value_name = "A..B", default_value_t = Interval::ALL, hide_default_value = true)]
+    submitted: Interval,
+    /// Queues with guarantees and limits; without it each name in the trace is a queue
+    #[arg(long, value_name = "FILE")]
+    queues: Option<PathBuf>,
+    /// Submit the whole trace so many times
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "shift", value_parser = clap::value_parser!(u32).range(1..))]
+    repeat: u32,
+    /// How much later each copy is submitted than the one before
+    #[arg(long, value_name = "SPAN", requires = "repeat")]
+    shift: Option<Span>,
+    /// Submit a trace made at 2 jobs an hour at another rate
+    #[arg(long, value_name = "RATE")]
+    rate: Option<Decimal>,
+    /// Take means over these rows only, counted from 0, both included
+    #[arg(long, value_name = "A..B", default_value_t = Interval::ALL, hide_default_value = true)]
+    measure: Interval,
+    /// Write job_id,start_s,finish_s,preemptions,rho
+    #[arg(long, value_name = "FILE")]
+    per_job: Option<PathBuf>,
+    /// Draw queue, use and completion times as SVG
+    #[arg(long, value_name = "FILE")]
+    plot: Option<PathBuf>,
+    #[command(flatten)]
+    format: FormatFlag,
+}
+
+/// Where jobs may run.
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+enum Where {
+    /// On the nodes whose pool is the job's queue
+    #[default]
+    Own,
+    /// On every node; a queue's own nodes are its guarantee
+    Shared,
+}
 
 impl Replay {
     pub(crate) fn run(&self) -> Result<Exit, Failure> {
+        let begun = Instant::now();
+        let jobs = self.jobs()?;
+        let measured_jobs = (0..jobs.len()).filter(|row| self.measure.has_row(*row)).count();
+        let outcome = self.replay(jobs)?;
+        let report = Report {
+            policy: self.policy,
+            jobs: measured_jobs,
+            summary: outcome.summary(self.measure),
+            wall_s: begun.elapsed().as_secs_f64(),
+            outcome: &outcome,
+        };
+        report.print(self.format.output)?;
+        report.told().iter().for_each(|line| say(line));
+        if let Some(path) = &self.per_job {
+            report.write_jobs(path)?;
+        }
+        if let Some(path) = &self.plot {
+            report.draw(path, &self.title())?;
+        }
         Ok(Exit::Success)
     }
+
+    fn jobs(&self) -> Result<Vec<TraceJob>, Failure> {
+        let shift_s = self.shift.map_or(0, |shift| shift.0 / 1000);
+        let selection =
+            Selection { submitted: self.submitted, rate: self.rate, repeat: self.repeat, shift_s };
+        let jobs: Vec<_> = jobs::merge(&self.trace, selection)?.collect::<Result<_, _>>()?;
+        if jobs.is_empty() {
+            let fix = "look at --submitted, and at the times in the trace";
+            return Err(Failure::new(Exit::BadData, "there are no jobs to replay").fix(fix));
+        }
+        Ok(jobs)
+    }
+
+    fn replay(&self, jobs: Vec<TraceJob>) -> Result<Outcome, Failure> {
+        let nodes = cluster::read(&self.cluster)?;
+        let bar = progress_bar(jobs.len());
+        let request = Request {
+            nodes: &nodes,
+            jobs,
+            pools: match self.pools {
+                Where::Own => Pools::Own,
+                Where::Shared => Pools::Shared,
+            },
+            queues: self.queues.as_deref().map(read_queues).transpose()?.unwrap_or_default(),
+            policy: self.policy.settings(),
+            class: self.policy.class(),
+            restart_ms: self.restart_penalty.0,
+            threads: std::thread::available_parallelism().map_or(1, usize::from),
+        };
+        let outcome = replay_pools(request, &|ended| bar.inc(ended as u64));
+        bar.finish_and_clear();
+        outcome.map_err(|error| Failure::new(Exit::Internal, error.to_string()))
+    }
+
+    /// What stands above the drawing: the names of the files and the policy.
+    fn title(&self) -> String {
+        let name = |path: &PathBuf| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let files: Vec<_> = self.trace.iter().map(name).collect();
+        format!("{}: {} (class {})", files.join(" + "), self.policy, self.policy.class())
+    }
+}
+
+fn read_queues(path: &Path) -> Result<Vec<pools::Queue>, Failure> {
+    let text = std::fs::read_to_string(path).map_err(|error| Failure::file("read", path, &error))?;
+    pools::queues(&text).map_err(|what| Failure::new(Exit::BadData, format!("{}: {what}", path.display())))
+}
+
+/// Jobs that have ended, and when the rest will have; nothing where nobody looks at a terminal.
+fn progress_bar(jobs: usize) -> ProgressBar {
+    let bar = ProgressBar::new(jobs as u64);
+    let style = ProgressStyle::with_template("{bar:30} {human_pos} of {human_len} jobs, {eta} left");
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    bar
 }

@@ -1,0 +1,71 @@
+//! `divvy sim generate`: a made-up pool with a made-up workload.
+
+use std::path::{Path, PathBuf};
+
+use divvy_sim::generate::{NodeGroup, Recipe, cluster, jobs};
+use divvy_sim::trace;
+
+use super::files::write_to;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::output::say;
+
+const EXAMPLES: &str = "\
+Examples:
+  divvy sim generate --out small                        8 nodes of 8 GPUs, 1,000 jobs
+  divvy sim generate --nodes 64xh100:8 --nodes 32xa100:8 --jobs 50000 --teams 6 --users 120 --seed 7 --out large
+  divvy sim replay --cluster small/cluster.csv --trace small/jobs.csv --policy divvy";
+
+/// Make up a pool and a workload from a seed
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Generate {
+    /// Nodes: 8x8 are eight of eight GPUs, 2xh100:8 two with a model; may be repeated
+    #[arg(long, value_name = "NODES", default_value = "8x8")]
+    nodes: Vec<NodeGroup>,
+    /// How many jobs
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    jobs: u64,
+    /// What tells one workload from another of the same kind
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    seed: u64,
+    /// The work that arrives, in percent of what the GPUs can do
+    #[arg(long, value_name = "PERCENT", default_value_t = 80, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    load: u32,
+    /// Teams that share the pool: each is a queue and owns a part of the nodes
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    teams: u32,
+    /// Users over all teams
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    users: u32,
+    /// The folder for cluster.csv and jobs.csv
+    #[arg(long, value_name = "DIR")]
+    out: PathBuf,
+}
+
+impl Generate {
+    pub(crate) fn run(&self) -> Result<Exit, Failure> {
+        let recipe = Recipe {
+            nodes: self.nodes.clone(),
+            jobs: self.jobs,
+            seed: self.seed,
+            load_percent: self.load,
+            teams: self.teams,
+            users: self.users,
+        };
+        std::fs::create_dir_all(&self.out).map_err(|error| Failure::file("make", &self.out, &error))?;
+        let [nodes_to, jobs_to] = ["cluster.csv", "jobs.csv"].map(|name| self.out.join(name));
+        let nodes = cluster(&recipe);
+        write(&nodes_to, |to| trace::cluster::write(&nodes, to))?;
+        write(&jobs_to, |to| trace::jobs::write(jobs(&recipe), to))?;
+        say(&format!("{} nodes in {}, {} jobs in {}", nodes.len(), nodes_to.display(), self.jobs, jobs_to.display()));
+        Ok(Exit::Success)
+    }
+}
+
+fn write<E: Into<Failure>>(
+    path: &Path,
+    write: impl FnOnce(&mut dyn std::io::Write) -> Result<(), E>,
+) -> Result<(), Failure> {
+    write_to(Some(path), |to| write(to).map_err(Into::into))
+}

@@ -1,0 +1,193 @@
+//! What came of a replay, for people and programs.
+
+use std::io::{self, Write as _};
+use std::path::Path;
+
+use divvy_sim::metrics::{Figures, Summary, fairness};
+use divvy_sim::plot::{Plot, svg};
+use divvy_sim::policy::{Class, Named};
+use divvy_sim::pools::Outcome;
+use serde::{Deserialize, Serialize};
+use serde_json::value::{RawValue, to_raw_value};
+
+use super::files::write_to;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::output::{Column, Format, Listing, Table, span, write_json};
+
+/// A replay that is over.
+pub(super) struct Report<'a> {
+    pub(super) policy: Named,
+    /// The jobs of the trace that are measured, whether they ended or not.
+    pub(super) jobs: usize,
+    pub(super) summary: Summary,
+    pub(super) wall_s: f64,
+    pub(super) outcome: &'a Outcome,
+}
+
+/// The one object of `-o json`.
+#[derive(Serialize)]
+struct Object<'a> {
+    policy: String,
+    class: String,
+    jobs: usize,
+    refused: usize,
+    #[serde(flatten)]
+    summary: &'a Summary,
+    restarts: u64,
+    events: u64,
+    wall_s: f64,
+    peak_rss_mib: Option<u64>,
+    digest: String,
+}
+
+impl Report<'_> {
+    /// Writes the figures to standard output.
+    pub(super) fn print(&self, format: Format) -> Result<(), Failure> {
+        match format {
+            Format::Json => Ok(write_json(&*to_raw_value(&self.object())?)?),
+            Format::Csv => Table { rows: self.rows()? }.print::<Row>(format),
+            Format::Table | Format::Wide => {
+                Table { rows: self.rows()? }.print::<Row>(format)?;
+                Ok(io::stdout().lock().write_all(self.footer().as_bytes())?)
+            }
+        }
+    }
+
+    fn object(&self) -> Object<'_> {
+        Object {
+            policy: self.policy.to_string(),
+            class: self.policy.class().to_string(),
+            jobs: self.jobs,
+            refused: self.outcome.refused.len(),
+            summary: &self.summary,
+            // Who is stopped before the end starts again: a trace does not cancel its jobs.
+            restarts: self.summary.all.preemptions,
+            events: self.outcome.events,
+            wall_s: self.wall_s,
+            peak_rss_mib: peak_rss_mib(),
+            digest: digest(self.outcome),
+        }
+    }
+
+    /// All queues together, then each.
+    fn rows(&self) -> Result<Vec<Box<RawValue>>, Failure> {
+        let row = |queue: &str, figures: &Figures| Row { queue: queue.into(), figures: figures.clone() };
+        let each = self.summary.by_queue.iter().map(|(queue, figures)| row(queue, figures));
+        // With one queue its figures are those of all.
+        let each = each.filter(|_| self.summary.by_queue.len() > 1);
+        let rows = std::iter::once(row("(all)", &self.summary.all)).chain(each);
+        Ok(rows.map(|row| to_raw_value(&row)).collect::<Result<_, _>>()?)
+    }
+
+    fn footer(&self) -> String {
+        format!(
+            "\n{policy}, class {class}{oracle}: {finished} of {jobs} jobs in {makespan}, GPUs used {used:.1} %, digest {digest}\n",
+            policy = self.policy,
+            class = self.policy.class(),
+            oracle = if self.policy.class() == Class::C { " (knows every duration: a bound)" } else { "" },
+            finished = self.summary.all.finished,
+            jobs = self.jobs,
+            makespan = seconds(self.summary.makespan_s as f64),
+            used = 100.0 * self.summary.gpu_utilization,
+            digest = digest(self.outcome),
+        )
+    }
+
+    /// What a person must know besides the figures: no job is dropped unsaid.
+    pub(super) fn told(&self) -> Vec<String> {
+        const MOST: usize = 3;
+        let refused = &self.outcome.refused;
+        let mut lines: Vec<_> =
+            refused.iter().take(MOST).map(|(id, why)| format!("job {id} never ran: {why}")).collect();
+        if refused.len() > MOST {
+            lines.push(format!("{} jobs never ran; --per-job lists those that did", refused.len()));
+        }
+        lines
+    }
+
+    /// Writes one line for each job that ended, in the order of the trace.
+    pub(super) fn write_jobs(&self, path: &Path) -> Result<(), Failure> {
+        let of_pool = |(gpus, finished): &(u32, Vec<_>)| fairness(finished, *gpus);
+        let fairness: Vec<_> = self.outcome.pools.iter().flat_map(of_pool).collect();
+        let jobs = self.outcome.pools.iter().flat_map(|(_, finished)| finished);
+        let mut rows: Vec<_> = jobs.zip(fairness).collect();
+        rows.sort_by_key(|(job, _)| job.row);
+        write_to(Some(path), |to| {
+            let mut writer = csv::Writer::from_writer(to);
+            writer.write_record(["job_id", "start_s", "finish_s", "preemptions", "rho"])?;
+            for (job, fairness) in rows {
+                let numbers = [job.start_s, job.finish_s, job.preemptions.into()].map(|n| n.to_string());
+                let [start_s, finish_s, preemptions] = &numbers;
+                let rho = format!("{:.6}", fairness.rho());
+                writer.write_record([&job.id, start_s, finish_s, preemptions, &rho])?;
+            }
+            Ok(writer.flush()?)
+        })
+    }
+
+    /// Draws the replay.
+    pub(super) fn draw(&self, path: &Path, title: &str) -> Result<(), Failure> {
+        let finished: Vec<_> = self.outcome.pools.iter().flat_map(|(_, finished)| finished).cloned().collect();
+        let (gpus, timeline) = (self.outcome.gpus(), &self.outcome.timeline);
+        let plot = Plot { title, gpus, timeline, finished: &finished };
+        let text = svg(&plot).map_err(|error| Failure::new(Exit::Internal, error.to_string()))?;
+        write_to(Some(path), |to| Ok(to.write_all(text.as_bytes())?))
+    }
+}
+
+fn digest(outcome: &Outcome) -> String {
+    format!("{:016x}", outcome.digest)
+}
+
+/// The most memory that the program has held so far, as the kernel counts it.
+fn peak_rss_mib() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kib.div_ceil(1024))
+}
+
+/// The figures of a queue.
+#[derive(Serialize, Deserialize)]
+struct Row {
+    queue: String,
+    #[serde(flatten)]
+    figures: Figures,
+}
+
+impl Listing for Row {
+    const PATHS: &'static [&'static str] = &[
+        "queue",
+        "finished",
+        "mean_jct_s",
+        "p50_jct_s",
+        "p90_jct_s",
+        "p99_jct_s",
+        "mean_wait_s",
+        "preemptions",
+        "worst_rho",
+        "unfair_fraction",
+    ];
+    const EMPTY: &'static str = "no job ended";
+
+    fn columns() -> Vec<Column<Self>> {
+        vec![
+            Column::<Self>::new("QUEUE", |row, _| row.queue.clone()),
+            Column::<Self>::new("JOBS", |row, _| row.figures.finished.to_string()).right(),
+            Column::<Self>::new("MEAN JCT", |row, _| seconds(row.figures.mean_jct_s)).right(),
+            Column::<Self>::new("P50", |row, _| seconds(row.figures.p50_jct_s as f64)).right(),
+            Column::<Self>::new("P90", |row, _| seconds(row.figures.p90_jct_s as f64)).right(),
+            Column::<Self>::new("P99", |row, _| seconds(row.figures.p99_jct_s as f64)).right(),
+            Column::<Self>::new("MEAN WAIT", |row, _| seconds(row.figures.mean_wait_s)).right(),
+            Column::<Self>::new("STOPPED", |row, _| row.figures.preemptions.to_string()).right(),
+            Column::<Self>::new("WORST RHO", |row, _| format!("{:.2}", row.figures.worst_rho)).right(),
+            Column::<Self>::new("UNFAIR", |row, _| format!("{:.1} %", 100.0 * row.figures.unfair_fraction))
+                .right(),
+        ]
+    }
+}
+
+fn seconds(seconds: f64) -> String {
+    span((seconds * 1000.0) as i64)
+}

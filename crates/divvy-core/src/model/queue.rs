@@ -23,6 +23,12 @@ pub struct Queue {
     /// What it gets whenever it wants it. Carried by the model; shares come with the policy.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub guarantee: Limits,
+    /// What it may take beyond its guarantee of what its siblings lend; absent for as much as there is. Carried by the model.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub borrow: Limits,
+    /// What of its guarantee its siblings may use while it does not; absent for all of it. Carried by the model.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub lend: Limits,
     /// Its part of the surplus among its siblings. Carried by the model.
     #[serde(default = "one")]
     pub weight: u32,

@@ -116,6 +116,8 @@ pub(super) struct TaskFate {
 pub(super) struct JobFate {
     pub(super) name: String,
     pub(super) tasks: Vec<TaskFate>,
+    /// Its sets of pods, where the case has such.
+    pub(super) podsets: Vec<PodsetFate>,
     /// Why it was stopped, if it was.
     pub(super) cause: Option<Cause>,
 }
@@ -125,6 +127,9 @@ pub(super) struct JobFate {
 pub(super) struct PodsetFate {
     pub(super) podset: String,
     pub(super) fits: bool,
+    /// The kind of capacity it got, where the case has several.
+    pub(super) flavor: Option<String>,
+    /// The nodes of its pods.
     pub(super) nodes: Vec<String>,
 }
 
@@ -210,13 +215,21 @@ fn settle(controller: &mut Controller, cast: &[(JobId, Actor)], mut now: Time) -
 fn carry_out(controller: &mut Controller, cast: &[(JobId, Actor)], now: Time) -> Result<bool, Obstacle> {
     let lingers = |job: JobId| cast.iter().any(|(id, actor)| *id == job && actor.lingers);
     let due: Vec<(AllocationId, AllocationState)> = (controller.state().allocations.iter())
-        .filter(|(_, held)| held.state == AllocationState::Starting || held.state == AllocationState::Stopping && !lingers(held.job))
+        .filter(|(_, held)| {
+            held.state == AllocationState::Starting
+                || held.state == AllocationState::Stopping && !lingers(held.job)
+        })
         .map(|(id, held)| (*id, held.state))
         .collect();
     for (id, state) in &due {
         let seen = match state {
-            AllocationState::Starting => Observation::Started(*id, TaskStart { at: now, pid: 1, ..TaskStart::default() }),
-            _ => Observation::Ended(*id, TaskEnd { at: now, how: EndedHow::Signalled(15), ..TaskEnd::default() }),
+            AllocationState::Starting => {
+                Observation::Started(*id, TaskStart { at: now, pid: 1, ..TaskStart::default() })
+            }
+            _ => Observation::Ended(
+                *id,
+                TaskEnd { at: now, how: EndedHow::Signalled(15), ..TaskEnd::default() },
+            ),
         };
         controller.see(&seen, now)?;
     }
@@ -245,7 +258,12 @@ fn fate(state: &State, id: JobId, actor: &Actor) -> JobFate {
             alternative: place.map(|place| place.alternative),
         }
     };
-    JobFate { name: actor.name.clone(), tasks: actor.tasks.iter().enumerate().map(task).collect(), cause }
+    JobFate {
+        name: actor.name.clone(),
+        tasks: actor.tasks.iter().enumerate().map(task).collect(),
+        podsets: Vec::new(),
+        cause,
+    }
 }
 
 fn held<'a>(state: &'a State, run: Option<&Run>, rank: u32) -> Option<&'a Placement> {

@@ -3,13 +3,15 @@
 use std::collections::BTreeMap;
 
 /// The paths of queues, from their names and parents. A parent that is not there is none.
-pub(super) fn paths<'a>(queues: impl Iterator<Item = (&'a str, Option<&'a str>)>) -> BTreeMap<String, String> {
+pub(super) fn paths<'a>(
+    queues: impl Iterator<Item = (&'a str, Option<&'a str>)>,
+) -> BTreeMap<String, String> {
     let parents: BTreeMap<&str, Option<&str>> = queues.collect();
     let path = |name: &str| {
         let known = |name: &&str| parents.contains_key(*name);
         let above = |name: &&str| parents.get(*name).copied().flatten().filter(known);
         // No deeper than there are queues: parents that go round in a circle end somewhere.
-        let line = std::iter::successors(Some(name), |name| above(&name)).take(parents.len());
+        let line = std::iter::successors(Some(name), |name| above(name)).take(parents.len());
         let mut parts: Vec<String> = line.map(|part| part.replace('/', ".")).collect();
         parts.reverse();
         parts.join("/")
@@ -36,7 +38,9 @@ mod tests {
 
     #[test]
     fn a_queues_path_names_all_above_it() {
-        let paths = paths([("top", None), ("a/b", Some("top")), ("c", Some("a/b")), ("d", Some("nobody"))].into_iter());
+        let paths = paths(
+            [("top", None), ("a/b", Some("top")), ("c", Some("a/b")), ("d", Some("nobody"))].into_iter(),
+        );
         assert_eq!([&paths["c"], &paths["d"]], ["top/a.b/c", "d"]);
     }
 
@@ -48,7 +52,8 @@ mod tests {
 
     #[test]
     fn a_node_without_a_label_is_outside_the_topology() {
-        let labels = BTreeMap::from([("block".to_owned(), "b1".to_owned()), ("rack".to_owned(), "r1".to_owned())]);
+        let labels =
+            BTreeMap::from([("block".to_owned(), "b1".to_owned()), ("rack".to_owned(), "r1".to_owned())]);
         let levels = ["block".to_owned(), "rack".to_owned()];
         assert_eq!(domains(&levels, &labels)[1], ("rack".to_owned(), "b1/r1".to_owned()));
         assert!(domains(&["zone".to_owned(), "rack".to_owned()], &labels).is_empty());

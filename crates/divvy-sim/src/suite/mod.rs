@@ -8,23 +8,24 @@ mod answer;
 mod compare;
 mod expected;
 mod kai;
-mod kai_words;
 mod kueue;
-mod kueue_words;
 mod measure;
 mod prefer;
 mod read;
 mod seating;
 mod stage;
 
-use divvy_core::model::policy::{self, BadPolicy, Policy};
 use serde::Serialize;
 use serde_json::Value;
 
+pub use divvy_core::model::policy::{BadPolicy, Policy, parse as read_policy};
 pub use read::{BadSuite, Case, read};
 
 use answer::{Answer, Obstacle};
 use read::Question;
+
+/// The most devices of a node that a case is staged with: cases have some dozens.
+const MOST_DEVICES: u32 = 10_000;
 
 /// How the core's answer to a case stands to what must come out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -101,7 +102,12 @@ fn judge(case: &Case, policy: Option<&Policy>) -> Result<Judged, BadPolicy> {
         }
         Err(Obstacle::NoWord(words)) => {
             let words: Vec<&str> = words.iter().map(String::as_str).collect();
-            (Must::Unsupported, nothing_of(expected), Value::Null, format!("no word for {}", words.join(", ")))
+            (
+                Must::Unsupported,
+                nothing_of(expected),
+                Value::Null,
+                format!("no word for {}", words.join(", ")),
+            )
         }
         Err(Obstacle::Broken(what)) => (Must::Fail, nothing_of(expected), Value::Null, what.clone()),
     };
@@ -137,5 +143,5 @@ fn built_in(suite: &str) -> Result<Policy, BadPolicy> {
         "kueue" => include_str!("../../policies/kueue.yaml"),
         _ => "{}",
     };
-    policy::parse(text)
+    read_policy(text)
 }

@@ -1,5 +1,6 @@
 //! Reading a file of cases. What is asked and what is expected part here, and never meet before there is an answer.
 
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
@@ -103,6 +104,16 @@ fn known<T>((read, unknown): (T, Option<String>), question: impl FnOnce(T) -> Qu
     match unknown {
         None => question(read),
         Some(path) => Question::Unknown(format!("the field {path}")),
+    }
+}
+
+/// Something whose presence may matter, and whose content does not. (Unlike `IgnoredAny` it counts as read.)
+#[derive(Debug)]
+pub(super) struct Anything;
+
+impl<'de> Deserialize<'de> for Anything {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Value::deserialize(deserializer).map(|_| Self)
     }
 }
 

@@ -57,14 +57,19 @@ impl Seating {
         for turn in [Turn::Named, Turn::Shared, Turn::Whole] {
             for (index, actor) in actors.iter().enumerate() {
                 if let Some(running) = &actor.running {
-                    seating.seat(state, index, actor, running, turn)?;
+                    seating.seat(state, (index, actor, running), turn)?;
                 }
             }
         }
         Ok(seating)
     }
 
-    fn seat(&mut self, state: &State, index: usize, actor: &Actor, running: &Running, turn: Turn) -> Result<(), Obstacle> {
+    fn seat(
+        &mut self,
+        state: &State,
+        (index, actor, running): (usize, &Actor, &Running),
+        turn: Turn,
+    ) -> Result<(), Obstacle> {
         self.draws.entry(index).or_insert_with(|| vec![Draws::new(); running.seats.len()]);
         for (rank, (role, seat)) in roles_by_rank(actor).into_iter().zip(&running.seats).enumerate() {
             let Some(ask) = &alternative(role, seat)?.devices else { continue };
@@ -73,7 +78,10 @@ impl Seating {
             }
             let node = node_named(state, &seat.node)?;
             let draws = self.take(node, ask, seat).ok_or_else(|| {
-                Obstacle::Broken(format!("the case cannot be staged: {} does not fit on {}", actor.name, seat.node))
+                Obstacle::Broken(format!(
+                    "the case cannot be staged: {} does not fit on {}",
+                    actor.name, seat.node
+                ))
             })?;
             if let Some(all) = self.draws.get_mut(&index) {
                 all[rank] = draws;
@@ -103,7 +111,8 @@ fn chair(chairs: &mut [Chair], ask: &DeviceAsk, label: Option<&String>) -> Optio
         _ => WHOLE_MILLI,
     };
     let fits = |chair: &&mut Chair| {
-        chair.taken_milli + milli <= WHOLE_MILLI && (ask.class.models.is_empty() || ask.class.models.contains(&chair.model))
+        chair.taken_milli + milli <= WHOLE_MILLI
+            && (ask.class.models.is_empty() || ask.class.models.contains(&chair.model))
     };
     let rank = |chair: &&mut Chair| match label {
         Some(label) if chair.label.as_ref() == Some(label) => 0,
@@ -125,10 +134,17 @@ fn chair(chairs: &mut [Chair], ask: &DeviceAsk, label: Option<&String>) -> Optio
 /// The alternative that a seat has.
 pub(super) fn alternative<'a>(role: &'a Role, seat: &Seat) -> Result<&'a Alternative, Obstacle> {
     let found = role.ask.alternatives.get(seat.alternative as usize);
-    found.ok_or_else(|| Obstacle::Broken(format!("the case cannot be staged: {} has no alternative {}", role.name, seat.alternative)))
+    found.ok_or_else(|| {
+        Obstacle::Broken(format!(
+            "the case cannot be staged: {} has no alternative {}",
+            role.name, seat.alternative
+        ))
+    })
 }
 
 /// The node of this name.
 pub(super) fn node_named(state: &State, name: &str) -> Result<NodeId, Obstacle> {
-    state.node_by_name(name).ok_or_else(|| Obstacle::Broken(format!("the case cannot be staged: there is no node {name:?}")))
+    state
+        .node_by_name(name)
+        .ok_or_else(|| Obstacle::Broken(format!("the case cannot be staged: there is no node {name:?}")))
 }

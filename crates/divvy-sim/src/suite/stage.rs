@@ -10,7 +10,9 @@ use divvy_core::id::{AllocationId, JobId, Term};
 use divvy_core::model::allocation::Placement;
 use divvy_core::model::device::DeviceSpec;
 use divvy_core::model::gang::{Group, Role};
-use divvy_core::model::job::{JobSpec, Kind, Lifetime, Owner, Process, Requeue, StopOrder, Work, usual_restarts};
+use divvy_core::model::job::{
+    JobSpec, Kind, Lifetime, Owner, Process, Requeue, StopOrder, Work, usual_restarts,
+};
 use divvy_core::model::node::NodeSpec;
 use divvy_core::model::policy::Policy;
 use divvy_core::model::queue::Queue;
@@ -126,7 +128,12 @@ fn admin() -> Person {
 }
 
 /// Sets the stage.
-pub(super) fn set(policy: Policy, hosts: Vec<Host>, queues: Vec<Queue>, actors: Vec<Actor>) -> Result<Stage, Obstacle> {
+pub(super) fn set(
+    policy: Policy,
+    hosts: Vec<Host>,
+    queues: Vec<Queue>,
+    actors: Vec<Actor>,
+) -> Result<Stage, Obstacle> {
     let mut log = Log { state: State::default() };
     let first = actors.iter().map(|actor| actor.submitted_at).min().unwrap_or(NOW);
     log.take(&Command::Begin { term: Term(1), boot_id: "boot".into(), version: "0".into() }, first)?;
@@ -141,7 +148,9 @@ pub(super) fn set(policy: Policy, hosts: Vec<Host>, queues: Vec<Queue>, actors: 
         let actor = &actors[index];
         match (scene, cast[index], &actor.running) {
             (Scene::Submit, ..) => cast[index] = Some(log.submit(actor, at)?),
-            (Scene::Run, Some(job), Some(running)) => log.run(job, actor, running, seating.draws.remove(&index).unwrap_or_default())?,
+            (Scene::Run, Some(job), Some(running)) => {
+                log.run(job, actor, running, seating.draws.remove(&index).unwrap_or_default())?
+            }
             (Scene::Leave, Some(job), _) => log.take(&Command::Cancel(job, admin()), at)?,
             _ => {}
         }
@@ -163,7 +172,10 @@ fn scenes(actors: &[Actor]) -> Vec<(Time, Scene, usize)> {
     let of = |(index, actor): (usize, &Actor)| {
         let run = actor.running.as_ref().map(|running| (running.since, Scene::Run, index));
         let leave = actor.leaving.then_some((NOW, Scene::Leave, index));
-        [Some((actor.submitted_at, Scene::Submit, index)), run, leave].into_iter().flatten().collect::<Vec<_>>()
+        [Some((actor.submitted_at, Scene::Submit, index)), run, leave]
+            .into_iter()
+            .flatten()
+            .collect::<Vec<_>>()
     };
     let mut scenes: Vec<_> = actors.iter().enumerate().flat_map(of).collect();
     scenes.sort();
@@ -188,7 +200,10 @@ impl Log {
 
     fn fold(&mut self, events: Vec<Event>, at: Time) -> Result<(), Obstacle> {
         let mut apply = |event| self.state.apply(&Stamped { at, event });
-        events.into_iter().try_for_each(&mut apply).map_err(|misfit| Obstacle::Broken(format!("the case cannot be staged: {misfit}")))
+        events
+            .into_iter()
+            .try_for_each(&mut apply)
+            .map_err(|misfit| Obstacle::Broken(format!("the case cannot be staged: {misfit}")))
     }
 
     fn submit(&mut self, actor: &Actor, at: Time) -> Result<JobId, Obstacle> {
@@ -206,10 +221,18 @@ impl Log {
         Ok(JobId::single(number))
     }
 
-    fn run(&mut self, job: JobId, actor: &Actor, running: &Running, draws: Vec<Draws>) -> Result<(), Obstacle> {
+    fn run(
+        &mut self,
+        job: JobId,
+        actor: &Actor,
+        running: &Running,
+        draws: Vec<Draws>,
+    ) -> Result<(), Obstacle> {
         let first = self.state.next_allocation.0;
         let mut placements = Vec::new();
-        for (rank, ((role, seat), devices)) in roles_by_rank(actor).into_iter().zip(&running.seats).zip(draws).enumerate() {
+        for (rank, ((role, seat), devices)) in
+            roles_by_rank(actor).into_iter().zip(&running.seats).zip(draws).enumerate()
+        {
             let alternative = alternative(role, seat)?;
             placements.push(Placement {
                 allocation: AllocationId(first + rank as u64),
@@ -237,6 +260,6 @@ impl Log {
 
 /// The role of each rank.
 pub(super) fn roles_by_rank(actor: &Actor) -> Vec<&Role> {
-    let each = |role| std::iter::repeat_n(role, Role::minimum(role) as usize);
-    actor.spec.gang.roles().into_iter().flat_map(each).collect()
+    let roles = actor.spec.gang.roles().into_iter();
+    roles.flat_map(|role| std::iter::repeat_n(role, role.minimum as usize)).collect()
 }

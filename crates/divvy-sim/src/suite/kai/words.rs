@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use super::kai::{Asked, Job, Node, State, TaskText, Within};
+use super::form::{Asked, Job, Node, State, TaskText, Within};
+use crate::suite::MOST_DEVICES;
 
 /// The phases that a case may ask about one by one and that the planner does not have.
 const PHASES_TO_COME: [(&str, &str); 3] = [
@@ -23,7 +24,10 @@ pub(super) fn missing(asked: &Asked) -> BTreeSet<String> {
     let any = |test: fn(&TaskText) -> bool| tasks().any(test);
     note(asked.nodes.iter().any(|node| node.mig.is_some()) || any(asks_mig), "partitions (MIG)");
     note(asked.dra.is_some() || any(asks_claims), "device claims (DRA)");
-    note(asked.nodes.iter().any(|node| node.numa.is_some()) || any(|task| task.numa_placement.is_some()), "NUMA alignment");
+    note(
+        asked.nodes.iter().any(|node| node.numa.is_some()) || any(|task| task.numa_placement.is_some()),
+        "NUMA alignment",
+    );
     note(any(|task| task.pod_affinity.is_some()), "affinity between jobs");
     note(any(|task| task.allowed_nodes.is_some()), "the choice of nodes by name");
     note(any(|task| task.task_priority.is_some()), "priorities of tasks within a job");
@@ -33,12 +37,22 @@ pub(super) fn missing(asked: &Asked) -> BTreeSet<String> {
     note(asked.jobs.iter().any(leaves_in_part), "a gang that loses single tasks");
     note(asked.jobs.iter().any(|job| job.stale_s.is_some()), "a gang that has been broken for a time");
     note(asked.jobs.iter().any(|job| job.preemption_delay.is_some()), "a delay before preemption");
-    note(asked.jobs.iter().any(|job| job.topology.as_ref().is_some_and(two_levels)), "a preferred level within a required one");
-    note(asked.queues.iter().any(|queue| queue.reclaim_min_runtime_s.is_some()), "a least run time before reclaim");
+    note(
+        asked.jobs.iter().any(|job| job.topology.as_ref().is_some_and(two_levels)),
+        "a preferred level within a required one",
+    );
+    note(
+        asked.queues.iter().any(|queue| queue.reclaim_min_runtime_s.is_some()),
+        "a least run time before reclaim",
+    );
+    note(asked.nodes.iter().any(|node| node.gpus > MOST_DEVICES), "so many devices of one node");
     note(asked.config.max_moved_jobs.is_some(), "a bound on the jobs that are moved");
     note(asked.nodes.iter().any(|node| crowded(node, tasks().count())), "a bound on the tasks of a node");
     let placement = &asked.config.placement;
-    note([&placement.node_gpu, &placement.node_cpu, &placement.device].contains(&&"spread".to_owned()), "spreading over nodes or devices");
+    note(
+        [&placement.node_gpu, &placement.node_cpu, &placement.device].contains(&&"spread".to_owned()),
+        "spreading over nodes or devices",
+    );
     if asked.config.phases.len() == 1 {
         for (phase, word) in PHASES_TO_COME {
             note(asked.config.phases.iter().any(|asked| asked == phase), word);

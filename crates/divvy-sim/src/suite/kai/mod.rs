@@ -1,7 +1,13 @@
 //! Cases in the form of the `kai` suite: nodes, a tree of queues, jobs of named tasks, and the phases that are asked about.
 
+mod form;
+mod words;
+
 use std::collections::BTreeMap;
 
+use super::answer::{Answer, Obstacle, Until, play};
+use super::measure::{domains, paths};
+use super::stage::{Actor, Host, NOW, Running, Seat, Task, devices, plain_spec, plain_work, set};
 use divvy_core::amount::{Amount, Resource};
 use divvy_core::model::ask::{Alternative, Ask, DeviceAsk, DeviceClass, DrawAsk};
 use divvy_core::model::gang::{Branch, Group, Role};
@@ -10,182 +16,9 @@ use divvy_core::model::policy::{Policy, Preempt};
 use divvy_core::model::queue::Queue;
 use divvy_core::model::topology::TopologyAsk;
 use divvy_core::time::Span;
-use serde::Deserialize;
-use serde::de::IgnoredAny;
+use form::{Entitlement, Job, Node, QueueText, Request, State, TaskText, Tree, Within};
 
-use super::answer::{Answer, Obstacle, Until, play};
-use super::kai_words;
-use super::measure::{domains, paths};
-use super::stage::{Actor, Host, NOW, Running, Seat, Task, devices, plain_spec, plain_work, set};
-
-/// What a case asks.
-#[derive(Debug, Deserialize)]
-pub(super) struct Asked {
-    pub(super) nodes: Vec<Node>,
-    #[serde(default)]
-    pub(super) topologies: Vec<Topology>,
-    pub(super) queues: Vec<QueueText>,
-    pub(super) jobs: Vec<Job>,
-    pub(super) config: Config,
-    pub(super) dra: Option<IgnoredAny>,
-}
-
-#[derive(Debug, Deserialize)]
-pub(super) struct Node {
-    pub(super) name: String,
-    pub(super) gpus: u32,
-    pub(super) gpus_allocatable: Option<u32>,
-    pub(super) gpu_memory_mib: Option<u64>,
-    pub(super) cpu_milli: i64,
-    pub(super) memory_bytes: i64,
-    #[serde(default)]
-    pub(super) labels: BTreeMap<String, String>,
-    pub(super) max_pods: Option<usize>,
-    pub(super) mig: Option<IgnoredAny>,
-    #[serde(rename = "mig_strategy")]
-    _mig_strategy: Option<IgnoredAny>,
-    pub(super) numa: Option<IgnoredAny>,
-}
-
-#[derive(Debug, Deserialize)]
-pub(super) struct Topology {
-    pub(super) levels: Vec<String>,
-    #[serde(rename = "name")]
-    _name: String,
-}
-
-#[derive(Debug, Deserialize)]
-pub(super) struct QueueText {
-    pub(super) name: String,
-    parent: Option<String>,
-    gpu: Entitlement,
-    cpu_milli: Option<Entitlement>,
-    memory_bytes: Option<Entitlement>,
-    priority: Option<i32>,
-    pub(super) reclaim_min_runtime_s: Option<f64>,
-    #[serde(rename = "order")]
-    _order: Option<IgnoredAny>,
-    // The peer's own division, for those who compare divisions. What is asked is what follows from it.
-    #[serde(rename = "peer_share")]
-    _peer_share: Option<IgnoredAny>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-struct Entitlement {
-    deserved: Option<f64>,
-    limit: Option<f64>,
-    over_quota_weight: Option<f64>,
-}
-
-#[derive(Debug, Deserialize)]
-pub(super) struct Job {
-    pub(super) name: String,
-    queue: String,
-    priority: i32,
-    preemptible: bool,
-    age_min: f64,
-    min_members: Option<u32>,
-    gang: Option<Tree>,
-    pub(super) topology: Option<Within>,
-    pub(super) tasks: Vec<TaskText>,
-    pub(super) stale_s: Option<f64>,
-    #[serde(rename = "stale_grace_s")]
-    _stale_grace_s: Option<f64>,
-    #[serde(default)]
-    deleted_during_test: bool,
-    pub(super) preemption_delay: Option<IgnoredAny>,
-    #[serde(rename = "best_effort")]
-    _best_effort: Option<IgnoredAny>,
-    #[serde(rename = "qos")]
-    _qos: Option<IgnoredAny>,
-    #[serde(rename = "namespace")]
-    _namespace: Option<IgnoredAny>,
-}
-
-#[derive(Debug, Deserialize)]
-struct Tree {
-    #[serde(default)]
-    name: String,
-    min_members: Option<u32>,
-    min_groups: Option<u32>,
-    #[serde(default)]
-    groups: Vec<Tree>,
-    topology: Option<Within>,
-}
-
-#[derive(Debug, Deserialize)]
-pub(super) struct Within {
-    topology: String,
-    pub(super) required_level: Option<String>,
-    pub(super) preferred_level: Option<String>,
-}
-
-#[derive(Debug, Deserialize)]
-pub(super) struct TaskText {
-    id: String,
-    pub(super) state: State,
-    node: Option<String>,
-    pub(super) request: Request,
-    #[serde(default)]
-    gpu_groups: Vec<String>,
-    group: Option<String>,
-    pub(super) allowed_nodes: Option<IgnoredAny>,
-    pub(super) pod_affinity: Option<IgnoredAny>,
-    pub(super) task_priority: Option<IgnoredAny>,
-    pub(super) claims: Option<IgnoredAny>,
-    pub(super) legacy_mig: Option<IgnoredAny>,
-    pub(super) numa_placement: Option<IgnoredAny>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(super) enum State {
-    Pending,
-    Running,
-    Releasing,
-    StuckReleasing,
-    Pipelined,
-    Failed,
-    Succeeded,
-}
-
-#[derive(Debug, PartialEq, Deserialize)]
-pub(super) struct Request {
-    gpus: Option<u32>,
-    gpu_fraction: Option<f64>,
-    gpu_memory_mib: Option<u64>,
-    gpu_devices: Option<u32>,
-    pub(super) mig: Option<BTreeMap<String, u64>>,
-    pub(super) dra_gpus: Option<BTreeMap<String, u64>>,
-    cpu_milli: i64,
-    memory_bytes: i64,
-}
-
-#[derive(Debug, Deserialize)]
-pub(super) struct Config {
-    pub(super) phases: Vec<String>,
-    #[serde(default)]
-    pub(super) placement: Placement,
-    pub(super) max_moved_jobs: Option<u32>,
-    #[serde(rename = "rounds_until")]
-    _rounds_until: Option<IgnoredAny>,
-    #[serde(rename = "rounds_after")]
-    _rounds_after: Option<IgnoredAny>,
-    #[serde(rename = "reclaim_may_move")]
-    _reclaim_may_move: Option<IgnoredAny>,
-    #[serde(rename = "stale_grace_s")]
-    _stale_grace_s: Option<IgnoredAny>,
-    #[serde(rename = "peer_plugins")]
-    _peer_plugins: Option<IgnoredAny>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(super) struct Placement {
-    pub(super) node_gpu: String,
-    pub(super) node_cpu: String,
-    pub(super) device: String,
-}
+pub(super) use form::Asked;
 
 /// The memory of a device whose case does not say it: a MiB then reads as a hundredth of the device.
 const UNSAID_DEVICE_MIB: u64 = 100;
@@ -194,7 +27,7 @@ const RUNS_SINCE: Span = Span(60_000);
 
 /// Puts a case before the core.
 pub(super) fn answer(asked: &Asked, policy: Policy) -> Result<Answer, Obstacle> {
-    let missing = kai_words::missing(asked);
+    let missing = words::missing(asked);
     if !missing.is_empty() {
         return Err(Obstacle::NoWord(missing));
     }
@@ -204,7 +37,7 @@ pub(super) fn answer(asked: &Asked, policy: Policy) -> Result<Answer, Obstacle> 
     let hosts = asked.nodes.iter().map(|node| host(asked, node)).collect();
     let stage = set(of_phases(policy, &asked.config.phases), hosts, queues, actors)?;
     // A case of one phase asks what is done within a cycle; one of all phases, how the pool comes to rest.
-    play(stage, if asked.config.phases.len() > 1 { Until::Rest } else { Until::Cycles(1) })
+    play(stage, if asked.config.rounds_until.is_some() { Until::Rest } else { Until::Cycles(1) })
 }
 
 /// A phase that is not asked about is switched off, where there is a switch.
@@ -253,7 +86,9 @@ fn queue(text: &QueueText, paths: &BTreeMap<String, String>) -> Queue {
 }
 
 fn actor(asked: &Asked, job: &Job, paths: &BTreeMap<String, String>) -> Result<Actor, Obstacle> {
-    let path = paths.get(&job.queue).ok_or_else(|| Obstacle::Broken(format!("the case has no queue {:?}", job.queue)))?;
+    let path = paths
+        .get(&job.queue)
+        .ok_or_else(|| Obstacle::Broken(format!("the case has no queue {:?}", job.queue)))?;
     let (gang, ranks) = gang(asked, job)?;
     let mut spec = plain_spec(&job.name, path, gang);
     (spec.priority, spec.preemptible) = (job.priority, job.preemptible);
@@ -262,11 +97,13 @@ fn actor(asked: &Asked, job: &Job, paths: &BTreeMap<String, String>) -> Result<A
         Some(Seat { node: task.node.clone()?, alternative: 0, labels: task.gpu_groups.clone() })
     };
     let seats: Option<Vec<Seat>> = tasks().map(seat).collect();
-    let over = tasks().enumerate().filter(|(_, task)| task.state == State::Succeeded).map(|(rank, _)| rank as u32);
+    let over =
+        tasks().enumerate().filter(|(_, task)| task.state == State::Succeeded).map(|(rank, _)| rank as u32);
     let runs = job.tasks.iter().any(|task| task.state != State::Pending);
     let since = NOW - RUNS_SINCE;
     let running = seats.filter(|_| runs).map(|seats| Running { since, seats, over: over.collect() });
-    if runs && running.is_none() {
+    let waits = job.tasks.iter().any(|task| task.state == State::Pending);
+    if runs && (waits || running.is_none()) {
         return Err(Obstacle::no_word("a gang that runs in part"));
     }
     let age = Span((job.age_min * 60_000.0).round() as i64).max(if runs { RUNS_SINCE } else { Span(0) });
@@ -304,7 +141,8 @@ fn branch(asked: &Asked, job: &Job, tree: &Tree, ranks: &mut Vec<usize>) -> Resu
         let tasks = job.tasks.iter().enumerate().filter(of).map(|(index, _)| index).collect();
         leaf(asked, job, (&tree.name, tree.min_members), tasks, ranks)?
     } else {
-        let groups = tree.groups.iter().map(|tree| branch(asked, job, tree, ranks)).collect::<Result<Vec<_>, _>>()?;
+        let groups =
+            tree.groups.iter().map(|tree| branch(asked, job, tree, ranks)).collect::<Result<Vec<_>, _>>()?;
         let minimum = tree.min_groups.unwrap_or(groups.len() as u32);
         Group::Branch(Branch { name: tree.name.clone(), minimum, groups, topology: None })
     };
@@ -335,7 +173,9 @@ fn leaf(
         }
     }
     match (minimum.cmp(&all), kinds.len()) {
-        (std::cmp::Ordering::Greater, _) => return Err(Obstacle::no_word("a gang with fewer tasks than its minimum")),
+        (std::cmp::Ordering::Greater, _) => {
+            return Err(Obstacle::no_word("a gang with fewer tasks than its minimum"));
+        }
         (std::cmp::Ordering::Less, 2..) => return Err(Obstacle::no_word("elastic gangs of unlike tasks")),
         _ => {}
     }
@@ -355,7 +195,12 @@ fn leaf(
     let mut roles: Vec<Group> = kinds.into_iter().enumerate().map(&mut role).collect();
     Ok(match roles.len() {
         1 => roles.remove(0),
-        count => Group::Branch(Branch { name: name.to_owned(), minimum: count as u32, groups: roles, topology: None }),
+        count => Group::Branch(Branch {
+            name: name.to_owned(),
+            minimum: count as u32,
+            groups: roles,
+            topology: None,
+        }),
     })
 }
 
@@ -390,7 +235,7 @@ fn device_ask(asked: &Asked, request: &Request) -> Option<DeviceAsk> {
         let mib = request.gpu_memory_mib?;
         let with_devices = asked.nodes.iter().filter(|node| node.gpus > 0);
         let device_mib = with_devices.map(device_mib).min().unwrap_or(UNSAID_DEVICE_MIB);
-        let milli = (mib * 100).div_ceil(device_mib).min(100_000) as u32 * 10;
+        let milli = mib.saturating_mul(100).div_ceil(device_mib).min(100_000) as u32 * 10;
         (request.gpu_devices.unwrap_or(1), DrawAsk::Share { milli, memory_mib: Some(mib) })
     };
     Some(DeviceAsk { class: DeviceClass::default(), count, draw })

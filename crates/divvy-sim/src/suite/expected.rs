@@ -1,0 +1,111 @@
+//! What must come out of a case, and what its peer chose beyond that.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde::de::Error as _;
+use serde_json::Value;
+
+use super::answer::Outcome;
+use super::read::strictly;
+
+/// What a case expects.
+#[derive(Debug)]
+pub(super) struct Expected {
+    pub(super) strength: String,
+    pub(super) must: Vec<MustBe>,
+    pub(super) prefer: Vec<Prefer>,
+    /// What must come out, as the case has it.
+    pub(super) shown: Value,
+}
+
+/// One fact.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+pub(super) enum MustBe {
+    /// Jobs that are alike, and what becomes of them, in any order.
+    Class { jobs: Vec<String>, tallies: Vec<Tally> },
+    /// How many pods of a set get a place.
+    Placement { podset: String, fits: bool, count: usize },
+    /// Whether a job fits.
+    Choice { fits: bool, needs_eviction: bool },
+}
+
+/// How many tasks of a job (of one of its groups, where the outcome names it) fare how.
+pub(super) type Tally = BTreeMap<Fared, u32>;
+
+/// An outcome, within a group.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Fared {
+    pub(super) group: Option<String>,
+    pub(super) outcome: Outcome,
+}
+
+impl<'de> Deserialize<'de> for Fared {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = std::borrow::Cow::<str>::deserialize(deserializer)?;
+        let (word, group) =
+            text.split_once('@').map_or((text.as_ref(), None), |(word, group)| (word, Some(group)));
+        let outcome = Outcome::read(word)
+            .ok_or_else(|| D::Error::custom(format!("{word:?} is no outcome of a task")))?;
+        Ok(Self { group: group.map(str::to_owned), outcome })
+    }
+}
+
+/// One choice of the peer's: whom or what it is about, and what was chosen.
+#[derive(Debug, Default, Deserialize)]
+pub(super) struct Prefer {
+    pub(super) job: Option<String>,
+    pub(super) task: Option<String>,
+    pub(super) podset: Option<String>,
+    pub(super) outcome: Option<String>,
+    pub(super) tally: Option<Tally>,
+    pub(super) node: Option<String>,
+    pub(super) gpu_groups: Option<Vec<String>>,
+    pub(super) reason: Option<String>,
+    pub(super) flavors: Option<BTreeMap<String, String>>,
+    pub(super) placement: Option<Spread>,
+}
+
+/// Where pods go: so many to each domain.
+#[derive(Debug, Deserialize)]
+pub(super) struct Spread {
+    pub(super) levels: Vec<String>,
+    pub(super) domains: Vec<Domain>,
+}
+
+/// A domain, by its labels on those levels, and its pods.
+#[derive(Debug, Deserialize)]
+pub(super) struct Domain {
+    pub(super) values: Vec<String>,
+    pub(super) count: usize,
+}
+
+#[derive(Deserialize)]
+struct ExpectedText {
+    strength: String,
+    #[serde(default)]
+    must: Vec<MustBe>,
+    #[serde(default)]
+    prefer: Vec<Prefer>,
+}
+
+/// Reads what is expected of a case that can be asked.
+pub(super) fn read(value: Value) -> Result<Expected, String> {
+    let shown = shown(&value);
+    let (read, _): (ExpectedText, _) = strictly(value).map_err(|what| format!("expected.{what}"))?;
+    Ok(Expected { strength: read.strength, must: read.must, prefer: read.prefer, shown })
+}
+
+/// Keeps what is expected of a case that cannot be asked.
+pub(super) fn unread(value: Value) -> Expected {
+    let strength = value.get("strength").and_then(Value::as_str).unwrap_or_default().to_owned();
+    Expected { strength, must: Vec::new(), prefer: Vec::new(), shown: shown(&value) }
+}
+
+/// The facts; of the kinds that have no list of them, the amounts.
+fn shown(value: &Value) -> Value {
+    let field = |name: &str| value.get(name).filter(|value| **value != Value::Array(Vec::new())).cloned();
+    let first = ["must", "available", "shares"].into_iter().find_map(field);
+    first.unwrap_or(Value::Null)
+}

@@ -1,0 +1,230 @@
+//! The form of the cases: what they may say.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use crate::suite::read::Anything;
+
+/// What a case asks.
+#[derive(Debug, Deserialize)]
+pub(in crate::suite) struct Asked {
+    pub(super) kind: Kind,
+    #[serde(default)]
+    pub(super) flavors: Vec<Flavor>,
+    #[serde(default)]
+    pub(super) topologies: Vec<Topology>,
+    #[serde(default)]
+    pub(super) nodes: Vec<Node>,
+    #[serde(default)]
+    pub(super) foreign_pods: Vec<ForeignPod>,
+    pub(super) queues: Vec<QueueText>,
+    pub(super) jobs: Vec<Job>,
+    #[serde(default)]
+    pub(super) usage: Vec<Usage>,
+    pub(super) config: Config,
+    #[serde(rename = "local_queues")]
+    _local_queues: Option<Anything>,
+    #[serde(rename = "oracle")]
+    _oracle: Option<Anything>,
+    #[serde(rename = "extra_request")]
+    _extra_request: Option<Anything>,
+}
+
+/// What is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Kind {
+    Victims,
+    Cycle,
+    Placement,
+    FlavorChoice,
+    Available,
+    Shares,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Flavor {
+    pub(super) name: String,
+    #[serde(default)]
+    pub(super) node_labels: BTreeMap<String, String>,
+    pub(super) taints: Option<Anything>,
+    pub(super) tolerations: Option<Anything>,
+    #[serde(rename = "topology")]
+    _topology: Option<Anything>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Topology {
+    pub(super) name: String,
+    pub(super) levels: Vec<String>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Node {
+    pub(super) name: String,
+    #[serde(default)]
+    pub(super) labels: BTreeMap<String, String>,
+    pub(super) allocatable: BTreeMap<String, i64>,
+    #[serde(default = "yes")]
+    pub(super) ready: bool,
+    #[serde(default)]
+    pub(super) unschedulable: bool,
+    pub(super) taints: Option<Anything>,
+}
+
+fn yes() -> bool {
+    true
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct ForeignPod {
+    pub(super) name: String,
+    pub(super) node: Option<String>,
+    #[serde(default)]
+    pub(super) request: BTreeMap<String, i64>,
+    #[serde(rename = "phase")]
+    _phase: Option<Anything>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct QueueText {
+    pub(super) name: String,
+    pub(super) parent: Option<String>,
+    #[serde(default)]
+    pub(super) quotas: Vec<Quota>,
+    pub(super) fair_weight: Option<f64>,
+    pub(super) strategy: Option<String>,
+    pub(super) kind: QueueKind,
+    #[serde(rename = "implicit")]
+    _implicit: Option<bool>,
+    #[serde(rename = "admission_mode")]
+    _admission_mode: Option<String>,
+    // Whom a queue may evict, and when it looks at the next flavor: settings for phases to come.
+    #[serde(rename = "preemption")]
+    _preemption: Option<Anything>,
+    #[serde(rename = "fungibility")]
+    _fungibility: Option<Anything>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum QueueKind {
+    Queue,
+    Cohort,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Quota {
+    pub(super) flavor: String,
+    pub(super) resource: Option<String>,
+    #[serde(default)]
+    pub(super) nominal: i64,
+    pub(super) borrow_limit: Option<i64>,
+    pub(super) lend_limit: Option<i64>,
+    #[serde(rename = "group")]
+    _group: Option<Anything>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Usage {
+    pub(super) queue: String,
+    pub(super) flavor: String,
+    pub(super) resource: String,
+    pub(super) amount: i64,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Job {
+    pub(super) name: String,
+    pub(super) queue: Option<String>,
+    pub(super) priority: i32,
+    pub(super) state: State,
+    pub(super) age_s: Option<f64>,
+    pub(super) reserved_age_s: Option<f64>,
+    pub(super) podsets: Vec<Podset>,
+    #[serde(default)]
+    pub(super) assigned: Vec<Assigned>,
+    #[serde(rename = "local_queue")]
+    _local_queue: Option<Anything>,
+    #[serde(rename = "uid")]
+    _uid: Option<Anything>,
+    // Only on the incoming job of a case about victims.
+    #[serde(rename = "wanted_flavors")]
+    _wanted_flavors: Option<Anything>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum State {
+    Admitted,
+    Pending,
+    Incoming,
+    Evicting,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Podset {
+    pub(super) name: String,
+    pub(super) count: u32,
+    pub(super) min_count: Option<u32>,
+    #[serde(default)]
+    pub(super) request: BTreeMap<String, i64>,
+    pub(super) topology: Option<TopologyText>,
+    pub(super) group: Option<String>,
+    pub(super) node_selector: Option<Anything>,
+    pub(super) affinity: Option<Anything>,
+    pub(super) node_affinity: Option<Anything>,
+    #[serde(rename = "tolerations")]
+    _tolerations: Option<Anything>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct TopologyText {
+    pub(super) required_level: Option<String>,
+    pub(super) preferred_level: Option<String>,
+    #[serde(rename = "unconstrained")]
+    _unconstrained: Option<bool>,
+    pub(super) slice_size: Option<u32>,
+    pub(super) slice_required_level: Option<Anything>,
+    pub(super) slice_constraints: Option<Anything>,
+    pub(super) group: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Assigned {
+    pub(super) podset: String,
+    #[serde(default)]
+    pub(super) flavors: BTreeMap<String, String>,
+    #[serde(default)]
+    pub(super) usage: BTreeMap<String, i64>,
+    pub(super) count: Option<u32>,
+    pub(super) placement: Option<Placement>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Placement {
+    pub(super) levels: Vec<String>,
+    pub(super) domains: Vec<Domain>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Domain {
+    pub(super) values: Vec<String>,
+    pub(super) count: u32,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Config {
+    #[serde(default)]
+    pub(super) fair_sharing: bool,
+    #[serde(default)]
+    pub(super) usage_fairness: bool,
+    pub(super) cycles: Option<u32>,
+    #[serde(rename = "strategies")]
+    _strategies: Option<Anything>,
+    #[serde(rename = "usage_half_life_s")]
+    _usage_half_life_s: Option<Anything>,
+    #[serde(rename = "peer_gates")]
+    _peer_gates: Option<Anything>,
+}

@@ -1,0 +1,354 @@
+//! Cases in the form of the `kueue` suite: flavors of capacity, a tree of quotas, jobs of podsets, and one question about them.
+
+mod form;
+mod quota;
+mod words;
+
+use std::collections::BTreeMap;
+
+use super::answer::{Answer, JobFate, Obstacle, PodsetFate, TaskFate, Until, play};
+use super::measure::{domains, paths};
+use super::stage::{Actor, Host, NOW, Running, Seat, Stage, Task, devices, plain_spec, plain_work, set};
+use divvy_core::controller::Controller;
+use divvy_core::model::ask::{Alternative, Ask};
+use divvy_core::model::gang::{Branch, Group, Role};
+use divvy_core::model::job::JobSpec;
+use divvy_core::model::node::NodeSpec;
+use divvy_core::model::policy::Policy;
+use divvy_core::model::topology::TopologyAsk;
+use divvy_core::reason::Verdict;
+use divvy_core::time::Span;
+use form::{Assigned, Flavor, ForeignPod, Job, Kind, Node, Placement, Podset, State, TopologyText, Usage};
+use quota::Quotas;
+
+pub(super) use form::Asked;
+
+/// The one node of a case in which quota alone decides.
+const POOL: &str = "pool";
+/// The queue of what runs outside the system, and of jobs without a queue.
+const OUTSIDE: &str = "outside-of-all-queues";
+
+/// Puts a case before the core.
+pub(super) fn answer(asked: &Asked, policy: Policy) -> Result<Answer, Obstacle> {
+    let missing = words::missing(asked);
+    if !missing.is_empty() {
+        return Err(Obstacle::NoWord(missing));
+    }
+    let paths = paths(asked.queues.iter().map(|queue| (queue.name.as_str(), queue.parent.as_deref())));
+    let quotas = Quotas::of(asked)?;
+    let mut queues = quotas.queues(asked, &paths);
+    queues.push(divvy_core::model::queue::Queue::named(OUTSIDE));
+    let scene = Scene { asked, paths: &paths, quotas: &quotas };
+    let policy = Policy { strict: policy.strict || words::strict(asked)?, ..policy };
+    let stage = set(policy, scene.hosts()?, queues, scene.actors()?)?;
+    match asked.kind {
+        Kind::FlavorChoice => choice(stage),
+        Kind::Placement => scene.placements(play(stage, Until::Cycles(1))?),
+        _ => scene.fates(play(stage, Until::Cycles(asked.config.cycles.unwrap_or(1)))?),
+    }
+}
+
+/// Whether the one job that waits would start now.
+fn choice(stage: Stage) -> Result<Answer, Obstacle> {
+    let waiting = stage.cast.iter().find(|(_, actor)| actor.running.is_none());
+    let Some((_, actor)) = waiting else { return Err(Obstacle::Broken("no job of the case waits".into())) };
+    let placed = Controller::open(stage.state).dry_run(&actor.spec);
+    match placed {
+        Ok(_) => Ok(Answer::Choice { fits: true, needs_eviction: false }),
+        Err(reason) if reason.verdict() == Verdict::NoFit => {
+            Ok(Answer::Choice { fits: false, needs_eviction: false })
+        }
+        // Whether evictions would help is for the phase that plans them.
+        Err(_) => Err(Obstacle::no_word("reclaim")),
+    }
+}
+
+/// A case, with what follows from its quotas.
+struct Scene<'a> {
+    asked: &'a Asked,
+    paths: &'a BTreeMap<String, String>,
+    quotas: &'a Quotas,
+}
+
+impl Scene<'_> {
+    fn hosts(&self) -> Result<Vec<Host>, Obstacle> {
+        if self.asked.nodes.is_empty() {
+            return Ok(vec![self.host(POOL, Vec::new(), &self.quotas.capacity(self.asked)?)]);
+        }
+        let mut hosts = Vec::new();
+        for node in self.asked.nodes.iter().filter(|node| node.ready && !node.unschedulable) {
+            let of = |flavor: &&Flavor| {
+                flavor.node_labels.iter().all(|(key, value)| node.labels.get(key) == Some(value))
+            };
+            let mut flavors = self.asked.flavors.iter().filter(of);
+            let Some(flavor) = flavors.next() else { continue };
+            if self.quotas.by_flavor && flavors.next().is_some() {
+                return Err(Obstacle::no_word("flavors that share a node"));
+            }
+            let levels = self.asked.topologies.iter().map(|topology| topology.levels.as_slice());
+            let places = levels.flat_map(|levels| domains(levels, &node.labels)).collect();
+            let amounts = node.allocatable.iter().filter(|(resource, _)| *resource != "pods");
+            let amounts = amounts
+                .map(|(resource, amount)| ((flavor.name.clone(), resource.clone()), *amount))
+                .collect();
+            hosts.push(self.host(&node.name, places, &amounts));
+        }
+        Ok(hosts)
+    }
+
+    fn host(
+        &self,
+        name: &str,
+        domains: Vec<(String, String)>,
+        amounts: &BTreeMap<(String, String), i64>,
+    ) -> Host {
+        let mut spec = NodeSpec { name: name.to_owned(), domains, ..NodeSpec::default() };
+        let mut all = Vec::new();
+        for ((flavor, resource), amount) in amounts {
+            match self.quotas.device(flavor, resource) {
+                None if resource == "cpu" => spec.cpu_milli += amount,
+                None => spec.memory_bytes += amount,
+                Some((model, unit)) => {
+                    let count = u32::try_from(amount / unit).unwrap_or(u32::MAX).min(super::MOST_DEVICES);
+                    all.extend(devices(name, all.len() as u32, count, &model, 0));
+                }
+            }
+        }
+        (spec, all)
+    }
+
+    fn actors(&self) -> Result<Vec<Actor>, Obstacle> {
+        let jobs = self.asked.jobs.iter().map(|job| self.actor(job));
+        let foreign = self.asked.foreign_pods.iter().filter_map(|pod| self.foreign(pod));
+        let usage = self.asked.usage.iter().map(|usage| self.usage(usage));
+        jobs.chain(foreign).chain(usage).collect()
+    }
+
+    fn actor(&self, job: &Job) -> Result<Actor, Obstacle> {
+        let queue =
+            job.queue.as_ref().map_or(Some(OUTSIDE), |queue| self.paths.get(queue).map(String::as_str));
+        let queue =
+            queue.ok_or_else(|| Obstacle::Broken(format!("{}: the case has no such queue", job.name)))?;
+        let runs = matches!(job.state, State::Admitted | State::Evicting);
+        let podsets = job.podsets.iter().filter(|podset| podset.count > 0);
+        let groups = podsets.map(|podset| self.podset(job, podset, runs)).collect::<Result<Vec<_>, _>>()?;
+        let task = |role: &Role, number| Task {
+            id: format!("{}-{number}", role.name),
+            group: Some(role.name.clone()),
+        };
+        let tasks = groups
+            .iter()
+            .flat_map(|(role, _)| (0..role.minimum).map(move |number| task(role, number)))
+            .collect();
+        let seats: Vec<Seat> = groups.iter().flat_map(|(_, seats)| seats.clone()).collect();
+        let mut spec = plain_spec(
+            &job.name,
+            queue,
+            gang(self.asked, job, groups.into_iter().map(|(role, _)| role).collect())?,
+        );
+        spec.priority = job.priority;
+        let since = NOW - ms(job.reserved_age_s.unwrap_or(0.0));
+        // The oldest of those whose age is below zero makes the present.
+        let youngest = self.asked.jobs.iter().filter_map(|job| job.age_s).fold(0.0, f64::min);
+        let submitted_at = NOW - ms(job.age_s.unwrap_or(0.0) - youngest);
+        Ok(Actor {
+            name: job.name.clone(),
+            spec,
+            submitted_at: if runs { submitted_at.min(since) } else { submitted_at },
+            running: runs.then_some(Running { since, seats, over: Vec::new() }),
+            leaving: job.state == State::Evicting,
+            lingers: false,
+            tasks,
+        })
+    }
+
+    /// A podset as a role, and where its pods run.
+    fn podset(&self, job: &Job, podset: &Podset, runs: bool) -> Result<(Role, Vec<Seat>), Obstacle> {
+        let assigned = job.assigned.iter().find(|assigned| assigned.podset == podset.name).filter(|_| runs);
+        let count = assigned.map_or(podset.count, Assigned::pods).max(1);
+        let (count, alternatives) = match assigned {
+            None => (count, self.quotas.alternatives(self.asked, job.queue.as_deref(), &podset.request)?),
+            // It holds what it uses, whatever it asks for. What does not divide among its pods is held by one.
+            Some(assigned) => {
+                let divides = assigned.usage.values().all(|usage| usage % i64::from(count) == 0);
+                let count = if divides { count } else { 1 };
+                let each = assigned
+                    .usage
+                    .iter()
+                    .map(|(resource, usage)| (resource.clone(), usage / i64::from(count)));
+                (count, vec![self.quotas.alternative(&assigned.flavors, &each.collect())?])
+            }
+        };
+        let role = Role {
+            name: podset.name.clone(),
+            minimum: podset.min_count.unwrap_or(count).min(count),
+            maximum: count,
+            ask: Ask { alternatives },
+            work: plain_work(),
+            topology: podset.topology.as_ref().and_then(|topology| self.topology(topology)),
+        };
+        let seats = if runs { self.seats(assigned, count)? } else { Vec::new() };
+        Ok((role, seats))
+    }
+
+    fn topology(&self, text: &TopologyText) -> Option<TopologyAsk> {
+        let level = text.required_level.as_ref().or(text.preferred_level.as_ref())?;
+        let topology = self.asked.topologies.iter().find(|topology| topology.levels.contains(level));
+        Some(TopologyAsk {
+            topology: topology.map(|topology| topology.name.clone()).unwrap_or_default(),
+            within: level.clone(),
+            required: text.required_level.is_some(),
+        })
+    }
+
+    fn seats(&self, assigned: Option<&Assigned>, count: u32) -> Result<Vec<Seat>, Obstacle> {
+        let seat = |node: &str| Seat { node: node.to_owned(), ..Seat::default() };
+        if self.asked.nodes.is_empty() {
+            return Ok(vec![seat(POOL); count as usize]);
+        }
+        let placement = assigned.and_then(|assigned| assigned.placement.as_ref());
+        let placement =
+            placement.ok_or_else(|| Obstacle::no_word("a running job whose nodes are not said"))?;
+        let mut seats = Vec::new();
+        for domain in &placement.domains {
+            let there = |node: &&Node| {
+                let of = placement.levels.iter().zip(&domain.values);
+                of.into_iter()
+                    .all(|(level, value)| node.labels.get(level) == Some(value) || node.name == *value)
+            };
+            let mut nodes = self.asked.nodes.iter().filter(there);
+            match (nodes.next(), nodes.next()) {
+                (Some(node), None) => seats.extend(vec![seat(&node.name); domain.count as usize]),
+                _ => return Err(Obstacle::no_word("a running job whose nodes are not said")),
+            }
+        }
+        // Usage that does not divide is held by one.
+        seats.truncate(count as usize);
+        Ok(seats)
+    }
+
+    fn foreign(&self, pod: &ForeignPod) -> Option<Result<Actor, Obstacle>> {
+        let node = pod.node.clone()?;
+        let seat = Seat { node, ..Seat::default() };
+        let alternative = self.quotas.alternative(&BTreeMap::new(), &pod.request);
+        Some(alternative.map(|alternative| resident(&pod.name, OUTSIDE, alternative, seat)))
+    }
+
+    fn usage(&self, usage: &Usage) -> Result<Actor, Obstacle> {
+        let flavors = BTreeMap::from([(usage.resource.clone(), usage.flavor.clone())]);
+        let amounts = BTreeMap::from([(usage.resource.clone(), usage.amount)]);
+        let path = self.paths.get(&usage.queue).map_or(OUTSIDE, String::as_str);
+        let seat = Seat { node: POOL.to_owned(), ..Seat::default() };
+        Ok(resident(
+            &format!("usage of {}", usage.queue),
+            path,
+            self.quotas.alternative(&flavors, &amounts)?,
+            seat,
+        ))
+    }
+
+    /// The fates of the case's own jobs, each as one: its podsets start and end together.
+    fn fates(&self, answer: Answer) -> Result<Answer, Obstacle> {
+        let Answer::Fates { jobs, settled } = answer else { return Ok(answer) };
+        let own = jobs.into_iter().take(self.asked.jobs.len()).zip(&self.asked.jobs);
+        let jobs = own.map(|(fate, job)| self.as_one(fate, job)).collect();
+        Ok(Answer::Fates { jobs, settled })
+    }
+
+    fn as_one(&self, fate: JobFate, job: &Job) -> JobFate {
+        let podsets = job.podsets.iter().map(|podset| {
+            let tasks: Vec<&TaskFate> =
+                fate.tasks.iter().filter(|task| task.group.as_ref() == Some(&podset.name)).collect();
+            let alternative = tasks.first().and_then(|task| task.alternative);
+            let flavors = self.quotas.flavors(self.asked, job.queue.as_deref(), &podset.request);
+            PodsetFate {
+                podset: podset.name.clone(),
+                fits: alternative.is_some(),
+                flavor: alternative.and_then(|index| flavors.get(index as usize).cloned()),
+                nodes: tasks.iter().filter_map(|task| task.node.clone()).collect(),
+            }
+        });
+        let podsets = podsets.collect();
+        let tasks = fate.tasks.into_iter().take(1).map(|task| TaskFate { group: None, ..task }).collect();
+        JobFate { tasks, podsets, ..fate }
+    }
+
+    fn placements(&self, answer: Answer) -> Result<Answer, Obstacle> {
+        let Answer::Fates { jobs, .. } = self.fates(answer)? else {
+            return Err(Obstacle::Broken("no job was placed".into()));
+        };
+        let podsets = jobs.into_iter().flat_map(|job| job.podsets).collect();
+        let labels = self.asked.nodes.iter().map(|node| (node.name.clone(), node.labels.clone())).collect();
+        Ok(Answer::Placements { podsets, labels })
+    }
+}
+
+/// Something that runs, and that nothing is asked about.
+fn resident(name: &str, queue: &str, alternative: Alternative, seat: Seat) -> Actor {
+    let role = Role {
+        name: "main".into(),
+        minimum: 1,
+        maximum: 1,
+        ask: Ask { alternatives: vec![alternative] },
+        work: plain_work(),
+        topology: None,
+    };
+    let spec = JobSpec { preemptible: false, ..plain_spec(name, queue, Group::Role(role)) };
+    Actor {
+        name: name.to_owned(),
+        spec,
+        submitted_at: NOW - ms(1.0),
+        running: Some(Running { since: NOW, seats: vec![seat], over: Vec::new() }),
+        leaving: false,
+        lingers: false,
+        tasks: vec![Task { id: name.to_owned(), group: None }],
+    }
+}
+
+fn ms(seconds: f64) -> Span {
+    Span((seconds * 1000.0).round() as i64)
+}
+
+/// The podsets as a gang. Podsets that are to share a domain are a branch with one ask.
+fn gang(asked: &Asked, job: &Job, mut roles: Vec<Role>) -> Result<Group, Obstacle> {
+    let groups: Vec<Option<&String>> = job.podsets.iter().map(Podset::shared_group).collect();
+    let shared = groups.iter().any(Option::is_some);
+    if shared && (groups.windows(2).any(|pair| pair[0] != pair[1]) || asked.topologies.is_empty()) {
+        return Err(Obstacle::no_word("a shared domain for some podsets of a job"));
+    }
+    let topology = roles.first().and_then(|role| role.topology.clone()).filter(|_| shared);
+    if shared {
+        roles.iter_mut().for_each(|role| role.topology = None);
+    }
+    if roles.len() == 1 && !shared {
+        return Ok(Group::Role(roles.remove(0)));
+    }
+    let minimum = roles.len() as u32;
+    let groups = roles.into_iter().map(Group::Role).collect();
+    Ok(Group::Branch(Branch { name: "main".into(), minimum, groups, topology }))
+}
+
+impl Assigned {
+    /// How many pods hold it: as many as are placed, where that is said.
+    pub(super) fn pods(&self) -> u32 {
+        let sum = |placement: &Placement| {
+            placement.domains.iter().map(|domain| domain.count).fold(0, u32::saturating_add)
+        };
+        let placed = self.placement.as_ref().map(sum);
+        placed.or(self.count).unwrap_or(1)
+    }
+
+    /// What each pod holds, where that divides.
+    pub(super) fn per_pod(&self) -> Vec<(&str, i64)> {
+        let count = i64::from(self.pods().max(1));
+        let divides = self.usage.values().all(|usage| usage % count == 0);
+        let each = self.usage.iter().map(|(resource, usage)| (resource.as_str(), usage / count));
+        if divides { each.collect() } else { Vec::new() }
+    }
+}
+
+impl Podset {
+    fn shared_group(&self) -> Option<&String> {
+        self.group.as_ref().or(self.topology.as_ref().and_then(|topology| topology.group.as_ref()))
+    }
+}

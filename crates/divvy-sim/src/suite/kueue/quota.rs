@@ -1,0 +1,316 @@
+//! Quotas of flavors as the core's limits and guarantees. A flavor's amounts become devices of a model of its own where a case
+//! has several flavors: a flavor is a kind of capacity, and that is what a model is to the core.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use divvy_core::amount::{Amount, Resource};
+use divvy_core::model::ask::{Alternative, DeviceAsk, DeviceClass, DrawAsk};
+use divvy_core::model::queue::Queue;
+
+use crate::suite::MOST_DEVICES;
+use crate::suite::answer::Obstacle;
+
+use super::form::{Asked, QueueKind, QueueText, Quota};
+
+/// A flavor's name, and a resource's.
+type Line = (String, String);
+
+/// How the amounts of a case are counted.
+pub(super) struct Quotas {
+    /// Whether flavors are told apart: there are several.
+    pub(super) by_flavor: bool,
+    /// Of each resource, the largest amount that divides all others: one device.
+    units: BTreeMap<String, i64>,
+}
+
+impl Quotas {
+    pub(super) fn of(asked: &Asked) -> Result<Self, Obstacle> {
+        let quotas = || asked.queues.iter().flat_map(|queue| &queue.quotas);
+        let flavors: BTreeSet<&String> = quotas().map(|quota| &quota.flavor).collect();
+        let by_flavor = flavors.len() > 1;
+        let mut units: BTreeMap<String, i64> = BTreeMap::new();
+        for (resource, amount) in amounts(asked) {
+            let unit = units.entry(resource.to_owned()).or_default();
+            *unit = divisor(*unit, amount);
+        }
+        Ok(Self { by_flavor, units })
+    }
+
+    /// The model and the unit of what is counted in devices; `None` for cores and memory of hosts.
+    pub(super) fn device(&self, flavor: &str, resource: &str) -> Option<(String, i64)> {
+        let model = match (self.by_flavor, resource) {
+            (false, "cpu" | "memory") => return None,
+            (false, resource) => resource.to_owned(),
+            (true, resource) => format!("{flavor}:{resource}"),
+        };
+        Some((model, self.units.get(resource).copied().unwrap_or(1).max(1)))
+    }
+
+    /// One flavor's amount as a limit of the core.
+    fn limit(&self, (flavor, resource): &Line, amount: i64) -> (Resource, Amount) {
+        match (self.device(flavor, resource), resource.as_str()) {
+            (Some((model, unit)), _) => {
+                (Resource::Model(model), Amount::Finite((amount / unit).saturating_mul(1000)))
+            }
+            (None, "cpu") => (Resource::Cpu, Amount::Finite(amount)),
+            (None, _) => (Resource::Memory, Amount::Finite(amount)),
+        }
+    }
+
+    /// The flavors from which a queue may serve a request, in its order of preference.
+    pub(super) fn flavors(
+        &self,
+        asked: &Asked,
+        queue: Option<&str>,
+        request: &BTreeMap<String, i64>,
+    ) -> Vec<String> {
+        let wanted = |resource: &String| request.get(resource).is_some_and(|amount| *amount > 0);
+        let quotas = asked
+            .queues
+            .iter()
+            .filter(|text| Some(text.name.as_str()) == queue)
+            .flat_map(|text| &text.quotas);
+        let mut flavors: Vec<String> = Vec::new();
+        for quota in quotas.filter(|quota| quota.resource.as_ref().is_some_and(wanted)) {
+            if !flavors.contains(&quota.flavor) {
+                flavors.push(quota.flavor.clone());
+            }
+        }
+        flavors
+    }
+
+    /// The ways to serve a request; one that nothing serves where the queue has no quota of it.
+    pub(super) fn alternatives(
+        &self,
+        asked: &Asked,
+        queue: Option<&str>,
+        request: &BTreeMap<String, i64>,
+    ) -> Result<Vec<Alternative>, Obstacle> {
+        let mut flavors = self.flavors(asked, queue, request);
+        if flavors.is_empty() || !self.by_flavor {
+            flavors = vec!["none".to_owned()];
+        }
+        let of =
+            |flavor: &String| request.keys().map(|resource| (resource.clone(), flavor.clone())).collect();
+        flavors.iter().map(|flavor| self.alternative(&of(flavor), request)).collect()
+    }
+
+    /// The way to serve a request from given flavors.
+    pub(super) fn alternative(
+        &self,
+        flavors: &BTreeMap<String, String>,
+        request: &BTreeMap<String, i64>,
+    ) -> Result<Alternative, Obstacle> {
+        let mut alternative = Alternative {
+            cpu_milli: Some(0),
+            memory_bytes: Some(0),
+            speed_percent: 100,
+            ..Alternative::default()
+        };
+        for (resource, amount) in
+            request.iter().filter(|(resource, amount)| *resource != "pods" && **amount > 0)
+        {
+            let flavor = flavors.get(resource).map_or("none", String::as_str);
+            match (self.device(flavor, resource), resource.as_str()) {
+                (Some(_), _) if alternative.devices.is_some() => {
+                    return Err(Obstacle::no_word(
+                        "a task of several kinds of device, or of several amounts of a flavor",
+                    ));
+                }
+                (Some((model, unit)), _) => {
+                    let class = DeviceClass { models: vec![model], ..DeviceClass::default() };
+                    let count = u32::try_from(amount / unit).unwrap_or(u32::MAX);
+                    alternative.devices = Some(DeviceAsk { class, count, draw: DrawAsk::Whole });
+                }
+                (None, "cpu") => alternative.cpu_milli = Some(*amount),
+                (None, _) => alternative.memory_bytes = Some(*amount),
+            }
+        }
+        Ok(alternative)
+    }
+
+    /// What there is in all where a case has no nodes: what is granted, or what is held if that is more.
+    pub(super) fn capacity(&self, asked: &Asked) -> Result<BTreeMap<Line, i64>, Obstacle> {
+        let mut granted: BTreeMap<Line, i64> = BTreeMap::new();
+        for quota in asked.queues.iter().flat_map(|queue| &queue.quotas) {
+            if let Some(resource) = quota.resource.as_ref().filter(|resource| *resource != "pods") {
+                let all = granted.entry((quota.flavor.clone(), resource.clone())).or_default();
+                *all = all.saturating_add(quota.nominal.max(0));
+            }
+        }
+        let mut held: BTreeMap<Line, i64> = BTreeMap::new();
+        for assigned in asked.jobs.iter().flat_map(|job| &job.assigned) {
+            for (resource, usage) in assigned.usage.iter().filter(|(resource, _)| *resource != "pods") {
+                let flavor = assigned.flavors.get(resource).cloned().unwrap_or_default();
+                let all = held.entry((flavor, resource.clone())).or_default();
+                *all = all.saturating_add(*usage);
+            }
+        }
+        for usage in &asked.usage {
+            let all = held.entry((usage.flavor.clone(), usage.resource.clone())).or_default();
+            *all = all.saturating_add(usage.amount);
+        }
+        for (line, held) in held {
+            let all = granted.entry(line).or_default();
+            *all = held.max(*all);
+        }
+        let too_many = |((flavor, resource), amount): (&Line, &i64)| {
+            self.device(flavor, resource).is_some_and(|(_, unit)| amount / unit > i64::from(MOST_DEVICES))
+        };
+        if granted.iter().any(too_many) {
+            Err(Obstacle::no_word("so many devices of one node"))
+        } else {
+            Ok(granted)
+        }
+    }
+
+    /// The tree of queues.
+    pub(super) fn queues(&self, asked: &Asked, paths: &BTreeMap<String, String>) -> Vec<Queue> {
+        let tree = Tree { asked };
+        asked.queues.iter().map(|text| self.queue(&tree, text, &paths[&text.name])).collect()
+    }
+
+    fn queue(&self, tree: &Tree, text: &QueueText, path: &str) -> Queue {
+        let mut queue = Queue::named(path);
+        let top = tree.parent(text).is_none();
+        for line in tree.lines() {
+            let own = quota_of(text, &line);
+            let granted = tree.granted(text, &line);
+            let borrows = own.and_then(|quota| quota.borrow_limit);
+            // At the top there is nobody to borrow from; a leaf without a quota of something cannot have it.
+            let most = match (top, borrows) {
+                (true, _) => Some(tree.total(text, &line)),
+                (false, Some(borrows)) => Some(tree.total(text, &line).saturating_add(borrows)),
+                (false, None) if own.is_none() && text.kind == QueueKind::Queue => Some(0),
+                (false, None) => None,
+            };
+            queue.limit.extend(most.map(|most| self.limit(&line, most)));
+            queue.guarantee.extend([self.limit(&line, granted)]);
+            queue.borrow.extend(borrows.map(|borrows| self.limit(&line, borrows)));
+            queue.lend.extend(own.and_then(|quota| quota.lend_limit).map(|lends| self.limit(&line, lends)));
+        }
+        // Hundredths: weights are whole numbers, and only their proportion counts.
+        queue.weight = (text.fair_weight.unwrap_or(1.0) * 100.0).round() as u32;
+        queue
+    }
+}
+
+/// The tree of quotas.
+struct Tree<'a> {
+    asked: &'a Asked,
+}
+
+impl Tree<'_> {
+    fn parent(&self, text: &QueueText) -> Option<&QueueText> {
+        let parent = text.parent.as_ref()?;
+        self.asked.queues.iter().find(|other| other.name == *parent)
+    }
+
+    fn children(&self, text: &QueueText) -> impl Iterator<Item = &QueueText> {
+        let name = text.name.clone();
+        self.asked.queues.iter().filter(move |other| other.parent.as_ref() == Some(&name))
+    }
+
+    /// All flavors and resources that someone has a quota of, or asks for.
+    fn lines(&self) -> BTreeSet<Line> {
+        let quotas = self.asked.queues.iter().flat_map(|queue| &queue.quotas);
+        quotas
+            .filter_map(|quota| Some((quota.flavor.clone(), quota.resource.clone()?)))
+            .filter(|(_, resource)| resource != "pods")
+            .collect()
+    }
+
+    /// What is granted to a node of the tree and those below it, kept parts included.
+    fn total(&self, text: &QueueText, line: &Line) -> i64 {
+        self.sum(text, line, &|_, total| total, self.asked.queues.len())
+    }
+
+    /// What a node of the tree has for itself and all below it: its own quota, and what its children lend.
+    fn granted(&self, text: &QueueText, line: &Line) -> i64 {
+        let lent = |child: &QueueText, granted: i64| {
+            let most = quota_of(child, line).and_then(|quota| quota.lend_limit);
+            granted.min(most.unwrap_or(i64::MAX))
+        };
+        self.sum(text, line, &lent, self.asked.queues.len())
+    }
+
+    /// A node's own quota and what counts of its children's sums. The tree is no deeper than it has nodes: parents that go
+    /// round in a circle end somewhere.
+    fn sum(
+        &self,
+        text: &QueueText,
+        line: &Line,
+        counts: &dyn Fn(&QueueText, i64) -> i64,
+        depth: usize,
+    ) -> i64 {
+        let own = quota_of(text, line).map_or(0, |quota| quota.nominal);
+        if depth == 0 {
+            return own;
+        }
+        let of = |child: &QueueText| counts(child, self.sum(child, line, counts, depth - 1));
+        self.children(text).map(of).fold(own, i64::saturating_add)
+    }
+}
+
+fn quota_of<'a>(text: &'a QueueText, line: &Line) -> Option<&'a Quota> {
+    text.quotas.iter().find(|quota| quota.flavor == line.0 && quota.resource.as_ref() == Some(&line.1))
+}
+
+/// Every amount of a case, by resource.
+fn amounts(asked: &Asked) -> Vec<(&str, i64)> {
+    let mut amounts: Vec<(&str, i64)> = Vec::new();
+    for quota in asked.queues.iter().flat_map(|queue| &queue.quotas) {
+        let Some(resource) = &quota.resource else { continue };
+        let all = [Some(quota.nominal), quota.borrow_limit, quota.lend_limit];
+        amounts.extend(all.into_iter().flatten().map(|amount| (resource.as_str(), amount)));
+    }
+    for job in &asked.jobs {
+        let requests = job.podsets.iter().flat_map(|podset| &podset.request);
+        let usage = job.assigned.iter().flat_map(|assigned| &assigned.usage);
+        amounts.extend(requests.chain(usage).map(|(resource, amount)| (resource.as_str(), *amount)));
+        // What each pod of an assignment holds counts, too.
+        amounts.extend(job.assigned.iter().flat_map(super::form::Assigned::per_pod));
+    }
+    amounts.extend(asked.usage.iter().map(|usage| (usage.resource.as_str(), usage.amount)));
+    let nodes = asked.nodes.iter().flat_map(|node| &node.allocatable);
+    amounts.extend(nodes.map(|(resource, amount)| (resource.as_str(), *amount)));
+    amounts
+}
+
+fn divisor(a: i64, b: i64) -> i64 {
+    let (mut a, mut b) = (a.saturating_abs(), b.saturating_abs());
+    while b != 0 {
+        (a, b) = (b, a % b);
+    }
+    a
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(text: &str) -> Asked {
+        serde_json::from_str(text).unwrap()
+    }
+
+    #[test]
+    fn a_child_lends_no_more_than_it_may_and_borrows_no_more_than_that() {
+        let asked = asked(
+            r#"{"kind": "cycle", "config": {}, "jobs": [], "queues": [
+                {"name": "top", "kind": "cohort", "parent": null, "quotas": [{"flavor": "f", "resource": "cpu", "nominal": 1000}]},
+                {"name": "a", "kind": "queue", "parent": "top", "quotas": [{"flavor": "f", "resource": "cpu", "nominal": 5000, "lend_limit": 2000, "borrow_limit": 500}]},
+                {"name": "b", "kind": "queue", "parent": "top", "quotas": []}]}"#,
+        );
+        let quotas = Quotas::of(&asked).unwrap();
+        let paths = crate::suite::measure::paths(
+            asked.queues.iter().map(|queue| (queue.name.as_str(), queue.parent.as_deref())),
+        );
+        let queues = quotas.queues(&asked, &paths);
+        let cpu = |amount| Some(&Amount::Finite(amount)).copied();
+        let of = |limits: &divvy_core::amount::Limits| limits.get(&Resource::Cpu).copied();
+        assert_eq!((of(&queues[0].guarantee), of(&queues[0].limit)), (cpu(3000), cpu(6000)));
+        assert_eq!((of(&queues[1].guarantee), of(&queues[1].limit)), (cpu(5000), cpu(5500)));
+        assert_eq!((of(&queues[1].lend), of(&queues[1].borrow)), (cpu(2000), cpu(500)));
+        assert_eq!(of(&queues[2].limit), cpu(0));
+    }
+}

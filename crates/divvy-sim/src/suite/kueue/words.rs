@@ -1,0 +1,97 @@
+//! What the cases of the `kueue` suite may ask for and Divvy has no word for.
+
+use std::collections::BTreeSet;
+
+use crate::suite::answer::Obstacle;
+
+use super::form::{Asked, Kind, Node, Podset, State, TopologyText};
+
+/// The most tasks that a case is staged with: cases have some hundreds.
+const MOST_TASKS: i64 = 100_000;
+
+/// All that is missing, by name.
+pub(super) fn missing(asked: &Asked) -> BTreeSet<String> {
+    let mut missing = BTreeSet::new();
+    let mut note = |there: bool, word: &str| {
+        if there {
+            missing.insert(word.to_owned());
+        }
+    };
+    let any = |test: fn(&Podset) -> bool| asked.jobs.iter().flat_map(|job| &job.podsets).any(test);
+    let topology = |test: fn(&TopologyText) -> bool| {
+        let mut texts =
+            asked.jobs.iter().flat_map(|job| &job.podsets).filter_map(|podset| podset.topology.as_ref());
+        texts.any(test)
+    };
+    note(matches!(asked.kind, Kind::Available | Kind::Shares), "share: what queues can take, without a plan");
+    note(asked.kind == Kind::Victims, "reclaim");
+    note(asked.config.fair_sharing, "share by the dominant resource");
+    note(asked.config.usage_fairness, "share over past usage");
+    note(
+        any(|podset| {
+            podset.node_selector.is_some() || podset.affinity.is_some() || podset.node_affinity.is_some()
+        }),
+        "the choice of nodes by label",
+    );
+    note(asked.nodes.iter().any(|node| node.taints.is_some()), "taints");
+    note(
+        asked.flavors.iter().any(|flavor| flavor.taints.is_some() || flavor.tolerations.is_some()),
+        "taints",
+    );
+    note(
+        topology(|text| {
+            text.slice_size.is_some()
+                || text.slice_required_level.is_some()
+                || text.slice_constraints.is_some()
+        }),
+        "slices of a podset",
+    );
+    note(
+        topology(|text| text.required_level.is_some() && text.preferred_level.is_some()),
+        "a preferred level within a required one",
+    );
+    note(asked.nodes.iter().any(|node| crowded(asked, node)), "a bound on the tasks of a node");
+    note(pods_bound(asked), "a quota of tasks");
+    let held = asked
+        .jobs
+        .iter()
+        .flat_map(|job| &job.assigned)
+        .map(|assigned| i64::from(assigned.pods()))
+        .sum::<i64>();
+    note(tasks(asked) + held > MOST_TASKS, "so many tasks");
+    missing
+}
+
+fn tasks(asked: &Asked) -> i64 {
+    asked.jobs.iter().flat_map(|job| &job.podsets).map(|podset| i64::from(podset.count)).sum()
+}
+
+/// Whether a node's bound on pods could ever be felt.
+fn crowded(asked: &Asked, node: &Node) -> bool {
+    let pods = tasks(asked) + asked.foreign_pods.len() as i64;
+    node.allocatable.get("pods").is_some_and(|most| pods > *most)
+}
+
+/// Likewise a quota of pods.
+fn pods_bound(asked: &Asked) -> bool {
+    let held: i64 =
+        asked.usage.iter().filter(|usage| usage.resource == "pods").map(|usage| usage.amount).sum();
+    let quotas = asked.queues.iter().flat_map(|queue| &queue.quotas);
+    let mut of_pods = quotas.filter(|quota| quota.resource.as_deref() == Some("pods"));
+    of_pods.any(|quota| tasks(asked) + held > quota.nominal)
+}
+
+/// Whether jobs start strictly in order. The core has that for a pool; here it is a queue's own.
+pub(super) fn strict(asked: &Asked) -> Result<bool, Obstacle> {
+    let waits = |queue: &str| {
+        let here = asked.jobs.iter().filter(|job| job.queue.as_deref() == Some(queue));
+        here.filter(|job| matches!(job.state, State::Pending | State::Incoming)).count()
+    };
+    let with_jobs: Vec<_> = asked.queues.iter().filter(|queue| waits(&queue.name) > 0).collect();
+    let is_strict = |queue: &&super::form::QueueText| queue.strategy.as_deref() == Some("StrictFIFO");
+    // A single job has nobody behind it.
+    if !with_jobs.iter().any(|queue| is_strict(queue) && waits(&queue.name) > 1) {
+        return Ok(false);
+    }
+    if with_jobs.len() == 1 { Ok(true) } else { Err(Obstacle::no_word("strict order in one queue alone")) }
+}

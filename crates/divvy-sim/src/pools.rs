@@ -17,6 +17,7 @@ use crate::timeline::Timeline;
 use crate::trace::cluster::ClusterNode;
 use crate::trace::interval::Interval;
 use crate::trace::jobs::TraceJob;
+use crate::trace::speeds::Speeds;
 
 /// Where jobs may run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -61,6 +62,8 @@ pub struct Request<'a> {
     pub class: Class,
     /// What each later start of a job costs, in milliseconds.
     pub restart_ms: i64,
+    /// How fast each kind of job runs on each model; without it all run as fast on any.
+    pub speeds: Option<&'a Speeds>,
     /// How many pools are replayed at once. It changes nothing but the time that it takes.
     pub threads: usize,
 }
@@ -102,6 +105,7 @@ pub fn replay_pools(request: Request<'_>, ended: &(impl Fn(usize) + Sync)) -> Re
             policy: request.policy.clone(),
             class: request.class,
             restart_ms: request.restart_ms,
+            speeds: request.speeds,
         };
         let mut before = 0;
         replay(setup, &part.jobs, |now| {
@@ -236,8 +240,9 @@ mod tests {
         let nodes = [node("n1", "a"), node("n2", "b")];
         let (policy, class) = (Named::Fifo.settings(), Named::Fifo.class());
         let queues = Vec::new();
+        let (restart_ms, speeds) = (30_000, None);
         let request =
-            Request { nodes: &nodes, jobs, pools, queues, policy, class, restart_ms: 30_000, threads };
+            Request { nodes: &nodes, jobs, pools, queues, policy, class, restart_ms, speeds, threads };
         replay_pools(request, &|_| ()).unwrap()
     }
 

@@ -25,7 +25,9 @@ use crate::policy::{Class, Named};
 use crate::pool::{Beginning, VirtualPool};
 use crate::timeline::Timeline;
 use crate::trace::cluster::ClusterNode;
+use crate::trace::decimal::Ratio;
 use crate::trace::jobs::{Arrival, TraceJob};
+use crate::trace::speeds::Speeds;
 
 /// GPUs that a task has at most: a larger job is a gang of such tasks and one of the rest.
 const GPUS_OF_A_TASK: u32 = 8;
@@ -42,6 +44,8 @@ pub struct Replay<'a> {
     pub class: Class,
     /// What a later start of a job costs, in milliseconds.
     pub restart_ms: i64,
+    /// How fast each kind of job runs on each model; without it all run as fast on any.
+    pub speeds: Option<&'a Speeds>,
 }
 
 /// What came of it.
@@ -75,9 +79,9 @@ pub enum ReplayError {
 }
 
 /// Replays jobs, in the order of their submission. `progress` is told how many have ended.
-pub fn replay(
-    setup: Replay<'_>,
-    jobs: &[TraceJob],
+pub fn replay<'a>(
+    setup: Replay<'a>,
+    jobs: &'a [TraceJob],
     mut progress: impl FnMut(usize),
 ) -> Result<Replayed, ReplayError> {
     let start = Time(jobs.first().map_or(0, |job| job.arrival.submit_s) * 1000);
@@ -108,8 +112,9 @@ struct Run<'a> {
     jobs: &'a [TraceJob],
     estimator: Box<dyn Estimator>,
     open: BTreeMap<u64, Open>,
-    /// Sizes that the empty pool was found to hold.
-    fitting: BTreeSet<u32>,
+    speeds: Option<&'a Speeds>,
+    /// Sizes that the empty pool was found to hold, of each kind of job where speeds tell kinds apart.
+    fitting: BTreeSet<(u32, String)>,
     finished: Vec<Finished>,
     refused: Vec<(String, Rejection)>,
     timeline: Timeline,
@@ -123,20 +128,20 @@ struct Open {
 }
 
 impl<'a> Run<'a> {
-    fn begin(setup: Replay<'_>, jobs: &'a [TraceJob], start: Time) -> Result<Self, Broken> {
+    fn begin(setup: Replay<'a>, jobs: &'a [TraceJob], start: Time) -> Result<Self, Broken> {
         let estimator: Box<dyn Estimator> = match setup.class {
             Class::N => Box::new(Blind),
             Class::P => Box::new(History::default()),
             Class::C => Box::new(Oracle::new(jobs.iter().map(|job| &job.fate))),
         };
-        let queues = if setup.queues.is_empty() { queues_of(jobs) } else { setup.queues };
         let costs = Costs { start_ms: 0, restart_ms: setup.restart_ms };
-        let engine = SimulatedEngine::new(start, costs, BTreeMap::new());
+        let engine = SimulatedEngine::new(start, costs, models(&setup));
+        let queues = if setup.queues.is_empty() { queues_of(jobs) } else { setup.queues };
         let nodes = setup.nodes.into_iter().map(node).collect();
         let pool = VirtualPool::begin(Beginning { nodes, queues, policy: setup.policy }, engine, start)?;
         let (open, fitting) = (BTreeMap::new(), BTreeSet::new());
         let (finished, refused, timeline) = (Vec::new(), Vec::new(), Timeline::default());
-        Ok(Self { pool, jobs, estimator, open, fitting, finished, refused, timeline })
+        Ok(Self { pool, jobs, estimator, open, speeds: setup.speeds, fitting, finished, refused, timeline })
     }
 
     /// Lets time pass; says whether a job has ended.
@@ -156,8 +161,10 @@ impl<'a> Run<'a> {
         let job = &self.jobs[row];
         let arrival = &job.arrival;
         // What fits is looked at once for each size: the pool does not change.
-        let mut spec = spec(arrival);
-        spec.wait_for_capacity = self.fitting.contains(&arrival.gpus);
+        let kinds = kinds(arrival, self.speeds);
+        let mut spec = spec(arrival, &kinds);
+        let size = (arrival.gpus, self.speeds.map_or_else(String::new, |_| arrival.name.clone()));
+        spec.wait_for_capacity = self.fitting.contains(&size);
         let owner = Owner { name: if arrival.user.is_empty() { "-".into() } else { arrival.user.clone() }, ..Owner::default() };
         let (array, token, held, history) = (None, None, false, BTreeMap::new());
         let submit = Submit { owner, spec, requeue_said: true, array, token, held, history };
@@ -165,10 +172,12 @@ impl<'a> Run<'a> {
             Err(rejection) => self.refused.push((arrival.id.clone(), rejection)),
             Ok(number) => {
                 let Some(number) = number else { return Ok(()) };
-                self.fitting.insert(arrival.gpus);
+                self.fitting.insert(size);
                 self.timeline.note(arrival.submit_s, 1, 0);
                 self.open.insert(number, Open { row, start_s: None, preemptions: 0 });
-                self.pool.engine().set_course(number, Course::of_length(job.fate.duration_s() * 1000));
+                let speeds = kinds.into_iter().filter_map(|kind| Some((kind.model?, kind.speed))).collect();
+                let course = Course { speeds, ..Course::of_length(job.fate.duration_s() * 1000) };
+                self.pool.engine().set_course(number, course);
                 self.foresee(number, row)?;
             }
         }
@@ -254,7 +263,7 @@ pub fn named(policy: Named) -> (Policy, Class) {
 
 fn node(row: &ClusterNode) -> (NodeSpec, Vec<DeviceSpec>) {
     let device = |index: u32| DeviceSpec {
-        uuid: format!("{}:{index}", row.node),
+        uuid: uuid(row, index),
         index,
         model: row.model.clone(),
         memory_mib: 80 << 10,
@@ -269,37 +278,78 @@ fn node(row: &ClusterNode) -> (NodeSpec, Vec<DeviceSpec>) {
     (spec, (0..row.gpus).map(device).collect())
 }
 
-fn role(name: &str, tasks: u32, gpus: u32) -> Role {
-    let class = DeviceClass::default();
+/// The model of each device, where jobs run faster on one than on another.
+fn models(setup: &Replay<'_>) -> BTreeMap<String, String> {
+    let nodes = setup.nodes.iter().filter(|_| setup.speeds.is_some());
+    let devices = nodes.flat_map(|row| (0..row.gpus).map(|index| (uuid(row, index), row.model.clone())));
+    devices.collect()
+}
+
+fn uuid(row: &ClusterNode, index: u32) -> String {
+    format!("{}:{index}", row.node)
+}
+
+/// A model that a job can run on, any where there is no name, and how fast.
+struct KindOfDevice {
+    model: Option<String>,
+    speed: (u64, u64),
+}
+
+/// What a job can run on, the fastest first. Nothing, for a kind of job that the speeds know nothing of.
+fn kinds(job: &Arrival, speeds: Option<&Speeds>) -> Vec<KindOfDevice> {
+    let Some(speeds) = speeds else { return vec![KindOfDevice { model: None, speed: (1, 1) }] };
+    let kind = |(model, ratio): (&str, Ratio)| KindOfDevice {
+        model: Some(model.to_owned()),
+        speed: (ratio.over(), ratio.under()),
+    };
+    let mut kinds: Vec<_> = speeds.models(&job.name, job.gpus).map(kind).collect();
+    // Cross-multiplied: exact. Of equals the first by name.
+    let product = |one: &KindOfDevice, other: &KindOfDevice| u128::from(one.speed.0) * u128::from(other.speed.1);
+    kinds.sort_by(|a, b| product(b, a).cmp(&product(a, b)));
+    kinds
+}
+
+/// One way to run a task: on devices of one model, or of any.
+fn alternative(kind: &KindOfDevice, fastest: &KindOfDevice, gpus: u32) -> Alternative {
+    let class = DeviceClass { models: kind.model.iter().cloned().collect(), ..DeviceClass::default() };
     let devices = (gpus > 0).then_some(DeviceAsk { class, count: gpus, draw: DrawAsk::Whole });
+    let over = 100 * u128::from(kind.speed.0) * u128::from(fastest.speed.1);
+    let under = u128::from(kind.speed.1) * u128::from(fastest.speed.0);
+    let speed_percent = u32::try_from((over / under).max(1)).unwrap_or(100);
     // Traces of GPU jobs say nothing of cores and memory.
-    let alternative = Alternative { devices, cpu_milli: Some(0), memory_bytes: Some(0), speed_percent: 100 };
+    Alternative { devices, cpu_milli: Some(0), memory_bytes: Some(0), speed_percent }
+}
+
+fn role(name: &str, tasks: u32, gpus: u32, kinds: &[KindOfDevice]) -> Role {
     Role {
         name: name.into(),
         minimum: tasks,
         maximum: tasks,
-        ask: Ask { alternatives: vec![alternative] },
+        ask: Ask { alternatives: kinds.iter().map(|kind| alternative(kind, &kinds[0], gpus)).collect() },
         work: Work::Process(Process { argv: vec!["simulated".into()], ..Process::default() }),
         topology: None,
     }
 }
 
 /// The tasks of a job of so many GPUs.
-fn gang(gpus: u32) -> Group {
+fn gang(gpus: u32, kinds: &[KindOfDevice]) -> Group {
     let (whole, rest) = (gpus / GPUS_OF_A_TASK, gpus % GPUS_OF_A_TASK);
     match (whole, rest) {
-        (0, rest) => Group::Role(role("main", 1, rest)),
-        (whole, 0) => Group::Role(role("main", whole, GPUS_OF_A_TASK)),
+        (0, rest) => Group::Role(role("main", 1, rest, kinds)),
+        (whole, 0) => Group::Role(role("main", whole, GPUS_OF_A_TASK, kinds)),
         (whole, rest) => Group::Branch(Branch {
             name: "all".into(),
             minimum: 2,
-            groups: vec![Group::Role(role("main", whole, GPUS_OF_A_TASK)), Group::Role(role("rest", 1, rest))],
+            groups: vec![
+                Group::Role(role("main", whole, GPUS_OF_A_TASK, kinds)),
+                Group::Role(role("rest", 1, rest, kinds)),
+            ],
             topology: None,
         }),
     }
 }
 
-fn spec(job: &Arrival) -> JobSpec {
+fn spec(job: &Arrival, kinds: &[KindOfDevice]) -> JobSpec {
     JobSpec {
         name: if job.id.is_empty() { "-".into() } else { job.id.clone() },
         queue: job.queue.clone(),
@@ -310,7 +360,7 @@ fn spec(job: &Arrival) -> JobSpec {
         preemptible: true,
         resumable: true,
         lifetime: Lifetime::Batch,
-        gang: gang(job.gpus),
+        gang: gang(job.gpus, kinds),
         time_limit: None,
         estimate: None,
         requeue: Requeue::Never,

@@ -15,7 +15,7 @@ fn read(files: &[PathBuf], submitted: Interval) -> Vec<TraceJob> {
 
 fn run(nodes: &[ClusterNode], trace: &[TraceJob], policy: &str) -> Replayed {
     let (policy, class) = named(policy.parse::<Named>().unwrap());
-    let setup = Replay { nodes: nodes.iter().collect(), queues: Vec::new(), policy, class, restart_ms: 30_000 };
+    let setup = Replay { nodes: nodes.iter().collect(), queues: Vec::new(), policy, class, restart_ms: 30_000, speeds: None };
     replay(setup, trace, |_| ()).unwrap()
 }
 

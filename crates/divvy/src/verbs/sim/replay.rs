@@ -9,7 +9,7 @@ use divvy_sim::pools::{self, Outcome, Pools, Request, replay_pools};
 use divvy_sim::trace::decimal::Decimal;
 use divvy_sim::trace::interval::Interval;
 use divvy_sim::trace::jobs::{self, Selection, TraceJob};
-use divvy_sim::trace::{Span, cluster};
+use divvy_sim::trace::{Span, cluster, speeds};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::report::Report;
@@ -55,6 +55,9 @@ pub(crate) struct Replay {
     /// How much later each copy is submitted than the one before
     #[arg(long, value_name = "SPAN", requires = "repeat")]
     shift: Option<Span>,
+    /// How fast each kind of job runs on each model: name,gpus,model,steps_per_s; durations are those on a v100
+    #[arg(long, value_name = "FILE")]
+    speeds: Option<PathBuf>,
     /// Submit a trace made at 2 jobs an hour at another rate
     #[arg(long, value_name = "RATE")]
     rate: Option<Decimal>,
@@ -96,6 +99,10 @@ impl Replay {
         };
         report.print(self.format.output)?;
         report.told().iter().for_each(|line| say(line));
+        if report.summary.all.finished == 0 {
+            let fix = "does --cluster belong to --trace? --pools shared lets every job run on every node";
+            return Err(Failure::new(Exit::BadData, "none of the jobs could run").fix(fix));
+        }
         if let Some(path) = &self.per_job {
             report.write_jobs(path)?;
         }
@@ -119,6 +126,7 @@ impl Replay {
 
     fn replay(&self, jobs: Vec<TraceJob>) -> Result<Outcome, Failure> {
         let nodes = cluster::read(&self.cluster)?;
+        let speeds = self.speeds.as_deref().map(speeds::read).transpose()?;
         let bar = progress_bar(jobs.len());
         let request = Request {
             nodes: &nodes,
@@ -131,6 +139,7 @@ impl Replay {
             policy: self.policy.settings(),
             class: self.policy.class(),
             restart_ms: self.restart_penalty.0,
+            speeds: speeds.as_ref(),
             threads: std::thread::available_parallelism().map_or(1, usize::from),
         };
         let outcome = replay_pools(request, &|ended| bar.inc(ended as u64));

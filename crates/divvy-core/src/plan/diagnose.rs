@@ -1,11 +1,12 @@
 //! Diagnosis: why a gang does not fit. First what the pool can never give, then what it cannot give now.
 
-use super::filter::{self, Funnel};
+use super::filter::{self, Funnel, Tally};
 use super::place::{UNSAID_CPU_MILLI, UNSAID_MEMORY_BYTES, draw_of, place_role, place_spec, place_task};
 use super::score::{Asked, Pick};
 use super::trial::Trial;
 use crate::amount::Resource;
 use crate::model::ask::{Alternative, DeviceAsk};
+use crate::model::device::WHOLE_MILLI;
 use crate::model::job::JobSpec;
 use crate::reason::{Reason, Verdict};
 use crate::snapshot::{Capacity, DeviceView, NodeView, Snapshot};
@@ -13,7 +14,9 @@ use crate::state::State;
 
 /// Why so many tasks of this alternative do not fit.
 pub(super) fn diagnose(capacity: &Capacity, spec: &JobSpec, alternative: &Alternative, tasks: u32) -> Reason {
-    let for_one = never(capacity, alternative).or_else(|| not_now(capacity, spec, alternative));
+    let tally = alternative.devices.as_ref().map(|ask| filter::tally(capacity, ask)).unwrap_or_default();
+    let for_one =
+        never(capacity, alternative, &tally).or_else(|| not_now(capacity, spec, (alternative, &tally)));
     for_one.unwrap_or_else(|| match most_tasks(capacity, alternative) {
         most if most < tasks => Reason::TooManyTasks(tasks, most),
         _ => Reason::GangIncomplete(spec.gang.tasks()),
@@ -29,7 +32,7 @@ fn most_tasks(capacity: &Capacity, alternative: &Alternative) -> u32 {
     };
     let on = |node: &NodeView| {
         let by_devices =
-            alternative.devices.as_ref().map_or(u32::MAX, |ask| would_do(node, ask) / ask.count.max(1));
+            alternative.devices.as_ref().map_or(u32::MAX, |ask| draws(node, ask) / ask.count.max(1));
         let cpu = alternative.cpu_milli.or(alone.then_some(UNSAID_CPU_MILLI.min(node.cpu_milli.0)));
         let memory =
             alternative.memory_bytes.or(alone.then_some(UNSAID_MEMORY_BYTES.min(node.memory_bytes.0)));
@@ -42,17 +45,24 @@ fn most_tasks(capacity: &Capacity, alternative: &Alternative) -> u32 {
 fn would_do(node: &NodeView, ask: &DeviceAsk) -> u32 {
     let good =
         |device: &&DeviceView| ask.class.takes_model(&device.spec) && ask.class.takes_memory(&device.spec);
+    if node.uniform {
+        return if node.devices.first().is_some_and(|first| good(&first)) { node.devices.len() as u32 } else { 0 };
+    }
     node.devices.iter().filter(good).count() as u32
 }
 
+/// How many draws of this size the devices of a node allow, were they free.
+fn draws(node: &NodeView, ask: &DeviceAsk) -> u32 {
+    would_do(node, ask).saturating_mul(WHOLE_MILLI / ask.milli().max(1))
+}
+
 /// What no node of the pool could ever give one task of this alternative.
-fn never(capacity: &Capacity, alternative: &Alternative) -> Option<Reason> {
+fn never(capacity: &Capacity, alternative: &Alternative, tally: &Tally) -> Option<Reason> {
     if capacity.nodes.is_empty() {
         return Some(Reason::NoNode);
     }
     let ask = alternative.devices.as_ref();
     if let Some(ask) = ask {
-        let tally = filter::tally(capacity, &ask.class);
         if tally.right_model == 0 {
             return Some(Reason::NoSuchModel(ask.class.clone()));
         }
@@ -75,13 +85,16 @@ fn never(capacity: &Capacity, alternative: &Alternative) -> Option<Reason> {
 }
 
 /// What no node can give one task of this alternative at the moment.
-fn not_now(capacity: &Capacity, spec: &JobSpec, alternative: &Alternative) -> Option<Reason> {
+fn not_now(
+    capacity: &Capacity,
+    spec: &JobSpec,
+    (alternative, tally): (&Alternative, &Tally),
+) -> Option<Reason> {
     let draining = capacity.nodes.iter().filter(|node| !node.takes_tasks).count();
     if draining == capacity.nodes.len() {
         return Some(Reason::NodesDraining(draining as u32));
     }
     if let Some(ask) = &alternative.devices {
-        let tally = filter::tally(capacity, &ask.class);
         if tally.most_usable < ask.count {
             let broken = tally.down >= tally.foreign;
             return Some(if broken {
@@ -173,6 +186,6 @@ pub(super) fn blockers(state: &State, snapshot: &Snapshot, spec: &JobSpec) -> (V
     }
     blockers.extend(by_capacity);
     let ask = spec.gang.roles().into_iter().find_map(|role| role.ask.alternatives.first()?.devices.as_ref());
-    let funnel = ask.map(|ask| filter::funnel(&snapshot.capacity, &ask.class, ask.count));
+    let funnel = ask.map(|ask| filter::funnel(&snapshot.capacity, ask));
     (blockers, funnel.unwrap_or_default())
 }

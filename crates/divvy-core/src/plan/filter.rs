@@ -1,6 +1,6 @@
 //! Filters: which devices a task can have. They tally what they refuse: the funnel.
 
-use crate::model::ask::{DeviceAsk, DeviceClass, DrawAsk};
+use crate::model::ask::{DeviceAsk, DrawAsk};
 use crate::model::device::{Draw, WHOLE_MILLI};
 use crate::snapshot::{Capacity, DeviceView, NodeView, Unusable};
 
@@ -59,14 +59,14 @@ pub(super) struct Tally {
 }
 
 /// How far a device gets.
-fn reaches(device: &DeviceView, node: &NodeView, class: &DeviceClass) -> Step {
-    if !class.takes_model(&device.spec) {
+fn reaches(device: &DeviceView, node: &NodeView, ask: &DeviceAsk) -> Step {
+    if !ask.class.takes_model(&device.spec) {
         Step::InPool
-    } else if !class.takes_memory(&device.spec) {
+    } else if !ask.class.takes_memory(&device.spec) {
         Step::RightModel
     } else if device.unusable.is_some() {
         Step::EnoughMemory
-    } else if !device.is_free() || !node.takes_tasks {
+    } else if !has_left(device, ask) || !node.takes_tasks {
         Step::Healthy
     } else {
         Step::Free
@@ -75,7 +75,12 @@ fn reaches(device: &DeviceView, node: &NodeView, class: &DeviceClass) -> Step {
 
 /// Whether a task can have what it asks of the device now.
 pub(super) fn fits(device: &DeviceView, ask: &DeviceAsk) -> bool {
-    let enough = match ask.draw {
+    has_left(device, ask) && ask.class.takes_model(&device.spec) && ask.class.takes_memory(&device.spec)
+}
+
+/// Whether enough is left of a device, whatever its class.
+fn has_left(device: &DeviceView, ask: &DeviceAsk) -> bool {
+    match ask.draw {
         DrawAsk::Whole => device.is_free(),
         DrawAsk::Share { milli, memory_mib } => {
             let memory_mib = share_memory_mib(device.spec.memory_mib, milli, memory_mib);
@@ -84,8 +89,7 @@ pub(super) fn fits(device: &DeviceView, ask: &DeviceAsk) -> bool {
                 && i64::try_from(memory_mib).is_ok_and(|asked| asked <= device.free_memory_mib)
         }
         DrawAsk::Partition(_) => false,
-    };
-    enough && ask.class.takes_model(&device.spec) && ask.class.takes_memory(&device.spec)
+    }
 }
 
 /// The memory of a share: as it says, or the same part of the device's memory as of its time (rounded down, so that shares which
@@ -104,17 +108,17 @@ pub(super) fn draw(device: &DeviceView, ask: &DeviceAsk) -> Draw {
     Draw { milli, memory_mib, partition: None }
 }
 
-/// The funnel of a task that asks for so many devices of a class.
-pub(super) fn funnel(capacity: &Capacity, class: &DeviceClass, count: u32) -> Funnel {
+/// The funnel of a task that asks for devices.
+pub(super) fn funnel(capacity: &Capacity, ask: &DeviceAsk) -> Funnel {
     let mut totals = Step::ALL.map(|step| (step, 0u32, 0u32));
     for node in &capacity.nodes {
         let mut here = [0u32; 6];
         for device in &node.devices {
-            let last = reaches(device, node, class);
+            let last = reaches(device, node, ask);
             here.iter_mut().take(last as usize + 1).for_each(|passed| *passed += 1);
         }
         let free = here[Step::Free as usize];
-        here[Step::OnOneNode as usize] = if free >= count { free } else { 0 };
+        here[Step::OnOneNode as usize] = if free >= ask.count { free } else { 0 };
         for (total, passed) in totals.iter_mut().zip(here) {
             total.1 += passed;
             total.2 += u32::from(passed > 0);
@@ -123,28 +127,47 @@ pub(super) fn funnel(capacity: &Capacity, class: &DeviceClass, count: u32) -> Fu
     Funnel(totals.to_vec())
 }
 
-/// Counts what speaks against a class.
-pub(super) fn tally(capacity: &Capacity, class: &DeviceClass) -> Tally {
+/// Counts what speaks against an ask.
+pub(super) fn tally(capacity: &Capacity, ask: &DeviceAsk) -> Tally {
     let mut tally = Tally::default();
     for node in &capacity.nodes {
-        let (mut would_do, mut usable, mut free) = (0, 0, 0);
-        for device in &node.devices {
-            tally.right_model += u32::from(class.takes_model(&device.spec));
-            if !class.takes_model(&device.spec) || !class.takes_memory(&device.spec) {
-                continue;
-            }
-            would_do += 1;
-            match device.unusable {
-                Some(Unusable::Down) => tally.down += 1,
-                Some(Unusable::Foreign) => tally.foreign += 1,
-                None => usable += 1,
-            }
-            free += u32::from(node.takes_tasks && device.is_free());
-        }
+        let (would_do, usable, free) = tally.node(node, ask);
         tally.enough_memory += would_do;
         tally.most_on_a_node = tally.most_on_a_node.max(would_do);
         tally.most_usable = tally.most_usable.max(usable);
         tally.most_free = tally.most_free.max(free);
     }
     tally
+}
+
+impl Tally {
+    /// The devices of a node that would do, those of them that can be given out, and those with enough left. Where all are alike,
+    /// and most nodes are so, the first speaks for all.
+    fn node(&mut self, node: &NodeView, ask: &DeviceAsk) -> (u32, u32, u32) {
+        let Some(first) = node.devices.first() else { return (0, 0, 0) };
+        let all = node.devices.len() as u32;
+        if node.uniform && !ask.class.takes_model(&first.spec) {
+            return (0, 0, 0);
+        }
+        if node.uniform && node.usable == all && ask.draw == DrawAsk::Whole {
+            let would_do = if ask.class.takes_memory(&first.spec) { all } else { 0 };
+            self.right_model += all;
+            return (would_do, would_do, if node.takes_tasks { node.free.min(would_do) } else { 0 });
+        }
+        let (mut would_do, mut usable, mut free) = (0, 0, 0);
+        for device in node.devices.iter().filter(|device| ask.class.takes_model(&device.spec)) {
+            self.right_model += 1;
+            if !ask.class.takes_memory(&device.spec) {
+                continue;
+            }
+            would_do += 1;
+            match device.unusable {
+                Some(Unusable::Down) => self.down += 1,
+                Some(Unusable::Foreign) => self.foreign += 1,
+                None => usable += 1,
+            }
+            free += u32::from(node.takes_tasks && has_left(device, ask));
+        }
+        (would_do, usable, free)
+    }
 }

@@ -134,6 +134,7 @@ pub(super) fn set(
     queues: Vec<Queue>,
     actors: Vec<Actor>,
 ) -> Result<Stage, Obstacle> {
+    actors.iter().try_for_each(sane)?;
     let mut log = Log { state: State::default() };
     let first = actors.iter().map(|actor| actor.submitted_at).min().unwrap_or(NOW);
     log.take(&Command::Begin { term: Term(1), boot_id: "boot".into(), version: "0".into() }, first)?;
@@ -157,6 +158,21 @@ pub(super) fn set(
     }
     let cast = cast.into_iter().zip(actors).filter_map(|(job, actor)| Some((job?, actor))).collect();
     Ok(Stage { state: log.state, cast, now: NOW })
+}
+
+/// The most that a task of a case may ask for: a PiB, and as many cores. Sums of what is held then stay exact.
+const MOST_ASKED: i64 = 1 << 50;
+
+fn sane(actor: &Actor) -> Result<(), Obstacle> {
+    let roles = actor.spec.gang.roles();
+    let asks = roles.iter().flat_map(|role| &role.ask.alternatives);
+    let amounts = asks.flat_map(|ask| [ask.cpu_milli, ask.memory_bytes]).flatten();
+    match amounts.into_iter().find(|amount| !(0..=MOST_ASKED).contains(amount)) {
+        None => Ok(()),
+        Some(amount) => {
+            Err(Obstacle::Broken(format!("the case cannot be staged: {} asks for {amount}", actor.name)))
+        }
+    }
 }
 
 /// What happens to an actor before the play begins.

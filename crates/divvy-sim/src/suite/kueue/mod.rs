@@ -106,8 +106,8 @@ impl Scene<'_> {
         let mut all = Vec::new();
         for ((flavor, resource), amount) in amounts {
             match self.quotas.device(flavor, resource) {
-                None if resource == "cpu" => spec.cpu_milli += amount,
-                None => spec.memory_bytes += amount,
+                None if resource == "cpu" => spec.cpu_milli = spec.cpu_milli.saturating_add(*amount),
+                None => spec.memory_bytes = spec.memory_bytes.saturating_add(*amount),
                 Some((model, unit)) => {
                     let count = u32::try_from(amount / unit).unwrap_or(u32::MAX).min(super::MOST_DEVICES);
                     all.extend(devices(name, all.len() as u32, count, &model, 0));

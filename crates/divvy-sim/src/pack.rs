@@ -6,6 +6,7 @@ mod typical;
 
 use std::sync::Arc;
 
+use divvy_core::check;
 use divvy_core::controller::{Broken, Controller};
 use divvy_core::decide::{Command, Person, Rejection, Submit};
 use divvy_core::event::{Event, Stamped};
@@ -75,6 +76,12 @@ impl Packing {
         }
     }
 
+    /// The policy of a name, with this seed if it is the random one.
+    pub fn named(name: &str, seed: u64) -> Result<Packing, NoSuchPacking> {
+        let known = Packing::all(seed);
+        known.into_iter().find(|packing| packing.name() == name).ok_or_else(|| NoSuchPacking { name: name.into() })
+    }
+
     /// What it knows: `oracle` where it knows tasks before they arrive, else `online`.
     pub fn knowledge(self) -> &'static str {
         if self == Packing::Fgd { "oracle" } else { "online" }
@@ -91,6 +98,13 @@ impl Packing {
             Packing::Divvy => Policy::default().score,
         }
     }
+}
+
+/// A name that no policy has.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("there is no policy {name:?}; there are: {}", Packing::all(0).map(Packing::name).join(", "))]
+pub struct NoSuchPacking {
+    name: String,
 }
 
 /// Tasks that were placed, by the GPUs of each.
@@ -253,7 +267,17 @@ impl Pool {
         }
         let specs = workload.pods.iter().map(spec).collect();
         let owner = Owner { name: "trace".into(), ..Owner::default() };
-        Ok(Self { controller: Controller::open(state), specs, owner })
+        let mut controller = Controller::open(state);
+        // Laws are checked at the end: each check costs as much as all that is placed.
+        controller.check_every(0);
+        Ok(Self { controller, specs, owner })
+    }
+
+    /// Whether all laws hold.
+    fn check(&self) -> Result<(), PackError> {
+        let violations = check::check(self.controller.state());
+        let task = self.controller.state().next_job as usize;
+        if violations.is_empty() { Ok(()) } else { Err(PackError::Broken { task, broken: Broken::Laws(violations) }) }
     }
 
     /// Lets a task arrive: it is placed at once, or dropped.

@@ -101,9 +101,8 @@ impl DeviceClass {
 
     /// Whether the device has memory within the bounds.
     pub fn takes_memory(&self, device: &DeviceSpec) -> bool {
-        let size = device.size_gb();
-        self.least_gb.is_none_or(|least| size >= least)
-            && self.most_gb.is_none_or(|most| size <= most)
+        self.least_gb.is_none_or(|least| device.size_gb() >= least)
+            && self.most_gb.is_none_or(|most| device.size_gb() <= most)
             && self.least_memory_mib.is_none_or(|least| device.memory_mib >= least)
     }
 }

@@ -83,10 +83,10 @@ fn has_left(device: &DeviceView, ask: &DeviceAsk) -> bool {
     match ask.draw {
         DrawAsk::Whole => device.is_free(),
         DrawAsk::Share { milli, memory_mib } => {
-            let memory_mib = share_memory_mib(device.spec.memory_mib, milli, memory_mib);
-            device.unusable.is_none()
-                && i64::from(milli) <= i64::from(device.free_milli)
-                && i64::try_from(memory_mib).is_ok_and(|asked| asked <= device.free_memory_mib)
+            let asked_mib = || share_memory_mib(device.spec.memory_mib, milli, memory_mib);
+            i64::from(milli) <= i64::from(device.free_milli)
+                && device.unusable.is_none()
+                && i64::try_from(asked_mib()).is_ok_and(|asked| asked <= device.free_memory_mib)
         }
         DrawAsk::Partition(_) => false,
     }
@@ -149,10 +149,14 @@ impl Tally {
         if node.uniform && !ask.class.takes_model(&first.spec) {
             return (0, 0, 0);
         }
-        if node.uniform && node.usable == all && ask.draw == DrawAsk::Whole {
-            let would_do = if ask.class.takes_memory(&first.spec) { all } else { 0 };
+        if node.uniform && node.usable == all {
             self.right_model += all;
-            return (would_do, would_do, if node.takes_tasks { node.free.min(would_do) } else { 0 });
+            if !ask.class.takes_memory(&first.spec) {
+                return (0, 0, 0);
+            }
+            let with_room = || node.devices.iter().filter(|device| has_left(device, ask)).count() as u32;
+            let free = if ask.draw == DrawAsk::Whole { node.free } else { with_room() };
+            return (all, all, if node.takes_tasks { free } else { 0 });
         }
         let (mut would_do, mut usable, mut free) = (0, 0, 0);
         for device in node.devices.iter().filter(|device| ask.class.takes_model(&device.spec)) {

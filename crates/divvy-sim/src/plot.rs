@@ -30,6 +30,9 @@ pub struct PlotError(String);
 const WIDTH: u32 = 960;
 const HEIGHT: u32 = 1080;
 
+/// Labels that can be read where the drawing fills half a screen.
+const LABELS: (&str, u32) = ("sans-serif", 18);
+
 /// As many points as the drawing has columns, or about.
 const POINTS: usize = 800;
 
@@ -105,7 +108,13 @@ fn over_time(area: &Area<'_>, curve: &Curve) -> Result<(), Box<dyn Error>> {
         .x_label_area_size(36)
         .y_label_area_size(64)
         .build_cartesian_2d(days.clone(), 0.0..curve.top())?;
-    chart.configure_mesh().light_line_style(TRANSPARENT).x_desc("day").y_desc(curve.name).draw()?;
+    chart
+        .configure_mesh()
+        .light_line_style(TRANSPARENT)
+        .label_style(LABELS)
+        .x_desc("day")
+        .y_desc(curve.name)
+        .draw()?;
     let points = curve.points.iter().copied();
     chart.draw_series(AreaSeries::new(points, 0.0, curve.colour.mix(0.25)).border_style(curve.colour))?;
     if let Some(bound) = curve.bound {
@@ -127,6 +136,7 @@ fn completion_times(area: &Area<'_>, finished: &[Finished]) -> Result<(), Box<dy
     chart
         .configure_mesh()
         .light_line_style(TRANSPARENT)
+        .label_style(LABELS)
         .x_desc("time from submission to end")
         .x_label_formatter(&|seconds| time(*seconds))
         .y_desc("jobs ended, %")
@@ -188,7 +198,8 @@ mod tests {
         }
         let plot = Plot { title: "jobs.csv, <srtf>", gpus: 64, timeline: &timeline, finished: &finished };
         let text = svg(&plot).unwrap();
-        for part in ["<svg", "jobs.csv, &lt;srtf&gt;", "jobs waiting", "GPUs held", "jobs ended, %", "</svg>"] {
+        for part in ["<svg", "jobs.csv, &lt;srtf&gt;", "jobs waiting", "GPUs held", "jobs ended, %", "</svg>"]
+        {
             assert!(text.contains(part), "{part}");
         }
     }

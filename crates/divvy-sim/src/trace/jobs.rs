@@ -317,7 +317,10 @@ impl Rows {
 }
 
 /// Writes jobs so that [`read`] reads them back.
-pub fn write<J: Borrow<TraceJob>>(jobs: impl IntoIterator<Item = J>, to: impl Write) -> Result<(), csv::Error> {
+pub fn write<J: Borrow<TraceJob>>(
+    jobs: impl IntoIterator<Item = J>,
+    to: impl Write,
+) -> Result<(), csv::Error> {
     let mut writer = csv::Writer::from_writer(to);
     writer.write_record(COLUMNS)?;
     for job in jobs {

@@ -58,7 +58,13 @@ impl Generate {
         let nodes = cluster(&recipe);
         write(&nodes_to, |to| trace::cluster::write(&nodes, to))?;
         write(&jobs_to, |to| trace::jobs::write(jobs(&recipe), to))?;
-        say(&format!("{} nodes in {}, {} jobs in {}", nodes.len(), nodes_to.display(), self.jobs, jobs_to.display()));
+        say(&format!(
+            "{} nodes in {}, {} jobs in {}",
+            nodes.len(),
+            nodes_to.display(),
+            self.jobs,
+            jobs_to.display()
+        ));
         Ok(Exit::Success)
     }
 }

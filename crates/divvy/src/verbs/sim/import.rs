@@ -87,10 +87,11 @@ impl Import {
 
 /// What a person is told besides the trace: nothing that was read is dropped unsaid.
 fn said(imported: &Imported) -> Vec<String> {
-    let mut lines = vec![format!("{} jobs", imported.jobs.len())];
+    let jobs = |count: usize| if count == 1 { "1 job".into() } else { format!("{count} jobs") };
+    let mut lines = vec![jobs(imported.jobs.len())];
     lines.extend(imported.left_out.iter().map(|(why, count)| format!("left out {count} {why}")));
     if imported.shares > 0 {
-        lines.push(format!("{} jobs with a part of a GPU have a whole one in the trace", imported.shares));
+        lines.push(format!("{} with a part of a GPU: a trace counts a whole one", jobs(imported.shares)));
     }
     lines
 }

@@ -128,7 +128,8 @@ impl Report<'_> {
 
     /// Draws the replay.
     pub(super) fn draw(&self, path: &Path, title: &str) -> Result<(), Failure> {
-        let finished: Vec<_> = self.outcome.pools.iter().flat_map(|(_, finished)| finished).cloned().collect();
+        let finished: Vec<_> =
+            self.outcome.pools.iter().flat_map(|(_, finished)| finished).cloned().collect();
         let (gpus, timeline) = (self.outcome.gpus(), &self.outcome.timeline);
         let plot = Plot { title, gpus, timeline, finished: &finished };
         let text = svg(&plot).map_err(|error| Failure::new(Exit::Internal, error.to_string()))?;

@@ -1,0 +1,138 @@
+//! Traces on the command line: made, imported, replayed.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test ends where something is wrong"
+)]
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+/// What a command said.
+struct Said {
+    code: i32,
+    out: String,
+    err: String,
+}
+
+fn divvy(folder: &Path, line: &str) -> Said {
+    let output =
+        Command::new(env!("CARGO_BIN_EXE_divvy")).args(line.split(' ')).current_dir(folder).output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    Said { code: output.status.code().unwrap(), out: text(output.stdout), err: text(output.stderr) }
+}
+
+#[track_caller]
+fn done(folder: &Path, line: &str) -> String {
+    let said = divvy(folder, line);
+    assert_eq!(said.code, 0, "{line}: {}", said.err);
+    said.out
+}
+
+/// The small files that are written by hand.
+fn by_hand() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/replay")
+}
+
+#[test]
+fn five_jobs_end_as_the_manual_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out.csv");
+    for (policy, ends) in [("fifo", [1000, 1300, 1100, 1150, 1320]), ("srtf", [1460, 440, 170, 130, 60])] {
+        let line = format!(
+            "sim replay --cluster cluster.csv --trace jobs.csv --policy {policy} --per-job {} -o json",
+            out.display()
+        );
+        let object: Value = serde_json::from_str(&done(&by_hand(), &line)).unwrap();
+        let keys = "policy class jobs refused finished mean_jct_s p50_jct_s p90_jct_s p99_jct_s mean_wait_s makespan_s \
+                    restarts preemptions gpu_utilization worst_rho unfair_fraction wall_s peak_rss_mib digest by_queue";
+        for key in keys.split_whitespace() {
+            assert!(object.get(key).is_some_and(|value| !value.is_null()), "{key} is missing in {object}");
+        }
+        let mean = ends.iter().sum::<i64>() as f64 / 5.0 - 20.0;
+        assert_eq!((object["mean_jct_s"].as_f64(), object["jobs"].as_u64()), (Some(mean), Some(5)));
+        let rows = std::fs::read_to_string(&out).unwrap();
+        let finish = |row: &str| row.split(',').nth(2).unwrap().parse::<i64>().unwrap();
+        assert_eq!(rows.lines().next(), Some("job_id,start_s,finish_s,preemptions,rho"));
+        assert_eq!(rows.lines().skip(1).map(finish).collect::<Vec<_>>(), ends, "{policy}");
+    }
+}
+
+#[test]
+fn what_was_made_up_can_be_replayed_and_drawn() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    done(here, "sim generate --nodes 2x8 --nodes 2xh100:8 --jobs 60 --teams 2 --seed 3 --out made");
+    let replay = "sim replay --cluster made/cluster.csv --trace made/jobs.csv --policy mlfq --pools shared";
+    let table = done(here, &format!("{replay} --plot made/plot.svg"));
+    for part in ["(all)", "team-1", "team-2", "mlfq, class N: 60 of 60 jobs"] {
+        assert!(table.contains(part), "{part} is missing in\n{table}");
+    }
+    assert!(
+        std::fs::read_to_string(here.join("made/plot.svg")).unwrap().contains("jobs.csv: mlfq (class N)")
+    );
+    let rows = done(here, &format!("{replay} -o csv"));
+    assert!(rows.starts_with("queue,finished,mean_jct_s,"), "{rows}");
+    let twice = done(here, &format!("{replay} --repeat 2 --shift 90d -o json"));
+    assert_eq!(serde_json::from_str::<Value>(&twice).unwrap()["jobs"], 120);
+}
+
+#[test]
+fn jobs_of_slurm_become_a_trace_and_what_does_not_is_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = "JobID|Partition|Submit|Start|End|Elapsed|AllocTRES|State\n\
+                1|gpu|2026-01-01T00:00:00|2026-01-01T00:00:00|2026-01-01T00:01:00|00:01:00|gres/gpu=2|COMPLETED\n\
+                2|gpu|2026-01-01T00:00:00|2026-01-01T00:00:00|2026-01-01T00:01:00|00:01:00|cpu=2|COMPLETED\n";
+    std::fs::write(folder.path().join("sacct.txt"), text).unwrap();
+    let said = divvy(folder.path(), "sim import slurm sacct.txt");
+    assert_eq!(
+        said.out,
+        "job_id,submit_s,gpus,duration_s,queue,user,name,status\n1,0,2,60,gpu,,,COMPLETED\n"
+    );
+    assert_eq!(said.err, "divvy: 1 job\ndivvy: left out 1 that asked for no GPU\n");
+}
+
+#[test]
+fn what_is_wrong_is_told_with_its_place_and_ends_with_its_own_code() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    let hand = by_hand();
+    std::fs::write(
+        here.join("jobs.csv"),
+        "job_id,submit_s,gpus,duration_s,queue\na,0,1,5,lab\nb,-1,1,5,lab\n",
+    )
+    .unwrap();
+    std::fs::write(
+        here.join("big.csv"),
+        "job_id,submit_s,gpus,duration_s,queue\na,0,64,5,lab\nb,1,1,5,lab\nc,1,1,5,x\n",
+    )
+    .unwrap();
+    let cluster = hand.join("cluster.csv").display().to_string();
+    let cases = [
+        (format!("--cluster {cluster} --trace none.csv --policy fifo"), 66, "cannot open none.csv"),
+        (
+            format!("--cluster {cluster} --trace jobs.csv --policy fifo"),
+            65,
+            "jobs.csv, line 3, column submit_s: \"-1\" is not a whole number of seconds",
+        ),
+        (format!("--cluster {cluster} --trace jobs.csv --policy fcfs"), 64, "quota-mlfq"),
+        (format!("--cluster {cluster} --trace jobs.csv --policy fifo --submitted 9"), 64, "write A..B"),
+        (format!("--cluster {cluster} --trace jobs.csv --policy fifo --repeat 2"), 64, "--shift"),
+        ("--cluster jobs.csv --trace jobs.csv --policy fifo".into(), 65, "line 3, column submit_s"),
+        ("--cluster big.csv --trace big.csv --policy fifo".into(), 65, "there is no column \"node\""),
+    ];
+    for (line, code, text) in cases {
+        let said = divvy(here, &format!("sim replay {line}"));
+        assert_eq!(said.code, code, "{line}: {}", said.err);
+        assert!(said.err.contains(text), "{line}: {}", said.err);
+    }
+    let said = divvy(here, &format!("sim replay --cluster {cluster} --trace big.csv --policy fifo"));
+    assert_eq!(said.code, 0, "{}", said.err);
+    assert!(said.out.contains("1 of 3 jobs"), "{}", said.out);
+    assert!(said.err.contains("job c never ran: no node is of the pool x"), "{}", said.err);
+    assert!(said.err.contains("job a never ran: "), "{}", said.err);
+}

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use divvy_sim::suite::{self, Judged, Must, Policy, Report};
 
@@ -61,8 +61,8 @@ impl Suite {
         let mut cases = Vec::new();
         for file in &self.files {
             let text = super::super::run::read_text(file)?;
-            let read = suite::read(&text)
-                .map_err(|error| Failure::new(Exit::BadData, format!("{}: {error}", file.display())))?;
+            let bad = |error| Failure::new(Exit::BadData, format!("{}: {error}", name_of(file)));
+            let read = suite::read(&text).map_err(bad)?;
             cases.extend(read);
         }
         if let Some(id) = &self.case {
@@ -89,9 +89,13 @@ impl Suite {
     fn policy(&self) -> Result<Option<Policy>, Failure> {
         let Some(file) = &self.policy else { return Ok(None) };
         let text = super::super::run::read_text(file)?;
-        let wrong = |error| Failure::new(Exit::BadData, format!("{}: {error}", file.display()));
+        let wrong = |error| Failure::new(Exit::BadData, format!("{}: {error}", name_of(file)));
         suite::read_policy(&text).map(Some).map_err(wrong)
     }
+}
+
+fn name_of(file: &Path) -> String {
+    if file == Path::new("-") { "standard input".into() } else { file.display().to_string() }
 }
 
 /// Passed, failed, unsupported.

@@ -85,7 +85,10 @@ fn no_device_is_promised_beyond_what_it_is(state: &State, found: &mut Vec<Violat
             *promised.entry(*device).or_default() += u64::from(draw.milli);
         }
         if !state.jobs.contains_key(&job.number) {
-            found.push(Violation { law: "L7", text: format!("something is promised to job {job}, which is not there") });
+            found.push(Violation {
+                law: "L7",
+                text: format!("something is promised to job {job}, which is not there"),
+            });
         }
     }
     let over = promised.into_iter().filter(|(_, milli)| *milli > u64::from(WHOLE_MILLI));

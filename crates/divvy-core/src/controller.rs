@@ -28,6 +28,7 @@ pub struct Controller {
     check_every: u64,
     watch: Option<check::Watch>,
     folded: u64,
+    keeps_history: bool,
 }
 
 /// Tests check after every event; a daemon leaves it to those who ask.
@@ -68,8 +69,17 @@ impl Controller {
     /// Takes over a state.
     pub fn open(state: State) -> Self {
         let snapshot = Snapshot::new(&state);
-        let mut controller =
-            Self { state, snapshot, batch: Batch::default(), news: true, report: Report::default(), check_every: CHECK_EVERY, watch: None, folded: 0 };
+        let mut controller = Self {
+            state,
+            snapshot,
+            batch: Batch::default(),
+            news: true,
+            report: Report::default(),
+            check_every: CHECK_EVERY,
+            watch: None,
+            folded: 0,
+            keeps_history: true,
+        };
         controller.reset_batch();
         controller
     }
@@ -175,7 +185,9 @@ impl Controller {
     /// Folds one event into state and snapshot, and notes what follows from it.
     fn fold(&mut self, event: Event, now: Time) -> Result<(), Broken> {
         let before = self.snapshot.expect(&self.state, &event);
-        if let Some(attempt) = history::attempt_of(&self.state, &event, now.max(self.state.now)) {
+        if self.keeps_history
+            && let Some(attempt) = history::attempt_of(&self.state, &event, now.max(self.state.now))
+        {
             self.batch.attempts.extend(attempt);
         }
         let stamped = Stamped { at: now.max(self.state.now), event };
@@ -192,7 +204,16 @@ impl Controller {
         self.act_on(&stamped.event);
         self.batch.commit.events.push(stamped);
         self.folded += 1;
-        if self.check_every > 0 && self.folded.is_multiple_of(self.check_every) { self.assert_lawful() } else { Ok(()) }
+        if self.check_every > 0 && self.folded.is_multiple_of(self.check_every) {
+            self.assert_lawful()
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Whether ended attempts are gathered for history: a simulator has no use for them.
+    pub fn keep_history(&mut self, keeps: bool) {
+        self.keeps_history = keeps;
     }
 
     /// Has the checker look at the state after every so many events; 0 for never. Tests check after each.

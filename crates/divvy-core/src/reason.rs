@@ -287,7 +287,11 @@ impl fmt::Display for Reason {
             Reason::GangIncomplete(minimum) => write!(f, "not all of its {minimum} tasks fit at once"),
             Reason::InLine => write!(f, "jobs start strictly in order, and one before it does not fit yet"),
             Reason::Promised(tasks) => {
-                write!(f, "its devices are promised to it; {tasks} task{} that hold them are being stopped", plural(*tasks))
+                write!(
+                    f,
+                    "its devices are promised to it; {tasks} task{} that hold them are being stopped",
+                    plural(*tasks)
+                )
             }
             Reason::Unsupported(what) => write!(f, "no engine of this pool runs {what}"),
         }

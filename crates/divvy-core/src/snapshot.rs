@@ -76,7 +76,16 @@ impl Snapshot {
     /// Follows one event that the state has just folded. `before` is what [`Self::expect`] returned for it before the fold.
     pub fn follow(&mut self, state: &State, event: &Event, before: Before) {
         match event {
-            Event::NodeSeen { .. } | Event::DeviceSeen { .. } => self.rebuild_capacity(state),
+            Event::NodeSeen { node, .. } => {
+                if !self.capacity.add_node(state, *node) {
+                    self.rebuild_capacity(state);
+                }
+            }
+            Event::DeviceSeen { device, .. } => {
+                if !self.capacity.add_device(state, *device) {
+                    self.rebuild_capacity(state);
+                }
+            }
             Event::DeviceChanged { device, .. } => self.capacity.refresh(state, *device),
             Event::PolicySet { .. } => *self = Self::new(state),
             Event::QueuesSet { .. } => self.waiting.rebuild(state),
@@ -98,7 +107,9 @@ impl Snapshot {
             }
             _ => {}
         }
-        for (promise, queue) in before.promises.iter().filter(|(promise, _)| !state.promises.contains_key(&promise.job)) {
+        for (promise, queue) in
+            before.promises.iter().filter(|(promise, _)| !state.promises.contains_key(&promise.job))
+        {
             for placement in &promise.placements {
                 self.capacity.give_back(placement);
                 self.charge_queue(state, queue, placement, -1);
@@ -169,7 +180,7 @@ impl Snapshot {
     }
 
     fn charge_queue(&mut self, state: &State, queue: &str, placement: &Placement, sign: i64) {
-        let model = |device: DeviceId| state.devices.get(&device).map(|device| device.spec.model.clone());
+        let model = |device: DeviceId| state.devices.get(&device).map(|device| device.spec.model.as_str());
         let amounts = counted(placement, model);
         for path in lineage(queue) {
             let held = self.held.entry(path.to_owned()).or_default();

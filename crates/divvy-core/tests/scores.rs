@@ -159,9 +159,10 @@ fn score() -> impl Strategy<Value = Score> {
 }
 
 fn step() -> impl Strategy<Value = String> {
-    let submit = (0u32..12, 0u32..3, prop::sample::select(vec![1000, 1000, 200, 470, 700]), 0u32..10).prop_map(
-        |(job, gpus, milli, extra)| {
-            let (gpus, milli) = if milli < 1000 { (1, format!("milli={milli}")) } else { (gpus, String::new()) };
+    let submit = (0u32..12, 0u32..3, prop::sample::select(vec![1000, 1000, 200, 470, 700]), 0u32..10)
+        .prop_map(|(job, gpus, milli, extra)| {
+            let (gpus, milli) =
+                if milli < 1000 { (1, format!("milli={milli}")) } else { (gpus, String::new()) };
             let extra = match extra {
                 0 => "cpu=20 mem=40",
                 1 => "tasks=2",
@@ -171,13 +172,13 @@ fn step() -> impl Strategy<Value = String> {
                 _ => "cpu=4",
             };
             format!("submit j{job} default {gpus} {milli} {extra} wait")
-        },
-    );
+        });
     let end = (0u32..12).prop_map(|job| format!("end j{job}"));
     let cancel = (0u32..12).prop_map(|job| format!("cancel j{job}"));
     let device = (0u32..3, 0u32..2, prop::sample::select(vec!["down", "foreign", "ok"]))
         .prop_map(|(node, index, how)| format!("device n{node}:{index} {how}"));
-    let other = prop::sample::select(vec!["plan", "plan", "plan", "drain on n1", "drain off n1", "node n3 2xa100"]);
+    let other =
+        prop::sample::select(vec!["plan", "plan", "plan", "drain on n1", "drain off n1", "node n3 2xa100"]);
     prop_oneof![5 => submit, 3 => end, 1 => cancel, 1 => device, 5 => other.prop_map(String::from)]
 }
 
@@ -195,7 +196,12 @@ fn live(score: Score, lines: &[String]) -> Result<(), TestCaseError> {
         let expected = plan(&state, &mut cold, now).0;
         scenario.line("plan").map_err(TestCaseError::fail)?;
         let events: Vec<_> = expected.into_events();
-        let logged: Vec<_> = scenario.log.iter().skip(state.position.0 as usize).map(|stamped| stamped.event.clone()).collect();
+        let logged: Vec<_> = scenario
+            .log
+            .iter()
+            .skip(state.position.0 as usize)
+            .map(|stamped| stamped.event.clone())
+            .collect();
         prop_assert!(logged.starts_with(&events), "warm: {logged:?}\ncold: {events:?}");
     }
     Ok(())

@@ -43,6 +43,7 @@ impl VirtualPool {
     pub fn begin(beginning: Beginning, engine: SimulatedEngine, now: Time) -> Result<Self, Broken> {
         let mut controller = Controller::open(State::default());
         controller.check_every(0);
+        controller.keep_history(false);
         let mut pool = Self { controller, engine, now, digest: 0, events: 0 };
         let term = Command::Begin { term: Term(1), boot_id: "virtual".into(), version: env!("CARGO_PKG_VERSION").into() };
         let mut commands = vec![term, Command::SetPolicy(Box::new(beginning.policy), root())];

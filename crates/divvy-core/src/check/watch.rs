@@ -175,7 +175,8 @@ impl Watch {
             if state.allocations.get(&placement.allocation).is_none_or(|held| {
                 held.state != AllocationState::Starting || held.job != job || held.placement != *placement
             }) {
-                wrong.push(found("L7", format!("allocation {} is not what was placed", placement.allocation)));
+                wrong
+                    .push(found("L7", format!("allocation {} is not what was placed", placement.allocation)));
             }
         }
         self.limits(state, job, &spec.queue, wrong);
@@ -196,8 +197,7 @@ impl Watch {
     /// Notes what a task holds.
     fn hold(&mut self, state: &State, job: JobId, placement: &Placement, since: Time, charge: bool) {
         let Some(owner) = state.jobs.get(&job.number) else { return };
-        let (queue, account) =
-            (owner.spec.queue.clone(), self.account(&owner.spec.queue, &owner.owner.name));
+        let (queue, account) = (owner.spec.queue.clone(), self.account(&owner.spec.queue, &owner.owner.name));
         if charge {
             self.accounts[account].change(placement.milli(), since);
         }
@@ -234,9 +234,7 @@ impl Watch {
         let node = state.nodes.get(&placement.node);
         let host = self.hosts.get(&placement.node).copied().unwrap_or_default();
         if node.is_none_or(|node| {
-            node.state != NodeState::Ready
-                || host.0 > node.spec.cpu_milli
-                || host.1 > node.spec.memory_bytes
+            node.state != NodeState::Ready || host.0 > node.spec.cpu_milli || host.1 > node.spec.memory_bytes
         }) {
             let text = format!(
                 "node {} takes no task, or has less than {} milli-cores and {} bytes",
@@ -273,7 +271,8 @@ impl Watch {
                 if let Amount::Finite(most) = limit
                     && held > *most
                 {
-                    let text = format!("job {job} was placed: {path} holds {held} of {resource}, limit {most}");
+                    let text =
+                        format!("job {job} was placed: {path} holds {held} of {resource}, limit {most}");
                     wrong.push(found("limit", text));
                 }
             }

@@ -263,7 +263,10 @@ fn cancel(state: &State, id: JobId, by: &Person) -> Result<Vec<Event>, Rejection
 fn foresee(state: &State, id: JobId, estimate: &Estimate) -> Result<Vec<Event>, Rejection> {
     let job = state.jobs.get(&id.number).ok_or(Rejection::NoSuchJob(id))?;
     let news = job.estimate.as_ref() != Some(estimate);
-    Ok(news.then(|| Event::Estimated { job: JobId::single(id.number), estimate: estimate.clone() }).into_iter().collect())
+    Ok(news
+        .then(|| Event::Estimated { job: JobId::single(id.number), estimate: estimate.clone() })
+        .into_iter()
+        .collect())
 }
 
 /// The promises to a job, or to the members of an array, that are taken back before it is held.
@@ -325,7 +328,18 @@ fn set_queues(state: &State, queues: &[Queue], by: &Person) -> Result<Vec<Event>
     {
         return Ok(Vec::new());
     }
-    Ok(vec![Event::QueuesSet { queues: queues.to_vec(), by: by.name.clone() }])
+    let set = Event::QueuesSet { queues: queues.to_vec(), by: by.name.clone() };
+    Ok(promises_beyond(state, queues).chain([set]).collect())
+}
+
+/// Promises were made within the limits of their queues: where these change, they are taken back, and planned anew.
+fn promises_beyond(state: &State, queues: &[Queue]) -> impl Iterator<Item = Event> {
+    let limit_of = |path: &str| queues.iter().find(|queue| queue.path == path).map(|queue| &queue.limit);
+    let changes = move |path: &str| state.queues.get(path).map(|queue| &queue.limit) != limit_of(path);
+    let promised = state.promises.keys().filter(move |id| {
+        state.jobs.get(&id.number).is_some_and(|job| lineage(&job.spec.queue).any(&changes))
+    });
+    promised.map(|job| Event::Revoked { job: *job })
 }
 
 fn drain_node(state: &State, name: &str, on: bool, by: &Person) -> Result<Vec<Event>, Rejection> {

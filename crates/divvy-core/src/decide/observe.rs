@@ -73,6 +73,9 @@ fn node(state: &State, spec: &NodeSpec, devices: &[DeviceSpec]) -> Vec<Event> {
         events.extend(device_news(device, known.and_then(|id| state.devices.get(&id)), node, spec));
     }
     let here: BTreeSet<&str> = devices.iter().map(|device| device.uuid.as_str()).collect();
+    if !state.nodes.contains_key(&node) {
+        return events;
+    }
     let away = state
         .devices
         .iter()
@@ -186,7 +189,9 @@ fn kept_promises(state: &State, ended: AllocationId, events: &[Event]) -> Vec<Ev
         events.iter().any(|event| matches!(event, Event::AttemptEnded { job: ended, state, .. } if *ended == job && state.is_ended()))
     };
     let become_of = |promise: &Promise| match state.is_good(promise) {
-        true => Event::Placed { job: promise.job, placements: promise.placements.clone(), port: promise.port },
+        true => {
+            Event::Placed { job: promise.job, placements: promise.placements.clone(), port: promise.port }
+        }
         false => Event::Revoked { job: promise.job },
     };
     // With the job itself its promise goes, too.

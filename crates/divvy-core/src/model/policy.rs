@@ -164,8 +164,10 @@ pub fn parse(text: &str) -> Result<Policy, BadPolicy> {
         BadPolicy { line, column, what: what.split(" at line ").next().unwrap_or_default().to_owned() }
     })?;
     let rising = policy.attained.levels_device_ms.windows(2).all(|pair| pair[0] < pair[1]);
-    let sound = rising && policy.step_ms > 0 && policy.attained.head_start_ms >= 0 && policy.attained.hold_ms >= 0;
-    let what = "levels_device_ms rise, step_ms is above 0, and head_start_ms and hold_ms are not below it".to_owned();
+    let sound =
+        rising && policy.step_ms > 0 && policy.attained.head_start_ms >= 0 && policy.attained.hold_ms >= 0;
+    let what = "levels_device_ms rise, step_ms is above 0, and head_start_ms and hold_ms are not below it"
+        .to_owned();
     if sound { Ok(policy) } else { Err(BadPolicy { line: 1, column: 1, what }) }
 }
 
@@ -176,8 +178,14 @@ mod tests {
 
     #[test]
     fn a_policy_file_names_what_differs_from_the_default() {
-        let policy = parse("order: attained\nattained: {levels_device_ms: [1000, 2000], within: turn}\npreempt: walk\n").unwrap();
-        assert_eq!((policy.order, policy.preempt, policy.attained.within), (Order::Attained, Preempt::Walk, Within::Turn));
+        let policy = parse(
+            "order: attained\nattained: {levels_device_ms: [1000, 2000], within: turn}\npreempt: walk\n",
+        )
+        .unwrap();
+        assert_eq!(
+            (policy.order, policy.preempt, policy.attained.within),
+            (Order::Attained, Preempt::Walk, Within::Turn)
+        );
         assert_eq!(policy.attained.levels_device_ms, [1000, 2000]);
         assert_eq!(policy.broken_gang_grace_ms, Policy::default().broken_gang_grace_ms);
         assert_eq!(parse("{}").unwrap(), Policy::default());
@@ -185,7 +193,9 @@ mod tests {
 
     #[test]
     fn nonsense_in_a_policy_names_its_place() {
-        for text in ["ordre: arrival", "order: random", "attained: {levels_device_ms: [2, 1]}", "step_ms: 0", "["] {
+        for text in
+            ["ordre: arrival", "order: random", "attained: {levels_device_ms: [2, 1]}", "step_ms: 0", "["]
+        {
             let error = parse(text).unwrap_err();
             assert!(error.line >= 1 && !error.what.is_empty(), "{text}: {error}");
         }

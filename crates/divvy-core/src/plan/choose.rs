@@ -41,10 +41,15 @@ pub(super) fn choose<'a>(
     now: Time,
 ) -> Chosen<'a> {
     let policy = &state.policy;
-    let runner = |(job, view): (&JobId, &'a RunView)| Runner { place: order::of_running(policy, *job, view, now), job: *job, view };
+    let runner = |(job, view): (&JobId, &'a RunView)| Runner {
+        place: order::of_running(policy, *job, view, now),
+        job: *job,
+        view,
+    };
     let mut runners: Vec<Runner> = running.jobs.iter().map(runner).collect();
     runners.sort_unstable_by_key(|runner| runner.place);
-    let free: i64 = capacity.nodes.iter().filter(|node| node.takes_tasks).map(|node| i64::from(node.free)).sum();
+    let free: i64 =
+        capacity.nodes.iter().filter(|node| node.takes_tasks).map(|node| i64::from(node.free)).sum();
     let held: i64 = runners.iter().map(|runner| runner.view.milli).sum();
     let mut chosen = Chosen::default();
     let mut budget = Budget { left_milli: free * i64::from(WHOLE_MILLI) + held };
@@ -55,7 +60,13 @@ pub(super) fn choose<'a>(
     }
     let mut line = Line::new(waiting, policy, now);
     if policy.guarantees_first && policy.borrowers_run_on {
-        take(&mut Merged { line: &mut Line::empty(waiting, policy, now), runners: &runners }, state, &first, &mut budget, &mut chosen);
+        take(
+            &mut Merged { line: &mut Line::empty(waiting, policy, now), runners: &runners },
+            state,
+            &first,
+            &mut budget,
+            &mut chosen,
+        );
         runners.clear();
     }
     take(&mut Merged { line: &mut line, runners: &runners }, state, &first, &mut budget, &mut chosen);
@@ -96,7 +107,9 @@ fn take<'a>(
 ) {
     while let Some(next) = merged.next() {
         match next {
-            Next::Runs(runner) if runner.view.milli <= budget.left_milli => budget.left_milli -= runner.view.milli,
+            Next::Runs(runner) if runner.view.milli <= budget.left_milli => {
+                budget.left_milli -= runner.view.milli
+            }
             Next::Runs(runner) => chosen.victims.push(runner),
             Next::Waits(class, key) if done.contains(&key.number) => merged.line.admit_next(class, key),
             Next::Waits(class, key) => {

@@ -46,7 +46,11 @@ fn would_do(node: &NodeView, ask: &DeviceAsk) -> u32 {
     let good =
         |device: &&DeviceView| ask.class.takes_model(&device.spec) && ask.class.takes_memory(&device.spec);
     if node.uniform {
-        return if node.devices.first().is_some_and(|first| good(&first)) { node.devices.len() as u32 } else { 0 };
+        return if node.devices.first().is_some_and(|first| good(&first)) {
+            node.devices.len() as u32
+        } else {
+            0
+        };
     }
     node.devices.iter().filter(good).count() as u32
 }

@@ -79,7 +79,12 @@ impl Plan {
             |place: Place| Event::Placed { job: place.job, placements: place.placements, port: place.port };
         let judged = (!self.judged.is_empty()).then_some(Event::Judged { classes: self.judged });
         let promised = self.promises.into_iter().map(|promise| Event::Promised(Box::new(promise)));
-        self.ends.into_iter().chain(promised).chain(self.places.into_iter().map(placed)).chain(judged).collect()
+        self.ends
+            .into_iter()
+            .chain(promised)
+            .chain(self.places.into_iter().map(placed))
+            .chain(judged)
+            .collect()
     }
 
     /// Whether it changes nothing.
@@ -96,7 +101,9 @@ impl Plan {
 
 fn ended_job(event: &Event) -> Option<(&'static str, JobId)> {
     match event {
-        Event::Stopping { job, .. } | Event::Dropped { job, .. } | Event::Revoked { job } => Some((event.kind(), *job)),
+        Event::Stopping { job, .. } | Event::Dropped { job, .. } | Event::Revoked { job } => {
+            Some((event.kind(), *job))
+        }
         _ => None,
     }
 }
@@ -109,7 +116,13 @@ pub fn plan(state: &State, snapshot: &mut Snapshot, now: Time) -> (Plan, Report)
     let (mut trial, waiting, running) = trial::Trial::split(state, snapshot);
     match state.policy.preempt {
         Preempt::Off => in_order(&mut trial, waiting, now, (&mut plan, &mut report), &mut verdicts),
-        Preempt::Walk => preempt::walk(&mut trial, (waiting, running), now, &mut plan, &mut verdicts),
+        Preempt::Walk => {
+            preempt::walk(&mut trial, (waiting, running), now, &mut plan, &mut verdicts);
+            // As in order: nothing has become free since a class was judged, so its verdict stands (L10).
+            verdicts.retain(|class, reason| {
+                state.freed || reason.is_none() || !state.verdicts.contains_key(class)
+            });
+        }
     }
     trial.roll_back_to(0);
     plan.judged = judge(state, snapshot, verdicts);
@@ -131,7 +144,8 @@ fn in_order(
     let mut line = order::Line::new(waiting, &state.policy, now);
     while let Some((_, class, key)) = line.take() {
         // Nothing has become free since this class was judged: the verdict stands (L10).
-        let stands = !state.freed && state.verdicts.get(&class).is_some_and(|reason| *reason != Reason::InLine);
+        let judged = state.verdicts.get(&class).filter(|reason| **reason != Reason::InLine);
+        let stands = judged.is_some_and(|reason| !state.freed || place::is_still_busy(trial, reason));
         let placed = match stands {
             true => Err(None),
             false => place::place_members(trial, key.number, usize::MAX, &mut plan.places).map_err(Some),
@@ -162,11 +176,7 @@ fn keep_in_line(mut line: order::Line, verdicts: &mut Verdicts) {
 }
 
 /// The reasons that have changed: of classes that were tried, and of those in which nobody waits any more.
-fn judge(
-    state: &State,
-    snapshot: &Snapshot,
-    verdicts: Verdicts,
-) -> Vec<(ClassId, Option<Reason>)> {
+fn judge(state: &State, snapshot: &Snapshot, verdicts: Verdicts) -> Vec<(ClassId, Option<Reason>)> {
     let left = state
         .verdicts
         .keys()

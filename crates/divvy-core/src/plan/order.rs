@@ -5,8 +5,8 @@ use std::ops::Bound;
 
 use crate::id::{ClassId, JobId};
 use crate::model::policy::{Order, Policy, Within};
-use crate::snapshot::{ClassView, OrderKey, RunView, Waiting};
 use crate::snapshot::order::{self, Standing};
+use crate::snapshot::{ClassView, OrderKey, RunView, Waiting};
 use crate::time::Time;
 
 /// The heads of all classes, merged: a line from which the first is taken. A class whose head cannot start does not come back.
@@ -32,7 +32,12 @@ impl<'a> Line<'a> {
     }
 
     /// A line of some classes only.
-    pub(super) fn of(waiting: &'a Waiting, policy: &'a Policy, now: Time, classes: Vec<(ClassId, &'a ClassView)>) -> Self {
+    pub(super) fn of(
+        waiting: &'a Waiting,
+        policy: &'a Policy,
+        now: Time,
+        classes: Vec<(ClassId, &'a ClassView)>,
+    ) -> Self {
         let mut line = Self::empty(waiting, policy, now);
         classes.into_iter().for_each(|(class, view)| line.admit(class, view, view.jobs.first()));
         line
@@ -83,7 +88,12 @@ pub(super) fn of_stopped(policy: &Policy, id: JobId, view: &RunView, now: Time) 
     key_of(policy, (id, view), now, (now, true))
 }
 
-fn key_of(policy: &Policy, (id, view): (JobId, &RunView), now: Time, (turn, waits): (Time, bool)) -> OrderKey {
+fn key_of(
+    policy: &Policy,
+    (id, view): (JobId, &RunView),
+    now: Time,
+    (turn, waits): (Time, bool),
+) -> OrderKey {
     let standing = Standing {
         priority: view.priority,
         submitted_at: view.submitted_at,

@@ -1,5 +1,7 @@
 //! Phase 3, place: finds nodes and devices for the minimum of a gang, all of it or nothing (L8).
 
+use std::collections::BTreeSet;
+
 use super::Place;
 use super::diagnose;
 use super::filter;
@@ -14,6 +16,7 @@ use crate::model::job::JobSpec;
 use crate::model::score::Score;
 use crate::reason::{Reason, Verdict};
 use crate::snapshot::{DeviceView, NodeView};
+use crate::state::Runs;
 
 /// What a task without devices gets when it does not say: one core and one GiB.
 pub(super) const UNSAID_CPU_MILLI: i64 = 1000;
@@ -32,12 +35,30 @@ pub(super) fn place_members(
     if state.draining {
         return Err(Reason::PoolDraining);
     }
-    let most = most.min(job.members_left().unwrap_or(u32::MAX) as usize);
-    for member in job.waiting_members().take(most) {
+    // What this cycle has placed before still waits as far as the state knows.
+    let placed: BTreeSet<Option<u32>> = match job.runs {
+        Runs::Single(_) => BTreeSet::new(),
+        Runs::Array(_) => {
+            places.iter().filter(|place| place.job.number == number).map(|place| place.job.member).collect()
+        }
+    };
+    let most = most.min((job.members_left().unwrap_or(u32::MAX) as usize).saturating_sub(placed.len()));
+    for member in job.waiting_members().filter(|member| !placed.contains(member)).take(most) {
         let placements = place_spec(trial, &job.spec)?;
         places.push(Place::new(JobId { number, member }, placements));
     }
     Ok(())
+}
+
+/// Whether a look at the nodes suffices to say that there are too few free devices still: the common case in a busy pool, of which
+/// nothing is broken.
+pub(super) fn is_still_busy(trial: &Trial, reason: &Reason) -> bool {
+    let (Reason::DevicesBusy(count), capacity) = (reason, trial.capacity()) else { return false };
+    !trial.state.policy.shares
+        && capacity
+            .nodes
+            .iter()
+            .all(|node| node.takes_tasks && node.free < *count && node.usable as usize == node.devices.len())
 }
 
 /// Places one gang, or leaves the trial as it was.
@@ -211,10 +232,22 @@ pub(super) fn open(device: &DeviceView, ask: &DeviceAsk, closed: &[String]) -> b
     filter::fits(device, ask) && !closed.contains(&device.spec.model)
 }
 
-fn choose<'a>(node: &'a NodeView, ask: &DeviceAsk, closed: &[String], pick: Pick) -> Option<Vec<&'a DeviceView>> {
+fn choose<'a>(
+    node: &'a NodeView,
+    ask: &DeviceAsk,
+    closed: &[String],
+    pick: Pick,
+) -> Option<Vec<&'a DeviceView>> {
     let count = ask.count as usize;
     if let Pick::This(index) = pick {
-        return node.devices.get(index).filter(|device| count == 1 && open(device, ask, closed)).map(|one| vec![one]);
+        return node
+            .devices
+            .get(index)
+            .filter(|device| count == 1 && open(device, ask, closed))
+            .map(|one| vec![one]);
+    }
+    if ask.draw == DrawAsk::Whole && (node.free as usize) < count {
+        return None;
     }
     let mut fitting: Vec<_> = node.devices.iter().filter(|device| open(device, ask, closed)).collect();
     if fitting.len() < count {

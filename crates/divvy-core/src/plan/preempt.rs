@@ -13,6 +13,7 @@ use crate::id::{AllocationId, ClassId, DeviceId, JobId, NodeId};
 use crate::model::allocation::Placement;
 use crate::model::job::{Cause, JobSpec, StopOrder};
 use crate::model::promise::Promise;
+use crate::model::queue::lineage;
 use crate::reason::Reason;
 use crate::snapshot::{OrderKey, Running, Waiting};
 use crate::state::State;
@@ -33,7 +34,8 @@ pub(super) fn walk(
         return;
     }
     let state = trial.state;
-    let Chosen { waiting: chosen, victims } = choose::choose(state, trial.capacity(), (waiting, running), now);
+    let Chosen { waiting: chosen, victims } =
+        choose::choose(state, trial.capacity(), (waiting, running), now);
     let mut places = Vec::new();
     for victim in &victims {
         held_by(state, &victim.view.live).for_each(|placement| trial.release(placement, &victim.view.queue));
@@ -82,8 +84,10 @@ fn fill(
     let state = trial.state;
     let placed: BTreeSet<u64> = places.iter().map(|place| place.job.number).collect();
     let mut line = Line::new(waiting, &state.policy, now);
-    let mut moving: Vec<(OrderKey, &Runner)> =
-        stopped.iter().map(|runner| (order::of_stopped(&state.policy, runner.job, runner.view, now), runner)).collect();
+    let mut moving: Vec<(OrderKey, &Runner)> = stopped
+        .iter()
+        .map(|runner| (order::of_stopped(&state.policy, runner.job, runner.view, now), runner))
+        .collect();
     moving.sort_unstable_by_key(|(key, _)| *key);
     let mut moving = moving.into_iter().peekable();
     loop {
@@ -94,7 +98,7 @@ fn fill(
         }
         let Some((_, class, key)) = line.take() else { return };
         let most = if placed.contains(&key.number) && !is_array(state, key.number) { 0 } else { usize::MAX };
-        if keeps_waiting(state, trial, class) {
+        if state.verdicts.get(&class).is_some_and(|reason| place::is_still_busy(trial, reason)) {
             verdicts.entry(class).or_insert_with(|| state.verdicts.get(&class).cloned());
         } else if most == 0 || place_waiting(trial, (class, key.number, most), places, verdicts) {
             line.admit_next(class, key);
@@ -104,14 +108,6 @@ fn fill(
 
 fn is_array(state: &State, number: u64) -> bool {
     state.jobs.get(&number).is_some_and(|job| matches!(job.runs, crate::state::Runs::Array(_)))
-}
-
-/// Whether a look at the nodes suffices to say that the verdict of a class stands.
-fn keeps_waiting(state: &State, trial: &Trial, class: ClassId) -> bool {
-    match state.verdicts.get(&class) {
-        Some(Reason::DevicesBusy(count)) => trial.capacity().nodes.iter().all(|node| node.free < *count),
-        _ => false,
-    }
 }
 
 /// Finds a new place for a job that is being stopped.
@@ -130,7 +126,7 @@ fn settle(state: &State, stopped: &[Runner], places: Vec<Place>, plan: &mut Plan
     let holders = Holders::of(state, stopped);
     let mut taker: BTreeMap<JobId, JobId> = BTreeMap::new();
     for place in places {
-        let waits_for = holders.of_place(&place, stopped);
+        let waits_for = holders.of_place(state, &place, stopped);
         if waits_for.is_empty() {
             plan.places.push(place);
             continue;
@@ -163,11 +159,19 @@ fn notice(spec: &JobSpec) -> StopOrder {
 struct Holders {
     devices: BTreeMap<DeviceId, BTreeSet<AllocationId>>,
     hosts: BTreeMap<NodeId, BTreeSet<AllocationId>>,
+    /// By queue, where it has a limit: what goes there may need that they let go of it first.
+    limited: BTreeMap<String, BTreeSet<AllocationId>>,
 }
 
 impl Holders {
     fn of(state: &State, stopped: &[Runner]) -> Self {
         let mut holders = Self::default();
+        let is_limited = |path: &&str| state.queues.get(*path).is_some_and(|queue| !queue.limit.is_empty());
+        for runner in stopped {
+            for path in lineage(&runner.view.queue).filter(is_limited) {
+                holders.limited.entry(path.to_owned()).or_default().extend(&runner.view.live);
+            }
+        }
         for placement in stopped.iter().flat_map(|runner| held_by(state, &runner.view.live)) {
             for (device, _) in &placement.devices {
                 holders.devices.entry(*device).or_default().insert(placement.allocation);
@@ -180,12 +184,19 @@ impl Holders {
     }
 
     /// The allocations that must end before a place is free: those on its devices, those whose cores or memory it may need,
-    /// and the job's own.
-    fn of_place(&self, place: &Place, stopped: &[Runner]) -> BTreeSet<AllocationId> {
-        let own = stopped.iter().filter(|runner| runner.job == place.job).flat_map(|runner| &runner.view.live);
+    /// those that count against the same limits, and the job's own.
+    fn of_place(&self, state: &State, place: &Place, stopped: &[Runner]) -> BTreeSet<AllocationId> {
+        let own =
+            stopped.iter().filter(|runner| runner.job == place.job).flat_map(|runner| &runner.view.live);
         let mut found: BTreeSet<AllocationId> = own.copied().collect();
+        let queue = state.jobs.get(&place.job.number).map(|job| job.spec.queue.as_str());
+        for path in queue.into_iter().flat_map(lineage) {
+            found.extend(self.limited.get(path).into_iter().flatten());
+        }
         for placement in &place.placements {
-            found.extend(placement.devices.iter().filter_map(|(device, _)| self.devices.get(device)).flatten());
+            found.extend(
+                placement.devices.iter().filter_map(|(device, _)| self.devices.get(device)).flatten(),
+            );
             if placement.cpu_milli > 0 || placement.memory_bytes > 0 {
                 found.extend(self.hosts.get(&placement.node).into_iter().flatten());
             }

@@ -2,14 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::score::Scores;
 use crate::amount::{Amount, Holdings, Resource};
 use crate::id::{AllocationId, DeviceId, NodeId};
 use crate::model::allocation::Placement;
 use crate::model::ask::Alternative;
-use crate::model::device::{DeviceSpec, WHOLE_MILLI};
+use crate::model::device::DeviceSpec;
 use crate::model::queue::lineage;
 use crate::reason::Reason;
-use super::score::Scores;
 use crate::snapshot::{Capacity, Running, Snapshot, Waiting};
 use crate::state::{State, counted};
 
@@ -26,6 +26,8 @@ pub(super) struct Trial<'a> {
     next_allocation: u64,
     /// Placements of this cycle whose devices were exchanged for like ones.
     exchanged: BTreeMap<AllocationId, Placement>,
+    /// What was left of the hosts, by place, before anything on them was released: less than nothing where it is promised.
+    before: BTreeMap<usize, (i64, i64)>,
 }
 
 /// Something done that can be undone: a placement and for which queue.
@@ -58,6 +60,7 @@ impl<'a> Trial<'a> {
             extra: BTreeMap::new(),
             next_allocation: state.next_allocation.0,
             exchanged: BTreeMap::new(),
+            before: BTreeMap::new(),
         };
         (trial, waiting, running)
     }
@@ -89,6 +92,10 @@ impl<'a> Trial<'a> {
 
     /// Counts what a running task holds as free.
     pub(super) fn release(&mut self, placement: &Placement, queue: &str) {
+        if let Some(place) = self.capacity.node_place(placement.node) {
+            let node = &self.capacity.nodes[place];
+            self.before.entry(place).or_insert((node.cpu_milli.1, node.memory_bytes.1));
+        }
         self.capacity.give_back(placement);
         self.charge(queue, placement, -1);
         self.done.push(Step::Released(placement.clone(), queue.to_owned()));
@@ -119,25 +126,39 @@ impl<'a> Trial<'a> {
     /// its very devices are moved to like ones on the same node.
     pub(super) fn keep(&mut self, held: &[&Placement], queue: &str) -> bool {
         let mark = self.mark();
-        for placement in held {
-            if !self.keep_task(placement, queue) {
-                self.roll_back_to(mark);
-                return false;
-            }
+        let fits = held.iter().all(|placement| self.keep_task(placement, queue)) && !self.outgrows(queue);
+        if !fits {
+            self.roll_back_to(mark);
         }
-        true
+        fits
+    }
+
+    /// Whether what this cycle adds takes a queue, or one above it, beyond its limit. One that was beyond it before may stay there.
+    fn outgrows(&self, queue: &str) -> bool {
+        lineage(queue).any(|path| {
+            let limits = self.state.queues.get(path).map(|known| &known.limit).into_iter().flatten();
+            let more = |resource| self.extra.get(path).map_or(0, |extra| extra.of(resource));
+            limits
+                .into_iter()
+                .any(|(resource, limit)| more(resource) > 0 && !limit.allows(self.held(path, resource)))
+        })
     }
 
     fn keep_task(&mut self, placement: &Placement, queue: &str) -> bool {
         let Some(place) = self.capacity.node_place(placement.node) else { return false };
         let node = &self.capacity.nodes[place];
-        let host_fits = placement.cpu_milli <= node.cpu_milli.1 && placement.memory_bytes <= node.memory_bytes.1;
-        let own: BTreeSet<DeviceId> = placement.devices.iter().map(|(device, _)| *device).collect();
+        // Where a host is promised beyond what is free of it, a job may still stay as it is.
+        let before = self.before.get(&place).copied().unwrap_or_default();
+        let host_fits = node.cpu_milli.1 - placement.cpu_milli >= before.0.min(0)
+            && node.memory_bytes.1 - placement.memory_bytes >= before.1.min(0);
+        let own: BTreeMap<DeviceId, u32> =
+            placement.devices.iter().map(|(device, draw)| (*device, draw.milli)).collect();
         let (mut taken, mut spare) = (Vec::new(), Vec::new());
         for device in &node.devices {
-            match (own.contains(&device.id), device.is_free()) {
-                (true, false) => taken.push((device.id, &device.spec)),
-                (false, true) => spare.push((device.id, &device.spec)),
+            match own.get(&device.id) {
+                // Whether it works is another matter: who has it may run on.
+                Some(milli) if device.free_milli < *milli as i32 => taken.push((device.id, &device.spec)),
+                None if device.is_free() => spare.push((device.id, &device.spec)),
                 _ => {}
             }
         }
@@ -217,7 +238,7 @@ impl<'a> Trial<'a> {
     /// The limit that closes every model which an alternative names, if one does.
     pub(super) fn model_limit(&self, queue: &str, alternative: &Alternative, tasks: u32) -> Option<Reason> {
         let ask = alternative.devices.as_ref().filter(|ask| !ask.class.models.is_empty())?;
-        let more = i64::from(ask.count) * i64::from(tasks) * i64::from(WHOLE_MILLI);
+        let more = i64::from(ask.count) * i64::from(tasks) * i64::from(ask.milli());
         let closed = self.closed_models(queue, more);
         let model = ask.class.models.iter().find(|model| closed.contains(model))?;
         ask.class.models.iter().all(|model| closed.contains(model)).then_some(())?;
@@ -235,6 +256,10 @@ impl<'a> Trial<'a> {
     }
 
     fn charge(&mut self, queue: &str, placement: &Placement, sign: i64) {
+        // What queues hold matters only where something limits it.
+        if lineage(queue).all(|path| self.state.queues.get(path).is_none_or(|known| known.limit.is_empty())) {
+            return;
+        }
         let amounts = self.amounts(placement);
         for path in lineage(queue) {
             let extra = self.extra.entry(path.to_owned()).or_default();
@@ -252,14 +277,13 @@ impl<'a> Trial<'a> {
     /// The limit that is exceeded now, if one is; what was taken since the mark is what the job asks for.
     pub(super) fn exceeded_since(&self, mark: Mark, queue: &str) -> Option<Reason> {
         let Some(Reason::QueueLimit(path, resource, limit, _)) = self.exceeded(queue, 0) else { return None };
-        let asked =
-            self.taken_since(mark).map(|placement| self.amounts(placement).of(&resource)).sum();
+        let asked = self.taken_since(mark).map(|placement| self.amounts(placement).of(&resource)).sum();
         Some(Reason::QueueLimit(path, resource, limit, asked))
     }
 
     fn amounts(&self, placement: &Placement) -> Holdings {
         counted(placement, |device: DeviceId| {
-            self.state.devices.get(&device).map(|device| device.spec.model.clone())
+            self.state.devices.get(&device).map(|device| device.spec.model.as_str())
         })
     }
 

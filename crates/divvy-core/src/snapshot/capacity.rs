@@ -7,7 +7,8 @@ use crate::id::{DeviceId, NodeId};
 use crate::model::allocation::Placement;
 use crate::model::device::{Health, WHOLE_MILLI};
 use crate::model::node::NodeState;
-use crate::state::{Device, State, fingerprint};
+use crate::model::score::Score;
+use crate::state::{Device, Node, State, fingerprint};
 
 /// All nodes and devices, in the order of their ids.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -17,6 +18,7 @@ pub struct Capacity {
     places: BTreeMap<DeviceId, (usize, usize)>,
     node_places: BTreeMap<NodeId, usize>,
     /// The hash of all that a choice among nodes may look at, node by node: what is remembered by it cannot be out of date.
+    is_stamped: bool,
     stamps: Vec<u64>,
     /// The most milli-cores, and the most devices, of any node.
     pub(crate) largest: (i64, usize),
@@ -90,6 +92,22 @@ pub enum Unusable {
 }
 
 impl NodeView {
+    fn empty(id: NodeId, node: &Node) -> Self {
+        let spec = &node.spec;
+        Self {
+            id,
+            takes_tasks: node.state == NodeState::Ready,
+            cpu_milli: (spec.cpu_milli, spec.cpu_milli),
+            memory_bytes: (spec.memory_bytes, spec.memory_bytes),
+            devices: Vec::new(),
+            free: 0,
+            usable: 0,
+            uniform: true,
+            tasks: TaskCounts::default(),
+            fixed: 0,
+        }
+    }
+
     /// The hash of all that a choice among nodes may look at, but for its name: equal nodes have equal ones.
     fn stamp(&self) -> u64 {
         let devices = self.devices.iter();
@@ -108,6 +126,18 @@ impl NodeView {
 }
 
 impl DeviceView {
+    fn idle(id: DeviceId, device: &Device, unusable: Option<Unusable>) -> Self {
+        Self {
+            id,
+            index: device.spec.index,
+            spec: device.spec.clone(),
+            unusable,
+            free_milli: WHOLE_MILLI as i32,
+            free_memory_mib: device.spec.memory_mib as i64,
+            host_share: (0, 0),
+        }
+    }
+
     /// Whether all of it is free to be given out.
     pub fn is_free(&self) -> bool {
         self.unusable.is_none() && self.free_milli == WHOLE_MILLI as i32
@@ -124,7 +154,7 @@ impl Capacity {
     pub fn whole(state: &State) -> Self {
         let mut whole = Self::build(state, |_| None);
         whole.nodes.iter_mut().for_each(|node| node.takes_tasks = true);
-        whole.stamps = whole.nodes.iter().map(NodeView::stamp).collect();
+        whole.stamp_all();
         whole
     }
 
@@ -132,48 +162,69 @@ impl Capacity {
         let mut capacity = Self::default();
         for (id, node) in state.nodes.iter().filter(|(_, node)| node.state != NodeState::Gone) {
             capacity.node_places.insert(*id, capacity.nodes.len());
-            let spec = &node.spec;
-            capacity.nodes.push(NodeView {
-                id: *id,
-                takes_tasks: node.state == NodeState::Ready,
-                cpu_milli: (spec.cpu_milli, spec.cpu_milli),
-                memory_bytes: (spec.memory_bytes, spec.memory_bytes),
-                devices: Vec::new(),
-                free: 0,
-                usable: 0,
-                uniform: true,
-                tasks: TaskCounts::default(),
-                fixed: 0,
-            });
+            capacity.nodes.push(NodeView::empty(*id, node));
         }
         for (id, device) in &state.devices {
             let Some(node) = capacity.node_places.get(&device.node) else { continue };
-            capacity.nodes[*node].devices.push(DeviceView {
-                id: *id,
-                index: device.spec.index,
-                spec: device.spec.clone(),
-                unusable: unusable(device),
-                free_milli: WHOLE_MILLI as i32,
-                free_memory_mib: device.spec.memory_mib as i64,
-                host_share: (0, 0),
-            });
+            capacity.nodes[*node].devices.push(DeviceView::idle(*id, device, unusable(device)));
         }
-        for (place, node) in capacity.nodes.iter_mut().enumerate() {
-            node.devices.sort_by_key(|device| (device.index, device.id));
-            share_host(node, state);
-            count_devices(node);
-            node.fixed = fixed(node);
-            let places = node.devices.iter().enumerate().map(|(index, device)| (device.id, (place, index)));
-            capacity.places.extend(places);
+        for place in 0..capacity.nodes.len() {
+            capacity.finish(place, state);
         }
-        capacity.stamps = capacity.nodes.iter().map(NodeView::stamp).collect();
-        let most_cpu_milli = capacity.nodes.iter().map(|node| node.cpu_milli.0).max();
-        let most_devices = capacity.nodes.iter().map(|node| node.devices.len()).max();
-        capacity.largest = (most_cpu_milli.unwrap_or(0), most_devices.unwrap_or(0));
+        capacity.is_stamped = state.policy.score != Score::KeepWhole;
+        capacity.stamp_all();
         capacity
     }
 
-    /// The hash of all that a choice among nodes may look at, node by node.
+    /// Puts a node's devices in order, and reckons what follows from them.
+    fn finish(&mut self, place: usize, state: &State) {
+        let node = &mut self.nodes[place];
+        node.devices.sort_by_key(|device| (device.index, device.id));
+        share_host(node, state);
+        count_devices(node);
+        node.fixed = fixed(node);
+        self.largest = (self.largest.0.max(node.cpu_milli.0), self.largest.1.max(node.devices.len()));
+        let places = node.devices.iter().enumerate().map(|(index, device)| (device.id, (place, index)));
+        self.places.extend(places);
+    }
+
+    /// Takes in a node that is new, and the last by its id; says whether it was that. Anything else is to be built anew.
+    pub(super) fn add_node(&mut self, state: &State, id: NodeId) -> bool {
+        let Some(node) = state.nodes.get(&id).filter(|node| node.state != NodeState::Gone) else {
+            return false;
+        };
+        if self.nodes.last().is_some_and(|last| last.id >= id) {
+            return false;
+        }
+        let place = self.nodes.len();
+        self.node_places.insert(id, place);
+        self.nodes.push(NodeView::empty(id, node));
+        self.finish(place, state);
+        if self.is_stamped {
+            self.stamps.push(self.nodes[place].stamp());
+        }
+        true
+    }
+
+    /// Takes in a device that is new on a node that is there; says whether it was that, likewise.
+    pub(super) fn add_device(&mut self, state: &State, id: DeviceId) -> bool {
+        let device = state.devices.get(&id).filter(|_| !self.places.contains_key(&id));
+        let Some((device, place)) = device.and_then(|device| Some((device, self.node_place(device.node)?)))
+        else {
+            return false;
+        };
+        self.nodes[place].devices.push(DeviceView::idle(id, device, unusable(device)));
+        self.finish(place, state);
+        self.restamp(Some(place));
+        true
+    }
+
+    fn stamp_all(&mut self) {
+        let stamps = self.nodes.iter().map(NodeView::stamp);
+        self.stamps = if self.is_stamped { stamps.collect() } else { Vec::new() };
+    }
+
+    /// The hash of all that a choice among nodes may look at, node by node; empty where no score is kept by it.
     pub fn stamps(&self) -> &[u64] {
         &self.stamps
     }
@@ -231,7 +282,12 @@ impl Capacity {
             let node = &mut self.nodes[place];
             node.free = node.free + u32::from(is_free) - u32::from(was_free);
         }
-        if let Some(place) = home {
+        self.restamp(home);
+    }
+
+    /// Keeps a node's hash, where scores are kept by it.
+    fn restamp(&mut self, place: Option<usize>) {
+        if let Some(place) = place.filter(|_| self.is_stamped) {
             self.stamps[place] = self.nodes[place].stamp();
         }
     }
@@ -241,7 +297,7 @@ impl Capacity {
         let Some(((place, index), device)) = self.place_of(id).zip(state.devices.get(&id)) else { return };
         self.nodes[place].devices[index].unusable = unusable(device);
         count_devices(&mut self.nodes[place]);
-        self.stamps[place] = self.nodes[place].stamp();
+        self.restamp(Some(place));
     }
 }
 

@@ -77,9 +77,7 @@ impl RunView {
         self.started_at?;
         let next = match policy.order {
             Order::Arrival => return None,
-            Order::Attained => {
-                thresholds(policy, self.milli).find(|threshold| *threshold > progress)?
-            }
+            Order::Attained => thresholds(policy, self.milli).find(|threshold| *threshold > progress)?,
             Order::Shortest if policy.shortest.of == Length::Whole => return None,
             // When the estimate is used up, and whenever the progress has doubled since.
             Order::Shortest => {

@@ -122,16 +122,21 @@ impl State {
 
     fn see_node(&mut self, id: crate::id::NodeId, node: Node) {
         self.plus(fingerprint(&Entity::Node(id.0, &node)));
+        let name = node.spec.name.clone();
         if let Some(old) = self.nodes.insert(id, node) {
             self.minus(fingerprint(&Entity::Node(id.0, &old)));
+            self.names.remove(&old.spec.name);
         }
+        self.names.insert(name, id);
     }
 
     fn see_device(&mut self, id: DeviceId, node: crate::id::NodeId, spec: &DeviceSpec) {
         let old = self.devices.remove(&id);
         if let Some(old) = &old {
             self.minus(fingerprint(&Entity::Device(id.0, old)));
+            self.uuids.remove(&old.spec.uuid);
         }
+        self.uuids.insert(spec.uuid.clone(), id);
         let (health, occupant) = old.map_or((Health::Ok, None), |old| (old.health, old.occupant));
         let device = Device { node, spec: spec.clone(), health, occupant };
         self.plus(fingerprint(&Entity::Device(id.0, &device)));
@@ -197,11 +202,12 @@ impl State {
 
     /// Changes a job's whole set of runs, keeping the digest.
     fn change_job(&mut self, number: u64, change: impl FnOnce(&mut Job)) -> Applied {
-        let mut job = self.jobs.remove(&number).ok_or_else(|| Wrong::Unknown(format!("job {number}")))?;
-        self.minus(job_hashes(&job));
-        change(&mut job);
-        self.plus(job_hashes(&job));
-        self.jobs.insert(number, job);
+        let job = self.jobs.get_mut(&number).ok_or_else(|| Wrong::Unknown(format!("job {number}")))?;
+        let less = job_hashes(job);
+        change(job);
+        let more = job_hashes(job);
+        self.minus(less);
+        self.plus(more);
         Ok(())
     }
 
@@ -310,12 +316,12 @@ impl State {
 
     /// Changes one allocation, keeping the digest.
     fn change_allocation(&mut self, id: AllocationId, change: impl FnOnce(&mut Allocation)) -> Applied {
-        let mut held =
-            self.allocations.remove(&id).ok_or_else(|| Wrong::Unknown(format!("allocation {id}")))?;
-        self.minus(fingerprint(&Entity::Allocation(id.0, &held)));
-        change(&mut held);
-        self.plus(fingerprint(&Entity::Allocation(id.0, &held)));
-        self.allocations.insert(id, held);
+        let held = self.allocations.get_mut(&id).ok_or_else(|| Wrong::Unknown(format!("allocation {id}")))?;
+        let less = fingerprint(&Entity::Allocation(id.0, held));
+        change(held);
+        let more = fingerprint(&Entity::Allocation(id.0, held));
+        self.minus(less);
+        self.plus(more);
         Ok(())
     }
 
@@ -433,7 +439,8 @@ impl State {
         if !is_array || id.member.is_some() {
             return self.end_run(id, state);
         }
-        let promised: Vec<JobId> = self.promises.keys().filter(|job| job.number == id.number).copied().collect();
+        let promised: Vec<JobId> =
+            self.promises.keys().filter(|job| job.number == id.number).copied().collect();
         promised.into_iter().try_for_each(|job| self.revoke(job))?;
         let mut gone = true;
         self.change_job(id.number, |job| {
@@ -474,18 +481,23 @@ fn class_of(spec: &crate::model::job::JobSpec) -> ClassId {
 }
 
 /// What an allocation counts against queue limits: devices by model and in all, cores, memory.
-pub fn counted(placement: &Placement, model: impl Fn(DeviceId) -> Option<String>) -> Holdings {
+pub fn counted<'a>(placement: &Placement, model: impl Fn(DeviceId) -> Option<&'a str>) -> Holdings {
     use crate::amount::Resource;
     let mut held = Holdings::default();
     let mut add = |resource: Resource, amount: i64| {
         *held.0.entry(resource).or_default() += amount;
     };
+    // A task has devices of one model, or of few: each is named once.
+    let mut by_model: Vec<(&str, i64)> = Vec::new();
     for (device, draw) in &placement.devices {
-        add(Resource::Any, i64::from(draw.milli));
-        if let Some(model) = model(*device) {
-            add(Resource::Model(model), i64::from(draw.milli));
+        let (name, milli) = (model(*device), i64::from(draw.milli));
+        match by_model.iter_mut().find(|(known, _)| Some(*known) == name) {
+            Some((_, sum)) => *sum += milli,
+            None => by_model.extend(name.map(|name| (name, milli))),
         }
     }
+    add(Resource::Any, placement.milli());
+    by_model.into_iter().for_each(|(name, milli)| add(Resource::Model(name.to_owned()), milli));
     add(Resource::Cpu, placement.cpu_milli);
     add(Resource::Memory, placement.memory_bytes);
     held.0.retain(|_, amount| *amount != 0);

@@ -77,7 +77,10 @@ impl State {
 
 /// The hash of a job's unchanging part.
 pub(super) fn job_hash(job: &Job) -> u64 {
-    fingerprint(&Entity::Job(job.number, fingerprint(&(&job.owner, &*job.spec, job.submitted_at, &job.estimate))))
+    fingerprint(&Entity::Job(
+        job.number,
+        fingerprint(&(&job.owner, &*job.spec, job.submitted_at, &job.estimate)),
+    ))
 }
 
 /// The hashes of a job and all its runs.

@@ -77,6 +77,10 @@ pub struct State {
     pub cycles: u64,
     /// The wrapping sum of all entities' hashes.
     entities: u64,
+    /// The devices by uuid.
+    uuids: BTreeMap<String, DeviceId>,
+    /// The nodes by name.
+    names: BTreeMap<String, NodeId>,
 }
 
 /// A node and where it is in its life.
@@ -312,6 +316,8 @@ impl Default for State {
             next_allocation: AllocationId(1),
             cycles: 0,
             entities: 0,
+            uuids: BTreeMap::new(),
+            names: BTreeMap::new(),
         };
         state.set_queues(vec![queue]);
         state
@@ -330,12 +336,12 @@ impl State {
 
     /// The device with this uuid.
     pub fn device_by_uuid(&self, uuid: &str) -> Option<DeviceId> {
-        self.devices.iter().find(|(_, device)| device.spec.uuid == uuid).map(|(id, _)| *id)
+        self.uuids.get(uuid).copied()
     }
 
     /// The node with this name.
     pub fn node_by_name(&self, name: &str) -> Option<NodeId> {
-        self.nodes.iter().find(|(_, node)| node.spec.name == name).map(|(id, _)| *id)
+        self.names.get(name).copied()
     }
 
     /// The allocations on a device, with what each draws of it.

@@ -92,11 +92,7 @@ impl Job {
             Runs::Single(run) => Box::new(run.waits().then_some(None).into_iter()),
             Runs::Array(array) => {
                 let fresh = array.held.is_none().then(|| array.fresh.iter()).into_iter().flatten();
-                let touched = array
-                    .touched
-                    .iter()
-                    .filter(|(_, run)| run.waits())
-                    .map(|(member, _)| *member);
+                let touched = array.touched.iter().filter(|(_, run)| run.waits()).map(|(member, _)| *member);
                 let (mut fresh, mut touched) = (fresh.peekable(), touched.peekable());
                 Box::new(std::iter::from_fn(move || match (fresh.peek(), touched.peek()) {
                     (Some(a), Some(b)) if a < b => fresh.next().map(Some),
@@ -159,7 +155,9 @@ impl State {
     /// Whether all that is promised can still be had: the devices work and are nobody else's, and the nodes take tasks.
     pub fn is_good(&self, promise: &Promise) -> bool {
         let works = |device: &DeviceId| {
-            self.devices.get(device).is_some_and(|device| device.health == Health::Ok && device.occupant.is_none())
+            self.devices
+                .get(device)
+                .is_some_and(|device| device.health == Health::Ok && device.occupant.is_none())
         };
         !self.draining
             && promise.placements.iter().all(|placement| {

@@ -116,9 +116,16 @@ impl Scores {
             let place = *drawn(&fitting, (seed, turn))?;
             let node = &capacity.nodes[place];
             let ask = asked.alternative.devices.as_ref().filter(|_| column.shape.is_share());
-            let having = |ask| (0..node.devices.len()).filter(|index| place::open(&node.devices[*index], ask, asked.closed)).collect();
+            let having = |ask| {
+                (0..node.devices.len())
+                    .filter(|index| place::open(&node.devices[*index], ask, asked.closed))
+                    .collect()
+            };
             let having: Vec<usize> = ask.map(having).unwrap_or_default();
-            return Some((place, drawn(&having, (&turn, *seed)).map_or(Pick::Lowest, |index| Pick::This(*index))));
+            return Some((
+                place,
+                drawn(&having, (&turn, *seed)).map_or(Pick::Lowest, |index| Pick::This(*index)),
+            ));
         }
         let (mut best, mut found) = (-1, None);
         for (place, entry) in fitting {
@@ -158,7 +165,8 @@ impl Scores {
                 if facts.stamp != *stamp {
                     facts.read(view, *stamp, kinds);
                 }
-                let (score, device) = column.value(view, facts, rule, (kinds, fgd.as_mut())).unwrap_or((-1, None));
+                let (score, device) =
+                    column.value(view, facts, rule, (kinds, fgd.as_mut())).unwrap_or((-1, None));
                 *known = Entry { stamp: *stamp, score, device: device.map(|index| index as u16) };
             }
             column.entries[place] = *known;
@@ -177,8 +185,12 @@ impl Column {
     fn new(asked: &Asked) -> Self {
         let Alternative { devices, cpu_milli, memory_bytes, .. } = asked.alternative;
         let exclusive = asked.spec.exclusive;
-        let shape =
-            Shape { cpu_milli: *cpu_milli, memory_bytes: *memory_bytes, exclusive, ..Shape::of(devices.as_ref()) };
+        let shape = Shape {
+            cpu_milli: *cpu_milli,
+            memory_bytes: *memory_bytes,
+            exclusive,
+            ..Shape::of(devices.as_ref())
+        };
         Self { shape, takes: Vec::new(), entries: Vec::new() }
     }
 

@@ -22,7 +22,8 @@ impl Kinds {
     pub(super) fn of(&mut self, device: &DeviceView) -> u16 {
         let spec = &device.spec;
         let same = |kind: &Kind| {
-            (kind.memory_mib, kind.nominal_gb) == (spec.memory_mib, spec.nominal_gb) && kind.model == spec.model
+            (kind.memory_mib, kind.nominal_gb) == (spec.memory_mib, spec.nominal_gb)
+                && kind.model == spec.model
         };
         let known = self.0.iter().position(same).unwrap_or_else(|| {
             let (model, nominal_gb) = (spec.model.clone(), spec.nominal_gb);
@@ -132,7 +133,8 @@ impl Shape {
     /// Whether a device has enough left; of which kinds it may be is for the caller.
     pub(super) fn fits(&self, slot: &Slot, left_milli: i32) -> bool {
         let need_mib = || filter::share_memory_mib(slot.memory_mib, self.milli as u32, self.memory_mib);
-        let memory = || !self.is_share() || i64::try_from(need_mib()).is_ok_and(|need| need <= slot.free_memory_mib);
+        let memory =
+            || !self.is_share() || i64::try_from(need_mib()).is_ok_and(|need| need <= slot.free_memory_mib);
         !self.impossible && slot.usable && left_milli >= self.milli && memory()
     }
 }

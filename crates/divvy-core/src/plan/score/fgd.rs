@@ -64,8 +64,10 @@ impl Fgd {
             values
         };
         let gpu = typical.tasks().iter().filter(|task| task.count > 0);
-        let sizes: Vec<i32> =
-            sorted(gpu.map(|task| i64::from(task.milli)).collect()).into_iter().map(|size| size as i32).collect();
+        let sizes: Vec<i32> = sorted(gpu.map(|task| i64::from(task.milli)).collect())
+            .into_iter()
+            .map(|size| size as i32)
+            .collect();
         let tasks = typical.tasks().iter().map(|task| Expected {
             cpu_milli: task.cpu_milli,
             size: (task.count > 0).then(|| sizes.partition_point(|size| *size < task.milli as i32)),
@@ -159,7 +161,8 @@ impl Fgd {
                 }
             }
         } else {
-            let fitting = |index: &usize| takes(facts, *index) && shape.fits(&facts.slots[*index], left[*index]);
+            let fitting =
+                |index: &usize| takes(facts, *index) && shape.fits(&facts.slots[*index], left[*index]);
             let chosen: Vec<usize> = (0..left.len()).filter(fitting).take(shape.count).collect();
             chosen.iter().for_each(|index| left[*index] -= shape.milli);
             best.0 = steepness(before - self.measure(kind, cpu_left, &left));
@@ -226,7 +229,8 @@ mod tests {
     use crate::model::score::TypicalTask;
 
     fn typical() -> Arc<Typical> {
-        let task = |cpu_milli, milli, count, seen| TypicalTask { cpu_milli, milli, count, models: vec![], seen };
+        let task =
+            |cpu_milli, milli, count, seen| TypicalTask { cpu_milli, milli, count, models: vec![], seen };
         Arc::new(Typical::new(vec![task(4000, 500, 1, 2), task(8000, 1000, 2, 1), task(1000, 0, 0, 1)], 5))
     }
 

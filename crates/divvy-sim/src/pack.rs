@@ -79,7 +79,10 @@ impl Packing {
     /// The policy of a name, with this seed if it is the random one.
     pub fn named(name: &str, seed: u64) -> Result<Packing, NoSuchPacking> {
         let known = Packing::all(seed);
-        known.into_iter().find(|packing| packing.name() == name).ok_or_else(|| NoSuchPacking { name: name.into() })
+        known
+            .into_iter()
+            .find(|packing| packing.name() == name)
+            .ok_or_else(|| NoSuchPacking { name: name.into() })
     }
 
     /// What it knows: `oracle` where it knows tasks before they arrive, else `online`.
@@ -277,7 +280,11 @@ impl Pool {
     fn check(&self) -> Result<(), PackError> {
         let violations = check::check(self.controller.state());
         let task = self.controller.state().next_job as usize;
-        if violations.is_empty() { Ok(()) } else { Err(PackError::Broken { task, broken: Broken::Laws(violations) }) }
+        if violations.is_empty() {
+            Ok(())
+        } else {
+            Err(PackError::Broken { task, broken: Broken::Laws(violations) })
+        }
     }
 
     /// Lets a task arrive: it is placed at once, or dropped.

@@ -27,7 +27,11 @@ fn assert_as_published(packed: &Packed, published: &[(usize, [f64; 3])]) {
     for (bin, values) in published {
         let ours = [&packed.allocated_percent, &packed.frag_of_idle, &packed.frag_of_capacity];
         for (ours, published) in ours.map(|all| all[*bin].unwrap()).into_iter().zip(values) {
-            assert!((ours - published).abs() <= 0.01, "{} at {bin} %: {ours}, published {published}", packed.policy);
+            assert!(
+                (ours - published).abs() <= 0.01,
+                "{} at {bin} %: {ours}, published {published}",
+                packed.policy
+            );
         }
     }
 }
@@ -36,8 +40,12 @@ fn assert_as_published(packed: &Packed, published: &[(usize, [f64; 3])]) {
 fn policies_of_the_literature_pack_as_published() {
     let Some(folder) = shared("openb") else { return };
     let packing = |name| Packing::named(name, 42).unwrap();
-    let experiments =
-        [("multigpu30", "fgd"), ("multigpu30", "gpu-clustering"), ("cpu100", "best-fit"), ("cpu100", "gpu-packing")];
+    let experiments = [
+        ("multigpu30", "fgd"),
+        ("multigpu30", "gpu-clustering"),
+        ("cpu100", "best-fit"),
+        ("cpu100", "gpu-packing"),
+    ];
     for (trace, policy) in experiments {
         let packed = pack::run(&read(&folder, trace, 42), packing(policy), |_| ()).unwrap();
         assert_as_published(&packed, &published(&folder, trace, policy, 42));
@@ -70,7 +78,8 @@ fn decisions_are_those_of_every_build_and_machine() {
         070a32b0a198232d
         c9f564e67be7bf37
         3e856ccaf63a16a7
-        f08187597830ca91"#]].assert_eq(&digests.join("\n"));
+        f08187597830ca91"#]]
+    .assert_eq(&digests.join("\n"));
 }
 
 #[test]

@@ -17,7 +17,8 @@ impl Expected {
         let text = std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
         let mut curves: BTreeMap<_, BTreeMap<usize, Point>> = BTreeMap::new();
         for (index, line) in text.lines().enumerate().skip(1) {
-            let row = row(line).with_context(|| format!("{}, line {}: {line:?}", path.display(), index + 1))?;
+            let row =
+                row(line).with_context(|| format!("{}, line {}: {line:?}", path.display(), index + 1))?;
             let (trace, policy, seed, bin, point) = row;
             curves.entry((trace.to_owned(), policy.to_owned(), seed)).or_default().insert(bin, point);
         }

@@ -73,7 +73,8 @@ fn experiments(openb: &Openb, expected: &Expected) -> Vec<Experiment> {
     let asked = |names: &[String], name: &str| names.is_empty() || names.iter().any(|asked| asked == name);
     let mut experiments = Vec::new();
     for (trace, seed) in expected.experiments().filter(|(trace, _)| asked(&openb.traces, trace)) {
-        let policies = Packing::all(seed).into_iter().filter(|packing| asked(&openb.policies, packing.name()));
+        let policies =
+            Packing::all(seed).into_iter().filter(|packing| asked(&openb.policies, packing.name()));
         experiments.extend(policies.map(|packing| Experiment { trace: trace.clone(), seed, packing }));
     }
     experiments.sort_by_key(|experiment| experiment.packing != Packing::Fgd);
@@ -96,7 +97,9 @@ fn run_all(folder: &Path, experiments: Vec<Experiment>, threads: usize) -> Resul
     };
     std::thread::scope(|scope| {
         let workers: Vec<_> = (0..threads.max(1)).map(|_| scope.spawn(work)).collect();
-        workers.into_iter().try_for_each(|worker| worker.join().map_err(|_| anyhow::anyhow!("a thread has failed"))?)
+        workers
+            .into_iter()
+            .try_for_each(|worker| worker.join().map_err(|_| anyhow::anyhow!("a thread has failed"))?)
     })?;
     bar.finish_and_clear();
     done.into_inner().map_err(|_| anyhow::anyhow!("a thread has failed"))

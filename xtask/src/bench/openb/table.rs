@@ -54,9 +54,20 @@ impl Table {
 
     pub(super) fn text(&self) -> String {
         let mut text = format!("{}\n\n", self.machine);
-        let head = ["policy", "knows", "runs", "allocated off by", "of idle", "of capacity", "bound", "CPU s", "most"];
+        let head = [
+            "policy",
+            "knows",
+            "runs",
+            "allocated off by",
+            "of idle",
+            "of capacity",
+            "bound",
+            "CPU s",
+            "most",
+        ];
         let cells = |row: &Row| {
-            let distance = |index: usize| row.distance.map(|all| format!("{:.4}", all[index])).unwrap_or_default();
+            let distance =
+                |index: usize| row.distance.map(|all| format!("{:.4}", all[index])).unwrap_or_default();
             let cpu = [row.mean_cpu_s, row.most_cpu_s].map(|seconds| format!("{seconds:.3}"));
             let named = [row.policy.clone(), row.knowledge.clone(), row.experiments.to_string()];
             let bound = [row.distance.map(|_| row.bound.to_string()).unwrap_or_default()];
@@ -112,7 +123,9 @@ fn of_each(outcomes: &[&Outcome], expected: &Expected) -> Option<Point> {
     let mut most: Option<Point> = None;
     for outcome in outcomes {
         let experiment = &outcome.experiment;
-        let Some(curve) = expected.curve(&experiment.trace, &outcome.packed.policy, experiment.seed) else { continue };
+        let Some(curve) = expected.curve(&experiment.trace, &outcome.packed.policy, experiment.seed) else {
+            continue;
+        };
         for (bin, theirs) in curve {
             let ours = point(outcome, *bin).unwrap_or([f64::INFINITY; 3]);
             most = Some(farther(most.unwrap_or_default(), ours, *theirs));
@@ -126,7 +139,9 @@ fn of_means(outcomes: &[&Outcome], expected: &Expected) -> Option<Point> {
     let mut sums: BTreeMap<(&str, usize), (Point, Point, f64)> = BTreeMap::new();
     for outcome in outcomes {
         let experiment = &outcome.experiment;
-        let Some(curve) = expected.curve(&experiment.trace, &outcome.packed.policy, experiment.seed) else { continue };
+        let Some(curve) = expected.curve(&experiment.trace, &outcome.packed.policy, experiment.seed) else {
+            continue;
+        };
         for (bin, theirs) in curve {
             let ours = point(outcome, *bin).unwrap_or([f64::INFINITY; 3]);
             let sum = sums.entry((&experiment.trace, *bin)).or_default();
@@ -134,6 +149,8 @@ fn of_means(outcomes: &[&Outcome], expected: &Expected) -> Option<Point> {
             *sum = (add(sum.0, ours), add(sum.1, *theirs), sum.2 + 1.0);
         }
     }
-    let means = sums.into_values().map(|(ours, theirs, count)| (ours.map(|sum| sum / count), theirs.map(|sum| sum / count)));
+    let means = sums
+        .into_values()
+        .map(|(ours, theirs, count)| (ours.map(|sum| sum / count), theirs.map(|sum| sum / count)));
     means.fold(None, |most, (ours, theirs)| Some(farther(most.unwrap_or_default(), ours, theirs)))
 }

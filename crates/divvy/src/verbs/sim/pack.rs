@@ -39,7 +39,14 @@ pub(crate) struct Pack {
     #[arg(long, value_name = "N", default_value_t = 42)]
     seed: u64,
     /// table, json or csv
-    #[arg(short = 'o', long = "output", value_name = "FORMAT", value_enum, default_value_t, hide_possible_values = true)]
+    #[arg(
+        short = 'o',
+        long = "output",
+        value_name = "FORMAT",
+        value_enum,
+        default_value_t,
+        hide_possible_values = true
+    )]
     output: Format,
 }
 
@@ -53,7 +60,8 @@ struct Report<'a> {
 
 impl Pack {
     pub(crate) fn run(&self) -> Result<Exit, Failure> {
-        let packing = Packing::named(&self.policy, self.seed).map_err(|error| Failure::usage(error.to_string()))?;
+        let packing =
+            Packing::named(&self.policy, self.seed).map_err(|error| Failure::usage(error.to_string()))?;
         let workload = openb::workload(&self.nodes, &self.pods, &self.order)?;
         let bar = bar(workload.arrivals.len())?;
         let start = Instant::now();
@@ -134,8 +142,10 @@ fn table(packed: &Packed, wall_s: f64) -> String {
         let cell = |values: &[Option<f64>]| {
             values.get(bin).copied().flatten().map_or("-".into(), |value| format!("{value:.2} %"))
         };
-        let cells = [&packed.allocated_percent, &packed.frag_of_idle, &packed.frag_of_capacity].map(|all| cell(all));
-        let _ = writeln!(text, "{:>7}  {:>9}  {:>18}  {:>11}", format!("{bin} %"), cells[0], cells[1], cells[2]);
+        let cells =
+            [&packed.allocated_percent, &packed.frag_of_idle, &packed.frag_of_capacity].map(|all| cell(all));
+        let _ =
+            writeln!(text, "{:>7}  {:>9}  {:>18}  {:>11}", format!("{bin} %"), cells[0], cells[1], cells[2]);
     }
     text
 }

@@ -74,7 +74,7 @@ pub enum ReplayError {
         broken: Broken,
     },
     /// Jobs are left that will never start.
-    #[error("{0} jobs are left that nothing will ever start, the first of them {1}")]
+    #[error("nothing will ever start job {1}; {0} jobs are left when all else has ended")]
     Stuck(usize, String),
 }
 
@@ -113,8 +113,8 @@ struct Run<'a> {
     estimator: Box<dyn Estimator>,
     open: BTreeMap<u64, Open>,
     speeds: Option<&'a Speeds>,
-    /// Sizes that the empty pool was found to hold, of each kind of job where speeds tell kinds apart.
-    fitting: BTreeSet<(u32, String)>,
+    /// Sizes of jobs that the empty pool was found to hold, of each queue, and of each kind where speeds tell kinds apart.
+    fitting: BTreeSet<(u32, String, String)>,
     finished: Vec<Finished>,
     refused: Vec<(String, Rejection)>,
     timeline: Timeline,
@@ -163,7 +163,8 @@ impl<'a> Run<'a> {
         // What fits is looked at once for each size: the pool does not change.
         let kinds = kinds(arrival, self.speeds);
         let mut spec = spec(arrival, &kinds);
-        let size = (arrival.gpus, self.speeds.map_or_else(String::new, |_| arrival.name.clone()));
+        let kind = self.speeds.map_or_else(String::new, |_| arrival.name.clone());
+        let size = (arrival.gpus, arrival.queue.clone(), kind);
         spec.wait_for_capacity = self.fitting.contains(&size);
         let owner = Owner { name: if arrival.user.is_empty() { "-".into() } else { arrival.user.clone() }, ..Owner::default() };
         let (array, token, held, history) = (None, None, false, BTreeMap::new());

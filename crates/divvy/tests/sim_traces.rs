@@ -130,6 +130,12 @@ fn what_is_wrong_is_told_with_its_place_and_ends_with_its_own_code() {
         assert_eq!(said.code, code, "{line}: {}", said.err);
         assert!(said.err.contains(text), "{line}: {}", said.err);
     }
+    std::fs::write(here.join("queues.yaml"), "queues:\n  lab: { limit: { any: 4 } }\n").unwrap();
+    let jobs = hand.join("jobs.csv").display().to_string();
+    let said =
+        divvy(here, &format!("sim replay --cluster {cluster} --trace {jobs} --queues queues.yaml --policy fifo-scan"));
+    assert_eq!(said.code, 65, "{}", said.err);
+    assert!(said.err.contains("nothing will ever start job A"), "{}", said.err);
     let said = divvy(here, &format!("sim replay --cluster {cluster} --trace big.csv --policy fifo"));
     assert_eq!(said.code, 0, "{}", said.err);
     assert!(said.out.contains("1 of 3 jobs"), "{}", said.out);

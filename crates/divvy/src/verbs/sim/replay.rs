@@ -6,6 +6,7 @@ use std::time::Instant;
 use clap::ValueEnum;
 use divvy_sim::policy::Named;
 use divvy_sim::pools::{self, Outcome, Pools, Request, replay_pools};
+use divvy_sim::replay::ReplayError;
 use divvy_sim::trace::decimal::Decimal;
 use divvy_sim::trace::interval::Interval;
 use divvy_sim::trace::jobs::{self, Selection, TraceJob};
@@ -144,7 +145,11 @@ impl Replay {
         };
         let outcome = replay_pools(request, &|ended| bar.inc(ended as u64));
         bar.finish_and_clear();
-        outcome.map_err(|error| Failure::new(Exit::Internal, error.to_string()))
+        outcome.map_err(|error| match error {
+            ReplayError::Stuck(..) => Failure::new(Exit::BadData, error.to_string())
+                .fix("is the limit of its queue below what it asks for? look at --queues"),
+            ReplayError::Broken { .. } => Failure::new(Exit::Internal, error.to_string()),
+        })
     }
 
     /// What stands above the drawing: the names of the files and the policy.

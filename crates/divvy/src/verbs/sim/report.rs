@@ -45,7 +45,7 @@ impl Report<'_> {
     /// Writes the figures to standard output.
     pub(super) fn print(&self, format: Format) -> Result<(), Failure> {
         match format {
-            Format::Json => Ok(write_json(&*to_raw_value(&self.object())?)?),
+            Format::Json => Ok(write_json(&to_raw_value(&self.object())?)?),
             Format::Csv => Table { rows: self.rows()? }.print::<Row>(format),
             Format::Table | Format::Wide => {
                 Table { rows: self.rows()? }.print::<Row>(format)?;

@@ -1,4 +1,5 @@
 //! Scores and shares: which node and device a task gets under each, and that what scores remember changes nothing (L3).
+#![allow(clippy::unwrap_used, reason = "what a test's own functions can't set up has failed the test")]
 
 use std::sync::Arc;
 

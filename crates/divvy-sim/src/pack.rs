@@ -229,6 +229,7 @@ pub fn run(
         curve.note(&watch);
         progress(task + 1);
     }
+    pool.check()?;
     let never_fit =
         workload.arrivals.iter().filter(|place| !fits_any(&workload.nodes, &workload.pods[**place]));
     Ok(Packed {

@@ -77,14 +77,12 @@ impl Snapshot {
     pub fn follow(&mut self, state: &State, event: &Event, before: Before) {
         match event {
             Event::NodeSeen { node, .. } => {
-                if !self.capacity.add_node(state, *node) {
-                    self.rebuild_capacity(state);
-                }
+                let added = self.capacity.add_node(state, *node);
+                self.rebuild_capacity_unless(added, state);
             }
             Event::DeviceSeen { device, .. } => {
-                if !self.capacity.add_device(state, *device) {
-                    self.rebuild_capacity(state);
-                }
+                let added = self.capacity.add_device(state, *device);
+                self.rebuild_capacity_unless(added, state);
             }
             Event::DeviceChanged { device, .. } => self.capacity.refresh(state, *device),
             Event::PolicySet { .. } => *self = Self::new(state),
@@ -166,7 +164,10 @@ impl Snapshot {
         [limit, self.waiting.next_start(), self.running.next_crossing()].into_iter().flatten().min()
     }
 
-    fn rebuild_capacity(&mut self, state: &State) {
+    fn rebuild_capacity_unless(&mut self, added: bool, state: &State) {
+        if added {
+            return;
+        }
         self.capacity = Capacity::new(state);
         let promised = state.promises.values().flat_map(|promise| &promise.placements);
         let held = state.allocations.values().map(|allocation| &allocation.placement);

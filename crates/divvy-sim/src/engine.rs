@@ -56,7 +56,6 @@ pub struct SimulatedEngine {
 enum Turn {
     Ends,
     Starts,
-
 }
 
 /// How far a job has come over its attempts.
@@ -266,7 +265,9 @@ impl Engine for SimulatedEngine {
                 Action::Launch(fence, launch) => self.launch(*fence, launch),
                 Action::Stop(fence, _) => self.stop(*fence),
                 Action::Forget(fence) => {
-                    if fence.term >= self.term && self.tasks.get(&fence.allocation).is_some_and(|task| task.ended.is_some()) {
+                    if fence.term >= self.term
+                        && self.tasks.get(&fence.allocation).is_some_and(|task| task.ended.is_some())
+                    {
                         self.tasks.remove(&fence.allocation);
                     }
                 }

@@ -47,8 +47,10 @@ struct Host {
     spec: NodeSpec,
     devices: Vec<DeviceSpec>,
     up: bool,
-    /// Devices that have fallen off the bus, by place.
+    /// Devices that are not seen, by place.
     missing: BTreeSet<usize>,
+    /// Devices that do not work, or that someone else uses, by place.
+    unwell: BTreeMap<usize, (Health, Option<Occupant>)>,
 }
 
 /// A task that was launched: where, and on what.
@@ -61,7 +63,13 @@ struct Running {
 impl FaultyEngine {
     /// An engine below which these nodes are; it tells of them at once.
     pub fn new(inner: SimulatedEngine, now: Time, nodes: Vec<(NodeSpec, Vec<DeviceSpec>)>) -> Self {
-        let host = |(spec, devices)| Host { spec, devices, up: true, missing: BTreeSet::new() };
+        let host = |(spec, devices)| Host {
+            spec,
+            devices,
+            up: true,
+            missing: BTreeSet::new(),
+            unwell: BTreeMap::new(),
+        };
         let mut engine = Self {
             inner,
             now,
@@ -101,7 +109,10 @@ impl FaultyEngine {
         self.late.clear();
         self.told.clear();
         let _ = self.inner.observe();
-        (0..self.nodes.len()).for_each(|node| self.tell_node(node));
+        for node in 0..self.nodes.len() {
+            self.tell_node(node);
+            (0..self.nodes[node].devices.len()).for_each(|place| self.tell_device(node, place));
+        }
         self.inner.restart(term);
     }
 
@@ -140,26 +151,24 @@ impl FaultyEngine {
             self.xids.insert(id, 79);
             self.inner.strike(id, EndedHow::Signalled(9));
         }
-        self.told.push(device(uuid, Health::Down("Xid 79: fallen off the bus".into()), None));
+        self.set_device(node, place, (Health::Down("Xid 79: fallen off the bus".into()), None));
     }
 
     /// Someone outside the pool uses a device.
     pub fn occupy_device(&mut self, node: usize, place: usize) {
-        let Some(uuid) = self.uuid(node, place) else { return };
         let (user, command) = ("eve".to_owned(), "python".to_owned());
         let occupant = Occupant::Process { pid: 7, user, command, memory_mib: 900 };
-        self.told.push(device(uuid, Health::Ok, Some(occupant)));
+        self.set_device(node, place, (Health::Ok, Some(occupant)));
     }
 
     /// A device works again, and is the pool's alone.
     pub fn heal_device(&mut self, node: usize, place: usize) {
-        let Some(uuid) = self.uuid(node, place) else { return };
         if let Some(host) = self.nodes.get_mut(node)
             && host.missing.remove(&place)
         {
             self.tell_node(node);
         }
-        self.told.push(device(uuid, Health::Ok, None));
+        self.set_device(node, place, (Health::Ok, None));
     }
 
     /// A device is not seen any more.
@@ -220,11 +229,29 @@ impl FaultyEngine {
         self.told.push(seen);
     }
 
+    fn set_device(&mut self, node: usize, place: usize, how: (Health, Option<Occupant>)) {
+        if let Some(host) = self.nodes.get_mut(node) {
+            host.unwell.insert(place, how);
+            self.tell_device(node, place);
+        }
+    }
+
+    /// A device of a node that is down, or that is missing, is not seen.
+    fn tell_device(&mut self, node: usize, place: usize) {
+        let Some(host) = self.nodes.get(node).filter(|host| host.up && !host.missing.contains(&place)) else {
+            return;
+        };
+        let Some(device) = host.devices.get(place) else { return };
+        let (health, occupant) = host.unwell.get(&place).cloned().unwrap_or((Health::Ok, None));
+        self.told.push(Observation::Device { uuid: device.uuid.clone(), health, occupant });
+    }
+
     fn launch(&mut self, id: AllocationId, launch: &Launch) {
         let known = self.inner.live().any(|live| live == id);
         let up = self.nodes.iter().any(|host| host.up && host.spec.name == launch.node);
         if known && !self.tasks.contains_key(&id) {
-            let devices = launch.devices.iter().map(|device| (device.uuid.clone(), device.draw.milli)).collect();
+            let devices =
+                launch.devices.iter().map(|device| (device.uuid.clone(), device.draw.milli)).collect();
             let task = Running { node: launch.node.clone(), devices };
             self.no_device_twice(id, &task);
             self.tasks.insert(id, task);
@@ -243,11 +270,19 @@ impl FaultyEngine {
 
     fn no_device_twice(&mut self, id: AllocationId, task: &Running) {
         for (uuid, milli) in &task.devices {
-            let drawn = |running: &Running| running.devices.iter().find(|(other, _)| other == uuid).map(|(_, milli)| *milli);
-            let others: u32 =
-                self.inner.live().filter(|live| *live != id).filter_map(|live| drawn(self.tasks.get(&live)?)).sum();
+            let drawn = |running: &Running| {
+                running.devices.iter().find(|(other, _)| other == uuid).map(|(_, milli)| *milli)
+            };
+            let others: u32 = self
+                .inner
+                .live()
+                .filter(|live| *live != id)
+                .filter_map(|live| drawn(self.tasks.get(&live)?))
+                .sum();
             if others + milli > 1000 {
-                self.wrongs.push(format!("allocation {id} was launched on device {uuid}, of which {others} milli are in use"));
+                self.wrongs.push(format!(
+                    "allocation {id} was launched on device {uuid}, of which {others} milli are in use"
+                ));
             }
         }
     }
@@ -275,10 +310,6 @@ impl FaultyEngine {
             out.push(observation);
         }
     }
-}
-
-fn device(uuid: String, health: Health, occupant: Option<Occupant>) -> Observation {
-    Observation::Device { uuid, health, occupant }
 }
 
 impl Engine for FaultyEngine {

@@ -10,13 +10,14 @@ pub mod generate;
 pub mod import;
 pub mod metrics;
 pub mod pack;
+#[cfg(feature = "plot")]
+pub mod plot;
 pub mod policy;
 pub mod pool;
 pub mod pools;
+pub mod reference;
 pub mod replay;
 pub mod suite;
-#[cfg(feature = "plot")]
-pub mod plot;
 pub mod testdata;
 pub mod timeline;
 pub mod trace;

@@ -128,7 +128,8 @@ impl Named {
         let order = |order| Policy { order, ..Policy::default() };
         let walk = |policy| Policy { preempt: Preempt::Walk, ..policy };
         let quota = |policy| Policy { guarantees_first: true, ..walk(policy) };
-        let shortest = |of, by_devices| Policy { shortest: Shortest { of, by_devices }, ..order(Order::Shortest) };
+        let shortest =
+            |of, by_devices| Policy { shortest: Shortest { of, by_devices }, ..order(Order::Shortest) };
         match self {
             Self::Fifo => Policy { strict: true, ..Policy::default() },
             Self::FifoScan => Policy::default(),

@@ -45,7 +45,11 @@ impl VirtualPool {
         controller.check_every(0);
         controller.keep_history(false);
         let mut pool = Self { controller, engine, now, digest: 0, events: 0 };
-        let term = Command::Begin { term: Term(1), boot_id: "virtual".into(), version: env!("CARGO_PKG_VERSION").into() };
+        let term = Command::Begin {
+            term: Term(1),
+            boot_id: "virtual".into(),
+            version: env!("CARGO_PKG_VERSION").into(),
+        };
         let mut commands = vec![term, Command::SetPolicy(Box::new(beginning.policy), root())];
         if !beginning.queues.is_empty() {
             commands.push(Command::SetQueues(beginning.queues, root()));

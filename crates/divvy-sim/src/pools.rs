@@ -20,7 +20,7 @@ use crate::trace::jobs::TraceJob;
 use crate::trace::speeds::Speeds;
 
 /// Where jobs may run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Pools {
     /// On the nodes whose pool is the job's queue.
     #[default]

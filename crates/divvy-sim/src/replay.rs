@@ -166,7 +166,10 @@ impl<'a> Run<'a> {
         let kind = self.speeds.map_or_else(String::new, |_| arrival.name.clone());
         let size = (arrival.gpus, arrival.queue.clone(), kind);
         spec.wait_for_capacity = self.fitting.contains(&size);
-        let owner = Owner { name: if arrival.user.is_empty() { "-".into() } else { arrival.user.clone() }, ..Owner::default() };
+        let owner = Owner {
+            name: if arrival.user.is_empty() { "-".into() } else { arrival.user.clone() },
+            ..Owner::default()
+        };
         let (array, token, held, history) = (None, None, false, BTreeMap::new());
         let submit = Submit { owner, spec, requeue_said: true, array, token, held, history };
         match self.pool.take(&Command::Submit(Box::new(submit)))? {
@@ -187,7 +190,8 @@ impl<'a> Run<'a> {
 
     fn foresee(&mut self, number: u64, row: usize) -> Result<(), Broken> {
         let Some(seconds) = self.estimator.at_arrival(row, &self.jobs[row].arrival) else { return Ok(()) };
-        let estimate = Estimate { p50_ms: seconds * 1000, p90_ms: seconds * 1000, model: self.estimator.name().into() };
+        let estimate =
+            Estimate { p50_ms: seconds * 1000, p90_ms: seconds * 1000, model: self.estimator.name().into() };
         // The job was submitted this moment: nothing refuses.
         self.pool.take(&Command::Estimate(JobId::single(number), estimate)).map(drop)
     }
@@ -305,7 +309,8 @@ fn kinds(job: &Arrival, speeds: Option<&Speeds>) -> Vec<KindOfDevice> {
     };
     let mut kinds: Vec<_> = speeds.models(&job.name, job.gpus).map(kind).collect();
     // Cross-multiplied: exact. Of equals the first by name.
-    let product = |one: &KindOfDevice, other: &KindOfDevice| u128::from(one.speed.0) * u128::from(other.speed.1);
+    let product =
+        |one: &KindOfDevice, other: &KindOfDevice| u128::from(one.speed.0) * u128::from(other.speed.1);
     kinds.sort_by(|a, b| product(b, a).cmp(&product(a, b)));
     kinds
 }

@@ -119,7 +119,8 @@ impl Verify {
         let own = self.state.position.0;
         let seen = usize::try_from(saw.0.saturating_sub(own)).unwrap_or(usize::MAX);
         if saw.0 < own || seen > before.len() {
-            let text = format!("the cycle saw position {saw}, which is not in its commit or the last event before");
+            let text =
+                format!("the cycle saw position {saw}, which is not in its commit or the last event before");
             self.differs(own + events.len() as u64, "L3", text);
             return events.iter().try_for_each(|stamped| self.fold(stamped));
         }
@@ -128,7 +129,12 @@ impl Verify {
         self.found.cycles += 1;
         if self.own_term {
             let position = saw.0 + planned.len() as u64 + 1;
-            self.plan_again(&Cycle { events: planned, at: last.at, digests: (*state, *policy, *plan), position });
+            self.plan_again(&Cycle {
+                events: planned,
+                at: last.at,
+                digests: (*state, *policy, *plan),
+                position,
+            });
         } else {
             self.found.of_other_versions += 1;
         }
@@ -158,7 +164,11 @@ impl Verify {
         let differs = first_difference(cycle.events, &events);
         if digest != plan || differs.is_some() {
             let what = differs.unwrap_or_else(|| format!("digest {digest:016x} instead of {plan:016x}"));
-            self.differs(cycle.position, "L3", format!("planned again, the cycle gives another plan: {what}"));
+            self.differs(
+                cycle.position,
+                "L3",
+                format!("planned again, the cycle gives another plan: {what}"),
+            );
         }
     }
 
@@ -170,7 +180,11 @@ impl Verify {
             self.differs(cycle.position, "L3", "the snapshot kept is not the one built anew".into());
         }
         if plan::plan(&self.state, &mut anew, cycle.at).0 != *warm {
-            self.differs(cycle.position, "L3", "planned from a snapshot built anew, the plan is another".into());
+            self.differs(
+                cycle.position,
+                "L3",
+                "planned from a snapshot built anew, the plan is another".into(),
+            );
         }
     }
 
@@ -185,7 +199,7 @@ impl Verify {
         self.found.events += 1;
         let violations = self.watch.follow(&self.state, stamped);
         self.tell(violations);
-        if self.found.events % CHECK_EVERY_EVENTS == 0 {
+        if self.found.events.is_multiple_of(CHECK_EVERY_EVENTS) {
             self.check_all();
         }
         Ok(())

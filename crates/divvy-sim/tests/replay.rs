@@ -1,4 +1,5 @@
 //! Replays against figures that were reckoned by others.
+#![allow(clippy::unwrap_used, reason = "what a test's own functions can't set up has failed the test")]
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -15,7 +16,14 @@ fn read(files: &[PathBuf], submitted: Interval) -> Vec<TraceJob> {
 
 fn run(nodes: &[ClusterNode], trace: &[TraceJob], policy: &str) -> Replayed {
     let (policy, class) = named(policy.parse::<Named>().unwrap());
-    let setup = Replay { nodes: nodes.iter().collect(), queues: Vec::new(), policy, class, restart_ms: 30_000, speeds: None };
+    let setup = Replay {
+        nodes: nodes.iter().collect(),
+        queues: Vec::new(),
+        policy,
+        class,
+        restart_ms: 30_000,
+        speeds: None,
+    };
     replay(setup, trace, |_| ()).unwrap()
 }
 
@@ -24,7 +32,8 @@ fn five_jobs_end_when_pencil_and_paper_say() {
     let dir = tempfile::tempdir().unwrap();
     let trace = dir.path().join("jobs.csv");
     let rows = "A,0,8,1000,q,,,\nB,10,4,300,q,,,\nC,20,4,100,q,,,\nD,30,1,50,q,,,\nE,40,8,20,q,,,\n";
-    std::fs::write(&trace, format!("job_id,submit_s,gpus,duration_s,queue,user,name,status\n{rows}")).unwrap();
+    std::fs::write(&trace, format!("job_id,submit_s,gpus,duration_s,queue,user,name,status\n{rows}"))
+        .unwrap();
     let trace = read(&[trace], Interval::ALL);
     let node = ClusterNode {
         node: "n".into(),

@@ -132,8 +132,10 @@ fn what_is_wrong_is_told_with_its_place_and_ends_with_its_own_code() {
     }
     std::fs::write(here.join("queues.yaml"), "queues:\n  lab: { limit: { any: 4 } }\n").unwrap();
     let jobs = hand.join("jobs.csv").display().to_string();
-    let said =
-        divvy(here, &format!("sim replay --cluster {cluster} --trace {jobs} --queues queues.yaml --policy fifo-scan"));
+    let said = divvy(
+        here,
+        &format!("sim replay --cluster {cluster} --trace {jobs} --queues queues.yaml --policy fifo-scan"),
+    );
     assert_eq!(said.code, 65, "{}", said.err);
     assert!(said.err.contains("nothing will ever start job A"), "{}", said.err);
     let said = divvy(here, &format!("sim replay --cluster {cluster} --trace big.csv --policy fifo"));

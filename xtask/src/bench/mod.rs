@@ -8,6 +8,7 @@ mod effort;
 mod figure;
 mod first;
 mod footprint;
+mod jct;
 mod machine;
 mod openb;
 mod peers;
@@ -40,6 +41,8 @@ enum Place {
     Local(Local),
     /// Packs the openb traces by every policy and compares with the published curves; takes some minutes
     Openb(openb::Openb),
+    /// Replays the traces of the literature under every policy and compares with independent figures; takes some minutes
+    Jct(jct::Jct),
 }
 
 /// What to measure, and how to say it.
@@ -97,6 +100,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     match &options.place {
         Place::Local(local) => run_local(local),
         Place::Openb(openb) => openb::run(openb, &build_directory()?),
+        Place::Jct(jct) => jct::run(jct, &build_directory()?),
     }
 }
 

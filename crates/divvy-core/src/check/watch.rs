@@ -98,7 +98,7 @@ impl Watch {
             watch.accounts[book].base_milli_ms -= i128::from(account.rate_milli) * i128::from(state.now.0);
         }
         for held in state.allocations.values() {
-            watch.hold(state, held.job, &held.placement, held.since, false);
+            watch.hold(state, held.job, &held.placement, held.since);
         }
         for promise in state.promises.values() {
             watch.note_promise(promise.job, promise.placements.clone());
@@ -170,7 +170,8 @@ impl Watch {
             if taken_up.is_none() {
                 self.fresh(placement.allocation, wrong);
             }
-            self.hold(state, job, placement, state.now, true);
+            self.charge(state, job, placement);
+            self.hold(state, job, placement, state.now);
             self.room(state, placement, wrong);
             if state.allocations.get(&placement.allocation).is_none_or(|held| {
                 held.state != AllocationState::Starting || held.job != job || held.placement != *placement
@@ -194,13 +195,17 @@ impl Watch {
         }
     }
 
+    /// Begins to charge a task to its account.
+    fn charge(&mut self, state: &State, job: JobId, placement: &Placement) {
+        let Some(owner) = state.jobs.get(&job.number) else { return };
+        let account = self.account(&owner.spec.queue, &owner.owner.name);
+        self.accounts[account].change(placement.milli(), state.now);
+    }
+
     /// Notes what a task holds.
-    fn hold(&mut self, state: &State, job: JobId, placement: &Placement, since: Time, charge: bool) {
+    fn hold(&mut self, state: &State, job: JobId, placement: &Placement, since: Time) {
         let Some(owner) = state.jobs.get(&job.number) else { return };
         let (queue, account) = (owner.spec.queue.clone(), self.account(&owner.spec.queue, &owner.owner.name));
-        if charge {
-            self.accounts[account].change(placement.milli(), since);
-        }
         for (device, draw) in &placement.devices {
             let drawn = self.devices.entry(*device).or_default();
             *drawn = (drawn.0 + i64::from(draw.milli), drawn.1 + mib(draw), drawn.2 + 1);

@@ -88,7 +88,7 @@ impl<'a> Merged<'a, '_> {
     fn next(&mut self) -> Option<Next<'a>> {
         let waits = self.line.first();
         match self.runners.split_first() {
-            Some((runner, rest)) if waits.is_none_or(|first| runner.place < first) => {
+            Some((runner, rest)) if waits.is_none_or(|first| runner.place <= first) => {
                 self.runners = rest;
                 Some(Next::Runs(*runner))
             }

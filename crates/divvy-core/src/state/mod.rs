@@ -127,6 +127,10 @@ pub struct Job {
 
 /// The run of a job, or those of an array's members.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "nearly all jobs are single: a box would be one more allocation for each"
+)]
 pub enum Runs {
     /// A job that is no array.
     Single(Run),

@@ -159,7 +159,7 @@ impl Places {
         let classes = snapshot.waiting.classes.values();
         let mut line: Vec<_> = classes.flat_map(|class| class.jobs.iter().copied()).collect();
         line.sort_unstable();
-        let places: Line = Arc::new((1u64..).zip(line).map(|(place, (_, number))| (number, place)).collect());
+        let places: Line = Arc::new((1u64..).zip(line).map(|(place, key)| (key.number, place)).collect());
         *kept = Some((position, places.clone()));
         places
     }

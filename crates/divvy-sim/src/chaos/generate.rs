@@ -14,7 +14,7 @@ const EVENTS_PER_STEP: u64 = 5;
 /// A life of about so many events.
 pub fn life(seed: u64, events: u64) -> Life {
     // Seeds that follow each other are to have nothing in common.
-    let mut dice = Dice::new(seed.wrapping_mul(0xd134_2543_de82_ef95) ^ 0x6469_7676_79);
+    let mut dice = Dice::new(seed.wrapping_mul(0xd134_2543_de82_ef95) ^ 0x0064_6976_7679);
     let nodes = nodes(&mut dice);
     let mut maker = Maker {
         queues: queues(&mut dice),
@@ -151,7 +151,9 @@ impl Maker {
     fn submit(&mut self) {
         let job = self.job();
         let members = match job.array.as_deref() {
-            Some(text) => text.parse().map_or(1, |array| divvy_core::model::members::Members::of(&array).len() as i64),
+            Some(text) => {
+                text.parse().map_or(1, |array| divvy_core::model::members::Members::of(&array).len() as i64)
+            }
             None => 1,
         };
         let device_ms = job.work_ms * i64::from(job.gpus.max(1) * job.tasks) * members;
@@ -199,7 +201,8 @@ impl Maker {
             priority: *dice.one_of(&[0, 0, 0, 0, 100, -100, 1000]),
             array,
             limit_ms: percent(dice, 15).then(|| dice.between(1000, 1_800_000)),
-            requeue: percent(dice, 30).then(|| *dice.one_of(&[Requeue::Never, Requeue::Lost, Requeue::Failure])),
+            requeue: percent(dice, 30)
+                .then(|| *dice.one_of(&[Requeue::Never, Requeue::Lost, Requeue::Failure])),
             after,
             start_in_ms: percent(dice, 5).then(|| dice.between(0, 1_200_000)),
             estimate_ms: percent(dice, 50).then(|| dice.between(1, work_ms.max(1) * 2)),

@@ -1,0 +1,45 @@
+//! The policies of the literature against figures that an independent simulator has reckoned.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test ends where something is wrong")]
+
+use divvy_sim::policy::Named;
+use divvy_sim::pools::Pools;
+use divvy_sim::reference::{Experiment, experiments, read, run};
+use divvy_sim::testdata::shared;
+use divvy_sim::trace::interval::Interval;
+
+/// Compares the replays of a choice in every digit.
+#[track_caller]
+fn every_figure_is_equal(is_chosen: impl Fn(&Experiment) -> bool) {
+    let Some(folder) = shared("jct") else { return };
+    let expected = read(&folder.join("reference.csv")).unwrap();
+    let chosen: Vec<_> = experiments(&expected).into_iter().filter(is_chosen).collect();
+    assert!(!chosen.is_empty(), "nothing is chosen");
+    for experiment in chosen {
+        let summary = run(&folder, &experiment).unwrap().summary(Interval::ALL);
+        for expected in expected.iter().filter(|expected| expected.experiment == experiment) {
+            let differences = expected.differences(&summary);
+            assert!(differences.is_empty(), "{experiment:?}, queue {}: {differences:?}", expected.queue);
+        }
+    }
+}
+
+#[test]
+fn a_virtual_cluster_on_its_own_nodes_is_as_reckoned_under_every_policy() {
+    every_figure_is_equal(|experiment| experiment.trace == "philly_2869ce");
+}
+
+#[test]
+fn an_overloaded_cluster_is_as_reckoned_under_every_policy() {
+    every_figure_is_equal(|experiment| experiment.trace == "philly64_2869ce");
+}
+
+#[test]
+fn two_queues_that_share_their_nodes_are_as_reckoned() {
+    let policies = [Named::Fifo, Named::QuotaFifo, Named::QuotaMlfq];
+    every_figure_is_equal(|experiment| {
+        experiment.trace == "philly_both"
+            && experiment.pools == Pools::Shared
+            && policies.contains(&experiment.policy)
+    });
+}

@@ -26,6 +26,7 @@ pub fn explain(state: &State, snapshot: &Snapshot, id: JobId) -> Option<Explanat
     let run = run_of(job, id)?;
     let (capacity, funnel) = plan::blockers(state, snapshot, &job.spec);
     let mut blockers = own(state, job, &run);
+    blockers.extend(state.verdicts.get(&job.class).filter(|reason| **reason == Reason::InLine).cloned());
     blockers.extend(capacity);
     let verdict = blockers.iter().map(Reason::verdict).min().unwrap_or(Verdict::Fit);
     Some(Explanation { verdict, blockers, funnel, position: position(snapshot, job) })

@@ -286,12 +286,11 @@ impl fmt::Display for Reason {
             Reason::NoIdleNode => write!(f, "wants its nodes for itself, and none is idle"),
             Reason::GangIncomplete(minimum) => write!(f, "not all of its {minimum} tasks fit at once"),
             Reason::InLine => write!(f, "jobs start strictly in order, and one before it does not fit yet"),
+            Reason::Promised(1) => {
+                write!(f, "its devices are promised to it; the task that holds them is being stopped")
+            }
             Reason::Promised(tasks) => {
-                write!(
-                    f,
-                    "its devices are promised to it; {tasks} task{} that hold them are being stopped",
-                    plural(*tasks)
-                )
+                write!(f, "its devices are promised to it; {tasks} tasks that hold them are being stopped")
             }
             Reason::Unsupported(what) => write!(f, "no engine of this pool runs {what}"),
         }

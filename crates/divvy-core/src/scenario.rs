@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! node   n1  8xh100            # name, devices [cpu=64 mem=512]
-//! queue  a   limit=4           # name [limit=N requeue=failure]
+//! queue  a   limit=4           # name [limit=N guarantee=N lend=N borrow=N weight=2 priority=1 requeue=failure h100=N]
+//! policy strict: true         # settings, as in a policy file; several as {strict: true, preempt: walk}
 //! submit j1  a  2              # name, queue, GPUs per task [tasks=4 prio=high model=a100 gb=80 milli=500 after=j0:ok array=0-9%2 limit=2h cpu=4 mem=8 held start=+5m user=ana wait exclusive]
 //! plan                         # a cycle; what is placed starts at once
 //! end    j1  exit=0            # all tasks, or one: j1/0 [signal=9 lost reboot]
@@ -18,14 +19,16 @@ use crate::decide::{Command, Person, Submit};
 use crate::engine::{EndedHow, Observation, TaskEnd, TaskStart};
 use crate::event::{Event, Stamped};
 use crate::explain;
-use crate::id::{AllocationId, JobId, Term};
+use crate::id::{AllocationId, DeviceId, JobId, NodeId, Term};
+use crate::model::allocation::Placement;
 use crate::model::ask::{Alternative, Ask, DeviceAsk, DeviceClass, DrawAsk};
-use crate::model::device::{DeviceSpec, Health, Occupant};
+use crate::model::device::{DeviceSpec, Draw, Health, Occupant};
 use crate::model::gang::{Group, Role};
 use crate::model::job::{
     JobSpec, Kind, Lifetime, Owner, Process, Requeue, StopOrder, Work, priority, usual_restarts,
 };
 use crate::model::node::NodeSpec;
+use crate::model::policy;
 use crate::model::queue::{Queue, read_amount};
 use crate::state::State;
 use crate::time::{Span, Time};
@@ -138,6 +141,7 @@ impl Scenario {
         match verb {
             "node" => self.node(&words),
             "queue" => self.queue(&words),
+            "policy" => self.policy(line),
             "submit" => self.submit(&words),
             "plan" => self.plan(),
             "end" => self.end(&words),
@@ -229,12 +233,23 @@ impl Scenario {
             match *name {
                 "requeue" => queue.requeue = requeue(text)?,
                 "limit" => drop(queue.limit.insert("any".into(), amount("any", text)?)),
+                "guarantee" => drop(queue.guarantee.insert("any".into(), amount("any", text)?)),
+                "lend" => drop(queue.lend.insert("any".into(), amount("any", text)?)),
+                "borrow" => drop(queue.borrow.insert("any".into(), amount("any", text)?)),
+                "weight" => queue.weight = text.parse().map_err(|_| "the weight is a number")?,
+                "priority" => queue.priority = text.parse().map_err(|_| "the priority is a number")?,
                 resource => drop(queue.limit.insert(resource.into(), amount(resource, text)?)),
             }
         }
         self.queues.retain(|other| other.path != queue.path);
         self.queues.push(queue);
         self.take(&Command::SetQueues(self.queues.clone(), Person { name: "root".into(), admin: true }))
+    }
+
+    fn policy(&mut self, line: &str) -> Done {
+        let text = line.trim_start().trim_start_matches("policy").trim();
+        let policy = policy::parse(text).map_err(|bad| bad.to_string())?;
+        self.take(&Command::SetPolicy(Box::new(policy), Person { name: "root".into(), admin: true }))
     }
 
     fn submit(&mut self, words: &Words) -> Done {
@@ -358,26 +373,26 @@ impl Scenario {
         Ok(())
     }
 
+    /// The devices of each task, or the node of one that has none.
+    fn places(&self, placements: &[Placement]) -> String {
+        let device = |(id, _): &(DeviceId, Draw)| {
+            self.state().devices.get(id).map_or(String::new(), |device| device.spec.uuid.clone())
+        };
+        let node = |id: NodeId| self.state().nodes.get(&id).map(|node| node.spec.name.clone());
+        let task = |placement: &Placement| match placement.devices.is_empty() {
+            true => node(placement.node).unwrap_or_default(),
+            false => placement.devices.iter().map(device).collect::<Vec<_>>().join("+"),
+        };
+        placements.iter().map(task).collect::<Vec<_>>().join(" ")
+    }
+
     fn print(&mut self, event: &Event) {
         let line = match event {
             Event::Placed { job, placements, .. } => {
-                let device = |id: &crate::id::DeviceId| {
-                    self.state().devices.get(id).map(|device| device.spec.uuid.clone()).unwrap_or_default()
-                };
-                let task = |placement: &crate::model::allocation::Placement| match placement
-                    .devices
-                    .is_empty()
-                {
-                    true => self
-                        .state()
-                        .nodes
-                        .get(&placement.node)
-                        .map(|node| node.spec.name.clone())
-                        .unwrap_or_default(),
-                    false => placement.devices.iter().map(|(id, _)| device(id)).collect::<Vec<_>>().join("+"),
-                };
-                let tasks: Vec<String> = placements.iter().map(task).collect();
-                format!("place {} {}", self.name_of(*job), tasks.join(" "))
+                format!("place {} {}", self.name_of(*job), self.places(placements))
+            }
+            Event::Promised(promise) => {
+                format!("promise {} {}", self.name_of(promise.job), self.places(&promise.placements))
             }
             Event::Stopping { job, cause, .. } => format!("stop {} {cause:?}", self.name_of(*job)),
             Event::Dropped { job, end, .. } => format!("drop {} {:?}", self.name_of(*job), end.cause),
@@ -437,7 +452,7 @@ impl Scenario {
                         end.cause
                     );
                 }
-                if matches!(event, Event::Stopping { .. }) {
+                if matches!(event, Event::Stopping { .. } | Event::Placed { .. }) {
                     self.print(&event);
                 }
             }

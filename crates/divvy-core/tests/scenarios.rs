@@ -500,3 +500,37 @@ fn an_exclusive_job_wants_an_idle_node_and_keeps_others_off_it() {
         "#]],
     );
 }
+
+#[test]
+fn in_a_strict_order_nothing_passes_a_job_that_does_not_fit() {
+    check(
+        "node n1 2xh100\npolicy strict: true\nsubmit r default 1\nplan\nsubmit a default 2\nsubmit b default 1\nplan\nexplain b",
+        expect![[r#"
+            place r n1:0
+            wait DV-IN-LINE: jobs start strictly in order, and one before it does not fit yet
+            wait DV-GPUS-BUSY: no node has 2 GPUs free that would do
+            later
+              DV-IN-LINE jobs start strictly in order, and one before it does not fit yet | wait for the jobs before it, or have the pool's order made less strict
+              2 in pool > 2 right model > 2 enough memory > 2 healthy > 1 free > 1 on one node
+        "#]],
+    );
+}
+
+#[test]
+fn a_job_to_which_devices_are_promised_waits_for_those_that_give_way() {
+    check(
+        "node n1 1xh100\npolicy {order: attained, preempt: walk}\nsubmit r default 1\nplan\npass 2h\nsubmit a default 1\nplan\nexplain a\nend r signal=15\nplan",
+        expect![[r#"
+            place r n1:0
+            stop r Order
+            promise a n1:0
+            later
+              DV-PROMISED its devices are promised to it; the task that holds them is being stopped | wait a moment: it starts when they have stopped
+              DV-GPUS-BUSY every GPU that would do is taken | wait for running jobs to end, or ask for fewer GPUs or for other models, too
+              1 in pool > 1 right model > 1 enough memory > 1 healthy > 0 free > 0 on one node
+            ended r pending Order exit=143
+            place a n1:0
+            wait DV-GPUS-BUSY: every GPU that would do is taken
+        "#]],
+    );
+}

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use divvy_core::controller::Controller;
 use divvy_core::decide::{Command, Person};
@@ -365,14 +366,22 @@ async fn serve(
 
 /// A signal to end leaves the jobs running; a hang-up is not for a daemon.
 async fn end_on_signals(requests: Requests) {
-    let (term, int, hup) =
-        (signal(SignalKind::terminate()), signal(SignalKind::interrupt()), signal(SignalKind::hangup()));
+    // A stream of signals has none that came while it was being made: those are noted here.
+    let early = Arc::new(AtomicBool::new(false));
+    let ends = [SignalKind::terminate(), SignalKind::interrupt()];
+    let noted = ends.map(|kind| signal_hook::flag::register(kind.as_raw_value(), early.clone()));
+    let (term, int, hup) = (signal(ends[0]), signal(ends[1]), signal(SignalKind::hangup()));
     let (Ok(mut term), Ok(mut int), Ok(mut hup)) = (term, int, hup) else { return };
+    for id in noted.into_iter().flatten() {
+        signal_hook::low_level::unregister(id);
+    }
     loop {
-        tokio::select! {
-            _ = term.recv() => {}
-            _ = int.recv() => {}
-            _ = hup.recv() => continue,
+        if !early.swap(false, Ordering::Relaxed) {
+            tokio::select! {
+                _ = term.recv() => {}
+                _ = int.recv() => {}
+                _ = hup.recv() => continue,
+            }
         }
         let (reply, _) = oneshot::channel();
         requests.send(Request::End(Ending::Leave, reply));

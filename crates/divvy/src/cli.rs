@@ -126,6 +126,7 @@ mod tests {
             "apply" => vec!["-f", "x"],
             "completion" => vec!["bash"],
             "show" | "logs" | "wait" | "cancel" | "hold" | "release" | "explain" => vec!["1"],
+            "sim" => vec!["suite", "x"],
             _ => vec![],
         };
         for verb in Cli::command().get_subcommands() {

@@ -52,6 +52,9 @@ pub enum Reason {
     ArrayLimit(u32),
     /// Its queue (or one above) would hold more than it may: queue, resource, limit, and what this job asks for.
     QueueLimit(String, Resource, i64, i64),
+    /// It is not preemptible, and its queue (or one above) would hold more for such jobs than is guaranteed to it: queue,
+    /// resource, guarantee, and what this job asks for.
+    BeyondGuarantee(String, Resource, i64, i64),
     /// The pool takes nothing new: it is being taken down.
     PoolDraining,
     /// No node is there that takes tasks.
@@ -115,6 +118,7 @@ impl Reason {
             Reason::StartAfter(_) => "DV-START-AFTER",
             Reason::ArrayLimit(_) => "DV-ARRAY-LIMIT",
             Reason::QueueLimit(..) => "DV-QUEUE-LIMIT",
+            Reason::BeyondGuarantee(..) => "DV-OVER-QUOTA",
             Reason::PoolDraining => "DV-POOL-DRAINING",
             Reason::NoNode => "DV-NO-NODE",
             Reason::NoSuchModel(_) => "DV-NO-SUCH-MODEL",
@@ -158,6 +162,7 @@ impl Reason {
             Reason::StartAfter(at) => Wake::Time(*at),
             Reason::ArrayLimit(_)
             | Reason::QueueLimit(..)
+            | Reason::BeyondGuarantee(..)
             | Reason::DevicesBusy(_)
             | Reason::HostBusy(..)
             | Reason::NoIdleNode
@@ -180,6 +185,12 @@ impl Reason {
                 let (limit, asked) = (shown(resource, *limit), shown(resource, *asked));
                 format!(
                     "wait for jobs of {queue} to end, or raise its limit of {resource} above {limit} (this job asks for {asked})"
+                )
+            }
+            Reason::BeyondGuarantee(queue, resource, guarantee, asked) => {
+                let (guarantee, asked) = (shown(resource, *guarantee), shown(resource, *asked));
+                format!(
+                    "submit it as preemptible, or raise {queue}'s guarantee of {resource} above {guarantee} (this job asks for {asked})"
                 )
             }
             Reason::PoolDraining => "start the pool again: divvy up".into(),
@@ -243,6 +254,14 @@ impl fmt::Display for Reason {
             Reason::QueueLimit(queue, resource, limit, _) => {
                 let what = if *resource == Resource::Any { "GPUs".into() } else { resource.to_string() };
                 write!(f, "queue {queue} is at its limit of {} {what}", shown(resource, *limit))
+            }
+            Reason::BeyondGuarantee(queue, resource, guarantee, _) => {
+                let what = if *resource == Resource::Any { "GPUs".into() } else { resource.to_string() };
+                let guarantee = shown(resource, *guarantee);
+                write!(
+                    f,
+                    "is not preemptible, and queue {queue} is guaranteed {guarantee} {what} for such jobs"
+                )
             }
             Reason::PoolDraining => write!(f, "the pool is being taken down and starts nothing new"),
             Reason::NoNode => write!(f, "the pool has no node that takes tasks"),

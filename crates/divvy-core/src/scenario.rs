@@ -4,7 +4,7 @@
 //! node   n1  8xh100            # name, devices [cpu=64 mem=512]
 //! queue  a   limit=4           # name [limit=N guarantee=N lend=N borrow=N weight=2 priority=1 requeue=failure h100=N]
 //! policy strict: true         # settings, as in a policy file; several as {strict: true, preempt: walk}
-//! submit j1  a  2              # name, queue, GPUs per task [tasks=4 prio=high model=a100 gb=80 milli=500 after=j0:ok array=0-9%2 limit=2h cpu=4 mem=8 held start=+5m user=ana wait exclusive]
+//! submit j1  a  2              # name, queue, GPUs per task [tasks=4 prio=high model=a100 gb=80 milli=500 after=j0:ok array=0-9%2 limit=2h cpu=4 mem=8 held start=+5m user=ana wait exclusive fixed resumable]
 //! plan                         # a cycle; what is placed starts at once
 //! end    j1  exit=0            # all tasks, or one: j1/0 [signal=9 lost reboot]
 //! pass   2h                    # time
@@ -25,7 +25,7 @@ use crate::model::ask::{Alternative, Ask, DeviceAsk, DeviceClass, DrawAsk};
 use crate::model::device::{DeviceSpec, Draw, Health, Occupant};
 use crate::model::gang::{Group, Role};
 use crate::model::job::{
-    JobSpec, Kind, Lifetime, Owner, Process, Requeue, StopOrder, Work, priority, usual_restarts,
+    Cause, JobSpec, Kind, Lifetime, Owner, Process, Requeue, StopOrder, Work, priority, usual_restarts,
 };
 use crate::model::node::NodeSpec;
 use crate::model::policy;
@@ -310,8 +310,8 @@ impl Scenario {
                 .get("prio")
                 .map_or(Some(0), |text| priority::parse(text))
                 .ok_or("prio is a name or a number")?,
-            preemptible: true,
-            resumable: false,
+            preemptible: !words.has("fixed"),
+            resumable: words.has("resumable"),
             lifetime: Lifetime::Batch,
             gang: Group::Role(role),
             time_limit: span("limit")?,
@@ -394,7 +394,12 @@ impl Scenario {
             Event::Promised(promise) => {
                 format!("promise {} {}", self.name_of(promise.job), self.places(&promise.placements))
             }
-            Event::Stopping { job, cause, .. } => format!("stop {} {cause:?}", self.name_of(*job)),
+            Event::Stopping { job, cause, by, .. } => {
+                let taker = by.as_deref().and_then(|by| by.parse().ok()).map(|by| self.name_of(by));
+                let taker = taker.filter(|_| matches!(cause, Cause::Preempted | Cause::Reclaimed));
+                let taker = taker.map(|taker| format!(" by {taker}")).unwrap_or_default();
+                format!("stop {} {cause:?}{taker}", self.name_of(*job))
+            }
             Event::Dropped { job, end, .. } => format!("drop {} {:?}", self.name_of(*job), end.cause),
             Event::Judged { classes } => {
                 let reasons: Vec<String> = classes

@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::amount::Holdings;
 use crate::event::Event;
 use crate::id::{AllocationId, DeviceId, JobId};
-use crate::model::allocation::Placement;
+use crate::model::allocation::{AllocationState, Placement};
 use crate::model::job::JobSpec;
 use crate::model::promise::Promise;
 use crate::model::queue::lineage;
@@ -30,6 +30,10 @@ pub struct Snapshot {
     pub capacity: Capacity,
     /// What each queue and its children hold.
     pub held: BTreeMap<String, Holdings>,
+    /// What of it those hold that are being stopped.
+    pub leaving: BTreeMap<String, Holdings>,
+    /// What of it those hold, or are promised, that are not preemptible.
+    pub pinned: BTreeMap<String, Holdings>,
     /// Who waits.
     pub waiting: Waiting,
     /// Who runs and may have to give way.
@@ -47,6 +51,9 @@ impl Snapshot {
         for allocation in state.allocations.values() {
             snapshot.capacity.take(&allocation.placement);
             snapshot.charge(state, allocation.job, &allocation.placement, 1);
+            if allocation.state == AllocationState::Stopping {
+                snapshot.leave(state, allocation.job, &allocation.placement);
+            }
         }
         for promise in state.promises.values() {
             promise.placements.iter().for_each(|placement| snapshot.take(state, promise.job, placement));
@@ -69,6 +76,7 @@ impl Snapshot {
     /// Whether two see the same pool.
     pub fn same_as(&self, other: &Self) -> bool {
         (&self.capacity, &self.held, &self.limits) == (&other.capacity, &other.held, &other.limits)
+            && (&self.leaving, &self.pinned) == (&other.leaving, &other.pinned)
             && self.running == other.running
             && self.waiting.same_as(&other.waiting)
     }
@@ -97,20 +105,26 @@ impl Snapshot {
             Event::Promised(promise) => {
                 promise.placements.iter().for_each(|placement| self.take(state, promise.job, placement));
             }
+            Event::Stopping { job, .. } => {
+                before.stopped.iter().for_each(|placement| self.leave(state, *job, placement));
+            }
             Event::TaskEnded { .. } => {
-                if let Some((placement, queue)) = &before.freed {
+                if let Some(Freed { placement, holder, leaves }) = &before.freed {
                     self.capacity.give_back(placement);
-                    self.charge_queue(state, queue, placement, -1);
+                    self.charge_holder(state, holder, placement, -1);
+                    if *leaves {
+                        charge(&mut self.leaving, (&holder.queue, state), placement, -1);
+                    }
                 }
             }
             _ => {}
         }
-        for (promise, queue) in
+        for (promise, holder) in
             before.promises.iter().filter(|(promise, _)| !state.promises.contains_key(&promise.job))
         {
             for placement in &promise.placements {
                 self.capacity.give_back(placement);
-                self.charge_queue(state, queue, placement, -1);
+                self.charge_holder(state, holder, placement, -1);
             }
         }
         self.follow_jobs(state, event, (before.jobs, before.limits));
@@ -126,6 +140,9 @@ impl Snapshot {
         let mut before = Before::default();
         if let Event::TaskEnded { allocation, .. } = event {
             before.freed = freed(state, *allocation);
+        }
+        if let Event::Stopping { job, .. } = event {
+            before.stopped = running_on(state, *job);
         }
         before.jobs = event_jobs(state, event);
         before.promises = promises(state, event, &before.jobs);
@@ -175,44 +192,99 @@ impl Snapshot {
     }
 
     fn charge(&mut self, state: &State, job: JobId, placement: &Placement, sign: i64) {
-        if let Some(job) = state.jobs.get(&job.number) {
-            self.charge_queue(state, &job.spec.queue, placement, sign);
+        if let Some(holder) = Holder::of(state, job) {
+            self.charge_holder(state, &holder, placement, sign);
         }
     }
 
-    fn charge_queue(&mut self, state: &State, queue: &str, placement: &Placement, sign: i64) {
-        let model = |device: DeviceId| state.devices.get(&device).map(|device| device.spec.model.as_str());
-        let amounts = counted(placement, model);
-        for path in lineage(queue) {
-            let held = self.held.entry(path.to_owned()).or_default();
-            for (resource, amount) in amounts.iter() {
-                // Cannot leave its range: what is taken away here was added before.
-                let _ = held.change(resource, sign * amount);
-            }
-            if held.0.is_empty() {
-                self.held.remove(path);
-            }
+    fn charge_holder(&mut self, state: &State, holder: &Holder, placement: &Placement, sign: i64) {
+        charge(&mut self.held, (&holder.queue, state), placement, sign);
+        if holder.pins {
+            charge(&mut self.pinned, (&holder.queue, state), placement, sign);
         }
+    }
+
+    fn leave(&mut self, state: &State, job: JobId, placement: &Placement) {
+        if let Some(job) = state.jobs.get(&job.number) {
+            charge(&mut self.leaving, (&job.spec.queue, state), placement, 1);
+        }
+    }
+}
+
+/// Counts what a task holds for its queue and all above it.
+fn charge(
+    books: &mut BTreeMap<String, Holdings>,
+    (queue, state): (&str, &State),
+    placement: &Placement,
+    sign: i64,
+) {
+    let model = |device: DeviceId| state.devices.get(&device).map(|device| device.spec.model.as_str());
+    let amounts = counted(placement, model);
+    for path in lineage(queue) {
+        if !books.contains_key(path) {
+            books.insert(path.to_owned(), Holdings::default());
+        }
+        let Some(held) = books.get_mut(path) else { continue };
+        for (resource, amount) in amounts.iter() {
+            // Cannot leave its range: what is taken away here was added before.
+            let _ = held.change(resource, sign * amount);
+        }
+        if held.0.is_empty() {
+            books.remove(path);
+        }
+    }
+}
+
+/// For whom something is held: the queue, and whether the job is not preemptible.
+#[derive(Clone, Debug)]
+struct Holder {
+    queue: String,
+    pins: bool,
+}
+
+impl Holder {
+    fn of(state: &State, job: JobId) -> Option<Self> {
+        let spec = &state.jobs.get(&job.number)?.spec;
+        Some(Self { queue: spec.queue.clone(), pins: !spec.preemptible })
     }
 }
 
 /// What an event takes away, read before it is folded.
 #[derive(Clone, Debug, Default)]
 pub struct Before {
-    freed: Option<(Placement, String)>,
-    promises: Vec<(Promise, String)>,
+    freed: Option<Freed>,
+    /// What a job that is told to stop holds, as far as it was not told before.
+    stopped: Vec<Placement>,
+    promises: Vec<(Promise, Holder)>,
     jobs: Vec<JobId>,
     limits: Vec<(Time, JobId)>,
 }
 
-fn freed(state: &State, allocation: AllocationId) -> Option<(Placement, String)> {
+/// What a task held that ends.
+#[derive(Clone, Debug)]
+struct Freed {
+    placement: Placement,
+    holder: Holder,
+    /// Whether it was being stopped.
+    leaves: bool,
+}
+
+fn freed(state: &State, allocation: AllocationId) -> Option<Freed> {
     let held = state.allocations.get(&allocation)?;
-    let queue = state.jobs.get(&held.job.number)?.spec.queue.clone();
-    Some((held.placement.clone(), queue))
+    let holder = Holder::of(state, held.job)?;
+    let leaves = held.state == AllocationState::Stopping;
+    Some(Freed { placement: held.placement.clone(), holder, leaves })
+}
+
+/// What a job holds that was not told to stop yet.
+fn running_on(state: &State, job: JobId) -> Vec<Placement> {
+    let live = state.run(job).map(|run| run.live.as_slice()).unwrap_or_default();
+    let held = live.iter().filter_map(|id| state.allocations.get(id));
+    held.filter(|held| held.state != AllocationState::Stopping).map(|held| held.placement.clone()).collect()
 }
 
 /// The promises to the jobs that an event is about, with their queues: the event may take them away.
-fn promises(state: &State, event: &Event, jobs: &[JobId]) -> Vec<(Promise, String)> {
+fn promises(state: &State, event: &Event, jobs: &[JobId]) -> Vec<(Promise, Holder)> {
     if state.promises.is_empty() {
         return Vec::new();
     }
@@ -220,9 +292,8 @@ fn promises(state: &State, event: &Event, jobs: &[JobId]) -> Vec<(Promise, Strin
     let meant = |promise: &&Promise| {
         jobs.iter().any(|job| *job == promise.job || whole_array && job.number == promise.job.number)
     };
-    let queue = |promise: &Promise| state.jobs.get(&promise.job.number).map(|job| job.spec.queue.clone());
     let found = state.promises.values().filter(meant);
-    found.filter_map(|promise| Some((promise.clone(), queue(promise)?))).collect()
+    found.filter_map(|promise| Some((promise.clone(), Holder::of(state, promise.job)?))).collect()
 }
 
 /// The runs of a job that something has happened to.

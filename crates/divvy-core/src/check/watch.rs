@@ -40,6 +40,9 @@ pub struct Watch {
     floor: AllocationId,
     /// Ids given since.
     recent: BTreeSet<AllocationId>,
+    /// What is on its way out, and how many thousandths of devices of it each queue has.
+    leaving: BTreeSet<AllocationId>,
+    leaving_milli: BTreeMap<String, i64>,
     /// Who was told to make room since the last cycle, and what they hold.
     preempted: Vec<(JobId, Vec<AllocationId>)>,
 }
@@ -100,6 +103,9 @@ impl Watch {
         for held in state.allocations.values() {
             watch.hold(state, held.job, &held.placement, held.since);
         }
+        let stops = state.allocations.iter().filter(|(_, held)| held.state == AllocationState::Stopping);
+        let stops: Vec<AllocationId> = stops.map(|(id, _)| *id).collect();
+        watch.leave(&stops);
         for promise in state.promises.values() {
             watch.note_promise(promise.job, promise.placements.clone());
         }
@@ -123,7 +129,10 @@ impl Watch {
                     wrong.push(found("L7", format!("the promise to job {} waits for nothing", promise.job)));
                 }
             }
-            Event::Stopping { job, cause, .. } => self.stopping(state, *job, *cause, &mut wrong),
+            Event::Stopping { job, cause, by, .. } => {
+                self.taking_back(state, *job, (*cause, by.as_deref()), &mut wrong);
+                self.stopping(state, *job, *cause, &mut wrong);
+            }
             Event::TaskEnded { allocation, .. } => self.task_ended(state, *allocation, &mut wrong),
             Event::Planned { .. } => self.planned(state, &mut wrong),
             _ => {}
@@ -330,8 +339,60 @@ impl Watch {
         if !live.iter().all(stops) {
             wrong.push(found("L8", format!("job {job} is being stopped, but not all of its tasks are")));
         }
-        if matches!(cause, Cause::Preempted | Cause::Order) {
-            self.preempted.push((job, live));
+        if matches!(cause, Cause::Preempted | Cause::Reclaimed | Cause::Order) {
+            self.preempted.push((job, live.clone()));
+        }
+        self.leave(&live);
+    }
+
+    /// Notes in the books of the queues what is on its way out, once.
+    fn leave(&mut self, live: &[AllocationId]) {
+        for id in live.iter().filter(|id| !self.leaving.contains(*id)) {
+            let Some(hold) = self.holds.get(id) else { continue };
+            for path in lineage(&hold.queue) {
+                let milli: i64 = hold.placement.milli();
+                *self.leaving_milli.entry(path.to_owned()).or_default() += milli;
+            }
+        }
+        self.leaving.extend(live);
+    }
+
+    /// A job is taken back only by one that may: inside a queue by one of higher priority; across queues only from a queue that
+    /// holds more devices than are guaranteed to it, compared where the paths part (L9).
+    fn taking_back(&self, state: &State, job: JobId, (cause, by): (Cause, Option<&str>), wrong: &mut Found) {
+        if !matches!(cause, Cause::Preempted | Cause::Reclaimed) {
+            return;
+        }
+        let claimant = by.and_then(|by| by.parse::<JobId>().ok()).and_then(|by| state.jobs.get(&by.number));
+        let (Some(claimant), Some(victim)) = (claimant, state.jobs.get(&job.number)) else {
+            wrong.push(found("L8", format!("job {job} is taken back for nobody")));
+            return;
+        };
+        let (own, other) = (&claimant.spec.queue, &victim.spec.queue);
+        if cause == Cause::Preempted {
+            if own != other || claimant.spec.priority <= victim.spec.priority {
+                wrong.push(found("L10", format!("job {job} is preempted by {}", claimant.number)));
+            }
+            return;
+        }
+        let mut upwards: Vec<&str> = lineage(other).collect();
+        upwards.reverse();
+        let is_shared = |path: &&str| lineage(own).any(|above| above == *path);
+        let Some(sibling) = upwards.into_iter().find(|path| !is_shared(path)) else {
+            wrong.push(found(
+                "L9",
+                format!("job {job} of {other} is reclaimed by {own}, one above the other"),
+            ));
+            return;
+        };
+        let held = self.queues.get(sibling).and_then(|held| held.get(&Resource::Any)).copied().unwrap_or(0);
+        let leaving = self.leaving_milli.get(sibling).copied().unwrap_or(0);
+        let guarantee = guaranteed_milli(state, sibling);
+        if claimant.spec.milli_asked() > 0 && held - leaving <= guarantee {
+            let text = format!(
+                "queue {sibling} holds {held}−{leaving} of its guarantee of {guarantee}, and job {job} is reclaimed"
+            );
+            wrong.push(found("L9", text));
         }
     }
 
@@ -351,6 +412,11 @@ impl Watch {
         let host = self.hosts.entry(hold.placement.node).or_default();
         *host = (host.0 - hold.placement.cpu_milli, host.1 - hold.placement.memory_bytes);
         self.charge_queues(&hold.queue, &hold.counted, -1);
+        if self.leaving.remove(&id) {
+            for path in lineage(&hold.queue) {
+                *self.leaving_milli.entry(path.to_owned()).or_default() -= milli;
+            }
+        }
         if let Some(left) = self.tasks.get_mut(&hold.job) {
             *left -= 1;
             if *left == 0 {
@@ -490,4 +556,26 @@ fn job_of(state: &State, event: &Event) -> Option<JobId> {
         Event::TaskStarted { allocation, .. } => state.allocations.get(allocation).map(|held| held.job),
         _ => None,
     }
+}
+
+/// What is guaranteed to a queue of devices, in thousandths: what it says of any or of models, or what those below it are
+/// guaranteed, whichever is more.
+fn guaranteed_milli(state: &State, path: &str) -> i64 {
+    let milli = |amount: Option<&Amount>| match amount {
+        None => 0,
+        Some(Amount::Finite(milli)) => *milli,
+        Some(Amount::Unlimited) => i64::MAX,
+    };
+    let said = state.queues.get(path).map_or(0, |queue| {
+        let models = queue.guarantee.iter().filter(|(resource, _)| matches!(resource, Resource::Model(_)));
+        let named = models.fold(0i64, |sum, (_, amount)| sum.saturating_add(milli(Some(amount))));
+        milli(queue.guarantee.get(&Resource::Any)).max(named)
+    });
+    let below = format!("{path}/");
+    let is_next = |queue: &&String| {
+        let above = lineage(queue).skip(1).find(|above| state.queues.contains_key(*above) || *above == path);
+        queue.starts_with(&below) && above == Some(path)
+    };
+    let children = state.queues.keys().filter(is_next).map(|queue| guaranteed_milli(state, queue));
+    said.max(children.fold(0, i64::saturating_add))
 }

@@ -361,8 +361,10 @@ pub enum Cause {
     Dependency,
     /// Its queue is gone, or no longer takes it.
     Policy,
-    /// Its devices were taken back.
+    /// Its devices went to a job of higher priority in its queue.
     Preempted,
+    /// Its devices went back to a queue that they are due to.
+    Reclaimed,
     /// Its devices went to a job that was before it in the order.
     Order,
     /// The pool was taken down.

@@ -74,6 +74,20 @@ pub enum Preempt {
     Off,
     /// Jobs are walked in order and chosen by count; running ones that are not chosen give way where their places are wanted.
     Walk,
+    /// A job that does not fit takes the places of those that lose least: of lower priority in its own queue, and of queues
+    /// beyond their due while its own stays within its due.
+    LeastLoss,
+}
+
+/// How the pool is divided between queues.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Share {
+    /// It is not: all jobs stand in one line.
+    #[default]
+    None,
+    /// Guarantees first, then the surplus by weight, up to what each queue can use.
+    Fill,
 }
 
 /// The settings of the planner.
@@ -88,8 +102,14 @@ pub struct Policy {
     pub attained: Attained,
     /// Whether the first job that does not fit keeps back all behind it.
     pub strict: bool,
+    /// How the pool is divided between queues.
+    pub share: Share,
     /// Whether running jobs give way.
     pub preempt: Preempt,
+    /// Whether, by `least_loss`, queues take back what others have beyond their due.
+    pub reclaim: bool,
+    /// How long a run is safe from other queues, from its start, in milliseconds.
+    pub min_runtime_ms: i64,
     /// Whether jobs within their queue's guarantee go before those that borrow.
     pub guarantees_first: bool,
     /// Whether, among those that borrow, running jobs go before waiting ones.
@@ -119,7 +139,10 @@ impl Default for Policy {
             shortest: Shortest::default(),
             attained: Attained::default(),
             strict: false,
+            share: Share::None,
             preempt: Preempt::Off,
+            reclaim: true,
+            min_runtime_ms: 0,
             guarantees_first: false,
             borrowers_run_on: false,
             ageing_ms_per_point: AGEING_MS_PER_POINT,
@@ -164,9 +187,12 @@ pub fn parse(text: &str) -> Result<Policy, BadPolicy> {
         BadPolicy { line, column, what: what.split(" at line ").next().unwrap_or_default().to_owned() }
     })?;
     let rising = policy.attained.levels_device_ms.windows(2).all(|pair| pair[0] < pair[1]);
-    let sound =
-        rising && policy.step_ms > 0 && policy.attained.head_start_ms >= 0 && policy.attained.hold_ms >= 0;
-    let what = "levels_device_ms rise, step_ms is above 0, and head_start_ms and hold_ms are not below it"
+    let sound = rising
+        && policy.step_ms > 0
+        && policy.attained.head_start_ms >= 0
+        && policy.attained.hold_ms >= 0
+        && policy.min_runtime_ms >= 0;
+    let what = "levels_device_ms rise, step_ms is above 0, and head_start_ms, hold_ms and min_runtime_ms are not below it"
         .to_owned();
     if sound { Ok(policy) } else { Err(BadPolicy { line: 1, column: 1, what }) }
 }

@@ -3,12 +3,17 @@
 mod choose;
 mod diagnose;
 mod expire;
+mod fair;
 mod filter;
 mod order;
 mod place;
 mod preempt;
+mod reclaim;
 mod score;
+mod settle;
+mod share;
 mod trial;
+mod turns;
 
 use std::collections::BTreeMap;
 
@@ -113,10 +118,18 @@ pub fn plan(state: &State, snapshot: &mut Snapshot, now: Time) -> (Plan, Report)
     let mut plan = Plan { ends: expire::expire(state, snapshot, now), ..Plan::default() };
     let mut report = Report::default();
     let mut verdicts = Verdicts::new();
+    let in_turns = share::is_shared(&state.policy) && !snapshot.waiting.is_empty();
+    let shares = in_turns.then(|| share::Shares::of(state, snapshot));
     let (mut trial, waiting, running) = trial::Trial::split(state, snapshot);
-    match state.policy.preempt {
-        Preempt::Off => in_order(&mut trial, waiting, now, (&mut plan, &mut report), &mut verdicts),
-        Preempt::Walk => {
+    match (state.policy.preempt, shares) {
+        (Preempt::Off | Preempt::LeastLoss, Some(shares)) => {
+            let outcome = (&mut plan, &mut report);
+            fair::in_turns(&mut trial, (waiting, running, shares), now, outcome, &mut verdicts);
+        }
+        (Preempt::Off | Preempt::LeastLoss, None) => {
+            in_order(&mut trial, waiting, now, (&mut plan, &mut report), &mut verdicts)
+        }
+        (Preempt::Walk, _) => {
             preempt::walk(&mut trial, (waiting, running), now, &mut plan, &mut verdicts);
             // As in order: nothing has become free since a class was judged, so its verdict stands (L10).
             verdicts.retain(|class, reason| {

@@ -58,6 +58,16 @@ impl<'a> Line<'a> {
         self.heads.first().map(|(place, ..)| *place)
     }
 
+    /// The place of the next job, and its class.
+    pub(super) fn next(&self) -> Option<(OrderKey, ClassId)> {
+        self.heads.first().map(|(place, class, _)| (*place, *class))
+    }
+
+    /// Puts a job back that was taken.
+    pub(super) fn put_back(&mut self, place: OrderKey, class: ClassId, key: OrderKey) {
+        self.heads.insert((place, class, key));
+    }
+
     /// Lets the job behind this one in its class into the line.
     pub(super) fn admit_next(&mut self, class: ClassId, behind: OrderKey) {
         let Some(view) = self.waiting.classes.get(&class) else { return };

@@ -1,7 +1,5 @@
 //! Phase 3, place: finds nodes and devices for the minimum of a gang, all of it or nothing (L8).
 
-use std::collections::BTreeSet;
-
 use super::Place;
 use super::diagnose;
 use super::filter;
@@ -16,7 +14,6 @@ use crate::model::job::JobSpec;
 use crate::model::score::Score;
 use crate::reason::{Reason, Verdict};
 use crate::snapshot::{DeviceView, NodeView};
-use crate::state::Runs;
 
 /// What a task without devices gets when it does not say: one core and one GiB.
 pub(super) const UNSAID_CPU_MILLI: i64 = 1000;
@@ -35,17 +32,14 @@ pub(super) fn place_members(
     if state.draining {
         return Err(Reason::PoolDraining);
     }
-    // What this cycle has placed before still waits as far as the state knows.
-    let placed: BTreeSet<Option<u32>> = match job.runs {
-        Runs::Single(_) => BTreeSet::new(),
-        Runs::Array(_) => {
-            places.iter().filter(|place| place.job.number == number).map(|place| place.job.member).collect()
-        }
-    };
-    let most = most.min((job.members_left().unwrap_or(u32::MAX) as usize).saturating_sub(placed.len()));
-    for member in job.waiting_members().filter(|member| !placed.contains(member)).take(most) {
+    // What this cycle has placed before still waits as far as the state knows: the first members do.
+    let placed = trial.members_placed(number);
+    let most = most.min((job.members_left().unwrap_or(u32::MAX) as usize).saturating_sub(placed));
+    for member in job.waiting_members().skip(placed).take(most) {
         let placements = place_spec(trial, &job.spec)?;
-        places.push(Place::new(JobId { number, member }, placements));
+        let id = JobId { number, member };
+        trial.note_member(id);
+        places.push(Place::new(id, placements));
     }
     Ok(())
 }

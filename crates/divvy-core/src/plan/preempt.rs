@@ -6,14 +6,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::choose::{self, Chosen, Runner};
 use super::order::{self, Line};
 use super::place;
+use super::settle::{self, Leaver, held_by};
 use super::trial::Trial;
 use super::{Place, Plan};
-use crate::event::Event;
-use crate::id::{AllocationId, ClassId, DeviceId, JobId, NodeId};
+use crate::id::ClassId;
 use crate::model::allocation::Placement;
-use crate::model::job::{Cause, JobSpec, StopOrder};
-use crate::model::promise::Promise;
-use crate::model::queue::lineage;
+use crate::model::job::Cause;
 use crate::reason::Reason;
 use crate::snapshot::{OrderKey, Running, Waiting};
 use crate::state::State;
@@ -50,11 +48,14 @@ pub(super) fn walk(
     let stopped: Vec<Runner> = victims.into_iter().filter(|victim| !keeps(victim, trial)).collect();
     fill(trial, (waiting, &stopped), now, &mut places, verdicts);
     places.iter_mut().flat_map(|place| &mut place.placements).for_each(|placement| trial.refresh(placement));
-    settle(state, &stopped, places, plan);
+    let leavers: Vec<Leaver> = stopped.iter().map(leaver).collect();
+    settle::settle(state, &leavers, places, plan);
 }
 
-fn held_by<'a>(state: &'a State, live: &'a [AllocationId]) -> impl Iterator<Item = &'a Placement> {
-    live.iter().filter_map(|id| state.allocations.get(id)).map(|held| &held.placement)
+/// One that goes because of the order, for whoever gets its places.
+fn leaver<'a>(runner: &Runner<'a>) -> Leaver<'a> {
+    let view = runner.view;
+    Leaver { job: runner.job, queue: &view.queue, live: &view.live, cause: Cause::Order, by: None }
 }
 
 /// Places at most so many members of a job, unless its class has been found not to fit.
@@ -118,89 +119,5 @@ fn move_stopped(trial: &mut Trial, runner: &Runner, places: &mut Vec<Place>, ver
     let Some(job) = trial.state.jobs.get(&runner.job.number) else { return };
     if let Ok(placements) = place::place_spec(trial, &job.spec) {
         places.push(Place::new(runner.job, placements));
-    }
-}
-
-/// Turns places into what happens: stops, promises where others still hold something, and placements where nobody does.
-fn settle(state: &State, stopped: &[Runner], places: Vec<Place>, plan: &mut Plan) {
-    let holders = Holders::of(state, stopped);
-    let mut taker: BTreeMap<JobId, JobId> = BTreeMap::new();
-    for place in places {
-        let waits_for = holders.of_place(state, &place, stopped);
-        if waits_for.is_empty() {
-            plan.places.push(place);
-            continue;
-        }
-        for id in &waits_for {
-            if let Some(held) = state.allocations.get(id).filter(|held| held.job != place.job) {
-                taker.entry(held.job).or_insert(place.job);
-            }
-        }
-        let Place { job, placements, port } = place;
-        plan.promises.push(Promise { job, placements, port, waits_for: waits_for.into_iter().collect() });
-    }
-    plan.ends.extend(stopped.iter().filter_map(|runner| {
-        let spec = &state.jobs.get(&runner.job.number)?.spec;
-        let by = taker.get(&runner.job).map(ToString::to_string);
-        Some(Event::Stopping { job: runner.job, cause: Cause::Order, by, order: notice(spec), requeue: true })
-    }));
-}
-
-/// How a job is told that it gives way: as its checkpoint wants it, else as for any stop.
-fn notice(spec: &JobSpec) -> StopOrder {
-    match &spec.checkpoint {
-        Some(checkpoint) => StopOrder { signal: checkpoint.notice.clone(), grace_ms: checkpoint.grace_ms },
-        None => spec.stop.clone(),
-    }
-}
-
-/// What the jobs that are being stopped hold.
-#[derive(Default)]
-struct Holders {
-    devices: BTreeMap<DeviceId, BTreeSet<AllocationId>>,
-    hosts: BTreeMap<NodeId, BTreeSet<AllocationId>>,
-    /// By queue, where it has a limit: what goes there may need that they let go of it first.
-    limited: BTreeMap<String, BTreeSet<AllocationId>>,
-}
-
-impl Holders {
-    fn of(state: &State, stopped: &[Runner]) -> Self {
-        let mut holders = Self::default();
-        let is_limited = |path: &&str| state.queues.get(*path).is_some_and(|queue| !queue.limit.is_empty());
-        for runner in stopped {
-            for path in lineage(&runner.view.queue).filter(is_limited) {
-                holders.limited.entry(path.to_owned()).or_default().extend(&runner.view.live);
-            }
-        }
-        for placement in stopped.iter().flat_map(|runner| held_by(state, &runner.view.live)) {
-            for (device, _) in &placement.devices {
-                holders.devices.entry(*device).or_default().insert(placement.allocation);
-            }
-            if placement.cpu_milli > 0 || placement.memory_bytes > 0 {
-                holders.hosts.entry(placement.node).or_default().insert(placement.allocation);
-            }
-        }
-        holders
-    }
-
-    /// The allocations that must end before a place is free: those on its devices, those whose cores or memory it may need,
-    /// those that count against the same limits, and the job's own.
-    fn of_place(&self, state: &State, place: &Place, stopped: &[Runner]) -> BTreeSet<AllocationId> {
-        let own =
-            stopped.iter().filter(|runner| runner.job == place.job).flat_map(|runner| &runner.view.live);
-        let mut found: BTreeSet<AllocationId> = own.copied().collect();
-        let queue = state.jobs.get(&place.job.number).map(|job| job.spec.queue.as_str());
-        for path in queue.into_iter().flat_map(lineage) {
-            found.extend(self.limited.get(path).into_iter().flatten());
-        }
-        for placement in &place.placements {
-            found.extend(
-                placement.devices.iter().filter_map(|(device, _)| self.devices.get(device)).flatten(),
-            );
-            if placement.cpu_milli > 0 || placement.memory_bytes > 0 {
-                found.extend(self.hosts.get(&placement.node).into_iter().flatten());
-            }
-        }
-        found
     }
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::score::Scores;
 use crate::amount::{Amount, Holdings, Resource};
-use crate::id::{AllocationId, DeviceId, NodeId};
+use crate::id::{AllocationId, DeviceId, JobId, NodeId};
 use crate::model::allocation::Placement;
 use crate::model::ask::Alternative;
 use crate::model::device::DeviceSpec;
@@ -26,6 +26,8 @@ pub(super) struct Trial<'a> {
     next_allocation: u64,
     /// Placements of this cycle whose devices were exchanged for like ones.
     exchanged: BTreeMap<AllocationId, Placement>,
+    /// How many members of a job this cycle has placed.
+    members: BTreeMap<u64, usize>,
     /// What was left of the hosts, by place, before anything on them was released: less than nothing where it is promised.
     before: BTreeMap<usize, (i64, i64)>,
 }
@@ -60,6 +62,7 @@ impl<'a> Trial<'a> {
             extra: BTreeMap::new(),
             next_allocation: state.next_allocation.0,
             exchanged: BTreeMap::new(),
+            members: BTreeMap::new(),
             before: BTreeMap::new(),
         };
         (trial, waiting, running)
@@ -72,6 +75,16 @@ impl<'a> Trial<'a> {
 
     pub(super) fn capacity(&self) -> &Capacity {
         self.capacity
+    }
+
+    /// Notes that a run of a job has got its places.
+    pub(super) fn note_member(&mut self, job: JobId) {
+        *self.members.entry(job.number).or_default() += 1;
+    }
+
+    /// How many runs of a job this cycle has placed: they still wait as far as the state knows.
+    pub(super) fn members_placed(&self, number: u64) -> usize {
+        self.members.get(&number).copied().unwrap_or(0)
     }
 
     pub(super) fn mark(&self) -> Mark {

@@ -14,7 +14,7 @@ pub struct Waiting {
     /// Jobs that may start as far as they themselves are concerned, by class.
     pub classes: BTreeMap<ClassId, ClassView>,
     /// Where each job of `classes` stands.
-    entries: BTreeMap<u64, (ClassId, OrderKey)>,
+    entries: BTreeMap<u64, Entry>,
     /// Jobs that may not start before a moment.
     starts: BTreeSet<(Time, u64)>,
     start_of: BTreeMap<u64, Time>,
@@ -31,7 +31,12 @@ pub struct ClassView {
     pub jobs: BTreeSet<OrderKey>,
     /// Thousandths of devices that each of them asks for.
     pub milli: i64,
+    /// How many runs they are: the members of an array that may start count each.
+    pub runs: i64,
 }
+
+/// Where a waiting job stands: its class, its key there, and how many runs it counts for.
+type Entry = (ClassId, OrderKey, i64);
 
 /// The key of a waiting job. The members of an array stand together, as if none had run before.
 fn order_key(state: &State, job: &Job) -> OrderKey {
@@ -80,7 +85,9 @@ impl Waiting {
         let class = self.classes.entry(job.class).or_default();
         class.milli = job.spec.milli_asked();
         class.jobs.insert(key);
-        self.entries.insert(job.number, (job.class, key));
+        let runs = job.waiting_count();
+        class.runs += runs;
+        self.entries.insert(job.number, (job.class, key, runs));
     }
 
     fn leave(&mut self, number: u64) {
@@ -88,9 +95,10 @@ impl Waiting {
         if let Some(at) = self.start_of.remove(&number) {
             self.starts.remove(&(at, number));
         }
-        if let Some((class, key)) = self.entries.remove(&number) {
+        if let Some((class, key, runs)) = self.entries.remove(&number) {
             let emptied = self.classes.get_mut(&class).is_some_and(|view| {
                 view.jobs.remove(&key);
+                view.runs -= runs;
                 view.jobs.is_empty()
             });
             if emptied {
@@ -161,7 +169,7 @@ impl Waiting {
 
     /// Where a job stands in the line, if it is in it.
     pub fn key_of(&self, number: u64) -> Option<OrderKey> {
-        self.entries.get(&number).map(|(_, key)| *key)
+        self.entries.get(&number).map(|(_, key, _)| *key)
     }
 
     /// Whether a job is among them.

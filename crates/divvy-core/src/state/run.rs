@@ -103,6 +103,20 @@ impl Job {
         }
     }
 
+    /// How many members wait and may start.
+    pub fn waiting_count(&self) -> i64 {
+        let left = i64::from(self.members_left().unwrap_or(u32::MAX));
+        let wait = match &self.runs {
+            Runs::Single(run) => i64::from(run.waits()),
+            Runs::Array(array) => {
+                let fresh = if array.held.is_none() { array.fresh.len() } else { 0 };
+                let touched = array.touched.values().filter(|run| run.waits()).count();
+                i64::try_from(fresh).unwrap_or(i64::MAX).saturating_add(touched as i64)
+            }
+        };
+        wait.min(left)
+    }
+
     /// How many members have devices, or the promise of some.
     pub fn active_members(&self) -> u32 {
         match &self.runs {

@@ -1,0 +1,297 @@
+//! Phase 4, reclaim and preempt, by `least_loss`: a job that does not fit takes the places of running ones. Inside its queue of
+//! those of lower priority (preemption); of other queues, of those beyond their due while its own stays within its due
+//! (reclaim). Of the sets that would do, a small one that loses little work; nobody goes unless the job gets a place by it (L8).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::fair::{Fair, Victim};
+use super::filter;
+use super::place;
+use super::settle::held_by;
+use super::share::{Amounts, Shares};
+use crate::id::{JobId, NodeId};
+use crate::model::allocation::Placement;
+use crate::model::ask::{DeviceAsk, DrawAsk};
+use crate::model::job::{Cause, JobSpec};
+use crate::snapshot::{DeviceView, NodeView, RunView};
+
+/// A job that wants places.
+pub(super) struct Claim<'a> {
+    pub(super) job: JobId,
+    pub(super) spec: &'a JobSpec,
+    pub(super) queue: usize,
+    pub(super) asked: Amounts,
+}
+
+/// A running job that may have to give way.
+struct Candidate<'a> {
+    job: JobId,
+    view: &'a RunView,
+    queue: usize,
+    draws: Amounts,
+    /// Lower goes first.
+    cost: Cost,
+}
+
+/// What it costs to stop a job: first those of other queues, then low priorities, then the least lost work, then the fewest
+/// devices.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+struct Cost {
+    own: bool,
+    priority: i32,
+    lost_milli_ms: i64,
+    milli: i64,
+}
+
+impl Cost {
+    fn with(self, other: Self) -> Self {
+        Self {
+            own: self.own || other.own,
+            priority: self.priority.max(other.priority),
+            lost_milli_ms: self.lost_milli_ms.saturating_add(other.lost_milli_ms),
+            milli: self.milli.saturating_add(other.milli),
+        }
+    }
+}
+
+/// Finds places for the claim, and who gives way for it. Without success everything is as it was.
+pub(super) fn take_back(fair: &mut Fair, claim: &Claim) -> Option<Vec<Placement>> {
+    let candidates = candidates(fair, claim);
+    if candidates.is_empty() {
+        return None;
+    }
+    let mark = fair.trial.mark();
+    let mut released: Vec<usize> = Vec::new();
+    for Step { stop, slots } in steps(fair, claim, &candidates) {
+        for index in stop {
+            release(fair, claim, &candidates, (index, &mut released));
+        }
+        if !slots || fair.shares.allows(claim.queue, &claim.asked, claim.spec).is_err() {
+            continue;
+        }
+        if let Ok(placements) = place::place_spec(fair.trial, claim.spec) {
+            let kept = keep_what_may_stay(fair, &candidates, released);
+            fair.shares.charge(claim.queue, &claim.asked, (1, !claim.spec.preemptible));
+            fair.victims.extend(kept.into_iter().map(|index| victim(&candidates[index], claim)));
+            return Some(placements);
+        }
+    }
+    fair.trial.roll_back_to(mark);
+    for index in released {
+        fair.shares.charge(candidates[index].queue, &candidates[index].draws, (1, false));
+    }
+    None
+}
+
+fn victim<'a>(candidate: &Candidate<'a>, claim: &Claim) -> Victim<'a> {
+    let cause = if candidate.cost.own { Cause::Preempted } else { Cause::Reclaimed };
+    Victim { job: candidate.job, view: candidate.view, by: claim.job, cause }
+}
+
+/// Everyone who might give way, the cheapest first.
+fn candidates<'a>(fair: &Fair<'a, '_>, claim: &Claim) -> Vec<Candidate<'a>> {
+    let (state, now) = (fair.trial.state, fair.now);
+    let spent = fair.spent();
+    let reach = Reach::of(&fair.shares, claim);
+    let reclaims = state.policy.reclaim && reach.due > 0;
+    let is_young = |view: &RunView| {
+        let ran_ms = view.started_at.map_or(0, |started| now.since(started).0);
+        ran_ms < state.policy.min_runtime_ms
+    };
+    let may = |(job, view): &(&JobId, &RunView)| match view.queue == claim.spec.queue {
+        true => view.priority < claim.spec.priority && !spent.contains(job),
+        false => reclaims && !is_young(view) && !spent.contains(job),
+    };
+    let candidate = |(job, view): (&JobId, &'a RunView)| Candidate {
+        job: *job,
+        view,
+        queue: fair.shares.place(&view.queue),
+        draws: fair.shares.drawn(state, &view.live),
+        cost: Cost {
+            own: view.queue == claim.spec.queue,
+            priority: view.priority,
+            lost_milli_ms: lost(view, now),
+            milli: view.milli,
+        },
+    };
+    let found = fair.running.jobs.iter().filter(may).map(candidate);
+    let mut found: Vec<Candidate> =
+        found.filter(|candidate| may_stop(&fair.shares, claim, candidate, reach)).collect();
+    // Of equals the one submitted last goes first.
+    found.sort_by_key(|candidate| (candidate.cost, std::cmp::Reverse(candidate.job)));
+    found
+}
+
+/// The work that is lost when a job is stopped now: its devices times the run since its start.
+fn lost(view: &RunView, now: crate::time::Time) -> i64 {
+    view.started_at.map_or(0, |started| now.since(started).0).saturating_mul(view.milli)
+}
+
+/// How many levels, from the claim's queue upwards, stay within their guarantee, and within their due, with the claim.
+#[derive(Clone, Copy)]
+struct Reach {
+    guarantee: usize,
+    due: usize,
+}
+
+impl Reach {
+    fn of(shares: &Shares, claim: &Claim) -> Self {
+        let within = |bound: fn(&super::share::QueueShare) -> &Amounts| {
+            let stays = |place: &usize| {
+                let queue = &shares.queues[*place];
+                let asked = claim.asked.iter().enumerate().filter(|(_, asked)| **asked > 0);
+                let mut asked = asked.peekable();
+                // Who asks for nothing that is divided has no claim on others.
+                asked.peek().is_some()
+                    && asked
+                        .all(|(index, asked)| queue.held[index].saturating_add(*asked) <= bound(queue)[index])
+            };
+            shares.upwards(claim.queue).take_while(stays).count()
+        };
+        Self { guarantee: within(|queue| &queue.guarantee), due: within(|queue| &queue.due) }
+    }
+}
+
+/// Whether a job may be stopped for the claim as things stand (L9). Across queues the siblings are compared where the paths
+/// part: what the claim lacks is taken only from a queue that holds more of it than is guaranteed and, unless the claim is
+/// guaranteed, more than is due.
+fn may_stop(shares: &Shares, claim: &Claim, candidate: &Candidate, reach: Reach) -> bool {
+    if candidate.cost.own {
+        return true;
+    }
+    let Some((own, other)) = shares.part(claim.queue, candidate.queue) else { return false };
+    let levels = shares.upwards(claim.queue).take_while(|place| *place != own).count() + 1;
+    let other = &shares.queues[other];
+    let lacks = |index: &usize| claim.asked[*index] > 0 && candidate.draws[*index] > 0;
+    let mut lacking = (0..claim.asked.len()).filter(lacks).peekable();
+    let beyond = |index: usize| {
+        let (held, guarantee) = (other.held[index], other.guarantee[index]);
+        let beyond_due = held > guarantee.max(other.due[index]);
+        levels <= reach.guarantee && held > guarantee || levels <= reach.due && beyond_due
+    };
+    lacking.peek().is_some() && lacking.all(beyond)
+}
+
+/// Counts what a job holds as free, if it still may be stopped.
+fn release(
+    fair: &mut Fair,
+    claim: &Claim,
+    candidates: &[Candidate],
+    (index, released): (usize, &mut Vec<usize>),
+) {
+    let candidate = &candidates[index];
+    let reach = Reach::of(&fair.shares, claim);
+    if released.contains(&index) || !may_stop(&fair.shares, claim, candidate, reach) {
+        return;
+    }
+    let state = fair.trial.state;
+    for placement in held_by(state, &candidate.view.live) {
+        fair.trial.release(placement, &candidate.view.queue);
+    }
+    fair.shares.charge(candidate.queue, &candidate.draws, (-1, false));
+    released.push(index);
+}
+
+/// Lets those run on whose places were not needed after all, the dearest first; the others give way.
+fn keep_what_may_stay(fair: &mut Fair, candidates: &[Candidate], released: Vec<usize>) -> Vec<usize> {
+    let state = fair.trial.state;
+    let mut by_cost = released.clone();
+    by_cost.sort_by_key(|index| std::cmp::Reverse((candidates[*index].cost, *index)));
+    let mut stays = BTreeSet::new();
+    for index in by_cost {
+        let candidate = &candidates[index];
+        let held: Vec<&Placement> = held_by(state, &candidate.view.live).collect();
+        if fair.trial.keep(&held, &candidate.view.queue) {
+            fair.shares.charge(candidate.queue, &candidate.draws, (1, false));
+            stays.insert(index);
+        }
+    }
+    released.into_iter().filter(|index| !stays.contains(index)).collect()
+}
+
+/// Whom to stop next, and whether the claim may fit after that.
+struct Step {
+    stop: Vec<usize>,
+    slots: bool,
+}
+
+/// The order in which candidates are tried: where a task needs whole devices, node by node, the cheapest to clear first; then,
+/// and for all else, one by one.
+fn steps(fair: &Fair, claim: &Claim, candidates: &[Candidate]) -> Vec<Step> {
+    let mut steps = Vec::new();
+    let roles = claim.spec.gang.roles();
+    let ask = roles.first().and_then(|role| role.ask.alternatives.first()).and_then(|it| it.devices.as_ref());
+    if let Some(ask) = ask.filter(|ask| ask.draw == DrawAsk::Whole) {
+        let (tasks, mut slots) = (claim.spec.gang.tasks(), 0);
+        for clearing in clearings(fair, ask, candidates) {
+            slots += clearing.slots;
+            steps.push(Step { stop: clearing.stop, slots: slots >= tasks });
+        }
+    }
+    // One that fits after few is found after few; how often is looked grows with the logarithm of their number.
+    let last = candidates.len().saturating_sub(1);
+    let looks = |index: usize| index == last || (index + 1).is_power_of_two() || index < 8;
+    steps.extend((0..candidates.len()).map(|index| Step { stop: vec![index], slots: looks(index) }));
+    steps
+}
+
+/// What it takes to make room for a task on a node.
+struct Clearing {
+    cost: Cost,
+    stop: Vec<usize>,
+    slots: u32,
+}
+
+fn clearings(fair: &Fair, ask: &DeviceAsk, candidates: &[Candidate]) -> Vec<Clearing> {
+    let state = fair.trial.state;
+    let mut on_node: BTreeMap<NodeId, Vec<(usize, u32)>> = BTreeMap::new();
+    for (index, candidate) in candidates.iter().enumerate() {
+        let mut here: BTreeMap<NodeId, u32> = BTreeMap::new();
+        for placement in held_by(state, &candidate.view.live) {
+            *here.entry(placement.node).or_default() += placement.devices.len() as u32;
+        }
+        here.into_iter().for_each(|(node, count)| on_node.entry(node).or_default().push((index, count)));
+    }
+    let nodes = fair.trial.capacity().nodes.iter().enumerate().filter(|(_, node)| node.takes_tasks);
+    let clearing = |(place, node): (usize, &NodeView)| {
+        let holders = on_node.get(&node.id).map(Vec::as_slice).unwrap_or_default();
+        Some((clear(node, ask, (candidates, holders))?, place))
+    };
+    let mut found: Vec<(Clearing, usize)> = nodes.filter_map(clearing).collect();
+    found.sort_by_key(|(clearing, place)| (clearing.cost, *place));
+    found.into_iter().map(|(clearing, _)| clearing).collect()
+}
+
+/// The cheapest of those on a node, in their order, until it has room for one task.
+fn clear(
+    node: &NodeView,
+    ask: &DeviceAsk,
+    (candidates, holders): (&[Candidate], &[(usize, u32)]),
+) -> Option<Clearing> {
+    let is_right = |device: &&DeviceView| {
+        device.unusable.is_none()
+            && ask.class.takes_model(&device.spec)
+            && ask.class.takes_memory(&device.spec)
+    };
+    let all_right = |node: &NodeView| node.devices.first().is_some_and(|first| is_right(&first));
+    let free = match node.uniform {
+        true if all_right(node) => node.free,
+        true => return None,
+        false => node.devices.iter().filter(|device| filter::fits(device, ask)).count() as u32,
+    };
+    let mut clearing = Clearing { cost: Cost::default(), stop: Vec::new(), slots: free / ask.count.max(1) };
+    let mut room = free;
+    for (index, devices) in holders {
+        if room >= ask.count {
+            break;
+        }
+        room += devices;
+        clearing.cost = match clearing.stop.is_empty() {
+            true => candidates[*index].cost,
+            false => clearing.cost.with(candidates[*index].cost),
+        };
+        clearing.stop.push(*index);
+        clearing.slots = room / ask.count.max(1);
+    }
+    (room >= ask.count).then_some(clearing)
+}

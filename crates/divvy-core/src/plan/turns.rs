@@ -1,0 +1,157 @@
+//! Phase 2, order, between queues: whose turn it is. At each fork of the tree the child goes first that is furthest below what
+//! is due to it; inside a queue its own order holds.
+
+use std::collections::BTreeSet;
+
+use super::order::Line;
+use super::share::{Amounts, POOL, Shares};
+use crate::id::ClassId;
+use crate::snapshot::{ClassView, OrderKey, Waiting};
+use crate::state::State;
+use crate::time::Time;
+
+/// The lines of all queues.
+pub(super) struct Turns<'a> {
+    state: &'a State,
+    lines: Vec<Line<'a>>,
+    /// By queue: its children in which someone waits, and itself if jobs of its own do; the next first.
+    forks: Vec<BTreeSet<Entry>>,
+    /// By queue: how it stands in its parent's fork, and how its own jobs stand in its own.
+    entries: Vec<(Option<Entry>, Option<Entry>)>,
+    /// How many queues have jobs of their own in line.
+    open: usize,
+}
+
+/// How one stands, which child it is, and the class of its next job.
+type Entry = (Standing, usize, ClassId);
+
+/// Lower goes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Standing {
+    /// Whether its next job takes it beyond what is due to it.
+    beyond_due: bool,
+    /// Whether it takes it beyond its guarantee.
+    beyond_guarantee: bool,
+    /// The negative of its priority.
+    rank: i64,
+    /// What it holds of what is due to it, in millionths.
+    part: i64,
+    /// The place of its next job in its line.
+    head: OrderKey,
+}
+
+/// A job whose turn it is.
+#[derive(Clone, Copy)]
+pub(super) struct Turn {
+    pub(super) queue: usize,
+    pub(super) class: ClassId,
+    pub(super) key: OrderKey,
+    place: OrderKey,
+}
+
+impl<'a> Turns<'a> {
+    pub(super) fn new(state: &'a State, waiting: &'a Waiting, now: Time, shares: &Shares) -> Self {
+        let mut classes: Vec<Vec<(ClassId, &ClassView)>> = vec![Vec::new(); shares.queues.len()];
+        for (class, view) in &waiting.classes {
+            if let Some(job) = view.jobs.first().and_then(|key| state.jobs.get(&key.number)) {
+                classes[shares.place(&job.spec.queue)].push((*class, view));
+            }
+        }
+        let lines: Vec<Line> =
+            classes.into_iter().map(|classes| Line::of(waiting, &state.policy, now, classes)).collect();
+        let forks = vec![BTreeSet::new(); lines.len()];
+        let entries = vec![(None, None); lines.len()];
+        let mut turns = Self { state, lines, forks, entries, open: 0 };
+        for queue in 0..turns.lines.len() {
+            if turns.lines[queue].first().is_some() {
+                turns.refresh(queue, shares);
+            }
+        }
+        turns
+    }
+
+    /// Takes the next job out of its line.
+    pub(super) fn take(&mut self) -> Option<Turn> {
+        let mut queue = POOL;
+        loop {
+            let (_, child, _) = *self.forks[queue].first()?;
+            if child == queue {
+                break;
+            }
+            queue = child;
+        }
+        let (place, class, key) = self.lines[queue].take()?;
+        Some(Turn { queue, class, key, place })
+    }
+
+    /// Whether nobody else waits in any other queue.
+    pub(super) fn is_alone(&self) -> bool {
+        self.open <= 1
+    }
+
+    /// Lets the job behind this one in its class into the line.
+    pub(super) fn admit_next(&mut self, turn: Turn) {
+        self.lines[turn.queue].admit_next(turn.class, turn.key);
+    }
+
+    /// Puts a job back: more of it may start.
+    pub(super) fn put_back(&mut self, turn: Turn) {
+        self.lines[turn.queue].put_back(turn.place, turn.class, turn.key);
+    }
+
+    /// Looks again at how a queue and those above it stand: what it holds, or its line, has changed.
+    pub(super) fn refresh(&mut self, queue: usize, shares: &Shares) {
+        let own = self.lines[queue].next().map(|(head, class)| {
+            // Its own jobs stand beside its children as a queue without a guarantee would.
+            (self.standing(shares, queue, (head, class)), queue, class)
+        });
+        let before = std::mem::replace(&mut self.entries[queue].1, own);
+        self.open = self.open + usize::from(own.is_some()) - usize::from(before.is_some());
+        exchange(&mut self.forks[queue], before, own);
+        let mut place = queue;
+        while place != POOL {
+            let parent = shares.queues[place].parent;
+            let next = self.forks[place].first().map(|(standing, _, class)| (standing.head, *class));
+            let entry = next.map(|next| (self.standing(shares, place, next), place, next.1));
+            let before = std::mem::replace(&mut self.entries[place].0, entry);
+            exchange(&mut self.forks[parent], before, entry);
+            place = parent;
+        }
+    }
+
+    fn standing(&self, shares: &Shares, queue: usize, (head, class): (OrderKey, ClassId)) -> Standing {
+        let asked = self.asked(shares, head, class);
+        let queue = &shares.queues[queue];
+        let beyond = |bound: &Amounts| {
+            (0..asked.len()).any(|index| {
+                asked[index] > 0 && queue.held[index].saturating_add(asked[index]) > bound[index]
+            })
+        };
+        let part = |index: usize| match (queue.held[index], queue.due[index]) {
+            (..=0, _) => 0,
+            (_, ..=0) => i64::MAX,
+            (held, due) => i64::try_from(i128::from(held) * 1_000_000 / i128::from(due)).unwrap_or(i64::MAX),
+        };
+        Standing {
+            beyond_due: beyond(&queue.due),
+            beyond_guarantee: beyond(&queue.guarantee),
+            rank: -i64::from(queue.priority),
+            part: (0..asked.len()).map(part).max().unwrap_or(0),
+            head,
+        }
+    }
+
+    fn asked(&self, shares: &Shares, head: OrderKey, class: ClassId) -> Amounts {
+        let job = self.state.jobs.get(&head.number).filter(|job| job.class == class);
+        job.map(|job| shares.asked(&job.spec)).unwrap_or_default()
+    }
+}
+
+fn exchange(fork: &mut BTreeSet<Entry>, before: Option<Entry>, after: Option<Entry>) {
+    if before != after {
+        if let Some(before) = before {
+            fork.remove(&before);
+        }
+        fork.extend(after);
+    }
+}

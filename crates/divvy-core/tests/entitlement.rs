@@ -1,0 +1,178 @@
+//! Scenarios of entitlement: guarantees, shares, reclaim and preemption.
+
+use divvy_core::scenario::run;
+use expect_test::{Expect, expect};
+
+/// Runs a scenario in which queues share the pool and jobs give way by least loss.
+fn check(scenario: &str, expected: Expect) {
+    let text = format!("policy {{share: fill, preempt: least_loss}}\n{scenario}");
+    match run(&text) {
+        Ok(printed) => expected.assert_eq(&printed),
+        Err(bad) => expected.assert_eq(&bad.to_string()),
+    }
+}
+
+#[test]
+fn a_queue_takes_back_what_is_guaranteed_to_it_and_no_more() {
+    check(
+        "node n1 8xh100\nqueue a guarantee=4\nqueue b guarantee=4\nsubmit b0 b 1 array=0-7\nplan\npass 1h\nsubmit a0 a 4\nplan\nend b0_7 signal=15\nend b0_6 signal=15\nend b0_5 signal=15\nend b0_4 signal=15\nplan\nsubmit a1 a 1\nplan",
+        expect![[r#"
+            place b0_0 n1:0
+            place b0_1 n1:1
+            place b0_2 n1:2
+            place b0_3 n1:3
+            place b0_4 n1:4
+            place b0_5 n1:5
+            place b0_6 n1:6
+            place b0_7 n1:7
+            stop b0_7 Reclaimed by a0
+            stop b0_6 Reclaimed by a0
+            stop b0_5 Reclaimed by a0
+            stop b0_4 Reclaimed by a0
+            promise a0 n1:4+n1:5+n1:6+n1:7
+            ended b0_7 pending Reclaimed exit=143
+            ended b0_6 pending Reclaimed exit=143
+            ended b0_5 pending Reclaimed exit=143
+            ended b0_4 pending Reclaimed exit=143
+            place a0 n1:4+n1:5+n1:6+n1:7
+            wait DV-GPUS-BUSY: every GPU that would do is taken
+            wait DV-GPUS-BUSY: every GPU that would do is taken
+        "#]],
+    );
+}
+
+#[test]
+fn without_guarantees_queues_share_by_weight() {
+    check(
+        "node n1 8xh100\nqueue a weight=3\nqueue b weight=1\nsubmit b0 b 1 array=0-7\nsubmit a0 a 1 array=0-7\nplan",
+        expect![[r#"
+            place b0_0 n1:0
+            place a0_0 n1:1
+            place a0_1 n1:2
+            place a0_2 n1:3
+            place b0_1 n1:4
+            place a0_3 n1:5
+            place a0_4 n1:6
+            place a0_5 n1:7
+            wait DV-GPUS-BUSY: every GPU that would do is taken
+            wait DV-GPUS-BUSY: every GPU that would do is taken
+        "#]],
+    );
+}
+
+#[test]
+fn urgent_work_displaces_what_loses_least_in_its_queue() {
+    check(
+        "node n1 2xh100\nsubmit old default 1\nplan\npass 1h\nsubmit young default 1\nplan\npass 1m\nsubmit fix default 1 prio=urgent\nplan\nexplain fix\nend young signal=15\nend old\nplan",
+        expect![[r#"
+            place old n1:0
+            place young n1:1
+            stop young Preempted by fix
+            promise fix n1:1
+            later
+              DV-PROMISED its devices are promised to it; the task that holds them is being stopped | wait a moment: it starts when they have stopped
+              DV-GPUS-BUSY every GPU that would do is taken | wait for running jobs to end, or ask for fewer GPUs or for other models, too
+              2 in pool > 2 right model > 2 enough memory > 2 healthy > 0 free > 0 on one node
+            ended young pending Preempted exit=143
+            place fix n1:1
+            ended old completed Exit exit=0
+            place young n1:0
+        "#]],
+    );
+}
+
+#[test]
+fn equal_priority_displaces_nobody() {
+    check(
+        "node n1 1xh100\nsubmit a default 1 prio=high\nplan\nsubmit b default 1 prio=high\nplan\npass 1h\nplan",
+        expect![[r#"
+            place a n1:0
+            wait DV-GPUS-BUSY: every GPU that would do is taken
+        "#]],
+    );
+}
+
+#[test]
+fn a_job_that_is_not_preemptible_stays_within_the_guarantee_and_is_no_victim() {
+    check(
+        "node n1 4xh100\nqueue a guarantee=2\nqueue b guarantee=2\nsubmit pin b 2 fixed\nsubmit more b 1 fixed\nsubmit lent b 2\nplan\nexplain more\nsubmit a0 a 2\nplan",
+        expect![[r#"
+            place pin n1:0+n1:1
+            place lent n1:2+n1:3
+            wait DV-OVER-QUOTA: is not preemptible, and queue b is guaranteed 2 GPUs for such jobs
+            later
+              DV-OVER-QUOTA is not preemptible, and queue b is guaranteed 2 GPUs for such jobs | submit it as preemptible, or raise b's guarantee of any above 2 (this job asks for 1)
+              DV-GPUS-BUSY every GPU that would do is taken | wait for running jobs to end, or ask for fewer GPUs or for other models, too
+              4 in pool > 4 right model > 4 enough memory > 4 healthy > 0 free > 0 on one node
+            stop lent Reclaimed by a0
+            promise a0 n1:2+n1:3
+        "#]],
+    );
+}
+
+#[test]
+fn nobody_is_stopped_unless_the_claim_gets_its_place() {
+    check(
+        "node n1 4xh100\nnode n2 4xh100\nqueue a guarantee=4\nqueue b guarantee=7\nsubmit b1 b 2\nsubmit b2 b 2\nsubmit b3 b 2\nsubmit b4 b 2\nplan\nsubmit a0 a 4\nplan",
+        expect![[r#"
+            place b1 n1:0+n1:1
+            place b2 n1:2+n1:3
+            place b3 n2:0+n2:1
+            place b4 n2:2+n2:3
+            wait DV-GPUS-BUSY: no node has 4 GPUs free that would do
+        "#]],
+    );
+}
+
+#[test]
+fn what_loses_least_and_is_smallest_goes_first() {
+    check(
+        "node n1 4xh100\nnode n2 4xh100\nqueue a guarantee=4\nqueue b guarantee=4\nsubmit b1 b 2\nsubmit b2 b 2\nsubmit b3 b 2\nsubmit b4 b 1\nplan\nsubmit a0 a 4\nplan",
+        expect![[r#"
+            place b1 n1:0+n1:1
+            place b2 n1:2+n1:3
+            place b3 n2:0+n2:1
+            place b4 n2:2
+            stop b4 Reclaimed by a0
+            stop b3 Reclaimed by a0
+            promise a0 n2:0+n2:1+n2:2+n2:3
+        "#]],
+    );
+}
+
+#[test]
+fn a_gang_is_cleared_node_by_node_at_the_least_loss() {
+    check(
+        "node n1 4xh100\nnode n2 4xh100\nnode n3 4xh100\nsubmit o1 default 4\nplan\npass 2h\nsubmit s1 default 4\nplan\npass 1h\nsubmit s2 default 2\nsubmit s3 default 2\nplan\npass 10m\nsubmit g default 4 tasks=2 prio=high\nplan",
+        expect![[r#"
+            place o1 n1:0+n1:1+n1:2+n1:3
+            place s1 n2:0+n2:1+n2:2+n2:3
+            place s2 n3:0+n3:1
+            place s3 n3:2+n3:3
+            stop s3 Preempted by g
+            stop s2 Preempted by g
+            stop s1 Preempted by g
+            promise g n2:0+n2:1+n2:2+n2:3 n3:0+n3:1+n3:2+n3:3
+        "#]],
+    );
+}
+
+#[test]
+fn siblings_are_compared_where_the_paths_part() {
+    check(
+        "node n1 8xh100\nqueue x guarantee=4\nqueue x/a guarantee=2\nqueue x/b guarantee=2\nqueue y guarantee=4\nsubmit b0 x/b 1 array=0-3\nsubmit y0 y 1 array=0-3\nplan\nsubmit a0 x/a 2\nplan",
+        expect![[r#"
+            place b0_0 n1:0
+            place y0_0 n1:1
+            place b0_1 n1:2
+            place y0_1 n1:3
+            place b0_2 n1:4
+            place y0_2 n1:5
+            place b0_3 n1:6
+            place y0_3 n1:7
+            stop b0_3 Reclaimed by a0
+            stop b0_2 Reclaimed by a0
+            promise a0 n1:4+n1:6
+        "#]],
+    );
+}

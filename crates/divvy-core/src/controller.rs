@@ -131,13 +131,14 @@ impl Controller {
             return Ok(());
         }
         self.snapshot.pass_time(&self.state, now);
-        // What a plan drops may let others start, or be dropped in turn. Each round drops a job, so there is an end.
+        // What a plan drops may let others start, or be dropped in turn; who loses a promise waits again. Each round drops a job
+        // or a promise that cannot be kept, so there is an end.
         while self.plan_once(now)? {}
         self.news = false;
         Ok(())
     }
 
-    /// Plans and folds the plan; says whether jobs were dropped by it.
+    /// Plans and folds the plan; says whether jobs or promises were dropped by it.
     fn plan_once(&mut self, now: Time) -> Result<bool, Broken> {
         let (saw, state, policy) = (self.state.position, self.state.digest(), self.state.policy_digest());
         let (plan, report) = plan::plan(&self.state, &mut self.snapshot, now);
@@ -147,7 +148,7 @@ impl Controller {
             return Ok(false);
         }
         let digest = plan.digest();
-        let drops = plan.ends.iter().any(|end| matches!(end, Event::Dropped { .. }));
+        let drops = plan.ends.iter().any(|end| matches!(end, Event::Dropped { .. } | Event::Revoked { .. }));
         for event in plan.into_events() {
             self.fold(event, now)?;
         }

@@ -30,6 +30,7 @@ fn step() -> impl Strategy<Value = String> {
                 5 => "requeue=failure",
                 6 => "cpu=20 mem=40",
                 7 => "wait",
+                8 => "fixed",
                 _ => "",
             };
             let queue = ["default", "a", "a/b", "c"][queue as usize];
@@ -85,9 +86,9 @@ fn step() -> impl Strategy<Value = String> {
 const BEGINNING: [&str; 5] = [
     "node n0 4xh100",
     "node n1 4xh100 cpu=32 mem=64",
-    "queue a limit=6",
-    "queue a/b limit=3",
-    "queue c cpu=40",
+    "queue a limit=6 guarantee=3",
+    "queue a/b limit=3 guarantee=1 weight=2",
+    "queue c cpu=40 guarantee=2",
 ];
 
 /// Folds what is new in the log into a second state, checking the laws after every event.

@@ -125,14 +125,14 @@ impl Named {
 
     /// The settings of the planner that are this policy.
     pub fn settings(self) -> Policy {
-        let order = |order| Policy { order, ..Policy::default() };
+        let order = |order| Policy { order, ..Policy::one_line() };
         let walk = |policy| Policy { preempt: Preempt::Walk, ..policy };
         let quota = |policy| Policy { guarantees_first: true, ..walk(policy) };
         let shortest =
             |of, by_devices| Policy { shortest: Shortest { of, by_devices }, ..order(Order::Shortest) };
         match self {
-            Self::Fifo => Policy { strict: true, ..Policy::default() },
-            Self::FifoScan => Policy::default(),
+            Self::Fifo => Policy { strict: true, ..Policy::one_line() },
+            Self::FifoScan => Policy::one_line(),
             Self::Sjf => Policy { strict: true, ..shortest(Length::Whole, false) },
             Self::Srtf => walk(shortest(Length::Remaining, false)),
             Self::Srsf => walk(shortest(Length::Remaining, true)),
@@ -140,7 +140,7 @@ impl Named {
             Self::Mlfq => walk(mlfq()),
             Self::Hist => shortest(Length::Whole, true),
             Self::HistSrsf => walk(shortest(Length::Remaining, true)),
-            Self::QuotaFifo => Policy { borrowers_run_on: true, ..quota(Policy::default()) },
+            Self::QuotaFifo => Policy { borrowers_run_on: true, ..quota(Policy::one_line()) },
             Self::QuotaSrtf => quota(shortest(Length::Remaining, false)),
             Self::QuotaMlfq => quota(mlfq()),
             // The file is tested to be readable.
@@ -153,7 +153,7 @@ impl Named {
 fn levels(device_s: &[i64], within: Within) -> Policy {
     let levels_device_ms = device_s.iter().map(|seconds| seconds * 1000).collect();
     let attained = Attained { levels_device_ms, head_start_ms: 0, within, hold_ms: 0 };
-    Policy { order: Order::Attained, attained, ..Policy::default() }
+    Policy { order: Order::Attained, attained, ..Policy::one_line() }
 }
 
 fn mlfq() -> Policy {

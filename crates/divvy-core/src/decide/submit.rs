@@ -174,7 +174,9 @@ fn dependencies(state: &State, submit: &Submit) -> Result<(), Rejection> {
 }
 
 fn capacity(state: &State, spec: &JobSpec) -> Result<(), Rejection> {
-    match plan::fits_empty(&Snapshot::emptied(state), spec) {
+    let fits = plan::fits_empty(&Snapshot::emptied(state), spec)
+        .and_then(|()| plan::allows(state, &Snapshot::default(), spec));
+    match fits {
         Ok(()) => Ok(()),
         Err(reason) => Err(Rejection::CannotFit { reason, there: what_there_is(state) }),
     }

@@ -70,12 +70,12 @@ pub enum Within {
 #[serde(rename_all = "snake_case")]
 pub enum Preempt {
     /// They do not.
-    #[default]
     Off,
     /// Jobs are walked in order and chosen by count; running ones that are not chosen give way where their places are wanted.
     Walk,
     /// A job that does not fit takes the places of those that lose least: of lower priority in its own queue, and of queues
     /// beyond their due while its own stays within its due.
+    #[default]
     LeastLoss,
 }
 
@@ -84,9 +84,9 @@ pub enum Preempt {
 #[serde(rename_all = "snake_case")]
 pub enum Share {
     /// It is not: all jobs stand in one line.
-    #[default]
     None,
     /// Guarantees first, then the surplus by weight, up to what each queue can use.
+    #[default]
     Fill,
 }
 
@@ -126,6 +126,14 @@ pub struct Policy {
     pub shares: bool,
 }
 
+impl Policy {
+    /// One line for all, in which nobody gives way: what schedulers without queues do, and where settings of the literature
+    /// begin.
+    pub fn one_line() -> Self {
+        Self { share: Share::None, preempt: Preempt::Off, ..Self::default() }
+    }
+}
+
 /// A week for the hundred points between normal and high.
 const AGEING_MS_PER_POINT: i64 = 7 * 86_400_000 / 100;
 
@@ -139,8 +147,8 @@ impl Default for Policy {
             shortest: Shortest::default(),
             attained: Attained::default(),
             strict: false,
-            share: Share::None,
-            preempt: Preempt::Off,
+            share: Share::default(),
+            preempt: Preempt::default(),
             reclaim: true,
             min_runtime_ms: 0,
             guarantees_first: false,

@@ -38,7 +38,7 @@ pub(super) fn choose<'a>(
     state: &'a State,
     capacity: &Capacity,
     (waiting, running): (&'a Waiting, &'a Running),
-    now: Time,
+    (now, ending): (Time, &BTreeSet<JobId>),
 ) -> Chosen<'a> {
     let policy = &state.policy;
     let runner = |(job, view): (&JobId, &'a RunView)| Runner {
@@ -46,7 +46,8 @@ pub(super) fn choose<'a>(
         job: *job,
         view,
     };
-    let mut runners: Vec<Runner> = running.jobs.iter().map(runner).collect();
+    let stay = running.jobs.iter().filter(|(job, _)| !ending.contains(job));
+    let mut runners: Vec<Runner> = stay.map(runner).collect();
     runners.sort_unstable_by_key(|runner| runner.place);
     let free: i64 =
         capacity.nodes.iter().filter(|node| node.takes_tasks).map(|node| i64::from(node.free)).sum();

@@ -3,7 +3,6 @@
 use super::filter::{self, Funnel, Tally};
 use super::place::{UNSAID_CPU_MILLI, UNSAID_MEMORY_BYTES, draw_of, place_role, place_spec, place_task};
 use super::score::{Asked, Pick};
-use super::share::{Shares, is_shared};
 use super::trial::Trial;
 use crate::amount::Resource;
 use crate::model::ask::{Alternative, DeviceAsk};
@@ -182,10 +181,7 @@ pub(super) fn blockers(state: &State, snapshot: &Snapshot, spec: &JobSpec) -> (V
     let draining = state.draining.then_some(Reason::PoolDraining);
     let mut blockers: Vec<Reason> =
         draining.into_iter().chain(trial.exceeded(&spec.queue, spec.milli_asked())).collect();
-    if is_shared(&state.policy) {
-        let shares = Shares::of(state, snapshot);
-        blockers.extend(shares.allows(shares.place(&spec.queue), &shares.asked(spec), spec).err());
-    }
+    blockers.extend(super::allows(state, snapshot, spec).err());
     // A queue that does not exist has no limits: what is left is capacity alone.
     let unlimited = JobSpec { queue: String::new(), ..spec.clone() };
     let by_capacity = place_spec(&mut trial, &unlimited).err();

@@ -25,6 +25,8 @@ pub(super) struct Fair<'a, 'b> {
     pub(super) now: Time,
     /// Who gives way, in this order.
     pub(super) victims: Vec<Victim<'a>>,
+    /// Who ends in this cycle for another cause.
+    pub(super) ending: BTreeSet<JobId>,
     places: Vec<Place>,
 }
 
@@ -46,7 +48,8 @@ pub(super) fn in_turns<'a>(
 ) {
     let state = trial.state;
     let mut turns = Turns::new(state, waiting, now, &shares);
-    let mut fair = Fair { trial, shares, running, now, victims: Vec::new(), places: Vec::new() };
+    let ending = plan.ending();
+    let mut fair = Fair { trial, shares, running, now, victims: Vec::new(), ending, places: Vec::new() };
     while let Some(turn) = turns.take() {
         let judged = state.verdicts.get(&turn.class).filter(|reason| **reason != Reason::InLine);
         let stands = judged.is_some_and(|reason| !state.freed || fair.is_hopeless(reason));
@@ -61,6 +64,9 @@ pub(super) fn in_turns<'a>(
                 }
                 Err(reason) => drop(verdicts.insert(turn.class, Some(reason))),
             }
+        }
+        if state.policy.strict && (stands || matches!(verdicts.get(&turn.class), Some(Some(_)))) {
+            verdicts.extend(turns.close(turn.queue).map(|class| (class, Some(Reason::InLine))));
         }
         turns.refresh(turn.queue, &fair.shares);
     }
@@ -137,8 +143,8 @@ impl<'a> Fair<'a, '_> {
         settle::settle(trial.state, &leavers, places, plan);
     }
 
-    /// The jobs that give way already.
+    /// The jobs that end or give way already.
     pub(super) fn spent(&self) -> BTreeSet<JobId> {
-        self.victims.iter().map(|victim| victim.job).collect()
+        self.victims.iter().map(|victim| victim.job).chain(self.ending.iter().copied()).collect()
     }
 }

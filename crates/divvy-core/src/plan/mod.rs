@@ -15,7 +15,7 @@ mod share;
 mod trial;
 mod turns;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::event::Event;
 use crate::id::{ClassId, JobId};
@@ -90,6 +90,12 @@ impl Plan {
             .chain(self.places.into_iter().map(placed))
             .chain(judged)
             .collect()
+    }
+
+    /// The attempts that it tells to stop.
+    fn ending(&self) -> BTreeSet<JobId> {
+        let ends = self.ends.iter();
+        ends.filter_map(|end| if let Event::Stopping { job, .. } = end { Some(*job) } else { None }).collect()
     }
 
     /// Whether it changes nothing.
@@ -206,6 +212,15 @@ pub fn fits_empty(empty: &Snapshot, spec: &JobSpec) -> Result<(), Reason> {
     diagnose::fits_empty(empty, spec)
 }
 
+/// Whether a queue may have what a job asks for, beside what it holds by a snapshot, whatever is free.
+pub fn allows(state: &State, snapshot: &Snapshot, spec: &JobSpec) -> Result<(), Reason> {
+    if spec.preemptible || !share::is_shared(&state.policy) {
+        return Ok(());
+    }
+    let shares = share::Shares::of(state, snapshot);
+    shares.allows(shares.place(&spec.queue), &shares.asked(spec), spec)
+}
+
 /// All that keeps a job of this shape from starting now, by capacity and by limits, and its way through the devices.
 pub fn blockers(state: &State, snapshot: &Snapshot, spec: &JobSpec) -> (Vec<Reason>, Funnel) {
     diagnose::blockers(state, snapshot, spec)
@@ -213,6 +228,7 @@ pub fn blockers(state: &State, snapshot: &Snapshot, spec: &JobSpec) -> (Vec<Reas
 
 /// Where a job of this shape would start now; nothing is changed.
 pub fn would_place(state: &State, snapshot: &mut Snapshot, spec: &JobSpec) -> Result<Vec<Placement>, Reason> {
+    allows(state, snapshot, spec)?;
     let mut trial = trial::Trial::new(state, snapshot);
     let placed = place::place_spec(&mut trial, spec);
     trial.roll_back_to(0);

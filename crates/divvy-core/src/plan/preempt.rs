@@ -33,7 +33,7 @@ pub(super) fn walk(
     }
     let state = trial.state;
     let Chosen { waiting: chosen, victims } =
-        choose::choose(state, trial.capacity(), (waiting, running), now);
+        choose::choose(state, trial.capacity(), (waiting, running), (now, &plan.ending()));
     let mut places = Vec::new();
     for victim in &victims {
         held_by(state, &victim.view.live).for_each(|placement| trial.release(placement, &victim.view.queue));

@@ -99,6 +99,11 @@ impl<'a> Turns<'a> {
         self.lines[turn.queue].put_back(turn.place, turn.class, turn.key);
     }
 
+    /// Sends away all who stand in a queue's line, and names their classes.
+    pub(super) fn close(&mut self, queue: usize) -> impl Iterator<Item = ClassId> + use<'_, 'a> {
+        std::iter::from_fn(move || self.lines[queue].take().map(|(_, class, _)| class))
+    }
+
     /// Looks again at how a queue and those above it stand: what it holds, or its line, has changed.
     pub(super) fn refresh(&mut self, queue: usize, shares: &Shares) {
         let own = self.lines[queue].next().map(|(head, class)| {

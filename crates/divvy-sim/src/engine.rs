@@ -45,7 +45,8 @@ pub struct SimulatedEngine {
     costs: Costs,
     models: BTreeMap<String, String>,
     jobs: BTreeMap<JobId, Progress>,
-    courses: BTreeMap<u64, Course>,
+    /// Of jobs, and of members that have one of their own.
+    courses: BTreeMap<JobId, Course>,
     tasks: BTreeMap<AllocationId, Task>,
     timers: BTreeSet<(Time, Turn, AllocationId)>,
     told: Vec<Observation>,
@@ -96,15 +97,22 @@ impl SimulatedEngine {
 
     /// Says what becomes of a job (of each member, for an array). A job of which nothing is said ends at once.
     pub fn set_course(&mut self, number: u64, course: Course) {
-        self.courses.insert(number, course);
+        self.set_member_course(JobId::single(number), course);
+    }
+
+    /// Says what becomes of one member of an array.
+    pub fn set_member_course(&mut self, job: JobId, course: Course) {
+        self.courses.insert(job, course);
+    }
+
+    fn course(&self, job: JobId) -> Option<&Course> {
+        self.courses.get(&job).or_else(|| self.courses.get(&JobId::single(job.number)))
     }
 
     /// Forgets a job that has ended.
     pub fn forget_job(&mut self, job: JobId) {
         self.jobs.remove(&job);
-        if job.member.is_none() {
-            self.courses.remove(&job.number);
-        }
+        self.courses.remove(&job);
     }
 
     /// When something happens next by itself.
@@ -178,7 +186,7 @@ impl SimulatedEngine {
     /// When an attempt starts and ends by itself; all tasks of it at the same moments.
     fn begin(&mut self, launch: &Launch) -> (Time, Time) {
         let cost = if launch.restart > 0 { self.costs.restart_ms } else { self.costs.start_ms };
-        let course = self.courses.get(&launch.job.number);
+        let course = self.course(launch.job);
         let work_ms = course.map_or(0, |course| course.work_ms);
         let model = launch.devices.first().and_then(|device| self.models.get(&device.uuid));
         let speed = course.zip(model).and_then(|(course, model)| course.speeds.get(model).copied());
@@ -205,7 +213,7 @@ impl SimulatedEngine {
 
     fn end_by_itself(&mut self, id: AllocationId, at: Time) {
         let job = self.tasks.get(&id).map(|task| task.job);
-        let code = job.and_then(|job| self.courses.get(&job.number)).map_or(0, |course| course.exit_code);
+        let code = job.and_then(|job| self.course(job)).map_or(0, |course| course.exit_code);
         self.end(id, at, EndedHow::Exited(code));
     }
 
@@ -236,7 +244,7 @@ impl SimulatedEngine {
 
     /// The first task of an attempt to end stops the clock of its work.
     fn keep_progress(&mut self, job: JobId, at: Time) {
-        let resumes = self.courses.get(&job.number).is_some_and(|course| course.resumes);
+        let resumes = self.course(job).is_some_and(|course| course.resumes);
         let Some(progress) = self.jobs.get_mut(&job) else { return };
         if let Some(since) = progress.working_since.take().filter(|_| resumes) {
             progress.done_ms += work_in(at.since(since).0.max(0), progress.speed);

@@ -22,3 +22,4 @@ pub mod testdata;
 pub mod timeline;
 pub mod trace;
 pub mod verify;
+pub mod whatif;

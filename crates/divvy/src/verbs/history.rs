@@ -46,7 +46,7 @@ impl History {
 }
 
 /// Reads a time before now or a date, as milliseconds since 1970.
-fn moment(text: &str) -> Result<i64, String> {
+pub(super) fn moment(text: &str) -> Result<i64, String> {
     moment_in(text, &Zoned::now())
 }
 

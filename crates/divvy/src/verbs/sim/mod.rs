@@ -7,6 +7,7 @@ mod pack;
 mod replay;
 mod report;
 mod suite;
+mod whatif;
 
 use clap::Subcommand;
 
@@ -34,16 +35,18 @@ enum SimVerb {
     Import(import::Import),
     Generate(generate::Generate),
     Suite(suite::Suite),
+    Whatif(whatif::Whatif),
 }
 
 impl Sim {
-    pub(crate) fn run(&self, _place: &Place) -> Result<Exit, Failure> {
+    pub(crate) fn run(&self, place: &Place) -> Result<Exit, Failure> {
         match &self.verb {
             SimVerb::Pack(pack) => pack.run(),
             SimVerb::Replay(replay) => replay.run(),
             SimVerb::Import(import) => import.run(),
             SimVerb::Generate(generate) => generate.run(),
             SimVerb::Suite(suite) => suite.run(),
+            SimVerb::Whatif(whatif) => whatif.run(place),
         }
     }
 }

@@ -1,0 +1,197 @@
+//! What if: a pool's own history again, as it was and under a change. Whoever has the log hands over its events.
+
+mod change;
+mod figures;
+mod record;
+mod rerun;
+
+use divvy_core::controller::Broken;
+use divvy_core::model::device::DeviceSpec;
+use divvy_core::model::node::NodeSpec;
+use divvy_core::model::policy::{Policy, parse};
+use divvy_core::model::queue::Queue;
+
+use crate::policy::{Class, Named};
+
+pub use change::{Change, FORMS, NotAChange, Setting};
+pub use figures::{Answer, Fidelity, QueueFigures, Side};
+pub use record::{Deed, Life, Past, Recorder, Settings, What};
+
+/// A change that this pool cannot have.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CannotChange {
+    /// It takes away more than there is.
+    #[error("cannot take away {wanted} nodes: the pool has {there}, and one must be left")]
+    TooFew {
+        /// As written.
+        wanted: u32,
+        /// What there is.
+        there: usize,
+    },
+    /// There is no node to be like.
+    #[error("the pool has no node that others could be like: write nodes+1xh100:8")]
+    NoNode,
+    /// No node has this name.
+    #[error("there is no node {name:?}; {hint}")]
+    NoSuchNode {
+        /// As written.
+        name: String,
+        /// The nearest name.
+        hint: String,
+    },
+    /// No queue has this path.
+    #[error("there is no queue {path:?}; {hint}")]
+    NoSuchQueue {
+        /// As written.
+        path: String,
+        /// The nearest path.
+        hint: String,
+    },
+    /// The policy cannot be had.
+    #[error("policy {0}")]
+    Policy(String),
+}
+
+impl Settings {
+    /// These settings under changes, one after the other.
+    pub fn under(&self, changes: &[Change]) -> Result<Settings, CannotChange> {
+        let mut settings = self.clone();
+        for change in changes {
+            match change {
+                Change::MoreNodes(count) => settings.more_nodes(*count)?,
+                Change::AddNodes(group) => {
+                    for _ in 0..group.count {
+                        let devices = settings.devices_like(&group.model, group.gpus);
+                        settings.add_node(settings.host_like(group.gpus), devices);
+                    }
+                }
+                Change::FewerNodes(count) => settings.fewer_nodes(*count)?,
+                Change::RemoveNode(name) => settings.remove_node(name)?,
+                Change::Queue(path, changed) => settings.change_queue(path, changed)?,
+                Change::Policy(name) => settings.policy = policy(name)?,
+            }
+        }
+        Ok(settings)
+    }
+
+    fn more_nodes(&mut self, count: u32) -> Result<(), CannotChange> {
+        let (spec, devices) = self.nodes.last().cloned().ok_or(CannotChange::NoNode)?;
+        (0..count).for_each(|_| self.add_node(spec.clone(), devices.clone()));
+        Ok(())
+    }
+
+    /// Adds a node under a name and with uuids that nothing else has.
+    fn add_node(&mut self, spec: NodeSpec, mut devices: Vec<DeviceSpec>) {
+        let taken = |name: &str| self.nodes.iter().any(|(node, _)| node.name == name);
+        let mut number = self.nodes.len() + 1;
+        while taken(&format!("new-{number}")) {
+            number += 1;
+        }
+        let name = format!("new-{number}");
+        for (index, device) in (0..).zip(&mut devices) {
+            (device.index, device.uuid) = (index, format!("{name}:{index}"));
+            device.links.clear();
+        }
+        self.nodes.push((NodeSpec { name, ..spec }, devices));
+    }
+
+    /// Devices of a model: like those that the pool has of it, or else with as much memory as most.
+    fn devices_like(&self, model: &str, count: u32) -> Vec<DeviceSpec> {
+        let known = self.nodes.iter().flat_map(|(_, devices)| devices).find(|device| device.model == model);
+        let unknown =
+            || DeviceSpec { model: model.to_owned(), memory_mib: 80 << 10, ..DeviceSpec::default() };
+        (0..count).map(|_| known.cloned().unwrap_or_else(unknown)).collect()
+    }
+
+    /// A host with as many cores and as much memory for each GPU as the pool's last node has; with the usual, if it has none.
+    fn host_like(&self, gpus: u32) -> NodeSpec {
+        const CPU_MILLI_PER_GPU: i64 = 12_000;
+        const MEMORY_BYTES_PER_GPU: i64 = 64 << 30;
+        let each = |of: i64, devices: &[DeviceSpec]| of / i64::try_from(devices.len()).unwrap_or(i64::MAX);
+        let last = self.nodes.iter().rev().find(|(_, devices)| !devices.is_empty());
+        let (cpu_milli, memory_bytes) = last
+            .map_or((CPU_MILLI_PER_GPU, MEMORY_BYTES_PER_GPU), |(spec, devices)| {
+                (each(spec.cpu_milli, devices), each(spec.memory_bytes, devices))
+            });
+        let gpus = i64::from(gpus);
+        NodeSpec { cpu_milli: cpu_milli * gpus, memory_bytes: memory_bytes * gpus, ..NodeSpec::default() }
+    }
+
+    fn fewer_nodes(&mut self, count: u32) -> Result<(), CannotChange> {
+        let there = self.nodes.len();
+        let left = there.checked_sub(count as usize).filter(|left| *left > 0);
+        self.nodes.truncate(left.ok_or(CannotChange::TooFew { wanted: count, there })?);
+        Ok(())
+    }
+
+    fn remove_node(&mut self, name: &str) -> Result<(), CannotChange> {
+        let names: Vec<&str> = self.nodes.iter().map(|(node, _)| node.name.as_str()).collect();
+        let Some(at) = names.iter().position(|there| *there == name) else {
+            return Err(CannotChange::NoSuchNode { name: name.to_owned(), hint: change::hint(name, &names) });
+        };
+        if names.len() == 1 {
+            return Err(CannotChange::TooFew { wanted: 1, there: 1 });
+        }
+        self.nodes.remove(at);
+        Ok(())
+    }
+
+    fn change_queue(&mut self, path: &str, changed: &[Setting]) -> Result<(), CannotChange> {
+        let paths: Vec<String> = self.queues.iter().map(|queue| queue.path.clone()).collect();
+        let Some(queue) = self.queues.iter_mut().find(|queue| queue.path == path) else {
+            return Err(CannotChange::NoSuchQueue {
+                path: path.to_owned(),
+                hint: change::hint(path, &paths),
+            });
+        };
+        changed.iter().for_each(|setting| setting.apply(queue));
+        Ok(())
+    }
+}
+
+/// A policy by its name, or else from a file.
+fn policy(name: &str) -> Result<Policy, CannotChange> {
+    let cannot = |what: String| Err(CannotChange::Policy(format!("{name}: {what}")));
+    let unknown = match name.parse::<Named>() {
+        Ok(named) if named.class() == Class::N => return Ok(named.settings()),
+        Ok(named) => return cannot(format!("it knows more than the pool did (class {})", named.class())),
+        Err(unknown) => unknown,
+    };
+    match std::fs::read_to_string(name) {
+        Ok(text) => parse(&text).or_else(|error| cannot(error.to_string())),
+        Err(error) => cannot(format!("{error}, and as a name: {unknown}")),
+    }
+}
+
+impl Setting {
+    fn apply(&self, queue: &mut Queue) {
+        match self {
+            Setting::Guarantee(limits) => queue.guarantee.clone_from(limits),
+            Setting::Limit(limits) => queue.limit.clone_from(limits),
+            Setting::Borrow(limits) => queue.borrow.clone_from(limits),
+            Setting::Lend(limits) => queue.lend.clone_from(limits),
+            Setting::Weight(weight) => queue.weight = *weight,
+            Setting::Priority(priority) => queue.priority = *priority,
+        }
+    }
+}
+
+/// Why a replay of the past broke off.
+#[derive(Debug, thiserror::Error)]
+#[error("the replay of the past stops: {0}. This is a mistake of this program; keep the log")]
+pub struct Stopped(#[from] Broken);
+
+/// Replays the past as it was and under other settings, side by side, and compares.
+pub fn compare(past: &Past, changes: &[Change], under: Settings) -> Result<Answer, Stopped> {
+    let (before, after) = std::thread::scope(|scope| {
+        let other = scope.spawn(|| rerun::rerun(past, under));
+        let before = rerun::rerun(past, past.settings.clone());
+        (before, other.join())
+    });
+    // A panic over there is a panic here.
+    let after = after.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    Ok(figures::answer(past, changes, &before?, &after?))
+}
+
+#[cfg(test)]
+mod tests;

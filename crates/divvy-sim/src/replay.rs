@@ -52,6 +52,8 @@ pub struct Replay<'a> {
 pub struct Replayed {
     /// Jobs that ended, in the order of their ends.
     pub finished: Vec<Finished>,
+    /// When which job held its GPUs, in the order of the ends.
+    pub stretches: Vec<Stretch>,
     /// Jobs that the pool could never run, and why.
     pub refused: Vec<(String, Rejection)>,
     /// The hash of all decisions.
@@ -60,6 +62,17 @@ pub struct Replayed {
     pub events: u64,
     /// How many jobs waited and how many GPUs were held, over time.
     pub timeline: Timeline,
+}
+
+/// A stretch of time in which a job held its GPUs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stretch {
+    /// The job's place in the trace.
+    pub row: usize,
+    /// From when, in seconds.
+    pub from_s: i64,
+    /// Until when.
+    pub to_s: i64,
 }
 
 /// Why a replay broke off.
@@ -116,6 +129,7 @@ struct Run<'a> {
     /// Sizes of jobs that the empty pool was found to hold, of each queue, and of each kind where speeds tell kinds apart.
     fitting: BTreeSet<(u32, String, String)>,
     finished: Vec<Finished>,
+    stretches: Vec<Stretch>,
     refused: Vec<(String, Rejection)>,
     timeline: Timeline,
 }
@@ -124,6 +138,8 @@ struct Run<'a> {
 struct Open {
     row: usize,
     start_s: Option<i64>,
+    /// When it last got its GPUs.
+    placed_s: i64,
     preemptions: u32,
 }
 
@@ -140,8 +156,10 @@ impl<'a> Run<'a> {
         let nodes = setup.nodes.into_iter().map(node).collect();
         let pool = VirtualPool::begin(Beginning { nodes, queues, policy: setup.policy }, engine, start)?;
         let (open, fitting) = (BTreeMap::new(), BTreeSet::new());
-        let (finished, refused, timeline) = (Vec::new(), Vec::new(), Timeline::default());
-        Ok(Self { pool, jobs, estimator, open, speeds: setup.speeds, fitting, finished, refused, timeline })
+        let (finished, stretches) = (Vec::new(), Vec::new());
+        let (refused, timeline) = (Vec::new(), Timeline::default());
+        let speeds = setup.speeds;
+        Ok(Self { pool, jobs, estimator, open, speeds, fitting, finished, stretches, refused, timeline })
     }
 
     /// Lets time pass; says whether a job has ended.
@@ -178,7 +196,7 @@ impl<'a> Run<'a> {
                 let Some(number) = number else { return Ok(()) };
                 self.fitting.insert(size);
                 self.timeline.note(arrival.submit_s, 1, 0);
-                self.open.insert(number, Open { row, start_s: None, preemptions: 0 });
+                self.open.insert(number, Open { row, start_s: None, placed_s: 0, preemptions: 0 });
                 let speeds = kinds.into_iter().filter_map(|kind| Some((kind.model?, kind.speed))).collect();
                 let course = Course { speeds, ..Course::of_length(job.fate.duration_s() * 1000) };
                 self.pool.engine().set_course(number, course);
@@ -203,12 +221,14 @@ impl<'a> Run<'a> {
                 Event::Placed { job, .. } => {
                     if let Some(open) = self.open.get_mut(&job.number) {
                         open.start_s.get_or_insert(second);
+                        open.placed_s = second;
                         self.timeline.note(second, -1, self.jobs[open.row].arrival.gpus.into());
                     }
                 }
                 Event::AttemptEnded { job, state: JobState::Pending, .. } => {
                     if let Some(open) = self.open.get_mut(&job.number) {
                         open.preemptions += 1;
+                        self.stretches.push(Stretch { row: open.row, from_s: open.placed_s, to_s: second });
                         self.timeline.note(second, 1, -i64::from(self.jobs[open.row].arrival.gpus));
                     }
                 }
@@ -222,6 +242,7 @@ impl<'a> Run<'a> {
         let Some(open) = self.open.remove(&job.number) else { return };
         self.pool.engine().forget_job(job);
         let TraceJob { arrival, fate } = &self.jobs[open.row];
+        self.stretches.push(Stretch { row: open.row, from_s: open.placed_s, to_s: finish_s });
         self.estimator.at_end(arrival, fate.duration_s());
         self.timeline.note(finish_s, 0, -i64::from(arrival.gpus));
         self.finished.push(Finished {
@@ -242,8 +263,8 @@ impl<'a> Run<'a> {
             return Err(ReplayError::Stuck(self.open.len(), self.jobs[open.row].arrival.id.clone()));
         }
         let (digest, events) = (self.pool.digest(), self.pool.events());
-        let Self { finished, refused, timeline, .. } = self;
-        Ok(Replayed { finished, refused, digest, events, timeline })
+        let Self { finished, stretches, refused, timeline, .. } = self;
+        Ok(Replayed { finished, stretches, refused, digest, events, timeline })
     }
 }
 

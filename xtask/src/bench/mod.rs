@@ -5,6 +5,7 @@ mod array;
 mod bare;
 mod cycle;
 mod effort;
+mod fairness;
 mod figure;
 mod first;
 mod footprint;
@@ -43,6 +44,8 @@ enum Place {
     Openb(openb::Openb),
     /// Replays the traces of the literature under every policy and compares with independent figures; takes some minutes
     Jct(jct::Jct),
+    /// Simulates a month of contention among queues in three levels and compares what each had with what it was due
+    Fairness(fairness::Fairness),
 }
 
 /// What to measure, and how to say it.
@@ -101,6 +104,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         Place::Local(local) => run_local(local),
         Place::Openb(openb) => openb::run(openb, &build_directory()?),
         Place::Jct(jct) => jct::run(jct, &build_directory()?),
+        Place::Fairness(fairness) => fairness::run(fairness, &build_directory()?),
     }
 }
 

@@ -153,6 +153,17 @@ impl Reason {
         }
     }
 
+    /// Whether a job with this reason keeps back those behind it where jobs start strictly in order: not where the pool can
+    /// never hold it, or its queue never allow it.
+    pub fn keeps_back(&self) -> bool {
+        match self {
+            Reason::BeyondGuarantee(_, _, most, asked) | Reason::QueueLimit(_, _, most, asked) => {
+                asked <= most
+            }
+            _ => self.verdict() != Verdict::NoFit,
+        }
+    }
+
     /// What can change it.
     pub fn wake(&self) -> Wake {
         match self {

@@ -387,13 +387,6 @@ impl Watch {
         };
         let held = self.queues.get(sibling).and_then(|held| held.get(&Resource::Any)).copied().unwrap_or(0);
         let leaving = self.leaving_milli.get(sibling).copied().unwrap_or(0);
-        let is_below = |job: &JobId| {
-            let queue = state.jobs.get(&job.number).map(|job| job.spec.queue.as_str());
-            queue.is_some_and(|queue| lineage(queue).any(|path| path == sibling))
-        };
-        let promised =
-            self.promises.iter().filter(|(job, _)| is_below(job)).flat_map(|(_, promised)| promised);
-        let held = held + promised.map(Placement::milli).sum::<i64>();
         let guarantee = guaranteed_milli(state, sibling);
         if claimant.spec.milli_asked() > 0 && held - leaving <= guarantee {
             let text = format!(

@@ -55,6 +55,8 @@ pub(super) fn in_turns<'a>(
         let stands = judged.is_some_and(|reason| !state.freed || fair.is_hopeless(reason));
         if stands {
             report.skipped += 1;
+            // Of a class of which some have started, what kept it back before keeps back the rest.
+            verdicts.entry(turn.class).and_modify(|verdict| *verdict = judged.cloned());
         } else {
             report.tried += 1;
             match fair.start(turn, turns.is_alone()) {
@@ -65,7 +67,7 @@ pub(super) fn in_turns<'a>(
                 Err(reason) => drop(verdicts.insert(turn.class, Some(reason))),
             }
         }
-        if state.policy.strict && (stands || matches!(verdicts.get(&turn.class), Some(Some(_)))) {
+        if state.policy.strict && fair.blocks(turn, verdicts) {
             verdicts.extend(turns.close(turn.queue).map(|class| (class, Some(Reason::InLine))));
         }
         turns.refresh(turn.queue, &fair.shares);
@@ -79,6 +81,13 @@ impl<'a> Fair<'a, '_> {
         let state = self.trial.state;
         let nobody = state.policy.preempt != Preempt::LeastLoss || self.running.jobs.is_empty();
         nobody && place::is_still_busy(self.trial, reason)
+    }
+
+    /// Whether a job, in a strict order, keeps back those behind it.
+    fn blocks(&self, turn: Turn, verdicts: &Verdicts) -> bool {
+        let judged = verdicts.get(&turn.class).cloned();
+        let reason = judged.unwrap_or_else(|| self.trial.state.verdicts.get(&turn.class).cloned());
+        reason.is_some_and(|reason| reason.keeps_back())
     }
 
     /// Starts a job, or as many members as may if nobody else is in line; says whether more of it may start.

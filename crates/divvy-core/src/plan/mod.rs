@@ -178,8 +178,13 @@ fn in_order(
             Err(reason) => {
                 report.tried += usize::from(reason.is_some());
                 report.skipped += usize::from(reason.is_none());
-                verdicts.extend(reason.map(|reason| (class, Some(reason))));
-                if state.policy.strict {
+                let keeps_back = reason.as_ref().or(judged).is_some_and(Reason::keeps_back);
+                match reason {
+                    Some(reason) => drop(verdicts.insert(class, Some(reason))),
+                    // Of a class of which some have started, what kept it back before keeps back the rest.
+                    None => drop(verdicts.entry(class).and_modify(|verdict| *verdict = judged.cloned())),
+                }
+                if state.policy.strict && keeps_back {
                     return keep_in_line(line, verdicts);
                 }
             }

@@ -39,6 +39,9 @@ pub(super) fn walk(
         held_by(state, &victim.view.live).for_each(|placement| trial.release(placement, &victim.view.queue));
     }
     for (class, key, most) in chosen {
+        if victims.is_empty() && limit_stands(state, class) {
+            continue;
+        }
         place_waiting(trial, (class, key.number, most), &mut places, verdicts);
     }
     let keeps = |victim: &Runner, trial: &mut Trial| {
@@ -50,6 +53,11 @@ pub(super) fn walk(
     places.iter_mut().flat_map(|place| &mut place.placements).for_each(|placement| trial.refresh(placement));
     let leavers: Vec<Leaver> = stopped.iter().map(leaver).collect();
     settle::settle(state, &leavers, places, plan);
+}
+
+/// Whether a class waits for a limit of its queue still: nothing was freed since it was judged.
+fn limit_stands(state: &State, class: ClassId) -> bool {
+    !state.freed && matches!(state.verdicts.get(&class), Some(Reason::QueueLimit(..)))
 }
 
 /// One that goes because of the order, for whoever gets its places.
@@ -99,7 +107,9 @@ fn fill(
         }
         let Some((_, class, key)) = line.take() else { return };
         let most = if placed.contains(&key.number) && !is_array(state, key.number) { 0 } else { usize::MAX };
-        if state.verdicts.get(&class).is_some_and(|reason| place::is_still_busy(trial, reason)) {
+        let judged = state.verdicts.get(&class);
+        let limited = stopped.is_empty() && limit_stands(state, class);
+        if limited || judged.is_some_and(|reason| place::is_still_busy(trial, reason)) {
             verdicts.entry(class).or_insert_with(|| state.verdicts.get(&class).cloned());
         } else if most == 0 || place_waiting(trial, (class, key.number, most), places, verdicts) {
             line.admit_next(class, key);

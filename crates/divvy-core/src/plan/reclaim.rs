@@ -70,7 +70,7 @@ pub(super) fn take_back(fair: &mut Fair, claim: &Claim) -> Option<Vec<Placement>
             continue;
         }
         if let Ok(placements) = place::place_spec(fair.trial, claim.spec) {
-            let kept = keep_what_may_stay(fair, &candidates, released);
+            let kept = keep_what_may_stay(fair, claim, &candidates, released);
             fair.shares.charge(claim.queue, &claim.asked, (1, !claim.spec.preemptible));
             fair.victims.extend(kept.into_iter().map(|index| victim(&candidates[index], claim)));
             return Some(placements);
@@ -78,7 +78,7 @@ pub(super) fn take_back(fair: &mut Fair, claim: &Claim) -> Option<Vec<Placement>
     }
     fair.trial.roll_back_to(mark);
     for index in released {
-        fair.shares.charge(candidates[index].queue, &candidates[index].draws, (1, false));
+        fair.shares.stop(candidates[index].queue, &candidates[index].draws, -1);
     }
     None
 }
@@ -162,10 +162,11 @@ fn may_stop(shares: &Shares, claim: &Claim, candidate: &Candidate, reach: Reach)
     let Some((own, other)) = shares.part(claim.queue, candidate.queue) else { return false };
     let levels = shares.upwards(claim.queue).take_while(|place| *place != own).count() + 1;
     let other = &shares.queues[other];
+    // What it is promised it does not hold yet: that is no reason to take what it has.
     let lacks = |index: &usize| claim.asked[*index] > 0 && candidate.draws[*index] > 0;
     let mut lacking = (0..claim.asked.len()).filter(lacks).peekable();
     let beyond = |index: usize| {
-        let (held, guarantee) = (other.held[index], other.guarantee[index]);
+        let (held, guarantee) = (other.running[index], other.guarantee[index]);
         let beyond_due = held > guarantee.max(other.due[index]);
         levels <= reach.guarantee && held > guarantee || levels <= reach.due && beyond_due
     };
@@ -188,12 +189,17 @@ fn release(
     for placement in held_by(state, &candidate.view.live) {
         fair.trial.release(placement, &candidate.view.queue);
     }
-    fair.shares.charge(candidate.queue, &candidate.draws, (-1, false));
+    fair.shares.stop(candidate.queue, &candidate.draws, 1);
     released.push(index);
 }
 
 /// Lets those run on whose places were not needed after all, the dearest first; the others give way.
-fn keep_what_may_stay(fair: &mut Fair, candidates: &[Candidate], released: Vec<usize>) -> Vec<usize> {
+fn keep_what_may_stay(
+    fair: &mut Fair,
+    claim: &Claim,
+    candidates: &[Candidate],
+    released: Vec<usize>,
+) -> Vec<usize> {
     let state = fair.trial.state;
     let mut by_cost = released.clone();
     by_cost.sort_by_key(|index| std::cmp::Reverse((candidates[*index].cost, *index)));
@@ -201,8 +207,15 @@ fn keep_what_may_stay(fair: &mut Fair, candidates: &[Candidate], released: Vec<u
     for index in by_cost {
         let candidate = &candidates[index];
         let held: Vec<&Placement> = held_by(state, &candidate.view.live).collect();
-        if fair.trial.keep(&held, &candidate.view.queue) {
-            fair.shares.charge(candidate.queue, &candidate.draws, (1, false));
+        let mark = fair.trial.mark();
+        if !fair.trial.keep(&held, &candidate.view.queue) {
+            continue;
+        }
+        // The claim must stay within its limits with those that stay, even where it adds nothing to what is exceeded.
+        if fair.trial.exceeded(&claim.spec.queue, 0).is_some() {
+            fair.trial.roll_back_to(mark);
+        } else {
+            fair.shares.stop(candidate.queue, &candidate.draws, -1);
             stays.insert(index);
         }
     }

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::settle::held_by;
 use crate::amount::{Amount, Limits, Resource};
 use crate::id::{AllocationId, DeviceId};
+use crate::model::allocation::Placement;
 use crate::model::device::WHOLE_MILLI;
 use crate::model::job::JobSpec;
 use crate::model::policy::{Policy, Preempt, Share};
@@ -36,6 +37,8 @@ pub(crate) struct QueueShare {
     limit: Amounts,
     /// What it and those below it hold or are promised; what is being stopped does not count.
     pub(crate) held: Amounts,
+    /// What of it running jobs hold.
+    pub(crate) running: Amounts,
     /// What of it jobs hold that are not preemptible.
     pub(crate) pinned: Amounts,
     /// What it and those below it hold or wait for, within its limit.
@@ -56,6 +59,7 @@ impl Shares {
     pub(crate) fn of(state: &State, snapshot: &Snapshot) -> Self {
         let mut shares = Self::tree(state);
         shares.note_held(snapshot);
+        shares.note_promises(state);
         shares.note_wanted(state, snapshot);
         shares.queues[POOL].due = shares.resources.iter().map(|it| total(&snapshot.capacity, it)).collect();
         for queue in 0..shares.queues.len() {
@@ -100,6 +104,7 @@ impl Shares {
             guarantee,
             limit: of(&queue.limit, i64::MAX),
             held: zero.clone(),
+            running: zero.clone(),
             pinned: zero.clone(),
             wanted: zero.clone(),
             due: zero,
@@ -129,8 +134,22 @@ impl Shares {
                 let queue = &mut self.queues[*place];
                 queue.held[index] =
                     of(&snapshot.held, path, resource) - of(&snapshot.leaving, path, resource);
+                queue.running[index] = queue.held[index];
                 queue.pinned[index] = of(&snapshot.pinned, path, resource);
                 queue.wanted[index] = of(&snapshot.held, path, resource);
+            }
+        }
+    }
+
+    /// Takes what is promised off what runs.
+    fn note_promises(&mut self, state: &State) {
+        for promise in state.promises.values() {
+            let Some(job) = state.jobs.get(&promise.job.number) else { continue };
+            let amounts = self.counted(state, promise.placements.iter());
+            let queues: Vec<usize> = self.upwards(self.place(&job.spec.queue)).collect();
+            for place in queues {
+                let running = self.queues[place].running.iter_mut();
+                running.zip(&amounts).for_each(|(running, amount)| *running -= amount);
             }
         }
     }
@@ -229,8 +248,12 @@ impl Shares {
 
     /// What allocations draw of what is divided.
     pub(crate) fn drawn(&self, state: &State, live: &[AllocationId]) -> Amounts {
+        self.counted(state, held_by(state, live))
+    }
+
+    fn counted<'p>(&self, state: &State, placements: impl Iterator<Item = &'p Placement>) -> Amounts {
         let mut sum = vec![0i64; self.resources.len()];
-        for placement in held_by(state, live) {
+        for placement in placements {
             // Devices of every model are what nearly all pools divide: that needs no look at each.
             if self.resources.len() == 1 {
                 sum[0] += placement.milli();
@@ -243,6 +266,16 @@ impl Shares {
             }
         }
         sum
+    }
+
+    /// Counts a running job as stopped (or, with the sign −1, as running on).
+    pub(crate) fn stop(&mut self, place: usize, amounts: &Amounts, sign: i64) {
+        self.charge(place, amounts, (-sign, false));
+        let queues: Vec<usize> = self.upwards(place).collect();
+        for place in queues {
+            let running = self.queues[place].running.iter_mut();
+            running.zip(amounts).for_each(|(running, amount)| *running -= sign * amount);
+        }
     }
 
     /// The queues at which the paths of two part: siblings, one above (or at) each. `None` if one is above the other.

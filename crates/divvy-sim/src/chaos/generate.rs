@@ -2,7 +2,7 @@
 
 use divvy_core::amount::Amount;
 use divvy_core::model::job::{DependsOn, Requeue};
-use divvy_core::model::policy::{Attained, Length, Order, Policy, Preempt, Shortest, Within};
+use divvy_core::model::policy::{Attained, Length, Order, Policy, Preempt, Share, Shortest, Within};
 use divvy_core::model::queue::Queue;
 
 use super::dice::Dice;
@@ -93,7 +93,10 @@ fn policy(dice: &mut Dice) -> Policy {
             hold_ms: *dice.one_of(&[0, 0, 300_000]),
         },
         strict: dice.percent(20),
-        preempt: *dice.one_of(&[Preempt::Off, Preempt::Walk, Preempt::Walk]),
+        share: *dice.one_of(&[Share::None, Share::Fill]),
+        preempt: *dice.one_of(&[Preempt::Off, Preempt::Walk, Preempt::Walk, Preempt::LeastLoss]),
+        reclaim: dice.percent(70),
+        min_runtime_ms: *dice.one_of(&[0, 0, 600_000]),
         guarantees_first: dice.percent(30),
         borrowers_run_on: dice.percent(50),
         ageing_ms_per_point: *dice.one_of(&[usual.ageing_ms_per_point, 0, 1000]),

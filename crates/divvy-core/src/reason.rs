@@ -255,9 +255,7 @@ impl fmt::Display for Reason {
         match self {
             Reason::NotPlanned => write!(f, "submitted a moment ago"),
             Reason::Held(by) => write!(f, "held by {by}"),
-            Reason::Dependency(job, DependsOn::Ok) => write!(f, "waits for job {job} to complete"),
-            Reason::Dependency(job, DependsOn::Fail) => write!(f, "waits for job {job} to fail"),
-            Reason::Dependency(job, DependsOn::Any) => write!(f, "waits for job {job} to end"),
+            Reason::Dependency(job, on) => write!(f, "waits for job {job} to {}", awaited(*on)),
             Reason::StartAfter(_) => write!(f, "its start time has not come"),
             Reason::ArrayLimit(most) => {
                 write!(f, "{most} member{} of its array run, as many as may", plural(*most))
@@ -324,6 +322,14 @@ impl fmt::Display for Reason {
             }
             Reason::Unsupported(what) => write!(f, "no engine of this pool runs {what}"),
         }
+    }
+}
+
+fn awaited(on: DependsOn) -> &'static str {
+    match on {
+        DependsOn::Ok => "complete",
+        DependsOn::Fail => "fail",
+        DependsOn::Any => "end",
     }
 }
 

@@ -79,6 +79,32 @@ pub enum Preempt {
     LeastLoss,
 }
 
+/// Whose devices a job may take inside its own queue, by `least_loss`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WithinQueue {
+    /// Nobody's.
+    Never,
+    /// Those of lower priority.
+    #[default]
+    Lower,
+    /// Those of lower priority, and of equal priority those submitted later.
+    LowerOrNewer,
+}
+
+/// Whose devices a job may take in other queues that are beyond their due, by `least_loss`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reclaim {
+    /// Nobody's.
+    Never,
+    /// Those of lower priority.
+    Lower,
+    /// Anybody's.
+    #[default]
+    Any,
+}
+
 /// How the pool is divided between queues.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -106,8 +132,10 @@ pub struct Policy {
     pub share: Share,
     /// Whether running jobs give way.
     pub preempt: Preempt,
-    /// Whether, by `least_loss`, queues take back what others have beyond their due.
-    pub reclaim: bool,
+    /// Whose devices a job may take inside its own queue, unless the queue says otherwise.
+    pub within_queue: WithinQueue,
+    /// Whose devices it may take in queues that are beyond their due, unless the queue says otherwise.
+    pub reclaim: Reclaim,
     /// How long a run is safe from other queues, from its start, in milliseconds.
     pub min_runtime_ms: i64,
     /// Whether jobs within their queue's guarantee go before those that borrow.
@@ -149,7 +177,8 @@ impl Default for Policy {
             strict: false,
             share: Share::default(),
             preempt: Preempt::default(),
-            reclaim: true,
+            within_queue: WithinQueue::default(),
+            reclaim: Reclaim::default(),
             min_runtime_ms: 0,
             guarantees_first: false,
             borrowers_run_on: false,

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_saphyr::Spanned;
 
 use super::job::{Owner, Requeue};
+use super::policy::{Reclaim, WithinQueue};
 use crate::amount::{Amount, Bytes, Limits, Resource, scaled};
 
 /// The queue that a pool has until it is told otherwise; its guarantee is the pool.
@@ -35,6 +36,12 @@ pub struct Queue {
     /// Before its siblings. Carried by the model.
     #[serde(default)]
     pub priority: i32,
+    /// Whose devices its jobs may take inside it; absent for what the policy says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub within_queue: Option<WithinQueue>,
+    /// Whose devices its jobs may take in other queues; absent for what the policy says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reclaim: Option<Reclaim>,
     /// When its jobs go back into the queue, unless they say otherwise.
     #[serde(default)]
     pub requeue: Requeue,

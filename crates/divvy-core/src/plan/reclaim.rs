@@ -13,7 +13,9 @@ use crate::id::{JobId, NodeId};
 use crate::model::allocation::Placement;
 use crate::model::ask::{DeviceAsk, DrawAsk};
 use crate::model::job::{Cause, JobSpec};
+use crate::model::policy::{Reclaim, WithinQueue};
 use crate::snapshot::{DeviceView, NodeView, RunView};
+use crate::state::State;
 
 /// A job that wants places.
 pub(super) struct Claim<'a> {
@@ -93,14 +95,15 @@ fn candidates<'a>(fair: &Fair<'a, '_>, claim: &Claim) -> Vec<Candidate<'a>> {
     let (state, now) = (fair.trial.state, fair.now);
     let spent = fair.spent();
     let reach = Reach::of(&fair.shares, claim);
-    let reclaims = state.policy.reclaim && reach.due > 0;
+    let rules = Rules::of(state, claim);
+    let reaches = reach.due.max(reach.guarantee) > 0;
     let is_young = |view: &RunView| {
         let ran_ms = view.started_at.map_or(0, |started| now.since(started).0);
         ran_ms < state.policy.min_runtime_ms
     };
     let may = |(job, view): &(&JobId, &RunView)| match view.queue == claim.spec.queue {
-        true => view.priority < claim.spec.priority && !spent.contains(job),
-        false => reclaims && !is_young(view) && !spent.contains(job),
+        true => rules.within(claim, (**job, view)) && !spent.contains(job),
+        false => reaches && rules.across(claim, view) && !is_young(view) && !spent.contains(job),
     };
     let candidate = |(job, view): (&JobId, &'a RunView)| Candidate {
         job: *job,
@@ -120,6 +123,40 @@ fn candidates<'a>(fair: &Fair<'a, '_>, claim: &Claim) -> Vec<Candidate<'a>> {
     // Of equals the one submitted last goes first.
     found.sort_by_key(|candidate| (candidate.cost, std::cmp::Reverse(candidate.job)));
     found
+}
+
+/// Whose devices the claim may take by the settings of its queue.
+struct Rules {
+    within_queue: WithinQueue,
+    reclaim: Reclaim,
+}
+
+impl Rules {
+    fn of(state: &State, claim: &Claim) -> Self {
+        let queue = state.queues.get(&claim.spec.queue);
+        Self {
+            within_queue: queue.and_then(|it| it.within_queue).unwrap_or(state.policy.within_queue),
+            reclaim: queue.and_then(|it| it.reclaim).unwrap_or(state.policy.reclaim),
+        }
+    }
+
+    fn within(&self, claim: &Claim, (job, view): (JobId, &RunView)) -> bool {
+        let lower = view.priority < claim.spec.priority;
+        let newer = view.priority == claim.spec.priority && job.number > claim.job.number;
+        match self.within_queue {
+            WithinQueue::Never => false,
+            WithinQueue::Lower => lower,
+            WithinQueue::LowerOrNewer => lower || newer,
+        }
+    }
+
+    fn across(&self, claim: &Claim, view: &RunView) -> bool {
+        match self.reclaim {
+            Reclaim::Never => false,
+            Reclaim::Lower => view.priority < claim.spec.priority,
+            Reclaim::Any => true,
+        }
+    }
 }
 
 /// The work that is lost when a job is stopped now: its devices times the run since its start.

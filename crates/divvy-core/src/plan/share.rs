@@ -165,14 +165,15 @@ impl Shares {
             }
         }
         for place in (0..self.queues.len()).rev() {
-            for resource in 0..self.resources.len() {
-                let queue = &mut self.queues[place];
+            let wait = std::mem::take(&mut waiting[place]);
+            let queue = &mut self.queues[place];
+            for (resource, wait) in wait.into_iter().enumerate() {
                 let (held, limit) = (queue.wanted[resource], queue.limit[resource]);
-                let more = waiting[place][resource].min(limit.saturating_sub(held).max(0));
+                let more = wait.min(limit.saturating_sub(held).max(0));
                 queue.wanted[resource] = held.saturating_add(more);
-                let parent = queue.parent;
                 if place != POOL {
-                    waiting[parent][resource] = waiting[parent][resource].saturating_add(more);
+                    let parent = &mut waiting[queue.parent][resource];
+                    *parent = parent.saturating_add(more);
                 }
             }
         }

@@ -2,7 +2,9 @@
 
 use divvy_core::amount::Amount;
 use divvy_core::model::job::{DependsOn, Requeue};
-use divvy_core::model::policy::{Attained, Length, Order, Policy, Preempt, Share, Shortest, Within};
+use divvy_core::model::policy::{
+    Attained, Length, Order, Policy, Preempt, Reclaim, Share, Shortest, Within, WithinQueue,
+};
 use divvy_core::model::queue::Queue;
 
 use super::dice::Dice;
@@ -95,7 +97,8 @@ fn policy(dice: &mut Dice) -> Policy {
         strict: dice.percent(20),
         share: *dice.one_of(&[Share::None, Share::Fill]),
         preempt: *dice.one_of(&[Preempt::Off, Preempt::Walk, Preempt::Walk, Preempt::LeastLoss]),
-        reclaim: dice.percent(70),
+        within_queue: *dice.one_of(&[WithinQueue::Lower, WithinQueue::Lower, WithinQueue::Never]),
+        reclaim: *dice.one_of(&[Reclaim::Any, Reclaim::Any, Reclaim::Lower, Reclaim::Never]),
         min_runtime_ms: *dice.one_of(&[0, 0, 600_000]),
         guarantees_first: dice.percent(30),
         borrowers_run_on: dice.percent(50),

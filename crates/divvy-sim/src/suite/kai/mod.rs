@@ -12,7 +12,7 @@ use divvy_core::amount::{Amount, Resource};
 use divvy_core::model::ask::{Alternative, Ask, DeviceAsk, DeviceClass, DrawAsk};
 use divvy_core::model::gang::{Branch, Group, Role};
 use divvy_core::model::node::NodeSpec;
-use divvy_core::model::policy::{Policy, Preempt};
+use divvy_core::model::policy::{Policy, Preempt, Reclaim, WithinQueue};
 use divvy_core::model::queue::Queue;
 use divvy_core::model::topology::TopologyAsk;
 use divvy_core::time::Span;
@@ -42,8 +42,14 @@ pub(super) fn answer(asked: &Asked, policy: Policy) -> Result<Answer, Obstacle> 
 
 /// A phase that is not asked about is switched off, where there is a switch.
 fn of_phases(policy: Policy, phases: &[String]) -> Policy {
+    let has = |name: &str| phases.iter().any(|phase| phase == name);
     let evicts = phases.iter().any(|phase| phase != "allocate");
-    Policy { preempt: if evicts { policy.preempt } else { Preempt::Off }, ..policy }
+    Policy {
+        preempt: if evicts { policy.preempt } else { Preempt::Off },
+        within_queue: if has("preempt") { policy.within_queue } else { WithinQueue::Never },
+        reclaim: if has("reclaim") { policy.reclaim } else { Reclaim::Never },
+        ..policy
+    }
 }
 
 fn host(asked: &Asked, node: &Node) -> Host {

@@ -71,6 +71,11 @@ pub fn run(seeds: Range<u64>, events: u64, threads: usize, told: &mut dyn FnMut(
     report(&lives)
 }
 
+/// What one life came to.
+pub fn report_of(life: &life::Life) -> Report {
+    report(&[(life.seed, live(life))])
+}
+
 fn report(lives: &[(u64, Lived)]) -> Report {
     let digests: Vec<u64> = lives.iter().map(|(_, lived)| lived.digest).collect();
     let broken = |(seed, lived): &(u64, Lived)| {

@@ -1,6 +1,8 @@
 //! A life lived: the daemon's loop in memory, over the simulated engine and its faults, with every law looked after.
 
+use std::any::Any;
 use std::collections::BTreeMap;
+use std::panic::{self, AssertUnwindSafe};
 
 use divvy_core::check::{self, Violation};
 use divvy_core::controller::{Batch, Broken, Controller};
@@ -51,7 +53,9 @@ type Done = Result<(), Violation>;
 /// Lives a life to its end, or to the first law that is broken.
 pub fn live(life: &Life) -> Lived {
     let mut world = World::new(life);
-    let outcome = world.live(life);
+    // A mistake that ends the program is found, told and made small like any other.
+    let lived = panic::catch_unwind(AssertUnwindSafe(|| world.live(life)));
+    let outcome = lived.unwrap_or_else(|payload| Err(broken("panic", words_of(payload.as_ref()))));
     Lived {
         events: world.log.len() as u64,
         digest: world.digest,
@@ -89,6 +93,13 @@ fn root() -> Person {
 
 fn broken(law: &'static str, text: impl Into<String>) -> Violation {
     Violation { law, text: text.into() }
+}
+
+/// What a panic said.
+fn words_of(payload: &(dyn Any + Send)) -> String {
+    let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| payload.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "a panic without words".into())
 }
 
 fn of_controller(error: Broken) -> Violation {

@@ -1,5 +1,6 @@
 //! `divvy sim`: the same core in virtual time, a file per verb.
 
+mod chaos;
 mod files;
 mod generate;
 mod import;
@@ -7,6 +8,7 @@ mod pack;
 mod replay;
 mod report;
 mod suite;
+mod verify;
 mod whatif;
 
 use clap::Subcommand;
@@ -35,6 +37,8 @@ enum SimVerb {
     Import(import::Import),
     Generate(generate::Generate),
     Suite(suite::Suite),
+    Chaos(chaos::Chaos),
+    Verify(verify::Verify),
     Whatif(whatif::Whatif),
 }
 
@@ -46,6 +50,8 @@ impl Sim {
             SimVerb::Import(import) => import.run(),
             SimVerb::Generate(generate) => generate.run(),
             SimVerb::Suite(suite) => suite.run(),
+            SimVerb::Chaos(chaos) => chaos.run(),
+            SimVerb::Verify(verify) => verify.run(place),
             SimVerb::Whatif(whatif) => whatif.run(place),
         }
     }

@@ -21,7 +21,14 @@ Examples:
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Verify {
     /// table or json
-    #[arg(short = 'o', long = "output", value_name = "FORMAT", value_enum, default_value_t, hide_possible_values = true)]
+    #[arg(
+        short = 'o',
+        long = "output",
+        value_name = "FORMAT",
+        value_enum,
+        default_value_t,
+        hide_possible_values = true
+    )]
     output: Format,
 }
 
@@ -50,9 +57,11 @@ fn verify(state: &Path) -> Result<Verified, Failure> {
     .map_err(|error| Failure::told(Exit::BadData, &error.to_string()))?;
     match misfit {
         None => Ok(verifier.finish()),
-        Some(misfit) => Err(Failure::new(Exit::BadData, format!("the log of {} cannot be folded", state.display()))
-            .because(misfit.to_string())
-            .fix("look closer with `divvy doctor`")),
+        Some(misfit) => {
+            Err(Failure::new(Exit::BadData, format!("the log of {} cannot be folded", state.display()))
+                .because(misfit.to_string())
+                .fix("look closer with `divvy doctor`"))
+        }
     }
 }
 
@@ -75,12 +84,8 @@ fn render(state: &Path, found: &Verified) -> String {
         );
     }
     for difference in &found.first {
-        text += &format!(
-            "  position {}: {}: {}\n",
-            difference.position,
-            difference.law,
-            plain(&difference.text)
-        );
+        text +=
+            &format!("  position {}: {}: {}\n", difference.position, difference.law, plain(&difference.text));
     }
     text + &match found.differences {
         0 => "  every digest is the same\n".to_owned(),

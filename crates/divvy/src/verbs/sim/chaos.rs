@@ -1,0 +1,223 @@
+//! `divvy sim chaos`: whole lives of a pool from seeds, with faults, every law looked after.
+
+use std::fmt::Write as _;
+use std::io::{IsTerminal, Write as _};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::time::{Duration, Instant};
+
+use divvy_sim::chaos::life::Life;
+use divvy_sim::chaos::{self, Report};
+use indicatif::{ProgressBar, ProgressStyle};
+
+use super::files::write_to;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::output::{plain, say};
+
+const EXAMPLES: &str = "\
+Examples:
+  divvy sim chaos --seeds 0..1000                  a thousand lives; ends with 1 if one breaks a law
+  divvy sim chaos --seeds 0..100 --events 50000 --threads 8 -o json
+  divvy sim chaos --seed 17                        one of them again
+  divvy sim chaos --seed 17 --shrink --out 17.json make it small, and keep it
+  divvy sim chaos --life 17.json                   a kept one again";
+
+/// How many smaller lives are tried: some minutes at most, and far more than a life of 10,000 events needs.
+const MOST_TRIES: usize = 20_000;
+
+/// Live whole lives of a pool from seeds, with faults: is a law ever broken?
+///
+/// In each life jobs come, users and administrators change their minds, nodes and devices die, answers are lost or late, the
+/// daemon crashes and its disk is full. Then the faults stop, and all that fits must run. Every law is checked after every event.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+#[group(id = "which", required = true, multiple = false, args = ["seeds", "seed", "life"])]
+pub(crate) struct Chaos {
+    /// The lives of these seeds: 0..1000 are a thousand
+    #[arg(long, value_name = "A..B")]
+    seeds: Option<Seeds>,
+    /// The life of one seed
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// A life that was kept in a file
+    #[arg(long, value_name = "FILE")]
+    life: Option<PathBuf>,
+    /// About how many events a life has
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
+    events: u64,
+    /// How many lives at once; what comes out is the same [default: one per core]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    threads: Option<u16>,
+    /// Leave out of a life that breaks a law all that is not needed for that, and write what is left
+    #[arg(long, conflicts_with = "seeds")]
+    shrink: bool,
+    /// Where the small life is written [default: life-SEED.json]
+    #[arg(long, value_name = "FILE", requires = "shrink")]
+    out: Option<PathBuf>,
+    /// table or json
+    #[arg(
+        short = 'o',
+        long = "output",
+        value_name = "FORMAT",
+        value_enum,
+        default_value_t,
+        hide_possible_values = true
+    )]
+    output: Form,
+}
+
+/// How the report is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+enum Form {
+    /// For people.
+    #[default]
+    Table,
+    /// One object.
+    Json,
+}
+
+/// Seeds from the first up to the one before the last.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Seeds(Range<u64>);
+
+impl FromStr for Seeds {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let ends = text.split_once("..").and_then(|(from, to)| Some((from.parse().ok()?, to.parse().ok()?)));
+        match ends {
+            Some((from, to)) if from < to => Ok(Self(from..to)),
+            _ => Err("write seeds as 0..1000, the lower first: those are a thousand, 0 to 999".into()),
+        }
+    }
+}
+
+impl Chaos {
+    pub(crate) fn run(&self) -> Result<Exit, Failure> {
+        let begun = Instant::now();
+        let report = match (&self.seeds, &self.life, self.seed) {
+            (Some(Seeds(seeds)), ..) => self.run_many(seeds.clone()),
+            (None, Some(file), _) => self.run_one(&read(file)?)?,
+            (None, None, seed) => self.run_one(&chaos::life(seed.unwrap_or(0), self.events))?,
+        };
+        let text = match self.output {
+            Form::Json => serde_json::to_string(&report)? + "\n",
+            Form::Table => render(&report, begun.elapsed()),
+        };
+        std::io::stdout().lock().write_all(text.as_bytes())?;
+        Ok(if report.violations.is_empty() { Exit::Success } else { Exit::Unwell })
+    }
+
+    fn run_many(&self, seeds: Range<u64>) -> Report {
+        let usual = || std::thread::available_parallelism().map_or(1, usize::from);
+        let threads = self.threads.map_or_else(usual, usize::from);
+        let bar = progress_bar(seeds.end - seeds.start);
+        be_silent_about_panics();
+        let report = chaos::run(seeds, self.events, threads, &mut |over| bar.set_position(over));
+        bar.finish_and_clear();
+        report
+    }
+
+    fn run_one(&self, life: &Life) -> Result<Report, Failure> {
+        if !self.shrink {
+            return Ok(chaos::report_of(life));
+        }
+        be_silent_about_panics();
+        if chaos::live(life).violation.is_none() {
+            say("this life breaks no law: there is nothing to make small");
+            return Ok(chaos::report_of(life));
+        }
+        let bar = spinner();
+        let small = chaos::shrink(life, MOST_TRIES, &mut |steps| {
+            bar.set_message(format!("{steps} of {} steps are left", life.steps.len()));
+            bar.tick();
+        });
+        bar.finish_and_clear();
+        let out = self.out.clone().unwrap_or_else(|| format!("life-{}.json", life.seed).into());
+        write_to(Some(&out), |to| Ok(writeln!(to, "{}", serde_json::to_string_pretty(&small)?)?))?;
+        say(&format!("{} of {} steps are left, in {}", small.steps.len(), life.steps.len(), out.display()));
+        Ok(chaos::report_of(&small))
+    }
+}
+
+fn read(file: &Path) -> Result<Life, Failure> {
+    let text = super::super::run::read_text(file)?;
+    serde_json::from_str(&text).map_err(|error| {
+        Failure::new(Exit::BadData, format!("{}: it is not a life: {error}", file.display()))
+            .fix("`divvy sim chaos --seed N --shrink` writes one")
+    })
+}
+
+/// A life that panics is told as one that breaks a law; many of them would drown all else.
+fn be_silent_about_panics() {
+    std::panic::set_hook(Box::new(|_| ()));
+}
+
+/// Lives that are over; nothing where nobody looks at a terminal.
+fn progress_bar(lives: u64) -> ProgressBar {
+    let bar = ProgressBar::new(lives);
+    let style = ProgressStyle::with_template("{bar:30} {human_pos} of {human_len} lives, {eta} left");
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    bar
+}
+
+fn spinner() -> ProgressBar {
+    if std::io::stderr().is_terminal() { ProgressBar::new_spinner() } else { ProgressBar::hidden() }
+}
+
+fn render(report: &Report, took: Duration) -> String {
+    let mut text = format!(
+        "{} {}, {} events in {:.1} s, digest {}\n",
+        report.seeds,
+        if report.seeds == 1 { "life" } else { "lives" },
+        report.events,
+        took.as_secs_f64(),
+        report.digest
+    );
+    if report.violations.is_empty() {
+        return text + "no law was broken\n";
+    }
+    text.push_str("SEED        LAW        AFTER EVENT  WHAT WAS FOUND\n");
+    for broken in &report.violations {
+        let (seed, law, event) = (broken.seed, broken.law, broken.event);
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "{seed:<10}  {law:<9}  {event:>11}  {}", plain(&broken.text));
+    }
+    let _ = writeln!(
+        text,
+        "{} of {} broke a law; look closer with --seed N, make one small with --shrink",
+        report.violations.len(),
+        report.seeds
+    );
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use divvy_sim::chaos::Broken;
+    use expect_test::expect;
+
+    #[test]
+    fn seeds_are_a_range_that_is_not_empty() {
+        assert_eq!("0..1000".parse(), Ok(Seeds(0..1000)));
+        for wrong in ["", "5", "5..5", "9..1", "a..b", "-1..2", "0..1..2"] {
+            assert!(wrong.parse::<Seeds>().unwrap_err().contains("0..1000"), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_report_names_each_life_that_broke_a_law_with_its_seed() {
+        let broken = Broken { seed: 17, law: "L7", event: 4711, text: "device 3 is given twice".into() };
+        let report = Report { seeds: 20, events: 20_000, digest: "00ff".into(), violations: vec![broken] };
+        expect![[r#"
+            20 lives, 20000 events in 1.5 s, digest 00ff
+            SEED        LAW        AFTER EVENT  WHAT WAS FOUND
+            17          L7                4711  device 3 is given twice
+            1 of 20 broke a law; look closer with --seed N, make one small with --shrink
+        "#]]
+        .assert_eq(&render(&report, Duration::from_millis(1500)));
+    }
+}

@@ -212,6 +212,11 @@ impl Controller {
         }
     }
 
+    /// Folds an event as it is: scenarios put a pool into a state with it, without a planner that says so.
+    pub(crate) fn put(&mut self, event: Event, now: Time) -> Result<(), Broken> {
+        self.fold(event, now)
+    }
+
     /// Whether ended attempts are gathered for history: a simulator has no use for them.
     pub fn keep_history(&mut self, keeps: bool) {
         self.keeps_history = keeps;

@@ -1,37 +1,43 @@
 //! Scenarios: the core driven by a few lines of text, for golden tests and bug reports. Everything unsaid has a default.
+//! `docs/scenarios.md` is the manual of the language.
 //!
 //! ```text
-//! node   n1  8xh100            # name, devices [cpu=64 mem=512]
+//! node   n1  8xh100            # name, devices [cpu=64 mem=512 gb=80 mib=81559 linked]
 //! queue  a   limit=4           # name [limit=N guarantee=N lend=N borrow=N weight=2 priority=1 requeue=failure h100=N]
-//! policy strict: true         # settings, as in a policy file; several as {strict: true, preempt: walk}
-//! submit j1  a  2              # name, queue, GPUs per task [tasks=4 prio=high model=a100 gb=80 milli=500 after=j0:ok array=0-9%2 limit=2h cpu=4 mem=8 held start=+5m user=ana wait exclusive fixed resumable]
+//! policy strict: true          # settings, as in a policy file; several as {strict: true, preempt: walk}
+//! submit j1  a  2              # name, queue, GPUs per task [tasks=4 prio=high model=a100 gb=80 milli=500 after=j0:ok array=0-9%2 limit=2h cpu=4 mem=8 held start=+5m user=ana wait exclusive fixed resumable estimate=1h restarts=3]
 //! plan                         # a cycle; what is placed starts at once
 //! end    j1  exit=0            # all tasks, or one: j1/0 [signal=9 lost reboot]
 //! pass   2h                    # time
-//! cancel j1 · hold j1 · release j1 [by=ana] · device n1:3 down|foreign|ok · drain on|off [n1] · remove a · restart · explain j1
+//! start  j1  on=n1:0+n1:1,n2:0 # without a plan, by task [cpu=4,8 mem=8 alt=1 slowly]; likewise promise j1 on=n1:0 and stop j1
+//! cancel j1 · hold j1 · release j1 [by=ana] · device n1:3 down|foreign|ok · drain on|off [n1] · remove a · restart · explain j1 · estimate j1 1h 2h
 //! ```
+//!
+//! What a line of `node`, `queue` or `submit` cannot say in words stands in braces behind it, as JSON.
+
+mod names;
+mod print;
+mod read;
+mod stage;
+mod words;
+mod write;
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 
 use crate::controller::Controller;
 use crate::decide::{Command, Person, Submit};
 use crate::engine::{EndedHow, Observation, TaskEnd, TaskStart};
 use crate::event::{Event, Stamped};
-use crate::explain;
-use crate::id::{AllocationId, DeviceId, JobId, NodeId, Term};
-use crate::model::allocation::Placement;
-use crate::model::ask::{Alternative, Ask, DeviceAsk, DeviceClass, DrawAsk};
-use crate::model::device::{DeviceSpec, Draw, Health, Occupant};
-use crate::model::gang::{Group, Role};
-use crate::model::job::{
-    Cause, JobSpec, Kind, Lifetime, Owner, Process, Requeue, StopOrder, Work, priority, usual_restarts,
-};
-use crate::model::node::NodeSpec;
+use crate::id::{AllocationId, JobId, Term};
+use crate::model::device::{Health, Occupant};
+use crate::model::job::{Dependency, Estimate, Owner};
 use crate::model::policy;
-use crate::model::queue::{Queue, read_amount};
+use crate::model::queue::Queue;
+use crate::snapshot::Snapshot;
 use crate::state::State;
 use crate::time::{Span, Time};
+use words::Words;
+pub use write::{Written, write};
 
 /// A pool driven by lines of text, and all that was logged.
 pub struct Scenario {
@@ -54,6 +60,13 @@ pub struct BadLine {
     pub what: String,
 }
 
+/// All that a line can begin with.
+const VERBS: &str = "node queue policy submit estimate plan end pass start promise stop cancel hold release device drain remove restart explain";
+
+fn root() -> Person {
+    Person { name: "root".into(), admin: true }
+}
+
 type Done = Result<(), String>;
 
 /// Runs a scenario and gives what it prints.
@@ -68,33 +81,6 @@ pub fn run(text: &str) -> Result<String, BadLine> {
 impl Default for Scenario {
     fn default() -> Self {
         Self::new()
-    }
-}
-
-/// The words of a line: those in place, and those with a name.
-struct Words<'a> {
-    placed: Vec<&'a str>,
-    named: BTreeMap<&'a str, &'a str>,
-}
-
-impl<'a> Words<'a> {
-    fn of(line: &'a str) -> Self {
-        let (named, placed) = line.split_whitespace().partition::<Vec<_>, _>(|word| word.contains('='));
-        Self { placed, named: named.into_iter().filter_map(|word| word.split_once('=')).collect() }
-    }
-
-    fn at(&self, index: usize, what: &str) -> Result<&'a str, String> {
-        self.placed.get(index).copied().ok_or_else(|| format!("{what} is missing"))
-    }
-
-    fn has(&self, flag: &str) -> bool {
-        self.placed.contains(&flag)
-    }
-
-    fn number(&self, name: &str, default: i64) -> Result<i64, String> {
-        self.named
-            .get(name)
-            .map_or(Ok(default), |text| text.parse().map_err(|_| format!("{name}={text} is no number")))
     }
 }
 
@@ -123,6 +109,11 @@ impl Scenario {
         self.now
     }
 
+    /// What planning sees of it.
+    pub fn snapshot(&self) -> &Snapshot {
+        self.controller.snapshot()
+    }
+
     /// The controller, for tests that look closer.
     pub fn controller(&mut self) -> &mut Controller {
         &mut self.controller
@@ -133,43 +124,39 @@ impl Scenario {
         &self.out
     }
 
+    /// The jobs by the names that their lines gave them.
+    pub fn jobs(&self) -> impl Iterator<Item = (&str, u64)> {
+        self.names.iter().map(|(name, number)| (name.as_str(), *number))
+    }
+
     /// Carries out one line.
     pub fn line(&mut self, line: &str) -> Done {
-        let line = line.split('#').next().unwrap_or_default();
         let words = Words::of(line);
         let Some(verb) = words.placed.first().copied() else { return Ok(()) };
         match verb {
-            "node" => self.node(&words),
-            "queue" => self.queue(&words),
-            "policy" => self.policy(line),
-            "submit" => self.submit(&words),
-            "plan" => self.plan(),
-            "end" => self.end(&words),
-            "pass" => {
-                let span: Span = words.at(1, "the time")?.parse().map_err(|error| format!("{error}"))?;
-                self.now = self.now + span;
-                Ok(())
+            "node" => {
+                let hardware = read::node(&words)?;
+                self.see(&Observation::Node(hardware.spec, hardware.devices))
             }
+            "queue" => self.queue(&words),
+            "policy" => self.policy(&words),
+            "submit" => self.submit(&words),
+            "estimate" => self.estimate(&words),
+            "plan" => words.only(1, "", "").and_then(|()| self.plan()),
+            "end" => self.end(&words),
+            "pass" => self.pass(&words),
+            "start" => self.start(&words),
+            "promise" => self.promise(&words),
+            "stop" => self.stop(&words),
             "cancel" => self.command(&words, Command::Cancel),
             "hold" => self.command(&words, Command::Hold),
             "release" => self.command(&words, Command::Release),
             "device" => self.device(&words),
-            "drain" => {
-                let by = Person { name: "root".into(), admin: true };
-                let command = match words.placed.get(2) {
-                    Some(node) => Command::DrainNode((*node).to_owned(), words.has("on"), by),
-                    None => Command::SetDrain(words.has("on"), by),
-                };
-                self.take(&command)
-            }
-            "remove" => {
-                let path = words.at(1, "the queue")?;
-                let queues = self.queues.iter().filter(|queue| queue.path != path).cloned().collect();
-                self.take(&Command::SetQueues(queues, Person { name: "root".into(), admin: true }))
-            }
-            "restart" => self.restart(),
+            "drain" => self.drain(&words),
+            "remove" => self.remove(&words),
+            "restart" => words.only(1, "", "").and_then(|()| self.restart()),
             "explain" => self.explain(&words),
-            other => Err(format!("unknown verb {other:?}")),
+            other => Err(format!("no verb is {other:?}: a line begins with one of {VERBS}")),
         }
     }
 
@@ -182,7 +169,7 @@ impl Scenario {
         match self.controller.take(command, self.now).map_err(|broken| broken.to_string())? {
             Ok(_) => {}
             Err(rejection) => {
-                let _ = writeln!(self.out, "refused {}: {rejection}", rejection.code());
+                self.say(&format!("refused {}: {rejection}", rejection.code()));
             }
         }
         for event in self.keep() {
@@ -205,67 +192,54 @@ impl Scenario {
         events.into_iter().map(|stamped| stamped.event).collect()
     }
 
-    fn node(&mut self, words: &Words) -> Done {
-        let name = words.at(1, "the node's name")?;
-        let (count, model) = match words.placed.get(2) {
-            None => (0, "h100"),
-            Some(devices) => count_of(devices)?,
-        };
-        let device = |index: u32| DeviceSpec {
-            uuid: format!("{name}:{index}"),
-            index,
-            model: model.to_owned(),
-            memory_mib: if model == "a100" { 40_960 } else { 81_559 },
-            ..DeviceSpec::default()
-        };
-        let spec = NodeSpec {
-            name: name.to_owned(),
-            cpu_milli: words.number("cpu", 64)? * 1000,
-            memory_bytes: words.number("mem", 512)? << 30,
-            ..NodeSpec::default()
-        };
-        self.see(&Observation::Node(spec, (0..count).map(device).collect()))
-    }
-
     fn queue(&mut self, words: &Words) -> Done {
-        let mut queue = Queue::named(words.at(1, "the queue's name")?);
-        for (name, text) in &words.named {
-            match *name {
-                "requeue" => queue.requeue = requeue(text)?,
-                "limit" => drop(queue.limit.insert("any".into(), amount("any", text)?)),
-                "guarantee" => drop(queue.guarantee.insert("any".into(), amount("any", text)?)),
-                "lend" => drop(queue.lend.insert("any".into(), amount("any", text)?)),
-                "borrow" => drop(queue.borrow.insert("any".into(), amount("any", text)?)),
-                "weight" => queue.weight = text.parse().map_err(|_| "the weight is a number")?,
-                "priority" => queue.priority = text.parse().map_err(|_| "the priority is a number")?,
-                resource => drop(queue.limit.insert(resource.into(), amount(resource, text)?)),
-            }
-        }
+        let queue = read::queue(words)?;
         self.queues.retain(|other| other.path != queue.path);
         self.queues.push(queue);
-        self.take(&Command::SetQueues(self.queues.clone(), Person { name: "root".into(), admin: true }))
+        self.take(&Command::SetQueues(self.queues.clone(), root()))
     }
 
-    fn policy(&mut self, line: &str) -> Done {
-        let text = line.trim_start().trim_start_matches("policy").trim();
-        let policy = policy::parse(text).map_err(|bad| bad.to_string())?;
-        self.take(&Command::SetPolicy(Box::new(policy), Person { name: "root".into(), admin: true }))
+    fn remove(&mut self, words: &Words) -> Done {
+        words.only(2, "", "")?;
+        let path = words.at(1, "the queue")?;
+        let queues = self.queues.iter().filter(|queue| queue.path != path).cloned().collect();
+        self.take(&Command::SetQueues(queues, root()))
+    }
+
+    fn policy(&mut self, words: &Words) -> Done {
+        let policy = policy::parse(words.rest).map_err(|bad| bad.to_string())?;
+        self.take(&Command::SetPolicy(Box::new(policy), root()))
+    }
+
+    fn drain(&mut self, words: &Words) -> Done {
+        words.only(3, "", "")?;
+        let on = match words.at(1, "on or off")? {
+            "on" => true,
+            "off" => false,
+            other => return Err(format!("drain {other:?}: write on or off")),
+        };
+        self.take(&match words.placed.get(2) {
+            Some(node) => Command::DrainNode((*node).to_owned(), on, root()),
+            None => Command::SetDrain(on, root()),
+        })
+    }
+
+    fn pass(&mut self, words: &Words) -> Done {
+        words.only(2, "", "")?;
+        let span: Span = words.at(1, "the time")?.parse().map_err(|error| format!("{error}"))?;
+        self.now = self.now + span;
+        Ok(())
     }
 
     fn submit(&mut self, words: &Words) -> Done {
         let name = words.at(1, "the job's name")?;
-        let array = words
-            .named
-            .get("array")
-            .map(|text| text.parse())
-            .transpose()
-            .map_err(|error| format!("{error}"))?;
+        let array = words.named.get("array").map(|text| text.parse()).transpose();
         let user = words.named.get("user").copied().unwrap_or("ana");
         let submit = Submit {
             owner: Owner { name: user.into(), uid: 1000, ..Owner::default() },
-            spec: self.spec(name, words)?,
-            requeue_said: words.named.contains_key("requeue"),
-            array,
+            spec: read::spec(words, self.dependencies(words)?, self.now)?,
+            requeue_said: words.named.contains_key("requeue") || words.braces.is_some(),
+            array: array.map_err(|error| format!("{error}"))?,
             token: words.named.get("token").map(|token| (*token).to_owned()),
             held: words.has("held"),
             history: BTreeMap::new(),
@@ -278,80 +252,48 @@ impl Scenario {
         Ok(())
     }
 
-    fn spec(&self, name: &str, words: &Words) -> Result<JobSpec, String> {
-        let alternative = alternative(words)?;
-        let tasks = u32::try_from(words.number("tasks", 1)?).map_err(|_| "tasks are a number")?;
-        let work = Work::Process(Process { argv: vec!["true".into()], ..Process::default() });
-        let role = Role {
-            name: "main".into(),
-            minimum: tasks,
-            maximum: tasks,
-            ask: Ask { alternatives: vec![alternative] },
-            work,
-            topology: None,
+    /// `estimate j1 1h 2h`: as likely longer as shorter, and longer in one case of ten.
+    fn estimate(&mut self, words: &Words) -> Done {
+        words.only(4, "", "")?;
+        let job = self.job(words.at(1, "the job")?)?;
+        let span = |index| -> Result<i64, String> {
+            let text = words.at(index, "the length of time")?;
+            Ok(text.parse::<Span>().map_err(|error| format!("{error}"))?.0)
         };
-        let after = words.named.get("after").map(|text| self.dependency(text)).transpose()?;
-        let span = |name: &str| {
-            words
-                .named
-                .get(name)
-                .map(|text| text.trim_start_matches('+').parse::<Span>())
-                .transpose()
-                .map_err(|error| format!("{error}"))
-        };
-        Ok(JobSpec {
-            name: name.into(),
-            queue: words.at(2, "the queue")?.into(),
-            project: None,
-            kind: Kind::Train,
-            labels: BTreeMap::new(),
-            priority: words
-                .named
-                .get("prio")
-                .map_or(Some(0), |text| priority::parse(text))
-                .ok_or("prio is a name or a number")?,
-            preemptible: !words.has("fixed"),
-            resumable: words.has("resumable"),
-            lifetime: Lifetime::Batch,
-            gang: Group::Role(role),
-            time_limit: span("limit")?,
-            estimate: None,
-            requeue: words.named.get("requeue").map_or(Ok(Requeue::Lost), |text| requeue(text))?,
-            most_restarts: usual_restarts(),
-            after: after.into_iter().collect(),
-            start_after: span("start")?.map(|span| self.now + span),
-            stop: StopOrder::default(),
-            checkpoint: None,
-            wait_for_capacity: words.has("wait"),
-            exclusive: words.has("exclusive"),
-        })
+        let estimate = Estimate { p50_ms: span(2)?, p90_ms: span(3)?, model: "scenario".into() };
+        self.take(&Command::Estimate(job, estimate))
     }
 
-    fn dependency(&self, text: &str) -> Result<crate::model::job::Dependency, String> {
-        use crate::model::job::{Dependency, DependsOn};
-        let (name, on) = text.split_once(':').unwrap_or((text, "ok"));
-        let on = match on {
-            "ok" => DependsOn::Ok,
-            "fail" => DependsOn::Fail,
-            "any" => DependsOn::Any,
-            other => return Err(format!("after {other:?}: write ok, fail or any")),
+    /// `after=j0:ok,j1:any`
+    fn dependencies(&self, words: &Words) -> Result<Vec<Dependency>, String> {
+        let Some(text) = words.named.get("after") else { return Ok(Vec::new()) };
+        let read = |text| {
+            let (name, on) = read::depends_on(text)?;
+            Ok(Dependency { job: self.job(name)?, on })
         };
-        Ok(Dependency { job: self.job(name)?, on })
+        text.split(',').map(read).collect()
     }
 
     /// `j1`, or `j1_3` for a member.
     fn job(&self, name: &str) -> Result<JobId, String> {
         let (base, member) = match name.split_once('_') {
-            Some((base, member)) => (base, Some(member.parse().map_err(|_| format!("{name}: no member"))?)),
+            Some((base, member)) => {
+                (base, Some(member.parse().map_err(|_| format!("{name} is no member: write j1_3"))?))
+            }
             None => (name, None),
         };
-        let number = self.names.get(base).ok_or_else(|| format!("there is no job {base}"))?;
+        let number = self.names.get(base).ok_or_else(|| self.no_job(base))?;
         Ok(JobId { number: *number, member })
     }
 
-    fn name_of(&self, id: JobId) -> String {
-        let name = self.names.iter().find(|(_, number)| **number == id.number).map_or("?", |(name, _)| name);
-        id.member.map_or(name.to_owned(), |member| format!("{name}_{member}"))
+    fn no_job(&self, name: &str) -> String {
+        let known: Vec<&str> = self.names.keys().map(String::as_str).take(12).collect();
+        match known.is_empty() {
+            true => format!("there is no job {name}: submit it first"),
+            false => {
+                format!("there is no job {name}; the first of those that there are: {}", known.join(" "))
+            }
+        }
     }
 
     fn plan(&mut self) -> Done {
@@ -373,112 +315,60 @@ impl Scenario {
         Ok(())
     }
 
-    /// The devices of each task, or the node of one that has none.
-    fn places(&self, placements: &[Placement]) -> String {
-        let device = |(id, _): &(DeviceId, Draw)| {
-            self.state().devices.get(id).map_or(String::new(), |device| device.spec.uuid.clone())
-        };
-        let node = |id: NodeId| self.state().nodes.get(&id).map(|node| node.spec.name.clone());
-        let task = |placement: &Placement| match placement.devices.is_empty() {
-            true => node(placement.node).unwrap_or_default(),
-            false => placement.devices.iter().map(device).collect::<Vec<_>>().join("+"),
-        };
-        placements.iter().map(task).collect::<Vec<_>>().join(" ")
-    }
-
-    fn print(&mut self, event: &Event) {
-        let line = match event {
-            Event::Placed { job, placements, .. } => {
-                format!("place {} {}", self.name_of(*job), self.places(placements))
-            }
-            Event::Promised(promise) => {
-                format!("promise {} {}", self.name_of(promise.job), self.places(&promise.placements))
-            }
-            Event::Stopping { job, cause, by, .. } => {
-                let taker = by.as_deref().and_then(|by| by.parse().ok()).map(|by| self.name_of(by));
-                let taker = taker.filter(|_| matches!(cause, Cause::Preempted | Cause::Reclaimed));
-                let taker = taker.map(|taker| format!(" by {taker}")).unwrap_or_default();
-                format!("stop {} {cause:?}{taker}", self.name_of(*job))
-            }
-            Event::Dropped { job, end, .. } => format!("drop {} {:?}", self.name_of(*job), end.cause),
-            Event::Judged { classes } => {
-                let reasons: Vec<String> = classes
-                    .iter()
-                    .filter_map(|(_, reason)| reason.as_ref())
-                    .map(|reason| format!("wait {}: {reason}", reason.code()))
-                    .collect();
-                reasons.join("\n")
-            }
-            _ => return,
-        };
-        if !line.is_empty() {
-            let _ = writeln!(self.out, "{line}");
-        }
-    }
-
     fn end(&mut self, words: &Words) -> Done {
+        words.only(2, "lost reboot", "signal exit")?;
         let (name, rank) = match words.at(1, "the job")?.split_once('/') {
             Some((name, rank)) => (name, Some(rank.parse::<u32>().map_err(|_| "the rank is a number")?)),
             None => (words.at(1, "the job")?, None),
         };
         let id = self.job(name)?;
-        let how = if words.has("lost") {
-            EndedHow::SupervisorLost
-        } else if words.has("reboot") {
-            EndedHow::NodeReboot
-        } else if words.named.contains_key("signal") {
-            EndedHow::Signalled(words.number("signal", 0)? as i32)
-        } else {
-            EndedHow::Exited(words.number("exit", 0)? as i32)
-        };
+        let how = how(words)?;
         let live: Vec<AllocationId> = self.state().run(id).map(|run| run.live.clone()).unwrap_or_default();
         let rank_of = |allocation: &AllocationId| {
             self.state().allocations.get(allocation).map(|held| held.placement.rank)
         };
         let ended: Vec<_> =
             live.into_iter().filter(|allocation| rank.is_none() || rank_of(allocation) == rank).collect();
-        for allocation in ended {
-            self.controller
-                .see(
-                    &Observation::Ended(
-                        allocation,
-                        TaskEnd { at: self.now, how: how.clone(), ..TaskEnd::default() },
-                    ),
-                    self.now,
-                )
-                .map_err(|broken| broken.to_string())?;
-            for event in self.keep() {
-                if let Event::AttemptEnded { job, end, exit_code, state } = &event {
-                    let _ = writeln!(
-                        self.out,
-                        "ended {} {} {:?} exit={exit_code}",
-                        self.name_of(*job),
-                        state.name(),
-                        end.cause
-                    );
+        ended.into_iter().try_for_each(|allocation| self.end_task(allocation, how.clone()))
+    }
+
+    fn end_task(&mut self, allocation: AllocationId, how: EndedHow) -> Done {
+        let end = TaskEnd { at: self.now, how, ..TaskEnd::default() };
+        let seen = self.controller.see(&Observation::Ended(allocation, end), self.now);
+        seen.map_err(|broken| broken.to_string())?;
+        for event in self.keep() {
+            match &event {
+                Event::AttemptEnded { job, end, exit_code, state } => {
+                    let (name, cause) = (self.name_of(*job), end.cause);
+                    self.say(&format!("ended {name} {} {cause:?} exit={exit_code}", state.name()));
                 }
-                if matches!(event, Event::Stopping { .. } | Event::Placed { .. }) {
-                    self.print(&event);
-                }
+                Event::Stopping { .. } | Event::Placed { .. } => self.print(&event),
+                _ => {}
             }
         }
         Ok(())
     }
 
     fn command(&mut self, words: &Words, command: impl Fn(JobId, Person) -> Command) -> Done {
+        words.only(2, "", "by")?;
         let name = words.named.get("by").copied().unwrap_or("ana");
         let id = self.job(words.at(1, "the job")?)?;
         self.take(&command(id, Person { name: name.into(), admin: name == "root" }))
     }
 
     fn device(&mut self, words: &Words) -> Done {
+        words.only(3, "", "")?;
         let uuid = words.at(1, "the device")?.to_owned();
+        if self.state().device_by_uuid(&uuid).is_none() {
+            return Err(format!("there is no device {uuid:?}: write the node's name and a number, as n1:0"));
+        }
         let occupant =
             Occupant::Process { pid: 7, user: "eve".into(), command: "python".into(), memory_mib: 900 };
         let (health, occupant) = match words.at(2, "down, foreign or ok")? {
             "down" => (Health::Down("fell off the bus".into()), None),
             "foreign" => (Health::Ok, Some(occupant)),
-            _ => (Health::Ok, None),
+            "ok" => (Health::Ok, None),
+            other => return Err(format!("a device is not {other:?}: write down, foreign or ok")),
         };
         self.see(&Observation::Device { uuid, health, occupant })
     }
@@ -494,66 +384,15 @@ impl Scenario {
         self.begin(term)?;
         self.see(&Observation::Inventory(held))
     }
-
-    fn explain(&mut self, words: &Words) -> Done {
-        let id = self.job(words.at(1, "the job")?)?;
-        let explained = explain::explain(self.controller.state(), self.controller.snapshot(), id)
-            .ok_or("the job is not there")?;
-        let _ = writeln!(self.out, "{}", explained.verdict.name());
-        for blocker in explained.blockers {
-            let _ = writeln!(self.out, "  {} {blocker} | {}", blocker.code(), blocker.fix());
-        }
-        let steps: Vec<String> = explained
-            .funnel
-            .0
-            .iter()
-            .map(|(step, devices, _)| format!("{devices} {}", step.name()))
-            .collect();
-        let _ = writeln!(self.out, "  {}", steps.join(" > "));
-        Ok(())
-    }
 }
 
-/// What each task asks for.
-fn alternative(words: &Words) -> Result<Alternative, String> {
-    let count: u32 = words.at(3, "the number of GPUs")?.parse().map_err(|_| "GPUs are a number")?;
-    let models =
-        words.named.get("model").map(|text| text.split(',').map(String::from).collect()).unwrap_or_default();
-    let gb = u32::try_from(words.number("gb", 0)?).ok().filter(|gb| *gb > 0);
-    let class = DeviceClass { models, least_gb: gb, ..DeviceClass::default() };
-    let draw = match words.number("milli", 1000)? {
-        1000 => DrawAsk::Whole,
-        milli => {
-            DrawAsk::Share { milli: u32::try_from(milli).map_err(|_| "milli is a number")?, memory_mib: None }
-        }
-    };
-    let devices = (count > 0).then_some(DeviceAsk { class, count, draw });
-    let asked = |name: &str, unit: i64| {
-        words.named.contains_key(name).then(|| words.number(name, 0)).transpose().map(|n| n.map(|n| n * unit))
-    };
-    Ok(Alternative {
-        devices,
-        cpu_milli: asked("cpu", 1000)?,
-        memory_bytes: asked("mem", 1 << 30)?,
-        speed_percent: 100,
+/// How `end` says that a task ended.
+fn how(words: &Words) -> Result<EndedHow, String> {
+    let number = |name| i32::try_from(words.number(name, 0)?).map_err(|_| format!("{name} is out of range"));
+    Ok(match () {
+        () if words.has("lost") => EndedHow::SupervisorLost,
+        () if words.has("reboot") => EndedHow::NodeReboot,
+        () if words.named.contains_key("signal") => EndedHow::Signalled(number("signal")?),
+        () => EndedHow::Exited(number("exit")?),
     })
-}
-
-/// `8` and `h100` of `8xh100`.
-fn count_of(devices: &str) -> Result<(u32, &str), String> {
-    let (count, model) = devices.split_once('x').ok_or("write devices as 8xh100")?;
-    Ok((count.parse().map_err(|_| "write devices as 8xh100")?, model))
-}
-
-fn requeue(text: &str) -> Result<Requeue, String> {
-    match text {
-        "never" => Ok(Requeue::Never),
-        "lost" => Ok(Requeue::Lost),
-        "failure" => Ok(Requeue::Failure),
-        other => Err(format!("requeue={other}: write never, lost or failure")),
-    }
-}
-
-fn amount(resource: &str, text: &str) -> Result<crate::amount::Amount, String> {
-    read_amount(&resource.into(), text).ok_or_else(|| format!("{resource}={text} is no amount"))
 }

@@ -364,10 +364,27 @@ fn the_scenarios_that_are_shown_print_what_they_say() {
 
 #[test]
 fn a_line_that_makes_no_sense_is_named() {
-    assert_eq!(
-        run("node n1 2xh100\nfrobnicate").unwrap_err().to_string(),
-        "line 2: unknown verb \"frobnicate\""
+    let told = |text: &str| run(text).unwrap_err().to_string();
+    let verb = told("node n1 2xh100\nfrobnicate");
+    assert!(
+        verb.starts_with("line 2: no verb is \"frobnicate\": a line begins with one of node queue"),
+        "{verb}"
     );
+    for (line, expected) in [
+        ("submit a default 1 exclusiv", "submit does not know \"exclusiv\"; it knows: held wait exclusive"),
+        ("submit a default", "the number of GPUs is missing"),
+        ("submit a default 1 mem=much", "mem=much is no amount of memory: write 8 (GiB) or 512Mi"),
+        ("submit a default 1 {", "what stands in braces is no job"),
+        ("cancel x", "there is no job x; the first of those that there are: j"),
+        ("start j on=n1", "on= names places for 1 tasks, and the job has 2"),
+        ("start j on=n1:7,n1:0", "\"n1:7\" is no node and no devices"),
+        ("device n1:7 down", "there is no device \"n1:7\""),
+        ("drain n1", "drain \"n1\": write on or off"),
+        ("pass 5", "has no unit"),
+    ] {
+        let bad = told(&format!("node n1 2xh100\nsubmit j default 1 tasks=2\n{line}"));
+        assert!(bad.starts_with("line 3: ") && bad.contains(expected), "{line}: {bad}");
+    }
 }
 
 #[test]

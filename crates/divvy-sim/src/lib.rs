@@ -17,6 +17,7 @@ pub mod pool;
 pub mod pools;
 pub mod reference;
 pub mod replay;
+pub mod scenario;
 pub mod suite;
 pub mod testdata;
 pub mod timeline;

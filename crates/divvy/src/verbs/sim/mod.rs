@@ -7,6 +7,7 @@ mod import;
 mod pack;
 mod replay;
 mod report;
+mod run;
 mod suite;
 mod verify;
 mod whatif;
@@ -36,6 +37,7 @@ enum SimVerb {
     Replay(replay::Replay),
     Import(import::Import),
     Generate(generate::Generate),
+    Run(run::Run),
     Suite(suite::Suite),
     Chaos(chaos::Chaos),
     Verify(verify::Verify),
@@ -49,6 +51,7 @@ impl Sim {
             SimVerb::Replay(replay) => replay.run(),
             SimVerb::Import(import) => import.run(),
             SimVerb::Generate(generate) => generate.run(),
+            SimVerb::Run(run) => run.run(),
             SimVerb::Suite(suite) => suite.run(),
             SimVerb::Chaos(chaos) => chaos.run(),
             SimVerb::Verify(verify) => verify.run(place),

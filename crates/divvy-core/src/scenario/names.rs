@@ -1,0 +1,196 @@
+//! Other names for all that a state names: users u1…, queues q1…, jobs j1…, nodes n1…, and nothing of what people wrote.
+
+use std::collections::BTreeMap;
+
+use super::read::{Hardware, plain_work};
+use crate::id::{DeviceId, JobId, NodeId};
+use crate::model::allocation::Placement;
+use crate::model::device::{DeviceSpec, Link};
+use crate::model::gang::Group;
+use crate::model::job::{Dependency, JobSpec, Kind, StopOrder};
+use crate::model::node::NodeSpec;
+use crate::model::queue::{DEFAULT, Queue, lineage};
+use crate::reason::Reason;
+use crate::state::{Dependable, Job, State};
+use crate::time::Time;
+
+/// The other names.
+pub(super) struct Names<'a> {
+    state: &'a State,
+    users: BTreeMap<&'a str, String>,
+    queues: BTreeMap<&'a str, String>,
+    pub(super) nodes: BTreeMap<NodeId, String>,
+    devices: BTreeMap<DeviceId, (String, u32)>,
+    /// The numbers that the jobs get when they are submitted one by one.
+    jobs: BTreeMap<u64, u64>,
+    /// When the scenario begins.
+    pub(super) begin: Time,
+}
+
+impl<'a> Names<'a> {
+    pub(super) fn of(state: &'a State) -> Self {
+        let mut names = Self {
+            state,
+            users: BTreeMap::new(),
+            queues: BTreeMap::new(),
+            nodes: (1..).zip(state.nodes.keys()).map(|(count, id)| (*id, format!("n{count}"))).collect(),
+            devices: BTreeMap::new(),
+            jobs: (1..).zip(state.jobs.keys()).map(|(count, number)| (*number, count)).collect(),
+            begin: state.jobs.values().map(|job| job.submitted_at).min().unwrap_or(state.now),
+        };
+        for job in state.jobs.values() {
+            let next = format!("u{}", names.users.len() + 1);
+            names.users.entry(&job.owner.name).or_insert(next);
+        }
+        let of_jobs = state.jobs.values().map(|job| job.spec.queue.as_str());
+        state.queues.keys().map(String::as_str).chain(of_jobs).for_each(|path| names.name_queue(path));
+        let mut places: BTreeMap<NodeId, u32> = BTreeMap::new();
+        for (id, device) in &state.devices {
+            let place = places.entry(device.node).or_default();
+            names.devices.insert(*id, (format!("{}:{place}", names.node(device.node)), *place));
+            *place += 1;
+        }
+        names
+    }
+
+    /// A queue lies below those that it lay below.
+    fn name_queue(&mut self, path: &'a str) {
+        let mut line: Vec<&str> = lineage(path).collect();
+        line.reverse();
+        let mut above = String::new();
+        for path in line {
+            let next =
+                if path == DEFAULT { path.to_owned() } else { format!("{above}q{}", self.queues.len() + 1) };
+            above = self.queues.entry(path).or_insert(next).clone() + "/";
+        }
+    }
+
+    pub(super) fn user(&self, name: &str) -> String {
+        self.users.get(name).cloned().unwrap_or_else(|| "root".into())
+    }
+
+    pub(super) fn queue(&self, path: &str) -> String {
+        self.queues.get(path).cloned().unwrap_or_else(|| path.to_owned())
+    }
+
+    pub(super) fn node(&self, id: NodeId) -> String {
+        self.nodes.get(&id).cloned().unwrap_or_default()
+    }
+
+    pub(super) fn device(&self, id: DeviceId) -> String {
+        self.devices.get(&id).map(|(name, _)| name.clone()).unwrap_or_default()
+    }
+
+    pub(super) fn job(&self, id: JobId) -> String {
+        let number = self.id(id).number;
+        id.member.map_or(format!("j{number}"), |member| format!("j{number}_{member}"))
+    }
+
+    /// The job's id in the scenario.
+    pub(super) fn id(&self, id: JobId) -> JobId {
+        JobId { number: self.jobs.get(&id.number).copied().unwrap_or(0), ..id }
+    }
+
+    /// What the tasks have: `n1:0+n1:1,n2:0`.
+    pub(super) fn places(&self, placements: &[Placement]) -> String {
+        let task = |placement: &Placement| match placement.devices.is_empty() {
+            true => self.node(placement.node),
+            false => {
+                let names: Vec<_> = placement.devices.iter().map(|(id, _)| self.device(*id)).collect();
+                names.join("+")
+            }
+        };
+        placements.iter().map(task).collect::<Vec<_>>().join(",")
+    }
+
+    /// The moment by the scenario's clock.
+    pub(super) fn time(&self, at: Time) -> Time {
+        Time(at.since(self.begin).0)
+    }
+
+    /// What planning sees of a node.
+    pub(super) fn hardware(&self, id: NodeId, spec: &NodeSpec) -> Hardware {
+        let devices = self.state.devices.iter().filter(|(_, device)| device.node == id);
+        let spec = NodeSpec {
+            name: self.node(id),
+            cpu_milli: spec.cpu_milli,
+            memory_bytes: spec.memory_bytes,
+            numa: spec.numa.clone(),
+            ..NodeSpec::default()
+        };
+        Hardware { spec, devices: devices.map(|(id, device)| self.device_spec(*id, &device.spec)).collect() }
+    }
+
+    fn device_spec(&self, id: DeviceId, spec: &DeviceSpec) -> DeviceSpec {
+        let link = |link: &Link| {
+            let uuid = self.device(self.state.device_by_uuid(&link.uuid)?);
+            Some(Link { uuid, lanes: 1 })
+        };
+        let (uuid, index) = self.devices.get(&id).cloned().unwrap_or_default();
+        DeviceSpec {
+            uuid,
+            index,
+            product: String::new(),
+            minor: None,
+            links: spec.links.iter().filter_map(link).collect(),
+            ..spec.clone()
+        }
+    }
+
+    /// A queue without its members.
+    pub(super) fn renamed_queue(&self, queue: &Queue) -> Queue {
+        Queue { path: self.queue(&queue.path), submit: Vec::new(), ..queue.clone() }
+    }
+
+    /// What planning sees of a job; what it waits for only as far as that is still open.
+    pub(super) fn renamed_spec(&self, job: &Job) -> JobSpec {
+        let spec = &job.spec;
+        let open = |dependency: &&Dependency| {
+            self.state.dependency(dependency.job, dependency.on) != Dependable::Met
+                && self.jobs.contains_key(&dependency.job.number)
+        };
+        let after = spec.after.iter().filter(open);
+        let mut renamed = JobSpec {
+            name: format!("j{}", self.id(job.id()).number),
+            queue: self.queue(&spec.queue),
+            project: None,
+            kind: Kind::default(),
+            labels: BTreeMap::new(),
+            after: after.map(|other| Dependency { job: self.id(other.job), on: other.on }).collect(),
+            start_after: spec.start_after.filter(|at| *at > self.state.now).map(|at| self.time(at)),
+            stop: StopOrder::default(),
+            checkpoint: None,
+            ..JobSpec::clone(spec)
+        };
+        plain(&mut renamed.gang);
+        if let Group::Role(role) = &mut renamed.gang {
+            role.name = "main".into();
+        }
+        renamed
+    }
+
+    /// A job's reason by these names; who holds the job of another is an administrator.
+    pub(super) fn reason(&self, job: &Job, reason: &Reason) -> Reason {
+        match reason {
+            Reason::Held(by) if *by != job.owner.name => Reason::Held("root".into()),
+            Reason::Held(by) => Reason::Held(self.user(by)),
+            Reason::Dependency(job, on) => Reason::Dependency(self.id(*job), *on),
+            Reason::StartAfter(at) => Reason::StartAfter(self.time(*at)),
+            Reason::QueueLimit(queue, resource, limit, asked) => {
+                Reason::QueueLimit(self.queue(queue), resource.clone(), *limit, *asked)
+            }
+            Reason::BeyondGuarantee(queue, resource, guarantee, asked) => {
+                Reason::BeyondGuarantee(self.queue(queue), resource.clone(), *guarantee, *asked)
+            }
+            other => other.clone(),
+        }
+    }
+}
+
+/// What its tasks do is nobody's business.
+fn plain(group: &mut Group) {
+    match group {
+        Group::Role(role) => role.work = plain_work(),
+        Group::Branch(branch) => branch.groups.iter_mut().for_each(plain),
+    }
+}

@@ -1,0 +1,87 @@
+//! What a scenario prints.
+
+use std::fmt::Write as _;
+
+use super::words::Words;
+use super::{Done, Scenario};
+use crate::event::Event;
+use crate::explain;
+use crate::id::{DeviceId, JobId, NodeId};
+use crate::model::allocation::Placement;
+use crate::model::device::Draw;
+use crate::model::job::Cause;
+
+impl Scenario {
+    /// The name of a job (`j1`, or `j1_3` for a member), as its line had it.
+    pub fn name_of(&self, id: JobId) -> String {
+        let name = self.names.iter().find(|(_, number)| **number == id.number).map_or("?", |(name, _)| name);
+        id.member.map_or(name.to_owned(), |member| format!("{name}_{member}"))
+    }
+
+    /// The devices of each task, or the node of one that has none.
+    pub fn places(&self, placements: &[Placement]) -> String {
+        let device = |(id, _): &(DeviceId, Draw)| {
+            self.state().devices.get(id).map_or(String::new(), |device| device.spec.uuid.clone())
+        };
+        let node = |id: NodeId| self.state().nodes.get(&id).map(|node| node.spec.name.clone());
+        let task = |placement: &Placement| match placement.devices.is_empty() {
+            true => node(placement.node).unwrap_or_default(),
+            false => placement.devices.iter().map(device).collect::<Vec<_>>().join("+"),
+        };
+        placements.iter().map(task).collect::<Vec<_>>().join(" ")
+    }
+
+    pub(super) fn print(&mut self, event: &Event) {
+        let line = match event {
+            Event::Placed { job, placements, .. } => {
+                format!("place {} {}", self.name_of(*job), self.places(placements))
+            }
+            Event::Promised(promise) => {
+                format!("promise {} {}", self.name_of(promise.job), self.places(&promise.placements))
+            }
+            Event::Stopping { job, cause, by, .. } => {
+                let taker = by.as_deref().and_then(|by| by.parse().ok()).map(|by| self.name_of(by));
+                let taker = taker.filter(|_| matches!(cause, Cause::Preempted | Cause::Reclaimed));
+                let taker = taker.map(|taker| format!(" by {taker}")).unwrap_or_default();
+                format!("stop {} {cause:?}{taker}", self.name_of(*job))
+            }
+            Event::Dropped { job, end, .. } => format!("drop {} {:?}", self.name_of(*job), end.cause),
+            Event::Judged { classes } => {
+                let reasons: Vec<String> = classes
+                    .iter()
+                    .filter_map(|(_, reason)| reason.as_ref())
+                    .map(|reason| format!("wait {}: {reason}", reason.code()))
+                    .collect();
+                reasons.join("\n")
+            }
+            _ => return,
+        };
+        if !line.is_empty() {
+            self.say(&line);
+        }
+    }
+
+    pub(super) fn say(&mut self, line: &str) {
+        // Writing to a String cannot fail.
+        let _ = writeln!(self.out, "{line}");
+    }
+
+    pub(super) fn explain(&mut self, words: &Words) -> Done {
+        words.only(2, "", "")?;
+        let id = self.job(words.at(1, "the job")?)?;
+        let explained = explain::explain(self.controller.state(), self.controller.snapshot(), id)
+            .ok_or("the job is not there any more")?;
+        self.say(explained.verdict.name());
+        for blocker in explained.blockers {
+            self.say(&format!("  {} {blocker} | {}", blocker.code(), blocker.fix()));
+        }
+        let steps: Vec<String> = explained
+            .funnel
+            .0
+            .iter()
+            .map(|(step, devices, _)| format!("{devices} {}", step.name()))
+            .collect();
+        self.say(&format!("  {}", steps.join(" > ")));
+        Ok(())
+    }
+}

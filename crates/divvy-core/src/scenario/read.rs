@@ -1,0 +1,203 @@
+//! What lines say of nodes, queues and jobs. Words cover what is usual; what they cannot say stands in braces, as JSON.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::words::Words;
+use crate::amount::Amount;
+use crate::model::ask::{Alternative, Ask, DeviceAsk, DeviceClass, DrawAsk};
+use crate::model::device::{DeviceSpec, Link};
+use crate::model::gang::{Group, Role};
+use crate::model::job::{
+    Dependency, DependsOn, JobSpec, Kind, Lifetime, Process, Requeue, StopOrder, Work, priority,
+    usual_restarts,
+};
+use crate::model::node::NodeSpec;
+use crate::model::queue::{Queue, read_amount};
+use crate::time::Time;
+
+/// A node and its devices, in braces.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Hardware {
+    pub(super) spec: NodeSpec,
+    pub(super) devices: Vec<DeviceSpec>,
+}
+
+fn braces<'a, T: Deserialize<'a>>(what: &str, text: &'a str) -> Result<T, String> {
+    serde_json::from_str(text).map_err(|error| format!("what stands in braces is no {what}: {error}"))
+}
+
+/// `node n1 8xh100 cpu=64 mem=512 gb=80 mib=81559 linked`
+pub(super) fn node(words: &Words) -> Result<Hardware, String> {
+    if let Some(text) = words.braces {
+        return braces("node", text);
+    }
+    words.only(3, "linked", "cpu mem gb mib")?;
+    let name = words.at(1, "the node's name")?;
+    let (count, model) = match words.placed.get(2) {
+        None | Some(&"linked") => (0, "h100"),
+        Some(devices) => count_of(devices)?,
+    };
+    let usual_mib = if model == "a100" { 40_960 } else { 81_559 };
+    let uuid = |index: u32| format!("{name}:{index}");
+    let gb = words.count("gb", 0)?;
+    let memory_mib = words.number("mib", usual_mib)?;
+    let memory_mib = u64::try_from(memory_mib).map_err(|_| "mib is not below 0")?;
+    let links = |index: u32| {
+        let others = (0..count).filter(|other| words.has("linked") && *other != index);
+        others.map(|other| Link { uuid: uuid(other), lanes: 1 }).collect()
+    };
+    let device = |index: u32| DeviceSpec {
+        uuid: uuid(index),
+        index,
+        model: model.to_owned(),
+        memory_mib,
+        nominal_gb: (gb > 0).then_some(gb),
+        links: links(index),
+        ..DeviceSpec::default()
+    };
+    let spec = NodeSpec {
+        name: name.to_owned(),
+        cpu_milli: words.cores("cpu")?.unwrap_or(64_000),
+        memory_bytes: words.memory("mem")?.unwrap_or(512 << 30),
+        ..NodeSpec::default()
+    };
+    Ok(Hardware { spec, devices: (0..count).map(device).collect() })
+}
+
+/// `8` and `h100` of `8xh100`.
+fn count_of(devices: &str) -> Result<(u32, &str), String> {
+    let wrong = || format!("{devices:?} are no devices: write 8xh100");
+    let (count, model) = devices.split_once('x').ok_or_else(wrong)?;
+    let count = count.parse().ok().filter(|count| *count <= MOST_DEVICES).ok_or_else(wrong)?;
+    Ok((count, model))
+}
+
+/// More devices on a node than any machine has; more is a typing error that would fill the memory.
+const MOST_DEVICES: u32 = 4096;
+
+/// `queue a limit=4 guarantee=2 h100=2 weight=2`
+pub(super) fn queue(words: &Words) -> Result<Queue, String> {
+    let path = words.at(1, "the queue's name")?;
+    if let Some(text) = words.braces {
+        let queue: Queue = braces("queue", text)?;
+        return Ok(Queue { path: path.to_owned(), ..queue });
+    }
+    let mut queue = Queue::named(path);
+    for (name, text) in &words.named {
+        match *name {
+            "requeue" => queue.requeue = requeue(text)?,
+            "limit" => drop(queue.limit.insert("any".into(), amount("any", text)?)),
+            "guarantee" => drop(queue.guarantee.insert("any".into(), amount("any", text)?)),
+            "lend" => drop(queue.lend.insert("any".into(), amount("any", text)?)),
+            "borrow" => drop(queue.borrow.insert("any".into(), amount("any", text)?)),
+            "weight" => queue.weight = text.parse().map_err(|_| "the weight is a number")?,
+            "priority" => queue.priority = text.parse().map_err(|_| "the priority is a number")?,
+            resource => drop(queue.limit.insert(resource.into(), amount(resource, text)?)),
+        }
+    }
+    Ok(queue)
+}
+
+fn requeue(text: &str) -> Result<Requeue, String> {
+    match text {
+        "never" => Ok(Requeue::Never),
+        "lost" => Ok(Requeue::Lost),
+        "failure" => Ok(Requeue::Failure),
+        other => Err(format!("requeue={other}: write never, lost or failure")),
+    }
+}
+
+fn amount(resource: &str, text: &str) -> Result<Amount, String> {
+    read_amount(&resource.into(), text).ok_or_else(|| format!("{resource}={text} is no amount"))
+}
+
+/// What `submit` knows beside the job's name, its queue and the GPUs of each task.
+const FLAGS: &str = "held wait exclusive fixed resumable";
+/// See [`FLAGS`].
+const NAMES: &str =
+    "tasks prio model gb milli after array limit cpu mem start user requeue restarts estimate token";
+
+/// `submit j1 a 2 tasks=4 prio=high`
+pub(super) fn spec(words: &Words, after: Vec<Dependency>, now: Time) -> Result<JobSpec, String> {
+    let name = words.at(1, "the job's name")?;
+    let queue = words.at(2, "the queue")?;
+    if let Some(text) = words.braces {
+        words.only(3, "held", "array user token")?;
+        let spec: JobSpec = braces("job", text)?;
+        return Ok(JobSpec { name: name.into(), queue: queue.into(), ..spec });
+    }
+    words.only(4, FLAGS, NAMES)?;
+    let priority = words.named.get("prio").map_or(Some(0), |text| priority::parse(text));
+    Ok(JobSpec {
+        name: name.into(),
+        queue: queue.into(),
+        project: None,
+        kind: Kind::Train,
+        labels: BTreeMap::new(),
+        priority: priority.ok_or("prio is low, normal, high, urgent or a number")?,
+        preemptible: !words.has("fixed"),
+        resumable: words.has("resumable"),
+        lifetime: Lifetime::Batch,
+        gang: Group::Role(role(alternative(words)?, words.count("tasks", 1)?)),
+        time_limit: words.span("limit")?,
+        estimate: words.span("estimate")?,
+        requeue: words.named.get("requeue").map_or(Ok(Requeue::Lost), |text| requeue(text))?,
+        most_restarts: words.count("restarts", usual_restarts())?,
+        after,
+        start_after: words.span("start")?.map(|span| now + span),
+        stop: StopOrder::default(),
+        checkpoint: None,
+        wait_for_capacity: words.has("wait"),
+        exclusive: words.has("exclusive"),
+    })
+}
+
+/// The only role of a job that words describe.
+pub(super) fn role(alternative: Alternative, tasks: u32) -> Role {
+    Role {
+        name: "main".into(),
+        minimum: tasks,
+        maximum: tasks,
+        ask: Ask { alternatives: vec![alternative] },
+        work: plain_work(),
+        topology: None,
+    }
+}
+
+/// What every task of a scenario does: nothing of interest.
+pub(super) fn plain_work() -> Work {
+    Work::Process(Process { argv: vec!["true".into()], ..Process::default() })
+}
+
+/// What each task asks for.
+fn alternative(words: &Words) -> Result<Alternative, String> {
+    let count: u32 = words.at(3, "the number of GPUs")?.parse().map_err(|_| "GPUs are a number")?;
+    let models =
+        words.named.get("model").map(|text| text.split(',').map(String::from).collect()).unwrap_or_default();
+    let gb = Some(words.count("gb", 0)?).filter(|gb| *gb > 0);
+    let class = DeviceClass { models, least_gb: gb, ..DeviceClass::default() };
+    let draw = match words.count("milli", 1000)? {
+        1000 => DrawAsk::Whole,
+        milli => DrawAsk::Share { milli, memory_mib: None },
+    };
+    Ok(Alternative {
+        devices: (count > 0).then_some(DeviceAsk { class, count, draw }),
+        cpu_milli: words.cores("cpu")?,
+        memory_bytes: words.memory("mem")?,
+        speed_percent: 100,
+    })
+}
+
+/// How the other job must have ended: `ok` where nothing is said.
+pub(super) fn depends_on(text: &str) -> Result<(&str, DependsOn), String> {
+    let (name, on) = text.split_once(':').unwrap_or((text, "ok"));
+    match on {
+        "ok" => Ok((name, DependsOn::Ok)),
+        "fail" => Ok((name, DependsOn::Fail)),
+        "any" => Ok((name, DependsOn::Any)),
+        other => Err(format!("after {other:?}: write ok, fail or any")),
+    }
+}

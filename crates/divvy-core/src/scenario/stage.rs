@@ -1,0 +1,137 @@
+//! Putting a pool into a state: what runs where, what is on its way out, what is promised, without a plan that says so.
+
+use super::words::Words;
+use super::{Done, Scenario};
+use crate::controller::Broken;
+use crate::engine::{Observation, TaskStart};
+use crate::event::Event;
+use crate::id::{AllocationId, DeviceId, JobId};
+use crate::model::allocation::Placement;
+use crate::model::ask::{Alternative, DrawAsk};
+use crate::model::device::{Draw, WHOLE_MILLI};
+use crate::model::job::{Cause, JobSpec, StopOrder};
+use crate::model::promise::Promise;
+
+impl Scenario {
+    /// Logs events as they are.
+    fn put(&mut self, events: Vec<Event>) -> Done {
+        let told = |broken: Broken| broken.to_string();
+        events.into_iter().try_for_each(|event| self.controller.put(event, self.now)).map_err(told)?;
+        self.keep();
+        Ok(())
+    }
+
+    /// `start j1 on=n1:0+n1:1,n2:0 [cpu=4,8] [mem=8] [alt=1] [slowly]`: the job has got these; its tasks run unless they start slowly.
+    pub(super) fn start(&mut self, words: &Words) -> Done {
+        words.only(2, "slowly", "on cpu mem alt")?;
+        let job = self.job(words.at(1, "the job")?)?;
+        let placements = self.placements(job, words)?;
+        let placed: Vec<AllocationId> = placements.iter().map(|placement| placement.allocation).collect();
+        self.put(vec![Event::Placed { job, placements, port: 0 }])?;
+        if words.has("slowly") {
+            return Ok(());
+        }
+        let start = TaskStart { at: self.now, pid: 1, ..TaskStart::default() };
+        placed.into_iter().try_for_each(|id| self.see(&Observation::Started(id, start.clone())))
+    }
+
+    /// `promise j1 on=n1:0`: the job gets these when those who hold them have gone.
+    pub(super) fn promise(&mut self, words: &Words) -> Done {
+        words.only(2, "", "on cpu mem alt")?;
+        let job = self.job(words.at(1, "the job")?)?;
+        let placements = self.placements(job, words)?;
+        let drawn: Vec<DeviceId> =
+            placements.iter().flat_map(|placement| &placement.devices).map(|(device, _)| *device).collect();
+        let holds = |held: &Placement| held.devices.iter().any(|(device, _)| drawn.contains(device));
+        let allocations = self.state().allocations.iter();
+        let waits_for = allocations.filter(|(_, held)| holds(&held.placement)).map(|(id, _)| *id).collect();
+        self.put(vec![Event::Promised(Box::new(Promise { job, placements, port: 0, waits_for }))])
+    }
+
+    /// `stop j1`: it was told to go, and goes back into its queue.
+    pub(super) fn stop(&mut self, words: &Words) -> Done {
+        words.only(2, "", "")?;
+        let job = self.job(words.at(1, "the job")?)?;
+        let order = StopOrder::default();
+        self.put(vec![Event::Stopping { job, cause: Cause::Preempted, by: None, order, requeue: true }])
+    }
+
+    /// What the tasks get, by rank.
+    fn placements(&self, job: JobId, words: &Words) -> Result<Vec<Placement>, String> {
+        let spec = &self.state().jobs.get(&job.number).ok_or("the job has ended")?.spec;
+        let places: Vec<&str> =
+            words.named.get("on").ok_or("on= is missing: write on=n1:0+n1:1,n2:0")?.split(',').collect();
+        let tasks = spec.gang.tasks() as usize;
+        if places.len() != tasks {
+            return Err(format!("on= names places for {} tasks, and the job has {tasks}", places.len()));
+        }
+        let index = words.count("alt", 0)?;
+        let host = |name: &'static str| -> Result<Vec<Option<i64>>, String> {
+            let each = words.named.get(name).map_or(Vec::new(), |text| text.split(',').collect());
+            let read =
+                |rank: usize| each.get(rank).or(each.first()).map(|text| host_amount(name, text)).transpose();
+            (0..tasks).map(read).collect()
+        };
+        let (cpu, memory) = (host("cpu")?, host("mem")?);
+        let first = self.state().next_allocation.0;
+        let placement = |(rank, place): (usize, &&str)| {
+            let alternative = alternative(spec, rank, index)?;
+            let (node, devices) = self.seat(place, alternative)?;
+            Ok(Placement {
+                allocation: AllocationId(first + rank as u64),
+                rank: rank as u32,
+                node,
+                devices,
+                cpu_milli: cpu[rank].or(alternative.cpu_milli).unwrap_or(0),
+                memory_bytes: memory[rank].or(alternative.memory_bytes).unwrap_or(0),
+                alternative: index,
+            })
+        };
+        places.iter().enumerate().map(placement).collect()
+    }
+
+    /// The node, and what is drawn of each device: `n1:0+n1:1`, or `n1` for a task without any.
+    fn seat(
+        &self,
+        place: &str,
+        alternative: &Alternative,
+    ) -> Result<(crate::id::NodeId, Vec<(DeviceId, Draw)>), String> {
+        if let Some(node) = self.state().node_by_name(place) {
+            return Ok((node, Vec::new()));
+        }
+        let nowhere = || format!("{place:?} is no node and no devices: write n1 or n1:0+n1:1");
+        let device = |uuid: &str| {
+            let id = self.state().device_by_uuid(uuid)?;
+            Some((id, self.state().devices.get(&id)?))
+        };
+        let devices = place.split('+').map(device).collect::<Option<Vec<_>>>().ok_or_else(nowhere)?;
+        let node = devices.first().map(|(_, device)| device.node).ok_or_else(nowhere)?;
+        let draws = devices.into_iter().map(|(id, device)| (id, draw(alternative, device.spec.memory_mib)));
+        Ok((node, draws.collect()))
+    }
+}
+
+fn host_amount(name: &str, text: &str) -> Result<i64, String> {
+    let line = format!("start {name}={text}");
+    let words = Words::of(&line);
+    let amount = if name == "cpu" { words.cores(name)? } else { words.memory(name)? };
+    amount.ok_or_else(|| format!("{name}={text} is no amount"))
+}
+
+fn alternative(spec: &JobSpec, rank: usize, index: u32) -> Result<&Alternative, String> {
+    let roles = spec.gang.roles().into_iter();
+    let mut by_rank = roles.flat_map(|role| std::iter::repeat_n(role, role.minimum as usize));
+    let asked = by_rank.nth(rank).and_then(|role| role.ask.alternatives.get(index as usize));
+    asked.ok_or_else(|| format!("the job has no alternative {index}"))
+}
+
+/// What a task draws of a device that it has.
+fn draw(alternative: &Alternative, whole_mib: u64) -> Draw {
+    let (milli, memory_mib) = match alternative.devices.as_ref().map(|ask| &ask.draw) {
+        Some(DrawAsk::Share { milli, memory_mib }) => {
+            (*milli, memory_mib.unwrap_or(whole_mib * u64::from(*milli) / u64::from(WHOLE_MILLI)))
+        }
+        _ => (WHOLE_MILLI, whole_mib),
+    };
+    Draw { milli, memory_mib, partition: None }
+}

@@ -1,0 +1,95 @@
+//! The words of a line: those in place, those with a name, and what stands in braces.
+
+use std::collections::BTreeMap;
+
+use crate::amount::{Bytes, scaled};
+use crate::time::Span;
+
+/// The words of a line.
+pub(super) struct Words<'a> {
+    pub(super) placed: Vec<&'a str>,
+    pub(super) named: BTreeMap<&'a str, &'a str>,
+    /// From the first brace to the end of the line.
+    pub(super) braces: Option<&'a str>,
+    /// All behind the verb.
+    pub(super) rest: &'a str,
+}
+
+impl<'a> Words<'a> {
+    pub(super) fn of(line: &'a str) -> Self {
+        let remark = line.find('#').unwrap_or(line.len());
+        let brace = line.find('{').filter(|brace| *brace < remark);
+        let (words, braces) = match brace {
+            Some(brace) => (&line[..brace], Some(line[brace..].trim())),
+            None => (&line[..remark], None),
+        };
+        let (named, placed) = words.split_whitespace().partition::<Vec<_>, _>(|word| word.contains('='));
+        let whole = if brace.is_some() { line } else { words };
+        let rest = whole.trim().split_once(char::is_whitespace).map_or("", |(_, rest)| rest.trim());
+        Self {
+            placed,
+            named: named.into_iter().filter_map(|word| word.split_once('=')).collect(),
+            braces,
+            rest,
+        }
+    }
+
+    pub(super) fn at(&self, index: usize, what: &str) -> Result<&'a str, String> {
+        self.placed.get(index).copied().ok_or_else(|| format!("{what} is missing"))
+    }
+
+    pub(super) fn has(&self, flag: &str) -> bool {
+        self.placed.contains(&flag)
+    }
+
+    /// A whole number.
+    pub(super) fn number(&self, name: &str, default: i64) -> Result<i64, String> {
+        self.named
+            .get(name)
+            .map_or(Ok(default), |text| text.parse().map_err(|_| format!("{name}={text} is no number")))
+    }
+
+    /// A whole number that is not below 0 nor beyond what counts of tasks and devices can be.
+    pub(super) fn count(&self, name: &str, default: u32) -> Result<u32, String> {
+        let wrong = |text: &str| format!("{name}={text} is no number of things: write 0 or more");
+        self.named.get(name).map_or(Ok(default), |text| text.parse().map_err(|_| wrong(text)))
+    }
+
+    /// Cores, whole or decimal, in milli.
+    pub(super) fn cores(&self, name: &str) -> Result<Option<i64>, String> {
+        let wrong = |text: &str| format!("{name}={text} is no number of cores: write 4 or 0.5");
+        self.named.get(name).map(|text| scaled(text, 1000).ok_or_else(|| wrong(text))).transpose()
+    }
+
+    /// Memory: in GiB, or with a unit.
+    pub(super) fn memory(&self, name: &str) -> Result<Option<i64>, String> {
+        let wrong = |text: &str| format!("{name}={text} is no amount of memory: write 8 (GiB) or 512Mi");
+        let read = |text: &str| match scaled(text, 1 << 30) {
+            Some(bytes) => Ok(bytes),
+            None => text.parse::<Bytes>().map(|bytes| bytes.0).map_err(|_| wrong(text)),
+        };
+        self.named.get(name).map(|text| read(text)).transpose()
+    }
+
+    /// A length of time; a plus before it is allowed.
+    pub(super) fn span(&self, name: &str) -> Result<Option<Span>, String> {
+        let read = |text: &&str| text.trim_start_matches('+').parse::<Span>();
+        let wrong = |error| format!("{name}: {error}");
+        self.named.get(name).map(read).transpose().map_err(wrong)
+    }
+
+    /// Refuses what the verb does not know: so many words in place, then these.
+    pub(super) fn only(&self, places: usize, flags: &str, names: &str) -> Result<(), String> {
+        let is_of = |list: &str, word: &str| list.split_whitespace().any(|known| known == word);
+        let flag = self.placed.iter().skip(places).find(|word| !is_of(flags, word)).copied();
+        let name = self.named.keys().find(|name| !is_of(names, name)).copied();
+        let Some(unknown) = flag.or(name) else { return Ok(()) };
+        let verb = self.placed.first().copied().unwrap_or_default();
+        let named = names.split_whitespace().map(|name| format!("{name}="));
+        let known: Vec<String> = flags.split_whitespace().map(str::to_owned).chain(named).collect();
+        Err(match known.is_empty() {
+            true => format!("{unknown:?} is more than {verb} takes"),
+            false => format!("{verb} does not know {unknown:?}; it knows: {}", known.join(" ")),
+        })
+    }
+}

@@ -1,0 +1,450 @@
+//! Writing a state as a scenario that leads to it, with all names replaced: what a bug report needs, and nothing private. Each line
+//! is read back; where words do not say all, braces do.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use super::Scenario;
+use super::names::Names;
+use super::read;
+use super::words::Words;
+use crate::amount::{Amount, Resource};
+use crate::engine::EndedHow;
+use crate::explain;
+use crate::id::JobId;
+use crate::model::ask::DrawAsk;
+use crate::model::device::Health;
+use crate::model::gang::Group;
+use crate::model::job::{Cause, DependsOn, JobSpec, JobState, Requeue, usual_restarts};
+use crate::model::members::Members;
+use crate::model::node::NodeState;
+use crate::model::policy::Policy;
+use crate::model::queue::{DEFAULT, Queue};
+use crate::plan;
+use crate::reason::{Reason, shown};
+use crate::snapshot::Snapshot;
+use crate::state::{Job, Run, Runs, State};
+use crate::time::Time;
+
+/// A state as a scenario.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Written {
+    /// Its lines; the last one plans.
+    pub text: String,
+    /// What is otherwise when the scenario is run: empty where it shows the same jobs in the same places, waiting for the same reasons.
+    pub differences: Vec<String>,
+}
+
+/// Writes a state as a scenario.
+pub fn write(state: &State) -> Written {
+    let names = Names::of(state);
+    let mut script = Script { state, names: &names, lines: Vec::new(), empty: Snapshot::emptied(state) };
+    script.settings();
+    state.jobs.values().for_each(|job| script.job(job));
+    script.circumstances();
+    let text = script.text();
+    let differences = differences(state, &names, &text);
+    Written { text, differences }
+}
+
+/// Lines with their time and, at one moment, their order.
+struct Script<'a> {
+    state: &'a State,
+    names: &'a Names<'a>,
+    lines: Vec<((Time, u8), String)>,
+    empty: Snapshot,
+}
+
+impl Script<'_> {
+    fn add(&mut self, at: Time, order: u8, line: String) {
+        self.lines.push(((self.names.time(at), order), line));
+    }
+
+    fn settings(&mut self) {
+        let begin = self.names.begin;
+        if self.state.policy != Policy::default() {
+            self.add(begin, 0, format!("policy {}", policy(&self.state.policy)));
+        }
+        for queue in self.state.queues.values() {
+            let renamed = self.names.renamed_queue(queue);
+            if renamed != Queue::named(DEFAULT) {
+                self.add(begin, 0, queue_line(&renamed));
+            }
+        }
+        if !self.state.queues.contains_key(DEFAULT) {
+            self.add(begin, 0, format!("remove {DEFAULT}"));
+        }
+        for (id, node) in &self.state.nodes {
+            let hardware = self.names.hardware(*id, &node.spec);
+            self.add(begin, 0, node_line(&hardware));
+        }
+    }
+
+    fn job(&mut self, job: &Job) {
+        let mut spec = self.names.renamed_spec(job);
+        // It was taken once; the pool may have had more then.
+        spec.wait_for_capacity |= plan::fits_empty(&self.empty, &job.spec).is_err();
+        let name = spec.name.clone();
+        self.add(job.submitted_at, 1, self.submit_line(job, &spec));
+        if let Some(estimate) = &job.estimate {
+            let spans = [estimate.p50_ms, estimate.p90_ms].map(span).join(" ");
+            self.add(job.submitted_at, 1, format!("estimate {name} {spans}"));
+        }
+        match &job.runs {
+            Runs::Single(run) => self.run(job, job.id(), run, None),
+            Runs::Array(array) => {
+                if let Some(by) = array.held.as_ref().filter(|by| **by != job.owner.name) {
+                    self.hold(job, job.id(), by);
+                }
+                for (member, run) in &array.touched {
+                    self.run(job, JobId::member(job.number, *member), run, array.held.as_deref());
+                }
+            }
+        }
+    }
+
+    /// `submit j1 q1 2 user=u1 …`; an array without its members that have ended.
+    fn submit_line(&self, job: &Job, spec: &JobSpec) -> String {
+        let user = self.names.user(&job.owner.name);
+        let (array, held) = match &job.runs {
+            Runs::Single(run) => (None, run.held_by.as_ref()),
+            Runs::Array(runs) => (Some(array_text(job, runs.array.at_most)), runs.held.as_ref()),
+        };
+        let held = held.filter(|by| **by == job.owner.name).map(|_| " held".to_owned());
+        let array = array.map(|array| format!(" array={array}"));
+        let said = format!(" user={user}{}{}", array.unwrap_or_default(), held.unwrap_or_default());
+        let now = self.names.time(job.submitted_at);
+        let words = job_words(spec, now).map(|words| format!("submit {words}{said}"));
+        let says_all = |line: &String| {
+            read::spec(&Words::of(line), spec.after.clone(), now).is_ok_and(|read| read == *spec)
+        };
+        words
+            .filter(says_all)
+            .unwrap_or_else(|| format!("submit {} {}{said} {}", spec.name, spec.queue, json(spec)))
+    }
+
+    fn hold(&mut self, job: &Job, id: JobId, by: &str) {
+        let by = if by == job.owner.name { self.names.user(by) } else { "root".into() };
+        self.add(job.submitted_at, 2, format!("hold {} by={by}", self.names.job(id)));
+    }
+
+    fn run(&mut self, job: &Job, id: JobId, run: &Run, array_held: Option<&str>) {
+        let name = self.names.job(id);
+        match (run.state, &run.held_by) {
+            (JobState::Held, Some(by))
+                if *by != job.owner.name || id.member.is_some() && array_held.is_none() =>
+            {
+                self.hold(job, id, by);
+            }
+            (JobState::Pending, _) if array_held.is_some() => {
+                self.add(job.submitted_at, 2, format!("release {name} by=root"));
+            }
+            _ => {}
+        }
+        if run.is_active() {
+            self.start(job, id, run);
+        }
+    }
+
+    fn start(&mut self, job: &Job, id: JobId, run: &Run) {
+        let name = self.names.job(id);
+        let at = run.placed_at.unwrap_or(job.submitted_at);
+        let slowly = if run.started_at.is_none() { " slowly" } else { "" };
+        self.add(at, 3, format!("start {name} {}{slowly}", self.on(job, &run.placements)));
+        for (rank, end) in &run.over {
+            let code = i32::from(end.how != EndedHow::Exited(0));
+            self.add(self.state.now, 4, format!("end {name}/{rank} exit={code}"));
+        }
+        match run.stopping.as_ref().map(|stopping| (stopping.cause, stopping.requeue)) {
+            None | Some((Cause::BrokenGang, _)) => {}
+            Some((_, true)) => self.add(self.state.now, 5, format!("stop {name}")),
+            Some((_, false)) => self.add(self.state.now, 5, format!("cancel {name} by=root")),
+        }
+    }
+
+    /// `on=n1:0,n1:1 cpu=4 mem=8`: what the tasks have, and of the host as far as the job does not say it.
+    fn on(&self, job: &Job, placements: &[crate::model::allocation::Placement]) -> String {
+        let mut text = format!("on={}", self.names.places(placements));
+        let roles = job.spec.gang.roles().into_iter();
+        let asks = roles.flat_map(|role| std::iter::repeat_n(&role.ask, role.minimum as usize));
+        let asked: Vec<_> = asks
+            .zip(placements)
+            .map(|(ask, placement)| ask.alternatives.get(placement.alternative as usize))
+            .map(|asked| {
+                asked.map_or((0, 0), |asked| (asked.cpu_milli.unwrap_or(0), asked.memory_bytes.unwrap_or(0)))
+            })
+            .collect();
+        if placements.iter().zip(&asked).any(|(placement, asked)| placement.cpu_milli != asked.0) {
+            text += &format!(" cpu={}", each(placements.iter().map(|placement| cores(placement.cpu_milli))));
+        }
+        if placements.iter().zip(&asked).any(|(placement, asked)| placement.memory_bytes != asked.1) {
+            text +=
+                &format!(" mem={}", each(placements.iter().map(|placement| memory(placement.memory_bytes))));
+        }
+        let alternative = placements.first().map_or(0, |placement| placement.alternative);
+        if alternative > 0 { text + &format!(" alt={alternative}") } else { text }
+    }
+
+    /// What is promised, what is broken, what takes nothing new.
+    fn circumstances(&mut self) {
+        let now = self.state.now;
+        for promise in self.state.promises.values() {
+            let Some(job) = self.state.jobs.get(&promise.job.number) else { continue };
+            let on = self.on(job, &promise.placements);
+            self.add(now, 6, format!("promise {} {on}", self.names.job(promise.job)));
+        }
+        for (id, device) in &self.state.devices {
+            match (&device.health, &device.occupant) {
+                (Health::Down(_), _) => self.add(now, 7, format!("device {} down", self.names.device(*id))),
+                (_, Some(_)) => self.add(now, 7, format!("device {} foreign", self.names.device(*id))),
+                _ => {}
+            }
+        }
+        for (id, node) in &self.state.nodes {
+            if node.state == NodeState::Draining {
+                self.add(now, 7, format!("drain on {}", self.names.node(*id)));
+            }
+        }
+        if self.state.draining {
+            self.add(now, 7, "drain on".into());
+        }
+        self.add(now, 8, "plan".into());
+    }
+
+    fn text(mut self) -> String {
+        self.lines.sort_by_key(|(key, _)| *key);
+        let (mut text, mut clock) = (String::new(), Time(0));
+        for ((at, _), line) in &self.lines {
+            if *at > clock {
+                // Writing to a String cannot fail.
+                let _ = writeln!(text, "pass {}", span(at.since(clock).0));
+                clock = *at;
+            }
+            let _ = writeln!(text, "{line}");
+        }
+        text
+    }
+}
+
+/// One word for all tasks where they have the same, else one each.
+fn each(words: impl Iterator<Item = String>) -> String {
+    let mut words: Vec<String> = words.collect();
+    if words.windows(2).all(|pair| pair[0] == pair[1]) {
+        words.truncate(1);
+    }
+    words.join(",")
+}
+
+fn json<T: serde::Serialize>(value: &T) -> String {
+    // What was read from the log can be written.
+    serde_json::to_string(value).unwrap_or_default()
+}
+
+/// The settings that are not the usual ones.
+fn policy(policy: &Policy) -> String {
+    let object = |policy: &Policy| match serde_json::to_value(policy) {
+        Ok(serde_json::Value::Object(object)) => object,
+        _ => serde_json::Map::new(),
+    };
+    let usual = object(&Policy::default());
+    let mut object = object(policy);
+    object.retain(|name, value| usual.get(name) != Some(value));
+    json(&object)
+}
+
+fn queue_line(queue: &Queue) -> String {
+    let amounts = |word: &str, amounts: &BTreeMap<Resource, Amount>| {
+        let of = |(resource, amount): (&Resource, &Amount)| {
+            let name = if *resource == Resource::Any { word.to_owned() } else { resource.to_string() };
+            match amount {
+                Amount::Unlimited => format!(" {name}=unlimited"),
+                Amount::Finite(amount) => format!(" {name}={}", shown(resource, *amount)),
+            }
+        };
+        amounts.iter().map(of).collect::<String>()
+    };
+    let mut line = format!("queue {}{}", queue.path, amounts("limit", &queue.limit));
+    for (word, of) in [("guarantee", &queue.guarantee), ("lend", &queue.lend), ("borrow", &queue.borrow)] {
+        line += &amounts(word, of);
+    }
+    if queue.weight != 1 {
+        line += &format!(" weight={}", queue.weight);
+    }
+    if queue.priority != 0 {
+        line += &format!(" priority={}", queue.priority);
+    }
+    if queue.requeue != Requeue::default() {
+        line += &format!(" requeue={}", requeue(queue.requeue));
+    }
+    let says_all = read::queue(&Words::of(&line)).is_ok_and(|read| read == *queue);
+    if says_all { line } else { format!("queue {} {}", queue.path, json(queue)) }
+}
+
+fn requeue(requeue: Requeue) -> &'static str {
+    match requeue {
+        Requeue::Never => "never",
+        Requeue::Lost => "lost",
+        Requeue::Failure => "failure",
+    }
+}
+
+fn node_line(hardware: &read::Hardware) -> String {
+    let spec = &hardware.spec;
+    let mut line = format!("node {}", spec.name);
+    if let Some(first) = hardware.devices.first() {
+        line += &format!(" {}x{}", hardware.devices.len(), first.model);
+        line += if first.links.is_empty() { "" } else { " linked" };
+        line += &first.nominal_gb.map(|gb| format!(" gb={gb}")).unwrap_or_default();
+        line += &format!(" mib={}", first.memory_mib);
+    }
+    line += &format!(" cpu={} mem={}", cores(spec.cpu_milli), memory(spec.memory_bytes));
+    let says_all = read::node(&Words::of(&line)).is_ok_and(|read| read == *hardware);
+    if says_all { line } else { format!("node {} {}", spec.name, json(hardware)) }
+}
+
+/// A job in words, as far as they go: `None` for one that is no flat gang of tasks with one way to run.
+fn job_words(spec: &JobSpec, now: Time) -> Option<String> {
+    let Group::Role(role) = &spec.gang else { return None };
+    let asked = role.ask.alternatives.first()?;
+    let devices = asked.devices.as_ref();
+    let mut line = format!("{} {} {}", spec.name, spec.queue, devices.map_or(0, |ask| ask.count));
+    let mut say = |name: &str, text: Option<String>| {
+        line += &text.map(|text| format!(" {name}={text}")).unwrap_or_default();
+    };
+    say("tasks", (role.minimum != 1).then(|| role.minimum.to_string()));
+    say("prio", (spec.priority != 0).then(|| spec.priority.to_string()));
+    say("model", devices.map(|ask| ask.class.models.join(",")).filter(|models| !models.is_empty()));
+    say("gb", devices.and_then(|ask| ask.class.least_gb).map(|gb| gb.to_string()));
+    say(
+        "milli",
+        devices.and_then(|ask| match ask.draw {
+            DrawAsk::Share { milli, .. } => Some(milli.to_string()),
+            _ => None,
+        }),
+    );
+    say("cpu", asked.cpu_milli.map(cores));
+    say("mem", asked.memory_bytes.map(memory));
+    say("limit", spec.time_limit.map(|limit| span(limit.0)));
+    say("start", spec.start_after.map(|at| format!("+{}", span(at.since(now).0))));
+    say("estimate", spec.estimate.map(|estimate| span(estimate.0)));
+    say("after", (!spec.after.is_empty()).then(|| after(spec)));
+    say("requeue", Some(requeue(spec.requeue).to_owned()));
+    say("restarts", (spec.most_restarts != usual_restarts()).then(|| spec.most_restarts.to_string()));
+    let flags = [("wait", spec.wait_for_capacity), ("exclusive", spec.exclusive)];
+    let flags = flags.into_iter().chain([("resumable", spec.resumable), ("fixed", !spec.preemptible)]);
+    let flags: String = flags.filter(|(_, on)| *on).map(|(flag, _)| format!(" {flag}")).collect();
+    Some(line + &flags)
+}
+
+fn after(spec: &JobSpec) -> String {
+    let on = |on| match on {
+        DependsOn::Ok => "ok",
+        DependsOn::Fail => "fail",
+        DependsOn::Any => "any",
+    };
+    let one = |other: &crate::model::job::Dependency| {
+        let member = other.job.member.map(|member| format!("_{member}")).unwrap_or_default();
+        format!("j{}{member}:{}", other.job.number, on(other.on))
+    };
+    spec.after.iter().map(one).collect::<Vec<_>>().join(",")
+}
+
+/// The members that have not ended.
+fn array_text(job: &Job, at_most: Option<u32>) -> String {
+    let open: Members = job.open_members().flatten().collect();
+    let mut ranges: Vec<(u32, u32)> = Vec::new();
+    for member in open.iter() {
+        match ranges.last_mut().filter(|last| last.1 + 1 == member) {
+            Some(last) => last.1 = member,
+            None => ranges.push((member, member)),
+        }
+    }
+    let range = |(first, last): &(u32, u32)| {
+        if first == last { first.to_string() } else { format!("{first}-{last}") }
+    };
+    let bound = at_most.map(|most| format!("%{most}")).unwrap_or_default();
+    ranges.iter().map(range).collect::<Vec<_>>().join(",") + &bound
+}
+
+fn cores(milli: i64) -> String {
+    shown(&Resource::Cpu, milli)
+}
+
+/// GiB where they are whole, else bytes.
+fn memory(bytes: i64) -> String {
+    if bytes % (1 << 30) == 0 { (bytes >> 30).to_string() } else { format!("{bytes}B") }
+}
+
+/// A length of time to the millisecond: `1h30m`.
+fn span(ms: i64) -> String {
+    let mut left = ms;
+    let mut text = String::new();
+    for (unit, ms) in [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1)] {
+        if left >= ms {
+            text += &format!("{}{unit}", left / ms);
+            left %= ms;
+        }
+    }
+    if text.is_empty() { "0s".into() } else { text }
+}
+
+/// How a run stands: where it is, or what keeps it waiting.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Standing {
+    Has(&'static str, String),
+    Waits(Option<Reason>),
+}
+
+fn differences(state: &State, names: &Names, text: &str) -> Vec<String> {
+    let mut scenario = Scenario::new();
+    for line in text.lines() {
+        if let Err(what) = scenario.line(line) {
+            return vec![format!("the line `{line}` cannot be run: {what}")];
+        }
+    }
+    let own: BTreeMap<String, Standing> =
+        standings(state, |placements| names.places(placements), |job, reason| names.reason(job, reason))
+            .map(|(id, standing)| (names.job(id), standing))
+            .collect();
+    let places = |placements: &[_]| scenario.places(placements).replace(' ', ",");
+    let made: BTreeMap<String, Standing> = standings(scenario.state(), places, |_, reason| reason.clone())
+        .map(|(id, standing)| (scenario.name_of(id), standing))
+        .collect();
+    let told = |standing: Option<&Standing>| match standing {
+        None => "is not there".to_owned(),
+        Some(Standing::Has(state, places)) => format!("is {state} on {places}"),
+        Some(Standing::Waits(None)) => "waits".to_owned(),
+        Some(Standing::Waits(Some(reason))) => format!("waits, {}: {reason}", reason.code()),
+    };
+    let all: std::collections::BTreeSet<&String> = own.keys().chain(made.keys()).collect();
+    let differ = all.into_iter().filter(|name| own.get(*name) != made.get(*name));
+    differ
+        .map(|name| format!("{name} {} here; in the pool it {}", told(made.get(name)), told(own.get(name))))
+        .collect()
+}
+
+/// All runs that have not ended; of an array's untouched members the first stands for all.
+fn standings(
+    state: &State,
+    places: impl Fn(&[crate::model::allocation::Placement]) -> String,
+    reason: impl Fn(&Job, &Reason) -> Reason,
+) -> impl Iterator<Item = (JobId, Standing)> {
+    state.jobs.values().flat_map(move |job| {
+        let runs: Vec<(JobId, Run)> = match &job.runs {
+            Runs::Single(run) => vec![(job.id(), run.clone())],
+            Runs::Array(array) => {
+                let touched = array.touched.iter().map(|(member, run)| (Some(*member), run.clone()));
+                let fresh = array.fresh.first().and_then(|first| Some((Some(first), job.run(Some(first))?)));
+                touched
+                    .chain(fresh)
+                    .map(|(member, run)| (JobId { number: job.number, member }, run))
+                    .collect()
+            }
+        };
+        let standing = |run: &Run| match run.is_active() {
+            true => Standing::Has(run.state.name(), places(&run.placements)),
+            false => Standing::Waits(explain::reason(state, job, run).map(|own| reason(job, &own))),
+        };
+        runs.into_iter().map(|(id, run)| (id, standing(&run))).collect::<Vec<_>>()
+    })
+}

@@ -1,0 +1,261 @@
+//! Running a text scenario, and writing one from the log of a pool.
+
+use divvy_core::event::{Event, Stamped};
+use divvy_core::explain;
+use divvy_core::id::JobId;
+use divvy_core::scenario::{self, Scenario};
+use divvy_core::state::{Job, Misfit, Run, Runs, State};
+use divvy_core::time::Span;
+use serde::Serialize;
+
+/// A line that makes no sense.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}: {what}")]
+pub struct BadScenario {
+    /// From 1.
+    pub line: usize,
+    /// The line itself.
+    pub text: String,
+    /// What is wrong, and what is expected.
+    pub what: String,
+}
+
+/// What a scenario came to.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Ran {
+    /// What its lines printed, one after the other.
+    pub printed: Vec<String>,
+    /// The same with what each plan saw in between, if that was asked for.
+    #[serde(skip)]
+    pub told: Vec<String>,
+    /// What it says that they print, if it does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expected: Option<Vec<String>>,
+    /// How each job that has not ended stands.
+    pub jobs: Vec<Standing>,
+    /// All that was logged.
+    pub events: Vec<Stamped>,
+}
+
+/// How a job (or a member that something has happened to) stands at the end.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Standing {
+    /// By the name that its line gave it: `j1`, `j1_3`.
+    pub name: String,
+    /// Its state: `running`.
+    pub state: &'static str,
+    /// What it has, by task: `n1:0+n1:1`.
+    pub on: Vec<String>,
+    /// The code of what keeps it waiting: `DV-GPUS-BUSY`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub code: Option<&'static str>,
+    /// The same in words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+impl Ran {
+    /// Whether it printed what it says that it prints, or does not say.
+    pub fn is_as_expected(&self) -> bool {
+        self.expected.as_ref().is_none_or(|expected| *expected == self.printed)
+    }
+}
+
+/// Runs a scenario: lines, and, behind a line `----`, what they print. With `traces`, what each plan saw is told, too.
+pub fn run(text: &str, traces: bool) -> Result<Ran, BadScenario> {
+    let mut scenario = Scenario::new();
+    let mut ran = Ran::default();
+    let mut lines = text.lines().enumerate();
+    for (index, line) in lines.by_ref() {
+        if line.trim() == "----" {
+            ran.expected = Some(Vec::new());
+            break;
+        }
+        let (printed, logged) = (scenario.printed().len(), scenario.log.len());
+        let bad = |what| BadScenario { line: index + 1, text: line.to_owned(), what };
+        scenario.line(line).map_err(bad)?;
+        let printed: Vec<String> = scenario.printed()[printed..].lines().map(str::to_owned).collect();
+        ran.told.extend(printed.iter().cloned());
+        ran.printed.extend(printed);
+        if traces {
+            ran.told.extend(trace(&scenario, index + 1, logged));
+        }
+    }
+    ran.expected = ran.expected.map(|_| lines.map(|(_, line)| line.to_owned()).collect());
+    ran.jobs = standings(&scenario);
+    ran.events = scenario.log;
+    Ok(ran)
+}
+
+/// What the cycles of a line saw, and all that keeps those waiting that still do.
+fn trace(scenario: &Scenario, line: usize, logged: usize) -> Vec<String> {
+    let cycles = scenario.log[logged..].iter().filter_map(|stamped| match &stamped.event {
+        Event::Planned { saw, state, policy, plan } => Some(format!(
+            "  line {line}, after {}: saw position {saw}, state {state:016x}, policy {policy:016x}; plan {plan:016x}",
+            Span(stamped.at.0)
+        )),
+        _ => None,
+    });
+    let mut told: Vec<String> = cycles.collect();
+    if told.is_empty() {
+        return told;
+    }
+    let mut waiting: Vec<(usize, String)> =
+        scenario.state().jobs.values().flat_map(|job| waits(scenario, job)).collect();
+    waiting.sort();
+    told.extend(waiting.into_iter().map(|(_, text)| text));
+    told
+}
+
+/// A waiting job's place in the line, all its blockers, and its way through the devices.
+fn waits(scenario: &Scenario, job: &Job) -> Option<(usize, String)> {
+    job.waiting_members().next()?;
+    let explained = explain::explain(scenario.state(), scenario.snapshot(), job.id())?;
+    let place = explained.position.map_or("-".to_owned(), |place| (place + 1).to_string());
+    let blockers: Vec<String> =
+        explained.blockers.iter().map(|blocker| format!("{}: {blocker}", blocker.code())).collect();
+    let steps = explained.funnel.0.iter().map(|(step, devices, _)| format!("{devices} {}", step.name()));
+    let funnel = steps.collect::<Vec<_>>().join(" > ");
+    let name = scenario.name_of(job.id());
+    let text = format!("  {place}. {name} {}; {}; {funnel}", explained.verdict.name(), blockers.join(", "));
+    Some((explained.position.unwrap_or(usize::MAX), text))
+}
+
+fn standings(scenario: &Scenario) -> Vec<Standing> {
+    let state = scenario.state();
+    let runs = state.jobs.values().flat_map(|job| runs(job).into_iter().map(move |(id, run)| (job, id, run)));
+    let standing = |(job, id, run): (&Job, JobId, Run)| {
+        let reason = explain::reason(state, job, &run);
+        let places = if run.is_active() { scenario.places(&run.placements) } else { String::new() };
+        Standing {
+            name: scenario.name_of(id),
+            state: run.state.name(),
+            on: places.split_whitespace().map(str::to_owned).collect(),
+            code: reason.as_ref().map(divvy_core::reason::Reason::code),
+            reason: reason.map(|reason| reason.to_string()),
+        }
+    };
+    runs.map(standing).collect()
+}
+
+/// The runs of a job; an array's untouched members are told by the array itself.
+fn runs(job: &Job) -> Vec<(JobId, Run)> {
+    match &job.runs {
+        Runs::Single(run) => vec![(job.id(), run.clone())],
+        Runs::Array(array) => {
+            let untouched = (!array.fresh.is_empty()).then(|| (job.id(), Run::fresh(array.held.clone())));
+            let member = |(member, run): (&u32, &Run)| (JobId::member(job.number, *member), run.clone());
+            untouched.into_iter().chain(array.touched.iter().map(member)).collect()
+        }
+    }
+}
+
+/// Follows a log to its end, and writes what it came to as a scenario.
+#[derive(Debug, Default)]
+pub struct Export {
+    state: State,
+}
+
+impl Export {
+    /// Follows one commit. An error means that the log cannot be folded any further.
+    pub fn commit(&mut self, events: &[Stamped]) -> Result<(), Misfit> {
+        events.iter().try_for_each(|stamped| self.state.apply(stamped))
+    }
+
+    /// The scenario, and what is otherwise in it than in the pool. What it prints stands behind its lines.
+    pub fn finish(self) -> scenario::Written {
+        let mut written = scenario::write(&self.state);
+        if let Ok(ran) = run(&written.text, false) {
+            let printed: String = ran.printed.iter().map(|line| format!("{line}\n")).collect();
+            written.text += &format!("----\n{printed}");
+        }
+        written
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A pool in which nearly everything is the case that a scenario can say.
+    const EVERYTHING: &str = "\
+policy {strict: false, shares: true, ageing_ms_per_point: 1000}
+queue  vision         limit=9 cpu=64 weight=3
+queue  vision/people  guarantee=2 requeue=failure
+node   first   8xh100 cpu=63.5 mem=500 linked gb=80
+node   second  4xa100
+node   third   2xh100
+submit train   vision 2 tasks=2 user=zoe estimate=2h resumable prio=high
+plan
+pass   90m
+submit sweep   vision/people 1 array=0-9%3 user=yan limit=1d
+submit whole   default 1 exclusive user=xi tasks=2 mem=3 cpu=0.5
+plan
+end    sweep_0
+pass   1s
+submit part    default 1 milli=250 model=h100,a100
+submit report  default 0 after=sweep:any,train:ok user=zoe
+submit later   default 1 start=+3d fixed
+submit huge    default 8 model=a100 wait
+submit wide    vision 8 user=yan requeue=never restarts=9
+estimate wide  30m 2h
+hold   part
+hold   sweep_9 by=root
+drain  on third
+device second:1 down
+device second:2 foreign
+plan
+end    train/0
+cancel whole by=root
+plan";
+
+    fn events(text: &str) -> Vec<Stamped> {
+        run(text, false).unwrap().events
+    }
+
+    fn exported(log: &[Stamped]) -> scenario::Written {
+        let mut export = Export::default();
+        export.commit(log).unwrap();
+        export.finish()
+    }
+
+    #[test]
+    fn a_pool_written_as_a_scenario_stands_as_it_did_under_other_names() {
+        let written = exported(&events(EVERYTHING));
+        assert_eq!(written.differences, [] as [String; 0], "{}", written.text);
+        for name in ["vision", "people", "train", "sweep", "zoe", "first", "ana"] {
+            assert!(!written.text.contains(name), "{name} is in\n{}", written.text);
+        }
+        let (own, again) = (run(EVERYTHING, false).unwrap(), run(&written.text, false).unwrap());
+        assert!(again.is_as_expected(), "{again:?}");
+        let codes =
+            |ran: &Ran| ran.jobs.iter().map(|job| (job.state, job.code, job.on.len())).collect::<Vec<_>>();
+        assert_eq!(codes(&own), codes(&again), "{}", written.text);
+        assert!(own.jobs.len() >= 9, "{own:?}");
+    }
+
+    #[test]
+    fn what_is_written_is_written_the_same_from_the_scenario_itself() {
+        let first = exported(&events(EVERYTHING)).text;
+        let lines = first.split_once("----").unwrap().0;
+        assert_eq!(exported(&events(lines)).text, first);
+    }
+
+    #[test]
+    fn a_bad_line_is_told_with_its_number_and_itself() {
+        let bad = run("node n1 8xh100\n\nsubmit a default 1 exclusiv\n", false).unwrap_err();
+        assert_eq!((bad.line, bad.text.as_str()), (3, "submit a default 1 exclusiv"));
+        assert!(bad.what.contains("exclusive"), "{bad}");
+    }
+
+    #[test]
+    fn a_traced_plan_says_what_it_saw_and_why_each_job_waits() {
+        let text = "node n1 2xh100\nsubmit a default 2\nsubmit b default 1\nplan\n----\nnothing";
+        let ran = run(text, true).unwrap();
+        assert!(!ran.is_as_expected() && ran.expected == Some(vec!["nothing".to_owned()]));
+        let told = ran.told.join("\n");
+        for words in ["line 4, after 0s: saw position", "1. b later; DV-GPUS-BUSY", "2 healthy > 0 free"] {
+            assert!(told.contains(words), "{words} is missing in\n{told}");
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! `divvy sim run`: a text scenario of a few lines.
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use divvy_sim::scenario::{self, BadScenario, Ran, Standing};
+
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::output::plain;
+
+const EXAMPLES: &str = "\
+Examples:
+  divvy sim run scenario.dvy                what is placed, stopped and kept waiting, and how all stands at the end
+  divvy sim run scenario.dvy --trace-plan   and what each plan saw
+  divvy doctor --export-scenario pool.dvy   a scenario of a real pool, names replaced
+
+A scenario is lines such as these; docs/scenarios.md has them all:
+  node   n1  8xh100
+  queue  a   limit=4
+  submit j1  a  2
+  plan";
+
+/// Run a text scenario: the very core, a few lines, no daemon
+///
+/// Where the scenario says behind a line `----` what it prints, it is compared, and what differs ends with 1.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Run {
+    /// The scenario; `-` reads standard input
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// Say what each plan saw: position, digests, and of each job that waits its place, its reasons and its way through the GPUs
+    #[arg(long)]
+    trace_plan: bool,
+    /// table or json
+    #[arg(
+        short = 'o',
+        long = "output",
+        value_name = "FORMAT",
+        value_enum,
+        default_value_t,
+        hide_possible_values = true
+    )]
+    output: Form,
+}
+
+/// How it is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+enum Form {
+    /// For people.
+    #[default]
+    Table,
+    /// One object, with all that was logged.
+    Json,
+}
+
+impl Run {
+    pub(crate) fn run(&self) -> Result<Exit, Failure> {
+        let text = super::super::run::read_text(&self.file)?;
+        let ran = scenario::run(&text, self.trace_plan).map_err(|bad| bad_line(&self.file, &bad))?;
+        let text = match self.output {
+            Form::Json => serde_json::to_string(&ran)? + "\n",
+            Form::Table => render(&ran),
+        };
+        std::io::stdout().lock().write_all(text.as_bytes())?;
+        Ok(if ran.is_as_expected() { Exit::Success } else { Exit::Unwell })
+    }
+}
+
+fn bad_line(file: &Path, bad: &BadScenario) -> Failure {
+    let name = if file == Path::new("-") { "standard input".into() } else { file.display().to_string() };
+    Failure::new(Exit::BadData, format!("{name}, line {}: {}", bad.line, bad.what))
+        .because(format!("{} | {}", bad.line, bad.text))
+}
+
+fn render(ran: &Ran) -> String {
+    let mut text: String = ran.told.iter().map(|line| format!("{}\n", plain(line))).collect();
+    let width = |of: fn(&Standing) -> &str, least: usize| {
+        ran.jobs.iter().map(|job| of(job).chars().count()).max().unwrap_or(0).max(least)
+    };
+    let (name, state) = (width(|job| &job.name, 3), width(|job| job.state, 5));
+    if !ran.jobs.is_empty() {
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "\n{:name$}  {:state$}  WHERE, OR WHY NOT", "JOB", "STATE");
+    }
+    for job in &ran.jobs {
+        let where_or_why = match (job.code, &job.reason) {
+            (Some(code), Some(reason)) => format!("{code}: {reason}"),
+            _ => job.on.join(" "),
+        };
+        let _ = writeln!(text, "{:name$}  {:state$}  {}", plain(&job.name), job.state, plain(&where_or_why));
+    }
+    text + &difference(ran).unwrap_or_default()
+}
+
+/// Where what was printed and what the scenario says part.
+fn difference(ran: &Ran) -> Option<String> {
+    let expected = ran.expected.as_ref()?;
+    let at =
+        (0..expected.len().max(ran.printed.len())).find(|at| expected.get(*at) != ran.printed.get(*at))?;
+    let line = |lines: &[String]| lines.get(at).map_or("nothing more".to_owned(), |line| plain(line).into());
+    Some(format!(
+        "\nit prints other things than it says: in the place of line {}, `{}`, there is `{}`\n",
+        at + 1,
+        line(expected),
+        line(&ran.printed)
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use expect_test::expect;
+
+    const LINES: &str = "node n1 2xh100\nsubmit a default 2\nsubmit b default 1\nplan\n";
+
+    #[test]
+    fn a_scenario_ends_with_how_all_stands() {
+        let ran = scenario::run(LINES, false).unwrap();
+        expect![[r#"
+            place a n1:0+n1:1
+            wait DV-GPUS-BUSY: every GPU that would do is taken
+
+            JOB  STATE    WHERE, OR WHY NOT
+            a    running  n1:0+n1:1
+            b    pending  DV-GPUS-BUSY: every GPU that would do is taken
+        "#]]
+        .assert_eq(&render(&ran));
+    }
+
+    #[test]
+    fn what_is_printed_otherwise_than_expected_is_said() {
+        let ran = scenario::run(&format!("{LINES}----\nplace a n1:0+n1:1\n"), false).unwrap();
+        let told = render(&ran);
+        assert!(
+            told.contains("in the place of line 2, `nothing more`, there is `wait DV-GPUS-BUSY"),
+            "{told}"
+        );
+        assert!(!ran.is_as_expected());
+    }
+
+    #[test]
+    fn a_bad_line_is_told_with_file_line_and_what_was_expected() {
+        let bad = scenario::run("node n1 2xh100\nsubmit a default 1 exclusiv", false).unwrap_err();
+        let told = bad_line(Path::new("full.dvy"), &bad).render();
+        assert!(
+            told.starts_with("divvy: full.dvy, line 2: submit does not know \"exclusiv\"; it knows: held"),
+            "{told}"
+        );
+        assert!(told.contains("\n  2 | submit a default 1 exclusiv\n"), "{told}");
+    }
+}

@@ -362,6 +362,21 @@ fn the_scenarios_that_are_shown_print_what_they_say() {
     }
 }
 
+/// The manual's own examples.
+#[test]
+#[allow(clippy::disallowed_methods, reason = "a test may read the files that it checks")]
+fn the_scenarios_of_the_manual_print_what_it_says() {
+    let manual = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/scenarios.md");
+    let text = std::fs::read_to_string(manual).unwrap();
+    let examples: Vec<&str> =
+        text.split("```dvy\n").skip(1).map(|part| part.split_once("```").unwrap().0).collect();
+    assert!(!examples.is_empty(), "no example in {manual}");
+    for example in examples {
+        let (lines, expected) = example.split_once("----\n").unwrap();
+        assert_eq!(run(lines).unwrap(), expected);
+    }
+}
+
 #[test]
 fn a_line_that_makes_no_sense_is_named() {
     let told = |text: &str| run(text).unwrap_err().to_string();
@@ -374,7 +389,7 @@ fn a_line_that_makes_no_sense_is_named() {
         ("submit a default 1 exclusiv", "submit does not know \"exclusiv\"; it knows: held wait exclusive"),
         ("submit a default", "the number of GPUs is missing"),
         ("submit a default 1 mem=much", "mem=much is no amount of memory: write 8 (GiB) or 512Mi"),
-        ("submit a default 1 {", "what stands in braces is no job"),
+        ("submit a default {", "what stands in braces is no job"),
         ("cancel x", "there is no job x; the first of those that there are: j"),
         ("start j on=n1", "on= names places for 1 tasks, and the job has 2"),
         ("start j on=n1:7,n1:0", "\"n1:7\" is no node and no devices"),

@@ -59,8 +59,8 @@ impl<'a> Names<'a> {
         line.reverse();
         let mut above = String::new();
         for path in line {
-            let next =
-                if path == DEFAULT { path.to_owned() } else { format!("{above}q{}", self.queues.len() + 1) };
+            let count = self.queues.keys().filter(|known| **known != DEFAULT).count();
+            let next = if path == DEFAULT { path.to_owned() } else { format!("{above}q{}", count + 1) };
             above = self.queues.entry(path).or_insert(next).clone() + "/";
         }
     }

@@ -4,6 +4,7 @@ use std::any::Any;
 use std::collections::BTreeMap;
 use std::panic::{self, AssertUnwindSafe};
 
+use divvy_core::action::Action;
 use divvy_core::check::{self, Violation};
 use divvy_core::controller::{Batch, Broken, Controller};
 use divvy_core::decide::{Command, Person};
@@ -14,6 +15,7 @@ use divvy_core::model::device::Health;
 use divvy_core::model::job::{Estimate, JobState};
 use divvy_core::model::node::NodeState;
 use divvy_core::plan;
+use divvy_core::reason::Reason;
 use divvy_core::snapshot::Snapshot;
 use divvy_core::state::{Runs, State, fingerprint};
 use divvy_core::time::Time;
@@ -307,20 +309,21 @@ impl World {
         match self.crash.take() {
             Some(Crash::BeforeCommit) => self.restart(),
             Some(Crash::AfterActions(sent)) => {
-                self.append(&batch, submitted, commands);
-                let sent = batch.actions.len().min(sent as usize);
-                self.engine.submit(&batch.actions[..sent]);
+                let actions = self.append(batch, submitted, commands);
+                let sent = actions.len().min(sent as usize);
+                self.engine.submit(&actions[..sent]);
                 self.restart_as_it_was()
             }
             None => {
-                self.append(&batch, submitted, commands);
-                self.engine.submit(&batch.actions);
+                let actions = self.append(batch, submitted, commands);
+                self.engine.submit(&actions);
                 self.engine_is_well()
             }
         }
     }
 
-    fn append(&mut self, batch: &Batch, submitted: &[(String, u64)], commands: &[Command]) {
+    /// Writes the log, and gives what is to be done.
+    fn append(&mut self, batch: Batch, submitted: &[(String, u64)], commands: &[Command]) -> Vec<Action> {
         self.observed.clear();
         for (name, number) in submitted {
             let line = name.trim_start_matches('j').parse().unwrap_or(0);
@@ -339,7 +342,8 @@ impl World {
                 _ => {}
             }
         }
-        self.log.extend(batch.commit.events.iter().cloned());
+        self.log.extend(batch.commit.events);
+        batch.actions
     }
 
     /// The engine learns what becomes of a job: the life says so in the job's labels, which nobody else reads.
@@ -383,6 +387,8 @@ impl World {
         self.controller = Controller::open(state);
         self.controller.check_every(0);
         self.controller.keep_books();
+        // Nobody reads it here; in some lives it is gathered to see that it can be.
+        self.controller.keep_history(self.seed.is_multiple_of(VERIFY_EVERY_LIFE));
         let next = self.controller.state().next_job;
         self.numbers.retain(|_, number| *number < next);
     }
@@ -507,16 +513,19 @@ impl World {
             .jobs
             .values()
             .filter(|job| job.own_blockers(state, self.now).is_empty())
-            .map(|job| (job.id(), job.spec.clone()))
+            .map(|job| (job.id(), job.spec.clone(), state.verdicts.get(&job.class) == Some(&Reason::InLine)))
             .collect();
-        for (id, spec) in waiting {
-            if self.controller.dry_run(&spec).is_ok() {
-                let reason = self.reason(id);
-                let text = format!("job {id} fits the empty pool and waits for ever: {reason}");
-                return Err(broken("liveness", text));
-            }
-        }
-        Ok(())
+        let fits = waiting
+            .into_iter()
+            .map(|(id, spec, in_line)| (id, self.controller.dry_run(&spec).is_ok(), in_line));
+        let fits: Vec<_> = fits.collect();
+        // In a strict order one that never fits keeps back all behind it.
+        let one_never_fits = fits.iter().any(|(_, fits, _)| !fits);
+        let stuck = fits.iter().find(|(_, fits, in_line)| *fits && !(*in_line && one_never_fits));
+        stuck.map_or(Ok(()), |(id, ..)| {
+            let reason = self.reason(*id);
+            Err(broken("liveness", format!("job {id} fits the empty pool and waits for ever: {reason}")))
+        })
     }
 
     fn reason(&self, id: JobId) -> String {

@@ -33,13 +33,12 @@ const MOST_TRIES: usize = 20_000;
 /// daemon crashes and its disk is full. Then the faults stop, and all that fits must run. Every law is checked after every event.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-#[group(id = "which", required = true, multiple = false, args = ["seeds", "seed", "life"])]
 pub(crate) struct Chaos {
     /// The lives of these seeds: 0..1000 are a thousand
-    #[arg(long, value_name = "A..B")]
+    #[arg(long, value_name = "A..B", required_unless_present_any = ["seed", "life"], conflicts_with_all = ["seed", "life"])]
     seeds: Option<Seeds>,
     /// The life of one seed
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", conflicts_with = "life")]
     seed: Option<u64>,
     /// A life that was kept in a file
     #[arg(long, value_name = "FILE")]

@@ -96,14 +96,14 @@ mod tests {
 
     #[test]
     fn no_life_of_the_first_seeds_breaks_a_law() {
-        let report = run(0..48, 2000, 2, &mut |_| ());
+        let report = run(0..40, 600, 2, &mut |_| ());
         assert_eq!(report.violations, []);
-        assert!(report.events > 48 * 500, "{report:?}");
+        assert!(report.events > 40 * 300, "{report:?}");
     }
 
     #[test]
     fn the_report_does_not_depend_on_the_number_of_threads() {
-        assert_eq!(run(0..8, 500, 1, &mut |_| ()), run(0..8, 500, 2, &mut |_| ()));
+        assert_eq!(run(0..8, 300, 1, &mut |_| ()), run(0..8, 300, 2, &mut |_| ()));
     }
 
     #[test]

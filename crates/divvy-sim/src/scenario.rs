@@ -195,7 +195,7 @@ end    sweep_0
 pass   1s
 submit part    default 1 milli=250 model=h100,a100
 submit report  default 0 after=sweep:any,train:ok user=zoe
-submit later   default 1 start=+3d fixed
+submit later   vision/people 1 start=+3d fixed
 submit huge    default 8 model=a100 wait
 submit wide    vision 8 user=yan requeue=never restarts=9
 estimate wide  30m 2h

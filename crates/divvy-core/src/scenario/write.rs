@@ -153,7 +153,10 @@ impl Script<'_> {
         self.add(at, 3, format!("start {name} {}{slowly}", self.on(job, &run.placements)));
         for (rank, end) in &run.over {
             let code = i32::from(end.how != EndedHow::Exited(0));
-            self.add(self.state.now, 4, format!("end {name}/{rank} exit={code}"));
+            let over = end.at.max(at).min(self.state.now);
+            // What it held may be another's by the same moment.
+            let order = if over > at { 2 } else { 4 };
+            self.add(over, order, format!("end {name}/{rank} exit={code}"));
         }
         match run.stopping.as_ref().map(|stopping| (stopping.cause, stopping.requeue)) {
             None | Some((Cause::BrokenGang, _)) => {}

@@ -114,13 +114,15 @@ impl Holdings {
 
     /// Adds (or, with a negative change, takes away) and refuses to leave 0..=i64::MAX.
     pub fn change(&mut self, resource: &Resource, change: i64) -> Result<(), OutOfRange> {
-        let before = self.of(resource);
+        let known = self.0.get_mut(resource);
+        let before = known.as_deref().copied().unwrap_or(0);
         let after = before.checked_add(change).filter(|after| *after >= 0);
         let after = after.ok_or_else(|| OutOfRange { resource: resource.clone(), before, change })?;
-        if after == 0 {
-            self.0.remove(resource);
-        } else {
-            self.0.insert(resource.clone(), after);
+        match known {
+            Some(_) if after == 0 => drop(self.0.remove(resource)),
+            Some(known) => *known = after,
+            None if after == 0 => {}
+            None => drop(self.0.insert(resource.clone(), after)),
         }
         Ok(())
     }

@@ -67,7 +67,8 @@ pub enum Broken {
 
 impl Controller {
     /// Takes over a state.
-    pub fn open(state: State) -> Self {
+    pub fn open(mut state: State) -> Self {
+        state.remember_settings();
         let snapshot = Snapshot::new(&state);
         let mut controller = Self {
             state,
@@ -294,9 +295,8 @@ fn launch(state: &State, snapshot: &Snapshot, id: AllocationId) -> Option<Launch
     let roles = job.spec.gang.roles();
     let (role, role_rank) = role_of(&roles, placement.rank)?;
     let Work::Process(process) = &role.work else { return None };
-    let on_node: Vec<u32> =
-        run.placements.iter().filter(|other| other.node == placement.node).map(|other| other.rank).collect();
-    let local = on_node.iter().position(|rank| *rank == placement.rank)?;
+    let on_node = || run.placements.iter().filter(|other| other.node == placement.node);
+    let local = on_node().position(|other| other.rank == placement.rank)?;
     let node = |id| state.nodes.get(&id).map(|node| node.spec.name.clone()).unwrap_or_default();
     let exposed = |(device, draw): &(crate::id::DeviceId, crate::model::device::Draw)| {
         let spec = &state.devices.get(device)?.spec;
@@ -312,7 +312,7 @@ fn launch(state: &State, snapshot: &Snapshot, id: AllocationId) -> Option<Launch
         world_size: run.placements.len() as u32,
         role: role.name.clone(),
         role_rank: (role_rank, role.minimum),
-        local_rank: (local as u32, on_node.len() as u32),
+        local_rank: (local as u32, on_node().count() as u32),
         node: node(placement.node),
         devices: placement.devices.iter().filter_map(exposed).collect(),
         cpu_milli: placement.cpu_milli.max(snapshot.capacity.core_share(placement)),

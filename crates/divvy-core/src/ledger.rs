@@ -9,11 +9,30 @@ use crate::time::Time;
 
 /// Who used how much device time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(from = "Kept")]
 pub struct Ledger {
     /// By queue, then user.
     accounts: BTreeMap<String, BTreeMap<String, Account>>,
     /// Device time of allocations that are over, by their own reckoning: what the accounts must sum to (L11).
     closed_milli_ms: i128,
+    /// The wrapping sum of all accounts' hashes: the digest of each cycle costs what has changed.
+    #[serde(skip)]
+    sum: u64,
+}
+
+/// A ledger as it is kept.
+#[derive(Deserialize)]
+struct Kept {
+    accounts: BTreeMap<String, BTreeMap<String, Account>>,
+    closed_milli_ms: i128,
+}
+
+impl From<Kept> for Ledger {
+    fn from(Kept { accounts, closed_milli_ms }: Kept) -> Self {
+        let mut ledger = Self { accounts, closed_milli_ms, sum: 0 };
+        ledger.sum = ledger.accounts().map(|entry| fingerprint(&entry)).fold(0, u64::wrapping_add);
+        ledger
+    }
 }
 
 /// What one user used in one queue.
@@ -53,10 +72,19 @@ impl Ledger {
         now: Time,
     ) -> Result<(), OutOfRange> {
         let wrong = || OutOfRange { queue: queue.to_owned(), user: user.to_owned(), change: change_milli };
-        let account = self.accounts.entry(queue.to_owned()).or_default().entry(user.to_owned()).or_default();
+        let known = self.accounts.get_mut(queue).and_then(|users| users.get_mut(user));
+        let hash = |account: &Account| fingerprint(&(queue, user, account));
+        let account = match known {
+            Some(account) => {
+                self.sum = self.sum.wrapping_sub(hash(account));
+                account
+            }
+            None => self.accounts.entry(queue.to_owned()).or_default().entry(user.to_owned()).or_default(),
+        };
         let rate =
             account.rate_milli.checked_add(change_milli).filter(|rate| *rate >= 0).ok_or_else(wrong)?;
         *account = Account { charged_milli_ms: account.charged_at(now), rate_milli: rate, since: now };
+        self.sum = self.sum.wrapping_add(hash(account));
         Ok(())
     }
 
@@ -83,6 +111,6 @@ impl Ledger {
     }
 
     pub(crate) fn digest(&self) -> u64 {
-        fingerprint(&(&self.accounts, self.closed_milli_ms))
+        fingerprint(&(self.sum, self.closed_milli_ms))
     }
 }

@@ -3,6 +3,7 @@
 mod capacity;
 pub(crate) mod order;
 mod running;
+mod shelves;
 mod waiting;
 
 pub use capacity::{Capacity, DeviceView, NodeView, TaskCounts, Unusable, task_kind};
@@ -20,7 +21,7 @@ use crate::model::job::JobSpec;
 use crate::model::promise::Promise;
 use crate::model::queue::lineage;
 use crate::plan::Scores;
-use crate::state::{Job, Run, Runs, State, counted};
+use crate::state::{Job, Run, Runs, State, count};
 use crate::time::Time;
 
 /// What the planner sees.
@@ -127,7 +128,7 @@ impl Snapshot {
                 self.charge_holder(state, holder, placement, -1);
             }
         }
-        self.follow_jobs(state, event, (before.jobs, before.limits));
+        self.follow_job(state, event, (before.job, before.limit));
     }
 
     fn take(&mut self, state: &State, job: JobId, placement: &Placement) {
@@ -144,22 +145,22 @@ impl Snapshot {
         if let Event::Stopping { job, .. } = event {
             before.stopped = running_on(state, *job);
         }
-        before.jobs = event_jobs(state, event);
-        before.promises = promises(state, event, &before.jobs);
-        before.limits = before.jobs.iter().filter_map(|id| limit_entry(state, *id)).collect();
+        before.job = event_job(state, event);
+        before.promises = before.job.map(|job| promises(state, event, job)).unwrap_or_default();
+        before.limit = before.job.and_then(|id| limit_entry(state, id));
         before
     }
 
-    fn follow_jobs(
+    fn follow_job(
         &mut self,
         state: &State,
         event: &Event,
-        (jobs, limits_before): (Vec<JobId>, Vec<(Time, JobId)>),
+        (job, limit_before): (Option<JobId>, Option<(Time, JobId)>),
     ) {
-        for entry in limits_before {
+        if let Some(entry) = limit_before {
             self.limits.remove(&entry);
         }
-        for id in jobs {
+        if let Some(id) = job {
             self.limits.extend(limit_entry(state, id));
             self.waiting.consider(state, id.number);
             self.running.consider(state, id, state.now);
@@ -219,17 +220,18 @@ fn charge(
     sign: i64,
 ) {
     let model = |device: DeviceId| state.devices.get(&device).map(|device| device.spec.model.as_str());
-    let amounts = counted(placement, model);
-    for path in lineage(queue) {
-        if !books.contains_key(path) {
-            books.insert(path.to_owned(), Holdings::default());
-        }
-        let Some(held) = books.get_mut(path) else { continue };
-        for (resource, amount) in amounts.iter() {
+    count(placement, model, |resource, amount| {
+        for path in lineage(queue) {
+            let held = match books.get_mut(path) {
+                Some(held) => held,
+                None => books.entry(path.to_owned()).or_default(),
+            };
             // Cannot leave its range: what is taken away here was added before.
-            let _ = held.change(resource, sign * amount);
+            let _ = held.change(&resource, sign * amount);
         }
-        if held.0.is_empty() {
+    });
+    for path in lineage(queue) {
+        if books.get(path).is_some_and(|held| held.0.is_empty()) {
             books.remove(path);
         }
     }
@@ -256,8 +258,8 @@ pub struct Before {
     /// What a job that is told to stop holds, as far as it was not told before.
     stopped: Vec<Placement>,
     promises: Vec<(Promise, Holder)>,
-    jobs: Vec<JobId>,
-    limits: Vec<(Time, JobId)>,
+    job: Option<JobId>,
+    limit: Option<(Time, JobId)>,
 }
 
 /// What a task held that ends.
@@ -283,17 +285,23 @@ fn running_on(state: &State, job: JobId) -> Vec<Placement> {
     held.filter(|held| held.state != AllocationState::Stopping).map(|held| held.placement.clone()).collect()
 }
 
-/// The promises to the jobs that an event is about, with their queues: the event may take them away.
-fn promises(state: &State, event: &Event, jobs: &[JobId]) -> Vec<(Promise, Holder)> {
+/// The promises that an event about a job may take away, with its queue.
+fn promises(state: &State, event: &Event, id: JobId) -> Vec<(Promise, Holder)> {
     if state.promises.is_empty() {
         return Vec::new();
     }
-    let whole_array = matches!(event, Event::Dropped { .. });
-    let meant = |promise: &&Promise| {
-        jobs.iter().any(|job| *job == promise.job || whole_array && job.number == promise.job.number)
-    };
-    let found = state.promises.values().filter(meant);
-    found.filter_map(|promise| Some((promise.clone(), Holder::of(state, promise.job)?))).collect()
+    let found = |promise: &Promise| Some((promise.clone(), Holder::of(state, promise.job)?));
+    match event {
+        Event::Placed { .. } | Event::Revoked { .. } | Event::AttemptEnded { .. } => {
+            state.promises.get(&id).and_then(found).into_iter().collect()
+        }
+        // An array as a whole, with what is promised to its members.
+        Event::Dropped { .. } => {
+            let meant = |promise: &&Promise| promise.job.number == id.number;
+            state.promises.values().filter(meant).filter_map(found).collect()
+        }
+        _ => Vec::new(),
+    }
 }
 
 /// The runs of a job that something has happened to.
@@ -306,11 +314,11 @@ fn runs(job: &Job) -> Vec<(JobId, &Run)> {
     }
 }
 
-/// The jobs (or members) that an event is about.
-fn event_jobs(state: &State, event: &Event) -> Vec<JobId> {
+/// The job (or member) that an event is about.
+fn event_job(state: &State, event: &Event) -> Option<JobId> {
     match event {
-        Event::Submitted(submission) => vec![JobId::single(submission.number)],
-        Event::Promised(promise) => vec![promise.job],
+        Event::Submitted(submission) => Some(JobId::single(submission.number)),
+        Event::Promised(promise) => Some(promise.job),
         Event::Held { job, .. }
         | Event::Released { job, .. }
         | Event::Placed { job, .. }
@@ -318,11 +326,11 @@ fn event_jobs(state: &State, event: &Event) -> Vec<JobId> {
         | Event::Revoked { job }
         | Event::Stopping { job, .. }
         | Event::AttemptEnded { job, .. }
-        | Event::Dropped { job, .. } => vec![*job],
+        | Event::Dropped { job, .. } => Some(*job),
         Event::TaskStarted { allocation, .. } | Event::TaskEnded { allocation, .. } => {
-            state.allocations.get(allocation).map(|held| held.job).into_iter().collect()
+            state.allocations.get(allocation).map(|held| held.job)
         }
-        _ => Vec::new(),
+        _ => None,
     }
 }
 

@@ -520,8 +520,8 @@ fn an_exclusive_job_wants_an_idle_node_and_keeps_others_off_it() {
         expect![[r#"
             place a n1:0
             place b n2:0
-            wait DV-NO-IDLE-NODE: wants its nodes for itself, and none is idle
             wait DV-GPUS-BUSY: no node has 4 GPUs free that would do
+            wait DV-NO-IDLE-NODE: wants its nodes for itself, and none is idle
             later
               DV-NO-IDLE-NODE wants its nodes for itself, and none is idle | wait for a node to become idle, or submit it without --exclusive
               8 in pool > 8 right model > 8 enough memory > 8 healthy > 6 free > 6 on one node

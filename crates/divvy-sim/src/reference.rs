@@ -7,9 +7,10 @@ use crate::metrics::{Figures, Summary};
 use crate::policy::Named;
 use crate::pools::{Outcome, Pools, Request, replay_pools};
 use crate::replay::ReplayError;
+use crate::trace::cluster::{self, ClusterNode};
 use crate::trace::interval::Interval;
-use crate::trace::jobs::{self, Selection};
-use crate::trace::{Table, TraceError, cluster};
+use crate::trace::jobs::{self, Selection, TraceJob};
+use crate::trace::{Table, TraceError};
 
 /// One replay.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -149,26 +150,48 @@ fn files(trace: &str) -> Option<(Vec<String>, &'static str, Selection)> {
     Some((parts.into_iter().map(|part| format!("jobs_{prefix}_{part}.csv")).collect(), cluster, selection))
 }
 
-/// Runs one replay on the files of a folder.
-pub fn run(folder: &Path, experiment: &Experiment) -> Result<Outcome, ReferenceError> {
-    let Experiment { trace, pools, policy } = experiment;
+/// What a replay takes, read into memory.
+pub struct Prepared {
+    experiment: Experiment,
+    nodes: Vec<ClusterNode>,
+    jobs: Vec<TraceJob>,
+}
+
+/// Reads what a replay takes from the files of a folder.
+pub fn prepare(folder: &Path, experiment: &Experiment) -> Result<Prepared, ReferenceError> {
+    let trace = &experiment.trace;
     let (files, cluster, selection) =
         files(trace).ok_or_else(|| ReferenceError::UnknownTrace(trace.clone()))?;
     let files: Vec<PathBuf> = files.iter().map(|file| folder.join(file)).collect();
     let nodes = cluster::read(&folder.join(format!("cluster_{cluster}.csv")))?;
-    let request = Request {
-        nodes: &nodes,
-        jobs: jobs::merge(&files, selection)?.collect::<Result<_, _>>()?,
-        pools: *pools,
-        queues: Vec::new(),
-        policy: policy.settings(),
-        class: policy.class(),
-        restart_ms: RESTART_MS,
-        speeds: None,
-        threads: 1,
-    };
-    let broken = |source| ReferenceError::Replay { experiment: Box::new(experiment.clone()), source };
-    replay_pools(request, &|_| ()).map_err(broken)
+    let jobs = jobs::merge(&files, selection)?.collect::<Result<_, _>>()?;
+    Ok(Prepared { experiment: experiment.clone(), nodes, jobs })
+}
+
+impl Prepared {
+    /// Runs it.
+    pub fn run(self) -> Result<Outcome, ReferenceError> {
+        let Self { experiment, nodes, jobs } = self;
+        let policy = experiment.policy;
+        let request = Request {
+            nodes: &nodes,
+            jobs,
+            pools: experiment.pools,
+            queues: Vec::new(),
+            policy: policy.settings(),
+            class: policy.class(),
+            restart_ms: RESTART_MS,
+            speeds: None,
+            threads: 1,
+        };
+        let broken = |source| ReferenceError::Replay { experiment: Box::new(experiment.clone()), source };
+        replay_pools(request, &|_| ()).map_err(broken)
+    }
+}
+
+/// Runs one replay on the files of a folder.
+pub fn run(folder: &Path, experiment: &Experiment) -> Result<Outcome, ReferenceError> {
+    prepare(folder, experiment)?.run()
 }
 
 /// A figure that is not what was expected.

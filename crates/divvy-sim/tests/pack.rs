@@ -73,13 +73,13 @@ fn the_same_experiment_gives_the_same_decisions() {
 fn decisions_are_those_of_every_build_and_machine() {
     let digests = Packing::all(7).map(|packing| pack::run(&small(), packing, |_| ()).unwrap().digest);
     expect_test::expect![[r#"
-        d5abc73946e7a4d5
-        0218067375a25d7f
-        42425f38c45e9f94
-        070a32b0a198232d
-        c9f564e67be7bf37
-        3e856ccaf63a16a7
-        f08187597830ca91"#]]
+        8e87b8da4063803d
+        f49e45dbcc93a8b5
+        9a5d2292f3214fdc
+        4a1c75ea532927fd
+        0fb4a179685ed66f
+        ca031f58dd518b10
+        4c6f4ec9b3a82a35"#]]
     .assert_eq(&digests.join("\n"));
 }
 

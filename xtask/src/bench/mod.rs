@@ -13,6 +13,7 @@ mod jct;
 mod machine;
 mod openb;
 mod peers;
+mod plan;
 mod pool;
 mod process;
 mod report;
@@ -46,6 +47,8 @@ enum Place {
     Jct(jct::Jct),
     /// Simulates a month of contention among queues in three levels and compares what each had with what it was due
     Fairness(fairness::Fairness),
+    /// Measures what a plan costs in large pools; takes some minutes
+    Plan(plan::Plan),
 }
 
 /// What to measure, and how to say it.
@@ -105,6 +108,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         Place::Openb(openb) => openb::run(openb, &build_directory()?),
         Place::Jct(jct) => jct::run(jct, &build_directory()?),
         Place::Fairness(fairness) => fairness::run(fairness, &build_directory()?),
+        Place::Plan(plan) => plan::run(plan, &build_directory()?),
     }
 }
 

@@ -59,6 +59,9 @@ impl Group {
 
     /// The number of tasks that start together.
     pub fn tasks(&self) -> u32 {
-        self.roles().iter().map(|role| role.minimum).sum()
+        match self {
+            Group::Role(role) => role.minimum,
+            Group::Branch(branch) => branch.groups.iter().map(Group::tasks).sum(),
+        }
     }
 }

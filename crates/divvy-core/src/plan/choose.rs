@@ -49,8 +49,7 @@ pub(super) fn choose<'a>(
     let stay = running.jobs.iter().filter(|(job, _)| !ending.contains(job));
     let mut runners: Vec<Runner> = stay.map(runner).collect();
     runners.sort_unstable_by_key(|runner| runner.place);
-    let free: i64 =
-        capacity.nodes.iter().filter(|node| node.takes_tasks).map(|node| i64::from(node.free)).sum();
+    let free = i64::try_from(capacity.shelves().free()).unwrap_or(i64::MAX / i64::from(WHOLE_MILLI));
     let held: i64 = runners.iter().map(|runner| runner.view.milli).sum();
     let mut chosen = Chosen::default();
     let mut budget = Budget { left_milli: free * i64::from(WHOLE_MILLI) + held };

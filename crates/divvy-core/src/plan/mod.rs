@@ -24,7 +24,7 @@ use crate::model::job::JobSpec;
 use crate::model::policy::Preempt;
 use crate::model::promise::Promise;
 use crate::reason::Reason;
-use crate::snapshot::{Snapshot, Waiting};
+use crate::snapshot::{ClassView, Snapshot, Waiting};
 use crate::state::{State, fingerprint};
 use crate::time::Time;
 
@@ -160,12 +160,16 @@ fn in_order(
     verdicts: &mut Verdicts,
 ) {
     let state = trial.state;
-    let mut line = order::Line::new(waiting, &state.policy, now);
+    let classes = if state.policy.strict {
+        waiting.classes.iter().map(|(class, view)| (*class, view)).collect()
+    } else {
+        open_classes(trial, waiting)
+    };
+    report.skipped = waiting.classes.len() - classes.len();
+    let mut line = order::Line::of(waiting, &state.policy, now, classes);
     while let Some((_, class, key)) = line.take() {
-        // Nothing has become free since this class was judged: the verdict stands (L10).
         let judged = state.verdicts.get(&class).filter(|reason| **reason != Reason::InLine);
-        let stands = judged.is_some_and(|reason| !state.freed || place::is_still_busy(trial, reason));
-        let placed = match stands {
+        let placed = match judged.is_some_and(|reason| stands(trial, reason)) {
             true => Err(None),
             false => place::place_members(trial, key.number, usize::MAX, &mut plan.places).map_err(Some),
         };
@@ -185,27 +189,47 @@ fn in_order(
                     None => drop(verdicts.entry(class).and_modify(|verdict| *verdict = judged.cloned())),
                 }
                 if state.policy.strict && keeps_back {
-                    return keep_in_line(line, verdicts);
+                    return keep_in_line(state, &line, verdicts);
                 }
             }
         }
     }
 }
 
+/// Whether nothing has become free since a class was judged, as far as it is concerned: the verdict stands (L10).
+fn stands(trial: &trial::Trial, judged: &Reason) -> bool {
+    *judged != Reason::InLine && (!trial.state.freed || place::is_still_busy(trial, judged))
+}
+
+/// The classes whose verdict does not stand. Both are in the order of their ids.
+fn open_classes<'a>(trial: &trial::Trial, waiting: &'a Waiting) -> Vec<(ClassId, &'a ClassView)> {
+    let mut judged = trial.state.verdicts.iter().peekable();
+    let is_open = |(class, _): &(&ClassId, _)| {
+        while judged.next_if(|(other, _)| other < class).is_some() {}
+        judged.peek().is_none_or(|(other, reason)| other != class || !stands(trial, reason))
+    };
+    waiting.classes.iter().filter(is_open).map(|(class, view)| (*class, view)).collect()
+}
+
 /// All that stand behind a job that does not fit wait, in a strict order.
-fn keep_in_line(mut line: order::Line, verdicts: &mut Verdicts) {
-    while let Some((_, class, _)) = line.take() {
-        verdicts.insert(class, Some(Reason::InLine));
+fn keep_in_line(state: &State, line: &order::Line, verdicts: &mut Verdicts) {
+    for class in line.classes() {
+        // Most were told so before.
+        if state.verdicts.get(&class) != Some(&Reason::InLine) || verdicts.contains_key(&class) {
+            verdicts.insert(class, Some(Reason::InLine));
+        }
     }
 }
 
 /// The reasons that have changed: of classes that were tried, and of those in which nobody waits any more.
 fn judge(state: &State, snapshot: &Snapshot, verdicts: Verdicts) -> Vec<(ClassId, Option<Reason>)> {
-    let left = state
-        .verdicts
-        .keys()
-        .filter(|class| !snapshot.waiting.classes.contains_key(class))
-        .map(|class| (*class, None));
+    // Both are in the order of their ids.
+    let mut waiting = snapshot.waiting.classes.keys().peekable();
+    let nobody_waits = |class: &&ClassId| {
+        while waiting.next_if(|other| other < class).is_some() {}
+        waiting.peek() != Some(class)
+    };
+    let left = state.verdicts.keys().filter(nobody_waits).map(|class| (*class, None));
     let changed = verdicts.into_iter().filter(|(class, reason)| state.verdicts.get(class) != reason.as_ref());
     let mut judged: Vec<_> = left.chain(changed).collect();
     judged.sort_unstable_by_key(|(class, _)| *class);

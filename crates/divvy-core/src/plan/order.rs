@@ -1,17 +1,18 @@
 //! Phase 2, order: the jobs of all classes as one line, by their keys; ties end on the submit number.
 
-use std::collections::BTreeSet;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 use std::ops::Bound;
 
 use crate::id::{ClassId, JobId};
-use crate::model::policy::{Order, Policy, Within};
+use crate::model::policy::{Order, Policy};
 use crate::snapshot::order::{self, Standing};
 use crate::snapshot::{ClassView, OrderKey, RunView, Waiting};
 use crate::time::Time;
 
 /// The heads of all classes, merged: a line from which the first is taken. A class whose head cannot start does not come back.
 pub(super) struct Line<'a> {
-    heads: BTreeSet<(OrderKey, ClassId, OrderKey)>,
+    heads: BinaryHeap<Reverse<(OrderKey, ClassId, OrderKey)>>,
     waiting: &'a Waiting,
     policy: &'a Policy,
     now: Time,
@@ -19,7 +20,7 @@ pub(super) struct Line<'a> {
 
 impl<'a> Line<'a> {
     pub(super) fn new(waiting: &'a Waiting, policy: &'a Policy, now: Time) -> Self {
-        let mut line = Self { heads: BTreeSet::new(), waiting, policy, now };
+        let mut line = Self { heads: BinaryHeap::new(), waiting, policy, now };
         for (class, view) in &waiting.classes {
             line.admit(*class, view, view.jobs.first());
         }
@@ -28,7 +29,7 @@ impl<'a> Line<'a> {
 
     /// A line of nobody.
     pub(super) fn empty(waiting: &'a Waiting, policy: &'a Policy, now: Time) -> Self {
-        Self { heads: BTreeSet::new(), waiting, policy, now }
+        Self { heads: BinaryHeap::new(), waiting, policy, now }
     }
 
     /// A line of some classes only.
@@ -50,22 +51,27 @@ impl<'a> Line<'a> {
 
     /// Takes the next job and its class out of the line: its place in the line, its class, and its key in the class.
     pub(super) fn take(&mut self) -> Option<(OrderKey, ClassId, OrderKey)> {
-        self.heads.pop_first()
+        self.heads.pop().map(|Reverse(head)| head)
+    }
+
+    /// The classes that have a job in the line, in no order.
+    pub(super) fn classes(&self) -> impl Iterator<Item = ClassId> {
+        self.heads.iter().map(|Reverse((_, class, _))| *class)
     }
 
     /// The place of the next job.
     pub(super) fn first(&self) -> Option<OrderKey> {
-        self.heads.first().map(|(place, ..)| *place)
+        self.heads.peek().map(|Reverse((place, ..))| *place)
     }
 
     /// The place of the next job, and its class.
     pub(super) fn next(&self) -> Option<(OrderKey, ClassId)> {
-        self.heads.first().map(|(place, class, _)| (*place, *class))
+        self.heads.peek().map(|Reverse((place, class, _))| (*place, *class))
     }
 
     /// Puts a job back that was taken.
     pub(super) fn put_back(&mut self, place: OrderKey, class: ClassId, key: OrderKey) {
-        self.heads.insert((place, class, key));
+        self.heads.push(Reverse((place, class, key)));
     }
 
     /// Lets the job behind this one in its class into the line.
@@ -77,13 +83,13 @@ impl<'a> Line<'a> {
 
     fn admit(&mut self, class: ClassId, view: &ClassView, head: Option<&OrderKey>) {
         let place = |key: &OrderKey| order::place(self.policy, *key, view.milli, self.now);
-        self.heads.extend(head.map(|key| (place(key), class, *key)));
+        self.heads.extend(head.map(|key| Reverse((place(key), class, *key))));
     }
 }
 
 /// The place of a running job in the line.
 pub(super) fn of_running(policy: &Policy, id: JobId, view: &RunView, now: Time) -> OrderKey {
-    let fell = fell_at(policy, view, now);
+    let fell = view.level(policy, now).fell;
     let turn = fell.map_or(view.placed_at, |fell| fell.max(view.placed_at));
     // One that falls at this very moment counts as waiting.
     let key = key_of(policy, (id, view), now, (turn, fell == Some(now)));
@@ -111,18 +117,9 @@ fn key_of(
         milli: view.milli,
         progress_ms: view.progress_ms(now),
         estimate_ms: view.estimate_ms,
+        level: view.level(policy, now).number,
         turn,
         waits,
     };
     order::place(policy, order::key(policy, &standing), view.milli, now)
-}
-
-/// When it fell into its level, if it did in this run.
-fn fell_at(policy: &Policy, view: &RunView, now: Time) -> Option<Time> {
-    if policy.order != Order::Attained || policy.attained.within != Within::Turn {
-        return None;
-    }
-    let progress = view.progress_ms(now);
-    let last = order::thresholds(policy, view.milli).take_while(|threshold| *threshold <= progress).last()?;
-    (last > view.attained_ms).then(|| view.reaches(last)).flatten()
 }

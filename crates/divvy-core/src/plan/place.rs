@@ -1,7 +1,6 @@
 //! Phase 3, place: finds nodes and devices for the minimum of a gang, all of it or nothing (L8).
 
 use super::Place;
-use super::diagnose;
 use super::filter;
 use super::score::{self, Asked, NodeTask, Pick};
 use super::trial::Trial;
@@ -48,11 +47,8 @@ pub(super) fn place_members(
 /// nothing is broken.
 pub(super) fn is_still_busy(trial: &Trial, reason: &Reason) -> bool {
     let (Reason::DevicesBusy(count), capacity) = (reason, trial.capacity()) else { return false };
-    !trial.state.policy.shares
-        && capacity
-            .nodes
-            .iter()
-            .all(|node| node.takes_tasks && node.free < *count && node.usable as usize == node.devices.len())
+    let shelves = capacity.shelves();
+    !trial.state.policy.shares && shelves.all_well() && shelves.most_free().is_none_or(|most| most < *count)
 }
 
 /// Places one gang, or leaves the trial as it was.
@@ -97,7 +93,7 @@ pub(super) fn place_role(
         let reason = match trial.model_limit(&spec.queue, alternative, tasks) {
             Some(limit) => limit,
             None if reason.verdict() == Verdict::NoFit => reason,
-            None => diagnose::diagnose(trial.capacity(), spec, alternative, tasks),
+            None => trial.diagnose(spec, alternative, tasks).unwrap_or(reason),
         };
         first_reason.get_or_insert(reason);
     }
@@ -139,23 +135,37 @@ fn milli_of(alternative: &Alternative) -> i64 {
 }
 
 /// The best node by the default score, and what is drawn of it. Scores are cheap and draws are not: only nodes that score better
-/// than the best so far are asked what they would give.
+/// than the best so far are asked what they would give. Whole devices are looked for on one shelf after the other, in the order of
+/// the score, so that nodes which have too few free ones are never looked at.
 fn keeping_whole(trial: &Trial, asked: &Asked, (rank, remaining): (u32, u32)) -> Option<(usize, NodeDraw)> {
     let ask = asked.alternative.devices.as_ref();
-    let count = ask.filter(|ask| ask.draw == DrawAsk::Whole).map_or(0, |ask| ask.count);
+    let capacity = trial.capacity();
     let gang_nodes = trial.last_nodes(rank as usize);
-    let mut best: Option<(score::NodeScore, usize, NodeDraw)> = None;
-    let nodes = trial.capacity().nodes.iter().enumerate();
-    for (place, node) in nodes.filter(|(_, node)| node.takes_tasks && node.free >= count) {
-        let task = NodeTask { ask, remaining, has_gang: gang_nodes.contains(&node.id) };
-        let scored = score::node((place, node), task);
-        if best.as_ref().is_none_or(|(best, ..)| scored < *best)
-            && let Some(draw) = draw_of(node, asked, Pick::Near)
-        {
-            best = Some((scored, place, draw));
+    let best_of = |places: &mut dyn Iterator<Item = usize>| {
+        let mut best: Option<(score::NodeScore, NodeDraw)> = None;
+        for place in places {
+            let node = &capacity.nodes[place];
+            let task = NodeTask { ask, remaining, has_gang: gang_nodes.contains(&node.id) };
+            let scored = score::node((place, node), task);
+            if best.as_ref().is_none_or(|(best, _)| scored < *best)
+                && let Some(draw) = draw_of(node, asked, Pick::Near)
+            {
+                best = Some((scored, draw));
+            }
         }
+        best.map(|((.., place), draw)| (place, draw))
+    };
+    let (shelves, most) = (capacity.shelves(), capacity.shelves().most_free()?);
+    if ask.is_some_and(|ask| ask.draw != DrawAsk::Whole) {
+        return best_of(&mut (0..=most).flat_map(|free| shelves.with_free(free)));
     }
-    best.map(|(_, place, draw)| (place, draw))
+    let count = ask.map_or(0, |ask| ask.count);
+    let with_gang = gang_nodes.iter().filter_map(|node| capacity.node_place(*node));
+    let may_do = |place: &usize| capacity.nodes[*place].takes_tasks && capacity.nodes[*place].free >= count;
+    let holds_all = count.saturating_mul(remaining);
+    let by_shelf = (holds_all..=most).chain((count..holds_all.min(most + 1)).rev());
+    best_of(&mut with_gang.filter(may_do))
+        .or_else(|| by_shelf.into_iter().find_map(|free| best_of(&mut shelves.with_free(free))))
 }
 
 /// The best node by a score that looks at one task alone, and what is drawn of it.

@@ -44,11 +44,7 @@ pub(super) fn walk(
         }
         place_waiting(trial, (class, key.number, most), &mut places, verdicts);
     }
-    let keeps = |victim: &Runner, trial: &mut Trial| {
-        let held: Vec<&Placement> = held_by(state, &victim.view.live).collect();
-        trial.keep(&held, &victim.view.queue)
-    };
-    let stopped: Vec<Runner> = victims.into_iter().filter(|victim| !keeps(victim, trial)).collect();
+    let stopped: Vec<Runner> = victims.into_iter().filter(|victim| !keeps_running(trial, victim)).collect();
     fill(trial, (waiting, &stopped), now, &mut places, verdicts);
     places.iter_mut().flat_map(|place| &mut place.placements).for_each(|placement| trial.refresh(placement));
     let leavers: Vec<Leaver> = stopped.iter().map(leaver).collect();
@@ -66,6 +62,12 @@ fn leaver<'a>(runner: &Runner<'a>) -> Leaver<'a> {
     Leaver { job: runner.job, queue: &view.queue, live: &view.live, cause: Cause::Order, by: None }
 }
 
+/// Lets a job that was released keep what it holds, if nobody took it.
+fn keeps_running(trial: &mut Trial, victim: &Runner) -> bool {
+    let held: Vec<&Placement> = held_by(trial.state, &victim.view.live).collect();
+    trial.keep(&held, &victim.view.queue)
+}
+
 /// Places at most so many members of a job, unless its class has been found not to fit.
 fn place_waiting(
     trial: &mut Trial,
@@ -76,7 +78,15 @@ fn place_waiting(
     if matches!(verdicts.get(&class), Some(Some(_))) {
         return false;
     }
+    let judged = trial.state.verdicts.get(&class);
+    if let Some(reason) = judged.filter(|reason| place::is_still_busy(trial, reason)) {
+        verdicts.insert(class, Some(reason.clone()));
+        return false;
+    }
+    // Where nothing has become free, a verdict stands: then nobody asks for the reason.
+    trial.name_reasons(trial.state.freed || judged.is_none());
     let placed = place::place_members(trial, number, most, places);
+    trial.name_reasons(true);
     let fits = placed.is_ok();
     verdicts.insert(class, placed.err());
     fits
@@ -107,9 +117,7 @@ fn fill(
         }
         let Some((_, class, key)) = line.take() else { return };
         let most = if placed.contains(&key.number) && !is_array(state, key.number) { 0 } else { usize::MAX };
-        let judged = state.verdicts.get(&class);
-        let limited = stopped.is_empty() && limit_stands(state, class);
-        if limited || judged.is_some_and(|reason| place::is_still_busy(trial, reason)) {
+        if stopped.is_empty() && limit_stands(state, class) {
             verdicts.entry(class).or_insert_with(|| state.verdicts.get(&class).cloned());
         } else if most == 0 || place_waiting(trial, (class, key.number, most), places, verdicts) {
             line.admit_next(class, key);

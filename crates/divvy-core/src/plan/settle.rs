@@ -22,10 +22,10 @@ pub(super) struct Leaver<'a> {
 }
 
 /// What the allocations of a job hold.
-pub(super) fn held_by<'a>(
+pub(super) fn held_by<'a, 'b>(
     state: &'a State,
-    live: &'a [AllocationId],
-) -> impl Iterator<Item = &'a Placement> + use<'a> {
+    live: &'b [AllocationId],
+) -> impl Iterator<Item = &'a Placement> + use<'a, 'b> {
     live.iter().filter_map(|id| state.allocations.get(id)).map(|held| &held.placement)
 }
 

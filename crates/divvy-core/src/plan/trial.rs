@@ -2,16 +2,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::diagnose;
 use super::score::Scores;
 use crate::amount::{Amount, Holdings, Resource};
 use crate::id::{AllocationId, DeviceId, JobId, NodeId};
 use crate::model::allocation::Placement;
 use crate::model::ask::Alternative;
 use crate::model::device::DeviceSpec;
+use crate::model::job::JobSpec;
 use crate::model::queue::lineage;
 use crate::reason::Reason;
 use crate::snapshot::{Capacity, Running, Snapshot, Waiting};
-use crate::state::{State, counted};
+use crate::state::{State, counted, fingerprint};
 
 /// The snapshot with what this cycle has taken and released so far.
 pub(super) struct Trial<'a> {
@@ -20,7 +22,7 @@ pub(super) struct Trial<'a> {
     held: &'a BTreeMap<String, Holdings>,
     scores: &'a mut Scores,
     /// What was done, in order.
-    done: Vec<Step>,
+    done: Vec<Step<'a>>,
     /// What the queues would hold beyond the snapshot.
     extra: BTreeMap<String, Holdings>,
     next_allocation: u64,
@@ -30,16 +32,20 @@ pub(super) struct Trial<'a> {
     members: BTreeMap<u64, usize>,
     /// What was left of the hosts, by place, before anything on them was released: less than nothing where it is promised.
     before: BTreeMap<usize, (i64, i64)>,
+    /// Whether a job that does not fit is told why.
+    names_reasons: bool,
+    /// Why asks did not fit, since capacity last changed: those of many queues are alike.
+    diagnosed: BTreeMap<u64, Reason>,
 }
 
-/// Something done that can be undone: a placement and for which queue.
-enum Step {
+/// Something done that can be undone: a placement and for which queue, where something limits that.
+enum Step<'a> {
     /// A new placement draws.
-    Took(Placement, String),
+    Took(Placement, Option<String>),
     /// A running one gives back.
-    Released(Placement, String),
+    Released(&'a Placement, Option<String>),
     /// A running one that was released draws again.
-    Kept(Placement, String),
+    Kept(&'a Placement, Option<String>),
 }
 
 /// How much was done when the mark was set.
@@ -64,6 +70,8 @@ impl<'a> Trial<'a> {
             exchanged: BTreeMap::new(),
             members: BTreeMap::new(),
             before: BTreeMap::new(),
+            names_reasons: true,
+            diagnosed: BTreeMap::new(),
         };
         (trial, waiting, running)
     }
@@ -91,6 +99,33 @@ impl<'a> Trial<'a> {
         self.done.len()
     }
 
+    /// Whether a job that does not fit is told why: where a verdict stands, nobody asks.
+    pub(super) fn name_reasons(&mut self, names_reasons: bool) {
+        self.names_reasons = names_reasons;
+    }
+
+    /// Why so many tasks of an alternative do not fit; nothing where nobody asks.
+    pub(super) fn diagnose(
+        &mut self,
+        spec: &JobSpec,
+        alternative: &Alternative,
+        tasks: u32,
+    ) -> Option<Reason> {
+        if !self.names_reasons {
+            return None;
+        }
+        let Self { capacity, diagnosed, .. } = self;
+        let asked = fingerprint(&(alternative, tasks, spec.exclusive, spec.gang.tasks()));
+        let anew = || diagnose::diagnose(capacity, spec, alternative, tasks);
+        Some(diagnosed.entry(asked).or_insert_with(anew).clone())
+    }
+
+    /// Notes that something was done.
+    fn did(&mut self, step: Step<'a>) {
+        self.diagnosed.clear();
+        self.done.push(step);
+    }
+
     /// The id that the next placement gets. Ids that a roll-back frees are given again in the same cycle: none was ever told to anyone.
     pub(super) fn next_id(&self) -> AllocationId {
         AllocationId(self.next_allocation)
@@ -99,37 +134,42 @@ impl<'a> Trial<'a> {
     pub(super) fn take(&mut self, placement: Placement, queue: &str) {
         self.capacity.take(&placement);
         self.next_allocation = placement.allocation.0 + 1;
-        self.charge(queue, &placement, 1);
-        self.done.push(Step::Took(placement, queue.to_owned()));
+        let queue = self.limited(queue);
+        self.charge(queue.as_deref(), &placement, 1);
+        self.did(Step::Took(placement, queue));
     }
 
     /// Counts what a running task holds as free.
-    pub(super) fn release(&mut self, placement: &Placement, queue: &str) {
+    pub(super) fn release(&mut self, placement: &'a Placement, queue: &str) {
         if let Some(place) = self.capacity.node_place(placement.node) {
             let node = &self.capacity.nodes[place];
             self.before.entry(place).or_insert((node.cpu_milli.1, node.memory_bytes.1));
         }
         self.capacity.give_back(placement);
-        self.charge(queue, placement, -1);
-        self.done.push(Step::Released(placement.clone(), queue.to_owned()));
+        let queue = self.limited(queue);
+        self.charge(queue.as_deref(), placement, -1);
+        self.did(Step::Released(placement, queue));
     }
 
     pub(super) fn roll_back_to(&mut self, mark: Mark) {
+        if self.done.len() > mark {
+            self.diagnosed.clear();
+        }
         while self.done.len() > mark {
             let Some(step) = self.done.pop() else { break };
             match step {
                 Step::Took(placement, queue) => {
                     self.capacity.give_back(&placement);
-                    self.charge(&queue, &placement, -1);
+                    self.charge(queue.as_deref(), &placement, -1);
                     self.next_allocation = placement.allocation.0;
                 }
                 Step::Kept(placement, queue) => {
-                    self.capacity.give_back(&placement);
-                    self.charge(&queue, &placement, -1);
+                    self.capacity.give_back(placement);
+                    self.charge(queue.as_deref(), placement, -1);
                 }
                 Step::Released(placement, queue) => {
-                    self.capacity.take(&placement);
-                    self.charge(&queue, &placement, 1);
+                    self.capacity.take(placement);
+                    self.charge(queue.as_deref(), placement, 1);
                 }
             }
         }
@@ -137,7 +177,7 @@ impl<'a> Trial<'a> {
 
     /// Lets a running job keep what it holds and was released, if as much of each node is still there. New placements that have
     /// its very devices are moved to like ones on the same node.
-    pub(super) fn keep(&mut self, held: &[&Placement], queue: &str) -> bool {
+    pub(super) fn keep(&mut self, held: &[&'a Placement], queue: &str) -> bool {
         let mark = self.mark();
         let fits = held.iter().all(|placement| self.keep_task(placement, queue)) && !self.outgrows(queue);
         if !fits {
@@ -157,20 +197,21 @@ impl<'a> Trial<'a> {
         })
     }
 
-    fn keep_task(&mut self, placement: &Placement, queue: &str) -> bool {
+    fn keep_task(&mut self, placement: &'a Placement, queue: &str) -> bool {
         let Some(place) = self.capacity.node_place(placement.node) else { return false };
         let node = &self.capacity.nodes[place];
         // Where a host is promised beyond what is free of it, a job may still stay as it is.
         let before = self.before.get(&place).copied().unwrap_or_default();
         let host_fits = node.cpu_milli.1 - placement.cpu_milli >= before.0.min(0)
             && node.memory_bytes.1 - placement.memory_bytes >= before.1.min(0);
-        let own: BTreeMap<DeviceId, u32> =
-            placement.devices.iter().map(|(device, draw)| (*device, draw.milli)).collect();
+        let own = |device: DeviceId| placement.devices.iter().find(|(id, _)| *id == device);
         let (mut taken, mut spare) = (Vec::new(), Vec::new());
         for device in &node.devices {
-            match own.get(&device.id) {
+            match own(device.id) {
                 // Whether it works is another matter: who has it may run on.
-                Some(milli) if device.free_milli < *milli as i32 => taken.push((device.id, &device.spec)),
+                Some((_, draw)) if device.free_milli < draw.milli as i32 => {
+                    taken.push((device.id, &device.spec));
+                }
                 None if device.is_free() => spare.push((device.id, &device.spec)),
                 _ => {}
             }
@@ -185,8 +226,9 @@ impl<'a> Trial<'a> {
             return false;
         }
         self.capacity.take(placement);
-        self.charge(queue, placement, 1);
-        self.done.push(Step::Kept(placement.clone(), queue.to_owned()));
+        let queue = self.limited(queue);
+        self.charge(queue.as_deref(), placement, 1);
+        self.did(Step::Kept(placement, queue));
         true
     }
 
@@ -268,11 +310,14 @@ impl<'a> Trial<'a> {
         Some(Reason::QueueLimit(path, resource, most, more))
     }
 
-    fn charge(&mut self, queue: &str, placement: &Placement, sign: i64) {
-        // What queues hold matters only where something limits it.
-        if lineage(queue).all(|path| self.state.queues.get(path).is_none_or(|known| known.limit.is_empty())) {
-            return;
-        }
+    /// The queue, if something limits it: only there it matters what it holds.
+    fn limited(&self, queue: &str) -> Option<String> {
+        let limits = |path| self.state.queues.get(path).is_some_and(|known| !known.limit.is_empty());
+        lineage(queue).any(limits).then(|| queue.to_owned())
+    }
+
+    fn charge(&mut self, queue: Option<&str>, placement: &Placement, sign: i64) {
+        let Some(queue) = queue else { return };
         let amounts = self.amounts(placement);
         for path in lineage(queue) {
             let extra = self.extra.entry(path.to_owned()).or_default();

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
 
+use super::shelves::Shelves;
 use crate::id::{DeviceId, NodeId};
 use crate::model::allocation::Placement;
 use crate::model::device::{Health, WHOLE_MILLI};
@@ -22,6 +23,8 @@ pub struct Capacity {
     stamps: Vec<u64>,
     /// The most milli-cores, and the most devices, of any node.
     pub(crate) largest: (i64, usize),
+    /// The nodes by their free devices.
+    shelves: Shelves,
 }
 
 /// A node as the planner sees it.
@@ -154,6 +157,7 @@ impl Capacity {
     pub fn whole(state: &State) -> Self {
         let mut whole = Self::build(state, |_| None);
         whole.nodes.iter_mut().for_each(|node| node.takes_tasks = true);
+        (0..whole.nodes.len()).for_each(|place| whole.file(place));
         whole.stamp_all();
         whole
     }
@@ -186,6 +190,19 @@ impl Capacity {
         self.largest = (self.largest.0.max(node.cpu_milli.0), self.largest.1.max(node.devices.len()));
         let places = node.devices.iter().enumerate().map(|(index, device)| (device.id, (place, index)));
         self.places.extend(places);
+        self.file(place);
+    }
+
+    /// Keeps a node among those with as many free devices.
+    fn file(&mut self, place: usize) {
+        let node = &self.nodes[place];
+        let is_impaired = !node.takes_tasks || node.usable as usize != node.devices.len();
+        self.shelves.file(place, node.takes_tasks.then_some(node.free), is_impaired);
+    }
+
+    /// The nodes by their free devices.
+    pub fn shelves(&self) -> &Shelves {
+        &self.shelves
     }
 
     /// Takes in a node that is new, and the last by its id; says whether it was that. Anything else is to be built anew.
@@ -282,6 +299,9 @@ impl Capacity {
             let node = &mut self.nodes[place];
             node.free = node.free + u32::from(is_free) - u32::from(was_free);
         }
+        if let Some(place) = home {
+            self.file(place);
+        }
         self.restamp(home);
     }
 
@@ -297,6 +317,7 @@ impl Capacity {
         let Some(((place, index), device)) = self.place_of(id).zip(state.devices.get(&id)) else { return };
         self.nodes[place].devices[index].unusable = unusable(device);
         count_devices(&mut self.nodes[place]);
+        self.file(place);
         self.restamp(Some(place));
     }
 }

@@ -25,6 +25,8 @@ pub(crate) struct Standing {
     pub(crate) milli: i64,
     pub(crate) progress_ms: i64,
     pub(crate) estimate_ms: Option<i64>,
+    /// How many levels' ends its service has reached, where the order asks.
+    pub(crate) level: i64,
     /// When it last arrived, started, was stopped or fell a level.
     pub(crate) turn: Time,
     pub(crate) waits: bool,
@@ -39,13 +41,10 @@ pub(crate) fn key(policy: &Policy, job: &Standing) -> OrderKey {
             (0, job.submitted_at.0.saturating_sub(head_start), 0)
         }
         Order::Shortest => (rank, length(policy, job), 0),
-        Order::Attained => {
-            let level = level(policy, job.milli, job.progress_ms);
-            match policy.attained.within {
-                Within::Submit | Within::AgePerDevice => (rank, level, job.submitted_at.0),
-                Within::Turn => (rank, level * 2 + i64::from(job.waits), job.turn.0),
-            }
-        }
+        Order::Attained => match policy.attained.within {
+            Within::Submit | Within::AgePerDevice => (rank, job.level, job.submitted_at.0),
+            Within::Turn => (rank, job.level * 2 + i64::from(job.waits), job.turn.0),
+        },
     };
     OrderKey { rank, first, second, number: job.number }
 }
@@ -60,8 +59,11 @@ pub(crate) fn place(policy: &Policy, key: OrderKey, milli: i64, now: Time) -> Or
     OrderKey { second: -i64::try_from(age).unwrap_or(i64::MAX), ..key }
 }
 
-/// How many levels' ends the service has reached.
-fn level(policy: &Policy, milli: i64, progress_ms: i64) -> i64 {
+/// How many levels' ends the service has reached, where the order asks.
+pub(crate) fn level(policy: &Policy, milli: i64, progress_ms: i64) -> i64 {
+    if policy.order != Order::Attained {
+        return 0;
+    }
     thresholds(policy, milli).take_while(|threshold| *threshold <= progress_ms).count() as i64
 }
 

@@ -41,6 +41,17 @@ pub struct RunView {
     pub live: Vec<AllocationId>,
     /// When its place changes next by its running on, as of the last look.
     crossing: Option<Time>,
+    /// Where its service is among the levels of the order until then.
+    standing: Level,
+}
+
+/// How far a running job has come down the levels of attained service.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Level {
+    /// How many levels' ends its service has reached.
+    pub(crate) number: i64,
+    /// When it fell into its level, if it did in this run.
+    pub(crate) fell: Option<Time>,
 }
 
 impl RunView {
@@ -58,7 +69,35 @@ impl RunView {
             estimate_ms: job.estimate.as_ref().map(|estimate| estimate.p50_ms),
             live: run.live.clone(),
             crossing: None,
+            standing: Level::default(),
         })
+    }
+
+    /// Looks at what its running on does to its place.
+    fn look(&mut self, policy: &Policy, now: Time) {
+        self.crossing = self.next_crossing(policy, now);
+        self.standing = self.level_anew(policy, now);
+    }
+
+    /// Where it stands among the levels, where the order has such. Between two crossings that is known.
+    pub(crate) fn level(&self, policy: &Policy, now: Time) -> Level {
+        match self.crossing {
+            Some(at) if at <= now => self.level_anew(policy, now),
+            _ => self.standing,
+        }
+    }
+
+    fn level_anew(&self, policy: &Policy, now: Time) -> Level {
+        if policy.order != Order::Attained {
+            return Level::default();
+        }
+        let progress_ms = self.progress_ms(now);
+        let mut level = Level::default();
+        for threshold in thresholds(policy, self.milli).take_while(|threshold| *threshold <= progress_ms) {
+            let fell = (threshold > self.attained_ms).then(|| self.reaches(threshold)).flatten();
+            level = Level { number: level.number + 1, fell };
+        }
+        level
     }
 
     /// For how long it has run by now, over all attempts, in milliseconds.
@@ -119,7 +158,7 @@ impl Running {
         }
         let Some(job) = state.jobs.get(&id.number) else { return };
         let Some(mut view) = state.run(id).and_then(|run| RunView::of(job, run)) else { return };
-        view.crossing = view.next_crossing(&state.policy, now);
+        view.look(&state.policy, now);
         self.crossings.extend(view.crossing.map(|at| (at, id)));
         self.jobs.insert(id, view);
     }
@@ -129,7 +168,7 @@ impl Running {
         while let Some(&(at, id)) = self.crossings.first().filter(|(at, _)| *at <= now) {
             self.crossings.remove(&(at, id));
             let Some(view) = self.jobs.get_mut(&id) else { continue };
-            view.crossing = view.next_crossing(&state.policy, now);
+            view.look(&state.policy, now);
             self.crossings.extend(view.crossing.map(|at| (at, id)));
         }
     }

@@ -41,12 +41,14 @@ type Entry = (ClassId, OrderKey, i64);
 /// The key of a waiting job. The members of an array stand together, as if none had run before.
 fn order_key(state: &State, job: &Job) -> OrderKey {
     let run = state.run(job.id());
+    let (milli, progress_ms) = (job.spec.milli_asked(), run.map_or(0, |run| run.attained_ms));
     let standing = Standing {
         priority: job.spec.priority,
         submitted_at: job.submitted_at,
         number: job.number,
-        milli: job.spec.milli_asked(),
-        progress_ms: run.map_or(0, |run| run.attained_ms),
+        milli,
+        progress_ms,
+        level: order::level(&state.policy, milli, progress_ms),
         estimate_ms: job.estimate.as_ref().map(|estimate| estimate.p50_ms),
         turn: run.and_then(|run| run.back_since).unwrap_or(job.submitted_at),
         waits: true,
@@ -69,7 +71,7 @@ impl Waiting {
         if job.spec.after.iter().any(never) {
             self.hopeless.insert(number);
         }
-        let waits = job.waiting_members().next().is_some();
+        let waits = job.has_waiting_members();
         if let Some(at) = job.spec.start_after.filter(|at| waits && *at > state.now) {
             self.starts.insert((at, number));
             self.start_of.insert(number, at);
@@ -129,7 +131,7 @@ impl Waiting {
             self.starts.remove(&(at, number));
             self.start_of.remove(&number);
             if let Some(job) = state.jobs.get(&number)
-                && job.waiting_members().next().is_some()
+                && job.has_waiting_members()
                 && job.members_left() != Some(0)
                 && job.own_blockers(state, now).is_empty()
             {

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use super::digest::{Entity, fingerprint, job_hashes};
+use super::digest::{Entity, Remembered, fingerprint, job_hash, job_hashes, run_hash};
 use super::{Allocation, ArrayRuns, Device, Job, Node, Outcome, Run, Runs, State, Stopping};
-use crate::amount::Holdings;
+use crate::amount::{Holdings, Resource};
 use crate::engine::{TaskEnd, TaskStart};
 use crate::event::{Event, Stamped};
 use crate::id::{AllocationId, ClassId, DeviceId, JobId, Position};
@@ -91,7 +91,10 @@ impl State {
                 return self.change_device(*device, health, occupant);
             }
             Event::QueuesSet { queues, .. } => self.set_queues(queues.clone()),
-            Event::PolicySet { policy, .. } => self.policy = policy.clone(),
+            Event::PolicySet { policy, .. } => {
+                self.policy = policy.clone();
+                self.remember_settings();
+            }
             Event::DrainSet { on, .. } => self.draining = *on,
             Event::Submitted(submission) => return self.submit(submission, at),
             Event::Held { job, by } => return self.hold(*job, Some(by)),
@@ -160,6 +163,7 @@ impl State {
             self.plus(fingerprint(&Entity::Queue(&queue)));
             self.queues.insert(queue.path.clone(), queue);
         }
+        self.remember_settings();
     }
 
     fn submit(&mut self, submission: &Submission, at: Time) -> Applied {
@@ -182,7 +186,7 @@ impl State {
             }
         };
         let class = class_of(spec);
-        let job = Job {
+        let mut job = Job {
             number: *number,
             owner: owner.clone(),
             spec: Arc::clone(spec),
@@ -190,7 +194,9 @@ impl State {
             class,
             estimate: None,
             runs,
+            hash: Remembered::default(),
         };
+        job.hash = Remembered(Some(job_hash(&job)));
         self.plus(job_hashes(&job));
         self.jobs.insert(*number, job);
         self.next_job = number + 1;
@@ -205,6 +211,8 @@ impl State {
         let job = self.jobs.get_mut(&number).ok_or_else(|| Wrong::Unknown(format!("job {number}")))?;
         let less = job_hashes(job);
         change(job);
+        job.hash = Remembered(Some(job_hash(job)));
+        job.forget_run_hashes();
         let more = job_hashes(job);
         self.minus(less);
         self.plus(more);
@@ -224,16 +232,18 @@ impl State {
                     array.fresh.remove(member);
                     more = fingerprint(&Entity::Fresh(id.number, &array.held, &array.fresh));
                     let run = Run::fresh(array.held.clone());
-                    more = more.wrapping_add(fingerprint(&Entity::Run(id, &run)));
+                    more = more.wrapping_add(run_hash(id, &run));
                     array.touched.insert(member, run);
                 }
                 array.touched.get_mut(&member).ok_or_else(unknown)?
             }
             _ => return Err(unknown()),
         };
-        less = less.wrapping_add(fingerprint(&Entity::Run(id, run)));
+        less = less.wrapping_add(run_hash(id, run));
         let result = change(run);
-        more = more.wrapping_add(fingerprint(&Entity::Run(id, run)));
+        let hash = fingerprint(&Entity::Run(id, run));
+        run.hash = Remembered(Some(hash));
+        more = more.wrapping_add(hash);
         self.minus(less);
         self.plus(more);
         Ok(result)
@@ -280,7 +290,7 @@ impl State {
             self.revoke(id)?;
         }
         let job = self.jobs.get(&id.number).ok_or_else(|| Wrong::Unknown(format!("job {id}")))?;
-        let (queue, user) = (job.spec.queue.clone(), job.owner.name.clone());
+        let (spec, user) = (Arc::clone(&job.spec), job.owner.name.clone());
         self.change_run(id, |run| {
             if run.is_active() {
                 return Err(Wrong::Impossible(format!("job {id} has devices already")));
@@ -311,7 +321,7 @@ impl State {
             self.next_allocation = self.next_allocation.max(AllocationId(placement.allocation.0 + 1));
         }
         let milli = placements.iter().map(Placement::milli).sum();
-        Ok(self.ledger.change(&queue, &user, milli, at)?)
+        Ok(self.ledger.change(&spec.queue, &user, milli, at)?)
     }
 
     /// Changes one allocation, keeping the digest.
@@ -334,14 +344,15 @@ impl State {
         let unknown = || Wrong::Unknown(format!("allocation {id}"));
         let held = self.allocations.get(&id).ok_or_else(unknown)?;
         let (job, rank) = (held.job, held.placement.rank);
-        let live = self.run(job).map(|run| run.live.clone()).unwrap_or_default();
         let starting = |id: &AllocationId| {
             self.allocations.get(id).is_some_and(|held| held.state == AllocationState::Starting)
         };
-        let all_run = !live.iter().any(starting);
+        let all_run = !self.run(job).is_some_and(|run| run.live.iter().any(starting));
         self.change_run(job, |run| {
             run.outputs.extend(start.output.clone().map(|output| (rank, output)));
-            run.isolation = Some(start.isolation.clone());
+            if run.isolation.as_ref() != Some(&start.isolation) {
+                run.isolation = Some(start.isolation.clone());
+            }
             if all_run && run.started_at.is_none() {
                 run.started_at = Some(at);
             }
@@ -377,8 +388,7 @@ impl State {
         })?;
         let job =
             self.jobs.get(&held.job.number).ok_or_else(|| Wrong::Unknown(format!("job {}", held.job)))?;
-        let (queue, user) = (job.spec.queue.clone(), job.owner.name.clone());
-        self.ledger.change(&queue, &user, -milli, at)?;
+        self.ledger.change(&job.spec.queue, &job.owner.name, -milli, at)?;
         self.ledger.close(milli_ms);
         Ok(())
     }
@@ -471,35 +481,45 @@ impl State {
 
 /// Jobs alike in all that the planner looks at have the same class.
 fn class_of(spec: &crate::model::job::JobSpec) -> ClassId {
-    let shapes: Vec<_> = spec
-        .gang
-        .roles()
-        .iter()
-        .map(|role| (role.minimum, role.ask.clone(), role.topology.clone()))
-        .collect();
+    let roles = spec.gang.roles();
+    let shapes: Vec<_> = roles.iter().map(|role| (role.minimum, &role.ask, &role.topology)).collect();
     ClassId(fingerprint(&(&spec.queue, spec.priority, spec.preemptible, spec.exclusive, shapes)))
 }
 
 /// What an allocation counts against queue limits: devices by model and in all, cores, memory.
 pub fn counted<'a>(placement: &Placement, model: impl Fn(DeviceId) -> Option<&'a str>) -> Holdings {
-    use crate::amount::Resource;
     let mut held = Holdings::default();
-    let mut add = |resource: Resource, amount: i64| {
-        *held.0.entry(resource).or_default() += amount;
-    };
-    // A task has devices of one model, or of few: each is named once.
-    let mut by_model: Vec<(&str, i64)> = Vec::new();
+    count(placement, model, |resource, amount| *held.0.entry(resource).or_default() += amount);
+    held
+}
+
+/// The same, one after the other: each resource once, and none of which nothing is drawn.
+pub fn count<'a>(
+    placement: &Placement,
+    model: impl Fn(DeviceId) -> Option<&'a str>,
+    mut add: impl FnMut(Resource, i64),
+) {
+    let mut all_milli = 0;
+    // A task has devices of one model, or of few: each is named once, and the first without a list.
+    let mut first: Option<(&str, i64)> = None;
+    let mut others: Vec<(&str, i64)> = Vec::new();
     for (device, draw) in &placement.devices {
         let (name, milli) = (model(*device), i64::from(draw.milli));
-        match by_model.iter_mut().find(|(known, _)| Some(*known) == name) {
+        all_milli += milli;
+        let Some(name) = name else { continue };
+        let (first_name, sum) = first.get_or_insert((name, 0));
+        if *first_name == name {
+            *sum += milli;
+            continue;
+        }
+        match others.iter_mut().find(|(known, _)| *known == name) {
             Some((_, sum)) => *sum += milli,
-            None => by_model.extend(name.map(|name| (name, milli))),
+            None => others.push((name, milli)),
         }
     }
-    add(Resource::Any, placement.milli());
-    by_model.into_iter().for_each(|(name, milli)| add(Resource::Model(name.to_owned()), milli));
-    add(Resource::Cpu, placement.cpu_milli);
-    add(Resource::Memory, placement.memory_bytes);
-    held.0.retain(|_, amount| *amount != 0);
-    held
+    let models = first.into_iter().chain(others);
+    let models = models.map(|(name, milli)| (Resource::Model(name.to_owned()), milli));
+    let host = [(Resource::Cpu, placement.cpu_milli), (Resource::Memory, placement.memory_bytes)];
+    let all = [(Resource::Any, all_milli)].into_iter().chain(models).chain(host);
+    all.filter(|(_, amount)| *amount != 0).for_each(|(resource, amount)| add(resource, amount));
 }

@@ -2,16 +2,114 @@
 
 use std::hash::{Hash, Hasher};
 
-use siphasher::sip::SipHasher13;
+use twox_hash::XxHash3_64;
 
 use super::{Job, Run, Runs, State};
 use crate::id::JobId;
 
-/// A hash that is the same on every machine, build and run.
+/// A hash that is the same on every machine, build and run: XXH3 (64 bits) over the parts of a value in the order of its
+/// fields, numbers as little-endian bytes of their width (`usize` and `isize` as eight).
 pub fn fingerprint<T: Hash + ?Sized>(value: &T) -> u64 {
-    let mut hasher = SipHasher13::new_with_keys(0x6469_7676_7921, 1);
+    let mut hasher = Blocks { block: [0; BLOCK_BYTES], filled: CARRY_BYTES };
     value.hash(&mut hasher);
     hasher.finish()
+}
+
+/// Values consist of many parts of a few bytes. They are gathered into blocks, each of which is hashed at once behind the hash
+/// of the blocks before it: hashing part by part takes several times as long.
+struct Blocks {
+    block: [u8; BLOCK_BYTES],
+    filled: usize,
+}
+
+/// The longest input for which XXH3 keeps no state.
+const BLOCK_BYTES: usize = 240;
+/// Where the hash of the blocks before stands.
+const CARRY_BYTES: usize = 8;
+
+impl Blocks {
+    #[inline(never)]
+    fn close_block(&mut self) {
+        let carry = XxHash3_64::oneshot(&self.block);
+        self.block[..CARRY_BYTES].copy_from_slice(&carry.to_le_bytes());
+        self.filled = CARRY_BYTES;
+    }
+
+    /// Bytes that do not fit into what is left of the block.
+    #[inline(never)]
+    fn write_across(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            if self.filled == BLOCK_BYTES {
+                self.close_block();
+            }
+            let (now, later) = bytes.split_at(bytes.len().min(BLOCK_BYTES - self.filled));
+            self.block[self.filled..self.filled + now.len()].copy_from_slice(now);
+            self.filled += now.len();
+            bytes = later;
+        }
+    }
+}
+
+impl Hasher for Blocks {
+    fn finish(&self) -> u64 {
+        XxHash3_64::oneshot(&self.block[..self.filled])
+    }
+
+    #[inline]
+    fn write(&mut self, bytes: &[u8]) {
+        match self.block.get_mut(self.filled..self.filled + bytes.len()) {
+            Some(room) => {
+                room.copy_from_slice(bytes);
+                self.filled += bytes.len();
+            }
+            None => self.write_across(bytes),
+        }
+    }
+
+    #[inline]
+    fn write_u8(&mut self, number: u8) {
+        self.write(&[number]);
+    }
+
+    #[inline]
+    fn write_u16(&mut self, number: u16) {
+        self.write(&number.to_le_bytes());
+    }
+
+    #[inline]
+    fn write_u32(&mut self, number: u32) {
+        self.write(&number.to_le_bytes());
+    }
+
+    #[inline]
+    fn write_u64(&mut self, number: u64) {
+        self.write(&number.to_le_bytes());
+    }
+
+    #[inline]
+    fn write_u128(&mut self, number: u128) {
+        self.write(&number.to_le_bytes());
+    }
+
+    #[inline]
+    fn write_usize(&mut self, number: usize) {
+        self.write_u64(number as u64);
+    }
+
+    #[inline]
+    fn write_isize(&mut self, number: isize) {
+        self.write_u64(number as u64);
+    }
+}
+
+/// A digest that need not be reckoned again. Two states are not different because one of them has it at hand.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Remembered(pub(super) Option<u64>);
+
+impl PartialEq for Remembered {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
 }
 
 /// Kinds of entities, so that equal contents of different kinds differ.
@@ -51,15 +149,25 @@ impl State {
 
     /// The digest of the planner's settings and of the queues.
     pub fn policy_digest(&self) -> u64 {
+        self.settings.0.unwrap_or_else(|| self.settings_anew())
+    }
+
+    fn settings_anew(&self) -> u64 {
         fingerprint(&(&self.policy, &self.queues))
+    }
+
+    /// Reckons the digest of policy and queues once, until they change: every cycle asks for it.
+    pub(crate) fn remember_settings(&mut self) {
+        self.settings = Remembered(Some(self.settings_anew()));
     }
 
     /// The sum that `apply` keeps, reckoned anew from everything that is there.
     pub fn entities_anew(&self) -> u64 {
+        let anew = |id, run: &Run| fingerprint(&Entity::Run(id, run));
         let nodes = self.nodes.iter().map(|(id, node)| fingerprint(&Entity::Node(id.0, node)));
         let devices = self.devices.iter().map(|(id, device)| fingerprint(&Entity::Device(id.0, device)));
         let queues = self.queues.values().map(|queue| fingerprint(&Entity::Queue(queue)));
-        let jobs = self.jobs.values().map(job_hashes);
+        let jobs = self.jobs.values().map(|job| job_hashes_by(job, job_hash(job), anew));
         let allocations =
             self.allocations.iter().map(|(id, held)| fingerprint(&Entity::Allocation(id.0, held)));
         let verdicts = self.verdicts.iter().map(|(id, reason)| fingerprint(&Entity::Verdict(id.0, reason)));
@@ -75,7 +183,7 @@ impl State {
     }
 }
 
-/// The hash of a job's unchanging part.
+/// The hash of what changes of a job only with its estimate.
 pub(super) fn job_hash(job: &Job) -> u64 {
     fingerprint(&Entity::Job(
         job.number,
@@ -83,18 +191,101 @@ pub(super) fn job_hash(job: &Job) -> u64 {
     ))
 }
 
+/// The hash of a run, as it was left by its last change or reckoned anew.
+pub(super) fn run_hash(id: JobId, run: &Run) -> u64 {
+    run.hash.0.unwrap_or_else(|| fingerprint(&Entity::Run(id, run)))
+}
+
+/// Of its placements only the ids: one is never given twice, and what it stands for never changes.
+impl Hash for Run {
+    fn hash<H: Hasher>(&self, hasher: &mut H) {
+        // Named without a rest, so that a new field is not forgotten here.
+        let Self {
+            state,
+            held_by,
+            attempt,
+            restarts,
+            placed_at,
+            started_at,
+            live,
+            over,
+            placements,
+            outputs,
+            isolation,
+            port,
+            held_milli_ms,
+            stopping,
+            last_end,
+            attained_ms,
+            back_since,
+            promised,
+            hash: _,
+        } = self;
+        (state, held_by, attempt, restarts, placed_at, started_at, live, over).hash(hasher);
+        (outputs, isolation, port, held_milli_ms, stopping).hash(hasher);
+        (last_end, attained_ms, back_since, promised, placements.len()).hash(hasher);
+        placements.iter().for_each(|placement| placement.allocation.hash(hasher));
+    }
+}
+
 /// The hashes of a job and all its runs.
 pub(super) fn job_hashes(job: &Job) -> u64 {
+    job_hashes_by(job, job.hash.0.unwrap_or_else(|| job_hash(job)), run_hash)
+}
+
+fn job_hashes_by(job: &Job, own: u64, run_hash: impl Fn(JobId, &Run) -> u64) -> u64 {
     let runs = match &job.runs {
-        Runs::Single(run) => fingerprint(&Entity::Run(job.id(), run)),
+        Runs::Single(run) => run_hash(job.id(), run),
         Runs::Array(array) => {
             let fresh = fingerprint(&Entity::Fresh(job.number, &array.held, &array.fresh));
             let touched = array.touched.iter();
-            let hash = |(member, run): (&u32, &Run)| {
-                fingerprint(&Entity::Run(JobId::member(job.number, *member), run))
-            };
+            let hash = |(member, run): (&u32, &Run)| run_hash(JobId::member(job.number, *member), run);
             touched.map(hash).fold(fresh, u64::wrapping_add)
         }
     };
-    job_hash(job).wrapping_add(runs)
+    own.wrapping_add(runs)
+}
+
+impl Job {
+    /// To be called when runs were changed one knows not how.
+    pub(super) fn forget_run_hashes(&mut self) {
+        match &mut self.runs {
+            Runs::Single(run) => run.hash = Remembered::default(),
+            Runs::Array(array) => array.touched.values_mut().for_each(|run| run.hash = Remembered::default()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fingerprint_is_the_same_everywhere_and_ever() {
+        assert_eq!(fingerprint(&(1u32, "divvy", [2u64; 3], Some(-4i64), 5usize)), 8_129_605_837_532_260_854);
+        assert_eq!(fingerprint("x".repeat(1000).as_str()), 15_814_189_598_018_654_140);
+    }
+
+    #[test]
+    fn however_it_is_cut_the_same_bytes_have_the_same_hash() {
+        let bytes: Vec<u8> = (0..2000u32).map(|number| (number % 251) as u8).collect();
+        let hash = |cut: usize| {
+            let mut hasher = Blocks { block: [0; BLOCK_BYTES], filled: CARRY_BYTES };
+            bytes.chunks(cut).for_each(|part| hasher.write(part));
+            hasher.finish()
+        };
+        let whole = hash(2000);
+        assert!((1..600).all(|cut| hash(cut) == whole));
+    }
+
+    #[test]
+    fn one_other_byte_is_another_hash_wherever_it_is() {
+        let mut bytes = vec![0u8; 700];
+        let mut seen = std::collections::BTreeSet::from([fingerprint(&bytes)]);
+        for at in 0..700 {
+            bytes[at] = 1;
+            assert!(seen.insert(fingerprint(&bytes)), "{at}");
+            bytes[at] = 0;
+        }
+    }
 }

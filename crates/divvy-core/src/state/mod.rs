@@ -24,7 +24,7 @@ use crate::model::reservation::Reservation;
 use crate::reason::Reason;
 use crate::time::Time;
 
-pub use apply::{Misfit, counted};
+pub use apply::{Misfit, count, counted};
 pub use digest::fingerprint;
 pub use run::Dependable;
 
@@ -77,6 +77,9 @@ pub struct State {
     pub cycles: u64,
     /// The wrapping sum of all entities' hashes.
     entities: u64,
+    /// The digest of policy and queues.
+    #[serde(skip)]
+    settings: digest::Remembered,
     /// The devices by uuid.
     uuids: BTreeMap<String, DeviceId>,
     /// The nodes by name.
@@ -123,6 +126,9 @@ pub struct Job {
     pub estimate: Option<Estimate>,
     /// Its run, or those of its members.
     pub runs: Runs,
+    /// The hash of all but its runs.
+    #[serde(skip)]
+    hash: digest::Remembered,
 }
 
 /// The run of a job, or those of an array's members.
@@ -154,7 +160,7 @@ pub struct ArrayRuns {
 }
 
 /// One job or member: what it does now.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Run {
     /// Its state; never an ended one.
     pub state: JobState,
@@ -195,6 +201,9 @@ pub struct Run {
     /// Whether devices are promised to it.
     #[serde(default)]
     pub promised: bool,
+    /// Its hash, from one change to the next.
+    #[serde(skip)]
+    hash: digest::Remembered,
 }
 
 /// Why and how a job is being stopped.
@@ -320,6 +329,7 @@ impl Default for State {
             next_allocation: AllocationId(1),
             cycles: 0,
             entities: 0,
+            settings: digest::Remembered::default(),
             uuids: BTreeMap::new(),
             names: BTreeMap::new(),
         };

@@ -4,6 +4,7 @@ use super::{Job, Run, Runs};
 use crate::id::{DeviceId, JobId};
 use crate::model::ask::{Alternative, Ask, DrawAsk};
 use crate::model::device::{Health, WHOLE_MILLI};
+use crate::model::gang::Group;
 use crate::model::job::{DependsOn, JobSpec, JobState};
 use crate::model::node::NodeState;
 use crate::model::promise::Promise;
@@ -33,6 +34,7 @@ impl Run {
             attained_ms: 0,
             back_since: None,
             promised: false,
+            hash: super::digest::Remembered::default(),
         }
     }
 
@@ -115,6 +117,14 @@ impl Job {
             }
         };
         wait.min(left)
+    }
+
+    /// Whether a member (or the job itself) waits and is not held.
+    pub fn has_waiting_members(&self) -> bool {
+        match &self.runs {
+            Runs::Single(run) => run.waits(),
+            Runs::Array(_) => self.waiting_members().next().is_some(),
+        }
     }
 
     /// How many members have devices, or the promise of some.
@@ -213,11 +223,13 @@ impl JobSpec {
 
     /// Thousandths of devices that the job asks for, likewise.
     pub fn milli_asked(&self) -> i64 {
-        self.gang
-            .roles()
-            .iter()
-            .map(|role| i64::from(role.minimum) * first(&role.ask).map_or(0, milli_of))
-            .sum()
+        fn of(group: &Group) -> i64 {
+            match group {
+                Group::Role(role) => i64::from(role.minimum) * first(&role.ask).map_or(0, milli_of),
+                Group::Branch(branch) => branch.groups.iter().map(of).sum(),
+            }
+        }
+        of(&self.gang)
     }
 }
 

@@ -1,6 +1,8 @@
 //! `cargo xtask bench jct`: the traces of the literature under every policy, beside figures that were reckoned
 //! independently.
 
+mod bare;
+mod speed;
 mod table;
 
 use std::path::{Path, PathBuf};
@@ -34,6 +36,12 @@ pub(super) struct Jct {
     /// Only these policies, separated by commas
     #[arg(long, value_delimiter = ',', value_name = "POLICIES")]
     policies: Vec<String>,
+    /// Measures instead what the core costs beside a program of plain arrays, on seven copies of itp_c04
+    #[arg(long, conflicts_with_all = ["traces", "threads"])]
+    speed: bool,
+    /// How often each is measured, with --speed
+    #[arg(long, default_value_t = 3, value_name = "N", requires = "speed")]
+    runs: usize,
     /// Prints a table, or JSON
     #[arg(short, long, value_enum, default_value = "table")]
     output: Output,
@@ -51,6 +59,9 @@ struct Outcome {
 /// Runs the replays and prints how they compare.
 pub(super) fn run(jct: &Jct, target: &Path) -> Result<()> {
     let folder = jct.data.join("jct");
+    if jct.speed {
+        return speed::run(jct, &folder, target);
+    }
     let expected = reference::read(&folder.join("reference.csv"))?;
     let experiments = experiments(jct, &expected);
     ensure!(!experiments.is_empty(), "no trace or policy of that name");
@@ -104,11 +115,18 @@ fn run_all(folder: &Path, experiments: Vec<Experiment>, threads: usize) -> Resul
     Ok(done)
 }
 
-fn run_one(folder: &Path, experiment: &Experiment) -> Result<Outcome> {
+/// What work gives, and the processor time that this thread has spent on it.
+fn timed<T>(work: impl FnOnce() -> T) -> (T, f64) {
     let before = clock_gettime(ClockId::ThreadCPUTime);
-    let outcome = reference::run(folder, experiment)?;
+    let result = work();
     let after = clock_gettime(ClockId::ThreadCPUTime);
     let cpu_s = (after.tv_sec - before.tv_sec) as f64 + (after.tv_nsec - before.tv_nsec) as f64 / 1e9;
+    (result, cpu_s)
+}
+
+fn run_one(folder: &Path, experiment: &Experiment) -> Result<Outcome> {
+    let (outcome, cpu_s) = timed(|| reference::run(folder, experiment));
+    let outcome = outcome?;
     let summary = outcome.summary(Interval::ALL);
     Ok(Outcome { experiment: experiment.clone(), summary, digest: outcome.digest, cpu_s })
 }

@@ -1,0 +1,291 @@
+//! A large pool under load: nodes, queues, running and waiting jobs, made from a seed.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result, anyhow};
+use divvy_core::controller::{Batch, Controller};
+use divvy_core::decide::{Command, Person, Submit};
+use divvy_core::engine::{EndedHow, Observation, TaskEnd, TaskStart};
+use divvy_core::event::Event;
+use divvy_core::id::{AllocationId, JobId, Term};
+use divvy_core::model::ask::{Alternative, Ask, DeviceAsk, DeviceClass, DrawAsk};
+use divvy_core::model::device::DeviceSpec;
+use divvy_core::model::gang::{Group, Role};
+use divvy_core::model::job::{
+    JobSpec, Kind, Lifetime, Owner, Process, Requeue, StopOrder, Work, usual_restarts,
+};
+use divvy_core::model::node::NodeSpec;
+use divvy_core::model::policy::Policy;
+use divvy_core::model::queue::Queue;
+use divvy_core::state::State;
+use divvy_core::time::Time;
+
+/// Devices of every node.
+const DEVICES: u32 = 8;
+/// The model that all waiting jobs ask for.
+const BUSY: &str = "h100";
+/// The model of one node in a hundred: some of it is always free.
+const SPARE: &str = "l4";
+
+/// How large a pool.
+#[derive(Clone, Copy)]
+pub(super) struct Size {
+    pub(super) nodes: u32,
+    pub(super) running: u32,
+    pub(super) waiting: u32,
+    pub(super) queues: u32,
+}
+
+impl Size {
+    /// So many nodes, with as many jobs on each as in the largest pool.
+    pub(super) fn of(nodes: u32) -> Self {
+        Self { nodes, running: 6 * nodes, waiting: 10 * nodes, queues: (nodes / 10).clamp(1, 1000) }
+    }
+}
+
+/// The pool, and what a shell would keep of it.
+pub(super) struct Site {
+    pub(super) controller: Controller,
+    pub(super) dice: Dice,
+    size: Size,
+    now: Time,
+    /// What runs, by allocation.
+    running: Vec<AllocationId>,
+    submitted: u64,
+}
+
+/// A series of numbers from a seed (Steele et al., "Fast splittable pseudorandom number generators", 2014: SplitMix64).
+pub(super) struct Dice(pub(super) u64);
+
+impl Dice {
+    pub(super) fn below(&mut self, bound: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((mixed ^ (mixed >> 31)) % bound.max(1) as u64) as usize
+    }
+}
+
+/// Devices that a waiting job asks for, as often as they stand here.
+const ASKS: [u32; 20] = [1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 4, 4, 8, 8, 16];
+
+impl Site {
+    /// A pool with all its nodes and queues, and nothing in them.
+    fn empty(size: Size, policy: Policy) -> Result<Self> {
+        let mut controller = Controller::open(State::default());
+        controller.check_every(0);
+        controller.keep_history(false);
+        let now = Time(1_000_000);
+        let mut site = Self { controller, dice: Dice(1), size, now, running: Vec::new(), submitted: 0 };
+        site.command(&Command::Begin { term: Term(1), boot_id: "bench".into(), version: "bench".into() })?;
+        site.command(&Command::SetPolicy(Box::new(policy), root()))?;
+        let queues = (0..size.queues).map(|number| Queue::named(&queue(number))).collect();
+        site.command(&Command::SetQueues(queues, root()))?;
+        for number in 0..size.nodes {
+            let (node, devices) = node(number);
+            site.controller.see(&Observation::Node(node, devices), now)?;
+            site.controller.drain();
+        }
+        Ok(site)
+    }
+
+    /// A pool whose devices of the busy model are all held, with jobs waiting for more of them.
+    pub(super) fn full(size: Size, policy: Policy) -> Result<Self> {
+        let mut site = Self::empty(size, policy)?;
+        for devices in sizes(size) {
+            site.submit(devices, BUSY)?;
+        }
+        let spare = size.nodes.div_ceil(100);
+        for _ in 0..spare {
+            site.submit(DEVICES / 2, SPARE)?;
+        }
+        site.turn()?;
+        for _ in 0..size.waiting {
+            let devices = ASKS[site.dice.below(ASKS.len())];
+            site.submit(devices, BUSY)?;
+        }
+        site.turn()?;
+        Ok(site)
+    }
+
+    pub(super) fn running(&self) -> usize {
+        self.running.len()
+    }
+
+    pub(super) fn state(&self) -> &State {
+        self.controller.state()
+    }
+
+    /// Submits a job to some queue.
+    pub(super) fn submit(&mut self, devices: u32, model: &str) -> Result<u64> {
+        let queue = queue(self.dice.below(self.size.queues as usize) as u32);
+        self.submitted += 1;
+        let submit = Submit {
+            owner: Owner { name: format!("user{}", self.submitted % 100), ..Owner::default() },
+            spec: spec(format!("job-{}", self.submitted), queue, (devices, model)),
+            requeue_said: true,
+            array: None,
+            token: None,
+            held: false,
+            history: BTreeMap::new(),
+        };
+        let job = self.command(&Command::Submit(Box::new(submit)))?;
+        job.context("a submission without a number")
+    }
+
+    /// A job of a spare device: it fits at once.
+    pub(super) fn submit_spare(&mut self) -> Result<u64> {
+        self.submit(1, SPARE)
+    }
+
+    /// A job that has to wait.
+    pub(super) fn submit_one_more(&mut self) -> Result<u64> {
+        let devices = ASKS[self.dice.below(ASKS.len())];
+        self.submit(devices, BUSY)
+    }
+
+    /// Ends the tasks of a running job that chance chooses.
+    pub(super) fn end_one(&mut self) -> Result<()> {
+        let chosen = self.dice.below(self.running.len());
+        let held = self.state().allocations.get(&self.running[chosen]).context("nothing runs")?;
+        let job = held.job;
+        self.end(job)
+    }
+
+    pub(super) fn end(&mut self, job: JobId) -> Result<()> {
+        let live = self.state().run(job).map(|run| run.live.clone()).unwrap_or_default();
+        let end = TaskEnd { at: self.now, how: EndedHow::Exited(0), ..TaskEnd::default() };
+        for allocation in live {
+            self.controller.see(&Observation::Ended(allocation, end.clone()), self.now)?;
+            if let Some(place) = self.running.iter().position(|running| *running == allocation) {
+                self.running.swap_remove(place);
+            }
+        }
+        Ok(())
+    }
+
+    /// Cancels a job.
+    pub(super) fn cancel(&mut self, job: u64) -> Result<()> {
+        self.command(&Command::Cancel(JobId::single(job), root())).map(drop)
+    }
+
+    fn command(&mut self, command: &Command) -> Result<Option<u64>> {
+        let answer = self.controller.take(command, self.now)?;
+        Ok(answer.map_err(|rejection| anyhow!("{rejection}"))?.job)
+    }
+
+    /// Plans, and lets time pass by a second: what is measured of each event.
+    pub(super) fn cycle(&mut self) -> Result<Option<Batch>> {
+        self.now = Time(self.now.0 + 1000);
+        self.controller.cycle(self.now)?;
+        Ok(self.controller.drain())
+    }
+
+    /// Lets what was placed run, as an engine would report it.
+    pub(super) fn settle(&mut self, batch: Option<Batch>) -> Result<()> {
+        let events = batch.map(|batch| batch.commit.events).unwrap_or_default();
+        for stamped in events {
+            let Event::Placed { placements, .. } = stamped.event else { continue };
+            for placement in placements {
+                let start = TaskStart { at: self.now, ..TaskStart::default() };
+                self.controller.see(&Observation::Started(placement.allocation, start), self.now)?;
+                self.running.push(placement.allocation);
+            }
+        }
+        self.controller.drain();
+        Ok(())
+    }
+
+    fn turn(&mut self) -> Result<()> {
+        let batch = self.cycle()?;
+        self.settle(batch)
+    }
+}
+
+fn root() -> Person {
+    Person { name: "root".into(), admin: true }
+}
+
+fn queue(number: u32) -> String {
+    format!("department{}/team{}", number / 25, number % 25)
+}
+
+fn node(number: u32) -> (NodeSpec, Vec<DeviceSpec>) {
+    let model = if number % 100 == 0 { SPARE } else { BUSY };
+    let device = |index| DeviceSpec {
+        uuid: format!("GPU-{number}-{index}"),
+        index,
+        model: model.into(),
+        product: model.to_uppercase(),
+        memory_mib: 81_559,
+        nominal_gb: Some(80),
+        numa: Some(index / 4),
+        ..DeviceSpec::default()
+    };
+    let spec = NodeSpec {
+        name: format!("node-{number:05}"),
+        cpu_milli: 192_000,
+        memory_bytes: 2 << 40,
+        ..NodeSpec::default()
+    };
+    (spec, (0..DEVICES).map(device).collect())
+}
+
+/// What the running jobs hold: the large ones first, so that together they fill the pool exactly.
+fn sizes(size: Size) -> Vec<u32> {
+    let devices = (size.nodes - size.nodes.div_ceil(100)) * DEVICES;
+    let mut left = devices;
+    let mut jobs = size.running;
+    let mut sizes = Vec::new();
+    for (each, part) in [(8, 60), (4, 30), (2, 9)] {
+        for _ in 0..size.running / part {
+            if left < each + jobs {
+                break;
+            }
+            sizes.push(each);
+            (left, jobs) = (left - each, jobs - 1);
+        }
+    }
+    // As many of two and of one as come out even.
+    let twos = left.saturating_sub(jobs);
+    sizes.extend((0..twos).map(|_| 2));
+    sizes.extend((0..left - 2 * twos).map(|_| 1));
+    sizes
+}
+
+fn spec(name: String, queue: String, (devices, model): (u32, &str)) -> JobSpec {
+    let (tasks, each) = if devices > DEVICES { (devices / DEVICES, DEVICES) } else { (1, devices) };
+    let class = DeviceClass { models: [model.to_owned()].into_iter().collect(), ..DeviceClass::default() };
+    let devices = Some(DeviceAsk { class, count: each, draw: DrawAsk::Whole });
+    let ask = Alternative { devices, cpu_milli: None, memory_bytes: None, speed_percent: 100 };
+    let process = Process { argv: vec!["python".into(), "train.py".into()], ..Process::default() };
+    JobSpec {
+        name,
+        queue,
+        project: None,
+        kind: Kind::Train,
+        labels: BTreeMap::new(),
+        priority: 0,
+        preemptible: true,
+        resumable: true,
+        lifetime: Lifetime::Batch,
+        gang: Group::Role(Role {
+            name: "main".into(),
+            minimum: tasks,
+            maximum: tasks,
+            ask: Ask { alternatives: vec![ask] },
+            work: Work::Process(process),
+            topology: None,
+        }),
+        time_limit: None,
+        estimate: None,
+        requeue: Requeue::Lost,
+        most_restarts: usual_restarts(),
+        after: Vec::new(),
+        start_after: None,
+        stop: StopOrder::default(),
+        checkpoint: None,
+        wait_for_capacity: true,
+        exclusive: false,
+    }
+}

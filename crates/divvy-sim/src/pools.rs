@@ -199,7 +199,8 @@ fn split<'a>(
 
 /// Reads the text of a queues.yaml.
 pub fn queues(text: &str) -> Result<Vec<Queue>, String> {
-    divvy_core::model::queue::parse(text).map_err(|error| error.to_string())
+    let settings = divvy_core::model::queue::parse(text).map_err(|error| error.to_string())?;
+    Ok(settings.queues)
 }
 
 /// A queue of each name in the trace, whose guarantee are the GPUs of its own nodes.

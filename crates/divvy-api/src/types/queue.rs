@@ -15,6 +15,18 @@ pub struct Queue {
     pub limit: BTreeMap<String, String>,
     /// At least so much when it is wanted.
     pub guarantee: BTreeMap<String, String>,
+    /// What it may take beyond its guarantee; empty for as much as there is.
+    pub borrow: BTreeMap<String, String>,
+    /// What of its guarantee others may use while it does not; empty for all of it.
+    pub lend: BTreeMap<String, String>,
+    /// Its part of the surplus among its siblings.
+    pub weight: u32,
+    /// Before its siblings.
+    pub priority: i32,
+    /// What is due to it now, in thousandths of devices: its guarantee as far as it wants it, and its part of the surplus.
+    pub gpu_milli_due: Option<i64>,
+    /// What it holds beyond its guarantee, in thousandths of devices: others may take it back.
+    pub gpu_milli_borrowed: i64,
     /// What becomes of its jobs after a bad end where they say nothing: `never`, `lost` or `failure`.
     pub requeue: Option<String>,
     /// Who may submit: `user:eva`, `group:research`; empty means everyone.

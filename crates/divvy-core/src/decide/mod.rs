@@ -1,5 +1,6 @@
 //! Deciding: a command or an observation, and the state, give events. Nothing else happens here.
 
+mod guarantee;
 mod observe;
 mod submit;
 
@@ -15,6 +16,7 @@ use crate::model::queue::{Queue, lineage};
 use crate::reason::Reason;
 use crate::state::{Job, Outcome, Run, Runs, State};
 
+pub use guarantee::guaranteed_beyond;
 pub(crate) use observe::last_word;
 pub use observe::{Seen, observe};
 pub use submit::what_there_is;
@@ -188,7 +190,10 @@ impl Rejection {
 pub fn decide(state: &State, command: &Command) -> Result<Vec<Event>, Rejection> {
     match command {
         Command::Begin { term, boot_id, version } => {
-            Ok(vec![Event::TermBegan { term: *term, boot_id: boot_id.clone(), version: version.clone() }])
+            let began = Event::TermBegan { term: *term, boot_id: boot_id.clone(), version: version.clone() };
+            // Settings that nobody chose are in the log as well: another version may have others.
+            let policy = Event::PolicySet { policy: state.policy.clone(), by: "divvy".into() };
+            Ok(std::iter::once(began).chain((state.position.0 == 0).then_some(policy)).collect())
         }
         Command::Submit(submit) => submit::submit(state, submit),
         Command::Cancel(job, by) => cancel(state, *job, by),

@@ -223,15 +223,25 @@ pub fn parse(text: &str) -> Result<Policy, BadPolicy> {
         let what = error.without_snippet().to_string();
         BadPolicy { line, column, what: what.split(" at line ").next().unwrap_or_default().to_owned() }
     })?;
-    let rising = policy.attained.levels_device_ms.windows(2).all(|pair| pair[0] < pair[1]);
-    let sound = rising
-        && policy.step_ms > 0
-        && policy.attained.head_start_ms >= 0
-        && policy.attained.hold_ms >= 0
-        && policy.min_runtime_ms >= 0;
-    let what = "levels_device_ms rise, step_ms is above 0, and head_start_ms, hold_ms and min_runtime_ms are not below it"
-        .to_owned();
-    if sound { Ok(policy) } else { Err(BadPolicy { line: 1, column: 1, what }) }
+    match nonsense(&policy) {
+        None => Ok(policy),
+        Some(what) => Err(BadPolicy { line: 1, column: 1, what: what.to_owned() }),
+    }
+}
+
+/// What is wrong with settings, each of which is of the right form.
+pub fn nonsense(policy: &Policy) -> Option<&'static str> {
+    if !policy.attained.levels_device_ms.windows(2).all(|pair| pair[0] < pair[1]) {
+        return Some("levels_device_ms must rise");
+    }
+    if policy.step_ms <= 0 {
+        return Some("step_ms must be above 0");
+    }
+    let spans = [policy.attained.head_start_ms, policy.attained.hold_ms, policy.min_runtime_ms];
+    spans
+        .iter()
+        .any(|span| *span < 0)
+        .then_some("head_start_ms, hold_ms and min_runtime_ms must not be below 0")
 }
 
 #[cfg(test)]

@@ -241,6 +241,25 @@ pub fn fits_empty(empty: &Snapshot, spec: &JobSpec) -> Result<(), Reason> {
     diagnose::fits_empty(empty, spec)
 }
 
+/// What a queue is entitled to at a moment, in thousandths of devices.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Entitlement {
+    /// What it gets whenever it wants it, its children's guarantees included.
+    pub guarantee_milli: i64,
+    /// What is due to it: its guarantee as far as it wants it, and its part of the surplus.
+    pub due_milli: i64,
+    /// What it and those below it hold or wait for, within its limit.
+    pub wanted_milli: i64,
+}
+
+/// What each queue is entitled to, by path; empty where the pool is not divided.
+pub fn entitlements(state: &State, snapshot: &Snapshot) -> BTreeMap<String, Entitlement> {
+    match share::is_shared(&state.policy) {
+        true => share::Shares::of(state, snapshot).entitlements().collect(),
+        false => BTreeMap::new(),
+    }
+}
+
 /// Whether a queue may have what a job asks for, beside what it holds by a snapshot, whatever is free.
 pub fn allows(state: &State, snapshot: &Snapshot, spec: &JobSpec) -> Result<(), Reason> {
     if spec.preemptible || !share::is_shared(&state.policy) {

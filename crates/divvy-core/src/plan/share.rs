@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::Entitlement;
 use super::settle::held_by;
 use crate::amount::{Amount, Limits, Resource};
 use crate::id::{AllocationId, DeviceId};
@@ -197,6 +198,20 @@ impl Shares {
             }
         }
         self.queues[queue].children = children;
+    }
+
+    /// What each queue is entitled to, of devices of any model.
+    pub(crate) fn entitlements(&self) -> impl Iterator<Item = (String, Entitlement)> + use<'_> {
+        let of = |place: usize| {
+            let queue = &self.queues[place];
+            Entitlement {
+                guarantee_milli: queue.guarantee[0],
+                due_milli: queue.due[0],
+                wanted_milli: queue.wanted[0],
+            }
+        };
+        let queues = self.by_path.iter().filter(|(_, place)| **place != POOL);
+        queues.map(move |(path, place)| (path.clone(), of(*place)))
     }
 
     /// The place of a queue, or of the nearest one above it.

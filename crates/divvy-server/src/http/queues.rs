@@ -7,8 +7,8 @@ use axum::body::Body;
 use axum::extract::State as Shared;
 use axum::http::HeaderMap;
 use divvy_api::{Applied, Problem, ProblemCode, paths};
-use divvy_core::decide::{Command, Rejection};
-use divvy_core::model::queue::{self as model, Member, Queue};
+use divvy_core::decide::{Command, Rejection, guaranteed_beyond};
+use divvy_core::model::queue::{self as model, Member, Queue, Settings};
 use serde::Deserialize;
 
 use super::answer::{Answer, Refused, Words, ok, read_body, vanished};
@@ -51,23 +51,32 @@ pub(super) async fn set(
     let bytes = read_body(&headers, body).await?;
     let text = std::str::from_utf8(&bytes)
         .map_err(|error| Problem::new(ProblemCode::BadSpec, format!("queues.yaml is not text: {error}")))?;
-    let queues = resolved(&pool, understood(text)?).await?;
+    let Settings { queues, policy } = understood(text)?;
+    let queues = resolved(&pool, queues).await?;
     let (diff, notices) = {
         let controller = pool.controller.read().await;
-        (queue::diff(&controller.state().queues, &queues), queue::notices(&queues, controller.snapshot()))
+        let mut diff = queue::diff(&controller.state().queues, &queues);
+        if let Some(what) = guaranteed_beyond(controller.state(), &queues) {
+            return Err(Problem::new(ProblemCode::BadSpec, what).with_field("guarantee").into());
+        }
+        let policy = policy.as_ref();
+        diff.extend(policy.map(|it| queue::policy_diff(&controller.state().policy, it)).unwrap_or_default());
+        (diff, queue::notices(&queues, controller.snapshot()))
     };
     if how.dry_run {
         return ok(&Applied { applied: false, diff, notices });
     }
-    let taken = pool
-        .requests
-        .ask(|reply| Request::Command(Box::new(Command::SetQueues(queues, person)), reply))
-        .await;
-    let answer = taken.map_err(refusal::problem)?;
-    ok(&Applied { applied: answer.events > 0, diff, notices })
+    // The queues first: what they refuse leaves the policy as it was.
+    let policy = policy.map(|policy| Command::SetPolicy(Box::new(policy), person.clone()));
+    let mut events = 0;
+    for command in std::iter::once(Command::SetQueues(queues, person)).chain(policy) {
+        let taken = pool.requests.ask(|reply| Request::Command(Box::new(command), reply)).await;
+        events += taken.map_err(refusal::problem)?.events;
+    }
+    ok(&Applied { applied: events > 0, diff, notices })
 }
 
-fn understood(text: &str) -> Result<Vec<Queue>, Problem> {
+fn understood(text: &str) -> Result<Settings, Problem> {
     model::parse(text).map_err(|bad| {
         let mut problem = Problem::new(ProblemCode::BadSpec, bad.to_string());
         (problem.line, problem.column) = (Some(bad.line), Some(bad.column));

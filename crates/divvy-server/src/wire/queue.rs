@@ -1,11 +1,13 @@
 //! Queues: what they may have and have, and what a new queues.yaml changes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use divvy_api as api;
 use divvy_core::amount::{Amount, Limits, Resource};
 use divvy_core::model::job::{JobState, Owner};
+use divvy_core::model::policy::Policy;
 use divvy_core::model::queue::Queue;
+use divvy_core::plan::{self, Entitlement};
 use divvy_core::reason::shown;
 use divvy_core::snapshot::Snapshot;
 use divvy_core::state::{Job, Runs, State};
@@ -14,8 +16,10 @@ use super::detail::requeue;
 
 /// All queues, by path.
 pub(crate) fn all(state: &State, snapshot: &Snapshot, asker: &Owner) -> Vec<api::Queue> {
+    let entitled = plan::entitlements(state, snapshot);
+    let row = |queue| one(queue, snapshot, asker, entitled.get(&queue.path));
     let mut rows: BTreeMap<&str, api::Queue> =
-        state.queues.iter().map(|(path, queue)| (path.as_str(), one(queue, snapshot, asker))).collect();
+        state.queues.iter().map(|(path, queue)| (path.as_str(), row(queue))).collect();
     for job in state.jobs.values() {
         if let Some(row) = rows.get_mut(job.spec.queue.as_str()) {
             count(row, job, state);
@@ -24,13 +28,20 @@ pub(crate) fn all(state: &State, snapshot: &Snapshot, asker: &Owner) -> Vec<api:
     rows.into_values().collect()
 }
 
-fn one(queue: &Queue, snapshot: &Snapshot, asker: &Owner) -> api::Queue {
+fn one(queue: &Queue, snapshot: &Snapshot, asker: &Owner, entitled: Option<&Entitlement>) -> api::Queue {
     let held = snapshot.held.get(&queue.path);
     let of = |resource: Resource| held.map_or(0, |held| held.of(&resource));
     api::Queue {
         queue: queue.path.clone(),
         limit: limits(&queue.limit),
         guarantee: limits(&queue.guarantee),
+        borrow: limits(&queue.borrow),
+        lend: limits(&queue.lend),
+        weight: queue.weight,
+        priority: queue.priority,
+        gpu_milli_due: entitled.map(|entitled| entitled.due_milli),
+        gpu_milli_borrowed: entitled
+            .map_or(0, |entitled| (of(Resource::Any) - entitled.guarantee_milli).max(0)),
         requeue: Some(requeue(queue.requeue).to_owned()),
         submit: queue.submit.iter().map(ToString::to_string).collect(),
         may_submit: queue.takes(asker),
@@ -91,40 +102,80 @@ pub(crate) fn diff(now: &BTreeMap<String, Queue>, wanted: &[Queue]) -> Vec<Strin
     lines
 }
 
+/// What a queue says, part by part: the name of the setting and its text.
+fn settings(queue: &Queue) -> BTreeMap<String, String> {
+    let amounts = [
+        ("guarantee", &queue.guarantee),
+        ("limit", &queue.limit),
+        ("borrow", &queue.borrow),
+        ("lend", &queue.lend),
+    ];
+    let mut said = BTreeMap::new();
+    for (name, amounts) in amounts {
+        said.extend(
+            limits(amounts).into_iter().map(|(resource, amount)| (format!("{name} {resource}"), amount)),
+        );
+    }
+    said.insert("weight".into(), queue.weight.to_string());
+    said.insert("priority".into(), queue.priority.to_string());
+    said.insert("requeue".into(), requeue(queue.requeue).to_owned());
+    said.insert("submit".into(), members(queue));
+    said.extend(queue.within_queue.and_then(|it| Some(("within_queue".into(), word(&it)?))));
+    said.extend(queue.reclaim.and_then(|it| Some(("reclaim".into(), word(&it)?))));
+    said
+}
+
+/// A setting's word as it is written.
+fn word(setting: &impl serde::Serialize) -> Option<String> {
+    Some(serde_json::to_value(setting).ok()?.as_str()?.to_owned())
+}
+
+/// What a setting is where nothing is said of it.
+fn unsaid(name: &str) -> &'static str {
+    match name.split(' ').next().unwrap_or_default() {
+        "limit" | "borrow" | "lend" => "unlimited",
+        "guarantee" => "0",
+        _ => "as the policy",
+    }
+}
+
 fn summary(queue: &Queue) -> String {
-    let mut parts: Vec<String> = limits(&queue.limit)
-        .into_iter()
-        .map(|(resource, amount)| format!(" limit {resource}={amount}"))
-        .collect();
-    if queue.requeue != Default::default() {
-        parts.push(format!(" requeue {}", requeue(queue.requeue)));
-    }
-    if !queue.submit.is_empty() {
-        parts.push(format!(" submit {}", members(queue)));
-    }
-    parts.concat()
+    let usual = settings(&Queue::named(&queue.path));
+    let said = settings(queue);
+    let other = said.into_iter().filter(|(name, text)| usual.get(name) != Some(text));
+    other
+        .map(|(name, text)| match name.split_once(' ') {
+            Some((name, resource)) => format!(" {name} {resource}={text}"),
+            None => format!(" {name} {text}"),
+        })
+        .collect()
 }
 
 fn changes(before: &Queue, after: &Queue) -> Vec<String> {
-    let path = &after.path;
-    let (old, new) = (limits(&before.limit), limits(&after.limit));
-    let resources: std::collections::BTreeSet<&String> = old.keys().chain(new.keys()).collect();
-    let unlimited = String::from("unlimited");
-    let changed = resources.into_iter().filter(|resource| old.get(*resource) != new.get(*resource));
-    let mut lines: Vec<String> = changed
-        .map(|resource| {
-            let (from, to) =
-                (old.get(resource).unwrap_or(&unlimited), new.get(resource).unwrap_or(&unlimited));
-            format!("~ {path} limit {resource}: {from} → {to}")
-        })
-        .collect();
-    if before.requeue != after.requeue {
-        lines.push(format!("~ {path} requeue: {} → {}", requeue(before.requeue), requeue(after.requeue)));
-    }
-    if before.submit != after.submit {
-        lines.push(format!("~ {path} submit: {} → {}", members(before), members(after)));
-    }
-    lines
+    let (old, new) = (settings(before), settings(after));
+    let names: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
+    let changed = names.into_iter().filter(|name| old.get(*name) != new.get(*name));
+    let line = |name: &String| {
+        let from = old.get(name).map_or(unsaid(name), String::as_str);
+        let to = new.get(name).map_or(unsaid(name), String::as_str);
+        format!("~ {} {name}: {from} → {to}", after.path)
+    };
+    changed.map(line).collect()
+}
+
+/// One line per setting of the planner that differs.
+pub(crate) fn policy_diff(now: &Policy, wanted: &Policy) -> Vec<String> {
+    let object = |policy: &Policy| match serde_json::to_value(policy) {
+        Ok(serde_json::Value::Object(object)) => object,
+        _ => serde_json::Map::new(),
+    };
+    let (now, wanted) = (object(now), object(wanted));
+    let differs = wanted.iter().filter(|(name, value)| now.get(*name) != Some(value));
+    let line = |(name, value): (&String, &serde_json::Value)| {
+        let from = now.get(name).map(ToString::to_string).unwrap_or_default();
+        format!("~ policy {name}: {from} → {value}")
+    };
+    differs.map(line).collect()
 }
 
 fn members(queue: &Queue) -> String {
@@ -156,7 +207,7 @@ mod tests {
 
     #[test]
     fn a_difference_is_told_in_one_line_each() {
-        let parse = |text| divvy_core::model::queue::parse(text).unwrap();
+        let parse = |text| divvy_core::model::queue::parse(text).unwrap().queues;
         let now: BTreeMap<String, Queue> = parse("queues:\n  default: {limit: 8}\n  old:\n")
             .into_iter()
             .map(|queue| (queue.path.clone(), queue))

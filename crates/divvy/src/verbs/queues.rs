@@ -34,6 +34,12 @@ impl Listing for Queue {
         "queue",
         "limit",
         "guarantee",
+        "borrow",
+        "lend",
+        "weight",
+        "priority",
+        "gpu_milli_due",
+        "gpu_milli_borrowed",
         "requeue",
         "submit",
         "may_submit",
@@ -53,7 +59,11 @@ impl Listing for Queue {
             Column::<Self>::new("QUEUE", |queue, _| queue.queue.clone()),
             Column::<Self>::new("GPUS", |queue, _| gpus(queue.gpu_milli)).right(),
             Column::<Self>::new("LIMIT", |queue, _| amounts(&queue.limit)),
-            Column::<Self>::new("GUARANTEE", |queue, _| amounts(&queue.guarantee)).wide(),
+            Column::<Self>::new("GUARANTEE", |queue, _| amounts(&queue.guarantee)),
+            Column::<Self>::new("DUE", |queue, _| queue.gpu_milli_due.map(share).unwrap_or_default()).right(),
+            Column::<Self>::new("BORROWED", |queue, _| share(queue.gpu_milli_borrowed)).right(),
+            Column::<Self>::new("WEIGHT", |queue, _| queue.weight.to_string()).right().wide(),
+            Column::<Self>::new("PRIORITY", |queue, _| queue.priority.to_string()).right().wide(),
             Column::<Self>::new("RUNNING", |queue, _| queue.running.to_string()).right(),
             Column::<Self>::new("WAITING", |queue, _| queue.waiting.to_string()).right(),
             Column::<Self>::new("HELD", |queue, _| queue.held.to_string()).right().wide(),
@@ -68,6 +78,10 @@ impl Listing for Queue {
             Column::<Self>::new("SUBMIT", submitters),
         ]
     }
+}
+
+fn share(milli: i64) -> String {
+    u64::try_from(milli).map_or_else(|_| "-".into(), gpus)
 }
 
 fn amounts(amounts: &std::collections::BTreeMap<String, String>) -> String {

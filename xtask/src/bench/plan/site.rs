@@ -211,7 +211,7 @@ fn queue(number: u32) -> String {
 }
 
 fn node(number: u32) -> (NodeSpec, Vec<DeviceSpec>) {
-    let model = if number % 100 == 0 { SPARE } else { BUSY };
+    let model = if number.is_multiple_of(100) { SPARE } else { BUSY };
     let device = |index| DeviceSpec {
         uuid: format!("GPU-{number}-{index}"),
         index,

@@ -1,0 +1,44 @@
+//! Whether a pool can keep what its queues are guaranteed.
+
+use std::collections::BTreeMap;
+
+use crate::amount::{Amount, Resource};
+use crate::model::device::WHOLE_MILLI;
+use crate::model::node::NodeState;
+use crate::model::queue::{Queue, lineage};
+use crate::reason::shown;
+use crate::state::State;
+
+/// What is guaranteed beyond what the pool has, if anything: of devices of any model, or of one. Nodes that are gone do not
+/// count; a pool without devices is not asked.
+pub fn guaranteed_beyond(state: &State, queues: &[Queue]) -> Option<String> {
+    let is_there = |node| state.nodes.get(node).is_some_and(|node| node.state != NodeState::Gone);
+    let mut there: BTreeMap<Resource, i64> = BTreeMap::new();
+    for device in state.devices.values().filter(|device| is_there(&device.node)) {
+        *there.entry(Resource::Any).or_default() += i64::from(WHOLE_MILLI);
+        *there.entry(Resource::Model(device.spec.model.clone())).or_default() += i64::from(WHOLE_MILLI);
+    }
+    if there.is_empty() {
+        return None;
+    }
+    let is_top = |queue: &&Queue| {
+        !lineage(&queue.path).skip(1).any(|above| queues.iter().any(|queue| queue.path == above))
+    };
+    let mut sums: BTreeMap<&Resource, i64> = BTreeMap::new();
+    for (resource, amount) in queues.iter().filter(is_top).flat_map(|queue| &queue.guarantee) {
+        if let (Amount::Finite(amount), Resource::Any | Resource::Model(_)) = (amount, resource) {
+            let sum = sums.entry(resource).or_default();
+            *sum = sum.saturating_add(*amount);
+        }
+    }
+    let beyond = |(resource, sum): (&&Resource, &i64)| {
+        let there = there.get(*resource).copied().unwrap_or(0);
+        let (sum_text, there_text) = (shown(resource, *sum), shown(resource, there));
+        (*sum > there).then(|| {
+            format!(
+                "{sum_text} of {resource} are guaranteed in all, and the pool has {there_text}: lower some"
+            )
+        })
+    };
+    sums.iter().find_map(beyond)
+}

@@ -1,0 +1,311 @@
+//! The text of queues.yaml: who may have how much, and how the planner decides.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::Deserialize;
+use serde_saphyr::Spanned;
+
+use super::{Member, Queue};
+use crate::amount::{Amount, Bytes, Limits, Resource, scaled};
+use crate::model::job::Requeue;
+use crate::model::policy::{self, Policy, Reclaim, WithinQueue};
+
+/// What a queues.yaml says.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    /// The queues: these and no others.
+    pub queues: Vec<Queue>,
+    /// The settings of the planner, where the file has a section for them.
+    pub policy: Option<Policy>,
+}
+
+/// What is wrong with a queues.yaml.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("queues.yaml, line {line}, column {column}: {what}")]
+pub struct BadQueues {
+    /// From 1.
+    pub line: u64,
+    /// From 1.
+    pub column: u64,
+    /// What is wrong, and what to write.
+    pub what: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct QueuesText {
+    queues: BTreeMap<Spannable, Option<Spanned<QueueText>>>,
+    policy: Option<Spanned<Policy>>,
+}
+
+/// A key of the file.
+type Spannable = String;
+
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields, default)]
+struct QueueText {
+    guarantee: Option<Spanned<LimitText>>,
+    limit: Option<Spanned<LimitText>>,
+    borrow: Option<Spanned<LimitText>>,
+    lend: Option<Spanned<LimitText>>,
+    weight: Option<u32>,
+    priority: i32,
+    within_queue: Option<WithinQueue>,
+    reclaim: Option<Reclaim>,
+    requeue: Option<Requeue>,
+    submit: Vec<Spanned<String>>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum LimitText {
+    All(Scalar),
+    Each(BTreeMap<String, Scalar>),
+}
+
+/// A number or a text, as it was written.
+struct Scalar(String);
+
+impl<'de> Deserialize<'de> for Scalar {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Any;
+        impl serde::de::Visitor<'_> for Any {
+            type Value = Scalar;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a number or an amount such as 40Gi")
+            }
+            fn visit_i64<E>(self, value: i64) -> Result<Scalar, E> {
+                Ok(Scalar(value.to_string()))
+            }
+            fn visit_u64<E>(self, value: u64) -> Result<Scalar, E> {
+                Ok(Scalar(value.to_string()))
+            }
+            fn visit_f64<E>(self, value: f64) -> Result<Scalar, E> {
+                Ok(Scalar(value.to_string()))
+            }
+            fn visit_str<E>(self, value: &str) -> Result<Scalar, E> {
+                Ok(Scalar(value.to_owned()))
+            }
+        }
+        deserializer.deserialize_any(Any)
+    }
+}
+
+/// Reads the text of queues.yaml. The file is the whole set of queues.
+pub fn parse(text: &str) -> Result<Settings, BadQueues> {
+    let read: QueuesText = serde_saphyr::from_str(text).map_err(|error| unreadable(&error))?;
+    let mut queues = Vec::new();
+    for (path, text) in read.queues {
+        let place = text.as_ref().map_or((1, 1), |text| (text.referenced.line(), text.referenced.column()));
+        let wrong = |what| BadQueues { line: place.0, column: place.1, what };
+        if let Some(what) = bad_path(&path) {
+            return Err(wrong(what));
+        }
+        let queue = queue(&path, text.map(|text| text.value).unwrap_or_default())?;
+        if let Some(what) = contradiction(&queue) {
+            return Err(wrong(what));
+        }
+        queues.push(queue);
+    }
+    if queues.is_empty() {
+        let what = "no queue is named: a pool needs at least one".into();
+        return Err(BadQueues { line: 1, column: 1, what });
+    }
+    let policy = read.policy.map(sound).transpose()?;
+    Ok(Settings { queues, policy })
+}
+
+fn queue(path: &str, text: QueueText) -> Result<Queue, BadQueues> {
+    let amounts = |name, text: Option<Spanned<LimitText>>| {
+        text.map(|text| limits(name, text)).transpose().map(Option::unwrap_or_default)
+    };
+    Ok(Queue {
+        guarantee: amounts("guarantee", text.guarantee)?,
+        limit: amounts("limit", text.limit)?,
+        borrow: amounts("borrow", text.borrow)?,
+        lend: amounts("lend", text.lend)?,
+        weight: text.weight.unwrap_or(1),
+        priority: text.priority,
+        within_queue: text.within_queue,
+        reclaim: text.reclaim,
+        requeue: text.requeue.unwrap_or_default(),
+        submit: text.submit.into_iter().map(member).collect::<Result<_, _>>()?,
+        ..Queue::named(path)
+    })
+}
+
+/// What a queue says that cannot be, if anything.
+fn contradiction(queue: &Queue) -> Option<String> {
+    let below = |(resource, guarantee): (&Resource, &Amount)| {
+        let limit = queue.limit.get(resource)?;
+        (limit < guarantee).then(|| {
+            format!("the limit of {resource} is below its guarantee: raise the one or lower the other")
+        })
+    };
+    queue.guarantee.iter().find_map(below)
+}
+
+fn sound(policy: Spanned<Policy>) -> Result<Policy, BadQueues> {
+    let (line, column) = (policy.referenced.line(), policy.referenced.column());
+    match policy::nonsense(&policy.value) {
+        None => Ok(policy.value),
+        Some(what) => Err(BadQueues { line, column, what: what.to_owned() }),
+    }
+}
+
+fn unreadable(error: &serde_saphyr::Error) -> BadQueues {
+    let (line, column) = error.location().map_or((1, 1), |place| (place.line(), place.column()));
+    let what = match error.without_snippet() {
+        serde_saphyr::Error::SerdeUnknownField { field, expected, .. } => unknown_key(field, expected),
+        serde_saphyr::Error::DuplicateMappingKey { .. } => "this key stands twice".into(),
+        other => other.to_string().split(" at line ").next().unwrap_or_default().to_owned(),
+    };
+    BadQueues { line, column, what }
+}
+
+fn unknown_key(field: &str, expected: &[&'static str]) -> String {
+    let nearest = expected.iter().max_by_key(|key| (strsim::jaro_winkler(key, field) * 1000.0) as i64);
+    let near = nearest.filter(|key| strsim::damerau_levenshtein(key, field) <= 3);
+    let hint =
+        near.map_or(format!("write one of {}", expected.join(", ")), |key| format!("did you mean {key}?"));
+    format!("unknown key {field:?}: {hint}")
+}
+
+/// What is wrong with a queue's path, if anything.
+pub fn bad_path(path: &str) -> Option<String> {
+    let good = |part: &str| {
+        (1..=63).contains(&part.len())
+            && part.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b))
+    };
+    let short: String = path.chars().take(60).collect();
+    match path.split('/').count() {
+        1..=8 if path.split('/').all(good) => None,
+        1..=8 => Some(format!(
+            "{short:?} is no queue's path: write letters, digits, '-', '_' and '.', parts joined by '/'"
+        )),
+        _ => Some(format!("{short:?} is deeper than 8 levels")),
+    }
+}
+
+fn limits(what: &str, text: Spanned<LimitText>) -> Result<Limits, BadQueues> {
+    let place = (text.referenced.line(), text.referenced.column());
+    let pairs = match text.value {
+        LimitText::All(amount) => BTreeMap::from([("any".to_owned(), amount)]),
+        LimitText::Each(pairs) => pairs,
+    };
+    let read = |(name, amount): (String, Scalar)| {
+        let resource = Resource::from(name.as_str());
+        let amount = read_amount(&resource, &amount.0).ok_or_else(|| {
+            format!("{what} of {name}: {:?} is not an amount: write {}", amount.0, example(&resource))
+        })?;
+        Ok((resource, amount))
+    };
+    let wrong = |what| BadQueues { line: place.0, column: place.1, what };
+    pairs.into_iter().map(read).collect::<Result<_, String>>().map_err(wrong)
+}
+
+fn example(resource: &Resource) -> &'static str {
+    match resource {
+        Resource::Memory | Resource::Storage => "512Gi, or unlimited",
+        Resource::Cpu => "64 or 0.5, or unlimited",
+        _ => "8, or unlimited",
+    }
+}
+
+/// Reads one amount: devices and cores whole or decimal, memory in bytes.
+pub fn read_amount(resource: &Resource, text: &str) -> Option<Amount> {
+    if text == "unlimited" {
+        return Some(Amount::Unlimited);
+    }
+    let finite = match resource {
+        Resource::Memory | Resource::Storage => text.parse::<Bytes>().ok()?.0,
+        Resource::Pods => scaled(text, 1)?,
+        _ => scaled(text, 1000)?,
+    };
+    Some(Amount::Finite(finite))
+}
+
+fn member(text: Spanned<String>) -> Result<Member, BadQueues> {
+    let read = match text.value.split_once(':') {
+        Some(("user", name)) if !name.is_empty() => Some(Member::User(name.to_owned())),
+        Some(("group", name)) if !name.is_empty() => Some(Member::Group(name.to_owned(), None)),
+        _ => None,
+    };
+    let what = format!("submit: {:?} names nobody: write user:NAME or group:NAME", text.value);
+    read.ok_or(BadQueues { line: text.referenced.line(), column: text.referenced.column(), what })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_queues_file_names_limits_requeue_and_who_may_submit() {
+        let text = "queues:\n  vision: {limit: {any: 8, h100: 2.5, memory: 64Gi}, requeue: failure, submit: [user:ana, group:cv]}\n  nlp: {limit: 4}\n  research/asr:\n";
+        let queues = parse(text).unwrap().queues;
+        let vision = queues.iter().find(|queue| queue.path == "vision").unwrap();
+        assert_eq!(vision.limit[&Resource::Any], Amount::Finite(8000));
+        assert_eq!(vision.limit[&Resource::Model("h100".into())], Amount::Finite(2500));
+        assert_eq!(vision.limit[&Resource::Memory], Amount::Finite(64 << 30));
+        assert_eq!(vision.requeue, Requeue::Failure);
+        assert_eq!(vision.submit, [Member::User("ana".into()), Member::Group("cv".into(), None)]);
+        assert_eq!(queues[0].limit[&Resource::Any], Amount::Finite(4000));
+        assert_eq!(queues.len(), 3);
+    }
+
+    #[test]
+    fn a_queues_file_names_what_is_guaranteed_lent_and_borrowed_and_how_the_planner_decides() {
+        let text = "queues:\n  vision: {guarantee: {h100: 8, any: 12}, lend: 2, borrow: 4, weight: 3, priority: 1, within_queue: never, reclaim: lower}\npolicy: {share: none, min_runtime_ms: 5}\n";
+        let settings = parse(text).unwrap();
+        let vision = &settings.queues[0];
+        assert_eq!(vision.guarantee[&Resource::Any], Amount::Finite(12_000));
+        assert_eq!(
+            (vision.lend[&Resource::Any], vision.borrow[&Resource::Any]),
+            (Amount::Finite(2000), Amount::Finite(4000))
+        );
+        assert_eq!((vision.weight, vision.priority), (3, 1));
+        assert_eq!((vision.within_queue, vision.reclaim), (Some(WithinQueue::Never), Some(Reclaim::Lower)));
+        assert_eq!(settings.policy.unwrap().min_runtime_ms, 5);
+    }
+
+    #[test]
+    fn a_wrong_key_names_line_column_and_the_nearest_key() {
+        let error = parse("queues:\n  a:\n    limti: 3\n").unwrap_err();
+        assert_eq!((error.line, error.column), (3, 5));
+        assert!(error.what.contains("did you mean limit?"), "{error}");
+    }
+
+    #[test]
+    fn nonsense_in_a_queues_file_names_its_place() {
+        for text in [
+            "",
+            "queues: {}",
+            "queues: [",
+            "queues:\n  a: {limit: x}\n",
+            "queues:\n  a: {limit: -1}\n",
+            "queues:\n  'a b': {}\n",
+            "queues:\n  a: {}\n  a: {}\n",
+            "queues:\n  a: {submit: [ana]}\n",
+            "queues:\n  a: {requeue: maybe}\n",
+            "queues:\n  a//b: {}\n",
+            "queues:\n  a: {limit: 2, guarantee: 3}\n",
+            "queues:\n  a: {weight: -1}\n",
+            "queues:\n  a: {reclaim: perhaps}\n",
+            "queues:\n  a: {}\npolicy: {step_ms: 0}\n",
+            "queues:\n  a: {}\npolicy: {shear: fill}\n",
+        ] {
+            let error = parse(text).unwrap_err();
+            assert!(error.line >= 1 && !error.what.is_empty(), "{text:?}: {error}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_the_queues_parser_panic(text in ".{0,200}") {
+            let _ = parse(&text);
+            let _ = parse(&format!("queues:\n  a: {text}"));
+        }
+    }
+}

@@ -122,6 +122,92 @@ fn the_fragmentation_gradient_leaves_gaps_that_expected_tasks_can_use() {
     );
 }
 
+/// So many submissions of each of these asks, each of which ends again: from them the score learns what to expect.
+fn after(asks: &[&str], lines: &str) -> String {
+    let seen = (0..10).flat_map(|turn| {
+        let one = move |(place, ask): (usize, &&str)| {
+            format!("submit s{turn}x{place} default {ask}\nplan\nend s{turn}x{place}\n")
+        };
+        asks.iter().enumerate().map(one).collect::<Vec<_>>()
+    });
+    let learned: String = seen.collect();
+    let (nodes, rest) = lines.split_once("\n\n").unwrap();
+    format!("{nodes}\n{learned}{rest}")
+}
+
+fn check_learned(asks: &[&str], lines: &str, expected: Expect) {
+    let mut scenario = pool(Score::LeastWaste);
+    let text = after(asks, lines);
+    for line in text.lines() {
+        scenario.line(line).unwrap();
+    }
+    let printed: Vec<&str> = scenario.printed().lines().filter(|line| !line.contains(" s")).collect();
+    expected.assert_eq(&printed.join("\n"));
+}
+
+#[test]
+fn a_gap_is_kept_for_the_share_that_fills_it() {
+    check_learned(
+        &["1 milli=700", "1 milli=300", "1 milli=200"],
+        "node n1 2xh100\n\nsubmit a default 1 milli=700\nplan\nsubmit b default 1 milli=200\nplan\nsubmit c default 1 milli=300\nplan",
+        expect![[r#"
+            place a n1:0
+            place b n1:1
+            place c n1:0"#]],
+    );
+}
+
+#[test]
+fn tasks_of_cores_alone_go_where_no_device_needs_the_cores() {
+    check_learned(
+        &["1 cpu=8", "0 cpu=8"],
+        "node n1 2xh100 cpu=16\nnode n2 2xh100 cpu=64\n\nsubmit a default 0 cpu=8\nplan\nsubmit b default 0 cpu=32\nplan\nsubmit c default 2 cpu=16\nplan",
+        expect![[r#"
+            place a n2
+            place b n2
+            place c n1:0+n1:1"#]],
+    );
+}
+
+#[test]
+fn a_model_that_others_depend_on_is_left_to_them() {
+    check_learned(
+        &["1 model=a100", "1"],
+        "node n1 1xa100\nnode n2 4xh100\n\nsubmit a default 1\nplan\nsubmit b default 1 model=a100\nplan",
+        expect![[r#"
+            place a n2:0
+            place b n1:0"#]],
+    );
+}
+
+#[test]
+fn single_devices_fill_a_used_node_and_whole_nodes_stay_for_gangs() {
+    check_learned(
+        &["1", "8"],
+        "node n1 8xh100\nnode n2 8xh100\nnode n3 8xh100\n\nsubmit a default 1\nplan\nsubmit b default 2\nplan\nsubmit c default 4\nplan\nsubmit d default 1\nplan\nsubmit e default 8 tasks=2\nplan",
+        expect![[r#"
+            place a n1:0
+            place b n1:1+n1:2
+            place c n1:3+n1:4+n1:5+n1:6
+            place d n1:7
+            place e n2:0+n2:1+n2:2+n2:3+n2:4+n2:5+n2:6+n2:7 n3:0+n3:1+n3:2+n3:3+n3:4+n3:5+n3:6+n3:7"#]],
+    );
+}
+
+#[test]
+fn a_single_node_is_packed_without_any_history() {
+    check(
+        Score::LeastWaste,
+        "node n1 4xh100\nsubmit a default 1\nplan\nsubmit b default 1 milli=500\nplan\nsubmit c default 1 milli=500\nplan\nsubmit d default 2\nplan",
+        expect![[r#"
+            place a n1:0
+            place b n1:1
+            place c n1:1
+            place d n1:2+n1:3
+        "#]],
+    );
+}
+
 #[test]
 fn a_random_choice_is_the_same_for_the_same_seed() {
     let placed = |seed| {
@@ -150,6 +236,7 @@ fn shares_are_refused_where_the_policy_gives_none() {
 fn score() -> impl Strategy<Value = Score> {
     prop::sample::select(vec![
         Score::KeepWhole,
+        Score::LeastWaste,
         Score::BestFit,
         Score::DotProduct,
         Score::GpuPacking,
@@ -213,5 +300,14 @@ proptest! {
     #[test]
     fn scores_that_are_remembered_choose_as_scores_reckoned_anew(score in score(), lines in prop::collection::vec(step(), 1..40)) {
         live(score, &lines)?;
+    }
+}
+
+proptest! {
+    // Long enough for several outlooks.
+    #![proptest_config(ProptestConfig { cases: 15, ..ProptestConfig::default() })]
+    #[test]
+    fn what_arrivals_teach_is_the_same_for_a_warm_and_a_cold_planner(lines in prop::collection::vec(step(), 70..90)) {
+        live(Score::LeastWaste, &lines)?;
     }
 }

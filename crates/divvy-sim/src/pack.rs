@@ -98,7 +98,7 @@ impl Packing {
             Packing::GpuPacking => Score::GpuPacking,
             Packing::GpuClustering => Score::GpuClustering,
             Packing::Random { seed } => Score::Random { seed },
-            Packing::Divvy => Policy::default().score,
+            Packing::Divvy => Score::LeastWaste,
         }
     }
 }
@@ -207,7 +207,7 @@ pub fn run(
     mut progress: impl FnMut(usize),
 ) -> Result<Packed, PackError> {
     let typical = Arc::new(typical::typical(&workload.pods));
-    let policy = Policy { score: packing.score(&typical), shares: true, ..Policy::default() };
+    let policy = Policy { score: packing.score(&typical), shares: true, ..Policy::one_line() };
     let mut pool = Pool::open(workload, policy)?;
     let mut curve = Curve::new(workload.nodes.iter().map(|node| i64::from(node.gpus) * 1000).sum());
     if curve.capacity_milli == 0 {

@@ -79,7 +79,7 @@ fn decisions_are_those_of_every_build_and_machine() {
         4a1c75ea532927fd
         0fb4a179685ed66f
         ca031f58dd518b10
-        4c6f4ec9b3a82a35"#]]
+        77a00a8eb64bd59a"#]]
     .assert_eq(&digests.join("\n"));
 }
 

@@ -57,7 +57,7 @@ impl DeviceAsk {
 }
 
 /// A class of devices. Empty fields restrict nothing.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct DeviceClass {
     /// Model keys, any of which will do.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -7,6 +7,7 @@ pub mod device;
 pub mod gang;
 pub mod job;
 pub mod members;
+pub mod mix;
 pub mod node;
 pub mod policy;
 pub mod promise;

@@ -15,6 +15,8 @@ pub enum Score {
     /// Tasks of a gang together, whole nodes whole, open devices before free ones. The default.
     #[default]
     KeepWhole,
+    /// The device that is expected to leave least unused in the end, as far as what has arrived tells.
+    LeastWaste,
     /// The node with the least left, cores and devices weighing the same.
     BestFit,
     /// The node whose rest is least like the task's shape.

@@ -2,7 +2,7 @@
 
 use super::Place;
 use super::filter;
-use super::score::{self, Asked, NodeTask, Pick};
+use super::score::{self, Asked, NodeTask, Pick, Rule};
 use super::trial::Trial;
 use crate::id::JobId;
 use crate::model::allocation::Placement;
@@ -110,6 +110,8 @@ pub(super) fn place_task(
     let closed = trial.closed_models(&spec.queue, milli_of(alternative));
     let asked = Asked { spec, alternative, closed: &closed };
     let best = match &trial.state.policy.score {
+        // Tasks of a gang belong together, whatever each of them would leave.
+        Score::LeastWaste if rank > 0 || remaining > 1 => keeping_whole(trial, &asked, (rank, remaining)),
         Score::KeepWhole => keeping_whole(trial, &asked, (rank, remaining)),
         score => by_score(trial, score, &asked),
     };
@@ -171,10 +173,11 @@ fn keeping_whole(trial: &Trial, asked: &Asked, (rank, remaining): (u32, u32)) ->
 /// The best node by a score that looks at one task alone, and what is drawn of it.
 fn by_score(trial: &mut Trial, score: &Score, asked: &Asked) -> Option<(usize, NodeDraw)> {
     let turn = trial.next_id().0;
+    let rule = Rule { score, outlook: trial.state.mix.outlook(), asked };
     let (capacity, scores) = trial.scoring();
     let mut skip = Vec::new();
     loop {
-        let (place, pick) = scores.best(capacity, (score, asked), turn, &skip)?;
+        let (place, pick) = scores.best(capacity, rule, turn, &skip)?;
         if let Some(draw) = draw_of(&capacity.nodes[place], asked, pick) {
             return Some((place, draw));
         }

@@ -200,6 +200,7 @@ impl State {
         self.plus(job_hashes(&job));
         self.jobs.insert(*number, job);
         self.next_job = number + 1;
+        self.note_arrivals(submission);
         if let Some(token) = token {
             self.tokens.note(&owner.name, token, *number);
         }

@@ -143,6 +143,7 @@ impl State {
             self.next_allocation,
             self.term,
             self.ledger.digest(),
+            self.mix.digest(),
             self.policy_digest(),
         ))
     }

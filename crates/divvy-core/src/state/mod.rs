@@ -2,6 +2,7 @@
 
 mod apply;
 mod digest;
+mod outlook;
 mod run;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -16,6 +17,7 @@ use crate::model::allocation::{AllocationState, Placement};
 use crate::model::device::{DeviceSpec, Health, Occupant};
 use crate::model::job::{Array, Cause, Estimate, JobSpec, JobState, LastEnd, Owner, StopOrder};
 use crate::model::members::Members;
+use crate::model::mix::Mix;
 use crate::model::node::{NodeSpec, NodeState};
 use crate::model::policy::Policy;
 use crate::model::promise::Promise;
@@ -65,6 +67,9 @@ pub struct State {
     pub ledger: Ledger,
     /// What keeps each class of waiting jobs waiting.
     pub verdicts: BTreeMap<ClassId, Reason>,
+    /// Which kinds of tasks have arrived, and what to expect.
+    #[serde(default)]
+    pub mix: Mix,
     /// How jobs ended lately.
     pub outcomes: Outcomes,
     /// The keys of submissions lately, per user.
@@ -323,6 +328,7 @@ impl Default for State {
             reservations: Vec::new(),
             ledger: Ledger::default(),
             verdicts: BTreeMap::new(),
+            mix: Mix::default(),
             outcomes: Outcomes::default(),
             tokens: Tokens::default(),
             next_job: 1,

@@ -1,11 +1,13 @@
 //! `cargo xtask bench openb`: the packing experiments of the literature, all of them, beside the published curves.
 
+mod against;
 mod expected;
 mod table;
 
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::available_parallelism;
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
@@ -23,9 +25,9 @@ pub(super) struct Openb {
     /// The folder that holds openb/
     #[arg(long, env = "DIVVY_DATA", value_name = "FOLDER")]
     data: PathBuf,
-    /// How many experiments run at once
-    #[arg(long, default_value_t = 1, value_name = "N")]
-    threads: usize,
+    /// How many experiments run at once; by default as many as there are processors
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
     /// Only these traces, separated by commas
     #[arg(long, value_delimiter = ',', value_name = "TRACES")]
     traces: Vec<String>,
@@ -58,13 +60,15 @@ pub(super) fn run(openb: &Openb, target: &Path) -> Result<()> {
     let expected = Expected::read(&folder.join("expected_curves.csv"))?;
     let experiments = experiments(openb, &expected);
     ensure!(!experiments.is_empty(), "no trace or policy of that name");
-    let outcomes = run_all(&folder, experiments, openb.threads)?;
+    let threads = openb.threads.or_else(|| Some(available_parallelism().ok()?.get())).unwrap_or(1);
+    let outcomes = run_all(&folder, experiments, threads)?;
     let table = table::Table::new(machine::describe(target)?, &outcomes, &expected);
     match openb.output {
         Output::Json => println!("{}", serde_json::to_string_pretty(&table)?),
         Output::Table => print!("{}", table.text()),
     }
     ensure!(table.is_faithful(), "some curve is not within its bound");
+    ensure!(table.is_better(), "divvy is not better than fgd everywhere");
     Ok(())
 }
 

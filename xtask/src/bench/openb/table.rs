@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use serde::Serialize;
 
 use super::Outcome;
+use super::against::{self, Against};
 use super::expected::{Expected, Point};
 use crate::bench::machine::Machine;
 use crate::bench::report::aligned;
@@ -20,6 +21,8 @@ const RANDOM_BOUND: f64 = 0.5;
 pub(super) struct Table {
     machine: Machine,
     rows: Vec<Row>,
+    /// Divvy's own policy beside the fragmentation gradient.
+    against_fgd: Vec<Against>,
 }
 
 /// What was found of one policy.
@@ -44,12 +47,18 @@ impl Table {
         for outcome in outcomes {
             by_policy.entry(&outcome.packed.policy).or_default().push(outcome);
         }
-        Self { machine, rows: by_policy.into_values().map(|outcomes| row(&outcomes, expected)).collect() }
+        let rows = by_policy.into_values().map(|outcomes| row(&outcomes, expected)).collect();
+        Self { machine, rows, against_fgd: against::by_trace(outcomes) }
     }
 
     /// Whether every curve is where it should be.
     pub(super) fn is_faithful(&self) -> bool {
         self.rows.iter().all(|row| row.distance.is_none_or(|distance| distance[0] <= row.bound + 1e-9))
+    }
+
+    /// Whether Divvy's own policy is better than the fragmentation gradient, wherever both were run.
+    pub(super) fn is_better(&self) -> bool {
+        self.against_fgd.iter().all(Against::is_better)
     }
 
     pub(super) fn text(&self) -> String {
@@ -80,6 +89,11 @@ impl Table {
             let ends: Vec<String> =
                 row.allocated_percent.iter().map(|(trace, end)| format!("{trace} {end:.2}")).collect();
             let _ = writeln!(text, "{} allocates at 130 %: {}", row.policy, ends.join(", "));
+        }
+        if !self.against_fgd.is_empty() {
+            text.push_str("\ndivvy beside fgd, paired by order; tasks placed, by GPUs of each\n");
+            let rows = self.against_fgd.iter().map(Against::cells);
+            text.push_str(&aligned(std::iter::once(Against::head()).chain(rows).collect()));
         }
         text
     }

@@ -3,12 +3,15 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 
 use super::facts::{Facts, Kinds, Shape};
 use super::fgd::Fgd;
 use super::simple::{self, Scale};
+use super::waste::Waste;
 use crate::model::ask::Alternative;
 use crate::model::job::JobSpec;
+use crate::model::mix::Outlook;
 use crate::model::score::Score;
 use crate::plan::place;
 use crate::snapshot::{Capacity, NodeView};
@@ -43,6 +46,7 @@ pub struct Scores {
     facts: Vec<Facts>,
     kinds: Kinds,
     fgd: Option<Fgd>,
+    waste: Option<Waste>,
 }
 
 /// Entries kept at most, over all columns: 16 bytes each.
@@ -78,22 +82,29 @@ struct Column {
 struct Entry {
     /// The node's stamp when it was reckoned; 0 before it was.
     stamp: u64,
-    /// Below 0 if the node cannot take the task.
+    /// [`UNFIT`] if the node cannot take the task.
     score: i32,
     /// The device that a share gets.
     device: Option<u16>,
 }
 
-const UNSEEN: Entry = Entry { stamp: 0, score: -1, device: None };
+/// Below any score.
+const UNFIT: i32 = i32::MIN;
+
+const UNSEEN: Entry = Entry { stamp: 0, score: UNFIT, device: None };
 
 /// How many nodes alike are recognised while a column is brought up to date: most nodes of a large pool are idle or full.
 const ALIKE: usize = 64;
 
-/// What all nodes are scored by.
-struct Rule<'a> {
-    score: &'a Score,
-    scale: Scale,
-    asked: &'a Asked<'a>,
+/// What nodes are scored by.
+#[derive(Clone, Copy)]
+pub(in crate::plan) struct Rule<'a> {
+    /// The policy's setting.
+    pub(in crate::plan) score: &'a Score,
+    /// What is to be expected.
+    pub(in crate::plan) outlook: &'a Arc<Outlook>,
+    /// The task.
+    pub(in crate::plan) asked: &'a Asked<'a>,
 }
 
 impl Scores {
@@ -102,15 +113,14 @@ impl Scores {
     pub(in crate::plan) fn best(
         &mut self,
         capacity: &Capacity,
-        (score, asked): (&Score, &Asked),
+        rule: Rule,
         turn: u64,
         skip: &[usize],
     ) -> Option<(usize, Pick)> {
-        let (cpu_milli, devices) = capacity.largest;
-        let scale = Scale { cpu_milli, devices_milli: 1000 * devices as i64 };
-        let column = self.bring_up_to_date(capacity, &Rule { score, scale, asked });
+        let Rule { score, asked, .. } = rule;
+        let column = self.bring_up_to_date(capacity, &rule);
         let entries = column.entries.iter().enumerate();
-        let fitting = entries.filter(|(place, entry)| entry.score >= 0 && !skip.contains(place));
+        let fitting = entries.filter(|(place, entry)| entry.score > UNFIT && !skip.contains(place));
         if let Score::Random { seed } = score {
             let fitting: Vec<usize> = fitting.map(|(place, _)| place).collect();
             let place = *drawn(&fitting, (seed, turn))?;
@@ -127,30 +137,45 @@ impl Scores {
                 drawn(&having, (&turn, *seed)).map_or(Pick::Lowest, |index| Pick::This(*index)),
             ));
         }
-        let (mut best, mut found) = (-1, None);
+        let (mut best, mut found) = (UNFIT, None);
         for (place, entry) in fitting {
             if entry.score > best {
                 (best, found) = (entry.score, Some((place, entry.device)));
             }
         }
-        found.map(|(place, device)| (place, device.map_or(Pick::Lowest, |index| Pick::This(index.into()))))
+        let any = if *score == Score::LeastWaste { Pick::Near } else { Pick::Lowest };
+        found.map(|(place, device)| (place, device.map_or(any, |index| Pick::This(index.into()))))
     }
 
-    /// Scores again the nodes that are not as they were.
-    fn bring_up_to_date(&mut self, capacity: &Capacity, rule: &Rule) -> &Column {
-        let Rule { score, scale, asked } = rule;
-        let nodes = capacity.nodes.len();
-        if self.asked.len() * nodes > MOST_ENTRIES {
-            self.asked.clear();
-        }
-        if let Score::Fgd { typical } = score
+    /// Prepares what the score is made from; what was kept of another outlook is forgotten.
+    fn prepare(&mut self, rule: &Rule) {
+        if let Score::Fgd { typical } = rule.score
             && !self.fgd.as_ref().is_some_and(|fgd| fgd.is_of(typical))
         {
             self.fgd = Some(Fgd::new(typical));
         }
+        if *rule.score == Score::LeastWaste
+            && !self.waste.as_ref().is_some_and(|waste| waste.is_of(rule.outlook))
+        {
+            self.waste = Some(Waste::new(rule.outlook));
+            self.asked.clear();
+            self.facts.iter_mut().for_each(|facts| facts.waste = None);
+        }
+    }
+
+    /// Scores again the nodes that are not as they were.
+    fn bring_up_to_date(&mut self, capacity: &Capacity, rule: &Rule) -> &Column {
+        let nodes = capacity.nodes.len();
+        if self.asked.len() * nodes > MOST_ENTRIES {
+            self.asked.clear();
+        }
+        self.prepare(rule);
+        let (cpu_milli, devices) = capacity.largest;
+        let scale = Scale { cpu_milli, devices_milli: 1000 * devices as i64 };
+        let asked = rule.asked;
         let of_task = (asked.alternative, asked.spec.exclusive, asked.closed);
-        let key = fingerprint(&(score, (scale.cpu_milli, scale.devices_milli), of_task));
-        let Self { asked: columns, facts, kinds, fgd } = self;
+        let key = fingerprint(&(rule.score, (scale.cpu_milli, scale.devices_milli), of_task));
+        let Self { asked: columns, facts, kinds, fgd, waste } = self;
         facts.resize_with(nodes, Facts::default);
         let column = columns.entry(key).or_insert_with(|| Column::new(asked));
         column.entries.resize(nodes, UNSEEN);
@@ -165,14 +190,23 @@ impl Scores {
                 if facts.stamp != *stamp {
                     facts.read(view, *stamp, kinds);
                 }
+                let learned = Learned { scale, kinds, fgd: fgd.as_mut(), waste: waste.as_mut() };
                 let (score, device) =
-                    column.value(view, facts, rule, (kinds, fgd.as_mut())).unwrap_or((-1, None));
+                    column.value(view, facts, asked, (rule, learned)).unwrap_or((UNFIT, None));
                 *known = Entry { stamp: *stamp, score, device: device.map(|index| index as u16) };
             }
             column.entries[place] = *known;
         }
         column
     }
+}
+
+/// What scores are made from besides node and task.
+struct Learned<'a> {
+    scale: Scale,
+    kinds: &'a Kinds,
+    fgd: Option<&'a mut Fgd>,
+    waste: Option<&'a mut Waste>,
 }
 
 /// One of these, by a hash.
@@ -199,24 +233,28 @@ impl Column {
         &mut self,
         view: &NodeView,
         facts: &mut Facts,
-        rule: &Rule,
-        (kinds, fgd): (&Kinds, Option<&mut Fgd>),
+        asked: &Asked,
+        (rule, learned): (&Rule, Learned),
     ) -> Option<(i32, Option<usize>)> {
-        self.learn(view, facts, rule.asked);
-        let least = self.room(view, facts, rule.asked)?;
-        let shape = &self.shape;
+        self.learn(view, facts, asked);
+        let least = self.room(view, facts, asked)?;
+        let (shape, scale) = (&self.shape, learned.scale);
         let least_milli = least.map_or(0, |index| facts.left_milli[index]);
         let device = least.filter(|_| shape.is_share());
-        let score = match (rule.score, fgd) {
-            (Score::Fgd { .. }, Some(fgd)) => {
-                facts.kind().into_iter().for_each(|kind| fgd.learn(kinds, kind));
-                let takes = |facts: &Facts, index: usize| self.is_right(facts, index);
+        let takes = |facts: &Facts, index: usize| self.is_right(facts, index);
+        let score = match (rule.score, learned.fgd, learned.waste) {
+            (Score::Fgd { .. }, Some(fgd), _) => {
+                facts.kind().into_iter().for_each(|kind| fgd.learn(learned.kinds, kind));
                 return Some(fgd.score(facts, shape, takes));
             }
-            (Score::BestFit, _) => simple::best_fit(facts, shape, rule.scale),
-            (Score::DotProduct, _) => simple::dot_product(facts, shape, rule.scale),
-            (Score::GpuPacking, _) => simple::gpu_packing(facts, shape, least_milli),
-            (Score::GpuClustering, _) => simple::gpu_clustering(facts, shape, rule.scale),
+            (Score::LeastWaste, _, Some(waste)) => {
+                waste.learn(learned.kinds);
+                return Some(waste.score(facts, shape, takes));
+            }
+            (Score::BestFit, ..) => simple::best_fit(facts, shape, scale),
+            (Score::DotProduct, ..) => simple::dot_product(facts, shape, scale),
+            (Score::GpuPacking, ..) => simple::gpu_packing(facts, shape, least_milli),
+            (Score::GpuClustering, ..) => simple::gpu_clustering(facts, shape, scale),
             _ => 0,
         };
         Some((score, device))

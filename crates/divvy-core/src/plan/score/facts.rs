@@ -1,36 +1,28 @@
 //! Facts: a node in numbers, packed for scores that look at many.
 
 use crate::model::ask::{DeviceAsk, DrawAsk};
-use crate::model::device::WHOLE_MILLI;
+use crate::model::device::{DeviceSpec, WHOLE_MILLI};
+use crate::model::mix::DeviceKind;
 use crate::plan::filter;
 use crate::snapshot::{DeviceView, NodeView, TaskCounts};
 
-/// A kind of device: what a task can tell devices apart by.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Kind {
-    model: String,
-    memory_mib: u64,
-    nominal_gb: Option<u32>,
-}
-
 /// The kinds seen so far, in the order in which they were.
 #[derive(Debug, Default)]
-pub(super) struct Kinds(Vec<Kind>);
+pub(super) struct Kinds(Vec<DeviceKind>);
 
 impl Kinds {
     /// The number of a device's kind, a new one if need be.
     pub(super) fn of(&mut self, device: &DeviceView) -> u16 {
-        let spec = &device.spec;
-        let same = |kind: &Kind| {
-            (kind.memory_mib, kind.nominal_gb) == (spec.memory_mib, spec.nominal_gb)
-                && kind.model == spec.model
-        };
-        let known = self.0.iter().position(same).unwrap_or_else(|| {
-            let (model, nominal_gb) = (spec.model.clone(), spec.nominal_gb);
-            self.0.push(Kind { model, memory_mib: spec.memory_mib, nominal_gb });
+        let known = self.0.iter().position(|kind| kind.is_of(&device.spec)).unwrap_or_else(|| {
+            self.0.push(DeviceKind::of(&device.spec));
             self.0.len() - 1
         });
         u16::try_from(known).unwrap_or(u16::MAX)
+    }
+
+    /// A device of a kind, if there are so many.
+    pub(super) fn spec(&self, kind: u16) -> Option<DeviceSpec> {
+        self.0.get(usize::from(kind)).map(DeviceKind::example)
     }
 
     /// The model of a kind.
@@ -56,6 +48,8 @@ pub(super) struct Facts {
     pub(super) tasks: TaskCounts,
     /// The fragmentation of the node as it is, once it was reckoned.
     pub(super) fragmentation: Option<f64>,
+    /// What of it is expected to be unused in the end, likewise.
+    pub(super) waste: Option<i64>,
 }
 
 /// A device in numbers.
@@ -86,7 +80,7 @@ impl Facts {
         self.left_milli.clear();
         self.left_milli.extend(view.devices.iter().map(left));
         self.total_milli = self.left_milli.iter().sum();
-        self.fragmentation = None;
+        (self.fragmentation, self.waste) = (None, None);
     }
 
     /// The kind of its devices: that of the first.

@@ -8,8 +8,9 @@ mod facts;
 mod fgd;
 mod keep_whole;
 mod simple;
+mod waste;
 
 pub use cache::Scores;
-pub(super) use cache::{Asked, Pick};
+pub(super) use cache::{Asked, Pick, Rule};
 pub use fgd::Fragmentation;
 pub(super) use keep_whole::{NodeScore, NodeTask, devices, node};

@@ -74,7 +74,8 @@ impl Script {
     /// What the reader will see.
     pub(super) fn cast(&self) -> &'static str {
         "Two teams, vision and speech, fill it with short jobs. Then come a gang of four tasks that start together or\n\
-         not at all, an array of six (two at a time), two jobs that depend on others, and an urgent one."
+         not at all, an array of six (two at a time), two jobs that depend on others, and an urgent one for which\n\
+         others give way."
     }
 
     /// Whether everything has been submitted.

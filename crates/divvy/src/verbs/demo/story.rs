@@ -26,7 +26,8 @@ impl Story {
         for job in &jobs {
             let before = self.jobs.iter().find(|before| before.id == job.id);
             if before.map(|before| (&before.state, &before.reason)) != Some((&job.state, &job.reason)) {
-                gather(&mut news, job, self.line(job));
+                let gave_way = before.is_some_and(|before| before.attempt < job.attempt);
+                gather(&mut news, job, if gave_way { self.gave_way(job) } else { self.line(job) });
             }
             if let (true, Some(reason)) = (job.state.is_waiting(), &job.reason) {
                 let seen = self.waited_for.entry(job.id.clone()).or_default();
@@ -49,6 +50,18 @@ impl Story {
             (state, _) if state.is_ended() => Some(format!("{who} {}", plain(state.as_str()))),
             _ => None,
         }
+    }
+
+    /// A job that was stopped for another one, and is in the line again (or has devices again by now).
+    fn gave_way(&self, job: &Job) -> Option<String> {
+        let by = job.last_end.as_ref().and_then(|end| end.by.as_ref());
+        let Some(by) = by else { return self.line(job) };
+        let now = match job.state {
+            JobState::Running => format!(", runs on {}", self.place(job)),
+            _ => String::new(),
+        };
+        let who = format!("{:<11} {:<7}", plain(&job.name), plain(&job.queue));
+        Some(format!("{who} gave way  to {}{now}", plain(by)))
     }
 
     /// `GPU 0, 3` or `cores`
@@ -180,6 +193,17 @@ mod tests {
             "devices": if state == "pending" { json!([]) } else { json!(["GPU-b", "GPU-a"]) }, "reason": reason,
         }))
         .unwrap()
+    }
+
+    #[test]
+    fn a_job_that_was_stopped_for_another_says_for_which() {
+        let mut story = Story::new(&[]);
+        let _ = story.take(vec![job("7", "running", json!(null))], Duration::ZERO);
+        let mut again = job("7", "pending", json!({"code": "DV-GPUS-BUSY", "text": "busy"}));
+        again.attempt = 2;
+        again.last_end = serde_json::from_value(json!({"cause": "preempted", "by": "13"})).unwrap();
+        let news = story.take(vec![again], Duration::ZERO);
+        assert!(news[0].contains("gave way  to 13"), "{news:?}");
     }
 
     fn gpu(index: u32, uuid: &str) -> Gpu {

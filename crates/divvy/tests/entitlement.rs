@@ -1,0 +1,73 @@
+//! Who gives way to whom, with the real daemon and real processes.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test ends where something is wrong"
+)]
+
+mod pool;
+
+use pool::{Pool, lines};
+use serde_json::{Value, json};
+
+fn shown(pool: &Pool, id: &str) -> Value {
+    pool.divvy(["show", id, "-o", "json"]).json()
+}
+
+fn queue(pool: &Pool, path: &str) -> Value {
+    let queues = pool.say("queues -o json").json();
+    queues.as_array().unwrap().iter().find(|queue| queue["queue"] == path).unwrap().clone()
+}
+
+#[test]
+fn urgent_work_displaces_what_runs_which_hears_of_it_and_comes_back() {
+    let pool = Pool::start();
+    let started = pool.gate("started");
+    let script = "echo $DIVVY_RESTART >> runs; [ $DIVVY_RESTART -gt 0 ] && exit 0
+        trap 'echo told >> runs; exit 3' TERM; echo on > started; sleep 1000 & wait";
+    let everyday = pool.submit("-g 8", script);
+    started.await_job();
+    let urgent = pool.submit("-g 8 -p urgent", "true");
+    assert_eq!(pool.divvy(["wait", &urgent]).code, 0);
+    assert_eq!(pool.divvy(["wait", &everyday]).code, 0);
+    assert_eq!(lines(&pool.work().join("runs")), ["0", "told", "1"]);
+    let job = shown(&pool, &everyday);
+    let first = &job["attempts"][0]["end"];
+    assert_eq!((&first["cause"], &first["by"]), (&json!("preempted"), &json!(urgent)), "{job}");
+}
+
+#[test]
+fn a_queue_gets_back_what_is_guaranteed_to_it_from_one_that_borrowed_it() {
+    let pool = Pool::start();
+    std::fs::write(pool.work().join("queues.yaml"), "queues:\n  a: {guarantee: 4}\n  b: {guarantee: 4}\n")
+        .unwrap();
+    assert!(pool.say("apply -f queues.yaml").ok().contains("+ a guarantee any=4"));
+    let gates: Vec<_> = (0..8).map(|member| pool.gate(&format!("on{member}"))).collect();
+    let script = "[ $DIVVY_RESTART -gt 0 ] || echo on > on$DIVVY_ARRAY_INDEX; exec sleep 1000";
+    let borrower = pool.submit("-q b -g 1 --array 0-7", script);
+    gates.iter().for_each(|gate| drop(gate.await_job()));
+    assert_eq!(queue(&pool, "b")["gpu_milli_borrowed"], 4000);
+    let claim = pool.submit("-q a -g 4 --no-preempt", "exit 5");
+    assert_eq!(pool.divvy(["wait", &claim]).code, 5);
+    let rows = pool.say("ps -a -o json").json();
+    let member = format!("{borrower}_");
+    let of_borrower =
+        rows.as_array().unwrap().iter().filter(|row| row["id"].as_str().unwrap().starts_with(&member));
+    let causes: Vec<&Value> = of_borrower.map(|row| &row["last_end"]["cause"]).collect();
+    assert_eq!(causes.iter().filter(|cause| ***cause == json!("reclaimed")).count(), 4, "{rows}");
+    pool.divvy(["cancel", &borrower]).ok();
+}
+
+#[test]
+fn what_is_guaranteed_beyond_the_pool_is_refused() {
+    let pool = Pool::start();
+    std::fs::write(pool.work().join("queues.yaml"), "queues:\n  a: {guarantee: 6}\n  b: {guarantee: 4}\n")
+        .unwrap();
+    let said = pool.say("apply -f queues.yaml");
+    assert!(said.code == 65 && said.err.contains("10 of any are guaranteed in all"), "{said:?}");
+    assert_eq!(pool.say("queues -o json").json().as_array().unwrap().len(), 1);
+    let said = pool.say("run -q default -g 9 --no-preempt true");
+    assert_eq!(said.code, 65, "{said:?}");
+}

@@ -80,8 +80,12 @@ open_enum! {
         Dependency = "dependency",
         /// Its queue is gone, or no longer takes it.
         Policy = "policy",
-        /// Its devices were taken back.
+        /// Its devices went to a job of higher priority in its queue.
         Preempted = "preempted",
+        /// Its devices went back to a queue that they are due to.
+        Reclaimed = "reclaimed",
+        /// Its devices went to a job that was before it in the order.
+        Order = "order",
         /// The pool was taken down.
         Shutdown = "shutdown",
         /// Its node was drained.

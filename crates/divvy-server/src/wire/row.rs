@@ -173,6 +173,8 @@ mod tests {
             Cause::Dependency,
             Cause::Policy,
             Cause::Preempted,
+            Cause::Reclaimed,
+            Cause::Order,
             Cause::Shutdown,
             Cause::Drain,
         ];

@@ -23,7 +23,6 @@ pub(super) enum Order {
     Mlfq,
 }
 
-/// A trace, sorted by submission.
 #[derive(Default)]
 pub(super) struct Jobs {
     pub(super) submit_s: Vec<i64>,
@@ -41,8 +40,7 @@ impl Jobs {
             for line in text.lines().skip(1) {
                 let mut cells = line.split(',').skip(1).map(str::parse::<i64>);
                 let mut number = || cells.next().context("a row is too short")?.context("no number");
-                let row = (number()? + copy * shift_s, number()?, number()?);
-                rows.push(row);
+                rows.push((number()? + copy * shift_s, number()?, number()?));
             }
         }
         rows.sort_by_key(|(submit_s, ..)| *submit_s);
@@ -191,7 +189,6 @@ impl<'a> Pool<'a> {
         places.iter().for_each(|(node, gpus)| self.free[*node] -= gpus);
     }
 
-    /// Gives a job's places back.
     fn leave(&mut self, job: usize) -> Vec<(usize, i64)> {
         let places = std::mem::take(&mut self.places[job]);
         places.iter().for_each(|(node, gpus)| self.free[*node] += gpus);
@@ -232,7 +229,6 @@ impl<'a> Pool<'a> {
         line.sort_unstable();
         let (chosen, victims) = self.choose(&line);
         let held: Vec<_> = victims.iter().map(|job| self.leave(*job)).collect();
-        // Progress before the stop: without places it is what was attained before this run.
         for job in chosen {
             self.start(job, now);
         }

@@ -93,6 +93,13 @@ pub enum Event {
         /// Who did it.
         by: String,
     },
+    /// Its work up to now is safe: a stop loses only what comes after.
+    Checkpointed {
+        /// Which.
+        job: JobId,
+        /// Who said so.
+        by: String,
+    },
     /// It waits no longer for that.
     Released {
         /// Which.
@@ -226,6 +233,7 @@ impl Event {
             Event::Submitted(_) => "submitted",
             Event::Held { .. } => "held",
             Event::Released { .. } => "released",
+            Event::Checkpointed { .. } => "checkpointed",
             Event::Estimated { .. } => "estimated",
             Event::Promised(_) => "promised",
             Event::Revoked { .. } => "revoked",
@@ -250,6 +258,7 @@ impl Event {
                 | Event::Promised(_)
                 | Event::Placed { .. }
                 | Event::TaskStarted { .. }
+                | Event::Checkpointed { .. }
                 | Event::Tick
         )
     }

@@ -320,6 +320,7 @@ fn event_job(state: &State, event: &Event) -> Option<JobId> {
         Event::Submitted(submission) => Some(JobId::single(submission.number)),
         Event::Promised(promise) => Some(promise.job),
         Event::Held { job, .. }
+        | Event::Checkpointed { job, .. }
         | Event::Released { job, .. }
         | Event::Placed { job, .. }
         | Event::Estimated { job, .. }

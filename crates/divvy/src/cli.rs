@@ -49,6 +49,7 @@ pub(crate) enum Verb {
     Cancel(verbs::change::Cancel),
     Hold(verbs::change::Hold),
     Release(verbs::change::Release),
+    Checkpointed(verbs::change::Checkpointed),
     Explain(verbs::explain::Explain),
     Queues(verbs::queues::Queues),
     Apply(verbs::apply::Apply),
@@ -75,6 +76,7 @@ impl Verb {
             Self::Cancel(cancel) => cancel.run(place),
             Self::Hold(hold) => hold.run(place),
             Self::Release(release) => release.run(place),
+            Self::Checkpointed(checkpointed) => checkpointed.run(place),
             Self::Explain(explain) => explain.run(place),
             Self::Queues(queues) => queues.run(place),
             Self::Apply(apply) => apply.run(place),
@@ -125,7 +127,9 @@ mod tests {
         let needed = |verb: &str| match verb {
             "apply" => vec!["-f", "x"],
             "completion" => vec!["bash"],
-            "show" | "logs" | "wait" | "cancel" | "hold" | "release" | "explain" => vec!["1"],
+            "show" | "logs" | "wait" | "cancel" | "hold" | "release" | "checkpointed" | "explain" => {
+                vec!["1"]
+            }
             "sim" => vec!["suite", "x"],
             _ => vec![],
         };

@@ -71,3 +71,39 @@ fn what_is_guaranteed_beyond_the_pool_is_refused() {
     let said = pool.say("run -q default -g 9 --no-preempt true");
     assert_eq!(said.code, 65, "{said:?}");
 }
+
+/// A script that counts, saves what it has counted when it hears `USR1`, and goes on from there.
+const COUNTS: &str =
+    "n=$(cat saved 2>/dev/null || echo 0); echo \"begins at $n, restart $DIVVY_RESTART\" >> story
+    trap 'echo $n > saved; divvy checkpointed >> story; exit 85' USR1
+    [ $n -ge 3 ] && exit 0
+    n=3; echo on > started; sleep 1000 & wait";
+
+#[test]
+fn a_job_saves_its_work_when_it_hears_the_notice_and_goes_on_from_there() {
+    let pool = Pool::start();
+    let started = pool.gate("started");
+    let path = std::path::Path::new(pool::DIVVY).parent().unwrap().display().to_string();
+    let script = format!("PATH={path}:$PATH; {COUNTS}");
+    let counts = pool.submit("-g 8 --checkpoint USR1:30s", &script);
+    started.await_job();
+    let urgent = pool.submit("-g 8 -p urgent", "true");
+    assert_eq!(pool.divvy(["wait", &urgent]).code, 0);
+    assert_eq!(pool.divvy(["wait", &counts]).code, 0);
+    let story = lines(&pool.work().join("story"));
+    let safe = format!("{counts}: what it has done up to now is safe");
+    assert_eq!(story, ["begins at 0, restart 0", &safe, "begins at 3, restart 1"]);
+}
+
+#[test]
+fn exit_code_85_of_a_job_that_saves_its_work_means_run_me_again() {
+    let pool = Pool::start();
+    let again =
+        pool.submit("--checkpoint USR1", "echo $DIVVY_RESTART >> runs; [ $DIVVY_RESTART -gt 0 ] || exit 85");
+    assert_eq!(pool.divvy(["wait", &again]).code, 0);
+    assert_eq!(lines(&pool.work().join("runs")), ["0", "1"]);
+    assert_eq!(shown(&pool, &again)["attempts"][0]["end"]["cause"], "checkpointed");
+    // Of others it is an exit code like any other.
+    let plain = pool.submit("", "exit 85");
+    assert_eq!(pool.divvy(["wait", &plain]).code, 85);
+}

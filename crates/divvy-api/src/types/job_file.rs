@@ -99,6 +99,9 @@ pub struct JobFile {
     /// How it is stopped.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stop: Option<StopFile>,
+    /// How its work survives a stop.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub checkpoint: Option<CheckpointFile>,
     /// The file that takes its output, with `%j %A %a %x %u`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub log: Option<String>,
@@ -161,6 +164,21 @@ pub struct StopFile {
     /// How long until everything is killed: `10s` (if unsaid).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub grace: Option<Scalar>,
+}
+
+/// How a job saves its work: it hears a signal, and exits with 85 once its work is safe.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct CheckpointFile {
+    /// The signal that asks for it: `USR1` (if unsaid).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub notice: Option<String>,
+    /// How long it may take until everything is killed: `60s` (if unsaid).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub grace: Option<Scalar>,
+    /// How often it saves its work by itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub every: Option<Scalar>,
 }
 
 /// Where tasks must lie.

@@ -551,6 +551,7 @@ fn job_of(state: &State, event: &Event) -> Option<JobId> {
         | Event::Dropped { job, .. }
         | Event::Held { job, .. }
         | Event::Released { job, .. }
+        | Event::Checkpointed { job, .. }
         | Event::Revoked { job } => Some(*job),
         Event::Promised(promise) => Some(promise.job),
         Event::TaskStarted { allocation, .. } => state.allocations.get(allocation).map(|held| held.job),

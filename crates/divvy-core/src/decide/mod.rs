@@ -43,6 +43,8 @@ pub enum Command {
     Release(JobId, Person),
     /// An administrator sets the queues: these and no others.
     SetQueues(Vec<Queue>, Person),
+    /// A running job (or someone for it) says that its work up to now is safe.
+    Checkpointed(JobId, Person),
     /// An administrator changes how the planner decides.
     SetPolicy(Box<Policy>, Person),
     /// Someone foresees how long a job (or each member of an array) runs.
@@ -199,6 +201,7 @@ pub fn decide(state: &State, command: &Command) -> Result<Vec<Event>, Rejection>
         Command::Cancel(job, by) => cancel(state, *job, by),
         Command::Hold(job, by) => hold(state, *job, by),
         Command::Release(job, by) => release(state, *job, by),
+        Command::Checkpointed(job, by) => checkpointed(state, *job, by),
         Command::SetQueues(queues, by) => set_queues(state, queues, by),
         Command::SetPolicy(_, by) if !by.admin => Err(Rejection::NotAdmin),
         Command::SetPolicy(policy, _) if **policy == state.policy => Ok(Vec::new()),
@@ -315,6 +318,20 @@ fn release(state: &State, id: JobId, by: &Person) -> Result<Vec<Event>, Rejectio
         // What an administrator holds, its user cannot release.
         Some(run) if held_by_other(&run) && !by.admin => Err(Rejection::NotAdmin),
         _ => Ok(vec![Event::Released { job: id, by: by.name.clone() }]),
+    }
+}
+
+fn checkpointed(state: &State, id: JobId, by: &Person) -> Result<Vec<Event>, Rejection> {
+    let job = mine(state, id, by)?;
+    match job.run(id.member) {
+        Some(run) if run.started_at.is_some() => {
+            Ok(vec![Event::Checkpointed { job: id, by: by.name.clone() }])
+        }
+        Some(run) => {
+            let what = "only a job that runs has work to save";
+            Err(Rejection::WrongState { job: id, state: run.state, what })
+        }
+        None => Err(Rejection::BadSpec { field: "job", what: "name one member of the array: 12_3".into() }),
     }
 }
 

@@ -8,7 +8,7 @@ use crate::event::Event;
 use crate::id::{AllocationId, DeviceId, JobId, NodeId};
 use crate::model::allocation::AllocationState;
 use crate::model::device::{DeviceSpec, Health, Occupant};
-use crate::model::job::{Cause, JobState, LastEnd, Requeue};
+use crate::model::job::{Cause, JobState, LastEnd, RUN_ME_AGAIN, Requeue};
 use crate::model::node::{NodeSpec, NodeState};
 use crate::model::promise::Promise;
 use crate::state::{Allocation, Device, Job, Run, State};
@@ -230,7 +230,12 @@ fn attempt_end(id: JobId, job: &Job, run: &Run, over: &[(u32, TaskEnd)]) -> Even
     // The first to fail, in time; what was stopped only because of it comes later.
     let first = over.iter().find(|(_, end)| failed(&end.how)).map(|(_, end)| end);
     let code = first.map_or(0, |end| exit_code(&end.how));
-    let own = first.map_or((Cause::Exit, None, None), |end| cause_of(&end.how, &end.usage));
+    let saved = job.spec.checkpoint.is_some() && code == RUN_ME_AGAIN;
+    let own = match first {
+        Some(_) if saved => (Cause::Checkpointed, None, None),
+        Some(end) => cause_of(&end.how, &end.usage),
+        None => (Cause::Exit, None, None),
+    };
     let stopping = run.stopping.as_ref().filter(|stopping| stopping.cause != Cause::BrokenGang);
     let end = match stopping {
         Some(stopping) => {
@@ -242,6 +247,7 @@ fn attempt_end(id: JobId, job: &Job, run: &Run, over: &[(u32, TaskEnd)]) -> Even
     };
     let state = match stopping {
         Some(stopping) if stopping.requeue => JobState::Pending,
+        None if saved && run.restarts < job.spec.most_restarts => JobState::Pending,
         _ if goes_back(job, run, end.cause, code, first) => JobState::Pending,
         Some(_) if end.cause == Cause::TimeLimit => JobState::Timeout,
         Some(_) => JobState::Cancelled,

@@ -108,7 +108,8 @@ impl Default for StopOrder {
     }
 }
 
-/// How a job's work survives a stop. Carried by the model; the protocol comes with the policy.
+/// How a job's work survives a stop: it hears the notice, saves its work within the grace, and exits with
+/// [`RUN_ME_AGAIN`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Checkpoint {
     /// The signal that asks for one.
@@ -119,6 +120,9 @@ pub struct Checkpoint {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub every_ms: Option<i64>,
 }
+
+/// The exit code that says: my work is saved, run me again.
+pub const RUN_ME_AGAIN: i32 = 85;
 
 /// How long a job will run, as someone foresees it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -367,6 +371,8 @@ pub enum Cause {
     Reclaimed,
     /// Its devices went to a job that was before it in the order.
     Order,
+    /// It saved its work, and asked to be run again.
+    Checkpointed,
     /// The pool was taken down.
     Shutdown,
     /// Its node was drained.

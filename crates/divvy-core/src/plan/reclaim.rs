@@ -159,9 +159,10 @@ impl Rules {
     }
 }
 
-/// The work that is lost when a job is stopped now: its devices times the run since its start.
+/// The work that is lost when a job is stopped now: its devices times the run since its start, or since its work was safe.
 fn lost(view: &RunView, now: crate::time::Time) -> i64 {
-    view.started_at.map_or(0, |started| now.since(started).0).saturating_mul(view.milli)
+    let since = view.checkpointed_at.or(view.started_at);
+    since.map_or(0, |since| now.since(since).0).saturating_mul(view.milli)
 }
 
 /// How many levels, from the claim's queue upwards, stay within their guarantee, and within their due, with the claim.

@@ -33,6 +33,8 @@ pub struct RunView {
     pub placed_at: Time,
     /// When all of its tasks ran, if they do by now.
     pub started_at: Option<Time>,
+    /// Up to when its work is safe, if it has said so.
+    pub checkpointed_at: Option<Time>,
     /// For how long the attempts before ran, in milliseconds.
     pub attained_ms: i64,
     /// How long it runs, by estimate, in milliseconds.
@@ -65,6 +67,7 @@ impl RunView {
             submitted_at: job.submitted_at,
             placed_at: run.placed_at.unwrap_or(job.submitted_at),
             started_at: run.started_at,
+            checkpointed_at: run.checkpointed_at,
             attained_ms: run.attained_ms,
             estimate_ms: job.estimate.as_ref().map(|estimate| estimate.p50_ms),
             live: run.live.clone(),

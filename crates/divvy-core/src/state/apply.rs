@@ -11,7 +11,7 @@ use crate::id::{AllocationId, ClassId, DeviceId, JobId, Position};
 use crate::ledger;
 use crate::model::allocation::{AllocationState, Placement};
 use crate::model::device::{DeviceSpec, Health, Occupant};
-use crate::model::job::{JobState, LastEnd, Submission};
+use crate::model::job::{Cause, JobState, LastEnd, Submission};
 use crate::model::members::Members;
 use crate::model::promise::Promise;
 use crate::model::queue::Queue;
@@ -61,6 +61,9 @@ impl From<ledger::OutOfRange> for Wrong {
 
 type Applied = Result<(), Wrong>;
 
+/// A run shorter than this that asks to be run again counts as a restart.
+const LEAST_RUN_MS: i64 = 10_000;
+
 impl State {
     /// Folds one event. After an error the state is not to be used any more.
     pub fn apply(&mut self, stamped: &Stamped) -> Result<(), Misfit> {
@@ -99,6 +102,9 @@ impl State {
             Event::Submitted(submission) => return self.submit(submission, at),
             Event::Held { job, by } => return self.hold(*job, Some(by)),
             Event::Released { job, .. } => return self.hold(*job, None),
+            Event::Checkpointed { job, .. } => {
+                return self.change_run(*job, |run| run.checkpointed_at = Some(at));
+            }
             Event::Estimated { job, estimate } => {
                 return self.change_job(job.number, |job| job.estimate = Some(estimate.clone()));
             }
@@ -298,7 +304,7 @@ impl State {
             }
             run.state = JobState::Starting;
             run.placed_at = Some(at);
-            run.started_at = None;
+            (run.started_at, run.checkpointed_at) = (None, None);
             run.live = placements.iter().map(|placement| placement.allocation).collect();
             run.placements = placements.to_vec();
             run.port = port;
@@ -399,7 +405,10 @@ impl State {
             return self.end_run(id, state);
         }
         self.change_run(id, |run| {
-            let wished = run.stopping.as_ref().is_some_and(|stopping| stopping.requeue);
+            // One that saves its work and asks to be run again does as it should, unless it does nothing else.
+            let asked =
+                end.cause == Cause::Checkpointed && run.progress_ms(at) - run.attained_ms >= LEAST_RUN_MS;
+            let wished = asked || run.stopping.as_ref().is_some_and(|stopping| stopping.requeue);
             *run = Run {
                 attempt: run.attempt + 1,
                 restarts: run.restarts + u32::from(!wished),

@@ -208,6 +208,7 @@ impl Hash for Run {
             restarts,
             placed_at,
             started_at,
+            checkpointed_at,
             live,
             over,
             placements,
@@ -222,7 +223,7 @@ impl Hash for Run {
             promised,
             hash: _,
         } = self;
-        (state, held_by, attempt, restarts, placed_at, started_at, live, over).hash(hasher);
+        (state, held_by, attempt, restarts, placed_at, started_at, checkpointed_at, live, over).hash(hasher);
         (outputs, isolation, port, held_milli_ms, stopping).hash(hasher);
         (last_end, attained_ms, back_since, promised, placements.len()).hash(hasher);
         placements.iter().for_each(|placement| placement.allocation.hash(hasher));

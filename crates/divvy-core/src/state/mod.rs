@@ -179,6 +179,9 @@ pub struct Run {
     pub placed_at: Option<Time>,
     /// When all tasks of the attempt ran.
     pub started_at: Option<Time>,
+    /// Up to when the attempt's work is safe, if it has said so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checkpointed_at: Option<Time>,
     /// The allocations of tasks that are not over, by rank.
     pub live: Vec<AllocationId>,
     /// How the others ended: rank and end.

@@ -22,6 +22,7 @@ impl Run {
             restarts: 0,
             placed_at: None,
             started_at: None,
+            checkpointed_at: None,
             live: Vec::new(),
             over: Vec::new(),
             placements: Vec::new(),

@@ -1,4 +1,4 @@
-//! Cancelling, holding and releasing jobs.
+//! Cancelling, holding and releasing jobs, and what they say of themselves.
 
 use std::sync::Arc;
 
@@ -46,6 +46,18 @@ pub(super) async fn release(
     Path(id): Path<String>,
 ) -> Answer {
     change(pool, caller, &id, Command::Release, |state| state == JobState::Held).await
+}
+
+/// Notes that a running job's work up to now is safe: a stop loses only what comes after.
+#[utoipa::path(post, path = "/v1/jobs/{id}/checkpointed", tag = "jobs", params(("id" = String, Path, description = "12, or 12_3")),
+    responses((status = 200, body = Changed), (status = 403, body = Problem, content_type = "application/problem+json"),
+        (status = 404, body = Problem, content_type = "application/problem+json"), (status = 409, body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn checkpointed(
+    Shared(pool): Shared<Arc<Pool>>,
+    caller: Caller,
+    Path(id): Path<String>,
+) -> Answer {
+    change(pool, caller, &id, Command::Checkpointed, |state| state == JobState::Running).await
 }
 
 /// Gives the command and says what became of the job. `concerns` tells which states it can change.

@@ -66,6 +66,7 @@ fn routes() -> OpenApiRouter<Arc<Pool>> {
         .routes(routes!(change::cancel))
         .routes(routes!(change::hold))
         .routes(routes!(change::release))
+        .routes(routes!(change::checkpointed))
         .routes(routes!(queues::queues, queues::set))
         .routes(routes!(history::history))
         .routes(routes!(events::events))
@@ -128,6 +129,7 @@ mod tests {
             one(paths::change(id, "cancel")),
             one(paths::change(id, "hold")),
             one(paths::change(id, "release")),
+            one(paths::change(id, "checkpointed")),
         ];
         for path in &all {
             assert!(served.contains_key(path), "{path} is not in the document");

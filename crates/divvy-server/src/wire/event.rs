@@ -99,6 +99,7 @@ fn describe_job(state: &State, event: &Event, told: &mut api::Event) {
         Event::Released { job, by } => {
             about(told, *job, Some(JobState::Pending), format!("{job} was released by {by}"))
         }
+        Event::Checkpointed { job, .. } => about(told, *job, None, format!("{job} has saved its work")),
         Event::Placed { job, placements, .. } => {
             let devices = placements.iter().flat_map(|placement| &placement.devices);
             told.devices =

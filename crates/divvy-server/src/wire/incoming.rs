@@ -11,8 +11,8 @@ use divvy_core::id::JobId;
 use divvy_core::model::ask::{Alternative, Ask, DeviceAsk, DeviceText, DrawAsk};
 use divvy_core::model::gang::{Branch, Group, Role};
 use divvy_core::model::job::{
-    Array, Dependency, DependsOn, JobSpec, Kind, Lifetime, Output, Process, Requeue, StopOrder, Work,
-    priority, usual_restarts,
+    Array, Checkpoint, Dependency, DependsOn, JobSpec, Kind, Lifetime, Output, Process, Requeue, StopOrder,
+    Work, priority, usual_restarts,
 };
 use divvy_core::model::queue::read_amount;
 use divvy_core::model::topology::{Topology, TopologyAsk};
@@ -68,7 +68,7 @@ pub(crate) fn read(submit: Submit, now: Time) -> Result<Incoming, Problem> {
             .collect::<Result<_, _>>()?,
         start_after: job.start_after.as_ref().map(|text| start_after(text, now)).transpose()?,
         stop: stop(job)?,
-        checkpoint: None,
+        checkpoint: checkpoint(job)?,
         wait_for_capacity: job.wait_for_capacity,
         exclusive: job.exclusive,
     };
@@ -201,6 +201,25 @@ fn stop(job: &JobFile) -> Result<StopOrder, Problem> {
         order.grace_ms = parsed::<Span>("stop.grace", grace)?.0;
     }
     Ok(order)
+}
+
+fn checkpoint(job: &JobFile) -> Result<Option<Checkpoint>, Problem> {
+    let Some(asked) = &job.checkpoint else { return Ok(None) };
+    let notice = asked.notice.as_deref().unwrap_or("USR1");
+    signal_number(notice).ok_or_else(|| {
+        bad("checkpoint.notice", format!("{notice:?} is no signal: write USR1, TERM, INT, …"))
+    })?;
+    let span =
+        |field, text: &Option<Scalar>| text.as_ref().map(|text| parsed::<Span>(field, text)).transpose();
+    let grace_ms = span("checkpoint.grace", &asked.grace)?.map_or(60_000, |grace| grace.0);
+    if !(0..=86_400_000).contains(&grace_ms) {
+        return Err(bad("checkpoint.grace", "write a time from 0s to 1d"));
+    }
+    Ok(Some(Checkpoint {
+        notice: notice.trim_start_matches("SIG").to_owned(),
+        grace_ms,
+        every_ms: span("checkpoint.every", &asked.every)?.map(|every| every.0),
+    }))
 }
 
 fn directory(submit: &Submit) -> Result<PathBuf, Problem> {

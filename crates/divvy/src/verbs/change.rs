@@ -1,4 +1,4 @@
-//! `divvy cancel`, `hold` and `release`: changes of jobs by their ids.
+//! `divvy cancel`, `hold`, `release` and `checkpointed`: changes of jobs by their ids.
 
 use std::io::Write;
 
@@ -40,6 +40,29 @@ pub(crate) struct Hold {
 pub(crate) struct Release {
     #[command(flatten)]
     jobs: Jobs,
+}
+
+/// Say that a running job's work is saved, so that a stop loses only what comes after
+///
+/// A job says it of itself, without naming a job, each time it has written a checkpoint.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  divvy checkpointed         inside a job, after a checkpoint was written\n  divvy checkpointed 12      for job 12"
+)]
+pub(crate) struct Checkpointed {
+    /// The job: 12, or 12_3 for a member of an array; unsaid, the job that this runs in
+    #[arg(env = "DIVVY_JOB_ID", value_name = "JOB")]
+    job: String,
+}
+
+impl Checkpointed {
+    pub(crate) fn run(&self, place: &Place) -> Result<Exit, Failure> {
+        pool::with_client(place, async |mut client| {
+            let changed = change(&mut client, &self.job, "checkpointed").await?;
+            writeln!(std::io::stdout(), "{}: what it has done up to now is safe", plain(&changed.id))?;
+            Ok(Exit::Success)
+        })
+    }
 }
 
 /// Jobs by their ids.

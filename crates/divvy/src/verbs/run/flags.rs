@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use divvy_api::{Command, JobFile, RequeueWhen, Scalar, StopFile};
+use divvy_api::{CheckpointFile, Command, JobFile, RequeueWhen, Scalar, StopFile};
 
 use crate::failure::Failure;
 use crate::verbs::explain::OneObject;
@@ -116,6 +116,9 @@ pub(crate) struct Run {
     /// From that signal until everything is killed
     #[arg(long, value_name = "TIME", help_heading = "How it runs")]
     grace: Option<String>,
+    /// Signal that asks the job to save its work before it gives way, with the time it has: USR1, or USR1:60s; it exits with 85 when done
+    #[arg(long, value_name = "SIGNAL[:GRACE]", help_heading = "How it runs")]
+    checkpoint: Option<String>,
 
     /// Queue it, print its id alone, and leave
     #[arg(short, long)]
@@ -202,6 +205,12 @@ impl Run {
         for word in &self.env {
             let (key, value) = variable(word)?;
             job.env.insert(key, value);
+        }
+        if let Some(text) = &self.checkpoint {
+            let (notice, grace) = text.split_once(':').map_or((text.as_str(), None), |(n, g)| (n, Some(g)));
+            let checkpoint = job.checkpoint.get_or_insert_with(CheckpointFile::default);
+            checkpoint.notice = Some(notice.to_owned());
+            checkpoint.grace = grace.map(|grace| Scalar(grace.to_owned())).or(checkpoint.grace.take());
         }
         if self.stop_signal.is_some() || self.grace.is_some() {
             let stop = job.stop.get_or_insert_with(StopFile::default);

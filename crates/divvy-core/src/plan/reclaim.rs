@@ -117,7 +117,15 @@ fn candidates<'a>(fair: &Fair<'a, '_>, claim: &Claim) -> Vec<Candidate<'a>> {
             milli: view.milli,
         },
     };
-    let found = fair.running.jobs.iter().filter(may).map(candidate);
+    // Most queues have nobody who might go: that is seen without a look at their jobs.
+    let up_to = |queue: &str| match queue == claim.spec.queue {
+        true => Some(claim.spec.priority),
+        false => {
+            let lends = reaches && fair.shares.may_lend(claim.queue, fair.shares.place(queue));
+            lends.then_some(i32::MAX)
+        }
+    };
+    let found = fair.running.of_queues(up_to).filter(may).map(candidate);
     let mut found: Vec<Candidate> =
         found.filter(|candidate| may_stop(&fair.shares, claim, candidate, reach)).collect();
     // Of equals the one submitted last goes first.

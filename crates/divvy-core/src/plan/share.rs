@@ -284,6 +284,13 @@ impl Shares {
         sum
     }
 
+    /// Whether a queue's side, where its path parts from another's, holds more of anything than is guaranteed to it.
+    pub(crate) fn may_lend(&self, to: usize, from: usize) -> bool {
+        let Some((_, from)) = self.part(to, from) else { return false };
+        let from = &self.queues[from];
+        from.running.iter().zip(&from.guarantee).any(|(running, guarantee)| running > guarantee)
+    }
+
     /// Counts a running job as stopped (or, with the sign −1, as running on).
     pub(crate) fn stop(&mut self, place: usize, amounts: &Amounts, sign: i64) {
         self.charge(place, amounts, (-sign, false));

@@ -12,6 +12,8 @@ use crate::time::{Span, Time};
 pub struct Running {
     /// By id.
     pub jobs: BTreeMap<JobId, RunView>,
+    /// By queue, the lowest priority first.
+    queues: BTreeMap<String, BTreeSet<(i32, JobId)>>,
     /// When each changes its place by running on.
     crossings: BTreeSet<(Time, JobId)>,
 }
@@ -153,9 +155,7 @@ fn up_to_step(span_ms: i64, step_ms: i64) -> i64 {
 impl Running {
     /// Looks at one job (or member) again.
     pub fn consider(&mut self, state: &State, id: JobId, now: Time) {
-        if let Some(crossing) = self.jobs.remove(&id).and_then(|view| view.crossing) {
-            self.crossings.remove(&(crossing, id));
-        }
+        self.forget(id);
         if state.policy.preempt == Preempt::Off {
             return;
         }
@@ -163,7 +163,36 @@ impl Running {
         let Some(mut view) = state.run(id).and_then(|run| RunView::of(job, run)) else { return };
         view.look(&state.policy, now);
         self.crossings.extend(view.crossing.map(|at| (at, id)));
+        if !self.queues.contains_key(&view.queue) {
+            self.queues.insert(view.queue.clone(), BTreeSet::new());
+        }
+        self.queues.get_mut(&view.queue).map(|jobs| jobs.insert((view.priority, id)));
         self.jobs.insert(id, view);
+    }
+
+    fn forget(&mut self, id: JobId) {
+        let Some(view) = self.jobs.remove(&id) else { return };
+        if let Some(crossing) = view.crossing {
+            self.crossings.remove(&(crossing, id));
+        }
+        let emptied = self.queues.get_mut(&view.queue).is_some_and(|jobs| {
+            jobs.remove(&(view.priority, id));
+            jobs.is_empty()
+        });
+        if emptied {
+            self.queues.remove(&view.queue);
+        }
+    }
+
+    /// The jobs of the queues that are asked about, up to a priority that the answer names.
+    pub fn of_queues<'a>(
+        &'a self,
+        up_to: impl Fn(&str) -> Option<i32>,
+    ) -> impl Iterator<Item = (&'a JobId, &'a RunView)> {
+        let asked = self.queues.iter().filter_map(move |(queue, jobs)| Some((up_to(queue)?, jobs)));
+        let up_to =
+            asked.flat_map(|(most, jobs)| jobs.iter().take_while(move |(priority, _)| *priority <= most));
+        up_to.filter_map(|(_, job)| self.jobs.get_key_value(job))
     }
 
     /// Notes what has changed its place by now.

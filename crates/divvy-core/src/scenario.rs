@@ -260,7 +260,8 @@ impl Scenario {
             let text = words.at(index, "the length of time")?;
             Ok(text.parse::<Span>().map_err(|error| format!("{error}"))?.0)
         };
-        let estimate = Estimate { p50_ms: span(2)?, p90_ms: span(3)?, model: "scenario".into() };
+        let estimate =
+            Estimate { p50_ms: span(2)?, p90_ms: span(3)?, model: "scenario".into(), outlook: Vec::new() };
         self.take(&Command::Estimate(job, estimate))
     }
 

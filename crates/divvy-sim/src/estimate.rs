@@ -3,33 +3,39 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use divvy_core::model::job::Estimate;
+use divvy_insight::Likeness;
+
 use crate::trace::jobs::{Arrival, Fate};
 
 /// Foresees how long jobs run.
 pub trait Estimator {
-    /// How long the job that has just arrived will run, in seconds; `None` if it cannot be said.
-    fn at_arrival(&mut self, row: usize, job: &Arrival) -> Option<i64>;
+    /// How long a job that has arrived and has not ended will run; `None` if it cannot be said.
+    fn foresee(&mut self, row: usize, job: &Arrival) -> Option<Estimate>;
 
     /// A job has ended after so many seconds of undisturbed work.
     fn at_end(&mut self, job: &Arrival, duration_s: i64);
 
-    /// What it is called in the log.
-    fn name(&self) -> &'static str;
+    /// Whether all jobs that have not ended are to be foreseen anew.
+    fn renews(&mut self) -> bool {
+        false
+    }
+}
+
+/// One length and nothing else.
+fn exactly(seconds: i64, model: &str) -> Estimate {
+    Estimate { p50_ms: seconds * 1000, p90_ms: seconds * 1000, model: model.into(), outlook: Vec::new() }
 }
 
 /// Foresees nothing (class N).
 pub struct Blind;
 
 impl Estimator for Blind {
-    fn at_arrival(&mut self, _: usize, _: &Arrival) -> Option<i64> {
+    fn foresee(&mut self, _: usize, _: &Arrival) -> Option<Estimate> {
         None
     }
 
     fn at_end(&mut self, _: &Arrival, _: i64) {}
-
-    fn name(&self) -> &'static str {
-        "none"
-    }
 }
 
 /// Knows every length (class C), by row.
@@ -45,15 +51,11 @@ impl Oracle {
 }
 
 impl Estimator for Oracle {
-    fn at_arrival(&mut self, row: usize, _: &Arrival) -> Option<i64> {
-        self.durations_s.get(row).copied()
+    fn foresee(&mut self, row: usize, _: &Arrival) -> Option<Estimate> {
+        self.durations_s.get(row).map(|seconds| exactly(*seconds, "oracle"))
     }
 
     fn at_end(&mut self, _: &Arrival, _: i64) {}
-
-    fn name(&self) -> &'static str {
-        "oracle"
-    }
 }
 
 /// How many finished jobs a mean is taken over.
@@ -98,11 +100,12 @@ fn likeness(job: &Arrival) -> (String, String, String, u32) {
 }
 
 impl Estimator for History {
-    fn at_arrival(&mut self, _: usize, job: &Arrival) -> Option<i64> {
+    fn foresee(&mut self, _: usize, job: &Arrival) -> Option<Estimate> {
         let alike = self.alike.get(&likeness(job)).and_then(Last::mean_s);
         let of_size = || self.of_size.get(&(job.queue.clone(), job.gpus)).and_then(Last::mean_s);
         let of_queue = || self.of_queue.get(&job.queue).and_then(Last::mean_s);
-        alike.or_else(of_size).or_else(of_queue).or_else(|| self.of_pool.mean_s()).or(Some(NOTHING_KNOWN_S))
+        let known = alike.or_else(of_size).or_else(of_queue).or_else(|| self.of_pool.mean_s());
+        Some(exactly(known.unwrap_or(NOTHING_KNOWN_S), "history"))
     }
 
     fn at_end(&mut self, job: &Arrival, duration_s: i64) {
@@ -111,9 +114,36 @@ impl Estimator for History {
         self.of_queue.entry(job.queue.clone()).or_default().note(duration_s);
         self.of_pool.note(duration_s);
     }
+}
 
-    fn name(&self) -> &'static str {
-        "history"
+/// How the lengths of finished jobs are spread (class P).
+pub struct Learned {
+    history: divvy_insight::History,
+}
+
+impl Learned {
+    /// Of nothing yet, in a pool of so many GPUs.
+    pub fn new(pool_gpus: u32) -> Self {
+        Self { history: divvy_insight::History::new(pool_gpus) }
+    }
+}
+
+fn likeness_of(job: &Arrival) -> Likeness {
+    let (queue, user, name, devices) = likeness(job);
+    Likeness { queue, user, name, devices }
+}
+
+impl Estimator for Learned {
+    fn foresee(&mut self, _: usize, job: &Arrival) -> Option<Estimate> {
+        self.history.foresee(&likeness_of(job))
+    }
+
+    fn at_end(&mut self, job: &Arrival, duration_s: i64) {
+        self.history.note_end(&likeness_of(job), duration_s * 1000);
+    }
+
+    fn renews(&mut self) -> bool {
+        self.history.renews()
     }
 }
 
@@ -126,19 +156,23 @@ mod tests {
         Arrival { id, submit_s: 0, gpus, queue: queue.into(), user, name: name.into() }
     }
 
+    fn foreseen_s(history: &mut History, job: &Arrival) -> i64 {
+        history.foresee(0, job).unwrap().p50_ms / 1000
+    }
+
     #[test]
     fn history_falls_back_from_the_most_alike_to_the_whole_pool() {
         let mut history = History::default();
-        assert_eq!(history.at_arrival(0, &job("a", "x", 1)), Some(NOTHING_KNOWN_S));
+        assert_eq!(foreseen_s(&mut history, &job("a", "x", 1)), NOTHING_KNOWN_S);
         history.at_end(&job("b", "x", 8), 100);
-        assert_eq!(history.at_arrival(0, &job("a", "x", 1)), Some(100), "of the pool");
+        assert_eq!(foreseen_s(&mut history, &job("a", "x", 1)), 100, "of the pool");
         history.at_end(&job("a", "y", 2), 200);
-        assert_eq!(history.at_arrival(0, &job("a", "x", 1)), Some(200), "of the queue");
+        assert_eq!(foreseen_s(&mut history, &job("a", "x", 1)), 200, "of the queue");
         history.at_end(&job("a", "y", 1), 301);
-        assert_eq!(history.at_arrival(0, &job("a", "x", 1)), Some(301), "of queue and size");
+        assert_eq!(foreseen_s(&mut history, &job("a", "x", 1)), 301, "of queue and size");
         history.at_end(&job("a", "x", 1), 10);
         history.at_end(&job("a", "x", 1), 15);
-        assert_eq!(history.at_arrival(0, &job("a", "x", 1)), Some(12), "of its likes, cut to a whole second");
+        assert_eq!(foreseen_s(&mut history, &job("a", "x", 1)), 12, "of its likes, cut to a whole second");
     }
 
     #[test]
@@ -146,6 +180,6 @@ mod tests {
         let mut history = History::default();
         history.at_end(&job("a", "x", 1), 1_000_000);
         (0..10).for_each(|_| history.at_end(&job("a", "x", 1), 7));
-        assert_eq!(history.at_arrival(0, &job("a", "x", 1)), Some(7));
+        assert_eq!(foreseen_s(&mut history, &job("a", "x", 1)), 7);
     }
 }

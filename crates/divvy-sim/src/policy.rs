@@ -152,7 +152,7 @@ impl Named {
 /// Levels that end at so many device-seconds.
 fn levels(device_s: &[i64], within: Within) -> Policy {
     let levels_device_ms = device_s.iter().map(|seconds| seconds * 1000).collect();
-    let attained = Attained { levels_device_ms, head_start_ms: 0, within, hold_ms: 0 };
+    let attained = Attained { levels_device_ms, head_start_ms: 0, within, ..Attained::default() };
     Policy { order: Order::Attained, attained, ..Policy::one_line() }
 }
 

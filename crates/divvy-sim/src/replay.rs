@@ -10,7 +10,7 @@ use divvy_core::model::ask::{Alternative, Ask, DeviceAsk, DeviceClass, DrawAsk};
 use divvy_core::model::device::DeviceSpec;
 use divvy_core::model::gang::{Branch, Group, Role};
 use divvy_core::model::job::{
-    Estimate, JobSpec, JobState, Kind, Lifetime, Owner, Process, Requeue, StopOrder, Work, usual_restarts,
+    JobSpec, JobState, Kind, Lifetime, Owner, Process, Requeue, StopOrder, Work, usual_restarts,
 };
 use divvy_core::model::node::NodeSpec;
 use divvy_core::model::policy::Policy;
@@ -19,7 +19,7 @@ use divvy_core::state::fingerprint;
 use divvy_core::time::Time;
 
 use crate::engine::{Costs, Course, SimulatedEngine};
-use crate::estimate::{Blind, Estimator, History, Oracle};
+use crate::estimate::{Blind, Estimator, History, Learned, Oracle};
 use crate::metrics::Finished;
 use crate::policy::{Class, Named};
 use crate::pool::{Beginning, VirtualPool};
@@ -112,6 +112,7 @@ pub fn replay<'a>(
             news = true;
         }
         if news {
+            run.renew().map_err(broken)?;
             run.decide().map_err(broken)?;
         }
         progress(run.finished.len());
@@ -147,6 +148,10 @@ impl<'a> Run<'a> {
     fn begin(setup: Replay<'a>, jobs: &'a [TraceJob], start: Time) -> Result<Self, Broken> {
         let estimator: Box<dyn Estimator> = match setup.class {
             Class::N => Box::new(Blind),
+            // An order by outlooks needs more than a length.
+            Class::P if !setup.policy.attained.foreseen.levels_device_ms.is_empty() => {
+                Box::new(Learned::new(setup.nodes.iter().map(|node| node.gpus).sum()))
+            }
             Class::P => Box::new(History::default()),
             Class::C => Box::new(Oracle::new(jobs.iter().map(|job| &job.fate))),
         };
@@ -207,11 +212,18 @@ impl<'a> Run<'a> {
     }
 
     fn foresee(&mut self, number: u64, row: usize) -> Result<(), Broken> {
-        let Some(seconds) = self.estimator.at_arrival(row, &self.jobs[row].arrival) else { return Ok(()) };
-        let estimate =
-            Estimate { p50_ms: seconds * 1000, p90_ms: seconds * 1000, model: self.estimator.name().into() };
-        // The job was submitted this moment: nothing refuses.
+        let Some(estimate) = self.estimator.foresee(row, &self.jobs[row].arrival) else { return Ok(()) };
+        // The job was submitted and has not ended: nothing refuses.
         self.pool.take(&Command::Estimate(JobId::single(number), estimate)).map(drop)
+    }
+
+    /// Foresees all jobs anew, if it is time for that.
+    fn renew(&mut self) -> Result<(), Broken> {
+        if !self.estimator.renews() {
+            return Ok(());
+        }
+        let open: Vec<(u64, usize)> = self.open.iter().map(|(number, open)| (*number, open.row)).collect();
+        open.into_iter().try_for_each(|(number, row)| self.foresee(number, row))
     }
 
     fn note(&mut self, happened: &[Stamped]) {

@@ -270,7 +270,7 @@ fn cancel(state: &State, id: JobId, by: &Person) -> Result<Vec<Event>, Rejection
 
 fn foresee(state: &State, id: JobId, estimate: &Estimate) -> Result<Vec<Event>, Rejection> {
     let job = state.jobs.get(&id.number).ok_or(Rejection::NoSuchJob(id))?;
-    let news = job.estimate.as_ref() != Some(estimate);
+    let news = job.estimate.as_deref() != Some(estimate);
     Ok(news
         .then(|| Event::Estimated { job: JobId::single(id.number), estimate: estimate.clone() })
         .into_iter()

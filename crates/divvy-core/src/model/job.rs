@@ -133,6 +133,20 @@ pub struct Estimate {
     pub p90_ms: i64,
     /// What foresees it.
     pub model: String,
+    /// How soon it can be expected to end, by how long it has run: rising moments, the first of them 0. Empty where only the
+    /// length is foreseen.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub outlook: Vec<Prospect>,
+}
+
+/// What can be expected of a job that has run for some time and goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Prospect {
+    /// For how long it has run, at least, in milliseconds.
+    pub after_ms: i64,
+    /// Device time that one end of such jobs costs from there, in milliseconds, if each is given the further time that makes
+    /// this least: what all of them use of it, over those that end in it.
+    pub per_end_device_ms: i64,
 }
 
 /// Who a job belongs to.

@@ -50,6 +50,19 @@ pub struct Attained {
     pub within: Within,
     /// How long a run goes before everything else, from its start.
     pub hold_ms: i64,
+    /// Instead of all this, for jobs whose estimate has an outlook.
+    pub foreseen: Foreseen,
+}
+
+/// The order of jobs of which it is foreseen how soon they end.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Foreseen {
+    /// Where levels end, rising, in milliseconds of device time per end. Inside a level jobs go by submission. Empty:
+    /// outlooks are not looked at.
+    pub levels_device_ms: Vec<i64>,
+    /// How long a run goes before everything else, from its start.
+    pub hold_ms: i64,
 }
 
 /// The order inside a level.
@@ -192,14 +205,17 @@ impl Default for Policy {
 }
 
 impl Default for Attained {
-    /// Few, wide levels, ten device-minutes and then eight times as much each: past a level's entry jobs run to completion
-    /// instead of taking turns.
+    /// Few, wide levels: past a level's entry jobs run to completion instead of taking turns. None ends between 71 and 889
+    /// device-hours, where most long runs end: there, all would pause shortly before their ends.
     fn default() -> Self {
+        let levels_device_s =
+            [2_000, 16_000, 145_000, 255_000, 3_200_000, 8_000_000, 20_000_000, 160_000_000];
         Self {
-            levels_device_ms: (0..7).map(|level| 600_000 * 8_i64.pow(level)).collect(),
-            head_start_ms: 1_200_000,
+            levels_device_ms: levels_device_s.map(|seconds: i64| seconds * 1000).to_vec(),
+            head_start_ms: 840_000,
             within: Within::AgePerDevice,
             hold_ms: 0,
+            foreseen: Foreseen::default(),
         }
     }
 }
@@ -231,13 +247,15 @@ pub fn parse(text: &str) -> Result<Policy, BadPolicy> {
 
 /// What is wrong with settings, each of which is of the right form.
 pub fn nonsense(policy: &Policy) -> Option<&'static str> {
-    if !policy.attained.levels_device_ms.windows(2).all(|pair| pair[0] < pair[1]) {
+    let Attained { levels_device_ms, head_start_ms, hold_ms, foreseen, .. } = &policy.attained;
+    let rise = |levels: &[i64]| levels.windows(2).all(|pair| pair[0] < pair[1]);
+    if !rise(levels_device_ms) || !rise(&foreseen.levels_device_ms) {
         return Some("levels_device_ms must rise");
     }
     if policy.step_ms <= 0 {
         return Some("step_ms must be above 0");
     }
-    let spans = [policy.attained.head_start_ms, policy.attained.hold_ms, policy.min_runtime_ms];
+    let spans = [*head_start_ms, *hold_ms, foreseen.hold_ms, policy.min_runtime_ms];
     spans
         .iter()
         .any(|span| *span < 0)

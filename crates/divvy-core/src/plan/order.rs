@@ -93,9 +93,13 @@ pub(super) fn of_running(policy: &Policy, id: JobId, view: &RunView, now: Time) 
     let turn = fell.map_or(view.placed_at, |fell| fell.max(view.placed_at));
     // One that falls at this very moment counts as waiting.
     let key = key_of(policy, (id, view), now, (turn, fell == Some(now)));
+    let hold_ms = match order::outlook(policy, view.estimate.as_deref()) {
+        [] => policy.attained.hold_ms,
+        _ => policy.attained.foreseen.hold_ms,
+    };
     let held = policy.order == Order::Attained
-        && view.started_at.is_none_or(|started| now.since(started).0 < policy.attained.hold_ms)
-        && policy.attained.hold_ms > 0;
+        && view.started_at.is_none_or(|started| now.since(started).0 < hold_ms)
+        && hold_ms > 0;
     if held { OrderKey { rank: i64::MIN, ..key } } else { key }
 }
 
@@ -116,7 +120,7 @@ fn key_of(
         number: id.number,
         milli: view.milli,
         progress_ms: view.progress_ms(now),
-        estimate_ms: view.estimate_ms,
+        estimate: view.estimate.as_deref(),
         level: view.level(policy, now).number,
         turn,
         waits,

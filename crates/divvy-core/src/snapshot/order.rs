@@ -1,6 +1,8 @@
 //! Where a job stands in the order of the policy: keys that stay the same while a job waits.
 
 pub(crate) use super::running::thresholds;
+use super::running::up_to_step;
+use crate::model::job::{Estimate, Prospect};
 use crate::model::policy::{Length, Order, Policy, Within};
 use crate::time::Time;
 
@@ -18,13 +20,13 @@ pub struct OrderKey {
 }
 
 /// What the order looks at.
-pub(crate) struct Standing {
+pub(crate) struct Standing<'a> {
     pub(crate) priority: i32,
     pub(crate) submitted_at: Time,
     pub(crate) number: u64,
     pub(crate) milli: i64,
     pub(crate) progress_ms: i64,
-    pub(crate) estimate_ms: Option<i64>,
+    pub(crate) estimate: Option<&'a Estimate>,
     /// How many levels' ends its service has reached, where the order asks.
     pub(crate) level: i64,
     /// When it last arrived, started, was stopped or fell a level.
@@ -33,7 +35,7 @@ pub(crate) struct Standing {
 }
 
 /// The key of a job, constant while it waits.
-pub(crate) fn key(policy: &Policy, job: &Standing) -> OrderKey {
+pub(crate) fn key(policy: &Policy, job: &Standing<'_>) -> OrderKey {
     let rank = -i64::from(job.priority);
     let (rank, first, second) = match policy.order {
         Order::Arrival => {
@@ -42,7 +44,9 @@ pub(crate) fn key(policy: &Policy, job: &Standing) -> OrderKey {
         }
         Order::Shortest => (rank, length(policy, job), 0),
         Order::Attained => match policy.attained.within {
-            Within::Submit | Within::AgePerDevice => (rank, job.level, job.submitted_at.0),
+            // The two kinds of level have different measures: at the same one, those that are foreseen go first.
+            _ if !outlook(policy, job.estimate).is_empty() => (rank, job.level * 2, job.submitted_at.0),
+            Within::Submit | Within::AgePerDevice => (rank, job.level * 2 + 1, job.submitted_at.0),
             Within::Turn => (rank, job.level * 2 + i64::from(job.waits), job.turn.0),
         },
     };
@@ -50,30 +54,119 @@ pub(crate) fn key(policy: &Policy, job: &Standing) -> OrderKey {
 }
 
 /// The place in the line at this moment: the key, but where the order goes by age per device, that age instead of the time of
-/// submission. Among jobs of as many devices both give the same order.
+/// submission. Among jobs of as many devices both give the same order. Foreseen jobs, those of even `first`, stay by submission.
 pub(crate) fn place(policy: &Policy, key: OrderKey, milli: i64, now: Time) -> OrderKey {
-    if policy.order != Order::Attained || policy.attained.within != Within::AgePerDevice {
+    let by_age = policy.order == Order::Attained && policy.attained.within == Within::AgePerDevice;
+    if !by_age || key.first % 2 == 0 {
         return key;
     }
     let age = i128::from(now.0 - key.second) * 1_000_000 / i128::from(milli.max(1));
     OrderKey { second: -i64::try_from(age).unwrap_or(i64::MAX), ..key }
 }
 
-/// How many levels' ends the service has reached, where the order asks.
-pub(crate) fn level(policy: &Policy, milli: i64, progress_ms: i64) -> i64 {
+/// How many levels' ends it has reached, where the order asks.
+pub(crate) fn level(policy: &Policy, estimate: Option<&Estimate>, milli: i64, progress_ms: i64) -> i64 {
     if policy.order != Order::Attained {
         return 0;
     }
-    thresholds(policy, milli).take_while(|threshold| *threshold <= progress_ms).count() as i64
+    match outlook(policy, estimate) {
+        [] => thresholds(policy, milli).take_while(|threshold| *threshold <= progress_ms).count() as i64,
+        outlook => foreseen_level(policy, outlook, progress_ms),
+    }
+}
+
+/// What is foreseen of a job, where the policy looks at it.
+pub(crate) fn outlook<'a>(policy: &Policy, estimate: Option<&'a Estimate>) -> &'a [Prospect] {
+    match estimate {
+        Some(estimate) if !policy.attained.foreseen.levels_device_ms.is_empty() => &estimate.outlook,
+        _ => &[],
+    }
+}
+
+/// The level after so much progress. Like all changes of a place, those of the outlook take effect at whole steps.
+pub(crate) fn foreseen_level(policy: &Policy, outlook: &[Prospect], progress_ms: i64) -> i64 {
+    let passed = passed(policy, outlook, progress_ms);
+    let cost = outlook.get(passed.saturating_sub(1)).map_or(0, |prospect| prospect.per_end_device_ms);
+    policy.attained.foreseen.levels_device_ms.partition_point(|level| *level <= cost) as i64
+}
+
+fn passed(policy: &Policy, outlook: &[Prospect], progress_ms: i64) -> usize {
+    outlook.partition_point(|prospect| up_to_step(prospect.after_ms, policy.step_ms) <= progress_ms)
+}
+
+/// The progress at which a job of which this is foreseen changes its level next, if it does.
+pub(crate) fn next_foreseen(policy: &Policy, outlook: &[Prospect], progress_ms: i64) -> Option<i64> {
+    let now = foreseen_level(policy, outlook, progress_ms);
+    let later = outlook.get(passed(policy, outlook, progress_ms)..)?;
+    let mut moments = later.iter().map(|prospect| up_to_step(prospect.after_ms, policy.step_ms));
+    moments.find(|moment| foreseen_level(policy, outlook, *moment) != now)
 }
 
 /// What `shortest` compares. A job of which nobody foresees anything goes last.
-fn length(policy: &Policy, job: &Standing) -> i64 {
-    let Some(estimate) = job.estimate_ms else { return i64::MAX };
+fn length(policy: &Policy, job: &Standing<'_>) -> i64 {
+    let Some(estimate) = job.estimate.map(|estimate| estimate.p50_ms) else { return i64::MAX };
     let left = match policy.shortest.of {
         Length::Whole => estimate,
         Length::Remaining if job.progress_ms < estimate => estimate - job.progress_ms,
         Length::Remaining => job.progress_ms,
     };
     if policy.shortest.by_devices { left.saturating_mul(job.milli.max(1)) } else { left }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::policy::{Attained, Foreseen};
+
+    fn policy() -> Policy {
+        let foreseen = Foreseen { levels_device_ms: vec![10_000, 100_000], hold_ms: 0 };
+        let attained = Attained { foreseen, ..Attained::default() };
+        Policy { order: Order::Attained, attained, ..Policy::default() }
+    }
+
+    /// Near its end at first and, once it has outlived the short ones of its like, far from it.
+    fn outlived() -> Estimate {
+        let prospect = |after_ms, per_end_device_ms| Prospect { after_ms, per_end_device_ms };
+        let outlook = vec![prospect(0, 5_000), prospect(8_000, 9_999), prospect(19_001, 500_000)];
+        Estimate { p50_ms: 5_000, p90_ms: 9_000, model: "spread".into(), outlook }
+    }
+
+    fn key_after(policy: &Policy, progress_ms: i64, estimate: Option<&Estimate>) -> OrderKey {
+        let (submitted_at, turn) = (Time(7_000), Time(7_000));
+        let (priority, number, milli, waits) = (0, 1, 1000, true);
+        let level = level(policy, estimate, milli, progress_ms);
+        let standing =
+            Standing { priority, submitted_at, number, milli, progress_ms, level, estimate, turn, waits };
+        key(policy, &standing)
+    }
+
+    #[test]
+    fn a_foreseen_job_stands_by_how_soon_its_like_end() {
+        let (policy, estimate) = (policy(), outlived());
+        let at = |progress_ms| key_after(&policy, progress_ms, Some(&estimate)).first;
+        assert_eq!([0, 19_999, 20_000].map(at), [0, 0, 4]);
+    }
+
+    #[test]
+    fn its_place_changes_only_where_its_level_does_and_at_whole_steps() {
+        let (policy, estimate) = (policy(), outlived());
+        assert_eq!(next_foreseen(&policy, &estimate.outlook, 0), Some(20_000));
+        assert_eq!(next_foreseen(&policy, &estimate.outlook, 20_000), None);
+    }
+
+    #[test]
+    fn an_outlook_counts_only_where_the_policy_has_levels_for_it() {
+        let without = Policy { attained: Attained::default(), ..policy() };
+        let estimate = outlived();
+        assert_eq!(key_after(&without, 50_000, Some(&estimate)), key_after(&without, 50_000, None));
+        assert!(outlook(&without, Some(&estimate)).is_empty());
+    }
+
+    #[test]
+    fn age_per_device_leaves_foreseen_jobs_in_the_order_of_submission() {
+        let (policy, estimate) = (policy(), outlived());
+        let placed = |estimate| place(&policy, key_after(&policy, 0, estimate), 4000, Time(9_000)).second;
+        assert_eq!(placed(Some(&estimate)), 7_000);
+        assert_eq!(placed(None), -500_000);
+    }
 }

@@ -1,8 +1,11 @@
 //! Who runs: what the order needs to know of each, and when the place of one in the order changes by its running on.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
+use super::order;
 use crate::id::{AllocationId, ClassId, JobId};
+use crate::model::job::Estimate;
 use crate::model::policy::{Length, Order, Policy, Preempt};
 use crate::state::{Job, Run, State};
 use crate::time::{Span, Time};
@@ -39,8 +42,8 @@ pub struct RunView {
     pub checkpointed_at: Option<Time>,
     /// For how long the attempts before ran, in milliseconds.
     pub attained_ms: i64,
-    /// How long it runs, by estimate, in milliseconds.
-    pub estimate_ms: Option<i64>,
+    /// How long it runs, by estimate.
+    pub estimate: Option<Arc<Estimate>>,
     /// Its allocations.
     pub live: Vec<AllocationId>,
     /// When its place changes next by its running on, as of the last look.
@@ -71,7 +74,7 @@ impl RunView {
             started_at: run.started_at,
             checkpointed_at: run.checkpointed_at,
             attained_ms: run.attained_ms,
-            estimate_ms: job.estimate.as_ref().map(|estimate| estimate.p50_ms),
+            estimate: job.estimate.clone(),
             live: run.live.clone(),
             crossing: None,
             standing: Level::default(),
@@ -97,6 +100,9 @@ impl RunView {
             return Level::default();
         }
         let progress_ms = self.progress_ms(now);
+        if let outlook @ [_, ..] = order::outlook(policy, self.estimate.as_deref()) {
+            return Level { number: order::foreseen_level(policy, outlook, progress_ms), fell: None };
+        }
         let mut level = Level::default();
         for threshold in thresholds(policy, self.milli).take_while(|threshold| *threshold <= progress_ms) {
             let fell = (threshold > self.attained_ms).then(|| self.reaches(threshold)).flatten();
@@ -121,11 +127,14 @@ impl RunView {
         self.started_at?;
         let next = match policy.order {
             Order::Arrival => return None,
-            Order::Attained => thresholds(policy, self.milli).find(|threshold| *threshold > progress)?,
+            Order::Attained => match order::outlook(policy, self.estimate.as_deref()) {
+                [] => thresholds(policy, self.milli).find(|threshold| *threshold > progress)?,
+                outlook => order::next_foreseen(policy, outlook, progress)?,
+            },
             Order::Shortest if policy.shortest.of == Length::Whole => return None,
             // When the estimate is used up, and whenever the progress has doubled since.
             Order::Shortest => {
-                let mut next = self.estimate_ms?.max(self.attained_ms).max(1);
+                let mut next = self.estimate.as_ref()?.p50_ms.max(self.attained_ms).max(1);
                 while next <= progress {
                     next = next.saturating_mul(2);
                 }
@@ -148,7 +157,7 @@ pub(crate) fn thresholds(policy: &Policy, milli: i64) -> impl Iterator<Item = i6
     })
 }
 
-fn up_to_step(span_ms: i64, step_ms: i64) -> i64 {
+pub(super) fn up_to_step(span_ms: i64, step_ms: i64) -> i64 {
     span_ms.saturating_add(step_ms - 1) / step_ms * step_ms
 }
 

@@ -42,14 +42,15 @@ type Entry = (ClassId, OrderKey, i64);
 fn order_key(state: &State, job: &Job) -> OrderKey {
     let run = state.run(job.id());
     let (milli, progress_ms) = (job.spec.milli_asked(), run.map_or(0, |run| run.attained_ms));
+    let estimate = job.estimate.as_deref();
     let standing = Standing {
         priority: job.spec.priority,
         submitted_at: job.submitted_at,
         number: job.number,
         milli,
         progress_ms,
-        level: order::level(&state.policy, milli, progress_ms),
-        estimate_ms: job.estimate.as_ref().map(|estimate| estimate.p50_ms),
+        level: order::level(&state.policy, estimate, milli, progress_ms),
+        estimate,
         turn: run.and_then(|run| run.back_since).unwrap_or(job.submitted_at),
         waits: true,
     };

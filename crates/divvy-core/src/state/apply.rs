@@ -106,7 +106,7 @@ impl State {
                 return self.change_run(*job, |run| run.checkpointed_at = Some(at));
             }
             Event::Estimated { job, estimate } => {
-                return self.change_job(job.number, |job| job.estimate = Some(estimate.clone()));
+                return self.change_job(job.number, |job| job.estimate = Some(Arc::new(estimate.clone())));
             }
             Event::Promised(promise) => return self.promise(promise),
             Event::Revoked { job } => return self.revoke(*job),

@@ -128,7 +128,7 @@ pub struct Job {
     pub class: ClassId,
     /// How long it will run, if anyone foresees that.
     #[serde(default)]
-    pub estimate: Option<Estimate>,
+    pub estimate: Option<Arc<Estimate>>,
     /// Its run, or those of its members.
     pub runs: Runs,
     /// The hash of all but its runs.

@@ -3,7 +3,7 @@
 use divvy_core::amount::Amount;
 use divvy_core::model::job::{DependsOn, Requeue};
 use divvy_core::model::policy::{
-    Attained, Length, Order, Policy, Preempt, Reclaim, Share, Shortest, Within, WithinQueue,
+    Attained, Foreseen, Length, Order, Policy, Preempt, Reclaim, Share, Shortest, Within, WithinQueue,
 };
 use divvy_core::model::queue::Queue;
 
@@ -93,6 +93,10 @@ fn policy(dice: &mut Dice) -> Policy {
             head_start_ms: *dice.one_of(&[0, 60_000]),
             within: *dice.one_of(&[Within::Submit, Within::Turn, Within::AgePerDevice]),
             hold_ms: *dice.one_of(&[0, 0, 300_000]),
+            foreseen: Foreseen {
+                levels_device_ms: dice.one_of(&[vec![], vec![60_000, 600_000, 6_000_000]]).clone(),
+                hold_ms: *dice.one_of(&[0, 300_000]),
+            },
         },
         strict: dice.percent(20),
         share: *dice.one_of(&[Share::None, Share::Fill]),

@@ -12,7 +12,7 @@ use divvy_core::engine::{EndedHow, Engine, Observation};
 use divvy_core::event::{Event, Stamped};
 use divvy_core::id::{JobId, Term};
 use divvy_core::model::device::Health;
-use divvy_core::model::job::{Estimate, JobState};
+use divvy_core::model::job::{Estimate, JobState, Prospect};
 use divvy_core::model::node::NodeState;
 use divvy_core::plan;
 use divvy_core::reason::Reason;
@@ -283,7 +283,10 @@ impl World {
         for (command, (_, number)) in commands.iter().zip(submitted) {
             let Command::Submit(submit) = command else { continue };
             let Some(p50) = submit.spec.estimate else { continue };
-            let estimate = Estimate { p50_ms: p50.0, p90_ms: p50.0 * 2, model: "user".into() };
+            let (p50_ms, p90_ms, model) = (p50.0, p50.0 * 2, "user".into());
+            let prospect = |after_ms, per_end_device_ms| Prospect { after_ms, per_end_device_ms };
+            let outlook = vec![prospect(0, p50_ms), prospect(p50_ms.max(1), p50_ms * 20)];
+            let estimate = Estimate { p50_ms, p90_ms, model, outlook };
             let command = Command::Estimate(JobId::single(*number), estimate);
             let _ = self.controller.take(&command, self.now).map_err(of_controller)?;
         }

@@ -43,3 +43,12 @@ fn two_queues_that_share_their_nodes_are_as_reckoned() {
             && policies.contains(&experiment.policy)
     });
 }
+
+#[test]
+fn the_own_order_is_as_fast_as_the_better_of_las_and_mlfq_where_they_are_hard_to_beat() {
+    let Some(folder) = shared("jct") else { return };
+    let (trace, policy) = ("philly_2869ce".into(), Named::Divvy);
+    let outcome = run(&folder, &Experiment { trace, pools: Pools::Own, policy }).unwrap();
+    // The mean under las.
+    assert!(outcome.summary(Interval::ALL).all.mean_jct_s < 54_822.7 * 1.005);
+}

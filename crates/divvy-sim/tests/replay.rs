@@ -27,29 +27,59 @@ fn run(nodes: &[ClusterNode], trace: &[TraceJob], policy: &str) -> Replayed {
     replay(setup, trace, |_| ()).unwrap()
 }
 
-#[test]
-fn five_jobs_end_when_pencil_and_paper_say() {
+fn read_rows(rows: &str) -> Vec<TraceJob> {
     let dir = tempfile::tempdir().unwrap();
     let trace = dir.path().join("jobs.csv");
-    let rows = "A,0,8,1000,q,,,\nB,10,4,300,q,,,\nC,20,4,100,q,,,\nD,30,1,50,q,,,\nE,40,8,20,q,,,\n";
     std::fs::write(&trace, format!("job_id,submit_s,gpus,duration_s,queue,user,name,status\n{rows}"))
         .unwrap();
-    let trace = read(&[trace], Interval::ALL);
-    let node = ClusterNode {
-        node: "n".into(),
-        model: "generic".into(),
-        gpus: 8,
-        cpu_milli: 96_000,
-        memory_mib: 1 << 19,
-        pool: "q".into(),
-    };
-    let ends = |policy| {
-        let finished = run(std::slice::from_ref(&node), &trace, policy).finished;
-        let by_id: BTreeMap<String, i64> = finished.into_iter().map(|job| (job.id, job.finish_s)).collect();
-        by_id.into_values().collect::<Vec<_>>()
-    };
+    read(&[trace], Interval::ALL)
+}
+
+fn node() -> ClusterNode {
+    let (node, model, pool) = ("n".into(), "generic".into(), "q".into());
+    ClusterNode { node, model, gpus: 8, cpu_milli: 96_000, memory_mib: 1 << 19, pool }
+}
+
+fn ends(trace: &[TraceJob], policy: &str) -> BTreeMap<String, i64> {
+    let finished = run(&[node()], trace, policy).finished;
+    finished.into_iter().map(|job| (job.id, job.finish_s)).collect()
+}
+
+#[test]
+fn five_jobs_end_when_pencil_and_paper_say() {
+    let rows = "A,0,8,1000,q,,,\nB,10,4,300,q,,,\nC,20,4,100,q,,,\nD,30,1,50,q,,,\nE,40,8,20,q,,,\n";
+    let trace = read_rows(rows);
+    let ends = |policy| ends(&trace, policy).into_values().collect::<Vec<_>>();
     assert_eq!(ends("fifo"), [1000, 1300, 1100, 1150, 1320]);
     assert_eq!(ends("srtf"), [1460, 440, 170, 130, 60]);
     assert_eq!(ends("las"), [1350, 707, 507, 557, 727]);
     assert_eq!(ends("mlfq"), [1410, 680, 175, 225, 245]);
+}
+
+/// Forty long and forty short jobs of one user, one after the other; then one of each, so that the short one comes while the
+/// long one runs.
+fn long_and_short(name: impl Fn(&str) -> String) -> Vec<TraceJob> {
+    let row = |id: String, submit_s: i64, kind: &str| {
+        let duration_s = if kind == "long" { 20_000 } else { 60 };
+        format!("{id},{submit_s},8,{duration_s},q,,{},\n", name(kind))
+    };
+    let past = (0..40).flat_map(|at| {
+        [row(format!("l{at}"), at * 30_000, "long"), row(format!("s{at}"), at * 30_000 + 25_000, "short")]
+    });
+    let last = [row("long".into(), 2_000_000, "long"), row("short".into(), 2_001_000, "short")];
+    read_rows(&past.chain(last).collect::<String>())
+}
+
+#[test]
+fn what_was_short_before_goes_first_by_history_as_soon_as_the_running_one_may_give_way() {
+    let trace = long_and_short(str::to_owned);
+    let (blind, learned) = (ends(&trace, "divvy"), ends(&trace, "divvy-history"));
+    assert_eq!((blind["long"], blind["short"]), (2_020_000, 2_020_060));
+    assert_eq!((learned["long"], learned["short"]), (2_020_090, 2_001_060));
+}
+
+#[test]
+fn history_without_users_and_names_decides_as_no_history() {
+    let trace = long_and_short(|_| String::new());
+    assert_eq!(run(&[node()], &trace, "divvy").digest, run(&[node()], &trace, "divvy-history").digest);
 }

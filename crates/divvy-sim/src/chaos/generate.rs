@@ -93,10 +93,8 @@ fn policy(dice: &mut Dice) -> Policy {
             head_start_ms: *dice.one_of(&[0, 60_000]),
             within: *dice.one_of(&[Within::Submit, Within::Turn, Within::AgePerDevice]),
             hold_ms: *dice.one_of(&[0, 0, 300_000]),
-            foreseen: Foreseen {
-                levels_device_ms: dice.one_of(&[vec![], vec![60_000, 600_000, 6_000_000]]).clone(),
-                hold_ms: *dice.one_of(&[0, 300_000]),
-            },
+            // Jobs with an estimate of their user's have an outlook, all others none: both stand in one line.
+            foreseen: Foreseen { levels_device_ms: vec![60_000, 600_000, 6_000_000], hold_ms: 300_000 },
         },
         strict: dice.percent(20),
         share: *dice.one_of(&[Share::None, Share::Fill]),

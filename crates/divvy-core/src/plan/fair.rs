@@ -52,7 +52,7 @@ pub(super) fn in_turns<'a>(
     let mut fair = Fair { trial, shares, running, now, victims: Vec::new(), ending, places: Vec::new() };
     while let Some(turn) = turns.take() {
         let judged = state.verdicts.get(&turn.class).filter(|reason| **reason != Reason::InLine);
-        let stands = judged.is_some_and(|reason| !state.freed || fair.is_hopeless(reason));
+        let stands = judged.is_some_and(|reason| !state.freed || fair.is_hopeless(turn, reason));
         if stands {
             report.skipped += 1;
             // Of a class of which some have started, what kept it back before keeps back the rest.
@@ -77,10 +77,17 @@ pub(super) fn in_turns<'a>(
 
 impl<'a> Fair<'a, '_> {
     /// Whether a look suffices to say that a class waits still: there are too few free devices, and nobody could give way.
-    fn is_hopeless(&self, reason: &Reason) -> bool {
+    fn is_hopeless(&self, turn: Turn, reason: &Reason) -> bool {
         let state = self.trial.state;
-        let nobody = state.policy.preempt != Preempt::LeastLoss || self.running.jobs.is_empty();
-        nobody && place::is_still_busy(self.trial, reason)
+        if !place::is_still_busy(self.trial, reason) {
+            return false;
+        }
+        if state.policy.preempt != Preempt::LeastLoss {
+            return true;
+        }
+        let Some(job) = state.jobs.get(&turn.key.number) else { return false };
+        let asked = self.shares.asked(&job.spec);
+        !reclaim::might_take(self, &Claim { job: job.id(), spec: &job.spec, queue: turn.queue, asked })
     }
 
     /// Whether a job, in a strict order, keeps back those behind it.

@@ -90,6 +90,27 @@ fn victim<'a>(candidate: &Candidate<'a>, claim: &Claim) -> Victim<'a> {
     Victim { job: candidate.job, view: candidate.view, by: claim.job, cause }
 }
 
+/// Whether anybody might give way for the claim: seen without a look at the jobs of queues that have nobody.
+pub(super) fn might_take(fair: &Fair, claim: &Claim) -> bool {
+    let rules = Rules::of(fair.trial.state, claim);
+    let reach = Reach::of(&fair.shares, claim);
+    let reaches = reach.due.max(reach.guarantee) > 0;
+    fair.running.of_queues(|queue| up_to(fair, claim, (&rules, reaches), queue)).next().is_some()
+}
+
+/// Up to which priority jobs of a queue might give way for the claim.
+fn up_to(fair: &Fair, claim: &Claim, (rules, reaches): (&Rules, bool), queue: &str) -> Option<i32> {
+    if queue != claim.spec.queue {
+        let lends = reaches && fair.shares.may_lend(claim.queue, fair.shares.place(queue));
+        return lends.then_some(i32::MAX);
+    }
+    match rules.within_queue {
+        WithinQueue::Never => None,
+        WithinQueue::Lower => claim.spec.priority.checked_sub(1),
+        WithinQueue::LowerOrNewer => Some(claim.spec.priority),
+    }
+}
+
 /// Everyone who might give way, the cheapest first.
 fn candidates<'a>(fair: &Fair<'a, '_>, claim: &Claim) -> Vec<Candidate<'a>> {
     let (state, now) = (fair.trial.state, fair.now);
@@ -117,15 +138,8 @@ fn candidates<'a>(fair: &Fair<'a, '_>, claim: &Claim) -> Vec<Candidate<'a>> {
             milli: view.milli,
         },
     };
-    // Most queues have nobody who might go: that is seen without a look at their jobs.
-    let up_to = |queue: &str| match queue == claim.spec.queue {
-        true => Some(claim.spec.priority),
-        false => {
-            let lends = reaches && fair.shares.may_lend(claim.queue, fair.shares.place(queue));
-            lends.then_some(i32::MAX)
-        }
-    };
-    let found = fair.running.of_queues(up_to).filter(may).map(candidate);
+    let within_reach = fair.running.of_queues(|queue| up_to(fair, claim, (&rules, reaches), queue));
+    let found = within_reach.filter(may).map(candidate);
     let mut found: Vec<Candidate> =
         found.filter(|candidate| may_stop(&fair.shares, claim, candidate, reach)).collect();
     // Of equals the one submitted last goes first.

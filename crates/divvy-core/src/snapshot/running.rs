@@ -194,10 +194,7 @@ impl Running {
     }
 
     /// The jobs of the queues that are asked about, up to a priority that the answer names.
-    pub fn of_queues<'a>(
-        &'a self,
-        up_to: impl Fn(&str) -> Option<i32>,
-    ) -> impl Iterator<Item = (&'a JobId, &'a RunView)> {
+    pub fn of_queues(&self, up_to: impl Fn(&str) -> Option<i32>) -> impl Iterator<Item = (&JobId, &RunView)> {
         let asked = self.queues.iter().filter_map(move |(queue, jobs)| Some((up_to(queue)?, jobs)));
         let up_to =
             asked.flat_map(|(most, jobs)| jobs.iter().take_while(move |(priority, _)| *priority <= most));

@@ -81,6 +81,8 @@ pub enum Reason {
     HostBusy(Resource, i64),
     /// It wants its nodes for itself, and none is idle.
     NoIdleNode,
+    /// Tasks must lie within one domain of a level, and none has room for all: level, tasks, most that one holds when it is empty.
+    NoDomain(String, u32, u32),
     /// Some tasks of the gang fit now, but not its minimum: minimum.
     GangIncomplete(u32),
     /// Jobs start strictly in order, and one before it does not fit yet.
@@ -132,6 +134,7 @@ impl Reason {
             Reason::DevicesBusy(_) => "DV-GPUS-BUSY",
             Reason::HostBusy(..) => "DV-HOST-BUSY",
             Reason::NoIdleNode => "DV-NO-IDLE-NODE",
+            Reason::NoDomain(..) => "DV-TOPOLOGY",
             Reason::GangIncomplete(_) => "DV-GANG",
             Reason::InLine => "DV-IN-LINE",
             Reason::Promised(_) => "DV-PROMISED",
@@ -149,6 +152,7 @@ impl Reason {
             | Reason::TooManyTasks(..)
             | Reason::TooMuchHost(..)
             | Reason::Unsupported(_) => Verdict::NoFit,
+            Reason::NoDomain(_, tasks, most) if most < tasks => Verdict::NoFit,
             _ => Verdict::Later,
         }
     }
@@ -180,6 +184,7 @@ impl Reason {
             | Reason::GangIncomplete(_)
             | Reason::InLine
             | Reason::Promised(_) => Wake::Release,
+            Reason::NoDomain(_, tasks, most) if tasks <= most => Wake::Release,
             _ => Wake::Capacity,
         }
     }
@@ -228,6 +233,15 @@ impl Reason {
                 format!("ask for less {resource} than {}", shown(resource, *asked))
             }
             Reason::NoIdleNode => "wait for a node to become idle, or submit it without --exclusive".into(),
+            Reason::NoDomain(level, _, 0) => {
+                format!("ask for a level that the pool's nodes have, or only prefer one {level}")
+            }
+            Reason::NoDomain(level, tasks, most) if most < tasks => {
+                format!("ask for at most {most} tasks within one {level}, or only prefer one {level}")
+            }
+            Reason::NoDomain(level, ..) => {
+                format!("wait for running jobs to end, or only prefer one {level} instead of requiring it")
+            }
             Reason::GangIncomplete(_) => "wait for running jobs to end, or ask for fewer tasks".into(),
             Reason::InLine => "wait for the jobs before it, or have the pool's order made less strict".into(),
             Reason::Promised(_) => "wait a moment: it starts when they have stopped".into(),
@@ -290,17 +304,8 @@ impl fmt::Display for Reason {
                     shown(resource, *most)
                 )
             }
-            Reason::DevicesDown(count) => {
-                write!(f, "{count} GPU{} that would do {} down", plural(*count), are(*count))
-            }
-            Reason::DevicesForeign(count) => {
-                write!(
-                    f,
-                    "{count} GPU{} that would do {} used from outside the pool",
-                    plural(*count),
-                    are(*count)
-                )
-            }
+            Reason::DevicesDown(count) => write!(f, "{} down", would_do(*count)),
+            Reason::DevicesForeign(count) => write!(f, "{} used from outside the pool", would_do(*count)),
             Reason::NodesDraining(count) => {
                 write!(f, "{count} node{} that would do {} being drained", plural(*count), are(*count))
             }
@@ -312,6 +317,7 @@ impl fmt::Display for Reason {
                 write!(f, "no node has {} of {resource} left", shown(resource, *asked))
             }
             Reason::NoIdleNode => write!(f, "wants its nodes for itself, and none is idle"),
+            Reason::NoDomain(level, tasks, most) => f.write_str(&no_domain(level, *tasks, *most)),
             Reason::GangIncomplete(minimum) => write!(f, "not all of its {minimum} tasks fit at once"),
             Reason::InLine => write!(f, "jobs start strictly in order, and one before it does not fit yet"),
             Reason::Promised(1) => {
@@ -323,6 +329,18 @@ impl fmt::Display for Reason {
             Reason::Unsupported(what) => write!(f, "no engine of this pool runs {what}"),
         }
     }
+}
+
+fn would_do(count: u32) -> String {
+    format!("{count} GPU{} that would do {}", plural(count), are(count))
+}
+
+fn no_domain(level: &str, tasks: u32, most: u32) -> String {
+    let tasks_text = format!("{tasks} task{}", plural(tasks));
+    if most < tasks {
+        return format!("{tasks_text} must lie within one {level}; none holds more than {most}");
+    }
+    format!("no {level} has room for {tasks_text} that must lie within one")
 }
 
 fn awaited(on: DependsOn) -> &'static str {

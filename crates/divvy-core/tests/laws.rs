@@ -3,23 +3,16 @@
 
 use divvy_core::check::{Watch, check, waiting_without_reason};
 use divvy_core::event::Event;
+use divvy_core::model::allocation::Placement;
 use divvy_core::plan::plan;
 use divvy_core::scenario::Scenario;
 use divvy_core::snapshot::Snapshot;
 use divvy_core::state::State;
 use proptest::prelude::*;
 
-/// One step of a life, as a line of a scenario.
-fn step() -> impl Strategy<Value = String> {
-    let job = 0usize..12;
-    let submit = (
-        job.clone(),
-        0u32..4,
-        0u32..5,
-        1u32..4,
-        prop::sample::select(vec!["low", "normal", "high"]),
-        0u32..10,
-    )
+/// A job that is submitted.
+fn submit() -> impl Strategy<Value = String> {
+    (0usize..12, 0u32..4, 0u32..5, 1u32..4, prop::sample::select(vec!["low", "normal", "high"]), 0u32..14)
         .prop_map(|(job, queue, gpus, tasks, prio, extra)| {
             let extra = match extra {
                 0 => "array=0-5%2",
@@ -31,11 +24,20 @@ fn step() -> impl Strategy<Value = String> {
                 6 => "cpu=20 mem=40",
                 7 => "wait",
                 8 => "fixed",
+                9 => "within=rack",
+                10 => "near=node",
+                11 => "within=zone near=rack wait",
+                12 => "within=zone slice=1:node",
                 _ => "",
             };
             let queue = ["default", "a", "a/b", "c"][queue as usize];
             format!("submit j{job} {queue} {gpus} tasks={tasks} prio={prio} {extra}")
-        });
+        })
+}
+
+/// One step of a life, as a line of a scenario.
+fn step() -> impl Strategy<Value = String> {
+    let job = 0usize..12;
     let after = (job.clone(), job.clone(), prop::sample::select(vec!["ok", "fail", "any"]))
         .prop_map(|(job, on, how)| format!("submit j{job} default 1 after=j{on}:{how}"));
     let end = (
@@ -77,19 +79,39 @@ fn step() -> impl Strategy<Value = String> {
         "restart",
         "drain on",
         "drain off",
-        "node n2 2xa100",
+        "node n2 2xa100 zone=z2 rack=r3",
+        "node n3 2xh100 zone=z2 rack=r3",
     ]);
-    prop_oneof![5 => submit, 2 => after, 6 => end, 3 => change, 1 => device, 8 => other.prop_map(String::from)]
+    prop_oneof![5 => submit(), 2 => after, 6 => end, 3 => change, 1 => device, 8 => other.prop_map(String::from)]
 }
 
 /// The lines that a life begins with.
 const BEGINNING: [&str; 5] = [
-    "node n0 4xh100",
-    "node n1 4xh100 cpu=32 mem=64",
+    "node n0 4xh100 zone=z1 rack=r1",
+    "node n1 4xh100 cpu=32 mem=64 zone=z1 rack=r2",
     "queue a limit=6 guarantee=3",
     "queue a/b limit=3 guarantee=1 weight=2",
     "queue c cpu=40 guarantee=2",
 ];
+
+/// Whether what a job is given, or promised, lies in one domain where its only role requires that.
+fn lies_together(state: &State, event: &Event) -> bool {
+    let (job, placements) = match event {
+        Event::Placed { job, placements, .. } => (job, placements),
+        Event::Promised(promise) => (&promise.job, &promise.placements),
+        _ => return true,
+    };
+    let spec = state.jobs.get(&job.number).map(|job| &job.spec);
+    let ask = spec.and_then(|spec| spec.gang.topology()).filter(|ask| ask.required);
+    ask.is_none_or(|ask| {
+        let domain = |placement: &Placement| {
+            let levels = &state.nodes[&placement.node].spec.domains;
+            levels.iter().find(|(level, _)| *level == ask.within).map(|(_, domain)| domain.clone())
+        };
+        let found: Vec<Option<String>> = placements.iter().map(domain).collect();
+        found[0].is_some() && found.iter().all(|domain| *domain == found[0])
+    })
+}
 
 /// Folds what is new in the log into a second state, checking the laws after every event.
 fn follow(
@@ -107,6 +129,7 @@ fn follow(
         let violations = check(second);
         prop_assert!(violations.is_empty(), "after {}: {violations:?}", text);
         let violations = watch.follow(second, stamped);
+        prop_assert!(lies_together(second, &stamped.event), "not in one domain: {}", text);
         prop_assert!(violations.is_empty(), "the books after {}: {violations:?}", text);
     }
     Ok(())

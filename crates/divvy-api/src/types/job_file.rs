@@ -185,7 +185,7 @@ pub struct CheckpointFile {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct TopologyFile {
-    /// The level within which all must lie: `node`, `rack`, `nvlink`, ….
+    /// The level within which all must lie: `node`, `rack`, or another that the pool's nodes name.
     pub within: String,
     /// Whether it must be so, or would merely be better.
     pub required: bool,

@@ -6,9 +6,10 @@ use super::{Rejection, Submit};
 use crate::event::Event;
 use crate::model::ask::{DeviceAsk, DrawAsk};
 use crate::model::device::WHOLE_MILLI;
-use crate::model::gang::Group;
+use crate::model::gang::{Group, Role};
 use crate::model::job::{DependsOn, JobSpec, Submission, Work};
 use crate::model::queue::DEFAULT;
+use crate::model::topology::{INSIDE_A_NODE, TopologyAsk};
 use crate::plan;
 use crate::reason::Reason;
 use crate::snapshot::Snapshot;
@@ -75,7 +76,13 @@ fn sense(spec: &JobSpec) -> Result<(), Rejection> {
     if tasks == 0 || tasks > u64::from(MOST_TASKS) {
         return bad("tasks", "write 1 to 100000 tasks");
     }
+    if asks_of(&spec.gang).iter().flat_map(|ask| ask.levels()).any(str::is_empty) {
+        return bad("topology", "name the level within which tasks must lie, like rack or node");
+    }
     for role in spec.gang.roles() {
+        if !slices_divide(role) {
+            return bad("topology", "slices must divide the tasks of the role, and each the one before it");
+        }
         if role.minimum > role.maximum {
             return bad("tasks", "the minimum is above the maximum");
         }
@@ -95,6 +102,13 @@ fn sense(spec: &JobSpec) -> Result<(), Rejection> {
     Ok(())
 }
 
+/// Whether a role is so many whole blocks of tasks, and each of these so many of the next kind.
+fn slices_divide(role: &Role) -> bool {
+    let slices = role.topology.iter().flat_map(|ask| &ask.slices);
+    let sizes: Vec<u32> = std::iter::once(role.minimum).chain(slices.map(|slice| slice.tasks)).collect();
+    sizes.windows(2).all(|pair| pair[1] > 0 && pair[0] % pair[1] == 0)
+}
+
 /// What the model carries and no engine of this pool runs yet is refused by name, never ignored.
 fn supported(state: &State, spec: &JobSpec) -> Result<(), Rejection> {
     match unsupported(spec, state.policy.shares) {
@@ -108,8 +122,13 @@ fn supported(state: &State, spec: &JobSpec) -> Result<(), Rejection> {
 
 fn unsupported(spec: &JobSpec, shares: bool) -> Option<&'static str> {
     let roles = spec.gang.roles();
-    if own_rules(&spec.gang) || roles.iter().any(|role| role.topology.is_some()) {
-        return Some("groups with a topology or a minimum of their own");
+    let branches = spec.gang.branches();
+    if branches.iter().any(|branch| (branch.minimum as usize) < branch.groups.len()) {
+        return Some("groups with a minimum of their own");
+    }
+    let asks = || asks_of(&spec.gang);
+    if asks().iter().flat_map(|ask| ask.levels()).any(|level| INSIDE_A_NODE.contains(&level)) {
+        return Some("topology levels within a node");
     }
     if roles.iter().any(|role| role.maximum > role.minimum) {
         return Some("elastic roles: write one number of tasks");
@@ -127,15 +146,10 @@ fn unsupported(spec: &JobSpec, shares: bool) -> Option<&'static str> {
     devices.into_iter().find(other).map(|_| "shares, partitions and claims: ask for whole GPUs")
 }
 
-fn own_rules(group: &Group) -> bool {
-    match group {
-        Group::Role(_) => false,
-        Group::Branch(branch) => {
-            branch.topology.is_some()
-                || (branch.minimum as usize) < branch.groups.len()
-                || branch.groups.iter().any(own_rules)
-        }
-    }
+/// What the groups of a gang want of a topology.
+fn asks_of(gang: &Group) -> Vec<&TopologyAsk> {
+    let branches = gang.branches().into_iter().filter_map(|branch| branch.topology.as_ref());
+    branches.chain(gang.roles().into_iter().filter_map(|role| role.topology.as_ref())).collect()
 }
 
 fn dependencies(state: &State, submit: &Submit) -> Result<(), Rejection> {

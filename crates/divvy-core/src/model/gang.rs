@@ -57,6 +57,25 @@ impl Group {
         }
     }
 
+    /// Where its tasks must lie.
+    pub fn topology(&self) -> Option<&TopologyAsk> {
+        match self {
+            Group::Role(role) => role.topology.as_ref(),
+            Group::Branch(branch) => branch.topology.as_ref(),
+        }
+    }
+
+    /// The groups of groups, from the outermost on.
+    pub fn branches(&self) -> Vec<&Branch> {
+        match self {
+            Group::Role(_) => Vec::new(),
+            Group::Branch(branch) => {
+                let below = branch.groups.iter().flat_map(Group::branches);
+                std::iter::once(branch).chain(below).collect()
+            }
+        }
+    }
+
     /// The number of tasks that start together.
     pub fn tasks(&self) -> u32 {
         match self {

@@ -27,4 +27,38 @@ pub struct TopologyAsk {
     pub within: String,
     /// Whether it must be so, or would merely be better.
     pub required: bool,
+    /// A narrower level that would be better still, where `within` is required.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub near: Option<String>,
+    /// Blocks of so many tasks of a role that each lie within one domain; each kind of block divides the one before it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub slices: Vec<Slice>,
 }
+
+impl TopologyAsk {
+    /// Asks for one domain of a level of the default topology.
+    pub fn within(level: &str, required: bool) -> Self {
+        let (topology, within) = (Topology::default().name, level.to_owned());
+        Self { topology, within, required, near: None, slices: Vec::new() }
+    }
+
+    /// All levels that it names.
+    pub fn levels(&self) -> impl Iterator<Item = &str> {
+        let slices = self.slices.iter().map(|slice| &slice.within);
+        std::iter::once(&self.within).chain(&self.near).chain(slices).map(String::as_str)
+    }
+}
+
+/// A block of tasks of a role.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Slice {
+    /// How many.
+    pub tasks: u32,
+    /// The level within which they must lie.
+    pub within: String,
+}
+
+/// The level of which every node is a domain by itself, whether or not it says so.
+pub const NODE: &str = "node";
+/// Levels within a node: places of devices, which tasks cannot ask for yet.
+pub const INSIDE_A_NODE: [&str; 2] = ["nvlink", "device"];

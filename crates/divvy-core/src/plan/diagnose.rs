@@ -1,8 +1,9 @@
 //! Diagnosis: why a gang does not fit. First what the pool can never give, then what it cannot give now.
 
 use super::filter::{self, Funnel, Tally};
-use super::place::{UNSAID_CPU_MILLI, UNSAID_MEMORY_BYTES, draw_of, place_role, place_spec, place_task};
+use super::place::{UNSAID_CPU_MILLI, UNSAID_MEMORY_BYTES, draw_of, place_spec, place_task};
 use super::score::{Asked, Pick};
+use super::topology;
 use super::trial::Trial;
 use crate::amount::Resource;
 use crate::model::ask::{Alternative, DeviceAsk};
@@ -17,14 +18,17 @@ pub(super) fn diagnose(capacity: &Capacity, spec: &JobSpec, alternative: &Altern
     let tally = alternative.devices.as_ref().map(|ask| filter::tally(capacity, ask)).unwrap_or_default();
     let for_one =
         never(capacity, alternative, &tally).or_else(|| not_now(capacity, spec, (alternative, &tally)));
-    for_one.unwrap_or_else(|| match most_tasks(capacity, alternative) {
+    for_one.unwrap_or_else(|| match most_tasks(&capacity.nodes, alternative) {
         most if most < tasks => Reason::TooManyTasks(tasks, most),
         _ => Reason::GangIncomplete(spec.gang.tasks()),
     })
 }
 
-/// How many tasks of an alternative an idle pool holds at once.
-fn most_tasks(capacity: &Capacity, alternative: &Alternative) -> u32 {
+/// How many tasks of an alternative these nodes hold at once when they are idle.
+pub(super) fn most_tasks<'a>(
+    nodes: impl IntoIterator<Item = &'a NodeView>,
+    alternative: &Alternative,
+) -> u32 {
     let alone = alternative.devices.is_none();
     let times = |total: i64, each: Option<i64>| match each {
         Some(each) if each > 0 => u32::try_from(total / each).unwrap_or(u32::MAX),
@@ -38,7 +42,7 @@ fn most_tasks(capacity: &Capacity, alternative: &Alternative) -> u32 {
             alternative.memory_bytes.or(alone.then_some(UNSAID_MEMORY_BYTES.min(node.memory_bytes.0)));
         by_devices.min(times(node.cpu_milli.0, cpu)).min(times(node.memory_bytes.0, memory))
     };
-    capacity.nodes.iter().fold(0, |sum: u32, node| sum.saturating_add(on(node)))
+    nodes.into_iter().fold(0, |sum: u32, node| sum.saturating_add(on(node)))
 }
 
 /// The devices of a node that would do, were they free.
@@ -145,14 +149,14 @@ fn unsaid_memory(capacity: &Capacity, alternative: &Alternative) -> i64 {
 pub(super) fn fits_empty(empty: &Snapshot, spec: &JobSpec) -> Result<(), Reason> {
     let (no_limits, mut scratch) = (State::default(), empty.clone());
     let mut trial = Trial::new(&no_limits, &mut scratch);
-    let mut rank = 0;
-    for role in spec.gang.roles() {
-        place_role(&mut trial, spec, role, &mut rank).map_err(|reason| match reason.verdict() {
-            Verdict::NoFit => reason,
-            _ => Reason::TooManyTasks(spec.gang.tasks(), fitting_tasks(empty, spec)),
-        })?;
-    }
-    Ok(())
+    topology::place_gang(&mut trial, spec).map_err(|reason| match reason {
+        // What no domain of the empty pool holds at once is more than any of them ever does.
+        Reason::NoDomain(level, tasks, most) => {
+            Reason::NoDomain(level, tasks, most.min(tasks.saturating_sub(1)))
+        }
+        reason if reason.verdict() == Verdict::NoFit => reason,
+        _ => Reason::TooManyTasks(spec.gang.tasks(), fitting_tasks(empty, spec)),
+    })
 }
 
 /// How many tasks of the gang, in order, the emptied pool holds at once.

@@ -12,6 +12,7 @@ mod reclaim;
 mod score;
 mod settle;
 mod share;
+mod topology;
 mod trial;
 mod turns;
 

@@ -3,6 +3,7 @@
 use super::Place;
 use super::filter;
 use super::score::{self, Asked, NodeTask, Pick, Rule};
+use super::topology;
 use super::trial::Trial;
 use crate::id::JobId;
 use crate::model::allocation::Placement;
@@ -57,18 +58,17 @@ pub(super) fn place_spec(trial: &mut Trial, spec: &JobSpec) -> Result<Vec<Placem
         return Err(over);
     }
     let mark = trial.mark();
-    let mut rank = 0;
-    for role in spec.gang.roles() {
-        if let Err(reason) = place_role(trial, spec, role, &mut rank) {
-            trial.roll_back_to(mark);
-            return Err(reason);
-        }
+    if let Err(reason) = topology::place_gang(trial, spec) {
+        trial.roll_back_to(mark);
+        return Err(reason);
     }
     if let Some(over) = trial.exceeded_since(mark, &spec.queue) {
         trial.roll_back_to(mark);
         return Err(over);
     }
-    Ok(trial.since(mark))
+    let mut placements = trial.since(mark);
+    placements.sort_by_key(|placement| placement.rank);
+    Ok(placements)
 }
 
 /// Places all tasks of a role by its first alternative that fits.
@@ -82,17 +82,15 @@ pub(super) fn place_role(
     let mut first_reason = None;
     for (index, alternative) in role.ask.alternatives.iter().enumerate() {
         let tasks = role.minimum;
-        let failed = (0..tasks).find_map(|task| {
-            place_task(trial, spec, (index as u32, alternative), (*rank + task, tasks - task)).err()
-        });
-        let Some(reason) = failed else {
+        let placed = topology::place_tasks(trial, spec, (role, index), *rank);
+        let Err(reason) = placed else {
             *rank += tasks;
             return Ok(());
         };
         trial.roll_back_to(mark);
         let reason = match trial.model_limit(&spec.queue, alternative, tasks) {
             Some(limit) => limit,
-            None if reason.verdict() == Verdict::NoFit => reason,
+            None if reason.verdict() == Verdict::NoFit || matches!(reason, Reason::NoDomain(..)) => reason,
             None => trial.diagnose(spec, alternative, tasks).unwrap_or(reason),
         };
         first_reason.get_or_insert(reason);
@@ -111,8 +109,8 @@ pub(super) fn place_task(
     let asked = Asked { spec, alternative, closed: &closed };
     let best = match &trial.state.policy.score {
         // Tasks of a gang belong together, whatever each of them would leave.
-        Score::LeastWaste if rank > 0 || remaining > 1 => keeping_whole(trial, &asked, (rank, remaining)),
-        Score::KeepWhole => keeping_whole(trial, &asked, (rank, remaining)),
+        Score::LeastWaste if rank > 0 || remaining > 1 => keeping_whole(trial, &asked, remaining),
+        Score::KeepWhole => keeping_whole(trial, &asked, remaining),
         score => by_score(trial, score, &asked),
     };
     let Some((place, draw)) = best else {
@@ -139,10 +137,10 @@ fn milli_of(alternative: &Alternative) -> i64 {
 /// The best node by the default score, and what is drawn of it. Scores are cheap and draws are not: only nodes that score better
 /// than the best so far are asked what they would give. Whole devices are looked for on one shelf after the other, in the order of
 /// the score, so that nodes which have too few free ones are never looked at.
-fn keeping_whole(trial: &Trial, asked: &Asked, (rank, remaining): (u32, u32)) -> Option<(usize, NodeDraw)> {
+fn keeping_whole(trial: &Trial, asked: &Asked, remaining: u32) -> Option<(usize, NodeDraw)> {
     let ask = asked.alternative.devices.as_ref();
     let capacity = trial.capacity();
-    let gang_nodes = trial.last_nodes(rank as usize);
+    let gang_nodes = trial.gang_nodes();
     let best_of = |places: &mut dyn Iterator<Item = usize>| {
         let mut best: Option<(score::NodeScore, NodeDraw)> = None;
         for place in places {
@@ -157,13 +155,16 @@ fn keeping_whole(trial: &Trial, asked: &Asked, (rank, remaining): (u32, u32)) ->
         }
         best.map(|((.., place), draw)| (place, draw))
     };
+    let count = ask.filter(|ask| ask.draw == DrawAsk::Whole).map_or(0, |ask| ask.count);
+    let may_do = |place: &usize| capacity.nodes[*place].takes_tasks && capacity.nodes[*place].free >= count;
+    if let Some(scope) = trial.scope() {
+        return best_of(&mut scope.iter().copied().filter(may_do));
+    }
     let (shelves, most) = (capacity.shelves(), capacity.shelves().most_free()?);
     if ask.is_some_and(|ask| ask.draw != DrawAsk::Whole) {
         return best_of(&mut (0..=most).flat_map(|free| shelves.with_free(free)));
     }
-    let count = ask.map_or(0, |ask| ask.count);
     let with_gang = gang_nodes.iter().filter_map(|node| capacity.node_place(*node));
-    let may_do = |place: &usize| capacity.nodes[*place].takes_tasks && capacity.nodes[*place].free >= count;
     let holds_all = count.saturating_mul(remaining);
     let by_shelf = (holds_all..=most).chain((count..holds_all.min(most + 1)).rev());
     best_of(&mut with_gang.filter(may_do))
@@ -174,10 +175,10 @@ fn keeping_whole(trial: &Trial, asked: &Asked, (rank, remaining): (u32, u32)) ->
 fn by_score(trial: &mut Trial, score: &Score, asked: &Asked) -> Option<(usize, NodeDraw)> {
     let turn = trial.next_id().0;
     let rule = Rule { score, outlook: trial.state.mix.outlook(), asked };
-    let (capacity, scores) = trial.scoring();
+    let (capacity, scores, scope) = trial.scoring();
     let mut skip = Vec::new();
     loop {
-        let (place, pick) = scores.best(capacity, rule, turn, &skip)?;
+        let (place, pick) = scores.best(capacity, rule, turn, (&skip, scope))?;
         if let Some(draw) = draw_of(&capacity.nodes[place], asked, pick) {
             return Some((place, draw));
         }

@@ -9,6 +9,8 @@ use super::filter;
 use super::place;
 use super::settle::held_by;
 use super::share::{Amounts, Shares};
+use super::topology;
+use super::trial::Scope;
 use crate::id::{JobId, NodeId};
 use crate::model::allocation::Placement;
 use crate::model::ask::{DeviceAsk, DrawAsk};
@@ -296,7 +298,7 @@ fn steps(fair: &Fair, claim: &Claim, candidates: &[Candidate]) -> Vec<Step> {
     let ask = roles.first().and_then(|role| role.ask.alternatives.first()).and_then(|it| it.devices.as_ref());
     if let Some(ask) = ask.filter(|ask| ask.draw == DrawAsk::Whole) {
         let (tasks, mut slots) = (claim.spec.gang.tasks(), 0);
-        for clearing in clearings(fair, ask, candidates) {
+        for clearing in clearings(fair, claim.spec, (ask, candidates)) {
             slots += clearing.slots;
             steps.push(Step { stop: clearing.stop, slots: slots >= tasks });
         }
@@ -315,7 +317,7 @@ struct Clearing {
     slots: u32,
 }
 
-fn clearings(fair: &Fair, ask: &DeviceAsk, candidates: &[Candidate]) -> Vec<Clearing> {
+fn clearings(fair: &Fair, spec: &JobSpec, (ask, candidates): (&DeviceAsk, &[Candidate])) -> Vec<Clearing> {
     let state = fair.trial.state;
     let mut on_node: BTreeMap<NodeId, Vec<(usize, u32)>> = BTreeMap::new();
     for (index, candidate) in candidates.iter().enumerate() {
@@ -332,7 +334,31 @@ fn clearings(fair: &Fair, ask: &DeviceAsk, candidates: &[Candidate]) -> Vec<Clea
     };
     let mut found: Vec<(Clearing, usize)> = nodes.filter_map(clearing).collect();
     found.sort_by_key(|(clearing, place)| (clearing.cost, *place));
-    found.into_iter().map(|(clearing, _)| clearing).collect()
+    let domains = topology::required_domains(fair.trial, &spec.gang);
+    by_domain(found, &domains, spec.gang.tasks()).into_iter().map(|(clearing, _)| clearing).collect()
+}
+
+/// Where all tasks must lie in one domain, the one that is cheapest to make room in comes first.
+fn by_domain(mut found: Vec<(Clearing, usize)>, domains: &[Scope], tasks: u32) -> Vec<(Clearing, usize)> {
+    if domains.is_empty() {
+        return found;
+    }
+    found.sort_by_key(|(clearing, _)| !clearing.stop.is_empty());
+    let cost = |scope: &&Scope| {
+        let (mut slots, mut cost) = (0, None);
+        for (clearing, _) in found.iter().filter(|(_, place)| scope.binary_search(place).is_ok()) {
+            if slots < tasks {
+                slots += clearing.slots;
+                let more = (!clearing.stop.is_empty()).then_some(clearing.cost);
+                cost = cost.map_or(more, |cost: Cost| Some(more.map_or(cost, |more| cost.with(more))));
+            }
+        }
+        // A domain without enough room comes last.
+        (slots < tasks, cost)
+    };
+    let Some(best) = domains.iter().min_by_key(cost) else { return found };
+    found.sort_by_key(|(_, place)| best.binary_search(place).is_err());
+    found
 }
 
 /// The cheapest of those on a node, in their order, until it has room for one task.

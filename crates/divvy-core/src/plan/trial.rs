@@ -1,6 +1,7 @@
 //! A trial: what is taken can be given back, to any mark. The operations are the placements themselves.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
 use super::diagnose;
 use super::score::Scores;
@@ -36,7 +37,14 @@ pub(super) struct Trial<'a> {
     names_reasons: bool,
     /// Why asks did not fit, since capacity last changed: those of many queues are alike.
     diagnosed: BTreeMap<u64, Reason>,
+    /// Where the gang begins that is being placed.
+    gang: Mark,
+    /// The places of the nodes, rising, that tasks may be placed on now; all where there is none.
+    scope: Option<Scope>,
 }
+
+/// Places of nodes, rising.
+pub(super) type Scope = Rc<[usize]>;
 
 /// Something done that can be undone: a placement and for which queue, where something limits that.
 enum Step<'a> {
@@ -72,13 +80,25 @@ impl<'a> Trial<'a> {
             before: BTreeMap::new(),
             names_reasons: true,
             diagnosed: BTreeMap::new(),
+            gang: 0,
+            scope: None,
         };
         (trial, waiting, running)
     }
 
-    /// What is free, and what scores have said of it.
-    pub(super) fn scoring(&mut self) -> (&Capacity, &mut Scores) {
-        (self.capacity, self.scores)
+    /// What is free, what scores have said of it, and the nodes that tasks are kept to.
+    pub(super) fn scoring(&mut self) -> (&Capacity, &mut Scores, Option<&Scope>) {
+        (self.capacity, self.scores, self.scope.as_ref())
+    }
+
+    /// Keeps tasks to these nodes; gives what they were kept to before.
+    pub(super) fn keep_to(&mut self, scope: Option<Scope>) -> Option<Scope> {
+        std::mem::replace(&mut self.scope, scope)
+    }
+
+    /// The nodes that tasks are kept to, if they are.
+    pub(super) fn scope(&self) -> Option<&Scope> {
+        self.scope.as_ref()
     }
 
     pub(super) fn capacity(&self) -> &Capacity {
@@ -99,9 +119,14 @@ impl<'a> Trial<'a> {
         self.done.len()
     }
 
-    /// Whether a job that does not fit is told why: where a verdict stands, nobody asks.
-    pub(super) fn name_reasons(&mut self, names_reasons: bool) {
-        self.names_reasons = names_reasons;
+    /// Whether a job that does not fit is told why: where a verdict stands, nobody asks. Gives how it was before.
+    pub(super) fn name_reasons(&mut self, names_reasons: bool) -> bool {
+        std::mem::replace(&mut self.names_reasons, names_reasons)
+    }
+
+    /// Whether it is told why.
+    pub(super) fn names_reasons(&self) -> bool {
+        self.names_reasons
     }
 
     /// Why so many tasks of an alternative do not fit; nothing where nobody asks.
@@ -268,9 +293,14 @@ impl<'a> Trial<'a> {
         self.taken_since(mark).cloned().collect()
     }
 
-    /// The nodes of the last so many placements.
-    pub(super) fn last_nodes(&self, count: usize) -> BTreeSet<NodeId> {
-        self.taken_since(0).rev().take(count).map(|placement| placement.node).collect()
+    /// What is placed from here on is one gang.
+    pub(super) fn begin_gang(&mut self) {
+        self.gang = self.mark();
+    }
+
+    /// The nodes of the gang that is being placed.
+    pub(super) fn gang_nodes(&self) -> BTreeSet<NodeId> {
+        self.taken_since(self.gang.min(self.mark())).map(|placement| placement.node).collect()
     }
 
     /// The models of which a queue may not take so many more devices (milli).

@@ -108,6 +108,13 @@ impl<'a> Names<'a> {
         Time(at.since(self.begin).0)
     }
 
+    /// Domains stand in the order of their names, which decides between equals.
+    fn domain(&self, name: &str) -> String {
+        let specs = self.state.nodes.values().flat_map(|node| &node.spec.domains);
+        let names: std::collections::BTreeSet<&str> = specs.map(|(_, domain)| domain.as_str()).collect();
+        format!("d{:05}", names.range(..=name).count())
+    }
+
     /// What planning sees of a node.
     pub(super) fn hardware(&self, id: NodeId, spec: &NodeSpec) -> Hardware {
         let devices = self.state.devices.iter().filter(|(_, device)| device.node == id);
@@ -116,6 +123,11 @@ impl<'a> Names<'a> {
             cpu_milli: spec.cpu_milli,
             memory_bytes: spec.memory_bytes,
             numa: spec.numa.clone(),
+            domains: spec
+                .domains
+                .iter()
+                .map(|(level, domain)| (level.clone(), self.domain(domain)))
+                .collect(),
             ..NodeSpec::default()
         };
         Hardware { spec, devices: devices.map(|(id, device)| self.device_spec(*id, &device.spec)).collect() }

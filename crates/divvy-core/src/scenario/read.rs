@@ -15,6 +15,7 @@ use crate::model::job::{
 };
 use crate::model::node::NodeSpec;
 use crate::model::queue::{Queue, read_amount};
+use crate::model::topology::{Slice, Topology, TopologyAsk};
 use crate::time::Time;
 
 /// A node and its devices, in braces.
@@ -29,12 +30,12 @@ fn braces<'a, T: Deserialize<'a>>(what: &str, text: &'a str) -> Result<T, String
     serde_json::from_str(text).map_err(|error| format!("what stands in braces is no {what}: {error}"))
 }
 
-/// `node n1 8xh100 cpu=64 mem=512 gb=80 mib=81559 linked`
+/// `node n1 8xh100 cpu=64 mem=512 gb=80 mib=81559 linked zone=z1 block=b1 rack=r1`
 pub(super) fn node(words: &Words) -> Result<Hardware, String> {
     if let Some(text) = words.braces {
         return braces("node", text);
     }
-    words.only(3, "linked", "cpu mem gb mib")?;
+    words.only(3, "linked", "cpu mem gb mib zone block rack")?;
     let name = words.at(1, "the node's name")?;
     let (count, model) = match words.placed.get(2) {
         None | Some(&"linked") => (0, "h100"),
@@ -62,9 +63,16 @@ pub(super) fn node(words: &Words) -> Result<Hardware, String> {
         name: name.to_owned(),
         cpu_milli: words.cores("cpu")?.unwrap_or(64_000),
         memory_bytes: words.memory("mem")?.unwrap_or(512 << 30),
+        domains: domains(words),
         ..NodeSpec::default()
     };
     Ok(Hardware { spec, devices: (0..count).map(device).collect() })
+}
+
+/// Where a node is, coarse to fine.
+fn domains(words: &Words) -> Vec<(String, String)> {
+    let levels = Topology::default().levels.into_iter();
+    levels.filter_map(|level| Some((level.clone(), (*words.named.get(level.as_str())?).to_owned()))).collect()
 }
 
 /// `8` and `h100` of `8xh100`.
@@ -117,8 +125,7 @@ fn amount(resource: &str, text: &str) -> Result<Amount, String> {
 /// What `submit` knows beside the job's name, its queue and the GPUs of each task.
 const FLAGS: &str = "held wait exclusive fixed resumable";
 /// See [`FLAGS`].
-const NAMES: &str =
-    "tasks prio model gb milli after array limit cpu mem start user requeue restarts estimate token";
+const NAMES: &str = "tasks prio model gb milli after array limit cpu mem start user requeue restarts estimate token within near slice";
 
 /// `submit j1 a 2 tasks=4 prio=high`
 pub(super) fn spec(words: &Words, after: Vec<Dependency>, now: Time) -> Result<JobSpec, String> {
@@ -141,7 +148,10 @@ pub(super) fn spec(words: &Words, after: Vec<Dependency>, now: Time) -> Result<J
         preemptible: !words.has("fixed"),
         resumable: words.has("resumable"),
         lifetime: Lifetime::Batch,
-        gang: Group::Role(role(alternative(words)?, words.count("tasks", 1)?)),
+        gang: Group::Role(Role {
+            topology: topology(words)?,
+            ..role(alternative(words)?, words.count("tasks", 1)?)
+        }),
         time_limit: words.span("limit")?,
         estimate: words.span("estimate")?,
         requeue: words.named.get("requeue").map_or(Ok(Requeue::Lost), |text| requeue(text))?,
@@ -188,6 +198,26 @@ fn alternative(words: &Words) -> Result<Alternative, String> {
         cpu_milli: words.cores("cpu")?,
         memory_bytes: words.memory("mem")?,
         speed_percent: 100,
+    })
+}
+
+/// Where its tasks must lie, or would better lie.
+fn topology(words: &Words) -> Result<Option<TopologyAsk>, String> {
+    let named = |name: &str| words.named.get(name).copied();
+    let slice = |text: &str| {
+        let wrong = || format!("slice={text}: write the tasks of a slice and its level, as 2:rack");
+        let (tasks, within) = text.split_once(':').ok_or_else(wrong)?;
+        Ok::<_, String>(Slice { tasks: tasks.parse().map_err(|_| wrong())?, within: within.to_owned() })
+    };
+    let slices: Vec<Slice> = named("slice").map(slice).transpose()?.into_iter().collect();
+    Ok(match (named("within"), named("near")) {
+        (None, None) if slices.is_empty() => None,
+        (None, None) => return Err("slice: say the level of all, too: within=zone".into()),
+        (None, Some(near)) => Some(TopologyAsk { slices, ..TopologyAsk::within(near, false) }),
+        (Some(within), near) => {
+            let near = near.map(str::to_owned);
+            Some(TopologyAsk { near, slices, ..TopologyAsk::within(within, true) })
+        }
     })
 }
 

@@ -301,6 +301,7 @@ fn node_line(hardware: &read::Hardware) -> String {
         line += &format!(" mib={}", first.memory_mib);
     }
     line += &format!(" cpu={} mem={}", cores(spec.cpu_milli), memory(spec.memory_bytes));
+    line.extend(spec.domains.iter().map(|(level, domain)| format!(" {level}={domain}")));
     let says_all = read::node(&Words::of(&line)).is_ok_and(|read| read == *hardware);
     if says_all { line } else { format!("node {} {}", spec.name, json(hardware)) }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
+use std::sync::Arc;
 
 use super::shelves::Shelves;
 use crate::id::{DeviceId, NodeId};
@@ -48,6 +49,8 @@ pub struct NodeView {
     pub uniform: bool,
     /// How many tasks with devices draw on it, by how many each has.
     pub tasks: TaskCounts,
+    /// Its domain on each level that it names, coarse to fine.
+    pub domains: Arc<[(String, String)]>,
     /// The hash of what does not change while it is there.
     fixed: u64,
 }
@@ -107,6 +110,7 @@ impl NodeView {
             usable: 0,
             uniform: true,
             tasks: TaskCounts::default(),
+            domains: spec.domains.clone().into(),
             fixed: 0,
         }
     }
@@ -117,6 +121,11 @@ impl NodeView {
         let left = |device: &DeviceView| (device.free_milli, device.free_memory_mib, device.unusable);
         let host = (self.takes_tasks, self.cpu_milli.1, self.memory_bytes.1);
         fingerprint(&(self.fixed, host, self.tasks, Each(devices.map(left))))
+    }
+
+    /// Its domain on a level.
+    pub fn domain(&self, level: &str) -> Option<&str> {
+        self.domains.iter().find(|(key, _)| key == level).map(|(_, domain)| domain.as_str())
     }
 
     /// Whether nothing of it is taken.

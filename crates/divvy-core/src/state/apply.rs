@@ -493,7 +493,16 @@ impl State {
 fn class_of(spec: &crate::model::job::JobSpec) -> ClassId {
     let roles = spec.gang.roles();
     let shapes: Vec<_> = roles.iter().map(|role| (role.minimum, &role.ask, &role.topology)).collect();
-    ClassId(fingerprint(&(&spec.queue, spec.priority, spec.preemptible, spec.exclusive, shapes)))
+    let of_job = (&spec.queue, spec.priority, spec.preemptible, spec.exclusive, shapes);
+    let branches = spec.gang.branches();
+    if branches.iter().all(|branch| branch.topology.is_none()) {
+        return ClassId(fingerprint(&of_job));
+    }
+    let shape = |branch: &&crate::model::gang::Branch| {
+        let size = |group: &crate::model::gang::Group| (group.roles().len(), group.branches().len());
+        (branch.topology.clone(), branch.groups.iter().map(size).collect::<Vec<_>>())
+    };
+    ClassId(fingerprint(&(of_job, branches.iter().map(shape).collect::<Vec<_>>())))
 }
 
 /// What an allocation counts against queue limits: devices by model and in all, cores, memory.

@@ -5,6 +5,7 @@ use std::path::{Component, Path, PathBuf};
 
 use divvy_api::{
     Command as CommandFile, JobFile, Problem, ProblemCode, RequeueWhen, RoleFile, Scalar, Submit,
+    TopologyFile,
 };
 use divvy_core::amount::{Amount, Bytes, Resource};
 use divvy_core::id::JobId;
@@ -15,7 +16,7 @@ use divvy_core::model::job::{
     Work, priority, usual_restarts,
 };
 use divvy_core::model::queue::read_amount;
-use divvy_core::model::topology::{Topology, TopologyAsk};
+use divvy_core::model::topology::TopologyAsk;
 use divvy_core::time::{Span, Time};
 use divvy_engine::local::{JobEnvironment, signal_number};
 
@@ -55,7 +56,7 @@ pub(crate) fn read(submit: Submit, now: Time) -> Result<Incoming, Problem> {
         preemptible: job.preemptible.unwrap_or(true),
         resumable: job.resumable.unwrap_or(false),
         lifetime: Lifetime::Batch,
-        gang: gang(roles),
+        gang: gang(roles, job.topology.as_ref().map(topology)),
         time_limit: span("time_limit", &job.time_limit)?,
         estimate: span("estimate", &job.estimate)?,
         requeue: requeue(job)?.unwrap_or_default(),
@@ -297,11 +298,7 @@ fn role(job: &JobFile, role: &RoleFile, prefix: &str, process: &Process) -> Resu
         return Err(bad(format!("{prefix}command"), "there is nothing to run")
             .with_fix("write `command: …`, or the command behind `--`"));
     }
-    let topology = role.topology.as_ref().or(job.topology.as_ref()).map(|file| TopologyAsk {
-        topology: Topology::default().name,
-        within: file.within.clone(),
-        required: file.required,
-    });
+    let topology = role.topology.as_ref().map(topology);
     let ask = Ask { alternatives: vec![alternative(job, role, prefix)?] };
     let work = Work::Process(Process { argv, ..process.clone() });
     Ok(Role { name: role.name.clone(), minimum: tasks, maximum: tasks, ask, work, topology })
@@ -352,14 +349,22 @@ fn devices(gpus: Option<Scalar>, memory: Option<Scalar>, prefix: &str) -> Result
     Ok(Some(DeviceAsk { class: text.class, count: text.count, draw: DrawAsk::Whole }))
 }
 
-fn gang(mut roles: Vec<Role>) -> Group {
+fn topology(file: &TopologyFile) -> TopologyAsk {
+    TopologyAsk::within(&file.within, file.required)
+}
+
+/// What the job says of topology holds for all its roles together.
+fn gang(mut roles: Vec<Role>, together: Option<TopologyAsk>) -> Group {
     match (roles.len(), roles.pop()) {
-        (1, Some(only)) => Group::Role(only),
+        (1, Some(mut only)) => {
+            only.topology = only.topology.or(together);
+            Group::Role(only)
+        }
         (count, last) => {
             roles.extend(last);
             let minimum = u32::try_from(count).unwrap_or(u32::MAX);
             let groups = roles.into_iter().map(Group::Role).collect();
-            Group::Branch(Branch { name: "job".into(), minimum, groups, topology: None })
+            Group::Branch(Branch { name: "job".into(), minimum, groups, topology: together })
         }
     }
 }
@@ -441,6 +446,19 @@ mod tests {
         );
         assert!(read.held && read.requeue_said && read.array.is_some());
         assert_eq!(read.directory, Path::new("/data/sub"));
+    }
+
+    #[test]
+    fn what_the_job_says_of_topology_holds_for_all_its_roles_together() {
+        let within = |level| serde_json::json!({"within": level, "required": true});
+        let alone = incoming(serde_json::json!({"command": "x", "tasks": 2, "topology": within("rack")}));
+        assert_eq!(alone.spec.gang.topology(), Some(&TopologyAsk::within("rack", true)));
+        let read = incoming(serde_json::json!({
+            "command": "x", "topology": within("zone"), "roles": [{"name": "a", "topology": {"within": "node"}}, {"name": "b"}],
+        }));
+        assert_eq!(read.spec.gang.topology(), Some(&TopologyAsk::within("zone", true)));
+        let own: Vec<_> = read.spec.gang.roles().iter().map(|role| role.topology.clone()).collect();
+        assert_eq!(own, [Some(TopologyAsk::within("node", false)), None]);
     }
 
     #[test]

@@ -31,6 +31,7 @@ pub(crate) fn examples() -> Vec<Reason> {
         Reason::HostBusy(Resource::Cpu, 16_000),
         Reason::GangIncomplete(4),
         Reason::NoIdleNode,
+        Reason::NoDomain("rack".into(), 4, 8),
         Reason::InLine,
         Reason::Promised(2),
         Reason::Unsupported("shares of a GPU".into()),

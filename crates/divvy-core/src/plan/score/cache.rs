@@ -14,6 +14,7 @@ use crate::model::job::JobSpec;
 use crate::model::mix::Outlook;
 use crate::model::score::Score;
 use crate::plan::place;
+use crate::plan::trial::Scope;
 use crate::snapshot::{Capacity, NodeView};
 use crate::state::fingerprint;
 
@@ -109,18 +110,21 @@ pub(in crate::plan) struct Rule<'a> {
 
 impl Scores {
     /// The best node for a task, and which devices it gets there. `turn` is what makes a random choice another one each time;
-    /// places in `skip` are left out.
+    /// places in `skip` are left out, and all but those
+    /// that tasks are kept to, where there are some.
     pub(in crate::plan) fn best(
         &mut self,
         capacity: &Capacity,
         rule: Rule,
         turn: u64,
-        skip: &[usize],
+        (skip, scope): (&[usize], Option<&Scope>),
     ) -> Option<(usize, Pick)> {
         let Rule { score, asked, .. } = rule;
         let column = self.bring_up_to_date(capacity, &rule);
         let entries = column.entries.iter().enumerate();
-        let fitting = entries.filter(|(place, entry)| entry.score > UNFIT && !skip.contains(place));
+        let is_open = |place: &usize| scope.is_none_or(|scope| scope.binary_search(place).is_ok());
+        let fitting =
+            entries.filter(|(place, entry)| entry.score > UNFIT && !skip.contains(place) && is_open(place));
         if let Score::Random { seed } = score {
             let fitting: Vec<usize> = fitting.map(|(place, _)| place).collect();
             let place = *drawn(&fitting, (seed, turn))?;

@@ -217,6 +217,8 @@ impl Within {
             topology: self.topology.clone(),
             within: level.cloned().unwrap_or_default(),
             required: self.required_level.is_some(),
+            near: self.preferred_level.clone().filter(|_| self.required_level.is_some()),
+            slices: Vec::new(),
         }
     }
 }

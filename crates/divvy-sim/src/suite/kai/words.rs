@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::form::{Asked, Job, Node, State, TaskText, Within};
+use super::form::{Asked, Job, Node, State, TaskText};
 use crate::suite::MOST_DEVICES;
 
 /// The phases that a case may ask about one by one and that the planner does not have.
@@ -38,10 +38,6 @@ pub(super) fn missing(asked: &Asked) -> BTreeSet<String> {
     note(asked.jobs.iter().any(|job| job.stale_s.is_some()), "a gang that has been broken for a time");
     note(asked.jobs.iter().any(|job| job.preemption_delay.is_some()), "a delay before preemption");
     note(
-        asked.jobs.iter().any(|job| job.topology.as_ref().is_some_and(two_levels)),
-        "a preferred level within a required one",
-    );
-    note(
         asked.queues.iter().any(|queue| queue.reclaim_min_runtime_s.is_some()),
         "a least run time before reclaim",
     );
@@ -72,10 +68,6 @@ fn asks_claims(task: &TaskText) -> bool {
 fn leaves_in_part(job: &Job) -> bool {
     let leaving = job.tasks.iter().filter(|task| task.state == State::Releasing).count();
     leaving != 0 && leaving != job.tasks.len()
-}
-
-fn two_levels(within: &Within) -> bool {
-    within.required_level.is_some() && within.preferred_level.is_some()
 }
 
 /// Whether a node's bound on tasks could ever be felt.

@@ -186,9 +186,17 @@ pub(super) struct TopologyText {
     #[serde(rename = "unconstrained")]
     _unconstrained: Option<bool>,
     pub(super) slice_size: Option<u32>,
-    pub(super) slice_required_level: Option<Anything>,
-    pub(super) slice_constraints: Option<Anything>,
+    pub(super) slice_required_level: Option<String>,
+    #[serde(default)]
+    pub(super) slice_constraints: Vec<SliceText>,
     pub(super) group: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct SliceText {
+    #[serde(rename = "topology")]
+    pub(super) level: String,
+    pub(super) size: u32,
 }
 
 #[derive(Debug, Deserialize)]

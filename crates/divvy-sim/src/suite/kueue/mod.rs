@@ -15,7 +15,7 @@ use divvy_core::model::gang::{Branch, Group, Role};
 use divvy_core::model::job::JobSpec;
 use divvy_core::model::node::NodeSpec;
 use divvy_core::model::policy::Policy;
-use divvy_core::model::topology::TopologyAsk;
+use divvy_core::model::topology::{Slice, TopologyAsk};
 use divvy_core::reason::Verdict;
 use divvy_core::time::Span;
 use form::{Assigned, Flavor, ForeignPod, Job, Kind, Node, Placement, Podset, State, TopologyText, Usage};
@@ -185,7 +185,8 @@ impl Scene<'_> {
             maximum: count,
             ask: Ask { alternatives },
             work: plain_work(),
-            topology: podset.topology.as_ref().and_then(|topology| self.topology(topology)),
+            // Where something runs, it runs.
+            topology: podset.topology.as_ref().filter(|_| !runs).and_then(|text| self.topology(text)),
         };
         let seats = if runs { self.seats(assigned, count)? } else { Vec::new() };
         Ok((role, seats))
@@ -198,6 +199,8 @@ impl Scene<'_> {
             topology: topology.map(|topology| topology.name.clone()).unwrap_or_default(),
             within: level.clone(),
             required: text.required_level.is_some(),
+            near: text.preferred_level.clone().filter(|_| text.required_level.is_some()),
+            slices: text.slices(),
         })
     }
 
@@ -316,9 +319,12 @@ fn gang(asked: &Asked, job: &Job, mut roles: Vec<Role>) -> Result<Group, Obstacl
     if shared && (groups.windows(2).any(|pair| pair[0] != pair[1]) || asked.topologies.is_empty()) {
         return Err(Obstacle::no_word("a shared domain for some podsets of a job"));
     }
-    let topology = roles.first().and_then(|role| role.topology.clone()).filter(|_| shared);
+    let together = |ask: &TopologyAsk| TopologyAsk { slices: Vec::new(), ..ask.clone() };
+    let topology = roles.first().and_then(|role| role.topology.as_ref()).filter(|_| shared).map(together);
     if shared {
-        roles.iter_mut().for_each(|role| role.topology = None);
+        // What each podset asks for by itself is to lie in blocks.
+        let in_blocks = |ask: &TopologyAsk| !ask.slices.is_empty();
+        roles.iter_mut().for_each(|role| role.topology = role.topology.take().filter(in_blocks));
     }
     if roles.len() == 1 && !shared {
         return Ok(Group::Role(roles.remove(0)));
@@ -344,6 +350,16 @@ impl Assigned {
         let divides = self.usage.values().all(|usage| usage % count == 0);
         let each = self.usage.iter().map(|(resource, usage)| (resource.as_str(), usage / count));
         if divides { each.collect() } else { Vec::new() }
+    }
+}
+
+impl TopologyText {
+    fn slices(&self) -> Vec<Slice> {
+        let one = self.slice_size.zip(self.slice_required_level.clone());
+        let one = one.map(|(tasks, within)| Slice { tasks, within });
+        let nested = self.slice_constraints.iter();
+        let nested = nested.map(|text| Slice { tasks: text.size, within: text.level.clone() });
+        one.into_iter().chain(nested).collect()
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::suite::answer::Obstacle;
 
-use super::form::{Asked, Kind, Node, Podset, State, TopologyText};
+use super::form::{Asked, Kind, Node, Podset, State};
 
 /// The most tasks that a case is staged with: cases have some hundreds.
 const MOST_TASKS: i64 = 100_000;
@@ -18,11 +18,6 @@ pub(super) fn missing(asked: &Asked) -> BTreeSet<String> {
         }
     };
     let any = |test: fn(&Podset) -> bool| asked.jobs.iter().flat_map(|job| &job.podsets).any(test);
-    let topology = |test: fn(&TopologyText) -> bool| {
-        let mut texts =
-            asked.jobs.iter().flat_map(|job| &job.podsets).filter_map(|podset| podset.topology.as_ref());
-        texts.any(test)
-    };
     note(matches!(asked.kind, Kind::Available | Kind::Shares), "share: what queues can take, without a plan");
     note(asked.kind == Kind::Victims, "reclaim");
     note(asked.config.fair_sharing, "share by the dominant resource");
@@ -37,18 +32,6 @@ pub(super) fn missing(asked: &Asked) -> BTreeSet<String> {
     note(
         asked.flavors.iter().any(|flavor| flavor.taints.is_some() || flavor.tolerations.is_some()),
         "taints",
-    );
-    note(
-        topology(|text| {
-            text.slice_size.is_some()
-                || text.slice_required_level.is_some()
-                || text.slice_constraints.is_some()
-        }),
-        "slices of a podset",
-    );
-    note(
-        topology(|text| text.required_level.is_some() && text.preferred_level.is_some()),
-        "a preferred level within a required one",
     );
     note(asked.nodes.iter().any(|node| crowded(asked, node)), "a bound on the tasks of a node");
     note(pods_bound(asked), "a quota of tasks");

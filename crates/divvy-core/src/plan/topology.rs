@@ -1,0 +1,391 @@
+//! Phase 3, place, for groups that ask to lie together: the domains of a level are tried one by one, the fullest that has room
+//! first, and everything of the group goes into one of them or is rolled back.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use super::diagnose::most_tasks;
+use super::filter;
+use super::place::{UNSAID_CPU_MILLI, UNSAID_MEMORY_BYTES, place_role, place_task};
+use super::trial::{Scope, Trial};
+use crate::model::ask::{Alternative, DeviceAsk};
+use crate::model::device::WHOLE_MILLI;
+use crate::model::gang::{Group, Role};
+use crate::model::job::JobSpec;
+use crate::model::topology::{NODE, Slice, TopologyAsk};
+use crate::reason::Reason;
+use crate::snapshot::NodeView;
+
+/// Domains that are tried for one gang at most, over all its groups: what has room by count nearly always fits, so that more are
+/// needed only where unlike groups get into each other's way.
+const MOST_TRIES: u32 = 256;
+
+/// The way through the groups of a gang.
+struct Search<'a> {
+    spec: &'a JobSpec,
+    /// The rank of the next task.
+    rank: u32,
+    tries_left: u32,
+}
+
+/// Places the minimum of a gang; on an error what was placed so far is for the caller to roll back.
+pub(super) fn place_gang(trial: &mut Trial, spec: &JobSpec) -> Result<(), Reason> {
+    let mut search = Search { spec, rank: 0, tries_left: MOST_TRIES };
+    trial.begin_gang();
+    place_group(trial, &mut search, &spec.gang)
+}
+
+/// Places a group in one domain, as far as it asks for one.
+fn place_group(trial: &mut Trial, search: &mut Search, group: &Group) -> Result<(), Reason> {
+    let Some(ask) = group.topology() else { return place_parts(trial, search, group) };
+    for level in levels_to_try(&levels(trial), ask) {
+        for domain in candidates(trial, search.spec, group, &level) {
+            if search.tries_left == 0 {
+                break;
+            }
+            search.tries_left -= 1;
+            if place_in(trial, search, group, domain) {
+                return Ok(());
+            }
+        }
+    }
+    match ask.required {
+        false => place_parts(trial, search, group),
+        true if trial.names_reasons() => Err(why_not(trial, search, group, ask)),
+        true => Err(Reason::NotPlanned),
+    }
+}
+
+/// Places all parts of a group in these nodes, or leaves everything as it was. Why they do not fit there nobody asks.
+fn place_in(trial: &mut Trial, search: &mut Search, group: &Group, domain: Scope) -> bool {
+    let (mark, first) = (trial.mark(), search.rank);
+    let (wider, told) = (trial.keep_to(Some(domain)), trial.name_reasons(false));
+    let placed = place_parts(trial, search, group).is_ok();
+    trial.keep_to(wider);
+    trial.name_reasons(told);
+    if !placed {
+        trial.roll_back_to(mark);
+        search.rank = first;
+    }
+    placed
+}
+
+/// Places the parts of a group one after the other, wherever it may lie now. Within a domain, where they fill up what is left of
+/// few nodes, the ones with the largest tasks go first if they do not fit in their own order.
+fn place_parts(trial: &mut Trial, search: &mut Search, group: &Group) -> Result<(), Reason> {
+    let branch = match group {
+        Group::Role(role) => return place_role(trial, search.spec, role, &mut search.rank),
+        Group::Branch(branch) => branch,
+    };
+    let (mark, first) = (trial.mark(), search.rank);
+    let in_order = branch.groups.iter().try_for_each(|group| place_group(trial, search, group));
+    if in_order.is_ok() || trial.scope().is_none() {
+        return in_order;
+    }
+    let mut parts: Vec<(u32, &Group)> = Vec::new();
+    let mut rank = first;
+    for group in &branch.groups {
+        parts.push((rank, group));
+        rank += group.tasks();
+    }
+    parts.sort_by_key(|(_, group)| std::cmp::Reverse(largest_task(group)));
+    let is_other = parts.windows(2).any(|pair| pair[0].0 > pair[1].0);
+    if !is_other {
+        return in_order;
+    }
+    trial.roll_back_to(mark);
+    for (rank, group) in parts {
+        search.rank = rank;
+        place_group(trial, search, group)?;
+    }
+    search.rank = rank;
+    Ok(())
+}
+
+/// Devices, cores and memory of the largest task of a group, by its first alternative.
+fn largest_task(group: &Group) -> (u64, i64, i64) {
+    let size = |alternative: &Alternative| {
+        let devices = alternative.devices.as_ref();
+        let milli = devices.map_or(0, |ask| u64::from(ask.count) * u64::from(ask.milli()));
+        (milli, alternative.cpu_milli.unwrap_or(0), alternative.memory_bytes.unwrap_or(0))
+    };
+    group.roles().iter().filter_map(|role| role.ask.alternatives.first().map(size)).max().unwrap_or_default()
+}
+
+/// Why a group that has to lie in one domain fits in none: what would keep it back anywhere comes first.
+fn why_not(trial: &mut Trial, search: &mut Search, group: &Group, ask: &TopologyAsk) -> Reason {
+    let (mark, first) = (trial.mark(), search.rank);
+    let anywhere = place_parts(trial, search, group);
+    trial.roll_back_to(mark);
+    search.rank = first;
+    anywhere.err().unwrap_or_else(|| no_domain(trial, &ask.within, group))
+}
+
+/// No domain of a level has room for a group.
+fn no_domain(trial: &Trial, level: &str, group: &Group) -> Reason {
+    let roles = group.roles();
+    let tasks = roles.iter().map(|role| role.minimum).sum();
+    let holds = |scope: &Scope| -> u32 { roles.iter().map(|role| most_of(trial, scope, role)).sum() };
+    let most = domains(trial, level).iter().map(holds).max().unwrap_or(0);
+    Reason::NoDomain(level.to_owned(), tasks, most)
+}
+
+/// How many tasks of a role these nodes hold when they are idle, no more than it has.
+fn most_of(trial: &Trial, scope: &Scope, role: &Role) -> u32 {
+    let nodes = || scope.iter().map(|place| &trial.capacity().nodes[*place]);
+    let most = role.ask.alternatives.iter().map(|alternative| most_tasks(nodes(), alternative)).max();
+    most.unwrap_or(0).min(role.minimum)
+}
+
+/// The levels of the pool, coarse to fine, as the first node that has any says; a node by itself is the finest.
+fn levels(trial: &Trial) -> Vec<String> {
+    let says = trial.capacity().nodes.iter().find(|node| !node.domains.is_empty());
+    let named = says.into_iter().flat_map(|node| node.domains.iter().map(|(level, _)| level.clone()));
+    let mut levels: Vec<String> = named.filter(|level| level != NODE).collect();
+    levels.push(NODE.to_owned());
+    levels
+}
+
+/// The levels at which one domain is sought for a group, the best first.
+fn levels_to_try(levels: &[String], ask: &TopologyAsk) -> Vec<String> {
+    let place = |level: &str| levels.iter().position(|known| known == level);
+    let Some(within) = place(&ask.within) else { return Vec::new() };
+    let near = ask.near.as_deref().and_then(place).map_or(within, |near| near.max(within));
+    let widest = if ask.required { within } else { 0 };
+    levels[widest..=near].iter().rev().cloned().collect()
+}
+
+/// The domains of a level among the nodes that may be used now, by name. A node that says nothing of the level is in none.
+fn domains(trial: &Trial, level: &str) -> Vec<Scope> {
+    let nodes = &trial.capacity().nodes;
+    let all: Vec<usize> = match trial.scope() {
+        Some(scope) => scope.to_vec(),
+        None => (0..nodes.len()).collect(),
+    };
+    let mut named: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+    let mut alone: Vec<Scope> = Vec::new();
+    for place in all {
+        match nodes[place].domain(level) {
+            Some(domain) => named.entry(domain).or_default().push(place),
+            None if level == NODE => alone.push(Rc::from([place])),
+            None => {}
+        }
+    }
+    named.into_values().map(Scope::from).chain(alone).collect()
+}
+
+/// The domains of which one must hold all of a gang, where it asks for that.
+pub(super) fn required_domains(trial: &Trial, gang: &Group) -> Vec<Scope> {
+    let ask = gang.topology().filter(|ask| ask.required);
+    ask.map(|ask| domains(trial, &ask.within)).unwrap_or_default()
+}
+
+/// The domains that may hold a group: by count each of its roles has room by one of its alternatives. Those where more roles get
+/// what they would rather have come first, then the fullest, then by name.
+fn candidates(trial: &Trial, spec: &JobSpec, group: &Group, level: &str) -> Vec<Scope> {
+    let roles = group.roles();
+    let rank = |scope: &Scope| -> Option<(usize, u64)> {
+        let (mut settled_for, mut left) = (0, 0u64);
+        for role in &roles {
+            let needed = u64::from(role.minimum);
+            let rooms = role.ask.alternatives.iter().map(|alternative| room(trial, scope, spec, alternative));
+            let (index, found) = rooms.enumerate().find(|(_, room)| *room >= needed)?;
+            (settled_for, left) = (settled_for + index, left.saturating_add(found));
+        }
+        Some((settled_for, left))
+    };
+    let ranked = domains(trial, level).into_iter().filter_map(|scope| Some((rank(&scope)?, scope)));
+    let mut ranked: Vec<_> = ranked.collect();
+    ranked.sort_by_key(|(rank, _)| *rank);
+    ranked.into_iter().map(|(_, scope)| scope).collect()
+}
+
+/// How many tasks of an alternative fit these nodes now, at most.
+fn room(trial: &Trial, scope: &Scope, spec: &JobSpec, alternative: &Alternative) -> u64 {
+    let nodes = scope.iter().map(|place| &trial.capacity().nodes[*place]);
+    nodes.fold(0u64, |sum, node| sum.saturating_add(room_on(node, spec, alternative)))
+}
+
+/// How many tasks of an alternative fit a node now, at most. One that asks for nothing fits without end.
+fn room_on(node: &NodeView, spec: &JobSpec, alternative: &Alternative) -> u64 {
+    if !node.takes_tasks || spec.exclusive && !node.is_idle() {
+        return 0;
+    }
+    let ask = alternative.devices.as_ref();
+    let alone = ask.is_none();
+    let times = |left: i64, each: Option<i64>| match each {
+        Some(each) if each > 0 => (left.max(0) / each) as u64,
+        _ => u64::MAX,
+    };
+    let cpu = alternative.cpu_milli.or(alone.then_some(UNSAID_CPU_MILLI.min(node.cpu_milli.0)));
+    let memory = alternative.memory_bytes.or(alone.then_some(UNSAID_MEMORY_BYTES.min(node.memory_bytes.0)));
+    let by_host = times(node.cpu_milli.1, cpu).min(times(node.memory_bytes.1, memory));
+    let by_devices = ask.map_or(u64::MAX, |ask| draws_of(node, ask) / u64::from(ask.count.max(1)));
+    let most = if spec.exclusive { 1 } else { u64::MAX };
+    by_host.min(by_devices).min(most)
+}
+
+/// How many draws of this size the devices of a node allow now.
+fn draws_of(node: &NodeView, ask: &DeviceAsk) -> u64 {
+    let fitting = node.devices.iter().filter(|device| filter::fits(device, ask));
+    fitting
+        .map(|device| u64::from(device.free_milli.unsigned_abs() / ask.milli().clamp(1, WHOLE_MILLI)))
+        .sum()
+}
+
+/// Tasks of a role, all by one alternative, that are to be placed.
+#[derive(Clone, Copy)]
+struct Batch<'a> {
+    spec: &'a JobSpec,
+    alternative: (u32, &'a Alternative),
+    rank: u32,
+    tasks: u32,
+}
+
+/// Places all tasks of a role by one of its alternatives: in blocks or close together, if it asks for that.
+pub(super) fn place_tasks(
+    trial: &mut Trial,
+    spec: &JobSpec,
+    (role, index): (&Role, usize),
+    rank: u32,
+) -> Result<(), Reason> {
+    let Some(alternative) = role.ask.alternatives.get(index) else { return Err(Reason::NotPlanned) };
+    let batch = Batch { spec, alternative: (index as u32, alternative), rank, tasks: role.minimum };
+    match &role.topology {
+        None => anywhere(trial, batch),
+        Some(ask) if ask.slices.is_empty() => {
+            let levels = levels(trial);
+            packed(trial, batch, &levels)
+        }
+        Some(ask) => {
+            let levels = levels(trial);
+            let place = |level: &str| levels.iter().position(|known| known == level);
+            let wider = |slice: &&Slice| place(&slice.within) < place(&ask.within);
+            match ask.slices.iter().find(wider) {
+                // A block cannot be spread wider than all of them.
+                Some(slice) => Err(Reason::NoDomain(slice.within.clone(), slice.tasks, 0)),
+                None => in_slices(trial, batch, &ask.slices),
+            }
+        }
+    }
+}
+
+/// Places tasks one after the other, wherever they may lie now.
+fn anywhere(trial: &mut Trial, batch: Batch) -> Result<(), Reason> {
+    let Batch { spec, alternative, rank, tasks } = batch;
+    (0..tasks).try_for_each(|task| place_task(trial, spec, alternative, (rank + task, tasks - task)))
+}
+
+/// Places tasks in these nodes.
+fn place_batch(
+    trial: &mut Trial,
+    scope: Scope,
+    place: impl FnOnce(&mut Trial) -> Result<(), Reason>,
+) -> Result<(), Reason> {
+    let wider = trial.keep_to(Some(scope));
+    let placed = place(trial);
+    trial.keep_to(wider);
+    placed
+}
+
+/// Places tasks in as few domains of each level as possible, from the widest level down; where that fails, anywhere.
+fn packed(trial: &mut Trial, batch: Batch, levels: &[String]) -> Result<(), Reason> {
+    let Some((level, finer)) = levels.split_first().filter(|_| batch.tasks > 1) else {
+        return anywhere(trial, batch);
+    };
+    let mark = trial.mark();
+    let mut left = batch;
+    let mut rooms = rooms(trial, batch, level, 1);
+    while left.tasks > 0 {
+        let Some((room, scope)) = take_best(&mut rooms, u64::from(left.tasks)) else { break };
+        let here = Batch { tasks: left.tasks.min(u32::try_from(room).unwrap_or(u32::MAX)), ..left };
+        if place_batch(trial, scope, |trial| packed(trial, here, finer)).is_err() {
+            trial.roll_back_to(mark);
+            return anywhere(trial, batch);
+        }
+        (left.rank, left.tasks) = (left.rank + here.tasks, left.tasks - here.tasks);
+    }
+    anywhere(trial, left)
+}
+
+/// The domains of a level with room for a block of so many tasks, and for how many such blocks, by name.
+fn rooms(trial: &Trial, batch: Batch, level: &str, block: u32) -> Vec<(u64, Scope)> {
+    let blocks = |scope: Scope| {
+        (room(trial, &scope, batch.spec, batch.alternative.1) / u64::from(block.max(1)), scope)
+    };
+    domains(trial, level).into_iter().map(blocks).filter(|(room, _)| *room > 0).collect()
+}
+
+/// Takes out the smallest room that is large enough; if none is, the largest. Of equals the first.
+fn take_best(rooms: &mut Vec<(u64, Scope)>, needed: u64) -> Option<(u64, Scope)> {
+    let best = rooms
+        .iter()
+        .enumerate()
+        .min_by_key(|(_, (room, _))| if *room >= needed { (false, *room) } else { (true, u64::MAX - room) });
+    let (best, _) = best?;
+    Some(rooms.remove(best))
+}
+
+/// Places tasks block by block, each within one domain of the block's level; in as few of these domains as possible.
+fn in_slices(trial: &mut Trial, batch: Batch, slices: &[Slice]) -> Result<(), Reason> {
+    let Some((slice, finer)) = slices.split_first() else { return anywhere(trial, batch) };
+    let size = slice.tasks.clamp(1, batch.tasks.max(1));
+    let mut left = batch;
+    let mut rooms = rooms(trial, batch, &slice.within, size);
+    while left.tasks > 0 {
+        let best = take_best(&mut rooms, u64::from(left.tasks / size));
+        let Some((room, scope)) = best else { return Err(no_block(trial, batch, slice)) };
+        for _ in 0..room.min(u64::from(left.tasks / size)) {
+            let block = Batch { tasks: size, ..left };
+            let mark = trial.mark();
+            let placed = place_batch(trial, Rc::clone(&scope), |trial| in_slices(trial, block, finer));
+            if placed.is_err() {
+                trial.roll_back_to(mark);
+                break;
+            }
+            (left.rank, left.tasks) = (left.rank + size, left.tasks - size);
+        }
+    }
+    Ok(())
+}
+
+/// Not every block has found a domain with room for it.
+fn no_block(trial: &Trial, batch: Batch, slice: &Slice) -> Reason {
+    let nodes = |scope: &Scope| -> u32 {
+        let nodes = scope.iter().map(|place| &trial.capacity().nodes[*place]);
+        most_tasks(nodes, batch.alternative.1).min(slice.tasks)
+    };
+    let most = domains(trial, &slice.within).iter().map(nodes).max().unwrap_or(0);
+    Reason::NoDomain(slice.within.clone(), slice.tasks, most)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ask(within: &str, required: bool, near: Option<&str>) -> TopologyAsk {
+        TopologyAsk { near: near.map(String::from), ..TopologyAsk::within(within, required) }
+    }
+
+    #[test]
+    fn a_required_level_is_the_widest_that_is_tried_and_a_preferred_one_the_narrowest() {
+        let levels = ["zone", "block", "rack", "node"].map(String::from);
+        let tried = |ask: TopologyAsk| levels_to_try(&levels, &ask).join(" ");
+        assert_eq!(tried(ask("block", true, None)), "block");
+        assert_eq!(tried(ask("block", true, Some("node"))), "node rack block");
+        assert_eq!(tried(ask("rack", false, None)), "rack block zone");
+        assert_eq!(tried(ask("block", true, Some("zone"))), "block");
+        assert_eq!(tried(ask("moon", true, None)), "");
+    }
+
+    #[test]
+    fn the_smallest_room_that_is_enough_is_taken_and_else_the_largest() {
+        let mut rooms: Vec<(u64, Scope)> =
+            [3, 8, 5, 5].iter().enumerate().map(|(place, room)| (*room, Scope::from([place]))).collect();
+        let mut taken = |needed| take_best(&mut rooms, needed).map(|(room, scope)| (room, scope[0]));
+        assert_eq!(taken(4), Some((5, 2)));
+        assert_eq!(taken(9), Some((8, 1)));
+        assert_eq!(taken(1), Some((3, 0)));
+        assert_eq!((taken(1), taken(1)), (Some((5, 3)), None));
+    }
+}

@@ -82,6 +82,16 @@ pub enum RunError {
     System(#[from] std::io::Error),
 }
 
+/// An engine that cannot be opened for want of room has another remedy than any other.
+fn not_opened(error: OpenError) -> RunError {
+    match &error {
+        OpenError::State { doing, path, source } if source.kind() == std::io::ErrorKind::StorageFull => {
+            RunError::Full(format!("{doing} {}: {source}", path.display()), path.clone())
+        }
+        _ => RunError::Engine(error),
+    }
+}
+
 /// What kind of error it is, for exit codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -105,7 +115,9 @@ impl RunError {
             Self::Store(StoreError::Damaged { .. } | StoreError::Newer { .. }) => Kind::Data,
             Self::Store(StoreError::Place(PlaceError::Taken { .. }))
             | Self::Socket(SocketError::Taken(_)) => Kind::Taken,
-            Self::Store(StoreError::Place(_) | StoreError::Io { .. }) | Self::Socket(_) => Kind::Place,
+            Self::Store(StoreError::Place(_) | StoreError::Io { .. }) | Self::Socket(_) | Self::Full(..) => {
+                Kind::Place
+            }
             _ => Kind::System,
         }
     }
@@ -247,7 +259,7 @@ fn open(
         divvy_engine::local::Settings::new(&state_dir, &socket, term, move || ringer.wake());
     (engine_settings.program, engine_settings.node) = (settings.program.clone(), node.clone());
     (engine_settings.foreign, engine_settings.devices) = (settings.foreign, Some(source));
-    let engine = LocalEngine::open(engine_settings)?;
+    let engine = LocalEngine::open(engine_settings).map_err(not_opened)?;
     let latest = engine.telemetry().latest();
     let only = only_user();
     let settled = Settled {

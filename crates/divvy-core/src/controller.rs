@@ -170,6 +170,11 @@ impl Controller {
         plan::would_place(&self.state, &mut self.snapshot, spec)
     }
 
+    /// What a queue could still take of each resource that queues speak of; below zero where more is held than there is.
+    pub fn available(&self, queue: &str) -> std::collections::BTreeMap<crate::amount::Resource, i64> {
+        plan::available(&self.state, &self.snapshot, queue)
+    }
+
     /// What is to be logged and then done; `None` if nothing has happened.
     pub fn drain(&mut self) -> Option<Batch> {
         if self.batch.commit.events.is_empty() && self.batch.actions.is_empty() {

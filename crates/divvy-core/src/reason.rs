@@ -55,6 +55,11 @@ pub enum Reason {
     /// It is not preemptible, and its queue (or one above) would hold more for such jobs than is guaranteed to it: queue,
     /// resource, guarantee, and what this job asks for.
     BeyondGuarantee(String, Resource, i64, i64),
+    /// Its queue (or one above) has borrowed as much as it may: queue, resource, the bound, and what this job asks for.
+    BorrowLimit(String, Resource, i64, i64),
+    /// Other queues keep for themselves what its queue would have to borrow: its queue, resource, what is left to be lent, and
+    /// what this job asks for.
+    NotLent(String, Resource, i64, i64),
     /// The pool takes nothing new: it is being taken down.
     PoolDraining,
     /// No node is there that takes tasks.
@@ -121,6 +126,8 @@ impl Reason {
             Reason::ArrayLimit(_) => "DV-ARRAY-LIMIT",
             Reason::QueueLimit(..) => "DV-QUEUE-LIMIT",
             Reason::BeyondGuarantee(..) => "DV-OVER-QUOTA",
+            Reason::BorrowLimit(..) => "DV-BORROW-LIMIT",
+            Reason::NotLent(..) => "DV-NOT-LENT",
             Reason::PoolDraining => "DV-POOL-DRAINING",
             Reason::NoNode => "DV-NO-NODE",
             Reason::NoSuchModel(_) => "DV-NO-SUCH-MODEL",
@@ -178,6 +185,8 @@ impl Reason {
             Reason::ArrayLimit(_)
             | Reason::QueueLimit(..)
             | Reason::BeyondGuarantee(..)
+            | Reason::BorrowLimit(..)
+            | Reason::NotLent(..)
             | Reason::DevicesBusy(_)
             | Reason::HostBusy(..)
             | Reason::NoIdleNode
@@ -207,6 +216,18 @@ impl Reason {
                 let (guarantee, asked) = (shown(resource, *guarantee), shown(resource, *asked));
                 format!(
                     "submit it as preemptible, or raise {queue}'s guarantee of {resource} above {guarantee} (this job asks for {asked})"
+                )
+            }
+            Reason::BorrowLimit(queue, resource, borrow, asked) => {
+                let (borrow, asked) = (shown(resource, *borrow), shown(resource, *asked));
+                format!(
+                    "wait for jobs of {queue} to end, or let it borrow more {resource} than {borrow} (this job asks for {asked})"
+                )
+            }
+            Reason::NotLent(queue, resource, _, asked) => {
+                format!(
+                    "wait for jobs that borrow to end, have other queues lend more {resource}, or raise {queue}'s guarantee (this job asks for {})",
+                    shown(resource, *asked)
                 )
             }
             Reason::PoolDraining => "start the pool again: divvy up".into(),
@@ -274,17 +295,11 @@ impl fmt::Display for Reason {
             Reason::ArrayLimit(most) => {
                 write!(f, "{most} member{} of its array run, as many as may", plural(*most))
             }
-            Reason::QueueLimit(queue, resource, limit, _) => {
-                let what = if *resource == Resource::Any { "GPUs".into() } else { resource.to_string() };
-                write!(f, "queue {queue} is at its limit of {} {what}", shown(resource, *limit))
-            }
-            Reason::BeyondGuarantee(queue, resource, guarantee, _) => {
-                let what = if *resource == Resource::Any { "GPUs".into() } else { resource.to_string() };
-                let guarantee = shown(resource, *guarantee);
-                write!(
-                    f,
-                    "is not preemptible, and queue {queue} is guaranteed {guarantee} {what} for such jobs"
-                )
+            Reason::QueueLimit(queue, resource, amount, _)
+            | Reason::BeyondGuarantee(queue, resource, amount, _)
+            | Reason::BorrowLimit(queue, resource, amount, _)
+            | Reason::NotLent(queue, resource, amount, _) => {
+                self.fmt_entitlement(f, (queue, resource, *amount))
             }
             Reason::PoolDraining => write!(f, "the pool is being taken down and starts nothing new"),
             Reason::NoNode => write!(f, "the pool has no node that takes tasks"),
@@ -341,6 +356,30 @@ fn no_domain(level: &str, tasks: u32, most: u32) -> String {
         return format!("{tasks_text} must lie within one {level}; none holds more than {most}");
     }
     format!("no {level} has room for {tasks_text} that must lie within one")
+}
+
+impl Reason {
+    /// What a queue may not have more of.
+    fn fmt_entitlement(
+        &self,
+        f: &mut fmt::Formatter<'_>,
+        (queue, resource, amount): (&str, &Resource, i64),
+    ) -> fmt::Result {
+        let what = if *resource == Resource::Any { "GPUs".into() } else { resource.to_string() };
+        let amount = shown(resource, amount);
+        match self {
+            Reason::BeyondGuarantee(..) => {
+                write!(f, "is not preemptible, and queue {queue} is guaranteed {amount} {what} for such jobs")
+            }
+            Reason::BorrowLimit(..) => {
+                write!(f, "queue {queue} would borrow more than the {amount} {what} that it may")
+            }
+            Reason::NotLent(..) => {
+                write!(f, "queue {queue} would have to borrow, and the others lend {amount} more {what}")
+            }
+            _ => write!(f, "queue {queue} is at its limit of {amount} {what}"),
+        }
+    }
 }
 
 fn awaited(on: DependsOn) -> &'static str {

@@ -176,3 +176,86 @@ fn siblings_are_compared_where_the_paths_part() {
         "#]],
     );
 }
+
+#[test]
+fn what_a_queue_does_not_lend_stays_free_for_it() {
+    check(
+        "node n1 4xh100\nqueue a guarantee=3 lend=1\nqueue b guarantee=1\nsubmit b0 b 1 array=0-3\nplan\nexplain b0\nsubmit a0 a 2\nplan",
+        expect![[r#"
+            place b0_0 n1:0
+            place b0_1 n1:1
+            wait DV-NOT-LENT: queue b would have to borrow, and the others lend 0 more GPUs
+            fit
+              4 in pool > 4 right model > 4 enough memory > 4 healthy > 2 free > 2 on one node
+            place a0 n1:2+n1:3
+        "#]],
+    );
+}
+
+#[test]
+fn a_queue_borrows_no_more_than_it_may_even_where_more_is_free() {
+    check(
+        "node n1 4xh100\nqueue a guarantee=3\nqueue b guarantee=1 borrow=1\nsubmit b0 b 1 array=0-3\nsubmit b1 b 3\nplan\nexplain b1",
+        expect![[r#"
+            place b0_0 n1:0
+            place b0_1 n1:1
+            wait DV-BORROW-LIMIT: queue b would borrow more than the 1 GPUs that it may
+            wait DV-BORROW-LIMIT: queue b would borrow more than the 1 GPUs that it may
+            later
+              DV-BORROW-LIMIT queue b would borrow more than the 1 GPUs that it may | wait for jobs of b to end, or let it borrow more any than 1 (this job asks for 3)
+              DV-GPUS-BUSY no node has 3 GPUs free that would do | wait for running jobs to end, or ask for fewer GPUs or for other models, too
+              4 in pool > 4 right model > 4 enough memory > 4 healthy > 2 free > 0 on one node
+        "#]],
+    );
+}
+
+#[test]
+fn what_is_kept_within_a_part_of_the_tree_is_no_loan_to_another_part() {
+    check(
+        "node n1 8xh100\nqueue x guarantee=4\nqueue x/a guarantee=3 lend=0\nqueue x/b guarantee=1\nqueue y guarantee=4\nsubmit y0 y 1 array=0-7\nplan\nsubmit a0 x/a 3\nplan\nsubmit b0 x/b 1\nplan",
+        expect![[r#"
+            place y0_0 n1:0
+            place y0_1 n1:1
+            place y0_2 n1:2
+            place y0_3 n1:3
+            place y0_4 n1:4
+            wait DV-NOT-LENT: queue y would have to borrow, and the others lend 0 more GPUs
+            place a0 n1:5+n1:6+n1:7
+            stop y0_4 Reclaimed by b0
+            promise b0 n1:4
+        "#]],
+    );
+}
+
+#[test]
+fn a_queue_that_may_not_evict_while_it_borrows_waits_beyond_its_guarantee() {
+    for (setting, expected) in [
+        (
+            "true",
+            expect![[r#"
+                place b0_0 n1:0
+                place b0_1 n1:1
+                place b0_2 n1:2
+                place b0_3 n1:3
+                stop b0_3 Reclaimed by a0
+                stop b0_2 Reclaimed by a0
+                promise a0 n1:2+n1:3
+            "#]],
+        ),
+        (
+            "false",
+            expect![[r#"
+                place b0_0 n1:0
+                place b0_1 n1:1
+                place b0_2 n1:2
+                place b0_3 n1:3
+                wait DV-GPUS-BUSY: no node has 2 GPUs free that would do
+            "#]],
+        ),
+    ] {
+        let scenario = format!(
+            "policy {{share: fill, preempt: least_loss, borrow_evicts: {setting}}}\nnode n1 4xh100\nqueue a guarantee=1\nqueue b guarantee=1\nsubmit b0 b 1 array=0-3\nplan\nsubmit a0 a 2\nplan"
+        );
+        expected.assert_eq(&run(&scenario).unwrap_or_else(|bad| bad.to_string()));
+    }
+}

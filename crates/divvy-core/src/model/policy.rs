@@ -149,6 +149,9 @@ pub struct Policy {
     pub within_queue: WithinQueue,
     /// Whose devices it may take in queues that are beyond their due, unless the queue says otherwise.
     pub reclaim: Reclaim,
+    /// Whether a job may take devices of other queues while its own borrows, up to what is due to it, unless the queue says
+    /// otherwise; else only within the guarantee.
+    pub borrow_evicts: bool,
     /// How long a run is safe from other queues, from its start, in milliseconds.
     pub min_runtime_ms: i64,
     /// Whether jobs within their queue's guarantee go before those that borrow.
@@ -192,6 +195,7 @@ impl Default for Policy {
             preempt: Preempt::default(),
             within_queue: WithinQueue::default(),
             reclaim: Reclaim::default(),
+            borrow_evicts: true,
             min_runtime_ms: 0,
             guarantees_first: false,
             borrowers_run_on: false,

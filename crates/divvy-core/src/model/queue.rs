@@ -45,6 +45,9 @@ pub struct Queue {
     /// Whose devices its jobs may take in other queues; absent for what the policy says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reclaim: Option<Reclaim>,
+    /// Whether its jobs may take devices of other queues while it borrows; absent for what the policy says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub borrow_evicts: Option<bool>,
     /// When its jobs go back into the queue, unless they say otherwise.
     #[serde(default)]
     pub requeue: Requeue,

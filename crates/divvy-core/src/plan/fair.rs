@@ -87,7 +87,9 @@ impl<'a> Fair<'a, '_> {
         }
         let Some(job) = state.jobs.get(&turn.key.number) else { return false };
         let asked = self.shares.asked(&job.spec);
-        !reclaim::might_take(self, &Claim { job: job.id(), spec: &job.spec, queue: turn.queue, asked })
+        // What is scarce matters only where victims are chosen.
+        let (job, spec, scarce) = (job.id(), &job.spec, Vec::new());
+        !reclaim::might_take(self, &Claim { job, spec, queue: turn.queue, asked, scarce })
     }
 
     /// Whether a job, in a strict order, keeps back those behind it.
@@ -103,12 +105,19 @@ impl<'a> Fair<'a, '_> {
         let Some(job) = state.jobs.get(&turn.key.number) else { return Ok(false) };
         let asked = self.shares.asked(&job.spec);
         self.shares.allows(turn.queue, &asked, &job.spec)?;
+        match self.shares.closed_models(turn.queue, &job.spec) {
+            Ok(closed) => self.trial.not_lent = closed,
+            Err(reason) => {
+                self.take_back(turn, job, &reason)?;
+                return Ok(self.next_member(job).is_some());
+            }
+        }
         let most = if alone && self.shares.is_unbound() { usize::MAX } else { 1 };
         let before = self.places.len();
         let placed = place::place_members(self.trial, turn.key.number, most, &mut self.places);
         let started = self.places.len() - before;
-        let times = i64::try_from(started).unwrap_or(i64::MAX);
-        let taken = asked.iter().map(|amount| amount.saturating_mul(times)).collect();
+        let placements = self.places[before..].iter().flat_map(|place| &place.placements);
+        let taken = self.shares.counted(state, placements);
         self.shares.charge(turn.queue, &taken, (1, !job.spec.preemptible));
         match placed {
             Ok(()) => Ok(most == 1 && started == 1 && self.next_member(job).is_some()),
@@ -127,7 +136,8 @@ impl<'a> Fair<'a, '_> {
         let id = self.next_member(job).filter(|_| gives_way && reason.verdict() == Verdict::Later);
         let Some(id) = id.filter(|_| !self.trial.state.draining) else { return Err(reason.clone()) };
         let asked = self.shares.asked(&job.spec);
-        let claim = Claim { job: id, spec: &job.spec, queue: turn.queue, asked };
+        let scarce = self.shares.scarce(&asked, self.trial.capacity());
+        let claim = Claim { job: id, spec: &job.spec, queue: turn.queue, asked, scarce };
         let Some(placements) = reclaim::take_back(self, &claim) else { return Err(reason.clone()) };
         self.trial.note_member(id);
         self.places.push(Place::new(id, placements));

@@ -2,9 +2,11 @@
 
 mod choose;
 mod diagnose;
+mod divide;
 mod expire;
 mod fair;
 mod filter;
+mod loans;
 mod order;
 mod place;
 mod preempt;
@@ -18,12 +20,14 @@ mod turns;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::amount::Resource;
 use crate::event::Event;
 use crate::id::{ClassId, JobId};
 use crate::model::allocation::Placement;
 use crate::model::job::JobSpec;
 use crate::model::policy::Preempt;
 use crate::model::promise::Promise;
+use crate::model::queue::Queue;
 use crate::reason::Reason;
 use crate::snapshot::{ClassView, Snapshot, Waiting};
 use crate::state::{State, fingerprint};
@@ -270,6 +274,23 @@ pub fn allows(state: &State, snapshot: &Snapshot, spec: &JobSpec) -> Result<(), 
     shares.allows(shares.place(&spec.queue), &shares.asked(spec), spec)
 }
 
+/// The models that a job's queue may not have for it, by what the others lend and what it may borrow; an error if none is left.
+pub fn closed_models(state: &State, snapshot: &Snapshot, spec: &JobSpec) -> Result<Vec<String>, Reason> {
+    let bounded = |queue: &Queue| !queue.borrow.is_empty() || !queue.lend.is_empty();
+    if !share::is_shared(&state.policy) || !state.queues.values().any(bounded) {
+        return Ok(Vec::new());
+    }
+    let shares = share::Shares::of(state, snapshot);
+    shares.closed_models(shares.place(&spec.queue), spec)
+}
+
+/// What a queue could still take of each resource that queues speak of, by guarantees, limits, loans and what all hold; below
+/// zero where more is held than there is.
+pub fn available(state: &State, snapshot: &Snapshot, queue: &str) -> BTreeMap<Resource, i64> {
+    let shares = share::Shares::of(state, snapshot);
+    shares.available(shares.place(queue)).into_iter().collect()
+}
+
 /// All that keeps a job of this shape from starting now, by capacity and by limits, and its way through the devices.
 pub fn blockers(state: &State, snapshot: &Snapshot, spec: &JobSpec) -> (Vec<Reason>, Funnel) {
     diagnose::blockers(state, snapshot, spec)
@@ -278,7 +299,9 @@ pub fn blockers(state: &State, snapshot: &Snapshot, spec: &JobSpec) -> (Vec<Reas
 /// Where a job of this shape would start now; nothing is changed.
 pub fn would_place(state: &State, snapshot: &mut Snapshot, spec: &JobSpec) -> Result<Vec<Placement>, Reason> {
     allows(state, snapshot, spec)?;
+    let not_lent = closed_models(state, snapshot, spec)?;
     let mut trial = trial::Trial::new(state, snapshot);
+    trial.not_lent = not_lent;
     let placed = place::place_spec(&mut trial, spec);
     trial.roll_back_to(0);
     placed

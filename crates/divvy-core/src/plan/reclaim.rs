@@ -25,6 +25,8 @@ pub(super) struct Claim<'a> {
     pub(super) spec: &'a JobSpec,
     pub(super) queue: usize,
     pub(super) asked: Amounts,
+    /// Of each resource, whether the pool has too little of it free.
+    pub(super) scarce: Vec<bool>,
 }
 
 /// A running job that may have to give way.
@@ -37,23 +39,27 @@ struct Candidate<'a> {
     cost: Cost,
 }
 
-/// What it costs to stop a job: first those of other queues, then low priorities, then the least lost work, then the fewest
-/// devices.
+/// What it costs to stop a job: first those of other queues, of these the queues of low priority, then low priorities of jobs,
+/// then the least lost work, then the fewest devices and the least of hosts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct Cost {
     own: bool,
+    queue_priority: i32,
     priority: i32,
     lost_milli_ms: i64,
     milli: i64,
+    drawn: i64,
 }
 
 impl Cost {
     fn with(self, other: Self) -> Self {
         Self {
             own: self.own || other.own,
+            queue_priority: self.queue_priority.max(other.queue_priority),
             priority: self.priority.max(other.priority),
             lost_milli_ms: self.lost_milli_ms.saturating_add(other.lost_milli_ms),
             milli: self.milli.saturating_add(other.milli),
+            drawn: self.drawn.saturating_add(other.drawn),
         }
     }
 }
@@ -70,12 +76,13 @@ pub(super) fn take_back(fair: &mut Fair, claim: &Claim) -> Option<Vec<Placement>
         for index in stop {
             release(fair, claim, &candidates, (index, &mut released));
         }
-        if !slots || fair.shares.allows(claim.queue, &claim.asked, claim.spec).is_err() {
+        if !slots || !may_have(fair, claim) {
             continue;
         }
         if let Ok(placements) = place::place_spec(fair.trial, claim.spec) {
-            let kept = keep_what_may_stay(fair, claim, &candidates, released);
-            fair.shares.charge(claim.queue, &claim.asked, (1, !claim.spec.preemptible));
+            let taken = fair.shares.counted(fair.trial.state, placements.iter());
+            let kept = keep_what_may_stay(fair, (claim, &taken), &candidates, released);
+            fair.shares.charge(claim.queue, &taken, (1, !claim.spec.preemptible));
             fair.victims.extend(kept.into_iter().map(|index| victim(&candidates[index], claim)));
             return Some(placements);
         }
@@ -87,6 +94,14 @@ pub(super) fn take_back(fair: &mut Fair, claim: &Claim) -> Option<Vec<Placement>
     None
 }
 
+/// Whether the claim's queue may have it as things stand, whatever is free; of models that it may not have it gets none.
+fn may_have(fair: &mut Fair, claim: &Claim) -> bool {
+    let closed = fair.shares.closed_models(claim.queue, claim.spec);
+    let allowed = fair.shares.allows(claim.queue, &claim.asked, claim.spec).is_ok() && closed.is_ok();
+    fair.trial.not_lent = closed.unwrap_or_default();
+    allowed
+}
+
 fn victim<'a>(candidate: &Candidate<'a>, claim: &Claim) -> Victim<'a> {
     let cause = if candidate.cost.own { Cause::Preempted } else { Cause::Reclaimed };
     Victim { job: candidate.job, view: candidate.view, by: claim.job, cause }
@@ -95,7 +110,7 @@ fn victim<'a>(candidate: &Candidate<'a>, claim: &Claim) -> Victim<'a> {
 /// Whether anybody might give way for the claim: seen without a look at the jobs of queues that have nobody.
 pub(super) fn might_take(fair: &Fair, claim: &Claim) -> bool {
     let rules = Rules::of(fair.trial.state, claim);
-    let reach = Reach::of(&fair.shares, claim);
+    let reach = Reach::of(&fair.shares, claim, rules.borrow_evicts);
     let reaches = reach.due.max(reach.guarantee) > 0;
     fair.running.of_queues(|queue| up_to(fair, claim, (&rules, reaches), queue)).next().is_some()
 }
@@ -117,8 +132,8 @@ fn up_to(fair: &Fair, claim: &Claim, (rules, reaches): (&Rules, bool), queue: &s
 fn candidates<'a>(fair: &Fair<'a, '_>, claim: &Claim) -> Vec<Candidate<'a>> {
     let (state, now) = (fair.trial.state, fair.now);
     let spent = fair.spent();
-    let reach = Reach::of(&fair.shares, claim);
     let rules = Rules::of(state, claim);
+    let reach = Reach::of(&fair.shares, claim, rules.borrow_evicts);
     let reaches = reach.due.max(reach.guarantee) > 0;
     let is_young = |view: &RunView| {
         let ran_ms = view.started_at.map_or(0, |started| now.since(started).0);
@@ -128,17 +143,25 @@ fn candidates<'a>(fair: &Fair<'a, '_>, claim: &Claim) -> Vec<Candidate<'a>> {
         true => rules.within(claim, (**job, view)) && !spent.contains(job),
         false => reaches && rules.across(claim, view) && !is_young(view) && !spent.contains(job),
     };
-    let candidate = |(job, view): (&JobId, &'a RunView)| Candidate {
-        job: *job,
-        view,
-        queue: fair.shares.place(&view.queue),
-        draws: fair.shares.drawn(state, &view.live),
-        cost: Cost {
+    let mut priorities: BTreeMap<usize, i32> = BTreeMap::new();
+    let candidate = |(job, view): (&JobId, &'a RunView)| {
+        let queue = fair.shares.place(&view.queue);
+        let draws = fair.shares.drawn(state, &view.live);
+        // The priority of the sibling in whose part of the tree it runs.
+        let of_sibling = || {
+            let (_, other) = fair.shares.part(claim.queue, queue)?;
+            Some(fair.shares.queues[other].priority)
+        };
+        let queue_priority = *priorities.entry(queue).or_insert_with(|| of_sibling().unwrap_or(0));
+        let cost = Cost {
             own: view.queue == claim.spec.queue,
+            queue_priority,
             priority: view.priority,
             lost_milli_ms: lost(view, now),
             milli: view.milli,
-        },
+            drawn: draws.iter().fold(0, |sum, amount| sum.saturating_add(*amount)),
+        };
+        Candidate { job: *job, view, queue, draws, cost }
     };
     let within_reach = fair.running.of_queues(|queue| up_to(fair, claim, (&rules, reaches), queue));
     let found = within_reach.filter(may).map(candidate);
@@ -153,6 +176,7 @@ fn candidates<'a>(fair: &Fair<'a, '_>, claim: &Claim) -> Vec<Candidate<'a>> {
 struct Rules {
     within_queue: WithinQueue,
     reclaim: Reclaim,
+    borrow_evicts: bool,
 }
 
 impl Rules {
@@ -161,6 +185,7 @@ impl Rules {
         Self {
             within_queue: queue.and_then(|it| it.within_queue).unwrap_or(state.policy.within_queue),
             reclaim: queue.and_then(|it| it.reclaim).unwrap_or(state.policy.reclaim),
+            borrow_evicts: queue.and_then(|it| it.borrow_evicts).unwrap_or(state.policy.borrow_evicts),
         }
     }
 
@@ -197,7 +222,7 @@ struct Reach {
 }
 
 impl Reach {
-    fn of(shares: &Shares, claim: &Claim) -> Self {
+    fn of(shares: &Shares, claim: &Claim, borrow_evicts: bool) -> Self {
         let within = |bound: fn(&super::share::QueueShare) -> &Amounts| {
             let stays = |place: &usize| {
                 let queue = &shares.queues[*place];
@@ -210,7 +235,8 @@ impl Reach {
             };
             shares.upwards(claim.queue).take_while(stays).count()
         };
-        Self { guarantee: within(|queue| &queue.guarantee), due: within(|queue| &queue.due) }
+        let due = if borrow_evicts { within(|queue| &queue.due) } else { 0 };
+        Self { guarantee: within(|queue| &queue.guarantee), due }
     }
 }
 
@@ -225,7 +251,10 @@ fn may_stop(shares: &Shares, claim: &Claim, candidate: &Candidate, reach: Reach)
     let levels = shares.upwards(claim.queue).take_while(|place| *place != own).count() + 1;
     let other = &shares.queues[other];
     // What it is promised it does not hold yet: that is no reason to take what it has.
-    let lacks = |index: &usize| claim.asked[*index] > 0 && candidate.draws[*index] > 0;
+    let shared = |index: &usize| claim.asked[*index] > 0 && candidate.draws[*index] > 0;
+    // Where nothing is scarce, it is what others keep that the claim lacks.
+    let any_scarce = (0..claim.asked.len()).any(|index| claim.asked[index] > 0 && claim.scarce[index]);
+    let lacks = |index: &usize| shared(index) && (claim.scarce[*index] || !any_scarce);
     let mut lacking = (0..claim.asked.len()).filter(lacks).peekable();
     let beyond = |index: usize| {
         let (held, guarantee) = (other.running[index], other.guarantee[index]);
@@ -243,7 +272,8 @@ fn release(
     (index, released): (usize, &mut Vec<usize>),
 ) {
     let candidate = &candidates[index];
-    let reach = Reach::of(&fair.shares, claim);
+    let rules = Rules::of(fair.trial.state, claim);
+    let reach = Reach::of(&fair.shares, claim, rules.borrow_evicts);
     if released.contains(&index) || !may_stop(&fair.shares, claim, candidate, reach) {
         return;
     }
@@ -258,7 +288,7 @@ fn release(
 /// Lets those run on whose places were not needed after all, the dearest first; the others give way.
 fn keep_what_may_stay(
     fair: &mut Fair,
-    claim: &Claim,
+    (claim, taken): (&Claim, &Amounts),
     candidates: &[Candidate],
     released: Vec<usize>,
 ) -> Vec<usize> {
@@ -273,11 +303,14 @@ fn keep_what_may_stay(
         if !fair.trial.keep(&held, &candidate.view.queue) {
             continue;
         }
+        fair.shares.stop(candidate.queue, &candidate.draws, -1);
         // The claim must stay within its limits with those that stay, even where it adds nothing to what is exceeded.
-        if fair.trial.exceeded(&claim.spec.queue, 0).is_some() {
+        if fair.trial.exceeded(&claim.spec.queue, 0).is_some()
+            || fair.shares.lends(claim.queue, taken).is_err()
+        {
             fair.trial.roll_back_to(mark);
+            fair.shares.stop(candidate.queue, &candidate.draws, 1);
         } else {
-            fair.shares.stop(candidate.queue, &candidate.draws, -1);
             stays.insert(index);
         }
     }

@@ -4,6 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Entitlement;
+use super::divide::{Claim, fill};
+use super::loans::Loans;
 use super::settle::held_by;
 use crate::amount::{Amount, Limits, Resource};
 use crate::id::{AllocationId, DeviceId};
@@ -26,6 +28,8 @@ pub(crate) struct Shares {
     by_path: BTreeMap<String, usize>,
     /// Whether any queue has a guarantee.
     pub(crate) guarantees: bool,
+    /// What queues keep for themselves, and how much each may borrow; `None` where all is lent without bounds.
+    loans: Option<Loans>,
 }
 
 /// A queue and what is due to it.
@@ -35,6 +39,8 @@ pub(crate) struct QueueShare {
     pub(crate) weight: u32,
     pub(crate) priority: i32,
     pub(crate) guarantee: Amounts,
+    /// The guarantee as the queue itself says it, without bound where it says none.
+    said: Amounts,
     limit: Amounts,
     /// What it and those below it hold or are promised; what is being stopped does not count.
     pub(crate) held: Amounts,
@@ -62,7 +68,9 @@ impl Shares {
         shares.note_held(snapshot);
         shares.note_promises(state);
         shares.note_wanted(state, snapshot);
-        shares.queues[POOL].due = shares.resources.iter().map(|it| total(&snapshot.capacity, it)).collect();
+        let whole: Amounts = shares.resources.iter().map(|it| total(&snapshot.capacity, it)).collect();
+        shares.loans = shares.loans.take().map(|loans| loans.noted(&shares.queues, &whole));
+        shares.queues[POOL].due = whole;
         for queue in 0..shares.queues.len() {
             shares.divide(queue);
         }
@@ -70,11 +78,15 @@ impl Shares {
     }
 
     fn tree(state: &State) -> Self {
-        let named = state.queues.values().flat_map(|queue| queue.guarantee.keys());
+        let named = state
+            .queues
+            .values()
+            .flat_map(|queue| queue.guarantee.keys().chain(queue.borrow.keys()).chain(queue.lend.keys()));
         let named: BTreeSet<Resource> = named.filter(|it| **it != Resource::Any).cloned().collect();
         let resources: Vec<Resource> = std::iter::once(Resource::Any).chain(named).collect();
         let guarantees = state.queues.values().any(|queue| !queue.guarantee.is_empty());
-        let mut shares = Self { resources, queues: Vec::new(), by_path: BTreeMap::new(), guarantees };
+        let mut shares =
+            Self { resources, queues: Vec::new(), by_path: BTreeMap::new(), guarantees, loans: None };
         shares.add(&Queue::named(""), POOL);
         // A path sorts after those that it begins with.
         for queue in state.queues.values() {
@@ -83,6 +95,15 @@ impl Shares {
         }
         for queue in (1..shares.queues.len()).rev() {
             shares.guarantee_children(queue);
+        }
+        let bounded = |queue: &Queue| !queue.borrow.is_empty() || !queue.lend.is_empty();
+        if state.queues.values().any(bounded) {
+            let places: Vec<(usize, &Queue)> = state
+                .queues
+                .values()
+                .filter_map(|queue| Some((*shares.by_path.get(&queue.path)?, queue)))
+                .collect();
+            shares.loans = Some(Loans::of(&shares.queues, &places, &shares.resources));
         }
         shares
     }
@@ -96,6 +117,10 @@ impl Shares {
         let models = queue.guarantee.iter().filter(|(it, _)| matches!(it, Resource::Model(_)));
         let named = models.fold(0i64, |sum, (_, amount)| sum.saturating_add(finite(*amount)));
         guarantee[0] = guarantee[0].max(named);
+        let mut said: Amounts = of(&queue.guarantee, i64::MAX);
+        if named > 0 {
+            said[0] = guarantee[0];
+        }
         let zero = vec![0; self.resources.len()];
         self.queues.push(QueueShare {
             parent,
@@ -103,6 +128,7 @@ impl Shares {
             weight: queue.weight,
             priority: queue.priority,
             guarantee,
+            said,
             limit: of(&queue.limit, i64::MAX),
             held: zero.clone(),
             running: zero.clone(),
@@ -169,7 +195,11 @@ impl Shares {
             let wait = std::mem::take(&mut waiting[place]);
             let queue = &mut self.queues[place];
             for (resource, wait) in wait.into_iter().enumerate() {
-                let (held, limit) = (queue.wanted[resource], queue.limit[resource]);
+                let (held, mut limit) = (queue.wanted[resource], queue.limit[resource]);
+                if let Some(loans) = &self.loans {
+                    limit =
+                        limit.min(queue.guarantee[resource].saturating_add(loans.borrow(place)[resource]));
+                }
                 let more = wait.min(limit.saturating_sub(held).max(0));
                 queue.wanted[resource] = held.saturating_add(more);
                 if place != POOL {
@@ -184,15 +214,23 @@ impl Shares {
     fn divide(&mut self, queue: usize) {
         let children = std::mem::take(&mut self.queues[queue].children);
         for resource in 0..self.resources.len() {
+            let whole = self.queues[queue].due[resource];
             let claim = |child: &usize| {
                 let child = &self.queues[*child];
                 let wanted = child.wanted[resource];
-                let guaranteed = child.guarantee[resource].min(wanted);
+                // There is no more to guarantee than the whole.
+                let guaranteed = child.guarantee[resource].min(wanted).min(whole);
                 Claim { guaranteed, wanted, weight: child.weight, priority: child.priority }
             };
             let claims: Vec<Claim> = children.iter().map(claim).collect();
             let quantum = quantum(&self.resources[resource]);
-            let parts = fill(self.queues[queue].due[resource], &claims, quantum);
+            // What a child keeps for itself is nobody else's, whether it wants it or not.
+            let idle = |(child, claim): (&usize, &Claim)| {
+                let kept = self.loans.as_ref().map_or(0, |loans| loans.kept_below(*child)[resource]);
+                kept.saturating_sub(claim.guaranteed).max(0)
+            };
+            let idle = children.iter().zip(&claims).map(idle).fold(0, i64::saturating_add);
+            let parts = fill(whole.saturating_sub(idle), &claims, quantum);
             for (child, part) in children.iter().zip(parts) {
                 self.queues[*child].due[resource] = part;
             }
@@ -227,10 +265,15 @@ impl Shares {
 
     /// What a job asks for, by its first alternatives; of several models that would do, the first stands for them.
     pub(crate) fn asked(&self, spec: &JobSpec) -> Amounts {
+        self.asked_by(spec, 0)
+    }
+
+    /// What a job asks for by alternatives of this number; by the last where a role has fewer.
+    fn asked_by(&self, spec: &JobSpec, number: usize) -> Amounts {
         let roles = spec.gang.roles();
         let of = |resource: &Resource| {
             let each = roles.iter().map(|role| {
-                let alternative = role.ask.alternatives.first();
+                let alternative = role.ask.alternatives.get(number).or(role.ask.alternatives.last());
                 let devices = alternative.and_then(|it| it.devices.as_ref());
                 let milli = devices.map_or(0, |ask| i64::from(ask.count) * i64::from(ask.milli()));
                 let amount = match resource {
@@ -250,6 +293,18 @@ impl Shares {
         self.resources.iter().map(of).collect()
     }
 
+    /// Of each resource, whether the pool has less of it free than is asked. Devices always count as scarce: whether those that
+    /// are free would do is for who looks at nodes.
+    pub(crate) fn scarce(&self, asked: &Amounts, capacity: &Capacity) -> Vec<bool> {
+        let free = |of: fn(&NodeView) -> i64| capacity.nodes.iter().map(of).fold(0, i64::saturating_add);
+        let is_scarce = |(resource, asked): (&Resource, &i64)| match resource {
+            Resource::Cpu => free(|node| node.cpu_milli.1) < *asked,
+            Resource::Memory => free(|node| node.memory_bytes.1) < *asked,
+            _ => true,
+        };
+        self.resources.iter().zip(asked).map(is_scarce).collect()
+    }
+
     /// Counts what a queue takes (or, with the sign −1, gives back).
     pub(crate) fn charge(&mut self, place: usize, amounts: &Amounts, (sign, pins): (i64, bool)) {
         let above: Vec<usize> = self.upwards(place).collect();
@@ -260,6 +315,9 @@ impl Shares {
                 queue.pinned[index] += if pins { sign * amount } else { 0 };
             }
         }
+        if let Some(loans) = &mut self.loans {
+            loans.charge(&self.queues, place, (amounts, sign));
+        }
     }
 
     /// What allocations draw of what is divided.
@@ -267,7 +325,12 @@ impl Shares {
         self.counted(state, held_by(state, live))
     }
 
-    fn counted<'p>(&self, state: &State, placements: impl Iterator<Item = &'p Placement>) -> Amounts {
+    /// What placements draw of what is divided.
+    pub(crate) fn counted<'p>(
+        &self,
+        state: &State,
+        placements: impl Iterator<Item = &'p Placement>,
+    ) -> Amounts {
         let mut sum = vec![0i64; self.resources.len()];
         for placement in placements {
             // Devices of every model are what nearly all pools divide: that needs no look at each.
@@ -313,7 +376,54 @@ impl Shares {
 
     /// Whether nothing but limits and capacity bounds what a queue may take.
     pub(crate) fn is_unbound(&self) -> bool {
-        !self.guarantees
+        !self.guarantees && self.loans.is_none()
+    }
+
+    /// Whether a queue may have so much beside what it holds, by what the others lend and what it may borrow.
+    pub(crate) fn lends(&self, place: usize, asked: &Amounts) -> Result<(), Reason> {
+        let Some(loans) = &self.loans else { return Ok(()) };
+        let Some(refused) = loans.refuses(&self.queues, place, asked) else { return Ok(()) };
+        let (path, resource) =
+            (self.path(refused.queue).to_owned(), self.resources[refused.resource].clone());
+        let asked = asked[refused.resource];
+        Err(match refused.borrow {
+            Some(borrow) => Reason::BorrowLimit(path, resource, borrow, asked),
+            None => Reason::NotLent(self.path(place).to_owned(), resource, refused.left, asked),
+        })
+    }
+
+    /// The models of which a queue may not have what a job asks for, by what the others lend and what it may borrow; an error
+    /// if that leaves none of its alternatives.
+    pub(crate) fn closed_models(&self, place: usize, spec: &JobSpec) -> Result<Vec<String>, Reason> {
+        if self.loans.is_none() {
+            return Ok(Vec::new());
+        }
+        let roles = spec.gang.roles();
+        let most = roles.iter().map(|role| role.ask.alternatives.len()).max().unwrap_or(0);
+        let (mut closed, mut first, mut open) = (Vec::new(), None, 0);
+        for number in 0..most {
+            let Err(reason) = self.lends(place, &self.asked_by(spec, number)) else {
+                open += 1;
+                continue;
+            };
+            first.get_or_insert(reason);
+            let asks = roles.iter().filter_map(|role| role.ask.alternatives.get(number)?.devices.as_ref());
+            closed.extend(asks.flat_map(|ask| ask.class.models.clone()));
+        }
+        first.filter(|_| open == 0).map_or(Ok(closed), Err)
+    }
+
+    /// What a queue could still take of each resource, by the guarantees, loans and holdings of the whole tree; below zero
+    /// where more is held than there is.
+    pub(crate) fn available(&self, place: usize) -> Vec<(Resource, i64)> {
+        let of = |(index, resource): (usize, &Resource)| {
+            let loans = self.loans.as_ref();
+            let open = loans.map_or(i64::MAX, |loans| loans.available(&self.queues, place, index));
+            let within =
+                |place: usize| self.queues[place].limit[index].saturating_sub(self.queues[place].held[index]);
+            (resource.clone(), self.upwards(place).map(within).fold(open, i64::min))
+        };
+        self.resources.iter().enumerate().map(of).collect()
     }
 
     /// Whether a queue may take so much for a job, whatever is free: jobs that are not preemptible stay within the guarantee,
@@ -322,16 +432,18 @@ impl Shares {
         if spec.preemptible || !self.guarantees {
             return Ok(());
         }
+        // A queue that says less than those below it are guaranteed means it.
+        let bound = |queue: &QueueShare, index: usize| queue.guarantee[index].min(queue.said[index]);
         for place in self.upwards(place) {
             let queue = &self.queues[place];
             let over = |index: &usize| {
                 let pinned = queue.pinned[*index].saturating_add(asked[*index]);
-                asked[*index] > 0 && pinned > queue.guarantee[*index]
+                asked[*index] > 0 && pinned > bound(queue, *index)
             };
             if let Some(index) = (0..asked.len()).find(over) {
                 let resource = self.resources[index].clone();
                 let path = self.path(place).to_owned();
-                return Err(Reason::BeyondGuarantee(path, resource, queue.guarantee[index], asked[index]));
+                return Err(Reason::BeyondGuarantee(path, resource, bound(queue, index), asked[index]));
             }
         }
         Ok(())
@@ -343,7 +455,7 @@ impl Shares {
 }
 
 /// Amounts that are said, where the resource is limited.
-fn amount(limits: &Limits, resource: &Resource, unsaid: i64) -> i64 {
+pub(super) fn amount(limits: &Limits, resource: &Resource, unsaid: i64) -> i64 {
     limits.get(resource).map_or(unsaid, |amount| finite(*amount))
 }
 
@@ -386,126 +498,5 @@ fn quantum(resource: &Resource) -> i64 {
     match resource {
         Resource::Any | Resource::Model(_) => i64::from(WHOLE_MILLI),
         _ => 1,
-    }
-}
-
-/// What one asks of what is divided.
-#[derive(Clone, Copy, Debug)]
-struct Claim {
-    /// What it gets in any case.
-    guaranteed: i64,
-    /// What it can use.
-    wanted: i64,
-    weight: u32,
-    priority: i32,
-}
-
-/// Divides a whole: to each what is guaranteed to it, then the rest by weight, higher priorities first, to none more than it can
-/// use, and in whole quanta where it is cut short. What the quanta leave goes to the largest remainders, then the first.
-fn fill(whole: i64, claims: &[Claim], quantum: i64) -> Vec<i64> {
-    let mut parts: Vec<i64> = claims.iter().map(|claim| claim.guaranteed).collect();
-    let mut left = parts.iter().fold(whole, |left, part| left.saturating_sub(*part));
-    let priorities: BTreeSet<i32> = claims.iter().map(|claim| claim.priority).collect();
-    for priority in priorities.into_iter().rev() {
-        while left > 0 {
-            let open = |index: &usize| {
-                let claim = &claims[*index];
-                claim.priority == priority && claim.weight > 0 && parts[*index] < claim.wanted
-            };
-            let open: Vec<usize> = (0..claims.len()).filter(open).collect();
-            let weights: i128 = open.iter().map(|index| i128::from(claims[*index].weight)).sum();
-            let need = |index: usize| claims[index].wanted - parts[index];
-            let content = |index: &usize| {
-                i128::from(need(*index)) * weights <= i128::from(left) * i128::from(claims[*index].weight)
-            };
-            let full: Vec<usize> = open.iter().copied().filter(content).collect();
-            if full.is_empty() {
-                left = cut(left, (claims, &open), quantum, &mut parts);
-                break;
-            }
-            for index in full {
-                left -= claims[index].wanted - parts[index];
-                parts[index] = claims[index].wanted;
-            }
-        }
-    }
-    parts
-}
-
-/// Divides among those of whom nobody gets all that it can use; returns what is left.
-fn cut(mut left: i64, (claims, open): (&[Claim], &[usize]), quantum: i64, parts: &mut [i64]) -> i64 {
-    let weights: i128 = open.iter().map(|index| i128::from(claims[*index].weight)).sum();
-    if weights == 0 {
-        return left;
-    }
-    let whole = i128::from(left);
-    let mut remainders = Vec::new();
-    for index in open {
-        let product = whole * i128::from(claims[*index].weight);
-        let unit = i128::from(quantum) * weights;
-        let quanta = i64::try_from(product / unit).unwrap_or(i64::MAX);
-        parts[*index] += quanta * quantum;
-        left -= quanta * quantum;
-        remainders.push((-(product % unit), *index));
-    }
-    remainders.sort_unstable();
-    for (_, index) in remainders {
-        let more = quantum.min(left).min(claims[index].wanted - parts[index]).max(0);
-        parts[index] += more;
-        left -= more;
-    }
-    left
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    fn claim(guaranteed: i64, wanted: i64, weight: u32) -> Claim {
-        Claim { guaranteed: guaranteed.min(wanted), wanted, weight, priority: 0 }
-    }
-
-    #[test]
-    fn what_one_cannot_use_goes_to_the_others_by_weight() {
-        let claims = [claim(2, 3, 1), claim(0, 100, 1), claim(0, 100, 3)];
-        assert_eq!(fill(11, &claims, 1), [3, 2, 6]);
-    }
-
-    #[test]
-    fn devices_are_divided_whole_and_the_largest_remainder_gets_the_last() {
-        let claims = [claim(0, 9000, 2), claim(0, 9000, 1)];
-        assert_eq!(fill(4000, &claims, 1000), [3000, 1000]);
-    }
-
-    #[test]
-    fn guarantees_beyond_the_whole_leave_nothing_to_divide() {
-        assert_eq!(fill(4, &[claim(3, 9, 1), claim(3, 9, 1)], 1), [3, 3]);
-    }
-
-    #[test]
-    fn higher_priorities_are_served_first_and_a_weight_of_zero_gets_nothing_beyond_its_guarantee() {
-        let first = Claim { priority: 1, ..claim(0, 3, 1) };
-        assert_eq!(fill(4, &[claim(0, 9, 1), first, claim(1, 9, 0)], 1), [0, 3, 1]);
-    }
-
-    proptest! {
-        #[test]
-        fn the_parts_sum_to_the_whole_or_to_all_that_can_be_used(
-            whole in 0i64..1000,
-            claims in proptest::collection::vec((0i64..300, 0i64..300, 1u32..9, -2i32..3), 1..9),
-        ) {
-            let claims: Vec<Claim> = claims
-                .into_iter()
-                .map(|(guaranteed, wanted, weight, priority)| Claim { priority, ..claim(guaranteed, wanted, weight) })
-                .collect();
-            let parts = fill(whole, &claims, 1);
-            for (part, claim) in parts.iter().zip(&claims) {
-                prop_assert!((claim.guaranteed..=claim.wanted).contains(part));
-            }
-            let guaranteed: i64 = claims.iter().map(|claim| claim.guaranteed).sum();
-            let wanted: i64 = claims.iter().map(|claim| claim.wanted).sum();
-            prop_assert_eq!(parts.iter().sum::<i64>(), whole.clamp(guaranteed.min(wanted), wanted));
-        }
     }
 }

@@ -33,6 +33,8 @@ pub(super) struct Trial<'a> {
     members: BTreeMap<u64, usize>,
     /// What was left of the hosts, by place, before anything on them was released: less than nothing where it is promised.
     before: BTreeMap<usize, (i64, i64)>,
+    /// Models of which the queue whose turn it is may borrow no more.
+    pub(super) not_lent: Vec<String>,
     /// Whether a job that does not fit is told why.
     names_reasons: bool,
     /// Why asks did not fit, since capacity last changed: those of many queues are alike.
@@ -78,6 +80,7 @@ impl<'a> Trial<'a> {
             exchanged: BTreeMap::new(),
             members: BTreeMap::new(),
             before: BTreeMap::new(),
+            not_lent: Vec::new(),
             names_reasons: true,
             diagnosed: BTreeMap::new(),
             gang: 0,
@@ -313,11 +316,10 @@ impl<'a> Trial<'a> {
             _ => None,
         };
         let limits = lineage(queue).filter_map(of_path);
-        limits
-            .flat_map(|(path, known)| {
-                known.limit.iter().filter_map(move |(resource, limit)| closed(path, resource, limit))
-            })
-            .collect()
+        let limited = limits.flat_map(|(path, known)| {
+            known.limit.iter().filter_map(move |(resource, limit)| closed(path, resource, limit))
+        });
+        limited.chain(self.not_lent.iter().cloned()).collect()
     }
 
     /// The limit that closes every model which an alternative names, if one does.

@@ -36,6 +36,8 @@ struct Standing {
     rank: i64,
     /// What it holds of what is due to it, in millionths.
     part: i64,
+    /// Of equal parts the one that holds less goes first.
+    held: i64,
     /// The place of its next job in its line.
     head: OrderKey,
 }
@@ -142,6 +144,7 @@ impl<'a> Turns<'a> {
             beyond_guarantee: beyond(&queue.guarantee),
             rank: -i64::from(queue.priority),
             part: (0..asked.len()).map(part).max().unwrap_or(0),
+            held: queue.held.first().copied().unwrap_or(0),
             head,
         }
     }

@@ -122,6 +122,7 @@ fn settings(queue: &Queue) -> BTreeMap<String, String> {
     said.insert("submit".into(), members(queue));
     said.extend(queue.within_queue.and_then(|it| Some(("within_queue".into(), word(&it)?))));
     said.extend(queue.reclaim.and_then(|it| Some(("reclaim".into(), word(&it)?))));
+    said.extend(queue.borrow_evicts.map(|evicts| ("borrow_evicts".into(), evicts.to_string())));
     said
 }
 

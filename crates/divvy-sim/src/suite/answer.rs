@@ -12,6 +12,7 @@ use divvy_core::model::job::Cause;
 use divvy_core::reason::Reason;
 use divvy_core::state::{Run, State};
 use divvy_core::time::{Span, Time};
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::stage::{Actor, Stage};
@@ -133,6 +134,18 @@ pub(super) struct PodsetFate {
     pub(super) nodes: Vec<String>,
 }
 
+/// How much a queue could still take of a flavor's resource.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+pub(super) struct Available {
+    pub(super) queue: String,
+    pub(super) flavor: String,
+    pub(super) resource: String,
+    /// Whether nobody uses anything.
+    #[serde(skip)]
+    pub(super) when_empty: bool,
+    pub(super) amount: i64,
+}
+
 /// The core's answer to a case.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Answer {
@@ -140,6 +153,8 @@ pub(super) enum Answer {
     Fates { jobs: Vec<JobFate>, settled: bool },
     /// Whether, and where, sets of pods fit.
     Placements { podsets: Vec<PodsetFate>, labels: BTreeMap<String, BTreeMap<String, String>> },
+    /// How much each queue could still take.
+    Amounts(BTreeSet<Available>),
     /// Whether a job fits, and would after evictions.
     Choice { fits: bool, needs_eviction: bool },
 }
@@ -154,6 +169,10 @@ impl Answer {
             Answer::Placements { podsets, .. } => podsets
                 .iter()
                 .map(|set| json!({"podset": set.podset, "fits": set.fits, "count": set.nodes.len(), "nodes": set.nodes}))
+                .collect(),
+            Answer::Amounts(amounts) => amounts
+                .iter()
+                .map(|it| json!({"queue": it.queue, "flavor": it.flavor, "resource": it.resource, "when_empty": it.when_empty, "amount": it.amount}))
                 .collect(),
             Answer::Choice { fits, needs_eviction } => json!({"fits": fits, "needs_eviction": needs_eviction}),
         }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::answer::{Answer, JobFate, Outcome};
+use super::answer::{Answer, Available, JobFate, Outcome};
 use super::expected::{Expected, Fared, MustBe, Tally};
 
 /// Whether all facts hold, or the first that does not, in words.
@@ -37,6 +37,21 @@ fn holds(answer: &Answer, fact: &MustBe) -> Result<(), String> {
             let same = (fits, needs_eviction) == (got, evicts);
             same.then_some(())
                 .ok_or_else(|| format!("{}, wanted: {}", words(*got, *evicts), words(*fits, *needs_eviction)))
+        }
+        (MustBe::Available(want), Answer::Amounts(amounts)) => {
+            let is_it = |it: &&Available| {
+                (&it.queue, &it.flavor, &it.resource, it.when_empty)
+                    == (&want.queue, &want.flavor, &want.resource, want.when_empty)
+            };
+            let got = amounts.iter().find(is_it).map(|it| it.amount);
+            let (queue, resource) = (&want.queue, &want.resource);
+            match got {
+                Some(amount) if amount == want.amount => Ok(()),
+                Some(amount) => {
+                    Err(format!("{queue} could take {amount} of {resource}, wanted {}", want.amount))
+                }
+                None => Err(format!("{queue}: {resource} is not in the answer")),
+            }
         }
         _ => Err("the answer is of another kind than the facts".to_owned()),
     }

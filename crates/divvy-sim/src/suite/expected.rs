@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde::de::Error as _;
 use serde_json::Value;
 
-use super::answer::Outcome;
+use super::answer::{Available, Outcome};
 use super::read::strictly;
 
 /// What a case expects.
@@ -27,6 +27,9 @@ pub(super) enum MustBe {
     Class { jobs: Vec<String>, tallies: Vec<Tally> },
     /// How many pods of a set get a place.
     Placement { podset: String, fits: bool, count: usize },
+    /// How much a queue could still take.
+    #[serde(skip)]
+    Available(Available),
     /// Whether a job fits.
     Choice { fits: bool, needs_eviction: bool },
 }
@@ -88,13 +91,28 @@ struct ExpectedText {
     must: Vec<MustBe>,
     #[serde(default)]
     prefer: Vec<Prefer>,
+    #[serde(default)]
+    available: Vec<Available>,
+    #[serde(default)]
+    available_when_empty: Vec<Available>,
+}
+
+impl ExpectedText {
+    /// All facts.
+    fn facts(&mut self) -> Vec<MustBe> {
+        let mut facts = std::mem::take(&mut self.must);
+        let empty = self.available_when_empty.drain(..).map(|it| Available { when_empty: true, ..it });
+        facts.extend(self.available.drain(..).chain(empty).map(MustBe::Available));
+        facts
+    }
 }
 
 /// Reads what is expected of a case that can be asked.
 pub(super) fn read(value: Value) -> Result<Expected, String> {
     let shown = shown(&value);
-    let (read, _): (ExpectedText, _) = strictly(value).map_err(|what| format!("expected.{what}"))?;
-    Ok(Expected { strength: read.strength, must: read.must, prefer: read.prefer, shown })
+    let (mut read, _): (ExpectedText, _) = strictly(value).map_err(|what| format!("expected.{what}"))?;
+    let must = read.facts();
+    Ok(Expected { strength: read.strength, must, prefer: read.prefer, shown })
 }
 
 /// Keeps what is expected of a case that cannot be asked.

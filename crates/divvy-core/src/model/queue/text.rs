@@ -52,6 +52,7 @@ struct QueueText {
     weight: Option<u32>,
     priority: i32,
     within_queue: Option<WithinQueue>,
+    borrow_evicts: Option<bool>,
     reclaim: Option<Reclaim>,
     requeue: Option<Requeue>,
     submit: Vec<Spanned<String>>,
@@ -128,6 +129,7 @@ fn queue(path: &str, text: QueueText) -> Result<Queue, BadQueues> {
         weight: text.weight.unwrap_or(1),
         priority: text.priority,
         within_queue: text.within_queue,
+        borrow_evicts: text.borrow_evicts,
         reclaim: text.reclaim,
         requeue: text.requeue.unwrap_or_default(),
         submit: text.submit.into_iter().map(member).collect::<Result<_, _>>()?,
@@ -257,7 +259,7 @@ mod tests {
 
     #[test]
     fn a_queues_file_names_what_is_guaranteed_lent_and_borrowed_and_how_the_planner_decides() {
-        let text = "queues:\n  vision: {guarantee: {h100: 8, any: 12}, lend: 2, borrow: 4, weight: 3, priority: 1, within_queue: never, reclaim: lower}\npolicy: {share: none, min_runtime_ms: 5}\n";
+        let text = "queues:\n  vision: {guarantee: {h100: 8, any: 12}, lend: 2, borrow: 4, weight: 3, priority: 1, within_queue: never, reclaim: lower, borrow_evicts: false}\npolicy: {share: none, min_runtime_ms: 5}\n";
         let settings = parse(text).unwrap();
         let vision = &settings.queues[0];
         assert_eq!(vision.guarantee[&Resource::Any], Amount::Finite(12_000));
@@ -267,6 +269,7 @@ mod tests {
         );
         assert_eq!((vision.weight, vision.priority), (3, 1));
         assert_eq!((vision.within_queue, vision.reclaim), (Some(WithinQueue::Never), Some(Reclaim::Lower)));
+        assert_eq!(vision.borrow_evicts, Some(false));
         assert_eq!(settings.policy.unwrap().min_runtime_ms, 5);
     }
 

@@ -32,7 +32,9 @@ pub(super) fn answer(asked: &Asked, policy: Policy) -> Result<Answer, Obstacle> 
         return Err(Obstacle::NoWord(missing));
     }
     let paths = paths(asked.queues.iter().map(|queue| (queue.name.as_str(), queue.parent.as_deref())));
-    let queues = asked.queues.iter().map(|text| queue(text, &paths)).collect();
+    let hosts_said =
+        asked.queues.iter().any(|queue| queue.cpu_milli.is_some() || queue.memory_bytes.is_some());
+    let queues = asked.queues.iter().map(|text| queue(text, &paths, hosts_said)).collect();
     let actors = asked.jobs.iter().map(|job| actor(asked, job, &paths)).collect::<Result<_, _>>()?;
     let hosts = asked.nodes.iter().map(|node| host(asked, node)).collect();
     let stage = set(of_phases(policy, &asked.config.phases), hosts, queues, actors)?;
@@ -71,7 +73,8 @@ fn device_mib(node: &Node) -> u64 {
     node.gpu_memory_mib.map_or(UNSAID_DEVICE_MIB, |mib| mib / 100 * 100).max(UNSAID_DEVICE_MIB)
 }
 
-fn queue(text: &QueueText, paths: &BTreeMap<String, String>) -> Queue {
+/// A queue. Cores and memory are divided only where some queue of the case is entitled to part of them.
+fn queue(text: &QueueText, paths: &BTreeMap<String, String>, hosts_said: bool) -> Queue {
     let mut queue = Queue::named(&paths[&text.name]);
     let unsaid = Entitlement::default();
     let lines = [
@@ -79,7 +82,7 @@ fn queue(text: &QueueText, paths: &BTreeMap<String, String>) -> Queue {
         (Resource::Cpu, text.cpu_milli.as_ref().unwrap_or(&unsaid), 1.0),
         (Resource::Memory, text.memory_bytes.as_ref().unwrap_or(&unsaid), 1.0),
     ];
-    for (resource, line, scale) in lines {
+    for (resource, line, scale) in lines.into_iter().take(if hosts_said { 3 } else { 1 }) {
         let amount = |amount: f64| Amount::Finite((amount * scale).round() as i64);
         queue.guarantee.insert(resource.clone(), line.deserved.map_or(Amount::Unlimited, amount));
         queue.limit.extend(line.limit.map(|limit| (resource, amount(limit))));

@@ -6,11 +6,8 @@ use super::form::{Asked, Job, Node, State, TaskText};
 use crate::suite::MOST_DEVICES;
 
 /// The phases that a case may ask about one by one and that the planner does not have.
-const PHASES_TO_COME: [(&str, &str); 3] = [
-    ("reclaim", "reclaim"),
-    ("consolidation", "consolidation"),
-    ("stale_gang_eviction", "the eviction of stale gangs"),
-];
+const PHASES_TO_COME: [(&str, &str); 2] =
+    [("consolidation", "consolidation"), ("stale_gang_eviction", "the eviction of stale gangs")];
 
 /// All that is missing, by name.
 pub(super) fn missing(asked: &Asked) -> BTreeSet<String> {

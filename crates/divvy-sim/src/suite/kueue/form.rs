@@ -100,11 +100,20 @@ pub(super) struct QueueText {
     _implicit: Option<bool>,
     #[serde(rename = "admission_mode")]
     _admission_mode: Option<String>,
-    // Whom a queue may evict, and when it looks at the next flavor: settings for phases to come.
-    #[serde(rename = "preemption")]
-    _preemption: Option<Anything>,
+    pub(super) preemption: Option<Knobs>,
+    // When it looks at the next flavor.
     #[serde(rename = "fungibility")]
     _fungibility: Option<Anything>,
+}
+
+/// Whom a queue may evict.
+#[derive(Debug, Deserialize)]
+pub(super) struct Knobs {
+    pub(super) within_queue: Option<String>,
+    pub(super) reclaim_within_cohort: Option<String>,
+    pub(super) borrow_within_cohort: Option<String>,
+    #[serde(rename = "borrow_max_victim_priority")]
+    _borrow_max_victim_priority: Option<Anything>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]

@@ -4,9 +4,9 @@ mod form;
 mod quota;
 mod words;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::answer::{Answer, JobFate, Obstacle, PodsetFate, TaskFate, Until, play};
+use super::answer::{Answer, Available, JobFate, Obstacle, Outcome, PodsetFate, TaskFate, Until, play};
 use super::measure::{domains, paths};
 use super::stage::{Actor, Host, NOW, Running, Seat, Stage, Task, devices, plain_spec, plain_work, set};
 use divvy_core::controller::Controller;
@@ -16,7 +16,6 @@ use divvy_core::model::job::JobSpec;
 use divvy_core::model::node::NodeSpec;
 use divvy_core::model::policy::Policy;
 use divvy_core::model::topology::{Slice, TopologyAsk};
-use divvy_core::reason::Verdict;
 use divvy_core::time::Span;
 use form::{Assigned, Flavor, ForeignPod, Job, Kind, Node, Placement, Podset, State, TopologyText, Usage};
 use quota::Quotas;
@@ -27,6 +26,8 @@ pub(super) use form::Asked;
 const POOL: &str = "pool";
 /// The queue of what runs outside the system, and of jobs without a queue.
 const OUTSIDE: &str = "outside-of-all-queues";
+/// The priority of what is in use where a case says nothing of jobs: below all.
+const LOWEST: i32 = -1_000_000;
 
 /// Puts a case before the core.
 pub(super) fn answer(asked: &Asked, policy: Policy) -> Result<Answer, Obstacle> {
@@ -40,6 +41,11 @@ pub(super) fn answer(asked: &Asked, policy: Policy) -> Result<Answer, Obstacle> 
     queues.push(divvy_core::model::queue::Queue::named(OUTSIDE));
     let scene = Scene { asked, paths: &paths, quotas: &quotas };
     let policy = Policy { strict: policy.strict || words::strict(asked)?, ..policy };
+    if asked.kind == Kind::Available {
+        let empty = set(policy.clone(), scene.hosts()?, queues.clone(), Vec::new())?;
+        let used = set(policy, scene.hosts()?, queues, scene.actors()?)?;
+        return Ok(Answer::Amounts(&scene.available(empty, true) | &scene.available(used, false)));
+    }
     let stage = set(policy, scene.hosts()?, queues, scene.actors()?)?;
     match asked.kind {
         Kind::FlavorChoice => choice(stage),
@@ -48,19 +54,21 @@ pub(super) fn answer(asked: &Asked, policy: Policy) -> Result<Answer, Obstacle> 
     }
 }
 
-/// Whether the one job that waits would start now.
+/// Whether the one job that waits would start now, or after evictions: then it is promised what others hold.
 fn choice(stage: Stage) -> Result<Answer, Obstacle> {
     let waiting = stage.cast.iter().find(|(_, actor)| actor.running.is_none());
     let Some((_, actor)) = waiting else { return Err(Obstacle::Broken("no job of the case waits".into())) };
-    let placed = Controller::open(stage.state).dry_run(&actor.spec);
-    match placed {
-        Ok(_) => Ok(Answer::Choice { fits: true, needs_eviction: false }),
-        Err(reason) if reason.verdict() == Verdict::NoFit => {
-            Ok(Answer::Choice { fits: false, needs_eviction: false })
-        }
-        // Whether evictions would help is for the phase that plans them.
-        Err(_) => Err(Obstacle::no_word("reclaim")),
+    let name = actor.name.clone();
+    let fits = Controller::open(stage.state.clone()).dry_run(&actor.spec).is_ok();
+    if fits {
+        return Ok(Answer::Choice { fits, needs_eviction: false });
     }
+    let Answer::Fates { jobs, .. } = play(stage, Until::Cycles(1))? else {
+        return Err(Obstacle::Broken("no job was placed".into()));
+    };
+    let fate = jobs.into_iter().find(|job| job.name == name);
+    let promised = |fate: JobFate| fate.tasks.iter().all(|task| task.outcome == Outcome::StartLater);
+    Ok(Answer::Choice { fits, needs_eviction: fate.is_some_and(promised) })
 }
 
 /// A case, with what follows from its quotas.
@@ -71,6 +79,23 @@ struct Scene<'a> {
 }
 
 impl Scene<'_> {
+    /// What each queue could still take of each flavor.
+    fn available(&self, stage: Stage, when_empty: bool) -> BTreeSet<Available> {
+        let controller = Controller::open(stage.state);
+        let mut amounts = BTreeSet::new();
+        for text in &self.asked.queues {
+            let of_queue = controller.available(&self.paths[&text.name]);
+            for (flavor, resource) in self.quotas.lines(self.asked) {
+                let (counted, unit) = self.quotas.counted(&(flavor.clone(), resource.clone()));
+                // Nothing is left where more is held than there is.
+                let amount = of_queue.get(&counted).map_or(0, |amount| unit.of(*amount).max(0));
+                let queue = text.name.clone();
+                amounts.insert(Available { queue, flavor, resource, when_empty, amount });
+            }
+        }
+        amounts
+    }
+
     fn hosts(&self) -> Result<Vec<Host>, Obstacle> {
         if self.asked.nodes.is_empty() {
             return Ok(vec![self.host(POOL, Vec::new(), &self.quotas.capacity(self.asked)?)]);
@@ -242,12 +267,13 @@ impl Scene<'_> {
         let amounts = BTreeMap::from([(usage.resource.clone(), usage.amount)]);
         let path = self.paths.get(&usage.queue).map_or(OUTSIDE, String::as_str);
         let seat = Seat { node: POOL.to_owned(), ..Seat::default() };
-        Ok(resident(
-            &format!("usage of {}", usage.queue),
-            path,
-            self.quotas.alternative(&flavors, &amounts)?,
-            seat,
-        ))
+        let name = format!("usage of {}", usage.queue);
+        let mut actor = resident(&name, path, self.quotas.alternative(&flavors, &amounts)?, seat);
+        // Whether a flavor could be had by evictions is asked as if all of its use could be evicted.
+        if self.asked.kind == Kind::FlavorChoice {
+            (actor.spec.preemptible, actor.spec.priority) = (true, LOWEST);
+        }
+        Ok(actor)
     }
 
     /// The fates of the case's own jobs, each as one: its podsets start and end together.

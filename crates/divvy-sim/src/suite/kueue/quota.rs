@@ -5,15 +5,34 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use divvy_core::amount::{Amount, Resource};
 use divvy_core::model::ask::{Alternative, DeviceAsk, DeviceClass, DrawAsk};
+use divvy_core::model::policy::{Reclaim, WithinQueue};
 use divvy_core::model::queue::Queue;
 
 use crate::suite::MOST_DEVICES;
 use crate::suite::answer::Obstacle;
 
-use super::form::{Asked, QueueKind, QueueText, Quota};
+use super::form::{Asked, Kind, QueueKind, QueueText, Quota};
 
 /// A flavor's name, and a resource's.
 type Line = (String, String);
+
+/// What the core's amount of a resource is in the case's.
+pub(super) enum Unit {
+    /// The same.
+    Same,
+    /// Each device, a thousand in the core, stands for so much.
+    Whole(i64),
+}
+
+impl Unit {
+    /// The core's amount in the case's.
+    pub(super) fn of(&self, amount: i64) -> i64 {
+        match self {
+            Unit::Same => amount,
+            Unit::Whole(unit) => (amount / 1000).saturating_mul(*unit),
+        }
+    }
+}
 
 /// How the amounts of a case are counted.
 pub(super) struct Quotas {
@@ -47,14 +66,25 @@ impl Quotas {
     }
 
     /// One flavor's amount as a limit of the core.
-    fn limit(&self, (flavor, resource): &Line, amount: i64) -> (Resource, Amount) {
-        match (self.device(flavor, resource), resource.as_str()) {
-            (Some((model, unit)), _) => {
-                (Resource::Model(model), Amount::Finite((amount / unit).saturating_mul(1000)))
-            }
-            (None, "cpu") => (Resource::Cpu, Amount::Finite(amount)),
-            (None, _) => (Resource::Memory, Amount::Finite(amount)),
+    fn limit(&self, line: &Line, amount: i64) -> (Resource, Amount) {
+        match self.counted(line) {
+            (resource, Unit::Whole(unit)) => (resource, Amount::Finite((amount / unit).saturating_mul(1000))),
+            (resource, Unit::Same) => (resource, Amount::Finite(amount)),
         }
+    }
+
+    /// How the core counts a flavor's resource.
+    pub(super) fn counted(&self, (flavor, resource): &Line) -> (Resource, Unit) {
+        match (self.device(flavor, resource), resource.as_str()) {
+            (Some((model, unit)), _) => (Resource::Model(model), Unit::Whole(unit)),
+            (None, "cpu") => (Resource::Cpu, Unit::Same),
+            (None, _) => (Resource::Memory, Unit::Same),
+        }
+    }
+
+    /// All flavors and resources that someone has a quota of.
+    pub(super) fn lines(&self, asked: &Asked) -> BTreeSet<Line> {
+        Tree { asked }.lines()
     }
 
     /// The flavors from which a queue may serve a request, in its order of preference.
@@ -131,28 +161,33 @@ impl Quotas {
 
     /// What there is in all where a case has no nodes: what is granted, or what is held if that is more.
     pub(super) fn capacity(&self, asked: &Asked) -> Result<BTreeMap<Line, i64>, Obstacle> {
-        let mut granted: BTreeMap<Line, i64> = BTreeMap::new();
-        for quota in asked.queues.iter().flat_map(|queue| &queue.quotas) {
+        let tree = Tree { asked };
+        // Of each tree by itself: one that holds more than it is granted takes nothing from the others.
+        let mut by_tree: BTreeMap<(&str, Line), (i64, i64)> = BTreeMap::new();
+        let mut note = |queue: &str, line: Line, (granted, held): (i64, i64)| {
+            let all = by_tree.entry((tree.top(queue), line)).or_default();
+            *all = (all.0.saturating_add(granted), all.1.saturating_add(held));
+        };
+        for (text, quota) in asked.queues.iter().flat_map(|text| text.quotas.iter().map(move |it| (text, it)))
+        {
             if let Some(resource) = quota.resource.as_ref().filter(|resource| *resource != "pods") {
-                let all = granted.entry((quota.flavor.clone(), resource.clone())).or_default();
-                *all = all.saturating_add(quota.nominal.max(0));
+                note(&text.name, (quota.flavor.clone(), resource.clone()), (quota.nominal.max(0), 0));
             }
         }
-        let mut held: BTreeMap<Line, i64> = BTreeMap::new();
-        for assigned in asked.jobs.iter().flat_map(|job| &job.assigned) {
+        for (job, assigned) in asked.jobs.iter().flat_map(|job| job.assigned.iter().map(move |it| (job, it)))
+        {
             for (resource, usage) in assigned.usage.iter().filter(|(resource, _)| *resource != "pods") {
                 let flavor = assigned.flavors.get(resource).cloned().unwrap_or_default();
-                let all = held.entry((flavor, resource.clone())).or_default();
-                *all = all.saturating_add(*usage);
+                note(job.queue.as_deref().unwrap_or_default(), (flavor, resource.clone()), (0, *usage));
             }
         }
         for usage in &asked.usage {
-            let all = held.entry((usage.flavor.clone(), usage.resource.clone())).or_default();
-            *all = all.saturating_add(usage.amount);
+            note(&usage.queue, (usage.flavor.clone(), usage.resource.clone()), (0, usage.amount));
         }
-        for (line, held) in held {
+        let mut granted: BTreeMap<Line, i64> = BTreeMap::new();
+        for ((_, line), (quota, held)) in by_tree {
             let all = granted.entry(line).or_default();
-            *all = held.max(*all);
+            *all = all.saturating_add(held.max(quota));
         }
         let too_many = |((flavor, resource), amount): (&Line, &i64)| {
             self.device(flavor, resource).is_some_and(|(_, unit)| amount / unit > i64::from(MOST_DEVICES))
@@ -171,28 +206,49 @@ impl Quotas {
     }
 
     fn queue(&self, tree: &Tree, text: &QueueText, path: &str) -> Queue {
+        let asked = tree.asked;
         let mut queue = Queue::named(path);
         let top = tree.parent(text).is_none();
         for line in tree.lines() {
             let own = quota_of(text, &line);
-            let granted = tree.granted(text, &line);
-            let borrows = own.and_then(|quota| quota.borrow_limit);
-            // At the top there is nobody to borrow from; a leaf without a quota of something cannot have it.
-            let most = match (top, borrows) {
-                (true, _) => Some(tree.total(text, &line)),
-                (false, Some(borrows)) => Some(tree.total(text, &line).saturating_add(borrows)),
-                (false, None) if own.is_none() && text.kind == QueueKind::Queue => Some(0),
-                (false, None) => None,
-            };
-            queue.limit.extend(most.map(|most| self.limit(&line, most)));
-            queue.guarantee.extend([self.limit(&line, granted)]);
+            // At the top there is nobody to borrow from, nor to lend to.
+            let borrows = if top { Some(0) } else { own.and_then(|quota| quota.borrow_limit) };
+            let lends = own.and_then(|quota| quota.lend_limit).filter(|_| !top);
+            // A leaf without a quota of something cannot have it.
+            let none = own.is_none() && text.kind == QueueKind::Queue;
+            queue.limit.extend(none.then(|| self.limit(&line, 0)));
+            queue.guarantee.extend([self.limit(&line, tree.total(text, &line))]);
             queue.borrow.extend(borrows.map(|borrows| self.limit(&line, borrows)));
-            queue.lend.extend(own.and_then(|quota| quota.lend_limit).map(|lends| self.limit(&line, lends)));
+            queue.lend.extend(lends.map(|lends| self.limit(&line, lends)));
         }
+        knobs(&mut queue, asked, text);
         // Hundredths: weights are whole numbers, and only their proportion counts.
         queue.weight = (text.fair_weight.unwrap_or(1.0) * 100.0).round() as u32;
         queue
     }
+}
+
+/// Whom a queue's jobs may stop.
+fn knobs(queue: &mut Queue, asked: &Asked, text: &QueueText) {
+    let Some(knobs) = &text.preemption else { return };
+    // Where a flavor is chosen, it is asked what evictions could give at all.
+    let asks_what_could = asked.kind == Kind::FlavorChoice;
+    queue.within_queue = knobs.within_queue.as_deref().map(|knob| match knob {
+        "Never" => WithinQueue::Never,
+        "LowerPriority" => WithinQueue::Lower,
+        _ => WithinQueue::LowerOrNewer,
+    });
+    queue.reclaim = knobs.reclaim_within_cohort.as_deref().map(|knob| match knob {
+        "Never" => Reclaim::Never,
+        "LowerPriority" => Reclaim::Lower,
+        _ => Reclaim::Any,
+    });
+    // Where the surplus is shared fairly, who is below its share may take from who is above, borrowing or not.
+    let borrow_evicts = knobs.borrow_within_cohort.as_deref().is_some_and(|knob| knob != "Never");
+    if asks_what_could {
+        (queue.within_queue, queue.reclaim) = (None, None);
+    }
+    queue.borrow_evicts = Some(borrow_evicts || asked.config.fair_sharing);
 }
 
 /// The tree of quotas.
@@ -204,6 +260,17 @@ impl Tree<'_> {
     fn parent(&self, text: &QueueText) -> Option<&QueueText> {
         let parent = text.parent.as_ref()?;
         self.asked.queues.iter().find(|other| other.name == *parent)
+    }
+
+    /// The name of the top of the tree in which a queue is; its own where there is none.
+    fn top(&self, queue: &str) -> &str {
+        let named = |name: &str| self.asked.queues.iter().find(|text| text.name == *name);
+        let mut top = named(queue);
+        // Parents that go round in a circle end somewhere.
+        for _ in &self.asked.queues {
+            top = top.map(|text| self.parent(text).unwrap_or(text));
+        }
+        top.map_or("", |text| &text.name)
     }
 
     fn children(&self, text: &QueueText) -> impl Iterator<Item = &QueueText> {
@@ -222,33 +289,17 @@ impl Tree<'_> {
 
     /// What is granted to a node of the tree and those below it, kept parts included.
     fn total(&self, text: &QueueText, line: &Line) -> i64 {
-        self.sum(text, line, &|_, total| total, self.asked.queues.len())
+        self.sum(text, line, self.asked.queues.len())
     }
 
-    /// What a node of the tree has for itself and all below it: its own quota, and what its children lend.
-    fn granted(&self, text: &QueueText, line: &Line) -> i64 {
-        let lent = |child: &QueueText, granted: i64| {
-            let most = quota_of(child, line).and_then(|quota| quota.lend_limit);
-            granted.min(most.unwrap_or(i64::MAX))
-        };
-        self.sum(text, line, &lent, self.asked.queues.len())
-    }
-
-    /// A node's own quota and what counts of its children's sums. The tree is no deeper than it has nodes: parents that go
-    /// round in a circle end somewhere.
-    fn sum(
-        &self,
-        text: &QueueText,
-        line: &Line,
-        counts: &dyn Fn(&QueueText, i64) -> i64,
-        depth: usize,
-    ) -> i64 {
+    /// A node's own quota and its children's sums. The tree is no deeper than it has nodes: parents that go round in a circle
+    /// end somewhere.
+    fn sum(&self, text: &QueueText, line: &Line, depth: usize) -> i64 {
         let own = quota_of(text, line).map_or(0, |quota| quota.nominal);
         if depth == 0 {
             return own;
         }
-        let of = |child: &QueueText| counts(child, self.sum(child, line, counts, depth - 1));
-        self.children(text).map(of).fold(own, i64::saturating_add)
+        self.children(text).map(|child| self.sum(child, line, depth - 1)).fold(own, i64::saturating_add)
     }
 }
 
@@ -308,8 +359,8 @@ mod tests {
         let queues = quotas.queues(&asked, &paths);
         let cpu = |amount| Some(&Amount::Finite(amount)).copied();
         let of = |limits: &divvy_core::amount::Limits| limits.get(&Resource::Cpu).copied();
-        assert_eq!((of(&queues[0].guarantee), of(&queues[0].limit)), (cpu(3000), cpu(6000)));
-        assert_eq!((of(&queues[1].guarantee), of(&queues[1].limit)), (cpu(5000), cpu(5500)));
+        assert_eq!((of(&queues[0].guarantee), of(&queues[0].borrow)), (cpu(6000), cpu(0)));
+        assert_eq!((of(&queues[1].guarantee), of(&queues[1].limit)), (cpu(5000), None));
         assert_eq!((of(&queues[1].lend), of(&queues[1].borrow)), (cpu(2000), cpu(500)));
         assert_eq!(of(&queues[2].limit), cpu(0));
     }

@@ -18,9 +18,7 @@ pub(super) fn missing(asked: &Asked) -> BTreeSet<String> {
         }
     };
     let any = |test: fn(&Podset) -> bool| asked.jobs.iter().flat_map(|job| &job.podsets).any(test);
-    note(matches!(asked.kind, Kind::Available | Kind::Shares), "share: what queues can take, without a plan");
-    note(asked.kind == Kind::Victims, "reclaim");
-    note(asked.config.fair_sharing, "share by the dominant resource");
+    note(asked.kind == Kind::Shares, "share by the dominant resource");
     note(asked.config.usage_fairness, "share over past usage");
     note(
         any(|podset| {

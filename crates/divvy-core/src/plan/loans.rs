@@ -1,0 +1,176 @@
+//! Part of phase 1, share: what queues lend each other. A queue keeps for itself what it does not lend; what it uses fills that
+//! first, and only what exceeds it counts above, up to the pool, of which all take what nobody keeps.
+
+use super::share::{Amounts, POOL, QueueShare, amount};
+use crate::amount::Resource;
+use crate::model::queue::Queue;
+
+/// What each queue keeps, may borrow and uses beyond what is kept below it; all by place in the tree.
+pub(super) struct Loans {
+    of: Vec<Loan>,
+}
+
+#[derive(Clone, Default)]
+struct Loan {
+    /// What it may take beyond what is its own.
+    borrow: Amounts,
+    /// What its siblings may use of its own while it does not.
+    lend: Amounts,
+    /// What is its own without what those below it keep.
+    own: Amounts,
+    /// What it keeps for itself and those below it.
+    kept: Amounts,
+    /// That, and all that is kept below it.
+    kept_below: Amounts,
+    /// What it uses beyond what is kept below it.
+    used: Amounts,
+}
+
+/// Why a queue may not have what is asked.
+pub(super) struct Refused {
+    /// Which resource.
+    pub(super) resource: usize,
+    /// The queue at whose bound it ends, if it is a bound on borrowing; else the pool.
+    pub(super) queue: usize,
+    /// That bound.
+    pub(super) borrow: Option<i64>,
+    /// What is left to be lent.
+    pub(super) left: i64,
+}
+
+impl Loans {
+    /// What queues say of loans.
+    pub(super) fn of(queues: &[QueueShare], named: &[(usize, &Queue)], resources: &[Resource]) -> Self {
+        let zero = vec![0; resources.len()];
+        let unsaid = || vec![i64::MAX; resources.len()];
+        let loan = Loan {
+            borrow: unsaid(),
+            lend: unsaid(),
+            own: zero.clone(),
+            kept: zero.clone(),
+            kept_below: zero.clone(),
+            used: zero,
+        };
+        let mut loans = Self { of: vec![loan; queues.len()] };
+        for (place, queue) in named {
+            let loan = &mut loans.of[*place];
+            loan.borrow = resources.iter().map(|it| amount(&queue.borrow, it, i64::MAX)).collect();
+            loan.lend = resources.iter().map(|it| amount(&queue.lend, it, i64::MAX)).collect();
+        }
+        // From the leaves up: what is kept below a queue is not its own to lend.
+        for place in (1..queues.len()).rev() {
+            for resource in 0..resources.len() {
+                loans.keep(queues, (place, resource), queues[place].guarantee[resource]);
+            }
+        }
+        loans
+    }
+
+    /// Notes what a queue has without what those below it keep, and what of that it keeps.
+    fn keep(&mut self, queues: &[QueueShare], (place, resource): (usize, usize), whole: i64) {
+        let below = queues[place].children.iter().map(|child| self.of[*child].kept_below[resource]);
+        let below = below.fold(0, i64::saturating_add);
+        let loan = &mut self.of[place];
+        loan.own[resource] = whole.saturating_sub(below);
+        loan.kept[resource] = match loan.lend[resource] {
+            i64::MAX => 0,
+            lend => loan.own[resource].saturating_sub(lend).max(0),
+        };
+        loan.kept_below[resource] = loan.kept[resource].saturating_add(below);
+    }
+
+    /// With what the pool has, and what the queues hold.
+    pub(super) fn noted(mut self, queues: &[QueueShare], whole: &Amounts) -> Self {
+        for (resource, whole) in whole.iter().enumerate() {
+            self.keep(queues, (POOL, resource), *whole);
+        }
+        for place in (0..queues.len()).rev() {
+            for resource in 0..whole.len() {
+                let inside = |child: &usize| {
+                    let child_loan = &self.of[*child];
+                    let held = queues[*child].held[resource];
+                    held - (child_loan.used[resource] - child_loan.kept[resource]).max(0)
+                };
+                let inside: i64 = queues[place].children.iter().map(inside).sum();
+                self.of[place].used[resource] = queues[place].held[resource] - inside;
+            }
+        }
+        self
+    }
+
+    /// What a queue may take beyond what is its own.
+    pub(super) fn borrow(&self, place: usize) -> &Amounts {
+        &self.of[place].borrow
+    }
+
+    /// What a queue and those below it keep for themselves.
+    pub(super) fn kept_below(&self, place: usize) -> &Amounts {
+        &self.of[place].kept_below
+    }
+
+    /// Counts what a queue takes (or, with the sign −1, gives back): above it only what exceeds what it keeps.
+    pub(super) fn charge(&mut self, queues: &[QueueShare], place: usize, (amounts, sign): (&Amounts, i64)) {
+        for (resource, amount) in amounts.iter().enumerate() {
+            let (mut place, mut more) = (place, sign * amount);
+            loop {
+                let loan = &mut self.of[place];
+                let excess = |loan: &Loan| (loan.used[resource] - loan.kept[resource]).max(0);
+                let before = excess(loan);
+                loan.used[resource] += more;
+                more = excess(loan) - before;
+                if place == POOL {
+                    break;
+                }
+                place = queues[place].parent;
+            }
+        }
+    }
+
+    /// Where a queue's wish ends, if it does.
+    pub(super) fn refuses(&self, queues: &[QueueShare], place: usize, asked: &Amounts) -> Option<Refused> {
+        (0..asked.len()).filter(|resource| asked[*resource] > 0).find_map(|resource| {
+            let (mut place, mut need) = (place, asked[resource]);
+            loop {
+                let loan = &self.of[place];
+                if place == POOL {
+                    let left = loan.own[resource].saturating_sub(loan.used[resource]);
+                    let refused = Refused { resource, queue: POOL, borrow: None, left: left.max(0) };
+                    // Where nothing is kept, capacity alone decides.
+                    return (loan.kept_below[resource] > 0 && need > left).then_some(refused);
+                }
+                need -= (loan.kept[resource] - loan.used[resource]).clamp(0, need);
+                if need == 0 {
+                    return None;
+                }
+                let left = self.may_still_borrow(place, resource);
+                if need > left {
+                    let borrow = Some(loan.borrow[resource]);
+                    return Some(Refused { resource, queue: place, borrow, left: left.max(0) });
+                }
+                place = queues[place].parent;
+            }
+        })
+    }
+
+    /// What a queue may still take from above: its own that it lends, and what it may borrow, less what it has of it.
+    fn may_still_borrow(&self, place: usize, resource: usize) -> i64 {
+        let loan = &self.of[place];
+        if loan.borrow[resource] == i64::MAX {
+            return i64::MAX;
+        }
+        let lent = loan.own[resource].saturating_sub(loan.kept[resource]);
+        let excess = loan.used[resource].saturating_sub(loan.kept[resource]).max(0);
+        lent.saturating_add(loan.borrow[resource]).saturating_sub(excess)
+    }
+
+    /// What a queue could still take.
+    pub(super) fn available(&self, queues: &[QueueShare], place: usize, resource: usize) -> i64 {
+        let loan = &self.of[place];
+        if place == POOL {
+            return loan.own[resource].saturating_sub(loan.used[resource]);
+        }
+        let free = loan.kept[resource].saturating_sub(loan.used[resource]).max(0);
+        let above = self.available(queues, queues[place].parent, resource);
+        free.saturating_add(above.min(self.may_still_borrow(place, resource)))
+    }
+}

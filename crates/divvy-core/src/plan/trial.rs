@@ -214,15 +214,22 @@ impl<'a> Trial<'a> {
         fits
     }
 
-    /// Whether what this cycle adds takes a queue, or one above it, beyond its limit. One that was beyond it before may stay there.
+    /// Whether what this cycle adds takes a queue, or one above it, beyond its limit. One that was beyond it before may stay there,
+    /// unless something new goes there: that was placed within the limit.
     fn outgrows(&self, queue: &str) -> bool {
         lineage(queue).any(|path| {
             let limits = self.state.queues.get(path).map(|known| &known.limit).into_iter().flatten();
+            let mut over =
+                limits.filter(|(resource, limit)| !limit.allows(self.held(path, resource))).peekable();
             let more = |resource| self.extra.get(path).map_or(0, |extra| extra.of(resource));
-            limits
-                .into_iter()
-                .any(|(resource, limit)| more(resource) > 0 && !limit.allows(self.held(path, resource)))
+            over.peek().is_some() && (over.any(|(resource, _)| more(resource) > 0) || self.takes_in(path))
         })
+    }
+
+    /// Whether this cycle has placed something in a queue or below it.
+    fn takes_in(&self, path: &str) -> bool {
+        let is_below = |queue: &String| lineage(queue).any(|above| above == path);
+        self.done.iter().any(|step| matches!(step, Step::Took(_, Some(queue)) if is_below(queue)))
     }
 
     fn keep_task(&mut self, placement: &'a Placement, queue: &str) -> bool {
@@ -260,21 +267,24 @@ impl<'a> Trial<'a> {
         true
     }
 
-    /// Moves the new placement that has a whole device to another one.
+    /// Moves the new placements that have a device, the one that has all of it or several that share it, to another one.
     fn exchange(&mut self, from: DeviceId, to: DeviceId) -> bool {
         let has = |placement: &Placement| placement.devices.iter().any(|(device, _)| *device == from);
-        let found = self.done.iter_mut().find_map(|step| match step {
-            Step::Took(placement, _) if has(placement) => Some(placement),
-            _ => None,
-        });
-        let Some(placement) = found else { return false };
-        self.capacity.give_back(placement);
-        for (device, _) in placement.devices.iter_mut().filter(|(device, _)| *device == from) {
-            *device = to;
+        let mut found = false;
+        for step in &mut self.done {
+            let Step::Took(placement, _) = step else { continue };
+            if !has(placement) {
+                continue;
+            }
+            found = true;
+            self.capacity.give_back(placement);
+            for (device, _) in placement.devices.iter_mut().filter(|(device, _)| *device == from) {
+                *device = to;
+            }
+            self.capacity.take(placement);
+            self.exchanged.insert(placement.allocation, placement.clone());
         }
-        self.capacity.take(placement);
-        self.exchanged.insert(placement.allocation, placement.clone());
-        true
+        found
     }
 
     /// Brings a placement of this cycle up to date.

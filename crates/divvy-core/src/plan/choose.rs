@@ -6,7 +6,7 @@ use super::order::{self, Line};
 use crate::amount::{Amount, Resource};
 use crate::id::{ClassId, JobId};
 use crate::model::device::WHOLE_MILLI;
-use crate::snapshot::{Capacity, ClassView, OrderKey, RunView, Running, Waiting};
+use crate::snapshot::{Capacity, ClassView, OrderKey, RunView, Running, Waiting, order as waiting_order};
 use crate::state::State;
 use crate::time::Time;
 
@@ -105,6 +105,8 @@ fn take<'a>(
     budget: &mut Budget,
     chosen: &mut Chosen<'a>,
 ) {
+    // How many members were chosen of the arrays that still stand in the line.
+    let mut before: BTreeMap<u64, usize> = BTreeMap::new();
     while let Some(next) = merged.next() {
         match next {
             Next::Runs(runner) if runner.view.milli <= budget.left_milli => {
@@ -115,10 +117,19 @@ fn take<'a>(
             Next::Waits(class, key) => {
                 let milli = merged.line.milli(class);
                 // All of a class ask for as much: with the first that is too large, all of it is.
-                if milli <= budget.left_milli {
-                    let members = members(state, key.number, milli, budget.left_milli);
-                    budget.left_milli -= milli * members as i64;
-                    chosen.waiting.push((class, key, members));
+                if milli > budget.left_milli {
+                    continue;
+                }
+                let chosen_before = before.get(&key.number).copied();
+                let placed = chosen_before.unwrap_or(0);
+                let (members, next) = members(state, (key.number, placed), milli, budget.left_milli);
+                budget.left_milli -= milli * members as i64;
+                chosen.waiting.push((class, key, members));
+                if let Some(next) = next {
+                    before.insert(key.number, placed + members);
+                    merged.line.stand_again(class, key, next);
+                }
+                if chosen_before.is_none() {
                     merged.line.admit_next(class, key);
                 }
             }
@@ -126,12 +137,27 @@ fn take<'a>(
     }
 }
 
-/// How many members of a job may start, by what it may and by what is left.
-fn members(state: &State, number: u64, milli: i64, left_milli: i64) -> usize {
-    let Some(job) = state.jobs.get(&number) else { return 0 };
-    let most = job.members_left().map_or(usize::MAX, |left| left as usize);
+/// How many members of a job may start, by what it may and by what is left, behind those that were chosen before: as many as
+/// stand in one place, and where the next one does.
+fn members(
+    state: &State,
+    (number, before): (u64, usize),
+    milli: i64,
+    left_milli: i64,
+) -> (usize, Option<OrderKey>) {
+    let Some(job) = state.jobs.get(&number) else { return (0, None) };
+    let most = job.members_left().map_or(usize::MAX, |left| (left as usize).saturating_sub(before));
     let fit = if milli > 0 { usize::try_from(left_milli / milli).unwrap_or(usize::MAX) } else { usize::MAX };
-    job.waiting_members().take(most.min(fit)).count()
+    let mut starts = waiting_order::starts(&state.policy, job).map(|(key, _)| key).skip(before);
+    let Some(first) = starts.next().filter(|_| most.min(fit) > 0) else { return (0, None) };
+    let mut count = 1;
+    while count < most.min(fit) {
+        match starts.next() {
+            Some(key) if key == first => count += 1,
+            next => return (count, next),
+        }
+    }
+    (count, None)
 }
 
 /// Chooses, queue by queue, the jobs that the queue's guarantee covers: what a job finds left of it must be as much as it asks

@@ -13,7 +13,7 @@ use crate::id::JobId;
 use crate::model::job::Cause;
 use crate::model::policy::Preempt;
 use crate::reason::{Reason, Verdict};
-use crate::snapshot::{RunView, Running, Waiting};
+use crate::snapshot::{RunView, Running, Waiting, order};
 use crate::state::Job;
 use crate::time::Time;
 
@@ -150,7 +150,7 @@ impl<'a> Fair<'a, '_> {
         if job.members_left().is_some_and(|left| left as usize <= placed) {
             return None;
         }
-        let member = job.waiting_members().nth(placed)?;
+        let (_, member) = order::starts(&self.trial.state.policy, job).nth(placed)?;
         Some(JobId { number: job.number, member })
     }
 

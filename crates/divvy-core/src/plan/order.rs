@@ -74,6 +74,12 @@ impl<'a> Line<'a> {
         self.heads.push(Reverse((place, class, key)));
     }
 
+    /// Puts a job back that was taken, for a run of it that stands elsewhere.
+    pub(super) fn stand_again(&mut self, class: ClassId, key: OrderKey, next: OrderKey) {
+        let place = order::place(self.policy, next, self.milli(class), self.now);
+        self.put_back(place, class, key);
+    }
+
     /// Lets the job behind this one in its class into the line.
     pub(super) fn admit_next(&mut self, class: ClassId, behind: OrderKey) {
         let Some(view) = self.waiting.classes.get(&class) else { return };

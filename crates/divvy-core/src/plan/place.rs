@@ -13,7 +13,7 @@ use crate::model::gang::Role;
 use crate::model::job::JobSpec;
 use crate::model::score::Score;
 use crate::reason::{Reason, Verdict};
-use crate::snapshot::{DeviceView, NodeView};
+use crate::snapshot::{DeviceView, NodeView, order};
 
 /// What a task without devices gets when it does not say: one core and one GiB.
 pub(super) const UNSAID_CPU_MILLI: i64 = 1000;
@@ -32,10 +32,10 @@ pub(super) fn place_members(
     if state.draining {
         return Err(Reason::PoolDraining);
     }
-    // What this cycle has placed before still waits as far as the state knows: the first members do.
+    // What this cycle has placed before still waits as far as the state knows: the first to start do.
     let placed = trial.members_placed(number);
     let most = most.min((job.members_left().unwrap_or(u32::MAX) as usize).saturating_sub(placed));
-    for member in job.waiting_members().skip(placed).take(most) {
+    for (_, member) in order::starts(&state.policy, job).skip(placed).take(most) {
         let placements = place_spec(trial, &job.spec)?;
         let id = JobId { number, member };
         trial.note_member(id);

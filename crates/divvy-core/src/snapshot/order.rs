@@ -4,6 +4,7 @@ pub(crate) use super::running::thresholds;
 use super::running::up_to_step;
 use crate::model::job::{Estimate, Prospect};
 use crate::model::policy::{Length, Order, Policy, Within};
+use crate::state::{Job, Run, Runs};
 use crate::time::Time;
 
 /// Where a job stands: lower goes first.
@@ -51,6 +52,55 @@ pub(crate) fn key(policy: &Policy, job: &Standing<'_>) -> OrderKey {
         },
     };
     OrderKey { rank, first, second, number: job.number }
+}
+
+/// The key of a job that waits, by the run of it that does; one that has not run has none.
+fn of_waiting(policy: &Policy, job: &Job, run: Option<&Run>) -> OrderKey {
+    let (milli, progress_ms) = (job.spec.milli_asked(), run.map_or(0, |run| run.attained_ms));
+    let estimate = job.estimate.as_deref();
+    let standing = Standing {
+        priority: job.spec.priority,
+        submitted_at: job.submitted_at,
+        number: job.number,
+        milli,
+        progress_ms,
+        level: level(policy, estimate, milli, progress_ms),
+        estimate,
+        turn: run.and_then(|run| run.back_since).unwrap_or(job.submitted_at),
+        waits: true,
+    };
+    key(policy, &standing)
+}
+
+/// The runs of a job that wait, each with its key, in the order in which they start: members of an array that have run before
+/// stand where their service puts them, or they would give way and come back for ever.
+pub(crate) fn starts<'a>(
+    policy: &Policy,
+    job: &'a Job,
+) -> Box<dyn Iterator<Item = (OrderKey, Option<u32>)> + 'a> {
+    let unrun = of_waiting(policy, job, None);
+    let array = match &job.runs {
+        Runs::Single(run) => {
+            let key = of_waiting(policy, job, Some(run));
+            return Box::new(run.waits().then_some((key, None)).into_iter());
+        }
+        Runs::Array(array) => array,
+    };
+    if policy.order == Order::Arrival {
+        return Box::new(job.waiting_members().map(move |member| (unrun, member)));
+    }
+    let waits = array.touched.iter().filter(|(_, run)| run.waits());
+    let mut touched: Vec<(OrderKey, Option<u32>)> =
+        waits.map(|(member, run)| (of_waiting(policy, job, Some(run)), Some(*member))).collect();
+    touched.sort_unstable();
+    let fresh = array.held.is_none().then(|| array.fresh.iter()).into_iter().flatten();
+    let mut fresh = fresh.map(move |member| (unrun, Some(member))).peekable();
+    let mut touched = touched.into_iter().peekable();
+    Box::new(std::iter::from_fn(move || match (fresh.peek(), touched.peek()) {
+        (Some(first), Some(other)) if first > other => touched.next(),
+        (Some(_), _) => fresh.next(),
+        (None, _) => touched.next(),
+    }))
 }
 
 /// The place in the line at this moment: the key, but where the order goes by age per device, that age instead of the time of

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::order::{self, OrderKey, Standing};
+use super::order::{self, OrderKey};
 use crate::id::{ClassId, JobId};
 use crate::model::job::Dependency;
 use crate::state::{Dependable, Job, State};
@@ -38,25 +38,6 @@ pub struct ClassView {
 /// Where a waiting job stands: its class, its key there, and how many runs it counts for.
 type Entry = (ClassId, OrderKey, i64);
 
-/// The key of a waiting job. The members of an array stand together, as if none had run before.
-fn order_key(state: &State, job: &Job) -> OrderKey {
-    let run = state.run(job.id());
-    let (milli, progress_ms) = (job.spec.milli_asked(), run.map_or(0, |run| run.attained_ms));
-    let estimate = job.estimate.as_deref();
-    let standing = Standing {
-        priority: job.spec.priority,
-        submitted_at: job.submitted_at,
-        number: job.number,
-        milli,
-        progress_ms,
-        level: order::level(&state.policy, estimate, milli, progress_ms),
-        estimate,
-        turn: run.and_then(|run| run.back_since).unwrap_or(job.submitted_at),
-        waits: true,
-    };
-    order::key(&state.policy, &standing)
-}
-
 impl Waiting {
     /// Looks at one job again: puts it where it belongs now.
     pub fn consider(&mut self, state: &State, number: u64) {
@@ -84,7 +65,7 @@ impl Waiting {
     }
 
     fn enter(&mut self, state: &State, job: &Job) {
-        let key = order_key(state, job);
+        let Some((key, _)) = order::starts(&state.policy, job).next() else { return };
         let class = self.classes.entry(job.class).or_default();
         class.milli = job.spec.milli_asked();
         class.jobs.insert(key);

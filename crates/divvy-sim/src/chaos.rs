@@ -96,9 +96,9 @@ mod tests {
 
     #[test]
     fn no_life_of_the_first_seeds_breaks_a_law() {
-        let report = run(0..20, 600, 2, &mut |_| ());
+        let report = run(0..48, 1200, 2, &mut |_| ());
         assert_eq!(report.violations, []);
-        assert!(report.events > 20 * 300, "{report:?}");
+        assert!(report.events > 48 * 600, "{report:?}");
     }
 
     #[test]

@@ -1,0 +1,19 @@
+//! Lives that once broke a law.
+#![allow(clippy::unwrap_used, reason = "what a test's own functions can't set up has failed the test")]
+
+use std::path::{Path, PathBuf};
+
+use divvy_sim::chaos::life::Life;
+use divvy_sim::chaos::live;
+
+#[test]
+fn no_kept_life_breaks_a_law_again() {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/chaos");
+    let mut files: Vec<PathBuf> = dir.read_dir().unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    assert!(!files.is_empty());
+    for file in files {
+        let life: Life = serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
+        assert_eq!(live(&life).violation, None, "{}: {}", file.display(), life.story);
+    }
+}

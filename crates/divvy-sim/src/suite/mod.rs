@@ -1,7 +1,7 @@
 //! Suites: cases that other schedulers test themselves with, in a neutral form. Each is put before the core as a pool at rest,
 //! the core plans, and what it does is compared with what must come out.
 //!
-//! A case is split when it is read: what is asked ([`Question`]) goes to the core, what is expected stays behind until there is
+//! A case is split when it is read: what is asked (the question) goes to the core, what is expected stays behind until there is
 //! an answer. So no path from a case's expectation (or its name) to a decision can exist.
 
 mod answer;

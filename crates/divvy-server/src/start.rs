@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use divvy_core::controller::Controller;
 use divvy_core::decide::{Command, Person};
@@ -12,7 +11,7 @@ use divvy_core::id::Term;
 use divvy_core::state::State;
 use divvy_engine::local::{LocalEngine, OpenError, last_term};
 use divvy_gpu::{Choice, ChoiceError, HostError, Source, SourceError};
-use tokio::signal::unix::{SignalKind, signal};
+use signal_hook::iterator::Signals;
 use tokio::sync::{oneshot, watch};
 
 use crate::control::{Control, ControlError, Ending, Request, Requests};
@@ -363,7 +362,7 @@ async fn serve(
     })?;
     let (ending, end) = watch::channel(false);
     let mut serving = tokio::spawn(http::serve(listener, pool.clone(), end));
-    tokio::spawn(end_on_signals(pool.requests.clone()));
+    end_on_signals(pool.requests.clone())?;
     announce();
     let result = tokio::select! {
         result = controlled => result.unwrap_or_else(|_| Err(ControlError::Vanished)),
@@ -376,26 +375,16 @@ async fn serve(
     Ok(result?)
 }
 
-/// A signal to end leaves the jobs running; a hang-up is not for a daemon.
-async fn end_on_signals(requests: Requests) {
-    // A stream of signals has none that came while it was being made: those are noted here.
-    let early = Arc::new(AtomicBool::new(false));
-    let ends = [SignalKind::terminate(), SignalKind::interrupt()];
-    let noted = ends.map(|kind| signal_hook::flag::register(kind.as_raw_value(), early.clone()));
-    let (term, int, hup) = (signal(ends[0]), signal(ends[1]), signal(SignalKind::hangup()));
-    let (Ok(mut term), Ok(mut int), Ok(mut hup)) = (term, int, hup) else { return };
-    for id in noted.into_iter().flatten() {
-        signal_hook::low_level::unregister(id);
-    }
-    loop {
-        if !early.swap(false, Ordering::Relaxed) {
-            tokio::select! {
-                _ = term.recv() => {}
-                _ = int.recv() => {}
-                _ = hup.recv() => continue,
-            }
+/// A signal to end leaves the jobs running; a hang-up is not for a daemon. From here on none is lost: what comes is kept in a
+/// pipe until the thread has read it.
+fn end_on_signals(requests: Requests) -> std::io::Result<()> {
+    let mut signals = Signals::new([libc::SIGTERM, libc::SIGINT, libc::SIGHUP])?;
+    let thread = std::thread::Builder::new().name("divvy-signals".into());
+    thread.spawn(move || {
+        for _ in signals.forever().filter(|signal| *signal != libc::SIGHUP) {
+            let (reply, _) = oneshot::channel();
+            requests.send(Request::End(Ending::Leave, reply));
         }
-        let (reply, _) = oneshot::channel();
-        requests.send(Request::End(Ending::Leave, reply));
-    }
+    })?;
+    Ok(())
 }

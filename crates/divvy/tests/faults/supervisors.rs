@@ -134,12 +134,13 @@ fn a_stop_signal_at_any_moment_of_the_start_ends_the_daemon_and_harms_nothing() 
     site.up();
     let start_takes = begun.elapsed().max(Duration::from_millis(20));
     site.say("down").ok();
-    for (round, kind) in [Signal::TERM, Signal::INT].into_iter().cycle().take(24).enumerate() {
+    // Not `INT`: whoever runs tests in the background ignores it, and so does a program that has only just begun.
+    for round in 0..24 {
         let mut command = site.command();
         command.args(["up", "--gpus", "pretend:8xH100"]).stdout(Stdio::piped()).stderr(Stdio::piped());
         let daemon = command.spawn().unwrap();
-        wait_for_moment(start_takes.mul_f64(f64::from(u32::try_from(round).unwrap()) / 20.0));
-        signal(daemon.id(), kind);
+        wait_for_moment(start_takes.mul_f64(f64::from(round) / 20.0));
+        signal(daemon.id(), Signal::TERM);
         let said = finish(daemon);
         // Before the program has looked at signals at all, they end it as they end any program.
         assert!(said.code == 0 || said.code == -1, "after {round}/20 of a start: {said:?}");

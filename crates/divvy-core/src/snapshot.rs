@@ -12,15 +12,18 @@ pub use running::{RunView, Running};
 pub use waiting::{ClassView, Waiting};
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
-use crate::amount::Holdings;
+use smallvec::SmallVec;
+
+use crate::amount::{Holdings, Resource};
 use crate::event::Event;
-use crate::id::{AllocationId, DeviceId, JobId};
+use crate::id::{AllocationId, JobId};
 use crate::model::allocation::{AllocationState, Placement};
 use crate::model::job::JobSpec;
 use crate::model::promise::Promise;
 use crate::model::queue::lineage;
-use crate::plan::Scores;
+use crate::plan::{Scores, Shares};
 use crate::state::{Job, Run, Runs, State, count};
 use crate::time::Time;
 
@@ -35,6 +38,8 @@ pub struct Snapshot {
     pub leaving: BTreeMap<String, Holdings>,
     /// What of it those hold, or are promised, that are not preemptible.
     pub pinned: BTreeMap<String, Holdings>,
+    /// The queues as the planner divides the pool between them, with what they hold.
+    pub(crate) shares: Shares,
     /// Who waits.
     pub waiting: Waiting,
     /// Who runs and may have to give way.
@@ -48,10 +53,10 @@ pub struct Snapshot {
 impl Snapshot {
     /// Builds it anew.
     pub fn new(state: &State) -> Self {
-        let mut snapshot = Self { capacity: Capacity::new(state), ..Self::default() };
+        let (capacity, shares) = (Capacity::new(state), Shares::tree(state));
+        let mut snapshot = Self { capacity, shares, ..Self::default() };
         for allocation in state.allocations.values() {
-            snapshot.capacity.take(&allocation.placement);
-            snapshot.charge(state, allocation.job, &allocation.placement, 1);
+            snapshot.take(state, allocation.job, &allocation.placement);
             if allocation.state == AllocationState::Stopping {
                 snapshot.leave(state, allocation.job, &allocation.placement);
             }
@@ -60,7 +65,7 @@ impl Snapshot {
             promise.placements.iter().for_each(|placement| snapshot.take(state, promise.job, placement));
         }
         for job in state.jobs.values() {
-            snapshot.waiting.consider(state, job.number);
+            snapshot.waiting.consider(state, &snapshot.shares, job.number);
             for (id, run) in runs(job) {
                 snapshot.running.consider(state, id, state.now);
                 snapshot.limits.extend(limit_of(&job.spec, run).map(|at| (at, id)));
@@ -78,6 +83,7 @@ impl Snapshot {
     pub fn same_as(&self, other: &Self) -> bool {
         (&self.capacity, &self.held, &self.limits) == (&other.capacity, &other.held, &other.limits)
             && (&self.leaving, &self.pinned) == (&other.leaving, &other.pinned)
+            && self.shares == other.shares
             && self.running == other.running
             && self.waiting.same_as(&other.waiting)
     }
@@ -95,7 +101,7 @@ impl Snapshot {
             }
             Event::DeviceChanged { device, .. } => self.capacity.refresh(state, *device),
             Event::PolicySet { .. } => *self = Self::new(state),
-            Event::QueuesSet { .. } => self.waiting.rebuild(state),
+            Event::QueuesSet { .. } => self.divide_anew(state),
             Event::Placed { job, placements, .. } => {
                 placements.iter().for_each(|placement| self.take(state, *job, placement));
             }
@@ -106,44 +112,36 @@ impl Snapshot {
             Event::Promised(promise) => {
                 promise.placements.iter().for_each(|placement| self.take(state, promise.job, placement));
             }
-            Event::Stopping { job, .. } => {
-                before.stopped.iter().for_each(|placement| self.leave(state, *job, placement));
-            }
-            Event::TaskEnded { .. } => {
-                if let Some(Freed { placement, holder, leaves }) = &before.freed {
-                    self.capacity.give_back(placement);
-                    self.charge_holder(state, holder, placement, -1);
-                    if *leaves {
-                        charge(&mut self.leaving, (&holder.queue, state), placement, -1);
-                    }
-                }
-            }
             _ => {}
         }
         for (promise, holder) in
             before.promises.iter().filter(|(promise, _)| !state.promises.contains_key(&promise.job))
         {
-            for placement in &promise.placements {
-                self.capacity.give_back(placement);
-                self.charge_holder(state, holder, placement, -1);
-            }
+            promise.placements.iter().for_each(|placement| self.give_back(state, holder, placement));
         }
         self.follow_job(state, event, (before.job, before.limit));
     }
 
     fn take(&mut self, state: &State, job: JobId, placement: &Placement) {
         self.capacity.take(placement);
-        self.charge(state, job, placement, 1);
+        let Some(job) = state.jobs.get(&job.number) else { return };
+        self.charge(state, &job.spec, placement, 1);
     }
 
-    /// What an event is about to take away, read before it is folded.
-    pub fn expect(&self, state: &State, event: &Event) -> Before {
+    fn give_back(&mut self, state: &State, holder: &JobSpec, placement: &Placement) {
+        self.capacity.give_back(placement);
+        self.charge(state, holder, placement, -1);
+    }
+
+    /// Lets go of what an event is about to take away, and notes what else is to be known of how things were, before it is folded.
+    pub fn expect(&mut self, state: &State, event: &Event) -> Before {
         let mut before = Before::default();
-        if let Event::TaskEnded { allocation, .. } = event {
-            before.freed = freed(state, *allocation);
-        }
-        if let Event::Stopping { job, .. } = event {
-            before.stopped = running_on(state, *job);
+        match event {
+            Event::TaskEnded { allocation, .. } => self.let_go(state, *allocation),
+            Event::Stopping { job, .. } => {
+                running_on(state, *job).for_each(|placement| self.leave(state, *job, placement));
+            }
+            _ => {}
         }
         before.job = event_job(state, event);
         before.promises = before.job.map(|job| promises(state, event, job)).unwrap_or_default();
@@ -162,17 +160,21 @@ impl Snapshot {
         }
         if let Some(id) = job {
             self.limits.extend(limit_entry(state, id));
-            self.waiting.consider(state, id.number);
+            // What happens to a job that has its devices does not change who waits.
+            if !matches!(event, Event::TaskStarted { .. } | Event::TaskEnded { .. } | Event::Stopping { .. })
+            {
+                self.waiting.consider(state, &self.shares, id.number);
+            }
             self.running.consider(state, id, state.now);
         }
         if let Event::AttemptEnded { job, .. } | Event::Dropped { job, .. } = event {
-            self.waiting.wake_dependents(state, job.number);
+            self.waiting.wake_dependents(state, &self.shares, job.number);
         }
     }
 
     /// Lets jobs whose start time has come be considered.
     pub fn pass_time(&mut self, state: &State, now: Time) {
-        self.waiting.pass_time(state, now);
+        self.waiting.pass_time(state, &self.shares, now);
         self.running.pass_time(state, now);
     }
 
@@ -192,105 +194,114 @@ impl Snapshot {
         held.chain(promised).for_each(|placement| self.capacity.take(placement));
     }
 
-    fn charge(&mut self, state: &State, job: JobId, placement: &Placement, sign: i64) {
-        if let Some(holder) = Holder::of(state, job) {
-            self.charge_holder(state, &holder, placement, sign);
+    /// The queues are others: what they hold is counted anew by their tree, and who waits enters it anew.
+    fn divide_anew(&mut self, state: &State) {
+        self.shares = Shares::tree(state);
+        self.shares.note(&self.held, &self.leaving, &self.pinned);
+        self.waiting.rebuild(state, &self.shares);
+    }
+
+    /// Lets go of what a task held that is about to end.
+    fn let_go(&mut self, state: &State, allocation: AllocationId) {
+        let Some(held) = state.allocations.get(&allocation) else { return };
+        let Some(job) = state.jobs.get(&held.job.number) else { return };
+        self.give_back(state, &job.spec, &held.placement);
+        if held.state == AllocationState::Stopping {
+            self.count_leaving(state, &job.spec, (&held.placement, -1));
         }
     }
 
-    fn charge_holder(&mut self, state: &State, holder: &Holder, placement: &Placement, sign: i64) {
-        charge(&mut self.held, (&holder.queue, state), placement, sign);
-        if holder.pins {
-            charge(&mut self.pinned, (&holder.queue, state), placement, sign);
-        }
+    /// Counts what a task holds for its queue and all above it.
+    fn charge(&mut self, state: &State, holder: &JobSpec, placement: &Placement, sign: i64) {
+        let pins = !holder.preemptible;
+        let Self { capacity, held, pinned, shares, .. } = self;
+        count_drawn(state, capacity, placement, |drawn| {
+            count_held(held, &holder.queue, drawn, sign);
+            if pins {
+                count_held(pinned, &holder.queue, drawn, sign);
+            }
+            shares.hold(&holder.queue, drawn, (sign, pins));
+        });
     }
 
     fn leave(&mut self, state: &State, job: JobId, placement: &Placement) {
         if let Some(job) = state.jobs.get(&job.number) {
-            charge(&mut self.leaving, (&job.spec.queue, state), placement, 1);
+            self.count_leaving(state, &job.spec, (placement, 1));
         }
+    }
+
+    fn count_leaving(&mut self, state: &State, holder: &JobSpec, (placement, sign): (&Placement, i64)) {
+        let Self { capacity, leaving, shares, .. } = self;
+        count_drawn(state, capacity, placement, |drawn| {
+            count_held(leaving, &holder.queue, drawn, sign);
+            shares.leave(&holder.queue, drawn, sign);
+        });
     }
 }
 
-/// Counts what a task holds for its queue and all above it.
-fn charge(
-    books: &mut BTreeMap<String, Holdings>,
-    (queue, state): (&str, &State),
+/// What a placement draws, each resource once: without a copy of their names where its devices are there and of one model.
+fn count_drawn(
+    state: &State,
+    capacity: &Capacity,
     placement: &Placement,
-    sign: i64,
+    counts: impl FnOnce(&[(&Resource, i64)]),
 ) {
-    let model = |device: DeviceId| state.devices.get(&device).map(|device| device.spec.model.as_str());
-    count(placement, model, |resource, amount| {
-        for path in lineage(queue) {
-            let held = match books.get_mut(path) {
-                Some(held) => held,
-                None => books.entry(path.to_owned()).or_default(),
-            };
-            // Cannot leave its range: what is taken away here was added before.
-            let _ = held.change(&resource, sign * amount);
-        }
-    });
+    let model = capacity.one_model(placement);
+    if model.is_some() || placement.devices.is_empty() {
+        let milli = placement.milli();
+        let models = model.map(|model| (model, milli));
+        let all = std::iter::once((&Resource::Any, milli)).chain(models);
+        let host = [(&Resource::Cpu, placement.cpu_milli), (&Resource::Memory, placement.memory_bytes)];
+        let drawn: SmallVec<[_; 4]> = all.chain(host).filter(|(_, amount)| *amount != 0).collect();
+        return counts(&drawn);
+    }
+    let mut owned = Vec::new();
+    let model = |device| state.devices.get(&device).map(|device| device.spec.model.as_str());
+    count(placement, model, |resource, amount| owned.push((resource, amount)));
+    let drawn: Vec<(&Resource, i64)> = owned.iter().map(|(resource, amount)| (resource, *amount)).collect();
+    counts(&drawn);
+}
+
+/// Counts what is drawn for a queue and all above it.
+fn count_held(books: &mut BTreeMap<String, Holdings>, queue: &str, drawn: &[(&Resource, i64)], sign: i64) {
     for path in lineage(queue) {
-        if books.get(path).is_some_and(|held| held.0.is_empty()) {
+        let held = match books.get_mut(path) {
+            Some(held) => held,
+            None => books.entry(path.to_owned()).or_default(),
+        };
+        for (resource, amount) in drawn {
+            // Cannot leave its range: what is taken away here was added before.
+            let _ = held.change(resource, sign * amount);
+        }
+        if held.0.is_empty() {
             books.remove(path);
         }
     }
 }
 
-/// For whom something is held: the queue, and whether the job is not preemptible.
-#[derive(Clone, Debug)]
-struct Holder {
-    queue: String,
-    pins: bool,
-}
-
-impl Holder {
-    fn of(state: &State, job: JobId) -> Option<Self> {
-        let spec = &state.jobs.get(&job.number)?.spec;
-        Some(Self { queue: spec.queue.clone(), pins: !spec.preemptible })
-    }
-}
-
-/// What an event takes away, read before it is folded.
+/// How things were before an event.
 #[derive(Clone, Debug, Default)]
 pub struct Before {
-    freed: Option<Freed>,
-    /// What a job that is told to stop holds, as far as it was not told before.
-    stopped: Vec<Placement>,
-    promises: Vec<(Promise, Holder)>,
+    /// The promises that it may end, each with whose it is.
+    promises: Vec<(Promise, Arc<JobSpec>)>,
     job: Option<JobId>,
     limit: Option<(Time, JobId)>,
 }
 
-/// What a task held that ends.
-#[derive(Clone, Debug)]
-struct Freed {
-    placement: Placement,
-    holder: Holder,
-    /// Whether it was being stopped.
-    leaves: bool,
-}
-
-fn freed(state: &State, allocation: AllocationId) -> Option<Freed> {
-    let held = state.allocations.get(&allocation)?;
-    let holder = Holder::of(state, held.job)?;
-    let leaves = held.state == AllocationState::Stopping;
-    Some(Freed { placement: held.placement.clone(), holder, leaves })
-}
-
 /// What a job holds that was not told to stop yet.
-fn running_on(state: &State, job: JobId) -> Vec<Placement> {
+fn running_on(state: &State, job: JobId) -> impl Iterator<Item = &Placement> {
     let live = state.run(job).map(|run| run.live.as_slice()).unwrap_or_default();
     let held = live.iter().filter_map(|id| state.allocations.get(id));
-    held.filter(|held| held.state != AllocationState::Stopping).map(|held| held.placement.clone()).collect()
+    held.filter(|held| held.state != AllocationState::Stopping).map(|held| &held.placement)
 }
 
-/// The promises that an event about a job may take away, with its queue.
-fn promises(state: &State, event: &Event, id: JobId) -> Vec<(Promise, Holder)> {
+/// The promises that an event about a job may take away, each with whose it is.
+fn promises(state: &State, event: &Event, id: JobId) -> Vec<(Promise, Arc<JobSpec>)> {
     if state.promises.is_empty() {
         return Vec::new();
     }
-    let found = |promise: &Promise| Some((promise.clone(), Holder::of(state, promise.job)?));
+    let owner = |promise: &Promise| Some(Arc::clone(&state.jobs.get(&promise.job.number)?.spec));
+    let found = |promise: &Promise| Some((promise.clone(), owner(promise)?));
     match event {
         Event::Placed { .. } | Event::Revoked { .. } | Event::AttemptEnded { .. } => {
             state.promises.get(&id).and_then(found).into_iter().collect()

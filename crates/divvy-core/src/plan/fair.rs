@@ -48,6 +48,7 @@ pub(super) fn in_turns<'a>(
 ) {
     let state = trial.state;
     let mut turns = Turns::new(state, waiting, now, &shares);
+    report.skipped = turns.left_out;
     let ending = plan.ending();
     let mut fair = Fair { trial, shares, running, now, victims: Vec::new(), ending, places: Vec::new() };
     while let Some(turn) = turns.take() {
@@ -79,13 +80,13 @@ impl<'a> Fair<'a, '_> {
     /// Whether a look suffices to say that a class waits still: there are too few free devices, and nobody could give way.
     fn is_hopeless(&self, turn: Turn, reason: &Reason) -> bool {
         let state = self.trial.state;
-        if !place::is_still_busy(self.trial, reason) {
+        let Some(job) = state.jobs.get(&turn.key.number) else { return false };
+        if !place::is_still_busy(self.trial, reason, &job.spec) {
             return false;
         }
         if state.policy.preempt != Preempt::LeastLoss {
             return true;
         }
-        let Some(job) = state.jobs.get(&turn.key.number) else { return false };
         let asked = self.shares.asked(&job.spec);
         // What is scarce matters only where victims are chosen.
         let (job, spec, scarce) = (job.id(), &job.spec, Vec::new());

@@ -1,16 +1,19 @@
 //! Part of phase 1, share: what queues lend each other. A queue keeps for itself what it does not lend; what it uses fills that
 //! first, and only what exceeds it counts above, up to the pool, of which all take what nobody keeps.
 
+use smallvec::smallvec;
+
 use super::share::{Amounts, POOL, QueueShare, amount};
 use crate::amount::Resource;
 use crate::model::queue::Queue;
 
 /// What each queue keeps, may borrow and uses beyond what is kept below it; all by place in the tree.
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct Loans {
     of: Vec<Loan>,
 }
 
-#[derive(Clone, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 struct Loan {
     /// What it may take beyond what is its own.
     borrow: Amounts,
@@ -41,8 +44,8 @@ pub(super) struct Refused {
 impl Loans {
     /// What queues say of loans.
     pub(super) fn of(queues: &[QueueShare], named: &[(usize, &Queue)], resources: &[Resource]) -> Self {
-        let zero = vec![0; resources.len()];
-        let unsaid = || vec![i64::MAX; resources.len()];
+        let zero: Amounts = smallvec![0; resources.len()];
+        let unsaid = || smallvec![i64::MAX; resources.len()];
         let loan = Loan {
             borrow: unsaid(),
             lend: unsaid(),

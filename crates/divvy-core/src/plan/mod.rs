@@ -35,6 +35,7 @@ use crate::time::Time;
 
 pub use filter::{Funnel, Step};
 pub use score::{Fragmentation, Scores};
+pub(crate) use share::{Amounts, Shares};
 
 /// What a cycle decides. Nothing in it is left to the engine.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -174,7 +175,8 @@ fn in_order(
     let mut line = order::Line::of(waiting, &state.policy, now, classes);
     while let Some((_, class, key)) = line.take() {
         let judged = state.verdicts.get(&class).filter(|reason| **reason != Reason::InLine);
-        let placed = match judged.is_some_and(|reason| stands(trial, reason)) {
+        let view = waiting.classes.get(&class);
+        let placed = match judged.zip(view).is_some_and(|(reason, view)| stands(trial, reason, view)) {
             true => Err(None),
             false => place::place_members(trial, key.number, usize::MAX, &mut plan.places).map_err(Some),
         };
@@ -202,16 +204,16 @@ fn in_order(
 }
 
 /// Whether nothing has become free since a class was judged, as far as it is concerned: the verdict stands (L10).
-fn stands(trial: &trial::Trial, judged: &Reason) -> bool {
-    *judged != Reason::InLine && (!trial.state.freed || place::is_still_busy(trial, judged))
+fn stands(trial: &trial::Trial, judged: &Reason, view: &ClassView) -> bool {
+    *judged != Reason::InLine && (!trial.state.freed || place::is_still_busy(trial, judged, &view.example))
 }
 
 /// The classes whose verdict does not stand. Both are in the order of their ids.
 fn open_classes<'a>(trial: &trial::Trial, waiting: &'a Waiting) -> Vec<(ClassId, &'a ClassView)> {
     let mut judged = trial.state.verdicts.iter().peekable();
-    let is_open = |(class, _): &(&ClassId, _)| {
+    let is_open = |(class, view): &(&ClassId, &ClassView)| {
         while judged.next_if(|(other, _)| other < class).is_some() {}
-        judged.peek().is_none_or(|(other, reason)| other != class || !stands(trial, reason))
+        judged.peek().is_none_or(|(other, reason)| other != class || !stands(trial, reason, view))
     };
     waiting.classes.iter().filter(is_open).map(|(class, view)| (*class, view)).collect()
 }

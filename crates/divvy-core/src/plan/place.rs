@@ -7,9 +7,9 @@ use super::topology;
 use super::trial::Trial;
 use crate::id::JobId;
 use crate::model::allocation::Placement;
-use crate::model::ask::{Alternative, DeviceAsk, DrawAsk};
+use crate::model::ask::{Alternative, Ask, DeviceAsk, DrawAsk};
 use crate::model::device::{Draw, WHOLE_MILLI};
-use crate::model::gang::Role;
+use crate::model::gang::{Group, Role};
 use crate::model::job::JobSpec;
 use crate::model::score::Score;
 use crate::reason::{Reason, Verdict};
@@ -44,12 +44,24 @@ pub(super) fn place_members(
     Ok(())
 }
 
-/// Whether a look at the nodes suffices to say that there are too few free devices still: the common case in a busy pool, of which
-/// nothing is broken.
-pub(super) fn is_still_busy(trial: &Trial, reason: &Reason) -> bool {
-    let (Reason::DevicesBusy(count), capacity) = (reason, trial.capacity()) else { return false };
-    let shelves = capacity.shelves();
-    !trial.state.policy.shares && shelves.all_well() && shelves.most_free().is_none_or(|most| most < *count)
+/// Whether a look at the shelves suffices to say that there are too few free devices still: the common case in a busy pool, of
+/// which nothing is broken.
+pub(super) fn is_still_busy(trial: &Trial, reason: &Reason, spec: &JobSpec) -> bool {
+    let (Reason::DevicesBusy(count), false) = (reason, trial.state.policy.shares) else { return false };
+    let shelves = trial.capacity().shelves();
+    let is_busy = |alternative: &Alternative| {
+        let Some(ask) = &alternative.devices else { return false };
+        let nodes = shelves.of(Some(ask));
+        nodes.all_well() && nodes.most_free().is_none_or(|most| most < ask.count)
+    };
+    let asks_so = |ask: &Ask| {
+        let first = ask.alternatives.first().and_then(|first| first.devices.as_ref());
+        first.is_some_and(|devices| devices.count == *count) && ask.alternatives.iter().all(is_busy)
+    };
+    match &spec.gang {
+        Group::Role(role) => asks_so(&role.ask),
+        group => group.roles().iter().any(|role| asks_so(&role.ask)),
+    }
 }
 
 /// Places one gang, or leaves the trial as it was.
@@ -160,7 +172,8 @@ fn keeping_whole(trial: &Trial, asked: &Asked, remaining: u32) -> Option<(usize,
     if let Some(scope) = trial.scope() {
         return best_of(&mut scope.iter().copied().filter(may_do));
     }
-    let (shelves, most) = (capacity.shelves(), capacity.shelves().most_free()?);
+    let shelves = capacity.shelves().of(ask);
+    let most = shelves.most_free()?;
     if ask.is_some_and(|ask| ask.draw != DrawAsk::Whole) {
         return best_of(&mut (0..=most).flat_map(|free| shelves.with_free(free)));
     }

@@ -78,13 +78,16 @@ fn place_waiting(
     if matches!(verdicts.get(&class), Some(Some(_))) {
         return false;
     }
-    let judged = trial.state.verdicts.get(&class);
-    if let Some(reason) = judged.filter(|reason| place::is_still_busy(trial, reason)) {
+    let (state, judged) = (trial.state, trial.state.verdicts.get(&class));
+    let is_busy = |reason: &&Reason| {
+        state.jobs.get(&number).is_some_and(|job| place::is_still_busy(trial, reason, &job.spec))
+    };
+    if let Some(reason) = judged.filter(is_busy) {
         verdicts.insert(class, Some(reason.clone()));
         return false;
     }
     // Where nothing has become free, a verdict stands: then nobody asks for the reason.
-    trial.name_reasons(trial.state.freed || judged.is_none());
+    trial.name_reasons(state.freed || judged.is_none());
     let placed = place::place_members(trial, number, most, places);
     trial.name_reasons(true);
     let fits = placed.is_ok();

@@ -70,28 +70,48 @@ pub(super) fn take_back(fair: &mut Fair, claim: &Claim) -> Option<Vec<Placement>
     if candidates.is_empty() {
         return None;
     }
+    // Why it does not fit yet nobody asks.
+    let told = fair.trial.name_reasons(false);
+    let places = make_room(fair, claim, &candidates);
+    fair.trial.name_reasons(told);
+    places
+}
+
+/// Counts one after the other as free, until the claim fits.
+fn make_room<'a>(
+    fair: &mut Fair<'a, '_>,
+    claim: &Claim,
+    candidates: &[Candidate<'a>],
+) -> Option<Vec<Placement>> {
     let mark = fair.trial.mark();
-    let mut released: Vec<usize> = Vec::new();
-    for Step { stop, slots } in steps(fair, claim, &candidates) {
+    let borrow_evicts = Rules::of(fair.trial.state, claim).borrow_evicts;
+    let mut released = Released { order: Vec::new(), is_released: vec![false; candidates.len()] };
+    for Step { stop, slots } in steps(fair, claim, candidates) {
         for index in stop {
-            release(fair, claim, &candidates, (index, &mut released));
+            release(fair, (claim, borrow_evicts), candidates, (index, &mut released));
         }
         if !slots || !may_have(fair, claim) {
             continue;
         }
         if let Ok(placements) = place::place_spec(fair.trial, claim.spec) {
             let taken = fair.shares.counted(fair.trial.state, placements.iter());
-            let kept = keep_what_may_stay(fair, (claim, &taken), &candidates, released);
+            let kept = keep_what_may_stay(fair, (claim, &taken), candidates, released.order);
             fair.shares.charge(claim.queue, &taken, (1, !claim.spec.preemptible));
             fair.victims.extend(kept.into_iter().map(|index| victim(&candidates[index], claim)));
             return Some(placements);
         }
     }
     fair.trial.roll_back_to(mark);
-    for index in released {
+    for index in released.order {
         fair.shares.stop(candidates[index].queue, &candidates[index].draws, -1);
     }
     None
+}
+
+/// Who is counted as free, in this order.
+struct Released {
+    order: Vec<usize>,
+    is_released: Vec<bool>,
 }
 
 /// Whether the claim's queue may have it as things stand, whatever is free; of models that it may not have it gets none.
@@ -111,21 +131,23 @@ fn victim<'a>(candidate: &Candidate<'a>, claim: &Claim) -> Victim<'a> {
 pub(super) fn might_take(fair: &Fair, claim: &Claim) -> bool {
     let rules = Rules::of(fair.trial.state, claim);
     let reach = Reach::of(&fair.shares, claim, rules.borrow_evicts);
-    let reaches = reach.due.max(reach.guarantee) > 0;
-    fair.running.of_queues(|queue| up_to(fair, claim, (&rules, reaches), queue)).next().is_some()
+    let of_others = rules.reclaim != Reclaim::Never
+        && fair.shares.anyone_lends(claim.queue, &claim.asked, (reach.guarantee, reach.due));
+    let up_to = rules.up_to(claim.spec.priority);
+    let own = || fair.running.lowest_priority(&claim.spec.queue);
+    of_others || up_to.is_some_and(|most| own().is_some_and(|lowest| lowest <= most))
 }
 
 /// Up to which priority jobs of a queue might give way for the claim.
-fn up_to(fair: &Fair, claim: &Claim, (rules, reaches): (&Rules, bool), queue: &str) -> Option<i32> {
+fn up_to(fair: &Fair, claim: &Claim, (rules, reach): (&Rules, Reach), queue: &str) -> Option<i32> {
     if queue != claim.spec.queue {
-        let lends = reaches && fair.shares.may_lend(claim.queue, fair.shares.place(queue));
+        let (own, other) = fair.shares.part(claim.queue, fair.shares.place(queue))?;
+        let lends = (0..claim.asked.len()).any(|index| {
+            claim.asked[index] > 0 && lends(&fair.shares, claim.queue, (own, other, index), reach)
+        });
         return lends.then_some(i32::MAX);
     }
-    match rules.within_queue {
-        WithinQueue::Never => None,
-        WithinQueue::Lower => claim.spec.priority.checked_sub(1),
-        WithinQueue::LowerOrNewer => Some(claim.spec.priority),
-    }
+    rules.up_to(claim.spec.priority)
 }
 
 /// Everyone who might give way, the cheapest first.
@@ -134,14 +156,13 @@ fn candidates<'a>(fair: &Fair<'a, '_>, claim: &Claim) -> Vec<Candidate<'a>> {
     let spent = fair.spent();
     let rules = Rules::of(state, claim);
     let reach = Reach::of(&fair.shares, claim, rules.borrow_evicts);
-    let reaches = reach.due.max(reach.guarantee) > 0;
     let is_young = |view: &RunView| {
         let ran_ms = view.started_at.map_or(0, |started| now.since(started).0);
         ran_ms < state.policy.min_runtime_ms
     };
     let may = |(job, view): &(&JobId, &RunView)| match view.queue == claim.spec.queue {
         true => rules.within(claim, (**job, view)) && !spent.contains(job),
-        false => reaches && rules.across(claim, view) && !is_young(view) && !spent.contains(job),
+        false => rules.across(claim, view) && !is_young(view) && !spent.contains(job),
     };
     let mut priorities: BTreeMap<usize, i32> = BTreeMap::new();
     let candidate = |(job, view): (&JobId, &'a RunView)| {
@@ -163,7 +184,7 @@ fn candidates<'a>(fair: &Fair<'a, '_>, claim: &Claim) -> Vec<Candidate<'a>> {
         };
         Candidate { job: *job, view, queue, draws, cost }
     };
-    let within_reach = fair.running.of_queues(|queue| up_to(fair, claim, (&rules, reaches), queue));
+    let within_reach = fair.running.of_queues(|queue| up_to(fair, claim, (&rules, reach), queue));
     let found = within_reach.filter(may).map(candidate);
     let mut found: Vec<Candidate> =
         found.filter(|candidate| may_stop(&fair.shares, claim, candidate, reach)).collect();
@@ -186,6 +207,15 @@ impl Rules {
             within_queue: queue.and_then(|it| it.within_queue).unwrap_or(state.policy.within_queue),
             reclaim: queue.and_then(|it| it.reclaim).unwrap_or(state.policy.reclaim),
             borrow_evicts: queue.and_then(|it| it.borrow_evicts).unwrap_or(state.policy.borrow_evicts),
+        }
+    }
+
+    /// Up to which priority jobs of its own queue may give way for one of this priority.
+    fn up_to(&self, priority: i32) -> Option<i32> {
+        match self.within_queue {
+            WithinQueue::Never => None,
+            WithinQueue::Lower => priority.checked_sub(1),
+            WithinQueue::LowerOrNewer => Some(priority),
         }
     }
 
@@ -248,33 +278,35 @@ fn may_stop(shares: &Shares, claim: &Claim, candidate: &Candidate, reach: Reach)
         return true;
     }
     let Some((own, other)) = shares.part(claim.queue, candidate.queue) else { return false };
-    let levels = shares.upwards(claim.queue).take_while(|place| *place != own).count() + 1;
-    let other = &shares.queues[other];
-    // What it is promised it does not hold yet: that is no reason to take what it has.
     let shared = |index: &usize| claim.asked[*index] > 0 && candidate.draws[*index] > 0;
     // Where nothing is scarce, it is what others keep that the claim lacks.
     let any_scarce = (0..claim.asked.len()).any(|index| claim.asked[index] > 0 && claim.scarce[index]);
     let lacks = |index: &usize| shared(index) && (claim.scarce[*index] || !any_scarce);
     let mut lacking = (0..claim.asked.len()).filter(lacks).peekable();
-    let beyond = |index: usize| {
-        let (held, guarantee) = (other.running[index], other.guarantee[index]);
-        let beyond_due = held > guarantee.max(other.due[index]);
-        levels <= reach.guarantee && held > guarantee || levels <= reach.due && beyond_due
-    };
-    lacking.peek().is_some() && lacking.all(beyond)
+    lacking.peek().is_some() && lacking.all(|index| lends(shares, claim.queue, (own, other, index), reach))
+}
+
+/// Whether a sibling of a queue on the claimant's path has more of a resource than is guaranteed to it or, unless the claimant's
+/// side stays within its guarantee, than is due to it.
+fn lends(shares: &Shares, to: usize, (own, other, index): (usize, usize, usize), reach: Reach) -> bool {
+    let levels = shares.upwards(to).take_while(|place| *place != own).count() + 1;
+    let other = &shares.queues[other];
+    // What it is promised it does not hold yet: that is no reason to take what it has.
+    let (held, guarantee) = (other.running[index], other.guarantee[index]);
+    let beyond_due = held > guarantee.max(other.due[index]);
+    levels <= reach.guarantee && held > guarantee || levels <= reach.due && beyond_due
 }
 
 /// Counts what a job holds as free, if it still may be stopped.
 fn release(
     fair: &mut Fair,
-    claim: &Claim,
+    (claim, borrow_evicts): (&Claim, bool),
     candidates: &[Candidate],
-    (index, released): (usize, &mut Vec<usize>),
+    (index, released): (usize, &mut Released),
 ) {
     let candidate = &candidates[index];
-    let rules = Rules::of(fair.trial.state, claim);
-    let reach = Reach::of(&fair.shares, claim, rules.borrow_evicts);
-    if released.contains(&index) || !may_stop(&fair.shares, claim, candidate, reach) {
+    let reach = Reach::of(&fair.shares, claim, borrow_evicts);
+    if released.is_released[index] || !may_stop(&fair.shares, claim, candidate, reach) {
         return;
     }
     let state = fair.trial.state;
@@ -282,7 +314,8 @@ fn release(
         fair.trial.release(placement, &candidate.view.queue);
     }
     fair.shares.stop(candidate.queue, &candidate.draws, 1);
-    released.push(index);
+    released.order.push(index);
+    released.is_released[index] = true;
 }
 
 /// Lets those run on whose places were not needed after all, the dearest first; the others give way.
@@ -325,22 +358,20 @@ struct Step {
 
 /// The order in which candidates are tried: where a task needs whole devices, node by node, the cheapest to clear first; then,
 /// and for all else, one by one.
-fn steps(fair: &Fair, claim: &Claim, candidates: &[Candidate]) -> Vec<Step> {
-    let mut steps = Vec::new();
+fn steps(fair: &Fair, claim: &Claim, candidates: &[Candidate]) -> impl Iterator<Item = Step> + use<> {
     let roles = claim.spec.gang.roles();
     let ask = roles.first().and_then(|role| role.ask.alternatives.first()).and_then(|it| it.devices.as_ref());
-    if let Some(ask) = ask.filter(|ask| ask.draw == DrawAsk::Whole) {
-        let (tasks, mut slots) = (claim.spec.gang.tasks(), 0);
-        for clearing in clearings(fair, claim.spec, (ask, candidates)) {
-            slots += clearing.slots;
-            steps.push(Step { stop: clearing.stop, slots: slots >= tasks });
-        }
-    }
+    let whole = ask.filter(|ask| ask.draw == DrawAsk::Whole);
+    let clearings = whole.map(|ask| clearings(fair, claim.spec, (ask, candidates))).unwrap_or_default();
+    let (tasks, mut room) = (claim.spec.gang.tasks(), 0);
+    let by_node = clearings.into_iter().map(move |clearing| {
+        room += clearing.slots;
+        Step { stop: clearing.stop, slots: room >= tasks }
+    });
     // One that fits after few is found after few; how often is looked grows with the logarithm of their number.
-    let last = candidates.len().saturating_sub(1);
-    let looks = |index: usize| index == last || (index + 1).is_power_of_two() || index < 8;
-    steps.extend((0..candidates.len()).map(|index| Step { stop: vec![index], slots: looks(index) }));
-    steps
+    let (count, last) = (candidates.len(), candidates.len().saturating_sub(1));
+    let looks = move |index: usize| index == last || (index + 1).is_power_of_two() || index < 8;
+    by_node.chain((0..count).map(move |index| Step { stop: vec![index], slots: looks(index) }))
 }
 
 /// What it takes to make room for a task on a node.

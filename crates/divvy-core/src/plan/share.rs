@@ -1,7 +1,12 @@
 //! Phase 1, share: what each queue is entitled to now, of each resource. Guarantees first, then the surplus by weight, up to
 //! what each can use, from the top of the tree down. Integers only; the parts of a whole sum to it.
 
+mod held;
+
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use smallvec::{SmallVec, smallvec};
 
 use super::Entitlement;
 use super::divide::{Claim, fill};
@@ -15,17 +20,19 @@ use crate::model::job::JobSpec;
 use crate::model::policy::{Policy, Preempt, Share};
 use crate::model::queue::{Queue, lineage};
 use crate::reason::Reason;
-use crate::snapshot::{Capacity, DeviceView, NodeView, Snapshot};
+use crate::snapshot::{Capacity, NodeView, Snapshot};
 use crate::state::{State, counted};
 
-/// Amounts of the resources that are divided, in their order.
-pub(crate) type Amounts = Vec<i64>;
+/// Amounts of the resources that are divided, in their order: of few, in nearly all pools.
+pub(crate) type Amounts = SmallVec<[i64; 3]>;
 
-/// The queues with what is due to each. The first is the pool itself; parents come before their children.
+/// The queues with what is due to each. The first is the pool itself; parents come before their children. The snapshot keeps one
+/// of them with what is held, so that a cycle adds what is wanted and divides.
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Shares {
-    resources: Vec<Resource>,
+    resources: Arc<[Resource]>,
     pub(crate) queues: Vec<QueueShare>,
-    by_path: BTreeMap<String, usize>,
+    by_path: Arc<BTreeMap<String, usize>>,
     /// Whether any queue has a guarantee.
     pub(crate) guarantees: bool,
     /// What queues keep for themselves, and how much each may borrow; `None` where all is lent without bounds.
@@ -33,6 +40,7 @@ pub(crate) struct Shares {
 }
 
 /// A queue and what is due to it.
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct QueueShare {
     pub(crate) parent: usize,
     pub(crate) children: Vec<usize>,
@@ -51,7 +59,12 @@ pub(crate) struct QueueShare {
     /// What it and those below it hold or wait for, within its limit.
     pub(crate) wanted: Amounts,
     pub(crate) due: Amounts,
+    /// Of each resource: how many of its children run more than is guaranteed to them, and more than is due as well.
+    lenders: SmallVec<[Lenders; 3]>,
 }
+
+/// How many queues have more than is guaranteed to them, and how many of these more than is due.
+type Lenders = (u32, u32);
 
 /// Whether queues have anything of their own under a policy: a part of the pool, or a claim to take back.
 pub(crate) fn is_shared(policy: &Policy) -> bool {
@@ -64,35 +77,42 @@ pub(crate) const POOL: usize = 0;
 impl Shares {
     /// Divides the pool.
     pub(crate) fn of(state: &State, snapshot: &Snapshot) -> Self {
-        let mut shares = Self::tree(state);
-        shares.note_held(snapshot);
+        let mut shares = snapshot.shares.clone();
+        if shares.queues.is_empty() {
+            shares = Self::tree(state);
+        }
         shares.note_promises(state);
-        shares.note_wanted(state, snapshot);
-        let whole: Amounts = shares.resources.iter().map(|it| total(&snapshot.capacity, it)).collect();
+        shares.note_wanted(snapshot);
+        let whole: Amounts = shares.resources.iter().map(|it| snapshot.capacity.total(it)).collect();
         shares.loans = shares.loans.take().map(|loans| loans.noted(&shares.queues, &whole));
         shares.queues[POOL].due = whole;
         for queue in 0..shares.queues.len() {
             shares.divide(queue);
         }
+        (1..shares.queues.len()).for_each(|queue| shares.count_lender(queue, 1));
         shares
     }
 
-    fn tree(state: &State) -> Self {
+    /// The queues, before anything is held.
+    pub(crate) fn tree(state: &State) -> Self {
         let named = state
             .queues
             .values()
             .flat_map(|queue| queue.guarantee.keys().chain(queue.borrow.keys()).chain(queue.lend.keys()));
         let named: BTreeSet<Resource> = named.filter(|it| **it != Resource::Any).cloned().collect();
-        let resources: Vec<Resource> = std::iter::once(Resource::Any).chain(named).collect();
+        let resources = std::iter::once(Resource::Any).chain(named).collect();
         let guarantees = state.queues.values().any(|queue| !queue.guarantee.is_empty());
         let mut shares =
-            Self { resources, queues: Vec::new(), by_path: BTreeMap::new(), guarantees, loans: None };
+            Self { resources, queues: Vec::new(), by_path: Arc::default(), guarantees, loans: None };
+        let mut by_path: BTreeMap<String, usize> = BTreeMap::new();
         shares.add(&Queue::named(""), POOL);
+        by_path.insert(String::new(), POOL);
         // A path sorts after those that it begins with.
         for queue in state.queues.values() {
-            let parent = lineage(&queue.path).skip(1).find_map(|path| shares.by_path.get(path).copied());
-            shares.add(queue, parent.unwrap_or(POOL));
+            let parent = lineage(&queue.path).skip(1).find_map(|path| by_path.get(path).copied());
+            by_path.insert(queue.path.clone(), shares.add(queue, parent.unwrap_or(POOL)));
         }
+        shares.by_path = Arc::new(by_path);
         for queue in (1..shares.queues.len()).rev() {
             shares.guarantee_children(queue);
         }
@@ -108,7 +128,7 @@ impl Shares {
         shares
     }
 
-    fn add(&mut self, queue: &Queue, parent: usize) {
+    fn add(&mut self, queue: &Queue, parent: usize) -> usize {
         let place = self.queues.len();
         let of =
             |limits: &Limits, unsaid| self.resources.iter().map(|it| amount(limits, it, unsaid)).collect();
@@ -121,7 +141,7 @@ impl Shares {
         if named > 0 {
             said[0] = guarantee[0];
         }
-        let zero = vec![0; self.resources.len()];
+        let zero: Amounts = smallvec![0; self.resources.len()];
         self.queues.push(QueueShare {
             parent,
             children: Vec::new(),
@@ -135,11 +155,12 @@ impl Shares {
             pinned: zero.clone(),
             wanted: zero.clone(),
             due: zero,
+            lenders: smallvec![(0, 0); self.resources.len()],
         });
         if place != POOL {
             self.queues[parent].children.push(place);
         }
-        self.by_path.insert(queue.path.clone(), place);
+        place
     }
 
     /// What is guaranteed to those below a queue is guaranteed to it.
@@ -149,22 +170,6 @@ impl Shares {
             let sum = self.queues[queue].children.iter().map(of).fold(0, i64::saturating_add);
             let own = &mut self.queues[queue].guarantee[resource];
             *own = (*own).max(sum);
-        }
-    }
-
-    fn note_held(&mut self, snapshot: &Snapshot) {
-        let of = |map: &BTreeMap<String, crate::amount::Holdings>, path: &str, resource: &Resource| {
-            map.get(path).map_or(0, |held| held.of(resource))
-        };
-        for (path, place) in &self.by_path {
-            for (index, resource) in self.resources.iter().enumerate() {
-                let queue = &mut self.queues[*place];
-                queue.held[index] =
-                    of(&snapshot.held, path, resource) - of(&snapshot.leaving, path, resource);
-                queue.running[index] = queue.held[index];
-                queue.pinned[index] = of(&snapshot.pinned, path, resource);
-                queue.wanted[index] = of(&snapshot.held, path, resource);
-            }
         }
     }
 
@@ -182,12 +187,10 @@ impl Shares {
     }
 
     /// Adds what waits, from the leaves up: a parent wants what its children want, each within its limit.
-    fn note_wanted(&mut self, state: &State, snapshot: &Snapshot) {
-        let mut waiting: Vec<Amounts> = vec![vec![0; self.resources.len()]; self.queues.len()];
+    fn note_wanted(&mut self, snapshot: &Snapshot) {
+        let mut waiting: Vec<Amounts> = vec![smallvec![0; self.resources.len()]; self.queues.len()];
         for view in snapshot.waiting.classes.values() {
-            let Some(job) = view.jobs.first().and_then(|key| state.jobs.get(&key.number)) else { continue };
-            let place = self.place(&job.spec.queue);
-            for (sum, asked) in waiting[place].iter_mut().zip(self.asked(&job.spec)) {
+            for (sum, asked) in waiting[view.queue].iter_mut().zip(&view.asked) {
                 *sum = sum.saturating_add(asked.saturating_mul(view.runs));
             }
         }
@@ -213,6 +216,9 @@ impl Shares {
     /// Divides what is due to a queue among its children.
     fn divide(&mut self, queue: usize) {
         let children = std::mem::take(&mut self.queues[queue].children);
+        if children.is_empty() {
+            return;
+        }
         for resource in 0..self.resources.len() {
             let whole = self.queues[queue].due[resource];
             let claim = |child: &usize| {
@@ -261,6 +267,11 @@ impl Shares {
     pub(crate) fn upwards(&self, place: usize) -> impl Iterator<Item = usize> + use<'_> {
         std::iter::successors(Some(place), |place| Some(self.queues[*place].parent))
             .take_while(|place| *place != POOL)
+    }
+
+    /// The queue just below the pool that a queue is, or is in; the pool for the pool itself.
+    pub(crate) fn top(&self, place: usize) -> usize {
+        self.upwards(place).last().unwrap_or(POOL)
     }
 
     /// What a job asks for, by its first alternatives; of several models that would do, the first stands for them.
@@ -331,7 +342,7 @@ impl Shares {
         state: &State,
         placements: impl Iterator<Item = &'p Placement>,
     ) -> Amounts {
-        let mut sum = vec![0i64; self.resources.len()];
+        let mut sum: Amounts = smallvec![0; self.resources.len()];
         for placement in placements {
             // Devices of every model are what nearly all pools divide: that needs no look at each.
             if self.resources.len() == 1 {
@@ -340,38 +351,27 @@ impl Shares {
             }
             let model = |id: DeviceId| state.devices.get(&id).map(|device| device.spec.model.as_str());
             let drawn = counted(placement, model);
-            for (sum, resource) in sum.iter_mut().zip(&self.resources) {
+            for (sum, resource) in sum.iter_mut().zip(self.resources.iter()) {
                 *sum = sum.saturating_add(drawn.of(resource));
             }
         }
         sum
     }
 
-    /// Whether a queue's side, where its path parts from another's, holds more of anything than is guaranteed to it.
-    pub(crate) fn may_lend(&self, to: usize, from: usize) -> bool {
-        let Some((_, from)) = self.part(to, from) else { return false };
-        let from = &self.queues[from];
-        from.running.iter().zip(&from.guarantee).any(|(running, guarantee)| running > guarantee)
-    }
-
-    /// Counts a running job as stopped (or, with the sign −1, as running on).
-    pub(crate) fn stop(&mut self, place: usize, amounts: &Amounts, sign: i64) {
-        self.charge(place, amounts, (-sign, false));
-        let queues: Vec<usize> = self.upwards(place).collect();
-        for place in queues {
-            let running = self.queues[place].running.iter_mut();
-            running.zip(amounts).for_each(|(running, amount)| *running -= sign * amount);
-        }
-    }
-
     /// The queues at which the paths of two part: siblings, one above (or at) each. `None` if one is above the other.
-    pub(crate) fn part(&self, one: usize, other: usize) -> Option<(usize, usize)> {
-        let path = |place| {
-            let mut path: Vec<usize> = self.upwards(place).collect();
-            path.reverse();
-            path
-        };
-        path(one).into_iter().zip(path(other)).find(|(one, other)| one != other)
+    pub(crate) fn part(&self, mut one: usize, mut other: usize) -> Option<(usize, usize)> {
+        let depth = |place| self.upwards(place).count();
+        let (mut depth_of_one, mut depth_of_other) = (depth(one), depth(other));
+        while depth_of_one > depth_of_other {
+            (one, depth_of_one) = (self.queues[one].parent, depth_of_one - 1);
+        }
+        while depth_of_other > depth_of_one {
+            (other, depth_of_other) = (self.queues[other].parent, depth_of_other - 1);
+        }
+        while one != other && self.queues[one].parent != self.queues[other].parent {
+            (one, other) = (self.queues[one].parent, self.queues[other].parent);
+        }
+        (one != other).then_some((one, other))
     }
 
     /// Whether nothing but limits and capacity bounds what a queue may take.
@@ -463,33 +463,6 @@ fn finite(amount: Amount) -> i64 {
     match amount {
         Amount::Finite(amount) => amount,
         Amount::Unlimited => i64::MAX,
-    }
-}
-
-/// What the pool has of a resource: devices that can be given out, or are held; hosts as they are.
-fn total(capacity: &Capacity, resource: &Resource) -> i64 {
-    let nodes = capacity.nodes.iter();
-    let devices = |model: Option<&String>| {
-        let counts = |node: &NodeView| match (node.uniform, node.devices.first()) {
-            (true, Some(first)) if model.is_none_or(|model| *model == first.spec.model) => {
-                i64::from(node.usable)
-            }
-            (true, _) => 0,
-            (false, _) => {
-                let is_it = |device: &&DeviceView| {
-                    device.unusable.is_none() && model.is_none_or(|model| *model == device.spec.model)
-                };
-                node.devices.iter().filter(is_it).count() as i64
-            }
-        };
-        capacity.nodes.iter().map(counts).sum::<i64>() * i64::from(WHOLE_MILLI)
-    };
-    match resource {
-        Resource::Any => devices(None),
-        Resource::Model(model) => devices(Some(model)),
-        Resource::Cpu => nodes.map(|node| node.cpu_milli.0).fold(0, i64::saturating_add),
-        Resource::Memory => nodes.map(|node| node.memory_bytes.0).fold(0, i64::saturating_add),
-        Resource::Storage | Resource::Pods => i64::MAX,
     }
 }
 

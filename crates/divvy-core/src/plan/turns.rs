@@ -6,13 +6,16 @@ use std::collections::BTreeSet;
 use super::order::Line;
 use super::share::{Amounts, POOL, Shares};
 use crate::id::ClassId;
+use crate::reason::Reason;
 use crate::snapshot::{ClassView, OrderKey, Waiting};
 use crate::state::State;
 use crate::time::Time;
 
 /// The lines of all queues.
 pub(super) struct Turns<'a> {
-    state: &'a State,
+    waiting: &'a Waiting,
+    /// How many classes are left out, since their verdicts stand.
+    pub(super) left_out: usize,
     lines: Vec<Line<'a>>,
     /// By queue: its children in which someone waits, and itself if jobs of its own do; the next first.
     forks: Vec<BTreeSet<Entry>>,
@@ -54,16 +57,18 @@ pub(super) struct Turn {
 impl<'a> Turns<'a> {
     pub(super) fn new(state: &'a State, waiting: &'a Waiting, now: Time, shares: &Shares) -> Self {
         let mut classes: Vec<Vec<(ClassId, &ClassView)>> = vec![Vec::new(); shares.queues.len()];
+        let (has_open, mut left_out) = (has_open(state, waiting, shares), 0);
         for (class, view) in &waiting.classes {
-            if let Some(job) = view.jobs.first().and_then(|key| state.jobs.get(&key.number)) {
-                classes[shares.place(&job.spec.queue)].push((*class, view));
+            match has_open[shares.top(view.queue)] {
+                true => classes[view.queue].push((*class, view)),
+                false => left_out += 1,
             }
         }
         let lines: Vec<Line> =
             classes.into_iter().map(|classes| Line::of(waiting, &state.policy, now, classes)).collect();
         let forks = vec![BTreeSet::new(); lines.len()];
         let entries = vec![(None, None); lines.len()];
-        let mut turns = Self { state, lines, forks, entries, open: 0 };
+        let mut turns = Self { waiting, left_out, lines, forks, entries, open: 0 };
         for queue in 0..turns.lines.len() {
             if turns.lines[queue].first().is_some() {
                 turns.refresh(queue, shares);
@@ -127,7 +132,7 @@ impl<'a> Turns<'a> {
     }
 
     fn standing(&self, shares: &Shares, queue: usize, (head, class): (OrderKey, ClassId)) -> Standing {
-        let asked = self.asked(shares, head, class);
+        let asked = self.waiting.classes.get(&class).map(|view| view.asked.as_slice()).unwrap_or_default();
         let queue = &shares.queues[queue];
         let beyond = |bound: &Amounts| {
             (0..asked.len()).any(|index| {
@@ -148,11 +153,26 @@ impl<'a> Turns<'a> {
             head,
         }
     }
+}
 
-    fn asked(&self, shares: &Shares, head: OrderKey, class: ClassId) -> Amounts {
-        let job = self.state.jobs.get(&head.number).filter(|job| job.class == class);
-        job.map(|job| shares.asked(&job.spec)).unwrap_or_default()
+/// Of the pool's own children: whether anybody waits in them, or below them, who has no verdict that stands. In the others nobody is
+/// tried in this cycle, and who is there changes nothing for those that are. In a strict order all count: who waits keeps back
+/// those behind it.
+fn has_open(state: &State, waiting: &Waiting, shares: &Shares) -> Vec<bool> {
+    let all = state.freed || state.policy.strict;
+    let mut has_open = vec![all; shares.queues.len()];
+    if all {
+        return has_open;
     }
+    // Both are in the order of their ids.
+    let mut judged = state.verdicts.iter().peekable();
+    for (class, view) in &waiting.classes {
+        while judged.next_if(|(other, _)| *other < class).is_some() {}
+        if judged.peek().is_none_or(|(other, reason)| *other != class || **reason == Reason::InLine) {
+            has_open[shares.top(view.queue)] = true;
+        }
+    }
+    has_open
 }
 
 fn exchange(fork: &mut BTreeSet<Entry>, before: Option<Entry>, after: Option<Entry>) {

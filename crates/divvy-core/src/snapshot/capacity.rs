@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use super::shelves::Shelves;
+use super::shelves::{Filed, Shelves, alike};
+use crate::amount::Resource;
 use crate::id::{DeviceId, NodeId};
 use crate::model::allocation::Placement;
 use crate::model::device::{Health, WHOLE_MILLI};
@@ -17,8 +18,14 @@ use crate::state::{Device, Node, State, fingerprint};
 pub struct Capacity {
     /// The nodes that are there.
     pub nodes: Vec<NodeView>,
-    places: BTreeMap<DeviceId, (usize, usize)>,
-    node_places: BTreeMap<NodeId, usize>,
+    /// By the number of a device: its node's place, and its own. Numbers are given one after the other.
+    places: Vec<(u32, u32)>,
+    /// By the number of a node.
+    node_places: Vec<u32>,
+    /// The models there are, as resources, in the order of the devices that have them first.
+    models: Vec<Resource>,
+    /// What the nodes have, added up.
+    whole: Whole,
     /// The hash of all that a choice among nodes may look at, node by node: what is remembered by it cannot be out of date.
     is_stamped: bool,
     stamps: Vec<u64>,
@@ -27,6 +34,18 @@ pub struct Capacity {
     /// The nodes by their free devices.
     shelves: Shelves,
 }
+
+/// What nodes have, added up: devices that can be given out, in all and by the place of their model, milli-cores and bytes.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Whole {
+    usable: i64,
+    by_model: Vec<i64>,
+    cpu_milli: i64,
+    memory_bytes: i64,
+}
+
+/// Where there is nothing.
+const NOWHERE: u32 = u32::MAX;
 
 /// A node as the planner sees it.
 #[derive(Clone, Debug, PartialEq)]
@@ -53,6 +72,8 @@ pub struct NodeView {
     pub domains: Arc<[(String, String)]>,
     /// The hash of what does not change while it is there.
     fixed: u64,
+    /// The place of its devices' kind on the shelves.
+    kind: usize,
 }
 
 /// Tasks of a node by the devices that each has: a share, one, two, up to four, more.
@@ -86,6 +107,10 @@ pub struct DeviceView {
     pub free_memory_mib: i64,
     /// Its share of the host: milli-cores and bytes of its NUMA node, divided by the devices there.
     pub host_share: (i64, i64),
+    /// The place of its model among those of the pool.
+    pub(crate) model: usize,
+    /// Whether it counts among those that can be given out.
+    pub(crate) is_counted: bool,
 }
 
 /// Why a device cannot be given out.
@@ -112,6 +137,7 @@ impl NodeView {
             tasks: TaskCounts::default(),
             domains: spec.domains.clone().into(),
             fixed: 0,
+            kind: 0,
         }
     }
 
@@ -138,7 +164,7 @@ impl NodeView {
 }
 
 impl DeviceView {
-    fn idle(id: DeviceId, device: &Device, unusable: Option<Unusable>) -> Self {
+    fn idle(id: DeviceId, device: &Device, (model, unusable): (usize, Option<Unusable>)) -> Self {
         Self {
             id,
             index: device.spec.index,
@@ -147,6 +173,8 @@ impl DeviceView {
             free_milli: WHOLE_MILLI as i32,
             free_memory_mib: device.spec.memory_mib as i64,
             host_share: (0, 0),
+            model,
+            is_counted: false,
         }
     }
 
@@ -174,12 +202,12 @@ impl Capacity {
     fn build(state: &State, unusable: impl Fn(&Device) -> Option<Unusable>) -> Self {
         let mut capacity = Self::default();
         for (id, node) in state.nodes.iter().filter(|(_, node)| node.state != NodeState::Gone) {
-            capacity.node_places.insert(*id, capacity.nodes.len());
-            capacity.nodes.push(NodeView::empty(*id, node));
+            capacity.join(*id, node);
         }
         for (id, device) in &state.devices {
-            let Some(node) = capacity.node_places.get(&device.node) else { continue };
-            capacity.nodes[*node].devices.push(DeviceView::idle(*id, device, unusable(device)));
+            let Some(node) = capacity.node_place(device.node) else { continue };
+            let model = capacity.model_of(device);
+            capacity.nodes[node].devices.push(DeviceView::idle(*id, device, (model, unusable(device))));
         }
         for place in 0..capacity.nodes.len() {
             capacity.finish(place, state);
@@ -189,16 +217,57 @@ impl Capacity {
         capacity
     }
 
+    /// Adds a node without its devices; gives its place.
+    fn join(&mut self, id: NodeId, node: &Node) -> usize {
+        let place = self.nodes.len();
+        *entry(&mut self.node_places, id.0, NOWHERE) = place as u32;
+        self.nodes.push(NodeView::empty(id, node));
+        self.whole.cpu_milli = self.whole.cpu_milli.saturating_add(node.spec.cpu_milli);
+        self.whole.memory_bytes = self.whole.memory_bytes.saturating_add(node.spec.memory_bytes);
+        place
+    }
+
+    /// The place of a device's model and, where it has devices alike, of their kind: both known from here on.
+    fn model_of(&mut self, device: &Device) -> usize {
+        self.shelves.kind_of(&device.spec);
+        let is_it = |model: &Resource| matches!(model, Resource::Model(name) if *name == device.spec.model);
+        self.models.iter().position(is_it).unwrap_or_else(|| {
+            self.models.push(Resource::Model(device.spec.model.clone()));
+            self.whole.by_model.push(0);
+            self.models.len() - 1
+        })
+    }
+
     /// Puts a node's devices in order, and reckons what follows from them.
     fn finish(&mut self, place: usize, state: &State) {
         let node = &mut self.nodes[place];
         node.devices.sort_by_key(|device| (device.index, device.id));
         share_host(node, state);
-        count_devices(node);
         node.fixed = fixed(node);
         self.largest = (self.largest.0.max(node.cpu_milli.0), self.largest.1.max(node.devices.len()));
-        let places = node.devices.iter().enumerate().map(|(index, device)| (device.id, (place, index)));
-        self.places.extend(places);
+        for (index, device) in node.devices.iter().enumerate() {
+            *entry(&mut self.places, device.id.0, (NOWHERE, NOWHERE)) = (place as u32, index as u32);
+        }
+        self.count(place);
+    }
+
+    /// Counts what of a node's devices is free and can be given out.
+    fn count(&mut self, place: usize) {
+        let (node, whole) = (&mut self.nodes[place], &mut self.whole);
+        for device in node.devices.iter().filter(|device| device.is_counted) {
+            whole.usable -= 1;
+            whole.by_model[device.model] -= 1;
+        }
+        count_devices(node);
+        for device in &mut node.devices {
+            device.is_counted = device.unusable.is_none();
+            whole.usable += i64::from(device.is_counted);
+            whole.by_model[device.model] += i64::from(device.is_counted);
+        }
+        node.kind = match node.devices.first().filter(|_| node.uniform) {
+            Some(first) => self.shelves.kind_of(&first.spec),
+            None => 0,
+        };
         self.file(place);
     }
 
@@ -206,7 +275,34 @@ impl Capacity {
     fn file(&mut self, place: usize) {
         let node = &self.nodes[place];
         let is_impaired = !node.takes_tasks || node.usable as usize != node.devices.len();
-        self.shelves.file(place, node.takes_tasks.then_some(node.free), is_impaired);
+        let shelf = node.takes_tasks.then_some(node.free);
+        self.shelves.file(place, Filed { kind: node.kind, shelf, is_impaired });
+    }
+
+    /// What the nodes have of a resource: devices that can be given out, in thousandths, or are held; hosts as they are.
+    pub fn total(&self, resource: &Resource) -> i64 {
+        let milli = |devices: i64| devices * i64::from(WHOLE_MILLI);
+        match resource {
+            Resource::Any => milli(self.whole.usable),
+            Resource::Model(_) => {
+                let place = self.models.iter().position(|model| model == resource);
+                place.map_or(0, |place| milli(self.whole.by_model[place]))
+            }
+            Resource::Cpu => self.whole.cpu_milli,
+            Resource::Memory => self.whole.memory_bytes,
+            Resource::Storage | Resource::Pods => i64::MAX,
+        }
+    }
+
+    /// The model of all devices of a placement, as a resource, if they are there and of one.
+    pub(super) fn one_model(&self, placement: &Placement) -> Option<&Resource> {
+        let model = |device: DeviceId| {
+            let (place, index) = self.place_of(device)?;
+            Some(self.nodes[place].devices[index].model)
+        };
+        let (first, others) = placement.devices.split_first()?;
+        let first = model(first.0)?;
+        others.iter().all(|(device, _)| model(*device) == Some(first)).then(|| &self.models[first])
     }
 
     /// The nodes by their free devices.
@@ -222,9 +318,7 @@ impl Capacity {
         if self.nodes.last().is_some_and(|last| last.id >= id) {
             return false;
         }
-        let place = self.nodes.len();
-        self.node_places.insert(id, place);
-        self.nodes.push(NodeView::empty(id, node));
+        let place = self.join(id, node);
         self.finish(place, state);
         if self.is_stamped {
             self.stamps.push(self.nodes[place].stamp());
@@ -234,12 +328,13 @@ impl Capacity {
 
     /// Takes in a device that is new on a node that is there; says whether it was that, likewise.
     pub(super) fn add_device(&mut self, state: &State, id: DeviceId) -> bool {
-        let device = state.devices.get(&id).filter(|_| !self.places.contains_key(&id));
+        let device = state.devices.get(&id).filter(|_| self.place_of(id).is_none());
         let Some((device, place)) = device.and_then(|device| Some((device, self.node_place(device.node)?)))
         else {
             return false;
         };
-        self.nodes[place].devices.push(DeviceView::idle(id, device, unusable(device)));
+        let model = self.model_of(device);
+        self.nodes[place].devices.push(DeviceView::idle(id, device, (model, unusable(device))));
         self.finish(place, state);
         self.restamp(Some(place));
         true
@@ -257,12 +352,13 @@ impl Capacity {
 
     /// Where a device is: its node's place and its own.
     pub fn place_of(&self, device: DeviceId) -> Option<(usize, usize)> {
-        self.places.get(&device).copied()
+        let (place, index) = *self.places.get(device.0 as usize).filter(|(place, _)| *place != NOWHERE)?;
+        Some((place as usize, index as usize))
     }
 
     /// Where a node is.
     pub fn node_place(&self, node: NodeId) -> Option<usize> {
-        self.node_places.get(&node).copied()
+        self.node_places.get(node.0 as usize).filter(|place| **place != NOWHERE).map(|place| *place as usize)
     }
 
     /// The cores that belong to a placement's devices when nobody asked for any: a share, not a claim.
@@ -325,10 +421,18 @@ impl Capacity {
     pub fn refresh(&mut self, state: &State, id: DeviceId) {
         let Some(((place, index), device)) = self.place_of(id).zip(state.devices.get(&id)) else { return };
         self.nodes[place].devices[index].unusable = unusable(device);
-        count_devices(&mut self.nodes[place]);
-        self.file(place);
+        self.count(place);
         self.restamp(Some(place));
     }
+}
+
+/// The entry of a number in a table that grows with the numbers.
+fn entry<T: Clone>(table: &mut Vec<T>, number: u32, none: T) -> &mut T {
+    let place = number as usize;
+    if table.len() <= place {
+        table.resize(place + 1, none);
+    }
+    &mut table[place]
 }
 
 /// Hashes each in turn, without gathering them first.
@@ -343,11 +447,7 @@ impl<I: Iterator<Item: Hash> + Clone> Hash for Each<I> {
 fn count_devices(node: &mut NodeView) {
     node.free = node.devices.iter().map(|device| u32::from(device.is_free())).sum();
     node.usable = node.devices.iter().map(|device| u32::from(device.unusable.is_none())).sum();
-    let size = |device: &DeviceView| (device.spec.memory_mib, device.spec.nominal_gb);
-    node.uniform = node
-        .devices
-        .windows(2)
-        .all(|pair| pair[0].spec.model == pair[1].spec.model && size(&pair[0]) == size(&pair[1]));
+    node.uniform = node.devices.windows(2).all(|pair| alike(&pair[0].spec, &pair[1].spec));
 }
 
 fn fixed(node: &NodeView) -> u64 {

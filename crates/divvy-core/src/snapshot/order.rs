@@ -103,6 +103,14 @@ pub(crate) fn starts<'a>(
     }))
 }
 
+/// The key of the run of a job that starts first, if one waits.
+pub(crate) fn first_start(policy: &Policy, job: &Job) -> Option<OrderKey> {
+    match &job.runs {
+        Runs::Single(run) => run.waits().then(|| of_waiting(policy, job, Some(run))),
+        Runs::Array(_) => starts(policy, job).next().map(|(key, _)| key),
+    }
+}
+
 /// The place in the line at this moment: the key, but where the order goes by age per device, that age instead of the time of
 /// submission. Among jobs of as many devices both give the same order. Foreseen jobs, those of even `first`, stay by submission.
 pub(crate) fn place(policy: &Policy, key: OrderKey, milli: i64, now: Time) -> OrderKey {

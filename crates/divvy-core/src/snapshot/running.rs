@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::order;
 use crate::id::{AllocationId, ClassId, JobId};
-use crate::model::job::Estimate;
+use crate::model::job::{Estimate, JobSpec};
 use crate::model::policy::{Length, Order, Policy, Preempt};
 use crate::state::{Job, Run, State};
 use crate::time::{Span, Time};
@@ -27,7 +27,7 @@ pub struct RunView {
     /// What it asked for.
     pub class: ClassId,
     /// Its queue.
-    pub queue: String,
+    pub queue: QueueOf,
     /// Its priority.
     pub priority: i32,
     /// Devices that it holds, in thousandths.
@@ -52,6 +52,36 @@ pub struct RunView {
     standing: Level,
 }
 
+/// The queue of a job, without a copy of its name.
+#[derive(Clone, Debug)]
+pub struct QueueOf(Arc<JobSpec>);
+
+impl std::ops::Deref for QueueOf {
+    type Target = String;
+
+    fn deref(&self) -> &String {
+        &self.0.queue
+    }
+}
+
+impl PartialEq for QueueOf {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+
+impl PartialEq<&str> for QueueOf {
+    fn eq(&self, other: &&str) -> bool {
+        **self == **other
+    }
+}
+
+impl PartialEq<String> for QueueOf {
+    fn eq(&self, other: &String) -> bool {
+        **self == *other
+    }
+}
+
 /// How far a running job has come down the levels of attained service.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Level {
@@ -66,7 +96,7 @@ impl RunView {
         let gives_way = run.is_active() && run.stopping.is_none() && !run.promised && job.spec.preemptible;
         gives_way.then(|| Self {
             class: job.class,
-            queue: job.spec.queue.clone(),
+            queue: QueueOf(Arc::clone(&job.spec)),
             priority: job.spec.priority,
             milli: run.placements.iter().map(crate::model::allocation::Placement::milli).sum(),
             submitted_at: job.submitted_at,
@@ -164,18 +194,36 @@ pub(super) fn up_to_step(span_ms: i64, step_ms: i64) -> i64 {
 impl Running {
     /// Looks at one job (or member) again.
     pub fn consider(&mut self, state: &State, id: JobId, now: Time) {
-        self.forget(id);
         if state.policy.preempt == Preempt::Off {
             return;
         }
-        let Some(job) = state.jobs.get(&id.number) else { return };
-        let Some(mut view) = state.run(id).and_then(|run| RunView::of(job, run)) else { return };
-        view.look(&state.policy, now);
-        self.crossings.extend(view.crossing.map(|at| (at, id)));
-        if !self.queues.contains_key(&view.queue) {
-            self.queues.insert(view.queue.clone(), BTreeSet::new());
+        let job = state.jobs.get(&id.number);
+        let view = job.and_then(|job| RunView::of(job, state.run(id)?)).map(|mut view| {
+            view.look(&state.policy, now);
+            view
+        });
+        match (view, self.jobs.get_mut(&id)) {
+            (None, _) => self.forget(id),
+            // Its queue and priority are what they were.
+            (Some(view), Some(known)) => {
+                if known.crossing != view.crossing {
+                    if let Some(at) = known.crossing {
+                        self.crossings.remove(&(at, id));
+                    }
+                    self.crossings.extend(view.crossing.map(|at| (at, id)));
+                }
+                *known = view;
+            }
+            (Some(view), None) => self.enter(id, view),
         }
-        self.queues.get_mut(&view.queue).map(|jobs| jobs.insert((view.priority, id)));
+    }
+
+    fn enter(&mut self, id: JobId, view: RunView) {
+        self.crossings.extend(view.crossing.map(|at| (at, id)));
+        if !self.queues.contains_key(&*view.queue) {
+            self.queues.insert(view.queue.to_string(), BTreeSet::new());
+        }
+        self.queues.get_mut(&*view.queue).map(|jobs| jobs.insert((view.priority, id)));
         self.jobs.insert(id, view);
     }
 
@@ -184,12 +232,12 @@ impl Running {
         if let Some(crossing) = view.crossing {
             self.crossings.remove(&(crossing, id));
         }
-        let emptied = self.queues.get_mut(&view.queue).is_some_and(|jobs| {
+        let emptied = self.queues.get_mut(&*view.queue).is_some_and(|jobs| {
             jobs.remove(&(view.priority, id));
             jobs.is_empty()
         });
         if emptied {
-            self.queues.remove(&view.queue);
+            self.queues.remove(&*view.queue);
         }
     }
 
@@ -199,6 +247,11 @@ impl Running {
         let up_to =
             asked.flat_map(|(most, jobs)| jobs.iter().take_while(move |(priority, _)| *priority <= most));
         up_to.filter_map(|(_, job)| self.jobs.get_key_value(job))
+    }
+
+    /// The lowest priority of any job of a queue.
+    pub fn lowest_priority(&self, queue: &str) -> Option<i32> {
+        self.queues.get(queue)?.first().map(|(priority, _)| *priority)
     }
 
     /// Notes what has changed its place by now.

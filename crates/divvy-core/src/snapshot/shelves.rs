@@ -1,12 +1,24 @@
-//! The nodes by how many of their devices are free: whoever looks for a place need not look at those that are full.
+//! The nodes by the kind of their devices and by how many of these are free: whoever looks for a place need not look at nodes
+//! that are full, or have devices of another kind.
 
-/// Nodes, by their places, on shelves: one for each number of free devices.
+use crate::model::ask::DeviceAsk;
+use crate::model::device::DeviceSpec;
+
+/// Nodes, by their places: for each kind of device, a shelf for each number of free ones.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Shelves {
-    /// Of each shelf, a bit for each node.
-    shelves: Vec<Shelf>,
+    /// The first is that of nodes whose devices are not all alike, or that have none.
+    kinds: Vec<Kind>,
     /// Where each node is.
     filed: Vec<Filed>,
+}
+
+/// The nodes that have devices of one kind only.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Kind {
+    /// One of the devices.
+    example: Option<DeviceSpec>,
+    shelves: Vec<Shelf>,
     /// How many nodes are draining, or have a device that cannot be given out.
     impaired: usize,
     /// Free devices of all nodes on shelves.
@@ -16,74 +28,121 @@ pub struct Shelves {
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Shelf {
     nodes: usize,
+    /// A bit for each node.
     bits: Vec<u64>,
 }
 
-/// What a node was last filed as.
+/// What a node is filed as.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Filed {
+pub(super) struct Filed {
+    /// The place of its kind.
+    pub(super) kind: usize,
     /// Its shelf; none while it takes no tasks.
-    shelf: Option<u32>,
-    is_impaired: bool,
+    pub(super) shelf: Option<u32>,
+    pub(super) is_impaired: bool,
+}
+
+/// The shelves of some kinds.
+#[derive(Clone)]
+pub struct Chosen<'a> {
+    shelves: &'a Shelves,
+    ask: Option<&'a DeviceAsk>,
 }
 
 impl Shelves {
-    /// Files a node anew: with so many free devices, or none of them to be given out since it takes no tasks.
-    pub(super) fn file(&mut self, place: usize, free: Option<u32>, is_impaired: bool) {
-        if self.filed.len() <= place {
-            self.filed.resize(place + 1, Filed::default());
+    /// The place of a device's kind; the kinds are in the order in which they were first asked for.
+    pub(super) fn kind_of(&mut self, spec: &DeviceSpec) -> usize {
+        if self.kinds.is_empty() {
+            self.kinds.push(Kind::default());
         }
-        let before = std::mem::replace(&mut self.filed[place], Filed { shelf: free, is_impaired });
-        self.impaired = self.impaired + usize::from(is_impaired) - usize::from(before.is_impaired);
-        if before.shelf == free {
+        let known =
+            self.kinds.iter().position(|kind| kind.example.as_ref().is_some_and(|it| alike(it, spec)));
+        known.unwrap_or_else(|| {
+            self.kinds.push(Kind { example: Some(spec.clone()), ..Kind::default() });
+            self.kinds.len() - 1
+        })
+    }
+
+    /// Files a node anew.
+    pub(super) fn file(&mut self, place: usize, filed: Filed) {
+        if self.kinds.is_empty() {
+            self.kinds.push(Kind::default());
+        }
+        let before = self.filed.get(place).copied();
+        if before == Some(filed) {
             return;
         }
-        if let Some(shelf) = before.shelf {
-            self.free -= u64::from(shelf);
-            self.shelves[shelf as usize].remove(place);
-            self.drop_empty();
+        if let Some(before) = before {
+            self.kinds[before.kind].remove(place, before);
+        } else {
+            self.filed.resize(place + 1, Filed::default());
         }
-        if let Some(shelf) = free {
-            self.free += u64::from(shelf);
-            let count = self.shelves.len().max(shelf as usize + 1);
-            self.shelves.resize_with(count, Shelf::default);
-            self.shelves[shelf as usize].insert(place);
-        }
+        self.kinds[filed.kind].insert(place, filed);
+        self.filed[place] = filed;
     }
 
-    /// As if the last shelves had never been there: equal contents are to be equal.
-    fn drop_empty(&mut self) {
-        while self.shelves.last().is_some_and(|shelf| shelf.nodes == 0) {
-            self.shelves.pop();
-        }
-    }
-
-    /// Whether all nodes take tasks, and every device of them can be given out.
-    pub fn all_well(&self) -> bool {
-        self.impaired == 0
+    /// Those of nodes that may have what is asked for; all, where no devices are.
+    pub fn of<'a>(&'a self, ask: Option<&'a DeviceAsk>) -> Chosen<'a> {
+        Chosen { shelves: self, ask }
     }
 
     /// The free devices of all nodes that take tasks.
     pub fn free(&self) -> u64 {
-        self.free
+        self.kinds.iter().map(|kind| kind.free).sum()
+    }
+}
+
+/// Whether no ask tells two devices apart.
+pub(super) fn alike(one: &DeviceSpec, other: &DeviceSpec) -> bool {
+    (one.memory_mib, one.nominal_gb) == (other.memory_mib, other.nominal_gb) && one.model == other.model
+}
+
+impl<'a> Chosen<'a> {
+    fn kinds(&self) -> impl Iterator<Item = &'a Kind> + use<'a> {
+        let ask = self.ask;
+        let takes = move |kind: &&Kind| match (ask, &kind.example) {
+            (Some(ask), Some(spec)) => ask.class.takes_model(spec) && ask.class.takes_memory(spec),
+            _ => true,
+        };
+        self.shelves.kinds.iter().filter(takes)
+    }
+
+    /// Whether all of them take tasks, and every device of them can be given out.
+    pub fn all_well(&self) -> bool {
+        self.kinds().all(|kind| kind.impaired == 0)
     }
 
     /// The most free devices of any node that takes tasks.
     pub fn most_free(&self) -> Option<u32> {
-        self.shelves.iter().rposition(|shelf| shelf.nodes > 0).map(|shelf| shelf as u32)
+        self.kinds().filter_map(|kind| kind.shelves.len().checked_sub(1)).max().map(|shelf| shelf as u32)
     }
 
-    /// The nodes that take tasks and have exactly so many free devices, by place.
-    pub fn with_free(&self, free: u32) -> impl Iterator<Item = usize> {
-        let bits = self.shelves.get(free as usize).map(|shelf| shelf.bits.as_slice()).unwrap_or_default();
-        bits.iter().enumerate().flat_map(|(word, bits)| {
-            let mut left = *bits;
-            std::iter::from_fn(move || {
-                let bit = (left != 0).then(|| left.trailing_zeros() as usize)?;
-                left &= left - 1;
-                Some(word * 64 + bit)
-            })
-        })
+    /// The nodes that take tasks and have exactly so many free devices: by place, those of one kind after those of another.
+    pub fn with_free(&self, free: u32) -> impl Iterator<Item = usize> + use<'a> {
+        let shelves = self.kinds().filter_map(move |kind| kind.shelves.get(free as usize));
+        shelves.flat_map(Shelf::places)
+    }
+}
+
+impl Kind {
+    fn insert(&mut self, place: usize, filed: Filed) {
+        self.impaired += usize::from(filed.is_impaired);
+        let Some(shelf) = filed.shelf else { return };
+        self.free += u64::from(shelf);
+        let count = self.shelves.len().max(shelf as usize + 1);
+        self.shelves.resize_with(count, Shelf::default);
+        self.shelves[shelf as usize].insert(place);
+    }
+
+    fn remove(&mut self, place: usize, filed: Filed) {
+        self.impaired -= usize::from(filed.is_impaired);
+        let Some(shelf) = filed.shelf else { return };
+        self.free -= u64::from(shelf);
+        self.shelves[shelf as usize].remove(place);
+        // As if the last shelves had never been there: equal contents are to be equal.
+        while self.shelves.last().is_some_and(|shelf| shelf.nodes == 0) {
+            self.shelves.pop();
+        }
     }
 }
 
@@ -104,24 +163,62 @@ impl Shelf {
             self.bits.pop();
         }
     }
+
+    fn places(&self) -> impl Iterator<Item = usize> {
+        self.bits.iter().enumerate().flat_map(|(word, bits)| {
+            let mut left = *bits;
+            std::iter::from_fn(move || {
+                let bit = (left != 0).then(|| left.trailing_zeros() as usize)?;
+                left &= left - 1;
+                Some(word * 64 + bit)
+            })
+        })
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::ask::{DeviceClass, DrawAsk};
+
+    fn spec(model: &str) -> DeviceSpec {
+        DeviceSpec { model: model.into(), memory_mib: 81_559, ..DeviceSpec::default() }
+    }
+
+    fn ask(model: &str) -> DeviceAsk {
+        let class = DeviceClass { models: vec![model.into()], ..DeviceClass::default() };
+        DeviceAsk { class, count: 1, draw: DrawAsk::Whole }
+    }
 
     #[test]
     fn a_node_is_on_the_shelf_of_its_free_devices_alone() {
         let mut shelves = Shelves::default();
+        let filed = |shelf, is_impaired| Filed { kind: 0, shelf, is_impaired };
         for (place, free) in [(0, 8), (1, 3), (70, 8), (2, 0)] {
-            shelves.file(place, Some(free), false);
+            shelves.file(place, filed(Some(free), false));
         }
-        shelves.file(1, Some(8), false);
-        shelves.file(0, None, true);
-        assert_eq!(shelves.with_free(8).collect::<Vec<_>>(), [1, 70]);
-        assert_eq!((shelves.with_free(3).count(), shelves.with_free(9).count()), (0, 0));
-        assert_eq!((shelves.most_free(), shelves.free(), shelves.all_well()), (Some(8), 16, false));
-        shelves.file(0, Some(1), false);
-        assert!(shelves.all_well());
+        shelves.file(1, filed(Some(8), false));
+        shelves.file(0, filed(None, true));
+        let all = shelves.of(None);
+        assert_eq!(all.with_free(8).collect::<Vec<_>>(), [1, 70]);
+        assert_eq!((all.with_free(3).count(), all.with_free(9).count()), (0, 0));
+        assert_eq!((all.most_free(), shelves.free(), all.all_well()), (Some(8), 16, false));
+        shelves.file(0, filed(Some(1), false));
+        assert!(shelves.of(None).all_well());
+    }
+
+    #[test]
+    fn who_asks_for_a_model_sees_the_nodes_that_may_have_it() {
+        let mut shelves = Shelves::default();
+        let [a, b] = ["a100", "h100"].map(|model| shelves.kind_of(&spec(model)));
+        for (place, kind, shelf) in [(0, a, 4), (1, b, 8), (2, 0, 2), (3, b, 8)] {
+            shelves.file(place, Filed { kind, shelf: Some(shelf), is_impaired: place == 3 });
+        }
+        let wants = ask("a100");
+        let chosen = shelves.of(Some(&wants));
+        assert_eq!((chosen.most_free(), chosen.all_well()), (Some(4), true));
+        assert_eq!((0..9).flat_map(|free| chosen.with_free(free)).collect::<Vec<_>>(), [2, 0]);
+        assert_eq!(shelves.of(None).most_free(), Some(8));
+        assert_eq!(shelves.kind_of(&spec("h100")), b);
     }
 }

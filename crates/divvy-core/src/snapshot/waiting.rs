@@ -1,10 +1,12 @@
 //! Who waits: jobs by class, in order. Jobs that something of their own keeps back are not among them.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use super::order::{self, OrderKey};
 use crate::id::{ClassId, JobId};
-use crate::model::job::Dependency;
+use crate::model::job::{Dependency, JobSpec};
+use crate::plan::{Amounts, Shares};
 use crate::state::{Dependable, Job, State};
 use crate::time::Time;
 
@@ -25,7 +27,7 @@ pub struct Waiting {
 }
 
 /// The waiting jobs of one class.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct ClassView {
     /// In order.
     pub jobs: BTreeSet<OrderKey>,
@@ -33,6 +35,34 @@ pub struct ClassView {
     pub milli: i64,
     /// How many runs they are: the members of an array that may start count each.
     pub runs: i64,
+    /// The place of their queue among those that the pool is divided between.
+    pub(crate) queue: usize,
+    /// What each of them asks for of what is divided.
+    pub(crate) asked: Amounts,
+    /// What one of them is: in all that planning looks at, the others are the same.
+    pub(crate) example: Arc<JobSpec>,
+}
+
+/// Which of them is the example does not matter.
+impl PartialEq for ClassView {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.jobs, self.milli, self.runs) == (&other.jobs, other.milli, other.runs)
+            && (self.queue, &self.asked) == (other.queue, &other.asked)
+    }
+}
+
+impl ClassView {
+    fn of(job: &Job, shares: &Shares) -> Self {
+        let spec = &job.spec;
+        Self {
+            jobs: BTreeSet::new(),
+            milli: spec.milli_asked(),
+            runs: 0,
+            queue: shares.place(&spec.queue),
+            asked: shares.asked(spec),
+            example: Arc::clone(spec),
+        }
+    }
 }
 
 /// Where a waiting job stands: its class, its key there, and how many runs it counts for.
@@ -40,7 +70,7 @@ type Entry = (ClassId, OrderKey, i64);
 
 impl Waiting {
     /// Looks at one job again: puts it where it belongs now.
-    pub fn consider(&mut self, state: &State, number: u64) {
+    pub(crate) fn consider(&mut self, state: &State, shares: &Shares, number: u64) {
         self.leave(number);
         let Some(job) = state.jobs.get(&number) else { return };
         for dependency in
@@ -60,14 +90,13 @@ impl Waiting {
         }
         let bounded = job.members_left() == Some(0);
         if waits && !bounded && job.own_blockers(state, state.now).is_empty() {
-            self.enter(state, job);
+            self.enter(state, shares, job);
         }
     }
 
-    fn enter(&mut self, state: &State, job: &Job) {
-        let Some((key, _)) = order::starts(&state.policy, job).next() else { return };
-        let class = self.classes.entry(job.class).or_default();
-        class.milli = job.spec.milli_asked();
+    fn enter(&mut self, state: &State, shares: &Shares, job: &Job) {
+        let Some(key) = order::first_start(&state.policy, job) else { return };
+        let class = self.classes.entry(job.class).or_insert_with(|| ClassView::of(job, shares));
         class.jobs.insert(key);
         let runs = job.waiting_count();
         class.runs += runs;
@@ -92,10 +121,10 @@ impl Waiting {
     }
 
     /// Looks again at all jobs that wait for this one.
-    pub fn wake_dependents(&mut self, state: &State, number: u64) {
+    pub(crate) fn wake_dependents(&mut self, state: &State, shares: &Shares, number: u64) {
         let dependents = self.dependents.get(&number).cloned().unwrap_or_default();
         for dependent in dependents {
-            self.consider(state, dependent);
+            self.consider(state, shares, dependent);
         }
         if !state.jobs.contains_key(&number) {
             self.dependents.remove(&number);
@@ -108,7 +137,7 @@ impl Waiting {
     }
 
     /// Lets jobs whose start time has come in.
-    pub fn pass_time(&mut self, state: &State, now: Time) {
+    pub(crate) fn pass_time(&mut self, state: &State, shares: &Shares, now: Time) {
         while let Some(&(at, number)) = self.starts.first().filter(|(at, _)| *at <= now) {
             self.starts.remove(&(at, number));
             self.start_of.remove(&number);
@@ -117,7 +146,7 @@ impl Waiting {
                 && job.members_left() != Some(0)
                 && job.own_blockers(state, now).is_empty()
             {
-                self.enter(state, job);
+                self.enter(state, shares, job);
             }
         }
     }
@@ -128,9 +157,9 @@ impl Waiting {
     }
 
     /// Looks at all jobs again.
-    pub fn rebuild(&mut self, state: &State) {
+    pub(crate) fn rebuild(&mut self, state: &State, shares: &Shares) {
         *self = Self::default();
-        state.jobs.keys().for_each(|number| self.consider(state, *number));
+        state.jobs.keys().for_each(|number| self.consider(state, shares, *number));
     }
 
     /// Whether two hold the same jobs in the same places.

@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use super::report::aligned;
 use super::{Output, machine, say};
-use site::{Site, Size};
+use site::{GUARANTEED_DEVICES, Site, Size};
 
 /// What to measure.
 #[derive(Args)]
@@ -80,6 +80,8 @@ struct Pool {
     cold_snapshot_ms: f64,
     /// The first plan after a start, all verdicts in question, with its snapshot.
     cold_plan_ms: f64,
+    /// The longest plan in which a gang takes what is guaranteed to it from others.
+    reclaim_ms: Option<f64>,
     /// What the process has in memory once this pool is there.
     rss_mib: u64,
 }
@@ -119,10 +121,10 @@ fn measure(nodes: u32, plan: &Plan) -> Result<Pool> {
         let job = divvy_core::id::JobId::single(number);
         ensure!(site.state().run(job).is_some_and(|run| run.is_active()), "a job that fits was not started");
         site.end(job)?;
-        let batch = site.cycle()?;
-        site.settle(batch)?;
+        site.rest()?;
     }
     let all = [&ended, &waits, &cancelled, &fits].into_iter().flatten().copied().collect();
+    let reclaim_ms = (plan.policy == By::Default).then(|| reclaim(&mut site)).transpose()?;
     say("the same from nothing");
     let snapshot = site.controller.snapshot();
     let (devices, state) = (site.state().devices.len(), site.state());
@@ -143,9 +145,28 @@ fn measure(nodes: u32, plan: &Plan) -> Result<Pool> {
         fits: Spread::of(fits),
         cold_snapshot_ms,
         cold_plan_ms,
+        reclaim_ms,
         rss_mib,
     })
 }
+
+/// Milliseconds of the longest of some plans in which a gang takes what is guaranteed to it from those that have borrowed it.
+fn reclaim(site: &mut Site) -> Result<f64> {
+    say("a gang takes what is guaranteed to it");
+    let mut longest_ms: f64 = 0.0;
+    for _ in 0..RECLAIMS {
+        let mut number = 0;
+        longest_ms = longest_ms.max(timed(site, |site| site.submit_guaranteed().map(|job| number = job))?);
+        let job = divvy_core::id::JobId::single(number);
+        ensure!(site.state().run(job).is_some_and(|run| run.is_active()), "nobody gave way for a guarantee");
+        site.end(job)?;
+        site.rest()?;
+    }
+    Ok(longest_ms)
+}
+
+/// How often that is done.
+const RECLAIMS: usize = 5;
 
 /// Milliseconds of processor time from an event to its plan. What the engine says of the plan comes after.
 fn timed(site: &mut Site, event: impl FnOnce(&mut Site) -> Result<()>) -> Result<f64> {
@@ -154,6 +175,7 @@ fn timed(site: &mut Site, event: impl FnOnce(&mut Site) -> Result<()>) -> Result
     let batch = site.cycle()?;
     let took_ms = ms_since(begun);
     site.settle(batch)?;
+    site.rest()?;
     Ok(took_ms)
 }
 
@@ -225,6 +247,7 @@ impl Figures {
             "fits",
             "cold snapshot ms",
             "cold plan ms",
+            &format!("{GUARANTEED_DEVICES} taken back ms"),
             "RSS MiB",
         ];
         let mut lines = vec![head.map(str::to_owned).to_vec()];
@@ -247,6 +270,7 @@ impl Pool {
             self.fits.cell(),
             format!("{:.0}", self.cold_snapshot_ms),
             format!("{:.0}", self.cold_plan_ms),
+            self.reclaim_ms.map_or_else(String::new, |reclaim_ms| format!("{reclaim_ms:.0}")),
             self.rss_mib.to_string(),
         ]
     }

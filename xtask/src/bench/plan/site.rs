@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context, Result, anyhow};
+use divvy_core::amount::{Amount, Resource};
 use divvy_core::controller::{Batch, Controller};
 use divvy_core::decide::{Command, Person, Submit};
 use divvy_core::engine::{EndedHow, Observation, TaskEnd, TaskStart};
@@ -26,6 +27,11 @@ const DEVICES: u32 = 8;
 const BUSY: &str = "h100";
 /// The model of one node in a hundred: some of it is always free.
 const SPARE: &str = "l4";
+
+/// A queue that has nothing, and devices that are guaranteed to it: who comes there takes them from the others.
+const GUARANTEED: &str = "guaranteed";
+/// How many.
+pub(super) const GUARANTEED_DEVICES: u32 = 512;
 
 /// How large a pool.
 #[derive(Clone, Copy)]
@@ -79,7 +85,10 @@ impl Site {
         let mut site = Self { controller, dice: Dice(1), size, now, running: Vec::new(), submitted: 0 };
         site.command(&Command::Begin { term: Term(1), boot_id: "bench".into(), version: "bench".into() })?;
         site.command(&Command::SetPolicy(Box::new(policy), root()))?;
-        let queues = (0..size.queues).map(|number| Queue::named(&queue(number))).collect();
+        let guarantee = Amount::Finite(i64::from(GUARANTEED_DEVICES) * 1000);
+        let guaranteed = Queue { guarantee: [(Resource::Any, guarantee)].into(), ..Queue::named(GUARANTEED) };
+        let queues =
+            (0..size.queues).map(|number| Queue::named(&queue(number))).chain([guaranteed]).collect();
         site.command(&Command::SetQueues(queues, root()))?;
         for number in 0..size.nodes {
             let (node, devices) = node(number);
@@ -99,12 +108,12 @@ impl Site {
         for _ in 0..spare {
             site.submit(DEVICES / 2, SPARE)?;
         }
-        site.turn()?;
+        site.rest()?;
         for _ in 0..size.waiting {
             let devices = ASKS[site.dice.below(ASKS.len())];
             site.submit(devices, BUSY)?;
         }
-        site.turn()?;
+        site.rest()?;
         Ok(site)
     }
 
@@ -119,6 +128,15 @@ impl Site {
     /// Submits a job to some queue.
     pub(super) fn submit(&mut self, devices: u32, model: &str) -> Result<u64> {
         let queue = queue(self.dice.below(self.size.queues as usize) as u32);
+        self.submit_to(queue, devices, model)
+    }
+
+    /// A gang to which as many devices are guaranteed as it asks for.
+    pub(super) fn submit_guaranteed(&mut self) -> Result<u64> {
+        self.submit_to(GUARANTEED.to_owned(), GUARANTEED_DEVICES, BUSY)
+    }
+
+    fn submit_to(&mut self, queue: String, devices: u32, model: &str) -> Result<u64> {
         self.submitted += 1;
         let submit = Submit {
             owner: Owner { name: format!("user{}", self.submitted % 100), ..Owner::default() },
@@ -181,24 +199,37 @@ impl Site {
         Ok(self.controller.drain())
     }
 
-    /// Lets what was placed run, as an engine would report it.
+    /// Lets what was planned happen, as an engine would report it: what was placed runs, what was told to stop ends.
     pub(super) fn settle(&mut self, batch: Option<Batch>) -> Result<()> {
-        let events = batch.map(|batch| batch.commit.events).unwrap_or_default();
-        for stamped in events {
-            let Event::Placed { placements, .. } = stamped.event else { continue };
-            for placement in placements {
-                let start = TaskStart { at: self.now, ..TaskStart::default() };
-                self.controller.see(&Observation::Started(placement.allocation, start), self.now)?;
-                self.running.push(placement.allocation);
+        let mut batch = batch;
+        while let Some(Batch { commit, .. }) = batch {
+            for stamped in commit.events {
+                match stamped.event {
+                    Event::Placed { placements, .. } => {
+                        placements.iter().try_for_each(|placement| self.start(placement.allocation))?;
+                    }
+                    Event::Stopping { job, .. } => self.end(job)?,
+                    _ => {}
+                }
             }
+            batch = self.controller.drain();
         }
-        self.controller.drain();
         Ok(())
     }
 
-    fn turn(&mut self) -> Result<()> {
-        let batch = self.cycle()?;
-        self.settle(batch)
+    fn start(&mut self, allocation: AllocationId) -> Result<()> {
+        let start = TaskStart { at: self.now, ..TaskStart::default() };
+        self.controller.see(&Observation::Started(allocation, start), self.now)?;
+        self.running.push(allocation);
+        Ok(())
+    }
+
+    /// Plans and lets happen what was planned, until nothing more follows.
+    pub(super) fn rest(&mut self) -> Result<()> {
+        while let Some(batch) = self.cycle()? {
+            self.settle(Some(batch))?;
+        }
+        Ok(())
     }
 }
 

@@ -257,6 +257,8 @@ mod tests {
             free_milli: 1000,
             free_memory_mib: 0,
             host_share: (0, 0),
+            model: 0,
+            is_counted: false,
         }
     }
 

@@ -1,0 +1,107 @@
+//! Part of phase 1, share: what the queues hold, kept from event to event in the snapshot and from step to step in a cycle.
+
+use std::collections::BTreeMap;
+
+use super::{Amounts, POOL, QueueShare, Shares};
+use crate::amount::{Holdings, Resource};
+
+impl Shares {
+    /// Notes what the queues hold, by their paths: all of it, what of it is being stopped, and what is not preemptible.
+    pub(crate) fn note(
+        &mut self,
+        held: &BTreeMap<String, Holdings>,
+        leaving: &BTreeMap<String, Holdings>,
+        pinned: &BTreeMap<String, Holdings>,
+    ) {
+        let Self { resources, queues, by_path, .. } = self;
+        for (path, place) in by_path.iter() {
+            let queue = &mut queues[*place];
+            for (index, resource) in resources.iter().enumerate() {
+                let of =
+                    |books: &BTreeMap<String, Holdings>| books.get(path).map_or(0, |held| held.of(resource));
+                queue.wanted[index] = of(held);
+                queue.held[index] = of(held) - of(leaving);
+                queue.running[index] = queue.held[index];
+                queue.pinned[index] = of(pinned);
+            }
+        }
+    }
+
+    /// Counts what someone in a queue holds, or with the sign −1 gives back.
+    pub(crate) fn hold(&mut self, path: &str, drawn: &[(&Resource, i64)], (sign, pins): (i64, bool)) {
+        self.count(path, drawn, |queue, index, amount| {
+            queue.held[index] += sign * amount;
+            queue.running[index] += sign * amount;
+            queue.wanted[index] += sign * amount;
+            queue.pinned[index] += if pins { sign * amount } else { 0 };
+        });
+    }
+
+    /// Counts what of that is being stopped: it is held no more, but still wanted.
+    pub(crate) fn leave(&mut self, path: &str, drawn: &[(&Resource, i64)], sign: i64) {
+        self.count(path, drawn, |queue, index, amount| {
+            queue.held[index] -= sign * amount;
+            queue.running[index] -= sign * amount;
+        });
+    }
+
+    /// Counts what is drawn of each resource that is divided, for a queue and those above it.
+    fn count(&mut self, path: &str, drawn: &[(&Resource, i64)], count: impl Fn(&mut QueueShare, usize, i64)) {
+        let mut place = self.place(path);
+        while place != POOL {
+            let Self { resources, queues, .. } = &mut *self;
+            for (index, resource) in resources.iter().enumerate() {
+                if let Some((_, amount)) = drawn.iter().find(|(other, _)| *other == resource) {
+                    count(&mut queues[place], index, *amount);
+                }
+            }
+            place = queues[place].parent;
+        }
+    }
+
+    /// Counts a running job as stopped (or, with the sign −1, as running on).
+    pub(crate) fn stop(&mut self, place: usize, amounts: &Amounts, sign: i64) {
+        self.charge(place, amounts, (-sign, false));
+        let mut place = place;
+        while place != POOL {
+            self.count_lender(place, -1);
+            let running = self.queues[place].running.iter_mut();
+            running.zip(amounts).for_each(|(running, amount)| *running -= sign * amount);
+            self.count_lender(place, 1);
+            place = self.queues[place].parent;
+        }
+    }
+
+    /// Counts a queue for its parent among those that have more than is guaranteed, or due, to them; with −1 no more.
+    pub(super) fn count_lender(&mut self, place: usize, sign: i32) {
+        let parent = self.queues[place].parent;
+        for index in 0..self.resources.len() {
+            let queue = &self.queues[place];
+            let (running, guarantee) = (queue.running[index], queue.guarantee[index]);
+            let beyond = (running > guarantee, running > guarantee.max(queue.due[index]));
+            let lenders = &mut self.queues[parent].lenders[index];
+            *lenders = (
+                lenders.0.saturating_add_signed(sign * i32::from(beyond.0)),
+                lenders.1.saturating_add_signed(sign * i32::from(beyond.1)),
+            );
+        }
+    }
+
+    /// Whether anybody beside a queue's path has more of something that is asked for than is guaranteed to them, within so many
+    /// levels from the queue upwards, or more than is due within so many.
+    pub(crate) fn anyone_lends(
+        &self,
+        place: usize,
+        asked: &Amounts,
+        (guarantee, due): (usize, usize),
+    ) -> bool {
+        let lends = |(level, place): (usize, usize)| {
+            let lenders = &self.queues[self.queues[place].parent].lenders;
+            let mut lenders = lenders.iter().zip(asked).filter(|(_, asked)| **asked > 0);
+            lenders.any(|((beyond_guarantee, beyond_due), _)| {
+                level < guarantee && *beyond_guarantee > 0 || level < due && *beyond_due > 0
+            })
+        };
+        self.upwards(place).enumerate().any(lends)
+    }
+}

@@ -237,7 +237,7 @@ impl Scenario {
         let user = words.named.get("user").copied().unwrap_or("ana");
         let submit = Submit {
             owner: Owner { name: user.into(), uid: 1000, ..Owner::default() },
-            spec: read::spec(words, self.dependencies(words)?, self.now)?,
+            spec: read::spec(words, self.dependencies(words)?, self.now)?.into(),
             requeue_said: words.named.contains_key("requeue") || words.braces.is_some(),
             array: array.map_err(|error| format!("{error}"))?,
             token: words.named.get("token").map(|token| (*token).to_owned()),

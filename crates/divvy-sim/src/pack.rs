@@ -259,7 +259,7 @@ fn fits_any(nodes: &[Node], pod: &Pod) -> bool {
 /// The core with the pool of an experiment.
 struct Pool {
     controller: Controller,
-    specs: Vec<JobSpec>,
+    specs: Vec<Arc<JobSpec>>,
     owner: Owner,
 }
 
@@ -269,7 +269,7 @@ impl Pool {
         for event in beginning(&workload.nodes, policy) {
             state.apply(&Stamped { at: Time(0), event })?;
         }
-        let specs = workload.pods.iter().map(spec).collect();
+        let specs = workload.pods.iter().map(|pod| Arc::new(spec(pod))).collect();
         let owner = Owner { name: "trace".into(), ..Owner::default() };
         let mut controller = Controller::open(state);
         // Laws are checked at the end: each check costs as much as all that is placed.
@@ -294,7 +294,7 @@ impl Pool {
         let now = Time(task as i64 * 1000);
         let submit = Submit {
             owner: self.owner.clone(),
-            spec: self.specs[place].clone(),
+            spec: Arc::clone(&self.specs[place]),
             requeue_said: true,
             array: None,
             token: None,

@@ -193,7 +193,7 @@ impl<'a> Run<'a> {
             name: if arrival.user.is_empty() { "-".into() } else { arrival.user.clone() },
             ..Owner::default()
         };
-        let (array, token, held, history) = (None, None, false, BTreeMap::new());
+        let (spec, array, token, held, history) = (spec.into(), None, None, false, BTreeMap::new());
         let submit = Submit { owner, spec, requeue_said: true, array, token, held, history };
         match self.pool.take(&Command::Submit(Box::new(submit)))? {
             Err(rejection) => self.refused.push((arrival.id.clone(), rejection)),

@@ -5,6 +5,7 @@ mod observe;
 mod submit;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crate::amount::Resource;
 use crate::event::Event;
@@ -65,7 +66,7 @@ pub struct Submit {
     /// Who submits it.
     pub owner: Owner,
     /// What is wanted. An empty queue means `default`.
-    pub spec: JobSpec,
+    pub spec: Arc<JobSpec>,
     /// Whether the user said when it goes back into the queue; else the queue's setting holds.
     pub requeue_said: bool,
     /// The members, if it is an array.

@@ -7,7 +7,7 @@ use crate::event::Event;
 use crate::model::ask::{DeviceAsk, DrawAsk};
 use crate::model::device::WHOLE_MILLI;
 use crate::model::gang::{Group, Role};
-use crate::model::job::{DependsOn, JobSpec, Submission, Work};
+use crate::model::job::{Dependency, DependsOn, JobSpec, Submission, Work};
 use crate::model::queue::DEFAULT;
 use crate::model::topology::{INSIDE_A_NODE, TopologyAsk};
 use crate::plan;
@@ -24,7 +24,7 @@ pub(super) fn submit(state: &State, submit: &Submit) -> Result<Vec<Event>, Rejec
     if let Some(number) = submit.token.as_ref().and_then(|token| state.tokens.of(&submit.owner.name, token)) {
         return Err(Rejection::Repeated(number));
     }
-    let mut spec = submit.spec.clone();
+    let mut spec = Arc::clone(&submit.spec);
     queue(state, submit, &mut spec)?;
     sense(&spec)?;
     supported(state, &spec)?;
@@ -32,11 +32,14 @@ pub(super) fn submit(state: &State, submit: &Submit) -> Result<Vec<Event>, Rejec
     if !spec.wait_for_capacity {
         capacity(state, &spec)?;
     }
-    spec.after.retain(|dependency| !submit.history.contains_key(&dependency.job));
+    let is_over = |dependency: &Dependency| submit.history.contains_key(&dependency.job);
+    if spec.after.iter().any(is_over) {
+        Arc::make_mut(&mut spec).after.retain(|dependency| !is_over(dependency));
+    }
     let submission = Submission {
         number: state.next_job,
         owner: submit.owner.clone(),
-        spec: Arc::new(spec),
+        spec,
         array: submit.array.clone(),
         token: submit.token.clone(),
         held: submit.held,
@@ -44,16 +47,17 @@ pub(super) fn submit(state: &State, submit: &Submit) -> Result<Vec<Event>, Rejec
     Ok(vec![Event::Submitted(Box::new(submission))])
 }
 
-fn queue(state: &State, submit: &Submit, spec: &mut JobSpec) -> Result<(), Rejection> {
+/// Fills in what the queue says where the submission says nothing.
+fn queue(state: &State, submit: &Submit, spec: &mut Arc<JobSpec>) -> Result<(), Rejection> {
     if spec.queue.is_empty() {
-        spec.queue = DEFAULT.to_owned();
+        Arc::make_mut(spec).queue = DEFAULT.to_owned();
     }
     let known = || state.queues.keys().cloned().collect();
     let queue = state.queues.get(&spec.queue);
     let queue = queue.ok_or_else(|| Rejection::UnknownQueue { queue: spec.queue.clone(), known: known() })?;
     if queue.takes(&submit.owner) {
-        if !submit.requeue_said {
-            spec.requeue = queue.requeue;
+        if !submit.requeue_said && spec.requeue != queue.requeue {
+            Arc::make_mut(spec).requeue = queue.requeue;
         }
         return Ok(());
     }

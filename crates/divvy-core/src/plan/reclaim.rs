@@ -290,11 +290,8 @@ fn may_stop(shares: &Shares, claim: &Claim, candidate: &Candidate, reach: Reach)
 /// side stays within its guarantee, than is due to it.
 fn lends(shares: &Shares, to: usize, (own, other, index): (usize, usize, usize), reach: Reach) -> bool {
     let levels = shares.upwards(to).take_while(|place| *place != own).count() + 1;
-    let other = &shares.queues[other];
-    // What it is promised it does not hold yet: that is no reason to take what it has.
-    let (held, guarantee) = (other.running[index], other.guarantee[index]);
-    let beyond_due = held > guarantee.max(other.due[index]);
-    levels <= reach.guarantee && held > guarantee || levels <= reach.due && beyond_due
+    let (beyond_guarantee, beyond_due) = shares.queues[other].beyond(index);
+    levels <= reach.guarantee && beyond_guarantee || levels <= reach.due && beyond_due
 }
 
 /// Counts what a job holds as free, if it still may be stopped.

@@ -94,6 +94,7 @@ async fn prepared(
         let history = gone.into_iter().filter_map(|job| Some((job, outcome(&asked, job)?))).collect();
         let environment =
             Arrived::write(&asked.settings.state, &environment).map_err(|error| refusal::own_file(&error))?;
+        let spec = spec.into();
         let wanted = Wanted { owner, spec, requeue_said, array, token: None, held, history };
         Ok((wanted, environment, notices))
     };

@@ -257,7 +257,7 @@ impl JobLine {
         let owner = Owner { name: user_name(self.user), uid: 1000 + self.user, ..Owner::default() };
         Some(Submit {
             owner,
-            spec: self.spec(now, number_of)?,
+            spec: self.spec(now, number_of)?.into(),
             requeue_said: self.requeue.is_some(),
             array,
             token: self.token.clone(),

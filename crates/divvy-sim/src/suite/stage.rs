@@ -226,7 +226,7 @@ impl Log {
         let number = self.state.next_job;
         let submit = Submit {
             owner: Owner { name: "suite".into(), ..Owner::default() },
-            spec: actor.spec.clone(),
+            spec: actor.spec.clone().into(),
             requeue_said: true,
             array: None,
             token: None,

@@ -128,6 +128,7 @@ impl<'a> Run<'a> {
         // How often it ran is in the length of its work.
         spec.requeue = Requeue::Never;
         let (owner, array, held) = (then.owner.clone(), then.array.clone(), then.held);
+        let spec = spec.into();
         let submit = Submit { owner, spec, requeue_said: true, array, token: None, held, history };
         match self.pool.take(&Command::Submit(Box::new(submit)))? {
             Err(rejection) => drop(self.found.refused.insert(then.number, rejection.to_string())),

@@ -140,7 +140,7 @@ impl Site {
         self.submitted += 1;
         let submit = Submit {
             owner: Owner { name: format!("user{}", self.submitted % 100), ..Owner::default() },
-            spec: spec(format!("job-{}", self.submitted), queue, (devices, model)),
+            spec: spec(format!("job-{}", self.submitted), queue, (devices, model)).into(),
             requeue_said: true,
             array: None,
             token: None,

@@ -5,6 +5,15 @@ use std::collections::BTreeMap;
 use super::{Amounts, POOL, QueueShare, Shares};
 use crate::amount::{Holdings, Resource};
 
+impl QueueShare {
+    /// Whether it runs more of a resource than is guaranteed to it, and more than is due as well. What it is promised it does not
+    /// hold yet: that is no reason to take what it has.
+    pub(crate) fn beyond(&self, index: usize) -> (bool, bool) {
+        let (running, guarantee) = (self.running[index], self.guarantee[index]);
+        (running > guarantee, running > guarantee.max(self.due[index]))
+    }
+}
+
 impl Shares {
     /// Notes what the queues hold, by their paths: all of it, what of it is being stopped, and what is not preemptible.
     pub(crate) fn note(
@@ -76,9 +85,7 @@ impl Shares {
     pub(super) fn count_lender(&mut self, place: usize, sign: i32) {
         let parent = self.queues[place].parent;
         for index in 0..self.resources.len() {
-            let queue = &self.queues[place];
-            let (running, guarantee) = (queue.running[index], queue.guarantee[index]);
-            let beyond = (running > guarantee, running > guarantee.max(queue.due[index]));
+            let beyond = self.queues[place].beyond(index);
             let lenders = &mut self.queues[parent].lenders[index];
             *lenders = (
                 lenders.0.saturating_add_signed(sign * i32::from(beyond.0)),

@@ -1,15 +1,18 @@
 //! The checker (L12): the laws as far as a state can show them. It shares nothing with the planner and reckons from scratch.
 
+mod gang;
+mod reckon;
 mod watch;
 
 pub use watch::Watch;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use crate::id::{AllocationId, DeviceId, JobId, NodeId};
-use crate::model::allocation::AllocationState;
+use crate::model::allocation::{AllocationState, Placement};
 use crate::model::device::WHOLE_MILLI;
+use crate::model::gang::Group;
 use crate::model::job::JobState;
 use crate::state::{Run, Runs, State};
 
@@ -124,20 +127,16 @@ fn no_host_is_overcommitted(state: &State, found: &mut Vec<Violation>) {
     }
 }
 
-/// All runs that the state keeps, with their ids.
-fn runs(state: &State) -> Vec<(JobId, &Run, u32)> {
+/// All runs that the state keeps, with their ids and gangs.
+fn runs(state: &State) -> Vec<(JobId, &Run, &Group)> {
     let mut runs = Vec::new();
     for job in state.jobs.values() {
-        let tasks = job.spec.gang.tasks();
+        let gang = &job.spec.gang;
         match &job.runs {
-            Runs::Single(run) => runs.push((job.id(), run, tasks)),
+            Runs::Single(run) => runs.push((job.id(), run, gang)),
             Runs::Array(array) => {
-                runs.extend(
-                    array
-                        .touched
-                        .iter()
-                        .map(|(member, run)| (JobId::member(job.number, *member), run, tasks)),
-                );
+                let touched = array.touched.iter();
+                runs.extend(touched.map(|(member, run)| (JobId::member(job.number, *member), run, gang)));
             }
         }
     }
@@ -176,20 +175,21 @@ fn allocations_and_runs_agree(state: &State, found: &mut Vec<Violation>) {
 }
 
 fn gangs_are_whole(state: &State, found: &mut Vec<Violation>) {
-    for (id, run, tasks) in runs(state) {
-        let placed = run.placements.len() as u32;
-        if placed != 0 && placed != tasks {
-            found.push(Violation {
-                law: "L8",
-                text: format!("job {id}: {placed} of {tasks} tasks were placed"),
-            });
+    for (id, run, gang) in runs(state) {
+        let in_state = |placement: &Placement, wanted| {
+            state.allocations.get(&placement.allocation).is_some_and(|held| held.state == wanted)
+        };
+        // Tasks that were told to go while the gang runs on are no part of it any more.
+        let goes =
+            |placement: &Placement| run.stopping.is_none() && in_state(placement, AllocationState::Stopping);
+        let ranks: BTreeSet<u32> =
+            run.placements.iter().filter(|placement| !goes(placement)).map(|it| it.rank).collect();
+        if !ranks.is_empty() && !gang::may_run(gang, &ranks) {
+            let text = format!("job {id}: {} tasks were placed, {}", ranks.len(), gang::words(gang));
+            found.push(Violation { law: "L8", text });
         }
-        let starting = run
-            .live
-            .iter()
-            .filter_map(|live| state.allocations.get(live))
-            .any(|held| held.state == AllocationState::Starting);
-        if run.state == JobState::Running && starting {
+        let starting = run.placements.iter().any(|placement| in_state(placement, AllocationState::Starting));
+        if run.state == JobState::Running && starting && gang::is_rigid(gang) {
             found.push(Violation { law: "L8", text: format!("job {id} runs, but not all of its tasks do") });
         }
     }

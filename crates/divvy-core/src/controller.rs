@@ -246,12 +246,15 @@ impl Controller {
     /// The actions that an event asks for.
     fn act_on(&mut self, event: &Event) {
         match event {
-            Event::Placed { placements, .. } => {
+            Event::Placed { placements, .. } | Event::Grown { placements, .. } => {
                 placements.iter().for_each(|placement| self.send_again(placement.allocation));
             }
             Event::Stopping { job, .. } => {
                 let live = self.state.run(*job).map(|run| run.live.clone()).unwrap_or_default();
                 live.into_iter().for_each(|allocation| self.send_again(allocation));
+            }
+            Event::Shrinking { allocations, .. } => {
+                allocations.iter().for_each(|allocation| self.send_again(*allocation));
             }
             Event::TaskEnded { allocation, .. } => {
                 self.batch.actions.push(Action::Forget(decide::last_word(&self.state, *allocation)));
@@ -271,11 +274,9 @@ impl Controller {
                 }
             }
             AllocationState::Stopping => {
-                let order = self
-                    .state
-                    .run(held.job)
-                    .and_then(|run| run.stopping.as_ref())
-                    .map(|stopping| stopping.order.clone());
+                let stopping = self.state.run(held.job).and_then(|run| run.stopping.as_ref());
+                let of_job = || self.state.jobs.get(&held.job.number).map(|job| job.spec.notice());
+                let order = stopping.map(|stopping| stopping.order.clone()).or_else(of_job);
                 let order = order.unwrap_or_default();
                 self.batch
                     .actions
@@ -297,8 +298,9 @@ fn launch(state: &State, snapshot: &Snapshot, id: AllocationId) -> Option<Launch
     let job = state.jobs.get(&held.job.number)?;
     let run = state.run(held.job)?;
     let placement = &held.placement;
-    let roles = job.spec.gang.roles();
-    let (role, role_rank) = role_of(&roles, placement.rank)?;
+    let (role, role_rank) = job.spec.gang.role_of(placement.rank)?;
+    let in_role = run.placements.iter().filter_map(|other| job.spec.gang.role_of(other.rank));
+    let role_size = in_role.filter(|(other, _)| std::ptr::eq(*other, role)).count() as u32;
     let Work::Process(process) = &role.work else { return None };
     let on_node = || run.placements.iter().filter(|other| other.node == placement.node);
     let local = on_node().position(|other| other.rank == placement.rank)?;
@@ -316,7 +318,7 @@ fn launch(state: &State, snapshot: &Snapshot, id: AllocationId) -> Option<Launch
         rank: placement.rank,
         world_size: run.placements.len() as u32,
         role: role.name.clone(),
-        role_rank: (role_rank, role.minimum),
+        role_rank: (role_rank, role_size),
         local_rank: (local as u32, on_node().count() as u32),
         node: node(placement.node),
         devices: placement.devices.iter().filter_map(exposed).collect(),
@@ -336,18 +338,4 @@ fn rendezvous(state: &State, run: &crate::state::Run) -> String {
     let one_node = run.placements.iter().all(|placement| Some(placement.node) == first);
     let name = first.and_then(|node| state.nodes.get(&node)).map(|node| node.spec.name.clone());
     if one_node { "127.0.0.1".into() } else { name.unwrap_or_default() }
-}
-
-fn role_of<'a>(
-    roles: &[&'a crate::model::gang::Role],
-    rank: u32,
-) -> Option<(&'a crate::model::gang::Role, u32)> {
-    let mut first = 0;
-    for role in roles {
-        if rank < first + role.minimum {
-            return Some((role, rank - first));
-        }
-        first += role.minimum;
-    }
-    None
 }

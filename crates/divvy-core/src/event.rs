@@ -130,6 +130,24 @@ pub enum Event {
         /// Where the gang's tasks meet.
         port: u16,
     },
+    /// A job that runs got devices for further tasks.
+    Grown {
+        /// Which job.
+        job: JobId,
+        /// One per further task, by rank.
+        placements: Vec<Placement>,
+    },
+    /// Some tasks of a job were told to stop; it runs on with the others.
+    Shrinking {
+        /// Which job.
+        job: JobId,
+        /// What these tasks hold.
+        allocations: Vec<AllocationId>,
+        /// Why.
+        cause: Cause,
+        /// Through whom.
+        by: Option<String>,
+    },
     /// A task of it runs.
     TaskStarted {
         /// Which.
@@ -238,6 +256,8 @@ impl Event {
             Event::Promised(_) => "promised",
             Event::Revoked { .. } => "revoked",
             Event::Placed { .. } => "placed",
+            Event::Grown { .. } => "grown",
+            Event::Shrinking { .. } => "shrinking",
             Event::TaskStarted { .. } => "task_started",
             Event::Stopping { .. } => "stopping",
             Event::TaskEnded { .. } => "task_ended",
@@ -257,6 +277,8 @@ impl Event {
                 | Event::Judged { .. }
                 | Event::Promised(_)
                 | Event::Placed { .. }
+                | Event::Grown { .. }
+                | Event::Shrinking { .. }
                 | Event::TaskStarted { .. }
                 | Event::Checkpointed { .. }
                 | Event::Tick

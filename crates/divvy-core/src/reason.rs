@@ -96,6 +96,8 @@ pub enum Reason {
     Promised(u32),
     /// No engine of this pool can run it: what.
     Unsupported(String),
+    /// No node has the labels that it asks for, or it puts up with the taints of none that has: how many nodes there are.
+    NoNodeChosen(u32),
 }
 
 /// What can change a reason.
@@ -146,6 +148,7 @@ impl Reason {
             Reason::InLine => "DV-IN-LINE",
             Reason::Promised(_) => "DV-PROMISED",
             Reason::Unsupported(_) => "DV-UNSUPPORTED",
+            Reason::NoNodeChosen(_) => "DV-NO-NODE-CHOSEN",
         }
     }
 
@@ -158,7 +161,8 @@ impl Reason {
             | Reason::TooManyDevices(..)
             | Reason::TooManyTasks(..)
             | Reason::TooMuchHost(..)
-            | Reason::Unsupported(_) => Verdict::NoFit,
+            | Reason::Unsupported(_)
+            | Reason::NoNodeChosen(_) => Verdict::NoFit,
             Reason::NoDomain(_, tasks, most) if most < tasks => Verdict::NoFit,
             _ => Verdict::Later,
         }
@@ -267,6 +271,7 @@ impl Reason {
             Reason::InLine => "wait for the jobs before it, or have the pool's order made less strict".into(),
             Reason::Promised(_) => "wait a moment: it starts when they have stopped".into(),
             Reason::Unsupported(_) => "submit it without that".into(),
+            Reason::NoNodeChosen(_) => "ask for labels that nodes have, and put up with their taints".into(),
         }
     }
 }
@@ -342,6 +347,12 @@ impl fmt::Display for Reason {
                 write!(f, "its devices are promised to it; {tasks} tasks that hold them are being stopped")
             }
             Reason::Unsupported(what) => write!(f, "no engine of this pool runs {what}"),
+            Reason::NoNodeChosen(nodes) => {
+                write!(
+                    f,
+                    "of {nodes} nodes none has the labels that it asks for and only taints that it puts up with"
+                )
+            }
         }
     }
 }

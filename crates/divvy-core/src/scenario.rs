@@ -303,7 +303,7 @@ impl Scenario {
         let mut started = Vec::new();
         for event in &events {
             self.print(event);
-            if let Event::Placed { placements, .. } = event {
+            if let Event::Placed { placements, .. } | Event::Grown { placements, .. } = event {
                 started.extend(placements.iter().map(|placement| placement.allocation));
             }
         }
@@ -343,7 +343,10 @@ impl Scenario {
                     let (name, cause) = (self.name_of(*job), end.cause);
                     self.say(&format!("ended {name} {} {cause:?} exit={exit_code}", state.name()));
                 }
-                Event::Stopping { .. } | Event::Placed { .. } => self.print(&event),
+                Event::Stopping { .. }
+                | Event::Placed { .. }
+                | Event::Grown { .. }
+                | Event::Shrinking { .. } => self.print(&event),
                 _ => {}
             }
         }

@@ -44,6 +44,8 @@ pub struct Snapshot {
     pub waiting: Waiting,
     /// Who runs and may have to give way.
     pub running: Running,
+    /// Who runs with fewer tasks than it may have.
+    pub growing: BTreeSet<JobId>,
     /// When the attempts that run reach their limits.
     pub limits: BTreeSet<(Time, JobId)>,
     /// What scores have said of nodes: a cache.
@@ -69,6 +71,7 @@ impl Snapshot {
             for (id, run) in runs(job) {
                 snapshot.running.consider(state, id, state.now);
                 snapshot.limits.extend(limit_of(&job.spec, run).map(|at| (at, id)));
+                snapshot.growing.extend(may_grow(&job.spec, run).then_some(id));
             }
         }
         snapshot
@@ -83,7 +86,7 @@ impl Snapshot {
     pub fn same_as(&self, other: &Self) -> bool {
         (&self.capacity, &self.held, &self.limits) == (&other.capacity, &other.held, &other.limits)
             && (&self.leaving, &self.pinned) == (&other.leaving, &other.pinned)
-            && self.shares == other.shares
+            && (&self.shares, &self.growing) == (&other.shares, &other.growing)
             && self.running == other.running
             && self.waiting.same_as(&other.waiting)
     }
@@ -102,7 +105,7 @@ impl Snapshot {
             Event::DeviceChanged { device, .. } => self.capacity.refresh(state, *device),
             Event::PolicySet { .. } => *self = Self::new(state),
             Event::QueuesSet { .. } => self.divide_anew(state),
-            Event::Placed { job, placements, .. } => {
+            Event::Placed { job, placements, .. } | Event::Grown { job, placements } => {
                 placements.iter().for_each(|placement| self.take(state, *job, placement));
             }
             Event::Estimated { job, .. } => {
@@ -141,6 +144,11 @@ impl Snapshot {
             Event::Stopping { job, .. } => {
                 running_on(state, *job).for_each(|placement| self.leave(state, *job, placement));
             }
+            Event::Shrinking { job, allocations, .. } => {
+                let goes = |placement: &&Placement| allocations.contains(&placement.allocation);
+                let going = running_on(state, *job).filter(goes);
+                going.for_each(|placement| self.leave(state, *job, placement));
+            }
             _ => {}
         }
         before.job = event_job(state, event);
@@ -160,6 +168,11 @@ impl Snapshot {
         }
         if let Some(id) = job {
             self.limits.extend(limit_entry(state, id));
+            let job = state.jobs.get(&id.number).zip(state.run(id));
+            match job.is_some_and(|(job, run)| may_grow(&job.spec, run)) {
+                true => drop(self.growing.insert(id)),
+                false => drop(self.growing.remove(&id)),
+            }
             // What happens to a job that has its devices does not change who waits.
             if !matches!(event, Event::TaskStarted { .. } | Event::TaskEnded { .. } | Event::Stopping { .. })
             {
@@ -303,7 +316,7 @@ fn promises(state: &State, event: &Event, id: JobId) -> Vec<(Promise, Arc<JobSpe
     let owner = |promise: &Promise| Some(Arc::clone(&state.jobs.get(&promise.job.number)?.spec));
     let found = |promise: &Promise| Some((promise.clone(), owner(promise)?));
     match event {
-        Event::Placed { .. } | Event::Revoked { .. } | Event::AttemptEnded { .. } => {
+        Event::Placed { .. } | Event::Grown { .. } | Event::Revoked { .. } | Event::AttemptEnded { .. } => {
             state.promises.get(&id).and_then(found).into_iter().collect()
         }
         // An array as a whole, with what is promised to its members.
@@ -334,6 +347,8 @@ fn event_job(state: &State, event: &Event) -> Option<JobId> {
         | Event::Checkpointed { job, .. }
         | Event::Released { job, .. }
         | Event::Placed { job, .. }
+        | Event::Grown { job, .. }
+        | Event::Shrinking { job, .. }
         | Event::Estimated { job, .. }
         | Event::Revoked { job }
         | Event::Stopping { job, .. }
@@ -349,6 +364,15 @@ fn event_job(state: &State, event: &Event) -> Option<JobId> {
 fn limit_entry(state: &State, id: JobId) -> Option<(Time, JobId)> {
     let spec = &state.jobs.get(&id.number)?.spec;
     Some((limit_of(spec, state.run(id)?)?, id))
+}
+
+/// Whether a gang runs and may have further tasks: none are promised to it yet, and it was not told to stop.
+fn may_grow(spec: &JobSpec, run: &Run) -> bool {
+    spec.gang.is_elastic()
+        && run.is_active()
+        && run.stopping.is_none()
+        && !run.promised
+        && run.placements.len() < spec.gang.most_tasks() as usize
 }
 
 /// When a run reaches its time limit, if it has one and was not told to stop yet.

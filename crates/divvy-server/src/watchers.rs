@@ -79,6 +79,8 @@ fn concerned(state: &State, event: &Event, waited_for: &HashMap<u64, watch::Send
         | Event::Released { job, .. }
         | Event::Checkpointed { job, .. }
         | Event::Placed { job, .. }
+        | Event::Grown { job, .. }
+        | Event::Shrinking { job, .. }
         | Event::Stopping { job, .. }
         | Event::AttemptEnded { job, .. }
         | Event::Dropped { job, .. } => vec![job.number],

@@ -370,7 +370,7 @@ fn spec(pod: &Pod) -> JobSpec {
         name: "main".into(),
         minimum: 1,
         maximum: 1,
-        ask: Ask { alternatives: vec![alternative] },
+        ask: Ask::of(vec![alternative]),
         work: Work::External(String::new()),
         topology: None,
     };

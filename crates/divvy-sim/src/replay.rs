@@ -364,7 +364,7 @@ fn role(name: &str, tasks: u32, gpus: u32, kinds: &[KindOfDevice]) -> Role {
         name: name.into(),
         minimum: tasks,
         maximum: tasks,
-        ask: Ask { alternatives: kinds.iter().map(|kind| alternative(kind, &kinds[0], gpus)).collect() },
+        ask: Ask::of(kinds.iter().map(|kind| alternative(kind, &kinds[0], gpus)).collect()),
         work: Work::Process(Process { argv: vec!["simulated".into()], ..Process::default() }),
         topology: None,
     }

@@ -86,6 +86,8 @@ open_enum! {
         Reclaimed = "reclaimed",
         /// Its devices went to a job that was before it in the order.
         Order = "order",
+        /// It goes on elsewhere, so that another job has room.
+        Moved = "moved",
         /// It saved its work, and asked to be run again.
         Checkpointed = "checkpointed",
         /// The pool was taken down.

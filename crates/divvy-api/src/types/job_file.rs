@@ -111,6 +111,9 @@ pub struct JobFile {
     /// Tasks that start together or not at all; 1 if unsaid.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tasks: Option<u32>,
+    /// The most tasks that it may grow to while it runs; as many as it starts with if unsaid.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_tasks: Option<u32>,
     /// Unlike tasks that start together or not at all. What a role leaves out is taken from the job.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub roles: Vec<RoleFile>,
@@ -128,6 +131,9 @@ pub struct RoleFile {
     /// How many; 1 if unsaid.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tasks: Option<u32>,
+    /// How many it may grow to while the job runs; no more than it starts with if unsaid.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_tasks: Option<u32>,
     /// A list is program and arguments; a text is a line for `sh -c`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub command: Option<Command>,

@@ -4,14 +4,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::Violation;
+use super::reckon::{counts, guaranteed_milli, mib};
+use super::{Violation, gang};
 use crate::amount::{Amount, Resource};
 use crate::event::{Event, Stamped};
 use crate::id::{AllocationId, DeviceId, JobId, NodeId, Position, Term};
 use crate::model::allocation::{AllocationState, Placement};
-use crate::model::device::{Draw, Health, WHOLE_MILLI};
+use crate::model::device::{Health, WHOLE_MILLI};
 use crate::model::job::{Cause, JobState};
 use crate::model::node::NodeState;
+use crate::model::promise::Promise;
 use crate::model::queue::lineage;
 use crate::state::State;
 use crate::time::Time;
@@ -25,8 +27,8 @@ pub struct Watch {
     holds: BTreeMap<AllocationId, Hold>,
     /// What is drawn of each device: milli, MiB, holders.
     devices: BTreeMap<DeviceId, (i64, i64, u32)>,
-    /// What is drawn of each host: milli-cores, bytes.
-    hosts: BTreeMap<NodeId, (i64, i64)>,
+    /// What is drawn of each host: milli-cores, bytes, tasks.
+    hosts: BTreeMap<NodeId, (i64, i64, u32)>,
     /// How many tasks of a job hold something.
     tasks: BTreeMap<JobId, u32>,
     accounts: Vec<Account>,
@@ -124,10 +126,18 @@ impl Watch {
             }
             Event::Placed { job, placements, .. } => self.placed(state, *job, placements, &mut wrong),
             Event::Promised(promise) => {
-                self.promised(state, promise.job, &promise.placements, &mut wrong);
+                self.promised(state, (promise.job, promise.grows), &promise.placements, &mut wrong);
                 if !promise.waits_for.iter().any(|id| state.allocations.contains_key(id)) {
                     wrong.push(found("L7", format!("the promise to job {} waits for nothing", promise.job)));
                 }
+            }
+            Event::Grown { job, placements } => self.grown(state, *job, placements, &mut wrong),
+            Event::Shrinking { job, allocations, cause, by } => {
+                self.taking_back(state, *job, (*cause, by.as_deref()), &mut wrong);
+                if matches!(cause, Cause::Preempted | Cause::Reclaimed) {
+                    self.preempted.push((*job, allocations.clone()));
+                }
+                self.leave(allocations);
             }
             Event::Stopping { job, cause, by, .. } => {
                 self.taking_back(state, *job, (*cause, by.as_deref()), &mut wrong);
@@ -168,32 +178,73 @@ impl Watch {
             wrong.push(found("L6", format!("job {job} was placed and is not there")));
             return;
         };
-        let (least, most) = gang_size(&spec.gang);
         let ranks: BTreeSet<u32> = placements.iter().map(|placement| placement.rank).collect();
-        let count = placements.len() as u32;
-        if count < least || count > most || ranks.len() != placements.len() {
-            wrong.push(found("L8", format!("job {job}: {count} of {least} tasks were placed")));
+        let count = placements.len();
+        if !gang::may_run(&spec.gang, &ranks) || ranks.len() != count {
+            wrong.push(found(
+                "L8",
+                format!("job {job}: {count} tasks were placed, {}", gang::words(&spec.gang)),
+            ));
         }
+        self.begin(state, job, (placements, taken_up.is_some()), wrong);
+        self.limits(state, job, &spec.queue, wrong);
+        if state.jobs.get(&job.number).is_some_and(|job| {
+            matches!(&job.runs, crate::state::Runs::Array(array) if array.array.at_most.is_some_and(|most| job.active_members() > most))
+        }) {
+            wrong.push(found("L12", format!("array {} runs more members than it may", job.number)));
+        }
+    }
+
+    /// A gang gets no more tasks than it may have.
+    fn grown(&mut self, state: &State, job: JobId, placements: &[Placement], wrong: &mut Found) {
+        let taken_up = self.drop_promise(job);
+        if taken_up.as_ref().is_some_and(|promised| promised != placements) {
+            wrong.push(found("L5", format!("job {job} was given other things than were promised")));
+        }
+        let known = state.jobs.get(&job.number).zip(state.run(job));
+        let Some((spec, run)) = known.map(|(job, run)| (job.spec.clone(), run)) else {
+            wrong.push(found("L6", format!("job {job} grew and is not there")));
+            return;
+        };
+        let ranks: BTreeSet<u32> = run.placements.iter().map(|placement| placement.rank).collect();
+        if ranks.len() != run.placements.len()
+            || ranks.last().is_none_or(|last| *last >= gang::most(&spec.gang))
+        {
+            wrong.push(found("L8", format!("job {job} grew beyond what it may have")));
+        }
+        self.begin(state, job, (placements, taken_up.is_some()), wrong);
+        self.limits(state, job, &spec.queue, wrong);
+    }
+
+    /// Tasks get what is there, whole, free and allowed.
+    fn begin(
+        &mut self,
+        state: &State,
+        job: JobId,
+        (placements, promised): (&[Placement], bool),
+        wrong: &mut Found,
+    ) {
         for placement in placements {
             // What was promised got its id then.
-            if taken_up.is_none() {
+            if !promised {
                 self.fresh(placement.allocation, wrong);
             }
             self.charge(state, job, placement);
             self.hold(state, job, placement, state.now);
             self.room(state, placement, wrong);
+            let most = state.nodes.get(&placement.node).and_then(|node| node.spec.most_tasks);
+            let tasks = self.hosts.get(&placement.node).map_or(0, |host| host.2);
+            // What was promised was counted when it was.
+            if !promised && most.is_some_and(|most| tasks > most) {
+                let text = format!("node {} has {tasks} tasks, more than it takes", placement.node);
+                wrong.push(found("L7", text));
+            }
             if state.allocations.get(&placement.allocation).is_none_or(|held| {
                 held.state != AllocationState::Starting || held.job != job || held.placement != *placement
             }) {
                 wrong
                     .push(found("L7", format!("allocation {} is not what was placed", placement.allocation)));
             }
-        }
-        self.limits(state, job, &spec.queue, wrong);
-        if state.jobs.get(&job.number).is_some_and(|job| {
-            matches!(&job.runs, crate::state::Runs::Array(array) if array.array.at_most.is_some_and(|most| job.active_members() > most))
-        }) {
-            wrong.push(found("L12", format!("array {} runs more members than it may", job.number)));
         }
     }
 
@@ -220,7 +271,7 @@ impl Watch {
             *drawn = (drawn.0 + i64::from(draw.milli), drawn.1 + mib(draw), drawn.2 + 1);
         }
         let host = self.hosts.entry(placement.node).or_default();
-        *host = (host.0 + placement.cpu_milli, host.1 + placement.memory_bytes);
+        *host = (host.0 + placement.cpu_milli, host.1 + placement.memory_bytes, host.2 + 1);
         *self.tasks.entry(job).or_default() += 1;
         let counted = counts(state, placement);
         self.charge_queues(&queue, &counted, 1);
@@ -293,10 +344,17 @@ impl Watch {
         }
     }
 
-    fn promised(&mut self, state: &State, job: JobId, placements: &[Placement], wrong: &mut Found) {
-        let tasks = state.jobs.get(&job.number).map(|job| gang_size(&job.spec.gang));
-        let count = placements.len() as u32;
-        if tasks.is_none_or(|(least, most)| count < least || count > most) {
+    fn promised(
+        &mut self,
+        state: &State,
+        (job, grows): (JobId, bool),
+        placements: &[Placement],
+        wrong: &mut Found,
+    ) {
+        let gang = state.jobs.get(&job.number).map(|job| &job.spec.gang);
+        let ranks: BTreeSet<u32> = placements.iter().map(|placement| placement.rank).collect();
+        let count = placements.len();
+        if gang.is_none_or(|gang| !grows && !gang::may_run(gang, &ranks)) || ranks.len() != count {
             wrong.push(found("L8", format!("{count} tasks of job {job} are promised something")));
         }
         for placement in placements {
@@ -339,7 +397,7 @@ impl Watch {
         if !live.iter().all(stops) {
             wrong.push(found("L8", format!("job {job} is being stopped, but not all of its tasks are")));
         }
-        if matches!(cause, Cause::Preempted | Cause::Reclaimed | Cause::Order) {
+        if matches!(cause, Cause::Preempted | Cause::Reclaimed | Cause::Order | Cause::Moved) {
             self.preempted.push((job, live.clone()));
         }
         self.leave(&live);
@@ -410,7 +468,7 @@ impl Watch {
             *drawn = (drawn.0 - i64::from(draw.milli), drawn.1 - mib(draw), drawn.2 - 1);
         }
         let host = self.hosts.entry(hold.placement.node).or_default();
-        *host = (host.0 - hold.placement.cpu_milli, host.1 - hold.placement.memory_bytes);
+        *host = (host.0 - hold.placement.cpu_milli, host.1 - hold.placement.memory_bytes, host.2 - 1);
         self.charge_queues(&hold.queue, &hold.counted, -1);
         if self.leaving.remove(&id) {
             for path in lineage(&hold.queue) {
@@ -453,10 +511,16 @@ impl Watch {
     /// Whoever was told to make room does so for someone (L8).
     fn planned(&mut self, state: &State, wrong: &mut Found) {
         for (job, live) in std::mem::take(&mut self.preempted) {
+            let waits = |promise: &&Promise| promise.waits_for.iter().any(|id| live.contains(id));
+            let stopping = state.run(job).and_then(|run| run.stopping.as_ref());
+            let moves = stopping.is_some_and(|stopping| stopping.cause == Cause::Moved);
             let for_someone =
-                state.promises.values().any(|promise| promise.waits_for.iter().any(|id| live.contains(id)));
+                state.promises.values().filter(waits).any(|promise| !moves || promise.job != job);
             if !for_someone && !live.is_empty() {
                 wrong.push(found("L8", format!("job {job} was preempted for nobody")));
+            }
+            if moves && !state.promises.contains_key(&job) {
+                wrong.push(found("L8", format!("job {job} has to move, and has no place to go")));
             }
         }
         self.floor = self.floor.max(self.recent.last().copied().unwrap_or_default());
@@ -514,38 +578,12 @@ impl Watch {
     }
 }
 
-fn mib(draw: &Draw) -> i64 {
-    i64::try_from(draw.memory_mib).unwrap_or(i64::MAX)
-}
-
-/// The least and the most tasks of a gang.
-fn gang_size(gang: &crate::model::gang::Group) -> (u32, u32) {
-    let roles = gang.roles();
-    (roles.iter().map(|role| role.minimum).sum(), roles.iter().map(|role| role.maximum).sum())
-}
-
-/// What a placement counts against limits, reckoned here for itself.
-fn counts(state: &State, placement: &Placement) -> Vec<(Resource, i64)> {
-    let mut counted = vec![
-        (Resource::Any, placement.milli()),
-        (Resource::Cpu, placement.cpu_milli),
-        (Resource::Memory, placement.memory_bytes),
-    ];
-    for (device, draw) in &placement.devices {
-        let Some(model) = state.devices.get(device).map(|device| &device.spec.model) else { continue };
-        let same = |(resource, _): &&mut (Resource, i64)| matches!(resource, Resource::Model(other) if other == model);
-        match counted.iter_mut().find(same) {
-            Some((_, sum)) => *sum += i64::from(draw.milli),
-            None => counted.push((Resource::Model(model.clone()), i64::from(draw.milli))),
-        }
-    }
-    counted
-}
-
 /// The job that an event is about.
 fn job_of(state: &State, event: &Event) -> Option<JobId> {
     match event {
         Event::Placed { job, .. }
+        | Event::Grown { job, .. }
+        | Event::Shrinking { job, .. }
         | Event::Stopping { job, .. }
         | Event::AttemptEnded { job, .. }
         | Event::Dropped { job, .. }
@@ -557,26 +595,4 @@ fn job_of(state: &State, event: &Event) -> Option<JobId> {
         Event::TaskStarted { allocation, .. } => state.allocations.get(allocation).map(|held| held.job),
         _ => None,
     }
-}
-
-/// What is guaranteed to a queue of devices, in thousandths: what it says of any or of models, or what those below it are
-/// guaranteed, whichever is more.
-fn guaranteed_milli(state: &State, path: &str) -> i64 {
-    let milli = |amount: Option<&Amount>| match amount {
-        None => 0,
-        Some(Amount::Finite(milli)) => *milli,
-        Some(Amount::Unlimited) => i64::MAX,
-    };
-    let said = state.queues.get(path).map_or(0, |queue| {
-        let models = queue.guarantee.iter().filter(|(resource, _)| matches!(resource, Resource::Model(_)));
-        let named = models.fold(0i64, |sum, (_, amount)| sum.saturating_add(milli(Some(amount))));
-        milli(queue.guarantee.get(&Resource::Any)).max(named)
-    });
-    let below = format!("{path}/");
-    let is_next = |queue: &&String| {
-        let above = lineage(queue).skip(1).find(|above| state.queues.contains_key(*above) || *above == path);
-        queue.starts_with(&below) && above == Some(path)
-    };
-    let children = state.queues.keys().filter(is_next).map(|queue| guaranteed_milli(state, queue));
-    said.max(children.fold(0, i64::saturating_add))
 }

@@ -160,11 +160,19 @@ fn end_events(state: &State, id: AllocationId, held: &Allocation, end: &TaskEnd)
     let job = state.jobs.get(&held.job.number);
     let Some((job, run)) = job.zip(state.run(held.job)) else { return events };
     let mut over = run.over.clone();
-    over.push((held.placement.rank, end.clone()));
+    let told = held.state == AllocationState::Stopping && run.stopping.is_none();
+    let spared = can_do_without(state, job, (run, id), end).filter(|_| !told);
+    if let Some(cause) = spared {
+        events.insert(0, Event::Shrinking { job: held.job, allocations: vec![id], cause, by: None });
+    }
+    let goes = told || spared.is_some();
+    if !goes {
+        over.push((held.placement.rank, end.clone()));
+    }
     let others_live = run.live.iter().any(|live| *live != id);
     if !others_live {
         events.push(attempt_end(held.job, job, run, &over));
-    } else if failed(&end.how) && run.stopping.is_none() {
+    } else if !goes && failed(&end.how) && run.stopping.is_none() {
         events.push(Event::Stopping {
             job: held.job,
             cause: Cause::BrokenGang,
@@ -180,22 +188,44 @@ fn end_events(state: &State, id: AllocationId, held: &Allocation, end: &TaskEnd)
     events
 }
 
+/// Why a gang loses a task without which it may run on: by bad luck, and it still has its minimum.
+fn can_do_without(state: &State, job: &Job, (run, id): (&Run, AllocationId), end: &TaskEnd) -> Option<Cause> {
+    if !job.spec.gang.is_elastic() || run.stopping.is_some() {
+        return None;
+    }
+    let (cause, ..) = cause_of(&end.how, &end.usage);
+    let goes = |id| {
+        state.allocations.get(&id).is_some_and(|held: &Allocation| held.state == AllocationState::Stopping)
+    };
+    let others = run.placements.iter().map(|placement| (placement.allocation, placement));
+    let others = others.filter(|(other, _)| *other != id && !goes(*other)).map(|(_, placement)| placement);
+    let ranks: BTreeSet<u32> = others.map(|placement| placement.rank).collect();
+    let others_live = run.live.iter().any(|live| *live != id);
+    (cause.is_bad_luck() && others_live && job.spec.gang.is_whole(&ranks)).then_some(cause)
+}
+
 /// The promises that this task's end was the last to keep waiting: what was promised is given, or, where it is no longer good,
 /// taken back.
 fn kept_promises(state: &State, ended: AllocationId, events: &[Event]) -> Vec<Event> {
     let over = |id: &AllocationId| *id == ended || !state.allocations.contains_key(id);
     let due = |promise: &&Promise| promise.waits_for.contains(&ended) && promise.waits_for.iter().all(over);
-    let leaves = |job: JobId| {
-        events.iter().any(|event| matches!(event, Event::AttemptEnded { job: ended, state, .. } if *ended == job && state.is_ended()))
+    // With the job itself its promise goes, too; what it was to grow by goes with the attempt.
+    let leaves = |promise: &&Promise| {
+        events.iter().any(|event| matches!(event, Event::AttemptEnded { job, state, .. } if *job == promise.job && (promise.grows || state.is_ended())))
     };
-    let become_of = |promise: &Promise| match state.is_good(promise) {
-        true => {
+    let told =
+        |id: JobId| events.iter().any(|event| matches!(event, Event::Stopping { job, .. } if *job == id));
+    let stops = |job: JobId| state.run(job).is_none_or(|run| run.stopping.is_some()) || told(job);
+    let become_of = |promise: &Promise| match (state.is_good(promise), promise.grows) {
+        (true, false) => {
             Event::Placed { job: promise.job, placements: promise.placements.clone(), port: promise.port }
         }
-        false => Event::Revoked { job: promise.job },
+        (true, true) if !stops(promise.job) => {
+            Event::Grown { job: promise.job, placements: promise.placements.clone() }
+        }
+        _ => Event::Revoked { job: promise.job },
     };
-    // With the job itself its promise goes, too.
-    state.promises.values().filter(due).filter(|promise| !leaves(promise.job)).map(become_of).collect()
+    state.promises.values().filter(due).filter(|promise| !leaves(promise)).map(become_of).collect()
 }
 
 /// A device that another pool holds is that pool's until discovery says otherwise, or the job would get it again at once.

@@ -6,7 +6,7 @@ use super::{Rejection, Submit};
 use crate::event::Event;
 use crate::model::ask::{DeviceAsk, DrawAsk};
 use crate::model::device::WHOLE_MILLI;
-use crate::model::gang::{Group, Role};
+use crate::model::gang::{Branch, Group, Role};
 use crate::model::job::{Dependency, DependsOn, JobSpec, Submission, Work};
 use crate::model::queue::DEFAULT;
 use crate::model::topology::{INSIDE_A_NODE, TopologyAsk};
@@ -76,9 +76,16 @@ fn sense(spec: &JobSpec) -> Result<(), Rejection> {
     if spec.stop.grace_ms < 0 || spec.stop.grace_ms > 86_400_000 {
         return bad("grace", "write a time from 0s to 1d");
     }
-    let tasks: u64 = spec.gang.roles().iter().map(|role| u64::from(role.minimum)).sum();
+    let roles = spec.gang.roles();
+    let tasks: u64 = roles.iter().map(|role| u64::from(role.minimum.max(role.maximum))).sum();
     if tasks == 0 || tasks > u64::from(MOST_TASKS) {
         return bad("tasks", "write 1 to 100000 tasks");
+    }
+    let needs = |branch: &&Branch| branch.minimum == 0 || branch.minimum as usize > branch.groups.len();
+    if spec.gang.is_elastic()
+        && (roles.iter().any(|role| role.minimum == 0) || spec.gang.branches().iter().any(needs))
+    {
+        return bad("tasks", "each role and group needs a minimum of at least 1, and no more than it has");
     }
     if asks_of(&spec.gang).iter().flat_map(|ask| ask.levels()).any(str::is_empty) {
         return bad("topology", "name the level within which tasks must lie, like rack or node");
@@ -115,7 +122,7 @@ fn slices_divide(role: &Role) -> bool {
 
 /// What the model carries and no engine of this pool runs yet is refused by name, never ignored.
 fn supported(state: &State, spec: &JobSpec) -> Result<(), Rejection> {
-    match unsupported(spec, state.policy.shares) {
+    match unsupported(spec, (state.policy.shares, state.policy.elastic)) {
         None => Ok(()),
         Some(what) => Err(Rejection::CannotFit {
             reason: Reason::Unsupported(what.to_owned()),
@@ -124,18 +131,18 @@ fn supported(state: &State, spec: &JobSpec) -> Result<(), Rejection> {
     }
 }
 
-fn unsupported(spec: &JobSpec, shares: bool) -> Option<&'static str> {
+fn unsupported(spec: &JobSpec, (shares, elastic): (bool, bool)) -> Option<&'static str> {
     let roles = spec.gang.roles();
-    let branches = spec.gang.branches();
-    if branches.iter().any(|branch| (branch.minimum as usize) < branch.groups.len()) {
-        return Some("groups with a minimum of their own");
+    if spec.gang.is_elastic() && !elastic {
+        return Some("gangs that grow and shrink: write one number of tasks");
+    }
+    let in_slices = |role: &&Role| role.topology.as_ref().is_some_and(|ask| !ask.slices.is_empty());
+    if roles.iter().any(|role| role.minimum < role.maximum && in_slices(role)) {
+        return Some("blocks of tasks in a role that grows and shrinks");
     }
     let asks = || asks_of(&spec.gang);
     if asks().iter().flat_map(|ask| ask.levels()).any(|level| INSIDE_A_NODE.contains(&level)) {
         return Some("topology levels within a node");
-    }
-    if roles.iter().any(|role| role.maximum > role.minimum) {
-        return Some("elastic roles: write one number of tasks");
     }
     let devices = roles
         .iter()

@@ -1,17 +1,45 @@
 //! An ask: what one task needs, as ordered alternatives, each complete.
 
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use super::choice::NodeChoice;
 use super::device::{DeviceSpec, WHOLE_MILLI};
 
 /// What a task needs. The alternatives are in order of preference.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ask {
     /// At least one.
     pub alternatives: Vec<Alternative>,
+    /// On which nodes it may lie.
+    #[serde(default, skip_serializing_if = "is_any_node")]
+    pub nodes: NodeChoice,
+}
+
+fn is_any_node(nodes: &NodeChoice) -> bool {
+    *nodes == NodeChoice::default()
+}
+
+/// A choice of nodes counts only where there is one: classes of all other jobs stay what they were.
+impl Hash for Ask {
+    fn hash<H: Hasher>(&self, hasher: &mut H) {
+        // Named without a rest, so that a new field is not forgotten here.
+        let Self { alternatives, nodes } = self;
+        alternatives.hash(hasher);
+        if !is_any_node(nodes) {
+            nodes.hash(hasher);
+        }
+    }
+}
+
+impl Ask {
+    /// These alternatives, wherever they are.
+    pub fn of(alternatives: Vec<Alternative>) -> Self {
+        Self { alternatives, nodes: NodeChoice::default() }
+    }
 }
 
 /// One complete way to satisfy a task.

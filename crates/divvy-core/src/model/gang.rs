@@ -1,5 +1,7 @@
 //! A gang: a tree of groups whose leaves are roles; each starts with its minimum or not at all.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 
 use super::ask::Ask;
@@ -76,11 +78,77 @@ impl Group {
         }
     }
 
-    /// The number of tasks that start together.
+    /// The number of tasks that start together; of a branch that needs only some of its groups, those of the first.
     pub fn tasks(&self) -> u32 {
         match self {
             Group::Role(role) => role.minimum,
-            Group::Branch(branch) => branch.groups.iter().map(Group::tasks).sum(),
+            Group::Branch(branch) => branch.required().map(Group::tasks).sum(),
         }
+    }
+
+    /// The most tasks that it may have: as many ranks belong to it.
+    pub fn most_tasks(&self) -> u32 {
+        match self {
+            Group::Role(role) => role.maximum,
+            Group::Branch(branch) => branch.groups.iter().map(Group::most_tasks).sum(),
+        }
+    }
+
+    /// The roles that start together; of a branch that needs only some of its groups, those of the first.
+    pub fn required_roles(&self) -> Vec<&Role> {
+        match self {
+            Group::Role(role) => vec![role],
+            Group::Branch(branch) => branch.required().flat_map(Group::required_roles).collect(),
+        }
+    }
+
+    /// Whether it may run with fewer tasks than it may have.
+    pub fn is_elastic(&self) -> bool {
+        match self {
+            Group::Role(role) => role.minimum < role.maximum,
+            Group::Branch(branch) => {
+                (branch.minimum as usize) < branch.groups.len() || branch.groups.iter().any(Group::is_elastic)
+            }
+        }
+    }
+
+    /// Whether these ranks are as much of it as must run together. Nothing of a rank belongs to more than one group.
+    pub fn is_whole(&self, ranks: &BTreeSet<u32>) -> bool {
+        self.is_whole_from(0, ranks)
+    }
+
+    fn is_whole_from(&self, first: u32, ranks: &BTreeSet<u32>) -> bool {
+        match self {
+            Group::Role(role) => {
+                let here = ranks.range(first..first.saturating_add(role.maximum)).count();
+                here >= role.minimum as usize
+            }
+            Group::Branch(branch) => {
+                let mut first = first;
+                let whole = branch.groups.iter().filter(|group| {
+                    let is_whole = group.is_whole_from(first, ranks);
+                    first = first.saturating_add(group.most_tasks());
+                    is_whole
+                });
+                whole.count() >= branch.minimum as usize
+            }
+        }
+    }
+
+    /// The role of a rank, and the task's number in it.
+    pub fn role_of(&self, rank: u32) -> Option<(&Role, u32)> {
+        let mut first = 0;
+        self.roles().into_iter().find_map(|role| {
+            let number = rank.checked_sub(first).filter(|number| *number < role.maximum);
+            first += role.maximum;
+            Some((role, number?))
+        })
+    }
+}
+
+impl Branch {
+    /// The groups that are to start, as long as they do as well as any: the first.
+    pub(crate) fn required(&self) -> impl Iterator<Item = &Group> {
+        self.groups.iter().take(self.minimum as usize)
     }
 }

@@ -272,6 +272,18 @@ pub struct JobSpec {
     pub exclusive: bool,
 }
 
+impl JobSpec {
+    /// How it is told that it (or a task of it) gives way: as its checkpoint wants it, else as for any stop.
+    pub fn notice(&self) -> StopOrder {
+        match &self.checkpoint {
+            Some(checkpoint) => {
+                StopOrder { signal: checkpoint.notice.clone(), grace_ms: checkpoint.grace_ms }
+            }
+            None => self.stop.clone(),
+        }
+    }
+}
+
 fn yes() -> bool {
     true
 }
@@ -391,6 +403,8 @@ pub enum Cause {
     Shutdown,
     /// Its node was drained.
     Drain,
+    /// It goes on elsewhere, so that another job has room.
+    Moved,
 }
 
 impl Cause {

@@ -3,6 +3,7 @@
 pub mod allocation;
 pub mod ask;
 pub mod attempt;
+pub mod choice;
 pub mod device;
 pub mod gang;
 pub mod job;

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::choice::Face;
+
 /// Where a node is in its life.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -67,4 +69,10 @@ pub struct NodeSpec {
     /// Its place in each topology level: (level key, domain).
     #[serde(default)]
     pub domains: Vec<(String, String)>,
+    /// Its labels and taints, by which tasks choose.
+    #[serde(default, skip_serializing_if = "Face::is_plain")]
+    pub face: Face,
+    /// How many tasks it takes at most.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub most_tasks: Option<u32>,
 }

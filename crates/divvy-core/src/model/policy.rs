@@ -168,6 +168,11 @@ pub struct Policy {
     pub score: Score,
     /// Whether tasks may have shares of a device: only where the engine keeps them to it.
     pub shares: bool,
+    /// Whether gangs may grow and shrink while they run: only where the engine starts and stops single tasks of them.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub elastic: bool,
+    /// How many running jobs a cycle moves elsewhere at most, so that others have room; 0 for none.
+    pub most_moves: u32,
 }
 
 impl Policy {
@@ -180,6 +185,9 @@ impl Policy {
 
 /// A week for the hundred points between normal and high.
 const AGEING_MS_PER_POINT: i64 = 7 * 86_400_000 / 100;
+
+/// Few: a move costs its job a restart.
+const MOST_MOVES: u32 = 4;
 
 /// A second: finer would only add cycles.
 const STEP_MS: i64 = 1000;
@@ -204,6 +212,8 @@ impl Default for Policy {
             broken_gang_grace_ms: 10_000,
             score: Score::KeepWhole,
             shares: false,
+            elastic: false,
+            most_moves: MOST_MOVES,
         }
     }
 }

@@ -1,12 +1,14 @@
 //! A promise: devices assigned to a job that are not free yet.
 
+use std::hash::{Hash, Hasher};
+
 use serde::{Deserialize, Serialize};
 
 use super::allocation::Placement;
 use crate::id::{AllocationId, JobId};
 
 /// Devices that a job gets when the allocations that hold them now have ended.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Promise {
     /// For whom.
     pub job: JobId,
@@ -16,4 +18,19 @@ pub struct Promise {
     pub port: u16,
     /// What must end first.
     pub waits_for: Vec<AllocationId>,
+    /// Whether these are further tasks of a gang that runs, instead of its start.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub grows: bool,
+}
+
+/// What came with elastic gangs counts only where there are such: digests of all others stay what they were.
+impl Hash for Promise {
+    fn hash<H: Hasher>(&self, hasher: &mut H) {
+        // Named without a rest, so that a new field is not forgotten here.
+        let Self { job, placements, port, waits_for, grows } = self;
+        (job, placements, port, waits_for).hash(hasher);
+        if *grows {
+            grows.hash(hasher);
+        }
+    }
 }

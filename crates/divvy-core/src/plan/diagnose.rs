@@ -40,7 +40,8 @@ pub(super) fn most_tasks<'a>(
         let cpu = alternative.cpu_milli.or(alone.then_some(UNSAID_CPU_MILLI.min(node.cpu_milli.0)));
         let memory =
             alternative.memory_bytes.or(alone.then_some(UNSAID_MEMORY_BYTES.min(node.memory_bytes.0)));
-        by_devices.min(times(node.cpu_milli.0, cpu)).min(times(node.memory_bytes.0, memory))
+        let most = u32::try_from(node.most_tasks.0).unwrap_or(u32::MAX);
+        by_devices.min(times(node.cpu_milli.0, cpu)).min(times(node.memory_bytes.0, memory)).min(most)
     };
     nodes.into_iter().fold(0, |sum: u32, node| sum.saturating_add(on(node)))
 }
@@ -130,6 +131,9 @@ fn host_busy(capacity: &Capacity, spec: &JobSpec, alternative: &Alternative) -> 
     let sharing = JobSpec { exclusive: false, ..spec.clone() };
     if spec.exclusive && fits(&sharing, alternative) {
         return Some(Reason::NoIdleNode);
+    }
+    if capacity.nodes.iter().all(|node| node.most_tasks.1 <= 0) {
+        return Some(Reason::HostBusy(Resource::Pods, 1));
     }
     if fits(&sharing, &Alternative { cpu_milli: Some(0), ..alternative.clone() }) {
         return Some(Reason::HostBusy(Resource::Cpu, alternative.cpu_milli.unwrap_or(UNSAID_CPU_MILLI)));

@@ -3,17 +3,19 @@
 
 use std::collections::BTreeSet;
 
+use super::consolidate::{self, Budget};
 use super::reclaim::{self, Claim};
+use super::resize::{self, Reach};
 use super::settle::{self, Leaver};
 use super::share::Shares;
-use super::trial::Trial;
+use super::trial::{Others, Trial};
 use super::turns::{Turn, Turns};
 use super::{Place, Plan, Report, Verdicts, place};
-use crate::id::JobId;
+use crate::id::{AllocationId, JobId};
 use crate::model::job::Cause;
 use crate::model::policy::Preempt;
 use crate::reason::{Reason, Verdict};
-use crate::snapshot::{RunView, Running, Waiting, order};
+use crate::snapshot::{Running, order};
 use crate::state::Job;
 use crate::time::Time;
 
@@ -25,33 +27,68 @@ pub(super) struct Fair<'a, 'b> {
     pub(super) now: Time,
     /// Who gives way, in this order.
     pub(super) victims: Vec<Victim<'a>>,
+    /// Gangs that run with fewer tasks than they may have.
+    pub(super) growing: &'a BTreeSet<JobId>,
+    /// Further tasks of gangs: of those that run, and of those that this cycle starts.
+    pub(super) grown: Vec<Place>,
     /// Who ends in this cycle for another cause.
     pub(super) ending: BTreeSet<JobId>,
-    places: Vec<Place>,
+    pub(super) places: Vec<Place>,
+    /// How many places were given before others were told to make room for growth: these do not wait for them.
+    pub(super) early: Option<usize>,
+    /// How many jobs may go on elsewhere still.
+    pub(super) budget: Budget,
 }
 
-/// A job that gives way, and for whom.
+/// A job that gives way, or a part of one, and for whom.
 pub(super) struct Victim<'a> {
     pub(super) job: JobId,
-    pub(super) view: &'a RunView,
+    pub(super) queue: &'a str,
+    /// What goes.
+    pub(super) live: Vec<AllocationId>,
+    /// Whether the job ends with it.
+    pub(super) whole: bool,
     pub(super) by: JobId,
+    /// Whether that one grows by it, instead of starting.
+    pub(super) grows: bool,
     pub(super) cause: Cause,
+}
+
+impl Victim<'_> {
+    fn leaver(&self) -> Leaver<'_> {
+        let (job, queue, live) = (self.job, self.queue, self.live.as_slice());
+        let (whole, cause, by, grows) = (self.whole, self.cause, Some(self.by), self.grows);
+        Leaver { job, queue, live, whole, cause, by, grows }
+    }
 }
 
 /// Plans in turns.
 pub(super) fn in_turns<'a>(
     trial: &mut Trial<'a>,
-    (waiting, running, shares): (&'a Waiting, &'a Running, Shares),
+    (others, shares): (Others<'a>, Shares),
     now: Time,
     (plan, report): (&mut Plan, &mut Report),
     verdicts: &mut Verdicts,
 ) {
     let state = trial.state;
+    let Others { waiting, running, growing } = others;
     let mut turns = Turns::new(state, waiting, now, &shares);
     report.skipped = turns.left_out;
     let ending = plan.ending();
-    let mut fair = Fair { trial, shares, running, now, victims: Vec::new(), ending, places: Vec::new() };
-    while let Some(turn) = turns.take() {
+    let (victims, places, grown) = (Vec::new(), Vec::new(), Vec::new());
+    let budget = Budget::new(state.policy.most_moves);
+    let early = None;
+    let mut fair =
+        Fair { trial, shares, running, now, victims, growing, grown, ending, places, early, budget };
+    let mut grows = Some(Reach::Due);
+    loop {
+        // What is due to gangs that run goes before what nobody is due.
+        if turns.is_beyond_due() && grows.take().is_some() {
+            resize::grow(&mut fair, Reach::Due)
+                .into_iter()
+                .for_each(|queue| turns.refresh(queue, &fair.shares));
+        }
+        let Some(turn) = turns.take() else { break };
         let judged = state.verdicts.get(&turn.class).filter(|reason| **reason != Reason::InLine);
         let stands = judged.is_some_and(|reason| !state.freed || fair.is_hopeless(turn, reason));
         if stands {
@@ -73,6 +110,8 @@ pub(super) fn in_turns<'a>(
         }
         turns.refresh(turn.queue, &fair.shares);
     }
+    grows.into_iter().chain([Reach::Free]).for_each(|reach| drop(resize::grow(&mut fair, reach)));
+    consolidate::resettle(&mut fair);
     fair.settle(plan);
 }
 
@@ -87,10 +126,16 @@ impl<'a> Fair<'a, '_> {
         if state.policy.preempt != Preempt::LeastLoss {
             return true;
         }
+        if consolidate::may_make_room(self, &job.spec) {
+            return false;
+        }
         let asked = self.shares.asked(&job.spec);
         // What is scarce matters only where victims are chosen.
         let (job, spec, scarce) = (job.id(), &job.spec, Vec::new());
-        !reclaim::might_take(self, &Claim { job, spec, queue: turn.queue, asked, scarce })
+        !reclaim::might_take(
+            self,
+            &Claim { job, spec, part: None, queue: turn.queue, asked, scarce, spares: None },
+        )
     }
 
     /// Whether a job, in a strict order, keeps back those behind it.
@@ -138,7 +183,8 @@ impl<'a> Fair<'a, '_> {
         let Some(id) = id.filter(|_| !self.trial.state.draining) else { return Err(reason.clone()) };
         let asked = self.shares.asked(&job.spec);
         let scarce = self.shares.scarce(&asked, self.trial.capacity());
-        let claim = Claim { job: id, spec: &job.spec, queue: turn.queue, asked, scarce };
+        let claim =
+            Claim { job: id, spec: &job.spec, part: None, queue: turn.queue, asked, scarce, spares: None };
         let Some(placements) = reclaim::take_back(self, &claim) else { return Err(reason.clone()) };
         self.trial.note_member(id);
         self.places.push(Place::new(id, placements));
@@ -156,22 +202,29 @@ impl<'a> Fair<'a, '_> {
     }
 
     fn settle(self, plan: &mut Plan) {
-        let Self { trial, victims, mut places, .. } = self;
-        let all = places.iter_mut().flat_map(|place| &mut place.placements);
+        let Self { trial, victims, mut places, mut grown, early, .. } = self;
+        let early = early.unwrap_or(places.len());
+        let all = places.iter_mut().chain(&mut grown).flat_map(|place| &mut place.placements);
         all.for_each(|placement| trial.refresh(placement));
-        let leaver = |victim: &Victim<'a>| Leaver {
-            job: victim.job,
-            queue: &victim.view.queue,
-            live: &victim.view.live,
-            cause: victim.cause,
-            by: Some(victim.by),
-        };
-        let leavers: Vec<Leaver> = victims.iter().map(leaver).collect();
-        settle::settle(trial.state, &leavers, places, plan);
+        let leavers: Vec<Leaver> = victims.iter().map(Victim::leaver).collect();
+        settle::settle(trial.state, &leavers, (places, early, grown), plan);
     }
 
-    /// The jobs that end or give way already.
+    /// The jobs that end or give way already, and those that grow: what they have is what they have just been given.
     pub(super) fn spent(&self) -> BTreeSet<JobId> {
-        self.victims.iter().map(|victim| victim.job).chain(self.ending.iter().copied()).collect()
+        let whole = self.victims.iter().filter(|victim| victim.whole).map(|victim| victim.job);
+        let grown = self.grown.iter().map(|place| place.job);
+        whole.chain(grown).chain(self.ending.iter().copied()).collect()
+    }
+
+    /// Whether this cycle moves a job, or places it anew.
+    pub(super) fn moves(&self, job: JobId) -> bool {
+        self.places.iter().any(|place| place.job == job)
+    }
+
+    /// What this cycle takes from a job that runs on.
+    pub(super) fn taken_of(&self, job: JobId) -> Vec<AllocationId> {
+        let of_job = self.victims.iter().filter(|victim| victim.job == job);
+        of_job.flat_map(|victim| victim.live.iter().copied()).collect()
     }
 }

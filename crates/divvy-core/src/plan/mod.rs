@@ -1,6 +1,7 @@
 //! The planner: a snapshot and a policy give a plan. See `README.md` beside this file.
 
 mod choose;
+mod consolidate;
 mod diagnose;
 mod divide;
 mod expire;
@@ -8,15 +9,18 @@ mod fair;
 mod filter;
 mod loans;
 mod order;
+mod parts;
 mod place;
 mod preempt;
 mod reclaim;
+mod resize;
 mod score;
 mod settle;
 mod share;
 mod topology;
 mod trial;
 mod turns;
+mod victims;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -46,6 +50,8 @@ pub struct Plan {
     pub promises: Vec<Promise>,
     /// Jobs that get their devices.
     pub places: Vec<Place>,
+    /// Gangs that run and get further tasks.
+    pub grown: Vec<Place>,
     /// Classes whose reason has changed.
     pub judged: Vec<(ClassId, Option<Reason>)>,
 }
@@ -89,13 +95,12 @@ impl Plan {
         let placed =
             |place: Place| Event::Placed { job: place.job, placements: place.placements, port: place.port };
         let judged = (!self.judged.is_empty()).then_some(Event::Judged { classes: self.judged });
-        let promised = self.promises.into_iter().map(|promise| Event::Promised(Box::new(promise)));
-        self.ends
-            .into_iter()
-            .chain(promised)
-            .chain(self.places.into_iter().map(placed))
-            .chain(judged)
-            .collect()
+        let grown = |place: Place| Event::Grown { job: place.job, placements: place.placements };
+        let promised = |promise: Promise| Event::Promised(Box::new(promise));
+        let (more, first): (Vec<_>, Vec<_>) = self.promises.into_iter().partition(|promise| promise.grows);
+        let starts = first.into_iter().map(promised).chain(self.places.into_iter().map(placed));
+        let grows = self.grown.into_iter().map(grown).chain(more.into_iter().map(promised));
+        self.ends.into_iter().chain(starts).chain(grows).chain(judged).collect()
     }
 
     /// The attempts that it tells to stop.
@@ -106,21 +111,25 @@ impl Plan {
 
     /// Whether it changes nothing.
     pub fn is_empty(&self) -> bool {
-        self.ends.is_empty() && self.promises.is_empty() && self.places.is_empty() && self.judged.is_empty()
+        let moves = self.promises.is_empty() && self.places.is_empty() && self.grown.is_empty();
+        self.ends.is_empty() && moves && self.judged.is_empty()
     }
 
     /// The hash of all its decisions.
     pub fn digest(&self) -> u64 {
         let ends: Vec<(&str, JobId)> = self.ends.iter().filter_map(ended_job).collect();
-        fingerprint(&(ends, &self.promises, &self.places, &self.judged))
+        let digest = fingerprint(&(ends, &self.promises, &self.places, &self.judged));
+        // What came with elastic gangs counts only where there are such.
+        if self.grown.is_empty() { digest } else { fingerprint(&(digest, &self.grown)) }
     }
 }
 
 fn ended_job(event: &Event) -> Option<(&'static str, JobId)> {
     match event {
-        Event::Stopping { job, .. } | Event::Dropped { job, .. } | Event::Revoked { job } => {
-            Some((event.kind(), *job))
-        }
+        Event::Stopping { job, .. }
+        | Event::Shrinking { job, .. }
+        | Event::Dropped { job, .. }
+        | Event::Revoked { job } => Some((event.kind(), *job)),
         _ => None,
     }
 }
@@ -130,13 +139,15 @@ pub fn plan(state: &State, snapshot: &mut Snapshot, now: Time) -> (Plan, Report)
     let mut plan = Plan { ends: expire::expire(state, snapshot, now), ..Plan::default() };
     let mut report = Report::default();
     let mut verdicts = Verdicts::new();
-    let in_turns = share::is_shared(&state.policy) && !snapshot.waiting.is_empty();
+    let anyone = !snapshot.waiting.is_empty() || state.freed && !snapshot.growing.is_empty();
+    let in_turns = share::is_shared(&state.policy) && anyone;
     let shares = in_turns.then(|| share::Shares::of(state, snapshot));
-    let (mut trial, waiting, running) = trial::Trial::split(state, snapshot);
+    let (mut trial, others) = trial::Trial::split(state, snapshot);
+    let trial::Others { waiting, running, .. } = others;
     match (state.policy.preempt, shares) {
         (Preempt::Off | Preempt::LeastLoss, Some(shares)) => {
             let outcome = (&mut plan, &mut report);
-            fair::in_turns(&mut trial, (waiting, running, shares), now, outcome, &mut verdicts);
+            fair::in_turns(&mut trial, (others, shares), now, outcome, &mut verdicts);
         }
         (Preempt::Off | Preempt::LeastLoss, None) => {
             in_order(&mut trial, waiting, now, (&mut plan, &mut report), &mut verdicts)

@@ -60,6 +60,8 @@ pub(super) fn is_still_busy(trial: &Trial, reason: &Reason, spec: &JobSpec) -> b
     };
     match &spec.gang {
         Group::Role(role) => asks_so(&role.ask),
+        // Of groups of which only some are needed others may fit.
+        group if group.is_elastic() => false,
         group => group.roles().iter().any(|role| asks_so(&role.ask)),
     }
 }
@@ -83,20 +85,36 @@ pub(super) fn place_spec(trial: &mut Trial, spec: &JobSpec) -> Result<Vec<Placem
     Ok(placements)
 }
 
-/// Places all tasks of a role by its first alternative that fits.
+/// Places all tasks of a role, on nodes that it chooses.
 pub(super) fn place_role(
     trial: &mut Trial,
     spec: &JobSpec,
     role: &Role,
     rank: &mut u32,
 ) -> Result<(), Reason> {
+    let Some(chosen) = trial.chosen(&role.ask.nodes) else { return place_by_first(trial, spec, role, rank) };
+    if chosen.is_empty() {
+        let nodes = trial.capacity().nodes.iter().filter(|node| role.ask.nodes.takes(&node.face));
+        return Err(match nodes.count() {
+            0 => Reason::NoNodeChosen(trial.capacity().nodes.len() as u32),
+            _ => Reason::GangIncomplete(spec.gang.tasks()),
+        });
+    }
+    let wider = trial.keep_to(Some(chosen));
+    let placed = place_by_first(trial, spec, role, rank);
+    trial.keep_to(wider);
+    placed
+}
+
+/// Places all tasks of a role by its first alternative that fits.
+fn place_by_first(trial: &mut Trial, spec: &JobSpec, role: &Role, rank: &mut u32) -> Result<(), Reason> {
     let mark = trial.mark();
     let mut first_reason = None;
     for (index, alternative) in role.ask.alternatives.iter().enumerate() {
         let tasks = role.minimum;
         let placed = topology::place_tasks(trial, spec, (role, index), *rank);
         let Err(reason) = placed else {
-            *rank += tasks;
+            *rank += role.maximum;
             return Ok(());
         };
         trial.roll_back_to(mark);
@@ -224,7 +242,7 @@ pub(super) fn draw_of(node: &NodeView, asked: &Asked, pick: Pick) -> Option<Node
         true => UNSAID_MEMORY_BYTES.min(node.memory_bytes.0),
         false => chosen.iter().map(|device| share_of(device.host_share.1, ask)).sum(),
     });
-    let fits = cpu_milli <= node.cpu_milli.1 && memory_bytes <= node.memory_bytes.1;
+    let fits = cpu_milli <= node.cpu_milli.1 && memory_bytes <= node.memory_bytes.1 && node.most_tasks.1 > 0;
     if !fits || spec.exclusive && !node.is_idle() {
         return None;
     }

@@ -48,7 +48,8 @@ pub(super) fn walk(
     fill(trial, (waiting, &stopped), now, &mut places, verdicts);
     places.iter_mut().flat_map(|place| &mut place.placements).for_each(|placement| trial.refresh(placement));
     let leavers: Vec<Leaver> = stopped.iter().map(leaver).collect();
-    settle::settle(state, &leavers, places, plan);
+    let early = places.len();
+    settle::settle(state, &leavers, (places, early, Vec::new()), plan);
 }
 
 /// Whether a class waits for a limit of its queue still: nothing was freed since it was judged.
@@ -59,7 +60,8 @@ fn limit_stands(state: &State, class: ClassId) -> bool {
 /// One that goes because of the order, for whoever gets its places.
 fn leaver<'a>(runner: &Runner<'a>) -> Leaver<'a> {
     let view = runner.view;
-    Leaver { job: runner.job, queue: &view.queue, live: &view.live, cause: Cause::Order, by: None }
+    let (job, queue, live) = (runner.job, &view.queue, &view.live);
+    Leaver { job, queue, live, whole: true, cause: Cause::Order, by: None, grows: false }
 }
 
 /// Lets a job that was released keep what it holds, if nobody took it.

@@ -2,53 +2,97 @@
 //! those of lower priority (preemption); of other queues, of those beyond their due while its own stays within its due
 //! (reclaim). Of the sets that would do, a small one that loses little work; nobody goes unless the job gets a place by it (L8).
 
+use std::borrow::Cow;
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
+use super::consolidate;
 use super::fair::{Fair, Victim};
 use super::filter;
 use super::place;
+use super::resize::Unit;
 use super::settle::held_by;
 use super::share::{Amounts, Shares};
 use super::topology;
-use super::trial::Scope;
-use crate::id::{JobId, NodeId};
+use super::trial::{Scope, Trial};
+use super::victims;
+use crate::id::{AllocationId, JobId, NodeId};
 use crate::model::allocation::Placement;
 use crate::model::ask::{DeviceAsk, DrawAsk};
 use crate::model::job::{Cause, JobSpec};
 use crate::model::policy::{Reclaim, WithinQueue};
+use crate::reason::Reason;
 use crate::snapshot::{DeviceView, NodeView, RunView};
 use crate::state::State;
 
 /// A job that wants places.
+#[derive(Clone)]
 pub(super) struct Claim<'a> {
     pub(super) job: JobId,
+    /// What is to be placed; where a gang grows, its further part alone.
     pub(super) spec: &'a JobSpec,
+    /// The part by which a running gang grows, if it does.
+    pub(super) part: Option<&'a Unit>,
     pub(super) queue: usize,
     pub(super) asked: Amounts,
     /// Of each resource, whether the pool has too little of it free.
     pub(super) scarce: Vec<bool>,
+    /// Where set, nobody is stopped whose queue would keep less than is guaranteed to it, nor anyone of higher priority in his
+    /// stead: the lowest priority that was spared.
+    pub(super) spares: Option<&'a Cell<Option<i32>>>,
 }
 
-/// A running job that may have to give way.
-struct Candidate<'a> {
-    job: JobId,
-    view: &'a RunView,
-    queue: usize,
-    draws: Amounts,
+impl Claim<'_> {
+    /// Places what is claimed where it fits now.
+    pub(super) fn place(&self, trial: &mut Trial) -> Result<Vec<Placement>, Reason> {
+        match self.part {
+            None => place::place_spec(trial, self.spec),
+            Some(unit) => unit.place(trial),
+        }
+    }
+}
+
+/// A running job, or a part of one, that may have to give way.
+#[derive(Clone)]
+pub(super) struct Candidate<'a> {
+    pub(super) job: JobId,
+    pub(super) view: &'a RunView,
+    pub(super) queue: usize,
+    /// What goes with it.
+    pub(super) live: Cow<'a, [AllocationId]>,
+    pub(super) draws: Amounts,
     /// Lower goes first.
-    cost: Cost,
+    pub(super) cost: Cost,
+    /// The ranks of the group that it is, where it is a part of a gang that runs on without it.
+    pub(super) within: Option<Range<u32>>,
+    /// Other candidates, by index, that go before it: what is surplus of the same gang.
+    pub(super) needs: Vec<usize>,
 }
 
 /// What it costs to stop a job: first those of other queues, of these the queues of low priority, then low priorities of jobs,
-/// then the least lost work, then the fewest devices and the least of hosts.
+/// then what is surplus, then the least lost work, then the fewest devices and the least of hosts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-struct Cost {
-    own: bool,
-    queue_priority: i32,
-    priority: i32,
-    lost_milli_ms: i64,
-    milli: i64,
-    drawn: i64,
+pub(super) struct Cost {
+    pub(super) own: bool,
+    pub(super) queue_priority: i32,
+    pub(super) priority: i32,
+    pub(super) goes: Goes,
+    pub(super) lost_milli_ms: i64,
+    pub(super) milli: i64,
+    pub(super) drawn: i64,
+}
+
+/// What of a job goes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Goes {
+    /// A task beyond the minimum of its role.
+    #[default]
+    Task,
+    /// A group beyond what its branch needs.
+    Group,
+    /// All of it.
+    Job,
 }
 
 impl Cost {
@@ -57,6 +101,7 @@ impl Cost {
             own: self.own || other.own,
             queue_priority: self.queue_priority.max(other.queue_priority),
             priority: self.priority.max(other.priority),
+            goes: self.goes.max(other.goes),
             lost_milli_ms: self.lost_milli_ms.saturating_add(other.lost_milli_ms),
             milli: self.milli.saturating_add(other.milli),
             drawn: self.drawn.saturating_add(other.drawn),
@@ -64,8 +109,27 @@ impl Cost {
     }
 }
 
-/// Finds places for the claim, and who gives way for it. Without success everything is as it was.
+/// Finds places for the claim, and who gives way for it: by moves alone, where nobody loses; else those whose queues keep what
+/// is guaranteed to them; else anyone who may go. Without success everything is as it was.
 pub(super) fn take_back(fair: &mut Fair, claim: &Claim) -> Option<Vec<Placement>> {
+    if let Some(placements) = consolidate::make_room(fair, claim, &BTreeSet::new(), &mut |_, _| {}) {
+        let taken = fair.shares.counted(fair.trial.state, placements.iter());
+        fair.shares.charge(claim.queue, &taken, (1, !claim.spec.preemptible));
+        return Some(placements);
+    }
+    let spares = Cell::new(None);
+    let spared =
+        fair.shares.guarantees.then(|| by_stops(fair, &Claim { spares: Some(&spares), ..claim.clone() }));
+    // Where nobody was spared there is nobody else to stop.
+    match spared {
+        Some(Some(placements)) => Some(placements),
+        Some(None) if spares.get().is_none() => None,
+        _ => by_stops(fair, claim),
+    }
+}
+
+/// Finds places for the claim by stopping others, and by moving further ones where that does not suffice.
+fn by_stops<'a>(fair: &mut Fair<'a, '_>, claim: &Claim) -> Option<Vec<Placement>> {
     let candidates = candidates(fair, claim);
     if candidates.is_empty() {
         return None;
@@ -93,13 +157,17 @@ fn make_room<'a>(
         if !slots || !may_have(fair, claim) {
             continue;
         }
-        if let Ok(placements) = place::place_spec(fair.trial, claim.spec) {
-            let taken = fair.shares.counted(fair.trial.state, placements.iter());
-            let kept = keep_what_may_stay(fair, (claim, &taken), candidates, released.order);
-            fair.shares.charge(claim.queue, &taken, (1, !claim.spec.preemptible));
-            fair.victims.extend(kept.into_iter().map(|index| victim(&candidates[index], claim)));
+        if let Ok(placements) = claim.place(fair.trial) {
+            take(fair, claim, (candidates, &released.order), &placements);
             return Some(placements);
         }
+    }
+    let mut keep = |fair: &mut Fair<'a, '_>, placements: &[Placement]| {
+        take(fair, claim, (candidates, &released.order), placements);
+    };
+    let jobs = released.order.iter().map(|index| candidates[*index].job).collect();
+    if let Some(placements) = consolidate::make_room(fair, claim, &jobs, &mut keep) {
+        return Some(placements);
     }
     fair.trial.roll_back_to(mark);
     for index in released.order {
@@ -114,8 +182,21 @@ struct Released {
     is_released: Vec<bool>,
 }
 
+/// Notes what the claim takes and who goes for it: those of the released who may not stay.
+fn take<'a>(
+    fair: &mut Fair<'a, '_>,
+    claim: &Claim,
+    (candidates, released): (&[Candidate<'a>], &[usize]),
+    placements: &[Placement],
+) {
+    let taken = fair.shares.counted(fair.trial.state, placements.iter());
+    let kept = keep_what_may_stay(fair, (claim, &taken), candidates, released.to_vec());
+    fair.shares.charge(claim.queue, &taken, (1, !claim.spec.preemptible));
+    fair.victims.extend(kept.into_iter().map(|index| victim(&candidates[index], claim)));
+}
+
 /// Whether the claim's queue may have it as things stand, whatever is free; of models that it may not have it gets none.
-fn may_have(fair: &mut Fair, claim: &Claim) -> bool {
+pub(super) fn may_have(fair: &mut Fair, claim: &Claim) -> bool {
     let closed = fair.shares.closed_models(claim.queue, claim.spec);
     let allowed = fair.shares.allows(claim.queue, &claim.asked, claim.spec).is_ok() && closed.is_ok();
     fair.trial.not_lent = closed.unwrap_or_default();
@@ -124,7 +205,9 @@ fn may_have(fair: &mut Fair, claim: &Claim) -> bool {
 
 fn victim<'a>(candidate: &Candidate<'a>, claim: &Claim) -> Victim<'a> {
     let cause = if candidate.cost.own { Cause::Preempted } else { Cause::Reclaimed };
-    Victim { job: candidate.job, view: candidate.view, by: claim.job, cause }
+    let (job, queue, live) = (candidate.job, &candidate.view.queue, candidate.live.to_vec());
+    let (whole, by, grows) = (candidate.within.is_none(), claim.job, claim.part.is_some());
+    Victim { job, queue, live, whole, by, grows, cause }
 }
 
 /// Whether anybody might give way for the claim: seen without a look at the jobs of queues that have nobody.
@@ -167,7 +250,8 @@ fn candidates<'a>(fair: &Fair<'a, '_>, claim: &Claim) -> Vec<Candidate<'a>> {
     let mut priorities: BTreeMap<usize, i32> = BTreeMap::new();
     let candidate = |(job, view): (&JobId, &'a RunView)| {
         let queue = fair.shares.place(&view.queue);
-        let draws = fair.shares.drawn(state, &view.live);
+        let live = victims::left_of(fair, (*job, view));
+        let draws = fair.shares.drawn(state, &live);
         // The priority of the sibling in whose part of the tree it runs.
         let of_sibling = || {
             let (_, other) = fair.shares.part(claim.queue, queue)?;
@@ -178,18 +262,24 @@ fn candidates<'a>(fair: &Fair<'a, '_>, claim: &Claim) -> Vec<Candidate<'a>> {
             own: view.queue == claim.spec.queue,
             queue_priority,
             priority: view.priority,
+            goes: Goes::Job,
             lost_milli_ms: lost(view, now),
             milli: view.milli,
             drawn: draws.iter().fold(0, |sum, amount| sum.saturating_add(*amount)),
         };
-        Candidate { job: *job, view, queue, draws, cost }
+        Candidate { job: *job, view, queue, live, draws, cost, within: None, needs: Vec::new() }
     };
     let within_reach = fair.running.of_queues(|queue| up_to(fair, claim, (&rules, reach), queue));
     let found = within_reach.filter(may).map(candidate);
+    let found = found.flat_map(|candidate| victims::parts_of(fair, candidate));
     let mut found: Vec<Candidate> =
         found.filter(|candidate| may_stop(&fair.shares, claim, candidate, reach)).collect();
-    // Of equals the one submitted last goes first.
-    found.sort_by_key(|candidate| (candidate.cost, std::cmp::Reverse(candidate.job)));
+    // Of equals the one submitted last goes first, and of its tasks the last.
+    let rank = |candidate: &Candidate| candidate.within.as_ref().map(|within| within.start);
+    found.sort_by_key(|candidate| {
+        (candidate.cost, std::cmp::Reverse(candidate.job), std::cmp::Reverse(rank(candidate)))
+    });
+    victims::tie(&mut found);
     found
 }
 
@@ -239,7 +329,7 @@ impl Rules {
 }
 
 /// The work that is lost when a job is stopped now: its devices times the run since its start, or since its work was safe.
-fn lost(view: &RunView, now: crate::time::Time) -> i64 {
+pub(super) fn lost(view: &RunView, now: crate::time::Time) -> i64 {
     let since = view.checkpointed_at.or(view.started_at);
     since.map_or(0, |since| now.since(since).0).saturating_mul(view.milli)
 }
@@ -283,7 +373,27 @@ fn may_stop(shares: &Shares, claim: &Claim, candidate: &Candidate, reach: Reach)
     let any_scarce = (0..claim.asked.len()).any(|index| claim.asked[index] > 0 && claim.scarce[index]);
     let lacks = |index: &usize| shared(index) && (claim.scarce[*index] || !any_scarce);
     let mut lacking = (0..claim.asked.len()).filter(lacks).peekable();
-    lacking.peek().is_some() && lacking.all(|index| lends(shares, claim.queue, (own, other, index), reach))
+    let beyond = |index: usize| lends(shares, claim.queue, (own, other, index), reach);
+    let may = lacking.peek().is_some() && lacking.all(beyond);
+    may && !is_spared(shares, claim, (candidate, other), lacks)
+}
+
+/// Whether a job is spared, where the claim spares anyone: with it, its queue's side would fall below its guarantee of what the
+/// claim lacks; or it is of higher priority than one who was spared for that.
+fn is_spared(
+    shares: &Shares,
+    claim: &Claim,
+    (candidate, other): (&Candidate, usize),
+    lacks: impl Fn(&usize) -> bool,
+) -> bool {
+    let Some(spares) = claim.spares else { return false };
+    let (other, priority) = (&shares.queues[other], candidate.cost.priority);
+    let below = |index: usize| other.running[index] - candidate.draws[index] < other.guarantee[index];
+    if (0..claim.asked.len()).filter(lacks).any(below) {
+        spares.set(Some(spares.get().map_or(priority, |lowest| lowest.min(priority))));
+        return true;
+    }
+    spares.get().is_some_and(|lowest| priority > lowest)
 }
 
 /// Whether a sibling of a queue on the claimant's path has more of a resource than is guaranteed to it or, unless the claimant's
@@ -302,12 +412,16 @@ fn release(
     (index, released): (usize, &mut Released),
 ) {
     let candidate = &candidates[index];
+    for other in &candidate.needs {
+        release(fair, (claim, borrow_evicts), candidates, (*other, released));
+    }
     let reach = Reach::of(&fair.shares, claim, borrow_evicts);
-    if released.is_released[index] || !may_stop(&fair.shares, claim, candidate, reach) {
+    let alone = candidate.needs.iter().all(|other| released.is_released[*other]);
+    if released.is_released[index] || !alone || !may_stop(&fair.shares, claim, candidate, reach) {
         return;
     }
     let state = fair.trial.state;
-    for placement in held_by(state, &candidate.view.live) {
+    for placement in held_by(state, &candidate.live) {
         fair.trial.release(placement, &candidate.view.queue);
     }
     fair.shares.stop(candidate.queue, &candidate.draws, 1);
@@ -328,7 +442,12 @@ fn keep_what_may_stay(
     let mut stays = BTreeSet::new();
     for index in by_cost {
         let candidate = &candidates[index];
-        let held: Vec<&Placement> = held_by(state, &candidate.view.live).collect();
+        // Without its core nothing of a gang stays.
+        let is_left = |other: &usize| !stays.contains(other) && candidates[*other].needs.contains(&index);
+        if candidate.within.is_some() && released.iter().any(is_left) {
+            continue;
+        }
+        let held: Vec<&Placement> = held_by(state, &candidate.live).collect();
         let mark = fair.trial.mark();
         if !fair.trial.keep(&held, &candidate.view.queue) {
             continue;
@@ -348,14 +467,18 @@ fn keep_what_may_stay(
 }
 
 /// Whom to stop next, and whether the claim may fit after that.
-struct Step {
-    stop: Vec<usize>,
-    slots: bool,
+pub(super) struct Step {
+    pub(super) stop: Vec<usize>,
+    pub(super) slots: bool,
 }
 
 /// The order in which candidates are tried: where a task needs whole devices, node by node, the cheapest to clear first; then,
 /// and for all else, one by one.
-fn steps(fair: &Fair, claim: &Claim, candidates: &[Candidate]) -> impl Iterator<Item = Step> + use<> {
+pub(super) fn steps(
+    fair: &Fair,
+    claim: &Claim,
+    candidates: &[Candidate],
+) -> impl Iterator<Item = Step> + use<> {
     let roles = claim.spec.gang.roles();
     let ask = roles.first().and_then(|role| role.ask.alternatives.first()).and_then(|it| it.devices.as_ref());
     let whole = ask.filter(|ask| ask.draw == DrawAsk::Whole);
@@ -383,17 +506,21 @@ fn clearings(fair: &Fair, spec: &JobSpec, (ask, candidates): (&DeviceAsk, &[Cand
     let mut on_node: BTreeMap<NodeId, Vec<(usize, u32)>> = BTreeMap::new();
     for (index, candidate) in candidates.iter().enumerate() {
         let mut here: BTreeMap<NodeId, u32> = BTreeMap::new();
-        for placement in held_by(state, &candidate.view.live) {
+        for placement in held_by(state, &candidate.live) {
             *here.entry(placement.node).or_default() += placement.devices.len() as u32;
         }
         here.into_iter().for_each(|(node, count)| on_node.entry(node).or_default().push((index, count)));
     }
-    let nodes = fair.trial.capacity().nodes.iter().enumerate().filter(|(_, node)| node.takes_tasks);
-    let clearing = |(place, node): (usize, &NodeView)| {
+    let roles = spec.gang.required_roles();
+    let takes = |node: &NodeView| roles.iter().any(|role| role.ask.nodes.takes(&node.face));
+    let nodes = fair.trial.capacity().nodes.iter().enumerate();
+    let nodes = nodes.filter(|(_, node)| node.takes_tasks && takes(node));
+    let tasks = spec.gang.tasks();
+    let clearings = |(place, node): (usize, &NodeView)| {
         let holders = on_node.get(&node.id).map(Vec::as_slice).unwrap_or_default();
-        Some((clear(node, ask, (candidates, holders))?, place))
+        clear(node, (ask, tasks), (candidates, holders)).into_iter().map(move |clearing| (clearing, place))
     };
-    let mut found: Vec<(Clearing, usize)> = nodes.filter_map(clearing).collect();
+    let mut found: Vec<(Clearing, usize)> = nodes.flat_map(clearings).collect();
     found.sort_by_key(|(clearing, place)| (clearing.cost, *place));
     let domains = topology::required_domains(fair.trial, &spec.gang);
     by_domain(found, &domains, spec.gang.tasks()).into_iter().map(|(clearing, _)| clearing).collect()
@@ -422,12 +549,12 @@ fn by_domain(mut found: Vec<(Clearing, usize)>, domains: &[Scope], tasks: u32) -
     found
 }
 
-/// The cheapest of those on a node, in their order, until it has room for one task.
+/// The cheapest of those on a node, in their order, until it has room for one task; then for one more, as long as some are wanted.
 fn clear(
     node: &NodeView,
-    ask: &DeviceAsk,
+    (ask, tasks): (&DeviceAsk, u32),
     (candidates, holders): (&[Candidate], &[(usize, u32)]),
-) -> Option<Clearing> {
+) -> Vec<Clearing> {
     let is_right = |device: &&DeviceView| {
         device.unusable.is_none()
             && ask.class.takes_model(&device.spec)
@@ -436,22 +563,34 @@ fn clear(
     let all_right = |node: &NodeView| node.devices.first().is_some_and(|first| is_right(&first));
     let free = match node.uniform {
         true if all_right(node) => node.free,
-        true => return None,
+        true => return Vec::new(),
         false => node.devices.iter().filter(|device| filter::fits(device, ask)).count() as u32,
     };
-    let mut clearing = Clearing { cost: Cost::default(), stop: Vec::new(), slots: free / ask.count.max(1) };
-    let mut room = free;
+    let each = ask.count.max(1);
+    let (mut room, mut slots) = (free, free / each);
+    let mut found = Vec::new();
+    if slots > 0 {
+        found.push(Clearing { cost: Cost::default(), stop: Vec::new(), slots });
+    }
+    let mut next = Clearing { cost: Cost::default(), stop: Vec::new(), slots: 0 };
     for (index, devices) in holders {
-        if room >= ask.count {
+        if slots >= tasks {
             break;
         }
         room += devices;
-        clearing.cost = match clearing.stop.is_empty() {
+        next.cost = match next.stop.is_empty() && found.iter().all(|before: &Clearing| before.stop.is_empty())
+        {
             true => candidates[*index].cost,
-            false => clearing.cost.with(candidates[*index].cost),
+            false => next.cost.with(candidates[*index].cost),
         };
-        clearing.stop.push(*index);
-        clearing.slots = room / ask.count.max(1);
+        next.stop.push(*index);
+        if room / each > slots {
+            next.slots = room / each - slots;
+            slots = room / each;
+            // What makes room for one more is never cheaper than what goes before it.
+            let cost = next.cost;
+            found.push(std::mem::replace(&mut next, Clearing { cost, stop: Vec::new(), slots: 0 }));
+        }
     }
-    (room >= ask.count).then_some(clearing)
+    found
 }

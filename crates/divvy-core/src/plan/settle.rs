@@ -1,24 +1,31 @@
 //! From places to what happens: stops, promises where others still hold something, and placements where nobody does.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Place, Plan};
 use crate::event::Event;
 use crate::id::{AllocationId, DeviceId, JobId, NodeId};
 use crate::model::allocation::Placement;
-use crate::model::job::{Cause, JobSpec, StopOrder};
+use crate::model::job::Cause;
 use crate::model::promise::Promise;
 use crate::model::queue::lineage;
 use crate::state::State;
 
 /// A job that gives way.
+#[derive(Clone, Copy)]
 pub(super) struct Leaver<'a> {
     pub(super) job: JobId,
     pub(super) queue: &'a str,
+    /// What goes with it.
     pub(super) live: &'a [AllocationId],
+    /// Whether all of it goes; else it runs on without these.
+    pub(super) whole: bool,
     pub(super) cause: Cause,
     /// For whom, where that is known beforehand; else whoever gets its places.
     pub(super) by: Option<JobId>,
+    /// Whether that one grows by it, instead of starting.
+    pub(super) grows: bool,
 }
 
 /// What the allocations of a job hold.
@@ -29,12 +36,26 @@ pub(super) fn held_by<'a, 'b>(
     live.iter().filter_map(|id| state.allocations.get(id)).map(|held| &held.placement)
 }
 
-/// Turns places into events. Whoever gets places that leavers hold, or whom they leave for, gets a promise.
-pub(super) fn settle(state: &State, leavers: &[Leaver], places: Vec<Place>, plan: &mut Plan) {
+/// Turns places, and further parts of gangs, into events. Whoever gets places that leavers hold, or whom they leave for, gets a
+/// promise. The `early` places were given before anybody was told to make room for the growth of others.
+pub(super) fn settle(
+    state: &State,
+    leavers: &[Leaver],
+    (places, early, grown): (Vec<Place>, usize, Vec<Place>),
+    plan: &mut Plan,
+) {
     let holders = Holders::of(state, leavers);
     let mut taker: BTreeMap<JobId, JobId> = BTreeMap::new();
-    for place in places {
-        let waits_for = holders.of_place(state, &place, leavers);
+    let before: Vec<Leaver> = leavers.iter().filter(|leaver| !leaver.grows).copied().collect();
+    let holders_before = Holders::of(state, &before);
+    let awaited = |place: Place| (holders.of_place(state, &place, (leavers, true)), place);
+    let (mut later, mut now): (Vec<_>, Vec<_>) =
+        grown.into_iter().map(awaited).partition(|(waits_for, _)| !waits_for.is_empty());
+    for (index, mut place) in places.into_iter().enumerate() {
+        let then = if index < early { &holders_before } else { &holders };
+        let mut waits_for = then.of_place(state, &place, (leavers, false));
+        // Places may have been exchanged since.
+        waits_for.extend(holders.of_devices(&place));
         if waits_for.is_empty() {
             plan.places.push(place);
             continue;
@@ -44,22 +65,55 @@ pub(super) fn settle(state: &State, leavers: &[Leaver], places: Vec<Place>, plan
                 taker.entry(held.job).or_insert(place.job);
             }
         }
-        let Place { job, placements, port } = place;
-        plan.promises.push(Promise { job, placements, port, waits_for: waits_for.into_iter().collect() });
+        // What starts later starts with all that it got.
+        let of_job = |(_, more): &mut (BTreeSet<AllocationId>, Place)| more.job == place.job;
+        let more: Vec<_> = now.extract_if(.., of_job).chain(later.extract_if(.., of_job)).collect();
+        for (awaited, more) in more {
+            waits_for.extend(awaited);
+            place.placements.extend(more.placements);
+        }
+        place.placements.sort_by_key(|placement| placement.rank);
+        plan.promises.push(promise(place, waits_for, false));
     }
+    plan.grown = by_job(now).into_iter().map(|(_, place)| place).collect();
+    plan.promises.extend(by_job(later).into_iter().map(|(waits_for, place)| promise(place, waits_for, true)));
     plan.ends.extend(leavers.iter().filter_map(|leaver| {
-        let spec = &state.jobs.get(&leaver.job.number)?.spec;
         let by = leaver.by.as_ref().or_else(|| taker.get(&leaver.job)).map(ToString::to_string);
-        Some(Event::Stopping { job: leaver.job, cause: leaver.cause, by, order: notice(spec), requeue: true })
+        end(state, leaver, by)
     }));
 }
 
-/// How a job is told that it gives way: as its checkpoint wants it, else as for any stop.
-fn notice(spec: &JobSpec) -> StopOrder {
-    match &spec.checkpoint {
-        Some(checkpoint) => StopOrder { signal: checkpoint.notice.clone(), grace_ms: checkpoint.grace_ms },
-        None => spec.stop.clone(),
+/// How a job, or a part of it, is told to go.
+fn end(state: &State, leaver: &Leaver, by: Option<String>) -> Option<Event> {
+    let Leaver { job, cause, .. } = *leaver;
+    if !leaver.whole {
+        return Some(Event::Shrinking { job, allocations: leaver.live.to_vec(), cause, by });
     }
+    let order = state.jobs.get(&job.number)?.spec.notice();
+    Some(Event::Stopping { job, cause, by, order, requeue: true })
+}
+
+fn promise(place: Place, waits_for: BTreeSet<AllocationId>, grows: bool) -> Promise {
+    let Place { job, placements, port } = place;
+    Promise { job, placements, port, waits_for: waits_for.into_iter().collect(), grows }
+}
+
+/// All further parts of a gang as one, with all that they wait for.
+fn by_job(parts: Vec<(BTreeSet<AllocationId>, Place)>) -> Vec<(BTreeSet<AllocationId>, Place)> {
+    let mut all: BTreeMap<JobId, (BTreeSet<AllocationId>, Place)> = BTreeMap::new();
+    for (waits_for, place) in parts {
+        match all.entry(place.job) {
+            Entry::Vacant(entry) => drop(entry.insert((waits_for, place))),
+            Entry::Occupied(mut entry) => {
+                let (awaited, gang) = entry.get_mut();
+                awaited.extend(waits_for);
+                gang.placements.extend(place.placements);
+            }
+        }
+    }
+    let mut all: Vec<_> = all.into_values().collect();
+    all.iter_mut().for_each(|(_, place)| place.placements.sort_by_key(|placement| placement.rank));
+    all
 }
 
 /// What the jobs that give way hold.
@@ -91,19 +145,29 @@ impl Holders {
         holders
     }
 
+    /// The allocations on the devices of a place.
+    fn of_devices(&self, place: &Place) -> impl Iterator<Item = AllocationId> {
+        let devices = place.placements.iter().flat_map(|placement| &placement.devices);
+        devices.filter_map(|(device, _)| self.devices.get(device)).flatten().copied()
+    }
+
     /// The allocations that must end before a place is free: those on its devices, those whose cores or memory it may need,
     /// those that count against the same limits, those that leave for it, and the job's own.
-    fn of_place(&self, state: &State, place: &Place, leavers: &[Leaver]) -> BTreeSet<AllocationId> {
-        let own = leavers.iter().filter(|leaver| leaver.job == place.job || leaver.by == Some(place.job));
+    fn of_place(
+        &self,
+        state: &State,
+        place: &Place,
+        (leavers, grows): (&[Leaver], bool),
+    ) -> BTreeSet<AllocationId> {
+        let for_it = |leaver: &&Leaver| leaver.by == Some(place.job) && leaver.grows == grows;
+        let own = leavers.iter().filter(|leaver| leaver.job == place.job || for_it(leaver));
         let mut found: BTreeSet<AllocationId> = own.flat_map(|leaver| leaver.live).copied().collect();
         let queue = state.jobs.get(&place.job.number).map(|job| job.spec.queue.as_str());
         for path in queue.into_iter().flat_map(lineage) {
             found.extend(self.limited.get(path).into_iter().flatten());
         }
+        found.extend(self.of_devices(place));
         for placement in &place.placements {
-            found.extend(
-                placement.devices.iter().filter_map(|(device, _)| self.devices.get(device)).flatten(),
-            );
             if placement.cpu_milli > 0 || placement.memory_bytes > 0 {
                 found.extend(self.hosts.get(&placement.node).into_iter().flatten());
             }

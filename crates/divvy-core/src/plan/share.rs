@@ -16,6 +16,7 @@ use crate::amount::{Amount, Limits, Resource};
 use crate::id::{AllocationId, DeviceId};
 use crate::model::allocation::Placement;
 use crate::model::device::WHOLE_MILLI;
+use crate::model::gang::Role;
 use crate::model::job::JobSpec;
 use crate::model::policy::{Policy, Preempt, Share};
 use crate::model::queue::{Queue, lineage};
@@ -82,7 +83,7 @@ impl Shares {
             shares = Self::tree(state);
         }
         shares.note_promises(state);
-        shares.note_wanted(snapshot);
+        shares.note_wanted(state, snapshot);
         let whole: Amounts = shares.resources.iter().map(|it| snapshot.capacity.total(it)).collect();
         shares.loans = shares.loans.take().map(|loans| loans.noted(&shares.queues, &whole));
         shares.queues[POOL].due = whole;
@@ -187,11 +188,21 @@ impl Shares {
     }
 
     /// Adds what waits, from the leaves up: a parent wants what its children want, each within its limit.
-    fn note_wanted(&mut self, snapshot: &Snapshot) {
+    fn note_wanted(&mut self, state: &State, snapshot: &Snapshot) {
         let mut waiting: Vec<Amounts> = vec![smallvec![0; self.resources.len()]; self.queues.len()];
         for view in snapshot.waiting.classes.values() {
-            for (sum, asked) in waiting[view.queue].iter_mut().zip(&view.asked) {
+            for (sum, asked) in waiting[view.queue].iter_mut().zip(&view.wanted) {
                 *sum = sum.saturating_add(asked.saturating_mul(view.runs));
+            }
+        }
+        // Gangs that run want what they may have beyond what they have.
+        for id in &snapshot.growing {
+            let Some((job, run)) = state.jobs.get(&id.number).zip(state.run(*id)) else { continue };
+            let held = self.counted(state, run.placements.iter());
+            let place = self.place(&job.spec.queue);
+            let more = self.asked_at_most(&job.spec).into_iter().zip(held);
+            for (sum, (most, held)) in waiting[place].iter_mut().zip(more) {
+                *sum = sum.saturating_add(most.saturating_sub(held).max(0));
             }
         }
         for place in (0..self.queues.len()).rev() {
@@ -281,9 +292,22 @@ impl Shares {
 
     /// What a job asks for by alternatives of this number; by the last where a role has fewer.
     fn asked_by(&self, spec: &JobSpec, number: usize) -> Amounts {
-        let roles = spec.gang.roles();
+        let roles: Vec<(&Role, u32)> =
+            spec.gang.required_roles().into_iter().map(|role| (role, role.minimum)).collect();
+        self.asked_of(&roles, number)
+    }
+
+    /// The most that a job could use, with all tasks that it may have.
+    pub(crate) fn asked_at_most(&self, spec: &JobSpec) -> Amounts {
+        let roles: Vec<(&Role, u32)> =
+            spec.gang.roles().into_iter().map(|role| (role, role.maximum)).collect();
+        self.asked_of(&roles, 0)
+    }
+
+    /// What so many tasks of each role ask for by alternatives of this number.
+    fn asked_of(&self, roles: &[(&Role, u32)], number: usize) -> Amounts {
         let of = |resource: &Resource| {
-            let each = roles.iter().map(|role| {
+            let each = roles.iter().map(|(role, tasks)| {
                 let alternative = role.ask.alternatives.get(number).or(role.ask.alternatives.last());
                 let devices = alternative.and_then(|it| it.devices.as_ref());
                 let milli = devices.map_or(0, |ask| i64::from(ask.count) * i64::from(ask.milli()));
@@ -297,7 +321,7 @@ impl Shares {
                     Resource::Memory => alternative.and_then(|it| it.memory_bytes).unwrap_or(0),
                     Resource::Storage | Resource::Pods => 0,
                 };
-                amount.saturating_mul(i64::from(role.minimum))
+                amount.saturating_mul(i64::from(*tasks))
             });
             each.fold(0, i64::saturating_add)
         };

@@ -8,9 +8,10 @@ use super::diagnose::most_tasks;
 use super::filter;
 use super::place::{UNSAID_CPU_MILLI, UNSAID_MEMORY_BYTES, place_role, place_task};
 use super::trial::{Scope, Trial};
+use crate::id::NodeId;
 use crate::model::ask::{Alternative, DeviceAsk};
 use crate::model::device::WHOLE_MILLI;
-use crate::model::gang::{Group, Role};
+use crate::model::gang::{Branch, Group, Role};
 use crate::model::job::JobSpec;
 use crate::model::topology::{NODE, Slice, TopologyAsk};
 use crate::reason::Reason;
@@ -70,23 +71,25 @@ fn place_in(trial: &mut Trial, search: &mut Search, group: &Group, domain: Scope
     placed
 }
 
-/// Places the parts of a group one after the other, wherever it may lie now. Within a domain, where they fill up what is left of
-/// few nodes, the ones with the largest tasks go first if they do not fit in their own order.
+/// Places the parts of a group one after the other, wherever it may lie now: as many as it needs, the first that fit. Within a
+/// domain, where they fill up what is left of few nodes, the ones with the largest tasks go first if they do not fit in their
+/// own order.
 fn place_parts(trial: &mut Trial, search: &mut Search, group: &Group) -> Result<(), Reason> {
     let branch = match group {
         Group::Role(role) => return place_role(trial, search.spec, role, &mut search.rank),
         Group::Branch(branch) => branch,
     };
     let (mark, first) = (trial.mark(), search.rank);
-    let in_order = branch.groups.iter().try_for_each(|group| place_group(trial, search, group));
-    if in_order.is_ok() || trial.scope().is_none() {
-        return in_order;
-    }
     let mut parts: Vec<(u32, &Group)> = Vec::new();
     let mut rank = first;
     for group in &branch.groups {
         parts.push((rank, group));
-        rank += group.tasks();
+        rank += group.most_tasks();
+    }
+    let in_order = place_first(trial, search, branch, &parts);
+    search.rank = rank;
+    if in_order.is_ok() || trial.scope().is_none() {
+        return in_order;
     }
     parts.sort_by_key(|(_, group)| std::cmp::Reverse(largest_task(group)));
     let is_other = parts.windows(2).any(|pair| pair[0].0 > pair[1].0);
@@ -94,11 +97,35 @@ fn place_parts(trial: &mut Trial, search: &mut Search, group: &Group) -> Result<
         return in_order;
     }
     trial.roll_back_to(mark);
-    for (rank, group) in parts {
-        search.rank = rank;
-        place_group(trial, search, group)?;
-    }
+    let by_size = place_first(trial, search, branch, &parts);
     search.rank = rank;
+    by_size
+}
+
+/// Places as many groups of a branch as it needs, the first of these that fit; an error is why the first that is missing does not.
+fn place_first(
+    trial: &mut Trial,
+    search: &mut Search,
+    branch: &Branch,
+    parts: &[(u32, &Group)],
+) -> Result<(), Reason> {
+    let mut needed = branch.minimum;
+    let mut spare = (parts.len() as u32).saturating_sub(needed);
+    for (rank, group) in parts {
+        if needed == 0 {
+            break;
+        }
+        search.rank = *rank;
+        let mark = trial.mark();
+        match place_group(trial, search, group) {
+            Ok(()) => needed -= 1,
+            Err(reason) if spare == 0 => return Err(reason),
+            Err(_) => {
+                trial.roll_back_to(mark);
+                spare -= 1;
+            }
+        }
+    }
     Ok(())
 }
 
@@ -123,7 +150,7 @@ fn why_not(trial: &mut Trial, search: &mut Search, group: &Group, ask: &Topology
 
 /// No domain of a level has room for a group.
 fn no_domain(trial: &Trial, level: &str, group: &Group) -> Reason {
-    let roles = group.roles();
+    let roles = group.required_roles();
     let tasks = roles.iter().map(|role| role.minimum).sum();
     let holds = |scope: &Scope| -> u32 { roles.iter().map(|role| most_of(trial, scope, role)).sum() };
     let most = domains(trial, level).iter().map(holds).max().unwrap_or(0);
@@ -174,6 +201,25 @@ fn domains(trial: &Trial, level: &str) -> Vec<Scope> {
     named.into_values().map(Scope::from).chain(alone).collect()
 }
 
+/// The nodes that lie in the same domains as these: level, and a node there. None where nothing is asked.
+pub(super) fn around(trial: &Trial, domains: &[(String, NodeId)]) -> Option<Scope> {
+    let mut scope: Option<Vec<usize>> = None;
+    for (level, node) in domains {
+        let nodes = &trial.capacity().nodes;
+        let Some(own) = trial.capacity().node_place(*node) else { return Some(Rc::from([])) };
+        let domain = nodes[own].domain(level);
+        let is_near = |place: &usize| match domain {
+            Some(domain) => nodes[*place].domain(level) == Some(domain),
+            None => *place == own,
+        };
+        scope = Some(match scope {
+            Some(scope) => scope.into_iter().filter(is_near).collect(),
+            None => (0..nodes.len()).filter(is_near).collect(),
+        });
+    }
+    scope.map(Scope::from)
+}
+
 /// The domains of which one must hold all of a gang, where it asks for that.
 pub(super) fn required_domains(trial: &Trial, gang: &Group) -> Vec<Scope> {
     let ask = gang.topology().filter(|ask| ask.required);
@@ -181,18 +227,23 @@ pub(super) fn required_domains(trial: &Trial, gang: &Group) -> Vec<Scope> {
 }
 
 /// The domains that may hold a group: by count each of its roles has room by one of its alternatives. Those where more roles get
-/// what they would rather have come first, then the fullest, then by name.
+/// what they would rather have come first, then those in which it can grow as far as it may, then the fullest, then by name.
 fn candidates(trial: &Trial, spec: &JobSpec, group: &Group, level: &str) -> Vec<Scope> {
-    let roles = group.roles();
-    let rank = |scope: &Scope| -> Option<(usize, u64)> {
-        let (mut settled_for, mut left) = (0, 0u64);
+    let roles = group.required_roles();
+    let rank = |scope: &Scope| -> Option<(usize, bool, u64)> {
+        let (mut settled_for, mut left, mut cramped) = (0, 0u64, false);
         for role in &roles {
             let needed = u64::from(role.minimum);
-            let rooms = role.ask.alternatives.iter().map(|alternative| room(trial, scope, spec, alternative));
+            let chosen = scope.iter().copied();
+            let chosen: Scope =
+                chosen.filter(|place| role.ask.nodes.takes(&trial.capacity().nodes[*place].face)).collect();
+            let rooms =
+                role.ask.alternatives.iter().map(|alternative| room(trial, &chosen, spec, alternative));
             let (index, found) = rooms.enumerate().find(|(_, room)| *room >= needed)?;
+            cramped |= found < u64::from(role.maximum);
             (settled_for, left) = (settled_for + index, left.saturating_add(found));
         }
-        Some((settled_for, left))
+        Some((settled_for, cramped, left))
     };
     let ranked = domains(trial, level).into_iter().filter_map(|scope| Some((rank(&scope)?, scope)));
     let mut ranked: Vec<_> = ranked.collect();
@@ -222,7 +273,7 @@ fn room_on(node: &NodeView, spec: &JobSpec, alternative: &Alternative) -> u64 {
     let by_host = times(node.cpu_milli.1, cpu).min(times(node.memory_bytes.1, memory));
     let by_devices = ask.map_or(u64::MAX, |ask| draws_of(node, ask) / u64::from(ask.count.max(1)));
     let most = if spec.exclusive { 1 } else { u64::MAX };
-    by_host.min(by_devices).min(most)
+    by_host.min(by_devices).min(most).min(u64::try_from(node.most_tasks.1).unwrap_or(0))
 }
 
 /// How many draws of this size the devices of a node allow now.

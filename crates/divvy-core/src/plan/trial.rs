@@ -9,6 +9,7 @@ use crate::amount::{Amount, Holdings, Resource};
 use crate::id::{AllocationId, DeviceId, JobId, NodeId};
 use crate::model::allocation::Placement;
 use crate::model::ask::Alternative;
+use crate::model::choice::NodeChoice;
 use crate::model::device::DeviceSpec;
 use crate::model::job::JobSpec;
 use crate::model::queue::lineage;
@@ -61,14 +62,25 @@ enum Step<'a> {
 /// How much was done when the mark was set.
 pub(super) type Mark = usize;
 
+/// What of the snapshot a trial does not touch.
+#[derive(Clone, Copy)]
+pub(super) struct Others<'a> {
+    /// Who waits.
+    pub(super) waiting: &'a Waiting,
+    /// Who runs.
+    pub(super) running: &'a Running,
+    /// Who runs with fewer tasks than it may have.
+    pub(super) growing: &'a BTreeSet<JobId>,
+}
+
 impl<'a> Trial<'a> {
     pub(super) fn new(state: &'a State, snapshot: &'a mut Snapshot) -> Self {
         Self::split(state, snapshot).0
     }
 
     /// A trial, and what of the snapshot it does not touch: who waits and who runs.
-    pub(super) fn split(state: &'a State, snapshot: &'a mut Snapshot) -> (Self, &'a Waiting, &'a Running) {
-        let Snapshot { capacity, held, scores, waiting, running, .. } = snapshot;
+    pub(super) fn split(state: &'a State, snapshot: &'a mut Snapshot) -> (Self, Others<'a>) {
+        let Snapshot { capacity, held, scores, waiting, running, growing, .. } = snapshot;
         let trial = Self {
             state,
             capacity,
@@ -86,7 +98,7 @@ impl<'a> Trial<'a> {
             gang: 0,
             scope: None,
         };
-        (trial, waiting, running)
+        (trial, Others { waiting, running, growing })
     }
 
     /// What is free, what scores have said of it, and the nodes that tasks are kept to.
@@ -97,6 +109,18 @@ impl<'a> Trial<'a> {
     /// Keeps tasks to these nodes; gives what they were kept to before.
     pub(super) fn keep_to(&mut self, scope: Option<Scope>) -> Option<Scope> {
         std::mem::replace(&mut self.scope, scope)
+    }
+
+    /// The nodes that a choice leaves of those that tasks may be placed on; `None` where it leaves them all.
+    pub(super) fn chosen(&self, choice: &NodeChoice) -> Option<Scope> {
+        if choice.is_any() && !self.capacity.is_tainted {
+            return None;
+        }
+        let takes = |place: &usize| choice.takes(&self.capacity.nodes[*place].face);
+        Some(match &self.scope {
+            Some(scope) => scope.iter().copied().filter(takes).collect(),
+            None => (0..self.capacity.nodes.len()).filter(takes).collect(),
+        })
     }
 
     /// The nodes that tasks are kept to, if they are.
@@ -187,6 +211,7 @@ impl<'a> Trial<'a> {
             let Some(step) = self.done.pop() else { break };
             match step {
                 Step::Took(placement, queue) => {
+                    self.exchanged.remove(&placement.allocation);
                     self.capacity.give_back(&placement);
                     self.charge(queue.as_deref(), &placement, -1);
                     self.next_allocation = placement.allocation.0;
@@ -290,7 +315,7 @@ impl<'a> Trial<'a> {
     /// Brings a placement of this cycle up to date.
     pub(super) fn refresh(&self, placement: &mut Placement) {
         if let Some(exchanged) = self.exchanged.get(&placement.allocation) {
-            placement.clone_from(exchanged);
+            placement.devices.clone_from(&exchanged.devices);
         }
     }
 

@@ -91,6 +91,21 @@ impl<'a> Turns<'a> {
         Some(Turn { queue, class, key, place })
     }
 
+    /// Whether the next job takes its queue, or one above it, beyond what is due to it.
+    pub(super) fn is_beyond_due(&self) -> bool {
+        let mut queue = POOL;
+        while let Some((standing, child, _)) = self.forks[queue].first() {
+            if standing.beyond_due {
+                return true;
+            }
+            if *child == queue {
+                break;
+            }
+            queue = *child;
+        }
+        false
+    }
+
     /// Whether nobody else waits in any other queue.
     pub(super) fn is_alone(&self) -> bool {
         self.open <= 1

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::read::{Hardware, plain_work};
 use crate::id::{DeviceId, JobId, NodeId};
 use crate::model::allocation::Placement;
+use crate::model::choice::NodeChoice;
 use crate::model::device::{DeviceSpec, Link};
 use crate::model::gang::Group;
 use crate::model::job::{Dependency, JobSpec, Kind, StopOrder};
@@ -128,6 +129,7 @@ impl<'a> Names<'a> {
                 .iter()
                 .map(|(level, domain)| (level.clone(), self.domain(domain)))
                 .collect(),
+            most_tasks: spec.most_tasks,
             ..NodeSpec::default()
         };
         Hardware { spec, devices: devices.map(|(id, device)| self.device_spec(*id, &device.spec)).collect() }
@@ -202,7 +204,11 @@ impl<'a> Names<'a> {
 /// What its tasks do is nobody's business.
 fn plain(group: &mut Group) {
     match group {
-        Group::Role(role) => role.work = plain_work(),
+        Group::Role(role) => {
+            role.work = plain_work();
+            // Labels are names, too.
+            role.ask.nodes = NodeChoice::default();
+        }
         Group::Branch(branch) => branch.groups.iter_mut().for_each(plain),
     }
 }

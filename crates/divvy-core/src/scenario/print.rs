@@ -36,14 +36,25 @@ impl Scenario {
             Event::Placed { job, placements, .. } => {
                 format!("place {} {}", self.name_of(*job), self.places(placements))
             }
+            Event::Grown { job, placements } => {
+                format!("grow {} {}", self.name_of(*job), self.places(placements))
+            }
+            Event::Promised(promise) if promise.grows => {
+                format!("promise {} to grow {}", self.name_of(promise.job), self.places(&promise.placements))
+            }
             Event::Promised(promise) => {
                 format!("promise {} {}", self.name_of(promise.job), self.places(&promise.placements))
             }
             Event::Stopping { job, cause, by, .. } => {
-                let taker = by.as_deref().and_then(|by| by.parse().ok()).map(|by| self.name_of(by));
-                let taker = taker.filter(|_| matches!(cause, Cause::Preempted | Cause::Reclaimed));
-                let taker = taker.map(|taker| format!(" by {taker}")).unwrap_or_default();
-                format!("stop {} {cause:?}{taker}", self.name_of(*job))
+                format!("stop {} {cause:?}{}", self.name_of(*job), self.taker(*cause, by.as_deref()))
+            }
+            Event::Shrinking { job, allocations, cause, by } => {
+                let held = allocations.iter().filter_map(|id| self.state().allocations.get(id));
+                let held: Vec<Placement> = held.map(|held| held.placement.clone()).collect();
+                let taker = self.taker(*cause, by.as_deref());
+                // What is over holds nothing any more.
+                let by = if held.is_empty() { "a task".to_owned() } else { self.places(&held) };
+                format!("shrink {} by {by} {cause:?}{taker}", self.name_of(*job))
             }
             Event::Dropped { job, end, .. } => format!("drop {} {:?}", self.name_of(*job), end.cause),
             Event::Judged { classes } => {
@@ -59,6 +70,13 @@ impl Scenario {
         if !line.is_empty() {
             self.say(&line);
         }
+    }
+
+    /// ` by j1`, where a job goes for another one.
+    fn taker(&self, cause: Cause, by: Option<&str>) -> String {
+        let taker = by.and_then(|by| by.parse().ok()).map(|by| self.name_of(by));
+        let taker = taker.filter(|_| matches!(cause, Cause::Preempted | Cause::Reclaimed | Cause::Moved));
+        taker.map(|taker| format!(" by {taker}")).unwrap_or_default()
     }
 
     pub(super) fn say(&mut self, line: &str) {

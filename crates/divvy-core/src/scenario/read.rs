@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::words::Words;
 use crate::amount::Amount;
 use crate::model::ask::{Alternative, Ask, DeviceAsk, DeviceClass, DrawAsk};
+use crate::model::choice::{Condition, Face, Is, NodeChoice, Taint, Toleration};
 use crate::model::device::{DeviceSpec, Link};
 use crate::model::gang::{Group, Role};
 use crate::model::job::{
@@ -35,7 +36,7 @@ pub(super) fn node(words: &Words) -> Result<Hardware, String> {
     if let Some(text) = words.braces {
         return braces("node", text);
     }
-    words.only(3, "linked", "cpu mem gb mib zone block rack")?;
+    words.only(3, "linked", "cpu mem gb mib zone block rack labels taints tasks")?;
     let name = words.at(1, "the node's name")?;
     let (count, model) = match words.placed.get(2) {
         None | Some(&"linked") => (0, "h100"),
@@ -64,9 +65,39 @@ pub(super) fn node(words: &Words) -> Result<Hardware, String> {
         cpu_milli: words.cores("cpu")?.unwrap_or(64_000),
         memory_bytes: words.memory("mem")?.unwrap_or(512 << 30),
         domains: domains(words),
+        face: Face { labels: pairs(words, "labels").collect(), taints: taints(words) },
+        most_tasks: Some(words.count("tasks", 0)?).filter(|most| *most > 0),
         ..NodeSpec::default()
     };
     Ok(Hardware { spec, devices: (0..count).map(device).collect() })
+}
+
+/// `labels=disk:ssd,pool:a`: names and what they say, where they say anything.
+fn pairs(words: &Words, name: &str) -> impl Iterator<Item = (String, String)> {
+    let text = words.named.get(name).copied().unwrap_or_default();
+    let pairs = text.split(',').filter(|pair| !pair.is_empty());
+    let pair = |pair: &str| {
+        let (key, value) = pair.split_once(':').unwrap_or((pair, ""));
+        (key.to_owned(), value.to_owned())
+    };
+    pairs.map(pair).collect::<Vec<_>>().into_iter()
+}
+
+fn taints(words: &Words) -> Vec<Taint> {
+    pairs(words, "taints").map(|(key, value)| Taint { key, value }).collect()
+}
+
+/// `nodes=disk:ssd,pool:a tolerates=spot`: labels that its nodes have, and taints that it puts up with.
+fn choice(words: &Words) -> NodeChoice {
+    let wanted = pairs(words, "nodes").map(|(label, value)| Condition { label, is: Is::In(vec![value]) });
+    let wanted: Vec<Condition> = wanted.collect();
+    let any = |text: String| Some(text).filter(|text| !text.is_empty());
+    let tolerates = pairs(words, "tolerates");
+    let tolerates = tolerates.map(|(key, value)| Toleration { key: any(key), value: any(value) });
+    NodeChoice {
+        any_of: if wanted.is_empty() { Vec::new() } else { vec![wanted] },
+        tolerates: tolerates.collect(),
+    }
 }
 
 /// Where a node is, coarse to fine.
@@ -125,9 +156,9 @@ fn amount(resource: &str, text: &str) -> Result<Amount, String> {
 /// What `submit` knows beside the job's name, its queue and the GPUs of each task.
 const FLAGS: &str = "held wait exclusive fixed resumable";
 /// See [`FLAGS`].
-const NAMES: &str = "tasks prio model gb milli after array limit cpu mem start user requeue restarts estimate token within near slice";
+const NAMES: &str = "tasks prio model gb milli after array limit cpu mem start user requeue restarts estimate token within near slice nodes tolerates";
 
-/// `submit j1 a 2 tasks=4 prio=high`
+/// `submit j1 a 2 tasks=4 prio=high`, `submit j1 a 2 tasks=2..4`
 pub(super) fn spec(words: &Words, after: Vec<Dependency>, now: Time) -> Result<JobSpec, String> {
     let name = words.at(1, "the job's name")?;
     let queue = words.at(2, "the queue")?;
@@ -148,10 +179,7 @@ pub(super) fn spec(words: &Words, after: Vec<Dependency>, now: Time) -> Result<J
         preemptible: !words.has("fixed"),
         resumable: words.has("resumable"),
         lifetime: Lifetime::Batch,
-        gang: Group::Role(Role {
-            topology: topology(words)?,
-            ..role(alternative(words)?, words.count("tasks", 1)?)
-        }),
+        gang: Group::Role(Role { topology: topology(words)?, ..tasks(words, role(alternative(words)?, 1))? }),
         time_limit: words.span("limit")?,
         estimate: words.span("estimate")?,
         requeue: words.named.get("requeue").map_or(Ok(Requeue::Lost), |text| requeue(text))?,
@@ -171,10 +199,21 @@ pub(super) fn role(alternative: Alternative, tasks: u32) -> Role {
         name: "main".into(),
         minimum: tasks,
         maximum: tasks,
-        ask: Ask { alternatives: vec![alternative] },
+        ask: Ask::of(vec![alternative]),
         work: plain_work(),
         topology: None,
     }
+}
+
+/// `tasks=4`, or `tasks=2..4` of a gang that may grow and shrink.
+fn tasks(words: &Words, mut role: Role) -> Result<Role, String> {
+    role.ask.nodes = choice(words);
+    let Some((least, most)) = words.named.get("tasks").and_then(|text| text.split_once("..")) else {
+        let tasks = words.count("tasks", 1)?;
+        return Ok(Role { minimum: tasks, maximum: tasks, ..role });
+    };
+    let number = |text: &str| text.parse().map_err(|_| "tasks is a number, or two: 2..4");
+    Ok(Role { minimum: number(least)?, maximum: number(most)?, ..role })
 }
 
 /// What every task of a scenario does: nothing of interest.

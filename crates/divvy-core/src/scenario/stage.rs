@@ -22,6 +22,7 @@ impl Scenario {
     }
 
     /// `start j1 on=n1:0+n1:1,n2:0 [cpu=4,8] [mem=8] [alt=1] [slowly]`: the job has got these; its tasks run unless they start slowly.
+    /// A task that an elastic gang does not have is a `-`.
     pub(super) fn start(&mut self, words: &Words) -> Done {
         words.only(2, "slowly", "on cpu mem alt")?;
         let job = self.job(words.at(1, "the job")?)?;
@@ -45,7 +46,8 @@ impl Scenario {
         let holds = |held: &Placement| held.devices.iter().any(|(device, _)| drawn.contains(device));
         let allocations = self.state().allocations.iter();
         let waits_for = allocations.filter(|(_, held)| holds(&held.placement)).map(|(id, _)| *id).collect();
-        self.put(vec![Event::Promised(Box::new(Promise { job, placements, port: 0, waits_for }))])
+        let grows = self.state().run(job).is_some_and(|run| run.is_active() && run.stopping.is_none());
+        self.put(vec![Event::Promised(Box::new(Promise { job, placements, port: 0, waits_for, grows }))])
     }
 
     /// `stop j1`: it was told to go, and goes back into its queue.
@@ -61,8 +63,9 @@ impl Scenario {
         let spec = &self.state().jobs.get(&job.number).ok_or("the job has ended")?.spec;
         let places: Vec<&str> =
             words.named.get("on").ok_or("on= is missing: write on=n1:0+n1:1,n2:0")?.split(',').collect();
-        let tasks = spec.gang.tasks() as usize;
-        if places.len() != tasks {
+        let (least, tasks) = (spec.gang.tasks() as usize, spec.gang.most_tasks() as usize);
+        let said = if spec.gang.is_elastic() { 1..=tasks } else { least..=tasks };
+        if !said.contains(&places.len()) {
             return Err(format!("on= names places for {} tasks, and the job has {tasks}", places.len()));
         }
         let index = words.count("alt", 0)?;
@@ -87,7 +90,7 @@ impl Scenario {
                 alternative: index,
             })
         };
-        places.iter().enumerate().map(placement).collect()
+        places.iter().enumerate().filter(|(_, place)| **place != "-").map(placement).collect()
     }
 
     /// The node, and what is drawn of each device: `n1:0+n1:1`, or `n1` for a task without any.
@@ -119,9 +122,8 @@ fn host_amount(name: &str, text: &str) -> Result<i64, String> {
 }
 
 fn alternative(spec: &JobSpec, rank: usize, index: u32) -> Result<&Alternative, String> {
-    let roles = spec.gang.roles().into_iter();
-    let mut by_rank = roles.flat_map(|role| std::iter::repeat_n(role, role.minimum as usize));
-    let asked = by_rank.nth(rank).and_then(|role| role.ask.alternatives.get(index as usize));
+    let role = u32::try_from(rank).ok().and_then(|rank| spec.gang.role_of(rank));
+    let asked = role.and_then(|(role, _)| role.ask.alternatives.get(index as usize));
     asked.ok_or_else(|| format!("the job has no alternative {index}"))
 }
 

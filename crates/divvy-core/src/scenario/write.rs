@@ -12,6 +12,7 @@ use crate::amount::{Amount, Resource};
 use crate::engine::EndedHow;
 use crate::explain;
 use crate::id::JobId;
+use crate::model::allocation::Placement;
 use crate::model::ask::DrawAsk;
 use crate::model::device::Health;
 use crate::model::gang::Group;
@@ -165,14 +166,26 @@ impl Script<'_> {
         }
     }
 
+    /// The places of the tasks; `-` for one that an elastic gang does not have.
+    fn by_rank(&self, job: &Job, placements: &[Placement]) -> String {
+        if !job.spec.gang.is_elastic() {
+            return self.names.places(placements);
+        }
+        let last = placements.iter().map(|placement| placement.rank).max().unwrap_or(0);
+        let of = |rank| {
+            let own = placements.iter().find(|placement| placement.rank == rank);
+            own.map_or_else(|| "-".to_owned(), |own| self.names.places(std::slice::from_ref(own)))
+        };
+        (0..=last).map(of).collect::<Vec<_>>().join(",")
+    }
+
     /// `on=n1:0,n1:1 cpu=4 mem=8`: what the tasks have, and of the host as far as the job does not say it.
-    fn on(&self, job: &Job, placements: &[crate::model::allocation::Placement]) -> String {
-        let mut text = format!("on={}", self.names.places(placements));
-        let roles = job.spec.gang.roles().into_iter();
-        let asks = roles.flat_map(|role| std::iter::repeat_n(&role.ask, role.minimum as usize));
-        let asked: Vec<_> = asks
-            .zip(placements)
-            .map(|(ask, placement)| ask.alternatives.get(placement.alternative as usize))
+    fn on(&self, job: &Job, placements: &[Placement]) -> String {
+        let mut text = format!("on={}", self.by_rank(job, placements));
+        let asked: Vec<_> = placements
+            .iter()
+            .map(|placement| (placement, job.spec.gang.role_of(placement.rank)))
+            .map(|(placement, role)| role?.0.ask.alternatives.get(placement.alternative as usize))
             .map(|asked| {
                 asked.map_or((0, 0), |asked| (asked.cpu_milli.unwrap_or(0), asked.memory_bytes.unwrap_or(0)))
             })
@@ -315,7 +328,14 @@ fn job_words(spec: &JobSpec, now: Time) -> Option<String> {
     let mut say = |name: &str, text: Option<String>| {
         line += &text.map(|text| format!(" {name}={text}")).unwrap_or_default();
     };
-    say("tasks", (role.minimum != 1).then(|| role.minimum.to_string()));
+    say(
+        "tasks",
+        match (role.minimum, role.maximum) {
+            (1, 1) => None,
+            (least, most) if least == most => Some(least.to_string()),
+            (least, most) => Some(format!("{least}..{most}")),
+        },
+    );
     say("prio", (spec.priority != 0).then(|| spec.priority.to_string()));
     say("model", devices.map(|ask| ask.class.models.join(",")).filter(|models| !models.is_empty()));
     say("gb", devices.and_then(|ask| ask.class.least_gb).map(|gb| gb.to_string()));
@@ -430,7 +450,7 @@ fn differences(state: &State, names: &Names, text: &str) -> Vec<String> {
 /// All runs that have not ended; of an array's untouched members the first stands for all.
 fn standings(
     state: &State,
-    places: impl Fn(&[crate::model::allocation::Placement]) -> String,
+    places: impl Fn(&[Placement]) -> String,
     reason: impl Fn(&Job, &Reason) -> Reason,
 ) -> impl Iterator<Item = (JobId, Standing)> {
     state.jobs.values().flat_map(move |job| {

@@ -8,8 +8,9 @@ use super::shelves::{Filed, Shelves, alike};
 use crate::amount::Resource;
 use crate::id::{DeviceId, NodeId};
 use crate::model::allocation::Placement;
+use crate::model::choice::Face;
 use crate::model::device::{Health, WHOLE_MILLI};
-use crate::model::node::NodeState;
+use crate::model::node::{NodeSpec, NodeState};
 use crate::model::score::Score;
 use crate::state::{Device, Node, State, fingerprint};
 
@@ -29,6 +30,8 @@ pub struct Capacity {
     /// The hash of all that a choice among nodes may look at, node by node: what is remembered by it cannot be out of date.
     is_stamped: bool,
     stamps: Vec<u64>,
+    /// Whether any node has taints.
+    pub(crate) is_tainted: bool,
     /// The most milli-cores, and the most devices, of any node.
     pub(crate) largest: (i64, usize),
     /// The nodes by their free devices.
@@ -70,6 +73,10 @@ pub struct NodeView {
     pub tasks: TaskCounts,
     /// Its domain on each level that it names, coarse to fine.
     pub domains: Arc<[(String, String)]>,
+    /// Its labels and taints.
+    pub face: Arc<Face>,
+    /// How many tasks it takes at most, and how many more it takes now.
+    pub most_tasks: (i64, i64),
     /// The hash of what does not change while it is there.
     fixed: u64,
     /// The place of its devices' kind on the shelves.
@@ -136,6 +143,8 @@ impl NodeView {
             uniform: true,
             tasks: TaskCounts::default(),
             domains: spec.domains.clone().into(),
+            face: Arc::new(spec.face.clone()),
+            most_tasks: (most_tasks(spec), most_tasks(spec)),
             fixed: 0,
             kind: 0,
         }
@@ -145,7 +154,7 @@ impl NodeView {
     fn stamp(&self) -> u64 {
         let devices = self.devices.iter();
         let left = |device: &DeviceView| (device.free_milli, device.free_memory_mib, device.unusable);
-        let host = (self.takes_tasks, self.cpu_milli.1, self.memory_bytes.1);
+        let host = (self.takes_tasks, self.cpu_milli.1, self.memory_bytes.1, self.most_tasks.1 > 0);
         fingerprint(&(self.fixed, host, self.tasks, Each(devices.map(left))))
     }
 
@@ -244,6 +253,7 @@ impl Capacity {
         node.devices.sort_by_key(|device| (device.index, device.id));
         share_host(node, state);
         node.fixed = fixed(node);
+        self.is_tainted |= !node.face.taints.is_empty();
         self.largest = (self.largest.0.max(node.cpu_milli.0), self.largest.1.max(node.devices.len()));
         for (index, device) in node.devices.iter().enumerate() {
             *entry(&mut self.places, device.id.0, (NOWHERE, NOWHERE)) = (place as u32, index as u32);
@@ -389,6 +399,7 @@ impl Capacity {
             let node = &mut self.nodes[place];
             node.cpu_milli.1 += sign * placement.cpu_milli;
             node.memory_bytes.1 += sign * placement.memory_bytes;
+            node.most_tasks.1 += sign;
             let shares = placement.devices.iter().any(|(_, draw)| draw.milli < WHOLE_MILLI);
             if let Some(kind) = task_kind(placement.devices.len(), shares) {
                 node.tasks[kind] -= sign as i32;
@@ -456,6 +467,10 @@ fn fixed(node: &NodeView) -> u64 {
         fingerprint(&(&spec.model, spec.memory_mib, spec.nominal_gb, spec.numa, device.host_share))
     };
     fingerprint(&(node.cpu_milli.0, node.memory_bytes.0, Each(node.devices.iter().map(of))))
+}
+
+fn most_tasks(spec: &NodeSpec) -> i64 {
+    spec.most_tasks.map_or(i64::MAX / 2, i64::from)
 }
 
 fn unusable(device: &Device) -> Option<Unusable> {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::order;
 use crate::id::{AllocationId, ClassId, JobId};
+use crate::model::allocation::AllocationState;
 use crate::model::job::{Estimate, JobSpec};
 use crate::model::policy::{Length, Order, Policy, Preempt};
 use crate::state::{Job, Run, State};
@@ -44,8 +45,10 @@ pub struct RunView {
     pub attained_ms: i64,
     /// How long it runs, by estimate.
     pub estimate: Option<Arc<Estimate>>,
-    /// Its allocations.
+    /// Its allocations, but for those of tasks that were told to go.
     pub live: Vec<AllocationId>,
+    /// Whether it may run with fewer tasks than it has.
+    pub elastic: bool,
     /// When its place changes next by its running on, as of the last look.
     crossing: Option<Time>,
     /// Where its service is among the levels of the order until then.
@@ -106,9 +109,18 @@ impl RunView {
             attained_ms: run.attained_ms,
             estimate: job.estimate.clone(),
             live: run.live.clone(),
+            elastic: job.spec.gang.is_elastic(),
             crossing: None,
             standing: Level::default(),
         })
+    }
+
+    /// Tasks that were told to go are no part of it any more.
+    fn forget_leaving(&mut self, state: &State) {
+        let held = |id: &AllocationId| state.allocations.get(id);
+        let stays = |id: &AllocationId| held(id).is_some_and(|it| it.state != AllocationState::Stopping);
+        self.live.retain(stays);
+        self.milli = self.live.iter().filter_map(held).map(|it| it.placement.milli()).sum();
     }
 
     /// Looks at what its running on does to its place.
@@ -199,6 +211,9 @@ impl Running {
         }
         let job = state.jobs.get(&id.number);
         let view = job.and_then(|job| RunView::of(job, state.run(id)?)).map(|mut view| {
+            if view.elastic {
+                view.forget_leaving(state);
+            }
             view.look(&state.policy, now);
             view
         });

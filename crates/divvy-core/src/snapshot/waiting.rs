@@ -39,6 +39,8 @@ pub struct ClassView {
     pub(crate) queue: usize,
     /// What each of them asks for of what is divided.
     pub(crate) asked: Amounts,
+    /// The most that each of them could use of it, with all tasks that it may have.
+    pub(crate) wanted: Amounts,
     /// What one of them is: in all that planning looks at, the others are the same.
     pub(crate) example: Arc<JobSpec>,
 }
@@ -47,7 +49,7 @@ pub struct ClassView {
 impl PartialEq for ClassView {
     fn eq(&self, other: &Self) -> bool {
         (&self.jobs, self.milli, self.runs) == (&other.jobs, other.milli, other.runs)
-            && (self.queue, &self.asked) == (other.queue, &other.asked)
+            && (self.queue, &self.asked, &self.wanted) == (other.queue, &other.asked, &other.wanted)
     }
 }
 
@@ -60,6 +62,7 @@ impl ClassView {
             runs: 0,
             queue: shares.place(&spec.queue),
             asked: shares.asked(spec),
+            wanted: shares.asked_at_most(spec),
             example: Arc::clone(spec),
         }
     }

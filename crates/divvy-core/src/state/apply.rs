@@ -47,7 +47,7 @@ pub enum Misfit {
 }
 
 /// What is wrong with one event, before its kind and position are added.
-enum Wrong {
+pub(super) enum Wrong {
     Unknown(String),
     Impossible(String),
     Ledger(ledger::OutOfRange),
@@ -59,7 +59,7 @@ impl From<ledger::OutOfRange> for Wrong {
     }
 }
 
-type Applied = Result<(), Wrong>;
+pub(super) type Applied = Result<(), Wrong>;
 
 /// A run shorter than this that asks to be run again counts as a restart.
 const LEAST_RUN_MS: i64 = 10_000;
@@ -111,6 +111,8 @@ impl State {
             Event::Promised(promise) => return self.promise(promise),
             Event::Revoked { job } => return self.revoke(*job),
             Event::Placed { job, placements, port } => return self.place(*job, placements, *port, at),
+            Event::Grown { job, placements } => return self.grow(*job, placements, at),
+            Event::Shrinking { job, allocations, .. } => return self.shrink(*job, allocations),
             Event::TaskStarted { allocation, start } => return self.start_task(*allocation, start, at),
             Event::Stopping { job, cause, by, order, requeue } => {
                 let stopping =
@@ -227,7 +229,11 @@ impl State {
     }
 
     /// Changes one run, keeping the digest; an untouched member is touched by it. What the change returns goes back.
-    fn change_run<T>(&mut self, id: JobId, change: impl FnOnce(&mut Run) -> T) -> Result<T, Wrong> {
+    pub(super) fn change_run<T>(
+        &mut self,
+        id: JobId,
+        change: impl FnOnce(&mut Run) -> T,
+    ) -> Result<T, Wrong> {
         let unknown = || Wrong::Unknown(format!("job {id}"));
         let job = self.jobs.get_mut(&id.number).ok_or_else(unknown)?;
         let (mut less, mut more) = (0u64, 0u64);
@@ -286,7 +292,7 @@ impl State {
         }
     }
 
-    fn revoke(&mut self, id: JobId) -> Applied {
+    pub(super) fn revoke(&mut self, id: JobId) -> Applied {
         let promise = self.promises.remove(&id).ok_or_else(|| Wrong::Unknown(format!("promise to {id}")))?;
         self.minus(fingerprint(&Entity::Promise(&promise)));
         self.change_run(id, |run| run.promised = false)
@@ -310,6 +316,13 @@ impl State {
             run.port = port;
             Ok(())
         })??;
+        self.allocate(id, placements, at)?;
+        let milli = placements.iter().map(Placement::milli).sum();
+        Ok(self.ledger.change(&spec.queue, &user, milli, at)?)
+    }
+
+    /// What a job's tasks hold from now on.
+    pub(super) fn allocate(&mut self, id: JobId, placements: &[Placement], at: Time) -> Applied {
         for placement in placements {
             let held = Allocation {
                 job: id,
@@ -327,12 +340,15 @@ impl State {
             }
             self.next_allocation = self.next_allocation.max(AllocationId(placement.allocation.0 + 1));
         }
-        let milli = placements.iter().map(Placement::milli).sum();
-        Ok(self.ledger.change(&spec.queue, &user, milli, at)?)
+        Ok(())
     }
 
     /// Changes one allocation, keeping the digest.
-    fn change_allocation(&mut self, id: AllocationId, change: impl FnOnce(&mut Allocation)) -> Applied {
+    pub(super) fn change_allocation(
+        &mut self,
+        id: AllocationId,
+        change: impl FnOnce(&mut Allocation),
+    ) -> Applied {
         let held = self.allocations.get_mut(&id).ok_or_else(|| Wrong::Unknown(format!("allocation {id}")))?;
         let less = fingerprint(&Entity::Allocation(id.0, held));
         change(held);
@@ -390,7 +406,12 @@ impl State {
         let milli_ms = i128::from(milli) * i128::from(at.since(held.since).0);
         self.change_run(held.job, |run| {
             run.live.retain(|live| *live != id);
-            run.over.push((held.placement.rank, end.clone()));
+            if held.state == AllocationState::Stopping && run.stopping.is_none() {
+                // A task that was told to go is no part of the gang any more: how it ends is not the job's end.
+                run.placements.retain(|placement| placement.allocation != id);
+            } else {
+                run.over.push((held.placement.rank, end.clone()));
+            }
             run.held_milli_ms = run.held_milli_ms.saturating_add(i64::try_from(milli_ms).unwrap_or(i64::MAX));
         })?;
         let job =
@@ -403,6 +424,10 @@ impl State {
     fn end_attempt(&mut self, id: JobId, end: &LastEnd, state: JobState, at: Time) -> Applied {
         if state.is_ended() {
             return self.end_run(id, state);
+        }
+        // Further tasks were for the gang that ran: a new attempt begins with the minimum.
+        if self.promises.get(&id).is_some_and(|promise| promise.grows) {
+            self.revoke(id)?;
         }
         self.change_run(id, |run| {
             // One that saves its work and asks to be run again does as it should, unless it does nothing else.
@@ -495,6 +520,13 @@ fn class_of(spec: &crate::model::job::JobSpec) -> ClassId {
     let shapes: Vec<_> = roles.iter().map(|role| (role.minimum, &role.ask, &role.topology)).collect();
     let of_job = (&spec.queue, spec.priority, spec.preemptible, spec.exclusive, shapes);
     let branches = spec.gang.branches();
+    if spec.gang.is_elastic() {
+        let of_branch = |branch: &&crate::model::gang::Branch| (branch.minimum, branch.groups.len());
+        let sizes: Vec<_> = branches.iter().map(of_branch).collect();
+        let most: Vec<u32> = roles.iter().map(|role| role.maximum).collect();
+        let topologies: Vec<_> = branches.iter().map(|branch| &branch.topology).collect();
+        return ClassId(fingerprint(&(of_job, sizes, most, topologies)));
+    }
     if branches.iter().all(|branch| branch.topology.is_none()) {
         return ClassId(fingerprint(&of_job));
     }

@@ -2,6 +2,7 @@
 
 mod apply;
 mod digest;
+mod elastic;
 mod outlook;
 mod run;
 

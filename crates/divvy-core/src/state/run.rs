@@ -219,7 +219,11 @@ impl State {
 impl JobSpec {
     /// Whole devices that the job asks for, over all tasks of its minimum, by its first alternatives.
     pub fn devices_asked(&self) -> u32 {
-        self.gang.roles().iter().map(|role| role.minimum * first(&role.ask).map_or(0, devices_of)).sum()
+        self.gang
+            .required_roles()
+            .iter()
+            .map(|role| role.minimum * first(&role.ask).map_or(0, devices_of))
+            .sum()
     }
 
     /// Thousandths of devices that the job asks for, likewise.
@@ -227,7 +231,7 @@ impl JobSpec {
         fn of(group: &Group) -> i64 {
             match group {
                 Group::Role(role) => i64::from(role.minimum) * first(&role.ask).map_or(0, milli_of),
-                Group::Branch(branch) => branch.groups.iter().map(of).sum(),
+                Group::Branch(branch) => branch.required().map(of).sum(),
             }
         }
         of(&self.gang)

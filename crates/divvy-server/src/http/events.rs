@@ -147,6 +147,8 @@ fn about(state: &State, event: &Event) -> Option<JobId> {
         | Event::Released { job, .. }
         | Event::Checkpointed { job, .. }
         | Event::Placed { job, .. }
+        | Event::Grown { job, .. }
+        | Event::Shrinking { job, .. }
         | Event::Stopping { job, .. }
         | Event::AttemptEnded { job, .. }
         | Event::Dropped { job, .. } => Some(*job),

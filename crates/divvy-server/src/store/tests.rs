@@ -17,7 +17,7 @@ use super::*;
 fn spec(name: &str) -> Arc<JobSpec> {
     let work =
         Work::Process(Process { argv: vec!["true".into()], directory: "/".into(), ..Process::default() });
-    let ask = Ask { alternatives: vec![Alternative { cpu_milli: Some(1000), ..Alternative::default() }] };
+    let ask = Ask::of(vec![Alternative { cpu_milli: Some(1000), ..Alternative::default() }]);
     let role = Role { name: "main".into(), minimum: 1, maximum: 1, ask, work, topology: None };
     let text = serde_json::json!({"name": name, "queue": "default", "gang": Group::Role(role)});
     Arc::new(serde_json::from_value(text).unwrap())

@@ -173,14 +173,7 @@ fn task(state: &State, job: &Job, run: &Run, placement: &Placement) -> api::Task
 }
 
 fn role_of(job: &Job, rank: u32) -> String {
-    let mut first = 0;
-    for role in job.spec.gang.roles() {
-        first += role.minimum;
-        if rank < first {
-            return role.name.clone();
-        }
-    }
-    String::new()
+    job.spec.gang.role_of(rank).map(|(role, _)| role.name.clone()).unwrap_or_default()
 }
 
 /// A job that has ended, by its last attempt and what was submitted, if that is known.

@@ -107,6 +107,17 @@ fn describe_job(state: &State, event: &Event, told: &mut api::Event) {
             let text = format!("{job} got {} GPUs for {} tasks", told.devices.len(), placements.len());
             about(told, *job, Some(JobState::Starting), text);
         }
+        Event::Grown { job, placements } => {
+            let devices = placements.iter().flat_map(|placement| &placement.devices);
+            told.devices =
+                devices.filter_map(|(id, _)| Some(state.devices.get(id)?.spec.uuid.clone())).collect();
+            let text = format!("{job} got {} GPUs for {} more tasks", told.devices.len(), placements.len());
+            about(told, *job, None, text);
+        }
+        Event::Shrinking { job, allocations, by, .. } => {
+            let by = by.as_ref().map(|by| format!(" for {by}")).unwrap_or_default();
+            about(told, *job, None, format!("{job} goes on without {} tasks{by}", allocations.len()));
+        }
         Event::TaskStarted { allocation, start } => {
             let Some((job, rank)) = task_of(state, *allocation) else {
                 told.text = format!("a task started (pid {})", start.pid);

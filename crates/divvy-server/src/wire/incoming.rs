@@ -263,10 +263,11 @@ fn process(submit: &Submit, directory: &Path, output: Output) -> Result<Process,
 
 fn roles(job: &JobFile, process: &Process) -> Result<Vec<Role>, Problem> {
     if job.roles.is_empty() {
-        let alone = RoleFile { name: "main".into(), tasks: job.tasks, ..RoleFile::default() };
+        let (name, tasks, max_tasks) = ("main".into(), job.tasks, job.max_tasks);
+        let alone = RoleFile { name, tasks, max_tasks, ..RoleFile::default() };
         return Ok(vec![role(job, &alone, "", process)?]);
     }
-    if job.tasks.is_some_and(|tasks| tasks != 1) {
+    if job.tasks.is_some_and(|tasks| tasks != 1) || job.max_tasks.is_some() {
         return Err(bad(
             "tasks",
             "a job with roles has its tasks there: write `tasks` in each role, not beside them",
@@ -288,6 +289,10 @@ fn role(job: &JobFile, role: &RoleFile, prefix: &str, process: &Process) -> Resu
     if tasks == 0 {
         return Err(bad(format!("{prefix}tasks"), "at least one task has to run"));
     }
+    let maximum = role.max_tasks.unwrap_or(tasks);
+    if maximum < tasks {
+        return Err(bad(format!("{prefix}max_tasks"), "no less than the tasks that it starts with"));
+    }
     let (command, args) = match &role.command {
         Some(command) => (Some(command), &role.args),
         None if role.args.is_empty() => (job.command.as_ref(), &job.args),
@@ -299,9 +304,9 @@ fn role(job: &JobFile, role: &RoleFile, prefix: &str, process: &Process) -> Resu
             .with_fix("write `command: …`, or the command behind `--`"));
     }
     let topology = role.topology.as_ref().map(topology);
-    let ask = Ask { alternatives: vec![alternative(job, role, prefix)?] };
+    let ask = Ask::of(vec![alternative(job, role, prefix)?]);
     let work = Work::Process(Process { argv, ..process.clone() });
-    Ok(Role { name: role.name.clone(), minimum: tasks, maximum: tasks, ask, work, topology })
+    Ok(Role { name: role.name.clone(), minimum: tasks, maximum, ask, work, topology })
 }
 
 fn alternative(job: &JobFile, role: &RoleFile, prefix: &str) -> Result<Alternative, Problem> {
@@ -488,6 +493,7 @@ mod tests {
             ),
             (serde_json::json!({"roles": [{"name": "a"}]}), "roles[0].command"),
             (serde_json::json!({"command": "x", "tasks": 2, "roles": [{"name": "a"}]}), "tasks"),
+            (serde_json::json!({"command": "x", "tasks": 2, "max_tasks": 1}), "max_tasks"),
             (serde_json::json!({"command": "x", "stop": {"signal": "BANG"}}), "stop.signal"),
             (serde_json::json!({"command": "x", "requeue": "sometimes"}), "requeue"),
             (serde_json::json!({"command": []}), "command"),

@@ -26,7 +26,7 @@ pub(crate) fn shares(spec: &JobSpec, state: &State) -> Vec<String> {
     let mut told = Vec::new();
     for (role, ask) in asks() {
         let placement = placed.iter().find(|placement| placement.rank == first_rank);
-        first_rank += role.minimum;
+        first_rank += role.maximum;
         let Some(placement) = placement else { continue };
         let usual_cores =
             ask.devices.as_ref().map_or(Some(placement.cpu_milli), |devices| cores_of(devices, &emptied));

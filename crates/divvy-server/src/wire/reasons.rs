@@ -38,6 +38,7 @@ pub(crate) fn examples() -> Vec<Reason> {
         Reason::InLine,
         Reason::Promised(2),
         Reason::Unsupported("shares of a GPU".into()),
+        Reason::NoNodeChosen(4),
     ]
 }
 

@@ -175,6 +175,7 @@ mod tests {
             Cause::Preempted,
             Cause::Reclaimed,
             Cause::Order,
+            Cause::Moved,
             Cause::Checkpointed,
             Cause::Shutdown,
             Cause::Drain,

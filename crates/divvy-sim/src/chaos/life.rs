@@ -317,7 +317,7 @@ impl JobLine {
             name: "main".into(),
             minimum: self.tasks,
             maximum: self.tasks,
-            ask: Ask { alternatives: vec![alternative] },
+            ask: Ask::of(vec![alternative]),
             work: Work::Process(Process { argv: vec!["true".into()], ..Process::default() }),
             topology: None,
         }

@@ -266,8 +266,10 @@ fn fate(state: &State, id: JobId, actor: &Actor) -> JobFate {
         let rank = rank as u32;
         let at = held(state, run, rank);
         let later = promised.iter().find(|placement| placement.rank == rank);
-        let outcome = outcome(actor, run, rank, at.is_some(), later.is_some());
-        let place = later.or(at).filter(|_| outcome != Outcome::Evict && outcome != Outcome::Wait);
+        let outcome = outcome(actor, run, rank, (at.map(|(_, goes)| goes), later.is_some()));
+        let place = later
+            .or(at.map(|(placement, _)| placement))
+            .filter(|_| outcome != Outcome::Evict && outcome != Outcome::Wait);
         TaskFate {
             id: task.id.clone(),
             group: task.group.clone(),
@@ -285,22 +287,27 @@ fn fate(state: &State, id: JobId, actor: &Actor) -> JobFate {
     }
 }
 
-fn held<'a>(state: &'a State, run: Option<&Run>, rank: u32) -> Option<&'a Placement> {
+/// What the task of a rank holds, and whether it was told to go.
+fn held<'a>(state: &'a State, run: Option<&Run>, rank: u32) -> Option<(&'a Placement, bool)> {
     let live = run?.live.iter().filter_map(|id| state.allocations.get(id));
-    live.map(|held| &held.placement).find(|placement| placement.rank == rank)
+    let held = live.map(|held| (&held.placement, held.state == AllocationState::Stopping));
+    held.into_iter().find(|(placement, _)| placement.rank == rank)
 }
 
-/// From how a task was and how it is.
-fn outcome(actor: &Actor, run: Option<&Run>, rank: u32, holds: bool, promised: bool) -> Outcome {
+/// From how a task was and how it is: whether what it holds it is to leave, and whether something is promised to it.
+fn outcome(actor: &Actor, run: Option<&Run>, rank: u32, (goes, promised): (Option<bool>, bool)) -> Outcome {
+    let stays = goes == Some(false);
     let first_attempt = run.is_some_and(|run| run.attempt == 1 && run.stopping.is_none());
-    match &actor.running {
+    let ran = actor.running.as_ref().filter(|running| running.seats.get(rank as usize) != Some(&None));
+    match ran {
         _ if actor.leaving => Outcome::Leaving,
-        None if holds => Outcome::Start,
+        Some(running) if running.leaving.contains(&rank) => Outcome::Leaving,
+        None if stays => Outcome::Start,
         None if promised => Outcome::StartLater,
         None => Outcome::Wait,
         Some(running) if running.over.contains(&rank) => Outcome::Finished,
-        Some(_) if first_attempt && holds => Outcome::Keep,
-        Some(_) if promised || holds && run.is_some_and(|run| run.stopping.is_none()) => Outcome::Move,
+        Some(_) if first_attempt && stays => Outcome::Keep,
+        Some(_) if promised || stays => Outcome::Move,
         Some(_) => Outcome::Evict,
     }
 }

@@ -72,6 +72,7 @@ impl Seating {
     ) -> Result<(), Obstacle> {
         self.draws.entry(index).or_insert_with(|| vec![Draws::new(); running.seats.len()]);
         for (rank, (role, seat)) in roles_by_rank(actor).into_iter().zip(&running.seats).enumerate() {
+            let Some(seat) = seat else { continue };
             let Some(ask) = &alternative(role, seat)?.devices else { continue };
             if turn_of(ask, seat) != turn || running.over.contains(&(rank as u32)) {
                 continue;

@@ -11,7 +11,7 @@ use divvy_core::model::allocation::Placement;
 use divvy_core::model::device::DeviceSpec;
 use divvy_core::model::gang::{Group, Role};
 use divvy_core::model::job::{
-    JobSpec, Kind, Lifetime, Owner, Process, Requeue, StopOrder, Work, usual_restarts,
+    Cause, JobSpec, Kind, Lifetime, Owner, Process, Requeue, StopOrder, Work, usual_restarts,
 };
 use divvy_core::model::node::NodeSpec;
 use divvy_core::model::policy::Policy;
@@ -60,14 +60,16 @@ pub(super) struct Task {
 #[derive(Clone, Debug)]
 pub(super) struct Running {
     pub(super) since: Time,
-    /// One per task, by rank.
-    pub(super) seats: Vec<Seat>,
+    /// One per task, by rank; none where a gang runs without that task.
+    pub(super) seats: Vec<Option<Seat>>,
     /// The ranks whose tasks are over, well.
     pub(super) over: Vec<u32>,
+    /// The ranks whose tasks were told to go, while the others run on.
+    pub(super) leaving: Vec<u32>,
 }
 
 /// Where a task runs.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Seat {
     pub(super) node: String,
     /// Which of its alternatives it has.
@@ -249,6 +251,7 @@ impl Log {
         for (rank, ((role, seat), devices)) in
             roles_by_rank(actor).into_iter().zip(&running.seats).zip(draws).enumerate()
         {
+            let Some(seat) = seat else { continue };
             let alternative = alternative(role, seat)?;
             placements.push(Placement {
                 allocation: AllocationId(first + rank as u64),
@@ -260,22 +263,27 @@ impl Log {
                 alternative: seat.alternative,
             });
         }
+        let seated: Vec<AllocationId> = placements.iter().map(|placement| placement.allocation).collect();
         self.fold(vec![Event::Placed { job, placements, port: 0 }], running.since)?;
-        let tasks = actor.tasks.len() as u64;
-        for id in (first..first + tasks).map(AllocationId) {
+        for id in seated {
             let start = TaskStart { at: running.since, pid: 1, ..TaskStart::default() };
             self.see(&Observation::Started(id, start), running.since)?;
         }
+        let allocation = |rank: &u32| AllocationId(first + u64::from(*rank));
         for rank in &running.over {
             let end = TaskEnd { at: running.since, how: EndedHow::Exited(0), ..TaskEnd::default() };
-            self.see(&Observation::Ended(AllocationId(first + u64::from(*rank)), end), running.since)?;
+            self.see(&Observation::Ended(allocation(rank), end), running.since)?;
         }
-        Ok(())
+        let allocations: Vec<AllocationId> = running.leaving.iter().map(allocation).collect();
+        if allocations.is_empty() {
+            return Ok(());
+        }
+        self.fold(vec![Event::Shrinking { job, allocations, cause: Cause::Drain, by: None }], NOW)
     }
 }
 
 /// The role of each rank.
 pub(super) fn roles_by_rank(actor: &Actor) -> Vec<&Role> {
     let roles = actor.spec.gang.roles().into_iter();
-    roles.flat_map(|role| std::iter::repeat_n(role, role.minimum as usize)).collect()
+    roles.flat_map(|role| std::iter::repeat_n(role, role.maximum as usize)).collect()
 }

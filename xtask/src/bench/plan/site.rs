@@ -304,7 +304,7 @@ fn spec(name: String, queue: String, (devices, model): (u32, &str)) -> JobSpec {
             name: "main".into(),
             minimum: tasks,
             maximum: tasks,
-            ask: Ask { alternatives: vec![ask] },
+            ask: Ask::of(vec![ask]),
             work: Work::Process(process),
             topology: None,
         }),

@@ -28,7 +28,7 @@ pub(super) struct Node {
     pub(super) memory_bytes: i64,
     #[serde(default)]
     pub(super) labels: BTreeMap<String, String>,
-    pub(super) max_pods: Option<usize>,
+    pub(super) max_pods: Option<u32>,
     pub(super) mig: Option<Anything>,
     #[serde(rename = "mig_strategy")]
     _mig_strategy: Option<Anything>,
@@ -117,9 +117,9 @@ pub(super) struct TaskText {
     #[serde(default)]
     pub(super) gpu_groups: Vec<String>,
     pub(super) group: Option<String>,
-    pub(super) allowed_nodes: Option<Anything>,
+    pub(super) allowed_nodes: Option<Vec<String>>,
     pub(super) pod_affinity: Option<Anything>,
-    pub(super) task_priority: Option<Anything>,
+    pub(super) task_priority: Option<i64>,
     pub(super) claims: Option<Anything>,
     pub(super) legacy_mig: Option<Anything>,
     pub(super) numa_placement: Option<Anything>,

@@ -3,6 +3,7 @@
 mod form;
 mod words;
 
+use std::cmp::{Ordering, Reverse};
 use std::collections::BTreeMap;
 
 use super::answer::{Answer, Obstacle, Until, play};
@@ -10,6 +11,7 @@ use super::measure::{domains, paths};
 use super::stage::{Actor, Host, NOW, Running, Seat, Task, devices, plain_spec, plain_work, set};
 use divvy_core::amount::{Amount, Resource};
 use divvy_core::model::ask::{Alternative, Ask, DeviceAsk, DeviceClass, DrawAsk};
+use divvy_core::model::choice::{Condition, Face, Is, NodeChoice};
 use divvy_core::model::gang::{Branch, Group, Role};
 use divvy_core::model::node::NodeSpec;
 use divvy_core::model::policy::{Policy, Preempt, Reclaim, WithinQueue};
@@ -37,16 +39,20 @@ pub(super) fn answer(asked: &Asked, policy: Policy) -> Result<Answer, Obstacle> 
     let queues = asked.queues.iter().map(|text| queue(text, &paths, hosts_said)).collect();
     let actors = asked.jobs.iter().map(|job| actor(asked, job, &paths)).collect::<Result<_, _>>()?;
     let hosts = asked.nodes.iter().map(|node| host(asked, node)).collect();
-    let stage = set(of_phases(policy, &asked.config.phases), hosts, queues, actors)?;
+    let stage = set(of_phases(policy, asked), hosts, queues, actors)?;
     // A case of one phase asks what is done within a cycle; one of all phases, how the pool comes to rest.
     play(stage, if asked.config.rounds_until.is_some() { Until::Rest } else { Until::Cycles(1) })
 }
 
 /// A phase that is not asked about is switched off, where there is a switch.
-fn of_phases(policy: Policy, phases: &[String]) -> Policy {
+fn of_phases(policy: Policy, asked: &Asked) -> Policy {
+    let phases = &asked.config.phases;
     let has = |name: &str| phases.iter().any(|phase| phase == name);
     let evicts = phases.iter().any(|phase| phase != "allocate");
+    // Moves are a phase of their own, and a part of those that evict.
+    let most_moves = asked.config.max_moved_jobs.unwrap_or(policy.most_moves);
     Policy {
+        most_moves: if evicts { most_moves } else { 0 },
         preempt: if evicts { policy.preempt } else { Preempt::Off },
         within_queue: if has("preempt") { policy.within_queue } else { WithinQueue::Never },
         reclaim: if has("reclaim") { policy.reclaim } else { Reclaim::Never },
@@ -61,11 +67,30 @@ fn host(asked: &Asked, node: &Node) -> Host {
         cpu_milli: node.cpu_milli,
         memory_bytes: node.memory_bytes,
         domains: levels.flat_map(|levels| domains(levels, &node.labels)).collect(),
+        face: face(node),
+        most_tasks: node.max_pods,
         ..NodeSpec::default()
     };
     let count = node.gpus_allocatable.unwrap_or(node.gpus);
     let devices = devices(&node.name, 0, count, "gpu", device_mib(node));
     (spec, devices)
+}
+
+/// The label by which tasks name nodes, or kinds of node.
+const NODE_LABEL: &str = "kai.scheduler/type";
+
+/// A node's labels. One that says nothing of its kind is of its own.
+fn face(node: &Node) -> Face {
+    let mut labels = node.labels.clone();
+    labels.entry(NODE_LABEL.to_owned()).or_insert_with(|| node.name.clone());
+    Face { labels, taints: Vec::new() }
+}
+
+/// The nodes that a task may lie on.
+fn choice(task: &TaskText) -> NodeChoice {
+    let named =
+        |names: &Vec<String>| vec![Condition { label: NODE_LABEL.to_owned(), is: Is::In(names.clone()) }];
+    NodeChoice { any_of: task.allowed_nodes.iter().map(named).collect(), tolerates: Vec::new() }
 }
 
 /// A device's memory as these cases count it: in hundreds, rounded down.
@@ -102,29 +127,46 @@ fn actor(asked: &Asked, job: &Job, paths: &BTreeMap<String, String>) -> Result<A
     let mut spec = plain_spec(&job.name, path, gang);
     (spec.priority, spec.preemptible) = (job.priority, job.preemptible);
     let tasks = || ranks.iter().map(|index| &job.tasks[*index]);
-    let seat = |task: &TaskText| {
-        Some(Seat { node: task.node.clone()?, alternative: 0, labels: task.gpu_groups.clone() })
+    let of_state = |state| {
+        let ranked = tasks().enumerate().filter(move |(_, task)| task.state == state);
+        ranked.map(|(rank, _)| rank as u32).collect::<Vec<u32>>()
     };
-    let seats: Option<Vec<Seat>> = tasks().map(seat).collect();
-    let over =
-        tasks().enumerate().filter(|(_, task)| task.state == State::Succeeded).map(|(rank, _)| rank as u32);
     let runs = job.tasks.iter().any(|task| task.state != State::Pending);
     let since = NOW - RUNS_SINCE;
-    let running = seats.filter(|_| runs).map(|seats| Running { since, seats, over: over.collect() });
-    let waits = job.tasks.iter().any(|task| task.state == State::Pending);
-    if runs && (waits || running.is_none()) {
-        return Err(Obstacle::no_word("a gang that runs in part"));
-    }
+    let seats = tasks().map(seat).collect::<Result<Vec<_>, _>>()?;
+    let mut releasing = of_state(State::Releasing);
+    releasing.extend(of_state(State::StuckReleasing));
+    let goes =
+        |task: &TaskText| matches!(task.state, State::Releasing | State::StuckReleasing | State::Succeeded);
+    let leaving = job.tasks.iter().all(goes);
+    let stuck = job.tasks.iter().any(|task| task.state == State::StuckReleasing);
+    let running = Running {
+        since,
+        seats,
+        over: of_state(State::Succeeded),
+        leaving: if leaving { Vec::new() } else { releasing.clone() },
+    };
     let age = Span((job.age_min * 60_000.0).round() as i64).max(if runs { RUNS_SINCE } else { Span(0) });
     Ok(Actor {
         name: job.name.clone(),
         spec,
         submitted_at: NOW - age,
-        running,
-        leaving: job.tasks.iter().any(|task| task.state == State::Releasing),
-        lingers: job.deleted_during_test,
+        running: runs.then_some(running),
+        leaving: leaving && !releasing.is_empty(),
+        lingers: job.deleted_during_test || stuck,
         tasks: tasks().map(|task| Task { id: task.id.clone(), group: task.group.clone() }).collect(),
     })
+}
+
+/// Where a task runs, if it does.
+fn seat(task: &TaskText) -> Result<Option<Seat>, Obstacle> {
+    match (&task.node, task.state) {
+        (_, State::Pending) => Ok(None),
+        (Some(node), _) => {
+            Ok(Some(Seat { node: node.clone(), alternative: 0, labels: task.gpu_groups.clone() }))
+        }
+        (None, _) => Err(Obstacle::no_word("a task that ran nobody knows where")),
+    }
 }
 
 /// The gang of a job, and which of its tasks has each rank.
@@ -163,54 +205,53 @@ fn branch(asked: &Asked, job: &Job, tree: &Tree, ranks: &mut Vec<usize>) -> Resu
     Ok(group)
 }
 
-/// Tasks that start together: a role for each kind of request among them.
+/// What a task asks for, and where.
+type Kind<'a> = (&'a Request, NodeChoice);
+
+/// Tasks that start together, those that run already first, then by their priority: a role for each kind of request among them.
 fn leaf(
     asked: &Asked,
     job: &Job,
     (name, minimum): (&str, Option<u32>),
-    tasks: Vec<usize>,
+    mut tasks: Vec<usize>,
     ranks: &mut Vec<usize>,
 ) -> Result<Group, Obstacle> {
+    tasks.sort_by_key(|index| {
+        let task = &job.tasks[*index];
+        (task.state == State::Pending, Reverse(task.task_priority.unwrap_or(0)))
+    });
     let all = tasks.len() as u32;
     let minimum = minimum.unwrap_or(all);
-    let mut kinds: Vec<(&Request, Vec<usize>)> = Vec::new();
+    let mut kinds: Vec<(Kind, Vec<usize>)> = Vec::new();
     for index in tasks {
-        let request = &job.tasks[index].request;
-        match kinds.iter_mut().find(|(kind, _)| *kind == request) {
+        let request = (&job.tasks[index].request, choice(&job.tasks[index]));
+        match kinds.iter_mut().find(|(kind, _)| *kind == request && minimum == all) {
             Some((_, same)) => same.push(index),
             None => kinds.push((request, vec![index])),
         }
     }
-    match (minimum.cmp(&all), kinds.len()) {
-        (std::cmp::Ordering::Greater, _) => {
-            return Err(Obstacle::no_word("a gang with fewer tasks than its minimum"));
-        }
-        (std::cmp::Ordering::Less, 2..) => return Err(Obstacle::no_word("elastic gangs of unlike tasks")),
-        _ => {}
-    }
-    let several = kinds.len() > 1;
-    let mut role = |(number, (request, same)): (usize, (&Request, Vec<usize>))| {
-        let count = same.len() as u32;
-        ranks.extend(same);
-        Group::Role(Role {
-            name: if several { format!("{name}-{number}") } else { name.to_owned() },
-            minimum: minimum.min(count),
-            maximum: count,
-            ask: Ask { alternatives: vec![alternative(asked, request)] },
-            work: plain_work(),
-            topology: None,
-        })
+    let alike = kinds.iter().all(|(kind, _)| Some(kind) == kinds.first().map(|(first, _)| first));
+    let role = |name: String, (minimum, maximum): (u32, u32), (request, nodes): &Kind| {
+        let alternatives = vec![alternative(asked, request)];
+        let (ask, work) = (Ask { alternatives, nodes: nodes.clone() }, plain_work());
+        Group::Role(Role { name, minimum, maximum, ask, work, topology: None })
     };
-    let mut roles: Vec<Group> = kinds.into_iter().enumerate().map(&mut role).collect();
-    Ok(match roles.len() {
-        1 => roles.remove(0),
-        count => Group::Branch(Branch {
-            name: name.to_owned(),
-            minimum: count as u32,
-            groups: roles,
-            topology: None,
-        }),
-    })
+    ranks.extend(kinds.iter().flat_map(|(_, same)| same));
+    match (minimum.cmp(&all), kinds.first()) {
+        (Ordering::Greater, _) => Err(Obstacle::no_word("a gang with fewer tasks than its minimum")),
+        (_, None) => Err(Obstacle::no_word("a group without tasks")),
+        (_, Some((request, _))) if alike => Ok(role(name.to_owned(), (minimum, all), request)),
+        (order, _) => {
+            // Of unlike tasks of which only some are needed each is a group of its own.
+            let of = |(number, (request, same)): (usize, &(Kind, Vec<usize>))| {
+                let count = same.len() as u32;
+                role(format!("{name}-{number}"), (count, count), request)
+            };
+            let groups: Vec<Group> = kinds.iter().enumerate().map(of).collect();
+            let needed = if order == Ordering::Less { minimum } else { groups.len() as u32 };
+            Ok(Group::Branch(Branch { name: name.to_owned(), minimum: needed, groups, topology: None }))
+        }
+    }
 }
 
 impl Within {

@@ -2,12 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use super::form::{Asked, Job, Node, State, TaskText};
+use super::form::{Asked, State, TaskText};
 use crate::suite::MOST_DEVICES;
 
 /// The phases that a case may ask about one by one and that the planner does not have.
-const PHASES_TO_COME: [(&str, &str); 2] =
-    [("consolidation", "consolidation"), ("stale_gang_eviction", "the eviction of stale gangs")];
+const PHASES_TO_COME: [(&str, &str); 1] = [("stale_gang_eviction", "the eviction of stale gangs")];
 
 /// All that is missing, by name.
 pub(super) fn missing(asked: &Asked) -> BTreeSet<String> {
@@ -26,12 +25,8 @@ pub(super) fn missing(asked: &Asked) -> BTreeSet<String> {
         "NUMA alignment",
     );
     note(any(|task| task.pod_affinity.is_some()), "affinity between jobs");
-    note(any(|task| task.allowed_nodes.is_some()), "the choice of nodes by name");
-    note(any(|task| task.task_priority.is_some()), "priorities of tasks within a job");
-    note(any(|task| task.state == State::StuckReleasing), "a task that is stuck on its way out");
     note(any(|task| task.state == State::Pipelined), "promises made before");
     note(any(|task| task.state == State::Failed), "failed tasks of a running gang");
-    note(asked.jobs.iter().any(leaves_in_part), "a gang that loses single tasks");
     note(asked.jobs.iter().any(|job| job.stale_s.is_some()), "a gang that has been broken for a time");
     note(asked.jobs.iter().any(|job| job.preemption_delay.is_some()), "a delay before preemption");
     note(
@@ -39,8 +34,6 @@ pub(super) fn missing(asked: &Asked) -> BTreeSet<String> {
         "a least run time before reclaim",
     );
     note(asked.nodes.iter().any(|node| node.gpus > MOST_DEVICES), "so many devices of one node");
-    note(asked.config.max_moved_jobs.is_some(), "a bound on the jobs that are moved");
-    note(asked.nodes.iter().any(|node| crowded(node, tasks().count())), "a bound on the tasks of a node");
     let placement = &asked.config.placement;
     note(
         [&placement.node_gpu, &placement.node_cpu, &placement.device].contains(&&"spread".to_owned()),
@@ -60,14 +53,4 @@ fn asks_mig(task: &TaskText) -> bool {
 
 fn asks_claims(task: &TaskText) -> bool {
     task.request.dra_gpus.is_some() || task.claims.is_some()
-}
-
-fn leaves_in_part(job: &Job) -> bool {
-    let leaving = job.tasks.iter().filter(|task| task.state == State::Releasing).count();
-    leaving != 0 && leaving != job.tasks.len()
-}
-
-/// Whether a node's bound on tasks could ever be felt.
-fn crowded(node: &Node, tasks: usize) -> bool {
-    node.max_pods.is_some_and(|most| tasks > most)
 }

@@ -48,8 +48,10 @@ pub(super) struct Flavor {
     pub(super) name: String,
     #[serde(default)]
     pub(super) node_labels: BTreeMap<String, String>,
-    pub(super) taints: Option<Anything>,
-    pub(super) tolerations: Option<Anything>,
+    #[serde(default)]
+    pub(super) taints: Vec<TaintText>,
+    #[serde(default)]
+    pub(super) tolerations: Vec<TolerationText>,
     #[serde(rename = "topology")]
     _topology: Option<Anything>,
 }
@@ -70,7 +72,63 @@ pub(super) struct Node {
     pub(super) ready: bool,
     #[serde(default)]
     pub(super) unschedulable: bool,
-    pub(super) taints: Option<Anything>,
+    #[serde(default)]
+    pub(super) taints: Vec<TaintText>,
+}
+
+/// What keeps pods off.
+#[derive(Debug, Deserialize)]
+pub(super) struct TaintText {
+    pub(super) key: String,
+    #[serde(default)]
+    pub(super) value: String,
+    pub(super) effect: Option<String>,
+}
+
+/// What a pod puts up with.
+#[derive(Debug, Deserialize)]
+pub(super) struct TolerationText {
+    pub(super) key: Option<String>,
+    pub(super) operator: Option<String>,
+    pub(super) value: Option<String>,
+    #[serde(rename = "effect")]
+    _effect: Option<String>,
+}
+
+/// Which nodes a pod wants, in the words of Kubernetes.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Affinity {
+    pub(super) node_affinity: Option<NodeAffinity>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct NodeAffinity {
+    #[serde(rename = "requiredDuringSchedulingIgnoredDuringExecution")]
+    pub(super) required: Option<Terms>,
+    #[serde(rename = "preferredDuringSchedulingIgnoredDuringExecution")]
+    pub(super) preferred: Option<Anything>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Terms {
+    pub(super) node_selector_terms: Vec<Term>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Term {
+    #[serde(default)]
+    pub(super) match_expressions: Vec<Expression>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Expression {
+    pub(super) key: String,
+    pub(super) operator: String,
+    #[serde(default)]
+    pub(super) values: Vec<String>,
 }
 
 fn yes() -> bool {
@@ -181,11 +239,12 @@ pub(super) struct Podset {
     pub(super) request: BTreeMap<String, i64>,
     pub(super) topology: Option<TopologyText>,
     pub(super) group: Option<String>,
-    pub(super) node_selector: Option<Anything>,
-    pub(super) affinity: Option<Anything>,
-    pub(super) node_affinity: Option<Anything>,
-    #[serde(rename = "tolerations")]
-    _tolerations: Option<Anything>,
+    #[serde(default)]
+    pub(super) node_selector: BTreeMap<String, String>,
+    pub(super) affinity: Option<Affinity>,
+    pub(super) node_affinity: Option<NodeAffinity>,
+    #[serde(default)]
+    pub(super) tolerations: Vec<TolerationText>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -242,6 +301,6 @@ pub(super) struct Config {
     _strategies: Option<Anything>,
     #[serde(rename = "usage_half_life_s")]
     _usage_half_life_s: Option<Anything>,
-    #[serde(rename = "peer_gates")]
-    _peer_gates: Option<Anything>,
+    #[serde(default)]
+    pub(super) peer_gates: BTreeMap<String, bool>,
 }

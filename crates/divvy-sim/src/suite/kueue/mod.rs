@@ -1,6 +1,7 @@
 //! Cases in the form of the `kueue` suite: flavors of capacity, a tree of quotas, jobs of podsets, and one question about them.
 
 mod form;
+mod nodes;
 mod quota;
 mod words;
 
@@ -11,6 +12,7 @@ use super::measure::{domains, paths};
 use super::stage::{Actor, Host, NOW, Running, Seat, Stage, Task, devices, plain_spec, plain_work, set};
 use divvy_core::controller::Controller;
 use divvy_core::model::ask::{Alternative, Ask};
+use divvy_core::model::choice::{NodeChoice, Toleration};
 use divvy_core::model::gang::{Branch, Group, Role};
 use divvy_core::model::job::JobSpec;
 use divvy_core::model::node::NodeSpec;
@@ -116,7 +118,10 @@ impl Scene<'_> {
             let amounts = amounts
                 .map(|(resource, amount)| ((flavor.name.clone(), resource.clone()), *amount))
                 .collect();
-            hosts.push(self.host(&node.name, places, &amounts));
+            let (mut spec, devices) = self.host(&node.name, places, &amounts);
+            spec.face = nodes::face(&node.labels, &node.taints);
+            spec.most_tasks = node.allocatable.get("pods").and_then(|most| u32::try_from(*most).ok());
+            hosts.push((spec, devices));
         }
         Ok(hosts)
     }
@@ -163,9 +168,9 @@ impl Scene<'_> {
         };
         let tasks = groups
             .iter()
-            .flat_map(|(role, _)| (0..role.minimum).map(move |number| task(role, number)))
+            .flat_map(|(role, _)| (0..role.maximum).map(move |number| task(role, number)))
             .collect();
-        let seats: Vec<Seat> = groups.iter().flat_map(|(_, seats)| seats.clone()).collect();
+        let seats = groups.iter().flat_map(|(_, seats)| seats.iter().cloned().map(Some)).collect();
         let mut spec = plain_spec(
             &job.name,
             queue,
@@ -180,7 +185,7 @@ impl Scene<'_> {
             name: job.name.clone(),
             spec,
             submitted_at: if runs { submitted_at.min(since) } else { submitted_at },
-            running: runs.then_some(Running { since, seats, over: Vec::new() }),
+            running: runs.then_some(Running { since, seats, over: Vec::new(), leaving: Vec::new() }),
             leaving: job.state == State::Evicting,
             lingers: false,
             tasks,
@@ -192,7 +197,7 @@ impl Scene<'_> {
         let assigned = job.assigned.iter().find(|assigned| assigned.podset == podset.name).filter(|_| runs);
         let count = assigned.map_or(podset.count, Assigned::pods).max(1);
         let (count, alternatives) = match assigned {
-            None => (count, self.quotas.alternatives(self.asked, job.queue.as_deref(), &podset.request)?),
+            None => (count, self.quotas.alternatives(self.asked, job.queue.as_deref(), podset)?),
             // It holds what it uses, whatever it asks for. What does not divide among its pods is held by one.
             Some(assigned) => {
                 let divides = assigned.usage.values().all(|usage| usage % i64::from(count) == 0);
@@ -204,11 +209,18 @@ impl Scene<'_> {
                 (count, vec![self.quotas.alternative(&assigned.flavors, &each.collect())?])
             }
         };
+        let nodes = match runs || self.asked.nodes.is_empty() {
+            true => anywhere(),
+            false => nodes::choice(podset, &self.asked.flavors)?,
+        };
+        let in_part = self.asked.config.peer_gates.get("PartialAdmission") != Some(&false);
         let role = Role {
             name: podset.name.clone(),
-            minimum: podset.min_count.unwrap_or(count).min(count),
+            // What was admitted stays as it is.
+            minimum: podset.min_count.filter(|_| !runs && in_part).unwrap_or(count).min(count),
             maximum: count,
-            ask: Ask { alternatives },
+            // Where something runs, it runs.
+            ask: Ask { alternatives, nodes },
             work: plain_work(),
             // Where something runs, it runs.
             topology: podset.topology.as_ref().filter(|_| !runs).and_then(|text| self.topology(text)),
@@ -289,7 +301,7 @@ impl Scene<'_> {
             let tasks: Vec<&TaskFate> =
                 fate.tasks.iter().filter(|task| task.group.as_ref() == Some(&podset.name)).collect();
             let alternative = tasks.first().and_then(|task| task.alternative);
-            let flavors = self.quotas.flavors(self.asked, job.queue.as_deref(), &podset.request);
+            let flavors = self.quotas.flavors(self.asked, job.queue.as_deref(), podset).unwrap_or_default();
             PodsetFate {
                 podset: podset.name.clone(),
                 fits: alternative.is_some(),
@@ -318,7 +330,7 @@ fn resident(name: &str, queue: &str, alternative: Alternative, seat: Seat) -> Ac
         name: "main".into(),
         minimum: 1,
         maximum: 1,
-        ask: Ask { alternatives: vec![alternative] },
+        ask: Ask::of(vec![alternative]),
         work: plain_work(),
         topology: None,
     };
@@ -327,11 +339,16 @@ fn resident(name: &str, queue: &str, alternative: Alternative, seat: Seat) -> Ac
         name: name.to_owned(),
         spec,
         submitted_at: NOW - ms(1.0),
-        running: Some(Running { since: NOW, seats: vec![seat], over: Vec::new() }),
+        running: Some(Running { since: NOW, seats: vec![Some(seat)], over: Vec::new(), leaving: Vec::new() }),
         leaving: false,
         lingers: false,
         tasks: vec![Task { id: name.to_owned(), group: None }],
     }
+}
+
+/// Any node, whatever its taints.
+fn anywhere() -> NodeChoice {
+    NodeChoice { any_of: Vec::new(), tolerates: vec![Toleration::default()] }
 }
 
 fn ms(seconds: f64) -> Span {

@@ -11,7 +11,8 @@ use divvy_core::model::queue::Queue;
 use crate::suite::MOST_DEVICES;
 use crate::suite::answer::Obstacle;
 
-use super::form::{Asked, Kind, QueueKind, QueueText, Quota};
+use super::form::{Asked, Kind, Podset, QueueKind, QueueText, Quota};
+use super::nodes;
 
 /// A flavor's name, and a resource's.
 type Line = (String, String);
@@ -92,8 +93,13 @@ impl Quotas {
         &self,
         asked: &Asked,
         queue: Option<&str>,
-        request: &BTreeMap<String, i64>,
-    ) -> Vec<String> {
+        podset: &Podset,
+    ) -> Result<Vec<String>, Obstacle> {
+        let (request, choice) = (&podset.request, nodes::choice(podset, &asked.flavors)?);
+        let may_have = |name: &String| {
+            let flavor = asked.flavors.iter().find(|flavor| flavor.name == *name);
+            flavor.is_none_or(|flavor| nodes::may_have(&choice, flavor, &asked.flavors))
+        };
         let wanted = |resource: &String| request.get(resource).is_some_and(|amount| *amount > 0);
         let quotas = asked
             .queues
@@ -102,11 +108,11 @@ impl Quotas {
             .flat_map(|text| &text.quotas);
         let mut flavors: Vec<String> = Vec::new();
         for quota in quotas.filter(|quota| quota.resource.as_ref().is_some_and(wanted)) {
-            if !flavors.contains(&quota.flavor) {
+            if !flavors.contains(&quota.flavor) && may_have(&quota.flavor) {
                 flavors.push(quota.flavor.clone());
             }
         }
-        flavors
+        Ok(flavors)
     }
 
     /// The ways to serve a request; one that nothing serves where the queue has no quota of it.
@@ -114,9 +120,9 @@ impl Quotas {
         &self,
         asked: &Asked,
         queue: Option<&str>,
-        request: &BTreeMap<String, i64>,
+        podset: &Podset,
     ) -> Result<Vec<Alternative>, Obstacle> {
-        let mut flavors = self.flavors(asked, queue, request);
+        let (request, mut flavors) = (&podset.request, self.flavors(asked, queue, podset)?);
         if flavors.is_empty() || !self.by_flavor {
             flavors = vec!["none".to_owned()];
         }

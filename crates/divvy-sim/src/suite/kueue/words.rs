@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::suite::answer::Obstacle;
 
-use super::form::{Asked, Kind, Node, Podset, State};
+use super::form::{Asked, Kind, Podset, State};
 
 /// The most tasks that a case is staged with: cases have some hundreds.
 const MOST_TASKS: i64 = 100_000;
@@ -22,16 +22,12 @@ pub(super) fn missing(asked: &Asked) -> BTreeSet<String> {
     note(asked.config.usage_fairness, "share over past usage");
     note(
         any(|podset| {
-            podset.node_selector.is_some() || podset.affinity.is_some() || podset.node_affinity.is_some()
+            let affinity = podset.affinity.as_ref().and_then(|affinity| affinity.node_affinity.as_ref());
+            let all = affinity.into_iter().chain(&podset.node_affinity);
+            all.into_iter().any(|affinity| affinity.preferred.is_some())
         }),
-        "the choice of nodes by label",
+        "nodes that are merely preferred",
     );
-    note(asked.nodes.iter().any(|node| node.taints.is_some()), "taints");
-    note(
-        asked.flavors.iter().any(|flavor| flavor.taints.is_some() || flavor.tolerations.is_some()),
-        "taints",
-    );
-    note(asked.nodes.iter().any(|node| crowded(asked, node)), "a bound on the tasks of a node");
     note(pods_bound(asked), "a quota of tasks");
     let held = asked
         .jobs
@@ -47,13 +43,7 @@ fn tasks(asked: &Asked) -> i64 {
     asked.jobs.iter().flat_map(|job| &job.podsets).map(|podset| i64::from(podset.count)).sum()
 }
 
-/// Whether a node's bound on pods could ever be felt.
-fn crowded(asked: &Asked, node: &Node) -> bool {
-    let pods = tasks(asked) + asked.foreign_pods.len() as i64;
-    node.allocatable.get("pods").is_some_and(|most| pods > *most)
-}
-
-/// Likewise a quota of pods.
+/// Whether a quota of pods could ever be felt.
 fn pods_bound(asked: &Asked) -> bool {
     let held: i64 =
         asked.usage.iter().filter(|usage| usage.resource == "pods").map(|usage| usage.amount).sum();

@@ -1,0 +1,51 @@
+//! What the books of the checker count, reckoned for themselves.
+
+use crate::amount::{Amount, Resource};
+use crate::model::allocation::Placement;
+use crate::model::device::Draw;
+use crate::model::queue::lineage;
+use crate::state::State;
+
+pub(super) fn mib(draw: &Draw) -> i64 {
+    i64::try_from(draw.memory_mib).unwrap_or(i64::MAX)
+}
+
+/// What a placement counts against limits, reckoned here for itself.
+pub(super) fn counts(state: &State, placement: &Placement) -> Vec<(Resource, i64)> {
+    let mut counted = vec![
+        (Resource::Any, placement.milli()),
+        (Resource::Cpu, placement.cpu_milli),
+        (Resource::Memory, placement.memory_bytes),
+    ];
+    for (device, draw) in &placement.devices {
+        let Some(model) = state.devices.get(device).map(|device| &device.spec.model) else { continue };
+        let same = |(resource, _): &&mut (Resource, i64)| matches!(resource, Resource::Model(other) if other == model);
+        match counted.iter_mut().find(same) {
+            Some((_, sum)) => *sum += i64::from(draw.milli),
+            None => counted.push((Resource::Model(model.clone()), i64::from(draw.milli))),
+        }
+    }
+    counted
+}
+
+/// What is guaranteed to a queue of devices, in thousandths: what it says of any or of models, or what those below it are
+/// guaranteed, whichever is more.
+pub(super) fn guaranteed_milli(state: &State, path: &str) -> i64 {
+    let milli = |amount: Option<&Amount>| match amount {
+        None => 0,
+        Some(Amount::Finite(milli)) => *milli,
+        Some(Amount::Unlimited) => i64::MAX,
+    };
+    let said = state.queues.get(path).map_or(0, |queue| {
+        let models = queue.guarantee.iter().filter(|(resource, _)| matches!(resource, Resource::Model(_)));
+        let named = models.fold(0i64, |sum, (_, amount)| sum.saturating_add(milli(Some(amount))));
+        milli(queue.guarantee.get(&Resource::Any)).max(named)
+    });
+    let below = format!("{path}/");
+    let is_next = |queue: &&String| {
+        let above = lineage(queue).skip(1).find(|above| state.queues.contains_key(*above) || *above == path);
+        queue.starts_with(&below) && above == Some(path)
+    };
+    let children = state.queues.keys().filter(is_next).map(|queue| guaranteed_milli(state, queue));
+    said.max(children.fold(0, i64::saturating_add))
+}

@@ -1,0 +1,156 @@
+//! The choice of nodes: what a task wants of the labels of its node, and which taints it puts up with.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// Which nodes a task may lie on. The default is every node without taints.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct NodeChoice {
+    /// One of these sets of conditions holds as a whole; without any, all nodes will do.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub any_of: Vec<Vec<Condition>>,
+    /// The taints that it puts up with.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tolerates: Vec<Toleration>,
+}
+
+/// What is wanted of one label.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Condition {
+    /// The label's name.
+    pub label: String,
+    /// How it has to be.
+    pub is: Is,
+}
+
+/// How a label has to be.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Is {
+    /// One of these.
+    In(Vec<String>),
+    /// There, and none of these; or not there.
+    NotIn(Vec<String>),
+    /// There.
+    There,
+    /// Not there.
+    Absent,
+}
+
+/// What keeps tasks off a node that do not put up with it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Taint {
+    /// Its name.
+    pub key: String,
+    /// What it says beyond that.
+    #[serde(default)]
+    pub value: String,
+}
+
+/// Taints that a task puts up with.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Toleration {
+    /// Their name; all taints if unsaid.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// Their value; any if unsaid.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub value: Option<String>,
+}
+
+impl NodeChoice {
+    /// Whether it leaves out no node that has no taints.
+    pub fn is_any(&self) -> bool {
+        self.any_of.is_empty()
+    }
+
+    /// Whether a node will do that says this.
+    pub fn takes(&self, face: &Face) -> bool {
+        let all_hold = |set: &Vec<Condition>| set.iter().all(|condition| condition.holds(&face.labels));
+        (self.any_of.is_empty() || self.any_of.iter().any(all_hold))
+            && face.taints.iter().all(|taint| self.tolerates.iter().any(|it| it.covers(taint)))
+    }
+}
+
+impl Condition {
+    /// Whether a node with these labels meets it.
+    pub fn holds(&self, labels: &BTreeMap<String, String>) -> bool {
+        let value = labels.get(&self.label);
+        match &self.is {
+            Is::In(values) => value.is_some_and(|value| values.contains(value)),
+            Is::NotIn(values) => value.is_none_or(|value| !values.contains(value)),
+            Is::There => value.is_some(),
+            Is::Absent => value.is_none(),
+        }
+    }
+}
+
+impl Toleration {
+    /// Whether it puts up with a taint.
+    pub fn covers(&self, taint: &Taint) -> bool {
+        self.key.as_ref().is_none_or(|key| *key == taint.key)
+            && self.value.as_ref().is_none_or(|value| *value == taint.value)
+    }
+}
+
+/// What a node says to those who choose.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Face {
+    /// Its labels.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+    /// Its taints.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub taints: Vec<Taint>,
+}
+
+impl Face {
+    /// Whether it says nothing.
+    pub fn is_plain(&self) -> bool {
+        self.labels.is_empty() && self.taints.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn labels(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+        pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+    }
+
+    fn condition(label: &str, is: Is) -> Condition {
+        Condition { label: label.into(), is }
+    }
+
+    #[test]
+    fn one_whole_set_of_conditions_has_to_hold() {
+        let fast = condition("disk", Is::In(vec!["nvme".into(), "ssd".into()]));
+        let new = condition("age", Is::NotIn(vec!["old".into()]));
+        let (marked, bare) = (condition("pool", Is::There), condition("pool", Is::Absent));
+        let choice = NodeChoice { any_of: vec![vec![fast, new], vec![marked]], tolerates: Vec::new() };
+        let takes = |pairs| choice.takes(&Face { labels: labels(pairs), taints: Vec::new() });
+        assert!(takes(&[("disk", "ssd")]) && takes(&[("pool", "x")]));
+        assert!(!takes(&[("disk", "ssd"), ("age", "old")]) && !takes(&[]));
+        assert!(bare.holds(&labels(&[])) && !bare.holds(&labels(&[("pool", "x")])));
+    }
+
+    #[test]
+    fn a_taint_keeps_off_whom_does_not_put_up_with_it() {
+        let taint = Taint { key: "spot".into(), value: "yes".into() };
+        let face = Face { labels: labels(&[]), taints: vec![taint] };
+        let tolerates = |key: Option<&str>, value: Option<&str>| {
+            let one = Toleration { key: key.map(Into::into), value: value.map(Into::into) };
+            NodeChoice { any_of: Vec::new(), tolerates: vec![one] }.takes(&face)
+        };
+        assert!(
+            tolerates(None, None) && tolerates(Some("spot"), None) && tolerates(Some("spot"), Some("yes"))
+        );
+        assert!(!tolerates(Some("spot"), Some("no")) && !tolerates(Some("other"), None));
+        assert!(!NodeChoice::default().takes(&face));
+    }
+}

@@ -1,0 +1,231 @@
+//! Phase 6, consolidate: where there is room enough for a job, but not in one piece, jobs that lie in the way go on elsewhere.
+//! Each of them has its new place before it is told to leave the old one, so nobody loses more than a restart.
+
+use std::borrow::Cow;
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
+
+use super::Place;
+use super::fair::{Fair, Victim};
+use super::place;
+use super::reclaim::{self, Candidate, Claim, Cost};
+use super::settle::held_by;
+use super::share::Amounts;
+use crate::id::JobId;
+use crate::model::allocation::Placement;
+use crate::model::ask::{Alternative, DeviceAsk};
+use crate::model::device::WHOLE_MILLI;
+use crate::model::job::{Cause, JobSpec};
+use crate::model::policy::Preempt;
+use crate::snapshot::{NodeView, RunView};
+
+/// How often a cycle looks for moves in vain at most: each look goes through all that runs.
+const MOST_LOOKS: u32 = 2;
+/// How many ways to make room are tried for one job.
+const MOST_WAYS: usize = 32;
+/// What a restart costs a job beside its work: half a minute of its devices.
+const RESTART_MS: i64 = 30_000;
+/// A job that was moved stays where it is for so long: an hour.
+const STAYS_MS: i64 = 3_600_000;
+
+/// A job that goes on elsewhere.
+pub(super) struct Move {
+    pub(super) job: JobId,
+    placements: Vec<Placement>,
+}
+
+/// How many moves a cycle has left, and how many looks for them.
+pub(super) struct Budget {
+    pub(super) moves: u32,
+    looks: u32,
+}
+
+impl Budget {
+    pub(super) fn new(most_moves: u32) -> Self {
+        Self { moves: most_moves, looks: MOST_LOOKS }
+    }
+}
+
+/// Finds a place for the claim by moves, beside what of these jobs was released for it before. `keep` lets those of them stay whose places
+/// were not needed. Without success everything is as it was.
+pub(super) fn make_room<'a>(
+    fair: &mut Fair<'a, '_>,
+    claim: &Claim,
+    released: &BTreeSet<JobId>,
+    keep: &mut dyn FnMut(&mut Fair<'a, '_>, &[Placement]),
+) -> Option<Vec<Placement>> {
+    let policy = &fair.trial.state.policy;
+    let may = policy.preempt == Preempt::LeastLoss && fair.budget.moves > 0 && fair.budget.looks > 0;
+    // A gang that grows is not worth a move.
+    if !may || claim.part.is_some() || !has_room(fair, claim.spec) || !reclaim::may_have(fair, claim) {
+        return None;
+    }
+    let movable = movable(fair, claim, released);
+    let mark = fair.trial.mark();
+    for way in ways(fair, claim, &movable) {
+        if let Some(placements) = clear(fair, claim, (&movable, &way), keep) {
+            return Some(placements);
+        }
+        fair.trial.roll_back_to(mark);
+    }
+    fair.budget.looks -= 1;
+    None
+}
+
+/// Whether moves might make room: seen without a look at who runs.
+pub(super) fn may_make_room(fair: &Fair, spec: &JobSpec) -> bool {
+    fair.budget.moves > 0 && fair.budget.looks > 0 && has_room(fair, spec)
+}
+
+/// Whether enough is free in all, wherever it lies.
+fn has_room(fair: &Fair, spec: &JobSpec) -> bool {
+    let (shares, shelves) = (fair.trial.state.policy.shares, fair.trial.capacity().shelves());
+    if !shares && shelves.free() * u64::from(WHOLE_MILLI) < spec.milli_asked().unsigned_abs() {
+        return false;
+    }
+    let roles = spec.gang.required_roles();
+    let first = |alternatives: &'_ [Alternative]| alternatives.first().and_then(|it| it.devices.clone());
+    roles.iter().all(|role| {
+        let Some(ask) = first(&role.ask.alternatives) else { return true };
+        let asked = i64::from(role.minimum) * i64::from(ask.count) * i64::from(ask.milli());
+        let nodes = fair.trial.capacity().nodes.iter().filter(|node| node.takes_tasks);
+        nodes.map(|node| free_milli(node, &ask)).sum::<i64>() >= asked
+    })
+}
+
+fn free_milli(node: &NodeView, ask: &DeviceAsk) -> i64 {
+    if node.uniform && node.free as usize == node.devices.len() {
+        let right = node.devices.first().is_some_and(|device| place::is_right(device, ask, &[]));
+        return if right { i64::from(node.free) * i64::from(WHOLE_MILLI) } else { 0 };
+    }
+    let right = node.devices.iter().filter(|device| place::is_right(device, ask, &[]));
+    right.filter(|device| device.unusable.is_none()).map(|device| i64::from(device.free_milli).max(0)).sum()
+}
+
+/// The jobs that may go on elsewhere: those that lose no more by it, with the restart, than the claim has waited, device for
+/// device, and were not moved a short while ago. Those that lose least come first.
+fn movable<'a>(fair: &Fair<'a, '_>, claim: &Claim, released: &BTreeSet<JobId>) -> Vec<Candidate<'a>> {
+    let (state, now) = (fair.trial.state, fair.now);
+    let spent = fair.spent();
+    let job = state.jobs.get(&claim.job.number);
+    let since = state.run(claim.job).and_then(|run| run.back_since).or(job.map(|job| job.submitted_at));
+    let waited_ms = since.map_or(0, |since| now.since(since).0).max(0);
+    if waited_ms < RESTART_MS {
+        return Vec::new();
+    }
+    let gain = claim.spec.milli_asked().max(1).saturating_mul(waited_ms);
+    let stays = |job: JobId, view: &RunView| {
+        let run = state.run(job);
+        let moved = run.and_then(|run| run.last_end.as_ref()).is_some_and(|end| end.cause == Cause::Moved);
+        let ran_ms = view.started_at.map_or(0, |started| now.since(started).0);
+        ran_ms < state.policy.min_runtime_ms || moved && ran_ms < STAYS_MS || view.live.is_empty()
+    };
+    let candidate = |(job, view): (&JobId, &'a RunView)| {
+        let spec = &state.jobs.get(&job.number)?.spec;
+        let work = if spec.resumable { 0 } else { reclaim::lost(view, now) };
+        let lost_milli_ms = view.milli.saturating_mul(RESTART_MS).saturating_add(work);
+        let goes = lost_milli_ms <= gain && !spent.contains(job) && !fair.moves(*job) && !stays(*job, view);
+        let cost = Cost { milli: view.milli, lost_milli_ms, ..Cost::default() };
+        let queue = fair.shares.place(&view.queue);
+        let live = Cow::Borrowed(view.live.as_slice());
+        let (job, draws, within, needs) = (*job, Amounts::new(), None, Vec::new());
+        (goes && job != claim.job && !released.contains(&job) && fair.taken_of(job).is_empty())
+            .then_some(Candidate { job, view, queue, live, draws, cost, within, needs })
+    };
+    let mut found: Vec<Candidate> = fair.running.jobs.iter().filter_map(candidate).collect();
+    found.sort_by_key(|candidate| (candidate.cost, Reverse(candidate.job)));
+    found
+}
+
+/// Whom to move, in different ways: for one task the cheapest node to clear, and so on; for a gang as many nodes as it needs.
+fn ways(fair: &Fair, claim: &Claim, movable: &[Candidate]) -> Vec<Vec<usize>> {
+    let steps = reclaim::steps(fair, claim, movable);
+    let one = claim.spec.gang.tasks() == 1;
+    let (mut ways, mut before): (Vec<Vec<usize>>, Vec<usize>) = (Vec::new(), Vec::new());
+    for step in steps {
+        let mut way = if one { Vec::new() } else { before.clone() };
+        let more: Vec<usize> = step.stop.into_iter().filter(|index| !way.contains(index)).collect();
+        way.extend(more);
+        before.clone_from(&way);
+        if step.slots && !way.is_empty() && !ways.contains(&way) {
+            ways.push(way);
+        }
+        if ways.len() >= MOST_WAYS {
+            break;
+        }
+    }
+    ways
+}
+
+/// Moves these out of the way of the claim, as far as need be.
+fn clear<'a>(
+    fair: &mut Fair<'a, '_>,
+    claim: &Claim,
+    (movable, way): (&[Candidate<'a>], &[usize]),
+    keep: &mut dyn FnMut(&mut Fair<'a, '_>, &[Placement]),
+) -> Option<Vec<Placement>> {
+    let state = fair.trial.state;
+    for index in way {
+        let candidate = &movable[*index];
+        held_by(state, &candidate.live).for_each(|held| fair.trial.release(held, &candidate.view.queue));
+    }
+    let placements = claim.place(fair.trial).ok()?;
+    // Who was released for it before stays rather than that another moves.
+    let mut goes: Vec<&Candidate<'a>> = Vec::new();
+    for index in way.iter().rev() {
+        let candidate = &movable[*index];
+        let held: Vec<&Placement> = held_by(state, &candidate.live).collect();
+        if !fair.trial.keep(&held, &candidate.view.queue) {
+            goes.push(candidate);
+        }
+    }
+    if goes.len() > fair.budget.moves as usize {
+        return None;
+    }
+    let moves = elsewhere(fair, &goes)?;
+    keep(fair, &placements);
+    fair.budget.moves -= moves.len() as u32;
+    for (candidate, moved) in goes.into_iter().zip(moves) {
+        let (job, queue, live) = (candidate.job, &candidate.view.queue, candidate.live.to_vec());
+        let (by, cause) = (claim.job, Cause::Moved);
+        fair.victims.push(Victim { job, queue, live, whole: true, by, grows: false, cause });
+        fair.places.push(Place::new(moved.job, moved.placements));
+    }
+    Some(placements)
+}
+
+/// Places for all of these, the largest first.
+fn elsewhere(fair: &mut Fair, goes: &[&Candidate]) -> Option<Vec<Move>> {
+    let state = fair.trial.state;
+    let closed = std::mem::take(&mut fair.trial.not_lent);
+    let place = |candidate: &&Candidate| {
+        let spec = &state.jobs.get(&candidate.job.number)?.spec;
+        let placements = place::place_spec(fair.trial, spec).ok()?;
+        Some(Move { job: candidate.job, placements })
+    };
+    let moves: Option<Vec<Move>> = goes.iter().map(place).collect();
+    fair.trial.not_lent = closed;
+    moves
+}
+
+/// Gives those who give way a place elsewhere, if one is left when all others have had their turn: the dearest first.
+pub(super) fn resettle(fair: &mut Fair) {
+    let state = fair.trial.state;
+    let gives_way = fair.victims.iter().filter(|victim| victim.whole && victim.cause != Cause::Moved);
+    let mut jobs: Vec<JobId> = gives_way.map(|victim| victim.job).collect();
+    jobs.sort_by_key(|job| {
+        let view = fair.running.jobs.get(job);
+        Reverse((view.map_or(0, |view| view.priority), view.map_or(0, |view| view.milli), Reverse(*job)))
+    });
+    for id in jobs {
+        let Some(job) = state.jobs.get(&id.number).filter(|_| fair.budget.moves > 0) else { continue };
+        let queue = fair.shares.place(&job.spec.queue);
+        let Ok(closed) = fair.shares.closed_models(queue, &job.spec) else { continue };
+        fair.trial.not_lent = closed;
+        let Ok(placements) = place::place_spec(fair.trial, &job.spec) else { continue };
+        let taken = fair.shares.counted(state, placements.iter());
+        fair.shares.charge(queue, &taken, (1, !job.spec.preemptible));
+        fair.budget.moves -= 1;
+        fair.places.push(Place::new(id, placements));
+    }
+}

@@ -1,0 +1,257 @@
+//! Phase 6, resize: gangs that run with fewer tasks than they may have get more, one after the other: what is due to their
+//! queues before what nobody is due, and in a queue by priority, then those that have the fewest beyond their minimum.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::Place;
+use super::fair::Fair;
+use super::place;
+use super::reclaim::{self, Claim};
+use super::topology;
+use super::trial::Trial;
+use crate::id::{JobId, NodeId};
+use crate::model::allocation::{AllocationState, Placement};
+use crate::model::gang::{Group, Role};
+use crate::model::job::JobSpec;
+use crate::model::policy::Preempt;
+use crate::model::topology::TopologyAsk;
+use crate::reason::Reason;
+use crate::state::{Job, Run, State};
+
+/// How far gangs grow.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reach {
+    /// As far as it is due to their queues; others give way for it.
+    Due,
+    /// Into what is free.
+    Free,
+}
+
+/// A further part of a gang: a task of a role, or a group that did not start.
+pub(super) struct Unit {
+    /// The job, as if it were this part alone.
+    spec: JobSpec,
+    /// The rank of its first task in the gang.
+    rank: u32,
+    /// Which alternative of its role the tasks before it have, and so it.
+    alternative: Option<u32>,
+    /// The domains in which the rest of it lies: level, and a node there.
+    domains: Vec<(String, NodeId)>,
+}
+
+impl Unit {
+    /// Places it where it fits now.
+    pub(super) fn place(&self, trial: &mut Trial) -> Result<Vec<Placement>, Reason> {
+        let scope = topology::around(trial, &self.domains);
+        let wider = trial.keep_to(scope);
+        let placed = place::place_spec(trial, &self.spec);
+        trial.keep_to(wider);
+        let mut placements = placed?;
+        for placement in &mut placements {
+            placement.rank += self.rank;
+            placement.alternative = self.alternative.unwrap_or(placement.alternative);
+        }
+        Ok(placements)
+    }
+}
+
+/// A gang that may have more.
+struct Grower<'a> {
+    id: JobId,
+    job: &'a Job,
+    queue: usize,
+    /// What of it runs, or is to, by rank.
+    present: BTreeMap<u32, Placement>,
+    /// Ranks that others of its tasks have still.
+    taken: BTreeSet<u32>,
+}
+
+/// Where a gang stands among those that may grow: lower goes first.
+type Standing = (bool, i64, i64, u32, JobId);
+
+/// Lets gangs grow; gives the queues whose gangs did.
+pub(super) fn grow(fair: &mut Fair, reach: Reach) -> BTreeSet<usize> {
+    let growers = growers(fair);
+    let mut line: BTreeSet<(Standing, usize)> = BTreeSet::new();
+    let mut growers: Vec<Grower> = growers;
+    for (index, grower) in growers.iter().enumerate() {
+        line.extend(standing(fair, grower).map(|standing| (standing, index)));
+    }
+    let mut grown = BTreeSet::new();
+    while let Some((before, index)) = line.pop_first() {
+        let grower = &mut growers[index];
+        // What others got since may have taken its queue further.
+        let Some(now) = standing(fair, grower) else { continue };
+        if now > before {
+            line.insert((now, index));
+            continue;
+        }
+        if reach == Reach::Due && now.0 {
+            break;
+        }
+        let Some(placements) = more(fair, grower, reach) else { continue };
+        grown.insert(grower.queue);
+        grower.present.extend(placements.iter().map(|placement| (placement.rank, placement.clone())));
+        fair.grown.push(Place::new(grower.id, placements));
+        line.extend(standing(fair, grower).map(|standing| (standing, index)));
+    }
+    grown
+}
+
+/// Those that run and were not just made smaller, if anything has become free; and those that this cycle starts, unless they
+/// wait for others to end.
+fn growers<'a>(fair: &Fair<'a, '_>) -> Vec<Grower<'a>> {
+    let state = fair.trial.state;
+    let gives_way: BTreeSet<JobId> = fair.victims.iter().map(|victim| victim.job).collect();
+    let waits: BTreeSet<JobId> = fair.victims.iter().map(|victim| victim.by).collect();
+    let mut growers: BTreeMap<JobId, Grower<'a>> = BTreeMap::new();
+    let running = fair.growing.iter().filter(|_| state.freed);
+    for id in running.filter(|id| !gives_way.contains(id) && !fair.ending.contains(id)) {
+        let Some((job, run)) = state.jobs.get(&id.number).zip(state.run(*id)) else { continue };
+        let queue = fair.shares.place(&job.spec.queue);
+        let (present, taken) = tasks_of(state, run);
+        growers.insert(*id, Grower { id: *id, job, queue, present, taken });
+    }
+    for place in fair.places.iter().filter(|place| !waits.contains(&place.job)) {
+        let job = state.jobs.get(&place.job.number).filter(|job| job.spec.gang.is_elastic());
+        let Some(job) = job else { continue };
+        let queue = fair.shares.place(&job.spec.queue);
+        let present = place.placements.iter().map(|placement| (placement.rank, placement.clone())).collect();
+        growers.insert(place.job, Grower { id: place.job, job, queue, present, taken: BTreeSet::new() });
+    }
+    // What an earlier round of this cycle gave.
+    for place in &fair.grown {
+        let Some(grower) = growers.get_mut(&place.job) else { continue };
+        let more = place.placements.iter().map(|placement| (placement.rank, placement.clone()));
+        grower.present.extend(more);
+    }
+    growers.into_values().collect()
+}
+
+/// The tasks of a gang that run and were not told to go; and the ranks of all others.
+fn tasks_of(state: &State, run: &Run) -> (BTreeMap<u32, Placement>, BTreeSet<u32>) {
+    let runs = |placement: &&Placement| {
+        let held = state.allocations.get(&placement.allocation);
+        held.is_some_and(|held| held.state != AllocationState::Stopping)
+    };
+    let (present, others): (Vec<_>, Vec<_>) = run.placements.iter().partition(runs);
+    let present = present.into_iter().map(|placement| (placement.rank, placement.clone())).collect();
+    (present, others.into_iter().map(|placement| placement.rank).collect())
+}
+
+/// Where a gang stands; `None` if it has all that it may have.
+fn standing(fair: &Fair, grower: &Grower) -> Option<Standing> {
+    let unit = units(grower).into_iter().next()?;
+    let asked = fair.shares.asked(&unit.spec);
+    let beyond = |place: usize| {
+        let queue = &fair.shares.queues[place];
+        (0..asked.len()).any(|index| {
+            asked[index] > 0 && queue.held[index].saturating_add(asked[index]) > queue.due[index]
+        })
+    };
+    let queue = &fair.shares.queues[grower.queue];
+    let part = |index: usize| match (queue.held[index], queue.due[index]) {
+        (..=0, _) => 0,
+        (_, ..=0) => i64::MAX,
+        (held, due) => i64::try_from(i128::from(held) * 1_000_000 / i128::from(due)).unwrap_or(i64::MAX),
+    };
+    let part = (0..asked.len()).filter(|index| asked[*index] > 0).map(part).max().unwrap_or(0);
+    let spec = &grower.job.spec;
+    let surplus = (grower.present.len() as u32).saturating_sub(spec.gang.tasks());
+    // What is due to a queue is a part of what is due to those above it.
+    let beyond_due = beyond(grower.queue);
+    Some((beyond_due, part, -i64::from(spec.priority), surplus, grower.id))
+}
+
+/// The next part of a gang, where it fits or others give way for it.
+fn more(fair: &mut Fair, grower: &Grower, reach: Reach) -> Option<Vec<Placement>> {
+    units(grower).iter().find_map(|unit| {
+        let asked = fair.shares.asked(&unit.spec);
+        fair.shares.allows(grower.queue, &asked, &unit.spec).ok()?;
+        if let Ok(closed) = fair.shares.closed_models(grower.queue, &unit.spec) {
+            fair.trial.not_lent = closed;
+            if let Ok(placements) = unit.place(fair.trial) {
+                let taken = fair.shares.counted(fair.trial.state, placements.iter());
+                fair.shares.charge(grower.queue, &taken, (1, !unit.spec.preemptible));
+                return Some(placements);
+            }
+        }
+        if reach != Reach::Due || fair.trial.state.policy.preempt != Preempt::LeastLoss {
+            return None;
+        }
+        let scarce = fair.shares.scarce(&asked, fair.trial.capacity());
+        fair.early.get_or_insert(fair.places.len());
+        let (job, spec, part, queue) = (grower.id, &unit.spec, Some(unit), grower.queue);
+        reclaim::take_back(fair, &Claim { job, spec, part, queue, asked, scarce, spares: None })
+    })
+}
+
+/// What could be added to a gang, the best first: tasks of the roles that have the fewest beyond their minimum, then groups that
+/// did not start.
+fn units(grower: &Grower) -> Vec<Unit> {
+    let mut found = Vec::new();
+    let mut search = Search { grower, domains: Vec::new(), found: &mut found };
+    search.group(&grower.job.spec.gang, 0);
+    found.sort_by_key(|(order, _)| *order);
+    found.into_iter().map(|(_, unit)| unit).collect()
+}
+
+/// The way through the groups of a gang.
+struct Search<'a, 'b> {
+    grower: &'b Grower<'a>,
+    /// The domains of the groups around.
+    domains: Vec<(String, NodeId)>,
+    found: &'b mut Vec<((bool, u32, u32), Unit)>,
+}
+
+impl Search<'_, '_> {
+    fn group(&mut self, group: &Group, first: u32) {
+        let depth = self.domains.len();
+        self.domains.extend(self.domain(group.topology(), first..first + group.most_tasks()));
+        match group {
+            Group::Role(role) => self.role(role, first),
+            Group::Branch(branch) => {
+                let mut first = first;
+                for group in &branch.groups {
+                    let next = first + group.most_tasks();
+                    match self.grower.present.range(first..next).next() {
+                        Some(_) => self.group(group, first),
+                        None if self.grower.taken.range(first..next).next().is_none() => {
+                            self.note((true, 0, first), group.clone(), None);
+                        }
+                        None => {}
+                    }
+                    first = next;
+                }
+            }
+        }
+        self.domains.truncate(depth);
+    }
+
+    /// The domain in which a group has to stay.
+    fn domain(&self, ask: Option<&TopologyAsk>, ranks: std::ops::Range<u32>) -> Option<(String, NodeId)> {
+        let ask = ask.filter(|ask| ask.required)?;
+        let (_, placement) = self.grower.present.range(ranks).next()?;
+        Some((ask.within.clone(), placement.node))
+    }
+
+    fn role(&mut self, role: &Role, first: u32) {
+        let ranks = first..first + role.maximum;
+        let here = self.grower.present.range(ranks.clone()).count() as u32;
+        let is_free =
+            |rank: &u32| !self.grower.present.contains_key(rank) && !self.grower.taken.contains(rank);
+        let Some(rank) = ranks.clone().find(is_free).filter(|_| here >= role.minimum) else { return };
+        let alternative = self.grower.present.range(ranks).next().map(|(_, placement)| placement.alternative);
+        let mut one = Role { minimum: 1, maximum: 1, topology: None, ..role.clone() };
+        if let Some(same) = alternative.and_then(|index| role.ask.alternatives.get(index as usize)) {
+            one.ask.alternatives = vec![same.clone()];
+        }
+        self.note((false, here - role.minimum, rank), Group::Role(one), alternative);
+    }
+
+    fn note(&mut self, order: (bool, u32, u32), gang: Group, alternative: Option<u32>) {
+        let spec = JobSpec { gang, ..(*self.grower.job.spec).clone() };
+        let domains = self.domains.clone();
+        self.found.push((order, Unit { spec, rank: order.2, alternative, domains }));
+    }
+}

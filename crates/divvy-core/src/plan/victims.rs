@@ -1,0 +1,82 @@
+//! Part of phase 4: what of an elastic gang may give way by itself. Surplus tasks and groups go one by one, before the core.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::fair::Fair;
+use super::parts::{self, Part};
+use super::reclaim::{Candidate, Goes};
+use crate::id::{AllocationId, JobId};
+use crate::snapshot::RunView;
+
+/// What a running job holds and this cycle has not taken from it yet.
+pub(super) fn left_of<'a>(fair: &Fair<'a, '_>, (job, view): (JobId, &'a RunView)) -> Cow<'a, [AllocationId]> {
+    if !view.elastic {
+        return Cow::Borrowed(&view.live);
+    }
+    let gone = fair.taken_of(job);
+    if gone.is_empty() {
+        return Cow::Borrowed(&view.live);
+    }
+    Cow::Owned(view.live.iter().filter(|id| !gone.contains(id)).copied().collect())
+}
+
+/// A job as it is; or, if it may run with less, each part that may go by itself, and the core.
+pub(super) fn parts_of<'a>(fair: &Fair<'a, '_>, whole: Candidate<'a>) -> Vec<Candidate<'a>> {
+    let state = fair.trial.state;
+    let job = state.jobs.get(&whole.job.number).filter(|_| whole.view.elastic);
+    let Some(job) = job else { return vec![whole] };
+    let held = whole.live.iter().filter_map(|id| Some((state.allocations.get(id)?.placement.rank, *id)));
+    let by_rank: BTreeMap<u32, AllocationId> = held.collect();
+    let surplus = parts::surplus(&job.spec.gang, &by_rank.keys().copied().collect());
+    let of = |part: &Part| -> Candidate<'a> {
+        let live: Vec<AllocationId> =
+            part.ranks.iter().filter_map(|rank| by_rank.get(rank)).copied().collect();
+        let goes = if part.within.len() == 1 { Goes::Task } else { Goes::Group };
+        let within = Some(part.within.clone());
+        // The job runs on: nothing of its work is lost.
+        candidate(fair, Candidate { within, live: Cow::Owned(live), ..whole.clone() }, (goes, 0))
+    };
+    let mut found: Vec<Candidate> = surplus.iter().map(of).collect();
+    let goes: BTreeSet<AllocationId> = found.iter().flat_map(|part| part.live.iter().copied()).collect();
+    let core: Vec<AllocationId> = whole.live.iter().filter(|id| !goes.contains(id)).copied().collect();
+    let lost = whole.cost.lost_milli_ms;
+    found.push(candidate(fair, Candidate { live: Cow::Owned(core), ..whole.clone() }, (Goes::Job, lost)));
+    found
+}
+
+/// What a part draws and costs.
+fn candidate<'a>(
+    fair: &Fair<'a, '_>,
+    part: Candidate<'a>,
+    (goes, lost_milli_ms): (Goes, i64),
+) -> Candidate<'a> {
+    let state = fair.trial.state;
+    let draws = fair.shares.drawn(state, &part.live);
+    let held = part.live.iter().filter_map(|id| state.allocations.get(id));
+    let mut cost = part.cost;
+    (cost.goes, cost.lost_milli_ms) = (goes, lost_milli_ms);
+    cost.milli = held.map(|held| held.placement.milli()).sum();
+    cost.drawn = draws.iter().fold(0, |sum, amount| sum.saturating_add(*amount));
+    Candidate { draws, cost, ..part }
+}
+
+/// Notes at each candidate which others of its gang go before it.
+pub(super) fn tie(candidates: &mut [Candidate]) {
+    let mut of_job: BTreeMap<JobId, Vec<usize>> = BTreeMap::new();
+    for (index, candidate) in candidates.iter().enumerate().filter(|(_, candidate)| candidate.view.elastic) {
+        of_job.entry(candidate.job).or_default().push(index);
+    }
+    for group in of_job.values().filter(|group| group.len() > 1) {
+        for index in group {
+            let before = |other: &usize| {
+                let Some(inner) = &candidates[*other].within else { return false };
+                candidates[*index].within.as_ref().is_none_or(|outer| {
+                    outer != inner && outer.start <= inner.start && inner.end <= outer.end
+                })
+            };
+            let needs: Vec<usize> = group.iter().copied().filter(before).collect();
+            candidates[*index].needs = needs;
+        }
+    }
+}

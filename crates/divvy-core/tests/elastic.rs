@@ -1,0 +1,206 @@
+//! Gangs that grow and shrink while they run, as golden tests: one behaviour each, in words.
+
+use divvy_core::scenario::run;
+use expect_test::{Expect, expect};
+
+fn check(scenario: &str, expected: Expect) {
+    let text = match scenario.starts_with("policy") {
+        true => scenario.to_owned(),
+        false => format!("policy {{elastic: true}}\n{scenario}"),
+    };
+    match run(&text) {
+        Ok(printed) => expected.assert_eq(&printed),
+        Err(bad) => expected.assert_eq(&bad.to_string()),
+    }
+}
+
+#[test]
+fn a_gang_starts_with_its_minimum_and_grows_into_what_nobody_else_starts_on() {
+    check(
+        "node n1 4xh100\nsubmit e default 1 tasks=1..8\nsubmit r default 1\nplan\nend r\nplan",
+        expect![[r#"
+            place e n1:0
+            place r n1:1
+            grow e n1:2 n1:3
+            ended r completed Exit exit=0
+            grow e n1:1
+        "#]],
+    );
+}
+
+#[test]
+fn gangs_of_one_queue_grow_in_turns() {
+    check(
+        "node n1 5xh100\nsubmit a default 1 tasks=1..4\nsubmit b default 1 tasks=1..4\nplan",
+        expect![[r#"
+            place a n1:0
+            place b n1:1
+            grow a n1:2 n1:4
+            grow b n1:3
+        "#]],
+    );
+}
+
+#[test]
+fn surplus_tasks_give_way_first_and_the_gang_runs_on() {
+    check(
+        "node n1 4xh100\nsubmit e default 1 tasks=1..4 prio=low\nsubmit r default 1 prio=low\nplan\nsubmit h default 2 prio=high\nplan\n\
+        end e/2 signal=15\nend e/1 signal=15\nplan\nend h\nplan",
+        expect![[r#"
+            place e n1:0
+            place r n1:1
+            grow e n1:2 n1:3
+            shrink e by n1:3 Preempted by h
+            shrink e by n1:2 Preempted by h
+            promise h n1:2+n1:3
+            place h n1:2+n1:3
+            ended h completed Exit exit=0
+            grow e n1:2 n1:3
+        "#]],
+    );
+}
+
+#[test]
+fn a_gang_whose_minimum_is_taken_goes_as_a_whole() {
+    check(
+        "node n1 4xh100\nsubmit e default 1 tasks=2..4 prio=low\nplan\nsubmit h default 3 prio=high\nplan",
+        expect![[r#"
+            place e n1:0 n1:1
+            grow e n1:2 n1:3
+            shrink e by n1:3 Preempted by h
+            shrink e by n1:2 Preempted by h
+            stop e Preempted by h
+            promise h n1:3+n1:1+n1:2
+        "#]],
+    );
+}
+
+#[test]
+fn a_queue_takes_back_surplus_for_the_growth_that_is_due_to_it() {
+    check(
+        "node n1 3xh100\nqueue a guarantee=1 weight=0\nqueue b guarantee=2\nsubmit r a 1 tasks=1..2\nplan\nsubmit p b 1 tasks=1..3\n\
+        plan\nend r/1 signal=15\nplan",
+        expect![[r#"
+            place r n1:0
+            grow r n1:1
+            shrink r by n1:1 Reclaimed by p
+            place p n1:2
+            promise p to grow n1:1
+            grow p n1:1
+        "#]],
+    );
+}
+
+#[test]
+fn a_gang_that_loses_a_task_by_bad_luck_runs_on_if_it_has_its_minimum() {
+    check(
+        "node n1 3xh100\nsubmit e default 1 tasks=2..3\nplan\nend e/1 reboot\nplan\nend e/0 lost\nend e/2 lost\nplan",
+        expect![[r#"
+            place e n1:0 n1:1
+            grow e n1:2
+            shrink e by a task NodeReboot
+            grow e n1:1
+            shrink e by a task SupervisorLost
+            stop e BrokenGang
+        "#]],
+    );
+}
+
+#[test]
+fn a_gang_that_must_lie_in_one_rack_grows_there_alone() {
+    check(
+        "node n1 1xh100 rack=r1\nnode n2 1xh100 rack=r1\nnode n3 1xh100 rack=r2\nsubmit e default 1 tasks=1..3 within=rack\nplan",
+        expect![[r#"
+            place e n3:0
+        "#]],
+    );
+}
+
+#[test]
+fn what_was_promised_to_a_gang_for_its_growth_goes_when_the_gang_does() {
+    check(
+        "node n1 3xh100\nqueue a guarantee=1 weight=0\nqueue b guarantee=2\nsubmit r a 1 tasks=1..2\nplan\nsubmit p b 1 tasks=1..3\n\
+        plan\ncancel p\nend p signal=15\nend r/1 signal=15\nplan",
+        expect![[r#"
+            place r n1:0
+            grow r n1:1
+            shrink r by n1:1 Reclaimed by p
+            place p n1:2
+            promise p to grow n1:1
+            stop p Cancelled
+            ended p cancelled Cancelled exit=143
+            grow r n1:1
+        "#]],
+    );
+}
+
+#[test]
+fn where_the_engine_cannot_a_gang_of_several_sizes_is_refused_by_name() {
+    match run("node n1 4xh100\nsubmit e default 1 tasks=1..4") {
+        Ok(printed) => expect![[r#"
+            refused cannot-fit: this pool can never run it: no engine of this pool runs gangs that grow and shrink: write one number of tasks. The pool has 4 h100 (80GB).
+        "#]].assert_eq(&printed),
+        Err(bad) => expect![[""]].assert_eq(&bad.to_string()),
+    }
+}
+
+#[test]
+fn jobs_move_to_free_a_block_for_a_waiting_gang_and_nobody_loses_a_place() {
+    check(
+        "policy {most_moves: 4}\nnode n1 4xh100\nnode n2 4xh100\nsubmit a default 2 resumable\nstart a on=n1:0+n1:1\nsubmit b default 1 resumable\nstart b on=n2:0\n\
+        pass 1h\nsubmit g default 4\npass 1m\nplan\nend b signal=15\nplan",
+        expect![[r#"
+            stop b Moved by g
+            promise b n1:2
+            promise g n2:0+n2:1+n2:2+n2:3
+            ended b pending Moved exit=143
+            place b n1:2
+            place g n2:0+n2:1+n2:2+n2:3
+        "#]],
+    );
+}
+
+#[test]
+fn a_job_is_not_moved_if_that_loses_more_than_the_claim_has_waited() {
+    check(
+        "policy {most_moves: 4}\nnode n1 4xh100\nnode n2 4xh100\nsubmit a default 2\nstart a on=n1:0+n1:1\nsubmit b default 1\nstart b on=n2:0\n\
+        pass 10h\nsubmit g default 4\nplan\npass 3h\nsubmit other default 1\nplan\nend other\nplan",
+        expect![[r#"
+            wait DV-GPUS-BUSY: no node has 4 GPUs free that would do
+            place other n1:2
+            ended other completed Exit exit=0
+        "#]],
+    );
+}
+
+#[test]
+fn no_more_jobs_move_in_a_cycle_than_may() {
+    check(
+        "policy {most_moves: 1}\nnode n1 2xh100\nnode n2 2xh100\nnode n3 2xh100\nnode n4 2xh100\n\
+        submit j default 1 array=0-3 resumable\nstart j_0 on=n1:0\nstart j_1 on=n2:0\nstart j_2 on=n3:0\nstart j_3 on=n4:0\n\
+        submit g default 2 tasks=2\npass 1h\nplan\npolicy {most_moves: 2}\nplan",
+        expect![[r#"
+            wait DV-GPUS-BUSY: no node has 2 GPUs free that would do
+            stop j_1 Moved by g
+            stop j_0 Moved by g
+            promise j_1 n3:1
+            promise j_0 n4:1
+            promise g n1:0+n1:1 n2:0+n2:1
+        "#]],
+    );
+}
+
+#[test]
+fn what_is_guaranteed_is_taken_back_with_moves_rather_than_below_another_guarantee() {
+    check(
+        "policy {most_moves: 4}\nnode n1 4xh100\nnode n2 4xh100\nqueue a guarantee=4 weight=0\nqueue b guarantee=4 weight=0\n\
+        submit a1 a 2 resumable\nstart a1 on=n1:0+n1:1\nsubmit a2 a 2 resumable\nstart a2 on=n2:0+n2:1\nsubmit a3 a 1\nstart a3 on=n2:2\n\
+        submit b1 b 4\npass 1m\nplan",
+        expect![[r#"
+            stop a3 Reclaimed by b1
+            stop a1 Moved by b1
+            promise a1 n2:2+n2:3
+            promise b1 n1:0+n1:1+n1:2+n1:3
+        "#]],
+    );
+}

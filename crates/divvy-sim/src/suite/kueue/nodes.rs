@@ -1,0 +1,62 @@
+//! The nodes that pods choose: selectors, affinities and tolerations as conditions on labels and taints.
+
+use std::collections::BTreeMap;
+
+use super::form::{Expression, Flavor, Podset, TaintText, TolerationText};
+use crate::suite::answer::Obstacle;
+use divvy_core::model::choice::{Condition, Face, Is, NodeChoice, Taint, Toleration};
+
+/// What a node or a flavor says. A taint that only makes others preferable keeps nobody off.
+pub(super) fn face(labels: &BTreeMap<String, String>, taints: &[TaintText]) -> Face {
+    let binds = |taint: &&TaintText| taint.effect.as_deref() != Some("PreferNoSchedule");
+    let taint = |taint: &TaintText| Taint { key: taint.key.clone(), value: taint.value.clone() };
+    Face { labels: labels.clone(), taints: taints.iter().filter(binds).map(taint).collect() }
+}
+
+/// Which nodes the pods of a set choose. What flavors add to tolerations counts for all.
+pub(super) fn choice(podset: &Podset, flavors: &[Flavor]) -> Result<NodeChoice, Obstacle> {
+    let affinities = podset.affinity.iter().filter_map(|affinity| affinity.node_affinity.as_ref());
+    let required = affinities.chain(&podset.node_affinity).filter_map(|affinity| affinity.required.as_ref());
+    let mut any_of: Vec<Vec<Condition>> = Vec::new();
+    for term in required.flat_map(|terms| &terms.node_selector_terms) {
+        any_of.push(term.match_expressions.iter().map(condition).collect::<Result<_, _>>()?);
+    }
+    let selector = podset.node_selector.iter();
+    let selector =
+        selector.map(|(label, value)| Condition { label: label.clone(), is: Is::In(vec![value.clone()]) });
+    let selector: Vec<Condition> = selector.collect();
+    if any_of.is_empty() && !selector.is_empty() {
+        any_of.push(Vec::new());
+    }
+    any_of.iter_mut().for_each(|set| set.extend(selector.iter().cloned()));
+    let tolerations = podset.tolerations.iter().chain(flavors.iter().flat_map(|flavor| &flavor.tolerations));
+    Ok(NodeChoice { any_of, tolerates: tolerations.map(toleration).collect() })
+}
+
+fn condition(expression: &Expression) -> Result<Condition, Obstacle> {
+    let is = match expression.operator.as_str() {
+        "In" => Is::In(expression.values.clone()),
+        "NotIn" => Is::NotIn(expression.values.clone()),
+        "Exists" => Is::There,
+        "DoesNotExist" => Is::Absent,
+        _ => return Err(Obstacle::no_word("labels that are compared as numbers")),
+    };
+    Ok(Condition { label: expression.key.clone(), is })
+}
+
+fn toleration(text: &TolerationText) -> Toleration {
+    let any = text.operator.as_deref() == Some("Exists");
+    let value = if any { None } else { Some(text.value.clone().unwrap_or_default()) };
+    Toleration { key: text.key.clone().filter(|key| !key.is_empty()), value }
+}
+
+/// Whether pods may have a flavor: of what they want of labels, that which flavors speak of.
+pub(super) fn may_have(choice: &NodeChoice, flavor: &Flavor, flavors: &[Flavor]) -> bool {
+    let spoken_of = |condition: &Condition| {
+        flavors.iter().any(|flavor| flavor.node_labels.contains_key(&condition.label))
+    };
+    let sets = choice.any_of.iter();
+    let any_of = sets.map(|set| set.iter().filter(|condition| spoken_of(condition)).cloned().collect());
+    let choice = NodeChoice { any_of: any_of.collect(), tolerates: choice.tolerates.clone() };
+    choice.takes(&face(&flavor.node_labels, &flavor.taints))
+}

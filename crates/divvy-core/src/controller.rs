@@ -85,6 +85,23 @@ impl Controller {
         controller
     }
 
+    /// A controller beside the real one, to try things in: nothing of it is logged or done.
+    pub(crate) fn beside(state: &State, snapshot: &Snapshot) -> Self {
+        let mut controller = Self {
+            state: state.clone(),
+            snapshot: snapshot.clone(),
+            batch: Batch::default(),
+            news: true,
+            report: Report::default(),
+            check_every: 0,
+            watch: None,
+            folded: 0,
+            keeps_history: false,
+        };
+        controller.reset_batch();
+        controller
+    }
+
     /// The state, with everything taken and seen so far.
     pub fn state(&self) -> &State {
         &self.state

@@ -82,6 +82,11 @@ impl Snapshot {
         Self { capacity: Capacity::whole(state), ..Self::default() }
     }
 
+    /// The pool as it is, but without any job.
+    pub(crate) fn unused(state: &State) -> Self {
+        Self { capacity: Capacity::new(state), shares: Shares::tree(state), ..Self::default() }
+    }
+
     /// Whether two see the same pool.
     pub fn same_as(&self, other: &Self) -> bool {
         (&self.capacity, &self.held, &self.limits) == (&other.capacity, &other.held, &other.limits)

@@ -2,7 +2,7 @@
 //! first, as data ([`life::Life`]); living it checks every law on the way ([`live`]); one that breaks a law is made small
 //! ([`shrink`]) and kept as a test.
 
-mod dice;
+pub(crate) mod dice;
 mod generate;
 pub mod life;
 mod shrink;

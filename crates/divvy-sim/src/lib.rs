@@ -15,6 +15,7 @@ pub mod plot;
 pub mod policy;
 pub mod pool;
 pub mod pools;
+pub mod proof;
 pub mod reference;
 pub mod replay;
 pub mod scenario;

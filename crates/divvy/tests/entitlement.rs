@@ -36,6 +36,32 @@ fn urgent_work_displaces_what_runs_which_hears_of_it_and_comes_back() {
     let job = shown(&pool, &everyday);
     let first = &job["attempts"][0]["end"];
     assert_eq!((&first["cause"], &first["by"]), (&json!("preempted"), &json!(urgent)), "{job}");
+    assert!(job["attempts"][0]["lost_gpu_seconds"].as_f64().unwrap() > 0.0, "{job}");
+}
+
+#[test]
+fn who_gave_way_is_told_to_whom_what_it_lost_and_what_brings_it_back() {
+    let pool = Pool::start();
+    let (first, second) = (pool.gate("first"), pool.gate("second"));
+    let everyday = pool.submit("-g 8", "[ $DIVVY_RESTART -gt 0 ] && exit 0; echo > first; exec sleep 1000");
+    first.await_job();
+    let here = pool.divvy(["explain", &everyday, "-o", "json"]).json();
+    assert_eq!(here["why_here"], "the only node with room for it", "{here}");
+    let urgent = pool.submit("-g 8 -p urgent -t 10m", "echo > second; exec sleep 1000");
+    second.await_job();
+    let waits = pool.divvy(["explain", &everyday, "-o", "json"]).json();
+    let displaced = &waits["displaced"];
+    assert_eq!((&displaced["cause"], &displaced["by"]), (&json!("preempted"), &json!(urgent)), "{waits}");
+    assert!(displaced["lost_gpu_seconds"].as_f64().unwrap() > 0.0, "{waits}");
+    // Its successor has a time limit, so it is known when it is back at the latest.
+    assert!(displaced["back_ms"].as_i64().unwrap() > displaced["at_ms"].as_i64().unwrap(), "{waits}");
+    let ways = waits["blockers"][0]["ways"].as_array().unwrap();
+    let end = ways.iter().find(|way| way["who"] == "time").unwrap();
+    assert_eq!(end["changes"], json!([{"kind": "end", "job": urgent}]), "{waits}");
+    let text = pool.divvy(["explain", &everyday]);
+    assert!(text.ok().contains(&format!("gave way to job {urgent} (preempted)")), "{text:?}");
+    pool.divvy(["cancel", &urgent]).ok();
+    assert_eq!(pool.divvy(["wait", &everyday]).code, 0);
 }
 
 #[test]

@@ -5,6 +5,7 @@ mod array;
 mod bare;
 mod cycle;
 mod effort;
+mod explain;
 mod fairness;
 mod figure;
 mod first;
@@ -47,6 +48,8 @@ enum Place {
     Jct(jct::Jct),
     /// Simulates a month of contention among queues in three levels and compares what each had with what it was due
     Fairness(fairness::Fairness),
+    /// Tries what is said to start waiting jobs, in pools from seeds; takes some minutes
+    Explain(explain::Explain),
     /// Measures what a plan costs in large pools; takes some minutes
     Plan(plan::Plan),
 }
@@ -108,6 +111,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         Place::Openb(openb) => openb::run(openb, &build_directory()?),
         Place::Jct(jct) => jct::run(jct, &build_directory()?),
         Place::Fairness(fairness) => fairness::run(fairness, &build_directory()?),
+        Place::Explain(explain) => explain::run(explain),
         Place::Plan(plan) => plan::run(plan, &build_directory()?),
     }
 }

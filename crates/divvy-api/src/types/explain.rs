@@ -33,6 +33,15 @@ pub struct Explain {
     pub verdict: Verdict,
     /// All of them, in order; empty if nothing stands in its way.
     pub blockers: Vec<Blocker>,
+    /// The cheapest changes with which it starts in the next cycle; null where none were found, or where it does not wait.
+    #[serde(default)]
+    pub remedy: Option<Way>,
+    /// How it lost its devices the last time, if others got them.
+    #[serde(default)]
+    pub displaced: Option<Displaced>,
+    /// Why it is on its nodes, as things are now; null for a job that is on none.
+    #[serde(default)]
+    pub why_here: Option<String>,
     /// How many devices were left after each filter.
     pub funnel: Vec<FunnelStep>,
     /// The job's name.
@@ -77,6 +86,40 @@ pub struct Blocker {
     pub text: String,
     /// What removes it.
     pub fix: String,
+    /// What removes it, the cheapest first: at most one way for each who can bring it about. Empty where what removes another
+    /// blocker removes this one, too.
+    pub ways: Vec<Way>,
+}
+
+/// Changes that together remove a blocker, or start a job.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(default)]
+pub struct Way {
+    /// Who has to bring it about: `user` on the job alone, `time` as jobs end, `administrator`.
+    pub who: String,
+    /// The changes in words.
+    pub text: String,
+    /// When the last end that is waited for can be expected; null if none is, or nobody knows.
+    pub until_ms: Option<i64>,
+    /// The changes: each has a `kind`, and what it says beyond that.
+    #[schema(value_type = Vec<Object>)]
+    pub changes: Vec<serde_json::Value>,
+}
+
+/// How a job lost its devices to others.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(default)]
+pub struct Displaced {
+    /// `preempted`, `reclaimed` or `order`.
+    pub cause: String,
+    /// The job that got them; null where that is not known.
+    pub by: Option<String>,
+    /// When it was over; null while it is still being stopped.
+    pub at_ms: Option<i64>,
+    /// Work that has to be done again: seconds × devices since its start, or since its work was safe.
+    pub lost_gpu_seconds: f64,
+    /// When it can be expected to be back; null if nobody knows.
+    pub back_ms: Option<i64>,
 }
 
 /// A filter, and what it left.

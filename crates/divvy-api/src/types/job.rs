@@ -329,6 +329,9 @@ pub struct Attempt {
     /// Seconds × devices.
     #[serde(default)]
     pub gpu_seconds: f64,
+    /// Of these, what has to be done again: since its start, or since its work was safe. 0 where the job did not come back.
+    #[serde(default)]
+    pub lost_gpu_seconds: f64,
     /// Most device memory in use, of all its devices.
     #[serde(default)]
     pub peak_gpu_memory_mib: Option<u64>,

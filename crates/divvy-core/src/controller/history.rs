@@ -3,8 +3,9 @@
 use crate::engine::TaskEnd;
 use crate::event::Event;
 use crate::id::JobId;
+use crate::model::allocation::Placement;
 use crate::model::attempt::Attempt;
-use crate::model::job::{JobState, LastEnd, Work};
+use crate::model::job::{Cause, JobState, LastEnd, RUN_ME_AGAIN, Work};
 use crate::state::{Job, Run, State};
 use crate::time::Time;
 
@@ -79,6 +80,7 @@ fn attempt(state: &State, job: &Job, (id, run): (JobId, &Run), ending: Ending) -
             .filter_map(|(device, _)| Some(state.devices.get(device)?.spec.uuid.clone()))
             .collect(),
         held_milli_ms: run.held_milli_ms,
+        lost_milli_ms: lost(run, &ending),
         ran_ms: ends().map(|end| end.ran_ms).max().unwrap_or(0),
         cpu_ms: ends().map(|end| end.usage.cpu_ms).sum(),
         peak_memory_bytes: ends().map(|end| end.usage.peak_memory_bytes).max().unwrap_or(0),
@@ -86,6 +88,17 @@ fn attempt(state: &State, job: &Job, (id, run): (JobId, &Run), ending: Ending) -
         outputs: (0..spec.gang.tasks()).map(|rank| run.outputs.get(&rank).cloned()).collect(),
         isolation: run.isolation.clone(),
     }
+}
+
+/// The work that has to be done again: none where the job does not come back, or has saved it at the end.
+fn lost(run: &Run, ending: &Ending) -> i64 {
+    let comes_back = ending.becomes == JobState::Pending && run.started_at.is_some();
+    if !comes_back || ending.end.cause == Cause::Checkpointed || ending.exit_code == Some(RUN_ME_AGAIN) {
+        return 0;
+    }
+    let milli: i64 = run.placements.iter().map(Placement::milli).sum();
+    let since = run.checkpointed_at.or(run.started_at);
+    since.map_or(0, |since| ending.now.since(since).0.saturating_mul(milli))
 }
 
 fn command(spec: &crate::model::job::JobSpec) -> Vec<String> {

@@ -60,6 +60,10 @@ pub struct Attempt {
     pub devices: Vec<String>,
     /// Device time that it held, in milli-GPU·ms: what the ledger was charged.
     pub held_milli_ms: i64,
+    /// Of the work done in it, what is lost since it has to be done again: device time since its start or since its work was safe, in
+    /// milli-GPU·ms. 0 where the job does not come back, or saved its work when it was told to stop.
+    #[serde(default)]
+    pub lost_milli_ms: i64,
     /// How long it ran, by the supervisors' monotonic clocks: the longest task, in milliseconds.
     pub ran_ms: i64,
     /// Processor time of all tasks, in milliseconds.

@@ -199,7 +199,11 @@ pub(super) fn blockers(state: &State, snapshot: &Snapshot, spec: &JobSpec) -> (V
         blockers.extend(place_spec(&mut trial, spec).err());
     }
     blockers.extend(by_capacity);
+    (blockers, funnel(snapshot, spec))
+}
+
+/// The way of a job's first devices through the pool.
+pub(super) fn funnel(snapshot: &Snapshot, spec: &JobSpec) -> Funnel {
     let ask = spec.gang.roles().into_iter().find_map(|role| role.ask.alternatives.first()?.devices.as_ref());
-    let funnel = ask.map(|ask| filter::funnel(&snapshot.capacity, ask));
-    (blockers, funnel.unwrap_or_default())
+    ask.map(|ask| filter::funnel(&snapshot.capacity, ask)).unwrap_or_default()
 }

@@ -15,6 +15,7 @@ mod preempt;
 mod reclaim;
 mod resize;
 mod score;
+mod seats;
 mod settle;
 mod share;
 mod topology;
@@ -39,6 +40,7 @@ use crate::time::Time;
 
 pub use filter::{Funnel, Step};
 pub use score::{Fragmentation, Scores};
+pub use seats::Seats;
 pub(crate) use share::{Amounts, Shares};
 
 /// What a cycle decides. Nothing in it is left to the engine.
@@ -307,6 +309,16 @@ pub fn available(state: &State, snapshot: &Snapshot, queue: &str) -> BTreeMap<Re
 /// All that keeps a job of this shape from starting now, by capacity and by limits, and its way through the devices.
 pub fn blockers(state: &State, snapshot: &Snapshot, spec: &JobSpec) -> (Vec<Reason>, Funnel) {
     diagnose::blockers(state, snapshot, spec)
+}
+
+/// A job's way through the devices; empty for one without any.
+pub fn funnel(snapshot: &Snapshot, spec: &JobSpec) -> Funnel {
+    diagnose::funnel(snapshot, spec)
+}
+
+/// How a job lies that has these devices, and what else there would be for it now.
+pub fn seats(snapshot: &Snapshot, spec: &JobSpec, placements: &[Placement]) -> Option<Seats> {
+    seats::seats(snapshot, spec, placements)
 }
 
 /// Where a job of this shape would start now; nothing is changed.

@@ -8,7 +8,7 @@ use divvy_core::explain as reasons;
 use divvy_core::id::JobId;
 use divvy_core::model::attempt::Attempt;
 use divvy_core::model::job::Submission;
-use divvy_core::state::Runs;
+use divvy_core::state::{Job, Runs};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -58,10 +58,8 @@ async fn open_detail(pool: &Pool, caller: &Caller, id: JobId) -> Result<Option<J
     let Some(run) = job.run(id.member) else { return Ok(None) };
     let private = pool.may_see(&caller.0, job.owner.uid);
     let mut detail = detail::open(state, job, (id, &run), private);
-    detail.job.position = reasons::explain(state, controller.snapshot(), id)
-        .filter(|_| !run.is_active())
-        .and_then(|found| found.position)
-        .map(|before| before as u64 + 1);
+    let position = reasons::position(controller.snapshot(), job).filter(|_| !run.is_active());
+    detail.job.position = position.map(|before| before as u64 + 1);
     Ok(Some(detail))
 }
 
@@ -90,30 +88,55 @@ async fn submission(pool: &Arc<Pool>, id: JobId) -> Option<Submission> {
     responses((status = 200, body = Explain), (status = 404, body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn explain(Shared(pool): Shared<Arc<Pool>>, Path(id): Path<String>) -> Answer {
     let id = read_id(&id)?;
-    {
-        let controller = pool.controller.read().await;
-        let (state, snapshot) = (controller.state(), controller.snapshot());
-        if let Some(job) = state.jobs.get(&id.number) {
-            // An array as a whole: its first member that waits, else the first that has not ended.
-            let member = match (&job.runs, id.member) {
-                (Runs::Array(_), None) => {
-                    job.waiting_members().next().or_else(|| job.open_members().next()).flatten()
-                }
-                (_, member) => member,
-            };
-            let meant = JobId { number: id.number, member };
-            if let Some(run) = job.run(member) {
-                let found = reasons::explain(state, snapshot, meant).filter(|_| !run.is_active());
-                return ok(&match found {
-                    Some(found) => words::waiting(state, job, (meant, &run), &found),
-                    None => words::settled(state, job, (meant, &run), divvy_api::Verdict::Placed),
-                });
-            }
-        }
-    }
     let past = past(&pool, id).await?;
+    if let Some(explained) = open_explained(&pool, id, past.last()).await? {
+        return ok(&explained);
+    }
     let Some(last) = past.last() else { return Err(unknown(&pool, id).await?.into()) };
     ok(&words::ended(pool.controller.read().await.state(), last))
+}
+
+/// Explains a job that has not ended, with what its attempt before came to.
+async fn open_explained(
+    pool: &Arc<Pool>,
+    id: JobId,
+    last: Option<&Attempt>,
+) -> Result<Option<Explain>, Refused> {
+    let (state, snapshot) = {
+        let controller = pool.controller.read().await;
+        let (state, snapshot) = (controller.state(), controller.snapshot());
+        let Some(job) = state.jobs.get(&id.number) else { return Ok(None) };
+        let meant = member_meant(job, id);
+        let Some(run) = job.run(meant.member) else { return Ok(None) };
+        if run.is_active() {
+            return Ok(Some(words::placed(state, snapshot, job, (meant, &run))));
+        }
+        // What is tried to find a fix takes its time: the pool goes on meanwhile.
+        (state.clone(), snapshot.clone())
+    };
+    let last = last.cloned();
+    let explained = pool.blocking(move || {
+        let job = state.jobs.get(&id.number)?;
+        let meant = member_meant(job, id);
+        let run = job.run(meant.member)?;
+        let found = reasons::explain(&state, &snapshot, meant)?;
+        let advice = reasons::advise(&state, &snapshot, meant);
+        let displaced = last.and_then(|last| words::displaced(&last, advice.as_ref()));
+        let waiting = words::waiting(&state, job, (meant, &run), (&found, advice.as_ref()));
+        Some(Explain { displaced, ..waiting })
+    });
+    Ok(explained.await.ok_or_else(vanished)?)
+}
+
+/// Of an array as a whole its first member that waits, else the first that has not ended.
+fn member_meant(job: &Job, id: JobId) -> JobId {
+    let member = match (&job.runs, id.member) {
+        (Runs::Array(_), None) => {
+            job.waiting_members().next().or_else(|| job.open_members().next()).flatten()
+        }
+        (_, member) => member,
+    };
+    JobId { number: id.number, member }
 }
 
 /// Reads what stands for a job in a path.

@@ -202,11 +202,20 @@ async fn trial(pool: &Arc<Pool>, caller: &Caller, incoming: Incoming) -> Answer 
     let mut controller = pool.controller.write().await;
     known_queue(controller.state(), &spec.queue, &caller.0.owner)?;
     let placed = controller.dry_run(&spec).unwrap_or_default();
-    let found = explain::explain_spec(controller.state(), controller.snapshot(), &spec);
-    let mut trial = wire::explain::trial(controller.state(), &found, &placed);
-    trial.notices = notice::shares(&spec, controller.state());
+    let (state, snapshot) = (controller.state().clone(), controller.snapshot().clone());
     drop(controller);
-    ok(&trial)
+    let (array, held, owner) = (incoming.array, incoming.held, caller.0.owner.clone());
+    // What is tried to find a fix takes its time: the pool goes on meanwhile.
+    let explained = pool.blocking(move || {
+        let found = explain::explain_spec(&state, &snapshot, &spec);
+        let (token, history) = (None, std::collections::BTreeMap::new());
+        let wanted = Wanted { owner, spec: spec.into(), requeue_said: true, array, token, held, history };
+        let advice = explain::advise_spec(&state, &snapshot, &wanted).filter(|_| placed.is_empty());
+        let mut trial = wire::explain::trial(&state, (&found, advice.as_ref()), &placed);
+        trial.notices = notice::shares(&wanted.spec, &state);
+        trial
+    });
+    ok(&explained.await.ok_or_else(vanished)?)
 }
 
 fn known_queue(state: &divvy_core::state::State, path: &str, owner: &Owner) -> Result<(), Problem> {

@@ -1,24 +1,88 @@
 //! Why a job waits, or where it would go.
 
 use divvy_api as api;
-use divvy_core::explain::Explanation;
+use divvy_core::explain::{self, Advice, Explanation, Fix, Tier};
 use divvy_core::id::JobId;
 use divvy_core::model::allocation::Placement;
-use divvy_core::model::job::JobSpec;
-use divvy_core::plan::Funnel;
+use divvy_core::model::attempt::Attempt;
+use divvy_core::model::job::{Cause, JobSpec};
+use divvy_core::plan::{self, Funnel};
 use divvy_core::reason::Reason;
+use divvy_core::snapshot::Snapshot;
 use divvy_core::state::{Job, Run, State};
 
 use super::row;
 
-/// What stands in a job's way.
-pub(crate) fn blockers(reasons: &[Reason]) -> Vec<api::Blocker> {
-    let blocker = |reason: &Reason| api::Blocker {
+/// What stands in a job's way, with what removes each.
+fn blockers(found: &Explanation, advice: Option<&Advice>) -> Vec<api::Blocker> {
+    let plain = |reason: &Reason| api::Blocker {
         code: reason.code().to_owned(),
         text: reason.to_string(),
         fix: reason.fix(),
+        ways: Vec::new(),
     };
-    reasons.iter().map(blocker).collect()
+    let is_lifted = advice.is_some_and(|advice| advice.remedy.is_some());
+    let advised = |blocker: &explain::Blocker| {
+        let ways: Vec<api::Way> = blocker.ways.iter().map(way).collect();
+        let fix = match ways.first() {
+            Some(way) => way.text.clone(),
+            None if is_lifted => "what removes the others removes this, too".into(),
+            None => blocker.reason.fix(),
+        };
+        api::Blocker { fix, ways, ..plain(&blocker.reason) }
+    };
+    match advice.filter(|advice| !advice.blockers.is_empty()) {
+        Some(advice) => advice.blockers.iter().map(advised).collect(),
+        None => found.blockers.iter().map(plain).collect(),
+    }
+}
+
+/// Changes that together do something.
+fn way(fix: &Fix) -> api::Way {
+    let who = match fix.tier() {
+        Tier::Own => "user",
+        Tier::Time => "time",
+        Tier::Grant => "administrator",
+    };
+    let change = |change: &explain::Change| serde_json::to_value(change).ok();
+    api::Way {
+        who: who.to_owned(),
+        text: fix.to_string(),
+        until_ms: fix.until().map(|at| at.0),
+        changes: fix.changes.iter().filter_map(change).collect(),
+    }
+}
+
+/// How a job lost its devices the last time, if others got them.
+pub(crate) fn displaced(attempt: &Attempt, advice: Option<&Advice>) -> Option<api::Displaced> {
+    Some(api::Displaced {
+        cause: displacement(attempt.end.cause)?.to_owned(),
+        by: attempt.end.by.clone(),
+        at_ms: Some(attempt.ended_at.0),
+        lost_gpu_seconds: attempt.lost_milli_ms as f64 / 1e6,
+        back_ms: advice.and_then(Advice::comes_with_time).map(|at| at.0),
+    })
+}
+
+/// How a job is losing its devices, if others get them.
+fn displaced_now(state: &State, run: &Run) -> Option<api::Displaced> {
+    let stopping = run.stopping.as_ref().filter(|stopping| stopping.requeue)?;
+    Some(api::Displaced {
+        cause: displacement(stopping.cause)?.to_owned(),
+        by: stopping.by.clone(),
+        at_ms: None,
+        lost_gpu_seconds: explain::lost_so_far(state, run) as f64 / 1e6,
+        back_ms: None,
+    })
+}
+
+fn displacement(cause: Cause) -> Option<&'static str> {
+    match cause {
+        Cause::Preempted => Some("preempted"),
+        Cause::Reclaimed => Some("reclaimed"),
+        Cause::Order => Some("order"),
+        _ => None,
+    }
 }
 
 /// A job's way through the devices.
@@ -47,11 +111,13 @@ pub(crate) fn waiting(
     state: &State,
     job: &Job,
     (id, run): (JobId, &Run),
-    found: &Explanation,
+    (found, advice): (&Explanation, Option<&Advice>),
 ) -> api::Explain {
+    let verdict = advice.map_or(found.verdict, |advice| advice.verdict);
     api::Explain {
-        verdict: api::Verdict::from(found.verdict.name()),
-        blockers: blockers(&found.blockers),
+        verdict: api::Verdict::from(verdict.name()),
+        blockers: blockers(found, advice),
+        remedy: advice.and_then(|advice| advice.remedy.as_ref()).map(way),
         funnel: funnel(&found.funnel),
         position: found.position.map(|before| before as u64 + 1),
         ..settled(state, job, (id, run), api::Verdict::Placed)
@@ -59,16 +125,28 @@ pub(crate) fn waiting(
 }
 
 /// The answer for a job that has its devices.
-pub(crate) fn settled(
+pub(crate) fn placed(
     state: &State,
+    snapshot: &Snapshot,
     job: &Job,
     (id, run): (JobId, &Run),
-    verdict: api::Verdict,
 ) -> api::Explain {
+    let seats = plan::seats(snapshot, &job.spec, &run.placements);
+    api::Explain {
+        why_here: seats.map(|seats| seats.to_string()),
+        displaced: displaced_now(state, run),
+        ..settled(state, job, (id, run), api::Verdict::Placed)
+    }
+}
+
+fn settled(state: &State, job: &Job, (id, run): (JobId, &Run), verdict: api::Verdict) -> api::Explain {
     api::Explain {
         job: id.to_string(),
         verdict,
         blockers: Vec::new(),
+        remedy: None,
+        displaced: None,
+        why_here: None,
         funnel: Vec::new(),
         name: job.spec.name.clone(),
         state: Some(row::job_state(run.state)),
@@ -84,11 +162,14 @@ pub(crate) fn settled(
 }
 
 /// The answer for a job that has ended.
-pub(crate) fn ended(state: &State, attempt: &divvy_core::model::attempt::Attempt) -> api::Explain {
+pub(crate) fn ended(state: &State, attempt: &Attempt) -> api::Explain {
     api::Explain {
         job: attempt.job.to_string(),
         verdict: api::Verdict::Ended,
         blockers: Vec::new(),
+        remedy: None,
+        displaced: None,
+        why_here: None,
         funnel: Vec::new(),
         name: attempt.name.clone(),
         state: Some(row::job_state(attempt.state)),
@@ -104,7 +185,11 @@ pub(crate) fn ended(state: &State, attempt: &divvy_core::model::attempt::Attempt
 }
 
 /// The answer to a dry run.
-pub(crate) fn trial(state: &State, found: &Explanation, placed: &[Placement]) -> api::Trial {
+pub(crate) fn trial(
+    state: &State,
+    (found, advice): (&Explanation, Option<&Advice>),
+    placed: &[Placement],
+) -> api::Trial {
     let placement = |placement: &Placement| {
         let specs = placement.devices.iter().filter_map(|(id, _)| Some(&state.devices.get(id)?.spec));
         api::TrialPlacement {
@@ -116,7 +201,7 @@ pub(crate) fn trial(state: &State, found: &Explanation, placed: &[Placement]) ->
     };
     api::Trial {
         verdict: api::Verdict::from(found.verdict.name()),
-        blockers: blockers(&found.blockers),
+        blockers: blockers(found, advice),
         funnel: funnel(&found.funnel),
         placements: placed.iter().map(placement).collect(),
         notices: Vec::new(),

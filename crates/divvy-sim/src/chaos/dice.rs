@@ -2,16 +2,16 @@
 
 /// A generator of numbers from a seed.
 #[derive(Clone, Debug)]
-pub(super) struct Dice(u64);
+pub(crate) struct Dice(u64);
 
 impl Dice {
     /// Dice of a seed.
-    pub(super) fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         Self(seed)
     }
 
     /// Any number.
-    pub(super) fn any(&mut self) -> u64 {
+    pub(crate) fn any(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -20,23 +20,23 @@ impl Dice {
     }
 
     /// A number below a bound (0 for a bound of 0). What the remainder favours, it favours by less than one in a billion.
-    pub(super) fn below(&mut self, bound: u64) -> u64 {
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
         self.any().checked_rem(bound).unwrap_or(0)
     }
 
     /// A number from the first to the last.
-    pub(super) fn between(&mut self, first: i64, last: i64) -> i64 {
+    pub(crate) fn between(&mut self, first: i64, last: i64) -> i64 {
         let width = u64::try_from(last - first + 1).unwrap_or(0);
         first + i64::try_from(self.below(width)).unwrap_or(0)
     }
 
     /// True in so many cases of a hundred.
-    pub(super) fn percent(&mut self, percent: u64) -> bool {
+    pub(crate) fn percent(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }
 
     /// One of several.
-    pub(super) fn one_of<'a, T>(&mut self, several: &'a [T]) -> &'a T {
+    pub(crate) fn one_of<'a, T>(&mut self, several: &'a [T]) -> &'a T {
         &several[self.below(several.len() as u64) as usize]
     }
 }

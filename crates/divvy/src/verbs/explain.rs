@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use divvy_api::{Explain as Explained, JobState, Trial, Verdict, paths};
+use divvy_api::{Displaced, Explain as Explained, JobState, Trial, Verdict, Way, paths};
 use serde_json::value::RawValue;
 
 use crate::exit::Exit;
@@ -96,6 +96,13 @@ fn render(explained: &Explained, now_ms: i64) -> String {
         text += &labelled("asks", &asks.join(", "));
     }
     text += &blockers(&explained.blockers);
+    // Where one thing keeps it back, what removes that is what starts it.
+    if let Some(remedy) = explained.remedy.as_ref().filter(|_| explained.blockers.len() > 1) {
+        text += &labelled("start", &way(remedy));
+    }
+    if let Some(displaced) = &explained.displaced {
+        text += &labelled("before", &lost(displaced));
+    }
     if !explained.funnel.is_empty() {
         text += &labelled("GPUs", &funnel(&explained.funnel));
     }
@@ -126,7 +133,30 @@ fn headline(explained: &Explained) -> String {
 
 fn placed(explained: &Explained) -> String {
     let nodes = explained.nodes.join(", ");
-    if nodes.is_empty() { "it has its place".into() } else { format!("on {}", plain(&nodes)) }
+    let why = explained.why_here.as_ref().map(|why| format!(": {}", plain(why))).unwrap_or_default();
+    if nodes.is_empty() { "it has its place".into() } else { format!("on {}{why}", plain(&nodes)) }
+}
+
+/// Changes in words, with the moment until which they take.
+fn way(way: &Way) -> String {
+    let who = if way.who == "administrator" { "an administrator: " } else { "" };
+    let until = way.until_ms.map(|until| format!(" (≈ {})", local(until))).unwrap_or_default();
+    format!("{who}{}{until}", plain(&way.text))
+}
+
+/// How it lost its devices, what that cost, and when it is back.
+fn lost(displaced: &Displaced) -> String {
+    let to = displaced.by.as_ref().map_or("others".to_owned(), |by| format!("job {}", plain(by)));
+    let told = if displaced.at_ms.is_none() { "gives way" } else { "gave way" };
+    let mut text = format!("{told} to {to} ({})", plain(&displaced.cause));
+    match displaced.lost_gpu_seconds {
+        ..=0.0 => text += ", no work is lost",
+        seconds => text += &format!(", {:.2} GPU-hours of work are to be done again", seconds / 3600.0),
+    }
+    if let Some(back) = displaced.back_ms {
+        text += &format!(", back ≈ {}", local(back));
+    }
+    text
 }
 
 fn labelled(label: &str, text: &str) -> String {
@@ -138,8 +168,12 @@ fn blockers(blockers: &[divvy_api::Blocker]) -> String {
     for (at, blocker) in blockers.iter().enumerate() {
         let number = if blockers.len() > 1 { format!("{}.", at + 1) } else { "why".into() };
         text += &labelled(&number, &format!("{}  {}", plain(&blocker.code), plain(&blocker.text)));
-        if !blocker.fix.is_empty() {
-            text += &labelled("fix", &plain(&blocker.fix));
+        match &blocker.ways[..] {
+            [] if !blocker.fix.is_empty() => text += &labelled("fix", &plain(&blocker.fix)),
+            ways => {
+                let labels = std::iter::once("fix").chain(std::iter::repeat("or"));
+                ways.iter().zip(labels).for_each(|(one, label)| text += &labelled(label, &way(one)));
+            }
         }
     }
     text
@@ -225,6 +259,36 @@ mod tests {
         "#]]
         .assert_eq(&text);
         assert!(text.lines().count() <= 8);
+    }
+
+    #[test]
+    fn each_way_out_says_who_it_takes_and_until_when() {
+        let mut one = explained();
+        one.blockers.truncate(1);
+        one.blockers[0].ways = serde_json::from_value(serde_json::json!([
+            {"who": "user", "text": "accept a100, too"},
+            {"who": "time", "text": "wait for the end of 9"},
+            {"who": "administrator", "text": "2 more GPUs of limit for vision (to 34)"},
+        ]))
+        .unwrap();
+        one.displaced = Some(Displaced {
+            cause: "reclaimed".into(),
+            by: Some("14".into()),
+            at_ms: Some(0),
+            lost_gpu_seconds: 5400.0,
+            back_ms: None,
+        });
+        one.funnel.clear();
+        expect![[r#"
+            12 (ft) is pending: it starts when something ends
+              asks   4 × h100, queue vision, 2nd in line, submitted 2m05s ago
+              why    DV-OVER-LIMIT  queue vision has 30 of 32 GPUs
+              fix    accept a100, too
+              or     wait for the end of 9
+              or     an administrator: 2 more GPUs of limit for vision (to 34)
+              before gave way to job 14 (reclaimed), 1.50 GPU-hours of work are to be done again
+        "#]]
+        .assert_eq(&render(&one, 125_000));
     }
 
     #[test]

@@ -271,6 +271,9 @@ fn used(attempt: &Attempt) -> String {
     if attempt.gpu_seconds > 0.0 {
         parts.push(format!("{:.2} GPU-hours", attempt.gpu_seconds / 3600.0));
     }
+    if attempt.lost_gpu_seconds > 0.0 {
+        parts.push(format!("{:.2} of them lost", attempt.lost_gpu_seconds / 3600.0));
+    }
     parts.extend(attempt.mean_utilization_percent.map(|percent| format!("{percent:.0}% busy")));
     parts.extend(attempt.peak_gpu_memory_mib.map(|peak| format!("peak {} GPU memory", mib(peak))));
     let host = attempt.peak_memory_bytes.map(|peak| i64::try_from(peak).unwrap_or(i64::MAX));

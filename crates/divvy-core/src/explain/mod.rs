@@ -1,11 +1,28 @@
-//! Explaining: for one job, all that keeps it waiting, in order, and its way through the devices. Pure, computed on demand.
+//! Explaining: for one job, all that keeps it waiting, in order, what would lift each, and what would start it now. Pure, computed
+//! on demand. See `README.md` beside this file.
+
+mod advice;
+mod change;
+mod edit;
+mod ends;
+mod fix;
+mod gates;
+mod menu;
+mod search;
+mod world;
+
+pub use advice::{Advice, Blocker, advise, advise_spec};
+pub use change::{Change, Cost, Raise, Tier};
+pub use ends::expected_end;
+pub use fix::{Fix, cost};
+pub use menu::Menu;
 
 use crate::id::JobId;
-use crate::model::job::{JobSpec, JobState};
+use crate::model::job::JobSpec;
 use crate::plan::{self, Funnel};
 use crate::reason::{Reason, Verdict};
 use crate::snapshot::Snapshot;
-use crate::state::{Job, Run, Runs, State};
+use crate::state::{Job, Run, State};
 
 /// Why a job waits.
 #[derive(Clone, Debug, PartialEq)]
@@ -23,12 +40,10 @@ pub struct Explanation {
 /// Explains a job (member) that waits. `None` if there is none.
 pub fn explain(state: &State, snapshot: &Snapshot, id: JobId) -> Option<Explanation> {
     let job = state.jobs.get(&id.number)?;
-    let run = run_of(job, id)?;
-    let (capacity, funnel) = plan::blockers(state, snapshot, &job.spec);
-    let mut blockers = own(state, job, &run);
-    blockers.extend(state.verdicts.get(&job.class).filter(|reason| **reason == Reason::InLine).cloned());
-    blockers.extend(capacity);
+    let run = gates::run_of(job, id)?;
+    let blockers = gates::reasons(state, snapshot, job, &run);
     let verdict = blockers.iter().map(Reason::verdict).min().unwrap_or(Verdict::Fit);
+    let funnel = plan::funnel(snapshot, &job.spec);
     Some(Explanation { verdict, blockers, funnel, position: position(snapshot, job) })
 }
 
@@ -39,38 +54,38 @@ pub fn explain_spec(state: &State, snapshot: &Snapshot, spec: &JobSpec) -> Expla
     Explanation { verdict, blockers, funnel, position: None }
 }
 
-fn run_of(job: &Job, id: JobId) -> Option<Run> {
-    match (&job.runs, id.member) {
-        (Runs::Array(_), None) => {
-            job.run(job.waiting_members().next().or_else(|| job.open_members().next())?)
-        }
-        _ => job.run(id.member),
-    }
-}
-
-/// What keeps the job back by itself.
-fn own(state: &State, job: &Job, run: &Run) -> Vec<Reason> {
-    let held = (run.state == JobState::Held).then(|| Reason::Held(run.held_by.clone().unwrap_or_default()));
-    let mut own: Vec<Reason> = held.into_iter().chain(job.own_blockers(state, state.now)).collect();
-    if let (Some(0), Runs::Array(array)) = (job.members_left(), &job.runs) {
-        own.push(Reason::ArrayLimit(array.array.at_most.unwrap_or(0)));
-    }
-    own
-}
-
 /// The current reason of a waiting run, from the state alone (L6). `None` if it does not wait.
 pub fn reason(state: &State, job: &Job, run: &Run) -> Option<Reason> {
     if run.is_active() {
         return None;
     }
-    let first = own(state, job, run).into_iter().next();
+    let first = gates::own(state, job, run).into_iter().next();
     Some(first.or_else(|| state.verdicts.get(&job.class).cloned()).unwrap_or(Reason::NotPlanned))
 }
 
 /// How many jobs go before it, over all classes. Costs the number of waiting jobs.
-fn position(snapshot: &Snapshot, job: &Job) -> Option<usize> {
+pub fn position(snapshot: &Snapshot, job: &Job) -> Option<usize> {
     snapshot.waiting.contains(job.id()).then_some(())?;
     let key = snapshot.waiting.key_of(job.number)?;
     let before = |view: &crate::snapshot::ClassView| view.jobs.range(..key).count();
     Some(snapshot.waiting.classes.values().map(before).sum())
+}
+
+/// The work that a running job would lose were it stopped now, in milli-GPU·ms: since its start, or since its work was safe.
+pub fn lost_so_far(state: &State, run: &Run) -> i64 {
+    let milli: i64 = run.placements.iter().map(crate::model::allocation::Placement::milli).sum();
+    let since = run.checkpointed_at.or(run.started_at);
+    since.map_or(0, |since| state.now.since(since).0.saturating_mul(milli))
+}
+
+/// All that can be changed so that a job starts: the space in which the cheapest fix is sought.
+pub fn menu(state: &State, snapshot: &Snapshot, id: JobId) -> Menu {
+    menu::menu(&world::World::of(state, snapshot, id))
+}
+
+/// Whether a job (or member, or a further member of an array) starts in the next cycle once these changes are made: it gets its
+/// devices, or the promise of them. This is the judge of every fix: the commands that make the changes, and the planner.
+pub fn starts_after(state: &State, snapshot: &Snapshot, id: JobId, changes: &[Change]) -> bool {
+    let world = world::World::of(state, snapshot, id).after(changes);
+    world.is_some_and(|world| world.cycle().1 == world::Outcome::Starts)
 }

@@ -1,0 +1,201 @@
+//! Advice: all that keeps a job waiting with what lifts each, and the cheapest fix that starts it now.
+
+use super::change::{Change, Tier};
+use super::fix::Fix;
+use super::gates::{self, Gate};
+use super::menu::{self, Menu};
+use super::search::{Goal, Meter, Search};
+use super::world::{Outcome, World};
+use crate::decide::{Command, Submit};
+use crate::id::JobId;
+use crate::reason::{Reason, Verdict};
+use crate::snapshot::Snapshot;
+use crate::state::State;
+use crate::time::Time;
+
+/// What keeps a job waiting, and what to do about it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Advice {
+    /// What the planner thinks of it.
+    pub verdict: Verdict,
+    /// All that keeps it waiting; what must go first comes first.
+    pub blockers: Vec<Blocker>,
+    /// The cheapest changes with which it starts in the next cycle; `None` where none were found.
+    pub remedy: Option<Fix>,
+}
+
+impl Advice {
+    /// When the job can be expected to start without anybody's doing: if all that keeps it waiting goes with time, and it is known
+    /// when.
+    pub fn comes_with_time(&self) -> Option<Time> {
+        let is_time = |way: &&Fix| way.changes.iter().all(|change| change.tier() == Tier::Time);
+        let with_time = |blocker: &Blocker| blocker.ways.iter().find(is_time)?.until();
+        let lifted = self.blockers.iter().filter(|blocker| !blocker.ways.is_empty());
+        let moments: Option<Vec<Time>> = lifted.map(with_time).collect();
+        moments?.into_iter().max()
+    }
+}
+
+/// Something that keeps a job waiting.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Blocker {
+    /// What.
+    pub reason: Reason,
+    /// What lifts it, the cheapest first: at most one way for each that can bring it about. Empty where what lifts another one
+    /// lifts it, too, or where nothing was found.
+    pub ways: Vec<Fix>,
+}
+
+/// Gates that are lifted one after the other, at most: more than a job can have.
+const MOST_GATES: usize = 12;
+
+/// How many nodes, devices, jobs and allocations are looked at for one piece of advice, over all copies of the pool: about a second.
+const MOST_LOOKS: u64 = 2_000_000;
+
+/// Copies that are tried in the smallest pools, at most, and in the largest, at least.
+const TRIES: (u64, u64) = (6, 6000);
+
+/// Advises on a job (or member, or array as a whole) that waits. `None` if there is none.
+pub fn advise(state: &State, snapshot: &Snapshot, id: JobId) -> Option<Advice> {
+    let world = World::of(state, snapshot, id);
+    let run = gates::run_of(world.job()?, id)?;
+    (!run.is_active()).then(|| of_world(&world))
+}
+
+/// Advises on a job that was not submitted; `None` if the pool refuses it.
+pub fn advise_spec(state: &State, snapshot: &Snapshot, submit: &Submit) -> Option<Advice> {
+    let world = World::submitted(state, snapshot, &Command::Submit(Box::new(submit.clone())))?;
+    Some(of_world(&world))
+}
+
+fn of_world(world: &World) -> Advice {
+    let mut meter = Meter { left: tries(world.state()) };
+    let mut ladder = Ladder::default();
+    let whole = ladder.climb(world, &mut meter);
+    let verdict =
+        ladder.blockers.iter().map(|blocker| blocker.reason.verdict()).min().unwrap_or(Verdict::Fit);
+    let remedy = remedy(world, &mut ladder, whole, &mut meter);
+    Advice { verdict, blockers: ladder.blockers, remedy }
+}
+
+fn tries(state: &State) -> u32 {
+    let size = state.nodes.len() + state.devices.len() + state.jobs.len() + state.allocations.len();
+    let (least, most) = TRIES;
+    (MOST_LOOKS / (size as u64).max(1)).clamp(least, most) as u32
+}
+
+/// The gates of a job, lifted one after the other until it starts.
+#[derive(Default)]
+struct Ladder {
+    blockers: Vec<Blocker>,
+}
+
+impl Ladder {
+    /// Lifts gate by gate; gives all changes that this took, if the job starts with them.
+    fn climb(&mut self, world: &World, meter: &mut Meter) -> Option<Vec<Change>> {
+        let mut changes: Vec<Change> = Vec::new();
+        for _ in 0..MOST_GATES {
+            let here = world.after(&changes)?;
+            let (_, outcome) = world.after(&changes)?.cycle();
+            let Outcome::Waits(verdict) = outcome else { return Some(changes) };
+            let mut reasons = gates::of_world(&here);
+            if reasons.is_empty() {
+                reasons.push(verdict.unwrap_or(Reason::NotPlanned));
+            }
+            let first = reasons[0].clone();
+            reasons.iter().for_each(|reason| self.note(reason));
+            let goal = if reasons.len() == 1 { Goal::Starts } else { Goal::Lifts(Gate::of(&first)) };
+            let ways = ways(&here, &first, goal, meter);
+            changes.extend(ways.first()?.changes.clone());
+            self.blocker(&first).ways = ways;
+        }
+        None
+    }
+
+    /// Takes a reason in, unless its gate is known.
+    fn note(&mut self, reason: &Reason) {
+        if self.blockers.iter().all(|known| Gate::of(&known.reason) != Gate::of(reason)) {
+            self.blockers.push(Blocker { reason: reason.clone(), ways: Vec::new() });
+        }
+    }
+
+    fn blocker(&mut self, reason: &Reason) -> &mut Blocker {
+        let known = self.blockers.iter().position(|known| Gate::of(&known.reason) == Gate::of(reason));
+        let place = known.unwrap_or(0);
+        &mut self.blockers[place]
+    }
+
+    /// Takes the ways of a blocker away that is lifted by what the others take.
+    fn drop_needless(&mut self, world: &World, meter: &mut Meter) {
+        let menu = Menu::default();
+        for place in 0..self.blockers.len() {
+            let others = self.first_ways(Some(place));
+            let mut search = Search { world, menu: &menu, goal: Goal::Starts, meter };
+            if !self.blockers[place].ways.is_empty() && !others.is_empty() && search.does(&others) {
+                self.blockers[place].ways.clear();
+            }
+        }
+    }
+
+    /// The cheapest ways of all blockers but one.
+    fn first_ways(&self, without: Option<usize>) -> Vec<Change> {
+        let others = self.blockers.iter().enumerate().filter(|(place, _)| Some(*place) != without);
+        others.filter_map(|(_, blocker)| blocker.ways.first()).flat_map(|way| way.changes.clone()).collect()
+    }
+}
+
+/// What lifts one gate, by who can bring it about, the cheapest first; else whatever does it together.
+fn ways(world: &World, reason: &Reason, goal: Goal, meter: &mut Meter) -> Vec<Fix> {
+    let menu = menu::menu(world);
+    let waiver = |change: &&Change| match (reason, change) {
+        (Reason::Held(_), Change::Release) | (Reason::StartAfter(_), Change::StartNow) => true,
+        (Reason::Dependency(on, _), Change::DropDependency { job }) => on == job,
+        (Reason::ArrayLimit(_), Change::ArrayBound { .. }) => true,
+        _ => false,
+    };
+    let waiver: Vec<Change> = menu.waivers.iter().filter(waiver).cloned().collect();
+    let own = Menu { waivers: waiver, edits: menu.edits.clone(), ..Menu::default() };
+    let time = Menu { ends: menu.ends.clone(), ..Menu::default() };
+    let grant = Menu { grants: menu.grants.clone(), ..Menu::default() };
+    let is_waiver = !own.waivers.is_empty();
+    let mut find = |menu: &Menu| Search { world, menu, goal: goal.clone(), meter }.cheapest();
+    let mut ways: Vec<Fix> = match reason {
+        Reason::Held(_) => find(&own).into_iter().collect(),
+        _ if is_waiver => [&own, &time].into_iter().filter_map(&mut find).collect(),
+        _ => [&own, &time, &grant].into_iter().filter_map(&mut find).collect(),
+    };
+    if ways.is_empty() {
+        ways.extend(find(&menu));
+    }
+    ways
+}
+
+/// The cheapest fix of all: what the gates took one after the other, or something that does it at once.
+fn remedy(world: &World, ladder: &mut Ladder, whole: Option<Vec<Change>>, meter: &mut Meter) -> Option<Fix> {
+    let spec = world.job()?.spec.clone();
+    let gates = ladder.blockers.iter().filter(|blocker| !blocker.ways.is_empty()).count();
+    if gates > 1 {
+        ladder.drop_needless(world, meter);
+    }
+    let whole = whole
+        .filter(|whole| !whole.is_empty())
+        .map(|_| Fix::of(world.state(), &spec, &ladder.first_ways(None)));
+    let menu = menu::menu(world);
+    let at_once = Search { world, menu: &menu, goal: Goal::Starts, meter }.cheapest();
+    let best = whole.into_iter().chain(at_once).min_by_key(|fix| fix.cost)?;
+    let [only] = &mut ladder.blockers[..] else { return Some(best) };
+    // Where one thing keeps it back, what starts it is what lifts that.
+    if only.ways.first().is_none_or(|first| best.cost < first.cost) {
+        only.ways.insert(0, best.clone());
+    }
+    Some(best)
+}
+
+/// The job that advice is sought for, where it is not there yet.
+impl World {
+    fn submitted(state: &State, snapshot: &Snapshot, submit: &Command) -> Option<Self> {
+        let target = JobId::single(state.next_job);
+        let mut world = Self::of(state, snapshot, target);
+        world.command(submit).then_some(world)
+    }
+}

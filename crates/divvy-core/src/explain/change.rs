@@ -1,0 +1,367 @@
+//! Changes: what of a job, of others, or of the pool can be otherwise so that a job starts; what each costs, and its words.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use crate::amount::Resource;
+use crate::id::JobId;
+use crate::reason::shown;
+use crate::time::Time;
+
+/// One thing to change.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case", tag = "kind")]
+pub enum Change {
+    /// Release the job.
+    Release,
+    /// Let it wait no longer for that job.
+    DropDependency {
+        /// Which.
+        job: JobId,
+    },
+    /// Let it start at any time.
+    StartNow,
+    /// Let so many members of its array run at once.
+    ArrayBound {
+        /// How many.
+        to: u32,
+    },
+    /// Let it give way to others.
+    Preemptible,
+    /// Let others run beside it on its nodes.
+    ShareNodes,
+    /// Let its tasks lie anywhere.
+    AnyPlace,
+    /// Let it take another model, too.
+    AcceptModel {
+        /// Which.
+        model: String,
+    },
+    /// Let it take devices of any memory.
+    AcceptSizes,
+    /// Ask for fewer devices for each task of a role.
+    FewerDevices {
+        /// Its role.
+        role: String,
+        /// What it asks for.
+        from: u32,
+        /// What it is to ask for.
+        to: u32,
+    },
+    /// Ask for fewer tasks of a role.
+    FewerTasks {
+        /// Its role.
+        role: String,
+        /// What it asks for.
+        from: u32,
+        /// What it is to ask for.
+        to: u32,
+    },
+    /// Ask for fewer cores, or less memory, for each task of a role.
+    LessHost {
+        /// Its role.
+        role: String,
+        /// Cores or memory.
+        resource: Resource,
+        /// What each task gets.
+        from: i64,
+        /// What it is to ask for.
+        to: i64,
+    },
+    /// Wait for a moment.
+    Wait {
+        /// Until then.
+        until: Time,
+    },
+    /// Wait for a running job (or member) to end.
+    End {
+        /// Which.
+        job: JobId,
+    },
+    /// Let the pool start jobs again.
+    EndDrain,
+    /// Let a node take tasks again.
+    Undrain {
+        /// Its name.
+        node: String,
+    },
+    /// Have broken devices of a node repaired.
+    Repair {
+        /// Its name.
+        node: String,
+        /// How many.
+        devices: u32,
+    },
+    /// End what uses devices of a node from outside the pool.
+    Vacate {
+        /// Its name.
+        node: String,
+        /// How many.
+        devices: u32,
+    },
+    /// Raise what a queue may hold.
+    RaiseLimit(Raise),
+    /// Raise what a queue is guaranteed.
+    RaiseGuarantee(Raise),
+    /// Raise what a queue may borrow.
+    RaiseBorrow(Raise),
+    /// Raise what a queue lends.
+    RaiseLend(Raise),
+    /// Put the job before others.
+    Prioritise {
+        /// Its priority.
+        to: i32,
+    },
+    /// Let jobs pass one that does not fit.
+    AnyOrder,
+    /// Add nodes with room for so many tasks.
+    AddRoom {
+        /// How many tasks.
+        tasks: u32,
+        /// Devices of each.
+        devices: u32,
+        /// Their model.
+        model: String,
+    },
+}
+
+/// A setting of a queue that is raised.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+pub struct Raise {
+    /// Whose.
+    pub queue: String,
+    /// Of what.
+    pub resource: Resource,
+    /// What it is.
+    pub from: i64,
+    /// What it is to be.
+    pub to: i64,
+}
+
+/// Who can bring a change about. Of two changes the one of the lesser tier is cheaper, whatever else they are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Tier {
+    /// The job's user, on the job alone.
+    Own,
+    /// Nobody: it comes with time, as jobs end.
+    Time,
+    /// An administrator.
+    Grant,
+}
+
+/// What changes cost, compared from the first field to the last: what must be bought, then what an administrator must grant,
+/// then what must be waited for, then what the job gets less, then what it accepts. Sums of several changes add up; of moments
+/// to wait for the last counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+pub struct Cost {
+    /// Devices (tasks, where these have none) for which nodes must be added.
+    pub bought: u32,
+    /// Things that an administrator must grant.
+    pub grants: u32,
+    /// By how much settings must be raised: thousandths of devices or cores, MiB.
+    pub granted: i64,
+    /// When the last of the ends waited for is expected, in milliseconds; the largest number where nobody knows.
+    pub until_ms: i64,
+    /// How many ends must be waited for.
+    pub ends: u32,
+    /// Thousandths of devices that the job gets less.
+    pub fewer_milli: i64,
+    /// Cores and memory that it gets less, in thousandths of what it asks for.
+    pub less_host: i64,
+    /// Things that it accepts without getting less: another model, to give way, other places.
+    pub accepted: u32,
+    /// Conditions of its own that it gives up: a start time, a dependency, a bound, being held.
+    pub waived: u32,
+}
+
+impl Cost {
+    /// What both cost together.
+    pub fn with(self, other: Self) -> Self {
+        Self {
+            bought: self.bought.saturating_add(other.bought),
+            grants: self.grants.saturating_add(other.grants),
+            granted: self.granted.saturating_add(other.granted),
+            until_ms: self.until_ms.max(other.until_ms),
+            ends: self.ends.saturating_add(other.ends),
+            fewer_milli: self.fewer_milli.saturating_add(other.fewer_milli),
+            less_host: self.less_host.saturating_add(other.less_host),
+            accepted: self.accepted.saturating_add(other.accepted),
+            waived: self.waived.saturating_add(other.waived),
+        }
+    }
+}
+
+impl Change {
+    /// Who can bring it about.
+    pub fn tier(&self) -> Tier {
+        match self {
+            Change::Release
+            | Change::DropDependency { .. }
+            | Change::StartNow
+            | Change::ArrayBound { .. }
+            | Change::Preemptible
+            | Change::ShareNodes
+            | Change::AnyPlace
+            | Change::AcceptModel { .. }
+            | Change::AcceptSizes
+            | Change::FewerDevices { .. }
+            | Change::FewerTasks { .. }
+            | Change::LessHost { .. } => Tier::Own,
+            Change::Wait { .. } | Change::End { .. } => Tier::Time,
+            _ => Tier::Grant,
+        }
+    }
+
+    /// Whether it gives up a condition that the job itself sets: what lets it into the line at all.
+    pub fn is_waiver(&self) -> bool {
+        matches!(
+            self,
+            Change::Release | Change::DropDependency { .. } | Change::StartNow | Change::ArrayBound { .. }
+        )
+    }
+
+    /// What two changes of which only one can be made have in common.
+    pub(crate) fn subject(&self) -> (u8, &str, Option<&Resource>) {
+        match self {
+            Change::FewerDevices { role, .. } => (1, role, None),
+            Change::FewerTasks { role, .. } => (2, role, None),
+            Change::LessHost { role, resource, .. } => (3, role, Some(resource)),
+            Change::RaiseLimit(raise) => (4, &raise.queue, Some(&raise.resource)),
+            Change::RaiseGuarantee(raise) => (5, &raise.queue, Some(&raise.resource)),
+            Change::RaiseBorrow(raise) => (6, &raise.queue, Some(&raise.resource)),
+            Change::RaiseLend(raise) => (7, &raise.queue, Some(&raise.resource)),
+            Change::AddRoom { .. } => (8, "", None),
+            _ => (0, "", None),
+        }
+    }
+
+    /// Whether both can be made.
+    pub fn goes_with(&self, other: &Change) -> bool {
+        self != other && (self.subject().0 == 0 || self.subject() != other.subject())
+    }
+}
+
+/// Changes in their order, of those with one subject the one that goes furthest.
+pub(crate) fn merged(changes: &[Change]) -> Vec<Change> {
+    let mut merged: Vec<Change> = Vec::new();
+    for change in changes {
+        match merged.iter_mut().find(|known| !known.goes_with(change)) {
+            Some(known) => known.take_in(change),
+            None => merged.push(change.clone()),
+        }
+    }
+    merged.sort();
+    merged
+}
+
+impl Change {
+    /// Goes from where the one begins to where the other ends.
+    fn take_in(&mut self, other: &Change) {
+        match (self, other) {
+            (
+                Change::FewerDevices { from, to, .. } | Change::FewerTasks { from, to, .. },
+                Change::FewerDevices { from: before, to: then, .. }
+                | Change::FewerTasks { from: before, to: then, .. },
+            ) => (*from, *to) = ((*from).max(*before), (*to).min(*then)),
+            (Change::LessHost { from, to, .. }, Change::LessHost { from: before, to: then, .. }) => {
+                (*from, *to) = ((*from).max(*before), (*to).min(*then));
+            }
+            (
+                Change::RaiseLimit(raise)
+                | Change::RaiseGuarantee(raise)
+                | Change::RaiseBorrow(raise)
+                | Change::RaiseLend(raise),
+                Change::RaiseLimit(other)
+                | Change::RaiseGuarantee(other)
+                | Change::RaiseBorrow(other)
+                | Change::RaiseLend(other),
+            ) => (raise.from, raise.to) = (raise.from.min(other.from), raise.to.max(other.to)),
+            (Change::AddRoom { tasks, .. }, Change::AddRoom { tasks: more, .. }) => *tasks += more,
+            _ => {}
+        }
+    }
+}
+
+impl Raise {
+    /// By how much, in the units of [`Cost::granted`].
+    pub(crate) fn by(&self) -> i64 {
+        let more = self.to.saturating_sub(self.from);
+        match self.resource {
+            Resource::Memory | Resource::Storage => (more >> 20).max(1),
+            _ => more,
+        }
+    }
+
+    fn text(&self, what: &str) -> String {
+        let more = shown(&self.resource, self.to.saturating_sub(self.from));
+        let to = shown(&self.resource, self.to);
+        format!("{more} more {} {what} for {} (to {to})", of(&self.resource), self.queue)
+    }
+}
+
+fn of(resource: &Resource) -> String {
+    match resource {
+        Resource::Any => "GPUs of".into(),
+        Resource::Cpu => "cores of".into(),
+        other => format!("{other} of"),
+    }
+}
+
+/// In the words of someone who advises.
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Change::Release => write!(f, "release it"),
+            Change::DropDependency { job } => write!(f, "let it not wait for job {job}"),
+            Change::StartNow => write!(f, "submit it without a start time"),
+            Change::ArrayBound { to } => write!(f, "let {to} members of the array run at once"),
+            Change::Preemptible => write!(f, "submit it as preemptible"),
+            Change::ShareNodes => write!(f, "submit it without --exclusive"),
+            Change::AnyPlace => write!(f, "let its tasks lie anywhere"),
+            Change::AcceptModel { model } => write!(f, "accept {model}, too"),
+            Change::AcceptSizes => write!(f, "accept GPUs of any memory"),
+            Change::FewerDevices { role, from, to } => {
+                write!(f, "ask for {to} GPU{} per task instead of {from}{}", plural(*to), in_role(role))
+            }
+            Change::FewerTasks { role, from, to } => {
+                write!(f, "ask for {to} task{} instead of {from}{}", plural(*to), in_role(role))
+            }
+            Change::LessHost { role, resource, from, to } => {
+                let what = if *resource == Resource::Cpu { "cores".into() } else { resource.to_string() };
+                let (from, to) = (shown(resource, *from), shown(resource, *to));
+                write!(f, "ask for {to} of {what} per task instead of {from}{}", in_role(role))
+            }
+            Change::Wait { .. } => write!(f, "wait until its start time"),
+            Change::End { job } => write!(f, "the end of {job}"),
+            Change::EndDrain => write!(f, "the pool starts jobs again: divvy up"),
+            Change::Undrain { node } => write!(f, "node {node} takes jobs again"),
+            Change::Repair { node, devices } => {
+                write!(f, "{devices} GPU{} of {node} repaired", plural(*devices))
+            }
+            Change::Vacate { node, devices } => {
+                write!(f, "{devices} GPU{} of {node} no longer used from outside the pool", plural(*devices))
+            }
+            Change::RaiseLimit(raise) => f.write_str(&raise.text("limit")),
+            Change::RaiseGuarantee(raise) => f.write_str(&raise.text("guarantee")),
+            Change::RaiseBorrow(raise) => f.write_str(&raise.text("what may be borrowed")),
+            Change::RaiseLend(raise) => f.write_str(&raise.text("what is lent")),
+            Change::Prioritise { to } => write!(f, "priority {to} for it"),
+            Change::AnyOrder => write!(f, "an order that is not strict"),
+            Change::AddRoom { tasks, devices: 0, .. } => write!(f, "nodes for {tasks} more tasks"),
+            Change::AddRoom { tasks: 1, devices, model } => write!(f, "a node with {devices} more {model}"),
+            Change::AddRoom { tasks, devices, model } => {
+                write!(f, "nodes with {tasks} × {devices} more {model}")
+            }
+        }
+    }
+}
+
+/// The role, where a job has several: one alone is called `main`.
+fn in_role(role: &str) -> String {
+    if role.is_empty() || role == "main" { String::new() } else { format!(" ({role})") }
+}
+
+fn plural(count: u32) -> &'static str {
+    if count == 1 { "" } else { "s" }
+}

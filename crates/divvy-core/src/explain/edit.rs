@@ -1,0 +1,98 @@
+//! Edits: what a job asks for once its own changes are made.
+
+use super::change::Change;
+use crate::amount::Resource;
+use crate::model::ask::{Alternative, DeviceClass};
+use crate::model::gang::{Group, Role};
+use crate::model::job::JobSpec;
+use crate::snapshot::Snapshot;
+
+/// A job with the changes that concern it alone.
+pub(crate) fn edited(spec: &JobSpec, changes: &[Change]) -> JobSpec {
+    let mut spec = spec.clone();
+    for change in changes {
+        match change {
+            Change::DropDependency { job } => spec.after.retain(|dependency| dependency.job != *job),
+            Change::StartNow => spec.start_after = None,
+            Change::Preemptible => spec.preemptible = true,
+            Change::ShareNodes => spec.exclusive = false,
+            Change::AnyPlace => lie_anywhere(&mut spec.gang),
+            Change::Prioritise { to } => spec.priority = *to,
+            Change::AcceptModel { model } => {
+                each_role(&mut spec.gang, &mut |role| role.ask.alternatives.extend(with_model(role, model)));
+            }
+            Change::AcceptSizes => each_alternative(&mut spec.gang, "", &mut |alternative| {
+                if let Some(ask) = &mut alternative.devices {
+                    let models = std::mem::take(&mut ask.class.models);
+                    ask.class =
+                        DeviceClass { models, claim: ask.class.claim.take(), ..DeviceClass::default() };
+                }
+            }),
+            Change::FewerDevices { role, to, .. } => {
+                each_alternative(&mut spec.gang, role, &mut |alternative| {
+                    if let Some(ask) = &mut alternative.devices {
+                        ask.count = ask.count.min(*to);
+                    }
+                })
+            }
+            Change::FewerTasks { role: name, to, .. } => each_role(&mut spec.gang, &mut |role| {
+                if role.name == *name {
+                    role.maximum = if role.maximum == role.minimum { *to } else { role.maximum };
+                    role.minimum = *to;
+                }
+            }),
+            Change::LessHost { role, resource, to, .. } => {
+                each_alternative(&mut spec.gang, role, &mut |alternative| match resource {
+                    Resource::Cpu => alternative.cpu_milli = Some(*to),
+                    _ => alternative.memory_bytes = Some(*to),
+                });
+            }
+            _ => {}
+        }
+    }
+    spec
+}
+
+/// The first alternative of a role with another model, if it names models and none of its alternatives takes that one.
+fn with_model(role: &Role, model: &str) -> Option<Alternative> {
+    let asks = || role.ask.alternatives.iter().filter_map(|alternative| alternative.devices.as_ref());
+    let takes = |models: &Vec<String>| models.is_empty() || models.iter().any(|known| known == model);
+    let mut other = role.ask.alternatives.first()?.clone();
+    other.devices.as_mut()?.class.models = vec![model.to_owned()];
+    (!asks().any(|ask| takes(&ask.class.models))).then_some(other)
+}
+
+fn lie_anywhere(group: &mut Group) {
+    match group {
+        Group::Role(role) => role.topology = None,
+        Group::Branch(branch) => {
+            branch.topology = None;
+            branch.groups.iter_mut().for_each(lie_anywhere);
+        }
+    }
+}
+
+fn each_role(group: &mut Group, act: &mut dyn FnMut(&mut Role)) {
+    match group {
+        Group::Role(role) => act(role),
+        Group::Branch(branch) => branch.groups.iter_mut().for_each(|group| each_role(group, act)),
+    }
+}
+
+/// Changes each alternative of a role; of all roles where it is not named.
+fn each_alternative(group: &mut Group, name: &str, act: &mut dyn FnMut(&mut Alternative)) {
+    each_role(group, &mut |role| {
+        if name.is_empty() || role.name == name {
+            role.ask.alternatives.iter_mut().for_each(&mut *act);
+        }
+    });
+}
+
+/// The most memory that a task of an alternative gets when it does not say: the share that goes with its devices.
+pub(super) fn unsaid_memory(snapshot: &Snapshot, alternative: &Alternative) -> i64 {
+    let Some(ask) = &alternative.devices else { return 1 << 30 };
+    let devices = snapshot.capacity.nodes.iter().flat_map(|node| &node.devices);
+    let right =
+        devices.filter(|device| ask.class.takes_model(&device.spec) && ask.class.takes_memory(&device.spec));
+    right.map(|device| device.host_share.1).max().unwrap_or(0).saturating_mul(i64::from(ask.count))
+}

@@ -1,0 +1,124 @@
+//! Fixes: changes that together do it, with what they cost.
+
+use std::fmt;
+
+use super::change::{Change, Cost, Tier, merged};
+use super::ends::expected_end;
+use crate::id::JobId;
+use crate::model::job::JobSpec;
+use crate::state::State;
+use crate::time::Time;
+
+/// Changes that together lift what keeps a job waiting, the dearest last.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Fix {
+    /// At least one, each at most once.
+    pub changes: Vec<Change>,
+    /// What they cost together.
+    pub cost: Cost,
+}
+
+impl Fix {
+    /// These changes of a job of this shape, reckoned in a state.
+    pub fn of(state: &State, spec: &JobSpec, changes: &[Change]) -> Self {
+        let changes = merged(changes);
+        let cost = changes.iter().map(|change| cost(state, spec, change)).fold(Cost::default(), Cost::with);
+        Self { changes, cost }
+    }
+
+    /// Who of those that it needs is hardest to move.
+    pub fn tier(&self) -> Tier {
+        self.changes.iter().map(Change::tier).max().unwrap_or(Tier::Own)
+    }
+
+    /// The jobs whose ends it waits for.
+    pub fn ends(&self) -> impl Iterator<Item = JobId> {
+        self.changes
+            .iter()
+            .filter_map(|change| if let Change::End { job } = change { Some(*job) } else { None })
+    }
+
+    /// When what it waits for can be expected; `None` where it waits for nothing, or nobody knows.
+    pub fn until(&self) -> Option<Time> {
+        (1..i64::MAX).contains(&self.cost.until_ms).then_some(Time(self.cost.until_ms))
+    }
+}
+
+/// What one change of a job costs.
+pub fn cost(state: &State, spec: &JobSpec, change: &Change) -> Cost {
+    let none = Cost::default();
+    let role = |name: &str| spec.gang.roles().into_iter().find(|role| role.name == *name);
+    let devices = |name: &str| {
+        let ask = role(name).and_then(|role| role.ask.alternatives.first()?.devices.as_ref());
+        ask.map_or(0, |ask| i64::from(ask.count) * i64::from(ask.milli()))
+    };
+    let grant = |granted: i64| Cost { grants: 1, granted, ..none };
+    match change {
+        change if change.is_waiver() => Cost { waived: 1, ..none },
+        Change::FewerDevices { role: name, from, to } => {
+            let each = devices(name) / i64::from((*from).max(1));
+            let tasks = role(name).map_or(1, |role| i64::from(role.minimum));
+            Cost { fewer_milli: i64::from(from - to) * each * tasks, ..none }
+        }
+        Change::FewerTasks { role, from, to } => match devices(role) {
+            0 => Cost { less_host: part(i64::from(from - to), i64::from(*from)), ..none },
+            each => Cost { fewer_milli: i64::from(from - to) * each, ..none },
+        },
+        Change::LessHost { from, to, .. } => Cost { less_host: part(from - to, *from), ..none },
+        Change::Wait { until } => Cost { until_ms: until.0, ..none },
+        Change::End { job } => {
+            let until_ms = expected_end(state, *job).map_or(i64::MAX, |at| at.0.max(1));
+            Cost { until_ms, ends: 1, ..none }
+        }
+        Change::RaiseLimit(raise)
+        | Change::RaiseGuarantee(raise)
+        | Change::RaiseBorrow(raise)
+        | Change::RaiseLend(raise) => grant(raise.by()),
+        Change::EndDrain | Change::Undrain { .. } | Change::Repair { .. } | Change::Vacate { .. } => grant(0),
+        // Others wait longer for it, by as much as the job asks for.
+        Change::Prioritise { .. } => grant(spec.milli_asked().saturating_add(1)),
+        // It changes the order for everybody.
+        Change::AnyOrder => grant(i64::from(u32::MAX)),
+        Change::AddRoom { tasks, devices, .. } => {
+            Cost { bought: tasks.saturating_mul((*devices).max(1)), ..none }
+        }
+        _ => Cost { accepted: 1, ..none },
+    }
+}
+
+/// A part in thousandths, at least one.
+fn part(less: i64, whole: i64) -> i64 {
+    let milli = i128::from(less) * 1000 / i128::from(whole.max(1));
+    i64::try_from(milli).unwrap_or(i64::MAX).max(1)
+}
+
+/// What to do, in one sentence without its full stop.
+impl fmt::Display for Fix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut parts: Vec<String> = Vec::new();
+        for tier in [Tier::Own, Tier::Time, Tier::Grant] {
+            let plain = |change: &&Change| change.tier() == tier && !matches!(change, Change::End { .. });
+            parts.extend(self.changes.iter().filter(plain).map(ToString::to_string));
+            let ends: Vec<String> = self.ends().map(|job| job.to_string()).collect();
+            if tier == Tier::Time && !ends.is_empty() {
+                let noun = if ends.len() == 1 { "end" } else { "ends" };
+                parts.push(format!("wait for the {noun} of {}", listed(&ends)));
+            }
+        }
+        match parts.split_last() {
+            Some((last, [])) => f.write_str(last),
+            Some((last, others)) => write!(f, "{} and {last}", others.join(", ")),
+            None => Ok(()),
+        }
+    }
+}
+
+/// How many jobs are named before the rest is counted.
+const MOST_NAMED: usize = 6;
+
+fn listed(names: &[String]) -> String {
+    match names.len() {
+        ..=MOST_NAMED => names.join(", "),
+        all => format!("{} and {} more", names[..MOST_NAMED].join(", "), all - MOST_NAMED),
+    }
+}

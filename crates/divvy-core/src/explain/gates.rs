@@ -1,0 +1,111 @@
+//! Gates: what a job has to pass before it starts. Each reason names one; what it says of it may change with the numbers.
+
+use super::world::{Outcome, World};
+use crate::amount::Resource;
+use crate::id::JobId;
+use crate::model::job::JobState;
+use crate::plan;
+use crate::reason::Reason;
+use crate::state::{Job, Run, Runs, State};
+
+/// What two reasons have in common that speak of the same gate. What nodes and devices lack is one gate: which of it is named
+/// first depends on numbers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Gate {
+    Held,
+    Promised,
+    Dependency(JobId),
+    StartAfter,
+    ArrayLimit,
+    PoolDraining,
+    Limit(String, Resource),
+    Guarantee,
+    Loans,
+    InLine,
+    Capacity,
+    Other(&'static str),
+}
+
+impl Gate {
+    /// The gate that a reason speaks of.
+    pub(crate) fn of(reason: &Reason) -> Self {
+        match reason {
+            Reason::Held(_) => Gate::Held,
+            Reason::Promised(_) => Gate::Promised,
+            Reason::Dependency(job, _) => Gate::Dependency(*job),
+            Reason::StartAfter(_) => Gate::StartAfter,
+            Reason::ArrayLimit(_) => Gate::ArrayLimit,
+            Reason::PoolDraining => Gate::PoolDraining,
+            Reason::QueueLimit(queue, resource, ..) => Gate::Limit(queue.clone(), resource.clone()),
+            Reason::BeyondGuarantee(..) => Gate::Guarantee,
+            Reason::BorrowLimit(..) | Reason::NotLent(..) => Gate::Loans,
+            Reason::InLine => Gate::InLine,
+            Reason::NoNode
+            | Reason::NoSuchModel(_)
+            | Reason::NoSuchMemory(_)
+            | Reason::TooManyDevices(..)
+            | Reason::TooManyTasks(..)
+            | Reason::TooMuchHost(..)
+            | Reason::DevicesDown(_)
+            | Reason::DevicesForeign(_)
+            | Reason::NodesDraining(_)
+            | Reason::DevicesBusy(_)
+            | Reason::HostBusy(..)
+            | Reason::NoIdleNode
+            | Reason::NoDomain(..)
+            | Reason::GangIncomplete(_) => Gate::Capacity,
+            other => Gate::Other(other.code()),
+        }
+    }
+}
+
+/// All that keeps a job (or member) from starting: of its own, its place in the line, limits and guarantees, capacity.
+pub(super) fn reasons(
+    state: &State,
+    snapshot: &crate::snapshot::Snapshot,
+    job: &Job,
+    run: &Run,
+) -> Vec<Reason> {
+    let mut found = own(state, job, run);
+    let in_line = || state.verdicts.get(&job.class).filter(|reason| **reason == Reason::InLine).cloned();
+    if found.is_empty() {
+        found.extend(in_line());
+    }
+    found.extend(plan::blockers(state, snapshot, &job.spec).0);
+    found
+}
+
+/// Likewise in a world, where the place in the line is that of the next cycle.
+pub(crate) fn of_world(world: &World) -> Vec<Reason> {
+    let Some((job, run)) = world.job().and_then(|job| Some((job, run_of(job, world.target())?))) else {
+        return Vec::new();
+    };
+    let state = world.state();
+    let mut found = own(state, job, &run);
+    let waits = found.is_empty() && state.policy.strict;
+    if waits && let Some((_, Outcome::Waits(Some(Reason::InLine)))) = world.after(&[]).map(World::cycle) {
+        found.push(Reason::InLine);
+    }
+    found.extend(plan::blockers(state, world.snapshot(), &job.spec).0);
+    found
+}
+
+/// The run that is meant: of an array as a whole the first that waits, else the first that has not ended.
+pub(super) fn run_of(job: &Job, id: JobId) -> Option<Run> {
+    match (&job.runs, id.member) {
+        (Runs::Array(_), None) => {
+            job.run(job.waiting_members().next().or_else(|| job.open_members().next())?)
+        }
+        _ => job.run(id.member),
+    }
+}
+
+/// What keeps the job back by itself.
+pub(super) fn own(state: &State, job: &Job, run: &Run) -> Vec<Reason> {
+    let held = (run.state == JobState::Held).then(|| Reason::Held(run.held_by.clone().unwrap_or_default()));
+    let mut own: Vec<Reason> = held.into_iter().chain(job.own_blockers(state, state.now)).collect();
+    if let (Some(0), Runs::Array(array)) = (job.members_left(), &job.runs) {
+        own.push(Reason::ArrayLimit(array.array.at_most.unwrap_or(0)));
+    }
+    own
+}

@@ -1,0 +1,291 @@
+//! The menu: the changes that a fix is made of, the cheapest first. It is the whole space that is searched, so that what is said
+//! to be the cheapest is the cheapest of these.
+
+use std::collections::BTreeSet;
+
+use super::change::{Change, Raise};
+use super::edit::unsaid_memory;
+use super::ends;
+use super::fix::cost;
+use super::world::World;
+use crate::amount::{Amount, Holdings, Resource};
+use crate::id::NodeId;
+use crate::model::ask::{Alternative, DeviceAsk};
+use crate::model::device::Health;
+use crate::model::gang::{Group, Role};
+use crate::model::job::{JobSpec, JobState, priority};
+use crate::model::node::NodeState;
+use crate::model::queue::{Queue, lineage};
+use crate::plan;
+use crate::snapshot::{NodeView, Snapshot};
+use crate::state::{Dependable, Job, Runs, State};
+
+/// All that can be changed for a job, by who can change it; each part is in the order of its cost.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Menu {
+    /// Conditions of its own that it can give up. They are given up together.
+    pub waivers: Vec<Change>,
+    /// What its user can ask for instead.
+    pub edits: Vec<Change>,
+    /// What can be waited for, the first to come first.
+    pub ends: Vec<Change>,
+    /// What an administrator can grant.
+    pub grants: Vec<Change>,
+}
+
+/// Numbers up to this are all on the menu; of larger ones those that halve what is asked for.
+const FEW: u32 = 16;
+
+/// The menu of a job in a pool.
+pub(crate) fn menu(world: &World) -> Menu {
+    let Some(job) = world.job() else { return Menu::default() };
+    let (state, snapshot) = (world.state(), world.snapshot());
+    let by_cost = |mut changes: Vec<Change>| {
+        changes.sort_by_cached_key(|change| cost(state, &job.spec, change));
+        changes
+    };
+    let ends = ends::in_order(state).into_iter().map(|job| Change::End { job });
+    let start = job.spec.start_after.filter(|at| *at > state.now).map(|until| Change::Wait { until });
+    Menu {
+        waivers: waivers(world, job),
+        edits: by_cost(edits(state, snapshot, &job.spec)),
+        ends: by_cost(start.into_iter().chain(ends).collect()),
+        grants: by_cost(grants(state, snapshot, &job.spec)),
+    }
+}
+
+/// What lets a job into the line at all.
+fn waivers(world: &World, job: &Job) -> Vec<Change> {
+    let state = world.state();
+    let held = match (&job.runs, world.target().member) {
+        (Runs::Array(array), None) => array.held.is_some(),
+        (_, member) => job.run(member).is_some_and(|run| run.state == JobState::Held),
+    };
+    let open = job.spec.after.iter().filter(|on| state.dependency(on.job, on.on) != Dependable::Met);
+    let mut waivers: Vec<Change> = held.then_some(Change::Release).into_iter().collect();
+    waivers.extend(open.map(|on| Change::DropDependency { job: on.job }));
+    waivers.extend(job.spec.start_after.filter(|at| *at > state.now).map(|_| Change::StartNow));
+    if let (Some(0), Runs::Array(array)) = (job.members_left(), &job.runs) {
+        waivers
+            .push(Change::ArrayBound { to: array.array.at_most.unwrap_or(0).max(job.active_members()) + 1 });
+    }
+    waivers
+}
+
+/// What its user can ask for instead.
+fn edits(state: &State, snapshot: &Snapshot, spec: &JobSpec) -> Vec<Change> {
+    let mut edits: Vec<Change> = Vec::new();
+    edits.extend((!spec.preemptible).then_some(Change::Preemptible));
+    edits.extend(spec.exclusive.then_some(Change::ShareNodes));
+    edits.extend(has_topology(&spec.gang).then_some(Change::AnyPlace));
+    let roles = spec.gang.roles();
+    let asks = || roles.iter().flat_map(|role| &role.ask.alternatives).filter_map(|it| it.devices.as_ref());
+    let names = asks().any(|ask| !ask.class.models.is_empty());
+    let taken = |model: &str| asks().all(|ask| ask.class.models.iter().any(|known| known == model));
+    if names {
+        let others = models(snapshot).into_iter().filter(|model| !taken(model));
+        edits.extend(others.map(|model| Change::AcceptModel { model }));
+    }
+    let bounded = |ask: &DeviceAsk| {
+        let class = &ask.class;
+        class.least_gb.is_some() || class.most_gb.is_some() || class.least_memory_mib.is_some()
+    };
+    edits.extend(asks().any(bounded).then_some(Change::AcceptSizes));
+    for role in roles {
+        edits.extend(fewer(role));
+        edits.extend(less_host(state, snapshot, spec, role));
+    }
+    edits
+}
+
+fn has_topology(group: &Group) -> bool {
+    let below = |branch: &crate::model::gang::Branch| branch.groups.iter().any(has_topology);
+    group.topology().is_some() || matches!(group, Group::Branch(branch) if below(branch))
+}
+
+/// The models of the pool.
+fn models(snapshot: &Snapshot) -> BTreeSet<String> {
+    let devices = snapshot.capacity.nodes.iter().flat_map(|node| &node.devices);
+    let mut models = BTreeSet::new();
+    for device in devices {
+        if !models.contains(&device.spec.model) {
+            models.insert(device.spec.model.clone());
+        }
+    }
+    models
+}
+
+/// Fewer devices for each task, or fewer tasks.
+fn fewer(role: &Role) -> Vec<Change> {
+    let name = || role.name.clone();
+    let devices = role.ask.alternatives.first().and_then(|it| it.devices.as_ref()).map_or(0, |ask| ask.count);
+    let counts = below(devices).map(|to| Change::FewerDevices { role: name(), from: devices, to });
+    let tasks = below(role.minimum).map(|to| Change::FewerTasks { role: name(), from: role.minimum, to });
+    counts.chain(tasks).collect()
+}
+
+/// Smaller numbers, but not 0.
+fn below(number: u32) -> impl Iterator<Item = u32> {
+    let halves = std::iter::successors(Some(number / 2), |half| Some(half / 2)).take_while(|half| *half > 0);
+    let all: Vec<u32> = if number <= FEW { (1..number).collect() } else { halves.collect() };
+    all.into_iter()
+}
+
+/// Fewer cores or less memory: as much as nodes have left, or as the limits of its queues leave.
+fn less_host(state: &State, snapshot: &Snapshot, spec: &JobSpec, role: &Role) -> Vec<Change> {
+    let Some(first) = role.ask.alternatives.first() else { return Vec::new() };
+    let memory = first.memory_bytes.unwrap_or_else(|| unsaid_memory(snapshot, first));
+    let asked = [(Resource::Cpu, first.cpu_milli.unwrap_or(0)), (Resource::Memory, memory)];
+    let mut changes = Vec::new();
+    for (resource, from) in asked {
+        let left = |node: &NodeView| match resource {
+            Resource::Cpu => node.cpu_milli.1,
+            _ => node.memory_bytes.1,
+        };
+        let within = |path: &str| {
+            let Amount::Finite(limit) = state.queues.get(path)?.limit.get(&resource)? else { return None };
+            let held = snapshot.held.get(path).map_or(0, |held| held.of(&resource));
+            Some((limit - held) / i64::from(role.minimum.max(1)))
+        };
+        let by_nodes = snapshot.capacity.nodes.iter().filter(|node| node.takes_tasks).map(left);
+        let values: BTreeSet<i64> = by_nodes.chain(lineage(&spec.queue).filter_map(within)).collect();
+        let values = values.into_iter().rev().filter(|to| *to < from && *to > 0).take(FEW as usize);
+        let role = || role.name.clone();
+        changes.extend(values.map(|to| Change::LessHost {
+            role: role(),
+            resource: resource.clone(),
+            from,
+            to,
+        }));
+    }
+    changes
+}
+
+/// What an administrator can grant.
+fn grants(state: &State, snapshot: &Snapshot, spec: &JobSpec) -> Vec<Change> {
+    let mut grants = Vec::new();
+    grants.extend(state.draining.then_some(Change::EndDrain));
+    grants.extend(state.policy.strict.then_some(Change::AnyOrder));
+    let urgent = priority::URGENT;
+    grants.extend((spec.priority < urgent).then_some(Change::Prioritise { to: urgent }));
+    for (id, node) in state.nodes.iter().filter(|(_, node)| node.state != NodeState::Gone) {
+        let name = || node.spec.name.clone();
+        grants.extend((node.state == NodeState::Draining).then(|| Change::Undrain { node: name() }));
+        let (down, foreign) = unusable(state, *id);
+        grants.extend((down > 0).then(|| Change::Repair { node: name(), devices: down }));
+        grants.extend((foreign > 0).then(|| Change::Vacate { node: name(), devices: foreign }));
+    }
+    let drawn = drawn(snapshot, spec);
+    for path in lineage(&spec.queue) {
+        grants.extend(state.queues.get(path).into_iter().flat_map(|queue| raises(snapshot, queue, &drawn)));
+    }
+    let is_own = |path: &String| lineage(&spec.queue).any(|own| own == path);
+    let others = state.queues.values().filter(|queue| !is_own(&queue.path));
+    grants.extend(others.flat_map(|queue| lent(queue, &drawn)));
+    grants.extend(room(snapshot, spec));
+    grants
+}
+
+fn unusable(state: &State, node: NodeId) -> (u32, u32) {
+    let here = || state.devices.values().filter(|device| device.node == node);
+    let down = here().filter(|device| device.health != Health::Ok).count() as u32;
+    let foreign =
+        here().filter(|device| device.health == Health::Ok && device.occupant.is_some()).count() as u32;
+    (down, foreign)
+}
+
+/// What a job would draw, by its first alternatives; a model is counted where it names one.
+fn drawn(snapshot: &Snapshot, spec: &JobSpec) -> Holdings {
+    let mut drawn = Holdings::default();
+    for role in spec.gang.roles() {
+        let Some(first) = role.ask.alternatives.first() else { continue };
+        for (resource, amount) in drawn_by(snapshot, first) {
+            // A sum beyond all integers is more than any queue has.
+            let _ = drawn.change(&resource, amount.saturating_mul(i64::from(role.minimum)));
+        }
+    }
+    drawn
+}
+
+fn drawn_by(snapshot: &Snapshot, alternative: &Alternative) -> Vec<(Resource, i64)> {
+    let ask = alternative.devices.as_ref();
+    let milli = ask.map_or(0, |ask| i64::from(ask.count) * i64::from(ask.milli()));
+    let models = ask.map(|ask| ask.class.models.clone()).unwrap_or_default();
+    let memory = alternative.memory_bytes.unwrap_or_else(|| unsaid_memory(snapshot, alternative));
+    let unsaid_cpu = if ask.is_none() { 1000 } else { 0 };
+    let host = [
+        (Resource::Any, milli),
+        (Resource::Cpu, alternative.cpu_milli.unwrap_or(unsaid_cpu)),
+        (Resource::Memory, memory),
+    ];
+    host.into_iter().chain(models.into_iter().take(1).map(|model| (Resource::Model(model), milli))).collect()
+}
+
+/// Raises of a queue of the job's own line: as much as the job needs beside what is there.
+fn raises(snapshot: &Snapshot, queue: &Queue, drawn: &Holdings) -> Vec<Change> {
+    let of = |books: &std::collections::BTreeMap<String, Holdings>, resource: &Resource| {
+        books.get(&queue.path).map_or(0, |held| held.of(resource))
+    };
+    let mut raises = Vec::new();
+    for (resource, asked) in drawn.iter() {
+        let raise = |from: i64, to: i64| {
+            let raise = Raise { queue: queue.path.clone(), resource: resource.clone(), from, to };
+            (to > from).then_some(raise)
+        };
+        let said = |limits: &crate::amount::Limits| match limits.get(resource) {
+            Some(Amount::Finite(amount)) => Some(*amount),
+            _ => None,
+        };
+        let held = of(&snapshot.held, resource).saturating_add(asked);
+        raises.extend(said(&queue.limit).and_then(|from| raise(from, held)).map(Change::RaiseLimit));
+        raises.extend(
+            said(&queue.borrow)
+                .and_then(|from| raise(from, from.saturating_add(asked)))
+                .map(Change::RaiseBorrow),
+        );
+        if matches!(resource, Resource::Any | Resource::Model(_)) {
+            let from = said(&queue.guarantee).unwrap_or(0);
+            let pinned = of(&snapshot.pinned, resource).saturating_add(asked);
+            let wanted: BTreeSet<i64> = [pinned, held].into_iter().collect();
+            raises.extend(wanted.into_iter().filter_map(|to| raise(from, to)).map(Change::RaiseGuarantee));
+        }
+    }
+    raises
+}
+
+/// What another queue could lend more.
+fn lent(queue: &Queue, drawn: &Holdings) -> Vec<Change> {
+    let raise = |(resource, amount): (&Resource, &Amount)| {
+        let Amount::Finite(from) = amount else { return None };
+        let asked = Some(drawn.of(resource)).filter(|asked| *asked > 0)?;
+        let to = from.saturating_add(asked);
+        Some(Change::RaiseLend(Raise {
+            queue: queue.path.clone(),
+            resource: resource.clone(),
+            from: *from,
+            to,
+        }))
+    };
+    queue.lend.iter().filter_map(raise).collect()
+}
+
+/// New nodes with room for some or all of its tasks.
+fn room(snapshot: &Snapshot, spec: &JobSpec) -> Vec<Change> {
+    let roles = spec.gang.roles();
+    let asks = roles.iter().filter_map(|role| role.ask.alternatives.first()?.devices.as_ref());
+    let Some(ask) = asks.max_by_key(|ask| ask.count) else {
+        return vec![Change::AddRoom { tasks: spec.gang.tasks(), devices: 0, model: String::new() }];
+    };
+    let known = || models(snapshot).into_iter().next();
+    let model = ask.class.models.first().cloned().or_else(known).unwrap_or_else(|| "generic".into());
+    let all = spec.gang.tasks();
+    let room = |tasks| Change::AddRoom { tasks, devices: ask.count, model: model.clone() };
+    below(all).chain([all]).map(room).collect()
+}
+
+/// Whether the job could start with these settings and asks if nobody else were there: what no ends can bring, is not waited for.
+pub(crate) fn fits_alone(world: &World, spec: &JobSpec) -> bool {
+    let state = world.state();
+    let mut alone = Snapshot::unused(state);
+    !state.draining && plan::would_place(state, &mut alone, spec).is_ok()
+}

@@ -1,0 +1,220 @@
+//! The search for the cheapest fix: changes of the menu are tried in the order of their cost, on a copy of the pool, with the very
+//! planner that would start the job. What is found has been seen to work.
+
+use super::change::{Change, Tier};
+use super::edit::edited;
+use super::fix::{Fix, cost};
+use super::gates::{self, Gate};
+use super::menu::{Menu, fits_alone};
+use super::world::{Outcome, World};
+
+/// What changes are to bring about.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Goal {
+    /// That the job starts in the next cycle.
+    Starts,
+    /// That one gate no longer keeps it back.
+    Lifts(Gate),
+}
+
+/// How many copies of the pool may still be tried.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Meter {
+    pub(crate) left: u32,
+}
+
+/// Up to so many ends all sets of them are tried; of more, each alone and the first ones together.
+const MOST_SETS: usize = 8;
+
+/// Beyond so many ends not every number of the first ones is tried.
+const MOST_PREFIXES: usize = 48;
+
+/// Up to so many grants are tried two by two, too.
+const MOST_PAIRED: usize = 12;
+
+/// A search in a world.
+pub(crate) struct Search<'a> {
+    pub(crate) world: &'a World,
+    pub(crate) menu: &'a Menu,
+    pub(crate) goal: Goal,
+    pub(crate) meter: &'a mut Meter,
+}
+
+impl Search<'_> {
+    /// The cheapest fix, if there is one.
+    pub(crate) fn cheapest(&mut self) -> Option<Fix> {
+        let relaxed = furthest(&self.menu.edits);
+        let end_sets = self.end_sets();
+        for grants in self.grant_sets() {
+            if !self.could(&grants, &relaxed) {
+                continue;
+            }
+            for ends in &end_sets {
+                let base = [self.menu.waivers.clone(), grants.clone(), ends.clone()].concat();
+                if let Some(found) = self.with_edits(&base, &relaxed) {
+                    let found = self.pruned(found);
+                    return self.fix(found);
+                }
+                if self.meter.left == 0 {
+                    return None;
+                }
+            }
+        }
+        self.all_that_can_be_granted(&relaxed)
+    }
+
+    /// Where no few grants do it, since others take what they bring: all of them, without those that are not needed.
+    fn all_that_can_be_granted(&mut self, relaxed: &[Change]) -> Option<Fix> {
+        let all = furthest(&self.menu.grants);
+        if all.is_empty() {
+            return None;
+        }
+        let base = [self.menu.waivers.clone(), all].concat();
+        let found =
+            [base.clone(), [&base, relaxed].concat()].into_iter().find(|changes| self.does(changes))?;
+        let found = self.pruned(found);
+        self.fix(found)
+    }
+
+    fn fix(&self, changes: Vec<Change>) -> Option<Fix> {
+        Some(Fix::of(self.world.state(), &self.world.job()?.spec, &changes))
+    }
+
+    /// Whether these changes do it.
+    pub(crate) fn does(&mut self, changes: &[Change]) -> bool {
+        if self.meter.left == 0 {
+            return false;
+        }
+        self.meter.left -= 1;
+        let Some(world) = self.world.after(changes) else { return false };
+        match &self.goal {
+            Goal::Starts => world.cycle().1 == Outcome::Starts,
+            Goal::Lifts(gate) => gates::of_world(&world).iter().all(|reason| Gate::of(reason) != *gate),
+        }
+    }
+
+    /// Whether anything but more grants could still help: if the job does not fit even alone, asking for as little as it can, no
+    /// end of others brings it forward.
+    fn could(&mut self, grants: &[Change], relaxed: &[Change]) -> bool {
+        if self.goal != Goal::Starts {
+            return true;
+        }
+        let Some(world) = self.world.after(grants) else { return false };
+        world.job().is_some_and(|job| fits_alone(&world, &edited(&job.spec, &[relaxed, grants].concat())))
+    }
+
+    /// The least that the job has to ask for otherwise, beside what is changed already.
+    fn with_edits(&mut self, base: &[Change], relaxed: &[Change]) -> Option<Vec<Change>> {
+        if !base.is_empty() && self.does(base) {
+            return Some(base.to_vec());
+        }
+        let most = [base, relaxed].concat();
+        if relaxed.is_empty() || !self.does(&most) {
+            return None;
+        }
+        for edits in self.edit_sets() {
+            let changes = [base, &edits].concat();
+            if self.does(&changes) {
+                return Some(changes);
+            }
+        }
+        Some(most)
+    }
+
+    /// One or two edits, the cheapest first.
+    fn edit_sets(&self) -> Vec<Vec<Change>> {
+        let edits = &self.menu.edits;
+        let mut sets: Vec<Vec<Change>> = edits.iter().map(|edit| vec![edit.clone()]).collect();
+        for (index, one) in edits.iter().enumerate() {
+            let others = edits[index + 1..].iter().filter(|other| one.goes_with(other));
+            sets.extend(others.map(|other| vec![one.clone(), other.clone()]));
+        }
+        self.by_cost(sets)
+    }
+
+    /// Nothing, one or two grants, the cheapest first.
+    fn grant_sets(&self) -> Vec<Vec<Change>> {
+        let grants = &self.menu.grants;
+        let mut sets: Vec<Vec<Change>> = grants.iter().map(|grant| vec![grant.clone()]).collect();
+        if grants.len() <= MOST_PAIRED {
+            for (index, one) in grants.iter().enumerate() {
+                let others = grants[index + 1..].iter().filter(|other| one.goes_with(other));
+                sets.extend(others.map(|other| vec![one.clone(), other.clone()]));
+            }
+        }
+        sets.push(Vec::new());
+        self.by_cost(sets)
+    }
+
+    /// Nothing, or ends to wait for, the first to come first.
+    fn end_sets(&self) -> Vec<Vec<Change>> {
+        let ends = &self.menu.ends;
+        let mut sets = vec![Vec::new()];
+        if ends.len() <= MOST_SETS {
+            let chosen = |bits: u32| {
+                let is_in = |index: &usize| bits & (1 << index) != 0;
+                (0..ends.len()).filter(is_in).map(|index| ends[index].clone()).collect::<Vec<_>>()
+            };
+            sets.extend((1..1u32 << ends.len()).map(chosen));
+            return self.by_cost(sets);
+        }
+        let step = |count: &usize| *count <= MOST_PREFIXES || count.is_power_of_two() || *count == ends.len();
+        for count in (1..=ends.len()).filter(step) {
+            sets.push(vec![ends[count - 1].clone()]);
+            sets.extend((count > 1).then(|| ends[..count].to_vec()));
+        }
+        sets
+    }
+
+    fn by_cost(&self, mut sets: Vec<Vec<Change>>) -> Vec<Vec<Change>> {
+        let Some(job) = self.world.job() else { return sets };
+        let state = self.world.state();
+        sets.sort_by_cached_key(|set| {
+            set.iter()
+                .map(|change| cost(state, &job.spec, change))
+                .fold(super::Cost::default(), super::Cost::with)
+        });
+        sets
+    }
+
+    /// Without what is not needed after all, the dearest first; and with what is needed as small as possible.
+    fn pruned(&mut self, mut changes: Vec<Change>) -> Vec<Change> {
+        let Some(spec) = self.world.job().map(|job| job.spec.clone()) else { return changes };
+        let state = self.world.state().clone();
+        let mut dearest = changes.clone();
+        dearest.sort_by_cached_key(|change| std::cmp::Reverse(cost(&state, &spec, change)));
+        for change in dearest {
+            let without: Vec<Change> = changes.iter().filter(|other| **other != change).cloned().collect();
+            if !without.is_empty() && self.does(&without) {
+                changes = without;
+                continue;
+            }
+            let smaller = self.smaller(&change).into_iter();
+            let mut with = smaller.map(|other| [without.clone(), vec![other]].concat());
+            if let Some(with) = with.find(|with| self.does(with)) {
+                changes = with;
+            }
+        }
+        changes
+    }
+
+    /// What asks for less of the same, the cheapest first.
+    fn smaller(&self, change: &Change) -> Vec<Change> {
+        if change.tier() != Tier::Own {
+            return Vec::new();
+        }
+        let same = self.menu.edits.iter().filter(|other| !other.goes_with(change));
+        same.take_while(|other| *other != change).cloned().collect()
+    }
+}
+
+/// All changes at once, of each subject the one that goes furthest: what does it if any of them do.
+fn furthest(changes: &[Change]) -> Vec<Change> {
+    let mut furthest: Vec<Change> = Vec::new();
+    for change in changes.iter().rev() {
+        if furthest.iter().all(|other| change.goes_with(other)) {
+            furthest.push(change.clone());
+        }
+    }
+    furthest
+}

@@ -1,0 +1,294 @@
+//! A world: the pool as it is, or as it would be after some changes, to look at and to plan in. Changes are carried out by the
+//! very commands and observations that would bring them about; the real pool does not notice.
+
+use std::collections::BTreeMap;
+
+use super::change::{Change, Raise, Tier, merged};
+use super::edit::edited;
+use crate::amount::{Amount, Limits};
+use crate::controller::Controller;
+use crate::decide::{self, Command, Person, Submit};
+use crate::engine::{EndedHow, Observation, TaskEnd};
+use crate::event::Event;
+use crate::id::{JobId, NodeId};
+use crate::model::device::{DeviceSpec, Health};
+use crate::model::job::{Array, Cause, DependsOn, JobState, LastEnd};
+use crate::model::node::NodeSpec;
+use crate::model::queue::Queue;
+use crate::reason::Reason;
+use crate::snapshot::Snapshot;
+use crate::state::{Dependable, Job, Runs, State};
+use crate::time::Time;
+
+/// A pool, and the job (or member, or array as a whole) that is looked at in it.
+pub(crate) struct World {
+    controller: Controller,
+    target: JobId,
+    now: Time,
+}
+
+/// What a cycle makes of the job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// It has its devices, or the promise of them.
+    Starts,
+    /// It waits; the reason is that of its class.
+    Waits(Option<Reason>),
+}
+
+fn root() -> Person {
+    Person { name: "root".into(), admin: true }
+}
+
+impl World {
+    /// The pool as it is.
+    pub(crate) fn of(state: &State, snapshot: &Snapshot, target: JobId) -> Self {
+        Self { controller: Controller::beside(state, snapshot), target, now: state.now }
+    }
+
+    pub(crate) fn state(&self) -> &State {
+        self.controller.state()
+    }
+
+    pub(crate) fn snapshot(&self) -> &Snapshot {
+        self.controller.snapshot()
+    }
+
+    /// The job, while it has not ended.
+    pub(crate) fn job(&self) -> Option<&Job> {
+        self.state().jobs.get(&self.target.number)
+    }
+
+    /// The job (or member) that is looked at.
+    pub(crate) fn target(&self) -> JobId {
+        self.target
+    }
+
+    /// The pool after some changes; `None` where one of them cannot be made.
+    pub(crate) fn after(&self, changes: &[Change]) -> Option<Self> {
+        let mut world = Self::of(self.state(), self.snapshot(), self.target);
+        world.now = self.now;
+        world.carry_out(&merged(changes)).then_some(world)
+    }
+
+    /// Plans one cycle. The job may have been dropped by it.
+    pub(crate) fn cycle(mut self) -> (Self, Outcome) {
+        let before = self.active();
+        if self.controller.cycle(self.now).is_err() {
+            return (self, Outcome::Waits(None));
+        }
+        let verdict = || self.state().verdicts.get(&self.job()?.class).cloned();
+        let outcome = if self.active() > before { Outcome::Starts } else { Outcome::Waits(verdict()) };
+        (self, outcome)
+    }
+
+    /// Whether the job has its devices, or the promise of them; of an array as a whole, how many of its members.
+    fn active(&self) -> u32 {
+        let Some(job) = self.job() else { return 0 };
+        match self.target.member {
+            None => match &job.runs {
+                Runs::Single(run) => u32::from(run.is_active() || run.promised),
+                Runs::Array(_) => job.active_members(),
+            },
+            member => u32::from(job.run(member).is_some_and(|run| run.is_active() || run.promised)),
+        }
+    }
+
+    /// Makes changes: what is granted first, then what ends, then what its user asks for instead.
+    fn carry_out(&mut self, changes: &[Change]) -> bool {
+        let of = |tier: Tier| changes.iter().filter(move |change| change.tier() == tier);
+        let raised = self.raise(changes);
+        let granted = raised && of(Tier::Grant).all(|change| self.grant(change));
+        let waited = granted && of(Tier::Time).all(|change| self.wait(change));
+        waited && self.resubmit(changes)
+    }
+
+    pub(super) fn command(&mut self, command: &Command) -> bool {
+        matches!(self.controller.take(command, self.now), Ok(Ok(_)))
+    }
+
+    fn observe(&mut self, observation: &Observation) -> bool {
+        self.controller.see(observation, self.now).is_ok()
+    }
+
+    fn put(&mut self, event: Event) -> bool {
+        self.controller.put(event, self.now).is_ok()
+    }
+
+    /// Sets the queues as raised; nothing is guaranteed that the pool does not have.
+    fn raise(&mut self, changes: &[Change]) -> bool {
+        let mut queues: BTreeMap<String, Queue> = self.state().queues.clone();
+        let mut set = |raise: &Raise, part: fn(&mut Queue) -> &mut Limits| {
+            if let Some(queue) = queues.get_mut(&raise.queue) {
+                part(queue).insert(raise.resource.clone(), Amount::Finite(raise.to));
+            }
+        };
+        for change in changes {
+            match change {
+                Change::RaiseLimit(raise) => set(raise, |queue| &mut queue.limit),
+                Change::RaiseGuarantee(raise) => set(raise, |queue| &mut queue.guarantee),
+                Change::RaiseBorrow(raise) => set(raise, |queue| &mut queue.borrow),
+                Change::RaiseLend(raise) => set(raise, |queue| &mut queue.lend),
+                _ => {}
+            }
+        }
+        if queues == self.state().queues {
+            return true;
+        }
+        let queues: Vec<Queue> = queues.into_values().collect();
+        let before: Vec<Queue> = self.state().queues.values().cloned().collect();
+        let is_too_much = |queues: &[Queue]| decide::guaranteed_beyond(self.state(), queues).is_some();
+        (is_too_much(&before) || !is_too_much(&queues)) && self.command(&Command::SetQueues(queues, root()))
+    }
+
+    fn grant(&mut self, change: &Change) -> bool {
+        match change {
+            Change::EndDrain => self.command(&Command::SetDrain(false, root())),
+            Change::Undrain { node } => self.command(&Command::DrainNode(node.clone(), false, root())),
+            Change::Repair { node, .. } => self.mend(node, |health| (*health != Health::Ok, true)),
+            Change::Vacate { node, .. } => self.mend(node, |_| (true, false)),
+            Change::AnyOrder => {
+                let policy = crate::model::policy::Policy { strict: false, ..self.state().policy.clone() };
+                self.command(&Command::SetPolicy(Box::new(policy), root()))
+            }
+            Change::AddRoom { tasks, devices, model } => self.add_room(*tasks, *devices, model),
+            _ => true,
+        }
+    }
+
+    /// Has devices of a node work again, or be free of those who use them from outside.
+    fn mend(&mut self, node: &str, is_meant: fn(&Health) -> (bool, bool)) -> bool {
+        let Some(id) = self.state().node_by_name(node) else { return false };
+        let mut seen = Vec::new();
+        for device in self.state().devices.values().filter(|device| device.node == id) {
+            let (meant, repairs) = is_meant(&device.health);
+            let (health, occupant) = match repairs {
+                true => (Health::Ok, device.occupant.clone()),
+                false => (device.health.clone(), None),
+            };
+            if meant {
+                seen.push(Observation::Device { uuid: device.spec.uuid.clone(), health, occupant });
+            }
+        }
+        seen.iter().all(|observation| self.observe(observation))
+    }
+
+    /// Adds nodes that are like the pool's best, in a domain of their own: one for all tasks, where its tasks may share one.
+    fn add_room(&mut self, tasks: u32, devices: u32, model: &str) -> bool {
+        let exclusive = self.job().is_some_and(|job| job.spec.exclusive);
+        let (count, each) = if exclusive { (tasks, 1) } else { (1, tasks) };
+        let example = self.state().devices.values().filter(|device| device.spec.model == model);
+        let example = example.max_by_key(|device| device.spec.memory_mib).map(|device| device.spec.clone());
+        let example = example.unwrap_or_else(|| unknown_device(model));
+        let named = self.state().nodes.values().find(|node| !node.spec.domains.is_empty());
+        let levels = named.map(|node| node.spec.domains.clone()).unwrap_or_default();
+        let host = |of: fn(&NodeSpec) -> i64| {
+            self.state().nodes.values().map(|node| of(&node.spec)).max().unwrap_or(0).max(1 << 20)
+        };
+        let host = (host(|spec| spec.cpu_milli), host(|spec| spec.memory_bytes).max(1 << 40));
+        let first = self.state().nodes.keys().next_back().map_or(0, |NodeId(id)| id + 1);
+        (first..first + count).all(|id| {
+            let name = format!("new-{id}");
+            let domain = |level: &String| match level.as_str() {
+                crate::model::topology::NODE => name.clone(),
+                _ => "new".to_owned(),
+            };
+            let domains = levels.iter().map(|(level, _)| (level.clone(), domain(level))).collect();
+            let times = |amount: i64| amount.saturating_mul(i64::from(each.max(1)));
+            let (cpu_milli, memory_bytes) = (times(host.0), times(host.1));
+            let spec =
+                NodeSpec { name: name.clone(), cpu_milli, memory_bytes, domains, ..NodeSpec::default() };
+            let device = |index: u32| {
+                let uuid = format!("{name}:{index}");
+                DeviceSpec { uuid, index, numa: None, minor: None, links: Vec::new(), ..example.clone() }
+            };
+            let node = Observation::Node(spec, (0..each * devices).map(device).collect());
+            // Devices of a node that is not known yet come with its second sight.
+            self.observe(&node) && self.observe(&node)
+        })
+    }
+
+    fn wait(&mut self, change: &Change) -> bool {
+        match change {
+            Change::Wait { until } => {
+                self.now = self.now.max(*until);
+                self.command(&Command::Tick)
+            }
+            Change::End { job } => self.end(*job),
+            _ => true,
+        }
+    }
+
+    /// Lets a job end as those who wait for it want.
+    fn end(&mut self, id: JobId) -> bool {
+        let failed = |job: &Job| {
+            let mut awaited = job.spec.after.iter().filter(|dependency| dependency.job.number == id.number);
+            awaited.any(|dependency| dependency.on == DependsOn::Fail)
+        };
+        let code = i32::from(self.job().is_some_and(failed));
+        let live = self.state().run(id).map(|run| run.live.clone()).unwrap_or_default();
+        let end = |at| TaskEnd { at, how: EndedHow::Exited(code), ..TaskEnd::default() };
+        !live.is_empty()
+            && live.into_iter().all(|task| self.observe(&Observation::Ended(task, end(self.now))))
+    }
+
+    /// Puts the job back into the line as its user asks for it now.
+    fn resubmit(&mut self, changes: &[Change]) -> bool {
+        let concerns_it = |change: &&Change| {
+            change.tier() == Tier::Own && **change != Change::Release
+                || matches!(change, Change::Prioritise { .. })
+        };
+        let released = changes.contains(&Change::Release);
+        if !changes.iter().any(|change| concerns_it(&change)) {
+            return !released || self.command(&Command::Release(self.target, root()));
+        }
+        let Some(job) = self.job() else { return false };
+        let mut spec = edited(&job.spec, changes);
+        // What has happened already is waited for no longer.
+        spec.after.retain(|other| self.state().dependency(other.job, other.on) != Dependable::Met);
+        let held = is_held(job, self.target) && !released;
+        let bound = changes.iter().find_map(|change| match change {
+            Change::ArrayBound { to } => Some(*to),
+            _ => None,
+        });
+        let array = array_left(job).map(|array| Array { at_most: bound.or(array.at_most), ..array });
+        let owner = job.owner.clone();
+        let (old, state) = (JobId::single(self.target.number), JobState::Cancelled);
+        let end = LastEnd { cause: Cause::Cancelled, by: None, signal: None, detail: None };
+        if !self.put(Event::Dropped { job: old, end, state }) {
+            return false;
+        }
+        self.target = JobId { number: self.state().next_job, ..self.target };
+        let history = BTreeMap::new();
+        let submit = Submit { owner, spec: spec.into(), requeue_said: true, array, token: None, held, history };
+        self.command(&Command::Submit(Box::new(submit)))
+    }
+}
+
+fn unknown_device(model: &str) -> DeviceSpec {
+    DeviceSpec { model: model.to_owned(), memory_mib: 81_920, nominal_gb: Some(80), ..DeviceSpec::default() }
+}
+
+fn is_held(job: &Job, target: JobId) -> bool {
+    let is = |run: &crate::state::Run| run.state == JobState::Held;
+    match (&job.runs, target.member) {
+        (Runs::Array(array), None) => array.held.is_some(),
+        (_, member) => job.run(member).as_ref().is_some_and(is),
+    }
+}
+
+/// The members of an array that have not run, as a new array would have them.
+fn array_left(job: &Job) -> Option<Array> {
+    let Runs::Array(array) = &job.runs else { return None };
+    let touched = array.touched.iter().filter(|(_, run)| !run.is_active()).map(|(member, _)| *member);
+    let mut members: Vec<u32> = array.fresh.iter().chain(touched).collect();
+    members.sort_unstable();
+    let mut ranges: Vec<(u32, u32, u32)> = Vec::new();
+    for member in members {
+        match ranges.last_mut() {
+            Some((_, last, _)) if *last + 1 == member => *last = member,
+            _ => ranges.push((member, member, 1)),
+        }
+    }
+    Some(Array { ranges, at_most: array.array.at_most })
+}

@@ -1,0 +1,182 @@
+//! What is said to lift a job's blockers lifts them, and what is said to start it starts it.
+
+use divvy_core::explain::{self, Advice};
+use divvy_core::id::JobId;
+use divvy_core::plan;
+use divvy_core::scenario::Scenario;
+use expect_test::{Expect, expect};
+
+/// The advice on a job, in lines: each blocker's code with its ways, then the remedy.
+fn told(advice: &Advice) -> String {
+    let mut text = String::new();
+    for blocker in &advice.blockers {
+        text += &format!("{} {}\n", blocker.reason.code(), blocker.reason);
+        blocker.ways.iter().for_each(|way| text += &format!("    {way}\n"));
+    }
+    let remedy = advice.remedy.as_ref().map_or("nothing".to_owned(), ToString::to_string);
+    text + &format!("=> {remedy}\n")
+}
+
+fn check(scenario: &str, job: &str, expected: Expect) {
+    let mut pool = Scenario::new();
+    for line in scenario.lines() {
+        pool.line(line).unwrap();
+    }
+    let number = pool.jobs().find(|(name, _)| *name == job).unwrap().1;
+    let advice = explain::advise(pool.state(), pool.snapshot(), JobId::single(number)).unwrap();
+    expected.assert_eq(&told(&advice));
+}
+
+#[test]
+fn a_busy_pool_frees_itself_and_the_ends_that_do_are_named() {
+    check(
+        "node n1 4xh100\nsubmit a default 2 limit=1h\nsubmit b default 1 limit=2h\nsubmit c default 1\nplan\nsubmit j default 3\nplan",
+        "j",
+        expect![[r#"
+            DV-GPUS-BUSY no node has 3 GPUs free that would do
+                ask for 2 GPUs per task instead of 3 and wait for the end of 1
+                priority 1000
+            => ask for 2 GPUs per task instead of 3 and wait for the end of 1
+        "#]],
+    );
+}
+
+#[test]
+fn a_limit_and_a_full_pool_are_lifted_one_by_one() {
+    check(
+        "node n1 4xh100\nqueue q limit=2\nqueue r\nsubmit a q 1 limit=1h\nsubmit b r 3 limit=2h\nplan\nsubmit j q 2\nplan",
+        "j",
+        expect![[r#"
+            DV-QUEUE-LIMIT queue q is at its limit of 2 GPUs
+                ask for 1 GPU per task instead of 2
+                wait for the end of 1
+                1 more GPUs of limit for q (to 3)
+            DV-GPUS-BUSY no node has 2 GPUs free that would do
+            => ask for 1 GPU per task instead of 2
+        "#]],
+    );
+}
+
+#[test]
+fn own_conditions_are_waived_or_waited_for() {
+    check(
+        "node n1 4xh100 gb=80\nnode n2 2xa100\nsubmit a default 1 limit=1h\nplan\nsubmit j default 2 model=b200 after=a start=+10m held wait\nplan",
+        "j",
+        expect![[r#"
+            DV-HELD held by ana
+                release it
+            DV-DEPENDENCY waits for job 1 to complete
+                let it not wait for job 1
+                wait for the end of 1
+            DV-START-AFTER its start time has not come
+                submit it without a start time
+                wait until its start time
+            DV-NO-SUCH-MODEL the pool has no GPU like b200
+                accept h100, too
+                a node with 2 more b200
+            => release it and let it not wait for job 1 and submit it without a start time and accept h100, too
+        "#]],
+    );
+}
+
+#[test]
+fn a_job_that_is_not_preemptible_needs_a_guarantee() {
+    check(
+        "node n1 8xh100\nqueue q guarantee=2\nqueue r guarantee=2\nsubmit a q 2 fixed\nplan\nsubmit j q 2 fixed wait\nplan",
+        "j",
+        expect![[r#"
+            DV-OVER-QUOTA is not preemptible, and queue q is guaranteed 2 GPUs for such jobs
+                submit it as preemptible
+                wait for the end of 1
+                2 more GPUs of guarantee for q (to 4)
+            => submit it as preemptible
+        "#]],
+    );
+}
+
+#[test]
+fn in_a_strict_order_the_line_is_a_blocker() {
+    check(
+        "policy {strict: true, share: none, preempt: off}\nnode n1 4xh100\nsubmit a default 3 limit=1h\nplan\nsubmit b default 2\nsubmit j default 1\nplan",
+        "j",
+        expect![[r#"
+            DV-IN-LINE jobs start strictly in order, and one before it does not fit yet
+                wait for the end of 1
+                priority 1000
+            => wait for the end of 1
+        "#]],
+    );
+}
+
+#[test]
+fn what_others_keep_is_lent_or_guaranteed_by_an_administrator() {
+    check(
+        "node n1 4xh100\nqueue a guarantee=3 lend=0\nqueue b\nsubmit x b 1 limit=1h\nplan\nsubmit j b 1\nplan",
+        "j",
+        expect![[r#"
+        "#]],
+    );
+}
+
+#[test]
+fn who_is_next_in_line_for_what_becomes_free_is_reckoned_with() {
+    check(
+        "node n1 2xh100\nsubmit a default 1 limit=1h\nsubmit b default 1 limit=2h\nplan\nsubmit first default 1\nplan\nsubmit j default 1\nplan",
+        "j",
+        expect![[r#"
+        "#]],
+    );
+}
+
+#[test]
+fn nodes_that_drain_and_devices_that_broke_are_named() {
+    check(
+        "node n1 2xh100\nnode n2 1xh100\ndevice n2:0 down\ndrain on n1\nsubmit j default 1\nplan",
+        "j",
+        expect![[r#"
+        "#]],
+    );
+}
+
+#[test]
+fn an_array_that_runs_as_many_members_as_may_is_allowed_more_or_waits() {
+    check(
+        "node n1 4xh100\nsubmit j default 1 array=0-5%2 limit=1h\nplan",
+        "j",
+        expect![[r#"
+        "#]],
+    );
+}
+
+#[test]
+fn a_gang_asks_for_fewer_tasks_or_lies_anywhere() {
+    check(
+        "node n1 2xh100 rack=r1\nnode n2 2xh100 rack=r2\nsubmit j default 2 tasks=2 within=rack wait\nplan",
+        "j",
+        expect![[r#"
+        "#]],
+    );
+}
+
+/// Where a job runs, and why there.
+fn seat(scenario: &str, job: &str) -> String {
+    let mut pool = Scenario::new();
+    scenario.lines().for_each(|line| pool.line(line).unwrap());
+    let number = pool.jobs().find(|(name, _)| *name == job).unwrap().1;
+    let run = pool.state().run(JobId::single(number)).unwrap();
+    let spec = &pool.state().jobs[&number].spec;
+    plan::seats(pool.snapshot(), spec, &run.placements).unwrap().to_string()
+}
+
+#[test]
+fn a_running_job_is_told_why_it_is_where_it_is() {
+    let nodes = "node n1 4xh100 rack=r1\nnode n2 4xh100 rack=r1\nnode n3 2xa100 rack=r2\n";
+    let alone = format!("{nodes}submit a default 3\nplan\nsubmit j default 1 model=h100\nplan");
+    assert_eq!(seat(&alone, "j"), "of 2 nodes with room, the one that it leaves the least free on");
+    assert_eq!(
+        seat(&format!("{nodes}submit j default 2 model=a100\nplan"), "j"),
+        "the only node with room for it"
+    );
+    let gang = format!("{nodes}submit j default 4 tasks=2\nplan");
+    assert_eq!(seat(&gang, "j"), "2 of 2 nodes with room, all in rack r1");
+}

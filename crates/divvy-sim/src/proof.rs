@@ -158,12 +158,17 @@ impl Judge<'_> {
         proof.searched += 1;
         let mut space = Space { judge: self, all: &all, costs: &costs, below: fix.cost, sets: 0 };
         let waived = waivers.iter().map(|change| self.cost(change)).fold(Cost::default(), Cost::with);
-        let found = space.find(&mut Vec::new(), (0, size), Cost::default())
-            || !waivers.is_empty() && space.find(&mut waivers.clone(), (0, size), waived);
+        let mut chosen = Vec::new();
+        let mut found = space.find(&mut chosen, (0, size), Cost::default());
+        if !found && !waivers.is_empty() {
+            chosen = waivers;
+            found = space.find(&mut chosen, (0, size), waived);
+        }
         proof.sets += space.sets;
         if found {
             proof.cheaper += 1;
-            proof.failures.push(format!("seed {}, job {}: cheaper than {fix}", self.seed, self.job));
+            let (seed, job) = (self.seed, self.job);
+            proof.failures.push(format!("seed {seed}, job {job}: cheaper than {fix}: {chosen:?}"));
         }
     }
 

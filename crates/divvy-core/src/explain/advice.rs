@@ -69,7 +69,8 @@ pub fn advise_spec(state: &State, snapshot: &Snapshot, submit: &Submit) -> Optio
 }
 
 fn of_world(world: &World) -> Advice {
-    let mut meter = Meter { left: tries(world.state()) };
+    let left = tries(world.state());
+    let mut meter = Meter { left, is_scarce: left < FEW_TRIES };
     let mut ladder = Ladder::default();
     let whole = ladder.climb(world, &mut meter);
     let verdict =
@@ -77,6 +78,9 @@ fn of_world(world: &World) -> Advice {
     let remedy = remedy(world, &mut ladder, whole, &mut meter);
     Advice { verdict, blockers: ladder.blockers, remedy }
 }
+
+/// Below so many tries not all that might help is looked at.
+const FEW_TRIES: u32 = 500;
 
 fn tries(state: &State) -> u32 {
     let size = state.nodes.len() + state.devices.len() + state.jobs.len() + state.allocations.len();
@@ -107,7 +111,7 @@ impl Ladder {
             let goal = if reasons.len() == 1 { Goal::Starts } else { Goal::Lifts(Gate::of(&first)) };
             let ways = ways(&here, &first, goal, meter);
             changes.extend(ways.first()?.changes.clone());
-            self.blocker(&first).ways = ways;
+            self.blocker(&first).lift(world, ways);
         }
         None
     }
@@ -130,7 +134,7 @@ impl Ladder {
         let menu = Menu::default();
         for place in 0..self.blockers.len() {
             let others = self.first_ways(Some(place));
-            let mut search = Search { world, menu: &menu, goal: Goal::Starts, meter };
+            let mut search = Search::new(world, &menu, Goal::Starts, meter);
             if !self.blockers[place].ways.is_empty() && !others.is_empty() && search.does(&others) {
                 self.blockers[place].ways.clear();
             }
@@ -141,6 +145,16 @@ impl Ladder {
     fn first_ways(&self, without: Option<usize>) -> Vec<Change> {
         let others = self.blockers.iter().enumerate().filter(|(place, _)| Some(*place) != without);
         others.filter_map(|(_, blocker)| blocker.ways.first()).flat_map(|way| way.changes.clone()).collect()
+    }
+}
+
+impl Blocker {
+    /// Takes in what lifts it; if it had been lifted before and has come back, beside what lifted it then.
+    fn lift(&mut self, world: &World, ways: Vec<Fix>) {
+        let before = self.ways.first().map(|way| way.changes.clone()).unwrap_or_default();
+        let Some(job) = world.job() else { return };
+        let with = |way: Fix| Fix::of(world.state(), &job.spec, &[before.clone(), way.changes].concat());
+        self.ways = ways.into_iter().map(with).collect();
     }
 }
 
@@ -156,9 +170,11 @@ fn ways(world: &World, reason: &Reason, goal: Goal, meter: &mut Meter) -> Vec<Fi
     let waiver: Vec<Change> = menu.waivers.iter().filter(waiver).cloned().collect();
     let own = Menu { waivers: waiver, edits: menu.edits.clone(), ..Menu::default() };
     let time = Menu { ends: menu.ends.clone(), ..Menu::default() };
-    let grant = Menu { grants: menu.grants.clone(), ..Menu::default() };
+    let gate = Gate::of(reason);
+    let grants = menu.grants.iter().filter(|grant| gate.is_opened_by(grant)).cloned().collect();
+    let grant = Menu { grants, ..Menu::default() };
     let is_waiver = !own.waivers.is_empty();
-    let mut find = |menu: &Menu| Search { world, menu, goal: goal.clone(), meter }.cheapest();
+    let mut find = |menu: &Menu| Search::new(world, menu, goal.clone(), meter).cheapest();
     let mut ways: Vec<Fix> = match reason {
         Reason::Held(_) => find(&own).into_iter().collect(),
         _ if is_waiver => [&own, &time].into_iter().filter_map(&mut find).collect(),
@@ -181,7 +197,7 @@ fn remedy(world: &World, ladder: &mut Ladder, whole: Option<Vec<Change>>, meter:
         .filter(|whole| !whole.is_empty())
         .map(|_| Fix::of(world.state(), &spec, &ladder.first_ways(None)));
     let menu = menu::menu(world);
-    let at_once = Search { world, menu: &menu, goal: Goal::Starts, meter }.cheapest();
+    let at_once = Search::new(world, &menu, Goal::Starts, meter).cheapest();
     let best = whole.into_iter().chain(at_once).min_by_key(|fix| fix.cost)?;
     let [only] = &mut ladder.blockers[..] else { return Some(best) };
     // Where one thing keeps it back, what starts it is what lifts that.

@@ -1,5 +1,6 @@
 //! Gates: what a job has to pass before it starts. Each reason names one; what it says of it may change with the numbers.
 
+use super::change::Change;
 use super::world::{Outcome, World};
 use crate::amount::Resource;
 use crate::id::JobId;
@@ -55,6 +56,25 @@ impl Gate {
             | Reason::NoDomain(..)
             | Reason::GangIncomplete(_) => Gate::Capacity,
             other => Gate::Other(other.code()),
+        }
+    }
+}
+
+impl Gate {
+    /// Whether a grant is of the kind that can lift this gate by itself.
+    pub(crate) fn is_opened_by(&self, grant: &Change) -> bool {
+        match (self, grant) {
+            (Gate::Limit(queue, resource), Change::RaiseLimit(raise)) => {
+                (queue, resource) == (&raise.queue, &raise.resource)
+            }
+            (Gate::PoolDraining, grant) => *grant == Change::EndDrain,
+            (Gate::Guarantee, grant) => matches!(grant, Change::RaiseGuarantee(_)),
+            (Gate::Loans, Change::RaiseGuarantee(_) | Change::RaiseBorrow(_) | Change::RaiseLend(_)) => true,
+            (Gate::Limit(..) | Gate::Loans, _) => false,
+            (Gate::Capacity | Gate::InLine | Gate::Other(_), grant) => {
+                !matches!(grant, Change::RaiseLimit(_) | Change::EndDrain)
+            }
+            _ => false,
         }
     }
 }

@@ -194,7 +194,7 @@ fn unusable(state: &State, node: NodeId) -> (u32, u32) {
     (down, foreign)
 }
 
-/// What a job would draw, by its first alternatives; a model is counted where it names one.
+/// What a job would draw at most of each resource, by its first alternatives.
 fn drawn(snapshot: &Snapshot, spec: &JobSpec) -> Holdings {
     let mut drawn = Holdings::default();
     for role in spec.gang.roles() {
@@ -210,7 +210,9 @@ fn drawn(snapshot: &Snapshot, spec: &JobSpec) -> Holdings {
 fn drawn_by(snapshot: &Snapshot, alternative: &Alternative) -> Vec<(Resource, i64)> {
     let ask = alternative.devices.as_ref();
     let milli = ask.map_or(0, |ask| i64::from(ask.count) * i64::from(ask.milli()));
-    let models = ask.map(|ask| ask.class.models.clone()).unwrap_or_default();
+    // Any of the models that would do may be the one that it gets.
+    let named = ask.map(|ask| ask.class.models.iter().cloned().collect::<BTreeSet<_>>()).unwrap_or_default();
+    let models = if named.is_empty() && ask.is_some() { models(snapshot) } else { named };
     let memory = alternative.memory_bytes.unwrap_or_else(|| unsaid_memory(snapshot, alternative));
     let unsaid_cpu = if ask.is_none() { 1000 } else { 0 };
     let host = [
@@ -218,7 +220,7 @@ fn drawn_by(snapshot: &Snapshot, alternative: &Alternative) -> Vec<(Resource, i6
         (Resource::Cpu, alternative.cpu_milli.unwrap_or(unsaid_cpu)),
         (Resource::Memory, memory),
     ];
-    host.into_iter().chain(models.into_iter().take(1).map(|model| (Resource::Model(model), milli))).collect()
+    host.into_iter().chain(models.into_iter().map(|model| (Resource::Model(model), milli))).collect()
 }
 
 /// Raises of a queue of the job's own line: as much as the job needs beside what is there.

@@ -1,12 +1,16 @@
 //! The search for the cheapest fix: changes of the menu are tried in the order of their cost, on a copy of the pool, with the very
 //! planner that would start the job. What is found has been seen to work.
 
-use super::change::{Change, Tier};
+use super::change::{Change, Tier, merged};
 use super::edit::edited;
+use super::ends;
 use super::fix::{Fix, cost};
 use super::gates::{self, Gate};
 use super::menu::{Menu, fits_alone};
 use super::world::{Outcome, World};
+use crate::model::queue::lineage;
+use crate::plan;
+use crate::snapshot::Snapshot;
 
 /// What changes are to bring about.
 #[derive(Clone, Debug, PartialEq)]
@@ -21,6 +25,8 @@ pub(crate) enum Goal {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Meter {
     pub(crate) left: u32,
+    /// Whether they are too few to try everything.
+    pub(crate) is_scarce: bool,
 }
 
 /// Up to so many ends all sets of them are tried; of more, each alone and the first ones together.
@@ -32,12 +38,29 @@ const MOST_PREFIXES: usize = 48;
 /// Up to so many grants are tried two by two, too.
 const MOST_PAIRED: usize = 12;
 
+/// Tries that are left for the last resort.
+const SPARED: u32 = 40;
+
+/// How many ends are waited for beside so many grants: three changes of others are enough to look for.
+fn most_ends(grants: usize) -> usize {
+    if grants == 0 { usize::MAX } else { 3usize.saturating_sub(grants) }
+}
+
 /// A search in a world.
 pub(crate) struct Search<'a> {
     pub(crate) world: &'a World,
     pub(crate) menu: &'a Menu,
     pub(crate) goal: Goal,
     pub(crate) meter: &'a mut Meter,
+    /// The pool as it is, to try places in.
+    scratch: Option<Snapshot>,
+}
+
+impl<'a> Search<'a> {
+    /// A search that has not begun.
+    pub(crate) fn new(world: &'a World, menu: &'a Menu, goal: Goal, meter: &'a mut Meter) -> Self {
+        Self { world, menu, goal, meter, scratch: None }
+    }
 }
 
 impl Search<'_> {
@@ -45,22 +68,33 @@ impl Search<'_> {
     pub(crate) fn cheapest(&mut self) -> Option<Fix> {
         let relaxed = furthest(&self.menu.edits);
         let end_sets = self.end_sets();
+        let mut best: Option<Fix> = None;
         for grants in self.grant_sets() {
+            // Sets of grants come by their cost: what follows is dearer.
+            if self.is_beaten(&grants, best.as_ref()) || self.meter.left == 0 {
+                break;
+            }
             if !self.could(&grants, &relaxed) {
                 continue;
             }
-            for ends in &end_sets {
+            let most = most_ends(grants.len());
+            for ends in end_sets.iter().filter(|ends| ends.len() <= most) {
                 let base = [self.menu.waivers.clone(), grants.clone(), ends.clone()].concat();
+                if self.is_beaten(&base, best.as_ref()) || self.meter.left == 0 {
+                    break;
+                }
                 if let Some(found) = self.with_edits(&base, &relaxed) {
                     let found = self.pruned(found);
-                    return self.fix(found);
-                }
-                if self.meter.left == 0 {
-                    return None;
+                    best = cheaper(best, self.fix(&found));
                 }
             }
         }
-        self.all_that_can_be_granted(&relaxed)
+        best.or_else(|| self.all_that_can_be_granted(&relaxed))
+    }
+
+    /// Whether nothing that has these changes can cost less than what was found.
+    fn is_beaten(&self, changes: &[Change], best: Option<&Fix>) -> bool {
+        best.is_some_and(|best| self.fix(changes).is_some_and(|least| least.cost >= best.cost))
     }
 
     /// Where no few grants do it, since others take what they bring: all of them, without those that are not needed.
@@ -69,21 +103,26 @@ impl Search<'_> {
         if all.is_empty() {
             return None;
         }
+        // What little this takes is spared for it.
+        self.meter.left = self.meter.left.max(SPARED);
         let base = [self.menu.waivers.clone(), all].concat();
         let found =
             [base.clone(), [&base, relaxed].concat()].into_iter().find(|changes| self.does(changes))?;
         let found = self.pruned(found);
-        self.fix(found)
+        self.fix(&found)
     }
 
-    fn fix(&self, changes: Vec<Change>) -> Option<Fix> {
-        Some(Fix::of(self.world.state(), &self.world.job()?.spec, &changes))
+    fn fix(&self, changes: &[Change]) -> Option<Fix> {
+        Some(Fix::of(self.world.state(), &self.world.job()?.spec, changes))
     }
 
     /// Whether these changes do it.
     pub(crate) fn does(&mut self, changes: &[Change]) -> bool {
-        if self.meter.left == 0 {
+        if self.meter.left == 0 || !self.may_do(changes) {
             return false;
+        }
+        if let Some(lifts) = self.lifts_by_itself(changes) {
+            return lifts;
         }
         self.meter.left -= 1;
         let Some(world) = self.world.after(changes) else { return false };
@@ -93,14 +132,43 @@ impl Search<'_> {
         }
     }
 
+    /// Whether a gate of limits or capacity lets a job pass that asks for something else: that needs no other pool.
+    fn lifts_by_itself(&self, changes: &[Change]) -> Option<bool> {
+        let Goal::Lifts(gate) = &self.goal else { return None };
+        let is_edit = |change: &Change| change.tier() == Tier::Own && !change.is_waiver();
+        let is_asked = matches!(gate, Gate::Limit(..) | Gate::Guarantee | Gate::Loans | Gate::Capacity);
+        let job = self.world.job().filter(|_| is_asked && changes.iter().all(is_edit))?;
+        let spec = edited(&job.spec, changes);
+        let (reasons, _) = plan::blockers(self.world.state(), self.world.snapshot(), &spec);
+        Some(reasons.iter().all(|reason| Gate::of(reason) != *gate))
+    }
+
+    /// Whether it is worth a try. In a pool in which few can be made, a job that asks for something else has to fit what is free.
+    fn may_do(&mut self, changes: &[Change]) -> bool {
+        let is_edit = |change: &Change| change.tier() == Tier::Own;
+        if !self.meter.is_scarce || self.goal != Goal::Starts || !changes.iter().all(is_edit) {
+            return true;
+        }
+        let Some(job) = self.world.job() else { return false };
+        let (state, spec) = (self.world.state(), edited(&job.spec, changes));
+        let scratch = self.scratch.get_or_insert_with(|| self.world.snapshot().clone());
+        plan::would_place(state, scratch, &spec).is_ok()
+    }
+
     /// Whether anything but more grants could still help: if the job does not fit even alone, asking for as little as it can, no
     /// end of others brings it forward.
     fn could(&mut self, grants: &[Change], relaxed: &[Change]) -> bool {
         if self.goal != Goal::Starts {
             return true;
         }
-        let Some(world) = self.world.after(grants) else { return false };
-        world.job().is_some_and(|job| fits_alone(&world, &edited(&job.spec, &[relaxed, grants].concat())))
+        let Some(job) = self.world.job() else { return false };
+        let spec = edited(&job.spec, &[relaxed, grants].concat());
+        if grants.is_empty() {
+            return fits_alone(self.world, &spec);
+        }
+        let world = self.world.after(grants).filter(|_| self.meter.left > 0);
+        self.meter.left = self.meter.left.saturating_sub(1);
+        world.is_some_and(|world| fits_alone(&world, &spec))
     }
 
     /// The least that the job has to ask for otherwise, beside what is changed already.
@@ -109,16 +177,18 @@ impl Search<'_> {
             return Some(base.to_vec());
         }
         let most = [base, relaxed].concat();
-        if relaxed.is_empty() || !self.does(&most) {
-            return None;
-        }
-        for edits in self.edit_sets() {
+        let any_help = !relaxed.is_empty() && self.does(&most);
+        let waits_for_none = base.iter().all(|change| change.tier() != Tier::Time);
+        // One edit may do it where all together do not: what is asked for less may go to others.
+        let mut sets = if any_help || waits_for_none { self.edit_sets() } else { Vec::new() };
+        sets.retain(|edits| any_help || edits.len() == 1);
+        for edits in sets {
             let changes = [base, &edits].concat();
             if self.does(&changes) {
                 return Some(changes);
             }
         }
-        Some(most)
+        any_help.then_some(most)
     }
 
     /// One or two edits, the cheapest first.
@@ -136,7 +206,7 @@ impl Search<'_> {
     fn grant_sets(&self) -> Vec<Vec<Change>> {
         let grants = &self.menu.grants;
         let mut sets: Vec<Vec<Change>> = grants.iter().map(|grant| vec![grant.clone()]).collect();
-        if grants.len() <= MOST_PAIRED {
+        if grants.len() <= MOST_PAIRED && !self.meter.is_scarce {
             for (index, one) in grants.iter().enumerate() {
                 let others = grants[index + 1..].iter().filter(|other| one.goes_with(other));
                 sets.extend(others.map(|other| vec![one.clone(), other.clone()]));
@@ -158,12 +228,33 @@ impl Search<'_> {
             sets.extend((1..1u32 << ends.len()).map(chosen));
             return self.by_cost(sets);
         }
+        if self.meter.is_scarce {
+            sets.extend(self.likely_ends());
+        }
         let step = |count: &usize| *count <= MOST_PREFIXES || count.is_power_of_two() || *count == ends.len();
         for count in (1..=ends.len()).filter(step) {
             sets.push(vec![ends[count - 1].clone()]);
             sets.extend((count > 1).then(|| ends[..count].to_vec()));
         }
         sets
+    }
+
+    /// Ends that make room on nodes, and ends in queues at their limits: the first that would do, by count.
+    fn likely_ends(&self) -> Vec<Vec<Change>> {
+        let Some(job) = self.world.job() else { return Vec::new() };
+        let cleared = ends::clearing(self.world.state(), self.world.snapshot(), &job.spec);
+        let (mut of_queue, mut left) = (Vec::new(), job.spec.milli_asked());
+        for change in &self.menu.ends {
+            let Change::End { job: id } = change else { continue };
+            let Some(other) = self.world.state().jobs.get(&id.number).filter(|_| left > 0) else { continue };
+            if lineage(&other.spec.queue).any(|path| path == job.spec.queue) {
+                left -= other.spec.milli_asked();
+                of_queue.push(change.clone());
+            }
+        }
+        let cleared: Vec<Change> = cleared.into_iter().map(|job| Change::End { job }).collect();
+        let both = merged(&[cleared.clone(), of_queue.clone()].concat());
+        [cleared, of_queue, both].into_iter().filter(|set| !set.is_empty()).collect()
     }
 
     fn by_cost(&self, mut sets: Vec<Vec<Change>>) -> Vec<Vec<Change>> {
@@ -206,6 +297,10 @@ impl Search<'_> {
         let same = self.menu.edits.iter().filter(|other| !other.goes_with(change));
         same.take_while(|other| *other != change).cloned().collect()
     }
+}
+
+fn cheaper(best: Option<Fix>, other: Option<Fix>) -> Option<Fix> {
+    best.into_iter().chain(other).min_by_key(|fix| fix.cost)
 }
 
 /// All changes at once, of each subject the one that goes furthest: what does it if any of them do.

@@ -260,7 +260,8 @@ impl World {
         }
         self.target = JobId { number: self.state().next_job, ..self.target };
         let history = BTreeMap::new();
-        let submit = Submit { owner, spec: spec.into(), requeue_said: true, array, token: None, held, history };
+        let submit =
+            Submit { owner, spec: spec.into(), requeue_said: true, array, token: None, held, history };
         self.command(&Command::Submit(Box::new(submit)))
     }
 }

@@ -17,8 +17,8 @@ fn assert_true(proof: &Proof) {
 
 #[test]
 fn a_fix_starts_its_job_and_all_blockers_but_one_do_not() {
-    let proof = proof(0..20, Effort { small: true, set_size: 0 });
-    assert!(proof.jobs > 100 && proof.all_but_one > 100, "{proof:?}");
+    let proof = proof(0..8, Effort { small: true, set_size: 0 });
+    assert!(proof.jobs > 30 && proof.all_but_one > 20, "{proof:?}");
     assert_true(&proof);
 }
 
@@ -31,8 +31,8 @@ fn so_it_is_in_larger_pools() {
 
 #[test]
 fn in_a_small_pool_no_two_changes_are_cheaper() {
-    let proof = proof(40..48, Effort { small: true, set_size: 2 });
-    assert!(proof.searched > 30 && proof.sets > 300, "{proof:?}");
+    let proof = proof(40..44, Effort { small: true, set_size: 2 });
+    assert!(proof.searched > 15 && proof.sets > 150, "{proof:?}");
     assert_eq!(proof.cheaper, 0, "{}", proof.failures.join("\n"));
     assert_true(&proof);
 }

@@ -110,7 +110,7 @@ pub struct Way {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(default)]
 pub struct Displaced {
-    /// `preempted`, `reclaimed` or `order`.
+    /// `preempted`, `reclaimed`, `order` or `moved`.
     pub cause: String,
     /// The job that got them; null where that is not known.
     pub by: Option<String>,

@@ -33,6 +33,8 @@ pub enum Change {
     ShareNodes,
     /// Let its tasks lie anywhere.
     AnyPlace,
+    /// Let its tasks lie on any node, whatever its labels and taints.
+    AnyNode,
     /// Let it take another model, too.
     AcceptModel {
         /// Which.
@@ -203,6 +205,7 @@ impl Change {
             | Change::Preemptible
             | Change::ShareNodes
             | Change::AnyPlace
+            | Change::AnyNode
             | Change::AcceptModel { .. }
             | Change::AcceptSizes
             | Change::FewerDevices { .. }
@@ -319,6 +322,7 @@ impl fmt::Display for Change {
             Change::Preemptible => write!(f, "submit it as preemptible"),
             Change::ShareNodes => write!(f, "submit it without --exclusive"),
             Change::AnyPlace => write!(f, "let its tasks lie anywhere"),
+            Change::AnyNode => write!(f, "let its tasks lie on any node"),
             Change::AcceptModel { model } => write!(f, "accept {model}, too"),
             Change::AcceptSizes => write!(f, "accept GPUs of any memory"),
             Change::FewerDevices { role, from, to } => {

@@ -3,6 +3,7 @@
 use super::change::Change;
 use crate::amount::Resource;
 use crate::model::ask::{Alternative, DeviceClass};
+use crate::model::choice::NodeChoice;
 use crate::model::gang::{Group, Role};
 use crate::model::job::JobSpec;
 use crate::snapshot::Snapshot;
@@ -17,6 +18,7 @@ pub(crate) fn edited(spec: &JobSpec, changes: &[Change]) -> JobSpec {
             Change::Preemptible => spec.preemptible = true,
             Change::ShareNodes => spec.exclusive = false,
             Change::AnyPlace => lie_anywhere(&mut spec.gang),
+            Change::AnyNode => each_role(&mut spec.gang, &mut |role| role.ask.nodes = NodeChoice::default()),
             Change::Prioritise { to } => spec.priority = *to,
             Change::AcceptModel { model } => {
                 each_role(&mut spec.gang, &mut |role| role.ask.alternatives.extend(with_model(role, model)));

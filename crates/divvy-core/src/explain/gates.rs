@@ -42,6 +42,7 @@ impl Gate {
             Reason::BorrowLimit(..) | Reason::NotLent(..) => Gate::Loans,
             Reason::InLine => Gate::InLine,
             Reason::NoNode
+            | Reason::NoNodeChosen(_)
             | Reason::NoSuchModel(_)
             | Reason::NoSuchMemory(_)
             | Reason::TooManyDevices(..)

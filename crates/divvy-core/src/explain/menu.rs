@@ -11,6 +11,7 @@ use super::world::World;
 use crate::amount::{Amount, Holdings, Resource};
 use crate::id::NodeId;
 use crate::model::ask::{Alternative, DeviceAsk};
+use crate::model::choice::NodeChoice;
 use crate::model::device::Health;
 use crate::model::gang::{Group, Role};
 use crate::model::job::{JobSpec, JobState, priority};
@@ -79,6 +80,8 @@ fn edits(state: &State, snapshot: &Snapshot, spec: &JobSpec) -> Vec<Change> {
     edits.extend(spec.exclusive.then_some(Change::ShareNodes));
     edits.extend(has_topology(&spec.gang).then_some(Change::AnyPlace));
     let roles = spec.gang.roles();
+    let chooses = roles.iter().any(|role| role.ask.nodes != NodeChoice::default());
+    edits.extend(chooses.then_some(Change::AnyNode));
     let asks = || roles.iter().flat_map(|role| &role.ask.alternatives).filter_map(|it| it.devices.as_ref());
     let names = asks().any(|ask| !ask.class.models.is_empty());
     let taken = |model: &str| asks().all(|ask| ask.class.models.iter().any(|known| known == model));

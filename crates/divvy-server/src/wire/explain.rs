@@ -81,6 +81,7 @@ fn displacement(cause: Cause) -> Option<&'static str> {
         Cause::Preempted => Some("preempted"),
         Cause::Reclaimed => Some("reclaimed"),
         Cause::Order => Some("order"),
+        Cause::Moved => Some("moved"),
         _ => None,
     }
 }

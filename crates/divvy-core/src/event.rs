@@ -287,6 +287,26 @@ impl Event {
 }
 
 impl Event {
+    /// Whether it came from outside, rather than from what the planner had decided: only after that may a job whose devices were
+    /// taken take those of others (L10). An attempt whose devices were taken is over because of the planner, unless its job is, too.
+    pub fn comes_from_outside(&self, was_taken: impl FnOnce(JobId) -> bool) -> bool {
+        match self {
+            Event::TermBegan { .. }
+            | Event::NodeSeen { .. }
+            | Event::DeviceSeen { .. }
+            | Event::DeviceChanged { .. }
+            | Event::QueuesSet { .. }
+            | Event::PolicySet { .. }
+            | Event::DrainSet { .. }
+            | Event::Submitted(_)
+            | Event::Held { .. }
+            | Event::Released { .. }
+            | Event::Dropped { .. } => true,
+            Event::AttemptEnded { job, state, .. } => state.is_ended() || !was_taken(*job),
+            _ => false,
+        }
+    }
+
     /// Whether it may let something start that could not before: then all that waits is looked at again.
     pub fn frees(&self) -> bool {
         matches!(

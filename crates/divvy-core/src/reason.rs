@@ -92,6 +92,8 @@ pub enum Reason {
     GangIncomplete(u32),
     /// Jobs start strictly in order, and one before it does not fit yet.
     InLine,
+    /// It would fit, but it may run longer than until a job before it in line can start there: that job.
+    Reserved(JobId),
     /// Devices are promised to it: so many tasks that hold them are being stopped.
     Promised(u32),
     /// No engine of this pool can run it: what.
@@ -146,6 +148,7 @@ impl Reason {
             Reason::NoDomain(..) => "DV-TOPOLOGY",
             Reason::GangIncomplete(_) => "DV-GANG",
             Reason::InLine => "DV-IN-LINE",
+            Reason::Reserved(_) => "DV-RESERVED",
             Reason::Promised(_) => "DV-PROMISED",
             Reason::Unsupported(_) => "DV-UNSUPPORTED",
             Reason::NoNodeChosen(_) => "DV-NO-NODE-CHOSEN",
@@ -179,6 +182,11 @@ impl Reason {
         }
     }
 
+    /// Whether it is about the job alone, and not about others that stand before it.
+    pub fn is_its_own(&self) -> bool {
+        !matches!(self, Reason::InLine | Reason::Reserved(_))
+    }
+
     /// What can change it.
     pub fn wake(&self) -> Wake {
         match self {
@@ -196,6 +204,7 @@ impl Reason {
             | Reason::NoIdleNode
             | Reason::GangIncomplete(_)
             | Reason::InLine
+            | Reason::Reserved(_)
             | Reason::Promised(_) => Wake::Release,
             Reason::NoDomain(_, tasks, most) if tasks <= most => Wake::Release,
             _ => Wake::Capacity,
@@ -269,6 +278,9 @@ impl Reason {
             }
             Reason::GangIncomplete(_) => "wait for running jobs to end, or ask for fewer tasks".into(),
             Reason::InLine => "wait for the jobs before it, or have the pool's order made less strict".into(),
+            Reason::Reserved(owner) => format!(
+                "give it a time limit (-t) that ends before job {owner} can start: divvy explain {owner} says when"
+            ),
             Reason::Promised(_) => "wait a moment: it starts when they have stopped".into(),
             Reason::Unsupported(_) => "submit it without that".into(),
             Reason::NoNodeChosen(_) => "ask for labels that nodes have, and put up with their taints".into(),
@@ -340,6 +352,9 @@ impl fmt::Display for Reason {
             Reason::NoDomain(level, tasks, most) => f.write_str(&no_domain(level, *tasks, *most)),
             Reason::GangIncomplete(minimum) => write!(f, "not all of its {minimum} tasks fit at once"),
             Reason::InLine => write!(f, "jobs start strictly in order, and one before it does not fit yet"),
+            Reason::Reserved(owner) => {
+                write!(f, "what is free is kept for job {owner}, which is before it in line")
+            }
             Reason::Promised(1) => {
                 write!(f, "its devices are promised to it; the task that holds them is being stopped")
             }

@@ -45,6 +45,10 @@ pub struct Watch {
     /// What is on its way out, and how many thousandths of devices of it each queue has.
     leaving: BTreeSet<AllocationId>,
     leaving_milli: BTreeMap<String, i64>,
+    /// Whose devices were taken since something came from outside.
+    taken: BTreeSet<JobId>,
+    /// Who gives way and is not over yet.
+    giving_way: BTreeSet<JobId>,
     /// Who was told to make room since the last cycle, and what they hold.
     preempted: Vec<(JobId, Vec<AllocationId>)>,
 }
@@ -108,6 +112,12 @@ impl Watch {
         let stops = state.allocations.iter().filter(|(_, held)| held.state == AllocationState::Stopping);
         let stops: Vec<AllocationId> = stops.map(|(id, _)| *id).collect();
         watch.leave(&stops);
+        let stopped = state.allocations.values().map(|held| held.job);
+        let takes = |job: &JobId| {
+            let stopping = state.run(*job).and_then(|run| run.stopping.as_ref());
+            stopping.is_some_and(|stopping| matches!(stopping.cause, Cause::Preempted | Cause::Reclaimed))
+        };
+        watch.giving_way = stopped.filter(takes).collect();
         for promise in state.promises.values() {
             watch.note_promise(promise.job, promise.placements.clone());
         }
@@ -117,6 +127,9 @@ impl Watch {
     /// Follows one event that the state has just folded, and says what is wrong now that was right before.
     pub fn follow(&mut self, state: &State, stamped: &Stamped) -> Vec<Violation> {
         let mut wrong = self.clock(state, stamped);
+        if self.is_from_outside(state, &stamped.event) {
+            self.taken.clear();
+        }
         match &stamped.event {
             Event::TermBegan { term, .. } => {
                 if *term <= self.term {
@@ -152,6 +165,14 @@ impl Watch {
             self.run_agrees(state, job, &mut wrong);
         }
         wrong
+    }
+
+    /// Whether it did not follow from what was planned: the end of an attempt did if the job was told to make room and is not over.
+    fn is_from_outside(&mut self, state: &State, event: &Event) -> bool {
+        match event {
+            Event::AttemptEnded { job, .. } => !self.giving_way.remove(job) || state.run(*job).is_none(),
+            event => event.comes_from_outside(|_| true),
+        }
     }
 
     /// Positions follow each other; time never falls (L3).
@@ -417,7 +438,13 @@ impl Watch {
 
     /// A job is taken back only by one that may: inside a queue by one of higher priority; across queues only from a queue that
     /// holds more devices than are guaranteed to it, compared where the paths part (L9).
-    fn taking_back(&self, state: &State, job: JobId, (cause, by): (Cause, Option<&str>), wrong: &mut Found) {
+    fn taking_back(
+        &mut self,
+        state: &State,
+        job: JobId,
+        (cause, by): (Cause, Option<&str>),
+        wrong: &mut Found,
+    ) {
         if !matches!(cause, Cause::Preempted | Cause::Reclaimed) {
             return;
         }
@@ -426,6 +453,12 @@ impl Watch {
             wrong.push(found("L8", format!("job {job} is taken back for nobody")));
             return;
         };
+        self.taken.insert(job);
+        self.giving_way.insert(job);
+        if by.and_then(|by| by.parse().ok()).is_some_and(|by| self.taken.contains(&by)) {
+            let text = format!("job {job} gives way to {by:?}, whose devices were taken since the last news");
+            wrong.push(found("L10", text));
+        }
         let (own, other) = (&claimant.spec.queue, &victim.spec.queue);
         if cause == Cause::Preempted {
             if own != other || claimant.spec.priority <= victim.spec.priority {

@@ -40,7 +40,7 @@ impl Gate {
             Reason::QueueLimit(queue, resource, ..) => Gate::Limit(queue.clone(), resource.clone()),
             Reason::BeyondGuarantee(..) => Gate::Guarantee,
             Reason::BorrowLimit(..) | Reason::NotLent(..) => Gate::Loans,
-            Reason::InLine => Gate::InLine,
+            Reason::InLine | Reason::Reserved(_) => Gate::InLine,
             Reason::NoNode
             | Reason::NoNodeChosen(_)
             | Reason::NoSuchModel(_)
@@ -88,7 +88,7 @@ pub(super) fn reasons(
     run: &Run,
 ) -> Vec<Reason> {
     let mut found = own(state, job, run);
-    let in_line = || state.verdicts.get(&job.class).filter(|reason| **reason == Reason::InLine).cloned();
+    let in_line = || state.verdicts.get(&job.class).filter(|reason| !reason.is_its_own()).cloned();
     if found.is_empty() {
         found.extend(in_line());
     }
@@ -103,9 +103,12 @@ pub(crate) fn of_world(world: &World) -> Vec<Reason> {
     };
     let state = world.state();
     let mut found = own(state, job, &run);
-    let waits = found.is_empty() && state.policy.strict;
-    if waits && let Some((_, Outcome::Waits(Some(Reason::InLine)))) = world.after(&[]).map(World::cycle) {
-        found.push(Reason::InLine);
+    let waits = found.is_empty() && (state.policy.strict || state.policy.reserve > 0);
+    if waits
+        && let Some((_, Outcome::Waits(Some(reason)))) = world.after(&[]).map(World::cycle)
+        && !reason.is_its_own()
+    {
+        found.push(reason);
     }
     found.extend(plan::blockers(state, world.snapshot(), &job.spec).0);
     found

@@ -408,6 +408,13 @@ pub enum Cause {
 }
 
 impl Cause {
+    /// Whether devices go to another job that has a claim to them.
+    pub fn takes(self) -> bool {
+        matches!(self, Cause::Preempted | Cause::Reclaimed)
+    }
+}
+
+impl Cause {
     /// Whether the end was not the job's own doing, nor anyone's wish.
     pub fn is_bad_luck(self) -> bool {
         matches!(self, Self::DeviceFault | Self::NodeReboot | Self::SupervisorLost)

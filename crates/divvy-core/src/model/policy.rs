@@ -152,6 +152,14 @@ pub struct Policy {
     /// Whether a job may take devices of other queues while its own borrows, up to what is due to it, unless the queue says
     /// otherwise; else only within the guarantee.
     pub borrow_evicts: bool,
+    /// How many of the first jobs that wait for room have it kept for them at the earliest time that limits and estimates allow;
+    /// others run around them.
+    pub reserve: u32,
+    /// After how long waiting, in milliseconds, what becomes free is collected for the first of them whose start nothing
+    /// foretells.
+    pub collect_after_ms: i64,
+    /// How many devices may be collected for it at most.
+    pub collect_devices: u32,
     /// How long a run is safe from other queues, from its start, in milliseconds.
     pub min_runtime_ms: i64,
     /// Whether jobs within their queue's guarantee go before those that borrow.
@@ -179,7 +187,7 @@ impl Policy {
     /// One line for all, in which nobody gives way: what schedulers without queues do, and where settings of the literature
     /// begin.
     pub fn one_line() -> Self {
-        Self { share: Share::None, preempt: Preempt::Off, ..Self::default() }
+        Self { share: Share::None, preempt: Preempt::Off, reserve: 0, ..Self::default() }
     }
 }
 
@@ -204,6 +212,9 @@ impl Default for Policy {
             within_queue: WithinQueue::default(),
             reclaim: Reclaim::default(),
             borrow_evicts: true,
+            reserve: 4,
+            collect_after_ms: 3_600_000,
+            collect_devices: 64,
             min_runtime_ms: 0,
             guarantees_first: false,
             borrowers_run_on: false,
@@ -269,11 +280,11 @@ pub fn nonsense(policy: &Policy) -> Option<&'static str> {
     if policy.step_ms <= 0 {
         return Some("step_ms must be above 0");
     }
-    let spans = [*head_start_ms, *hold_ms, foreseen.hold_ms, policy.min_runtime_ms];
+    let spans = [*head_start_ms, *hold_ms, foreseen.hold_ms, policy.min_runtime_ms, policy.collect_after_ms];
     spans
         .iter()
         .any(|span| *span < 0)
-        .then_some("head_start_ms, hold_ms and min_runtime_ms must not be below 0")
+        .then_some("head_start_ms, hold_ms, min_runtime_ms and collect_after_ms must not be below 0")
 }
 
 #[cfg(test)]

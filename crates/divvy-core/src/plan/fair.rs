@@ -15,7 +15,7 @@ use crate::id::{AllocationId, JobId};
 use crate::model::job::Cause;
 use crate::model::policy::Preempt;
 use crate::reason::{Reason, Verdict};
-use crate::snapshot::{Running, order};
+use crate::snapshot::Running;
 use crate::state::Job;
 use crate::time::Time;
 
@@ -71,7 +71,7 @@ pub(super) fn in_turns<'a>(
     verdicts: &mut Verdicts,
 ) {
     let state = trial.state;
-    let Others { waiting, running, growing } = others;
+    let Others { waiting, running, growing, .. } = others;
     let mut turns = Turns::new(state, waiting, now, &shares);
     report.skipped = turns.left_out;
     let ending = plan.ending();
@@ -89,12 +89,13 @@ pub(super) fn in_turns<'a>(
                 .for_each(|queue| turns.refresh(queue, &fair.shares));
         }
         let Some(turn) = turns.take() else { break };
-        let judged = state.verdicts.get(&turn.class).filter(|reason| **reason != Reason::InLine);
+        let judged = state.verdicts.get(&turn.class).filter(|reason| reason.is_its_own());
         let stands = judged.is_some_and(|reason| !state.freed || fair.is_hopeless(turn, reason));
         if stands {
             report.skipped += 1;
             // Of a class of which some have started, what kept it back before keeps back the rest.
             verdicts.entry(turn.class).and_modify(|verdict| *verdict = judged.cloned());
+            judged.into_iter().for_each(|reason| fair.trial.reserve.note(state, turn.job(), reason));
         } else {
             report.tried += 1;
             match fair.start(turn, turns.is_alone()) {
@@ -102,7 +103,10 @@ pub(super) fn in_turns<'a>(
                     verdicts.insert(turn.class, None);
                     if more { turns.put_back(turn) } else { turns.admit_next(turn) }
                 }
-                Err(reason) => drop(verdicts.insert(turn.class, Some(reason))),
+                Err(reason) => {
+                    fair.trial.reserve.note(state, turn.job(), &reason);
+                    verdicts.insert(turn.class, Some(reason));
+                }
             }
         }
         if state.policy.strict && fair.blocks(turn, verdicts) {
@@ -155,7 +159,7 @@ impl<'a> Fair<'a, '_> {
             Ok(closed) => self.trial.not_lent = closed,
             Err(reason) => {
                 self.take_back(turn, job, &reason)?;
-                return Ok(self.next_member(job).is_some());
+                return Ok(place::next_member(self.trial, job).is_some());
             }
         }
         let most = if alone && self.shares.is_unbound() { usize::MAX } else { 1 };
@@ -166,12 +170,12 @@ impl<'a> Fair<'a, '_> {
         let taken = self.shares.counted(state, placements);
         self.shares.charge(turn.queue, &taken, (1, !job.spec.preemptible));
         match placed {
-            Ok(()) => Ok(most == 1 && started == 1 && self.next_member(job).is_some()),
+            Ok(()) => Ok(most == 1 && started == 1 && place::next_member(self.trial, job).is_some()),
             // Some members have started: what keeps the next one back is asked in its own turn.
             Err(_) if started > 0 => Ok(true),
             Err(reason) => {
                 self.take_back(turn, job, &reason)?;
-                Ok(self.next_member(job).is_some())
+                Ok(place::next_member(self.trial, job).is_some())
             }
         }
     }
@@ -179,26 +183,21 @@ impl<'a> Fair<'a, '_> {
     /// Gives the next run of a job the places of those that lose least, or says why it waits.
     fn take_back(&mut self, turn: Turn, job: &Job, reason: &Reason) -> Result<(), Reason> {
         let gives_way = self.trial.state.policy.preempt == Preempt::LeastLoss;
-        let id = self.next_member(job).filter(|_| gives_way && reason.verdict() == Verdict::Later);
-        let Some(id) = id.filter(|_| !self.trial.state.draining) else { return Err(reason.clone()) };
+        let state = self.trial.state;
+        let id =
+            place::next_member(self.trial, job).filter(|_| gives_way && reason.verdict() == Verdict::Later);
+        let Some(id) = id.filter(|id| !state.draining && !state.was_just_taken(*id)) else {
+            return Err(reason.clone());
+        };
         let asked = self.shares.asked(&job.spec);
         let scarce = self.shares.scarce(&asked, self.trial.capacity());
         let claim =
             Claim { job: id, spec: &job.spec, part: None, queue: turn.queue, asked, scarce, spares: None };
+        self.trial.reserve.turn(job);
         let Some(placements) = reclaim::take_back(self, &claim) else { return Err(reason.clone()) };
         self.trial.note_member(id);
         self.places.push(Place::new(id, placements));
         Ok(())
-    }
-
-    /// The next run of a job that waits and was not placed in this cycle.
-    fn next_member(&self, job: &Job) -> Option<JobId> {
-        let placed = self.trial.members_placed(job.number);
-        if job.members_left().is_some_and(|left| left as usize <= placed) {
-            return None;
-        }
-        let (_, member) = order::starts(&self.trial.state.policy, job).nth(placed)?;
-        Some(JobId { number: job.number, member })
     }
 
     fn settle(self, plan: &mut Plan) {

@@ -13,6 +13,7 @@ mod parts;
 mod place;
 mod preempt;
 mod reclaim;
+mod reserve;
 mod resize;
 mod score;
 mod seats;
@@ -145,7 +146,10 @@ pub fn plan(state: &State, snapshot: &mut Snapshot, now: Time) -> (Plan, Report)
     let in_turns = share::is_shared(&state.policy) && anyone;
     let shares = in_turns.then(|| share::Shares::of(state, snapshot));
     let (mut trial, others) = trial::Trial::split(state, snapshot);
-    let trial::Others { waiting, running, .. } = others;
+    let trial::Others { waiting, running, limits, .. } = others;
+    if state.policy.preempt != Preempt::Walk {
+        trial.reserve = reserve::Reserve::new(now, running, limits);
+    }
     match (state.policy.preempt, shares) {
         (Preempt::Off | Preempt::LeastLoss, Some(shares)) => {
             let outcome = (&mut plan, &mut report);
@@ -179,7 +183,8 @@ fn in_order(
     verdicts: &mut Verdicts,
 ) {
     let state = trial.state;
-    let classes = if state.policy.strict {
+    // Those before others keep them back, whether their own verdicts stand or not.
+    let classes = if state.policy.strict || state.policy.reserve > 0 {
         waiting.classes.iter().map(|(class, view)| (*class, view)).collect()
     } else {
         open_classes(trial, waiting)
@@ -187,7 +192,7 @@ fn in_order(
     report.skipped = waiting.classes.len() - classes.len();
     let mut line = order::Line::of(waiting, &state.policy, now, classes);
     while let Some((_, class, key)) = line.take() {
-        let judged = state.verdicts.get(&class).filter(|reason| **reason != Reason::InLine);
+        let judged = state.verdicts.get(&class).filter(|reason| reason.is_its_own());
         let view = waiting.classes.get(&class);
         let placed = match judged.zip(view).is_some_and(|(reason, view)| stands(trial, reason, view)) {
             true => Err(None),
@@ -203,6 +208,9 @@ fn in_order(
                 report.tried += usize::from(reason.is_some());
                 report.skipped += usize::from(reason.is_none());
                 let keeps_back = reason.as_ref().or(judged).is_some_and(Reason::keeps_back);
+                if let Some(reason) = reason.as_ref().or(judged) {
+                    trial.reserve.note(state, JobId::single(key.number), reason);
+                }
                 match reason {
                     Some(reason) => drop(verdicts.insert(class, Some(reason))),
                     // Of a class of which some have started, what kept it back before keeps back the rest.
@@ -218,7 +226,7 @@ fn in_order(
 
 /// Whether nothing has become free since a class was judged, as far as it is concerned: the verdict stands (L10).
 fn stands(trial: &trial::Trial, judged: &Reason, view: &ClassView) -> bool {
-    *judged != Reason::InLine && (!trial.state.freed || place::is_still_busy(trial, judged, &view.example))
+    judged.is_its_own() && (!trial.state.freed || place::is_still_busy(trial, judged, &view.example))
 }
 
 /// The classes whose verdict does not stand. Both are in the order of their ids.

@@ -2,6 +2,7 @@
 
 use super::Place;
 use super::filter;
+use super::reserve;
 use super::score::{self, Asked, NodeTask, Pick, Rule};
 use super::topology;
 use super::trial::Trial;
@@ -14,6 +15,7 @@ use crate::model::job::JobSpec;
 use crate::model::score::Score;
 use crate::reason::{Reason, Verdict};
 use crate::snapshot::{DeviceView, NodeView, order};
+use crate::state::Job;
 
 /// What a task without devices gets when it does not say: one core and one GiB.
 pub(super) const UNSAID_CPU_MILLI: i64 = 1000;
@@ -32,6 +34,7 @@ pub(super) fn place_members(
     if state.draining {
         return Err(Reason::PoolDraining);
     }
+    trial.reserve.turn(job);
     // What this cycle has placed before still waits as far as the state knows: the first to start do.
     let placed = trial.members_placed(number);
     let most = most.min((job.members_left().unwrap_or(u32::MAX) as usize).saturating_sub(placed));
@@ -66,8 +69,37 @@ pub(super) fn is_still_busy(trial: &Trial, reason: &Reason, spec: &JobSpec) -> b
     }
 }
 
-/// Places one gang, or leaves the trial as it was.
+/// The next run of a job that waits, may start and was not placed in this cycle.
+pub(super) fn next_member(trial: &Trial, job: &Job) -> Option<JobId> {
+    let placed = trial.members_placed(job.number);
+    if job.members_left().is_some_and(|left| left as usize <= placed) {
+        return None;
+    }
+    let (_, member) = order::starts(&trial.state.policy, job).nth(placed)?;
+    Some(JobId { number: job.number, member })
+}
+
+/// Places one gang where it pushes back nobody before it, or leaves the trial as it was.
 pub(super) fn place_spec(trial: &mut Trial, spec: &JobSpec) -> Result<Vec<Placement>, Reason> {
+    let mark = trial.mark();
+    let mut placements = place_now(trial, spec)?;
+    if trial.reserve.has_owners() {
+        trial.roll_back_to(mark);
+        if let Some(owner) = reserve::put_aside(trial) {
+            let beside = place_now(trial, spec);
+            trial.roll_back_to(mark);
+            placements = beside.map_err(|_| Reason::Reserved(owner))?;
+        }
+        placements.sort_unstable_by_key(|placement| placement.allocation);
+        placements.iter().for_each(|placement| trial.take(placement.clone(), &spec.queue));
+        placements.sort_by_key(|placement| placement.rank);
+    }
+    trial.reserve.started(&placements);
+    Ok(placements)
+}
+
+/// Places one gang, whoever waits, or leaves the trial as it was.
+pub(super) fn place_now(trial: &mut Trial, spec: &JobSpec) -> Result<Vec<Placement>, Reason> {
     if let Some(over) = trial.exceeded(&spec.queue, spec.milli_asked()) {
         return Err(over);
     }

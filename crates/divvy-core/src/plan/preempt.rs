@@ -80,11 +80,14 @@ fn place_waiting(
     if matches!(verdicts.get(&class), Some(Some(_))) {
         return false;
     }
-    let (state, judged) = (trial.state, trial.state.verdicts.get(&class));
-    let is_busy = |reason: &&Reason| {
-        state.jobs.get(&number).is_some_and(|job| place::is_still_busy(trial, reason, &job.spec))
-    };
-    if let Some(reason) = judged.filter(is_busy) {
+    let state = trial.state;
+    let Some(job) = state.jobs.get(&number) else { return true };
+    // An array may have started all that may: then nobody of it waits for anything.
+    if place::next_member(trial, job).is_none() {
+        return true;
+    }
+    let judged = state.verdicts.get(&class);
+    if let Some(reason) = judged.filter(|reason| place::is_still_busy(trial, reason, &job.spec)) {
         verdicts.insert(class, Some(reason.clone()));
         return false;
     }

@@ -1,9 +1,11 @@
 //! A trial: what is taken can be given back, to any mark. The operations are the placements themselves.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use super::diagnose;
+use super::reserve::Reserve;
 use super::score::Scores;
 use crate::amount::{Amount, Holdings, Resource};
 use crate::id::{AllocationId, DeviceId, JobId, NodeId};
@@ -16,6 +18,7 @@ use crate::model::queue::lineage;
 use crate::reason::Reason;
 use crate::snapshot::{Capacity, Running, Snapshot, Waiting};
 use crate::state::{State, counted, fingerprint};
+use crate::time::Time;
 
 /// The snapshot with what this cycle has taken and released so far.
 pub(super) struct Trial<'a> {
@@ -44,6 +47,8 @@ pub(super) struct Trial<'a> {
     gang: Mark,
     /// The places of the nodes, rising, that tasks may be placed on now; all where there is none.
     scope: Option<Scope>,
+    /// What is kept for those who wait.
+    pub(super) reserve: Reserve<'a>,
 }
 
 /// Places of nodes, rising.
@@ -57,6 +62,10 @@ enum Step<'a> {
     Released(&'a Placement, Option<String>),
     /// A running one that was released draws again.
     Kept(&'a Placement, Option<String>),
+    /// Something is drawn for the time being, for no queue.
+    Aside(Placement),
+    /// Something gives back for the time being.
+    Back(Cow<'a, Placement>),
 }
 
 /// How much was done when the mark was set.
@@ -71,6 +80,8 @@ pub(super) struct Others<'a> {
     pub(super) running: &'a Running,
     /// Who runs with fewer tasks than it may have.
     pub(super) growing: &'a BTreeSet<JobId>,
+    /// When runs reach their limits.
+    pub(super) limits: &'a BTreeSet<(Time, JobId)>,
 }
 
 impl<'a> Trial<'a> {
@@ -80,7 +91,7 @@ impl<'a> Trial<'a> {
 
     /// A trial, and what of the snapshot it does not touch: who waits and who runs.
     pub(super) fn split(state: &'a State, snapshot: &'a mut Snapshot) -> (Self, Others<'a>) {
-        let Snapshot { capacity, held, scores, waiting, running, growing, .. } = snapshot;
+        let Snapshot { capacity, held, scores, waiting, running, growing, limits, .. } = snapshot;
         let trial = Self {
             state,
             capacity,
@@ -97,8 +108,9 @@ impl<'a> Trial<'a> {
             diagnosed: BTreeMap::new(),
             gang: 0,
             scope: None,
+            reserve: Reserve::default(),
         };
-        (trial, Others { waiting, running, growing })
+        (trial, Others { waiting, running, growing, limits })
     }
 
     /// What is free, what scores have said of it, and the nodes that tasks are kept to.
@@ -203,6 +215,36 @@ impl<'a> Trial<'a> {
         self.did(Step::Released(placement, queue));
     }
 
+    /// Draws on capacity alone, to be rolled back.
+    pub(super) fn put_aside(&mut self, placement: Placement) {
+        self.capacity.take(&placement);
+        self.did(Step::Aside(placement));
+    }
+
+    /// Gives back to capacity alone, to be rolled back.
+    pub(super) fn put_back(&mut self, placement: Cow<'a, Placement>) {
+        self.capacity.give_back(&placement);
+        self.did(Step::Back(placement));
+    }
+
+    /// The running tasks that this cycle has released and that were not kept.
+    pub(super) fn released(&self) -> impl Iterator<Item = AllocationId> {
+        let mut released = BTreeSet::new();
+        for step in &self.done {
+            match step {
+                Step::Released(placement, _) => drop(released.insert(placement.allocation)),
+                Step::Kept(placement, _) => drop(released.remove(&placement.allocation)),
+                _ => {}
+            }
+        }
+        released.into_iter()
+    }
+
+    /// A placement of this cycle.
+    pub(super) fn taken(&self, id: AllocationId) -> Option<&Placement> {
+        self.taken_since(0).find(|placement| placement.allocation == id)
+    }
+
     pub(super) fn roll_back_to(&mut self, mark: Mark) {
         if self.done.len() > mark {
             self.diagnosed.clear();
@@ -224,6 +266,8 @@ impl<'a> Trial<'a> {
                     self.capacity.take(placement);
                     self.charge(queue.as_deref(), placement, 1);
                 }
+                Step::Aside(placement) => self.capacity.give_back(&placement),
+                Step::Back(placement) => self.capacity.take(&placement),
             }
         }
     }

@@ -5,11 +5,13 @@ use std::collections::BTreeSet;
 
 use super::order::Line;
 use super::share::{Amounts, POOL, Shares};
-use crate::id::ClassId;
-use crate::reason::Reason;
+use crate::id::{ClassId, JobId};
 use crate::snapshot::{ClassView, OrderKey, Waiting};
 use crate::state::State;
 use crate::time::Time;
+
+/// In how many classes is looked for those for whom room is kept while nothing has become free.
+const MOST_CLASSES_LOOKED_AT: usize = 500;
 
 /// The lines of all queues.
 pub(super) struct Turns<'a> {
@@ -52,6 +54,13 @@ pub(super) struct Turn {
     pub(super) class: ClassId,
     pub(super) key: OrderKey,
     place: OrderKey,
+}
+
+impl Turn {
+    /// The job, or its array as a whole.
+    pub(super) fn job(&self) -> JobId {
+        JobId::single(self.key.number)
+    }
 }
 
 impl<'a> Turns<'a> {
@@ -172,9 +181,11 @@ impl<'a> Turns<'a> {
 
 /// Of the pool's own children: whether anybody waits in them, or below them, who has no verdict that stands. In the others nobody is
 /// tried in this cycle, and who is there changes nothing for those that are. In a strict order all count: who waits keeps back
-/// those behind it.
+/// those behind it. So do those for whom room is kept, unless there are so many that looking at all of them costs more than it
+/// is worth: then room is kept from jobs below the same child of the pool, and from all once something becomes free.
 fn has_open(state: &State, waiting: &Waiting, shares: &Shares) -> Vec<bool> {
-    let all = state.freed || state.policy.strict;
+    let keeps = state.policy.reserve > 0 && waiting.classes.len() <= MOST_CLASSES_LOOKED_AT;
+    let all = state.freed || state.policy.strict || keeps;
     let mut has_open = vec![all; shares.queues.len()];
     if all {
         return has_open;
@@ -183,7 +194,7 @@ fn has_open(state: &State, waiting: &Waiting, shares: &Shares) -> Vec<bool> {
     let mut judged = state.verdicts.iter().peekable();
     for (class, view) in &waiting.classes {
         while judged.next_if(|(other, _)| *other < class).is_some() {}
-        if judged.peek().is_none_or(|(other, reason)| *other != class || **reason == Reason::InLine) {
+        if judged.peek().is_none_or(|(other, reason)| *other != class || !reason.is_its_own()) {
             has_open[shares.top(view.queue)] = true;
         }
     }

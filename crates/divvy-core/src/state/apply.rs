@@ -70,6 +70,7 @@ impl State {
         let position = Position(self.position.0 + 1);
         let kind = stamped.event.kind();
         let at = stamped.at.max(self.now);
+        self.news += u64::from(stamped.event.comes_from_outside(|job| self.is_being_taken(job)));
         self.fold(&stamped.event, at).map_err(|wrong| match wrong {
             Wrong::Unknown(what) => Misfit::Unknown { kind, position, what },
             Wrong::Impossible(what) => Misfit::Impossible { kind, position, what },
@@ -386,8 +387,12 @@ impl State {
     }
 
     fn stop(&mut self, id: JobId, stopping: Stopping) -> Applied {
+        let news = self.news;
         let live = self.change_run(id, |run| {
             run.state = JobState::Stopping;
+            if stopping.cause.takes() {
+                run.taken_at = Some(news);
+            }
             run.stopping = Some(stopping);
             run.live.clone()
         })?;
@@ -441,6 +446,7 @@ impl State {
                 attained_ms: run.progress_ms(at),
                 back_since: Some(at),
                 promised: run.promised,
+                taken_at: run.taken_at,
                 ..Run::fresh(None)
             };
         })
@@ -516,6 +522,13 @@ impl State {
 
 /// Jobs alike in all that the planner looks at have the same class.
 fn class_of(spec: &crate::model::job::JobSpec) -> ClassId {
+    let shape = shape_of(spec);
+    // Who ends sooner may run where who ends later may not.
+    spec.time_limit.map_or(shape, |limit| ClassId(fingerprint(&(shape, limit))))
+}
+
+/// Jobs alike in all but how long they may run.
+fn shape_of(spec: &crate::model::job::JobSpec) -> ClassId {
     let roles = spec.gang.roles();
     let shapes: Vec<_> = roles.iter().map(|role| (role.minimum, &role.ask, &role.topology)).collect();
     let of_job = (&spec.queue, spec.priority, spec.preemptible, spec.exclusive, shapes);

@@ -139,7 +139,7 @@ impl State {
     pub fn digest(&self) -> u64 {
         fingerprint(&(
             self.entities,
-            self.next_job,
+            (self.next_job, self.news),
             self.next_allocation,
             self.term,
             self.ledger.digest(),
@@ -221,11 +221,12 @@ impl Hash for Run {
             attained_ms,
             back_since,
             promised,
+            taken_at,
             hash: _,
         } = self;
         (state, held_by, attempt, restarts, placed_at, started_at, checkpointed_at, live, over).hash(hasher);
         (outputs, isolation, port, held_milli_ms, stopping).hash(hasher);
-        (last_end, attained_ms, back_since, promised, placements.len()).hash(hasher);
+        (last_end, attained_ms, back_since, promised, taken_at, placements.len()).hash(hasher);
         placements.iter().for_each(|placement| placement.allocation.hash(hasher));
     }
 }

@@ -44,6 +44,9 @@ pub struct State {
     /// Whether anything has become free (or allowed) since the last cycle: if not, verdicts stand.
     #[serde(default)]
     pub freed: bool,
+    /// How many events came from outside so far.
+    #[serde(default)]
+    pub news: u64,
     /// The position of the last event folded.
     pub position: Position,
     /// The stamp of the last event folded.
@@ -210,6 +213,9 @@ pub struct Run {
     /// Whether devices are promised to it.
     #[serde(default)]
     pub promised: bool,
+    /// How many events had come from outside when its devices were last taken for others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub taken_at: Option<u64>,
     /// Its hash, from one change to the next.
     #[serde(skip)]
     hash: digest::Remembered,
@@ -320,6 +326,7 @@ impl Default for State {
             boot_id: String::new(),
             draining: false,
             freed: false,
+            news: 0,
             position: Position(0),
             now: Time(0),
             policy: Policy::default(),

@@ -35,6 +35,7 @@ impl Run {
             attained_ms: 0,
             back_since: None,
             promised: false,
+            taken_at: None,
             hash: super::digest::Remembered::default(),
         }
     }
@@ -52,6 +53,20 @@ impl Run {
     /// Whether it has devices.
     pub fn is_active(&self) -> bool {
         !matches!(self.state, JobState::Pending | JobState::Held)
+    }
+}
+
+impl State {
+    /// Whether the devices of a job are being taken for others.
+    pub(super) fn is_being_taken(&self, id: JobId) -> bool {
+        let stopping = self.run(id).and_then(|run| run.stopping.as_ref());
+        stopping.is_some_and(|stopping| stopping.cause.takes())
+    }
+
+    /// Whether the devices of a job were taken for others, and nothing has come from outside since: until then it takes nobody's
+    /// (L10).
+    pub(crate) fn was_just_taken(&self, id: JobId) -> bool {
+        self.run(id).is_some_and(|run| run.taken_at == Some(self.news))
     }
 }
 

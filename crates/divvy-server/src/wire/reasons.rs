@@ -36,6 +36,7 @@ pub(crate) fn examples() -> Vec<Reason> {
         Reason::NoIdleNode,
         Reason::NoDomain("rack".into(), 4, 8),
         Reason::InLine,
+        Reason::Reserved(JobId::single(7)),
         Reason::Promised(2),
         Reason::Unsupported("shares of a GPU".into()),
         Reason::NoNodeChosen(4),

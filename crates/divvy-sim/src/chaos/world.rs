@@ -14,6 +14,7 @@ use divvy_core::id::{JobId, Term};
 use divvy_core::model::device::Health;
 use divvy_core::model::job::{Estimate, JobState, Prospect};
 use divvy_core::model::node::NodeState;
+use divvy_core::model::policy::Preempt;
 use divvy_core::plan;
 use divvy_core::reason::Reason;
 use divvy_core::snapshot::Snapshot;
@@ -463,7 +464,8 @@ impl World {
         if !kept.same_as(&anew) {
             return Err(broken("L3", "planning has left the snapshot another than it was"));
         }
-        if !warm.is_empty() {
+        // Under the literature's walk it is the walk that says who loses, and where it ends.
+        if !warm.is_empty() && state.policy.preempt != Preempt::Walk {
             return Err(broken("L10", format!("planned again without news: {warm:?}")));
         }
         match check::waiting_without_reason(state).first() {

@@ -1,0 +1,260 @@
+//! Phase 5, reserve and backfill: the first jobs that wait for room get it at the earliest time that limits and estimates allow.
+//! Whoever stands behind them may run if that does not push them back. Reckoned anew in each cycle, and only once somebody
+//! behind them would fit.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::place;
+use super::trial::Trial;
+use crate::id::{AllocationId, JobId, NodeId};
+use crate::model::allocation::Placement;
+use crate::model::job::JobSpec;
+use crate::reason::Reason;
+use crate::snapshot::{Capacity, Running};
+use crate::state::{Job, State};
+use crate::time::{Span, Time};
+
+/// At so many ends of running jobs is looked for one reservation.
+const MOST_ENDS: usize = 4096;
+
+/// What a cycle knows of ends to come, and what it keeps for whom.
+#[derive(Default)]
+pub(super) struct Reserve<'a> {
+    now: Time,
+    running: Option<(&'a Running, &'a BTreeSet<(Time, JobId)>)>,
+    /// Who waits for room, in line; the first so many have been looked at.
+    owners: Vec<JobId>,
+    looked_at: usize,
+    kept: Vec<Kept>,
+    /// When what this cycle has placed will end, as far as that is known.
+    ends: BTreeMap<AllocationId, Time>,
+    /// When the job whose turn it is will end if it starts now, if that is known.
+    until: Option<Time>,
+}
+
+/// What is kept for a waiting job.
+struct Kept {
+    owner: JobId,
+    /// From when it has all of it; `None` where that cannot be foretold and it is collected as it becomes free.
+    from: Option<Time>,
+    placements: Vec<Placement>,
+}
+
+/// What ends together, and when, if that is known.
+type End = (Option<Time>, Vec<AllocationId>);
+
+impl<'a> Reserve<'a> {
+    /// Of a cycle: who runs, and when they reach their limits.
+    pub(super) fn new(now: Time, running: &'a Running, limits: &'a BTreeSet<(Time, JobId)>) -> Self {
+        Self { now, running: Some((running, limits)), ..Self::default() }
+    }
+
+    /// Notes a job that waits, and why.
+    pub(super) fn note(&mut self, state: &State, job: JobId, reason: &Reason) {
+        let is_room = matches!(
+            reason,
+            Reason::DevicesBusy(_)
+                | Reason::HostBusy(..)
+                | Reason::NoIdleNode
+                | Reason::GangIncomplete(_)
+                | Reason::NoDomain(..)
+                | Reason::Reserved(_)
+        );
+        if is_room && self.running.is_some() && self.owners.len() < state.policy.reserve as usize {
+            self.owners.push(job);
+        }
+    }
+
+    /// A job has its turn: what it would do to those before it depends on when it ends.
+    pub(super) fn turn(&mut self, job: &Job) {
+        let limit = job.spec.time_limit.map(|limit| limit.0);
+        let lasts_ms = limit.into_iter().chain(foreseen_ms(job)).min();
+        self.until = lasts_ms.map(|lasts_ms| self.now + Span(lasts_ms));
+    }
+
+    /// Notes what the job whose turn it is has got.
+    pub(super) fn started(&mut self, placements: &[Placement]) {
+        for placement in placements {
+            match self.until {
+                Some(until) => self.ends.insert(placement.allocation, until),
+                // The id may have been that of a placement that was undone.
+                None => self.ends.remove(&placement.allocation),
+            };
+        }
+    }
+
+    /// Whether anybody who waits may be pushed back.
+    pub(super) fn has_owners(&self) -> bool {
+        !self.owners.is_empty()
+    }
+}
+
+/// How long all runs of a job take together, by its own estimate and by what is foreseen.
+fn foreseen_ms(job: &Job) -> Option<i64> {
+    let foreseen = job.estimate.as_ref().map(|estimate| estimate.p90_ms);
+    job.spec.estimate.map(|estimate| estimate.0).into_iter().chain(foreseen).min()
+}
+
+/// Puts aside what the job whose turn it is must leave to those before it. Gives the first of them, if there is any.
+pub(super) fn put_aside(trial: &mut Trial) -> Option<JobId> {
+    reserve(trial);
+    let until = trial.reserve.until;
+    let in_time = |from: &Time| until.is_some_and(|until| until <= *from);
+    let pushed = |kept: &&Kept| !kept.from.as_ref().is_some_and(in_time);
+    let kept: Vec<(JobId, Placement)> = trial
+        .reserve
+        .kept
+        .iter()
+        .filter(pushed)
+        .flat_map(|kept| kept.placements.iter().map(|placement| (kept.owner, placement.clone())))
+        .collect();
+    let mut first = None;
+    for (owner, placement) in kept {
+        if let Some(free) = what_is_free(trial.capacity(), &placement) {
+            trial.put_aside(free);
+            first.get_or_insert(owner);
+        }
+    }
+    first
+}
+
+/// What of a placement could be had now.
+fn what_is_free(capacity: &Capacity, placement: &Placement) -> Option<Placement> {
+    let node = &capacity.nodes[capacity.node_place(placement.node)?];
+    let has = |(id, draw): &&(crate::id::DeviceId, crate::model::device::Draw)| {
+        let device = node.devices.iter().find(|device| device.id == *id);
+        device.is_some_and(|device| device.free_milli >= draw.milli as i32)
+    };
+    let devices: Vec<_> = placement.devices.iter().filter(has).cloned().collect();
+    let cpu_milli = placement.cpu_milli.min(node.cpu_milli.1).max(0);
+    let memory_bytes = placement.memory_bytes.min(node.memory_bytes.1).max(0);
+    let any = !devices.is_empty() || cpu_milli > 0 || memory_bytes > 0;
+    any.then(|| Placement { devices, cpu_milli, memory_bytes, ..placement.clone() })
+}
+
+/// Looks for the earliest start of those who wait and have not been looked at.
+fn reserve(trial: &mut Trial) {
+    while let Some(owner) = trial.reserve.owners.get(trial.reserve.looked_at).copied() {
+        trial.reserve.looked_at += 1;
+        let state = trial.state;
+        let Some(job) = state.jobs.get(&owner.number) else { continue };
+        let mark = trial.mark();
+        let others = trial.reserve.kept.iter().flat_map(|kept| kept.placements.clone()).collect::<Vec<_>>();
+        others.into_iter().for_each(|placement| trial.put_aside(placement));
+        let names_reasons = trial.name_reasons(false);
+        let found = earliest(trial, job);
+        trial.name_reasons(names_reasons);
+        trial.roll_back_to(mark);
+        if let Some((from, placements)) = found {
+            trial.reserve.kept.push(Kept { owner, from, placements });
+        }
+    }
+}
+
+/// The earliest start of a job, and where. First the ends that are known are waited for; then, if it has waited long enough and
+/// nobody else does so, node by node what runs there without a known end.
+fn earliest(trial: &mut Trial, job: &Job) -> Option<(Option<Time>, Vec<Placement>)> {
+    let known = known_ends(trial);
+    let mut gone: BTreeSet<AllocationId> = known.iter().flat_map(|(_, ids)| ids).copied().collect();
+    if let Some(found) = first_fit(trial, &job.spec, &known) {
+        return Some(found);
+    }
+    let state = trial.state;
+    let policy = &state.policy;
+    let waited_ms = trial.reserve.now.since(job.submitted_at).0;
+    let collects = |kept: &Kept| kept.from.is_none();
+    if waited_ms < policy.collect_after_ms
+        || job.spec.milli_asked() > i64::from(policy.collect_devices) * 1000
+        || trial.reserve.kept.iter().any(collects)
+    {
+        return None;
+    }
+    for id in known.iter().flat_map(|(_, ids)| ids) {
+        give_back(trial, *id);
+    }
+    gone.extend(trial.released());
+    let unknown = by_node(trial, &gone);
+    first_fit(trial, &job.spec, &unknown)
+}
+
+/// What runs ends in these steps: where the job is placed after the first of them that makes room for it. Without success all is
+/// as it was.
+fn first_fit(trial: &mut Trial, spec: &JobSpec, ends: &[End]) -> Option<(Option<Time>, Vec<Placement>)> {
+    let begin = trial.mark();
+    let (mut ended, mut step, mut grows) = (0, 1, true);
+    while ended < ends.len() {
+        let mark = trial.mark();
+        let next = ends.len().min(ended + step);
+        for id in ends[ended..next].iter().flat_map(|(_, ids)| ids) {
+            give_back(trial, *id);
+        }
+        let placed = place::place_now(trial, spec);
+        match placed {
+            Ok(placements) if next == ended + 1 => {
+                trial.roll_back_to(begin);
+                return Some((ends[ended].0, placements));
+            }
+            Ok(_) => {
+                trial.roll_back_to(mark);
+                (step, grows) = (((next - ended) / 2).max(1), false);
+            }
+            Err(_) => {
+                ended = next;
+                step = if grows { step * 2 } else { (step / 2).max(1) };
+            }
+        }
+    }
+    trial.roll_back_to(begin);
+    None
+}
+
+fn give_back(trial: &mut Trial, id: AllocationId) {
+    let state = trial.state;
+    let running = state.allocations.get(&id).map(|held| Cow::Borrowed(&held.placement));
+    let placed = running.or_else(|| trial.taken(id).cloned().map(Cow::Owned));
+    if let Some(placement) = placed {
+        trial.put_back(placement);
+    }
+}
+
+/// The ends that are known, the first first: limits, estimates that have not been outrun, and those of what this cycle placed.
+fn known_ends(trial: &Trial) -> Vec<End> {
+    let (state, reserve) = (trial.state, &trial.reserve);
+    let Some((running, limits)) = reserve.running else { return Vec::new() };
+    let released: BTreeSet<AllocationId> = trial.released().collect();
+    let mut ends: BTreeMap<JobId, Time> =
+        limits.iter().take(MOST_ENDS).map(|(at, job)| (*job, *at)).collect();
+    for (job, view) in &running.jobs {
+        let foreseen = state.jobs.get(&job.number).and_then(foreseen_ms);
+        let (Some(foreseen_ms), Some(started)) = (foreseen, view.started_at) else { continue };
+        let end = started + Span((foreseen_ms - view.attained_ms).max(0));
+        if end > reserve.now {
+            let known = ends.entry(*job).or_insert(end);
+            *known = end.min(*known);
+        }
+    }
+    let live = |job: &JobId| {
+        let live = state.run(*job).map(|run| run.live.clone()).unwrap_or_default();
+        live.into_iter().filter(|id| !released.contains(id)).collect::<Vec<_>>()
+    };
+    let mut all: Vec<End> = ends.iter().map(|(job, at)| (Some(*at), live(job))).collect();
+    all.extend(reserve.ends.iter().map(|(id, at)| (Some(*at), vec![*id])));
+    all.sort_unstable();
+    all.truncate(MOST_ENDS);
+    all
+}
+
+/// What runs and is not gone, node by node: the nodes first on which the least is left to end.
+fn by_node(trial: &Trial, gone: &BTreeSet<AllocationId>) -> Vec<End> {
+    let mut nodes: BTreeMap<NodeId, (i64, Vec<AllocationId>)> = BTreeMap::new();
+    for (id, held) in trial.state.allocations.iter().filter(|(id, _)| !gone.contains(id)) {
+        let node = nodes.entry(held.placement.node).or_default();
+        node.0 += held.placement.milli();
+        node.1.push(*id);
+    }
+    let mut by_busy: Vec<(i64, NodeId, Vec<AllocationId>)> =
+        nodes.into_iter().map(|(node, (milli, ids))| (milli, node, ids)).collect();
+    by_busy.sort_unstable();
+    by_busy.into_iter().map(|(_, _, ids)| (None, ids)).collect()
+}

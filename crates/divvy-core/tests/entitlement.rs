@@ -259,3 +259,23 @@ fn a_queue_that_may_not_evict_while_it_borrows_waits_beyond_its_guarantee() {
         expected.assert_eq(&run(&scenario).unwrap_or_else(|bad| bad.to_string()));
     }
 }
+
+#[test]
+fn by_the_dominant_part_a_queue_of_many_cores_gets_as_much_of_them_as_another_of_devices() {
+    let scenario = "policy {share: dominant, preempt: off}\nnode n1 8xh100 cpu=80 mem=512\n\
+        queue a {\"path\": \"a\", \"limit\": {}, \"guarantee\": {\"cpu\": {\"finite\": 0}}, \"weight\": 1}\nqueue b weight=1\n\
+        submit a0 a 1 cpu=20 array=0-7\nsubmit b0 b 2 cpu=5 array=0-7\nplan";
+    match run(scenario) {
+        Ok(printed) => expect![[r#"
+            place a0_0 n1:0
+            place b0_0 n1:1+n1:2
+            place a0_1 n1:3
+            place b0_1 n1:4+n1:5
+            place a0_2 n1:6
+            wait DV-GPUS-BUSY: no node has 2 GPUs free that would do
+            wait DV-HOST-BUSY: no node has 20 of cpu left
+        "#]]
+        .assert_eq(&printed),
+        Err(bad) => expect![[""]].assert_eq(&bad.to_string()),
+    }
+}

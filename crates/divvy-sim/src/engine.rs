@@ -67,6 +67,8 @@ struct Progress {
     /// When the running attempt's work began (or will).
     working_since: Option<Time>,
     speed: Option<(u64, u64)>,
+    /// Tasks of the attempt that were not told to stop and have not ended.
+    running: u32,
 }
 
 /// A task that was launched and not forgotten.
@@ -77,6 +79,8 @@ struct Task {
     ends_at: Time,
     started: Option<TaskStart>,
     ended: Option<TaskEnd>,
+    /// Whether it was told to stop.
+    stopped: bool,
 }
 
 impl SimulatedEngine {
@@ -178,7 +182,7 @@ impl SimulatedEngine {
             return;
         }
         let (starts_at, ends_at) = self.begin(launch);
-        let task = Task { fence, job: launch.job, ends_at, started: None, ended: None };
+        let task = Task { fence, job: launch.job, ends_at, started: None, ended: None, stopped: false };
         self.tasks.insert(fence.allocation, task);
         self.timers.insert((starts_at, Turn::Starts, fence.allocation));
     }
@@ -196,7 +200,9 @@ impl SimulatedEngine {
             progress.attempt = launch.attempt;
             progress.working_since = Some(since);
             progress.speed = speed;
+            progress.running = 0;
         }
+        progress.running += 1;
         let since = progress.working_since.unwrap_or(self.now);
         let left = time_for((work_ms - progress.done_ms).max(0), progress.speed);
         (since, since + Span(left))
@@ -224,8 +230,12 @@ impl SimulatedEngine {
         }
         // A stop that comes before its launch is remembered, so that the launch begins nothing.
         let (job, ends_at) = (JobId::single(0), self.now);
-        let unknown = Task { fence, job, ends_at, started: None, ended: None };
-        self.tasks.entry(fence.allocation).or_insert(unknown);
+        let unknown = Task { fence, job, ends_at, started: None, ended: None, stopped: false };
+        let task = self.tasks.entry(fence.allocation).or_insert(unknown);
+        let ran = !std::mem::replace(&mut task.stopped, true) && task.ended.is_none();
+        if let Some(progress) = self.jobs.get_mut(&task.job).filter(|_| ran) {
+            progress.running = progress.running.saturating_sub(1);
+        }
         let started = self.tasks.get(&fence.allocation).is_some_and(|task| task.started.is_some());
         let how = if started { EndedHow::Signalled(15) } else { EndedHow::NeverStarted };
         self.end(fence.allocation, self.now, how);
@@ -236,10 +246,17 @@ impl SimulatedEngine {
         let ran_ms = task.started.as_ref().map_or(0, |start| at.since(start.at).0);
         let end = TaskEnd { at, how, ran_ms, usage: Usage::default() };
         task.ended = Some(end.clone());
-        let (job, ends_at) = (task.job, task.ends_at);
+        let (job, ends_at, was_told) = (task.job, task.ends_at, task.stopped);
         self.timers.remove(&(ends_at, Turn::Ends, id));
         self.told.push(Observation::Ended(id, end));
-        self.keep_progress(job, at);
+        let Some(progress) = self.jobs.get_mut(&job) else { return };
+        if !was_told {
+            progress.running = progress.running.saturating_sub(1);
+        }
+        // Where a task was told to go and others run on, so does the clock.
+        if !was_told || progress.running == 0 {
+            self.keep_progress(job, at);
+        }
     }
 
     /// The first task of an attempt to end stops the clock of its work.

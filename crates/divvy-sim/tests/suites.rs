@@ -119,7 +119,7 @@ fn every_case_of_the_shared_suites_is_answered_and_no_fewer_pass_than_before() {
         ("kai", "policy", 87),
         ("kueue", "must", 3),
         ("kueue", "plain", 41),
-        ("kueue", "policy", 57),
+        ("kueue", "policy", 61),
         ("kueue", "peer", 17),
     ];
     for (suite, strength, least) in floor {

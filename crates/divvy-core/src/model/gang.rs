@@ -112,6 +112,30 @@ impl Group {
         }
     }
 
+    /// Whether any of its roles can be served in several ways.
+    pub fn has_alternatives(&self) -> bool {
+        match self {
+            Group::Role(role) => role.ask.alternatives.len() > 1,
+            Group::Branch(branch) => branch.groups.iter().any(Group::has_alternatives),
+        }
+    }
+
+    /// The same, where each role can be served in one way only: that of this number, or its last.
+    pub fn by_alternative(&self, number: usize) -> Self {
+        match self {
+            Group::Role(role) => {
+                let of_role = &role.ask.alternatives;
+                let one = of_role.get(number).or(of_role.last()).cloned().into_iter().collect();
+                let ask = Ask { alternatives: one, nodes: role.ask.nodes.clone() };
+                Group::Role(Role { ask, ..role.clone() })
+            }
+            Group::Branch(branch) => {
+                let groups = branch.groups.iter().map(|group| group.by_alternative(number)).collect();
+                Group::Branch(Branch { groups, ..branch.clone() })
+            }
+        }
+    }
+
     /// Whether these ranks are as much of it as must run together. Nothing of a rank belongs to more than one group.
     pub fn is_whole(&self, ranks: &BTreeSet<u32>) -> bool {
         self.is_whole_from(0, ranks)

@@ -124,9 +124,12 @@ pub enum Reclaim {
 pub enum Share {
     /// It is not: all jobs stand in one line.
     None,
-    /// Guarantees first, then the surplus by weight, up to what each queue can use.
+    /// Guarantees first, then the surplus by weight, up to what each queue can use; each resource by itself.
     #[default]
     Fill,
+    /// Guarantees first, then the surplus so that what queues get beyond them is equal by weight, each measured by the resource
+    /// of which it gets the largest part of the whole.
+    Dominant,
 }
 
 /// The settings of the planner.

@@ -12,7 +12,8 @@ use super::trial::{Others, Trial};
 use super::turns::{Turn, Turns};
 use super::{Place, Plan, Report, Verdicts, place};
 use crate::id::{AllocationId, JobId};
-use crate::model::job::Cause;
+use crate::model::allocation::Placement;
+use crate::model::job::{Cause, JobSpec};
 use crate::model::policy::Preempt;
 use crate::reason::{Reason, Verdict};
 use crate::snapshot::Running;
@@ -138,7 +139,7 @@ impl<'a> Fair<'a, '_> {
         let (job, spec, scarce) = (job.id(), &job.spec, Vec::new());
         !reclaim::might_take(
             self,
-            &Claim { job, spec, part: None, queue: turn.queue, asked, scarce, spares: None },
+            &Claim { job, spec, part: None, queue: turn.queue, asked, scarce, own: true, spares: None },
         )
     }
 
@@ -189,15 +190,41 @@ impl<'a> Fair<'a, '_> {
         let Some(id) = id.filter(|id| !state.draining && !state.was_just_taken(*id)) else {
             return Err(reason.clone());
         };
-        let asked = self.shares.asked(&job.spec);
-        let scarce = self.shares.scarce(&asked, self.trial.capacity());
-        let claim =
-            Claim { job: id, spec: &job.spec, part: None, queue: turn.queue, asked, scarce, spares: None };
         self.trial.reserve.turn(job);
-        let Some(placements) = reclaim::take_back(self, &claim) else { return Err(reason.clone()) };
+        let placements = match job.spec.gang.has_alternatives() {
+            false => self.claim(turn, (id, &job.spec), true),
+            true => self.claim_any(turn, (id, &job.spec)),
+        };
+        let Some(placements) = placements else { return Err(reason.clone()) };
         self.trial.note_member(id);
         self.places.push(Place::new(id, placements));
         Ok(())
+    }
+
+    /// Takes the places of others for a job; of its own queue only where it says so.
+    fn claim(&mut self, turn: Turn, (job, spec): (JobId, &JobSpec), own: bool) -> Option<Vec<Placement>> {
+        let asked = self.shares.asked(spec);
+        let scarce = self.shares.scarce(&asked, self.trial.capacity());
+        let (part, queue, spares) = (None, turn.queue, None);
+        reclaim::take_back(self, &Claim { job, spec, part, queue, asked, scarce, own, spares })
+    }
+
+    /// Likewise by each alternative: first by all of them those of other queues, then those of its own, too.
+    fn claim_any(&mut self, turn: Turn, (job, spec): (JobId, &JobSpec)) -> Option<Vec<Placement>> {
+        let roles = spec.gang.roles();
+        let most = roles.iter().map(|role| role.ask.alternatives.len()).max().unwrap_or(0);
+        let ways = [false, true].into_iter().flat_map(|own| (0..most).map(move |number| (own, number)));
+        for (own, number) in ways {
+            let only = JobSpec { gang: spec.gang.by_alternative(number), ..spec.clone() };
+            let Some(mut placements) = self.claim(turn, (job, &only), own) else { continue };
+            for placement in &mut placements {
+                let role = spec.gang.role_of(placement.rank);
+                let last = role.map_or(0, |(role, _)| role.ask.alternatives.len().saturating_sub(1));
+                placement.alternative = number.min(last) as u32;
+            }
+            return Some(placements);
+        }
+        None
     }
 
     fn settle(self, plan: &mut Plan) {

@@ -4,6 +4,7 @@ mod choose;
 mod consolidate;
 mod diagnose;
 mod divide;
+mod dominant;
 mod expire;
 mod fair;
 mod filter;

@@ -38,6 +38,8 @@ pub(super) struct Claim<'a> {
     pub(super) asked: Amounts,
     /// Of each resource, whether the pool has too little of it free.
     pub(super) scarce: Vec<bool>,
+    /// Whether jobs of its own queue may go for it.
+    pub(super) own: bool,
     /// Where set, nobody is stopped whose queue would keep less than is guaranteed to it, nor anyone of higher priority in his
     /// stead: the lowest priority that was spared.
     pub(super) spares: Option<&'a Cell<Option<i32>>>,
@@ -244,7 +246,7 @@ fn candidates<'a>(fair: &Fair<'a, '_>, claim: &Claim) -> Vec<Candidate<'a>> {
         ran_ms < state.policy.min_runtime_ms
     };
     let may = |(job, view): &(&JobId, &RunView)| match view.queue == claim.spec.queue {
-        true => rules.within(claim, (**job, view)) && !spent.contains(job),
+        true => claim.own && rules.within(claim, (**job, view)) && !spent.contains(job),
         false => rules.across(claim, view) && !is_young(view) && !spent.contains(job),
     };
     let mut priorities: BTreeMap<usize, i32> = BTreeMap::new();

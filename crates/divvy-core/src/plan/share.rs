@@ -10,6 +10,7 @@ use smallvec::{SmallVec, smallvec};
 
 use super::Entitlement;
 use super::divide::{Claim, fill};
+use super::dominant::{self, Demand};
 use super::loans::Loans;
 use super::settle::held_by;
 use crate::amount::{Amount, Limits, Resource};
@@ -88,7 +89,10 @@ impl Shares {
         shares.loans = shares.loans.take().map(|loans| loans.noted(&shares.queues, &whole));
         shares.queues[POOL].due = whole;
         for queue in 0..shares.queues.len() {
-            shares.divide(queue);
+            match state.policy.share {
+                Share::Dominant => shares.divide_dominant(queue),
+                Share::Fill | Share::None => shares.divide(queue),
+            }
         }
         (1..shares.queues.len()).for_each(|queue| shares.count_lender(queue, 1));
         shares
@@ -224,7 +228,34 @@ impl Shares {
         }
     }
 
-    /// Divides what is due to a queue among its children.
+    /// Divides what is due to a queue among its children, all resources together.
+    fn divide_dominant(&mut self, queue: usize) {
+        let children = std::mem::take(&mut self.queues[queue].children);
+        let mut whole = self.queues[queue].due.clone();
+        let demand = |child: &usize| {
+            let child = &self.queues[*child];
+            let guaranteed = child.guarantee.iter().zip(&child.wanted).zip(&whole);
+            let guaranteed = guaranteed.map(|((guarantee, wanted), whole)| *guarantee.min(wanted).min(whole));
+            let (weight, priority) = (child.weight, child.priority);
+            Demand { guaranteed: guaranteed.collect(), wanted: child.wanted.clone(), weight, priority }
+        };
+        let demands: Vec<Demand> = children.iter().map(demand).collect();
+        let quanta: Amounts = self.resources.iter().map(quantum).collect();
+        for (resource, whole) in whole.iter_mut().enumerate() {
+            let kept =
+                |child: &usize| self.loans.as_ref().map_or(0, |loans| loans.kept_below(*child)[resource]);
+            // What a child keeps for itself is nobody else's, whether it wants it or not.
+            let idle = children.iter().zip(&demands);
+            let idle = idle.map(|(child, demand)| (kept(child) - demand.guaranteed[resource]).max(0));
+            *whole = whole.saturating_sub(idle.fold(0, i64::saturating_add));
+        }
+        for (child, part) in children.iter().zip(dominant::fill(&whole, &demands, &quanta)) {
+            self.queues[*child].due = part;
+        }
+        self.queues[queue].children = children;
+    }
+
+    /// Divides what is due to a queue among its children, each resource by itself.
     fn divide(&mut self, queue: usize) {
         let children = std::mem::take(&mut self.queues[queue].children);
         if children.is_empty() {

@@ -97,7 +97,7 @@ fn policy(dice: &mut Dice) -> Policy {
             foreseen: Foreseen { levels_device_ms: vec![60_000, 600_000, 6_000_000], hold_ms: 300_000 },
         },
         strict: dice.percent(20),
-        share: *dice.one_of(&[Share::None, Share::Fill]),
+        share: *dice.one_of(&[Share::None, Share::Fill, Share::Fill, Share::Dominant]),
         preempt: *dice.one_of(&[Preempt::Off, Preempt::Walk, Preempt::Walk, Preempt::LeastLoss]),
         within_queue: *dice.one_of(&[WithinQueue::Lower, WithinQueue::Lower, WithinQueue::Never]),
         reclaim: *dice.one_of(&[Reclaim::Any, Reclaim::Any, Reclaim::Lower, Reclaim::Never]),
@@ -107,6 +107,8 @@ fn policy(dice: &mut Dice) -> Policy {
         ageing_ms_per_point: *dice.one_of(&[usual.ageing_ms_per_point, 0, 1000]),
         step_ms: *dice.one_of(&[1000, 60_000]),
         shares: dice.percent(30),
+        elastic: true,
+        most_moves: *dice.one_of(&[0, 1, 4]),
         ..usual
     }
 }
@@ -220,6 +222,7 @@ impl Maker {
             waits: percent(dice, 20),
             exclusive: percent(dice, 4),
             stays: percent(dice, 20),
+            more_tasks: if percent(dice, 20) { *dice.one_of(&[1, 2, 4]) } else { 0 },
         }
     }
 

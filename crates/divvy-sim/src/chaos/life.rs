@@ -147,13 +147,16 @@ pub struct JobLine {
     pub gpus: u32,
     /// Tasks.
     pub tasks: u32,
+    /// How many it may grow to beyond these.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub more_tasks: u32,
     /// For how long it works undisturbed.
     pub work_ms: i64,
     /// With which code it exits.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub exit_code: i32,
     /// Thousandths of each device; 0 for all.
-    #[serde(default, skip_serializing_if = "is_whole")]
+    #[serde(default, skip_serializing_if = "is_none")]
     pub milli: u32,
     /// The model that it wants.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -209,7 +212,7 @@ fn is_zero(number: &i32) -> bool {
     *number == 0
 }
 
-fn is_whole(number: &u32) -> bool {
+fn is_none(number: &u32) -> bool {
     *number == 0
 }
 
@@ -316,7 +319,7 @@ impl JobLine {
         Role {
             name: "main".into(),
             minimum: self.tasks,
-            maximum: self.tasks,
+            maximum: self.tasks + self.more_tasks,
             ask: Ask::of(vec![alternative]),
             work: Work::Process(Process { argv: vec!["true".into()], ..Process::default() }),
             topology: None,

@@ -90,9 +90,10 @@ impl Search {
 }
 
 /// Ways to make a job plainer.
-const PLAINER: [fn(&mut JobLine); 14] = [
+const PLAINER: [fn(&mut JobLine); 15] = [
     |line| line.array = None,
     |line| line.tasks = 1,
+    |line| line.more_tasks = 0,
     |line| (line.cores, line.memory_gib) = (None, None),
     |line| line.milli = 0,
     |line| line.model = None,

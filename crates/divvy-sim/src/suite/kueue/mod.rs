@@ -310,7 +310,13 @@ impl Scene<'_> {
             }
         });
         let podsets = podsets.collect();
-        let tasks = fate.tasks.into_iter().take(1).map(|task| TaskFate { group: None, ..task }).collect();
+        // Who is on its way out already is not told to go again.
+        let outcome = |outcome| match (outcome, self.asked.kind) {
+            (Outcome::Leaving, Kind::Victims) => Outcome::Keep,
+            (outcome, _) => outcome,
+        };
+        let one = |task: TaskFate| TaskFate { group: None, outcome: outcome(task.outcome), ..task };
+        let tasks = fate.tasks.into_iter().take(1).map(one).collect();
         JobFate { tasks, podsets, ..fate }
     }
 

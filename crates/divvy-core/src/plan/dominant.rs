@@ -1,0 +1,189 @@
+//! Part of phase 1, share: a whole of several resources divided by the dominant part. Who asks for several resources at once
+//! gets them in the proportion in which it can use them, and all get equal parts, by weight, of the resource of which each
+//! gets most. (Ghodsi and others, Dominant Resource Fairness, NSDI 2011; here beyond what is guaranteed.)
+
+use super::share::Amounts;
+
+/// What one asks of what is divided.
+#[derive(Clone, Debug)]
+pub(super) struct Demand {
+    /// What it gets in any case, of each resource.
+    pub(super) guaranteed: Amounts,
+    /// What it can use.
+    pub(super) wanted: Amounts,
+    pub(super) weight: u32,
+    pub(super) priority: i32,
+}
+
+/// A whole, where parts of it are measured.
+const WHOLE: i128 = 1_000_000_000;
+
+impl Demand {
+    /// What it could use beyond what is guaranteed to it.
+    fn more(&self, resource: usize) -> i128 {
+        i128::from(self.wanted[resource].saturating_sub(self.guaranteed[resource]).max(0))
+    }
+
+    /// The part of the whole that it would have with all that it could use, by the resource of which that is most, for each
+    /// unit of weight. Of what there is none nobody can use anything.
+    fn most(&self, whole: &Amounts) -> i128 {
+        let part = |resource: usize| match whole[resource] {
+            ..=0 => 0,
+            all => self.more(resource) * WHOLE / i128::from(all),
+        };
+        (0..whole.len()).map(part).max().unwrap_or(0) / i128::from(self.weight.max(1))
+    }
+
+    /// What it gets of a resource beyond what is guaranteed to it when its part is so large.
+    fn at(&self, resource: usize, level: i128, most: i128) -> i128 {
+        match most {
+            0 => self.more(resource),
+            most => self.more(resource) * level.min(most) / most,
+        }
+    }
+}
+
+/// Divides a whole: to each what is guaranteed to it; then higher priorities first, and among equals all parts grow together until
+/// a resource is used up, of which those who need it get no more, or they have all that they can use. In whole quanta of each
+/// resource; what rounding leaves of it goes to the largest remainders, then the first.
+pub(super) fn fill(whole: &Amounts, demands: &[Demand], quanta: &Amounts) -> Vec<Amounts> {
+    let mut parts: Vec<Amounts> = demands.iter().map(|demand| demand.guaranteed.clone()).collect();
+    let mut left: Vec<i128> = whole.iter().map(|whole| i128::from(*whole)).collect();
+    for (resource, left) in left.iter_mut().enumerate() {
+        *left =
+            demands.iter().fold(*left, |left, demand| left - i128::from(demand.guaranteed[resource])).max(0);
+    }
+    let mut priorities: Vec<i32> = demands.iter().map(|demand| demand.priority).collect();
+    priorities.sort_unstable();
+    priorities.dedup();
+    for priority in priorities.into_iter().rev() {
+        let is_open = |index: &usize| demands[*index].priority == priority && demands[*index].weight > 0;
+        let open: Vec<usize> = (0..demands.len()).filter(is_open).collect();
+        let levels = levels(whole, demands, (&open, &left));
+        for resource in 0..whole.len() {
+            let quantum = i128::from(quanta[resource]);
+            let mut rounded: Vec<(i128, usize)> = Vec::new();
+            for (index, level) in open.iter().zip(&levels) {
+                let exact = demands[*index].at(resource, *level, demands[*index].most(whole));
+                give(&mut parts[*index][resource], &mut left[resource], exact / quantum * quantum);
+                rounded.push((-(exact % quantum), *index));
+            }
+            rounded.sort_unstable();
+            for (_, index) in rounded.into_iter().filter(|(remainder, _)| *remainder < 0) {
+                let can_use = i128::from(demands[index].wanted[resource] - parts[index][resource]);
+                give(&mut parts[index][resource], &mut left[resource], quantum.min(can_use));
+            }
+        }
+    }
+    parts
+}
+
+fn give(part: &mut i64, left: &mut i128, more: i128) {
+    let more = more.min(*left).max(0);
+    *part = part.saturating_add(i64::try_from(more).unwrap_or(i64::MAX));
+    *left -= more;
+}
+
+/// How large the part of each becomes: they grow together, and stop one by one.
+fn levels(whole: &Amounts, demands: &[Demand], (open, left): (&[usize], &[i128])) -> Vec<i128> {
+    let most: Vec<i128> = open.iter().map(|index| demands[*index].most(whole)).collect();
+    let mut levels: Vec<Option<i128>> = vec![None; open.len()];
+    // Each round stops one at least.
+    for _ in 0..open.len() {
+        let used = |resource: usize, level: i128| -> i128 {
+            let of = |(place, index): (usize, &usize)| {
+                demands[*index].at(resource, levels[place].unwrap_or(level).min(most[place]), most[place])
+            };
+            open.iter().enumerate().map(of).sum()
+        };
+        let fits = |level: i128| (0..whole.len()).all(|resource| used(resource, level) <= left[resource]);
+        let grows = |place: &usize| levels[*place].is_none();
+        let Some(highest) = (0..open.len()).filter(grows).map(|place| most[place]).max() else { break };
+        let level = largest(highest, fits);
+        let scarce = |resource: &usize| used(*resource, level + 1) > left[*resource];
+        let scarce: Vec<usize> = (0..whole.len()).filter(scarce).collect();
+        let stops = |place: usize| {
+            let needs = |resource: &usize| demands[open[place]].more(*resource) > 0;
+            most[place] <= level || scarce.iter().any(needs)
+        };
+        let stopped: Vec<usize> = (0..open.len()).filter(grows).filter(|place| stops(*place)).collect();
+        if stopped.is_empty() {
+            break;
+        }
+        stopped.into_iter().for_each(|place| levels[place] = Some(level.min(most[place])));
+    }
+    levels.into_iter().zip(most).map(|(level, most)| level.unwrap_or(most)).collect()
+}
+
+/// The largest level up to one that fits; 0 if none does.
+fn largest(highest: i128, fits: impl Fn(i128) -> bool) -> i128 {
+    let (mut low, mut high) = (0, highest);
+    while low < high {
+        let middle = (low + high + 1) / 2;
+        if fits(middle) { low = middle } else { high = middle - 1 }
+    }
+    low
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use smallvec::smallvec;
+
+    fn demand(guaranteed: [i64; 2], wanted: [i64; 2], weight: u32) -> Demand {
+        Demand {
+            guaranteed: guaranteed.iter().zip(wanted).map(|(one, other)| *one.min(&other)).collect(),
+            wanted: wanted.iter().copied().collect(),
+            weight,
+            priority: 0,
+        }
+    }
+
+    fn shared(whole: [i64; 2], demands: &[Demand]) -> Vec<[i64; 2]> {
+        let (whole, quanta): (Amounts, Amounts) = (whole.iter().copied().collect(), smallvec![1, 1]);
+        fill(&whole, demands, &quanta).into_iter().map(|part| [part[0], part[1]]).collect()
+    }
+
+    #[test]
+    fn the_example_of_the_paper_comes_out() {
+        // 9 cores and 18 GB: tasks of one user take (1, 4), of the other (3, 1). Three of the one, two of the other fit.
+        let demands = [demand([0, 0], [900, 3600], 1), demand([0, 0], [900, 300], 1)];
+        let parts = shared([900, 1800], &demands);
+        assert!((295..=305).contains(&parts[0][0]) && (1190..=1205).contains(&parts[0][1]), "{parts:?}");
+        assert!((595..=605).contains(&parts[1][0]) && (195..=205).contains(&parts[1][1]), "{parts:?}");
+    }
+
+    #[test]
+    fn what_is_guaranteed_comes_first_and_the_rest_goes_by_weight() {
+        let demands = [demand([40, 0], [100, 0], 1), demand([0, 0], [100, 0], 2)];
+        assert_eq!(shared([100, 100], &demands), [[60, 0], [40, 0]]);
+    }
+
+    #[test]
+    fn who_needs_little_leaves_the_rest_to_the_others() {
+        let demands = [demand([0, 0], [10, 0], 1), demand([0, 0], [100, 50], 1)];
+        assert_eq!(shared([100, 100], &demands), [[10, 0], [90, 45]]);
+    }
+
+    proptest! {
+        #[test]
+        fn nobody_gets_more_than_it_can_use_or_less_than_is_guaranteed_and_all_get_no_more_than_there_is(
+            whole in [100i64..1000, 100i64..1000],
+            demands in proptest::collection::vec(([0i64..40, 0i64..40], [0i64..600, 0i64..600], 1u32..9), 1..6),
+        ) {
+            let demands: Vec<Demand> =
+                demands.into_iter().map(|(guaranteed, wanted, weight)| demand(guaranteed, wanted, weight)).collect();
+            let parts = shared(whole, &demands);
+            for resource in 0..2 {
+                let sum: i64 = parts.iter().map(|part| part[resource]).sum();
+                let guaranteed: i64 = demands.iter().map(|demand| demand.guaranteed[resource]).sum();
+                prop_assert!(sum <= whole[resource].max(guaranteed));
+                for (part, demand) in parts.iter().zip(&demands) {
+                    prop_assert!(part[resource] >= demand.guaranteed[resource]);
+                    prop_assert!(part[resource] <= demand.wanted[resource]);
+                }
+            }
+        }
+    }
+}

@@ -47,7 +47,8 @@ pub(super) fn choose<'a>(
         view,
     };
     let stay = running.jobs.iter().filter(|(job, _)| !ending.contains(job));
-    let mut runners: Vec<Runner> = stay.map(runner).collect();
+    let mut runners: Vec<Runner> = Vec::with_capacity(running.jobs.len());
+    runners.extend(stay.map(runner));
     runners.sort_unstable_by_key(|runner| runner.place);
     let free = i64::try_from(capacity.shelves().free()).unwrap_or(i64::MAX / i64::from(WHOLE_MILLI));
     let held: i64 = runners.iter().map(|runner| runner.view.milli).sum();

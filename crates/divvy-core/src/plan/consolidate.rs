@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use super::Place;
 use super::fair::{Fair, Victim};
 use super::place;
-use super::reclaim::{self, Candidate, Claim, Cost};
+use super::reclaim::{self, Candidate, Candidates, Claim, Cost, Steps};
 use super::settle::held_by;
 use super::share::Amounts;
 use crate::id::JobId;
@@ -60,9 +60,9 @@ pub(super) fn make_room<'a>(
     if !may || claim.part.is_some() || !has_room(fair, claim.spec) || !reclaim::may_have(fair, claim) {
         return None;
     }
-    let movable = movable(fair, claim, released);
+    let mut movable = Candidates::in_order(movable(fair, claim, released));
     let mark = fair.trial.mark();
-    for way in ways(fair, claim, &movable) {
+    for way in ways(fair, claim, &mut movable) {
         if let Some(placements) = clear(fair, claim, (&movable, &way), keep) {
             return Some(placements);
         }
@@ -80,13 +80,14 @@ pub(super) fn may_make_room(fair: &Fair, spec: &JobSpec) -> bool {
 /// Whether enough is free in all, wherever it lies.
 fn has_room(fair: &Fair, spec: &JobSpec) -> bool {
     let (shares, shelves) = (fair.trial.state.policy.shares, fair.trial.capacity().shelves());
-    if !shares && shelves.free() * u64::from(WHOLE_MILLI) < spec.milli_asked().unsigned_abs() {
-        return false;
-    }
     let roles = spec.gang.required_roles();
     let first = |alternatives: &'_ [Alternative]| alternatives.first().and_then(|it| it.devices.clone());
     roles.iter().all(|role| {
         let Some(ask) = first(&role.ask.alternatives) else { return true };
+        let devices = u64::from(role.minimum) * u64::from(ask.count);
+        if !shares && shelves.of(Some(&ask)).free() < devices {
+            return false;
+        }
         let asked = i64::from(role.minimum) * i64::from(ask.count) * i64::from(ask.milli());
         let nodes = fair.trial.capacity().nodes.iter().filter(|node| node.takes_tasks);
         nodes.map(|node| free_milli(node, &ask)).sum::<i64>() >= asked
@@ -138,11 +139,11 @@ fn movable<'a>(fair: &Fair<'a, '_>, claim: &Claim, released: &BTreeSet<JobId>) -
 }
 
 /// Whom to move, in different ways: for one task the cheapest node to clear, and so on; for a gang as many nodes as it needs.
-fn ways(fair: &Fair, claim: &Claim, movable: &[Candidate]) -> Vec<Vec<usize>> {
-    let steps = reclaim::steps(fair, claim, movable);
+fn ways(fair: &Fair, claim: &Claim, movable: &mut Candidates) -> Vec<Vec<usize>> {
+    let mut steps = Steps::new(fair.trial, claim, movable);
     let one = claim.spec.gang.tasks() == 1;
     let (mut ways, mut before): (Vec<Vec<usize>>, Vec<usize>) = (Vec::new(), Vec::new());
-    for step in steps {
+    while let Some(step) = steps.next(fair.trial, movable) {
         let mut way = if one { Vec::new() } else { before.clone() };
         let more: Vec<usize> = step.stop.into_iter().filter(|index| !way.contains(index)).collect();
         way.extend(more);
@@ -161,19 +162,19 @@ fn ways(fair: &Fair, claim: &Claim, movable: &[Candidate]) -> Vec<Vec<usize>> {
 fn clear<'a>(
     fair: &mut Fair<'a, '_>,
     claim: &Claim,
-    (movable, way): (&[Candidate<'a>], &[usize]),
+    (movable, way): (&Candidates<'a>, &[usize]),
     keep: &mut dyn FnMut(&mut Fair<'a, '_>, &[Placement]),
 ) -> Option<Vec<Placement>> {
     let state = fair.trial.state;
     for index in way {
-        let candidate = &movable[*index];
+        let candidate = movable.get(*index);
         held_by(state, &candidate.live).for_each(|held| fair.trial.release(held, &candidate.view.queue));
     }
     let placements = claim.place(fair.trial).ok()?;
     // Who was released for it before stays rather than that another moves.
     let mut goes: Vec<&Candidate<'a>> = Vec::new();
     for index in way.iter().rev() {
-        let candidate = &movable[*index];
+        let candidate = movable.get(*index);
         let held: Vec<&Placement> = held_by(state, &candidate.live).collect();
         if !fair.trial.keep(&held, &candidate.view.queue) {
             goes.push(candidate);

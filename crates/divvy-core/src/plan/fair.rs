@@ -1,10 +1,11 @@
 //! The cycle where the pool is divided between queues, or jobs give way by least loss: in turns, each job is placed where it
 //! fits, else in the places of those that lose least, else it waits with its reason.
 
+use std::cell::OnceCell;
 use std::collections::BTreeSet;
 
 use super::consolidate::{self, Budget};
-use super::reclaim::{self, Claim};
+use super::reclaim::{self, Claim, Party};
 use super::resize::{self, Reach};
 use super::settle::{self, Leaver};
 use super::share::Shares;
@@ -34,6 +35,8 @@ pub(super) struct Fair<'a, 'b> {
     pub(super) grown: Vec<Place>,
     /// Who ends in this cycle for another cause.
     pub(super) ending: BTreeSet<JobId>,
+    /// Who might give way, once anybody has asked.
+    pub(super) parties: OnceCell<Vec<Party<'a>>>,
     pub(super) places: Vec<Place>,
     /// How many places were given before others were told to make room for growth: these do not wait for them.
     pub(super) early: Option<usize>,
@@ -78,9 +81,9 @@ pub(super) fn in_turns<'a>(
     let ending = plan.ending();
     let (victims, places, grown) = (Vec::new(), Vec::new(), Vec::new());
     let budget = Budget::new(state.policy.most_moves);
-    let early = None;
+    let (early, parties) = (None, OnceCell::new());
     let mut fair =
-        Fair { trial, shares, running, now, victims, growing, grown, ending, places, early, budget };
+        Fair { trial, shares, running, now, victims, growing, grown, ending, parties, places, early, budget };
     let mut grows = Some(Reach::Due);
     loop {
         // What is due to gangs that run goes before what nobody is due.

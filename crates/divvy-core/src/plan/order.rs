@@ -20,7 +20,8 @@ pub(super) struct Line<'a> {
 
 impl<'a> Line<'a> {
     pub(super) fn new(waiting: &'a Waiting, policy: &'a Policy, now: Time) -> Self {
-        let mut line = Self { heads: BinaryHeap::new(), waiting, policy, now };
+        let heads = BinaryHeap::with_capacity(waiting.classes.len());
+        let mut line = Self { heads, waiting, policy, now };
         for (class, view) in &waiting.classes {
             line.admit(*class, view, view.jobs.first());
         }

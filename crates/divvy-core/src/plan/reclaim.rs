@@ -2,28 +2,31 @@
 //! those of lower priority (preemption); of other queues, of those beyond their due while its own stays within its due
 //! (reclaim). Of the sets that would do, a small one that loses little work; nobody goes unless the job gets a place by it (L8).
 
+mod clear;
+mod line;
+
 use std::borrow::Cow;
 use std::cell::Cell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::ops::Range;
+
+pub(super) use clear::{Step, Steps};
+pub(super) use line::{Candidates, Party};
 
 use super::consolidate;
 use super::fair::{Fair, Victim};
-use super::filter;
 use super::place;
 use super::resize::Unit;
 use super::settle::held_by;
 use super::share::{Amounts, Shares};
-use super::topology;
-use super::trial::{Scope, Trial};
+use super::trial::Trial;
 use super::victims;
-use crate::id::{AllocationId, JobId, NodeId};
+use crate::id::{AllocationId, JobId};
 use crate::model::allocation::Placement;
-use crate::model::ask::{DeviceAsk, DrawAsk};
 use crate::model::job::{Cause, JobSpec};
 use crate::model::policy::{Reclaim, WithinQueue};
 use crate::reason::Reason;
-use crate::snapshot::{DeviceView, NodeView, RunView};
+use crate::snapshot::RunView;
 use crate::state::State;
 
 /// A job that wants places.
@@ -132,13 +135,13 @@ pub(super) fn take_back(fair: &mut Fair, claim: &Claim) -> Option<Vec<Placement>
 
 /// Finds places for the claim by stopping others, and by moving further ones where that does not suffice.
 fn by_stops<'a>(fair: &mut Fair<'a, '_>, claim: &Claim) -> Option<Vec<Placement>> {
-    let candidates = candidates(fair, claim);
+    let mut candidates = candidates(fair, claim);
     if candidates.is_empty() {
         return None;
     }
     // Why it does not fit yet nobody asks.
     let told = fair.trial.name_reasons(false);
-    let places = make_room(fair, claim, &candidates);
+    let places = make_room(fair, claim, &mut candidates);
     fair.trial.name_reasons(told);
     places
 }
@@ -147,12 +150,13 @@ fn by_stops<'a>(fair: &mut Fair<'a, '_>, claim: &Claim) -> Option<Vec<Placement>
 fn make_room<'a>(
     fair: &mut Fair<'a, '_>,
     claim: &Claim,
-    candidates: &[Candidate<'a>],
+    candidates: &mut Candidates<'a>,
 ) -> Option<Vec<Placement>> {
     let mark = fair.trial.mark();
     let borrow_evicts = Rules::of(fair.trial.state, claim).borrow_evicts;
-    let mut released = Released { order: Vec::new(), is_released: vec![false; candidates.len()] };
-    for Step { stop, slots } in steps(fair, claim, candidates) {
+    let mut released = Released::default();
+    let mut steps = Steps::new(fair.trial, claim, candidates);
+    while let Some(Step { stop, slots }) = steps.next(fair.trial, candidates) {
         for index in stop {
             release(fair, (claim, borrow_evicts), candidates, (index, &mut released));
         }
@@ -167,34 +171,36 @@ fn make_room<'a>(
     let mut keep = |fair: &mut Fair<'a, '_>, placements: &[Placement]| {
         take(fair, claim, (candidates, &released.order), placements);
     };
-    let jobs = released.order.iter().map(|index| candidates[*index].job).collect();
+    let jobs = released.order.iter().map(|index| candidates.get(*index).job).collect();
     if let Some(placements) = consolidate::make_room(fair, claim, &jobs, &mut keep) {
         return Some(placements);
     }
     fair.trial.roll_back_to(mark);
     for index in released.order {
-        fair.shares.stop(candidates[index].queue, &candidates[index].draws, -1);
+        let candidate = candidates.get(index);
+        fair.shares.stop(candidate.queue, &candidate.draws, -1);
     }
     None
 }
 
 /// Who is counted as free, in this order.
+#[derive(Default)]
 struct Released {
     order: Vec<usize>,
-    is_released: Vec<bool>,
+    is_released: BTreeSet<usize>,
 }
 
 /// Notes what the claim takes and who goes for it: those of the released who may not stay.
 fn take<'a>(
     fair: &mut Fair<'a, '_>,
     claim: &Claim,
-    (candidates, released): (&[Candidate<'a>], &[usize]),
+    (candidates, released): (&Candidates<'a>, &[usize]),
     placements: &[Placement],
 ) {
     let taken = fair.shares.counted(fair.trial.state, placements.iter());
     let kept = keep_what_may_stay(fair, (claim, &taken), candidates, released.to_vec());
     fair.shares.charge(claim.queue, &taken, (1, !claim.spec.preemptible));
-    fair.victims.extend(kept.into_iter().map(|index| victim(&candidates[index], claim)));
+    fair.victims.extend(kept.into_iter().map(|index| victim(candidates.get(index), claim)));
 }
 
 /// Whether the claim's queue may have it as things stand, whatever is free; of models that it may not have it gets none.
@@ -224,9 +230,14 @@ pub(super) fn might_take(fair: &Fair, claim: &Claim) -> bool {
 }
 
 /// Up to which priority jobs of a queue might give way for the claim.
-fn up_to(fair: &Fair, claim: &Claim, (rules, reach): (&Rules, Reach), queue: &str) -> Option<i32> {
+fn up_to(
+    fair: &Fair,
+    claim: &Claim,
+    (rules, reach): (&Rules, Reach),
+    (queue, place): (&str, usize),
+) -> Option<i32> {
     if queue != claim.spec.queue {
-        let (own, other) = fair.shares.part(claim.queue, fair.shares.place(queue))?;
+        let (own, other) = fair.shares.part(claim.queue, place)?;
         let lends = (0..claim.asked.len()).any(|index| {
             claim.asked[index] > 0 && lends(&fair.shares, claim.queue, (own, other, index), reach)
         });
@@ -235,8 +246,8 @@ fn up_to(fair: &Fair, claim: &Claim, (rules, reach): (&Rules, Reach), queue: &st
     rules.up_to(claim.spec.priority)
 }
 
-/// Everyone who might give way, the cheapest first.
-fn candidates<'a>(fair: &Fair<'a, '_>, claim: &Claim) -> Vec<Candidate<'a>> {
+/// Everyone who might give way.
+fn candidates<'a>(fair: &Fair<'a, '_>, claim: &Claim) -> Candidates<'a> {
     let (state, now) = (fair.trial.state, fair.now);
     let spent = fair.spent();
     let rules = Rules::of(state, claim);
@@ -245,44 +256,40 @@ fn candidates<'a>(fair: &Fair<'a, '_>, claim: &Claim) -> Vec<Candidate<'a>> {
         let ran_ms = view.started_at.map_or(0, |started| now.since(started).0);
         ran_ms < state.policy.min_runtime_ms
     };
-    let may = |(job, view): &(&JobId, &RunView)| match view.queue == claim.spec.queue {
-        true => claim.own && rules.within(claim, (**job, view)) && !spent.contains(job),
-        false => rules.across(claim, view) && !is_young(view) && !spent.contains(job),
-    };
-    let mut priorities: BTreeMap<usize, i32> = BTreeMap::new();
-    let candidate = |(job, view): (&JobId, &'a RunView)| {
-        let queue = fair.shares.place(&view.queue);
-        let live = victims::left_of(fair, (*job, view));
-        let draws = fair.shares.drawn(state, &live);
+    let mut found = Vec::new();
+    for party in fair.parties.get_or_init(|| Party::all(fair)) {
+        let place = (party.queue, party.place);
+        let Some(most) = up_to(fair, claim, (&rules, reach), place) else { continue };
+        let own = party.queue == claim.spec.queue;
+        let may = |job: JobId, view: &RunView| match own {
+            true => claim.own && rules.within(claim, (job, view)),
+            false => rules.across(claim, view) && !is_young(view),
+        };
         // The priority of the sibling in whose part of the tree it runs.
-        let of_sibling = || {
-            let (_, other) = fair.shares.part(claim.queue, queue)?;
-            Some(fair.shares.queues[other].priority)
-        };
-        let queue_priority = *priorities.entry(queue).or_insert_with(|| of_sibling().unwrap_or(0));
-        let cost = Cost {
-            own: view.queue == claim.spec.queue,
-            queue_priority,
-            priority: view.priority,
-            goes: Goes::Job,
-            lost_milli_ms: lost(view, now),
-            milli: view.milli,
-            drawn: draws.iter().fold(0, |sum, amount| sum.saturating_add(*amount)),
-        };
-        Candidate { job: *job, view, queue, live, draws, cost, within: None, needs: Vec::new() }
-    };
-    let within_reach = fair.running.of_queues(|queue| up_to(fair, claim, (&rules, reach), queue));
-    let found = within_reach.filter(may).map(candidate);
-    let found = found.flat_map(|candidate| victims::parts_of(fair, candidate));
-    let mut found: Vec<Candidate> =
-        found.filter(|candidate| may_stop(&fair.shares, claim, candidate, reach)).collect();
-    // Of equals the one submitted last goes first, and of its tasks the last.
-    let rank = |candidate: &Candidate| candidate.within.as_ref().map(|within| within.start);
-    found.sort_by_key(|candidate| {
-        (candidate.cost, std::cmp::Reverse(candidate.job), std::cmp::Reverse(rank(candidate)))
-    });
-    victims::tie(&mut found);
-    found
+        let sibling = fair.shares.part(claim.queue, party.place);
+        let queue_priority = sibling.map_or(0, |(_, other)| fair.shares.queues[other].priority);
+        let runs = party.runs(fair).iter().take_while(|run| run.view.priority <= most);
+        for run in runs.filter(|run| may(run.job, run.view) && !spent.contains(&run.job)) {
+            let (live, draws) = run.left(fair);
+            let cost = Cost {
+                own,
+                queue_priority,
+                priority: run.view.priority,
+                goes: Goes::Job,
+                lost_milli_ms: lost(run.view, now),
+                milli: run.view.milli,
+                drawn: draws.iter().fold(0, |sum, amount| sum.saturating_add(*amount)),
+            };
+            let (job, view, queue) = (run.job, run.view, party.place);
+            let whole = Candidate { job, view, queue, live, draws, cost, within: None, needs: Vec::new() };
+            let may_stop = |candidate: &Candidate| may_stop(&fair.shares, claim, candidate, reach);
+            match view.elastic {
+                true => found.extend(victims::parts_of(fair, whole).into_iter().filter(may_stop)),
+                false => found.extend(Some(whole).filter(may_stop)),
+            }
+        }
+    }
+    Candidates::new(found)
 }
 
 /// Whose devices the claim may take by the settings of its queue.
@@ -410,16 +417,16 @@ fn lends(shares: &Shares, to: usize, (own, other, index): (usize, usize, usize),
 fn release(
     fair: &mut Fair,
     (claim, borrow_evicts): (&Claim, bool),
-    candidates: &[Candidate],
+    candidates: &Candidates,
     (index, released): (usize, &mut Released),
 ) {
-    let candidate = &candidates[index];
+    let candidate = candidates.get(index);
     for other in &candidate.needs {
         release(fair, (claim, borrow_evicts), candidates, (*other, released));
     }
     let reach = Reach::of(&fair.shares, claim, borrow_evicts);
-    let alone = candidate.needs.iter().all(|other| released.is_released[*other]);
-    if released.is_released[index] || !alone || !may_stop(&fair.shares, claim, candidate, reach) {
+    let alone = candidate.needs.iter().all(|other| released.is_released.contains(other));
+    if released.is_released.contains(&index) || !alone || !may_stop(&fair.shares, claim, candidate, reach) {
         return;
     }
     let state = fair.trial.state;
@@ -428,24 +435,24 @@ fn release(
     }
     fair.shares.stop(candidate.queue, &candidate.draws, 1);
     released.order.push(index);
-    released.is_released[index] = true;
+    released.is_released.insert(index);
 }
 
 /// Lets those run on whose places were not needed after all, the dearest first; the others give way.
 fn keep_what_may_stay(
     fair: &mut Fair,
     (claim, taken): (&Claim, &Amounts),
-    candidates: &[Candidate],
+    candidates: &Candidates,
     released: Vec<usize>,
 ) -> Vec<usize> {
     let state = fair.trial.state;
     let mut by_cost = released.clone();
-    by_cost.sort_by_key(|index| std::cmp::Reverse((candidates[*index].cost, *index)));
+    by_cost.sort_by_key(|index| std::cmp::Reverse((candidates.get(*index).cost, *index)));
     let mut stays = BTreeSet::new();
     for index in by_cost {
-        let candidate = &candidates[index];
+        let candidate = candidates.get(index);
         // Without its core nothing of a gang stays.
-        let is_left = |other: &usize| !stays.contains(other) && candidates[*other].needs.contains(&index);
+        let is_left = |other: &usize| !stays.contains(other) && candidates.get(*other).needs.contains(&index);
         if candidate.within.is_some() && released.iter().any(is_left) {
             continue;
         }
@@ -466,133 +473,4 @@ fn keep_what_may_stay(
         }
     }
     released.into_iter().filter(|index| !stays.contains(index)).collect()
-}
-
-/// Whom to stop next, and whether the claim may fit after that.
-pub(super) struct Step {
-    pub(super) stop: Vec<usize>,
-    pub(super) slots: bool,
-}
-
-/// The order in which candidates are tried: where a task needs whole devices, node by node, the cheapest to clear first; then,
-/// and for all else, one by one.
-pub(super) fn steps(
-    fair: &Fair,
-    claim: &Claim,
-    candidates: &[Candidate],
-) -> impl Iterator<Item = Step> + use<> {
-    let roles = claim.spec.gang.roles();
-    let ask = roles.first().and_then(|role| role.ask.alternatives.first()).and_then(|it| it.devices.as_ref());
-    let whole = ask.filter(|ask| ask.draw == DrawAsk::Whole);
-    let clearings = whole.map(|ask| clearings(fair, claim.spec, (ask, candidates))).unwrap_or_default();
-    let (tasks, mut room) = (claim.spec.gang.tasks(), 0);
-    let by_node = clearings.into_iter().map(move |clearing| {
-        room += clearing.slots;
-        Step { stop: clearing.stop, slots: room >= tasks }
-    });
-    // One that fits after few is found after few; how often is looked grows with the logarithm of their number.
-    let (count, last) = (candidates.len(), candidates.len().saturating_sub(1));
-    let looks = move |index: usize| index == last || (index + 1).is_power_of_two() || index < 8;
-    by_node.chain((0..count).map(move |index| Step { stop: vec![index], slots: looks(index) }))
-}
-
-/// What it takes to make room for a task on a node.
-struct Clearing {
-    cost: Cost,
-    stop: Vec<usize>,
-    slots: u32,
-}
-
-fn clearings(fair: &Fair, spec: &JobSpec, (ask, candidates): (&DeviceAsk, &[Candidate])) -> Vec<Clearing> {
-    let state = fair.trial.state;
-    let mut on_node: BTreeMap<NodeId, Vec<(usize, u32)>> = BTreeMap::new();
-    for (index, candidate) in candidates.iter().enumerate() {
-        let mut here: BTreeMap<NodeId, u32> = BTreeMap::new();
-        for placement in held_by(state, &candidate.live) {
-            *here.entry(placement.node).or_default() += placement.devices.len() as u32;
-        }
-        here.into_iter().for_each(|(node, count)| on_node.entry(node).or_default().push((index, count)));
-    }
-    let roles = spec.gang.required_roles();
-    let takes = |node: &NodeView| roles.iter().any(|role| role.ask.nodes.takes(&node.face));
-    let nodes = fair.trial.capacity().nodes.iter().enumerate();
-    let nodes = nodes.filter(|(_, node)| node.takes_tasks && takes(node));
-    let tasks = spec.gang.tasks();
-    let clearings = |(place, node): (usize, &NodeView)| {
-        let holders = on_node.get(&node.id).map(Vec::as_slice).unwrap_or_default();
-        clear(node, (ask, tasks), (candidates, holders)).into_iter().map(move |clearing| (clearing, place))
-    };
-    let mut found: Vec<(Clearing, usize)> = nodes.flat_map(clearings).collect();
-    found.sort_by_key(|(clearing, place)| (clearing.cost, *place));
-    let domains = topology::required_domains(fair.trial, &spec.gang);
-    by_domain(found, &domains, spec.gang.tasks()).into_iter().map(|(clearing, _)| clearing).collect()
-}
-
-/// Where all tasks must lie in one domain, the one that is cheapest to make room in comes first.
-fn by_domain(mut found: Vec<(Clearing, usize)>, domains: &[Scope], tasks: u32) -> Vec<(Clearing, usize)> {
-    if domains.is_empty() {
-        return found;
-    }
-    found.sort_by_key(|(clearing, _)| !clearing.stop.is_empty());
-    let cost = |scope: &&Scope| {
-        let (mut slots, mut cost) = (0, None);
-        for (clearing, _) in found.iter().filter(|(_, place)| scope.binary_search(place).is_ok()) {
-            if slots < tasks {
-                slots += clearing.slots;
-                let more = (!clearing.stop.is_empty()).then_some(clearing.cost);
-                cost = cost.map_or(more, |cost: Cost| Some(more.map_or(cost, |more| cost.with(more))));
-            }
-        }
-        // A domain without enough room comes last.
-        (slots < tasks, cost)
-    };
-    let Some(best) = domains.iter().min_by_key(cost) else { return found };
-    found.sort_by_key(|(_, place)| best.binary_search(place).is_err());
-    found
-}
-
-/// The cheapest of those on a node, in their order, until it has room for one task; then for one more, as long as some are wanted.
-fn clear(
-    node: &NodeView,
-    (ask, tasks): (&DeviceAsk, u32),
-    (candidates, holders): (&[Candidate], &[(usize, u32)]),
-) -> Vec<Clearing> {
-    let is_right = |device: &&DeviceView| {
-        device.unusable.is_none()
-            && ask.class.takes_model(&device.spec)
-            && ask.class.takes_memory(&device.spec)
-    };
-    let all_right = |node: &NodeView| node.devices.first().is_some_and(|first| is_right(&first));
-    let free = match node.uniform {
-        true if all_right(node) => node.free,
-        true => return Vec::new(),
-        false => node.devices.iter().filter(|device| filter::fits(device, ask)).count() as u32,
-    };
-    let each = ask.count.max(1);
-    let (mut room, mut slots) = (free, free / each);
-    let mut found = Vec::new();
-    if slots > 0 {
-        found.push(Clearing { cost: Cost::default(), stop: Vec::new(), slots });
-    }
-    let mut next = Clearing { cost: Cost::default(), stop: Vec::new(), slots: 0 };
-    for (index, devices) in holders {
-        if slots >= tasks {
-            break;
-        }
-        room += devices;
-        next.cost = match next.stop.is_empty() && found.iter().all(|before: &Clearing| before.stop.is_empty())
-        {
-            true => candidates[*index].cost,
-            false => next.cost.with(candidates[*index].cost),
-        };
-        next.stop.push(*index);
-        if room / each > slots {
-            next.slots = room / each - slots;
-            slots = room / each;
-            // What makes room for one more is never cheaper than what goes before it.
-            let cost = next.cost;
-            found.push(std::mem::replace(&mut next, Clearing { cost, stop: Vec::new(), slots: 0 }));
-        }
-    }
-    found
 }

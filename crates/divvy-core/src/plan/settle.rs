@@ -44,6 +44,10 @@ pub(super) fn settle(
     (places, early, grown): (Vec<Place>, usize, Vec<Place>),
     plan: &mut Plan,
 ) {
+    if leavers.is_empty() && grown.is_empty() {
+        plan.places.extend(places);
+        return;
+    }
     let holders = Holders::of(state, leavers);
     let mut taker: BTreeMap<JobId, JobId> = BTreeMap::new();
     let before: Vec<Leaver> = leavers.iter().filter(|leaver| !leaver.grows).copied().collect();

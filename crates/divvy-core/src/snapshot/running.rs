@@ -16,7 +16,7 @@ use crate::time::{Span, Time};
 pub struct Running {
     /// By id.
     pub jobs: BTreeMap<JobId, RunView>,
-    /// By queue, the lowest priority first.
+    /// By queue, the lowest priority first: where jobs give way by least loss.
     queues: BTreeMap<String, BTreeSet<(i32, JobId)>>,
     /// When each changes its place by running on.
     crossings: BTreeSet<(Time, JobId)>,
@@ -192,11 +192,23 @@ pub(crate) fn thresholds(policy: &Policy, milli: i64) -> impl Iterator<Item = i6
     let (head_start, step) = (policy.attained.head_start_ms, policy.step_ms);
     let milli = milli.max(1);
     policy.attained.levels_device_ms.iter().map(move |level| {
-        let progress = i128::from(*level) * 1000 - i128::from(head_start) * i128::from(milli);
-        let whole = i128::from(milli) * i128::from(step);
-        let steps = (progress + whole - 1).div_euclid(whole);
-        i64::try_from(steps * i128::from(step)).unwrap_or(i64::MAX)
+        threshold(*level, milli, (head_start, step))
+            .unwrap_or_else(|| large_threshold(*level, milli, (head_start, step)))
     })
+}
+
+/// One of them, where everything stays within 64 bits: all but absurd ones, and several times as fast.
+fn threshold(level: i64, milli: i64, (head_start, step): (i64, i64)) -> Option<i64> {
+    let progress = level.checked_mul(1000)?.checked_sub(head_start.checked_mul(milli)?)?;
+    let whole = milli.checked_mul(step)?;
+    progress.checked_add(whole - 1)?.div_euclid(whole).checked_mul(step)
+}
+
+fn large_threshold(level: i64, milli: i64, (head_start, step): (i64, i64)) -> i64 {
+    let progress = i128::from(level) * 1000 - i128::from(head_start) * i128::from(milli);
+    let whole = i128::from(milli) * i128::from(step);
+    let steps = (progress + whole - 1).div_euclid(whole);
+    i64::try_from(steps * i128::from(step)).unwrap_or(i64::MAX)
 }
 
 pub(super) fn up_to_step(span_ms: i64, step_ms: i64) -> i64 {
@@ -229,17 +241,21 @@ impl Running {
                 }
                 *known = view;
             }
-            (Some(view), None) => self.enter(id, view),
+            (Some(view), None) => {
+                self.crossings.extend(view.crossing.map(|at| (at, id)));
+                if state.policy.preempt == Preempt::LeastLoss {
+                    self.enter_queue(id, &view);
+                }
+                self.jobs.insert(id, view);
+            }
         }
     }
 
-    fn enter(&mut self, id: JobId, view: RunView) {
-        self.crossings.extend(view.crossing.map(|at| (at, id)));
-        if !self.queues.contains_key(&*view.queue) {
-            self.queues.insert(view.queue.to_string(), BTreeSet::new());
+    fn enter_queue(&mut self, id: JobId, view: &RunView) {
+        match self.queues.get_mut(&*view.queue) {
+            Some(jobs) => drop(jobs.insert((view.priority, id))),
+            None => drop(self.queues.insert(view.queue.to_string(), [(view.priority, id)].into())),
         }
-        self.queues.get_mut(&*view.queue).map(|jobs| jobs.insert((view.priority, id)));
-        self.jobs.insert(id, view);
     }
 
     fn forget(&mut self, id: JobId) {
@@ -256,12 +272,15 @@ impl Running {
         }
     }
 
-    /// The jobs of the queues that are asked about, up to a priority that the answer names.
-    pub fn of_queues(&self, up_to: impl Fn(&str) -> Option<i32>) -> impl Iterator<Item = (&JobId, &RunView)> {
-        let asked = self.queues.iter().filter_map(move |(queue, jobs)| Some((up_to(queue)?, jobs)));
-        let up_to =
-            asked.flat_map(|(most, jobs)| jobs.iter().take_while(move |(priority, _)| *priority <= most));
-        up_to.filter_map(|(_, job)| self.jobs.get_key_value(job))
+    /// The queues that have such jobs.
+    pub fn queues(&self) -> impl Iterator<Item = &str> {
+        self.queues.keys().map(String::as_str)
+    }
+
+    /// The jobs of a queue, the lowest priority first.
+    pub fn of_queue(&self, queue: &str) -> impl Iterator<Item = (&JobId, &RunView)> {
+        let jobs = self.queues.get(queue).into_iter().flatten();
+        jobs.filter_map(|(_, job)| self.jobs.get_key_value(job))
     }
 
     /// The lowest priority of any job of a queue.

@@ -117,6 +117,11 @@ impl<'a> Chosen<'a> {
         self.kinds().filter_map(|kind| kind.shelves.len().checked_sub(1)).max().map(|shelf| shelf as u32)
     }
 
+    /// The free devices of all of them that take tasks.
+    pub fn free(&self) -> u64 {
+        self.kinds().map(|kind| kind.free).sum()
+    }
+
     /// The nodes that take tasks and have exactly so many free devices: by place, those of one kind after those of another.
     pub fn with_free(&self, free: u32) -> impl Iterator<Item = usize> + use<'a> {
         let shelves = self.kinds().filter_map(move |kind| kind.shelves.get(free as usize));

@@ -46,6 +46,11 @@ fn least_open(view: &NodeView, ask: &DeviceAsk) -> Option<u32> {
 /// Chooses so many of the fitting devices: from the NUMA node (or link island) with the fewest fitting ones that has enough;
 /// where none has enough, from the fullest down, so that as few as possible are joined. Inside, the lowest index.
 pub(in crate::plan) fn devices<'a>(fitting: &[&'a DeviceView], count: usize) -> Vec<&'a DeviceView> {
+    let is_far =
+        |device: &&DeviceView| !device.spec.links.is_empty() || device.spec.numa != fitting[0].spec.numa;
+    if count <= fitting.len() && !fitting.iter().any(is_far) {
+        return fitting[..count].to_vec();
+    }
     let mut islands: Vec<Vec<&DeviceView>> = Vec::new();
     for device in fitting {
         let near = |other: &DeviceView| {

@@ -8,14 +8,14 @@ use crate::id::{AllocationId, ClassId, JobId};
 use crate::model::allocation::AllocationState;
 use crate::model::job::{Estimate, JobSpec};
 use crate::model::policy::{Length, Order, Policy, Preempt};
-use crate::state::{Job, Run, State};
+use crate::state::{Job, Run, State, Table};
 use crate::time::{Span, Time};
 
 /// The running jobs, where the policy lets them give way; otherwise nothing.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Running {
     /// By id.
-    pub jobs: BTreeMap<JobId, RunView>,
+    pub jobs: Table<JobId, RunView>,
     /// By queue, the lowest priority first: where jobs give way by least loss.
     queues: BTreeMap<String, BTreeSet<(i32, JobId)>>,
     /// When each changes its place by running on.

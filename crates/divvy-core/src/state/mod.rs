@@ -5,6 +5,7 @@ mod digest;
 mod elastic;
 mod outlook;
 mod run;
+mod table;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -30,6 +31,7 @@ use crate::time::Time;
 pub use apply::{Misfit, count, counted};
 pub use digest::fingerprint;
 pub use run::Dependable;
+pub use table::{Table, TableIter};
 
 /// All that the pool knows. Jobs that have ended leave it: history keeps them, a short list of outcomes serves dependencies.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -60,9 +62,9 @@ pub struct State {
     /// The devices, also those that are gone.
     pub devices: BTreeMap<DeviceId, Device>,
     /// The jobs that have not ended, by number.
-    pub jobs: BTreeMap<u64, Job>,
+    pub jobs: Table<u64, Job>,
     /// What is held.
-    pub allocations: BTreeMap<AllocationId, Allocation>,
+    pub allocations: Table<AllocationId, Allocation>,
     /// What is promised.
     pub promises: BTreeMap<JobId, Promise>,
     /// What is reserved.
@@ -333,8 +335,8 @@ impl Default for State {
             queues: BTreeMap::new(),
             nodes: BTreeMap::new(),
             devices: BTreeMap::new(),
-            jobs: BTreeMap::new(),
-            allocations: BTreeMap::new(),
+            jobs: Table::default(),
+            allocations: Table::default(),
             promises: BTreeMap::new(),
             reservations: Vec::new(),
             ledger: Ledger::default(),

@@ -3,6 +3,7 @@
 
 mod array;
 mod bare;
+mod chaos;
 mod cycle;
 mod effort;
 mod explain;
@@ -52,6 +53,8 @@ enum Place {
     Explain(explain::Explain),
     /// Measures what a plan costs in large pools; takes some minutes
     Plan(plan::Plan),
+    /// Measures how many events of lives with faults are checked in a second
+    Chaos(chaos::Chaos),
 }
 
 /// What to measure, and how to say it.
@@ -113,6 +116,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         Place::Fairness(fairness) => fairness::run(fairness, &build_directory()?),
         Place::Explain(explain) => explain::run(explain),
         Place::Plan(plan) => plan::run(plan, &build_directory()?),
+        Place::Chaos(lives) => chaos::run(lives, &build_directory()?),
     }
 }
 

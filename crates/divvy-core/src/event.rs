@@ -288,8 +288,8 @@ impl Event {
 
 impl Event {
     /// Whether it came from outside, rather than from what the planner had decided: only after that may a job whose devices were
-    /// taken take those of others (L10). An attempt whose devices were taken is over because of the planner, unless its job is, too.
-    pub fn comes_from_outside(&self, was_taken: impl FnOnce(JobId) -> bool) -> bool {
+    /// taken take those of others (L10). An attempt that gave way is over because of the planner, unless its job is, too.
+    pub fn comes_from_outside(&self, gave_way: impl FnOnce(JobId) -> bool) -> bool {
         match self {
             Event::TermBegan { .. }
             | Event::NodeSeen { .. }
@@ -302,7 +302,7 @@ impl Event {
             | Event::Held { .. }
             | Event::Released { .. }
             | Event::Dropped { .. } => true,
-            Event::AttemptEnded { job, state, .. } => state.is_ended() || !was_taken(*job),
+            Event::AttemptEnded { job, state, .. } => state.is_ended() || !gave_way(*job),
             _ => false,
         }
     }

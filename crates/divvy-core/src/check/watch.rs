@@ -45,8 +45,9 @@ pub struct Watch {
     /// What is on its way out, and how many thousandths of devices of it each queue has.
     leaving: BTreeSet<AllocationId>,
     leaving_milli: BTreeMap<String, i64>,
-    /// Whose devices were taken since something came from outside.
+    /// Whose devices earlier cycles took since something came from outside, and whose this one takes.
     taken: BTreeSet<JobId>,
+    taken_now: Vec<JobId>,
     /// Who gives way and is not over yet.
     giving_way: BTreeSet<JobId>,
     /// Who was told to make room since the last cycle, and what they hold.
@@ -115,7 +116,9 @@ impl Watch {
         let stopped = state.allocations.values().map(|held| held.job);
         let takes = |job: &JobId| {
             let stopping = state.run(*job).and_then(|run| run.stopping.as_ref());
-            stopping.is_some_and(|stopping| matches!(stopping.cause, Cause::Preempted | Cause::Reclaimed))
+            stopping.is_some_and(|stopping| {
+                matches!(stopping.cause, Cause::Preempted | Cause::Reclaimed | Cause::Order | Cause::Moved)
+            })
         };
         watch.giving_way = stopped.filter(takes).collect();
         for promise in state.promises.values() {
@@ -129,6 +132,7 @@ impl Watch {
         let mut wrong = self.clock(state, stamped);
         if self.is_from_outside(state, &stamped.event) {
             self.taken.clear();
+            self.taken_now.clear();
         }
         match &stamped.event {
             Event::TermBegan { term, .. } => {
@@ -157,7 +161,10 @@ impl Watch {
                 self.stopping(state, *job, *cause, &mut wrong);
             }
             Event::TaskEnded { allocation, .. } => self.task_ended(state, *allocation, &mut wrong),
-            Event::Planned { .. } => self.planned(state, &mut wrong),
+            Event::Planned { .. } => {
+                self.taken.extend(self.taken_now.drain(..));
+                self.planned(state, &mut wrong);
+            }
             _ => {}
         }
         if let Some(job) = job_of(state, &stamped.event) {
@@ -419,6 +426,7 @@ impl Watch {
             wrong.push(found("L8", format!("job {job} is being stopped, but not all of its tasks are")));
         }
         if matches!(cause, Cause::Preempted | Cause::Reclaimed | Cause::Order | Cause::Moved) {
+            self.giving_way.insert(job);
             self.preempted.push((job, live.clone()));
         }
         self.leave(&live);
@@ -453,8 +461,7 @@ impl Watch {
             wrong.push(found("L8", format!("job {job} is taken back for nobody")));
             return;
         };
-        self.taken.insert(job);
-        self.giving_way.insert(job);
+        self.taken_now.push(job);
         if by.and_then(|by| by.parse().ok()).is_some_and(|by| self.taken.contains(&by)) {
             let text = format!("job {job} gives way to {by:?}, whose devices were taken since the last news");
             wrong.push(found("L10", text));

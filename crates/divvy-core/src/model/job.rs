@@ -412,6 +412,11 @@ impl Cause {
     pub fn takes(self) -> bool {
         matches!(self, Cause::Preempted | Cause::Reclaimed)
     }
+
+    /// Whether the planner had it stopped for the sake of another job.
+    pub fn is_planned(self) -> bool {
+        self.takes() || matches!(self, Cause::Order | Cause::Moved)
+    }
 }
 
 impl Cause {

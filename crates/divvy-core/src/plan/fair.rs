@@ -109,7 +109,7 @@ pub(super) fn in_turns<'a>(
                 }
                 Err(reason) => {
                     fair.trial.reserve.note(state, turn.job(), &reason);
-                    verdicts.insert(turn.class, Some(reason));
+                    verdicts.insert(turn.class, Some(super::said_before(state, turn.class, reason)));
                 }
             }
         }

@@ -176,7 +176,9 @@ fn more(fair: &mut Fair, grower: &Grower, reach: Reach) -> Option<Vec<Placement>
                 return Some(placements);
             }
         }
-        if reach != Reach::Due || fair.trial.state.policy.preempt != Preempt::LeastLoss {
+        let state = fair.trial.state;
+        let takes = reach == Reach::Due && state.policy.preempt == Preempt::LeastLoss;
+        if !takes || state.was_just_taken(grower.id) {
             return None;
         }
         let scarce = fair.shares.scarce(&asked, fair.trial.capacity());

@@ -70,7 +70,7 @@ impl State {
         let position = Position(self.position.0 + 1);
         let kind = stamped.event.kind();
         let at = stamped.at.max(self.now);
-        self.news += u64::from(stamped.event.comes_from_outside(|job| self.is_being_taken(job)));
+        self.news += u64::from(stamped.event.comes_from_outside(|job| self.gives_way(job)));
         self.fold(&stamped.event, at).map_err(|wrong| match wrong {
             Wrong::Unknown(what) => Misfit::Unknown { kind, position, what },
             Wrong::Impossible(what) => Misfit::Impossible { kind, position, what },
@@ -113,7 +113,9 @@ impl State {
             Event::Revoked { job } => return self.revoke(*job),
             Event::Placed { job, placements, port } => return self.place(*job, placements, *port, at),
             Event::Grown { job, placements } => return self.grow(*job, placements, at),
-            Event::Shrinking { job, allocations, .. } => return self.shrink(*job, allocations),
+            Event::Shrinking { job, allocations, cause, .. } => {
+                return self.shrink(*job, allocations, *cause);
+            }
             Event::TaskStarted { allocation, start } => return self.start_task(*allocation, start, at),
             Event::Stopping { job, cause, by, order, requeue } => {
                 let stopping =

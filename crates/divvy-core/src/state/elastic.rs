@@ -4,6 +4,7 @@ use super::State;
 use super::apply::{Applied, Wrong};
 use crate::id::{AllocationId, JobId};
 use crate::model::allocation::{AllocationState, Placement};
+use crate::model::job::Cause;
 use crate::time::Time;
 
 impl State {
@@ -34,7 +35,7 @@ impl State {
     }
 
     /// Tells some tasks of a gang to stop.
-    pub(super) fn shrink(&mut self, id: JobId, allocations: &[AllocationId]) -> Applied {
+    pub(super) fn shrink(&mut self, id: JobId, allocations: &[AllocationId], cause: Cause) -> Applied {
         for allocation in allocations {
             if self.allocations.get(allocation).is_none_or(|held| held.job != id) {
                 return Err(Wrong::Unknown(format!("allocation {allocation} of job {id}")));
@@ -44,6 +45,7 @@ impl State {
                 held.seq += 1;
             })?;
         }
-        Ok(())
+        let news = self.news;
+        if cause.takes() { self.change_run(id, |run| run.taken_at = Some(news)) } else { Ok(()) }
     }
 }

@@ -57,10 +57,10 @@ impl Run {
 }
 
 impl State {
-    /// Whether the devices of a job are being taken for others.
-    pub(super) fn is_being_taken(&self, id: JobId) -> bool {
+    /// Whether a job is being stopped for others.
+    pub(super) fn gives_way(&self, id: JobId) -> bool {
         let stopping = self.run(id).and_then(|run| run.stopping.as_ref());
-        stopping.is_some_and(|stopping| stopping.cause.takes())
+        stopping.is_some_and(|stopping| stopping.cause.is_planned())
     }
 
     /// Whether the devices of a job were taken for others, and nothing has come from outside since: until then it takes nobody's

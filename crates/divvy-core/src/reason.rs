@@ -278,14 +278,18 @@ impl Reason {
             }
             Reason::GangIncomplete(_) => "wait for running jobs to end, or ask for fewer tasks".into(),
             Reason::InLine => "wait for the jobs before it, or have the pool's order made less strict".into(),
-            Reason::Reserved(owner) => format!(
-                "give it a time limit (-t) that ends before job {owner} can start: divvy explain {owner} says when"
-            ),
+            Reason::Reserved(owner) => ends_before(*owner),
             Reason::Promised(_) => "wait a moment: it starts when they have stopped".into(),
             Reason::Unsupported(_) => "submit it without that".into(),
             Reason::NoNodeChosen(_) => "ask for labels that nodes have, and put up with their taints".into(),
         }
     }
+}
+
+fn ends_before(owner: JobId) -> String {
+    format!(
+        "give it a time limit (-t) that ends before job {owner} can start: divvy explain {owner} says when"
+    )
 }
 
 /// An amount in the unit that people use for the resource.

@@ -49,6 +49,7 @@ impl<K: Ord, V> Table<K, V> {
     }
 
     /// Keys and values, by key.
+    #[allow(clippy::borrowed_box, reason = "what the map gives out is a reference to a box")]
     pub fn iter(&self) -> TableIter<'_, K, V> {
         let both: fn(_) -> _ = |(key, value): (_, &Box<V>)| (key, value.as_ref());
         self.0.iter().map(both)

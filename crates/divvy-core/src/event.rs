@@ -291,37 +291,31 @@ impl Event {
     /// taken take those of others (L10). An attempt that gave way is over because of the planner, unless its job is, too.
     pub fn comes_from_outside(&self, gave_way: impl FnOnce(JobId) -> bool) -> bool {
         match self {
-            Event::TermBegan { .. }
-            | Event::NodeSeen { .. }
-            | Event::DeviceSeen { .. }
-            | Event::DeviceChanged { .. }
-            | Event::QueuesSet { .. }
-            | Event::PolicySet { .. }
-            | Event::DrainSet { .. }
-            | Event::Submitted(_)
-            | Event::Held { .. }
-            | Event::Released { .. }
-            | Event::Dropped { .. } => true,
+            Event::Submitted(_) | Event::Held { .. } | Event::Released { .. } | Event::Dropped { .. } => true,
             Event::AttemptEnded { job, state, .. } => state.is_ended() || !gave_way(*job),
-            _ => false,
+            event => event.changes_pool(),
         }
     }
 
-    /// Whether it may let something start that could not before: then all that waits is looked at again.
-    pub fn frees(&self) -> bool {
+    /// Whether nodes, devices, queues or settings are others now.
+    fn changes_pool(&self) -> bool {
         matches!(
             self,
-            Event::TaskEnded { .. }
-                | Event::AttemptEnded { .. }
-                | Event::Revoked { .. }
+            Event::TermBegan { .. }
                 | Event::NodeSeen { .. }
                 | Event::DeviceSeen { .. }
                 | Event::DeviceChanged { .. }
                 | Event::QueuesSet { .. }
                 | Event::PolicySet { .. }
                 | Event::DrainSet { .. }
-                | Event::TermBegan { .. }
         )
+    }
+
+    /// Whether it may let something start that could not before: then all that waits is looked at again.
+    pub fn frees(&self) -> bool {
+        let ends =
+            matches!(self, Event::TaskEnded { .. } | Event::AttemptEnded { .. } | Event::Revoked { .. });
+        ends || self.changes_pool()
     }
 }
 

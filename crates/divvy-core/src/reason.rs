@@ -219,29 +219,11 @@ impl Reason {
             Reason::Dependency(job, _) => format!("wait for job {job}: divvy show {job}"),
             Reason::StartAfter(_) => "wait, or submit it again without a start time".into(),
             Reason::ArrayLimit(most) => format!("submit the array with more than %{most}"),
-            Reason::QueueLimit(queue, resource, limit, asked) => {
-                let (limit, asked) = (shown(resource, *limit), shown(resource, *asked));
-                format!(
-                    "wait for jobs of {queue} to end, or raise its limit of {resource} above {limit} (this job asks for {asked})"
-                )
-            }
-            Reason::BeyondGuarantee(queue, resource, guarantee, asked) => {
-                let (guarantee, asked) = (shown(resource, *guarantee), shown(resource, *asked));
-                format!(
-                    "submit it as preemptible, or raise {queue}'s guarantee of {resource} above {guarantee} (this job asks for {asked})"
-                )
-            }
-            Reason::BorrowLimit(queue, resource, borrow, asked) => {
-                let (borrow, asked) = (shown(resource, *borrow), shown(resource, *asked));
-                format!(
-                    "wait for jobs of {queue} to end, or let it borrow more {resource} than {borrow} (this job asks for {asked})"
-                )
-            }
-            Reason::NotLent(queue, resource, _, asked) => {
-                format!(
-                    "wait for jobs that borrow to end, have other queues lend more {resource}, or raise {queue}'s guarantee (this job asks for {})",
-                    shown(resource, *asked)
-                )
+            Reason::QueueLimit(queue, resource, amount, asked)
+            | Reason::BeyondGuarantee(queue, resource, amount, asked)
+            | Reason::BorrowLimit(queue, resource, amount, asked)
+            | Reason::NotLent(queue, resource, amount, asked) => {
+                self.fix_entitlement((queue, resource), (shown(resource, *amount), shown(resource, *asked)))
             }
             Reason::PoolDraining => "start the pool again: divvy up".into(),
             Reason::NoNode => "start the pool on a machine that takes tasks".into(),
@@ -389,6 +371,27 @@ fn no_domain(level: &str, tasks: u32, most: u32) -> String {
 }
 
 impl Reason {
+    /// What gives a queue more of a resource than this amount.
+    fn fix_entitlement(
+        &self,
+        (queue, resource): (&str, &Resource),
+        (amount, asked): (String, String),
+    ) -> String {
+        let way = match self {
+            Reason::BeyondGuarantee(..) => {
+                format!("submit it as preemptible, or raise {queue}'s guarantee of {resource} above {amount}")
+            }
+            Reason::BorrowLimit(..) => {
+                format!("wait for jobs of {queue} to end, or let it borrow more {resource} than {amount}")
+            }
+            Reason::NotLent(..) => format!(
+                "wait for jobs that borrow to end, have other queues lend more {resource}, or raise {queue}'s guarantee"
+            ),
+            _ => format!("wait for jobs of {queue} to end, or raise its limit of {resource} above {amount}"),
+        };
+        format!("{way} (this job asks for {asked})")
+    }
+
     /// What a queue may not have more of.
     fn fmt_entitlement(
         &self,

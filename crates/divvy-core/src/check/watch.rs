@@ -47,9 +47,8 @@ pub struct Watch {
     /// What is on its way out, and how many thousandths of devices of it each queue has.
     leaving: BTreeSet<AllocationId>,
     leaving_milli: BTreeMap<String, i64>,
-    /// Whose devices earlier cycles took since something came from outside, and whose this one takes.
+    /// Whose devices were taken since something came from outside.
     taken: BTreeSet<JobId>,
-    taken_now: Vec<JobId>,
     /// Who gives way and is not over yet.
     giving_way: BTreeSet<JobId>,
     /// Who was told to make room since the last cycle, and what they hold.
@@ -134,7 +133,6 @@ impl Watch {
         let mut wrong = self.clock(state, stamped);
         if self.is_from_outside(state, &stamped.event) {
             self.taken.clear();
-            self.taken_now.clear();
         }
         match &stamped.event {
             Event::TermBegan { term, .. } => {
@@ -163,10 +161,7 @@ impl Watch {
                 self.stopping(state, *job, *cause, &mut wrong);
             }
             Event::TaskEnded { allocation, .. } => self.task_ended(state, *allocation, &mut wrong),
-            Event::Planned { .. } => {
-                self.taken.extend(self.taken_now.drain(..));
-                self.planned(state, &mut wrong);
-            }
+            Event::Planned { .. } => self.planned(state, &mut wrong),
             _ => {}
         }
         if let Some(job) = job_of(state, &stamped.event) {

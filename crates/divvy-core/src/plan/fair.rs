@@ -193,7 +193,6 @@ impl<'a> Fair<'a, '_> {
         let Some(id) = id.filter(|id| !state.draining && !state.was_just_taken(*id)) else {
             return Err(reason.clone());
         };
-        self.trial.reserve.turn(job);
         let placements = match job.spec.gang.has_alternatives() {
             false => self.claim(turn, (id, &job.spec), true),
             true => self.claim_any(turn, (id, &job.spec)),

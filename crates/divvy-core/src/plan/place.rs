@@ -34,7 +34,6 @@ pub(super) fn place_members(
     if state.draining {
         return Err(Reason::PoolDraining);
     }
-    trial.reserve.turn(job);
     // What this cycle has placed before still waits as far as the state knows: the first to start do.
     let placed = trial.members_placed(number);
     let most = most.min((job.members_left().unwrap_or(u32::MAX) as usize).saturating_sub(placed));
@@ -85,7 +84,7 @@ pub(super) fn place_spec(trial: &mut Trial, spec: &JobSpec) -> Result<Vec<Placem
     let mut placements = place_now(trial, spec)?;
     if trial.reserve.has_owners() {
         trial.roll_back_to(mark);
-        if let Some(owner) = reserve::put_aside(trial) {
+        if let Some(owner) = reserve::put_aside(trial, spec) {
             let beside = place_now(trial, spec);
             trial.roll_back_to(mark);
             placements = beside.map_err(|_| Reason::Reserved(owner))?;
@@ -94,7 +93,7 @@ pub(super) fn place_spec(trial: &mut Trial, spec: &JobSpec) -> Result<Vec<Placem
         placements.iter().for_each(|placement| trial.take(placement.clone(), &spec.queue));
         placements.sort_by_key(|placement| placement.rank);
     }
-    trial.reserve.started(&placements);
+    trial.reserve.started(spec, &placements);
     Ok(placements)
 }
 

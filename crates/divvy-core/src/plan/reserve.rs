@@ -29,8 +29,6 @@ pub(super) struct Reserve<'a> {
     kept: Vec<Kept>,
     /// When what this cycle has placed will end, as far as that is known.
     ends: BTreeMap<AllocationId, Time>,
-    /// When the job whose turn it is will end if it starts now, if that is known.
-    until: Option<Time>,
 }
 
 /// What is kept for a waiting job.
@@ -66,17 +64,17 @@ impl<'a> Reserve<'a> {
         }
     }
 
-    /// A job has its turn: what it would do to those before it depends on when it ends.
-    pub(super) fn turn(&mut self, job: &Job) {
-        let limit = job.spec.time_limit.map(|limit| limit.0);
-        let lasts_ms = limit.into_iter().chain(foreseen_ms(job)).min();
-        self.until = lasts_ms.map(|lasts_ms| self.now + Span(lasts_ms));
+    /// When what is placed now will have ended, if its limit or its own estimate says so.
+    fn until(&self, spec: &JobSpec) -> Option<Time> {
+        let lasts = spec.time_limit.into_iter().chain(spec.estimate).min();
+        lasts.map(|lasts| self.now + lasts)
     }
 
-    /// Notes what the job whose turn it is has got.
-    pub(super) fn started(&mut self, placements: &[Placement]) {
+    /// Notes what was placed.
+    pub(super) fn started(&mut self, spec: &JobSpec, placements: &[Placement]) {
+        let until = self.until(spec);
         for placement in placements {
-            match self.until {
+            match until {
                 Some(until) => self.ends.insert(placement.allocation, until),
                 // The id may have been that of a placement that was undone.
                 None => self.ends.remove(&placement.allocation),
@@ -96,10 +94,10 @@ fn foreseen_ms(job: &Job) -> Option<i64> {
     job.spec.estimate.map(|estimate| estimate.0).into_iter().chain(foreseen).min()
 }
 
-/// Puts aside what the job whose turn it is must leave to those before it. Gives the first of them, if there is any.
-pub(super) fn put_aside(trial: &mut Trial) -> Option<JobId> {
+/// Puts aside what a job must leave to those before it. Gives the first of them, if there is any.
+pub(super) fn put_aside(trial: &mut Trial, spec: &JobSpec) -> Option<JobId> {
     reserve(trial);
-    let until = trial.reserve.until;
+    let until = trial.reserve.until(spec);
     let in_time = |from: &Time| until.is_some_and(|until| until <= *from);
     let pushed = |kept: &&Kept| !kept.from.as_ref().is_some_and(in_time);
     let kept: Vec<(JobId, Placement)> = trial

@@ -80,6 +80,10 @@ pub(super) fn grow(fair: &mut Fair, reach: Reach) -> BTreeSet<usize> {
     let mut grown = BTreeSet::new();
     while let Some((before, index)) = line.pop_first() {
         let grower = &mut growers[index];
+        // Another one may have taken its devices since: it takes nobody's.
+        if fair.victims.iter().any(|victim| victim.job == grower.id) {
+            continue;
+        }
         // What others got since may have taken its queue further.
         let Some(now) = standing(fair, grower) else { continue };
         if now > before {

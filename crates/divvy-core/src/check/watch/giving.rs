@@ -28,7 +28,7 @@ impl Watch {
             wrong.push(found("L8", format!("job {job} is taken back for nobody")));
             return;
         };
-        self.taken_now.push(job);
+        self.taken.insert(job);
         if by.and_then(|by| by.parse().ok()).is_some_and(|by| self.taken.contains(&by)) {
             let text = format!("job {job} gives way to {by:?}, whose devices were taken since the last news");
             wrong.push(found("L10", text));

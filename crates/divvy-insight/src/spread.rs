@@ -12,6 +12,9 @@ const BINS_PER_DOUBLING: f64 = 4.0;
 const USUAL_MEDIAN_MS: f64 = 3_000_000.0;
 const USUAL_SIGMA: f64 = 2.5;
 
+/// How widely lengths are spread about what users say of them: four in five within a factor of two and a half.
+const SAID_SIGMA: f64 = 0.7;
+
 /// How many jobs, or parts of one, are in each bin of lengths.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Spread {
@@ -33,6 +36,12 @@ fn bin_of(length_ms: i64) -> usize {
     (1..BINS).take_while(|bin| begins_ms(*bin) <= length_ms).last().unwrap_or(0)
 }
 
+/// The same from the logarithm: near an edge it may be the other side's.
+fn bin_at(length_ms: f64) -> usize {
+    let bin = libm::floor(libm::log2(length_ms / 1000.0) * BINS_PER_DOUBLING);
+    bin.clamp(0.0, (BINS - 1) as f64) as usize
+}
+
 impl Spread {
     /// Of no job.
     pub fn empty() -> Self {
@@ -41,10 +50,35 @@ impl Spread {
 
     /// What is expected where nothing is known; it weighs as one job.
     pub fn usual() -> Self {
+        Self::about(USUAL_MEDIAN_MS, USUAL_SIGMA)
+    }
+
+    /// What is expected of a job that is said to take so long; it weighs as one job.
+    pub fn said(length_ms: i64) -> Self {
+        Self::about(length_ms.max(1) as f64, SAID_SIGMA)
+    }
+
+    /// What is expected of a job of which no more is known than when it is stopped: this part of such jobs ends before, at any
+    /// time, the others run into it. It weighs as one job.
+    pub fn limited(limit_ms: i64, before: f64) -> Self {
+        let mut spread = Self::empty();
+        let last = bin_of(limit_ms);
+        for bin in 0..=last {
+            let from = if bin == 0 { 0.0 } else { edge_ms(bin) };
+            let inside = (edge_ms(bin + 1).min(limit_ms as f64) - from).max(0.0);
+            spread.bins[bin] = before * inside / (limit_ms.max(1)) as f64;
+        }
+        spread.bins[(last + 1).min(BINS - 1)] += 1.0 - before;
+        spread.total = spread.bins.iter().sum();
+        spread.normalised()
+    }
+
+    /// Log-normal about a median.
+    fn about(median_ms: f64, sigma: f64) -> Self {
         let below = |bin: usize| match bin {
             0 => 0.0,
             bin => {
-                let deviations = libm::log(edge_ms(bin) / USUAL_MEDIAN_MS) / USUAL_SIGMA;
+                let deviations = libm::log(edge_ms(bin) / median_ms) / sigma;
                 0.5 * libm::erfc(-deviations / std::f64::consts::SQRT_2)
             }
         };
@@ -66,6 +100,22 @@ impl Spread {
         Self { total: bins.iter().sum(), bins }.normalised()
     }
 
+    /// The same where some jobs have not ended: it is only known of them for how long they have run. Each is taken for what those
+    /// are that ran longer (redistribution to the right: Efron, 1967), so that the short ones, whose ends come first, do not count
+    /// too much.
+    pub fn blended_with_running(&self, running: &Self, expected: &Self, weight: f64) -> Self {
+        let pairs = self.bins.iter().zip(&expected.bins);
+        let mut bins: Vec<f64> = pairs.map(|(own, other)| own + weight * other).collect();
+        for bin in (0..BINS - 1).filter(|bin| running.bins[*bin] > 0.0) {
+            let right: f64 = bins[bin + 1..].iter().sum();
+            if right > 0.0 {
+                let grown = 1.0 + running.bins[bin] / right;
+                bins[bin + 1..].iter_mut().for_each(|mass| *mass *= grown);
+            }
+        }
+        Self { total: bins.iter().sum(), bins }.normalised()
+    }
+
     fn normalised(mut self) -> Self {
         self.bins.iter_mut().for_each(|bin| *bin /= self.total);
         self.total = 1.0;
@@ -80,6 +130,35 @@ impl Spread {
             sum >= part * self.total
         };
         begins_ms(self.bins.iter().position(reached).unwrap_or(BINS - 1) + 1)
+    }
+
+    /// How many jobs it was told of, or parts of one.
+    pub fn weight(&self) -> f64 {
+        self.total
+    }
+
+    /// The length of a job that has run for so long: of all jobs that run longer, the one that this part of them (0 to 1) does
+    /// not exceed. Where none ran longer, up to three times as long as it has.
+    pub fn draw_ms(&self, ran_ms: i64, part: f64) -> i64 {
+        let ran = (ran_ms.max(1)) as f64;
+        let first = bin_at(ran);
+        let begin = |bin: usize| if bin == 0 { 1.0 } else { edge_ms(bin) };
+        let passed = libm::log(ran / begin(first)) / libm::log(edge_ms(first + 1) / begin(first));
+        let head = self.bins[first] * (1.0 - passed).clamp(0.0, 1.0);
+        let left: f64 = head + self.bins[first + 1..].iter().sum::<f64>();
+        if left <= self.total * f64::EPSILON * BINS as f64 {
+            return libm::round(ran * (1.0 + 2.0 * part)) as i64;
+        }
+        let mut before = part * left;
+        for bin in first..BINS {
+            let (inside, from) = if bin == first { (head, ran) } else { (self.bins[bin], begin(bin)) };
+            if before <= inside && inside > 0.0 {
+                let length = from * libm::exp(libm::log(edge_ms(bin + 1) / from) * (before / inside));
+                return (libm::round(length) as i64).max(ran_ms + 1);
+            }
+            before -= inside;
+        }
+        (edge_ms(BINS) as i64).max(ran_ms + 1)
     }
 
     /// What can be expected of a job whose devices count as so many, by how long it has run: the inverse of its Gittins index.
@@ -156,6 +235,41 @@ mod tests {
         assert!((10_000..12_000).contains(&spread.quantile_ms(0.5)));
         assert!((1_000_000..1_200_000).contains(&spread.quantile_ms(0.9)));
         assert!((2_400_000..3_600_000).contains(&Spread::usual().quantile_ms(0.5)));
+    }
+
+    #[test]
+    fn draws_are_longer_than_what_has_run_and_rise_with_their_part() {
+        let spread = of(&[10, 100, 1000, 10_000]);
+        for ran_ms in [0, 1, 999, 1000, 50_000, 9_900_000, 100_000_000, i64::MAX / 8] {
+            let draws = [0.0, 0.25, 0.5, 0.75, 1.0].map(|part| spread.draw_ms(ran_ms, part));
+            assert!(draws[0] >= ran_ms && draws.is_sorted(), "{ran_ms}: {draws:?}");
+        }
+        assert!((90_000..1_200_000).contains(&spread.draw_ms(20_000, 0.2)), "the job of 10 s is out");
+        assert!((9_000_000..13_000_000).contains(&spread.draw_ms(20_000, 0.9)));
+    }
+
+    #[test]
+    fn what_a_user_says_is_the_middle_of_what_is_expected() {
+        let said = Spread::said(3_600_000);
+        assert!((3_000_000..4_300_000).contains(&said.draw_ms(0, 0.5)));
+        assert!(said.draw_ms(0, 0.1) > 1_000_000 && said.draw_ms(0, 0.9) < 12_000_000);
+    }
+
+    #[test]
+    fn jobs_that_have_not_ended_count_as_those_that_ran_longer() {
+        let ended = of(&[10, 10, 10, 10, 10, 10, 10, 1000]);
+        let without = ended.blended(&Spread::usual(), 1.0);
+        let with = ended.blended_with_running(&of(&[100; 8]), &Spread::usual(), 1.0);
+        assert!(without.draw_ms(0, 0.7) < 20_000 && with.draw_ms(0, 0.7) > 500_000);
+        assert_eq!(ended.blended_with_running(&Spread::empty(), &Spread::usual(), 1.0), without);
+    }
+
+    #[test]
+    fn a_limit_is_where_most_end() {
+        let limited = Spread::limited(3_600_000, 0.4);
+        assert!((1_500_000..2_100_000).contains(&limited.draw_ms(0, 0.2)));
+        assert!(limited.draw_ms(0, 0.6) > 3_600_000 && limited.draw_ms(0, 0.99) < 5_000_000);
+        assert!(Spread::limited(1, 0.4).draw_ms(0, 0.5) > 0);
     }
 
     #[test]

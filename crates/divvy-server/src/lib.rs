@@ -11,6 +11,7 @@
 mod clock;
 mod control;
 mod environments;
+mod expected;
 mod growth;
 mod guise;
 mod http;

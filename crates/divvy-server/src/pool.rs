@@ -11,6 +11,7 @@ use divvy_engine::local::Telemetry;
 use tokio::sync::{RwLock, watch};
 
 use crate::control::Requests;
+use crate::expected::Expectations;
 use crate::growth::Growth;
 use crate::http::Places;
 use crate::people::{People, User};
@@ -48,6 +49,8 @@ pub(crate) struct Pool {
     pub(crate) telemetry: Telemetry,
     /// Places in the line, for listings.
     pub(crate) places: Places,
+    /// When waiting jobs will start.
+    pub(crate) expectations: Expectations,
     condition: Mutex<Condition>,
 }
 
@@ -84,6 +87,7 @@ impl Pool {
             growth: Growth::default(),
             telemetry,
             places: Places::default(),
+            expectations: Expectations::default(),
             condition: Mutex::default(),
         }
     }

@@ -52,6 +52,21 @@ pub struct SimulatedEngine {
     told: Vec<Observation>,
 }
 
+/// A task that was begun before the engine was, under the same fence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Adopted {
+    /// Who gave the last word about it.
+    pub fence: Fence,
+    /// Its job.
+    pub job: JobId,
+    /// Which of the job's attempts it belongs to.
+    pub attempt: u32,
+    /// Since when that attempt works; `None` while it has not begun.
+    pub working_since: Option<Time>,
+    /// Whether it was told to stop: it does so at once.
+    pub stopping: bool,
+}
+
 /// What a timer is for; ends come before starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Turn {
@@ -206,6 +221,24 @@ impl SimulatedEngine {
         let since = progress.working_since.unwrap_or(self.now);
         let left = time_for((work_ms - progress.done_ms).max(0), progress.speed);
         (since, since + Span(left))
+    }
+
+    /// Takes over a task that was begun before. What an earlier attempt has done is not known here: the course is to leave it out.
+    pub fn adopt(&mut self, adopted: Adopted) {
+        let Adopted { fence, job, attempt, working_since, stopping } = adopted;
+        self.term = self.term.max(fence.term);
+        let work_ms = self.course(job).map_or(0, |course| course.work_ms);
+        let since = working_since.unwrap_or(self.now + Span(self.costs.start_ms));
+        let progress = self.jobs.entry(job).or_default();
+        (progress.attempt, progress.working_since) = (attempt, Some(since));
+        progress.running += u32::from(!stopping);
+        let ends_at = if stopping { self.now } else { (since + Span(work_ms)).max(self.now) };
+        let isolation = Isolation::Advisory("simulated".into());
+        let started = working_since.map(|at| TaskStart { at, pid: 1, isolation, output: None });
+        let timer = if started.is_some() || stopping { (ends_at, Turn::Ends) } else { (since, Turn::Starts) };
+        self.timers.insert((timer.0, timer.1, fence.allocation));
+        let task = Task { fence, job, ends_at, started, ended: None, stopped: stopping };
+        self.tasks.insert(fence.allocation, task);
     }
 
     fn start(&mut self, id: AllocationId, at: Time) {

@@ -6,6 +6,7 @@ pub mod chaos;
 pub mod engine;
 pub mod estimate;
 pub mod faults;
+pub mod forecast;
 pub mod generate;
 pub mod import;
 pub mod metrics;

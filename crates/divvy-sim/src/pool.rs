@@ -65,6 +65,15 @@ impl VirtualPool {
         Ok(pool)
     }
 
+    /// A pool as it was found. The engine has taken over what runs in it.
+    pub fn resume(state: State, engine: SimulatedEngine, now: Time) -> Self {
+        let now = now.max(state.now);
+        let mut controller = Controller::open(state);
+        controller.check_every(0);
+        controller.keep_history(false);
+        Self { controller, engine, now, digest: 0, events: 0 }
+    }
+
     /// The state.
     pub fn state(&self) -> &State {
         self.controller.state()

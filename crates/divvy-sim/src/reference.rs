@@ -169,6 +169,11 @@ pub fn prepare(folder: &Path, experiment: &Experiment) -> Result<Prepared, Refer
 }
 
 impl Prepared {
+    /// The nodes and the jobs, for those who replay them in another way, with what a later start costs.
+    pub fn parts(&self) -> (&[ClusterNode], &[TraceJob], i64) {
+        (&self.nodes, &self.jobs, RESTART_MS)
+    }
+
     /// Runs it.
     pub fn run(self) -> Result<Outcome, ReferenceError> {
         let Self { experiment, nodes, jobs } = self;

@@ -15,7 +15,7 @@ use divvy_core::model::job::{
 use divvy_core::model::node::NodeSpec;
 use divvy_core::model::policy::Policy;
 use divvy_core::model::queue::Queue;
-use divvy_core::state::fingerprint;
+use divvy_core::state::{State, fingerprint};
 use divvy_core::time::Time;
 
 use crate::engine::{Costs, Course, SimulatedEngine};
@@ -91,14 +91,47 @@ pub enum ReplayError {
     Stuck(usize, String),
 }
 
+/// Looks on while a trace is replayed. It is told what happens, when it happens.
+pub trait Onlooker {
+    /// A job was submitted under a number; nothing was decided about it yet.
+    fn arrived(&mut self, _number: u64, _row: usize) {}
+
+    /// A job got its GPUs, for the first time or again.
+    fn started(&mut self, _number: u64, _at: Time) {}
+
+    /// A job has ended.
+    fn ended(&mut self, _number: u64, _finished: &Finished) {}
+
+    /// Everything that has happened by now is known; what follows from it is about to be decided.
+    fn about_to_decide(&mut self, _state: &State, _now: Time) -> Result<(), Broken> {
+        Ok(())
+    }
+}
+
+/// Does not look.
+struct Nobody;
+
+impl Onlooker for Nobody {}
+
 /// Replays jobs, in the order of their submission. `progress` is told how many have ended.
 pub fn replay<'a>(
+    setup: Replay<'a>,
+    jobs: &'a [TraceJob],
+    progress: impl FnMut(usize),
+) -> Result<Replayed, ReplayError> {
+    replay_before(&mut Nobody, setup, jobs, progress)
+}
+
+/// The same before the eyes of someone.
+pub fn replay_before<'a>(
+    onlooker: &mut dyn Onlooker,
     setup: Replay<'a>,
     jobs: &'a [TraceJob],
     mut progress: impl FnMut(usize),
 ) -> Result<Replayed, ReplayError> {
     let start = Time(jobs.first().map_or(0, |job| job.arrival.submit_s) * 1000);
-    let mut run = Run::begin(setup, jobs, start).map_err(|broken| ReplayError::Broken { at: 0, broken })?;
+    let begun = Run::begin(onlooker, setup, jobs, start);
+    let mut run = begun.map_err(|broken| ReplayError::Broken { at: 0, broken })?;
     let mut next = 0;
     loop {
         let arrival = jobs.get(next).map(|job| Time(job.arrival.submit_s * 1000));
@@ -113,6 +146,7 @@ pub fn replay<'a>(
         }
         if news {
             run.renew().map_err(broken)?;
+            run.onlooker.about_to_decide(run.pool.state(), now).map_err(broken)?;
             run.decide().map_err(broken)?;
         }
         progress(run.finished.len());
@@ -121,7 +155,8 @@ pub fn replay<'a>(
 }
 
 /// A replay under way.
-struct Run<'a> {
+struct Run<'a, 'o> {
+    onlooker: &'o mut dyn Onlooker,
     pool: VirtualPool,
     jobs: &'a [TraceJob],
     estimator: Box<dyn Estimator>,
@@ -144,8 +179,13 @@ struct Open {
     preemptions: u32,
 }
 
-impl<'a> Run<'a> {
-    fn begin(setup: Replay<'a>, jobs: &'a [TraceJob], start: Time) -> Result<Self, Broken> {
+impl<'a, 'o> Run<'a, 'o> {
+    fn begin(
+        onlooker: &'o mut dyn Onlooker,
+        setup: Replay<'a>,
+        jobs: &'a [TraceJob],
+        start: Time,
+    ) -> Result<Self, Broken> {
         let estimator: Box<dyn Estimator> = match setup.class {
             Class::N => Box::new(Blind),
             // An order by outlooks needs more than a length.
@@ -164,7 +204,19 @@ impl<'a> Run<'a> {
         let (finished, stretches) = (Vec::new(), Vec::new());
         let (refused, timeline) = (Vec::new(), Timeline::default());
         let speeds = setup.speeds;
-        Ok(Self { pool, jobs, estimator, open, speeds, fitting, finished, stretches, refused, timeline })
+        Ok(Self {
+            onlooker,
+            pool,
+            jobs,
+            estimator,
+            open,
+            speeds,
+            fitting,
+            finished,
+            stretches,
+            refused,
+            timeline,
+        })
     }
 
     /// Lets time pass; says whether a job has ended.
@@ -205,6 +257,7 @@ impl<'a> Run<'a> {
                 let speeds = kinds.into_iter().filter_map(|kind| Some((kind.model?, kind.speed))).collect();
                 let course = Course { speeds, ..Course::of_length(job.fate.duration_s() * 1000) };
                 self.pool.engine().set_course(number, course);
+                self.onlooker.arrived(number, row);
                 self.foresee(number, row)?;
             }
         }
@@ -234,6 +287,7 @@ impl<'a> Run<'a> {
                     if let Some(open) = self.open.get_mut(&job.number) {
                         open.start_s.get_or_insert(second);
                         open.placed_s = second;
+                        self.onlooker.started(job.number, stamped.at);
                         self.timeline.note(second, -1, self.jobs[open.row].arrival.gpus.into());
                     }
                 }
@@ -257,7 +311,7 @@ impl<'a> Run<'a> {
         self.stretches.push(Stretch { row: open.row, from_s: open.placed_s, to_s: finish_s });
         self.estimator.at_end(arrival, fate.duration_s());
         self.timeline.note(finish_s, 0, -i64::from(arrival.gpus));
-        self.finished.push(Finished {
+        let finished = Finished {
             row: open.row,
             id: arrival.id.clone(),
             queue: arrival.queue.clone(),
@@ -267,7 +321,9 @@ impl<'a> Run<'a> {
             finish_s,
             duration_s: fate.duration_s(),
             preemptions: open.preemptions,
-        });
+        };
+        self.onlooker.ended(job.number, &finished);
+        self.finished.push(finished);
     }
 
     fn end(self) -> Result<Replayed, ReplayError> {

@@ -133,3 +133,42 @@ fn exit_code_85_of_a_job_that_saves_its_work_means_run_me_again() {
     let plain = pool.submit("", "exit 85");
     assert_eq!(pool.divvy(["wait", &plain]).code, 85);
 }
+
+/// What `explain` says of a job's start, and the time in milliseconds since 1970 at which it said so, about.
+fn expected(pool: &Pool, id: &str) -> (Value, i64) {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    (pool.divvy(["explain", id, "-o", "json"]).json(), i64::try_from(now.as_millis()).unwrap())
+}
+
+#[test]
+fn a_job_behind_one_with_a_limit_of_an_hour_is_expected_in_about_an_hour() {
+    let pool = Pool::start();
+    let started = pool.gate("started");
+    let first = pool.submit("-g 8 -t 1h", "echo on > started; exec sleep 1000");
+    started.await_job();
+    let waits = pool.submit("-g 1", "true");
+    let (said, now_ms) = expected(&pool, &waits);
+    let minutes = |key: &str| (said[key].as_i64().unwrap() - now_ms) / 60_000;
+    let (low, middle) = (minutes("expected_start_low_ms"), minutes("expected_start_ms"));
+    let high = minutes("expected_start_high_ms");
+    assert!((50..=60).contains(&middle) && low < middle && middle <= high, "{said}");
+    assert_eq!(said["expected_start_by"], "by the limit or estimate of 1 job that runs");
+    let text = pool.divvy(["explain", &waits]);
+    assert!(text.ok().contains("when   expected ≈ "), "{text:?}");
+    pool.divvy(["cancel", &first]).ok();
+    assert_eq!(pool.divvy(["wait", &waits]).code, 0);
+}
+
+#[test]
+fn behind_a_job_of_which_nothing_is_known_explain_says_so() {
+    let pool = Pool::start();
+    let first = pool.submit("-g 8", "exec sleep 1000");
+    let waits = pool.submit("-g 1", "true");
+    let (said, _) = expected(&pool, &waits);
+    assert_eq!(said["expected_start_ms"], Value::Null);
+    let by = said["expected_start_by"].as_str().unwrap();
+    assert!(by.starts_with("not known: nothing says how long 1 job that runs will take"), "{said}");
+    pool.divvy(["hold", &waits]).ok();
+    assert_eq!(expected(&pool, &waits).0["expected_start_by"], "");
+    pool.divvy(["cancel", &first]).ok();
+}

@@ -11,6 +11,7 @@ mod fairness;
 mod figure;
 mod first;
 mod footprint;
+mod forecast;
 mod jct;
 mod machine;
 mod openb;
@@ -51,6 +52,8 @@ enum Place {
     Fairness(fairness::Fairness),
     /// Tries what is said to start waiting jobs, in pools from seeds; takes some minutes
     Explain(explain::Explain),
+    /// Replays traces, asks at submissions when jobs will start, and compares with when they do; takes some minutes
+    Forecast(forecast::Forecast),
     /// Measures what a plan costs in large pools; takes some minutes
     Plan(plan::Plan),
     /// Measures how many events of lives with faults are checked in a second
@@ -115,6 +118,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         Place::Jct(jct) => jct::run(jct, &build_directory()?),
         Place::Fairness(fairness) => fairness::run(fairness, &build_directory()?),
         Place::Explain(explain) => explain::run(explain),
+        Place::Forecast(forecast) => forecast::run(forecast, &build_directory()?),
         Place::Plan(plan) => plan::run(plan, &build_directory()?),
         Place::Chaos(lives) => chaos::run(lives, &build_directory()?),
     }

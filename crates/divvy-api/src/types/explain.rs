@@ -68,6 +68,15 @@ pub struct Explain {
     /// When it can be expected to start; null if nobody can say.
     #[serde(default)]
     pub expected_start_ms: Option<i64>,
+    /// In four cases of five it starts at this moment or later, …
+    #[serde(default)]
+    pub expected_start_low_ms: Option<i64>,
+    /// … and not after this one; null where that is beyond what was looked ahead.
+    #[serde(default)]
+    pub expected_start_high_ms: Option<i64>,
+    /// What that rests on, or why nothing can be said; empty for a job that does not wait.
+    #[serde(default)]
+    pub expected_start_by: String,
     /// The cycle that found this.
     #[serde(default)]
     pub cycle: u64,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::extract::{Path, State as Shared};
-use divvy_api::{Explain, JobDetail, Problem, ProblemCode};
+use divvy_api::{Explain, JobDetail, JobState, Problem, ProblemCode, Verdict};
 use divvy_core::explain as reasons;
 use divvy_core::id::JobId;
 use divvy_core::model::attempt::Attempt;
@@ -90,10 +90,20 @@ pub(super) async fn explain(Shared(pool): Shared<Arc<Pool>>, Path(id): Path<Stri
     let id = read_id(&id)?;
     let past = past(&pool, id).await?;
     if let Some(explained) = open_explained(&pool, id, past.last()).await? {
-        return ok(&explained);
+        return ok(&with_expected_start(&pool, explained).await?);
     }
     let Some(last) = past.last() else { return Err(unknown(&pool, id).await?.into()) };
     ok(&words::ended(pool.controller.read().await.state(), last))
+}
+
+/// Adds when a job that waits for room is expected to start.
+async fn with_expected_start(pool: &Arc<Pool>, explained: Explain) -> Result<Explain, Refused> {
+    let settled = matches!(explained.verdict, Verdict::Placed | Verdict::NoFit | Verdict::Ended);
+    if settled || explained.state == Some(JobState::Held) {
+        return Ok(explained);
+    }
+    let start = pool.expectations.of(pool, read_id(&explained.job)?).await;
+    Ok(words::with_start(explained, start))
 }
 
 /// Explains a job that has not ended, with what its attempt before came to.

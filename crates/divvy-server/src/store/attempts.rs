@@ -4,6 +4,7 @@ use divvy_core::engine::DeviceUsage;
 use divvy_core::id::{JobId, Position};
 use divvy_core::model::attempt::Attempt;
 use divvy_core::model::job::Kind;
+use divvy_insight::Likeness;
 use rusqlite::types::Value;
 use rusqlite::{Connection, Row, params, params_from_iter};
 
@@ -115,6 +116,18 @@ pub(crate) fn of(db: &Connection, job: JobId) -> rusqlite::Result<Vec<Attempt>> 
     let sql = "SELECT checksum, body FROM attempts WHERE number = ?1 AND member = ?2 ORDER BY attempt";
     let mut statement = db.prepare(sql)?;
     let rows = statement.query_map(params![sql_number(job.number), member_column(job)], read)?;
+    rows.collect()
+}
+
+/// How long the jobs ran that ended last, at most `limit` of them, with what they had in common with others.
+pub(crate) fn lengths(db: &Connection, limit: usize) -> rusqlite::Result<Vec<(Likeness, i64)>> {
+    let sql = "SELECT queue, user, name, json_extract(body, '$.gpus'), ran_ms FROM attempts
+        WHERE ended = 1 AND started_at IS NOT NULL ORDER BY ended_at DESC LIMIT ?1";
+    let mut statement = db.prepare_cached(sql)?;
+    let rows = statement.query_map([i64::try_from(limit).unwrap_or(i64::MAX)], |row| {
+        let devices = row.get::<_, Option<u32>>(3)?.unwrap_or(0);
+        Ok((Likeness { queue: row.get(0)?, user: row.get(1)?, name: row.get(2)?, devices }, row.get(4)?))
+    })?;
     rows.collect()
 }
 

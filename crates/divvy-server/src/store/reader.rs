@@ -7,6 +7,7 @@ use divvy_core::event::Stamped;
 use divvy_core::id::{JobId, Position};
 use divvy_core::model::attempt::Attempt;
 use divvy_core::model::job::Submission;
+use divvy_insight::Likeness;
 use rusqlite::{Connection, OptionalExtension};
 
 use super::attempts::{self, EndedJobs, sql_number};
@@ -79,6 +80,11 @@ impl Reader {
     /// The attempts of a job (or member) that are over, oldest first.
     pub fn attempts(&self, job: JobId) -> Result<Vec<Attempt>, StoreError> {
         self.with(|db| attempts::of(db, job))
+    }
+
+    /// How long the jobs ran that ended last, at most `limit` of them.
+    pub fn lengths(&self, limit: usize) -> Result<Vec<(Likeness, i64)>, StoreError> {
+        self.with(|db| attempts::lengths(db, limit))
     }
 
     /// What was submitted under a number, if that is known.

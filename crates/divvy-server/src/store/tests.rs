@@ -404,6 +404,20 @@ fn history_lists_ended_jobs_by_id_and_sums_what_lies_in_the_window() {
 use divvy_core::id::JobId;
 
 #[test]
+fn the_lengths_of_the_jobs_that_ended_last_are_read_with_what_they_have_in_common() {
+    let dir = tempfile::tempdir().unwrap();
+    filled(dir.path(), 6);
+    let (mut store, _) = Store::open(dir.path()).unwrap();
+    let ended = |number, length| attempt(number, JobState::Completed, 100, 100 + length);
+    let attempts = [ended(1, 10), ended(2, 30), ended(3, 20), attempt(4, JobState::Pending, 100, 200)];
+    store.append_with(&tick(store.position().0), &attempts).unwrap();
+    let lengths = Reader::new(dir.path()).lengths(2).unwrap();
+    let of: Vec<_> = lengths.iter().map(|(job, ms)| (job.user.as_str(), job.devices, *ms)).collect();
+    assert_eq!(of, [("ana", 1, 30), ("ben", 1, 20)]);
+    assert_eq!((lengths[0].0.queue.as_str(), lengths[0].0.name.as_str()), ("default", "x"));
+}
+
+#[test]
 fn events_are_read_from_any_position_on() {
     let dir = tempfile::tempdir().unwrap();
     filled(dir.path(), 4);

@@ -12,6 +12,7 @@ use divvy_core::snapshot::Snapshot;
 use divvy_core::state::{Job, Run, State};
 
 use super::row;
+use crate::expected::Answer;
 
 /// What stands in a job's way, with what removes each.
 fn blockers(found: &Explanation, advice: Option<&Advice>) -> Vec<api::Blocker> {
@@ -125,6 +126,17 @@ pub(crate) fn waiting(
     }
 }
 
+/// The same with when it is expected to start.
+pub(crate) fn with_start(explained: api::Explain, start: Answer) -> api::Explain {
+    api::Explain {
+        expected_start_ms: start.at.map(|at| at.0),
+        expected_start_low_ms: start.low.map(|at| at.0),
+        expected_start_high_ms: start.high.map(|at| at.0),
+        expected_start_by: start.by,
+        ..explained
+    }
+}
+
 /// The answer for a job that has its devices.
 pub(crate) fn placed(
     state: &State,
@@ -157,6 +169,9 @@ fn settled(state: &State, job: &Job, (id, run): (JobId, &Run), verdict: api::Ver
         submitted_ms: Some(job.submitted_at.0),
         nodes: row::where_it_runs(state, run).1,
         expected_start_ms: None,
+        expected_start_low_ms: None,
+        expected_start_high_ms: None,
+        expected_start_by: String::new(),
         cycle: state.cycles,
         as_of_ms: Some(state.now.0),
     }
@@ -180,6 +195,9 @@ pub(crate) fn ended(state: &State, attempt: &Attempt) -> api::Explain {
         submitted_ms: Some(attempt.submitted_at.0),
         nodes: attempt.nodes.clone(),
         expected_start_ms: None,
+        expected_start_low_ms: None,
+        expected_start_high_ms: None,
+        expected_start_by: String::new(),
         cycle: state.cycles,
         as_of_ms: Some(state.now.0),
     }

@@ -13,6 +13,22 @@ pub(crate) fn local(ms: i64) -> String {
     in_zone(ms, TimeZone::system())
 }
 
+/// A moment near now, to the minute, in local time: `14:20`, on another day `Nov 22 14:20`.
+pub(crate) fn near(ms: i64, now_ms: i64) -> String {
+    near_in_zone(ms, now_ms, TimeZone::system())
+}
+
+fn near_in_zone(ms: i64, now_ms: i64, zone: TimeZone) -> String {
+    let moment = |ms| Timestamp::from_millisecond(ms).map(|moment| moment.to_zoned(zone.clone()));
+    let (Ok(moment), Ok(now)) = (moment(ms), moment(now_ms)) else { return format!("{ms} ms") };
+    let form = match (moment.date() == now.date(), moment.year() == now.year()) {
+        (true, _) => "%H:%M",
+        (false, true) => "%b %-d %H:%M",
+        (false, false) => "%Y-%m-%d %H:%M",
+    };
+    moment.strftime(form).to_string()
+}
+
 fn in_zone(ms: i64, zone: TimeZone) -> String {
     match Timestamp::from_millisecond(ms) {
         Ok(moment) => moment.to_zoned(zone).strftime("%Y-%m-%d %H:%M:%S%:z").to_string(),
@@ -52,6 +68,16 @@ mod tests {
         let zone = TimeZone::fixed(jiff::tz::offset(1));
         assert_eq!(in_zone(1_795_280_400_123, zone), "2026-11-21 18:00:00+01:00");
         assert_eq!(in_zone(i64::MAX, TimeZone::UTC), format!("{} ms", i64::MAX));
+    }
+
+    #[test]
+    fn near_moments_leave_out_what_goes_without_saying() {
+        let zone = || TimeZone::fixed(jiff::tz::offset(1));
+        let near = |after_ms: i64| near_in_zone(1_795_280_400_123 + after_ms, 1_795_280_400_123, zone());
+        assert_eq!(near(80_000), "18:01");
+        assert_eq!(near(86_400_000), "Nov 22 18:00");
+        assert_eq!(near(60 * 86_400_000), "2027-01-20 18:00");
+        assert_eq!(near_in_zone(i64::MAX, 0, zone()), format!("{} ms", i64::MAX));
     }
 
     #[test]

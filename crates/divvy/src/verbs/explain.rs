@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::output::{ago, local, now_ms, plain, write_json};
+use crate::output::{ago, local, near, now_ms, plain, write_json};
 use crate::pool::{self, Place};
 
 const EXAMPLES: &str = "\
@@ -106,10 +106,23 @@ fn render(explained: &Explained, now_ms: i64) -> String {
     if !explained.funnel.is_empty() {
         text += &labelled("GPUs", &funnel(&explained.funnel));
     }
-    if let Some(start) = explained.expected_start_ms {
-        text += &labelled("start", &format!("expected {}", local(start)));
+    if let Some(start) = start(explained, now_ms) {
+        text += &labelled("when", &start);
     }
     text
+}
+
+/// `expected ≈ 14:20 (13:50–16:10), by 40 finished jobs like those that run`
+fn start(explained: &Explained, now_ms: i64) -> Option<String> {
+    let by = plain(&explained.expected_start_by);
+    let Some(at) = explained.expected_start_ms else {
+        return (!by.is_empty()).then(|| format!("expected: {by}"));
+    };
+    let near = |ms: i64| near(ms, now_ms);
+    let from = explained.expected_start_low_ms.map_or_else(|| near(at), near);
+    let to = explained.expected_start_high_ms.map_or_else(|| "open".to_owned(), near);
+    let by = if by.is_empty() { String::new() } else { format!(", {by}") };
+    Some(format!("expected ≈ {} ({from}–{to}){by}", near(at)))
 }
 
 fn headline(explained: &Explained) -> String {
@@ -289,6 +302,24 @@ mod tests {
               before gave way to job 14 (reclaimed), 1.50 GPU-hours of work are to be done again
         "#]]
         .assert_eq(&render(&one, 125_000));
+    }
+
+    #[test]
+    fn the_expected_start_has_its_spread_and_what_it_rests_on_or_why_there_is_none() {
+        let by = "by 40 finished jobs like those that run".to_owned();
+        let expected = Explained {
+            expected_start_ms: Some(3_600_000),
+            expected_start_low_ms: Some(3_000_000),
+            expected_start_by: by,
+            ..explained()
+        };
+        let said = start(&expected, 0).unwrap();
+        assert!(said.starts_with("expected ≈ ") && said.contains("–open), by 40 finished"), "{said}");
+        let high = Explained { expected_start_high_ms: Some(7_200_000), ..expected };
+        assert_eq!(start(&high, 0).unwrap().matches(':').count(), 3);
+        let unknown = Explained { expected_start_by: "not known: nothing says".into(), ..explained() };
+        assert_eq!(start(&unknown, 0).unwrap(), "expected: not known: nothing says");
+        assert_eq!(start(&explained(), 0), None);
     }
 
     #[test]

@@ -1,0 +1,225 @@
+//! When a waiting job can be expected to start: the core run forward from a copy of the state, when somebody asks, away from the
+//! threads that decide and serve. What was answered is remembered until the job starts, so that the answers grow truer.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use divvy_core::id::JobId;
+use divvy_core::model::attempt::Attempt;
+use divvy_core::state::{Job, State};
+use divvy_core::time::{Span, Time};
+use divvy_insight::{Lengths, Likeness};
+use divvy_sim::engine::Costs;
+use divvy_sim::forecast::{Basis, Bounds, Expected, Experience, Forecast, Known, forecast};
+use tokio::sync::Mutex;
+
+use crate::clock;
+use crate::pool::Pool;
+use crate::store::{Reader, StoreError};
+
+/// How long an answer may take, and how long another may be waited for before.
+const ANSWERED_WITHIN: Duration = Duration::from_secs(2);
+
+/// How many finished jobs are learned from: the latest.
+const LEARNED_FROM: usize = 5_000;
+
+/// How old what was learned may be.
+const LEARNED_AGAIN_AFTER: Duration = Duration::from_secs(10);
+
+/// What can be said of a job's start.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Answer {
+    /// When it is expected; absent where that cannot be said.
+    pub(crate) at: Option<Time>,
+    /// The start is not expected before.
+    pub(crate) low: Option<Time>,
+    /// Nor after, if it is foreseen at all.
+    pub(crate) high: Option<Time>,
+    /// What that rests on, or why nothing can be said.
+    pub(crate) by: String,
+}
+
+impl Answer {
+    fn nothing(why: impl Into<String>) -> Self {
+        Self { by: why.into(), ..Self::default() }
+    }
+}
+
+/// Answers one question at a time.
+#[derive(Default)]
+pub(crate) struct Expectations(Arc<Mutex<Forecaster>>);
+
+impl Expectations {
+    /// When a job that waits is expected to start.
+    pub(crate) async fn of(&self, pool: &Arc<Pool>, id: JobId) -> Answer {
+        let busy = || Answer::nothing("others are asking, too: ask again in a few seconds");
+        let turn = tokio::time::timeout(ANSWERED_WITHIN, self.0.clone().lock_owned());
+        let Ok(mut forecaster) = turn.await else { return busy() };
+        let state = pool.controller.read().await.state().clone();
+        let asked = pool.clone();
+        let answer = pool.blocking(move || forecaster.answer(&asked.reader, &state, id)).await;
+        answer.unwrap_or_else(|| Answer::nothing("looking ahead broke off; the daemon's log says more"))
+    }
+}
+
+/// What was learned, and what was answered.
+#[derive(Default)]
+struct Forecaster {
+    lengths: Lengths,
+    learned: Option<Instant>,
+    experience: Experience,
+}
+
+impl Forecaster {
+    fn answer(&mut self, reader: &Reader, state: &State, id: JobId) -> Answer {
+        if let Err(error) = self.learn(reader, state) {
+            tracing::warn!("nothing can be learned from history: {error}");
+        }
+        let until = Instant::now() + ANSWERED_WITHIN;
+        let known = Known {
+            state,
+            now: clock::now(),
+            lengths: &self.lengths,
+            likeness: &likeness,
+            costs: Costs::default(),
+        };
+        let found = forecast(&known, &BTreeSet::from([id]), &Bounds::default(), &|| Instant::now() > until);
+        match found {
+            Ok(found) => self.tell(&found, id),
+            Err(broken) => {
+                tracing::warn!("looking ahead broke off: {broken}");
+                Answer::nothing("looking ahead broke off; the daemon's log says more")
+            }
+        }
+    }
+
+    /// Puts what was found into an answer, and remembers it.
+    fn tell(&mut self, found: &Forecast, id: JobId) -> Answer {
+        let waits_ms = found.waits_ms(id);
+        let Some(expected) = self.experience.expect(found.as_of, &waits_ms) else {
+            return Answer::nothing(why_not(
+                found.samples(),
+                found.basis.unknown,
+                found.until.since(found.as_of),
+            ));
+        };
+        self.experience.remember(id, found.as_of, &waits_ms);
+        let Expected { low_ms, middle_ms, high_ms } = expected;
+        let after = |wait_ms: i64| Some(found.as_of + Span(wait_ms));
+        Answer {
+            at: after(middle_ms),
+            low: after(low_ms),
+            high: high_ms.and_then(after),
+            by: basis(found.basis),
+        }
+    }
+
+    /// Learns from the jobs that have ended, and from those that have started since something was said of them.
+    fn learn(&mut self, reader: &Reader, state: &State) -> Result<(), StoreError> {
+        if self.learned.is_none_or(|at| at.elapsed() > LEARNED_AGAIN_AFTER) {
+            self.learned = Some(Instant::now());
+            let mut lengths = Lengths::default();
+            for (likeness, ran_ms) in reader.lengths(LEARNED_FROM)? {
+                lengths.note_end(&named_alike(likeness), ran_ms);
+            }
+            self.lengths = lengths;
+        }
+        for id in self.experience.waiting().collect::<Vec<_>>() {
+            let started_at = match state.jobs.get(&id.number).and_then(|job| job.run(id.member)) {
+                Some(run) if run.attempt == 1 && !run.is_active() => continue,
+                Some(run) if run.attempt == 1 => run.placed_at,
+                _ => first_start(&reader.attempts(id)?),
+            };
+            match started_at {
+                Some(started_at) => self.experience.started(id, started_at),
+                None => self.experience.forget(id),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn first_start(attempts: &[Attempt]) -> Option<Time> {
+    attempts.iter().find_map(|attempt| attempt.started_at)
+}
+
+fn likeness(job: &Job) -> Likeness {
+    named_alike(Likeness {
+        queue: job.spec.queue.clone(),
+        user: job.owner.name.clone(),
+        name: job.spec.name.clone(),
+        devices: job.spec.devices_asked(),
+    })
+}
+
+/// Jobs whose names differ in their numbers alone are alike: `train-17` and `train-18`.
+fn named_alike(job: Likeness) -> Likeness {
+    let is_number = |letter: char| letter.is_ascii_digit() || matches!(letter, '-' | '_' | '.');
+    let name = job.name.trim_end_matches(is_number).to_owned();
+    Likeness { name, ..job }
+}
+
+/// What an answer rests on.
+fn basis(basis: Basis) -> String {
+    let many = |count: u64, one: &str, more: &str| format!("{count} {}", if count == 1 { one } else { more });
+    let finished = many(basis.finished, "finished job", "finished jobs");
+    let said = many(basis.said, "job that runs", "jobs that run");
+    match (basis.finished, basis.said) {
+        (0, 0) => "nothing that runs stands in its way".into(),
+        (0, _) => format!("by the limit or estimate of {said}"),
+        (_, 0) => format!("by {finished} like those that run"),
+        _ => format!("by {finished} like those that run, and the limit or estimate of {said}"),
+    }
+}
+
+/// Why no start is foreseen, from how many futures were followed, and how far.
+fn why_not(samples: usize, unknown: u64, followed: Span) -> String {
+    if samples == 0 {
+        return format!("not known: looking ahead takes longer than {} s", ANSWERED_WITHIN.as_secs());
+    }
+    if unknown > 0 {
+        let jobs = if unknown == 1 { "1 job that runs".into() } else { format!("{unknown} jobs that run") };
+        return format!(
+            "not known: nothing says how long {jobs} will take (no time limit, no estimate, and no job has finished yet)"
+        );
+    }
+    format!("not within {followed}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_differ_in_their_numbers_alone_are_alike() {
+        let named = |name: &str| {
+            let (queue, user) = ("q".to_owned(), "ana".to_owned());
+            named_alike(Likeness { queue, user, name: name.into(), devices: 1 }).name
+        };
+        assert_eq!(
+            ["train-17", "train-18", "train", "llama3.1", "17"].map(named),
+            ["train", "train", "train", "llama", ""]
+        );
+    }
+
+    #[test]
+    fn an_answer_says_what_it_rests_on() {
+        let said = |finished, said| basis(Basis { finished, said, unknown: 0 });
+        assert_eq!(said(40, 0), "by 40 finished jobs like those that run");
+        assert_eq!(said(0, 2), "by the limit or estimate of 2 jobs that run");
+        assert_eq!(
+            said(1, 1),
+            "by 1 finished job like those that run, and the limit or estimate of 1 job that runs"
+        );
+        assert_eq!(said(0, 0), "nothing that runs stands in its way");
+    }
+
+    #[test]
+    fn without_an_answer_it_is_said_why() {
+        let week = Span(7 * 86_400_000);
+        assert_eq!(why_not(15, 0, week), "not within 7d");
+        assert!(why_not(15, 2, week).contains("how long 2 jobs that run will take"));
+        assert!(why_not(0, 2, week).contains("longer than 2 s"));
+    }
+}

@@ -398,8 +398,12 @@ impl Reason {
         f: &mut fmt::Formatter<'_>,
         (queue, resource, amount): (&str, &Resource, i64),
     ) -> fmt::Result {
-        let what = if *resource == Resource::Any { "GPUs".into() } else { resource.to_string() };
         let amount = shown(resource, amount);
+        let what = match (resource, amount.as_str()) {
+            (Resource::Any, "1") => "GPU".into(),
+            (Resource::Any, _) => "GPUs".into(),
+            (other, _) => other.to_string(),
+        };
         match self {
             Reason::BeyondGuarantee(..) => {
                 write!(f, "is not preemptible, and queue {queue} is guaranteed {amount} {what} for such jobs")

@@ -199,10 +199,10 @@ fn a_queue_borrows_no_more_than_it_may_even_where_more_is_free() {
         expect![[r#"
             place b0_0 n1:0
             place b0_1 n1:1
-            wait DV-BORROW-LIMIT: queue b would borrow more than the 1 GPUs that it may
-            wait DV-BORROW-LIMIT: queue b would borrow more than the 1 GPUs that it may
+            wait DV-BORROW-LIMIT: queue b would borrow more than the 1 GPU that it may
+            wait DV-BORROW-LIMIT: queue b would borrow more than the 1 GPU that it may
             later
-              DV-BORROW-LIMIT queue b would borrow more than the 1 GPUs that it may | wait for jobs of b to end, or let it borrow more any than 1 (this job asks for 3)
+              DV-BORROW-LIMIT queue b would borrow more than the 1 GPU that it may | wait for jobs of b to end, or let it borrow more any than 1 (this job asks for 3)
               DV-GPUS-BUSY no node has 3 GPUs free that would do | wait for running jobs to end, or ask for fewer GPUs or for other models, too
               4 in pool > 4 right model > 4 enough memory > 4 healthy > 2 free > 0 on one node
         "#]],

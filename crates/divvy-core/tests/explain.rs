@@ -40,10 +40,10 @@ fn a_busy_pool_frees_itself_and_the_ends_that_do_are_named() {
         "j",
         expect![[r#"
             DV-GPUS-BUSY no node has 3 GPUs free that would do
-                ask for 2 GPUs per task instead of 3 and wait for the end of 1
-                wait for the ends of 1, 2
+                ask for 2 GPUs per task instead of 3 and wait for job 1 to end
+                wait for jobs 1, 2 to end
                 priority 1000 for it
-            => ask for 2 GPUs per task instead of 3 and wait for the end of 1
+            => ask for 2 GPUs per task instead of 3 and wait for job 1 to end
         "#]],
     );
 }
@@ -56,8 +56,8 @@ fn a_limit_and_a_full_pool_are_lifted_one_by_one() {
         expect![[r#"
             DV-QUEUE-LIMIT queue q is at its limit of 2 GPUs
                 ask for 1 GPU per task instead of 2
-                wait for the end of 1
-                1 more GPUs of limit for q (to 3)
+                wait for job 1 to end
+                1 more GPU of limit for q (to 3)
             DV-GPUS-BUSY no node has 2 GPUs free that would do
             => ask for 1 GPU per task instead of 2
         "#]],
@@ -74,7 +74,7 @@ fn own_conditions_are_waived_or_waited_for() {
                 release it
             DV-DEPENDENCY waits for job 1 to complete
                 let it not wait for job 1
-                wait for the end of 1
+                wait for job 1 to end
             DV-START-AFTER its start time has not come
                 submit it without a start time
                 wait until its start time
@@ -94,7 +94,7 @@ fn a_job_that_is_not_preemptible_needs_a_guarantee() {
         expect![[r#"
             DV-OVER-QUOTA is not preemptible, and queue q is guaranteed 2 GPUs for such jobs
                 submit it as preemptible
-                wait for the end of 1
+                wait for job 1 to end
                 2 more GPUs of guarantee for q (to 4)
             => submit it as preemptible
         "#]],
@@ -108,9 +108,23 @@ fn in_a_strict_order_the_line_is_a_blocker() {
         "j",
         expect![[r#"
             DV-IN-LINE jobs start strictly in order, and one before it does not fit yet
-                wait for the end of 1
+                wait for job 1 to end
                 priority 1000 for it
-            => wait for the end of 1
+            => wait for job 1 to end
+        "#]],
+    );
+}
+
+#[test]
+fn what_is_kept_for_others_may_be_used_by_a_job_that_is_over_in_time() {
+    check(
+        "node n1 4xh100\nsubmit a default 3 limit=1h\nplan\nsubmit b default 4\nsubmit j default 1\nplan",
+        "j",
+        expect![[r#"
+            DV-RESERVED what is free is kept for job 2, which is before it in line
+                say a time limit of at most 59m (-t 59m)
+                priority 1000 for it
+            => say a time limit of at most 59m (-t 59m)
         "#]],
     );
 }
@@ -131,9 +145,9 @@ fn who_is_next_in_line_for_what_becomes_free_is_reckoned_with() {
         "j",
         expect![[r#"
             DV-GPUS-BUSY every GPU that would do is taken
-                wait for the ends of 1, 2
+                wait for jobs 1, 2 to end
                 priority 1000 for it
-            => wait for the ends of 1, 2
+            => wait for jobs 1, 2 to end
         "#]],
     );
 }
@@ -159,7 +173,7 @@ fn an_array_that_runs_as_many_members_as_may_is_allowed_more_or_waits() {
         expect![[r#"
             DV-ARRAY-LIMIT 2 members of its array run, as many as may
                 let 3 members of the array run at once
-                wait for the end of 1_0
+                wait for job 1_0 to end
             => let 3 members of the array run at once
         "#]],
     );

@@ -92,6 +92,8 @@ fn tries(state: &State) -> u32 {
 #[derive(Default)]
 struct Ladder {
     blockers: Vec<Blocker>,
+    /// From when on cycles keep capacity for others.
+    kept_from: Vec<Time>,
 }
 
 impl Ladder {
@@ -100,16 +102,17 @@ impl Ladder {
         let mut changes: Vec<Change> = Vec::new();
         for _ in 0..MOST_GATES {
             let here = world.after(&changes)?;
-            let (_, outcome) = world.after(&changes)?.cycle();
+            let (then, outcome) = here.after(&[])?.cycle();
             let Outcome::Waits(verdict) = outcome else { return Some(changes) };
-            let mut reasons = gates::of_world(&here);
+            self.kept_from.extend(then.kept_from());
+            let mut reasons = gates::of_world(&here, verdict.as_ref());
             if reasons.is_empty() {
                 reasons.push(verdict.unwrap_or(Reason::NotPlanned));
             }
             let first = reasons[0].clone();
             reasons.iter().for_each(|reason| self.note(reason));
             let goal = if reasons.len() == 1 { Goal::Starts } else { Goal::Lifts(Gate::of(&first)) };
-            let ways = ways(&here, &first, goal, meter);
+            let ways = ways(&here, &menu::menu(&here, &self.kept_from), (&first, goal), meter);
             changes.extend(ways.first()?.changes.clone());
             self.blocker(&first).lift(world, ways);
         }
@@ -159,8 +162,7 @@ impl Blocker {
 }
 
 /// What lifts one gate, by who can bring it about, the cheapest first; else whatever does it together.
-fn ways(world: &World, reason: &Reason, goal: Goal, meter: &mut Meter) -> Vec<Fix> {
-    let menu = menu::menu(world);
+fn ways(world: &World, menu: &Menu, (reason, goal): (&Reason, Goal), meter: &mut Meter) -> Vec<Fix> {
     let waiver = |change: &&Change| match (reason, change) {
         (Reason::Held(_), Change::Release) | (Reason::StartAfter(_), Change::StartNow) => true,
         (Reason::Dependency(on, _), Change::DropDependency { job }) => on == job,
@@ -181,7 +183,7 @@ fn ways(world: &World, reason: &Reason, goal: Goal, meter: &mut Meter) -> Vec<Fi
         _ => [&own, &time, &grant].into_iter().filter_map(&mut find).collect(),
     };
     if ways.is_empty() {
-        ways.extend(find(&menu));
+        ways.extend(find(menu));
     }
     ways
 }
@@ -196,7 +198,7 @@ fn remedy(world: &World, ladder: &mut Ladder, whole: Option<Vec<Change>>, meter:
     let whole = whole
         .filter(|whole| !whole.is_empty())
         .map(|_| Fix::of(world.state(), &spec, &ladder.first_ways(None)));
-    let menu = menu::menu(world);
+    let menu = menu::menu(world, &ladder.kept_from);
     let at_once = Search::new(world, &menu, Goal::Starts, meter).cheapest();
     let best = whole.into_iter().chain(at_once).min_by_key(|fix| fix.cost)?;
     let [only] = &mut ladder.blockers[..] else { return Some(best) };

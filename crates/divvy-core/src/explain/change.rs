@@ -1,5 +1,6 @@
 //! Changes: what of a job, of others, or of the pool can be otherwise so that a job starts; what each costs, and its words.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use serde::Serialize;
@@ -7,7 +8,7 @@ use serde::Serialize;
 use crate::amount::Resource;
 use crate::id::JobId;
 use crate::reason::shown;
-use crate::time::Time;
+use crate::time::{Span, Time};
 
 /// One thing to change.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -70,6 +71,13 @@ pub enum Change {
         from: i64,
         /// What it is to ask for.
         to: i64,
+    },
+    /// Say a time limit, or a shorter one: what is kept for others may be used until then.
+    TimeLimit {
+        /// What it says, in milliseconds.
+        from_ms: Option<i64>,
+        /// What it is to say.
+        to_ms: i64,
     },
     /// Wait for a moment.
     Wait {
@@ -171,6 +179,8 @@ pub struct Cost {
     pub fewer_milli: i64,
     /// Cores and memory that it gets less, in thousandths of what it asks for.
     pub less_host: i64,
+    /// By how much sooner its time limit ends it, in milliseconds; a job without one counts as four weeks.
+    pub less_time_ms: i64,
     /// Things that it accepts without getting less: another model, to give way, other places.
     pub accepted: u32,
     /// Conditions of its own that it gives up: a start time, a dependency, a bound, being held.
@@ -188,6 +198,7 @@ impl Cost {
             ends: self.ends.saturating_add(other.ends),
             fewer_milli: self.fewer_milli.saturating_add(other.fewer_milli),
             less_host: self.less_host.saturating_add(other.less_host),
+            less_time_ms: self.less_time_ms.saturating_add(other.less_time_ms),
             accepted: self.accepted.saturating_add(other.accepted),
             waived: self.waived.saturating_add(other.waived),
         }
@@ -210,7 +221,8 @@ impl Change {
             | Change::AcceptSizes
             | Change::FewerDevices { .. }
             | Change::FewerTasks { .. }
-            | Change::LessHost { .. } => Tier::Own,
+            | Change::LessHost { .. }
+            | Change::TimeLimit { .. } => Tier::Own,
             Change::Wait { .. } | Change::End { .. } => Tier::Time,
             _ => Tier::Grant,
         }
@@ -235,6 +247,7 @@ impl Change {
             Change::RaiseBorrow(raise) => (6, &raise.queue, Some(&raise.resource)),
             Change::RaiseLend(raise) => (7, &raise.queue, Some(&raise.resource)),
             Change::AddRoom { .. } => (8, "", None),
+            Change::TimeLimit { .. } => (9, "", None),
             _ => (0, "", None),
         }
     }
@@ -247,13 +260,20 @@ impl Change {
 
 /// Changes in their order, of those with one subject the one that goes furthest.
 pub(crate) fn merged(changes: &[Change]) -> Vec<Change> {
+    // Ends can be very many, and none speaks of another's subject.
+    let mut alone: BTreeSet<&Change> = BTreeSet::new();
     let mut merged: Vec<Change> = Vec::new();
     for change in changes {
+        if change.subject().0 == 0 {
+            alone.insert(change);
+            continue;
+        }
         match merged.iter_mut().find(|known| !known.goes_with(change)) {
             Some(known) => known.take_in(change),
             None => merged.push(change.clone()),
         }
     }
+    merged.extend(alone.into_iter().cloned());
     merged.sort();
     merged
 }
@@ -280,6 +300,9 @@ impl Change {
                 | Change::RaiseBorrow(other)
                 | Change::RaiseLend(other),
             ) => (raise.from, raise.to) = (raise.from.min(other.from), raise.to.max(other.to)),
+            (Change::TimeLimit { to_ms, .. }, Change::TimeLimit { to_ms: other, .. }) => {
+                *to_ms = (*to_ms).min(*other);
+            }
             (Change::AddRoom { tasks, .. }, Change::AddRoom { tasks: more, .. }) => *tasks += more,
             _ => {}
         }
@@ -299,15 +322,13 @@ impl Raise {
     fn text(&self, what: &str) -> String {
         let more = shown(&self.resource, self.to.saturating_sub(self.from));
         let to = shown(&self.resource, self.to);
-        format!("{more} more {} {what} for {} (to {to})", of(&self.resource), self.queue)
-    }
-}
-
-fn of(resource: &Resource) -> String {
-    match resource {
-        Resource::Any => "GPUs of".into(),
-        Resource::Cpu => "cores of".into(),
-        other => format!("{other} of"),
+        let of = match (&self.resource, more.as_str()) {
+            (Resource::Any, "1") => "GPU".into(),
+            (Resource::Any, _) => "GPUs".into(),
+            (Resource::Cpu, _) => "cores".into(),
+            (other, _) => other.to_string(),
+        };
+        format!("{more} more {of} of {what} for {} (to {to})", self.queue)
     }
 }
 
@@ -336,8 +357,11 @@ impl fmt::Display for Change {
                 let (from, to) = (shown(resource, *from), shown(resource, *to));
                 write!(f, "ask for {to} of {what} per task instead of {from}{}", in_role(role))
             }
+            Change::TimeLimit { to_ms, .. } => {
+                write!(f, "say a time limit of at most {0} (-t {0})", Span(*to_ms))
+            }
             Change::Wait { .. } => write!(f, "wait until its start time"),
-            Change::End { job } => write!(f, "the end of {job}"),
+            Change::End { job } => write!(f, "wait for job {job} to end"),
             Change::EndDrain => write!(f, "the pool starts jobs again: divvy up"),
             Change::Undrain { node } => write!(f, "node {node} takes jobs again"),
             Change::Repair { node, devices } => {

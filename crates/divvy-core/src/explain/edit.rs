@@ -7,6 +7,7 @@ use crate::model::choice::NodeChoice;
 use crate::model::gang::{Group, Role};
 use crate::model::job::JobSpec;
 use crate::snapshot::Snapshot;
+use crate::time::Span;
 
 /// A job with the changes that concern it alone.
 pub(crate) fn edited(spec: &JobSpec, changes: &[Change]) -> JobSpec {
@@ -20,6 +21,7 @@ pub(crate) fn edited(spec: &JobSpec, changes: &[Change]) -> JobSpec {
             Change::AnyPlace => lie_anywhere(&mut spec.gang),
             Change::AnyNode => each_role(&mut spec.gang, &mut |role| role.ask.nodes = NodeChoice::default()),
             Change::Prioritise { to } => spec.priority = *to,
+            Change::TimeLimit { to_ms, .. } => spec.time_limit = Some(Span(*to_ms)),
             Change::AcceptModel { model } => {
                 each_role(&mut spec.gang, &mut |role| role.ask.alternatives.extend(with_model(role, model)));
             }

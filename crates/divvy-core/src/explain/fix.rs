@@ -65,6 +65,9 @@ pub fn cost(state: &State, spec: &JobSpec, change: &Change) -> Cost {
             each => Cost { fewer_milli: i64::from(from - to) * each, ..none },
         },
         Change::LessHost { from, to, .. } => Cost { less_host: part(from - to, *from), ..none },
+        Change::TimeLimit { from_ms, to_ms } => {
+            Cost { less_time_ms: (from_ms.unwrap_or(UNSAID_LIMIT_MS) - to_ms).max(1), ..none }
+        }
         Change::Wait { until } => Cost { until_ms: until.0, ..none },
         Change::End { job } => {
             let until_ms = expected_end(state, *job).map_or(i64::MAX, |at| at.0.max(1));
@@ -86,6 +89,9 @@ pub fn cost(state: &State, spec: &JobSpec, change: &Change) -> Cost {
     }
 }
 
+/// Four weeks: for so long a job may run that says nothing, as far as costs are concerned.
+const UNSAID_LIMIT_MS: i64 = 28 * 86_400_000;
+
 /// A part in thousandths, at least one.
 fn part(less: i64, whole: i64) -> i64 {
     let milli = i128::from(less) * 1000 / i128::from(whole.max(1));
@@ -101,8 +107,8 @@ impl fmt::Display for Fix {
             parts.extend(self.changes.iter().filter(plain).map(ToString::to_string));
             let ends: Vec<String> = self.ends().map(|job| job.to_string()).collect();
             if tier == Tier::Time && !ends.is_empty() {
-                let noun = if ends.len() == 1 { "end" } else { "ends" };
-                parts.push(format!("wait for the {noun} of {}", listed(&ends)));
+                let noun = if ends.len() == 1 { "job" } else { "jobs" };
+                parts.push(format!("wait for {noun} {} to end", listed(&ends)));
             }
         }
         match parts.split_last() {

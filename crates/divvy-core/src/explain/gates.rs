@@ -1,7 +1,7 @@
 //! Gates: what a job has to pass before it starts. Each reason names one; what it says of it may change with the numbers.
 
 use super::change::Change;
-use super::world::{Outcome, World};
+use super::world::World;
 use crate::amount::Resource;
 use crate::id::JobId;
 use crate::model::job::JobState;
@@ -96,19 +96,15 @@ pub(super) fn reasons(
     found
 }
 
-/// Likewise in a world, where the place in the line is that of the next cycle.
-pub(crate) fn of_world(world: &World) -> Vec<Reason> {
+/// Likewise in a world of whose next cycle the verdict is known, where the place in the line matters.
+pub(crate) fn of_world(world: &World, verdict: Option<&Reason>) -> Vec<Reason> {
     let Some((job, run)) = world.job().and_then(|job| Some((job, run_of(job, world.target())?))) else {
         return Vec::new();
     };
     let state = world.state();
     let mut found = own(state, job, &run);
-    let waits = found.is_empty() && (state.policy.strict || state.policy.reserve > 0);
-    if waits
-        && let Some((_, Outcome::Waits(Some(reason)))) = world.after(&[]).map(World::cycle)
-        && !reason.is_its_own()
-    {
-        found.push(reason);
+    if found.is_empty() {
+        found.extend(verdict.filter(|reason| !reason.is_its_own()).cloned());
     }
     found.extend(plan::blockers(state, world.snapshot(), &job.spec).0);
     found

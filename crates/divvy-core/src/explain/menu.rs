@@ -20,6 +20,7 @@ use crate::model::queue::{Queue, lineage};
 use crate::plan;
 use crate::snapshot::{NodeView, Snapshot};
 use crate::state::{Dependable, Job, Runs, State};
+use crate::time::Time;
 
 /// All that can be changed for a job, by who can change it; each part is in the order of its cost.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -37,8 +38,8 @@ pub struct Menu {
 /// Numbers up to this are all on the menu; of larger ones those that halve what is asked for.
 const FEW: u32 = 16;
 
-/// The menu of a job in a pool.
-pub(crate) fn menu(world: &World) -> Menu {
+/// The menu of a job in a pool in which capacity is kept for others from these moments on.
+pub(crate) fn menu(world: &World, kept_from: &[Time]) -> Menu {
     let Some(job) = world.job() else { return Menu::default() };
     let (state, snapshot) = (world.state(), world.snapshot());
     let by_cost = |mut changes: Vec<Change>| {
@@ -49,7 +50,7 @@ pub(crate) fn menu(world: &World) -> Menu {
     let start = job.spec.start_after.filter(|at| *at > state.now).map(|until| Change::Wait { until });
     Menu {
         waivers: waivers(world, job),
-        edits: by_cost(edits(state, snapshot, &job.spec)),
+        edits: by_cost([edits(state, snapshot, &job.spec), shorter(state, kept_from, &job.spec)].concat()),
         ends: by_cost(start.into_iter().chain(ends).collect()),
         grants: by_cost(grants(state, snapshot, &job.spec)),
     }
@@ -99,6 +100,18 @@ fn edits(state: &State, snapshot: &Snapshot, spec: &JobSpec) -> Vec<Change> {
         edits.extend(less_host(state, snapshot, spec, role));
     }
     edits
+}
+
+/// Margin for whoever reads the advice and submits the job.
+const MARGIN_MS: i64 = 10_000;
+
+/// Time limits, in whole minutes, with which a job is over before others need what is kept for them.
+fn shorter(state: &State, kept_from: &[Time], spec: &JobSpec) -> Vec<Change> {
+    let until = |from: &Time| (from.since(state.now).0 - MARGIN_MS) / 60_000 * 60_000;
+    let from_ms = spec.time_limit.map(|limit| limit.0);
+    let is_shorter = |to_ms: &i64| *to_ms > 0 && from_ms.is_none_or(|from_ms| *to_ms < from_ms);
+    let limits: BTreeSet<i64> = kept_from.iter().map(until).filter(is_shorter).collect();
+    limits.into_iter().map(|to_ms| Change::TimeLimit { from_ms, to_ms }).collect()
 }
 
 fn has_topology(group: &Group) -> bool {

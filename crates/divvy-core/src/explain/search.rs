@@ -8,6 +8,7 @@ use super::fix::{Fix, cost};
 use super::gates::{self, Gate};
 use super::menu::{Menu, fits_alone};
 use super::world::{Outcome, World};
+use crate::model::job::JobSpec;
 use crate::model::queue::lineage;
 use crate::plan;
 use crate::snapshot::Snapshot;
@@ -104,7 +105,9 @@ impl Search<'_> {
             return None;
         }
         // What little this takes is spared for it.
-        self.meter.left = self.meter.left.max(SPARED);
+        if !self.meter.is_scarce {
+            self.meter.left = self.meter.left.max(SPARED);
+        }
         let base = [self.menu.waivers.clone(), all].concat();
         let found =
             [base.clone(), [&base, relaxed].concat()].into_iter().find(|changes| self.does(changes))?;
@@ -128,19 +131,35 @@ impl Search<'_> {
         let Some(world) = self.world.after(changes) else { return false };
         match &self.goal {
             Goal::Starts => world.cycle().1 == Outcome::Starts,
-            Goal::Lifts(gate) => gates::of_world(&world).iter().all(|reason| Gate::of(reason) != *gate),
+            Goal::Lifts(gate) => {
+                // Only the place in the line takes a cycle to tell.
+                let in_line = *gate == Gate::InLine;
+                let verdict = in_line.then(|| world.after(&[])?.cycle().1.verdict()).flatten();
+                let reasons = gates::of_world(&world, verdict.as_ref());
+                reasons.iter().all(|reason| Gate::of(reason) != *gate)
+            }
         }
     }
 
     /// Whether a gate of limits or capacity lets a job pass that asks for something else: that needs no other pool.
-    fn lifts_by_itself(&self, changes: &[Change]) -> Option<bool> {
-        let Goal::Lifts(gate) = &self.goal else { return None };
+    fn lifts_by_itself(&mut self, changes: &[Change]) -> Option<bool> {
+        let Goal::Lifts(gate) = self.goal.clone() else { return None };
         let is_edit = |change: &Change| change.tier() == Tier::Own && !change.is_waiver();
         let is_asked = matches!(gate, Gate::Limit(..) | Gate::Guarantee | Gate::Loans | Gate::Capacity);
         let job = self.world.job().filter(|_| is_asked && changes.iter().all(is_edit))?;
-        let spec = edited(&job.spec, changes);
-        let (reasons, _) = plan::blockers(self.world.state(), self.world.snapshot(), &spec);
-        Some(reasons.iter().all(|reason| Gate::of(reason) != *gate))
+        let (state, spec) = (self.world.state(), edited(&job.spec, changes));
+        if self.meter.is_scarce && gate == Gate::Capacity {
+            let unlimited = JobSpec { queue: String::new(), preemptible: true, ..spec };
+            return Some(plan::would_place(state, self.scratch(), &unlimited).is_ok());
+        }
+        self.meter.left -= u32::from(self.meter.is_scarce);
+        let (reasons, _) = plan::blockers(state, self.world.snapshot(), &spec);
+        Some(reasons.iter().all(|reason| Gate::of(reason) != gate))
+    }
+
+    /// The pool as it is, to try places in.
+    fn scratch(&mut self) -> &mut Snapshot {
+        self.scratch.get_or_insert_with(|| self.world.snapshot().clone())
     }
 
     /// Whether it is worth a try. In a pool in which few can be made, a job that asks for something else has to fit what is free.
@@ -151,8 +170,7 @@ impl Search<'_> {
         }
         let Some(job) = self.world.job() else { return false };
         let (state, spec) = (self.world.state(), edited(&job.spec, changes));
-        let scratch = self.scratch.get_or_insert_with(|| self.world.snapshot().clone());
-        plan::would_place(state, scratch, &spec).is_ok()
+        plan::would_place(state, self.scratch(), &spec).is_ok()
     }
 
     /// Whether anything but more grants could still help: if the job does not fit even alone, asking for as little as it can, no
@@ -195,7 +213,7 @@ impl Search<'_> {
     fn edit_sets(&self) -> Vec<Vec<Change>> {
         let edits = &self.menu.edits;
         let mut sets: Vec<Vec<Change>> = edits.iter().map(|edit| vec![edit.clone()]).collect();
-        for (index, one) in edits.iter().enumerate() {
+        for (index, one) in edits.iter().enumerate().filter(|_| !self.meter.is_scarce) {
             let others = edits[index + 1..].iter().filter(|other| one.goes_with(other));
             sets.extend(others.map(|other| vec![one.clone(), other.clone()]));
         }
@@ -275,6 +293,9 @@ impl Search<'_> {
         let mut dearest = changes.clone();
         dearest.sort_by_cached_key(|change| std::cmp::Reverse(cost(&state, &spec, change)));
         for change in dearest {
+            if self.meter.left == 0 {
+                break;
+            }
             let without: Vec<Change> = changes.iter().filter(|other| **other != change).cloned().collect();
             if !without.is_empty() && self.does(&without) {
                 changes = without;

@@ -36,6 +36,16 @@ pub(crate) enum Outcome {
     Waits(Option<Reason>),
 }
 
+impl Outcome {
+    /// Why it waits, if it does and that is known.
+    pub(crate) fn verdict(self) -> Option<Reason> {
+        match self {
+            Outcome::Starts => None,
+            Outcome::Waits(reason) => reason,
+        }
+    }
+}
+
 fn root() -> Person {
     Person { name: "root".into(), admin: true }
 }
@@ -62,6 +72,11 @@ impl World {
     /// The job (or member) that is looked at.
     pub(crate) fn target(&self) -> JobId {
         self.target
+    }
+
+    /// From when on the last cycle keeps capacity for those who wait, where it knows.
+    pub(crate) fn kept_from(&self) -> &[Time] {
+        &self.controller.report().kept_from
     }
 
     /// The pool after some changes; `None` where one of them cannot be made.

@@ -78,6 +78,8 @@ pub struct Report {
     pub skipped: usize,
     /// Jobs (arrays count once) that were tried.
     pub tried: usize,
+    /// From when on capacity is kept for the first that wait for room, as far as that was looked at and can be foretold.
+    pub kept_from: Vec<Time>,
 }
 
 impl Place {
@@ -167,6 +169,7 @@ pub fn plan(state: &State, snapshot: &mut Snapshot, now: Time) -> (Plan, Report)
             });
         }
     }
+    report.kept_from = trial.reserve.kept_from().collect();
     trial.roll_back_to(0);
     plan.judged = judge(state, snapshot, verdicts);
     (plan, report)

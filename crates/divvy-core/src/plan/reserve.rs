@@ -82,6 +82,11 @@ impl<'a> Reserve<'a> {
         }
     }
 
+    /// From when on something is kept, for each job for which that can be foretold.
+    pub(super) fn kept_from(&self) -> impl Iterator<Item = Time> {
+        self.kept.iter().filter_map(|kept| kept.from)
+    }
+
     /// Whether anybody who waits may be pushed back.
     pub(super) fn has_owners(&self) -> bool {
         !self.owners.is_empty()

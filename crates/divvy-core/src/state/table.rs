@@ -2,14 +2,16 @@
 
 use std::collections::{BTreeMap, btree_map};
 use std::ops::{Index, RangeBounds};
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 /// An ordered map whose values stay where they are while others come and go. A tree that holds large values itself moves several
-/// of them with each that is inserted or removed, and its nodes are too large for what an allocator has at hand.
+/// of them with each that is inserted or removed, and its nodes are too large for what an allocator has at hand. A copy shares its
+/// values with the original until one of them changes a value: copies are made to look ahead, and change few.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Table<K: Ord, V>(BTreeMap<K, Box<V>>);
+pub struct Table<K: Ord, V>(BTreeMap<K, Arc<V>>);
 
 impl<K: Ord, V> Default for Table<K, V> {
     fn default() -> Self {
@@ -23,11 +25,6 @@ impl<K: Ord, V> Table<K, V> {
         self.0.get(key).map(AsRef::as_ref)
     }
 
-    /// The value of a key, to be changed.
-    pub fn get_mut(&mut self, key: &K) -> Option<&mut V> {
-        self.0.get_mut(key).map(AsMut::as_mut)
-    }
-
     /// A key as it is kept, and its value.
     pub fn get_key_value(&self, key: &K) -> Option<(&K, &V)> {
         self.0.get_key_value(key).map(|(key, value)| (key, value.as_ref()))
@@ -38,20 +35,9 @@ impl<K: Ord, V> Table<K, V> {
         self.0.contains_key(key)
     }
 
-    /// Sets the value of a key; gives the one before.
-    pub fn insert(&mut self, key: K, value: V) -> Option<V> {
-        self.0.insert(key, Box::new(value)).map(|before| *before)
-    }
-
-    /// Takes the value of a key away.
-    pub fn remove(&mut self, key: &K) -> Option<V> {
-        self.0.remove(key).map(|value| *value)
-    }
-
     /// Keys and values, by key.
-    #[allow(clippy::borrowed_box, reason = "what the map gives out is a reference to a box")]
     pub fn iter(&self) -> TableIter<'_, K, V> {
-        let both: fn(_) -> _ = |(key, value): (_, &Box<V>)| (key, value.as_ref());
+        let both: fn(_) -> _ = |(key, value): (_, &Arc<V>)| (key, value.as_ref());
         self.0.iter().map(both)
     }
 
@@ -61,7 +47,7 @@ impl<K: Ord, V> Table<K, V> {
     }
 
     /// The keys, rising.
-    pub fn keys(&self) -> btree_map::Keys<'_, K, Box<V>> {
+    pub fn keys(&self) -> btree_map::Keys<'_, K, Arc<V>> {
         self.0.keys()
     }
 
@@ -81,9 +67,26 @@ impl<K: Ord, V> Table<K, V> {
     }
 }
 
+impl<K: Ord, V: Clone> Table<K, V> {
+    /// The value of a key, to be changed.
+    pub fn get_mut(&mut self, key: &K) -> Option<&mut V> {
+        self.0.get_mut(key).map(Arc::make_mut)
+    }
+
+    /// Sets the value of a key; gives the one before.
+    pub fn insert(&mut self, key: K, value: V) -> Option<V> {
+        self.0.insert(key, Arc::new(value)).map(Arc::unwrap_or_clone)
+    }
+
+    /// Takes the value of a key away.
+    pub fn remove(&mut self, key: &K) -> Option<V> {
+        self.0.remove(key).map(Arc::unwrap_or_clone)
+    }
+}
+
 /// Keys and values, by key.
 pub type TableIter<'a, K, V> =
-    std::iter::Map<btree_map::Iter<'a, K, Box<V>>, fn((&'a K, &'a Box<V>)) -> (&'a K, &'a V)>;
+    std::iter::Map<btree_map::Iter<'a, K, Arc<V>>, fn((&'a K, &'a Arc<V>)) -> (&'a K, &'a V)>;
 
 impl<'a, K: Ord, V> IntoIterator for &'a Table<K, V> {
     type Item = (&'a K, &'a V);
@@ -104,6 +107,6 @@ impl<K: Ord, V> Index<&K> for Table<K, V> {
 
 impl<K: Ord, V> FromIterator<(K, V)> for Table<K, V> {
     fn from_iter<I: IntoIterator<Item = (K, V)>>(entries: I) -> Self {
-        Self(entries.into_iter().map(|(key, value)| (key, Box::new(value))).collect())
+        Self(entries.into_iter().map(|(key, value)| (key, Arc::new(value))).collect())
     }
 }

@@ -280,7 +280,7 @@ mod tests {
         one.blockers.truncate(1);
         one.blockers[0].ways = serde_json::from_value(serde_json::json!([
             {"who": "user", "text": "accept a100, too"},
-            {"who": "time", "text": "wait for the end of 9"},
+            {"who": "time", "text": "wait for job 9 to end"},
             {"who": "administrator", "text": "2 more GPUs of limit for vision (to 34)"},
         ]))
         .unwrap();
@@ -297,7 +297,7 @@ mod tests {
               asks   4 × h100, queue vision, 2nd in line, submitted 2m05s ago
               why    DV-OVER-LIMIT  queue vision has 30 of 32 GPUs
               fix    accept a100, too
-              or     wait for the end of 9
+              or     wait for job 9 to end
               or     an administrator: 2 more GPUs of limit for vision (to 34)
               before gave way to job 14 (reclaimed), 1.50 GPU-hours of work are to be done again
         "#]]

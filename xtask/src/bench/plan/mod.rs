@@ -1,6 +1,6 @@
 //! `cargo xtask bench plan`: what a cycle costs in pools of a thousand to ten thousand nodes.
 
-mod site;
+pub(super) mod site;
 
 use std::path::Path;
 

@@ -35,23 +35,23 @@ pub(super) const GUARANTEED_DEVICES: u32 = 512;
 
 /// How large a pool.
 #[derive(Clone, Copy)]
-pub(super) struct Size {
-    pub(super) nodes: u32,
-    pub(super) running: u32,
-    pub(super) waiting: u32,
-    pub(super) queues: u32,
+pub(in crate::bench) struct Size {
+    pub(in crate::bench) nodes: u32,
+    pub(in crate::bench) running: u32,
+    pub(in crate::bench) waiting: u32,
+    pub(in crate::bench) queues: u32,
 }
 
 impl Size {
     /// So many nodes, with as many jobs on each as in the largest pool.
-    pub(super) fn of(nodes: u32) -> Self {
+    pub(in crate::bench) fn of(nodes: u32) -> Self {
         Self { nodes, running: 6 * nodes, waiting: 10 * nodes, queues: (nodes / 10).clamp(1, 1000) }
     }
 }
 
 /// The pool, and what a shell would keep of it.
-pub(super) struct Site {
-    pub(super) controller: Controller,
+pub(in crate::bench) struct Site {
+    pub(in crate::bench) controller: Controller,
     pub(super) dice: Dice,
     size: Size,
     now: Time,
@@ -61,10 +61,10 @@ pub(super) struct Site {
 }
 
 /// A series of numbers from a seed (Steele et al., "Fast splittable pseudorandom number generators", 2014: SplitMix64).
-pub(super) struct Dice(pub(super) u64);
+pub(in crate::bench) struct Dice(pub(in crate::bench) u64);
 
 impl Dice {
-    pub(super) fn below(&mut self, bound: usize) -> usize {
+    pub(in crate::bench) fn below(&mut self, bound: usize) -> usize {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -99,7 +99,7 @@ impl Site {
     }
 
     /// A pool whose devices of the busy model are all held, with jobs waiting for more of them.
-    pub(super) fn full(size: Size, policy: Policy) -> Result<Self> {
+    pub(in crate::bench) fn full(size: Size, policy: Policy) -> Result<Self> {
         let mut site = Self::empty(size, policy)?;
         for devices in sizes(size) {
             site.submit(devices, BUSY)?;
@@ -117,11 +117,11 @@ impl Site {
         Ok(site)
     }
 
-    pub(super) fn running(&self) -> usize {
+    pub(in crate::bench) fn running(&self) -> usize {
         self.running.len()
     }
 
-    pub(super) fn state(&self) -> &State {
+    pub(in crate::bench) fn state(&self) -> &State {
         self.controller.state()
     }
 

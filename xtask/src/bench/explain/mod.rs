@@ -1,4 +1,7 @@
-//! `cargo xtask bench explain`: whether what is said to start waiting jobs starts them, over pools from seeds.
+//! `cargo xtask bench explain`: whether what is said to start waiting jobs starts them, over pools from seeds; and how long it
+//! takes in large ones.
+
+mod large;
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -32,6 +35,15 @@ pub(super) struct Explain {
     /// Prints what went wrong, too
     #[arg(long)]
     each: bool,
+    /// Instead, explains jobs of a large pool that is full: so many nodes of eight GPUs
+    #[arg(long, value_name = "NODES")]
+    nodes: Option<u32>,
+    /// How many jobs wait in the large pool
+    #[arg(long, default_value_t = 100_000, value_name = "JOBS", requires = "nodes")]
+    waiting: u32,
+    /// How many of them are explained
+    #[arg(long, default_value_t = 50, value_name = "JOBS", requires = "nodes")]
+    asked: u32,
     /// Prints a table, or JSON
     #[arg(short, long, value_enum, default_value = "table")]
     output: Output,
@@ -54,6 +66,9 @@ struct Figures {
 }
 
 pub(super) fn run(explain: &Explain) -> Result<()> {
+    if let Some(nodes) = explain.nodes {
+        return large::run(nodes, explain);
+    }
     let sizes = [
         ("up to 64 GPUs", explain.jobs, Effort { small: false, set_size: 0 }),
         ("up to 8 GPUs", explain.small, Effort { small: true, set_size: explain.sets }),

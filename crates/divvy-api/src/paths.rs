@@ -14,8 +14,13 @@ pub const GPUS: &str = "/v1/gpus";
 /// `POST` [`Submit`](crate::Submit) → [`Submitted`](crate::Submitted), [`Trial`](crate::Trial) or attach frames;
 /// `GET` with [`JobsQuery`](crate::JobsQuery) → [`Page`](crate::Page) of [`Job`](crate::Job).
 pub const JOBS: &str = "/v1/jobs";
-/// `GET` → array of [`Queue`](crate::Queue); `PUT` the text of queues.yaml (`?dry_run=true`) → [`Applied`](crate::Applied).
+/// `GET` → array of [`Queue`](crate::Queue); with [`ChangeQuery`](crate::ChangeQuery), `PUT` the text of queues.yaml or `PATCH`
+/// [`SetQueue`](crate::SetQueue) → [`Applied`](crate::Applied).
 pub const QUEUES: &str = "/v1/queues";
+/// `GET` with [`FileQuery`](crate::FileQuery) → the text of the queues.yaml that is, or was, in force.
+pub const QUEUES_FILE: &str = "/v1/queues/file";
+/// `GET` with [`ChangesQuery`](crate::ChangesQuery) → array of [`QueuesChange`](crate::QueuesChange), oldest first.
+pub const QUEUES_HISTORY: &str = "/v1/queues/history";
 /// `GET` with [`HistoryQuery`](crate::HistoryQuery) → array of [`Usage`](crate::Usage).
 pub const HISTORY: &str = "/v1/history";
 /// `GET` → server-sent [`Event`](crate::Event)s; `id:` is the position in the log, `Last-Event-ID` resumes.

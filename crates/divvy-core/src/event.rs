@@ -69,6 +69,9 @@ pub enum Event {
         queues: Vec<Queue>,
         /// Who changed them.
         by: String,
+        /// Why, in the words of whoever did.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        note: Option<String>,
     },
     /// The planner's settings are these from now on.
     PolicySet {
@@ -76,6 +79,9 @@ pub enum Event {
         policy: Policy,
         /// Who changed them.
         by: String,
+        /// Why, in the words of whoever did.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        note: Option<String>,
     },
     /// The pool starts nothing new (or starts things again).
     DrainSet {

@@ -51,6 +51,8 @@ pub(crate) struct Pool {
     pub(crate) places: Places,
     /// When waiting jobs will start.
     pub(crate) expectations: Expectations,
+    /// Held by whoever reads the queues to change them: one after the other.
+    pub(crate) changing: tokio::sync::Mutex<()>,
     condition: Mutex<Condition>,
 }
 
@@ -88,6 +90,7 @@ impl Pool {
             telemetry,
             places: Places::default(),
             expectations: Expectations::default(),
+            changing: tokio::sync::Mutex::default(),
             condition: Mutex::default(),
         }
     }

@@ -326,7 +326,7 @@ impl Pool {
 fn beginning(nodes: &[Node], policy: Policy) -> Vec<Event> {
     let mut events = vec![
         Event::TermBegan { term: Term(1), boot_id: String::new(), version: String::new() },
-        Event::PolicySet { policy, by: "trace".into() },
+        Event::PolicySet { policy, by: "trace".into(), note: None },
     ];
     let mut device = 0;
     for (rank, node) in nodes.iter().enumerate() {

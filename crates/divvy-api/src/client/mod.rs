@@ -108,6 +108,11 @@ impl Ask {
         Self { body: serde_json::to_vec(body).unwrap_or_default().into(), ..Self::new(Method::POST, path) }
     }
 
+    /// A `PATCH` of JSON.
+    pub fn patch(path: impl Into<String>, body: &impl Serialize) -> Self {
+        Self { method: Method::PATCH, ..Self::post(path, body) }
+    }
+
     /// A `PUT` of a text.
     pub fn put_text(path: impl Into<String>, text: String) -> Self {
         Self { body: text.into(), content_type: "application/yaml", ..Self::new(Method::PUT, path) }

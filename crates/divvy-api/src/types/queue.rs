@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
+use utoipa::{IntoParams, ToSchema};
 
 /// A queue, what it may have and what it has.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
@@ -61,4 +61,66 @@ pub struct Applied {
     pub diff: Vec<String>,
     /// What a person should know: running jobs of a queue over its new limit run on.
     pub notices: Vec<String>,
+}
+
+/// How a change of the queues is meant.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams, ToSchema)]
+#[serde(default)]
+#[into_params(parameter_in = Query)]
+pub struct ChangeQuery {
+    /// Only say what would change.
+    pub dry_run: bool,
+    /// Why, for those who look back; at most 500 characters.
+    pub note: Option<String>,
+}
+
+/// What one queue is to say otherwise.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct SetQueue {
+    /// Its path.
+    pub queue: String,
+    /// Whether it is to be made if it is not there.
+    pub create: bool,
+    /// Settings by their keys in queues.yaml. Of amounts, those named change and the others stay; `null` takes a setting, or an
+    /// amount, back.
+    pub settings: BTreeMap<String, serde_json::Value>,
+}
+
+/// Which queues.yaml is wanted: the one in force, unless something is said.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams, ToSchema)]
+#[serde(default)]
+#[into_params(parameter_in = Query)]
+pub struct FileQuery {
+    /// The one that this change put in force, by its number.
+    pub change: Option<u64>,
+    /// The one that was in force at this moment; milliseconds since 1970.
+    pub at_ms: Option<i64>,
+}
+
+/// Which changes are wanted.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams, ToSchema)]
+#[serde(default)]
+#[into_params(parameter_in = Query)]
+pub struct ChangesQuery {
+    /// Only the newest so many.
+    pub newest: Option<u64>,
+}
+
+/// A change of queues.yaml.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(default)]
+pub struct QueuesChange {
+    /// Its number, from 1: what the pool began with.
+    pub change: u64,
+    /// Its position in the log.
+    pub position: u64,
+    /// When; milliseconds since 1970.
+    pub at_ms: i64,
+    /// Who.
+    pub by: String,
+    /// Why, if that was said.
+    pub note: Option<String>,
+    /// One line per difference to the change before, as in [`Applied`].
+    pub diff: Vec<String>,
 }

@@ -2,6 +2,7 @@
 
 mod guarantee;
 mod observe;
+mod settings;
 mod submit;
 
 use std::collections::BTreeMap;
@@ -13,7 +14,7 @@ use crate::id::{JobId, Term};
 use crate::model::job::{Array, Cause, Estimate, JobSpec, JobState, LastEnd, Owner, StopOrder};
 use crate::model::node::NodeState;
 use crate::model::policy::Policy;
-use crate::model::queue::{Queue, lineage};
+use crate::model::queue::{Queue, Settings, lineage};
 use crate::reason::Reason;
 use crate::state::{Job, Outcome, Run, Runs, State};
 
@@ -50,6 +51,8 @@ pub enum Command {
     SetPolicy(Box<Policy>, Person),
     /// Someone foresees how long a job (or each member of an array) runs.
     Estimate(JobId, Estimate),
+    /// An administrator puts a queues.yaml in force: all of it or nothing, with a note why.
+    Configure(Box<Settings>, Person, Option<String>),
     /// An administrator lets the pool start nothing new (or start things again).
     SetDrain(bool, Person),
     /// An administrator lets a node (by name) take no new tasks, or take them again.
@@ -195,7 +198,7 @@ pub fn decide(state: &State, command: &Command) -> Result<Vec<Event>, Rejection>
         Command::Begin { term, boot_id, version } => {
             let began = Event::TermBegan { term: *term, boot_id: boot_id.clone(), version: version.clone() };
             // Settings that nobody chose are in the log as well: another version may have others.
-            let policy = Event::PolicySet { policy: state.policy.clone(), by: "divvy".into() };
+            let policy = Event::PolicySet { policy: state.policy.clone(), by: "divvy".into(), note: None };
             Ok(std::iter::once(began).chain((state.position.0 == 0).then_some(policy)).collect())
         }
         Command::Submit(submit) => submit::submit(state, submit),
@@ -203,12 +206,9 @@ pub fn decide(state: &State, command: &Command) -> Result<Vec<Event>, Rejection>
         Command::Hold(job, by) => hold(state, *job, by),
         Command::Release(job, by) => release(state, *job, by),
         Command::Checkpointed(job, by) => checkpointed(state, *job, by),
-        Command::SetQueues(queues, by) => set_queues(state, queues, by),
-        Command::SetPolicy(_, by) if !by.admin => Err(Rejection::NotAdmin),
-        Command::SetPolicy(policy, _) if **policy == state.policy => Ok(Vec::new()),
-        Command::SetPolicy(policy, by) => {
-            Ok(vec![Event::PolicySet { policy: (**policy).clone(), by: by.name.clone() }])
-        }
+        Command::SetQueues(queues, by) => settings::set_queues(state, queues, by, None),
+        Command::SetPolicy(policy, by) => settings::set_policy(state, policy, by, None),
+        Command::Configure(wanted, by, note) => settings::configure(state, wanted, by, note.as_deref()),
         Command::Estimate(job, estimate) => foresee(state, *job, estimate),
         Command::SetDrain(_, by) if !by.admin => Err(Rejection::NotAdmin),
         Command::SetDrain(on, by) => Ok(vec![Event::DrainSet { on: *on, by: by.name.clone() }]),
@@ -334,35 +334,6 @@ fn checkpointed(state: &State, id: JobId, by: &Person) -> Result<Vec<Event>, Rej
         }
         None => Err(Rejection::BadSpec { field: "job", what: "name one member of the array: 12_3".into() }),
     }
-}
-
-fn set_queues(state: &State, queues: &[Queue], by: &Person) -> Result<Vec<Event>, Rejection> {
-    if !by.admin {
-        return Err(Rejection::NotAdmin);
-    }
-    for path in state.queues.keys().filter(|path| !queues.iter().any(|queue| queue.path == **path)) {
-        let jobs = state.jobs.values().filter(|job| job.spec.queue == *path).count();
-        if jobs > 0 {
-            return Err(Rejection::QueueInUse { queue: path.clone(), jobs });
-        }
-    }
-    if queues.len() == state.queues.len()
-        && queues.iter().all(|queue| state.queues.get(&queue.path) == Some(queue))
-    {
-        return Ok(Vec::new());
-    }
-    let set = Event::QueuesSet { queues: queues.to_vec(), by: by.name.clone() };
-    Ok(promises_beyond(state, queues).chain([set]).collect())
-}
-
-/// Promises were made within the limits of their queues: where these change, they are taken back, and planned anew.
-fn promises_beyond(state: &State, queues: &[Queue]) -> impl Iterator<Item = Event> {
-    let limit_of = |path: &str| queues.iter().find(|queue| queue.path == path).map(|queue| &queue.limit);
-    let changes = move |path: &str| state.queues.get(path).map(|queue| &queue.limit) != limit_of(path);
-    let promised = state.promises.keys().filter(move |id| {
-        state.jobs.get(&id.number).is_some_and(|job| lineage(&job.spec.queue).any(&changes))
-    });
-    promised.map(|job| Event::Revoked { job: *job })
 }
 
 fn drain_node(state: &State, name: &str, on: bool, by: &Person) -> Result<Vec<Event>, Rejection> {

@@ -1,6 +1,7 @@
 //! Queues: the tree of entitlement.
 
 mod text;
+mod write;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,6 +13,7 @@ use super::policy::{Reclaim, WithinQueue};
 use crate::amount::Limits;
 
 pub use text::{BadQueues, Settings, bad_path, parse, read_amount};
+pub use write::{change, write};
 
 /// The queue that a pool has until it is told otherwise; its guarantee is the pool.
 pub const DEFAULT: &str = "default";

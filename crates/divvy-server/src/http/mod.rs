@@ -11,6 +11,7 @@ mod list;
 mod output;
 mod pool;
 mod queues;
+mod queues_past;
 mod serve;
 mod show;
 mod submit;
@@ -67,7 +68,9 @@ fn routes() -> OpenApiRouter<Arc<Pool>> {
         .routes(routes!(change::hold))
         .routes(routes!(change::release))
         .routes(routes!(change::checkpointed))
-        .routes(routes!(queues::queues, queues::set))
+        .routes(routes!(queues::queues, queues::set, queues::change))
+        .routes(routes!(queues_past::file))
+        .routes(routes!(queues_past::history))
         .routes(routes!(history::history))
         .routes(routes!(events::events))
         .routes(routes!(pool::shutdown))
@@ -116,6 +119,8 @@ mod tests {
             paths::GPUS.to_owned(),
             paths::JOBS.to_owned(),
             paths::QUEUES.to_owned(),
+            paths::QUEUES_FILE.to_owned(),
+            paths::QUEUES_HISTORY.to_owned(),
             paths::HISTORY.to_owned(),
             paths::EVENTS.to_owned(),
             paths::SHUTDOWN.to_owned(),

@@ -6,10 +6,9 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::extract::State as Shared;
 use axum::http::HeaderMap;
-use divvy_api::{Applied, Problem, ProblemCode, paths};
-use divvy_core::decide::{Command, Rejection, guaranteed_beyond};
+use divvy_api::{Applied, ChangeQuery, Problem, ProblemCode, SetQueue, paths, read};
+use divvy_core::decide::{Command, Person, Rejection, guaranteed_beyond};
 use divvy_core::model::queue::{self as model, Member, Queue, Settings};
-use serde::Deserialize;
 
 use super::answer::{Answer, Refused, Words, ok, read_body, vanished};
 use super::caller::Caller;
@@ -25,54 +24,100 @@ pub(super) async fn queues(Shared(pool): Shared<Arc<Pool>>, caller: Caller) -> A
     ok(&queue::all(controller.state(), controller.snapshot(), &caller.0.owner))
 }
 
-/// What may be said with new queues.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(super) struct How {
-    dry_run: bool,
-}
-
 /// Sets the queues to those of a queues.yaml, the body: these and no others.
-#[utoipa::path(put, path = paths::QUEUES, tag = "queues", params(("dry_run" = Option<bool>, Query, description = "only say what would change")),
+#[utoipa::path(put, path = paths::QUEUES, tag = "queues", params(ChangeQuery),
     request_body(content = String, content_type = "application/yaml"),
     responses((status = 200, body = Applied), (status = 403, body = Problem, content_type = paths::PROBLEM_TYPE),
         (status = 409, body = Problem, content_type = paths::PROBLEM_TYPE), (status = 422, body = Problem, content_type = paths::PROBLEM_TYPE)))]
 pub(super) async fn set(
     Shared(pool): Shared<Arc<Pool>>,
     caller: Caller,
-    Words(how): Words<How>,
+    Words(how): Words<ChangeQuery>,
     headers: HeaderMap,
     body: Body,
 ) -> Answer {
-    let person = caller.person(&pool);
-    if !person.admin && !how.dry_run {
-        return Err(refusal::problem(Refusal::Rejected(Rejection::NotAdmin)).into());
-    }
+    let person = allowed(&pool, &caller, &how)?;
     let bytes = read_body(&headers, body).await?;
     let text = std::str::from_utf8(&bytes)
         .map_err(|error| Problem::new(ProblemCode::BadSpec, format!("queues.yaml is not text: {error}")))?;
     let Settings { queues, policy } = understood(text)?;
     let queues = resolved(&pool, queues).await?;
+    let _turn = pool.changing.lock().await;
+    put_in_force(&pool, Settings { queues, policy }, person, how).await
+}
+
+/// Changes some settings of one queue, and leaves all else as it is.
+#[utoipa::path(patch, path = paths::QUEUES, tag = "queues", params(ChangeQuery), request_body = SetQueue,
+    responses((status = 200, body = Applied), (status = 403, body = Problem, content_type = paths::PROBLEM_TYPE),
+        (status = 422, body = Problem, content_type = paths::PROBLEM_TYPE)))]
+pub(super) async fn change(
+    Shared(pool): Shared<Arc<Pool>>,
+    caller: Caller,
+    Words(how): Words<ChangeQuery>,
+    headers: HeaderMap,
+    body: Body,
+) -> Answer {
+    let person = allowed(&pool, &caller, &how)?;
+    let wanted: SetQueue = read::json(&read_body(&headers, body).await?).map_err(Problem::from)?;
+    let _turn = pool.changing.lock().await;
+    let mut queues = pool.controller.read().await.state().queues.clone();
+    let before = match queues.get(&wanted.queue) {
+        Some(queue) => queue.clone(),
+        None if wanted.create => Queue::named(&wanted.queue),
+        None => return Err(unknown(&wanted.queue, queues.keys()).into()),
+    };
+    let wrong = |what| Problem::new(ProblemCode::BadSpec, what).with_field("settings");
+    let changed = model::change(&before, &wanted.settings).map_err(wrong)?;
+    for queue in resolved(&pool, vec![changed]).await? {
+        queues.insert(queue.path.clone(), queue);
+    }
+    let settings = Settings { queues: queues.into_values().collect(), policy: None };
+    put_in_force(&pool, settings, person, how).await
+}
+
+/// How long a note may be, in characters.
+const LONGEST_NOTE: usize = 500;
+
+/// Who changes the queues. Anybody may ask what would change.
+fn allowed(pool: &Pool, caller: &Caller, how: &ChangeQuery) -> Result<Person, Problem> {
+    let person = caller.person(pool);
+    if !person.admin && !how.dry_run {
+        return Err(refusal::problem(Refusal::Rejected(Rejection::NotAdmin)));
+    }
+    if how.note.as_ref().is_some_and(|note| note.chars().count() > LONGEST_NOTE) {
+        let what = format!("a note has at most {LONGEST_NOTE} characters");
+        return Err(Problem::new(ProblemCode::BadSpec, what).with_field("note"));
+    }
+    Ok(person)
+}
+
+fn unknown<'a>(queue: &str, known: impl Iterator<Item = &'a String>) -> Problem {
+    let known = known.cloned().collect();
+    let problem =
+        refusal::problem(Refusal::Rejected(Rejection::UnknownQueue { queue: queue.to_owned(), known }));
+    problem.with_fix("name one that is there (`divvy queues`), or make it with --create")
+}
+
+/// Checks settings, says what they change, and puts them in force unless that is all that was asked for.
+async fn put_in_force(pool: &Pool, wanted: Settings, person: Person, how: ChangeQuery) -> Answer {
     let (diff, notices) = {
         let controller = pool.controller.read().await;
-        let mut diff = queue::diff(&controller.state().queues, &queues);
-        if let Some(what) = guaranteed_beyond(controller.state(), &queues) {
+        let state = controller.state();
+        if let Some(what) = guaranteed_beyond(state, &wanted.queues) {
             return Err(Problem::new(ProblemCode::BadSpec, what).with_field("guarantee").into());
         }
-        let policy = policy.as_ref();
-        diff.extend(policy.map(|it| queue::policy_diff(&controller.state().policy, it)).unwrap_or_default());
-        (diff, queue::notices(&queues, controller.snapshot()))
+        let mut diff = queue::diff(&state.queues, &wanted.queues);
+        let policy = wanted.policy.as_ref();
+        diff.extend(policy.map(|it| queue::policy_diff(&state.policy, it)).unwrap_or_default());
+        (diff, queue::notices(&wanted.queues, controller.snapshot()))
     };
     if how.dry_run {
         return ok(&Applied { applied: false, diff, notices });
     }
-    // The queues first: what they refuse leaves the policy as it was.
-    let policy = policy.map(|policy| Command::SetPolicy(Box::new(policy), person.clone()));
-    let mut events = 0;
-    for command in std::iter::once(Command::SetQueues(queues, person)).chain(policy) {
-        let taken = pool.requests.ask(|reply| Request::Command(Box::new(command), reply)).await;
-        events += taken.map_err(refusal::problem)?.events;
-    }
+    let note = how.note.filter(|note| !note.trim().is_empty());
+    let command = Box::new(Command::Configure(Box::new(wanted), person, note));
+    let taken = pool.requests.ask(|reply| Request::Command(command, reply)).await;
+    let events = taken.map_err(refusal::problem)?.events;
     ok(&Applied { applied: events > 0, diff, notices })
 }
 

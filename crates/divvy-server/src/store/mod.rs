@@ -12,6 +12,7 @@ mod error;
 pub mod place;
 mod reader;
 mod schema;
+mod settings;
 mod snapshot;
 mod submissions;
 mod usage;
@@ -39,6 +40,7 @@ pub use attempts::EndedJobs;
 pub(crate) use attempts::kind_name;
 pub use error::StoreError;
 pub use reader::Reader;
+pub use settings::InForce;
 pub use usage::{GroupBy, Sums, Window};
 
 /// The writing end of the log.

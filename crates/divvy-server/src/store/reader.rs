@@ -8,11 +8,12 @@ use divvy_core::id::{JobId, Position};
 use divvy_core::model::attempt::Attempt;
 use divvy_core::model::job::Submission;
 use divvy_insight::Likeness;
-use rusqlite::{Connection, OptionalExtension};
+use rusqlite::{Connection, OptionalExtension, Row};
 
 use super::attempts::{self, EndedJobs, sql_number};
 use super::chain::Link;
 use super::error::StoreError;
+use super::settings::{Changes, InForce};
 use super::usage::{self, GroupBy, Sums, Window};
 use super::{schema, submissions, walk};
 
@@ -42,27 +43,55 @@ impl Reader {
             let mut rows = statement.query([after_column, most_column])?;
             let mut events = Vec::new();
             while let Some(row) = rows.next()? {
-                let number = |at| row.get::<_, i64>(at).map(|value| u64::try_from(value).unwrap_or(0));
-                let commit = walk::RawCommit {
-                    first: Position(number(0)?),
-                    last: Position(number(1)?),
-                    term: divvy_core::id::Term(number(2)?),
-                    version: row.get(3)?,
-                    link: Link::default(),
-                    body: row.get_ref(4)?.as_bytes()?,
-                };
-                let read = match walk::events_of(&commit, &schema::file(&self.state_dir)) {
+                let read = match self.events_of(row)? {
                     Ok(read) => read,
                     Err(error) => return Ok(Err(error)),
                 };
-                let numbered = (commit.first.0..).map(Position).zip(read);
-                events.extend(numbered.filter(|(position, _)| *position > after));
+                events.extend(read.into_iter().filter(|(position, _)| *position > after));
                 if events.len() >= most {
                     break;
                 }
             }
             Ok(Ok(events))
         })?
+    }
+
+    /// Hands all that ever was in force to `see`, oldest first. Looks through the whole log.
+    pub fn settings(&self, mut see: impl FnMut(InForce)) -> Result<(), StoreError> {
+        self.with(|db| {
+            // An event's kind stands in its text; what merely looks like it is told apart by reading it.
+            let sql = "SELECT first, last, term, version, body FROM log
+                WHERE instr(body, '\"queues_set\"') OR instr(body, '\"policy_set\"') ORDER BY last";
+            let mut statement = db.prepare_cached(sql)?;
+            let mut rows = statement.query([])?;
+            let mut changes = Changes::default();
+            while let Some(row) = rows.next()? {
+                match self.events_of(row)? {
+                    Ok(read) => read
+                        .into_iter()
+                        .filter_map(|(position, stamped)| changes.note(position, stamped))
+                        .for_each(&mut see),
+                    Err(error) => return Ok(Err(error)),
+                }
+            }
+            changes.last().into_iter().for_each(see);
+            Ok(Ok(()))
+        })?
+    }
+
+    /// The events of a row of the log, with their positions.
+    fn events_of(&self, row: &Row<'_>) -> rusqlite::Result<Result<Vec<(Position, Stamped)>, StoreError>> {
+        let number = |at| row.get::<_, i64>(at).map(|value| u64::try_from(value).unwrap_or(0));
+        let commit = walk::RawCommit {
+            first: Position(number(0)?),
+            last: Position(number(1)?),
+            term: divvy_core::id::Term(number(2)?),
+            version: row.get(3)?,
+            link: Link::default(),
+            body: row.get_ref(4)?.as_bytes()?,
+        };
+        let read = walk::events_of(&commit, &schema::file(&self.state_dir));
+        Ok(read.map(|events| (commit.first.0..).map(Position).zip(events).collect()))
     }
 
     /// The last position in the log.

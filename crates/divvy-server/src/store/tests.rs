@@ -357,7 +357,7 @@ fn a_full_disk_refuses_commits_keeps_what_is_there_and_recovers() {
         let mut commit = tick(after);
         commit.events.push(Stamped {
             at: Time(1),
-            event: Event::QueuesSet { queues: vec![], by: "x".repeat(20_000) },
+            event: Event::QueuesSet { queues: vec![], by: "x".repeat(20_000), note: None },
         });
         if let Err(error) = store.append(&commit) {
             break error;
@@ -408,7 +408,7 @@ fn the_lengths_of_the_jobs_that_ended_last_are_read_with_what_they_have_in_commo
     let dir = tempfile::tempdir().unwrap();
     filled(dir.path(), 6);
     let (mut store, _) = Store::open(dir.path()).unwrap();
-    let ended = |number, length| attempt(number, JobState::Completed, 100, 100 + length);
+    let ended = |number: u64, length: i64| attempt(number, JobState::Completed, 100, 100 + length);
     let attempts = [ended(1, 10), ended(2, 30), ended(3, 20), attempt(4, JobState::Pending, 100, 200)];
     store.append_with(&tick(store.position().0), &attempts).unwrap();
     let lengths = Reader::new(dir.path()).lengths(2).unwrap();

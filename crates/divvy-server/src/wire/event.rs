@@ -75,12 +75,21 @@ fn describe(state: &State, event: &Event, told: &mut api::Event) {
             };
             of_pool(told, "device", text);
         }
-        Event::QueuesSet { by, .. } => of_pool(told, "queue", format!("{by} set the queues")),
-        Event::PolicySet { by, .. } => of_pool(told, "pool", format!("{by} set the policy")),
+        Event::QueuesSet { by, note, .. } => {
+            of_pool(told, "queue", format!("{by} set the queues{}", noted(note.as_ref())))
+        }
+        Event::PolicySet { by, note, .. } => {
+            of_pool(told, "pool", format!("{by} set the policy{}", noted(note.as_ref())))
+        }
         Event::DrainSet { on: true, by } => of_pool(told, "pool", format!("{by} lets nothing new start")),
         Event::DrainSet { on: false, by } => of_pool(told, "pool", format!("{by} lets jobs start")),
         other => describe_job(state, other, told),
     }
+}
+
+/// What was said of a change.
+fn noted(note: Option<&String>) -> String {
+    note.map(|note| format!(": {note}")).unwrap_or_default()
 }
 
 fn describe_job(state: &State, event: &Event, told: &mut api::Event) {

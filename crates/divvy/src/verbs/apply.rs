@@ -1,4 +1,4 @@
-//! `divvy apply`: puts queues.yaml in force.
+//! `divvy apply`: puts queues.yaml in force, or what was in force before.
 
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
@@ -8,72 +8,124 @@ use divvy_api::{Applied, ClientError, paths};
 
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::output::{colour_wanted, plain};
+use crate::output::{colour_wanted, local, plain};
 use crate::pool::{self, Place};
+use crate::verbs::queues::AsOf;
 
 const EXAMPLES: &str = "\
 Examples:
   divvy apply -f queues.yaml             put it in force, show what changes
   divvy apply -f queues.yaml --dry-run   only show what would change
+  divvy apply -f queues.yaml --note 'vision has a deadline'
+  divvy apply --as-of 3                  undo: the queues as they were after change 3
+  divvy apply --as-of 2d --dry-run       what that of two days ago would change
 
 A queues.yaml:
   queues:
     vision: {limit: {any: 4}, submit: [group:vision]}
-    nlp:    {limit: {h100: 2}, requeue: failure}";
+    nlp:    {limit: {h100: 2}, requeue: failure}
 
-/// Put a queues.yaml in force, and show what changes
+`divvy queues -o yaml` writes the one in force, `divvy queues --history` lists the changes.";
+
+/// Put a queues.yaml in force, or an earlier one again, and show what changes
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Apply {
     /// The file; `-` reads standard input
-    #[arg(short, long, value_name = "FILE")]
-    file: PathBuf,
+    #[arg(short, long, value_name = "FILE", required_unless_present = "as_of", conflicts_with = "as_of")]
+    file: Option<PathBuf>,
+    /// What was in force after that change (a number) or at that time (3d, 2026-11-01)
+    #[arg(long, value_name = "CHANGE|WHEN", value_parser = AsOf::read)]
+    as_of: Option<AsOf>,
+    #[command(flatten)]
+    change: Change,
+}
+
+/// How a change of the queues is meant.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub(crate) struct Change {
     /// Only show what would change
     #[arg(long)]
-    dry_run: bool,
+    pub(crate) dry_run: bool,
+    /// Why, for those who look back
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) note: Option<String>,
+}
+
+impl Change {
+    /// Where it is asked for.
+    pub(crate) fn path(&self) -> String {
+        let dry_run = self.dry_run.then(|| "true".to_owned());
+        paths::with_query(paths::QUEUES, &[("dry_run", dry_run), ("note", self.note.clone())])
+    }
 }
 
 impl Apply {
     pub(crate) fn run(&self, place: &Place) -> Result<Exit, Failure> {
-        let text = super::run::read_text(&self.file)?;
-        let dry_run = self.dry_run.then(|| "true".to_owned());
-        let ask = Ask::put_text(paths::with_query(paths::QUEUES, &[("dry_run", dry_run)]), text);
+        let text = self.text(place)?;
+        let ask = Ask::put_text(self.noted().path(), text);
         let applied: Applied = pool::with_client(place, async |mut client| {
             client.ask(&ask).await.map_err(|error| self.in_file(error))
         })?;
-        let colour = std::io::stdout().is_terminal() && colour_wanted();
-        std::io::stdout().lock().write_all(render(&applied, self.dry_run, colour).as_bytes())?;
-        Ok(Exit::Success)
+        show(&applied, self.change.dry_run)
+    }
+
+    fn text(&self, place: &Place) -> Result<String, Failure> {
+        match (&self.file, self.as_of) {
+            (Some(file), _) => super::run::read_text(file),
+            (None, Some(as_of)) => {
+                Ok(String::from_utf8_lossy(&super::queues::file_as_of(place, as_of)?).into_owned())
+            }
+            (None, None) => Err(Failure::usage("say -f FILE, or --as-of")),
+        }
+    }
+
+    /// Whoever goes back says so, if nothing else.
+    fn noted(&self) -> Change {
+        let back = match self.as_of {
+            Some(AsOf::Change(change)) => Some(format!("as of change {change}")),
+            Some(AsOf::At(at_ms)) => Some(format!("as of {}", local(at_ms))),
+            None => None,
+        };
+        Change { note: self.change.note.clone().or(back), ..self.change.clone() }
     }
 
     /// What is wrong with the text is told with the file's name in front.
     fn in_file(&self, error: ClientError) -> Failure {
-        let ClientError::Problem(problem) = error else { return error.into() };
+        let (ClientError::Problem(problem), Some(file)) = (&error, &self.file) else { return error.into() };
         let place = match (problem.line, problem.column) {
-            (Some(line), Some(column)) => format!("{}:{line}:{column}", self.file.display()),
-            _ => self.file.display().to_string(),
+            (Some(line), Some(column)) => format!("{}:{line}:{column}", file.display()),
+            _ => file.display().to_string(),
         };
-        let mut failure = Failure::from(*problem);
+        let mut failure = Failure::from((**problem).clone());
         failure.what = format!("{place}: {}", failure.what);
         failure
+    }
+}
+
+/// Prints what changes, or would.
+pub(crate) fn show(applied: &Applied, dry_run: bool) -> Result<Exit, Failure> {
+    let colour = std::io::stdout().is_terminal() && colour_wanted();
+    std::io::stdout().lock().write_all(render(applied, dry_run, colour).as_bytes())?;
+    Ok(Exit::Success)
+}
+
+/// A line of a difference, in the colour of what it does.
+pub(crate) fn painted(line: &str, colour: bool) -> String {
+    let line = plain(line);
+    match line.as_bytes().first() {
+        Some(b'+') if colour => format!("\x1b[32m{line}\x1b[0m"),
+        Some(b'-') if colour => format!("\x1b[31m{line}\x1b[0m"),
+        Some(b'~') if colour => format!("\x1b[33m{line}\x1b[0m"),
+        _ => line.into_owned(),
     }
 }
 
 fn render(applied: &Applied, dry_run: bool, colour: bool) -> String {
     let mut text = String::new();
     for line in &applied.diff {
-        let line = plain(line);
-        let paint = match line.as_bytes().first() {
-            Some(b'+') => "\x1b[32m",
-            Some(b'-') => "\x1b[31m",
-            Some(b'~') => "\x1b[33m",
-            _ => "",
-        };
-        if colour && !paint.is_empty() {
-            text += &format!("{paint}{line}\x1b[0m\n");
-        } else {
-            text += &format!("{line}\n");
-        }
+        text += &painted(line, colour);
+        text.push('\n');
     }
     for notice in &applied.notices {
         text += &format!("note: {}\n", plain(notice));

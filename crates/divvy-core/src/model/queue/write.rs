@@ -1,0 +1,304 @@
+//! Writing the text of queues.yaml: what [`parse`] reads back as the very same settings, without what goes without saying.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value};
+
+use super::{Queue, Settings, parse};
+use crate::amount::{Amount, Limits, Resource};
+use crate::model::policy::Policy;
+
+/// Keys of a queue in the order in which people think of them; others follow.
+const ORDER: [&str; 6] = ["guarantee", "limit", "borrow", "lend", "weight", "priority"];
+
+/// Paths up to so many letters are padded, so that what is said of queues stands in one column.
+const WIDEST_PADDED: usize = 32;
+
+/// Amounts by name or a setting by name, each a value that YAML can say.
+type Said = Map<String, Value>;
+
+/// Writes queues and the planner's settings as the text of queues.yaml. The section `policy` is always there: a file that lacks it
+/// would leave other settings in force.
+pub fn write<'a>(queues: impl IntoIterator<Item = &'a Queue>, policy: &Policy) -> String {
+    let queues: Vec<(String, Said)> =
+        queues.into_iter().map(|queue| (key(&queue.path), short(said(queue)))).collect();
+    let padded = queues.iter().map(|(path, _)| path.len()).filter(|length| *length <= WIDEST_PADDED);
+    let width = padded.max().unwrap_or(0) + 1;
+    let mut text = "queues:\n".to_owned();
+    for (path, said) in queues {
+        let line = match said.is_empty() {
+            true => format!("  {path}:"),
+            false => format!("  {:<width$} {}", format!("{path}:"), flow(&Value::Object(said))),
+        };
+        text += &line;
+        text.push('\n');
+    }
+    text + &format!(
+        "policy: {}\n",
+        flow(&Value::Object(differs(object(policy), &object(&Policy::default()))))
+    )
+}
+
+/// A queue with some of its settings said anew, checked as in a file. Of amounts, those that are named change and the others stay;
+/// `null` takes a setting or an amount back. The error says what is wrong, and what to write.
+pub fn change(queue: &Queue, settings: &BTreeMap<String, Value>) -> Result<Queue, String> {
+    let mut whole = said(queue);
+    for (name, value) in settings {
+        match (whole.get_mut(name), value) {
+            (_, Value::Null) => drop(whole.remove(name)),
+            (Some(Value::Object(amounts)), Value::Object(others)) => {
+                amounts.extend(others.clone());
+                amounts.retain(|_, amount| !amount.is_null());
+            }
+            (Some(Value::Object(amounts)), amount) => {
+                amounts.insert("any".into(), amount.clone());
+            }
+            (_, Value::Object(others)) => {
+                let amounts = others.clone().into_iter().filter(|(_, amount)| !amount.is_null());
+                whole.insert(name.clone(), amounts.collect());
+            }
+            (_, value) => drop(whole.insert(name.clone(), value.clone())),
+        }
+    }
+    let text = format!("queues:\n  {}: {}\n", key(&queue.path), flow(&Value::Object(whole)));
+    let Settings { mut queues, .. } = parse(&text).map_err(|bad| bad.what)?;
+    queues.pop().ok_or_else(|| "nothing is said of it".into())
+}
+
+/// What a queue says that does not go without saying; amounts by resource.
+fn said(queue: &Queue) -> Said {
+    let Queue { path, limit, guarantee, borrow, lend, submit, .. } = queue;
+    let mut said = differs(object(queue), &object(&Queue::named(path)));
+    for (name, limits) in [("guarantee", guarantee), ("limit", limit), ("borrow", borrow), ("lend", lend)] {
+        if !limits.is_empty() {
+            said.insert(name.into(), amounts(limits));
+        }
+    }
+    if !submit.is_empty() {
+        said.insert("submit".into(), submit.iter().map(ToString::to_string).collect());
+    }
+    said
+}
+
+/// Amounts of all GPUs alone as the number that stands for them.
+fn short(mut said: Said) -> Said {
+    for value in said.values_mut() {
+        if let Value::Object(amounts) = value
+            && amounts.len() == 1
+            && let Some(any) = amounts.remove("any")
+        {
+            *value = any;
+        }
+    }
+    said
+}
+
+fn amounts(limits: &Limits) -> Value {
+    limits
+        .iter()
+        .map(|(resource, amount)| (resource.to_string(), Value::from(amount_text(resource, *amount))))
+        .collect()
+}
+
+/// An amount as `read_amount` reads it, to the last unit.
+fn amount_text(resource: &Resource, amount: Amount) -> String {
+    let Amount::Finite(amount) = amount else { return "unlimited".into() };
+    match resource {
+        Resource::Memory | Resource::Storage => {
+            let units = [("Ti", 1i64 << 40), ("Gi", 1 << 30), ("Mi", 1 << 20), ("Ki", 1 << 10)];
+            let even = units.iter().find(|(_, unit)| amount > 0 && amount % unit == 0);
+            even.map_or_else(|| amount.to_string(), |(name, unit)| format!("{}{name}", amount / unit))
+        }
+        Resource::Pods => amount.to_string(),
+        _ if amount % 1000 == 0 => (amount / 1000).to_string(),
+        _ => format!("{}.{:03}", amount / 1000, amount % 1000).trim_end_matches('0').to_owned(),
+    }
+}
+
+fn object(settings: &impl serde::Serialize) -> Said {
+    match serde_json::to_value(settings) {
+        Ok(Value::Object(object)) => object,
+        _ => Said::new(),
+    }
+}
+
+/// What is not as in the other.
+fn differs(mut settings: Said, usual: &Said) -> Said {
+    settings.retain(|name, value| usual.get(name) != Some(value));
+    settings
+}
+
+/// A value in YAML's flow style, on one line.
+fn flow(value: &Value) -> String {
+    match value {
+        Value::String(text) => scalar(text),
+        Value::Array(items) => format!("[{}]", items.iter().map(flow).collect::<Vec<_>>().join(", ")),
+        Value::Object(object) => {
+            let place = |name: &str| ORDER.iter().position(|known| *known == name).unwrap_or(ORDER.len());
+            let mut pairs: Vec<(&String, &Value)> = object.iter().collect();
+            pairs.sort_by_key(|(name, _)| (place(name), *name));
+            let pair = |(name, value): (&String, &Value)| format!("{}: {}", key(name), flow(value));
+            format!("{{{}}}", pairs.into_iter().map(pair).collect::<Vec<_>>().join(", "))
+        }
+        plain => plain.to_string(),
+    }
+}
+
+/// Words that YAML (of one version or another) takes for something else than a text.
+const NO_TEXTS: [&str; 11] = ["true", "false", "yes", "no", "on", "off", "y", "n", "null", "nan", "inf"];
+
+/// Numbers of up to so many letters keep their value where YAML reads them as such.
+const LONGEST_NUMBER: usize = 15;
+
+/// What may stand behind a number.
+const UNITS: [&str; 5] = ["", "Ki", "Mi", "Gi", "Ti"];
+
+/// A text, bare where YAML reads it as that very text, or as a number that says the same; else in quotes.
+fn scalar(text: &str) -> String {
+    let (number, unit) =
+        text.split_at(text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len()));
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
+    let is_whole = whole == "0" || whole.starts_with(|first| matches!(first, '1'..='9'));
+    let is_number = is_whole && !fraction.is_empty() && !fraction.contains('.');
+    let is_amount = is_number && number.len() <= LONGEST_NUMBER && UNITS.contains(&unit);
+    if is_amount { text.to_owned() } else { key(text) }
+}
+
+/// A name, bare where it is a word.
+fn key(text: &str) -> String {
+    let is_word = text.starts_with(|first: char| first.is_ascii_alphabetic())
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-./:".contains(&byte))
+        && !text.ends_with(':')
+        && !NO_TEXTS.contains(&text.to_ascii_lowercase().as_str());
+    if is_word { text.to_owned() } else { quoted(text) }
+}
+
+fn quoted(text: &str) -> String {
+    let mut quoted = String::from("\"");
+    for letter in text.chars() {
+        match letter {
+            '"' | '\\' => quoted.extend(['\\', letter]),
+            ' '..='~' | '\u{a1}'..='\u{d7ff}' if !matches!(letter, '\u{2028}' | '\u{2029}') => {
+                quoted.push(letter)
+            }
+            other => quoted += &format!("\\U{:08X}", u32::from(other)),
+        }
+    }
+    quoted + "\""
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::job::Requeue;
+    use crate::model::policy::{Order, Reclaim, WithinQueue};
+    use crate::model::queue::Member;
+    use proptest::option::of;
+    use proptest::prelude::*;
+
+    fn settings(text: &str) -> Settings {
+        parse(text).unwrap()
+    }
+
+    #[test]
+    fn what_is_in_force_reads_as_somebody_would_have_written_it() {
+        let text = "queues:\n  b/c: {submit: ['user:ana'], lend: {any: 0}, limit: {h100: 2.50, memory: 65536Mi}, weight: 2}\n  b: {guarantee: 6}\n  default: {priority: 0, weight: 1, requeue: lost}\npolicy: {min_runtime_ms: 5, attained: {hold_ms: 3}, reserve: 4}\n";
+        let Settings { queues, policy } = settings(text);
+        let written = write(&queues, &policy.unwrap());
+        let (written, policy) = written.split_once("policy: ").unwrap();
+        expect_test::expect![[r#"
+            queues:
+              b:       {guarantee: 6}
+              b/c:     {limit: {h100: 2.5, memory: 64Gi}, lend: 0, weight: 2, submit: [user:ana]}
+              default:
+        "#]]
+        .assert_eq(written);
+        assert!(policy.starts_with("{attained: {") && policy.ends_with("min_runtime_ms: 5}\n"), "{policy}");
+        assert_eq!(write(&[Queue::named("a")], &Policy::default()), "queues:\n  a:\npolicy: {}\n");
+    }
+
+    #[test]
+    fn what_is_said_anew_of_a_queue_leaves_the_rest_as_it_is() {
+        let queue = settings("queues:\n  a: {limit: {any: 8, h100: 2}, weight: 3, submit: [user:ana]}\n")
+            .queues
+            .remove(0);
+        let said = |text: &str| change(&queue, &serde_json::from_str(text).unwrap());
+        let limit = |text: &str| write(&[said(text).unwrap()], &Policy::default());
+        let line = |text: &str| limit(text).lines().nth(1).unwrap_or_default().to_owned();
+        assert_eq!(
+            line(r#"{"limit": {"h100": "4"}}"#),
+            "  a: {limit: {any: 8, h100: 4}, weight: 3, submit: [user:ana]}"
+        );
+        assert_eq!(line(r#"{"limit": "6", "submit": null}"#), "  a: {limit: {any: 6, h100: 2}, weight: 3}");
+        assert_eq!(
+            line(r#"{"limit": {"any": null, "h100": null}, "weight": 1}"#),
+            "  a: {submit: [user:ana]}"
+        );
+        assert_eq!(
+            line(r#"{"guarantee": {"any": "2"}, "limit": null}"#),
+            "  a: {guarantee: 2, weight: 3, submit: [user:ana]}"
+        );
+        assert!(said(r#"{"limti": "4"}"#).unwrap_err().contains("did you mean limit?"));
+        assert!(said(r#"{"guarantee": {"h100": "4"}}"#).unwrap_err().contains("below its guarantee"));
+        assert!(said(r#"{"limit": {"h100": "many"}}"#).unwrap_err().contains("is not an amount"));
+    }
+
+    fn limits() -> impl Strategy<Value = Limits> {
+        let resource = "(any|cpu|memory|storage|pods|h100|null|1.5|[ -~äß\u{7f}\u{2028}\\n]{0,5})"
+            .prop_map(|name| Resource::from(name.as_str()));
+        let amount = prop_oneof![
+            Just(Amount::Unlimited),
+            (0..64i64).prop_map(|whole| Amount::Finite(whole * 1000)),
+            (0..=i64::MAX).prop_map(Amount::Finite),
+            (0..2000i64).prop_map(|gib| Amount::Finite(gib << 30)),
+        ];
+        proptest::collection::btree_map(resource, amount, 0..3)
+    }
+
+    fn member() -> impl Strategy<Value = Member> {
+        let name = "[a-z ,\\]:#'\"{äπ]{1,6}";
+        prop_oneof![name.prop_map(Member::User), name.prop_map(|name| Member::Group(name, None))]
+    }
+
+    prop_compose! {
+        fn any_queue()(
+            path in "[a-zA-Z0-9_.-]{1,5}(/[a-z0-9]{1,3}){0,2}|null|true|no|1e3|-",
+            (limit, borrow, lend) in (limits(), limits(), limits()),
+            guarantee in limits(),
+            (weight, priority) in (0u32..9, -9i32..9),
+            within_queue in of(prop_oneof![Just(WithinQueue::Never), Just(WithinQueue::LowerOrNewer)]),
+            reclaim in of(prop_oneof![Just(Reclaim::Never), Just(Reclaim::Any)]),
+            borrow_evicts in of(any::<bool>()),
+            requeue in prop_oneof![Just(Requeue::Never), Just(Requeue::Lost), Just(Requeue::Failure)],
+            submit in proptest::collection::vec(member(), 0..3),
+        ) -> Queue {
+            // A guarantee beyond its limit is no setting that can be in force.
+            let within = |resource: &Resource, amount: &Amount| limit.get(resource).is_none_or(|limit| amount <= limit);
+            let guarantee = guarantee.iter().filter(|(resource, amount)| within(resource, amount));
+            let guarantee = guarantee.map(|(resource, amount)| (resource.clone(), *amount)).collect();
+            Queue { path, limit, guarantee, borrow, lend, weight, priority, within_queue, reclaim, borrow_evicts, requeue, submit }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_reads_back_as_it_was(
+            queues in proptest::collection::btree_map("[a-z]{3}", any_queue(), 1..5),
+            (strict, reserve, min_runtime_ms) in (any::<bool>(), 0u32..9, 0..=i64::MAX),
+            attained in any::<bool>(),
+        ) {
+            let by_path: BTreeMap<String, Queue> = queues.into_values().map(|queue| (queue.path.clone(), queue)).collect();
+            let order = if attained { Order::Attained } else { Order::Arrival };
+            let policy = Policy { strict, reserve, min_runtime_ms, order, ..Policy::default() };
+            let text = write(by_path.values(), &policy);
+            let read = parse(&text).map_err(|error| TestCaseError::fail(format!("{error}: {text}")))?;
+            prop_assert_eq!(read.queues, by_path.into_values().collect::<Vec<_>>(), "{}", text);
+            prop_assert_eq!(read.policy, Some(policy));
+        }
+
+        #[test]
+        fn a_queue_of_which_nothing_is_said_anew_stays_as_it_is(queue in any_queue()) {
+            prop_assert_eq!(change(&queue, &BTreeMap::new()), Ok(queue));
+        }
+    }
+}

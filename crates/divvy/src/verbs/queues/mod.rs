@@ -1,0 +1,225 @@
+//! `divvy queues`: who may have how much, and has; what that was before; and changing one of them.
+
+mod history;
+mod set;
+
+use std::io::Write;
+
+use clap::ValueEnum;
+use divvy_api::client::Ask;
+use divvy_api::{FileQuery, Queue, paths};
+
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::output::{Column, Format, Listing, Table, bytes, cores, gpus, span};
+use crate::pool::{self, Place};
+
+const EXAMPLES: &str = "\
+Examples:
+  divvy queues                                every queue, its limit and its use
+  divvy queues -o json                        for programs
+  divvy queues -o yaml > queues.yaml          as a file, for `divvy apply -f queues.yaml`
+  divvy queues set vision --limit 8           changes one queue
+  divvy queues --history                      who changed what, when and why
+  divvy queues -o yaml --as-of 3              as they were after change 3";
+
+/// List queues, their limits and their use; see and make changes
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
+pub(crate) struct Queues {
+    #[command(subcommand)]
+    verb: Option<Verb>,
+    /// The changes, the newest at the bottom
+    #[arg(long)]
+    history: bool,
+    /// At most so many changes, the newest
+    #[arg(short = 'n', long, value_name = "N", requires = "history", value_parser = clap::value_parser!(u64).range(1..))]
+    limit: Option<u64>,
+    /// As they were after that change (a number) or at that time (3d, 2026-11-01); with -o yaml
+    #[arg(long, value_name = "CHANGE|WHEN", value_parser = AsOf::read, conflicts_with = "history")]
+    as_of: Option<AsOf>,
+    /// table, wide, json, csv or yaml
+    #[arg(
+        short = 'o',
+        long = "output",
+        value_name = "FORMAT",
+        value_enum,
+        default_value_t,
+        hide_possible_values = true
+    )]
+    output: Shape,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Verb {
+    Set(Box<set::Set>),
+}
+
+/// How queues are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum Shape {
+    /// For people.
+    #[default]
+    Table,
+    /// All columns.
+    Wide,
+    /// One array of objects.
+    Json,
+    /// With a line of names on top.
+    Csv,
+    /// The file that `apply` takes.
+    Yaml,
+}
+
+impl Shape {
+    fn of_rows(self) -> Option<Format> {
+        match self {
+            Self::Table => Some(Format::Table),
+            Self::Wide => Some(Format::Wide),
+            Self::Json => Some(Format::Json),
+            Self::Csv => Some(Format::Csv),
+            Self::Yaml => None,
+        }
+    }
+}
+
+/// A state of the queues in the past.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum AsOf {
+    /// After that change.
+    Change(u64),
+    /// At that moment.
+    At(i64),
+}
+
+impl AsOf {
+    /// Reads the number of a change, a time before now, or a date.
+    pub(super) fn read(text: &str) -> Result<Self, String> {
+        match text.parse() {
+            Ok(change) => Ok(Self::Change(change)),
+            Err(_) => super::history::moment(text)
+                .map(Self::At)
+                .map_err(|what| format!("{what}, nor the number of a change")),
+        }
+    }
+
+    /// Where the file of that time is.
+    pub(super) fn path(self) -> String {
+        let (change, at_ms) = match self {
+            Self::Change(change) => (Some(change), None),
+            Self::At(at_ms) => (None, Some(at_ms)),
+        };
+        file_path(&FileQuery { change, at_ms })
+    }
+}
+
+fn file_path(query: &FileQuery) -> String {
+    let FileQuery { change, at_ms } = query;
+    let parts = [("change", change.map(|it| it.to_string())), ("at_ms", at_ms.map(|it| it.to_string()))];
+    paths::with_query(paths::QUEUES_FILE, &parts)
+}
+
+impl Queues {
+    pub(crate) fn run(&self, place: &Place) -> Result<Exit, Failure> {
+        if let Some(Verb::Set(set)) = &self.verb {
+            return set.run(place);
+        }
+        match (self.output.of_rows(), self.history) {
+            (Some(format), true) => history::print(place, self.limit, format),
+            (Some(_), false) if self.as_of.is_some() => {
+                Err(Failure::usage("what queues held in the past is not kept, only what they were allowed")
+                    .fix("say -o yaml, too"))
+            }
+            (Some(format), false) => {
+                let rows = pool::with_client(place, async |mut client| {
+                    pool::rows(&mut client, paths::QUEUES).await
+                })?;
+                Table { rows }.print::<Queue>(format)?;
+                Ok(Exit::Success)
+            }
+            (None, true) => Err(Failure::usage("changes are no file").fix("say -o table, json or csv")),
+            (None, false) => {
+                let path = self.as_of.map_or_else(|| file_path(&FileQuery::default()), AsOf::path);
+                std::io::stdout().lock().write_all(&file(place, path)?)?;
+                Ok(Exit::Success)
+            }
+        }
+    }
+}
+
+/// A queues.yaml as the daemon writes it.
+fn file(place: &Place, path: String) -> Result<Vec<u8>, Failure> {
+    let ask = Ask::get(path);
+    pool::with_client(place, async |mut client| Ok(client.ask_bytes(&ask).await?.to_vec()))
+}
+
+/// The queues.yaml of a time in the past.
+pub(super) fn file_as_of(place: &Place, as_of: AsOf) -> Result<Vec<u8>, Failure> {
+    file(place, as_of.path())
+}
+
+impl Listing for Queue {
+    const PATHS: &'static [&'static str] = &[
+        "queue",
+        "limit",
+        "guarantee",
+        "borrow",
+        "lend",
+        "weight",
+        "priority",
+        "gpu_milli_due",
+        "gpu_milli_borrowed",
+        "requeue",
+        "submit",
+        "may_submit",
+        "running",
+        "waiting",
+        "held",
+        "gpu_milli",
+        "gpu_milli_waiting",
+        "cpu_milli",
+        "memory_bytes",
+        "longest_wait_ms",
+    ];
+    const EMPTY: &'static str = "no queues";
+
+    fn columns() -> Vec<Column<Self>> {
+        vec![
+            Column::<Self>::new("QUEUE", |queue, _| queue.queue.clone()),
+            Column::<Self>::new("GPUS", |queue, _| gpus(queue.gpu_milli)).right(),
+            Column::<Self>::new("LIMIT", |queue, _| amounts(&queue.limit)),
+            Column::<Self>::new("GUARANTEE", |queue, _| amounts(&queue.guarantee)),
+            Column::<Self>::new("DUE", |queue, _| queue.gpu_milli_due.map(share).unwrap_or_default()).right(),
+            Column::<Self>::new("BORROWED", |queue, _| share(queue.gpu_milli_borrowed)).right(),
+            Column::<Self>::new("WEIGHT", |queue, _| queue.weight.to_string()).right().wide(),
+            Column::<Self>::new("PRIORITY", |queue, _| queue.priority.to_string()).right().wide(),
+            Column::<Self>::new("RUNNING", |queue, _| queue.running.to_string()).right(),
+            Column::<Self>::new("WAITING", |queue, _| queue.waiting.to_string()).right(),
+            Column::<Self>::new("HELD", |queue, _| queue.held.to_string()).right().wide(),
+            Column::<Self>::new("WANTED", |queue, _| gpus(queue.gpu_milli_waiting)).right(),
+            Column::<Self>::new("LONGEST WAIT", |queue, _| {
+                queue.longest_wait_ms.map(span).unwrap_or_default()
+            })
+            .right(),
+            Column::<Self>::new("CORES", |queue, _| cores(queue.cpu_milli)).right().wide(),
+            Column::<Self>::new("MEMORY", |queue, _| bytes(queue.memory_bytes)).right().wide(),
+            Column::<Self>::new("REQUEUE", |queue, _| queue.requeue.clone().unwrap_or_default()).wide(),
+            Column::<Self>::new("SUBMIT", submitters),
+        ]
+    }
+}
+
+fn share(milli: i64) -> String {
+    u64::try_from(milli).map_or_else(|_| "-".into(), gpus)
+}
+
+fn amounts(amounts: &std::collections::BTreeMap<String, String>) -> String {
+    if amounts.is_empty() {
+        return "-".into();
+    }
+    amounts.iter().map(|(resource, amount)| format!("{resource}={amount}")).collect::<Vec<_>>().join(" ")
+}
+
+fn submitters(queue: &Queue, _: &crate::output::Look) -> String {
+    if queue.submit.is_empty() { "everyone".into() } else { queue.submit.join(" ") }
+}

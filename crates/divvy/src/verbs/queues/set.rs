@@ -1,0 +1,160 @@
+//! `divvy queues set`: changes some settings of one queue.
+
+use std::collections::BTreeMap;
+
+use divvy_api::client::Ask;
+use divvy_api::{Applied, SetQueue};
+use serde_json::Value;
+
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::pool::{self, Place};
+use crate::verbs::apply::{Change, show};
+
+const EXAMPLES: &str = "\
+Examples:
+  divvy queues set vision --limit 8                      at most 8 GPUs
+  divvy queues set vision --guarantee h100=4,any=6       of amounts, those named change
+  divvy queues set vision --limit memory=512Gi --limit h100=none
+  divvy queues set vision --submit user:ana,group:asr --note 'until the deadline'
+  divvy queues set lab/new --create --weight 2 --dry-run
+
+Everything else of the queue, and all others, stay as they are.
+`none` takes a setting, or an amount, back.";
+
+/// Change some settings of one queue, and show what changes
+#[derive(Debug, Default, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Set {
+    /// Its path
+    queue: String,
+    /// Make it if it is not there
+    #[arg(long)]
+    create: bool,
+    /// What it gets whenever it wants it: GPUs, or RESOURCE=AMOUNT
+    #[arg(long, value_name = "AMOUNTS", value_delimiter = ',')]
+    guarantee: Vec<String>,
+    /// What it may hold at most
+    #[arg(long, value_name = "AMOUNTS", value_delimiter = ',')]
+    limit: Vec<String>,
+    /// What it may take beyond its guarantee
+    #[arg(long, value_name = "AMOUNTS", value_delimiter = ',')]
+    borrow: Vec<String>,
+    /// What of its guarantee others may use while it does not
+    #[arg(long, value_name = "AMOUNTS", value_delimiter = ',')]
+    lend: Vec<String>,
+    /// Its part of what nobody claims
+    #[arg(long, value_name = "N")]
+    weight: Option<u32>,
+    /// Before its siblings
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    priority: Option<i32>,
+    /// When its jobs go back into the line: never, lost, failure
+    #[arg(long, value_name = "WHEN")]
+    requeue: Option<String>,
+    /// Who may submit: user:NAME, group:NAME, or everyone
+    #[arg(long, value_name = "WHO", value_delimiter = ',')]
+    submit: Vec<String>,
+    /// Whose GPUs its jobs may take inside it: never, lower, lower_or_newer
+    #[arg(long, value_name = "WHOSE")]
+    within_queue: Option<String>,
+    /// Whose GPUs its jobs may take from other queues: never, lower, any
+    #[arg(long, value_name = "WHOSE")]
+    reclaim: Option<String>,
+    /// Whether its jobs may take GPUs back while it borrows: true, false
+    #[arg(long, value_name = "YES")]
+    borrow_evicts: Option<String>,
+    #[command(flatten)]
+    change: Change,
+}
+
+impl Set {
+    pub(super) fn run(&self, place: &Place) -> Result<Exit, Failure> {
+        let settings = self.settings()?;
+        if settings.is_empty() && !self.create {
+            return Err(Failure::usage("nothing is to be changed").fix("say what: `divvy queues set --help`"));
+        }
+        let wanted = SetQueue { queue: self.queue.clone(), create: self.create, settings };
+        let ask = Ask::patch(self.change.path(), &wanted);
+        let applied: Applied = pool::with_client(place, async |mut client| Ok(client.ask(&ask).await?))?;
+        show(&applied, self.change.dry_run)
+    }
+
+    /// What is said, by the keys of queues.yaml.
+    fn settings(&self) -> Result<BTreeMap<String, Value>, Failure> {
+        let mut settings = BTreeMap::new();
+        let amounts = [
+            ("guarantee", &self.guarantee),
+            ("limit", &self.limit),
+            ("borrow", &self.borrow),
+            ("lend", &self.lend),
+        ];
+        for (name, said) in amounts.into_iter().filter(|(_, said)| !said.is_empty()) {
+            settings.insert(name.to_owned(), amounts_of(name, said)?);
+        }
+        let words =
+            [("requeue", &self.requeue), ("within_queue", &self.within_queue), ("reclaim", &self.reclaim)];
+        for (name, word) in words {
+            settings.extend(word.as_ref().map(|word| (name.to_owned(), or_none(word))));
+        }
+        settings.extend(self.weight.map(|weight| ("weight".to_owned(), weight.into())));
+        settings.extend(self.priority.map(|priority| ("priority".to_owned(), priority.into())));
+        let evicts = |word: &String| word.parse::<bool>().map_or_else(|_| or_none(word), Value::from);
+        settings.extend(self.borrow_evicts.as_ref().map(|word| ("borrow_evicts".to_owned(), evicts(word))));
+        match &self.submit[..] {
+            [] => {}
+            [all] if all == "everyone" || all == "none" => {
+                drop(settings.insert("submit".into(), Value::Null))
+            }
+            some => drop(settings.insert("submit".into(), some.to_vec().into())),
+        }
+        Ok(settings)
+    }
+}
+
+fn or_none(word: &str) -> Value {
+    if word == "none" { Value::Null } else { word.into() }
+}
+
+/// `8`, `h100=4`, `memory=none`; `none` alone takes all back.
+fn amounts_of(name: &str, said: &[String]) -> Result<Value, Failure> {
+    if said == ["none"] {
+        return Ok(Value::Null);
+    }
+    let mut amounts = serde_json::Map::new();
+    for one in said {
+        let (resource, amount) = one.split_once('=').unwrap_or(("any", one));
+        if amounts.insert(resource.to_owned(), or_none(amount)).is_some() {
+            return Err(Failure::usage(format!("--{name} names {resource} twice")));
+        }
+    }
+    Ok(amounts.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn flags_become_the_keys_of_the_file() {
+        let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+        let set = Set {
+            limit: words(&["8", "h100=none"]),
+            guarantee: words(&["none"]),
+            weight: Some(2),
+            borrow_evicts: Some("false".into()),
+            reclaim: Some("none".into()),
+            submit: words(&["user:ana"]),
+            ..Set::default()
+        };
+        let expected = json!({
+            "limit": {"any": "8", "h100": null}, "guarantee": null, "weight": 2, "borrow_evicts": false,
+            "reclaim": null, "submit": ["user:ana"],
+        });
+        assert_eq!(json!(set.settings().unwrap()), expected);
+        assert!(Set { limit: words(&["8", "any=9"]), ..Set::default() }.settings().is_err());
+        let everyone = Set { submit: words(&["everyone"]), ..Set::default() };
+        assert_eq!(json!(everyone.settings().unwrap()), json!({"submit": null}));
+    }
+}

@@ -1,0 +1,121 @@
+//! Changing queues, looking back at the changes, and undoing them, with the real daemon.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test ends where something is wrong"
+)]
+
+mod pool;
+
+use pool::Pool;
+use serde_json::{Value, json};
+
+const FILE: &str = "queues:
+  lab:        {guarantee: 6, limit: 8}
+  lab/vision: {guarantee: {h100: 4}, weight: 2, submit: ['user:ana']}
+  default:
+policy: {min_runtime_ms: 600000}
+";
+
+/// A pool in which that file is in force.
+fn with_queues() -> Pool {
+    let pool = Pool::start();
+    std::fs::write(pool.work().join("queues.yaml"), FILE).unwrap();
+    pool.divvy(["apply", "-f", "queues.yaml", "--note", "a lab of our own"]).ok();
+    pool
+}
+
+fn yaml(pool: &Pool) -> String {
+    pool.say("queues -o yaml").ok().to_owned()
+}
+
+fn changes(pool: &Pool) -> Vec<Value> {
+    pool.say("queues --history -o json").json().as_array().unwrap().clone()
+}
+
+#[test]
+fn one_queue_is_changed_and_all_else_stays_as_it_is() {
+    let pool = with_queues();
+    let said = pool.say("queues set lab/vision --limit 5,memory=64Gi --weight 3 --dry-run");
+    assert!(said.ok().ends_with("dry run: nothing was changed"), "{said:?}");
+    let said = pool.say("queues set lab/vision --limit 5,memory=64Gi --weight 3");
+    let told = "~ lab/vision limit any: unlimited → 5\n~ lab/vision limit memory: unlimited → 64Gi\n~ lab/vision weight: 2 → 3\nin force";
+    assert_eq!(said.ok(), told);
+    pool.say("queues set lab/vision --limit memory=none --submit everyone").ok();
+    let expected = "queues:
+  default:
+  lab:        {guarantee: 6, limit: 8}
+  lab/vision: {guarantee: {h100: 4}, limit: 5, weight: 3}
+policy: {min_runtime_ms: 600000}";
+    assert_eq!(yaml(&pool), expected);
+    assert_eq!(pool.say("queues set lab/vision --weight 3").ok(), "nothing changes");
+    pool.say("queues set lab/asr --create --guarantee 2").ok();
+    assert!(yaml(&pool).contains("  lab/asr:    {guarantee: 2}\n"), "{}", yaml(&pool));
+}
+
+#[test]
+fn what_cannot_be_of_a_queue_is_refused_in_words() {
+    let pool = with_queues();
+    let refused = |line: &str, code: i32, why: &str| {
+        let said = pool.say(line);
+        assert!(said.code == code && said.err.contains(why), "{line}: {said:?}");
+    };
+    refused("queues set lab/vison --limit 5", 65, "there is no queue \"lab/vison\"");
+    refused("queues set lab --limit 4", 65, "the limit of any is below its guarantee");
+    refused("queues set default --guarantee 7", 65, "are guaranteed in all");
+    refused("queues set lab --limit many", 65, "is not an amount");
+    refused("queues set lab --reclaim perhaps", 65, "perhaps");
+    refused("queues set lab", 64, "nothing is to be changed");
+    refused("queues set lab --submit ana", 65, "names nobody");
+    refused("queues --as-of 1", 64, "-o yaml");
+    refused("apply --as-of 99", 65, "there is no change 99");
+    refused("apply --as-of 2001-01-01", 65, "it was made later");
+    refused("apply", 64, "--file <FILE>");
+    assert_eq!(changes(&pool).len(), 2);
+}
+
+#[test]
+fn every_change_says_who_when_what_and_why_and_can_be_undone() {
+    let pool = with_queues();
+    let first = yaml(&pool);
+    pool.divvy(["queues", "set", "lab/vision", "--guarantee", "h100=2", "--note", "until Friday"]).ok();
+    pool.divvy(["down"]).ok();
+    pool.up();
+    let told = changes(&pool);
+    let notes: Vec<&Value> = told.iter().map(|change| &change["note"]).collect();
+    assert_eq!(notes, [&Value::Null, &json!("a lab of our own"), &json!("until Friday")], "{told:?}");
+    assert_eq!(told[2]["diff"], json!(["~ lab/vision guarantee h100: 4 → 2"]));
+    assert_eq!((&told[0]["by"], &told[0]["change"]), (&json!("divvy"), &json!(1)));
+    assert!(
+        told[1]["diff"].as_array().unwrap().contains(&json!("~ policy min_runtime_ms: 0 → 600000")),
+        "{told:?}"
+    );
+    assert!(told[2]["at_ms"].as_i64().unwrap() > told[1]["at_ms"].as_i64().unwrap());
+    let text = pool.say("queues --history -n 1");
+    let lines: Vec<&str> = text.ok().lines().collect();
+    assert!(
+        lines.len() == 2 && lines[0].starts_with("3  ") && lines[0].ends_with("  until Friday"),
+        "{text:?}"
+    );
+    assert_eq!(pool.say("queues -o yaml --as-of 2").ok(), first);
+    assert!(pool.say("apply --as-of 2 --dry-run").ok().starts_with("~ lab/vision guarantee h100: 2 → 4"));
+    pool.say("apply --as-of 2").ok();
+    assert_eq!(yaml(&pool), first);
+    assert_eq!(changes(&pool).last().unwrap()["note"], "as of change 2");
+    let then = told[2]["at_ms"].as_i64().unwrap();
+    let then = jiff::Timestamp::from_millisecond(then).unwrap().to_string();
+    pool.divvy(["apply", "--as-of", &then]).ok();
+    assert_eq!(yaml(&pool), first.replace("h100: 4", "h100: 2"));
+    pool.say("apply --as-of 1").ok();
+    assert_eq!(yaml(&pool), "queues:\n  default:\npolicy: {}");
+}
+
+#[test]
+fn the_file_that_is_written_is_the_file_that_is_taken() {
+    let pool = with_queues();
+    std::fs::write(pool.work().join("again.yaml"), yaml(&pool)).unwrap();
+    assert_eq!(pool.say("apply -f again.yaml").ok(), "nothing changes");
+    assert_eq!(changes(&pool).len(), 2);
+}

@@ -218,7 +218,7 @@ impl Controller {
         self.state.apply(&stamped)?;
         self.batch.commit.term = self.state.term;
         self.snapshot.follow(&self.state, &stamped.event, before);
-        self.news |= stamped.event.is_news();
+        self.news |= stamped.event.is_news() || self.state.freed;
         if let Some(watch) = &mut self.watch {
             let violations = watch.follow(&self.state, &stamped);
             if !violations.is_empty() {

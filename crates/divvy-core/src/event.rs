@@ -319,9 +319,10 @@ impl Event {
 
     /// Whether it may let something start that could not before: then all that waits is looked at again.
     pub fn frees(&self) -> bool {
-        let ends =
-            matches!(self, Event::TaskEnded { .. } | Event::AttemptEnded { .. } | Event::Revoked { .. });
-        ends || self.changes_pool()
+        // Who waits no longer keeps nothing back, either.
+        let goes = matches!(self, Event::Revoked { .. } | Event::Held { .. } | Event::Dropped { .. });
+        let ends = matches!(self, Event::TaskEnded { .. } | Event::AttemptEnded { .. });
+        ends || goes || self.changes_pool()
     }
 }
 

@@ -187,6 +187,11 @@ impl Reason {
         !matches!(self, Reason::InLine | Reason::Reserved(_))
     }
 
+    /// Whether it stands until something becomes free (L10): who stands in line goes on as soon as the line does.
+    pub fn lasts(&self) -> bool {
+        *self != Reason::InLine
+    }
+
     /// What can change it.
     pub fn wake(&self) -> Wake {
         match self {

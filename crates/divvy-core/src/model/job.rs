@@ -282,6 +282,11 @@ impl JobSpec {
             None => self.stop.clone(),
         }
     }
+
+    /// How long a run of it lasts at most, by its limit or by what its user thinks.
+    pub fn known_length(&self) -> Option<Span> {
+        self.time_limit.into_iter().chain(self.estimate).min()
+    }
 }
 
 fn yes() -> bool {

@@ -25,6 +25,17 @@ pub(super) struct Chosen<'a> {
     pub(super) waiting: Vec<(ClassId, OrderKey, usize)>,
     /// Running jobs that are not, in order.
     pub(super) victims: Vec<Runner<'a>>,
+    now: Time,
+}
+
+impl<'a> Chosen<'a> {
+    /// A running job is not among the first. One that was placed at this very moment stays: what was chosen by count and did not
+    /// fit would take its places from it, and leave them to it, for ever.
+    fn give_up(&mut self, runner: Runner<'a>) {
+        if runner.view.placed_at < self.now {
+            self.victims.push(runner);
+        }
+    }
 }
 
 /// A job of the merged line.
@@ -52,7 +63,7 @@ pub(super) fn choose<'a>(
     runners.sort_unstable_by_key(|runner| runner.place);
     let free = i64::try_from(capacity.shelves().free()).unwrap_or(i64::MAX / i64::from(WHOLE_MILLI));
     let held: i64 = runners.iter().map(|runner| runner.view.milli).sum();
-    let mut chosen = Chosen::default();
+    let mut chosen = Chosen { now, ..Chosen::default() };
     let mut budget = Budget { left_milli: free * i64::from(WHOLE_MILLI) + held };
     let mut first = BTreeSet::new();
     if policy.guarantees_first {
@@ -113,7 +124,7 @@ fn take<'a>(
             Next::Runs(runner) if runner.view.milli <= budget.left_milli => {
                 budget.left_milli -= runner.view.milli
             }
-            Next::Runs(runner) => chosen.victims.push(runner),
+            Next::Runs(runner) => chosen.give_up(runner),
             Next::Waits(class, key) if done.contains(&key.number) => merged.line.admit_next(class, key),
             Next::Waits(class, key) => {
                 let milli = merged.line.milli(class);
@@ -207,7 +218,7 @@ fn within_guarantees<'a>(
                 done.insert(runner.job.number);
                 match runner.view.milli <= budget.left_milli {
                     true => budget.left_milli -= runner.view.milli,
-                    false => chosen.victims.push(runner),
+                    false => chosen.give_up(runner),
                 }
             }
             Next::Waits(class, key) => {

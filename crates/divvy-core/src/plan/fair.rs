@@ -93,7 +93,7 @@ pub(super) fn in_turns<'a>(
                 .for_each(|queue| turns.refresh(queue, &fair.shares));
         }
         let Some(turn) = turns.take() else { break };
-        let judged = state.verdicts.get(&turn.class).filter(|reason| reason.is_its_own());
+        let judged = state.verdicts.get(&turn.class).filter(|reason| reason.lasts());
         let stands = judged.is_some_and(|reason| !state.freed || fair.is_hopeless(turn, reason));
         if stands {
             report.skipped += 1;
@@ -109,7 +109,7 @@ pub(super) fn in_turns<'a>(
                 }
                 Err(reason) => {
                     fair.trial.reserve.note(state, turn.job(), &reason);
-                    verdicts.insert(turn.class, Some(super::said_before(state, turn.class, reason)));
+                    verdicts.insert(turn.class, Some(reason));
                 }
             }
         }

@@ -196,7 +196,7 @@ fn in_order(
     report.skipped = waiting.classes.len() - classes.len();
     let mut line = order::Line::of(waiting, &state.policy, now, classes);
     while let Some((_, class, key)) = line.take() {
-        let judged = state.verdicts.get(&class).filter(|reason| reason.is_its_own());
+        let judged = state.verdicts.get(&class).filter(|reason| reason.lasts());
         let view = waiting.classes.get(&class);
         let placed = match judged.zip(view).is_some_and(|(reason, view)| stands(trial, reason, view)) {
             true => Err(None),
@@ -216,7 +216,7 @@ fn in_order(
                     trial.reserve.note(state, JobId::single(key.number), reason);
                 }
                 match reason {
-                    Some(reason) => drop(verdicts.insert(class, Some(said_before(state, class, reason)))),
+                    Some(reason) => drop(verdicts.insert(class, Some(reason))),
                     // Of a class of which some have started, what kept it back before keeps back the rest.
                     None => drop(verdicts.entry(class).and_modify(|verdict| *verdict = judged.cloned())),
                 }
@@ -230,15 +230,7 @@ fn in_order(
 
 /// Whether nothing has become free since a class was judged, as far as it is concerned: the verdict stands (L10).
 fn stands(trial: &trial::Trial, judged: &Reason, view: &ClassView) -> bool {
-    judged.is_its_own() && (!trial.state.freed || place::is_still_busy(trial, judged, &view.example))
-}
-
-/// A job that was tried again because of those before it is told what it was told before, unless something has become free (L10).
-fn said_before(state: &State, class: ClassId, reason: Reason) -> Reason {
-    match state.verdicts.get(&class) {
-        Some(before @ Reason::Reserved(_)) if !state.freed => before.clone(),
-        _ => reason,
-    }
+    judged.lasts() && (!trial.state.freed || place::is_still_busy(trial, judged, &view.example))
 }
 
 /// The classes whose verdict does not stand. Both are in the order of their ids.

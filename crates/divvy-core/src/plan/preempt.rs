@@ -32,7 +32,7 @@ pub(super) fn walk(
         return;
     }
     let state = trial.state;
-    let Chosen { waiting: chosen, victims } =
+    let Chosen { waiting: chosen, victims, .. } =
         choose::choose(state, trial.capacity(), (waiting, running), (now, &plan.ending()));
     let mut places = Vec::new();
     for victim in &victims {

@@ -66,8 +66,7 @@ impl<'a> Reserve<'a> {
 
     /// When what is placed now will have ended, if its limit or its own estimate says so.
     fn until(&self, spec: &JobSpec) -> Option<Time> {
-        let lasts = spec.time_limit.into_iter().chain(spec.estimate).min();
-        lasts.map(|lasts| self.now + lasts)
+        spec.known_length().map(|length| self.now + length)
     }
 
     /// Notes what was placed.

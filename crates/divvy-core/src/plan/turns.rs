@@ -194,7 +194,7 @@ fn has_open(state: &State, waiting: &Waiting, shares: &Shares) -> Vec<bool> {
     let mut judged = state.verdicts.iter().peekable();
     for (class, view) in &waiting.classes {
         while judged.next_if(|(other, _)| *other < class).is_some() {}
-        if judged.peek().is_none_or(|(other, reason)| *other != class || !reason.is_its_own()) {
+        if judged.peek().is_none_or(|(other, reason)| *other != class || !reason.lasts()) {
             has_open[shares.top(view.queue)] = true;
         }
     }

@@ -176,11 +176,10 @@ impl RunView {
             Order::Shortest if policy.shortest.of == Length::Whole => return None,
             // When the estimate is used up, and whenever the progress has doubled since.
             Order::Shortest => {
-                let mut next = self.estimate.as_ref()?.p50_ms.max(self.attained_ms).max(1);
-                while next <= progress {
-                    next = next.saturating_mul(2);
-                }
-                up_to_step(next, policy.step_ms)
+                let first = self.estimate.as_ref()?.p50_ms.max(self.attained_ms).max(1);
+                let doubled = std::iter::successors(Some(first), |next| Some(next.saturating_mul(2)));
+                let mut moments = doubled.map(|next| up_to_step(next, policy.step_ms));
+                moments.find(|moment| *moment > progress || *moment >= i64::MAX / 2)?
             }
         };
         self.reaches(next)

@@ -77,7 +77,11 @@ impl State {
             Wrong::Ledger(error) => Misfit::Ledger(error),
         })?;
         (self.position, self.now) = (position, at);
-        self.freed |= stamped.event.frees();
+        // With time, what is kept for those before others is foreseen for other moments.
+        let may_free = stamped.event.frees() || stamped.event == Event::Tick && self.keeps_room();
+        if may_free {
+            (self.freed, self.freed_at) = (true, position);
+        }
         Ok(())
     }
 
@@ -129,9 +133,15 @@ impl State {
                 classes.iter().for_each(|(class, reason)| self.judge(*class, reason.as_ref()))
             }
             Event::Tick => {}
-            Event::Planned { .. } => (self.cycles, self.freed) = (self.cycles + 1, false),
+            // What the plan itself has freed it has not seen.
+            Event::Planned { saw, .. } => (self.cycles, self.freed) = (self.cycles + 1, self.freed_at > *saw),
         }
         Ok(())
+    }
+
+    /// Whether room is kept from anybody.
+    fn keeps_room(&self) -> bool {
+        self.verdicts.values().any(|reason| matches!(reason, Reason::Reserved(_)))
     }
 
     fn see_node(&mut self, id: crate::id::NodeId, node: Node) {
@@ -526,7 +536,7 @@ impl State {
 fn class_of(spec: &crate::model::job::JobSpec) -> ClassId {
     let shape = shape_of(spec);
     // Who ends sooner may run where who ends later may not.
-    spec.time_limit.map_or(shape, |limit| ClassId(fingerprint(&(shape, limit))))
+    spec.known_length().map_or(shape, |length| ClassId(fingerprint(&(shape, length))))
 }
 
 /// Jobs alike in all but how long they may run.

@@ -46,6 +46,9 @@ pub struct State {
     /// Whether anything has become free (or allowed) since the last cycle: if not, verdicts stand.
     #[serde(default)]
     pub freed: bool,
+    /// The position of the last event that may have freed something.
+    #[serde(default)]
+    pub freed_at: Position,
     /// How many events came from outside so far.
     #[serde(default)]
     pub news: u64,
@@ -328,6 +331,7 @@ impl Default for State {
             boot_id: String::new(),
             draining: false,
             freed: false,
+            freed_at: Position(0),
             news: 0,
             position: Position(0),
             now: Time(0),

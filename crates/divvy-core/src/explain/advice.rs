@@ -104,7 +104,10 @@ impl Ladder {
             let here = world.after(&changes)?;
             let (then, outcome) = here.after(&[])?.cycle();
             let Outcome::Waits(verdict) = outcome else { return Some(changes) };
-            self.kept_from.extend(then.kept_from());
+            match &verdict {
+                Some(Reason::Reserved(_)) => self.kept_from.extend(here.kept_anew()),
+                _ => self.kept_from.extend(then.kept_from()),
+            }
             let mut reasons = gates::of_world(&here, verdict.as_ref());
             if reasons.is_empty() {
                 reasons.push(verdict.unwrap_or(Reason::NotPlanned));

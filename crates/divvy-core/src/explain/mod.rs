@@ -81,8 +81,7 @@ pub fn lost_so_far(state: &State, run: &Run) -> i64 {
 /// All that can be changed so that a job starts: the space in which the cheapest fix is sought.
 pub fn menu(state: &State, snapshot: &Snapshot, id: JobId) -> Menu {
     let world = world::World::of(state, snapshot, id);
-    let kept_from = world.after(&[]).map(|world| world.cycle().0.kept_from().to_vec());
-    menu::menu(&world, &kept_from.unwrap_or_default())
+    menu::menu(&world, &world.kept_anew())
 }
 
 /// Whether a job (or member, or a further member of an array) starts in the next cycle once these changes are made: it gets its

@@ -79,6 +79,15 @@ impl World {
         &self.controller.report().kept_from
     }
 
+    /// Likewise of a cycle in which all are looked at again: verdicts that stand say nothing of it.
+    pub(crate) fn kept_anew(&self) -> Vec<Time> {
+        let Some(mut world) = self.after(&[]) else { return Vec::new() };
+        // That the pool goes on as it did is news, and changes nothing else.
+        let on = world.state().draining;
+        world.command(&Command::SetDrain(on, root()));
+        world.cycle().0.kept_from().to_vec()
+    }
+
     /// The pool after some changes; `None` where one of them cannot be made.
     pub(crate) fn after(&self, changes: &[Change]) -> Option<Self> {
         let mut world = Self::of(self.state(), self.snapshot(), self.target);

@@ -78,8 +78,7 @@ impl State {
         })?;
         (self.position, self.now) = (position, at);
         // With time, what is kept for those before others is foreseen for other moments.
-        let may_free = stamped.event.frees() || stamped.event == Event::Tick && self.keeps_room();
-        if may_free {
+        if stamped.event.frees() || stamped.event == Event::Tick && self.keeps_room() {
             (self.freed, self.freed_at) = (true, position);
         }
         Ok(())

@@ -142,11 +142,19 @@ impl Controller {
         Ok(())
     }
 
+    /// Whether something has happened that no cycle has seen.
+    pub fn has_news(&self) -> bool {
+        self.news
+    }
+
     /// Plans, if there is news or something is due.
     pub fn cycle(&mut self, now: Time) -> Result<(), Broken> {
         let now = now.max(self.state.now);
         if !self.news && self.due().is_none_or(|due| due > now) {
             return Ok(());
+        }
+        if self.next_tick().is_some_and(|tick| tick <= now) {
+            self.fold(Event::Tick, now)?;
         }
         self.snapshot.pass_time(&self.state, now);
         // What a plan drops may let others start, or be dropped in turn; who loses a promise waits again. Each round drops a job
@@ -176,7 +184,17 @@ impl Controller {
 
     /// When [`Controller::cycle`] has something to do without news.
     pub fn due(&self) -> Option<Time> {
-        self.snapshot.due()
+        [self.snapshot.due(), self.next_tick()].into_iter().flatten().min()
+    }
+
+    /// When the past of queues is to be reckoned again: as long as jobs wait while others run, and once more after that.
+    fn next_tick(&self) -> Option<Time> {
+        let past = &self.state.past;
+        let rests = self.snapshot.waiting.is_empty() && past.is_at_rest();
+        if rests || self.state.allocations.is_empty() || !self.state.remembers() {
+            return None;
+        }
+        past.next_tick()
     }
 
     /// Where a job of this shape would start now, or all that keeps it from it. Nothing changes.

@@ -208,6 +208,12 @@ pub enum Event {
     },
     /// Time has passed.
     Tick,
+    /// What is due to queues whose jobs wait has changed.
+    Due {
+        /// Queue and what is due to its own jobs, in thousandths of devices; `None` for as much as they use, which is
+        /// all that they want.
+        queues: Vec<(String, Option<i64>)>,
+    },
     /// A cycle is over.
     Planned {
         /// The log position that it saw.
@@ -271,6 +277,7 @@ impl Event {
             Event::Dropped { .. } => "dropped",
             Event::Judged { .. } => "judged",
             Event::Tick => "tick",
+            Event::Due { .. } => "due",
             Event::Planned { .. } => "planned",
         }
     }
@@ -288,6 +295,7 @@ impl Event {
                 | Event::TaskStarted { .. }
                 | Event::Checkpointed { .. }
                 | Event::Tick
+                | Event::Due { .. }
         )
     }
 }

@@ -103,6 +103,17 @@ impl Ledger {
         self.accounts.get(queue)?.get(user)
     }
 
+    /// The queues that anything was ever used in.
+    pub fn queues(&self) -> impl Iterator<Item = &str> {
+        self.accounts.keys().map(String::as_str)
+    }
+
+    /// What is charged in a queue up to a moment, to all its users, in milli-GPU·ms.
+    pub fn charged(&self, queue: &str, now: Time) -> i128 {
+        let users = self.accounts.get(queue).into_iter().flat_map(BTreeMap::values);
+        users.map(|account| account.charged_at(now)).sum()
+    }
+
     /// All accounts: queue, user, account.
     pub fn accounts(&self) -> impl Iterator<Item = (&str, &str, &Account)> {
         self.accounts.iter().flat_map(|(queue, users)| {

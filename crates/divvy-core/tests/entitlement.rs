@@ -279,3 +279,54 @@ fn by_the_dominant_part_a_queue_of_many_cores_gets_as_much_of_them_as_another_of
         Err(bad) => expect![[""]].assert_eq(&bad.to_string()),
     }
 }
+
+#[test]
+fn queues_whose_jobs_are_larger_than_their_due_take_turns() {
+    check(
+        "node n1 8xh100\nqueue a\nqueue b\nsubmit b0 b 8\nplan\nsubmit a0 a 8\nplan\npass 1m\nplan\npass 30m\nplan\npass 31m\nplan\nend b0 signal=15\nplan\npass 3h\nplan",
+        expect![[r#"
+            place b0 n1:0+n1:1+n1:2+n1:3+n1:4+n1:5+n1:6+n1:7
+            wait DV-GPUS-BUSY: no node has 8 GPUs free that would do
+            stop b0 Reclaimed by a0
+            promise a0 n1:0+n1:1+n1:2+n1:3+n1:4+n1:5+n1:6+n1:7
+            ended b0 pending Reclaimed exit=143
+            place a0 n1:0+n1:1+n1:2+n1:3+n1:4+n1:5+n1:6+n1:7
+            wait DV-GPUS-BUSY: no node has 8 GPUs free that would do
+            stop a0 Reclaimed by b0
+            promise b0 n1:0+n1:1+n1:2+n1:3+n1:4+n1:5+n1:6+n1:7
+        "#]],
+    );
+}
+
+#[test]
+fn a_queue_that_wants_nothing_earns_nothing() {
+    check(
+        "node n1 4xh100\nqueue a\nqueue b\nsubmit b0 b 2 array=0-3\nplan\npass 1m\nplan\npass 8d\nplan\nsubmit a0 a 4\nplan\npass 1m\nplan",
+        expect![[r#"
+            place b0_0 n1:0+n1:1
+            place b0_1 n1:2+n1:3
+            wait DV-GPUS-BUSY: no node has 2 GPUs free that would do
+            wait DV-GPUS-BUSY: no node has 4 GPUs free that would do
+        "#]],
+    );
+}
+
+#[test]
+fn a_queue_says_what_its_jobs_may_ask_for() {
+    check(
+        "node n1 4xh100\nqueue a {\"path\": \"a\", \"bounds\": {\"max_priority\": 100, \"max_jobs\": 3}}\nqueue a/b {\"path\": \"a/b\", \"bounds\": {\"max_time\": 3600000}}\nsubmit j1 a 1 prio=urgent\nsubmit j2 a/b 1 prio=urgent\nsubmit j3 a/b 1 limit=2h\nsubmit j4 a/b 1 limit=1h array=0-3\nsubmit j5 a/b 1 array=0-2\nsubmit j6 a 1\nplan\npass 1h\nplan",
+        expect![[r#"
+            refused beyond-queue: queue a takes jobs with a priority of at most 100, and this one has 1000
+            refused beyond-queue: queue a takes jobs with a priority of at most 100, and this one has 1000
+            refused beyond-queue: queue a/b takes jobs with a time limit of at most 1h, and this one has 2h
+            refused queue-full: queue a takes 3 jobs at once, and 0 wait or run
+            refused queue-full: queue a takes 3 jobs at once, and 3 wait or run
+            place j5_0 n1:0
+            place j5_1 n1:1
+            place j5_2 n1:2
+            stop j5_0 TimeLimit
+            stop j5_1 TimeLimit
+            stop j5_2 TimeLimit
+        "#]],
+    );
+}

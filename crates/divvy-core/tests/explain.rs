@@ -59,7 +59,9 @@ fn a_limit_and_a_full_pool_are_lifted_one_by_one() {
                 wait for job 1 to end
                 1 more GPU of limit for q (to 3)
             DV-GPUS-BUSY no node has 2 GPUs free that would do
-            => ask for 1 GPU per task instead of 2
+                wait for job 1 to end
+                priority 1000 for it
+            => ask for 1 GPU per task instead of 2 and wait for job 1 to end
         "#]],
     );
 }

@@ -7,10 +7,10 @@ use divvy_core::event::{Event, Stamped};
 use divvy_core::id::Term;
 use divvy_core::model::device::DeviceSpec;
 use divvy_core::model::node::NodeSpec;
-use divvy_core::model::policy::Policy;
+use divvy_core::model::policy::{Policy, Preempt};
 use divvy_core::model::queue::Queue;
 use divvy_core::state::{State, fingerprint};
-use divvy_core::time::Time;
+use divvy_core::time::{Span, Time};
 
 use crate::engine::SimulatedEngine;
 
@@ -26,7 +26,12 @@ pub struct VirtualPool {
     now: Time,
     digest: u64,
     events: u64,
+    /// When the next decision is made, if the last one was followed by something.
+    again: Option<Time>,
 }
+
+/// How long a stop takes until the pool plans with what it has freed: a second, so that endless rounds take time, too.
+const NEXT_CYCLE: Span = Span(1000);
 
 /// What a pool begins with.
 pub struct Beginning {
@@ -44,7 +49,7 @@ impl VirtualPool {
         let mut controller = Controller::open(State::default());
         controller.check_every(0);
         controller.keep_history(false);
-        let mut pool = Self { controller, engine, now, digest: 0, events: 0 };
+        let mut pool = Self { controller, engine, now, digest: 0, events: 0, again: None };
         let term = Command::Begin {
             term: Term(1),
             boot_id: "virtual".into(),
@@ -71,7 +76,7 @@ impl VirtualPool {
         let mut controller = Controller::open(state);
         controller.check_every(0);
         controller.keep_history(false);
-        Self { controller, engine, now, digest: 0, events: 0 }
+        Self { controller, engine, now, digest: 0, events: 0, again: None }
     }
 
     /// The state.
@@ -106,12 +111,12 @@ impl VirtualPool {
 
     /// When something happens next by itself.
     pub fn next_due(&self) -> Option<Time> {
-        [self.engine.next_due(), self.controller.due()].into_iter().flatten().min()
+        [self.engine.next_due(), self.controller.due(), self.again].into_iter().flatten().min()
     }
 
     /// Whether something is due that the planner was not told of.
     pub fn is_due(&self) -> bool {
-        self.controller.due().is_some_and(|due| due <= self.now)
+        self.controller.due().into_iter().chain(self.again).any(|due| due <= self.now)
     }
 
     /// Lets time pass, and takes in what has happened by then.
@@ -126,10 +131,15 @@ impl VirtualPool {
         Ok(self.controller.take(command, self.now)?.map(|answer| answer.job))
     }
 
-    /// Decides once, and carries out what was decided; what follows from that at the same moment waits for the next decision.
+    /// Decides once, and carries out what was decided. What follows from that at the same moment waits for the next decision:
+    /// where jobs give way by least loss, that comes soon after, as in a pool; the orders of the literature decide when a job
+    /// arrives or ends.
     pub fn decide(&mut self) -> Result<Vec<Stamped>, Broken> {
         self.controller.cycle(self.now)?;
-        self.settle()
+        let happened = self.settle()?;
+        let goes_on = self.controller.has_news() && self.state().policy.preempt == Preempt::LeastLoss;
+        self.again = goes_on.then(|| self.now + NEXT_CYCLE);
+        Ok(happened)
     }
 
     /// Carries out what is to be done until nothing more follows at this moment.

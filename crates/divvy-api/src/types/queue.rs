@@ -27,8 +27,20 @@ pub struct Queue {
     pub gpu_milli_due: Option<i64>,
     /// What it holds beyond its guarantee, in thousandths of devices: others may take it back.
     pub gpu_milli_borrowed: i64,
+    /// Device-hours that it and those below it used in the past, decayed; absent where the past does not count.
+    pub gpu_hours_used: Option<f64>,
+    /// Device-hours that were due to them and that others had, decayed and bounded; below zero where they had more than their due.
+    pub gpu_hours_credit: Option<f64>,
     /// What becomes of its jobs after a bad end where they say nothing: `never`, `lost` or `failure`.
     pub requeue: Option<String>,
+    /// The highest priority of its jobs.
+    pub max_priority: Option<i32>,
+    /// The longest time limit of its jobs.
+    pub max_time_ms: Option<i64>,
+    /// The time limit of its jobs that say none.
+    pub default_time_ms: Option<i64>,
+    /// How many jobs of it may wait or run at once.
+    pub max_jobs: Option<u64>,
     /// Who may submit: `user:eva`, `group:research`; empty means everyone.
     pub submit: Vec<String>,
     /// Whether the asking user may submit to it.

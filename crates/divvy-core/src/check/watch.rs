@@ -49,6 +49,8 @@ pub struct Watch {
     leaving_milli: BTreeMap<String, i64>,
     /// Whose devices were taken since something came from outside.
     taken: BTreeSet<JobId>,
+    /// When what queues missed was news for the last time, and what it was.
+    stepped: (Time, BTreeMap<String, i128>),
     /// Who gives way and is not over yet.
     giving_way: BTreeSet<JobId>,
     /// Who was told to make room since the last cycle, and what they hold.
@@ -100,6 +102,7 @@ impl Watch {
             term: state.term,
             closed_milli_ms: state.ledger.closed_milli_ms(),
             floor: AllocationId(state.next_allocation.0.saturating_sub(1)),
+            stepped: giving::last_step(state),
             ..Self::default()
         };
         for (queue, user, account) in state.ledger.accounts() {

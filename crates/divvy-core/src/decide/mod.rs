@@ -1,5 +1,6 @@
 //! Deciding: a command or an observation, and the state, give events. Nothing else happens here.
 
+mod bounds;
 mod guarantee;
 mod observe;
 mod settings;
@@ -112,6 +113,28 @@ pub enum Rejection {
         /// Whom it takes.
         takes: Vec<String>,
     },
+    /// It asks for more than the queue allows a job.
+    #[error("queue {queue} takes jobs with a {what} of at most {most}, and this one has {asked}")]
+    BeyondQueue {
+        /// Which queue says so.
+        queue: String,
+        /// Of what.
+        what: &'static str,
+        /// How much it allows.
+        most: String,
+        /// How much is asked for.
+        asked: String,
+    },
+    /// The queue has as many jobs as it takes.
+    #[error("queue {queue} takes {most} jobs at once, and {there} wait or run")]
+    QueueFull {
+        /// Which.
+        queue: String,
+        /// How many it takes.
+        most: u64,
+        /// How many there are.
+        there: u64,
+    },
     /// The pool could not run it even if it were empty.
     #[error("this pool can never run it: {reason}. {there}")]
     CannotFit {
@@ -177,6 +200,8 @@ impl Rejection {
         match self {
             Rejection::UnknownQueue { .. } => "unknown-queue",
             Rejection::NotAMember { .. } => "not-a-member",
+            Rejection::BeyondQueue { .. } => "beyond-queue",
+            Rejection::QueueFull { .. } => "queue-full",
             Rejection::CannotFit { .. } => "cannot-fit",
             Rejection::UnknownDependency(_) => "unknown-dependency",
             Rejection::HopelessDependency(_) => "hopeless-dependency",

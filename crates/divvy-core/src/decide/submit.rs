@@ -26,6 +26,7 @@ pub(super) fn submit(state: &State, submit: &Submit) -> Result<Vec<Event>, Rejec
     }
     let mut spec = Arc::clone(&submit.spec);
     queue(state, submit, &mut spec)?;
+    super::bounds::keep(state, submit, &mut spec)?;
     sense(&spec)?;
     supported(state, &spec)?;
     dependencies(state, submit)?;

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::score::Score;
+use crate::time::Span;
 
 /// How waiting (and, with preemption, running) jobs are ordered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -146,6 +147,12 @@ pub struct Policy {
     pub strict: bool,
     /// How the pool is divided between queues.
     pub share: Share,
+    /// After what time a use counts half when the pool is divided, in milliseconds; 0 where the past does not count.
+    #[serde(alias = "half_life", deserialize_with = "span_ms")]
+    pub half_life_ms: i64,
+    /// Over what time a queue catches up with what it missed, in milliseconds.
+    #[serde(alias = "catch_up", deserialize_with = "span_ms")]
+    pub catch_up_ms: i64,
     /// Whether running jobs give way.
     pub preempt: Preempt,
     /// Whose devices a job may take inside its own queue, unless the queue says otherwise.
@@ -200,6 +207,12 @@ const AGEING_MS_PER_POINT: i64 = 7 * 86_400_000 / 100;
 /// Few: a move costs its job a restart.
 const MOST_MOVES: u32 = 4;
 
+/// A week: people remember the last one.
+const HALF_LIFE_MS: i64 = 7 * 86_400_000;
+
+/// An hour: jobs larger than what is due to their queue take turns about as often.
+const CATCH_UP_MS: i64 = 3_600_000;
+
 /// A second: finer would only add cycles.
 const STEP_MS: i64 = 1000;
 
@@ -211,6 +224,8 @@ impl Default for Policy {
             attained: Attained::default(),
             strict: false,
             share: Share::default(),
+            half_life_ms: HALF_LIFE_MS,
+            catch_up_ms: CATCH_UP_MS,
             preempt: Preempt::default(),
             within_queue: WithinQueue::default(),
             reclaim: Reclaim::default(),
@@ -248,6 +263,30 @@ impl Default for Attained {
     }
 }
 
+/// Reads a length of time: milliseconds as a number, `7d` or `none`.
+fn span_ms<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<i64, D::Error> {
+    struct Ms;
+    impl serde::de::Visitor<'_> for Ms {
+        type Value = i64;
+        fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.write_str("a length of time such as 7d or 12h, or none")
+        }
+        fn visit_i64<E>(self, ms: i64) -> Result<i64, E> {
+            Ok(ms)
+        }
+        fn visit_u64<E: serde::de::Error>(self, ms: u64) -> Result<i64, E> {
+            i64::try_from(ms).map_err(E::custom)
+        }
+        fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<i64, E> {
+            match text {
+                "none" => Ok(0),
+                _ => text.parse::<Span>().map(|span| span.0).map_err(E::custom),
+            }
+        }
+    }
+    deserializer.deserialize_any(Ms)
+}
+
 /// What is wrong with the text of a policy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("policy, line {line}, column {column}: {what}")]
@@ -282,6 +321,9 @@ pub fn nonsense(policy: &Policy) -> Option<&'static str> {
     }
     if policy.step_ms <= 0 {
         return Some("step_ms must be above 0");
+    }
+    if policy.half_life_ms < 0 || policy.catch_up_ms <= 0 {
+        return Some("half_life must not be below 0, and catch_up must be above 0");
     }
     let spans = [*head_start_ms, *hold_ms, foreseen.hold_ms, policy.min_runtime_ms, policy.collect_after_ms];
     spans

@@ -1,5 +1,6 @@
 //! Queues: the tree of entitlement.
 
+mod bounds;
 mod text;
 mod write;
 
@@ -12,6 +13,7 @@ use super::job::{Owner, Requeue};
 use super::policy::{Reclaim, WithinQueue};
 use crate::amount::Limits;
 
+pub use bounds::Bounds;
 pub use text::{BadQueues, Settings, bad_path, parse, read_amount};
 pub use write::{change, write};
 
@@ -53,6 +55,9 @@ pub struct Queue {
     /// When its jobs go back into the queue, unless they say otherwise.
     #[serde(default)]
     pub requeue: Requeue,
+    /// What it allows jobs that are submitted to it or below it.
+    #[serde(default, skip_serializing_if = "Bounds::is_unsaid")]
+    pub bounds: Bounds,
     /// Who may submit; empty for everyone.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub submit: Vec<Member>,

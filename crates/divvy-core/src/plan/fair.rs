@@ -99,7 +99,7 @@ pub(super) fn in_turns<'a>(
             report.skipped += 1;
             // Of a class of which some have started, what kept it back before keeps back the rest.
             verdicts.entry(turn.class).and_modify(|verdict| *verdict = judged.cloned());
-            judged.into_iter().for_each(|reason| fair.trial.reserve.note(state, turn.job(), reason));
+            judged.into_iter().for_each(|reason| fair.keep_room(turn, reason));
         } else {
             report.tried += 1;
             match fair.start(turn, turns.is_alone()) {
@@ -108,7 +108,7 @@ pub(super) fn in_turns<'a>(
                     if more { turns.put_back(turn) } else { turns.admit_next(turn) }
                 }
                 Err(reason) => {
-                    fair.trial.reserve.note(state, turn.job(), &reason);
+                    fair.keep_room(turn, &reason);
                     verdicts.insert(turn.class, Some(reason));
                 }
             }
@@ -144,6 +144,15 @@ impl<'a> Fair<'a, '_> {
             self,
             &Claim { job, spec, part: None, queue: turn.queue, asked, scarce, own: true, spares: None },
         )
+    }
+
+    /// Keeps room for a job that waits for it. Where the past counts, only what its queue is to hold is collected: who is to hold
+    /// more later takes it back then, and nothing has to stand idle until that.
+    fn keep_room(&mut self, turn: Turn, reason: &Reason) {
+        let state = self.trial.state;
+        let asked = state.jobs.get(&turn.key.number).map(|job| self.shares.asked(&job.spec));
+        let owed = asked.is_some_and(|asked| self.shares.owes(turn.queue, &asked));
+        self.trial.reserve.note(state, (turn.job(), owed), reason);
     }
 
     /// Whether a job, in a strict order, keeps back those behind it.

@@ -11,6 +11,7 @@ mod filter;
 mod loans;
 mod order;
 mod parts;
+mod past;
 mod place;
 mod preempt;
 mod reclaim;
@@ -56,6 +57,8 @@ pub struct Plan {
     pub places: Vec<Place>,
     /// Gangs that run and get further tasks.
     pub grown: Vec<Place>,
+    /// What of that which is due to queues has changed.
+    pub due: Vec<(String, Option<i64>)>,
     /// Classes whose reason has changed.
     pub judged: Vec<(ClassId, Option<Reason>)>,
 }
@@ -100,13 +103,14 @@ impl Plan {
     pub fn into_events(self) -> Vec<Event> {
         let placed =
             |place: Place| Event::Placed { job: place.job, placements: place.placements, port: place.port };
+        let due = (!self.due.is_empty()).then_some(Event::Due { queues: self.due });
         let judged = (!self.judged.is_empty()).then_some(Event::Judged { classes: self.judged });
         let grown = |place: Place| Event::Grown { job: place.job, placements: place.placements };
         let promised = |promise: Promise| Event::Promised(Box::new(promise));
         let (more, first): (Vec<_>, Vec<_>) = self.promises.into_iter().partition(|promise| promise.grows);
         let starts = first.into_iter().map(promised).chain(self.places.into_iter().map(placed));
         let grows = self.grown.into_iter().map(grown).chain(more.into_iter().map(promised));
-        self.ends.into_iter().chain(starts).chain(grows).chain(judged).collect()
+        self.ends.into_iter().chain(starts).chain(grows).chain(due).chain(judged).collect()
     }
 
     /// The attempts that it tells to stop.
@@ -118,15 +122,16 @@ impl Plan {
     /// Whether it changes nothing.
     pub fn is_empty(&self) -> bool {
         let moves = self.promises.is_empty() && self.places.is_empty() && self.grown.is_empty();
-        self.ends.is_empty() && moves && self.judged.is_empty()
+        self.ends.is_empty() && moves && self.due.is_empty() && self.judged.is_empty()
     }
 
     /// The hash of all its decisions.
     pub fn digest(&self) -> u64 {
         let ends: Vec<(&str, JobId)> = self.ends.iter().filter_map(ended_job).collect();
         let digest = fingerprint(&(ends, &self.promises, &self.places, &self.judged));
-        // What came with elastic gangs counts only where there are such.
-        if self.grown.is_empty() { digest } else { fingerprint(&(digest, &self.grown)) }
+        // What came with elastic gangs, and with the past of queues, counts only where there are such.
+        let digest = if self.grown.is_empty() { digest } else { fingerprint(&(digest, &self.grown)) };
+        if self.due.is_empty() { digest } else { fingerprint(&(digest, &self.due)) }
     }
 }
 
@@ -148,6 +153,7 @@ pub fn plan(state: &State, snapshot: &mut Snapshot, now: Time) -> (Plan, Report)
     let anyone = !snapshot.waiting.is_empty() || state.freed && !snapshot.growing.is_empty();
     let in_turns = share::is_shared(&state.policy) && anyone;
     let shares = in_turns.then(|| share::Shares::of(state, snapshot));
+    plan.due = past::changed_dues(state, (&snapshot.waiting, shares.as_ref()));
     let (mut trial, others) = trial::Trial::split(state, snapshot);
     let trial::Others { waiting, running, limits, .. } = others;
     if state.policy.preempt != Preempt::Walk {
@@ -213,7 +219,7 @@ fn in_order(
                 report.skipped += usize::from(reason.is_none());
                 let keeps_back = reason.as_ref().or(judged).is_some_and(Reason::keeps_back);
                 if let Some(reason) = reason.as_ref().or(judged) {
-                    trial.reserve.note(state, JobId::single(key.number), reason);
+                    trial.reserve.note(state, (JobId::single(key.number), true), reason);
                 }
                 match reason {
                     Some(reason) => drop(verdicts.insert(class, Some(reason))),

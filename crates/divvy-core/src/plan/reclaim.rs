@@ -75,11 +75,14 @@ pub(super) struct Candidate<'a> {
     pub(super) needs: Vec<usize>,
 }
 
-/// What it costs to stop a job: first those of other queues, of these the queues of low priority, then low priorities of jobs,
+/// What it costs to stop a job: first those of other queues, of these the queues that keep what is due to them, then those of low
+/// priority, then low priorities of jobs,
 /// then what is surplus, then the least lost work, then the fewest devices and the least of hosts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Cost {
     pub(super) own: bool,
+    /// Whether its queue, or one above it, is left with less than is due to it.
+    pub(super) short: bool,
     pub(super) queue_priority: i32,
     pub(super) priority: i32,
     pub(super) goes: Goes,
@@ -104,6 +107,7 @@ impl Cost {
     fn with(self, other: Self) -> Self {
         Self {
             own: self.own || other.own,
+            short: self.short || other.short,
             queue_priority: self.queue_priority.max(other.queue_priority),
             priority: self.priority.max(other.priority),
             goes: self.goes.max(other.goes),
@@ -239,7 +243,8 @@ fn up_to(
     if queue != claim.spec.queue {
         let (own, other) = fair.shares.part(claim.queue, place)?;
         let lends = (0..claim.asked.len()).any(|index| {
-            claim.asked[index] > 0 && lends(&fair.shares, claim.queue, (own, other, index), reach)
+            claim.asked[index] > 0
+                && victims::lends(&fair.shares, claim.queue, (own, other, index), (reach, 0))
         });
         return lends.then_some(i32::MAX);
     }
@@ -273,6 +278,7 @@ fn candidates<'a>(fair: &Fair<'a, '_>, claim: &Claim) -> Candidates<'a> {
             let (live, draws) = run.left(fair);
             let cost = Cost {
                 own,
+                short: fair.shares.falls_short((claim.queue, party.place), &draws),
                 queue_priority,
                 priority: run.view.priority,
                 goes: Goes::Job,
@@ -345,9 +351,9 @@ pub(super) fn lost(view: &RunView, now: crate::time::Time) -> i64 {
 
 /// How many levels, from the claim's queue upwards, stay within their guarantee, and within their due, with the claim.
 #[derive(Clone, Copy)]
-struct Reach {
-    guarantee: usize,
-    due: usize,
+pub(super) struct Reach {
+    pub(super) guarantee: usize,
+    pub(super) due: usize,
 }
 
 impl Reach {
@@ -364,7 +370,7 @@ impl Reach {
             };
             shares.upwards(claim.queue).take_while(stays).count()
         };
-        let due = if borrow_evicts { within(|queue| &queue.due) } else { 0 };
+        let due = if borrow_evicts { within(|queue| &queue.target) } else { 0 };
         Self { guarantee: within(|queue| &queue.guarantee), due }
     }
 }
@@ -382,8 +388,10 @@ fn may_stop(shares: &Shares, claim: &Claim, candidate: &Candidate, reach: Reach)
     let any_scarce = (0..claim.asked.len()).any(|index| claim.asked[index] > 0 && claim.scarce[index]);
     let lacks = |index: &usize| shared(index) && (claim.scarce[*index] || !any_scarce);
     let mut lacking = (0..claim.asked.len()).filter(lacks).peekable();
-    let beyond = |index: usize| lends(shares, claim.queue, (own, other, index), reach);
-    let may = lacking.peek().is_some() && lacking.all(beyond);
+    let lends = |index: usize| {
+        victims::lends(shares, claim.queue, (own, other, index), (reach, candidate.draws[index]))
+    };
+    let may = lacking.peek().is_some() && lacking.all(lends);
     may && !is_spared(shares, claim, (candidate, other), lacks)
 }
 
@@ -403,14 +411,6 @@ fn is_spared(
         return true;
     }
     spares.get().is_some_and(|lowest| priority > lowest)
-}
-
-/// Whether a sibling of a queue on the claimant's path has more of a resource than is guaranteed to it or, unless the claimant's
-/// side stays within its guarantee, than is due to it.
-fn lends(shares: &Shares, to: usize, (own, other, index): (usize, usize, usize), reach: Reach) -> bool {
-    let levels = shares.upwards(to).take_while(|place| *place != own).count() + 1;
-    let (beyond_guarantee, beyond_due) = shares.queues[other].beyond(index);
-    levels <= reach.guarantee && beyond_guarantee || levels <= reach.due && beyond_due
 }
 
 /// Counts what a job holds as free, if it still may be stopped.

@@ -23,8 +23,8 @@ const MOST_ENDS: usize = 4096;
 pub(super) struct Reserve<'a> {
     now: Time,
     running: Option<(&'a Running, &'a BTreeSet<(Time, JobId)>)>,
-    /// Who waits for room, in line; the first so many have been looked at.
-    owners: Vec<JobId>,
+    /// Who waits for room, in line, and whether it may be collected for him; the first so many have been looked at.
+    owners: Vec<(JobId, bool)>,
     looked_at: usize,
     kept: Vec<Kept>,
     /// When what this cycle has placed will end, as far as that is known.
@@ -48,8 +48,8 @@ impl<'a> Reserve<'a> {
         Self { now, running: Some((running, limits)), ..Self::default() }
     }
 
-    /// Notes a job that waits, and why.
-    pub(super) fn note(&mut self, state: &State, job: JobId, reason: &Reason) {
+    /// Notes a job that waits, whether room may be collected for it, and why it waits.
+    pub(super) fn note(&mut self, state: &State, (job, collects): (JobId, bool), reason: &Reason) {
         let is_room = matches!(
             reason,
             Reason::DevicesBusy(_)
@@ -60,7 +60,7 @@ impl<'a> Reserve<'a> {
                 | Reason::Reserved(_)
         );
         if is_room && self.running.is_some() && self.owners.len() < state.policy.reserve as usize {
-            self.owners.push(job);
+            self.owners.push((job, collects));
         }
     }
 
@@ -137,7 +137,7 @@ fn what_is_free(capacity: &Capacity, placement: &Placement) -> Option<Placement>
 
 /// Looks for the earliest start of those who wait and have not been looked at.
 fn reserve(trial: &mut Trial) {
-    while let Some(owner) = trial.reserve.owners.get(trial.reserve.looked_at).copied() {
+    while let Some((owner, collects)) = trial.reserve.owners.get(trial.reserve.looked_at).copied() {
         trial.reserve.looked_at += 1;
         let state = trial.state;
         let Some(job) = state.jobs.get(&owner.number) else { continue };
@@ -145,7 +145,7 @@ fn reserve(trial: &mut Trial) {
         let others = trial.reserve.kept.iter().flat_map(|kept| kept.placements.clone()).collect::<Vec<_>>();
         others.into_iter().for_each(|placement| trial.put_aside(placement));
         let names_reasons = trial.name_reasons(false);
-        let found = earliest(trial, job);
+        let found = earliest(trial, (job, collects));
         trial.name_reasons(names_reasons);
         trial.roll_back_to(mark);
         if let Some((from, placements)) = found {
@@ -156,7 +156,7 @@ fn reserve(trial: &mut Trial) {
 
 /// The earliest start of a job, and where. First the ends that are known are waited for; then, if it has waited long enough and
 /// nobody else does so, node by node what runs there without a known end.
-fn earliest(trial: &mut Trial, job: &Job) -> Option<(Option<Time>, Vec<Placement>)> {
+fn earliest(trial: &mut Trial, (job, may_collect): (&Job, bool)) -> Option<(Option<Time>, Vec<Placement>)> {
     let known = known_ends(trial);
     let mut gone: BTreeSet<AllocationId> = known.iter().flat_map(|(_, ids)| ids).copied().collect();
     if let Some(found) = first_fit(trial, &job.spec, &known) {
@@ -166,7 +166,8 @@ fn earliest(trial: &mut Trial, job: &Job) -> Option<(Option<Time>, Vec<Placement
     let policy = &state.policy;
     let waited_ms = trial.reserve.now.since(job.submitted_at).0;
     let collects = |kept: &Kept| kept.from.is_none();
-    if waited_ms < policy.collect_after_ms
+    if !may_collect
+        || waited_ms < policy.collect_after_ms
         || job.spec.milli_asked() > i64::from(policy.collect_devices) * 1000
         || trial.reserve.kept.iter().any(collects)
     {

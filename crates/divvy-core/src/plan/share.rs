@@ -12,6 +12,7 @@ use super::Entitlement;
 use super::divide::{Claim, fill};
 use super::dominant::{self, Demand};
 use super::loans::Loans;
+use super::past;
 use super::settle::held_by;
 use crate::amount::{Amount, Limits, Resource};
 use crate::id::{AllocationId, DeviceId};
@@ -37,6 +38,8 @@ pub(crate) struct Shares {
     by_path: Arc<BTreeMap<String, usize>>,
     /// Whether any queue has a guarantee.
     pub(crate) guarantees: bool,
+    /// Whether what queues used in the past counts.
+    pub(super) remembers: bool,
     /// What queues keep for themselves, and how much each may borrow; `None` where all is lent without bounds.
     loans: Option<Loans>,
 }
@@ -61,6 +64,10 @@ pub(crate) struct QueueShare {
     /// What it and those below it hold or wait for, within its limit.
     pub(crate) wanted: Amounts,
     pub(crate) due: Amounts,
+    /// What it is to hold: what is due now, and what it missed; at least its guarantee as far as it is due.
+    pub(super) target: Amounts,
+    /// What those leave it that take by what is due to them.
+    pub(super) keeps: Amounts,
     /// Of each resource: how many of its children run more than is guaranteed to them, and more than is due as well.
     lenders: SmallVec<[Lenders; 3]>,
 }
@@ -94,6 +101,8 @@ impl Shares {
                 Share::Fill | Share::None => shares.divide(queue),
             }
         }
+        shares.remembers = state.remembers();
+        past::aim(state, &mut shares);
         (1..shares.queues.len()).for_each(|queue| shares.count_lender(queue, 1));
         shares
     }
@@ -107,8 +116,14 @@ impl Shares {
         let named: BTreeSet<Resource> = named.filter(|it| **it != Resource::Any).cloned().collect();
         let resources = std::iter::once(Resource::Any).chain(named).collect();
         let guarantees = state.queues.values().any(|queue| !queue.guarantee.is_empty());
-        let mut shares =
-            Self { resources, queues: Vec::new(), by_path: Arc::default(), guarantees, loans: None };
+        let mut shares = Self {
+            resources,
+            queues: Vec::new(),
+            by_path: Arc::default(),
+            guarantees,
+            remembers: false,
+            loans: None,
+        };
         let mut by_path: BTreeMap<String, usize> = BTreeMap::new();
         shares.add(&Queue::named(""), POOL);
         by_path.insert(String::new(), POOL);
@@ -159,7 +174,9 @@ impl Shares {
             running: zero.clone(),
             pinned: zero.clone(),
             wanted: zero.clone(),
-            due: zero,
+            due: zero.clone(),
+            target: zero.clone(),
+            keeps: zero,
             lenders: smallvec![(0, 0); self.resources.len()],
         });
         if place != POOL {
@@ -257,33 +274,36 @@ impl Shares {
 
     /// Divides what is due to a queue among its children, each resource by itself.
     fn divide(&mut self, queue: usize) {
-        let children = std::mem::take(&mut self.queues[queue].children);
-        if children.is_empty() {
+        if self.queues[queue].children.is_empty() {
             return;
         }
         for resource in 0..self.resources.len() {
             let whole = self.queues[queue].due[resource];
-            let claim = |child: &usize| {
-                let child = &self.queues[*child];
-                let wanted = child.wanted[resource];
-                // There is no more to guarantee than the whole.
-                let guaranteed = child.guarantee[resource].min(wanted).min(whole);
-                Claim { guaranteed, wanted, weight: child.weight, priority: child.priority }
-            };
-            let claims: Vec<Claim> = children.iter().map(claim).collect();
-            let quantum = quantum(&self.resources[resource]);
-            // What a child keeps for itself is nobody else's, whether it wants it or not.
-            let idle = |(child, claim): (&usize, &Claim)| {
-                let kept = self.loans.as_ref().map_or(0, |loans| loans.kept_below(*child)[resource]);
-                kept.saturating_sub(claim.guaranteed).max(0)
-            };
-            let idle = children.iter().zip(&claims).map(idle).fold(0, i64::saturating_add);
-            let parts = fill(whole.saturating_sub(idle), &claims, quantum);
-            for (child, part) in children.iter().zip(parts) {
-                self.queues[*child].due[resource] = part;
+            let parts = self.parts((queue, resource), whole, quantum(&self.resources[resource]));
+            for (child, part) in self.queues[queue].children.clone().into_iter().zip(parts) {
+                self.queues[child].due[resource] = part;
             }
         }
-        self.queues[queue].children = children;
+    }
+
+    /// The parts of a queue's children in what is due to it.
+    pub(super) fn parts(&self, (queue, resource): (usize, usize), whole: i64, quantum: i64) -> Vec<i64> {
+        let children = &self.queues[queue].children;
+        let claim = |child: &usize| {
+            let child = &self.queues[*child];
+            let wanted = child.wanted[resource];
+            // There is no more to guarantee than the whole.
+            let guaranteed = child.guarantee[resource].min(wanted).min(whole);
+            Claim { guaranteed, wanted, weight: child.weight, priority: child.priority }
+        };
+        let claims: Vec<Claim> = children.iter().map(claim).collect();
+        // What a child keeps for itself is nobody else's, whether it wants it or not.
+        let idle = |(child, claim): (&usize, &Claim)| {
+            let kept = self.loans.as_ref().map_or(0, |loans| loans.kept_below(*child)[resource]);
+            kept.saturating_sub(claim.guaranteed).max(0)
+        };
+        let idle = children.iter().zip(&claims).map(idle).fold(0, i64::saturating_add);
+        fill(whole.saturating_sub(idle), &claims, quantum)
     }
 
     /// What each queue is entitled to, of devices of any model.
@@ -303,6 +323,11 @@ impl Shares {
     /// The place of a queue, or of the nearest one above it.
     pub(crate) fn place(&self, path: &str) -> usize {
         lineage(path).find_map(|path| self.by_path.get(path).copied()).unwrap_or(POOL)
+    }
+
+    /// All queues, by path, with their places.
+    pub(super) fn paths(&self) -> impl Iterator<Item = (&str, usize)> {
+        self.by_path.iter().map(|(path, place)| (path.as_str(), *place))
     }
 
     /// A queue and those above it, but for the pool.

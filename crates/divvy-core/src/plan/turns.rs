@@ -164,15 +164,22 @@ impl<'a> Turns<'a> {
             })
         };
         let part = |index: usize| match (queue.held[index], queue.due[index]) {
-            (..=0, _) => 0,
+            (..=0, _) if !shares.remembers => 0,
             (_, ..=0) => i64::MAX,
-            (held, due) => i64::try_from(i128::from(held) * 1_000_000 / i128::from(due)).unwrap_or(i64::MAX),
+            (held, due) => {
+                let owed = i128::from(due) - i128::from(queue.target[index]);
+                i64::try_from((i128::from(held) + owed) * 1_000_000 / i128::from(due)).unwrap_or(i64::MAX)
+            }
         };
         Standing {
-            beyond_due: beyond(&queue.due),
+            beyond_due: beyond(&queue.target),
             beyond_guarantee: beyond(&queue.guarantee),
             rank: -i64::from(queue.priority),
-            part: (0..asked.len()).map(part).max().unwrap_or(0),
+            part: (0..asked.len())
+                .filter(|index| asked[*index] > 0 || !shares.remembers)
+                .map(part)
+                .max()
+                .unwrap_or(0),
             held: queue.held.first().copied().unwrap_or(0),
             head,
         }

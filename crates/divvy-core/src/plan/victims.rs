@@ -1,11 +1,13 @@
-//! Part of phase 4: what of an elastic gang may give way by itself. Surplus tasks and groups go one by one, before the core.
+//! Part of phase 4: who may give way: of queues, those with more than is theirs; of an elastic gang, what may go by itself: surplus
+//! tasks and groups go one by one, before the core.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::fair::Fair;
 use super::parts::{self, Part};
-use super::reclaim::{Candidate, Goes};
+use super::reclaim::{Candidate, Goes, Reach};
+use super::share::Shares;
 use crate::id::{AllocationId, JobId};
 use crate::snapshot::RunView;
 
@@ -79,4 +81,20 @@ pub(super) fn tie(candidates: &mut [Candidate]) {
             candidates[*index].needs = needs;
         }
     }
+}
+
+/// Whether a sibling of a queue on the claimant's path has more of a resource than is guaranteed to it or, unless the claimant's
+/// side stays within its guarantee, than is due to it, and may be told to give up so much of it.
+pub(super) fn lends(
+    shares: &Shares,
+    to: usize,
+    (own, other, index): (usize, usize, usize),
+    (reach, draw): (Reach, i64),
+) -> bool {
+    let levels = shares.upwards(to).take_while(|place| *place != own).count() + 1;
+    let other = &shares.queues[other];
+    let (beyond_guarantee, mut beyond_due) = other.beyond(index);
+    // Where the past counts, who has too much gives it back in time: then nobody is left with less than is due to it.
+    beyond_due &= !shares.remembers || other.running[index].saturating_sub(draw) >= other.keeps[index];
+    levels <= reach.guarantee && beyond_guarantee || levels <= reach.due && beyond_due
 }

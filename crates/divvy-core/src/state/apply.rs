@@ -97,10 +97,14 @@ impl State {
             Event::DeviceChanged { device, health, occupant } => {
                 return self.change_device(*device, health, occupant);
             }
-            Event::QueuesSet { queues, .. } => self.set_queues(queues.clone()),
+            Event::QueuesSet { queues, .. } => {
+                self.set_queues(queues.clone());
+                self.review_past(at);
+            }
             Event::PolicySet { policy, .. } => {
                 self.policy = policy.clone();
                 self.remember_settings();
+                self.review_past(at);
             }
             Event::DrainSet { on, .. } => self.draining = *on,
             Event::Submitted(submission) => return self.submit(submission, at),
@@ -131,16 +135,11 @@ impl State {
             Event::Judged { classes } => {
                 classes.iter().for_each(|(class, reason)| self.judge(*class, reason.as_ref()))
             }
-            Event::Tick => {}
-            // What the plan itself has freed it has not seen.
-            Event::Planned { saw, .. } => (self.cycles, self.freed) = (self.cycles + 1, self.freed_at > *saw),
+            Event::Tick => self.pass_tick(at),
+            Event::Due { queues } => self.note_due(queues),
+            Event::Planned { saw, .. } => self.end_cycle(*saw),
         }
         Ok(())
-    }
-
-    /// Whether room is kept from anybody.
-    fn keeps_room(&self) -> bool {
-        self.verdicts.values().any(|reason| matches!(reason, Reason::Reserved(_)))
     }
 
     fn see_node(&mut self, id: crate::id::NodeId, node: Node) {

@@ -137,7 +137,7 @@ impl State {
 
     /// The digest of the whole state.
     pub fn digest(&self) -> u64 {
-        fingerprint(&(
+        let digest = fingerprint(&(
             self.entities,
             (self.next_job, self.news),
             self.next_allocation,
@@ -145,7 +145,8 @@ impl State {
             self.ledger.digest(),
             self.mix.digest(),
             self.policy_digest(),
-        ))
+        ));
+        self.past.digest().map_or(digest, |past| fingerprint(&(digest, past)))
     }
 
     /// The digest of the planner's settings and of the queues.

@@ -4,6 +4,7 @@ mod apply;
 mod digest;
 mod elastic;
 mod outlook;
+mod past;
 mod run;
 mod table;
 
@@ -30,6 +31,7 @@ use crate::time::Time;
 
 pub use apply::{Misfit, count, counted};
 pub use digest::fingerprint;
+pub use past::{Past, Record, TICK};
 pub use run::Dependable;
 pub use table::{Table, TableIter};
 
@@ -74,6 +76,9 @@ pub struct State {
     pub reservations: Vec<Reservation>,
     /// Who used what.
     pub ledger: Ledger,
+    /// What queues used and missed in the past.
+    #[serde(default)]
+    pub past: Past,
     /// What keeps each class of waiting jobs waiting.
     pub verdicts: BTreeMap<ClassId, Reason>,
     /// Which kinds of tasks have arrived, and what to expect.
@@ -344,6 +349,7 @@ impl Default for State {
             promises: BTreeMap::new(),
             reservations: Vec::new(),
             ledger: Ledger::default(),
+            past: Past::default(),
             verdicts: BTreeMap::new(),
             mix: Mix::default(),
             outcomes: Outcomes::default(),

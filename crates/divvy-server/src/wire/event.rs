@@ -38,7 +38,7 @@ pub(crate) fn event(
         devices: Vec::new(),
     };
     match &stamped.event {
-        Event::Tick | Event::Planned { .. } | Event::Judged { .. } => return None,
+        Event::Tick | Event::Due { .. } | Event::Planned { .. } | Event::Judged { .. } => return None,
         other => describe(state, other, &mut told),
     }
     let known = told.job.as_ref().and_then(|id| who(id.parse().ok()?));

@@ -6,7 +6,7 @@ use divvy_api as api;
 use divvy_core::amount::{Amount, Limits, Resource};
 use divvy_core::model::job::{JobState, Owner};
 use divvy_core::model::policy::Policy;
-use divvy_core::model::queue::Queue;
+use divvy_core::model::queue::{Bounds, Queue, lineage};
 use divvy_core::plan::{self, Entitlement};
 use divvy_core::reason::shown;
 use divvy_core::snapshot::Snapshot;
@@ -17,7 +17,10 @@ use super::detail::requeue;
 /// All queues, by path.
 pub(crate) fn all(state: &State, snapshot: &Snapshot, asker: &Owner) -> Vec<api::Queue> {
     let entitled = plan::entitlements(state, snapshot);
-    let row = |queue| one(queue, snapshot, asker, entitled.get(&queue.path));
+    let row = |queue: &Queue| {
+        let past = state.remembers().then(|| past(state, &queue.path));
+        one(queue, snapshot, asker, (entitled.get(&queue.path), past))
+    };
     let mut rows: BTreeMap<&str, api::Queue> =
         state.queues.iter().map(|(path, queue)| (path.as_str(), row(queue))).collect();
     for job in state.jobs.values() {
@@ -28,7 +31,23 @@ pub(crate) fn all(state: &State, snapshot: &Snapshot, asker: &Owner) -> Vec<api:
     rows.into_values().collect()
 }
 
-fn one(queue: &Queue, snapshot: &Snapshot, asker: &Owner, entitled: Option<&Entitlement>) -> api::Queue {
+/// What a queue and those below it used in the past, and their credit, in device-hours.
+fn past(state: &State, path: &str) -> (f64, f64) {
+    let is_below = |queue: &str| lineage(queue).any(|above| above == path);
+    let records = state.past.records().filter(|(queue, _)| is_below(queue));
+    let sum = records.fold((0, 0), |(used, credit), (_, record)| {
+        (used + record.used_milli_ms, credit + record.credit_milli_ms)
+    });
+    let hours = |milli_ms: i128| milli_ms as f64 / 3.6e9;
+    (hours(sum.0), hours(sum.1))
+}
+
+fn one(
+    queue: &Queue,
+    snapshot: &Snapshot,
+    asker: &Owner,
+    (entitled, past): (Option<&Entitlement>, Option<(f64, f64)>),
+) -> api::Queue {
     let held = snapshot.held.get(&queue.path);
     let of = |resource: Resource| held.map_or(0, |held| held.of(&resource));
     api::Queue {
@@ -42,7 +61,13 @@ fn one(queue: &Queue, snapshot: &Snapshot, asker: &Owner, entitled: Option<&Enti
         gpu_milli_due: entitled.map(|entitled| entitled.due_milli),
         gpu_milli_borrowed: entitled
             .map_or(0, |entitled| (of(Resource::Any) - entitled.guarantee_milli).max(0)),
+        gpu_hours_used: past.map(|(used, _)| used),
+        gpu_hours_credit: past.map(|(_, credit)| credit),
         requeue: Some(requeue(queue.requeue).to_owned()),
+        max_priority: queue.bounds.max_priority,
+        max_time_ms: queue.bounds.max_time.map(|time| time.0),
+        default_time_ms: queue.bounds.default_time.map(|time| time.0),
+        max_jobs: queue.bounds.max_jobs,
         submit: queue.submit.iter().map(ToString::to_string).collect(),
         may_submit: queue.takes(asker),
         gpu_milli: u64::try_from(of(Resource::Any)).unwrap_or(0),
@@ -120,6 +145,11 @@ fn settings(queue: &Queue) -> BTreeMap<String, String> {
     said.insert("priority".into(), queue.priority.to_string());
     said.insert("requeue".into(), requeue(queue.requeue).to_owned());
     said.insert("submit".into(), members(queue));
+    let Bounds { max_priority, max_time, default_time, max_jobs } = queue.bounds;
+    said.extend(max_priority.map(|most| ("max_priority".into(), most.to_string())));
+    said.extend(max_time.map(|most| ("max_time".into(), most.to_string())));
+    said.extend(default_time.map(|usual| ("default_time".into(), usual.to_string())));
+    said.extend(max_jobs.map(|most| ("max_jobs".into(), most.to_string())));
     said.extend(queue.within_queue.and_then(|it| Some(("within_queue".into(), word(&it)?))));
     said.extend(queue.reclaim.and_then(|it| Some(("reclaim".into(), word(&it)?))));
     said.extend(queue.borrow_evicts.map(|evicts| ("borrow_evicts".into(), evicts.to_string())));
@@ -136,6 +166,7 @@ fn unsaid(name: &str) -> &'static str {
     match name.split(' ').next().unwrap_or_default() {
         "limit" | "borrow" | "lend" => "unlimited",
         "guarantee" => "0",
+        "max_priority" | "max_time" | "default_time" | "max_jobs" => "unlimited",
         _ => "as the policy",
     }
 }

@@ -59,6 +59,12 @@ fn rejected(rejection: &Rejection) -> Problem {
         Rejection::NotAMember { .. } => said(C::NotMember)
             .with_field("queue")
             .with_fix("use another queue (`divvy queues`), or ask an administrator"),
+        Rejection::BeyondQueue { what, .. } => said(C::BadSpec)
+            .with_field(if *what == "priority" { "priority" } else { "time_limit" })
+            .with_fix("ask for less, or use another queue (`divvy queues`)"),
+        Rejection::QueueFull { .. } => said(C::Conflict)
+            .with_field("queue")
+            .with_fix("wait until jobs of the queue have ended, or use another queue (`divvy queues`)"),
         // No machine that may come makes it possible.
         Rejection::CannotFit { reason: reason @ Reason::Unsupported(_), .. } => {
             said(C::CannotFit).with_fix(reason.fix())

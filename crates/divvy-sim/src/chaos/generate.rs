@@ -78,11 +78,12 @@ fn queue(dice: &mut Dice, path: &str) -> Queue {
 }
 
 fn policy(dice: &mut Dice) -> Policy {
-    let usual = Policy::default();
+    // A past ticks by the minute, and a life lasts for days: not all remember theirs.
+    let usual = Policy { half_life_ms: 0, ..Policy::default() };
     if dice.percent(40) {
         return usual;
     }
-    Policy {
+    let mut policy = Policy {
         order: *dice.one_of(&[Order::Arrival, Order::Shortest, Order::Attained]),
         shortest: Shortest {
             of: *dice.one_of(&[Length::Whole, Length::Remaining]),
@@ -110,7 +111,11 @@ fn policy(dice: &mut Dice) -> Policy {
         elastic: true,
         most_moves: *dice.one_of(&[0, 1, 4]),
         ..usual
+    };
+    if policy.preempt == Preempt::LeastLoss {
+        policy.half_life_ms = 3_600_000;
     }
+    policy
 }
 
 /// Makes step after step.

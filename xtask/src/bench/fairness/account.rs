@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use divvy_sim::replay::Replayed;
 
 use super::water;
+use super::whole::{self, Sizes};
 use super::world::World;
 
 /// What one queue had and was due, in GPUs, in the mean over the time that is measured.
@@ -14,6 +15,8 @@ pub(super) struct Account {
     pub(super) wanted: f64,
     /// The mean of the water-filling at each moment: who had less at one moment is owed nothing at another.
     pub(super) due: f64,
+    /// Likewise of what whole jobs could hold at each moment: see [`whole::usable`].
+    pub(super) due_whole: f64,
     /// The water-filling over all of that time at once: as much as its work needs, whenever it gets it.
     pub(super) due_at_once: f64,
     /// The longest time within which a job waited that the guarantee had room for.
@@ -24,6 +27,15 @@ pub(super) struct Account {
     pub(super) violated_s: i64,
 }
 
+/// GPUs of the whole pool, in the mean.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Pool {
+    /// What whole jobs could have held.
+    pub(super) usable: f64,
+    /// What stood idle while a job waited that asked for no more than that.
+    pub(super) in_vain: f64,
+}
+
 /// Which time is measured, and how long a reclaim may take.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Measured {
@@ -32,8 +44,8 @@ pub(super) struct Measured {
     pub(super) grace_s: i64,
 }
 
-/// Reckons the account of each leaf.
-pub(super) fn accounts(world: &World, replayed: &Replayed, measured: Measured) -> Vec<Account> {
+/// Reckons the account of each leaf, and of the pool.
+pub(super) fn accounts(world: &World, replayed: &Replayed, measured: Measured) -> (Vec<Account>, Pool) {
     let mut sweep = Sweep::new(world, measured);
     let mut before_s = measured.from_s;
     for (at_s, changes) in by_second(world, replayed) {
@@ -43,12 +55,12 @@ pub(super) fn accounts(world: &World, replayed: &Replayed, measured: Measured) -
         sweep.look(at_s);
     }
     sweep.pass(before_s, measured.to_s);
-    let mut accounts = sweep.end();
+    let (mut accounts, pool) = sweep.end();
     let due = water::fill(&world.vessels, world.gpus().into(), &offered(world, replayed, measured));
     for (account, (_, vessel)) in accounts.iter_mut().zip(&world.leaves) {
         account.due_at_once = due[*vessel];
     }
-    accounts
+    (accounts, pool)
 }
 
 /// The GPUs that each vessel's work would have kept busy: all that was submitted until the end of what is measured and
@@ -82,6 +94,8 @@ fn leaves(world: &World) -> BTreeMap<&str, usize> {
 struct Change {
     leaf: usize,
     gpus: u32,
+    /// One more or one less that is there.
+    open: i64,
     /// One more or one less that waits.
     waiting: i64,
     /// One more or one less that holds.
@@ -92,19 +106,20 @@ struct Change {
 fn by_second(world: &World, replayed: &Replayed) -> BTreeMap<i64, Vec<Change>> {
     let leaf_of = leaves(world);
     let mut all: BTreeMap<i64, Vec<Change>> = BTreeMap::new();
-    let mut note = |row: usize, at_s: i64, waiting: i64, holding: i64| {
+    let mut note = |row: usize, at_s: i64, (open, waiting, holding): (i64, i64, i64)| {
         let arrival = &world.jobs[row].arrival;
         let Some(leaf) = leaf_of.get(arrival.queue.as_str()) else { return };
-        all.entry(at_s).or_default().push(Change { leaf: *leaf, gpus: arrival.gpus, waiting, holding });
+        let change = Change { leaf: *leaf, gpus: arrival.gpus, open, waiting, holding };
+        all.entry(at_s).or_default().push(change);
     };
     for job in &replayed.finished {
-        note(job.row, job.submit_s, 1, 0);
-        note(job.row, job.finish_s, -1, 0);
+        note(job.row, job.submit_s, (1, 1, 0));
+        note(job.row, job.finish_s, (-1, -1, 0));
     }
     // Who stops holding waits again, unless it has ended: then the end takes that back.
     for stretch in &replayed.stretches {
-        note(stretch.row, stretch.from_s, -1, 1);
-        note(stretch.row, stretch.to_s, 1, -1);
+        note(stretch.row, stretch.from_s, (0, -1, 1));
+        note(stretch.row, stretch.to_s, (0, 1, -1));
     }
     all
 }
@@ -116,7 +131,11 @@ struct Sweep<'a> {
     /// Of each leaf: GPUs held, GPUs waited for, jobs that wait by size.
     held: Vec<i64>,
     waited_for: Vec<i64>,
-    sizes: Vec<BTreeMap<u32, i64>>,
+    sizes: Vec<Sizes>,
+    /// Of each leaf: jobs that are there, waiting or not, by size.
+    open: Vec<Sizes>,
+    guarantees: Vec<i64>,
+    pool: Pool,
     /// Of each leaf: since when a job waits that the guarantee has room for.
     denied_since_s: Vec<Option<i64>>,
     accounts: Vec<Account>,
@@ -130,7 +149,10 @@ impl<'a> Sweep<'a> {
             measured,
             held: vec![0; count],
             waited_for: vec![0; count],
-            sizes: vec![BTreeMap::new(); count],
+            sizes: vec![Sizes::new(); count],
+            open: vec![Sizes::new(); count],
+            guarantees: world.leaves.iter().map(|(_, at)| world.vessels[*at].guarantee as i64).collect(),
+            pool: Pool::default(),
             denied_since_s: vec![None; count],
             accounts: vec![Account::default(); count],
         }
@@ -140,12 +162,8 @@ impl<'a> Sweep<'a> {
         let gpus = i64::from(change.gpus);
         self.held[change.leaf] += gpus * change.holding;
         self.waited_for[change.leaf] += gpus * change.waiting;
-        let sizes = &mut self.sizes[change.leaf];
-        let count = sizes.entry(change.gpus).or_default();
-        *count += change.waiting;
-        if *count == 0 {
-            sizes.remove(&change.gpus);
-        }
+        count(&mut self.sizes[change.leaf], change.gpus, change.waiting);
+        count(&mut self.open[change.leaf], change.gpus, change.open);
     }
 
     /// Adds what was so from one second to another.
@@ -160,13 +178,30 @@ impl<'a> Sweep<'a> {
             wanted[*vessel] = (self.held[leaf] + self.waited_for[leaf]) as f64;
         }
         let due = water::fill(&self.world.vessels, self.world.gpus().into(), &wanted);
+        let usable = whole::usable(&self.open, &self.guarantees, self.world.gpus().into());
+        let mut could_use = vec![0.0; self.world.vessels.len()];
+        for ((_, vessel), wanted) in self.world.leaves.iter().zip(&usable.wanted) {
+            could_use[*vessel] = *wanted;
+        }
+        let due_whole = water::fill(&self.world.vessels, usable.gpus, &could_use);
         let part = seconds as f64 / (last_s - first_s) as f64;
+        self.pool.usable += usable.gpus * part;
+        self.pool.in_vain += self.idle_in_vain() as f64 * part;
         for (leaf, (_, vessel)) in self.world.leaves.iter().enumerate() {
             let account = &mut self.accounts[leaf];
             account.held += self.held[leaf] as f64 * part;
             account.wanted += wanted[*vessel] * part;
             account.due += due[*vessel] * part;
+            account.due_whole += due_whole[*vessel] * part;
         }
+    }
+
+    /// The GPUs that are idle, if a job waits that asks for no more.
+    fn idle_in_vain(&self) -> i64 {
+        let idle = i64::from(self.world.gpus()) - self.held.iter().sum::<i64>();
+        let smallest =
+            self.sizes.iter().filter_map(|sizes| sizes.first_key_value()).map(|(gpus, _)| *gpus).min();
+        if smallest.is_some_and(|gpus| i64::from(gpus) <= idle) { idle } else { 0 }
     }
 
     /// Looks whose guarantee has room for a job that waits.
@@ -194,8 +229,17 @@ impl<'a> Sweep<'a> {
         }
     }
 
-    fn end(mut self) -> Vec<Account> {
+    fn end(mut self) -> (Vec<Account>, Pool) {
         (0..self.accounts.len()).for_each(|leaf| self.close(leaf, self.measured.to_s));
-        self.accounts
+        (self.accounts, self.pool)
+    }
+}
+
+/// So many more or fewer of a size.
+fn count(sizes: &mut Sizes, gpus: u32, more: i64) {
+    let count = sizes.entry(gpus).or_default();
+    *count += more;
+    if *count == 0 {
+        sizes.remove(&gpus);
     }
 }

@@ -3,6 +3,7 @@
 mod account;
 mod table;
 mod water;
+mod whole;
 mod world;
 
 use std::path::Path;
@@ -19,7 +20,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use rustix::time::{ClockId, clock_gettime};
 
 use super::{Output, machine};
-use account::{Account, Measured, accounts};
+use account::{Account, Measured, Pool, accounts};
 use world::{MONTH_S, World, world};
 
 /// What to run.
@@ -63,6 +64,7 @@ struct Trial<'a> {
 struct Outcome {
     queues: Vec<(String, Account)>,
     gpus: u32,
+    pool: Pool,
     seed: u64,
     policy: String,
     jobs: usize,
@@ -148,11 +150,12 @@ fn run_one(trial: &Trial<'_>, bar: &ProgressBar) -> Result<Outcome> {
     let after = clock_gettime(ClockId::ThreadCPUTime);
     let grace_s = StopOrder::default().grace_ms / 1000;
     let measured = Measured { from_s: 2 * HALF_LIFE_S, to_s: MONTH_S, grace_s };
-    let accounts = accounts(world, &replayed, measured);
+    let (accounts, pool) = accounts(world, &replayed, measured);
     let waits = replayed.finished.iter().map(|job| job.finish_s - job.submit_s - job.duration_s);
     Ok(Outcome {
         queues: world.leaves.iter().map(|(path, _)| path.clone()).zip(accounts).collect(),
         gpus: world.gpus(),
+        pool,
         seed: *seed,
         policy: policy.clone(),
         jobs: world.jobs.len(),

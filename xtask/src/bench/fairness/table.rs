@@ -26,10 +26,18 @@ struct Month {
     jobs: usize,
     /// The part of the pool that was held.
     used: f64,
+    /// The part of it that whole jobs could have held.
+    usable: f64,
+    /// The part of it that stood idle while a job waited that asked for no more than that.
+    in_vain: f64,
     /// The largest |share − due| ÷ due of any queue.
     worst_of_due: f64,
     /// The same, in the mean over queues.
     mean_of_due: f64,
+    /// The largest difference from what is due of that which whole jobs could have held, and how many queues are off by more
+    /// than 2 % of it.
+    worst_of_whole: f64,
+    beyond_2_percent_of_whole: usize,
     /// The largest difference from what the queue is due over all of the time at once.
     worst_at_once: f64,
     /// How many queues are off by more than 2 % of their due.
@@ -51,9 +59,11 @@ struct Row {
     queue: String,
     wanted: f64,
     due: f64,
+    due_whole: f64,
     due_at_once: f64,
     held: f64,
     of_due: f64,
+    of_whole: f64,
     violations: u64,
     longest_denial_s: i64,
 }
@@ -76,8 +86,12 @@ impl Table {
             "policy",
             "jobs",
             "used %",
+            "usable %",
+            "in vain %",
             "worst of due %",
             "mean %",
+            "beyond 2 %",
+            "worst of whole %",
             "beyond 2 %",
             "at once %",
             "misplaced %",
@@ -115,9 +129,13 @@ impl Month {
             self.policy.clone(),
             self.jobs.to_string(),
             percent(self.used),
+            percent(self.usable),
+            percent(self.in_vain),
             percent(self.worst_of_due),
             percent(self.mean_of_due),
             self.beyond_2_percent.to_string(),
+            percent(self.worst_of_whole),
+            self.beyond_2_percent_of_whole.to_string(),
             percent(self.worst_at_once),
             percent(self.misplaced),
             self.violations.to_string(),
@@ -130,13 +148,26 @@ impl Month {
     }
 
     fn rows(&self) -> String {
-        let head = ["queue", "wanted", "due", "at once", "held", "of due %", "violations", "longest s"];
+        let head = [
+            "queue",
+            "wanted",
+            "due",
+            "whole",
+            "at once",
+            "held",
+            "of due %",
+            "of whole %",
+            "violations",
+            "longest s",
+        ];
         let mut lines = vec![head.map(str::to_owned).to_vec()];
         lines.extend(self.each.iter().map(|row| {
-            let gpus = [row.wanted, row.due, row.due_at_once, row.held].map(|gpus| format!("{gpus:.2}"));
+            let gpus = [row.wanted, row.due, row.due_whole, row.due_at_once, row.held];
+            let gpus = gpus.map(|gpus| format!("{gpus:.2}"));
             let mut cells = vec![row.queue.clone()];
             cells.extend(gpus);
-            cells.extend([percent(row.of_due), row.violations.to_string(), row.longest_denial_s.to_string()]);
+            cells.extend([percent(row.of_due), percent(row.of_whole)]);
+            cells.extend([row.violations.to_string(), row.longest_denial_s.to_string()]);
             cells
         }));
         aligned(lines)
@@ -150,6 +181,7 @@ fn percent(part: f64) -> String {
 fn month(outcome: &Outcome) -> Month {
     let accounts = || outcome.queues.iter().map(|(_, account)| account);
     let parts: Vec<f64> = accounts().map(|account| off(account.held, account.due).abs()).collect();
+    let of_whole: Vec<f64> = accounts().map(|account| off(account.held, account.due_whole).abs()).collect();
     let at_once = accounts().map(|account| off(account.held, account.due_at_once).abs());
     let gpus = f64::from(outcome.gpus);
     Month {
@@ -159,7 +191,11 @@ fn month(outcome: &Outcome) -> Month {
         policy: outcome.policy.clone(),
         jobs: outcome.jobs,
         used: accounts().map(|account| account.held).sum::<f64>() / gpus,
+        usable: outcome.pool.usable / gpus,
+        in_vain: outcome.pool.in_vain / gpus,
         worst_of_due: parts.iter().copied().fold(0.0, f64::max),
+        worst_of_whole: of_whole.iter().copied().fold(0.0, f64::max),
+        beyond_2_percent_of_whole: of_whole.iter().filter(|part| **part > 0.02).count(),
         worst_at_once: at_once.fold(0.0, f64::max),
         mean_of_due: parts.iter().sum::<f64>() / parts.len().max(1) as f64,
         beyond_2_percent: parts.iter().filter(|part| **part > 0.02).count(),
@@ -179,9 +215,11 @@ fn row((queue, account): &(String, Account)) -> Row {
         queue: queue.clone(),
         wanted: account.wanted,
         due: account.due,
+        due_whole: account.due_whole,
         due_at_once: account.due_at_once,
         held: account.held,
         of_due: off(account.held, account.due),
+        of_whole: off(account.held, account.due_whole),
         violations: account.violations,
         longest_denial_s: account.longest_denial_s,
     }

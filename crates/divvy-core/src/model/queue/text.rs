@@ -6,10 +6,11 @@ use std::fmt;
 use serde::Deserialize;
 use serde_saphyr::Spanned;
 
-use super::{Member, Queue};
+use super::{Bounds, Member, Queue};
 use crate::amount::{Amount, Bytes, Limits, Resource, scaled};
-use crate::model::job::Requeue;
+use crate::model::job::{Requeue, priority};
 use crate::model::policy::{self, Policy, Reclaim, WithinQueue};
+use crate::time::Span;
 
 /// What a queues.yaml says.
 #[derive(Clone, Debug, PartialEq)]
@@ -55,6 +56,10 @@ struct QueueText {
     borrow_evicts: Option<bool>,
     reclaim: Option<Reclaim>,
     requeue: Option<Requeue>,
+    max_priority: Option<Spanned<Scalar>>,
+    max_time: Option<Spanned<Scalar>>,
+    default_time: Option<Spanned<Scalar>>,
+    max_jobs: Option<u64>,
     submit: Vec<Spanned<String>>,
 }
 
@@ -121,6 +126,12 @@ fn queue(path: &str, text: QueueText) -> Result<Queue, BadQueues> {
     let amounts = |name, text: Option<Spanned<LimitText>>| {
         text.map(|text| limits(name, text)).transpose().map(Option::unwrap_or_default)
     };
+    let bounds = Bounds {
+        max_priority: text.max_priority.map(max_priority).transpose()?,
+        max_time: text.max_time.map(|time| span("max_time", time)).transpose()?,
+        default_time: text.default_time.map(|time| span("default_time", time)).transpose()?,
+        max_jobs: text.max_jobs,
+    };
     Ok(Queue {
         guarantee: amounts("guarantee", text.guarantee)?,
         limit: amounts("limit", text.limit)?,
@@ -132,6 +143,7 @@ fn queue(path: &str, text: QueueText) -> Result<Queue, BadQueues> {
         borrow_evicts: text.borrow_evicts,
         reclaim: text.reclaim,
         requeue: text.requeue.unwrap_or_default(),
+        bounds,
         submit: text.submit.into_iter().map(member).collect::<Result<_, _>>()?,
         ..Queue::named(path)
     })
@@ -145,7 +157,31 @@ fn contradiction(queue: &Queue) -> Option<String> {
             format!("the limit of {resource} is below its guarantee: raise the one or lower the other")
         })
     };
+    if queue.bounds.default_time > queue.bounds.max_time.or(queue.bounds.default_time) {
+        return Some("default_time is longer than max_time: lower the one or raise the other".into());
+    }
     queue.guarantee.iter().find_map(below)
+}
+
+fn max_priority(text: Spanned<Scalar>) -> Result<i32, BadQueues> {
+    let wrong = || {
+        format!(
+            "max_priority: {:?} is no priority: write low, normal, high, urgent or a number",
+            text.value.0
+        )
+    };
+    let (line, column) = (text.referenced.line(), text.referenced.column());
+    priority::parse(&text.value.0).ok_or_else(|| BadQueues { line, column, what: wrong() })
+}
+
+fn span(name: &str, text: Spanned<Scalar>) -> Result<Span, BadQueues> {
+    let (line, column) = (text.referenced.line(), text.referenced.column());
+    let wrong = |what: String| BadQueues { line, column, what: format!("{name}: {what}") };
+    match text.value.0.parse::<Span>() {
+        Ok(Span(..=0)) => Err(wrong("must be longer than nothing".into())),
+        Ok(span) => Ok(span),
+        Err(error) => Err(wrong(error.to_string())),
+    }
 }
 
 fn sound(policy: Spanned<Policy>) -> Result<Policy, BadQueues> {
@@ -274,6 +310,14 @@ mod tests {
     }
 
     #[test]
+    fn a_queues_file_bounds_what_jobs_may_ask_for() {
+        let text = "queues:\n  vision: {max_priority: high, max_time: 2d, default_time: 8h, max_jobs: 100}\n";
+        let bounds = parse(text).unwrap().queues[0].bounds;
+        assert_eq!((bounds.max_priority, bounds.max_jobs), (Some(100), Some(100)));
+        assert_eq!((bounds.max_time, bounds.default_time), (Some(Span(172_800_000)), Some(Span(28_800_000))));
+    }
+
+    #[test]
     fn a_wrong_key_names_line_column_and_the_nearest_key() {
         let error = parse("queues:\n  a:\n    limti: 3\n").unwrap_err();
         assert_eq!((error.line, error.column), (3, 5));
@@ -295,6 +339,9 @@ mod tests {
             "queues:\n  a//b: {}\n",
             "queues:\n  a: {limit: 2, guarantee: 3}\n",
             "queues:\n  a: {weight: -1}\n",
+            "queues:\n  a: {max_priority: highest}\n",
+            "queues:\n  a: {max_time: 60}\n",
+            "queues:\n  a: {max_time: 1h, default_time: 2h}\n",
             "queues:\n  a: {reclaim: perhaps}\n",
             "queues:\n  a: {}\npolicy: {step_ms: 0}\n",
             "queues:\n  a: {}\npolicy: {shear: fill}\n",

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use super::{Queue, Settings, parse};
+use super::{Bounds, Queue, Settings, parse};
 use crate::amount::{Amount, Limits, Resource};
 use crate::model::policy::Policy;
+use crate::time::Span;
 
 /// Keys of a queue in the order in which people think of them; others follow.
 const ORDER: [&str; 6] = ["guarantee", "limit", "borrow", "lend", "weight", "priority"];
@@ -67,17 +68,38 @@ pub fn change(queue: &Queue, settings: &BTreeMap<String, Value>) -> Result<Queue
 
 /// What a queue says that does not go without saying; amounts by resource.
 fn said(queue: &Queue) -> Said {
-    let Queue { path, limit, guarantee, borrow, lend, submit, .. } = queue;
+    let Queue { path, limit, guarantee, borrow, lend, bounds, submit, .. } = queue;
     let mut said = differs(object(queue), &object(&Queue::named(path)));
     for (name, limits) in [("guarantee", guarantee), ("limit", limit), ("borrow", borrow), ("lend", lend)] {
         if !limits.is_empty() {
             said.insert(name.into(), amounts(limits));
         }
     }
+    said.remove("bounds");
+    said.extend(bounds_said(bounds));
     if !submit.is_empty() {
         said.insert("submit".into(), submit.iter().map(ToString::to_string).collect());
     }
     said
+}
+
+/// What a queue allows its jobs, by the keys of the file.
+fn bounds_said(bounds: &Bounds) -> impl Iterator<Item = (String, Value)> {
+    let Bounds { max_priority, max_time, default_time, max_jobs } = *bounds;
+    let said = [
+        ("max_priority", max_priority.map(Value::from)),
+        ("max_time", max_time.map(|time| span_text(time).into())),
+        ("default_time", default_time.map(|time| span_text(time).into())),
+        ("max_jobs", max_jobs.map(Value::from)),
+    ];
+    said.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)))
+}
+
+/// A length of time, to the last millisecond.
+fn span_text(Span(ms): Span) -> String {
+    let units = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000)];
+    let even = units.iter().find(|(_, unit)| ms > 0 && ms % unit == 0);
+    even.map_or_else(|| format!("{ms}ms"), |(name, unit)| format!("{}{name}", ms / unit))
 }
 
 /// Amounts of all GPUs alone as the number that stands for them.
@@ -261,6 +283,17 @@ mod tests {
     }
 
     prop_compose! {
+        fn bounds()(
+            (max_priority, max_jobs) in (of(any::<i32>()), of(any::<u32>())),
+            default_ms in of(prop_oneof![1i64..9, (1i64..99).prop_map(|minutes| minutes * 60_000)]),
+            more_ms in of(0i64..99_999_999),
+        ) -> Bounds {
+            let max_time = more_ms.map(|more_ms| Span(default_ms.unwrap_or(1) + more_ms));
+            Bounds { max_priority, max_time, default_time: default_ms.map(Span), max_jobs: max_jobs.map(u64::from) }
+        }
+    }
+
+    prop_compose! {
         fn any_queue()(
             path in "[a-zA-Z0-9_.-]{1,5}(/[a-z0-9]{1,3}){0,2}|null|true|no|1e3|-",
             (limit, borrow, lend) in (limits(), limits(), limits()),
@@ -271,12 +304,13 @@ mod tests {
             borrow_evicts in of(any::<bool>()),
             requeue in prop_oneof![Just(Requeue::Never), Just(Requeue::Lost), Just(Requeue::Failure)],
             submit in proptest::collection::vec(member(), 0..3),
+            bounds in bounds(),
         ) -> Queue {
             // A guarantee beyond its limit is no setting that can be in force.
             let within = |resource: &Resource, amount: &Amount| limit.get(resource).is_none_or(|limit| amount <= limit);
             let guarantee = guarantee.iter().filter(|(resource, amount)| within(resource, amount));
             let guarantee = guarantee.map(|(resource, amount)| (resource.clone(), *amount)).collect();
-            Queue { path, limit, guarantee, borrow, lend, weight, priority, within_queue, reclaim, borrow_evicts, requeue, submit }
+            Queue { path, limit, guarantee, borrow, lend, weight, priority, within_queue, reclaim, borrow_evicts, requeue, bounds, submit }
         }
     }
 

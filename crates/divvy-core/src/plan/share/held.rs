@@ -10,7 +10,7 @@ impl QueueShare {
     /// hold yet: that is no reason to take what it has.
     pub(crate) fn beyond(&self, index: usize) -> (bool, bool) {
         let (running, guarantee) = (self.running[index], self.guarantee[index]);
-        (running > guarantee, running > guarantee.max(self.due[index]))
+        (running > guarantee, running > guarantee.max(self.keeps[index]))
     }
 }
 

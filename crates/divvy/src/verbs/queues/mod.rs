@@ -169,7 +169,13 @@ impl Listing for Queue {
         "priority",
         "gpu_milli_due",
         "gpu_milli_borrowed",
+        "gpu_hours_used",
+        "gpu_hours_credit",
         "requeue",
+        "max_priority",
+        "max_time_ms",
+        "default_time_ms",
+        "max_jobs",
         "submit",
         "may_submit",
         "running",
@@ -191,6 +197,8 @@ impl Listing for Queue {
             Column::<Self>::new("GUARANTEE", |queue, _| amounts(&queue.guarantee)),
             Column::<Self>::new("DUE", |queue, _| queue.gpu_milli_due.map(share).unwrap_or_default()).right(),
             Column::<Self>::new("BORROWED", |queue, _| share(queue.gpu_milli_borrowed)).right(),
+            Column::<Self>::new("CREDIT", |queue, _| hours(queue.gpu_hours_credit)).right(),
+            Column::<Self>::new("USED", |queue, _| hours(queue.gpu_hours_used)).right().wide(),
             Column::<Self>::new("WEIGHT", |queue, _| queue.weight.to_string()).right().wide(),
             Column::<Self>::new("PRIORITY", |queue, _| queue.priority.to_string()).right().wide(),
             Column::<Self>::new("RUNNING", |queue, _| queue.running.to_string()).right(),
@@ -207,6 +215,11 @@ impl Listing for Queue {
             Column::<Self>::new("SUBMIT", submitters),
         ]
     }
+}
+
+fn hours(hours: Option<f64>) -> String {
+    // A credit of nothing is no debt.
+    hours.map_or_else(|| "-".into(), |hours| format!("{:.1}h", if hours.abs() < 0.05 { 0.0 } else { hours }))
 }
 
 fn share(milli: i64) -> String {

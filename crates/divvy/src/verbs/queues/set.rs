@@ -49,6 +49,18 @@ pub(super) struct Set {
     /// Before its siblings
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     priority: Option<i32>,
+    /// The highest priority of its jobs: low, normal, high, urgent or a number
+    #[arg(long, value_name = "PRIORITY", allow_negative_numbers = true)]
+    max_priority: Option<String>,
+    /// The longest time limit of its jobs
+    #[arg(long, value_name = "TIME")]
+    max_time: Option<String>,
+    /// The time limit of its jobs that say none
+    #[arg(long, value_name = "TIME")]
+    default_time: Option<String>,
+    /// How many of its jobs may wait or run at once
+    #[arg(long, value_name = "N")]
+    max_jobs: Option<String>,
     /// When its jobs go back into the line: never, lost, failure
     #[arg(long, value_name = "WHEN")]
     requeue: Option<String>,
@@ -92,11 +104,19 @@ impl Set {
         for (name, said) in amounts.into_iter().filter(|(_, said)| !said.is_empty()) {
             settings.insert(name.to_owned(), amounts_of(name, said)?);
         }
-        let words =
-            [("requeue", &self.requeue), ("within_queue", &self.within_queue), ("reclaim", &self.reclaim)];
+        let words = [
+            ("requeue", &self.requeue),
+            ("within_queue", &self.within_queue),
+            ("reclaim", &self.reclaim),
+            ("max_priority", &self.max_priority),
+            ("max_time", &self.max_time),
+            ("default_time", &self.default_time),
+        ];
         for (name, word) in words {
             settings.extend(word.as_ref().map(|word| (name.to_owned(), or_none(word))));
         }
+        let count = |word: &String| word.parse::<u64>().map_or_else(|_| or_none(word), Value::from);
+        settings.extend(self.max_jobs.as_ref().map(|word| ("max_jobs".to_owned(), count(word))));
         settings.extend(self.weight.map(|weight| ("weight".to_owned(), weight.into())));
         settings.extend(self.priority.map(|priority| ("priority".to_owned(), priority.into())));
         let evicts = |word: &String| word.parse::<bool>().map_or_else(|_| or_none(word), Value::from);

@@ -1,0 +1,109 @@
+//! Part of phase 1, share: what queues missed in the past is due to them beside what is due to them now, a part at a time; and
+//! what is due now, for the past to come.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::share::{POOL, QueueShare, Shares};
+use crate::snapshot::Waiting;
+use crate::state::State;
+
+/// What is divided by the past, too: devices of all models.
+const ANY: usize = 0;
+
+/// Aims at what is due now and, within the time in which a queue catches up, what it missed; at less where it had more than
+/// its due. What is guaranteed stays so.
+pub(super) fn aim(state: &State, shares: &mut Shares) {
+    for queue in &mut shares.queues {
+        queue.keeps.clone_from(&queue.due);
+        queue.target.clone_from(&queue.due);
+    }
+    if !shares.remembers {
+        return;
+    }
+    let mut credits = credits(state, shares);
+    for place in (1..shares.queues.len()).rev() {
+        credits[shares.queues[place].parent] += credits[place];
+        let more = credits[place] / i128::from(state.policy.catch_up_ms.max(1));
+        let QueueShare { due, keeps, target, guarantee, .. } = &mut shares.queues[place];
+        let aimed =
+            i64::try_from(i128::from(due[ANY]) + more).unwrap_or(if more < 0 { i64::MIN } else { i64::MAX });
+        keeps[ANY] = aimed;
+        target[ANY] = aimed.max(guarantee[ANY].min(due[ANY]));
+    }
+}
+
+/// What the own jobs of each queue missed.
+fn credits(state: &State, shares: &Shares) -> Vec<i128> {
+    let mut credits = vec![0i128; shares.queues.len()];
+    // Both are in the order of the paths.
+    let mut paths = shares.paths().peekable();
+    for (path, record) in state.past.records() {
+        while paths.next_if(|(known, _)| *known < path).is_some() {}
+        if let Some((_, place)) = paths.next_if(|(known, _)| *known == path) {
+            credits[place] += record.credit_milli_ms;
+        }
+    }
+    credits
+}
+
+impl Shares {
+    /// Whether a queue, and each above it, is to hold so much more; always where the past does not count.
+    pub(super) fn owes(&self, place: usize, asked: &[i64]) -> bool {
+        let stays = |place: usize| {
+            let QueueShare { held, target, .. } = &self.queues[place];
+            held[ANY].saturating_add(asked[ANY]) <= target[ANY]
+        };
+        !self.remembers || self.upwards(place).all(stays)
+    }
+
+    /// Whether a queue, or one above it up to where its path parts from another's, is left with less than is due to it when so much
+    /// of it stops; never where the past does not count.
+    pub(super) fn falls_short(&self, (to, from): (usize, usize), draws: &[i64]) -> bool {
+        let Some((_, sibling)) = self.part(to, from).filter(|_| self.remembers) else { return false };
+        let below = self.upwards(from).take_while(|place| *place != self.queues[sibling].parent);
+        let short = |place: usize| {
+            let QueueShare { running, keeps, .. } = &self.queues[place];
+            running[ANY].saturating_sub(draws[ANY]) < keeps[ANY]
+        };
+        below.into_iter().any(short)
+    }
+}
+
+/// What of that which is due to queues has changed since the last tick: to the thousandth of a device, so that nothing is lost
+/// by rounding; `None` for queues that have all that they want.
+pub(super) fn changed_dues(
+    state: &State,
+    (waiting, shares): (&Waiting, Option<&Shares>),
+) -> Vec<(String, Option<i64>)> {
+    if !state.past.is_awaited() {
+        return Vec::new();
+    }
+    let now: BTreeMap<&str, i64> = shares.map(|shares| dues(waiting, shares)).unwrap_or_default();
+    let over =
+        state.past.records().filter(|(queue, record)| record.due_milli.is_some() && !now.contains_key(queue));
+    let over = over.map(|(queue, _)| (queue.to_owned(), None));
+    let is_known =
+        |queue: &str, due| state.past.record(queue).and_then(|record| record.due_milli) == Some(due);
+    let changed = now.iter().filter(|(queue, due)| !is_known(queue, **due));
+    over.chain(changed.map(|(queue, due)| ((*queue).to_owned(), Some(*due)))).collect()
+}
+
+/// What is due to the own jobs of each queue in which one waits, or that has more than its due.
+fn dues<'a>(waiting: &Waiting, shares: &'a Shares) -> BTreeMap<&'a str, i64> {
+    let mut due = vec![0i64; shares.queues.len()];
+    due[POOL] = shares.queues[POOL].due[ANY];
+    let (mut own, mut wanted) = (due.clone(), vec![0i64; due.len()]);
+    for queue in 0..shares.queues.len() {
+        let parts = shares.parts((queue, ANY), due[queue], 1);
+        let QueueShare { children, wanted: in_all, .. } = &shares.queues[queue];
+        own[queue] = (due[queue] - parts.iter().sum::<i64>()).max(0);
+        wanted[queue] =
+            in_all[ANY] - children.iter().map(|child| shares.queues[*child].wanted[ANY]).sum::<i64>();
+        for (child, part) in children.iter().zip(parts) {
+            due[*child] = part;
+        }
+    }
+    let waits: BTreeSet<usize> = waiting.classes.values().map(|view| view.queue).collect();
+    let is_short = |place: usize| waits.contains(&place) || own[place] < wanted[place];
+    shares.paths().filter(|(_, place)| is_short(*place)).map(|(queue, place)| (queue, own[place])).collect()
+}

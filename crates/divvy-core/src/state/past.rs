@@ -1,0 +1,340 @@
+//! What queues used and missed in the past, decayed by half-lives, as of the last tick. The fold reckons it from the ledger and
+//! from what the planner has said was due; nothing here needs the planner.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::State;
+use super::digest::{Remembered, fingerprint};
+use crate::id::Position;
+use crate::ledger::Ledger;
+use crate::model::device::WHOLE_MILLI;
+use crate::model::policy::{Policy, Preempt, Share};
+use crate::reason::Reason;
+use crate::time::{Span, Time};
+
+/// The past of all queues.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Past {
+    /// Up to when it is reckoned; nothing before the first tick.
+    since: Option<Time>,
+    /// Whether a tick has come since the planner last said what is due.
+    awaited: bool,
+    /// When the past last changed what queues are to hold, by a whole device of any.
+    stepped_at: Time,
+    queues: BTreeMap<String, Record>,
+    #[serde(skip)]
+    digest: Remembered,
+}
+
+/// The past of one queue's own jobs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Record {
+    /// Device time that was used, decayed, in milli-GPU·ms.
+    pub used_milli_ms: i128,
+    /// Device time that was due beyond what was used, decayed and bounded; below zero where more was used.
+    pub credit_milli_ms: i128,
+    /// What the credit was at the last step.
+    pub stepped_milli_ms: i128,
+    /// What the ledger had charged at the last tick.
+    charged_milli_ms: i128,
+    /// What is due from the last tick on, in thousandths of devices; `None` for as much as is used: all that is wanted.
+    pub due_milli: Option<i64>,
+}
+
+/// How long the past stands as it is: what is due is looked at this often while jobs wait.
+pub const TICK: Span = Span::seconds(60);
+
+/// How often the past may be news within the time in which a queue catches up.
+const STEPS: i64 = 4;
+
+impl Past {
+    /// When it is to be reckoned again.
+    pub fn next_tick(&self) -> Option<Time> {
+        self.since.map(|since| since + TICK)
+    }
+
+    /// Whether the planner is to say what is due.
+    pub fn is_awaited(&self) -> bool {
+        self.awaited
+    }
+
+    /// Whether nobody waited when it was last said what is due: then time changes nobody's standing among others.
+    pub fn is_at_rest(&self) -> bool {
+        self.queues.values().all(|record| record.due_milli.is_none())
+    }
+
+    /// What is known of a queue's own jobs.
+    pub fn record(&self, queue: &str) -> Option<&Record> {
+        self.queues.get(queue)
+    }
+
+    /// All queues of which anything is known.
+    pub fn records(&self) -> impl Iterator<Item = (&str, &Record)> {
+        self.queues.iter().map(|(queue, record)| (queue.as_str(), record))
+    }
+
+    /// When it was news for the last time.
+    pub fn stepped_at(&self) -> Time {
+        self.stepped_at
+    }
+
+    /// Whether it is news: since it last was, what a queue missed has changed by a whole device of the time in which it catches
+    /// up, and so it is to hold one more or one less. So time is news (L10), but a bounded number of times.
+    fn step(&mut self, now: Time, catch_up_ms: i64) -> bool {
+        let device_milli_ms = i128::from(WHOLE_MILLI) * i128::from(catch_up_ms);
+        let moved =
+            |record: &Record| (record.credit_milli_ms - record.stepped_milli_ms).abs() >= device_milli_ms;
+        let waited_ms = now.since(self.stepped_at).0;
+        if waited_ms.saturating_mul(STEPS) < catch_up_ms || !self.queues.values().any(moved) {
+            return false;
+        }
+        self.stepped_at = now;
+        self.queues.values_mut().for_each(|record| record.stepped_milli_ms = record.credit_milli_ms);
+        true
+    }
+
+    /// Reckons it up to a moment.
+    fn tick(&mut self, ledger: &Ledger, now: Time, memory: Memory) {
+        self.awaited = true;
+        let charged: BTreeMap<&str, i128> =
+            ledger.queues().map(|queue| (queue, ledger.charged(queue, now))).collect();
+        let Some(since) = self.since.replace(now) else {
+            let begin = |(queue, charged): (&str, i128)| {
+                (queue.to_owned(), Record { charged_milli_ms: charged, ..Record::default() })
+            };
+            self.queues = charged.into_iter().map(begin).collect();
+            return;
+        };
+        for queue in charged.keys() {
+            if !self.queues.contains_key(*queue) {
+                self.queues.insert((*queue).to_owned(), Record::default());
+            }
+        }
+        let passed_ms = now.since(since).0;
+        let left = Decay::over(passed_ms, memory.half_life_ms);
+        let used = |queue: &str, record: &Record| {
+            charged.get(queue).copied().unwrap_or(record.charged_milli_ms) - record.charged_milli_ms
+        };
+        // What was given to those who waited is theirs in the proportion of what was due to them: what nobody could use is
+        // nobody's credit.
+        let waited =
+            self.queues.iter().filter_map(|(queue, record)| Some((used(queue, record), record.due_milli?)));
+        let (given, due) =
+            waited.fold((0i128, 0i128), |sum, (used, due)| (sum.0 + used, sum.1 + i128::from(due)));
+        for (queue, record) in &mut self.queues {
+            let used = used(queue, record);
+            let part = match record.due_milli {
+                Some(own) if due > 0 => given * i128::from(own) / due,
+                Some(_) => 0,
+                None => used,
+            };
+            record.used_milli_ms = left.of(record.used_milli_ms) + used;
+            let credit = left.of(record.credit_milli_ms) + part - used;
+            record.credit_milli_ms = credit.clamp(-memory.most_milli_ms, memory.most_milli_ms);
+            record.charged_milli_ms += used;
+        }
+    }
+
+    fn note_due(&mut self, due: &[(String, Option<i64>)]) {
+        for (queue, due_milli) in due {
+            self.queues.entry(queue.clone()).or_default().due_milli = *due_milli;
+        }
+    }
+
+    fn remember_digest(&mut self) {
+        self.digest = Remembered(Some(self.digest_anew()));
+    }
+
+    fn digest_anew(&self) -> u64 {
+        fingerprint(&(self.since, self.awaited, self.stepped_at, &self.queues))
+    }
+
+    /// Nothing where nothing is remembered.
+    pub(super) fn digest(&self) -> Option<u64> {
+        self.since.map(|_| self.digest.0.unwrap_or_else(|| self.digest_anew()))
+    }
+}
+
+/// How long and how much is remembered.
+#[derive(Clone, Copy)]
+struct Memory {
+    half_life_ms: i64,
+    /// The largest credit, and the largest debt.
+    most_milli_ms: i128,
+}
+
+impl State {
+    /// Whether what queues used in the past counts: only where several share the pool, and devices alone are divided.
+    pub fn remembers(&self) -> bool {
+        let Policy { half_life_ms, share, preempt, .. } = self.policy;
+        half_life_ms > 0 && share == Share::Fill && preempt != Preempt::Walk && self.queues.len() > 1
+    }
+
+    /// Lets time pass. Where who waits may get a whole device more than before by what was missed, that is news for all that
+    /// waits.
+    pub(super) fn pass_tick(&mut self, now: Time) {
+        if !self.remembers() {
+            return;
+        }
+        let whole_milli = i128::from(WHOLE_MILLI) * self.devices.len() as i128;
+        let most_milli_ms = whole_milli * i128::from(self.policy.catch_up_ms);
+        self.past.tick(&self.ledger, now, Memory { half_life_ms: self.policy.half_life_ms, most_milli_ms });
+        if self.past.step(now, self.policy.catch_up_ms) {
+            self.freed = true;
+            self.news += 1;
+        }
+        self.past.remember_digest();
+    }
+
+    pub(super) fn note_due(&mut self, due: &[(String, Option<i64>)]) {
+        self.past.note_due(due);
+        self.past.remember_digest();
+    }
+
+    /// Whether room is kept from anybody.
+    pub(super) fn keeps_room(&self) -> bool {
+        self.verdicts.values().any(|reason| matches!(reason, Reason::Reserved(_)))
+    }
+
+    /// A cycle is over that saw all up to a position: what the plan itself has freed it has not seen.
+    pub(super) fn end_cycle(&mut self, saw: Position) {
+        (self.cycles, self.freed) = (self.cycles + 1, self.freed_at > saw);
+        if std::mem::take(&mut self.past.awaited) {
+            self.past.remember_digest();
+        }
+    }
+
+    /// Begins anew where settings make an end of the past, or a beginning.
+    pub(super) fn review_past(&mut self, now: Time) {
+        if !self.remembers() {
+            self.past = Past::default();
+        } else if self.past.since.is_none() {
+            self.pass_tick(now);
+        }
+        let queues = &self.queues;
+        self.past.queues.iter_mut().for_each(|(queue, record)| {
+            if !queues.contains_key(queue) {
+                record.due_milli = None;
+            }
+        });
+        self.past.remember_digest();
+    }
+}
+
+/// What is left of something after a time: a fraction of 2^32.
+struct Decay(i128);
+
+/// 2^(−1/2^i), for i from 1, as fractions of 2^62; each the root of the one before.
+const ROOTS: [u128; 32] = {
+    let mut roots = [0; 32];
+    let mut at = 0;
+    let mut last: u128 = 1 << 61;
+    while at < 32 {
+        last = (last << 62).isqrt();
+        roots[at] = last;
+        at += 1;
+    }
+    roots
+};
+
+impl Decay {
+    fn over(passed_ms: i64, half_life_ms: i64) -> Self {
+        let (passed, half_life) = (passed_ms.max(0) as u128, half_life_ms.max(1) as u128);
+        let (whole, rest) = (passed / half_life, passed % half_life);
+        // The rest of a half-life, bit by bit: each halves the one before.
+        let bits = (rest << 32) / half_life;
+        let mut left: u128 = 1 << 62;
+        for (at, root) in ROOTS.iter().enumerate() {
+            if bits & (1 << (31 - at)) != 0 {
+                left = (left * root) >> 62;
+            }
+        }
+        Self(i128::try_from((left >> 30) >> whole.min(100)).unwrap_or(0))
+    }
+
+    /// Rounded towards zero, so that a credit and a debt fade alike.
+    fn of(&self, amount: i128) -> i128 {
+        amount * self.0 / (1 << 32)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ledger(rates: &[(&str, i64)]) -> Ledger {
+        let mut ledger = Ledger::default();
+        rates.iter().for_each(|(queue, milli)| ledger.change(queue, "ana", *milli, Time(0)).unwrap());
+        ledger
+    }
+
+    const MEMORY: Memory = Memory { half_life_ms: 3_600_000, most_milli_ms: i128::MAX / 4 };
+
+    #[test]
+    fn after_a_half_life_half_is_left() {
+        for (passed_ms, half_life_ms, left) in [
+            (0, 1000, 1_000_000),
+            (1000, 1000, 500_000),
+            (3000, 1000, 125_000),
+            (500, 1000, 707_106),
+            (1, 10, 933_032),
+        ] {
+            assert_eq!(
+                Decay::over(passed_ms, half_life_ms).of(1_000_000),
+                left,
+                "{passed_ms} of {half_life_ms}"
+            );
+            assert_eq!(Decay::over(passed_ms, half_life_ms).of(-1_000_000), -left);
+        }
+        assert_eq!(Decay::over(i64::MAX, 1).of(1_000_000), 0);
+    }
+
+    #[test]
+    fn who_waits_for_nothing_is_owed_nothing() {
+        let (mut past, ledger) = (Past::default(), ledger(&[("a", 4000)]));
+        past.tick(&ledger, Time(0), MEMORY);
+        past.tick(&ledger, Time(60_000), MEMORY);
+        let record = past.record("a").copied().unwrap_or_default();
+        assert_eq!((record.used_milli_ms, record.credit_milli_ms), (4000 * 60_000, 0));
+    }
+
+    #[test]
+    fn what_was_given_to_those_who_waited_is_divided_by_what_was_due_to_them() {
+        let (mut past, ledger) = (Past::default(), ledger(&[("a", 6000), ("b", 0)]));
+        past.tick(&ledger, Time(0), MEMORY);
+        past.note_due(&[("a".into(), Some(4000)), ("b".into(), Some(4000))]);
+        past.tick(&ledger, Time(60_000), MEMORY);
+        let credit = |queue| past.record(queue).map(|record| record.credit_milli_ms);
+        assert_eq!((credit("a"), credit("b")), (Some(-3000 * 60_000), Some(3000 * 60_000)));
+    }
+
+    #[test]
+    fn time_is_news_where_a_queue_is_to_hold_another_device_and_four_times_an_hour_at_most() {
+        let (mut past, ledger) = (Past::default(), ledger(&[("a", 8000), ("b", 0)]));
+        past.tick(&ledger, Time(0), MEMORY);
+        past.note_due(&[("a".into(), Some(4000)), ("b".into(), Some(4000))]);
+        let minute = |minute: i64| Time(minute * 60_000);
+        let mut news = Vec::new();
+        for now in 1..60 {
+            past.tick(&ledger, minute(now), Memory { half_life_ms: i64::MAX, ..MEMORY });
+            news.extend(past.step(minute(now), 3_600_000).then_some(now));
+        }
+        assert_eq!(news, [15, 30, 45]);
+        past.note_due(&[("a".into(), Some(8000)), ("b".into(), Some(0))]);
+        past.tick(&ledger, minute(600), Memory { half_life_ms: i64::MAX, ..MEMORY });
+        assert!(!past.step(minute(600), 3_600_000));
+    }
+
+    #[test]
+    fn a_credit_is_bounded() {
+        let (mut past, ledger) = (Past::default(), ledger(&[("a", 8000)]));
+        let memory = Memory { most_milli_ms: 1000, ..MEMORY };
+        past.tick(&ledger, Time(0), memory);
+        past.note_due(&[("a".into(), Some(0)), ("b".into(), Some(8000))]);
+        past.tick(&ledger, Time(60_000), memory);
+        let credit = |queue| past.record(queue).map(|record| record.credit_milli_ms);
+        assert_eq!((credit("a"), credit("b")), (Some(-1000), Some(1000)));
+    }
+}

@@ -13,12 +13,12 @@ use super::trial::{Others, Trial};
 use super::turns::{Turn, Turns};
 use super::{Place, Plan, Report, Verdicts, place};
 use crate::id::{AllocationId, JobId};
-use crate::model::allocation::Placement;
+use crate::model::allocation::{AllocationState, Placement};
 use crate::model::job::{Cause, JobSpec};
 use crate::model::policy::Preempt;
 use crate::reason::{Reason, Verdict};
 use crate::snapshot::Running;
-use crate::state::Job;
+use crate::state::{Job, State};
 use crate::time::Time;
 
 /// What a cycle works with.
@@ -69,16 +69,17 @@ impl Victim<'_> {
 /// Plans in turns.
 pub(super) fn in_turns<'a>(
     trial: &mut Trial<'a>,
-    (others, shares): (Others<'a>, Shares),
+    (others, mut shares): (Others<'a>, Shares),
     now: Time,
     (plan, report): (&mut Plan, &mut Report),
     verdicts: &mut Verdicts,
 ) {
     let state = trial.state;
     let Others { waiting, running, growing, .. } = others;
+    let ending = plan.ending();
+    ending.iter().for_each(|job| count_ending(state, &mut shares, *job));
     let mut turns = Turns::new(state, waiting, now, &shares);
     report.skipped = turns.left_out;
-    let ending = plan.ending();
     let (victims, places, grown) = (Vec::new(), Vec::new(), Vec::new());
     let budget = Budget::new(state.policy.most_moves);
     let (early, parties) = (None, OnceCell::new());
@@ -121,6 +122,15 @@ pub(super) fn in_turns<'a>(
     grows.into_iter().chain([Reach::Free]).for_each(|reach| drop(resize::grow(&mut fair, reach)));
     consolidate::resettle(&mut fair);
     fair.settle(plan);
+}
+
+/// What ends in this cycle for another cause its queue does not hold any more: it is no reason to take what else it has (L9).
+fn count_ending(state: &State, shares: &mut Shares, id: JobId) {
+    let Some((job, run)) = state.jobs.get(&id.number).zip(state.run(id)) else { return };
+    let held = run.live.iter().filter_map(|id| state.allocations.get(id));
+    let stays = held.filter(|held| held.state != AllocationState::Stopping);
+    let drawn = shares.counted(state, stays.map(|held| &held.placement));
+    shares.stop(shares.place(&job.spec.queue), &drawn, 1);
 }
 
 impl<'a> Fair<'a, '_> {

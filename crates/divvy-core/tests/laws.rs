@@ -176,6 +176,28 @@ fn live(lines: &[String]) -> Result<(), TestCaseError> {
     Ok(())
 }
 
+/// What once was planned without news: a job kept back by a reservation, once the array before it had started.
+#[test]
+fn who_is_kept_back_for_others_does_not_start_without_news() {
+    let lines = [
+        "submit j0 a 3 tasks=1 prio=low start=+10m",
+        "submit j0 a 1 tasks=2 prio=low within=rack",
+        "submit j0 c 1 tasks=1 prio=low limit=20m",
+        "submit j0 default 2 tasks=2 prio=low start=+10m",
+        "plan",
+        "submit j0 default 0 tasks=1 prio=low array=0-5%2",
+        "submit j0 a/b 2 tasks=2 prio=low array=0-5%2",
+        "submit j0 default 0 tasks=1 prio=low array=0-5%2",
+        "submit j0 c 1 tasks=1 prio=low start=+10m",
+        "pass 30m",
+        "node n3 2xh100 zone=z2 rack=r3",
+        "submit j0 c 2 tasks=1 prio=normal limit=20m",
+        "submit j0 default 0 tasks=1 prio=low array=0-5%2",
+        "plan",
+    ];
+    live(&lines.map(str::to_owned)).unwrap();
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, max_shrink_iters: 20_000, ..ProptestConfig::default() })]
     #[test]

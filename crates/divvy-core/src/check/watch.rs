@@ -421,7 +421,10 @@ impl Watch {
             self.giving_way.insert(job);
             self.preempted.push((job, live.clone()));
         }
-        self.leave(&live);
+        // Who moves goes on elsewhere: its queue loses nothing by it.
+        if cause != Cause::Moved {
+            self.leave(&live);
+        }
     }
 
     /// Notes in the books of the queues what is on its way out, once.

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, anyhow};
 use clap::{Args, ValueEnum};
 
-use crate::{cargo, deny, tidy};
+use crate::{cargo, deny, kube, tidy};
 
 /// What to run.
 #[derive(Args)]
@@ -84,7 +84,8 @@ fn perform(step: Step) -> Result<()> {
     match step {
         Step::Tidy => tidy::run(),
         Step::Deny => deny::run(),
-        Step::Fmt | Step::Clippy | Step::Doc | Step::Test => cargo::run(&mut command(step)),
+        Step::Test => kube::beside(|| cargo::run(&mut command(step))),
+        Step::Fmt | Step::Clippy | Step::Doc => cargo::run(&mut command(step)),
     }
 }
 
@@ -97,7 +98,7 @@ fn command(step: Step) -> Command {
         Step::Deny => cargo.args(["xtask", "deny"]),
         Step::Clippy => cargo.args(["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]),
         Step::Doc => cargo.args(["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings"),
-        Step::Test => cargo.args(["test", "--workspace"]),
+        Step::Test => cargo.args(["test", "--workspace"]).env(kube::VARIABLE, kube::shared_state()),
     };
     cargo
 }

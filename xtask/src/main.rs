@@ -5,6 +5,7 @@ mod cargo;
 mod ci;
 mod deny;
 mod kill;
+mod kube;
 mod metadata;
 mod tidy;
 
@@ -32,6 +33,8 @@ enum Verb {
     Bench(bench::Options),
     /// Kills the daemon at random moments under load, and compares what is there with what it promised
     Kill(kill::Options),
+    /// Builds, starts and ends the test cluster: a Kubernetes control plane with fake kubelets
+    Kube(kube::Options),
 }
 
 fn main() -> ExitCode {
@@ -41,6 +44,7 @@ fn main() -> ExitCode {
         Verb::Deny => deny::run(),
         Verb::Bench(options) => bench::run(&options),
         Verb::Kill(options) => kill::run(&options),
+        Verb::Kube(options) => kube::run(&options),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -23,6 +23,8 @@ pub struct Fence {
 pub enum Action {
     /// Starts the task of an allocation; a second launch of the same allocation starts nothing.
     Launch(Fence, Box<Launch>),
+    /// Gives the outside task of an allocation its node; doing it twice does it once.
+    Bind(Fence, Box<Bind>),
     /// Stops it: notice signal, grace, then the whole tree is killed. A further stop may shorten the grace.
     Stop(Fence, Stop),
     /// The end of the task is in the log: the engine may forget what it kept about it.
@@ -70,6 +72,17 @@ pub struct Launch {
     pub rendezvous: (String, u16),
 }
 
+/// Which task, run by other means, goes where.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Bind {
+    /// The job that the task belongs to.
+    pub job: JobId,
+    /// The task's outside name.
+    pub task: String,
+    /// The node's name.
+    pub node: String,
+}
+
 /// A device as a task sees it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExposedDevice {
@@ -94,7 +107,8 @@ impl Action {
     /// What it is about, and how recent.
     pub fn fence(&self) -> Fence {
         match self {
-            Action::Launch(fence, _) | Action::Stop(fence, _) | Action::Forget(fence) => *fence,
+            Action::Launch(fence, _) | Action::Bind(fence, _) => *fence,
+            Action::Stop(fence, _) | Action::Forget(fence) => *fence,
         }
     }
 }

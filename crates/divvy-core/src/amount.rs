@@ -21,6 +21,8 @@ pub enum Resource {
     Storage,
     /// Tasks on a node (Kubernetes' pods).
     Pods,
+    /// Whatever else nodes count, by a name with a domain (`example.com/nic`) or `hugepages-2Mi`.
+    Extended(String),
 }
 
 impl fmt::Display for Resource {
@@ -32,6 +34,7 @@ impl fmt::Display for Resource {
             Resource::Memory => "memory",
             Resource::Storage => "storage",
             Resource::Pods => "pods",
+            Resource::Extended(name) => name,
         })
     }
 }
@@ -44,9 +47,15 @@ impl From<&str> for Resource {
             "memory" => Resource::Memory,
             "storage" => Resource::Storage,
             "pods" => Resource::Pods,
+            name if is_extended(name) => Resource::Extended(name.to_owned()),
             model => Resource::Model(model.to_owned()),
         }
     }
+}
+
+/// No model has a slash in its name.
+fn is_extended(name: &str) -> bool {
+    name.contains('/') || name.starts_with("hugepages-")
 }
 
 impl Serialize for Resource {

@@ -12,6 +12,7 @@ use std::fmt;
 use crate::id::{AllocationId, DeviceId, JobId, NodeId};
 use crate::model::allocation::{AllocationState, Placement};
 use crate::model::device::WHOLE_MILLI;
+use crate::model::extras::Extras;
 use crate::model::gang::Group;
 use crate::model::job::JobState;
 use crate::state::{Run, Runs, State};
@@ -108,12 +109,13 @@ fn memory_of_holders(state: &State, device: DeviceId) -> u64 {
 }
 
 fn no_host_is_overcommitted(state: &State, found: &mut Vec<Violation>) {
-    let mut drawn: BTreeMap<NodeId, (i64, i64)> = BTreeMap::new();
+    let mut drawn: BTreeMap<NodeId, (i64, i64, Extras)> = BTreeMap::new();
     for held in state.allocations.values() {
         let sum = drawn.entry(held.placement.node).or_default();
-        *sum = (sum.0 + held.placement.cpu_milli, sum.1 + held.placement.memory_bytes);
+        (sum.0, sum.1) = (sum.0 + held.placement.cpu_milli, sum.1 + held.placement.memory_bytes);
+        sum.2.add(&held.placement.extras, 1);
     }
-    for (node, (cpu, memory)) in drawn {
+    for (node, (cpu, memory, extras)) in drawn {
         let Some(known) = state.nodes.get(&node) else {
             found.push(Violation { law: "L7", text: format!("node {node} is used and does not exist") });
             continue;
@@ -124,6 +126,10 @@ fn no_host_is_overcommitted(state: &State, found: &mut Vec<Violation>) {
                 text: format!("node {node}: {cpu} milli-cores and {memory} bytes are held"),
             });
         }
+        found.extend(extras.beyond(&known.spec.extras).map(|(resource, amount)| Violation {
+            law: "L7",
+            text: format!("node {node}: {amount} of {resource} are held"),
+        }));
     }
 }
 

@@ -2,9 +2,9 @@
 
 mod history;
 
-use crate::action::{Action, ExposedDevice, Fence, Launch, Stop};
+use crate::action::{Action, Bind, ExposedDevice, Fence, Launch, Stop};
 use crate::check;
-use crate::decide::{self, Command, Rejection};
+use crate::decide::{self, Adopt, Command, Rejection};
 use crate::engine::Observation;
 use crate::event::{Event, Stamped};
 use crate::id::{AllocationId, Position};
@@ -127,6 +127,17 @@ impl Controller {
             if let Event::Submitted(submission) = event { Some(submission.number) } else { None }
         });
         let answer = Answer { job, events: events.len() };
+        events.into_iter().try_for_each(|event| self.fold(event, now))?;
+        Ok(Ok(answer))
+    }
+
+    /// Takes what runs already when a term begins, likewise.
+    pub fn adopt(&mut self, adopt: &Adopt, now: Time) -> Result<Result<Answer, Rejection>, Broken> {
+        let events = match decide::adopt(&self.state, &self.snapshot.capacity, adopt) {
+            Ok(events) => events,
+            Err(rejection) => return Ok(Err(rejection)),
+        };
+        let answer = Answer { job: Some(self.state.next_job), events: events.len() };
         events.into_iter().try_for_each(|event| self.fold(event, now))?;
         Ok(Ok(answer))
     }
@@ -304,9 +315,10 @@ impl Controller {
         let fence = Fence { term: self.state.term, allocation: id, seq: held.seq };
         match held.state {
             AllocationState::Starting => {
-                if let Some(launch) = launch(&self.state, &self.snapshot, id) {
-                    self.batch.actions.push(Action::Launch(fence, Box::new(launch)));
-                }
+                let launch = launch(&self.state, &self.snapshot, id)
+                    .map(|launch| Action::Launch(fence, Box::new(launch)));
+                let bind = || Some(Action::Bind(fence, Box::new(bind(&self.state, id)?)));
+                self.batch.actions.extend(launch.or_else(bind));
             }
             AllocationState::Stopping => {
                 let stopping = self.state.run(held.job).and_then(|run| run.stopping.as_ref());
@@ -365,6 +377,15 @@ fn launch(state: &State, snapshot: &Snapshot, id: AllocationId) -> Option<Launch
         process: process.clone(),
         rendezvous: (rendezvous(state, run), run.port),
     })
+}
+
+/// Which outside task of an allocation goes where. `None` where the work is a process, or has no name outside.
+fn bind(state: &State, id: AllocationId) -> Option<Bind> {
+    let held = state.allocations.get(&id)?;
+    let (role, number) = state.jobs.get(&held.job.number)?.spec.gang.role_of(held.placement.rank)?;
+    let Work::External(tasks) = &role.work else { return None };
+    let node = state.nodes.get(&held.placement.node)?.spec.name.clone();
+    Some(Bind { job: held.job, task: tasks.get(number as usize)?.clone(), node })
 }
 
 /// Where the gang meets: the node of rank 0; on one machine, that machine itself.

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::action::Action;
 use crate::id::AllocationId;
 use crate::model::device::{DeviceSpec, Health, Occupant};
-use crate::model::node::NodeSpec;
+use crate::model::node::{NodeSpec, OthersHold};
 use crate::time::Time;
 
 /// Something that carries out actions. Neither call blocks; engines that wait for something do so behind a channel and wake the
@@ -36,6 +36,10 @@ pub struct Abilities {
 pub enum Observation {
     /// A node and its devices as they are now. Devices of the node that are absent here are gone.
     Node(NodeSpec, Vec<DeviceSpec>),
+    /// A node is not there any more.
+    NodeGone(String),
+    /// What tasks that are not the pool's hold of a node.
+    Others(String, OthersHold),
     /// A device's health, or who else uses it, has changed.
     Device {
         /// The driver's name for it.

@@ -7,7 +7,7 @@ use crate::id::{AllocationId, ClassId, DeviceId, JobId, NodeId, Position, Term};
 use crate::model::allocation::Placement;
 use crate::model::device::{DeviceSpec, Health, Occupant};
 use crate::model::job::{Cause, Estimate, JobState, LastEnd, StopOrder, Submission};
-use crate::model::node::{NodeSpec, NodeState};
+use crate::model::node::{NodeSpec, NodeState, OthersHold};
 use crate::model::policy::Policy;
 use crate::model::promise::Promise;
 use crate::model::queue::Queue;
@@ -44,6 +44,15 @@ pub enum Event {
         spec: NodeSpec,
         /// Where it is in its life.
         state: NodeState,
+    },
+    /// Tasks that are not the pool's hold so much of a node.
+    OthersHold {
+        /// Which.
+        node: NodeId,
+        /// How much.
+        hold: OthersHold,
+        /// Whether it is less of anything than before.
+        frees: bool,
     },
     /// A device is there, or is not what it was.
     DeviceSeen {
@@ -135,6 +144,15 @@ pub enum Event {
         placements: Vec<Placement>,
         /// Where the gang's tasks meet.
         port: u16,
+    },
+    /// A job ran already when the log began, and has these devices.
+    Adopted {
+        /// Which job.
+        job: JobId,
+        /// One per task, by rank.
+        placements: Vec<Placement>,
+        /// Since when it runs.
+        since: Time,
     },
     /// A job that runs got devices for further tasks.
     Grown {
@@ -255,6 +273,7 @@ impl Event {
         match self {
             Event::TermBegan { .. } => "term_began",
             Event::NodeSeen { .. } => "node_seen",
+            Event::OthersHold { .. } => "others_hold",
             Event::DeviceSeen { .. } => "device_seen",
             Event::DeviceChanged { .. } => "device_changed",
             Event::QueuesSet { .. } => "queues_set",
@@ -268,6 +287,7 @@ impl Event {
             Event::Promised(_) => "promised",
             Event::Revoked { .. } => "revoked",
             Event::Placed { .. } => "placed",
+            Event::Adopted { .. } => "adopted",
             Event::Grown { .. } => "grown",
             Event::Shrinking { .. } => "shrinking",
             Event::TaskStarted { .. } => "task_started",
@@ -305,7 +325,8 @@ impl Event {
     /// taken take those of others (L10). An attempt that gave way is over because of the planner, unless its job is, too.
     pub fn comes_from_outside(&self, gave_way: impl FnOnce(JobId) -> bool) -> bool {
         match self {
-            Event::Submitted(_) | Event::Held { .. } | Event::Released { .. } | Event::Dropped { .. } => true,
+            Event::Submitted(_) | Event::Adopted { .. } | Event::Held { .. } => true,
+            Event::Released { .. } | Event::Dropped { .. } | Event::OthersHold { .. } => true,
             Event::AttemptEnded { job, state, .. } => state.is_ended() || !gave_way(*job),
             event => event.changes_pool(),
         }
@@ -330,7 +351,7 @@ impl Event {
         // Who waits no longer keeps nothing back, either.
         let goes = matches!(self, Event::Revoked { .. } | Event::Held { .. } | Event::Dropped { .. });
         let ends = matches!(self, Event::TaskEnded { .. } | Event::AttemptEnded { .. });
-        ends || goes || self.changes_pool()
+        ends || goes || self.changes_pool() || matches!(self, Event::OthersHold { frees: true, .. })
     }
 }
 

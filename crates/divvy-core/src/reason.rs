@@ -283,7 +283,7 @@ fn ends_before(owner: JobId) -> String {
 pub fn shown(resource: &Resource, amount: i64) -> String {
     match resource {
         Resource::Memory | Resource::Storage => Bytes(amount).to_string(),
-        Resource::Pods => amount.to_string(),
+        Resource::Pods | Resource::Extended(_) => amount.to_string(),
         _ if amount % 1000 == 0 => (amount / 1000).to_string(),
         _ => format!("{}.{:03}", amount / 1000, amount % 1000).trim_end_matches('0').to_owned(),
     }

@@ -110,7 +110,10 @@ impl Snapshot {
             Event::DeviceChanged { device, .. } => self.capacity.refresh(state, *device),
             Event::PolicySet { .. } => *self = Self::new(state),
             Event::QueuesSet { .. } => self.divide_anew(state),
-            Event::Placed { job, placements, .. } | Event::Grown { job, placements } => {
+            Event::OthersHold { node, .. } => self.capacity.leave_to_others(state, *node),
+            Event::Placed { job, placements, .. }
+            | Event::Adopted { job, placements, .. }
+            | Event::Grown { job, placements } => {
                 placements.iter().for_each(|placement| self.take(state, *job, placement));
             }
             Event::Estimated { job, .. } => {
@@ -270,7 +273,9 @@ fn count_drawn(
         let models = model.map(|model| (model, milli));
         let all = std::iter::once((&Resource::Any, milli)).chain(models);
         let host = [(&Resource::Cpu, placement.cpu_milli), (&Resource::Memory, placement.memory_bytes)];
-        let drawn: SmallVec<[_; 4]> = all.chain(host).filter(|(_, amount)| *amount != 0).collect();
+        let extras = placement.extras.iter();
+        let drawn: SmallVec<[_; 4]> =
+            all.chain(host).chain(extras).filter(|(_, amount)| *amount != 0).collect();
         return counts(&drawn);
     }
     let mut owned = Vec::new();
@@ -352,6 +357,7 @@ fn event_job(state: &State, event: &Event) -> Option<JobId> {
         | Event::Checkpointed { job, .. }
         | Event::Released { job, .. }
         | Event::Placed { job, .. }
+        | Event::Adopted { job, .. }
         | Event::Grown { job, .. }
         | Event::Shrinking { job, .. }
         | Event::Estimated { job, .. }

@@ -15,6 +15,8 @@ mod expected;
 mod growth;
 mod guise;
 mod http;
+#[cfg(feature = "kubernetes")]
+pub mod kube;
 mod people;
 mod place;
 mod pool;

@@ -79,6 +79,7 @@ fn concerned(state: &State, event: &Event, waited_for: &HashMap<u64, watch::Send
         | Event::Released { job, .. }
         | Event::Checkpointed { job, .. }
         | Event::Placed { job, .. }
+        | Event::Adopted { job, .. }
         | Event::Grown { job, .. }
         | Event::Shrinking { job, .. }
         | Event::Stopping { job, .. }

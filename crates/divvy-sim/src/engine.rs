@@ -321,6 +321,8 @@ impl Engine for SimulatedEngine {
         for action in actions {
             match action {
                 Action::Launch(fence, launch) => self.launch(*fence, launch),
+                // Nothing here runs by other means.
+                Action::Bind(..) => {}
                 Action::Stop(fence, _) => self.stop(*fence),
                 Action::Forget(fence) => {
                     if fence.term >= self.term

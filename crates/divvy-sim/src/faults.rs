@@ -322,7 +322,7 @@ impl Engine for FaultyEngine {
                     self.tasks.remove(&fence.allocation);
                     self.xids.remove(&fence.allocation);
                 }
-                Action::Stop(..) => {}
+                Action::Bind(..) | Action::Stop(..) => {}
             }
         }
     }

@@ -365,13 +365,14 @@ fn spec(pod: &Pod) -> JobSpec {
         cpu_milli: Some(pod.cpu_milli),
         memory_bytes: Some(pod.memory_mib << 20),
         speed_percent: 100,
+        ..Alternative::default()
     };
     let role = Role {
         name: "main".into(),
         minimum: 1,
         maximum: 1,
         ask: Ask::of(vec![alternative]),
-        work: Work::External(String::new()),
+        work: Work::External(Vec::new()),
         topology: None,
     };
     JobSpec {

@@ -412,7 +412,13 @@ fn alternative(kind: &KindOfDevice, fastest: &KindOfDevice, gpus: u32) -> Altern
     let under = u128::from(kind.speed.1) * u128::from(fastest.speed.0);
     let speed_percent = u32::try_from((over / under).max(1)).unwrap_or(100);
     // Traces of GPU jobs say nothing of cores and memory.
-    Alternative { devices, cpu_milli: Some(0), memory_bytes: Some(0), speed_percent }
+    Alternative {
+        devices,
+        cpu_milli: Some(0),
+        memory_bytes: Some(0),
+        speed_percent,
+        ..Alternative::default()
+    }
 }
 
 fn role(name: &str, tasks: u32, gpus: u32, kinds: &[KindOfDevice]) -> Role {

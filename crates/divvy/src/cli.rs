@@ -58,6 +58,8 @@ pub(crate) enum Verb {
     History(verbs::history::History),
     Sim(verbs::sim::Sim),
     Doctor(verbs::doctor::Doctor),
+    #[cfg(feature = "kubernetes")]
+    Kube(verbs::kube::Kube),
     Completion(verbs::completion::Completion),
 }
 
@@ -85,6 +87,8 @@ impl Verb {
             Self::History(history) => history.run(place),
             Self::Sim(sim) => sim.run(place),
             Self::Doctor(doctor) => doctor.run(place),
+            #[cfg(feature = "kubernetes")]
+            Self::Kube(kube) => kube.run(),
             Self::Completion(completion) => completion.run(),
         }
     }

@@ -88,6 +88,8 @@ open_enum! {
         Order = "order",
         /// It goes on elsewhere, so that another job has room.
         Moved = "moved",
+        /// Others took what it held of its node.
+        Crowded = "crowded",
         /// It saved its work, and asked to be run again.
         Checkpointed = "checkpointed",
         /// The pool was taken down.

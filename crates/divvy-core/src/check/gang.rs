@@ -71,7 +71,7 @@ mod tests {
     use crate::model::job::Work;
 
     fn role(minimum: u32, maximum: u32) -> Group {
-        let (ask, work) = (Ask::default(), Work::External(String::new()));
+        let (ask, work) = (Ask::default(), Work::External(Vec::new()));
         Group::Role(Role { name: "r".into(), minimum, maximum, ask, work, topology: None })
     }
 

@@ -17,6 +17,7 @@ pub(super) fn counts(state: &State, placement: &Placement) -> Vec<(Resource, i64
         (Resource::Cpu, placement.cpu_milli),
         (Resource::Memory, placement.memory_bytes),
     ];
+    counted.extend(placement.extras.iter().map(|(resource, amount)| (resource.clone(), amount)));
     for (device, draw) in &placement.devices {
         let Some(model) = state.devices.get(device).map(|device| &device.spec.model) else { continue };
         let same = |(resource, _): &&mut (Resource, i64)| matches!(resource, Resource::Model(other) if other == model);

@@ -145,6 +145,9 @@ impl Watch {
                 self.term = *term;
             }
             Event::Placed { job, placements, .. } => self.placed(state, *job, placements, &mut wrong),
+            Event::Adopted { job, placements, .. } => {
+                self.begin(state, *job, (placements, false), &mut wrong)
+            }
             Event::Promised(promise) => {
                 self.promised(state, (promise.job, promise.grows), &promise.placements, &mut wrong);
                 if !promise.waits_for.iter().any(|id| state.allocations.contains_key(id)) {
@@ -260,7 +263,9 @@ impl Watch {
                 wrong.push(found("L7", text));
             }
             if state.allocations.get(&placement.allocation).is_none_or(|held| {
-                held.state != AllocationState::Starting || held.job != job || held.placement != *placement
+                !matches!(held.state, AllocationState::Starting | AllocationState::Held)
+                    || held.job != job
+                    || held.placement != *placement
             }) {
                 wrong
                     .push(found("L7", format!("allocation {} is not what was placed", placement.allocation)));
@@ -567,6 +572,7 @@ impl Watch {
 fn job_of(state: &State, event: &Event) -> Option<JobId> {
     match event {
         Event::Placed { job, .. }
+        | Event::Adopted { job, .. }
         | Event::Grown { job, .. }
         | Event::Shrinking { job, .. }
         | Event::Stopping { job, .. }

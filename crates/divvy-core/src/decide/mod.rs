@@ -1,8 +1,10 @@
 //! Deciding: a command or an observation, and the state, give events. Nothing else happens here.
 
+mod adopt;
 mod bounds;
 mod guarantee;
 mod observe;
+mod others;
 mod settings;
 mod submit;
 
@@ -18,7 +20,9 @@ use crate::model::policy::Policy;
 use crate::model::queue::{Queue, Settings, lineage};
 use crate::reason::Reason;
 use crate::state::{Job, Outcome, Run, Runs, State};
+use crate::time::Time;
 
+pub(crate) use adopt::adopt;
 pub use guarantee::guaranteed_beyond;
 pub(crate) use observe::last_word;
 pub use observe::{Seen, observe};
@@ -81,6 +85,17 @@ pub struct Submit {
     pub held: bool,
     /// How jobs ended that the state no longer knows, as history has it: for the jobs that this one depends on.
     pub history: BTreeMap<JobId, Outcome>,
+}
+
+/// A job that runs already when a term begins.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Adopt {
+    /// The submission that it would have been.
+    pub submit: Submit,
+    /// The node of each task, by rank.
+    pub nodes: Vec<String>,
+    /// Since when it runs.
+    pub since: Time,
 }
 
 /// Who gives a command.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use super::others;
 use crate::action::{Action, Fence, Stop};
 use crate::engine::{EndedHow, LaunchFailure, Observation, TaskEnd, TaskStart, Usage};
 use crate::event::Event;
@@ -34,6 +35,8 @@ impl From<Vec<Event>> for Seen {
 pub fn observe(state: &State, observation: &Observation) -> Seen {
     match observation {
         Observation::Node(spec, devices) => node(state, spec, devices).into(),
+        Observation::NodeGone(name) => others::gone(state, name).into(),
+        Observation::Others(name, hold) => others::hold(state, name, hold).into(),
         Observation::Device { uuid, health, occupant } => {
             let known =
                 state.device_by_uuid(uuid).and_then(|id| state.devices.get(&id).map(|device| (id, device)));

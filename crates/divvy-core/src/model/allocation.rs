@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::device::Draw;
+use super::extras::Extras;
 use crate::id::{AllocationId, DeviceId, NodeId};
 
 /// Where an allocation is in its life.
@@ -36,12 +37,20 @@ pub struct Placement {
     pub cpu_milli: i64,
     /// Bytes of host memory.
     pub memory_bytes: i64,
+    /// What else of the host.
+    #[serde(default, skip_serializing_if = "Extras::is_empty")]
+    pub extras: Extras,
     /// Which of the ask's alternatives it satisfies.
     #[serde(default)]
     pub alternative: u32,
 }
 
 impl Placement {
+    /// Whether it draws on anything of the host but its devices.
+    pub fn draws_on_host(&self) -> bool {
+        self.cpu_milli > 0 || self.memory_bytes > 0 || !self.extras.is_empty()
+    }
+
     /// Thousandths of devices drawn in all.
     pub fn milli(&self) -> i64 {
         self.devices.iter().map(|(_, draw)| i64::from(draw.milli)).sum()

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::choice::NodeChoice;
 use super::device::{DeviceSpec, WHOLE_MILLI};
+use super::extras::Extras;
 
 /// What a task needs. The alternatives are in order of preference.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -54,6 +55,9 @@ pub struct Alternative {
     /// Bytes of host memory; `None` means its share of the node by devices.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_bytes: Option<i64>,
+    /// What else it asks of the host.
+    #[serde(default, skip_serializing_if = "Extras::is_empty")]
+    pub extras: Extras,
     /// Relative speed in percent of the first alternative.
     #[serde(default = "full_speed")]
     pub speed_percent: u32,

@@ -38,6 +38,10 @@ pub enum Is {
     There,
     /// Not there.
     Absent,
+    /// A whole number above this one.
+    Above(i64),
+    /// A whole number below this one.
+    Below(i64),
 }
 
 /// What keeps tasks off a node that do not put up with it.
@@ -48,6 +52,9 @@ pub struct Taint {
     /// What it says beyond that.
     #[serde(default)]
     pub value: String,
+    /// What it does, where there are several effects.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub effect: String,
 }
 
 /// Taints that a task puts up with.
@@ -60,6 +67,9 @@ pub struct Toleration {
     /// Their value; any if unsaid.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub value: Option<String>,
+    /// Their effect; any if unsaid.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub effect: Option<String>,
 }
 
 impl NodeChoice {
@@ -85,8 +95,14 @@ impl Condition {
             Is::NotIn(values) => value.is_none_or(|value| !values.contains(value)),
             Is::There => value.is_some(),
             Is::Absent => value.is_none(),
+            Is::Above(bound) => whole(value).is_some_and(|value| value > *bound),
+            Is::Below(bound) => whole(value).is_some_and(|value| value < *bound),
         }
     }
+}
+
+fn whole(value: Option<&String>) -> Option<i64> {
+    value?.parse().ok()
 }
 
 impl Toleration {
@@ -94,6 +110,7 @@ impl Toleration {
     pub fn covers(&self, taint: &Taint) -> bool {
         self.key.as_ref().is_none_or(|key| *key == taint.key)
             && self.value.as_ref().is_none_or(|value| *value == taint.value)
+            && self.effect.as_ref().is_none_or(|effect| *effect == taint.effect)
     }
 }
 
@@ -141,10 +158,11 @@ mod tests {
 
     #[test]
     fn a_taint_keeps_off_whom_does_not_put_up_with_it() {
-        let taint = Taint { key: "spot".into(), value: "yes".into() };
+        let taint = Taint { key: "spot".into(), value: "yes".into(), effect: "NoSchedule".into() };
         let face = Face { labels: labels(&[]), taints: vec![taint] };
         let tolerates = |key: Option<&str>, value: Option<&str>| {
-            let one = Toleration { key: key.map(Into::into), value: value.map(Into::into) };
+            let (key, value) = (key.map(Into::into), value.map(Into::into));
+            let one = Toleration { key, value, effect: None };
             NodeChoice { any_of: Vec::new(), tolerates: vec![one] }.takes(&face)
         };
         assert!(

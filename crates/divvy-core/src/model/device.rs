@@ -92,6 +92,8 @@ pub enum Occupant {
         /// What the administrator can do.
         remedy: String,
     },
+    /// A task that another scheduler has put on the node.
+    Others,
 }
 
 /// What a task takes of one device: exact counters. A whole device is all of its milli and memory.

@@ -171,8 +171,8 @@ pub struct Owner {
 pub enum Work {
     /// A process that the engine starts.
     Process(Process),
-    /// Something that runs by other means (a pod); the text is its outside name.
-    External(String),
+    /// Something that runs by other means (pods): the outside name of each task, by its number in the role.
+    External(Vec<String>),
 }
 
 /// A process, without its environment: that holds secrets and stays out of the log.
@@ -273,6 +273,11 @@ pub struct JobSpec {
 }
 
 impl JobSpec {
+    /// Whether its tasks are run by other means: when they are over, whoever made them makes others, or not.
+    pub fn runs_outside(&self) -> bool {
+        self.gang.roles().iter().any(|role| matches!(role.work, Work::External(_)))
+    }
+
     /// How it is told that it (or a task of it) gives way: as its checkpoint wants it, else as for any stop.
     pub fn notice(&self) -> StopOrder {
         match &self.checkpoint {
@@ -410,6 +415,8 @@ pub enum Cause {
     Drain,
     /// It goes on elsewhere, so that another job has room.
     Moved,
+    /// Others took what it held of its node.
+    Crowded,
 }
 
 impl Cause {

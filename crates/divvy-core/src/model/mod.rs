@@ -5,6 +5,7 @@ pub mod ask;
 pub mod attempt;
 pub mod choice;
 pub mod device;
+pub mod extras;
 pub mod gang;
 pub mod job;
 pub mod members;

@@ -1,8 +1,11 @@
 //! A node: a host with devices, scoped by its engine.
 
+use std::hash::{Hash, Hasher};
+
 use serde::{Deserialize, Serialize};
 
 use super::choice::Face;
+use super::extras::Extras;
 
 /// Where a node is in its life.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -45,6 +48,53 @@ pub struct NumaNode {
     pub memory_bytes: i64,
 }
 
+/// What tasks that are not the pool's hold of a node.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OthersHold {
+    /// Cores, in milli.
+    #[serde(default)]
+    pub cpu_milli: i64,
+    /// Memory in bytes.
+    #[serde(default)]
+    pub memory_bytes: i64,
+    /// Whole devices, where these have no names.
+    #[serde(default)]
+    pub devices: u32,
+    /// How many tasks.
+    #[serde(default)]
+    pub tasks: u32,
+    /// What else of the host.
+    #[serde(default, skip_serializing_if = "Extras::is_empty")]
+    pub extras: Extras,
+}
+
+/// Counts only where there is any: digests of pools without others stay what they were.
+impl Hash for OthersHold {
+    fn hash<H: Hasher>(&self, hasher: &mut H) {
+        // Named without a rest, so that a new field is not forgotten here.
+        let Self { cpu_milli, memory_bytes, devices, tasks, extras } = self;
+        if !self.is_nothing() {
+            (cpu_milli, memory_bytes, devices, tasks, extras).hash(hasher);
+        }
+    }
+}
+
+impl OthersHold {
+    /// Whether there are none.
+    pub fn is_nothing(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Whether they hold less of anything than they did.
+    pub fn is_less_than(&self, before: &Self) -> bool {
+        self.cpu_milli < before.cpu_milli
+            || self.memory_bytes < before.memory_bytes
+            || self.devices < before.devices
+            || self.tasks < before.tasks
+            || before.extras.beyond(&self.extras).is_some()
+    }
+}
+
 /// What a host has, apart from its devices.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct NodeSpec {
@@ -75,4 +125,7 @@ pub struct NodeSpec {
     /// How many tasks it takes at most.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub most_tasks: Option<u32>,
+    /// What else it has.
+    #[serde(default, skip_serializing_if = "Extras::is_empty")]
+    pub extras: Extras,
 }

@@ -8,6 +8,7 @@ use super::trial::Trial;
 use crate::amount::Resource;
 use crate::model::ask::{Alternative, DeviceAsk};
 use crate::model::device::WHOLE_MILLI;
+use crate::model::extras::Extras;
 use crate::model::job::JobSpec;
 use crate::reason::{Reason, Verdict};
 use crate::snapshot::{Capacity, DeviceView, NodeView, Snapshot};
@@ -41,7 +42,9 @@ pub(super) fn most_tasks<'a>(
         let memory =
             alternative.memory_bytes.or(alone.then_some(UNSAID_MEMORY_BYTES.min(node.memory_bytes.0)));
         let most = u32::try_from(node.most_tasks.0).unwrap_or(u32::MAX);
-        by_devices.min(times(node.cpu_milli.0, cpu)).min(times(node.memory_bytes.0, memory)).min(most)
+        let by_host = times(node.cpu_milli.0, cpu).min(times(node.memory_bytes.0, memory));
+        let by_extras = u32::try_from(alternative.extras.times_in(&node.extras.0)).unwrap_or(u32::MAX);
+        by_devices.min(by_host).min(by_extras).min(most)
     };
     nodes.into_iter().fold(0, |sum: u32, node| sum.saturating_add(on(node)))
 }
@@ -88,7 +91,11 @@ fn never(capacity: &Capacity, alternative: &Alternative, tally: &Tally) -> Optio
         (Resource::Cpu, alternative.cpu_milli, most(|node| node.cpu_milli.0)),
         (Resource::Memory, alternative.memory_bytes, most(|node| node.memory_bytes.0)),
     ];
-    host.into_iter().find_map(|(resource, asked, most)| {
+    let extras = alternative.extras.iter().map(|(resource, asked)| {
+        let most = capacity.nodes.iter().filter(able).map(|node| node.extras.0.of(resource)).max();
+        (resource.clone(), Some(asked), most.unwrap_or(0))
+    });
+    host.into_iter().chain(extras).find_map(|(resource, asked, most)| {
         asked.filter(|asked| *asked > most).map(|asked| Reason::TooMuchHost(resource, asked, most))
     })
 }
@@ -137,6 +144,14 @@ fn host_busy(capacity: &Capacity, spec: &JobSpec, alternative: &Alternative) -> 
     }
     if fits(&sharing, &Alternative { cpu_milli: Some(0), ..alternative.clone() }) {
         return Some(Reason::HostBusy(Resource::Cpu, alternative.cpu_milli.unwrap_or(UNSAID_CPU_MILLI)));
+    }
+    let plain = Alternative { extras: Extras::default(), ..alternative.clone() };
+    if !alternative.extras.is_empty() && fits(&sharing, &plain) {
+        let lacks = |(resource, asked): &(&Resource, i64)| {
+            capacity.nodes.iter().all(|node| node.extras.1.of(resource) < *asked)
+        };
+        let scarce = alternative.extras.iter().find(lacks).or_else(|| alternative.extras.iter().next());
+        return scarce.map(|(resource, asked)| Reason::HostBusy(resource.clone(), asked));
     }
     let memory = alternative.memory_bytes.unwrap_or_else(|| unsaid_memory(capacity, alternative));
     Some(Reason::HostBusy(Resource::Memory, memory))

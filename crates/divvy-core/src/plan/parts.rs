@@ -59,7 +59,7 @@ pub(super) mod tests {
     use crate::model::job::Work;
 
     pub(in crate::plan) fn role(minimum: u32, maximum: u32) -> Group {
-        let (ask, work) = (Ask::default(), Work::External(String::new()));
+        let (ask, work) = (Ask::default(), Work::External(Vec::new()));
         Group::Role(Role { name: "r".into(), minimum, maximum, ask, work, topology: None })
     }
 

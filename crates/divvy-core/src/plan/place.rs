@@ -184,6 +184,7 @@ pub(super) fn place_task(
         devices: draw.devices,
         cpu_milli: draw.cpu_milli,
         memory_bytes: draw.memory_bytes,
+        extras: alternative.extras.clone(),
         alternative: index,
     };
     trial.take(placement, &spec.queue);
@@ -263,6 +264,9 @@ pub(super) fn draw_of(node: &NodeView, asked: &Asked, pick: Pick) -> Option<Node
     // What is said is compared first: it costs nothing.
     let (asked_cpu, asked_memory) = (alternative.cpu_milli, alternative.memory_bytes);
     if asked_cpu > Some(node.cpu_milli.1) || asked_memory > Some(node.memory_bytes.1) {
+        return None;
+    }
+    if alternative.extras.beyond(&node.extras.1).is_some() {
         return None;
     }
     let ask = alternative.devices.as_ref();

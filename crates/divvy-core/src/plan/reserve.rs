@@ -7,8 +7,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::place;
 use super::trial::Trial;
+use crate::amount::Resource;
 use crate::id::{AllocationId, JobId, NodeId};
 use crate::model::allocation::Placement;
+use crate::model::extras::Extras;
 use crate::model::job::JobSpec;
 use crate::reason::Reason;
 use crate::snapshot::{Capacity, Running};
@@ -131,8 +133,12 @@ fn what_is_free(capacity: &Capacity, placement: &Placement) -> Option<Placement>
     let devices: Vec<_> = placement.devices.iter().filter(has).cloned().collect();
     let cpu_milli = placement.cpu_milli.min(node.cpu_milli.1).max(0);
     let memory_bytes = placement.memory_bytes.min(node.memory_bytes.1).max(0);
-    let any = !devices.is_empty() || cpu_milli > 0 || memory_bytes > 0;
-    any.then(|| Placement { devices, cpu_milli, memory_bytes, ..placement.clone() })
+    let left = |(resource, amount): (&Resource, i64)| {
+        (resource.clone(), amount.min(node.extras.1.of(resource)).max(0))
+    };
+    let extras: Extras = placement.extras.iter().map(left).collect();
+    let any = !devices.is_empty() || cpu_milli > 0 || memory_bytes > 0 || !extras.is_empty();
+    any.then(|| Placement { devices, cpu_milli, memory_bytes, extras, ..placement.clone() })
 }
 
 /// Looks for the earliest start of those who wait and have not been looked at.

@@ -93,8 +93,8 @@ fn end(state: &State, leaver: &Leaver, by: Option<String>) -> Option<Event> {
     if !leaver.whole {
         return Some(Event::Shrinking { job, allocations: leaver.live.to_vec(), cause, by });
     }
-    let order = state.jobs.get(&job.number)?.spec.notice();
-    Some(Event::Stopping { job, cause, by, order, requeue: true })
+    let spec = &state.jobs.get(&job.number)?.spec;
+    Some(Event::Stopping { job, cause, by, order: spec.notice(), requeue: !spec.runs_outside() })
 }
 
 fn promise(place: Place, waits_for: BTreeSet<AllocationId>, grows: bool) -> Promise {
@@ -142,7 +142,7 @@ impl Holders {
             for (device, _) in &placement.devices {
                 holders.devices.entry(*device).or_default().insert(placement.allocation);
             }
-            if placement.cpu_milli > 0 || placement.memory_bytes > 0 {
+            if placement.draws_on_host() {
                 holders.hosts.entry(placement.node).or_default().insert(placement.allocation);
             }
         }
@@ -172,7 +172,7 @@ impl Holders {
         }
         found.extend(self.of_devices(place));
         for placement in &place.placements {
-            if placement.cpu_milli > 0 || placement.memory_bytes > 0 {
+            if placement.draws_on_host() {
                 found.extend(self.hosts.get(&placement.node).into_iter().flatten());
             }
         }

@@ -375,7 +375,10 @@ impl Shares {
                     }
                     Resource::Cpu => alternative.and_then(|it| it.cpu_milli).unwrap_or(0),
                     Resource::Memory => alternative.and_then(|it| it.memory_bytes).unwrap_or(0),
-                    Resource::Storage | Resource::Pods => 0,
+                    Resource::Storage | Resource::Extended(_) => {
+                        alternative.map_or(0, |it| it.extras.of(resource))
+                    }
+                    Resource::Pods => 0,
                 };
                 amount.saturating_mul(i64::from(*tasks))
             });

@@ -273,7 +273,8 @@ fn room_on(node: &NodeView, spec: &JobSpec, alternative: &Alternative) -> u64 {
     let by_host = times(node.cpu_milli.1, cpu).min(times(node.memory_bytes.1, memory));
     let by_devices = ask.map_or(u64::MAX, |ask| draws_of(node, ask) / u64::from(ask.count.max(1)));
     let most = if spec.exclusive { 1 } else { u64::MAX };
-    by_host.min(by_devices).min(most).min(u64::try_from(node.most_tasks.1).unwrap_or(0))
+    let by_extras = alternative.extras.times_in(&node.extras.1);
+    by_host.min(by_devices).min(by_extras).min(most).min(u64::try_from(node.most_tasks.1).unwrap_or(0))
 }
 
 /// How many draws of this size the devices of a node allow now.

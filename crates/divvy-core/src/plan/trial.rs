@@ -307,7 +307,8 @@ impl<'a> Trial<'a> {
         // Where a host is promised beyond what is free of it, a job may still stay as it is.
         let before = self.before.get(&place).copied().unwrap_or_default();
         let host_fits = node.cpu_milli.1 - placement.cpu_milli >= before.0.min(0)
-            && node.memory_bytes.1 - placement.memory_bytes >= before.1.min(0);
+            && node.memory_bytes.1 - placement.memory_bytes >= before.1.min(0)
+            && placement.extras.beyond(&node.extras.1).is_none();
         let own = |device: DeviceId| placement.devices.iter().find(|(id, _)| *id == device);
         let (mut taken, mut spare) = (Vec::new(), Vec::new());
         for device in &node.devices {

@@ -9,6 +9,7 @@ use crate::amount::Amount;
 use crate::model::ask::{Alternative, Ask, DeviceAsk, DeviceClass, DrawAsk};
 use crate::model::choice::{Condition, Face, Is, NodeChoice, Taint, Toleration};
 use crate::model::device::{DeviceSpec, Link};
+use crate::model::extras::Extras;
 use crate::model::gang::{Group, Role};
 use crate::model::job::{
     Dependency, DependsOn, JobSpec, Kind, Lifetime, Process, Requeue, StopOrder, Work, priority,
@@ -84,7 +85,7 @@ fn pairs(words: &Words, name: &str) -> impl Iterator<Item = (String, String)> {
 }
 
 fn taints(words: &Words) -> Vec<Taint> {
-    pairs(words, "taints").map(|(key, value)| Taint { key, value }).collect()
+    pairs(words, "taints").map(|(key, value)| Taint { key, value, effect: String::new() }).collect()
 }
 
 /// `nodes=disk:ssd,pool:a tolerates=spot`: labels that its nodes have, and taints that it puts up with.
@@ -93,7 +94,8 @@ fn choice(words: &Words) -> NodeChoice {
     let wanted: Vec<Condition> = wanted.collect();
     let any = |text: String| Some(text).filter(|text| !text.is_empty());
     let tolerates = pairs(words, "tolerates");
-    let tolerates = tolerates.map(|(key, value)| Toleration { key: any(key), value: any(value) });
+    let tolerates =
+        tolerates.map(|(key, value)| Toleration { key: any(key), value: any(value), effect: None });
     NodeChoice {
         any_of: if wanted.is_empty() { Vec::new() } else { vec![wanted] },
         tolerates: tolerates.collect(),
@@ -236,6 +238,7 @@ fn alternative(words: &Words) -> Result<Alternative, String> {
         devices: (count > 0).then_some(DeviceAsk { class, count, draw }),
         cpu_milli: words.cores("cpu")?,
         memory_bytes: words.memory("mem")?,
+        extras: Extras::default(),
         speed_percent: 100,
     })
 }

@@ -87,6 +87,7 @@ impl Scenario {
                 devices,
                 cpu_milli: cpu[rank].or(alternative.cpu_milli).unwrap_or(0),
                 memory_bytes: memory[rank].or(alternative.memory_bytes).unwrap_or(0),
+                extras: alternative.extras.clone(),
                 alternative: index,
             })
         };

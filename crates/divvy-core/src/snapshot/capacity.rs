@@ -10,7 +10,8 @@ use crate::id::{DeviceId, NodeId};
 use crate::model::allocation::Placement;
 use crate::model::choice::Face;
 use crate::model::device::{Health, WHOLE_MILLI};
-use crate::model::node::{NodeSpec, NodeState};
+use crate::model::extras::Extras;
+use crate::model::node::{NodeSpec, NodeState, OthersHold};
 use crate::model::score::Score;
 use crate::state::{Device, Node, State, fingerprint};
 
@@ -61,6 +62,8 @@ pub struct NodeView {
     pub cpu_milli: (i64, i64),
     /// Bytes of memory it has, and has left.
     pub memory_bytes: (i64, i64),
+    /// What else it has, and has left.
+    pub extras: (Extras, Extras),
     /// Its devices by index.
     pub devices: Vec<DeviceView>,
     /// How many of them are wholly free and usable.
@@ -77,6 +80,8 @@ pub struct NodeView {
     pub face: Arc<Face>,
     /// How many tasks it takes at most, and how many more it takes now.
     pub most_tasks: (i64, i64),
+    /// What others hold of it: taken off what is left.
+    others: OthersHold,
     /// The hash of what does not change while it is there.
     fixed: u64,
     /// The place of its devices' kind on the shelves.
@@ -132,11 +137,12 @@ pub enum Unusable {
 impl NodeView {
     fn empty(id: NodeId, node: &Node) -> Self {
         let spec = &node.spec;
-        Self {
+        let mut view = Self {
             id,
             takes_tasks: node.state == NodeState::Ready,
             cpu_milli: (spec.cpu_milli, spec.cpu_milli),
             memory_bytes: (spec.memory_bytes, spec.memory_bytes),
+            extras: (spec.extras.clone(), spec.extras.clone()),
             devices: Vec::new(),
             free: 0,
             usable: 0,
@@ -145,9 +151,22 @@ impl NodeView {
             domains: spec.domains.clone().into(),
             face: Arc::new(spec.face.clone()),
             most_tasks: (most_tasks(spec), most_tasks(spec)),
+            others: OthersHold::default(),
             fixed: 0,
             kind: 0,
-        }
+        };
+        view.leave_to_others(&node.others);
+        view
+    }
+
+    /// Takes what others hold off what is left, in place of what they held before.
+    fn leave_to_others(&mut self, hold: &OthersHold) {
+        let before = std::mem::replace(&mut self.others, hold.clone());
+        self.cpu_milli.1 += before.cpu_milli - hold.cpu_milli;
+        self.memory_bytes.1 += before.memory_bytes - hold.memory_bytes;
+        self.most_tasks.1 += i64::from(before.tasks) - i64::from(hold.tasks);
+        self.extras.1.add(&before.extras, 1);
+        self.extras.1.add(&hold.extras, -1);
     }
 
     /// The hash of all that a choice among nodes may look at, but for its name: equal nodes have equal ones.
@@ -155,7 +174,7 @@ impl NodeView {
         let devices = self.devices.iter();
         let left = |device: &DeviceView| (device.free_milli, device.free_memory_mib, device.unusable);
         let host = (self.takes_tasks, self.cpu_milli.1, self.memory_bytes.1, self.most_tasks.1 > 0);
-        fingerprint(&(self.fixed, host, self.tasks, Each(devices.map(left))))
+        fingerprint(&(self.fixed, host, &self.extras.1, self.tasks, Each(devices.map(left))))
     }
 
     /// Its domain on a level.
@@ -168,6 +187,7 @@ impl NodeView {
         let whole = |device: &DeviceView| device.free_milli == WHOLE_MILLI as i32;
         self.cpu_milli.0 == self.cpu_milli.1
             && self.memory_bytes.0 == self.memory_bytes.1
+            && self.extras.0 == self.extras.1
             && self.devices.iter().all(whole)
     }
 }
@@ -300,7 +320,8 @@ impl Capacity {
             }
             Resource::Cpu => self.whole.cpu_milli,
             Resource::Memory => self.whole.memory_bytes,
-            Resource::Storage | Resource::Pods => i64::MAX,
+            // Not added up: whoever has it on one node cannot lend it on another.
+            Resource::Storage | Resource::Pods | Resource::Extended(_) => i64::MAX,
         }
     }
 
@@ -399,6 +420,7 @@ impl Capacity {
             let node = &mut self.nodes[place];
             node.cpu_milli.1 += sign * placement.cpu_milli;
             node.memory_bytes.1 += sign * placement.memory_bytes;
+            node.extras.1.add(&placement.extras, sign);
             node.most_tasks.1 += sign;
             let shares = placement.devices.iter().any(|(_, draw)| draw.milli < WHOLE_MILLI);
             if let Some(kind) = task_kind(placement.devices.len(), shares) {
@@ -426,6 +448,13 @@ impl Capacity {
         if let Some(place) = place.filter(|_| self.is_stamped) {
             self.stamps[place] = self.nodes[place].stamp();
         }
+    }
+
+    /// Follows a change of what others hold of a node.
+    pub(super) fn leave_to_others(&mut self, state: &State, id: NodeId) {
+        let Some((place, node)) = self.node_place(id).zip(state.nodes.get(&id)) else { return };
+        self.nodes[place].leave_to_others(&node.others);
+        self.restamp(Some(place));
     }
 
     /// Follows a change of a device's health or outside user.
@@ -466,7 +495,7 @@ fn fixed(node: &NodeView) -> u64 {
         let spec = &device.spec;
         fingerprint(&(&spec.model, spec.memory_mib, spec.nominal_gb, spec.numa, device.host_share))
     };
-    fingerprint(&(node.cpu_milli.0, node.memory_bytes.0, Each(node.devices.iter().map(of))))
+    fingerprint(&(node.cpu_milli.0, node.memory_bytes.0, &node.extras.0, Each(node.devices.iter().map(of))))
 }
 
 fn most_tasks(spec: &NodeSpec) -> i64 {

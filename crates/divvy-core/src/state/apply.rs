@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::digest::{Entity, Remembered, fingerprint, job_hash, job_hashes, run_hash};
-use super::{Allocation, ArrayRuns, Device, Job, Node, Outcome, Run, Runs, State, Stopping};
+use super::{Allocation, ArrayRuns, Device, Job, Outcome, Run, Runs, State, Stopping};
 use crate::amount::{Holdings, Resource};
 use crate::engine::{TaskEnd, TaskStart};
 use crate::event::{Event, Stamped};
@@ -90,9 +90,8 @@ impl State {
                 (self.term, self.boot_id, self.draining) = (*term, boot_id.clone(), false);
                 self.next_allocation = self.next_allocation.max(AllocationId::first_of(*term));
             }
-            Event::NodeSeen { node, spec, state } => {
-                self.see_node(*node, Node { spec: spec.clone(), state: *state })
-            }
+            Event::NodeSeen { node, spec, state } => self.see_node(*node, spec, *state),
+            Event::OthersHold { node, hold, .. } => return self.leave_to_others(*node, hold),
             Event::DeviceSeen { device, node, spec } => self.see_device(*device, *node, spec),
             Event::DeviceChanged { device, health, occupant } => {
                 return self.change_device(*device, health, occupant);
@@ -119,6 +118,9 @@ impl State {
             Event::Promised(promise) => return self.promise(promise),
             Event::Revoked { job } => return self.revoke(*job),
             Event::Placed { job, placements, port } => return self.place(*job, placements, *port, at),
+            Event::Adopted { job, placements, since } => {
+                return self.adopt(*job, placements, *since, at);
+            }
             Event::Grown { job, placements } => return self.grow(*job, placements, at),
             Event::Shrinking { job, allocations, cause, .. } => {
                 return self.shrink(*job, allocations, *cause);
@@ -140,16 +142,6 @@ impl State {
             Event::Planned { saw, .. } => self.end_cycle(*saw),
         }
         Ok(())
-    }
-
-    fn see_node(&mut self, id: crate::id::NodeId, node: Node) {
-        self.plus(fingerprint(&Entity::Node(id.0, &node)));
-        let name = node.spec.name.clone();
-        if let Some(old) = self.nodes.insert(id, node) {
-            self.minus(fingerprint(&Entity::Node(id.0, &old)));
-            self.names.remove(&old.spec.name);
-        }
-        self.names.insert(name, id);
     }
 
     fn see_device(&mut self, id: DeviceId, node: crate::id::NodeId, spec: &DeviceSpec) {
@@ -309,7 +301,7 @@ impl State {
         self.change_run(id, |run| run.promised = false)
     }
 
-    fn place(&mut self, id: JobId, placements: &[Placement], port: u16, at: Time) -> Applied {
+    pub(super) fn place(&mut self, id: JobId, placements: &[Placement], port: u16, at: Time) -> Applied {
         if self.promises.contains_key(&id) {
             self.revoke(id)?;
         }
@@ -594,6 +586,7 @@ pub fn count<'a>(
     let models = first.into_iter().chain(others);
     let models = models.map(|(name, milli)| (Resource::Model(name.to_owned()), milli));
     let host = [(Resource::Cpu, placement.cpu_milli), (Resource::Memory, placement.memory_bytes)];
-    let all = [(Resource::Any, all_milli)].into_iter().chain(models).chain(host);
+    let extras = placement.extras.iter().map(|(resource, amount)| (resource.clone(), amount));
+    let all = [(Resource::Any, all_milli)].into_iter().chain(models).chain(host).chain(extras);
     all.filter(|(_, amount)| *amount != 0).for_each(|(resource, amount)| add(resource, amount));
 }

@@ -1,5 +1,6 @@
 //! The state: what the fold of the log gives. Every change goes through [`State::apply`].
 
+mod adopt;
 mod apply;
 mod digest;
 mod elastic;
@@ -21,7 +22,7 @@ use crate::model::device::{DeviceSpec, Health, Occupant};
 use crate::model::job::{Array, Cause, Estimate, JobSpec, JobState, LastEnd, Owner, StopOrder};
 use crate::model::members::Members;
 use crate::model::mix::Mix;
-use crate::model::node::{NodeSpec, NodeState};
+use crate::model::node::{NodeSpec, NodeState, OthersHold};
 use crate::model::policy::Policy;
 use crate::model::promise::Promise;
 use crate::model::queue::Queue;
@@ -112,6 +113,9 @@ pub struct Node {
     pub spec: NodeSpec,
     /// Whether it takes tasks.
     pub state: NodeState,
+    /// What tasks that are not the pool's hold of it.
+    #[serde(default, skip_serializing_if = "OthersHold::is_nothing")]
+    pub others: OthersHold,
 }
 
 /// A device and how it is.

@@ -208,6 +208,7 @@ impl Worker {
     fn act(&mut self, action: Action) {
         match action {
             Action::Launch(fence, launch) => self.launch(fence, *launch),
+            Action::Bind(fence, _) => self.refuse(fence.allocation),
             Action::Stop(fence, stop) => self.stop(fence, stop),
             Action::Forget(fence) => self.forget(fence.allocation),
         }
@@ -251,6 +252,14 @@ impl Worker {
             }
         };
         self.tasks.insert(fence.allocation, Task { record, stage, started: None, stop: None });
+    }
+
+    /// Ends what is not a process: nothing else runs on this machine.
+    fn refuse(&mut self, allocation: AllocationId) {
+        let record = RecordDir::of(&self.settings.state, allocation);
+        let failure = LaunchFailure::Other("this pool runs processes, and none was named".into());
+        let stage = self.conclude_unstarted(&record, allocation, EndedHow::LaunchFailed(failure));
+        self.tasks.insert(allocation, Task { record, stage, started: None, stop: None });
     }
 
     fn start(&mut self, record: &RecordDir, fence: Fence, launch: Launch) -> io::Result<(u32, OwnedFd)> {

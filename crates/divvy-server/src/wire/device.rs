@@ -110,6 +110,7 @@ fn reason(device: &Device) -> Option<String> {
             format!("used by {command} of {user} (pid {pid}, {memory_mib} MiB) outside the pool; free again when it ends")
         }
         Occupant::Pool { user, state } => format!("held by the pool of {user} ({state}); free again when its job ends"),
+        Occupant::Others => "used by a task of another scheduler; free again when it ends".into(),
         Occupant::Unknown { memory_mib, remedy } => {
             format!("{memory_mib} MiB are in use by no process that can be seen; {remedy}")
         }
@@ -128,6 +129,7 @@ fn foreign(occupant: &Occupant) -> api::Foreign {
         Occupant::Pool { user, state } => {
             api::Foreign { user: Some(user.clone()), pool: Some(state.clone()), ..api::Foreign::default() }
         }
+        Occupant::Others => api::Foreign::default(),
         Occupant::Unknown { memory_mib, .. } => {
             api::Foreign { memory_mib: Some(*memory_mib), ..api::Foreign::default() }
         }

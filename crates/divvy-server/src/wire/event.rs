@@ -60,6 +60,10 @@ fn describe(state: &State, event: &Event, told: &mut api::Event) {
         Event::NodeSeen { spec, state, .. } => {
             of_pool(told, "node", format!("node {} is {state:?}", spec.name).to_lowercase())
         }
+        Event::OthersHold { node, hold, .. } => {
+            let name = state.nodes.get(node).map_or_else(|| node.to_string(), |node| node.spec.name.clone());
+            of_pool(told, "node", format!("{} tasks of others are on node {name}", hold.tasks))
+        }
         Event::DeviceSeen { spec, .. } => {
             told.devices = vec![spec.uuid.clone()];
             of_pool(told, "device", format!("GPU {} ({}, {})", spec.index, spec.model, spec.uuid));
@@ -109,6 +113,9 @@ fn describe_job(state: &State, event: &Event, told: &mut api::Event) {
             about(told, *job, Some(JobState::Pending), format!("{job} was released by {by}"))
         }
         Event::Checkpointed { job, .. } => about(told, *job, None, format!("{job} has saved its work")),
+        Event::Adopted { job, .. } => {
+            about(told, *job, Some(JobState::Running), format!("{job} runs already"))
+        }
         Event::Placed { job, placements, .. } => {
             let devices = placements.iter().flat_map(|placement| &placement.devices);
             told.devices =

@@ -83,6 +83,7 @@ fn displacement(cause: Cause) -> Option<&'static str> {
         Cause::Reclaimed => Some("reclaimed"),
         Cause::Order => Some("order"),
         Cause::Moved => Some("moved"),
+        Cause::Crowded => Some("crowded"),
         _ => None,
     }
 }

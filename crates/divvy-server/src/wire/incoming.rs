@@ -327,7 +327,7 @@ fn alternative(job: &JobFile, role: &RoleFile, prefix: &str) -> Result<Alternati
     if memory_bytes == Some(0) {
         return Err(bad(field("memory"), "nothing runs without memory: write 4G or 512Mi"));
     }
-    Ok(Alternative { devices, cpu_milli, memory_bytes, speed_percent: 100 })
+    Ok(Alternative { devices, cpu_milli, memory_bytes, speed_percent: 100, ..Alternative::default() })
 }
 
 fn devices(gpus: Option<Scalar>, memory: Option<Scalar>, prefix: &str) -> Result<Option<DeviceAsk>, Problem> {

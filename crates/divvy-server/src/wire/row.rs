@@ -176,6 +176,7 @@ mod tests {
             Cause::Reclaimed,
             Cause::Order,
             Cause::Moved,
+            Cause::Crowded,
             Cause::Checkpointed,
             Cause::Shutdown,
             Cause::Drain,

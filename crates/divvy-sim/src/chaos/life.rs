@@ -315,6 +315,7 @@ impl JobLine {
             cpu_milli: self.cores.map(|cores| cores * 1000),
             memory_bytes: self.memory_gib.map(|gib| gib << 30),
             speed_percent: 100,
+            ..Alternative::default()
         };
         Role {
             name: "main".into(),

@@ -260,6 +260,7 @@ impl Log {
                 devices,
                 cpu_milli: alternative.cpu_milli.unwrap_or(0),
                 memory_bytes: alternative.memory_bytes.unwrap_or(0),
+                extras: alternative.extras.clone(),
                 alternative: seat.alternative,
             });
         }

@@ -9,6 +9,8 @@ pub(crate) mod down;
 pub(crate) mod explain;
 pub(crate) mod gpus;
 pub(crate) mod history;
+#[cfg(feature = "kubernetes")]
+pub(crate) mod kube;
 pub(crate) mod logs;
 pub(crate) mod ps;
 pub(crate) mod queues;

@@ -224,6 +224,7 @@ fn why_it_ended(state: &JobState, end: &LastEnd, exit_code: Option<i32>) -> Stri
         Cause::Reclaimed => format!("its GPUs were borrowed, and went back to the queue of job {}", by("?")),
         Cause::Order => format!("its GPUs went to job {}, which is before it in the order", by("?")),
         Cause::Moved => format!("it goes on elsewhere, so that job {} has room", by("?")),
+        Cause::Crowded => "tasks of another scheduler took what it held of its node".into(),
         Cause::Checkpointed => "it saved its work and asked to be run again".into(),
         Cause::Shutdown => format!("the pool was taken down by {}", by("someone")),
         Cause::Drain => "its node was drained".into(),

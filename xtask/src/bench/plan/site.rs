@@ -288,7 +288,7 @@ fn spec(name: String, queue: String, (devices, model): (u32, &str)) -> JobSpec {
     let (tasks, each) = if devices > DEVICES { (devices / DEVICES, DEVICES) } else { (1, devices) };
     let class = DeviceClass { models: [model.to_owned()].into_iter().collect(), ..DeviceClass::default() };
     let devices = Some(DeviceAsk { class, count: each, draw: DrawAsk::Whole });
-    let ask = Alternative { devices, cpu_milli: None, memory_bytes: None, speed_percent: 100 };
+    let ask = Alternative { devices, speed_percent: 100, ..Alternative::default() };
     let process = Process { argv: vec!["python".into(), "train.py".into()], ..Process::default() };
     JobSpec {
         name,

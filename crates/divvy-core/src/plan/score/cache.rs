@@ -289,6 +289,7 @@ impl Column {
         let cpu_milli = simple::drawn(facts, shape).0;
         let memory_bytes = shape.memory_bytes.unwrap_or(0);
         let has_host = cpu_milli <= facts.cpu_milli.1 && memory_bytes <= facts.memory_bytes.1;
+        let has_host = has_host && asked.alternative.extras.beyond(&view.extras.1).is_none();
         if !facts.takes_tasks || !has_host || shape.exclusive && !facts.is_idle {
             return None;
         }

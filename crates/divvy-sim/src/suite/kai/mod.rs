@@ -273,6 +273,7 @@ fn alternative(asked: &Asked, request: &Request) -> Alternative {
         cpu_milli: Some(request.cpu_milli),
         memory_bytes: Some(request.memory_bytes),
         speed_percent: 100,
+        ..Alternative::default()
     }
 }
 

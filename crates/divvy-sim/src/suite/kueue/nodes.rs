@@ -9,7 +9,11 @@ use divvy_core::model::choice::{Condition, Face, Is, NodeChoice, Taint, Tolerati
 /// What a node or a flavor says. A taint that only makes others preferable keeps nobody off.
 pub(super) fn face(labels: &BTreeMap<String, String>, taints: &[TaintText]) -> Face {
     let binds = |taint: &&TaintText| taint.effect.as_deref() != Some("PreferNoSchedule");
-    let taint = |taint: &TaintText| Taint { key: taint.key.clone(), value: taint.value.clone() };
+    let taint = |taint: &TaintText| Taint {
+        key: taint.key.clone(),
+        value: taint.value.clone(),
+        effect: String::new(),
+    };
     Face { labels: labels.clone(), taints: taints.iter().filter(binds).map(taint).collect() }
 }
 
@@ -47,7 +51,7 @@ fn condition(expression: &Expression) -> Result<Condition, Obstacle> {
 fn toleration(text: &TolerationText) -> Toleration {
     let any = text.operator.as_deref() == Some("Exists");
     let value = if any { None } else { Some(text.value.clone().unwrap_or_default()) };
-    Toleration { key: text.key.clone().filter(|key| !key.is_empty()), value }
+    Toleration { key: text.key.clone().filter(|key| !key.is_empty()), value, effect: None }
 }
 
 /// Whether pods may have a flavor: of what they want of labels, that which flavors speak of.

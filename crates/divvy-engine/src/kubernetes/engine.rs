@@ -1,0 +1,286 @@
+//! The engine: what the watches tell goes into the [`World`]; what the core wants goes to the API server.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::time::Duration;
+
+use divvy_core::action::Action;
+use divvy_core::engine::{Abilities, EndedHow, Engine, LaunchFailure, Observation};
+use divvy_core::id::{AllocationId, Term};
+use kube::Client;
+use kube::config::{Config, KubeConfigOptions, Kubeconfig};
+use tokio::runtime::Runtime;
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+
+use super::objects::{Condition, Meta, Node, Pod, QueueObject};
+use super::waiting::PodNews;
+use super::watch::{self, Change, Watched};
+use super::window::Window;
+use super::world::World;
+use super::writes::{self, Bound, NotBound, Write};
+
+/// Why the cluster cannot be reached.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectError {
+    /// The kubeconfig cannot be used.
+    #[error("the kubeconfig {file} cannot be used: {error}. Name another one by --kubeconfig")]
+    Kubeconfig {
+        /// Which file.
+        file: String,
+        /// What is wrong.
+        error: String,
+    },
+    /// No client can be made of it.
+    #[error("no connection to the cluster can be made: {0}")]
+    Client(String),
+    /// The threads that talk to it cannot be started.
+    #[error("starting threads that talk to the cluster: {0}")]
+    Threads(#[from] std::io::Error),
+}
+
+/// What the threads tell.
+enum News {
+    Nodes(Change<Node>),
+    Pods(Change<Pod>),
+    Queues(Change<QueueObject>),
+    Bound(Bound),
+}
+
+/// Pods of a Kubernetes cluster. Its calls don't block: threads of its own talk to the API server.
+pub struct KubernetesEngine {
+    world: World,
+    news: Receiver<News>,
+    /// Bindings and evictions; conditions, which may wait.
+    writes: (UnboundedSender<Write>, UnboundedSender<Write>),
+    queues: Vec<Change<QueueObject>>,
+    queues_listed: bool,
+    term: Term,
+    /// Dropped last: with it, the threads end.
+    _runtime: Runtime,
+}
+
+impl Watched for Node {
+    const PATH: &'static str = "/api/v1/nodes";
+    fn meta(&self) -> &Meta {
+        &self.metadata
+    }
+}
+
+impl Watched for Pod {
+    const PATH: &'static str = "/api/v1/pods";
+    fn meta(&self) -> &Meta {
+        &self.metadata
+    }
+}
+
+impl Watched for QueueObject {
+    const PATH: &'static str = "/apis/scheduling.divvy.dev/v1alpha1/queues";
+    fn meta(&self) -> &Meta {
+        &self.metadata
+    }
+}
+
+/// How long a connection may take.
+const CONNECT_WITHIN: Duration = Duration::from_secs(5);
+
+impl KubernetesEngine {
+    /// Connects to the cluster of a kubeconfig and begins to watch it; pods that name this scheduler are the pool's.
+    pub fn connect(kubeconfig: &Path, scheduler: &str) -> Result<Self, ConnectError> {
+        let threads = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+        let client = threads.block_on(client(kubeconfig))?;
+        let (tell, news) = mpsc::channel();
+        watch_all(&threads, &client, &tell);
+        let urgent = write_all(&threads, &client, &tell);
+        let patient = write_all(&threads, &client, &tell);
+        Ok(Self {
+            world: World::new(scheduler),
+            news,
+            writes: (urgent, patient),
+            queues: Vec::new(),
+            queues_listed: false,
+            term: Term(0),
+            _runtime: threads,
+        })
+    }
+
+    /// Waits for something to happen, at most so long; then takes in all that has.
+    pub fn wait(&mut self, longest: Duration) {
+        match self.news.recv_timeout(longest) {
+            Ok(news) => self.take(news),
+            Err(RecvTimeoutError::Timeout) => return,
+            // All threads are gone: the shell finds out by what it waits for in vain, and must not spin until then.
+            Err(RecvTimeoutError::Disconnected) => std::thread::park_timeout(longest),
+        }
+        self.take_all();
+    }
+
+    fn take_all(&mut self) {
+        while let Ok(news) = self.news.try_recv() {
+            self.take(news);
+        }
+    }
+
+    fn take(&mut self, news: News) {
+        let now = super::now();
+        match news {
+            News::Nodes(change) => self.world.see_nodes(change),
+            News::Pods(change) => self.world.see_pods(change, now),
+            News::Queues(change) => {
+                self.queues_listed |= matches!(change, Change::All(_));
+                self.queues.push(change);
+            }
+            News::Bound((_, Ok(()))) => {}
+            News::Bound((id, Err(NotBound::Gone))) => self.world.end(id, EndedHow::NeverStarted, now),
+            News::Bound((id, Err(NotBound::Refused(why)))) => {
+                self.world.end(id, EndedHow::LaunchFailed(LaunchFailure::Other(why)), now);
+            }
+        }
+    }
+
+    /// Whether all kinds have been listed: before that, nothing is to be decided.
+    pub fn is_listed(&self) -> bool {
+        self.world.is_listed() && self.queues_listed
+    }
+
+    /// What happened to pods that have no allocation, since the last call.
+    pub fn pod_news(&mut self) -> Vec<PodNews> {
+        self.world.pod_news()
+    }
+
+    /// What happened to queues since the last call, in order: `None` where those that follow are all.
+    pub fn queue_news(&mut self) -> Vec<QueueNews> {
+        let news = std::mem::take(&mut self.queues).into_iter().flat_map(|change| match change {
+            Change::All(all) => std::iter::once(QueueNews::Anew)
+                .chain(all.into_iter().map(|queue| QueueNews::Is(Box::new(queue))))
+                .collect(),
+            Change::Is(queue) => vec![QueueNews::Is(queue)],
+            Change::Gone(queue) => vec![QueueNews::Gone(queue.metadata.name)],
+        });
+        news.collect()
+    }
+
+    /// Whether a pod is there and has no node.
+    pub fn still_waits(&self, uid: &str) -> bool {
+        self.world.still_waits(uid)
+    }
+
+    /// A pod that was found running belongs to this allocation.
+    pub fn adopted(&mut self, uid: &str, id: AllocationId) {
+        self.world.adopt(uid, id);
+    }
+
+    /// A pod that was found running does not fit beside what the others hold: it is told to go.
+    pub fn not_adopted(&mut self, uid: &str, why: &str) {
+        if let Some(pod) = self.world.leave(uid) {
+            self.send(Write::Evict(pod, disruption("Overcommitted", why)));
+        }
+    }
+
+    /// Says of a pod why it waits.
+    pub fn say(&mut self, uid: &str, condition: Condition) {
+        if let Some(pod) = self.world.address(uid) {
+            let _ = self.writes.1.send(Write::Say(pod, condition));
+        }
+    }
+
+    /// Says of a queue whether it is in force.
+    pub fn say_of_queue(&mut self, name: &str, generation: i64, condition: Condition) {
+        let _ = self.writes.1.send(Write::SayOfQueue(name.to_owned(), generation, condition));
+    }
+
+    /// Where nobody listens any more, the program is about to end.
+    fn send(&mut self, write: Write) {
+        let _ = self.writes.0.send(write);
+    }
+}
+
+/// What happened to a queue.
+#[derive(Clone, Debug)]
+pub enum QueueNews {
+    /// Those that follow are all.
+    Anew,
+    /// It is there, or is not what it was.
+    Is(Box<QueueObject>),
+    /// It is gone: its name.
+    Gone(String),
+}
+
+/// What a pod is told that has to go.
+fn disruption(reason: &str, message: &str) -> Condition {
+    Condition {
+        kind: "DisruptionTarget".into(),
+        status: "True".into(),
+        reason: reason.into(),
+        message: message.into(),
+    }
+}
+
+impl Engine for KubernetesEngine {
+    fn submit(&mut self, actions: &[Action]) {
+        for action in actions {
+            let fence = action.fence();
+            if fence.term < self.term {
+                tracing::warn!("refusing an action of term {}: {} is seen", fence.term, self.term);
+                continue;
+            }
+            self.term = fence.term;
+            let id = fence.allocation;
+            match action {
+                Action::Bind(_, bind) => match self.world.give(&bind.task, id, &bind.node) {
+                    Some(pod) => self.send(Write::Bind(id, pod, bind.node.clone())),
+                    None => self.world.end(id, EndedHow::NeverStarted, super::now()),
+                },
+                Action::Stop(..) => match self.world.pod_of(id) {
+                    Some(pod) => {
+                        let why = "its place goes to another job; see the scheduler's log";
+                        self.send(Write::Evict(pod, disruption("PreemptionByScheduler", why)));
+                    }
+                    None => self.world.end(id, EndedHow::NeverStarted, super::now()),
+                },
+                Action::Forget(_) => self.world.forget(id),
+                Action::Launch(..) => {
+                    let failure = LaunchFailure::Other("pods are not started as processes".into());
+                    self.world.end(id, EndedHow::LaunchFailed(failure), super::now());
+                }
+            }
+        }
+    }
+
+    fn observe(&mut self) -> Vec<Observation> {
+        self.take_all();
+        self.world.observations()
+    }
+
+    fn abilities(&self) -> Abilities {
+        Abilities { names_devices: false, runs_processes: false }
+    }
+}
+
+async fn client(file: &Path) -> Result<Client, ConnectError> {
+    let unusable = |error: String| ConnectError::Kubeconfig { file: file.display().to_string(), error };
+    let kubeconfig = Kubeconfig::read_from(file).map_err(|error| unusable(error.to_string()))?;
+    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
+    let mut config = config.map_err(|error| unusable(error.to_string()))?;
+    config.connect_timeout = Some(CONNECT_WITHIN);
+    // What is tried again, when and how often is decided here.
+    config.default_retry = false;
+    Client::try_from(config).map_err(|error| ConnectError::Client(error.to_string()))
+}
+
+fn watch_all(threads: &Runtime, client: &Client, tell: &Sender<News>) {
+    fn told<T>(tell: Sender<News>, of: fn(Change<T>) -> News) -> impl Fn(Change<T>) -> bool {
+        move |change| tell.send(of(change)).is_ok()
+    }
+    threads.spawn(watch::follow(client.clone(), told(tell.clone(), News::Nodes)));
+    threads.spawn(watch::follow(client.clone(), told(tell.clone(), News::Pods)));
+    threads.spawn(watch::follow(client.clone(), told(tell.clone(), News::Queues)));
+}
+
+fn write_all(threads: &Runtime, client: &Client, tell: &Sender<News>) -> UnboundedSender<Write> {
+    let (send, writes) = unbounded_channel();
+    let tell = tell.clone();
+    let bound = move |bound| drop(tell.send(News::Bound(bound)));
+    threads.spawn(writes::carry_out(client.clone(), writes, Arc::new(Window::new()), bound));
+    send
+}

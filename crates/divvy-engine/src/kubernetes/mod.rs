@@ -1,0 +1,45 @@
+//! Pods of a Kubernetes cluster.
+//!
+//! Start at [`KubernetesEngine`]: watches (`watch`) tell what happens to nodes, pods and queues, `world` keeps what of it matters,
+//! and `writes` carries out what the core wants: bindings and evictions, as many at once as the server bears (`window`). What a
+//! pod asks for is read in `demand` (how much), `wishes` (where) and `quantity` (the numbers), a node in `nodes`.
+//!
+//! **Invariant:** what is not understood counts as taken. A pod on a node that no allocation of the pool put there is one of the
+//! others, whoever placed it; a wish that nobody here can look at is refused by name.
+
+mod demand;
+mod engine;
+mod nodes;
+pub mod objects;
+mod quantity;
+mod waiting;
+mod watch;
+mod window;
+mod wishes;
+mod world;
+mod writes;
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use divvy_core::time::Time;
+
+pub use demand::{Demand, GPU, Unreadable};
+pub use engine::{ConnectError, KubernetesEngine, QueueNews};
+pub use waiting::{GANG_LABEL, Gang, PREEMPTIBLE, PodNews, QUEUE_LABEL, Running, Waiting};
+pub use wishes::{NotUnderstood, choice};
+
+/// The API group of what the pool adds to a cluster.
+pub const GROUP: &str = "scheduling.divvy.dev";
+/// Its version.
+pub const VERSION: &str = "v1alpha1";
+
+fn now() -> Time {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Time(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+}
+
+/// The time as the API writes it: RFC 3339, to the second.
+fn now_text() -> String {
+    let now = jiff::Timestamp::from_second(now().0 / 1000).unwrap_or_default();
+    now.to_string()
+}

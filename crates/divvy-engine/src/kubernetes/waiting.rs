@@ -1,0 +1,139 @@
+//! A pod that waits for a node, and what it asks for, in the core's words.
+
+use divvy_core::model::ask::{Alternative, Ask, DeviceAsk, DeviceClass, DrawAsk};
+
+use super::demand::Demand;
+use super::objects::{Condition, Pod};
+use super::wishes;
+
+/// The label that names a pod's queue.
+pub const QUEUE_LABEL: &str = "divvy.dev/queue";
+/// The label that says with how many others, itself included, a pod starts: those that have the same owner.
+pub const GANG_LABEL: &str = "divvy.dev/gang";
+/// The annotation that says whether a pod may be taken back; without it, only one that somebody makes anew may.
+pub const PREEMPTIBLE: &str = "divvy.dev/preemptible";
+/// The largest gang that a label can ask for.
+const LARGEST_GANG: u32 = 100_000;
+
+/// What happened to pods of the pool that have no allocation.
+#[derive(Clone, Debug)]
+pub enum PodNews {
+    /// It waits for a node.
+    Waits(Box<Waiting>),
+    /// It waits no longer, since it is gone, is over, or somebody else gave it a node: its uid.
+    Gone(String),
+    /// It was on a node already when the term began.
+    Runs(Box<Running>),
+}
+
+/// A pod that waits for a node.
+#[derive(Clone, Debug)]
+pub struct Waiting {
+    /// Unique for ever.
+    pub uid: String,
+    /// Its namespace: whose it is.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Its queue, if it names one.
+    pub queue: Option<String>,
+    /// Higher goes first.
+    pub priority: i32,
+    /// Whether it may be taken back.
+    pub preemptible: bool,
+    /// With whom it starts, if not alone.
+    pub gang: Option<Gang>,
+    /// How long it may take to stop, in milliseconds.
+    pub grace_ms: i64,
+    /// What it asks for, or why nobody here can give it.
+    pub ask: Result<Ask, String>,
+    /// What is said of its place so far.
+    pub scheduled: Option<Condition>,
+}
+
+/// The pods that start together.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Gang {
+    /// Whose pods they are: the owner's uid.
+    pub owner: String,
+    /// How many start together.
+    pub minimum: u32,
+}
+
+/// A pod that was on a node already.
+#[derive(Clone, Debug)]
+pub struct Running {
+    /// The pod.
+    pub pod: Waiting,
+    /// Its node.
+    pub node: String,
+    /// Since when, as RFC 3339: the kubelet's start, else its making.
+    pub since: String,
+}
+
+/// What a pod may take to stop if it does not say.
+const USUAL_GRACE_S: i64 = 30;
+
+impl Waiting {
+    pub(super) fn new(pod: &Pod) -> Self {
+        let (meta, spec) = (&pod.metadata, &pod.spec);
+        let said = pod.status.conditions.iter().find(|condition| condition.kind == "PodScheduled");
+        let grace_s = spec.termination_grace_period_seconds.unwrap_or(USUAL_GRACE_S);
+        Self {
+            uid: meta.uid.clone(),
+            namespace: meta.namespace.clone(),
+            name: meta.name.clone(),
+            queue: meta.labels.get(QUEUE_LABEL).cloned(),
+            priority: spec.priority.unwrap_or(0),
+            preemptible: preemptible(pod),
+            gang: gang(pod).ok().flatten(),
+            grace_ms: grace_s.clamp(0, 86_400).saturating_mul(1000),
+            ask: gang(pod).and_then(|_| ask(pod)),
+            scheduled: said.cloned(),
+        }
+    }
+}
+
+impl Running {
+    pub(super) fn new(pod: &Pod) -> Self {
+        let since = pod.status.start_time.as_ref().unwrap_or(&pod.metadata.creation_timestamp).clone();
+        Self { pod: Waiting::new(pod), node: pod.spec.node_name.clone().unwrap_or_default(), since }
+    }
+}
+
+/// Only what somebody makes anew may go, unless it says otherwise.
+fn preemptible(pod: &Pod) -> bool {
+    match pod.metadata.annotations.get(PREEMPTIBLE).map(String::as_str) {
+        Some("true") => true,
+        Some("false") => false,
+        _ => pod.metadata.owner_references.iter().any(|owner| owner.controller),
+    }
+}
+
+/// With whom a pod starts, or what is wrong with what it says of that.
+fn gang(pod: &Pod) -> Result<Option<Gang>, String> {
+    let Some(text) = pod.metadata.labels.get(GANG_LABEL) else { return Ok(None) };
+    let number = text.parse().ok().filter(|number| (1..=LARGEST_GANG).contains(number));
+    let wrong = || format!("its label {GANG_LABEL} is {text:?}: write a number from 1 to {LARGEST_GANG}");
+    let minimum = number.ok_or_else(wrong)?;
+    let owner = pod.metadata.owner_references.iter().find(|owner| owner.controller);
+    let alone =
+        || format!("its label {GANG_LABEL} asks for a gang, and it has no owner whose pods that could be");
+    let owner = owner.ok_or_else(alone)?.uid.clone();
+    Ok(Some(Gang { owner, minimum }))
+}
+
+/// What a pod asks for. Nothing of it is left open: what it does not ask for it does not get.
+fn ask(pod: &Pod) -> Result<Ask, String> {
+    let demand = Demand::of(pod).map_err(|error| error.to_string())?;
+    let nodes = wishes::choice(&pod.spec).map_err(|error| error.to_string())?;
+    let (class, draw) = (DeviceClass::default(), DrawAsk::Whole);
+    let alternative = Alternative {
+        devices: (demand.devices > 0).then_some(DeviceAsk { class, count: demand.devices, draw }),
+        cpu_milli: Some(demand.cpu_milli),
+        memory_bytes: Some(demand.memory_bytes),
+        extras: demand.extras,
+        speed_percent: 100,
+    };
+    Ok(Ask { alternatives: vec![alternative], nodes })
+}

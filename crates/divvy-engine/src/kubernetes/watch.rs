@@ -1,0 +1,163 @@
+//! Watching: lists the objects of a kind, then follows what happens to them, for ever. A watch that was cut goes on where it was;
+//! one that is too old (410 Gone) begins anew with a list.
+
+use std::time::Duration;
+
+use futures_util::{StreamExt, pin_mut};
+use kube::Client;
+use kube::core::WatchEvent;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+use super::objects::Meta;
+
+/// What happened to objects of a kind.
+#[derive(Clone, Debug)]
+pub(super) enum Change<T> {
+    /// These are there, and no others.
+    All(Vec<T>),
+    /// This one is there, or is not what it was.
+    Is(Box<T>),
+    /// This one is gone.
+    Gone(Box<T>),
+}
+
+/// Objects that can be watched.
+pub(super) trait Watched: DeserializeOwned + Clone + Send + 'static {
+    /// Where they are listed.
+    const PATH: &'static str;
+    /// What all objects have.
+    fn meta(&self) -> &Meta;
+}
+
+/// How many objects one answer holds: a few MB of pods.
+const PAGE: usize = 500;
+/// How long the server keeps a watch; it is renewed from where it was.
+const WATCH_S: u32 = 290;
+/// Bookmarks come every minute: a connection that is silent for longer than two is dead.
+const SILENCE: Duration = Duration::from_secs(130);
+/// What a list may take at most.
+const LIST_WITHIN: Duration = Duration::from_secs(60);
+/// How long to wait after a failure: doubled up to the most.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
+
+/// One page of a list.
+#[derive(Deserialize)]
+struct List<T> {
+    metadata: ListMeta,
+    items: Option<Vec<T>>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct ListMeta {
+    resource_version: String,
+    #[serde(rename = "continue")]
+    go_on: String,
+}
+
+/// Why a watch ended.
+enum Cut {
+    /// Nobody listens any more.
+    Unheard,
+    /// What it knew is too old: a list has to come first.
+    TooOld,
+}
+
+/// Tells all that happens to objects of a kind, until nobody listens.
+pub(super) async fn follow<T: Watched>(client: Client, tell: impl Fn(Change<T>) -> bool) {
+    let mut pause = PAUSE.0;
+    loop {
+        match tokio::time::timeout(LIST_WITHIN, list::<T>(&client)).await {
+            Ok(Ok((items, version))) => {
+                pause = PAUSE.0;
+                if !tell(Change::All(items)) {
+                    return;
+                }
+                if let Cut::Unheard = go_on(&client, version, &tell).await {
+                    return;
+                }
+            }
+            // A kind that the server does not know yet has no objects.
+            Ok(Err(kube::Error::Api(status))) if status.code == 404 => {
+                pause = PAUSE.1;
+                if !tell(Change::All(Vec::new())) {
+                    return;
+                }
+            }
+            Ok(Err(error)) => tracing::warn!("cannot list {}: {error}", T::PATH),
+            Err(_) => tracing::warn!("listing {} takes longer than {LIST_WITHIN:?}", T::PATH),
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(PAUSE.1);
+    }
+}
+
+/// All objects, page by page, and the version that they are of.
+async fn list<T: Watched>(client: &Client) -> kube::Result<(Vec<T>, String)> {
+    let (mut items, mut go_on) = (Vec::new(), String::new());
+    loop {
+        let path = format!("{}?limit={PAGE}&continue={go_on}", T::PATH);
+        let page: List<T> = client.request(get(&path)?).await?;
+        items.extend(page.items.unwrap_or_default());
+        if page.metadata.go_on.is_empty() {
+            return Ok((items, page.metadata.resource_version));
+        }
+        go_on = page.metadata.go_on;
+    }
+}
+
+/// Follows from a version on.
+async fn go_on<T: Watched>(client: &Client, mut version: String, tell: &impl Fn(Change<T>) -> bool) -> Cut {
+    let mut pause = PAUSE.0;
+    loop {
+        let before = version.clone();
+        match watch(client, &mut version, tell).await {
+            Ok(None) => {}
+            Ok(Some(cut)) => return cut,
+            Err(kube::Error::Api(status)) if status.code == 410 => return Cut::TooOld,
+            Err(error) => tracing::debug!("the watch of {} was cut: {error}", T::PATH),
+        }
+        if version != before {
+            pause = PAUSE.0;
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(PAUSE.1);
+    }
+}
+
+/// One watch, to its end.
+async fn watch<T: Watched>(
+    client: &Client,
+    version: &mut String,
+    tell: &impl Fn(Change<T>) -> bool,
+) -> kube::Result<Option<Cut>> {
+    let path = format!(
+        "{}?watch=1&allowWatchBookmarks=true&timeoutSeconds={WATCH_S}&resourceVersion={version}",
+        T::PATH
+    );
+    let events = client.request_events::<T>(get(&path)?).await?;
+    pin_mut!(events);
+    while let Ok(Some(event)) = tokio::time::timeout(SILENCE, events.next()).await {
+        let change = match event? {
+            WatchEvent::Added(object) | WatchEvent::Modified(object) => Change::Is(Box::new(object)),
+            WatchEvent::Deleted(object) => Change::Gone(Box::new(object)),
+            WatchEvent::Bookmark(mark) => {
+                *version = mark.metadata.resource_version;
+                continue;
+            }
+            WatchEvent::Error(status) => return Err(kube::Error::Api(status)),
+        };
+        if let Change::Is(object) | Change::Gone(object) = &change {
+            version.clone_from(&object.meta().resource_version);
+        }
+        if !tell(change) {
+            return Ok(Some(Cut::Unheard));
+        }
+    }
+    Ok(None)
+}
+
+fn get(path: &str) -> kube::Result<http::Request<Vec<u8>>> {
+    http::Request::get(path).body(Vec::new()).map_err(kube::Error::HttpError)
+}

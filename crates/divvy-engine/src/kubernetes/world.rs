@@ -1,0 +1,352 @@
+//! What is known of the cluster: its nodes, and what pods hold of them. Pods that the pool placed are its own; all others, whoever
+//! placed them, are what is taken off a node.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+
+use divvy_core::engine::{EndedHow, LaunchFailure, Observation, TaskEnd, TaskStart};
+use divvy_core::id::AllocationId;
+use divvy_core::model::device::DeviceSpec;
+use divvy_core::model::node::{NodeSpec, OthersHold};
+use divvy_core::time::Time;
+
+use super::demand::Demand;
+use super::nodes;
+use super::objects::{Node, Pod};
+use super::waiting::{PodNews, Running, Waiting};
+use super::watch::Change;
+
+/// What is known of the cluster.
+#[derive(Debug, Default)]
+pub(super) struct World {
+    /// Whose pods are the pool's: those that name this scheduler.
+    scheduler: String,
+    nodes: BTreeMap<String, KnownNode>,
+    pods: HashMap<String, KnownPod>,
+    by_allocation: HashMap<AllocationId, String>,
+    /// Nodes of which others hold more or less than was last told.
+    touched: BTreeSet<String>,
+    /// What the core is to be told.
+    observed: Vec<Observation>,
+    /// What the shell is to be told of pods that wait.
+    news: Vec<PodNews>,
+    /// Which kinds have been listed.
+    listed: (bool, bool),
+}
+
+#[derive(Debug, Default)]
+struct KnownNode {
+    /// Nothing, while only pods speak of it.
+    is: Option<(NodeSpec, Vec<DeviceSpec>)>,
+    others: OthersHold,
+}
+
+#[derive(Debug)]
+struct KnownPod {
+    namespace: String,
+    name: String,
+    node: Option<String>,
+    demand: Demand,
+    is_over: bool,
+    /// Whether the shell was told that it waits.
+    waits: bool,
+    held: Held,
+}
+
+/// By whom a pod is held.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Held {
+    /// By nobody here: on a node, it is one of the others.
+    Nobody,
+    /// It was there when the term began, and nobody has said yet what becomes of it.
+    Found,
+    /// By an allocation, on this node.
+    Here(AllocationId, String, Told),
+}
+
+/// What the core was told of a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Told {
+    Nothing,
+    Started,
+    Ended,
+}
+
+/// Where a pod is to be found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Address {
+    pub(super) namespace: String,
+    pub(super) name: String,
+    pub(super) uid: String,
+}
+
+impl World {
+    /// Nothing is known yet.
+    pub(super) fn new(scheduler: &str) -> Self {
+        Self { scheduler: scheduler.to_owned(), ..Self::default() }
+    }
+
+    /// Whether nodes and pods have been listed.
+    pub(super) fn is_listed(&self) -> bool {
+        self.listed == (true, true)
+    }
+
+    /// What the core is to be told since the last call: nodes before what is on them.
+    pub(super) fn observations(&mut self) -> Vec<Observation> {
+        let mut observed = std::mem::take(&mut self.observed);
+        for name in std::mem::take(&mut self.touched) {
+            let Some(node) = self.nodes.get(&name).filter(|node| node.is.is_some()) else { continue };
+            observed.push(Observation::Others(name, node.others.clone()));
+        }
+        observed
+    }
+
+    /// What the shell is to be told.
+    pub(super) fn pod_news(&mut self) -> Vec<PodNews> {
+        std::mem::take(&mut self.news)
+    }
+
+    pub(super) fn see_nodes(&mut self, change: Change<Node>) {
+        match change {
+            Change::Is(node) => self.see_node(&node),
+            Change::Gone(node) => self.lose_node(&node.metadata.name),
+            Change::All(nodes) => {
+                self.listed.0 = true;
+                let there: HashSet<&str> = nodes.iter().map(|node| node.metadata.name.as_str()).collect();
+                let known = self.nodes.iter().filter(|(_, node)| node.is.is_some());
+                let gone = known.filter(|(name, _)| !there.contains(name.as_str()));
+                let gone: Vec<String> = gone.map(|(name, _)| name.clone()).collect();
+                gone.iter().for_each(|name| self.lose_node(name));
+                nodes.iter().for_each(|node| self.see_node(node));
+            }
+        }
+    }
+
+    fn see_node(&mut self, node: &Node) {
+        let is = nodes::read(node);
+        let known = self.nodes.entry(node.metadata.name.clone()).or_default();
+        if known.is.as_ref() != Some(&is) {
+            self.observed.push(Observation::Node(is.0.clone(), is.1.clone()));
+            known.is = Some(is);
+            self.touched.insert(node.metadata.name.clone());
+        }
+    }
+
+    fn lose_node(&mut self, name: &str) {
+        if let Some(known) = self.nodes.get_mut(name)
+            && known.is.take().is_some()
+        {
+            self.observed.push(Observation::NodeGone(name.to_owned()));
+        }
+    }
+
+    pub(super) fn see_pods(&mut self, change: Change<Pod>, now: Time) {
+        match change {
+            Change::Is(pod) => self.see_pod(&pod, now),
+            Change::Gone(pod) => self.lose_pod(&pod.metadata.uid, now),
+            Change::All(pods) => {
+                let there: HashSet<&str> = pods.iter().map(|pod| pod.metadata.uid.as_str()).collect();
+                let gone = self.pods.keys().filter(|uid| !there.contains(uid.as_str()));
+                let gone: Vec<String> = gone.cloned().collect();
+                gone.iter().for_each(|uid| self.lose_pod(uid, now));
+                pods.iter().for_each(|pod| self.see_pod(pod, now));
+                self.listed.1 = true;
+            }
+        }
+    }
+
+    fn see_pod(&mut self, pod: &Pod, now: Time) {
+        let uid = &pod.metadata.uid;
+        let before = self.pods.remove(uid);
+        if let Some(before) = &before {
+            self.count(before, -1);
+        }
+        let is_ours = pod.spec.scheduler_name == self.scheduler;
+        let is_new = before.is_none();
+        let mut known = KnownPod::new(pod, before);
+        // What is bound before the first list is through was bound in an earlier term.
+        if is_ours && is_new && !self.listed.1 && known.node.is_some() && !known.is_over {
+            known.held = Held::Found;
+            self.news.push(PodNews::Runs(Box::new(Running::new(pod))));
+        }
+        self.tell_core(&mut known, pod, now);
+        if is_ours && known.held == Held::Nobody {
+            self.tell_shell(&mut known, pod);
+        }
+        self.count(&known, 1);
+        self.pods.insert(uid.clone(), known);
+    }
+
+    /// Tells of a task's start and end.
+    fn tell_core(&mut self, known: &mut KnownPod, pod: &Pod, now: Time) {
+        let Held::Here(id, node, told) = &mut known.held else { return };
+        let elsewhere = known.node.as_ref().filter(|there| there.as_str() != node.as_str());
+        if let Some(there) = elsewhere.filter(|_| *told < Told::Ended) {
+            let text = format!("somebody else has put the pod on node {there}");
+            self.observed.push(ended(*id, EndedHow::LaunchFailed(LaunchFailure::Other(text)), now));
+            *told = Told::Ended;
+            return;
+        }
+        let runs = pod.status.phase == "Running" || known.is_over;
+        if runs && *told < Told::Started {
+            self.observed.push(Observation::Started(*id, TaskStart { at: now, ..TaskStart::default() }));
+            *told = Told::Started;
+        }
+        if known.is_over && *told < Told::Ended {
+            self.observed.push(ended(*id, EndedHow::Exited(exit_code(pod)), now));
+            *told = Told::Ended;
+        }
+    }
+
+    /// Tells whether a pod waits for a node from here.
+    fn tell_shell(&mut self, known: &mut KnownPod, pod: &Pod) {
+        let goes = pod.metadata.deletion_timestamp.is_some() || known.is_over;
+        let waits = known.node.is_none() && !goes && pod.spec.scheduling_gates.is_empty();
+        if waits && !known.waits {
+            self.news.push(PodNews::Waits(Box::new(Waiting::new(pod))));
+        } else if !waits && known.waits {
+            self.news.push(PodNews::Gone(pod.metadata.uid.clone()));
+        }
+        known.waits = waits;
+    }
+
+    fn lose_pod(&mut self, uid: &str, now: Time) {
+        let Some(known) = self.pods.remove(uid) else { return };
+        self.count(&known, -1);
+        match &known.held {
+            Held::Here(id, _, told) if *told < Told::Ended => {
+                self.observed.push(ended(*id, EndedHow::Signalled(TERM), now));
+            }
+            _ => {}
+        }
+        self.news.push(PodNews::Gone(uid.to_owned()));
+    }
+
+    /// Adds a pod to what others hold of its node, or takes it off.
+    fn count(&mut self, pod: &KnownPod, times: i64) {
+        let Some(node) = pod.node.as_ref().filter(|_| !pod.is_over) else { return };
+        let is_own = match &pod.held {
+            Held::Nobody => false,
+            Held::Found => true,
+            Held::Here(_, planned, _) => planned == node,
+        };
+        if !is_own {
+            pod.demand.add_to(&mut self.nodes.entry(node.clone()).or_default().others, times);
+            self.touched.insert(node.clone());
+        }
+    }
+
+    /// Says by whom a pod is held from now on.
+    fn hold(&mut self, uid: &str, held: Held) -> bool {
+        let Some(mut pod) = self.pods.remove(uid) else { return false };
+        self.count(&pod, -1);
+        pod.held = held;
+        self.count(&pod, 1);
+        self.pods.insert(uid.to_owned(), pod);
+        true
+    }
+
+    /// A pod is to go to a node, for an allocation; gives where it is to be found.
+    pub(super) fn give(&mut self, uid: &str, id: AllocationId, node: &str) -> Option<Address> {
+        let told = match &self.pods.get(uid)?.held {
+            Held::Here(before, _, told) if *before == id => *told,
+            _ => Told::Nothing,
+        };
+        self.hold(uid, Held::Here(id, node.to_owned(), told));
+        self.by_allocation.insert(id, uid.to_owned());
+        self.address(uid)
+    }
+
+    /// A pod that was found running belongs to an allocation from now on.
+    pub(super) fn adopt(&mut self, uid: &str, id: AllocationId) {
+        let Some(node) = self.pods.get(uid).and_then(|pod| pod.node.clone()) else { return };
+        self.hold(uid, Held::Here(id, node, Told::Started));
+        self.by_allocation.insert(id, uid.to_owned());
+    }
+
+    /// A pod that was found running is one of the others from now on.
+    pub(super) fn leave(&mut self, uid: &str) -> Option<Address> {
+        self.hold(uid, Held::Nobody);
+        self.address(uid)
+    }
+
+    /// The pod of an allocation.
+    pub(super) fn pod_of(&self, id: AllocationId) -> Option<Address> {
+        self.address(self.by_allocation.get(&id)?)
+    }
+
+    /// Whether a pod is there and has no node.
+    pub(super) fn still_waits(&self, uid: &str) -> bool {
+        self.pods.get(uid).is_some_and(|pod| pod.waits && pod.node.is_none())
+    }
+
+    /// Where a pod is to be found.
+    pub(super) fn address(&self, uid: &str) -> Option<Address> {
+        let pod = self.pods.get(uid)?;
+        Some(Address { namespace: pod.namespace.clone(), name: pod.name.clone(), uid: uid.to_owned() })
+    }
+
+    /// A task could not be bound, or is known to be over otherwise.
+    pub(super) fn end(&mut self, id: AllocationId, how: EndedHow, now: Time) {
+        let pod = self.by_allocation.get(&id).and_then(|uid| self.pods.get_mut(uid));
+        if let Some(KnownPod { held: Held::Here(held, _, told), .. }) = pod
+            && *held == id
+        {
+            if *told == Told::Ended {
+                return;
+            }
+            *told = Told::Ended;
+        }
+        self.observed.push(ended(id, how, now));
+    }
+
+    /// The end of a task is known to all: its pod, if it is still there, is nobody's.
+    pub(super) fn forget(&mut self, id: AllocationId) {
+        let Some(uid) = self.by_allocation.remove(&id) else { return };
+        let is_held = |pod: &KnownPod| matches!(&pod.held, Held::Here(held, ..) if *held == id);
+        if !self.pods.get(&uid).is_some_and(is_held) {
+            return;
+        }
+        self.hold(&uid, Held::Nobody);
+        if let Some(pod) = self.pods.get_mut(&uid)
+            && pod.waits
+            && (pod.node.is_some() || pod.is_over)
+        {
+            pod.waits = false;
+            self.news.push(PodNews::Gone(uid));
+        }
+    }
+}
+
+impl KnownPod {
+    fn new(pod: &Pod, before: Option<Self>) -> Self {
+        let (held, waits) = before.map_or((Held::Nobody, false), |before| (before.held, before.waits));
+        Self {
+            namespace: pod.metadata.namespace.clone(),
+            name: pod.metadata.name.clone(),
+            node: pod.spec.node_name.clone().filter(|node| !node.is_empty()),
+            // A request that nobody can read was never admitted by a server.
+            demand: Demand::of(pod).unwrap_or_default(),
+            is_over: is_over(pod),
+            waits,
+            held,
+        }
+    }
+}
+
+/// What ends a pod that is deleted.
+const TERM: i32 = 15;
+
+fn ended(id: AllocationId, how: EndedHow, at: Time) -> Observation {
+    Observation::Ended(id, TaskEnd { at, how, ..TaskEnd::default() })
+}
+
+fn is_over(pod: &Pod) -> bool {
+    ["Succeeded", "Failed"].contains(&pod.status.phase.as_str())
+}
+
+/// The exit code of the first container that failed; of a pod that failed otherwise, 1.
+fn exit_code(pod: &Pod) -> i32 {
+    let codes = pod.status.container_statuses.iter().filter_map(|status| status.state.terminated.as_ref());
+    let failed = codes.map(|terminated| terminated.exit_code).find(|code| *code != 0);
+    failed.unwrap_or(i32::from(pod.status.phase == "Failed"))
+}

@@ -1,0 +1,222 @@
+//! Writing: bindings, evictions and conditions, many at once. Each is idempotent: after a lost answer or a conflict the server is
+//! asked how things are, and what is there already is not done again.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use divvy_core::id::AllocationId;
+use kube::Client;
+use serde_json::{Value, json};
+use tokio::sync::mpsc::UnboundedReceiver;
+
+use super::objects::{Condition, Pod};
+use super::window::Window;
+use super::world::Address;
+
+/// Something to be written.
+#[derive(Clone, Debug)]
+pub(super) enum Write {
+    /// A pod gets its node.
+    Bind(AllocationId, Address, String),
+    /// A pod is told to go, for a reason.
+    Evict(Address, Condition),
+    /// What keeps a pod waiting.
+    Say(Address, Condition),
+    /// What is said of a queue: its name, and the generation that it is about.
+    SayOfQueue(String, i64, Condition),
+}
+
+/// Why a pod did not get its node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum NotBound {
+    /// It is not there any more, or on its way out.
+    Gone,
+    /// The server does not want it, in its words.
+    Refused(String),
+}
+
+/// What became of a binding.
+pub(super) type Bound = (AllocationId, Result<(), NotBound>);
+
+/// What one request may take. Shorter than what a leader has left when it begins to write.
+const WITHIN: Duration = Duration::from_secs(5);
+/// For how long a request is tried again.
+const TRIED_FOR: Duration = Duration::from_secs(60);
+/// How long a refusal is kept: what the server does not want now it will not want in a moment.
+const REFUSED_PAUSE: Duration = Duration::from_secs(5);
+/// How long to wait before the next try: doubled up to the most.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
+
+/// Carries out what comes, as many at once as the window allows, until nothing comes any more.
+pub(super) async fn carry_out(
+    client: Client,
+    mut writes: UnboundedReceiver<Write>,
+    window: Arc<Window>,
+    tell: impl Fn(Bound) + Clone + Send + 'static,
+) {
+    while let Some(write) = writes.recv().await {
+        let place = window.enter().await;
+        let (client, tell) = (client.clone(), tell.clone());
+        let window = Arc::clone(&window);
+        tokio::spawn(async move {
+            let desk = Desk { client, window };
+            match write {
+                Write::Bind(id, pod, node) => {
+                    let bound = desk.bind(&pod, &node).await;
+                    drop(place);
+                    // The core tries again at once.
+                    if let Err(NotBound::Refused(_)) = &bound {
+                        tokio::time::sleep(REFUSED_PAUSE).await;
+                    }
+                    return tell((id, bound));
+                }
+                Write::Evict(pod, condition) => desk.evict(&pod, &condition).await,
+                Write::Say(pod, condition) => desk.say(&pod, &condition).await,
+                Write::SayOfQueue(name, generation, condition) => {
+                    desk.say_of_queue(&name, generation, &condition).await;
+                }
+            }
+            drop(place);
+        });
+    }
+}
+
+/// What became of one request.
+enum Answer {
+    Done,
+    /// The server is busy, or nobody knows what became of it.
+    Again(String),
+    /// It contradicts what is there.
+    Conflict,
+    Missing,
+    Refused(String),
+}
+
+struct Desk {
+    client: Client,
+    window: Arc<Window>,
+}
+
+impl Desk {
+    async fn bind(&self, pod: &Address, node: &str) -> Result<(), NotBound> {
+        let path = format!("/api/v1/namespaces/{}/pods/{}/binding", pod.namespace, pod.name);
+        // With the uid a pod that was made anew under the same name is not meant.
+        let metadata = json!({"name": pod.name, "namespace": pod.namespace, "uid": pod.uid});
+        let target = json!({"apiVersion": "v1", "kind": "Node", "name": node});
+        let body = json!({"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target});
+        let (started, mut pause) = (Instant::now(), PAUSE.0);
+        loop {
+            let why = match self.send("POST", &path, (JSON, &body)).await {
+                Answer::Done => return Ok(()),
+                Answer::Missing => return Err(NotBound::Gone),
+                Answer::Refused(why) => return Err(NotBound::Refused(why)),
+                Answer::Conflict => match self.where_is(pod).await {
+                    Ok(there) if there == node => return Ok(()),
+                    Ok(there) if there.is_empty() => "the pod conflicts with the binding".to_owned(),
+                    Ok(there) => {
+                        return Err(NotBound::Refused(format!("somebody else has put it on node {there}")));
+                    }
+                    Err(Some(not_bound)) => return Err(not_bound),
+                    Err(None) => "the pod cannot be looked at".to_owned(),
+                },
+                Answer::Again(why) => why,
+            };
+            if started.elapsed() > TRIED_FOR {
+                return Err(NotBound::Refused(why));
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(PAUSE.1);
+        }
+    }
+
+    /// The node that a pod has, empty for none; an error without a word where that cannot be told now.
+    async fn where_is(&self, pod: &Address) -> Result<String, Option<NotBound>> {
+        let path = format!("/api/v1/namespaces/{}/pods/{}", pod.namespace, pod.name);
+        let request = http::Request::get(path).body(Vec::new()).map_err(|_| None)?;
+        match tokio::time::timeout(WITHIN, self.client.request::<Pod>(request)).await {
+            Ok(Ok(there)) if there.metadata.uid != pod.uid || there.metadata.deletion_timestamp.is_some() => {
+                Err(Some(NotBound::Gone))
+            }
+            Ok(Ok(there)) => Ok(there.spec.node_name.unwrap_or_default()),
+            Ok(Err(kube::Error::Api(status))) if status.code == 404 => Err(Some(NotBound::Gone)),
+            Ok(Err(_)) | Err(_) => Err(None),
+        }
+    }
+
+    /// Says why, then deletes the pod, which gets its own grace.
+    async fn evict(&self, pod: &Address, condition: &Condition) {
+        self.say(pod, condition).await;
+        let path = format!("/api/v1/namespaces/{}/pods/{}", pod.namespace, pod.name);
+        let body = json!({"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": pod.uid}});
+        self.insist("DELETE", &path, (JSON, &body)).await;
+    }
+
+    async fn say(&self, pod: &Address, condition: &Condition) {
+        let path = format!("/api/v1/namespaces/{}/pods/{}/status", pod.namespace, pod.name);
+        let status = json!({"conditions": [spelled(condition)]});
+        let body = json!({"metadata": {"uid": pod.uid}, "status": status});
+        self.insist("PATCH", &path, ("application/strategic-merge-patch+json", &body)).await;
+    }
+
+    async fn say_of_queue(&self, name: &str, generation: i64, condition: &Condition) {
+        let path = format!("/apis/{}/{}/queues/{name}/status", super::GROUP, super::VERSION);
+        let mut condition = spelled(condition);
+        condition["observedGeneration"] = generation.into();
+        let body = json!({"status": {"conditions": [condition], "observedGeneration": generation}});
+        self.insist("PATCH", &path, ("application/merge-patch+json", &body)).await;
+    }
+
+    /// Tries until the server has an opinion. What it refuses is said in the log: nothing waits for it.
+    async fn insist(&self, method: &str, path: &str, body: (&str, &Value)) {
+        let (started, mut pause) = (Instant::now(), PAUSE.0);
+        loop {
+            match self.send(method, path, body).await {
+                Answer::Done | Answer::Missing | Answer::Conflict => return,
+                Answer::Again(_) if started.elapsed() < TRIED_FOR => {}
+                Answer::Again(why) | Answer::Refused(why) => {
+                    tracing::warn!("{method} {path} was not done: {why}");
+                    return;
+                }
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(PAUSE.1);
+        }
+    }
+
+    /// Sends one request, and lets the window know how the server bears it.
+    async fn send(&self, method: &str, path: &str, (kind, body): (&str, &Value)) -> Answer {
+        let request = http::Request::builder().method(method).uri(path).header("content-type", kind);
+        let request = match request.body(body.to_string().into_bytes()) {
+            Ok(request) => request,
+            Err(error) => return Answer::Refused(error.to_string()),
+        };
+        let answer = tokio::time::timeout(WITHIN, self.client.request_text(request)).await;
+        let status = match answer {
+            Ok(Ok(_)) => {
+                self.window.widen();
+                return Answer::Done;
+            }
+            Ok(Err(kube::Error::Api(status))) => status,
+            Ok(Err(error)) => return Answer::Again(error.to_string()),
+            Err(_) => return Answer::Again(format!("no answer within {WITHIN:?}")),
+        };
+        match status.code {
+            409 => Answer::Conflict,
+            404 => Answer::Missing,
+            429 => {
+                self.window.narrow();
+                Answer::Again(status.message)
+            }
+            500.. => Answer::Again(status.message),
+            _ => Answer::Refused(status.message),
+        }
+    }
+}
+
+const JSON: &str = "application/json";
+
+fn spelled(condition: &Condition) -> Value {
+    let Condition { kind, status, reason, message } = condition;
+    let now = super::now_text();
+    json!({"type": kind, "status": status, "reason": reason, "message": message, "lastTransitionTime": now})
+}

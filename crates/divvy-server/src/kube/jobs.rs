@@ -1,0 +1,320 @@
+//! Which pods are which job. A pod, or the pods of a gang, is one job; ranks follow the pods' names.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use divvy_core::controller::{Broken, Controller};
+use divvy_core::decide::{Adopt, Command, Submit};
+use divvy_core::id::{AllocationId, ClassId, JobId};
+use divvy_core::model::ask::Ask;
+use divvy_core::model::gang::{Branch, Group, Role};
+use divvy_core::model::job::{JobSpec, Kind, Lifetime, Owner, Requeue, StopOrder, Work};
+use divvy_core::time::Time;
+use divvy_engine::kubernetes::objects::Condition;
+use divvy_engine::kubernetes::{Gang, PodNews, Running, Waiting};
+
+use super::{admin, words};
+
+/// The pods that have no node yet, and what they are in the core.
+#[derive(Debug, Default)]
+pub(super) struct Jobs {
+    pods: HashMap<String, Entry>,
+    /// The pods of each job, by rank.
+    jobs: BTreeMap<u64, Vec<String>>,
+    classes: BTreeMap<ClassId, BTreeSet<u64>>,
+    /// Pods that are in no job yet.
+    loose: BTreeSet<String>,
+    /// Pods of which there may be something new to say.
+    to_say: BTreeSet<String>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    waiting: Waiting,
+    job: Option<u64>,
+    /// Why it is in no job.
+    refused: Option<Condition>,
+    /// What was said last: reason and message.
+    said: (String, String),
+}
+
+impl Jobs {
+    /// How many pods wait.
+    pub(super) fn waiting(&self) -> usize {
+        self.pods.len()
+    }
+
+    /// A pod waits for a node.
+    pub(super) fn wait(&mut self, waiting: Waiting) {
+        let uid = waiting.uid.clone();
+        let said = waiting.scheduled.as_ref().map(|it| (it.reason.clone(), it.message.clone()));
+        self.loose.insert(uid.clone());
+        self.to_say.insert(uid.clone());
+        self.pods.insert(uid, Entry { waiting, job: None, refused: None, said: said.unwrap_or_default() });
+    }
+
+    /// A pod waits no longer; gives the job that cannot start without it.
+    pub(super) fn gone(&mut self, uid: &str) -> Option<u64> {
+        self.loose.remove(uid);
+        self.to_say.remove(uid);
+        self.pods.remove(uid)?.job
+    }
+
+    /// A job is over: those of its pods that still wait are in no job.
+    pub(super) fn ended(&mut self, job: u64, still_waits: impl Fn(&str) -> bool) {
+        for uid in self.jobs.remove(&job).unwrap_or_default() {
+            if !still_waits(&uid) {
+                self.pods.remove(&uid);
+                continue;
+            }
+            if let Some(entry) = self.pods.get_mut(&uid) {
+                entry.job = None;
+                self.loose.insert(uid);
+            }
+        }
+        self.classes.retain(|_, jobs| {
+            jobs.remove(&job);
+            !jobs.is_empty()
+        });
+    }
+
+    /// What was refused is looked at again.
+    pub(super) fn retry_refused(&mut self) {
+        let refused = self.pods.iter().filter(|(_, entry)| entry.refused.is_some());
+        self.loose.extend(refused.map(|(uid, _)| uid.clone()));
+    }
+
+    /// The verdicts of these classes are others now.
+    pub(super) fn judged(&mut self, classes: impl Iterator<Item = ClassId>) {
+        for job in classes.filter_map(|class| self.classes.get(&class)).flatten() {
+            self.to_say.extend(self.jobs.get(job).into_iter().flatten().cloned());
+        }
+    }
+
+    /// Makes jobs of the pods that are in none, where that can be.
+    pub(super) fn submit(&mut self, controller: &mut Controller, now: Time) -> Result<(), Broken> {
+        let mut gangs: BTreeMap<Gang, Vec<Waiting>> = BTreeMap::new();
+        for uid in std::mem::take(&mut self.loose) {
+            let Some(entry) = self.pods.get(&uid) else { continue };
+            match entry.waiting.gang.clone() {
+                None => {
+                    let waiting = entry.waiting.clone();
+                    self.submit_one(controller, vec![waiting], now)?;
+                }
+                Some(gang) => gangs.entry(gang).or_default().push(entry.waiting.clone()),
+            }
+        }
+        for (gang, mut pods) in gangs {
+            if pods.len() < gang.minimum as usize {
+                let condition = words::gang_incomplete(pods.len(), gang.minimum);
+                // They stay loose: the next of them may complete the gang.
+                for pod in pods {
+                    self.refuse(&pod.uid, condition.clone());
+                    self.loose.insert(pod.uid);
+                }
+                continue;
+            }
+            pods.sort_by(|a, b| a.name.cmp(&b.name));
+            let more = pods.split_off(gang.minimum as usize);
+            self.loose.extend(more.into_iter().map(|pod| pod.uid));
+            self.submit_one(controller, pods, now)?;
+        }
+        Ok(())
+    }
+
+    fn submit_one(
+        &mut self,
+        controller: &mut Controller,
+        pods: Vec<Waiting>,
+        now: Time,
+    ) -> Result<(), Broken> {
+        let uids: Vec<String> = pods.iter().map(|pod| pod.uid.clone()).collect();
+        let taken = match submission(controller, &pods) {
+            Err(why) => Err(why),
+            Ok(submit) => {
+                let answer = controller.take(&Command::Submit(Box::new(submit)), now)?;
+                answer.map_err(|rejection| rejection.to_string())
+            }
+        };
+        match taken.map(|answer| answer.job) {
+            Ok(Some(job)) => self.joined(controller, job, uids),
+            Ok(None) => {}
+            Err(why) => uids.iter().for_each(|uid| self.refuse(uid, words::refused(&why))),
+        }
+        Ok(())
+    }
+
+    /// Pods are a job from now on.
+    fn joined(&mut self, controller: &Controller, job: u64, uids: Vec<String>) {
+        if let Some(known) = controller.state().jobs.get(&job) {
+            self.classes.entry(known.class).or_default().insert(job);
+        }
+        for uid in &uids {
+            let Some(entry) = self.pods.get_mut(uid) else { continue };
+            (entry.job, entry.refused) = (Some(job), None);
+            self.to_say.insert(uid.clone());
+        }
+        self.jobs.insert(job, uids);
+    }
+
+    fn refuse(&mut self, uid: &str, condition: Condition) {
+        if let Some(entry) = self.pods.get_mut(uid) {
+            entry.refused = Some(condition);
+            self.to_say.insert(uid.to_owned());
+        }
+    }
+
+    /// What there is new to say of pods that wait.
+    pub(super) fn said(&mut self, controller: &Controller) -> Vec<(String, Condition)> {
+        let state = controller.state();
+        let mut new = Vec::new();
+        for uid in std::mem::take(&mut self.to_say) {
+            let Some(entry) = self.pods.get_mut(&uid) else { continue };
+            let job = entry.job.and_then(|job| state.jobs.get(&job));
+            let waits = job.is_some_and(|job| job.run(None).is_some_and(|run| !run.is_active()));
+            let judged =
+                job.filter(|_| waits).and_then(|job| state.verdicts.get(&job.class)).map(words::waits);
+            let Some(condition) = judged.or_else(|| entry.refused.clone()) else { continue };
+            let said = (condition.reason.clone(), condition.message.clone());
+            if entry.said != said {
+                entry.said = said;
+                new.push((uid, condition));
+            }
+        }
+        new
+    }
+
+    /// Takes over pods that are on nodes already, as one job; or says why not.
+    pub(super) fn adopt(
+        &mut self,
+        controller: &mut Controller,
+        gang: &[Running],
+        now: Time,
+    ) -> Result<Result<(), String>, Broken> {
+        let pods: Vec<Waiting> = gang.iter().map(|running| running.pod.clone()).collect();
+        let submit = match submission(controller, &pods) {
+            Ok(submit) => submit,
+            Err(why) => return Ok(Err(why)),
+        };
+        let since = gang.iter().filter_map(|running| running.since.parse::<jiff::Timestamp>().ok()).min();
+        let since = since.map_or(now, |since| Time(since.as_millisecond()));
+        let nodes = gang.iter().map(|running| running.node.clone()).collect();
+        let answer = controller.adopt(&Adopt { submit, nodes, since }, now)?;
+        Ok(answer.map_err(|rejection| rejection.to_string()).map(|answer| {
+            if let Some(job) = answer.job {
+                self.jobs.insert(job, pods.into_iter().map(|pod| pod.uid).collect());
+            }
+        }))
+    }
+
+    /// The allocation of a pod that was just taken over, by its rank.
+    pub(super) fn allocation(&self, controller: &Controller, uid: &str, rank: u32) -> Option<AllocationId> {
+        let (job, _) = self.jobs.iter().next_back().filter(|(_, pods)| pods.iter().any(|pod| pod == uid))?;
+        let run = controller.state().run(JobId::single(*job))?;
+        run.placements.iter().find(|placement| placement.rank == rank).map(|placement| placement.allocation)
+    }
+}
+
+/// A job that has no devices is not to get any.
+pub(super) fn cancel_if_it_waits(controller: &mut Controller, job: u64, now: Time) -> Result<(), Broken> {
+    let id = JobId::single(job);
+    let waits = controller.state().run(id).is_some_and(|run| !run.is_active());
+    if waits && let Err(rejection) = controller.take(&Command::Cancel(id, admin()), now)? {
+        tracing::warn!("job {id} was not cancelled: {rejection}");
+    }
+    Ok(())
+}
+
+/// Pods that run already, each with those of its gang.
+pub(super) fn by_gang(running: Vec<Running>) -> Vec<Vec<Running>> {
+    let mut gangs: Vec<Vec<Running>> = Vec::new();
+    let mut places: BTreeMap<Gang, usize> = BTreeMap::new();
+    for running in running {
+        match running.pod.gang.clone() {
+            None => gangs.push(vec![running]),
+            Some(gang) => match places.get(&gang) {
+                Some(place) => gangs[*place].push(running),
+                None => {
+                    places.insert(gang, gangs.len());
+                    gangs.push(vec![running]);
+                }
+            },
+        }
+    }
+    gangs
+}
+
+/// Whether a pod of the gang waits for a node.
+pub(super) fn any_waits(news: &[PodNews], gang: &Gang) -> bool {
+    news.iter().any(|news| matches!(news, PodNews::Waits(waiting) if waiting.gang.as_ref() == Some(gang)))
+}
+
+/// The submission that pods are.
+fn submission(controller: &Controller, pods: &[Waiting]) -> Result<Submit, String> {
+    let Some(first) = pods.first() else { return Err("there are no pods".into()) };
+    let wanted = first.queue.as_deref().unwrap_or(divvy_core::model::queue::DEFAULT);
+    // A pod names the queue's object: the last part of its path.
+    let is_it = |path: &&String| path.rsplit('/').next() == Some(wanted);
+    let queue = controller.state().queues.keys().find(is_it);
+    let queue =
+        queue.ok_or_else(|| format!("there is no queue {wanted:?}: make it, or name another"))?.clone();
+    let spec = JobSpec {
+        name: format!("{}/{}", first.namespace, first.name).chars().take(200).collect(),
+        queue,
+        project: None,
+        kind: Kind::default(),
+        labels: BTreeMap::new(),
+        priority: first.priority,
+        preemptible: pods.iter().all(|pod| pod.preemptible),
+        resumable: false,
+        lifetime: Lifetime::default(),
+        gang: group(pods)?,
+        time_limit: None,
+        estimate: None,
+        requeue: Requeue::Lost,
+        // A binding that the server refuses is tried again for as long as the pod waits.
+        most_restarts: u32::MAX,
+        after: Vec::new(),
+        start_after: None,
+        stop: StopOrder { signal: "TERM".into(), grace_ms: first.grace_ms },
+        checkpoint: None,
+        wait_for_capacity: true,
+        exclusive: false,
+    };
+    let owner = Owner { name: first.namespace.clone(), uid: NOBODY, gid: NOBODY, groups: Vec::new() };
+    Ok(Submit {
+        owner,
+        spec: Arc::new(spec),
+        requeue_said: true,
+        array: None,
+        token: None,
+        held: false,
+        history: BTreeMap::new(),
+    })
+}
+
+/// The id of users that are no users of a machine.
+const NOBODY: u32 = u32::MAX;
+
+/// The gang that pods are: a role for each run of pods that ask for the same.
+fn group(pods: &[Waiting]) -> Result<Group, String> {
+    let mut roles: Vec<(Ask, Vec<String>)> = Vec::new();
+    for pod in pods {
+        let ask = pod.ask.as_ref().map_err(|why| format!("no part of the scheduler here takes {why}"))?;
+        match roles.last_mut().filter(|(last, _)| last == ask) {
+            Some((_, uids)) => uids.push(pod.uid.clone()),
+            None => roles.push((ask.clone(), vec![pod.uid.clone()])),
+        }
+    }
+    let role = |(number, (ask, uids)): (usize, (Ask, Vec<String>))| {
+        let tasks = uids.len() as u32;
+        let name = if number == 0 { "main".to_owned() } else { format!("main-{number}") };
+        Role { name, minimum: tasks, maximum: tasks, ask, work: Work::External(uids), topology: None }
+    };
+    let mut roles: Vec<Group> = roles.into_iter().enumerate().map(role).map(Group::Role).collect();
+    if roles.len() == 1 {
+        return Ok(roles.remove(0));
+    }
+    let minimum = roles.len() as u32;
+    Ok(Group::Branch(Branch { name: "gang".into(), minimum, groups: roles, topology: None }))
+}

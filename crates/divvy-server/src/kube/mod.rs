@@ -1,0 +1,242 @@
+//! The scheduler of a Kubernetes cluster: the control loop without a store. The API server is the truth; each start is a term of
+//! its own, which begins with what runs already.
+//!
+//! Each turn takes what the watches have told, plans, and only then has pods bound and told why they wait. What is a job is kept
+//! in `jobs`, what is in force of the queues in `queues`, and `words` says of a pod why it waits.
+
+mod jobs;
+mod manifests;
+mod queues;
+mod words;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use divvy_core::controller::{Broken, Controller};
+use divvy_core::decide::{Command, Person};
+use divvy_core::engine::Engine;
+use divvy_core::event::Event;
+use divvy_core::id::Term;
+use divvy_core::state::State;
+use divvy_engine::kubernetes::{ConnectError, KubernetesEngine, PodNews, Running};
+
+use crate::clock;
+use jobs::Jobs;
+pub use manifests::manifests;
+use queues::Queues;
+
+/// How the scheduler runs.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// How the cluster is reached.
+    pub kubeconfig: PathBuf,
+    /// Pods that name this scheduler are the pool's.
+    pub scheduler: String,
+}
+
+/// Why the scheduler gave up. Pods run on; the next one takes them over.
+#[derive(Debug, thiserror::Error)]
+pub enum KubeError {
+    /// The cluster cannot be reached.
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
+    /// Nothing could be listed.
+    #[error("the cluster has not told its nodes, pods and queues within {0:?}: see the warnings above")]
+    Silent(Duration),
+    /// A law is broken, or an event does not fit.
+    #[error("the scheduler stops, since going on could harm: {0}. Pods run on")]
+    Broken(#[from] Broken),
+    /// The signals that end it cannot be heard.
+    #[error("listening for signals: {0}")]
+    Signals(#[from] std::io::Error),
+}
+
+/// What is logged unless the environment says otherwise.
+const USUAL_LOG: &str = "warn,divvy_server::kube=info";
+/// How long the first lists may take.
+const LISTED_WITHIN: Duration = Duration::from_secs(120);
+/// The longest pause between two turns: so soon a signal is heard.
+const LONGEST_PAUSE: Duration = Duration::from_millis(200);
+
+/// Schedules until it is told to end by a signal.
+pub fn run(options: &Options) -> Result<(), KubeError> {
+    let filter =
+        tracing_subscriber::EnvFilter::try_from_env("DIVVY_LOG").unwrap_or_else(|_| USUAL_LOG.into());
+    let _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).try_init();
+    let end = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT] {
+        signal_hook::flag::register(signal, Arc::clone(&end))?;
+    }
+    let engine = KubernetesEngine::connect(&options.kubeconfig, &options.scheduler)?;
+    let mut shell = Shell::new(engine);
+    shell.begin(&end)?;
+    while !end.load(Ordering::Relaxed) {
+        shell.engine.wait(shell.pause());
+        shell.turn()?;
+    }
+    Ok(())
+}
+
+/// Who changes queues and cancels jobs here.
+pub(crate) fn admin() -> Person {
+    Person { name: "divvy".into(), admin: true }
+}
+
+struct Shell {
+    engine: KubernetesEngine,
+    controller: Controller,
+    jobs: Jobs,
+    queues: Queues,
+}
+
+impl Shell {
+    fn new(engine: KubernetesEngine) -> Self {
+        Self {
+            engine,
+            controller: Controller::open(State::default()),
+            jobs: Jobs::default(),
+            queues: Queues::default(),
+        }
+    }
+
+    fn pause(&self) -> Duration {
+        let due = self.controller.due();
+        let until = due.map(|due| Duration::from_millis(u64::try_from(due.0 - clock::now().0).unwrap_or(0)));
+        until.map_or(LONGEST_PAUSE, |until| until.clamp(Duration::from_millis(1), LONGEST_PAUSE))
+    }
+
+    /// Begins a term: waits for the lists, and takes over what runs already.
+    fn begin(&mut self, end: &AtomicBool) -> Result<(), KubeError> {
+        let started = Instant::now();
+        while !self.engine.is_listed() && !end.load(Ordering::Relaxed) {
+            if started.elapsed() > LISTED_WITHIN {
+                return Err(KubeError::Silent(LISTED_WITHIN));
+            }
+            self.engine.wait(LONGEST_PAUSE);
+        }
+        let now = clock::now();
+        // The clock orders terms: nothing is kept here from one to the next.
+        let term = Term(u64::try_from(now.0 / 1000).unwrap_or(1));
+        let version = env!("CARGO_PKG_VERSION").to_owned();
+        let _ = self.controller.take(&Command::Begin { term, boot_id: String::new(), version }, now)?;
+        self.see(now)?;
+        self.take_queues(now)?;
+        let news = self.engine.pod_news();
+        self.adopt(&news, now)?;
+        self.take_pods(news, now)?;
+        tracing::info!(
+            "scheduling {} nodes, {} pods run, {} wait, after {:?}",
+            self.controller.state().nodes.len(),
+            self.controller.state().allocations.len(),
+            self.jobs.waiting(),
+            started.elapsed()
+        );
+        self.finish(now)
+    }
+
+    fn turn(&mut self) -> Result<(), KubeError> {
+        let now = clock::now();
+        self.see(now)?;
+        self.take_queues(now)?;
+        let news = self.engine.pod_news();
+        self.take_pods(news, now)?;
+        self.finish(now)
+    }
+
+    fn see(&mut self, now: divvy_core::time::Time) -> Result<(), KubeError> {
+        for observation in self.engine.observe() {
+            self.controller.see(&observation, now)?;
+        }
+        Ok(())
+    }
+
+    fn take_queues(&mut self, now: divvy_core::time::Time) -> Result<(), KubeError> {
+        let news = self.engine.queue_news();
+        if news.is_empty() {
+            return Ok(());
+        }
+        self.queues.take(news);
+        let said = self.queues.put_in_force(&mut self.controller, now)?;
+        for (name, generation, condition) in said {
+            self.engine.say_of_queue(&name, generation, condition);
+        }
+        // Pods whose queue was not there may have one now.
+        self.jobs.retry_refused();
+        Ok(())
+    }
+
+    /// Takes over what runs already, the oldest first: what does not fit beside the others goes, the youngest of all.
+    fn adopt(&mut self, news: &[PodNews], now: divvy_core::time::Time) -> Result<(), KubeError> {
+        let running =
+            |news: &PodNews| if let PodNews::Runs(running) = news { Some(*running.clone()) } else { None };
+        let mut running: Vec<Running> = news.iter().filter_map(running).collect();
+        running.sort_by(|a, b| (&a.since, &a.pod.name).cmp(&(&b.since, &b.pod.name)));
+        for gang in jobs::by_gang(running) {
+            let is_half = gang[0].pod.gang.as_ref().is_some_and(|gang| jobs::any_waits(news, gang));
+            let refused = if is_half {
+                Some("not all of its gang had a node when the scheduler started".to_owned())
+            } else {
+                self.jobs.adopt(&mut self.controller, &gang, now)?.err()
+            };
+            for (rank, running) in (0..).zip(&gang) {
+                match (&refused, self.jobs.allocation(&self.controller, &running.pod.uid, rank)) {
+                    (None, Some(id)) => self.engine.adopted(&running.pod.uid, id),
+                    (why, _) => {
+                        let why = why.as_deref().unwrap_or("it has no place in the pool");
+                        tracing::warn!("pod {}/{} goes: {why}", running.pod.namespace, running.pod.name);
+                        self.engine.not_adopted(&running.pod.uid, why);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn take_pods(&mut self, news: Vec<PodNews>, now: divvy_core::time::Time) -> Result<(), KubeError> {
+        for news in news {
+            match news {
+                PodNews::Waits(waiting) => self.jobs.wait(*waiting),
+                PodNews::Gone(uid) => {
+                    if let Some(job) = self.jobs.gone(&uid) {
+                        jobs::cancel_if_it_waits(&mut self.controller, job, now)?;
+                    }
+                }
+                PodNews::Runs(_) => {}
+            }
+        }
+        self.jobs.submit(&mut self.controller, now)?;
+        Ok(())
+    }
+
+    /// Plans, has it done, and says what there is to say.
+    fn finish(&mut self, now: divvy_core::time::Time) -> Result<(), KubeError> {
+        self.controller.cycle(now)?;
+        let Some(batch) = self.controller.drain() else {
+            self.say();
+            return Ok(());
+        };
+        self.engine.submit(&batch.actions);
+        for stamped in &batch.commit.events {
+            match &stamped.event {
+                Event::Judged { classes } => self.jobs.judged(classes.iter().map(|(class, _)| *class)),
+                Event::AttemptEnded { job, .. } | Event::Dropped { job, .. }
+                    if !self.controller.state().jobs.contains_key(&job.number) =>
+                {
+                    let engine = &self.engine;
+                    self.jobs.ended(job.number, |uid| engine.still_waits(uid));
+                }
+                _ => {}
+            }
+        }
+        self.say();
+        Ok(())
+    }
+
+    fn say(&mut self) {
+        for (uid, condition) in self.jobs.said(&self.controller) {
+            self.engine.say(&uid, condition);
+        }
+    }
+}

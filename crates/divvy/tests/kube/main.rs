@@ -1,0 +1,10 @@
+//! `divvy kube run` on a real API server, with the rights of the shipped manifests and nothing more. The tests share the cluster
+//! of `cargo xtask kube up`; each has a namespace, nodes and a scheduler of its own, and the schedulers of the others are other
+//! schedulers to it.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "only tests live here")]
+
+mod placement;
+mod queues;
+mod site;
+mod terms;

@@ -1,0 +1,41 @@
+//! Queues as custom resources.
+
+use serde_json::json;
+
+use crate::site::Site;
+
+#[test]
+fn a_queue_binds_its_pods_and_a_mistake_leaves_the_last_good_one_in_force() {
+    let Some(mut site) = Site::new("queues", 1) else { return };
+    site.queue("queues-small", &json!({"limit": {"any": 1}, "guarantee": {"any": 1}}));
+    site.schedule();
+    for name in ["first", "second"] {
+        let mut pod = site.pod(name, 1);
+        pod["metadata"]["labels"] = json!({"divvy.dev/queue": "queues-small"});
+        pod["metadata"]["annotations"] = json!({"divvy.dev/preemptible": "true"});
+        site.create(&pod);
+    }
+    site.wait_until("one pod to be placed", || site.placed() == 1);
+    let waiting = || site.places().into_iter().find(|(_, node)| node.is_empty()).unwrap().0;
+    site.wait_until("a reason", || site.why(&waiting()).0 == "QueueLimit");
+    site.queue("queues-small", &json!({"limit": {"any": "much"}}));
+    let condition = || site.get("queue", "queues-small")["status"]["conditions"][0].clone();
+    site.wait_until("the mistake to be told", || condition()["status"] == "False");
+    assert_eq!(site.placed(), 1);
+    site.queue("queues-small", &json!({"limit": {"any": 2}}));
+    site.wait_until("the second pod to be placed", || site.placed() == 2);
+    site.wait_until("the queue to be in force", || condition()["status"] == "True");
+}
+
+#[test]
+fn a_pod_whose_queue_is_not_there_waits_until_it_is() {
+    let Some(mut site) = Site::new("no-queue", 1) else { return };
+    let mut pod = site.pod("early", 1);
+    pod["metadata"]["labels"] = json!({"divvy.dev/queue": "no-queue-yet"});
+    pod["metadata"]["annotations"] = json!({"divvy.dev/preemptible": "true"});
+    site.create(&pod);
+    site.schedule();
+    site.wait_until("a reason", || site.why("early").0 == "Refused");
+    site.queue("no-queue-yet", &json!({}));
+    site.wait_until("the pod to be placed", || site.placed() == 1);
+}

@@ -1,0 +1,235 @@
+//! A test's own part of the shared cluster.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Once;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+/// What tells a test's nodes from those of the others: a label and a taint.
+const MARK: &str = "test.divvy.dev/site";
+/// The cluster shares two cores with all else that is tested.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A namespace, nodes and a scheduler.
+pub(crate) struct Site {
+    pub(crate) name: String,
+    namespace: String,
+    state: PathBuf,
+    scheduler: Option<Child>,
+    folder: tempfile::TempDir,
+}
+
+/// The folder of the shared cluster, if it runs. Where everything must be tested, it does.
+fn cluster() -> Option<PathBuf> {
+    let shared = || Some(Path::new(env!("CARGO_TARGET_TMPDIR")).parent()?.join("kube"));
+    let state = std::env::var_os("DIVVY_KUBE").map(PathBuf::from).or_else(shared)?;
+    let answers = kubectl_of(&state).args(["get", "--raw", "/readyz"]).output();
+    if answers.is_ok_and(|answer| answer.status.success()) {
+        return Some(state);
+    }
+    assert!(std::env::var_os("CI").is_none(), "no test cluster in {}", state.display());
+    eprintln!("skipped: start the test cluster by `cargo xtask kube up` (needs Go 1.26)");
+    None
+}
+
+fn kubectl_of(state: &Path) -> Command {
+    let mut command = Command::new(state.join("bin/kubectl"));
+    command.arg("--kubeconfig").arg(state.join("kubeconfig"));
+    command
+}
+
+fn run(command: &mut Command, input: Option<&str>) -> Result<String, String> {
+    let pipe = if input.is_some() { Stdio::piped() } else { Stdio::null() };
+    let mut child = command
+        .stdin(pipe)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(|e| e.to_string())?;
+    if let (Some(mut stdin), Some(input)) = (child.stdin.take(), input) {
+        stdin.write_all(input.as_bytes()).map_err(|e| e.to_string())?;
+    }
+    let output = child.wait_with_output().map_err(|e| e.to_string())?;
+    match output.status.success() {
+        true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
+        false => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
+    }
+}
+
+static MANIFESTS: Once = Once::new();
+
+impl Site {
+    /// A namespace of this name, with so many nodes of 8 GPUs and 64 cores; `None` without a cluster.
+    pub(crate) fn new(name: &str, nodes: u32) -> Option<Self> {
+        let state = cluster()?;
+        let folder = tempfile::tempdir().unwrap();
+        // A namespace takes a while to go: the next run does not wait for it.
+        let namespace = format!("{name}-{}", std::process::id());
+        let site = Self { name: name.to_owned(), namespace, state, scheduler: None, folder };
+        MANIFESTS.call_once(|| {
+            let manifests = run(Command::new(env!("CARGO_BIN_EXE_divvy")).args(["kube", "manifests"]), None);
+            site.everywhere(&["apply", "-f", "-"], Some(&manifests.unwrap()));
+            site.everywhere(
+                &["wait", "--for=condition=Established", "crd/queues.scheduling.divvy.dev"],
+                None,
+            );
+        });
+        site.clear(true);
+        site.kubectl(&["create", "namespace", &site.namespace], None);
+        for number in 0..nodes {
+            site.node(&format!("{name}-{number}"), &json!({}));
+        }
+        site.wait_until("the namespace's service account", || {
+            site.in_namespace(&["get", "serviceaccount", "default"], None).is_ok()
+        });
+        Some(site)
+    }
+
+    /// What kubectl says of objects that are in other namespaces, or in none.
+    fn everywhere(&self, words: &[&str], input: Option<&str>) -> String {
+        let said = run(kubectl_of(&self.state).args(words), input);
+        said.unwrap_or_else(|error| panic!("kubectl {words:?}: {error}"))
+    }
+
+    fn in_namespace(&self, words: &[&str], input: Option<&str>) -> Result<String, String> {
+        run(kubectl_of(&self.state).args(["-n", &self.namespace]).args(words), input)
+    }
+
+    /// What kubectl says, as an administrator, in the test's namespace.
+    pub(crate) fn kubectl(&self, words: &[&str], input: Option<&str>) -> String {
+        self.in_namespace(words, input).unwrap_or_else(|error| panic!("kubectl {words:?}: {error}"))
+    }
+
+    /// Makes what is written; objects of a namespace in that of the test.
+    pub(crate) fn create(&self, object: &Value) {
+        self.kubectl(&["create", "-f", "-"], Some(&object.to_string()));
+    }
+
+    /// Makes a fake node, with further labels.
+    pub(crate) fn node(&self, name: &str, labels: &Value) {
+        let amounts = json!({"cpu": "64", "memory": "512Gi", "pods": "110", "ephemeral-storage": "100Gi", "nvidia.com/gpu": "8"});
+        let mut all = json!({MARK: self.name, "kubernetes.io/hostname": name});
+        for (key, value) in labels.as_object().unwrap() {
+            all[key] = value.clone();
+        }
+        self.create(&json!({
+            "apiVersion": "v1", "kind": "Node",
+            "metadata": {"name": name, "labels": all, "annotations": {"kwok.x-k8s.io/node": "fake"}},
+            "spec": {"taints": [{"key": MARK, "value": self.name, "effect": "NoSchedule"}]},
+            "status": {"capacity": amounts, "allocatable": amounts},
+        }));
+    }
+
+    /// A pod for the test's scheduler and nodes, with so many GPUs and one core.
+    pub(crate) fn pod(&self, name: &str, gpus: u32) -> Value {
+        let amounts = json!({"cpu": "1", "nvidia.com/gpu": gpus.to_string()});
+        json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": name, "labels": {}, "annotations": {}},
+            "spec": {
+                "schedulerName": self.scheduler_name(),
+                "nodeSelector": {MARK: self.name},
+                "tolerations": [{"key": MARK, "value": self.name}],
+                "containers": [{"name": "main", "image": "none", "resources": {"requests": amounts, "limits": amounts}}],
+            },
+        })
+    }
+
+    fn scheduler_name(&self) -> String {
+        format!("divvy-{}", self.name)
+    }
+
+    /// Starts the scheduler, as the account of the manifests.
+    pub(crate) fn schedule(&mut self) {
+        let token = self.everywhere(&["-n", "divvy-system", "create", "token", "divvy"], None);
+        let admin: String = fs::read_to_string(self.state.join("kubeconfig")).unwrap();
+        let own = self.folder.path().join("kubeconfig");
+        let users = format!("users: [{{name: \"admin\", user: {{token: {}}}}}]", token.trim());
+        let lines = admin.lines().map(|line| if line.starts_with("users:") { users.as_str() } else { line });
+        fs::write(&own, lines.collect::<Vec<_>>().join("\n")).unwrap();
+        let log = File::create(self.folder.path().join("log")).unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_divvy"));
+        command.args(["kube", "run", "--scheduler-name", &self.scheduler_name(), "--kubeconfig"]).arg(own);
+        self.scheduler = Some(command.stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap());
+    }
+
+    /// Kills the scheduler, as a crash would.
+    pub(crate) fn kill(&mut self) {
+        let mut scheduler = self.scheduler.take().unwrap();
+        scheduler.kill().unwrap();
+        scheduler.wait().unwrap();
+    }
+
+    /// An object of the test's namespace; null if it is not there.
+    pub(crate) fn get(&self, kind: &str, name: &str) -> Value {
+        let text = self.in_namespace(&["get", kind, name, "-o", "json"], None);
+        text.map_or(Value::Null, |text| serde_json::from_str(&text).unwrap())
+    }
+
+    /// The node of each pod, by the names of the pods: empty for those that have none.
+    pub(crate) fn places(&self) -> Vec<(String, String)> {
+        let text = self.kubectl(&["get", "pods", "-o", "json"], None);
+        let list: Value = serde_json::from_str(&text).unwrap();
+        let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let pods = list["items"].as_array().unwrap().iter();
+        pods.map(|pod| (word(&pod["metadata"]["name"]), word(&pod["spec"]["nodeName"]))).collect()
+    }
+
+    /// How many pods have a node.
+    pub(crate) fn placed(&self) -> usize {
+        self.places().iter().filter(|(_, node)| !node.is_empty()).count()
+    }
+
+    /// Why a pod waits: reason and message of its condition.
+    pub(crate) fn why(&self, pod: &str) -> (String, String) {
+        let pod = self.get("pod", pod);
+        let conditions = pod["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        let said = conditions.iter().find(|it| it["type"] == "PodScheduled" && it["status"] == "False");
+        let word = |name: &str| said.and_then(|it| it[name].as_str()).unwrap_or_default().to_owned();
+        (word("reason"), word("message"))
+    }
+
+    /// Waits for something; fails with the scheduler's log.
+    pub(crate) fn wait_until(&self, what: &str, is_so: impl Fn() -> bool) {
+        let started = Instant::now();
+        while !is_so() {
+            if started.elapsed() > PATIENCE {
+                let log = fs::read_to_string(self.folder.path().join("log")).unwrap_or_default();
+                let places = self.in_namespace(&["get", "pods", "-o", "wide"], None);
+                panic!("waited in vain for {what}; pods:\n{}\nlog:\n{log}", places.unwrap_or_default());
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+
+    /// Removes what an earlier run or this one has made.
+    fn clear(&self, wait: bool) {
+        let wait = format!("--wait={wait}");
+        let mark = format!("{MARK}={}", self.name);
+        let gone = ["delete", "namespace", &self.namespace, "--ignore-not-found", &wait];
+        let _ = self.in_namespace(&gone, None);
+        let _ = self.in_namespace(&["delete", "nodes,queues", "-l", &mark, &wait], None);
+    }
+
+    /// A queue that goes with the test.
+    pub(crate) fn queue(&self, name: &str, spec: &Value) -> String {
+        let object = json!({
+            "apiVersion": "scheduling.divvy.dev/v1alpha1", "kind": "Queue",
+            "metadata": {"name": name, "labels": {MARK: self.name}}, "spec": spec,
+        });
+        self.everywhere(&["apply", "-f", "-"], Some(&object.to_string()))
+    }
+}
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        if self.scheduler.is_some() {
+            self.kill();
+        }
+        self.clear(false);
+    }
+}

@@ -1,0 +1,40 @@
+//! What outlives a scheduler, and gangs.
+
+use serde_json::json;
+
+use crate::site::Site;
+
+#[test]
+fn the_next_scheduler_takes_over_what_runs_and_gives_nothing_of_it_twice() {
+    let Some(mut site) = Site::new("next-term", 1) else { return };
+    site.schedule();
+    site.create(&site.pod("stays", 6));
+    site.wait_until("the pod to be placed", || site.placed() == 1);
+    site.kill();
+    site.create(&site.pod("large", 4));
+    site.create(&site.pod("small", 2));
+    site.schedule();
+    site.wait_until("the small pod to be placed", || site.placed() == 2);
+    site.wait_until("a reason", || site.why("large").0 == "Unschedulable");
+    site.kubectl(&["delete", "pod", "stays"], None);
+    site.wait_until("the large pod to be placed", || site.placed() == 2);
+}
+
+#[test]
+fn a_gang_starts_whole_or_not_at_all() {
+    let Some(mut site) = Site::new("gang", 1) else { return };
+    site.schedule();
+    let mut template = site.pod("unused", 3);
+    template["metadata"] = json!({"labels": {"divvy.dev/gang": "3"}});
+    template["spec"]["restartPolicy"] = json!("Never");
+    let (metadata, spec) = (template["metadata"].clone(), template["spec"].clone());
+    site.create(&json!({
+        "apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "train"},
+        "spec": {"parallelism": 3, "completions": 3, "template": {"metadata": metadata, "spec": spec}},
+    }));
+    let one = || site.places().into_iter().next().map(|(name, _)| name).unwrap_or_default();
+    site.wait_until("a reason", || site.why(&one()).0 == "Unschedulable");
+    assert_eq!(site.placed(), 0);
+    site.node("gang-1", &json!({}));
+    site.wait_until("the gang to be placed", || site.placed() == 3);
+}

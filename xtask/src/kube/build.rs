@@ -44,10 +44,17 @@ fn go_version(text: &str) -> Option<(u32, u32)> {
     Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }
 
-/// Builds what of the programs is not there yet; gives their folder.
+/// Whether nothing is left to build.
+pub(super) fn is_done() -> Result<bool> {
+    let bin = folder()?;
+    Ok(BUILT.iter().all(|(name, _)| bin.join(name).exists()))
+}
+
+/// Builds what of the programs is not there yet; gives their folder. Progress goes to standard error: the output of `up` is for
+/// a shell to evaluate.
 pub(super) fn build(jobs: Option<usize>) -> Result<PathBuf> {
     let bin = folder()?;
-    if BUILT.iter().all(|(name, _)| bin.join(name).exists()) {
+    if is_done()? {
         return Ok(bin);
     }
     if let Some(missing) = needs_go() {
@@ -60,16 +67,16 @@ pub(super) fn build(jobs: Option<usize>) -> Result<PathBuf> {
     for (number, (name, package)) in (1..).zip(BUILT) {
         let step = format!("[{number}/{}] {name}", BUILT.len());
         if bin.join(name).exists() {
-            println!("{step}: already built");
+            eprintln!("{step}: already built");
             continue;
         }
-        println!("{step}: building …");
+        eprintln!("{step}: building …");
         let started = Instant::now();
         // Built beside and moved: a build that is broken off leaves no half a program that the next one would skip.
         let partial = bin.join(format!(".{name}"));
         cargo::run(&mut go_build(package, &partial, (&version, jobs)))?;
         fs::rename(&partial, bin.join(name)).with_context(|| format!("putting {name} into its place"))?;
-        println!("{step}: {:.0} s", started.elapsed().as_secs_f64());
+        eprintln!("{step}: {:.0} s", started.elapsed().as_secs_f64());
     }
     Ok(bin)
 }

@@ -1,5 +1,6 @@
 //! `cargo xtask kube`: a real Kubernetes control plane with fake kubelets, for tests: plain processes on loopback.
 
+mod beside;
 mod build;
 mod health;
 mod parts;
@@ -10,10 +11,11 @@ mod up;
 use std::env;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
 
 use crate::cargo;
+pub(crate) use beside::Building;
 
 /// What to do with the test cluster.
 #[derive(Args)]
@@ -41,23 +43,6 @@ struct Down {
 
 /// The variable that tells tests where the cluster lies that they may use.
 pub(crate) const VARIABLE: &str = "DIVVY_KUBE";
-
-/// Does something while the shared cluster runs. Without Go it is done without: tests that need a cluster say that they were
-/// skipped, and where everything must be tested (`CI` is set) that is an error.
-pub(crate) fn beside(work: impl FnOnce() -> Result<()>) -> Result<()> {
-    let built = build::folder()?.join("kube-apiserver").exists();
-    if let Some(missing) = build::needs_go().filter(|_| !built) {
-        if env::var_os("CI").is_some() {
-            bail!("{missing}");
-        }
-        println!("tests on Kubernetes are skipped: {missing}");
-        return work();
-    }
-    let state = shared_state();
-    up::start(&state, &up::Shape::default())?;
-    let done = work();
-    done.and(down(&state))
-}
 
 /// Runs the verb.
 pub(crate) fn run(options: &Options) -> Result<()> {

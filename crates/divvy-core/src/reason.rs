@@ -263,6 +263,7 @@ impl Reason {
             Reason::NoDomain(level, ..) => {
                 format!("wait for running jobs to end, or only prefer one {level} instead of requiring it")
             }
+            Reason::GangIncomplete(1) => "wait for running jobs to end, or ask for less".into(),
             Reason::GangIncomplete(_) => "wait for running jobs to end, or ask for fewer tasks".into(),
             Reason::InLine => "wait for the jobs before it, or have the pool's order made less strict".into(),
             Reason::Reserved(owner) => ends_before(*owner),
@@ -341,6 +342,9 @@ impl fmt::Display for Reason {
             }
             Reason::NoIdleNode => write!(f, "wants its nodes for itself, and none is idle"),
             Reason::NoDomain(level, tasks, most) => f.write_str(&no_domain(level, *tasks, *most)),
+            Reason::GangIncomplete(1) => {
+                write!(f, "no node that would do has all that it asks for left at once")
+            }
             Reason::GangIncomplete(minimum) => write!(f, "not all of its {minimum} tasks fit at once"),
             Reason::InLine => write!(f, "jobs start strictly in order, and one before it does not fit yet"),
             Reason::Reserved(owner) => {

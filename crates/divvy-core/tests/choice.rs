@@ -16,7 +16,7 @@ fn a_task_lies_on_a_node_that_has_the_labels_that_it_asks_for() {
         "node n1 4xh100\nnode n2 4xh100 labels=disk:ssd,pool:a\nsubmit a default 1 nodes=disk:ssd,pool:a\nsubmit b default 4 nodes=disk:ssd\nplan",
         expect![[r#"
             place a n2:0
-            wait DV-GANG: not all of its 1 tasks fit at once
+            wait DV-GPUS-BUSY: no node has 4 GPUs free that would do
         "#]],
     );
 }
@@ -44,7 +44,7 @@ fn a_taint_keeps_off_whom_does_not_put_up_with_it() {
         expect![[r#"
             place a n2:0
             place c n1:0+n1:1
-            wait DV-GANG: not all of its 1 tasks fit at once
+            wait DV-GPUS-BUSY: no node has 2 GPUs free that would do
             ended a completed Exit exit=0
             place b n2:0+n2:1
         "#]],

@@ -7,19 +7,36 @@ use super::topology;
 use super::trial::Trial;
 use crate::amount::Resource;
 use crate::model::ask::{Alternative, DeviceAsk};
+use crate::model::choice::NodeChoice;
 use crate::model::device::WHOLE_MILLI;
 use crate::model::extras::Extras;
+use crate::model::gang::Role;
 use crate::model::job::JobSpec;
 use crate::reason::{Reason, Verdict};
 use crate::snapshot::{Capacity, DeviceView, NodeView, Snapshot};
 use crate::state::State;
 
-/// Why so many tasks of this alternative do not fit.
-pub(super) fn diagnose(capacity: &Capacity, spec: &JobSpec, alternative: &Alternative, tasks: u32) -> Reason {
-    let tally = alternative.devices.as_ref().map(|ask| filter::tally(capacity, ask)).unwrap_or_default();
-    let for_one =
-        never(capacity, alternative, &tally).or_else(|| not_now(capacity, spec, (alternative, &tally)));
-    for_one.unwrap_or_else(|| match most_tasks(&capacity.nodes, alternative) {
+/// What a diagnosis looks at: the nodes that may be used, and no others.
+type Nodes<'a> = [&'a NodeView];
+
+/// The nodes of the pool that a choice leaves.
+fn chosen<'a>(capacity: &'a Capacity, choice: &NodeChoice) -> Vec<&'a NodeView> {
+    let all = choice.is_any() && !capacity.is_tainted;
+    capacity.nodes.iter().filter(|node| all || choice.takes(&node.face)).collect()
+}
+
+/// Why so many tasks of this alternative do not fit on the nodes that a choice leaves.
+pub(super) fn diagnose(
+    (capacity, choice): (&Capacity, &NodeChoice),
+    spec: &JobSpec,
+    alternative: &Alternative,
+    tasks: u32,
+) -> Reason {
+    let nodes = &chosen(capacity, choice)[..];
+    let ask = alternative.devices.as_ref();
+    let tally = ask.map(|ask| filter::tally(nodes.iter().copied(), ask)).unwrap_or_default();
+    let for_one = never(nodes, alternative, &tally).or_else(|| not_now(nodes, spec, (alternative, &tally)));
+    for_one.unwrap_or_else(|| match most_tasks(nodes.iter().copied(), alternative) {
         most if most < tasks => Reason::TooManyTasks(tasks, most),
         _ => Reason::GangIncomplete(spec.gang.tasks()),
     })
@@ -69,8 +86,8 @@ fn draws(node: &NodeView, ask: &DeviceAsk) -> u32 {
 }
 
 /// What no node of the pool could ever give one task of this alternative.
-fn never(capacity: &Capacity, alternative: &Alternative, tally: &Tally) -> Option<Reason> {
-    if capacity.nodes.is_empty() {
+fn never(nodes: &Nodes, alternative: &Alternative, tally: &Tally) -> Option<Reason> {
+    if nodes.is_empty() {
         return Some(Reason::NoNode);
     }
     let ask = alternative.devices.as_ref();
@@ -86,13 +103,14 @@ fn never(capacity: &Capacity, alternative: &Alternative, tally: &Tally) -> Optio
         }
     }
     let able = |node: &&NodeView| ask.is_none_or(|ask| would_do(node, ask) >= ask.count);
-    let most = |part: fn(&NodeView) -> i64| capacity.nodes.iter().filter(able).map(part).max().unwrap_or(0);
+    let able = || nodes.iter().copied().filter(able);
+    let most = |part: fn(&NodeView) -> i64| able().map(part).max().unwrap_or(0);
     let host = [
         (Resource::Cpu, alternative.cpu_milli, most(|node| node.cpu_milli.0)),
         (Resource::Memory, alternative.memory_bytes, most(|node| node.memory_bytes.0)),
     ];
     let extras = alternative.extras.iter().map(|(resource, asked)| {
-        let most = capacity.nodes.iter().filter(able).map(|node| node.extras.0.of(resource)).max();
+        let most = able().map(|node| node.extras.0.of(resource)).max();
         (resource.clone(), Some(asked), most.unwrap_or(0))
     });
     host.into_iter().chain(extras).find_map(|(resource, asked, most)| {
@@ -101,13 +119,9 @@ fn never(capacity: &Capacity, alternative: &Alternative, tally: &Tally) -> Optio
 }
 
 /// What no node can give one task of this alternative at the moment.
-fn not_now(
-    capacity: &Capacity,
-    spec: &JobSpec,
-    (alternative, tally): (&Alternative, &Tally),
-) -> Option<Reason> {
-    let draining = capacity.nodes.iter().filter(|node| !node.takes_tasks).count();
-    if draining == capacity.nodes.len() {
+fn not_now(nodes: &Nodes, spec: &JobSpec, (alternative, tally): (&Alternative, &Tally)) -> Option<Reason> {
+    let draining = nodes.iter().filter(|node| !node.takes_tasks).count();
+    if draining == nodes.len() {
         return Some(Reason::NodesDraining(draining as u32));
     }
     if let Some(ask) = &alternative.devices {
@@ -123,14 +137,14 @@ fn not_now(
             return Some(Reason::DevicesBusy(ask.count));
         }
     }
-    host_busy(capacity, spec, alternative)
+    host_busy(nodes, spec, alternative)
 }
 
 /// What the hosts lack beside devices, if one task does not fit anywhere.
-fn host_busy(capacity: &Capacity, spec: &JobSpec, alternative: &Alternative) -> Option<Reason> {
+fn host_busy(nodes: &Nodes, spec: &JobSpec, alternative: &Alternative) -> Option<Reason> {
     let fits = |spec: &JobSpec, alternative: &Alternative| {
         let asked = Asked { spec, alternative, closed: &[] };
-        capacity.nodes.iter().any(|node| node.takes_tasks && draw_of(node, &asked, Pick::Near).is_some())
+        nodes.iter().any(|node| node.takes_tasks && draw_of(node, &asked, Pick::Near).is_some())
     };
     if fits(spec, alternative) {
         return None;
@@ -139,7 +153,7 @@ fn host_busy(capacity: &Capacity, spec: &JobSpec, alternative: &Alternative) -> 
     if spec.exclusive && fits(&sharing, alternative) {
         return Some(Reason::NoIdleNode);
     }
-    if capacity.nodes.iter().all(|node| node.most_tasks.1 <= 0) {
+    if nodes.iter().all(|node| node.most_tasks.1 <= 0) {
         return Some(Reason::HostBusy(Resource::Pods, 1));
     }
     if fits(&sharing, &Alternative { cpu_milli: Some(0), ..alternative.clone() }) {
@@ -148,19 +162,19 @@ fn host_busy(capacity: &Capacity, spec: &JobSpec, alternative: &Alternative) -> 
     let plain = Alternative { extras: Extras::default(), ..alternative.clone() };
     if !alternative.extras.is_empty() && fits(&sharing, &plain) {
         let lacks = |(resource, asked): &(&Resource, i64)| {
-            capacity.nodes.iter().all(|node| node.extras.1.of(resource) < *asked)
+            nodes.iter().all(|node| node.extras.1.of(resource) < *asked)
         };
         let scarce = alternative.extras.iter().find(lacks).or_else(|| alternative.extras.iter().next());
         return scarce.map(|(resource, asked)| Reason::HostBusy(resource.clone(), asked));
     }
-    let memory = alternative.memory_bytes.unwrap_or_else(|| unsaid_memory(capacity, alternative));
+    let memory = alternative.memory_bytes.unwrap_or_else(|| unsaid_memory(nodes, alternative));
     Some(Reason::HostBusy(Resource::Memory, memory))
 }
 
 /// The memory that a task gets when it does not say, at most.
-fn unsaid_memory(capacity: &Capacity, alternative: &Alternative) -> i64 {
+fn unsaid_memory(nodes: &Nodes, alternative: &Alternative) -> i64 {
     let Some(ask) = &alternative.devices else { return UNSAID_MEMORY_BYTES };
-    let shares = capacity.nodes.iter().flat_map(|node| &node.devices).map(|device| device.host_share.1);
+    let shares = nodes.iter().flat_map(|node| &node.devices).map(|device| device.host_share.1);
     shares.max().unwrap_or(0) * i64::from(ask.count)
 }
 
@@ -217,8 +231,15 @@ pub(super) fn blockers(state: &State, snapshot: &Snapshot, spec: &JobSpec) -> (V
     (blockers, funnel(snapshot, spec))
 }
 
-/// The way of a job's first devices through the pool.
+/// The way of a job's first devices through the pool, as far as it may use its nodes.
 pub(super) fn funnel(snapshot: &Snapshot, spec: &JobSpec) -> Funnel {
-    let ask = spec.gang.roles().into_iter().find_map(|role| role.ask.alternatives.first()?.devices.as_ref());
-    ask.map(|ask| filter::funnel(&snapshot.capacity, ask)).unwrap_or_default()
+    let first = |role: &&Role| role.ask.alternatives.first().is_some_and(|first| first.devices.is_some());
+    let Some(role) = spec.gang.roles().into_iter().find(|role| first(role)) else { return Funnel::default() };
+    let ask = role.ask.alternatives.first().and_then(|first| first.devices.as_ref());
+    let mut nodes = chosen(&snapshot.capacity, &role.ask.nodes);
+    // Where it may use none, the way of all still tells what there is.
+    if nodes.is_empty() {
+        nodes = snapshot.capacity.nodes.iter().collect();
+    }
+    ask.map(|ask| filter::funnel(nodes, ask)).unwrap_or_default()
 }

@@ -2,7 +2,7 @@
 
 use crate::model::ask::{DeviceAsk, DrawAsk};
 use crate::model::device::{Draw, WHOLE_MILLI};
-use crate::snapshot::{Capacity, DeviceView, NodeView, Unusable};
+use crate::snapshot::{DeviceView, NodeView, Unusable};
 
 /// The steps of the funnel, in order; a device is counted in each step that it passes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -108,10 +108,10 @@ pub(super) fn draw(device: &DeviceView, ask: &DeviceAsk) -> Draw {
     Draw { milli, memory_mib, partition: None }
 }
 
-/// The funnel of a task that asks for devices.
-pub(super) fn funnel(capacity: &Capacity, ask: &DeviceAsk) -> Funnel {
+/// The funnel of a task that asks for devices of these nodes.
+pub(super) fn funnel<'a>(nodes: impl IntoIterator<Item = &'a NodeView>, ask: &DeviceAsk) -> Funnel {
     let mut totals = Step::ALL.map(|step| (step, 0u32, 0u32));
-    for node in &capacity.nodes {
+    for node in nodes {
         let mut here = [0u32; 6];
         for device in &node.devices {
             let last = reaches(device, node, ask);
@@ -127,10 +127,10 @@ pub(super) fn funnel(capacity: &Capacity, ask: &DeviceAsk) -> Funnel {
     Funnel(totals.to_vec())
 }
 
-/// Counts what speaks against an ask.
-pub(super) fn tally(capacity: &Capacity, ask: &DeviceAsk) -> Tally {
+/// Counts what on these nodes speaks against an ask.
+pub(super) fn tally<'a>(nodes: impl IntoIterator<Item = &'a NodeView>, ask: &DeviceAsk) -> Tally {
     let mut tally = Tally::default();
-    for node in &capacity.nodes {
+    for node in nodes {
         let (would_do, usable, free) = tally.node(node, ask);
         tally.enough_memory += would_do;
         tally.most_on_a_node = tally.most_on_a_node.max(would_do);

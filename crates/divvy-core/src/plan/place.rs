@@ -152,7 +152,7 @@ fn place_by_first(trial: &mut Trial, spec: &JobSpec, role: &Role, rank: &mut u32
         let reason = match trial.model_limit(&spec.queue, alternative, tasks) {
             Some(limit) => limit,
             None if reason.verdict() == Verdict::NoFit || matches!(reason, Reason::NoDomain(..)) => reason,
-            None => trial.diagnose(spec, alternative, tasks).unwrap_or(reason),
+            None => trial.diagnose(spec, (&role.ask, alternative), tasks).unwrap_or(reason),
         };
         first_reason.get_or_insert(reason);
     }

@@ -10,7 +10,7 @@ use super::score::Scores;
 use crate::amount::{Amount, Holdings, Resource};
 use crate::id::{AllocationId, DeviceId, JobId, NodeId};
 use crate::model::allocation::Placement;
-use crate::model::ask::Alternative;
+use crate::model::ask::{Alternative, Ask};
 use crate::model::choice::NodeChoice;
 use crate::model::device::DeviceSpec;
 use crate::model::job::JobSpec;
@@ -172,15 +172,15 @@ impl<'a> Trial<'a> {
     pub(super) fn diagnose(
         &mut self,
         spec: &JobSpec,
-        alternative: &Alternative,
+        (ask, alternative): (&Ask, &Alternative),
         tasks: u32,
     ) -> Option<Reason> {
         if !self.names_reasons {
             return None;
         }
         let Self { capacity, diagnosed, .. } = self;
-        let asked = fingerprint(&(alternative, tasks, spec.exclusive, spec.gang.tasks()));
-        let anew = || diagnose::diagnose(capacity, spec, alternative, tasks);
+        let asked = fingerprint(&(alternative, &ask.nodes, tasks, spec.exclusive, spec.gang.tasks()));
+        let anew = || diagnose::diagnose((capacity, &ask.nodes), spec, alternative, tasks);
         Some(diagnosed.entry(asked).or_insert_with(anew).clone())
     }
 

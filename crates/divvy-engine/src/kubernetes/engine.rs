@@ -1,7 +1,9 @@
 //! The engine: what the watches tell goes into the [`World`]; what the core wants goes to the API server.
 
-use std::path::Path;
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::Duration;
 
@@ -13,12 +15,13 @@ use kube::config::{Config, KubeConfigOptions, Kubeconfig};
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
+use super::lease::{Candidate, Leadership};
 use super::objects::{Condition, Meta, Node, Pod, QueueObject};
-use super::waiting::PodNews;
+use super::waiting::{PodNews, Subject};
 use super::watch::{self, Change, Watched};
 use super::window::Window;
 use super::world::World;
-use super::writes::{self, Bound, NotBound, Write};
+use super::writes::{self, Bound, NotBound, Post, Write};
 
 /// Why the cluster cannot be reached.
 #[derive(Debug, thiserror::Error)]
@@ -34,9 +37,30 @@ pub enum ConnectError {
     /// No client can be made of it.
     #[error("no connection to the cluster can be made: {0}")]
     Client(String),
+    /// It has no rights there.
+    #[error(
+        "the cluster does not let it: {0}. `divvy kube manifests | kubectl apply -f -` gives it what it needs"
+    )]
+    Rights(String),
+    /// The lease that says who leads cannot be written.
+    #[error("the lease that says who leads cannot be written: {0}")]
+    Lease(String),
     /// The threads that talk to it cannot be started.
     #[error("starting threads that talk to the cluster: {0}")]
     Threads(#[from] std::io::Error),
+}
+
+/// Which cluster, and what of it is the pool's.
+#[derive(Clone, Debug)]
+pub struct Site {
+    /// How it is reached.
+    pub kubeconfig: PathBuf,
+    /// Pods that name this scheduler are the pool's.
+    pub scheduler: String,
+    /// Nodes with these labels are the pool's, as a label selector; all, if it is empty.
+    pub nodes: String,
+    /// How long a leader leads without renewing its lease. A third of it is what a request may take.
+    pub lease: Duration,
 }
 
 /// What the threads tell.
@@ -56,8 +80,12 @@ pub struct KubernetesEngine {
     queues: Vec<Change<QueueObject>>,
     queues_listed: bool,
     term: Term,
+    /// Why tasks are about to be stopped.
+    causes: HashMap<AllocationId, Condition>,
+    leadership: Arc<Leadership>,
+    candidate: Candidate,
     /// Dropped last: with it, the threads end.
-    _runtime: Runtime,
+    runtime: Runtime,
 }
 
 impl Watched for Node {
@@ -85,23 +113,41 @@ impl Watched for QueueObject {
 const CONNECT_WITHIN: Duration = Duration::from_secs(5);
 
 impl KubernetesEngine {
-    /// Connects to the cluster of a kubeconfig and begins to watch it; pods that name this scheduler are the pool's.
-    pub fn connect(kubeconfig: &Path, scheduler: &str) -> Result<Self, ConnectError> {
+    /// Connects to a cluster, waits until no other replica leads, and begins to watch it; `None` if it is to end before that.
+    pub fn connect(site: &Site, end: &AtomicBool) -> Result<Option<(Self, Term)>, ConnectError> {
         let threads = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-        let client = threads.block_on(client(kubeconfig))?;
+        let client = threads.block_on(client(&site.kubeconfig))?;
+        let candidate = Candidate::new(client.clone(), &site.scheduler, site.lease);
+        let Some((term, leadership)) = threads.block_on(candidate.clone().lead(end))? else {
+            return Ok(None);
+        };
         let (tell, news) = mpsc::channel();
-        watch_all(&threads, &client, &tell);
-        let urgent = write_all(&threads, &client, &tell);
-        let patient = write_all(&threads, &client, &tell);
-        Ok(Self {
-            world: World::new(scheduler),
+        watch_all(&threads, (&client, &site.nodes), &tell);
+        let urgent = write_all(&threads, (&client, &leadership), &tell);
+        let patient = write_all(&threads, (&client, &leadership), &tell);
+        let engine = Self {
+            world: World::new(&site.scheduler),
             news,
             writes: (urgent, patient),
             queues: Vec::new(),
             queues_listed: false,
             term: Term(0),
-            _runtime: threads,
-        })
+            causes: HashMap::new(),
+            leadership,
+            candidate,
+            runtime: threads,
+        };
+        Ok(Some((engine, term)))
+    }
+
+    /// Whether another replica may lead by now.
+    pub fn is_deposed(&self) -> bool {
+        self.leadership.is_over()
+    }
+
+    /// Lets go of the lease, so that the next leader need not wait for its end.
+    pub fn resign(&self) {
+        self.runtime.block_on(self.candidate.release());
     }
 
     /// Waits for something to happen, at most so long; then takes in all that has.
@@ -173,7 +219,19 @@ impl KubernetesEngine {
     /// A pod that was found running does not fit beside what the others hold: it is told to go.
     pub fn not_adopted(&mut self, uid: &str, why: &str) {
         if let Some(pod) = self.world.leave(uid) {
-            self.send(Write::Evict(pod, disruption("Overcommitted", why)));
+            self.send(Write::Evict(pod, disruption(CROWDED, why)));
+        }
+    }
+
+    /// Notes why a task is about to be stopped, in a word and a sentence: its pod is told so.
+    pub fn because(&mut self, id: AllocationId, (word, why): (&str, &str)) {
+        self.causes.insert(id, disruption(word, why));
+    }
+
+    /// Says of a pod which node it gets when others have left it; or that it does not any more.
+    pub fn nominate(&mut self, uid: &str, node: Option<String>) {
+        if let Some(pod) = self.world.address(uid) {
+            self.send(Write::Nominate(pod, node));
         }
     }
 
@@ -182,6 +240,11 @@ impl KubernetesEngine {
         if let Some(pod) = self.world.address(uid) {
             let _ = self.writes.1.send(Write::Say(pod, condition));
         }
+    }
+
+    /// Makes an event about a pod or its owner: why it waits.
+    pub fn tell(&mut self, subject: Subject, said: Condition) {
+        let _ = self.writes.1.send(Write::Event(subject, said));
     }
 
     /// Says of a queue whether it is in force.
@@ -205,6 +268,13 @@ pub enum QueueNews {
     /// It is gone: its name.
     Gone(String),
 }
+
+/// Why a pod goes where others have taken what it has.
+pub const CROWDED: &str = "Overcommitted";
+/// Why a pod goes whose place goes to another: the API's own word for it.
+pub const PREEMPTED: &str = "PreemptionByScheduler";
+/// Why a pod goes for any other reason.
+pub const STOPPED: &str = "StoppedByScheduler";
 
 /// What a pod is told that has to go.
 fn disruption(reason: &str, message: &str) -> Condition {
@@ -233,8 +303,9 @@ impl Engine for KubernetesEngine {
                 },
                 Action::Stop(..) => match self.world.pod_of(id) {
                     Some(pod) => {
-                        let why = "its place goes to another job; see the scheduler's log";
-                        self.send(Write::Evict(pod, disruption("PreemptionByScheduler", why)));
+                        let why = self.causes.remove(&id);
+                        let why = why.unwrap_or_else(|| disruption(STOPPED, "its job is stopped"));
+                        self.send(Write::Evict(pod, why));
                     }
                     None => self.world.end(id, EndedHow::NeverStarted, super::now()),
                 },
@@ -268,19 +339,26 @@ async fn client(file: &Path) -> Result<Client, ConnectError> {
     Client::try_from(config).map_err(|error| ConnectError::Client(error.to_string()))
 }
 
-fn watch_all(threads: &Runtime, client: &Client, tell: &Sender<News>) {
+fn watch_all(threads: &Runtime, (client, nodes): (&Client, &str), tell: &Sender<News>) {
     fn told<T>(tell: Sender<News>, of: fn(Change<T>) -> News) -> impl Fn(Change<T>) -> bool {
         move |change| tell.send(of(change)).is_ok()
     }
-    threads.spawn(watch::follow(client.clone(), told(tell.clone(), News::Nodes)));
-    threads.spawn(watch::follow(client.clone(), told(tell.clone(), News::Pods)));
-    threads.spawn(watch::follow(client.clone(), told(tell.clone(), News::Queues)));
+    let all = String::new;
+    threads.spawn(watch::follow(client.clone(), nodes.to_owned(), told(tell.clone(), News::Nodes)));
+    threads.spawn(watch::follow(client.clone(), all(), told(tell.clone(), News::Pods)));
+    threads.spawn(watch::follow(client.clone(), all(), told(tell.clone(), News::Queues)));
 }
 
-fn write_all(threads: &Runtime, client: &Client, tell: &Sender<News>) -> UnboundedSender<Write> {
+fn write_all(
+    threads: &Runtime,
+    (client, leadership): (&Client, &Arc<Leadership>),
+    tell: &Sender<News>,
+) -> UnboundedSender<Write> {
     let (send, writes) = unbounded_channel();
     let tell = tell.clone();
     let bound = move |bound| drop(tell.send(News::Bound(bound)));
-    threads.spawn(writes::carry_out(client.clone(), writes, Arc::new(Window::new()), bound));
+    let post =
+        Post { client: client.clone(), leadership: Arc::clone(leadership), window: Arc::new(Window::new()) };
+    threads.spawn(writes::carry_out(post, writes, bound));
     send
 }

@@ -9,6 +9,7 @@
 
 mod demand;
 mod engine;
+mod lease;
 mod nodes;
 pub mod objects;
 mod quantity;
@@ -24,8 +25,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use divvy_core::time::Time;
 
 pub use demand::{Demand, GPU, Unreadable};
-pub use engine::{ConnectError, KubernetesEngine, QueueNews};
-pub use waiting::{GANG_LABEL, Gang, PREEMPTIBLE, PodNews, QUEUE_LABEL, Running, Waiting};
+pub use engine::{CROWDED, ConnectError, KubernetesEngine, PREEMPTED, QueueNews, STOPPED, Site};
+pub use lease::NAMESPACE;
+pub use waiting::{GANG_LABEL, Gang, PREEMPTIBLE, PodNews, QUEUE_LABEL, Running, Subject, Waiting};
 pub use wishes::{NotUnderstood, choice};
 
 /// The API group of what the pool adds to a cluster.
@@ -36,6 +38,12 @@ pub const VERSION: &str = "v1alpha1";
 fn now() -> Time {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Time(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+}
+
+/// The time as events have it: RFC 3339, to the microsecond.
+fn now_in_events() -> String {
+    let now = jiff::Timestamp::from_millisecond(now().0).unwrap_or_default();
+    format!("{now:.6}")
 }
 
 /// The time as the API writes it: RFC 3339, to the second.

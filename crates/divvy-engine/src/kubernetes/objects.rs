@@ -37,6 +37,8 @@ pub struct Meta {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct OwnerReference {
+    /// The group and version of its kind.
+    pub api_version: String,
     /// Its kind.
     pub kind: String,
     /// Its name.

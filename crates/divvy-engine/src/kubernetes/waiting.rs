@@ -3,7 +3,7 @@
 use divvy_core::model::ask::{Alternative, Ask, DeviceAsk, DeviceClass, DrawAsk};
 
 use super::demand::Demand;
-use super::objects::{Condition, Pod};
+use super::objects::{Condition, Meta, OwnerReference, Pod};
 use super::wishes;
 
 /// The label that names a pod's queue.
@@ -49,6 +49,23 @@ pub struct Waiting {
     pub ask: Result<Ask, String>,
     /// What is said of its place so far.
     pub scheduled: Option<Condition>,
+    /// Whom events about it are about: its owner, or itself.
+    pub subject: Subject,
+}
+
+/// Whom an event is about.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Subject {
+    /// The group and version of its kind.
+    pub api_version: String,
+    /// Its kind.
+    pub kind: String,
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Unique for ever.
+    pub uid: String,
 }
 
 /// The pods that start together.
@@ -90,6 +107,7 @@ impl Waiting {
             grace_ms: grace_s.clamp(0, 86_400).saturating_mul(1000),
             ask: gang(pod).and_then(|_| ask(pod)),
             scheduled: said.cloned(),
+            subject: subject(meta),
         }
     }
 }
@@ -98,6 +116,19 @@ impl Running {
     pub(super) fn new(pod: &Pod) -> Self {
         let since = pod.status.start_time.as_ref().unwrap_or(&pod.metadata.creation_timestamp).clone();
         Self { pod: Waiting::new(pod), node: pod.spec.node_name.clone().unwrap_or_default(), since }
+    }
+}
+
+fn subject(meta: &Meta) -> Subject {
+    let namespace = meta.namespace.clone();
+    match meta.owner_references.iter().find(|owner| owner.controller).cloned() {
+        Some(OwnerReference { api_version, kind, name, uid, .. }) => {
+            Subject { api_version, kind, namespace, name, uid }
+        }
+        None => {
+            let (name, uid) = (meta.name.clone(), meta.uid.clone());
+            Subject { api_version: "v1".into(), kind: "Pod".into(), namespace, name, uid }
+        }
     }
 }
 

@@ -64,17 +64,18 @@ enum Cut {
     TooOld,
 }
 
-/// Tells all that happens to objects of a kind, until nobody listens.
-pub(super) async fn follow<T: Watched>(client: Client, tell: impl Fn(Change<T>) -> bool) {
+/// Tells all that happens to objects of a kind that have these labels (all, if it is empty), until nobody listens.
+pub(super) async fn follow<T: Watched>(client: Client, labels: String, tell: impl Fn(Change<T>) -> bool) {
+    let chosen = &format!("{}?labelSelector={}", T::PATH, encoded(&labels));
     let mut pause = PAUSE.0;
     loop {
-        match tokio::time::timeout(LIST_WITHIN, list::<T>(&client)).await {
+        match tokio::time::timeout(LIST_WITHIN, list::<T>(&client, chosen)).await {
             Ok(Ok((items, version))) => {
                 pause = PAUSE.0;
                 if !tell(Change::All(items)) {
                     return;
                 }
-                if let Cut::Unheard = go_on(&client, version, &tell).await {
+                if let Cut::Unheard = go_on((&client, chosen), version, &tell).await {
                     return;
                 }
             }
@@ -94,10 +95,10 @@ pub(super) async fn follow<T: Watched>(client: Client, tell: impl Fn(Change<T>) 
 }
 
 /// All objects, page by page, and the version that they are of.
-async fn list<T: Watched>(client: &Client) -> kube::Result<(Vec<T>, String)> {
+async fn list<T: Watched>(client: &Client, chosen: &str) -> kube::Result<(Vec<T>, String)> {
     let (mut items, mut go_on) = (Vec::new(), String::new());
     loop {
-        let path = format!("{}?limit={PAGE}&continue={go_on}", T::PATH);
+        let path = format!("{chosen}&limit={PAGE}&continue={go_on}");
         let page: List<T> = client.request(get(&path)?).await?;
         items.extend(page.items.unwrap_or_default());
         if page.metadata.go_on.is_empty() {
@@ -108,11 +109,15 @@ async fn list<T: Watched>(client: &Client) -> kube::Result<(Vec<T>, String)> {
 }
 
 /// Follows from a version on.
-async fn go_on<T: Watched>(client: &Client, mut version: String, tell: &impl Fn(Change<T>) -> bool) -> Cut {
+async fn go_on<T: Watched>(
+    of: (&Client, &str),
+    mut version: String,
+    tell: &impl Fn(Change<T>) -> bool,
+) -> Cut {
     let mut pause = PAUSE.0;
     loop {
         let before = version.clone();
-        match watch(client, &mut version, tell).await {
+        match watch(of, &mut version, tell).await {
             Ok(None) => {}
             Ok(Some(cut)) => return cut,
             Err(kube::Error::Api(status)) if status.code == 410 => return Cut::TooOld,
@@ -128,13 +133,12 @@ async fn go_on<T: Watched>(client: &Client, mut version: String, tell: &impl Fn(
 
 /// One watch, to its end.
 async fn watch<T: Watched>(
-    client: &Client,
+    (client, chosen): (&Client, &str),
     version: &mut String,
     tell: &impl Fn(Change<T>) -> bool,
 ) -> kube::Result<Option<Cut>> {
     let path = format!(
-        "{}?watch=1&allowWatchBookmarks=true&timeoutSeconds={WATCH_S}&resourceVersion={version}",
-        T::PATH
+        "{chosen}&watch=1&allowWatchBookmarks=true&timeoutSeconds={WATCH_S}&resourceVersion={version}"
     );
     let events = client.request_events::<T>(get(&path)?).await?;
     pin_mut!(events);
@@ -156,6 +160,15 @@ async fn watch<T: Watched>(
         }
     }
     Ok(None)
+}
+
+/// Text as it may stand in a path.
+fn encoded(text: &str) -> String {
+    let byte = |byte: u8| match byte {
+        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' => char::from(byte).to_string(),
+        other => format!("%{other:02X}"),
+    };
+    text.bytes().map(byte).collect()
 }
 
 fn get(path: &str) -> kube::Result<http::Request<Vec<u8>>> {

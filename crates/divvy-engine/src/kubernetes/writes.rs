@@ -2,6 +2,7 @@
 //! asked how things are, and what is there already is not done again.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use divvy_core::id::AllocationId;
@@ -9,7 +10,9 @@ use kube::Client;
 use serde_json::{Value, json};
 use tokio::sync::mpsc::UnboundedReceiver;
 
+use super::lease::Leadership;
 use super::objects::{Condition, Pod};
+use super::waiting::Subject;
 use super::window::Window;
 use super::world::Address;
 
@@ -22,6 +25,10 @@ pub(super) enum Write {
     Evict(Address, Condition),
     /// What keeps a pod waiting.
     Say(Address, Condition),
+    /// A pod is promised a node, or is not any more.
+    Nominate(Address, Option<String>),
+    /// Something has happened to a pod, or to the pods of an owner.
+    Event(Subject, Condition),
     /// What is said of a queue: its name, and the generation that it is about.
     SayOfQueue(String, i64, Condition),
 }
@@ -38,8 +45,6 @@ pub(super) enum NotBound {
 /// What became of a binding.
 pub(super) type Bound = (AllocationId, Result<(), NotBound>);
 
-/// What one request may take. Shorter than what a leader has left when it begins to write.
-const WITHIN: Duration = Duration::from_secs(5);
 /// For how long a request is tried again.
 const TRIED_FOR: Duration = Duration::from_secs(60);
 /// How long a refusal is kept: what the server does not want now it will not want in a moment.
@@ -49,17 +54,14 @@ const PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_s
 
 /// Carries out what comes, as many at once as the window allows, until nothing comes any more.
 pub(super) async fn carry_out(
-    client: Client,
+    post: Post,
     mut writes: UnboundedReceiver<Write>,
-    window: Arc<Window>,
     tell: impl Fn(Bound) + Clone + Send + 'static,
 ) {
     while let Some(write) = writes.recv().await {
-        let place = window.enter().await;
-        let (client, tell) = (client.clone(), tell.clone());
-        let window = Arc::clone(&window);
+        let place = post.window.enter().await;
+        let (desk, tell) = (post.clone(), tell.clone());
         tokio::spawn(async move {
-            let desk = Desk { client, window };
             match write {
                 Write::Bind(id, pod, node) => {
                     let bound = desk.bind(&pod, &node).await;
@@ -72,6 +74,8 @@ pub(super) async fn carry_out(
                 }
                 Write::Evict(pod, condition) => desk.evict(&pod, &condition).await,
                 Write::Say(pod, condition) => desk.say(&pod, &condition).await,
+                Write::Nominate(pod, node) => desk.nominate(&pod, node.as_deref()).await,
+                Write::Event(subject, condition) => desk.event(&subject, &condition).await,
                 Write::SayOfQueue(name, generation, condition) => {
                     desk.say_of_queue(&name, generation, &condition).await;
                 }
@@ -92,12 +96,15 @@ enum Answer {
     Refused(String),
 }
 
-struct Desk {
-    client: Client,
-    window: Arc<Window>,
+/// Where writes are sent from.
+#[derive(Clone)]
+pub(super) struct Post {
+    pub(super) client: Client,
+    pub(super) leadership: Arc<Leadership>,
+    pub(super) window: Arc<Window>,
 }
 
-impl Desk {
+impl Post {
     async fn bind(&self, pod: &Address, node: &str) -> Result<(), NotBound> {
         let path = format!("/api/v1/namespaces/{}/pods/{}/binding", pod.namespace, pod.name);
         // With the uid a pod that was made anew under the same name is not meant.
@@ -133,7 +140,8 @@ impl Desk {
     async fn where_is(&self, pod: &Address) -> Result<String, Option<NotBound>> {
         let path = format!("/api/v1/namespaces/{}/pods/{}", pod.namespace, pod.name);
         let request = http::Request::get(path).body(Vec::new()).map_err(|_| None)?;
-        match tokio::time::timeout(WITHIN, self.client.request::<Pod>(request)).await {
+        let within = self.leadership.within();
+        match tokio::time::timeout(within, self.client.request::<Pod>(request)).await {
             Ok(Ok(there)) if there.metadata.uid != pod.uid || there.metadata.deletion_timestamp.is_some() => {
                 Err(Some(NotBound::Gone))
             }
@@ -152,10 +160,37 @@ impl Desk {
     }
 
     async fn say(&self, pod: &Address, condition: &Condition) {
+        self.patch_status(pod, json!({"conditions": [spelled(condition)]})).await;
+    }
+
+    async fn nominate(&self, pod: &Address, node: Option<&str>) {
+        self.patch_status(pod, json!({"nominatedNodeName": node})).await;
+    }
+
+    async fn patch_status(&self, pod: &Address, status: Value) {
         let path = format!("/api/v1/namespaces/{}/pods/{}/status", pod.namespace, pod.name);
-        let status = json!({"conditions": [spelled(condition)]});
         let body = json!({"metadata": {"uid": pod.uid}, "status": status});
         self.insist("PATCH", &path, ("application/strategic-merge-patch+json", &body)).await;
+    }
+
+    async fn event(&self, subject: &Subject, said: &Condition) {
+        let path = format!("/apis/events.k8s.io/v1/namespaces/{}/events", subject.namespace);
+        // Named here, so that a second try after a lost answer makes no second event.
+        let name = shortened(&subject.name, LONGEST_NAME);
+        let name = format!("{name}.{:x}{:x}", super::now().0, NEXT_EVENT.fetch_add(1, Ordering::Relaxed));
+        let Subject { api_version, kind, namespace, name: of, uid } = subject;
+        let regarding =
+            json!({"apiVersion": api_version, "kind": kind, "namespace": namespace, "name": of, "uid": uid});
+        let note = shortened(&said.message, LONGEST_NOTE);
+        let body = json!({
+            "apiVersion": "events.k8s.io/v1", "kind": "Event",
+            "metadata": {"name": name, "namespace": namespace},
+            "eventTime": super::now_in_events(),
+            "reportingController": super::GROUP, "reportingInstance": std::process::id().to_string(),
+            "action": "Scheduling", "reason": said.reason, "type": "Warning",
+            "regarding": regarding, "note": note,
+        });
+        self.insist("POST", &path, (JSON, &body)).await;
     }
 
     async fn say_of_queue(&self, name: &str, generation: i64, condition: &Condition) {
@@ -190,7 +225,11 @@ impl Desk {
             Ok(request) => request,
             Err(error) => return Answer::Refused(error.to_string()),
         };
-        let answer = tokio::time::timeout(WITHIN, self.client.request_text(request)).await;
+        if !self.leadership.may_write() {
+            return Answer::Again("the lease may be over before the answer comes".into());
+        }
+        let within = self.leadership.within();
+        let answer = tokio::time::timeout(within, self.client.request_text(request)).await;
         let status = match answer {
             Ok(Ok(_)) => {
                 self.window.widen();
@@ -198,7 +237,7 @@ impl Desk {
             }
             Ok(Err(kube::Error::Api(status))) => status,
             Ok(Err(error)) => return Answer::Again(error.to_string()),
-            Err(_) => return Answer::Again(format!("no answer within {WITHIN:?}")),
+            Err(_) => return Answer::Again(format!("no answer within {within:?}")),
         };
         match status.code {
             409 => Answer::Conflict,
@@ -212,6 +251,19 @@ impl Desk {
         }
     }
 }
+
+/// The beginning of a text, so many bytes at most.
+fn shortened(text: &str, most: usize) -> &str {
+    let end = (0..=most.min(text.len())).rev().find(|end| text.is_char_boundary(*end));
+    &text[..end.unwrap_or(0)]
+}
+
+/// The server takes notes of fewer than 1,024 bytes.
+const LONGEST_NOTE: usize = 1000;
+/// What is left of a name's 253 bytes beside what makes it one of its own.
+const LONGEST_NAME: usize = 200;
+/// Tells the events of one millisecond apart.
+static NEXT_EVENT: AtomicU64 = AtomicU64::new(0);
 
 const JSON: &str = "application/json";
 

@@ -1,6 +1,6 @@
 //! Which pods are which job. A pod, or the pods of a gang, is one job; ranks follow the pods' names.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use divvy_core::controller::{Broken, Controller};
@@ -11,7 +11,7 @@ use divvy_core::model::gang::{Branch, Group, Role};
 use divvy_core::model::job::{JobSpec, Kind, Lifetime, Owner, Requeue, StopOrder, Work};
 use divvy_core::time::Time;
 use divvy_engine::kubernetes::objects::Condition;
-use divvy_engine::kubernetes::{Gang, PodNews, Running, Waiting};
+use divvy_engine::kubernetes::{Gang, PodNews, Running, Subject, Waiting};
 
 use super::{admin, words};
 
@@ -26,6 +26,30 @@ pub(super) struct Jobs {
     loose: BTreeSet<String>,
     /// Pods of which there may be something new to say.
     to_say: BTreeSet<String>,
+    told: Told,
+}
+
+/// What is said of a pod: its uid, its condition, and the event that says it to its owner.
+pub(super) type Said = (String, Condition, Option<Subject>);
+
+/// Why pods of an owner and a class wait, as the last event said it: one event is enough for all of them.
+#[derive(Debug, Default)]
+struct Told(HashMap<(String, Option<ClassId>), String>);
+
+impl Told {
+    /// Whether this is news.
+    fn note(&mut self, owner: &str, class: Option<ClassId>, reason: &str) -> bool {
+        let last = self.0.insert((owner.to_owned(), class), reason.to_owned());
+        last.as_deref() != Some(reason)
+    }
+
+    /// Forgets owners of whose pods none waits, from time to time.
+    fn forget(&mut self, pods: &HashMap<String, Entry>) {
+        if self.0.len() > 2 * pods.len() + 1000 {
+            let there: HashSet<&str> = pods.values().map(|it| it.waiting.subject.uid.as_str()).collect();
+            self.0.retain(|(owner, _), _| there.contains(owner.as_str()));
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -42,6 +66,11 @@ impl Jobs {
     /// How many pods wait.
     pub(super) fn waiting(&self) -> usize {
         self.pods.len()
+    }
+
+    /// The pod of a rank of a job.
+    pub(super) fn pod(&self, job: JobId, rank: u32) -> Option<&str> {
+        Some(self.jobs.get(&job.number)?.get(rank as usize)?.as_str())
     }
 
     /// A pod waits for a node.
@@ -165,22 +194,36 @@ impl Jobs {
     }
 
     /// What there is new to say of pods that wait.
-    pub(super) fn said(&mut self, controller: &Controller) -> Vec<(String, Condition)> {
+    pub(super) fn said(&mut self, controller: &Controller) -> Vec<Said> {
         let state = controller.state();
+        let mut choices: HashMap<ClassId, words::Choice> = HashMap::new();
         let mut new = Vec::new();
         for uid in std::mem::take(&mut self.to_say) {
             let Some(entry) = self.pods.get_mut(&uid) else { continue };
             let job = entry.job.and_then(|job| state.jobs.get(&job));
             let waits = job.is_some_and(|job| job.run(None).is_some_and(|run| !run.is_active()));
-            let judged =
-                job.filter(|_| waits).and_then(|job| state.verdicts.get(&job.class)).map(words::waits);
-            let Some(condition) = judged.or_else(|| entry.refused.clone()) else { continue };
+            let job = job.filter(|_| waits);
+            let judged = job.and_then(|job| Some((job, state.verdicts.get(&job.class)?)));
+            let (condition, code) = match (judged, entry.refused.clone()) {
+                (Some((job, reason)), _) => {
+                    let choice = choices.entry(job.class).or_insert_with(|| choice(controller, &job.spec));
+                    (words::waits(reason, choice), reason.code().to_owned())
+                }
+                (None, Some(refused)) => {
+                    let code = refused.reason.clone();
+                    (refused, code)
+                }
+                (None, None) => continue,
+            };
             let said = (condition.reason.clone(), condition.message.clone());
             if entry.said != said {
                 entry.said = said;
-                new.push((uid, condition));
+                let subject = &entry.waiting.subject;
+                let is_news = self.told.note(&subject.uid, job.map(|job| job.class), &code);
+                new.push((uid, condition, is_news.then(|| subject.clone())));
             }
         }
+        self.told.forget(&self.pods);
         new
     }
 
@@ -213,6 +256,15 @@ impl Jobs {
         let run = controller.state().run(JobId::single(*job))?;
         run.placements.iter().find(|placement| placement.rank == rank).map(|placement| placement.allocation)
     }
+}
+
+/// The nodes that a job may use, and the way of its GPUs through them.
+fn choice(controller: &Controller, spec: &JobSpec) -> words::Choice {
+    let nodes = &controller.snapshot().capacity.nodes;
+    let roles = spec.gang.roles();
+    let chosen = nodes.iter().filter(|node| roles.iter().any(|role| role.ask.nodes.takes(&node.face)));
+    let funnel = divvy_core::plan::funnel(controller.snapshot(), spec);
+    words::Choice { chosen: chosen.count(), all: nodes.len(), funnel }
 }
 
 /// A job that has no devices is not to get any.

@@ -7,9 +7,9 @@
 mod jobs;
 mod manifests;
 mod queues;
+mod taken;
 mod words;
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -20,21 +20,14 @@ use divvy_core::engine::Engine;
 use divvy_core::event::Event;
 use divvy_core::id::Term;
 use divvy_core::state::State;
+pub use divvy_engine::kubernetes::Site;
 use divvy_engine::kubernetes::{ConnectError, KubernetesEngine, PodNews, Running};
 
 use crate::clock;
 use jobs::Jobs;
 pub use manifests::manifests;
 use queues::Queues;
-
-/// How the scheduler runs.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// How the cluster is reached.
-    pub kubeconfig: PathBuf,
-    /// Pods that name this scheduler are the pool's.
-    pub scheduler: String,
-}
+use taken::Nominated;
 
 /// Why the scheduler gave up. Pods run on; the next one takes them over.
 #[derive(Debug, thiserror::Error)]
@@ -45,6 +38,11 @@ pub enum KubeError {
     /// Nothing could be listed.
     #[error("the cluster has not told its nodes, pods and queues within {0:?}: see the warnings above")]
     Silent(Duration),
+    /// The lease was not renewed in time, or another has it.
+    #[error(
+        "another scheduler of this name may lead by now, so this one ends: start it again, and it waits for its turn"
+    )]
+    Deposed,
     /// A law is broken, or an event does not fit.
     #[error("the scheduler stops, since going on could harm: {0}. Pods run on")]
     Broken(#[from] Broken),
@@ -61,7 +59,7 @@ const LISTED_WITHIN: Duration = Duration::from_secs(120);
 const LONGEST_PAUSE: Duration = Duration::from_millis(200);
 
 /// Schedules until it is told to end by a signal.
-pub fn run(options: &Options) -> Result<(), KubeError> {
+pub fn run(site: &Site) -> Result<(), KubeError> {
     let filter =
         tracing_subscriber::EnvFilter::try_from_env("DIVVY_LOG").unwrap_or_else(|_| USUAL_LOG.into());
     let _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).try_init();
@@ -69,13 +67,14 @@ pub fn run(options: &Options) -> Result<(), KubeError> {
     for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT] {
         signal_hook::flag::register(signal, Arc::clone(&end))?;
     }
-    let engine = KubernetesEngine::connect(&options.kubeconfig, &options.scheduler)?;
+    let Some((engine, term)) = KubernetesEngine::connect(site, &end)? else { return Ok(()) };
     let mut shell = Shell::new(engine);
-    shell.begin(&end)?;
+    shell.begin(term, &end)?;
     while !end.load(Ordering::Relaxed) {
         shell.engine.wait(shell.pause());
         shell.turn()?;
     }
+    shell.engine.resign();
     Ok(())
 }
 
@@ -89,6 +88,7 @@ struct Shell {
     controller: Controller,
     jobs: Jobs,
     queues: Queues,
+    nominated: Nominated,
 }
 
 impl Shell {
@@ -98,6 +98,7 @@ impl Shell {
             controller: Controller::open(State::default()),
             jobs: Jobs::default(),
             queues: Queues::default(),
+            nominated: Nominated::default(),
         }
     }
 
@@ -108,7 +109,7 @@ impl Shell {
     }
 
     /// Begins a term: waits for the lists, and takes over what runs already.
-    fn begin(&mut self, end: &AtomicBool) -> Result<(), KubeError> {
+    fn begin(&mut self, term: Term, end: &AtomicBool) -> Result<(), KubeError> {
         let started = Instant::now();
         while !self.engine.is_listed() && !end.load(Ordering::Relaxed) {
             if started.elapsed() > LISTED_WITHIN {
@@ -117,8 +118,6 @@ impl Shell {
             self.engine.wait(LONGEST_PAUSE);
         }
         let now = clock::now();
-        // The clock orders terms: nothing is kept here from one to the next.
-        let term = Term(u64::try_from(now.0 / 1000).unwrap_or(1));
         let version = env!("CARGO_PKG_VERSION").to_owned();
         let _ = self.controller.take(&Command::Begin { term, boot_id: String::new(), version }, now)?;
         self.see(now)?;
@@ -137,6 +136,9 @@ impl Shell {
     }
 
     fn turn(&mut self) -> Result<(), KubeError> {
+        if self.engine.is_deposed() {
+            return Err(KubeError::Deposed);
+        }
         let now = clock::now();
         self.see(now)?;
         self.take_queues(now)?;
@@ -217,7 +219,11 @@ impl Shell {
             self.say();
             return Ok(());
         };
+        for (id, word, why) in taken::causes(self.controller.state(), &batch) {
+            self.engine.because(id, (word, &why));
+        }
         self.engine.submit(&batch.actions);
+        self.nominated.follow(self.controller.state(), &batch, (&self.jobs, &mut self.engine));
         for stamped in &batch.commit.events {
             match &stamped.event {
                 Event::Judged { classes } => self.jobs.judged(classes.iter().map(|(class, _)| *class)),
@@ -235,7 +241,10 @@ impl Shell {
     }
 
     fn say(&mut self) {
-        for (uid, condition) in self.jobs.said(&self.controller) {
+        for (uid, condition, subject) in self.jobs.said(&self.controller) {
+            if let Some(subject) = subject {
+                self.engine.tell(subject, condition.clone());
+            }
             self.engine.say(&uid, condition);
         }
     }

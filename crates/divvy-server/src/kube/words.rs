@@ -1,15 +1,67 @@
 //! What is said of a pod that waits.
 
+use divvy_core::plan::Funnel;
 use divvy_core::reason::Reason;
+use divvy_engine::kubernetes::PREEMPTIBLE;
 use divvy_engine::kubernetes::objects::Condition;
 
 /// The word by which autoscalers buy nodes: said only where a further node would help.
 const UNSCHEDULABLE: &str = "Unschedulable";
 
+/// What a pod's choice of nodes leaves: of so many nodes, and the way of its GPUs through them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Choice {
+    /// The nodes that it may use.
+    pub(super) chosen: usize,
+    /// The nodes that are there.
+    pub(super) all: usize,
+    /// How many GPUs of theirs pass each step.
+    pub(super) funnel: Funnel,
+}
+
 /// Why a pod waits, for its status.
-pub(super) fn waits(reason: &Reason) -> Condition {
-    let word = if a_node_would_help(reason) { UNSCHEDULABLE.to_owned() } else { word(reason.code()) };
-    not_scheduled(&word, format!("{reason}; {}", reason.fix()))
+pub(super) fn waits(reason: &Reason, choice: &Choice) -> Condition {
+    let helps = a_node_would_help(reason);
+    let word = if helps { UNSCHEDULABLE.to_owned() } else { word(reason.code()) };
+    let where_from = if helps { choice.said() } else { String::new() };
+    not_scheduled(&word, format!("{where_from}{reason}; {}", fix(reason)))
+}
+
+impl Choice {
+    /// `3 of 12 nodes may be used; GPUs: 24 in pool, 8 right model, 2 free: `, as far as that tells anything.
+    fn said(&self) -> String {
+        let mut parts = Vec::new();
+        if self.chosen < self.all && self.chosen > 0 {
+            parts.push(format!("{} of {} nodes may be used", self.chosen, self.all));
+        }
+        let counts = self.funnel.0.iter().map(|(_, devices, _)| *devices);
+        let before = std::iter::once(u32::MAX).chain(counts);
+        let fewer = self.funnel.0.iter().zip(before).filter(|((_, devices, _), before)| devices < before);
+        let steps: Vec<String> =
+            fewer.map(|((step, devices, _), _)| format!("{devices} {}", step.name())).collect();
+        // Where all pass all, the GPUs are not what it waits for.
+        if steps.len() > 1 {
+            parts.push(format!("GPUs: {}", steps.join(", ")));
+        }
+        if parts.is_empty() { String::new() } else { format!("{}: ", parts.join("; ")) }
+    }
+}
+
+/// What would help, in the words of a cluster where the pool's own are about a single machine.
+fn fix(reason: &Reason) -> String {
+    match reason {
+        Reason::NoNode => "add a node that takes pods".into(),
+        Reason::NoSuchModel(_) | Reason::NoSuchMemory(_) => {
+            "ask for a model that a node has (its label nvidia.com/gpu.product)".into()
+        }
+        Reason::DevicesDown(_) | Reason::DevicesForeign(_) => "wait until they are free again".into(),
+        Reason::NodesDraining(_) => "wait, or uncordon a node".into(),
+        Reason::BeyondGuarantee(queue, resource, ..) => format!(
+            "annotate it {PREEMPTIBLE}: \"true\", or raise the guarantee of {resource} of queue {queue}"
+        ),
+        Reason::Reserved(_) => "wait until the pods before it in line have started".into(),
+        other => other.fix(),
+    }
 }
 
 /// A pod that cannot be taken at all.
@@ -76,12 +128,24 @@ fn word(code: &str) -> String {
 mod tests {
     use super::*;
     use divvy_core::amount::Resource;
+    use divvy_core::plan::Step;
 
     #[test]
     fn autoscalers_hear_of_pods_that_a_node_would_help_and_of_no_others() {
-        assert_eq!(waits(&Reason::DevicesBusy(2)).reason, "Unschedulable");
-        let quota = Reason::QueueLimit("vision".into(), Resource::Any, 8000, 1000);
-        assert_eq!(waits(&quota).reason, "QueueLimit");
-        assert!(waits(&quota).message.contains("vision"), "{}", waits(&quota).message);
+        let choice = Choice::default();
+        assert_eq!(waits(&Reason::DevicesBusy(2), &choice).reason, "Unschedulable");
+        let quota = waits(&Reason::QueueLimit("vision".into(), Resource::Any, 8000, 1000), &choice);
+        assert_eq!(quota.reason, "QueueLimit");
+        assert!(quota.message.contains("vision"), "{}", quota.message);
+    }
+
+    #[test]
+    fn the_way_of_the_gpus_is_told_as_far_as_they_get_fewer() {
+        let steps =
+            [(Step::InPool, 24, 3), (Step::RightModel, 24, 3), (Step::Free, 2, 1), (Step::OnOneNode, 0, 0)];
+        let choice = Choice { chosen: 3, all: 12, funnel: Funnel(steps.to_vec()) };
+        let said = waits(&Reason::DevicesBusy(4), &choice).message;
+        let begin = "3 of 12 nodes may be used; GPUs: 24 in pool, 2 free, 0 on one node: no node has 4 GPUs";
+        assert!(said.starts_with(begin), "{said}");
     }
 }

@@ -2,9 +2,10 @@
 
 use std::io::Write;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use divvy_server::kube::{self, KubeError, Options};
+use divvy_server::kube::{self, KubeError, Site};
 
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -32,6 +33,12 @@ struct Run {
     /// The schedulerName of the pods that are its own
     #[arg(long, value_name = "NAME", default_value = "divvy")]
     scheduler_name: String,
+    /// Only nodes with these labels are the pool's, such as nvidia.com/gpu.present=true
+    #[arg(long, value_name = "LABELS")]
+    nodes: Option<String>,
+    /// How long a leader leads without a word; another replica takes over after that and a third of it
+    #[arg(long, value_name = "SECONDS", default_value_t = 15, value_parser = clap::value_parser!(u64).range(3..=3600))]
+    lease_s: u64,
 }
 
 impl Kube {
@@ -40,9 +47,14 @@ impl Kube {
         match &self.verb {
             Verb::Manifests => std::io::stdout().lock().write_all(kube::manifests().as_bytes())?,
             Verb::Run(run) => {
-                let options =
-                    Options { kubeconfig: run.kubeconfig.clone(), scheduler: run.scheduler_name.clone() };
-                kube::run(&options).map_err(failure)?;
+                let (kubeconfig, scheduler) = (run.kubeconfig.clone(), run.scheduler_name.clone());
+                let site = Site {
+                    kubeconfig,
+                    scheduler,
+                    nodes: run.nodes.clone().unwrap_or_default(),
+                    lease: Duration::from_secs(run.lease_s),
+                };
+                kube::run(&site).map_err(failure)?;
             }
         }
         Ok(Exit::Success)
@@ -53,6 +65,7 @@ fn failure(error: KubeError) -> Failure {
     let exit = match &error {
         KubeError::Connect(_) => Exit::NotFound,
         KubeError::Silent(_) => Exit::NoDaemon,
+        KubeError::Deposed => Exit::TryAgain,
         KubeError::Broken(_) | KubeError::Signals(_) => Exit::Internal,
     };
     Failure::new(exit, error.to_string())

@@ -4,7 +4,11 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "only tests live here")]
 
+mod faults;
+mod history;
 mod placement;
 mod queues;
+mod replicas;
 mod site;
+mod taking_back;
 mod terms;

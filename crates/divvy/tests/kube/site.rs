@@ -17,9 +17,9 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// A namespace, nodes and a scheduler.
 pub(crate) struct Site {
     pub(crate) name: String,
-    namespace: String,
-    state: PathBuf,
-    scheduler: Option<Child>,
+    pub(crate) namespace: String,
+    pub(crate) state: PathBuf,
+    schedulers: Vec<Child>,
     folder: tempfile::TempDir,
 }
 
@@ -36,7 +36,8 @@ fn cluster() -> Option<PathBuf> {
     None
 }
 
-fn kubectl_of(state: &Path) -> Command {
+/// `kubectl` as the administrator of a cluster.
+pub(crate) fn kubectl_of(state: &Path) -> Command {
     let mut command = Command::new(state.join("bin/kubectl"));
     command.arg("--kubeconfig").arg(state.join("kubeconfig"));
     command
@@ -69,7 +70,7 @@ impl Site {
         let folder = tempfile::tempdir().unwrap();
         // A namespace takes a while to go: the next run does not wait for it.
         let namespace = format!("{name}-{}", std::process::id());
-        let site = Self { name: name.to_owned(), namespace, state, scheduler: None, folder };
+        let site = Self { name: name.to_owned(), namespace, state, schedulers: Vec::new(), folder };
         MANIFESTS.call_once(|| {
             let manifests = run(Command::new(env!("CARGO_BIN_EXE_divvy")).args(["kube", "manifests"]), None);
             site.everywhere(&["apply", "-f", "-"], Some(&manifests.unwrap()));
@@ -139,29 +140,68 @@ impl Site {
         })
     }
 
-    fn scheduler_name(&self) -> String {
-        format!("divvy-{}", self.name)
+    /// A replica set of one such pod.
+    pub(crate) fn replicas(&self, name: &str, gpus: u32) -> Value {
+        let mut pod = self.pod("unused", gpus);
+        pod["metadata"] = json!({"labels": {"app": name}});
+        let (metadata, spec) = (pod["metadata"].clone(), pod["spec"].clone());
+        json!({
+            "apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": name},
+            "spec": {
+                "replicas": 1, "selector": {"matchLabels": {"app": name}},
+                "template": {"metadata": metadata, "spec": spec},
+            },
+        })
     }
 
-    /// Starts the scheduler, as the account of the manifests.
+    /// A class of priority that goes with the test.
+    pub(crate) fn priority_class(&self, name: &str, value: i32) {
+        self.create(&json!({
+            "apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass",
+            "metadata": {"name": name, "labels": {MARK: self.name}}, "value": value,
+        }));
+    }
+
+    /// The `schedulerName` of its pods.
+    pub(crate) fn scheduler_name(&self) -> String {
+        format!("divvy-{}", self.namespace)
+    }
+
+    /// Starts a scheduler, as the account of the manifests.
     pub(crate) fn schedule(&mut self) {
-        let token = self.everywhere(&["-n", "divvy-system", "create", "token", "divvy"], None);
-        let admin: String = fs::read_to_string(self.state.join("kubeconfig")).unwrap();
         let own = self.folder.path().join("kubeconfig");
-        let users = format!("users: [{{name: \"admin\", user: {{token: {}}}}}]", token.trim());
-        let lines = admin.lines().map(|line| if line.starts_with("users:") { users.as_str() } else { line });
-        fs::write(&own, lines.collect::<Vec<_>>().join("\n")).unwrap();
-        let log = File::create(self.folder.path().join("log")).unwrap();
+        if !own.exists() {
+            let token = self.everywhere(&["-n", "divvy-system", "create", "token", "divvy"], None);
+            let admin: String = fs::read_to_string(self.state.join("kubeconfig")).unwrap();
+            let users = format!("users: [{{name: \"admin\", user: {{token: {}}}}}]", token.trim());
+            let own_user = |line| if str::starts_with(line, "users:") { users.as_str() } else { line };
+            fs::write(&own, admin.lines().map(own_user).collect::<Vec<_>>().join("\n")).unwrap();
+        }
+        let log = File::options().create(true).append(true).open(self.folder.path().join("log")).unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_divvy"));
-        command.args(["kube", "run", "--scheduler-name", &self.scheduler_name(), "--kubeconfig"]).arg(own);
-        self.scheduler = Some(command.stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap());
+        // The GPUs of the other tests are not there to be divided.
+        let nodes = format!("{MARK}={}", self.name);
+        command.args(["kube", "run", "--nodes", &nodes, "--scheduler-name", &self.scheduler_name()]);
+        command.args(["--lease-s", "4", "--kubeconfig"]).arg(own);
+        self.schedulers.push(command.stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap());
     }
 
-    /// Kills the scheduler, as a crash would.
+    /// Kills the scheduler that was started first, as a crash would.
     pub(crate) fn kill(&mut self) {
-        let mut scheduler = self.scheduler.take().unwrap();
+        let mut scheduler = self.schedulers.remove(0);
         scheduler.kill().unwrap();
         scheduler.wait().unwrap();
+    }
+
+    /// Sends a signal to the scheduler that was started first.
+    pub(crate) fn signal(&self, signal: &str) {
+        let pid = self.schedulers[0].id().to_string();
+        assert!(Command::new("kill").args(["-s", signal, &pid]).status().unwrap().success());
+    }
+
+    /// Waits until the scheduler that was started first has ended; gives its exit code.
+    pub(crate) fn ended(&mut self) -> Option<i32> {
+        self.schedulers.remove(0).wait().unwrap().code()
     }
 
     /// An object of the test's namespace; null if it is not there.
@@ -212,7 +252,7 @@ impl Site {
         let mark = format!("{MARK}={}", self.name);
         let gone = ["delete", "namespace", &self.namespace, "--ignore-not-found", &wait];
         let _ = self.in_namespace(&gone, None);
-        let _ = self.in_namespace(&["delete", "nodes,queues", "-l", &mark, &wait], None);
+        let _ = self.in_namespace(&["delete", "nodes,queues,priorityclasses", "-l", &mark, &wait], None);
     }
 
     /// A queue that goes with the test.
@@ -227,9 +267,11 @@ impl Site {
 
 impl Drop for Site {
     fn drop(&mut self) {
-        if self.scheduler.is_some() {
+        while !self.schedulers.is_empty() {
             self.kill();
         }
+        let lease = ["-n", "divvy-system", "delete", "lease", &self.scheduler_name(), "--ignore-not-found"];
+        let _ = run(kubectl_of(&self.state).args(lease), None);
         self.clear(false);
     }
 }

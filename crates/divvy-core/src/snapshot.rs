@@ -87,6 +87,13 @@ impl Snapshot {
         Self { capacity: Capacity::new(state), shares: Shares::tree(state), ..Self::default() }
     }
 
+    /// What placing changes, and nothing else: a scratch pad that costs what the pool has, however many wait.
+    pub(crate) fn scratch(&self) -> Self {
+        let Self { capacity, held, scores, .. } = self;
+        let (capacity, held, scores) = (capacity.clone(), held.clone(), scores.clone());
+        Self { capacity, held, scores, ..Self::default() }
+    }
+
     /// Whether two see the same pool.
     pub fn same_as(&self, other: &Self) -> bool {
         (&self.capacity, &self.held, &self.limits) == (&other.capacity, &other.held, &other.limits)

@@ -184,7 +184,7 @@ fn why_not(samples: usize, unknown: u64, followed: Span) -> String {
             "not known: nothing says how long {jobs} will take (no time limit, no estimate, and no job has finished yet)"
         );
     }
-    format!("not within {followed}")
+    format!("not within {followed}, as far as limits, estimates and finished jobs tell")
 }
 
 #[cfg(test)]
@@ -218,7 +218,7 @@ mod tests {
     #[test]
     fn without_an_answer_it_is_said_why() {
         let week = Span(7 * 86_400_000);
-        assert_eq!(why_not(15, 0, week), "not within 7d");
+        assert_eq!(why_not(15, 0, week), "not within 7d, as far as limits, estimates and finished jobs tell");
         assert!(why_not(15, 2, week).contains("how long 2 jobs that run will take"));
         assert!(why_not(0, 2, week).contains("longer than 2 s"));
     }

@@ -152,7 +152,7 @@ impl Judge<'_> {
     /// Tries all sets of so many changes that cost less, with and without giving up its own conditions.
     fn search(&self, fix: &Fix, size: usize, proof: &mut Proof) {
         let menu = explain::menu(self.pool.state(), self.pool.snapshot(), self.job);
-        let Menu { waivers, edits, ends, grants } = menu;
+        let Menu { waivers, edits, ends, grants, .. } = menu;
         let all: Vec<Change> = [waivers.clone(), edits, ends, grants].concat();
         let costs: Vec<Cost> = all.iter().map(|change| self.cost(change)).collect();
         proof.searched += 1;

@@ -101,21 +101,24 @@ impl Ladder {
     fn climb(&mut self, world: &World, meter: &mut Meter) -> Option<Vec<Change>> {
         let mut changes: Vec<Change> = Vec::new();
         for _ in 0..MOST_GATES {
-            let here = world.after(&changes)?;
+            let changed = if changes.is_empty() { None } else { Some(world.after(&changes)?) };
+            let here = changed.as_ref().unwrap_or(world);
             let (then, outcome) = here.after(&[])?.cycle();
             let Outcome::Waits(verdict) = outcome else { return Some(changes) };
             match &verdict {
                 Some(Reason::Reserved(_)) => self.kept_from.extend(here.kept_anew()),
+                // Verdicts that stand say nothing of what is kept: to look at all again is dear in large pools.
+                _ if !meter.is_scarce => self.kept_from.extend(here.kept_anew()),
                 _ => self.kept_from.extend(then.kept_from()),
             }
-            let mut reasons = gates::of_world(&here, verdict.as_ref());
+            let mut reasons = gates::of_world(here, verdict.as_ref());
             if reasons.is_empty() {
                 reasons.push(verdict.unwrap_or(Reason::NotPlanned));
             }
             let first = reasons[0].clone();
             reasons.iter().for_each(|reason| self.note(reason));
             let goal = if reasons.len() == 1 { Goal::Starts } else { Goal::Lifts(Gate::of(&first)) };
-            let ways = ways(&here, &menu::menu(&here, &self.kept_from), (&first, goal), meter);
+            let ways = ways(here, &menu::menu(here, &self.kept_from), (&first, goal), meter);
             changes.extend(ways.first()?.changes.clone());
             self.blocker(&first).lift(world, ways);
         }
@@ -173,7 +176,7 @@ fn ways(world: &World, menu: &Menu, (reason, goal): (&Reason, Goal), meter: &mut
         _ => false,
     };
     let waiver: Vec<Change> = menu.waivers.iter().filter(waiver).cloned().collect();
-    let own = Menu { waivers: waiver, edits: menu.edits.clone(), ..Menu::default() };
+    let own = Menu { waivers: waiver, edits: menu.edits.clone(), in_time: true, ..Menu::default() };
     let time = Menu { ends: menu.ends.clone(), ..Menu::default() };
     let gate = Gate::of(reason);
     let grants = menu.grants.iter().filter(|grant| gate.is_opened_by(grant)).cloned().collect();

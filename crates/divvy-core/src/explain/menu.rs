@@ -1,7 +1,7 @@
 //! The menu: the changes that a fix is made of, the cheapest first. It is the whole space that is searched, so that what is said
 //! to be the cheapest is the cheapest of these.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::change::{Change, Raise};
 use super::edit::unsaid_memory;
@@ -29,6 +29,8 @@ pub struct Menu {
     pub waivers: Vec<Change>,
     /// What its user can ask for instead.
     pub edits: Vec<Change>,
+    /// Whether that includes time limits for what others are kept room for once other changes are made.
+    pub in_time: bool,
     /// What can be waited for, the first to come first.
     pub ends: Vec<Change>,
     /// What an administrator can grant.
@@ -50,6 +52,7 @@ pub(crate) fn menu(world: &World, kept_from: &[Time]) -> Menu {
     let start = job.spec.start_after.filter(|at| *at > state.now).map(|until| Change::Wait { until });
     Menu {
         waivers: waivers(world, job),
+        in_time: true,
         edits: by_cost([edits(state, snapshot, &job.spec), shorter(state, kept_from, &job.spec)].concat()),
         ends: by_cost(start.into_iter().chain(ends).collect()),
         grants: by_cost(grants(state, snapshot, &job.spec)),
@@ -105,8 +108,8 @@ fn edits(state: &State, snapshot: &Snapshot, spec: &JobSpec) -> Vec<Change> {
 /// Margin for whoever reads the advice and submits the job.
 const MARGIN_MS: i64 = 10_000;
 
-/// Time limits, in whole minutes, with which a job is over before others need what is kept for them.
-fn shorter(state: &State, kept_from: &[Time], spec: &JobSpec) -> Vec<Change> {
+/// Time limits, in whole minutes, the shortest first, with which a job is over before others need what is kept for them.
+pub(crate) fn shorter(state: &State, kept_from: &[Time], spec: &JobSpec) -> Vec<Change> {
     let until = |from: &Time| (from.since(state.now).0 - MARGIN_MS) / 60_000 * 60_000;
     let from_ms = spec.time_limit.map(|limit| limit.0);
     let is_shorter = |to_ms: &i64| *to_ms > 0 && from_ms.is_none_or(|from_ms| *to_ms < from_ms);
@@ -184,10 +187,11 @@ fn grants(state: &State, snapshot: &Snapshot, spec: &JobSpec) -> Vec<Change> {
     grants.extend(state.policy.strict.then_some(Change::AnyOrder));
     let urgent = priority::URGENT;
     grants.extend((spec.priority < urgent).then_some(Change::Prioritise { to: urgent }));
+    let unusable = unusable(state);
     for (id, node) in state.nodes.iter().filter(|(_, node)| node.state != NodeState::Gone) {
         let name = || node.spec.name.clone();
         grants.extend((node.state == NodeState::Draining).then(|| Change::Undrain { node: name() }));
-        let (down, foreign) = unusable(state, *id);
+        let (down, foreign) = unusable.get(id).copied().unwrap_or_default();
         grants.extend((down > 0).then(|| Change::Repair { node: name(), devices: down }));
         grants.extend((foreign > 0).then(|| Change::Vacate { node: name(), devices: foreign }));
     }
@@ -202,12 +206,17 @@ fn grants(state: &State, snapshot: &Snapshot, spec: &JobSpec) -> Vec<Change> {
     grants
 }
 
-fn unusable(state: &State, node: NodeId) -> (u32, u32) {
-    let here = || state.devices.values().filter(|device| device.node == node);
-    let down = here().filter(|device| device.health != Health::Ok).count() as u32;
-    let foreign =
-        here().filter(|device| device.health == Health::Ok && device.occupant.is_some()).count() as u32;
-    (down, foreign)
+/// How many devices of each node are broken, and how many more are used from outside the pool, where any are.
+fn unusable(state: &State) -> BTreeMap<NodeId, (u32, u32)> {
+    let mut unusable: BTreeMap<NodeId, (u32, u32)> = BTreeMap::new();
+    for device in state.devices.values() {
+        match (&device.health, &device.occupant) {
+            (Health::Ok, None) => {}
+            (Health::Ok, Some(_)) => unusable.entry(device.node).or_default().1 += 1,
+            _ => unusable.entry(device.node).or_default().0 += 1,
+        }
+    }
+    unusable
 }
 
 /// What a job would draw at most of each resource, by its first alternatives.

@@ -6,12 +6,13 @@ use super::edit::edited;
 use super::ends;
 use super::fix::{Fix, cost};
 use super::gates::{self, Gate};
-use super::menu::{Menu, fits_alone};
+use super::menu::{self, Menu, fits_alone};
 use super::world::{Outcome, World};
 use crate::model::job::JobSpec;
 use crate::model::queue::lineage;
 use crate::plan;
 use crate::snapshot::Snapshot;
+use crate::time::Time;
 
 /// What changes are to bring about.
 #[derive(Clone, Debug, PartialEq)]
@@ -55,12 +56,14 @@ pub(crate) struct Search<'a> {
     pub(crate) meter: &'a mut Meter,
     /// The pool as it is, to try places in.
     scratch: Option<Snapshot>,
+    /// From when on the last cycle that was tried keeps capacity for others.
+    kept_from: Vec<Time>,
 }
 
 impl<'a> Search<'a> {
     /// A search that has not begun.
     pub(crate) fn new(world: &'a World, menu: &'a Menu, goal: Goal, meter: &'a mut Meter) -> Self {
-        Self { world, menu, goal, meter, scratch: None }
+        Self { world, menu, goal, meter, scratch: None, kept_from: Vec::new() }
     }
 }
 
@@ -130,7 +133,11 @@ impl Search<'_> {
         self.meter.left -= 1;
         let Some(world) = self.world.after(changes) else { return false };
         match &self.goal {
-            Goal::Starts => world.cycle().1 == Outcome::Starts,
+            Goal::Starts => {
+                let (then, outcome) = world.cycle();
+                self.kept_from = then.kept_from().to_vec();
+                outcome == Outcome::Starts
+            }
             Goal::Lifts(gate) => {
                 // Only the place in the line takes a cycle to tell.
                 let in_line = *gate == Gate::InLine;
@@ -150,16 +157,18 @@ impl Search<'_> {
         let (state, spec) = (self.world.state(), edited(&job.spec, changes));
         if self.meter.is_scarce && gate == Gate::Capacity {
             let unlimited = JobSpec { queue: String::new(), preemptible: true, ..spec };
-            return Some(plan::would_place(state, self.scratch(), &unlimited).is_ok());
+            return Some(self.fits(&unlimited));
         }
         self.meter.left -= u32::from(self.meter.is_scarce);
         let (reasons, _) = plan::blockers(state, self.world.snapshot(), &spec);
         Some(reasons.iter().all(|reason| Gate::of(reason) != gate))
     }
 
-    /// The pool as it is, to try places in.
-    fn scratch(&mut self) -> &mut Snapshot {
-        self.scratch.get_or_insert_with(|| self.world.snapshot().clone())
+    /// Whether a job that asks for this fits what is free.
+    fn fits(&mut self, spec: &JobSpec) -> bool {
+        let (state, snapshot) = (self.world.state(), self.world.snapshot());
+        let scratch = self.scratch.get_or_insert_with(|| snapshot.scratch());
+        plan::would_place_in(state, (snapshot, scratch), spec).is_ok()
     }
 
     /// Whether it is worth a try. In a pool in which few can be made, a job that asks for something else has to fit what is free.
@@ -169,8 +178,8 @@ impl Search<'_> {
             return true;
         }
         let Some(job) = self.world.job() else { return false };
-        let (state, spec) = (self.world.state(), edited(&job.spec, changes));
-        plan::would_place(state, self.scratch(), &spec).is_ok()
+        let spec = edited(&job.spec, changes);
+        self.fits(&spec)
     }
 
     /// Whether anything but more grants could still help: if the job does not fit even alone, asking for as little as it can, no
@@ -194,13 +203,15 @@ impl Search<'_> {
         if !base.is_empty() && self.does(base) {
             return Some(base.to_vec());
         }
+        let in_time = if base.is_empty() || !self.menu.in_time { Vec::new() } else { self.in_time() };
         let most = [base, relaxed].concat();
         let any_help = !relaxed.is_empty() && self.does(&most);
         let waits_for_none = base.iter().all(|change| change.tier() != Tier::Time);
         // One edit may do it where all together do not: what is asked for less may go to others.
         let mut sets = if any_help || waits_for_none { self.edit_sets() } else { Vec::new() };
         sets.retain(|edits| any_help || edits.len() == 1);
-        for edits in sets {
+        sets.extend(in_time.into_iter().map(|limit| vec![limit]));
+        for edits in self.by_cost(sets) {
             let changes = [base, &edits].concat();
             if self.does(&changes) {
                 return Some(changes);
@@ -209,7 +220,14 @@ impl Search<'_> {
         any_help.then_some(most)
     }
 
-    /// One or two edits, the cheapest first.
+    /// Time limits with which the job is over before others need what was kept for them in the cycle that was tried last.
+    fn in_time(&self) -> Vec<Change> {
+        let Some(job) = self.world.job() else { return Vec::new() };
+        let limits = menu::shorter(self.world.state(), &self.kept_from, &job.spec);
+        limits.into_iter().filter(|limit| !self.menu.edits.contains(limit)).collect()
+    }
+
+    /// One or two edits.
     fn edit_sets(&self) -> Vec<Vec<Change>> {
         let edits = &self.menu.edits;
         let mut sets: Vec<Vec<Change>> = edits.iter().map(|edit| vec![edit.clone()]).collect();
@@ -217,7 +235,7 @@ impl Search<'_> {
             let others = edits[index + 1..].iter().filter(|other| one.goes_with(other));
             sets.extend(others.map(|other| vec![one.clone(), other.clone()]));
         }
-        self.by_cost(sets)
+        sets
     }
 
     /// Nothing, one or two grants, the cheapest first.
@@ -289,9 +307,9 @@ impl Search<'_> {
     /// Without what is not needed after all, the dearest first; and with what is needed as small as possible.
     fn pruned(&mut self, mut changes: Vec<Change>) -> Vec<Change> {
         let Some(spec) = self.world.job().map(|job| job.spec.clone()) else { return changes };
-        let state = self.world.state().clone();
+        let state = self.world.state();
         let mut dearest = changes.clone();
-        dearest.sort_by_cached_key(|change| std::cmp::Reverse(cost(&state, &spec, change)));
+        dearest.sort_by_cached_key(|change| std::cmp::Reverse(cost(state, &spec, change)));
         for change in dearest {
             if self.meter.left == 0 {
                 break;
@@ -301,17 +319,29 @@ impl Search<'_> {
                 changes = without;
                 continue;
             }
-            let smaller = self.smaller(&change).into_iter();
-            let mut with = smaller.map(|other| [without.clone(), vec![other]].concat());
-            if let Some(with) = with.find(|with| self.does(with)) {
+            let instead = self.instead_of(&change).into_iter();
+            let with = instead.map(|other| [without.clone(), vec![other]].concat());
+            let before = self.fix(&changes).map(|fix| fix.cost);
+            let mut less: Vec<Vec<Change>> = with.collect();
+            less.retain(|with| self.fix(with).map(|fix| fix.cost) < before);
+            if let Some(with) = less.into_iter().find(|with| self.does(with)) {
                 changes = with;
             }
         }
         changes
     }
 
-    /// What asks for less of the same, the cheapest first.
-    fn smaller(&self, change: &Change) -> Vec<Change> {
+    /// What may do instead, the cheapest first: a change that asks for less of the same; to wait for what a waiver would not, as
+    /// long as it comes no later than what is waited for anyway.
+    fn instead_of(&self, change: &Change) -> Vec<Change> {
+        let waits_for = |end: &&Change| match (change, end) {
+            (Change::StartNow, Change::Wait { .. }) => true,
+            (Change::DropDependency { job: on }, Change::End { job }) => on == job,
+            _ => false,
+        };
+        if change.is_waiver() {
+            return self.menu.ends.iter().filter(waits_for).cloned().collect();
+        }
         if change.tier() != Tier::Own {
             return Vec::new();
         }

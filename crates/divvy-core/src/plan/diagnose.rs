@@ -213,7 +213,7 @@ fn fitting_tasks(empty: &Snapshot, spec: &JobSpec) -> u32 {
 
 /// All that keeps a job of this shape from starting now, by limits and by capacity, each by itself; and its funnel.
 pub(super) fn blockers(state: &State, snapshot: &Snapshot, spec: &JobSpec) -> (Vec<Reason>, Funnel) {
-    let mut scratch = snapshot.clone();
+    let mut scratch = snapshot.scratch();
     let mut trial = Trial::new(state, &mut scratch);
     let draining = state.draining.then_some(Reason::PoolDraining);
     let mut blockers: Vec<Reason> =

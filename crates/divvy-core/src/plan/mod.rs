@@ -343,6 +343,26 @@ pub fn seats(snapshot: &Snapshot, spec: &JobSpec, placements: &[Placement]) -> O
 pub fn would_place(state: &State, snapshot: &mut Snapshot, spec: &JobSpec) -> Result<Vec<Placement>, Reason> {
     allows(state, snapshot, spec)?;
     let not_lent = closed_models(state, snapshot, spec)?;
+    place_in(state, snapshot, spec, not_lent)
+}
+
+/// Likewise, tried in a scratch pad of the snapshot.
+pub(crate) fn would_place_in(
+    state: &State,
+    (snapshot, scratch): (&Snapshot, &mut Snapshot),
+    spec: &JobSpec,
+) -> Result<Vec<Placement>, Reason> {
+    allows(state, snapshot, spec)?;
+    let not_lent = closed_models(state, snapshot, spec)?;
+    place_in(state, scratch, spec, not_lent)
+}
+
+fn place_in(
+    state: &State,
+    snapshot: &mut Snapshot,
+    spec: &JobSpec,
+    not_lent: Vec<String>,
+) -> Result<Vec<Placement>, Reason> {
     let mut trial = trial::Trial::new(state, snapshot);
     trial.not_lent = not_lent;
     let placed = place::place_spec(&mut trial, spec);

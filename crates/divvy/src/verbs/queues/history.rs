@@ -34,6 +34,9 @@ pub(super) fn print(place: &Place, limit: Option<u64>, format: Format) -> Result
 fn render(change: &QueuesChange, colour: bool) -> String {
     let note = change.note.as_ref().map(|note| format!("  {}", plain(note))).unwrap_or_default();
     let mut text = format!("{}  {}  {}{note}\n", change.change, local(change.at_ms), plain(&change.by));
+    if change.diff.is_empty() {
+        text += "   what the pool began with\n";
+    }
     for line in &change.diff {
         text += &format!("   {}\n", crate::verbs::apply::painted(line, colour));
     }

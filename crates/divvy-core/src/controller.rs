@@ -13,6 +13,7 @@ use crate::model::allocation::AllocationState;
 use crate::model::attempt::Attempt;
 use crate::model::job::Work;
 use crate::plan::{self, Report};
+use crate::reason::Reason;
 use crate::snapshot::Snapshot;
 use crate::state::{Misfit, State};
 use crate::time::Time;
@@ -164,7 +165,8 @@ impl Controller {
         if !self.news && self.due().is_none_or(|due| due > now) {
             return Ok(());
         }
-        if self.next_tick().is_some_and(|tick| tick <= now) {
+        let renewal = self.state.next_renewal();
+        if self.next_tick().into_iter().chain(renewal).any(|tick| tick <= now) {
             self.fold(Event::Tick, now)?;
         }
         self.snapshot.pass_time(&self.state, now);
@@ -195,7 +197,14 @@ impl Controller {
 
     /// When [`Controller::cycle`] has something to do without news.
     pub fn due(&self) -> Option<Time> {
-        [self.snapshot.due(), self.next_tick()].into_iter().flatten().min()
+        [self.snapshot.due(), self.next_tick(), self.awaited_renewal()].into_iter().flatten().min()
+    }
+
+    /// When the next budget renews, if anybody waits for that.
+    fn awaited_renewal(&self) -> Option<Time> {
+        let until = self.state.next_renewal()?;
+        let waits = |reason: &Reason| matches!(reason, Reason::OverBudget(..));
+        self.state.verdicts.values().any(waits).then_some(until)
     }
 
     /// When the past of queues is to be reckoned again: as long as jobs wait while others run, and once more after that.

@@ -8,6 +8,7 @@ use crate::amount::{Bytes, Resource};
 use crate::id::JobId;
 use crate::model::ask::DeviceClass;
 use crate::model::job::DependsOn;
+use crate::model::queue::{user_at, utc};
 use crate::time::Time;
 
 /// What the planner thinks of a waiting job, from worst to best.
@@ -100,6 +101,11 @@ pub enum Reason {
     Unsupported(String),
     /// No node has the labels that it asks for, or it puts up with the taints of none that has: how many nodes there are.
     NoNodeChosen(u32),
+    /// Its user would hold more in its queue than a user may there: the user's seat in the queue, resource, limit, and what this
+    /// job asks for.
+    UserLimit(String, Resource, i64, i64),
+    /// Its queue (or one above) has used up its budget: queue, budget in thousandths of GPU-hours, and when it renews.
+    OverBudget(String, i64, Time),
 }
 
 /// What can change a reason.
@@ -129,6 +135,8 @@ impl Reason {
             Reason::StartAfter(_) => "DV-START-AFTER",
             Reason::ArrayLimit(_) => "DV-ARRAY-LIMIT",
             Reason::QueueLimit(..) => "DV-QUEUE-LIMIT",
+            Reason::UserLimit(..) => "DV-USER-LIMIT",
+            Reason::OverBudget(..) => "DV-OVER-BUDGET",
             Reason::BeyondGuarantee(..) => "DV-OVER-QUOTA",
             Reason::BorrowLimit(..) => "DV-BORROW-LIMIT",
             Reason::NotLent(..) => "DV-NOT-LENT",
@@ -175,11 +183,18 @@ impl Reason {
     /// never hold it, or its queue never allow it.
     pub fn keeps_back(&self) -> bool {
         match self {
-            Reason::BeyondGuarantee(_, _, most, asked) | Reason::QueueLimit(_, _, most, asked) => {
-                asked <= most
-            }
+            Reason::BeyondGuarantee(_, _, most, asked)
+            | Reason::QueueLimit(_, _, most, asked)
+            | Reason::UserLimit(_, _, most, asked) => asked <= most,
+            // Others have budgets of their own.
+            Reason::OverBudget(..) => false,
             _ => self.verdict() != Verdict::NoFit,
         }
+    }
+
+    /// Whether others may give way so that it starts.
+    pub(crate) fn may_be_taken_for(&self) -> bool {
+        self.verdict() == Verdict::Later && !matches!(self, Reason::OverBudget(..))
     }
 
     /// Whether it is about the job alone, and not about others that stand before it.
@@ -198,9 +213,10 @@ impl Reason {
             Reason::NotPlanned => Wake::Cycle,
             Reason::Held(_) | Reason::PoolDraining => Wake::Person,
             Reason::Dependency(job, _) => Wake::JobEnds(*job),
-            Reason::StartAfter(at) => Wake::Time(*at),
+            Reason::StartAfter(at) | Reason::OverBudget(_, _, at) => Wake::Time(*at),
             Reason::ArrayLimit(_)
             | Reason::QueueLimit(..)
+            | Reason::UserLimit(..)
             | Reason::BeyondGuarantee(..)
             | Reason::BorrowLimit(..)
             | Reason::NotLent(..)
@@ -229,6 +245,15 @@ impl Reason {
             | Reason::BorrowLimit(queue, resource, amount, asked)
             | Reason::NotLent(queue, resource, amount, asked) => {
                 self.fix_entitlement((queue, resource), (shown(resource, *amount), shown(resource, *asked)))
+            }
+            Reason::UserLimit(seat, resource, most, asked) => format!(
+                "wait for your jobs in {} to end, or have its users' limit of {resource} raised above {} (this job asks for {})",
+                user_at(seat).map_or(seat.as_str(), |(queue, _)| queue),
+                shown(resource, *most),
+                shown(resource, *asked)
+            ),
+            Reason::OverBudget(queue, _, until) => {
+                format!("wait until {}, or have the budget of {queue} raised", utc(*until))
             }
             Reason::PoolDraining => "start the pool again: divvy up".into(),
             Reason::NoNode => "start the pool on a machine that takes tasks".into(),
@@ -310,6 +335,7 @@ impl fmt::Display for Reason {
             | Reason::NotLent(queue, resource, amount, _) => {
                 self.fmt_entitlement(f, (queue, resource, *amount))
             }
+            Reason::UserLimit(..) | Reason::OverBudget(..) => self.fmt_bound(f),
             Reason::PoolDraining => write!(f, "the pool is being taken down and starts nothing new"),
             Reason::NoNode => write!(f, "the pool has no node that takes tasks"),
             Reason::NoSuchModel(class) => write!(f, "the pool has no GPU like {class}"),
@@ -407,25 +433,56 @@ impl Reason {
         f: &mut fmt::Formatter<'_>,
         (queue, resource, amount): (&str, &Resource, i64),
     ) -> fmt::Result {
-        let amount = shown(resource, amount);
-        let what = match (resource, amount.as_str()) {
-            (Resource::Any, "1") => "GPU".into(),
-            (Resource::Any, _) => "GPUs".into(),
-            (other, _) => other.to_string(),
-        };
+        let more = amount_of(resource, amount);
         match self {
             Reason::BeyondGuarantee(..) => {
-                write!(f, "is not preemptible, and queue {queue} is guaranteed {amount} {what} for such jobs")
+                write!(f, "is not preemptible, and queue {queue} is guaranteed {more} for such jobs")
             }
             Reason::BorrowLimit(..) => {
-                write!(f, "queue {queue} would borrow more than the {amount} {what} that it may")
+                write!(f, "queue {queue} would borrow more than the {more} that it may")
             }
             Reason::NotLent(..) => {
+                let (amount, what) = more.split_once(' ').unwrap_or((&more, ""));
                 write!(f, "queue {queue} would have to borrow, and the others lend {amount} more {what}")
             }
-            _ => write!(f, "queue {queue} is at its limit of {amount} {what}"),
+            _ => write!(f, "queue {queue} is at its limit of {more}"),
         }
     }
+
+    /// What a user, or a queue over time, may not have more of.
+    fn fmt_bound(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Reason::UserLimit(seat, resource, most, _) => {
+                let (queue, user) = user_at(seat).unwrap_or((seat, "its user"));
+                let most = amount_of(resource, *most);
+                write!(f, "{user} is at the limit of {most} that a user has in queue {queue}")
+            }
+            Reason::OverBudget(queue, budget, until) => {
+                let (hours, renews) = (shown(&Resource::Any, *budget), utc(*until));
+                write!(f, "queue {queue} has used its budget of {hours} GPU-hours, which renews {renews}")
+            }
+            other => f.write_str(other.code()),
+        }
+    }
+
+    /// Why a job waits that would take those who stand at a path beyond their limit: a queue, or a user.
+    pub(crate) fn limit(path: &str, resource: Resource, (most, asked): (i64, i64)) -> Self {
+        match user_at(path) {
+            None => Reason::QueueLimit(path.to_owned(), resource, most, asked),
+            Some(_) => Reason::UserLimit(path.to_owned(), resource, most, asked),
+        }
+    }
+}
+
+/// `4 GPUs`, `64 cpu`.
+fn amount_of(resource: &Resource, amount: i64) -> String {
+    let amount = shown(resource, amount);
+    let what = match (resource, amount.as_str()) {
+        (Resource::Any, "1") => "GPU".into(),
+        (Resource::Any, _) => "GPUs".into(),
+        (other, _) => other.to_string(),
+    };
+    format!("{amount} {what}")
 }
 
 fn awaited(on: DependsOn) -> &'static str {

@@ -116,8 +116,10 @@ impl Snapshot {
             }
             Event::DeviceChanged { device, .. } => self.capacity.refresh(state, *device),
             Event::PolicySet { .. } => *self = Self::new(state),
+            Event::QueuesSet { .. } if before.has_users || state.has_users() => *self = Self::new(state),
             Event::QueuesSet { .. } => self.divide_anew(state),
             Event::OthersHold { node, .. } => self.capacity.leave_to_others(state, *node),
+            Event::Submitted(submission) => self.seat(state, submission.number),
             Event::Placed { job, placements, .. }
             | Event::Adopted { job, placements, .. }
             | Event::Grown { job, placements } => {
@@ -166,6 +168,7 @@ impl Snapshot {
             }
             _ => {}
         }
+        before.has_users = matches!(event, Event::QueuesSet { .. }) && state.has_users();
         before.job = event_job(state, event);
         before.promises = before.job.map(|job| promises(state, event, job)).unwrap_or_default();
         before.limit = before.job.and_then(|id| limit_entry(state, id));
@@ -229,6 +232,14 @@ impl Snapshot {
         self.waiting.rebuild(state, &self.shares);
     }
 
+    /// A user who is new to a queue gets a seat there.
+    fn seat(&mut self, state: &State, number: u64) {
+        let seat = state.jobs.get(&number).and_then(|job| job.spec.seat.said());
+        if seat.is_some_and(|seat| !self.shares.has(seat)) {
+            self.divide_anew(state);
+        }
+    }
+
     /// Lets go of what a task held that is about to end.
     fn let_go(&mut self, state: &State, allocation: AllocationId) {
         let Some(held) = state.allocations.get(&allocation) else { return };
@@ -244,11 +255,11 @@ impl Snapshot {
         let pins = !holder.preemptible;
         let Self { capacity, held, pinned, shares, .. } = self;
         count_drawn(state, capacity, placement, |drawn| {
-            count_held(held, &holder.queue, drawn, sign);
+            count_held(held, holder.stand(), drawn, sign);
             if pins {
-                count_held(pinned, &holder.queue, drawn, sign);
+                count_held(pinned, holder.stand(), drawn, sign);
             }
-            shares.hold(&holder.queue, drawn, (sign, pins));
+            shares.hold(holder.stand(), drawn, (sign, pins));
         });
     }
 
@@ -261,8 +272,8 @@ impl Snapshot {
     fn count_leaving(&mut self, state: &State, holder: &JobSpec, (placement, sign): (&Placement, i64)) {
         let Self { capacity, leaving, shares, .. } = self;
         count_drawn(state, capacity, placement, |drawn| {
-            count_held(leaving, &holder.queue, drawn, sign);
-            shares.leave(&holder.queue, drawn, sign);
+            count_held(leaving, holder.stand(), drawn, sign);
+            shares.leave(holder.stand(), drawn, sign);
         });
     }
 }
@@ -312,6 +323,8 @@ fn count_held(books: &mut BTreeMap<String, Holdings>, queue: &str, drawn: &[(&Re
 /// How things were before an event.
 #[derive(Clone, Debug, Default)]
 pub struct Before {
+    /// Whether any queue was divided among its users.
+    has_users: bool,
     /// The promises that it may end, each with whose it is.
     promises: Vec<(Promise, Arc<JobSpec>)>,
     job: Option<JobId>,

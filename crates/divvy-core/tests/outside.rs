@@ -19,6 +19,7 @@ use divvy_core::model::gang::{Group, Role};
 use divvy_core::model::job::{
     Cause, JobSpec, JobState, Kind, Lifetime, Owner, Requeue, StopOrder, Work, priority,
 };
+use divvy_core::model::newer::Newer;
 use divvy_core::model::node::{NodeSpec, OthersHold};
 use divvy_core::reason::Reason;
 use divvy_core::state::State;
@@ -95,6 +96,7 @@ fn submit(tasks: &[&str], (devices, cards): (u32, i64)) -> Submit {
         checkpoint: None,
         wait_for_capacity: true,
         exclusive: false,
+        seat: Newer::default(),
     };
     let owner = Owner { name: "team".into(), uid: 1, gid: 1, groups: Vec::new() };
     let spec = Arc::new(spec);

@@ -16,6 +16,7 @@ use divvy_core::model::ask::{Alternative, Ask, DeviceAsk, DeviceClass, DrawAsk};
 use divvy_core::model::device::DeviceSpec;
 use divvy_core::model::gang::{Group, Role};
 use divvy_core::model::job::{JobSpec, Kind, Lifetime, Owner, Requeue, StopOrder, Work};
+use divvy_core::model::newer::Newer;
 use divvy_core::model::node::{NodeSpec, NodeState};
 use divvy_core::model::policy::Policy;
 use divvy_core::model::score::{Score, Typical};
@@ -396,6 +397,7 @@ fn spec(pod: &Pod) -> JobSpec {
         checkpoint: None,
         wait_for_capacity: true,
         exclusive: false,
+        seat: Newer::default(),
     }
 }
 

@@ -12,6 +12,7 @@ use divvy_core::model::gang::{Branch, Group, Role};
 use divvy_core::model::job::{
     JobSpec, JobState, Kind, Lifetime, Owner, Process, Requeue, StopOrder, Work, usual_restarts,
 };
+use divvy_core::model::newer::Newer;
 use divvy_core::model::node::NodeSpec;
 use divvy_core::model::policy::Policy;
 use divvy_core::model::queue::Queue;
@@ -472,5 +473,6 @@ fn spec(job: &Arrival, kinds: &[KindOfDevice]) -> JobSpec {
         checkpoint: None,
         wait_for_capacity: false,
         exclusive: false,
+        seat: Newer::default(),
     }
 }

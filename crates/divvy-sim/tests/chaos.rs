@@ -17,3 +17,10 @@ fn no_kept_life_breaks_a_law_again() {
         assert_eq!(live(&life).violation, None, "{}: {}", file.display(), life.story);
     }
 }
+
+#[test]
+fn lives_in_which_queues_have_users_and_budgets_break_no_law() {
+    for seeds in [6..8, 14..16] {
+        assert_eq!(divvy_sim::chaos::run(seeds, 500, 1, &mut |_| ()).violations, []);
+    }
+}

@@ -119,3 +119,27 @@ fn the_file_that_is_written_is_the_file_that_is_taken() {
     assert_eq!(pool.say("apply -f again.yaml").ok(), "nothing changes");
     assert_eq!(changes(&pool).len(), 2);
 }
+
+#[test]
+fn users_and_budgets_of_a_queue_are_set_shown_and_written_back() {
+    let pool = with_queues();
+    let first = yaml(&pool);
+    let said =
+        pool.say("queues set lab --budget 100/week --budget-carry 20 --user-weight ana=2 --user-limit 3");
+    let told = "~ lab budget: none → 100 GPU-hours every week, 20 carried\n~ lab users: together → divided\n~ lab users.limit any: unlimited → 3\n~ lab users.weight ana: 1 → 2\nin force";
+    assert_eq!(said.ok(), told);
+    pool.say("queues set lab --user-max-time 2d --budget 50/week").ok();
+    let said = "  lab:        {guarantee: 6, limit: 8, budget: {carry: 20, every: week, gpu_hours: 50}, users: {limit: 3, weight: {ana: 2}, max_time: \"2d\"}}\n";
+    assert!(yaml(&pool).contains(said), "{}", yaml(&pool));
+    std::fs::write(pool.work().join("again.yaml"), yaml(&pool)).unwrap();
+    assert_eq!(pool.say("apply -f again.yaml").ok(), "nothing changes");
+    let rows = pool.say("queues -o json").json();
+    let lab = rows.as_array().unwrap().iter().find(|row| row["queue"] == "lab").unwrap();
+    assert_eq!(
+        (&lab["budget_gpu_hours"], &lab["budget_left_gpu_hours"], &lab["budget_every"]),
+        (&json!(50.0), &json!(50.0), &json!("week"))
+    );
+    assert!(pool.say("queues lab").ok().contains("50.0h of 50h/week"), "{:?}", pool.say("queues lab"));
+    pool.say("queues set lab --users false --budget none").ok();
+    assert_eq!(yaml(&pool), first);
+}

@@ -41,6 +41,18 @@ pub struct Queue {
     pub default_time_ms: Option<i64>,
     /// How many jobs of it may wait or run at once.
     pub max_jobs: Option<u64>,
+    /// How many GPU-hours it and those below it may use in a period; absent without a budget.
+    pub budget_gpu_hours: Option<f64>,
+    /// The period: `day`, `week`, `month` or a length of time.
+    pub budget_every: Option<String>,
+    /// What is left of it now, with what is carried from before; below zero where more was used.
+    pub budget_left_gpu_hours: Option<f64>,
+    /// When it renews; milliseconds since 1970.
+    pub budget_renews_at_ms: Option<i64>,
+    /// What each user of its own jobs may hold at most, by resource.
+    pub user_limit: BTreeMap<String, String>,
+    /// Those among whom it is divided, by name; empty where it is not.
+    pub users: Vec<QueueUser>,
     /// Who may submit: `user:eva`, `group:research`; empty means everyone.
     pub submit: Vec<String>,
     /// Whether the asking user may submit to it.
@@ -61,6 +73,28 @@ pub struct Queue {
     pub memory_bytes: i64,
     /// How long its first job has been waiting.
     pub longest_wait_ms: Option<i64>,
+}
+
+/// A user of a queue that is divided among its users, and what he has of it.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(default)]
+pub struct QueueUser {
+    /// The name.
+    pub user: String,
+    /// The part among the queue's users.
+    pub weight: u32,
+    /// Jobs that run, start or stop.
+    pub running: u64,
+    /// Jobs that wait.
+    pub waiting: u64,
+    /// Devices held, in thousandths.
+    pub gpu_milli: u64,
+    /// What is due now, in thousandths of devices.
+    pub gpu_milli_due: Option<i64>,
+    /// Device-hours used in the past, decayed; absent where the past does not count.
+    pub gpu_hours_used: Option<f64>,
+    /// Device-hours that were due and that others had, decayed and bounded; below zero where it is the other way round.
+    pub gpu_hours_credit: Option<f64>,
 }
 
 /// What came of queues.yaml.

@@ -1,10 +1,10 @@
 //! What the books of the checker count, reckoned for themselves.
 
-use crate::amount::{Amount, Resource};
+use crate::amount::{Amount, Limits, Resource};
 use crate::model::allocation::Placement;
 use crate::model::device::Draw;
 use crate::model::queue::lineage;
-use crate::state::State;
+use crate::state::{Job, State};
 
 pub(super) fn mib(draw: &Draw) -> i64 {
     i64::try_from(draw.memory_mib).unwrap_or(i64::MAX)
@@ -27,6 +27,21 @@ pub(super) fn counts(state: &State, placement: &Placement) -> Vec<(Resource, i64
         }
     }
     counted
+}
+
+/// Where a job stands: in its queue or, where that is divided among users, at its user's seat there.
+pub(super) fn stand(state: &State, job: &Job) -> String {
+    let queue = &job.spec.queue;
+    match state.queues.get(queue).map(|queue| queue.users.is_unsaid()) {
+        Some(false) => format!("{queue}/@{}", job.owner.name.replace('/', "%2F")),
+        _ => queue.clone(),
+    }
+}
+
+/// The limits at a path: of a queue, or of a user in one.
+pub(super) fn limits_at<'a>(state: &'a State, path: &str) -> Option<&'a Limits> {
+    let of_user = || Some(&state.queues.get(path.split("/@").next()?)?.users.0.as_ref()?.limit);
+    state.queues.get(path).map(|queue| &queue.limit).or_else(of_user)
 }
 
 /// What is guaranteed to a queue of devices, in thousandths: what it says of any or of models, or what those below it are

@@ -6,7 +6,7 @@ mod giving;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::reckon::{counts, guaranteed_milli, mib};
+use super::reckon::{counts, guaranteed_milli, limits_at, mib, stand};
 use super::{Violation, gang};
 use crate::amount::{Amount, Resource};
 use crate::event::{Event, Stamped};
@@ -62,6 +62,8 @@ pub struct Watch {
 struct Hold {
     job: JobId,
     queue: String,
+    /// Its queue, or its user's seat there.
+    stand: String,
     account: usize,
     since: Time,
     placement: Placement,
@@ -167,6 +169,7 @@ impl Watch {
                 self.stopping(state, *job, *cause, &mut wrong);
             }
             Event::TaskEnded { allocation, .. } => self.task_ended(state, *allocation, &mut wrong),
+            Event::QueuesSet { .. } => self.seat_anew(state),
             Event::Planned { .. } => self.planned(state, &mut wrong),
             _ => {}
         }
@@ -209,8 +212,12 @@ impl Watch {
                 format!("job {job}: {count} tasks were placed, {}", gang::words(&spec.gang)),
             ));
         }
+        // What was promised was allowed when it was.
+        if taken_up.is_none() {
+            self.budgets(state, (job, placements), wrong);
+        }
         self.begin(state, job, (placements, taken_up.is_some()), wrong);
-        self.limits(state, job, &spec.queue, wrong);
+        self.limits(state, job, wrong);
         if state.jobs.get(&job.number).is_some_and(|job| {
             matches!(&job.runs, crate::state::Runs::Array(array) if array.array.at_most.is_some_and(|most| job.active_members() > most))
         }) {
@@ -236,7 +243,7 @@ impl Watch {
             wrong.push(found("L8", format!("job {job} grew beyond what it may have")));
         }
         self.begin(state, job, (placements, taken_up.is_some()), wrong);
-        self.limits(state, job, &spec.queue, wrong);
+        self.limits(state, job, wrong);
     }
 
     /// Tasks get what is there, whole, free and allowed.
@@ -299,8 +306,9 @@ impl Watch {
         *host = (host.0 + placement.cpu_milli, host.1 + placement.memory_bytes, host.2 + 1);
         *self.tasks.entry(job).or_default() += 1;
         let counted = counts(state, placement);
-        self.charge_queues(&queue, &counted, 1);
-        let hold = Hold { job, queue, account, since, placement: placement.clone(), counted };
+        let stand = stand(state, owner);
+        self.charge_queues(&stand, &counted, 1);
+        let hold = Hold { job, queue, stand, account, since, placement: placement.clone(), counted };
         self.holds.insert(placement.allocation, hold);
     }
 
@@ -353,10 +361,11 @@ impl Watch {
     }
 
     /// A queue, and those above it, hold no more than they may when something was just given to it.
-    fn limits(&self, state: &State, job: JobId, queue: &str, wrong: &mut Found) {
-        for path in lineage(queue) {
-            let Some((known, held)) = state.queues.get(path).zip(self.queues.get(path)) else { continue };
-            for (resource, limit) in &known.limit {
+    fn limits(&self, state: &State, job: JobId, wrong: &mut Found) {
+        let Some(stand) = state.jobs.get(&job.number).map(|job| stand(state, job)) else { return };
+        for path in lineage(&stand) {
+            let Some((known, held)) = limits_at(state, path).zip(self.queues.get(path)) else { continue };
+            for (resource, limit) in known {
                 let held = held.get(resource).copied().unwrap_or(0);
                 if let Amount::Finite(most) = limit
                     && held > *most
@@ -436,7 +445,7 @@ impl Watch {
     fn leave(&mut self, live: &[AllocationId]) {
         for id in live.iter().filter(|id| !self.leaving.contains(*id)) {
             let Some(hold) = self.holds.get(id) else { continue };
-            for path in lineage(&hold.queue) {
+            for path in lineage(&hold.stand) {
                 let milli: i64 = hold.placement.milli();
                 *self.leaving_milli.entry(path.to_owned()).or_default() += milli;
             }
@@ -459,9 +468,9 @@ impl Watch {
         }
         let host = self.hosts.entry(hold.placement.node).or_default();
         *host = (host.0 - hold.placement.cpu_milli, host.1 - hold.placement.memory_bytes, host.2 - 1);
-        self.charge_queues(&hold.queue, &hold.counted, -1);
+        self.charge_queues(&hold.stand, &hold.counted, -1);
         if self.leaving.remove(&id) {
-            for path in lineage(&hold.queue) {
+            for path in lineage(&hold.stand) {
                 *self.leaving_milli.entry(path.to_owned()).or_default() -= milli;
             }
         }

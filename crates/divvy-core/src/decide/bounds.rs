@@ -1,35 +1,61 @@
-//! What a queue, and those above it, allow the jobs that are submitted to it.
+//! What a queue, and those above it, allow the jobs that are submitted to it; and what it allows each of its users.
 
 use std::sync::Arc;
 
 use super::{Rejection, Submit};
 use crate::model::job::JobSpec;
 use crate::model::members::Members;
-use crate::model::queue::{Queue, lineage};
+use crate::model::queue::{Bounds, lineage};
 use crate::state::{Job, Runs, State};
+use crate::time::Span;
+
+/// Whose bounds they are, in words that follow "queue", and the bounds.
+type Bound<'a> = (String, &'a Bounds);
 
 /// Gives a job the time limit that it does not say itself, and refuses what is beyond what its queue allows.
 pub(super) fn keep(state: &State, submit: &Submit, spec: &mut Arc<JobSpec>) -> Result<(), Rejection> {
     let path = spec.queue.clone();
-    let queues = || lineage(&path).filter_map(|path| state.queues.get(path));
-    let said = queues().find_map(|queue| queue.bounds.default_time.or(queue.bounds.max_time));
-    let most = queues().filter_map(|queue| queue.bounds.max_time).min();
-    // The nearest queue says what is usual; it may say more than one above it allows.
-    if let Some(usual) = said.filter(|_| spec.time_limit.is_none()) {
-        Arc::make_mut(spec).time_limit = Some(most.map_or(usual, |most| usual.min(most)));
+    let bounds = bounds_of(state, &path);
+    let usual = usual_time(&bounds);
+    if let Some(usual) = usual.filter(|_| spec.time_limit.is_none()) {
+        Arc::make_mut(spec).time_limit = Some(usual);
     }
-    queues().try_for_each(|queue| allows(queue, spec))?;
-    queues().try_for_each(|queue| takes_more(state, queue, submit))
+    bounds.iter().try_for_each(|bound| allows(bound, spec))?;
+    for queue in lineage(&path).filter_map(|path| state.queues.get(path)) {
+        let is_below = |job: &Job| lineage(&job.spec.queue).any(|path| path == queue.path);
+        takes_more(state, submit, (queue.path.clone(), &queue.bounds), is_below)?;
+    }
+    let Some(users) = state.users_of(&path) else { return Ok(()) };
+    let is_users = |job: &Job| job.spec.queue == path && job.owner.name == submit.owner.name;
+    takes_more(state, submit, (of_user(&path), &users.bounds), is_users)
 }
 
-fn allows(queue: &Queue, spec: &JobSpec) -> Result<(), Rejection> {
+fn of_user(queue: &str) -> String {
+    format!("{queue}, of each user,")
+}
+
+/// What bounds jobs of a queue: what it says itself, what those above it say, and what it says of its users.
+fn bounds_of<'a>(state: &'a State, path: &str) -> Vec<Bound<'a>> {
+    let users = state.users_of(path).map(|users| (of_user(path), &users.bounds));
+    let queues = lineage(path).filter_map(|path| state.queues.get(path));
+    queues.map(|queue| (queue.path.clone(), &queue.bounds)).chain(users).collect()
+}
+
+/// The time limit of jobs that say none. The nearest queue says what is usual; it may say more than one above it allows.
+fn usual_time(bounds: &[Bound]) -> Option<Span> {
+    let most = bounds.iter().filter_map(|(_, bounds)| bounds.max_time).min();
+    let said = bounds.iter().find_map(|(_, bounds)| bounds.default_time.or(bounds.max_time));
+    Some(most.map_or(said?, |most| said.unwrap_or(most).min(most)))
+}
+
+fn allows((queue, bounds): &Bound, spec: &JobSpec) -> Result<(), Rejection> {
     let beyond = |what, most: String, asked: String| {
-        Err(Rejection::BeyondQueue { queue: queue.path.clone(), what, most, asked })
+        Err(Rejection::BeyondQueue { queue: queue.clone(), what, most, asked })
     };
-    if let Some(most) = queue.bounds.max_priority.filter(|most| spec.priority > *most) {
+    if let Some(most) = bounds.max_priority.filter(|most| spec.priority > *most) {
         return beyond("priority", most.to_string(), spec.priority.to_string());
     }
-    match (queue.bounds.max_time, spec.time_limit) {
+    match (bounds.max_time, spec.time_limit) {
         (Some(most), Some(limit)) if limit > most => {
             beyond("time limit", most.to_string(), limit.to_string())
         }
@@ -37,17 +63,21 @@ fn allows(queue: &Queue, spec: &JobSpec) -> Result<(), Rejection> {
     }
 }
 
-fn takes_more(state: &State, queue: &Queue, submit: &Submit) -> Result<(), Rejection> {
-    let Some(most) = queue.bounds.max_jobs else { return Ok(()) };
-    let is_below = |job: &&Job| lineage(&job.spec.queue).any(|path| path == queue.path);
+fn takes_more(
+    state: &State,
+    submit: &Submit,
+    (queue, bounds): Bound,
+    counts: impl Fn(&Job) -> bool,
+) -> Result<(), Rejection> {
+    let Some(most) = bounds.max_jobs else { return Ok(()) };
     let open = |job: &Job| match &job.runs {
         Runs::Single(_) => 1,
         Runs::Array(array) => array.fresh.len() + array.touched.len() as u64,
     };
-    let there: u64 = state.jobs.values().filter(is_below).map(open).sum();
+    let there: u64 = state.jobs.values().filter(|job| counts(job)).map(open).sum();
     let more = submit.array.as_ref().map_or(1, |array| Members::of(array).len());
     if there.saturating_add(more) <= most {
         return Ok(());
     }
-    Err(Rejection::QueueFull { queue: queue.path.clone(), most, there })
+    Err(Rejection::QueueFull { queue, most, there })
 }

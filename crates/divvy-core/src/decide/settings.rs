@@ -61,8 +61,9 @@ pub(super) fn set_queues(
 
 /// Promises were made within the limits of their queues: where these change, they are taken back, and planned anew.
 fn promises_beyond(state: &State, queues: &[Queue]) -> impl Iterator<Item = Event> {
-    let limit_of = |path: &str| queues.iter().find(|queue| queue.path == path).map(|queue| &queue.limit);
-    let changes = move |path: &str| state.queues.get(path).map(|queue| &queue.limit) != limit_of(path);
+    let limits = |queue: &Queue| (queue.limit.clone(), queue.users.clone());
+    let wanted = move |path: &str| queues.iter().find(|queue| queue.path == path).map(limits);
+    let changes = move |path: &str| state.queues.get(path).map(limits) != wanted(path);
     let promised = state.promises.keys().filter(move |id| {
         state.jobs.get(&id.number).is_some_and(|job| lineage(&job.spec.queue).any(&changes))
     });

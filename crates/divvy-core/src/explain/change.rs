@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use crate::amount::Resource;
 use crate::id::JobId;
+use crate::model::queue::utc;
 use crate::reason::shown;
 use crate::time::{Span, Time};
 
@@ -84,6 +85,13 @@ pub enum Change {
         /// Until then.
         until: Time,
     },
+    /// Wait for the budget of a queue to renew.
+    AwaitBudget {
+        /// Whose.
+        queue: String,
+        /// When it does.
+        until: Time,
+    },
     /// Wait for a running job (or member) to end.
     End {
         /// Which.
@@ -112,6 +120,17 @@ pub enum Change {
     },
     /// Raise what a queue may hold.
     RaiseLimit(Raise),
+    /// Raise what each user of a queue may hold.
+    RaiseUserLimit(Raise),
+    /// Raise the budget of a queue.
+    RaiseBudget {
+        /// Whose.
+        queue: String,
+        /// What it is, in thousandths of GPU-hours.
+        from: i64,
+        /// What it is to be.
+        to: i64,
+    },
     /// Raise what a queue is guaranteed.
     RaiseGuarantee(Raise),
     /// Raise what a queue may borrow.
@@ -223,7 +242,7 @@ impl Change {
             | Change::FewerTasks { .. }
             | Change::LessHost { .. }
             | Change::TimeLimit { .. } => Tier::Own,
-            Change::Wait { .. } | Change::End { .. } => Tier::Time,
+            Change::Wait { .. } | Change::AwaitBudget { .. } | Change::End { .. } => Tier::Time,
             _ => Tier::Grant,
         }
     }
@@ -248,6 +267,8 @@ impl Change {
             Change::RaiseLend(raise) => (7, &raise.queue, Some(&raise.resource)),
             Change::AddRoom { .. } => (8, "", None),
             Change::TimeLimit { .. } => (9, "", None),
+            Change::RaiseBudget { queue, .. } => (11, queue, None),
+            Change::RaiseUserLimit(raise) => (10, &raise.queue, Some(&raise.resource)),
             _ => (0, "", None),
         }
     }
@@ -294,10 +315,12 @@ impl Change {
                 Change::RaiseLimit(raise)
                 | Change::RaiseGuarantee(raise)
                 | Change::RaiseBorrow(raise)
+                | Change::RaiseUserLimit(raise)
                 | Change::RaiseLend(raise),
                 Change::RaiseLimit(other)
                 | Change::RaiseGuarantee(other)
                 | Change::RaiseBorrow(other)
+                | Change::RaiseUserLimit(other)
                 | Change::RaiseLend(other),
             ) => (raise.from, raise.to) = (raise.from.min(other.from), raise.to.max(other.to)),
             (Change::TimeLimit { to_ms, .. }, Change::TimeLimit { to_ms: other, .. }) => {
@@ -361,6 +384,9 @@ impl fmt::Display for Change {
                 write!(f, "say a time limit of at most {0} (-t {0})", Span(*to_ms))
             }
             Change::Wait { .. } => write!(f, "wait until its start time"),
+            Change::AwaitBudget { queue, until } => {
+                write!(f, "wait until the budget of {queue} renews {}", utc(*until))
+            }
             Change::End { job } => write!(f, "wait for job {job} to end"),
             Change::EndDrain => write!(f, "the pool starts jobs again: divvy up"),
             Change::Undrain { node } => write!(f, "node {node} takes jobs again"),
@@ -371,6 +397,12 @@ impl fmt::Display for Change {
                 write!(f, "{devices} GPU{} of {node} no longer used from outside the pool", plural(*devices))
             }
             Change::RaiseLimit(raise) => f.write_str(&raise.text("limit")),
+            Change::RaiseBudget { queue, from, to } => {
+                let hours = |milli| shown(&Resource::Any, milli);
+                let (more, to) = (hours(to.saturating_sub(*from)), hours(*to));
+                write!(f, "{more} more GPU-hours of budget for {queue} (to {to})")
+            }
+            Change::RaiseUserLimit(raise) => f.write_str(&raise.text("limit of each user")),
             Change::RaiseGuarantee(raise) => f.write_str(&raise.text("guarantee")),
             Change::RaiseBorrow(raise) => f.write_str(&raise.text("what may be borrowed")),
             Change::RaiseLend(raise) => f.write_str(&raise.text("what is lent")),

@@ -5,6 +5,7 @@ use super::world::World;
 use crate::amount::Resource;
 use crate::id::JobId;
 use crate::model::job::JobState;
+use crate::model::queue::user_at;
 use crate::plan;
 use crate::reason::Reason;
 use crate::state::{Job, Run, Runs, State};
@@ -20,6 +21,8 @@ pub(crate) enum Gate {
     ArrayLimit,
     PoolDraining,
     Limit(String, Resource),
+    UserLimit(String, Resource),
+    Budget,
     Guarantee,
     Loans,
     InLine,
@@ -38,6 +41,11 @@ impl Gate {
             Reason::ArrayLimit(_) => Gate::ArrayLimit,
             Reason::PoolDraining => Gate::PoolDraining,
             Reason::QueueLimit(queue, resource, ..) => Gate::Limit(queue.clone(), resource.clone()),
+            Reason::UserLimit(seat, resource, ..) => {
+                let queue = user_at(seat).map_or(seat.as_str(), |(queue, _)| queue);
+                Gate::UserLimit(queue.to_owned(), resource.clone())
+            }
+            Reason::OverBudget(..) => Gate::Budget,
             Reason::BeyondGuarantee(..) => Gate::Guarantee,
             Reason::BorrowLimit(..) | Reason::NotLent(..) => Gate::Loans,
             Reason::InLine | Reason::Reserved(_) => Gate::InLine,
@@ -68,12 +76,23 @@ impl Gate {
             (Gate::Limit(queue, resource), Change::RaiseLimit(raise)) => {
                 (queue, resource) == (&raise.queue, &raise.resource)
             }
+            (Gate::UserLimit(queue, resource), Change::RaiseUserLimit(raise)) => {
+                (queue, resource) == (&raise.queue, &raise.resource)
+            }
+            (Gate::Budget, grant) => matches!(grant, Change::RaiseBudget { .. }),
             (Gate::PoolDraining, grant) => *grant == Change::EndDrain,
             (Gate::Guarantee, grant) => matches!(grant, Change::RaiseGuarantee(_)),
             (Gate::Loans, Change::RaiseGuarantee(_) | Change::RaiseBorrow(_) | Change::RaiseLend(_)) => true,
-            (Gate::Limit(..) | Gate::Loans, _) => false,
+            (Gate::Limit(..) | Gate::UserLimit(..) | Gate::Loans, _) => false,
             (Gate::Capacity | Gate::InLine | Gate::Other(_), grant) => {
-                !matches!(grant, Change::RaiseLimit(_) | Change::EndDrain)
+                let opens_another = matches!(
+                    grant,
+                    Change::RaiseLimit(_)
+                        | Change::RaiseUserLimit(_)
+                        | Change::RaiseBudget { .. }
+                        | Change::EndDrain
+                );
+                !opens_another
             }
             _ => false,
         }

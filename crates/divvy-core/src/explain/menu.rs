@@ -16,7 +16,7 @@ use crate::model::device::Health;
 use crate::model::gang::{Group, Role};
 use crate::model::job::{JobSpec, JobState, priority};
 use crate::model::node::NodeState;
-use crate::model::queue::{Queue, lineage};
+use crate::model::queue::{Budget, Queue, lineage, milli_gpu_hours};
 use crate::plan;
 use crate::snapshot::{NodeView, Snapshot};
 use crate::state::{Dependable, Job, Runs, State};
@@ -54,7 +54,7 @@ pub(crate) fn menu(world: &World, kept_from: &[Time]) -> Menu {
         waivers: waivers(world, job),
         in_time: true,
         edits: by_cost([edits(state, snapshot, &job.spec), shorter(state, kept_from, &job.spec)].concat()),
-        ends: by_cost(start.into_iter().chain(ends).collect()),
+        ends: by_cost(start.into_iter().chain(renewals(state, &job.spec)).chain(ends).collect()),
         grants: by_cost(grants(state, snapshot, &job.spec)),
     }
 }
@@ -162,12 +162,12 @@ fn less_host(state: &State, snapshot: &Snapshot, spec: &JobSpec, role: &Role) ->
             _ => node.memory_bytes.1,
         };
         let within = |path: &str| {
-            let Amount::Finite(limit) = state.queues.get(path)?.limit.get(&resource)? else { return None };
+            let Amount::Finite(limit) = state.limit_at(path)?.get(&resource)? else { return None };
             let held = snapshot.held.get(path).map_or(0, |held| held.of(&resource));
             Some((limit - held) / i64::from(role.minimum.max(1)))
         };
         let by_nodes = snapshot.capacity.nodes.iter().filter(|node| node.takes_tasks).map(left);
-        let values: BTreeSet<i64> = by_nodes.chain(lineage(&spec.queue).filter_map(within)).collect();
+        let values: BTreeSet<i64> = by_nodes.chain(lineage(spec.stand()).filter_map(within)).collect();
         let values = values.into_iter().rev().filter(|to| *to < from && *to > 0).take(FEW as usize);
         let role = || role.name.clone();
         changes.extend(values.map(|to| Change::LessHost {
@@ -199,6 +199,8 @@ fn grants(state: &State, snapshot: &Snapshot, spec: &JobSpec) -> Vec<Change> {
     for path in lineage(&spec.queue) {
         grants.extend(state.queues.get(path).into_iter().flat_map(|queue| raises(snapshot, queue, &drawn)));
     }
+    grants.extend(budget_raises(state, spec));
+    grants.extend(user_raises(state, snapshot, spec, &drawn));
     let is_own = |path: &String| lineage(&spec.queue).any(|own| own == path);
     let others = state.queues.values().filter(|queue| !is_own(&queue.path));
     grants.extend(others.flat_map(|queue| lent(queue, &drawn)));
@@ -278,6 +280,44 @@ fn raises(snapshot: &Snapshot, queue: &Queue, drawn: &Holdings) -> Vec<Change> {
         }
     }
     raises
+}
+
+/// Raises of what each user of the job's queue may hold.
+fn user_raises<'a>(
+    state: &'a State,
+    snapshot: &'a Snapshot,
+    spec: &'a JobSpec,
+    drawn: &'a Holdings,
+) -> impl Iterator<Item = Change> + use<'a> {
+    let limits = spec.seat.said().and_then(|seat| state.limit_at(seat)).into_iter().flatten();
+    let held = snapshot.held.get(spec.stand());
+    limits.filter_map(move |(resource, limit)| {
+        let Amount::Finite(from) = *limit else { return None };
+        let to = held.map_or(0, |held| held.of(resource)).saturating_add(drawn.of(resource));
+        let (queue, resource) = (spec.queue.clone(), resource.clone());
+        (to > from).then_some(Change::RaiseUserLimit(Raise { queue, resource, from, to }))
+    })
+}
+
+/// When budgets renew that the job's queue, or those above it, have used up.
+fn renewals(state: &State, spec: &JobSpec) -> Vec<Change> {
+    let spent = state.spent_out(state.now);
+    let own = lineage(&spec.queue).filter_map(|path| Some((path, spent.get(path)?)));
+    own.map(|(path, (_, until))| Change::AwaitBudget { queue: path.to_owned(), until: *until }).collect()
+}
+
+/// Raises of budgets that are used up: so that some GPU-hours are left.
+fn budget_raises(state: &State, spec: &JobSpec) -> Vec<Change> {
+    let spent = state.spent_out(state.now);
+    let own = lineage(&spec.queue).filter_map(|path| Some((path, spent.get(path)?)));
+    let raise = |(path, (budget, _)): (&str, &(&Budget, Time))| {
+        let owed = milli_gpu_hours(-state.budget_left(path, state.now).unwrap_or(0));
+        let from = budget.milli_gpu_hours;
+        // The next whole hour, and one to begin with.
+        let to = (from + owed).div_euclid(1000).saturating_add(2) * 1000;
+        Change::RaiseBudget { queue: path.to_owned(), from, to }
+    };
+    own.map(raise).collect()
 }
 
 /// What another queue could lend more.

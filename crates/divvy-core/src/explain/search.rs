@@ -9,6 +9,7 @@ use super::gates::{self, Gate};
 use super::menu::{self, Menu, fits_alone};
 use super::world::{Outcome, World};
 use crate::model::job::JobSpec;
+use crate::model::newer::Newer;
 use crate::model::queue::lineage;
 use crate::plan;
 use crate::snapshot::Snapshot;
@@ -156,7 +157,8 @@ impl Search<'_> {
         let job = self.world.job().filter(|_| is_asked && changes.iter().all(is_edit))?;
         let (state, spec) = (self.world.state(), edited(&job.spec, changes));
         if self.meter.is_scarce && gate == Gate::Capacity {
-            let unlimited = JobSpec { queue: String::new(), preemptible: true, ..spec };
+            let unlimited =
+                JobSpec { queue: String::new(), seat: Newer::default(), preemptible: true, ..spec };
             return Some(self.fits(&unlimited));
         }
         self.meter.left -= u32::from(self.meter.is_scarce);
@@ -283,7 +285,7 @@ impl Search<'_> {
         for change in &self.menu.ends {
             let Change::End { job: id } = change else { continue };
             let Some(other) = self.world.state().jobs.get(&id.number).filter(|_| left > 0) else { continue };
-            if lineage(&other.spec.queue).any(|path| path == job.spec.queue) {
+            if lineage(other.spec.stand()).any(|path| path == job.spec.stand()) {
                 left -= other.spec.milli_asked();
                 of_queue.push(change.clone());
             }

@@ -142,6 +142,7 @@ impl World {
     /// Sets the queues as raised; nothing is guaranteed that the pool does not have.
     fn raise(&mut self, changes: &[Change]) -> bool {
         let mut queues: BTreeMap<String, Queue> = self.state().queues.clone();
+        let mut budgets: Vec<(String, i64)> = Vec::new();
         let mut set = |raise: &Raise, part: fn(&mut Queue) -> &mut Limits| {
             if let Some(queue) = queues.get_mut(&raise.queue) {
                 part(queue).insert(raise.resource.clone(), Amount::Finite(raise.to));
@@ -150,11 +151,21 @@ impl World {
         for change in changes {
             match change {
                 Change::RaiseLimit(raise) => set(raise, |queue| &mut queue.limit),
+                Change::RaiseBudget { queue, to, .. } => {
+                    budgets.push((queue.clone(), *to));
+                }
+                Change::RaiseUserLimit(raise) => {
+                    set(raise, |queue| &mut queue.users.0.get_or_insert_default().limit)
+                }
                 Change::RaiseGuarantee(raise) => set(raise, |queue| &mut queue.guarantee),
                 Change::RaiseBorrow(raise) => set(raise, |queue| &mut queue.borrow),
                 Change::RaiseLend(raise) => set(raise, |queue| &mut queue.lend),
                 _ => {}
             }
+        }
+        for (queue, to) in budgets {
+            let budget = queues.get_mut(&queue).and_then(|queue| queue.budget.0.as_mut());
+            budget.into_iter().for_each(|budget| budget.milli_gpu_hours = to);
         }
         if queues == self.state().queues {
             return true;
@@ -234,7 +245,7 @@ impl World {
 
     fn wait(&mut self, change: &Change) -> bool {
         match change {
-            Change::Wait { until } => {
+            Change::Wait { until } | Change::AwaitBudget { until, .. } => {
                 self.now = self.now.max(*until);
                 self.command(&Command::Tick)
             }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::gang::Group;
+use super::newer::Newer;
 use crate::id::JobId;
 use crate::time::{Span, Time};
 
@@ -270,12 +271,20 @@ pub struct JobSpec {
     /// Whether it wants its nodes for itself.
     #[serde(default)]
     pub exclusive: bool,
+    /// Where it stands below its queue, if that is divided among its users: the fold says so.
+    #[serde(default, skip_serializing_if = "Newer::is_unsaid")]
+    pub seat: Newer<Arc<str>>,
 }
 
 impl JobSpec {
     /// Whether its tasks are run by other means: when they are over, whoever made them makes others, or not.
     pub fn runs_outside(&self) -> bool {
         self.gang.roles().iter().any(|role| matches!(role.work, Work::External(_)))
+    }
+
+    /// Where it stands among those that the pool is divided between: its user's seat in its queue, or the queue.
+    pub fn stand(&self) -> &str {
+        self.seat.said().map_or(&self.queue, |seat| seat)
     }
 
     /// How it is told that it (or a task of it) gives way: as its checkpoint wants it, else as for any stop.

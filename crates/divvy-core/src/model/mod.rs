@@ -10,6 +10,7 @@ pub mod gang;
 pub mod job;
 pub mod members;
 pub mod mix;
+pub mod newer;
 pub mod node;
 pub mod policy;
 pub mod promise;

@@ -1,7 +1,11 @@
 //! Queues: the tree of entitlement.
 
 mod bounds;
+mod budget;
+mod budget_text;
 mod text;
+mod users;
+mod users_text;
 mod write;
 
 use std::collections::BTreeMap;
@@ -10,11 +14,14 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::job::{Owner, Requeue};
+use super::newer::Newer;
 use super::policy::{Reclaim, WithinQueue};
 use crate::amount::Limits;
 
 pub use bounds::Bounds;
+pub use budget::{Budget, Period, milli_gpu_hours, utc};
 pub use text::{BadQueues, Settings, bad_path, parse, read_amount};
+pub use users::{Users, seat, user_at};
 pub use write::{change, write};
 
 /// The queue that a pool has until it is told otherwise; its guarantee is the pool.
@@ -61,6 +68,12 @@ pub struct Queue {
     /// Who may submit; empty for everyone.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub submit: Vec<Member>,
+    /// How it is divided among its users, if it is.
+    #[serde(default, skip_serializing_if = "Newer::is_unsaid")]
+    pub users: Newer<Users>,
+    /// How much device time it and those below it may use in a period.
+    #[serde(default, skip_serializing_if = "Newer::is_unsaid")]
+    pub budget: Newer<Budget>,
 }
 
 fn one() -> u32 {

@@ -189,7 +189,8 @@ fn within_guarantees<'a>(
             Some(Amount::Unlimited) => i64::MAX,
             Some(Amount::Finite(milli)) => *milli,
         };
-        let own: Vec<Runner> = runners.iter().filter(|runner| runner.view.queue == queue).copied().collect();
+        let own: Vec<Runner> =
+            runners.iter().filter(|runner| runner.view.queue.path() == queue).copied().collect();
         let mut line = Line::of(waiting, &state.policy, now, classes);
         let mut merged = Merged { line: &mut line, runners: &own };
         while left > 0 {
@@ -242,7 +243,7 @@ fn classes_by_queue<'a>(
 ) -> BTreeMap<&'a str, Vec<(ClassId, &'a ClassView)>> {
     let mut queues: BTreeMap<&str, Vec<(ClassId, &ClassView)>> = BTreeMap::new();
     for runner in runners {
-        queues.entry(&runner.view.queue).or_default();
+        queues.entry(runner.view.queue.path()).or_default();
     }
     for (class, view) in &waiting.classes {
         let first = view.jobs.first().and_then(|key| state.jobs.get(&key.number));

@@ -12,6 +12,7 @@ use crate::model::device::WHOLE_MILLI;
 use crate::model::extras::Extras;
 use crate::model::gang::Role;
 use crate::model::job::JobSpec;
+use crate::model::newer::Newer;
 use crate::reason::{Reason, Verdict};
 use crate::snapshot::{Capacity, DeviceView, NodeView, Snapshot};
 use crate::state::State;
@@ -217,11 +218,11 @@ pub(super) fn blockers(state: &State, snapshot: &Snapshot, spec: &JobSpec) -> (V
     let mut trial = Trial::new(state, &mut scratch);
     let draining = state.draining.then_some(Reason::PoolDraining);
     let mut blockers: Vec<Reason> =
-        draining.into_iter().chain(trial.exceeded(&spec.queue, spec.milli_asked())).collect();
+        draining.into_iter().chain(trial.exceeded(spec.stand(), spec.milli_asked())).collect();
     blockers.extend(super::allows(state, snapshot, spec).err());
     blockers.extend(super::closed_models(state, snapshot, spec).err());
     // A queue that does not exist has no limits: what is left is capacity alone.
-    let unlimited = JobSpec { queue: String::new(), ..spec.clone() };
+    let unlimited = JobSpec { queue: String::new(), seat: Newer::default(), ..spec.clone() };
     let by_capacity = place_spec(&mut trial, &unlimited).err();
     trial.roll_back_to(0);
     if by_capacity.is_none() && blockers.is_empty() {

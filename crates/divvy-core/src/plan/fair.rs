@@ -16,7 +16,7 @@ use crate::id::{AllocationId, JobId};
 use crate::model::allocation::{AllocationState, Placement};
 use crate::model::job::{Cause, JobSpec};
 use crate::model::policy::Preempt;
-use crate::reason::{Reason, Verdict};
+use crate::reason::Reason;
 use crate::snapshot::Running;
 use crate::state::{Job, State};
 use crate::time::Time;
@@ -130,7 +130,7 @@ fn count_ending(state: &State, shares: &mut Shares, id: JobId) {
     let held = run.live.iter().filter_map(|id| state.allocations.get(id));
     let stays = held.filter(|held| held.state != AllocationState::Stopping);
     let drawn = shares.counted(state, stays.map(|held| &held.placement));
-    shares.stop(shares.place(&job.spec.queue), &drawn, 1);
+    shares.stop(shares.place(job.spec.stand()), &drawn, 1);
 }
 
 impl<'a> Fair<'a, '_> {
@@ -207,8 +207,7 @@ impl<'a> Fair<'a, '_> {
     fn take_back(&mut self, turn: Turn, job: &Job, reason: &Reason) -> Result<(), Reason> {
         let gives_way = self.trial.state.policy.preempt == Preempt::LeastLoss;
         let state = self.trial.state;
-        let id =
-            place::next_member(self.trial, job).filter(|_| gives_way && reason.verdict() == Verdict::Later);
+        let id = place::next_member(self.trial, job).filter(|_| gives_way && reason.may_be_taken_for());
         let Some(id) = id.filter(|id| !state.draining && !state.was_just_taken(*id)) else {
             return Err(reason.clone());
         };

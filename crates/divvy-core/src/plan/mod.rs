@@ -152,9 +152,10 @@ pub fn plan(state: &State, snapshot: &mut Snapshot, now: Time) -> (Plan, Report)
     let mut verdicts = Verdicts::new();
     let anyone = !snapshot.waiting.is_empty() || state.freed && !snapshot.growing.is_empty();
     let in_turns = share::is_shared(&state.policy) && anyone;
-    let shares = in_turns.then(|| share::Shares::of(state, snapshot));
+    let shares = in_turns.then(|| share::Shares::at(state, snapshot, now));
     plan.due = past::changed_dues(state, (&snapshot.waiting, shares.as_ref()));
     let (mut trial, others) = trial::Trial::split(state, snapshot);
+    trial.at(now);
     let trial::Others { waiting, running, limits, .. } = others;
     if state.policy.preempt != Preempt::Walk {
         trial.reserve = reserve::Reserve::new(now, running, limits);
@@ -304,7 +305,7 @@ pub fn allows(state: &State, snapshot: &Snapshot, spec: &JobSpec) -> Result<(), 
         return Ok(());
     }
     let shares = share::Shares::of(state, snapshot);
-    shares.allows(shares.place(&spec.queue), &shares.asked(spec), spec)
+    shares.allows(shares.place(spec.stand()), &shares.asked(spec), spec)
 }
 
 /// The models that a job's queue may not have for it, by what the others lend and what it may borrow; an error if none is left.
@@ -314,7 +315,7 @@ pub fn closed_models(state: &State, snapshot: &Snapshot, spec: &JobSpec) -> Resu
         return Ok(Vec::new());
     }
     let shares = share::Shares::of(state, snapshot);
-    shares.closed_models(shares.place(&spec.queue), spec)
+    shares.closed_models(shares.place(spec.stand()), spec)
 }
 
 /// What a queue could still take of each resource that queues speak of, by guarantees, limits, loans and what all hold; below

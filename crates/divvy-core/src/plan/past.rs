@@ -103,7 +103,8 @@ fn dues<'a>(waiting: &Waiting, shares: &'a Shares) -> BTreeMap<&'a str, i64> {
             due[*child] = part;
         }
     }
-    let waits: BTreeSet<usize> = waiting.classes.values().map(|view| view.queue).collect();
+    let waiting = waiting.classes.values().map(|view| view.queue);
+    let waits: BTreeSet<usize> = waiting.filter(|place| !shares.queues[*place].is_spent).collect();
     let is_short = |place: usize| waits.contains(&place) || own[place] < wanted[place];
     shares.paths().filter(|(_, place)| is_short(*place)).map(|(queue, place)| (queue, own[place])).collect()
 }

@@ -90,7 +90,7 @@ pub(super) fn place_spec(trial: &mut Trial, spec: &JobSpec) -> Result<Vec<Placem
             placements = beside.map_err(|_| Reason::Reserved(owner))?;
         }
         placements.sort_unstable_by_key(|placement| placement.allocation);
-        placements.iter().for_each(|placement| trial.take(placement.clone(), &spec.queue));
+        placements.iter().for_each(|placement| trial.take(placement.clone(), spec.stand()));
         placements.sort_by_key(|placement| placement.rank);
     }
     trial.reserve.started(spec, &placements);
@@ -99,7 +99,7 @@ pub(super) fn place_spec(trial: &mut Trial, spec: &JobSpec) -> Result<Vec<Placem
 
 /// Places one gang, whoever waits, or leaves the trial as it was.
 pub(super) fn place_now(trial: &mut Trial, spec: &JobSpec) -> Result<Vec<Placement>, Reason> {
-    if let Some(over) = trial.exceeded(&spec.queue, spec.milli_asked()) {
+    if let Some(over) = trial.exceeded(spec.stand(), spec.milli_asked()) {
         return Err(over);
     }
     let mark = trial.mark();
@@ -107,7 +107,7 @@ pub(super) fn place_now(trial: &mut Trial, spec: &JobSpec) -> Result<Vec<Placeme
         trial.roll_back_to(mark);
         return Err(reason);
     }
-    if let Some(over) = trial.exceeded_since(mark, &spec.queue) {
+    if let Some(over) = trial.exceeded_since(mark, spec.stand()) {
         trial.roll_back_to(mark);
         return Err(over);
     }
@@ -149,7 +149,7 @@ fn place_by_first(trial: &mut Trial, spec: &JobSpec, role: &Role, rank: &mut u32
             return Ok(());
         };
         trial.roll_back_to(mark);
-        let reason = match trial.model_limit(&spec.queue, alternative, tasks) {
+        let reason = match trial.model_limit(spec.stand(), alternative, tasks) {
             Some(limit) => limit,
             None if reason.verdict() == Verdict::NoFit || matches!(reason, Reason::NoDomain(..)) => reason,
             None => trial.diagnose(spec, (&role.ask, alternative), tasks).unwrap_or(reason),
@@ -166,7 +166,7 @@ pub(super) fn place_task(
     (index, alternative): (u32, &Alternative),
     (rank, remaining): (u32, u32),
 ) -> Result<(), Reason> {
-    let closed = trial.closed_models(&spec.queue, milli_of(alternative));
+    let closed = trial.closed_models(spec.stand(), milli_of(alternative));
     let asked = Asked { spec, alternative, closed: &closed };
     let best = match &trial.state.policy.score {
         // Tasks of a gang belong together, whatever each of them would leave.
@@ -187,7 +187,7 @@ pub(super) fn place_task(
         extras: alternative.extras.clone(),
         alternative: index,
     };
-    trial.take(placement, &spec.queue);
+    trial.take(placement, spec.stand());
     Ok(())
 }
 

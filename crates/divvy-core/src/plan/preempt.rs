@@ -54,7 +54,7 @@ pub(super) fn walk(
 
 /// Whether a class waits for a limit of its queue still: nothing was freed since it was judged.
 fn limit_stands(state: &State, class: ClassId) -> bool {
-    !state.freed && matches!(state.verdicts.get(&class), Some(Reason::QueueLimit(..)))
+    !state.freed && matches!(state.verdicts.get(&class), Some(Reason::QueueLimit(..) | Reason::UserLimit(..)))
 }
 
 /// One that goes because of the order, for whoever gets its places.

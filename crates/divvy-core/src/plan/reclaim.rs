@@ -229,7 +229,7 @@ pub(super) fn might_take(fair: &Fair, claim: &Claim) -> bool {
     let of_others = rules.reclaim != Reclaim::Never
         && fair.shares.anyone_lends(claim.queue, &claim.asked, (reach.guarantee, reach.due));
     let up_to = rules.up_to(claim.spec.priority);
-    let own = || fair.running.lowest_priority(&claim.spec.queue);
+    let own = || fair.running.lowest_priority(claim.spec.stand());
     of_others || up_to.is_some_and(|most| own().is_some_and(|lowest| lowest <= most))
 }
 
@@ -240,7 +240,7 @@ fn up_to(
     (rules, reach): (&Rules, Reach),
     (queue, place): (&str, usize),
 ) -> Option<i32> {
-    if queue != claim.spec.queue {
+    if queue != claim.spec.stand() {
         let (own, other) = fair.shares.part(claim.queue, place)?;
         let lends = (0..claim.asked.len()).any(|index| {
             claim.asked[index] > 0
@@ -265,7 +265,7 @@ fn candidates<'a>(fair: &Fair<'a, '_>, claim: &Claim) -> Candidates<'a> {
     for party in fair.parties.get_or_init(|| Party::all(fair)) {
         let place = (party.queue, party.place);
         let Some(most) = up_to(fair, claim, (&rules, reach), place) else { continue };
-        let own = party.queue == claim.spec.queue;
+        let own = party.queue == claim.spec.stand();
         let may = |job: JobId, view: &RunView| match own {
             true => claim.own && rules.within(claim, (job, view)),
             false => rules.across(claim, view) && !is_young(view),
@@ -463,7 +463,7 @@ fn keep_what_may_stay(
         }
         fair.shares.stop(candidate.queue, &candidate.draws, -1);
         // The claim must stay within its limits with those that stay, even where it adds nothing to what is exceeded.
-        if fair.trial.exceeded(&claim.spec.queue, 0).is_some()
+        if fair.trial.exceeded(claim.spec.stand(), 0).is_some()
             || fair.shares.lends(claim.queue, taken).is_err()
         {
             fair.trial.roll_back_to(mark);

@@ -112,14 +112,14 @@ fn growers<'a>(fair: &Fair<'a, '_>) -> Vec<Grower<'a>> {
     let running = fair.growing.iter().filter(|_| state.freed);
     for id in running.filter(|id| !gives_way.contains(id) && !fair.ending.contains(id)) {
         let Some((job, run)) = state.jobs.get(&id.number).zip(state.run(*id)) else { continue };
-        let queue = fair.shares.place(&job.spec.queue);
+        let queue = fair.shares.place(job.spec.stand());
         let (present, taken) = tasks_of(state, run);
         growers.insert(*id, Grower { id: *id, job, queue, present, taken });
     }
     for place in fair.places.iter().filter(|place| !waits.contains(&place.job)) {
         let job = state.jobs.get(&place.job.number).filter(|job| job.spec.gang.is_elastic());
         let Some(job) = job else { continue };
-        let queue = fair.shares.place(&job.spec.queue);
+        let queue = fair.shares.place(job.spec.stand());
         let present = place.placements.iter().map(|placement| (placement.rank, placement.clone())).collect();
         growers.insert(place.job, Grower { id: place.job, job, queue, present, taken: BTreeSet::new() });
     }

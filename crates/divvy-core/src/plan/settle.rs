@@ -132,7 +132,7 @@ struct Holders {
 impl Holders {
     fn of(state: &State, leavers: &[Leaver]) -> Self {
         let mut holders = Self::default();
-        let is_limited = |path: &&str| state.queues.get(*path).is_some_and(|queue| !queue.limit.is_empty());
+        let is_limited = |path: &&str| state.limit_at(path).is_some_and(|limit| !limit.is_empty());
         for leaver in leavers {
             for path in lineage(leaver.queue).filter(is_limited) {
                 holders.limited.entry(path.to_owned()).or_default().extend(leaver.live);
@@ -166,7 +166,7 @@ impl Holders {
         let for_it = |leaver: &&Leaver| leaver.by == Some(place.job) && leaver.grows == grows;
         let own = leavers.iter().filter(|leaver| leaver.job == place.job || for_it(leaver));
         let mut found: BTreeSet<AllocationId> = own.flat_map(|leaver| leaver.live).copied().collect();
-        let queue = state.jobs.get(&place.job.number).map(|job| job.spec.queue.as_str());
+        let queue = state.jobs.get(&place.job.number).map(|job| job.spec.stand());
         for path in queue.into_iter().flat_map(lineage) {
             found.extend(self.limited.get(path).into_iter().flatten());
         }

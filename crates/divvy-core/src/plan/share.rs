@@ -2,6 +2,8 @@
 //! what each can use, from the top of the tree down. Integers only; the parts of a whole sum to it.
 
 mod held;
+mod seats;
+mod spent;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -23,8 +25,9 @@ use crate::model::job::JobSpec;
 use crate::model::policy::{Policy, Preempt, Share};
 use crate::model::queue::{Queue, lineage};
 use crate::reason::Reason;
-use crate::snapshot::{Capacity, NodeView, Snapshot};
+use crate::snapshot::{Capacity, ClassView, NodeView, Snapshot};
 use crate::state::{State, counted};
+use crate::time::Time;
 
 /// Amounts of the resources that are divided, in their order: of few, in nearly all pools.
 pub(crate) type Amounts = SmallVec<[i64; 3]>;
@@ -49,6 +52,10 @@ pub(crate) struct Shares {
 pub(crate) struct QueueShare {
     pub(crate) parent: usize,
     pub(crate) children: Vec<usize>,
+    /// Whether it is a user's seat in the queue above it.
+    is_seat: bool,
+    /// Whether its budget, or that of one above it, is used up: its jobs that wait want no devices.
+    pub(super) is_spent: bool,
     pub(crate) weight: u32,
     pub(crate) priority: i32,
     pub(crate) guarantee: Amounts,
@@ -84,14 +91,21 @@ pub(crate) fn is_shared(policy: &Policy) -> bool {
 pub(crate) const POOL: usize = 0;
 
 impl Shares {
-    /// Divides the pool.
+    /// Divides the pool as of the last event.
     pub(crate) fn of(state: &State, snapshot: &Snapshot) -> Self {
+        Self::at(state, snapshot, state.now)
+    }
+
+    /// Divides the pool.
+    pub(crate) fn at(state: &State, snapshot: &Snapshot, now: Time) -> Self {
         let mut shares = snapshot.shares.clone();
         if shares.queues.is_empty() {
             shares = Self::tree(state);
         }
         shares.note_promises(state);
+        shares.note_spent(state, now);
         shares.note_wanted(state, snapshot);
+        shares.guarantee_seats();
         let whole: Amounts = shares.resources.iter().map(|it| snapshot.capacity.total(it)).collect();
         shares.loans = shares.loans.take().map(|loans| loans.noted(&shares.queues, &whole));
         shares.queues[POOL].due = whole;
@@ -130,7 +144,9 @@ impl Shares {
         // A path sorts after those that it begins with.
         for queue in state.queues.values() {
             let parent = lineage(&queue.path).skip(1).find_map(|path| by_path.get(path).copied());
-            by_path.insert(queue.path.clone(), shares.add(queue, parent.unwrap_or(POOL)));
+            let place = shares.add(queue, parent.unwrap_or(POOL));
+            by_path.insert(queue.path.clone(), place);
+            shares.add_seats(state, (queue, place), &mut by_path);
         }
         shares.by_path = Arc::new(by_path);
         for queue in (1..shares.queues.len()).rev() {
@@ -165,6 +181,8 @@ impl Shares {
         self.queues.push(QueueShare {
             parent,
             children: Vec::new(),
+            is_seat: false,
+            is_spent: false,
             weight: queue.weight,
             priority: queue.priority,
             guarantee,
@@ -200,7 +218,7 @@ impl Shares {
         for promise in state.promises.values() {
             let Some(job) = state.jobs.get(&promise.job.number) else { continue };
             let amounts = self.counted(state, promise.placements.iter());
-            let queues: Vec<usize> = self.upwards(self.place(&job.spec.queue)).collect();
+            let queues: Vec<usize> = self.upwards(self.place(job.spec.stand())).collect();
             for place in queues {
                 let running = self.queues[place].running.iter_mut();
                 running.zip(&amounts).for_each(|(running, amount)| *running -= amount);
@@ -211,7 +229,8 @@ impl Shares {
     /// Adds what waits, from the leaves up: a parent wants what its children want, each within its limit.
     fn note_wanted(&mut self, state: &State, snapshot: &Snapshot) {
         let mut waiting: Vec<Amounts> = vec![smallvec![0; self.resources.len()]; self.queues.len()];
-        for view in snapshot.waiting.classes.values() {
+        let may_start = |view: &&ClassView| view.milli == 0 || !self.queues[view.queue].is_spent;
+        for view in snapshot.waiting.classes.values().filter(may_start) {
             for (sum, asked) in waiting[view.queue].iter_mut().zip(&view.wanted) {
                 *sum = sum.saturating_add(asked.saturating_mul(view.runs));
             }
@@ -220,7 +239,10 @@ impl Shares {
         for id in &snapshot.growing {
             let Some((job, run)) = state.jobs.get(&id.number).zip(state.run(*id)) else { continue };
             let held = self.counted(state, run.placements.iter());
-            let place = self.place(&job.spec.queue);
+            let place = self.place(job.spec.stand());
+            if self.queues[place].is_spent {
+                continue;
+            }
             let more = self.asked_at_most(&job.spec).into_iter().zip(held);
             for (sum, (most, held)) in waiting[place].iter_mut().zip(more) {
                 *sum = sum.saturating_add(most.saturating_sub(held).max(0));
@@ -517,7 +539,8 @@ impl Shares {
         }
         // A queue that says less than those below it are guaranteed means it.
         let bound = |queue: &QueueShare, index: usize| queue.guarantee[index].min(queue.said[index]);
-        for place in self.upwards(place) {
+        // Of what is guaranteed to a queue no part is a user's own.
+        for place in self.upwards(place).filter(|place| !self.queues[*place].is_seat) {
             let queue = &self.queues[place];
             let over = |index: &usize| {
                 let pinned = queue.pinned[*index].saturating_add(asked[*index]);

@@ -14,7 +14,7 @@ use crate::model::ask::{Alternative, Ask};
 use crate::model::choice::NodeChoice;
 use crate::model::device::DeviceSpec;
 use crate::model::job::JobSpec;
-use crate::model::queue::lineage;
+use crate::model::queue::{Budget, lineage};
 use crate::reason::Reason;
 use crate::snapshot::{Capacity, Running, Snapshot, Waiting};
 use crate::state::{State, counted, fingerprint};
@@ -37,6 +37,8 @@ pub(super) struct Trial<'a> {
     members: BTreeMap<u64, usize>,
     /// What was left of the hosts, by place, before anything on them was released: less than nothing where it is promised.
     before: BTreeMap<usize, (i64, i64)>,
+    /// The queues that have used up their budgets, and what that says to their jobs.
+    spent: BTreeMap<&'a str, Reason>,
     /// Models of which the queue whose turn it is may borrow no more.
     pub(super) not_lent: Vec<String>,
     /// Whether a job that does not fit is told why.
@@ -66,6 +68,14 @@ enum Step<'a> {
     Aside(Placement),
     /// Something gives back for the time being.
     Back(Cow<'a, Placement>),
+}
+
+/// Queues that have used up their budgets by a moment, and what their jobs are told.
+fn spent_out(state: &State, now: Time) -> BTreeMap<&str, Reason> {
+    let told = |(queue, (budget, until)): (&'_ str, (&Budget, Time))| {
+        Reason::OverBudget(queue.to_owned(), budget.milli_gpu_hours, until)
+    };
+    state.spent_out(now).into_iter().map(|(queue, spent)| (queue, told((queue, spent)))).collect()
 }
 
 /// How much was done when the mark was set.
@@ -103,6 +113,7 @@ impl<'a> Trial<'a> {
             exchanged: BTreeMap::new(),
             members: BTreeMap::new(),
             before: BTreeMap::new(),
+            spent: spent_out(state, state.now),
             not_lent: Vec::new(),
             names_reasons: true,
             diagnosed: BTreeMap::new(),
@@ -121,6 +132,13 @@ impl<'a> Trial<'a> {
     /// Keeps tasks to these nodes; gives what they were kept to before.
     pub(super) fn keep_to(&mut self, scope: Option<Scope>) -> Option<Scope> {
         std::mem::replace(&mut self.scope, scope)
+    }
+
+    /// Looks at budgets as of a moment.
+    pub(super) fn at(&mut self, now: Time) {
+        if !self.state.spending.is_empty() {
+            self.spent = spent_out(self.state, now);
+        }
     }
 
     /// The nodes that a choice leaves of those that tasks may be placed on; `None` where it leaves them all.
@@ -287,7 +305,7 @@ impl<'a> Trial<'a> {
     /// unless something new goes there: that was placed within the limit.
     fn outgrows(&self, queue: &str) -> bool {
         lineage(queue).any(|path| {
-            let limits = self.state.queues.get(path).map(|known| &known.limit).into_iter().flatten();
+            let limits = self.state.limit_at(path).into_iter().flatten();
             let mut over =
                 limits.filter(|(resource, limit)| !limit.allows(self.held(path, resource))).peekable();
             let more = |resource| self.extra.get(path).map_or(0, |extra| extra.of(resource));
@@ -388,7 +406,7 @@ impl<'a> Trial<'a> {
 
     /// The models of which a queue may not take so many more devices (milli).
     pub(super) fn closed_models(&self, queue: &str, more_milli: i64) -> Vec<String> {
-        let of_path = |path| self.state.queues.get(path).map(|known| (path, known));
+        let of_path = |path| self.state.limit_at(path).map(|limit| (path, limit));
         let closed = |path: &str, resource: &Resource, limit: &Amount| match resource {
             Resource::Model(model) if !limit.allows(self.held(path, resource) + more_milli) => {
                 Some(model.clone())
@@ -397,7 +415,7 @@ impl<'a> Trial<'a> {
         };
         let limits = lineage(queue).filter_map(of_path);
         let limited = limits.flat_map(|(path, known)| {
-            known.limit.iter().filter_map(move |(resource, limit)| closed(path, resource, limit))
+            known.iter().filter_map(move |(resource, limit)| closed(path, resource, limit))
         });
         limited.chain(self.not_lent.iter().cloned()).collect()
     }
@@ -410,21 +428,20 @@ impl<'a> Trial<'a> {
         let model = ask.class.models.iter().find(|model| closed.contains(model))?;
         ask.class.models.iter().all(|model| closed.contains(model)).then_some(())?;
         let resource = Resource::Model(model.clone());
-        let limits = lineage(queue)
-            .filter_map(|path| Some((path, self.state.queues.get(path)?.limit.get(&resource)?)));
-        let over = |(path, limit): (&str, &Amount)| match limit {
-            Amount::Finite(most) if self.held(path, &resource) + more > *most => {
-                Some((path.to_owned(), *most))
-            }
-            _ => None,
-        };
-        let (path, most) = limits.filter_map(|(path, limit)| over((path, limit))).next()?;
-        Some(Reason::QueueLimit(path, resource, most, more))
+        let limits =
+            lineage(queue).filter_map(|path| Some((path, self.state.limit_at(path)?.get(&resource)?)));
+        let finite = limits.filter_map(|(path, limit)| match limit {
+            Amount::Finite(most) => Some((path, *most)),
+            Amount::Unlimited => None,
+        });
+        let mut over = finite.filter(|(path, most)| self.held(path, &resource) + more > *most);
+        let (path, most) = over.next()?;
+        Some(Reason::limit(path, resource, (most, more)))
     }
 
     /// The queue, if something limits it: only there it matters what it holds.
     fn limited(&self, queue: &str) -> Option<String> {
-        let limits = |path| self.state.queues.get(path).is_some_and(|known| !known.limit.is_empty());
+        let limits = |path| self.state.limit_at(path).is_some_and(|limit| !limit.is_empty());
         lineage(queue).any(limits).then(|| queue.to_owned())
     }
 
@@ -446,9 +463,9 @@ impl<'a> Trial<'a> {
 
     /// The limit that is exceeded now, if one is; what was taken since the mark is what the job asks for.
     pub(super) fn exceeded_since(&self, mark: Mark, queue: &str) -> Option<Reason> {
-        let Some(Reason::QueueLimit(path, resource, limit, _)) = self.exceeded(queue, 0) else { return None };
-        let asked = self.taken_since(mark).map(|placement| self.amounts(placement).of(&resource)).sum();
-        Some(Reason::QueueLimit(path, resource, limit, asked))
+        let (path, resource, limit) = self.over(queue, 0)?;
+        let asked = self.taken_since(mark).map(|placement| self.amounts(placement).of(resource)).sum();
+        Some(Reason::limit(path, resource.clone(), (limit, asked)))
     }
 
     fn amounts(&self, placement: &Placement) -> Holdings {
@@ -459,14 +476,24 @@ impl<'a> Trial<'a> {
 
     /// The first limit, from the queue upwards, that is exceeded by what is held together with `more` devices (milli).
     pub(super) fn exceeded(&self, queue: &str, more_milli: i64) -> Option<Reason> {
+        if more_milli > 0
+            && let Some(spent) = lineage(queue).find_map(|path| self.spent.get(path))
+        {
+            return Some(spent.clone());
+        }
+        let (path, resource, limit) = self.over(queue, more_milli)?;
+        Some(Reason::limit(path, resource.clone(), (limit, more_milli)))
+    }
+
+    /// Whose limit it is, of what, and how much.
+    fn over<'q>(&'q self, queue: &'q str, more_milli: i64) -> Option<(&'q str, &'q Resource, i64)> {
         for path in lineage(queue) {
-            let Some(known) = self.state.queues.get(path) else { continue };
-            for (resource, limit) in &known.limit {
+            for (resource, limit) in self.state.limit_at(path).into_iter().flatten() {
                 let more = if *resource == Resource::Any { more_milli } else { 0 };
                 if let Amount::Finite(most) = limit
                     && !limit.allows(self.held(path, resource) + more)
                 {
-                    return Some(Reason::QueueLimit(path.to_owned(), resource.clone(), *most, more_milli));
+                    return Some((path, resource, *most));
                 }
             }
         }

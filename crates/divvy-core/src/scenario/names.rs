@@ -9,8 +9,9 @@ use crate::model::choice::NodeChoice;
 use crate::model::device::{DeviceSpec, Link};
 use crate::model::gang::Group;
 use crate::model::job::{Dependency, JobSpec, Kind, StopOrder};
+use crate::model::newer::Newer;
 use crate::model::node::NodeSpec;
-use crate::model::queue::{DEFAULT, Queue, lineage};
+use crate::model::queue::{DEFAULT, Queue, lineage, seat, user_at};
 use crate::reason::Reason;
 use crate::state::{Dependable, Job, State};
 use crate::time::Time;
@@ -153,7 +154,13 @@ impl<'a> Names<'a> {
 
     /// A queue without its members.
     pub(super) fn renamed_queue(&self, queue: &Queue) -> Queue {
-        Queue { path: self.queue(&queue.path), submit: Vec::new(), ..queue.clone() }
+        let mut users = queue.users.clone();
+        if let Some(users) = &mut users.0 {
+            let known =
+                |(user, weight): (&String, &u32)| Some((self.users.get(user.as_str())?.clone(), *weight));
+            users.weight = users.weight.iter().filter_map(known).collect();
+        }
+        Queue { path: self.queue(&queue.path), submit: Vec::new(), users, ..queue.clone() }
     }
 
     /// What planning sees of a job; what it waits for only as far as that is still open.
@@ -174,6 +181,7 @@ impl<'a> Names<'a> {
             start_after: spec.start_after.filter(|at| *at > self.state.now).map(|at| self.time(at)),
             stop: StopOrder::default(),
             checkpoint: None,
+            seat: Newer::default(),
             ..JobSpec::clone(spec)
         };
         plain(&mut renamed.gang);
@@ -192,6 +200,14 @@ impl<'a> Names<'a> {
             Reason::StartAfter(at) => Reason::StartAfter(self.time(*at)),
             Reason::QueueLimit(queue, resource, limit, asked) => {
                 Reason::QueueLimit(self.queue(queue), resource.clone(), *limit, *asked)
+            }
+            Reason::UserLimit(at, resource, limit, asked) => {
+                let (queue, user) = user_at(at).unwrap_or((at, ""));
+                let at = seat(&self.queue(queue), &self.user(user));
+                Reason::UserLimit(at, resource.clone(), *limit, *asked)
+            }
+            Reason::OverBudget(queue, budget, until) => {
+                Reason::OverBudget(self.queue(queue), *budget, self.time(*until))
             }
             Reason::BeyondGuarantee(queue, resource, guarantee, asked) => {
                 Reason::BeyondGuarantee(self.queue(queue), resource.clone(), *guarantee, *asked)

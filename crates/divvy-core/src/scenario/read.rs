@@ -15,6 +15,7 @@ use crate::model::job::{
     Dependency, DependsOn, JobSpec, Kind, Lifetime, Process, Requeue, StopOrder, Work, priority,
     usual_restarts,
 };
+use crate::model::newer::Newer;
 use crate::model::node::NodeSpec;
 use crate::model::queue::{Queue, read_amount};
 use crate::model::topology::{Slice, Topology, TopologyAsk};
@@ -192,6 +193,7 @@ pub(super) fn spec(words: &Words, after: Vec<Dependency>, now: Time) -> Result<J
         checkpoint: None,
         wait_for_capacity: words.has("wait"),
         exclusive: words.has("exclusive"),
+        seat: Newer::default(),
     })
 }
 

@@ -16,7 +16,7 @@ use crate::time::{Span, Time};
 pub struct Running {
     /// By id.
     pub jobs: Table<JobId, RunView>,
-    /// By queue, the lowest priority first: where jobs give way by least loss.
+    /// By where they stand, the lowest priority first: where jobs give way by least loss.
     queues: BTreeMap<String, BTreeSet<(i32, JobId)>>,
     /// When each changes its place by running on.
     crossings: BTreeSet<(Time, JobId)>,
@@ -55,14 +55,21 @@ pub struct RunView {
     standing: Level,
 }
 
-/// The queue of a job, without a copy of its name.
+/// Where a job stands, in its queue or in its user's seat there, without a copy of that.
 #[derive(Clone, Debug)]
 pub struct QueueOf(Arc<JobSpec>);
 
 impl std::ops::Deref for QueueOf {
-    type Target = String;
+    type Target = str;
 
-    fn deref(&self) -> &String {
+    fn deref(&self) -> &str {
+        self.0.stand()
+    }
+}
+
+impl QueueOf {
+    /// The queue itself, whoever's seat in it the job has.
+    pub fn path(&self) -> &str {
         &self.0.queue
     }
 }

@@ -60,7 +60,7 @@ impl ClassView {
             jobs: BTreeSet::new(),
             milli: spec.milli_asked(),
             runs: 0,
-            queue: shares.place(&spec.queue),
+            queue: shares.place(spec.stand()),
             asked: shares.asked(spec),
             wanted: shares.asked_at_most(spec),
             example: Arc::clone(spec),

@@ -70,6 +70,7 @@ impl State {
         let position = Position(self.position.0 + 1);
         let kind = stamped.event.kind();
         let at = stamped.at.max(self.now);
+        let renewed = self.renew_budgets(at);
         self.news += u64::from(stamped.event.comes_from_outside(|job| self.gives_way(job)));
         self.fold(&stamped.event, at).map_err(|wrong| match wrong {
             Wrong::Unknown(what) => Misfit::Unknown { kind, position, what },
@@ -78,7 +79,8 @@ impl State {
         })?;
         (self.position, self.now) = (position, at);
         // With time, what is kept for those before others is foreseen for other moments.
-        if stamped.event.frees() || stamped.event == Event::Tick && self.keeps_room() {
+        let kept_anew = stamped.event == Event::Tick && self.keeps_room();
+        if stamped.event.frees() || kept_anew || renewed {
             (self.freed, self.freed_at) = (true, position);
         }
         Ok(())
@@ -97,8 +99,7 @@ impl State {
                 return self.change_device(*device, health, occupant);
             }
             Event::QueuesSet { queues, .. } => {
-                self.set_queues(queues.clone());
-                self.review_past(at);
+                return self.change_queues(queues, at);
             }
             Event::PolicySet { policy, .. } => {
                 self.policy = policy.clone();
@@ -196,11 +197,17 @@ impl State {
                 })
             }
         };
-        let class = class_of(spec);
+        let mut spec = Arc::clone(spec);
+        let seat = self.seat_in(&spec.queue, &owner.name);
+        if spec.seat != seat {
+            self.seats.extend(seat.said().map(|seat| seat.to_string()));
+            Arc::make_mut(&mut spec).seat = seat;
+        }
+        let class = class_of(&spec);
         let mut job = Job {
             number: *number,
             owner: owner.clone(),
-            spec: Arc::clone(spec),
+            spec,
             submitted_at: at,
             class,
             estimate: None,
@@ -219,7 +226,7 @@ impl State {
     }
 
     /// Changes a job's whole set of runs, keeping the digest.
-    fn change_job(&mut self, number: u64, change: impl FnOnce(&mut Job)) -> Applied {
+    pub(super) fn change_job(&mut self, number: u64, change: impl FnOnce(&mut Job)) -> Applied {
         let job = self.jobs.get_mut(&number).ok_or_else(|| Wrong::Unknown(format!("job {number}")))?;
         let less = job_hashes(job);
         change(job);
@@ -523,8 +530,9 @@ impl State {
 }
 
 /// Jobs alike in all that the planner looks at have the same class.
-fn class_of(spec: &crate::model::job::JobSpec) -> ClassId {
+pub(super) fn class_of(spec: &crate::model::job::JobSpec) -> ClassId {
     let shape = shape_of(spec);
+    let shape = spec.seat.said().map_or(shape, |seat| ClassId(fingerprint(&(shape, seat))));
     // Who ends sooner may run where who ends later may not.
     spec.known_length().map_or(shape, |length| ClassId(fingerprint(&(shape, length))))
 }

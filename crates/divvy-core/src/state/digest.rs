@@ -146,7 +146,8 @@ impl State {
             self.mix.digest(),
             self.policy_digest(),
         ));
-        self.past.digest().map_or(digest, |past| fingerprint(&(digest, past)))
+        let digest = self.past.digest().map_or(digest, |past| fingerprint(&(digest, past)));
+        if self.spending.is_empty() { digest } else { fingerprint(&(digest, &self.spending)) }
     }
 
     /// The digest of the planner's settings and of the queues.

@@ -7,9 +7,11 @@ mod elastic;
 mod outlook;
 mod past;
 mod run;
+mod seats;
+mod spending;
 mod table;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -34,6 +36,7 @@ pub use apply::{Misfit, count, counted};
 pub use digest::fingerprint;
 pub use past::{Past, Record, TICK};
 pub use run::Dependable;
+pub use spending::Spending;
 pub use table::{Table, TableIter};
 
 /// All that the pool knows. Jobs that have ended leave it: history keeps them, a short list of outcomes serves dependencies.
@@ -63,6 +66,12 @@ pub struct State {
     pub policy: Policy,
     /// The queues, by path.
     pub queues: BTreeMap<String, Queue>,
+    /// Who has submitted to queues that are divided among their users: where their jobs stand.
+    #[serde(default)]
+    pub seats: BTreeSet<String>,
+    /// What queues that have budgets have used of them.
+    #[serde(default)]
+    pub spending: BTreeMap<String, Spending>,
     /// The nodes, also those that are gone (their ids are never reused).
     pub nodes: BTreeMap<NodeId, Node>,
     /// The devices, also those that are gone.
@@ -346,6 +355,8 @@ impl Default for State {
             now: Time(0),
             policy: Policy::default(),
             queues: BTreeMap::new(),
+            seats: BTreeSet::new(),
+            spending: BTreeMap::new(),
             nodes: BTreeMap::new(),
             devices: BTreeMap::new(),
             jobs: Table::default(),

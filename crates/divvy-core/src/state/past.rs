@@ -1,6 +1,7 @@
 //! What queues used and missed in the past, decayed by half-lives, as of the last tick. The fold reckons it from the ledger and
 //! from what the planner has said was due; nothing here needs the planner.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
@@ -8,7 +9,6 @@ use serde::{Deserialize, Serialize};
 use super::State;
 use super::digest::{Remembered, fingerprint};
 use crate::id::Position;
-use crate::ledger::Ledger;
 use crate::model::device::WHOLE_MILLI;
 use crate::model::policy::{Policy, Preempt, Share};
 use crate::reason::Reason;
@@ -96,20 +96,18 @@ impl Past {
     }
 
     /// Reckons it up to a moment.
-    fn tick(&mut self, ledger: &Ledger, now: Time, memory: Memory) {
+    fn tick(&mut self, charged: &Charges, now: Time, memory: Memory) {
         self.awaited = true;
-        let charged: BTreeMap<&str, i128> =
-            ledger.queues().map(|queue| (queue, ledger.charged(queue, now))).collect();
         let Some(since) = self.since.replace(now) else {
-            let begin = |(queue, charged): (&str, i128)| {
-                (queue.to_owned(), Record { charged_milli_ms: charged, ..Record::default() })
+            let begin = |(queue, charged): (&Cow<str>, &i128)| {
+                (queue.to_string(), Record { charged_milli_ms: *charged, ..Record::default() })
             };
-            self.queues = charged.into_iter().map(begin).collect();
+            self.queues = charged.iter().map(begin).collect();
             return;
         };
         for queue in charged.keys() {
-            if !self.queues.contains_key(*queue) {
-                self.queues.insert((*queue).to_owned(), Record::default());
+            if !self.queues.contains_key(&**queue) {
+                self.queues.insert(queue.to_string(), Record::default());
             }
         }
         let passed_ms = now.since(since).0;
@@ -157,6 +155,9 @@ impl Past {
     }
 }
 
+/// What was charged up to a moment, by where those stand that it is charged to.
+type Charges<'a> = BTreeMap<Cow<'a, str>, i128>;
+
 /// How long and how much is remembered.
 #[derive(Clone, Copy)]
 struct Memory {
@@ -169,7 +170,10 @@ impl State {
     /// Whether what queues used in the past counts: only where several share the pool, and devices alone are divided.
     pub fn remembers(&self) -> bool {
         let Policy { half_life_ms, share, preempt, .. } = self.policy;
-        half_life_ms > 0 && share == Share::Fill && preempt != Preempt::Walk && self.queues.len() > 1
+        half_life_ms > 0
+            && share == Share::Fill
+            && preempt != Preempt::Walk
+            && (self.queues.len() > 1 || self.has_users())
     }
 
     /// Lets time pass. Where who waits may get a whole device more than before by what was missed, that is news for all that
@@ -180,7 +184,10 @@ impl State {
         }
         let whole_milli = i128::from(WHOLE_MILLI) * self.devices.len() as i128;
         let most_milli_ms = whole_milli * i128::from(self.policy.catch_up_ms);
-        self.past.tick(&self.ledger, now, Memory { half_life_ms: self.policy.half_life_ms, most_milli_ms });
+        let memory = Memory { half_life_ms: self.policy.half_life_ms, most_milli_ms };
+        let mut past = std::mem::take(&mut self.past);
+        past.tick(&self.charges(now), now, memory);
+        self.past = past;
         if self.past.step(now, self.policy.catch_up_ms) {
             self.freed = true;
             self.news += 1;
@@ -206,6 +213,18 @@ impl State {
         }
     }
 
+    /// Where jobs stand elsewhere than before, what is charged there so far was used elsewhere.
+    pub(super) fn rebase_past(&mut self, now: Time) {
+        if self.past.since.is_none() {
+            return;
+        }
+        let mut past = std::mem::take(&mut self.past);
+        for (path, charged) in self.charges(now) {
+            past.queues.entry(path.into_owned()).or_default().charged_milli_ms = charged;
+        }
+        self.past = past;
+    }
+
     /// Begins anew where settings make an end of the past, or a beginning.
     pub(super) fn review_past(&mut self, now: Time) {
         if !self.remembers() {
@@ -213,12 +232,10 @@ impl State {
         } else if self.past.since.is_none() {
             self.pass_tick(now);
         }
-        let queues = &self.queues;
-        self.past.queues.iter_mut().for_each(|(queue, record)| {
-            if !queues.contains_key(queue) {
-                record.due_milli = None;
-            }
-        });
+        let mut past = std::mem::take(&mut self.past);
+        let gone = past.queues.iter_mut().filter(|(queue, _)| !self.is_stand(queue));
+        gone.for_each(|(_, record)| record.due_milli = None);
+        self.past = past;
         self.past.remember_digest();
     }
 }
@@ -264,10 +281,10 @@ impl Decay {
 mod tests {
     use super::*;
 
-    fn ledger(rates: &[(&str, i64)]) -> Ledger {
-        let mut ledger = Ledger::default();
-        rates.iter().for_each(|(queue, milli)| ledger.change(queue, "ana", *milli, Time(0)).unwrap());
-        ledger
+    /// What queues that hold so much all the time are charged up to a moment.
+    fn charged<'a>(rates: &[(&'a str, i64)], now: Time) -> Charges<'a> {
+        let of = |(queue, milli): &(&'a str, i64)| (Cow::Borrowed(*queue), i128::from(milli * now.0));
+        rates.iter().map(of).collect()
     }
 
     const MEMORY: Memory = Memory { half_life_ms: 3_600_000, most_milli_ms: i128::MAX / 4 };
@@ -293,47 +310,51 @@ mod tests {
 
     #[test]
     fn who_waits_for_nothing_is_owed_nothing() {
-        let (mut past, ledger) = (Past::default(), ledger(&[("a", 4000)]));
-        past.tick(&ledger, Time(0), MEMORY);
-        past.tick(&ledger, Time(60_000), MEMORY);
+        let (mut past, rates) = (Past::default(), [("a", 4000)]);
+        past.tick(&charged(&rates, Time(0)), Time(0), MEMORY);
+        past.tick(&charged(&rates, Time(60_000)), Time(60_000), MEMORY);
         let record = past.record("a").copied().unwrap_or_default();
         assert_eq!((record.used_milli_ms, record.credit_milli_ms), (4000 * 60_000, 0));
     }
 
     #[test]
     fn what_was_given_to_those_who_waited_is_divided_by_what_was_due_to_them() {
-        let (mut past, ledger) = (Past::default(), ledger(&[("a", 6000), ("b", 0)]));
-        past.tick(&ledger, Time(0), MEMORY);
+        let (mut past, rates) = (Past::default(), [("a", 6000), ("b", 0)]);
+        past.tick(&charged(&rates, Time(0)), Time(0), MEMORY);
         past.note_due(&[("a".into(), Some(4000)), ("b".into(), Some(4000))]);
-        past.tick(&ledger, Time(60_000), MEMORY);
+        past.tick(&charged(&rates, Time(60_000)), Time(60_000), MEMORY);
         let credit = |queue| past.record(queue).map(|record| record.credit_milli_ms);
         assert_eq!((credit("a"), credit("b")), (Some(-3000 * 60_000), Some(3000 * 60_000)));
     }
 
     #[test]
     fn time_is_news_where_a_queue_is_to_hold_another_device_and_four_times_an_hour_at_most() {
-        let (mut past, ledger) = (Past::default(), ledger(&[("a", 8000), ("b", 0)]));
-        past.tick(&ledger, Time(0), MEMORY);
+        let (mut past, rates) = (Past::default(), [("a", 8000), ("b", 0)]);
+        past.tick(&charged(&rates, Time(0)), Time(0), MEMORY);
         past.note_due(&[("a".into(), Some(4000)), ("b".into(), Some(4000))]);
         let minute = |minute: i64| Time(minute * 60_000);
         let mut news = Vec::new();
         for now in 1..60 {
-            past.tick(&ledger, minute(now), Memory { half_life_ms: i64::MAX, ..MEMORY });
+            past.tick(
+                &charged(&rates, minute(now)),
+                minute(now),
+                Memory { half_life_ms: i64::MAX, ..MEMORY },
+            );
             news.extend(past.step(minute(now), 3_600_000).then_some(now));
         }
         assert_eq!(news, [15, 30, 45]);
         past.note_due(&[("a".into(), Some(8000)), ("b".into(), Some(0))]);
-        past.tick(&ledger, minute(600), Memory { half_life_ms: i64::MAX, ..MEMORY });
+        past.tick(&charged(&rates, minute(600)), minute(600), Memory { half_life_ms: i64::MAX, ..MEMORY });
         assert!(!past.step(minute(600), 3_600_000));
     }
 
     #[test]
     fn a_credit_is_bounded() {
-        let (mut past, ledger) = (Past::default(), ledger(&[("a", 8000)]));
+        let (mut past, rates) = (Past::default(), [("a", 8000)]);
         let memory = Memory { most_milli_ms: 1000, ..MEMORY };
-        past.tick(&ledger, Time(0), memory);
+        past.tick(&charged(&rates, Time(0)), Time(0), memory);
         past.note_due(&[("a".into(), Some(0)), ("b".into(), Some(8000))]);
-        past.tick(&ledger, Time(60_000), memory);
+        past.tick(&charged(&rates, Time(60_000)), Time(60_000), memory);
         let credit = |queue| past.record(queue).map(|record| record.credit_milli_ms);
         assert_eq!((credit("a"), credit("b")), (Some(-1000), Some(1000)));
     }

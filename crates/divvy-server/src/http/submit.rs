@@ -201,6 +201,7 @@ async fn trial(pool: &Arc<Pool>, caller: &Caller, incoming: Incoming) -> Answer 
     // The planner tries it on the snapshot and takes it back: for that it must be alone.
     let mut controller = pool.controller.write().await;
     known_queue(controller.state(), &spec.queue, &caller.0.owner)?;
+    spec.seat = controller.state().seat_in(&spec.queue, &caller.0.owner.name);
     let placed = controller.dry_run(&spec).unwrap_or_default();
     let (state, snapshot) = (controller.state().clone(), controller.snapshot().clone());
     drop(controller);

@@ -9,6 +9,7 @@ use divvy_core::id::{AllocationId, ClassId, JobId};
 use divvy_core::model::ask::Ask;
 use divvy_core::model::gang::{Branch, Group, Role};
 use divvy_core::model::job::{JobSpec, Kind, Lifetime, Owner, Requeue, StopOrder, Work};
+use divvy_core::model::newer::Newer;
 use divvy_core::time::Time;
 use divvy_engine::kubernetes::objects::Condition;
 use divvy_engine::kubernetes::{Gang, PodNews, Running, Subject, Waiting};
@@ -332,6 +333,7 @@ fn submission(controller: &Controller, pods: &[Waiting]) -> Result<Submit, Strin
         checkpoint: None,
         wait_for_capacity: true,
         exclusive: false,
+        seat: Newer::default(),
     };
     let owner = Owner { name: first.namespace.clone(), uid: NOBODY, gid: NOBODY, groups: Vec::new() };
     Ok(Submit {

@@ -103,6 +103,8 @@ fn a_node_would_help(reason: &Reason) -> bool {
         | Reason::StartAfter(_)
         | Reason::ArrayLimit(_)
         | Reason::QueueLimit(..)
+        | Reason::UserLimit(..)
+        | Reason::OverBudget(..)
         | Reason::BeyondGuarantee(..)
         | Reason::BorrowLimit(..)
         | Reason::NotLent(..)

@@ -15,6 +15,7 @@ use divvy_core::model::job::{
     Array, Checkpoint, Dependency, DependsOn, JobSpec, Kind, Lifetime, Output, Process, Requeue, StopOrder,
     Work, priority, usual_restarts,
 };
+use divvy_core::model::newer::Newer;
 use divvy_core::model::queue::read_amount;
 use divvy_core::model::topology::TopologyAsk;
 use divvy_core::time::{Span, Time};
@@ -72,6 +73,7 @@ pub(crate) fn read(submit: Submit, now: Time) -> Result<Incoming, Problem> {
         checkpoint: checkpoint(job)?,
         wait_for_capacity: job.wait_for_capacity,
         exclusive: job.exclusive,
+        seat: Newer::default(),
     };
     bounded(&spec)?;
     let (requeue_said, held) = (job.requeue.is_some(), job.hold);

@@ -11,3 +11,4 @@ pub(crate) mod reasons;
 pub(crate) mod refusal;
 pub(crate) mod row;
 pub(crate) mod usage;
+mod users;

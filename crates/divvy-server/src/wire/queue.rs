@@ -6,20 +6,23 @@ use divvy_api as api;
 use divvy_core::amount::{Amount, Limits, Resource};
 use divvy_core::model::job::{JobState, Owner};
 use divvy_core::model::policy::Policy;
-use divvy_core::model::queue::{Bounds, Queue, lineage};
+use divvy_core::model::queue::{Bounds, Budget, Queue, Users, lineage};
 use divvy_core::plan::{self, Entitlement};
 use divvy_core::reason::shown;
 use divvy_core::snapshot::Snapshot;
 use divvy_core::state::{Job, Runs, State};
 
 use super::detail::requeue;
+use super::users;
 
 /// All queues, by path.
 pub(crate) fn all(state: &State, snapshot: &Snapshot, asker: &Owner) -> Vec<api::Queue> {
     let entitled = plan::entitlements(state, snapshot);
     let row = |queue: &Queue| {
         let past = state.remembers().then(|| past(state, &queue.path));
-        one(queue, snapshot, asker, (entitled.get(&queue.path), past))
+        let users = users::of_queue(state, snapshot, queue, |seat| entitled.get(seat).copied());
+        let row = one(queue, snapshot, asker, (entitled.get(&queue.path), past));
+        with_budget(state, queue, api::Queue { users, ..row })
     };
     let mut rows: BTreeMap<&str, api::Queue> =
         state.queues.iter().map(|(path, queue)| (path.as_str(), row(queue))).collect();
@@ -31,8 +34,21 @@ pub(crate) fn all(state: &State, snapshot: &Snapshot, asker: &Owner) -> Vec<api:
     rows.into_values().collect()
 }
 
+/// With what is left of its budget.
+fn with_budget(state: &State, queue: &Queue, row: api::Queue) -> api::Queue {
+    let Some((budget, spent)) = state.budget_of(&queue.path) else { return row };
+    let left = state.budget_left(&queue.path, state.now).map(|milli_ms| milli_ms as f64 / 3.6e9);
+    api::Queue {
+        budget_gpu_hours: Some(budget.milli_gpu_hours as f64 / 1000.0),
+        budget_every: Some(budget.every.to_string()),
+        budget_left_gpu_hours: left,
+        budget_renews_at_ms: Some(spent.until.0),
+        ..row
+    }
+}
+
 /// What a queue and those below it used in the past, and their credit, in device-hours.
-fn past(state: &State, path: &str) -> (f64, f64) {
+pub(super) fn past(state: &State, path: &str) -> (f64, f64) {
     let is_below = |queue: &str| lineage(queue).any(|above| above == path);
     let records = state.past.records().filter(|(queue, _)| is_below(queue));
     let sum = records.fold((0, 0), |(used, credit), (_, record)| {
@@ -68,6 +84,7 @@ fn one(
         max_time_ms: queue.bounds.max_time.map(|time| time.0),
         default_time_ms: queue.bounds.default_time.map(|time| time.0),
         max_jobs: queue.bounds.max_jobs,
+        user_limit: queue.users.said().map(|users| limits(&users.limit)).unwrap_or_default(),
         submit: queue.submit.iter().map(ToString::to_string).collect(),
         may_submit: queue.takes(asker),
         gpu_milli: u64::try_from(of(Resource::Any)).unwrap_or(0),
@@ -95,6 +112,10 @@ fn count(row: &mut api::Queue, job: &Job, state: &State) {
     row.running += running;
     row.waiting += waiting;
     row.held += held;
+    if let Some(user) = row.users.iter_mut().find(|user| user.user == job.owner.name) {
+        user.running += running;
+        user.waiting += waiting;
+    }
     row.gpu_milli_waiting += waiting * u64::try_from(job.spec.milli_asked()).unwrap_or(0);
     if waiting > 0 {
         let waited = state.now.since(job.submitted_at).0;
@@ -150,10 +171,36 @@ fn settings(queue: &Queue) -> BTreeMap<String, String> {
     said.extend(max_time.map(|most| ("max_time".into(), most.to_string())));
     said.extend(default_time.map(|usual| ("default_time".into(), usual.to_string())));
     said.extend(max_jobs.map(|most| ("max_jobs".into(), most.to_string())));
+    said.extend(queue.users.said().into_iter().flat_map(of_users));
+    said.extend(queue.budget.said().map(|budget| ("budget".into(), budget_text(budget))));
     said.extend(queue.within_queue.and_then(|it| Some(("within_queue".into(), word(&it)?))));
     said.extend(queue.reclaim.and_then(|it| Some(("reclaim".into(), word(&it)?))));
     said.extend(queue.borrow_evicts.map(|evicts| ("borrow_evicts".into(), evicts.to_string())));
     said
+}
+
+/// `2000 GPU-hours a week`, and what is carried.
+fn budget_text(budget: &Budget) -> String {
+    let hours = |milli| shown(&Resource::Any, milli);
+    let carried = match budget.carry_milli {
+        Some(0) => String::new(),
+        Some(most) => format!(", {} carried", hours(most)),
+        None => ", the rest carried".into(),
+    };
+    format!("{} GPU-hours every {}{carried}", hours(budget.milli_gpu_hours), budget.every)
+}
+
+/// What is said of a queue's users.
+fn of_users(users: &Users) -> Vec<(String, String)> {
+    let Bounds { max_priority, max_time, max_jobs, .. } = users.bounds;
+    let limits = limits(&users.limit).into_iter().map(|(resource, most)| (format!("limit {resource}"), most));
+    let weights = users.weight.iter().map(|(user, weight)| (format!("weight {user}"), weight.to_string()));
+    let mut said: Vec<(String, String)> = limits.chain(weights).collect();
+    said.extend(max_priority.map(|most| ("max_priority".into(), most.to_string())));
+    said.extend(max_time.map(|most| ("max_time".into(), most.to_string())));
+    said.extend(max_jobs.map(|most| ("max_jobs".into(), most.to_string())));
+    let said = said.into_iter().map(|(name, text)| (format!("users.{name}"), text));
+    said.chain([("users".to_owned(), "divided".to_owned())]).collect()
 }
 
 /// A setting's word as it is written.
@@ -164,8 +211,12 @@ fn word(setting: &impl serde::Serialize) -> Option<String> {
 /// What a setting is where nothing is said of it.
 fn unsaid(name: &str) -> &'static str {
     match name.split(' ').next().unwrap_or_default() {
+        "users" => "together",
+        "users.weight" => "1",
+        "users.limit" | "users.max_priority" | "users.max_time" | "users.max_jobs" => "unlimited",
         "limit" | "borrow" | "lend" => "unlimited",
         "guarantee" => "0",
+        "budget" => "none",
         "max_priority" | "max_time" | "default_time" | "max_jobs" => "unlimited",
         _ => "as the policy",
     }

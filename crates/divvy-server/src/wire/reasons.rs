@@ -40,6 +40,8 @@ pub(crate) fn examples() -> Vec<Reason> {
         Reason::Promised(2),
         Reason::Unsupported("shares of a GPU".into()),
         Reason::NoNodeChosen(4),
+        Reason::UserLimit("vision/@ana".into(), Resource::Any, 4000, 1000),
+        Reason::OverBudget("vision".into(), 2_000_000, Time(0)),
     ]
 }
 

@@ -2,13 +2,15 @@
 
 use divvy_core::amount::Amount;
 use divvy_core::model::job::{DependsOn, Requeue};
+use divvy_core::model::newer::Newer;
 use divvy_core::model::policy::{
     Attained, Foreseen, Length, Order, Policy, Preempt, Reclaim, Share, Shortest, Within, WithinQueue,
 };
-use divvy_core::model::queue::Queue;
+use divvy_core::model::queue::{Budget, Period, Queue, Users};
+use divvy_core::time::Span;
 
 use super::dice::Dice;
-use super::life::{Blow, Crash, JobLine, Life, NodeLine, Step, What};
+use super::life::{Blow, Crash, JobLine, Life, NodeLine, Step, What, user_name};
 
 /// Events that a step brings about, on average: a job has about seven, a cycle one or two.
 const EVENTS_PER_STEP: u64 = 5;
@@ -18,8 +20,10 @@ pub fn life(seed: u64, events: u64) -> Life {
     // Seeds that follow each other are to have nothing in common.
     let mut dice = Dice::new(seed.wrapping_mul(0xd134_2543_de82_ef95) ^ 0x0064_6976_7679);
     let nodes = nodes(&mut dice);
+    let says_more = seed % 8 >= 6;
     let mut maker = Maker {
-        queues: queues(&mut dice),
+        queues: queues(&mut dice, says_more),
+        says_more,
         policy: policy(&mut dice),
         devices: nodes.iter().map(|node| i64::from(node.devices)).sum::<i64>().max(1),
         load_percent: dice.between(60, 130),
@@ -50,13 +54,13 @@ fn nodes(dice: &mut Dice) -> Vec<NodeLine> {
     (0..count).map(|_| node(dice)).collect()
 }
 
-fn queues(dice: &mut Dice) -> Vec<Queue> {
+fn queues(dice: &mut Dice, says_more: bool) -> Vec<Queue> {
     let trees = ["default", "default a b", "default a a/x a/y b", "default t t/a t/a/x t/b"];
     let paths = *dice.one_of(&trees);
-    paths.split(' ').map(|path| queue(dice, path)).collect()
+    paths.split(' ').map(|path| queue(dice, path, says_more)).collect()
 }
 
-fn queue(dice: &mut Dice, path: &str) -> Queue {
+fn queue(dice: &mut Dice, path: &str, says_more: bool) -> Queue {
     let mut queue = Queue::named(path);
     if path != "default" && dice.percent(60) {
         queue.limit.insert("any".into(), Amount::Finite(dice.between(1, 12) * 1000));
@@ -74,7 +78,27 @@ fn queue(dice: &mut Dice, path: &str) -> Queue {
         queue.guarantee.insert("any".into(), Amount::Finite(dice.between(1, 8) * 1000));
     }
     queue.requeue = *dice.one_of(&[Requeue::Lost, Requeue::Lost, Requeue::Never, Requeue::Failure]);
+    if says_more {
+        say_more(dice, &mut queue);
+    }
     queue
+}
+
+/// What came to be said of queues later: in some lives, so that the others stay what they were.
+fn say_more(dice: &mut Dice, queue: &mut Queue) {
+    if dice.percent(60) {
+        let mut users = Users::default();
+        users.weight.insert(user_name(0), dice.below(4) as u32);
+        if dice.percent(50) {
+            users.limit.insert("any".into(), Amount::Finite(dice.between(1, 6) * 1000));
+        }
+        queue.users = Newer(Some(users));
+    }
+    if dice.percent(40) {
+        let every = *dice.one_of(&[Period::Span(Span::seconds(3600)), Period::Day]);
+        let carry_milli = *dice.one_of(&[Some(0), Some(500), None]);
+        queue.budget = Newer(Some(Budget { milli_gpu_hours: dice.between(0, 8000), every, carry_milli }));
+    }
 }
 
 fn policy(dice: &mut Dice) -> Policy {
@@ -123,6 +147,8 @@ struct Maker {
     dice: Dice,
     nodes: Vec<NodeLine>,
     queues: Vec<Queue>,
+    /// Whether its queues say what came later, too.
+    says_more: bool,
     policy: Policy,
     devices: i64,
     load_percent: i64,
@@ -256,7 +282,7 @@ impl Maker {
             return self.push(0, What::Policy(policy));
         }
         let paths: Vec<String> = self.queues.iter().map(|queue| queue.path.clone()).collect();
-        self.queues = paths.iter().map(|path| queue(&mut self.dice, path)).collect();
+        self.queues = paths.iter().map(|path| queue(&mut self.dice, path, self.says_more)).collect();
         let queues = self.queues.clone();
         self.push(0, What::Queues(queues));
     }

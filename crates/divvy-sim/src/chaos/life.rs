@@ -9,6 +9,7 @@ use divvy_core::model::gang::{Group, Role};
 use divvy_core::model::job::{
     Dependency, DependsOn, JobSpec, Kind, Lifetime, Owner, Process, Requeue, StopOrder, Work, usual_restarts,
 };
+use divvy_core::model::newer::Newer;
 use divvy_core::model::node::NodeSpec;
 use divvy_core::model::policy::Policy;
 use divvy_core::model::queue::Queue;
@@ -301,6 +302,7 @@ impl JobLine {
             checkpoint: None,
             wait_for_capacity: self.waits,
             exclusive: self.exclusive,
+            seat: Newer::default(),
         })
     }
 

@@ -13,6 +13,7 @@ use divvy_core::model::gang::{Group, Role};
 use divvy_core::model::job::{
     Cause, JobSpec, Kind, Lifetime, Owner, Process, Requeue, StopOrder, Work, usual_restarts,
 };
+use divvy_core::model::newer::Newer;
 use divvy_core::model::node::NodeSpec;
 use divvy_core::model::policy::Policy;
 use divvy_core::model::queue::Queue;
@@ -105,6 +106,7 @@ pub(super) fn plain_spec(name: &str, queue: &str, gang: Group) -> JobSpec {
         // A case may ask for more than there is: then it waits.
         wait_for_capacity: true,
         exclusive: false,
+        seat: Newer::default(),
     }
 }
 

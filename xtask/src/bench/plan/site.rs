@@ -15,6 +15,7 @@ use divvy_core::model::gang::{Group, Role};
 use divvy_core::model::job::{
     JobSpec, Kind, Lifetime, Owner, Process, Requeue, StopOrder, Work, usual_restarts,
 };
+use divvy_core::model::newer::Newer;
 use divvy_core::model::node::NodeSpec;
 use divvy_core::model::policy::Policy;
 use divvy_core::model::queue::Queue;
@@ -318,5 +319,6 @@ fn spec(name: String, queue: String, (devices, model): (u32, &str)) -> JobSpec {
         checkpoint: None,
         wait_for_capacity: true,
         exclusive: false,
+        seat: Newer::default(),
     }
 }

@@ -10,6 +10,46 @@ pub(super) fn last_step(state: &State) -> (Time, BTreeMap<String, i128>) {
 }
 
 impl Watch {
+    /// Nothing with devices starts in a queue that has used up its budget, or below one.
+    pub(super) fn budgets(&self, state: &State, (job, placements): (JobId, &[Placement]), wrong: &mut Found) {
+        if placements.iter().map(Placement::milli).sum::<i64>() == 0 {
+            return;
+        }
+        let queue = state.jobs.get(&job.number).map(|job| job.spec.queue.clone()).unwrap_or_default();
+        for path in lineage(&queue) {
+            let Some((budget, spent)) = state.budget_of(path) else { continue };
+            let books = self.account_of.iter().filter(|(queue, _)| lineage(queue).any(|above| above == path));
+            let books = books.flat_map(|(_, users)| users.values());
+            let charged: i128 = books.map(|book| self.accounts[*book].charged_at(state.now)).sum();
+            let most = i128::from(budget.milli_gpu_hours) * 3_600_000 + spent.carried_milli_ms;
+            if charged - spent.charged_milli_ms >= most {
+                let text = format!("job {job} was placed, and queue {path} has used its budget");
+                wrong.push(found("budget", text));
+            }
+        }
+    }
+
+    /// Where queues are divided among others than before, what is held stands elsewhere.
+    pub(super) fn seat_anew(&mut self, state: &State) {
+        let stand = |hold: &Hold| Some(stand(state, state.jobs.get(&hold.job.number)?));
+        let stands = self.holds.iter().map(|(id, hold)| (*id, stand(hold)));
+        let moved = stands.filter(|(id, stand)| stand.as_ref() != Some(&self.holds[id].stand));
+        for (id, stand) in moved.collect::<Vec<_>>() {
+            let (Some(mut hold), Some(stand)) = (self.holds.remove(&id), stand) else { continue };
+            let before = std::mem::replace(&mut hold.stand, stand);
+            self.charge_queues(&before, &hold.counted, -1);
+            self.charge_queues(&hold.stand, &hold.counted, 1);
+            if self.leaving.contains(&id) {
+                let milli = hold.placement.milli();
+                let paths = lineage(&before).map(|path| (path, -milli));
+                for (path, milli) in paths.chain(lineage(&hold.stand).map(|path| (path, milli))) {
+                    *self.leaving_milli.entry(path.to_owned()).or_default() += milli;
+                }
+            }
+            self.holds.insert(id, hold);
+        }
+    }
+
     /// Whether it did not follow from what was planned: the end of an attempt did if the job was told to make room and is not over.
     pub(super) fn is_from_outside(&mut self, state: &State, event: &Event) -> bool {
         match event {
@@ -63,7 +103,7 @@ impl Watch {
             let text = format!("job {job} gives way to {by:?}, whose devices were taken since the last news");
             wrong.push(found("L10", text));
         }
-        let (own, other) = (&claimant.spec.queue, &victim.spec.queue);
+        let (own, other) = (&stand(state, claimant), &stand(state, victim));
         if cause == Cause::Preempted {
             if own != other || claimant.spec.priority <= victim.spec.priority {
                 wrong.push(found("L10", format!("job {job} is preempted by {}", claimant.number)));

@@ -6,9 +6,12 @@ use std::fmt;
 use serde::Deserialize;
 use serde_saphyr::Spanned;
 
+use super::budget_text::{self, BudgetText};
+use super::users_text::{self, UsersText};
 use super::{Bounds, Member, Queue};
 use crate::amount::{Amount, Bytes, Limits, Resource, scaled};
 use crate::model::job::{Requeue, priority};
+use crate::model::newer::Newer;
 use crate::model::policy::{self, Policy, Reclaim, WithinQueue};
 use crate::time::Span;
 
@@ -61,17 +64,19 @@ struct QueueText {
     default_time: Option<Spanned<Scalar>>,
     max_jobs: Option<u64>,
     submit: Vec<Spanned<String>>,
+    users: Option<UsersText>,
+    budget: Option<BudgetText>,
 }
 
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum LimitText {
+pub(super) enum LimitText {
     All(Scalar),
     Each(BTreeMap<String, Scalar>),
 }
 
 /// A number or a text, as it was written.
-struct Scalar(String);
+pub(super) struct Scalar(pub(super) String);
 
 impl<'de> Deserialize<'de> for Scalar {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -145,6 +150,8 @@ fn queue(path: &str, text: QueueText) -> Result<Queue, BadQueues> {
         requeue: text.requeue.unwrap_or_default(),
         bounds,
         submit: text.submit.into_iter().map(member).collect::<Result<_, _>>()?,
+        users: Newer(text.users.map(users_text::users).transpose()?),
+        budget: Newer(text.budget.map(budget_text::budget).transpose()?),
         ..Queue::named(path)
     })
 }
@@ -163,7 +170,7 @@ fn contradiction(queue: &Queue) -> Option<String> {
     queue.guarantee.iter().find_map(below)
 }
 
-fn max_priority(text: Spanned<Scalar>) -> Result<i32, BadQueues> {
+pub(super) fn max_priority(text: Spanned<Scalar>) -> Result<i32, BadQueues> {
     let wrong = || {
         format!(
             "max_priority: {:?} is no priority: write low, normal, high, urgent or a number",
@@ -174,7 +181,7 @@ fn max_priority(text: Spanned<Scalar>) -> Result<i32, BadQueues> {
     priority::parse(&text.value.0).ok_or_else(|| BadQueues { line, column, what: wrong() })
 }
 
-fn span(name: &str, text: Spanned<Scalar>) -> Result<Span, BadQueues> {
+pub(super) fn span(name: &str, text: Spanned<Scalar>) -> Result<Span, BadQueues> {
     let (line, column) = (text.referenced.line(), text.referenced.column());
     let wrong = |what: String| BadQueues { line, column, what: format!("{name}: {what}") };
     match text.value.0.parse::<Span>() {
@@ -226,7 +233,7 @@ pub fn bad_path(path: &str) -> Option<String> {
     }
 }
 
-fn limits(what: &str, text: Spanned<LimitText>) -> Result<Limits, BadQueues> {
+pub(super) fn limits(what: &str, text: Spanned<LimitText>) -> Result<Limits, BadQueues> {
     let place = (text.referenced.line(), text.referenced.column());
     let pairs = match text.value {
         LimitText::All(amount) => BTreeMap::from([("any".to_owned(), amount)]),

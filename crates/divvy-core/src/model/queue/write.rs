@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use super::{Bounds, Queue, Settings, parse};
+use super::{Bounds, Budget, Period, Queue, Settings, Users, parse};
 use crate::amount::{Amount, Limits, Resource};
 use crate::model::policy::Policy;
 use crate::time::Span;
@@ -44,7 +44,19 @@ pub fn write<'a>(queues: impl IntoIterator<Item = &'a Queue>, policy: &Policy) -
 /// `null` takes a setting or an amount back. The error says what is wrong, and what to write.
 pub fn change(queue: &Queue, settings: &BTreeMap<String, Value>) -> Result<Queue, String> {
     let mut whole = said(queue);
+    say_anew(&mut whole, settings.iter());
+    let text = format!("queues:\n  {}: {}\n", key(&queue.path), flow(&Value::Object(whole)));
+    let Settings { mut queues, .. } = parse(&text).map_err(|bad| bad.what)?;
+    queues.pop().ok_or_else(|| "nothing is said of it".into())
+}
+
+fn say_anew<'a>(whole: &mut Said, settings: impl Iterator<Item = (&'a String, &'a Value)>) {
     for (name, value) in settings {
+        if let ("users", Value::Object(others)) = (name.as_str(), value) {
+            let known = whole.entry(name.clone()).or_insert_with(|| Said::new().into());
+            known.as_object_mut().into_iter().for_each(|users| say_anew(users, others.iter()));
+            continue;
+        }
         match (whole.get_mut(name), value) {
             (_, Value::Null) => drop(whole.remove(name)),
             (Some(Value::Object(amounts)), Value::Object(others)) => {
@@ -61,14 +73,11 @@ pub fn change(queue: &Queue, settings: &BTreeMap<String, Value>) -> Result<Queue
             (_, value) => drop(whole.insert(name.clone(), value.clone())),
         }
     }
-    let text = format!("queues:\n  {}: {}\n", key(&queue.path), flow(&Value::Object(whole)));
-    let Settings { mut queues, .. } = parse(&text).map_err(|bad| bad.what)?;
-    queues.pop().ok_or_else(|| "nothing is said of it".into())
 }
 
 /// What a queue says that does not go without saying; amounts by resource.
 fn said(queue: &Queue) -> Said {
-    let Queue { path, limit, guarantee, borrow, lend, bounds, submit, .. } = queue;
+    let Queue { path, limit, guarantee, borrow, lend, bounds, submit, users, budget, .. } = queue;
     let mut said = differs(object(queue), &object(&Queue::named(path)));
     for (name, limits) in [("guarantee", guarantee), ("limit", limit), ("borrow", borrow), ("lend", lend)] {
         if !limits.is_empty() {
@@ -79,6 +88,41 @@ fn said(queue: &Queue) -> Said {
     said.extend(bounds_said(bounds));
     if !submit.is_empty() {
         said.insert("submit".into(), submit.iter().map(ToString::to_string).collect());
+    }
+    if let Some(users) = users.said() {
+        said.insert("users".into(), Value::Object(users_said(users)));
+    }
+    if let Some(budget) = budget.said() {
+        said.insert("budget".into(), Value::Object(budget_said(budget)));
+    }
+    said
+}
+
+/// What is said of a queue's budget, by the keys of the file.
+fn budget_said(budget: &Budget) -> Said {
+    let hours = |milli| Value::from(amount_text(&Resource::Any, Amount::Finite(milli)));
+    let every = match budget.every {
+        Period::Span(span) => span_text(span),
+        named => named.to_string(),
+    };
+    let mut said = Said::new();
+    said.insert("gpu_hours".into(), hours(budget.milli_gpu_hours));
+    said.insert("every".into(), every.into());
+    if budget.carry_milli != Some(0) {
+        said.insert("carry".into(), budget.carry_milli.map_or_else(|| "all".into(), hours));
+    }
+    said
+}
+
+/// What is said of a queue's users, by the keys of the file.
+fn users_said(users: &Users) -> Said {
+    let mut said: Said = bounds_said(&users.bounds).collect();
+    if !users.weight.is_empty() {
+        let weights = users.weight.iter().map(|(user, weight)| (user.clone(), Value::from(*weight)));
+        said.insert("weight".into(), weights.collect());
+    }
+    if !users.limit.is_empty() {
+        said.insert("limit".into(), amounts(&users.limit));
     }
     said
 }
@@ -104,8 +148,12 @@ fn span_text(Span(ms): Span) -> String {
 
 /// Amounts of all GPUs alone as the number that stands for them.
 fn short(mut said: Said) -> Said {
-    for value in said.values_mut() {
-        if let Value::Object(amounts) = value
+    for (name, value) in &mut said {
+        if let ("users", Value::Object(users)) = (name.as_str(), &mut *value) {
+            *users = short(std::mem::take(users));
+        } else if let ("weight", Value::Object(_)) = (name.as_str(), &*value) {
+            // Somebody may have the name `any`.
+        } else if let Value::Object(amounts) = value
             && amounts.len() == 1
             && let Some(any) = amounts.remove("any")
         {
@@ -213,6 +261,7 @@ fn quoted(text: &str) -> String {
 mod tests {
     use super::*;
     use crate::model::job::Requeue;
+    use crate::model::newer::Newer;
     use crate::model::policy::{Order, Reclaim, WithinQueue};
     use crate::model::queue::Member;
     use proptest::option::of;
@@ -260,6 +309,12 @@ mod tests {
             line(r#"{"guarantee": {"any": "2"}, "limit": null}"#),
             "  a: {guarantee: 2, weight: 3, submit: [user:ana]}"
         );
+        assert_eq!(
+            line(
+                r#"{"limit": null, "submit": null, "users": {"limit": {"any": "4"}, "weight": {"ana": 2, "any": 3}, "max_time": "2d"}}"#
+            ),
+            "  a: {weight: 3, users: {limit: 4, weight: {ana: 2, any: 3}, max_time: \"2d\"}}"
+        );
         assert!(said(r#"{"limti": "4"}"#).unwrap_err().contains("did you mean limit?"));
         assert!(said(r#"{"guarantee": {"h100": "4"}}"#).unwrap_err().contains("below its guarantee"));
         assert!(said(r#"{"limit": {"h100": "many"}}"#).unwrap_err().contains("is not an amount"));
@@ -294,6 +349,31 @@ mod tests {
     }
 
     prop_compose! {
+        fn budget()(
+            milli_gpu_hours in 0i64..9_999_999,
+            every in prop_oneof![
+                Just(Period::Day),
+                Just(Period::Week),
+                Just(Period::Month),
+                (3_600_000i64..99_999_999).prop_map(|ms| Period::Span(Span(ms))),
+            ],
+            carry_milli in of(0i64..9_999_999),
+        ) -> Budget {
+            Budget { milli_gpu_hours, every, carry_milli }
+        }
+    }
+
+    prop_compose! {
+        fn users()(
+            limit in limits(),
+            weight in proptest::collection::btree_map("any|[a-z @']{1,5}", 0u32..9, 0..3),
+            bounds in bounds(),
+        ) -> Users {
+            Users { weight, limit, bounds: Bounds { default_time: None, ..bounds } }
+        }
+    }
+
+    prop_compose! {
         fn any_queue()(
             path in "[a-zA-Z0-9_.-]{1,5}(/[a-z0-9]{1,3}){0,2}|null|true|no|1e3|-",
             (limit, borrow, lend) in (limits(), limits(), limits()),
@@ -305,12 +385,14 @@ mod tests {
             requeue in prop_oneof![Just(Requeue::Never), Just(Requeue::Lost), Just(Requeue::Failure)],
             submit in proptest::collection::vec(member(), 0..3),
             bounds in bounds(),
+            users in of(users()),
+            budget in of(budget()),
         ) -> Queue {
             // A guarantee beyond its limit is no setting that can be in force.
             let within = |resource: &Resource, amount: &Amount| limit.get(resource).is_none_or(|limit| amount <= limit);
             let guarantee = guarantee.iter().filter(|(resource, amount)| within(resource, amount));
             let guarantee = guarantee.map(|(resource, amount)| (resource.clone(), *amount)).collect();
-            Queue { path, limit, guarantee, borrow, lend, weight, priority, within_queue, reclaim, borrow_evicts, requeue, bounds, submit }
+            Queue { path, limit, guarantee, borrow, lend, weight, priority, within_queue, reclaim, borrow_evicts, requeue, bounds, submit, users: Newer(users), budget: Newer(budget) }
         }
     }
 

@@ -2,6 +2,7 @@
 
 mod history;
 mod set;
+mod users;
 
 use std::io::Write;
 
@@ -17,6 +18,7 @@ use crate::pool::{self, Place};
 const EXAMPLES: &str = "\
 Examples:
   divvy queues                                every queue, its limit and its use
+  divvy queues vision                         who has what of a queue that is divided among its users
   divvy queues -o json                        for programs
   divvy queues -o yaml > queues.yaml          as a file, for `divvy apply -f queues.yaml`
   divvy queues set vision --limit 8           changes one queue
@@ -29,6 +31,9 @@ Examples:
 pub(crate) struct Queues {
     #[command(subcommand)]
     verb: Option<Verb>,
+    /// The users of this queue, where it is divided among its users
+    #[arg(value_name = "QUEUE", conflicts_with_all = ["history", "as_of"])]
+    queue: Option<String>,
     /// The changes, the newest at the bottom
     #[arg(long)]
     history: bool,
@@ -130,6 +135,9 @@ impl Queues {
                 Err(Failure::usage("what queues held in the past is not kept, only what they were allowed")
                     .fix("say -o yaml, too"))
             }
+            (Some(format), false) if self.queue.is_some() => {
+                users::print(place, self.queue.as_deref().unwrap_or_default(), format)
+            }
             (Some(format), false) => {
                 let rows = pool::with_client(place, async |mut client| {
                     pool::rows(&mut client, paths::QUEUES).await
@@ -176,6 +184,12 @@ impl Listing for Queue {
         "max_time_ms",
         "default_time_ms",
         "max_jobs",
+        "budget_gpu_hours",
+        "budget_every",
+        "budget_left_gpu_hours",
+        "budget_renews_at_ms",
+        "user_limit",
+        "users",
         "submit",
         "may_submit",
         "running",
@@ -198,6 +212,7 @@ impl Listing for Queue {
             Column::<Self>::new("DUE", |queue, _| queue.gpu_milli_due.map(share).unwrap_or_default()).right(),
             Column::<Self>::new("BORROWED", |queue, _| share(queue.gpu_milli_borrowed)).right(),
             Column::<Self>::new("CREDIT", |queue, _| hours(queue.gpu_hours_credit)).right(),
+            Column::<Self>::new("BUDGET LEFT", budget).right(),
             Column::<Self>::new("USED", |queue, _| hours(queue.gpu_hours_used)).right().wide(),
             Column::<Self>::new("WEIGHT", |queue, _| queue.weight.to_string()).right().wide(),
             Column::<Self>::new("PRIORITY", |queue, _| queue.priority.to_string()).right().wide(),
@@ -214,6 +229,15 @@ impl Listing for Queue {
             Column::<Self>::new("REQUEUE", |queue, _| queue.requeue.clone().unwrap_or_default()).wide(),
             Column::<Self>::new("SUBMIT", submitters),
         ]
+    }
+}
+
+/// What is left of how much: `120.5h of 2000h/week`.
+fn budget(queue: &Queue, _: &crate::output::Look) -> String {
+    let Queue { budget_gpu_hours, budget_left_gpu_hours, budget_every, .. } = queue;
+    match (budget_left_gpu_hours, budget_gpu_hours, budget_every) {
+        (Some(left), Some(whole), Some(every)) => format!("{left:.1}h of {whole}h/{every}"),
+        _ => "-".into(),
     }
 }
 

@@ -61,6 +61,30 @@ pub(super) struct Set {
     /// How many of its jobs may wait or run at once
     #[arg(long, value_name = "N")]
     max_jobs: Option<String>,
+    /// How many GPU-hours it may use in a period: 2000/week; day, week, month or a time such as 12h
+    #[arg(long, value_name = "HOURS/PERIOD")]
+    budget: Option<String>,
+    /// What of it may be carried into the next period: GPU-hours, all or none
+    #[arg(long, value_name = "HOURS")]
+    budget_carry: Option<String>,
+    /// Divides it among its users, with these parts: NAME=N; `none` takes that back
+    #[arg(long, value_name = "USER=N", value_delimiter = ',')]
+    user_weight: Vec<String>,
+    /// Divides it among its users, of whom each may hold so much at most
+    #[arg(long, value_name = "AMOUNTS", value_delimiter = ',')]
+    user_limit: Vec<String>,
+    /// How many jobs of one user may wait or run at once
+    #[arg(long, value_name = "N")]
+    user_max_jobs: Option<String>,
+    /// The highest priority of its users' jobs
+    #[arg(long, value_name = "PRIORITY", allow_negative_numbers = true)]
+    user_max_priority: Option<String>,
+    /// The longest time limit of its users' jobs
+    #[arg(long, value_name = "TIME")]
+    user_max_time: Option<String>,
+    /// false: it is not divided among its users
+    #[arg(long, value_name = "YES")]
+    users: Option<bool>,
     /// When its jobs go back into the line: never, lost, failure
     #[arg(long, value_name = "WHEN")]
     requeue: Option<String>,
@@ -121,6 +145,8 @@ impl Set {
         settings.extend(self.priority.map(|priority| ("priority".to_owned(), priority.into())));
         let evicts = |word: &String| word.parse::<bool>().map_or_else(|_| or_none(word), Value::from);
         settings.extend(self.borrow_evicts.as_ref().map(|word| ("borrow_evicts".to_owned(), evicts(word))));
+        settings.extend(self.of_users()?.map(|users| ("users".to_owned(), users)));
+        settings.extend(self.of_budget()?.map(|budget| ("budget".to_owned(), budget)));
         match &self.submit[..] {
             [] => {}
             [all] if all == "everyone" || all == "none" => {
@@ -130,6 +156,64 @@ impl Set {
         }
         Ok(settings)
     }
+}
+
+impl Set {
+    /// What is said of its budget.
+    fn of_budget(&self) -> Result<Option<Value>, Failure> {
+        let mut budget = serde_json::Map::new();
+        match self.budget.as_deref() {
+            Some("none") => return Ok(Some(Value::Null)),
+            Some(text) => {
+                let (hours, every) = text.split_once('/').ok_or_else(|| {
+                    Failure::usage(format!("--budget {text:?}"))
+                        .fix("say HOURS/PERIOD, as 2000/week, or none")
+                })?;
+                budget.insert("gpu_hours".into(), hours.into());
+                budget.insert("every".into(), every.into());
+            }
+            None => {}
+        }
+        budget.extend(self.budget_carry.as_ref().map(|carry| ("carry".to_owned(), carry.as_str().into())));
+        Ok((!budget.is_empty()).then(|| budget.into()))
+    }
+
+    /// What is said of its users.
+    fn of_users(&self) -> Result<Option<Value>, Failure> {
+        if self.users == Some(false) {
+            return Ok(Some(Value::Null));
+        }
+        let mut users = serde_json::Map::new();
+        if !self.user_limit.is_empty() {
+            users.insert("limit".into(), amounts_of("user-limit", &self.user_limit)?);
+        }
+        if !self.user_weight.is_empty() {
+            users.insert("weight".into(), weights_of(&self.user_weight)?);
+        }
+        let count = |word: &String| word.parse::<u64>().map_or_else(|_| or_none(word), Value::from);
+        users.extend(self.user_max_jobs.as_ref().map(|word| ("max_jobs".to_owned(), count(word))));
+        let words = [("max_priority", &self.user_max_priority), ("max_time", &self.user_max_time)];
+        users.extend(
+            words.iter().filter_map(|(name, word)| Some(((*name).to_owned(), or_none(word.as_ref()?)))),
+        );
+        Ok((self.users == Some(true) || !users.is_empty()).then(|| users.into()))
+    }
+}
+
+/// `ana=2`, `bob=none`; `none` alone takes all back.
+fn weights_of(said: &[String]) -> Result<Value, Failure> {
+    if said == ["none"] {
+        return Ok(Value::Null);
+    }
+    let mut weights = serde_json::Map::new();
+    for one in said {
+        let weight = one.split_once('=').map(|(user, weight)| (user, or_none(weight), weight.parse::<u32>()));
+        let (user, none, weight) = weight
+            .ok_or_else(|| Failure::usage(format!("--user-weight {one:?}")).fix("say USER=N, as ana=2"))?;
+        let weight = weight.map_or(none, Value::from);
+        weights.insert(user.to_owned(), weight);
+    }
+    Ok(weights.into())
 }
 
 fn or_none(word: &str) -> Value {
@@ -166,11 +250,18 @@ mod tests {
             borrow_evicts: Some("false".into()),
             reclaim: Some("none".into()),
             submit: words(&["user:ana"]),
+            budget: Some("2000/week".into()),
+            user_limit: words(&["2"]),
+            user_weight: words(&["ana=2", "bob=none"]),
+            user_max_jobs: Some("9".into()),
+            user_max_time: Some("2d".into()),
             ..Set::default()
         };
         let expected = json!({
             "limit": {"any": "8", "h100": null}, "guarantee": null, "weight": 2, "borrow_evicts": false,
             "reclaim": null, "submit": ["user:ana"],
+            "budget": {"gpu_hours": "2000", "every": "week"},
+            "users": {"limit": {"any": "2"}, "weight": {"ana": 2, "bob": null}, "max_jobs": 9, "max_time": "2d"},
         });
         assert_eq!(json!(set.settings().unwrap()), expected);
         assert!(Set { limit: words(&["8", "any=9"]), ..Set::default() }.settings().is_err());

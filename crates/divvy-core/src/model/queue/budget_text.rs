@@ -1,0 +1,53 @@
+//! The text of a queue's budget in queues.yaml.
+
+use serde::Deserialize;
+use serde_saphyr::Spanned;
+
+use super::text::{BadQueues, Scalar};
+use super::{Budget, Period};
+use crate::amount::scaled;
+use crate::time::Span;
+
+/// `budget: {gpu_hours: 2000, every: week, carry: 500}`
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct BudgetText {
+    gpu_hours: Spanned<Scalar>,
+    every: Spanned<Scalar>,
+    carry: Option<Spanned<Scalar>>,
+}
+
+/// An hour: shorter periods would be over before anybody noticed.
+const SHORTEST: Span = Span::seconds(3600);
+
+/// What is said of a queue's budget.
+pub(super) fn budget(text: BudgetText) -> Result<Budget, BadQueues> {
+    Ok(Budget {
+        milli_gpu_hours: gpu_hours("gpu_hours", &text.gpu_hours)?,
+        every: period(&text.every)?,
+        carry_milli: text.carry.map_or(Ok(Some(0)), |carry| match carry.value.0.as_str() {
+            "all" => Ok(None),
+            "none" => Ok(Some(0)),
+            _ => gpu_hours("carry", &carry).map(Some),
+        })?,
+    })
+}
+
+fn gpu_hours(name: &str, text: &Spanned<Scalar>) -> Result<i64, BadQueues> {
+    let (line, column) = (text.referenced.line(), text.referenced.column());
+    let or = if name == "carry" { ", all or none" } else { "" };
+    let what = format!("{name}: {:?} is no number of GPU-hours: write 2000 or 0.5{or}", text.value.0);
+    scaled(&text.value.0, 1000).ok_or(BadQueues { line, column, what })
+}
+
+fn period(text: &Spanned<Scalar>) -> Result<Period, BadQueues> {
+    let (line, column) = (text.referenced.line(), text.referenced.column());
+    let span = match text.value.0.as_str() {
+        "day" => return Ok(Period::Day),
+        "week" => return Ok(Period::Week),
+        "month" => return Ok(Period::Month),
+        other => other.parse::<Span>().ok().filter(|span| *span >= SHORTEST),
+    };
+    let what = format!("every: {:?} is no period: write day, week, month or a time from 1h on", text.value.0);
+    span.map(Period::Span).ok_or(BadQueues { line, column, what })
+}

@@ -1,0 +1,58 @@
+//! Part of phase 1, share: users of a queue that is divided among them. Each has a place below the queue, as a queue has.
+
+use std::collections::BTreeMap;
+
+use super::{Claim, POOL, Shares, fill, quantum};
+use crate::model::queue::{Queue, user_at};
+use crate::state::State;
+
+impl Shares {
+    /// Adds the seats of a queue's users.
+    pub(super) fn add_seats(
+        &mut self,
+        state: &State,
+        (queue, place): (&Queue, usize),
+        by_path: &mut BTreeMap<String, usize>,
+    ) {
+        let Some(users) = queue.users.said() else { return };
+        for seat in state.seats_of(&queue.path) {
+            let weight = user_at(seat).map_or(1, |(_, user)| users.weight_of(user));
+            let own = Queue { weight, limit: users.limit.clone(), ..Queue::named(seat) };
+            let own = self.add(&own, place);
+            self.queues[own].is_seat = true;
+            by_path.insert(seat.to_owned(), own);
+        }
+    }
+
+    /// Whether there is a place of this very path.
+    pub(crate) fn has(&self, path: &str) -> bool {
+        self.by_path.contains_key(path)
+    }
+
+    /// What is guaranteed to a queue, and to none below it, is guaranteed to its users by weight, as far as they want it: what one
+    /// may take back of it for the queue does not depend on who asks first.
+    pub(super) fn guarantee_seats(&mut self) {
+        if !self.guarantees {
+            return;
+        }
+        for queue in (POOL + 1)..self.queues.len() {
+            let children = self.queues[queue].children.clone();
+            let (seats, others): (Vec<usize>, Vec<usize>) =
+                children.into_iter().partition(|child| self.queues[*child].is_seat);
+            for resource in (0..self.resources.len()).filter(|_| !seats.is_empty()) {
+                let of = |child: &usize| self.queues[*child].guarantee[resource];
+                let below = others.iter().map(of).fold(0, i64::saturating_add);
+                let whole = self.queues[queue].guarantee[resource].saturating_sub(below).max(0);
+                let claim = |seat: &usize| {
+                    let seat = &self.queues[*seat];
+                    Claim { guaranteed: 0, wanted: seat.wanted[resource], weight: seat.weight, priority: 0 }
+                };
+                let claims: Vec<Claim> = seats.iter().map(claim).collect();
+                let parts = fill(whole, &claims, quantum(&self.resources[resource]));
+                for (seat, part) in seats.iter().zip(parts) {
+                    self.queues[*seat].guarantee[resource] = part;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! Seats: where jobs stand below a queue that is divided among its users. They follow from the queues and from who has submitted.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::apply::{Applied, class_of};
+use super::{Job, State};
+use crate::amount::Limits;
+use crate::model::newer::Newer;
+use crate::model::queue::{Queue, Users, seat, user_at};
+use crate::time::Time;
+
+impl State {
+    /// Whether any queue is divided among its users.
+    pub fn has_users(&self) -> bool {
+        self.queues.values().any(|queue| !queue.users.is_unsaid())
+    }
+
+    /// How a queue is divided among its users, if it is.
+    pub fn users_of(&self, queue: &str) -> Option<&Users> {
+        self.queues.get(queue)?.users.said()
+    }
+
+    /// The seats of a queue's users.
+    pub fn seats_of(&self, queue: &str) -> impl Iterator<Item = &str> {
+        let first = seat(queue, "");
+        let end = first.clone();
+        let seats = self.seats.range(first..).map(String::as_str);
+        seats.take_while(move |seat| seat.starts_with(&end))
+    }
+
+    /// What those who stand at a path may hold at most: a queue and those below it, or a user.
+    pub fn limit_at(&self, path: &str) -> Option<&Limits> {
+        match self.queues.get(path) {
+            Some(queue) => Some(&queue.limit),
+            None => Some(&self.users_of(user_at(path)?.0)?.limit),
+        }
+    }
+
+    /// Where jobs of a user stand in a queue, if that is divided among users.
+    pub fn seat_in(&self, queue: &str, user: &str) -> Newer<Arc<str>> {
+        Newer(self.users_of(queue).map(|_| seat(queue, user).into()))
+    }
+
+    /// What is charged to all who stand somewhere, by their paths: to queues, or to users in them.
+    pub(super) fn charges(&self, now: Time) -> BTreeMap<Cow<'_, str>, i128> {
+        let mut charges: BTreeMap<Cow<str>, i128> = BTreeMap::new();
+        for (queue, user, account) in self.ledger.accounts() {
+            let path = match self.users_of(queue) {
+                Some(_) => Cow::Owned(seat(queue, user)),
+                None => Cow::Borrowed(queue),
+            };
+            *charges.entry(path).or_default() += account.charged_at(now);
+        }
+        charges
+    }
+
+    /// Puts other queues in force, with the seats that follow from them.
+    pub(super) fn change_queues(&mut self, queues: &[Queue], at: Time) -> Applied {
+        let had_users = self.has_users();
+        self.set_queues(queues.to_vec());
+        if had_users || self.has_users() {
+            self.seat_anew()?;
+            self.rebase_past(at);
+        }
+        self.review_budgets(at);
+        self.review_past(at);
+        Ok(())
+    }
+
+    /// Whether there is something at a path that jobs can stand at.
+    pub(super) fn is_stand(&self, path: &str) -> bool {
+        self.queues.contains_key(path) || self.seats.contains(path)
+    }
+
+    /// Seats all jobs by the queues that are in force now.
+    fn seat_anew(&mut self) -> Applied {
+        let queues = &self.queues;
+        let stays = |path: &String| {
+            let queue = user_at(path).and_then(|(queue, _)| queues.get(queue));
+            queue.is_some_and(|queue| !queue.users.is_unsaid())
+        };
+        let kept = std::mem::take(&mut self.seats).into_iter().filter(stays).collect();
+        self.seats = kept;
+        let seat =
+            |job: &Job| (job.number, self.seat_in(&job.spec.queue, &job.owner.name), job.spec.seat.clone());
+        let jobs: Vec<_> = self.jobs.values().map(seat).collect();
+        for (number, seat, before) in jobs {
+            self.seats.extend(seat.said().map(|seat| seat.to_string()));
+            if seat != before {
+                self.change_job(number, |job| {
+                    Arc::make_mut(&mut job.spec).seat = seat;
+                    job.class = class_of(&job.spec);
+                })?;
+            }
+        }
+        Ok(())
+    }
+}

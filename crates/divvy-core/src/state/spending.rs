@@ -1,0 +1,95 @@
+//! What queues have used of their budgets. The fold reckons it from the ledger: a budget renews at its time, whoever looks.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::State;
+use crate::model::queue::{Budget, lineage};
+use crate::time::Time;
+
+/// A queue's spending in the current period.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Spending {
+    /// What had been charged to the queue and those below it when the period began, in milli-GPU·ms.
+    pub charged_milli_ms: i128,
+    /// What is carried from the period before; below zero where that used more than it might.
+    pub carried_milli_ms: i128,
+    /// When the budget renews.
+    pub until: Time,
+}
+
+impl State {
+    /// What is charged to a queue and those below it up to a moment, in milli-GPU·ms.
+    fn charged_below(&self, path: &str, now: Time) -> i128 {
+        let is_below = |queue: &str| lineage(queue).any(|above| above == path);
+        let queues = self.ledger.queues().filter(|queue| is_below(queue));
+        queues.map(|queue| self.ledger.charged(queue, now)).sum()
+    }
+
+    /// A queue's budget and its spending, if it has one.
+    pub fn budget_of(&self, queue: &str) -> Option<(&Budget, &Spending)> {
+        Some((self.queues.get(queue)?.budget.said()?, self.spending.get(queue)?))
+    }
+
+    /// What is left of a queue's budget at a moment, in milli-GPU·ms; below zero where more was used. `None` without a budget.
+    pub fn budget_left(&self, queue: &str, now: Time) -> Option<i128> {
+        let (budget, spent) = self.budget_of(queue)?;
+        let used = self.charged_below(queue, now) - spent.charged_milli_ms;
+        Some(budget.milli_ms() + spent.carried_milli_ms - used)
+    }
+
+    /// The queues that have used up their budgets, and when these renew.
+    pub fn spent_out(&self, now: Time) -> BTreeMap<&str, (&Budget, Time)> {
+        let of = |(queue, spent): (&'_ String, &Spending)| {
+            self.budget_left(queue, now).filter(|left| *left <= 0)?;
+            let (queue, known) = self.queues.get_key_value(queue)?;
+            Some((queue.as_str(), (known.budget.said()?, spent.until)))
+        };
+        self.spending.iter().filter_map(of).collect()
+    }
+
+    /// When the next budget renews.
+    pub fn next_renewal(&self) -> Option<Time> {
+        self.spending.values().map(|spent| spent.until).min()
+    }
+
+    /// Renews the budgets whose periods have ended by now; says whether there were any.
+    pub(super) fn renew_budgets(&mut self, now: Time) -> bool {
+        let mut any = false;
+        // Each period by itself: what is carried follows from the one before.
+        while let Some(until) = self.next_renewal().filter(|until| *until <= now) {
+            let ended = self.spending.iter().filter(|(_, spent)| spent.until == until);
+            for queue in ended.map(|(queue, _)| queue.clone()).collect::<Vec<_>>() {
+                any = true;
+                let left = self.budget_left(&queue, until).unwrap_or(0);
+                let charged_milli_ms = self.charged_below(&queue, until);
+                let budget = self.queues.get(&queue).and_then(|queue| queue.budget.said());
+                let next = budget.map(|budget| Spending {
+                    charged_milli_ms,
+                    carried_milli_ms: budget.carried(left),
+                    until: budget.every.ends_after(until),
+                });
+                match next {
+                    Some(next) => drop(self.spending.insert(queue, next)),
+                    None => drop(self.spending.remove(&queue)),
+                }
+            }
+        }
+        any
+    }
+
+    /// Begins budgets that are new, and forgets those that are no more. One whose period is another keeps what was used.
+    pub(super) fn review_budgets(&mut self, now: Time) {
+        let mut spending = BTreeMap::new();
+        for (path, queue) in &self.queues {
+            let Some(budget) = queue.budget.said() else { continue };
+            let until = budget.every.ends_after(now);
+            let begin =
+                || Spending { charged_milli_ms: self.charged_below(path, now), carried_milli_ms: 0, until };
+            let known = self.spending.get(path).map(|known| Spending { until, ..*known });
+            spending.insert(path.clone(), known.unwrap_or_else(begin));
+        }
+        self.spending = spending;
+    }
+}

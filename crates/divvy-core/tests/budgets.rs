@@ -1,0 +1,131 @@
+//! Scenarios of budgets in GPU-hours.
+
+use divvy_core::scenario::run;
+use expect_test::{Expect, expect};
+
+/// Runs a scenario in which queues share the pool and jobs give way by least loss.
+fn check(scenario: &str, expected: Expect) {
+    let text =
+        format!("policy {{share: fill, preempt: least_loss, half_life: none}}\nnode n1 4xh100\n{scenario}");
+    match run(&text) {
+        Ok(printed) => expected.assert_eq(&printed),
+        Err(bad) => expected.assert_eq(&bad.to_string()),
+    }
+}
+
+/// A queue with a budget of so many GPU-hours a day.
+fn queue(path: &str, gpu_hours: u32, carry: &str) -> String {
+    format!(
+        "queue {path} {{\"path\": \"{path}\", \"budget\": {{\"milli_gpu_hours\": {}, \"every\": \"day\", \"carry_milli\": {carry}}}}}",
+        gpu_hours * 1000
+    )
+}
+
+#[test]
+fn nothing_starts_beyond_a_budget_what_runs_goes_on_and_it_renews() {
+    let scenario = format!(
+        "{}\nsubmit a q 2\nplan\npass 2h\nsubmit b q 1\nsubmit c q 0\nplan\nexplain b\nend a\nplan\nrestart\npass 22h\nplan",
+        queue("q", 4, "0")
+    );
+    check(
+        &scenario,
+        expect![[r#"
+        place a n1:0+n1:1
+        place c n1
+        wait DV-OVER-BUDGET: queue q has used its budget of 4 GPU-hours, which renews 1970-01-02 00:00 UTC
+        later
+          DV-OVER-BUDGET queue q has used its budget of 4 GPU-hours, which renews 1970-01-02 00:00 UTC | wait until 1970-01-02 00:00 UTC, or have the budget of q raised
+          4 in pool > 4 right model > 4 enough memory > 4 healthy > 2 free > 2 on one node
+        ended a completed Exit exit=0
+        place b n1:0
+    "#]],
+    );
+}
+
+#[test]
+fn what_was_used_beyond_a_budget_is_taken_off_the_next() {
+    let scenario = format!(
+        "{}\nsubmit a q 4\nplan\npass 2h\nend a\nsubmit b q 1\nplan\npass 22h\nplan\npass 24h\nplan",
+        queue("q", 4, "0")
+    );
+    check(
+        &scenario,
+        expect![[r#"
+        place a n1:0+n1:1+n1:2+n1:3
+        ended a completed Exit exit=0
+        wait DV-OVER-BUDGET: queue q has used its budget of 4 GPU-hours, which renews 1970-01-02 00:00 UTC
+        wait DV-OVER-BUDGET: queue q has used its budget of 4 GPU-hours, which renews 1970-01-03 00:00 UTC
+        place b n1:0
+    "#]],
+    );
+}
+
+#[test]
+fn what_is_left_may_be_carried() {
+    for (carry, expected) in [
+        (
+            "0",
+            expect![[r#"
+        place a n1:0+n1:1+n1:2+n1:3
+        ended a completed Exit exit=0
+        wait DV-OVER-BUDGET: queue q has used its budget of 4 GPU-hours, which renews 1970-01-03 00:00 UTC
+    "#]],
+        ),
+        (
+            "null",
+            expect![[r#"
+        place a n1:0+n1:1+n1:2+n1:3
+        ended a completed Exit exit=0
+        place b n1:0
+    "#]],
+        ),
+    ] {
+        let scenario = format!(
+            "{}\npass 1d\nsubmit a q 4\nplan\npass 1h\nend a\nsubmit b q 1\nplan",
+            queue("q", 4, carry)
+        );
+        check(&scenario, expected);
+    }
+}
+
+#[test]
+fn who_has_used_up_a_budget_wants_nothing_of_what_is_due_to_others() {
+    let scenario = format!(
+        "{}\n{}\nqueue r\nsubmit a t/q 4\nplan\npass 1h\nend a\nsubmit b t/q 1 array=0-3\nsubmit c r 1 array=0-3\nplan\nexplain b\nqueue t/q\nplan",
+        "queue t",
+        queue("t/q", 4, "0")
+    );
+    check(
+        &scenario,
+        expect![[r#"
+        place a n1:0+n1:1+n1:2+n1:3
+        ended a completed Exit exit=0
+        place c_0 n1:0
+        place c_1 n1:1
+        place c_2 n1:2
+        place c_3 n1:3
+        wait DV-OVER-BUDGET: queue t/q has used its budget of 4 GPU-hours, which renews 1970-01-02 00:00 UTC
+        later
+          DV-OVER-BUDGET queue t/q has used its budget of 4 GPU-hours, which renews 1970-01-02 00:00 UTC | wait until 1970-01-02 00:00 UTC, or have the budget of t/q raised
+          DV-GPUS-BUSY every GPU that would do is taken | wait for running jobs to end, or ask for fewer GPUs or for other models, too
+          4 in pool > 4 right model > 4 enough memory > 4 healthy > 0 free > 0 on one node
+        stop c_3 Reclaimed by b_0
+        stop c_2 Reclaimed by b_1
+        promise b_0 n1:3
+        promise b_1 n1:2
+        wait DV-GPUS-BUSY: every GPU that would do is taken
+    "#]],
+    );
+}
+
+#[test]
+fn a_budget_of_nothing_lets_nothing_with_a_device_start() {
+    let scenario = format!("{}\nsubmit a q 1\nsubmit b q 0\nplan", queue("q", 0, "0"));
+    check(
+        &scenario,
+        expect![[r#"
+        place b n1
+        wait DV-OVER-BUDGET: queue q has used its budget of 0 GPU-hours, which renews 1970-01-02 00:00 UTC
+    "#]],
+    );
+}

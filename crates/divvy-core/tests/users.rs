@@ -1,0 +1,148 @@
+//! Scenarios of queues that are divided among their users.
+
+use divvy_core::scenario::run;
+use expect_test::{Expect, expect};
+
+/// Runs a scenario in which queues share the pool and jobs give way by least loss.
+fn check(scenario: &str, expected: Expect) {
+    let text = format!("policy {{share: fill, preempt: least_loss, half_life: none}}\n{scenario}");
+    match run(&text) {
+        Ok(printed) => expected.assert_eq(&printed),
+        Err(bad) => expected.assert_eq(&bad.to_string()),
+    }
+}
+
+#[test]
+fn a_user_takes_back_what_is_due_to_him_of_his_queue_and_no_more() {
+    check(
+        "node n1 6xh100\nqueue q {\"path\": \"q\", \"users\": {\"weight\": {\"ana\": 2}}}\nsubmit b q 1 user=bob array=0-5\nplan\npass 1h\nsubmit a q 1 user=ana array=0-7\nplan",
+        expect![[r#"
+            place b_0 n1:0
+            place b_1 n1:1
+            place b_2 n1:2
+            place b_3 n1:3
+            place b_4 n1:4
+            place b_5 n1:5
+            stop b_5 Reclaimed by a_0
+            stop b_4 Reclaimed by a_1
+            stop b_3 Reclaimed by a_2
+            stop b_2 Reclaimed by a_3
+            promise a_0 n1:5
+            promise a_1 n1:4
+            promise a_2 n1:3
+            promise a_3 n1:2
+            wait DV-GPUS-BUSY: every GPU that would do is taken
+        "#]],
+    );
+}
+
+#[test]
+fn users_start_by_turns_whoever_has_submitted_more() {
+    check(
+        "node n1 4xh100\nqueue q {\"path\": \"q\", \"users\": {}}\nsubmit b q 1 user=bob array=0-9\nsubmit a q 1 user=ana array=0-9\nplan",
+        expect![[r#"
+            place b_0 n1:0
+            place a_0 n1:1
+            place b_1 n1:2
+            place a_1 n1:3
+            wait DV-GPUS-BUSY: every GPU that would do is taken
+            wait DV-GPUS-BUSY: every GPU that would do is taken
+        "#]],
+    );
+}
+
+#[test]
+fn what_is_guaranteed_to_a_queue_its_users_take_back_from_others() {
+    check(
+        "node n1 4xh100\nqueue a {\"path\": \"a\", \"guarantee\": {\"any\": {\"finite\": 2000}}, \"borrow_evicts\": false, \"users\": {}}\nqueue b\nsubmit b0 b 1 array=0-3\nplan\nsubmit a0 a 1 user=ana\nsubmit a1 a 1 user=eva\nsubmit a2 a 1 user=eva\nplan",
+        expect![[r#"
+            place b0_0 n1:0
+            place b0_1 n1:1
+            place b0_2 n1:2
+            place b0_3 n1:3
+            stop b0_3 Reclaimed by a0
+            stop b0_2 Reclaimed by a1
+            promise a0 n1:3
+            promise a1 n1:2
+            wait DV-GPUS-BUSY: every GPU that would do is taken
+        "#]],
+    );
+}
+
+#[test]
+fn a_user_is_kept_to_his_limit_and_told_so() {
+    check(
+        "node n1 4xh100\nqueue q {\"path\": \"q\", \"users\": {\"limit\": {\"any\": {\"finite\": 2000}}}}\nsubmit b q 1 user=bob array=0-2\nsubmit a q 3 user=ana\nsubmit c q 1 user=ana\nplan\nexplain b",
+        expect![[r#"
+            place b_0 n1:0
+            place b_1 n1:1
+            place c n1:2
+            wait DV-USER-LIMIT: ana is at the limit of 2 GPUs that a user has in queue q
+            wait DV-USER-LIMIT: bob is at the limit of 2 GPUs that a user has in queue q
+            later
+              DV-USER-LIMIT bob is at the limit of 2 GPUs that a user has in queue q | wait for your jobs in q to end, or have its users' limit of any raised above 2 (this job asks for 1)
+              4 in pool > 4 right model > 4 enough memory > 4 healthy > 1 free > 1 on one node
+        "#]],
+    );
+}
+
+#[test]
+fn a_queue_says_what_each_of_its_users_may_ask_for() {
+    check(
+        "node n1 4xh100\nqueue q {\"path\": \"q\", \"users\": {\"bounds\": {\"max_priority\": 100, \"max_time\": 3600000, \"max_jobs\": 2}}}\nsubmit j1 q 1 user=ana prio=urgent\nsubmit j2 q 1 user=ana limit=2h\nsubmit j3 q 1 user=ana array=0-2\nsubmit j4 q 1 user=ana array=0-1\nsubmit j5 q 1 user=ana\nsubmit j6 q 1 user=bob\nplan\npass 1h\nplan",
+        expect![[r#"
+            refused beyond-queue: queue q, of each user, takes jobs with a priority of at most 100, and this one has 1000
+            refused beyond-queue: queue q, of each user, takes jobs with a time limit of at most 1h, and this one has 2h
+            refused queue-full: queue q, of each user, takes 2 jobs at once, and 0 wait or run
+            refused queue-full: queue q, of each user, takes 2 jobs at once, and 2 wait or run
+            place j4_0 n1:0
+            place j6 n1:1
+            place j4_1 n1:2
+            stop j4_0 TimeLimit
+            stop j4_1 TimeLimit
+            stop j6 TimeLimit
+        "#]],
+    );
+}
+
+#[test]
+fn a_queue_is_divided_among_those_who_run_and_wait_in_it_already() {
+    check(
+        "node n1 4xh100\nqueue q\nsubmit b q 1 user=bob array=0-3\nsubmit a q 1 user=ana array=0-3\nplan\nqueue q {\"path\": \"q\", \"users\": {}}\nplan\nend b_2 signal=15\nend b_3 signal=15\nplan\nqueue q\nplan",
+        expect![[r#"
+            place b_0 n1:0
+            place b_1 n1:1
+            place b_2 n1:2
+            place b_3 n1:3
+            wait DV-GPUS-BUSY: every GPU that would do is taken
+            stop b_3 Reclaimed by a_0
+            stop b_2 Reclaimed by a_1
+            promise a_0 n1:3
+            promise a_1 n1:2
+            wait DV-GPUS-BUSY: every GPU that would do is taken
+            ended b_2 pending Reclaimed exit=143
+            ended b_3 pending Reclaimed exit=143
+            place a_0 n1:3
+            place a_1 n1:2
+            wait DV-GPUS-BUSY: every GPU that would do is taken
+            wait DV-GPUS-BUSY: every GPU that would do is taken
+        "#]],
+    );
+}
+
+#[test]
+fn a_user_of_weight_zero_gets_what_nobody_else_wants() {
+    check(
+        "node n1 2xh100\nqueue q {\"path\": \"q\", \"users\": {\"weight\": {\"bob\": 0}}}\nsubmit b q 1 user=bob array=0-3\nplan\nsubmit a q 1 user=ana array=0-3\nplan",
+        expect![[r#"
+            place b_0 n1:0
+            place b_1 n1:1
+            wait DV-GPUS-BUSY: every GPU that would do is taken
+            stop b_1 Reclaimed by a_0
+            stop b_0 Reclaimed by a_1
+            promise a_0 n1:1
+            promise a_1 n1:0
+            wait DV-GPUS-BUSY: every GPU that would do is taken
+        "#]],
+    );
+}

@@ -13,6 +13,7 @@ mod first;
 mod footprint;
 mod forecast;
 mod jct;
+mod kube;
 mod machine;
 mod openb;
 mod peers;
@@ -56,6 +57,8 @@ enum Place {
     Forecast(forecast::Forecast),
     /// Measures what a plan costs in large pools; takes some minutes
     Plan(plan::Plan),
+    /// Measures how fast pods get nodes on a real Kubernetes API server, beside a bare loop and kube-scheduler; takes some minutes
+    Kube(kube::Kube),
     /// Measures how many events of lives with faults are checked in a second
     Chaos(chaos::Chaos),
 }
@@ -109,7 +112,11 @@ struct Bench {
 /// Measures, and prints what was found.
 pub(crate) fn run(options: &Options) -> Result<()> {
     if cfg!(debug_assertions) {
-        let needs_product = matches!(&options.place, Place::Local(local) if local.program.is_none());
+        let needs_product = match &options.place {
+            Place::Local(local) => local.program.is_none(),
+            Place::Kube(kube) => kube.program.is_none(),
+            _ => false,
+        };
         return again_in_release(needs_product);
     }
     match &options.place {
@@ -120,6 +127,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         Place::Explain(explain) => explain::run(explain),
         Place::Forecast(forecast) => forecast::run(forecast, &build_directory()?),
         Place::Plan(plan) => plan::run(plan, &build_directory()?),
+        Place::Kube(kube) => kube::run(kube, &build_directory()?),
         Place::Chaos(lives) => chaos::run(lives, &build_directory()?),
     }
 }

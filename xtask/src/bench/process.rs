@@ -39,6 +39,12 @@ fn parse_cpu(stat: &str) -> Option<(Cpu, Cpu)> {
     Some((own, Cpu { user_s: seconds(13)?, system_s: seconds(14)? }))
 }
 
+/// What a process has spent itself, in seconds.
+pub(super) fn spent_s(pid: u32) -> Result<f64> {
+    let (own, _) = cpu_of(pid)?;
+    Ok(own.user_s + own.system_s)
+}
+
 /// The time that all threads of a process were on a processor, to the nanosecond.
 pub(super) fn running_ns(pid: u32) -> Result<u64> {
     let threads = format!("/proc/{pid}/task");

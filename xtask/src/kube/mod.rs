@@ -2,6 +2,7 @@
 
 mod beside;
 mod build;
+mod cluster;
 mod health;
 mod parts;
 mod pki;
@@ -16,6 +17,7 @@ use clap::{Args, Subcommand};
 
 use crate::cargo;
 pub(crate) use beside::Building;
+pub(crate) use cluster::Cluster;
 
 /// What to do with the test cluster.
 #[derive(Args)]

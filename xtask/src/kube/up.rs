@@ -26,16 +26,16 @@ pub(crate) struct Options {
 pub(super) struct Shape {
     /// Also start kube-scheduler
     #[arg(long)]
-    scheduler: bool,
+    pub(super) scheduler: bool,
     /// No fake kubelets: bound pods stay Pending, and nodes must be made with their status
     #[arg(long)]
-    without_kwok: bool,
+    pub(super) without_kwok: bool,
     /// etcd waits for the disk, as it does outside of tests
     #[arg(long)]
-    fsync: bool,
+    pub(super) fsync: bool,
     /// How long a node's lease lasts; renewed every quarter, so that 1,000 nodes write 100/s at 40
     #[arg(long, value_name = "SECONDS", default_value_t = 40)]
-    lease_s: u32,
+    pub(super) lease_s: u32,
 }
 
 impl Default for Shape {

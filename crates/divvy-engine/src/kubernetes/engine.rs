@@ -15,6 +15,7 @@ use kube::config::{Config, KubeConfigOptions, Kubeconfig};
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
+use super::groups::{Groups, Kind, OfCoscheduling, OfVolcano, PodGroup};
 use super::lease::{Candidate, Leadership};
 use super::objects::{Condition, Meta, Node, Pod, QueueObject};
 use super::waiting::{PodNews, Subject};
@@ -68,6 +69,7 @@ enum News {
     Nodes(Change<Node>),
     Pods(Change<Pod>),
     Queues(Change<QueueObject>),
+    Groups(Kind, Change<PodGroup>),
     Bound(Bound),
 }
 
@@ -79,6 +81,8 @@ pub struct KubernetesEngine {
     writes: (UnboundedSender<Write>, UnboundedSender<Write>),
     queues: Vec<Change<QueueObject>>,
     queues_listed: bool,
+    groups: Groups,
+    group_news: Vec<PodNews>,
     term: Term,
     /// Why tasks are about to be stopped.
     causes: HashMap<AllocationId, Condition>,
@@ -131,6 +135,8 @@ impl KubernetesEngine {
             writes: (urgent, patient),
             queues: Vec::new(),
             queues_listed: false,
+            groups: Groups::default(),
+            group_news: Vec::new(),
             term: Term(0),
             causes: HashMap::new(),
             leadership,
@@ -176,6 +182,10 @@ impl KubernetesEngine {
                 self.queues_listed |= matches!(change, Change::All(_));
                 self.queues.push(change);
             }
+            News::Groups(kind, change) => {
+                let news = self.groups.see(kind, change).into_iter();
+                self.group_news.extend(news.map(|(name, minimum)| PodNews::Group(name, minimum)));
+            }
             News::Bound((_, Ok(()))) => {}
             News::Bound((id, Err(NotBound::Gone))) => self.world.end(id, EndedHow::NeverStarted, now),
             News::Bound((id, Err(NotBound::Refused(why)))) => {
@@ -186,12 +196,14 @@ impl KubernetesEngine {
 
     /// Whether all kinds have been listed: before that, nothing is to be decided.
     pub fn is_listed(&self) -> bool {
-        self.world.is_listed() && self.queues_listed
+        self.world.is_listed() && self.queues_listed && self.groups.is_listed()
     }
 
-    /// What happened to pods that have no allocation, since the last call.
+    /// What happened to pods that have no allocation, and to their groups, since the last call.
     pub fn pod_news(&mut self) -> Vec<PodNews> {
-        self.world.pod_news()
+        let mut news = std::mem::take(&mut self.group_news);
+        news.extend(self.world.pod_news());
+        news
     }
 
     /// What happened to queues since the last call, in order: `None` where those that follow are all.
@@ -347,6 +359,11 @@ fn watch_all(threads: &Runtime, (client, nodes): (&Client, &str), tell: &Sender<
     threads.spawn(watch::follow(client.clone(), nodes.to_owned(), told(tell.clone(), News::Nodes)));
     threads.spawn(watch::follow(client.clone(), all(), told(tell.clone(), News::Pods)));
     threads.spawn(watch::follow(client.clone(), all(), told(tell.clone(), News::Queues)));
+    let of_volcano = |change: Change<OfVolcano>| News::Groups(Kind::Volcano, change.map(|group| group.0));
+    threads.spawn(watch::follow(client.clone(), all(), told(tell.clone(), of_volcano)));
+    let of_coscheduling =
+        |change: Change<OfCoscheduling>| News::Groups(Kind::Coscheduling, change.map(|group| group.0));
+    threads.spawn(watch::follow(client.clone(), all(), told(tell.clone(), of_coscheduling)));
 }
 
 fn write_all(

@@ -9,6 +9,7 @@
 
 mod demand;
 mod engine;
+mod groups;
 mod lease;
 mod nodes;
 pub mod objects;

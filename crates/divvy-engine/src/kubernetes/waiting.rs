@@ -4,7 +4,7 @@ use divvy_core::model::ask::{Alternative, Ask, DeviceAsk, DeviceClass, DrawAsk};
 
 use super::demand::Demand;
 use super::objects::{Condition, Meta, OwnerReference, Pod};
-use super::wishes;
+use super::{groups, wishes};
 
 /// The label that names a pod's queue.
 pub const QUEUE_LABEL: &str = "divvy.dev/queue";
@@ -24,6 +24,8 @@ pub enum PodNews {
     Gone(String),
     /// It was on a node already when the term began.
     Runs(Box<Running>),
+    /// A group's name, and how many of its pods start together; nothing where it is gone.
+    Group(String, Option<u32>),
 }
 
 /// A pod that waits for a node.
@@ -71,10 +73,10 @@ pub struct Subject {
 /// The pods that start together.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Gang {
-    /// Whose pods they are: the owner's uid.
-    pub owner: String,
-    /// How many start together.
-    pub minimum: u32,
+    /// Whose pods they are: the owner's uid, or the group that they name.
+    pub of: String,
+    /// How many start together; nothing where the group's own object says it.
+    pub minimum: Option<u32>,
 }
 
 /// A pod that was on a node already.
@@ -143,15 +145,17 @@ fn preemptible(pod: &Pod) -> bool {
 
 /// With whom a pod starts, or what is wrong with what it says of that.
 fn gang(pod: &Pod) -> Result<Option<Gang>, String> {
-    let Some(text) = pod.metadata.labels.get(GANG_LABEL) else { return Ok(None) };
+    let Some(text) = pod.metadata.labels.get(GANG_LABEL) else {
+        return Ok(groups::of(pod).map(|of| Gang { of, minimum: None }));
+    };
     let number = text.parse().ok().filter(|number| (1..=LARGEST_GANG).contains(number));
     let wrong = || format!("its label {GANG_LABEL} is {text:?}: write a number from 1 to {LARGEST_GANG}");
     let minimum = number.ok_or_else(wrong)?;
     let owner = pod.metadata.owner_references.iter().find(|owner| owner.controller);
     let alone =
         || format!("its label {GANG_LABEL} asks for a gang, and it has no owner whose pods that could be");
-    let owner = owner.ok_or_else(alone)?.uid.clone();
-    Ok(Some(Gang { owner, minimum }))
+    let of = owner.ok_or_else(alone)?.uid.clone();
+    Ok(Some(Gang { of, minimum: Some(minimum) }))
 }
 
 /// What a pod asks for. Nothing of it is left open: what it does not ask for it does not get.

@@ -22,6 +22,17 @@ pub(super) enum Change<T> {
     Gone(Box<T>),
 }
 
+impl<T> Change<T> {
+    /// The same of something made of each object.
+    pub(super) fn map<U>(self, of: impl Fn(T) -> U) -> Change<U> {
+        match self {
+            Self::All(all) => Change::All(all.into_iter().map(of).collect()),
+            Self::Is(object) => Change::Is(Box::new(of(*object))),
+            Self::Gone(object) => Change::Gone(Box::new(of(*object))),
+        }
+    }
+}
+
 /// Objects that can be watched.
 pub(super) trait Watched: DeserializeOwned + Clone + Send + 'static {
     /// Where they are listed.

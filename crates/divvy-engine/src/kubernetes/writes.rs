@@ -45,7 +45,7 @@ pub(super) enum NotBound {
 /// What became of a binding.
 pub(super) type Bound = (AllocationId, Result<(), NotBound>);
 
-/// For how long a request is tried again.
+/// For how long a binding is tried, and what the server does not permit.
 const TRIED_FOR: Duration = Duration::from_secs(60);
 /// How long a refusal is kept: what the server does not want now it will not want in a moment.
 const REFUSED_PAUSE: Duration = Duration::from_secs(5);
@@ -90,6 +90,8 @@ enum Answer {
     Done,
     /// The server is busy, or nobody knows what became of it.
     Again(String),
+    /// The server says that one may not: a server that has just started says so of everybody.
+    NotPermitted(String),
     /// It contradicts what is there.
     Conflict,
     Missing,
@@ -126,7 +128,7 @@ impl Post {
                     Err(Some(not_bound)) => return Err(not_bound),
                     Err(None) => "the pod cannot be looked at".to_owned(),
                 },
-                Answer::Again(why) => why,
+                Answer::Again(why) | Answer::NotPermitted(why) => why,
             };
             if started.elapsed() > TRIED_FOR {
                 return Err(NotBound::Refused(why));
@@ -201,14 +203,15 @@ impl Post {
         self.insist("PATCH", &path, ("application/merge-patch+json", &body)).await;
     }
 
-    /// Tries until the server has an opinion. What it refuses is said in the log: nothing waits for it.
+    /// Tries until the server has an opinion, however long it is away. What it refuses is said in the log.
     async fn insist(&self, method: &str, path: &str, body: (&str, &Value)) {
         let (started, mut pause) = (Instant::now(), PAUSE.0);
         loop {
             match self.send(method, path, body).await {
                 Answer::Done | Answer::Missing | Answer::Conflict => return,
-                Answer::Again(_) if started.elapsed() < TRIED_FOR => {}
-                Answer::Again(why) | Answer::Refused(why) => {
+                Answer::Again(_) => {}
+                Answer::NotPermitted(_) if started.elapsed() < TRIED_FOR => {}
+                Answer::NotPermitted(why) | Answer::Refused(why) => {
                     tracing::warn!("{method} {path} was not done: {why}");
                     return;
                 }
@@ -246,6 +249,7 @@ impl Post {
                 self.window.narrow();
                 Answer::Again(status.message)
             }
+            401 | 403 => Answer::NotPermitted(status.message),
             500.. => Answer::Again(status.message),
             _ => Answer::Refused(status.message),
         }

@@ -25,9 +25,13 @@ pub(super) struct Jobs {
     classes: BTreeMap<ClassId, BTreeSet<u64>>,
     /// Pods that are in no job yet.
     loose: BTreeSet<String>,
+    /// Whether anything has happened since they were looked at.
+    news: bool,
     /// Pods of which there may be something new to say.
     to_say: BTreeSet<String>,
     told: Told,
+    /// How many pods start together of each group that has an object of its own.
+    groups: HashMap<String, u32>,
 }
 
 /// What is said of a pod: its uid, its condition, and the event that says it to its owner.
@@ -79,19 +83,30 @@ impl Jobs {
         let uid = waiting.uid.clone();
         let said = waiting.scheduled.as_ref().map(|it| (it.reason.clone(), it.message.clone()));
         self.loose.insert(uid.clone());
+        self.news = true;
         self.to_say.insert(uid.clone());
         self.pods.insert(uid, Entry { waiting, job: None, refused: None, said: said.unwrap_or_default() });
     }
 
+    /// A group is there and has this size, or is gone.
+    pub(super) fn group(&mut self, name: String, minimum: Option<u32>) {
+        self.news = true;
+        match minimum {
+            Some(minimum) => drop(self.groups.insert(name, minimum)),
+            None => drop(self.groups.remove(&name)),
+        }
+    }
+
     /// A pod waits no longer; gives the job that cannot start without it.
     pub(super) fn gone(&mut self, uid: &str) -> Option<u64> {
-        self.loose.remove(uid);
+        self.news |= self.loose.remove(uid);
         self.to_say.remove(uid);
         self.pods.remove(uid)?.job
     }
 
     /// A job is over: those of its pods that still wait are in no job.
     pub(super) fn ended(&mut self, job: u64, still_waits: impl Fn(&str) -> bool) {
+        self.news = true;
         for uid in self.jobs.remove(&job).unwrap_or_default() {
             if !still_waits(&uid) {
                 self.pods.remove(&uid);
@@ -110,6 +125,7 @@ impl Jobs {
 
     /// What was refused is looked at again.
     pub(super) fn retry_refused(&mut self) {
+        self.news = true;
         let refused = self.pods.iter().filter(|(_, entry)| entry.refused.is_some());
         self.loose.extend(refused.map(|(uid, _)| uid.clone()));
     }
@@ -123,6 +139,9 @@ impl Jobs {
 
     /// Makes jobs of the pods that are in none, where that can be.
     pub(super) fn submit(&mut self, controller: &mut Controller, now: Time) -> Result<(), Broken> {
+        if !std::mem::take(&mut self.news) {
+            return Ok(());
+        }
         let mut gangs: BTreeMap<Gang, Vec<Waiting>> = BTreeMap::new();
         for uid in std::mem::take(&mut self.loose) {
             let Some(entry) = self.pods.get(&uid) else { continue };
@@ -134,22 +153,40 @@ impl Jobs {
                 Some(gang) => gangs.entry(gang).or_default().push(entry.waiting.clone()),
             }
         }
-        for (gang, mut pods) in gangs {
-            if pods.len() < gang.minimum as usize {
-                let condition = words::gang_incomplete(pods.len(), gang.minimum);
-                // They stay loose: the next of them may complete the gang.
-                for pod in pods {
-                    self.refuse(&pod.uid, condition.clone());
-                    self.loose.insert(pod.uid);
-                }
-                continue;
-            }
-            pods.sort_by(|a, b| a.name.cmp(&b.name));
-            let more = pods.split_off(gang.minimum as usize);
-            self.loose.extend(more.into_iter().map(|pod| pod.uid));
-            self.submit_one(controller, pods, now)?;
+        for (gang, pods) in gangs {
+            self.submit_gang(controller, &gang, pods, now)?;
         }
         Ok(())
+    }
+
+    /// Makes a job of the pods of a gang if they are all there. Those that are in none stay loose: the next may complete it.
+    fn submit_gang(
+        &mut self,
+        controller: &mut Controller,
+        gang: &Gang,
+        mut pods: Vec<Waiting>,
+        now: Time,
+    ) -> Result<(), Broken> {
+        pods.sort_by(|a, b| a.name.cmp(&b.name));
+        let Some(minimum) = gang.minimum.or_else(|| self.groups.get(&gang.of).copied()) else {
+            self.keep_loose(pods, &words::group_missing(&gang.of));
+            return Ok(());
+        };
+        if pods.len() < minimum as usize {
+            let condition = words::gang_incomplete(pods.len(), minimum);
+            self.keep_loose(pods, &condition);
+            return Ok(());
+        }
+        let more = pods.split_off(minimum as usize);
+        self.keep_loose(more, &words::beyond_the_gang(minimum));
+        self.submit_one(controller, pods, now)
+    }
+
+    fn keep_loose(&mut self, pods: Vec<Waiting>, why: &Condition) {
+        for pod in pods {
+            self.refuse(&pod.uid, why.clone());
+            self.loose.insert(pod.uid);
+        }
     }
 
     fn submit_one(

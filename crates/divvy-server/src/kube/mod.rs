@@ -51,8 +51,8 @@ pub enum KubeError {
     Signals(#[from] std::io::Error),
 }
 
-/// What is logged unless the environment says otherwise.
-const USUAL_LOG: &str = "warn,divvy_server::kube=info";
+/// What is logged unless the environment says otherwise. What the client would say of each request is said here once.
+const USUAL_LOG: &str = "warn,divvy_server::kube=info,divvy_engine::kubernetes=info,kube_client=off";
 /// How long the first lists may take.
 const LISTED_WITHIN: Duration = Duration::from_secs(120);
 /// The longest pause between two turns: so soon a signal is heard.
@@ -205,6 +205,7 @@ impl Shell {
                         jobs::cancel_if_it_waits(&mut self.controller, job, now)?;
                     }
                 }
+                PodNews::Group(name, minimum) => self.jobs.group(name, minimum),
                 PodNews::Runs(_) => {}
             }
         }

@@ -75,6 +75,17 @@ pub(super) fn gang_incomplete(there: usize, minimum: u32) -> Condition {
     not_scheduled("GangIncomplete", message)
 }
 
+/// A pod of a gang that has as many as it needs.
+pub(super) fn beyond_the_gang(minimum: u32) -> Condition {
+    let message = format!("the {minimum} pods that start together are others; it waits for as many more");
+    not_scheduled("BeyondGang", message)
+}
+
+/// A pod whose group is not there.
+pub(super) fn group_missing(group: &str) -> Condition {
+    not_scheduled("GroupMissing", format!("its pod group {group} is not there: make it"))
+}
+
 fn not_scheduled(reason: &str, message: String) -> Condition {
     Condition { kind: "PodScheduled".into(), status: "False".into(), reason: reason.into(), message }
 }

@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "only tests live here")]
 
 mod faults;
+mod groups;
 mod history;
 mod placement;
 mod queues;

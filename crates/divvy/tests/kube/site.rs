@@ -19,6 +19,8 @@ pub(crate) struct Site {
     pub(crate) name: String,
     pub(crate) namespace: String,
     pub(crate) state: PathBuf,
+    /// How long a leader's lease lasts: so long a test waits for the next leader.
+    pub(crate) lease_s: u32,
     schedulers: Vec<Child>,
     folder: tempfile::TempDir,
 }
@@ -70,7 +72,8 @@ impl Site {
         let folder = tempfile::tempdir().unwrap();
         // A namespace takes a while to go: the next run does not wait for it.
         let namespace = format!("{name}-{}", std::process::id());
-        let site = Self { name: name.to_owned(), namespace, state, schedulers: Vec::new(), folder };
+        let site =
+            Self { name: name.to_owned(), namespace, state, lease_s: 4, schedulers: Vec::new(), folder };
         MANIFESTS.call_once(|| {
             let manifests = run(Command::new(env!("CARGO_BIN_EXE_divvy")).args(["kube", "manifests"]), None);
             site.everywhere(&["apply", "-f", "-"], Some(&manifests.unwrap()));
@@ -80,7 +83,8 @@ impl Site {
             );
         });
         site.clear(true);
-        site.kubectl(&["create", "namespace", &site.namespace], None);
+        let metadata = json!({"name": &site.namespace, "labels": {MARK: name}});
+        site.apply(&json!({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}));
         for number in 0..nodes {
             site.node(&format!("{name}-{number}"), &json!({}));
         }
@@ -108,6 +112,16 @@ impl Site {
     /// Makes what is written; objects of a namespace in that of the test.
     pub(crate) fn create(&self, object: &Value) {
         self.kubectl(&["create", "-f", "-"], Some(&object.to_string()));
+    }
+
+    /// Tries to make what is written.
+    pub(crate) fn try_create(&self, object: &Value) -> bool {
+        self.in_namespace(&["create", "-f", "-"], Some(&object.to_string())).is_ok()
+    }
+
+    /// Makes what is written, or changes it to that, for all tests.
+    pub(crate) fn apply(&self, object: &Value) {
+        self.everywhere(&["apply", "-f", "-"], Some(&object.to_string()));
     }
 
     /// Makes a fake node, with further labels.
@@ -182,7 +196,7 @@ impl Site {
         // The GPUs of the other tests are not there to be divided.
         let nodes = format!("{MARK}={}", self.name);
         command.args(["kube", "run", "--nodes", &nodes, "--scheduler-name", &self.scheduler_name()]);
-        command.args(["--lease-s", "4", "--kubeconfig"]).arg(own);
+        command.args(["--lease-s", &self.lease_s.to_string(), "--kubeconfig"]).arg(own);
         self.schedulers.push(command.stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap());
     }
 
@@ -250,18 +264,16 @@ impl Site {
     fn clear(&self, wait: bool) {
         let wait = format!("--wait={wait}");
         let mark = format!("{MARK}={}", self.name);
-        let gone = ["delete", "namespace", &self.namespace, "--ignore-not-found", &wait];
-        let _ = self.in_namespace(&gone, None);
-        let _ = self.in_namespace(&["delete", "nodes,queues,priorityclasses", "-l", &mark, &wait], None);
+        let all = "namespaces,nodes,queues,priorityclasses";
+        let _ = run(kubectl_of(&self.state).args(["delete", all, "-l", &mark, &wait]), None);
     }
 
     /// A queue that goes with the test.
-    pub(crate) fn queue(&self, name: &str, spec: &Value) -> String {
-        let object = json!({
+    pub(crate) fn queue(&self, name: &str, spec: &Value) {
+        self.apply(&json!({
             "apiVersion": "scheduling.divvy.dev/v1alpha1", "kind": "Queue",
             "metadata": {"name": name, "labels": {MARK: self.name}}, "spec": spec,
-        });
-        self.everywhere(&["apply", "-f", "-"], Some(&object.to_string()))
+        }));
     }
 }
 

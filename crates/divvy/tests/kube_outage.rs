@@ -1,0 +1,84 @@
+//! The API server and its database are killed and come back, while pods are made and placed. A program of its own: the other
+//! tests share the cluster, and run before or after it.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "only tests live here")]
+
+#[allow(dead_code, reason = "the other tests use the rest")]
+#[path = "kube/history.rs"]
+mod history;
+#[allow(dead_code, reason = "the other tests use the rest")]
+#[path = "kube/site.rs"]
+mod site;
+
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use history::History;
+use serde_json::json;
+use site::{Site, kubectl_of};
+
+/// A part of the control plane: how it was started.
+struct Part {
+    pid_file: PathBuf,
+    program: PathBuf,
+    arguments: Vec<String>,
+}
+
+impl Part {
+    fn find(site: &Site, name: &str) -> Self {
+        let pid_file = site.state.join("pid").join(name);
+        let pid = fs::read_to_string(&pid_file).unwrap();
+        let process = PathBuf::from("/proc").join(pid.trim());
+        let line = String::from_utf8(fs::read(process.join("cmdline")).unwrap()).unwrap();
+        let arguments = line.split('\0').skip(1).filter(|word| !word.is_empty()).map(str::to_owned);
+        let program = fs::read_link(process.join("exe")).unwrap();
+        Self { pid_file, program, arguments: arguments.collect() }
+    }
+
+    /// Kills it, and gives how to know that it is gone: its port is free then.
+    fn kill(&self) -> impl Fn() -> bool {
+        let pid = fs::read_to_string(&self.pid_file).unwrap();
+        assert!(Command::new("kill").args(["-s", "KILL", pid.trim()]).status().unwrap().success());
+        let stat = PathBuf::from("/proc").join(pid.trim()).join("stat");
+        // Until its parent asks for it, what has ended is a zombie: without files, so without ports.
+        move || fs::read_to_string(&stat).map_or(true, |text| text.contains(") Z "))
+    }
+
+    #[allow(clippy::zombie_processes, reason = "it outlives the test: whoever ends the cluster ends it")]
+    fn start(&self) {
+        let mut command = Command::new(&self.program);
+        command.args(&self.arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let child = command.process_group(0).spawn().unwrap();
+        fs::write(&self.pid_file, child.id().to_string()).unwrap();
+    }
+}
+
+fn answers(site: &Site) -> bool {
+    let asked = kubectl_of(&site.state).args(["get", "--raw", "/readyz"]).output();
+    asked.is_ok_and(|answer| answer.status.success())
+}
+
+#[test]
+fn the_api_server_and_its_database_are_killed_under_load_and_nothing_is_lost_or_given_twice() {
+    let Some(mut site) = Site::new("outage", 4) else { return };
+    // Long enough that the leader leads on when the server is back.
+    site.lease_s = 60;
+    let history = History::begin(&site);
+    site.schedule();
+    for (round, name) in ["kube-apiserver", "etcd", "kube-apiserver"].into_iter().enumerate() {
+        let part = Part::find(&site, name);
+        let mut load = site.replicas(&format!("load-{round}"), 1);
+        load["spec"]["replicas"] = json!(10);
+        site.create(&load);
+        site.wait_until("some of the pods to be there", || site.places().len() > 10 * round + 2);
+        let is_gone = part.kill();
+        site.wait_until("the part to be gone", is_gone);
+        part.start();
+        site.wait_until("the server to answer", || answers(&site));
+    }
+    site.create(&site.pod("last", 2));
+    site.wait_until("all pods to be placed", || site.placed() == 31);
+    history.end();
+}

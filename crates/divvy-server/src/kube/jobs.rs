@@ -32,7 +32,22 @@ pub(super) struct Jobs {
     told: Told,
     /// How many pods start together of each group that has an object of its own.
     groups: HashMap<String, u32>,
+    /// Gangs of which pods are missing, and have not been told so yet.
+    incomplete: BTreeMap<Gang, Incomplete>,
 }
+
+/// A gang that is not all there.
+#[derive(Debug)]
+struct Incomplete {
+    pods: Vec<String>,
+    minimum: u32,
+    /// Since when no other has come.
+    since: Time,
+}
+
+/// How long nobody of a gang has to come before those that are there are told: while a controller makes hundreds of pods, each
+/// would be news to all.
+const QUIET_MS: i64 = 2_000;
 
 /// What is said of a pod: its uid, its condition, and the event that says it to its owner.
 pub(super) type Said = (String, Condition, Option<Subject>);
@@ -173,13 +188,37 @@ impl Jobs {
             return Ok(());
         };
         if pods.len() < minimum as usize {
-            let condition = words::gang_incomplete(pods.len(), minimum);
-            self.keep_loose(pods, &condition);
+            self.await_others(gang, (pods, minimum), now);
             return Ok(());
         }
+        self.incomplete.remove(gang);
         let more = pods.split_off(minimum as usize);
         self.keep_loose(more, &words::beyond_the_gang(minimum));
         self.submit_one(controller, pods, now)
+    }
+
+    fn await_others(&mut self, gang: &Gang, (pods, minimum): (Vec<Waiting>, u32), now: Time) {
+        let pods: Vec<String> = pods.into_iter().map(|pod| pod.uid).collect();
+        self.loose.extend(pods.iter().cloned());
+        if self.incomplete.get(gang).is_none_or(|known| known.pods != pods) {
+            self.incomplete.insert(gang.clone(), Incomplete { pods, minimum, since: now });
+        }
+    }
+
+    /// Tells those of whose gang nobody has come for a while.
+    fn tell_incomplete(&mut self, now: Time) {
+        let is_quiet = |known: &Incomplete| now.since(known.since).0 >= QUIET_MS;
+        let quiet: Vec<Gang> = self
+            .incomplete
+            .iter()
+            .filter(|(_, known)| is_quiet(known))
+            .map(|(gang, _)| gang.clone())
+            .collect();
+        for gang in quiet {
+            let Some(known) = self.incomplete.remove(&gang) else { continue };
+            let condition = words::gang_incomplete(known.pods.len(), known.minimum);
+            known.pods.iter().for_each(|uid| self.refuse(uid, condition.clone()));
+        }
     }
 
     fn keep_loose(&mut self, pods: Vec<Waiting>, why: &Condition) {
@@ -232,7 +271,8 @@ impl Jobs {
     }
 
     /// What there is new to say of pods that wait.
-    pub(super) fn said(&mut self, controller: &Controller) -> Vec<Said> {
+    pub(super) fn said(&mut self, controller: &Controller, now: Time) -> Vec<Said> {
+        self.tell_incomplete(now);
         let state = controller.state();
         let mut choices: HashMap<ClassId, words::Choice> = HashMap::new();
         let mut new = Vec::new();

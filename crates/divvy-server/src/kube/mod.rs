@@ -217,7 +217,7 @@ impl Shell {
     fn finish(&mut self, now: divvy_core::time::Time) -> Result<(), KubeError> {
         self.controller.cycle(now)?;
         let Some(batch) = self.controller.drain() else {
-            self.say();
+            self.say(now);
             return Ok(());
         };
         for (id, word, why) in taken::causes(self.controller.state(), &batch) {
@@ -237,12 +237,12 @@ impl Shell {
                 _ => {}
             }
         }
-        self.say();
+        self.say(now);
         Ok(())
     }
 
-    fn say(&mut self) {
-        for (uid, condition, subject) in self.jobs.said(&self.controller) {
+    fn say(&mut self, now: divvy_core::time::Time) {
+        for (uid, condition, subject) in self.jobs.said(&self.controller, now) {
             if let Some(subject) = subject {
                 self.engine.tell(subject, condition.clone());
             }

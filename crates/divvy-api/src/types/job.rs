@@ -90,6 +90,8 @@ open_enum! {
         Moved = "moved",
         /// Others took what it held of its node.
         Crowded = "crowded",
+        /// It goes on on faster devices.
+        Faster = "faster",
         /// It saved its work, and asked to be run again.
         Checkpointed = "checkpointed",
         /// The pool was taken down.

@@ -39,6 +39,9 @@ pub struct JobFile {
     /// Devices per task: `2`, `h100:2`, `a100,h100:40GB..80GB:2`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gpus: Option<Scalar>,
+    /// How fast it runs on each model, in any one unit: `{h100: 1, a100: 0.5}`.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub speed: BTreeMap<String, Scalar>,
     /// The least memory of each whole device: `40Gi`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gpu_memory: Option<Scalar>,

@@ -122,9 +122,7 @@ impl Watch {
         let stopped = state.allocations.values().map(|held| held.job);
         let takes = |job: &JobId| {
             let stopping = state.run(*job).and_then(|run| run.stopping.as_ref());
-            stopping.is_some_and(|stopping| {
-                matches!(stopping.cause, Cause::Preempted | Cause::Reclaimed | Cause::Order | Cause::Moved)
-            })
+            stopping.is_some_and(|stopping| stopping.cause.is_planned())
         };
         watch.giving_way = stopped.filter(takes).collect();
         for promise in state.promises.values() {
@@ -431,12 +429,12 @@ impl Watch {
         if !live.iter().all(stops) {
             wrong.push(found("L8", format!("job {job} is being stopped, but not all of its tasks are")));
         }
-        if matches!(cause, Cause::Preempted | Cause::Reclaimed | Cause::Order | Cause::Moved) {
+        if cause.is_planned() {
             self.giving_way.insert(job);
             self.preempted.push((job, live.clone()));
         }
         // Who moves goes on elsewhere: its queue loses nothing by it.
-        if cause != Cause::Moved {
+        if !matches!(cause, Cause::Moved | Cause::Faster) {
             self.leave(&live);
         }
     }
@@ -512,14 +510,19 @@ impl Watch {
         for (job, live) in std::mem::take(&mut self.preempted) {
             let waits = |promise: &&Promise| promise.waits_for.iter().any(|id| live.contains(id));
             let stopping = state.run(job).and_then(|run| run.stopping.as_ref());
-            let moves = stopping.is_some_and(|stopping| stopping.cause == Cause::Moved);
+            let cause = stopping.map(|stopping| stopping.cause);
+            let for_others = cause == Some(Cause::Moved);
             let for_someone =
-                state.promises.values().filter(waits).any(|promise| !moves || promise.job != job);
+                state.promises.values().filter(waits).any(|promise| !for_others || promise.job != job);
             if !for_someone && !live.is_empty() {
                 wrong.push(found("L8", format!("job {job} was preempted for nobody")));
             }
-            if moves && !state.promises.contains_key(&job) {
+            let goes_on = matches!(cause, Some(Cause::Moved | Cause::Faster));
+            if goes_on && !state.promises.contains_key(&job) {
                 wrong.push(found("L8", format!("job {job} has to move, and has no place to go")));
+            }
+            if cause == Some(Cause::Faster) && !giving::is_faster(state, job) {
+                wrong.push(found("L8", format!("job {job} has to move, and goes on no faster")));
             }
         }
         self.floor = self.floor.max(self.recent.last().copied().unwrap_or_default());

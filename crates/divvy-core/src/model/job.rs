@@ -426,6 +426,8 @@ pub enum Cause {
     Moved,
     /// Others took what it held of its node.
     Crowded,
+    /// It goes on on faster devices.
+    Faster,
 }
 
 impl Cause {
@@ -436,7 +438,7 @@ impl Cause {
 
     /// Whether the planner had it stopped for the sake of another job.
     pub fn is_planned(self) -> bool {
-        self.takes() || matches!(self, Cause::Order | Cause::Moved)
+        self.takes() || matches!(self, Cause::Order | Cause::Moved | Cause::Faster)
     }
 }
 

@@ -12,6 +12,7 @@ pub mod members;
 pub mod mix;
 pub mod newer;
 pub mod node;
+pub mod pace;
 pub mod policy;
 pub mod promise;
 pub mod queue;

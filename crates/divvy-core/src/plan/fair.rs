@@ -11,7 +11,7 @@ use super::settle::{self, Leaver};
 use super::share::Shares;
 use super::trial::{Others, Trial};
 use super::turns::{Turn, Turns};
-use super::{Place, Plan, Report, Verdicts, place};
+use super::{Place, Plan, Report, Verdicts, place, quicken};
 use crate::id::{AllocationId, JobId};
 use crate::model::allocation::{AllocationState, Placement};
 use crate::model::job::{Cause, JobSpec};
@@ -61,7 +61,9 @@ pub(super) struct Victim<'a> {
 impl Victim<'_> {
     fn leaver(&self) -> Leaver<'_> {
         let (job, queue, live) = (self.job, self.queue, self.live.as_slice());
-        let (whole, cause, by, grows) = (self.whole, self.cause, Some(self.by), self.grows);
+        // Some go on elsewhere for their own sake.
+        let by = (self.by != self.job).then_some(self.by);
+        let (whole, cause, grows) = (self.whole, self.cause, self.grows);
         Leaver { job, queue, live, whole, cause, by, grows }
     }
 }
@@ -121,6 +123,7 @@ pub(super) fn in_turns<'a>(
     }
     grows.into_iter().chain([Reach::Free]).for_each(|reach| drop(resize::grow(&mut fair, reach)));
     consolidate::resettle(&mut fair);
+    fair.quicken();
     fair.settle(plan);
 }
 
@@ -245,6 +248,23 @@ impl<'a> Fair<'a, '_> {
             return Some(placements);
         }
         None
+    }
+
+    /// Lets those that run go on on faster devices.
+    fn quicken(&mut self) {
+        if !self.running.may_quicken(self.trial.state) {
+            return;
+        }
+        let mut stays = self.spent();
+        stays.extend(self.places.iter().map(|place| place.job));
+        let shares = &self.shares;
+        let closed = |spec: &JobSpec| shares.closed_models(shares.place(&spec.queue), spec).ok();
+        for moved in quicken::quicken(self.trial, self.running, self.now, &stays, &closed) {
+            let quicken::Move { job, view, placements, cause, by } = moved;
+            let (queue, live, by) = (&*view.queue, view.live.clone(), by.unwrap_or(job));
+            self.victims.push(Victim { job, queue, live, whole: true, by, grows: false, cause });
+            self.places.push(Place::new(job, placements));
+        }
     }
 
     fn settle(self, plan: &mut Plan) {

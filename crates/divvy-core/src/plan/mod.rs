@@ -14,6 +14,7 @@ mod parts;
 mod past;
 mod place;
 mod preempt;
+mod quicken;
 mod reclaim;
 mod reserve;
 mod resize;
@@ -150,7 +151,8 @@ pub fn plan(state: &State, snapshot: &mut Snapshot, now: Time) -> (Plan, Report)
     let mut plan = Plan { ends: expire::expire(state, snapshot, now), ..Plan::default() };
     let mut report = Report::default();
     let mut verdicts = Verdicts::new();
-    let anyone = !snapshot.waiting.is_empty() || state.freed && !snapshot.growing.is_empty();
+    let goes_on = state.freed && !snapshot.growing.is_empty() || snapshot.running.may_quicken(state);
+    let anyone = !snapshot.waiting.is_empty() || goes_on;
     let in_turns = share::is_shared(&state.policy) && anyone;
     let shares = in_turns.then(|| share::Shares::at(state, snapshot, now));
     plan.due = past::changed_dues(state, (&snapshot.waiting, shares.as_ref()));

@@ -6,10 +6,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::choose::{self, Chosen, Runner};
 use super::order::{self, Line};
 use super::place;
+use super::quicken;
 use super::settle::{self, Leaver, held_by};
 use super::trial::Trial;
 use super::{Place, Plan};
-use crate::id::ClassId;
+use crate::id::{ClassId, JobId};
 use crate::model::allocation::Placement;
 use crate::model::job::Cause;
 use crate::reason::Reason;
@@ -21,17 +22,17 @@ use crate::time::Time;
 type Verdicts = BTreeMap<ClassId, Option<Reason>>;
 
 /// Chooses, places and stops.
-pub(super) fn walk(
-    trial: &mut Trial,
-    (waiting, running): (&Waiting, &Running),
+pub(super) fn walk<'a>(
+    trial: &mut Trial<'a>,
+    (waiting, running): (&'a Waiting, &'a Running),
     now: Time,
     plan: &mut Plan,
     verdicts: &mut Verdicts,
 ) {
-    if waiting.is_empty() {
+    let state = trial.state;
+    if waiting.is_empty() && !running.may_quicken(state) {
         return;
     }
-    let state = trial.state;
     let Chosen { waiting: chosen, victims, .. } =
         choose::choose(state, trial.capacity(), (waiting, running), (now, &plan.ending()));
     let mut places = Vec::new();
@@ -44,10 +45,18 @@ pub(super) fn walk(
         }
         place_waiting(trial, (class, key.number, most), &mut places, verdicts);
     }
+    let mut stays: BTreeSet<JobId> = victims.iter().map(|victim| victim.job).collect();
     let stopped: Vec<Runner> = victims.into_iter().filter(|victim| !keeps_running(trial, victim)).collect();
     fill(trial, (waiting, &stopped), now, &mut places, verdicts);
+    stays.extend(plan.ending());
+    stays.extend(places.iter().map(|place| place.job));
+    let moves = quicken::quicken(trial, running, now, &stays, &|_| Some(Vec::new()));
+    let mut leavers: Vec<Leaver> = stopped.iter().map(leaver).collect();
+    for moved in moves {
+        leavers.push(moved.leaver());
+        places.push(Place::new(moved.job, moved.placements));
+    }
     places.iter_mut().flat_map(|place| &mut place.placements).for_each(|placement| trial.refresh(placement));
-    let leavers: Vec<Leaver> = stopped.iter().map(leaver).collect();
     let early = places.len();
     settle::settle(state, &leavers, (places, early, Vec::new()), plan);
 }

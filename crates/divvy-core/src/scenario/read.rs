@@ -159,7 +159,7 @@ fn amount(resource: &str, text: &str) -> Result<Amount, String> {
 /// What `submit` knows beside the job's name, its queue and the GPUs of each task.
 const FLAGS: &str = "held wait exclusive fixed resumable";
 /// See [`FLAGS`].
-const NAMES: &str = "tasks prio model gb milli after array limit cpu mem start user requeue restarts estimate token within near slice nodes tolerates";
+const NAMES: &str = "tasks prio model speed gb milli after array limit cpu mem start user requeue restarts estimate token within near slice nodes tolerates";
 
 /// `submit j1 a 2 tasks=4 prio=high`, `submit j1 a 2 tasks=2..4`
 pub(super) fn spec(words: &Words, after: Vec<Dependency>, now: Time) -> Result<JobSpec, String> {
@@ -182,7 +182,10 @@ pub(super) fn spec(words: &Words, after: Vec<Dependency>, now: Time) -> Result<J
         preemptible: !words.has("fixed"),
         resumable: words.has("resumable"),
         lifetime: Lifetime::Batch,
-        gang: Group::Role(Role { topology: topology(words)?, ..tasks(words, role(alternative(words)?, 1))? }),
+        gang: Group::Role(Role {
+            topology: topology(words)?,
+            ..tasks(words, by_speed(words, role(alternative(words)?, 1))?)?
+        }),
         time_limit: words.span("limit")?,
         estimate: words.span("estimate")?,
         requeue: words.named.get("requeue").map_or(Ok(Requeue::Lost), |text| requeue(text))?,
@@ -218,6 +221,23 @@ fn tasks(words: &Words, mut role: Role) -> Result<Role, String> {
     };
     let number = |text: &str| text.parse().map_err(|_| "tasks is a number, or two: 2..4");
     Ok(Role { minimum: number(least)?, maximum: number(most)?, ..role })
+}
+
+/// `speed=h100:100,a100:50`: it takes any of these models, and how fast it is on each.
+fn by_speed(words: &Words, mut role: Role) -> Result<Role, String> {
+    let Some(text) = words.named.get("speed") else { return Ok(role) };
+    let one = |text: &str| {
+        let (model, speed) = text.split_once(':')?;
+        Some((model.to_owned(), speed.parse::<u32>().ok().filter(|speed| *speed > 0)?))
+    };
+    let speeds: Option<BTreeMap<String, u32>> = text.split(',').map(one).collect();
+    let speeds = speeds.ok_or_else(|| format!("speed={text} is not model:percent,model:percent"))?;
+    let devices = role.ask.alternatives.first().and_then(|it| it.devices.as_ref());
+    if devices.is_none_or(|ask| !ask.class.models.is_empty()) {
+        return Err("speed names the models of GPUs: no model= beside it".into());
+    }
+    role.ask.alternatives = role.ask.alternatives[0].by_speed(&speeds);
+    Ok(role)
 }
 
 /// What every task of a scenario does: nothing of interest.

@@ -337,7 +337,11 @@ fn job_words(spec: &JobSpec, now: Time) -> Option<String> {
         },
     );
     say("prio", (spec.priority != 0).then(|| spec.priority.to_string()));
-    say("model", devices.map(|ask| ask.class.models.join(",")).filter(|models| !models.is_empty()));
+    let speeds = role.ask.speeds();
+    let models = devices.filter(|_| speeds.is_none()).map(|ask| ask.class.models.join(","));
+    say("model", models.filter(|models| !models.is_empty()));
+    let speed = |(model, speed): (&String, &u32)| format!("{model}:{speed}");
+    say("speed", speeds.map(|speeds| speeds.iter().map(speed).collect::<Vec<_>>().join(",")));
     say("gb", devices.and_then(|ask| ask.class.least_gb).map(|gb| gb.to_string()));
     say(
         "milli",

@@ -7,6 +7,7 @@ use super::order;
 use crate::id::{AllocationId, ClassId, JobId};
 use crate::model::allocation::AllocationState;
 use crate::model::job::{Estimate, JobSpec};
+use crate::model::pace::FULL_PERCENT;
 use crate::model::policy::{Length, Order, Policy, Preempt};
 use crate::state::{Job, Run, State, Table};
 use crate::time::{Span, Time};
@@ -18,7 +19,9 @@ pub struct Running {
     pub jobs: Table<JobId, RunView>,
     /// By where they stand, the lowest priority first: where jobs give way by least loss.
     queues: BTreeMap<String, BTreeSet<(i32, JobId)>>,
-    /// When each changes its place by running on.
+    /// Those that run faster on some devices than on others.
+    choosy: BTreeSet<JobId>,
+    /// When each changes its place by running on, or has run long enough for a restart to pay.
     crossings: BTreeSet<(Time, JobId)>,
 }
 
@@ -49,6 +52,9 @@ pub struct RunView {
     pub live: Vec<AllocationId>,
     /// Whether it may run with fewer tasks than it has.
     pub elastic: bool,
+    /// How fast it runs on what it has, in percent of how fast it could; nothing where it is as fast on all that it asks for, or
+    /// is not to be moved for that.
+    pub pace_percent: Option<u32>,
     /// When its place changes next by its running on, as of the last look.
     crossing: Option<Time>,
     /// Where its service is among the levels of the order until then.
@@ -117,6 +123,7 @@ impl RunView {
             estimate: job.estimate.clone(),
             live: run.live.clone(),
             elastic: job.spec.gang.is_elastic(),
+            pace_percent: pace_percent(&job.spec, run),
             crossing: None,
             standing: Level::default(),
         })
@@ -132,7 +139,8 @@ impl RunView {
 
     /// Looks at what its running on does to its place.
     fn look(&mut self, policy: &Policy, now: Time) {
-        self.crossing = self.next_crossing(policy, now);
+        let restart_pays = self.restart_pays(policy).filter(|at| *at > now);
+        self.crossing = self.next_crossing(policy, now).into_iter().chain(restart_pays).min();
         self.standing = self.level_anew(policy, now);
     }
 
@@ -170,6 +178,21 @@ impl RunView {
         Some(self.started_at? + Span(progress_ms - self.attained_ms))
     }
 
+    /// When it has run long enough for a restart to pay, if it could go on on devices that are faster by as much as the policy
+    /// wants. Nobody knows for how long it will run: of what has run so long, as much again is to be expected.
+    fn restart_pays(&self, policy: &Policy) -> Option<Time> {
+        let (pace, percent) = (self.pace_percent?, policy.speedup_percent);
+        let slow = percent > 0 && gains(pace, FULL_PERCENT, percent);
+        slow.then_some(self.started_at?).map(|started| started + Span(RESTART_PAYS_MS))
+    }
+
+    /// Whether a restart for a faster place is worth it: it has run for a while, and gains enough there.
+    pub(crate) fn gains_by(&self, pace_percent: u32, (policy, now): (&Policy, Time)) -> bool {
+        let long = self.started_at.is_some_and(|started| now.since(started).0 >= RESTART_PAYS_MS);
+        let own = self.pace_percent.filter(|_| long && policy.speedup_percent > 0);
+        own.is_some_and(|own| gains(own, pace_percent, policy.speedup_percent))
+    }
+
     /// When its place in the order changes next by its running on.
     fn next_crossing(&self, policy: &Policy, now: Time) -> Option<Time> {
         let progress = self.progress_ms(now);
@@ -191,6 +214,20 @@ impl RunView {
         };
         self.reaches(next)
     }
+}
+
+/// After what time of running a restart pays where it makes a job faster: four times what a restart is taken to cost.
+const RESTART_PAYS_MS: i64 = 120_000;
+
+/// Whether one pace is above another by so many percent of it.
+fn gains(from_percent: u32, to_percent: u32, by_percent: u32) -> bool {
+    u64::from(to_percent) * 100 >= u64::from(from_percent) * (100 + u64::from(by_percent))
+}
+
+/// How fast a job runs, where others of its alternatives are slower or faster, and it would lose nothing but a restart.
+fn pace_percent(spec: &JobSpec, run: &Run) -> Option<u32> {
+    let moves = spec.has_speeds() && spec.resumable && !spec.gang.is_elastic();
+    moves.then(|| spec.pace_percent(&run.placements))
 }
 
 /// The progress in milliseconds at which a job of so many devices enters each further level, rising.
@@ -252,6 +289,9 @@ impl Running {
                 if state.policy.preempt == Preempt::LeastLoss {
                     self.enter_queue(id, &view);
                 }
+                if view.pace_percent.is_some() {
+                    self.choosy.insert(id);
+                }
                 self.jobs.insert(id, view);
             }
         }
@@ -269,6 +309,7 @@ impl Running {
         if let Some(crossing) = view.crossing {
             self.crossings.remove(&(crossing, id));
         }
+        self.choosy.remove(&id);
         let emptied = self.queues.get_mut(&*view.queue).is_some_and(|jobs| {
             jobs.remove(&(view.priority, id));
             jobs.is_empty()
@@ -276,6 +317,16 @@ impl Running {
         if emptied {
             self.queues.remove(&*view.queue);
         }
+    }
+
+    /// Whether any of them might go on on faster ones.
+    pub fn may_quicken(&self, state: &State) -> bool {
+        state.policy.speedup_percent > 0 && !self.choosy.is_empty()
+    }
+
+    /// The jobs that run faster on some devices than on others.
+    pub fn choosy(&self) -> impl Iterator<Item = (JobId, &RunView)> {
+        self.choosy.iter().filter_map(|id| Some((*id, self.jobs.get(id)?)))
     }
 
     /// The queues that have such jobs.

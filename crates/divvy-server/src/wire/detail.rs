@@ -101,7 +101,7 @@ fn role(role: &Role) -> api::RoleDetail {
         name: role.name.clone(),
         tasks: role.minimum,
         gpus: devices.filter(|devices| devices.draw == DrawAsk::Whole).map_or(0, |devices| devices.count),
-        devices: devices.map(|devices| devices.class.to_string()).unwrap_or_default(),
+        devices: super::explain::classes(&role.ask, ","),
         cpu_milli: ask.and_then(|ask| ask.cpu_milli),
         memory_bytes: ask.and_then(|ask| ask.memory_bytes),
     }

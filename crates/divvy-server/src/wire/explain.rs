@@ -4,6 +4,7 @@ use divvy_api as api;
 use divvy_core::explain::{self, Advice, Explanation, Fix, Tier};
 use divvy_core::id::JobId;
 use divvy_core::model::allocation::Placement;
+use divvy_core::model::ask::Ask;
 use divvy_core::model::attempt::Attempt;
 use divvy_core::model::job::{Cause, JobSpec};
 use divvy_core::plan::{self, Funnel};
@@ -84,6 +85,7 @@ fn displacement(cause: Cause) -> Option<&'static str> {
         Cause::Order => Some("order"),
         Cause::Moved => Some("moved"),
         Cause::Crowded => Some("crowded"),
+        Cause::Faster => Some("faster"),
         _ => None,
     }
 }
@@ -98,12 +100,20 @@ pub(crate) fn funnel(funnel: &Funnel) -> Vec<api::FunnelStep> {
     funnel.0.iter().map(step).collect()
 }
 
+/// The classes of devices of which any will do.
+pub(crate) fn classes(ask: &Ask, between: &str) -> String {
+    let classes = ask.alternatives.iter().filter_map(|way| Some(way.devices.as_ref()?.class.to_string()));
+    classes.collect::<Vec<_>>().join(between)
+}
+
 /// What is asked for, in words: `4 × h100`, `2 tasks of 4 × any GPU`, `cores only`.
 pub(crate) fn ask(spec: &JobSpec) -> String {
     let one = |role: &&divvy_core::model::gang::Role| {
         let devices = role.ask.alternatives.first().and_then(|ask| ask.devices.as_ref());
-        let each = devices
-            .map_or_else(|| "cores only".into(), |devices| format!("{} × {}", devices.count, devices.class));
+        let each = devices.map_or_else(
+            || "cores only".into(),
+            |devices| format!("{} × {}", devices.count, classes(&role.ask, " or ")),
+        );
         if role.minimum == 1 { each } else { format!("{} tasks of {each}", role.minimum) }
     };
     spec.gang.roles().iter().map(one).collect::<Vec<_>>().join(", ")

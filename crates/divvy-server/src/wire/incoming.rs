@@ -21,6 +21,8 @@ use divvy_core::model::topology::TopologyAsk;
 use divvy_core::time::{Span, Time};
 use divvy_engine::local::{JobEnvironment, signal_number};
 
+use super::speed;
+
 /// A submission in the core's words.
 #[derive(Clone, Debug)]
 pub(crate) struct Incoming {
@@ -81,7 +83,7 @@ pub(crate) fn read(submit: Submit, now: Time) -> Result<Incoming, Problem> {
 }
 
 /// A problem with a value, and the field that holds it.
-fn bad(field: impl Into<String>, what: impl Display) -> Problem {
+pub(super) fn bad(field: impl Into<String>, what: impl Display) -> Problem {
     Problem::new(ProblemCode::BadSpec, what.to_string()).with_field(field)
 }
 
@@ -306,7 +308,7 @@ fn role(job: &JobFile, role: &RoleFile, prefix: &str, process: &Process) -> Resu
             .with_fix("write `command: …`, or the command behind `--`"));
     }
     let topology = role.topology.as_ref().map(topology);
-    let ask = Ask::of(vec![alternative(job, role, prefix)?]);
+    let ask = Ask::of(speed::ways(job, alternative(job, role, prefix)?, prefix)?);
     let work = Work::Process(Process { argv, ..process.clone() });
     Ok(Role { name: role.name.clone(), minimum: tasks, maximum, ask, work, topology })
 }

@@ -10,5 +10,6 @@ pub(crate) mod queue;
 pub(crate) mod reasons;
 pub(crate) mod refusal;
 pub(crate) mod row;
+mod speed;
 pub(crate) mod usage;
 mod users;

@@ -177,6 +177,7 @@ mod tests {
             Cause::Order,
             Cause::Moved,
             Cause::Crowded,
+            Cause::Faster,
             Cause::Checkpointed,
             Cause::Shutdown,
             Cause::Drain,

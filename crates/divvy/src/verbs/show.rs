@@ -225,6 +225,7 @@ fn why_it_ended(state: &JobState, end: &LastEnd, exit_code: Option<i32>) -> Stri
         Cause::Order => format!("its GPUs went to job {}, which is before it in the order", by("?")),
         Cause::Moved => format!("it goes on elsewhere, so that job {} has room", by("?")),
         Cause::Crowded => "tasks of another scheduler took what it held of its node".into(),
+        Cause::Faster => "it goes on on faster GPUs".into(),
         Cause::Checkpointed => "it saved its work and asked to be run again".into(),
         Cause::Shutdown => format!("the pool was taken down by {}", by("someone")),
         Cause::Drain => "its node was drained".into(),

@@ -9,6 +9,14 @@ pub(super) fn last_step(state: &State) -> (Time, BTreeMap<String, i128>) {
     (state.past.stepped_at(), credits.collect())
 }
 
+/// Whether what is promised to a job makes it faster than what it has.
+pub(super) fn is_faster(state: &State, id: JobId) -> bool {
+    let job = state.jobs.get(&id.number).zip(state.run(id)).zip(state.promises.get(&id));
+    job.is_some_and(|((job, run), promise)| {
+        job.spec.pace_percent(&promise.placements) > job.spec.pace_percent(&run.placements)
+    })
+}
+
 impl Watch {
     /// Nothing with devices starts in a queue that has used up its budget, or below one.
     pub(super) fn budgets(&self, state: &State, (job, placements): (JobId, &[Placement]), wrong: &mut Found) {

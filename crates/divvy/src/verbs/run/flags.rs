@@ -29,6 +29,9 @@ pub(crate) struct Run {
     /// GPUs per task
     #[arg(short, long, value_name = "GPUS", help_heading = "What it needs")]
     gpus: Option<String>,
+    /// How fast it runs on each model: h100=1,a100=0.5. It takes any of these, and goes on on faster ones when they are free
+    #[arg(long, value_name = "MODEL=SPEED", value_delimiter = ',', value_parser = pair, help_heading = "What it needs")]
+    speed: Vec<(String, String)>,
     /// The least memory of each GPU
     #[arg(long, value_name = "SIZE", help_heading = "What it needs")]
     gpu_memory: Option<String>,
@@ -160,6 +163,8 @@ impl Run {
 
     fn put_needs(&self, job: &mut JobFile) {
         put(&mut job.gpus, &self.gpus);
+        let speeds = self.speed.iter().map(|(model, speed)| (model.clone(), Scalar(speed.clone())));
+        job.speed.extend(speeds);
         put(&mut job.gpu_memory, &self.gpu_memory);
         put(&mut job.cpus, &self.cpus);
         put(&mut job.memory, &self.mem);

@@ -166,6 +166,10 @@ impl Holders {
         let for_it = |leaver: &&Leaver| leaver.by == Some(place.job) && leaver.grows == grows;
         let own = leavers.iter().filter(|leaver| leaver.job == place.job || for_it(leaver));
         let mut found: BTreeSet<AllocationId> = own.flat_map(|leaver| leaver.live).copied().collect();
+        // Who goes on elsewhere does so when all of it is gone, also what was told to go before.
+        let goes_on = leavers.iter().any(|leaver| leaver.whole && leaver.job == place.job);
+        let run = state.run(place.job).filter(|_| goes_on);
+        found.extend(run.map(|run| run.live.clone()).unwrap_or_default());
         let queue = state.jobs.get(&place.job.number).map(|job| job.spec.stand());
         for path in queue.into_iter().flat_map(lineage) {
             found.extend(self.limited.get(path).into_iter().flatten());

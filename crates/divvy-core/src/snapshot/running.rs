@@ -226,7 +226,8 @@ fn gains(from_percent: u32, to_percent: u32, by_percent: u32) -> bool {
 
 /// How fast a job runs, where others of its alternatives are slower or faster, and it would lose nothing but a restart.
 fn pace_percent(spec: &JobSpec, run: &Run) -> Option<u32> {
-    let moves = spec.has_speeds() && spec.resumable && !spec.gang.is_elastic();
+    let saves = spec.resumable || spec.checkpoint.is_some();
+    let moves = spec.has_speeds() && saves && !spec.gang.is_elastic();
     moves.then(|| spec.pace_percent(&run.placements))
 }
 

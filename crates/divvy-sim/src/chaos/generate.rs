@@ -1,5 +1,7 @@
 //! Lives from seeds: a pool, its queues and settings, a load that it just about bears, and faults in between.
 
+use std::collections::BTreeMap;
+
 use divvy_core::amount::Amount;
 use divvy_core::model::job::{DependsOn, Requeue};
 use divvy_core::model::newer::Newer;
@@ -134,12 +136,19 @@ fn policy(dice: &mut Dice) -> Policy {
         shares: dice.percent(30),
         elastic: true,
         most_moves: *dice.one_of(&[0, 1, 4]),
+        speedup_percent: *dice.one_of(&[0, 30, 30]),
         ..usual
     };
     if policy.preempt == Preempt::LeastLoss {
         policy.half_life_ms = 3_600_000;
     }
     policy
+}
+
+/// How fast a job is on the models that there are.
+fn speed(dice: &mut Dice) -> BTreeMap<String, u32> {
+    let mut speed = |model: &str| (model.to_owned(), *dice.one_of(&[20, 50, 90, 100]));
+    [speed("h100"), speed("a100")].into()
 }
 
 /// Makes step after step.
@@ -254,6 +263,7 @@ impl Maker {
             exclusive: percent(dice, 4),
             stays: percent(dice, 20),
             more_tasks: if percent(dice, 20) { *dice.one_of(&[1, 2, 4]) } else { 0 },
+            speed: if percent(dice, 20) { speed(dice) } else { BTreeMap::new() },
         }
     }
 

@@ -207,6 +207,9 @@ pub struct JobLine {
     /// Whether it may not be taken back.
     #[serde(default, skip_serializing_if = "is_not")]
     pub stays: bool,
+    /// The models that it takes, and how fast it thinks that it is on each.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub speed: BTreeMap<String, u32>,
 }
 
 fn is_zero(number: &i32) -> bool {
@@ -323,7 +326,10 @@ impl JobLine {
             name: "main".into(),
             minimum: self.tasks,
             maximum: self.tasks + self.more_tasks,
-            ask: Ask::of(vec![alternative]),
+            ask: Ask::of(match self.speed.is_empty() {
+                true => vec![alternative],
+                false => alternative.by_speed(&self.speed),
+            }),
             work: Work::Process(Process { argv: vec!["true".into()], ..Process::default() }),
             topology: None,
         }

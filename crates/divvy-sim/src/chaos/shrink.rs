@@ -90,13 +90,14 @@ impl Search {
 }
 
 /// Ways to make a job plainer.
-const PLAINER: [fn(&mut JobLine); 15] = [
+const PLAINER: [fn(&mut JobLine); 16] = [
     |line| line.array = None,
     |line| line.tasks = 1,
     |line| line.more_tasks = 0,
     |line| (line.cores, line.memory_gib) = (None, None),
     |line| line.milli = 0,
     |line| line.model = None,
+    |line| line.speed.clear(),
     |line| line.priority = 0,
     |line| (line.limit_ms, line.start_in_ms, line.estimate_ms) = (None, None, None),
     |line| line.requeue = None,

@@ -171,7 +171,7 @@ fn pairs(inner: &str, outer: &str) -> String {
     let task = r#"{"alternatives": [{"devices": {"class": {}, "count": 2, "draw": "whole"}, "speed_percent": 100}]}"#;
     let role = |name: &str| {
         format!(
-            r#"{{"role": {{"name": "{name}", "minimum": 2, "maximum": 2, "ask": {task}, "work": {{"external": "pod"}}, "topology": {}}}}}"#,
+            r#"{{"role": {{"name": "{name}", "minimum": 2, "maximum": 2, "ask": {task}, "work": {{"external": ["pod"]}}, "topology": {}}}}}"#,
             ask(inner)
         )
     };
@@ -211,7 +211,7 @@ fn the_larger_tasks_of_a_group_go_first_where_it_would_not_fit_otherwise() {
     let role = |name: &str, tasks: u32, cpu: u32| {
         let ask = task(cpu);
         format!(
-            r#"{{"role": {{"name": "{name}", "minimum": {tasks}, "maximum": {tasks}, "ask": {ask}, "work": {{"external": "pod"}}}}}}"#
+            r#"{{"role": {{"name": "{name}", "minimum": {tasks}, "maximum": {tasks}, "ask": {ask}, "work": {{"external": ["pod"]}}}}}}"#
         )
     };
     let groups = format!("{}, {}", role("leader", 1, 1000), role("workers", 4, 2000));

@@ -34,3 +34,50 @@ fn milli(model: &str, speed: &Scalar) -> Result<u32, Problem> {
     let what = || bad(format!("speed.{model}"), format!("{:?} is no speed: write 1 or 0.5", speed.as_str()));
     number.map(|speed| (speed * MILLI).round().max(1.0) as u32).ok_or_else(what)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use divvy_core::model::ask::{DeviceAsk, DeviceClass, DrawAsk};
+    use proptest::prelude::*;
+
+    fn read(speeds: &[(&str, &str)], models: &[&str]) -> Result<Vec<(String, u32)>, Problem> {
+        let named = |(model, speed): &(&str, &str)| ((*model).to_owned(), Scalar::from(*speed));
+        let job = JobFile { speed: speeds.iter().map(named).collect(), ..JobFile::default() };
+        let class =
+            DeviceClass { models: models.iter().map(ToString::to_string).collect(), ..Default::default() };
+        let devices = Some(DeviceAsk { class, count: 2, draw: DrawAsk::Whole });
+        let ways = ways(&job, Alternative { devices, speed_percent: 100, ..Default::default() }, "")?;
+        let way = |way: &Alternative| {
+            (way.devices.clone().unwrap_or_else(|| unreachable!()).class, way.speed_percent)
+        };
+        Ok(ways.iter().map(way).map(|(class, speed)| (class.models.join("+"), speed)).collect())
+    }
+
+    #[test]
+    fn each_model_is_a_way_of_its_own_the_fastest_first() {
+        let ways = read(&[("a100", "0.5"), ("H100", "1"), ("l4", "0.3333")], &[]).unwrap();
+        assert_eq!(ways, [("h100".to_owned(), 100), ("a100".into(), 50), ("l4".into(), 33)]);
+        assert_eq!(read(&[("a100", "120"), ("h100", "240")], &["a100"]).unwrap(), [("a100".to_owned(), 100)]);
+        assert_eq!(read(&[], &["a100", "h100"]).unwrap(), [("a100+h100".to_owned(), 100)]);
+    }
+
+    #[test]
+    fn what_is_no_speed_is_refused_by_name() {
+        for wrong in ["0", "-1", "fast", "NaN", "inf", ""] {
+            assert_eq!(
+                read(&[("a100", wrong)], &[]).unwrap_err().field.as_deref(),
+                Some("speed.a100"),
+                "{wrong}"
+            );
+        }
+        assert_eq!(read(&[("a100", "1")], &["h100"]).unwrap_err().field.as_deref(), Some("gpus"));
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_the_reader_of_speeds_panic(text in ".{0,20}") {
+            let _ = read(&[("a100", &text), ("h100", "1")], &[]);
+        }
+    }
+}

@@ -258,7 +258,7 @@ impl<'a> Fair<'a, '_> {
         let mut stays = self.spent();
         stays.extend(self.places.iter().map(|place| place.job));
         let shares = &self.shares;
-        let closed = |spec: &JobSpec| shares.closed_models(shares.place(&spec.queue), spec).ok();
+        let closed = |spec: &JobSpec| shares.closed_models(shares.place(spec.stand()), spec).ok();
         for moved in quicken::quicken(self.trial, self.running, self.now, &stays, &closed) {
             let quicken::Move { job, view, placements, cause, by } = moved;
             let (queue, live, by) = (&*view.queue, view.live.clone(), by.unwrap_or(job));

@@ -31,7 +31,7 @@ pub(super) struct Move<'a> {
 impl<'a> Move<'a> {
     /// Its leaving the old place.
     pub(super) fn leaver(&self) -> Leaver<'a> {
-        let (job, queue, live) = (self.job, &**self.view.queue, self.view.live.as_slice());
+        let (job, queue, live) = (self.job, &*self.view.queue, self.view.live.as_slice());
         Leaver { job, queue, live, whole: true, cause: self.cause, by: self.by, grows: false }
     }
 }

@@ -135,6 +135,7 @@ mod tests {
                 vec!["1"]
             }
             "sim" => vec!["suite", "x"],
+            "kube" => vec!["manifests"],
             _ => vec![],
         };
         for verb in Cli::command().get_subcommands() {

@@ -10,8 +10,17 @@ use divvy_server::kube::{self, KubeError, Site};
 use crate::exit::Exit;
 use crate::failure::Failure;
 
+const EXAMPLES: &str = "\
+Examples:
+  divvy kube manifests | kubectl apply -f -       the kind Queue, an account and its rights
+  divvy kube run --kubeconfig FILE                the scheduler, until Ctrl-C; several replicas elect a leader
+  divvy kube run --nodes nvidia.com/gpu.present=true   only these nodes are the pool
+
+Pods name it: schedulerName: divvy. The label divvy.dev/queue is their queue.";
+
 /// Schedules the GPU pods of a Kubernetes cluster
 #[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct Kube {
     #[command(subcommand)]
     verb: Verb,

@@ -505,30 +505,6 @@ impl Watch {
         }
     }
 
-    /// Whoever was told to make room does so for someone (L8).
-    fn planned(&mut self, state: &State, wrong: &mut Found) {
-        for (job, live) in std::mem::take(&mut self.preempted) {
-            let waits = |promise: &&Promise| promise.waits_for.iter().any(|id| live.contains(id));
-            let stopping = state.run(job).and_then(|run| run.stopping.as_ref());
-            let cause = stopping.map(|stopping| stopping.cause);
-            let for_others = cause == Some(Cause::Moved);
-            let for_someone =
-                state.promises.values().filter(waits).any(|promise| !for_others || promise.job != job);
-            if !for_someone && !live.is_empty() {
-                wrong.push(found("L8", format!("job {job} was preempted for nobody")));
-            }
-            let goes_on = matches!(cause, Some(Cause::Moved | Cause::Faster));
-            if goes_on && !state.promises.contains_key(&job) {
-                wrong.push(found("L8", format!("job {job} has to move, and has no place to go")));
-            }
-            if cause == Some(Cause::Faster) && !giving::is_faster(state, job) {
-                wrong.push(found("L8", format!("job {job} has to move, and goes on no faster")));
-            }
-        }
-        self.floor = self.floor.max(self.recent.last().copied().unwrap_or_default());
-        self.recent.clear();
-    }
-
     /// Promises that an event has ended beside those it names.
     fn forget_promises(&mut self, state: &State, job: JobId, wrong: &mut Found) {
         let first = JobId { number: job.number, member: None };

@@ -10,7 +10,7 @@ pub(super) fn last_step(state: &State) -> (Time, BTreeMap<String, i128>) {
 }
 
 /// Whether what is promised to a job makes it faster than what it has.
-pub(super) fn is_faster(state: &State, id: JobId) -> bool {
+fn is_faster(state: &State, id: JobId) -> bool {
     let job = state.jobs.get(&id.number).zip(state.run(id)).zip(state.promises.get(&id));
     job.is_some_and(|((job, run), promise)| {
         job.spec.pace_percent(&promise.placements) > job.spec.pace_percent(&run.placements)
@@ -137,5 +137,29 @@ impl Watch {
             );
             wrong.push(found("L9", text));
         }
+    }
+
+    /// Whoever was told to make room does so for someone (L8).
+    pub(super) fn planned(&mut self, state: &State, wrong: &mut Found) {
+        for (job, live) in std::mem::take(&mut self.preempted) {
+            let waits = |promise: &&Promise| promise.waits_for.iter().any(|id| live.contains(id));
+            let stopping = state.run(job).and_then(|run| run.stopping.as_ref());
+            let cause = stopping.map(|stopping| stopping.cause);
+            let for_others = cause == Some(Cause::Moved);
+            let for_someone =
+                state.promises.values().filter(waits).any(|promise| !for_others || promise.job != job);
+            if !for_someone && !live.is_empty() {
+                wrong.push(found("L8", format!("job {job} was preempted for nobody")));
+            }
+            let goes_on = matches!(cause, Some(Cause::Moved | Cause::Faster));
+            if goes_on && !state.promises.contains_key(&job) {
+                wrong.push(found("L8", format!("job {job} has to move, and has no place to go")));
+            }
+            if cause == Some(Cause::Faster) && !is_faster(state, job) {
+                wrong.push(found("L8", format!("job {job} has to move, and goes on no faster")));
+            }
+        }
+        self.floor = self.floor.max(self.recent.last().copied().unwrap_or_default());
+        self.recent.clear();
     }
 }

@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 
 /// What tells a test's nodes from those of the others: a label and a taint.
 const MARK: &str = "test.divvy.dev/site";
-/// The cluster shares two cores with all else that is tested.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// The cluster shares two cores with all else that is tested, and its controllers come back late after an outage.
+const PATIENCE: Duration = Duration::from_secs(150);
 
 /// A namespace, nodes and a scheduler.
 pub(crate) struct Site {

@@ -17,6 +17,8 @@ use super::engine::ConnectError;
 pub const NAMESPACE: &str = "divvy-system";
 /// How often a lease is renewed while it lasts once.
 const RENEWALS: u32 = 5;
+/// How much sooner it is tried again where that went wrong.
+const SOONER: u32 = 8;
 /// What part of a lease a write may take.
 const WRITE_PART: u32 = 3;
 /// How often somebody who waits for the lease looks whether it is to end.
@@ -153,14 +155,16 @@ impl Candidate {
         let Some(found) = found else { return self.write(self.fresh(), "POST").await };
         if seen.as_ref().is_none_or(|(lease, _)| *lease != found) {
             let holder = found.spec.holder_identity.as_deref().unwrap_or_default();
-            if seen.is_none() && !holder.is_empty() {
+            if seen.is_none() && !holder.is_empty() && holder != self.identity {
                 tracing::info!("{holder} leads; waiting");
             }
             *seen = Some((found.clone(), Instant::now()));
         }
         let Some((lease, since)) = seen.as_ref() else { return Ok(None) };
         let lasts = Duration::from_secs(lease.spec.lease_duration_seconds.unwrap_or(1));
-        let is_free = lease.spec.holder_identity.as_deref().unwrap_or_default().is_empty();
+        let holder = lease.spec.holder_identity.as_deref().unwrap_or_default();
+        // Its own name: it was taken, and the answer was lost.
+        let is_free = holder.is_empty() || holder == self.identity;
         if !is_free && since.elapsed() <= lasts {
             return Ok(None);
         }
@@ -201,14 +205,17 @@ impl Candidate {
 
     /// Renews the lease until another has it.
     async fn renew(self, mut lease: Lease, leadership: Arc<Leadership>) {
+        let mut pause = self.lasts / RENEWALS;
         loop {
-            tokio::time::sleep(self.lasts / RENEWALS).await;
+            tokio::time::sleep(pause).await;
+            pause = self.lasts / RENEWALS / SOONER;
             let asked_at = Instant::now();
             lease.spec.renew_time = Some(super::now_in_events());
             match self.write(lease.clone(), "PUT").await {
                 Ok(Some(renewed)) => {
                     lease = renewed;
                     leadership.renewed(asked_at);
+                    pause = self.lasts / RENEWALS;
                 }
                 // It is not what it was; or the answer to the last renewal was lost.
                 Ok(None) => match self.get().await {

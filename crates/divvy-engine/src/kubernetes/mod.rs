@@ -14,6 +14,7 @@ mod lease;
 mod nodes;
 pub mod objects;
 mod quantity;
+mod shrunk;
 mod waiting;
 mod watch;
 mod window;

@@ -5,13 +5,13 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use divvy_core::engine::{EndedHow, LaunchFailure, Observation, TaskEnd, TaskStart};
 use divvy_core::id::AllocationId;
-use divvy_core::model::device::DeviceSpec;
-use divvy_core::model::node::{NodeSpec, OthersHold};
+use divvy_core::model::node::OthersHold;
 use divvy_core::time::Time;
 
 use super::demand::Demand;
 use super::nodes;
 use super::objects::{Node, Pod};
+use super::shrunk::{self, Seen};
 use super::waiting::{PodNews, Running, Waiting};
 use super::watch::Change;
 
@@ -35,9 +35,28 @@ pub(super) struct World {
 
 #[derive(Debug, Default)]
 struct KnownNode {
-    /// Nothing, while only pods speak of it.
-    is: Option<(NodeSpec, Vec<DeviceSpec>)>,
+    /// As it was told last; nothing, while only pods speak of it.
+    is: Option<Seen>,
+    is_gone: bool,
     others: OthersHold,
+    /// What pods hold that were placed from here.
+    own: OthersHold,
+    /// What it had when those came, and has not any more.
+    missing: OthersHold,
+}
+
+impl KnownNode {
+    fn is_there(&self) -> bool {
+        self.is.is_some() && !self.is_gone
+    }
+
+    /// What others hold, and what is missing.
+    fn taken(&self) -> OthersHold {
+        match self.is.as_ref().filter(|_| !self.missing.is_nothing()) {
+            Some(is) => shrunk::with_missing(is, (&self.others, &self.own), &self.missing),
+            None => self.others.clone(),
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -94,8 +113,8 @@ impl World {
     pub(super) fn observations(&mut self) -> Vec<Observation> {
         let mut observed = std::mem::take(&mut self.observed);
         for name in std::mem::take(&mut self.touched) {
-            let Some(node) = self.nodes.get(&name).filter(|node| node.is.is_some()) else { continue };
-            observed.push(Observation::Others(name, node.others.clone()));
+            let Some(node) = self.nodes.get(&name).filter(|node| node.is_there()) else { continue };
+            observed.push(Observation::Others(name, node.taken()));
         }
         observed
     }
@@ -112,7 +131,7 @@ impl World {
             Change::All(nodes) => {
                 self.listed.0 = true;
                 let there: HashSet<&str> = nodes.iter().map(|node| node.metadata.name.as_str()).collect();
-                let known = self.nodes.iter().filter(|(_, node)| node.is.is_some());
+                let known = self.nodes.iter().filter(|(_, node)| node.is_there());
                 let gone = known.filter(|(name, _)| !there.contains(name.as_str()));
                 let gone: Vec<String> = gone.map(|(name, _)| name.clone()).collect();
                 gone.iter().for_each(|name| self.lose_node(name));
@@ -122,19 +141,28 @@ impl World {
     }
 
     fn see_node(&mut self, node: &Node) {
-        let is = nodes::read(node);
+        let now = nodes::read(node);
         let known = self.nodes.entry(node.metadata.name.clone()).or_default();
-        if known.is.as_ref() != Some(&is) {
+        let (is, missing) = match known.is.as_ref().filter(|_| !known.own.is_nothing()) {
+            Some(before) => shrunk::kept(before, now),
+            None => (now, OthersHold::default()),
+        };
+        if known.is.as_ref() != Some(&is) || known.is_gone {
             self.observed.push(Observation::Node(is.0.clone(), is.1.clone()));
-            known.is = Some(is);
+            (known.is, known.is_gone) = (Some(is), false);
+            self.touched.insert(node.metadata.name.clone());
+        }
+        if known.missing != missing {
+            known.missing = missing;
             self.touched.insert(node.metadata.name.clone());
         }
     }
 
     fn lose_node(&mut self, name: &str) {
         if let Some(known) = self.nodes.get_mut(name)
-            && known.is.take().is_some()
+            && known.is_there()
         {
+            known.is_gone = true;
             self.observed.push(Observation::NodeGone(name.to_owned()));
         }
     }
@@ -221,17 +249,20 @@ impl World {
         self.news.push(PodNews::Gone(uid.to_owned()));
     }
 
-    /// Adds a pod to what others hold of its node, or takes it off.
+    /// Adds a pod to what is held of its node, by the pool or by others, or takes it off.
     fn count(&mut self, pod: &KnownPod, times: i64) {
-        let Some(node) = pod.node.as_ref().filter(|_| !pod.is_over) else { return };
-        let is_own = match &pod.held {
-            Held::Nobody => false,
-            Held::Found => true,
-            Held::Here(_, planned, _) => planned == node,
+        let (name, is_own) = match (&pod.held, &pod.node) {
+            _ if pod.is_over => return,
+            (Held::Here(_, planned, _), None) => (planned, true),
+            (Held::Here(_, planned, _), Some(node)) => (node, planned == node),
+            (Held::Found, Some(node)) => (node, true),
+            (Held::Nobody, Some(node)) => (node, false),
+            (_, None) => return,
         };
-        if !is_own {
-            pod.demand.add_to(&mut self.nodes.entry(node.clone()).or_default().others, times);
-            self.touched.insert(node.clone());
+        let node = self.nodes.entry(name.clone()).or_default();
+        pod.demand.add_to(if is_own { &mut node.own } else { &mut node.others }, times);
+        if !is_own || !node.missing.is_nothing() {
+            self.touched.insert(name.clone());
         }
     }
 

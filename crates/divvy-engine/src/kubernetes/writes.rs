@@ -153,12 +153,15 @@ impl Post {
         }
     }
 
-    /// Says why, then deletes the pod, which gets its own grace.
+    /// Says why, then deletes the pod, which gets its own grace. What is said of a pod goes with it: the event stays.
     async fn evict(&self, pod: &Address, condition: &Condition) {
         self.say(pod, condition).await;
         let path = format!("/api/v1/namespaces/{}/pods/{}", pod.namespace, pod.name);
         let body = json!({"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": pod.uid}});
         self.insist("DELETE", &path, (JSON, &body)).await;
+        let Address { namespace, name, uid } = pod.clone();
+        let subject = Subject { api_version: "v1".into(), kind: "Pod".into(), namespace, name, uid };
+        self.event(&subject, condition).await;
     }
 
     async fn say(&self, pod: &Address, condition: &Condition) {

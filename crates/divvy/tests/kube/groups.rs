@@ -50,7 +50,7 @@ fn starts_whole(site: &Site, named: &Value) {
 
 #[test]
 fn pods_of_a_volcano_group_start_together() {
-    let Some(mut site) = Site::new("volcano", 1) else { return };
+    let Some(site) = Site::new("volcano", 1) else { return };
     site.schedule();
     site.apply(&kind("scheduling.volcano.sh", "v1beta1"));
     group_of_three(&site, ("scheduling.volcano.sh", "v1beta1"));
@@ -59,7 +59,7 @@ fn pods_of_a_volcano_group_start_together() {
 
 #[test]
 fn pods_of_a_coscheduling_group_start_together_and_wait_for_a_group_that_is_not_there() {
-    let Some(mut site) = Site::new("coscheduling", 1) else { return };
+    let Some(site) = Site::new("coscheduling", 1) else { return };
     site.schedule();
     site.apply(&kind("scheduling.x-k8s.io", "v1alpha1"));
     let mut early = site.pod("early", 1);

@@ -6,7 +6,7 @@ use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
@@ -22,6 +22,10 @@ struct Reckoning {
     pods: BTreeMap<String, (String, u64)>,
     events: usize,
     wrong: Vec<String>,
+    /// Nodes that are over-committed now, since when.
+    since: BTreeMap<String, Instant>,
+    /// For how long a node ever was.
+    longest: Duration,
 }
 
 /// A watch that goes on until it is asked.
@@ -34,8 +38,17 @@ pub(crate) struct History {
 impl History {
     /// Begins to watch the pods of a test's namespace that its own scheduler places.
     pub(crate) fn begin(site: &Site) -> Self {
+        Self::of(site, site.scheduler_name())
+    }
+
+    /// Begins to watch all pods of a test's namespace.
+    pub(crate) fn of_all(site: &Site) -> Self {
+        Self::of(site, String::new())
+    }
+
+    fn of(site: &Site, own: String) -> Self {
         let (end, child) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(None)));
-        let (state, own) = (site.state.clone(), site.scheduler_name());
+        let state = site.state.clone();
         let path = format!("/api/v1/namespaces/{}/pods", site.namespace);
         let (stop, current) = (Arc::clone(&end), Arc::clone(&child));
         let thread = std::thread::spawn(move || {
@@ -64,7 +77,21 @@ impl History {
     }
 
     /// Ends it: fails if any node was ever given more than it has.
-    pub(crate) fn end(mut self) {
+    pub(crate) fn end(self) {
+        let reckoning = self.ended();
+        assert!(reckoning.wrong.is_empty(), "over-committed: {:#?}", reckoning.wrong);
+    }
+
+    /// Ends it: fails if any node had more than it has for longer than that, or has in the end. Gives how often it was so.
+    pub(crate) fn repaired_within(self, longest: Duration) -> usize {
+        let reckoning = self.ended();
+        let (wrong, still) = (&reckoning.wrong, &reckoning.since);
+        assert!(still.is_empty(), "still over-committed: {still:?}");
+        assert!(reckoning.longest <= longest, "over-committed for {:?}: {wrong:#?}", reckoning.longest);
+        wrong.len()
+    }
+
+    fn ended(mut self) -> Reckoning {
         self.end.store(true, Ordering::Relaxed);
         if let Some(child) = self.child.lock().unwrap().as_mut() {
             let _ = child.kill();
@@ -72,7 +99,7 @@ impl History {
         }
         let reckoning = self.thread.take().unwrap().join().unwrap();
         assert!(reckoning.events > 0, "the watch has told nothing");
-        assert!(reckoning.wrong.is_empty(), "over-committed: {:#?}", reckoning.wrong);
+        reckoning
     }
 }
 
@@ -102,7 +129,8 @@ impl Reckoning {
         let is_over = ["Succeeded", "Failed"].contains(&pod["status"]["phase"].as_str().unwrap_or_default());
         let asked = &pod["spec"]["containers"][0]["resources"]["requests"]["nvidia.com/gpu"];
         let gpus = asked.as_str().and_then(|text| text.parse().ok()).unwrap_or(0);
-        match pod["spec"]["nodeName"].as_str().filter(|_| !is_over && pod["spec"]["schedulerName"] == own) {
+        let counts = own.is_empty() || pod["spec"]["schedulerName"] == own;
+        match pod["spec"]["nodeName"].as_str().filter(|_| !is_over && counts) {
             Some(node) => drop(self.pods.insert(uid.to_owned(), (node.to_owned(), gpus))),
             None => drop(self.pods.remove(uid)),
         }
@@ -111,7 +139,19 @@ impl Reckoning {
     fn reckon(&mut self, version: &Value) {
         let mut held: BTreeMap<&str, u64> = BTreeMap::new();
         self.pods.values().for_each(|(node, gpus)| *held.entry(node).or_default() += gpus);
-        let wrong = held.iter().filter(|(_, gpus)| **gpus > GPUS);
-        self.wrong.extend(wrong.map(|(node, gpus)| format!("{gpus} GPUs of {node} at version {version}")));
+        let wrong: BTreeMap<String, u64> = held
+            .iter()
+            .filter(|(_, gpus)| **gpus > GPUS)
+            .map(|(node, gpus)| ((*node).to_owned(), *gpus))
+            .collect();
+        self.wrong
+            .extend(wrong.iter().map(|(node, gpus)| format!("{gpus} GPUs of {node} at version {version}")));
+        let now = Instant::now();
+        let longest = self.since.values().map(|since| now.duration_since(*since)).max();
+        self.longest = self.longest.max(longest.unwrap_or_default());
+        self.since.retain(|node, _| wrong.contains_key(node));
+        for node in wrong.into_keys() {
+            self.since.entry(node).or_insert(now);
+        }
     }
 }

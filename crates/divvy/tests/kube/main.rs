@@ -4,10 +4,15 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "only tests live here")]
 
+mod crowded;
+mod draw;
 mod faults;
 mod groups;
 mod history;
+mod network;
+mod other;
 mod placement;
+mod proxy;
 mod queues;
 mod replicas;
 mod site;

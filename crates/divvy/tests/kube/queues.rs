@@ -6,7 +6,7 @@ use crate::site::Site;
 
 #[test]
 fn a_queue_binds_its_pods_and_a_mistake_leaves_the_last_good_one_in_force() {
-    let Some(mut site) = Site::new("queues", 1) else { return };
+    let Some(site) = Site::new("queues", 1) else { return };
     site.queue("queues-small", &json!({"limit": {"any": 1}, "guarantee": {"any": 1}}));
     site.schedule();
     for name in ["first", "second"] {
@@ -29,7 +29,7 @@ fn a_queue_binds_its_pods_and_a_mistake_leaves_the_last_good_one_in_force() {
 
 #[test]
 fn a_pod_whose_queue_is_not_there_waits_until_it_is() {
-    let Some(mut site) = Site::new("no-queue", 1) else { return };
+    let Some(site) = Site::new("no-queue", 1) else { return };
     let mut pod = site.pod("early", 1);
     pod["metadata"]["labels"] = json!({"divvy.dev/queue": "no-queue-yet"});
     pod["metadata"]["annotations"] = json!({"divvy.dev/preemptible": "true"});

@@ -1,11 +1,12 @@
 //! Several schedulers of one name: one leads, and the next takes over.
 
 use crate::history::History;
-use crate::site::Site;
+use crate::site::{SOON_OVER_S, Site};
 
 #[test]
 fn another_takes_over_from_a_killed_leader_and_a_stopped_one_ends_when_it_wakes() {
     let Some(mut site) = Site::new("replicas", 2) else { return };
+    site.lease_s = SOON_OVER_S;
     let history = History::begin(&site);
     site.schedule();
     ["a", "b"].iter().for_each(|name| site.create(&site.pod(name, 3)));
@@ -28,6 +29,7 @@ fn another_takes_over_from_a_killed_leader_and_a_stopped_one_ends_when_it_wakes(
 #[test]
 fn a_leader_that_slept_through_its_lease_ends_by_itself() {
     let Some(mut site) = Site::new("slept", 1) else { return };
+    site.lease_s = SOON_OVER_S;
     site.schedule();
     site.create(&site.pod("a", 3));
     site.wait_until("the leader to place a pod", || site.placed() == 1);

@@ -1,5 +1,6 @@
 //! A test's own part of the shared cluster.
 
+use std::cell::RefCell;
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -13,6 +14,12 @@ use serde_json::{Value, json};
 const MARK: &str = "test.divvy.dev/site";
 /// The cluster shares two cores with all else that is tested, and its controllers come back late after an outage.
 const PATIENCE: Duration = Duration::from_secs(150);
+/// A lease that outlasts a busy machine; whoever waits for the next leader sets a shorter one.
+const LEASE_S: u32 = 30;
+/// A lease for which a test can wait.
+pub(crate) const SOON_OVER_S: u32 = 5;
+/// How a scheduler ends whose lease is over: it is to be started again.
+const TRY_AGAIN: i32 = 75;
 
 /// A namespace, nodes and a scheduler.
 pub(crate) struct Site {
@@ -21,7 +28,9 @@ pub(crate) struct Site {
     pub(crate) state: PathBuf,
     /// How long a leader's lease lasts: so long a test waits for the next leader.
     pub(crate) lease_s: u32,
-    schedulers: Vec<Child>,
+    /// Where its schedulers find the API server, if not where it is.
+    pub(crate) server: Option<String>,
+    schedulers: RefCell<Vec<Child>>,
     folder: tempfile::TempDir,
 }
 
@@ -72,8 +81,8 @@ impl Site {
         let folder = tempfile::tempdir().unwrap();
         // A namespace takes a while to go: the next run does not wait for it.
         let namespace = format!("{name}-{}", std::process::id());
-        let site =
-            Self { name: name.to_owned(), namespace, state, lease_s: 4, schedulers: Vec::new(), folder };
+        let (name, schedulers) = (name.to_owned(), RefCell::default());
+        let site = Self { name, namespace, state, lease_s: LEASE_S, server: None, schedulers, folder };
         MANIFESTS.call_once(|| {
             let manifests = run(Command::new(env!("CARGO_BIN_EXE_divvy")).args(["kube", "manifests"]), None);
             site.everywhere(&["apply", "-f", "-"], Some(&manifests.unwrap()));
@@ -83,10 +92,10 @@ impl Site {
             );
         });
         site.clear(true);
-        let metadata = json!({"name": &site.namespace, "labels": {MARK: name}});
+        let metadata = json!({"name": &site.namespace, "labels": {MARK: site.name}});
         site.apply(&json!({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}));
         for number in 0..nodes {
-            site.node(&format!("{name}-{number}"), &json!({}));
+            site.node(&format!("{}-{number}", site.name), &json!({}));
         }
         site.wait_until("the namespace's service account", || {
             site.in_namespace(&["get", "serviceaccount", "default"], None).is_ok()
@@ -181,8 +190,8 @@ impl Site {
         format!("divvy-{}", self.namespace)
     }
 
-    /// Starts a scheduler, as the account of the manifests.
-    pub(crate) fn schedule(&mut self) {
+    /// How the cluster is reached as the account of the manifests.
+    pub(crate) fn own_kubeconfig(&self) -> PathBuf {
         let own = self.folder.path().join("kubeconfig");
         if !own.exists() {
             let token = self.everywhere(&["-n", "divvy-system", "create", "token", "divvy"], None);
@@ -191,31 +200,69 @@ impl Site {
             let own_user = |line| if str::starts_with(line, "users:") { users.as_str() } else { line };
             fs::write(&own, admin.lines().map(own_user).collect::<Vec<_>>().join("\n")).unwrap();
         }
+        let Some(server) = &self.server else { return own };
+        let (there, text) = (self.folder.path().join("kubeconfig-there"), fs::read_to_string(&own).unwrap());
+        let cluster = format!("clusters: [{{name: divvy-test, cluster: {{server: {server:?}}}}}]");
+        let elsewhere = |line| if str::starts_with(line, "clusters:") { cluster.as_str() } else { line };
+        fs::write(&there, text.lines().map(elsewhere).collect::<Vec<_>>().join("\n")).unwrap();
+        there
+    }
+
+    /// Starts a scheduler, as the account of the manifests.
+    pub(crate) fn schedule(&self) {
+        let scheduler = self.start();
+        self.schedulers.borrow_mut().push(scheduler);
+    }
+
+    fn start(&self) -> Child {
+        let own = self.own_kubeconfig();
         let log = File::options().create(true).append(true).open(self.folder.path().join("log")).unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_divvy"));
         // The GPUs of the other tests are not there to be divided.
-        let nodes = format!("{MARK}={}", self.name);
-        command.args(["kube", "run", "--nodes", &nodes, "--scheduler-name", &self.scheduler_name()]);
+        command.args(["kube", "run", "--nodes", &self.nodes(), "--scheduler-name", &self.scheduler_name()]);
         command.args(["--lease-s", &self.lease_s.to_string(), "--kubeconfig"]).arg(own);
-        self.schedulers.push(command.stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap());
+        command.stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap()
+    }
+
+    /// The labels of its nodes.
+    pub(crate) fn nodes(&self) -> String {
+        format!("{MARK}={}", self.name)
+    }
+
+    /// Starts those again that have ended since their lease was over: a busy machine does that, and a cluster's controllers do this.
+    fn revive(&self) {
+        for scheduler in self.schedulers.borrow_mut().iter_mut() {
+            let ended = scheduler.try_wait().unwrap();
+            if ended.is_some_and(|status| status.code() == Some(TRY_AGAIN)) {
+                *scheduler = self.start();
+            }
+        }
     }
 
     /// Kills the scheduler that was started first, as a crash would.
-    pub(crate) fn kill(&mut self) {
-        let mut scheduler = self.schedulers.remove(0);
+    pub(crate) fn kill(&self) {
+        let mut scheduler = self.schedulers.borrow_mut().remove(0);
         scheduler.kill().unwrap();
         scheduler.wait().unwrap();
     }
 
     /// Sends a signal to the scheduler that was started first.
     pub(crate) fn signal(&self, signal: &str) {
-        let pid = self.schedulers[0].id().to_string();
+        let pid = self.schedulers.borrow()[0].id().to_string();
         assert!(Command::new("kill").args(["-s", signal, &pid]).status().unwrap().success());
     }
 
     /// Waits until the scheduler that was started first has ended; gives its exit code.
-    pub(crate) fn ended(&mut self) -> Option<i32> {
-        self.schedulers.remove(0).wait().unwrap().code()
+    pub(crate) fn ended(&self) -> Option<i32> {
+        let mut scheduler = self.schedulers.borrow_mut().remove(0);
+        scheduler.wait().unwrap().code()
+    }
+
+    /// Who leads: the identity in the lease.
+    pub(crate) fn leader(&self) -> Option<String> {
+        let lease = ["-n", "divvy-system", "get", "lease", &self.scheduler_name(), "-o"];
+        let holder = "jsonpath={.spec.holderIdentity}";
+        run(kubectl_of(&self.state).args(lease).arg(holder), None).ok().filter(|holder| !holder.is_empty())
     }
 
     /// An object of the test's namespace; null if it is not there.
@@ -256,6 +303,7 @@ impl Site {
                 let places = self.in_namespace(&["get", "pods", "-o", "wide"], None);
                 panic!("waited in vain for {what}; pods:\n{}\nlog:\n{log}", places.unwrap_or_default());
             }
+            self.revive();
             std::thread::sleep(Duration::from_millis(100));
         }
     }
@@ -279,7 +327,7 @@ impl Site {
 
 impl Drop for Site {
     fn drop(&mut self) {
-        while !self.schedulers.is_empty() {
+        while !self.schedulers.borrow().is_empty() {
             self.kill();
         }
         let lease = ["-n", "divvy-system", "delete", "lease", &self.scheduler_name(), "--ignore-not-found"];

@@ -23,7 +23,7 @@ fn told_to_go(site: &Site, name: &str) -> Option<(String, String)> {
 
 #[test]
 fn a_queue_gets_back_what_is_due_to_it_and_its_place_is_kept_meanwhile() {
-    let Some(mut site) = Site::new("reclaim", 1) else { return };
+    let Some(site) = Site::new("reclaim", 1) else { return };
     site.queue("reclaim-lends", &json!({"guarantee": {"any": 4}}));
     site.queue("reclaim-due", &json!({"guarantee": {"any": 4}}));
     site.schedule();
@@ -46,7 +46,7 @@ fn a_queue_gets_back_what_is_due_to_it_and_its_place_is_kept_meanwhile() {
 
 #[test]
 fn a_pod_that_nobody_makes_anew_is_no_victim() {
-    let Some(mut site) = Site::new("no-victim", 1) else { return };
+    let Some(site) = Site::new("no-victim", 1) else { return };
     site.priority_class("no-victim-high", 1000);
     site.schedule();
     site.create(&site.pod("stays", 6));
@@ -71,7 +71,7 @@ fn a_pod_that_nobody_makes_anew_is_no_victim() {
 
 #[test]
 fn whoever_waits_tells_it_once_to_its_owner() {
-    let Some(mut site) = Site::new("events", 1) else { return };
+    let Some(site) = Site::new("events", 1) else { return };
     site.schedule();
     let mut many = site.replicas("many", 9);
     many["spec"]["replicas"] = json!(5);

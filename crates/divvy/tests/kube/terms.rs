@@ -2,11 +2,12 @@
 
 use serde_json::json;
 
-use crate::site::Site;
+use crate::site::{SOON_OVER_S, Site};
 
 #[test]
 fn the_next_scheduler_takes_over_what_runs_and_gives_nothing_of_it_twice() {
     let Some(mut site) = Site::new("next-term", 1) else { return };
+    site.lease_s = SOON_OVER_S;
     site.schedule();
     site.create(&site.pod("stays", 6));
     site.wait_until("the pod to be placed", || site.placed() == 1);
@@ -22,7 +23,7 @@ fn the_next_scheduler_takes_over_what_runs_and_gives_nothing_of_it_twice() {
 
 #[test]
 fn a_gang_starts_whole_or_not_at_all() {
-    let Some(mut site) = Site::new("gang", 1) else { return };
+    let Some(site) = Site::new("gang", 1) else { return };
     site.schedule();
     let mut template = site.pod("unused", 3);
     template["metadata"] = json!({"labels": {"divvy.dev/gang": "3"}});

@@ -2,29 +2,53 @@
 
 use std::collections::BTreeSet;
 
-use crate::action::{Action, Fence, Launch, Stop};
+use crate::action::{Action, Bind, Fence, Launch, Stop};
 use crate::engine::{EndedHow, Engine, Observation};
 use crate::id::{AllocationId, Term};
+
+/// How a task begins: engines that start processes launch it, engines that place what others run bind it.
+#[derive(Clone, Debug)]
+pub enum Begin {
+    /// It is launched.
+    Launch(Box<Launch>),
+    /// It is bound.
+    Bind(Box<Bind>),
+}
+
+impl Begin {
+    fn action(&self, fence: Fence) -> Action {
+        match self {
+            Begin::Launch(launch) => Action::Launch(fence, launch.clone()),
+            Begin::Bind(bind) => Action::Bind(fence, bind.clone()),
+        }
+    }
+}
 
 /// What a test must offer so that the suite can drive an engine.
 pub trait Harness {
     /// The engine, as of the last start.
     fn engine(&mut self) -> &mut dyn Engine;
 
-    /// Ends the engine without any farewell and starts it again with this term; what ran goes on.
-    fn restart(&mut self, term: Term);
+    /// Ends the engine without any farewell and starts it again with this term, or with the next that it gets where that is not the
+    /// test's to choose; gives the term. What ran goes on.
+    fn restart(&mut self, term: Term) -> Term;
+
+    /// Of an engine that does not keep its allocations: those of which the last restart has found that they run.
+    fn found(&mut self) -> Vec<AllocationId> {
+        Vec::new()
+    }
 
     /// Waits until there may be something to observe; panics when nothing comes within the test's deadline.
     fn wait(&mut self);
 
-    /// The launch of a task that runs until it is told to stop, and ends at once when it is.
-    fn patient(&mut self, allocation: AllocationId) -> Launch;
+    /// A task that runs until it is told to stop, and ends at once when it is.
+    fn patient(&mut self, allocation: AllocationId) -> Begin;
 
-    /// The launch of a task that exits by itself with this code.
-    fn brief(&mut self, allocation: AllocationId, code: i32) -> Launch;
+    /// A task that exits by itself with this code.
+    fn brief(&mut self, allocation: AllocationId, code: i32) -> Begin;
 
-    /// The launch of a task that ignores the notice of its end and leaves children behind.
-    fn stubborn(&mut self, allocation: AllocationId) -> Launch;
+    /// A task that ignores the notice of its end and leaves children behind.
+    fn stubborn(&mut self, allocation: AllocationId) -> Begin;
 
     /// How many times the task of an allocation was begun, and how many of its processes are there now.
     fn processes(&mut self, allocation: AllocationId) -> (usize, usize);
@@ -40,7 +64,7 @@ struct Course<'a> {
 
 /// Runs the whole suite; panics with the law that does not hold.
 pub fn engine(harness: &mut dyn Harness) {
-    let mut course = Course { harness, seen: Vec::new(), term: Term(1), next: 1 };
+    let mut course = Course { harness, seen: Vec::new(), term: Term(0), next: 1 };
     course.restart();
     a_task_starts_once_however_often_it_is_launched(&mut course);
     an_end_is_told_again_until_it_is_forgotten(&mut course);
@@ -51,11 +75,28 @@ pub fn engine(harness: &mut dyn Harness) {
 }
 
 impl Course<'_> {
-    fn restart(&mut self) {
-        self.term = Term(self.term.0 + 1);
+    /// Restarts the engine; gives what it carries.
+    fn restart(&mut self) -> Vec<AllocationId> {
+        let before = self.term;
         self.seen.clear();
-        self.harness.restart(self.term);
-        self.until("the inventory after a start", |seen| matches!(seen, Observation::Inventory(_)));
+        self.term = self.harness.restart(Term(before.0 + 1));
+        assert!(self.term > before, "L5: the term is {:?} after {before:?}", self.term);
+        if !self.keeps_allocations() {
+            return self.harness.found();
+        }
+        let inventory =
+            self.until("the inventory after a start", |seen| matches!(seen, Observation::Inventory(_)));
+        let Observation::Inventory(known) = inventory else { unreachable!("asked for the inventory") };
+        known
+    }
+
+    fn keeps_allocations(&mut self) -> bool {
+        self.harness.engine().abilities().keeps_allocations
+    }
+
+    fn begin(&mut self, id: AllocationId, begin: &Begin) {
+        let fence = self.fence(id, 1);
+        self.submit(begin.action(fence));
     }
 
     fn allocation(&mut self) -> AllocationId {
@@ -100,15 +141,18 @@ impl Course<'_> {
 
 fn a_task_starts_once_however_often_it_is_launched(course: &mut Course) {
     let id = course.allocation();
-    let launch = Box::new(course.harness.patient(id));
+    let task = course.harness.patient(id);
     for _ in 0..3 {
-        course.submit(Action::Launch(course.fence(id, 1), launch.clone()));
+        course.begin(id, &task);
     }
     course.until_started(id);
     // The answer was lost: the shell starts again and repeats what it had said.
-    course.restart();
-    course.submit(Action::Launch(course.fence(id, 1), launch));
-    course.until_started(id);
+    let known = course.restart();
+    course.begin(id, &task);
+    if course.keeps_allocations() {
+        course.until_started(id);
+    }
+    assert!(known.contains(&id), "after a restart the engine knows {known:?}, and not {id}");
     assert_eq!(course.harness.processes(id).0, 1, "L5: a second launch began the task again");
     course.submit(Action::Stop(course.fence(id, 2), Stop { signal: "TERM".into(), grace_ms: 10_000 }));
     course.until_ended(id);
@@ -117,16 +161,19 @@ fn a_task_starts_once_however_often_it_is_launched(course: &mut Course) {
 
 fn an_end_is_told_again_until_it_is_forgotten(course: &mut Course) {
     let id = course.allocation();
-    let launch = Box::new(course.harness.brief(id, 7));
-    course.submit(Action::Launch(course.fence(id, 1), launch));
+    let task = course.harness.brief(id, 7);
+    course.begin(id, &task);
     assert_eq!(course.until_ended(id), EndedHow::Exited(7));
+    if !course.keeps_allocations() {
+        return course.submit(Action::Forget(course.fence(id, u32::MAX)));
+    }
     course.restart();
     assert_eq!(course.until_ended(id), EndedHow::Exited(7), "L5: an end was lost with its answer");
     course.submit(Action::Forget(course.fence(id, u32::MAX)));
     // A task behind it, so that the forgetting is over when this one has ended.
     let marker = course.allocation();
-    let launch = Box::new(course.harness.brief(marker, 0));
-    course.submit(Action::Launch(course.fence(marker, 1), launch));
+    let task = course.harness.brief(marker, 0);
+    course.begin(marker, &task);
     course.until_ended(marker);
     course.submit(Action::Forget(course.fence(marker, u32::MAX)));
     course.restart();
@@ -137,11 +184,11 @@ fn an_end_is_told_again_until_it_is_forgotten(course: &mut Course) {
 fn a_stale_term_is_refused(course: &mut Course) {
     let (stale, id) = (course.term, course.allocation());
     course.restart();
-    let launch = Box::new(course.harness.brief(id, 0));
-    course.submit(Action::Launch(Fence { term: stale, allocation: id, seq: 1 }, launch));
+    let task = course.harness.brief(id, 0);
+    course.submit(task.action(Fence { term: stale, allocation: id, seq: 1 }));
     let marker = course.allocation();
-    let launch = Box::new(course.harness.brief(marker, 0));
-    course.submit(Action::Launch(course.fence(marker, 1), launch));
+    let task = course.harness.brief(marker, 0);
+    course.begin(marker, &task);
     course.until_ended(marker);
     assert_eq!(course.harness.processes(id).0, 0, "L5: an action of a term that is over was carried out");
     course.submit(Action::Forget(course.fence(marker, u32::MAX)));
@@ -150,18 +197,16 @@ fn a_stale_term_is_refused(course: &mut Course) {
 fn a_restart_reports_everything_that_runs(course: &mut Course) {
     let ids: BTreeSet<AllocationId> = (0..3).map(|_| course.allocation()).collect();
     for id in &ids {
-        let launch = Box::new(course.harness.patient(*id));
-        course.submit(Action::Launch(course.fence(*id, 1), launch));
+        let task = course.harness.patient(*id);
+        course.begin(*id, &task);
     }
     ids.iter().for_each(|id| course.until_started(*id));
-    course.term = Term(course.term.0 + 1);
-    course.seen.clear();
-    course.harness.restart(course.term);
-    let inventory = course.until("the inventory", |seen| matches!(seen, Observation::Inventory(_)));
-    let Observation::Inventory(known) = inventory else { unreachable!("asked for the inventory") };
+    let known = course.restart();
     assert!(ids.iter().all(|id| known.contains(id)), "after a restart the engine knows {known:?} of {ids:?}");
     for id in &ids {
-        course.until_started(*id);
+        if course.keeps_allocations() {
+            course.until_started(*id);
+        }
         course.submit(Action::Stop(course.fence(*id, 2), Stop { signal: "TERM".into(), grace_ms: 10_000 }));
     }
     for id in ids {
@@ -175,8 +220,8 @@ fn a_stop_is_notice_and_then_kill_of_the_whole_tree(course: &mut Course) {
         return;
     }
     let id = course.allocation();
-    let launch = Box::new(course.harness.stubborn(id));
-    course.submit(Action::Launch(course.fence(id, 1), launch));
+    let task = course.harness.stubborn(id);
+    course.begin(id, &task);
     course.until_started(id);
     course.submit(Action::Stop(course.fence(id, 2), Stop { signal: "TERM".into(), grace_ms: 50 }));
     assert_eq!(
@@ -190,13 +235,13 @@ fn a_stop_is_notice_and_then_kill_of_the_whole_tree(course: &mut Course) {
 
 fn a_stop_before_its_launch_leaves_nothing_to_start(course: &mut Course) {
     let id = course.allocation();
-    let launch = Box::new(course.harness.patient(id));
+    let task = course.harness.patient(id);
     course.submit(Action::Stop(course.fence(id, 2), Stop { signal: "TERM".into(), grace_ms: 0 }));
     assert_eq!(course.until_ended(id), EndedHow::NeverStarted);
-    course.submit(Action::Launch(course.fence(id, 1), launch));
+    course.begin(id, &task);
     let marker = course.allocation();
-    let launch = Box::new(course.harness.brief(marker, 0));
-    course.submit(Action::Launch(course.fence(marker, 1), launch));
+    let task = course.harness.brief(marker, 0);
+    course.begin(marker, &task);
     course.until_ended(marker);
     assert_eq!(course.harness.processes(id).0, 0, "a task was started after its stop");
 }

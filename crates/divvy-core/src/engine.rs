@@ -28,6 +28,9 @@ pub struct Abilities {
     pub names_devices: bool,
     /// It starts processes itself, so that trees, signals and grace are its business.
     pub runs_processes: bool,
+    /// It knows by itself, after a restart, which allocations it carries, and tells what has become of them. Without that, what
+    /// runs is found by other means and told to it before anything is decided.
+    pub keeps_allocations: bool,
 }
 
 /// What an engine saw.

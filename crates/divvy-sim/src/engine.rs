@@ -341,6 +341,6 @@ impl Engine for SimulatedEngine {
     }
 
     fn abilities(&self) -> Abilities {
-        Abilities { names_devices: true, runs_processes: false }
+        Abilities { names_devices: true, runs_processes: false, keeps_allocations: true }
     }
 }

@@ -347,7 +347,7 @@ impl Engine for FaultyEngine {
 mod tests {
     use super::*;
     use crate::engine::{Costs, Course};
-    use divvy_core::contract::Harness;
+    use divvy_core::contract::{Begin, Harness};
     use divvy_core::id::JobId;
     use divvy_core::model::job::{Owner, Process};
 
@@ -423,9 +423,10 @@ mod tests {
             &mut self.engine
         }
 
-        fn restart(&mut self, term: Term) {
+        fn restart(&mut self, term: Term) -> Term {
             self.engine.inner.restart(term);
             self.engine.again = self.engine.inner.observe();
+            term
         }
 
         fn wait(&mut self) {
@@ -433,15 +434,16 @@ mod tests {
             self.engine.inner.advance_to(due);
         }
 
-        fn patient(&mut self, allocation: AllocationId) -> Launch {
-            self.launch(allocation, Course::of_length(1 << 40))
+        fn patient(&mut self, allocation: AllocationId) -> Begin {
+            Begin::Launch(Box::new(self.launch(allocation, Course::of_length(1 << 40))))
         }
 
-        fn brief(&mut self, allocation: AllocationId, code: i32) -> Launch {
-            self.launch(allocation, Course { exit_code: code, ..Course::of_length(10) })
+        fn brief(&mut self, allocation: AllocationId, code: i32) -> Begin {
+            let course = Course { exit_code: code, ..Course::of_length(10) };
+            Begin::Launch(Box::new(self.launch(allocation, course)))
         }
 
-        fn stubborn(&mut self, allocation: AllocationId) -> Launch {
+        fn stubborn(&mut self, allocation: AllocationId) -> Begin {
             self.patient(allocation)
         }
 
@@ -461,7 +463,7 @@ mod tests {
         let mut harness = Virtual::new();
         harness.restart(Term(1));
         let id = AllocationId(7);
-        let launch = Box::new(harness.brief(id, 3));
+        let launch = Box::new(harness.launch(id, Course { exit_code: 3, ..Course::of_length(10) }));
         let fence = divvy_core::action::Fence { term: Term(1), allocation: id, seq: 1 };
         harness.engine.inner.set_answers(Answers { lost: 2, ..Answers::default() });
         harness.engine.submit(&[Action::Launch(fence, launch)]);

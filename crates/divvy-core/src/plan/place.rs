@@ -263,7 +263,9 @@ pub(super) fn draw_of(node: &NodeView, asked: &Asked, pick: Pick) -> Option<Node
     let Asked { spec, alternative, closed } = *asked;
     // What is said is compared first: it costs nothing.
     let (asked_cpu, asked_memory) = (alternative.cpu_milli, alternative.memory_bytes);
-    if asked_cpu > Some(node.cpu_milli.1) || asked_memory > Some(node.memory_bytes.1) {
+    // Others may hold more than there is: whoever wants nothing of it is not concerned.
+    let (free_cpu_milli, free_memory_bytes) = (node.cpu_milli.1.max(0), node.memory_bytes.1.max(0));
+    if asked_cpu > Some(free_cpu_milli) || asked_memory > Some(free_memory_bytes) {
         return None;
     }
     if alternative.extras.beyond(&node.extras.1).is_some() {
@@ -277,7 +279,7 @@ pub(super) fn draw_of(node: &NodeView, asked: &Asked, pick: Pick) -> Option<Node
         true => UNSAID_MEMORY_BYTES.min(node.memory_bytes.0),
         false => chosen.iter().map(|device| share_of(device.host_share.1, ask)).sum(),
     });
-    let fits = cpu_milli <= node.cpu_milli.1 && memory_bytes <= node.memory_bytes.1 && node.most_tasks.1 > 0;
+    let fits = cpu_milli <= free_cpu_milli && memory_bytes <= free_memory_bytes && node.most_tasks.1 > 0;
     if !fits || spec.exclusive && !node.is_idle() {
         return None;
     }

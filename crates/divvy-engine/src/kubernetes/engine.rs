@@ -1,6 +1,6 @@
 //! The engine: what the watches tell goes into the [`World`]; what the core wants goes to the API server.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -84,6 +84,8 @@ pub struct KubernetesEngine {
     groups: Groups,
     group_news: Vec<PodNews>,
     term: Term,
+    /// Allocations that were stopped before they had a pod: they never get one.
+    stopped: HashSet<AllocationId>,
     /// Why tasks are about to be stopped.
     causes: HashMap<AllocationId, Condition>,
     leadership: Arc<Leadership>,
@@ -129,21 +131,44 @@ impl KubernetesEngine {
         watch_all(&threads, (&client, &site.nodes), &tell);
         let urgent = write_all(&threads, (&client, &leadership), &tell);
         let patient = write_all(&threads, (&client, &leadership), &tell);
-        let engine = Self {
+        let engine = Self::with(site, (threads, news), (leadership, candidate), (urgent, patient));
+        Ok(Some((Self { term, ..engine }, term)))
+    }
+
+    /// Connects to a cluster and watches it, to look only: it leads nobody, and nothing that it is told to do is done.
+    pub fn look(site: &Site) -> Result<Self, ConnectError> {
+        let threads = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+        let client = threads.block_on(client(&site.kubeconfig))?;
+        let candidate = Candidate::new(client.clone(), &site.scheduler, site.lease);
+        let (tell, news) = mpsc::channel();
+        watch_all(&threads, (&client, &site.nodes), &tell);
+        // Nobody takes what is sent there.
+        let nowhere = || unbounded_channel().0;
+        let leadership = Arc::new(Leadership::none());
+        Ok(Self::with(site, (threads, news), (leadership, candidate), (nowhere(), nowhere())))
+    }
+
+    fn with(
+        site: &Site,
+        (runtime, news): (Runtime, Receiver<News>),
+        (leadership, candidate): (Arc<Leadership>, Candidate),
+        writes: (UnboundedSender<Write>, UnboundedSender<Write>),
+    ) -> Self {
+        Self {
             world: World::new(&site.scheduler),
             news,
-            writes: (urgent, patient),
+            writes,
             queues: Vec::new(),
             queues_listed: false,
             groups: Groups::default(),
             group_news: Vec::new(),
             term: Term(0),
+            stopped: HashSet::new(),
             causes: HashMap::new(),
             leadership,
             candidate,
-            runtime: threads,
-        };
-        Ok(Some((engine, term)))
+            runtime,
+        }
     }
 
     /// Whether another replica may lead by now.
@@ -264,6 +289,41 @@ impl KubernetesEngine {
         let _ = self.writes.1.send(Write::SayOfQueue(name.to_owned(), generation, condition));
     }
 
+    fn carry_out(&mut self, action: &Action, id: AllocationId) {
+        match action {
+            Action::Bind(_, bind) => {
+                let given = if self.stopped.contains(&id) {
+                    None
+                } else {
+                    self.world.give(&bind.task, id, &bind.node)
+                };
+                match given {
+                    Some(pod) => self.send(Write::Bind(id, pod, bind.node.clone())),
+                    None => self.world.end(id, EndedHow::NeverStarted, super::now()),
+                }
+            }
+            Action::Stop(..) => match self.world.pod_of(id) {
+                Some(pod) => {
+                    let why = self.causes.remove(&id);
+                    let why = why.unwrap_or_else(|| disruption(STOPPED, "its job is stopped"));
+                    self.send(Write::Evict(pod, why));
+                }
+                None => {
+                    self.stopped.insert(id);
+                    self.world.end(id, EndedHow::NeverStarted, super::now());
+                }
+            },
+            Action::Forget(_) => {
+                self.stopped.remove(&id);
+                self.world.forget(id);
+            }
+            Action::Launch(..) => {
+                let failure = LaunchFailure::Other("pods are not started as processes".into());
+                self.world.end(id, EndedHow::LaunchFailed(failure), super::now());
+            }
+        }
+    }
+
     /// Where nobody listens any more, the program is about to end.
     fn send(&mut self, write: Write) {
         let _ = self.writes.0.send(write);
@@ -307,26 +367,7 @@ impl Engine for KubernetesEngine {
                 continue;
             }
             self.term = fence.term;
-            let id = fence.allocation;
-            match action {
-                Action::Bind(_, bind) => match self.world.give(&bind.task, id, &bind.node) {
-                    Some(pod) => self.send(Write::Bind(id, pod, bind.node.clone())),
-                    None => self.world.end(id, EndedHow::NeverStarted, super::now()),
-                },
-                Action::Stop(..) => match self.world.pod_of(id) {
-                    Some(pod) => {
-                        let why = self.causes.remove(&id);
-                        let why = why.unwrap_or_else(|| disruption(STOPPED, "its job is stopped"));
-                        self.send(Write::Evict(pod, why));
-                    }
-                    None => self.world.end(id, EndedHow::NeverStarted, super::now()),
-                },
-                Action::Forget(_) => self.world.forget(id),
-                Action::Launch(..) => {
-                    let failure = LaunchFailure::Other("pods are not started as processes".into());
-                    self.world.end(id, EndedHow::LaunchFailed(failure), super::now());
-                }
-            }
+            self.carry_out(action, fence.allocation);
         }
     }
 
@@ -336,7 +377,7 @@ impl Engine for KubernetesEngine {
     }
 
     fn abilities(&self) -> Abilities {
-        Abilities { names_devices: false, runs_processes: false }
+        Abilities { names_devices: false, runs_processes: false, keeps_allocations: false }
     }
 }
 

@@ -34,6 +34,11 @@ pub(super) struct Leadership {
 }
 
 impl Leadership {
+    /// That of nobody.
+    pub(super) fn none() -> Self {
+        Self { began: Instant::now(), until_ms: AtomicU64::new(0), lasts: Duration::ZERO }
+    }
+
     /// What one request may take.
     pub(super) fn within(&self) -> Duration {
         self.lasts / WRITE_PART

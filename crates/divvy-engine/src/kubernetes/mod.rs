@@ -30,7 +30,7 @@ pub use demand::{Demand, GPU, Unreadable};
 pub use engine::{CROWDED, ConnectError, KubernetesEngine, PREEMPTED, QueueNews, STOPPED, Site};
 pub use lease::NAMESPACE;
 pub use waiting::{GANG_LABEL, Gang, PREEMPTIBLE, PodNews, QUEUE_LABEL, Running, Subject, Waiting};
-pub use wishes::{NotUnderstood, choice};
+pub use wishes::{NODE_NAME, NotUnderstood, choice};
 
 /// The API group of what the pool adds to a cluster.
 pub const GROUP: &str = "scheduling.divvy.dev";

@@ -37,6 +37,8 @@ pub struct Waiting {
     pub namespace: String,
     /// Its name.
     pub name: String,
+    /// When it was made, as RFC 3339.
+    pub created: String,
     /// Its queue, if it names one.
     pub queue: Option<String>,
     /// Higher goes first.
@@ -88,6 +90,8 @@ pub struct Running {
     pub node: String,
     /// Since when, as RFC 3339: the kubelet's start, else its making.
     pub since: String,
+    /// Whether it was told to go.
+    pub leaves: bool,
 }
 
 /// What a pod may take to stop if it does not say.
@@ -102,6 +106,7 @@ impl Waiting {
             uid: meta.uid.clone(),
             namespace: meta.namespace.clone(),
             name: meta.name.clone(),
+            created: meta.creation_timestamp.clone(),
             queue: meta.labels.get(QUEUE_LABEL).cloned(),
             priority: spec.priority.unwrap_or(0),
             preemptible: preemptible(pod),
@@ -117,7 +122,8 @@ impl Waiting {
 impl Running {
     pub(super) fn new(pod: &Pod) -> Self {
         let since = pod.status.start_time.as_ref().unwrap_or(&pod.metadata.creation_timestamp).clone();
-        Self { pod: Waiting::new(pod), node: pod.spec.node_name.clone().unwrap_or_default(), since }
+        let leaves = pod.metadata.deletion_timestamp.is_some();
+        Self { pod: Waiting::new(pod), node: pod.spec.node_name.clone().unwrap_or_default(), since, leaves }
     }
 }
 

@@ -49,6 +49,8 @@ const WATCH_S: u32 = 290;
 const SILENCE: Duration = Duration::from_secs(130);
 /// What a list may take at most.
 const LIST_WITHIN: Duration = Duration::from_secs(60);
+/// What may pass until a watch begins: that does not wait for anything to happen.
+const WATCH_WITHIN: Duration = Duration::from_secs(20);
 /// How long to wait after a failure: doubled up to the most.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 
@@ -151,7 +153,9 @@ async fn watch<T: Watched>(
     let path = format!(
         "{chosen}&watch=1&allowWatchBookmarks=true&timeoutSeconds={WATCH_S}&resourceVersion={version}"
     );
-    let events = client.request_events::<T>(get(&path)?).await?;
+    let asked = client.request_events::<T>(get(&path)?);
+    let silent = || kube::Error::Service("a watch was not begun in time".into());
+    let events = tokio::time::timeout(WATCH_WITHIN, asked).await.map_err(|_| silent())??;
     pin_mut!(events);
     while let Ok(Some(event)) = tokio::time::timeout(SILENCE, events.next()).await {
         let change = match event? {

@@ -7,7 +7,7 @@ use divvy_core::model::choice::{Condition, Is, NodeChoice, Toleration};
 use super::objects::{NodeSelectorTerm, PodSpec, Requirement, Toleration as Tolerated};
 
 /// The label that stands for a node's name. No label can be called so.
-pub(super) const NODE_NAME: &str = ".metadata.name";
+pub const NODE_NAME: &str = ".metadata.name";
 
 /// The most of a text that is repeated to those who wrote it.
 const SHORT: usize = 60;

@@ -139,7 +139,7 @@ impl Engine for LocalEngine {
     }
 
     fn abilities(&self) -> Abilities {
-        Abilities { names_devices: true, runs_processes: true }
+        Abilities { names_devices: true, runs_processes: true, keeps_allocations: true }
     }
 }
 

@@ -2,8 +2,8 @@
 
 use std::fs;
 
-use divvy_core::action::{Action, Launch};
-use divvy_core::contract::Harness;
+use divvy_core::action::Action;
+use divvy_core::contract::{Begin, Harness};
 use divvy_core::engine::{Abilities, Engine, Observation};
 use divvy_core::id::{AllocationId, Term};
 use divvy_engine::local::JobEnvironment;
@@ -47,10 +47,11 @@ impl Local {
         self.pool.work().join(format!("pids-{allocation}"))
     }
 
-    fn script(&self, allocation: AllocationId, script: &str) -> Launch {
+    fn script(&self, allocation: AllocationId, script: &str) -> Begin {
         let job = JobEnvironment { base: environment(), roles: Default::default() };
         job.write(&self.pool.state(), allocation.0).unwrap();
-        self.pool.shell(allocation.0, &script.replace("PIDS", self.pids(allocation).to_str().unwrap()))
+        let script = script.replace("PIDS", self.pids(allocation).to_str().unwrap());
+        Begin::Launch(Box::new(self.pool.shell(allocation.0, &script)))
     }
 }
 
@@ -59,25 +60,26 @@ impl Harness for Local {
         self
     }
 
-    fn restart(&mut self, term: Term) {
+    fn restart(&mut self, term: Term) -> Term {
         self.pool.close();
         self.pool.term = term;
         self.pool.open();
+        term
     }
 
     fn wait(&mut self) {
         self.pool.hear();
     }
 
-    fn patient(&mut self, allocation: AllocationId) -> Launch {
+    fn patient(&mut self, allocation: AllocationId) -> Begin {
         self.script(allocation, "echo $$ >> PIDS; exec sleep 1000")
     }
 
-    fn brief(&mut self, allocation: AllocationId, code: i32) -> Launch {
+    fn brief(&mut self, allocation: AllocationId, code: i32) -> Begin {
         self.script(allocation, &format!("echo $$ >> PIDS; exit {code}"))
     }
 
-    fn stubborn(&mut self, allocation: AllocationId) -> Launch {
+    fn stubborn(&mut self, allocation: AllocationId) -> Begin {
         self.script(
             allocation,
             "trap '' TERM; setsid sleep 1000 & sleep 1000 & echo $$ >> PIDS; while :; do wait; done",

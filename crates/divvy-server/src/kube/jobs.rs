@@ -10,6 +10,7 @@ use divvy_core::model::ask::Ask;
 use divvy_core::model::gang::{Branch, Group, Role};
 use divvy_core::model::job::{JobSpec, Kind, Lifetime, Owner, Requeue, StopOrder, Work};
 use divvy_core::model::newer::Newer;
+use divvy_core::reason::Reason;
 use divvy_core::time::Time;
 use divvy_engine::kubernetes::objects::Condition;
 use divvy_engine::kubernetes::{Gang, PodNews, Running, Subject, Waiting};
@@ -32,6 +33,12 @@ pub(super) struct Jobs {
     told: Told,
     /// How many pods start together of each group that has an object of its own.
     groups: HashMap<String, u32>,
+    /// The jobs of gangs that wait or run.
+    gangs: BTreeMap<Gang, u64>,
+    /// What starts the jobs of a class, and the reason that it is about.
+    advice: BTreeMap<ClassId, (Reason, String)>,
+    /// Classes of which that is not known, each with a job of it.
+    to_advise: BTreeMap<ClassId, u64>,
     /// Gangs of which pods are missing, and have not been told so yet.
     incomplete: BTreeMap<Gang, Incomplete>,
 }
@@ -48,6 +55,10 @@ struct Incomplete {
 /// How long nobody of a gang has to come before those that are there are told: while a controller makes hundreds of pods, each
 /// would be news to all.
 const QUIET_MS: i64 = 2_000;
+
+/// How many jobs of a class may wait for each to be told what would start it: of more, one would be told what does not help the
+/// others, and each is a write more.
+const FEW: usize = 20;
 
 /// What is said of a pod: its uid, its condition, and the event that says it to its owner.
 pub(super) type Said = (String, Condition, Option<Subject>);
@@ -88,6 +99,17 @@ impl Jobs {
         self.pods.len()
     }
 
+    /// The pods of each job, by rank.
+    pub(super) fn of_jobs(&self) -> impl Iterator<Item = (u64, &[String])> {
+        self.jobs.iter().map(|(job, pods)| (*job, pods.as_slice()))
+    }
+
+    /// The pods that are in no job, and why.
+    pub(super) fn in_none(&self) -> impl Iterator<Item = (&Waiting, Option<&Condition>)> {
+        let loose = self.pods.values().filter(|entry| entry.job.is_none());
+        loose.map(|entry| (&entry.waiting, entry.refused.as_ref()))
+    }
+
     /// The pod of a rank of a job.
     pub(super) fn pod(&self, job: JobId, rank: u32) -> Option<&str> {
         Some(self.jobs.get(&job.number)?.get(rank as usize)?.as_str())
@@ -122,6 +144,7 @@ impl Jobs {
     /// A job is over: those of its pods that still wait are in no job.
     pub(super) fn ended(&mut self, job: u64, still_waits: impl Fn(&str) -> bool) {
         self.news = true;
+        self.gangs.retain(|_, known| *known != job);
         for uid in self.jobs.remove(&job).unwrap_or_default() {
             if !still_waits(&uid) {
                 self.pods.remove(&uid);
@@ -145,6 +168,19 @@ impl Jobs {
         self.loose.extend(refused.map(|(uid, _)| uid.clone()));
     }
 
+    /// Classes that wait for a reason of which it is not known what removes it, each with a job of it.
+    pub(super) fn unadvised(&mut self) -> BTreeMap<ClassId, u64> {
+        std::mem::take(&mut self.to_advise)
+    }
+
+    /// It is known now what starts the jobs of a class.
+    pub(super) fn advised(&mut self, class: ClassId, (reason, way): (Reason, String)) {
+        let classes = &self.classes;
+        self.advice.retain(|known, _| classes.contains_key(known));
+        self.advice.insert(class, (reason, way));
+        self.judged(std::iter::once(class));
+    }
+
     /// The verdicts of these classes are others now.
     pub(super) fn judged(&mut self, classes: impl Iterator<Item = ClassId>) {
         for job in classes.filter_map(|class| self.classes.get(&class)).flatten() {
@@ -157,21 +193,34 @@ impl Jobs {
         if !std::mem::take(&mut self.news) {
             return Ok(());
         }
-        let mut gangs: BTreeMap<Gang, Vec<Waiting>> = BTreeMap::new();
-        for uid in std::mem::take(&mut self.loose) {
-            let Some(entry) = self.pods.get(&uid) else { continue };
-            match entry.waiting.gang.clone() {
-                None => {
-                    let waiting = entry.waiting.clone();
-                    self.submit_one(controller, vec![waiting], now)?;
-                }
-                Some(gang) => gangs.entry(gang).or_default().push(entry.waiting.clone()),
+        for (gang, mut pods) in self.in_line() {
+            match gang {
+                Some(gang) => self.submit_gang(controller, &gang, pods, now)?,
+                None => pods.drain(..).try_for_each(|pod| self.submit_one(controller, vec![pod], now))?,
             }
         }
-        for (gang, pods) in gangs {
-            self.submit_gang(controller, &gang, pods, now)?;
-        }
         Ok(())
+    }
+
+    /// The pods that are in no job, in the order in which they were made, those of a gang together: at its last one.
+    fn in_line(&mut self) -> Vec<(Option<Gang>, Vec<Waiting>)> {
+        let loose = std::mem::take(&mut self.loose);
+        let mut pods: Vec<Waiting> =
+            loose.iter().filter_map(|uid| self.pods.get(uid)).map(|entry| entry.waiting.clone()).collect();
+        pods.sort_by(|a, b| (&a.created, &a.name).cmp(&(&b.created, &b.name)));
+        let mut gangs: BTreeMap<Gang, Vec<Waiting>> = BTreeMap::new();
+        let mut line: Vec<(String, Option<Gang>, Vec<Waiting>)> = Vec::new();
+        for pod in pods {
+            match pod.gang.clone() {
+                None => line.push((pod.created.clone(), None, vec![pod])),
+                Some(gang) => gangs.entry(gang).or_default().push(pod),
+            }
+        }
+        let made = |pods: &[Waiting]| pods.last().map(|pod| pod.created.clone()).unwrap_or_default();
+        line.extend(gangs.into_iter().map(|(gang, pods)| (made(&pods), Some(gang), pods)));
+        // Stable: what was made in the same second goes by its name.
+        line.sort_by(|(a, ..), (b, ..)| a.cmp(b));
+        line.into_iter().map(|(_, gang, pods)| (gang, pods)).collect()
     }
 
     /// Makes a job of the pods of a gang if they are all there. Those that are in none stay loose: the next may complete it.
@@ -183,10 +232,21 @@ impl Jobs {
         now: Time,
     ) -> Result<(), Broken> {
         pods.sort_by(|a, b| a.name.cmp(&b.name));
-        let Some(minimum) = gang.minimum.or_else(|| self.groups.get(&gang.of).copied()) else {
+        let Some(minimum) = self.minimum(gang) else {
             self.keep_loose(pods, &words::group_missing(&gang.of));
             return Ok(());
         };
+        let run = self.gangs.get(gang).and_then(|job| controller.state().run(JobId::single(*job)));
+        if let Some(runs) = run.map(|run| run.is_active() && run.stopping.is_none()) {
+            // Who comes late joins a gang that runs, each by itself; while it waits or stops, nobody knows which pods it will be.
+            return match runs {
+                true => pods.into_iter().try_for_each(|pod| self.submit_one(controller, vec![pod], now)),
+                false => {
+                    self.keep_loose(pods, &words::beyond_the_gang(minimum));
+                    Ok(())
+                }
+            };
+        }
         if pods.len() < minimum as usize {
             self.await_others(gang, (pods, minimum), now);
             return Ok(());
@@ -194,7 +254,26 @@ impl Jobs {
         self.incomplete.remove(gang);
         let more = pods.split_off(minimum as usize);
         self.keep_loose(more, &words::beyond_the_gang(minimum));
-        self.submit_one(controller, pods, now)
+        let first = pods.first().map(|pod| pod.uid.clone());
+        self.submit_one(controller, pods, now)?;
+        let job = first.and_then(|uid| self.pods.get(&uid)?.job);
+        self.gangs.extend(job.map(|job| (gang.clone(), job)));
+        Ok(())
+    }
+
+    /// How many pods of a gang start together.
+    pub(super) fn minimum(&self, gang: &Gang) -> Option<u32> {
+        gang.minimum.or_else(|| self.groups.get(&gang.of).copied())
+    }
+
+    /// Whether a gang waits or runs.
+    pub(super) fn has(&self, gang: &Gang) -> bool {
+        self.gangs.contains_key(gang)
+    }
+
+    /// A job has its place: those who come late to its gang may join now.
+    pub(super) fn placed(&mut self) {
+        self.news = true;
     }
 
     fn await_others(&mut self, gang: &Gang, (pods, minimum): (Vec<Waiting>, u32), now: Time) {
@@ -285,7 +364,12 @@ impl Jobs {
             let (condition, code) = match (judged, entry.refused.clone()) {
                 (Some((job, reason)), _) => {
                     let choice = choices.entry(job.class).or_insert_with(|| choice(controller, &job.spec));
-                    (words::waits(reason, choice), reason.code().to_owned())
+                    let known = self.advice.get(&job.class).filter(|(about, _)| about == reason);
+                    if known.is_none() && self.classes.get(&job.class).is_some_and(|it| it.len() <= FEW) {
+                        self.to_advise.insert(job.class, job.number);
+                    }
+                    let known = known.map(|(_, way)| way.as_str());
+                    (words::waits((reason, state), choice, known), reason.code().to_owned())
                 }
                 (None, Some(refused)) => {
                     let code = refused.reason.clone();
@@ -323,6 +407,8 @@ impl Jobs {
         let answer = controller.adopt(&Adopt { submit, nodes, since }, now)?;
         Ok(answer.map_err(|rejection| rejection.to_string()).map(|answer| {
             if let Some(job) = answer.job {
+                let gang = pods.first().and_then(|pod| pod.gang.clone()).filter(|_| pods.len() > 1);
+                self.gangs.extend(gang.map(|gang| (gang, job)));
                 self.jobs.insert(job, pods.into_iter().map(|pod| pod.uid).collect());
             }
         }))
@@ -355,14 +441,17 @@ pub(super) fn cancel_if_it_waits(controller: &mut Controller, job: u64, now: Tim
     Ok(())
 }
 
-/// Pods that run already, each with those of its gang.
-pub(super) fn by_gang(running: Vec<Running>) -> Vec<Vec<Running>> {
+/// Pods that run already, each with those of its gang: as many as start together; who came late is for itself.
+pub(super) fn by_gang(running: Vec<Running>, minimum: impl Fn(&Gang) -> Option<u32>) -> Vec<Vec<Running>> {
     let mut gangs: Vec<Vec<Running>> = Vec::new();
     let mut places: BTreeMap<Gang, usize> = BTreeMap::new();
     for running in running {
         match running.pod.gang.clone() {
             None => gangs.push(vec![running]),
             Some(gang) => match places.get(&gang) {
+                Some(place) if gangs[*place].len() >= minimum(&gang).unwrap_or(u32::MAX) as usize => {
+                    gangs.push(vec![running]);
+                }
                 Some(place) => gangs[*place].push(running),
                 None => {
                     places.insert(gang, gangs.len());
@@ -425,7 +514,7 @@ fn submission(controller: &Controller, pods: &[Waiting]) -> Result<Submit, Strin
 }
 
 /// The id of users that are no users of a machine.
-const NOBODY: u32 = u32::MAX;
+pub(super) const NOBODY: u32 = u32::MAX;
 
 /// The gang that pods are: a role for each run of pods that ask for the same.
 fn group(pods: &[Waiting]) -> Result<Group, String> {

@@ -4,7 +4,9 @@
 //! Each turn takes what the watches have told, plans, and only then has pods bound and told why they wait. What is a job is kept
 //! in `jobs`, what is in force of the queues in `queues`, and `words` says of a pod why it waits.
 
+mod advice;
 mod jobs;
+mod look;
 mod manifests;
 mod queues;
 mod taken;
@@ -20,11 +22,14 @@ use divvy_core::engine::Engine;
 use divvy_core::event::Event;
 use divvy_core::id::Term;
 use divvy_core::state::State;
+use divvy_core::time::Time;
 pub use divvy_engine::kubernetes::Site;
 use divvy_engine::kubernetes::{ConnectError, KubernetesEngine, PodNews, Running};
 
 use crate::clock;
+use advice::Advisor;
 use jobs::Jobs;
+pub use look::Looked;
 pub use manifests::manifests;
 use queues::Queues;
 use taken::Nominated;
@@ -60,9 +65,7 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(200);
 
 /// Schedules until it is told to end by a signal.
 pub fn run(site: &Site) -> Result<(), KubeError> {
-    let filter =
-        tracing_subscriber::EnvFilter::try_from_env("DIVVY_LOG").unwrap_or_else(|_| USUAL_LOG.into());
-    let _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).try_init();
+    log_to_standard_error(USUAL_LOG);
     let end = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT] {
         signal_hook::flag::register(signal, Arc::clone(&end))?;
@@ -78,6 +81,11 @@ pub fn run(site: &Site) -> Result<(), KubeError> {
     Ok(())
 }
 
+fn log_to_standard_error(usual: &str) {
+    let filter = tracing_subscriber::EnvFilter::try_from_env("DIVVY_LOG").unwrap_or_else(|_| usual.into());
+    let _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).try_init();
+}
+
 /// Who changes queues and cancels jobs here.
 pub(crate) fn admin() -> Person {
     Person { name: "divvy".into(), admin: true }
@@ -89,6 +97,7 @@ struct Shell {
     jobs: Jobs,
     queues: Queues,
     nominated: Nominated,
+    advisor: Advisor,
 }
 
 impl Shell {
@@ -99,6 +108,7 @@ impl Shell {
             jobs: Jobs::default(),
             queues: Queues::default(),
             nominated: Nominated::default(),
+            advisor: Advisor::start(),
         }
     }
 
@@ -108,22 +118,12 @@ impl Shell {
         until.map_or(LONGEST_PAUSE, |until| until.clamp(Duration::from_millis(1), LONGEST_PAUSE))
     }
 
-    /// Begins a term: waits for the lists, and takes over what runs already.
+    /// Begins a term: takes over what runs already, and plans.
     fn begin(&mut self, term: Term, end: &AtomicBool) -> Result<(), KubeError> {
         let started = Instant::now();
-        while !self.engine.is_listed() && !end.load(Ordering::Relaxed) {
-            if started.elapsed() > LISTED_WITHIN {
-                return Err(KubeError::Silent(LISTED_WITHIN));
-            }
-            self.engine.wait(LONGEST_PAUSE);
-        }
+        self.await_lists(end)?;
         let now = clock::now();
-        let version = env!("CARGO_PKG_VERSION").to_owned();
-        let _ = self.controller.take(&Command::Begin { term, boot_id: String::new(), version }, now)?;
-        self.see(now)?;
-        self.take_queues(now)?;
-        let news = self.engine.pod_news();
-        self.adopt(&news, now)?;
+        let news = self.take_over(term, now)?;
         self.take_pods(news, now)?;
         tracing::info!(
             "scheduling {} nodes, {} pods run, {} wait, after {:?}",
@@ -133,6 +133,28 @@ impl Shell {
             started.elapsed()
         );
         self.finish(now)
+    }
+
+    fn await_lists(&mut self, end: &AtomicBool) -> Result<(), KubeError> {
+        let started = Instant::now();
+        while !self.engine.is_listed() && !end.load(Ordering::Relaxed) {
+            if started.elapsed() > LISTED_WITHIN {
+                return Err(KubeError::Silent(LISTED_WITHIN));
+            }
+            self.engine.wait(LONGEST_PAUSE);
+        }
+        Ok(())
+    }
+
+    /// Takes over what there is and what runs already; gives what is new of pods, those that wait among them.
+    fn take_over(&mut self, term: Term, now: Time) -> Result<Vec<PodNews>, KubeError> {
+        let version = env!("CARGO_PKG_VERSION").to_owned();
+        let _ = self.controller.take(&Command::Begin { term, boot_id: String::new(), version }, now)?;
+        self.see(now)?;
+        self.take_queues(now)?;
+        let news = self.engine.pod_news();
+        self.adopt(&news, now)?;
+        Ok(news)
     }
 
     fn turn(&mut self) -> Result<(), KubeError> {
@@ -147,14 +169,14 @@ impl Shell {
         self.finish(now)
     }
 
-    fn see(&mut self, now: divvy_core::time::Time) -> Result<(), KubeError> {
+    fn see(&mut self, now: Time) -> Result<(), KubeError> {
         for observation in self.engine.observe() {
             self.controller.see(&observation, now)?;
         }
         Ok(())
     }
 
-    fn take_queues(&mut self, now: divvy_core::time::Time) -> Result<(), KubeError> {
+    fn take_queues(&mut self, now: Time) -> Result<(), KubeError> {
         let news = self.engine.queue_news();
         if news.is_empty() {
             return Ok(());
@@ -170,13 +192,21 @@ impl Shell {
     }
 
     /// Takes over what runs already, the oldest first: what does not fit beside the others goes, the youngest of all.
-    fn adopt(&mut self, news: &[PodNews], now: divvy_core::time::Time) -> Result<(), KubeError> {
+    fn adopt(&mut self, news: &[PodNews], now: Time) -> Result<(), KubeError> {
         let running =
             |news: &PodNews| if let PodNews::Runs(running) = news { Some(*running.clone()) } else { None };
         let mut running: Vec<Running> = news.iter().filter_map(running).collect();
         running.sort_by(|a, b| (&a.since, &a.pod.name).cmp(&(&b.since, &b.pod.name)));
-        for gang in jobs::by_gang(running) {
-            let is_half = gang[0].pod.gang.as_ref().is_some_and(|gang| jobs::any_waits(news, gang));
+        for news in news {
+            if let PodNews::Group(name, minimum) = news {
+                self.jobs.group(name.clone(), *minimum);
+            }
+        }
+        for gang in jobs::by_gang(running, |gang| self.jobs.minimum(gang)) {
+            let is_half = gang[0].pod.gang.as_ref().is_some_and(|of| {
+                let is_whole = self.jobs.minimum(of).is_some_and(|minimum| gang.len() >= minimum as usize);
+                !is_whole && !self.jobs.has(of) && jobs::any_waits(news, of)
+            });
             let refused = if is_half {
                 Some("not all of its gang had a node when the scheduler started".to_owned())
             } else {
@@ -196,7 +226,7 @@ impl Shell {
         Ok(())
     }
 
-    fn take_pods(&mut self, news: Vec<PodNews>, now: divvy_core::time::Time) -> Result<(), KubeError> {
+    fn take_pods(&mut self, news: Vec<PodNews>, now: Time) -> Result<(), KubeError> {
         for news in news {
             match news {
                 PodNews::Waits(waiting) => self.jobs.wait(*waiting),
@@ -214,7 +244,7 @@ impl Shell {
     }
 
     /// Plans, has it done, and says what there is to say.
-    fn finish(&mut self, now: divvy_core::time::Time) -> Result<(), KubeError> {
+    fn finish(&mut self, now: Time) -> Result<(), KubeError> {
         self.controller.cycle(now)?;
         let Some(batch) = self.controller.drain() else {
             self.say(now);
@@ -227,6 +257,7 @@ impl Shell {
         self.nominated.follow(self.controller.state(), &batch, (&self.jobs, &mut self.engine));
         for stamped in &batch.commit.events {
             match &stamped.event {
+                Event::Placed { .. } => self.jobs.placed(),
                 Event::Judged { classes } => self.jobs.judged(classes.iter().map(|(class, _)| *class)),
                 Event::AttemptEnded { job, .. } | Event::Dropped { job, .. }
                     if !self.controller.state().jobs.contains_key(&job.number) =>
@@ -241,12 +272,18 @@ impl Shell {
         Ok(())
     }
 
-    fn say(&mut self, now: divvy_core::time::Time) {
+    fn say(&mut self, now: Time) {
+        while let Some(advised) = self.advisor.found() {
+            let way = words::way(&advised.fix, self.controller.state());
+            self.jobs.advised(advised.class, (advised.reason, way));
+        }
         for (uid, condition, subject) in self.jobs.said(&self.controller, now) {
             if let Some(subject) = subject {
                 self.engine.tell(subject, condition.clone());
             }
             self.engine.say(&uid, condition);
         }
+        self.jobs.unadvised().into_iter().for_each(|(class, job)| self.advisor.want(class, job));
+        self.advisor.ask(&self.controller);
     }
 }

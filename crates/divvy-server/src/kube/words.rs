@@ -1,7 +1,10 @@
 //! What is said of a pod that waits.
 
+use divvy_core::explain::{Change, Fix};
+use divvy_core::id::JobId;
 use divvy_core::plan::Funnel;
 use divvy_core::reason::Reason;
+use divvy_core::state::State;
 use divvy_engine::kubernetes::PREEMPTIBLE;
 use divvy_engine::kubernetes::objects::Condition;
 
@@ -19,13 +22,54 @@ pub(super) struct Choice {
     pub(super) funnel: Funnel,
 }
 
-/// Why a pod waits, for its status.
-pub(super) fn waits(reason: &Reason, choice: &Choice) -> Condition {
+/// Why a pod waits, for its status; with what starts it, if that is known.
+pub(super) fn waits((reason, state): (&Reason, &State), choice: &Choice, known: Option<&str>) -> Condition {
     let helps = a_node_would_help(reason);
     let word = if helps { UNSCHEDULABLE.to_owned() } else { word(reason.code()) };
     let where_from = if helps { choice.said() } else { String::new() };
-    not_scheduled(&word, format!("{where_from}{reason}; {}", fix(reason)))
+    let fix = known.map_or_else(|| fix(reason), str::to_owned);
+    not_scheduled(&word, format!("{where_from}{}; {fix}", said(reason, state)))
 }
+
+/// A reason in words. What the pool has a number for has a name here.
+pub(super) fn said(reason: &Reason, state: &State) -> String {
+    match reason {
+        Reason::Reserved(owner) => {
+            reason.to_string().replace(&format!("job {owner}"), &format!("pod {}", name(*owner, state)))
+        }
+        other => other.to_string(),
+    }
+}
+
+/// The pod of a job, or the first of its gang.
+fn name(job: JobId, state: &State) -> String {
+    state.jobs.get(&job.number).map_or_else(|| job.to_string(), |job| job.spec.name.clone())
+}
+
+/// What to do, with the words of a cluster.
+pub(super) fn way(fix: &Fix, state: &State) -> String {
+    let one = |change: &Change| match change {
+        Change::Preemptible => format!("annotate it {PREEMPTIBLE}: \"true\""),
+        Change::Undrain { node } => format!("uncordon {node}"),
+        other => other.to_string(),
+    };
+    let is_end = |change: &&Change| matches!(change, Change::End { .. });
+    let mut parts: Vec<String> = fix.changes.iter().filter(|change| !is_end(change)).map(one).collect();
+    let ends: Vec<String> = fix.ends().map(|job| name(job, state)).collect();
+    match ends.len() {
+        0 => {}
+        1..=MOST_NAMED => parts.push(format!("wait for {} to end", ends.join(", "))),
+        all => parts.push(format!(
+            "wait for {} and {} more to end",
+            ends[..MOST_NAMED].join(", "),
+            all - MOST_NAMED
+        )),
+    }
+    parts.join(" and ")
+}
+
+/// How many pods are named before the rest is counted.
+const MOST_NAMED: usize = 4;
 
 impl Choice {
     /// `3 of 12 nodes may be used; GPUs: 24 in pool, 8 right model, 2 free: `, as far as that tells anything.
@@ -77,7 +121,7 @@ pub(super) fn gang_incomplete(there: usize, minimum: u32) -> Condition {
 
 /// A pod of a gang that has as many as it needs.
 pub(super) fn beyond_the_gang(minimum: u32) -> Condition {
-    let message = format!("the {minimum} pods that start together are others; it waits for as many more");
+    let message = format!("the {minimum} pods that start together are others; it joins them when they run");
     not_scheduled("BeyondGang", message)
 }
 
@@ -145,9 +189,10 @@ mod tests {
 
     #[test]
     fn autoscalers_hear_of_pods_that_a_node_would_help_and_of_no_others() {
-        let choice = Choice::default();
-        assert_eq!(waits(&Reason::DevicesBusy(2), &choice).reason, "Unschedulable");
-        let quota = waits(&Reason::QueueLimit("vision".into(), Resource::Any, 8000, 1000), &choice);
+        let (choice, state) = (Choice::default(), State::default());
+        assert_eq!(waits((&Reason::DevicesBusy(2), &state), &choice, None).reason, "Unschedulable");
+        let quota = Reason::QueueLimit("vision".into(), Resource::Any, 8000, 1000);
+        let quota = waits((&quota, &state), &choice, None);
         assert_eq!(quota.reason, "QueueLimit");
         assert!(quota.message.contains("vision"), "{}", quota.message);
     }
@@ -157,8 +202,8 @@ mod tests {
         let steps =
             [(Step::InPool, 24, 3), (Step::RightModel, 24, 3), (Step::Free, 2, 1), (Step::OnOneNode, 0, 0)];
         let choice = Choice { chosen: 3, all: 12, funnel: Funnel(steps.to_vec()) };
-        let said = waits(&Reason::DevicesBusy(4), &choice).message;
+        let said = waits((&Reason::DevicesBusy(4), &State::default()), &choice, Some("do this")).message;
         let begin = "3 of 12 nodes may be used; GPUs: 24 in pool, 2 free, 0 on one node: no node has 4 GPUs";
-        assert!(said.starts_with(begin), "{said}");
+        assert!(said.starts_with(begin) && said.ends_with("; do this"), "{said}");
     }
 }

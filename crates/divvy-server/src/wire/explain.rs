@@ -214,6 +214,38 @@ pub(crate) fn ended(state: &State, attempt: &Attempt) -> api::Explain {
     }
 }
 
+/// The answer for what is in no queue's line, and why.
+#[cfg(feature = "kubernetes")]
+pub(crate) fn refused(state: &State, row: &api::Job) -> api::Explain {
+    let blocker = |reason: &api::Reason| api::Blocker {
+        code: reason.code.clone(),
+        text: reason.text.clone(),
+        ..api::Blocker::default()
+    };
+    api::Explain {
+        job: row.id.clone(),
+        verdict: api::Verdict::NoFit,
+        blockers: row.reason.iter().map(blocker).collect(),
+        remedy: None,
+        displaced: None,
+        why_here: None,
+        funnel: Vec::new(),
+        name: row.name.clone(),
+        state: Some(row.state.clone()),
+        ask: String::new(),
+        reason: row.reason.clone(),
+        position: None,
+        submitted_ms: Some(row.submitted_ms),
+        nodes: Vec::new(),
+        expected_start_ms: None,
+        expected_start_low_ms: None,
+        expected_start_high_ms: None,
+        expected_start_by: String::new(),
+        cycle: state.cycles,
+        as_of_ms: Some(state.now.0),
+    }
+}
+
 /// The answer to a dry run.
 pub(crate) fn trial(
     state: &State,

@@ -13,16 +13,20 @@ use crate::pool::{self, Place};
 const EXAMPLES: &str = "\
 Examples:
   divvy explain 12             why job 12 waits, and what would start it
-  divvy explain 12 -o json     for programs";
+  divvy explain 12 -o json     for programs
+  divvy explain --kube POD     why a pod waits in a Kubernetes cluster";
 
 /// Explain why a job waits, or runs where it runs
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Explain {
-    /// The job
+    /// The job; with --kube a pod, as namespace/name
     job: String,
     #[command(flatten)]
     format: OneObject,
+    #[cfg(feature = "kubernetes")]
+    #[command(flatten)]
+    cluster: super::cluster::Cluster,
 }
 
 /// `-o` where there is one object: no CSV.
@@ -72,10 +76,17 @@ impl OneObject {
 
 impl Explain {
     pub(crate) fn run(&self, place: &Place) -> Result<Exit, Failure> {
-        let path = paths::explain(&self.job);
-        let object: Box<RawValue> =
-            pool::with_client(place, async |mut client| Ok(client.get(&path).await?))?;
+        let object = self.explained(place)?;
         self.format.print(&object, |explained| render(explained, now_ms()))
+    }
+
+    fn explained(&self, place: &Place) -> Result<Box<RawValue>, Failure> {
+        #[cfg(feature = "kubernetes")]
+        if self.cluster.kube {
+            return self.cluster.explain(&self.job);
+        }
+        let path = paths::explain(&self.job);
+        pool::with_client(place, async |mut client| Ok(client.get(&path).await?))
     }
 }
 

@@ -70,7 +70,8 @@ impl Kube {
     }
 }
 
-fn failure(error: KubeError) -> Failure {
+/// What a failure of the scheduler means to a shell.
+pub(super) fn failure(error: KubeError) -> Failure {
     let exit = match &error {
         KubeError::Connect(_) => Exit::NotFound,
         KubeError::Silent(_) => Exit::NoDaemon,

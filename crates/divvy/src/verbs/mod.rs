@@ -2,6 +2,8 @@
 
 pub(crate) mod apply;
 pub(crate) mod change;
+#[cfg(feature = "kubernetes")]
+pub(crate) mod cluster;
 pub(crate) mod completion;
 pub(crate) mod demo;
 pub(crate) mod doctor;

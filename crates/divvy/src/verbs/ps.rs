@@ -14,7 +14,8 @@ Examples:
   divvy ps -a --limit 20            the last 20, ended ones too
   divvy ps -t failed,timeout        what went wrong
   divvy ps 12                       the members of array job 12
-  divvy ps -a -o json               everything, for programs";
+  divvy ps -a -o json               everything, for programs
+  divvy ps --kube                   pods of a Kubernetes cluster, gangs as one";
 
 /// List jobs
 #[derive(Debug, clap::Args)]
@@ -39,6 +40,9 @@ pub(crate) struct Ps {
     limit: Option<u64>,
     #[command(flatten)]
     format: FormatFlag,
+    #[cfg(feature = "kubernetes")]
+    #[command(flatten)]
+    cluster: super::cluster::Cluster,
 }
 
 /// Rows that a person gets who does not say how many: two screens.
@@ -51,6 +55,10 @@ impl Ps {
         let limit = self.limit.or(people.then_some(ROWS_FOR_PEOPLE));
         // Asked for a part of all, people want the end of it, with the newest at the bottom.
         let query = self.query()?;
+        #[cfg(feature = "kubernetes")]
+        if self.cluster.kube {
+            return self.of_cluster(&query);
+        }
         let (rows, more) = pool::with_client(place, async |mut client| match limit {
             Some(limit) if self.looks_back() => pool::newest_jobs(&mut client, &query, limit).await,
             limit => pool::jobs(&mut client, &query, limit).await,
@@ -59,6 +67,24 @@ impl Ps {
         if more && people {
             say("there are more: say --limit N, or -o json for all");
         }
+        Ok(Exit::Success)
+    }
+
+    /// The pods of a cluster. Those that have ended are not looked at there.
+    #[cfg(feature = "kubernetes")]
+    fn of_cluster(&self, query: &JobsQuery) -> Result<Exit, Failure> {
+        let mut jobs = self.cluster.look()?.jobs();
+        let is =
+            |wanted: &Option<String>, there: &str| wanted.as_deref().is_none_or(|wanted| wanted == there);
+        let states: Vec<&str> = query.state.iter().flat_map(|list| list.split(',')).collect();
+        jobs.retain(|job| {
+            is(&query.user, &job.user)
+                && is(&query.queue, &job.queue)
+                && is(&query.job, &job.id)
+                && (states.is_empty() || states.contains(&job.state.as_str()))
+        });
+        jobs.truncate(self.limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX)));
+        Table { rows: super::cluster::rows(&jobs)? }.print::<Job>(self.format.output)?;
         Ok(Exit::Success)
     }
 

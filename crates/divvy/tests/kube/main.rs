@@ -4,11 +4,14 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "only tests live here")]
 
+mod contract;
 mod crowded;
+mod differential;
 mod draw;
 mod faults;
 mod groups;
 mod history;
+mod look;
 mod network;
 mod other;
 mod placement;

@@ -42,11 +42,12 @@ fn watches_whose_version_is_forgotten_begin_anew() {
     site.server = Some(proxy.address.clone());
     let history = History::begin(&site);
     site.schedule();
-    let mut placed = 0;
-    while placed < 8 || proxy.tally().forgotten < 3 {
-        site.create(&site.pod(&format!("pod-{placed}"), u32::from(placed < 8)));
-        placed += 1;
-        site.wait_until("the pod to be placed", || site.placed() == placed);
+    for number in 0..8 {
+        site.create(&site.pod(&format!("pod-{number}"), 1));
+        site.wait_until("the pod to be placed", || site.placed() > number);
     }
+    site.wait_until("some versions to be forgotten", || proxy.tally().forgotten >= 3);
+    site.create(&site.pod("last", 0));
+    site.wait_until("the last pod to be placed", || site.placed() == 9);
     history.end();
 }

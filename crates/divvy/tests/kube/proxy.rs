@@ -21,7 +21,8 @@ pub(crate) struct Odds {
     pub(crate) lost: u64,
     /// It takes its time.
     pub(crate) slow: u64,
-    /// A watch asks for a version that is long forgotten, and is told so by the server (410).
+    /// A watch asks for a version that is long forgotten, and is told so by the server (410). Where that may be, all watches are
+    /// short.
     pub(crate) forgotten: u64,
 }
 
@@ -99,13 +100,13 @@ struct Passage<'a> {
 }
 
 /// A request: its lines, without that on the connection, and its body.
-struct Request {
+pub(crate) struct Request {
     lines: Vec<String>,
-    body: Vec<u8>,
+    pub(crate) body: Vec<u8>,
 }
 
 impl Request {
-    fn read(stream: &TcpStream) -> std::io::Result<Self> {
+    pub(crate) fn read(stream: &TcpStream) -> std::io::Result<Self> {
         let mut reader = BufReader::new(stream);
         let mut lines = Vec::new();
         loop {
@@ -136,6 +137,11 @@ impl Request {
 
     fn is_watch(&self) -> bool {
         self.lines[0].contains("watch=1")
+    }
+
+    /// Asks for a watch that the server soon ends.
+    fn ask_for_a_moment(&mut self) {
+        self.lines[0] = self.lines[0].replace("timeoutSeconds=290", "timeoutSeconds=1");
     }
 
     /// Asks for the first version there ever was.
@@ -169,8 +175,11 @@ impl Passage<'_> {
                 wait_as_on_a_long_way(Duration::from_millis(SLOW_MS));
             }
         }
-        if request.is_watch() && self.befalls(self.odds.forgotten, |tally| &mut tally.forgotten) {
-            request.ask_for_the_past();
+        if request.is_watch() && self.odds.forgotten > 0 {
+            request.ask_for_a_moment();
+            if self.befalls(self.odds.forgotten, |tally| &mut tally.forgotten) {
+                request.ask_for_the_past();
+            }
         }
         let mut server = TcpStream::connect(self.behind)?;
         server.write_all((request.lines.join("\r\n") + "\r\n\r\n").as_bytes())?;

@@ -136,16 +136,38 @@ impl Site {
     /// Makes a fake node, with further labels.
     pub(crate) fn node(&self, name: &str, labels: &Value) {
         let amounts = json!({"cpu": "64", "memory": "512Gi", "pods": "110", "ephemeral-storage": "100Gi", "nvidia.com/gpu": "8"});
+        self.node_of(name, labels, &amounts, (&[], false));
+    }
+
+    /// Makes a fake node that has this, with further labels and taints; cordoned, if it is to be.
+    pub(crate) fn node_of(
+        &self,
+        name: &str,
+        labels: &Value,
+        amounts: &Value,
+        (taints, cordoned): (&[Value], bool),
+    ) {
         let mut all = json!({MARK: self.name, "kubernetes.io/hostname": name});
         for (key, value) in labels.as_object().unwrap() {
             all[key] = value.clone();
         }
+        let own = json!({"key": MARK, "value": self.name, "effect": "NoSchedule"});
+        let taints: Vec<&Value> = std::iter::once(&own).chain(taints).collect();
         self.create(&json!({
             "apiVersion": "v1", "kind": "Node",
             "metadata": {"name": name, "labels": all, "annotations": {"kwok.x-k8s.io/node": "fake"}},
-            "spec": {"taints": [{"key": MARK, "value": self.name, "effect": "NoSchedule"}]},
+            "spec": {"taints": taints, "unschedulable": cordoned},
             "status": {"capacity": amounts, "allocatable": amounts},
         }));
+    }
+
+    /// Whether no node of the test has a taint of one that has just come.
+    pub(crate) fn are_ready(&self) -> bool {
+        let nodes = self.kubectl(
+            &["get", "nodes", "-l", &self.nodes(), "-o", "jsonpath={.items[*].spec.taints[*].key}"],
+            None,
+        );
+        !nodes.contains("node.kubernetes.io/not-ready")
     }
 
     /// A pod for the test's scheduler and nodes, with so many GPUs and one core.
@@ -300,7 +322,8 @@ impl Site {
         while !is_so() {
             if started.elapsed() > PATIENCE {
                 let log = fs::read_to_string(self.folder.path().join("log")).unwrap_or_default();
-                let places = self.in_namespace(&["get", "pods", "-o", "wide"], None);
+                let columns = "custom-columns=NAME:.metadata.name,NODE:.spec.nodeName,PHASE:.status.phase,SAID:.status.conditions[*].message";
+                let places = self.in_namespace(&["get", "pods", "-o", columns], None);
                 panic!("waited in vain for {what}; pods:\n{}\nlog:\n{log}", places.unwrap_or_default());
             }
             self.revive();

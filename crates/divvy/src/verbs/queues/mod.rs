@@ -23,7 +23,8 @@ Examples:
   divvy queues -o yaml > queues.yaml          as a file, for `divvy apply -f queues.yaml`
   divvy queues set vision --limit 8           changes one queue
   divvy queues --history                      who changed what, when and why
-  divvy queues -o yaml --as-of 3              as they were after change 3";
+  divvy queues -o yaml --as-of 3              as they were after change 3
+  divvy queues --kube                         those of a Kubernetes cluster";
 
 /// List queues, their limits and their use; see and make changes
 #[derive(Debug, clap::Args)]
@@ -53,6 +54,9 @@ pub(crate) struct Queues {
         hide_possible_values = true
     )]
     output: Shape,
+    #[cfg(feature = "kubernetes")]
+    #[command(flatten)]
+    cluster: super::cluster::Cluster,
 }
 
 #[derive(Debug, clap::Subcommand)]
@@ -129,6 +133,10 @@ impl Queues {
         if let Some(Verb::Set(set)) = &self.verb {
             return set.run(place);
         }
+        #[cfg(feature = "kubernetes")]
+        if self.cluster.kube {
+            return self.of_cluster();
+        }
         match (self.output.of_rows(), self.history) {
             (Some(format), true) => history::print(place, self.limit, format),
             (Some(_), false) if self.as_of.is_some() => {
@@ -152,6 +160,20 @@ impl Queues {
                 Ok(Exit::Success)
             }
         }
+    }
+}
+
+impl Queues {
+    /// The queues of a cluster: what is due to them and what they hold now.
+    #[cfg(feature = "kubernetes")]
+    fn of_cluster(&self) -> Result<Exit, Failure> {
+        let is_plain = self.queue.is_none() && !self.history && self.as_of.is_none();
+        let Some(format) = self.output.of_rows().filter(|_| is_plain) else {
+            return Err(Failure::usage("of a cluster's queues there is the listing alone")
+                .fix("say divvy queues --kube; the objects are there by kubectl get queues -o yaml"));
+        };
+        Table { rows: super::cluster::rows(&self.cluster.look()?.queues())? }.print::<Queue>(format)?;
+        Ok(Exit::Success)
     }
 }
 

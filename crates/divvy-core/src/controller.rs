@@ -165,8 +165,8 @@ impl Controller {
         if !self.news && self.due().is_none_or(|due| due > now) {
             return Ok(());
         }
-        let renewal = self.state.next_renewal();
-        if self.next_tick().into_iter().chain(renewal).any(|tick| tick <= now) {
+        let others = [self.state.next_renewal(), self.snapshot.next_turn_of_time(&self.state)];
+        if self.next_tick().into_iter().chain(others.into_iter().flatten()).any(|tick| tick <= now) {
             self.fold(Event::Tick, now)?;
         }
         self.snapshot.pass_time(&self.state, now);
@@ -197,7 +197,8 @@ impl Controller {
 
     /// When [`Controller::cycle`] has something to do without news.
     pub fn due(&self) -> Option<Time> {
-        [self.snapshot.due(), self.next_tick(), self.awaited_renewal()].into_iter().flatten().min()
+        let timers = [self.snapshot.due(), self.next_tick(), self.awaited_renewal()];
+        timers.into_iter().chain([self.snapshot.next_turn_of_time(&self.state)]).flatten().min()
     }
 
     /// When the next budget renews, if anybody waits for that.

@@ -136,6 +136,11 @@ pub enum Event {
         /// Which job.
         job: JobId,
     },
+    /// A job that has not run for long gets a place before all others, and keeps it for a while.
+    Relieved {
+        /// Which.
+        job: JobId,
+    },
     /// A job got its devices: an attempt begins.
     Placed {
         /// Which job.
@@ -286,6 +291,7 @@ impl Event {
             Event::Estimated { .. } => "estimated",
             Event::Promised(_) => "promised",
             Event::Revoked { .. } => "revoked",
+            Event::Relieved { .. } => "relieved",
             Event::Placed { .. } => "placed",
             Event::Adopted { .. } => "adopted",
             Event::Grown { .. } => "grown",
@@ -309,6 +315,7 @@ impl Event {
             Event::Planned { .. }
                 | Event::Judged { .. }
                 | Event::Promised(_)
+                | Event::Relieved { .. }
                 | Event::Placed { .. }
                 | Event::Grown { .. }
                 | Event::Shrinking { .. }

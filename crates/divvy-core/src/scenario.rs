@@ -300,20 +300,8 @@ impl Scenario {
     fn plan(&mut self) -> Done {
         self.controller.cycle(self.now).map_err(|broken| broken.to_string())?;
         let events = self.keep();
-        let mut started = Vec::new();
-        for event in &events {
-            self.print(event);
-            if let Event::Placed { placements, .. } | Event::Grown { placements, .. } = event {
-                started.extend(placements.iter().map(|placement| placement.allocation));
-            }
-        }
-        for allocation in started {
-            self.see(&Observation::Started(
-                allocation,
-                TaskStart { at: self.now, pid: 1, ..TaskStart::default() },
-            ))?;
-        }
-        Ok(())
+        events.iter().for_each(|event| self.print(event));
+        self.run_what_was_placed(&events)
     }
 
     fn end(&mut self, words: &Words) -> Done {
@@ -337,8 +325,9 @@ impl Scenario {
         let end = TaskEnd { at: self.now, how, ..TaskEnd::default() };
         let seen = self.controller.see(&Observation::Ended(allocation, end), self.now);
         seen.map_err(|broken| broken.to_string())?;
-        for event in self.keep() {
-            match &event {
+        let events = self.keep();
+        for event in &events {
+            match event {
                 Event::AttemptEnded { job, end, exit_code, state } => {
                     let (name, cause) = (self.name_of(*job), end.cause);
                     self.say(&format!("ended {name} {} {cause:?} exit={exit_code}", state.name()));
@@ -346,11 +335,22 @@ impl Scenario {
                 Event::Stopping { .. }
                 | Event::Placed { .. }
                 | Event::Grown { .. }
-                | Event::Shrinking { .. } => self.print(&event),
+                | Event::Shrinking { .. } => self.print(event),
                 _ => {}
             }
         }
-        Ok(())
+        self.run_what_was_placed(&events)
+    }
+
+    /// What is placed starts at once.
+    fn run_what_was_placed(&mut self, events: &[Event]) -> Done {
+        let placed = events.iter().filter_map(|event| match event {
+            Event::Placed { placements, .. } | Event::Grown { placements, .. } => Some(placements),
+            _ => None,
+        });
+        let placed: Vec<AllocationId> = placed.flatten().map(|placement| placement.allocation).collect();
+        let start = TaskStart { at: self.now, pid: 1, ..TaskStart::default() };
+        placed.into_iter().try_for_each(|id| self.see(&Observation::Started(id, start.clone())))
     }
 
     fn command(&mut self, words: &Words, command: impl Fn(JobId, Person) -> Command) -> Done {

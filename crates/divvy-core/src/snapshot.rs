@@ -139,6 +139,9 @@ impl Snapshot {
         {
             promise.placements.iter().for_each(|placement| self.give_back(state, holder, placement));
         }
+        if before.relieved != relieved(state) {
+            before.relieved.into_iter().for_each(|job| self.running.consider(state, job, state.now));
+        }
         self.follow_job(state, event, (before.job, before.limit));
     }
 
@@ -169,6 +172,7 @@ impl Snapshot {
             _ => {}
         }
         before.has_users = matches!(event, Event::QueuesSet { .. }) && state.has_users();
+        before.relieved = relieved(state);
         before.job = event_job(state, event);
         before.promises = before.job.map(|job| promises(state, event, job)).unwrap_or_default();
         before.limit = before.job.and_then(|id| limit_entry(state, id));
@@ -213,6 +217,26 @@ impl Snapshot {
     pub fn due(&self) -> Option<Time> {
         let limit = self.limits.first().map(|(at, _)| *at);
         [limit, self.waiting.next_start(), self.running.next_crossing()].into_iter().flatten().min()
+    }
+
+    /// When time alone changes whom somebody may take devices from, or who may.
+    pub(crate) fn next_turn_of_time(&self, state: &State) -> Option<Time> {
+        let cooled = self.running.next_cooled(state.now).filter(|_| !self.waiting.is_empty());
+        self.next_relief(state).into_iter().chain(cooled).min()
+    }
+
+    /// When somebody may be due a place before all others, or the time of one that has it is over.
+    fn next_relief(&self, state: &State) -> Option<Time> {
+        let after = state.policy.starve_after()?;
+        if state.relief.open.is_some() {
+            return state.relief_ends();
+        }
+        let again = state.relief.last.map_or(Time(0), |last| last + after);
+        let waited = state.now - after;
+        // Those that waited long enough before and could not be helped are looked at with the others, whenever there is a cycle.
+        let waits = self.waiting.idle_since(waited).next().map(|_| again).filter(|at| *at > state.now);
+        let next = self.waiting.idle_after(waited).map(|since| (since + after).max(again));
+        waits.into_iter().chain(next).min()
     }
 
     fn rebuild_capacity_unless(&mut self, added: bool, state: &State) {
@@ -329,6 +353,13 @@ pub struct Before {
     promises: Vec<(Promise, Arc<JobSpec>)>,
     job: Option<JobId>,
     limit: Option<(Time, JobId)>,
+    /// Who keeps its place, whoever wants it.
+    relieved: Option<JobId>,
+}
+
+/// Who keeps its place, whoever wants it.
+fn relieved(state: &State) -> Option<JobId> {
+    state.relief.open.map(|(job, _)| job)
 }
 
 /// What a job holds that was not told to stop yet.

@@ -42,6 +42,9 @@ pub struct Explain {
     /// Why it is on its nodes, as things are now; null for a job that is on none.
     #[serde(default)]
     pub why_here: Option<String>,
+    /// Why nobody takes its place, if it is safe where it runs.
+    #[serde(default)]
+    pub why_safe: Option<String>,
     /// How many devices were left after each filter.
     pub funnel: Vec<FunnelStep>,
     /// The job's name.

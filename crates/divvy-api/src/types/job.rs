@@ -92,6 +92,8 @@ open_enum! {
         Crowded = "crowded",
         /// It goes on on faster devices.
         Faster = "faster",
+        /// Its devices went to the job that had not run for the longest time.
+        Starved = "starved",
         /// It saved its work, and asked to be run again.
         Checkpointed = "checkpointed",
         /// The pool was taken down.

@@ -3,6 +3,7 @@
 //! that the fold keeps, either: the state is what it compares its books with.
 
 mod giving;
+mod starving;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -51,6 +52,10 @@ pub struct Watch {
     taken: BTreeSet<JobId>,
     /// When what queues missed was news for the last time, and what it was.
     stepped: (Time, BTreeMap<String, i128>),
+    /// Who goes before all others, since it has not run for long.
+    relieved: starving::Relieved,
+    /// From which positions on something had become free, and from which on not.
+    freed: Vec<(Position, bool)>,
     /// Who gives way and is not over yet.
     giving_way: BTreeSet<JobId>,
     /// Who was told to make room since the last cycle, and what they hold.
@@ -105,6 +110,7 @@ impl Watch {
             closed_milli_ms: state.ledger.closed_milli_ms(),
             floor: AllocationId(state.next_allocation.0.saturating_sub(1)),
             stepped: giving::last_step(state),
+            relieved: starving::Relieved::of(state),
             ..Self::default()
         };
         for (queue, user, account) in state.ledger.accounts() {
@@ -134,7 +140,8 @@ impl Watch {
     /// Follows one event that the state has just folded, and says what is wrong now that was right before.
     pub fn follow(&mut self, state: &State, stamped: &Stamped) -> Vec<Violation> {
         let mut wrong = self.clock(state, stamped);
-        if self.is_from_outside(state, &stamped.event) {
+        let is_over = self.pass_relief(state, state.now);
+        if self.is_from_outside(state, &stamped.event) || is_over {
             self.taken.clear();
         }
         match &stamped.event {
@@ -156,21 +163,26 @@ impl Watch {
             }
             Event::Grown { job, placements } => self.grown(state, *job, placements, &mut wrong),
             Event::Shrinking { job, allocations, cause, by } => {
+                self.again(state, (*job, *cause), &mut wrong);
                 self.taking_back(state, *job, (*cause, by.as_deref()), &mut wrong);
-                if matches!(cause, Cause::Preempted | Cause::Reclaimed) {
+                if cause.takes() {
                     self.preempted.push((*job, allocations.clone()));
                 }
                 self.leave(allocations);
             }
             Event::Stopping { job, cause, by, .. } => {
+                self.again(state, (*job, *cause), &mut wrong);
                 self.taking_back(state, *job, (*cause, by.as_deref()), &mut wrong);
                 self.stopping(state, *job, *cause, &mut wrong);
             }
             Event::TaskEnded { allocation, .. } => self.task_ended(state, *allocation, &mut wrong),
             Event::QueuesSet { .. } => self.seat_anew(state),
-            Event::Planned { .. } => self.planned(state, &mut wrong),
+            Event::Relieved { job } => self.relieve(state, *job, &mut wrong),
+            Event::Planned { saw, .. } => self.planned(state, *saw, &mut wrong),
             _ => {}
         }
+        self.follow_relief(state, &stamped.event, &mut wrong);
+        self.note_freed(state);
         if let Some(job) = job_of(state, &stamped.event) {
             self.forget_promises(state, job, &mut wrong);
             self.run_agrees(state, job, &mut wrong);

@@ -428,12 +428,14 @@ pub enum Cause {
     Crowded,
     /// It goes on on faster devices.
     Faster,
+    /// Its devices went to the job that had not run for the longest time.
+    Starved,
 }
 
 impl Cause {
     /// Whether devices go to another job that has a claim to them.
     pub fn takes(self) -> bool {
-        matches!(self, Cause::Preempted | Cause::Reclaimed)
+        matches!(self, Cause::Preempted | Cause::Reclaimed | Cause::Starved)
     }
 
     /// Whether the planner had it stopped for the sake of another job.

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::newer::Newer;
 use super::score::Score;
 use crate::time::Span;
 
@@ -193,6 +194,19 @@ pub struct Policy {
     pub most_moves: u32,
     /// From how much more work on, in percent, jobs whose asks name speeds go on on faster devices than they have; 0 for never.
     pub speedup_percent: u32,
+    /// After how long without running a job gets a place before all others, in milliseconds, and how often one does at most;
+    /// unsaid for never.
+    #[serde(alias = "starve_after", deserialize_with = "newer_ms", skip_serializing_if = "Newer::is_unsaid")]
+    pub starve_after_ms: Newer<i64>,
+    /// For how long it keeps that place then, in milliseconds; unsaid for an hour, or for `starve_after` where that is less.
+    #[serde(alias = "quantum", deserialize_with = "newer_ms", skip_serializing_if = "Newer::is_unsaid")]
+    pub quantum_ms: Newer<i64>,
+    /// How long a job that had to give way is safe once it runs again, in milliseconds; unsaid for not at all.
+    #[serde(alias = "cool_down", deserialize_with = "newer_ms", skip_serializing_if = "Newer::is_unsaid")]
+    pub cool_down_ms: Newer<i64>,
+    /// How often a job gives way at most; unsaid for as often as others have a claim.
+    #[serde(skip_serializing_if = "Newer::is_unsaid")]
+    pub most_restarts: Newer<u32>,
 }
 
 impl Policy {
@@ -200,6 +214,22 @@ impl Policy {
     /// begin.
     pub fn one_line() -> Self {
         Self { share: Share::None, preempt: Preempt::Off, reserve: 0, speedup_percent: 0, ..Self::default() }
+    }
+
+    /// After how long without running a job gets a place before all others, if ever.
+    pub fn starve_after(&self) -> Option<Span> {
+        self.starve_after_ms.said().map(|ms| Span(*ms))
+    }
+
+    /// Whether it matters how often jobs had to give way.
+    pub fn counts_restarts(&self) -> bool {
+        !self.cool_down_ms.is_unsaid() || !self.most_restarts.is_unsaid()
+    }
+
+    /// For how long it keeps that place.
+    pub fn quantum(&self) -> Span {
+        let most_ms = self.starve_after_ms.said().copied().unwrap_or(QUANTUM_MS);
+        Span(self.quantum_ms.said().copied().unwrap_or(QUANTUM_MS).min(most_ms))
     }
 }
 
@@ -211,6 +241,9 @@ const MOST_MOVES: u32 = 4;
 
 /// Below that, restarts cost more than speed gives: on a trace of three models 15 and 60 percent both did worse.
 const SPEEDUP_PERCENT: u32 = 30;
+
+/// An hour: restarts cost little of it.
+const QUANTUM_MS: i64 = 3_600_000;
 
 /// A week: people remember the last one.
 const HALF_LIFE_MS: i64 = 7 * 86_400_000;
@@ -249,6 +282,10 @@ impl Default for Policy {
             elastic: false,
             most_moves: MOST_MOVES,
             speedup_percent: SPEEDUP_PERCENT,
+            starve_after_ms: Newer::default(),
+            quantum_ms: Newer::default(),
+            cool_down_ms: Newer::default(),
+            most_restarts: Newer::default(),
         }
     }
 }
@@ -293,6 +330,11 @@ fn span_ms<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<i64, D::
     deserializer.deserialize_any(Ms)
 }
 
+/// Reads a length of time that may be unsaid, likewise.
+fn newer_ms<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Newer<i64>, D::Error> {
+    span_ms(deserializer).map(|ms| Newer(Some(ms).filter(|ms| *ms != 0)))
+}
+
 /// What is wrong with the text of a policy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("policy, line {line}, column {column}: {what}")]
@@ -331,11 +373,27 @@ pub fn nonsense(policy: &Policy) -> Option<&'static str> {
     if policy.half_life_ms < 0 || policy.catch_up_ms <= 0 {
         return Some("half_life must not be below 0, and catch_up must be above 0");
     }
+    if let Some(what) = starves_for_nothing(policy) {
+        return Some(what);
+    }
     let spans = [*head_start_ms, *hold_ms, foreseen.hold_ms, policy.min_runtime_ms, policy.collect_after_ms];
     spans
         .iter()
         .any(|span| *span < 0)
         .then_some("head_start_ms, hold_ms, min_runtime_ms and collect_after_ms must not be below 0")
+}
+
+/// What is wrong with how those are treated that wait for long.
+fn starves_for_nothing(policy: &Policy) -> Option<&'static str> {
+    let (after, quantum) = (policy.starve_after_ms.said(), policy.quantum_ms.said());
+    if [after, quantum, policy.cool_down_ms.said()].into_iter().flatten().any(|ms| *ms < 0) {
+        return Some("starve_after, quantum and cool_down must not be below 0");
+    }
+    if after.is_some() && policy.preempt == Preempt::Off {
+        return Some("starve_after needs jobs that give way: preempt must not be off");
+    }
+    let longer = after.is_some_and(|after| quantum.is_some_and(|quantum| quantum > after));
+    longer.then_some("quantum must not be above starve_after")
 }
 
 #[cfg(test)]
@@ -359,10 +417,27 @@ mod tests {
     }
 
     #[test]
+    fn what_came_later_is_written_only_where_it_is_said_and_read_back() {
+        let policy = parse("starve_after: 7d\nquantum: none\n").unwrap();
+        assert_eq!((policy.starve_after(), policy.quantum()), (Some(Span(7 * 86_400_000)), Span(3_600_000)));
+        let text = serde_json::to_string(&policy).unwrap();
+        assert!(text.contains("starve_after_ms") && !text.contains("quantum_ms"), "{text}");
+        assert_eq!(serde_json::from_str::<Policy>(&text).unwrap(), policy);
+        assert_eq!(parse("starve_after: 10m").unwrap().quantum(), Span(600_000));
+    }
+
+    #[test]
     fn nonsense_in_a_policy_names_its_place() {
-        for text in
-            ["ordre: arrival", "order: random", "attained: {levels_device_ms: [2, 1]}", "step_ms: 0", "["]
-        {
+        for text in [
+            "ordre: arrival",
+            "order: random",
+            "attained: {levels_device_ms: [2, 1]}",
+            "step_ms: 0",
+            "[",
+            "starve_after: -1",
+            "{starve_after: 1h, preempt: off}",
+            "{starve_after: 1h, quantum: 2h}",
+        ] {
             let error = parse(text).unwrap_err();
             assert!(error.line >= 1 && !error.what.is_empty(), "{text}: {error}");
         }

@@ -32,7 +32,7 @@ impl<'a> Chosen<'a> {
     /// A running job is not among the first. One that was placed at this very moment stays: what was chosen by count and did not
     /// fit would take its places from it, and leave them to it, for ever.
     fn give_up(&mut self, runner: Runner<'a>) {
-        if runner.view.placed_at < self.now {
+        if runner.view.placed_at < self.now && !runner.view.is_cooling(self.now) {
             self.victims.push(runner);
         }
     }

@@ -119,7 +119,10 @@ fn movable<'a>(fair: &Fair<'a, '_>, claim: &Claim, released: &BTreeSet<JobId>) -
         let run = state.run(job);
         let moved = run.and_then(|run| run.last_end.as_ref()).is_some_and(|end| end.cause == Cause::Moved);
         let ran_ms = view.started_at.map_or(0, |started| now.since(started).0);
-        ran_ms < state.policy.min_runtime_ms || moved && ran_ms < STAYS_MS || view.live.is_empty()
+        ran_ms < state.policy.min_runtime_ms
+            || view.is_cooling(now)
+            || moved && ran_ms < STAYS_MS
+            || view.live.is_empty()
     };
     let candidate = |(job, view): (&JobId, &'a RunView)| {
         let spec = &state.jobs.get(&job.number)?.spec;

@@ -11,7 +11,7 @@ use super::settle::{self, Leaver};
 use super::share::Shares;
 use super::trial::{Others, Trial};
 use super::turns::{Turn, Turns};
-use super::{Place, Plan, Report, Verdicts, place, quicken};
+use super::{Place, Plan, Report, Verdicts, place, quicken, starve};
 use crate::id::{AllocationId, JobId};
 use crate::model::allocation::{AllocationState, Placement};
 use crate::model::job::{Cause, JobSpec};
@@ -80,13 +80,14 @@ pub(super) fn in_turns<'a>(
     let Others { waiting, running, growing, .. } = others;
     let ending = plan.ending();
     ending.iter().for_each(|job| count_ending(state, &mut shares, *job));
-    let mut turns = Turns::new(state, waiting, now, &shares);
-    report.skipped = turns.left_out;
     let (victims, places, grown) = (Vec::new(), Vec::new(), Vec::new());
     let budget = Budget::new(state.policy.most_moves);
     let (early, parties) = (None, OnceCell::new());
     let mut fair =
         Fair { trial, shares, running, now, victims, growing, grown, ending, parties, places, early, budget };
+    let relieved = starve::relieve(&mut fair, waiting, plan);
+    let mut turns = Turns::new(state, waiting, now, &fair.shares);
+    report.skipped = turns.left_out;
     let mut grows = Some(Reach::Due);
     loop {
         // What is due to gangs that run goes before what nobody is due.
@@ -121,6 +122,7 @@ pub(super) fn in_turns<'a>(
         }
         turns.refresh(turn.queue, &fair.shares);
     }
+    relieved.into_iter().for_each(|job| starve::forget_reason(fair.trial, waiting, job, verdicts));
     grows.into_iter().chain([Reach::Free]).for_each(|reach| drop(resize::grow(&mut fair, reach)));
     consolidate::resettle(&mut fair);
     fair.quicken();
@@ -155,7 +157,17 @@ impl<'a> Fair<'a, '_> {
         let (job, spec, scarce) = (job.id(), &job.spec, Vec::new());
         !reclaim::might_take(
             self,
-            &Claim { job, spec, part: None, queue: turn.queue, asked, scarce, own: true, spares: None },
+            &Claim {
+                job,
+                spec,
+                part: None,
+                queue: turn.queue,
+                asked,
+                scarce,
+                own: true,
+                starves: false,
+                spares: None,
+            },
         )
     }
 
@@ -214,32 +226,51 @@ impl<'a> Fair<'a, '_> {
         let Some(id) = id.filter(|id| !state.draining && !state.was_just_taken(*id)) else {
             return Err(reason.clone());
         };
-        let placements = match job.spec.gang.has_alternatives() {
-            false => self.claim(turn, (id, &job.spec), true),
-            true => self.claim_any(turn, (id, &job.spec)),
+        let taken = self.take_places((turn.queue, false), (id, &job.spec));
+        taken.then_some(()).ok_or_else(|| reason.clone())
+    }
+
+    /// Gives a run the places of others, if that suffices; `starves` says whether it goes before all others.
+    pub(super) fn take_places(
+        &mut self,
+        (queue, starves): (usize, bool),
+        (id, spec): (JobId, &JobSpec),
+    ) -> bool {
+        let placements = match spec.gang.has_alternatives() {
+            false => self.claim((queue, starves), (id, spec), true),
+            true => self.claim_any((queue, starves), (id, spec)),
         };
-        let Some(placements) = placements else { return Err(reason.clone()) };
+        let Some(placements) = placements else { return false };
         self.trial.note_member(id);
         self.places.push(Place::new(id, placements));
-        Ok(())
+        true
     }
 
     /// Takes the places of others for a job; of its own queue only where it says so.
-    fn claim(&mut self, turn: Turn, (job, spec): (JobId, &JobSpec), own: bool) -> Option<Vec<Placement>> {
+    fn claim(
+        &mut self,
+        (queue, starves): (usize, bool),
+        (job, spec): (JobId, &JobSpec),
+        own: bool,
+    ) -> Option<Vec<Placement>> {
         let asked = self.shares.asked(spec);
         let scarce = self.shares.scarce(&asked, self.trial.capacity());
-        let (part, queue, spares) = (None, turn.queue, None);
-        reclaim::take_back(self, &Claim { job, spec, part, queue, asked, scarce, own, spares })
+        let (part, spares) = (None, None);
+        reclaim::take_back(self, &Claim { job, spec, part, queue, asked, scarce, own, starves, spares })
     }
 
     /// Likewise by each alternative: first by all of them those of other queues, then those of its own, too.
-    fn claim_any(&mut self, turn: Turn, (job, spec): (JobId, &JobSpec)) -> Option<Vec<Placement>> {
+    fn claim_any(
+        &mut self,
+        (queue, starves): (usize, bool),
+        (job, spec): (JobId, &JobSpec),
+    ) -> Option<Vec<Placement>> {
         let roles = spec.gang.roles();
         let most = roles.iter().map(|role| role.ask.alternatives.len()).max().unwrap_or(0);
         let ways = [false, true].into_iter().flat_map(|own| (0..most).map(move |number| (own, number)));
         for (own, number) in ways {
             let only = JobSpec { gang: spec.gang.by_alternative(number), ..spec.clone() };
-            let Some(mut placements) = self.claim(turn, (job, &only), own) else { continue };
+            let Some(mut placements) = self.claim((queue, starves), (job, &only), own) else { continue };
             for placement in &mut placements {
                 let role = spec.gang.role_of(placement.rank);
                 let last = role.map_or(0, |(role, _)| role.ask.alternatives.len().saturating_sub(1));

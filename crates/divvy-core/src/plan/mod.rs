@@ -22,6 +22,7 @@ mod score;
 mod seats;
 mod settle;
 mod share;
+mod starve;
 mod topology;
 mod trial;
 mod turns;
@@ -141,7 +142,8 @@ fn ended_job(event: &Event) -> Option<(&'static str, JobId)> {
         Event::Stopping { job, .. }
         | Event::Shrinking { job, .. }
         | Event::Dropped { job, .. }
-        | Event::Revoked { job } => Some((event.kind(), *job)),
+        | Event::Revoked { job }
+        | Event::Relieved { job } => Some((event.kind(), *job)),
         _ => None,
     }
 }

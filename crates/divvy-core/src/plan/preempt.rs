@@ -8,6 +8,7 @@ use super::order::{self, Line};
 use super::place;
 use super::quicken;
 use super::settle::{self, Leaver, held_by};
+use super::starve;
 use super::trial::Trial;
 use super::{Place, Plan};
 use crate::id::{ClassId, JobId};
@@ -33,9 +34,17 @@ pub(super) fn walk<'a>(
     if waiting.is_empty() && !running.may_quicken(state) {
         return;
     }
+    let relieved = starve::relieve_by_walk(trial, (waiting, running), now, plan);
+    let (mut places, mut gone) = (Vec::new(), plan.ending());
+    let mut leavers: Vec<Leaver> = Vec::new();
+    if let Some(starve::Relieved { place, stopped }) = relieved {
+        gone.extend(stopped.iter().map(|runner| runner.job));
+        let by = Some(place.job);
+        leavers.extend(stopped.iter().map(|runner| Leaver { cause: Cause::Starved, by, ..leaver(runner) }));
+        places.push(place);
+    }
     let Chosen { waiting: chosen, victims, .. } =
-        choose::choose(state, trial.capacity(), (waiting, running), (now, &plan.ending()));
-    let mut places = Vec::new();
+        choose::choose(state, trial.capacity(), (waiting, running), (now, &gone));
     for victim in &victims {
         held_by(state, &victim.view.live).for_each(|placement| trial.release(placement, &victim.view.queue));
     }
@@ -48,10 +57,10 @@ pub(super) fn walk<'a>(
     let mut stays: BTreeSet<JobId> = victims.iter().map(|victim| victim.job).collect();
     let stopped: Vec<Runner> = victims.into_iter().filter(|victim| !keeps_running(trial, victim)).collect();
     fill(trial, (waiting, &stopped), now, &mut places, verdicts);
-    stays.extend(plan.ending());
+    stays.extend(gone);
     stays.extend(places.iter().map(|place| place.job));
     let moves = quicken::quicken(trial, running, now, &stays, &|_| Some(Vec::new()));
-    let mut leavers: Vec<Leaver> = stopped.iter().map(leaver).collect();
+    leavers.extend(stopped.iter().map(leaver));
     for moved in moves {
         leavers.push(moved.leaver());
         places.push(Place::new(moved.job, moved.placements));
@@ -74,7 +83,7 @@ fn leaver<'a>(runner: &Runner<'a>) -> Leaver<'a> {
 }
 
 /// Lets a job that was released keep what it holds, if nobody took it.
-fn keeps_running(trial: &mut Trial, victim: &Runner) -> bool {
+pub(super) fn keeps_running(trial: &mut Trial, victim: &Runner) -> bool {
     let held: Vec<&Placement> = held_by(trial.state, &victim.view.live).collect();
     trial.keep(&held, &victim.view.queue)
 }

@@ -91,7 +91,8 @@ impl<'a> Quicken<'a, '_> {
             let spec = &*state.jobs.get(&job.number)?.spec;
             Some(Runner { job, view, spec, pace_percent: view.pace_percent? })
         };
-        let movable = running.choosy().filter(|(job, view)| !stays.contains(job) && !view.live.is_empty());
+        let may = |(job, view): &(JobId, &RunView)| !stays.contains(job) && !view.is_cooling(self.now);
+        let movable = running.choosy().filter(|it| may(it) && !it.1.live.is_empty());
         let mut runners: Vec<Runner> = movable.filter_map(runner).collect();
         runners.sort_by_key(|runner| (Reverse(runner.misses()), runner.job));
         runners

@@ -11,6 +11,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 pub(super) use clear::{Step, Steps};
+use line::Runs;
 pub(super) use line::{Candidates, Party};
 
 use super::consolidate;
@@ -19,6 +20,7 @@ use super::place;
 use super::resize::Unit;
 use super::settle::held_by;
 use super::share::{Amounts, Shares};
+use super::starve;
 use super::trial::Trial;
 use super::victims;
 use crate::id::{AllocationId, JobId};
@@ -43,12 +45,19 @@ pub(super) struct Claim<'a> {
     pub(super) scarce: Vec<bool>,
     /// Whether jobs of its own queue may go for it.
     pub(super) own: bool,
+    /// Whether it has not run for so long that it goes before all others.
+    pub(super) starves: bool,
     /// Where set, nobody is stopped whose queue would keep less than is guaranteed to it, nor anyone of higher priority in his
     /// stead: the lowest priority that was spared.
     pub(super) spares: Option<&'a Cell<Option<i32>>>,
 }
 
 impl Claim<'_> {
+    /// Whether one who might give way is of its own queue.
+    fn is_of_own(&self, candidate: &Candidate) -> bool {
+        candidate.queue == self.queue
+    }
+
     /// Places what is claimed where it fits now.
     pub(super) fn place(&self, trial: &mut Trial) -> Result<Vec<Placement>, Reason> {
         match self.part {
@@ -216,7 +225,11 @@ pub(super) fn may_have(fair: &mut Fair, claim: &Claim) -> bool {
 }
 
 fn victim<'a>(candidate: &Candidate<'a>, claim: &Claim) -> Victim<'a> {
-    let cause = if candidate.cost.own { Cause::Preempted } else { Cause::Reclaimed };
+    let cause = match (claim.starves, claim.is_of_own(candidate)) {
+        (true, _) => Cause::Starved,
+        (false, true) => Cause::Preempted,
+        (false, false) => Cause::Reclaimed,
+    };
     let (job, queue, live) = (candidate.job, &candidate.view.queue, candidate.live.to_vec());
     let (whole, by, grows) = (candidate.within.is_none(), claim.job, claim.part.is_some());
     Victim { job, queue, live, whole, by, grows, cause }
@@ -240,6 +253,9 @@ fn up_to(
     (rules, reach): (&Rules, Reach),
     (queue, place): (&str, usize),
 ) -> Option<i32> {
+    if claim.starves && queue == claim.spec.stand() {
+        return Some(i32::MAX);
+    }
     if queue != claim.spec.stand() {
         let (own, other) = fair.shares.part(claim.queue, place)?;
         let lends = (0..claim.asked.len()).any(|index| {
@@ -267,6 +283,7 @@ fn candidates<'a>(fair: &Fair<'a, '_>, claim: &Claim) -> Candidates<'a> {
         let Some(most) = up_to(fair, claim, (&rules, reach), place) else { continue };
         let own = party.queue == claim.spec.stand();
         let may = |job: JobId, view: &RunView| match own {
+            _ if claim.starves => starve::may_take(state, job),
             true => claim.own && rules.within(claim, (job, view)),
             false => rules.across(claim, view) && !is_young(view),
         };
@@ -274,10 +291,12 @@ fn candidates<'a>(fair: &Fair<'a, '_>, claim: &Claim) -> Candidates<'a> {
         let sibling = fair.shares.part(claim.queue, party.place);
         let queue_priority = sibling.map_or(0, |(_, other)| fair.shares.queues[other].priority);
         let runs = party.runs(fair).iter().take_while(|run| run.view.priority <= most);
-        for run in runs.filter(|run| may(run.job, run.view) && !spent.contains(&run.job)) {
+        let is_safe = |run: &Runs| run.view.is_cooling(now) || spent.contains(&run.job);
+        for run in runs.filter(|run| may(run.job, run.view) && !is_safe(run)) {
             let (live, draws) = run.left(fair);
             let cost = Cost {
-                own,
+                // Who starves takes from its own queue first: what others have stays theirs if that will do.
+                own: own != claim.starves,
                 short: fair.shares.falls_short((claim.queue, party.place), &draws),
                 queue_priority,
                 priority: run.view.priority,
@@ -358,6 +377,10 @@ pub(super) struct Reach {
 
 impl Reach {
     fn of(shares: &Shares, claim: &Claim, borrow_evicts: bool) -> Self {
+        if claim.starves {
+            // Only what is guaranteed to others is theirs.
+            return Self { guarantee: usize::MAX, due: 0 };
+        }
         let within = |bound: fn(&super::share::QueueShare) -> &Amounts| {
             let stays = |place: &usize| {
                 let queue = &shares.queues[*place];
@@ -379,7 +402,7 @@ impl Reach {
 /// part: what the claim lacks is taken only from a queue that holds more of it than is guaranteed and, unless the claim is
 /// guaranteed, more than is due.
 fn may_stop(shares: &Shares, claim: &Claim, candidate: &Candidate, reach: Reach) -> bool {
-    if candidate.cost.own {
+    if claim.is_of_own(candidate) {
         return true;
     }
     let Some((own, other)) = shares.part(claim.queue, candidate.queue) else { return false };

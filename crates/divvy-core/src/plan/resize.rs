@@ -188,7 +188,10 @@ fn more(fair: &mut Fair, grower: &Grower, reach: Reach) -> Option<Vec<Placement>
         let scarce = fair.shares.scarce(&asked, fair.trial.capacity());
         fair.early.get_or_insert(fair.places.len());
         let (job, spec, part, queue) = (grower.id, &unit.spec, Some(unit), grower.queue);
-        reclaim::take_back(fair, &Claim { job, spec, part, queue, asked, scarce, own: true, spares: None })
+        reclaim::take_back(
+            fair,
+            &Claim { job, spec, part, queue, asked, scarce, own: true, starves: false, spares: None },
+        )
     })
 }
 

@@ -57,6 +57,7 @@ impl Scenario {
                 format!("shrink {} by {by} {cause:?}{taker}", self.name_of(*job))
             }
             Event::Dropped { job, end, .. } => format!("drop {} {:?}", self.name_of(*job), end.cause),
+            Event::Relieved { job } => format!("first {}", self.name_of(*job)),
             Event::Judged { classes } => {
                 let reasons: Vec<String> = classes
                     .iter()
@@ -75,7 +76,7 @@ impl Scenario {
     /// ` by j1`, where a job goes for another one.
     fn taker(&self, cause: Cause, by: Option<&str>) -> String {
         let taker = by.and_then(|by| by.parse().ok()).map(|by| self.name_of(by));
-        let taker = taker.filter(|_| matches!(cause, Cause::Preempted | Cause::Reclaimed | Cause::Moved));
+        let taker = taker.filter(|_| cause.takes() || cause == Cause::Moved);
         taker.map(|taker| format!(" by {taker}")).unwrap_or_default()
     }
 

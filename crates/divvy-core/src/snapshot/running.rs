@@ -21,6 +21,8 @@ pub struct Running {
     queues: BTreeMap<String, BTreeSet<(i32, JobId)>>,
     /// Those that run faster on some devices than on others.
     choosy: BTreeSet<JobId>,
+    /// When each is not safe any more that had to give way before.
+    cooling: BTreeSet<(Time, JobId)>,
     /// When each changes its place by running on, or has run long enough for a restart to pay.
     crossings: BTreeSet<(Time, JobId)>,
 }
@@ -44,6 +46,8 @@ pub struct RunView {
     pub started_at: Option<Time>,
     /// Up to when its work is safe, if it has said so.
     pub checkpointed_at: Option<Time>,
+    /// Until when it is safe, since it had to give way before.
+    pub cools_until: Option<Time>,
     /// For how long the attempts before ran, in milliseconds.
     pub attained_ms: i64,
     /// How long it runs, by estimate.
@@ -108,8 +112,10 @@ pub(crate) struct Level {
 }
 
 impl RunView {
-    fn of(job: &Job, run: &Run) -> Option<Self> {
-        let gives_way = run.is_active() && run.stopping.is_none() && !run.promised && job.spec.preemptible;
+    fn of(state: &State, (job, run, id): (&Job, &Run, JobId)) -> Option<Self> {
+        let runs_on = run.is_active() && run.stopping.is_none() && !run.promised;
+        let is_safe = state.is_relieved(id) || run.is_at_cap(&state.policy);
+        let gives_way = runs_on && job.spec.preemptible && !is_safe;
         gives_way.then(|| Self {
             class: job.class,
             queue: QueueOf(Arc::clone(&job.spec)),
@@ -119,6 +125,7 @@ impl RunView {
             placed_at: run.placed_at.unwrap_or(job.submitted_at),
             started_at: run.started_at,
             checkpointed_at: run.checkpointed_at,
+            cools_until: run.cools_until(&state.policy),
             attained_ms: run.attained_ms,
             estimate: job.estimate.clone(),
             live: run.live.clone(),
@@ -127,6 +134,11 @@ impl RunView {
             crossing: None,
             standing: Level::default(),
         })
+    }
+
+    /// Whether it is safe still, since it had to give way before.
+    pub(crate) fn is_cooling(&self, now: Time) -> bool {
+        self.cools_until.is_some_and(|until| until > now)
     }
 
     /// Tasks that were told to go are no part of it any more.
@@ -266,13 +278,14 @@ impl Running {
             return;
         }
         let job = state.jobs.get(&id.number);
-        let view = job.and_then(|job| RunView::of(job, state.run(id)?)).map(|mut view| {
+        let view = job.and_then(|job| RunView::of(state, (job, state.run(id)?, id))).map(|mut view| {
             if view.elastic {
                 view.forget_leaving(state);
             }
             view.look(&state.policy, now);
             view
         });
+        self.note_cooling(id, view.as_ref());
         match (view, self.jobs.get_mut(&id)) {
             (None, _) => self.forget(id),
             // Its queue and priority are what they were.
@@ -296,6 +309,19 @@ impl Running {
                 self.jobs.insert(id, view);
             }
         }
+    }
+
+    fn note_cooling(&mut self, id: JobId, view: Option<&RunView>) {
+        let until = |view: &RunView| view.cools_until.filter(|until| until.0 < i64::MAX);
+        if let Some(until) = self.jobs.get(&id).and_then(until) {
+            self.cooling.remove(&(until, id));
+        }
+        self.cooling.extend(view.and_then(until).map(|until| (until, id)));
+    }
+
+    /// When the first after a moment is not safe any more that had to give way before.
+    pub(crate) fn next_cooled(&self, now: Time) -> Option<Time> {
+        self.cooling.range((now + Span(1), JobId::single(0))..).next().map(|(until, _)| *until)
     }
 
     fn enter_queue(&mut self, id: JobId, view: &RunView) {

@@ -8,7 +8,7 @@ use crate::id::{ClassId, JobId};
 use crate::model::job::{Dependency, JobSpec};
 use crate::plan::{Amounts, Shares};
 use crate::state::{Dependable, Job, State};
-use crate::time::Time;
+use crate::time::{Span, Time};
 
 /// The waiting jobs.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -22,6 +22,9 @@ pub struct Waiting {
     start_of: BTreeMap<u64, Time>,
     /// Jobs that wait for what can no longer happen.
     hopeless: BTreeSet<u64>,
+    /// Since when each of `classes` has not run, where the policy asks, the longest first.
+    idle: BTreeSet<(Time, u64)>,
+    idle_since: BTreeMap<u64, Time>,
     /// Which jobs wait for which.
     dependents: BTreeMap<u64, BTreeSet<u64>>,
 }
@@ -104,12 +107,19 @@ impl Waiting {
         let runs = job.waiting_count();
         class.runs += runs;
         self.entries.insert(job.number, (job.class, key, runs));
+        if let Some(since) = state.policy.starve_after().and_then(|_| job.idle_since()) {
+            self.idle.insert((since, job.number));
+            self.idle_since.insert(job.number, since);
+        }
     }
 
     fn leave(&mut self, number: u64) {
         self.hopeless.remove(&number);
         if let Some(at) = self.start_of.remove(&number) {
             self.starts.remove(&(at, number));
+        }
+        if let Some(since) = self.idle_since.remove(&number) {
+            self.idle.remove(&(since, number));
         }
         if let Some((class, key, runs)) = self.entries.remove(&number) {
             let emptied = self.classes.get_mut(&class).is_some_and(|view| {
@@ -159,6 +169,16 @@ impl Waiting {
         self.starts.first().map(|(at, _)| *at)
     }
 
+    /// The jobs that have not run since a moment, the longest first, where the policy asks.
+    pub(crate) fn idle_since(&self, since: Time) -> impl Iterator<Item = u64> {
+        self.idle.iter().take_while(move |(idle, _)| *idle <= since).map(|(_, number)| *number)
+    }
+
+    /// Since when that one has not run which is the first to have stopped after a moment.
+    pub(crate) fn idle_after(&self, moment: Time) -> Option<Time> {
+        self.idle.range((moment + Span(1), 0)..).next().map(|(since, _)| *since)
+    }
+
     /// Looks at all jobs again.
     pub(crate) fn rebuild(&mut self, state: &State, shares: &Shares) {
         *self = Self::default();
@@ -170,6 +190,7 @@ impl Waiting {
         self.classes == other.classes
             && self.entries == other.entries
             && self.starts == other.starts
+            && self.idle == other.idle
             && self.hopeless == other.hopeless
     }
 

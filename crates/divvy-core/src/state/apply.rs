@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::class::class_of;
 use super::digest::{Entity, Remembered, fingerprint, job_hash, job_hashes, run_hash};
 use super::{Allocation, ArrayRuns, Device, Job, Outcome, Run, Runs, State, Stopping};
 use crate::amount::{Holdings, Resource};
@@ -71,16 +72,21 @@ impl State {
         let kind = stamped.event.kind();
         let at = stamped.at.max(self.now);
         let renewed = self.renew_budgets(at);
-        self.news += u64::from(stamped.event.comes_from_outside(|job| self.gives_way(job)));
+        let relieved = self.end_relief(at);
+        let from_outside = stamped.event.comes_from_outside(|job| self.gives_way(job));
+        self.news += u64::from(from_outside) + u64::from(relieved);
         self.fold(&stamped.event, at).map_err(|wrong| match wrong {
             Wrong::Unknown(what) => Misfit::Unknown { kind, position, what },
             Wrong::Impossible(what) => Misfit::Impossible { kind, position, what },
             Wrong::Ledger(error) => Misfit::Ledger(error),
         })?;
         (self.position, self.now) = (position, at);
+        self.follow_relief(&stamped.event);
         // With time, what is kept for those before others is foreseen for other moments.
-        let kept_anew = stamped.event == Event::Tick && self.keeps_room();
-        if stamped.event.frees() || kept_anew || renewed {
+        // Or those are not safe any more who had to give way before, or somebody may go before all others.
+        let others = !self.policy.cool_down_ms.is_unsaid() || self.may_relieve(at);
+        let kept_anew = stamped.event == Event::Tick && (self.keeps_room() || others);
+        if stamped.event.frees() || kept_anew || renewed || relieved {
             (self.freed, self.freed_at) = (true, position);
         }
         Ok(())
@@ -118,6 +124,7 @@ impl State {
             }
             Event::Promised(promise) => return self.promise(promise),
             Event::Revoked { job } => return self.revoke(*job),
+            Event::Relieved { job } => self.relief.open = Some((*job, at)),
             Event::Placed { job, placements, port } => return self.place(*job, placements, *port, at),
             Event::Adopted { job, placements, since } => {
                 return self.adopt(*job, placements, *since, at);
@@ -194,6 +201,7 @@ impl State {
                     fresh,
                     touched: Default::default(),
                     ended: Default::default(),
+                    ran_at: None,
                 })
             }
         };
@@ -396,9 +404,10 @@ impl State {
     }
 
     fn stop(&mut self, id: JobId, stopping: Stopping) -> Applied {
-        let news = self.news;
+        let (news, counts) = (self.news, self.policy.counts_restarts());
         let live = self.change_run(id, |run| {
             run.state = JobState::Stopping;
+            run.gave_way += u32::from(counts && stopping.cause.is_planned());
             if stopping.cause.takes() {
                 run.taken_at = Some(news);
             }
@@ -437,7 +446,7 @@ impl State {
 
     fn end_attempt(&mut self, id: JobId, end: &LastEnd, state: JobState, at: Time) -> Applied {
         if state.is_ended() {
-            return self.end_run(id, state);
+            return self.end_run(id, state, Some(at));
         }
         // Further tasks were for the gang that ran: a new attempt begins with the minimum.
         if self.promises.get(&id).is_some_and(|promise| promise.grows) {
@@ -456,13 +465,14 @@ impl State {
                 back_since: Some(at),
                 promised: run.promised,
                 taken_at: run.taken_at,
+                gave_way: run.gave_way,
                 ..Run::fresh(None)
             };
         })
     }
 
     /// Takes an ended run out of the state; with the last one the job goes, too.
-    fn end_run(&mut self, id: JobId, state: JobState) -> Applied {
+    fn end_run(&mut self, id: JobId, state: JobState, ran_at: Option<Time>) -> Applied {
         if self.promises.contains_key(&id) {
             self.revoke(id)?;
         }
@@ -473,6 +483,7 @@ impl State {
             if let Runs::Array(array) = &mut job.runs {
                 array.touched.remove(&member);
                 array.ended.entry(state).or_default().insert(member);
+                array.ran_at = ran_at.or(array.ran_at);
                 gone = array.fresh.is_empty() && array.touched.is_empty();
             }
         })?;
@@ -497,7 +508,7 @@ impl State {
     fn drop_waiting(&mut self, id: JobId, state: JobState) -> Applied {
         let is_array = self.jobs.get(&id.number).is_some_and(|job| matches!(job.runs, Runs::Array(_)));
         if !is_array || id.member.is_some() {
-            return self.end_run(id, state);
+            return self.end_run(id, state, None);
         }
         let promised: Vec<JobId> =
             self.promises.keys().filter(|job| job.number == id.number).copied().collect();
@@ -527,37 +538,6 @@ impl State {
             self.verdicts.insert(class, reason.clone());
         }
     }
-}
-
-/// Jobs alike in all that the planner looks at have the same class.
-pub(super) fn class_of(spec: &crate::model::job::JobSpec) -> ClassId {
-    let shape = shape_of(spec);
-    let shape = spec.seat.said().map_or(shape, |seat| ClassId(fingerprint(&(shape, seat))));
-    // Who ends sooner may run where who ends later may not.
-    spec.known_length().map_or(shape, |length| ClassId(fingerprint(&(shape, length))))
-}
-
-/// Jobs alike in all but how long they may run.
-fn shape_of(spec: &crate::model::job::JobSpec) -> ClassId {
-    let roles = spec.gang.roles();
-    let shapes: Vec<_> = roles.iter().map(|role| (role.minimum, &role.ask, &role.topology)).collect();
-    let of_job = (&spec.queue, spec.priority, spec.preemptible, spec.exclusive, shapes);
-    let branches = spec.gang.branches();
-    if spec.gang.is_elastic() {
-        let of_branch = |branch: &&crate::model::gang::Branch| (branch.minimum, branch.groups.len());
-        let sizes: Vec<_> = branches.iter().map(of_branch).collect();
-        let most: Vec<u32> = roles.iter().map(|role| role.maximum).collect();
-        let topologies: Vec<_> = branches.iter().map(|branch| &branch.topology).collect();
-        return ClassId(fingerprint(&(of_job, sizes, most, topologies)));
-    }
-    if branches.iter().all(|branch| branch.topology.is_none()) {
-        return ClassId(fingerprint(&of_job));
-    }
-    let shape = |branch: &&crate::model::gang::Branch| {
-        let size = |group: &crate::model::gang::Group| (group.roles().len(), group.branches().len());
-        (branch.topology.clone(), branch.groups.iter().map(size).collect::<Vec<_>>())
-    };
-    ClassId(fingerprint(&(of_job, branches.iter().map(shape).collect::<Vec<_>>())))
 }
 
 /// What an allocation counts against queue limits: devices by model and in all, cores, memory.

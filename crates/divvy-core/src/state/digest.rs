@@ -4,7 +4,7 @@ use std::hash::{Hash, Hasher};
 
 use twox_hash::XxHash3_64;
 
-use super::{Job, Run, Runs, State};
+use super::{Job, Relief, Run, Runs, State};
 use crate::id::JobId;
 
 /// A hash that is the same on every machine, build and run: XXH3 (64 bits) over the parts of a value in the order of its
@@ -147,7 +147,8 @@ impl State {
             self.policy_digest(),
         ));
         let digest = self.past.digest().map_or(digest, |past| fingerprint(&(digest, past)));
-        if self.spending.is_empty() { digest } else { fingerprint(&(digest, &self.spending)) }
+        let digest = if self.spending.is_empty() { digest } else { fingerprint(&(digest, &self.spending)) };
+        if self.relief == Relief::default() { digest } else { fingerprint(&(digest, self.relief)) }
     }
 
     /// The digest of the planner's settings and of the queues.
@@ -224,12 +225,17 @@ impl Hash for Run {
             back_since,
             promised,
             taken_at,
+            gave_way,
             hash: _,
         } = self;
         (state, held_by, attempt, restarts, placed_at, started_at, checkpointed_at, live, over).hash(hasher);
         (outputs, isolation, port, held_milli_ms, stopping).hash(hasher);
         (last_end, attained_ms, back_since, promised, taken_at, placements.len()).hash(hasher);
         placements.iter().for_each(|placement| placement.allocation.hash(hasher));
+        // It came later: who never gave way hashes as before.
+        if *gave_way > 0 {
+            gave_way.hash(hasher);
+        }
     }
 }
 

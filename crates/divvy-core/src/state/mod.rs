@@ -2,10 +2,12 @@
 
 mod adopt;
 mod apply;
+mod class;
 mod digest;
 mod elastic;
 mod outlook;
 mod past;
+mod relief;
 mod run;
 mod seats;
 mod spending;
@@ -35,6 +37,7 @@ use crate::time::Time;
 pub use apply::{Misfit, count, counted};
 pub use digest::fingerprint;
 pub use past::{Past, Record, TICK};
+pub use relief::Relief;
 pub use run::Dependable;
 pub use spending::Spending;
 pub use table::{Table, TableIter};
@@ -72,6 +75,9 @@ pub struct State {
     /// What queues that have budgets have used of them.
     #[serde(default)]
     pub spending: BTreeMap<String, Spending>,
+    /// Who gets a place before all others, since it has not run for long.
+    #[serde(default)]
+    pub relief: Relief,
     /// The nodes, also those that are gone (their ids are never reused).
     pub nodes: BTreeMap<NodeId, Node>,
     /// The devices, also those that are gone.
@@ -189,6 +195,9 @@ pub struct ArrayRuns {
     pub touched: BTreeMap<u32, Run>,
     /// Members that have ended, by state.
     pub ended: BTreeMap<JobState, Members>,
+    /// When a member last ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ran_at: Option<Time>,
 }
 
 /// One job or member: what it does now.
@@ -236,12 +245,19 @@ pub struct Run {
     /// Whether devices are promised to it.
     #[serde(default)]
     pub promised: bool,
+    /// How often it had to give way, as far as the policy asked for that.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub gave_way: u32,
     /// How many events had come from outside when its devices were last taken for others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub taken_at: Option<u64>,
     /// Its hash, from one change to the next.
     #[serde(skip)]
     hash: digest::Remembered,
+}
+
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 /// Why and how a job is being stopped.
@@ -357,6 +373,7 @@ impl Default for State {
             queues: BTreeMap::new(),
             seats: BTreeSet::new(),
             spending: BTreeMap::new(),
+            relief: Relief::default(),
             nodes: BTreeMap::new(),
             devices: BTreeMap::new(),
             jobs: Table::default(),

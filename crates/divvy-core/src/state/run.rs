@@ -7,10 +7,11 @@ use crate::model::device::{Health, WHOLE_MILLI};
 use crate::model::gang::Group;
 use crate::model::job::{DependsOn, JobSpec, JobState};
 use crate::model::node::NodeState;
+use crate::model::policy::Policy;
 use crate::model::promise::Promise;
 use crate::reason::Reason;
 use crate::state::{Outcome, State};
-use crate::time::Time;
+use crate::time::{Span, Time};
 
 impl Run {
     /// A job that waits for its first attempt.
@@ -36,8 +37,20 @@ impl Run {
             back_since: None,
             promised: false,
             taken_at: None,
+            gave_way: 0,
             hash: super::digest::Remembered::default(),
         }
+    }
+
+    /// Whether it has had to give way as often as the policy lets it.
+    pub fn is_at_cap(&self, policy: &Policy) -> bool {
+        policy.most_restarts.said().is_some_and(|most| self.gave_way >= *most)
+    }
+
+    /// Until when it is safe since it had to give way before: without end before it runs; nothing where it is not safe.
+    pub fn cools_until(&self, policy: &Policy) -> Option<Time> {
+        let cool_down = policy.cool_down_ms.said().filter(|_| self.gave_way > 0)?;
+        Some(self.started_at.map_or(Time(i64::MAX), |started| started + Span(*cool_down)))
     }
 
     /// Whether it waits for devices, and none are promised to it.

@@ -4,7 +4,8 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::apply::{Applied, class_of};
+use super::apply::Applied;
+use super::class::class_of;
 use super::{Job, State};
 use crate::amount::Limits;
 use crate::model::newer::Newer;

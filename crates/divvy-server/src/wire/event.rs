@@ -116,6 +116,9 @@ fn describe_job(state: &State, event: &Event, told: &mut api::Event) {
         Event::Adopted { job, .. } => {
             about(told, *job, Some(JobState::Running), format!("{job} runs already"))
         }
+        Event::Relieved { job } => {
+            about(told, *job, None, format!("{job} has not run for long, and goes before all others"));
+        }
         Event::Placed { job, placements, .. } => {
             let devices = placements.iter().flat_map(|placement| &placement.devices);
             told.devices =

@@ -12,7 +12,7 @@ use divvy_core::reason::Reason;
 use divvy_core::snapshot::Snapshot;
 use divvy_core::state::{Job, Run, State};
 
-use super::row;
+use super::{row, safe};
 use crate::expected::Answer;
 
 /// What stands in a job's way, with what removes each.
@@ -86,6 +86,7 @@ fn displacement(cause: Cause) -> Option<&'static str> {
         Cause::Moved => Some("moved"),
         Cause::Crowded => Some("crowded"),
         Cause::Faster => Some("faster"),
+        Cause::Starved => Some("starved"),
         _ => None,
     }
 }
@@ -158,6 +159,7 @@ pub(crate) fn placed(
     let seats = plan::seats(snapshot, &job.spec, &run.placements);
     api::Explain {
         why_here: seats.map(|seats| seats.to_string()),
+        why_safe: safe::why_safe(state, job, (id, run)),
         displaced: displaced_now(state, run),
         ..settled(state, job, (id, run), api::Verdict::Placed)
     }
@@ -171,6 +173,7 @@ fn settled(state: &State, job: &Job, (id, run): (JobId, &Run), verdict: api::Ver
         remedy: None,
         displaced: None,
         why_here: None,
+        why_safe: None,
         funnel: Vec::new(),
         name: job.spec.name.clone(),
         state: Some(row::job_state(run.state)),
@@ -197,6 +200,7 @@ pub(crate) fn ended(state: &State, attempt: &Attempt) -> api::Explain {
         remedy: None,
         displaced: None,
         why_here: None,
+        why_safe: None,
         funnel: Vec::new(),
         name: attempt.name.clone(),
         state: Some(row::job_state(attempt.state)),
@@ -229,6 +233,7 @@ pub(crate) fn refused(state: &State, row: &api::Job) -> api::Explain {
         remedy: None,
         displaced: None,
         why_here: None,
+        why_safe: None,
         funnel: Vec::new(),
         name: row.name.clone(),
         state: Some(row.state.clone()),

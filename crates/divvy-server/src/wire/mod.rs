@@ -10,6 +10,7 @@ pub(crate) mod queue;
 pub(crate) mod reasons;
 pub(crate) mod refusal;
 pub(crate) mod row;
+mod safe;
 mod speed;
 pub(crate) mod usage;
 mod users;

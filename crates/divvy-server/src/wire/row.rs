@@ -178,6 +178,7 @@ mod tests {
             Cause::Moved,
             Cause::Crowded,
             Cause::Faster,
+            Cause::Starved,
             Cause::Checkpointed,
             Cause::Shutdown,
             Cause::Drain,

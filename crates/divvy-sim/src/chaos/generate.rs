@@ -26,7 +26,7 @@ pub fn life(seed: u64, events: u64) -> Life {
     let mut maker = Maker {
         queues: queues(&mut dice, says_more),
         says_more,
-        policy: policy(&mut dice),
+        policy: policy(&mut dice, says_more),
         devices: nodes.iter().map(|node| i64::from(node.devices)).sum::<i64>().max(1),
         load_percent: dice.between(60, 130),
         trouble_percent: *dice.one_of(&[0, 5, 15, 30]),
@@ -103,7 +103,22 @@ fn say_more(dice: &mut Dice, queue: &mut Queue) {
     }
 }
 
-fn policy(dice: &mut Dice) -> Policy {
+fn policy(dice: &mut Dice, says_more: bool) -> Policy {
+    let mut policy = first_policy(dice);
+    if says_more && policy.preempt != Preempt::Off && dice.percent(60) {
+        let after_ms = *dice.one_of(&[600_000, 3_600_000]);
+        policy.starve_after_ms = Newer(Some(after_ms));
+        policy.quantum_ms = Newer(*dice.one_of(&[None, Some(300_000)]));
+    }
+    if says_more && dice.percent(40) {
+        policy.cool_down_ms = Newer(*dice.one_of(&[None, Some(60_000), Some(1_800_000)]));
+        policy.most_restarts = Newer(*dice.one_of(&[None, Some(0), Some(2)]));
+    }
+    policy
+}
+
+/// What policies said at first.
+fn first_policy(dice: &mut Dice) -> Policy {
     // A past ticks by the minute, and a life lasts for days: not all remember theirs.
     let usual = Policy { half_life_ms: 0, ..Policy::default() };
     if dice.percent(40) {
@@ -287,7 +302,7 @@ impl Maker {
 
     fn settings(&mut self) {
         if self.dice.percent(50) {
-            self.policy = policy(&mut self.dice);
+            self.policy = policy(&mut self.dice, self.says_more);
             let policy = Box::new(self.policy.clone());
             return self.push(0, What::Policy(policy));
         }

@@ -68,7 +68,9 @@ fn same_devices(job: &JobFate, groups: &[String]) -> bool {
 /// The peer's words for why a job was evicted, as far as the core tells reasons apart.
 fn reasons(cause: Cause) -> &'static [&'static str] {
     match cause {
-        Cause::Preempted | Cause::Order | Cause::Moved | Cause::Faster => &["InClusterQueue"],
+        Cause::Preempted | Cause::Order | Cause::Moved | Cause::Faster | Cause::Starved => {
+            &["InClusterQueue"]
+        }
         _ => &[],
     }
 }

@@ -114,6 +114,9 @@ fn render(explained: &Explained, now_ms: i64) -> String {
     if let Some(displaced) = &explained.displaced {
         text += &labelled("before", &lost(displaced));
     }
+    if let Some(safe) = &explained.why_safe {
+        text += &labelled("safe", &plain(safe));
+    }
     if !explained.funnel.is_empty() {
         text += &labelled("GPUs", &funnel(&explained.funnel));
     }

@@ -226,6 +226,9 @@ fn why_it_ended(state: &JobState, end: &LastEnd, exit_code: Option<i32>) -> Stri
         Cause::Moved => format!("it goes on elsewhere, so that job {} has room", by("?")),
         Cause::Crowded => "tasks of another scheduler took what it held of its node".into(),
         Cause::Faster => "it goes on on faster GPUs".into(),
+        Cause::Starved => {
+            format!("its GPUs went to job {}, which had not run for the longest time", by("?"))
+        }
         Cause::Checkpointed => "it saved its work and asked to be run again".into(),
         Cause::Shutdown => format!("the pool was taken down by {}", by("someone")),
         Cause::Drain => "its node was drained".into(),

@@ -1,6 +1,7 @@
 //! Who gives way to whom: only to those that may take (L8, L9), and never in turns (L10).
 
 use super::*;
+use crate::model::policy::Preempt;
 use crate::state::Record;
 
 /// When what queues missed was news for the last time, by the state's own word, and what it was then.
@@ -34,6 +35,24 @@ impl Watch {
                 let text = format!("job {job} was placed, and queue {path} has used its budget");
                 wrong.push(found("budget", text));
             }
+        }
+    }
+
+    /// Nobody gives way more often than the policy says, nor shortly after having done so; nor does a part of it.
+    pub(super) fn again(&mut self, state: &State, (job, cause): (JobId, Cause), wrong: &mut Found) {
+        let policy = &state.policy;
+        if !cause.is_planned() || !policy.counts_restarts() {
+            return;
+        }
+        let Some(run) = state.run(job) else { return };
+        // That of a whole job counts by now.
+        let before = run.gave_way - u32::from(run.stopping.is_some());
+        let most = policy.most_restarts.said().copied().unwrap_or(u32::MAX);
+        let cool_down_ms = policy.cool_down_ms.said().copied().unwrap_or(0);
+        let ran_ms = run.started_at.map_or(0, |started| state.now.since(started).0);
+        if before >= most || before > 0 && ran_ms < cool_down_ms {
+            let text = format!("job {job} gives way after having done so {before} times, {ran_ms} ms ago");
+            wrong.push(found("restarts", text));
         }
     }
 
@@ -98,7 +117,7 @@ impl Watch {
         (cause, by): (Cause, Option<&str>),
         wrong: &mut Found,
     ) {
-        if !matches!(cause, Cause::Preempted | Cause::Reclaimed) {
+        if !cause.takes() {
             return;
         }
         let claimant = by.and_then(|by| by.parse::<JobId>().ok()).and_then(|by| state.jobs.get(&by.number));
@@ -107,7 +126,9 @@ impl Watch {
             return;
         };
         self.taken.insert(job);
-        if by.and_then(|by| by.parse().ok()).is_some_and(|by| self.taken.contains(&by)) {
+        if cause == Cause::Starved {
+            self.gives_way_to(job, by, wrong);
+        } else if by.and_then(|by| by.parse().ok()).is_some_and(|by| self.taken.contains(&by)) {
             let text = format!("job {job} gives way to {by:?}, whose devices were taken since the last news");
             wrong.push(found("L10", text));
         }
@@ -116,6 +137,11 @@ impl Watch {
             if own != other || claimant.spec.priority <= victim.spec.priority {
                 wrong.push(found("L10", format!("job {job} is preempted by {}", claimant.number)));
             }
+            return;
+        }
+        // In its own queue all give way to it; by the walk, all do.
+        let anyone = own == other || state.policy.preempt == Preempt::Walk;
+        if cause == Cause::Starved && anyone {
             return;
         }
         let mut upwards: Vec<&str> = lineage(other).collect();
@@ -140,7 +166,7 @@ impl Watch {
     }
 
     /// Whoever was told to make room does so for someone (L8).
-    pub(super) fn planned(&mut self, state: &State, wrong: &mut Found) {
+    pub(super) fn planned(&mut self, state: &State, saw: Position, wrong: &mut Found) {
         for (job, live) in std::mem::take(&mut self.preempted) {
             let waits = |promise: &&Promise| promise.waits_for.iter().any(|id| live.contains(id));
             let stopping = state.run(job).and_then(|run| run.stopping.as_ref());
@@ -159,6 +185,7 @@ impl Watch {
                 wrong.push(found("L8", format!("job {job} has to move, and goes on no faster")));
             }
         }
+        self.nobody_starves(state, saw, wrong);
         self.floor = self.floor.max(self.recent.last().copied().unwrap_or_default());
         self.recent.clear();
     }

@@ -1,0 +1,81 @@
+//! Who has not run for long gets a place before all others, and some time in it. The planner says who (`Relieved`); the fold
+//! knows when that is over.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Job, Runs, State};
+use crate::event::Event;
+use crate::id::JobId;
+use crate::time::Time;
+
+/// Who got a place before all others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Relief {
+    /// When the last one was chosen that came to run.
+    pub last: Option<Time>,
+    /// Who has been chosen, and when, until its time is over.
+    pub open: Option<(JobId, Time)>,
+}
+
+impl State {
+    /// Whether somebody may be chosen again.
+    pub(crate) fn may_relieve(&self, now: Time) -> bool {
+        let is_time = |after| self.relief.last.is_none_or(|last| last + after <= now);
+        self.relief.open.is_none() && !self.draining && self.policy.starve_after().is_some_and(is_time)
+    }
+
+    /// Whether a job keeps its place, whoever wants it.
+    pub(crate) fn is_relieved(&self, job: JobId) -> bool {
+        self.relief.open.is_some_and(|(other, _)| other == job)
+    }
+
+    /// When the time of whoever was chosen is over; nothing before all of its tasks run.
+    pub(crate) fn relief_ends(&self) -> Option<Time> {
+        let (job, _) = self.relief.open?;
+        Some(self.run(job)?.started_at? + self.policy.quantum())
+    }
+
+    /// Says whether it is over by a moment: then others may take that place again.
+    pub(super) fn end_relief(&mut self, at: Time) -> bool {
+        let is_over = self.relief_ends().is_some_and(|end| end <= at);
+        if is_over {
+            self.relief.open = None;
+        }
+        is_over
+    }
+
+    /// Notes that the chosen one runs; or that it does not, or not any more: then another may be chosen.
+    pub(super) fn follow_relief(&mut self, event: &Event) {
+        let Some((job, at)) = self.relief.open else { return };
+        let run = self.run(job);
+        match event {
+            Event::TaskStarted { .. } if run.is_some_and(|run| run.started_at.is_some()) => {
+                self.relief.last = Some(at);
+            }
+            Event::Revoked { job: other }
+            | Event::AttemptEnded { job: other, .. }
+            | Event::Dropped { job: other, .. }
+            | Event::Held { job: other, .. }
+                if other.number == job.number && !run.is_some_and(|run| run.is_active() || run.promised) =>
+            {
+                self.relief.open = None;
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Job {
+    /// Since when it has not run: since its submission, the moment at which it may start, or its last end. Nothing while it runs,
+    /// or a member of it does.
+    pub(crate) fn idle_since(&self) -> Option<Time> {
+        let ended = match &self.runs {
+            Runs::Single(run) => run.back_since,
+            Runs::Array(array) => {
+                array.touched.values().filter_map(|run| run.back_since).max().max(array.ran_at)
+            }
+        };
+        let since = [Some(self.submitted_at), self.spec.start_after, ended];
+        (self.active_members() == 0).then(|| since.into_iter().flatten().max()).flatten()
+    }
+}

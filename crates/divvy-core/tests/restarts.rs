@@ -1,0 +1,52 @@
+//! Scenarios of jobs that have had to give way before.
+
+use divvy_core::scenario::run;
+use expect_test::{Expect, expect};
+
+/// Runs a scenario after a line of policy.
+fn check(policy: &str, scenario: &str, expected: Expect) {
+    match run(&format!("policy {policy}\n{scenario}")) {
+        Ok(printed) => expected.assert_eq(&printed),
+        Err(bad) => expected.assert_eq(&bad.to_string()),
+    }
+}
+
+#[test]
+fn who_gave_way_is_safe_for_a_while_once_it_runs_again_and_then_not_any_more() {
+    check(
+        "{half_life: none, cool_down: 30m}",
+        "node n1 1xh100\nsubmit low default 1\nplan\nsubmit h1 default 1 prio=high\nplan\nend low signal=15\nend h1\nplan\npass 10m\nsubmit h2 default 1 prio=high\nplan\nrestart\nplan\npass 20m\nplan",
+        expect![[r#"
+            place low n1:0
+            stop low Preempted by h1
+            promise h1 n1:0
+            ended low pending Preempted exit=143
+            place h1 n1:0
+            ended h1 completed Exit exit=0
+            place low n1:0
+            wait DV-GPUS-BUSY: every GPU that would do is taken
+            stop low Preempted by h2
+            promise h2 n1:0
+        "#]],
+    );
+}
+
+#[test]
+fn who_gave_way_as_often_as_the_policy_says_gives_way_no_more() {
+    check(
+        "{half_life: none, most_restarts: 1}",
+        "node n1 1xh100\nqueue a guarantee=1\nqueue b\nsubmit b1 b 1\nplan\nsubmit a1 a 1\nplan\nend b1 signal=15\nend a1\nplan\nrestart\nsubmit a2 a 1\nplan\nend b1\nplan",
+        expect![[r#"
+            place b1 n1:0
+            stop b1 Reclaimed by a1
+            promise a1 n1:0
+            ended b1 pending Reclaimed exit=143
+            place a1 n1:0
+            ended a1 completed Exit exit=0
+            place b1 n1:0
+            wait DV-GPUS-BUSY: every GPU that would do is taken
+            ended b1 completed Exit exit=0
+            place a2 n1:0
+        "#]],
+    );
+}

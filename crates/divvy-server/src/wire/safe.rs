@@ -1,0 +1,69 @@
+//! Why nobody takes the place of a job that runs.
+
+use divvy_core::id::JobId;
+use divvy_core::model::queue::utc;
+use divvy_core::state::{Job, Run, State};
+
+/// In words, or nothing where others may.
+pub(super) fn why_safe(state: &State, job: &Job, (id, run): (JobId, &Run)) -> Option<String> {
+    let policy = &state.policy;
+    if !job.spec.preemptible {
+        return Some("it is not preemptible".into());
+    }
+    if run.is_at_cap(policy) {
+        return Some(format!("it has given way as often as the policy lets it ({})", run.gave_way));
+    }
+    if state.relief.open.is_some_and(|(relieved, _)| relieved == id) {
+        let until = run.started_at.map(|started| started + policy.quantum());
+        let until = until.map(|until| format!(", until {}", utc(until))).unwrap_or_default();
+        return Some(format!("it had not run for long{until}"));
+    }
+    let until = run.cools_until(policy).filter(|until| *until > state.now)?;
+    let until = run.started_at.map(|_| format!(", until {}", utc(until))).unwrap_or_default();
+    Some(format!("it gave way before{until}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use divvy_core::scenario::Scenario;
+
+    use super::*;
+
+    fn of(policy: &str, flags: &str) -> Option<String> {
+        let mut scenario = Scenario::new();
+        let policy = format!("policy {{half_life: none, {policy}}}");
+        let job = format!("submit low default 1 {flags}");
+        let end = if flags.is_empty() { "end low signal=15" } else { "plan" };
+        let lines = [
+            policy.as_str(),
+            "node n1 1xh100",
+            &job,
+            "plan",
+            "submit high default 1 prio=high",
+            "plan",
+            end,
+            "end high",
+            "plan",
+        ];
+        lines
+            .iter()
+            .filter(|line| flags.is_empty() || **line != "end high")
+            .for_each(|line| scenario.line(line).unwrap());
+        let (state, id) = (scenario.state(), JobId::single(1));
+        why_safe(state, &state.jobs[&1], (id, state.run(id).unwrap()))
+    }
+
+    #[test]
+    fn who_is_safe_is_told_why_and_until_when() {
+        assert_eq!(of("most_restarts: 2", ""), None);
+        assert_eq!(
+            of("most_restarts: 1", "").as_deref(),
+            Some("it has given way as often as the policy lets it (1)")
+        );
+        assert_eq!(
+            of("cool_down: 1h", "").as_deref(),
+            Some("it gave way before, until 1970-01-01 01:00 UTC")
+        );
+        assert_eq!(of("reserve: 0", "fixed").as_deref(), Some("it is not preemptible"));
+    }
+}

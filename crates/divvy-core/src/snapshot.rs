@@ -259,7 +259,8 @@ impl Snapshot {
     /// A user who is new to a queue gets a seat there.
     fn seat(&mut self, state: &State, number: u64) {
         let seat = state.jobs.get(&number).and_then(|job| job.spec.seat.said());
-        if seat.is_some_and(|seat| !self.shares.has(seat)) {
+        let new = seat.filter(|seat| !self.shares.has(seat));
+        if new.is_some_and(|seat| !self.shares.seat_newcomer(state, seat)) {
             self.divide_anew(state);
         }
     }

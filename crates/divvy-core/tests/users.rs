@@ -1,6 +1,9 @@
 //! Scenarios of queues that are divided among their users.
+#![allow(clippy::unwrap_used, reason = "what a test's own functions can't set up has failed the test")]
 
-use divvy_core::scenario::run;
+use divvy_core::plan;
+use divvy_core::scenario::{Scenario, run};
+use divvy_core::snapshot::Snapshot;
 use expect_test::{Expect, expect};
 
 /// Runs a scenario in which queues share the pool and jobs give way by least loss.
@@ -145,4 +148,29 @@ fn a_user_of_weight_zero_gets_what_nobody_else_wants() {
             wait DV-GPUS-BUSY: every GPU that would do is taken
         "#]],
     );
+}
+
+#[test]
+fn who_is_new_to_a_queue_gets_a_seat_as_if_he_had_always_been_there() {
+    let mut scenario = Scenario::new();
+    let mut lines = vec!["policy {half_life: none}".to_owned(), "node n1 8xh100".to_owned()];
+    for queue in ["a", "a/b", "c"] {
+        lines.push(format!(
+            "queue {queue} {{\"path\": \"{queue}\", \"users\": {{\"weight\": {{\"eva\": 2}}}}}}"
+        ));
+    }
+    for (job, user) in ["eva", "bob", "zoe", "ana", "dan"].into_iter().enumerate() {
+        for queue in ["a/b", "c", "a"] {
+            lines.push(format!("submit j{job}{} {queue} 1 user={user} array=0-2", &queue[queue.len() - 1..]));
+        }
+        lines.push("plan".to_owned());
+    }
+    for line in lines {
+        scenario.line(&line).unwrap();
+        let anew = Snapshot::new(scenario.state());
+        assert!(scenario.snapshot().same_as(&anew), "{line}");
+        let (state, now) = (scenario.state(), scenario.now());
+        let (kept, anew) = (&mut scenario.snapshot().clone(), &mut anew.clone());
+        assert_eq!(plan::plan(state, kept, now).0, plan::plan(state, anew, now).0, "{line}");
+    }
 }

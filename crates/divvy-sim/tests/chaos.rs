@@ -24,3 +24,9 @@ fn lives_in_which_queues_have_users_and_budgets_break_no_law() {
         assert_eq!(divvy_sim::chaos::run(seeds, 500, 1, &mut |_| ()).violations, []);
     }
 }
+
+/// In this life somebody is chosen who has not run for long, in a cycle that takes back what was promised to another.
+#[test]
+fn who_was_chosen_stays_so_when_another_loses_its_promise() {
+    assert_eq!(divvy_sim::chaos::run(142..143, 1500, 1, &mut |_| ()).violations, []);
+}

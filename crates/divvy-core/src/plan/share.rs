@@ -2,6 +2,7 @@
 //! what each can use, from the top of the tree down. Integers only; the parts of a whole sum to it.
 
 mod held;
+mod same;
 mod seats;
 mod spent;
 
@@ -34,7 +35,7 @@ pub(crate) type Amounts = SmallVec<[i64; 3]>;
 
 /// The queues with what is due to each. The first is the pool itself; parents come before their children. The snapshot keeps one
 /// of them with what is held, so that a cycle adds what is wanted and divides.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Shares {
     resources: Arc<[Resource]>,
     pub(crate) queues: Vec<QueueShare>,

@@ -1,9 +1,10 @@
 //! Part of phase 1, share: users of a queue that is divided among them. Each has a place below the queue, as a queue has.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::{Claim, POOL, Shares, fill, quantum};
-use crate::model::queue::{Queue, user_at};
+use crate::model::queue::{Queue, Users, user_at};
 use crate::state::State;
 
 impl Shares {
@@ -16,12 +17,32 @@ impl Shares {
     ) {
         let Some(users) = queue.users.said() else { return };
         for seat in state.seats_of(&queue.path) {
-            let weight = user_at(seat).map_or(1, |(_, user)| users.weight_of(user));
-            let own = Queue { weight, limit: users.limit.clone(), ..Queue::named(seat) };
-            let own = self.add(&own, place);
-            self.queues[own].is_seat = true;
-            by_path.insert(seat.to_owned(), own);
+            by_path.insert(seat.to_owned(), self.add_seat(users, seat, place));
         }
+    }
+
+    fn add_seat(&mut self, users: &Users, seat: &str, place: usize) -> usize {
+        let weight = user_at(seat).map_or(1, |(_, user)| users.weight_of(user));
+        let own = Queue { weight, limit: users.limit.clone(), ..Queue::named(seat) };
+        let own = self.add(&own, place);
+        self.queues[own].is_seat = true;
+        own
+    }
+
+    /// Gives a user who is new to a queue a seat there, beside the seats that there are: what it costs grows with the users of his
+    /// queue alone. Says whether that is all there is to do: who keeps or borrows what is reckoned anew for the whole tree.
+    pub(crate) fn seat_newcomer(&mut self, state: &State, seat: &str) -> bool {
+        let known = user_at(seat).and_then(|(queue, _)| Some((queue, state.users_of(queue)?)));
+        let Some((queue, users)) = known.filter(|_| self.loans.is_none()) else { return false };
+        let place = self.place(queue);
+        let own = self.add_seat(users, seat, place);
+        Arc::make_mut(&mut self.by_path).insert(seat.to_owned(), own);
+        // The first seats of a queue are those that come first in the alphabet; queues below it come behind them.
+        let before = state.seats_of(queue).take_while(|other| *other != seat).count();
+        let children = &mut self.queues[place].children;
+        children.pop();
+        children.insert(before, own);
+        true
     }
 
     /// Whether there is a place of this very path.

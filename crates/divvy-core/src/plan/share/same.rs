@@ -1,0 +1,32 @@
+//! Whether two trees of queues are the same, one kept from event to event and one built anew.
+
+use super::{QueueShare, Shares};
+
+/// Two are the same whose queues are, by their paths and in the same order below each: at which places they stand says only who
+/// came first.
+impl PartialEq for Shares {
+    fn eq(&self, other: &Self) -> bool {
+        let (paths, others) = (self.by_place(), other.by_place());
+        let same = |(path, place): (&str, usize)| {
+            let Some(twin) = other.by_path.get(path) else { return false };
+            let (one, two) = (&self.queues[place], &other.queues[*twin]);
+            let alike = QueueShare { parent: one.parent, children: one.children.clone(), ..two.clone() };
+            let below = one.children.iter().map(|child| paths[*child]);
+            *one == alike
+                && paths[one.parent] == others[two.parent]
+                && below.eq(two.children.iter().map(|child| others[*child]))
+        };
+        let same_settings = (&self.resources, self.guarantees, self.remembers, &self.loans)
+            == (&other.resources, other.guarantees, other.remembers, &other.loans);
+        same_settings && paths.len() == others.len() && self.paths().all(same)
+    }
+}
+
+impl Shares {
+    /// The paths of all queues, by their places.
+    fn by_place(&self) -> Vec<&str> {
+        let mut paths = vec![""; self.queues.len()];
+        self.paths().for_each(|(path, place)| paths[place] = path);
+        paths
+    }
+}

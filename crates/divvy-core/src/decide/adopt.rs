@@ -14,7 +14,7 @@ use crate::state::State;
 /// Turns what runs already into a job with its devices. Where devices have no names, any free ones of its node stand for those
 /// that it has. What does not fit beside what is held already is refused: the laws hold from the first event on.
 pub(crate) fn adopt(state: &State, capacity: &Capacity, adopt: &Adopt) -> Result<Vec<Event>, Rejection> {
-    let submitted = submit::submit(state, &adopt.submit)?;
+    let submitted = submit::taken_over(state, &adopt.submit)?;
     let gang = &adopt.submit.spec.gang;
     let mut placements: Vec<Placement> = Vec::new();
     for (rank, name) in (0..).zip(&adopt.nodes) {

@@ -37,15 +37,30 @@ pub(super) fn submit(state: &State, submit: &Submit) -> Result<Vec<Event>, Rejec
     if spec.after.iter().any(is_over) {
         Arc::make_mut(&mut spec).after.retain(|dependency| !is_over(dependency));
     }
-    let submission = Submission {
+    Ok(vec![submitted(state, submit, spec)])
+}
+
+/// Submits what runs already: whether it might be submitted now is no matter any more.
+pub(super) fn taken_over(state: &State, submit: &Submit) -> Result<Vec<Event>, Rejection> {
+    let queue = &submit.spec.queue;
+    if !state.queues.contains_key(queue) {
+        let known = state.queues.keys().cloned().collect();
+        return Err(Rejection::UnknownQueue { queue: queue.clone(), known });
+    }
+    sense(&submit.spec)?;
+    supported(state, &submit.spec)?;
+    Ok(vec![submitted(state, submit, Arc::clone(&submit.spec))])
+}
+
+fn submitted(state: &State, submit: &Submit, spec: Arc<JobSpec>) -> Event {
+    Event::Submitted(Box::new(Submission {
         number: state.next_job,
         owner: submit.owner.clone(),
         spec,
         array: submit.array.clone(),
         token: submit.token.clone(),
         held: submit.held,
-    };
-    Ok(vec![Event::Submitted(Box::new(submission))])
+    }))
 }
 
 /// Fills in what the queue says where the submission says nothing.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use divvy_core::controller::{Broken, Controller};
-use divvy_core::decide::{Adopt, Command, Submit};
+use divvy_core::decide::{Adopt, Command, Rejection, Submit};
 use divvy_core::id::{AllocationId, ClassId, JobId};
 use divvy_core::model::ask::Ask;
 use divvy_core::model::gang::{Branch, Group, Role};
@@ -318,7 +318,7 @@ impl Jobs {
             Err(why) => Err(why),
             Ok(submit) => {
                 let answer = controller.take(&Command::Submit(Box::new(submit)), now)?;
-                answer.map_err(|rejection| rejection.to_string())
+                answer.map_err(|rejection| told(&rejection))
             }
         };
         match taken.map(|answer| answer.job) {
@@ -397,7 +397,13 @@ impl Jobs {
         now: Time,
     ) -> Result<Result<(), String>, Broken> {
         let pods: Vec<Waiting> = gang.iter().map(|running| running.pod.clone()).collect();
-        let submit = match submission(controller, &pods) {
+        // Whose queue is gone meanwhile runs on all the same.
+        let homeless = || {
+            let mut pods = pods.clone();
+            pods.iter_mut().for_each(|pod| pod.queue = None);
+            submission(controller, &pods)
+        };
+        let submit = match submission(controller, &pods).or_else(|_| homeless()) {
             Ok(submit) => submit,
             Err(why) => return Ok(Err(why)),
         };
@@ -466,6 +472,18 @@ pub(super) fn by_gang(running: Vec<Running>, minimum: impl Fn(&Gang) -> Option<u
 /// Whether a pod of the gang waits for a node.
 pub(super) fn any_waits(news: &[PodNews], gang: &Gang) -> bool {
     news.iter().any(|news| matches!(news, PodNews::Waits(waiting) if waiting.gang.as_ref() == Some(gang)))
+}
+
+/// Why pods are not taken, in the words of a cluster.
+fn told(rejection: &Rejection) -> String {
+    match rejection {
+        Rejection::NotAMember { user, queue, .. } => {
+            format!(
+                "queue {queue} does not take pods of namespace {user}: name another, or add it to its namespaces"
+            )
+        }
+        other => other.to_string(),
+    }
 }
 
 /// The submission that pods are.

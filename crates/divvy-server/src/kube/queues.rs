@@ -93,6 +93,11 @@ fn read(path: &str, spec: &Value) -> Result<Queue, String> {
     let mut spec = spec.clone();
     if let Some(fields) = spec.as_object_mut() {
         fields.remove("parent");
+        // Whose pods they are is their namespace.
+        if let Some(Value::Array(namespaces)) = fields.remove("namespaces") {
+            let users = namespaces.iter().filter_map(Value::as_str).map(|name| json!(format!("user:{name}")));
+            fields.insert("submit".into(), users.collect());
+        }
     }
     // JSON is YAML, and the mistakes are told in the same words.
     let text = json!({"queues": {path: spec}}).to_string();

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::site::Site;
+use crate::site::{SOON_OVER_S, Site};
 
 #[test]
 fn a_queue_binds_its_pods_and_a_mistake_leaves_the_last_good_one_in_force() {
@@ -38,4 +38,26 @@ fn a_pod_whose_queue_is_not_there_waits_until_it_is() {
     site.wait_until("a reason", || site.why("early").0 == "Refused");
     site.queue("no-queue-yet", &json!({}));
     site.wait_until("the pod to be placed", || site.placed() == 1);
+}
+
+#[test]
+fn a_queue_takes_pods_of_its_namespaces_and_keeps_what_runs() {
+    let Some(mut site) = Site::new("spaces", 1) else { return };
+    site.lease_s = SOON_OVER_S;
+    site.queue("spaces-own", &json!({"namespaces": [&site.namespace]}));
+    let of_queue = |name: &str| {
+        let mut pod = site.pod(name, 1);
+        pod["metadata"]["labels"] = json!({"divvy.dev/queue": "spaces-own"});
+        pod["metadata"]["annotations"] = json!({"divvy.dev/preemptible": "true"});
+        site.create(&pod);
+    };
+    of_queue("early");
+    site.schedule();
+    site.wait_until("the pod to be placed", || site.placed() == 1);
+    site.kill();
+    site.queue("spaces-own", &json!({"namespaces": ["elsewhere"]}));
+    of_queue("late");
+    site.schedule();
+    site.wait_until("the other to be told", || site.why("late").1.contains(&site.namespace));
+    assert!(site.get("pod", "early")["metadata"]["deletionTimestamp"].is_null() && site.placed() == 1);
 }

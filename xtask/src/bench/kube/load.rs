@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 /// Requests in flight: they fill two quiet cores; more only wait at the server.
 const WORKERS: usize = 32;
 /// GPUs of a node.
-const GPUS: u32 = 8;
+pub(super) const GPUS: u32 = 8;
 /// How long all pods may take.
 const PATIENCE: Duration = Duration::from_secs(600);
 
@@ -114,11 +114,11 @@ impl Load {
         }
     }
 
-    /// Makes pods of one GPU for a scheduler.
-    pub(super) async fn pods(&self, count: usize, scheduler: &str) -> Result<()> {
+    /// Makes pods for a scheduler: how they are called, and of how many GPUs.
+    pub(super) async fn pods(&self, count: usize, scheduler: &str, (name, gpus): (&str, u32)) -> Result<()> {
         self.each(count, |number| {
-            let spec = spec(scheduler, &json!({"cpu": "1", "nvidia.com/gpu": "1"}));
-            let metadata = json!({"name": format!("pod-{number:05}")});
+            let spec = spec(scheduler, &json!({"cpu": "1", "nvidia.com/gpu": gpus.to_string()}));
+            let metadata = json!({"name": format!("{name}-{number:05}")});
             (PODS.to_owned(), json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}))
         })
         .await
@@ -138,6 +138,7 @@ impl Load {
     /// Binds all pods to the nodes in turn: the bound that any scheduler has.
     pub(super) async fn bind(&self) -> Result<()> {
         let (nodes, pods) = (self.list("/api/v1/nodes").await?.items, self.list(PODS).await?.items);
+        let pods: Vec<Named> = pods.into_iter().filter(|pod| pod.metadata.name.starts_with("pod-")).collect();
         self.each(pods.len(), |number| {
             let Meta { name, uid, .. } = &pods[number].metadata;
             let target =

@@ -29,6 +29,9 @@ pub(super) struct Kube {
     /// Instead: one gang of so many pods, made while the contender runs
     #[arg(long, value_name = "PODS")]
     gang: Option<usize>,
+    /// Beside them, so many pods that can never fit, made before
+    #[arg(long, default_value_t = 0, value_name = "PODS")]
+    hopeless: usize,
     /// How often each contender is measured
     #[arg(long, default_value_t = 3)]
     runs: usize,
@@ -73,7 +76,9 @@ struct Run {
 pub(super) fn run(kube: &Kube, target: &Path) -> Result<()> {
     let program = kube.program.clone().unwrap_or_else(|| target.join("release/divvy"));
     let pods = kube.gang.unwrap_or(kube.pods);
-    println!("{} nodes, {pods} pods{}", kube.nodes, if kube.fsync { ", fsync" } else { "" });
+    let hopeless =
+        if kube.hopeless > 0 { format!(", {} that never fit", kube.hopeless) } else { String::new() };
+    println!("{} nodes, {pods} pods{hopeless}{}", kube.nodes, if kube.fsync { ", fsync" } else { "" });
     let mut runs: Vec<(Contender, Vec<Run>)> =
         kube.contenders.iter().map(|contender| (*contender, Vec::new())).collect();
     for number in 1..=kube.runs {
@@ -104,8 +109,9 @@ impl Kube {
         let scheduler = if contender == Contender::KubeScheduler { "default-scheduler" } else { "divvy" };
         load.nodes(self.nodes).await?;
         let mut own = None;
+        load.pods(self.hopeless, scheduler, ("never", load::GPUS + 1)).await?;
         match self.gang {
-            None => load.pods(self.pods, scheduler).await?,
+            None => load.pods(self.pods, scheduler, ("pod", 1)).await?,
             Some(_) => own = start(cluster, contender, program)?,
         }
         tokio::time::sleep(SETTLE).await;

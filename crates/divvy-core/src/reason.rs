@@ -232,6 +232,43 @@ impl Reason {
         }
     }
 
+    /// Whether what it waits for is room: a further node may be its end, whatever else may be.
+    pub fn is_of_capacity(&self) -> bool {
+        match self {
+            Reason::NoNode
+            | Reason::NoSuchModel(_)
+            | Reason::NoSuchMemory(_)
+            | Reason::TooManyDevices(..)
+            | Reason::TooManyTasks(..)
+            | Reason::TooMuchHost(..)
+            | Reason::DevicesDown(_)
+            | Reason::DevicesForeign(_)
+            | Reason::NodesDraining(_)
+            | Reason::DevicesBusy(_)
+            | Reason::HostBusy(..)
+            | Reason::NoIdleNode
+            | Reason::NoDomain(..)
+            | Reason::GangIncomplete(_)
+            | Reason::NoNodeChosen(_) => true,
+            Reason::NotPlanned
+            | Reason::Held(_)
+            | Reason::Dependency(..)
+            | Reason::StartAfter(_)
+            | Reason::ArrayLimit(_)
+            | Reason::QueueLimit(..)
+            | Reason::UserLimit(..)
+            | Reason::OverBudget(..)
+            | Reason::BeyondGuarantee(..)
+            | Reason::BorrowLimit(..)
+            | Reason::NotLent(..)
+            | Reason::PoolDraining
+            | Reason::InLine
+            | Reason::Reserved(_)
+            | Reason::Promised(_)
+            | Reason::Unsupported(_) => false,
+        }
+    }
+
     /// The cheapest thing that someone can do about it.
     pub fn fix(&self) -> String {
         match self {
@@ -368,10 +405,7 @@ impl fmt::Display for Reason {
             }
             Reason::NoIdleNode => write!(f, "wants its nodes for itself, and none is idle"),
             Reason::NoDomain(level, tasks, most) => f.write_str(&no_domain(level, *tasks, *most)),
-            Reason::GangIncomplete(1) => {
-                write!(f, "no node that would do has all that it asks for left at once")
-            }
-            Reason::GangIncomplete(minimum) => write!(f, "not all of its {minimum} tasks fit at once"),
+            Reason::GangIncomplete(minimum) => f.write_str(&incomplete(*minimum)),
             Reason::InLine => write!(f, "jobs start strictly in order, and one before it does not fit yet"),
             Reason::Reserved(owner) => {
                 write!(f, "what is free is kept for job {owner}, which is before it in line")
@@ -395,6 +429,13 @@ impl fmt::Display for Reason {
 
 fn would_do(count: u32) -> String {
     format!("{count} GPU{} that would do {}", plural(count), are(count))
+}
+
+fn incomplete(minimum: u32) -> String {
+    match minimum {
+        1 => "no node that would do has all that it asks for left at once".into(),
+        _ => format!("not all of its {minimum} tasks fit at once"),
+    }
 }
 
 fn no_domain(level: &str, tasks: u32, most: u32) -> String {

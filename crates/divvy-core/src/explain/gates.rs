@@ -49,21 +49,7 @@ impl Gate {
             Reason::BeyondGuarantee(..) => Gate::Guarantee,
             Reason::BorrowLimit(..) | Reason::NotLent(..) => Gate::Loans,
             Reason::InLine | Reason::Reserved(_) => Gate::InLine,
-            Reason::NoNode
-            | Reason::NoNodeChosen(_)
-            | Reason::NoSuchModel(_)
-            | Reason::NoSuchMemory(_)
-            | Reason::TooManyDevices(..)
-            | Reason::TooManyTasks(..)
-            | Reason::TooMuchHost(..)
-            | Reason::DevicesDown(_)
-            | Reason::DevicesForeign(_)
-            | Reason::NodesDraining(_)
-            | Reason::DevicesBusy(_)
-            | Reason::HostBusy(..)
-            | Reason::NoIdleNode
-            | Reason::NoDomain(..)
-            | Reason::GangIncomplete(_) => Gate::Capacity,
+            reason if reason.is_of_capacity() => Gate::Capacity,
             other => Gate::Other(other.code()),
         }
     }

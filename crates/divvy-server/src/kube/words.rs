@@ -24,7 +24,7 @@ pub(super) struct Choice {
 
 /// Why a pod waits, for its status; with what starts it, if that is known.
 pub(super) fn waits((reason, state): (&Reason, &State), choice: &Choice, known: Option<&str>) -> Condition {
-    let helps = a_node_would_help(reason);
+    let helps = reason.is_of_capacity();
     let word = if helps { UNSCHEDULABLE.to_owned() } else { word(reason.code()) };
     let where_from = if helps { choice.said() } else { String::new() };
     let fix = known.map_or_else(|| fix(reason), str::to_owned);
@@ -132,43 +132,6 @@ pub(super) fn group_missing(group: &str) -> Condition {
 
 fn not_scheduled(reason: &str, message: String) -> Condition {
     Condition { kind: "PodScheduled".into(), status: "False".into(), reason: reason.into(), message }
-}
-
-/// Whether the pod could start if the cluster had one more node of the right kind.
-fn a_node_would_help(reason: &Reason) -> bool {
-    match reason {
-        Reason::NoNode
-        | Reason::NoSuchModel(_)
-        | Reason::NoSuchMemory(_)
-        | Reason::TooManyDevices(..)
-        | Reason::TooManyTasks(..)
-        | Reason::TooMuchHost(..)
-        | Reason::DevicesDown(_)
-        | Reason::DevicesForeign(_)
-        | Reason::NodesDraining(_)
-        | Reason::DevicesBusy(_)
-        | Reason::HostBusy(..)
-        | Reason::NoIdleNode
-        | Reason::NoDomain(..)
-        | Reason::GangIncomplete(_)
-        | Reason::NoNodeChosen(_) => true,
-        Reason::NotPlanned
-        | Reason::Held(_)
-        | Reason::Dependency(..)
-        | Reason::StartAfter(_)
-        | Reason::ArrayLimit(_)
-        | Reason::QueueLimit(..)
-        | Reason::UserLimit(..)
-        | Reason::OverBudget(..)
-        | Reason::BeyondGuarantee(..)
-        | Reason::BorrowLimit(..)
-        | Reason::NotLent(..)
-        | Reason::PoolDraining
-        | Reason::InLine
-        | Reason::Reserved(_)
-        | Reason::Promised(_)
-        | Reason::Unsupported(_) => false,
-    }
 }
 
 /// `DV-QUEUE-LIMIT` as the API writes reasons: `QueueLimit`.

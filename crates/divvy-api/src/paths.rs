@@ -21,6 +21,10 @@ pub const QUEUES: &str = "/v1/queues";
 pub const QUEUES_FILE: &str = "/v1/queues/file";
 /// `GET` with [`ChangesQuery`](crate::ChangesQuery) → array of [`QueuesChange`](crate::QueuesChange), oldest first.
 pub const QUEUES_HISTORY: &str = "/v1/queues/history";
+/// `GET` → array of [`Reservation`](crate::Reservation); `POST` [`Reserve`](crate::Reserve) → [`Reservation`](crate::Reservation).
+pub const RESERVATIONS: &str = "/v1/reservations";
+/// `POST` [`EndReservation`](crate::EndReservation) → array of the [`Reservation`](crate::Reservation)s that were taken back.
+pub const RESERVATIONS_END: &str = "/v1/reservations/end";
 /// `GET` with [`HistoryQuery`](crate::HistoryQuery) → array of [`Usage`](crate::Usage).
 pub const HISTORY: &str = "/v1/history";
 /// `GET` → server-sent [`Event`](crate::Event)s; `id:` is the position in the log, `Last-Event-ID` resumes.

@@ -165,6 +165,9 @@ impl Controller {
         if !self.news && self.due().is_none_or(|due| due > now) {
             return Ok(());
         }
+        for event in self.state.calendar_news(now) {
+            self.fold(event, now)?;
+        }
         let others = [self.state.next_renewal(), self.snapshot.next_turn_of_time(&self.state)];
         if self.next_tick().into_iter().chain(others.into_iter().flatten()).any(|tick| tick <= now) {
             self.fold(Event::Tick, now)?;
@@ -197,7 +200,8 @@ impl Controller {
 
     /// When [`Controller::cycle`] has something to do without news.
     pub fn due(&self) -> Option<Time> {
-        let timers = [self.snapshot.due(), self.next_tick(), self.awaited_renewal()];
+        let timers =
+            [self.snapshot.due(), self.next_tick(), self.awaited_renewal(), self.state.calendar_due()];
         timers.into_iter().chain([self.snapshot.next_turn_of_time(&self.state)]).flatten().min()
     }
 

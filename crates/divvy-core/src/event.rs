@@ -11,6 +11,7 @@ use crate::model::node::{NodeSpec, NodeState, OthersHold};
 use crate::model::policy::Policy;
 use crate::model::promise::Promise;
 use crate::model::queue::Queue;
+use crate::model::reservation::Reservation;
 use crate::reason::Reason;
 use crate::time::Time;
 
@@ -98,6 +99,20 @@ pub enum Event {
         on: bool,
         /// Who said so.
         by: String,
+    },
+    /// Nodes or devices are kept from a moment on.
+    ReservationMade(Box<Reservation>),
+    /// The moment has come.
+    ReservationBegan {
+        /// Which reservation.
+        id: u64,
+    },
+    /// They are kept no longer.
+    ReservationEnded {
+        /// Which reservation.
+        id: u64,
+        /// Who took it back; nobody where its time is over.
+        by: Option<String>,
     },
     /// A job, or a whole array, was submitted.
     Submitted(Box<Submission>),
@@ -284,6 +299,9 @@ impl Event {
             Event::QueuesSet { .. } => "queues_set",
             Event::PolicySet { .. } => "policy_set",
             Event::DrainSet { .. } => "drain_set",
+            Event::ReservationMade(_) => "reservation_made",
+            Event::ReservationBegan { .. } => "reservation_began",
+            Event::ReservationEnded { .. } => "reservation_ended",
             Event::Submitted(_) => "submitted",
             Event::Held { .. } => "held",
             Event::Released { .. } => "released",
@@ -350,6 +368,9 @@ impl Event {
                 | Event::QueuesSet { .. }
                 | Event::PolicySet { .. }
                 | Event::DrainSet { .. }
+                | Event::ReservationMade(_)
+                | Event::ReservationBegan { .. }
+                | Event::ReservationEnded { .. }
         )
     }
 

@@ -106,6 +106,10 @@ pub enum Reason {
     UserLimit(String, Resource, i64, i64),
     /// Its queue (or one above) has used up its budget: queue, budget in thousandths of GPU-hours, and when it renews.
     OverBudget(String, i64, Time),
+    /// Devices that would do are being drained: how many.
+    DevicesDraining(u32),
+    /// What is free is kept on the calendar, for work on it or for others: from when on.
+    Booked(Time),
 }
 
 /// What can change a reason.
@@ -150,6 +154,8 @@ impl Reason {
             Reason::DevicesDown(_) => "DV-GPUS-DOWN",
             Reason::DevicesForeign(_) => "DV-GPUS-FOREIGN",
             Reason::NodesDraining(_) => "DV-DRAINING",
+            Reason::DevicesDraining(_) => "DV-GPU-DRAINING",
+            Reason::Booked(_) => "DV-BOOKED",
             Reason::DevicesBusy(_) => "DV-GPUS-BUSY",
             Reason::HostBusy(..) => "DV-HOST-BUSY",
             Reason::NoIdleNode => "DV-NO-IDLE-NODE",
@@ -244,6 +250,8 @@ impl Reason {
             | Reason::DevicesDown(_)
             | Reason::DevicesForeign(_)
             | Reason::NodesDraining(_)
+            | Reason::DevicesDraining(_)
+            | Reason::Booked(_)
             | Reason::DevicesBusy(_)
             | Reason::HostBusy(..)
             | Reason::NoIdleNode
@@ -308,7 +316,13 @@ impl Reason {
             Reason::DevicesForeign(_) => {
                 "end what uses them from outside: divvy gpus shows whose it is".into()
             }
-            Reason::NodesDraining(_) => "wait for the drain to end".into(),
+            Reason::NodesDraining(_) | Reason::DevicesDraining(_) => {
+                "wait for the drain to end: divvy reserve lists what is drained, and until when".into()
+            }
+            Reason::Booked(from) => format!(
+                "give it a time limit (-t) that ends before {}, or wait: divvy reserve lists what is kept",
+                utc(*from)
+            ),
             Reason::DevicesBusy(_) => {
                 "wait for running jobs to end, or ask for fewer GPUs or for other models, too".into()
             }
@@ -396,6 +410,8 @@ impl fmt::Display for Reason {
             Reason::NodesDraining(count) => {
                 write!(f, "{count} node{} that would do {} being drained", plural(*count), are(*count))
             }
+            Reason::DevicesDraining(count) => write!(f, "{} being drained", would_do(*count)),
+            Reason::Booked(from) => write!(f, "what is free is reserved from {} on", utc(*from)),
             Reason::DevicesBusy(count) => match count {
                 1 => write!(f, "every GPU that would do is taken"),
                 _ => write!(f, "no node has {count} GPUs free that would do"),

@@ -10,11 +10,12 @@
 //! end    j1  exit=0            # all tasks, or one: j1/0 [signal=9 lost reboot]
 //! pass   2h                    # time
 //! start  j1  on=n1:0+n1:1,n2:0 # without a plan, by task [cpu=4,8 mem=8 alt=1 slowly]; likewise promise j1 on=n1:0 and stop j1
-//! cancel j1 · hold j1 · release j1 [by=ana] · device n1:3 down|foreign|ok · drain on|off [n1] · remove a · restart · explain j1 · estimate j1 1h 2h
+//! cancel j1 · hold j1 · release j1 [by=ana] · device n1:3 down|foreign|ok · drain on|off [n1|n1:3] [evict at=+1h for=2h] · reserve 4|n1,n2:0 queue=a [model=h100 at=+1h for=2h] · remove a · restart · explain j1 · estimate j1 1h 2h
 //! ```
 //!
 //! What a line of `node`, `queue` or `submit` cannot say in words stands in braces behind it, as JSON.
 
+mod calendar;
 mod names;
 mod print;
 mod read;
@@ -61,7 +62,7 @@ pub struct BadLine {
 }
 
 /// All that a line can begin with.
-const VERBS: &str = "node queue policy submit estimate plan end pass start promise stop cancel hold release device drain remove restart explain";
+const VERBS: &str = "node queue policy submit estimate plan end pass start promise stop cancel hold release device drain reserve remove restart explain";
 
 fn root() -> Person {
     Person { name: "root".into(), admin: true }
@@ -153,6 +154,7 @@ impl Scenario {
             "release" => self.command(&words, Command::Release),
             "device" => self.device(&words),
             "drain" => self.drain(&words),
+            "reserve" => self.reserve(&words),
             "remove" => self.remove(&words),
             "restart" => words.only(1, "", "").and_then(|()| self.restart()),
             "explain" => self.explain(&words),
@@ -209,19 +211,6 @@ impl Scenario {
     fn policy(&mut self, words: &Words) -> Done {
         let policy = policy::parse(words.rest).map_err(|bad| bad.to_string())?;
         self.take(&Command::SetPolicy(Box::new(policy), root()))
-    }
-
-    fn drain(&mut self, words: &Words) -> Done {
-        words.only(3, "", "")?;
-        let on = match words.at(1, "on or off")? {
-            "on" => true,
-            "off" => false,
-            other => return Err(format!("drain {other:?}: write on or off")),
-        };
-        self.take(&match words.placed.get(2) {
-            Some(node) => Command::DrainNode((*node).to_owned(), on, root()),
-            None => Command::SetDrain(on, root()),
-        })
     }
 
     fn pass(&mut self, words: &Words) -> Done {

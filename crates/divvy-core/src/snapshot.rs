@@ -115,6 +115,10 @@ impl Snapshot {
                 self.rebuild_capacity_unless(added, state);
             }
             Event::DeviceChanged { device, .. } => self.capacity.refresh(state, *device),
+            Event::ReservationBegan { .. } | Event::ReservationEnded { .. } => {
+                self.rebuild_capacity_unless(false, state);
+                self.divide_anew(state);
+            }
             Event::PolicySet { .. } => *self = Self::new(state),
             Event::QueuesSet { .. } if before.has_users || state.has_users() => *self = Self::new(state),
             Event::QueuesSet { .. } => self.divide_anew(state),

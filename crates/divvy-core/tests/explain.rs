@@ -161,8 +161,8 @@ fn nodes_that_drain_and_devices_that_broke_are_named() {
         "j",
         expect![[r#"
             DV-GPUS-BUSY every GPU that would do is taken
-                node n1 takes jobs again
-            => node n1 takes jobs again
+                n1 takes jobs again: divvy gpus undrain n1
+            => n1 takes jobs again: divvy gpus undrain n1
         "#]],
     );
 }

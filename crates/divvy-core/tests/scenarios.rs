@@ -456,10 +456,12 @@ fn what_may_change_by_itself_or_by_someone_is_named_as_such() {
     check(
         "node n1 4xa100\ndrain on n1\nsubmit a default 1\nplan\nexplain a\ndrain off n1\nplan # DV-DRAINING",
         expect![[r#"
+            reservation 1 begins
             wait DV-DRAINING: 1 node that would do is being drained
             later
-              DV-DRAINING 1 node that would do is being drained | wait for the drain to end
+              DV-DRAINING 1 node that would do is being drained | wait for the drain to end: divvy reserve lists what is drained, and until when
               4 in pool > 4 right model > 4 enough memory > 4 healthy > 0 free > 0 on one node
+            reservation 1 is over
             place a n1:0
         "#]],
     );

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use divvy_core::decide::{Command, Person};
+use divvy_core::event::Stamped;
 use divvy_core::model::policy::Policy;
 use divvy_core::model::score::{Score, Typical, TypicalTask};
 use divvy_core::plan::plan;
@@ -278,9 +279,13 @@ fn live(score: Score, lines: &[String]) -> Result<(), TestCaseError> {
     for line in lines {
         // A line about a job that was never submitted makes no sense, and does nothing.
         let _ = scenario.line(line).is_err();
-        let (state, now) = (scenario.state().clone(), scenario.now());
+        let (mut state, now) = (scenario.state().clone(), scenario.now());
+        prop_assert!(scenario.controller().snapshot().same_as(&Snapshot::new(&state)), "after {line}");
+        // That a drain begins is noted before the plan.
+        for event in state.calendar_news(now) {
+            state.apply(&Stamped { at: now, event })?;
+        }
         let mut cold = Snapshot::new(&state);
-        prop_assert!(scenario.controller().snapshot().same_as(&cold), "after {line}");
         let expected = plan(&state, &mut cold, now).0;
         scenario.line("plan").map_err(TestCaseError::fail)?;
         let events: Vec<_> = expected.into_events();

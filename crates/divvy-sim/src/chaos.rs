@@ -2,6 +2,7 @@
 //! first, as data ([`life::Life`]); living it checks every law on the way ([`live`]); one that breaks a law is made small
 //! ([`shrink`]) and kept as a test.
 
+pub mod calendar;
 pub(crate) mod dice;
 mod generate;
 pub mod life;

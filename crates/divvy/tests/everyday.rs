@@ -520,3 +520,59 @@ fn secrets_stay_out_of_listings_and_the_exported_environment_arrives() {
         .unwrap();
     assert_eq!(Said::from(found).out, "");
 }
+
+#[test]
+fn a_drain_that_evicts_sends_jobs_back_into_their_queue() {
+    let pool = Pool::start();
+    let started = pool.gate("started");
+    let id = pool.submit("-g 8", "echo $DIVVY_RESTART > started; [ $DIVVY_RESTART = 1 ] || exec sleep 1000");
+    assert_eq!(started.await_job(), "0");
+    let node = pool.say("gpus -o json").json()[0]["node"].as_str().unwrap().to_owned();
+    let drained = pool.divvy(["gpus", "drain", &node, "--evict"]);
+    assert!(drained.ok().ends_with(&format!("stopping {id}")), "{drained:?}");
+    let refused = pool.say("gpus undrain 3");
+    assert_ne!(refused.code, 0);
+    assert!(refused.err.contains("is not drained") || refused.err.contains("together"), "{refused:?}");
+    pool.divvy(["gpus", "undrain", &node]).ok();
+    assert_eq!(started.await_job(), "1");
+    assert_eq!(pool.divvy(["wait", &id]).code, 0);
+}
+
+#[test]
+fn what_is_reserved_for_a_queue_is_for_its_jobs_alone() {
+    let pool = Pool::start();
+    std::fs::write(pool.work().join("queues.yaml"), "queues: {default: {}, course: {}}\n").unwrap();
+    pool.say("apply -f queues.yaml").ok();
+    let made = pool.say("reserve -g 6 --queue course --for 2h --note lecture");
+    assert!(made.ok().starts_with("reservation 1: "), "{made:?}");
+    let waits = pool.submit("-g 4", "true");
+    assert!(pool.divvy(["explain", &waits]).ok().contains("DV-BOOKED"));
+    assert_eq!(pool.say("run -q course -g 6 -- true").code, 0);
+    let rows = pool.say("reserve -o json").json();
+    assert_eq!(
+        (&rows[0]["gpus"], &rows[0]["queue"], &rows[0]["state"]),
+        (&6.into(), &"course".into(), &"active".into())
+    );
+    let refused = pool.say("reserve -g 3 --queue course");
+    assert!(refused.err.contains("2 GPUs can be reserved"), "{refused:?}");
+    pool.say("reserve --cancel 1").ok();
+    assert_eq!(pool.divvy(["wait", &waits]).code, 0);
+    assert_eq!(pool.say("reserve --cancel 1").code, 65);
+}
+
+#[test]
+fn only_administrators_and_sensible_times_are_taken() {
+    let pool = Pool::start();
+    for (line, what) in [
+        ("gpus drain 9", "no node or GPU"),
+        ("gpus drain 0 --at tomorrow", "is no moment"),
+        ("gpus drain 0 --for -2h", ""),
+        ("reserve -g 1 --queue nobody", "there is no queue"),
+    ] {
+        let refused = pool.say(line);
+        assert_ne!(refused.code, 0, "{line}");
+        assert!(refused.err.contains(what), "{refused:?}");
+    }
+    let listed = Command::new(DIVVY).args(["reserve", "--help"]).output().unwrap();
+    assert!(String::from_utf8(listed.stdout).unwrap().contains("--cancel"));
+}

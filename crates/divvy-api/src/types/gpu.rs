@@ -20,6 +20,8 @@ open_enum! {
         Foreign = "foreign",
         /// It takes no new jobs.
         Draining = "draining",
+        /// It is kept for one queue.
+        Reserved = "reserved",
         /// It cannot be used.
         Down = "down",
     }
@@ -61,7 +63,7 @@ pub struct Gpu {
     /// The full product name.
     #[serde(default)]
     pub product: String,
-    /// Why it is foreign or down, and what helps, in a sentence.
+    /// Why it is foreign, down, drained or reserved, and what helps, in a sentence; or when it will be.
     #[serde(default)]
     pub reason: Option<String>,
     /// Who uses it from outside the pool.

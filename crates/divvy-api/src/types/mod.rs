@@ -10,6 +10,7 @@ mod open;
 mod pool;
 mod problem;
 mod queue;
+mod reservation;
 mod submit;
 
 pub use event::*;
@@ -21,4 +22,5 @@ pub use job_file::*;
 pub use pool::*;
 pub use problem::*;
 pub use queue::*;
+pub use reservation::*;
 pub use submit::*;

@@ -1,9 +1,11 @@
 //! What the books of the checker count, reckoned for themselves.
 
 use crate::amount::{Amount, Limits, Resource};
+use crate::id::JobId;
 use crate::model::allocation::Placement;
 use crate::model::device::Draw;
 use crate::model::queue::lineage;
+use crate::model::reservation::{Part, Purpose, Reservation};
 use crate::state::{Job, State};
 
 pub(super) fn mib(draw: &Draw) -> i64 {
@@ -57,6 +59,10 @@ pub(super) fn guaranteed_milli(state: &State, path: &str) -> i64 {
         let named = models.fold(0i64, |sum, (_, amount)| sum.saturating_add(milli(Some(amount))));
         milli(queue.guarantee.get(&Resource::Any)).max(named)
     });
+    let said = match said {
+        0 if !state.reservations.iter().any(|kept| is_kept_for(kept, path)) => 0,
+        said => said.saturating_add(reserved_milli(state, path)),
+    };
     let below = format!("{path}/");
     let is_next = |queue: &&String| {
         let above = lineage(queue).skip(1).find(|above| state.queues.contains_key(*above) || *above == path);
@@ -64,4 +70,42 @@ pub(super) fn guaranteed_milli(state: &State, path: &str) -> i64 {
     };
     let children = state.queues.keys().filter(is_next).map(|queue| guaranteed_milli(state, queue));
     said.max(children.fold(0, i64::saturating_add))
+}
+
+/// What is kept now on the calendar for a queue and those below it, in thousandths of devices.
+fn reserved_milli(state: &State, path: &str) -> i64 {
+    let is_below = |queue: &str| queue == path || queue.starts_with(&format!("{path}/"));
+    let mut milli = 0;
+    for kept in state.reservations.iter().filter(|kept| kept.began) {
+        let Purpose::Queue(queue) = &kept.purpose else { continue };
+        if !is_below(queue) {
+            continue;
+        }
+        for (id, device) in &state.devices {
+            let has = |part: &Part| {
+                part.node == device.node && (part.devices.is_empty() || part.devices.contains(id))
+            };
+            milli += if kept.parts.iter().any(has) { 1000 } else { 0 };
+        }
+    }
+    milli
+}
+
+fn is_kept_for(kept: &Reservation, path: &str) -> bool {
+    matches!(&kept.purpose, Purpose::Queue(queue) if queue == path)
+}
+
+/// The reservation that has begun and keeps what a placement draws on from a job, if there is one.
+pub(super) fn keeps_from(state: &State, job: JobId, placement: &Placement) -> Option<u64> {
+    let queue = state.jobs.get(&job.number).map(|job| job.spec.queue.as_str()).unwrap_or_default();
+    let draws = |part: &Part| match part.devices.is_empty() {
+        true => part.node == placement.node,
+        false => placement.devices.iter().any(|(device, _)| part.devices.contains(device)),
+    };
+    let is_for = |kept: &Reservation| match &kept.purpose {
+        Purpose::Maintenance => false,
+        Purpose::Queue(of) => queue == of || queue.starts_with(&format!("{of}/")),
+    };
+    let mut begun = state.reservations.iter().filter(|kept| kept.began);
+    begun.find(|kept| !is_for(kept) && kept.parts.iter().any(draws)).map(|kept| kept.id)
 }

@@ -7,7 +7,7 @@ mod starving;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::reckon::{counts, guaranteed_milli, limits_at, mib, stand};
+use super::reckon::{counts, guaranteed_milli, keeps_from, limits_at, mib, stand};
 use super::{Violation, gang};
 use crate::amount::{Amount, Resource};
 use crate::event::{Event, Stamped};
@@ -272,6 +272,9 @@ impl Watch {
             self.charge(state, job, placement);
             self.hold(state, job, placement, state.now);
             self.room(state, placement, wrong);
+            if let Some(id) = keeps_from(state, job, placement) {
+                wrong.push(found("calendar", format!("job {job} was given what reservation {id} keeps")));
+            }
             let most = state.nodes.get(&placement.node).and_then(|node| node.spec.most_tasks);
             let tasks = self.hosts.get(&placement.node).map_or(0, |host| host.2);
             // What was promised was counted when it was.

@@ -2,6 +2,7 @@
 
 mod adopt;
 mod bounds;
+mod calendar;
 mod guarantee;
 mod observe;
 mod others;
@@ -15,7 +16,6 @@ use crate::amount::Resource;
 use crate::event::Event;
 use crate::id::{JobId, Term};
 use crate::model::job::{Array, Cause, Estimate, JobSpec, JobState, LastEnd, Owner, StopOrder};
-use crate::model::node::NodeState;
 use crate::model::policy::Policy;
 use crate::model::queue::{Queue, Settings, lineage};
 use crate::reason::Reason;
@@ -23,6 +23,7 @@ use crate::state::{Job, Outcome, Run, Runs, State};
 use crate::time::Time;
 
 pub(crate) use adopt::adopt;
+pub use calendar::{Reserve, Wanted};
 pub use guarantee::guaranteed_beyond;
 pub(crate) use observe::last_word;
 pub use observe::{Seen, observe};
@@ -60,8 +61,12 @@ pub enum Command {
     Configure(Box<Settings>, Person, Option<String>),
     /// An administrator lets the pool start nothing new (or start things again).
     SetDrain(bool, Person),
-    /// An administrator lets a node (by name) take no new tasks, or take them again.
-    DrainNode(String, bool, Person),
+    /// An administrator keeps nodes or devices from a moment on, for work on them or for a queue.
+    Reserve(Box<Reserve>, Person),
+    /// An administrator takes a reservation back.
+    EndReservation(u64, Person),
+    /// An administrator lets a node or device take tasks again.
+    Undrain(String, Person),
     /// An administrator stops every job, because the pool goes down.
     StopAll(Person),
     /// Time has passed.
@@ -252,7 +257,9 @@ pub fn decide(state: &State, command: &Command) -> Result<Vec<Event>, Rejection>
         Command::Estimate(job, estimate) => foresee(state, *job, estimate),
         Command::SetDrain(_, by) if !by.admin => Err(Rejection::NotAdmin),
         Command::SetDrain(on, by) => Ok(vec![Event::DrainSet { on: *on, by: by.name.clone() }]),
-        Command::DrainNode(name, on, by) => drain_node(state, name, *on, by),
+        Command::Reserve(asked, by) => calendar::reserve(state, asked, by),
+        Command::EndReservation(id, by) => calendar::end(state, *id, by),
+        Command::Undrain(target, by) => calendar::undrain(state, target, by),
         Command::StopAll(by) => stop_all(state, by),
         Command::Tick => Ok(vec![Event::Tick]),
     }
@@ -374,19 +381,6 @@ fn checkpointed(state: &State, id: JobId, by: &Person) -> Result<Vec<Event>, Rej
         }
         None => Err(Rejection::BadSpec { field: "job", what: "name one member of the array: 12_3".into() }),
     }
-}
-
-fn drain_node(state: &State, name: &str, on: bool, by: &Person) -> Result<Vec<Event>, Rejection> {
-    if !by.admin {
-        return Err(Rejection::NotAdmin);
-    }
-    let id = state.node_by_name(name).ok_or_else(|| Rejection::NoSuchNode(name.to_owned()))?;
-    let wanted = if on { NodeState::Draining } else { NodeState::Ready };
-    let node = state.nodes.get(&id).filter(|node| node.state != wanted && node.state != NodeState::Gone);
-    Ok(node
-        .map(|node| Event::NodeSeen { node: id, spec: node.spec.clone(), state: wanted })
-        .into_iter()
-        .collect())
 }
 
 fn stop_all(state: &State, by: &Person) -> Result<Vec<Event>, Rejection> {

@@ -104,6 +104,13 @@ pub enum Change {
         /// Its name.
         node: String,
     },
+    /// Take a reservation on the calendar back.
+    EndReservation {
+        /// Which.
+        id: u64,
+        /// The node or device that it drains, where it is one alone.
+        drained: Option<String>,
+    },
     /// Have broken devices of a node repaired.
     Repair {
         /// Its name.
@@ -390,6 +397,12 @@ impl fmt::Display for Change {
             Change::End { job } => write!(f, "wait for job {job} to end"),
             Change::EndDrain => write!(f, "the pool starts jobs again: divvy up"),
             Change::Undrain { node } => write!(f, "node {node} takes jobs again"),
+            Change::EndReservation { drained: Some(drained), .. } => {
+                write!(f, "{drained} takes jobs again: divvy gpus undrain {drained}")
+            }
+            Change::EndReservation { id, .. } => {
+                write!(f, "reservation {id} taken back: divvy reserve --cancel {id}")
+            }
             Change::Repair { node, devices } => {
                 write!(f, "{devices} GPU{} of {node} repaired", plural(*devices))
             }

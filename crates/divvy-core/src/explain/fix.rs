@@ -79,7 +79,8 @@ pub fn cost(state: &State, spec: &JobSpec, change: &Change) -> Cost {
         | Change::RaiseBorrow(raise)
         | Change::RaiseLend(raise) => grant(raise.by()),
         Change::RaiseBudget { from, to, .. } => grant(to.saturating_sub(*from)),
-        Change::EndDrain | Change::Undrain { .. } | Change::Repair { .. } | Change::Vacate { .. } => grant(0),
+        Change::EndDrain | Change::Undrain { .. } | Change::EndReservation { .. } => grant(0),
+        Change::Repair { .. } | Change::Vacate { .. } => grant(0),
         // Others wait longer for it, by as much as the job asks for.
         Change::Prioritise { .. } => grant(spec.milli_asked().saturating_add(1)),
         // It changes the order for everybody.

@@ -187,6 +187,8 @@ fn grants(state: &State, snapshot: &Snapshot, spec: &JobSpec) -> Vec<Change> {
     grants.extend(state.policy.strict.then_some(Change::AnyOrder));
     let urgent = priority::URGENT;
     grants.extend((spec.priority < urgent).then_some(Change::Prioritise { to: urgent }));
+    let keeps = state.reservations.iter().filter(|kept| !kept.is_for(spec));
+    grants.extend(keeps.map(|kept| Change::EndReservation { id: kept.id, drained: state.drained_by(kept) }));
     let unusable = unusable(state);
     for (id, node) in state.nodes.iter().filter(|(_, node)| node.state != NodeState::Gone) {
         let name = || node.spec.name.clone();

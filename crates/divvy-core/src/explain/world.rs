@@ -179,7 +179,8 @@ impl World {
     fn grant(&mut self, change: &Change) -> bool {
         match change {
             Change::EndDrain => self.command(&Command::SetDrain(false, root())),
-            Change::Undrain { node } => self.command(&Command::DrainNode(node.clone(), false, root())),
+            Change::Undrain { node } => self.command(&Command::Undrain(node.clone(), root())),
+            Change::EndReservation { id, .. } => self.command(&Command::EndReservation(*id, root())),
             Change::Repair { node, .. } => self.mend(node, |health| (*health != Health::Ok, true)),
             Change::Vacate { node, .. } => self.mend(node, |_| (true, false)),
             Change::AnyOrder => {

@@ -127,11 +127,12 @@ fn not_now(nodes: &Nodes, spec: &JobSpec, (alternative, tally): (&Alternative, &
     }
     if let Some(ask) = &alternative.devices {
         if tally.most_usable < ask.count {
-            let broken = tally.down >= tally.foreign;
-            return Some(if broken {
-                Reason::DevicesDown(tally.down)
-            } else {
-                Reason::DevicesForeign(tally.foreign)
+            return Some(match (tally.down, tally.foreign, tally.draining) {
+                (down, foreign, draining) if draining > down.max(foreign) => {
+                    Reason::DevicesDraining(draining)
+                }
+                (down, foreign, _) if down >= foreign => Reason::DevicesDown(down),
+                (_, foreign, _) => Reason::DevicesForeign(foreign),
             });
         }
         if tally.most_free < ask.count {

@@ -1,6 +1,7 @@
-//! Phase 0, expire: attempts at their time limit, promises that can no longer be kept, and waiting jobs whose dependency can no
+//! Phase 0, expire: attempts at their time limit or on what a reservation keeps, promises that can no longer be kept, and waiting jobs whose dependency can no
 //! longer be met.
 
+use super::calendar;
 use crate::event::Event;
 use crate::id::JobId;
 use crate::model::job::{Cause, JobState, LastEnd};
@@ -15,11 +16,18 @@ pub(super) fn expire(state: &State, snapshot: &Snapshot, now: Time) -> Vec<Event
         .take_while(|(at, _)| *at <= now)
         .filter_map(|(_, id)| time_limit(state, *id))
         .collect();
+    let at_limit: Vec<JobId> = ends.iter().filter_map(stopped).collect();
+    let evicted = calendar::evicted(state).into_iter();
+    ends.extend(evicted.filter(|end| stopped(end).is_none_or(|job| !at_limit.contains(&job))));
     let bad = state.promises.values().filter(|promise| !state.is_good(promise));
     ends.extend(bad.map(|promise| Event::Revoked { job: promise.job }));
     ends.extend(snapshot.waiting.hopeless().filter_map(|number| hopeless(state, number)));
     ends.dedup();
     ends
+}
+
+fn stopped(event: &Event) -> Option<JobId> {
+    if let Event::Stopping { job, .. } = event { Some(*job) } else { None }
 }
 
 fn time_limit(state: &State, id: JobId) -> Option<Event> {

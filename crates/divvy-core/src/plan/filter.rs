@@ -50,6 +50,7 @@ pub(super) struct Tally {
     pub(super) enough_memory: u32,
     pub(super) down: u32,
     pub(super) foreign: u32,
+    pub(super) draining: u32,
     /// The most devices that would do on one node, however busy or broken.
     pub(super) most_on_a_node: u32,
     /// The most that would do on one node if all were idle.
@@ -168,6 +169,7 @@ impl Tally {
             match device.unusable {
                 Some(Unusable::Down) => self.down += 1,
                 Some(Unusable::Foreign) => self.foreign += 1,
+                Some(Unusable::Draining) => self.draining += 1,
                 None => usable += 1,
             }
             free += u32::from(node.takes_tasks && has_left(device, ask));

@@ -1,5 +1,6 @@
 //! The planner: a snapshot and a policy give a plan. See `README.md` beside this file.
 
+mod calendar;
 mod choose;
 mod consolidate;
 mod diagnose;
@@ -180,7 +181,8 @@ pub fn plan(state: &State, snapshot: &mut Snapshot, now: Time) -> (Plan, Report)
             });
         }
     }
-    report.kept_from = trial.reserve.kept_from().collect();
+    let to_come = state.reservations.iter().filter(|kept| !kept.began).map(|kept| kept.from);
+    report.kept_from = trial.reserve.kept_from().chain(to_come).collect();
     trial.roll_back_to(0);
     plan.judged = judge(state, snapshot, verdicts);
     (plan, report)

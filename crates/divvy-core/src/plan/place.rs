@@ -1,6 +1,7 @@
 //! Phase 3, place: finds nodes and devices for the minimum of a gang, all of it or nothing (L8).
 
 use super::Place;
+use super::calendar;
 use super::filter;
 use super::reserve;
 use super::score::{self, Asked, NodeTask, Pick, Rule};
@@ -82,12 +83,12 @@ pub(super) fn next_member(trial: &Trial, job: &Job) -> Option<JobId> {
 pub(super) fn place_spec(trial: &mut Trial, spec: &JobSpec) -> Result<Vec<Placement>, Reason> {
     let mark = trial.mark();
     let mut placements = place_now(trial, spec)?;
-    if trial.reserve.has_owners() {
+    if trial.reserve.has_owners() || !trial.state.reservations.is_empty() {
         trial.roll_back_to(mark);
-        if let Some(owner) = reserve::put_aside(trial, spec) {
+        if let Some(keeps) = put_aside(trial, spec) {
             let beside = place_now(trial, spec);
             trial.roll_back_to(mark);
-            placements = beside.map_err(|_| Reason::Reserved(owner))?;
+            placements = beside.map_err(|_| keeps)?;
         }
         placements.sort_unstable_by_key(|placement| placement.allocation);
         placements.iter().for_each(|placement| trial.take(placement.clone(), spec.stand()));
@@ -95,6 +96,13 @@ pub(super) fn place_spec(trial: &mut Trial, spec: &JobSpec) -> Result<Vec<Placem
     }
     trial.reserve.started(spec, &placements);
     Ok(placements)
+}
+
+/// Puts aside what is kept from a job, for those before it and by the calendar: why, if anything is.
+fn put_aside(trial: &mut Trial, spec: &JobSpec) -> Option<Reason> {
+    let booked = calendar::put_aside(trial, spec).map(Reason::Booked);
+    let owned = if trial.reserve.has_owners() { reserve::put_aside(trial, spec) } else { None };
+    owned.map(Reason::Reserved).or(booked)
 }
 
 /// Places one gang, whoever waits, or leaves the trial as it was.

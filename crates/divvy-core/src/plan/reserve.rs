@@ -5,6 +5,7 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::calendar;
 use super::place;
 use super::trial::Trial;
 use crate::amount::Resource;
@@ -48,6 +49,11 @@ impl<'a> Reserve<'a> {
     /// Of a cycle: who runs, and when they reach their limits.
     pub(super) fn new(now: Time, running: &'a Running, limits: &'a BTreeSet<(Time, JobId)>) -> Self {
         Self { now, running: Some((running, limits)), ..Self::default() }
+    }
+
+    /// The moment of the cycle; the beginning of time where there is none.
+    pub(super) fn now(&self) -> Time {
+        self.now
     }
 
     /// Notes a job that waits, whether room may be collected for it, and why it waits.
@@ -150,6 +156,7 @@ fn reserve(trial: &mut Trial) {
         let mark = trial.mark();
         let others = trial.reserve.kept.iter().flat_map(|kept| kept.placements.clone()).collect::<Vec<_>>();
         others.into_iter().for_each(|placement| trial.put_aside(placement));
+        calendar::put_aside(trial, &job.spec);
         let names_reasons = trial.name_reasons(false);
         let found = earliest(trial, (job, collects));
         trial.name_reasons(names_reasons);

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use smallvec::{SmallVec, smallvec};
 
 use super::Entitlement;
+use super::calendar;
 use super::divide::{Claim, fill};
 use super::dominant::{self, Demand};
 use super::loans::Loans;
@@ -130,7 +131,8 @@ impl Shares {
             .flat_map(|queue| queue.guarantee.keys().chain(queue.borrow.keys()).chain(queue.lend.keys()));
         let named: BTreeSet<Resource> = named.filter(|it| **it != Resource::Any).cloned().collect();
         let resources = std::iter::once(Resource::Any).chain(named).collect();
-        let guarantees = state.queues.values().any(|queue| !queue.guarantee.is_empty());
+        let mut guarantees = state.queues.values().any(|queue| !queue.guarantee.is_empty());
+        guarantees |= state.reserved_now().next().is_some();
         let mut shares = Self {
             resources,
             queues: Vec::new(),
@@ -144,6 +146,7 @@ impl Shares {
         by_path.insert(String::new(), POOL);
         // A path sorts after those that it begins with.
         for queue in state.queues.values() {
+            let queue = &*calendar::with_reserved(state, queue);
             let parent = lineage(&queue.path).skip(1).find_map(|path| by_path.get(path).copied());
             let place = shares.add(queue, parent.unwrap_or(POOL));
             by_path.insert(queue.path.clone(), place);

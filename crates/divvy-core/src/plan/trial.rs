@@ -333,9 +333,15 @@ impl<'a> Trial<'a> {
             match own(device.id) {
                 // Whether it works is another matter: who has it may run on.
                 Some((_, draw)) if device.free_milli < draw.milli as i32 => {
+                    if self.state.is_reserved(node.id, device.id) {
+                        return false;
+                    }
                     taken.push((device.id, &device.spec));
                 }
-                None if device.is_free() => spare.push((device.id, &device.spec)),
+                // What is reserved is not like another.
+                None if device.is_free() && !self.state.is_reserved(node.id, device.id) => {
+                    spare.push((device.id, &device.spec))
+                }
                 _ => {}
             }
         }

@@ -56,6 +56,8 @@ impl Scenario {
                 let by = if held.is_empty() { "a task".to_owned() } else { self.places(&held) };
                 format!("shrink {} by {by} {cause:?}{taker}", self.name_of(*job))
             }
+            Event::ReservationBegan { id } => format!("reservation {id} begins"),
+            Event::ReservationEnded { id, .. } => format!("reservation {id} is over"),
             Event::Dropped { job, end, .. } => format!("drop {} {:?}", self.name_of(*job), end.cause),
             Event::Relieved { job } => format!("first {}", self.name_of(*job)),
             Event::Judged { classes } => {

@@ -21,6 +21,7 @@ use crate::model::members::Members;
 use crate::model::node::NodeState;
 use crate::model::policy::Policy;
 use crate::model::queue::{DEFAULT, Queue};
+use crate::model::reservation::{Part, Purpose, Reservation};
 use crate::plan;
 use crate::reason::{Reason, shown};
 use crate::snapshot::Snapshot;
@@ -221,10 +222,35 @@ impl Script<'_> {
                 self.add(now, 7, format!("drain on {}", self.names.node(*id)));
             }
         }
+        for kept in &self.state.reservations {
+            self.add(now, 7, self.kept(kept));
+        }
         if self.state.draining {
             self.add(now, 7, "drain on".into());
         }
         self.add(now, 8, "plan".into());
+    }
+
+    fn kept(&self, kept: &Reservation) -> String {
+        let part = |part: &Part| match part.devices.is_empty() {
+            true => vec![self.names.node(part.node)],
+            false => part.devices.iter().map(|id| self.names.device(*id)).collect(),
+        };
+        let parts: Vec<String> = kept.parts.iter().flat_map(part).collect();
+        let (parts, now) = (parts.join(","), self.state.now);
+        let mut line = match &kept.purpose {
+            Purpose::Maintenance if kept.evicts => format!("drain on {parts} evict"),
+            Purpose::Maintenance => format!("drain on {parts}"),
+            Purpose::Queue(queue) => format!("reserve {parts} queue={}", self.names.queue(queue)),
+        };
+        let from = kept.from.max(now);
+        if from > now {
+            line += &format!(" at=+{}", span(from.since(now).0));
+        }
+        if let Some(until) = kept.until {
+            line += &format!(" for={}", span(until.since(from).0.max(1)));
+        }
+        line
     }
 
     fn text(mut self) -> String {

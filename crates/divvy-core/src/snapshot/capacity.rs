@@ -132,14 +132,16 @@ pub enum Unusable {
     Down,
     /// Someone outside the pool uses it.
     Foreign,
+    /// It is being drained.
+    Draining,
 }
 
 impl NodeView {
-    fn empty(id: NodeId, node: &Node) -> Self {
+    fn empty((id, node): (NodeId, &Node), takes_tasks: bool) -> Self {
         let spec = &node.spec;
         let mut view = Self {
             id,
-            takes_tasks: node.state == NodeState::Ready,
+            takes_tasks,
             cpu_milli: (spec.cpu_milli, spec.cpu_milli),
             memory_bytes: (spec.memory_bytes, spec.memory_bytes),
             extras: (spec.extras.clone(), spec.extras.clone()),
@@ -216,27 +218,27 @@ impl DeviceView {
 impl Capacity {
     /// What the pool has, nothing taken.
     pub fn new(state: &State) -> Self {
-        Self::build(state, unusable)
+        Self::build(state, |id, device| unusable(state, id, device))
     }
 
     /// What the pool has when every device works and nobody else uses it.
     pub fn whole(state: &State) -> Self {
-        let mut whole = Self::build(state, |_| None);
+        let mut whole = Self::build(state, |_, _| None);
         whole.nodes.iter_mut().for_each(|node| node.takes_tasks = true);
         (0..whole.nodes.len()).for_each(|place| whole.file(place));
         whole.stamp_all();
         whole
     }
 
-    fn build(state: &State, unusable: impl Fn(&Device) -> Option<Unusable>) -> Self {
+    fn build(state: &State, unusable: impl Fn(DeviceId, &Device) -> Option<Unusable>) -> Self {
         let mut capacity = Self::default();
         for (id, node) in state.nodes.iter().filter(|(_, node)| node.state != NodeState::Gone) {
-            capacity.join(*id, node);
+            capacity.join(state, *id, node);
         }
         for (id, device) in &state.devices {
             let Some(node) = capacity.node_place(device.node) else { continue };
             let model = capacity.model_of(device);
-            capacity.nodes[node].devices.push(DeviceView::idle(*id, device, (model, unusable(device))));
+            capacity.nodes[node].devices.push(DeviceView::idle(*id, device, (model, unusable(*id, device))));
         }
         for place in 0..capacity.nodes.len() {
             capacity.finish(place, state);
@@ -247,10 +249,10 @@ impl Capacity {
     }
 
     /// Adds a node without its devices; gives its place.
-    fn join(&mut self, id: NodeId, node: &Node) -> usize {
+    fn join(&mut self, state: &State, id: NodeId, node: &Node) -> usize {
         let place = self.nodes.len();
         *entry(&mut self.node_places, id.0, NOWHERE) = place as u32;
-        self.nodes.push(NodeView::empty(id, node));
+        self.nodes.push(NodeView::empty((id, node), state.takes_tasks(id)));
         self.whole.cpu_milli = self.whole.cpu_milli.saturating_add(node.spec.cpu_milli);
         self.whole.memory_bytes = self.whole.memory_bytes.saturating_add(node.spec.memory_bytes);
         place
@@ -290,7 +292,8 @@ impl Capacity {
         }
         count_devices(node);
         for device in &mut node.devices {
-            device.is_counted = device.unusable.is_none();
+            // What is drained is a part of the pool still.
+            device.is_counted = matches!(device.unusable, None | Some(Unusable::Draining));
             whole.usable += i64::from(device.is_counted);
             whole.by_model[device.model] += i64::from(device.is_counted);
         }
@@ -349,7 +352,7 @@ impl Capacity {
         if self.nodes.last().is_some_and(|last| last.id >= id) {
             return false;
         }
-        let place = self.join(id, node);
+        let place = self.join(state, id, node);
         self.finish(place, state);
         if self.is_stamped {
             self.stamps.push(self.nodes[place].stamp());
@@ -365,7 +368,8 @@ impl Capacity {
             return false;
         };
         let model = self.model_of(device);
-        self.nodes[place].devices.push(DeviceView::idle(id, device, (model, unusable(device))));
+        let unusable = unusable(state, id, device);
+        self.nodes[place].devices.push(DeviceView::idle(id, device, (model, unusable)));
         self.finish(place, state);
         self.restamp(Some(place));
         true
@@ -460,7 +464,7 @@ impl Capacity {
     /// Follows a change of a device's health or outside user.
     pub fn refresh(&mut self, state: &State, id: DeviceId) {
         let Some(((place, index), device)) = self.place_of(id).zip(state.devices.get(&id)) else { return };
-        self.nodes[place].devices[index].unusable = unusable(device);
+        self.nodes[place].devices[index].unusable = unusable(state, id, device);
         self.count(place);
         self.restamp(Some(place));
     }
@@ -502,11 +506,13 @@ fn most_tasks(spec: &NodeSpec) -> i64 {
     spec.most_tasks.map_or(i64::MAX / 2, i64::from)
 }
 
-fn unusable(device: &Device) -> Option<Unusable> {
+fn unusable(state: &State, id: DeviceId, device: &Device) -> Option<Unusable> {
     if device.health != Health::Ok {
         Some(Unusable::Down)
+    } else if device.occupant.is_some() {
+        Some(Unusable::Foreign)
     } else {
-        device.occupant.is_some().then_some(Unusable::Foreign)
+        state.is_drained(id).then_some(Unusable::Draining)
     }
 }
 

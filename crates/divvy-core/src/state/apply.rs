@@ -113,6 +113,9 @@ impl State {
                 self.review_past(at);
             }
             Event::DrainSet { on, .. } => self.draining = *on,
+            Event::ReservationMade(made) => return self.reserve(made),
+            Event::ReservationBegan { id } => return self.begin_reservation(*id),
+            Event::ReservationEnded { id, .. } => return self.end_reservation(*id).map(drop),
             Event::Submitted(submission) => return self.submit(submission, at),
             Event::Held { job, by } => return self.hold(*job, Some(by)),
             Event::Released { job, .. } => return self.hold(*job, None),

@@ -124,6 +124,7 @@ pub(super) enum Entity<'a> {
     Allocation(u64, &'a super::Allocation),
     Verdict(u64, &'a crate::reason::Reason),
     Promise(&'a crate::model::promise::Promise),
+    Reservation(&'a crate::model::reservation::Reservation),
 }
 
 impl State {
@@ -148,7 +149,12 @@ impl State {
         ));
         let digest = self.past.digest().map_or(digest, |past| fingerprint(&(digest, past)));
         let digest = if self.spending.is_empty() { digest } else { fingerprint(&(digest, &self.spending)) };
-        if self.relief == Relief::default() { digest } else { fingerprint(&(digest, self.relief)) }
+        let digest =
+            if self.relief == Relief::default() { digest } else { fingerprint(&(digest, self.relief)) };
+        match self.next_reservation {
+            0 => digest,
+            next => fingerprint(&(digest, next)),
+        }
     }
 
     /// The digest of the planner's settings and of the queues.
@@ -176,7 +182,8 @@ impl State {
             self.allocations.iter().map(|(id, held)| fingerprint(&Entity::Allocation(id.0, held)));
         let verdicts = self.verdicts.iter().map(|(id, reason)| fingerprint(&Entity::Verdict(id.0, reason)));
         let promises = self.promises.values().map(|promise| fingerprint(&Entity::Promise(promise)));
-        let held = allocations.chain(promises);
+        let kept = self.reservations.iter().map(|kept| fingerprint(&Entity::Reservation(kept)));
+        let held = allocations.chain(promises).chain(kept);
         let all = nodes.chain(devices).chain(queues).chain(jobs).chain(held).chain(verdicts);
         all.fold(0, u64::wrapping_add)
     }

@@ -2,6 +2,7 @@
 
 mod adopt;
 mod apply;
+mod calendar;
 mod class;
 mod digest;
 mod elastic;
@@ -88,8 +89,11 @@ pub struct State {
     pub allocations: Table<AllocationId, Allocation>,
     /// What is promised.
     pub promises: BTreeMap<JobId, Promise>,
-    /// What is reserved.
+    /// What is reserved on the calendar, by number.
     pub reservations: Vec<Reservation>,
+    /// The number that the next reservation gets.
+    #[serde(default)]
+    pub next_reservation: u64,
     /// Who used what.
     pub ledger: Ledger,
     /// What queues used and missed in the past.
@@ -380,6 +384,7 @@ impl Default for State {
             allocations: Table::default(),
             promises: BTreeMap::new(),
             reservations: Vec::new(),
+            next_reservation: 0,
             ledger: Ledger::default(),
             past: Past::default(),
             verdicts: BTreeMap::new(),

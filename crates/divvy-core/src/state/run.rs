@@ -6,7 +6,6 @@ use crate::model::ask::{Alternative, Ask, DrawAsk};
 use crate::model::device::{Health, WHOLE_MILLI};
 use crate::model::gang::Group;
 use crate::model::job::{DependsOn, JobSpec, JobState};
-use crate::model::node::NodeState;
 use crate::model::policy::Policy;
 use crate::model::promise::Promise;
 use crate::reason::Reason;
@@ -210,12 +209,14 @@ impl State {
         let works = |device: &DeviceId| {
             self.devices
                 .get(device)
-                .is_some_and(|device| device.health == Health::Ok && device.occupant.is_none())
+                .is_some_and(|known| known.health == Health::Ok && known.occupant.is_none())
+                && !self.is_drained(*device)
         };
         !self.draining
             && promise.placements.iter().all(|placement| {
-                self.nodes.get(&placement.node).is_some_and(|node| node.state == NodeState::Ready)
+                self.takes_tasks(placement.node)
                     && placement.devices.iter().all(|(device, _)| works(device))
+                    && !self.is_kept_from(promise.job, placement)
             })
     }
 

@@ -12,6 +12,7 @@ mod output;
 mod pool;
 mod queues;
 mod queues_past;
+mod reservations;
 mod serve;
 mod show;
 mod submit;
@@ -71,6 +72,8 @@ fn routes() -> OpenApiRouter<Arc<Pool>> {
         .routes(routes!(queues::queues, queues::set, queues::change))
         .routes(routes!(queues_past::file))
         .routes(routes!(queues_past::history))
+        .routes(routes!(reservations::list, reservations::reserve))
+        .routes(routes!(reservations::end))
         .routes(routes!(history::history))
         .routes(routes!(events::events))
         .routes(routes!(pool::shutdown))
@@ -121,6 +124,8 @@ mod tests {
             paths::QUEUES.to_owned(),
             paths::QUEUES_FILE.to_owned(),
             paths::QUEUES_HISTORY.to_owned(),
+            paths::RESERVATIONS.to_owned(),
+            paths::RESERVATIONS_END.to_owned(),
             paths::HISTORY.to_owned(),
             paths::EVENTS.to_owned(),
             paths::SHUTDOWN.to_owned(),

@@ -4,6 +4,8 @@ use divvy_api as api;
 use divvy_core::id::DeviceId;
 use divvy_core::model::device::{Health, Occupant, WHOLE_MILLI};
 use divvy_core::model::node::NodeState;
+use divvy_core::model::queue::utc;
+use divvy_core::model::reservation::{Purpose, Reservation};
 use divvy_core::state::{Allocation, Device, State};
 use divvy_engine::local::Latest;
 use divvy_gpu::MigMode;
@@ -44,7 +46,7 @@ fn one(state: &State, id: DeviceId, device: &Device, latest: &Latest) -> api::Gp
         allocations: held.into_iter().map(|allocation| held_by(state, id, allocation)).collect(),
         source: latest.source.to_string(),
         product: spec.product.clone(),
-        reason: reason(device),
+        reason: reason(state, id, device),
         foreign: device.occupant.as_ref().map(foreign),
         pci_bus_id: seen.and_then(|seen| seen.pci_bus_id.clone()),
         numa_node: spec.numa,
@@ -68,7 +70,8 @@ fn word(state: &State, id: DeviceId, device: &Device, drawn: u32) -> api::GpuSta
         .values()
         .flat_map(|promise| &promise.placements)
         .flat_map(|placement| &placement.devices);
-    let draining = state.nodes.get(&device.node).is_some_and(|node| node.state == NodeState::Draining);
+    let drained = !state.takes_tasks(device.node) || state.is_drained(id);
+    let reserved = || state.reservations_of(id, device).iter().any(|kept| kept.began);
     if device.health != Health::Ok {
         api::GpuState::Down
     } else if drawn >= WHOLE_MILLI {
@@ -79,8 +82,10 @@ fn word(state: &State, id: DeviceId, device: &Device, drawn: u32) -> api::GpuSta
         api::GpuState::Foreign
     } else if promised.into_iter().any(|(promised, _)| *promised == id) {
         api::GpuState::Promised
-    } else if draining || state.draining {
+    } else if drained || state.draining {
         api::GpuState::Draining
+    } else if reserved() {
+        api::GpuState::Reserved
     } else {
         api::GpuState::Free
     }
@@ -101,10 +106,27 @@ fn held_by(state: &State, id: DeviceId, allocation: &Allocation) -> api::GpuAllo
     }
 }
 
-fn reason(device: &Device) -> Option<String> {
+fn reason(state: &State, id: DeviceId, device: &Device) -> Option<String> {
     if let Health::Down(what) = &device.health {
         return Some(what.clone());
     }
+    let kept = || state.reservations_of(id, device).first().map(|kept| reserved(kept));
+    occupied(device).or_else(kept)
+}
+
+/// By whom it is kept, for what, from when and until when.
+fn reserved(kept: &Reservation) -> String {
+    let what = match &kept.purpose {
+        Purpose::Maintenance => "drained".to_owned(),
+        Purpose::Queue(queue) => format!("kept for {queue}"),
+    };
+    let from = if kept.began { String::new() } else { format!(" from {}", utc(kept.from)) };
+    let until = kept.until.map(|until| format!(" until {}", utc(until))).unwrap_or_default();
+    let note = kept.note.as_ref().map(|note| format!(": {note}")).unwrap_or_default();
+    format!("{what}{from}{until} by {}{note}", kept.by)
+}
+
+fn occupied(device: &Device) -> Option<String> {
     device.occupant.as_ref().map(|occupant| match occupant {
         Occupant::Process { pid, user, command, memory_mib } => {
             format!("used by {command} of {user} (pid {pid}, {memory_mib} MiB) outside the pool; free again when it ends")

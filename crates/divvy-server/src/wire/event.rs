@@ -7,7 +7,7 @@ use divvy_core::model::device::Health;
 use divvy_core::model::job::JobState;
 use divvy_core::state::State;
 
-use super::row;
+use super::{reservation, row};
 
 /// Who a job is, for events about it.
 #[derive(Clone, Debug, Default)]
@@ -87,6 +87,17 @@ fn describe(state: &State, event: &Event, told: &mut api::Event) {
         }
         Event::DrainSet { on: true, by } => of_pool(told, "pool", format!("{by} lets nothing new start")),
         Event::DrainSet { on: false, by } => of_pool(told, "pool", format!("{by} lets jobs start")),
+        Event::ReservationMade(kept) => {
+            let text = format!("{} {}", kept.by, reservation::in_words(state, kept));
+            of_pool(told, "reservation", text + &noted(kept.note.as_ref()));
+        }
+        Event::ReservationBegan { id } => of_pool(told, "reservation", format!("reservation {id} begins")),
+        Event::ReservationEnded { id, by: None } => {
+            of_pool(told, "reservation", format!("reservation {id} is over"))
+        }
+        Event::ReservationEnded { id, by: Some(by) } => {
+            of_pool(told, "reservation", format!("{by} took reservation {id} back"))
+        }
         other => describe_job(state, other, told),
     }
 }

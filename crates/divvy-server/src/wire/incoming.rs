@@ -70,7 +70,11 @@ pub(crate) fn read(submit: Submit, now: Time) -> Result<Incoming, Problem> {
             .enumerate()
             .map(|(at, text)| dependency(at, text))
             .collect::<Result<_, _>>()?,
-        start_after: job.start_after.as_ref().map(|text| start_after(text, now)).transpose()?,
+        start_after: job
+            .start_after
+            .as_ref()
+            .map(|text| moment("start_after", text.as_str(), now))
+            .transpose()?,
         stop: stop(job)?,
         checkpoint: checkpoint(job)?,
         wait_for_capacity: job.wait_for_capacity,
@@ -83,7 +87,7 @@ pub(crate) fn read(submit: Submit, now: Time) -> Result<Incoming, Problem> {
 }
 
 /// A problem with a value, and the field that holds it.
-pub(super) fn bad(field: impl Into<String>, what: impl Display) -> Problem {
+pub(crate) fn bad(field: impl Into<String>, what: impl Display) -> Problem {
     Problem::new(ProblemCode::BadSpec, what.to_string()).with_field(field)
 }
 
@@ -181,16 +185,15 @@ fn dependency(at: usize, text: &Scalar) -> Result<Dependency, Problem> {
     Ok(Dependency { job: job.parse::<JobId>().map_err(|error| bad(field(), error))?, on })
 }
 
-fn start_after(text: &Scalar, now: Time) -> Result<Time, Problem> {
-    if let Ok(span) = text.as_str().parse::<Span>() {
+/// Reads a moment, or a time from now.
+pub(super) fn moment(field: &str, text: &str, now: Time) -> Result<Time, Problem> {
+    if let Ok(span) = text.parse::<Span>() {
         return Ok(now + span);
     }
-    let moment = text.as_str().parse::<jiff::Timestamp>().map(|at| Time(at.as_millisecond()));
-    let what = format!(
-        "{:?} is no moment: write 2026-11-21T18:00:00+01:00, or a time from now such as 2h",
-        text.as_str()
-    );
-    moment.map_err(|_| bad("start_after", what))
+    let moment = text.parse::<jiff::Timestamp>().map(|at| Time(at.as_millisecond()));
+    let what =
+        format!("{text:?} is no moment: write 2026-11-21T18:00:00+01:00, or a time from now such as 2h");
+    moment.map_err(|_| bad(field, what))
 }
 
 fn stop(job: &JobFile) -> Result<StopOrder, Problem> {

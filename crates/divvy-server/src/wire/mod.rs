@@ -9,6 +9,7 @@ pub(crate) mod notice;
 pub(crate) mod queue;
 pub(crate) mod reasons;
 pub(crate) mod refusal;
+pub(crate) mod reservation;
 pub(crate) mod row;
 mod safe;
 mod speed;

@@ -30,6 +30,8 @@ pub(crate) fn examples() -> Vec<Reason> {
         Reason::DevicesDown(1),
         Reason::DevicesForeign(1),
         Reason::NodesDraining(1),
+        Reason::DevicesDraining(1),
+        Reason::Booked(Time(0)),
         Reason::DevicesBusy(4),
         Reason::HostBusy(Resource::Cpu, 16_000),
         Reason::GangIncomplete(4),

@@ -11,8 +11,9 @@ use divvy_core::model::policy::{
 use divvy_core::model::queue::{Budget, Period, Queue, Users};
 use divvy_core::time::Span;
 
+use super::calendar::Kept;
 use super::dice::Dice;
-use super::life::{Blow, Crash, JobLine, Life, NodeLine, Step, What, user_name};
+use super::life::{Blow, Crash, JobLine, Life, NodeLine, Step, What, node_name, user_name};
 
 /// Events that a step brings about, on average: a job has about seven, a cycle one or two.
 const EVENTS_PER_STEP: u64 = 5;
@@ -191,6 +192,7 @@ impl Maker {
             0..70 => self.submit(),
             70..80 => self.change(),
             80..82 => self.settings(),
+            82..84 if self.dice.percent(40) => self.keep(),
             82..84 => {
                 let (after, on) = (self.dice.between(1000, 600_000), self.dice.percent(20));
                 let node = self.node();
@@ -206,6 +208,24 @@ impl Maker {
                 self.push(0, What::Nothing);
             }
         }
+    }
+
+    /// Something is kept on the calendar: for work on it, or for a queue.
+    fn keep(&mut self) {
+        let node = self.node();
+        let name = if node == 0 { 0 } else { node - 1 };
+        let dice = &mut self.dice;
+        let queue = if dice.percent(50) { Some(dice.one_of(&self.queues).path.clone()) } else { None };
+        let target = match dice.below(3) {
+            0 if queue.is_some() => None,
+            0 | 1 => Some(node_name(name)),
+            _ => Some(format!("{}:{}", node_name(name), dice.below(4))),
+        };
+        let after_ms = if dice.percent(40) { 0 } else { dice.between(1000, 1_800_000) };
+        let for_ms = if dice.percent(80) { Some(dice.between(1000, 3_600_000)) } else { None };
+        let (devices, evicts) = (dice.between(1, 6) as u32, queue.is_some() || dice.percent(60));
+        let kept = Kept { queue, target, devices, after_ms, for_ms, evicts };
+        self.push(0, What::Keep(Box::new(kept)));
     }
 
     fn push(&mut self, after_ms: i64, what: What) {

@@ -16,6 +16,8 @@ use divvy_core::model::queue::Queue;
 use divvy_core::time::{Span, Time};
 use serde::{Deserialize, Serialize};
 
+use super::calendar::Kept;
+
 /// A whole life.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -80,6 +82,8 @@ pub enum What {
     Drain(bool),
     /// A node takes no new tasks, or takes them again.
     DrainNode(u32, bool),
+    /// Nodes or devices are kept for a time.
+    Keep(Box<Kept>),
     /// The daemon dies in its next turn and starts again.
     Crash(Crash),
     /// The log has no room in the next turn.

@@ -13,7 +13,6 @@ use divvy_core::event::{Event, Stamped};
 use divvy_core::id::{JobId, Term};
 use divvy_core::model::device::Health;
 use divvy_core::model::job::{Estimate, JobState, Prospect};
-use divvy_core::model::node::NodeState;
 use divvy_core::model::policy::Preempt;
 use divvy_core::plan;
 use divvy_core::reason::Reason;
@@ -21,6 +20,7 @@ use divvy_core::snapshot::Snapshot;
 use divvy_core::state::{Runs, State, fingerprint};
 use divvy_core::time::Time;
 
+use super::calendar;
 use super::dice::Dice;
 use super::life::{Blow, Crash, JobLine, Life, Step, What, node_name, user_name};
 use crate::engine::{Costs, Course, SimulatedEngine};
@@ -199,7 +199,11 @@ impl World {
             What::Queues(queues) => commands.push(Command::SetQueues(queues.clone(), root())),
             What::Policy(policy) => commands.push(Command::SetPolicy(policy.clone(), root())),
             What::Drain(on) => commands.push(Command::SetDrain(*on, root())),
-            What::DrainNode(node, on) => commands.push(Command::DrainNode(node_name(*node), *on, root())),
+            What::DrainNode(node, true) => {
+                commands.push(calendar::drain(&node_name(*node), self.now, root()))
+            }
+            What::DrainNode(node, false) => commands.push(Command::Undrain(node_name(*node), root())),
+            What::Keep(kept) => commands.push(kept.command(self.now, root())),
             other => self.fault(other),
         }
         commands
@@ -483,8 +487,7 @@ impl World {
         self.turns(Vec::new())?;
         let state = self.controller.state();
         let mut commands = vec![Command::SetDrain(false, root())];
-        let draining = state.nodes.values().filter(|node| node.state == NodeState::Draining);
-        commands.extend(draining.map(|node| Command::DrainNode(node.spec.name.clone(), false, root())));
+        commands.extend(calendar::all_back(state, &root()));
         commands.extend(state.jobs.values().flat_map(held).map(|job| Command::Release(job, root())));
         self.turns(commands)?;
         for _ in 0..MOST_QUIET_TURNS {

@@ -80,7 +80,7 @@ impl Tone {
         match state {
             GpuState::Free => Self::Faint,
             GpuState::Allocated | GpuState::Shared => Self::Good,
-            GpuState::Promised | GpuState::Draining => Self::Pending,
+            GpuState::Promised | GpuState::Draining | GpuState::Reserved => Self::Pending,
             GpuState::Foreign | GpuState::Down => Self::Bad,
             GpuState::Other(_) => Self::Plain,
         }

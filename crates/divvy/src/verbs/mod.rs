@@ -16,6 +16,7 @@ pub(crate) mod kube;
 pub(crate) mod logs;
 pub(crate) mod ps;
 pub(crate) mod queues;
+pub(crate) mod reserve;
 pub(crate) mod run;
 pub(crate) mod show;
 pub(crate) mod sim;

@@ -231,7 +231,7 @@ fn why_it_ended(state: &JobState, end: &LastEnd, exit_code: Option<i32>) -> Stri
         }
         Cause::Checkpointed => "it saved its work and asked to be run again".into(),
         Cause::Shutdown => format!("the pool was taken down by {}", by("someone")),
-        Cause::Drain => "its node was drained".into(),
+        Cause::Drain => "its GPUs were drained, or reserved for others".into(),
         Cause::Other(word) => word.clone(),
     };
     if let Some(detail) = &end.detail {

@@ -13,6 +13,7 @@ mod pool;
 mod site;
 mod wire;
 
+mod calendar;
 mod clients;
 mod devices;
 mod disk;

@@ -1,4 +1,8 @@
-//! `divvy gpus`: what is there, who has it.
+//! `divvy gpus`: what is there, who has it; taking GPUs and nodes out, and back in.
+
+mod drain;
+
+pub(crate) use drain::When;
 
 use divvy_api::{Gpu, paths};
 
@@ -11,18 +15,33 @@ const EXAMPLES: &str = "\
 Examples:
   divvy gpus                 every GPU and who has it
   divvy gpus -o wide         with UUIDs, PCI, NUMA, power
-  divvy gpus -o json         for programs";
+  divvy gpus -o json         for programs
+  divvy gpus drain 3         GPU 3 takes no new jobs; who has it runs on
+  divvy gpus undrain 3       it takes jobs again";
 
-/// List GPUs and who has them
+/// List GPUs and who has them; take some out for maintenance
 #[derive(Debug, clap::Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
 pub(crate) struct Gpus {
+    #[command(subcommand)]
+    verb: Option<Verb>,
     #[command(flatten)]
     format: FormatFlag,
 }
 
+#[derive(Debug, clap::Subcommand)]
+enum Verb {
+    Drain(drain::Drain),
+    Undrain(drain::Undrain),
+}
+
 impl Gpus {
     pub(crate) fn run(&self, place: &Place) -> Result<Exit, Failure> {
+        match &self.verb {
+            Some(Verb::Drain(drain)) => return drain.run(place),
+            Some(Verb::Undrain(undrain)) => return undrain.run(place),
+            None => {}
+        }
         let rows = pool::with_client(place, async |mut client| pool::rows(&mut client, paths::GPUS).await)?;
         let format = self.format.output;
         // Said out loud, but not into what a program reads.
@@ -96,12 +115,11 @@ fn held_for(gpu: &Gpu, now_ms: i64) -> String {
 
 /// Whose it is: jobs with their users, or why nobody can have it.
 pub(crate) fn who(gpu: &Gpu) -> String {
-    if gpu.allocations.is_empty() {
-        return gpu.reason.clone().unwrap_or_default();
-    }
     let one = |held: &divvy_api::GpuAllocation| {
         let task = if held.task > 0 { format!(" task {}", held.task) } else { String::new() };
         format!("{} {} ({}){task}", held.job, held.name, held.user)
     };
-    gpu.allocations.iter().map(one).collect::<Vec<_>>().join(", ")
+    let jobs = gpu.allocations.iter().map(one).collect::<Vec<_>>().join(", ");
+    let parts = [Some(jobs).filter(|jobs| !jobs.is_empty()), gpu.reason.clone()];
+    parts.into_iter().flatten().collect::<Vec<_>>().join("; ")
 }

@@ -1,0 +1,227 @@
+//! Reservations: what an administrator keeps, for work on it or for a queue.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Person, Rejection};
+use crate::event::Event;
+use crate::id::{DeviceId, NodeId};
+use crate::model::device::Health;
+use crate::model::node::NodeState;
+use crate::model::reservation::{Part, Purpose, Reservation};
+use crate::state::State;
+use crate::time::Time;
+
+/// What is to be kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reserve {
+    /// What it is for.
+    pub purpose: Purpose,
+    /// Which nodes or devices.
+    pub what: Wanted,
+    /// From when.
+    pub from: Time,
+    /// Until when; `None` until it is taken back.
+    pub until: Option<Time>,
+    /// Whether what runs there when it begins is stopped.
+    pub evicts: bool,
+    /// Why.
+    pub note: Option<String>,
+}
+
+/// Which nodes or devices a reservation is to keep.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// These: a node (`n1`), a device of a node (`n1:3`), of the only node there is (`3`), or by its uuid.
+    Named(Vec<String>),
+    /// So many devices of a model, or of any, wherever that costs others least.
+    Devices(u32, Option<String>),
+}
+
+pub(super) fn reserve(state: &State, asked: &Reserve, by: &Person) -> Result<Vec<Event>, Rejection> {
+    if !by.admin {
+        return Err(Rejection::NotAdmin);
+    }
+    if let Purpose::Queue(queue) = &asked.purpose
+        && !state.queues.contains_key(queue)
+    {
+        let known = state.queues.keys().cloned().collect();
+        return Err(Rejection::UnknownQueue { queue: queue.clone(), known });
+    }
+    if asked.until.is_some_and(|until| until <= asked.from.max(state.now)) {
+        return Err(bad("until", "it would be over before it begins"));
+    }
+    let parts = match &asked.what {
+        Wanted::Named(names) => named(state, names)?,
+        Wanted::Devices(count, model) => chosen(state, asked, (*count, model.as_deref()))?,
+    };
+    let made = Reservation {
+        id: state.next_reservation.max(1),
+        purpose: asked.purpose.clone(),
+        parts,
+        from: asked.from,
+        until: asked.until,
+        evicts: asked.evicts,
+        began: false,
+        by: by.name.clone(),
+        note: asked.note.clone(),
+    };
+    Ok(vec![Event::ReservationMade(Box::new(made))])
+}
+
+pub(super) fn end(state: &State, id: u64, by: &Person) -> Result<Vec<Event>, Rejection> {
+    if !by.admin {
+        return Err(Rejection::NotAdmin);
+    }
+    match state.reservations.iter().any(|kept| kept.id == id) {
+        true => Ok(vec![Event::ReservationEnded { id, by: Some(by.name.clone()) }]),
+        false => Err(bad("id", format!("there is no reservation {id}: `divvy reserve` lists what there is"))),
+    }
+}
+
+/// Takes all drains of a node or device back, whether begun or to come.
+pub(super) fn undrain(state: &State, target: &str, by: &Person) -> Result<Vec<Event>, Rejection> {
+    if !by.admin {
+        return Err(Rejection::NotAdmin);
+    }
+    let part = part(state, target)?;
+    // Who names the node means its devices, too.
+    let is_meant = |other: &Part| *other == part || part.devices.is_empty() && other.node == part.node;
+    let drains = || state.reservations.iter().filter(|kept| kept.purpose == Purpose::Maintenance);
+    let meant = drains().filter(|kept| kept.parts.iter().all(is_meant));
+    let mut events: Vec<Event> =
+        meant.map(|kept| Event::ReservationEnded { id: kept.id, by: Some(by.name.clone()) }).collect();
+    if part.devices.is_empty()
+        && let Some(node) = state.nodes.get(&part.node).filter(|node| node.state == NodeState::Draining)
+    {
+        let (node, spec) = (part.node, node.spec.clone());
+        events.push(Event::NodeSeen { node, spec, state: NodeState::Ready });
+    }
+    if !events.is_empty() {
+        return Ok(events);
+    }
+    let covers = |kept: &&Reservation| kept.parts.iter().any(|other| other.node == part.node);
+    Err(match drains().find(covers) {
+        Some(kept) => bad(
+            "target",
+            format!(
+                "{target} is drained together with others: take back reservation {} as a whole (divvy reserve --cancel {0})",
+                kept.id
+            ),
+        ),
+        None => bad("target", format!("{target} is not drained")),
+    })
+}
+
+fn named(state: &State, names: &[String]) -> Result<Vec<Part>, Rejection> {
+    let mut parts: BTreeMap<NodeId, BTreeSet<DeviceId>> = BTreeMap::new();
+    let mut whole: BTreeSet<NodeId> = BTreeSet::new();
+    for name in names {
+        let part = part(state, name)?;
+        if part.devices.is_empty() {
+            whole.insert(part.node);
+        }
+        parts.entry(part.node).or_default().extend(part.devices);
+    }
+    if parts.is_empty() {
+        return Err(bad("target", "name a node or a GPU: `divvy gpus` lists them"));
+    }
+    let devices = |node: &NodeId, some: BTreeSet<DeviceId>| {
+        if whole.contains(node) { Vec::new() } else { some.into_iter().collect() }
+    };
+    Ok(parts.into_iter().map(|(node, some)| Part { node, devices: devices(&node, some) }).collect())
+}
+
+/// What a name means.
+fn part(state: &State, name: &str) -> Result<Part, Rejection> {
+    let here = |id: &NodeId| state.nodes.get(id).is_some_and(|node| node.state != NodeState::Gone);
+    if let Some(node) = state.node_by_name(name).filter(here) {
+        return Ok(Part { node, devices: Vec::new() });
+    }
+    let by_uuid = state.device_by_uuid(name);
+    let by_place = || {
+        let (node, index) = match name.rsplit_once(':') {
+            Some((node, index)) => (state.node_by_name(node)?, index),
+            None => (only_node(state)?, name),
+        };
+        let index: u32 = index.parse().ok()?;
+        let mut devices = state.devices.iter();
+        devices.find(|(_, device)| device.node == node && device.spec.index == index).map(|(id, _)| *id)
+    };
+    let device = by_uuid.or_else(by_place).filter(|id| {
+        let node = state.devices.get(id).map(|device| device.node);
+        node.is_some_and(|node| here(&node))
+    });
+    let Some((id, known)) = device.and_then(|id| Some((id, state.devices.get(&id)?))) else {
+        return Err(bad(
+            "target",
+            format!(
+                "there is no node or GPU {name:?}: `divvy gpus` lists them (node, node:index, index or UUID)"
+            ),
+        ));
+    };
+    Ok(Part { node: known.node, devices: vec![id] })
+}
+
+/// The node, where there is one alone.
+fn only_node(state: &State) -> Option<NodeId> {
+    let mut here = state.nodes.iter().filter(|(_, node)| node.state != NodeState::Gone);
+    let first = here.next().map(|(id, _)| *id);
+    first.filter(|_| here.next().is_none())
+}
+
+/// So many devices where that costs others least: whole nodes before parts, of those the ones on which the least runs.
+fn chosen(
+    state: &State,
+    asked: &Reserve,
+    (count, model): (u32, Option<&str>),
+) -> Result<Vec<Part>, Rejection> {
+    let mut nodes: BTreeMap<NodeId, Vec<(bool, DeviceId)>> = BTreeMap::new();
+    let held: BTreeSet<DeviceId> = state
+        .allocations
+        .values()
+        .flat_map(|held| held.placement.devices.iter().map(|(id, _)| *id))
+        .collect();
+    for (id, device) in &state.devices {
+        let is_there = state.nodes.get(&device.node).is_some_and(|node| node.state != NodeState::Gone);
+        let is_right = model.is_none_or(|model| model == device.spec.model) && device.health == Health::Ok;
+        if is_there && is_right && !is_taken(state, asked, (*id, device.node)) {
+            nodes.entry(device.node).or_default().push((held.contains(id), *id));
+        }
+    }
+    let there: usize = nodes.values().map(Vec::len).sum();
+    if count == 0 || there < count as usize {
+        let of = model.map_or(String::new(), |model| format!(" {model}"));
+        return Err(bad("gpus", format!("{there}{of} GPUs can be reserved for that time")));
+    }
+    let mut order: Vec<(usize, usize, NodeId)> = nodes
+        .iter()
+        .map(|(node, devices)| {
+            let busy = devices.iter().filter(|(is_held, _)| *is_held).count();
+            (usize::from(devices.len() > count as usize), busy, *node)
+        })
+        .collect();
+    order.sort_unstable();
+    let (mut parts, mut left) = (Vec::new(), count as usize);
+    for (_, _, node) in order {
+        let mut devices = nodes.remove(&node).unwrap_or_default();
+        devices.sort_unstable();
+        let taken: Vec<DeviceId> = devices.into_iter().take(left).map(|(_, id)| id).collect();
+        left -= taken.len();
+        parts.extend((!taken.is_empty()).then_some(Part { node, devices: taken }));
+    }
+    parts.sort_by_key(|part| part.node);
+    Ok(parts)
+}
+
+/// Whether a device is reserved by another for any of that time.
+fn is_taken(state: &State, asked: &Reserve, (id, node): (DeviceId, NodeId)) -> bool {
+    let overlaps = |kept: &&Reservation| {
+        kept.until.is_none_or(|until| until > asked.from) && asked.until.is_none_or(|until| kept.from < until)
+    };
+    let mut others = state.reservations.iter().filter(overlaps);
+    others.any(|kept| kept.parts.iter().any(|part| part.has(node, id)))
+}
+
+fn bad(field: &'static str, what: impl Into<String>) -> Rejection {
+    Rejection::BadSpec { field, what: what.into() }
+}

@@ -1,0 +1,120 @@
+//! The calendar in a plan: what reservations keep from a job, and what is to go when one begins.
+
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+
+use super::trial::Trial;
+use crate::amount::{Amount, Limits, Resource};
+use crate::event::Event;
+use crate::id::{DeviceId, JobId};
+use crate::model::allocation::Placement;
+use crate::model::device::{Draw, WHOLE_MILLI};
+use crate::model::job::{Cause, JobSpec};
+use crate::model::queue::{Queue, lineage};
+use crate::model::reservation::{Part, Purpose, Reservation};
+use crate::snapshot::{DeviceView, NodeView};
+use crate::state::State;
+use crate::time::Time;
+
+/// Puts aside what the calendar keeps from a job, to be rolled back. Gives from when on the first of it is kept; `None` where
+/// nothing is.
+pub(super) fn put_aside(trial: &mut Trial, spec: &JobSpec) -> Option<Time> {
+    let state = trial.state;
+    let now = trial.reserve.now().max(state.now);
+    let closed = state.reservations.iter().filter(|kept| is_closed(kept, spec, now));
+    let mut first: Option<Time> = None;
+    for kept in closed {
+        for part in &kept.parts {
+            if let Some(placement) = whole(trial, part) {
+                trial.put_aside(placement);
+                first = Some(first.map_or(kept.from, |first| first.min(kept.from)));
+            }
+        }
+    }
+    first
+}
+
+/// Whether a job may not be placed on what is kept. Work on it that has begun is seen in what is free. Before it begins those are
+/// kept away that say they would not have ended by then, and those that may not be stopped and do not say.
+fn is_closed(kept: &Reservation, spec: &JobSpec, now: Time) -> bool {
+    if kept.is_for(spec) {
+        return false;
+    }
+    if kept.began {
+        return kept.purpose != Purpose::Maintenance;
+    }
+    let ends_in_time = spec.known_length().map(|length| now + length <= kept.from);
+    kept.evicts && !ends_in_time.unwrap_or(spec.preemptible)
+}
+
+/// All that a part has, whoever holds it now: what its holders leave is kept, too.
+fn whole(trial: &mut Trial, part: &Part) -> Option<Placement> {
+    let allocation = trial.next_id();
+    let capacity = trial.capacity();
+    let node: &NodeView = &capacity.nodes[capacity.node_place(part.node)?];
+    let all = part.devices.is_empty();
+    let of_part = |device: &&DeviceView| all || part.devices.contains(&device.id);
+    let draw = |device: &DeviceView| -> (DeviceId, Draw) {
+        (device.id, Draw { milli: WHOLE_MILLI, memory_mib: device.spec.memory_mib, partition: None })
+    };
+    Some(Placement {
+        allocation,
+        rank: 0,
+        node: part.node,
+        devices: node.devices.iter().filter(of_part).map(draw).collect(),
+        cpu_milli: if all { node.cpu_milli.0 } else { 0 },
+        memory_bytes: if all { node.memory_bytes.0 } else { 0 },
+        extras: if all { node.extras.0.clone() } else { Default::default() },
+        alternative: 0,
+    })
+}
+
+/// The attempts that are to make room for what has begun on the calendar.
+pub(super) fn evicted(state: &State) -> Vec<Event> {
+    let begun: Vec<&Reservation> =
+        state.reservations.iter().filter(|kept| kept.began && kept.evicts).collect();
+    if begun.is_empty() {
+        return Vec::new();
+    }
+    let mut jobs: BTreeSet<JobId> = BTreeSet::new();
+    for held in state.allocations.values() {
+        let spec = state.jobs.get(&held.job.number).map(|job| &job.spec);
+        let is_meant = |kept: &&&Reservation| {
+            kept.is_under(&held.placement) && !spec.is_some_and(|spec| kept.is_for(spec))
+        };
+        let stops = state.run(held.job).is_none_or(|run| run.stopping.is_some());
+        if !stops && begun.iter().any(|kept| is_meant(&kept)) {
+            jobs.insert(held.job);
+        }
+    }
+    jobs.into_iter().filter_map(|job| stopped(state, job)).collect()
+}
+
+fn stopped(state: &State, id: JobId) -> Option<Event> {
+    let order = state.jobs.get(&id.number)?.spec.notice();
+    Some(Event::Stopping { job: id, cause: Cause::Drain, by: None, order, requeue: true })
+}
+
+/// A queue for which devices are kept now is guaranteed them besides, and so are those above it that say what they are guaranteed.
+pub(super) fn with_reserved<'a>(state: &State, queue: &'a Queue) -> Cow<'a, Queue> {
+    let mut raised = Cow::Borrowed(queue);
+    for (of, _, device) in state.reserved_now() {
+        let is_above = lineage(of).any(|path| path == queue.path) && !queue.guarantee.is_empty();
+        if of == queue.path || is_above {
+            raise(&mut raised.to_mut().guarantee, &device.spec.model);
+        }
+    }
+    raised
+}
+
+/// Adds a device to what is guaranteed: to all, and to its model where that is named.
+fn raise(guarantee: &mut Limits, model: &str) {
+    let finite = |amount: &Amount| if let Amount::Finite(milli) = amount { *milli } else { i64::MAX };
+    let models = guarantee.iter().filter(|(resource, _)| matches!(resource, Resource::Model(_)));
+    let named = models.fold(0i64, |sum, (_, amount)| sum.saturating_add(finite(amount)));
+    let any = guarantee.entry(Resource::Any).or_insert(Amount::Finite(0));
+    *any = Amount::Finite(finite(any).max(named).saturating_add(i64::from(WHOLE_MILLI)));
+    if let Some(amount) = guarantee.get_mut(&Resource::Model(model.to_owned())) {
+        *amount = Amount::Finite(finite(amount).saturating_add(i64::from(WHOLE_MILLI)));
+    }
+}

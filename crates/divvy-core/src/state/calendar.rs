@@ -1,0 +1,119 @@
+//! The calendar: what is kept from when on, and what follows from it now.
+
+use super::apply::{Applied, Wrong};
+use super::digest::{Entity, fingerprint};
+use super::{Device, State};
+use crate::event::Event;
+use crate::id::{DeviceId, JobId, NodeId};
+use crate::model::allocation::Placement;
+use crate::model::node::NodeState;
+use crate::model::reservation::{Purpose, Reservation};
+use crate::time::Time;
+
+impl State {
+    /// When the next reservation begins or ends.
+    pub fn calendar_due(&self) -> Option<Time> {
+        let begin = |kept: &Reservation| (!kept.began).then_some(kept.from);
+        self.reservations.iter().flat_map(|kept| begin(kept).into_iter().chain(kept.until)).min()
+    }
+
+    /// What has begun or ended on the calendar by a moment, and is not noted yet.
+    pub fn calendar_news(&self, now: Time) -> Vec<Event> {
+        let news = |kept: &Reservation| match kept.until {
+            Some(until) if until <= now => Some(Event::ReservationEnded { id: kept.id, by: None }),
+            _ if !kept.began && kept.from <= now => Some(Event::ReservationBegan { id: kept.id }),
+            _ => None,
+        };
+        self.reservations.iter().filter_map(news).collect()
+    }
+
+    /// Whether a node takes tasks: it is ready, and not drained as a whole.
+    pub fn takes_tasks(&self, id: NodeId) -> bool {
+        let whole = |kept: &Reservation| {
+            kept.is_drain_now() && kept.parts.iter().any(|part| part.node == id && part.devices.is_empty())
+        };
+        self.nodes.get(&id).is_some_and(|node| node.state == NodeState::Ready)
+            && !self.reservations.iter().any(whole)
+    }
+
+    /// Whether a device is drained by itself.
+    pub fn is_drained(&self, id: DeviceId) -> bool {
+        let has = |kept: &Reservation| kept.parts.iter().any(|part| part.devices.contains(&id));
+        self.reservations.iter().any(|kept| kept.is_drain_now() && has(kept))
+    }
+
+    /// Whether any reservation, begun or to come, is of a device.
+    pub(crate) fn is_reserved(&self, node: NodeId, device: DeviceId) -> bool {
+        self.reservations.iter().any(|kept| kept.parts.iter().any(|part| part.has(node, device)))
+    }
+
+    /// Whether what has begun on the calendar keeps a placement from a job.
+    pub(crate) fn is_kept_from(&self, job: JobId, placement: &Placement) -> bool {
+        let spec = self.jobs.get(&job.number).map(|job| &job.spec);
+        let keeps = |kept: &Reservation| {
+            kept.began && kept.is_under(placement) && !spec.is_some_and(|spec| kept.is_for(spec))
+        };
+        self.reservations.iter().any(keeps)
+    }
+
+    /// The reservations that keep a device, or its whole node, in the order in which they begin.
+    pub fn reservations_of(&self, id: DeviceId, device: &Device) -> Vec<&Reservation> {
+        let has = |kept: &&Reservation| kept.parts.iter().any(|part| part.has(device.node, id));
+        let mut found: Vec<&Reservation> = self.reservations.iter().filter(has).collect();
+        found.sort_by_key(|kept| (!kept.began, kept.from, kept.id));
+        found
+    }
+
+    /// What is kept for queues now: each with the devices.
+    pub fn reserved_now(&self) -> impl Iterator<Item = (&str, DeviceId, &Device)> {
+        let kept = self.reservations.iter().filter(|kept| kept.began);
+        kept.flat_map(|kept| {
+            let queue = if let Purpose::Queue(queue) = &kept.purpose { Some(queue.as_str()) } else { None };
+            let devices = kept
+                .parts
+                .iter()
+                .flat_map(|part| self.devices.iter().filter(|(id, device)| part.has(device.node, **id)));
+            queue.into_iter().flat_map(move |queue| devices.clone().map(move |(id, it)| (queue, *id, it)))
+        })
+    }
+
+    /// The node or device that a reservation drains, if it is one alone: as people name it.
+    pub fn drained_by(&self, kept: &Reservation) -> Option<String> {
+        let [part] = kept.parts.as_slice() else { return None };
+        let node = &self.nodes.get(&part.node)?.spec.name;
+        let index = |id: &DeviceId| self.devices.get(id).map(|device| device.spec.index);
+        match (&kept.purpose, part.devices.as_slice()) {
+            (Purpose::Queue(_), _) => None,
+            (Purpose::Maintenance, []) => Some(node.clone()),
+            (Purpose::Maintenance, [one]) => Some(format!("{node}:{}", index(one)?)),
+            _ => None,
+        }
+    }
+
+    pub(super) fn reserve(&mut self, made: &Reservation) -> Applied {
+        if made.id < self.next_reservation {
+            return Err(Wrong::Impossible(format!("reservation {} is there already", made.id)));
+        }
+        self.next_reservation = made.id + 1;
+        self.plus(fingerprint(&Entity::Reservation(made)));
+        self.reservations.push(made.clone());
+        Ok(())
+    }
+
+    pub(super) fn begin_reservation(&mut self, id: u64) -> Applied {
+        let mut kept = self.end_reservation(id)?;
+        kept.began = true;
+        self.plus(fingerprint(&Entity::Reservation(&kept)));
+        let place = self.reservations.partition_point(|other| other.id < id);
+        self.reservations.insert(place, kept);
+        Ok(())
+    }
+
+    pub(super) fn end_reservation(&mut self, id: u64) -> Result<Reservation, Wrong> {
+        let place = self.reservations.iter().position(|kept| kept.id == id);
+        let place = place.ok_or_else(|| Wrong::Unknown(format!("reservation {id}")))?;
+        let kept = self.reservations.remove(place);
+        self.minus(fingerprint(&Entity::Reservation(&kept)));
+        Ok(kept)
+    }
+}

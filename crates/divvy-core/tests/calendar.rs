@@ -1,0 +1,139 @@
+//! Scenarios of the calendar: drains, and what is kept for a queue.
+
+use divvy_core::scenario::run;
+use expect_test::{Expect, expect};
+
+/// Runs a scenario.
+fn check(scenario: &str, expected: Expect) {
+    match run(scenario) {
+        Ok(printed) => expected.assert_eq(&printed),
+        Err(bad) => expected.assert_eq(&bad.to_string()),
+    }
+}
+
+#[test]
+fn a_drained_device_keeps_its_job_and_takes_no_new_one() {
+    check(
+        "node n1 2xh100\nsubmit a default 1\nplan\ndrain on n1:0\nsubmit b default 1\nsubmit c default 1\nplan\nend a\nplan\nexplain c\ndrain off n1:0\nplan",
+        expect![[r#"
+            place a n1:0
+            reservation 1 begins
+            place b n1:1
+            wait DV-GPUS-BUSY: every GPU that would do is taken
+            ended a completed Exit exit=0
+            later
+              DV-GPUS-BUSY every GPU that would do is taken | wait for running jobs to end, or ask for fewer GPUs or for other models, too
+              2 in pool > 2 right model > 2 enough memory > 1 healthy > 0 free > 0 on one node
+            reservation 1 is over
+            place c n1:0
+        "#]],
+    );
+}
+
+#[test]
+fn a_drained_node_takes_nothing_and_another_does() {
+    check(
+        "node n1 2xh100\nnode n2 2xh100\ndrain on n1\nsubmit a default 2\nsubmit b default 0\nsubmit c default 2\nplan\nexplain c\ndrain off n1\nplan",
+        expect![[r#"
+            reservation 1 begins
+            place a n2:0+n2:1
+            wait DV-HOST-BUSY: no node has 1Gi of memory left
+            wait DV-GPUS-BUSY: no node has 2 GPUs free that would do
+            later
+              DV-GPUS-BUSY no node has 2 GPUs free that would do | wait for running jobs to end, or ask for fewer GPUs or for other models, too
+              4 in pool > 4 right model > 4 enough memory > 4 healthy > 0 free > 0 on one node
+            reservation 1 is over
+            place b n1
+            wait DV-HOST-BUSY: no node has 512Gi of memory left
+        "#]],
+    );
+}
+
+#[test]
+fn a_drain_that_evicts_has_jobs_go_back_into_their_queue_and_is_over_in_time() {
+    check(
+        "node n1 2xh100\nnode n2 1xh100\nsubmit a default 2\nsubmit b default 1\nplan\ndrain on n1 evict at=+1h for=2h\nplan\npass 1h\nplan\nend a\nplan\npass 2h\nplan",
+        expect![[r#"
+            place a n1:0+n1:1
+            place b n2:0
+            reservation 1 begins
+            stop a Drain
+            ended a pending Drain exit=0
+            wait DV-GPUS-BUSY: no node has 2 GPUs free that would do
+            reservation 1 is over
+            place a n1:0+n1:1
+        "#]],
+    );
+}
+
+#[test]
+fn before_a_drain_that_evicts_only_those_start_that_end_in_time_or_may_be_stopped() {
+    check(
+        "node n1 8xh100\ndrain on n1 evict at=+1h\nsubmit a default 1 limit=2h\nsubmit b default 1 limit=30m\nsubmit d default 1\nsubmit e default 1 fixed\nplan\nexplain a",
+        expect![[r#"
+            place b n1:0
+            place d n1:1
+            wait DV-BOOKED: what is free is reserved from 1970-01-01 01:00 UTC on
+            wait DV-BOOKED: what is free is reserved from 1970-01-01 01:00 UTC on
+            later
+              DV-BOOKED what is free is reserved from 1970-01-01 01:00 UTC on | give it a time limit (-t) that ends before 1970-01-01 01:00 UTC, or wait: divvy reserve lists what is kept
+              8 in pool > 8 right model > 8 enough memory > 8 healthy > 6 free > 6 on one node
+        "#]],
+    );
+}
+
+#[test]
+fn what_is_kept_for_a_queue_is_free_for_it_when_its_time_comes() {
+    check(
+        "policy {share: fill, preempt: least_loss}\nnode n1 4xh100\nqueue a\nqueue b\nsubmit x a 2\nsubmit y a 2\nplan\nreserve 2 queue=b at=+1h for=1h\npass 1h\nplan\nend x\nend y\nplan\nsubmit z b 2\nsubmit w a 1\nplan\nexplain w\npass 1h\nend z\nplan",
+        expect![[r#"
+            place x n1:0+n1:1
+            place y n1:2+n1:3
+            reservation 1 begins
+            stop x Drain
+            ended x pending Drain exit=0
+            ended y completed Exit exit=0
+            place x n1:2+n1:3
+            place z n1:0+n1:1
+            wait DV-GPUS-BUSY: every GPU that would do is taken
+            later
+              DV-GPUS-BUSY every GPU that would do is taken | wait for running jobs to end, or ask for fewer GPUs or for other models, too
+              4 in pool > 4 right model > 4 enough memory > 4 healthy > 0 free > 0 on one node
+            ended z completed Exit exit=0
+            reservation 1 is over
+            place w n1:0
+        "#]],
+    );
+}
+
+#[test]
+fn what_is_kept_is_not_kept_twice() {
+    check(
+        "node n1 4xh100\nqueue a\nreserve 3 queue=a at=+1h for=1h\nreserve 2 queue=a at=+90m for=1h\nreserve 2 queue=a at=+2h for=1h\nreserve 1 queue=x\ndrain on n1:9\ndrain off n1",
+        expect![[r#"
+            refused bad-spec: gpus: 1 GPUs can be reserved for that time
+            refused unknown-queue: there is no queue "x"; there are: a, default
+            refused bad-spec: target: there is no node or GPU "n1:9": `divvy gpus` lists them (node, node:index, index or UUID)
+            refused bad-spec: target: n1 is not drained
+        "#]],
+    );
+}
+
+#[test]
+fn a_promise_on_what_is_drained_is_taken_back() {
+    check(
+        "policy {preempt: least_loss}\nnode n1 2xh100\nsubmit a default 2 resumable\nplan\nsubmit b default 2 prio=high\nplan\ndrain on n1\nplan\nend a\nplan\ndrain off n1\nplan",
+        expect![[r#"
+            place a n1:0+n1:1
+            stop a Preempted by b
+            promise b n1:0+n1:1
+            reservation 1 begins
+            wait DV-DRAINING: 1 node that would do is being drained
+            ended a pending Preempted exit=0
+            wait DV-DRAINING: 1 node that would do is being drained
+            reservation 1 is over
+            place b n1:0+n1:1
+            wait DV-GPUS-BUSY: no node has 2 GPUs free that would do
+        "#]],
+    );
+}

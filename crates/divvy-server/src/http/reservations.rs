@@ -1,0 +1,74 @@
+//! The calendar: drains, and what is kept for queues.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::State as Shared;
+use axum::http::HeaderMap;
+use divvy_api::{self as api, EndReservation, Problem, Reserve, paths, read};
+use divvy_core::decide::Command;
+
+use super::answer::{Answer, ok, read_body, vanished};
+use super::caller::Caller;
+use crate::clock;
+use crate::control::Request;
+use crate::pool::Pool;
+use crate::wire::{refusal, reservation};
+
+/// Lists the reservations, the first to begin first.
+#[utoipa::path(get, path = paths::RESERVATIONS, tag = "reservations", responses((status = 200, body = Vec<api::Reservation>)))]
+pub(super) async fn list(Shared(pool): Shared<Arc<Pool>>) -> Answer {
+    ok(&reservation::all(pool.controller.read().await.state()))
+}
+
+/// Keeps nodes or devices from a moment on.
+#[utoipa::path(post, path = paths::RESERVATIONS, tag = "reservations", request_body = Reserve,
+    responses((status = 200, body = api::Reservation), (status = 403, body = Problem, content_type = paths::PROBLEM_TYPE),
+        (status = 422, body = Problem, content_type = paths::PROBLEM_TYPE)))]
+pub(super) async fn reserve(
+    Shared(pool): Shared<Arc<Pool>>,
+    caller: Caller,
+    headers: HeaderMap,
+    body: Body,
+) -> Answer {
+    let asked: Reserve = read::json(&read_body(&headers, body).await?).map_err(Problem::from)?;
+    let wanted = reservation::wanted(&asked, clock::now())?;
+    let _turn = pool.changing.lock().await;
+    let known = ids(&pool).await;
+    let command = Box::new(Command::Reserve(Box::new(wanted), caller.person(&pool)));
+    pool.requests.ask(|reply| Request::Command(command, reply)).await.map_err(refusal::problem)?;
+    let controller = pool.controller.read().await;
+    let made = reservation::all(controller.state()).into_iter().find(|kept| !known.contains(&kept.id));
+    ok(&made.ok_or_else(vanished)?)
+}
+
+/// Takes reservations back; gives them as they were.
+#[utoipa::path(post, path = paths::RESERVATIONS_END, tag = "reservations", request_body = EndReservation,
+    responses((status = 200, body = Vec<api::Reservation>), (status = 403, body = Problem, content_type = paths::PROBLEM_TYPE),
+        (status = 422, body = Problem, content_type = paths::PROBLEM_TYPE)))]
+pub(super) async fn end(
+    Shared(pool): Shared<Arc<Pool>>,
+    caller: Caller,
+    headers: HeaderMap,
+    body: Body,
+) -> Answer {
+    let asked: EndReservation = read::json(&read_body(&headers, body).await?).map_err(Problem::from)?;
+    let person = caller.person(&pool);
+    let command = match (asked.id, asked.drained) {
+        (Some(id), None) => Command::EndReservation(id, person),
+        (None, Some(target)) => Command::Undrain(target, person),
+        _ => return Err(crate::wire::incoming::bad("id", "name a reservation, or what is drained").into()),
+    };
+    let _turn = pool.changing.lock().await;
+    let before = reservation::all(pool.controller.read().await.state());
+    let command = Box::new(command);
+    pool.requests.ask(|reply| Request::Command(command, reply)).await.map_err(refusal::problem)?;
+    let left = ids(&pool).await;
+    ok(&before.into_iter().filter(|kept| !left.contains(&kept.id)).collect::<Vec<_>>())
+}
+
+async fn ids(pool: &Pool) -> BTreeSet<u64> {
+    let controller = pool.controller.read().await;
+    controller.state().reservations.iter().map(|kept| kept.id).collect()
+}

@@ -59,10 +59,8 @@ pub(super) fn guaranteed_milli(state: &State, path: &str) -> i64 {
         let named = models.fold(0i64, |sum, (_, amount)| sum.saturating_add(milli(Some(amount))));
         milli(queue.guarantee.get(&Resource::Any)).max(named)
     });
-    let said = match said {
-        0 if !state.reservations.iter().any(|kept| is_kept_for(kept, path)) => 0,
-        said => said.saturating_add(reserved_milli(state, path)),
-    };
+    // Who says nothing is guaranteed what is kept for him alone, and for those below him what they are.
+    let said = said.saturating_add(reserved_milli(state, path, said > 0));
     let below = format!("{path}/");
     let is_next = |queue: &&String| {
         let above = lineage(queue).skip(1).find(|above| state.queues.contains_key(*above) || *above == path);
@@ -72,13 +70,13 @@ pub(super) fn guaranteed_milli(state: &State, path: &str) -> i64 {
     said.max(children.fold(0, i64::saturating_add))
 }
 
-/// What is kept now on the calendar for a queue and those below it, in thousandths of devices.
-fn reserved_milli(state: &State, path: &str) -> i64 {
-    let is_below = |queue: &str| queue == path || queue.starts_with(&format!("{path}/"));
+/// What is kept now on the calendar for a queue, and perhaps for those below it, in thousandths of devices.
+fn reserved_milli(state: &State, path: &str, with_below: bool) -> i64 {
+    let is_meant = |queue: &str| queue == path || with_below && queue.starts_with(&format!("{path}/"));
     let mut milli = 0;
     for kept in state.reservations.iter().filter(|kept| kept.began) {
         let Purpose::Queue(queue) = &kept.purpose else { continue };
-        if !is_below(queue) {
+        if !is_meant(queue) {
             continue;
         }
         for (id, device) in &state.devices {
@@ -89,10 +87,6 @@ fn reserved_milli(state: &State, path: &str) -> i64 {
         }
     }
     milli
-}
-
-fn is_kept_for(kept: &Reservation, path: &str) -> bool {
-    matches!(&kept.purpose, Purpose::Queue(queue) if queue == path)
 }
 
 /// The reservation that has begun and keeps what a placement draws on from a job, if there is one.

@@ -1,12 +1,10 @@
 //! Answers: JSON, or a problem.
 
-use axum::body::{Body, Bytes};
 use axum::extract::{FromRequestParts, Query};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
+use axum::http::{HeaderValue, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use divvy_api::{Problem, ProblemCode, paths};
-use http_body_util::BodyExt;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -77,35 +75,4 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Words<T> {
         read.map(|Query(words)| Words(words))
             .map_err(|error| Problem::new(ProblemCode::BadRequest, error.body_text()).into())
     }
-}
-
-/// How much of a body that is too long is read and thrown away, so that its sender gets to read the answer.
-const MOST_DISCARDED_BYTES: usize = 256 << 20;
-
-/// Reads a whole body, up to the limit.
-pub(super) async fn read_body(headers: &HeaderMap, mut body: Body) -> Result<Bytes, Problem> {
-    let claimed: Option<usize> =
-        headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
-    let mut all = Vec::with_capacity(claimed.unwrap_or(0).min(64 << 10));
-    let mut seen = 0;
-    while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|error| {
-            Problem::new(ProblemCode::BadRequest, format!("the request broke off: {error}"))
-        })?;
-        let Ok(data) = frame.into_data() else { continue };
-        seen += data.len();
-        if seen > MOST_DISCARDED_BYTES {
-            break;
-        }
-        if seen <= paths::LONGEST_BODY_BYTES {
-            all.extend_from_slice(&data);
-        } else {
-            all = Vec::new();
-        }
-    }
-    if seen > paths::LONGEST_BODY_BYTES {
-        let most = paths::LONGEST_BODY_BYTES >> 20;
-        return Err(Problem::new(ProblemCode::TooLarge, format!("the request has more than {most} MiB")));
-    }
-    Ok(all.into())
 }

@@ -2,6 +2,7 @@
 
 mod answer;
 mod attach;
+mod body;
 mod caller;
 mod change;
 mod events;
@@ -21,6 +22,7 @@ mod wait;
 use std::sync::Arc;
 
 use axum::Router;
+use axum::extract::DefaultBodyLimit;
 use axum::http::HeaderValue;
 use axum::http::header::HeaderName;
 use axum::middleware;
@@ -88,13 +90,15 @@ fn document() -> utoipa::openapi::OpenApi {
     document
 }
 
-/// The router, with who asks found out in front of it.
+/// The router, with what is asked read and who asks found out in front of it.
 fn router(pool: Arc<Pool>) -> Router {
     let (router, _) = routes().split_for_parts();
     router
         .fallback(answer::no_such_path)
         .method_not_allowed_fallback(answer::no_such_method)
         .layer(middleware::from_fn_with_state(pool.clone(), caller::identify))
+        .layer(middleware::from_fn(body::whole))
+        .layer(DefaultBodyLimit::disable())
         .layer(middleware::map_response(with_version))
         .with_state(pool)
 }

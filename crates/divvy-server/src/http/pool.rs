@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use axum::body::Body;
+use axum::body::Bytes;
 use axum::extract::State as Shared;
-use axum::http::HeaderMap;
 use divvy_api::{self as api, Check, Gpu, Problem, ReasonPage, Shutdown, ShutdownBegun, ShutdownMode, paths};
 use divvy_core::check;
 use divvy_core::decide::Rejection;
@@ -12,7 +11,7 @@ use divvy_core::model::job::JobState;
 use divvy_core::model::node::NodeState;
 use divvy_core::state::{Runs, State};
 
-use super::answer::{Answer, ok, read_body, vanished};
+use super::answer::{Answer, ok, vanished};
 use super::caller::Caller;
 use crate::control::{Ending, Refusal, Request};
 use crate::pool::Pool;
@@ -102,13 +101,8 @@ pub(super) async fn gpus(Shared(pool): Shared<Arc<Pool>>) -> Answer {
 /// Ends the daemon; what becomes of the jobs is the mode.
 #[utoipa::path(post, path = paths::SHUTDOWN, tag = "pool", request_body = Shutdown,
     responses((status = 200, body = ShutdownBegun), (status = 403, body = Problem, content_type = paths::PROBLEM_TYPE)))]
-pub(super) async fn shutdown(
-    Shared(pool): Shared<Arc<Pool>>,
-    caller: Caller,
-    headers: HeaderMap,
-    body: Body,
-) -> Answer {
-    let shutdown: Shutdown = api::read::json(&read_body(&headers, body).await?).map_err(Problem::from)?;
+pub(super) async fn shutdown(Shared(pool): Shared<Arc<Pool>>, caller: Caller, body: Bytes) -> Answer {
+    let shutdown: Shutdown = api::read::json(&body).map_err(Problem::from)?;
     let person = caller.person(&pool);
     if !person.admin {
         return Err(refusal::problem(Refusal::Rejected(Rejection::NotAdmin)).into());

@@ -3,14 +3,13 @@
 use std::ffi::CString;
 use std::sync::Arc;
 
-use axum::body::Body;
+use axum::body::Bytes;
 use axum::extract::State as Shared;
-use axum::http::HeaderMap;
 use divvy_api::{Applied, ChangeQuery, Problem, ProblemCode, SetQueue, paths, read};
 use divvy_core::decide::{Command, Person, Rejection, guaranteed_beyond};
 use divvy_core::model::queue::{self as model, Member, Queue, Settings};
 
-use super::answer::{Answer, Refused, Words, ok, read_body, vanished};
+use super::answer::{Answer, Refused, Words, ok, vanished};
 use super::caller::Caller;
 use crate::control::{Refusal, Request};
 use crate::people;
@@ -33,12 +32,10 @@ pub(super) async fn set(
     Shared(pool): Shared<Arc<Pool>>,
     caller: Caller,
     Words(how): Words<ChangeQuery>,
-    headers: HeaderMap,
-    body: Body,
+    body: Bytes,
 ) -> Answer {
     let person = allowed(&pool, &caller, &how)?;
-    let bytes = read_body(&headers, body).await?;
-    let text = std::str::from_utf8(&bytes)
+    let text = std::str::from_utf8(&body)
         .map_err(|error| Problem::new(ProblemCode::BadSpec, format!("queues.yaml is not text: {error}")))?;
     let Settings { queues, policy } = understood(text)?;
     let queues = resolved(&pool, queues).await?;
@@ -54,11 +51,10 @@ pub(super) async fn change(
     Shared(pool): Shared<Arc<Pool>>,
     caller: Caller,
     Words(how): Words<ChangeQuery>,
-    headers: HeaderMap,
-    body: Body,
+    body: Bytes,
 ) -> Answer {
     let person = allowed(&pool, &caller, &how)?;
-    let wanted: SetQueue = read::json(&read_body(&headers, body).await?).map_err(Problem::from)?;
+    let wanted: SetQueue = read::json(&body).map_err(Problem::from)?;
     let _turn = pool.changing.lock().await;
     let mut queues = pool.controller.read().await.state().queues.clone();
     let before = match queues.get(&wanted.queue) {

@@ -3,13 +3,12 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use axum::body::Body;
+use axum::body::Bytes;
 use axum::extract::State as Shared;
-use axum::http::HeaderMap;
 use divvy_api::{self as api, EndReservation, Problem, Reserve, paths, read};
 use divvy_core::decide::Command;
 
-use super::answer::{Answer, ok, read_body, vanished};
+use super::answer::{Answer, ok, vanished};
 use super::caller::Caller;
 use crate::clock;
 use crate::control::Request;
@@ -26,13 +25,8 @@ pub(super) async fn list(Shared(pool): Shared<Arc<Pool>>) -> Answer {
 #[utoipa::path(post, path = paths::RESERVATIONS, tag = "reservations", request_body = Reserve,
     responses((status = 200, body = api::Reservation), (status = 403, body = Problem, content_type = paths::PROBLEM_TYPE),
         (status = 422, body = Problem, content_type = paths::PROBLEM_TYPE)))]
-pub(super) async fn reserve(
-    Shared(pool): Shared<Arc<Pool>>,
-    caller: Caller,
-    headers: HeaderMap,
-    body: Body,
-) -> Answer {
-    let asked: Reserve = read::json(&read_body(&headers, body).await?).map_err(Problem::from)?;
+pub(super) async fn reserve(Shared(pool): Shared<Arc<Pool>>, caller: Caller, body: Bytes) -> Answer {
+    let asked: Reserve = read::json(&body).map_err(Problem::from)?;
     let wanted = reservation::wanted(&asked, clock::now())?;
     let _turn = pool.changing.lock().await;
     let known = ids(&pool).await;
@@ -47,13 +41,8 @@ pub(super) async fn reserve(
 #[utoipa::path(post, path = paths::RESERVATIONS_END, tag = "reservations", request_body = EndReservation,
     responses((status = 200, body = Vec<api::Reservation>), (status = 403, body = Problem, content_type = paths::PROBLEM_TYPE),
         (status = 422, body = Problem, content_type = paths::PROBLEM_TYPE)))]
-pub(super) async fn end(
-    Shared(pool): Shared<Arc<Pool>>,
-    caller: Caller,
-    headers: HeaderMap,
-    body: Body,
-) -> Answer {
-    let asked: EndReservation = read::json(&read_body(&headers, body).await?).map_err(Problem::from)?;
+pub(super) async fn end(Shared(pool): Shared<Arc<Pool>>, caller: Caller, body: Bytes) -> Answer {
+    let asked: EndReservation = read::json(&body).map_err(Problem::from)?;
     let person = caller.person(&pool);
     let command = match (asked.id, asked.drained) {
         (Some(id), None) => Command::EndReservation(id, person),

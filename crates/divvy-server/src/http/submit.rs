@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use axum::body::Body;
+use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use divvy_api::{Problem, ProblemCode, Submit, Submitted, paths};
@@ -14,7 +14,7 @@ use divvy_core::model::job::{JobSpec, Output, Owner, Work};
 use divvy_core::model::members::Members;
 use divvy_core::state::Outcome;
 
-use super::answer::{Answer, Refused, json, ok, read_body, vanished};
+use super::answer::{Answer, Refused, json, ok, vanished};
 use super::attach;
 use super::caller::Caller;
 use crate::clock;
@@ -42,9 +42,9 @@ pub(super) async fn submit(
     State(pool): State<Arc<Pool>>,
     caller: Caller,
     headers: HeaderMap,
-    body: Body,
+    body: Bytes,
 ) -> Answer {
-    let submit: Submit = divvy_api::read::json(&read_body(&headers, body).await?).map_err(Problem::from)?;
+    let submit: Submit = divvy_api::read::json(&body).map_err(Problem::from)?;
     let (attached, dry_run, token) = (submit.attached, submit.dry_run, token(&headers)?);
     let incoming = incoming::read(submit, clock::now())?;
     if dry_run {

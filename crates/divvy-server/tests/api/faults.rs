@@ -17,6 +17,7 @@ pub(crate) const TESTS: &[Sentence] = &[
         hostile_bytes_and_a_thousand_idle_connections_do_no_harm,
     ),
     ("a_slow_client_holds_up_nobody", a_slow_client_holds_up_nobody),
+    ("a_body_that_nobody_reads_breaks_no_connection", a_body_that_nobody_reads_breaks_no_connection),
     ("jobs_outlive_the_daemon_and_are_taken_over", jobs_outlive_the_daemon_and_are_taken_over),
     (
         "a_second_daemon_on_the_same_state_is_refused_and_names_the_pid",
@@ -105,6 +106,17 @@ fn a_slow_client_holds_up_nobody() {
     daemon.submit(json!({"command": "true", "array": "0-50"}));
     daemon.wait("2");
     assert_eq!(daemon.get("/v1/pool").status, 200);
+}
+
+fn a_body_that_nobody_reads_breaks_no_connection() {
+    let daemon = Daemon::start();
+    let mut stream = connect(&daemon.socket());
+    let head = "POST /v1/jobs/9/cancel HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: 2\r\n\r\n";
+    stream.write_all(head.as_bytes()).unwrap();
+    // The daemon has read the head by the time it has answered someone who came later.
+    assert_eq!(daemon.get("/v1/pool").status, 200);
+    stream.write_all(b"{}").unwrap();
+    assert_eq!(read_reply(&mut stream).code(), "no-such-job");
 }
 
 fn jobs_outlive_the_daemon_and_are_taken_over() {

@@ -168,7 +168,8 @@ impl Controller {
         for event in self.state.calendar_news(now) {
             self.fold(event, now)?;
         }
-        let others = [self.state.next_renewal(), self.snapshot.next_turn_of_time(&self.state)];
+        let others =
+            [self.state.next_renewal(), self.pledge_tick(), self.snapshot.next_turn_of_time(&self.state)];
         if self.next_tick().into_iter().chain(others.into_iter().flatten()).any(|tick| tick <= now) {
             self.fold(Event::Tick, now)?;
         }
@@ -202,7 +203,8 @@ impl Controller {
     pub fn due(&self) -> Option<Time> {
         let timers =
             [self.snapshot.due(), self.next_tick(), self.awaited_renewal(), self.state.calendar_due()];
-        timers.into_iter().chain([self.snapshot.next_turn_of_time(&self.state)]).flatten().min()
+        let others = [self.pledge_tick(), self.snapshot.next_turn_of_time(&self.state)];
+        timers.into_iter().chain(others).flatten().min()
     }
 
     /// When the next budget renews, if anybody waits for that.
@@ -210,6 +212,12 @@ impl Controller {
         let until = self.state.next_renewal()?;
         let waits = |reason: &Reason| matches!(reason, Reason::OverBudget(..));
         self.state.verdicts.values().any(waits).then_some(until)
+    }
+
+    /// When it is to be reckoned again who is behind what was pledged to him: as long as jobs wait.
+    fn pledge_tick(&self) -> Option<Time> {
+        let next = self.state.pledges.next_tick()?;
+        (!self.snapshot.waiting.is_empty() && !self.state.allocations.is_empty()).then_some(next)
     }
 
     /// When the past of queues is to be reckoned again: as long as jobs wait while others run, and once more after that.

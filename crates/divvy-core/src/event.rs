@@ -1,5 +1,7 @@
 //! Events: all that ever happens to the state. The log keeps them for ever, so each kind has a version and the past must load.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use crate::engine::{TaskEnd, TaskStart};
@@ -11,6 +13,7 @@ use crate::model::node::{NodeSpec, NodeState, OthersHold};
 use crate::model::policy::Policy;
 use crate::model::promise::Promise;
 use crate::model::queue::Queue;
+use crate::model::recollection::Recollection;
 use crate::model::reservation::Reservation;
 use crate::reason::Reason;
 use crate::time::Time;
@@ -263,6 +266,13 @@ pub enum Event {
         /// Digest of its plan.
         plan: u64,
     },
+    /// What was used before the log began is known again.
+    Recalled {
+        /// As of when.
+        of: Time,
+        /// By where jobs stand: queues, and users in them.
+        known: BTreeMap<String, Recollection>,
+    },
 }
 
 /// The version of the event forms that this program writes. One number for all kinds: a change of any form raises it, and
@@ -323,6 +333,7 @@ impl Event {
             Event::Tick => "tick",
             Event::Due { .. } => "due",
             Event::Planned { .. } => "planned",
+            Event::Recalled { .. } => "recalled",
         }
     }
 
@@ -371,6 +382,7 @@ impl Event {
                 | Event::ReservationMade(_)
                 | Event::ReservationBegan { .. }
                 | Event::ReservationEnded { .. }
+                | Event::Recalled { .. }
         )
     }
 

@@ -65,7 +65,7 @@ pub struct BadLine {
 const VERBS: &str = "node queue policy submit estimate plan end pass start promise stop cancel hold release device drain reserve remove restart explain";
 
 fn root() -> Person {
-    Person { name: "root".into(), admin: true }
+    Person::administrator("root")
 }
 
 type Done = Result<(), String>;
@@ -346,7 +346,7 @@ impl Scenario {
         words.only(2, "", "by")?;
         let name = words.named.get("by").copied().unwrap_or("ana");
         let id = self.job(words.at(1, "the job")?)?;
-        self.take(&command(id, Person { name: name.into(), admin: name == "root" }))
+        self.take(&command(id, Person { name: name.into(), admin: name == "root", groups: Vec::new() }))
     }
 
     fn device(&mut self, words: &Words) -> Done {

@@ -147,6 +147,9 @@ impl Snapshot {
             before.relieved.into_iter().for_each(|job| self.running.consider(state, job, state.now));
         }
         self.follow_job(state, event, (before.job, before.limit));
+        if before.pledged != state.pledges.changes() {
+            self.divide_anew(state);
+        }
     }
 
     fn take(&mut self, state: &State, job: JobId, placement: &Placement) {
@@ -177,6 +180,7 @@ impl Snapshot {
         }
         before.has_users = matches!(event, Event::QueuesSet { .. }) && state.has_users();
         before.relieved = relieved(state);
+        before.pledged = state.pledges.changes();
         before.job = event_job(state, event);
         before.promises = before.job.map(|job| promises(state, event, job)).unwrap_or_default();
         before.limit = before.job.and_then(|id| limit_entry(state, id));
@@ -360,6 +364,8 @@ pub struct Before {
     limit: Option<(Time, JobId)>,
     /// Who keeps its place, whoever wants it.
     relieved: Option<JobId>,
+    /// How often what pledges come to had changed.
+    pledged: u64,
 }
 
 /// Who keeps its place, whoever wants it.

@@ -17,7 +17,7 @@ use proptest::prelude::*;
 fn pool(score: Score) -> Scenario {
     let mut scenario = Scenario::new();
     let policy = Policy { score, shares: true, ..Policy::default() };
-    let by = Person { name: "root".into(), admin: true };
+    let by = Person::administrator("root");
     let now = scenario.now();
     scenario.controller().take(&Command::SetPolicy(Box::new(policy), by), now).unwrap().unwrap();
     scenario

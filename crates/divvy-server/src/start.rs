@@ -297,7 +297,7 @@ fn begin(state: State, term: Term) -> Result<Controller, RunError> {
     let mut commands = vec![command];
     if draining {
         // It was drained to be taken down; now it is up again.
-        commands.push(Command::SetDrain(false, Person { name: "divvy up".into(), admin: true }));
+        commands.push(Command::SetDrain(false, Person::administrator("divvy up")));
     }
     for command in commands {
         // Neither is ever refused: both come from the daemon itself.

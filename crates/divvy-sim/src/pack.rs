@@ -313,7 +313,7 @@ impl Pool {
         if placed.is_none()
             && let Some(number) = answer.job
         {
-            let by = Person { name: self.owner.name.clone(), admin: false };
+            let by = Person { name: self.owner.name.clone(), admin: false, groups: Vec::new() };
             let cancelled =
                 self.controller.take(&Command::Cancel(JobId::single(number), by), now).map_err(broken)?;
             cancelled.map_err(|rejection| PackError::Refused { task, rejection })?;

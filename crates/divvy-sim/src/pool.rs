@@ -16,7 +16,7 @@ use crate::engine::SimulatedEngine;
 
 /// Who gives the simulator's commands.
 pub(crate) fn root() -> Person {
-    Person { name: "root".into(), admin: true }
+    Person::administrator("root")
 }
 
 /// A pool in virtual time.

@@ -13,7 +13,7 @@ pub struct Queue {
     pub queue: String,
     /// At most so much at once, by resource (`any`, a model, `cpu`, `memory`), as written in queues.yaml.
     pub limit: BTreeMap<String, String>,
-    /// At least so much when it is wanted.
+    /// At least so much when it is wanted; `gpu_hours` in a period: `1500/week`.
     pub guarantee: BTreeMap<String, String>,
     /// What it may take beyond its guarantee; empty for as much as there is.
     pub borrow: BTreeMap<String, String>,
@@ -49,12 +49,18 @@ pub struct Queue {
     pub budget_left_gpu_hours: Option<f64>,
     /// When it renews; milliseconds since 1970.
     pub budget_renews_at_ms: Option<i64>,
+    /// How many of the GPU-hours pledged to it it is behind their pace; below zero where it is ahead; absent without a pledge.
+    pub pledge_behind_gpu_hours: Option<f64>,
     /// What each user of its own jobs may hold at most, by resource.
     pub user_limit: BTreeMap<String, String>,
     /// Those among whom it is divided, by name; empty where it is not.
     pub users: Vec<QueueUser>,
     /// Who may submit: `user:eva`, `group:research`; empty means everyone.
     pub submit: Vec<String>,
+    /// Who may end, hold and release its jobs, and set the queues below it.
+    pub admins: Vec<String>,
+    /// Whose jobs go into it that name no queue.
+    pub default_for: Vec<String>,
     /// Whether the asking user may submit to it.
     pub may_submit: bool,
     /// Jobs that run, start or stop.

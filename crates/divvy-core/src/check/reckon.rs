@@ -61,6 +61,7 @@ pub(super) fn guaranteed_milli(state: &State, path: &str) -> i64 {
     });
     // Who says nothing is guaranteed what is kept for him alone, and for those below him what they are.
     let said = said.saturating_add(reserved_milli(state, path, said > 0));
+    let said = said.max(state.floor_milli(path));
     let below = format!("{path}/");
     let is_next = |queue: &&String| {
         let above = lineage(queue).skip(1).find(|above| state.queues.contains_key(*above) || *above == path);

@@ -25,6 +25,16 @@ pub fn guaranteed_beyond(state: &State, queues: &[Queue]) -> Option<String> {
         !lineage(&queue.path).skip(1).any(|above| queues.iter().any(|queue| queue.path == above))
     };
     let mut sums: BTreeMap<&Resource, i64> = BTreeMap::new();
+    for queue in queues.iter().filter(is_top) {
+        let pace = queue.pledge.said().map_or(0, |pledge| pledge.pace_milli(state.now));
+        let said = match queue.guarantee.get(&Resource::Any) {
+            Some(Amount::Finite(said)) => *said,
+            _ => 0,
+        };
+        // What is pledged comes on top of what is guaranteed all the time.
+        let sum = sums.entry(&Resource::Any).or_default();
+        *sum = sum.saturating_add((pace - said).max(0));
+    }
     for (resource, amount) in queues.iter().filter(is_top).flat_map(|queue| &queue.guarantee) {
         if let (Amount::Finite(amount), Resource::Any | Resource::Model(_)) = (amount, resource) {
             let sum = sums.entry(resource).or_default();

@@ -18,6 +18,7 @@ use crate::id::{JobId, Term};
 use crate::model::job::{Array, Cause, Estimate, JobSpec, JobState, LastEnd, Owner, StopOrder};
 use crate::model::policy::Policy;
 use crate::model::queue::{Queue, Settings, lineage};
+use crate::model::recollection::Recollection;
 use crate::reason::Reason;
 use crate::state::{Job, Outcome, Run, Runs, State};
 use crate::time::Time;
@@ -69,6 +70,8 @@ pub enum Command {
     Undrain(String, Person),
     /// An administrator stops every job, because the pool goes down.
     StopAll(Person),
+    /// An administrator gives back what was known of queues as of a moment, before the log began.
+    Recall(Time, BTreeMap<String, Recollection>, Person),
     /// Time has passed.
     Tick,
 }
@@ -110,6 +113,24 @@ pub struct Person {
     pub name: String,
     /// Whether the user may change everything.
     pub admin: bool,
+    /// The ids of the user's groups.
+    pub groups: Vec<u32>,
+}
+
+impl Person {
+    /// Whoever may change everything.
+    pub fn administrator(name: &str) -> Self {
+        Self { name: name.to_owned(), admin: true, groups: Vec::new() }
+    }
+
+    /// Whether the user administers a queue, or one above it.
+    fn administers(&self, state: &State, queue: &str) -> bool {
+        let admins = |path| state.queues.get(path).and_then(|queue| queue.admins.said());
+        self.admin
+            || lineage(queue)
+                .filter_map(admins)
+                .any(|admins| admins.iter().any(|member| member.is(&self.name, &self.groups)))
+    }
 }
 
 /// Why a command is refused. Nothing has changed.
@@ -261,6 +282,7 @@ pub fn decide(state: &State, command: &Command) -> Result<Vec<Event>, Rejection>
         Command::EndReservation(id, by) => calendar::end(state, *id, by),
         Command::Undrain(target, by) => calendar::undrain(state, target, by),
         Command::StopAll(by) => stop_all(state, by),
+        Command::Recall(of, known, by) => settings::recall(state, *of, known, by),
         Command::Tick => Ok(vec![Event::Tick]),
     }
 }
@@ -276,7 +298,7 @@ fn mine<'a>(state: &'a State, id: JobId, by: &Person) -> Result<&'a Job, Rejecti
     if !there {
         return Err(Rejection::NoSuchJob(id));
     }
-    if !by.admin && job.owner.name != by.name {
+    if job.owner.name != by.name && !by.administers(state, &job.spec.queue) {
         return Err(Rejection::NotYours(id));
     }
     Ok(job)
@@ -364,7 +386,9 @@ fn release(state: &State, id: JobId, by: &Person) -> Result<Vec<Event>, Rejectio
             Err(Rejection::WrongState { job: id, state: run.state, what: "only a held job can be released" })
         }
         // What an administrator holds, its user cannot release.
-        Some(run) if held_by_other(&run) && !by.admin => Err(Rejection::NotAdmin),
+        Some(run) if held_by_other(&run) && !by.administers(state, &job.spec.queue) => {
+            Err(Rejection::NotAdmin)
+        }
         _ => Ok(vec![Event::Released { job: id, by: by.name.clone() }]),
     }
 }

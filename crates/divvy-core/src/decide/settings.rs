@@ -1,10 +1,15 @@
 //! Deciding about queues and the settings of the planner.
 
+use std::collections::BTreeMap;
+
 use super::{Person, Rejection};
+use crate::amount::{Amount, Resource};
 use crate::event::Event;
 use crate::model::policy::Policy;
-use crate::model::queue::{Queue, Settings, lineage};
+use crate::model::queue::{Queue, Settings, lineage, user_at};
+use crate::model::recollection::Recollection;
 use crate::state::State;
+use crate::time::Time;
 
 /// Puts a whole queues.yaml in force. What it refuses of the queues leaves the policy as it was.
 pub(super) fn configure(
@@ -34,6 +39,26 @@ pub(super) fn set_policy(
     Ok(set.into_iter().collect())
 }
 
+/// Takes in what is known of the past of queues that are there, where the log has none yet.
+pub(super) fn recall(
+    state: &State,
+    of: Time,
+    known: &BTreeMap<String, Recollection>,
+    by: &Person,
+) -> Result<Vec<Event>, Rejection> {
+    if !by.admin {
+        return Err(Rejection::NotAdmin);
+    }
+    if state.ledger.accounts().next().is_some() {
+        let what = "this log has a past of its own".to_owned();
+        return Err(Rejection::BadSpec { field: "recollections", what });
+    }
+    let queue = |path: &str| user_at(path).map_or(path, |(queue, _)| queue).to_owned();
+    let known = known.iter().filter(|(path, _)| state.queues.contains_key(&queue(path)));
+    let known: BTreeMap<String, Recollection> = known.map(|(path, known)| (path.clone(), *known)).collect();
+    Ok((!known.is_empty()).then_some(Event::Recalled { of, known }).into_iter().collect())
+}
+
 pub(super) fn set_queues(
     state: &State,
     queues: &[Queue],
@@ -41,7 +66,7 @@ pub(super) fn set_queues(
     note: Option<&str>,
 ) -> Result<Vec<Event>, Rejection> {
     if !by.admin {
-        return Err(Rejection::NotAdmin);
+        of_their_own(state, queues, by)?;
     }
     for path in state.queues.keys().filter(|path| !queues.iter().any(|queue| queue.path == **path)) {
         let jobs = state.jobs.values().filter(|job| job.spec.queue == *path).count();
@@ -57,6 +82,52 @@ pub(super) fn set_queues(
     let (by, note) = (by.name.clone(), note.map(str::to_owned));
     let set = Event::QueuesSet { queues: queues.to_vec(), by, note };
     Ok(promises_beyond(state, queues).chain([set]).collect())
+}
+
+/// Who administers queues sets those below them, and no others; nor do these guarantee more than what they lie in.
+fn of_their_own(state: &State, queues: &[Queue], by: &Person) -> Result<(), Rejection> {
+    let wanted: BTreeMap<&str, &Queue> = queues.iter().map(|queue| (queue.path.as_str(), queue)).collect();
+    let paths = state.queues.keys().map(String::as_str).chain(wanted.keys().copied());
+    let changed = paths.filter(|path| state.queues.get(*path) != wanted.get(path).copied());
+    for path in changed {
+        // The parent in the tree is the next above it that is a queue.
+        let above = lineage(path).skip(1).find(|above| state.queues.contains_key(*above));
+        let above = above.filter(|above| by.administers(state, above)).ok_or(Rejection::NotAdmin)?;
+        // Whose jobs come in unasked is not theirs to say.
+        let default_for = |queue: Option<&Queue>| queue.and_then(|queue| queue.default_for.said().cloned());
+        if default_for(state.queues.get(path)) != default_for(wanted.get(path).copied()) {
+            return Err(Rejection::NotAdmin);
+        }
+        if let Some(what) = beyond(state, above, &wanted) {
+            return Err(Rejection::BadSpec { field: "guarantee", what });
+        }
+    }
+    Ok(())
+}
+
+/// What queues right below another guarantee beyond what that has, if anything.
+fn beyond(state: &State, above: &str, wanted: &BTreeMap<&str, &Queue>) -> Option<String> {
+    let is_below = |path: &str| lineage(path).skip(1).find(|above| wanted.contains_key(above)) == Some(above);
+    let mut sums: BTreeMap<&Resource, i64> = BTreeMap::new();
+    for (resource, amount) in
+        wanted.values().filter(|queue| is_below(&queue.path)).flat_map(|queue| &queue.guarantee)
+    {
+        let amount = match amount {
+            Amount::Finite(amount) => *amount,
+            Amount::Unlimited => i64::MAX,
+        };
+        let sum = sums.entry(resource).or_default();
+        *sum = sum.saturating_add(amount);
+    }
+    let has = |resource: &Resource| match state.queues.get(above)?.guarantee.get(resource) {
+        Some(Amount::Unlimited) => None,
+        Some(Amount::Finite(amount)) => Some(*amount),
+        None => Some(0),
+    };
+    let beyond = sums.into_iter().find(|(resource, sum)| has(resource).is_some_and(|has| *sum > has));
+    beyond.map(|(resource, _)| {
+        format!("more {resource} is guaranteed below {above} than to it: lower it, or ask an administrator")
+    })
 }
 
 /// Promises were made within the limits of their queues: where these change, they are taken back, and planned anew.

@@ -8,7 +8,7 @@ use crate::model::ask::{DeviceAsk, DrawAsk};
 use crate::model::device::WHOLE_MILLI;
 use crate::model::gang::{Branch, Group, Role};
 use crate::model::job::{Dependency, DependsOn, JobSpec, Submission, Work};
-use crate::model::queue::DEFAULT;
+use crate::model::queue::default_of;
 use crate::model::topology::{INSIDE_A_NODE, TopologyAsk};
 use crate::plan;
 use crate::reason::Reason;
@@ -66,7 +66,7 @@ fn submitted(state: &State, submit: &Submit, spec: Arc<JobSpec>) -> Event {
 /// Fills in what the queue says where the submission says nothing.
 fn queue(state: &State, submit: &Submit, spec: &mut Arc<JobSpec>) -> Result<(), Rejection> {
     if spec.queue.is_empty() {
-        Arc::make_mut(spec).queue = DEFAULT.to_owned();
+        Arc::make_mut(spec).queue = default_of(state.queues.values(), &submit.owner).to_owned();
     }
     let known = || state.queues.keys().cloned().collect();
     let queue = state.queues.get(&spec.queue);

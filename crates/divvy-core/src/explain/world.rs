@@ -47,7 +47,7 @@ impl Outcome {
 }
 
 fn root() -> Person {
-    Person { name: "root".into(), admin: true }
+    Person::administrator("root")
 }
 
 impl World {

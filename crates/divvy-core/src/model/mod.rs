@@ -16,6 +16,7 @@ pub mod pace;
 pub mod policy;
 pub mod promise;
 pub mod queue;
+pub mod recollection;
 pub mod reservation;
 pub mod score;
 pub mod topology;

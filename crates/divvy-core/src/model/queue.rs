@@ -3,6 +3,7 @@
 mod bounds;
 mod budget;
 mod budget_text;
+mod pledge;
 mod text;
 mod users;
 mod users_text;
@@ -20,6 +21,8 @@ use crate::amount::Limits;
 
 pub use bounds::Bounds;
 pub use budget::{Budget, Period, milli_gpu_hours, utc};
+pub use pledge::Pledge;
+pub(crate) use pledge::whole_devices;
 pub use text::{BadQueues, Settings, bad_path, parse, read_amount};
 pub use users::{Users, seat, user_at};
 pub use write::{change, write};
@@ -74,6 +77,15 @@ pub struct Queue {
     /// How much device time it and those below it may use in a period.
     #[serde(default, skip_serializing_if = "Newer::is_unsaid")]
     pub budget: Newer<Budget>,
+    /// How much device time it and those below it get in a period if they want it.
+    #[serde(default, skip_serializing_if = "Newer::is_unsaid")]
+    pub pledge: Newer<Pledge>,
+    /// Who may end, hold and release its jobs and those below it, and set the queues below it.
+    #[serde(default, skip_serializing_if = "Newer::is_unsaid")]
+    pub admins: Newer<Vec<Member>>,
+    /// Whose jobs go into it that name no queue.
+    #[serde(default, skip_serializing_if = "Newer::is_unsaid")]
+    pub default_for: Newer<Vec<Member>>,
 }
 
 fn one() -> u32 {
@@ -100,11 +112,16 @@ impl fmt::Display for Member {
 }
 
 impl Member {
-    fn takes(&self, owner: &Owner) -> bool {
+    /// Whether somebody of this name and these groups is meant.
+    pub fn is(&self, name: &str, groups: &[u32]) -> bool {
         match self {
-            Member::User(name) => *name == owner.name,
-            Member::Group(_, id) => id.is_some_and(|id| owner.gid == id || owner.groups.contains(&id)),
+            Member::User(known) => known == name,
+            Member::Group(_, id) => id.is_some_and(|id| groups.contains(&id)),
         }
+    }
+
+    fn takes(&self, owner: &Owner) -> bool {
+        self.is(&owner.name, &owner.groups) || self.is(&owner.name, &[owner.gid])
     }
 }
 
@@ -120,6 +137,25 @@ impl Queue {
             || owner.uid == 0 && owner.name == "root"
             || self.submit.iter().any(|member| member.takes(owner))
     }
+
+    /// Whether jobs of the user go here that name no queue: named himself, or by a group.
+    fn is_default_for(&self, owner: &Owner) -> (bool, bool) {
+        let members = self.default_for.said().map(Vec::as_slice).unwrap_or_default();
+        let named = |member: &Member| matches!(member, Member::User(_)) && member.takes(owner);
+        (members.iter().any(named), members.iter().any(|member| member.takes(owner)))
+    }
+}
+
+/// Where jobs of a user go that name no queue: into the first that is the default for him by name, or else for one of his groups;
+/// [`DEFAULT`] if there is none.
+pub fn default_of<'a>(queues: impl IntoIterator<Item = &'a Queue>, owner: &Owner) -> &'a str {
+    let (mut of_user, mut of_group) = (None, None);
+    for queue in queues {
+        let (by_name, by_any) = queue.is_default_for(owner);
+        of_user = of_user.or(by_name.then_some(queue.path.as_str()));
+        of_group = of_group.or(by_any.then_some(queue.path.as_str()));
+    }
+    of_user.or(of_group).unwrap_or(DEFAULT)
 }
 
 /// The paths of a queue and its ancestors, from the queue upwards: `a/b/c`, `a/b`, `a`.

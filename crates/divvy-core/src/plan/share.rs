@@ -132,7 +132,7 @@ impl Shares {
         let named: BTreeSet<Resource> = named.filter(|it| **it != Resource::Any).cloned().collect();
         let resources = std::iter::once(Resource::Any).chain(named).collect();
         let mut guarantees = state.queues.values().any(|queue| !queue.guarantee.is_empty());
-        guarantees |= state.reserved_now().next().is_some();
+        guarantees |= state.reserved_now().next().is_some() || !state.pledges.is_empty();
         let mut shares = Self {
             resources,
             queues: Vec::new(),
@@ -149,6 +149,8 @@ impl Shares {
             let queue = &*calendar::with_reserved(state, queue);
             let parent = lineage(&queue.path).skip(1).find_map(|path| by_path.get(path).copied());
             let place = shares.add(queue, parent.unwrap_or(POOL));
+            let guaranteed = &mut shares.queues[place].guarantee[0];
+            *guaranteed = (*guaranteed).max(state.floor_milli(&queue.path));
             by_path.insert(queue.path.clone(), place);
             shares.add_seats(state, (queue, place), &mut by_path);
         }

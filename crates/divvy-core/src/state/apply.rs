@@ -72,9 +72,10 @@ impl State {
         let kind = stamped.event.kind();
         let at = stamped.at.max(self.now);
         let renewed = self.renew_budgets(at);
+        let pledged = self.keep_pledges(at);
         let relieved = self.end_relief(at);
         let from_outside = stamped.event.comes_from_outside(|job| self.gives_way(job));
-        self.news += u64::from(from_outside) + u64::from(relieved);
+        self.news += u64::from(from_outside) + u64::from(relieved) + u64::from(pledged);
         self.fold(&stamped.event, at).map_err(|wrong| match wrong {
             Wrong::Unknown(what) => Misfit::Unknown { kind, position, what },
             Wrong::Impossible(what) => Misfit::Impossible { kind, position, what },
@@ -86,7 +87,7 @@ impl State {
         // Or those are not safe any more who had to give way before, or somebody may go before all others.
         let others = !self.policy.cool_down_ms.is_unsaid() || self.may_relieve(at);
         let kept_anew = stamped.event == Event::Tick && (self.keeps_room() || others);
-        if stamped.event.frees() || kept_anew || renewed || relieved {
+        if stamped.event.frees() || kept_anew || renewed || relieved || pledged {
             (self.freed, self.freed_at) = (true, position);
         }
         Ok(())
@@ -151,6 +152,7 @@ impl State {
             Event::Tick => self.pass_tick(at),
             Event::Due { queues } => self.note_due(queues),
             Event::Planned { saw, .. } => self.end_cycle(*saw),
+            Event::Recalled { of, known } => self.recall(*of, known, at),
         }
         Ok(())
     }

@@ -149,6 +149,7 @@ impl State {
         ));
         let digest = self.past.digest().map_or(digest, |past| fingerprint(&(digest, past)));
         let digest = if self.spending.is_empty() { digest } else { fingerprint(&(digest, &self.spending)) };
+        let digest = if self.pledges.is_empty() { digest } else { fingerprint(&(digest, &self.pledges)) };
         let digest =
             if self.relief == Relief::default() { digest } else { fingerprint(&(digest, self.relief)) };
         match self.next_reservation {

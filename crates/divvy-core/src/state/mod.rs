@@ -8,6 +8,8 @@ mod digest;
 mod elastic;
 mod outlook;
 mod past;
+mod pledged;
+mod recall;
 mod relief;
 mod run;
 mod seats;
@@ -38,6 +40,7 @@ use crate::time::Time;
 pub use apply::{Misfit, count, counted};
 pub use digest::fingerprint;
 pub use past::{Past, Record, TICK};
+pub use pledged::Pledges;
 pub use relief::Relief;
 pub use run::Dependable;
 pub use spending::Spending;
@@ -76,6 +79,9 @@ pub struct State {
     /// What queues that have budgets have used of them.
     #[serde(default)]
     pub spending: BTreeMap<String, Spending>,
+    /// What pledges of device time to queues come to.
+    #[serde(default, skip_serializing_if = "Pledges::is_empty")]
+    pub pledges: Pledges,
     /// Who gets a place before all others, since it has not run for long.
     #[serde(default)]
     pub relief: Relief,
@@ -377,6 +383,7 @@ impl Default for State {
             queues: BTreeMap::new(),
             seats: BTreeSet::new(),
             spending: BTreeMap::new(),
+            pledges: Pledges::default(),
             relief: Relief::default(),
             nodes: BTreeMap::new(),
             devices: BTreeMap::new(),

@@ -11,6 +11,7 @@ use super::digest::{Remembered, fingerprint};
 use crate::id::Position;
 use crate::model::device::WHOLE_MILLI;
 use crate::model::policy::{Policy, Preempt, Share};
+use crate::model::recollection::Recollection;
 use crate::reason::Reason;
 use crate::time::{Span, Time};
 
@@ -176,17 +177,56 @@ impl State {
             && (self.queues.len() > 1 || self.has_users())
     }
 
+    /// The past as it would be reckoned at a moment.
+    pub(super) fn past_at(&self, now: Time) -> Past {
+        let mut past = self.past.clone();
+        if past.since.is_some() {
+            past.tick(&self.charges(now), now, self.memory());
+        }
+        past
+    }
+
+    /// Takes in what was used before the log began, as of a moment.
+    pub(super) fn recall_past(&mut self, of: Time, known: &BTreeMap<String, Recollection>, now: Time) {
+        if !self.remembers() {
+            return;
+        }
+        let left = Decay::over(now.since(of).0, self.policy.half_life_ms);
+        let whole = i128::from(WHOLE_MILLI);
+        let mut past = std::mem::take(&mut self.past);
+        past.since = Some(now);
+        let charges = self.charges(now);
+        for (path, known) in known {
+            let credit_milli_ms = left.of(i128::from(known.credit_gpu_ms) * whole);
+            let record = Record {
+                used_milli_ms: left.of(i128::from(known.used_gpu_ms) * whole),
+                credit_milli_ms,
+                stepped_milli_ms: credit_milli_ms,
+                charged_milli_ms: charges.get(path.as_str()).copied().unwrap_or(0),
+                due_milli: past.queues.get(path).and_then(|record| record.due_milli),
+            };
+            past.queues.insert(path.clone(), record);
+        }
+        self.past = past;
+        self.past.remember_digest();
+    }
+
+    fn memory(&self) -> Memory {
+        let whole_milli = i128::from(WHOLE_MILLI) * self.devices.len() as i128;
+        Memory {
+            half_life_ms: self.policy.half_life_ms,
+            most_milli_ms: whole_milli * i128::from(self.policy.catch_up_ms),
+        }
+    }
+
     /// Lets time pass. Where who waits may get a whole device more than before by what was missed, that is news for all that
     /// waits.
     pub(super) fn pass_tick(&mut self, now: Time) {
         if !self.remembers() {
             return;
         }
-        let whole_milli = i128::from(WHOLE_MILLI) * self.devices.len() as i128;
-        let most_milli_ms = whole_milli * i128::from(self.policy.catch_up_ms);
-        let memory = Memory { half_life_ms: self.policy.half_life_ms, most_milli_ms };
         let mut past = std::mem::take(&mut self.past);
-        past.tick(&self.charges(now), now, memory);
+        past.tick(&self.charges(now), now, self.memory());
         self.past = past;
         if self.past.step(now, self.policy.catch_up_ms) {
             self.freed = true;

@@ -66,6 +66,7 @@ impl State {
             self.rebase_past(at);
         }
         self.review_budgets(at);
+        self.review_pledges(at);
         self.review_past(at);
         Ok(())
     }

@@ -17,7 +17,7 @@ use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 use super::groups::{Groups, Kind, OfCoscheduling, OfVolcano, PodGroup};
 use super::lease::{Candidate, Leadership};
-use super::objects::{Condition, Meta, Node, Pod, QueueObject};
+use super::objects::{Condition, Meta, Node, Pod, QueueObject, QueueStatus};
 use super::waiting::{PodNews, Subject};
 use super::watch::{self, Change, Watched};
 use super::window::Window;
@@ -35,6 +35,9 @@ pub enum ConnectError {
         /// What is wrong.
         error: String,
     },
+    /// Nothing says which cluster is meant.
+    #[error("nothing says how the cluster is reached: {0}. Say --kubeconfig FILE")]
+    Nowhere(String),
     /// No client can be made of it.
     #[error("no connection to the cluster can be made: {0}")]
     Client(String),
@@ -54,8 +57,8 @@ pub enum ConnectError {
 /// Which cluster, and what of it is the pool's.
 #[derive(Clone, Debug)]
 pub struct Site {
-    /// How it is reached.
-    pub kubeconfig: PathBuf,
+    /// How it is reached; as the environment says, if nothing is said: `$KUBECONFIG`, `~/.kube/config`, or from inside it.
+    pub kubeconfig: Option<PathBuf>,
     /// Pods that name this scheduler are the pool's.
     pub scheduler: String,
     /// Nodes with these labels are the pool's, as a label selector; all, if it is empty.
@@ -122,7 +125,7 @@ impl KubernetesEngine {
     /// Connects to a cluster, waits until no other replica leads, and begins to watch it; `None` if it is to end before that.
     pub fn connect(site: &Site, end: &AtomicBool) -> Result<Option<(Self, Term)>, ConnectError> {
         let threads = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-        let client = threads.block_on(client(&site.kubeconfig))?;
+        let client = threads.block_on(client(site.kubeconfig.as_deref()))?;
         let candidate = Candidate::new(client.clone(), &site.scheduler, site.lease);
         let Some((term, leadership)) = threads.block_on(candidate.clone().lead(end))? else {
             return Ok(None);
@@ -138,7 +141,7 @@ impl KubernetesEngine {
     /// Connects to a cluster and watches it, to look only: it leads nobody, and nothing that it is told to do is done.
     pub fn look(site: &Site) -> Result<Self, ConnectError> {
         let threads = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
-        let client = threads.block_on(client(&site.kubeconfig))?;
+        let client = threads.block_on(client(site.kubeconfig.as_deref()))?;
         let candidate = Candidate::new(client.clone(), &site.scheduler, site.lease);
         let (tell, news) = mpsc::channel();
         watch_all(&threads, (&client, &site.nodes), &tell);
@@ -289,6 +292,11 @@ impl KubernetesEngine {
         let _ = self.writes.1.send(Write::SayOfQueue(name.to_owned(), generation, condition));
     }
 
+    /// Says of a queue what it has and used.
+    pub fn tell_of_queue(&mut self, name: &str, status: QueueStatus) {
+        let _ = self.writes.1.send(Write::Tell(name.to_owned(), Box::new(status)));
+    }
+
     fn carry_out(&mut self, action: &Action, id: AllocationId) {
         match action {
             Action::Bind(_, bind) => {
@@ -381,11 +389,18 @@ impl Engine for KubernetesEngine {
     }
 }
 
-async fn client(file: &Path) -> Result<Client, ConnectError> {
+async fn of_file(file: &Path) -> Result<Config, ConnectError> {
     let unusable = |error: String| ConnectError::Kubeconfig { file: file.display().to_string(), error };
     let kubeconfig = Kubeconfig::read_from(file).map_err(|error| unusable(error.to_string()))?;
     let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
-    let mut config = config.map_err(|error| unusable(error.to_string()))?;
+    config.map_err(|error| unusable(error.to_string()))
+}
+
+async fn client(file: Option<&Path>) -> Result<Client, ConnectError> {
+    let mut config = match file {
+        Some(file) => of_file(file).await?,
+        None => Config::infer().await.map_err(|error| ConnectError::Nowhere(error.to_string()))?,
+    };
     config.connect_timeout = Some(CONNECT_WITHIN);
     // What is tried again, when and how often is decided here.
     config.default_retry = false;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// Amounts by resource name, as written.
 pub type Amounts = BTreeMap<String, String>;
@@ -329,9 +329,72 @@ pub struct QueueObject {
 }
 
 /// What is said of a queue.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
 pub struct QueueStatus {
     /// Whether it is in force.
+    #[serde(skip_serializing)]
     pub conditions: Vec<Condition>,
+    /// Jobs that run.
+    pub running: u64,
+    /// Jobs that wait.
+    pub waiting: u64,
+    /// The GPUs that its jobs and those below it have.
+    pub gpus: u64,
+    /// The GPUs that are due to them.
+    pub gpus_due: Option<i64>,
+    /// What was used in the past.
+    pub usage: Option<Usage>,
+}
+
+/// What a queue used in the past, kept for the next scheduler.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Usage {
+    /// As of when it is reckoned: RFC 3339.
+    pub as_of: String,
+    /// GPU-seconds that its own jobs used, decayed.
+    pub gpu_seconds: i64,
+    /// GPU-seconds that were due to them and that others had, decayed; below zero where it is the other way round.
+    pub credit_gpu_seconds: i64,
+    /// What of its budget is used, if it has one.
+    pub budget: Option<BudgetUse>,
+    /// What of the GPU-hours pledged to it was used, if any were.
+    pub pledged: Option<PledgeUse>,
+    /// The same of its users, where it is divided among them.
+    pub users: Vec<UserUse>,
+}
+
+/// What a queue and those below it have used of its budget.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct BudgetUse {
+    /// In this period.
+    pub used_gpu_seconds: i64,
+    /// Carried from the one before.
+    pub carried_gpu_seconds: i64,
+    /// When it renews: RFC 3339.
+    pub renews_at: String,
+}
+
+/// What a queue and those below it have used of what was pledged to them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PledgeUse {
+    /// In this period.
+    pub used_gpu_seconds: i64,
+    /// When that ends: RFC 3339.
+    pub ends_at: String,
+}
+
+/// What a user of a queue used in the past.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct UserUse {
+    /// The namespace.
+    pub name: String,
+    /// GPU-seconds, decayed.
+    pub gpu_seconds: i64,
+    /// GPU-seconds that were due and that others had, decayed.
+    pub credit_gpu_seconds: i64,
 }

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::lease::Leadership;
-use super::objects::{Condition, Pod};
+use super::objects::{Condition, Pod, QueueStatus};
 use super::waiting::Subject;
 use super::window::Window;
 use super::world::Address;
@@ -31,6 +31,8 @@ pub(super) enum Write {
     Event(Subject, Condition),
     /// What is said of a queue: its name, and the generation that it is about.
     SayOfQueue(String, i64, Condition),
+    /// What a queue has and used, by its name.
+    Tell(String, Box<QueueStatus>),
 }
 
 /// Why a pod did not get its node.
@@ -79,6 +81,7 @@ pub(super) async fn carry_out(
                 Write::SayOfQueue(name, generation, condition) => {
                     desk.say_of_queue(&name, generation, &condition).await;
                 }
+                Write::Tell(name, status) => desk.tell_of_queue(&name, &status).await,
             }
             drop(place);
         });
@@ -198,12 +201,20 @@ impl Post {
         self.insist("POST", &path, (JSON, &body)).await;
     }
 
+    /// Tried once: what is lost is said again.
+    async fn tell_of_queue(&self, name: &str, status: &QueueStatus) {
+        let body = json!({"status": status});
+        let answer = self.send("PATCH", &status_of_queue(name), (MERGE, &body)).await;
+        if let Answer::Refused(why) | Answer::NotPermitted(why) = answer {
+            tracing::warn!("what queue {name} has and used was not kept: {why}");
+        }
+    }
+
     async fn say_of_queue(&self, name: &str, generation: i64, condition: &Condition) {
-        let path = format!("/apis/{}/{}/queues/{name}/status", super::GROUP, super::VERSION);
         let mut condition = spelled(condition);
         condition["observedGeneration"] = generation.into();
         let body = json!({"status": {"conditions": [condition], "observedGeneration": generation}});
-        self.insist("PATCH", &path, ("application/merge-patch+json", &body)).await;
+        self.insist("PATCH", &status_of_queue(name), (MERGE, &body)).await;
     }
 
     /// Tries until the server has an opinion, however long it is away. What it refuses is said in the log.
@@ -273,6 +284,11 @@ const LONGEST_NAME: usize = 200;
 static NEXT_EVENT: AtomicU64 = AtomicU64::new(0);
 
 const JSON: &str = "application/json";
+const MERGE: &str = "application/merge-patch+json";
+
+fn status_of_queue(name: &str) -> String {
+    format!("/apis/{}/{}/queues/{name}/status", super::GROUP, super::VERSION)
+}
 
 fn spelled(condition: &Condition) -> Value {
     let Condition { kind, status, reason, message } = condition;

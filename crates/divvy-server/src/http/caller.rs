@@ -27,7 +27,9 @@ pub(super) struct Caller(pub(super) User);
 impl Caller {
     /// As the core wants it.
     pub(super) fn person(&self, pool: &Pool) -> Person {
-        Person { name: self.0.owner.name.clone(), admin: pool.rules(&self.0) }
+        let owner = &self.0.owner;
+        let groups = owner.groups.iter().copied().chain([owner.gid]).collect();
+        Person { name: owner.name.clone(), admin: pool.rules(&self.0), groups }
     }
 }
 

@@ -12,6 +12,7 @@ use divvy_core::id::JobId;
 use divvy_core::model::gang::Group;
 use divvy_core::model::job::{JobSpec, Output, Owner, Work};
 use divvy_core::model::members::Members;
+use divvy_core::model::queue::default_of;
 use divvy_core::state::Outcome;
 
 use super::answer::{Answer, Refused, json, ok, vanished};
@@ -195,11 +196,11 @@ async fn trial(pool: &Arc<Pool>, caller: &Caller, incoming: Incoming) -> Answer 
     });
     entered.await.ok_or_else(vanished)??;
     let mut spec = incoming.spec;
-    if spec.queue.is_empty() {
-        spec.queue = divvy_core::model::queue::DEFAULT.to_owned();
-    }
     // The planner tries it on the snapshot and takes it back: for that it must be alone.
     let mut controller = pool.controller.write().await;
+    if spec.queue.is_empty() {
+        spec.queue = default_of(controller.state().queues.values(), &caller.0.owner).to_owned();
+    }
     known_queue(controller.state(), &spec.queue, &caller.0.owner)?;
     spec.seat = controller.state().seat_in(&spec.queue, &caller.0.owner.name);
     let placed = controller.dry_run(&spec).unwrap_or_default();

@@ -1,13 +1,45 @@
-//! What the scheduler adds to a cluster: the kind of its queues, and what it may do.
+//! What the scheduler adds to a cluster: the kind of its queues, what it may do, and the scheduler itself.
+
+use serde_json::json;
 
 /// Queues, as the API server is to know them.
 const QUEUES: &str = include_str!("manifests/queues.yaml");
 /// What the scheduler may do, and no more.
 const RIGHTS: &str = include_str!("manifests/rights.yaml");
+/// The scheduler in the cluster.
+const SCHEDULER: &str = include_str!("manifests/scheduler.yaml");
 
-/// The manifests, for `kubectl apply -f -`.
-pub fn manifests() -> String {
-    format!("{QUEUES}---\n{RIGHTS}")
+/// A scheduler that runs in the cluster.
+#[derive(Clone, Debug)]
+pub struct Inside {
+    /// The image, with the program in its path.
+    pub image: String,
+    /// How many there are, of which one leads.
+    pub replicas: u32,
+    /// The `schedulerName` of its pods.
+    pub scheduler: String,
+    /// Nodes with these labels are the pool's; all, if it is empty.
+    pub nodes: String,
+}
+
+/// The manifests, for `kubectl apply -f -`; with a scheduler in the cluster, if there is to be one.
+pub fn manifests(inside: Option<&Inside>) -> String {
+    let scheduler = inside.map(|inside| format!("---\n{}", deployment(inside)));
+    format!("{QUEUES}---\n{RIGHTS}{}", scheduler.unwrap_or_default())
+}
+
+fn deployment(inside: &Inside) -> String {
+    let mut words = vec!["kube".to_owned(), "run".to_owned()];
+    words.push(format!("--scheduler-name={}", inside.scheduler));
+    if !inside.nodes.is_empty() {
+        words.push(format!("--nodes={}", inside.nodes));
+    }
+    // JSON is YAML: nothing that is said can end a text or begin another key.
+    SCHEDULER
+        .replace("SCHEDULER", &json!(inside.scheduler).to_string())
+        .replace("REPLICAS", &inside.replicas.to_string())
+        .replace("ARGUMENTS", &json!(words).to_string())
+        .replace("IMAGE", &json!(inside.image).to_string())
 }
 
 #[cfg(test)]

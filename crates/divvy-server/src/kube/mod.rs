@@ -10,6 +10,7 @@ mod look;
 mod manifests;
 mod queues;
 mod taken;
+mod usage;
 mod words;
 
 use std::sync::Arc;
@@ -30,9 +31,10 @@ use crate::clock;
 use advice::Advisor;
 use jobs::Jobs;
 pub use look::Looked;
-pub use manifests::manifests;
+pub use manifests::{Inside, manifests};
 use queues::Queues;
 use taken::Nominated;
+use usage::Told;
 
 /// Why the scheduler gave up. Pods run on; the next one takes them over.
 #[derive(Debug, thiserror::Error)]
@@ -88,7 +90,7 @@ fn log_to_standard_error(usual: &str) {
 
 /// Who changes queues and cancels jobs here.
 pub(crate) fn admin() -> Person {
-    Person { name: "divvy".into(), admin: true }
+    Person::administrator("divvy")
 }
 
 struct Shell {
@@ -98,6 +100,7 @@ struct Shell {
     queues: Queues,
     nominated: Nominated,
     advisor: Advisor,
+    told: Told,
 }
 
 impl Shell {
@@ -109,6 +112,7 @@ impl Shell {
             queues: Queues::default(),
             nominated: Nominated::default(),
             advisor: Advisor::start(),
+            told: Told::default(),
         }
     }
 
@@ -152,6 +156,7 @@ impl Shell {
         let _ = self.controller.take(&Command::Begin { term, boot_id: String::new(), version }, now)?;
         self.see(now)?;
         self.take_queues(now)?;
+        usage::recall(&mut self.controller, self.queues.kept(), now)?;
         let news = self.engine.pod_news();
         self.adopt(&news, now)?;
         Ok(news)
@@ -178,10 +183,9 @@ impl Shell {
 
     fn take_queues(&mut self, now: Time) -> Result<(), KubeError> {
         let news = self.engine.queue_news();
-        if news.is_empty() {
+        if !self.queues.take(news) {
             return Ok(());
         }
-        self.queues.take(news);
         let said = self.queues.put_in_force(&mut self.controller, now)?;
         for (name, generation, condition) in said {
             self.engine.say_of_queue(&name, generation, condition);
@@ -285,5 +289,10 @@ impl Shell {
         }
         self.jobs.unadvised().into_iter().for_each(|(class, job)| self.advisor.want(class, job));
         self.advisor.ask(&self.controller);
+        for (path, status) in self.told.due(&self.controller, now) {
+            if let Some(name) = self.queues.name(&path) {
+                self.engine.tell_of_queue(name, status);
+            }
+        }
     }
 }

@@ -7,7 +7,7 @@ use divvy_core::decide::{Command, Rejection};
 use divvy_core::model::queue::{self, Queue};
 use divvy_core::time::Time;
 use divvy_engine::kubernetes::QueueNews;
-use divvy_engine::kubernetes::objects::{Condition, QueueObject};
+use divvy_engine::kubernetes::objects::{Condition, QueueObject, Usage};
 use serde_json::{Value, json};
 
 use super::admin;
@@ -27,15 +27,39 @@ pub(super) type Said = (String, i64, Condition);
 const DEEPEST: usize = 8;
 
 impl Queues {
-    /// Takes what has happened to queues.
-    pub(super) fn take(&mut self, news: Vec<QueueNews>) {
+    /// Takes what has happened to queues; says whether it is about more than what they have and used.
+    pub(super) fn take(&mut self, news: Vec<QueueNews>) -> bool {
+        let mut is_news = false;
         for news in news {
-            match news {
-                QueueNews::Anew => self.wanted.clear(),
-                QueueNews::Gone(name) => drop(self.wanted.remove(&name)),
-                QueueNews::Is(queue) => drop(self.wanted.insert(queue.metadata.name.clone(), *queue)),
-            }
+            is_news |= match news {
+                QueueNews::Anew => {
+                    self.wanted.clear();
+                    true
+                }
+                QueueNews::Gone(name) => self.wanted.remove(&name).is_some(),
+                QueueNews::Is(queue) => {
+                    let said =
+                        |queue: &QueueObject| (queue.metadata.generation, queue.status.conditions.clone());
+                    let now = said(&queue);
+                    let before = self.wanted.insert(queue.metadata.name.clone(), *queue);
+                    before.is_none_or(|before| said(&before) != now)
+                }
+            };
         }
+        is_news
+    }
+
+    /// What is kept of the past of queues, by their paths.
+    pub(super) fn kept(&self) -> impl Iterator<Item = (String, &Usage)> {
+        self.wanted
+            .iter()
+            .filter_map(|(name, queue)| Some((self.path(name).ok()?, queue.status.usage.as_ref()?)))
+    }
+
+    /// The name of the object of a queue, if there is one.
+    pub(super) fn name<'a>(&self, path: &'a str) -> Option<&'a str> {
+        let name = path.rsplit('/').next()?;
+        self.wanted.contains_key(name).then_some(name)
     }
 
     /// Puts in force what is good; gives what there is to say of each queue.

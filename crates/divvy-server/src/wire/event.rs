@@ -92,6 +92,9 @@ fn describe(state: &State, event: &Event, told: &mut api::Event) {
             of_pool(told, "reservation", text + &noted(kept.note.as_ref()));
         }
         Event::ReservationBegan { id } => of_pool(told, "reservation", format!("reservation {id} begins")),
+        Event::Recalled { known, .. } => {
+            of_pool(told, "queues", format!("what {} queues or users used before is known", known.len()))
+        }
         Event::ReservationEnded { id, by: None } => {
             of_pool(told, "reservation", format!("reservation {id} is over"))
         }

@@ -6,7 +6,7 @@ use divvy_api as api;
 use divvy_core::amount::{Amount, Limits, Resource};
 use divvy_core::model::job::{JobState, Owner};
 use divvy_core::model::policy::Policy;
-use divvy_core::model::queue::{Bounds, Budget, Queue, Users, lineage};
+use divvy_core::model::queue::{Bounds, Budget, Member, Queue, Users, lineage};
 use divvy_core::plan::{self, Entitlement};
 use divvy_core::reason::shown;
 use divvy_core::snapshot::Snapshot;
@@ -22,7 +22,8 @@ pub(crate) fn all(state: &State, snapshot: &Snapshot, asker: &Owner) -> Vec<api:
         let past = state.remembers().then(|| past(state, &queue.path));
         let users = users::of_queue(state, snapshot, queue, |seat| entitled.get(seat).copied());
         let row = one(queue, snapshot, asker, (entitled.get(&queue.path), past));
-        with_budget(state, queue, api::Queue { users, ..row })
+        let behind = state.behind_pledge(&queue.path, state.now).map(|milli_ms| milli_ms as f64 / 3.6e9);
+        with_budget(state, queue, api::Queue { users, pledge_behind_gpu_hours: behind, ..row })
     };
     let mut rows: BTreeMap<&str, api::Queue> =
         state.queues.iter().map(|(path, queue)| (path.as_str(), row(queue))).collect();
@@ -69,7 +70,7 @@ fn one(
     api::Queue {
         queue: queue.path.clone(),
         limit: limits(&queue.limit),
-        guarantee: limits(&queue.guarantee),
+        guarantee: guaranteed(queue),
         borrow: limits(&queue.borrow),
         lend: limits(&queue.lend),
         weight: queue.weight,
@@ -85,7 +86,9 @@ fn one(
         default_time_ms: queue.bounds.default_time.map(|time| time.0),
         max_jobs: queue.bounds.max_jobs,
         user_limit: queue.users.said().map(|users| limits(&users.limit)).unwrap_or_default(),
-        submit: queue.submit.iter().map(ToString::to_string).collect(),
+        submit: names(&queue.submit),
+        admins: queue.admins.said().map(|admins| names(admins)).unwrap_or_default(),
+        default_for: queue.default_for.said().map(|members| names(members)).unwrap_or_default(),
         may_submit: queue.takes(asker),
         gpu_milli: u64::try_from(of(Resource::Any)).unwrap_or(0),
         cpu_milli: of(Resource::Cpu),
@@ -127,6 +130,17 @@ fn limits(limits: &Limits) -> BTreeMap<String, String> {
     limits.iter().map(|(resource, amount)| (resource.to_string(), amount_text(resource, *amount))).collect()
 }
 
+/// What is guaranteed, by resource; `gpu_hours` are `1500/week`.
+fn guaranteed(queue: &Queue) -> BTreeMap<String, String> {
+    let pledge = queue.pledge.said().map(|pledge| {
+        (
+            "gpu_hours".to_owned(),
+            format!("{}/{}", shown(&Resource::Any, pledge.milli_gpu_hours), pledge.every),
+        )
+    });
+    limits(&queue.guarantee).into_iter().chain(pledge).collect()
+}
+
 fn amount_text(resource: &Resource, amount: Amount) -> String {
     match amount {
         Amount::Unlimited => "unlimited".into(),
@@ -151,21 +165,21 @@ pub(crate) fn diff(now: &BTreeMap<String, Queue>, wanted: &[Queue]) -> Vec<Strin
 /// What a queue says, part by part: the name of the setting and its text.
 fn settings(queue: &Queue) -> BTreeMap<String, String> {
     let amounts = [
-        ("guarantee", &queue.guarantee),
-        ("limit", &queue.limit),
-        ("borrow", &queue.borrow),
-        ("lend", &queue.lend),
+        ("guarantee", guaranteed(queue)),
+        ("limit", limits(&queue.limit)),
+        ("borrow", limits(&queue.borrow)),
+        ("lend", limits(&queue.lend)),
     ];
     let mut said = BTreeMap::new();
     for (name, amounts) in amounts {
-        said.extend(
-            limits(amounts).into_iter().map(|(resource, amount)| (format!("{name} {resource}"), amount)),
-        );
+        said.extend(amounts.into_iter().map(|(resource, amount)| (format!("{name} {resource}"), amount)));
     }
     said.insert("weight".into(), queue.weight.to_string());
     said.insert("priority".into(), queue.priority.to_string());
     said.insert("requeue".into(), requeue(queue.requeue).to_owned());
     said.insert("submit".into(), members(queue));
+    said.extend(queue.admins.said().map(|admins| ("admins".into(), names(admins).join(","))));
+    said.extend(queue.default_for.said().map(|it| ("default_for".into(), names(it).join(","))));
     let Bounds { max_priority, max_time, default_time, max_jobs } = queue.bounds;
     said.extend(max_priority.map(|most| ("max_priority".into(), most.to_string())));
     said.extend(max_time.map(|most| ("max_time".into(), most.to_string())));
@@ -216,7 +230,7 @@ fn unsaid(name: &str) -> &'static str {
         "users.limit" | "users.max_priority" | "users.max_time" | "users.max_jobs" => "unlimited",
         "limit" | "borrow" | "lend" => "unlimited",
         "guarantee" => "0",
-        "budget" => "none",
+        "budget" | "admins" | "default_for" => "none",
         "max_priority" | "max_time" | "default_time" | "max_jobs" => "unlimited",
         _ => "as the policy",
     }
@@ -264,8 +278,12 @@ pub(crate) fn policy_diff(now: &Policy, wanted: &Policy) -> Vec<String> {
 fn members(queue: &Queue) -> String {
     match queue.submit.len() {
         0 => "everyone".into(),
-        _ => queue.submit.iter().map(ToString::to_string).collect::<Vec<_>>().join(","),
+        _ => names(&queue.submit).join(","),
     }
+}
+
+fn names(members: &[Member]) -> Vec<String> {
+    members.iter().map(ToString::to_string).collect()
 }
 
 /// What a person should know about limits that running jobs exceed already.

@@ -8,7 +8,7 @@ use divvy_core::model::newer::Newer;
 use divvy_core::model::policy::{
     Attained, Foreseen, Length, Order, Policy, Preempt, Reclaim, Share, Shortest, Within, WithinQueue,
 };
-use divvy_core::model::queue::{Budget, Period, Queue, Users};
+use divvy_core::model::queue::{Budget, Period, Pledge, Queue, Users};
 use divvy_core::time::Span;
 
 use super::calendar::Kept;
@@ -101,6 +101,11 @@ fn say_more(dice: &mut Dice, queue: &mut Queue) {
         let every = *dice.one_of(&[Period::Span(Span::seconds(3600)), Period::Day]);
         let carry_milli = *dice.one_of(&[Some(0), Some(500), None]);
         queue.budget = Newer(Some(Budget { milli_gpu_hours: dice.between(0, 8000), every, carry_milli }));
+    }
+    // Without the dice: what they say of everything else stays what it was.
+    if queue.requeue != Requeue::Lost {
+        let milli_gpu_hours = 2000 * (1 + queue.path.len() as i64);
+        queue.pledge = Newer(Some(Pledge { milli_gpu_hours, every: Period::Span(Span::seconds(3600)) }));
     }
 }
 

@@ -91,7 +91,7 @@ struct World {
 }
 
 fn root() -> Person {
-    Person { name: "root".into(), admin: true }
+    Person::administrator("root")
 }
 
 fn broken(law: &'static str, text: impl Into<String>) -> Violation {
@@ -240,8 +240,11 @@ impl World {
     fn about(&self, line: u32, member: Option<u32>, admin: bool) -> Option<(JobId, Person)> {
         let number = *self.numbers.get(&line)?;
         let owner = self.controller.state().jobs.get(&number).map(|job| job.owner.name.clone());
-        let by =
-            if admin { root() } else { Person { name: owner.unwrap_or_else(|| user_name(0)), admin: false } };
+        let by = if admin {
+            root()
+        } else {
+            Person { name: owner.unwrap_or_else(|| user_name(0)), admin: false, groups: Vec::new() }
+        };
         Some((JobId { number, member }, by))
     }
 

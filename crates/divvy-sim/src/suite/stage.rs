@@ -128,7 +128,7 @@ pub(super) fn devices(node: &str, first: u32, count: u32, model: &str, memory_mi
 }
 
 fn admin() -> Person {
-    Person { name: "root".into(), admin: true }
+    Person::administrator("root")
 }
 
 /// Sets the stage.

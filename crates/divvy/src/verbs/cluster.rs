@@ -18,8 +18,8 @@ pub(crate) struct Cluster {
     /// Look at a Kubernetes cluster, as its scheduler does
     #[arg(long, help_heading = "Kubernetes")]
     pub(crate) kube: bool,
-    /// How the cluster is reached
-    #[arg(long, value_name = "FILE", env = "KUBECONFIG", help_heading = "Kubernetes")]
+    /// How the cluster is reached [default: as kubectl: $KUBECONFIG, ~/.kube/config, or from inside the cluster]
+    #[arg(long, value_name = "FILE", requires = "kube", help_heading = "Kubernetes")]
     kubeconfig: Option<PathBuf>,
     /// The schedulerName of the pods that are meant
     #[arg(
@@ -41,10 +41,8 @@ const NO_LEASE: Duration = Duration::from_secs(15);
 impl Cluster {
     /// Lists it.
     pub(crate) fn look(&self) -> Result<Looked, Failure> {
-        let missing =
-            || Failure::usage("nothing says how the cluster is reached").fix("say --kubeconfig FILE");
         let site = Site {
-            kubeconfig: self.kubeconfig.clone().ok_or_else(missing)?,
+            kubeconfig: self.kubeconfig.clone(),
             scheduler: self.scheduler_name.clone(),
             nodes: self.nodes.clone().unwrap_or_default(),
             lease: NO_LEASE,

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use divvy_server::kube::{self, KubeError, Site};
+use divvy_server::kube::{self, Inside, KubeError, Site};
 
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -13,7 +13,8 @@ use crate::failure::Failure;
 const EXAMPLES: &str = "\
 Examples:
   divvy kube manifests | kubectl apply -f -       the kind Queue, an account and its rights
-  divvy kube run --kubeconfig FILE                the scheduler, until Ctrl-C; several replicas elect a leader
+  divvy kube manifests --image REGISTRY/divvy:1   the scheduler inside the cluster, too
+  divvy kube run                                  the scheduler, until Ctrl-C; several replicas elect a leader
   divvy kube run --nodes nvidia.com/gpu.present=true   only these nodes are the pool
 
 Pods name it: schedulerName: divvy. The label divvy.dev/queue is their queue.";
@@ -31,14 +32,30 @@ enum Verb {
     /// Runs the scheduler: gives nodes to pods whose schedulerName is divvy, until it is ended by a signal
     Run(Run),
     /// Prints what the scheduler adds to a cluster (the kind Queue, its rights), for `kubectl apply -f -`
-    Manifests,
+    Manifests(Manifests),
+}
+
+#[derive(Debug, Args)]
+struct Manifests {
+    /// With a Deployment of the scheduler, from this image; `divvy` is in its path
+    #[arg(long, value_name = "IMAGE")]
+    image: Option<String>,
+    /// How many schedulers there are, of which one leads
+    #[arg(long, value_name = "N", default_value_t = 2, requires = "image", value_parser = clap::value_parser!(u32).range(1..=9))]
+    replicas: u32,
+    /// The schedulerName of the pods that are its own
+    #[arg(long, value_name = "NAME", default_value = "divvy", requires = "image")]
+    scheduler_name: String,
+    /// Only nodes with these labels are the pool's, such as nvidia.com/gpu.present=true
+    #[arg(long, value_name = "LABELS", requires = "image")]
+    nodes: Option<String>,
 }
 
 #[derive(Debug, Args)]
 struct Run {
-    /// How the cluster is reached
-    #[arg(long, value_name = "FILE", env = "KUBECONFIG")]
-    kubeconfig: PathBuf,
+    /// How the cluster is reached [default: as kubectl: $KUBECONFIG, ~/.kube/config, or from inside the cluster]
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
     /// The schedulerName of the pods that are its own
     #[arg(long, value_name = "NAME", default_value = "divvy")]
     scheduler_name: String,
@@ -54,7 +71,10 @@ impl Kube {
     /// Does it.
     pub(crate) fn run(&self) -> Result<Exit, Failure> {
         match &self.verb {
-            Verb::Manifests => std::io::stdout().lock().write_all(kube::manifests().as_bytes())?,
+            Verb::Manifests(wanted) => {
+                let text = kube::manifests(wanted.inside().as_ref());
+                std::io::stdout().lock().write_all(text.as_bytes())?;
+            }
             Verb::Run(run) => {
                 let (kubeconfig, scheduler) = (run.kubeconfig.clone(), run.scheduler_name.clone());
                 let site = Site {
@@ -67,6 +87,17 @@ impl Kube {
             }
         }
         Ok(Exit::Success)
+    }
+}
+
+impl Manifests {
+    fn inside(&self) -> Option<Inside> {
+        Some(Inside {
+            image: self.image.clone()?,
+            replicas: self.replicas,
+            scheduler: self.scheduler_name.clone(),
+            nodes: self.nodes.clone().unwrap_or_default(),
+        })
     }
 }
 

@@ -68,7 +68,7 @@ impl Harness for Pods {
         // What it was about to write is not written any more.
         drop(self.engine.take());
         let cluster = Cluster {
-            kubeconfig: self.site.own_kubeconfig(),
+            kubeconfig: Some(self.site.own_kubeconfig()),
             scheduler: self.site.scheduler_name(),
             nodes: self.site.nodes(),
             lease: LEASE,

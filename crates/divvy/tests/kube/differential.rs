@@ -233,7 +233,7 @@ fn the_same_pods_can_go_to_the_same_nodes_as_kube_scheduler_says() {
 
 fn compare(site: &Site, scheduler: &str, (pods, passed): (u64, &BTreeMap<String, BTreeSet<String>>)) {
     let cluster = Cluster {
-        kubeconfig: site.own_kubeconfig(),
+        kubeconfig: Some(site.own_kubeconfig()),
         scheduler: scheduler.to_owned(),
         nodes: site.nodes(),
         lease: Duration::from_secs(15),

@@ -11,6 +11,7 @@ mod draw;
 mod faults;
 mod groups;
 mod history;
+mod inside;
 mod look;
 mod network;
 mod other;

@@ -61,3 +61,39 @@ fn a_queue_takes_pods_of_its_namespaces_and_keeps_what_runs() {
     site.wait_until("the other to be told", || site.why("late").1.contains(&site.namespace));
     assert!(site.get("pod", "early")["metadata"]["deletionTimestamp"].is_null() && site.placed() == 1);
 }
+
+#[test]
+fn what_a_queue_has_used_of_its_budget_is_known_to_the_next_scheduler() {
+    let Some(mut site) = Site::new("spent", 1) else { return };
+    site.lease_s = SOON_OVER_S;
+    // Three and a half seconds of a GPU.
+    site.queue("spent-queue", &json!({"budget": {"gpu_hours": "0.001", "every": "month"}}));
+    let of_queue = |name: &str| {
+        let mut pod = site.pod(name, 1);
+        pod["metadata"]["labels"] = json!({"divvy.dev/queue": "spent-queue"});
+        site.create(&pod);
+    };
+    site.schedule();
+    of_queue("early");
+    site.wait_until("the pod to be placed", || site.placed() == 1);
+    let status = || site.get("queue", "spent-queue")["status"].clone();
+    site.wait_until("the queue to say what it has", || status()["gpus"] == 1 && status()["running"] == 1);
+    let until_spent = || {
+        of_queue("probe");
+        site.wait_until("a verdict", || site.placed() == 2 || !site.why("probe").0.is_empty());
+        let is_spent = site.why("probe").0 == "OverBudget";
+        site.kubectl(&["delete", "pod", "probe", "--force", "--grace-period=0"], None);
+        is_spent
+    };
+    site.wait_until("the budget to be used up", until_spent);
+    site.kubectl(&["delete", "pod", "early", "--force", "--grace-period=0"], None);
+    site.wait_until("the queue to say what it used", || {
+        let status = status();
+        status["gpus"] == 0 && status["usage"]["budget"]["usedGpuSeconds"].as_i64() >= Some(4)
+    });
+    site.kill();
+    of_queue("late");
+    site.schedule();
+    site.wait_until("the next scheduler to know", || site.why("late").0 == "OverBudget");
+    assert_eq!(site.placed(), 0);
+}

@@ -104,7 +104,7 @@ impl Site {
     }
 
     /// What kubectl says of objects that are in other namespaces, or in none.
-    fn everywhere(&self, words: &[&str], input: Option<&str>) -> String {
+    pub(crate) fn everywhere(&self, words: &[&str], input: Option<&str>) -> String {
         let said = run(kubectl_of(&self.state).args(words), input);
         said.unwrap_or_else(|error| panic!("kubectl {words:?}: {error}"))
     }

@@ -235,7 +235,7 @@ impl Site {
 }
 
 fn root() -> Person {
-    Person { name: "root".into(), admin: true }
+    Person::administrator("root")
 }
 
 fn queue(number: u32) -> String {

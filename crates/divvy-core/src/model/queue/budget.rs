@@ -18,7 +18,7 @@ pub struct Budget {
 }
 
 /// Milli-GPU·ms of a thousandth of a GPU-hour.
-const UNIT: i128 = 3_600_000;
+pub(super) const UNIT: i128 = 3_600_000;
 
 impl Budget {
     /// What may be used in a period, in milli-GPU·ms.
@@ -58,6 +58,19 @@ pub enum Period {
 const DAY_MS: i64 = 86_400_000;
 
 impl Period {
+    /// When a moment's period began.
+    pub fn begins_before(self, now: Time) -> Time {
+        match self {
+            Period::Month => {
+                let (year, month, _) = civil(now.0.div_euclid(DAY_MS));
+                Time(days_before(year, month) * DAY_MS)
+            }
+            Period::Day => self.ends_after(now) - Span(DAY_MS),
+            Period::Week => self.ends_after(now) - Span(7 * DAY_MS),
+            Period::Span(Span(length_ms)) => self.ends_after(now) - Span(length_ms.max(1)),
+        }
+    }
+
     /// When the period after a moment's begins.
     pub fn ends_after(self, now: Time) -> Time {
         let next = |length_ms: i64, first_ms: i64| {
@@ -129,6 +142,12 @@ mod tests {
         assert_eq!(
             ends,
             ["2024-03-01 00:00 UTC", "2024-03-04 00:00 UTC", "2024-03-01 00:00 UTC", "2024-02-29 14:00 UTC"]
+        );
+        let all = [Period::Day, Period::Week, Period::Month, Period::Span(Span::seconds(7200))];
+        let begins: Vec<String> = all.into_iter().map(|period| utc(period.begins_before(now))).collect();
+        assert_eq!(
+            begins,
+            ["2024-02-29 00:00 UTC", "2024-02-26 00:00 UTC", "2024-02-01 00:00 UTC", "2024-02-29 12:00 UTC"]
         );
         assert_eq!(utc(Period::Month.ends_after(Time(-1))), "1970-01-01 00:00 UTC");
         assert_eq!(utc(Period::Month.ends_after(Time(1_734_000_000_000))), "2025-01-01 00:00 UTC");

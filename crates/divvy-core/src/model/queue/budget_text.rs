@@ -42,12 +42,17 @@ fn gpu_hours(name: &str, text: &Spanned<Scalar>) -> Result<i64, BadQueues> {
 
 fn period(text: &Spanned<Scalar>) -> Result<Period, BadQueues> {
     let (line, column) = (text.referenced.line(), text.referenced.column());
-    let span = match text.value.0.as_str() {
+    period_of(&text.value.0).map_err(|what| BadQueues { line, column, what })
+}
+
+/// A period, or what is wrong with it.
+pub(super) fn period_of(text: &str) -> Result<Period, String> {
+    let span = match text {
         "day" => return Ok(Period::Day),
         "week" => return Ok(Period::Week),
         "month" => return Ok(Period::Month),
         other => other.parse::<Span>().ok().filter(|span| *span >= SHORTEST),
     };
-    let what = format!("every: {:?} is no period: write day, week, month or a time from 1h on", text.value.0);
-    span.map(Period::Span).ok_or(BadQueues { line, column, what })
+    span.map(Period::Span)
+        .ok_or_else(|| format!("every: {text:?} is no period: write day, week, month or a time from 1h on"))
 }

@@ -8,7 +8,7 @@ use serde_saphyr::Spanned;
 
 use super::budget_text::{self, BudgetText};
 use super::users_text::{self, UsersText};
-use super::{Bounds, Member, Queue};
+use super::{Bounds, Member, Pledge, Queue};
 use crate::amount::{Amount, Bytes, Limits, Resource, scaled};
 use crate::model::job::{Requeue, priority};
 use crate::model::newer::Newer;
@@ -66,6 +66,8 @@ struct QueueText {
     submit: Vec<Spanned<String>>,
     users: Option<UsersText>,
     budget: Option<BudgetText>,
+    admins: Vec<Spanned<String>>,
+    default_for: Vec<Spanned<String>>,
 }
 
 #[derive(Deserialize)]
@@ -137,8 +139,13 @@ fn queue(path: &str, text: QueueText) -> Result<Queue, BadQueues> {
         default_time: text.default_time.map(|time| span("default_time", time)).transpose()?,
         max_jobs: text.max_jobs,
     };
+    let (guarantee, pledge) = match text.guarantee {
+        Some(text) => guaranteed(text)?,
+        None => Default::default(),
+    };
     Ok(Queue {
-        guarantee: amounts("guarantee", text.guarantee)?,
+        guarantee,
+        pledge: Newer(pledge),
         limit: amounts("limit", text.limit)?,
         borrow: amounts("borrow", text.borrow)?,
         lend: amounts("lend", text.lend)?,
@@ -152,8 +159,36 @@ fn queue(path: &str, text: QueueText) -> Result<Queue, BadQueues> {
         submit: text.submit.into_iter().map(member).collect::<Result<_, _>>()?,
         users: Newer(text.users.map(users_text::users).transpose()?),
         budget: Newer(text.budget.map(budget_text::budget).transpose()?),
+        admins: members(text.admins)?,
+        default_for: members(text.default_for)?,
         ..Queue::named(path)
     })
+}
+
+/// A guarantee of GPUs, of GPU-hours in a period, or of both.
+fn guaranteed(mut text: Spanned<LimitText>) -> Result<(Limits, Option<Pledge>), BadQueues> {
+    let place = (text.referenced.line(), text.referenced.column());
+    let wrong = |what: &str| BadQueues { line: place.0, column: place.1, what: format!("guarantee: {what}") };
+    let (mut hours, mut every) = (None, None);
+    if let LimitText::Each(pairs) = &mut text.value {
+        (hours, every) = (pairs.remove("gpu_hours"), pairs.remove("every"));
+    }
+    let pledge = match (hours, every) {
+        (None, None) => None,
+        (Some(hours), Some(every)) => Some(Pledge {
+            milli_gpu_hours: scaled(&hours.0, 1000).ok_or_else(|| {
+                wrong(&format!("{:?} is no number of GPU-hours: write 2000 or 0.5", hours.0))
+            })?,
+            every: budget_text::period_of(&every.0).map_err(|what| wrong(&what))?,
+        }),
+        _ => return Err(wrong("gpu_hours and every go together, as in {gpu_hours: 1500, every: week}")),
+    };
+    Ok((limits("guarantee", text)?, pledge))
+}
+
+fn members(names: Vec<Spanned<String>>) -> Result<Newer<Vec<Member>>, BadQueues> {
+    let members: Vec<Member> = names.into_iter().map(member).collect::<Result<_, _>>()?;
+    Ok(Newer((!members.is_empty()).then_some(members)))
 }
 
 /// What a queue says that cannot be, if anything.

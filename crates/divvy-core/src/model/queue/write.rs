@@ -77,17 +77,42 @@ fn say_anew<'a>(whole: &mut Said, settings: impl Iterator<Item = (&'a String, &'
 
 /// What a queue says that does not go without saying; amounts by resource.
 fn said(queue: &Queue) -> Said {
-    let Queue { path, limit, guarantee, borrow, lend, bounds, submit, users, budget, .. } = queue;
+    let Queue {
+        path,
+        limit,
+        guarantee,
+        borrow,
+        lend,
+        bounds,
+        submit,
+        users,
+        budget,
+        pledge,
+        admins,
+        default_for,
+        ..
+    } = queue;
     let mut said = differs(object(queue), &object(&Queue::named(path)));
     for (name, limits) in [("guarantee", guarantee), ("limit", limit), ("borrow", borrow), ("lend", lend)] {
         if !limits.is_empty() {
             said.insert(name.into(), amounts(limits));
         }
     }
+    if let Some(pledge) = pledge.said() {
+        let whole = said.entry("guarantee").or_insert_with(|| Said::new().into());
+        whole.as_object_mut().into_iter().for_each(|whole| {
+            whole.insert("gpu_hours".into(), hours(pledge.milli_gpu_hours));
+            whole.insert("every".into(), every(pledge.every));
+        });
+    }
+    said.remove("pledge");
     said.remove("bounds");
     said.extend(bounds_said(bounds));
-    if !submit.is_empty() {
-        said.insert("submit".into(), submit.iter().map(ToString::to_string).collect());
+    let members = [("submit", Some(submit)), ("admins", admins.said()), ("default_for", default_for.said())];
+    for (name, members) in members {
+        if let Some(members) = members.filter(|members| !members.is_empty()) {
+            said.insert(name.into(), members.iter().map(ToString::to_string).collect());
+        }
     }
     if let Some(users) = users.said() {
         said.insert("users".into(), Value::Object(users_said(users)));
@@ -100,18 +125,24 @@ fn said(queue: &Queue) -> Said {
 
 /// What is said of a queue's budget, by the keys of the file.
 fn budget_said(budget: &Budget) -> Said {
-    let hours = |milli| Value::from(amount_text(&Resource::Any, Amount::Finite(milli)));
-    let every = match budget.every {
-        Period::Span(span) => span_text(span),
-        named => named.to_string(),
-    };
     let mut said = Said::new();
     said.insert("gpu_hours".into(), hours(budget.milli_gpu_hours));
-    said.insert("every".into(), every.into());
+    said.insert("every".into(), every(budget.every));
     if budget.carry_milli != Some(0) {
         said.insert("carry".into(), budget.carry_milli.map_or_else(|| "all".into(), hours));
     }
     said
+}
+
+fn hours(milli: i64) -> Value {
+    amount_text(&Resource::Any, Amount::Finite(milli)).into()
+}
+
+fn every(period: Period) -> Value {
+    match period {
+        Period::Span(span) => span_text(span).into(),
+        named => named.to_string().into(),
+    }
 }
 
 /// What is said of a queue's users, by the keys of the file.
@@ -263,7 +294,7 @@ mod tests {
     use crate::model::job::Requeue;
     use crate::model::newer::Newer;
     use crate::model::policy::{Order, Reclaim, WithinQueue};
-    use crate::model::queue::Member;
+    use crate::model::queue::{Member, Pledge};
     use proptest::option::of;
     use proptest::prelude::*;
 
@@ -337,6 +368,14 @@ mod tests {
         prop_oneof![name.prop_map(Member::User), name.prop_map(|name| Member::Group(name, None))]
     }
 
+    fn members() -> impl Strategy<Value = Vec<Member>> {
+        proptest::collection::vec(member(), 0..3)
+    }
+
+    fn if_any(members: Vec<Member>) -> Newer<Vec<Member>> {
+        Newer((!members.is_empty()).then_some(members))
+    }
+
     prop_compose! {
         fn bounds()(
             (max_priority, max_jobs) in (of(any::<i32>()), of(any::<u32>())),
@@ -383,16 +422,18 @@ mod tests {
             reclaim in of(prop_oneof![Just(Reclaim::Never), Just(Reclaim::Any)]),
             borrow_evicts in of(any::<bool>()),
             requeue in prop_oneof![Just(Requeue::Never), Just(Requeue::Lost), Just(Requeue::Failure)],
-            submit in proptest::collection::vec(member(), 0..3),
+            (submit, admins, default_for) in (members(), members(), members()),
             bounds in bounds(),
             users in of(users()),
-            budget in of(budget()),
+            (budget, pledge) in (of(budget()), of(budget())),
         ) -> Queue {
             // A guarantee beyond its limit is no setting that can be in force.
             let within = |resource: &Resource, amount: &Amount| limit.get(resource).is_none_or(|limit| amount <= limit);
             let guarantee = guarantee.iter().filter(|(resource, amount)| within(resource, amount));
             let guarantee = guarantee.map(|(resource, amount)| (resource.clone(), *amount)).collect();
-            Queue { path, limit, guarantee, borrow, lend, weight, priority, within_queue, reclaim, borrow_evicts, requeue, bounds, submit, users: Newer(users), budget: Newer(budget) }
+            let pledge = Newer(pledge.map(|Budget { milli_gpu_hours, every, .. }| Pledge { milli_gpu_hours, every }));
+            Queue { path, limit, guarantee, pledge, borrow, lend, weight, priority, within_queue, reclaim, borrow_evicts, requeue, bounds, submit, users: Newer(users), budget: Newer(budget),
+                admins: if_any(admins), default_for: if_any(default_for) }
         }
     }
 

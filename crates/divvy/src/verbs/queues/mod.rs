@@ -210,9 +210,12 @@ impl Listing for Queue {
         "budget_every",
         "budget_left_gpu_hours",
         "budget_renews_at_ms",
+        "pledge_behind_gpu_hours",
         "user_limit",
         "users",
         "submit",
+        "admins",
+        "default_for",
         "may_submit",
         "running",
         "waiting",
@@ -235,6 +238,7 @@ impl Listing for Queue {
             Column::<Self>::new("BORROWED", |queue, _| share(queue.gpu_milli_borrowed)).right(),
             Column::<Self>::new("CREDIT", |queue, _| hours(queue.gpu_hours_credit)).right(),
             Column::<Self>::new("BUDGET LEFT", budget).right(),
+            Column::<Self>::new("BEHIND", |queue, _| hours(queue.pledge_behind_gpu_hours)).right().wide(),
             Column::<Self>::new("USED", |queue, _| hours(queue.gpu_hours_used)).right().wide(),
             Column::<Self>::new("WEIGHT", |queue, _| queue.weight.to_string()).right().wide(),
             Column::<Self>::new("PRIORITY", |queue, _| queue.priority.to_string()).right().wide(),
@@ -250,6 +254,8 @@ impl Listing for Queue {
             Column::<Self>::new("MEMORY", |queue, _| bytes(queue.memory_bytes)).right().wide(),
             Column::<Self>::new("REQUEUE", |queue, _| queue.requeue.clone().unwrap_or_default()).wide(),
             Column::<Self>::new("SUBMIT", submitters),
+            Column::<Self>::new("ADMINS", |queue, _| members(&queue.admins)).wide(),
+            Column::<Self>::new("DEFAULT FOR", |queue, _| members(&queue.default_for)).wide(),
         ]
     }
 }
@@ -277,6 +283,10 @@ fn amounts(amounts: &std::collections::BTreeMap<String, String>) -> String {
         return "-".into();
     }
     amounts.iter().map(|(resource, amount)| format!("{resource}={amount}")).collect::<Vec<_>>().join(" ")
+}
+
+fn members(names: &[String]) -> String {
+    if names.is_empty() { "-".into() } else { names.join(" ") }
 }
 
 fn submitters(queue: &Queue, _: &crate::output::Look) -> String {

@@ -91,6 +91,12 @@ pub(super) struct Set {
     /// Who may submit: user:NAME, group:NAME, or everyone
     #[arg(long, value_name = "WHO", value_delimiter = ',')]
     submit: Vec<String>,
+    /// Who may end, hold and release its jobs, and set the queues below it: user:NAME, group:NAME, or none
+    #[arg(long, value_name = "WHO", value_delimiter = ',')]
+    admins: Vec<String>,
+    /// Whose jobs go into it that name no queue: user:NAME, group:NAME, or none
+    #[arg(long, value_name = "WHO", value_delimiter = ',')]
+    default_for: Vec<String>,
     /// Whose GPUs its jobs may take inside it: never, lower, lower_or_newer
     #[arg(long, value_name = "WHOSE")]
     within_queue: Option<String>,
@@ -147,12 +153,15 @@ impl Set {
         settings.extend(self.borrow_evicts.as_ref().map(|word| ("borrow_evicts".to_owned(), evicts(word))));
         settings.extend(self.of_users()?.map(|users| ("users".to_owned(), users)));
         settings.extend(self.of_budget()?.map(|budget| ("budget".to_owned(), budget)));
-        match &self.submit[..] {
-            [] => {}
-            [all] if all == "everyone" || all == "none" => {
-                drop(settings.insert("submit".into(), Value::Null))
-            }
-            some => drop(settings.insert("submit".into(), some.to_vec().into())),
+        let members =
+            [("submit", &self.submit), ("admins", &self.admins), ("default_for", &self.default_for)];
+        for (name, members) in members {
+            let said = match &members[..] {
+                [] => continue,
+                [none] if none == "none" || none == "everyone" && name == "submit" => Value::Null,
+                some => some.to_vec().into(),
+            };
+            settings.insert(name.to_owned(), said);
         }
         Ok(settings)
     }

@@ -1,0 +1,40 @@
+//! Pledges: guarantees in device time.
+
+use serde::{Deserialize, Serialize};
+
+use super::budget::{Period, UNIT};
+use crate::model::device::WHOLE_MILLI;
+use crate::time::{Span, Time};
+
+/// How many GPU-hours a queue and those below it get in a period if they want them. A floor: while they are behind the pace that
+/// makes it up, they are guaranteed GPUs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Pledge {
+    /// In thousandths of GPU-hours.
+    pub milli_gpu_hours: i64,
+    /// From when to when.
+    pub every: Period,
+}
+
+impl Pledge {
+    /// What is pledged in a period, in milli-GPU·ms.
+    pub fn milli_ms(&self) -> i128 {
+        i128::from(self.milli_gpu_hours) * UNIT
+    }
+
+    /// How long the period of a moment is.
+    pub fn length(&self, at: Time) -> Span {
+        self.every.ends_after(at).since(self.every.begins_before(at))
+    }
+
+    /// The GPUs that make it up if they are held all the time, in thousandths, in whole GPUs.
+    pub fn pace_milli(&self, at: Time) -> i64 {
+        whole_devices(self.milli_ms() / i128::from(self.length(at).0.max(1)))
+    }
+}
+
+/// Thousandths of devices, rounded up to whole ones.
+pub(crate) fn whole_devices(milli: i128) -> i64 {
+    let whole = i128::from(WHOLE_MILLI);
+    i64::try_from((milli.max(0) + whole - 1) / whole * whole).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,211 @@
+//! Scenarios of guarantees in GPU-hours.
+#![allow(clippy::unwrap_used, reason = "what a test's own functions can't set up has failed the test")]
+
+use divvy_core::scenario::{Scenario, run};
+use divvy_core::snapshot::Snapshot;
+use expect_test::{Expect, expect};
+
+/// Eight GPUs; `a` has four of them pledged all day and nothing else is due to it, `b` has no bounds.
+const POOL: &str = r#"policy {share: fill, preempt: least_loss, half_life: none}
+node n1 8xh100
+queue a {"path": "a", "weight": 0, "pledge": {"milli_gpu_hours": 96000, "every": "day"}}
+queue b {"path": "b"}
+"#;
+
+fn check(scenario: &str, expected: Expect) {
+    match run(&format!("{POOL}{scenario}")) {
+        Ok(printed) => expected.assert_eq(&printed),
+        Err(bad) => expected.assert_eq(&bad.to_string()),
+    }
+}
+
+#[test]
+fn who_is_behind_his_pace_takes_back_what_makes_it_up_and_no_more() {
+    check(
+        "submit b b 1 array=0-7\nplan\nsubmit a a 1 array=0-7\nplan",
+        expect![[r#"
+        place b_0 n1:0
+        place b_1 n1:1
+        place b_2 n1:2
+        place b_3 n1:3
+        place b_4 n1:4
+        place b_5 n1:5
+        place b_6 n1:6
+        place b_7 n1:7
+        stop b_7 Reclaimed by a_0
+        stop b_6 Reclaimed by a_1
+        stop b_5 Reclaimed by a_2
+        stop b_4 Reclaimed by a_3
+        promise a_0 n1:7
+        promise a_1 n1:6
+        promise a_2 n1:5
+        promise a_3 n1:4
+        wait DV-GPUS-BUSY: every GPU that would do is taken
+    "#]],
+    );
+}
+
+#[test]
+fn who_has_used_nothing_for_half_of_the_period_gets_twice_his_pace() {
+    check(
+        "submit b b 1 array=0-7\nplan\npass 12h\nsubmit a a 1 array=0-7\nplan",
+        expect![[r#"
+        place b_0 n1:0
+        place b_1 n1:1
+        place b_2 n1:2
+        place b_3 n1:3
+        place b_4 n1:4
+        place b_5 n1:5
+        place b_6 n1:6
+        place b_7 n1:7
+        stop b_7 Reclaimed by a_0
+        stop b_6 Reclaimed by a_1
+        stop b_5 Reclaimed by a_2
+        stop b_4 Reclaimed by a_3
+        stop b_3 Reclaimed by a_4
+        stop b_2 Reclaimed by a_5
+        stop b_1 Reclaimed by a_6
+        stop b_0 Reclaimed by a_7
+        promise a_0 n1:7
+        promise a_1 n1:6
+        promise a_2 n1:5
+        promise a_3 n1:4
+        promise a_4 n1:3
+        promise a_5 n1:2
+        promise a_6 n1:1
+        promise a_7 n1:0
+    "#]],
+    );
+}
+
+#[test]
+fn who_is_ahead_of_his_pace_is_guaranteed_nothing_until_he_is_behind_again() {
+    check(
+        "submit a a 1 array=0-7\nplan\npass 4h\nsubmit b b 1 array=0-7\nplan\nend a_0\nend a_1\nend a_2\nend a_3\nend a_4\nend a_5\nend a_6\nend a_7\nplan\npass 3h\nplan\npass 2h\nplan",
+        expect![[r#"
+            place a_0 n1:0
+            place a_1 n1:1
+            place a_2 n1:2
+            place a_3 n1:3
+            place a_4 n1:4
+            place a_5 n1:5
+            place a_6 n1:6
+            place a_7 n1:7
+            stop a_7 Reclaimed by b_0
+            stop a_6 Reclaimed by b_1
+            stop a_5 Reclaimed by b_2
+            stop a_4 Reclaimed by b_3
+            stop a_3 Reclaimed by b_4
+            stop a_2 Reclaimed by b_5
+            stop a_1 Reclaimed by b_6
+            stop a_0 Reclaimed by b_7
+            promise b_0 n1:7
+            promise b_1 n1:6
+            promise b_2 n1:5
+            promise b_3 n1:4
+            promise b_4 n1:3
+            promise b_5 n1:2
+            promise b_6 n1:1
+            promise b_7 n1:0
+            ended a_0 pending Reclaimed exit=0
+            ended a_1 pending Reclaimed exit=0
+            ended a_2 pending Reclaimed exit=0
+            ended a_3 pending Reclaimed exit=0
+            ended a_4 pending Reclaimed exit=0
+            ended a_5 pending Reclaimed exit=0
+            ended a_6 pending Reclaimed exit=0
+            ended a_7 pending Reclaimed exit=0
+            place b_0 n1:7
+            place b_1 n1:6
+            place b_2 n1:5
+            place b_3 n1:4
+            place b_4 n1:3
+            place b_5 n1:2
+            place b_6 n1:1
+            place b_7 n1:0
+            wait DV-GPUS-BUSY: every GPU that would do is taken
+            stop b_7 Reclaimed by a_0
+            stop b_6 Reclaimed by a_1
+            stop b_5 Reclaimed by a_2
+            stop b_4 Reclaimed by a_3
+            stop b_3 Reclaimed by a_4
+            promise a_0 n1:0
+            promise a_1 n1:1
+            promise a_2 n1:2
+            promise a_3 n1:3
+            promise a_4 n1:4
+        "#]],
+    );
+}
+
+#[test]
+fn a_period_begins_anew_whatever_was_used_in_the_last_one() {
+    check(
+        "submit a a 1 array=0-7\nplan\npass 4h\nsubmit b b 1 array=0-7\nplan\nend a_0\nend a_1\nend a_2\nend a_3\nend a_4\nend a_5\nend a_6\nend a_7\nplan\npass 1h\nplan\npass 19h\nplan",
+        expect![[r#"
+        place a_0 n1:0
+        place a_1 n1:1
+        place a_2 n1:2
+        place a_3 n1:3
+        place a_4 n1:4
+        place a_5 n1:5
+        place a_6 n1:6
+        place a_7 n1:7
+        stop a_7 Reclaimed by b_0
+        stop a_6 Reclaimed by b_1
+        stop a_5 Reclaimed by b_2
+        stop a_4 Reclaimed by b_3
+        stop a_3 Reclaimed by b_4
+        stop a_2 Reclaimed by b_5
+        stop a_1 Reclaimed by b_6
+        stop a_0 Reclaimed by b_7
+        promise b_0 n1:7
+        promise b_1 n1:6
+        promise b_2 n1:5
+        promise b_3 n1:4
+        promise b_4 n1:3
+        promise b_5 n1:2
+        promise b_6 n1:1
+        promise b_7 n1:0
+        ended a_0 pending Reclaimed exit=0
+        ended a_1 pending Reclaimed exit=0
+        ended a_2 pending Reclaimed exit=0
+        ended a_3 pending Reclaimed exit=0
+        ended a_4 pending Reclaimed exit=0
+        ended a_5 pending Reclaimed exit=0
+        ended a_6 pending Reclaimed exit=0
+        ended a_7 pending Reclaimed exit=0
+        place b_0 n1:7
+        place b_1 n1:6
+        place b_2 n1:5
+        place b_3 n1:4
+        place b_4 n1:3
+        place b_5 n1:2
+        place b_6 n1:1
+        place b_7 n1:0
+        wait DV-GPUS-BUSY: every GPU that would do is taken
+        stop b_7 Reclaimed by a_0
+        stop b_6 Reclaimed by a_1
+        stop b_5 Reclaimed by a_2
+        stop b_4 Reclaimed by a_3
+        promise a_0 n1:0
+        promise a_1 n1:1
+        promise a_2 n1:2
+        promise a_3 n1:3
+    "#]],
+    );
+}
+
+#[test]
+fn what_the_planner_sees_of_pledges_is_what_it_would_see_anew() {
+    let mut scenario = Scenario::new();
+    for line in POOL.lines().chain(["submit b b 1 array=0-7", "plan", "submit a a 1 array=0-9", "plan"]) {
+        scenario.line(line).unwrap();
+    }
+    for _ in 0..30 {
+        scenario.line("pass 37m").unwrap();
+        scenario.line("plan").unwrap();
+        let controller = scenario.controller();
+        assert!(controller.snapshot().same_as(&Snapshot::new(controller.state())));
+    }
+}

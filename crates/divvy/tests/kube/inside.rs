@@ -1,0 +1,22 @@
+//! The scheduler as a part of the cluster.
+
+use std::process::Command;
+
+use crate::site::Site;
+
+#[test]
+fn the_server_takes_a_scheduler_of_any_image_and_labels() {
+    let Some(site) = Site::new("inside", 0) else { return };
+    let image = "registry.example:5000/team/divvy@sha256:0000000000000000000000000000000000000000000000000000000000000000";
+    let words =
+        ["kube", "manifests", "--image", image, "--nodes", "pool=a,!spare", "--scheduler-name", "divvy-2"];
+    let output = Command::new(env!("CARGO_BIN_EXE_divvy")).args(words).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let manifests = String::from_utf8(output.stdout).unwrap();
+    let dry =
+        ["apply", "--dry-run=server", "-o", "jsonpath={.items[?(@.kind==\"Deployment\")].spec}", "-f", "-"];
+    let spec: serde_json::Value = serde_json::from_str(&site.everywhere(&dry, Some(&manifests))).unwrap();
+    let container = &spec["template"]["spec"]["containers"][0];
+    assert_eq!((&container["image"], &spec["replicas"]), (&image.into(), &2.into()));
+    assert_eq!(container["args"][3], "--nodes=pool=a,!spare");
+}

@@ -346,7 +346,7 @@ impl Scenario {
         words.only(2, "", "by")?;
         let name = words.named.get("by").copied().unwrap_or("ana");
         let id = self.job(words.at(1, "the job")?)?;
-        self.take(&command(id, Person { name: name.into(), admin: name == "root", groups: Vec::new() }))
+        self.take(&command(id, if name == "root" { root() } else { Person::user(name) }))
     }
 
     fn device(&mut self, words: &Words) -> Done {

@@ -32,7 +32,7 @@ fn pool() -> Scenario {
 }
 
 fn person(name: &str) -> Person {
-    Person { name: name.into(), admin: name == "root", groups: Vec::new() }
+    if name == "root" { Person::administrator(name) } else { Person::user(name) }
 }
 
 fn take(pool: &mut Scenario, command: &Command) -> Result<Answer, Rejection> {

@@ -313,7 +313,7 @@ impl Pool {
         if placed.is_none()
             && let Some(number) = answer.job
         {
-            let by = Person { name: self.owner.name.clone(), admin: false, groups: Vec::new() };
+            let by = Person::user(&self.owner.name);
             let cancelled =
                 self.controller.take(&Command::Cancel(JobId::single(number), by), now).map_err(broken)?;
             cancelled.map_err(|rejection| PackError::Refused { task, rejection })?;
@@ -393,6 +393,7 @@ fn spec(pod: &Pod) -> JobSpec {
         most_restarts: 0,
         after: Vec::new(),
         start_after: None,
+        deadline: Newer::default(),
         stop: StopOrder::default(),
         checkpoint: None,
         wait_for_capacity: true,

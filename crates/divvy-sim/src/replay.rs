@@ -469,6 +469,7 @@ fn spec(job: &Arrival, kinds: &[KindOfDevice]) -> JobSpec {
         most_restarts: usual_restarts(),
         after: Vec::new(),
         start_after: None,
+        deadline: Newer::default(),
         stop: StopOrder::default(),
         checkpoint: None,
         wait_for_capacity: false,

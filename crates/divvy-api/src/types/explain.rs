@@ -80,6 +80,15 @@ pub struct Explain {
     /// What that rests on, or why nothing can be said; empty for a job that does not wait.
     #[serde(default)]
     pub expected_start_by: String,
+    /// When it should be over, by its user's word.
+    #[serde(default)]
+    pub deadline_ms: Option<i64>,
+    /// How long it runs at most, by its limit or estimate.
+    #[serde(default)]
+    pub length_ms: Option<i64>,
+    /// When it can be expected to be over at the latest: where it runs, or will probably start, and is known to end.
+    #[serde(default)]
+    pub expected_end_ms: Option<i64>,
     /// The cycle that found this.
     #[serde(default)]
     pub cycle: u64,

@@ -241,6 +241,9 @@ pub struct JobDetail {
     /// When it may start.
     #[serde(default)]
     pub start_after_ms: Option<i64>,
+    /// When it should be over.
+    #[serde(default)]
+    pub deadline_ms: Option<i64>,
     /// `never`, `lost` or `failure`.
     #[serde(default)]
     pub requeue: String,

@@ -111,6 +111,9 @@ pub struct JobFile {
     /// When it may start: a moment (`2026-11-21T18:00:00+01:00`) or a time from now (`2h`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub start_after: Option<Scalar>,
+    /// When it should be over: a moment or a time from now. Nothing is decided by it; `explain` says whether that looks possible.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<Scalar>,
     /// Tasks that start together or not at all; 1 if unsaid.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tasks: Option<u32>,

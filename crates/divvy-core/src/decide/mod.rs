@@ -123,6 +123,11 @@ impl Person {
         Self { name: name.to_owned(), admin: true, groups: Vec::new() }
     }
 
+    /// A user of no group.
+    pub fn user(name: &str) -> Self {
+        Self { name: name.to_owned(), admin: false, groups: Vec::new() }
+    }
+
     /// Whether the user administers a queue, or one above it.
     fn administers(&self, state: &State, queue: &str) -> bool {
         let admins = |path| state.queues.get(path).and_then(|queue| queue.admins.said());

@@ -274,6 +274,9 @@ pub struct JobSpec {
     /// Where it stands below its queue, if that is divided among its users: the fold says so.
     #[serde(default, skip_serializing_if = "Newer::is_unsaid")]
     pub seat: Newer<Arc<str>>,
+    /// When its user would like it to be over: nothing is decided by it.
+    #[serde(default, skip_serializing_if = "Newer::is_unsaid")]
+    pub deadline: Newer<Time>,
 }
 
 impl JobSpec {

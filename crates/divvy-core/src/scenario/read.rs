@@ -191,6 +191,7 @@ pub(super) fn spec(words: &Words, after: Vec<Dependency>, now: Time) -> Result<J
         requeue: words.named.get("requeue").map_or(Ok(Requeue::Lost), |text| requeue(text))?,
         most_restarts: words.count("restarts", usual_restarts())?,
         after,
+        deadline: Newer::default(),
         start_after: words.span("start")?.map(|span| now + span),
         stop: StopOrder::default(),
         checkpoint: None,

@@ -513,6 +513,7 @@ fn submission(controller: &Controller, pods: &[Waiting]) -> Result<Submit, Strin
         most_restarts: u32::MAX,
         after: Vec::new(),
         start_after: None,
+        deadline: Newer::default(),
         stop: StopOrder { signal: "TERM".into(), grace_ms: first.grace_ms },
         checkpoint: None,
         wait_for_capacity: true,

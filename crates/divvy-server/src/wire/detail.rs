@@ -41,6 +41,7 @@ pub(crate) fn bare(job: api::Job) -> api::JobDetail {
         estimate_ms: None,
         after: Vec::new(),
         start_after_ms: None,
+        deadline_ms: None,
         requeue: String::new(),
         preemptible: false,
         stop: None,
@@ -73,6 +74,7 @@ fn put_wanted(detail: &mut api::JobDetail, spec: &JobSpec, private: bool) {
     detail.after =
         spec.after.iter().map(|dependency| format!("{}:{}", dependency.job, on(dependency.on))).collect();
     detail.start_after_ms = spec.start_after.map(|at| at.0);
+    detail.deadline_ms = spec.deadline.said().map(|at| at.0);
     detail.requeue = requeue(spec.requeue).to_owned();
     detail.preemptible = spec.preemptible;
     detail.stop = Some(api::StopDetail { signal: spec.stop.signal.clone(), grace_ms: spec.stop.grace_ms });

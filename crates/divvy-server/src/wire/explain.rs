@@ -145,6 +145,10 @@ pub(crate) fn with_start(explained: api::Explain, start: Answer) -> api::Explain
         expected_start_low_ms: start.low.map(|at| at.0),
         expected_start_high_ms: start.high.map(|at| at.0),
         expected_start_by: start.by,
+        expected_end_ms: start
+            .at
+            .zip(explained.length_ms)
+            .map(|(at, length_ms)| at.0.saturating_add(length_ms)),
         ..explained
     }
 }
@@ -186,6 +190,9 @@ fn settled(state: &State, job: &Job, (id, run): (JobId, &Run), verdict: api::Ver
         expected_start_low_ms: None,
         expected_start_high_ms: None,
         expected_start_by: String::new(),
+        deadline_ms: job.spec.deadline.said().map(|at| at.0),
+        length_ms: job.spec.known_length().map(|length| length.0),
+        expected_end_ms: run.started_at.zip(job.spec.known_length()).map(|(at, length)| (at + length).0),
         cycle: state.cycles,
         as_of_ms: Some(state.now.0),
     }
@@ -213,6 +220,9 @@ pub(crate) fn ended(state: &State, attempt: &Attempt) -> api::Explain {
         expected_start_low_ms: None,
         expected_start_high_ms: None,
         expected_start_by: String::new(),
+        deadline_ms: None,
+        length_ms: None,
+        expected_end_ms: None,
         cycle: state.cycles,
         as_of_ms: Some(state.now.0),
     }
@@ -246,6 +256,9 @@ pub(crate) fn refused(state: &State, row: &api::Job) -> api::Explain {
         expected_start_low_ms: None,
         expected_start_high_ms: None,
         expected_start_by: String::new(),
+        deadline_ms: None,
+        length_ms: None,
+        expected_end_ms: None,
         cycle: state.cycles,
         as_of_ms: Some(state.now.0),
     }

@@ -75,6 +75,7 @@ pub(crate) fn read(submit: Submit, now: Time) -> Result<Incoming, Problem> {
             .as_ref()
             .map(|text| moment("start_after", text.as_str(), now))
             .transpose()?,
+        deadline: Newer(deadline(job, now)?),
         stop: stop(job)?,
         checkpoint: checkpoint(job)?,
         wait_for_capacity: job.wait_for_capacity,
@@ -154,6 +155,14 @@ fn read_priority(text: &Scalar) -> Result<i32, Problem> {
         )
     };
     priority::parse(text.as_str()).ok_or_else(wrong)
+}
+
+fn deadline(job: &JobFile, now: Time) -> Result<Option<Time>, Problem> {
+    let at = job.deadline.as_ref().map(|text| moment("deadline", text.as_str(), now)).transpose()?;
+    match at {
+        Some(at) if at <= now => Err(bad("deadline", "has passed: name a later one".to_owned())),
+        at => Ok(at),
+    }
 }
 
 fn requeue(job: &JobFile) -> Result<Option<Requeue>, Problem> {

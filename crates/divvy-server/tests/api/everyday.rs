@@ -191,6 +191,7 @@ fn wanted(detail: &Value) -> Vec<Value> {
         "estimate_ms",
         "after",
         "start_after_ms",
+        "deadline_ms",
         "requeue",
         "preemptible",
         "stop",

@@ -304,6 +304,7 @@ impl JobLine {
             requeue: self.requeue.unwrap_or_default(),
             most_restarts: usual_restarts(),
             after,
+            deadline: Newer::default(),
             start_after: self.start_in_ms.map(|ms| now + Span(ms)),
             stop: StopOrder::default(),
             checkpoint: None,

@@ -240,11 +240,7 @@ impl World {
     fn about(&self, line: u32, member: Option<u32>, admin: bool) -> Option<(JobId, Person)> {
         let number = *self.numbers.get(&line)?;
         let owner = self.controller.state().jobs.get(&number).map(|job| job.owner.name.clone());
-        let by = if admin {
-            root()
-        } else {
-            Person { name: owner.unwrap_or_else(|| user_name(0)), admin: false, groups: Vec::new() }
-        };
+        let by = if admin { root() } else { Person::user(&owner.unwrap_or_else(|| user_name(0))) };
         Some((JobId { number, member }, by))
     }
 

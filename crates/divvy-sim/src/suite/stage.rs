@@ -101,6 +101,7 @@ pub(super) fn plain_spec(name: &str, queue: &str, gang: Group) -> JobSpec {
         most_restarts: usual_restarts(),
         after: Vec::new(),
         start_after: None,
+        deadline: Newer::default(),
         stop: StopOrder::default(),
         checkpoint: None,
         // A case may ask for more than there is: then it waits.

@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::output::{ago, local, near, now_ms, plain, write_json};
+use crate::output::{ago, local, near, now_ms, plain, span, write_json};
 use crate::pool::{self, Place};
 
 const EXAMPLES: &str = "\
@@ -123,6 +123,9 @@ fn render(explained: &Explained, now_ms: i64) -> String {
     if let Some(start) = start(explained, now_ms) {
         text += &labelled("when", &start);
     }
+    if let Some(deadline) = deadline(explained, now_ms) {
+        text += &labelled("until", &deadline);
+    }
     text
 }
 
@@ -137,6 +140,23 @@ fn start(explained: &Explained, now_ms: i64) -> Option<String> {
     let to = explained.expected_start_high_ms.map_or_else(|| "open".to_owned(), near);
     let by = if by.is_empty() { String::new() } else { format!(", {by}") };
     Some(format!("expected ≈ {} ({from}–{to}){by}", near(at)))
+}
+
+/// `its deadline of 18:00: it would be over ≈ 16:20, in time`
+fn deadline(explained: &Explained, now_ms: i64) -> Option<String> {
+    let at = explained.deadline_ms?;
+    let said = match explained.expected_end_ms {
+        _ if at <= now_ms => format!("missed {} ago", span(now_ms - at)),
+        Some(end) if end <= at => format!("it would be over ≈ {}, in time", near(end, now_ms)),
+        Some(end) => {
+            format!("it would be over ≈ {}, {} too late", near(end, now_ms), span(end - at))
+        }
+        None if explained.length_ms.is_none() => {
+            "nothing says how long it runs: give it a time limit or an estimate".to_owned()
+        }
+        None => "nobody can say when it starts".to_owned(),
+    };
+    Some(format!("its deadline of {}: {said}", near(at, now_ms)))
 }
 
 fn headline(explained: &Explained) -> String {
@@ -316,6 +336,22 @@ mod tests {
               before gave way to job 14 (reclaimed), 1.50 GPU-hours of work are to be done again
         "#]]
         .assert_eq(&render(&one, 125_000));
+    }
+
+    #[test]
+    fn a_deadline_says_whether_it_can_be_met() {
+        let hour_ms = 3_600_000;
+        let asked = Explained { deadline_ms: Some(9 * hour_ms), ..explained() };
+        let said = |job: &Explained, now_ms| deadline(job, now_ms).unwrap();
+        assert!(said(&asked, 0).ends_with("give it a time limit or an estimate"));
+        let known = Explained { length_ms: Some(2 * hour_ms), ..asked };
+        assert!(said(&known, 0).ends_with("nobody can say when it starts"));
+        let early = Explained { expected_end_ms: Some(8 * hour_ms), ..known.clone() };
+        assert!(said(&early, 0).ends_with(", in time"), "{}", said(&early, 0));
+        let late = Explained { expected_end_ms: Some(11 * hour_ms), ..known };
+        assert!(said(&late, 0).ends_with(", 2h too late"), "{}", said(&late, 0));
+        assert!(said(&late, 10 * hour_ms).ends_with("missed 1h ago"));
+        assert_eq!(deadline(&explained(), 0), None);
     }
 
     #[test]

@@ -320,5 +320,6 @@ fn spec(name: String, queue: String, (devices, model): (u32, &str)) -> JobSpec {
         wait_for_capacity: true,
         exclusive: false,
         seat: Newer::default(),
+        deadline: Newer::default(),
     }
 }

@@ -69,6 +69,9 @@ pub(crate) struct Run {
     /// Not before: a moment (2026-11-21T18:00:00+01:00) or a time from now (2h)
     #[arg(long, value_name = "WHEN", help_heading = "When")]
     start_after: Option<String>,
+    /// To be over by a moment, or a time from now: nothing is decided by it, `explain` says whether that looks possible
+    #[arg(long, value_name = "WHEN", help_heading = "When")]
+    deadline: Option<String>,
     /// Held until released
     #[arg(long, help_heading = "When")]
     hold: bool,
@@ -179,6 +182,7 @@ impl Run {
         put(&mut job.time_limit, &self.time);
         put(&mut job.estimate, &self.estimate);
         put(&mut job.start_after, &self.start_after);
+        put(&mut job.deadline, &self.deadline);
         if !self.after.is_empty() {
             job.after = self.after.iter().map(|after| Scalar(after.clone())).collect();
         }

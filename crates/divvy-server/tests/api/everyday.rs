@@ -191,10 +191,10 @@ fn wanted(detail: &Value) -> Vec<Value> {
         "estimate_ms",
         "after",
         "start_after_ms",
-        "deadline_ms",
         "requeue",
         "preemptible",
         "stop",
+        "deadline_ms",
     ];
     keys.iter().map(|key| detail[key].clone()).collect()
 }
@@ -202,7 +202,7 @@ fn wanted(detail: &Value) -> Vec<Value> {
 fn an_ended_job_still_says_all_that_it_asked_for() {
     let mut daemon = Daemon::start();
     let first = daemon.submit(json!({"command": "true"}));
-    let spec = json!({"hold": true, "directory": "/usr", "estimate": "2h", "requeue": "failure", "after": [first],
+    let spec = json!({"hold": true, "directory": "/usr", "estimate": "2h", "deadline": "9h", "requeue": "failure", "after": [first],
         "stop": {"signal": "INT", "grace": "3s"},
         "roles": [{"name": "lead", "gpus": "h100:1", "cpus": 0.5, "memory": "64Mi", "command": "pwd"},
             {"name": "hand", "tasks": 2, "cpus": 0.25, "command": "true"}]});

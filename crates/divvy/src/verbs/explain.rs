@@ -349,8 +349,8 @@ mod tests {
         let early = Explained { expected_end_ms: Some(8 * hour_ms), ..known.clone() };
         assert!(said(&early, 0).ends_with(", in time"), "{}", said(&early, 0));
         let late = Explained { expected_end_ms: Some(11 * hour_ms), ..known };
-        assert!(said(&late, 0).ends_with(", 2h too late"), "{}", said(&late, 0));
-        assert!(said(&late, 10 * hour_ms).ends_with("missed 1h ago"));
+        assert!(said(&late, 0).ends_with(", 2h00m too late"), "{}", said(&late, 0));
+        assert!(said(&late, 10 * hour_ms).ends_with("missed 1h00m ago"));
         assert_eq!(deadline(&explained(), 0), None);
     }
 

@@ -16,6 +16,7 @@ use tokio::runtime::Runtime;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 use super::groups::{Groups, Kind, OfCoscheduling, OfVolcano, PodGroup};
+use super::lane::Lane;
 use super::lease::{Candidate, Leadership};
 use super::objects::{Condition, Meta, Node, Pod, QueueObject, QueueStatus};
 use super::waiting::{PodNews, Subject};
@@ -132,8 +133,9 @@ impl KubernetesEngine {
         };
         let (tell, news) = mpsc::channel();
         watch_all(&threads, (&client, &site.nodes), &tell);
-        let urgent = write_all(&threads, (&client, &leadership), &tell);
-        let patient = write_all(&threads, (&client, &leadership), &tell);
+        let (urgent, patient) = Lane::pair();
+        let urgent = write_all(&threads, (&client, &leadership, urgent), &tell);
+        let patient = write_all(&threads, (&client, &leadership, patient), &tell);
         let engine = Self::with(site, (threads, news), (leadership, candidate), (urgent, patient));
         Ok(Some((Self { term, ..engine }, term)))
     }
@@ -424,14 +426,14 @@ fn watch_all(threads: &Runtime, (client, nodes): (&Client, &str), tell: &Sender<
 
 fn write_all(
     threads: &Runtime,
-    (client, leadership): (&Client, &Arc<Leadership>),
+    (client, leadership, lane): (&Client, &Arc<Leadership>, Lane),
     tell: &Sender<News>,
 ) -> UnboundedSender<Write> {
     let (send, writes) = unbounded_channel();
     let tell = tell.clone();
     let bound = move |bound| drop(tell.send(News::Bound(bound)));
-    let post =
-        Post { client: client.clone(), leadership: Arc::clone(leadership), window: Arc::new(Window::new()) };
+    let (client, leadership) = (client.clone(), Arc::clone(leadership));
+    let post = Post { client, leadership, window: Arc::new(Window::new()), lane };
     threads.spawn(writes::carry_out(post, writes, bound));
     send
 }

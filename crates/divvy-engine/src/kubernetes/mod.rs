@@ -10,6 +10,7 @@
 mod demand;
 mod engine;
 mod groups;
+mod lane;
 mod lease;
 mod nodes;
 pub mod objects;

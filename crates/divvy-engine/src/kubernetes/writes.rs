@@ -10,6 +10,7 @@ use kube::Client;
 use serde_json::{Value, json};
 use tokio::sync::mpsc::UnboundedReceiver;
 
+use super::lane::Lane;
 use super::lease::Leadership;
 use super::objects::{Condition, Pod, QueueStatus};
 use super::waiting::Subject;
@@ -61,13 +62,14 @@ pub(super) async fn carry_out(
     tell: impl Fn(Bound) + Clone + Send + 'static,
 ) {
     while let Some(write) = writes.recv().await {
+        let turn = post.lane.turn().await;
         let place = post.window.enter().await;
         let (desk, tell) = (post.clone(), tell.clone());
         tokio::spawn(async move {
             match write {
                 Write::Bind(id, pod, node) => {
                     let bound = desk.bind(&pod, &node).await;
-                    drop(place);
+                    drop((place, turn));
                     // The core tries again at once.
                     if let Err(NotBound::Refused(_)) = &bound {
                         tokio::time::sleep(REFUSED_PAUSE).await;
@@ -83,7 +85,7 @@ pub(super) async fn carry_out(
                 }
                 Write::Tell(name, status) => desk.tell_of_queue(&name, &status).await,
             }
-            drop(place);
+            drop((place, turn));
         });
     }
 }
@@ -107,6 +109,7 @@ pub(super) struct Post {
     pub(super) client: Client,
     pub(super) leadership: Arc<Leadership>,
     pub(super) window: Arc<Window>,
+    pub(super) lane: Lane,
 }
 
 impl Post {

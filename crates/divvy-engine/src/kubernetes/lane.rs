@@ -1,13 +1,15 @@
 //! Two lanes to the server: bindings and evictions, which somebody waits for, and what is only told. While anything of the first
-//! is under way, few at a time are told.
+//! is under way, few are told, one after the other.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// How many are told at once meanwhile: what pods wait for is told in the end, however long the others take.
-const FEW: usize = 2;
+/// The pause before each of the few: twenty a second cost a server little, and what pods wait for is told in the end, however
+/// long the others take.
+const PAUSE: Duration = Duration::from_millis(50);
 
 /// One of the two.
 #[derive(Clone)]
@@ -29,7 +31,7 @@ impl Lane {
     /// Both: the urgent one first.
     pub(super) fn pair() -> (Self, Self) {
         let urgent = Arc::new(AtomicUsize::new(0));
-        (Self::Urgent(Arc::clone(&urgent)), Self::Patient(urgent, Arc::new(Semaphore::new(FEW))))
+        (Self::Urgent(Arc::clone(&urgent)), Self::Patient(urgent, Arc::new(Semaphore::new(1))))
     }
 
     /// Waits for the turn of a write.
@@ -40,7 +42,9 @@ impl Lane {
                 Turn::Urgent(Arc::clone(under_way))
             }
             Self::Patient(urgent, few) if urgent.load(Ordering::Relaxed) > 0 => {
-                Turn::Few(Arc::clone(few).acquire_owned().await.ok())
+                let place = Arc::clone(few).acquire_owned().await.ok();
+                tokio::time::sleep(PAUSE).await;
+                Turn::Few(place)
             }
             Self::Patient(..) => Turn::Free,
         }
@@ -60,19 +64,20 @@ impl Drop for Turn {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use futures_util::FutureExt;
 
-    #[test]
-    fn while_something_is_urgent_few_are_told_at_once_and_then_as_many_as_there_are() {
+    #[tokio::test(start_paused = true)]
+    async fn while_something_is_urgent_one_is_told_after_the_other_and_then_as_many_as_there_are() {
         let (urgent, patient) = Lane::pair();
-        let binds = urgent.turn().now_or_never().unwrap();
-        let told: Vec<Option<Turn>> = (0..4).map(|_| patient.turn().now_or_never()).collect();
-        assert_eq!(told.iter().filter(|turn| turn.is_some()).count(), FEW);
-        drop(binds);
-        assert!((0..4).all(|_| patient.turn().now_or_never().is_some()));
-        let _binds = urgent.turn().now_or_never().unwrap();
-        assert!(patient.turn().now_or_never().is_none());
+        let binds = urgent.turn().await;
+        let began = tokio::time::Instant::now();
+        let told = patient.turn().await;
+        assert_eq!(began.elapsed(), PAUSE);
+        assert!(tokio::time::timeout(PAUSE * 100, patient.turn()).await.is_err());
         drop(told);
-        assert!(patient.turn().now_or_never().is_some());
+        assert!(tokio::time::timeout(PAUSE * 2, patient.turn()).await.is_ok());
+        drop(binds);
+        let began = tokio::time::Instant::now();
+        let _turns = (patient.turn().await, patient.turn().await, patient.turn().await);
+        assert_eq!(began.elapsed(), Duration::ZERO);
     }
 }

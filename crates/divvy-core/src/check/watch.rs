@@ -52,6 +52,8 @@ pub struct Watch {
     taken: BTreeSet<JobId>,
     /// When what queues missed was news for the last time, and what it was.
     stepped: (Time, BTreeMap<String, i128>),
+    /// What was guaranteed last to queues that are behind what is pledged to them, in thousandths of devices.
+    floors: BTreeMap<String, i64>,
     /// Who goes before all others, since it has not run for long.
     relieved: starving::Relieved,
     /// From which positions on something had become free, and from which on not.
@@ -110,6 +112,7 @@ impl Watch {
             closed_milli_ms: state.ledger.closed_milli_ms(),
             floor: AllocationId(state.next_allocation.0.saturating_sub(1)),
             stepped: giving::last_step(state),
+            floors: giving::floors(state),
             relieved: starving::Relieved::of(state),
             ..Self::default()
         };

@@ -18,6 +18,12 @@ fn is_faster(state: &State, id: JobId) -> bool {
     })
 }
 
+/// What is guaranteed to queues since they are behind what is pledged to them.
+pub(super) fn floors(state: &State) -> BTreeMap<String, i64> {
+    let pledged = state.queues.iter().filter(|(_, queue)| !queue.pledge.is_unsaid());
+    pledged.map(|(path, _)| (path.clone(), state.floor_milli(path))).collect()
+}
+
 impl Watch {
     /// Nothing with devices starts in a queue that has used up its budget, or below one.
     pub(super) fn budgets(&self, state: &State, (job, placements): (JobId, &[Placement]), wrong: &mut Found) {
@@ -79,7 +85,9 @@ impl Watch {
 
     /// Whether it did not follow from what was planned: the end of an attempt did if the job was told to make room and is not over.
     pub(super) fn is_from_outside(&mut self, state: &State, event: &Event) -> bool {
-        match event {
+        let floors = floors(state);
+        let are_others = std::mem::replace(&mut self.floors, floors) != self.floors;
+        let is_from_outside = match event {
             Event::AttemptEnded { job, .. } => !self.giving_way.remove(job) || state.run(*job).is_none(),
             Event::Tick => self.is_step(state),
             Event::PolicySet { .. } | Event::QueuesSet { .. } if !state.remembers() => {
@@ -87,7 +95,9 @@ impl Watch {
                 true
             }
             event => event.comes_from_outside(|_| true),
-        }
+        };
+        // Who is behind his pace, or is not any more, is so with time.
+        is_from_outside || are_others
     }
 
     /// Whether what a queue missed has changed by what a device does in the time in which queues catch up, since the last time

@@ -46,6 +46,9 @@ pub struct Launch {
     pub rank: u32,
     /// The number of tasks in the gang.
     pub world_size: u32,
+    /// Whether there may be more or fewer of them later.
+    #[serde(default)]
+    pub is_elastic: bool,
     /// The task's role.
     pub role: String,
     /// The rank of the task in its role, and the number of tasks of the role.

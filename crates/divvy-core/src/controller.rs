@@ -386,6 +386,7 @@ fn launch(state: &State, snapshot: &Snapshot, id: AllocationId) -> Option<Launch
         restart: run.attempt - 1,
         rank: placement.rank,
         world_size: run.placements.len() as u32,
+        is_elastic: job.spec.gang.is_elastic(),
         role: role.name.clone(),
         role_rank: (role_rank, role_size),
         local_rank: (local as u32, on_node().count() as u32),

@@ -36,6 +36,8 @@ pub struct Snapshot {
     pub held: BTreeMap<String, Holdings>,
     /// What of it those hold that are being stopped.
     pub leaving: BTreeMap<String, Holdings>,
+    /// Which those are.
+    pub leavers: BTreeSet<AllocationId>,
     /// What of it those hold, or are promised, that are not preemptible.
     pub pinned: BTreeMap<String, Holdings>,
     /// The queues as the planner divides the pool between them, with what they hold.
@@ -98,6 +100,7 @@ impl Snapshot {
     pub fn same_as(&self, other: &Self) -> bool {
         (&self.capacity, &self.held, &self.limits) == (&other.capacity, &other.held, &other.limits)
             && (&self.leaving, &self.pinned) == (&other.leaving, &other.pinned)
+            && self.leavers == other.leavers
             && (&self.shares, &self.growing) == (&other.shares, &other.growing)
             && self.running == other.running
             && self.waiting.same_as(&other.waiting)
@@ -279,6 +282,7 @@ impl Snapshot {
         let Some(job) = state.jobs.get(&held.job.number) else { return };
         self.give_back(state, &job.spec, &held.placement);
         if held.state == AllocationState::Stopping {
+            self.leavers.remove(&allocation);
             self.count_leaving(state, &job.spec, (&held.placement, -1));
         }
     }
@@ -298,6 +302,7 @@ impl Snapshot {
 
     fn leave(&mut self, state: &State, job: JobId, placement: &Placement) {
         if let Some(job) = state.jobs.get(&job.number) {
+            self.leavers.insert(placement.allocation);
             self.count_leaving(state, &job.spec, (placement, 1));
         }
     }

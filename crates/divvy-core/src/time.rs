@@ -42,6 +42,14 @@ impl Span {
     pub const fn seconds(seconds: i64) -> Self {
         Self(seconds * 1000)
     }
+
+    /// As it is read again, to the last millisecond.
+    pub fn written(self) -> String {
+        let Self(ms) = self;
+        let units = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000)];
+        let even = units.iter().find(|(_, unit)| ms > 0 && ms % unit == 0);
+        even.map_or_else(|| format!("{ms}ms"), |(name, unit)| format!("{}{name}", ms / unit))
+    }
 }
 
 /// What is wrong with a text that should have been a span of time.

@@ -136,7 +136,7 @@ fn what_was_promised_to_a_gang_for_its_growth_goes_when_the_gang_does() {
 
 #[test]
 fn where_the_engine_cannot_a_gang_of_several_sizes_is_refused_by_name() {
-    match run("node n1 4xh100\nsubmit e default 1 tasks=1..4") {
+    match run("policy {elastic: false}\nnode n1 4xh100\nsubmit e default 1 tasks=1..4") {
         Ok(printed) => expect![[r#"
             refused cannot-fit: this pool can never run it: no engine of this pool runs gangs that grow and shrink: write one number of tasks. The pool has 4 h100 (80GB).
         "#]].assert_eq(&printed),

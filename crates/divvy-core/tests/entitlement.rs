@@ -93,6 +93,85 @@ fn equal_priority_displaces_nobody() {
 }
 
 #[test]
+fn nobody_is_stopped_for_a_polite_job_and_it_takes_what_is_free() {
+    check(
+        "node n1 2xh100\nqueue a guarantee=2\nqueue b\nsubmit b1 b 2\nplan\nsubmit polite a 1 prio=high polite\nplan\nend b1\nplan",
+        expect![[r#"
+            place b1 n1:0+n1:1
+            wait DV-GPUS-BUSY: every GPU that would do is taken
+            ended b1 completed Exit exit=0
+            place polite n1:0
+        "#]],
+    );
+}
+
+#[test]
+fn urgent_jobs_need_the_leave_of_their_queue_or_of_one_above_it() {
+    check(
+        "node n1 4xh100\nqueue lab {\"path\": \"lab\", \"bounds\": {\"max_priority\": 1000}}\nqueue lab/a\nqueue b\nsubmit j1 lab/a 1 prio=urgent\nsubmit j2 b 1 prio=urgent\nsubmit j3 b 1 prio=999\nplan",
+        expect![[r#"
+            refused no-leave: queue b takes no urgent jobs, and this one has priority 1000
+            place j1 n1:0
+            place j3 n1:1
+        "#]],
+    );
+    check(
+        "node n1 4xh100\nsubmit j1 default 1 prio=urgent\nplan",
+        expect![[r#"
+        place j1 n1:0
+    "#]],
+    );
+}
+
+#[test]
+fn before_others_go_for_it_a_job_gets_what_ends_anyway() {
+    check(
+        "node n1 3xh100\nsubmit a default 1\nsubmit b default 1\nsubmit x default 1\nplan\ncancel a\nplan\nsubmit c default 1 prio=high\nplan\nsubmit d default 1 prio=high\nplan\nend a signal=15\nplan",
+        expect![[r#"
+            place a n1:0
+            place b n1:1
+            place x n1:2
+            stop a Cancelled
+            promise c n1:0
+            stop x Preempted by d
+            promise d n1:2
+            ended a cancelled Cancelled exit=143
+            place c n1:0
+        "#]],
+    );
+    check(
+        "node n1 3xh100\nsubmit a default 1\nsubmit b default 1\nsubmit x default 1\nplan\ncancel a\nplan\nsubmit c default 2 prio=high\nplan\nend a signal=15\nplan\nend x signal=15\nplan",
+        expect![[r#"
+            place a n1:0
+            place b n1:1
+            place x n1:2
+            stop a Cancelled
+            stop x Preempted by c
+            promise c n1:0+n1:2
+            ended a cancelled Cancelled exit=143
+            ended x pending Preempted exit=143
+            place c n1:0+n1:2
+            wait DV-GPUS-BUSY: every GPU that would do is taken
+        "#]],
+    );
+}
+
+#[test]
+fn who_could_take_nothing_is_promised_nothing_that_ends() {
+    check(
+        "node n1 1xh100\nsubmit a default 1\nplan\ncancel a\nplan\nsubmit b default 1\nplan\nsubmit c default 1 prio=high\nplan\nend a signal=15\nplan",
+        expect![[r#"
+            place a n1:0
+            stop a Cancelled
+            wait DV-GPUS-BUSY: every GPU that would do is taken
+            wait DV-GPUS-BUSY: every GPU that would do is taken
+            ended a cancelled Cancelled exit=143
+            place c n1:0
+        "#]],
+    );
+}
+
+#[test]
 fn a_job_that_is_not_preemptible_stays_within_the_guarantee_and_is_no_victim() {
     check(
         "node n1 4xh100\nqueue a guarantee=2\nqueue b guarantee=2\nsubmit pin b 2 fixed\nsubmit more b 1 fixed\nsubmit lent b 2\nplan\nexplain more\nsubmit a0 a 2\nplan",

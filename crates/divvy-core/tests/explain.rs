@@ -60,7 +60,7 @@ fn a_limit_and_a_full_pool_are_lifted_one_by_one() {
                 1 more GPU of limit for q (to 3)
             DV-GPUS-BUSY no node has 2 GPUs free that would do
                 wait for job 1 to end
-                priority 1000 for it
+                priority 999 for it
             => ask for 1 GPU per task instead of 2 and wait for job 1 to end
         "#]],
     );

@@ -98,6 +98,7 @@ fn submit(tasks: &[&str], (devices, cards): (u32, i64)) -> Submit {
         exclusive: false,
         seat: Newer::default(),
         deadline: Newer::default(),
+        preempts: Newer::default(),
     };
     let owner = Owner { name: "team".into(), uid: 1, gid: 1, groups: Vec::new() };
     let spec = Arc::new(spec);

@@ -62,6 +62,7 @@ fn launch(engine: &mut LocalEngine, allocation: u64, argv: &[&str]) {
         restart: 0,
         rank: 0,
         world_size: 1,
+        is_elastic: false,
         role: "task".into(),
         role_rank: (0, 1),
         local_rank: (0, 1),

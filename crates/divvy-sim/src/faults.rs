@@ -402,6 +402,7 @@ mod tests {
                 restart: 0,
                 rank: 0,
                 world_size: 1,
+                is_elastic: false,
                 role: "main".into(),
                 role_rank: (0, 1),
                 local_rank: (0, 1),

@@ -394,6 +394,7 @@ fn spec(pod: &Pod) -> JobSpec {
         after: Vec::new(),
         start_after: None,
         deadline: Newer::default(),
+        preempts: Newer::default(),
         stop: StopOrder::default(),
         checkpoint: None,
         wait_for_capacity: true,

@@ -470,6 +470,7 @@ fn spec(job: &Arrival, kinds: &[KindOfDevice]) -> JobSpec {
         after: Vec::new(),
         start_after: None,
         deadline: Newer::default(),
+        preempts: Newer::default(),
         stop: StopOrder::default(),
         checkpoint: None,
         wait_for_capacity: false,

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use super::{Rejection, Submit};
-use crate::model::job::JobSpec;
+use crate::model::job::{JobSpec, priority};
 use crate::model::members::Members;
-use crate::model::queue::{Bounds, lineage};
+use crate::model::queue::{Bounds, DEFAULT, Queue, lineage};
 use crate::state::{Job, Runs, State};
 use crate::time::Span;
 
@@ -21,6 +21,9 @@ pub(super) fn keep(state: &State, submit: &Submit, spec: &mut Arc<JobSpec>) -> R
         Arc::make_mut(spec).time_limit = Some(usual);
     }
     bounds.iter().try_for_each(|bound| allows(bound, spec))?;
+    if spec.priority >= priority::URGENT && !has_leave(state, (&path, &bounds), spec) {
+        return Err(Rejection::NoLeave { queue: path, priority: spec.priority });
+    }
     for queue in lineage(&path).filter_map(|path| state.queues.get(path)) {
         let is_below = |job: &Job| lineage(&job.spec.queue).any(|path| path == queue.path);
         takes_more(state, submit, (queue.path.clone(), &queue.bounds), is_below)?;
@@ -28,6 +31,22 @@ pub(super) fn keep(state: &State, submit: &Submit, spec: &mut Arc<JobSpec>) -> R
     let Some(users) = state.users_of(&path) else { return Ok(()) };
     let is_users = |job: &Job| job.spec.queue == path && job.owner.name == submit.owner.name;
     takes_more(state, submit, (of_user(&path), &users.bounds), is_users)
+}
+
+/// Whether a job may be urgent: where its queue, or one above it, says up to which priority its jobs go; in a pool in which nobody has
+/// set queues; and where others say who may have which priority.
+fn has_leave(state: &State, (path, bounds): (&str, &[Bound]), spec: &JobSpec) -> bool {
+    let is_untouched = || state.queues.len() == 1 && state.queues.get(path) == Some(&Queue::named(DEFAULT));
+    spec.runs_outside() || bounds.iter().any(|(_, bounds)| bounds.max_priority.is_some()) || is_untouched()
+}
+
+/// The highest priority that a job may have where it is, up to `urgent`.
+pub(crate) fn highest_priority(state: &State, spec: &JobSpec) -> i32 {
+    let bounds = bounds_of(state, &spec.queue);
+    let said = bounds.iter().filter_map(|(_, bounds)| bounds.max_priority).min();
+    let most =
+        if has_leave(state, (&spec.queue, &bounds), spec) { priority::URGENT } else { priority::URGENT - 1 };
+    said.map_or(most, |said| said.min(most))
 }
 
 fn of_user(queue: &str) -> String {

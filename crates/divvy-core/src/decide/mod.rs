@@ -24,6 +24,7 @@ use crate::state::{Job, Outcome, Run, Runs, State};
 use crate::time::Time;
 
 pub(crate) use adopt::adopt;
+pub(crate) use bounds::highest_priority;
 pub use calendar::{Reserve, Wanted};
 pub use guarantee::guaranteed_beyond;
 pub(crate) use observe::last_word;
@@ -171,6 +172,14 @@ pub enum Rejection {
         /// How much is asked for.
         asked: String,
     },
+    /// It is urgent, and nobody has given its queue leave for that.
+    #[error("queue {queue} takes no urgent jobs, and this one has priority {priority}")]
+    NoLeave {
+        /// Which queue.
+        queue: String,
+        /// What is asked for.
+        priority: i32,
+    },
     /// The queue has as many jobs as it takes.
     #[error("queue {queue} takes {most} jobs at once, and {there} wait or run")]
     QueueFull {
@@ -247,6 +256,7 @@ impl Rejection {
             Rejection::UnknownQueue { .. } => "unknown-queue",
             Rejection::NotAMember { .. } => "not-a-member",
             Rejection::BeyondQueue { .. } => "beyond-queue",
+            Rejection::NoLeave { .. } => "no-leave",
             Rejection::QueueFull { .. } => "queue-full",
             Rejection::CannotFit { .. } => "cannot-fit",
             Rejection::UnknownDependency(_) => "unknown-dependency",

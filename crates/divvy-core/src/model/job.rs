@@ -277,9 +277,17 @@ pub struct JobSpec {
     /// When its user would like it to be over: nothing is decided by it.
     #[serde(default, skip_serializing_if = "Newer::is_unsaid")]
     pub deadline: Newer<Time>,
+    /// Whether others may be stopped or moved for it: they may, if unsaid.
+    #[serde(default, skip_serializing_if = "Newer::is_unsaid")]
+    pub preempts: Newer<bool>,
 }
 
 impl JobSpec {
+    /// Whether others may be stopped or moved for it; else it waits until places are free.
+    pub fn may_preempt(&self) -> bool {
+        self.preempts.said() != Some(&false)
+    }
+
     /// Whether its tasks are run by other means: when they are over, whoever made them makes others, or not.
     pub fn runs_outside(&self) -> bool {
         self.gang.roles().iter().any(|role| matches!(role.work, Work::External(_)))

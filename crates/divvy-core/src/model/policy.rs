@@ -188,7 +188,6 @@ pub struct Policy {
     /// Whether tasks may have shares of a device: only where the engine keeps them to it.
     pub shares: bool,
     /// Whether gangs may grow and shrink while they run: only where the engine starts and stops single tasks of them.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub elastic: bool,
     /// How many running jobs a cycle moves elsewhere at most, so that others have room; 0 for none.
     pub most_moves: u32,
@@ -279,7 +278,7 @@ impl Default for Policy {
             broken_gang_grace_ms: 10_000,
             score: Score::KeepWhole,
             shares: false,
-            elastic: false,
+            elastic: true,
             most_moves: MOST_MOVES,
             speedup_percent: SPEEDUP_PERCENT,
             starve_after_ms: Newer::default(),

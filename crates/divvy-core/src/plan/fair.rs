@@ -5,6 +5,7 @@ use std::cell::OnceCell;
 use std::collections::BTreeSet;
 
 use super::consolidate::{self, Budget};
+use super::leaving::Leaving;
 use super::reclaim::{self, Claim, Party};
 use super::resize::{self, Reach};
 use super::settle::{self, Leaver};
@@ -35,6 +36,8 @@ pub(super) struct Fair<'a, 'b> {
     pub(super) grown: Vec<Place>,
     /// Who ends in this cycle for another cause.
     pub(super) ending: BTreeSet<JobId>,
+    /// What ends anyway.
+    pub(super) leaving: Leaving,
     /// Who might give way, once anybody has asked.
     pub(super) parties: OnceCell<Vec<Party<'a>>>,
     pub(super) places: Vec<Place>,
@@ -77,14 +80,29 @@ pub(super) fn in_turns<'a>(
     verdicts: &mut Verdicts,
 ) {
     let state = trial.state;
-    let Others { waiting, running, growing, .. } = others;
+    let Others { waiting, running, growing, leavers, .. } = others;
     let ending = plan.ending();
     ending.iter().for_each(|job| count_ending(state, &mut shares, *job));
     let (victims, places, grown) = (Vec::new(), Vec::new(), Vec::new());
     let budget = Budget::new(state.policy.most_moves);
     let (early, parties) = (None, OnceCell::new());
-    let mut fair =
-        Fair { trial, shares, running, now, victims, growing, grown, ending, parties, places, early, budget };
+    let told = ending.iter().filter_map(|job| state.run(*job)).flat_map(|run| run.live.iter().copied());
+    let leaving = Leaving::new(state, leavers, told);
+    let mut fair = Fair {
+        trial,
+        shares,
+        running,
+        now,
+        victims,
+        growing,
+        grown,
+        ending,
+        leaving,
+        parties,
+        places,
+        early,
+        budget,
+    };
     let relieved = starve::relieve(&mut fair, waiting, plan);
     let mut turns = Turns::new(state, waiting, now, &fair.shares);
     report.skipped = turns.left_out;
@@ -146,7 +164,7 @@ impl<'a> Fair<'a, '_> {
         if !place::is_still_busy(self.trial, reason, &job.spec) {
             return false;
         }
-        if state.policy.preempt != Preempt::LeastLoss {
+        if state.policy.preempt != Preempt::LeastLoss || !job.spec.may_preempt() {
             return true;
         }
         if consolidate::may_make_room(self, &job.spec) {
@@ -299,12 +317,13 @@ impl<'a> Fair<'a, '_> {
     }
 
     fn settle(self, plan: &mut Plan) {
-        let Self { trial, victims, mut places, mut grown, early, .. } = self;
+        let Self { trial, victims, leaving, mut places, mut grown, early, .. } = self;
         let early = early.unwrap_or(places.len());
         let all = places.iter_mut().chain(&mut grown).flat_map(|place| &mut place.placements);
         all.for_each(|placement| trial.refresh(placement));
         let leavers: Vec<Leaver> = victims.iter().map(Victim::leaver).collect();
-        settle::settle(trial.state, &leavers, (places, early, grown), plan);
+        let anyway: Vec<Leaver> = leaving.leavers(trial.state).collect();
+        settle::settle(trial.state, (&leavers, &anyway), (places, early, grown), plan);
     }
 
     /// The jobs that end or give way already, and those that grow: what they have is what they have just been given.

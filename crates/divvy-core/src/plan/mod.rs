@@ -9,6 +9,7 @@ mod dominant;
 mod expire;
 mod fair;
 mod filter;
+mod leaving;
 mod loans;
 mod order;
 mod parts;

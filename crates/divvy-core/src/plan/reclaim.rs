@@ -16,6 +16,7 @@ pub(super) use line::{Candidates, Party};
 
 use super::consolidate;
 use super::fair::{Fair, Victim};
+use super::leaving;
 use super::place;
 use super::resize::Unit;
 use super::settle::held_by;
@@ -130,6 +131,12 @@ impl Cost {
 /// Finds places for the claim, and who gives way for it: by moves alone, where nobody loses; else those whose queues keep what
 /// is guaranteed to them; else anyone who may go. Without success everything is as it was.
 pub(super) fn take_back(fair: &mut Fair, claim: &Claim) -> Option<Vec<Placement>> {
+    if !claim.spec.may_preempt() {
+        return None;
+    }
+    if let Some(placements) = leaving::take_over(fair, claim) {
+        return Some(placements);
+    }
     if let Some(placements) = consolidate::make_room(fair, claim, &BTreeSet::new(), &mut |_, _| {}) {
         let taken = fair.shares.counted(fair.trial.state, placements.iter());
         fair.shares.charge(claim.queue, &taken, (1, !claim.spec.preemptible));
@@ -166,6 +173,7 @@ fn make_room<'a>(
     candidates: &mut Candidates<'a>,
 ) -> Option<Vec<Placement>> {
     let mark = fair.trial.mark();
+    let ending = leaving::let_go(fair);
     let borrow_evicts = Rules::of(fair.trial.state, claim).borrow_evicts;
     let mut released = Released::default();
     let mut steps = Steps::new(fair.trial, claim, candidates);
@@ -178,6 +186,7 @@ fn make_room<'a>(
         }
         if let Ok(placements) = claim.place(fair.trial) {
             take(fair, claim, (candidates, &released.order), &placements);
+            leaving::keep_the_rest(fair, ending);
             return Some(placements);
         }
     }
@@ -186,6 +195,7 @@ fn make_room<'a>(
     };
     let jobs = released.order.iter().map(|index| candidates.get(*index).job).collect();
     if let Some(placements) = consolidate::make_room(fair, claim, &jobs, &mut keep) {
+        leaving::keep_the_rest(fair, ending);
         return Some(placements);
     }
     fair.trial.roll_back_to(mark);

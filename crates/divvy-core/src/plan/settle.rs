@@ -37,20 +37,22 @@ pub(super) fn held_by<'a, 'b>(
 }
 
 /// Turns places, and further parts of gangs, into events. Whoever gets places that leavers hold, or whom they leave for, gets a
-/// promise. The `early` places were given before anybody was told to make room for the growth of others.
+/// promise. Of `anyway` it is known already that they go. The `early` places were given before anybody was told to make room for the
+/// growth of others.
 pub(super) fn settle(
     state: &State,
-    leavers: &[Leaver],
+    (leavers, anyway): (&[Leaver], &[Leaver]),
     (places, early, grown): (Vec<Place>, usize, Vec<Place>),
     plan: &mut Plan,
 ) {
-    if leavers.is_empty() && grown.is_empty() {
+    if leavers.is_empty() && anyway.is_empty() && grown.is_empty() {
         plan.places.extend(places);
         return;
     }
-    let holders = Holders::of(state, leavers);
+    let all: Vec<Leaver> = leavers.iter().chain(anyway).copied().collect();
+    let holders = Holders::of(state, &all);
     let mut taker: BTreeMap<JobId, JobId> = BTreeMap::new();
-    let before: Vec<Leaver> = leavers.iter().filter(|leaver| !leaver.grows).copied().collect();
+    let before: Vec<Leaver> = all.iter().filter(|leaver| !leaver.grows).copied().collect();
     let holders_before = Holders::of(state, &before);
     let awaited = |place: Place| (holders.of_place(state, &place, (leavers, true)), place);
     let (mut later, mut now): (Vec<_>, Vec<_>) =

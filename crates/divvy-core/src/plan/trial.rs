@@ -92,6 +92,8 @@ pub(super) struct Others<'a> {
     pub(super) growing: &'a BTreeSet<JobId>,
     /// When runs reach their limits.
     pub(super) limits: &'a BTreeSet<(Time, JobId)>,
+    /// Whose tasks are being stopped.
+    pub(super) leavers: &'a BTreeSet<AllocationId>,
 }
 
 impl<'a> Trial<'a> {
@@ -101,7 +103,7 @@ impl<'a> Trial<'a> {
 
     /// A trial, and what of the snapshot it does not touch: who waits and who runs.
     pub(super) fn split(state: &'a State, snapshot: &'a mut Snapshot) -> (Self, Others<'a>) {
-        let Snapshot { capacity, held, scores, waiting, running, growing, limits, .. } = snapshot;
+        let Snapshot { capacity, held, scores, waiting, running, growing, limits, leavers, .. } = snapshot;
         let trial = Self {
             state,
             capacity,
@@ -121,7 +123,7 @@ impl<'a> Trial<'a> {
             scope: None,
             reserve: Reserve::default(),
         };
-        (trial, Others { waiting, running, growing, limits })
+        (trial, Others { waiting, running, growing, limits, leavers })
     }
 
     /// What is free, what scores have said of it, and the nodes that tasks are kept to.

@@ -157,7 +157,7 @@ fn amount(resource: &str, text: &str) -> Result<Amount, String> {
 }
 
 /// What `submit` knows beside the job's name, its queue and the GPUs of each task.
-const FLAGS: &str = "held wait exclusive fixed resumable";
+const FLAGS: &str = "held wait exclusive fixed polite resumable";
 /// See [`FLAGS`].
 const NAMES: &str = "tasks prio model speed gb milli after array limit cpu mem start user requeue restarts estimate token within near slice nodes tolerates";
 
@@ -192,6 +192,7 @@ pub(super) fn spec(words: &Words, after: Vec<Dependency>, now: Time) -> Result<J
         most_restarts: words.count("restarts", usual_restarts())?,
         after,
         deadline: Newer::default(),
+        preempts: Newer(words.has("polite").then_some(false)),
         start_after: words.span("start")?.map(|span| now + span),
         stop: StopOrder::default(),
         checkpoint: None,

@@ -385,7 +385,11 @@ fn job_words(spec: &JobSpec, now: Time) -> Option<String> {
     say("requeue", Some(requeue(spec.requeue).to_owned()));
     say("restarts", (spec.most_restarts != usual_restarts()).then(|| spec.most_restarts.to_string()));
     let flags = [("wait", spec.wait_for_capacity), ("exclusive", spec.exclusive)];
-    let flags = flags.into_iter().chain([("resumable", spec.resumable), ("fixed", !spec.preemptible)]);
+    let flags = flags.into_iter().chain([
+        ("resumable", spec.resumable),
+        ("fixed", !spec.preemptible),
+        ("polite", !spec.may_preempt()),
+    ]);
     let flags: String = flags.filter(|(_, on)| *on).map(|(flag, _)| format!(" {flag}")).collect();
     Some(line + &flags)
 }

@@ -6,6 +6,7 @@ use crate::id::ClassId;
 /// Jobs alike in all that the planner looks at have the same class.
 pub(super) fn class_of(spec: &crate::model::job::JobSpec) -> ClassId {
     let shape = shape_of(spec);
+    let shape = if spec.may_preempt() { shape } else { ClassId(fingerprint(&(shape, "polite"))) };
     let shape = spec.seat.said().map_or(shape, |seat| ClassId(fingerprint(&(shape, seat))));
     // Who ends sooner may run where who ends later may not.
     spec.known_length().map_or(shape, |length| ClassId(fingerprint(&(shape, length))))

@@ -87,7 +87,7 @@ pub(crate) fn compose(
     environment.entry("PATH".into()).or_insert_with(|| USUAL_PATH.into());
     environment.extend(divvy(record, directory).map(|(name, value)| (name.to_owned(), value)));
     environment.extend(devices(&record.launch).map(|(name, value)| (name.to_owned(), value)));
-    if record.launch.world_size >= 2 {
+    if record.launch.world_size >= 2 || record.launch.is_elastic {
         environment.extend(gang(&record.launch).map(|(name, value)| (name.to_owned(), value)));
     }
     if let Some(member) = record.launch.job.member {

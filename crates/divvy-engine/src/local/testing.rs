@@ -18,6 +18,7 @@ pub(crate) fn launch_record() -> LaunchRecord {
             restart: 0,
             rank: 0,
             world_size: 1,
+            is_elastic: false,
             role: "task".into(),
             role_rank: (0, 1),
             local_rank: (0, 1),

@@ -239,6 +239,7 @@ pub(crate) fn launch(job: u64, argv: &[&str]) -> Launch {
         restart: 0,
         rank: 0,
         world_size: 1,
+        is_elastic: false,
         role: "task".into(),
         role_rank: (0, 1),
         local_rank: (0, 1),

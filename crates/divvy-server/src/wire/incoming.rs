@@ -76,6 +76,7 @@ pub(crate) fn read(submit: Submit, now: Time) -> Result<Incoming, Problem> {
             .map(|text| moment("start_after", text.as_str(), now))
             .transpose()?,
         deadline: Newer(deadline(job, now)?),
+        preempts: Newer::default(),
         stop: stop(job)?,
         checkpoint: checkpoint(job)?,
         wait_for_capacity: job.wait_for_capacity,

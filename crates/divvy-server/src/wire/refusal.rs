@@ -62,6 +62,9 @@ fn rejected(rejection: &Rejection) -> Problem {
         Rejection::BeyondQueue { what, .. } => said(C::BadSpec)
             .with_field(if *what == "priority" { "priority" } else { "time_limit" })
             .with_fix("ask for less, or use another queue (`divvy queues`)"),
+        Rejection::NoLeave { queue, .. } => said(C::BadSpec).with_field("priority").with_fix(format!(
+            "ask for `high`, or have an administrator allow it: `divvy queues set {queue} --max-priority urgent`"
+        )),
         Rejection::QueueFull { .. } => said(C::Conflict)
             .with_field("queue")
             .with_fix("wait until jobs of the queue have ended, or use another queue (`divvy queues`)"),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use divvy_core::amount::Amount;
-use divvy_core::model::job::{DependsOn, Requeue};
+use divvy_core::model::job::{DependsOn, Requeue, priority};
 use divvy_core::model::newer::Newer;
 use divvy_core::model::policy::{
     Attained, Foreseen, Length, Order, Policy, Preempt, Reclaim, Share, Shortest, Within, WithinQueue,
@@ -80,6 +80,8 @@ fn queue(dice: &mut Dice, path: &str, says_more: bool) -> Queue {
     if dice.percent(40) {
         queue.guarantee.insert("any".into(), Amount::Finite(dice.between(1, 8) * 1000));
     }
+    // Elsewhere nobody may be urgent.
+    queue.bounds.max_priority = (path != "b").then_some(priority::URGENT);
     queue.requeue = *dice.one_of(&[Requeue::Lost, Requeue::Lost, Requeue::Never, Requeue::Failure]);
     if says_more {
         say_more(dice, &mut queue);

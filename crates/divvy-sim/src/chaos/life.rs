@@ -305,6 +305,7 @@ impl JobLine {
             most_restarts: usual_restarts(),
             after,
             deadline: Newer::default(),
+            preempts: Newer((self.line % 9 == 4).then_some(false)),
             start_after: self.start_in_ms.map(|ms| now + Span(ms)),
             stop: StopOrder::default(),
             checkpoint: None,

@@ -102,6 +102,7 @@ pub(super) fn plain_spec(name: &str, queue: &str, gang: Group) -> JobSpec {
         after: Vec::new(),
         start_after: None,
         deadline: Newer::default(),
+        preempts: Newer::default(),
         stop: StopOrder::default(),
         checkpoint: None,
         // A case may ask for more than there is: then it waits.
@@ -136,7 +137,7 @@ fn admin() -> Person {
 pub(super) fn set(
     policy: Policy,
     hosts: Vec<Host>,
-    queues: Vec<Queue>,
+    mut queues: Vec<Queue>,
     actors: Vec<Actor>,
 ) -> Result<Stage, Obstacle> {
     actors.iter().try_for_each(sane)?;
@@ -147,6 +148,8 @@ pub(super) fn set(
     for (node, devices) in hosts {
         log.see(&Observation::Node(node, devices), first)?;
     }
+    // Elsewhere any number is a priority.
+    queues.iter_mut().for_each(|queue| queue.bounds.max_priority = Some(i32::MAX));
     log.take(&Command::SetQueues(queues, admin()), first)?;
     let mut seating = Seating::of(&log.state, &actors)?;
     let mut cast: Vec<Option<JobId>> = vec![None; actors.len()];

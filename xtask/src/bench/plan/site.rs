@@ -321,5 +321,6 @@ fn spec(name: String, queue: String, (devices, model): (u32, &str)) -> JobSpec {
         exclusive: false,
         seat: Newer::default(),
         deadline: Newer::default(),
+        preempts: Newer::default(),
     }
 }

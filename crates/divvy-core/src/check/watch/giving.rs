@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::model::policy::Preempt;
-use crate::state::Record;
+use crate::state::{Job, Record};
 
 /// When what queues missed was news for the last time, by the state's own word, and what it was then.
 pub(super) fn last_step(state: &State) -> (Time, BTreeMap<String, i128>) {
@@ -127,10 +127,19 @@ impl Watch {
         (cause, by): (Cause, Option<&str>),
         wrong: &mut Found,
     ) {
+        let claimant = by.and_then(|by| by.parse::<JobId>().ok()).and_then(|by| state.jobs.get(&by.number));
+        let is_polite = |claimant: &&Job| !claimant.spec.may_preempt() && claimant.number != job.number;
+        if let Some(polite) =
+            claimant.filter(|_| state.policy.preempt == Preempt::LeastLoss).filter(is_polite)
+        {
+            wrong.push(found(
+                "L9",
+                format!("job {job} gives way to {}, for which nobody is to", polite.number),
+            ));
+        }
         if !cause.takes() {
             return;
         }
-        let claimant = by.and_then(|by| by.parse::<JobId>().ok()).and_then(|by| state.jobs.get(&by.number));
         let (Some(claimant), Some(victim)) = (claimant, state.jobs.get(&job.number)) else {
             wrong.push(found("L8", format!("job {job} is taken back for nobody")));
             return;

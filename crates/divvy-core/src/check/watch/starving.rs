@@ -169,7 +169,8 @@ fn plain_devices(spec: &JobSpec) -> Option<usize> {
     let any_class = ask.class == Default::default() && role.ask.nodes.is_any();
     let plain = only.cpu_milli.is_none() && only.memory_bytes.is_none() && only.extras.is_empty();
     let one = role.minimum == 1 && role.maximum == 1 && role.topology.is_none();
-    (any_class && plain && one && !spec.exclusive && spec.preemptible).then_some(ask.count as usize)
+    let usual = !spec.exclusive && spec.preemptible && spec.may_preempt();
+    (any_class && plain && one && usual).then_some(ask.count as usize)
 }
 
 /// Whether so many devices of a node could be had if all on it gave way that may: nothing else keeps them.

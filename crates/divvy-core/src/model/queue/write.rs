@@ -7,7 +7,6 @@ use serde_json::{Map, Value};
 use super::{Bounds, Budget, Period, Queue, Settings, Users, parse};
 use crate::amount::{Amount, Limits, Resource};
 use crate::model::policy::Policy;
-use crate::time::Span;
 
 /// Keys of a queue in the order in which people think of them; others follow.
 const ORDER: [&str; 6] = ["guarantee", "limit", "borrow", "lend", "weight", "priority"];
@@ -140,7 +139,7 @@ fn hours(milli: i64) -> Value {
 
 fn every(period: Period) -> Value {
     match period {
-        Period::Span(span) => span_text(span).into(),
+        Period::Span(span) => span.written().into(),
         named => named.to_string().into(),
     }
 }
@@ -163,18 +162,11 @@ fn bounds_said(bounds: &Bounds) -> impl Iterator<Item = (String, Value)> {
     let Bounds { max_priority, max_time, default_time, max_jobs } = *bounds;
     let said = [
         ("max_priority", max_priority.map(Value::from)),
-        ("max_time", max_time.map(|time| span_text(time).into())),
-        ("default_time", default_time.map(|time| span_text(time).into())),
+        ("max_time", max_time.map(|time| time.written().into())),
+        ("default_time", default_time.map(|time| time.written().into())),
         ("max_jobs", max_jobs.map(Value::from)),
     ];
     said.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)))
-}
-
-/// A length of time, to the last millisecond.
-fn span_text(Span(ms): Span) -> String {
-    let units = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000)];
-    let even = units.iter().find(|(_, unit)| ms > 0 && ms % unit == 0);
-    even.map_or_else(|| format!("{ms}ms"), |(name, unit)| format!("{}{name}", ms / unit))
 }
 
 /// Amounts of all GPUs alone as the number that stands for them.
@@ -295,6 +287,7 @@ mod tests {
     use crate::model::newer::Newer;
     use crate::model::policy::{Order, Reclaim, WithinQueue};
     use crate::model::queue::{Member, Pledge};
+    use crate::time::Span;
     use proptest::option::of;
     use proptest::prelude::*;
 

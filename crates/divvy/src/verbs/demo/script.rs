@@ -68,7 +68,9 @@ impl Script {
     /// The teams' queues. Together their limits exceed the pool, as they should where not everyone always wants all.
     pub(super) fn queues(&self) -> String {
         let limit = (self.free * 3).div_ceil(4).max(4.min(self.free)).max(1);
-        format!("queues:\n  vision: {{limit: {{any: {limit}}}}}\n  speech: {{limit: {{any: {limit}}}}}\n")
+        format!(
+            "queues:\n  vision: {{limit: {{any: {limit}}}, max_priority: urgent}}\n  speech: {{limit: {{any: {limit}}}}}\n"
+        )
     }
 
     /// What the reader will see.

@@ -1,0 +1,98 @@
+//! What ends anyway: tasks that are being stopped, whoever had them stopped. Before others go for a job, it gets what these leave, and
+//! nobody loses anything by it.
+
+use std::collections::BTreeSet;
+
+use super::consolidate;
+use super::fair::Fair;
+use super::reclaim::{self, Claim};
+use super::settle::Leaver;
+use super::trial::Trial;
+use crate::id::AllocationId;
+use crate::model::allocation::Placement;
+use crate::model::job::Cause;
+use crate::state::State;
+
+/// The tasks that are being stopped, and for whose end nobody waits.
+#[derive(Default)]
+pub(super) struct Leaving {
+    /// Those on whose places nothing is planned yet.
+    free: BTreeSet<AllocationId>,
+    /// Those whose places somebody gets.
+    awaited: BTreeSet<AllocationId>,
+}
+
+impl Leaving {
+    /// Those that the snapshot knows, and those that are told to stop in this cycle.
+    pub(super) fn new(
+        state: &State,
+        known: &BTreeSet<AllocationId>,
+        told: impl Iterator<Item = AllocationId>,
+    ) -> Self {
+        let mut free: BTreeSet<AllocationId> = known.iter().copied().chain(told).collect();
+        if !free.is_empty() {
+            let awaited: BTreeSet<_> =
+                state.promises.values().flat_map(|promise| &promise.waits_for).collect();
+            free.retain(|id| !awaited.contains(id));
+        }
+        Self { free, awaited: BTreeSet::new() }
+    }
+
+    /// Those whose places somebody gets, as those that give way: one for each task.
+    pub(super) fn leavers<'a>(&'a self, state: &'a State) -> impl Iterator<Item = Leaver<'a>> {
+        self.awaited.iter().filter_map(move |id| {
+            let job = state.allocations.get(id)?.job;
+            let (queue, live) = (state.jobs.get(&job.number)?.spec.stand(), std::slice::from_ref(id));
+            Some(Leaver { job, queue, live, whole: false, cause: Cause::Exit, by: None, grows: false })
+        })
+    }
+}
+
+/// Counts as free what the others leave; gives which that are.
+pub(super) fn let_go(fair: &mut Fair) -> Vec<AllocationId> {
+    let ids: Vec<AllocationId> = fair.leaving.free.iter().copied().collect();
+    for (placement, queue) in ids.iter().filter_map(|id| held(fair.trial.state, *id)) {
+        fair.trial.release(placement, queue);
+    }
+    ids
+}
+
+/// Counts as taken again whatever of that nobody got.
+pub(super) fn keep_the_rest(fair: &mut Fair, let_go: Vec<AllocationId>) {
+    for id in let_go {
+        if !stays(fair.trial, id) {
+            fair.leaving.free.remove(&id);
+            fair.leaving.awaited.insert(id);
+        }
+    }
+}
+
+fn stays(trial: &mut Trial, id: AllocationId) -> bool {
+    held(trial.state, id).is_none_or(|(placement, queue)| trial.keep(&[placement], queue))
+}
+
+fn held(state: &State, id: AllocationId) -> Option<(&Placement, &str)> {
+    let held = state.allocations.get(&id)?;
+    Some((&held.placement, state.jobs.get(&held.job.number)?.spec.stand()))
+}
+
+/// Places for a claim for which others might go, where it suffices that those go that go anyway.
+pub(super) fn take_over(fair: &mut Fair, claim: &Claim) -> Option<Vec<Placement>> {
+    if fair.leaving.free.is_empty() {
+        return None;
+    }
+    let has_claim = reclaim::might_take(fair, claim) || consolidate::may_make_room(fair, claim.spec);
+    if !has_claim || !reclaim::may_have(fair, claim) {
+        return None;
+    }
+    let mark = fair.trial.mark();
+    let ids = let_go(fair);
+    let Ok(placements) = claim.place(fair.trial) else {
+        fair.trial.roll_back_to(mark);
+        return None;
+    };
+    keep_the_rest(fair, ids);
+    let taken = fair.shares.counted(fair.trial.state, placements.iter());
+    fair.shares.charge(claim.queue, &taken, (1, !claim.spec.preemptible));
+    Some(placements)
+}

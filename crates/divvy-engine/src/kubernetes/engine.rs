@@ -10,6 +10,7 @@ use std::time::Duration;
 use divvy_core::action::Action;
 use divvy_core::engine::{Abilities, EndedHow, Engine, LaunchFailure, Observation};
 use divvy_core::id::{AllocationId, Term};
+use divvy_core::time::Span;
 use kube::Client;
 use kube::config::{Config, KubeConfigOptions, Kubeconfig};
 use tokio::runtime::Runtime;
@@ -23,7 +24,7 @@ use super::waiting::{PodNews, Subject};
 use super::watch::{self, Change, Watched};
 use super::window::Window;
 use super::world::World;
-use super::writes::{self, Bound, NotBound, Post, Write};
+use super::writes::{self, Bound, NotBound, Place, Post, Write};
 
 /// Why the cluster cannot be reached.
 #[derive(Debug, thiserror::Error)]
@@ -92,6 +93,8 @@ pub struct KubernetesEngine {
     stopped: HashSet<AllocationId>,
     /// Why tasks are about to be stopped.
     causes: HashMap<AllocationId, Condition>,
+    /// How long tasks may run that are about to get their nodes, and do not say so themselves.
+    limits: HashMap<AllocationId, Span>,
     leadership: Arc<Leadership>,
     candidate: Candidate,
     /// Dropped last: with it, the threads end.
@@ -170,6 +173,7 @@ impl KubernetesEngine {
             term: Term(0),
             stopped: HashSet::new(),
             causes: HashMap::new(),
+            limits: HashMap::new(),
             leadership,
             candidate,
             runtime,
@@ -270,6 +274,11 @@ impl KubernetesEngine {
         self.causes.insert(id, disruption(word, why));
     }
 
+    /// Notes how long a task may run that is about to get its node: its pod is given that with it, so that the next scheduler knows.
+    pub fn limited(&mut self, id: AllocationId, limit: Span) {
+        self.limits.insert(id, limit);
+    }
+
     /// Says of a pod which node it gets when others have left it; or that it does not any more.
     pub fn nominate(&mut self, uid: &str, node: Option<String>) {
         if let Some(pod) = self.world.address(uid) {
@@ -302,13 +311,14 @@ impl KubernetesEngine {
     fn carry_out(&mut self, action: &Action, id: AllocationId) {
         match action {
             Action::Bind(_, bind) => {
+                let limit = self.limits.remove(&id);
                 let given = if self.stopped.contains(&id) {
                     None
                 } else {
                     self.world.give(&bind.task, id, &bind.node)
                 };
                 match given {
-                    Some(pod) => self.send(Write::Bind(id, pod, bind.node.clone())),
+                    Some(pod) => self.send(Write::Bind(id, pod, Place { node: bind.node.clone(), limit })),
                     None => self.world.end(id, EndedHow::NeverStarted, super::now()),
                 }
             }
@@ -358,14 +368,14 @@ pub const PREEMPTED: &str = "PreemptionByScheduler";
 /// Why a pod goes for any other reason.
 pub const STOPPED: &str = "StoppedByScheduler";
 
-/// What a pod is told that has to go.
+/// Why a pod goes that has run for as long as it may.
+pub const TIMED_OUT: &str = "TimeLimit";
+
+/// What a pod is told that has to go. Of one that used up its time it is not said that others are the cause: policies of Jobs make
+/// such pods anew without counting them.
 fn disruption(reason: &str, message: &str) -> Condition {
-    Condition {
-        kind: "DisruptionTarget".into(),
-        status: "True".into(),
-        reason: reason.into(),
-        message: message.into(),
-    }
+    let kind = if reason == TIMED_OUT { "divvy.dev/Stopped" } else { "DisruptionTarget" };
+    Condition { kind: kind.into(), status: "True".into(), reason: reason.into(), message: message.into() }
 }
 
 impl Engine for KubernetesEngine {

@@ -28,9 +28,11 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use divvy_core::time::Time;
 
 pub use demand::{Demand, GPU, Unreadable};
-pub use engine::{CROWDED, ConnectError, KubernetesEngine, PREEMPTED, QueueNews, STOPPED, Site};
+pub use engine::{CROWDED, ConnectError, KubernetesEngine, PREEMPTED, QueueNews, STOPPED, Site, TIMED_OUT};
 pub use lease::NAMESPACE;
-pub use waiting::{GANG_LABEL, Gang, PREEMPTIBLE, PodNews, QUEUE_LABEL, Running, Subject, Waiting};
+pub use waiting::{
+    GANG_LABEL, Gang, PREEMPTIBLE, PodNews, QUEUE_LABEL, Running, Subject, TIME_LIMIT, Waiting,
+};
 pub use wishes::{NODE_NAME, NotUnderstood, choice};
 
 /// The API group of what the pool adds to a cluster.

@@ -141,6 +141,8 @@ pub struct PodSpec {
     pub scheduling_group: Option<serde::de::IgnoredAny>,
     /// How long it may take to stop.
     pub termination_grace_period_seconds: Option<i64>,
+    /// How long it may run: the kubelet ends it then.
+    pub active_deadline_seconds: Option<i64>,
 }
 
 /// What a pod runs.

@@ -1,6 +1,7 @@
 //! A pod that waits for a node, and what it asks for, in the core's words.
 
 use divvy_core::model::ask::{Alternative, Ask, DeviceAsk, DeviceClass, DrawAsk};
+use divvy_core::time::Span;
 
 use super::demand::Demand;
 use super::objects::{Condition, Meta, OwnerReference, Pod};
@@ -12,6 +13,8 @@ pub const QUEUE_LABEL: &str = "divvy.dev/queue";
 pub const GANG_LABEL: &str = "divvy.dev/gang";
 /// The annotation that says whether a pod may be taken back; without it, only one that somebody makes anew may.
 pub const PREEMPTIBLE: &str = "divvy.dev/preemptible";
+/// The annotation that says how long a pod may run, such as 2h: the scheduler ends it then.
+pub const TIME_LIMIT: &str = "divvy.dev/time-limit";
 /// The largest gang that a label can ask for.
 const LARGEST_GANG: u32 = 100_000;
 
@@ -45,10 +48,14 @@ pub struct Waiting {
     pub priority: i32,
     /// Whether it may be taken back.
     pub preemptible: bool,
+    /// Whether others may be taken back for it.
+    pub preempts: bool,
     /// With whom it starts, if not alone.
     pub gang: Option<Gang>,
     /// How long it may take to stop, in milliseconds.
     pub grace_ms: i64,
+    /// How long it may run, if it says so.
+    pub time_limit: Option<Span>,
     /// What it asks for, or why nobody here can give it.
     pub ask: Result<Ask, String>,
     /// What is said of its place so far.
@@ -110,9 +117,11 @@ impl Waiting {
             queue: meta.labels.get(QUEUE_LABEL).cloned(),
             priority: spec.priority.unwrap_or(0),
             preemptible: preemptible(pod),
+            preempts: spec.preemption_policy.as_deref() != Some("Never"),
             gang: gang(pod).ok().flatten(),
             grace_ms: grace_s.clamp(0, 86_400).saturating_mul(1000),
-            ask: gang(pod).and_then(|_| ask(pod)),
+            time_limit: time_limit(pod).ok().flatten(),
+            ask: gang(pod).and_then(|_| time_limit(pod)).and_then(|_| ask(pod)),
             scheduled: said.cloned(),
             subject: subject(meta),
         }
@@ -147,6 +156,19 @@ fn preemptible(pod: &Pod) -> bool {
         Some("false") => false,
         _ => pod.metadata.owner_references.iter().any(|owner| owner.controller),
     }
+}
+
+/// How long a pod may run: as long as the kubelet lets it, and its annotation; or what is wrong with that.
+fn time_limit(pod: &Pod) -> Result<Option<Span>, String> {
+    let text = pod.metadata.annotations.get(TIME_LIMIT);
+    let said = text.map(|text| text.parse::<Span>().map_err(|error| error.to_string())).transpose();
+    let said = said.map_err(|error| format!("its annotation {TIME_LIMIT}: {error}"))?;
+    if said.is_some_and(|limit| limit.0 <= 0) {
+        return Err(format!("its annotation {TIME_LIMIT} leaves it no time: write 90s, 2h or 1d"));
+    }
+    let deadline = pod.spec.active_deadline_seconds;
+    let deadline = deadline.map(|seconds| Span(seconds.clamp(1, i64::from(i32::MAX)) * 1000));
+    Ok(said.into_iter().chain(deadline).min())
 }
 
 /// With whom a pod starts, or what is wrong with what it says of that.

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use divvy_core::id::AllocationId;
+use divvy_core::time::Span;
 use kube::Client;
 use serde_json::{Value, json};
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -13,7 +14,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use super::lane::Lane;
 use super::lease::Leadership;
 use super::objects::{Condition, Pod, QueueStatus};
-use super::waiting::Subject;
+use super::waiting::{Subject, TIME_LIMIT};
 use super::window::Window;
 use super::world::Address;
 
@@ -21,7 +22,7 @@ use super::world::Address;
 #[derive(Clone, Debug)]
 pub(super) enum Write {
     /// A pod gets its node.
-    Bind(AllocationId, Address, String),
+    Bind(AllocationId, Address, Place),
     /// A pod is told to go, for a reason.
     Evict(Address, Condition),
     /// What keeps a pod waiting.
@@ -34,6 +35,14 @@ pub(super) enum Write {
     SayOfQueue(String, i64, Condition),
     /// What a queue has and used, by its name.
     Tell(String, Box<QueueStatus>),
+}
+
+/// What a pod gets.
+#[derive(Clone, Debug)]
+pub(super) struct Place {
+    pub(super) node: String,
+    /// How long it may run, where it does not say so itself.
+    pub(super) limit: Option<Span>,
 }
 
 /// Why a pod did not get its node.
@@ -67,8 +76,8 @@ pub(super) async fn carry_out(
         let (desk, tell) = (post.clone(), tell.clone());
         tokio::spawn(async move {
             match write {
-                Write::Bind(id, pod, node) => {
-                    let bound = desk.bind(&pod, &node).await;
+                Write::Bind(id, pod, place_there) => {
+                    let bound = desk.bind(&pod, &place_there).await;
                     drop((place, turn));
                     // The core tries again at once.
                     if let Err(NotBound::Refused(_)) = &bound {
@@ -113,10 +122,15 @@ pub(super) struct Post {
 }
 
 impl Post {
-    async fn bind(&self, pod: &Address, node: &str) -> Result<(), NotBound> {
+    async fn bind(&self, pod: &Address, place: &Place) -> Result<(), NotBound> {
+        let node = &place.node;
         let path = format!("/api/v1/namespaces/{}/pods/{}/binding", pod.namespace, pod.name);
         // With the uid a pod that was made anew under the same name is not meant.
-        let metadata = json!({"name": pod.name, "namespace": pod.namespace, "uid": pod.uid});
+        let mut metadata = json!({"name": pod.name, "namespace": pod.namespace, "uid": pod.uid});
+        if let Some(limit) = place.limit {
+            // The server copies the annotations of a binding to its pod.
+            metadata["annotations"] = json!({TIME_LIMIT: limit.written()});
+        }
         let target = json!({"apiVersion": "v1", "kind": "Node", "name": node});
         let body = json!({"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target});
         let (started, mut pause) = (Instant::now(), PAUSE.0);
@@ -126,7 +140,7 @@ impl Post {
                 Answer::Missing => return Err(NotBound::Gone),
                 Answer::Refused(why) => return Err(NotBound::Refused(why)),
                 Answer::Conflict => match self.where_is(pod).await {
-                    Ok(there) if there == node => return Ok(()),
+                    Ok(there) if there == *node => return Ok(()),
                     Ok(there) if there.is_empty() => "the pod conflicts with the binding".to_owned(),
                     Ok(there) => {
                         return Err(NotBound::Refused(format!("somebody else has put it on node {there}")));

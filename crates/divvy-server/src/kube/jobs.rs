@@ -1,20 +1,20 @@
 //! Which pods are which job. A pod, or the pods of a gang, is one job; ranks follow the pods' names.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::sync::Arc;
 
+use divvy_core::action::Action;
 use divvy_core::controller::{Broken, Controller};
-use divvy_core::decide::{Adopt, Command, Rejection, Submit};
+use divvy_core::decide::{Adopt, Command, Rejection};
 use divvy_core::id::{AllocationId, ClassId, JobId};
-use divvy_core::model::ask::Ask;
-use divvy_core::model::gang::{Branch, Group, Role};
-use divvy_core::model::job::{JobSpec, Kind, Lifetime, Owner, Requeue, StopOrder, Work};
-use divvy_core::model::newer::Newer;
+use divvy_core::model::job::JobSpec;
 use divvy_core::reason::Reason;
-use divvy_core::time::Time;
+use divvy_core::state::State;
+use divvy_core::time::{Span, Time};
 use divvy_engine::kubernetes::objects::Condition;
 use divvy_engine::kubernetes::{Gang, PodNews, Running, Subject, Waiting};
 
+use super::full::Full;
+use super::submission::submission;
 use super::{admin, words};
 
 /// The pods that have no node yet, and what they are in the core.
@@ -41,6 +41,7 @@ pub(super) struct Jobs {
     to_advise: BTreeMap<ClassId, u64>,
     /// Gangs of which pods are missing, and have not been told so yet.
     incomplete: BTreeMap<Gang, Incomplete>,
+    full: Full,
 }
 
 /// A gang that is not all there.
@@ -141,9 +142,21 @@ impl Jobs {
         self.pods.remove(uid)?.job
     }
 
+    /// How long tasks may run that are about to be bound, by their queues: their pods do not say so themselves.
+    pub(super) fn limits(&self, state: &State, actions: &[Action]) -> Vec<(AllocationId, Span)> {
+        let limit = |action: &Action| {
+            let Action::Bind(fence, bind) = action else { return None };
+            let limit = state.jobs.get(&bind.job.number)?.spec.time_limit?;
+            let pod = &self.pods.get(&bind.task)?.waiting;
+            pod.time_limit.is_none().then_some((fence.allocation, limit))
+        };
+        actions.iter().filter_map(limit).collect()
+    }
+
     /// A job is over: those of its pods that still wait are in no job.
     pub(super) fn ended(&mut self, job: u64, still_waits: impl Fn(&str) -> bool) {
         self.news = true;
+        self.full.open();
         self.gangs.retain(|_, known| *known != job);
         for uid in self.jobs.remove(&job).unwrap_or_default() {
             if !still_waits(&uid) {
@@ -164,6 +177,7 @@ impl Jobs {
     /// What was refused is looked at again.
     pub(super) fn retry_refused(&mut self) {
         self.news = true;
+        self.full.clear();
         let refused = self.pods.iter().filter(|(_, entry)| entry.refused.is_some());
         self.loose.extend(refused.map(|(uid, _)| uid.clone()));
     }
@@ -190,9 +204,12 @@ impl Jobs {
 
     /// Makes jobs of the pods that are in none, where that can be.
     pub(super) fn submit(&mut self, controller: &mut Controller, now: Time) -> Result<(), Broken> {
-        if !std::mem::take(&mut self.news) {
+        let again = self.full.next(now);
+        if !std::mem::take(&mut self.news) && again.is_empty() {
             return Ok(());
         }
+        let is_loose = |uid: &String| self.pods.get(uid).is_some_and(|entry| entry.job.is_none());
+        self.loose.extend(again.into_iter().filter(is_loose));
         for (gang, mut pods) in self.in_line() {
             match gang {
                 Some(gang) => self.submit_gang(controller, &gang, pods, now)?,
@@ -318,6 +335,9 @@ impl Jobs {
             Err(why) => Err(why),
             Ok(submit) => {
                 let answer = controller.take(&Command::Submit(Box::new(submit)), now)?;
+                if let Err(Rejection::QueueFull { .. }) = &answer {
+                    self.full.refused(&pods);
+                }
                 answer.map_err(|rejection| told(&rejection))
             }
         };
@@ -484,76 +504,4 @@ fn told(rejection: &Rejection) -> String {
         }
         other => other.to_string(),
     }
-}
-
-/// The submission that pods are.
-fn submission(controller: &Controller, pods: &[Waiting]) -> Result<Submit, String> {
-    let Some(first) = pods.first() else { return Err("there are no pods".into()) };
-    let wanted = first.queue.as_deref().unwrap_or(divvy_core::model::queue::DEFAULT);
-    // A pod names the queue's object: the last part of its path.
-    let is_it = |path: &&String| path.rsplit('/').next() == Some(wanted);
-    let queue = controller.state().queues.keys().find(is_it);
-    let queue =
-        queue.ok_or_else(|| format!("there is no queue {wanted:?}: make it, or name another"))?.clone();
-    let spec = JobSpec {
-        name: format!("{}/{}", first.namespace, first.name).chars().take(200).collect(),
-        queue,
-        project: None,
-        kind: Kind::default(),
-        labels: BTreeMap::new(),
-        priority: first.priority,
-        preemptible: pods.iter().all(|pod| pod.preemptible),
-        resumable: false,
-        lifetime: Lifetime::default(),
-        gang: group(pods)?,
-        time_limit: None,
-        estimate: None,
-        requeue: Requeue::Lost,
-        // A binding that the server refuses is tried again for as long as the pod waits.
-        most_restarts: u32::MAX,
-        after: Vec::new(),
-        start_after: None,
-        deadline: Newer::default(),
-        stop: StopOrder { signal: "TERM".into(), grace_ms: first.grace_ms },
-        checkpoint: None,
-        wait_for_capacity: true,
-        exclusive: false,
-        seat: Newer::default(),
-    };
-    let owner = Owner { name: first.namespace.clone(), uid: NOBODY, gid: NOBODY, groups: Vec::new() };
-    Ok(Submit {
-        owner,
-        spec: Arc::new(spec),
-        requeue_said: true,
-        array: None,
-        token: None,
-        held: false,
-        history: BTreeMap::new(),
-    })
-}
-
-/// The id of users that are no users of a machine.
-pub(super) const NOBODY: u32 = u32::MAX;
-
-/// The gang that pods are: a role for each run of pods that ask for the same.
-fn group(pods: &[Waiting]) -> Result<Group, String> {
-    let mut roles: Vec<(Ask, Vec<String>)> = Vec::new();
-    for pod in pods {
-        let ask = pod.ask.as_ref().map_err(|why| format!("no part of the scheduler here takes {why}"))?;
-        match roles.last_mut().filter(|(last, _)| last == ask) {
-            Some((_, uids)) => uids.push(pod.uid.clone()),
-            None => roles.push((ask.clone(), vec![pod.uid.clone()])),
-        }
-    }
-    let role = |(number, (ask, uids)): (usize, (Ask, Vec<String>))| {
-        let tasks = uids.len() as u32;
-        let name = if number == 0 { "main".to_owned() } else { format!("main-{number}") };
-        Role { name, minimum: tasks, maximum: tasks, ask, work: Work::External(uids), topology: None }
-    };
-    let mut roles: Vec<Group> = roles.into_iter().enumerate().map(role).map(Group::Role).collect();
-    if roles.len() == 1 {
-        return Ok(roles.remove(0));
-    }
-    let minimum = roles.len() as u32;
-    Ok(Group::Branch(Branch { name: "gang".into(), minimum, groups: roles, topology: None }))
 }

@@ -18,7 +18,7 @@ use divvy_core::state::{Job, State};
 use divvy_core::time::{Span, Time};
 use divvy_engine::kubernetes::{KubernetesEngine, NODE_NAME, PodNews, Site, Waiting};
 
-use super::jobs::NOBODY;
+use super::submission::NOBODY;
 use super::words as cluster_words;
 use super::{KubeError, Shell};
 use crate::clock;

@@ -5,10 +5,12 @@
 //! in `jobs`, what is in force of the queues in `queues`, and `words` says of a pod why it waits.
 
 mod advice;
+mod full;
 mod jobs;
 mod look;
 mod manifests;
 mod queues;
+mod submission;
 mod taken;
 mod usage;
 mod words;
@@ -256,6 +258,9 @@ impl Shell {
         };
         for (id, word, why) in taken::causes(self.controller.state(), &batch) {
             self.engine.because(id, (word, &why));
+        }
+        for (id, limit) in self.jobs.limits(self.controller.state(), &batch.actions) {
+            self.engine.limited(id, limit);
         }
         self.engine.submit(&batch.actions);
         self.nominated.follow(self.controller.state(), &batch, (&self.jobs, &mut self.engine));

@@ -118,9 +118,11 @@ fn read(path: &str, spec: &Value) -> Result<Queue, String> {
     if let Some(fields) = spec.as_object_mut() {
         fields.remove("parent");
         // Whose pods they are is their namespace.
-        if let Some(Value::Array(namespaces)) = fields.remove("namespaces") {
-            let users = namespaces.iter().filter_map(Value::as_str).map(|name| json!(format!("user:{name}")));
-            fields.insert("submit".into(), users.collect());
+        for (said, meant) in [("namespaces", "submit"), ("default_for", "default_for")] {
+            if let Some(Value::Array(namespaces)) = fields.remove(said) {
+                let users = namespaces.iter().filter_map(Value::as_str).map(|name| format!("user:{name}"));
+                fields.insert(meant.into(), users.map(Value::from).collect());
+            }
         }
     }
     // JSON is YAML, and the mistakes are told in the same words.

@@ -8,7 +8,7 @@ use divvy_core::event::Event;
 use divvy_core::id::{AllocationId, JobId};
 use divvy_core::model::job::Cause;
 use divvy_core::state::State;
-use divvy_engine::kubernetes::{CROWDED, KubernetesEngine, PREEMPTED, STOPPED};
+use divvy_engine::kubernetes::{CROWDED, KubernetesEngine, PREEMPTED, STOPPED, TIMED_OUT};
 
 use super::jobs::Jobs;
 
@@ -71,6 +71,9 @@ pub(super) fn causes(state: &State, batch: &Batch) -> Vec<(AllocationId, &'stati
             }
             Cause::Crowded => {
                 (CROWDED, "other schedulers have put more on its node than was left".to_owned())
+            }
+            Cause::TimeLimit => {
+                (TIMED_OUT, "it has run for as long as it may: see its time limit".to_owned())
             }
             Cause::BrokenGang => (STOPPED, "another pod of its gang has failed or is gone".to_owned()),
             _ => (STOPPED, "its job is stopped".to_owned()),

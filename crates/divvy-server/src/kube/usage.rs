@@ -13,7 +13,7 @@ use divvy_engine::kubernetes::objects::{BudgetUse, PledgeUse, QueueStatus, Usage
 use jiff::Timestamp;
 
 use super::admin;
-use super::jobs::NOBODY;
+use super::submission::NOBODY;
 
 /// What was last said of queues, by path.
 #[derive(Debug, Default)]

@@ -1,6 +1,6 @@
 //! Queues as custom resources.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::site::{SOON_OVER_S, Site};
 
@@ -60,6 +60,43 @@ fn a_queue_takes_pods_of_its_namespaces_and_keeps_what_runs() {
     site.schedule();
     site.wait_until("the other to be told", || site.why("late").1.contains(&site.namespace));
     assert!(site.get("pod", "early")["metadata"]["deletionTimestamp"].is_null() && site.placed() == 1);
+}
+
+#[test]
+fn a_queue_bounds_priority_time_and_number_of_its_pods() {
+    let Some(mut site) = Site::new("bounds", 1) else { return };
+    site.lease_s = SOON_OVER_S;
+    site.priority_class("bounds-high", 1000);
+    let own = json!([&site.namespace]);
+    site.queue(
+        "bounds-own",
+        &json!({"default_for": own, "max_priority": 10, "max_time": "12s", "max_jobs": 2}),
+    );
+    site.schedule();
+    let pod = |name: &str, more: Value| {
+        let mut pod = site.pod(name, 1);
+        pod["spec"].as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        site.create(&pod);
+    };
+    pod("urgent", json!({"priorityClassName": "bounds-high"}));
+    pod("long", json!({"activeDeadlineSeconds": 3600}));
+    site.wait_until("both to be refused", || {
+        site.why("urgent").1.contains("priority") && site.why("long").1.contains("time limit")
+    });
+    pod("short", json!({"activeDeadlineSeconds": 11}));
+    pod("silent", json!({}));
+    site.wait_until("two to be placed", || site.placed() == 2);
+    // The server keeps with the pod what its queue lets it run.
+    let limit = |name: &str| site.get("pod", name)["metadata"]["annotations"]["divvy.dev/time-limit"].clone();
+    assert_eq!((limit("silent"), limit("short")), (json!("12s"), Value::Null));
+    pod("third", json!({}));
+    site.wait_until("the third to be refused", || site.why("third").1.contains("jobs"));
+    site.kill();
+    site.schedule();
+    site.wait_until("the next scheduler to end it", || site.get("pod", "silent").is_null());
+    let said = site.kubectl(&["get", "events", "-o", "jsonpath={.items[*].reason}"], None);
+    assert!(said.contains("TimeLimit"), "{said}");
+    site.wait_until("the third to take its turn", || !site.get("pod", "third")["spec"]["nodeName"].is_null());
 }
 
 #[test]

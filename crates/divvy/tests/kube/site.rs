@@ -201,9 +201,18 @@ impl Site {
 
     /// A class of priority that goes with the test.
     pub(crate) fn priority_class(&self, name: &str, value: i32) {
+        self.class(name, value, "PreemptLowerPriority");
+    }
+
+    /// One whose pods nobody is stopped for.
+    pub(crate) fn polite_class(&self, name: &str, value: i32) {
+        self.class(name, value, "Never");
+    }
+
+    fn class(&self, name: &str, value: i32, preempts: &str) {
         self.create(&json!({
             "apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass",
-            "metadata": {"name": name, "labels": {MARK: self.name}}, "value": value,
+            "metadata": {"name": name, "labels": {MARK: self.name}}, "value": value, "preemptionPolicy": preempts,
         }));
     }
 

@@ -61,6 +61,14 @@ fn a_pod_that_nobody_makes_anew_is_no_victim() {
     site.create(&site.replicas("anew", 6));
     site.wait_until("the replica to be placed", || site.placed() == 1);
     let before = site.places();
+    // Of a class that stops nobody, it waits.
+    site.polite_class("no-victim-polite", 2000);
+    let mut polite = site.pod("polite", 4);
+    polite["spec"]["priorityClassName"] = json!("no-victim-polite");
+    site.create(&polite);
+    site.wait_until("another reason", || site.why("polite").0 == "Unschedulable");
+    site.kubectl(&["delete", "pod", "polite"], None);
+    assert_eq!(site.places(), before);
     site.create(&urgent);
     site.wait_until("the urgent pod to be placed", || {
         !site.get("pod", "urgent")["spec"]["nodeName"].is_null()

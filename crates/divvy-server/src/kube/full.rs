@@ -1,0 +1,65 @@
+//! Pods that a queue has no room for, by its `max_jobs`: when a job ends, those at the head of its line are submitted again.
+
+use std::collections::BTreeMap;
+
+use divvy_core::time::Time;
+use divvy_engine::kubernetes::Waiting;
+
+/// How many jobs of a queue are tried at once: each try looks at all jobs that there are.
+const FEW: usize = 64;
+/// How often they are.
+const EVERY_MS: i64 = 1_000;
+
+/// Pods that wait for room in their queues, by the names of these.
+#[derive(Debug, Default)]
+pub(super) struct Full {
+    lines: BTreeMap<Option<String>, Line>,
+    tried: Option<Time>,
+}
+
+#[derive(Debug, Default)]
+struct Line {
+    /// The pods of each job, by when the first was made and its name.
+    jobs: BTreeMap<(String, String), Vec<String>>,
+    /// Whether there may be room.
+    is_open: bool,
+}
+
+impl Full {
+    /// Pods that would be a job were refused.
+    pub(super) fn refused(&mut self, pods: &[Waiting]) {
+        let Some(first) = pods.first() else { return };
+        let line = self.lines.entry(first.queue.clone()).or_default();
+        line.is_open = false;
+        let uids = pods.iter().map(|pod| pod.uid.clone()).collect();
+        line.jobs.insert((first.created.clone(), first.name.clone()), uids);
+    }
+
+    /// A job has ended: there may be room.
+    pub(super) fn open(&mut self) {
+        self.lines.values_mut().for_each(|line| line.is_open = true);
+    }
+
+    /// All are submitted anew.
+    pub(super) fn clear(&mut self) {
+        self.lines.clear();
+    }
+
+    /// The pods that are to be submitted again now.
+    pub(super) fn next(&mut self, now: Time) -> Vec<String> {
+        if self.tried.is_some_and(|tried| now.since(tried).0 < EVERY_MS) {
+            return Vec::new();
+        }
+        let mut next = Vec::new();
+        for line in self.lines.values_mut().filter(|line| line.is_open) {
+            let later = line.jobs.keys().nth(FEW).cloned();
+            let later = later.map_or_else(BTreeMap::new, |later| line.jobs.split_off(&later));
+            next.extend(std::mem::replace(&mut line.jobs, later).into_values().flatten());
+        }
+        self.lines.retain(|_, line| !line.jobs.is_empty());
+        if !next.is_empty() {
+            self.tried = Some(now);
+        }
+        next
+    }
+}

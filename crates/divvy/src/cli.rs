@@ -50,6 +50,7 @@ pub(crate) enum Verb {
     Hold(verbs::change::Hold),
     Release(verbs::change::Release),
     Checkpointed(verbs::change::Checkpointed),
+    Tasks(verbs::tasks::Tasks),
     Explain(verbs::explain::Explain),
     Queues(verbs::queues::Queues),
     Apply(verbs::apply::Apply),
@@ -80,6 +81,7 @@ impl Verb {
             Self::Hold(hold) => hold.run(place),
             Self::Release(release) => release.run(place),
             Self::Checkpointed(checkpointed) => checkpointed.run(place),
+            Self::Tasks(tasks) => tasks.run(place),
             Self::Explain(explain) => explain.run(place),
             Self::Queues(queues) => queues.run(place),
             Self::Apply(apply) => apply.run(place),
@@ -133,7 +135,8 @@ mod tests {
         let needed = |verb: &str| match verb {
             "apply" => vec!["-f", "x"],
             "completion" => vec!["bash"],
-            "show" | "logs" | "wait" | "cancel" | "hold" | "release" | "checkpointed" | "explain" => {
+            "show" | "logs" | "wait" | "cancel" | "hold" | "release" | "checkpointed" | "tasks"
+            | "explain" => {
                 vec!["1"]
             }
             "sim" => vec!["suite", "x"],

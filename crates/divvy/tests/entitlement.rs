@@ -9,7 +9,10 @@
 
 mod pool;
 
-use pool::{Pool, lines};
+use std::io::{BufRead, BufReader, Lines};
+use std::process::{ChildStdout, Stdio};
+
+use pool::{Pool, lines, within};
 use serde_json::{Value, json};
 
 fn shown(pool: &Pool, id: &str) -> Value {
@@ -84,6 +87,59 @@ fn a_queue_gets_back_what_is_guaranteed_to_it_from_one_that_borrowed_it() {
     let causes: Vec<&Value> = of_borrower.map(|row| &row["last_end"]["cause"]).collect();
     assert_eq!(causes.iter().filter(|cause| ***cause == json!("reclaimed")).count(), 4, "{rows}");
     pool.divvy(["cancel", &borrower]).ok();
+}
+
+/// Reads what `divvy tasks --follow` says until a job has these tasks, all of them started.
+fn await_tasks(
+    mut told: Lines<BufReader<ChildStdout>>,
+    wanted: &'static [u64],
+) -> Lines<BufReader<ChildStdout>> {
+    within(move || {
+        let is_it = |line: String| {
+            let now: Value = serde_json::from_str(&line).unwrap();
+            let tasks = now["tasks"].as_array().unwrap();
+            let mut ranks: Vec<u64> = tasks.iter().map(|task| task["task"].as_u64().unwrap()).collect();
+            ranks.sort_unstable();
+            assert_eq!(now["size"], ranks.len());
+            ranks == wanted && tasks.iter().all(|task| task["state"] == "held")
+        };
+        assert!(told.by_ref().map(Result::unwrap).any(is_it), "it ended before it had {wanted:?}");
+        told
+    })
+}
+
+#[test]
+fn a_gang_grows_into_what_is_free_hears_of_it_and_shrinks_for_who_is_due_it() {
+    let pool = Pool::start();
+    std::fs::write(pool.work().join("queues.yaml"), "queues:\n  a: {guarantee: 2}\n  b: {guarantee: 6}\n")
+        .unwrap();
+    pool.say("apply -f queues.yaml").ok();
+    let script = "trap 'echo $RANK >> told; exit 0' TERM; echo $RANK/$WORLD_SIZE >> began; sleep 1000 & wait";
+    let gang = pool.submit("-q a -g 2 --tasks 1 --max-tasks 4", script);
+    let mut follow = pool.command();
+    let mut follow =
+        follow.args(["tasks", "-f", "-o", "json", &gang]).stdout(Stdio::piped()).spawn().unwrap();
+    let told = BufReader::new(follow.stdout.take().unwrap()).lines();
+    let told = await_tasks(told, &[0, 1, 2, 3]);
+    let row = |id: &str| {
+        pool.say("ps -o json").json().as_array().unwrap().iter().find(|row| row["id"] == id).cloned()
+    };
+    let now = row(&gang).unwrap();
+    assert_eq!((&now["tasks"], &now["gpus"]), (&json!(4), &json!(8)), "{now}");
+    let claim = pool.submit("-q b -g 6 --no-preempt", "exec sleep 1000");
+    let told = await_tasks(told, &[0]);
+    // Neither the gang nor who listens minds that the daemon is not there for a while.
+    pool.say("down").ok();
+    pool.up();
+    pool.divvy(["cancel", &claim]).ok();
+    drop(await_tasks(told, &[0, 1, 2, 3]));
+    let mut gone = lines(&pool.work().join("told"));
+    gone.sort();
+    assert_eq!(gone, ["1", "2", "3"]);
+    assert!(lines(&pool.work().join("began")).contains(&"0/1".to_owned()));
+    assert_eq!(shown(&pool, &gang)["attempts"].as_array().unwrap().len(), 1);
+    pool.divvy(["cancel", &gang]).ok();
+    assert!(follow.wait().unwrap().success());
 }
 
 #[test]

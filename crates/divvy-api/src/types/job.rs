@@ -273,8 +273,10 @@ pub struct JobDetail {
 pub struct RoleDetail {
     /// Its name; `main` in a job of one role.
     pub name: String,
-    /// How many tasks.
+    /// How many tasks, at least.
     pub tasks: u32,
+    /// How many it may grow to; 0 where that is not known.
+    pub max_tasks: u32,
     /// Devices per task.
     pub gpus: u32,
     /// Which devices, as `-g` takes it without the count: `h100`, `any GPU`; empty without devices.

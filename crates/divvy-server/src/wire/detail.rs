@@ -102,6 +102,7 @@ fn role(role: &Role) -> api::RoleDetail {
     api::RoleDetail {
         name: role.name.clone(),
         tasks: role.minimum,
+        max_tasks: role.maximum,
         gpus: devices.filter(|devices| devices.draw == DrawAsk::Whole).map_or(0, |devices| devices.count),
         devices: super::explain::classes(&role.ask, ","),
         cpu_milli: ask.and_then(|ask| ask.cpu_milli),

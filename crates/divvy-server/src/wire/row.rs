@@ -65,6 +65,9 @@ pub(crate) fn open(
 ) -> api::Job {
     let spec = &job.spec;
     let (devices, nodes) = where_it_runs(state, run);
+    // Of a gang that grows and shrinks it says what it has while it runs.
+    let grown = Some(run).filter(|run| spec.gang.is_elastic() && run.is_active());
+    let milli = grown.map(|run| run.placements.iter().map(|placement| placement.milli()).sum());
     api::Job {
         id: id.to_string(),
         name: spec.name.clone(),
@@ -74,11 +77,11 @@ pub(crate) fn open(
         labels: spec.labels.clone(),
         priority: spec.priority,
         state: job_state(run.state),
-        gpus: u64::from(spec.devices_asked()),
-        gpu_milli: u64::try_from(spec.milli_asked()).unwrap_or(0),
+        gpus: grown.map_or_else(|| u64::from(spec.devices_asked()), |_| devices.len() as u64),
+        gpu_milli: u64::try_from(milli.unwrap_or_else(|| spec.milli_asked())).unwrap_or(0),
         devices,
         nodes,
-        tasks: spec.gang.tasks(),
+        tasks: grown.map_or_else(|| spec.gang.tasks(), |run| run.placements.len() as u32),
         attempt: if run.is_active() { run.attempt } else { run.attempt.saturating_sub(1) },
         position,
         submitted_ms: job.submitted_at.0,

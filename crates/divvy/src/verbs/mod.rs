@@ -20,6 +20,7 @@ pub(crate) mod reserve;
 pub(crate) mod run;
 pub(crate) mod show;
 pub(crate) mod sim;
+pub(crate) mod tasks;
 pub(crate) mod top;
 pub(crate) mod up;
 pub(crate) mod wait;

@@ -97,7 +97,9 @@ impl Sheet {
     fn asks(&mut self, detail: &JobDetail) {
         for role in &detail.roles {
             let mut parts = Vec::new();
-            if role.tasks > 1 || detail.roles.len() > 1 {
+            if role.max_tasks > role.tasks {
+                parts.push(format!("{} to {} × {}", role.tasks, role.max_tasks, role.name));
+            } else if role.tasks > 1 || detail.roles.len() > 1 {
                 parts.push(format!("{} × {}", role.tasks, role.name));
             }
             parts.push(match role.gpus {

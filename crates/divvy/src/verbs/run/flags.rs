@@ -44,6 +44,9 @@ pub(crate) struct Run {
     /// Tasks that start together or not at all
     #[arg(long, value_name = "N", help_heading = "What it needs")]
     tasks: Option<u32>,
+    /// As many tasks as it may grow to while it runs; --tasks is then the least
+    #[arg(long, value_name = "N", help_heading = "What it needs")]
+    max_tasks: Option<u32>,
     /// Wait for capacity that the pool does not have
     #[arg(long, help_heading = "What it needs")]
     wait_for_capacity: bool,
@@ -130,7 +133,7 @@ pub(crate) struct Run {
     #[arg(short, long)]
     pub(super) detach: bool,
     /// Run it on this terminal
-    #[arg(long, conflicts_with_all = ["detach", "dry_run", "array", "tasks"])]
+    #[arg(long, conflicts_with_all = ["detach", "dry_run", "array", "tasks", "max_tasks"])]
     pub(super) pty: bool,
     /// Only say whether it would start now, and where
     #[arg(long)]
@@ -172,6 +175,7 @@ impl Run {
         put(&mut job.cpus, &self.cpus);
         put(&mut job.memory, &self.mem);
         job.tasks = self.tasks.or(job.tasks);
+        job.max_tasks = self.max_tasks.or(job.max_tasks);
         job.wait_for_capacity |= self.wait_for_capacity;
         job.exclusive |= self.exclusive;
     }

@@ -18,6 +18,7 @@ use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 use super::groups::{Groups, Kind, OfCoscheduling, OfVolcano, PodGroup};
 use super::lane::Lane;
+use super::latest::Latest;
 use super::lease::{Candidate, Leadership};
 use super::objects::{Condition, Meta, Node, Pod, QueueObject, QueueStatus};
 use super::waiting::{PodNews, Subject};
@@ -96,6 +97,8 @@ pub struct KubernetesEngine {
     /// How long tasks may run that are about to get their nodes, and do not say so themselves.
     limits: HashMap<AllocationId, Span>,
     leadership: Arc<Leadership>,
+    /// What is said of pods: nothing of their waiting, once they have their nodes.
+    latest: Arc<Latest>,
     candidate: Candidate,
     /// Dropped last: with it, the threads end.
     runtime: Runtime,
@@ -137,10 +140,15 @@ impl KubernetesEngine {
         let (tell, news) = mpsc::channel();
         watch_all(&threads, (&client, &site.nodes), &tell);
         let (urgent, patient) = Lane::pair();
-        let urgent = write_all(&threads, (&client, &leadership, urgent), &tell);
-        let patient = write_all(&threads, (&client, &leadership, patient), &tell);
-        let engine = Self::with(site, (threads, news), (leadership, candidate), (urgent, patient));
-        Ok(Some((Self { term, ..engine }, term)))
+        let latest = Arc::new(Latest::default());
+        let post = |lane| {
+            let (client, leadership, latest) = (client.clone(), Arc::clone(&leadership), Arc::clone(&latest));
+            Post { client, leadership, window: Arc::new(Window::new()), lane, latest }
+        };
+        let (urgent, patient) = (post(urgent), post(patient));
+        let writes = (write_all(&threads, urgent, &tell), write_all(&threads, patient, &tell));
+        let engine = Self::with(site, (threads, news), (leadership, candidate), writes);
+        Ok(Some((Self { term, latest, ..engine }, term)))
     }
 
     /// Connects to a cluster and watches it, to look only: it leads nobody, and nothing that it is told to do is done.
@@ -175,6 +183,7 @@ impl KubernetesEngine {
             causes: HashMap::new(),
             limits: HashMap::new(),
             leadership,
+            latest: Arc::default(),
             candidate,
             runtime,
         }
@@ -223,6 +232,7 @@ impl KubernetesEngine {
             News::Bound((_, Ok(()))) => {}
             News::Bound((id, Err(NotBound::Gone))) => self.world.end(id, EndedHow::NeverStarted, now),
             News::Bound((id, Err(NotBound::Refused(why)))) => {
+                self.may_speak_of(id);
                 self.world.end(id, EndedHow::LaunchFailed(LaunchFailure::Other(why)), now);
             }
         }
@@ -318,7 +328,10 @@ impl KubernetesEngine {
                     self.world.give(&bind.task, id, &bind.node)
                 };
                 match given {
-                    Some(pod) => self.send(Write::Bind(id, pod, Place { node: bind.node.clone(), limit })),
+                    Some(pod) => {
+                        self.latest.settle(writes::about(&pod.uid, writes::SCHEDULED));
+                        self.send(Write::Bind(id, pod, Place { node: bind.node.clone(), limit }));
+                    }
                     None => self.world.end(id, EndedHow::NeverStarted, super::now()),
                 }
             }
@@ -335,12 +348,20 @@ impl KubernetesEngine {
             },
             Action::Forget(_) => {
                 self.stopped.remove(&id);
+                self.may_speak_of(id);
                 self.world.forget(id);
             }
             Action::Launch(..) => {
                 let failure = LaunchFailure::Other("pods are not started as processes".into());
                 self.world.end(id, EndedHow::LaunchFailed(failure), super::now());
             }
+        }
+    }
+
+    /// Why the pod of an allocation waits may be said again: it has no node by that.
+    fn may_speak_of(&self, id: AllocationId) {
+        if let Some(uid) = self.world.uid_of(id) {
+            self.latest.reopen(&writes::about(uid, writes::SCHEDULED));
         }
     }
 
@@ -434,16 +455,10 @@ fn watch_all(threads: &Runtime, (client, nodes): (&Client, &str), tell: &Sender<
     threads.spawn(watch::follow(client.clone(), all(), told(tell.clone(), of_coscheduling)));
 }
 
-fn write_all(
-    threads: &Runtime,
-    (client, leadership, lane): (&Client, &Arc<Leadership>, Lane),
-    tell: &Sender<News>,
-) -> UnboundedSender<Write> {
+fn write_all(threads: &Runtime, post: Post, tell: &Sender<News>) -> UnboundedSender<Write> {
     let (send, writes) = unbounded_channel();
     let tell = tell.clone();
     let bound = move |bound| drop(tell.send(News::Bound(bound)));
-    let (client, leadership) = (client.clone(), Arc::clone(leadership));
-    let post = Post { client, leadership, window: Arc::new(Window::new()), lane };
     threads.spawn(writes::carry_out(post, writes, bound));
     send
 }

@@ -11,6 +11,7 @@ mod demand;
 mod engine;
 mod groups;
 mod lane;
+mod latest;
 mod lease;
 mod nodes;
 pub mod objects;

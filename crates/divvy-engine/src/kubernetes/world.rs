@@ -302,7 +302,12 @@ impl World {
 
     /// The pod of an allocation.
     pub(super) fn pod_of(&self, id: AllocationId) -> Option<Address> {
-        self.address(self.by_allocation.get(&id)?)
+        self.address(self.uid_of(id)?)
+    }
+
+    /// Its uid, also when it is gone.
+    pub(super) fn uid_of(&self, id: AllocationId) -> Option<&str> {
+        self.by_allocation.get(&id).map(String::as_str)
     }
 
     /// Whether a pod is there and has no node.

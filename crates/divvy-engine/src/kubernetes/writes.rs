@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::lane::Lane;
+use super::latest::Latest;
 use super::lease::Leadership;
 use super::objects::{Condition, Pod, QueueStatus};
 use super::waiting::{Subject, TIME_LIMIT};
@@ -61,6 +62,8 @@ pub(super) type Bound = (AllocationId, Result<(), NotBound>);
 const TRIED_FOR: Duration = Duration::from_secs(60);
 /// How long a refusal is kept: what the server does not want now it will not want in a moment.
 const REFUSED_PAUSE: Duration = Duration::from_secs(5);
+/// How often a conflict is tried again.
+const CONFLICTS: u32 = 5;
 /// How long to wait before the next try: doubled up to the most.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
 
@@ -119,6 +122,7 @@ pub(super) struct Post {
     pub(super) leadership: Arc<Leadership>,
     pub(super) window: Arc<Window>,
     pub(super) lane: Lane,
+    pub(super) latest: Arc<Latest>,
 }
 
 impl Post {
@@ -133,6 +137,8 @@ impl Post {
         }
         let target = json!({"apiVersion": "v1", "kind": "Node", "name": node});
         let body = json!({"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target});
+        // What was said of its waiting must not arrive after it.
+        self.latest.quiet(&about(&pod.uid, SCHEDULED)).await;
         let (started, mut pause) = (Instant::now(), PAUSE.0);
         loop {
             let why = match self.send("POST", &path, (JSON, &body)).await {
@@ -178,24 +184,37 @@ impl Post {
         self.say(pod, condition).await;
         let path = format!("/api/v1/namespaces/{}/pods/{}", pod.namespace, pod.name);
         let body = json!({"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": pod.uid}});
-        self.insist("DELETE", &path, (JSON, &body)).await;
+        self.insist(None, ("DELETE", &path), (JSON, &body)).await;
         let Address { namespace, name, uid } = pod.clone();
         let subject = Subject { api_version: "v1".into(), kind: "Pod".into(), namespace, name, uid };
         self.event(&subject, condition).await;
     }
 
     async fn say(&self, pod: &Address, condition: &Condition) {
-        self.patch_status(pod, json!({"conditions": [spelled(condition)]})).await;
+        self.patch_status(pod, &condition.kind, json!({"conditions": [spelled(condition)]})).await;
     }
 
     async fn nominate(&self, pod: &Address, node: Option<&str>) {
-        self.patch_status(pod, json!({"nominatedNodeName": node})).await;
+        self.patch_status(pod, "nominatedNodeName", json!({"nominatedNodeName": node})).await;
     }
 
-    async fn patch_status(&self, pod: &Address, status: Value) {
+    /// Of one field what is said last is what stands there in the end.
+    async fn patch_status(&self, pod: &Address, field: &str, status: Value) {
         let path = format!("/api/v1/namespaces/{}/pods/{}/status", pod.namespace, pod.name);
         let body = json!({"metadata": {"uid": pod.uid}, "status": status});
-        self.insist("PATCH", &path, ("application/strategic-merge-patch+json", &body)).await;
+        let about = about(&pod.uid, field);
+        self.say_in_turn(&about, &path, (STRATEGIC, body)).await;
+    }
+
+    async fn say_in_turn(&self, about: &str, path: &str, (kind, body): (&str, Value)) {
+        if !self.latest.begin(about, &body) {
+            return;
+        }
+        let mut next = Some(body);
+        while let Some(body) = next {
+            self.insist(Some(about), ("PATCH", path), (kind, &body)).await;
+            next = self.latest.next(about);
+        }
     }
 
     async fn event(&self, subject: &Subject, said: &Condition) {
@@ -215,7 +234,7 @@ impl Post {
             "action": "Scheduling", "reason": said.reason, "type": "Warning",
             "regarding": regarding, "note": note,
         });
-        self.insist("POST", &path, (JSON, &body)).await;
+        self.insist(None, ("POST", &path), (JSON, &body)).await;
     }
 
     /// Tried once: what is lost is said again.
@@ -231,14 +250,18 @@ impl Post {
         let mut condition = spelled(condition);
         condition["observedGeneration"] = generation.into();
         let body = json!({"status": {"conditions": [condition], "observedGeneration": generation}});
-        self.insist("PATCH", &status_of_queue(name), (MERGE, &body)).await;
+        let path = status_of_queue(name);
+        self.say_in_turn(&format!("queue {name}"), &path, (MERGE, body)).await;
     }
 
-    /// Tries until the server has an opinion, however long it is away. What it refuses is said in the log.
-    async fn insist(&self, method: &str, path: &str, body: (&str, &Value)) {
-        let (started, mut pause) = (Instant::now(), PAUSE.0);
-        loop {
+    /// Tries until the server has an opinion, however long it is away, or what it is about is settled. What it refuses is said in the
+    /// log.
+    async fn insist(&self, about: Option<&str>, (method, path): (&str, &str), body: (&str, &Value)) {
+        let (started, mut pause, mut conflicts) = (Instant::now(), PAUSE.0, 0);
+        while about.is_none_or(|about| !self.latest.is_settled(about)) {
             match self.send(method, path, body).await {
+                // Others change the same object just now; or it is another one by now, of the same name.
+                Answer::Conflict if method == "PATCH" && conflicts < CONFLICTS => conflicts += 1,
                 Answer::Done | Answer::Missing | Answer::Conflict => return,
                 Answer::Again(_) => {}
                 Answer::NotPermitted(_) if started.elapsed() < TRIED_FOR => {}
@@ -300,7 +323,16 @@ const LONGEST_NAME: usize = 200;
 /// Tells the events of one millisecond apart.
 static NEXT_EVENT: AtomicU64 = AtomicU64::new(0);
 
+/// The condition that says whether a pod has its node.
+pub(super) const SCHEDULED: &str = "PodScheduled";
+
+/// What of a pod something is about.
+pub(super) fn about(uid: &str, field: &str) -> String {
+    format!("{uid}/{field}")
+}
+
 const JSON: &str = "application/json";
+const STRATEGIC: &str = "application/strategic-merge-patch+json";
 const MERGE: &str = "application/merge-patch+json";
 
 fn status_of_queue(name: &str) -> String {

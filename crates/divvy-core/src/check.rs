@@ -41,6 +41,7 @@ pub fn check(state: &State) -> Vec<Violation> {
     allocations_and_runs_agree(state, &mut found);
     gangs_are_whole(state, &mut found);
     the_ledger_equals_what_is_held(state, &mut found);
+    worth_equals_what_is_held(state, &mut found);
     arrays_are_whole(state, &mut found);
     the_digest_is_that_of_the_content(state, &mut found);
     found
@@ -199,6 +200,30 @@ fn gangs_are_whole(state: &State, found: &mut Vec<Violation>) {
             found.push(Violation { law: "L8", text: format!("job {id} runs, but not all of its tasks do") });
         }
     }
+}
+
+/// What is worth something is charged at its worth, and nothing else is.
+fn worth_equals_what_is_held(state: &State, found: &mut Vec<Violation>) {
+    let Some(worth) = &state.worth else { return };
+    let mut rates: BTreeMap<(&str, &str), i64> = BTreeMap::new();
+    for held in state.allocations.values() {
+        let Some(job) = state.jobs.get(&held.job.number) else { continue };
+        *rates.entry((&job.spec.queue, &job.owner.name)).or_default() +=
+            held.worth.said().unwrap_or(&i64::MIN);
+    }
+    for (queue, user, account) in worth.accounts() {
+        let held = rates.remove(&(queue, user)).unwrap_or(0);
+        if account.rate_milli != held {
+            let text =
+                format!("{user} in {queue} is charged a worth of {} and holds {held}", account.rate_milli);
+            found.push(Violation { law: "L11", text });
+        }
+    }
+    let rest = rates.into_iter().filter(|(_, rate)| *rate != 0);
+    found.extend(rest.map(|((queue, user), rate)| Violation {
+        law: "L11",
+        text: format!("{user} in {queue} holds a worth of {rate} that is not charged"),
+    }));
 }
 
 fn the_ledger_equals_what_is_held(state: &State, found: &mut Vec<Violation>) {

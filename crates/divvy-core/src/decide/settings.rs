@@ -19,8 +19,8 @@ pub(super) fn configure(
     note: Option<&str>,
 ) -> Result<Vec<Event>, Rejection> {
     let mut events = set_queues(state, &wanted.queues, by, note)?;
-    if let Some(policy) = &wanted.policy {
-        events.extend(set_policy(state, policy, by, note)?);
+    if let Some(policy) = wanted.policy_beside(&state.policy) {
+        events.extend(set_policy(state, &policy, by, note)?);
     }
     Ok(events)
 }

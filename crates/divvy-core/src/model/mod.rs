@@ -14,6 +14,7 @@ pub mod newer;
 pub mod node;
 pub mod pace;
 pub mod policy;
+pub mod prices;
 pub mod promise;
 pub mod queue;
 pub mod recollection;

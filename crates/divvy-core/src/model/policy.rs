@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::newer::Newer;
+use super::prices::Prices;
 use super::score::Score;
 use crate::time::Span;
 
@@ -206,6 +207,10 @@ pub struct Policy {
     /// How often a job gives way at most; unsaid for as often as others have a claim.
     #[serde(skip_serializing_if = "Newer::is_unsaid")]
     pub most_restarts: Newer<u32>,
+    /// What device-hours of the models cost: how an hour of one counts beside an hour of another in the past, in budgets and in
+    /// guarantees of GPU-hours; unsaid where all count alike.
+    #[serde(skip_serializing_if = "Newer::is_unsaid")]
+    pub prices: Newer<Prices>,
 }
 
 impl Policy {
@@ -285,6 +290,7 @@ impl Default for Policy {
             quantum_ms: Newer::default(),
             cool_down_ms: Newer::default(),
             most_restarts: Newer::default(),
+            prices: Newer::default(),
         }
     }
 }

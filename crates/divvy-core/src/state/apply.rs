@@ -111,6 +111,7 @@ impl State {
             Event::PolicySet { policy, .. } => {
                 self.policy = policy.clone();
                 self.remember_settings();
+                self.reprice(at)?;
                 self.review_past(at);
             }
             Event::DrainSet { on, .. } => self.draining = *on,
@@ -340,8 +341,20 @@ impl State {
             Ok(())
         })??;
         self.allocate(id, placements, at)?;
+        self.charge((&spec.queue, &user), placements, at)
+    }
+
+    /// Charges a user of a queue for what he holds from now on.
+    pub(super) fn charge(
+        &mut self,
+        (queue, user): (&str, &str),
+        placements: &[Placement],
+        at: Time,
+    ) -> Applied {
         let milli = placements.iter().map(Placement::milli).sum();
-        Ok(self.ledger.change(&spec.queue, &user, milli, at)?)
+        self.ledger.change(queue, user, milli, at)?;
+        let worth = placements.iter().filter_map(|placement| self.worth_of(placement).said().copied()).sum();
+        self.charge_worth((queue, user), worth, at)
     }
 
     /// What a job's tasks hold from now on.
@@ -353,6 +366,7 @@ impl State {
                 state: AllocationState::Starting,
                 since: at,
                 seq: 1,
+                worth: self.worth_of(placement),
             };
             self.plus(fingerprint(&Entity::Allocation(placement.allocation.0, &held)));
             if self.allocations.insert(placement.allocation, held).is_some() {
@@ -444,9 +458,10 @@ impl State {
         })?;
         let job =
             self.jobs.get(&held.job.number).ok_or_else(|| Wrong::Unknown(format!("job {}", held.job)))?;
-        self.ledger.change(&job.spec.queue, &job.owner.name, -milli, at)?;
+        let whose = (job.spec.queue.clone(), job.owner.name.clone());
+        self.ledger.change(&whose.0, &whose.1, -milli, at)?;
         self.ledger.close(milli_ms);
-        Ok(())
+        self.charge_worth((&whose.0, &whose.1), -held.worth.said().copied().unwrap_or(milli), at)
     }
 
     fn end_attempt(&mut self, id: JobId, end: &LastEnd, state: JobState, at: Time) -> Applied {

@@ -147,6 +147,7 @@ impl State {
             self.mix.digest(),
             self.policy_digest(),
         ));
+        let digest = self.worth.as_ref().map_or(digest, |worth| fingerprint(&(digest, worth.digest())));
         let digest = self.past.digest().map_or(digest, |past| fingerprint(&(digest, past)));
         let digest = if self.spending.is_empty() { digest } else { fingerprint(&(digest, &self.spending)) };
         let digest = if self.pledges.is_empty() { digest } else { fingerprint(&(digest, &self.pledges)) };

@@ -30,8 +30,8 @@ impl State {
         })??;
         self.allocate(id, placements, at)?;
         let job = self.jobs.get(&id.number).ok_or_else(|| Wrong::Unknown(format!("job {id}")))?;
-        let milli = placements.iter().map(Placement::milli).sum();
-        Ok(self.ledger.change(&job.spec.queue, &job.owner.name, milli, at)?)
+        let whose = (job.spec.queue.clone(), job.owner.name.clone());
+        self.charge((&whose.0, &whose.1), placements, at)
     }
 
     /// Tells some tasks of a gang to stop.

@@ -15,6 +15,7 @@ mod run;
 mod seats;
 mod spending;
 mod table;
+mod worth;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -29,6 +30,7 @@ use crate::model::device::{DeviceSpec, Health, Occupant};
 use crate::model::job::{Array, Cause, Estimate, JobSpec, JobState, LastEnd, Owner, StopOrder};
 use crate::model::members::Members;
 use crate::model::mix::Mix;
+use crate::model::newer::Newer;
 use crate::model::node::{NodeSpec, NodeState, OthersHold};
 use crate::model::policy::Policy;
 use crate::model::promise::Promise;
@@ -102,6 +104,9 @@ pub struct State {
     pub next_reservation: u64,
     /// Who used what.
     pub ledger: Ledger,
+    /// The same by the prices of the models, from when there first were any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worth: Option<Box<Ledger>>,
     /// What queues used and missed in the past.
     #[serde(default)]
     pub past: Past,
@@ -296,6 +301,9 @@ pub struct Allocation {
     pub since: Time,
     /// The number of the last action about it.
     pub seq: u32,
+    /// What it is charged as in [`State::worth`], in thousandths.
+    #[serde(default, skip_serializing_if = "Newer::is_unsaid")]
+    pub worth: Newer<i64>,
 }
 
 /// How a job ended, as dependencies see it.
@@ -393,6 +401,7 @@ impl Default for State {
             reservations: Vec::new(),
             next_reservation: 0,
             ledger: Ledger::default(),
+            worth: None,
             past: Past::default(),
             verdicts: BTreeMap::new(),
             mix: Mix::default(),

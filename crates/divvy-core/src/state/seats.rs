@@ -47,7 +47,7 @@ impl State {
     /// What is charged to all who stand somewhere, by their paths: to queues, or to users in them.
     pub(super) fn charges(&self, now: Time) -> BTreeMap<Cow<'_, str>, i128> {
         let mut charges: BTreeMap<Cow<str>, i128> = BTreeMap::new();
-        for (queue, user, account) in self.ledger.accounts() {
+        for (queue, user, account) in self.charging().accounts() {
             let path = match self.users_of(queue) {
                 Some(_) => Cow::Owned(seat(queue, user)),
                 None => Cow::Borrowed(queue),

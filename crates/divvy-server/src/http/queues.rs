@@ -37,10 +37,10 @@ pub(super) async fn set(
     let person = asking(&pool, &caller, &how)?;
     let text = std::str::from_utf8(&body)
         .map_err(|error| Problem::new(ProblemCode::BadSpec, format!("queues.yaml is not text: {error}")))?;
-    let Settings { queues, policy } = understood(text)?;
+    let Settings { queues, policy, prices } = understood(text)?;
     let queues = resolved(&pool, queues).await?;
     let _turn = pool.changing.lock().await;
-    put_in_force(&pool, Settings { queues, policy }, person, how).await
+    put_in_force(&pool, Settings { queues, policy, prices }, person, how).await
 }
 
 /// Changes some settings of one queue, and leaves all else as it is.
@@ -67,7 +67,7 @@ pub(super) async fn change(
     for queue in resolved(&pool, vec![changed]).await? {
         queues.insert(queue.path.clone(), queue);
     }
-    let settings = Settings { queues: queues.into_values().collect(), policy: None };
+    let settings = Settings { queues: queues.into_values().collect(), policy: None, prices: None };
     put_in_force(&pool, settings, person, how).await
 }
 
@@ -100,8 +100,8 @@ async fn put_in_force(pool: &Pool, wanted: Settings, person: Person, how: Change
             return Err(Problem::new(ProblemCode::BadSpec, what).with_field("guarantee").into());
         }
         let mut diff = queue::diff(&state.queues, &wanted.queues);
-        let policy = wanted.policy.as_ref();
-        diff.extend(policy.map(|it| queue::policy_diff(&state.policy, it)).unwrap_or_default());
+        let policy = wanted.policy_beside(&state.policy);
+        diff.extend(policy.map(|it| queue::policy_diff(&state.policy, &it)).unwrap_or_default());
         (diff, queue::notices(&wanted.queues, controller.snapshot()))
     };
     if how.dry_run {

@@ -8,6 +8,7 @@ use divvy_core::model::newer::Newer;
 use divvy_core::model::policy::{
     Attained, Foreseen, Length, Order, Policy, Preempt, Reclaim, Share, Shortest, Within, WithinQueue,
 };
+use divvy_core::model::prices::{Price, Prices};
 use divvy_core::model::queue::{Budget, Period, Pledge, Queue, Users};
 use divvy_core::time::Span;
 
@@ -121,6 +122,12 @@ fn policy(dice: &mut Dice, says_more: bool) -> Policy {
     if says_more && dice.percent(40) {
         policy.cool_down_ms = Newer(*dice.one_of(&[None, Some(60_000), Some(1_800_000)]));
         policy.most_restarts = Newer(*dice.one_of(&[None, Some(0), Some(2)]));
+    }
+    // Without the dice, too.
+    if says_more && policy.reserve % 2 == 0 {
+        let prices =
+            [("h100", 2_900), ("a100", 1_100)].map(|(model, milli)| (model.to_owned(), Price(milli)));
+        policy.prices = Newer(Some(Prices(prices.into())));
     }
     policy
 }

@@ -35,7 +35,12 @@ impl Watch {
             let Some((budget, spent)) = state.budget_of(path) else { continue };
             let books = self.account_of.iter().filter(|(queue, _)| lineage(queue).any(|above| above == path));
             let books = books.flat_map(|(_, users)| users.values());
-            let charged: i128 = books.map(|book| self.accounts[*book].charged_at(state.now)).sum();
+            let own: i128 = books.map(|book| self.accounts[*book].charged_at(state.now)).sum();
+            // By prices there are no books of its own: that they agree with what is held is checked (L11).
+            let is_below = |queue: &&str| lineage(queue).any(|above| above == path);
+            let charged = state.worth.as_ref().map_or(own, |worth| {
+                worth.queues().filter(is_below).map(|queue| worth.charged(queue, state.now)).sum()
+            });
             let most = i128::from(budget.milli_gpu_hours) * 3_600_000 + spent.carried_milli_ms;
             if charged - spent.charged_milli_ms >= most {
                 let text = format!("job {job} was placed, and queue {path} has used its budget");

@@ -13,6 +13,7 @@ use crate::amount::{Amount, Bytes, Limits, Resource, scaled};
 use crate::model::job::{Requeue, priority};
 use crate::model::newer::Newer;
 use crate::model::policy::{self, Policy, Reclaim, WithinQueue};
+use crate::model::prices::Prices;
 use crate::time::Span;
 
 /// What a queues.yaml says.
@@ -22,6 +23,17 @@ pub struct Settings {
     pub queues: Vec<Queue>,
     /// The settings of the planner, where the file has a section for them.
     pub policy: Option<Policy>,
+    /// The prices of the models, where the file says them.
+    pub prices: Option<Prices>,
+}
+
+impl Settings {
+    /// The policy that they bring about beside the one that is in force; nothing where they say nothing of it.
+    pub fn policy_beside(&self, now: &Policy) -> Option<Policy> {
+        let Some(prices) = &self.prices else { return self.policy.clone() };
+        let prices = Newer(Some(prices.clone()).filter(|prices| !prices.0.is_empty()));
+        Some(Policy { prices, ..self.policy.as_ref().unwrap_or(now).clone() })
+    }
 }
 
 /// What is wrong with a queues.yaml.
@@ -41,6 +53,7 @@ pub struct BadQueues {
 struct QueuesText {
     queues: BTreeMap<Spannable, Option<Spanned<QueueText>>>,
     policy: Option<Spanned<Policy>>,
+    prices: Option<Prices>,
 }
 
 /// A key of the file.
@@ -126,7 +139,7 @@ pub fn parse(text: &str) -> Result<Settings, BadQueues> {
         return Err(BadQueues { line: 1, column: 1, what });
     }
     let policy = read.policy.map(sound).transpose()?;
-    Ok(Settings { queues, policy })
+    Ok(Settings { queues, policy, prices: read.prices })
 }
 
 fn queue(path: &str, text: QueueText) -> Result<Queue, BadQueues> {

@@ -33,10 +33,13 @@ pub fn write<'a>(queues: impl IntoIterator<Item = &'a Queue>, policy: &Policy) -
         text += &line;
         text.push('\n');
     }
-    text + &format!(
-        "policy: {}\n",
-        flow(&Value::Object(differs(object(policy), &object(&Policy::default()))))
-    )
+    if let Some(prices) = policy.prices.said() {
+        let prices = prices.0.iter().map(|(model, price)| (model.clone(), price.to_string().into()));
+        text += &format!("prices: {}\n", flow(&Value::Object(prices.collect())));
+    }
+    let mut policy = object(policy);
+    policy.remove("prices");
+    text + &format!("policy: {}\n", flow(&Value::Object(differs(policy, &object(&Policy::default())))))
 }
 
 /// A queue with some of its settings said anew, checked as in a file. Of amounts, those that are named change and the others stay;
@@ -296,9 +299,23 @@ mod tests {
     }
 
     #[test]
+    fn prices_are_written_beside_the_policy_and_none_takes_them_back() {
+        let read = settings("queues: {a: }\nprices: {h100: 2.90, l4: 0.55}\n");
+        let policy = read.policy_beside(&Policy { reserve: 7, ..Policy::default() }).unwrap();
+        let written = write(&read.queues, &policy);
+        assert_eq!(written, "queues:\n  a:\nprices: {h100: 2.9, l4: 0.55}\npolicy: {reserve: 7}\n");
+        assert_eq!(settings(&written).policy_beside(&Policy::default()), Some(policy.clone()));
+        let none = settings("queues: {a: }\nprices: {}\n").policy_beside(&policy).unwrap();
+        assert_eq!((none.reserve, none.prices.is_unsaid()), (7, true));
+        assert_eq!(settings("queues: {a: }\n").policy_beside(&policy), None);
+        let bad = parse("queues: {a: }\nprices: {h100: -1}\n").unwrap_err();
+        assert!(bad.what.contains("no price") && bad.line == 2, "{bad}");
+    }
+
+    #[test]
     fn what_is_in_force_reads_as_somebody_would_have_written_it() {
         let text = "queues:\n  b/c: {submit: ['user:ana'], lend: {any: 0}, limit: {h100: 2.50, memory: 65536Mi}, weight: 2}\n  b: {guarantee: 6}\n  default: {priority: 0, weight: 1, requeue: lost}\npolicy: {min_runtime_ms: 5, attained: {hold_ms: 3}, reserve: 4}\n";
-        let Settings { queues, policy } = settings(text);
+        let Settings { queues, policy, .. } = settings(text);
         let written = write(&queues, &policy.unwrap());
         let (written, policy) = written.split_once("policy: ").unwrap();
         expect_test::expect![[r#"

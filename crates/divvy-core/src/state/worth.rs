@@ -1,0 +1,61 @@
+//! What device time is worth, where models have prices: a second ledger, in which an hour counts by its price beside the dearest. The
+//! past, budgets and pledges are reckoned from it; the ledger itself stays in device time.
+
+use super::State;
+use super::apply::Applied;
+use crate::id::AllocationId;
+use crate::ledger::Ledger;
+use crate::model::allocation::Placement;
+use crate::model::newer::Newer;
+use crate::time::Time;
+
+impl State {
+    /// The ledger from which the past, budgets and pledges are reckoned.
+    pub fn charging(&self) -> &Ledger {
+        self.worth.as_deref().unwrap_or(&self.ledger)
+    }
+
+    /// What a placement is worth now, in thousandths of a device of the dearest model; nothing where no prices were ever set.
+    pub(super) fn worth_of(&self, placement: &Placement) -> Newer<i64> {
+        Newer(self.worth.is_some().then(|| self.priced(placement)))
+    }
+
+    fn priced(&self, placement: &Placement) -> i64 {
+        let Some(prices) = self.policy.prices.said() else { return placement.milli() };
+        let model = |id| self.devices.get(id).map_or("", |device| device.spec.model.as_str());
+        let each = placement.devices.iter();
+        each.map(|(id, draw)| prices.worth_milli(model(id), i64::from(draw.milli))).sum()
+    }
+
+    /// Changes the worth of what a user holds in a queue.
+    pub(super) fn charge_worth(&mut self, (queue, user): (&str, &str), milli: i64, at: Time) -> Applied {
+        match &mut self.worth {
+            Some(worth) => Ok(worth.change(queue, user, milli, at)?),
+            None => Ok(()),
+        }
+    }
+
+    /// Reckons all that is held by the prices that are in force now. What was charged before stays as it was.
+    pub(super) fn reprice(&mut self, at: Time) -> Applied {
+        if self.worth.is_none() {
+            if self.policy.prices.is_unsaid() {
+                return Ok(());
+            }
+            self.worth = Some(Box::new(self.ledger.clone()));
+        }
+        let ids: Vec<AllocationId> = self.allocations.keys().copied().collect();
+        for id in ids {
+            let Some((held, job)) =
+                self.allocations.get(&id).and_then(|held| Some((held, self.jobs.get(&held.job.number)?)))
+            else {
+                continue;
+            };
+            let (before, now) = (held.worth.said().copied(), self.worth_of(&held.placement));
+            let more = now.said().copied().unwrap_or(0) - before.unwrap_or(held.placement.milli());
+            let whose = (job.spec.queue.clone(), job.owner.name.clone());
+            self.charge_worth((&whose.0, &whose.1), more, at)?;
+            self.change_allocation(id, |held| held.worth = now)?;
+        }
+        Ok(())
+    }
+}

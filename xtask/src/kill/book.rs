@@ -45,6 +45,8 @@ pub(super) struct Book {
     /// Jobs that were seen ended: their states and exit codes, which never change again.
     ended: BTreeMap<String, (String, Option<i64>)>,
     position: u64,
+    /// What was left of the budget when it was last looked at, in GPU-hours.
+    budget_left: Option<f64>,
 }
 
 /// A row of the daemon's list.
@@ -84,6 +86,14 @@ impl Row {
 }
 
 impl Book {
+    /// What was used of a budget stays used.
+    pub(super) fn spend(&mut self, left: Option<f64>) -> Option<String> {
+        let Some(left) = left else { return Some("the budget is gone".to_owned()) };
+        let before = self.budget_left.replace(left);
+        let grew = before.filter(|before| left > *before);
+        grew.map(|before| format!("{before} GPU-hours were left of the budget, and now {left}"))
+    }
+
     /// Compares what the daemon says after a restart with all it said before.
     pub(super) fn compare(&mut self, position: u64, rows: &[Row]) -> Vec<String> {
         let mut findings = std::mem::take(&mut self.refusals);

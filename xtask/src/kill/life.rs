@@ -106,11 +106,38 @@ fn rounds_of(site: &Site, book: &Mutex<Book>, seed: u64, rounds: u32) -> Result<
             daemon.kill().with_context(|| format!("in round {round}"))?;
         } else {
             start_takes = daemon.wait_until_ready(site)?;
+            if round == 0 {
+                divide(site)?;
+            }
             compare(site, book).with_context(|| format!("in round {round}"))?;
             serve(site, book, &mut draw, daemon).with_context(|| format!("in round {round}"))?;
         }
     }
     Ok(in_start)
+}
+
+/// What is reckoned over time: budgets, past use, what is pledged, all by prices.
+const QUEUES: &str = "queues:
+  default: {users: {}, budget: {gpu_hours: 100000, every: 5000d}, guarantee: {gpu_hours: 24, every: day}}
+  other: {guarantee: 1}
+prices: {h100: 2.90}
+policy: {half_life: 1h, catch_up: 1m}
+";
+
+/// Puts queues in force.
+fn divide(site: &Site) -> Result<()> {
+    let answer = wire::ask(&site.socket(), "PUT /v1/queues", None, QUEUES).context("setting the queues")?;
+    if answer.status != 200 {
+        bail!("the queues were refused: {answer:?}");
+    }
+    Ok(())
+}
+
+/// What is left of the budget of the queue that all jobs are in, in GPU-hours.
+fn budget_left(site: &Site) -> Result<Option<f64>> {
+    let queues = wire::get(&site.socket(), "/v1/queues").context("listing the queues")?.body;
+    let queue = queues.as_array().into_iter().flatten().find(|queue| queue["queue"] == "default");
+    Ok(queue.and_then(|queue| queue["budget_left_gpu_hours"].as_f64()))
 }
 
 /// Lets clients send requests, and kills the daemon under them.
@@ -143,6 +170,7 @@ fn compare(site: &Site, book: &Mutex<Book>) -> Result<Vec<Row>> {
     let rows = list(site).context("listing all jobs")?;
     let journal = journal(site)?;
     let mut findings = held(book).compare(position.unwrap_or(0), &rows);
+    findings.extend(held(book).spend(budget_left(site)?));
     findings.extend(journal.findings());
     let gpus = wire::get(&site.socket(), "/v1/gpus").context("listing the devices")?.body;
     findings.extend(book::held_twice(&serde_json::from_value::<Vec<Gpu>>(gpus)?));

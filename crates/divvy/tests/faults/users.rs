@@ -252,6 +252,37 @@ fn a_user_may_not_end_the_pool_or_change_its_queues() {
 }
 
 #[test]
+fn who_administers_a_queue_ends_jobs_of_others_in_it_and_sets_the_queues_below_it_and_no_others() {
+    let Some(pool) = Shared::start() else { return };
+    let file =
+        format!("queues:\n  default:\n  lab: {{guarantee: 2, admins: ['user:{}']}}\n  lab/asr:\n", ANA.0);
+    fs::write(pool.site.work().join("queues.yaml"), file).unwrap();
+    pool.site.say("apply -f queues.yaml").ok();
+    let submit = |queue: &str| {
+        pool.divvy(BEN, &["run", "-d", "-q", queue, "-g", "1", "--", "sleep", "1000"]).ok().to_owned()
+    };
+    let (below, elsewhere) = (submit("lab/asr"), submit("default"));
+    let refused = pool.divvy(ANA, &["cancel", &elsewhere]);
+    assert_eq!(refused.code, 77, "{refused:?}");
+    pool.divvy(ANA, &["cancel", &below]).ok();
+    pool.divvy(ANA, &["wait", &below]);
+    assert_eq!(pool.site.job(&below)["last_end"]["by"], ANA.0);
+    pool.divvy(ANA, &["queues", "set", "lab/asr", "--guarantee", "1", "--weight", "3"]).ok();
+    for settings in
+        [&["lab", "--weight", "2"][..], &["lab/asr", "--guarantee", "3"], &["default", "--weight", "2"]]
+    {
+        let said = pool.divvy(ANA, &[&["queues", "set"], settings].concat());
+        assert!(said.code == 77 || said.err.contains("guarantee"), "{said:?}");
+    }
+    let queues = wire::get(&pool.site.socket(), "/v1/queues");
+    let weight = |path: &str| {
+        queues.as_array().unwrap().iter().find(|it| it["queue"] == path).unwrap()["weight"].clone()
+    };
+    assert_eq!((weight("lab"), weight("lab/asr"), weight("default")), (json!(1), json!(3), json!(1)));
+    assert_eq!(pool.divvy(BEN, &["cancel", &elsewhere]).code, 0);
+}
+
+#[test]
 fn a_pool_of_an_ordinary_user_serves_that_user_alone_and_says_so() {
     if !is_root() {
         return println!("not root: cannot be other users");

@@ -86,7 +86,12 @@ mod tests {
     use std::cell::RefCell;
 
     /// Says a word that takes so long.
-    async fn say(latest: &Latest, sent: &RefCell<Vec<Value>>, about: &str, (word, takes_ms): (u64, u64)) {
+    async fn wait_and_say(
+        latest: &Latest,
+        sent: &RefCell<Vec<Value>>,
+        about: &str,
+        (word, takes_ms): (u64, u64),
+    ) {
         if !latest.begin(about, &json!(word)) {
             return;
         }
@@ -102,7 +107,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_last_word_is_sent_last_however_long_the_first_takes() {
         let (latest, sent) = (Latest::default(), RefCell::new(Vec::new()));
-        let say = |about, word| say(&latest, &sent, about, word);
+        let say = |about, word| wait_and_say(&latest, &sent, about, word);
         tokio::join!(say("a", (1, 100)), say("a", (2, 50)), say("b", (3, 10)), say("a", (4, 0)));
         assert_eq!(*sent.borrow(), [json!(3), json!(1), json!(4)]);
         say("a", (5, 0)).await;
@@ -113,7 +118,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn of_what_is_settled_nothing_more_is_said() {
         let (latest, sent) = (Latest::default(), RefCell::new(Vec::new()));
-        let say = |about, word| say(&latest, &sent, about, word);
+        let say = |about, word| wait_and_say(&latest, &sent, about, word);
         let settles = async {
             latest.settle("a".into());
             latest.quiet("a").await;

@@ -74,6 +74,11 @@ pub(super) async fn carry_out(
     tell: impl Fn(Bound) + Clone + Send + 'static,
 ) {
     while let Some(write) = writes.recv().await {
+        let patch = patch_of(&write);
+        // In the order in which they came: whoever is sending an earlier one sends it.
+        if patch.as_ref().is_some_and(|patch| !post.latest.begin(&patch.about, &patch.body)) {
+            continue;
+        }
         let turn = post.lane.turn().await;
         let place = post.window.enter().await;
         let (desk, tell) = (post.clone(), tell.clone());
@@ -89,17 +94,48 @@ pub(super) async fn carry_out(
                     return tell((id, bound));
                 }
                 Write::Evict(pod, condition) => desk.evict(&pod, &condition).await,
-                Write::Say(pod, condition) => desk.say(&pod, &condition).await,
-                Write::Nominate(pod, node) => desk.nominate(&pod, node.as_deref()).await,
                 Write::Event(subject, condition) => desk.event(&subject, &condition).await,
-                Write::SayOfQueue(name, generation, condition) => {
-                    desk.say_of_queue(&name, generation, &condition).await;
-                }
                 Write::Tell(name, status) => desk.tell_of_queue(&name, &status).await,
+                Write::Say(..) | Write::Nominate(..) | Write::SayOfQueue(..) => desk.send_all(patch).await,
             }
             drop((place, turn));
         });
     }
+}
+
+/// A change of what an object says: of one thing what is said last is what stands there in the end.
+struct Patch {
+    about: String,
+    path: String,
+    kind: &'static str,
+    body: Value,
+}
+
+/// What is to be changed by a write that says something.
+fn patch_of(write: &Write) -> Option<Patch> {
+    match write {
+        Write::Say(pod, condition) => Some(condition_of(pod, condition)),
+        Write::Nominate(pod, node) => {
+            Some(status_of(pod, "nominatedNodeName", &json!({"nominatedNodeName": node})))
+        }
+        Write::SayOfQueue(name, generation, condition) => {
+            let mut condition = spelled(condition);
+            condition["observedGeneration"] = (*generation).into();
+            let body = json!({"status": {"conditions": [condition], "observedGeneration": generation}});
+            Some(Patch { about: format!("queue {name}"), path: status_of_queue(name), kind: MERGE, body })
+        }
+        Write::Bind(..) | Write::Evict(..) | Write::Event(..) | Write::Tell(..) => None,
+    }
+}
+
+fn condition_of(pod: &Address, condition: &Condition) -> Patch {
+    status_of(pod, &condition.kind, &json!({"conditions": [spelled(condition)]}))
+}
+
+fn status_of(pod: &Address, field: &str, status: &Value) -> Patch {
+    let path = format!("/api/v1/namespaces/{}/pods/{}/status", pod.namespace, pod.name);
+    let body = json!({"metadata": {"uid": pod.uid}, "status": status});
+    Patch { about: about(&pod.uid, field), path, kind: STRATEGIC, body }
 }
 
 /// What became of one request.
@@ -181,7 +217,10 @@ impl Post {
 
     /// Says why, then deletes the pod, which gets its own grace. What is said of a pod goes with it: the event stays.
     async fn evict(&self, pod: &Address, condition: &Condition) {
-        self.say(pod, condition).await;
+        let said = condition_of(pod, condition);
+        if self.latest.begin(&said.about, &said.body) {
+            self.send_all(Some(said)).await;
+        }
         let path = format!("/api/v1/namespaces/{}/pods/{}", pod.namespace, pod.name);
         let body = json!({"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": pod.uid}});
         self.insist(None, ("DELETE", &path), (JSON, &body)).await;
@@ -190,30 +229,13 @@ impl Post {
         self.event(&subject, condition).await;
     }
 
-    async fn say(&self, pod: &Address, condition: &Condition) {
-        self.patch_status(pod, &condition.kind, json!({"conditions": [spelled(condition)]})).await;
-    }
-
-    async fn nominate(&self, pod: &Address, node: Option<&str>) {
-        self.patch_status(pod, "nominatedNodeName", json!({"nominatedNodeName": node})).await;
-    }
-
-    /// Of one field what is said last is what stands there in the end.
-    async fn patch_status(&self, pod: &Address, field: &str, status: Value) {
-        let path = format!("/api/v1/namespaces/{}/pods/{}/status", pod.namespace, pod.name);
-        let body = json!({"metadata": {"uid": pod.uid}, "status": status});
-        let about = about(&pod.uid, field);
-        self.say_in_turn(&about, &path, (STRATEGIC, body)).await;
-    }
-
-    async fn say_in_turn(&self, about: &str, path: &str, (kind, body): (&str, Value)) {
-        if !self.latest.begin(about, &body) {
-            return;
-        }
+    /// Sends a patch whose turn it is, and what has come since about the same.
+    async fn send_all(&self, patch: Option<Patch>) {
+        let Some(Patch { about, path, kind, body }) = patch else { return };
         let mut next = Some(body);
         while let Some(body) = next {
-            self.insist(Some(about), ("PATCH", path), (kind, &body)).await;
-            next = self.latest.next(about);
+            self.insist(Some(&about), ("PATCH", &path), (kind, &body)).await;
+            next = self.latest.next(&about);
         }
     }
 
@@ -244,14 +266,6 @@ impl Post {
         if let Answer::Refused(why) | Answer::NotPermitted(why) = answer {
             tracing::warn!("what queue {name} has and used was not kept: {why}");
         }
-    }
-
-    async fn say_of_queue(&self, name: &str, generation: i64, condition: &Condition) {
-        let mut condition = spelled(condition);
-        condition["observedGeneration"] = generation.into();
-        let body = json!({"status": {"conditions": [condition], "observedGeneration": generation}});
-        let path = status_of_queue(name);
-        self.say_in_turn(&format!("queue {name}"), &path, (MERGE, body)).await;
     }
 
     /// Tries until the server has an opinion, however long it is away, or what it is about is settled. What it refuses is said in the

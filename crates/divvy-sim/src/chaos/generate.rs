@@ -124,7 +124,7 @@ fn policy(dice: &mut Dice, says_more: bool) -> Policy {
         policy.most_restarts = Newer(*dice.one_of(&[None, Some(0), Some(2)]));
     }
     // Without the dice, too.
-    if says_more && policy.reserve % 2 == 0 {
+    if says_more && policy.reserve.is_multiple_of(2) {
         let prices =
             [("h100", 2_900), ("a100", 1_100)].map(|(model, milli)| (model.to_owned(), Price(milli)));
         policy.prices = Newer(Some(Prices(prices.into())));

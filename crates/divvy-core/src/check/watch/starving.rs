@@ -191,7 +191,8 @@ fn could_have(state: &State, id: NodeId, devices: usize, now: Time) -> bool {
             let runs_on = run.stopping.is_none() && !run.promised && held.since < now;
             let whole = held.state != AllocationState::Stopping && !job.spec.gang.is_elastic();
             // Who had to give way before may be safe for a while, or for ever.
-            let counts = state.policy.counts_restarts() && run.gave_way > 0;
+            let never = state.policy.most_restarts.said() == Some(&0);
+            let counts = never || state.policy.counts_restarts() && run.gave_way > 0;
             job.spec.preemptible && runs_on && whole && (saves || !again) && !counts
         })
     };

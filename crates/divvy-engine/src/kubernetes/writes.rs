@@ -95,8 +95,9 @@ pub(super) async fn carry_out(
                 }
                 Write::Evict(pod, condition) => desk.evict(&pod, &condition).await,
                 Write::Event(subject, condition) => desk.event(&subject, &condition).await,
-                Write::Tell(name, status) => desk.tell_of_queue(&name, &status).await,
-                Write::Say(..) | Write::Nominate(..) | Write::SayOfQueue(..) => desk.send_all(patch).await,
+                Write::Say(..) | Write::Nominate(..) | Write::SayOfQueue(..) | Write::Tell(..) => {
+                    desk.send_all(patch).await;
+                }
             }
             drop((place, turn));
         });
@@ -124,7 +125,11 @@ fn patch_of(write: &Write) -> Option<Patch> {
             let body = json!({"status": {"conditions": [condition], "observedGeneration": generation}});
             Some(Patch { about: format!("queue {name}"), path: status_of_queue(name), kind: MERGE, body })
         }
-        Write::Bind(..) | Write::Evict(..) | Write::Event(..) | Write::Tell(..) => None,
+        Write::Tell(name, status) => {
+            let (about, body) = (format!("use of queue {name}"), json!({"status": status}));
+            Some(Patch { about, path: status_of_queue(name), kind: MERGE, body })
+        }
+        Write::Bind(..) | Write::Evict(..) | Write::Event(..) => None,
     }
 }
 
@@ -257,15 +262,6 @@ impl Post {
             "regarding": regarding, "note": note,
         });
         self.insist(None, ("POST", &path), (JSON, &body)).await;
-    }
-
-    /// Tried once: what is lost is said again.
-    async fn tell_of_queue(&self, name: &str, status: &QueueStatus) {
-        let body = json!({"status": status});
-        let answer = self.send("PATCH", &status_of_queue(name), (MERGE, &body)).await;
-        if let Answer::Refused(why) | Answer::NotPermitted(why) = answer {
-            tracing::warn!("what queue {name} has and used was not kept: {why}");
-        }
     }
 
     /// Tries until the server has an opinion, however long it is away, or what it is about is settled. What it refuses is said in the

@@ -126,7 +126,7 @@ fn what_a_queue_has_used_of_its_budget_is_known_to_the_next_scheduler() {
     site.kubectl(&["delete", "pod", "early", "--force", "--grace-period=0"], None);
     site.wait_until("the queue to say what it used", || {
         let status = status();
-        status["gpus"] == 0 && status["usage"]["budget"]["usedGpuSeconds"].as_i64() >= Some(4)
+        status["gpus"] == 0 && status["usage"]["budget"]["usedGpuSeconds"].as_i64() >= Some(3)
     });
     site.kill();
     of_queue("late");

@@ -172,6 +172,22 @@ fn who_could_take_nothing_is_promised_nothing_that_ends() {
 }
 
 #[test]
+fn who_is_within_his_guarantee_gives_nothing_for_what_his_siblings_have_too_much() {
+    // Of org o together more than is guaranteed runs; it is y that has too much, though x loses less.
+    check(
+        "node n1 4xh100\nqueue o\nqueue o/x guarantee=1\nqueue o/y\nqueue p guarantee=1\nsubmit y0 o/y 1 array=0-2\nplan\npass 1h\nsubmit x0 o/x 1\nplan\npass 1m\nsubmit p0 p 1\nplan",
+        expect![[r#"
+            place y0_0 n1:0
+            place y0_1 n1:1
+            place y0_2 n1:2
+            place x0 n1:3
+            stop y0_2 Reclaimed by p0
+            promise p0 n1:2
+        "#]],
+    );
+}
+
+#[test]
 fn a_job_that_is_not_preemptible_stays_within_the_guarantee_and_is_no_victim() {
     check(
         "node n1 4xh100\nqueue a guarantee=2\nqueue b guarantee=2\nsubmit pin b 2 fixed\nsubmit more b 1 fixed\nsubmit lent b 2\nplan\nexplain more\nsubmit a0 a 2\nplan",

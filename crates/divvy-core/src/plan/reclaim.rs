@@ -270,7 +270,7 @@ fn up_to(
         let (own, other) = fair.shares.part(claim.queue, place)?;
         let lends = (0..claim.asked.len()).any(|index| {
             claim.asked[index] > 0
-                && victims::lends(&fair.shares, claim.queue, (own, other, index), (reach, 0))
+                && victims::lends(&fair.shares, (claim.queue, place), (own, other, index), (reach, 0))
         });
         return lends.then_some(i32::MAX);
     }
@@ -422,14 +422,19 @@ fn may_stop(shares: &Shares, claim: &Claim, candidate: &Candidate, reach: Reach)
     let lacks = |index: &usize| shared(index) && (claim.scarce[*index] || !any_scarce);
     let mut lacking = (0..claim.asked.len()).filter(lacks).peekable();
     let lends = |index: usize| {
-        victims::lends(shares, claim.queue, (own, other, index), (reach, candidate.draws[index]))
+        victims::lends(
+            shares,
+            (claim.queue, candidate.queue),
+            (own, other, index),
+            (reach, candidate.draws[index]),
+        )
     };
     let may = lacking.peek().is_some() && lacking.all(lends);
     may && !is_spared(shares, claim, (candidate, other), lacks)
 }
 
-/// Whether a job is spared, where the claim spares anyone: with it, its queue's side would fall below its guarantee of what the
-/// claim lacks; or it is of higher priority than one who was spared for that.
+/// Whether a job is spared, where the claim spares anyone: without it, its queue, or one above it on its side, would fall below its
+/// guarantee of what the claim lacks; or it is of higher priority than one who was spared for that.
 fn is_spared(
     shares: &Shares,
     claim: &Claim,
@@ -437,8 +442,13 @@ fn is_spared(
     lacks: impl Fn(&usize) -> bool,
 ) -> bool {
     let Some(spares) = claim.spares else { return false };
-    let (other, priority) = (&shares.queues[other], candidate.cost.priority);
-    let below = |index: usize| other.running[index] - candidate.draws[index] < other.guarantee[index];
+    let priority = candidate.cost.priority;
+    let side = || shares.upwards(candidate.queue).take_while(|place| *place != shares.queues[other].parent);
+    let falls = |place: usize, index: usize| {
+        let queue = &shares.queues[place];
+        queue.running[index] - candidate.draws[index] < queue.guarantee[index]
+    };
+    let below = |index: usize| side().any(|place| falls(place, index));
     if (0..claim.asked.len()).filter(lacks).any(below) {
         spares.set(Some(spares.get().map_or(priority, |lowest| lowest.min(priority))));
         return true;

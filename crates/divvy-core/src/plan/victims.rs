@@ -84,13 +84,18 @@ pub(super) fn tie(candidates: &mut [Candidate]) {
 }
 
 /// Whether a sibling of a queue on the claimant's path has more of a resource than is guaranteed to it or, unless the claimant's
-/// side stays within its guarantee, than is due to it, and may be told to give up so much of it.
+/// side stays within its guarantee, than is due to it, and may be told to give up so much of it; and whether so has each below it
+/// on the way to the one that holds it: who is within his guarantee gives nothing for what his siblings have too much.
 pub(super) fn lends(
     shares: &Shares,
-    to: usize,
+    (to, from): (usize, usize),
     (own, other, index): (usize, usize, usize),
     (reach, draw): (Reach, i64),
 ) -> bool {
+    let mut below = shares.upwards(from).take_while(|place| *place != other);
+    if below.any(|place| !shares.queues[place].beyond(index).0) {
+        return false;
+    }
     let levels = shares.upwards(to).take_while(|place| *place != own).count() + 1;
     let other = &shares.queues[other];
     let (beyond_guarantee, mut beyond_due) = other.beyond(index);

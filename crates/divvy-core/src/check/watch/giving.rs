@@ -171,21 +171,23 @@ impl Watch {
         let mut upwards: Vec<&str> = lineage(other).collect();
         upwards.reverse();
         let is_shared = |path: &&str| lineage(own).any(|above| above == *path);
-        let Some(sibling) = upwards.into_iter().find(|path| !is_shared(path)) else {
-            wrong.push(found(
-                "L9",
-                format!("job {job} of {other} is reclaimed by {own}, one above the other"),
-            ));
-            return;
-        };
-        let held = self.queues.get(sibling).and_then(|held| held.get(&Resource::Any)).copied().unwrap_or(0);
-        let leaving = self.leaving_milli.get(sibling).copied().unwrap_or(0);
-        let guarantee = guaranteed_milli(state, sibling);
-        if claimant.spec.milli_asked() > 0 && held - leaving <= guarantee {
-            let text = format!(
-                "queue {sibling} holds {held}−{leaving} of its guarantee of {guarantee}, and job {job} is reclaimed"
-            );
+        upwards.retain(|path| !is_shared(path));
+        if upwards.is_empty() {
+            let text = format!("job {job} of {other} is reclaimed by {own}, one above the other");
             wrong.push(found("L9", text));
+        }
+        // Where the paths part, and on each level below that has a guarantee.
+        let upwards = upwards.into_iter().enumerate().filter(|_| claimant.spec.milli_asked() > 0);
+        for (level, path) in upwards {
+            let held = self.queues.get(path).and_then(|held| held.get(&Resource::Any)).copied().unwrap_or(0);
+            let leaving = self.leaving_milli.get(path).copied().unwrap_or(0);
+            let guarantee = guaranteed_milli(state, path);
+            if (level == 0 || guarantee > 0) && held - leaving <= guarantee {
+                let text = format!(
+                    "queue {path} holds {held}−{leaving} of its guarantee of {guarantee}, and job {job} is reclaimed"
+                );
+                wrong.push(found("L9", text));
+            }
         }
     }
 

@@ -80,29 +80,10 @@ pub(super) fn in_turns<'a>(
     verdicts: &mut Verdicts,
 ) {
     let state = trial.state;
-    let Others { waiting, running, growing, leavers, .. } = others;
+    let waiting = others.waiting;
     let ending = plan.ending();
     ending.iter().for_each(|job| count_ending(state, &mut shares, *job));
-    let (victims, places, grown) = (Vec::new(), Vec::new(), Vec::new());
-    let budget = Budget::new(state.policy.most_moves);
-    let (early, parties) = (None, OnceCell::new());
-    let told = ending.iter().filter_map(|job| state.run(*job)).flat_map(|run| run.live.iter().copied());
-    let leaving = Leaving::new(state, leavers, told);
-    let mut fair = Fair {
-        trial,
-        shares,
-        running,
-        now,
-        victims,
-        growing,
-        grown,
-        ending,
-        leaving,
-        parties,
-        places,
-        early,
-        budget,
-    };
+    let mut fair = Fair::begin(trial, (others, shares), ending, now);
     let relieved = starve::relieve(&mut fair, waiting, plan);
     let mut turns = Turns::new(state, waiting, now, &fair.shares);
     report.skipped = turns.left_out;
@@ -154,6 +135,35 @@ fn count_ending(state: &State, shares: &mut Shares, id: JobId) {
     let stays = held.filter(|held| held.state != AllocationState::Stopping);
     let drawn = shares.counted(state, stays.map(|held| &held.placement));
     shares.stop(shares.place(job.spec.stand()), &drawn, 1);
+}
+
+impl<'a, 'b> Fair<'a, 'b> {
+    /// Nothing is planned yet.
+    fn begin(
+        trial: &'b mut Trial<'a>,
+        (others, shares): (Others<'a>, Shares),
+        ending: BTreeSet<JobId>,
+        now: Time,
+    ) -> Self {
+        let state = trial.state;
+        let Others { running, growing, leavers, .. } = others;
+        let told = ending.iter().filter_map(|job| state.run(*job)).flat_map(|run| run.live.iter().copied());
+        Self {
+            leaving: Leaving::new(state, leavers, told),
+            budget: Budget::new(state.policy.most_moves),
+            victims: Vec::new(),
+            grown: Vec::new(),
+            places: Vec::new(),
+            parties: OnceCell::new(),
+            early: None,
+            trial,
+            shares,
+            running,
+            now,
+            growing,
+            ending,
+        }
+    }
 }
 
 impl<'a> Fair<'a, '_> {

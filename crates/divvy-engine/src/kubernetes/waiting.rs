@@ -121,7 +121,7 @@ impl Waiting {
             gang: gang(pod).ok().flatten(),
             grace_ms: grace_s.clamp(0, 86_400).saturating_mul(1000),
             time_limit: time_limit(pod).ok().flatten(),
-            ask: gang(pod).and_then(|_| time_limit(pod)).and_then(|_| ask(pod)),
+            ask: understood(pod).and_then(|()| ask(pod)),
             scheduled: said.cloned(),
             subject: subject(meta),
         }
@@ -156,6 +156,15 @@ fn preemptible(pod: &Pod) -> bool {
         Some("false") => false,
         _ => pod.metadata.owner_references.iter().any(|owner| owner.controller),
     }
+}
+
+/// What is wrong with what a pod says of itself, while that keeps it waiting: who has a node runs on, whatever is written on it later.
+fn understood(pod: &Pod) -> Result<(), String> {
+    if pod.spec.node_name.is_some() {
+        return Ok(());
+    }
+    gang(pod)?;
+    time_limit(pod).map(drop)
 }
 
 /// How long a pod may run: as long as the kubelet lets it, and its annotation; or what is wrong with that.
@@ -199,4 +208,21 @@ fn ask(pod: &Pod) -> Result<Ask, String> {
         speed_percent: 100,
     };
     Ok(Ask { alternatives: vec![alternative], nodes })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn ask_of(spec: serde_json::Value) -> Result<Ask, String> {
+        let metadata = json!({"annotations": {TIME_LIMIT: "soon"}, "labels": {GANG_LABEL: "many"}});
+        Waiting::new(&serde_json::from_value(json!({"metadata": metadata, "spec": spec})).unwrap()).ask
+    }
+
+    #[test]
+    fn nonsense_keeps_a_pod_waiting_and_is_no_matter_once_it_has_its_node() {
+        assert!(ask_of(json!({})).unwrap_err().contains("many"));
+        assert!(ask_of(json!({"nodeName": "n1"})).is_ok());
+    }
 }

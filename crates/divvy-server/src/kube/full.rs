@@ -10,10 +10,10 @@ const FEW: usize = 64;
 /// How often they are.
 const EVERY_MS: i64 = 1_000;
 
-/// Pods that wait for room in their queues, by the names of these.
+/// Pods that wait for room in their queues, by the names of these and by namespaces: each of these may have a bound of its own.
 #[derive(Debug, Default)]
 pub(super) struct Full {
-    lines: BTreeMap<Option<String>, Line>,
+    lines: BTreeMap<(Option<String>, String), Line>,
     tried: Option<Time>,
 }
 
@@ -29,7 +29,7 @@ impl Full {
     /// Pods that would be a job were refused.
     pub(super) fn refused(&mut self, pods: &[Waiting]) {
         let Some(first) = pods.first() else { return };
-        let line = self.lines.entry(first.queue.clone()).or_default();
+        let line = self.lines.entry((first.queue.clone(), first.namespace.clone())).or_default();
         line.is_open = false;
         let uids = pods.iter().map(|pod| pod.uid.clone()).collect();
         line.jobs.insert((first.created.clone(), first.name.clone()), uids);
@@ -61,5 +61,43 @@ impl Full {
             self.tried = Some(now);
         }
         next
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pod(namespace: &str, number: usize) -> Waiting {
+        let name = format!("{namespace}-{number:03}");
+        Waiting {
+            uid: name.clone(),
+            namespace: namespace.into(),
+            created: format!("{number:03}"),
+            name,
+            queue: None,
+            priority: 0,
+            preemptible: false,
+            preempts: true,
+            gang: None,
+            grace_ms: 0,
+            time_limit: None,
+            ask: Err("nothing".into()),
+            scheduled: None,
+            subject: Default::default(),
+        }
+    }
+
+    #[test]
+    fn the_first_of_each_namespace_are_tried_when_a_job_has_ended() {
+        let mut full = Full::default();
+        (0..2 * FEW).for_each(|number| full.refused(&[pod("a", number)]));
+        full.refused(&[pod("b", 999)]);
+        assert!(full.next(Time(0)).is_empty());
+        full.open();
+        let next = full.next(Time(0));
+        assert_eq!((next.len(), next[0].as_str(), next[FEW].as_str()), (FEW + 1, "a-000", "b-999"));
+        full.refused(&[pod("a", 0)]);
+        assert!(full.next(Time(EVERY_MS)).is_empty());
     }
 }

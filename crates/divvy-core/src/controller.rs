@@ -186,7 +186,9 @@ impl Controller {
         let (saw, state, policy) = (self.state.position, self.state.digest(), self.state.policy_digest());
         let (plan, report) = plan::plan(&self.state, &mut self.snapshot, now);
         self.report = report;
-        let all_stands = !self.state.freed || self.snapshot.waiting.is_empty();
+        // What is due was asked for: that nothing of it has changed is an answer, too.
+        let is_answered = !self.state.past.is_awaited();
+        let all_stands = is_answered && (!self.state.freed || self.snapshot.waiting.is_empty());
         if plan.is_empty() && all_stands {
             return Ok(false);
         }

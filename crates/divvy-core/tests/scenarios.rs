@@ -536,6 +536,18 @@ fn an_exclusive_job_wants_an_idle_node_and_keeps_others_off_it() {
 }
 
 #[test]
+fn in_a_strict_order_nobody_passes_the_first_by_the_passing_of_time() {
+    check(
+        "node n1 2xh100\npolicy {strict: true, order: attained}\nsubmit r default 1\nplan\nsubmit a default 2\nsubmit b default 1\nplan\npass 1h\nsubmit c default 1\nplan",
+        expect![[r#"
+            place r n1:0
+            wait DV-IN-LINE: jobs start strictly in order, and one before it does not fit yet
+            wait DV-GPUS-BUSY: no node has 2 GPUs free that would do
+        "#]],
+    );
+}
+
+#[test]
 fn in_a_strict_order_nothing_passes_a_job_that_does_not_fit() {
     check(
         "node n1 2xh100\npolicy strict: true\nsubmit r default 1\nplan\nsubmit a default 2\nsubmit b default 1\nplan\nexplain b",

@@ -77,7 +77,7 @@ pub enum Within {
     Submit,
     /// Running before waiting, each by when it last arrived, started, was stopped or fell a level.
     Turn,
-    /// The longest time since submission per device asked for.
+    /// The longest time since submission per device asked for; in a strict order by submission.
     AgePerDevice,
 }
 

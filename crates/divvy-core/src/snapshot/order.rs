@@ -112,10 +112,11 @@ pub(crate) fn first_start(policy: &Policy, job: &Job) -> Option<OrderKey> {
 }
 
 /// The place in the line at this moment: the key, but where the order goes by age per device, that age instead of the time of
-/// submission. Among jobs of as many devices both give the same order. Foreseen jobs, those of even `first`, stay by submission.
+/// submission. Among jobs of as many devices both give the same order. Foreseen jobs, those of even `first`, stay by submission; so
+/// do all in a strict order: where the first keeps back those behind it, nobody passes by it merely because time does (L10).
 pub(crate) fn place(policy: &Policy, key: OrderKey, milli: i64, now: Time) -> OrderKey {
     let by_age = policy.order == Order::Attained && policy.attained.within == Within::AgePerDevice;
-    if !by_age || key.first % 2 == 0 {
+    if !by_age || policy.strict || key.first % 2 == 0 {
         return key;
     }
     let age = i128::from(now.0 - key.second) * 1_000_000 / i128::from(milli.max(1));

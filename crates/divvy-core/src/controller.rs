@@ -162,7 +162,8 @@ impl Controller {
     /// Plans, if there is news or something is due.
     pub fn cycle(&mut self, now: Time) -> Result<(), Broken> {
         let now = now.max(self.state.now);
-        if !self.news && self.due().is_none_or(|due| due > now) {
+        let is_asked = self.news || self.state.past.is_awaited();
+        if !is_asked && self.due().is_none_or(|due| due > now) {
             return Ok(());
         }
         for event in self.state.calendar_news(now) {

@@ -204,3 +204,15 @@ fn what_is_guaranteed_is_taken_back_with_moves_rather_than_below_another_guarant
         "#]],
     );
 }
+
+#[test]
+fn while_the_pool_drains_no_gang_grows() {
+    check(
+        "node n1 2xh100\nsubmit e default 1 tasks=1..2\nsubmit r default 1\nplan\ndrain on\nend r\nplan",
+        expect![[r#"
+            place e n1:0
+            place r n1:1
+            ended r completed Exit exit=0
+        "#]],
+    );
+}

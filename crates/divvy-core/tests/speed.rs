@@ -178,3 +178,16 @@ fn a_speed_that_cannot_be_read_is_refused() {
         expect!["line 2: speed names the models of GPUs: no model= beside it"],
     );
 }
+
+#[test]
+fn while_the_pool_drains_nobody_moves() {
+    check(
+        "node n1 1xh100\nnode n2 1xa100\nsubmit a default 1 model=h100\nsubmit b default 1 speed=h100:100,a100:50 resumable\n\
+        plan\npass 1h\ndrain on\nplan\nend a\nplan",
+        expect![[r#"
+            place a n1:0
+            place b n2:0
+            ended a completed Exit exit=0
+        "#]],
+    );
+}

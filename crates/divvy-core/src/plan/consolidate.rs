@@ -224,7 +224,7 @@ pub(super) fn resettle(fair: &mut Fair) {
     for id in jobs {
         let Some(job) = state.jobs.get(&id.number).filter(|_| fair.budget.moves > 0) else { continue };
         let queue = fair.shares.place(job.spec.stand());
-        let Ok(closed) = fair.shares.closed_models(queue, &job.spec) else { continue };
+        let Ok(closed) = fair.shares.closed(queue, &job.spec) else { continue };
         fair.trial.not_lent = closed;
         let Ok(placements) = place::place_spec(fair.trial, &job.spec) else { continue };
         let taken = fair.shares.counted(state, placements.iter());

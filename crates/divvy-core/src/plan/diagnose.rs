@@ -221,7 +221,7 @@ pub(super) fn blockers(state: &State, snapshot: &Snapshot, spec: &JobSpec) -> (V
     let mut blockers: Vec<Reason> =
         draining.into_iter().chain(trial.exceeded(spec.stand(), spec.milli_asked())).collect();
     blockers.extend(super::allows(state, snapshot, spec).err());
-    blockers.extend(super::closed_models(state, snapshot, spec).err());
+    blockers.extend(super::closed(state, snapshot, spec).err());
     // A queue that does not exist has no limits: what is left is capacity alone.
     let unlimited = JobSpec { queue: String::new(), seat: Newer::default(), ..spec.clone() };
     let by_capacity = place_spec(&mut trial, &unlimited).err();

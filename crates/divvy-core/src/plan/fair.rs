@@ -221,7 +221,7 @@ impl<'a> Fair<'a, '_> {
         let Some(job) = state.jobs.get(&turn.key.number) else { return Ok(false) };
         let asked = self.shares.asked(&job.spec);
         self.shares.allows(turn.queue, &asked, &job.spec)?;
-        match self.shares.closed_models(turn.queue, &job.spec) {
+        match self.shares.closed(turn.queue, &job.spec) {
             Ok(closed) => self.trial.not_lent = closed,
             Err(reason) => {
                 self.take_back(turn, job, &reason)?;
@@ -317,7 +317,7 @@ impl<'a> Fair<'a, '_> {
         let mut stays = self.spent();
         stays.extend(self.places.iter().map(|place| place.job));
         let shares = &self.shares;
-        let closed = |spec: &JobSpec| shares.closed_models(shares.place(spec.stand()), spec).ok();
+        let closed = |spec: &JobSpec| shares.closed(shares.place(spec.stand()), spec).ok();
         for moved in quicken::quicken(self.trial, self.running, self.now, &stays, &closed) {
             let quicken::Move { job, view, placements, cause, by } = moved;
             let (queue, live, by) = (&*view.queue, view.live.clone(), by.unwrap_or(job));

@@ -315,14 +315,14 @@ pub fn allows(state: &State, snapshot: &Snapshot, spec: &JobSpec) -> Result<(), 
     shares.allows(shares.place(spec.stand()), &shares.asked(spec), spec)
 }
 
-/// The models that a job's queue may not have for it, by what the others lend and what it may borrow; an error if none is left.
-pub fn closed_models(state: &State, snapshot: &Snapshot, spec: &JobSpec) -> Result<Vec<String>, Reason> {
+/// The alternatives of a job that its queue may not have, by what the others lend and what it may borrow; an error if none is left.
+fn closed(state: &State, snapshot: &Snapshot, spec: &JobSpec) -> Result<share::Closed, Reason> {
     let bounded = |queue: &Queue| !queue.borrow.is_empty() || !queue.lend.is_empty();
     if !share::is_shared(&state.policy) || !state.queues.values().any(bounded) {
-        return Ok(Vec::new());
+        return Ok(share::Closed::default());
     }
     let shares = share::Shares::of(state, snapshot);
-    shares.closed_models(shares.place(spec.stand()), spec)
+    shares.closed(shares.place(spec.stand()), spec)
 }
 
 /// What a queue could still take of each resource that queues speak of, by guarantees, limits, loans and what all hold; below
@@ -350,7 +350,7 @@ pub fn seats(snapshot: &Snapshot, spec: &JobSpec, placements: &[Placement]) -> O
 /// Where a job of this shape would start now; nothing is changed.
 pub fn would_place(state: &State, snapshot: &mut Snapshot, spec: &JobSpec) -> Result<Vec<Placement>, Reason> {
     allows(state, snapshot, spec)?;
-    let not_lent = closed_models(state, snapshot, spec)?;
+    let not_lent = closed(state, snapshot, spec)?;
     place_in(state, snapshot, spec, not_lent)
 }
 
@@ -361,7 +361,7 @@ pub(crate) fn would_place_in(
     spec: &JobSpec,
 ) -> Result<Vec<Placement>, Reason> {
     allows(state, snapshot, spec)?;
-    let not_lent = closed_models(state, snapshot, spec)?;
+    let not_lent = closed(state, snapshot, spec)?;
     place_in(state, scratch, spec, not_lent)
 }
 
@@ -369,7 +369,7 @@ fn place_in(
     state: &State,
     snapshot: &mut Snapshot,
     spec: &JobSpec,
-    not_lent: Vec<String>,
+    not_lent: share::Closed,
 ) -> Result<Vec<Placement>, Reason> {
     let mut trial = trial::Trial::new(state, snapshot);
     trial.not_lent = not_lent;

@@ -149,7 +149,11 @@ pub(super) fn place_role(
 fn place_by_first(trial: &mut Trial, spec: &JobSpec, role: &Role, rank: &mut u32) -> Result<(), Reason> {
     let mark = trial.mark();
     let mut first_reason = None;
-    for (index, alternative) in role.ask.alternatives.iter().enumerate() {
+    let alternatives = &role.ask.alternatives;
+    for (index, alternative) in alternatives.iter().enumerate() {
+        if trial.not_lent.closes(index, alternatives.len()) {
+            continue;
+        }
         let tasks = role.minimum;
         let placed = topology::place_tasks(trial, spec, (role, index), *rank);
         let Err(reason) = placed else {

@@ -8,6 +8,7 @@ use super::order::{self, Line};
 use super::place;
 use super::quicken;
 use super::settle::{self, Leaver, held_by};
+use super::share::Closed;
 use super::starve;
 use super::trial::Trial;
 use super::{Place, Plan};
@@ -59,7 +60,7 @@ pub(super) fn walk<'a>(
     fill(trial, (waiting, &stopped), now, &mut places, verdicts);
     stays.extend(gone);
     stays.extend(places.iter().map(|place| place.job));
-    let moves = quicken::quicken(trial, running, now, &stays, &|_| Some(Vec::new()));
+    let moves = quicken::quicken(trial, running, now, &stays, &|_| Some(Closed::default()));
     leavers.extend(stopped.iter().map(leaver));
     for moved in moves {
         leavers.push(moved.leaver());

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::place;
 use super::settle::{Leaver, held_by};
+use super::share::Closed;
 use super::trial::Trial;
 use crate::id::{ClassId, JobId};
 use crate::model::allocation::Placement;
@@ -52,14 +53,14 @@ impl Runner<'_> {
     }
 }
 
-/// Moves jobs until nothing more is gained. Those that `stays` names stay as they are; `closed` says which models a job's queue
+/// Moves jobs until nothing more is gained. Those that `stays` names stay as they are; `closed` says which alternatives a job's queue
 /// may not have for it now, and nothing where it may have none.
 pub(super) fn quicken<'a>(
     trial: &mut Trial<'a>,
     running: &'a Running,
     now: Time,
     stays: &BTreeSet<JobId>,
-    closed: &dyn Fn(&JobSpec) -> Option<Vec<String>>,
+    closed: &dyn Fn(&JobSpec) -> Option<Closed>,
 ) -> Vec<Move<'a>> {
     let mut phase = Quicken { trial, now, closed, moves: Vec::new() };
     let mut runners = phase.runners(running, stays);
@@ -79,7 +80,7 @@ pub(super) fn quicken<'a>(
 struct Quicken<'a, 'b> {
     trial: &'b mut Trial<'a>,
     now: Time,
-    closed: &'b dyn Fn(&JobSpec) -> Option<Vec<String>>,
+    closed: &'b dyn Fn(&JobSpec) -> Option<Closed>,
     moves: Vec<Move<'a>>,
 }
 

@@ -228,7 +228,7 @@ fn take<'a>(
 
 /// Whether the claim's queue may have it as things stand, whatever is free; of models that it may not have it gets none.
 pub(super) fn may_have(fair: &mut Fair, claim: &Claim) -> bool {
-    let closed = fair.shares.closed_models(claim.queue, claim.spec);
+    let closed = fair.shares.closed(claim.queue, claim.spec);
     let allowed = fair.shares.allows(claim.queue, &claim.asked, claim.spec).is_ok() && closed.is_ok();
     fair.trial.not_lent = closed.unwrap_or_default();
     allowed

@@ -71,9 +71,8 @@ type Standing = (bool, i64, i64, u32, JobId);
 
 /// Lets gangs grow; gives the queues whose gangs did.
 pub(super) fn grow(fair: &mut Fair, reach: Reach) -> BTreeSet<usize> {
-    let growers = growers(fair);
     let mut line: BTreeSet<(Standing, usize)> = BTreeSet::new();
-    let mut growers: Vec<Grower> = growers;
+    let mut growers = if fair.trial.state.draining { Vec::new() } else { growers(fair) };
     for (index, grower) in growers.iter().enumerate() {
         line.extend(standing(fair, grower).map(|standing| (standing, index)));
     }
@@ -172,7 +171,7 @@ fn more(fair: &mut Fair, grower: &Grower, reach: Reach) -> Option<Vec<Placement>
     units(grower).iter().find_map(|unit| {
         let asked = fair.shares.asked(&unit.spec);
         fair.shares.allows(grower.queue, &asked, &unit.spec).ok()?;
-        if let Ok(closed) = fair.shares.closed_models(grower.queue, &unit.spec) {
+        if let Ok(closed) = fair.shares.closed(grower.queue, &unit.spec) {
             fair.trial.not_lent = closed;
             if let Ok(placements) = unit.place(fair.trial) {
                 let taken = fair.shares.counted(fair.trial.state, placements.iter());

@@ -503,25 +503,22 @@ impl Shares {
         })
     }
 
-    /// The models of which a queue may not have what a job asks for, by what the others lend and what it may borrow; an error
-    /// if that leaves none of its alternatives.
-    pub(crate) fn closed_models(&self, place: usize, spec: &JobSpec) -> Result<Vec<String>, Reason> {
+    /// The alternatives of a job that its queue may not have, by what the others lend and what it may borrow; an error if that
+    /// leaves none.
+    pub(crate) fn closed(&self, place: usize, spec: &JobSpec) -> Result<Closed, Reason> {
         if self.loans.is_none() {
-            return Ok(Vec::new());
+            return Ok(Closed::default());
         }
         let roles = spec.gang.roles();
         let most = roles.iter().map(|role| role.ask.alternatives.len()).max().unwrap_or(0);
-        let (mut closed, mut first, mut open) = (Vec::new(), None, 0);
-        for number in 0..most {
-            let Err(reason) = self.lends(place, &self.asked_by(spec, number)) else {
-                open += 1;
-                continue;
-            };
-            first.get_or_insert(reason);
-            let asks = roles.iter().filter_map(|role| role.ask.alternatives.get(number)?.devices.as_ref());
-            closed.extend(asks.flat_map(|ask| ask.class.models.clone()));
-        }
-        first.filter(|_| open == 0).map_or(Ok(closed), Err)
+        let mut first = None;
+        let mut is_closed = |number| {
+            let refused = self.lends(place, &self.asked_by(spec, number)).err();
+            refused.inspect(|reason| _ = first.get_or_insert_with(|| reason.clone())).is_some()
+        };
+        let closed = Closed((0..most).map(&mut is_closed).collect());
+        let all = closed.0.iter().all(|is_closed| *is_closed);
+        first.filter(|_| all).map_or(Ok(closed), Err)
     }
 
     /// What a queue could still take of each resource, by the guarantees, loans and holdings of the whole tree; below zero
@@ -563,6 +560,18 @@ impl Shares {
 
     fn path(&self, place: usize) -> &str {
         self.by_path.iter().find(|(_, other)| **other == place).map_or("", |(path, _)| path)
+    }
+}
+
+/// By number, whether a job may not have an alternative; nothing where it may have all.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Closed(Vec<bool>);
+
+impl Closed {
+    /// Whether a role may not have one of so many alternatives. The last of a role stands for all numbers that it has not.
+    pub(super) fn closes(&self, index: usize, of: usize) -> bool {
+        let numbers = if index + 1 < of { index..index + 1 } else { index..self.0.len() };
+        self.0.get(numbers).is_some_and(|numbers| !numbers.is_empty() && numbers.iter().all(|closed| *closed))
     }
 }
 

@@ -54,7 +54,7 @@ fn start(fair: &mut Fair, job: &Job) -> Option<JobId> {
     let asked = fair.shares.asked(spec);
     fair.shares.allows(queue, &asked, spec).ok()?;
     let id = place::next_member(fair.trial, job)?;
-    if let Ok(closed) = fair.shares.closed_models(queue, spec) {
+    if let Ok(closed) = fair.shares.closed(queue, spec) {
         fair.trial.not_lent = closed;
         match place::place_spec(fair.trial, spec) {
             Ok(placements) => {

@@ -7,6 +7,7 @@ use std::rc::Rc;
 use super::diagnose;
 use super::reserve::Reserve;
 use super::score::Scores;
+use super::share::Closed;
 use crate::amount::{Amount, Holdings, Resource};
 use crate::id::{AllocationId, DeviceId, JobId, NodeId};
 use crate::model::allocation::Placement;
@@ -39,8 +40,8 @@ pub(super) struct Trial<'a> {
     before: BTreeMap<usize, (i64, i64)>,
     /// The queues that have used up their budgets, and what that says to their jobs.
     spent: BTreeMap<&'a str, Reason>,
-    /// Models of which the queue whose turn it is may borrow no more.
-    pub(super) not_lent: Vec<String>,
+    /// The alternatives of the job whose turn it is for which its queue may borrow no more.
+    pub(super) not_lent: Closed,
     /// Whether a job that does not fit is told why.
     names_reasons: bool,
     /// Why asks did not fit, since capacity last changed: those of many queues are alike.
@@ -116,7 +117,7 @@ impl<'a> Trial<'a> {
             members: BTreeMap::new(),
             before: BTreeMap::new(),
             spent: spent_out(state, state.now),
-            not_lent: Vec::new(),
+            not_lent: Closed::default(),
             names_reasons: true,
             diagnosed: BTreeMap::new(),
             gang: 0,
@@ -425,7 +426,7 @@ impl<'a> Trial<'a> {
         let limited = limits.flat_map(|(path, known)| {
             known.iter().filter_map(move |(resource, limit)| closed(path, resource, limit))
         });
-        limited.chain(self.not_lent.iter().cloned()).collect()
+        limited.collect()
     }
 
     /// The limit that closes every model which an alternative names, if one does.

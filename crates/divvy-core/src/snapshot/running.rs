@@ -348,7 +348,7 @@ impl Running {
 
     /// Whether any of them might go on on faster ones.
     pub fn may_quicken(&self, state: &State) -> bool {
-        state.policy.speedup_percent > 0 && !self.choosy.is_empty()
+        state.policy.speedup_percent > 0 && !self.choosy.is_empty() && !state.draining
     }
 
     /// The jobs that run faster on some devices than on others.

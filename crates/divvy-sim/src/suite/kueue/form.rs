@@ -52,8 +52,8 @@ pub(super) struct Flavor {
     pub(super) taints: Vec<TaintText>,
     #[serde(default)]
     pub(super) tolerations: Vec<TolerationText>,
-    #[serde(rename = "topology")]
-    _topology: Option<Anything>,
+    /// The name of the topology in whose levels its nodes lie.
+    pub(super) topology: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -189,8 +189,9 @@ pub(super) struct Quota {
     pub(super) nominal: i64,
     pub(super) borrow_limit: Option<i64>,
     pub(super) lend_limit: Option<i64>,
-    #[serde(rename = "group")]
-    _group: Option<Anything>,
+    /// Resources of one group are served from one flavor.
+    #[serde(default)]
+    pub(super) group: u32,
 }
 
 #[derive(Debug, Deserialize)]

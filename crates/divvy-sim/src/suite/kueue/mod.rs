@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::answer::{Answer, Available, JobFate, Obstacle, Outcome, PodsetFate, TaskFate, Until, play};
 use super::measure::{domains, paths};
 use super::stage::{Actor, Host, NOW, Running, Seat, Stage, Task, devices, plain_spec, plain_work, set};
+use divvy_core::amount::Resource;
 use divvy_core::controller::Controller;
 use divvy_core::model::ask::{Alternative, Ask};
 use divvy_core::model::choice::{NodeChoice, Toleration};
@@ -26,6 +27,8 @@ pub(super) use form::Asked;
 
 /// The one node of a case in which quota alone decides.
 const POOL: &str = "pool";
+/// The domain of the nodes of a flavor, where there are such: a case has none, and podsets that are to share a flavor.
+const FLAVOR: &str = "flavor";
 /// The queue of what runs outside the system, and of jobs without a queue.
 const OUTSIDE: &str = "outside-of-all-queues";
 /// The priority of what is in use where a case says nothing of jobs: below all.
@@ -100,30 +103,52 @@ impl Scene<'_> {
 
     fn hosts(&self) -> Result<Vec<Host>, Obstacle> {
         if self.asked.nodes.is_empty() {
-            return Ok(vec![self.host(POOL, Vec::new(), &self.quotas.capacity(self.asked)?)]);
+            return Ok(self.pools(self.quotas.capacity(self.asked)?));
         }
         let mut hosts = Vec::new();
         for node in self.asked.nodes.iter().filter(|node| node.ready && !node.unschedulable) {
-            let of = |flavor: &&Flavor| {
-                flavor.node_labels.iter().all(|(key, value)| node.labels.get(key) == Some(value))
-            };
-            let mut flavors = self.asked.flavors.iter().filter(of);
-            let Some(flavor) = flavors.next() else { continue };
-            if self.quotas.by_flavor && flavors.next().is_some() {
-                return Err(Obstacle::no_word("flavors that share a node"));
+            let mut flavors = nodes::flavors(self.asked, node).peekable();
+            if flavors.peek().is_none() {
+                continue;
             }
+            // Without flavors of their own all nodes are of the first.
+            let flavors = flavors.take(if self.quotas.by_flavor { usize::MAX } else { 1 });
             let levels = self.asked.topologies.iter().map(|topology| topology.levels.as_slice());
             let places = levels.flat_map(|levels| domains(levels, &node.labels)).collect();
-            let amounts = node.allocatable.iter().filter(|(resource, _)| *resource != "pods");
-            let amounts = amounts
-                .map(|(resource, amount)| ((flavor.name.clone(), resource.clone()), *amount))
-                .collect();
-            let (mut spec, devices) = self.host(&node.name, places, &amounts);
+            let amounts = || node.allocatable.iter().filter(|(resource, _)| self.quotas.counts(resource));
+            let of = |flavor: &Flavor| {
+                let line =
+                    |(resource, amount): (&String, &i64)| ((flavor.name.clone(), resource.clone()), *amount);
+                amounts().map(line).collect::<Vec<_>>()
+            };
+            let (mut spec, devices) = self.host(&node.name, places, &flavors.flat_map(of).collect());
+            if self.quotas.by_amount {
+                fill(&mut spec, &node.allocatable);
+            }
             spec.face = nodes::face(&node.labels, &node.taints);
             spec.most_tasks = node.allocatable.get("pods").and_then(|most| u32::try_from(*most).ok());
             hosts.push((spec, devices));
         }
         Ok(hosts)
+    }
+
+    /// The one node of a case in which quota alone decides; one for each flavor, where podsets are to share one.
+    fn pools(&self, capacity: BTreeMap<(String, String), i64>) -> Vec<Host> {
+        let mut by_flavor: BTreeMap<String, BTreeMap<(String, String), i64>> = BTreeMap::new();
+        for (line, amount) in capacity {
+            by_flavor.entry(self.pool(&line.0)).or_default().insert(line, amount);
+        }
+        by_flavor.entry(self.pool("")).or_default();
+        let domains = |name: &str| vec![(FLAVOR.to_owned(), name.to_owned())];
+        by_flavor.iter().map(|(name, amounts)| self.host(name, domains(name), amounts)).collect()
+    }
+
+    /// Its name.
+    fn pool(&self, flavor: &str) -> String {
+        let podsets = || self.asked.jobs.iter().flat_map(|job| &job.podsets);
+        let apart = self.quotas.by_flavor && !self.quotas.by_amount;
+        let apart = apart && podsets().any(|podset| podset.shared_group().is_some());
+        if apart && !flavor.is_empty() { format!("{POOL} of {flavor}") } else { POOL.to_owned() }
     }
 
     fn host(
@@ -136,6 +161,9 @@ impl Scene<'_> {
         let mut all = Vec::new();
         for ((flavor, resource), amount) in amounts {
             match self.quotas.device(flavor, resource) {
+                None if self.quotas.by_amount => {
+                    add(&mut spec, self.quotas.counted(&(flavor.clone(), resource.clone())).0, *amount);
+                }
                 None if resource == "cpu" => spec.cpu_milli = spec.cpu_milli.saturating_add(*amount),
                 None => spec.memory_bytes = spec.memory_bytes.saturating_add(*amount),
                 Some((model, unit)) => {
@@ -206,7 +234,7 @@ impl Scene<'_> {
                     .usage
                     .iter()
                     .map(|(resource, usage)| (resource.clone(), usage / i64::from(count)));
-                (count, vec![self.quotas.alternative(&assigned.flavors, &each.collect())?])
+                (count, vec![self.quotas.alternative(self.asked, &assigned.flavors, &each.collect())?])
             }
         };
         let nodes = match runs || self.asked.nodes.is_empty() {
@@ -244,7 +272,8 @@ impl Scene<'_> {
     fn seats(&self, assigned: Option<&Assigned>, count: u32) -> Result<Vec<Seat>, Obstacle> {
         let seat = |node: &str| Seat { node: node.to_owned(), ..Seat::default() };
         if self.asked.nodes.is_empty() {
-            return Ok(vec![seat(POOL); count as usize]);
+            let flavor = assigned.and_then(|assigned| assigned.flavors.values().next());
+            return Ok(vec![seat(&self.pool(flavor.map_or("", String::as_str))); count as usize]);
         }
         let placement = assigned.and_then(|assigned| assigned.placement.as_ref());
         let placement =
@@ -270,7 +299,7 @@ impl Scene<'_> {
     fn foreign(&self, pod: &ForeignPod) -> Option<Result<Actor, Obstacle>> {
         let node = pod.node.clone()?;
         let seat = Seat { node, ..Seat::default() };
-        let alternative = self.quotas.alternative(&BTreeMap::new(), &pod.request);
+        let alternative = self.quotas.alternative(self.asked, &BTreeMap::new(), &pod.request);
         Some(alternative.map(|alternative| resident(&pod.name, OUTSIDE, alternative, seat)))
     }
 
@@ -278,9 +307,9 @@ impl Scene<'_> {
         let flavors = BTreeMap::from([(usage.resource.clone(), usage.flavor.clone())]);
         let amounts = BTreeMap::from([(usage.resource.clone(), usage.amount)]);
         let path = self.paths.get(&usage.queue).map_or(OUTSIDE, String::as_str);
-        let seat = Seat { node: POOL.to_owned(), ..Seat::default() };
+        let seat = Seat { node: self.pool(&usage.flavor), ..Seat::default() };
         let name = format!("usage of {}", usage.queue);
-        let mut actor = resident(&name, path, self.quotas.alternative(&flavors, &amounts)?, seat);
+        let mut actor = resident(&name, path, self.quotas.alternative(self.asked, &flavors, &amounts)?, seat);
         // Whether a flavor could be had by evictions is asked as if all of its use could be evicted.
         if self.asked.kind == Kind::FlavorChoice {
             (actor.spec.preemptible, actor.spec.priority) = (true, LOWEST);
@@ -301,11 +330,12 @@ impl Scene<'_> {
             let tasks: Vec<&TaskFate> =
                 fate.tasks.iter().filter(|task| task.group.as_ref() == Some(&podset.name)).collect();
             let alternative = tasks.first().and_then(|task| task.alternative);
-            let flavors = self.quotas.flavors(self.asked, job.queue.as_deref(), podset).unwrap_or_default();
+            let ways = self.quotas.ways(self.asked, job.queue.as_deref(), podset).unwrap_or_default();
+            let flavor = |index: u32| ways.get(index as usize)?.values().next().cloned();
             PodsetFate {
                 podset: podset.name.clone(),
                 fits: alternative.is_some(),
-                flavor: alternative.and_then(|index| flavors.get(index as usize).cloned()),
+                flavor: alternative.and_then(flavor),
                 nodes: tasks.iter().filter_map(|task| task.node.clone()).collect(),
             }
         });
@@ -328,6 +358,23 @@ impl Scene<'_> {
         let labels = self.asked.nodes.iter().map(|node| (node.name.clone(), node.labels.clone())).collect();
         Ok(Answer::Placements { podsets, labels })
     }
+}
+
+/// What a node has besides amounts of flavors.
+fn fill(spec: &mut NodeSpec, allocatable: &BTreeMap<String, i64>) {
+    for (resource, amount) in allocatable {
+        match resource.as_str() {
+            "cpu" => spec.cpu_milli = *amount,
+            "memory" => spec.memory_bytes = *amount,
+            "pods" => {}
+            resource => add(spec, quota::of_node(resource), *amount),
+        }
+    }
+}
+
+fn add(spec: &mut NodeSpec, resource: Resource, amount: i64) {
+    let known = spec.extras.iter().map(|(known, amount)| (known.clone(), amount));
+    spec.extras = known.chain([(resource, amount)]).collect();
 }
 
 /// Something that runs, and that nothing is asked about.
@@ -362,25 +409,50 @@ fn ms(seconds: f64) -> Span {
 }
 
 /// The podsets as a gang. Podsets that are to share a domain are a branch with one ask.
-fn gang(asked: &Asked, job: &Job, mut roles: Vec<Role>) -> Result<Group, Obstacle> {
-    let groups: Vec<Option<&String>> = job.podsets.iter().map(Podset::shared_group).collect();
-    let shared = groups.iter().any(Option::is_some);
-    if shared && (groups.windows(2).any(|pair| pair[0] != pair[1]) || asked.topologies.is_empty()) {
-        return Err(Obstacle::no_word("a shared domain for some podsets of a job"));
+fn gang(asked: &Asked, job: &Job, roles: Vec<Role>) -> Result<Group, Obstacle> {
+    let podsets = job.podsets.iter().filter(|podset| podset.count > 0);
+    let mut parts: Vec<(Option<&String>, Vec<Role>)> = Vec::new();
+    for (podset, role) in podsets.zip(roles) {
+        let group = podset.shared_group();
+        let known = parts.iter().position(|(known, _)| group.is_some() && *known == group);
+        match known {
+            Some(place) if place + 1 == parts.len() => parts[place].1.push(role),
+            Some(_) => return Err(Obstacle::no_word("a shared domain for podsets with others between them")),
+            None => parts.push((group, vec![role])),
+        }
     }
-    let together = |ask: &TopologyAsk| TopologyAsk { slices: Vec::new(), ..ask.clone() };
-    let topology = roles.first().and_then(|role| role.topology.as_ref()).filter(|_| shared).map(together);
-    if shared {
-        // What each podset asks for by itself is to lie in blocks.
-        let in_blocks = |ask: &TopologyAsk| !ask.slices.is_empty();
-        roles.iter_mut().for_each(|role| role.topology = role.topology.take().filter(in_blocks));
+    let parts = parts.into_iter().map(|(group, roles)| match group {
+        Some(_) => together(asked, roles),
+        None => Ok(roles.into_iter().map(Group::Role).collect()),
+    });
+    let mut groups: Vec<Group> =
+        parts.collect::<Result<Vec<Vec<Group>>, _>>()?.into_iter().flatten().collect();
+    if groups.len() == 1 {
+        return Ok(groups.remove(0));
     }
-    if roles.len() == 1 && !shared {
-        return Ok(Group::Role(roles.remove(0)));
-    }
+    let minimum = groups.len() as u32;
+    Ok(Group::Branch(Branch { name: "main".into(), minimum, groups, topology: None }))
+}
+
+/// Podsets that are to share a domain; where there are no nodes, a flavor.
+fn together(asked: &Asked, mut roles: Vec<Role>) -> Result<Vec<Group>, Obstacle> {
+    let topology = match (asked.topologies.is_empty(), asked.nodes.is_empty()) {
+        (false, _) => {
+            let ask = roles.first().and_then(|role| role.topology.as_ref());
+            ask.map(|ask| TopologyAsk { slices: Vec::new(), ..ask.clone() })
+        }
+        (true, true) => {
+            let (topology, within) = (String::new(), FLAVOR.to_owned());
+            Some(TopologyAsk { topology, within, required: true, near: None, slices: Vec::new() })
+        }
+        (true, false) => return Err(Obstacle::no_word("a shared domain of nodes that lie in none")),
+    };
+    // What each podset asks for by itself is to lie in blocks.
+    let in_blocks = |ask: &TopologyAsk| !ask.slices.is_empty();
+    roles.iter_mut().for_each(|role| role.topology = role.topology.take().filter(in_blocks));
     let minimum = roles.len() as u32;
     let groups = roles.into_iter().map(Group::Role).collect();
-    Ok(Group::Branch(Branch { name: "main".into(), minimum, groups, topology }))
+    Ok(vec![Group::Branch(Branch { name: "main".into(), minimum, groups, topology })])
 }
 
 impl Assigned {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::form::{Expression, Flavor, Podset, TaintText, TolerationText};
+use super::form::{Asked, Expression, Flavor, Node, Podset, TaintText, TolerationText};
 use crate::suite::answer::Obstacle;
 use divvy_core::model::choice::{Condition, Face, Is, NodeChoice, Taint, Toleration};
 
@@ -63,4 +63,23 @@ pub(super) fn may_have(choice: &NodeChoice, flavor: &Flavor, flavors: &[Flavor])
     let any_of = sets.map(|set| set.iter().filter(|condition| spoken_of(condition)).cloned().collect());
     let choice = NodeChoice { any_of: any_of.collect(), tolerates: choice.tolerates.clone() };
     choice.takes(&face(&flavor.node_labels, &flavor.taints))
+}
+
+/// The flavors that a node belongs to.
+pub(super) fn flavors<'a>(asked: &'a Asked, node: &'a Node) -> impl Iterator<Item = &'a Flavor> {
+    let says = |(key, value): (&String, &String)| node.labels.get(key) == Some(value);
+    asked.flavors.iter().filter(move |flavor| flavor.node_labels.iter().all(says))
+}
+
+/// Whether a node belongs to several flavors.
+pub(super) fn are_shared(asked: &Asked) -> bool {
+    asked.nodes.iter().any(|node| flavors(asked, node).count() > 1)
+}
+
+/// Whether a flavor's nodes lie in the levels that a podset asks for.
+pub(super) fn has_level(asked: &Asked, flavor: &Flavor, podset: &Podset) -> bool {
+    let topology =
+        flavor.topology.as_ref().and_then(|name| asked.topologies.iter().find(|it| it.name == *name));
+    let level = podset.topology.as_ref().and_then(|text| text.required_level.as_ref());
+    topology.zip(level).is_none_or(|(topology, level)| topology.levels.contains(level))
 }

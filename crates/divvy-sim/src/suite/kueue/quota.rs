@@ -13,6 +13,7 @@ use crate::suite::answer::Obstacle;
 
 use super::form::{Asked, Kind, Podset, QueueKind, QueueText, Quota};
 use super::nodes;
+use super::words;
 
 /// A flavor's name, and a resource's.
 type Line = (String, String);
@@ -39,9 +40,19 @@ impl Unit {
 pub(super) struct Quotas {
     /// Whether flavors are told apart: there are several.
     pub(super) by_flavor: bool,
+    /// Whether flavors are amounts of resources of their own that nodes count, instead of devices: a task draws on several at once,
+    /// or several share a node.
+    pub(super) by_amount: bool,
+    /// Whether tasks are counted: somebody has a quota of them that could be felt.
+    counts_tasks: bool,
     /// Of each resource, the largest amount that divides all others: one device.
     units: BTreeMap<String, i64>,
 }
+
+/// What a quota of tasks is called.
+const PODS: &str = "pods";
+/// The flavor of what nobody has a quota of.
+const NONE: &str = "none";
 
 impl Quotas {
     pub(super) fn of(asked: &Asked) -> Result<Self, Obstacle> {
@@ -53,16 +64,40 @@ impl Quotas {
             let unit = units.entry(resource.to_owned()).or_default();
             *unit = divisor(*unit, amount);
         }
-        Ok(Self { by_flavor, units })
+        let counts_tasks = words::pods_bound(asked);
+        let mut quotas = Self { by_flavor, by_amount: false, counts_tasks, units };
+        quotas.by_amount = counts_tasks || quotas.has_several(asked) || by_flavor && nodes::are_shared(asked);
+        Ok(quotas)
+    }
+
+    /// Whether a task draws on several kinds of capacity that would be devices, or there are more of these than devices go.
+    fn has_several(&self, asked: &Asked) -> bool {
+        let several = |request: &BTreeMap<String, i64>| {
+            let draws = request
+                .iter()
+                .filter(|(resource, amount)| *resource != PODS && **amount > 0 && self.is_device(resource));
+            draws.count() > 1
+        };
+        let jobs = || asked.jobs.iter();
+        jobs().flat_map(|job| &job.podsets).any(|podset| several(&podset.request))
+            || jobs().flat_map(|job| &job.assigned).any(|assigned| several(&assigned.usage))
+    }
+
+    /// Whether a resource is counted at all.
+    pub(super) fn counts(&self, resource: &str) -> bool {
+        resource != PODS || self.counts_tasks
+    }
+
+    fn is_device(&self, resource: &str) -> bool {
+        self.by_flavor || !matches!(resource, "cpu" | "memory")
     }
 
     /// The model and the unit of what is counted in devices; `None` for cores and memory of hosts.
     pub(super) fn device(&self, flavor: &str, resource: &str) -> Option<(String, i64)> {
-        let model = match (self.by_flavor, resource) {
-            (false, "cpu" | "memory") => return None,
-            (false, resource) => resource.to_owned(),
-            (true, resource) => format!("{flavor}:{resource}"),
-        };
+        if self.by_amount || !self.is_device(resource) {
+            return None;
+        }
+        let model = if self.by_flavor { format!("{flavor}:{resource}") } else { resource.to_owned() };
         Some((model, self.units.get(resource).copied().unwrap_or(1).max(1)))
     }
 
@@ -76,6 +111,9 @@ impl Quotas {
 
     /// How the core counts a flavor's resource.
     pub(super) fn counted(&self, (flavor, resource): &Line) -> (Resource, Unit) {
+        if self.by_amount {
+            return (Resource::Extended(format!("{flavor}/{resource}")), Unit::Same);
+        }
         match (self.device(flavor, resource), resource.as_str()) {
             (Some((model, unit)), _) => (Resource::Model(model), Unit::Whole(unit)),
             (None, "cpu") => (Resource::Cpu, Unit::Same),
@@ -88,31 +126,62 @@ impl Quotas {
         Tree { asked }.lines()
     }
 
-    /// The flavors from which a queue may serve a request, in its order of preference.
-    pub(super) fn flavors(
+    /// The ways in which a queue may serve a request, in its order of preference: from which flavor each resource. Those of one
+    /// group come from one flavor.
+    pub(super) fn ways(
         &self,
         asked: &Asked,
         queue: Option<&str>,
         podset: &Podset,
-    ) -> Result<Vec<String>, Obstacle> {
-        let (request, choice) = (&podset.request, nodes::choice(podset, &asked.flavors)?);
-        let may_have = |name: &String| {
+    ) -> Result<Vec<BTreeMap<String, String>>, Obstacle> {
+        let choice = nodes::choice(podset, &asked.flavors)?;
+        let may_have = |name: &str| {
             let flavor = asked.flavors.iter().find(|flavor| flavor.name == *name);
-            flavor.is_none_or(|flavor| nodes::may_have(&choice, flavor, &asked.flavors))
+            flavor.is_none_or(|flavor| {
+                nodes::may_have(&choice, flavor, &asked.flavors) && nodes::has_level(asked, flavor, podset)
+            })
         };
+        let request = self.request(asked, queue, podset);
         let wanted = |resource: &String| request.get(resource).is_some_and(|amount| *amount > 0);
         let quotas = asked
             .queues
             .iter()
             .filter(|text| Some(text.name.as_str()) == queue)
-            .flat_map(|text| &text.quotas);
-        let mut flavors: Vec<String> = Vec::new();
-        for quota in quotas.filter(|quota| quota.resource.as_ref().is_some_and(wanted)) {
-            if !flavors.contains(&quota.flavor) && may_have(&quota.flavor) {
-                flavors.push(quota.flavor.clone());
+            .flat_map(|text| &text.quotas)
+            .filter_map(|quota| Some((quota, quota.resource.as_ref().filter(|it| wanted(it))?)));
+        let mut groups: BTreeMap<u32, (Vec<&str>, BTreeSet<&String>)> = BTreeMap::new();
+        for (quota, resource) in quotas {
+            let (flavors, resources) = groups.entry(quota.group).or_default();
+            resources.insert(resource);
+            if !flavors.contains(&quota.flavor.as_str()) && may_have(&quota.flavor) {
+                flavors.push(&quota.flavor);
             }
         }
-        Ok(flavors)
+        // Where flavors are devices there is one resource, and so one group.
+        let mut ways = vec![BTreeMap::new()];
+        for (flavors, resources) in groups.values() {
+            let with = |way: &BTreeMap<String, String>, flavor: &str| {
+                let more = resources.iter().map(|resource| ((*resource).clone(), flavor.to_owned()));
+                way.clone().into_iter().chain(more).collect()
+            };
+            ways = ways.iter().flat_map(|way| flavors.iter().map(move |flavor| with(way, flavor))).collect();
+        }
+        ways.retain(|way| !way.is_empty());
+        Ok(ways)
+    }
+
+    /// What a task of a podset wants; itself, where its queue counts tasks.
+    fn request(&self, asked: &Asked, queue: Option<&str>, podset: &Podset) -> BTreeMap<String, i64> {
+        let mut request = podset.request.clone();
+        let mut quotas = asked
+            .queues
+            .iter()
+            .filter(|text| Some(text.name.as_str()) == queue)
+            .flat_map(|text| &text.quotas);
+        if self.counts_tasks && quotas.any(|quota| quota.resource.as_deref() == Some(PODS)) {
+            request.insert(PODS.to_owned(), 1);
+        }
+        request
     }
 
     /// The ways to serve a request; one that nothing serves where the queue has no quota of it.
@@ -122,21 +191,31 @@ impl Quotas {
         queue: Option<&str>,
         podset: &Podset,
     ) -> Result<Vec<Alternative>, Obstacle> {
-        let (request, mut flavors) = (&podset.request, self.flavors(asked, queue, podset)?);
-        if flavors.is_empty() || !self.by_flavor {
-            flavors = vec!["none".to_owned()];
+        let (request, mut ways) = (self.request(asked, queue, podset), self.ways(asked, queue, podset)?);
+        let from =
+            |flavor: &str| request.keys().map(|resource| (resource.clone(), flavor.to_owned())).collect();
+        if ways.is_empty() || !self.by_flavor && !self.by_amount {
+            ways = vec![from(NONE)];
         }
-        let of =
-            |flavor: &String| request.keys().map(|resource| (resource.clone(), flavor.clone())).collect();
-        flavors.iter().map(|flavor| self.alternative(&of(flavor), request)).collect()
+        // What the queue has no quota of comes from nowhere.
+        ways.iter_mut().for_each(|way| {
+            for resource in request.keys() {
+                way.entry(resource.clone()).or_insert_with(|| NONE.to_owned());
+            }
+        });
+        ways.iter().map(|way| self.alternative(asked, way, &request)).collect()
     }
 
     /// The way to serve a request from given flavors.
     pub(super) fn alternative(
         &self,
+        asked: &Asked,
         flavors: &BTreeMap<String, String>,
         request: &BTreeMap<String, i64>,
     ) -> Result<Alternative, Obstacle> {
+        if self.by_amount {
+            return Ok(self.amounts(asked, flavors, request));
+        }
         let mut alternative = Alternative {
             cpu_milli: Some(0),
             memory_bytes: Some(0),
@@ -144,14 +223,12 @@ impl Quotas {
             ..Alternative::default()
         };
         for (resource, amount) in
-            request.iter().filter(|(resource, amount)| *resource != "pods" && **amount > 0)
+            request.iter().filter(|(resource, amount)| *resource != PODS && **amount > 0)
         {
-            let flavor = flavors.get(resource).map_or("none", String::as_str);
+            let flavor = flavors.get(resource).map_or(NONE, String::as_str);
             match (self.device(flavor, resource), resource.as_str()) {
                 (Some(_), _) if alternative.devices.is_some() => {
-                    return Err(Obstacle::no_word(
-                        "a task of several kinds of device, or of several amounts of a flavor",
-                    ));
+                    return Err(Obstacle::no_word("a task of several kinds of device"));
                 }
                 (Some((model, unit)), _) => {
                     let class = DeviceClass { models: vec![model], ..DeviceClass::default() };
@@ -165,6 +242,32 @@ impl Quotas {
         Ok(alternative)
     }
 
+    /// The way to serve a request where flavors are amounts: of what nodes have, and of flavors.
+    fn amounts(
+        &self,
+        asked: &Asked,
+        flavors: &BTreeMap<String, String>,
+        request: &BTreeMap<String, i64>,
+    ) -> Alternative {
+        let of_nodes = |resource: &str| {
+            let amount = request.get(resource).copied().unwrap_or(0);
+            if asked.nodes.is_empty() { 0 } else { amount }
+        };
+        let of_flavors = request.iter().filter_map(|(resource, amount)| {
+            let line = (flavors.get(resource)?.clone(), resource.clone());
+            (resource != PODS || self.counts_tasks).then(|| (self.counted(&line).0, *amount))
+        });
+        let others = request.keys().filter(|resource| !matches!(resource.as_str(), "cpu" | "memory" | PODS));
+        let others = others.map(|resource| (of_node(resource), of_nodes(resource)));
+        Alternative {
+            cpu_milli: Some(of_nodes("cpu")),
+            memory_bytes: Some(of_nodes("memory")),
+            extras: of_flavors.chain(others).collect(),
+            speed_percent: 100,
+            ..Alternative::default()
+        }
+    }
+
     /// What there is in all where a case has no nodes: what is granted, or what is held if that is more.
     pub(super) fn capacity(&self, asked: &Asked) -> Result<BTreeMap<Line, i64>, Obstacle> {
         let tree = Tree { asked };
@@ -176,13 +279,13 @@ impl Quotas {
         };
         for (text, quota) in asked.queues.iter().flat_map(|text| text.quotas.iter().map(move |it| (text, it)))
         {
-            if let Some(resource) = quota.resource.as_ref().filter(|resource| *resource != "pods") {
+            if let Some(resource) = quota.resource.as_ref().filter(|resource| self.counts(resource)) {
                 note(&text.name, (quota.flavor.clone(), resource.clone()), (quota.nominal.max(0), 0));
             }
         }
         for (job, assigned) in asked.jobs.iter().flat_map(|job| job.assigned.iter().map(move |it| (job, it)))
         {
-            for (resource, usage) in assigned.usage.iter().filter(|(resource, _)| *resource != "pods") {
+            for (resource, usage) in assigned.usage.iter().filter(|(resource, _)| self.counts(resource)) {
                 let flavor = assigned.flavors.get(resource).cloned().unwrap_or_default();
                 note(job.queue.as_deref().unwrap_or_default(), (flavor, resource.clone()), (0, *usage));
             }
@@ -232,6 +335,11 @@ impl Quotas {
         queue.weight = (text.fair_weight.unwrap_or(1.0) * 100.0).round() as u32;
         queue
     }
+}
+
+/// What nodes have beside cores and memory, where flavors are amounts.
+pub(super) fn of_node(resource: &str) -> Resource {
+    Resource::Extended(format!("node/{resource}"))
 }
 
 /// Whom a queue's jobs may stop.
@@ -289,7 +397,7 @@ impl Tree<'_> {
         let quotas = self.asked.queues.iter().flat_map(|queue| &queue.quotas);
         quotas
             .filter_map(|quota| Some((quota.flavor.clone(), quota.resource.clone()?)))
-            .filter(|(_, resource)| resource != "pods")
+            .filter(|(_, resource)| resource != PODS || words::pods_bound(self.asked))
             .collect()
     }
 

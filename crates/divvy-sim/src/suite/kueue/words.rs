@@ -28,7 +28,6 @@ pub(super) fn missing(asked: &Asked) -> BTreeSet<String> {
         }),
         "nodes that are merely preferred",
     );
-    note(pods_bound(asked), "a quota of tasks");
     let held = asked
         .jobs
         .iter()
@@ -44,7 +43,7 @@ fn tasks(asked: &Asked) -> i64 {
 }
 
 /// Whether a quota of pods could ever be felt.
-fn pods_bound(asked: &Asked) -> bool {
+pub(super) fn pods_bound(asked: &Asked) -> bool {
     let held: i64 =
         asked.usage.iter().filter(|usage| usage.resource == "pods").map(|usage| usage.amount).sum();
     let quotas = asked.queues.iter().flat_map(|queue| &queue.quotas);
@@ -64,5 +63,10 @@ pub(super) fn strict(asked: &Asked) -> Result<bool, Obstacle> {
     if !with_jobs.iter().any(|queue| is_strict(queue) && waits(&queue.name) > 1) {
         return Ok(false);
     }
-    if with_jobs.len() == 1 { Ok(true) } else { Err(Obstacle::no_word("strict order in one queue alone")) }
+    let in_line = |queue: &&&super::form::QueueText| waits(&queue.name) > 1;
+    if with_jobs.iter().filter(in_line).all(is_strict) {
+        Ok(true)
+    } else {
+        Err(Obstacle::no_word("strict order in one queue alone"))
+    }
 }

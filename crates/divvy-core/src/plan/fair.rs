@@ -251,7 +251,11 @@ impl<'a> Fair<'a, '_> {
         let gives_way = self.trial.state.policy.preempt == Preempt::LeastLoss;
         let state = self.trial.state;
         let id = place::next_member(self.trial, job).filter(|_| gives_way && reason.may_be_taken_for());
-        let Some(id) = id.filter(|id| !state.draining && !state.was_just_taken(*id)) else {
+        let may = |id: &JobId| {
+            let is_owed = || self.shares.guarantees_it(turn.queue, &self.shares.asked(&job.spec));
+            !state.draining && (!state.was_just_taken(*id) || is_owed())
+        };
+        let Some(id) = id.filter(may) else {
             return Err(reason.clone());
         };
         let taken = self.take_places((turn.queue, false), (id, &job.spec));

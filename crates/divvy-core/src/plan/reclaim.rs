@@ -6,7 +6,7 @@ mod clear;
 mod line;
 
 use std::borrow::Cow;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::ops::Range;
 
@@ -49,8 +49,30 @@ pub(super) struct Claim<'a> {
     /// Whether it has not run for so long that it goes before all others.
     pub(super) starves: bool,
     /// Where set, nobody is stopped whose queue would keep less than is guaranteed to it, nor anyone of higher priority in his
-    /// stead: the lowest priority that was spared.
-    pub(super) spares: Option<&'a Cell<Option<i32>>>,
+    /// stead.
+    pub(super) spares: Option<&'a Spares>,
+}
+
+/// Who is spared, since his queue would keep less than is guaranteed to it.
+#[derive(Default)]
+pub(super) struct Spares {
+    /// The lowest priority among them.
+    lowest: Cell<Option<i32>>,
+    jobs: RefCell<BTreeSet<JobId>>,
+    /// Those who go first, if any: they were spared only since others of their queues had gone before them.
+    first: BTreeSet<JobId>,
+}
+
+impl Spares {
+    fn note(&self, candidate: &Candidate) {
+        let priority = candidate.cost.priority;
+        self.lowest.set(Some(self.lowest.get().map_or(priority, |lowest| lowest.min(priority))));
+        self.jobs.borrow_mut().insert(candidate.job);
+    }
+
+    fn goes_later(&self, job: JobId) -> bool {
+        !self.first.is_empty() && !self.first.contains(&job)
+    }
 }
 
 impl Claim<'_> {
@@ -85,11 +107,12 @@ pub(super) struct Candidate<'a> {
     pub(super) needs: Vec<usize>,
 }
 
-/// What it costs to stop a job: first those of other queues, of these the queues that keep what is due to them, then those of low
+/// What it costs to stop a job: first those who would be spared later, then those of other queues, of these the queues that keep what is due to them, then those of low
 /// priority, then low priorities of jobs,
 /// then what is surplus, then the least lost work, then the fewest devices and the least of hosts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Cost {
+    pub(super) later: bool,
     pub(super) own: bool,
     /// Whether its queue, or one above it, is left with less than is due to it.
     pub(super) short: bool,
@@ -116,6 +139,7 @@ pub(super) enum Goes {
 impl Cost {
     fn with(self, other: Self) -> Self {
         Self {
+            later: self.later || other.later,
             own: self.own || other.own,
             short: self.short || other.short,
             queue_priority: self.queue_priority.max(other.queue_priority),
@@ -129,7 +153,8 @@ impl Cost {
 }
 
 /// Finds places for the claim, and who gives way for it: by moves alone, where nobody loses; else those whose queues keep what
-/// is guaranteed to them; else anyone who may go. Without success everything is as it was.
+/// is guaranteed to them; else, for one that stays within its own guarantee, anyone who may go. Without success everything is as
+/// it was.
 pub(super) fn take_back(fair: &mut Fair, claim: &Claim) -> Option<Vec<Placement>> {
     if !claim.spec.may_preempt() {
         return None;
@@ -142,15 +167,28 @@ pub(super) fn take_back(fair: &mut Fair, claim: &Claim) -> Option<Vec<Placement>
         fair.shares.charge(claim.queue, &taken, (1, !claim.spec.preemptible));
         return Some(placements);
     }
-    let spares = Cell::new(None);
-    let spared =
-        fair.shares.guarantees.then(|| by_stops(fair, &Claim { spares: Some(&spares), ..claim.clone() }));
-    // Where nobody was spared there is nobody else to stop.
-    match spared {
-        Some(Some(placements)) => Some(placements),
-        Some(None) if spares.get().is_none() => None,
-        _ => by_stops(fair, claim),
+    if !fair.shares.guarantees {
+        return by_stops(fair, claim);
     }
+    // Who was spared may go without those that went before him.
+    let mut first = BTreeSet::new();
+    for _ in 0..2 {
+        let spares = Spares { first, ..Spares::default() };
+        if let Some(placements) = by_stops(fair, &Claim { spares: Some(&spares), ..claim.clone() }) {
+            return Some(placements);
+        }
+        first = spares.jobs.into_inner();
+        // Where nobody was spared there is nobody else to stop.
+        if first.is_empty() {
+            return None;
+        }
+    }
+    if is_entitled(fair, claim) { by_stops(fair, claim) } else { None }
+}
+
+/// Whether the claim's queue stays within its own guarantee with it, or it goes before all others.
+fn is_entitled(fair: &Fair, claim: &Claim) -> bool {
+    Reach::of(&fair.shares, claim, false).guarantee > 0
 }
 
 /// Finds places for the claim by stopping others, and by moving further ones where that does not suffice.
@@ -305,6 +343,7 @@ fn candidates<'a>(fair: &Fair<'a, '_>, claim: &Claim) -> Candidates<'a> {
         for run in runs.filter(|run| may(run.job, run.view) && !is_safe(run)) {
             let (live, draws) = run.left(fair);
             let cost = Cost {
+                later: claim.spares.is_some_and(|spares| spares.goes_later(run.job)),
                 // Who starves takes from its own queue first: what others have stays theirs if that will do.
                 own: own != claim.starves,
                 short: fair.shares.falls_short((claim.queue, party.place), &draws),
@@ -442,7 +481,6 @@ fn is_spared(
     lacks: impl Fn(&usize) -> bool,
 ) -> bool {
     let Some(spares) = claim.spares else { return false };
-    let priority = candidate.cost.priority;
     let side = || shares.upwards(candidate.queue).take_while(|place| *place != shares.queues[other].parent);
     let falls = |place: usize, index: usize| {
         let queue = &shares.queues[place];
@@ -450,10 +488,10 @@ fn is_spared(
     };
     let below = |index: usize| side().any(|place| falls(place, index));
     if (0..claim.asked.len()).filter(lacks).any(below) {
-        spares.set(Some(spares.get().map_or(priority, |lowest| lowest.min(priority))));
+        spares.note(candidate);
         return true;
     }
-    spares.get().is_some_and(|lowest| priority > lowest)
+    spares.lowest.get().is_some_and(|lowest| candidate.cost.priority > lowest)
 }
 
 /// Counts what a job holds as free, if it still may be stopped.

@@ -1,6 +1,7 @@
 //! Who gives way to whom: only to those that may take (L8, L9), and never in turns (L10).
 
 use super::*;
+use crate::model::allocation::AllocationState;
 use crate::model::policy::Preempt;
 use crate::state::{Job, Record};
 
@@ -150,9 +151,11 @@ impl Watch {
             return;
         };
         self.taken.insert(job);
+        let is_entitled = self.is_entitled(state, claimant);
         if cause == Cause::Starved {
             self.gives_way_to(job, by, wrong);
-        } else if by.and_then(|by| by.parse().ok()).is_some_and(|by| self.taken.contains(&by)) {
+        } else if !is_entitled && by.and_then(|by| by.parse().ok()).is_some_and(|by| self.taken.contains(&by))
+        {
             let text = format!("job {job} gives way to {by:?}, whose devices were taken since the last news");
             wrong.push(found("L10", text));
         }
@@ -176,19 +179,49 @@ impl Watch {
             let text = format!("job {job} of {other} is reclaimed by {own}, one above the other");
             wrong.push(found("L9", text));
         }
+        let gone_milli = self.going_milli(state, job);
         // Where the paths part, and on each level below that has a guarantee.
         let upwards = upwards.into_iter().enumerate().filter(|_| claimant.spec.milli_asked() > 0);
         for (level, path) in upwards {
-            let held = self.queues.get(path).and_then(|held| held.get(&Resource::Any)).copied().unwrap_or(0);
-            let leaving = self.leaving_milli.get(path).copied().unwrap_or(0);
+            let (held, leaving) = self.held_milli(path);
             let guarantee = guaranteed_milli(state, path);
-            if (level == 0 || guarantee > 0) && held - leaving <= guarantee {
+            let is_within = (level == 0 || guarantee > 0) && held - leaving <= guarantee;
+            // Only who is guaranteed it himself leaves others with less than is guaranteed to them.
+            let falls_below =
+                !is_entitled && cause == Cause::Reclaimed && held - leaving - gone_milli < guarantee;
+            if is_within || falls_below {
                 let text = format!(
-                    "queue {path} holds {held}−{leaving} of its guarantee of {guarantee}, and job {job} is reclaimed"
+                    "queue {path} holds {held}−{leaving} of its guarantee of {guarantee}, and job {job} with {gone_milli} is reclaimed"
                 );
                 wrong.push(found("L9", text));
             }
         }
+    }
+
+    /// What of devices a job was just told to give up.
+    fn going_milli(&self, state: &State, job: JobId) -> i64 {
+        let live = state.run(job).map(|run| run.live.as_slice()).unwrap_or_default();
+        let goes = |id: &&AllocationId| {
+            let held = state.allocations.get(*id);
+            !self.leaving.contains(*id) && held.is_some_and(|held| held.state == AllocationState::Stopping)
+        };
+        live.iter().filter(goes).filter_map(|id| Some(self.holds.get(id)?.placement.milli())).sum()
+    }
+
+    /// What a queue holds of devices, and what of that is being stopped.
+    fn held_milli(&self, path: &str) -> (i64, i64) {
+        let held = self.queues.get(path).and_then(|held| held.get(&Resource::Any)).copied().unwrap_or(0);
+        (held, self.leaving_milli.get(path).copied().unwrap_or(0))
+    }
+
+    /// Whether a job's queue stays within its guarantee with it; where it is a user's part that counts, whether there is any.
+    fn is_entitled(&self, state: &State, claimant: &Job) -> bool {
+        let (queue, milli) = (&claimant.spec.queue, claimant.spec.milli_asked());
+        let guarantee = guaranteed_milli(state, queue);
+        let (held, leaving) = self.held_milli(queue);
+        milli > 0
+            && guarantee > 0
+            && (stand(state, claimant) != *queue || held - leaving + milli <= guarantee)
     }
 
     /// Whoever was told to make room does so for someone (L8).

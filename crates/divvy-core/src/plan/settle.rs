@@ -84,7 +84,9 @@ pub(super) fn settle(
     plan.grown = by_job(now).into_iter().map(|(_, place)| place).collect();
     plan.promises.extend(by_job(later).into_iter().map(|(waits_for, place)| promise(place, waits_for, true)));
     plan.ends.extend(leavers.iter().filter_map(|leaver| {
-        let by = leaver.by.as_ref().or_else(|| taker.get(&leaver.job)).map(ToString::to_string);
+        // Who goes on faster elsewhere does so for himself, whoever waits for his places.
+        let taker = taker.get(&leaver.job).filter(|_| leaver.cause != Cause::Faster);
+        let by = leaver.by.as_ref().or(taker).map(ToString::to_string);
         end(state, leaver, by)
     }));
 }

@@ -151,7 +151,8 @@ impl Watch {
             return;
         };
         self.taken.insert(job);
-        let is_entitled = self.is_entitled(state, claimant);
+        let grows = by.and_then(|by| state.run(by.parse().ok()?)).is_some_and(|run| !run.live.is_empty());
+        let is_entitled = self.is_entitled(state, claimant, grows);
         if cause == Cause::Starved {
             self.gives_way_to(job, by, wrong);
         } else if !is_entitled && by.and_then(|by| by.parse().ok()).is_some_and(|by| self.taken.contains(&by))
@@ -215,8 +216,10 @@ impl Watch {
     }
 
     /// Whether a job's queue stays within its guarantee with it; where it is a user's part that counts, whether there is any.
-    fn is_entitled(&self, state: &State, claimant: &Job) -> bool {
-        let (queue, milli) = (&claimant.spec.queue, claimant.spec.milli_asked());
+    fn is_entitled(&self, state: &State, claimant: &Job, grows: bool) -> bool {
+        let queue = &claimant.spec.queue;
+        // By how much a gang grows is not said: by a part of a device at least.
+        let milli = if grows { 1.min(claimant.spec.milli_asked()) } else { claimant.spec.milli_asked() };
         let guarantee = guaranteed_milli(state, queue);
         let (held, leaving) = self.held_milli(queue);
         milli > 0

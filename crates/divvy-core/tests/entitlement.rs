@@ -188,6 +188,62 @@ fn who_is_within_his_guarantee_gives_nothing_for_what_his_siblings_have_too_much
 }
 
 #[test]
+fn only_who_stays_within_his_guarantee_leaves_others_with_less_than_theirs() {
+    check(
+        "node n1 6xh100\nqueue a guarantee=2\nqueue b weight=3\nsubmit a0 a 4\nsubmit b0 b 2\nplan\nsubmit b1 b 1\nplan",
+        expect![[r#"
+            place a0 n1:0+n1:1+n1:2+n1:3
+            place b0 n1:4+n1:5
+            wait DV-GPUS-BUSY: every GPU that would do is taken
+        "#]],
+    );
+    check(
+        "node n1 6xh100\nqueue a guarantee=2\nqueue b guarantee=3 weight=3\nsubmit a0 a 4\nsubmit b0 b 2\nplan\nsubmit b1 b 1\nplan",
+        expect![[r#"
+            place b0 n1:0+n1:1
+            place a0 n1:2+n1:3+n1:4+n1:5
+            stop a0 Reclaimed by b1
+            promise b1 n1:2
+        "#]],
+    );
+}
+
+#[test]
+fn one_that_alone_leaves_his_queue_its_guarantee_goes_though_a_younger_one_would_lose_less() {
+    check(
+        "policy {share: fill, preempt: least_loss, half_life: none}\nnode n1 4xh100\nqueue a guarantee=1 weight=0\nqueue b guarantee=2\nsubmit a0 a 3\nplan\npass 1h\nsubmit a1 a 1\nplan\nsubmit b0 b 3\nplan",
+        expect![[r#"
+            place a0 n1:0+n1:1+n1:2
+            place a1 n1:3
+            stop a0 Reclaimed by b0
+            promise b0 n1:0+n1:1+n1:2
+        "#]],
+    );
+}
+
+#[test]
+fn whose_devices_were_just_taken_takes_those_of_others_for_what_is_guaranteed_to_his_queue() {
+    check(
+        "node n1 4xh100\nnode n2 1xa100\nqueue x guarantee=2\nqueue y guarantee=4\nqueue z\nsubmit z0 z 1 model=a100\nplan\nsubmit x1 x 1\nsubmit x3 x 3\nplan\n\
+        submit y0 y 4\nplan\nend x1 signal=15\nend x3 signal=15\nplan",
+        expect![[r#"
+            place z0 n2:0
+            place x1 n1:0
+            place x3 n1:1+n1:2+n1:3
+            stop x1 Reclaimed by y0
+            stop x3 Reclaimed by y0
+            promise y0 n1:0+n1:1+n1:2+n1:3
+            ended x1 pending Reclaimed exit=143
+            ended x3 pending Reclaimed exit=143
+            place y0 n1:0+n1:1+n1:2+n1:3
+            stop z0 Reclaimed by x1
+            promise x1 n2:0
+            wait DV-GPUS-BUSY: no node has 3 GPUs free that would do
+        "#]],
+    );
+}
+
+#[test]
 fn a_job_that_is_not_preemptible_stays_within_the_guarantee_and_is_no_victim() {
     check(
         "node n1 4xh100\nqueue a guarantee=2\nqueue b guarantee=2\nsubmit pin b 2 fixed\nsubmit more b 1 fixed\nsubmit lent b 2\nplan\nexplain more\nsubmit a0 a 2\nplan",

@@ -35,6 +35,7 @@ fn cases_of_jobs_and_queues_pass_fail_or_name_the_missing_word() {
         own/cannot-be Fail 0/0 {"a":{"wait":1}} a: got wait, wanted start
         own/partition Unsupported 0/0 null no word for partitions (MIG)
         own/unheard-of Unsupported 0/0 null no word for the field jobs.0.moon_phase
+        own/after-one-that-leaves Pass 0/0 {"a":{"start_later":1},"b":{"wait":1},"l":{"leaving":1}} 
     "#]]
     .assert_eq(&table(&own("kai.json")));
 }
@@ -58,7 +59,7 @@ fn cases_of_flavors_and_quotas_are_staged_as_devices_and_limits() {
 #[test]
 fn what_did_not_pass_is_counted_as_failed_whether_or_not_there_was_a_word_for_it() {
     let report = own("kai.json");
-    assert_eq!((report.passed, report.failed, report.unsupported), (3, 3, 2));
+    assert_eq!((report.passed, report.failed, report.unsupported), (4, 3, 2));
 }
 
 #[test]
@@ -120,10 +121,10 @@ fn every_case_of_the_shared_suites_is_answered_and_no_fewer_pass_than_before() {
     // At least so many pass. Whoever makes more pass raises the number.
     let floor = [
         ("kai", "plain", 26),
-        ("kai", "policy", 88),
+        ("kai", "policy", 90),
         ("kueue", "must", 3),
         ("kueue", "plain", 41),
-        ("kueue", "policy", 66),
+        ("kueue", "policy", 67),
         ("kueue", "peer", 18),
     ];
     for (suite, strength, least) in floor {

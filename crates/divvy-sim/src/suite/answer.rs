@@ -230,6 +230,37 @@ fn settle(controller: &mut Controller, cast: &[(JobId, Actor)], mut now: Time) -
     Err(Obstacle::Broken(format!("the pool does not come to rest in {MOST_CYCLES} cycles")))
 }
 
+/// Who waits and starts as soon as those have gone that were on their way out before anybody planned starts later: nobody is told
+/// beforehand for whom nobody goes.
+pub(super) fn with_leavers_gone(stage: &Stage, answer: Answer) -> Result<Answer, Obstacle> {
+    let Answer::Fates { mut jobs, settled } = answer else { return Ok(answer) };
+    let lingers = |job: JobId| stage.cast.iter().any(|(id, actor)| *id == job && actor.lingers);
+    let all = stage.state.allocations.iter();
+    let leaving = all.filter(|(_, held)| held.state == AllocationState::Stopping && !lingers(held.job));
+    let gone: Vec<AllocationId> = leaving.map(|(id, _)| *id).collect();
+    let waits = |job: &JobFate| job.tasks.iter().any(|task| task.outcome == Outcome::Wait);
+    if gone.is_empty() || !jobs.iter().any(waits) {
+        return Ok(Answer::Fates { jobs, settled });
+    }
+    let mut controller = Controller::open(stage.state.clone());
+    controller.cycle(stage.now)?;
+    let then = stage.now + Span(1000);
+    for id in gone {
+        let end = TaskEnd { at: then, how: EndedHow::Signalled(15), ..TaskEnd::default() };
+        controller.see(&Observation::Ended(id, end), then)?;
+    }
+    controller.cycle(then)?;
+    for (job, (id, actor)) in jobs.iter_mut().zip(&stage.cast) {
+        let later = fate(controller.state(), *id, actor);
+        for (task, later) in job.tasks.iter_mut().zip(later.tasks) {
+            if task.outcome == Outcome::Wait && later.outcome == Outcome::Start {
+                *task = TaskFate { outcome: Outcome::StartLater, ..later };
+            }
+        }
+    }
+    Ok(Answer::Fates { jobs, settled })
+}
+
 /// Starts what is to start and ends what is to stop, at once; says whether there was anything.
 fn carry_out(controller: &mut Controller, cast: &[(JobId, Actor)], now: Time) -> Result<bool, Obstacle> {
     let lingers = |job: JobId| cast.iter().any(|(id, actor)| *id == job && actor.lingers);

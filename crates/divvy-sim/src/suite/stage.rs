@@ -27,6 +27,7 @@ use super::seating::{Draws, Seating, alternative, node_named};
 pub(super) const NOW: Time = Time(1_000_000_000_000);
 
 /// A pool at rest.
+#[derive(Clone)]
 pub(super) struct Stage {
     pub(super) state: State,
     /// The jobs that are on it, in the order of the case.

@@ -6,7 +6,7 @@ mod words;
 use std::cmp::{Ordering, Reverse};
 use std::collections::BTreeMap;
 
-use super::answer::{Answer, Obstacle, Until, play};
+use super::answer::{Answer, Obstacle, Until, play, with_leavers_gone};
 use super::measure::{domains, paths};
 use super::stage::{Actor, Host, NOW, Running, Seat, Task, devices, plain_spec, plain_work, set};
 use divvy_core::amount::{Amount, Resource};
@@ -41,7 +41,11 @@ pub(super) fn answer(asked: &Asked, policy: Policy) -> Result<Answer, Obstacle> 
     let hosts = asked.nodes.iter().map(|node| host(asked, node)).collect();
     let stage = set(of_phases(policy, asked), hosts, queues, actors)?;
     // A case of one phase asks what is done within a cycle; one of all phases, how the pool comes to rest.
-    play(stage, if asked.config.rounds_until.is_some() { Until::Rest } else { Until::Cycles(1) })
+    if asked.config.rounds_until.is_some() {
+        return play(stage, Until::Rest);
+    }
+    let answer = play(stage.clone(), Until::Cycles(1))?;
+    with_leavers_gone(&stage, answer)
 }
 
 /// A phase that is not asked about is switched off, where there is a switch.

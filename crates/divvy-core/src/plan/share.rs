@@ -1,6 +1,7 @@
 //! Phase 1, share: what each queue is entitled to now, of each resource. Guarantees first, then the surplus by weight, up to
 //! what each can use, from the top of the tree down. Integers only; the parts of a whole sum to it.
 
+mod closed;
 mod held;
 mod same;
 mod seats;
@@ -10,6 +11,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use smallvec::{SmallVec, smallvec};
+
+pub(crate) use closed::Closed;
 
 use super::Entitlement;
 use super::calendar;
@@ -512,24 +515,6 @@ impl Shares {
         })
     }
 
-    /// The alternatives of a job that its queue may not have, by what the others lend and what it may borrow; an error if that
-    /// leaves none.
-    pub(crate) fn closed(&self, place: usize, spec: &JobSpec) -> Result<Closed, Reason> {
-        if self.loans.is_none() {
-            return Ok(Closed::default());
-        }
-        let roles = spec.gang.roles();
-        let most = roles.iter().map(|role| role.ask.alternatives.len()).max().unwrap_or(0);
-        let mut first = None;
-        let mut is_closed = |number| {
-            let refused = self.lends(place, &self.asked_by(spec, number)).err();
-            refused.inspect(|reason| _ = first.get_or_insert_with(|| reason.clone())).is_some()
-        };
-        let closed = Closed((0..most).map(&mut is_closed).collect());
-        let all = closed.0.iter().all(|is_closed| *is_closed);
-        first.filter(|_| all).map_or(Ok(closed), Err)
-    }
-
     /// What a queue could still take of each resource, by the guarantees, loans and holdings of the whole tree; below zero
     /// where more is held than there is.
     pub(crate) fn available(&self, place: usize) -> Vec<(Resource, i64)> {
@@ -569,18 +554,6 @@ impl Shares {
 
     fn path(&self, place: usize) -> &str {
         self.by_path.iter().find(|(_, other)| **other == place).map_or("", |(path, _)| path)
-    }
-}
-
-/// By number, whether a job may not have an alternative; nothing where it may have all.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Closed(Vec<bool>);
-
-impl Closed {
-    /// Whether a role may not have one of so many alternatives. The last of a role stands for all numbers that it has not.
-    pub(super) fn closes(&self, index: usize, of: usize) -> bool {
-        let numbers = if index + 1 < of { index..index + 1 } else { index..self.0.len() };
-        self.0.get(numbers).is_some_and(|numbers| !numbers.is_empty() && numbers.iter().all(|closed| *closed))
     }
 }
 

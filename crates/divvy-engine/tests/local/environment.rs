@@ -185,6 +185,18 @@ fn secrets_are_in_no_record() {
     }
 }
 
+/// Children that other tests fork have a copy of every open file, and with it the lock, until they run their program.
+fn wait_until_free(uuid: &str) {
+    let locks = divvy_gpu::Locks::from_env();
+    for _ in 0..5000 {
+        if locks.query(uuid).unwrap().is_none() {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    panic!("{uuid} stays locked");
+}
+
 fn a_device_that_another_pool_holds_is_a_launch_failure() {
     let mut pool = Pool::new();
     let owner = divvy_gpu::LockOwner { user: "ana".into(), pool: "/elsewhere".into() };
@@ -197,6 +209,7 @@ fn a_device_that_another_pool_holds_is_a_launch_failure() {
     };
     assert_eq!((uuid.as_str(), owner.as_str(), state.as_str()), ("GPU-of-ana", "ana", "/elsewhere"));
     drop(held);
+    wait_until_free("GPU-of-ana");
     let mut order = launch(2, &["true"]);
     order.devices = vec![device("GPU-free"), device("GPU-of-ana")];
     pool.launch(2, order);

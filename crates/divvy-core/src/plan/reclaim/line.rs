@@ -92,7 +92,8 @@ pub(in crate::plan) struct Party<'a> {
 pub(super) struct Runs<'a> {
     pub(super) job: JobId,
     pub(super) view: &'a RunView,
-    draws: Amounts,
+    /// Once anybody has asked.
+    draws: OnceCell<Amounts>,
 }
 
 impl<'a> Party<'a> {
@@ -103,11 +104,7 @@ impl<'a> Party<'a> {
 
     /// Its jobs, the lowest priority first.
     pub(super) fn runs(&self, fair: &Fair<'a, '_>) -> &[Runs<'a>] {
-        let run = |(job, view): (&JobId, &'a RunView)| Runs {
-            job: *job,
-            view,
-            draws: fair.shares.drawn(fair.trial.state, &view.live),
-        };
+        let run = |(job, view): (&JobId, &'a RunView)| Runs { job: *job, view, draws: OnceCell::new() };
         self.runs.get_or_init(|| fair.running.of_queue(self.queue).map(run).collect())
     }
 }
@@ -117,7 +114,9 @@ impl<'a> Runs<'a> {
     pub(super) fn left(&self, fair: &Fair<'a, '_>) -> (Cow<'a, [AllocationId]>, Amounts) {
         let live = victims::left_of(fair, (self.job, self.view));
         let draws = match live {
-            Cow::Borrowed(_) => self.draws.clone(),
+            Cow::Borrowed(_) => {
+                self.draws.get_or_init(|| fair.shares.drawn(fair.trial.state, &self.view.live)).clone()
+            }
             Cow::Owned(_) => fair.shares.drawn(fair.trial.state, &live),
         };
         (live, draws)

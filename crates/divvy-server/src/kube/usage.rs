@@ -92,7 +92,8 @@ fn note(usage: &mut Usage, user: Option<&str>, known: Recollection) {
         None => {
             (usage.gpu_seconds, usage.credit_gpu_seconds) = (used, credit);
             usage.budget = known.spent.map(|spent| BudgetUse {
-                used_gpu_seconds: spent.used_gpu_ms / SECOND_MS,
+                // Rounded up: what is used up stays used up for the next scheduler.
+                used_gpu_seconds: (spent.used_gpu_ms + SECOND_MS - 1) / SECOND_MS,
                 carried_gpu_seconds: spent.carried_gpu_ms / SECOND_MS,
                 renews_at: text(spent.until),
             });

@@ -20,7 +20,7 @@ use super::leaving;
 use super::place;
 use super::resize::Unit;
 use super::settle::held_by;
-use super::share::{Amounts, Shares};
+use super::share::{Amounts, QueueShare, Shares};
 use super::starve;
 use super::trial::Trial;
 use super::victims;
@@ -188,7 +188,7 @@ pub(super) fn take_back(fair: &mut Fair, claim: &Claim) -> Option<Vec<Placement>
 
 /// Whether the claim's queue stays within its own guarantee with it, or it goes before all others.
 fn is_entitled(fair: &Fair, claim: &Claim) -> bool {
-    Reach::of(&fair.shares, claim, false).guarantee > 0
+    claim.starves || fair.shares.guarantees_it(claim.queue, &claim.asked)
 }
 
 /// Finds places for the claim by stopping others, and by moving further ones where that does not suffice.
@@ -430,16 +430,8 @@ impl Reach {
             // Only what is guaranteed to others is theirs.
             return Self { guarantee: usize::MAX, due: 0 };
         }
-        let within = |bound: fn(&super::share::QueueShare) -> &Amounts| {
-            let stays = |place: &usize| {
-                let queue = &shares.queues[*place];
-                let asked = claim.asked.iter().enumerate().filter(|(_, asked)| **asked > 0);
-                let mut asked = asked.peekable();
-                // Who asks for nothing that is divided has no claim on others.
-                asked.peek().is_some()
-                    && asked
-                        .all(|(index, asked)| queue.held[index].saturating_add(*asked) <= bound(queue)[index])
-            };
+        let within = |bound: fn(&QueueShare) -> &Amounts| {
+            let stays = |place: &usize| shares.queues[*place].stays_within(&claim.asked, bound);
             shares.upwards(claim.queue).take_while(stays).count()
         };
         let due = if borrow_evicts { within(|queue| &queue.target) } else { 0 };

@@ -490,11 +490,7 @@ impl Shares {
 
     /// Whether a queue that takes so much stays within its guarantee.
     pub(crate) fn guarantees_it(&self, place: usize, asked: &Amounts) -> bool {
-        let QueueShare { held, guarantee, .. } = &self.queues[place];
-        let mut asked = asked.iter().enumerate().filter(|(_, asked)| **asked > 0).peekable();
-        let stays = |(index, asked): (usize, &i64)| held[index].saturating_add(*asked) <= guarantee[index];
-        // Who asks for nothing that is divided has no claim on others.
-        place != POOL && asked.peek().is_some() && asked.all(stays)
+        place != POOL && self.queues[place].stays_within(asked, |queue| &queue.guarantee)
     }
 
     /// Whether nothing but limits and capacity bounds what a queue may take.

@@ -333,7 +333,9 @@ impl Site {
                 let log = fs::read_to_string(self.folder.path().join("log")).unwrap_or_default();
                 let columns = "custom-columns=NAME:.metadata.name,NODE:.spec.nodeName,PHASE:.status.phase,SAID:.status.conditions[*].message";
                 let places = self.in_namespace(&["get", "pods", "-o", columns], None);
-                panic!("waited in vain for {what}; pods:\n{}\nlog:\n{log}", places.unwrap_or_default());
+                let queues = self.everywhere(&["get", "queues", "-o", "yaml"], None);
+                let places = places.unwrap_or_default();
+                panic!("waited in vain for {what}; pods:\n{places}\nqueues:\n{queues}\nlog:\n{log}");
             }
             self.revive();
             std::thread::sleep(Duration::from_millis(100));

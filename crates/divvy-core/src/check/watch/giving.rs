@@ -172,24 +172,33 @@ impl Watch {
         if cause == Cause::Starved && anyone {
             return;
         }
+        let spares = !is_entitled && cause == Cause::Reclaimed;
+        self.across((state, job, spares), (own, other), claimant, wrong);
+    }
+
+    /// Across queues each keeps its guarantee: where the paths part, and on each level below that has one.
+    fn across(
+        &self,
+        (state, job, spares): (&State, JobId, bool),
+        (own, other): (&str, &str),
+        claimant: &Job,
+        wrong: &mut Found,
+    ) {
         let mut upwards: Vec<&str> = lineage(other).collect();
         upwards.reverse();
-        let is_shared = |path: &&str| lineage(own).any(|above| above == *path);
-        upwards.retain(|path| !is_shared(path));
+        upwards.retain(|path| !lineage(own).any(|above| above == *path));
         if upwards.is_empty() {
             let text = format!("job {job} of {other} is reclaimed by {own}, one above the other");
             wrong.push(found("L9", text));
         }
         let gone_milli = self.going_milli(state, job);
-        // Where the paths part, and on each level below that has a guarantee.
         let upwards = upwards.into_iter().enumerate().filter(|_| claimant.spec.milli_asked() > 0);
         for (level, path) in upwards {
             let (held, leaving) = self.held_milli(path);
             let guarantee = guaranteed_milli(state, path);
             let is_within = (level == 0 || guarantee > 0) && held - leaving <= guarantee;
             // Only who is guaranteed it himself leaves others with less than is guaranteed to them.
-            let falls_below =
-                !is_entitled && cause == Cause::Reclaimed && held - leaving - gone_milli < guarantee;
+            let falls_below = spares && held - leaving - gone_milli < guarantee;
             if is_within || falls_below {
                 let text = format!(
                     "queue {path} holds {held}−{leaving} of its guarantee of {guarantee}, and job {job} with {gone_milli} is reclaimed"

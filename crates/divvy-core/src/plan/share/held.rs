@@ -6,6 +6,15 @@ use super::{Amounts, POOL, QueueShare, Shares};
 use crate::amount::{Holdings, Resource};
 
 impl QueueShare {
+    /// Whether with so much more it holds no more than this of anything that is asked. Who asks for nothing that is divided
+    /// has no claim on others.
+    pub(crate) fn stays_within(&self, asked: &Amounts, bound: fn(&Self) -> &Amounts) -> bool {
+        let mut asked = asked.iter().enumerate().filter(|(_, asked)| **asked > 0).peekable();
+        let stays =
+            |(index, asked): (usize, &i64)| self.held[index].saturating_add(*asked) <= bound(self)[index];
+        asked.peek().is_some() && asked.all(stays)
+    }
+
     /// Whether it runs more of a resource than is guaranteed to it, and more than is due as well. What it is promised it does not
     /// hold yet: that is no reason to take what it has.
     pub(crate) fn beyond(&self, index: usize) -> (bool, bool) {

@@ -70,7 +70,7 @@ impl Quotas {
         Ok(quotas)
     }
 
-    /// Whether a task draws on several kinds of capacity that would be devices, or there are more of these than devices go.
+    /// Whether a task draws on several kinds of capacity that would be devices.
     fn has_several(&self, asked: &Asked) -> bool {
         let several = |request: &BTreeMap<String, i64>| {
             let draws = request

@@ -66,6 +66,8 @@ pub struct Site {
     pub scheduler: String,
     /// Nodes with these labels are the pool's, as a label selector; all, if it is empty.
     pub nodes: String,
+    /// Queues with these labels are the pool's, as a label selector; all, if it is empty.
+    pub queues: String,
     /// How long a leader leads without renewing its lease. A third of it is what a request may take.
     pub lease: Duration,
 }
@@ -138,7 +140,7 @@ impl KubernetesEngine {
             return Ok(None);
         };
         let (tell, news) = mpsc::channel();
-        watch_all(&threads, (&client, &site.nodes), &tell);
+        watch_all(&threads, (&client, site), &tell);
         let (urgent, patient) = Lane::pair();
         let latest = Arc::new(Latest::default());
         let post = |lane| {
@@ -157,7 +159,7 @@ impl KubernetesEngine {
         let client = threads.block_on(client(site.kubeconfig.as_deref()))?;
         let candidate = Candidate::new(client.clone(), &site.scheduler, site.lease);
         let (tell, news) = mpsc::channel();
-        watch_all(&threads, (&client, &site.nodes), &tell);
+        watch_all(&threads, (&client, site), &tell);
         // Nobody takes what is sent there.
         let nowhere = || unbounded_channel().0;
         let leadership = Arc::new(Leadership::none());
@@ -440,14 +442,14 @@ async fn client(file: Option<&Path>) -> Result<Client, ConnectError> {
     Client::try_from(config).map_err(|error| ConnectError::Client(error.to_string()))
 }
 
-fn watch_all(threads: &Runtime, (client, nodes): (&Client, &str), tell: &Sender<News>) {
+fn watch_all(threads: &Runtime, (client, site): (&Client, &Site), tell: &Sender<News>) {
     fn told<T>(tell: Sender<News>, of: fn(Change<T>) -> News) -> impl Fn(Change<T>) -> bool {
         move |change| tell.send(of(change)).is_ok()
     }
     let all = String::new;
-    threads.spawn(watch::follow(client.clone(), nodes.to_owned(), told(tell.clone(), News::Nodes)));
+    threads.spawn(watch::follow(client.clone(), site.nodes.clone(), told(tell.clone(), News::Nodes)));
     threads.spawn(watch::follow(client.clone(), all(), told(tell.clone(), News::Pods)));
-    threads.spawn(watch::follow(client.clone(), all(), told(tell.clone(), News::Queues)));
+    threads.spawn(watch::follow(client.clone(), site.queues.clone(), told(tell.clone(), News::Queues)));
     let of_volcano = |change: Change<OfVolcano>| News::Groups(Kind::Volcano, change.map(|group| group.0));
     threads.spawn(watch::follow(client.clone(), all(), told(tell.clone(), of_volcano)));
     let of_coscheduling =

@@ -20,6 +20,8 @@ pub struct Inside {
     pub scheduler: String,
     /// Nodes with these labels are the pool's; all, if it is empty.
     pub nodes: String,
+    /// Queues with these labels are the pool's; all, if it is empty.
+    pub queues: String,
 }
 
 /// The manifests, for `kubectl apply -f -`; with a scheduler in the cluster, if there is to be one.
@@ -33,6 +35,9 @@ fn deployment(inside: &Inside) -> String {
     words.push(format!("--scheduler-name={}", inside.scheduler));
     if !inside.nodes.is_empty() {
         words.push(format!("--nodes={}", inside.nodes));
+    }
+    if !inside.queues.is_empty() {
+        words.push(format!("--queues={}", inside.queues));
     }
     // JSON is YAML: nothing that is said can end a text or begin another key.
     SCHEDULER

@@ -33,6 +33,9 @@ pub(crate) struct Cluster {
     /// Only nodes with these labels are the pool's, as its scheduler was told
     #[arg(long, value_name = "LABELS", requires = "kube", help_heading = "Kubernetes")]
     nodes: Option<String>,
+    /// Only queues with these labels are the pool's, as its scheduler was told
+    #[arg(long, value_name = "LABELS", requires = "kube", help_heading = "Kubernetes")]
+    queues: Option<String>,
 }
 
 /// No lease is held to look.
@@ -45,6 +48,7 @@ impl Cluster {
             kubeconfig: self.kubeconfig.clone(),
             scheduler: self.scheduler_name.clone(),
             nodes: self.nodes.clone().unwrap_or_default(),
+            queues: self.queues.clone().unwrap_or_default(),
             lease: NO_LEASE,
         };
         Looked::at(&site).map_err(failure)

@@ -49,6 +49,9 @@ struct Manifests {
     /// Only nodes with these labels are the pool's, such as nvidia.com/gpu.present=true
     #[arg(long, value_name = "LABELS", requires = "image")]
     nodes: Option<String>,
+    /// Only queues with these labels are the pool's, where a cluster has several pools
+    #[arg(long, value_name = "LABELS", requires = "image")]
+    queues: Option<String>,
 }
 
 #[derive(Debug, Args)]
@@ -62,6 +65,9 @@ struct Run {
     /// Only nodes with these labels are the pool's, such as nvidia.com/gpu.present=true
     #[arg(long, value_name = "LABELS")]
     nodes: Option<String>,
+    /// Only queues with these labels are the pool's, where a cluster has several pools
+    #[arg(long, value_name = "LABELS")]
+    queues: Option<String>,
     /// How long a leader leads without a word; another replica takes over after that and a third of it
     #[arg(long, value_name = "SECONDS", default_value_t = 15, value_parser = clap::value_parser!(u64).range(3..=3600))]
     lease_s: u64,
@@ -81,6 +87,7 @@ impl Kube {
                     kubeconfig,
                     scheduler,
                     nodes: run.nodes.clone().unwrap_or_default(),
+                    queues: run.queues.clone().unwrap_or_default(),
                     lease: Duration::from_secs(run.lease_s),
                 };
                 kube::run(&site).map_err(failure)?;
@@ -97,6 +104,7 @@ impl Manifests {
             replicas: self.replicas,
             scheduler: self.scheduler_name.clone(),
             nodes: self.nodes.clone().unwrap_or_default(),
+            queues: self.queues.clone().unwrap_or_default(),
         })
     }
 }

@@ -70,7 +70,8 @@ impl Harness for Pods {
         let cluster = Cluster {
             kubeconfig: Some(self.site.own_kubeconfig()),
             scheduler: self.site.scheduler_name(),
-            nodes: self.site.nodes(),
+            nodes: self.site.own(),
+            queues: self.site.own(),
             lease: LEASE,
         };
         let (mut engine, term) =

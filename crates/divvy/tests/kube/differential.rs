@@ -235,7 +235,8 @@ fn compare(site: &Site, scheduler: &str, (pods, passed): (u64, &BTreeMap<String,
     let cluster = Cluster {
         kubeconfig: Some(site.own_kubeconfig()),
         scheduler: scheduler.to_owned(),
-        nodes: site.nodes(),
+        nodes: site.own(),
+        queues: site.own(),
         lease: Duration::from_secs(15),
     };
     let mut looked = Looked::at(&cluster).unwrap();

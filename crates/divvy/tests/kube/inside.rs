@@ -8,9 +8,9 @@ use crate::site::Site;
 fn the_server_takes_a_scheduler_of_any_image_and_labels() {
     let Some(site) = Site::new("inside", 0) else { return };
     let image = "registry.example:5000/team/divvy@sha256:0000000000000000000000000000000000000000000000000000000000000000";
-    let words =
-        ["kube", "manifests", "--image", image, "--nodes", "pool=a,!spare", "--scheduler-name", "divvy-2"];
-    let output = Command::new(env!("CARGO_BIN_EXE_divvy")).args(words).output().unwrap();
+    let words = ["kube", "manifests", "--image", image, "--scheduler-name", "divvy-2"];
+    let own = ["--nodes", "pool=a,!spare", "--queues", "pool=a"];
+    let output = Command::new(env!("CARGO_BIN_EXE_divvy")).args(words).args(own).output().unwrap();
     assert!(output.status.success(), "{output:?}");
     let manifests = String::from_utf8(output.stdout).unwrap();
     let dry =
@@ -19,4 +19,5 @@ fn the_server_takes_a_scheduler_of_any_image_and_labels() {
     let container = &spec["template"]["spec"]["containers"][0];
     assert_eq!((&container["image"], &spec["replicas"]), (&image.into(), &2.into()));
     assert_eq!(container["args"][3], "--nodes=pool=a,!spare");
+    assert_eq!(container["args"][4], "--queues=pool=a");
 }

@@ -11,7 +11,9 @@ fn divvy(site: &Site, words: &[&str]) -> Value {
     command.args(words).args([
         "--kube",
         "--nodes",
-        &site.nodes(),
+        &site.own(),
+        "--queues",
+        &site.own(),
         "--scheduler-name",
         &site.scheduler_name(),
     ]);

@@ -34,6 +34,8 @@ fn a_pod_whose_queue_is_not_there_waits_until_it_is() {
     pod["metadata"]["labels"] = json!({"divvy.dev/queue": "no-queue-yet"});
     pod["metadata"]["annotations"] = json!({"divvy.dev/preemptible": "true"});
     site.create(&pod);
+    // That of another pool is none.
+    site.queue_of("others", "no-queue-yet", &json!({}));
     site.schedule();
     site.wait_until("a reason", || site.why("early").0 == "Refused");
     site.queue("no-queue-yet", &json!({}));

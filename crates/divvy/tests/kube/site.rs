@@ -164,7 +164,7 @@ impl Site {
     /// Whether no node of the test has a taint of one that has just come.
     pub(crate) fn are_ready(&self) -> bool {
         let nodes = self.kubectl(
-            &["get", "nodes", "-l", &self.nodes(), "-o", "jsonpath={.items[*].spec.taints[*].key}"],
+            &["get", "nodes", "-l", &self.own(), "-o", "jsonpath={.items[*].spec.taints[*].key}"],
             None,
         );
         !nodes.contains("node.kubernetes.io/not-ready")
@@ -249,14 +249,15 @@ impl Site {
         let own = self.own_kubeconfig();
         let log = File::options().create(true).append(true).open(self.folder.path().join("log")).unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_divvy"));
-        // The GPUs of the other tests are not there to be divided.
-        command.args(["kube", "run", "--nodes", &self.nodes(), "--scheduler-name", &self.scheduler_name()]);
+        // The GPUs of the other tests are not there to be divided, and what their queues have others say.
+        command.args(["kube", "run", "--nodes", &self.own(), "--queues", &self.own()]);
+        command.args(["--scheduler-name", &self.scheduler_name()]);
         command.args(["--lease-s", &self.lease_s.to_string(), "--kubeconfig"]).arg(own);
         command.stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap()
     }
 
-    /// The labels of its nodes.
-    pub(crate) fn nodes(&self) -> String {
+    /// The labels of its nodes and queues.
+    pub(crate) fn own(&self) -> String {
         format!("{MARK}={}", self.name)
     }
 
@@ -352,9 +353,14 @@ impl Site {
 
     /// A queue that goes with the test.
     pub(crate) fn queue(&self, name: &str, spec: &Value) {
+        self.queue_of(&self.name, name, spec);
+    }
+
+    /// Likewise, for another pool.
+    pub(crate) fn queue_of(&self, pool: &str, name: &str, spec: &Value) {
         self.apply(&json!({
             "apiVersion": "scheduling.divvy.dev/v1alpha1", "kind": "Queue",
-            "metadata": {"name": name, "labels": {MARK: self.name}}, "spec": spec,
+            "metadata": {"name": name, "labels": {MARK: pool}}, "spec": spec,
         }));
     }
 }

@@ -20,7 +20,7 @@ use super::leaving;
 use super::place;
 use super::resize::Unit;
 use super::settle::held_by;
-use super::share::{Amounts, QueueShare, Shares};
+use super::share::{ANY, Amounts, QueueShare, Shares};
 use super::starve;
 use super::trial::Trial;
 use super::victims;
@@ -306,10 +306,14 @@ fn up_to(
     }
     if queue != claim.spec.stand() {
         let (own, other) = fair.shares.part(claim.queue, place)?;
-        let lends = (0..claim.asked.len()).any(|index| {
-            claim.asked[index] > 0
-                && victims::lends(&fair.shares, (claim.queue, place), (own, other, index), (reach, 0))
-        });
+        let queue = &fair.shares.queues[place];
+        let lends = |index: usize| {
+            let Some(least) = queue.least(index).filter(|_| claim.asked[index] > 0) else { return false };
+            victims::lends(&fair.shares, (claim.queue, place), (own, other, index), (reach, least))
+        };
+        // Of whose jobs each has devices, none goes for devices that may not.
+        let is_of_devices = claim.asked[ANY] > 0 && queue.least(ANY).is_some_and(|least| least > 0);
+        let lends = if is_of_devices { lends(ANY) } else { (0..claim.asked.len()).any(lends) };
         return lends.then_some(i32::MAX);
     }
     rules.up_to(claim.spec.priority)

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use smallvec::{SmallVec, smallvec};
 
 pub(crate) use closed::Closed;
+pub(crate) use held::ANY;
 
 use super::Entitlement;
 use super::calendar;
@@ -80,6 +81,9 @@ pub(crate) struct QueueShare {
     pub(super) target: Amounts,
     /// What those leave it that take by what is due to them.
     pub(super) keeps: Amounts,
+    /// The least of devices, in thousandths, that a job in it or below it gives back when it gives way; without bound where none
+    /// does.
+    pub(super) least_milli: i64,
     /// Of each resource: how many of its children run more than is guaranteed to them, and more than is due as well.
     lenders: SmallVec<[Lenders; 3]>,
 }
@@ -122,6 +126,7 @@ impl Shares {
         }
         shares.remembers = state.remembers();
         past::aim(state, &mut shares);
+        shares.note_least(&snapshot.running);
         (1..shares.queues.len()).for_each(|queue| shares.count_lender(queue, 1));
         shares
     }
@@ -204,6 +209,7 @@ impl Shares {
             due: zero.clone(),
             target: zero.clone(),
             keeps: zero,
+            least_milli: i64::MAX,
             lenders: smallvec![(0, 0); self.resources.len()],
         });
         if place != POOL {

@@ -97,9 +97,6 @@ pub(super) fn lends(
         return false;
     }
     let levels = shares.upwards(to).take_while(|place| *place != own).count() + 1;
-    let other = &shares.queues[other];
-    let (beyond_guarantee, mut beyond_due) = other.beyond(index);
-    // Where the past counts, who has too much gives it back in time: then nobody is left with less than is due to it.
-    beyond_due &= !shares.remembers || other.running[index].saturating_sub(draw) >= other.keeps[index];
+    let (beyond_guarantee, beyond_due) = shares.queues[other].lends((index, draw), shares.remembers);
     levels <= reach.guarantee && beyond_guarantee || levels <= reach.due && beyond_due
 }

@@ -17,14 +17,41 @@ use crate::time::{Span, Time};
 pub struct Running {
     /// By id.
     pub jobs: Table<JobId, RunView>,
-    /// By where they stand, the lowest priority first: where jobs give way by least loss.
-    queues: BTreeMap<String, BTreeSet<(i32, JobId)>>,
+    /// By where they stand: where jobs give way by least loss.
+    queues: BTreeMap<String, OfQueue>,
     /// Those that run faster on some devices than on others.
     choosy: BTreeSet<JobId>,
     /// When each is not safe any more that had to give way before.
     cooling: BTreeSet<(Time, JobId)>,
     /// When each changes its place by running on, or has run long enough for a restart to pay.
     crossings: BTreeSet<(Time, JobId)>,
+}
+
+/// The running jobs of a queue.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct OfQueue {
+    /// The lowest priority first.
+    jobs: BTreeSet<(i32, JobId)>,
+    /// How many give back so much at least when they give way.
+    sizes: BTreeMap<i64, u32>,
+}
+
+impl OfQueue {
+    fn enter(&mut self, id: JobId, view: &RunView) {
+        self.jobs.insert((view.priority, id));
+        *self.sizes.entry(view.least_milli()).or_default() += 1;
+    }
+
+    fn leave(&mut self, id: JobId, view: &RunView) {
+        self.jobs.remove(&(view.priority, id));
+        let least = view.least_milli();
+        if let Some(count) = self.sizes.get_mut(&least) {
+            *count -= 1;
+            if *count == 0 {
+                self.sizes.remove(&least);
+            }
+        }
+    }
 }
 
 /// A running job as the planner sees it.
@@ -139,6 +166,11 @@ impl RunView {
     /// Whether it is safe still, since it had to give way before.
     pub(crate) fn is_cooling(&self, now: Time) -> bool {
         self.cools_until.is_some_and(|until| until > now)
+    }
+
+    /// The least that it gives back of devices, in thousandths, when it gives way: a part of it, if it may run with fewer tasks.
+    fn least_milli(&self) -> i64 {
+        if self.elastic { 0 } else { self.milli }
     }
 
     /// Tasks that were told to go are no part of it any more.
@@ -296,6 +328,12 @@ impl Running {
                     }
                     self.crossings.extend(view.crossing.map(|at| (at, id)));
                 }
+                if known.least_milli() != view.least_milli()
+                    && let Some(queue) = self.queues.get_mut(&*view.queue)
+                {
+                    queue.leave(id, known);
+                    queue.enter(id, &view);
+                }
                 *known = view;
             }
             (Some(view), None) => {
@@ -326,8 +364,8 @@ impl Running {
 
     fn enter_queue(&mut self, id: JobId, view: &RunView) {
         match self.queues.get_mut(&*view.queue) {
-            Some(jobs) => drop(jobs.insert((view.priority, id))),
-            None => drop(self.queues.insert(view.queue.to_string(), [(view.priority, id)].into())),
+            Some(queue) => queue.enter(id, view),
+            None => self.queues.entry(view.queue.to_string()).or_default().enter(id, view),
         }
     }
 
@@ -337,9 +375,9 @@ impl Running {
             self.crossings.remove(&(crossing, id));
         }
         self.choosy.remove(&id);
-        let emptied = self.queues.get_mut(&*view.queue).is_some_and(|jobs| {
-            jobs.remove(&(view.priority, id));
-            jobs.is_empty()
+        let emptied = self.queues.get_mut(&*view.queue).is_some_and(|queue| {
+            queue.leave(id, &view);
+            queue.jobs.is_empty()
         });
         if emptied {
             self.queues.remove(&*view.queue);
@@ -361,15 +399,21 @@ impl Running {
         self.queues.keys().map(String::as_str)
     }
 
+    /// The least that any job of each queue gives back of devices, in thousandths, when it gives way.
+    pub fn least_milli(&self) -> impl Iterator<Item = (&str, i64)> {
+        let least = |queue: &OfQueue| queue.sizes.first_key_value().map(|(milli, _)| *milli);
+        self.queues.iter().filter_map(move |(path, queue)| Some((path.as_str(), least(queue)?)))
+    }
+
     /// The jobs of a queue, the lowest priority first.
     pub fn of_queue(&self, queue: &str) -> impl Iterator<Item = (&JobId, &RunView)> {
-        let jobs = self.queues.get(queue).into_iter().flatten();
+        let jobs = self.queues.get(queue).into_iter().flat_map(|queue| &queue.jobs);
         jobs.filter_map(|(_, job)| self.jobs.get_key_value(job))
     }
 
     /// The lowest priority of any job of a queue.
     pub fn lowest_priority(&self, queue: &str) -> Option<i32> {
-        self.queues.get(queue)?.first().map(|(priority, _)| *priority)
+        self.queues.get(queue)?.jobs.first().map(|(priority, _)| *priority)
     }
 
     /// Notes what has changed its place by now.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{Amounts, POOL, QueueShare, Shares};
 use crate::amount::{Holdings, Resource};
+use crate::snapshot::Running;
 
 impl QueueShare {
     /// Whether with so much more it holds no more than this of anything that is asked. Who asks for nothing that is divided
@@ -21,9 +22,38 @@ impl QueueShare {
         let (running, guarantee) = (self.running[index], self.guarantee[index]);
         (running > guarantee, running > guarantee.max(self.keeps[index]))
     }
+
+    /// Likewise, as far as any of its jobs may go for that. Where the past counts, who has too much gives it back in time: then
+    /// nobody is left with less than is due to it.
+    pub(crate) fn lends(&self, (index, draw): (usize, i64), remembers: bool) -> (bool, bool) {
+        let (beyond_guarantee, beyond_due) = self.beyond(index);
+        let is_left_it = !remembers || self.running[index].saturating_sub(draw) >= self.keeps[index];
+        (beyond_guarantee, beyond_due && is_left_it)
+    }
+
+    /// The least that a job in it draws of a resource, as far as that is known; nothing where none gives way.
+    pub(crate) fn least(&self, index: usize) -> Option<i64> {
+        let known = if index == ANY { self.least_milli } else { 0 };
+        (self.least_milli < i64::MAX).then_some(known)
+    }
 }
 
+/// Where devices of all models are among the resources.
+pub(crate) const ANY: usize = 0;
+
 impl Shares {
+    /// Notes what the jobs that may give way draw at least.
+    pub(super) fn note_least(&mut self, running: &Running) {
+        for (path, milli) in running.least_milli() {
+            let mut place = self.place(path);
+            while place != POOL {
+                let queue = &mut self.queues[place];
+                queue.least_milli = queue.least_milli.min(milli);
+                place = queue.parent;
+            }
+        }
+    }
+
     /// Notes what the queues hold, by their paths: all of it, what of it is being stopped, and what is not preemptible.
     pub(crate) fn note(
         &mut self,
@@ -94,11 +124,13 @@ impl Shares {
     pub(super) fn count_lender(&mut self, place: usize, sign: i32) {
         let parent = self.queues[place].parent;
         for index in 0..self.resources.len() {
-            let beyond = self.queues[place].beyond(index);
+            let queue = &self.queues[place];
+            let Some(least) = queue.least(index) else { continue };
+            let lends = queue.lends((index, least), self.remembers);
             let lenders = &mut self.queues[parent].lenders[index];
             *lenders = (
-                lenders.0.saturating_add_signed(sign * i32::from(beyond.0)),
-                lenders.1.saturating_add_signed(sign * i32::from(beyond.1)),
+                lenders.0.saturating_add_signed(sign * i32::from(lends.0)),
+                lenders.1.saturating_add_signed(sign * i32::from(lends.1)),
             );
         }
     }

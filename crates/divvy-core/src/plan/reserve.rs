@@ -16,7 +16,7 @@ use crate::model::job::JobSpec;
 use crate::reason::Reason;
 use crate::snapshot::{Capacity, Running};
 use crate::state::{Job, State};
-use crate::time::{Span, Time};
+use crate::time::Time;
 
 /// At so many ends of running jobs is looked for one reservation.
 const MOST_ENDS: usize = 4096;
@@ -98,12 +98,6 @@ impl<'a> Reserve<'a> {
     pub(super) fn has_owners(&self) -> bool {
         !self.owners.is_empty()
     }
-}
-
-/// How long all runs of a job take together, by its own estimate and by what is foreseen.
-fn foreseen_ms(job: &Job) -> Option<i64> {
-    let foreseen = job.estimate.as_ref().map(|estimate| estimate.p90_ms);
-    job.spec.estimate.map(|estimate| estimate.0).into_iter().chain(foreseen).min()
 }
 
 /// Puts aside what a job must leave to those before it. Gives the first of them, if there is any.
@@ -241,14 +235,9 @@ fn known_ends(trial: &Trial) -> Vec<End> {
     let released: BTreeSet<AllocationId> = trial.released().collect();
     let mut ends: BTreeMap<JobId, Time> =
         limits.iter().take(MOST_ENDS).map(|(at, job)| (*job, *at)).collect();
-    for (job, view) in &running.jobs {
-        let foreseen = state.jobs.get(&job.number).and_then(foreseen_ms);
-        let (Some(foreseen_ms), Some(started)) = (foreseen, view.started_at) else { continue };
-        let end = started + Span((foreseen_ms - view.attained_ms).max(0));
-        if end > reserve.now {
-            let known = ends.entry(*job).or_insert(end);
-            *known = end.min(*known);
-        }
+    for (end, job) in running.ends_after(reserve.now).take(MOST_ENDS) {
+        let known = ends.entry(job).or_insert(end);
+        *known = end.min(*known);
     }
     let live = |job: &JobId| {
         let live = state.run(*job).map(|run| run.live.clone()).unwrap_or_default();

@@ -25,6 +25,8 @@ pub struct Running {
     cooling: BTreeSet<(Time, JobId)>,
     /// When each changes its place by running on, or has run long enough for a restart to pay.
     crossings: BTreeSet<(Time, JobId)>,
+    /// When each ends by what is foreseen.
+    ends: BTreeSet<(Time, JobId)>,
 }
 
 /// The running jobs of a queue.
@@ -79,6 +81,8 @@ pub struct RunView {
     pub attained_ms: i64,
     /// How long it runs, by estimate.
     pub estimate: Option<Arc<Estimate>>,
+    /// When it ends by its own estimate or by what is foreseen, whichever is sooner.
+    pub ends_at: Option<Time>,
     /// Its allocations, but for those of tasks that were told to go.
     pub live: Vec<AllocationId>,
     /// Whether it may run with fewer tasks than it has.
@@ -155,6 +159,7 @@ impl RunView {
             cools_until: run.cools_until(&state.policy),
             attained_ms: run.attained_ms,
             estimate: job.estimate.clone(),
+            ends_at: ends_at(job, run),
             live: run.live.clone(),
             elastic: job.spec.gang.is_elastic(),
             pace_percent: pace_percent(&job.spec, run),
@@ -268,6 +273,13 @@ fn gains(from_percent: u32, to_percent: u32, by_percent: u32) -> bool {
     u64::from(to_percent) * 100 >= u64::from(from_percent) * (100 + u64::from(by_percent))
 }
 
+/// When a run ends, by how long all runs of its job together are expected to take.
+fn ends_at(job: &Job, run: &Run) -> Option<Time> {
+    let foreseen = job.estimate.as_ref().map(|estimate| estimate.p90_ms);
+    let foreseen_ms = job.spec.estimate.map(|estimate| estimate.0).into_iter().chain(foreseen).min()?;
+    Some(run.started_at? + Span((foreseen_ms - run.attained_ms).max(0)))
+}
+
 /// How fast a job runs, where others of its alternatives are slower or faster, and it would lose nothing but a restart.
 fn pace_percent(spec: &JobSpec, run: &Run) -> Option<u32> {
     let saves = spec.resumable || spec.checkpoint.is_some();
@@ -318,6 +330,7 @@ impl Running {
             view
         });
         self.note_cooling(id, view.as_ref());
+        self.note_end(id, view.as_ref());
         match (view, self.jobs.get_mut(&id)) {
             (None, _) => self.forget(id),
             // Its queue and priority are what they were.
@@ -355,6 +368,19 @@ impl Running {
             self.cooling.remove(&(until, id));
         }
         self.cooling.extend(view.and_then(until).map(|until| (until, id)));
+    }
+
+    fn note_end(&mut self, id: JobId, view: Option<&RunView>) {
+        let end = |view: &RunView| view.ends_at.map(|end| (end, id));
+        if let Some(known) = self.jobs.get(&id).and_then(end) {
+            self.ends.remove(&known);
+        }
+        self.ends.extend(view.and_then(end));
+    }
+
+    /// Who ends after a moment by what is foreseen, and when, the first first.
+    pub(crate) fn ends_after(&self, now: Time) -> impl Iterator<Item = (Time, JobId)> {
+        self.ends.range((now + Span(1), JobId::single(0))..).copied()
     }
 
     /// When the first after a moment is not safe any more that had to give way before.

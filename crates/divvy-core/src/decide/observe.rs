@@ -98,7 +98,7 @@ const GONE: &str = "no longer there";
 
 fn device_news(id: DeviceId, known: Option<&Device>, node: NodeId, spec: &DeviceSpec) -> Vec<Event> {
     let mut events = Vec::new();
-    if known.is_none_or(|known| known.spec != *spec || known.node != node) {
+    if known.is_none_or(|known| *known.spec != *spec || known.node != node) {
         events.push(Event::DeviceSeen { device: id, node, spec: spec.clone() });
     }
     if known.is_some_and(|known| known.health == Health::Down(GONE.into())) {

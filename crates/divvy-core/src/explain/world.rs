@@ -214,7 +214,8 @@ impl World {
         let exclusive = self.job().is_some_and(|job| job.spec.exclusive);
         let (count, each) = if exclusive { (tasks, 1) } else { (1, tasks) };
         let example = self.state().devices.values().filter(|device| device.spec.model == model);
-        let example = example.max_by_key(|device| device.spec.memory_mib).map(|device| device.spec.clone());
+        let example =
+            example.max_by_key(|device| device.spec.memory_mib).map(|device| DeviceSpec::clone(&device.spec));
         let example = example.unwrap_or_else(|| unknown_device(model));
         let named = self.state().nodes.values().find(|node| !node.spec.domains.is_empty());
         let levels = named.map(|node| node.spec.domains.clone()).unwrap_or_default();

@@ -110,7 +110,7 @@ pub struct DeviceView {
     /// Its place among its node's devices, by the driver.
     pub index: u32,
     /// What it is.
-    pub spec: crate::model::device::DeviceSpec,
+    pub spec: Arc<crate::model::device::DeviceSpec>,
     /// Why it cannot be given out, if it cannot.
     pub unusable: Option<Unusable>,
     /// Thousandths left; below zero where what is held is promised to someone else besides.

@@ -166,7 +166,7 @@ impl State {
         }
         self.uuids.insert(spec.uuid.clone(), id);
         let (health, occupant) = old.map_or((Health::Ok, None), |old| (old.health, old.occupant));
-        let device = Device { node, spec: spec.clone(), health, occupant };
+        let device = Device { node, spec: Arc::new(spec.clone()), health, occupant };
         self.plus(fingerprint(&Entity::Device(id.0, &device)));
         self.devices.insert(id, device);
     }

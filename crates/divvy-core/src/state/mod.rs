@@ -154,7 +154,7 @@ pub struct Device {
     /// Its node.
     pub node: NodeId,
     /// What it is.
-    pub spec: DeviceSpec,
+    pub spec: Arc<DeviceSpec>,
     /// Whether it works.
     pub health: Health,
     /// Who uses it besides the pool.

@@ -284,7 +284,7 @@ fn settings(state: &State) -> Settings {
     let node = |(id, node): (&_, &divvy_core::state::Node)| {
         let devices =
             state.devices.values().filter(|device| device.node == *id && device.health == Health::Ok);
-        (node.spec.clone(), devices.map(|device| device.spec.clone()).collect())
+        (node.spec.clone(), devices.map(|device| DeviceSpec::clone(&device.spec)).collect())
     };
     let there = state.nodes.iter().filter(|(_, node)| node.state != NodeState::Gone);
     Settings {

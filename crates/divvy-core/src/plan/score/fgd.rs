@@ -252,7 +252,7 @@ mod tests {
         crate::snapshot::DeviceView {
             id: crate::id::DeviceId(0),
             index: 0,
-            spec: crate::model::device::DeviceSpec::default(),
+            spec: std::sync::Arc::default(),
             unusable: None,
             free_milli: 1000,
             free_memory_mib: 0,

@@ -25,9 +25,12 @@ pub fn life(seed: u64, events: u64) -> Life {
     let mut dice = Dice::new(seed.wrapping_mul(0xd134_2543_de82_ef95) ^ 0x0064_6976_7679);
     let nodes = nodes(&mut dice);
     let says_more = seed % 8 >= 6;
+    // Loans have dice of their own, so that the lives before them stay what they were.
+    let mut loans = (seed % 8 == 5).then(|| Dice::new(seed));
     let mut maker = Maker {
-        queues: queues(&mut dice, says_more),
+        queues: queues(&mut dice, says_more, &mut loans),
         says_more,
+        loans,
         policy: policy(&mut dice, says_more),
         devices: nodes.iter().map(|node| i64::from(node.devices)).sum::<i64>().max(1),
         load_percent: dice.between(60, 130),
@@ -58,10 +61,32 @@ fn nodes(dice: &mut Dice) -> Vec<NodeLine> {
     (0..count).map(|_| node(dice)).collect()
 }
 
-fn queues(dice: &mut Dice, says_more: bool) -> Vec<Queue> {
+fn queues(dice: &mut Dice, says_more: bool, loans: &mut Option<Dice>) -> Vec<Queue> {
     let trees = ["default", "default a b", "default a a/x a/y b", "default t t/a t/a/x t/b"];
     let paths = *dice.one_of(&trees);
-    paths.split(' ').map(|path| queue(dice, path, says_more)).collect()
+    let mut queues: Vec<Queue> = paths.split(' ').map(|path| queue(dice, path, says_more)).collect();
+    loans.iter_mut().for_each(|dice| lend(dice, &mut queues));
+    queues
+}
+
+/// Has queues say what they lend and borrow, and whose devices their jobs may take.
+fn lend(dice: &mut Dice, queues: &mut [Queue]) {
+    for queue in queues {
+        let resource = *dice.one_of(&["any", "any", "any", "h100", "cpu"]);
+        let most = if resource == "cpu" { 64 } else { 8 };
+        if dice.percent(60) {
+            queue.lend.insert(resource.into(), Amount::Finite(dice.between(0, most) * 1000));
+        }
+        if dice.percent(60) {
+            queue.borrow.insert(resource.into(), Amount::Finite(dice.between(0, most) * 1000));
+        }
+        if dice.percent(30) {
+            queue.guarantee.insert(resource.into(), Amount::Finite(dice.between(0, most) * 1000));
+        }
+        queue.within_queue = *dice.one_of(&[None, Some(WithinQueue::Never), Some(WithinQueue::LowerOrNewer)]);
+        queue.reclaim = *dice.one_of(&[None, None, Some(Reclaim::Any), Some(Reclaim::Never)]);
+        queue.borrow_evicts = *dice.one_of(&[None, Some(true), Some(false)]);
+    }
 }
 
 fn queue(dice: &mut Dice, path: &str, says_more: bool) -> Queue {
@@ -186,6 +211,8 @@ struct Maker {
     dice: Dice,
     nodes: Vec<NodeLine>,
     queues: Vec<Queue>,
+    /// What queues lend, if they say that in this life.
+    loans: Option<Dice>,
     /// Whether its queues say what came later, too.
     says_more: bool,
     policy: Policy,
@@ -342,6 +369,7 @@ impl Maker {
         }
         let paths: Vec<String> = self.queues.iter().map(|queue| queue.path.clone()).collect();
         self.queues = paths.iter().map(|path| queue(&mut self.dice, path, self.says_more)).collect();
+        self.loans.iter_mut().for_each(|dice| lend(dice, &mut self.queues));
         let queues = self.queues.clone();
         self.push(0, What::Queues(queues));
     }

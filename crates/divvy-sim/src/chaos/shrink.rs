@@ -74,6 +74,12 @@ impl Search {
             smaller.queues[queue].guarantee.clear();
             self.take(smaller);
             let mut smaller = self.best.clone();
+            smaller.queues[queue].lend.clear();
+            self.take(smaller);
+            let mut smaller = self.best.clone();
+            smaller.queues[queue].borrow.clear();
+            self.take(smaller);
+            let mut smaller = self.best.clone();
             smaller.queues.remove(queue);
             self.take(smaller);
         }

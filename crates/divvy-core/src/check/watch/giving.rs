@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::model::allocation::AllocationState;
-use crate::model::policy::Preempt;
+use crate::model::policy::{Preempt, WithinQueue};
 use crate::state::{Job, Record};
 
 /// When what queues missed was news for the last time, by the state's own word, and what it was then.
@@ -162,7 +162,7 @@ impl Watch {
         }
         let (own, other) = (&stand(state, claimant), &stand(state, victim));
         if cause == Cause::Preempted {
-            if own != other || claimant.spec.priority <= victim.spec.priority {
+            if own != other || !goes_before(state, claimant, victim) {
                 wrong.push(found("L10", format!("job {job} is preempted by {}", claimant.number)));
             }
             return;
@@ -260,4 +260,13 @@ impl Watch {
         self.floor = self.floor.max(self.recent.last().copied().unwrap_or_default());
         self.recent.clear();
     }
+}
+
+/// Whether a job may take the devices of another one in its queue: it is of higher priority or, where its queue says that this
+/// suffices, of the same and older.
+fn goes_before(state: &State, claimant: &Job, victim: &Job) -> bool {
+    let own = state.queues.get(&claimant.spec.queue).and_then(|queue| queue.within_queue);
+    let or_older = own.unwrap_or(state.policy.within_queue) == WithinQueue::LowerOrNewer;
+    let (one, other) = (claimant.spec.priority, victim.spec.priority);
+    one > other || or_older && one == other && claimant.number < victim.number
 }

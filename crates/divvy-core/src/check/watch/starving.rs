@@ -176,9 +176,10 @@ fn plain_devices(spec: &JobSpec) -> Option<usize> {
 /// Whether so many devices of a node could be had if all on it gave way that may: nothing else keeps them.
 fn could_have(state: &State, id: NodeId, devices: usize, now: Time) -> bool {
     let Some(node) = state.nodes.get(&id) else { return false };
-    let plain = node.state == NodeState::Ready && node.others.is_nothing() && node.spec.most_tasks.is_none();
-    let works = |device: &&crate::state::Device| {
-        device.node == id && device.health == Health::Ok && device.occupant.is_none()
+    let plain = state.takes_tasks(id) && node.others.is_nothing() && node.spec.most_tasks.is_none();
+    let works = |(device_id, device): &(&DeviceId, &crate::state::Device)| {
+        let is_well = device.node == id && device.health == Health::Ok && device.occupant.is_none();
+        is_well && !state.is_reserved(id, **device_id)
     };
     let on_node = |placement: &Placement| placement.node == id;
     let promised = || state.promises.values().flat_map(|promise| &promise.placements).any(on_node);
@@ -196,5 +197,5 @@ fn could_have(state: &State, id: NodeId, devices: usize, now: Time) -> bool {
             job.spec.preemptible && runs_on && whole && (saves || !again) && !counts
         })
     };
-    plain && state.devices.values().filter(works).count() >= devices && !promised() && held().all(goes)
+    plain && state.devices.iter().filter(works).count() >= devices && !promised() && held().all(goes)
 }

@@ -191,3 +191,14 @@ fn while_the_pool_drains_nobody_moves() {
         "#]],
     );
 }
+
+#[test]
+fn what_the_queue_may_not_have_of_one_host_is_no_reason_to_wait_where_the_other_needs_less() {
+    check(
+        "node n1 2xh100 mem=512\nnode n2 2xa100 mem=64\nqueue a memory=100Gi\n\
+        submit j a 2 speed=h100:100,a100:50\nplan",
+        expect![[r#"
+            place j n2:0+n2:1
+        "#]],
+    );
+}

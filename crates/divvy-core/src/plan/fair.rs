@@ -96,6 +96,11 @@ pub(super) fn in_turns<'a>(
                 .for_each(|queue| turns.refresh(queue, &fair.shares));
         }
         let Some(turn) = turns.take() else { break };
+        if relieved.is_some_and(|job| fair.has_all(turn, job)) {
+            turns.admit_next(turn);
+            turns.refresh(turn.queue, &fair.shares);
+            continue;
+        }
         let judged = state.verdicts.get(&turn.class).filter(|reason| reason.lasts());
         let stands = judged.is_some_and(|reason| !state.freed || fair.is_hopeless(turn, reason));
         if stands {
@@ -167,6 +172,12 @@ impl<'a, 'b> Fair<'a, 'b> {
 }
 
 impl<'a> Fair<'a, '_> {
+    /// Whether it is the turn of a job that has got all that it waited for before all turns: it keeps back nobody.
+    fn has_all(&self, turn: Turn, relieved: JobId) -> bool {
+        let job = self.trial.state.jobs.get(&relieved.number).filter(|job| job.number == turn.key.number);
+        job.is_some_and(|job| place::next_member(self.trial, job).is_none())
+    }
+
     /// Whether a look suffices to say that a class waits still: there are too few free devices, and nobody could give way.
     fn is_hopeless(&self, turn: Turn, reason: &Reason) -> bool {
         let state = self.trial.state;

@@ -154,21 +154,35 @@ fn place_by_first(trial: &mut Trial, spec: &JobSpec, role: &Role, rank: &mut u32
         if trial.not_lent.closes(index, alternatives.len()) {
             continue;
         }
-        let tasks = role.minimum;
         let placed = topology::place_tasks(trial, spec, (role, index), *rank);
-        let Err(reason) = placed else {
+        // What its queue may not have of the host there, another alternative may not need.
+        let over = match placed {
+            Ok(()) if index + 1 < alternatives.len() => trial.exceeded_since(mark, spec.stand()),
+            _ => None,
+        };
+        if placed.is_ok() && over.is_none() {
             *rank += role.maximum;
             return Ok(());
-        };
+        }
         trial.roll_back_to(mark);
-        let reason = match trial.model_limit(spec.stand(), alternative, tasks) {
-            Some(limit) => limit,
-            None if reason.verdict() == Verdict::NoFit || matches!(reason, Reason::NoDomain(..)) => reason,
-            None => trial.diagnose(spec, (&role.ask, alternative), tasks).unwrap_or(reason),
-        };
-        first_reason.get_or_insert(reason);
+        let reason = over.or_else(|| Some(why_not(trial, spec, (role, alternative), placed.err()?)));
+        first_reason = first_reason.or(reason);
     }
     Err(first_reason.unwrap_or(Reason::NotPlanned))
+}
+
+/// Why a role has no place by an alternative, where it is known that it has none.
+fn why_not(
+    trial: &mut Trial,
+    spec: &JobSpec,
+    (role, alternative): (&Role, &Alternative),
+    why: Reason,
+) -> Reason {
+    match trial.model_limit(spec.stand(), alternative, role.minimum) {
+        Some(limit) => limit,
+        None if why.verdict() == Verdict::NoFit || matches!(why, Reason::NoDomain(..)) => why,
+        None => trial.diagnose(spec, (&role.ask, alternative), role.minimum).unwrap_or(why),
+    }
 }
 
 /// Places one task of so many that remain, by one alternative.

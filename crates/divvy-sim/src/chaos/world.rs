@@ -1,5 +1,7 @@
 //! A life lived: the daemon's loop in memory, over the simulated engine and its faults, with every law looked after.
 
+mod quiet;
+
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::panic::{self, AssertUnwindSafe};
@@ -477,71 +479,6 @@ impl World {
         }
     }
 
-    /// The faults stop: all is whole again, all that was held is released, and everything takes its course.
-    fn be_quiet(&mut self) -> Done {
-        (self.crash, self.disk_full) = (None, false);
-        self.engine.heal_all();
-        // What was lost on the way is told again.
-        self.restart()?;
-        self.turns(Vec::new())?;
-        let state = self.controller.state();
-        let mut commands = vec![Command::SetDrain(false, root())];
-        commands.extend(calendar::all_back(state, &root()));
-        commands.extend(state.jobs.values().flat_map(held).map(|job| Command::Release(job, root())));
-        self.turns(commands)?;
-        for _ in 0..MOST_QUIET_TURNS {
-            let Some(due) = self.next_due() else { return Ok(()) };
-            self.pass_to(due);
-            self.turns(Vec::new())?;
-        }
-        Err(broken("rest", "the pool does not come to rest after the faults"))
-    }
-
-    /// Whatever is left could not have run in the whole, empty pool within its queue's limits, or waits for such a job.
-    fn all_that_fits_has_run(&mut self) -> Done {
-        let state = self.controller.state();
-        if let Some(device) =
-            state.devices.values().find(|device| device.health != Health::Ok || device.occupant.is_some())
-        {
-            return Err(broken("liveness", format!("device {} does not heal", device.spec.uuid)));
-        }
-        let live = self.engine.live();
-        if let Some((id, held)) = state.allocations.iter().next() {
-            let runs = if live.contains(id) { "runs" } else { "does not run" };
-            return Err(broken(
-                "liveness",
-                format!("allocation {id} of job {} is never over; its task {runs}", held.job),
-            ));
-        }
-        if let Some(id) = live.first() {
-            return Err(broken("L5", format!("allocation {id} runs, and the pool knows nothing of it")));
-        }
-        let waiting: Vec<_> = state
-            .jobs
-            .values()
-            .filter(|job| job.own_blockers(state, self.now).is_empty())
-            .map(|job| (job.id(), job.spec.clone(), state.verdicts.get(&job.class) == Some(&Reason::InLine)))
-            .collect();
-        let fits = waiting
-            .into_iter()
-            .map(|(id, spec, in_line)| (id, self.controller.dry_run(&spec).is_ok(), in_line));
-        let fits: Vec<_> = fits.collect();
-        // In a strict order one that never fits keeps back all behind it.
-        let one_never_fits = fits.iter().any(|(_, fits, _)| !fits);
-        let stuck = fits.iter().find(|(_, fits, in_line)| *fits && !(*in_line && one_never_fits));
-        stuck.map_or(Ok(()), |(id, ..)| {
-            let reason = self.reason(*id);
-            Err(broken("liveness", format!("job {id} fits the empty pool and waits for ever: {reason}")))
-        })
-    }
-
-    fn reason(&self, id: JobId) -> String {
-        let state = self.controller.state();
-        let explained = divvy_core::explain::explain(state, self.controller.snapshot(), id);
-        let verdict = state.jobs.get(&id.number).and_then(|job| state.verdicts.get(&job.class));
-        format!("verdict {verdict:?}, blockers {:?}", explained.map(|explained| explained.blockers))
-    }
-
     /// The log, folded from the beginning, is the state; in some lives it is read back from its text and planned again.
     fn the_log_gives_the_state(&mut self) -> Done {
         self.restarts = 0;
@@ -570,18 +507,6 @@ fn read_back(stamped: &Stamped) -> Result<Stamped, Violation> {
     let read: Stamped =
         serde_json::from_str(&text).map_err(|error| broken("L2", format!("{error}: {text}")))?;
     if read == *stamped { Ok(read) } else { Err(broken("L2", format!("read back otherwise: {text}"))) }
-}
-
-/// The held runs of a job.
-fn held(job: &divvy_core::state::Job) -> Vec<JobId> {
-    match &job.runs {
-        Runs::Single(run) => (run.state == JobState::Held).then(|| job.id()).into_iter().collect(),
-        Runs::Array(array) => {
-            let touched = array.touched.iter().filter(|(_, run)| run.state == JobState::Held);
-            let members = touched.map(|(member, _)| JobId::member(job.number, *member));
-            array.held.is_some().then(|| job.id()).into_iter().chain(members).collect()
-        }
-    }
 }
 
 /// Which part of two snapshots differs.

@@ -1,0 +1,89 @@
+//! The end of a life: the faults stop, and everything that can run has to.
+
+use std::collections::BTreeSet;
+
+use divvy_core::decide::Command;
+
+use super::*;
+
+impl World {
+    /// The faults stop: all is whole again, all that was held is released, and everything takes its course.
+    pub(super) fn be_quiet(&mut self) -> Done {
+        (self.crash, self.disk_full) = (None, false);
+        self.engine.heal_all();
+        // What was lost on the way is told again.
+        self.restart()?;
+        self.turns(Vec::new())?;
+        let state = self.controller.state();
+        let mut commands = vec![Command::SetDrain(false, root())];
+        commands.extend(calendar::all_back(state, &root()));
+        commands.extend(state.jobs.values().flat_map(held).map(|job| Command::Release(job, root())));
+        self.turns(commands)?;
+        for _ in 0..MOST_QUIET_TURNS {
+            let Some(due) = self.next_due() else { return Ok(()) };
+            self.pass_to(due);
+            self.turns(Vec::new())?;
+        }
+        Err(broken("rest", "the pool does not come to rest after the faults"))
+    }
+
+    /// Whatever is left could not have run in the whole, empty pool within its queue's limits, or waits for such a job.
+    pub(super) fn all_that_fits_has_run(&mut self) -> Done {
+        let state = self.controller.state();
+        if let Some(device) =
+            state.devices.values().find(|device| device.health != Health::Ok || device.occupant.is_some())
+        {
+            return Err(broken("liveness", format!("device {} does not heal", device.spec.uuid)));
+        }
+        let live = self.engine.live();
+        if let Some((id, held)) = state.allocations.iter().next() {
+            let runs = if live.contains(id) { "runs" } else { "does not run" };
+            return Err(broken(
+                "liveness",
+                format!("allocation {id} of job {} is never over; its task {runs}", held.job),
+            ));
+        }
+        if let Some(id) = live.first() {
+            return Err(broken("L5", format!("allocation {id} runs, and the pool knows nothing of it")));
+        }
+        let waiting: Vec<_> = state
+            .jobs
+            .values()
+            .filter(|job| job.own_blockers(state, self.now).is_empty())
+            .map(|job| (job.id(), job.spec.clone(), state.verdicts.get(&job.class) == Some(&Reason::InLine)))
+            .collect();
+        // In a strict order one that never fits keeps back all behind it in its line.
+        let mut blocked: BTreeSet<String> = BTreeSet::new();
+        let mut fits = Vec::new();
+        for (id, spec, in_line) in waiting {
+            match self.controller.dry_run(&spec) {
+                Ok(_) => fits.push((id, spec, in_line)),
+                Err(_) => drop(blocked.insert(spec.stand().to_owned())),
+            }
+        }
+        let stuck = fits.iter().find(|(_, spec, in_line)| !(*in_line && blocked.contains(spec.stand())));
+        stuck.map_or(Ok(()), |(id, ..)| {
+            let reason = self.reason(*id);
+            Err(broken("liveness", format!("job {id} fits the empty pool and waits for ever: {reason}")))
+        })
+    }
+
+    fn reason(&self, id: JobId) -> String {
+        let state = self.controller.state();
+        let explained = divvy_core::explain::explain(state, self.controller.snapshot(), id);
+        let verdict = state.jobs.get(&id.number).and_then(|job| state.verdicts.get(&job.class));
+        format!("verdict {verdict:?}, blockers {:?}", explained.map(|explained| explained.blockers))
+    }
+}
+
+/// The held runs of a job.
+fn held(job: &divvy_core::state::Job) -> Vec<JobId> {
+    match &job.runs {
+        Runs::Single(run) => (run.state == JobState::Held).then(|| job.id()).into_iter().collect(),
+        Runs::Array(array) => {
+            let touched = array.touched.iter().filter(|(_, run)| run.state == JobState::Held);
+            let members = touched.map(|(member, _)| JobId::member(job.number, *member));
+            array.held.is_some().then(|| job.id()).into_iter().chain(members).collect()
+        }
+    }
+}

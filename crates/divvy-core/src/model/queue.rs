@@ -23,7 +23,7 @@ pub use bounds::Bounds;
 pub use budget::{Budget, Period, milli_gpu_hours, utc};
 pub use pledge::Pledge;
 pub(crate) use pledge::whole_devices;
-pub use text::{BadQueues, Settings, bad_path, parse, read_amount};
+pub use text::{BadQueues, Settings, bad_path, parse, parse_policy, read_amount};
 pub use users::{Users, seat, user_at};
 pub use write::{change, write};
 

@@ -20,7 +20,7 @@ use divvy_engine::kubernetes::{KubernetesEngine, NODE_NAME, PodNews, Site, Waiti
 
 use super::submission::NOBODY;
 use super::words as cluster_words;
-use super::{KubeError, Shell};
+use super::{KubeError, Policy, Shell};
 use crate::clock;
 use crate::wire::{explain as words, queue, row};
 
@@ -53,10 +53,10 @@ const QUIET_LOG: &str = "error,divvy_engine::kubernetes=warn,kube_client=off";
 const LATER: Span = Span::seconds(60);
 
 impl Looked {
-    /// Lists a cluster and looks at it as a scheduler does that starts now.
-    pub fn at(site: &Site) -> Result<Self, KubeError> {
+    /// Lists a cluster and looks at it as a scheduler of this policy does that starts now.
+    pub fn at(site: &Site, policy: &Policy) -> Result<Self, KubeError> {
         super::log_to_standard_error(QUIET_LOG);
-        let mut shell = Shell::new(KubernetesEngine::look(site)?);
+        let mut shell = Shell::new(KubernetesEngine::look(site)?, policy);
         shell.await_lists(&AtomicBool::new(false))?;
         let now = clock::now();
         let news = shell.take_over(Term(1), now)?;

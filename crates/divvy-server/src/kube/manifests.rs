@@ -1,5 +1,6 @@
 //! What the scheduler adds to a cluster: the kind of its queues, what it may do, and the scheduler itself.
 
+use divvy_core::state::fingerprint;
 use serde_json::json;
 
 /// Queues, as the API server is to know them.
@@ -8,6 +9,10 @@ const QUEUES: &str = include_str!("manifests/queues.yaml");
 const RIGHTS: &str = include_str!("manifests/rights.yaml");
 /// The scheduler in the cluster.
 const SCHEDULER: &str = include_str!("manifests/scheduler.yaml");
+
+/// Where a scheduler in the cluster finds its policy.
+const POLICY_FOLDER: &str = "/etc/divvy";
+const POLICY_FILE: &str = "policy.yaml";
 
 /// A scheduler that runs in the cluster.
 #[derive(Clone, Debug)]
@@ -22,6 +27,8 @@ pub struct Inside {
     pub nodes: String,
     /// Queues with these labels are the pool's; all, if it is empty.
     pub queues: String,
+    /// What a file of its policy says, if there is one.
+    pub policy: Option<String>,
 }
 
 /// The manifests, for `kubectl apply -f -`; with a scheduler in the cluster, if there is to be one.
@@ -39,12 +46,30 @@ fn deployment(inside: &Inside) -> String {
     if !inside.queues.is_empty() {
         words.push(format!("--queues={}", inside.queues));
     }
+    let (mut config, mut volumes, mut mounts) = (String::new(), json!([]), json!([]));
+    let mut annotations = json!({});
+    if let Some(policy) = &inside.policy {
+        words.push(format!("--policy={POLICY_FOLDER}/{POLICY_FILE}"));
+        let name = format!("{}-policy", inside.scheduler);
+        let metadata = json!({"name": name, "namespace": "divvy-system"});
+        let data = json!({POLICY_FILE: policy});
+        let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data});
+        config = format!("{object}\n---\n");
+        volumes = json!([{"name": "policy", "configMap": {"name": name}}]);
+        mounts = json!([{"name": "policy", "mountPath": POLICY_FOLDER, "readOnly": true}]);
+        // With another policy there are other pods: it is read when a scheduler starts.
+        annotations = json!({"divvy.dev/policy": format!("{:016x}", fingerprint(policy))});
+    }
     // JSON is YAML: nothing that is said can end a text or begin another key.
-    SCHEDULER
+    let scheduler = SCHEDULER
+        .replace("ANNOTATIONS", &annotations.to_string())
+        .replace("VOLUMES", &volumes.to_string())
+        .replace("MOUNTS", &mounts.to_string())
         .replace("SCHEDULER", &json!(inside.scheduler).to_string())
         .replace("REPLICAS", &inside.replicas.to_string())
         .replace("ARGUMENTS", &json!(words).to_string())
-        .replace("IMAGE", &json!(inside.image).to_string())
+        .replace("IMAGE", &json!(inside.image).to_string());
+    config + &scheduler
 }
 
 #[cfg(test)]

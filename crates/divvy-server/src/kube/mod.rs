@@ -24,6 +24,8 @@ use divvy_core::decide::{Command, Person};
 use divvy_core::engine::Engine;
 use divvy_core::event::Event;
 use divvy_core::id::Term;
+pub use divvy_core::model::policy::Policy;
+pub use divvy_core::model::queue::parse_policy;
 use divvy_core::state::State;
 use divvy_core::time::Time;
 pub use divvy_engine::kubernetes::Site;
@@ -67,15 +69,15 @@ const LISTED_WITHIN: Duration = Duration::from_secs(120);
 /// The longest pause between two turns: so soon a signal is heard.
 const LONGEST_PAUSE: Duration = Duration::from_millis(200);
 
-/// Schedules until it is told to end by a signal.
-pub fn run(site: &Site) -> Result<(), KubeError> {
+/// Schedules by a policy until it is told to end by a signal.
+pub fn run(site: &Site, policy: &Policy) -> Result<(), KubeError> {
     log_to_standard_error(USUAL_LOG);
     let end = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT] {
         signal_hook::flag::register(signal, Arc::clone(&end))?;
     }
     let Some((engine, term)) = KubernetesEngine::connect(site, &end)? else { return Ok(()) };
-    let mut shell = Shell::new(engine);
+    let mut shell = Shell::new(engine, policy);
     shell.begin(term, &end)?;
     while !end.load(Ordering::Relaxed) {
         shell.engine.wait(shell.pause());
@@ -97,6 +99,7 @@ pub(crate) fn admin() -> Person {
 
 struct Shell {
     engine: KubernetesEngine,
+    policy: Policy,
     controller: Controller,
     jobs: Jobs,
     queues: Queues,
@@ -106,9 +109,10 @@ struct Shell {
 }
 
 impl Shell {
-    fn new(engine: KubernetesEngine) -> Self {
+    fn new(engine: KubernetesEngine, policy: &Policy) -> Self {
         Self {
             engine,
+            policy: policy.clone(),
             controller: Controller::open(State::default()),
             jobs: Jobs::default(),
             queues: Queues::default(),
@@ -156,6 +160,7 @@ impl Shell {
     fn take_over(&mut self, term: Term, now: Time) -> Result<Vec<PodNews>, KubeError> {
         let version = env!("CARGO_PKG_VERSION").to_owned();
         let _ = self.controller.take(&Command::Begin { term, boot_id: String::new(), version }, now)?;
+        let _ = self.controller.take(&Command::SetPolicy(Box::new(self.policy.clone()), admin()), now)?;
         self.see(now)?;
         self.take_queues(now)?;
         usage::recall(&mut self.controller, self.queues.kept(), now)?;

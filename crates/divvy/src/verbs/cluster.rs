@@ -8,7 +8,7 @@ use divvy_server::kube::{Looked, Site};
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 
-use super::kube::failure;
+use super::kube::{failure, policy_of};
 use crate::exit::Exit;
 use crate::failure::Failure;
 
@@ -36,6 +36,9 @@ pub(crate) struct Cluster {
     /// Only queues with these labels are the pool's, as its scheduler was told
     #[arg(long, value_name = "LABELS", requires = "kube", help_heading = "Kubernetes")]
     queues: Option<String>,
+    /// How its scheduler decides: the file that it was given
+    #[arg(long, value_name = "FILE", requires = "kube", help_heading = "Kubernetes")]
+    policy: Option<PathBuf>,
 }
 
 /// No lease is held to look.
@@ -51,7 +54,7 @@ impl Cluster {
             queues: self.queues.clone().unwrap_or_default(),
             lease: NO_LEASE,
         };
-        Looked::at(&site).map_err(failure)
+        Looked::at(&site, &policy_of(self.policy.as_deref())?).map_err(failure)
     }
 
     /// Why a pod waits, or runs where it runs.

@@ -1,12 +1,13 @@
 //! `divvy kube`: the scheduler of a Kubernetes cluster.
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use divvy_server::kube::{self, Inside, KubeError, Site};
+use divvy_server::kube::{self, Inside, KubeError, Policy, Site};
 
+use super::run::read_text;
 use crate::exit::Exit;
 use crate::failure::Failure;
 
@@ -16,6 +17,7 @@ Examples:
   divvy kube manifests --image REGISTRY/divvy:1   the scheduler inside the cluster, too
   divvy kube run                                  the scheduler, until Ctrl-C; several replicas elect a leader
   divvy kube run --nodes nvidia.com/gpu.present=true   only these nodes are the pool
+  divvy kube run --policy policy.yaml             how it decides: policy: {strict: true}
 
 Pods name it: schedulerName: divvy. The label divvy.dev/queue is their queue.";
 
@@ -52,6 +54,9 @@ struct Manifests {
     /// Only queues with these labels are the pool's, where a cluster has several pools
     #[arg(long, value_name = "LABELS", requires = "image")]
     queues: Option<String>,
+    /// How it decides: a file with the sections policy and prices of a queues.yaml, kept in a ConfigMap
+    #[arg(long, value_name = "FILE", requires = "image")]
+    policy: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
@@ -68,6 +73,9 @@ struct Run {
     /// Only queues with these labels are the pool's, where a cluster has several pools
     #[arg(long, value_name = "LABELS")]
     queues: Option<String>,
+    /// How it decides: a file with the sections policy and prices of a queues.yaml, read at the start
+    #[arg(long, value_name = "FILE")]
+    policy: Option<PathBuf>,
     /// How long a leader leads without a word; another replica takes over after that and a third of it
     #[arg(long, value_name = "SECONDS", default_value_t = 15, value_parser = clap::value_parser!(u64).range(3..=3600))]
     lease_s: u64,
@@ -78,7 +86,7 @@ impl Kube {
     pub(crate) fn run(&self) -> Result<Exit, Failure> {
         match &self.verb {
             Verb::Manifests(wanted) => {
-                let text = kube::manifests(wanted.inside().as_ref());
+                let text = kube::manifests(wanted.inside()?.as_ref());
                 std::io::stdout().lock().write_all(text.as_bytes())?;
             }
             Verb::Run(run) => {
@@ -90,7 +98,7 @@ impl Kube {
                     queues: run.queues.clone().unwrap_or_default(),
                     lease: Duration::from_secs(run.lease_s),
                 };
-                kube::run(&site).map_err(failure)?;
+                kube::run(&site, &policy_of(run.policy.as_deref())?).map_err(failure)?;
             }
         }
         Ok(Exit::Success)
@@ -98,15 +106,29 @@ impl Kube {
 }
 
 impl Manifests {
-    fn inside(&self) -> Option<Inside> {
-        Some(Inside {
-            image: self.image.clone()?,
+    fn inside(&self) -> Result<Option<Inside>, Failure> {
+        // What no scheduler could read is not put into a cluster.
+        policy_of(self.policy.as_deref())?;
+        let policy = self.policy.as_deref().map(read_text).transpose()?;
+        let inside = |image: &String| Inside {
+            image: image.clone(),
             replicas: self.replicas,
             scheduler: self.scheduler_name.clone(),
             nodes: self.nodes.clone().unwrap_or_default(),
             queues: self.queues.clone().unwrap_or_default(),
-        })
+            policy,
+        };
+        Ok(self.image.as_ref().map(inside))
     }
+}
+
+/// The policy that a file says; that of a pool which is told nothing where there is none.
+pub(super) fn policy_of(file: Option<&Path>) -> Result<Policy, Failure> {
+    let Some(file) = file else { return Ok(Policy::default()) };
+    kube::parse_policy(&read_text(file)?).map_err(|wrong| {
+        let place = format!("{}:{}:{}", file.display(), wrong.line, wrong.column);
+        Failure::new(Exit::Usage, format!("{place}: {}", wrong.what))
+    })
 }
 
 /// What a failure of the scheduler means to a shell.

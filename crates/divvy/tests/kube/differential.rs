@@ -9,7 +9,7 @@ use std::net::TcpListener;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use divvy_server::kube::{Looked, Site as Cluster};
+use divvy_server::kube::{Looked, Policy, Site as Cluster};
 use serde_json::{Value, json};
 
 use crate::draw::Draw;
@@ -239,7 +239,7 @@ fn compare(site: &Site, scheduler: &str, (pods, passed): (u64, &BTreeMap<String,
         queues: site.own(),
         lease: Duration::from_secs(15),
     };
-    let mut looked = Looked::at(&cluster).unwrap();
+    let mut looked = Looked::at(&cluster, &Policy::default()).unwrap();
     let (mut pairs, mut wrong) = (0, Vec::new());
     for number in 0..pods {
         let name = format!("pod-{number:04}");

@@ -16,6 +16,7 @@ mod look;
 mod network;
 mod other;
 mod placement;
+mod policy;
 mod proxy;
 mod queues;
 mod replicas;

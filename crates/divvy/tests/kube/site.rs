@@ -28,6 +28,8 @@ pub(crate) struct Site {
     pub(crate) state: PathBuf,
     /// How long a leader's lease lasts: so long a test waits for the next leader.
     pub(crate) lease_s: u32,
+    /// What the file of its policy says, if it has one.
+    pub(crate) policy: Option<String>,
     /// Where its schedulers find the API server, if not where it is.
     pub(crate) server: Option<String>,
     schedulers: RefCell<Vec<Child>>,
@@ -82,7 +84,8 @@ impl Site {
         // A namespace takes a while to go: the next run does not wait for it.
         let namespace = format!("{name}-{}", std::process::id());
         let (name, schedulers) = (name.to_owned(), RefCell::default());
-        let site = Self { name, namespace, state, lease_s: LEASE_S, server: None, schedulers, folder };
+        let (policy, server) = (None, None);
+        let site = Self { name, namespace, state, lease_s: LEASE_S, policy, server, schedulers, folder };
         MANIFESTS.call_once(|| {
             let manifests = run(Command::new(env!("CARGO_BIN_EXE_divvy")).args(["kube", "manifests"]), None);
             site.everywhere(&["apply", "-f", "-"], Some(&manifests.unwrap()));
@@ -252,6 +255,11 @@ impl Site {
         // The GPUs of the other tests are not there to be divided, and what their queues have others say.
         command.args(["kube", "run", "--nodes", &self.own(), "--queues", &self.own()]);
         command.args(["--scheduler-name", &self.scheduler_name()]);
+        if let Some(policy) = &self.policy {
+            let file = self.folder.path().join("policy.yaml");
+            fs::write(&file, policy).unwrap();
+            command.arg("--policy").arg(file);
+        }
         command.args(["--lease-s", &self.lease_s.to_string(), "--kubeconfig"]).arg(own);
         command.stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap()
     }

@@ -56,6 +56,14 @@ struct QueuesText {
     prices: Option<Prices>,
 }
 
+/// A file of these sections alone.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PolicyText {
+    policy: Option<Spanned<Policy>>,
+    prices: Option<Prices>,
+}
+
 /// A key of the file.
 type Spannable = String;
 
@@ -140,6 +148,14 @@ pub fn parse(text: &str) -> Result<Settings, BadQueues> {
     }
     let policy = read.policy.map(sound).transpose()?;
     Ok(Settings { queues, policy, prices: read.prices })
+}
+
+/// Reads a file that has the sections `policy` and `prices` of a queues.yaml, for pools whose queues are said elsewhere. What it
+/// does not say is as in a pool that is told nothing.
+pub fn parse_policy(text: &str) -> Result<Policy, BadQueues> {
+    let PolicyText { policy, prices } = serde_saphyr::from_str(text).map_err(|error| unreadable(&error))?;
+    let settings = Settings { queues: Vec::new(), policy: policy.map(sound).transpose()?, prices };
+    Ok(settings.policy_beside(&Policy::default()).unwrap_or_default())
 }
 
 fn queue(path: &str, text: QueueText) -> Result<Queue, BadQueues> {
@@ -346,6 +362,23 @@ mod tests {
         assert_eq!(vision.submit, [Member::User("ana".into()), Member::Group("cv".into(), None)]);
         assert_eq!(queues[0].limit[&Resource::Any], Amount::Finite(4000));
         assert_eq!(queues.len(), 3);
+    }
+
+    #[test]
+    fn a_policy_file_says_how_is_decided_and_what_models_cost_and_nothing_of_queues() {
+        let policy = parse_policy("policy: {strict: true}\nprices: {h100: 2.90}\n").unwrap();
+        let prices = Newer(Some(Prices([("h100".to_owned(), Price(2_900))].into())));
+        assert_eq!(policy, Policy { strict: true, prices, ..Policy::default() });
+        assert_eq!(parse_policy("{}"), Ok(Policy::default()));
+        for (text, line, what) in [
+            ("queues: {a: {}}\n", 1, "queues"),
+            ("policy:\n  stricd: true\n", 2, "did you mean strict?"),
+            ("prices: {h100: free}\n", 1, "free"),
+            ("policy: [", 1, ""),
+        ] {
+            let wrong = parse_policy(text).unwrap_err();
+            assert!(wrong.line == line && wrong.what.contains(what), "{wrong}");
+        }
     }
 
     #[test]

@@ -367,7 +367,7 @@ mod tests {
     #[test]
     fn a_policy_file_says_how_is_decided_and_what_models_cost_and_nothing_of_queues() {
         let policy = parse_policy("policy: {strict: true}\nprices: {h100: 2.90}\n").unwrap();
-        let prices = Newer(Some(Prices([("h100".to_owned(), Price(2_900))].into())));
+        let prices = Newer(Some(Prices([("h100".to_owned(), crate::model::prices::Price(2_900))].into())));
         assert_eq!(policy, Policy { strict: true, prices, ..Policy::default() });
         assert_eq!(parse_policy("{}"), Ok(Policy::default()));
         for (text, line, what) in [

@@ -1,8 +1,10 @@
 //! Who gives way to whom: only to those that may take (L8, L9), and never in turns (L10).
 
 use super::*;
+use crate::amount::Amount;
 use crate::model::allocation::AllocationState;
 use crate::model::policy::{Preempt, WithinQueue};
+use crate::model::queue::Queue;
 use crate::state::{Job, Record};
 
 /// When what queues missed was news for the last time, by the state's own word, and what it was then.
@@ -194,6 +196,9 @@ impl Watch {
         let gone_milli = self.going_milli(state, job);
         let upwards = upwards.into_iter().enumerate().filter(|_| claimant.spec.milli_asked() > 0);
         for (level, path) in upwards {
+            if gone_milli == 0 && self.exceeds_else(state, job, path) {
+                continue;
+            }
             let (held, leaving) = self.held_milli(path);
             let guarantee = guaranteed_milli(state, path);
             let is_within = (level == 0 || guarantee > 0) && held - leaving <= guarantee;
@@ -206,6 +211,26 @@ impl Watch {
                 wrong.push(found("L9", text));
             }
         }
+    }
+
+    /// Whether a queue has more than is guaranteed to it of something else that a job holds and that queues speak of.
+    fn exceeds_else(&self, state: &State, job: JobId, path: &str) -> bool {
+        let live = state.run(job).map(|run| run.live.as_slice()).unwrap_or_default();
+        let counted = live.iter().filter_map(|id| self.holds.get(id)).flat_map(|hold| &hold.counted);
+        let named = |resource: &Resource| {
+            let says = |said: &Queue| {
+                [&said.guarantee, &said.borrow, &said.lend].iter().any(|it| it.contains_key(resource))
+            };
+            *resource != Resource::Any && state.queues.values().any(says)
+        };
+        let held = |resource: &Resource| self.queues.get(path)?.get(resource).copied();
+        let guarantee = |resource: &Resource| match state.queues.get(path)?.guarantee.get(resource)? {
+            Amount::Finite(amount) => Some(*amount),
+            Amount::Unlimited => Some(i64::MAX),
+        };
+        counted
+            .filter(|(resource, amount)| *amount > 0 && named(resource))
+            .any(|(resource, _)| held(resource) > Some(guarantee(resource).unwrap_or(0)))
     }
 
     /// What of devices a job was just told to give up.

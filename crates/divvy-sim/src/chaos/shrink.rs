@@ -1,6 +1,8 @@
 //! Making a life that breaks a law small: what can be left out without the law being kept is left out.
 
+use divvy_core::amount::Limits;
 use divvy_core::model::policy::Policy;
+use divvy_core::model::queue::Queue;
 
 use super::life::{JobLine, Life, What};
 use super::world::live;
@@ -67,18 +69,13 @@ impl Search {
             self.take(smaller);
         }
         for queue in (0..self.best.queues.len()).rev() {
-            let mut smaller = self.best.clone();
-            smaller.queues[queue].limit.clear();
-            self.take(smaller);
-            let mut smaller = self.best.clone();
-            smaller.queues[queue].guarantee.clear();
-            self.take(smaller);
-            let mut smaller = self.best.clone();
-            smaller.queues[queue].lend.clear();
-            self.take(smaller);
-            let mut smaller = self.best.clone();
-            smaller.queues[queue].borrow.clear();
-            self.take(smaller);
+            let amounts: [fn(&mut Queue) -> &mut Limits; 4] =
+                [|it| &mut it.limit, |it| &mut it.guarantee, |it| &mut it.lend, |it| &mut it.borrow];
+            for amounts in amounts {
+                let mut smaller = self.best.clone();
+                amounts(&mut smaller.queues[queue]).clear();
+                self.take(smaller);
+            }
             let mut smaller = self.best.clone();
             smaller.queues.remove(queue);
             self.take(smaller);

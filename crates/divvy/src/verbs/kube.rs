@@ -108,8 +108,7 @@ impl Kube {
 impl Manifests {
     fn inside(&self) -> Result<Option<Inside>, Failure> {
         // What no scheduler could read is not put into a cluster.
-        policy_of(self.policy.as_deref())?;
-        let policy = self.policy.as_deref().map(read_text).transpose()?;
+        let policy = self.policy.as_deref().map(read_policy).transpose()?.map(|(text, _)| text);
         let inside = |image: &String| Inside {
             image: image.clone(),
             replicas: self.replicas,
@@ -124,11 +123,17 @@ impl Manifests {
 
 /// The policy that a file says; that of a pool which is told nothing where there is none.
 pub(super) fn policy_of(file: Option<&Path>) -> Result<Policy, Failure> {
-    let Some(file) = file else { return Ok(Policy::default()) };
-    kube::parse_policy(&read_text(file)?).map_err(|wrong| {
+    file.map_or_else(|| Ok(Policy::default()), |file| Ok(read_policy(file)?.1))
+}
+
+/// What a file says of a policy, and what that means.
+fn read_policy(file: &Path) -> Result<(String, Policy), Failure> {
+    let text = read_text(file)?;
+    let policy = kube::parse_policy(&text).map_err(|wrong| {
         let place = format!("{}:{}:{}", file.display(), wrong.line, wrong.column);
         Failure::new(Exit::Usage, format!("{place}: {}", wrong.what))
-    })
+    })?;
+    Ok((text, policy))
 }
 
 /// What a failure of the scheduler means to a shell.

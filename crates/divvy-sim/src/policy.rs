@@ -3,7 +3,9 @@
 use std::fmt;
 use std::str::FromStr;
 
-use divvy_core::model::policy::{Attained, Length, Order, Policy, Preempt, Shortest, Within};
+use divvy_core::model::policy::{
+    self, Attained, BadPolicy, Length, Order, Policy, Preempt, Shortest, Within,
+};
 
 /// What a policy may know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -144,8 +146,58 @@ impl Named {
             Self::QuotaSrtf => quota(shortest(Length::Remaining, false)),
             Self::QuotaMlfq => quota(mlfq()),
             // The file is tested to be readable.
-            Self::Divvy | Self::DivvyHistory => divvy_core::model::policy::parse(OWN).unwrap_or_default(),
+            Self::Divvy | Self::DivvyHistory => policy::parse(OWN).unwrap_or_default(),
         }
+    }
+}
+
+/// A policy as people choose it: by its name, or in a file of their own. What a file says knows no more than class N.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Chosen {
+    /// The name, or where the file is.
+    pub name: String,
+    /// The settings of the planner.
+    pub settings: Policy,
+    /// What it may know.
+    pub class: Class,
+}
+
+/// What is neither the name of a policy nor a file that says one.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoPolicy {
+    /// There is no such file, either.
+    #[error("{0}; a path to a file that says one would do, too")]
+    Unknown(#[from] NoSuchPolicy),
+    /// The file cannot be read.
+    #[error("{0}: {1}")]
+    Unreadable(String, String),
+    /// It does not say a policy.
+    #[error("{0}: {1}")]
+    Bad(String, BadPolicy),
+}
+
+impl FromStr for Chosen {
+    type Err = NoPolicy;
+
+    fn from_str(text: &str) -> Result<Self, NoPolicy> {
+        let unknown = match text.parse::<Named>() {
+            Ok(named) => return Ok(named.into()),
+            Err(unknown) => unknown,
+        };
+        match std::fs::read_to_string(text) {
+            Ok(read) => {
+                let settings = policy::parse(&read).map_err(|bad| NoPolicy::Bad(text.to_owned(), bad))?;
+                Ok(Self { name: text.to_owned(), settings, class: Class::N })
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Err(unknown.into()),
+            Err(error) => Err(NoPolicy::Unreadable(text.to_owned(), error.to_string())),
+        }
+    }
+}
+
+impl From<Named> for Chosen {
+    fn from(named: Named) -> Self {
+        Self { name: named.to_string(), settings: named.settings(), class: named.class() }
     }
 }
 
@@ -176,6 +228,21 @@ mod tests {
 
     #[test]
     fn the_committed_policy_can_be_read() {
-        assert!(divvy_core::model::policy::parse(OWN).is_ok());
+        assert!(policy::parse(OWN).is_ok());
+    }
+
+    #[test]
+    fn a_file_is_a_policy_of_class_n_and_a_bad_one_names_the_place() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
+        std::fs::write(path("own.yaml"), "order: attained\nreserve: 0\n").unwrap();
+        std::fs::write(path("bad.yaml"), "order: attained\nreserv: 0\n").unwrap();
+        let own = path("own.yaml").parse::<Chosen>().unwrap();
+        assert_eq!((own.class, own.settings.order, own.settings.reserve), (Class::N, Order::Attained, 0));
+        let bad = path("bad.yaml").parse::<Chosen>().unwrap_err().to_string();
+        assert!(bad.contains("bad.yaml: policy, line 2") && bad.contains("reserv"), "{bad}");
+        let unknown = path("none.yaml").parse::<Chosen>().unwrap_err().to_string();
+        assert!(unknown.contains("quota-mlfq") && unknown.contains("a file"), "{unknown}");
+        assert_eq!("divvy".parse::<Chosen>().unwrap().settings, Named::Divvy.settings());
     }
 }

@@ -8,10 +8,10 @@ mod rerun;
 use divvy_core::controller::Broken;
 use divvy_core::model::device::DeviceSpec;
 use divvy_core::model::node::NodeSpec;
-use divvy_core::model::policy::{Policy, parse};
+use divvy_core::model::policy::Policy;
 use divvy_core::model::queue::Queue;
 
-use crate::policy::{Class, Named};
+use crate::policy::{Chosen, Class};
 
 pub use change::{Change, FORMS, NotAChange, Setting};
 pub use figures::{Answer, Fidelity, QueueFigures, Side};
@@ -151,15 +151,11 @@ impl Settings {
 
 /// A policy by its name, or else from a file.
 fn policy(name: &str) -> Result<Policy, CannotChange> {
-    let cannot = |what: String| Err(CannotChange::Policy(format!("{name}: {what}")));
-    let unknown = match name.parse::<Named>() {
-        Ok(named) if named.class() == Class::N => return Ok(named.settings()),
-        Ok(named) => return cannot(format!("it knows more than the pool did (class {})", named.class())),
-        Err(unknown) => unknown,
-    };
-    match std::fs::read_to_string(name) {
-        Ok(text) => parse(&text).or_else(|error| cannot(error.to_string())),
-        Err(error) => cannot(format!("{error}, and as a name: {unknown}")),
+    let cannot = |what: String| Err(CannotChange::Policy(what));
+    match name.parse::<Chosen>() {
+        Ok(chosen) if chosen.class == Class::N => Ok(chosen.settings),
+        Ok(chosen) => cannot(format!("{name}: it knows more than the pool did (class {})", chosen.class)),
+        Err(error) => cannot(error.to_string()),
     }
 }
 

@@ -10,11 +10,11 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Result, anyhow};
 use clap::Args;
 use divvy_core::model::job::StopOrder;
 use divvy_core::model::policy::Policy;
-use divvy_sim::policy::{Class, Named};
+use divvy_sim::policy::{Chosen, Class};
 use divvy_sim::replay::{Replay, replay};
 use indicatif::{ProgressBar, ProgressStyle};
 use rustix::time::{ClockId, clock_gettime};
@@ -99,12 +99,7 @@ fn settings(policy: &str) -> Result<Policy> {
     if policy == "pool" {
         return Ok(Policy::default());
     }
-    let unknown = match policy.parse::<Named>() {
-        Ok(named) => return Ok(named.settings()),
-        Err(unknown) => unknown,
-    };
-    let text = std::fs::read_to_string(policy).with_context(|| format!("reading {policy}; {unknown}"))?;
-    divvy_core::model::policy::parse(&text).with_context(|| format!("reading {policy}"))
+    Ok(policy.parse::<Chosen>()?.settings)
 }
 
 fn run_all(trials: &[Trial<'_>], threads: usize) -> Result<Vec<Outcome>> {

@@ -34,7 +34,7 @@ pub(crate) struct Sim {
 #[derive(Debug, Subcommand)]
 enum SimVerb {
     Pack(pack::Pack),
-    Replay(replay::Replay),
+    Replay(Box<replay::Replay>),
     Import(import::Import),
     Generate(generate::Generate),
     Run(run::Run),

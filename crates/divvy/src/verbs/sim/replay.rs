@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use clap::ValueEnum;
-use divvy_sim::policy::Named;
+use divvy_sim::policy::Chosen;
 use divvy_sim::pools::{self, Outcome, Pools, Request, replay_pools};
 use divvy_sim::replay::ReplayError;
 use divvy_sim::trace::decimal::Decimal;
@@ -23,6 +23,7 @@ Examples:
   divvy sim replay --cluster cluster.csv --trace jobs.csv --policy srtf
   divvy sim replay --cluster cluster.csv --trace a.csv --trace b.csv.gz --pools shared --policy quota-mlfq -o json
   divvy sim replay --cluster cluster.csv --trace jobs.csv --policy divvy --per-job out.csv --plot out.svg
+  divvy sim replay --cluster cluster.csv --trace jobs.csv --policy own.yaml
   divvy sim replay --cluster cluster.csv --trace jobs.csv --policy fifo --repeat 7 --shift 60d";
 
 /// Replay a trace of jobs in virtual time
@@ -35,9 +36,9 @@ pub(crate) struct Replay {
     /// The jobs: job_id,submit_s,gpus,duration_s,queue,user,name,status; several files become one trace
     #[arg(long, value_name = "FILE", required = true)]
     trace: Vec<PathBuf>,
-    /// How to decide: a wrong name lists those that exist
-    #[arg(long, value_name = "POLICY")]
-    policy: Named,
+    /// How to decide: a name (a wrong one lists those that exist), or a file with settings of the planner
+    #[arg(long, value_name = "POLICY|FILE")]
+    policy: Chosen,
     /// Whether a job runs only on the nodes of its queue's pool, or on all
     #[arg(long, value_enum, default_value_t)]
     pools: Where,
@@ -92,7 +93,7 @@ impl Replay {
         let measured_jobs = (0..jobs.len()).filter(|row| self.measure.has_row(*row)).count();
         let outcome = self.replay(jobs)?;
         let report = Report {
-            policy: self.policy,
+            policy: &self.policy,
             jobs: measured_jobs,
             summary: outcome.summary(self.measure),
             wall_s: begun.elapsed().as_secs_f64(),
@@ -137,8 +138,8 @@ impl Replay {
                 Where::Shared => Pools::Shared,
             },
             queues: self.queues.as_deref().map(read_queues).transpose()?.unwrap_or_default(),
-            policy: self.policy.settings(),
-            class: self.policy.class(),
+            policy: self.policy.settings.clone(),
+            class: self.policy.class,
             restart_ms: self.restart_penalty.0,
             speeds: speeds.as_ref(),
             threads: std::thread::available_parallelism().map_or(1, usize::from),
@@ -156,7 +157,7 @@ impl Replay {
     fn title(&self) -> String {
         let name = |path: &PathBuf| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let files: Vec<_> = self.trace.iter().map(name).collect();
-        format!("{}: {} (class {})", files.join(" + "), self.policy, self.policy.class())
+        format!("{}: {} (class {})", files.join(" + "), self.policy.name, self.policy.class)
     }
 }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use divvy_sim::metrics::{Figures, Summary, fairness};
 use divvy_sim::plot::{Plot, svg};
-use divvy_sim::policy::{Class, Named};
+use divvy_sim::policy::{Chosen, Class};
 use divvy_sim::pools::Outcome;
 use serde::{Deserialize, Serialize};
 use serde_json::value::{RawValue, to_raw_value};
@@ -17,7 +17,7 @@ use crate::output::{Column, Format, Listing, Table, span, write_json};
 
 /// A replay that is over.
 pub(super) struct Report<'a> {
-    pub(super) policy: Named,
+    pub(super) policy: &'a Chosen,
     /// The jobs of the trace that are measured, whether they ended or not.
     pub(super) jobs: usize,
     pub(super) summary: Summary,
@@ -56,8 +56,8 @@ impl Report<'_> {
 
     fn object(&self) -> Object<'_> {
         Object {
-            policy: self.policy.to_string(),
-            class: self.policy.class().to_string(),
+            policy: self.policy.name.clone(),
+            class: self.policy.class.to_string(),
             jobs: self.jobs,
             refused: self.outcome.refused.len(),
             summary: &self.summary,
@@ -83,9 +83,9 @@ impl Report<'_> {
     fn footer(&self) -> String {
         format!(
             "\n{policy}, class {class}{oracle}: {finished} of {jobs} jobs in {makespan}, GPUs used {used:.1} %, digest {digest}\n",
-            policy = self.policy,
-            class = self.policy.class(),
-            oracle = if self.policy.class() == Class::C { " (knows every duration: a bound)" } else { "" },
+            policy = self.policy.name,
+            class = self.policy.class,
+            oracle = if self.policy.class == Class::C { " (knows every duration: a bound)" } else { "" },
             finished = self.summary.all.finished,
             jobs = self.jobs,
             makespan = seconds(self.summary.makespan_s as f64),

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use smallvec::{SmallVec, smallvec};
 
 pub(crate) use closed::Closed;
-pub(crate) use held::ANY;
+pub(crate) use held::{ANY, at_stake};
 
 use super::Entitlement;
 use super::calendar;

@@ -6,6 +6,7 @@ use std::fmt;
 use divvy_core::controller::{Broken, Controller};
 use divvy_core::decide::Rejection;
 use divvy_core::engine::{EndedHow, Observation, TaskEnd, TaskStart};
+use divvy_core::event::{Event, Stamped};
 use divvy_core::id::{AllocationId, DeviceId, JobId};
 use divvy_core::model::allocation::{AllocationState, Placement};
 use divvy_core::model::job::Cause;
@@ -198,6 +199,28 @@ pub(super) enum Until {
 
 /// The most cycles until rest: each moves some job, and no case has more than a few dozen.
 const MOST_CYCLES: u32 = 64;
+
+/// Where a case asks about the places of others alone, those wait for whom nobody makes room: to start where there is room is
+/// another phase's part.
+pub(super) fn in_places_of_others(stage: &Stage, answer: Answer) -> Result<Answer, Obstacle> {
+    let Answer::Fates { mut jobs, settled } = answer else { return Ok(answer) };
+    let mut controller = Controller::open(stage.state.clone());
+    controller.cycle(stage.now)?;
+    let events = controller.drain().map(|batch| batch.commit.events).unwrap_or_default();
+    let for_whom = |stamped: Stamped| match stamped.event {
+        Event::Stopping { by, .. } | Event::Shrinking { by, .. } => by,
+        _ => None,
+    };
+    let made_room: BTreeSet<String> = events.into_iter().filter_map(for_whom).collect();
+    let starts = |task: &&mut TaskFate| matches!(task.outcome, Outcome::Start | Outcome::StartLater);
+    let left_out =
+        jobs.iter_mut().zip(&stage.cast).filter(|(_, (id, _))| !made_room.contains(&id.to_string()));
+    for task in left_out.flat_map(|(job, _)| &mut job.tasks).filter(starts) {
+        (task.outcome, task.node, task.alternative) = (Outcome::Wait, None, None);
+        task.devices.clear();
+    }
+    Ok(Answer::Fates { jobs, settled })
+}
 
 /// Lets the core plan, and says what became of each actor.
 pub(super) fn play(stage: Stage, until: Until) -> Result<Answer, Obstacle> {

@@ -41,6 +41,14 @@ impl QueueShare {
 /// Where devices of all models are among the resources.
 pub(crate) const ANY: usize = 0;
 
+/// Of what others must have too much, by the resources that are asked for: of one of these or, for one who asks for nothing that is
+/// divided, of devices.
+pub(crate) fn at_stake(asked: &Amounts) -> impl Iterator<Item = usize> {
+    let asks = |index: &usize| asked[*index] > 0;
+    let devices = (!(0..asked.len()).any(|index| asks(&index))).then_some(ANY);
+    (0..asked.len()).filter(asks).chain(devices)
+}
+
 impl Shares {
     /// Notes what the jobs that may give way draw at least.
     pub(super) fn note_least(&mut self, running: &Running) {
@@ -145,8 +153,7 @@ impl Shares {
     ) -> bool {
         let lends = |(level, place): (usize, usize)| {
             let lenders = &self.queues[self.queues[place].parent].lenders;
-            let mut lenders = lenders.iter().zip(asked).filter(|(_, asked)| **asked > 0);
-            lenders.any(|((beyond_guarantee, beyond_due), _)| {
+            at_stake(asked).filter_map(|index| lenders.get(index)).any(|(beyond_guarantee, beyond_due)| {
                 level < guarantee && *beyond_guarantee > 0 || level < due && *beyond_due > 0
             })
         };

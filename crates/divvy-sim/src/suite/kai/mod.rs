@@ -6,7 +6,7 @@ mod words;
 use std::cmp::{Ordering, Reverse};
 use std::collections::BTreeMap;
 
-use super::answer::{Answer, Obstacle, Until, play, with_leavers_gone};
+use super::answer::{Answer, Obstacle, Until, in_places_of_others, play, with_leavers_gone};
 use super::measure::{domains, paths};
 use super::stage::{Actor, Host, NOW, Running, Seat, Task, devices, plain_spec, plain_work, set};
 use divvy_core::amount::{Amount, Resource};
@@ -45,7 +45,11 @@ pub(super) fn answer(asked: &Asked, policy: Policy) -> Result<Answer, Obstacle> 
         return play(stage, Until::Rest);
     }
     let answer = play(stage.clone(), Until::Cycles(1))?;
-    with_leavers_gone(&stage, answer)
+    let answer = with_leavers_gone(&stage, answer)?;
+    match asked.config.phases.as_slice() {
+        [only] if only == "reclaim" || only == "preempt" => in_places_of_others(&stage, answer),
+        _ => Ok(answer),
+    }
 }
 
 /// A phase that is not asked about is switched off, where there is a switch.

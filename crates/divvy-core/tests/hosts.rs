@@ -1,0 +1,91 @@
+//! Scenarios in which cores or memory of a host are missing, not devices.
+
+use divvy_core::scenario::run;
+use expect_test::{Expect, expect};
+
+/// A node with four devices and room for the memory of two jobs. Queue `a` has a guarantee, `b` has what is left, and both fill it.
+fn check(queues: &str, scenario: &str, expected: Expect) {
+    let text = format!("policy {{half_life: none}}\nnode n1 4xh100 mem=100\n{queues}\n{scenario}");
+    match run(&text) {
+        Ok(printed) => expected.assert_eq(&printed),
+        Err(bad) => expected.assert_eq(&bad.to_string()),
+    }
+}
+
+const GUARANTEED: &str = "queue a guarantee=2\nqueue b weight=0";
+
+#[test]
+fn for_memory_goes_the_job_without_devices_of_a_queue_that_has_too_many() {
+    check(
+        GUARANTEED,
+        "submit train b 1 mem=50\nsubmit prepare b 0 mem=50\nplan\nsubmit a1 a 1 mem=50\nplan",
+        expect![[r#"
+            place train n1:0
+            place prepare n1
+            stop prepare Reclaimed by a1
+            promise a1 n1:1
+        "#]],
+    );
+}
+
+#[test]
+fn a_job_without_devices_takes_places_within_the_guarantee_of_its_queue() {
+    check(
+        GUARANTEED,
+        "submit train b 1 mem=50\nsubmit prepare b 0 mem=50\nplan\nsubmit a1 a 0 mem=50\nsubmit a2 a 0 mem=50\nplan\nend prepare signal=15\nend train signal=15\nplan",
+        expect![[r#"
+            place train n1:0
+            place prepare n1
+            stop prepare Reclaimed by a1
+            stop train Reclaimed by a2
+            promise a1 n1
+            promise a2 n1
+            ended prepare pending Reclaimed exit=143
+            ended train pending Reclaimed exit=143
+            place a1 n1
+            place a2 n1
+            wait DV-HOST-BUSY: no node has 50Gi of memory left
+            wait DV-HOST-BUSY: no node has 50Gi of memory left
+        "#]],
+    );
+}
+
+#[test]
+fn by_weight_alone_nobody_makes_room_for_a_job_without_devices() {
+    check(
+        "queue a\nqueue b weight=0",
+        "submit train b 1 mem=50\nsubmit other b 1 mem=50\nplan\nsubmit a1 a 0 mem=50\nplan",
+        expect![[r#"
+            place train n1:0
+            place other n1:1
+            wait DV-HOST-BUSY: no node has 50Gi of memory left
+        "#]],
+    );
+}
+
+#[test]
+fn nobody_without_devices_gives_way_to_another_like_it() {
+    check(
+        GUARANTEED,
+        "submit b1 b 0 mem=50\nsubmit b2 b 0 mem=50\nplan\nsubmit a1 a 0 mem=50\nplan",
+        expect![[r#"
+            place b1 n1
+            place b2 n1
+            wait DV-HOST-BUSY: no node has 50Gi of memory left
+        "#]],
+    );
+}
+
+#[test]
+fn who_has_more_devices_than_are_guaranteed_takes_none_for_a_job_without_any() {
+    check(
+        "queue a guarantee=1\nqueue b weight=0",
+        "submit a1 a 2 mem=20\nsubmit b1 b 1 mem=40\nsubmit b2 b 1 mem=40\nplan\nsubmit a2 a 0 mem=50\nplan",
+        expect![[r#"
+            place a1 n1:0+n1:1
+            place b1 n1:2
+            place b2 n1:3
+            wait DV-HOST-BUSY: no node has 50Gi of memory left
+        "#]],
+    );
+}

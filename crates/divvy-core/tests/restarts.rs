@@ -34,8 +34,29 @@ fn who_gave_way_is_safe_for_a_while_once_it_runs_again_and_then_not_any_more() {
 #[test]
 fn who_gave_way_as_often_as_the_policy_says_gives_way_no_more() {
     check(
-        "{half_life: none, most_restarts: 1}",
-        "node n1 1xh100\nqueue a guarantee=1\nqueue b\nsubmit b1 b 1\nplan\nsubmit a1 a 1\nplan\nend b1 signal=15\nend a1\nplan\nrestart\nsubmit a2 a 1\nplan\nend b1\nplan",
+        "{half_life: none, cool_down: none, most_restarts: 1}",
+        "node n1 1xh100\nsubmit low default 1\nplan\nsubmit h1 default 1 prio=high\nplan\nend low signal=15\nend h1\nplan\nrestart\nsubmit h2 default 1 prio=high\nplan\npass 30d\nplan\nend low\nplan",
+        expect![[r#"
+            place low n1:0
+            stop low Preempted by h1
+            promise h1 n1:0
+            ended low pending Preempted exit=143
+            place h1 n1:0
+            ended h1 completed Exit exit=0
+            place low n1:0
+            wait DV-GPUS-BUSY: every GPU that would do is taken
+            ended low completed Exit exit=0
+            first h2
+            place h2 n1:0
+        "#]],
+    );
+}
+
+#[test]
+fn what_is_guaranteed_to_a_queue_does_not_wait_until_those_of_others_are_not_safe_any_more() {
+    check(
+        "{half_life: none, cool_down: 30m, most_restarts: 1}",
+        "node n1 1xh100\nqueue a guarantee=1\nqueue b\nsubmit b1 b 1\nplan\nsubmit a1 a 1\nplan\nend b1 signal=15\nend a1\nplan\nrestart\nsubmit b2 b 1 prio=high\nplan\nsubmit a2 a 1\nplan",
         expect![[r#"
             place b1 n1:0
             stop b1 Reclaimed by a1
@@ -45,8 +66,28 @@ fn who_gave_way_as_often_as_the_policy_says_gives_way_no_more() {
             ended a1 completed Exit exit=0
             place b1 n1:0
             wait DV-GPUS-BUSY: every GPU that would do is taken
-            ended b1 completed Exit exit=0
-            place a2 n1:0
+            stop b1 Reclaimed by a2
+            promise a2 n1:0
+        "#]],
+    );
+}
+
+#[test]
+fn by_default_who_gave_way_is_safe_for_five_minutes() {
+    check(
+        "{half_life: none}",
+        "node n1 1xh100\nsubmit low default 1\nplan\nsubmit h1 default 1 prio=high\nplan\nend low signal=15\nend h1\nplan\npass 4m\nsubmit h2 default 1 prio=high\nplan\npass 1m\nplan",
+        expect![[r#"
+            place low n1:0
+            stop low Preempted by h1
+            promise h1 n1:0
+            ended low pending Preempted exit=143
+            place h1 n1:0
+            ended h1 completed Exit exit=0
+            place low n1:0
+            wait DV-GPUS-BUSY: every GPU that would do is taken
+            stop low Preempted by h2
+            promise h2 n1:0
         "#]],
     );
 }

@@ -36,7 +36,7 @@ fn a_higher_priority_goes_first_and_an_old_job_passes_it_after_a_week_for_a_hund
     "#]],
     );
     check(
-        "node n1 1xh100\nsubmit r default 1\nplan\nsubmit a default 1\npass 8d\nsubmit b default 1 prio=high\nend r\nplan",
+        "policy {starve_after: none}\nnode n1 1xh100\nsubmit r default 1\nplan\nsubmit a default 1\npass 8d\nsubmit b default 1 prio=high\nend r\nplan",
         expect![[r#"
         place r n1:0
         ended r completed Exit exit=0

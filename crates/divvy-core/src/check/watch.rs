@@ -166,7 +166,7 @@ impl Watch {
             }
             Event::Grown { job, placements } => self.grown(state, *job, placements, &mut wrong),
             Event::Shrinking { job, allocations, cause, by } => {
-                self.again(state, (*job, *cause), &mut wrong);
+                self.again(state, (*job, *cause, by.as_deref()), &mut wrong);
                 self.taking_back(state, *job, (*cause, by.as_deref()), &mut wrong);
                 if cause.takes() {
                     self.preempted.push((*job, allocations.clone()));
@@ -174,7 +174,7 @@ impl Watch {
                 self.leave(allocations);
             }
             Event::Stopping { job, cause, by, .. } => {
-                self.again(state, (*job, *cause), &mut wrong);
+                self.again(state, (*job, *cause, by.as_deref()), &mut wrong);
                 self.taking_back(state, *job, (*cause, by.as_deref()), &mut wrong);
                 self.stopping(state, *job, *cause, &mut wrong);
             }

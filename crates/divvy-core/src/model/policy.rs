@@ -194,18 +194,38 @@ pub struct Policy {
     pub most_moves: u32,
     /// From how much more work on, in percent, jobs whose asks name speeds go on on faster devices than they have; 0 for never.
     pub speedup_percent: u32,
-    /// After how long without running a job gets a place before all others, in milliseconds, and how often one does at most;
+    /// After how long without running a job gets a place before all others, in milliseconds, and how often one does at most; 0 or
     /// unsaid for never.
-    #[serde(alias = "starve_after", deserialize_with = "newer_ms", skip_serializing_if = "Newer::is_unsaid")]
+    #[serde(
+        alias = "starve_after",
+        default,
+        deserialize_with = "newer_ms",
+        skip_serializing_if = "Newer::is_unsaid"
+    )]
     pub starve_after_ms: Newer<i64>,
     /// For how long it keeps that place then, in milliseconds; unsaid for an hour, or for `starve_after` where that is less.
-    #[serde(alias = "quantum", deserialize_with = "newer_ms", skip_serializing_if = "Newer::is_unsaid")]
+    #[serde(
+        alias = "quantum",
+        default,
+        deserialize_with = "newer_ms",
+        skip_serializing_if = "Newer::is_unsaid"
+    )]
     pub quantum_ms: Newer<i64>,
-    /// How long a job that had to give way is safe once it runs again, in milliseconds; unsaid for not at all.
-    #[serde(alias = "cool_down", deserialize_with = "newer_ms", skip_serializing_if = "Newer::is_unsaid")]
+    /// How long a job that had to give way is safe once it runs again, in milliseconds; 0 or unsaid for not at all.
+    #[serde(
+        alias = "cool_down",
+        default,
+        deserialize_with = "newer_ms",
+        skip_serializing_if = "Newer::is_unsaid"
+    )]
     pub cool_down_ms: Newer<i64>,
-    /// How often a job gives way at most; unsaid for as often as others have a claim.
-    #[serde(skip_serializing_if = "Newer::is_unsaid")]
+    /// How often a job gives way at most; [`NO_CAP`] or unsaid for as often as others have a claim.
+    #[serde(
+        default,
+        deserialize_with = "cap",
+        serialize_with = "cap_said",
+        skip_serializing_if = "Newer::is_unsaid"
+    )]
     pub most_restarts: Newer<u32>,
     /// What device-hours of the models cost: how an hour of one counts beside an hour of another in the past, in budgets and in
     /// guarantees of GPU-hours; unsaid where all count alike.
@@ -217,23 +237,66 @@ impl Policy {
     /// One line for all, in which nobody gives way: what schedulers without queues do, and where settings of the literature
     /// begin.
     pub fn one_line() -> Self {
-        Self { share: Share::None, preempt: Preempt::Off, reserve: 0, speedup_percent: 0, ..Self::default() }
+        Self {
+            share: Share::None,
+            preempt: Preempt::Off,
+            reserve: 0,
+            speedup_percent: 0,
+            starve_after_ms: Newer(None),
+            cool_down_ms: Newer(None),
+            most_restarts: Newer(None),
+            ..Self::default()
+        }
+    }
+
+    /// What a text says that left settings out which older logs do not have either: there they mean what held before there was such
+    /// a setting, in a text what holds by default.
+    pub(crate) fn completed(self) -> Self {
+        let usual = Self::default();
+        Self {
+            starve_after_ms: Newer(self.starve_after_ms.0.or(usual.starve_after_ms.0)),
+            cool_down_ms: Newer(self.cool_down_ms.0.or(usual.cool_down_ms.0)),
+            most_restarts: Newer(self.most_restarts.0.or(usual.most_restarts.0)),
+            ..self
+        }
+    }
+
+    /// The same with all of these said, as a text has to say them.
+    pub(crate) fn spelled_out(&self) -> Self {
+        Self {
+            starve_after_ms: Newer(self.starve_after_ms.0.or(Some(0))),
+            cool_down_ms: Newer(self.cool_down_ms.0.or(Some(0))),
+            most_restarts: Newer(self.most_restarts.0.or(Some(NO_CAP))),
+            ..self.clone()
+        }
     }
 
     /// After how long without running a job gets a place before all others, if ever.
     pub fn starve_after(&self) -> Option<Span> {
-        self.starve_after_ms.said().map(|ms| Span(*ms))
+        let said = self.starve_after_ms.said().filter(|_| self.preempt != Preempt::Off);
+        said.filter(|ms| **ms > 0).map(|ms| Span(*ms))
+    }
+
+    /// How long a job that had to give way is safe once it runs again, if at all.
+    pub fn cool_down(&self) -> Option<Span> {
+        self.cool_down_ms.said().filter(|ms| **ms > 0).map(|ms| Span(*ms))
+    }
+
+    /// How often a job gives way, if there is a bound.
+    pub fn restarts_cap(&self) -> Option<u32> {
+        self.most_restarts.said().copied().filter(|most| *most != NO_CAP)
     }
 
     /// Whether it matters how often jobs had to give way.
     pub fn counts_restarts(&self) -> bool {
-        !self.cool_down_ms.is_unsaid() || !self.most_restarts.is_unsaid()
+        self.cool_down().is_some() || self.restarts_cap().is_some()
     }
 
     /// For how long it keeps that place.
     pub fn quantum(&self) -> Span {
-        let most_ms = self.starve_after_ms.said().copied().unwrap_or(QUANTUM_MS);
-        Span(self.quantum_ms.said().copied().unwrap_or(QUANTUM_MS).min(most_ms))
+        let most_ms = self.starve_after().map_or(QUANTUM_MS, |after| after.0);
+        let said = self.quantum_ms.said().copied().filter(|ms| *ms > 0);
+        Span(said.unwrap_or(QUANTUM_MS).min(most_ms))
     }
 }
 
@@ -248,6 +311,15 @@ const SPEEDUP_PERCENT: u32 = 30;
 
 /// An hour: restarts cost little of it.
 const QUANTUM_MS: i64 = 3_600_000;
+
+/// A week: who waits that long is in a pool that has more to do than it can, and would wait for ever.
+const STARVE_AFTER_MS: i64 = 7 * 86_400_000;
+
+/// Five minutes: a job that has to load its work again gets some of it done.
+const COOL_DOWN_MS: i64 = 300_000;
+
+/// As often as others have a claim.
+pub const NO_CAP: u32 = u32::MAX;
 
 /// A week: people remember the last one.
 const HALF_LIFE_MS: i64 = 7 * 86_400_000;
@@ -286,10 +358,10 @@ impl Default for Policy {
             elastic: true,
             most_moves: MOST_MOVES,
             speedup_percent: SPEEDUP_PERCENT,
-            starve_after_ms: Newer::default(),
+            starve_after_ms: Newer(Some(STARVE_AFTER_MS)),
             quantum_ms: Newer::default(),
-            cool_down_ms: Newer::default(),
-            most_restarts: Newer::default(),
+            cool_down_ms: Newer(Some(COOL_DOWN_MS)),
+            most_restarts: Newer(Some(NO_CAP)),
             prices: Newer::default(),
         }
     }
@@ -337,7 +409,30 @@ fn span_ms<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<i64, D::
 
 /// Reads a length of time that may be unsaid, likewise.
 fn newer_ms<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Newer<i64>, D::Error> {
-    span_ms(deserializer).map(|ms| Newer(Some(ms).filter(|ms| *ms != 0)))
+    span_ms(deserializer).map(|ms| Newer(Some(ms)))
+}
+
+/// Reads how often at most: a number, or none.
+fn cap<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Newer<u32>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Cap {
+        Number(u32),
+        Word(String),
+    }
+    match Cap::deserialize(deserializer) {
+        Ok(Cap::Number(most)) => Ok(Newer(Some(most))),
+        Ok(Cap::Word(word)) if word == "none" => Ok(Newer(Some(NO_CAP))),
+        _ => Err(serde::de::Error::custom("most_restarts is a whole number, or none")),
+    }
+}
+
+/// Writes it likewise.
+fn cap_said<S: serde::Serializer>(most: &Newer<u32>, serializer: S) -> Result<S::Ok, S::Error> {
+    match most.said() {
+        Some(&NO_CAP) | None => serializer.serialize_str("none"),
+        Some(most) => serializer.serialize_u32(*most),
+    }
 }
 
 /// What is wrong with the text of a policy.
@@ -360,7 +455,7 @@ pub fn parse(text: &str) -> Result<Policy, BadPolicy> {
         BadPolicy { line, column, what: what.split(" at line ").next().unwrap_or_default().to_owned() }
     })?;
     match nonsense(&policy) {
-        None => Ok(policy),
+        None => Ok(policy.completed()),
         Some(what) => Err(BadPolicy { line: 1, column: 1, what: what.to_owned() }),
     }
 }
@@ -394,6 +489,7 @@ fn starves_for_nothing(policy: &Policy) -> Option<&'static str> {
     if [after, quantum, policy.cool_down_ms.said()].into_iter().flatten().any(|ms| *ms < 0) {
         return Some("starve_after, quantum and cool_down must not be below 0");
     }
+    let after = after.filter(|ms| **ms > 0);
     if after.is_some() && policy.preempt == Preempt::Off {
         return Some("starve_after needs jobs that give way: preempt must not be off");
     }
@@ -423,12 +519,26 @@ mod tests {
 
     #[test]
     fn what_came_later_is_written_only_where_it_is_said_and_read_back() {
-        let policy = parse("starve_after: 7d\nquantum: none\n").unwrap();
-        assert_eq!((policy.starve_after(), policy.quantum()), (Some(Span(7 * 86_400_000)), Span(3_600_000)));
+        let policy = parse("starve_after: 3d\ncool_down: none\nmost_restarts: none\n").unwrap();
+        assert_eq!((policy.starve_after(), policy.quantum()), (Some(Span(3 * 86_400_000)), Span(3_600_000)));
+        assert!(policy.cool_down().is_none() && policy.restarts_cap().is_none() && !policy.counts_restarts());
         let text = serde_json::to_string(&policy).unwrap();
-        assert!(text.contains("starve_after_ms") && !text.contains("quantum_ms"), "{text}");
+        assert!(text.contains(r#""cool_down_ms":0,"most_restarts":"none""#), "{text}");
+        assert!(!text.contains("quantum_ms"), "{text}");
         assert_eq!(serde_json::from_str::<Policy>(&text).unwrap(), policy);
         assert_eq!(parse("starve_after: 10m").unwrap().quantum(), Span(600_000));
+    }
+
+    #[test]
+    fn a_log_from_before_there_was_a_setting_means_that_there_is_none_and_a_text_means_the_default() {
+        let old = serde_json::from_str::<Policy>("{}").unwrap();
+        assert!(old.starve_after().is_none() && !old.counts_restarts());
+        let text = serde_json::to_string(&old.spelled_out()).unwrap();
+        let read = parse(&text).unwrap();
+        assert!(read.starve_after().is_none() && !read.counts_restarts());
+        let new = parse("{}").unwrap();
+        assert!(new.starve_after().is_some() && new.cool_down().is_some() && new.restarts_cap().is_none());
+        assert!(parse("preempt: off").unwrap().starve_after().is_none());
     }
 
     #[test]

@@ -120,7 +120,7 @@ fn movable<'a>(fair: &Fair<'a, '_>, claim: &Claim, released: &BTreeSet<JobId>) -
         let moved = run.and_then(|run| run.last_end.as_ref()).is_some_and(|end| end.cause == Cause::Moved);
         let ran_ms = view.started_at.map_or(0, |started| now.since(started).0);
         ran_ms < state.policy.min_runtime_ms
-            || view.is_cooling(now)
+            || view.is_cooling(now) && (!claim.owed || state.is_relieved(job))
             || moved && ran_ms < STAYS_MS
             || view.live.is_empty()
     };

@@ -205,6 +205,7 @@ impl<'a> Fair<'a, '_> {
                 scarce,
                 own: true,
                 starves: false,
+                owed: false,
                 spares: None,
             },
         )
@@ -299,7 +300,8 @@ impl<'a> Fair<'a, '_> {
         let asked = self.shares.asked(spec);
         let scarce = self.shares.scarce(&asked, self.trial.capacity());
         let (part, spares) = (None, None);
-        reclaim::take_back(self, &Claim { job, spec, part, queue, asked, scarce, own, starves, spares })
+        let owed = !starves && self.shares.guarantees_it(queue, &asked);
+        reclaim::take_back(self, &Claim { job, spec, part, queue, asked, scarce, own, starves, owed, spares })
     }
 
     /// Likewise by each alternative: first by all of them those of other queues, then those of its own, too.

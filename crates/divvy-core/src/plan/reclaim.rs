@@ -20,7 +20,7 @@ use super::leaving;
 use super::place;
 use super::resize::Unit;
 use super::settle::held_by;
-use super::share::{ANY, Amounts, QueueShare, Shares};
+use super::share::{self, ANY, Amounts, QueueShare, Shares};
 use super::starve;
 use super::trial::Trial;
 use super::victims;
@@ -48,6 +48,9 @@ pub(super) struct Claim<'a> {
     pub(super) own: bool,
     /// Whether it has not run for so long that it goes before all others.
     pub(super) starves: bool,
+    /// Whether it is guaranteed to its queue as things stand before anybody goes for it: then it does not wait until those of other
+    /// queues are not safe any more who had to give way before.
+    pub(super) owed: bool,
     /// Where set, nobody is stopped whose queue would keep less than is guaranteed to it, nor anyone of higher priority in his
     /// stead.
     pub(super) spares: Option<&'a Spares>,
@@ -308,12 +311,12 @@ fn up_to(
         let (own, other) = fair.shares.part(claim.queue, place)?;
         let queue = &fair.shares.queues[place];
         let lends = |index: usize| {
-            let Some(least) = queue.least(index).filter(|_| claim.asked[index] > 0) else { return false };
+            let Some(least) = queue.least(index) else { return false };
             victims::lends(&fair.shares, (claim.queue, place), (own, other, index), (reach, least))
         };
         // Of whose jobs each has devices, none goes for devices that may not.
         let is_of_devices = claim.asked[ANY] > 0 && queue.least(ANY).is_some_and(|least| least > 0);
-        let lends = if is_of_devices { lends(ANY) } else { (0..claim.asked.len()).any(lends) };
+        let lends = if is_of_devices { lends(ANY) } else { share::at_stake(&claim.asked).any(lends) };
         return lends.then_some(i32::MAX);
     }
     rules.up_to(claim.spec.priority)
@@ -343,7 +346,8 @@ fn candidates<'a>(fair: &Fair<'a, '_>, claim: &Claim) -> Candidates<'a> {
         let sibling = fair.shares.part(claim.queue, party.place);
         let queue_priority = sibling.map_or(0, |(_, other)| fair.shares.queues[other].priority);
         let runs = party.runs(fair).iter().take_while(|run| run.view.priority <= most);
-        let is_safe = |run: &Runs| run.view.is_cooling(now) || spent.contains(&run.job);
+        let is_safe =
+            |run: &Runs| run.view.is_cooling(now) && (own || !claim.owed) || spent.contains(&run.job);
         for run in runs.filter(|run| may(run.job, run.view) && !is_safe(run)) {
             let (live, draws) = run.left(fair);
             let cost = Cost {
@@ -434,6 +438,14 @@ impl Reach {
             // Only what is guaranteed to others is theirs.
             return Self { guarantee: usize::MAX, due: 0 };
         }
+        if claim.asked.iter().all(|asked| *asked == 0) {
+            // A guarantee of devices comes with the hosts that they need.
+            let stays = |place: &usize| {
+                let queue = &shares.queues[*place];
+                queue.guarantee[ANY] > 0 && queue.held[ANY] <= queue.guarantee[ANY]
+            };
+            return Self { guarantee: shares.upwards(claim.queue).take_while(stays).count(), due: 0 };
+        }
         let within = |bound: fn(&QueueShare) -> &Amounts| {
             let stays = |place: &usize| shares.queues[*place].stays_within(&claim.asked, bound);
             shares.upwards(claim.queue).take_while(stays).count()
@@ -454,7 +466,12 @@ fn may_stop(shares: &Shares, claim: &Claim, candidate: &Candidate, reach: Reach)
     let shared = |index: &usize| claim.asked[*index] > 0 && candidate.draws[*index] > 0;
     // Where nothing is scarce, it is what others keep that the claim lacks.
     let any_scarce = (0..claim.asked.len()).any(|index| claim.asked[index] > 0 && claim.scarce[index]);
-    let lacks = |index: &usize| shared(index) && (claim.scarce[*index] || !any_scarce);
+    // Where they share nothing that is divided, the claim lacks room on hosts: for that go those of queues with too many devices.
+    let is_for_hosts = !(0..claim.asked.len()).any(|index| shared(&index));
+    let lacks = |index: &usize| match is_for_hosts {
+        true => *index == ANY,
+        false => shared(index) && (claim.scarce[*index] || !any_scarce),
+    };
     let mut lacking = (0..claim.asked.len()).filter(lacks).peekable();
     let lends = |index: usize| {
         victims::lends(

@@ -289,7 +289,7 @@ fn policy(policy: &Policy) -> String {
         _ => serde_json::Map::new(),
     };
     let usual = object(&Policy::default());
-    let mut object = object(policy);
+    let mut object = object(&policy.spelled_out());
     object.retain(|name, value| usual.get(name) != Some(value));
     json(&object)
 }

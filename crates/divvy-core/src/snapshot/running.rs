@@ -145,8 +145,7 @@ pub(crate) struct Level {
 impl RunView {
     fn of(state: &State, (job, run, id): (&Job, &Run, JobId)) -> Option<Self> {
         let runs_on = run.is_active() && run.stopping.is_none() && !run.promised;
-        let is_safe = state.is_relieved(id) || run.is_at_cap(&state.policy);
-        let gives_way = runs_on && job.spec.preemptible && !is_safe;
+        let gives_way = runs_on && job.spec.preemptible;
         gives_way.then(|| Self {
             class: job.class,
             queue: QueueOf(Arc::clone(&job.spec)),
@@ -156,7 +155,10 @@ impl RunView {
             placed_at: run.placed_at.unwrap_or(job.submitted_at),
             started_at: run.started_at,
             checkpointed_at: run.checkpointed_at,
-            cools_until: run.cools_until(&state.policy),
+            cools_until: match state.is_relieved(id) {
+                true => Some(Time(i64::MAX)),
+                false => run.cools_until(&state.policy),
+            },
             attained_ms: run.attained_ms,
             estimate: job.estimate.clone(),
             ends_at: ends_at(job, run),
@@ -168,7 +170,7 @@ impl RunView {
         })
     }
 
-    /// Whether it is safe still, since it had to give way before.
+    /// Whether it is safe still, since it had to give way before, or had not run for long.
     pub(crate) fn is_cooling(&self, now: Time) -> bool {
         self.cools_until.is_some_and(|until| until > now)
     }

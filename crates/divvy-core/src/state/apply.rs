@@ -85,7 +85,7 @@ impl State {
         self.follow_relief(&stamped.event);
         // With time, what is kept for those before others is foreseen for other moments.
         // Or those are not safe any more who had to give way before, or somebody may go before all others.
-        let others = !self.policy.cool_down_ms.is_unsaid() || self.may_relieve(at);
+        let others = self.policy.cool_down().is_some() || self.may_relieve(at);
         let kept_anew = stamped.event == Event::Tick && (self.keeps_room() || others);
         if stamped.event.frees() || kept_anew || renewed || relieved || pledged {
             (self.freed, self.freed_at) = (true, position);

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::{Job, Runs, State};
 use crate::event::Event;
 use crate::id::JobId;
+use crate::model::job::Cause;
 use crate::time::Time;
 
 /// Who got a place before all others.
@@ -24,7 +25,7 @@ impl State {
         self.relief.open.is_none() && !self.draining && self.policy.starve_after().is_some_and(is_time)
     }
 
-    /// Whether a job keeps its place, whoever wants it.
+    /// Whether a job keeps its place, whoever wants it, save for what is guaranteed to another queue.
     pub(crate) fn is_relieved(&self, job: JobId) -> bool {
         self.relief.open.is_some_and(|(other, _)| other == job)
     }
@@ -59,6 +60,10 @@ impl State {
                 if other.number == job.number && !run.is_some_and(|run| run.is_active() || run.promised) =>
             {
                 self.relief.open = None;
+                // What was guaranteed to others has cut its time short: the next one need not wait for its turn.
+                if matches!(event, Event::AttemptEnded { end, .. } if end.cause == Cause::Reclaimed) {
+                    self.relief.last = None;
+                }
             }
             _ => {}
         }

@@ -10,7 +10,7 @@ use crate::model::policy::Policy;
 use crate::model::promise::Promise;
 use crate::reason::Reason;
 use crate::state::{Outcome, State};
-use crate::time::{Span, Time};
+use crate::time::Time;
 
 impl Run {
     /// A job that waits for its first attempt.
@@ -43,13 +43,18 @@ impl Run {
 
     /// Whether it has had to give way as often as the policy lets it.
     pub fn is_at_cap(&self, policy: &Policy) -> bool {
-        policy.most_restarts.said().is_some_and(|most| self.gave_way >= *most)
+        policy.restarts_cap().is_some_and(|most| self.gave_way >= most)
     }
 
-    /// Until when it is safe since it had to give way before: without end before it runs; nothing where it is not safe.
+    /// Until when it is safe since it had to give way before: without end before it runs, or once it has done so as often as the
+    /// policy lets it; nothing where it is not safe.
     pub fn cools_until(&self, policy: &Policy) -> Option<Time> {
-        let cool_down = policy.cool_down_ms.said().filter(|_| self.gave_way > 0)?;
-        Some(self.started_at.map_or(Time(i64::MAX), |started| started + Span(*cool_down)))
+        let without_end = Time(i64::MAX);
+        if self.is_at_cap(policy) {
+            return Some(without_end);
+        }
+        let cool_down = policy.cool_down().filter(|_| self.gave_way > 0)?;
+        Some(self.started_at.map_or(without_end, |started| started + cool_down))
     }
 
     /// Whether it waits for devices, and none are promised to it.

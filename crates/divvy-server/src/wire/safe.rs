@@ -11,17 +11,23 @@ pub(super) fn why_safe(state: &State, job: &Job, (id, run): (JobId, &Run)) -> Op
         return Some("it is not preemptible".into());
     }
     if run.is_at_cap(policy) {
-        return Some(format!("it has given way as often as the policy lets it ({})", run.gave_way));
+        return Some(format!(
+            "it has given way as often as the policy lets it ({}){GUARANTEED}",
+            run.gave_way
+        ));
     }
     if state.relief.open.is_some_and(|(relieved, _)| relieved == id) {
         let until = run.started_at.map(|started| started + policy.quantum());
         let until = until.map(|until| format!(", until {}", utc(until))).unwrap_or_default();
-        return Some(format!("it had not run for long{until}"));
+        return Some(format!("it had not run for long{until}{GUARANTEED}"));
     }
     let until = run.cools_until(policy).filter(|until| *until > state.now)?;
     let until = run.started_at.map(|_| format!(", until {}", utc(until))).unwrap_or_default();
-    Some(format!("it gave way before{until}"))
+    Some(format!("it gave way before{until}{GUARANTEED}"))
 }
+
+/// What takes its place all the same.
+const GUARANTEED: &str = ", save for what is guaranteed to another queue";
 
 #[cfg(test)]
 mod tests {
@@ -55,14 +61,18 @@ mod tests {
 
     #[test]
     fn who_is_safe_is_told_why_and_until_when() {
-        assert_eq!(of("most_restarts: 2", ""), None);
+        assert_eq!(of("cool_down: none, most_restarts: 2", ""), None);
         assert_eq!(
             of("most_restarts: 1", "").as_deref(),
-            Some("it has given way as often as the policy lets it (1)")
+            Some(
+                "it has given way as often as the policy lets it (1), save for what is guaranteed to another queue"
+            )
         );
         assert_eq!(
             of("cool_down: 1h", "").as_deref(),
-            Some("it gave way before, until 1970-01-01 01:00 UTC")
+            Some(
+                "it gave way before, until 1970-01-01 01:00 UTC, save for what is guaranteed to another queue"
+            )
         );
         assert_eq!(of("reserve: 0", "fixed").as_deref(), Some("it is not preemptible"));
     }

@@ -55,10 +55,17 @@ fn behind_a_job_with_a_limit_the_wait_ends_with_it_at_the_latest() {
 
 #[test]
 fn behind_a_job_of_which_nothing_is_known_no_start_is_foreseen() {
-    let pool = pool("node n1 1xh100\nsubmit a default 1\nplan\nsubmit b default 1\nplan");
-    let found = forecast_of(&pool, &Lengths::default(), JobId::single(2));
+    let jobs = "node n1 1xh100\nsubmit a default 1\nplan\nsubmit b default 1\nplan";
+    let found = forecast_of(
+        &pool(&format!("policy {{starve_after: none}}\n{jobs}")),
+        &Lengths::default(),
+        JobId::single(2),
+    );
     assert_eq!((waits_min(&found, 2), found.basis.unknown), (vec![None; 15], 1));
     assert_eq!(found.until, Time(28 * 86_400_000));
+    // Nobody waits for ever: after a week it goes before all others.
+    let found = forecast_of(&pool(jobs), &Lengths::default(), JobId::single(2));
+    assert_eq!(waits_min(&found, 2), vec![Some(7 * 24 * 60); 15]);
 }
 
 #[test]

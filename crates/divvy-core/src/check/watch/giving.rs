@@ -52,20 +52,33 @@ impl Watch {
         }
     }
 
-    /// Nobody gives way more often than the policy says, nor shortly after having done so; nor does a part of it.
-    pub(super) fn again(&mut self, state: &State, (job, cause): (JobId, Cause), wrong: &mut Found) {
+    /// Nobody gives way more often than the policy says, nor shortly after having done so, nor does a part of it: save for
+    /// what is guaranteed to another queue.
+    pub(super) fn again(
+        &mut self,
+        state: &State,
+        (job, cause, by): (JobId, Cause, Option<&str>),
+        wrong: &mut Found,
+    ) {
         let policy = &state.policy;
         if !cause.is_planned() || !policy.counts_restarts() {
+            return;
+        }
+        let claimant = claimant(state, by).filter(|_| matches!(cause, Cause::Reclaimed | Cause::Moved));
+        if claimant.is_some_and(|claimant| self.is_entitled(state, claimant, grows(state, by))) {
             return;
         }
         let Some(run) = state.run(job) else { return };
         // That of a whole job counts by now.
         let before = run.gave_way - u32::from(run.stopping.is_some());
-        let most = policy.most_restarts.said().copied().unwrap_or(u32::MAX);
-        let cool_down_ms = policy.cool_down_ms.said().copied().unwrap_or(0);
+        let most = policy.restarts_cap().unwrap_or(u32::MAX);
+        let cool_down_ms = policy.cool_down().map_or(0, |span| span.0);
         let ran_ms = run.started_at.map_or(0, |started| state.now.since(started).0);
         if before >= most || before > 0 && ran_ms < cool_down_ms {
-            let text = format!("job {job} gives way after having done so {before} times, {ran_ms} ms ago");
+            let for_whom = by.unwrap_or("nobody");
+            let text = format!(
+                "job {job} gives way to {for_whom} ({cause:?}) after having done so {before} times, {ran_ms} ms ago"
+            );
             wrong.push(found("restarts", text));
         }
     }
@@ -135,7 +148,7 @@ impl Watch {
         (cause, by): (Cause, Option<&str>),
         wrong: &mut Found,
     ) {
-        let claimant = by.and_then(|by| by.parse::<JobId>().ok()).and_then(|by| state.jobs.get(&by.number));
+        let claimant = claimant(state, by);
         let is_polite = |claimant: &&Job| !claimant.spec.may_preempt() && claimant.number != job.number;
         if let Some(polite) =
             claimant.filter(|_| state.policy.preempt == Preempt::LeastLoss).filter(is_polite)
@@ -153,8 +166,7 @@ impl Watch {
             return;
         };
         self.taken.insert(job);
-        let grows = by.and_then(|by| state.run(by.parse().ok()?)).is_some_and(|run| !run.live.is_empty());
-        let is_entitled = self.is_entitled(state, claimant, grows);
+        let is_entitled = self.is_entitled(state, claimant, grows(state, by));
         if cause == Cause::Starved {
             self.gives_way_to(job, by, wrong);
         } else if !is_entitled && by.and_then(|by| by.parse().ok()).is_some_and(|by| self.taken.contains(&by))
@@ -194,9 +206,9 @@ impl Watch {
             wrong.push(found("L9", text));
         }
         let gone_milli = self.going_milli(state, job);
-        let upwards = upwards.into_iter().enumerate().filter(|_| claimant.spec.milli_asked() > 0);
-        for (level, path) in upwards {
-            if gone_milli == 0 && self.exceeds_else(state, job, path) {
+        let of_devices = gone_milli > 0 && claimant.spec.milli_asked() > 0;
+        for (level, path) in upwards.into_iter().enumerate() {
+            if !of_devices && self.exceeds_else(state, job, path) {
                 continue;
             }
             let (held, leaving) = self.held_milli(path);
@@ -250,7 +262,7 @@ impl Watch {
     }
 
     /// Whether a job's queue stays within its guarantee with it; where it is a user's part that counts, whether there is any.
-    fn is_entitled(&self, state: &State, claimant: &Job, grows: bool) -> bool {
+    pub(super) fn is_entitled(&self, state: &State, claimant: &Job, grows: bool) -> bool {
         let queue = &claimant.spec.queue;
         // By how much a gang grows is not said: by a part of a device at least.
         let milli = if grows { 1.min(claimant.spec.milli_asked()) } else { claimant.spec.milli_asked() };
@@ -285,6 +297,16 @@ impl Watch {
         self.floor = self.floor.max(self.recent.last().copied().unwrap_or_default());
         self.recent.clear();
     }
+}
+
+/// For whom somebody goes.
+pub(super) fn claimant<'a>(state: &'a State, by: Option<&str>) -> Option<&'a Job> {
+    state.jobs.get(&by?.parse::<JobId>().ok()?.number)
+}
+
+/// Whether that one runs already, and is to have more.
+pub(super) fn grows(state: &State, by: Option<&str>) -> bool {
+    by.and_then(|by| state.run(by.parse().ok()?)).is_some_and(|run| !run.live.is_empty())
 }
 
 /// Whether a job may take the devices of another one in its queue: it is of higher priority or, where its queue says that this

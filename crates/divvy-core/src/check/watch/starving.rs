@@ -74,10 +74,15 @@ impl Watch {
             Event::TaskStarted { .. } if run.is_some_and(|run| run.started_at.is_some()) => {
                 self.relieved.last = Some(at);
             }
-            Event::Stopping { job: other, cause, .. } | Event::Shrinking { job: other, cause, .. }
+            Event::Stopping { job: other, cause, by, .. }
+            | Event::Shrinking { job: other, cause, by, .. }
                 if *other == job && cause.is_planned() =>
             {
-                wrong.push(found("starving", format!("job {job} was to keep its place for a while")));
+                let claimant = giving::claimant(state, by.as_deref()).filter(|_| *cause == Cause::Reclaimed);
+                let grows = giving::grows(state, by.as_deref());
+                if !claimant.is_some_and(|claimant| self.is_entitled(state, claimant, grows)) {
+                    wrong.push(found("starving", format!("job {job} was to keep its place for a while")));
+                }
             }
             Event::Revoked { job: other }
             | Event::AttemptEnded { job: other, .. }
@@ -86,6 +91,9 @@ impl Watch {
                 if other.number == job.number && run.is_none_or(|run| !run.is_active() && !run.promised) =>
             {
                 self.relieved.open = None;
+                if matches!(event, Event::AttemptEnded { end, .. } if end.cause == Cause::Reclaimed) {
+                    self.relieved.last = None;
+                }
             }
             _ => {}
         }
@@ -192,7 +200,7 @@ fn could_have(state: &State, id: NodeId, devices: usize, now: Time) -> bool {
             let runs_on = run.stopping.is_none() && !run.promised && held.since < now;
             let whole = held.state != AllocationState::Stopping && !job.spec.gang.is_elastic();
             // Who had to give way before may be safe for a while, or for ever.
-            let never = state.policy.most_restarts.said() == Some(&0);
+            let never = state.policy.restarts_cap() == Some(0);
             let counts = never || state.policy.counts_restarts() && run.gave_way > 0;
             job.spec.preemptible && runs_on && whole && (saves || !again) && !counts
         })

@@ -258,7 +258,7 @@ pub(super) fn span(name: &str, text: Spanned<Scalar>) -> Result<Span, BadQueues>
 fn sound(policy: Spanned<Policy>) -> Result<Policy, BadQueues> {
     let (line, column) = (policy.referenced.line(), policy.referenced.column());
     match policy::nonsense(&policy.value) {
-        None => Ok(policy.value),
+        None => Ok(policy.value.completed()),
         Some(what) => Err(BadQueues { line, column, what: what.to_owned() }),
     }
 }

@@ -37,7 +37,7 @@ pub fn write<'a>(queues: impl IntoIterator<Item = &'a Queue>, policy: &Policy) -
         let prices = prices.0.iter().map(|(model, price)| (model.clone(), price.to_string().into()));
         text += &format!("prices: {}\n", flow(&Value::Object(prices.collect())));
     }
-    let mut policy = object(policy);
+    let mut policy = object(&policy.spelled_out());
     policy.remove("prices");
     text + &format!("policy: {}\n", flow(&Value::Object(differs(policy, &object(&Policy::default())))))
 }

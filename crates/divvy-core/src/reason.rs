@@ -1,5 +1,7 @@
 //! Reasons: why a job waits. A closed set; each has a code, a page under `docs/reasons/`, and something that wakes it.
 
+mod neighbours;
+
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -110,6 +112,13 @@ pub enum Reason {
     DevicesDraining(u32),
     /// What is free is kept on the calendar, for work on it or for others: from when on.
     Booked(Time),
+    /// It wants others near it, and where these are it has no room, or there are none: which labels they have, and in what a
+    /// domain is one.
+    NotNear(String, String),
+    /// Where it would have room, others lie from whom it wants to lie apart: likewise.
+    NotApart(String, String),
+    /// Where it would have room, others lie who do not want it around them: which labels they do not want, and where.
+    Repelled(String, String),
 }
 
 /// What can change a reason.
@@ -166,6 +175,9 @@ impl Reason {
             Reason::Promised(_) => "DV-PROMISED",
             Reason::Unsupported(_) => "DV-UNSUPPORTED",
             Reason::NoNodeChosen(_) => "DV-NO-NODE-CHOSEN",
+            Reason::NotNear(..) => "DV-NOT-NEAR",
+            Reason::NotApart(..) => "DV-NOT-APART",
+            Reason::Repelled(..) => "DV-REPELLED",
         }
     }
 
@@ -203,6 +215,11 @@ impl Reason {
         self.verdict() == Verdict::Later && !matches!(self, Reason::OverBudget(..))
     }
 
+    /// Whether it is about those around whom it would lie.
+    pub(crate) fn is_of_neighbours(&self) -> bool {
+        matches!(self, Reason::NotNear(..) | Reason::NotApart(..) | Reason::Repelled(..))
+    }
+
     /// Whether it is about the job alone, and not about others that stand before it.
     pub fn is_its_own(&self) -> bool {
         !matches!(self, Reason::InLine | Reason::Reserved(_))
@@ -232,6 +249,9 @@ impl Reason {
             | Reason::GangIncomplete(_)
             | Reason::InLine
             | Reason::Reserved(_)
+            | Reason::NotNear(..)
+            | Reason::NotApart(..)
+            | Reason::Repelled(..)
             | Reason::Promised(_) => Wake::Release,
             Reason::NoDomain(_, tasks, most) if tasks <= most => Wake::Release,
             _ => Wake::Capacity,
@@ -257,6 +277,9 @@ impl Reason {
             | Reason::NoIdleNode
             | Reason::NoDomain(..)
             | Reason::GangIncomplete(_)
+            | Reason::NotNear(..)
+            | Reason::NotApart(..)
+            | Reason::Repelled(..)
             | Reason::NoNodeChosen(_) => true,
             Reason::NotPlanned
             | Reason::Held(_)
@@ -346,6 +369,7 @@ impl Reason {
             Reason::Promised(_) => "wait a moment: it starts when they have stopped".into(),
             Reason::Unsupported(_) => "submit it without that".into(),
             Reason::NoNodeChosen(_) => "ask for labels that nodes have, and put up with their taints".into(),
+            Reason::NotNear(..) | Reason::NotApart(..) | Reason::Repelled(..) => neighbours::fix(self),
         }
     }
 }
@@ -439,6 +463,7 @@ impl fmt::Display for Reason {
                     "of {nodes} nodes none has the labels that it asks for and only taints that it puts up with"
                 )
             }
+            Reason::NotNear(..) | Reason::NotApart(..) | Reason::Repelled(..) => neighbours::text(f, self),
         }
     }
 }

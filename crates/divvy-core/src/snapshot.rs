@@ -1,10 +1,13 @@
 //! The snapshot: the state as the planner wants it. Kept incrementally; equal to one built anew (L3).
 
 mod capacity;
+pub(crate) mod neighbours;
 pub(crate) mod order;
 mod running;
 mod shelves;
 mod waiting;
+
+use neighbours::{Neighbours, Presence};
 
 pub use capacity::{Capacity, DeviceView, NodeView, TaskCounts, Unusable, task_kind};
 pub use order::OrderKey;
@@ -32,6 +35,8 @@ use crate::time::Time;
 pub struct Snapshot {
     /// What is free on each node.
     pub capacity: Capacity,
+    /// Who lies where, as far as anybody asks.
+    pub(crate) neighbours: Neighbours,
     /// What each queue and its children hold.
     pub held: BTreeMap<String, Holdings>,
     /// What of it those hold that are being stopped.
@@ -58,15 +63,17 @@ impl Snapshot {
     /// Builds it anew.
     pub fn new(state: &State) -> Self {
         let (capacity, shares) = (Capacity::new(state), Shares::tree(state));
-        let mut snapshot = Self { capacity, shares, ..Self::default() };
+        let neighbours = Neighbours::nobody(&state.heeded);
+        let mut snapshot = Self { capacity, shares, neighbours, ..Self::default() };
         for allocation in state.allocations.values() {
-            snapshot.take(state, allocation.job, &allocation.placement);
+            snapshot.take(state, allocation.job, (&allocation.placement, Presence::There));
             if allocation.state == AllocationState::Stopping {
                 snapshot.leave(state, allocation.job, &allocation.placement);
             }
         }
         for promise in state.promises.values() {
-            promise.placements.iter().for_each(|placement| snapshot.take(state, promise.job, placement));
+            let all = promise.placements.iter();
+            all.for_each(|placement| snapshot.take(state, promise.job, (placement, Presence::Passing)));
         }
         for job in state.jobs.values() {
             snapshot.waiting.consider(state, &snapshot.shares, job.number);
@@ -81,26 +88,28 @@ impl Snapshot {
 
     /// The pool without any job: what a new job is measured against.
     pub fn emptied(state: &State) -> Self {
-        Self { capacity: Capacity::whole(state), ..Self::default() }
+        let neighbours = Neighbours::nobody(&state.heeded);
+        Self { capacity: Capacity::whole(state), neighbours, ..Self::default() }
     }
 
     /// The pool as it is, but without any job.
     pub(crate) fn unused(state: &State) -> Self {
-        Self { capacity: Capacity::new(state), shares: Shares::tree(state), ..Self::default() }
+        let (capacity, shares) = (Capacity::new(state), Shares::tree(state));
+        Self { capacity, shares, neighbours: Neighbours::nobody(&state.heeded), ..Self::default() }
     }
 
     /// What placing changes, and nothing else: a scratch pad that costs what the pool has, however many wait.
     pub(crate) fn scratch(&self) -> Self {
-        let Self { capacity, held, scores, .. } = self;
+        let Self { capacity, neighbours, held, scores, .. } = self;
         let (capacity, held, scores) = (capacity.clone(), held.clone(), scores.clone());
-        Self { capacity, held, scores, ..Self::default() }
+        Self { capacity, neighbours: neighbours.clone(), held, scores, ..Self::default() }
     }
 
     /// Whether two see the same pool.
     pub fn same_as(&self, other: &Self) -> bool {
         (&self.capacity, &self.held, &self.limits) == (&other.capacity, &other.held, &other.limits)
             && (&self.leaving, &self.pinned) == (&other.leaving, &other.pinned)
-            && self.leavers == other.leavers
+            && (&self.leavers, &self.neighbours) == (&other.leavers, &other.neighbours)
             && (&self.shares, &self.growing) == (&other.shares, &other.growing)
             && self.running == other.running
             && self.waiting.same_as(&other.waiting)
@@ -126,25 +135,30 @@ impl Snapshot {
             Event::QueuesSet { .. } if before.has_users || state.has_users() => *self = Self::new(state),
             Event::QueuesSet { .. } => self.divide_anew(state),
             Event::OthersHold { node, .. } => self.capacity.leave_to_others(state, *node),
+            // Jobs that were alike may differ now.
+            Event::Submitted(_) if before.heeded != state.heeded.len() => *self = Self::new(state),
             Event::Submitted(submission) => self.seat(state, submission.number),
             Event::Placed { job, placements, .. }
             | Event::Adopted { job, placements, .. }
             | Event::Grown { job, placements } => {
-                placements.iter().for_each(|placement| self.take(state, *job, placement));
+                let all = placements.iter();
+                all.for_each(|placement| self.take(state, *job, (placement, Presence::There)));
             }
             Event::Estimated { job, .. } => {
                 let runs = state.jobs.get(&job.number).map(runs).unwrap_or_default();
                 runs.into_iter().for_each(|(id, _)| self.running.consider(state, id, state.now));
             }
             Event::Promised(promise) => {
-                promise.placements.iter().for_each(|placement| self.take(state, promise.job, placement));
+                let all = promise.placements.iter();
+                all.for_each(|placement| self.take(state, promise.job, (placement, Presence::Passing)));
             }
             _ => {}
         }
         for (promise, holder) in
             before.promises.iter().filter(|(promise, _)| !state.promises.contains_key(&promise.job))
         {
-            promise.placements.iter().for_each(|placement| self.give_back(state, holder, placement));
+            let all = promise.placements.iter();
+            all.for_each(|placement| self.give_back(state, holder, (placement, Presence::Passing)));
         }
         if before.relieved != relieved(state) {
             before.relieved.into_iter().for_each(|job| self.running.consider(state, job, state.now));
@@ -155,14 +169,17 @@ impl Snapshot {
         }
     }
 
-    fn take(&mut self, state: &State, job: JobId, placement: &Placement) {
+    fn take(&mut self, state: &State, job: JobId, (placement, presence): (&Placement, Presence)) {
         self.capacity.take(placement);
         let Some(job) = state.jobs.get(&job.number) else { return };
+        self.neighbours.add(self.neighbours.kind(&job.spec, placement.rank), placement.node, presence);
         self.charge(state, &job.spec, placement, 1);
     }
 
-    fn give_back(&mut self, state: &State, holder: &JobSpec, placement: &Placement) {
+    fn give_back(&mut self, state: &State, holder: &JobSpec, (placement, presence): (&Placement, Presence)) {
         self.capacity.give_back(placement);
+        let kind = self.neighbours.kind(holder, placement.rank);
+        self.neighbours.remove(kind.as_ref(), placement.node, presence);
         self.charge(state, holder, placement, -1);
     }
 
@@ -182,6 +199,7 @@ impl Snapshot {
             _ => {}
         }
         before.has_users = matches!(event, Event::QueuesSet { .. }) && state.has_users();
+        before.heeded = state.heeded.len();
         before.relieved = relieved(state);
         before.pledged = state.pledges.changes();
         before.job = event_job(state, event);
@@ -280,7 +298,7 @@ impl Snapshot {
     fn let_go(&mut self, state: &State, allocation: AllocationId) {
         let Some(held) = state.allocations.get(&allocation) else { return };
         let Some(job) = state.jobs.get(&held.job.number) else { return };
-        self.give_back(state, &job.spec, &held.placement);
+        self.give_back(state, &job.spec, (&held.placement, held.presence()));
         if held.state == AllocationState::Stopping {
             self.leavers.remove(&allocation);
             self.count_leaving(state, &job.spec, (&held.placement, -1));
@@ -303,6 +321,9 @@ impl Snapshot {
     fn leave(&mut self, state: &State, job: JobId, placement: &Placement) {
         if let Some(job) = state.jobs.get(&job.number) {
             self.leavers.insert(placement.allocation);
+            let kind = self.neighbours.kind(&job.spec, placement.rank);
+            self.neighbours.remove(kind.as_ref(), placement.node, Presence::There);
+            self.neighbours.add(kind, placement.node, Presence::Passing);
             self.count_leaving(state, &job.spec, (placement, 1));
         }
     }
@@ -363,6 +384,8 @@ fn count_held(books: &mut BTreeMap<String, Holdings>, queue: &str, drawn: &[(&Re
 pub struct Before {
     /// Whether any queue was divided among its users.
     has_users: bool,
+    /// By how many labels jobs were told.
+    heeded: usize,
     /// The promises that it may end, each with whose it is.
     promises: Vec<(Promise, Arc<JobSpec>)>,
     job: Option<JobId>,

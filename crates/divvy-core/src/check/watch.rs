@@ -2,6 +2,7 @@
 //! touched, so that a check costs what has changed. Like [`super::check`] it shares nothing with the planner; it keeps nothing
 //! that the fold keeps, either: the state is what it compares its books with.
 
+mod affinity;
 mod giving;
 mod starving;
 
@@ -60,6 +61,8 @@ pub struct Watch {
     freed: Vec<(Position, bool)>,
     /// Who gives way and is not over yet.
     giving_way: BTreeSet<JobId>,
+    /// Whether any job tells others by labels.
+    tells: bool,
     /// Who was told to make room since the last cycle, and what they hold.
     preempted: Vec<(JobId, Vec<AllocationId>)>,
 }
@@ -116,6 +119,7 @@ impl Watch {
             relieved: starving::Relieved::of(state),
             ..Self::default()
         };
+        watch.tells = watch.tells_others(state);
         for (queue, user, account) in state.ledger.accounts() {
             let book = watch.account(queue, user);
             watch.accounts[book] =
@@ -143,6 +147,7 @@ impl Watch {
     /// Follows one event that the state has just folded, and says what is wrong now that was right before.
     pub fn follow(&mut self, state: &State, stamped: &Stamped) -> Vec<Violation> {
         let mut wrong = self.clock(state, stamped);
+        self.affinity(state, &stamped.event, &mut wrong);
         let is_over = self.pass_relief(state, state.now);
         if self.is_from_outside(state, &stamped.event) || is_over {
             self.taken.clear();

@@ -37,6 +37,8 @@ pub enum Change {
     AnyPlace,
     /// Let its tasks lie on any node, whatever its labels and taints.
     AnyNode,
+    /// Let its tasks lie beside anybody.
+    AnyNeighbours,
     /// Let it take another model, too.
     AcceptModel {
         /// Which.
@@ -243,6 +245,7 @@ impl Change {
             | Change::ShareNodes
             | Change::AnyPlace
             | Change::AnyNode
+            | Change::AnyNeighbours
             | Change::AcceptModel { .. }
             | Change::AcceptSizes
             | Change::FewerDevices { .. }
@@ -374,6 +377,7 @@ impl fmt::Display for Change {
             Change::ShareNodes => write!(f, "submit it without --exclusive"),
             Change::AnyPlace => write!(f, "let its tasks lie anywhere"),
             Change::AnyNode => write!(f, "let its tasks lie on any node"),
+            Change::AnyNeighbours => write!(f, "submit it without near and apart"),
             Change::AcceptModel { model } => write!(f, "accept {model}, too"),
             Change::AcceptSizes => write!(f, "accept GPUs of any memory"),
             Change::FewerDevices { role, from, to } => {

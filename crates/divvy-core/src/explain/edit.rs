@@ -2,6 +2,7 @@
 
 use super::change::Change;
 use crate::amount::Resource;
+use crate::model::affinity::Affinity;
 use crate::model::ask::{Alternative, DeviceClass};
 use crate::model::choice::NodeChoice;
 use crate::model::gang::{Group, Role};
@@ -20,6 +21,10 @@ pub(crate) fn edited(spec: &JobSpec, changes: &[Change]) -> JobSpec {
             Change::ShareNodes => spec.exclusive = false,
             Change::AnyPlace => lie_anywhere(&mut spec.gang),
             Change::AnyNode => each_role(&mut spec.gang, &mut |role| role.ask.nodes = NodeChoice::default()),
+            Change::AnyNeighbours => each_role(&mut spec.gang, &mut |role| {
+                let labels = role.ask.affinity().labels.clone();
+                role.ask.affinity = Affinity { labels, ..Affinity::nothing() }.into_said();
+            }),
             Change::Prioritise { to } => spec.priority = *to,
             Change::TimeLimit { to_ms, .. } => spec.time_limit = Some(Span(*to_ms)),
             Change::AcceptModel { model } => {

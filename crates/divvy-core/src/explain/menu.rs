@@ -87,6 +87,7 @@ fn edits(state: &State, snapshot: &Snapshot, spec: &JobSpec) -> Vec<Change> {
     let roles = spec.gang.roles();
     let chooses = roles.iter().any(|role| role.ask.nodes != NodeChoice::default());
     edits.extend(chooses.then_some(Change::AnyNode));
+    edits.extend(spec.has_affinity().then_some(Change::AnyNeighbours));
     let asks = || roles.iter().flat_map(|role| &role.ask.alternatives).filter_map(|it| it.devices.as_ref());
     let names = asks().any(|ask| !ask.class.models.is_empty());
     let taken = |model: &str| asks().all(|ask| ask.class.models.iter().any(|known| known == model));

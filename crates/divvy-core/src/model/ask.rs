@@ -3,12 +3,15 @@
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::str::FromStr;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::affinity::Affinity;
 use super::choice::NodeChoice;
 use super::device::{DeviceSpec, WHOLE_MILLI};
 use super::extras::Extras;
+use super::newer::Newer;
 
 /// What a task needs. The alternatives are in order of preference.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -18,20 +21,41 @@ pub struct Ask {
     /// On which nodes it may lie.
     #[serde(default, skip_serializing_if = "is_any_node")]
     pub nodes: NodeChoice,
+    /// Near whom it wants to lie, and apart from whom.
+    #[serde(default, skip_serializing_if = "Newer::is_unsaid")]
+    pub affinity: Newer<Arc<Affinity>>,
 }
 
 fn is_any_node(nodes: &NodeChoice) -> bool {
     *nodes == NodeChoice::default()
 }
 
-/// A choice of nodes counts only where there is one: classes of all other jobs stay what they were.
+/// A choice of nodes, and what is wanted of others, count only where there is such: classes of all other jobs stay what they were.
 impl Hash for Ask {
     fn hash<H: Hasher>(&self, hasher: &mut H) {
         // Named without a rest, so that a new field is not forgotten here.
-        let Self { alternatives, nodes } = self;
+        let Self { alternatives, nodes, affinity } = self;
         alternatives.hash(hasher);
         if !is_any_node(nodes) {
             nodes.hash(hasher);
+        }
+        affinity.hash(hasher);
+    }
+}
+
+/// An ask as far as tasks are alike by it: all but the labels by which others tell them.
+pub(crate) struct Alike<'a>(pub(crate) &'a Ask);
+
+impl Hash for Alike<'_> {
+    fn hash<H: Hasher>(&self, hasher: &mut H) {
+        let Ask { alternatives, nodes, affinity: _ } = self.0;
+        let affinity = self.0.affinity();
+        alternatives.hash(hasher);
+        if !is_any_node(nodes) {
+            nodes.hash(hasher);
+        }
+        if !affinity.wants_nothing() {
+            (&affinity.near, &affinity.apart).hash(hasher);
         }
     }
 }
@@ -39,7 +63,13 @@ impl Hash for Ask {
 impl Ask {
     /// These alternatives, wherever they are.
     pub fn of(alternatives: Vec<Alternative>) -> Self {
-        Self { alternatives, nodes: NodeChoice::default() }
+        Self { alternatives, ..Self::default() }
+    }
+
+    /// Near whom it wants to lie, and apart from whom.
+    pub fn affinity(&self) -> &Affinity {
+        static NOTHING: Affinity = Affinity::nothing();
+        self.affinity.said().map_or(&NOTHING, |affinity| affinity)
     }
 }
 

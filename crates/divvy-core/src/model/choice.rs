@@ -17,7 +17,7 @@ pub struct NodeChoice {
 }
 
 /// What is wanted of one label.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Condition {
     /// The label's name.
@@ -27,7 +27,7 @@ pub struct Condition {
 }
 
 /// How a label has to be.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Is {
     /// One of these.
@@ -87,7 +87,7 @@ impl NodeChoice {
 }
 
 impl Condition {
-    /// Whether a node with these labels meets it.
+    /// Whether it holds of a node, or a task, with these labels.
     pub fn holds(&self, labels: &BTreeMap<String, String>) -> bool {
         let value = labels.get(&self.label);
         match &self.is {

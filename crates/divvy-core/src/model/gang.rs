@@ -126,7 +126,7 @@ impl Group {
             Group::Role(role) => {
                 let of_role = &role.ask.alternatives;
                 let one = of_role.get(number).or(of_role.last()).cloned().into_iter().collect();
-                let ask = Ask { alternatives: one, nodes: role.ask.nodes.clone() };
+                let ask = Ask { alternatives: one, ..role.ask.clone() };
                 Group::Role(Role { ask, ..role.clone() })
             }
             Group::Branch(branch) => {

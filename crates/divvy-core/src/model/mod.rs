@@ -1,5 +1,6 @@
 //! The things that state is made of.
 
+pub mod affinity;
 pub mod allocation;
 pub mod ask;
 pub mod attempt;

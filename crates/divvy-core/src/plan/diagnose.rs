@@ -183,13 +183,15 @@ fn unsaid_memory(nodes: &Nodes, alternative: &Alternative) -> i64 {
 /// Whether a job fits the emptied pool, or why it never will.
 pub(super) fn fits_empty(empty: &Snapshot, spec: &JobSpec) -> Result<(), Reason> {
     let (no_limits, mut scratch) = (State::default(), empty.clone());
+    scratch.neighbours.heed(&no_limits, spec);
     let mut trial = Trial::new(&no_limits, &mut scratch);
+    trial.around.expect_others();
     topology::place_gang(&mut trial, spec).map_err(|reason| match reason {
         // What no domain of the empty pool holds at once is more than any of them ever does.
         Reason::NoDomain(level, tasks, most) => {
             Reason::NoDomain(level, tasks, most.min(tasks.saturating_sub(1)))
         }
-        reason if reason.verdict() == Verdict::NoFit => reason,
+        reason if reason.verdict() == Verdict::NoFit || matches!(reason, Reason::NotNear(..)) => reason,
         _ => Reason::TooManyTasks(spec.gang.tasks(), fitting_tasks(empty, spec)),
     })
 }
@@ -197,7 +199,9 @@ pub(super) fn fits_empty(empty: &Snapshot, spec: &JobSpec) -> Result<(), Reason>
 /// How many tasks of the gang, in order, the emptied pool holds at once.
 fn fitting_tasks(empty: &Snapshot, spec: &JobSpec) -> u32 {
     let (no_limits, mut scratch) = (State::default(), empty.clone());
+    scratch.neighbours.heed(&no_limits, spec);
     let mut trial = Trial::new(&no_limits, &mut scratch);
+    trial.around.expect_others();
     let mut placed = 0;
     for role in spec.gang.roles() {
         for _ in 0..role.minimum {
@@ -216,6 +220,7 @@ fn fitting_tasks(empty: &Snapshot, spec: &JobSpec) -> u32 {
 /// All that keeps a job of this shape from starting now, by limits and by capacity, each by itself; and its funnel.
 pub(super) fn blockers(state: &State, snapshot: &Snapshot, spec: &JobSpec) -> (Vec<Reason>, Funnel) {
     let mut scratch = snapshot.scratch();
+    scratch.neighbours.heed(state, spec);
     let mut trial = Trial::new(state, &mut scratch);
     let draining = state.draining.then_some(Reason::PoolDraining);
     let mut blockers: Vec<Reason> =

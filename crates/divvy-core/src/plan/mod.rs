@@ -11,6 +11,7 @@ mod fair;
 mod filter;
 mod leaving;
 mod loans;
+mod near;
 mod order;
 mod parts;
 mod past;
@@ -371,9 +372,13 @@ fn place_in(
     spec: &JobSpec,
     not_lent: share::Closed,
 ) -> Result<Vec<Placement>, Reason> {
+    let before = snapshot.neighbours.heed(state, spec);
     let mut trial = trial::Trial::new(state, snapshot);
     trial.not_lent = not_lent;
     let placed = place::place_spec(&mut trial, spec);
     trial.roll_back_to(0);
+    if let Some(before) = before {
+        snapshot.neighbours = before;
+    }
     placed
 }

@@ -3,6 +3,7 @@
 use super::Place;
 use super::calendar;
 use super::filter;
+use super::near;
 use super::reserve;
 use super::score::{self, Asked, NodeTask, Pick, Rule};
 use super::topology;
@@ -91,7 +92,7 @@ pub(super) fn place_spec(trial: &mut Trial, spec: &JobSpec) -> Result<Vec<Placem
             placements = beside.map_err(|_| keeps)?;
         }
         placements.sort_unstable_by_key(|placement| placement.allocation);
-        placements.iter().for_each(|placement| trial.take(placement.clone(), spec.stand()));
+        placements.iter().for_each(|placement| trial.take(placement.clone(), spec));
         placements.sort_by_key(|placement| placement.rank);
     }
     trial.reserve.started(spec, &placements);
@@ -131,7 +132,7 @@ pub(super) fn place_role(
     role: &Role,
     rank: &mut u32,
 ) -> Result<(), Reason> {
-    let Some(chosen) = trial.chosen(&role.ask.nodes) else { return place_by_first(trial, spec, role, rank) };
+    let Some(chosen) = trial.chosen(&role.ask.nodes) else { return place_at_home(trial, spec, role, rank) };
     if chosen.is_empty() {
         let nodes = trial.capacity().nodes.iter().filter(|node| role.ask.nodes.takes(&node.face));
         return Err(match nodes.count() {
@@ -140,9 +141,23 @@ pub(super) fn place_role(
         });
     }
     let wider = trial.keep_to(Some(chosen));
-    let placed = place_by_first(trial, spec, role, rank);
+    let placed = place_at_home(trial, spec, role, rank);
     trial.keep_to(wider);
     placed
+}
+
+/// Places all tasks of a role in one of the domains of which they have to choose one, if they have.
+fn place_at_home(trial: &mut Trial, spec: &JobSpec, role: &Role, rank: &mut u32) -> Result<(), Reason> {
+    for home in near::homes(trial, spec, (role, *rank)).into_iter().flatten() {
+        let (wider, told) = (trial.keep_to(Some(home)), trial.name_reasons(false));
+        let placed = place_by_first(trial, spec, role, rank);
+        trial.keep_to(wider);
+        trial.name_reasons(told);
+        if placed.is_ok() {
+            return placed;
+        }
+    }
+    place_by_first(trial, spec, role, rank)
 }
 
 /// Places all tasks of a role by its first alternative that fits.
@@ -165,7 +180,7 @@ fn place_by_first(trial: &mut Trial, spec: &JobSpec, role: &Role, rank: &mut u32
             return Ok(());
         }
         trial.roll_back_to(mark);
-        let reason = over.or_else(|| Some(why_not(trial, spec, (role, alternative), placed.err()?)));
+        let reason = over.or_else(|| Some(why_not(trial, spec, (role, alternative, *rank), placed.err()?)));
         first_reason = first_reason.or(reason);
     }
     Err(first_reason.unwrap_or(Reason::NotPlanned))
@@ -175,18 +190,40 @@ fn place_by_first(trial: &mut Trial, spec: &JobSpec, role: &Role, rank: &mut u32
 fn why_not(
     trial: &mut Trial,
     spec: &JobSpec,
-    (role, alternative): (&Role, &Alternative),
+    (role, alternative, rank): (&Role, &Alternative, u32),
     why: Reason,
 ) -> Reason {
-    match trial.model_limit(spec.stand(), alternative, role.minimum) {
-        Some(limit) => limit,
-        None if why.verdict() == Verdict::NoFit || matches!(why, Reason::NoDomain(..)) => why,
-        None => trial.diagnose(spec, (&role.ask, alternative), role.minimum).unwrap_or(why),
+    if let Some(limit) = trial.model_limit(spec.stand(), alternative, role.minimum) {
+        return limit;
+    }
+    if why.verdict() == Verdict::NoFit || matches!(why, Reason::NoDomain(..)) || why.is_of_neighbours() {
+        return why;
+    }
+    match trial.diagnose(spec, (&role.ask, alternative), role.minimum) {
+        // There is room, but not where those around leave it any.
+        Some(fits @ Reason::GangIncomplete(_)) => near::why(trial, spec, rank).unwrap_or(fits),
+        diagnosed => diagnosed.unwrap_or(why),
     }
 }
 
-/// Places one task of so many that remain, by one alternative.
+/// Places one task of so many that remain, by one alternative, where those around leave it room.
 pub(super) fn place_task(
+    trial: &mut Trial,
+    spec: &JobSpec,
+    alternative: (u32, &Alternative),
+    (rank, remaining): (u32, u32),
+) -> Result<(), Reason> {
+    let Some(left) = near::left(trial, spec, rank)? else {
+        return place_one(trial, spec, alternative, (rank, remaining));
+    };
+    let wider = trial.keep_to(Some(left));
+    let placed = place_one(trial, spec, alternative, (rank, remaining));
+    trial.keep_to(wider);
+    placed
+}
+
+/// Places one task of so many that remain on the best of the nodes that tasks are kept to.
+fn place_one(
     trial: &mut Trial,
     spec: &JobSpec,
     (index, alternative): (u32, &Alternative),
@@ -213,7 +250,7 @@ pub(super) fn place_task(
         extras: alternative.extras.clone(),
         alternative: index,
     };
-    trial.take(placement, spec.stand());
+    trial.take(placement, spec);
     Ok(())
 }
 

@@ -66,7 +66,7 @@ impl<'a> Reserve<'a> {
                 | Reason::GangIncomplete(_)
                 | Reason::NoDomain(..)
                 | Reason::Reserved(_)
-        );
+        ) || reason.is_of_neighbours();
         if is_room && self.running.is_some() && self.owners.len() < state.policy.reserve as usize {
             self.owners.push((job, collects));
         }

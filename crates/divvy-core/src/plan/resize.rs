@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::Place;
 use super::fair::Fair;
+use super::near;
 use super::place;
 use super::reclaim::{self, Claim};
 use super::topology;
@@ -37,15 +38,18 @@ pub(super) struct Unit {
     alternative: Option<u32>,
     /// The domains in which the rest of it lies: level, and a node there.
     domains: Vec<(String, NodeId)>,
+    /// Where the rest lies of a job that wants its like near it.
+    rest: near::Rest,
 }
 
 impl Unit {
     /// Places it where it fits now.
     pub(super) fn place(&self, trial: &mut Trial) -> Result<Vec<Placement>, Reason> {
         let scope = topology::around(trial, &self.domains);
-        let wider = trial.keep_to(scope);
+        let (wider, rest) = (trial.keep_to(scope), trial.around.join(self.rest.clone()));
         let placed = place::place_spec(trial, &self.spec);
         trial.keep_to(wider);
+        trial.around.join(rest);
         let mut placements = placed?;
         for placement in &mut placements {
             placement.rank += self.rank;
@@ -260,7 +264,7 @@ impl Search<'_, '_> {
 
     fn note(&mut self, order: (bool, u32, u32), gang: Group, alternative: Option<u32>) {
         let spec = JobSpec { gang, ..(*self.grower.job.spec).clone() };
-        let domains = self.domains.clone();
-        self.found.push((order, Unit { spec, rank: order.2, alternative, domains }));
+        let (domains, rest) = (self.domains.clone(), near::rest(&self.grower.job.spec, &self.grower.present));
+        self.found.push((order, Unit { spec, rank: order.2, alternative, domains, rest }));
     }
 }

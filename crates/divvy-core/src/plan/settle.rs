@@ -3,6 +3,7 @@
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::near::Going;
 use super::{Place, Plan};
 use crate::event::Event;
 use crate::id::{AllocationId, DeviceId, JobId, NodeId};
@@ -131,6 +132,8 @@ struct Holders {
     hosts: BTreeMap<NodeId, BTreeSet<AllocationId>>,
     /// By queue, where it has a limit: what goes there may need that they let go of it first.
     limited: BTreeMap<String, BTreeSet<AllocationId>>,
+    /// As far as anybody asks whom they are near.
+    going: Going,
 }
 
 impl Holders {
@@ -143,6 +146,7 @@ impl Holders {
             }
         }
         for placement in leavers.iter().flat_map(|leaver| held_by(state, leaver.live)) {
+            holders.going.note(state, placement);
             for (device, _) in &placement.devices {
                 holders.devices.entry(*device).or_default().insert(placement.allocation);
             }
@@ -160,7 +164,7 @@ impl Holders {
     }
 
     /// The allocations that must end before a place is free: those on its devices, those whose cores or memory it may need,
-    /// those that count against the same limits, those that leave for it, and the job's own.
+    /// those that count against the same limits, those beside whom it does not lie, those that leave for it, and the job's own.
     fn of_place(
         &self,
         state: &State,
@@ -174,8 +178,11 @@ impl Holders {
         let goes_on = leavers.iter().any(|leaver| leaver.whole && leaver.job == place.job);
         let run = state.run(place.job).filter(|_| goes_on);
         found.extend(run.map(|run| run.live.clone()).unwrap_or_default());
-        let queue = state.jobs.get(&place.job.number).map(|job| job.spec.stand());
-        for path in queue.into_iter().flat_map(lineage) {
+        let spec = state.jobs.get(&place.job.number).map(|job| &job.spec);
+        found.extend(
+            spec.map(|spec| self.going.in_the_way(state, spec, &place.placements)).unwrap_or_default(),
+        );
+        for path in spec.into_iter().flat_map(|spec| lineage(spec.stand())) {
             found.extend(self.limited.get(path).into_iter().flatten());
         }
         found.extend(self.of_devices(place));

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use super::diagnose;
+use super::near::Around;
 use super::reserve::Reserve;
 use super::score::Scores;
 use super::share::Closed;
@@ -50,6 +51,8 @@ pub(super) struct Trial<'a> {
     gang: Mark,
     /// The places of the nodes, rising, that tasks may be placed on now; all where there is none.
     scope: Option<Scope>,
+    /// Who lies where, as far as anybody asks.
+    pub(super) around: Around<'a>,
     /// What is kept for those who wait.
     pub(super) reserve: Reserve<'a>,
 }
@@ -104,7 +107,8 @@ impl<'a> Trial<'a> {
 
     /// A trial, and what of the snapshot it does not touch: who waits and who runs.
     pub(super) fn split(state: &'a State, snapshot: &'a mut Snapshot) -> (Self, Others<'a>) {
-        let Snapshot { capacity, held, scores, waiting, running, growing, limits, leavers, .. } = snapshot;
+        let Snapshot { capacity, neighbours, held, scores, .. } = snapshot;
+        let Snapshot { waiting, running, growing, limits, leavers, .. } = snapshot;
         let trial = Self {
             state,
             capacity,
@@ -122,6 +126,7 @@ impl<'a> Trial<'a> {
             diagnosed: BTreeMap::new(),
             gang: 0,
             scope: None,
+            around: Around::new(neighbours),
             reserve: Reserve::default(),
         };
         (trial, Others { waiting, running, growing, limits, leavers })
@@ -216,10 +221,11 @@ impl<'a> Trial<'a> {
         AllocationId(self.next_allocation)
     }
 
-    pub(super) fn take(&mut self, placement: Placement, queue: &str) {
+    pub(super) fn take(&mut self, placement: Placement, spec: &JobSpec) {
         self.capacity.take(&placement);
+        self.around.took(spec, &placement);
         self.next_allocation = placement.allocation.0 + 1;
-        let queue = self.limited(queue);
+        let queue = self.limited(spec.stand());
         self.charge(queue.as_deref(), &placement, 1);
         self.did(Step::Took(placement, queue));
     }
@@ -231,6 +237,7 @@ impl<'a> Trial<'a> {
             self.before.entry(place).or_insert((node.cpu_milli.1, node.memory_bytes.1));
         }
         self.capacity.give_back(placement);
+        self.around.release(self.state, placement, false);
         let queue = self.limited(queue);
         self.charge(queue.as_deref(), placement, -1);
         self.did(Step::Released(placement, queue));
@@ -245,6 +252,7 @@ impl<'a> Trial<'a> {
     /// Gives back to capacity alone, to be rolled back.
     pub(super) fn put_back(&mut self, placement: Cow<'a, Placement>) {
         self.capacity.give_back(&placement);
+        self.around.end(self.state, &placement, false);
         self.did(Step::Back(placement));
     }
 
@@ -276,19 +284,25 @@ impl<'a> Trial<'a> {
                 Step::Took(placement, queue) => {
                     self.exchanged.remove(&placement.allocation);
                     self.capacity.give_back(&placement);
+                    self.around.untook(&placement);
                     self.charge(queue.as_deref(), &placement, -1);
                     self.next_allocation = placement.allocation.0;
                 }
                 Step::Kept(placement, queue) => {
                     self.capacity.give_back(placement);
+                    self.around.release(self.state, placement, false);
                     self.charge(queue.as_deref(), placement, -1);
                 }
                 Step::Released(placement, queue) => {
                     self.capacity.take(placement);
+                    self.around.release(self.state, placement, true);
                     self.charge(queue.as_deref(), placement, 1);
                 }
                 Step::Aside(placement) => self.capacity.give_back(&placement),
-                Step::Back(placement) => self.capacity.take(&placement),
+                Step::Back(placement) => {
+                    self.capacity.take(&placement);
+                    self.around.end(self.state, &placement, true);
+                }
             }
         }
     }
@@ -354,10 +368,12 @@ impl<'a> Trial<'a> {
             let Some(found) = spare.iter().position(|(_, other)| like(spec, other)) else { return false };
             pairs.push((device, spare.remove(found).0));
         }
-        if !host_fits || !pairs.iter().all(|(from, to)| self.exchange(*from, *to)) {
+        let stays = host_fits && !self.around.is_in_the_way(self.state, placement);
+        if !stays || !pairs.iter().all(|(from, to)| self.exchange(*from, *to)) {
             return false;
         }
         self.capacity.take(placement);
+        self.around.release(self.state, placement, true);
         let queue = self.limited(queue);
         self.charge(queue.as_deref(), placement, 1);
         self.did(Step::Kept(placement, queue));
@@ -410,7 +426,12 @@ impl<'a> Trial<'a> {
 
     /// The nodes of the gang that is being placed.
     pub(super) fn gang_nodes(&self) -> BTreeSet<NodeId> {
-        self.taken_since(self.gang.min(self.mark())).map(|placement| placement.node).collect()
+        self.gang_tasks().map(|placement| placement.node).collect()
+    }
+
+    /// What has a place so far of the gang that is being placed.
+    pub(super) fn gang_tasks(&self) -> impl Iterator<Item = &Placement> {
+        self.taken_since(self.gang.min(self.mark()))
     }
 
     /// The models of which a queue may not take so many more devices (milli).

@@ -223,7 +223,7 @@ fn plain(group: &mut Group) {
         Group::Role(role) => {
             role.work = plain_work();
             // Labels are names, too.
-            role.ask.nodes = NodeChoice::default();
+            (role.ask.nodes, role.ask.affinity) = (NodeChoice::default(), Newer::default());
         }
         Group::Branch(branch) => branch.groups.iter_mut().for_each(plain),
     }

@@ -1,11 +1,13 @@
 //! What lines say of nodes, queues and jobs. Words cover what is usual; what they cannot say stands in braces, as JSON.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 use super::words::Words;
 use crate::amount::Amount;
+use crate::model::affinity::{Affinity, Others};
 use crate::model::ask::{Alternative, Ask, DeviceAsk, DeviceClass, DrawAsk};
 use crate::model::choice::{Condition, Face, Is, NodeChoice, Taint, Toleration};
 use crate::model::device::{DeviceSpec, Link};
@@ -18,7 +20,7 @@ use crate::model::job::{
 use crate::model::newer::Newer;
 use crate::model::node::NodeSpec;
 use crate::model::queue::{Queue, read_amount};
-use crate::model::topology::{Slice, Topology, TopologyAsk};
+use crate::model::topology::{NODE, Slice, Topology, TopologyAsk};
 use crate::time::Time;
 
 /// A node and its devices, in braces.
@@ -76,7 +78,10 @@ pub(super) fn node(words: &Words) -> Result<Hardware, String> {
 
 /// `labels=disk:ssd,pool:a`: names and what they say, where they say anything.
 fn pairs(words: &Words, name: &str) -> impl Iterator<Item = (String, String)> {
-    let text = words.named.get(name).copied().unwrap_or_default();
+    labels(words.named.get(name).copied().unwrap_or_default())
+}
+
+fn labels(text: &str) -> impl Iterator<Item = (String, String)> {
     let pairs = text.split(',').filter(|pair| !pair.is_empty());
     let pair = |pair: &str| {
         let (key, value) = pair.split_once(':').unwrap_or((pair, ""));
@@ -101,6 +106,23 @@ fn choice(words: &Words) -> NodeChoice {
         any_of: if wanted.is_empty() { Vec::new() } else { vec![wanted] },
         tolerates: tolerates.collect(),
     }
+}
+
+/// `near=app:db@rack apart=app:web`: near tasks with these labels, in one rack; apart from others, by node where no more is said.
+fn affinity(words: &Words) -> Newer<Arc<Affinity>> {
+    let others = |name: &str| {
+        let (who, within) = others_named(words, name)?;
+        let who = labels(who).map(|(label, value)| Condition { label, is: Is::In(vec![value]) });
+        Some(Others { who: who.collect(), within: within.to_owned() })
+    };
+    let (near, apart) = (others("near").into_iter().collect(), others("apart").into_iter().collect());
+    Affinity { labels: BTreeMap::new(), near, apart }.into_said()
+}
+
+/// Whom a word names by labels, and in what a domain is one: `near=rack` names a level and nobody.
+fn others_named<'a>(words: &Words<'a>, name: &str) -> Option<(&'a str, &'a str)> {
+    let text = words.named.get(name).filter(|text| text.contains([':', '@']))?;
+    Some(text.split_once('@').unwrap_or((text, NODE)))
 }
 
 /// Where a node is, coarse to fine.
@@ -159,7 +181,7 @@ fn amount(resource: &str, text: &str) -> Result<Amount, String> {
 /// What `submit` knows beside the job's name, its queue and the GPUs of each task.
 const FLAGS: &str = "held wait exclusive fixed polite resumable";
 /// See [`FLAGS`].
-const NAMES: &str = "tasks prio model speed gb milli after array limit cpu mem start user requeue restarts estimate token within near slice nodes tolerates";
+const NAMES: &str = "tasks prio model speed gb milli after array limit cpu mem start user requeue restarts estimate token within near slice nodes tolerates labels apart";
 
 /// `submit j1 a 2 tasks=4 prio=high`, `submit j1 a 2 tasks=2..4`
 pub(super) fn spec(words: &Words, after: Vec<Dependency>, now: Time) -> Result<JobSpec, String> {
@@ -177,7 +199,7 @@ pub(super) fn spec(words: &Words, after: Vec<Dependency>, now: Time) -> Result<J
         queue: queue.into(),
         project: None,
         kind: Kind::Train,
-        labels: BTreeMap::new(),
+        labels: pairs(words, "labels").collect(),
         priority: priority.ok_or("prio is low, normal, high, urgent or a number")?,
         preemptible: !words.has("fixed"),
         resumable: words.has("resumable"),
@@ -216,7 +238,7 @@ pub(super) fn role(alternative: Alternative, tasks: u32) -> Role {
 
 /// `tasks=4`, or `tasks=2..4` of a gang that may grow and shrink.
 fn tasks(words: &Words, mut role: Role) -> Result<Role, String> {
-    role.ask.nodes = choice(words);
+    (role.ask.nodes, role.ask.affinity) = (choice(words), affinity(words));
     let Some((least, most)) = words.named.get("tasks").and_then(|text| text.split_once("..")) else {
         let tasks = words.count("tasks", 1)?;
         return Ok(Role { minimum: tasks, maximum: tasks, ..role });
@@ -276,7 +298,8 @@ fn topology(words: &Words) -> Result<Option<TopologyAsk>, String> {
         Ok::<_, String>(Slice { tasks: tasks.parse().map_err(|_| wrong())?, within: within.to_owned() })
     };
     let slices: Vec<Slice> = named("slice").map(slice).transpose()?.into_iter().collect();
-    Ok(match (named("within"), named("near")) {
+    let near = named("near").filter(|_| others_named(words, "near").is_none());
+    Ok(match (named("within"), near) {
         (None, None) if slices.is_empty() => None,
         (None, None) => return Err("slice: say the level of all, too: within=zone".into()),
         (None, Some(near)) => Some(TopologyAsk { slices, ..TopologyAsk::within(near, false) }),

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use super::class::class_of;
 use super::digest::{Entity, Remembered, fingerprint, job_hash, job_hashes, run_hash};
 use super::{Allocation, ArrayRuns, Device, Job, Outcome, Run, Runs, State, Stopping};
 use crate::amount::{Holdings, Resource};
@@ -87,7 +86,8 @@ impl State {
         // Or those are not safe any more who had to give way before, or somebody may go before all others.
         let others = self.policy.cool_down().is_some() || self.may_relieve(at);
         let kept_anew = stamped.event == Event::Tick && (self.keeps_room() || others);
-        if stamped.event.frees() || kept_anew || renewed || relieved || pledged {
+        let frees = stamped.event.frees() || self.draws(&stamped.event);
+        if frees || kept_anew || renewed || relieved || pledged {
             (self.freed, self.freed_at) = (true, position);
         }
         Ok(())
@@ -217,7 +217,7 @@ impl State {
             self.seats.extend(seat.said().map(|seat| seat.to_string()));
             Arc::make_mut(&mut spec).seat = seat;
         }
-        let class = class_of(&spec);
+        let class = self.classify(*number, &spec)?;
         let mut job = Job {
             number: *number,
             owner: owner.clone(),

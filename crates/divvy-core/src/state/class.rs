@@ -1,25 +1,47 @@
 //! Which jobs are alike: the planner judges one of them for all.
 
+use std::collections::BTreeSet;
+
+use super::State;
+use super::apply::Wrong;
 use super::digest::fingerprint;
 use crate::id::ClassId;
+use crate::model::ask::Alike;
+use crate::model::gang::{Branch, Group, Role};
+use crate::model::job::JobSpec;
 
-/// Jobs alike in all that the planner looks at have the same class.
-pub(super) fn class_of(spec: &crate::model::job::JobSpec) -> ClassId {
+/// Jobs alike in all that the planner looks at have the same class. Of their labels those count by which any job tells others.
+pub(super) fn class_of(spec: &JobSpec, heeded: &BTreeSet<String>) -> ClassId {
     let shape = shape_of(spec);
     let shape = if spec.may_preempt() { shape } else { ClassId(fingerprint(&(shape, "polite"))) };
     let shape = spec.seat.said().map_or(shape, |seat| ClassId(fingerprint(&(shape, seat))));
+    let told_by = told_by(spec, heeded);
+    let is_told = told_by.iter().any(|of_role| !of_role.is_empty());
+    let shape = if is_told { ClassId(fingerprint(&(shape, "labels", told_by))) } else { shape };
     // Who ends sooner may run where who ends later may not.
     spec.known_length().map_or(shape, |length| ClassId(fingerprint(&(shape, length))))
 }
 
-/// Jobs alike in all but how long they may run.
-fn shape_of(spec: &crate::model::job::JobSpec) -> ClassId {
+/// The labels by which others tell the tasks of each role; nothing where nobody tells anybody by labels.
+fn told_by(spec: &JobSpec, heeded: &BTreeSet<String>) -> Vec<Vec<(String, String)>> {
+    if heeded.is_empty() {
+        return Vec::new();
+    }
+    let of_role = |role: &&Role| {
+        let labels = spec.labels_of(role.ask.affinity()).into_owned();
+        labels.into_iter().filter(|(key, _)| heeded.contains(key)).collect()
+    };
+    spec.gang.roles().iter().map(of_role).collect()
+}
+
+/// Jobs alike in all but their labels and how long they may run.
+fn shape_of(spec: &JobSpec) -> ClassId {
     let roles = spec.gang.roles();
-    let shapes: Vec<_> = roles.iter().map(|role| (role.minimum, &role.ask, &role.topology)).collect();
+    let shapes: Vec<_> = roles.iter().map(|role| (role.minimum, Alike(&role.ask), &role.topology)).collect();
     let of_job = (&spec.queue, spec.priority, spec.preemptible, spec.exclusive, shapes);
     let branches = spec.gang.branches();
     if spec.gang.is_elastic() {
-        let of_branch = |branch: &&crate::model::gang::Branch| (branch.minimum, branch.groups.len());
+        let of_branch = |branch: &&Branch| (branch.minimum, branch.groups.len());
         let sizes: Vec<_> = branches.iter().map(of_branch).collect();
         let most: Vec<u32> = roles.iter().map(|role| role.maximum).collect();
         let topologies: Vec<_> = branches.iter().map(|branch| &branch.topology).collect();
@@ -28,9 +50,32 @@ fn shape_of(spec: &crate::model::job::JobSpec) -> ClassId {
     if branches.iter().all(|branch| branch.topology.is_none()) {
         return ClassId(fingerprint(&of_job));
     }
-    let shape = |branch: &&crate::model::gang::Branch| {
-        let size = |group: &crate::model::gang::Group| (group.roles().len(), group.branches().len());
+    let shape = |branch: &&Branch| {
+        let size = |group: &Group| (group.roles().len(), group.branches().len());
         (branch.topology.clone(), branch.groups.iter().map(size).collect::<Vec<_>>())
     };
     ClassId(fingerprint(&(of_job, branches.iter().map(shape).collect::<Vec<_>>())))
+}
+
+impl State {
+    /// The class of a new job. Jobs that were alike but for labels that nobody looked at may differ from now on.
+    pub(super) fn classify(&mut self, number: u64, spec: &JobSpec) -> Result<ClassId, Wrong> {
+        self.note_seeker(number, spec);
+        let keys = spec.heeded_labels().into_iter().filter(|key| !self.heeded.contains(*key));
+        let new: Vec<String> = keys.map(str::to_owned).collect();
+        if new.is_empty() {
+            return Ok(class_of(spec, &self.heeded));
+        }
+        self.heeded.extend(new.iter().cloned());
+        let has = |spec: &JobSpec, key: &String| {
+            let of_role = |role: &&Role| role.ask.affinity().labels.contains_key(key);
+            spec.labels.contains_key(key) || spec.gang.roles().iter().any(of_role)
+        };
+        let differs = self.jobs.values().filter(|job| new.iter().any(|key| has(&job.spec, key)));
+        let classes: Vec<_> = differs.map(|job| (job.number, class_of(&job.spec, &self.heeded))).collect();
+        for (number, class) in classes {
+            self.change_job(number, |job| job.class = class)?;
+        }
+        Ok(class_of(spec, &self.heeded))
+    }
 }

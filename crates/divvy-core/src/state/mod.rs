@@ -1,6 +1,7 @@
 //! The state: what the fold of the log gives. Every change goes through [`State::apply`].
 
 mod adopt;
+mod affinity;
 mod apply;
 mod calendar;
 mod class;
@@ -87,6 +88,12 @@ pub struct State {
     /// Who gets a place before all others, since it has not run for long.
     #[serde(default)]
     pub relief: Relief,
+    /// The names of the labels by which jobs have told others so far.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub heeded: BTreeSet<String>,
+    /// Jobs that want to lie near others; some of them may be over.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub seekers: BTreeSet<u64>,
     /// The nodes, also those that are gone (their ids are never reused).
     pub nodes: BTreeMap<NodeId, Node>,
     /// The devices, also those that are gone.
@@ -393,6 +400,8 @@ impl Default for State {
             spending: BTreeMap::new(),
             pledges: Pledges::default(),
             relief: Relief::default(),
+            heeded: BTreeSet::new(),
+            seekers: BTreeSet::new(),
             nodes: BTreeMap::new(),
             devices: BTreeMap::new(),
             jobs: Table::default(),

@@ -88,12 +88,13 @@ impl State {
         let seat =
             |job: &Job| (job.number, self.seat_in(&job.spec.queue, &job.owner.name), job.spec.seat.clone());
         let jobs: Vec<_> = self.jobs.values().map(seat).collect();
+        let heeded = self.heeded.clone();
         for (number, seat, before) in jobs {
             self.seats.extend(seat.said().map(|seat| seat.to_string()));
             if seat != before {
                 self.change_job(number, |job| {
                     Arc::make_mut(&mut job.spec).seat = seat;
-                    job.class = class_of(&job.spec);
+                    job.class = class_of(&job.spec, &heeded);
                 })?;
             }
         }

@@ -42,6 +42,9 @@ pub(crate) fn examples() -> Vec<Reason> {
         Reason::Promised(2),
         Reason::Unsupported("shares of a GPU".into()),
         Reason::NoNodeChosen(4),
+        Reason::NotNear("app=db".into(), "rack".into()),
+        Reason::NotApart("app=web".into(), "node".into()),
+        Reason::Repelled("app=trainer".into(), "node".into()),
         Reason::UserLimit("vision/@ana".into(), Resource::Any, 4000, 1000),
         Reason::OverBudget("vision".into(), 2_000_000, Time(0)),
     ]

@@ -118,7 +118,7 @@ pub(super) struct TaskText {
     pub(super) gpu_groups: Vec<String>,
     pub(super) group: Option<String>,
     pub(super) allowed_nodes: Option<Vec<String>>,
-    pub(super) pod_affinity: Option<Anything>,
+    pub(super) pod_affinity: Option<PodAffinity>,
     pub(super) task_priority: Option<i64>,
     pub(super) claims: Option<Anything>,
     pub(super) legacy_mig: Option<Anything>,
@@ -135,6 +135,15 @@ pub(super) enum State {
     Pipelined,
     Failed,
     Succeeded,
+}
+
+/// A pod's labels, by which it also tells whom it wants near it or apart: those with the same.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct PodAffinity {
+    pub(super) labels: BTreeMap<String, String>,
+    pub(super) same_domain_key: Option<String>,
+    pub(super) different_domain_key: Option<String>,
 }
 
 #[derive(Debug, PartialEq, Deserialize)]

@@ -10,6 +10,7 @@ use super::answer::{Answer, Obstacle, Until, in_places_of_others, play, with_lea
 use super::measure::{domains, paths};
 use super::stage::{Actor, Host, NOW, Running, Seat, Task, devices, plain_spec, plain_work, set};
 use divvy_core::amount::{Amount, Resource};
+use divvy_core::model::affinity::{Affinity, Others};
 use divvy_core::model::ask::{Alternative, Ask, DeviceAsk, DeviceClass, DrawAsk};
 use divvy_core::model::choice::{Condition, Face, Is, NodeChoice};
 use divvy_core::model::gang::{Branch, Group, Role};
@@ -18,7 +19,7 @@ use divvy_core::model::policy::{Policy, Preempt, Reclaim, WithinQueue};
 use divvy_core::model::queue::Queue;
 use divvy_core::model::topology::TopologyAsk;
 use divvy_core::time::Span;
-use form::{Entitlement, Job, Node, QueueText, Request, State, TaskText, Tree, Within};
+use form::{Entitlement, Job, Node, PodAffinity, QueueText, Request, State, TaskText, Tree, Within};
 
 pub(super) use form::Asked;
 
@@ -99,6 +100,23 @@ fn choice(task: &TaskText) -> NodeChoice {
     let named =
         |names: &Vec<String>| vec![Condition { label: NODE_LABEL.to_owned(), is: Is::In(names.clone()) }];
     NodeChoice { any_of: task.allowed_nodes.iter().map(named).collect(), tolerates: Vec::new() }
+}
+
+/// Near whom a task wants to lie, and apart from whom: in both cases those with its own labels.
+fn affinity(task: &TaskText) -> Affinity {
+    let Some(PodAffinity { labels, same_domain_key, different_domain_key }) = &task.pod_affinity else {
+        return Affinity::default();
+    };
+    let has = |(label, value): (&String, &String)| Condition {
+        label: label.clone(),
+        is: Is::In(vec![value.clone()]),
+    };
+    let alike = |key: &String| Others { who: labels.iter().map(has).collect(), within: key.clone() };
+    Affinity {
+        labels: labels.clone(),
+        near: same_domain_key.iter().map(alike).collect(),
+        apart: different_domain_key.iter().map(alike).collect(),
+    }
 }
 
 /// A device's memory as these cases count it: in hundreds, rounded down.
@@ -214,7 +232,7 @@ fn branch(asked: &Asked, job: &Job, tree: &Tree, ranks: &mut Vec<usize>) -> Resu
 }
 
 /// What a task asks for, and where.
-type Kind<'a> = (&'a Request, NodeChoice);
+type Kind<'a> = (&'a Request, NodeChoice, Affinity);
 
 /// Tasks that start together, those that run already first, then by their priority: a role for each kind of request among them.
 fn leaf(
@@ -232,16 +250,18 @@ fn leaf(
     let minimum = minimum.unwrap_or(all);
     let mut kinds: Vec<(Kind, Vec<usize>)> = Vec::new();
     for index in tasks {
-        let request = (&job.tasks[index].request, choice(&job.tasks[index]));
+        let task = &job.tasks[index];
+        let request = (&task.request, choice(task), affinity(task));
         match kinds.iter_mut().find(|(kind, _)| *kind == request && minimum == all) {
             Some((_, same)) => same.push(index),
             None => kinds.push((request, vec![index])),
         }
     }
     let alike = kinds.iter().all(|(kind, _)| Some(kind) == kinds.first().map(|(first, _)| first));
-    let role = |name: String, (minimum, maximum): (u32, u32), (request, nodes): &Kind| {
+    let role = |name: String, (minimum, maximum): (u32, u32), (request, nodes, affinity): &Kind| {
         let alternatives = vec![alternative(asked, request)];
-        let (ask, work) = (Ask { alternatives, nodes: nodes.clone() }, plain_work());
+        let ask = Ask { alternatives, nodes: nodes.clone(), affinity: affinity.clone().into_said() };
+        let work = plain_work();
         Group::Role(Role { name, minimum, maximum, ask, work, topology: None })
     };
     ranks.extend(kinds.iter().flat_map(|(_, same)| same));

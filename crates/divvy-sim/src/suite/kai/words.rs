@@ -24,7 +24,6 @@ pub(super) fn missing(asked: &Asked) -> BTreeSet<String> {
         asked.nodes.iter().any(|node| node.numa.is_some()) || any(|task| task.numa_placement.is_some()),
         "NUMA alignment",
     );
-    note(any(|task| task.pod_affinity.is_some()), "affinity between jobs");
     note(any(|task| task.state == State::Pipelined), "promises made before");
     note(any(|task| task.state == State::Failed), "failed tasks of a running gang");
     note(asked.jobs.iter().any(|job| job.stale_s.is_some()), "a gang that has been broken for a time");

@@ -248,7 +248,7 @@ impl Scene<'_> {
             minimum: podset.min_count.filter(|_| !runs && in_part).unwrap_or(count).min(count),
             maximum: count,
             // Where something runs, it runs.
-            ask: Ask { alternatives, nodes },
+            ask: Ask { nodes, ..Ask::of(alternatives) },
             work: plain_work(),
             // Where something runs, it runs.
             topology: podset.topology.as_ref().filter(|_| !runs).and_then(|text| self.topology(text)),

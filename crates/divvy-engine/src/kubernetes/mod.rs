@@ -7,6 +7,7 @@
 //! **Invariant:** what is not understood counts as taken. A pod on a node that no allocation of the pool put there is one of the
 //! others, whoever placed it; a wish that nobody here can look at is refused by name.
 
+mod affinity;
 mod demand;
 mod engine;
 mod groups;
@@ -28,6 +29,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use divvy_core::time::Time;
 
+pub use affinity::NAMESPACE_NAME;
 pub use demand::{Demand, GPU, Unreadable};
 pub use engine::{CROWDED, ConnectError, KubernetesEngine, PREEMPTED, QueueNews, STOPPED, Site, TIMED_OUT};
 pub use lease::NAMESPACE;

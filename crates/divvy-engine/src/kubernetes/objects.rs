@@ -248,7 +248,35 @@ pub struct Requirement {
 #[serde(rename_all = "camelCase", default)]
 pub struct PodAffinity {
     /// What has to be.
-    pub required_during_scheduling_ignored_during_execution: Vec<serde::de::IgnoredAny>,
+    pub required_during_scheduling_ignored_during_execution: Vec<PodAffinityTerm>,
+}
+
+/// Other pods, and what nodes have alike that are near each other.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PodAffinityTerm {
+    /// Which pods: nobody without it, all if it is empty.
+    pub label_selector: Option<LabelSelector>,
+    /// The label of nodes that says where they lie.
+    pub topology_key: String,
+    /// Of which namespaces.
+    pub namespaces: Vec<String>,
+    /// And of which others, by labels; of all if it is empty.
+    pub namespace_selector: Option<LabelSelector>,
+    /// Labels that the others have as the pod has them.
+    pub match_label_keys: Vec<String>,
+    /// Labels that they have otherwise.
+    pub mismatch_label_keys: Vec<String>,
+}
+
+/// What labels have to be, all of it.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct LabelSelector {
+    /// They have these values.
+    pub match_labels: BTreeMap<String, String>,
+    /// And are like this.
+    pub match_expressions: Vec<Requirement>,
 }
 
 /// Taints that a pod puts up with.

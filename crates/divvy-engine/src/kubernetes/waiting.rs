@@ -5,7 +5,7 @@ use divvy_core::time::Span;
 
 use super::demand::Demand;
 use super::objects::{Condition, Meta, OwnerReference, Pod};
-use super::{groups, wishes};
+use super::{affinity, groups, wishes};
 
 /// The label that names a pod's queue.
 pub const QUEUE_LABEL: &str = "divvy.dev/queue";
@@ -207,7 +207,8 @@ fn ask(pod: &Pod) -> Result<Ask, String> {
         extras: demand.extras,
         speed_percent: 100,
     };
-    Ok(Ask { alternatives: vec![alternative], nodes })
+    let affinity = affinity::affinity(pod).map_err(|error| error.to_string())?;
+    Ok(Ask { alternatives: vec![alternative], nodes, affinity: affinity.into_said() })
 }
 
 #[cfg(test)]

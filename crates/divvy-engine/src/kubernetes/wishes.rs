@@ -86,7 +86,7 @@ fn toleration(tolerated: &Tolerated) -> Result<Toleration, NotUnderstood> {
     Ok(Toleration { key: said(&tolerated.key), value, effect: said(&tolerated.effect) })
 }
 
-fn refused(what: &str, text: &str) -> NotUnderstood {
+pub(super) fn refused(what: &str, text: &str) -> NotUnderstood {
     NotUnderstood(format!("{what} {:?}", text.chars().take(SHORT).collect::<String>()))
 }
 
@@ -96,16 +96,7 @@ const PLACELESS: [&str; 7] =
 
 /// What a pod asks for that would have to be looked at here, and is not.
 fn understood(spec: &PodSpec) -> Result<(), NotUnderstood> {
-    let required = |affinity: &super::objects::PodAffinity| {
-        !affinity.required_during_scheduling_ignored_during_execution.is_empty()
-    };
     let refused = |what: &str| Err(NotUnderstood(what.to_owned()));
-    if required(&spec.affinity.pod_affinity) {
-        return refused("pod affinity");
-    }
-    if required(&spec.affinity.pod_anti_affinity) {
-        return refused("pod anti-affinity");
-    }
     // Where it is only preferred (ScheduleAnyway), it leaves out no node.
     if spec.topology_spread_constraints.iter().any(|it| it.when_unsatisfiable != "ScheduleAnyway") {
         return refused("topology spread constraints");
@@ -187,10 +178,7 @@ mod tests {
 
     #[test]
     fn what_is_not_understood_is_refused_by_name() {
-        let required = json!([{}]);
-        let anti = json!({"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}});
         for (spec, what) in [
-            (json!({"affinity": anti}), "pod anti-affinity"),
             (json!({"volumes": [{"name": "x", "persistentVolumeClaim": {}}]}), "persistentVolumeClaim"),
             (json!({"containers": [{"ports": [{"hostPort": 80}]}]}), "ports"),
             (json!({"resourceClaims": [{"name": "gpu"}]}), "claims"),

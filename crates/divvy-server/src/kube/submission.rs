@@ -74,14 +74,38 @@ fn time_limit(pods: &[Waiting]) -> Option<Span> {
 /// The id of users that are no users of a machine.
 pub(super) const NOBODY: u32 = u32::MAX;
 
+/// Labels by which controllers number the pods that they make.
+const NUMBERING: [&str; 8] = [
+    "apps.kubernetes.io/pod-index",
+    "batch.kubernetes.io/job-completion-index",
+    "jobset.sigs.k8s.io/job-global-index",
+    "jobset.sigs.k8s.io/job-index",
+    "leaderworkerset.sigs.k8s.io/worker-index",
+    "statefulset.kubernetes.io/pod-name",
+    "training.kubeflow.org/replica-index",
+    "volcano.sh/task-index",
+];
+
+/// What a pod of several that start together asks for. Labels that only number them are left out: each would be a role of its own.
+fn ask_of(pod: &Waiting, is_alone: bool) -> Result<Ask, String> {
+    let ask = pod.ask.as_ref().map_err(|why| format!("no part of the scheduler here takes {why}"))?;
+    let mut ask = ask.clone();
+    if !is_alone && ask.affinity().labels.keys().any(|label| NUMBERING.contains(&label.as_str())) {
+        let mut affinity = ask.affinity().clone();
+        affinity.labels.retain(|label, _| !NUMBERING.contains(&label.as_str()));
+        ask.affinity = affinity.into_said();
+    }
+    Ok(ask)
+}
+
 /// The gang that pods are: a role for each run of pods that ask for the same.
 fn group(pods: &[Waiting]) -> Result<Group, String> {
     let mut roles: Vec<(Ask, Vec<String>)> = Vec::new();
     for pod in pods {
-        let ask = pod.ask.as_ref().map_err(|why| format!("no part of the scheduler here takes {why}"))?;
-        match roles.last_mut().filter(|(last, _)| last == ask) {
+        let ask = ask_of(pod, pods.len() == 1)?;
+        match roles.last_mut().filter(|(last, _)| *last == ask) {
             Some((_, uids)) => uids.push(pod.uid.clone()),
-            None => roles.push((ask.clone(), vec![pod.uid.clone()])),
+            None => roles.push((ask, vec![pod.uid.clone()])),
         }
     }
     let role = |(number, (ask, uids)): (usize, (Ask, Vec<String>))| {

@@ -126,6 +126,12 @@ pub struct JobFile {
     /// Where the tasks must lie.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub topology: Option<TopologyFile>,
+    /// Tasks of other jobs, or its own, of which each of its tasks has some near it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub near: Vec<OthersFile>,
+    /// Such tasks of which none of its tasks has any near it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub apart: Vec<OthersFile>,
 }
 
 /// A group of identical tasks.
@@ -164,6 +170,12 @@ pub struct RoleFile {
     /// Where its tasks must lie.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub topology: Option<TopologyFile>,
+    /// Tasks of which each of its tasks has some near it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub near: Vec<OthersFile>,
+    /// Tasks of which none of its tasks has any near it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub apart: Vec<OthersFile>,
 }
 
 /// How a job is stopped.
@@ -201,6 +213,17 @@ pub struct TopologyFile {
     pub within: String,
     /// Whether it must be so, or would merely be better.
     pub required: bool,
+}
+
+/// Tasks that are told by the labels of their jobs, and what near means.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct OthersFile {
+    /// Their jobs have all of these labels.
+    pub labels: BTreeMap<String, String>,
+    /// On one `node` (if unsaid), in one `rack` or other level that the pool's nodes name, or on nodes of which a label says the same.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub within: Option<String>,
 }
 
 open_enum! {

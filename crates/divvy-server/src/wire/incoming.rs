@@ -21,7 +21,7 @@ use divvy_core::model::topology::TopologyAsk;
 use divvy_core::time::{Span, Time};
 use divvy_engine::local::{JobEnvironment, signal_number};
 
-use super::speed;
+use super::{affinity, speed};
 
 /// A submission in the core's words.
 #[derive(Clone, Debug)]
@@ -321,7 +321,8 @@ fn role(job: &JobFile, role: &RoleFile, prefix: &str, process: &Process) -> Resu
             .with_fix("write `command: …`, or the command behind `--`"));
     }
     let topology = role.topology.as_ref().map(topology);
-    let ask = Ask::of(speed::ways(job, alternative(job, role, prefix)?, prefix)?);
+    let affinity = affinity::affinity(job, role, prefix)?.into_said();
+    let ask = Ask { affinity, ..Ask::of(speed::ways(job, alternative(job, role, prefix)?, prefix)?) };
     let work = Work::Process(Process { argv, ..process.clone() });
     Ok(Role { name: role.name.clone(), minimum: tasks, maximum, ask, work, topology })
 }

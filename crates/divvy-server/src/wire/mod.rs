@@ -1,5 +1,6 @@
 //! Between the words of the API and those of the core: small functions without side effects, each way.
 
+mod affinity;
 pub(crate) mod detail;
 pub(crate) mod device;
 pub(crate) mod event;

@@ -3,6 +3,7 @@
 //! ([`shrink`]) and kept as a test.
 
 pub mod calendar;
+mod company;
 pub(crate) mod dice;
 mod generate;
 pub mod life;

@@ -123,6 +123,7 @@ fn movable<'a>(fair: &Fair<'a, '_>, claim: &Claim, released: &BTreeSet<JobId>) -
             || view.is_cooling(now) && (!claim.owed || state.is_relieved(job))
             || moved && ran_ms < STAYS_MS
             || view.live.is_empty()
+            || fair.trial.around.is_relied_on(state, held_by(state, &view.live))
     };
     let candidate = |(job, view): (&JobId, &'a RunView)| {
         let spec = &state.jobs.get(&job.number)?.spec;

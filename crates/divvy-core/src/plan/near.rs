@@ -35,6 +35,8 @@ pub(super) struct Around<'a> {
     neighbours: &'a mut Neighbours,
     /// What this cycle has placed.
     placed: BTreeMap<AllocationId, (Arc<Kind>, NodeId)>,
+    /// What of it wants others near it.
+    seekers: BTreeMap<AllocationId, (Vec<Others>, NodeId)>,
     /// The tasks that the job has whose gang grows: labels and nodes.
     rest: Rest,
     /// Whether the pool is looked at as if it were empty: whoever is sought may come later.
@@ -43,7 +45,8 @@ pub(super) struct Around<'a> {
 
 impl<'a> Around<'a> {
     pub(super) fn new(neighbours: &'a mut Neighbours) -> Self {
-        Self { neighbours, placed: BTreeMap::new(), rest: Vec::new(), is_empty_pool: false }
+        let (placed, seekers) = (BTreeMap::new(), BTreeMap::new());
+        Self { neighbours, placed, seekers, rest: Rest::new(), is_empty_pool: false }
     }
 
     /// What is placed next belongs to a gang of which these are there, or will be by then; gives what was so before.
@@ -61,13 +64,39 @@ impl<'a> Around<'a> {
         let Some(kind) = self.neighbours.kind(spec, placement.rank) else { return };
         self.neighbours.add(Some(Arc::clone(&kind)), placement.node, Presence::Passing);
         self.placed.insert(placement.allocation, (kind, placement.node));
+        let near = spec.gang.role_of(placement.rank).map(|(role, _)| &role.ask.affinity().near);
+        if let Some(near) = near.filter(|near| !near.is_empty()) {
+            self.seekers.insert(placement.allocation, (near.clone(), placement.node));
+        }
     }
 
     /// It has none after all.
     pub(super) fn untook(&mut self, placement: &Placement) {
         if let Some((kind, node)) = self.placed.remove(&placement.allocation) {
             self.neighbours.remove(Some(&kind), node, Presence::Passing);
+            self.seekers.remove(&placement.allocation);
         }
+    }
+
+    /// Whether any of these running tasks may be the one for whose sake this cycle has placed another near it: then it stays.
+    pub(super) fn is_relied_on<'p>(
+        &self,
+        state: &State,
+        mut held: impl Iterator<Item = &'p Placement>,
+    ) -> bool {
+        if self.seekers.is_empty() {
+            return false;
+        }
+        let seeks = |(near, at): &(Vec<Others>, NodeId), kind: &Kind, node: NodeId| {
+            near.iter().filter(|others| others.are(&kind.labels)).any(|others| {
+                let domain = domain_in(state, others, *at);
+                domain.is_some() && domain == domain_in(state, others, node)
+            })
+        };
+        held.any(|placement| {
+            let running = self.running(state, placement);
+            running.is_some_and(|(kind, _)| self.seekers.values().any(|it| seeks(it, &kind, placement.node)))
+        })
     }
 
     /// A running task counts as gone, or (`back`) no longer does.

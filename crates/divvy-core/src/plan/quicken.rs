@@ -92,7 +92,10 @@ impl<'a> Quicken<'a, '_> {
             let spec = &*state.jobs.get(&job.number)?.spec;
             Some(Runner { job, view, spec, pace_percent: view.pace_percent? })
         };
-        let may = |(job, view): &(JobId, &RunView)| !stays.contains(job) && !view.is_cooling(self.now);
+        let relied = |view: &RunView| self.trial.around.is_relied_on(state, held_by(state, &view.live));
+        let may = |(job, view): &(JobId, &RunView)| {
+            !stays.contains(job) && !view.is_cooling(self.now) && !relied(view)
+        };
         let movable = running.choosy().filter(|it| may(it) && !it.1.live.is_empty());
         let mut runners: Vec<Runner> = movable.filter_map(runner).collect();
         runners.sort_by_key(|runner| (Reverse(runner.misses()), runner.job));

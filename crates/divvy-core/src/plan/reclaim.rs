@@ -524,6 +524,9 @@ fn release(
         return;
     }
     let state = fair.trial.state;
+    if fair.trial.around.is_relied_on(state, held_by(state, &candidate.live)) {
+        return;
+    }
     for placement in held_by(state, &candidate.live) {
         fair.trial.release(placement, &candidate.view.queue);
     }

@@ -13,6 +13,7 @@ use divvy_core::model::queue::{Budget, Period, Pledge, Queue, Users};
 use divvy_core::time::Span;
 
 use super::calendar::Kept;
+use super::company::{Company, name_racks};
 use super::dice::Dice;
 use super::life::{Blow, Crash, JobLine, Life, NodeLine, Step, What, node_name, user_name};
 
@@ -23,14 +24,18 @@ const EVENTS_PER_STEP: u64 = 5;
 pub fn life(seed: u64, events: u64) -> Life {
     // Seeds that follow each other are to have nothing in common.
     let mut dice = Dice::new(seed.wrapping_mul(0xd134_2543_de82_ef95) ^ 0x0064_6976_7679);
-    let nodes = nodes(&mut dice);
+    let mut nodes = nodes(&mut dice);
     let says_more = seed % 8 >= 6;
     // Loans have dice of their own, so that the lives before them stay what they were.
     let mut loans = (seed % 8 == 5).then(|| Dice::new(seed));
+    // Likewise what jobs want of each other.
+    let mut company = (seed % 8 == 4).then(|| Dice::new(seed));
+    company.iter_mut().for_each(|dice| name_racks(dice, &mut nodes));
     let mut maker = Maker {
         queues: queues(&mut dice, says_more, &mut loans),
         says_more,
         loans,
+        company,
         policy: policy(&mut dice, says_more),
         devices: nodes.iter().map(|node| i64::from(node.devices)).sum::<i64>().max(1),
         load_percent: dice.between(60, 130),
@@ -57,6 +62,7 @@ fn nodes(dice: &mut Dice) -> Vec<NodeLine> {
         model: (*dice.one_of(&["h100", "h100", "a100"])).to_owned(),
         cores: *dice.one_of(&[8, 32, 64]),
         memory_gib: *dice.one_of(&[64, 256, 512]),
+        rack: None,
     };
     (0..count).map(|_| node(dice)).collect()
 }
@@ -213,6 +219,8 @@ struct Maker {
     queues: Vec<Queue>,
     /// What queues lend, if they say that in this life.
     loans: Option<Dice>,
+    /// What jobs want of each other, if they do in this life.
+    company: Option<Dice>,
     /// Whether its queues say what came later, too.
     says_more: bool,
     policy: Policy,
@@ -293,6 +301,7 @@ impl Maker {
 
     fn job(&mut self) -> JobLine {
         self.lines += 1;
+        let company = self.company.as_mut().and_then(Company::of);
         let dice = &mut self.dice;
         let percent = |dice: &mut Dice, percent| dice.percent(percent);
         let work_ms = match dice.below(10) {
@@ -340,6 +349,7 @@ impl Maker {
             stays: percent(dice, 20),
             more_tasks: if percent(dice, 20) { *dice.one_of(&[1, 2, 4]) } else { 0 },
             speed: if percent(dice, 20) { speed(dice) } else { BTreeMap::new() },
+            company,
         }
     }
 

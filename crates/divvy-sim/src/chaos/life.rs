@@ -17,6 +17,7 @@ use divvy_core::time::{Span, Time};
 use serde::{Deserialize, Serialize};
 
 use super::calendar::Kept;
+use super::company::Company;
 
 /// A whole life.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -50,6 +51,9 @@ pub struct NodeLine {
     pub cores: i64,
     /// Memory in GiB.
     pub memory_gib: i64,
+    /// Its rack, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rack: Option<u32>,
 }
 
 /// Something that happens.
@@ -214,6 +218,9 @@ pub struct JobLine {
     /// The models that it takes, and how fast it thinks that it is on each.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub speed: BTreeMap<String, u32>,
+    /// What it wants of others, and by what others tell it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub company: Option<Company>,
 }
 
 fn is_zero(number: &i32) -> bool {
@@ -255,6 +262,7 @@ impl NodeLine {
             memory_bytes: self.memory_gib << 30,
             boot_id: "boot".into(),
             name: name.clone(),
+            domains: self.rack.iter().map(|rack| ("rack".to_owned(), format!("r{rack}"))).collect(),
             ..NodeSpec::default()
         };
         (spec, (0..self.devices).map(device).collect())
@@ -290,10 +298,12 @@ impl JobLine {
             queue: self.queue.clone(),
             project: None,
             kind: Kind::Train,
-            // What becomes of the job, for the engine alone: the planner reads no labels.
+            // What becomes of the job, for the engine alone: nobody tells jobs by that.
             labels: [("work", self.work_ms.to_string()), ("exit", self.exit_code.to_string())]
                 .map(|(label, text)| (label.to_owned(), text))
-                .into(),
+                .into_iter()
+                .chain(self.company.iter().map(Company::label))
+                .collect(),
             priority: self.priority,
             preemptible: !self.stays,
             resumable: self.resumes,
@@ -332,10 +342,13 @@ impl JobLine {
             name: "main".into(),
             minimum: self.tasks,
             maximum: self.tasks + self.more_tasks,
-            ask: Ask::of(match self.speed.is_empty() {
-                true => vec![alternative],
-                false => alternative.by_speed(&self.speed),
-            }),
+            ask: Ask {
+                affinity: Newer(self.company.as_ref().and_then(|it| it.affinity().into_said().0)),
+                ..Ask::of(match self.speed.is_empty() {
+                    true => vec![alternative],
+                    false => alternative.by_speed(&self.speed),
+                })
+            },
             work: Work::Process(Process { argv: vec!["true".into()], ..Process::default() }),
             topology: None,
         }

@@ -1,6 +1,6 @@
 //! Who wants to lie near others, or apart from them, does so when it gets its place: reckoned from the labels of all that hold something.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use super::{Found, Watch, found};
 use crate::event::Event;
@@ -109,9 +109,10 @@ fn near(
         let together = |other: &&Seen| are_together(state, others, (task.node, other.node));
         let mut near = held.iter().chain(own.iter().filter(|other| other.id != task.id));
         let has_one = near.any(|other| is_one_of(others, other) && together(&other));
-        let kinds: BTreeSet<AllocationId> =
-            held.iter().chain(promised).filter(|other| is_one_of(others, other)).map(|it| it.id).collect();
-        let is_first = kinds.is_empty() && is_one_of(others, task) && together(&task);
+        // Ids rise in the order in which places are given: events of one plan may stand in another.
+        let mut before = held.iter().chain(promised).filter(|other| other.id < task.id);
+        let is_anywhere = before.any(|other| is_one_of(others, other));
+        let is_first = !is_anywhere && is_one_of(others, task) && together(&task);
         // Of its gang the others lie near the first.
         let leads = own.iter().find(|other| is_one_of(others, other)).is_none_or(|first| first.id == task.id);
         if !(has_one || is_first && leads) {

@@ -46,6 +46,31 @@ fn pods_lie_where_selector_affinity_and_taints_let_them() {
 }
 
 #[test]
+fn pods_lie_near_those_they_name_and_apart_from_their_like() {
+    let Some(site) = Site::new("company", 2) else { return };
+    let term = |app: &str| json!([{"labelSelector": {"matchLabels": {"app": app}}, "topologyKey": "kubernetes.io/hostname"}]);
+    let pod = |name: &str, app: &str, kind: &str, other: &str| {
+        let mut pod = site.pod(name, 1);
+        pod["metadata"]["labels"]["app"] = json!(app);
+        pod["spec"]["affinity"] =
+            json!({kind: {"requiredDuringSchedulingIgnoredDuringExecution": term(other)}});
+        pod
+    };
+    ["web-1", "web-2", "web-3"]
+        .iter()
+        .for_each(|name| site.create(&pod(name, "web", "podAntiAffinity", "web")));
+    site.create(&pod("cache", "cache", "podAffinity", "db"));
+    site.schedule();
+    site.wait_until("two pods to be placed", || site.placed() == 2);
+    site.wait_until("a reason", || !site.why("cache").0.is_empty());
+    assert!(site.why("cache").1.contains("app=db"), "{:?}", site.why("cache"));
+    site.create(&pod("db", "db", "podAntiAffinity", "cache-of-others"));
+    site.wait_until("it to lie near the other", || site.placed() == 4);
+    let node = |name: &str| site.get("pod", name)["spec"]["nodeName"].clone();
+    assert_eq!(node("cache"), node("db"));
+}
+
+#[test]
 fn what_is_not_understood_is_refused_by_name() {
     let Some(site) = Site::new("refused", 1) else { return };
     let mut pod = site.pod("port", 1);

@@ -157,7 +157,7 @@ fn waits(state: &State, job: &Job, now: Time) -> bool {
     single && job.own_blockers(state, now).is_empty()
 }
 
-/// Whether queues say nothing that keeps a job back, and jobs give way.
+/// Whether queues say nothing that keeps a job back, jobs give way, and nobody wants others near him or apart.
 fn is_simple(state: &State) -> bool {
     let says = |queue: &crate::model::queue::Queue| {
         let amounts = [&queue.limit, &queue.guarantee, &queue.borrow, &queue.lend];
@@ -166,7 +166,8 @@ fn is_simple(state: &State) -> bool {
             || !queue.users.is_unsaid()
     };
     let policy = &state.policy;
-    !state.draining && policy.preempt != Preempt::Off && !state.queues.values().any(says)
+    let alone = state.heeded.is_empty();
+    alone && !state.draining && policy.preempt != Preempt::Off && !state.queues.values().any(says)
 }
 
 /// How many devices of any kind its one task asks for, if it asks for nothing else.

@@ -166,6 +166,10 @@ fn basis(basis: Basis) -> String {
     let finished = many(basis.finished, "finished job", "finished jobs");
     let said = many(basis.said, "job that runs", "jobs that run");
     match (basis.finished, basis.said) {
+        (0, 0) if basis.unknown > 0 => format!(
+            "nothing says how long {} will take: by then it has waited for so long that it goes before all others",
+            many(basis.unknown, "job that runs", "jobs that run")
+        ),
         (0, 0) => "nothing that runs stands in its way".into(),
         (0, _) => format!("by the limit or estimate of {said}"),
         (_, 0) => format!("by {finished} like those that run"),

@@ -220,6 +220,15 @@ fn behind_a_job_of_which_nothing_is_known_explain_says_so() {
     let pool = Pool::start();
     let first = pool.submit("-g 8", "exec sleep 1000");
     let waits = pool.submit("-g 1", "true");
+    let (said, now_ms) = expected(&pool, &waits);
+    let week_ms = 7 * 86_400_000;
+    let wait_ms = said["expected_start_ms"].as_i64().unwrap() - now_ms;
+    assert!((week_ms - 60_000..=week_ms).contains(&wait_ms), "{said}");
+    let by = said["expected_start_by"].as_str().unwrap();
+    assert!(by.starts_with("nothing says how long 1 job that runs will take: by then"), "{said}");
+    let file = "queues:\n  default:\npolicy: {starve_after: none}\n";
+    std::fs::write(pool.work().join("queues.yaml"), file).unwrap();
+    pool.divvy(["apply", "-f", "queues.yaml"]).ok();
     let (said, _) = expected(&pool, &waits);
     assert_eq!(said["expected_start_ms"], Value::Null);
     let by = said["expected_start_by"].as_str().unwrap();

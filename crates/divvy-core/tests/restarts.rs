@@ -73,10 +73,10 @@ fn what_is_guaranteed_to_a_queue_does_not_wait_until_those_of_others_are_not_saf
 }
 
 #[test]
-fn by_default_who_gave_way_is_safe_for_five_minutes() {
+fn by_default_who_gave_way_is_safe_for_a_minute() {
     check(
         "{half_life: none}",
-        "node n1 1xh100\nsubmit low default 1\nplan\nsubmit h1 default 1 prio=high\nplan\nend low signal=15\nend h1\nplan\npass 4m\nsubmit h2 default 1 prio=high\nplan\npass 1m\nplan",
+        "node n1 1xh100\nsubmit low default 1\nplan\nsubmit h1 default 1 prio=high\nplan\nend low signal=15\nend h1\nplan\npass 50s\nsubmit h2 default 1 prio=high\nplan\npass 10s\nplan",
         expect![[r#"
             place low n1:0
             stop low Preempted by h1

@@ -315,8 +315,8 @@ const QUANTUM_MS: i64 = 3_600_000;
 /// A week: who waits that long is in a pool that has more to do than it can, and would wait for ever.
 const STARVE_AFTER_MS: i64 = 7 * 86_400_000;
 
-/// Five minutes: a job that has to load its work again gets some of it done.
-const COOL_DOWN_MS: i64 = 300_000;
+/// A minute: a job that has to load its work again gets to do some of it. More of it keeps what is due from small queues.
+const COOL_DOWN_MS: i64 = 60_000;
 
 /// As often as others have a claim.
 pub const NO_CAP: u32 = u32::MAX;

@@ -195,6 +195,34 @@ fn a_gang_asks_for_fewer_tasks_or_lies_anywhere() {
     );
 }
 
+#[test]
+fn who_wants_to_lie_near_others_may_lie_beside_anybody() {
+    check(
+        "node n1 1xh100 rack=r1\nnode n2 1xh100 rack=r2\nsubmit db default 1 labels=app:db\nstart db on=n1:0\nsubmit j default 1 near=app:db@rack wait\nplan",
+        "j",
+        expect![[r#"
+            DV-NOT-NEAR wants to lie near tasks with app=db (same rack), and has no room near any
+                submit it without near and apart
+            => submit it without near and apart
+        "#]],
+    );
+}
+
+#[test]
+fn who_wants_to_lie_apart_from_others_may_lie_beside_anybody() {
+    check(
+        "node n1 2xh100 rack=r1\nsubmit db default 1 labels=app:db limit=1h\nplan\nsubmit j default 1 apart=app:db@rack\nplan",
+        "j",
+        expect![[r#"
+            DV-NOT-APART wants to lie apart from tasks with app=db (same rack), and they lie where it has room
+                submit it without near and apart
+                wait for job 1 to end
+                priority 1000 for it
+            => submit it without near and apart
+        "#]],
+    );
+}
+
 /// Where a job runs, and why there.
 fn seat(scenario: &str, job: &str) -> String {
     let (pool, number) = pool(scenario, job);

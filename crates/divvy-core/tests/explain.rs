@@ -1,6 +1,7 @@
 //! What is said to lift a job's blockers lifts them, and what is said to start it starts it.
 
-use divvy_core::explain::{self, Advice};
+use divvy_core::amount::Resource;
+use divvy_core::explain::{self, Advice, Change, Raise};
 use divvy_core::id::JobId;
 use divvy_core::plan;
 use divvy_core::scenario::Scenario;
@@ -196,6 +197,32 @@ fn a_gang_asks_for_fewer_tasks_or_lies_anywhere() {
 }
 
 #[test]
+fn a_node_that_was_drained_twice_is_taken_back_once() {
+    check(
+        "node n1 2xh100\ndrain on n1\ndrain on n1\nsubmit j default 1\nplan",
+        "j",
+        expect![[r#"
+            DV-DRAINING 1 node that would do is being drained
+                n1 takes jobs again: divvy gpus undrain n1
+            => n1 takes jobs again: divvy gpus undrain n1
+        "#]],
+    );
+}
+
+#[test]
+fn who_keeps_more_than_there_is_has_to_lend_that_too() {
+    check(
+        "node n1 4xh100\nqueue a guarantee=6 lend=1\nqueue b\nsubmit j b 1 wait\nplan",
+        "j",
+        expect![[r#"
+            DV-NOT-LENT queue b would have to borrow, and the others lend 0 more GPUs
+                2 more GPUs of what is lent for a (to 3)
+            => 2 more GPUs of what is lent for a (to 3)
+        "#]],
+    );
+}
+
+#[test]
 fn who_wants_to_lie_near_others_may_lie_beside_anybody() {
     check(
         "node n1 1xh100 rack=r1\nnode n2 1xh100 rack=r2\nsubmit db default 1 labels=app:db\nstart db on=n1:0\nsubmit j default 1 near=app:db@rack wait\nplan",
@@ -221,6 +248,18 @@ fn who_wants_to_lie_apart_from_others_may_lie_beside_anybody() {
             => submit it without near and apart
         "#]],
     );
+}
+
+#[test]
+fn new_nodes_are_there_before_they_are_guaranteed() {
+    let (pool, number) = pool("node n1 2xh100\nqueue q\nsubmit j q 3 fixed wait\nplan", "j");
+    let room = Change::AddRoom { tasks: 1, devices: 3, model: "h100".into() };
+    let raise = Raise { queue: "q".into(), resource: Resource::Any, from: 0, to: 3000 };
+    let starts = |changes: &[Change]| {
+        explain::starts_after(pool.state(), pool.snapshot(), JobId::single(number), changes)
+    };
+    assert!(starts(&[Change::RaiseGuarantee(raise.clone()), room]));
+    assert!(!starts(&[Change::RaiseGuarantee(raise)]), "nothing is guaranteed that the pool does not have");
 }
 
 /// Where a job runs, and why there.

@@ -63,7 +63,7 @@ pub(crate) fn edited(spec: &JobSpec, changes: &[Change]) -> JobSpec {
 }
 
 /// The first alternative of a role with another model, if it names models and none of its alternatives takes that one.
-fn with_model(role: &Role, model: &str) -> Option<Alternative> {
+pub(super) fn with_model(role: &Role, model: &str) -> Option<Alternative> {
     let asks = || role.ask.alternatives.iter().filter_map(|alternative| alternative.devices.as_ref());
     let takes = |models: &Vec<String>| models.is_empty() || models.iter().any(|known| known == model);
     let mut other = role.ask.alternatives.first()?.clone();

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::change::{Change, Raise};
-use super::edit::unsaid_memory;
+use super::edit::{unsaid_memory, with_model};
 use super::ends;
 use super::fix::cost;
 use super::world::World;
@@ -90,10 +90,10 @@ fn edits(state: &State, snapshot: &Snapshot, spec: &JobSpec) -> Vec<Change> {
     edits.extend(spec.has_affinity().then_some(Change::AnyNeighbours));
     let asks = || roles.iter().flat_map(|role| &role.ask.alternatives).filter_map(|it| it.devices.as_ref());
     let names = asks().any(|ask| !ask.class.models.is_empty());
-    let taken = |model: &str| asks().all(|ask| ask.class.models.iter().any(|known| known == model));
     if names {
-        let others = models(snapshot).into_iter().filter(|model| !taken(model));
-        edits.extend(others.map(|model| Change::AcceptModel { model }));
+        let is_other = |model: &String| roles.iter().any(|role| with_model(role, model).is_some());
+        edits
+            .extend(models(snapshot).into_iter().filter(is_other).map(|model| Change::AcceptModel { model }));
     }
     let bounded = |ask: &DeviceAsk| {
         let class = &ask.class;
@@ -189,8 +189,7 @@ fn grants(state: &State, snapshot: &Snapshot, spec: &JobSpec) -> Vec<Change> {
     grants.extend(state.policy.strict.then_some(Change::AnyOrder));
     let to = highest_priority(state, spec);
     grants.extend((spec.priority < to).then_some(Change::Prioritise { to }));
-    let keeps = state.reservations.iter().filter(|kept| !kept.is_for(spec));
-    grants.extend(keeps.map(|kept| Change::EndReservation { id: kept.id, drained: state.drained_by(kept) }));
+    grants.extend(kept_for_others(state, spec));
     let unusable = unusable(state);
     for (id, node) in state.nodes.iter().filter(|(_, node)| node.state != NodeState::Gone) {
         let name = || node.spec.name.clone();
@@ -206,10 +205,22 @@ fn grants(state: &State, snapshot: &Snapshot, spec: &JobSpec) -> Vec<Change> {
     grants.extend(budget_raises(state, spec));
     grants.extend(user_raises(state, snapshot, spec, &drawn));
     let is_own = |path: &String| lineage(&spec.queue).any(|own| own == path);
-    let others = state.queues.values().filter(|queue| !is_own(&queue.path));
-    grants.extend(others.flat_map(|queue| lent(queue, &drawn)));
+    let others = state.queues.values().filter(|queue| !is_own(&queue.path) && !queue.lend.is_empty());
+    let others: Vec<&Queue> = others.collect();
+    let left =
+        if others.is_empty() { BTreeMap::new() } else { plan::available(state, snapshot, spec.stand()) };
+    grants.extend(others.into_iter().flat_map(|queue| lent(queue, &drawn, &left)));
     grants.extend(room(snapshot, spec));
     grants
+}
+
+/// Reservations for others; of a node or device that was drained several times one, which stands for all.
+fn kept_for_others(state: &State, spec: &JobSpec) -> Vec<Change> {
+    let mut seen: BTreeSet<String> = BTreeSet::new();
+    let keeps = state.reservations.iter().filter(|kept| !kept.is_for(spec));
+    let ends = keeps.map(|kept| (kept.id, state.drained_by(kept)));
+    let first = ends.filter(|(_, drained)| drained.as_ref().is_none_or(|target| seen.insert(target.clone())));
+    first.map(|(id, drained)| Change::EndReservation { id, drained }).collect()
 }
 
 /// How many devices of each node are broken, and how many more are used from outside the pool, where any are.
@@ -324,18 +335,15 @@ fn budget_raises(state: &State, spec: &JobSpec) -> Vec<Change> {
     own.map(raise).collect()
 }
 
-/// What another queue could lend more.
-fn lent(queue: &Queue, drawn: &Holdings) -> Vec<Change> {
+/// What another queue could lend more: what the job asks for, and what is missing already where more is kept than there is.
+fn lent(queue: &Queue, drawn: &Holdings, left: &BTreeMap<Resource, i64>) -> Vec<Change> {
     let raise = |(resource, amount): (&Resource, &Amount)| {
-        let Amount::Finite(from) = amount else { return None };
+        let Amount::Finite(from) = *amount else { return None };
         let asked = Some(drawn.of(resource)).filter(|asked| *asked > 0)?;
-        let to = from.saturating_add(asked);
-        Some(Change::RaiseLend(Raise {
-            queue: queue.path.clone(),
-            resource: resource.clone(),
-            from: *from,
-            to,
-        }))
+        let missing = left.get(resource).map_or(0, |left| left.saturating_neg().max(0));
+        let to = from.saturating_add(asked).saturating_add(missing);
+        let (queue, resource) = (queue.path.clone(), resource.clone());
+        Some(Change::RaiseLend(Raise { queue, resource, from, to }))
     };
     queue.lend.iter().filter_map(raise).collect()
 }

@@ -118,11 +118,11 @@ impl World {
         }
     }
 
-    /// Makes changes: what is granted first, then what ends, then what its user asks for instead.
+    /// Makes changes: what is granted first (nodes before what is guaranteed of them), then what ends, then what its user asks for
+    /// instead.
     fn carry_out(&mut self, changes: &[Change]) -> bool {
         let of = |tier: Tier| changes.iter().filter(move |change| change.tier() == tier);
-        let raised = self.raise(changes);
-        let granted = raised && of(Tier::Grant).all(|change| self.grant(change));
+        let granted = of(Tier::Grant).all(|change| self.grant(change)) && self.raise(changes);
         let waited = granted && of(Tier::Time).all(|change| self.wait(change));
         waited && self.resubmit(changes)
     }
@@ -180,7 +180,7 @@ impl World {
         match change {
             Change::EndDrain => self.command(&Command::SetDrain(false, root())),
             Change::Undrain { node } => self.command(&Command::Undrain(node.clone(), root())),
-            Change::EndReservation { id, .. } => self.command(&Command::EndReservation(*id, root())),
+            Change::EndReservation { id, drained } => self.end_reservation(*id, drained.as_ref()),
             Change::Repair { node, .. } => self.mend(node, |health| (*health != Health::Ok, true)),
             Change::Vacate { node, .. } => self.mend(node, |_| (true, false)),
             Change::AnyOrder => {
@@ -189,6 +189,17 @@ impl World {
             }
             Change::AddRoom { tasks, devices, model } => self.add_room(*tasks, *devices, model),
             _ => true,
+        }
+    }
+
+    /// Takes a reservation back; of a node or device that is drained alone all drains at once, as the command that is named does.
+    fn end_reservation(&mut self, id: u64, drained: Option<&String>) -> bool {
+        if self.state().reservations.iter().all(|kept| kept.id != id) {
+            return true;
+        }
+        match drained {
+            Some(target) => self.command(&Command::Undrain(target.clone(), root())),
+            None => self.command(&Command::EndReservation(id, root())),
         }
     }
 

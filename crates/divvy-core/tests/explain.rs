@@ -197,6 +197,40 @@ fn a_gang_asks_for_fewer_tasks_or_lies_anywhere() {
 }
 
 #[test]
+fn who_asks_for_fewer_gpus_gets_less_memory_with_them_and_need_not_say_how_much() {
+    check(
+        "node n1 4xh100 mem=64\nnode n2 4xh100 mem=400\nsubmit c default 4 mem=100\nplan\nsubmit a default 2 limit=1h\nsubmit b default 2 limit=2h\nplan\nsubmit j default 3\nplan",
+        "j",
+        expect![[r#"
+            DV-GPUS-BUSY no node has 3 GPUs free that would do
+                ask for 2 GPUs per task instead of 3 and wait for job 2 to end
+                wait for jobs 2, 3 to end
+                priority 1000 for it
+            => ask for 2 GPUs per task instead of 3 and wait for job 2 to end
+        "#]],
+    );
+}
+
+#[test]
+fn who_waits_for_its_start_time_keeps_its_place_in_a_strict_line() {
+    check(
+        "policy {strict: true, share: none, preempt: off}\nnode n1 2xh100\nsubmit a default 2 limit=1h\nplan\nsubmit j default 1 start=+30m\nsubmit k default 2\nplan",
+        "j",
+        expect![[r#"
+            DV-START-AFTER its start time has not come
+                submit it without a start time
+                wait until its start time
+            DV-GPUS-BUSY every GPU that would do is taken
+                priority 1000 for it
+            DV-IN-LINE jobs start strictly in order, and one before it does not fit yet
+                wait for job 1 to end
+                priority 1000 for it
+            => wait until its start time and wait for job 1 to end
+        "#]],
+    );
+}
+
+#[test]
 fn a_node_that_was_drained_twice_is_taken_back_once() {
     check(
         "node n1 2xh100\ndrain on n1\ndrain on n1\nsubmit j default 1\nplan",

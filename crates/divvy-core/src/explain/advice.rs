@@ -70,9 +70,13 @@ pub fn advise_spec(state: &State, snapshot: &Snapshot, submit: &Submit) -> Optio
 
 fn of_world(world: &World) -> Advice {
     let left = tries(world.state());
-    let mut meter = Meter { left, is_scarce: left < FEW_TRIES };
+    let is_scarce = left < FEW_TRIES;
+    // Half of what is enough is for all that lifts one thing alone.
+    let spared = if is_scarce { 0 } else { left / 2 };
+    let mut meter = Meter { left: left - spared, is_scarce };
     let mut ladder = Ladder::default();
     let whole = ladder.climb(world, &mut meter);
+    meter.left += spared;
     let verdict =
         ladder.blockers.iter().map(|blocker| blocker.reason.verdict()).min().unwrap_or(Verdict::Fit);
     let remedy = remedy(world, &mut ladder, whole, &mut meter);
@@ -117,8 +121,14 @@ impl Ladder {
             }
             let first = reasons[0].clone();
             reasons.iter().for_each(|reason| self.note(reason));
-            let goal = if reasons.len() == 1 { Goal::Starts } else { Goal::Lifts(Gate::of(&first)) };
-            let ways = ways(here, &menu::menu(here, &self.kept_from), (&first, goal), meter);
+            let (menu, lifted) = (menu::menu(here, &self.kept_from), Goal::Lifts(Gate::of(&first)));
+            let is_last = reasons.len() == 1;
+            let goal = if is_last { Goal::Starts } else { lifted.clone() };
+            let mut ways = ways_of(here, &menu, (&first, goal), meter);
+            if ways.is_empty() && is_last && !meter.is_scarce {
+                // What stands behind it may be seen once it is lifted.
+                ways = ways_of(here, &menu, (&first, lifted), meter);
+            }
             changes.extend(ways.first()?.changes.clone());
             self.blocker(&first).lift(world, ways);
         }
@@ -141,12 +151,23 @@ impl Ladder {
     /// Takes the ways of a blocker away that is lifted by what the others take.
     fn drop_needless(&mut self, world: &World, meter: &mut Meter) {
         let menu = Menu::default();
-        for place in 0..self.blockers.len() {
-            let others = self.first_ways(Some(place));
+        let mut needless = |place: &usize, ladder: &Self| {
+            let others = ladder.first_ways(Some(*place));
             let mut search = Search::new(world, &menu, Goal::Starts, meter);
-            if !self.blockers[place].ways.is_empty() && !others.is_empty() && search.does(&others) {
-                self.blockers[place].ways.clear();
-            }
+            !ladder.blockers[*place].ways.is_empty() && !others.is_empty() && search.does(&others)
+        };
+        // What goes may have been all that made another one needed.
+        while let Some(place) = (0..self.blockers.len()).find(|place| needless(place, self)) {
+            self.blockers[place].ways.clear();
+        }
+    }
+
+    /// Has one fix lift all, where what lifts one after the other does not start the job.
+    fn lift_at_once(&mut self, fix: &Fix) {
+        self.blockers.iter_mut().skip(1).for_each(|blocker| blocker.ways.clear());
+        if let Some(first) = self.blockers.first_mut() {
+            first.ways.retain(|way| way != fix);
+            first.ways.insert(0, fix.clone());
         }
     }
 
@@ -168,7 +189,7 @@ impl Blocker {
 }
 
 /// What lifts one gate, by who can bring it about, the cheapest first; else whatever does it together.
-fn ways(world: &World, menu: &Menu, (reason, goal): (&Reason, Goal), meter: &mut Meter) -> Vec<Fix> {
+fn ways_of(world: &World, menu: &Menu, (reason, goal): (&Reason, Goal), meter: &mut Meter) -> Vec<Fix> {
     let waiver = |change: &&Change| match (reason, change) {
         (Reason::Held(_), Change::Release) | (Reason::StartAfter(_), Change::StartNow) => true,
         (Reason::Dependency(on, _), Change::DropDependency { job }) => on == job,
@@ -201,12 +222,18 @@ fn remedy(world: &World, ladder: &mut Ladder, whole: Option<Vec<Change>>, meter:
     if gates > 1 {
         ladder.drop_needless(world, meter);
     }
-    let whole = whole
-        .filter(|whole| !whole.is_empty())
-        .map(|_| Fix::of(world.state(), &spec, &ladder.first_ways(None)));
     let menu = menu::menu(world, &ladder.kept_from);
-    let at_once = Search::new(world, &menu, Goal::Starts, meter).cheapest();
+    let mut search = Search::new(world, &menu, Goal::Starts, meter);
+    let whole = whole.filter(|whole| !whole.is_empty()).map(|_| ladder.first_ways(None));
+    let is_climbed = whole.is_some();
+    let whole = whole.map(|whole| if gates > 1 { search.pruned(whole) } else { whole });
+    let whole = whole.map(|whole| Fix::of(world.state(), &spec, &whole));
+    let at_once = search.cheapest_of_all();
     let best = whole.into_iter().chain(at_once).min_by_key(|fix| fix.cost)?;
+    if !is_climbed {
+        ladder.lift_at_once(&best);
+        return Some(best);
+    }
     let [only] = &mut ladder.blockers[..] else { return Some(best) };
     // Where one thing keeps it back, what starts it is what lifts that.
     if only.ways.first().is_none_or(|first| best.cost < first.cost) {

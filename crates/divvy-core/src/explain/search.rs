@@ -42,7 +42,13 @@ const MOST_PREFIXES: usize = 48;
 const MOST_PAIRED: usize = 12;
 
 /// Tries that are left for the last resort.
-const SPARED: u32 = 40;
+const SPARED: u32 = 200;
+
+/// One in so many tries is left for sets of one or two changes that were not looked at in order.
+const LEFT_FOR_FEW: u32 = 4;
+
+/// Of menus with more changes these sets are too many: they would go into tens of thousands.
+const MOST_FOR_FEW: usize = 160;
 
 /// How many ends are waited for beside so many grants: three changes of others are enough to look for.
 fn most_ends(grants: usize) -> usize {
@@ -71,30 +77,95 @@ impl<'a> Search<'a> {
 impl Search<'_> {
     /// The cheapest fix, if there is one.
     pub(crate) fn cheapest(&mut self) -> Option<Fix> {
-        let relaxed = furthest(&self.menu.edits);
+        let relaxed = self.relaxed();
+        let mut best = None;
+        for waivers in self.waiver_sets() {
+            best = self.in_order(&waivers, &relaxed, best);
+        }
+        best.or_else(|| self.all_that_can_be_granted(&relaxed))
+    }
+
+    /// Likewise of everything; and with certainty, where there are tries enough, no set of one or two changes costs less.
+    pub(crate) fn cheapest_of_all(&mut self) -> Option<Fix> {
+        let spared = if self.meter.is_scarce { 0 } else { self.meter.left / LEFT_FOR_FEW };
+        self.meter.left -= spared;
+        let best = self.cheapest();
+        self.meter.left += spared;
+        self.few(best)
+    }
+
+    /// The cheapest beside these own conditions that are given up: grants, ends and edits, each in the order of their cost.
+    fn in_order(&mut self, waivers: &[Change], relaxed: &Relaxed, mut best: Option<Fix>) -> Option<Fix> {
         let end_sets = self.end_sets();
-        let mut best: Option<Fix> = None;
         for grants in self.grant_sets() {
             // Sets of grants come by their cost: what follows is dearer.
             if self.is_beaten(&grants, best.as_ref()) || self.meter.left == 0 {
                 break;
             }
-            if !self.could(&grants, &relaxed) {
+            if !self.could(&grants, relaxed) {
                 continue;
             }
             let most = most_ends(grants.len());
             for ends in end_sets.iter().filter(|ends| ends.len() <= most) {
-                let base = [self.menu.waivers.clone(), grants.clone(), ends.clone()].concat();
+                let base = [waivers, &grants, ends].concat();
                 if self.is_beaten(&base, best.as_ref()) || self.meter.left == 0 {
                     break;
                 }
-                if let Some(found) = self.with_edits(&base, &relaxed) {
+                if let Some(found) = self.with_edits(&base, relaxed) {
                     let found = self.pruned(found);
                     best = cheaper(best, self.fix(&found));
                 }
             }
         }
-        best.or_else(|| self.all_that_can_be_granted(&relaxed))
+        best
+    }
+
+    /// One or two changes that cost less than what was found, beside giving up its own conditions or not: the order above takes it
+    /// that what asks for less starts no later, which is not always so.
+    fn few(&mut self, mut best: Option<Fix>) -> Option<Fix> {
+        let menu = self.menu;
+        let all = [&menu.edits[..], &menu.ends, &menu.grants].concat();
+        if self.meter.is_scarce || all.len() > MOST_FOR_FEW {
+            return best;
+        }
+        let mut sets: Vec<Vec<Change>> = Vec::new();
+        for waivers in self.waiver_sets() {
+            for (index, one) in all.iter().enumerate() {
+                let first = [&waivers[..], std::slice::from_ref(one)].concat();
+                let others = all[index + 1..].iter().filter(|other| one.goes_with(other));
+                sets.extend(others.map(|other| [&first[..], std::slice::from_ref(other)].concat()));
+                sets.push(first);
+            }
+        }
+        sets.retain(|set| !self.is_beaten(set, best.as_ref()));
+        for set in self.by_cost(sets) {
+            if self.meter.left == 0 || self.is_beaten(&set, best.as_ref()) {
+                break;
+            }
+            if self.does(&set) {
+                best = self.fix(&set);
+            }
+        }
+        best
+    }
+
+    /// Which of its own conditions are given up: all; or only what does not go with time.
+    fn waiver_sets(&self) -> Vec<Vec<Change>> {
+        let all = self.menu.waivers.clone();
+        let lasting: Vec<Change> = all.iter().filter(|waiver| **waiver == Change::Release).cloned().collect();
+        let goes_with_time = lasting.len() < all.len() && !self.menu.ends.is_empty();
+        let others = (goes_with_time && !self.meter.is_scarce).then_some(lasting);
+        std::iter::once(all).chain(others).collect()
+    }
+
+    /// All edits at once, in ways of which one does it if any edits do. Who asks for fewer devices gets less memory with them: then
+    /// to say how much may be to ask for more.
+    fn relaxed(&self) -> Relaxed {
+        let edits = &self.menu.edits;
+        let unsaid = |edit: &&Change| !matches!(edit, Change::LessHost { .. });
+        let plain: Vec<Change> = edits.iter().filter(unsaid).cloned().collect();
+        let both = !self.meter.is_scarce && plain.len() < edits.len();
+        std::iter::once(furthest(edits)).chain(both.then(|| furthest(&plain))).collect()
     }
 
     /// Whether nothing that has these changes can cost less than what was found.
@@ -102,9 +173,9 @@ impl Search<'_> {
         best.is_some_and(|best| self.fix(changes).is_some_and(|least| least.cost >= best.cost))
     }
 
-    /// Where no few grants do it, since others take what they bring: all of them, without those that are not needed.
-    fn all_that_can_be_granted(&mut self, relaxed: &[Change]) -> Option<Fix> {
-        let all = furthest(&self.menu.grants);
+    /// Where no few grants do it, since others take what they bring: all of them, and all ends, without those that are not needed.
+    fn all_that_can_be_granted(&mut self, relaxed: &Relaxed) -> Option<Fix> {
+        let all = self.all_grants();
         if all.is_empty() {
             return None;
         }
@@ -112,11 +183,35 @@ impl Search<'_> {
         if !self.meter.is_scarce {
             self.meter.left = self.meter.left.max(SPARED);
         }
-        let base = [self.menu.waivers.clone(), all].concat();
-        let found =
-            [base.clone(), [&base, relaxed].concat()].into_iter().find(|changes| self.does(changes))?;
+        let ends = if self.meter.is_scarce { Vec::new() } else { self.menu.ends.clone() };
+        let base = [&self.menu.waivers[..], &all].concat();
+        let edits: Vec<&[Change]> =
+            std::iter::once(&[][..]).chain(relaxed.iter().map(Vec::as_slice)).collect();
+        let with_ends = [&[][..], &ends].into_iter().take(1 + usize::from(!ends.is_empty()));
+        let mut sets = with_ends.flat_map(|ends| edits.iter().map(move |edits| (ends, *edits)));
+        let found = sets.find_map(|(ends, edits)| {
+            let changes = [&base, ends, edits].concat();
+            self.does(&changes).then_some(changes)
+        })?;
         let found = self.pruned(found);
         self.fix(&found)
+    }
+
+    /// All grants, each as far as it goes; of what is guaranteed as much as the pool has.
+    fn all_grants(&self) -> Vec<Change> {
+        let all = furthest(&self.menu.grants);
+        if self.meter.is_scarce || self.world.after(&all).is_some() {
+            return all;
+        }
+        let is_guarantee = |change: &&Change| matches!(change, Change::RaiseGuarantee(_));
+        let mut taken: Vec<Change> = all.into_iter().filter(|change| !is_guarantee(&change)).collect();
+        for raise in self.menu.grants.iter().rev().filter(is_guarantee) {
+            let with = [&taken[..], std::slice::from_ref(raise)].concat();
+            if taken.iter().all(|other| raise.goes_with(other)) && self.world.after(&with).is_some() {
+                taken = with;
+            }
+        }
+        taken
     }
 
     fn fix(&self, changes: &[Change]) -> Option<Fix> {
@@ -186,28 +281,29 @@ impl Search<'_> {
 
     /// Whether anything but more grants could still help: if the job does not fit even alone, asking for as little as it can, no
     /// end of others brings it forward.
-    fn could(&mut self, grants: &[Change], relaxed: &[Change]) -> bool {
+    fn could(&mut self, grants: &[Change], relaxed: &Relaxed) -> bool {
         if self.goal != Goal::Starts {
             return true;
         }
         let Some(job) = self.world.job() else { return false };
-        let spec = edited(&job.spec, &[relaxed, grants].concat());
+        let mut specs = relaxed.iter().map(|edits| edited(&job.spec, &[&edits[..], grants].concat()));
         if grants.is_empty() {
-            return fits_alone(self.world, &spec);
+            return specs.any(|spec| fits_alone(self.world, &spec));
         }
         let world = self.world.after(grants).filter(|_| self.meter.left > 0);
         self.meter.left = self.meter.left.saturating_sub(1);
-        world.is_some_and(|world| fits_alone(&world, &spec))
+        world.is_some_and(|world| specs.any(|spec| fits_alone(&world, &spec)))
     }
 
     /// The least that the job has to ask for otherwise, beside what is changed already.
-    fn with_edits(&mut self, base: &[Change], relaxed: &[Change]) -> Option<Vec<Change>> {
+    fn with_edits(&mut self, base: &[Change], relaxed: &Relaxed) -> Option<Vec<Change>> {
         if !base.is_empty() && self.does(base) {
             return Some(base.to_vec());
         }
         let in_time = if base.is_empty() || !self.menu.in_time { Vec::new() } else { self.in_time() };
-        let most = [base, relaxed].concat();
-        let any_help = !relaxed.is_empty() && self.does(&most);
+        let most = relaxed.iter().filter(|edits| !edits.is_empty()).map(|edits| [base, edits].concat());
+        let most = most.into_iter().find(|most| self.does(most));
+        let any_help = most.is_some();
         let waits_for_none = base.iter().all(|change| change.tier() != Tier::Time);
         // One edit may do it where all together do not: what is asked for less may go to others.
         let mut sets = if any_help || waits_for_none { self.edit_sets() } else { Vec::new() };
@@ -219,7 +315,7 @@ impl Search<'_> {
                 return Some(changes);
             }
         }
-        any_help.then_some(most)
+        most
     }
 
     /// Time limits with which the job is over before others need what was kept for them in the cycle that was tried last.
@@ -307,7 +403,7 @@ impl Search<'_> {
     }
 
     /// Without what is not needed after all, the dearest first; and with what is needed as small as possible.
-    fn pruned(&mut self, mut changes: Vec<Change>) -> Vec<Change> {
+    pub(crate) fn pruned(&mut self, mut changes: Vec<Change>) -> Vec<Change> {
         let Some(spec) = self.world.job().map(|job| job.spec.clone()) else { return changes };
         let state = self.world.state();
         let mut dearest = changes.clone();
@@ -333,8 +429,8 @@ impl Search<'_> {
         changes
     }
 
-    /// What may do instead, the cheapest first: a change that asks for less of the same; to wait for what a waiver would not, as
-    /// long as it comes no later than what is waited for anyway.
+    /// What may do instead, the cheapest first: a change that asks for less of the same, or grants less of it; to wait for what a
+    /// waiver would not, as long as it comes no later than what is waited for anyway.
     fn instead_of(&self, change: &Change) -> Vec<Change> {
         let waits_for = |end: &&Change| match (change, end) {
             (Change::StartNow, Change::Wait { .. }) => true,
@@ -344,13 +440,14 @@ impl Search<'_> {
         if change.is_waiver() {
             return self.menu.ends.iter().filter(waits_for).cloned().collect();
         }
-        if change.tier() != Tier::Own {
-            return Vec::new();
-        }
-        let same = self.menu.edits.iter().filter(|other| !other.goes_with(change));
+        let grants = if self.meter.is_scarce { &[][..] } else { &self.menu.grants };
+        let same = self.menu.edits.iter().chain(grants).filter(|other| !other.goes_with(change));
         same.take_while(|other| *other != change).cloned().collect()
     }
 }
+
+/// Sets of edits of which one does it if any do.
+type Relaxed = Vec<Vec<Change>>;
 
 fn cheaper(best: Option<Fix>, other: Option<Fix>) -> Option<Fix> {
     best.into_iter().chain(other).min_by_key(|fix| fix.cost)

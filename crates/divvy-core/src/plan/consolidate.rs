@@ -111,10 +111,14 @@ fn movable<'a>(fair: &Fair<'a, '_>, claim: &Claim, released: &BTreeSet<JobId>) -
     let job = state.jobs.get(&claim.job.number);
     let since = state.run(claim.job).and_then(|run| run.back_since).or(job.map(|job| job.submitted_at));
     let waited_ms = since.map_or(0, |since| now.since(since).0).max(0);
-    if waited_ms < RESTART_MS {
+    if waited_ms < RESTART_MS && !claim.owed {
         return Vec::new();
     }
-    let gain = claim.spec.milli_asked().max(1).saturating_mul(waited_ms);
+    // What is guaranteed is not weighed.
+    let gain = match claim.owed {
+        true => i64::MAX,
+        false => claim.spec.milli_asked().max(1).saturating_mul(waited_ms),
+    };
     let stays = |job: JobId, view: &RunView| {
         let run = state.run(job);
         let moved = run.and_then(|run| run.last_end.as_ref()).is_some_and(|end| end.cause == Cause::Moved);

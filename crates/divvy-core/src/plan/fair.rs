@@ -206,6 +206,7 @@ impl<'a> Fair<'a, '_> {
                 own: true,
                 starves: false,
                 owed: false,
+                siblings_first: false,
                 spares: None,
             },
         )
@@ -301,7 +302,22 @@ impl<'a> Fair<'a, '_> {
         let scarce = self.shares.scarce(&asked, self.trial.capacity());
         let (part, spares) = (None, None);
         let owed = !starves && self.shares.guarantees_it(queue, &asked);
-        reclaim::take_back(self, &Claim { job, spec, part, queue, asked, scarce, own, starves, owed, spares })
+        reclaim::take_back(
+            self,
+            &Claim {
+                job,
+                spec,
+                part,
+                queue,
+                asked,
+                scarce,
+                own,
+                starves,
+                owed,
+                siblings_first: false,
+                spares,
+            },
+        )
     }
 
     /// Likewise by each alternative: first by all of them those of other queues, then those of its own, too.

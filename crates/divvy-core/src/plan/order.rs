@@ -70,6 +70,23 @@ impl<'a> Line<'a> {
         self.heads.peek().map(|Reverse((place, class, _))| (*place, *class))
     }
 
+    /// The place of the first job of those classes that a test lets pass, and its class.
+    pub(super) fn next_of(&self, passes: impl Fn(ClassId) -> bool) -> Option<(OrderKey, ClassId)> {
+        let passes = self.heads.iter().filter(|Reverse((_, class, _))| passes(*class));
+        passes.map(|Reverse((place, class, _))| (*place, *class)).min()
+    }
+
+    /// Takes the job of a class out of the line, wherever it stands.
+    pub(super) fn take_of(&mut self, class: ClassId) -> Option<(OrderKey, ClassId, OrderKey)> {
+        if self.next().is_some_and(|(_, next)| next == class) {
+            return self.take();
+        }
+        let head =
+            self.heads.iter().find(|Reverse((_, other, _))| *other == class).map(|Reverse(head)| *head);
+        self.heads.retain(|Reverse((_, other, _))| *other != class);
+        head
+    }
+
     /// Puts a job back that was taken.
     pub(super) fn put_back(&mut self, place: OrderKey, class: ClassId, key: OrderKey) {
         self.heads.push(Reverse((place, class, key)));

@@ -4,6 +4,7 @@
 
 mod clear;
 mod line;
+mod released;
 
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
@@ -13,13 +14,13 @@ use std::ops::Range;
 pub(super) use clear::{Step, Steps};
 use line::Runs;
 pub(super) use line::{Candidates, Party};
+use released::{Released, take};
 
 use super::consolidate;
 use super::fair::{Fair, Victim};
 use super::leaving;
 use super::place;
 use super::resize::Unit;
-use super::settle::held_by;
 use super::share::{self, ANY, Amounts, QueueShare, Shares};
 use super::starve;
 use super::trial::Trial;
@@ -51,6 +52,9 @@ pub(super) struct Claim<'a> {
     /// Whether it is guaranteed to its queue as things stand before anybody goes for it: then it does not wait until those of other
     /// queues are not safe any more who had to give way before.
     pub(super) owed: bool,
+    /// Whether queues beside its own give back first what they have beyond their guarantees, so that one above them has room for it
+    /// in its own guarantee, and takes the rest from others.
+    pub(super) siblings_first: bool,
     /// Where set, nobody is stopped whose queue would keep less than is guaranteed to it, nor anyone of higher priority in his
     /// stead.
     pub(super) spares: Option<&'a Spares>,
@@ -183,10 +187,23 @@ pub(super) fn take_back(fair: &mut Fair, claim: &Claim) -> Option<Vec<Placement>
         first = spares.jobs.into_inner();
         // Where nobody was spared there is nobody else to stop.
         if first.is_empty() {
-            return None;
+            return by_siblings(fair, claim);
         }
     }
-    if is_entitled(fair, claim) { by_stops(fair, claim) } else { None }
+    let placements = by_siblings(fair, claim);
+    placements.or_else(|| if is_entitled(fair, claim) { by_stops(fair, claim) } else { None })
+}
+
+/// Finds places for what is guaranteed to a queue where one above it has no room in its guarantee, since a sibling has too much.
+fn by_siblings(fair: &mut Fair, claim: &Claim) -> Option<Vec<Placement>> {
+    let reach = Reach::of(&fair.shares, claim, false).guarantee;
+    let has_room = || fair.shares.upwards(claim.queue).count() <= reach;
+    let siblings_lend = || fair.shares.anyone_lends(claim.queue, &claim.asked, (reach, 0));
+    if !claim.owed || has_room() || !siblings_lend() {
+        return None;
+    }
+    let spares = Spares::default();
+    by_stops(fair, &Claim { siblings_first: true, spares: Some(&spares), ..claim.clone() })
 }
 
 /// Whether the claim's queue stays within its own guarantee with it, or it goes before all others.
@@ -216,12 +233,10 @@ fn make_room<'a>(
     let mark = fair.trial.mark();
     let ending = leaving::let_go(fair);
     let borrow_evicts = Rules::of(fair.trial.state, claim).borrow_evicts;
-    let mut released = Released::default();
+    let mut released = Released::new(borrow_evicts);
     let mut steps = Steps::new(fair.trial, claim, candidates);
     while let Some(Step { stop, slots }) = steps.next(fair.trial, candidates) {
-        for index in stop {
-            release(fair, (claim, borrow_evicts), candidates, (index, &mut released));
-        }
+        released.release(fair, claim, candidates, &stop);
         if !slots || !may_have(fair, claim) {
             continue;
         }
@@ -245,26 +260,6 @@ fn make_room<'a>(
         fair.shares.stop(candidate.queue, &candidate.draws, -1);
     }
     None
-}
-
-/// Who is counted as free, in this order.
-#[derive(Default)]
-struct Released {
-    order: Vec<usize>,
-    is_released: BTreeSet<usize>,
-}
-
-/// Notes what the claim takes and who goes for it: those of the released who may not stay.
-fn take<'a>(
-    fair: &mut Fair<'a, '_>,
-    claim: &Claim,
-    (candidates, released): (&Candidates<'a>, &[usize]),
-    placements: &[Placement],
-) {
-    let taken = fair.shares.counted(fair.trial.state, placements.iter());
-    let kept = keep_what_may_stay(fair, (claim, &taken), candidates, released.to_vec());
-    fair.shares.charge(claim.queue, &taken, (1, !claim.spec.preemptible));
-    fair.victims.extend(kept.into_iter().map(|index| victim(candidates.get(index), claim)));
 }
 
 /// Whether the claim's queue may have it as things stand, whatever is free; of models that it may not have it gets none.
@@ -327,7 +322,10 @@ fn candidates<'a>(fair: &Fair<'a, '_>, claim: &Claim) -> Candidates<'a> {
     let (state, now) = (fair.trial.state, fair.now);
     let spent = fair.spent();
     let rules = Rules::of(state, claim);
-    let reach = Reach::of(&fair.shares, claim, rules.borrow_evicts);
+    let reach = match claim.siblings_first {
+        true => Reach { guarantee: fair.shares.upwards(claim.queue).count(), due: 0 },
+        false => Reach::of(&fair.shares, claim, rules.borrow_evicts),
+    };
     let is_young = |view: &RunView| {
         let ran_ms = view.started_at.map_or(0, |started| now.since(started).0);
         ran_ms < state.policy.min_runtime_ms
@@ -505,69 +503,4 @@ fn is_spared(
         return true;
     }
     spares.lowest.get().is_some_and(|lowest| candidate.cost.priority > lowest)
-}
-
-/// Counts what a job holds as free, if it still may be stopped.
-fn release(
-    fair: &mut Fair,
-    (claim, borrow_evicts): (&Claim, bool),
-    candidates: &Candidates,
-    (index, released): (usize, &mut Released),
-) {
-    let candidate = candidates.get(index);
-    for other in &candidate.needs {
-        release(fair, (claim, borrow_evicts), candidates, (*other, released));
-    }
-    let reach = Reach::of(&fair.shares, claim, borrow_evicts);
-    let alone = candidate.needs.iter().all(|other| released.is_released.contains(other));
-    if released.is_released.contains(&index) || !alone || !may_stop(&fair.shares, claim, candidate, reach) {
-        return;
-    }
-    let state = fair.trial.state;
-    if fair.trial.around.is_relied_on(state, held_by(state, &candidate.live)) {
-        return;
-    }
-    for placement in held_by(state, &candidate.live) {
-        fair.trial.release(placement, &candidate.view.queue);
-    }
-    fair.shares.stop(candidate.queue, &candidate.draws, 1);
-    released.order.push(index);
-    released.is_released.insert(index);
-}
-
-/// Lets those run on whose places were not needed after all, the dearest first; the others give way.
-fn keep_what_may_stay(
-    fair: &mut Fair,
-    (claim, taken): (&Claim, &Amounts),
-    candidates: &Candidates,
-    released: Vec<usize>,
-) -> Vec<usize> {
-    let state = fair.trial.state;
-    let mut by_cost = released.clone();
-    by_cost.sort_by_key(|index| std::cmp::Reverse((candidates.get(*index).cost, *index)));
-    let mut stays = BTreeSet::new();
-    for index in by_cost {
-        let candidate = candidates.get(index);
-        // Without its core nothing of a gang stays.
-        let is_left = |other: &usize| !stays.contains(other) && candidates.get(*other).needs.contains(&index);
-        if candidate.within.is_some() && released.iter().any(is_left) {
-            continue;
-        }
-        let held: Vec<&Placement> = held_by(state, &candidate.live).collect();
-        let mark = fair.trial.mark();
-        if !fair.trial.keep(&held, &candidate.view.queue) {
-            continue;
-        }
-        fair.shares.stop(candidate.queue, &candidate.draws, -1);
-        // The claim must stay within its limits with those that stay, even where it adds nothing to what is exceeded.
-        if fair.trial.exceeded(claim.spec.stand(), 0).is_some()
-            || fair.shares.lends(claim.queue, taken).is_err()
-        {
-            fair.trial.roll_back_to(mark);
-            fair.shares.stop(candidate.queue, &candidate.draws, 1);
-        } else {
-            stays.insert(index);
-        }
-    }
-    released.into_iter().filter(|index| !stays.contains(index)).collect()
 }

@@ -194,7 +194,19 @@ fn more(fair: &mut Fair, grower: &Grower, reach: Reach) -> Option<Vec<Placement>
         let (job, spec, part, queue) = (grower.id, &unit.spec, Some(unit), grower.queue);
         reclaim::take_back(
             fair,
-            &Claim { job, spec, part, queue, asked, scarce, own: true, starves: false, owed, spares: None },
+            &Claim {
+                job,
+                spec,
+                part,
+                queue,
+                asked,
+                scarce,
+                own: true,
+                starves: false,
+                owed,
+                siblings_first: false,
+                spares: None,
+            },
         )
     })
 }

@@ -25,6 +25,8 @@ pub(super) struct Turns<'a> {
     entries: Vec<(Option<Entry>, Option<Entry>)>,
     /// How many queues have jobs of their own in line.
     open: usize,
+    /// Whether nobody passes who stands before him.
+    strict: bool,
 }
 
 /// How one stands, which child it is, and the class of its next job.
@@ -77,7 +79,8 @@ impl<'a> Turns<'a> {
             classes.into_iter().map(|classes| Line::of(waiting, &state.policy, now, classes)).collect();
         let forks = vec![BTreeSet::new(); lines.len()];
         let entries = vec![(None, None); lines.len()];
-        let mut turns = Self { waiting, left_out, lines, forks, entries, open: 0 };
+        let mut turns =
+            Self { waiting, left_out, lines, forks, entries, open: 0, strict: state.policy.strict };
         for queue in 0..turns.lines.len() {
             if turns.lines[queue].first().is_some() {
                 turns.refresh(queue, shares);
@@ -89,14 +92,14 @@ impl<'a> Turns<'a> {
     /// Takes the next job out of its line.
     pub(super) fn take(&mut self) -> Option<Turn> {
         let mut queue = POOL;
-        loop {
-            let (_, child, _) = *self.forks[queue].first()?;
+        let class = loop {
+            let (_, child, class) = *self.forks[queue].first()?;
             if child == queue {
-                break;
+                break class;
             }
             queue = child;
-        }
-        let (place, class, key) = self.lines[queue].take()?;
+        };
+        let (place, class, key) = self.lines[queue].take_of(class)?;
         Some(Turn { queue, class, key, place })
     }
 
@@ -137,9 +140,13 @@ impl<'a> Turns<'a> {
 
     /// Looks again at how a queue and those above it stand: what it holds, or its line, has changed.
     pub(super) fn refresh(&mut self, queue: usize, shares: &Shares) {
-        let own = self.lines[queue].next().map(|(head, class)| {
+        let own = self.lines[queue].next().map(|next| {
             // Its own jobs stand beside its children as a queue without a guarantee would.
-            (self.standing(shares, queue, (head, class)), queue, class)
+            let (standing, class) = match self.standing(shares, queue, next) {
+                standing if standing.beyond_due => self.owed(shares, queue).unwrap_or((standing, next.1)),
+                standing => (standing, next.1),
+            };
+            (standing, queue, class)
         });
         let before = std::mem::replace(&mut self.entries[queue].1, own);
         self.open = self.open + usize::from(own.is_some()) - usize::from(before.is_some());
@@ -153,6 +160,20 @@ impl<'a> Turns<'a> {
             exchange(&mut self.forks[parent], before, entry);
             place = parent;
         }
+    }
+
+    /// The first job in a queue's line for which there is room in its guarantee, where nothing is due to those before it. In a strict
+    /// order nobody passes them.
+    fn owed(&self, shares: &Shares, queue: usize) -> Option<(Standing, ClassId)> {
+        let has_room = shares.queues[queue].held.iter().zip(&shares.queues[queue].guarantee);
+        if self.strict || !has_room.into_iter().any(|(held, guarantee)| held < guarantee) {
+            return None;
+        }
+        let asked = |class: &ClassId| self.waiting.classes.get(class).map(|view| &view.asked);
+        let is_owed = |class: ClassId| asked(&class).is_some_and(|asked| shares.guarantees_it(queue, asked));
+        let next = self.lines[queue].next_of(is_owed)?;
+        let standing = self.standing(shares, queue, next);
+        (!standing.beyond_due).then_some((standing, next.1))
     }
 
     fn standing(&self, shares: &Shares, queue: usize, (head, class): (OrderKey, ClassId)) -> Standing {

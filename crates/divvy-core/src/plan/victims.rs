@@ -83,6 +83,15 @@ pub(super) fn tie(candidates: &mut [Candidate]) {
     }
 }
 
+/// On which level, from the claim's queue upwards, another one's path parts from it.
+pub(super) fn level(shares: &Shares, to: usize, from: usize) -> usize {
+    shares.part(to, from).map_or(0, |(own, _)| levels_to(shares, to, own))
+}
+
+fn levels_to(shares: &Shares, from: usize, to: usize) -> usize {
+    shares.upwards(from).take_while(|place| *place != to).count() + 1
+}
+
 /// Whether a sibling of a queue on the claimant's path has more of a resource than is guaranteed to it or, unless the claimant's
 /// side stays within its guarantee, than is due to it, and may be told to give up so much of it; and whether so has each below it
 /// on the way to the one that holds it: who is within his guarantee gives nothing for what his siblings have too much.
@@ -96,7 +105,7 @@ pub(super) fn lends(
     if below.any(|place| !shares.queues[place].beyond(index).0) {
         return false;
     }
-    let levels = shares.upwards(to).take_while(|place| *place != own).count() + 1;
+    let levels = levels_to(shares, to, own);
     let (beyond_guarantee, beyond_due) = shares.queues[other].lends((index, draw), shares.remembers);
     levels <= reach.guarantee && beyond_guarantee || levels <= reach.due && beyond_due
 }

@@ -1,0 +1,139 @@
+//! Who is counted as free while room is looked for, and who of them goes in the end.
+
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
+
+use super::{Candidate, Candidates, Claim, Reach, may_stop, victim};
+use crate::model::allocation::Placement;
+use crate::plan::fair::Fair;
+use crate::plan::settle::held_by;
+use crate::plan::share::Amounts;
+use crate::plan::victims;
+
+/// Who is counted as free, in this order.
+pub(super) struct Released {
+    pub(super) order: Vec<usize>,
+    is_released: BTreeSet<usize>,
+    /// Who was not yet: whether he may be stopped depends on who gives back first, where siblings do.
+    refused: Vec<usize>,
+    /// How many levels were within their guarantees when these were looked at for the last time.
+    levels: usize,
+    borrow_evicts: bool,
+}
+
+impl Released {
+    /// Nobody is; whether what is due counts beside what is guaranteed.
+    pub(super) fn new(borrow_evicts: bool) -> Self {
+        let (order, is_released, refused) = (Vec::new(), BTreeSet::new(), Vec::new());
+        Self { order, is_released, refused, levels: 0, borrow_evicts }
+    }
+
+    /// Counts what jobs hold as free, as far as they may be stopped still.
+    pub(super) fn release(
+        &mut self,
+        fair: &mut Fair,
+        claim: &Claim,
+        candidates: &Candidates,
+        stop: &[usize],
+    ) {
+        stop.iter().for_each(|index| self.release_one(fair, claim, candidates, *index));
+        if !claim.siblings_first {
+            return;
+        }
+        self.refused.extend(stop.iter().filter(|index| !self.is_released.contains(index)));
+        let levels = self.reach(fair, claim).guarantee;
+        if levels > self.levels {
+            self.levels = levels;
+            let refused = std::mem::take(&mut self.refused);
+            refused.iter().for_each(|index| self.release_one(fair, claim, candidates, *index));
+            self.refused = refused;
+            self.refused.retain(|index| !self.is_released.contains(index));
+        }
+    }
+
+    fn release_one(&mut self, fair: &mut Fair, claim: &Claim, candidates: &Candidates, index: usize) {
+        let candidate = candidates.get(index);
+        for other in &candidate.needs {
+            self.release_one(fair, claim, candidates, *other);
+        }
+        let reach = self.reach(fair, claim);
+        let alone = candidate.needs.iter().all(|other| self.is_released.contains(other));
+        if self.is_released.contains(&index) || !alone || !may_stop(&fair.shares, claim, candidate, reach) {
+            return;
+        }
+        let state = fair.trial.state;
+        if fair.trial.around.is_relied_on(state, held_by(state, &candidate.live)) {
+            return;
+        }
+        for placement in held_by(state, &candidate.live) {
+            fair.trial.release(placement, &candidate.view.queue);
+        }
+        fair.shares.stop(candidate.queue, &candidate.draws, 1);
+        self.order.push(index);
+        self.is_released.insert(index);
+    }
+
+    fn reach(&self, fair: &Fair, claim: &Claim) -> Reach {
+        Reach::of(&fair.shares, claim, self.borrow_evicts && !claim.siblings_first)
+    }
+}
+
+/// Notes what the claim takes and who goes for it: those of the released who may not stay.
+pub(super) fn take<'a>(
+    fair: &mut Fair<'a, '_>,
+    claim: &Claim,
+    (candidates, released): (&Candidates<'a>, &[usize]),
+    placements: &[Placement],
+) {
+    let taken = fair.shares.counted(fair.trial.state, placements.iter());
+    let goes = keep_what_may_stay(fair, (claim, &taken), candidates, released.to_vec());
+    fair.shares.charge(claim.queue, &taken, (1, !claim.spec.preemptible));
+    fair.victims.extend(goes.into_iter().map(|index| victim(candidates.get(index), claim)));
+}
+
+/// Lets those run on whose places were not needed after all, the dearest first; the others give way. Where siblings go first, those
+/// farthest away come before: of the siblings then go as many as those need who go with them.
+fn keep_what_may_stay(
+    fair: &mut Fair,
+    (claim, taken): (&Claim, &Amounts),
+    candidates: &Candidates,
+    released: Vec<usize>,
+) -> Vec<usize> {
+    let state = fair.trial.state;
+    let level = |fair: &Fair, candidate: &Candidate| match claim.siblings_first {
+        true => victims::level(&fair.shares, claim.queue, candidate.queue),
+        false => 0,
+    };
+    let mut in_order = released.clone();
+    in_order.sort_by_key(|index| {
+        let candidate = candidates.get(*index);
+        Reverse((level(fair, candidate), candidate.cost, *index))
+    });
+    let (mut stays, mut farthest) = (BTreeSet::new(), 0);
+    for index in in_order {
+        let candidate = candidates.get(index);
+        // Without its core nothing of a gang stays.
+        let is_left = |other: &usize| !stays.contains(other) && candidates.get(*other).needs.contains(&index);
+        let is_core = candidate.within.is_some() && released.iter().any(is_left);
+        let held: Vec<&Placement> = held_by(state, &candidate.live).collect();
+        let mark = fair.trial.mark();
+        if is_core || !fair.trial.keep(&held, &candidate.view.queue) {
+            farthest = farthest.max(level(fair, candidate));
+            continue;
+        }
+        fair.shares.stop(candidate.queue, &candidate.draws, -1);
+        let is_guaranteed = || Reach::of(&fair.shares, claim, false).guarantee >= farthest;
+        // The claim must stay within its limits with those that stay, even where it adds nothing to what is exceeded.
+        if fair.trial.exceeded(claim.spec.stand(), 0).is_some()
+            || fair.shares.lends(claim.queue, taken).is_err()
+            || farthest > 0 && !is_guaranteed()
+        {
+            fair.trial.roll_back_to(mark);
+            fair.shares.stop(candidate.queue, &candidate.draws, 1);
+            farthest = farthest.max(level(fair, candidate));
+        } else {
+            stays.insert(index);
+        }
+    }
+    released.into_iter().filter(|index| !stays.contains(index)).collect()
+}

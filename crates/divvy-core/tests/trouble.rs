@@ -2,10 +2,12 @@
 
 #![allow(clippy::unwrap_used, reason = "only tests live here")]
 
+use divvy_core::amount::{Amount, Limits, Resource};
 use divvy_core::controller::Controller;
-use divvy_core::decide::Command;
+use divvy_core::decide::{Command, Person};
 use divvy_core::id::Term;
-use divvy_core::scenario::run;
+use divvy_core::model::queue::Queue;
+use divvy_core::scenario::{Scenario, run};
 use divvy_core::state::State;
 use divvy_core::time::Time;
 use expect_test::{Expect, expect};
@@ -134,4 +136,44 @@ fn a_clock_that_steps_back_stands_still_in_the_pool_and_goes_on_where_it_was() {
     }
     let stamps = controller.drain().unwrap().commit.events;
     assert!(stamps.windows(2).all(|pair| pair[0].at <= pair[1].at), "{stamps:?}");
+}
+
+/// A hundred groups of a hundred teams, each of which is guaranteed a GPU.
+fn ten_thousand_queues() -> Vec<Queue> {
+    let guaranteed = |path: String, gpus: i64| Queue {
+        guarantee: Limits::from([(Resource::Any, Amount::Finite(gpus * 1000))]),
+        ..Queue::named(&path)
+    };
+    let teams = |group: usize| (0..100).map(move |team| guaranteed(format!("g{group}/t{team}"), 1));
+    (0..100)
+        .flat_map(|group| std::iter::once(guaranteed(format!("g{group}"), 100)).chain(teams(group)))
+        .collect()
+}
+
+#[test]
+fn among_ten_thousand_queues_each_has_what_is_guaranteed_to_it_and_none_loses_a_job_by_a_change() {
+    let mut pool = Scenario::new();
+    let lines = |pool: &mut Scenario, lines: &[&str]| lines.iter().for_each(|line| pool.line(line).unwrap());
+    let set = |pool: &mut Scenario, queues: Vec<Queue>| {
+        let now = pool.now();
+        let set = Command::SetQueues(queues, Person::administrator("root"));
+        pool.controller().take(&set, now).unwrap().unwrap();
+    };
+    lines(&mut pool, &["policy {share: fill, preempt: least_loss}"]);
+    (0..100).for_each(|node| pool.line(&format!("node n{node} 100xh100")).unwrap());
+    set(&mut pool, ten_thousand_queues());
+    lines(&mut pool, &["submit a g0/t0 1 array=0-9999", "plan", "submit b g99/t99 1", "plan"]);
+    let mut fewer = ten_thousand_queues();
+    fewer.retain(|queue| !queue.path.starts_with("g50"));
+    set(&mut pool, fewer);
+    lines(&mut pool, &["plan", "end a_99 signal=15", "plan"]);
+    let last: Vec<&str> = pool.printed().lines().skip(9_999).collect();
+    expect![[r#"
+        place a_9999 n99:99
+        stop a_99 Reclaimed by b
+        promise b n0:99
+        ended a_99 pending Reclaimed exit=143
+        place b n0:99
+        wait DV-GPUS-BUSY: every GPU that would do is taken"#]].assert_eq(&last.join("\n"));
+    assert_eq!((pool.state().jobs.len(), pool.state().queues.len()), (2, 9_999));
 }

@@ -89,6 +89,34 @@ fn a_queue_gets_back_what_is_guaranteed_to_it_from_one_that_borrowed_it() {
     pool.divvy(["cancel", &borrower]).ok();
 }
 
+#[test]
+fn a_queue_behind_what_is_guaranteed_to_it_in_gpu_hours_takes_back_what_makes_it_up() {
+    let pool = Pool::start();
+    // By weight nothing is due to it: what it takes, it takes by its floor of four GPUs.
+    std::fs::write(
+        pool.work().join("queues.yaml"),
+        "queues:\n  a: {guarantee: {gpu_hours: 96, every: day}, weight: 0}\n  b: {}\n",
+    )
+    .unwrap();
+    pool.say("apply -f queues.yaml").ok();
+    let gates: Vec<_> = (0..8).map(|member| pool.gate(&format!("on{member}"))).collect();
+    let script = "[ $DIVVY_RESTART -gt 0 ] || echo on > on$DIVVY_ARRAY_INDEX; exec sleep 1000";
+    let borrower = pool.submit("-q b -g 1 --array 0-7", script);
+    gates.iter().for_each(|gate| drop(gate.await_job()));
+    let on = pool.gate("on");
+    let claim = pool.submit("-q a -g 4", "echo > on; exec sleep 1000");
+    on.await_job();
+    let (floor, other) = (queue(&pool, "a"), queue(&pool, "b"));
+    assert_eq!((&floor["gpu_milli"], &other["gpu_milli"]), (&json!(4000), &json!(4000)), "{floor}");
+    // What is beyond the floor waits: nothing else is due to the queue.
+    let more = pool.submit("-q a -g 1", "true");
+    let waits = pool.divvy(["explain", &more, "-o", "json"]).json();
+    assert_eq!(waits["blockers"][0]["code"], "DV-GPUS-BUSY", "{waits}");
+    for job in [more, claim, borrower] {
+        pool.divvy(["cancel", &job]).ok();
+    }
+}
+
 /// Reads what `divvy tasks --follow` says until a job has these tasks, all of them started.
 fn await_tasks(
     mut told: Lines<BufReader<ChildStdout>>,

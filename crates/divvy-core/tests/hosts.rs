@@ -89,3 +89,20 @@ fn who_has_more_devices_than_are_guaranteed_takes_none_for_a_job_without_any() {
         "#]],
     );
 }
+
+#[test]
+fn where_a_node_takes_no_more_tasks_one_goes_for_the_other_though_devices_are_free() {
+    check(
+        "node n1 4xh100 tasks=2",
+        "submit l1 default 1 prio=low\nsubmit l2 default 1 prio=low\nplan\nsubmit h default 1 prio=high\nplan\nend l2 signal=15\nplan",
+        expect![[r#"
+            place l1 n1:0
+            place l2 n1:1
+            stop l2 Preempted by h
+            promise h n1:1
+            ended l2 pending Preempted exit=143
+            place h n1:1
+            wait DV-HOST-BUSY: no node has 1 of pods left
+        "#]],
+    );
+}

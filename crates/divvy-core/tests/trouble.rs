@@ -174,6 +174,7 @@ fn among_ten_thousand_queues_each_has_what_is_guaranteed_to_it_and_none_loses_a_
         promise b n0:99
         ended a_99 pending Reclaimed exit=143
         place b n0:99
-        wait DV-GPUS-BUSY: every GPU that would do is taken"#]].assert_eq(&last.join("\n"));
+        wait DV-GPUS-BUSY: every GPU that would do is taken"#]]
+    .assert_eq(&last.join("\n"));
     assert_eq!((pool.state().jobs.len(), pool.state().queues.len()), (2, 9_999));
 }

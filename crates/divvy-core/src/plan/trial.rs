@@ -18,7 +18,7 @@ use crate::model::device::DeviceSpec;
 use crate::model::job::JobSpec;
 use crate::model::queue::{Budget, lineage};
 use crate::reason::Reason;
-use crate::snapshot::{Capacity, Running, Snapshot, Waiting};
+use crate::snapshot::{Capacity, NodeView, Running, Snapshot, Waiting};
 use crate::state::{State, counted, fingerprint};
 use crate::time::Time;
 
@@ -38,7 +38,7 @@ pub(super) struct Trial<'a> {
     /// How many members of a job this cycle has placed.
     members: BTreeMap<u64, usize>,
     /// What was left of the hosts, by place, before anything on them was released: less than nothing where it is promised.
-    before: BTreeMap<usize, (i64, i64)>,
+    before: BTreeMap<usize, Left>,
     /// The queues that have used up their budgets, and what that says to their jobs.
     spent: BTreeMap<&'a str, Reason>,
     /// The alternatives of the job whose turn it is for which its queue may borrow no more.
@@ -98,6 +98,21 @@ pub(super) struct Others<'a> {
     pub(super) limits: &'a BTreeSet<(Time, JobId)>,
     /// Whose tasks are being stopped.
     pub(super) leavers: &'a BTreeSet<AllocationId>,
+}
+
+/// What is left of a host: less than nothing where more is promised than there is.
+#[derive(Clone, Copy, Default)]
+struct Left {
+    cpu_milli: i64,
+    memory_bytes: i64,
+    tasks: i64,
+}
+
+impl Left {
+    fn of(node: &NodeView) -> Self {
+        let (cpu_milli, memory_bytes, tasks) = (node.cpu_milli.1, node.memory_bytes.1, node.most_tasks.1);
+        Self { cpu_milli, memory_bytes, tasks }
+    }
 }
 
 impl<'a> Trial<'a> {
@@ -234,7 +249,7 @@ impl<'a> Trial<'a> {
     pub(super) fn release(&mut self, placement: &'a Placement, queue: &str) {
         if let Some(place) = self.capacity.node_place(placement.node) {
             let node = &self.capacity.nodes[place];
-            self.before.entry(place).or_insert((node.cpu_milli.1, node.memory_bytes.1));
+            self.before.entry(place).or_insert(Left::of(node));
         }
         self.capacity.give_back(placement);
         self.around.release(self.state, placement, false);
@@ -341,8 +356,9 @@ impl<'a> Trial<'a> {
         let node = &self.capacity.nodes[place];
         // Where a host is promised beyond what is free of it, a job may still stay as it is.
         let before = self.before.get(&place).copied().unwrap_or_default();
-        let host_fits = node.cpu_milli.1 - placement.cpu_milli >= before.0.min(0)
-            && node.memory_bytes.1 - placement.memory_bytes >= before.1.min(0)
+        let host_fits = node.cpu_milli.1 - placement.cpu_milli >= before.cpu_milli.min(0)
+            && node.memory_bytes.1 - placement.memory_bytes >= before.memory_bytes.min(0)
+            && node.most_tasks.1 > before.tasks.min(0)
             && placement.extras.beyond(&node.extras.1).is_none();
         let own = |device: DeviceId| placement.devices.iter().find(|(id, _)| *id == device);
         let (mut taken, mut spare) = (Vec::new(), Vec::new());

@@ -57,20 +57,21 @@ pub(super) fn choose<'a>(
         job: *job,
         view,
     };
-    let stay = running.jobs.iter().filter(|(job, _)| !ending.contains(job));
-    let mut runners: Vec<Runner> = Vec::with_capacity(running.jobs.len());
-    runners.extend(stay.map(runner));
-    runners.sort_unstable_by_key(|runner| runner.place);
+    let stay = running.jobs.iter().filter(|(job, _)| !ending.contains(job)).map(runner);
+    let mut line = Line::new(waiting, policy, now);
     let free = i64::try_from(capacity.shelves().free()).unwrap_or(i64::MAX / i64::from(WHOLE_MILLI));
-    let held: i64 = runners.iter().map(|runner| runner.view.milli).sum();
+    let mut budget = Budget { left_milli: free * i64::from(WHOLE_MILLI) };
+    let mut runners: Vec<Runner> = match policy.guarantees_first {
+        true => stay.inspect(|runner| budget.left_milli += runner.view.milli).collect(),
+        false => behind(line.first(), stay, &mut budget),
+    };
+    runners.sort_unstable_by_key(|runner| runner.place);
     let mut chosen = Chosen { now, ..Chosen::default() };
-    let mut budget = Budget { left_milli: free * i64::from(WHOLE_MILLI) + held };
     let mut first = BTreeSet::new();
     if policy.guarantees_first {
         first = within_guarantees(state, (waiting, &runners), now, &mut budget, &mut chosen);
         runners.retain(|runner| !first.contains(&runner.job.number));
     }
-    let mut line = Line::new(waiting, policy, now);
     if policy.guarantees_first && policy.borrowers_run_on {
         take(
             &mut Merged { line: &mut Line::empty(waiting, policy, now), runners: &runners },
@@ -83,6 +84,17 @@ pub(super) fn choose<'a>(
     }
     take(&mut Merged { line: &mut line, runners: &runners }, state, &first, &mut budget, &mut chosen);
     chosen
+}
+
+/// Those that run and stand behind the first that waits, and what they hold besides what is free. Until it is the turn of one that
+/// waits all that run keep what they have: in which order need not be known, and that is nearly all of them in most cycles.
+fn behind<'a>(
+    first: Option<OrderKey>,
+    runners: impl Iterator<Item = Runner<'a>>,
+    budget: &mut Budget,
+) -> Vec<Runner<'a>> {
+    let behind = runners.filter(|runner| first.is_some_and(|first| first < runner.place));
+    behind.inspect(|runner| budget.left_milli += runner.view.milli).collect()
 }
 
 /// What the walk has not given out yet.

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
+use smallvec::{SmallVec, smallvec};
 
 use super::ask::Ask;
 use super::job::Work;
@@ -50,11 +51,14 @@ pub struct Role {
     pub topology: Option<TopologyAsk>,
 }
 
+/// Roles of a gang: of few, in nearly all.
+pub type Roles<'a> = SmallVec<[&'a Role; 4]>;
+
 impl Group {
     /// All roles below, in the order of their ranks.
-    pub fn roles(&self) -> Vec<&Role> {
+    pub fn roles(&self) -> Roles<'_> {
         match self {
-            Group::Role(role) => vec![role],
+            Group::Role(role) => smallvec![role],
             Group::Branch(branch) => branch.groups.iter().flat_map(Group::roles).collect(),
         }
     }
@@ -95,9 +99,9 @@ impl Group {
     }
 
     /// The roles that start together; of a branch that needs only some of its groups, those of the first.
-    pub fn required_roles(&self) -> Vec<&Role> {
+    pub fn required_roles(&self) -> Roles<'_> {
         match self {
-            Group::Role(role) => vec![role],
+            Group::Role(role) => smallvec![role],
             Group::Branch(branch) => branch.required().flat_map(Group::required_roles).collect(),
         }
     }

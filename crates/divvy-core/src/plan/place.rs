@@ -39,7 +39,7 @@ pub(super) fn place_members(
     // What this cycle has placed before still waits as far as the state knows: the first to start do.
     let placed = trial.members_placed(number);
     let most = most.min((job.members_left().unwrap_or(u32::MAX) as usize).saturating_sub(placed));
-    for (_, member) in order::starts(&state.policy, job).skip(placed).take(most) {
+    for member in order::members(&state.policy, job).skip(placed).take(most) {
         let placements = place_spec(trial, &job.spec)?;
         let id = JobId { number, member };
         trial.note_member(id);
@@ -76,7 +76,7 @@ pub(super) fn next_member(trial: &Trial, job: &Job) -> Option<JobId> {
     if job.members_left().is_some_and(|left| left as usize <= placed) {
         return None;
     }
-    let (_, member) = order::starts(&trial.state.policy, job).nth(placed)?;
+    let member = order::members(&trial.state.policy, job).nth(placed)?;
     Some(JobId { number: job.number, member })
 }
 

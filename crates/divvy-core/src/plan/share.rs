@@ -384,23 +384,19 @@ impl Shares {
     }
 
     /// What a job asks for by alternatives of this number; by the last where a role has fewer.
-    fn asked_by(&self, spec: &JobSpec, number: usize) -> Amounts {
-        let roles: Vec<(&Role, u32)> =
-            spec.gang.required_roles().into_iter().map(|role| (role, role.minimum)).collect();
-        self.asked_of(&roles, number)
+    pub(super) fn asked_by(&self, spec: &JobSpec, number: usize) -> Amounts {
+        self.asked_of(&spec.gang.required_roles(), |role| role.minimum, number)
     }
 
     /// The most that a job could use, with all tasks that it may have.
     pub(crate) fn asked_at_most(&self, spec: &JobSpec) -> Amounts {
-        let roles: Vec<(&Role, u32)> =
-            spec.gang.roles().into_iter().map(|role| (role, role.maximum)).collect();
-        self.asked_of(&roles, 0)
+        self.asked_of(&spec.gang.roles(), |role| role.maximum, 0)
     }
 
     /// What so many tasks of each role ask for by alternatives of this number.
-    fn asked_of(&self, roles: &[(&Role, u32)], number: usize) -> Amounts {
+    fn asked_of(&self, roles: &[&Role], tasks: fn(&Role) -> u32, number: usize) -> Amounts {
         let of = |resource: &Resource| {
-            let each = roles.iter().map(|(role, tasks)| {
+            let each = roles.iter().map(|role| {
                 let alternative = role.ask.alternatives.get(number).or(role.ask.alternatives.last());
                 let devices = alternative.and_then(|it| it.devices.as_ref());
                 let milli = devices.map_or(0, |ask| i64::from(ask.count) * i64::from(ask.milli()));
@@ -417,7 +413,7 @@ impl Shares {
                     }
                     Resource::Pods => 0,
                 };
-                amount.saturating_mul(i64::from(*tasks))
+                amount.saturating_mul(i64::from(tasks(role)))
             });
             each.fold(0, i64::saturating_add)
         };

@@ -103,6 +103,15 @@ pub(crate) fn starts<'a>(
     }))
 }
 
+/// The runs of a job that wait, in the order in which they start.
+pub(crate) fn members<'a>(policy: &Policy, job: &'a Job) -> impl Iterator<Item = Option<u32>> + use<'a> {
+    let (single, array) = match &job.runs {
+        Runs::Single(run) => (run.waits().then_some(None), None),
+        Runs::Array(_) => (None, Some(starts(policy, job))),
+    };
+    single.into_iter().chain(array.into_iter().flatten().map(|(_, member)| member))
+}
+
 /// The key of the run of a job that starts first, if one waits.
 pub(crate) fn first_start(policy: &Policy, job: &Job) -> Option<OrderKey> {
     match &job.runs {

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BinaryHeap};
 
 use super::{Candidates, Claim, Cost};
 use crate::model::ask::{DeviceAsk, DrawAsk};
-use crate::model::gang::Role;
+use crate::model::gang::Roles;
 use crate::plan::filter;
 use crate::plan::settle::held_by;
 use crate::plan::topology;
@@ -78,7 +78,7 @@ struct Clearings<'a> {
     ask: &'a DeviceAsk,
     /// How many tasks want room.
     tasks: u32,
-    roles: Vec<&'a Role>,
+    roles: Roles<'a>,
     /// By the place of the node: as far as it has come with the candidates so far.
     begun: BTreeMap<usize, Begun>,
     found: Vec<Option<Clearing>>,
@@ -97,7 +97,7 @@ struct Begun {
 }
 
 impl<'a> Clearings<'a> {
-    fn new(trial: &Trial, (ask, tasks): (&'a DeviceAsk, u32), roles: Vec<&'a Role>) -> Self {
+    fn new(trial: &Trial, (ask, tasks): (&'a DeviceAsk, u32), roles: Roles<'a>) -> Self {
         let (begun, found, ready) = (BTreeMap::new(), Vec::new(), BinaryHeap::new());
         let mut clearings = Self { ask, tasks, roles, begun, found, ready };
         let shelves = trial.capacity().shelves().of(Some(ask));

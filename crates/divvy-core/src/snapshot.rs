@@ -338,7 +338,7 @@ impl Snapshot {
 }
 
 /// What a placement draws, each resource once: without a copy of their names where its devices are there and of one model.
-fn count_drawn(
+pub(crate) fn count_drawn(
     state: &State,
     capacity: &Capacity,
     placement: &Placement,

@@ -1,25 +1,30 @@
 //! A trial: what is taken can be given back, to any mark. The operations are the placements themselves.
 
+mod limits;
+
 use std::borrow::Cow;
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
+
+use limits::Bounds;
 
 use super::diagnose;
 use super::near::Around;
 use super::reserve::Reserve;
 use super::score::Scores;
 use super::share::Closed;
-use crate::amount::{Amount, Holdings, Resource};
+use crate::amount::Holdings;
 use crate::id::{AllocationId, DeviceId, JobId, NodeId};
 use crate::model::allocation::Placement;
 use crate::model::ask::{Alternative, Ask};
 use crate::model::choice::NodeChoice;
 use crate::model::device::DeviceSpec;
 use crate::model::job::JobSpec;
-use crate::model::queue::{Budget, lineage};
+use crate::model::queue::Budget;
 use crate::reason::Reason;
 use crate::snapshot::{Capacity, NodeView, Running, Snapshot, Waiting};
-use crate::state::{State, counted, fingerprint};
+use crate::state::{State, fingerprint};
 use crate::time::Time;
 
 /// The snapshot with what this cycle has taken and released so far.
@@ -32,6 +37,8 @@ pub(super) struct Trial<'a> {
     done: Vec<Step<'a>>,
     /// What the queues would hold beyond the snapshot.
     extra: BTreeMap<String, Holdings>,
+    /// What limits the queue that was asked about last.
+    bounds: RefCell<Bounds<'a>>,
     next_allocation: u64,
     /// Placements of this cycle whose devices were exchanged for like ones.
     exchanged: BTreeMap<AllocationId, Placement>,
@@ -63,11 +70,11 @@ pub(super) type Scope = Rc<[usize]>;
 /// Something done that can be undone: a placement and for which queue, where something limits that.
 enum Step<'a> {
     /// A new placement draws.
-    Took(Placement, Option<String>),
+    Took(Placement, Option<Rc<str>>),
     /// A running one gives back.
-    Released(&'a Placement, Option<String>),
+    Released(&'a Placement, Option<Rc<str>>),
     /// A running one that was released draws again.
-    Kept(&'a Placement, Option<String>),
+    Kept(&'a Placement, Option<Rc<str>>),
     /// Something is drawn for the time being, for no queue.
     Aside(Placement),
     /// Something gives back for the time being.
@@ -131,6 +138,7 @@ impl<'a> Trial<'a> {
             scores,
             done: Vec::new(),
             extra: BTreeMap::new(),
+            bounds: RefCell::default(),
             next_allocation: state.next_allocation.0,
             exchanged: BTreeMap::new(),
             members: BTreeMap::new(),
@@ -333,24 +341,6 @@ impl<'a> Trial<'a> {
         fits
     }
 
-    /// Whether what this cycle adds takes a queue, or one above it, beyond its limit. One that was beyond it before may stay there,
-    /// unless something new goes there: that was placed within the limit.
-    fn outgrows(&self, queue: &str) -> bool {
-        lineage(queue).any(|path| {
-            let limits = self.state.limit_at(path).into_iter().flatten();
-            let mut over =
-                limits.filter(|(resource, limit)| !limit.allows(self.held(path, resource))).peekable();
-            let more = |resource| self.extra.get(path).map_or(0, |extra| extra.of(resource));
-            over.peek().is_some() && (over.any(|(resource, _)| more(resource) > 0) || self.takes_in(path))
-        })
-    }
-
-    /// Whether this cycle has placed something in a queue or below it.
-    fn takes_in(&self, path: &str) -> bool {
-        let is_below = |queue: &String| lineage(queue).any(|above| above == path);
-        self.done.iter().any(|step| matches!(step, Step::Took(_, Some(queue)) if is_below(queue)))
-    }
-
     fn keep_task(&mut self, placement: &'a Placement, queue: &str) -> bool {
         let Some(place) = self.capacity.node_place(placement.node) else { return false };
         let node = &self.capacity.nodes[place];
@@ -448,101 +438,5 @@ impl<'a> Trial<'a> {
     /// What has a place so far of the gang that is being placed.
     pub(super) fn gang_tasks(&self) -> impl Iterator<Item = &Placement> {
         self.taken_since(self.gang.min(self.mark()))
-    }
-
-    /// The models of which a queue may not take so many more devices (milli).
-    pub(super) fn closed_models(&self, queue: &str, more_milli: i64) -> Vec<String> {
-        let of_path = |path| self.state.limit_at(path).map(|limit| (path, limit));
-        let closed = |path: &str, resource: &Resource, limit: &Amount| match resource {
-            Resource::Model(model) if !limit.allows(self.held(path, resource) + more_milli) => {
-                Some(model.clone())
-            }
-            _ => None,
-        };
-        let limits = lineage(queue).filter_map(of_path);
-        let limited = limits.flat_map(|(path, known)| {
-            known.iter().filter_map(move |(resource, limit)| closed(path, resource, limit))
-        });
-        limited.collect()
-    }
-
-    /// The limit that closes every model which an alternative names, if one does.
-    pub(super) fn model_limit(&self, queue: &str, alternative: &Alternative, tasks: u32) -> Option<Reason> {
-        let ask = alternative.devices.as_ref().filter(|ask| !ask.class.models.is_empty())?;
-        let more = i64::from(ask.count) * i64::from(tasks) * i64::from(ask.milli());
-        let closed = self.closed_models(queue, more);
-        let model = ask.class.models.iter().find(|model| closed.contains(model))?;
-        ask.class.models.iter().all(|model| closed.contains(model)).then_some(())?;
-        let resource = Resource::Model(model.clone());
-        let limits =
-            lineage(queue).filter_map(|path| Some((path, self.state.limit_at(path)?.get(&resource)?)));
-        let finite = limits.filter_map(|(path, limit)| match limit {
-            Amount::Finite(most) => Some((path, *most)),
-            Amount::Unlimited => None,
-        });
-        let mut over = finite.filter(|(path, most)| self.held(path, &resource) + more > *most);
-        let (path, most) = over.next()?;
-        Some(Reason::limit(path, resource, (most, more)))
-    }
-
-    /// The queue, if something limits it: only there it matters what it holds.
-    fn limited(&self, queue: &str) -> Option<String> {
-        let limits = |path| self.state.limit_at(path).is_some_and(|limit| !limit.is_empty());
-        lineage(queue).any(limits).then(|| queue.to_owned())
-    }
-
-    fn charge(&mut self, queue: Option<&str>, placement: &Placement, sign: i64) {
-        let Some(queue) = queue else { return };
-        let amounts = self.amounts(placement);
-        for path in lineage(queue) {
-            let extra = self.extra.entry(path.to_owned()).or_default();
-            for (resource, amount) in amounts.iter() {
-                *extra.0.entry(resource.clone()).or_default() += sign * amount;
-            }
-        }
-    }
-
-    fn held(&self, path: &str, resource: &Resource) -> i64 {
-        let of = |map: &BTreeMap<String, Holdings>| map.get(path).map_or(0, |held| held.of(resource));
-        of(self.held) + of(&self.extra)
-    }
-
-    /// The limit that is exceeded now, if one is; what was taken since the mark is what the job asks for.
-    pub(super) fn exceeded_since(&self, mark: Mark, queue: &str) -> Option<Reason> {
-        let (path, resource, limit) = self.over(queue, 0)?;
-        let asked = self.taken_since(mark).map(|placement| self.amounts(placement).of(resource)).sum();
-        Some(Reason::limit(path, resource.clone(), (limit, asked)))
-    }
-
-    fn amounts(&self, placement: &Placement) -> Holdings {
-        counted(placement, |device: DeviceId| {
-            self.state.devices.get(&device).map(|device| device.spec.model.as_str())
-        })
-    }
-
-    /// The first limit, from the queue upwards, that is exceeded by what is held together with `more` devices (milli).
-    pub(super) fn exceeded(&self, queue: &str, more_milli: i64) -> Option<Reason> {
-        if more_milli > 0
-            && let Some(spent) = lineage(queue).find_map(|path| self.spent.get(path))
-        {
-            return Some(spent.clone());
-        }
-        let (path, resource, limit) = self.over(queue, more_milli)?;
-        Some(Reason::limit(path, resource.clone(), (limit, more_milli)))
-    }
-
-    /// Whose limit it is, of what, and how much.
-    fn over<'q>(&'q self, queue: &'q str, more_milli: i64) -> Option<(&'q str, &'q Resource, i64)> {
-        for path in lineage(queue) {
-            for (resource, limit) in self.state.limit_at(path).into_iter().flatten() {
-                let more = if *resource == Resource::Any { more_milli } else { 0 };
-                if let Amount::Finite(most) = limit
-                    && !limit.allows(self.held(path, resource) + more)
-                {
-                    return Some((path, resource, *most));
-                }
-            }
-        }
-        None
     }
 }

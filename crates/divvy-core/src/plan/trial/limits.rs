@@ -1,0 +1,174 @@
+//! Part of a trial: what queues may hold at most, with what they hold by the snapshot and what the trial has taken and released.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use super::{Mark, Step, Trial};
+use crate::amount::{Amount, Holdings, Limits, Resource};
+use crate::id::DeviceId;
+use crate::model::allocation::Placement;
+use crate::model::ask::Alternative;
+use crate::model::queue::lineage;
+use crate::reason::Reason;
+use crate::snapshot::count_drawn;
+use crate::state::counted;
+
+/// What limits a queue: whoever tries a job asks for that several times.
+#[derive(Default)]
+pub(super) struct Bounds<'a> {
+    queue: Option<Rc<str>>,
+    limits: Limited<'a>,
+}
+
+/// The limits of a queue and of those above it, from the queue upwards, and how much of its path each is for. Only those that limit
+/// anything.
+type Limited<'a> = Rc<[(usize, &'a Limits)]>;
+
+impl<'a> Trial<'a> {
+    /// What limits a queue.
+    fn limits(&self, queue: &str) -> Limited<'a> {
+        self.look_up(queue);
+        Rc::clone(&self.bounds.borrow().limits)
+    }
+
+    /// The queue, if something limits it: only there it matters what it holds.
+    pub(super) fn limited(&self, queue: &str) -> Option<Rc<str>> {
+        self.look_up(queue);
+        let bounds = self.bounds.borrow();
+        bounds.queue.clone().filter(|_| !bounds.limits.is_empty())
+    }
+
+    fn look_up(&self, queue: &str) {
+        let mut bounds = self.bounds.borrow_mut();
+        if bounds.queue.as_deref() == Some(queue) {
+            return;
+        }
+        let limits = lineage(queue).filter_map(|path| Some((path.len(), self.state.limit_at(path)?)));
+        bounds.limits = limits.filter(|(_, limits)| !limits.is_empty()).collect();
+        bounds.queue = Some(queue.into());
+    }
+
+    /// The models of which a queue may not take so many more devices (milli).
+    pub(in crate::plan) fn closed_models(&self, queue: &str, more_milli: i64) -> Vec<String> {
+        let closed = |path: &str, resource: &Resource, limit: &Amount| match resource {
+            Resource::Model(model) if !limit.allows(self.held(path, resource) + more_milli) => {
+                Some(model.clone())
+            }
+            _ => None,
+        };
+        let limits = self.limits(queue);
+        let limited = limits.iter().flat_map(|(length, known)| {
+            known.iter().filter_map(|(resource, limit)| closed(&queue[..*length], resource, limit))
+        });
+        limited.collect()
+    }
+
+    /// The limit that closes every model which an alternative names, if one does.
+    pub(in crate::plan) fn model_limit(
+        &self,
+        queue: &str,
+        alternative: &Alternative,
+        tasks: u32,
+    ) -> Option<Reason> {
+        let ask = alternative.devices.as_ref().filter(|ask| !ask.class.models.is_empty())?;
+        let more = i64::from(ask.count) * i64::from(tasks) * i64::from(ask.milli());
+        let closed = self.closed_models(queue, more);
+        let model = ask.class.models.iter().find(|model| closed.contains(model))?;
+        ask.class.models.iter().all(|model| closed.contains(model)).then_some(())?;
+        let resource = Resource::Model(model.clone());
+        let limits = self.limits(queue);
+        let limits = limits.iter();
+        let limits = limits.filter_map(|(length, limits)| Some((&queue[..*length], limits.get(&resource)?)));
+        let finite = limits.filter_map(|(path, limit)| match limit {
+            Amount::Finite(most) => Some((path, *most)),
+            Amount::Unlimited => None,
+        });
+        let mut over = finite.filter(|(path, most)| self.held(path, &resource) + more > *most);
+        let (path, most) = over.next()?;
+        Some(Reason::limit(path, resource.clone(), (most, more)))
+    }
+
+    /// Counts what a placement draws (or, with the sign −1, gives back) for a queue and those above it.
+    pub(super) fn charge(&mut self, queue: Option<&str>, placement: &Placement, sign: i64) {
+        let Some(queue) = queue else { return };
+        let Self { state, capacity, extra, .. } = self;
+        count_drawn(state, capacity, placement, |drawn| {
+            for path in lineage(queue) {
+                let extra = match extra.get_mut(path) {
+                    Some(extra) => extra,
+                    None => extra.entry(path.to_owned()).or_default(),
+                };
+                for (resource, amount) in drawn {
+                    match extra.0.get_mut(*resource) {
+                        Some(held) => *held += sign * amount,
+                        None => drop(extra.0.insert((*resource).clone(), sign * amount)),
+                    }
+                }
+            }
+        });
+    }
+
+    fn held(&self, path: &str, resource: &Resource) -> i64 {
+        let of = |map: &BTreeMap<String, Holdings>| map.get(path).map_or(0, |held| held.of(resource));
+        of(self.held) + of(&self.extra)
+    }
+
+    /// Whether what this cycle adds takes a queue, or one above it, beyond its limit. One that was beyond it before may stay there,
+    /// unless something new goes there: that was placed within the limit.
+    pub(super) fn outgrows(&self, queue: &str) -> bool {
+        self.limits(queue).iter().any(|(length, limits)| {
+            let path = &queue[..*length];
+            let mut over =
+                limits.iter().filter(|(resource, limit)| !limit.allows(self.held(path, resource))).peekable();
+            let more = |resource| self.extra.get(path).map_or(0, |extra| extra.of(resource));
+            over.peek().is_some() && (over.any(|(resource, _)| more(resource) > 0) || self.takes_in(path))
+        })
+    }
+
+    /// Whether this cycle has placed something in a queue or below it.
+    fn takes_in(&self, path: &str) -> bool {
+        let is_below = |queue: &Rc<str>| lineage(queue).any(|above| above == path);
+        self.done.iter().any(|step| matches!(step, Step::Took(_, Some(queue)) if is_below(queue)))
+    }
+
+    /// The limit that is exceeded now, if one is; what was taken since the mark is what the job asks for.
+    pub(in crate::plan) fn exceeded_since(&self, mark: Mark, queue: &str) -> Option<Reason> {
+        let (path, resource, limit) = self.over(queue, 0)?;
+        let asked = self.taken_since(mark).map(|placement| self.amounts(placement).of(resource)).sum();
+        Some(Reason::limit(path, resource.clone(), (limit, asked)))
+    }
+
+    fn amounts(&self, placement: &Placement) -> Holdings {
+        counted(placement, |device: DeviceId| {
+            self.state.devices.get(&device).map(|device| device.spec.model.as_str())
+        })
+    }
+
+    /// The first limit, from the queue upwards, that is exceeded by what is held together with `more` devices (milli).
+    pub(in crate::plan) fn exceeded(&self, queue: &str, more_milli: i64) -> Option<Reason> {
+        if more_milli > 0
+            && !self.spent.is_empty()
+            && let Some(spent) = lineage(queue).find_map(|path| self.spent.get(path))
+        {
+            return Some(spent.clone());
+        }
+        let (path, resource, limit) = self.over(queue, more_milli)?;
+        Some(Reason::limit(path, resource.clone(), (limit, more_milli)))
+    }
+
+    /// Whose limit it is, of what, and how much.
+    fn over<'q>(&self, queue: &'q str, more_milli: i64) -> Option<(&'q str, &'a Resource, i64)> {
+        for (length, limits) in self.limits(queue).iter() {
+            let path = &queue[..*length];
+            for (resource, limit) in *limits {
+                let more = if *resource == Resource::Any { more_milli } else { 0 };
+                if let Amount::Finite(most) = limit
+                    && !limit.allows(self.held(path, resource) + more)
+                {
+                    return Some((path, resource, *most));
+                }
+            }
+        }
+        None
+    }
+}

@@ -13,7 +13,7 @@ use super::settle::held_by;
 use super::share::Amounts;
 use crate::id::JobId;
 use crate::model::allocation::Placement;
-use crate::model::ask::{Alternative, DeviceAsk};
+use crate::model::ask::DeviceAsk;
 use crate::model::device::WHOLE_MILLI;
 use crate::model::job::{Cause, JobSpec};
 use crate::model::policy::Preempt;
@@ -57,7 +57,7 @@ pub(super) fn make_room<'a>(
     let policy = &fair.trial.state.policy;
     let may = policy.preempt == Preempt::LeastLoss && fair.budget.moves > 0 && fair.budget.looks > 0;
     // A gang that grows is not worth a move.
-    if !may || claim.part.is_some() || !has_room(fair, claim.spec) || !reclaim::may_have(fair, claim) {
+    if !may || claim.part.is_some() || !has_room(fair, claim.spec, 0) || !reclaim::may_have(fair, claim) {
         return None;
     }
     let mut movable = Candidates::in_order(movable(fair, claim, released));
@@ -72,25 +72,26 @@ pub(super) fn make_room<'a>(
     None
 }
 
-/// Whether moves might make room: seen without a look at who runs.
-pub(super) fn may_make_room(fair: &Fair, spec: &JobSpec) -> bool {
-    fair.budget.moves > 0 && fair.budget.looks > 0 && has_room(fair, spec)
+/// Whether moves might make room for a job by its alternatives of this number: seen without a look at who runs.
+pub(super) fn may_make_room(fair: &Fair, spec: &JobSpec, number: usize) -> bool {
+    fair.budget.moves > 0 && fair.budget.looks > 0 && has_room(fair, spec, number)
 }
 
-/// Whether enough is free in all, wherever it lies.
-fn has_room(fair: &Fair, spec: &JobSpec) -> bool {
+/// Whether enough is free in all, wherever it lies; by alternatives of this number, or the last where a role has fewer.
+fn has_room(fair: &Fair, spec: &JobSpec, number: usize) -> bool {
     let (shares, shelves) = (fair.trial.state.policy.shares, fair.trial.capacity().shelves());
     let roles = spec.gang.required_roles();
-    let first = |alternatives: &'_ [Alternative]| alternatives.first().and_then(|it| it.devices.clone());
     roles.iter().all(|role| {
-        let Some(ask) = first(&role.ask.alternatives) else { return true };
+        let alternatives = &role.ask.alternatives;
+        let one = alternatives.get(number).or(alternatives.last());
+        let Some(ask) = one.and_then(|one| one.devices.as_ref()) else { return true };
         let devices = u64::from(role.minimum) * u64::from(ask.count);
-        if !shares && shelves.of(Some(&ask)).free() < devices {
+        if !shares && shelves.of(Some(ask)).free() < devices {
             return false;
         }
         let asked = i64::from(role.minimum) * i64::from(ask.count) * i64::from(ask.milli());
         let nodes = fair.trial.capacity().nodes.iter().filter(|node| node.takes_tasks);
-        nodes.map(|node| free_milli(node, &ask)).sum::<i64>() >= asked
+        nodes.map(|node| free_milli(node, ask)).sum::<i64>() >= asked
     })
 }
 

@@ -9,7 +9,7 @@ use super::leaving::Leaving;
 use super::reclaim::{self, Claim, Party};
 use super::resize::{self, Reach};
 use super::settle::{self, Leaver};
-use super::share::Shares;
+use super::share::{Amounts, Shares};
 use super::trial::{Others, Trial};
 use super::turns::{Turn, Turns};
 use super::{Place, Plan, Report, Verdicts, place, quicken, starve};
@@ -188,27 +188,27 @@ impl<'a> Fair<'a, '_> {
         if state.policy.preempt != Preempt::LeastLoss || !job.spec.may_preempt() {
             return true;
         }
-        if consolidate::may_make_room(self, &job.spec) {
-            return false;
+        let asked = turn.asked.clone();
+        !self.may_claim((turn.queue, false), (job.id(), &job.spec), (asked, 0))
+    }
+
+    /// Whether moves, or others that give way, might make room for a job by its alternatives of this number: seen without a look at
+    /// who runs.
+    fn may_claim(
+        &self,
+        (queue, starves): (usize, bool),
+        (job, spec): (JobId, &JobSpec),
+        (asked, number): (Amounts, usize),
+    ) -> bool {
+        if starves || consolidate::may_make_room(self, spec, number) {
+            return true;
         }
-        let asked = self.shares.asked(&job.spec);
-        // What is scarce matters only where victims are chosen.
-        let (job, spec, scarce) = (job.id(), &job.spec, Vec::new());
-        !reclaim::might_take(
+        // What is scarce, and who is owed what, matters only where victims are chosen.
+        let (part, scarce, spares) = (None, Vec::new(), None);
+        let (own, owed) = (true, false);
+        reclaim::might_take(
             self,
-            &Claim {
-                job,
-                spec,
-                part: None,
-                queue: turn.queue,
-                asked,
-                scarce,
-                own: true,
-                starves: false,
-                owed: false,
-                siblings_first: false,
-                spares: None,
-            },
+            &Claim { job, spec, part, queue, asked, scarce, own, starves, owed, siblings_first: false, spares },
         )
     }
 
@@ -216,9 +216,10 @@ impl<'a> Fair<'a, '_> {
     /// more later takes it back then, and nothing has to stand idle until that.
     fn keep_room(&mut self, turn: Turn, reason: &Reason) {
         let state = self.trial.state;
-        let asked = state.jobs.get(&turn.key.number).map(|job| self.shares.asked(&job.spec));
-        let owed = asked.is_some_and(|asked| self.shares.owes(turn.queue, &asked));
-        self.trial.reserve.note(state, (turn.job(), owed), reason);
+        if self.trial.reserve.heeds(state) {
+            let owed = self.shares.owes(turn.queue, turn.asked);
+            self.trial.reserve.note(state, (turn.job(), owed), reason);
+        }
     }
 
     /// Whether a job, in a strict order, keeps back those behind it.
@@ -232,8 +233,7 @@ impl<'a> Fair<'a, '_> {
     fn start(&mut self, turn: Turn, alone: bool) -> Result<bool, Reason> {
         let state = self.trial.state;
         let Some(job) = state.jobs.get(&turn.key.number) else { return Ok(false) };
-        let asked = self.shares.asked(&job.spec);
-        self.shares.allows(turn.queue, &asked, &job.spec)?;
+        self.shares.allows(turn.queue, turn.asked, &job.spec)?;
         match self.shares.closed(turn.queue, &job.spec) {
             Ok(closed) => self.trial.not_lent = closed,
             Err(reason) => {
@@ -245,9 +245,11 @@ impl<'a> Fair<'a, '_> {
         let before = self.places.len();
         let placed = place::place_members(self.trial, turn.key.number, most, &mut self.places);
         let started = self.places.len() - before;
-        let placements = self.places[before..].iter().flat_map(|place| &place.placements);
-        let taken = self.shares.counted(state, placements);
-        self.shares.charge(turn.queue, &taken, (1, !job.spec.preemptible));
+        if started > 0 {
+            let placements = self.places[before..].iter().flat_map(|place| &place.placements);
+            let taken = self.shares.counted(state, placements);
+            self.shares.charge(turn.queue, &taken, (1, !job.spec.preemptible));
+        }
         match placed {
             Ok(()) => Ok(most == 1 && started == 1 && place::next_member(self.trial, job).is_some()),
             // Some members have started: what keeps the next one back is asked in its own turn.
@@ -265,7 +267,7 @@ impl<'a> Fair<'a, '_> {
         let state = self.trial.state;
         let id = place::next_member(self.trial, job).filter(|_| gives_way && reason.may_be_taken_for());
         let may = |id: &JobId| {
-            let is_owed = || self.shares.guarantees_it(turn.queue, &self.shares.asked(&job.spec));
+            let is_owed = || self.shares.guarantees_it(turn.queue, turn.asked);
             !state.draining && (!state.was_just_taken(*id) || is_owed())
         };
         let Some(id) = id.filter(may) else {
@@ -282,7 +284,11 @@ impl<'a> Fair<'a, '_> {
         (id, spec): (JobId, &JobSpec),
     ) -> bool {
         let placements = match spec.gang.has_alternatives() {
-            false => self.claim((queue, starves), (id, spec), true),
+            false => {
+                let asked = self.shares.asked(spec);
+                let may = self.may_claim((queue, starves), (id, spec), (asked.clone(), 0));
+                if may { self.claim((queue, starves), (id, spec), (asked, true)) } else { None }
+            }
             true => self.claim_any((queue, starves), (id, spec)),
         };
         let Some(placements) = placements else { return false };
@@ -296,9 +302,8 @@ impl<'a> Fair<'a, '_> {
         &mut self,
         (queue, starves): (usize, bool),
         (job, spec): (JobId, &JobSpec),
-        own: bool,
+        (asked, own): (Amounts, bool),
     ) -> Option<Vec<Placement>> {
-        let asked = self.shares.asked(spec);
         let scarce = self.shares.scarce(&asked, self.trial.capacity());
         let (part, spares) = (None, None);
         let owed = !starves && self.shares.guarantees_it(queue, &asked);
@@ -330,8 +335,13 @@ impl<'a> Fair<'a, '_> {
         let most = roles.iter().map(|role| role.ask.alternatives.len()).max().unwrap_or(0);
         let ways = [false, true].into_iter().flat_map(|own| (0..most).map(move |number| (own, number)));
         for (own, number) in ways {
+            let asked = self.shares.asked_by(spec, number);
+            if !self.may_claim((queue, starves), (job, spec), (asked.clone(), number)) {
+                continue;
+            }
             let only = JobSpec { gang: spec.gang.by_alternative(number), ..spec.clone() };
-            let Some(mut placements) = self.claim((queue, starves), (job, &only), own) else { continue };
+            let placements = self.claim((queue, starves), (job, &only), (asked, own));
+            let Some(mut placements) = placements else { continue };
             for placement in &mut placements {
                 let role = spec.gang.role_of(placement.rank);
                 let last = role.map_or(0, |(role, _)| role.ask.alternatives.len().saturating_sub(1));

@@ -81,7 +81,7 @@ pub(super) fn take_over(fair: &mut Fair, claim: &Claim) -> Option<Vec<Placement>
     if fair.leaving.free.is_empty() {
         return None;
     }
-    let has_claim = reclaim::might_take(fair, claim) || consolidate::may_make_room(fair, claim.spec);
+    let has_claim = reclaim::might_take(fair, claim) || consolidate::may_make_room(fair, claim.spec, 0);
     if !has_claim || !reclaim::may_have(fair, claim) {
         return None;
     }

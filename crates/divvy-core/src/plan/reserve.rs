@@ -67,9 +67,14 @@ impl<'a> Reserve<'a> {
                 | Reason::NoDomain(..)
                 | Reason::Reserved(_)
         ) || reason.is_of_neighbours();
-        if is_room && self.running.is_some() && self.owners.len() < state.policy.reserve as usize {
+        if is_room && self.heeds(state) {
             self.owners.push((job, collects));
         }
+    }
+
+    /// Whether room may be kept for one more.
+    pub(super) fn heeds(&self, state: &State) -> bool {
+        self.running.is_some() && self.owners.len() < state.policy.reserve as usize
     }
 
     /// When what is placed now will have ended, if its limit or its own estimate says so.

@@ -51,14 +51,16 @@ struct Standing {
 
 /// A job whose turn it is.
 #[derive(Clone, Copy)]
-pub(super) struct Turn {
+pub(super) struct Turn<'a> {
     pub(super) queue: usize,
     pub(super) class: ClassId,
+    /// What it asks for of what is divided.
+    pub(super) asked: &'a Amounts,
     pub(super) key: OrderKey,
     place: OrderKey,
 }
 
-impl Turn {
+impl Turn<'_> {
     /// The job, or its array as a whole.
     pub(super) fn job(&self) -> JobId {
         JobId::single(self.key.number)
@@ -90,7 +92,7 @@ impl<'a> Turns<'a> {
     }
 
     /// Takes the next job out of its line.
-    pub(super) fn take(&mut self) -> Option<Turn> {
+    pub(super) fn take(&mut self) -> Option<Turn<'a>> {
         let mut queue = POOL;
         let class = loop {
             let (_, child, class) = *self.forks[queue].first()?;
@@ -100,7 +102,8 @@ impl<'a> Turns<'a> {
             queue = child;
         };
         let (place, class, key) = self.lines[queue].take_of(class)?;
-        Some(Turn { queue, class, key, place })
+        let asked = &self.waiting.classes.get(&class)?.asked;
+        Some(Turn { queue, class, asked, key, place })
     }
 
     /// Whether the next job takes its queue, or one above it, beyond what is due to it.
@@ -124,12 +127,12 @@ impl<'a> Turns<'a> {
     }
 
     /// Lets the job behind this one in its class into the line.
-    pub(super) fn admit_next(&mut self, turn: Turn) {
+    pub(super) fn admit_next(&mut self, turn: Turn<'_>) {
         self.lines[turn.queue].admit_next(turn.class, turn.key);
     }
 
     /// Puts a job back: more of it may start.
-    pub(super) fn put_back(&mut self, turn: Turn) {
+    pub(super) fn put_back(&mut self, turn: Turn<'_>) {
         self.lines[turn.queue].put_back(turn.place, turn.class, turn.key);
     }
 

@@ -6,6 +6,7 @@ use super::order::{self, Line};
 use crate::amount::{Amount, Resource};
 use crate::id::{ClassId, JobId};
 use crate::model::device::WHOLE_MILLI;
+use crate::model::policy::Policy;
 use crate::snapshot::{Capacity, ClassView, OrderKey, RunView, Running, Waiting, order as waiting_order};
 use crate::state::State;
 use crate::time::Time;
@@ -57,15 +58,16 @@ pub(super) fn choose<'a>(
         job: *job,
         view,
     };
-    let stay = running.jobs.iter().filter(|(job, _)| !ending.contains(job)).map(runner);
+    let all = || running.jobs.iter().filter(|(job, _)| !ending.contains(job)).map(runner);
     let mut line = Line::new(waiting, policy, now);
     let free = i64::try_from(capacity.shelves().free()).unwrap_or(i64::MAX / i64::from(WHOLE_MILLI));
     let mut budget = Budget { left_milli: free * i64::from(WHOLE_MILLI) };
     let mut runners: Vec<Runner> = match policy.guarantees_first {
-        true => stay.inspect(|runner| budget.left_milli += runner.view.milli).collect(),
-        false => behind(line.first(), stay, &mut budget),
+        true => all().collect(),
+        false => behind(running, line.first(), (policy, now), (ending, all())),
     };
-    runners.sort_unstable_by_key(|runner| runner.place);
+    runners.sort_unstable_by_key(|runner| (runner.place, runner.job));
+    budget.left_milli += runners.iter().map(|runner| runner.view.milli).sum::<i64>();
     let mut chosen = Chosen { now, ..Chosen::default() };
     let mut first = BTreeSet::new();
     if policy.guarantees_first {
@@ -86,15 +88,20 @@ pub(super) fn choose<'a>(
     chosen
 }
 
-/// Those that run and stand behind the first that waits, and what they hold besides what is free. Until it is the turn of one that
-/// waits all that run keep what they have: in which order need not be known, and that is nearly all of them in most cycles.
+/// Those that run and stand behind the first that waits. Until it is his turn all that run keep what they have: in which order need
+/// not be known, and that is nearly all of them in most cycles.
 fn behind<'a>(
+    running: &'a Running,
     first: Option<OrderKey>,
-    runners: impl Iterator<Item = Runner<'a>>,
-    budget: &mut Budget,
+    (policy, now): (&Policy, Time),
+    (ending, all): (&BTreeSet<JobId>, impl Iterator<Item = Runner<'a>>),
 ) -> Vec<Runner<'a>> {
-    let behind = runners.filter(|runner| first.is_some_and(|first| first < runner.place));
-    behind.inspect(|runner| budget.left_milli += runner.view.milli).collect()
+    let Some(first) = first else { return Vec::new() };
+    let Some(behind) = running.behind(first, (policy, now)) else {
+        return all.filter(|runner| first < runner.place).collect();
+    };
+    let behind = behind.filter(|(_, job, _)| !ending.contains(job));
+    behind.map(|(place, job, view)| Runner { place, job: *job, view }).collect()
 }
 
 /// What the walk has not given out yet.

@@ -1,9 +1,10 @@
 //! Where a job stands in the order of the policy: keys that stay the same while a job waits.
 
 pub(crate) use super::running::thresholds;
-use super::running::up_to_step;
+use super::running::{RunView, up_to_step};
+use crate::id::JobId;
 use crate::model::job::{Estimate, Prospect};
-use crate::model::policy::{Length, Order, Policy, Within};
+use crate::model::policy::{Attained, Length, Order, Policy, Within};
 use crate::state::{Job, Run, Runs};
 use crate::time::Time;
 
@@ -130,6 +131,33 @@ pub(crate) fn place(policy: &Policy, key: OrderKey, milli: i64, now: Time) -> Or
     }
     let age = i128::from(now.0 - key.second) * 1_000_000 / i128::from(milli.max(1));
     OrderKey { second: -i64::try_from(age).unwrap_or(i64::MAX), ..key }
+}
+
+/// Whether the place of a running job stays the same between two crossings: neither the length that is left nor age per device
+/// counts, nor when it was its turn, nor is anybody held at his place for a while.
+pub(crate) fn lasts(policy: &Policy) -> bool {
+    let Attained { within, hold_ms, foreseen, .. } = &policy.attained;
+    match policy.order {
+        Order::Arrival => true,
+        Order::Shortest => false,
+        Order::Attained => *within == Within::Submit && *hold_ms == 0 && foreseen.hold_ms == 0,
+    }
+}
+
+/// The place of a running job that has reached so many levels' ends, where places last.
+pub(crate) fn lasting(policy: &Policy, id: JobId, (view, level): (&RunView, i64)) -> OrderKey {
+    let standing = Standing {
+        priority: view.priority,
+        submitted_at: view.submitted_at,
+        number: id.number,
+        milli: view.milli,
+        progress_ms: view.attained_ms,
+        estimate: view.estimate.as_deref(),
+        level,
+        turn: view.placed_at,
+        waits: false,
+    };
+    key(policy, &standing)
 }
 
 /// How many levels' ends it has reached, where the order asks.

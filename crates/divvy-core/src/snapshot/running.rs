@@ -1,9 +1,10 @@
 //! Who runs: what the order needs to know of each, and when the place of one in the order changes by its running on.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 use std::sync::Arc;
 
-use super::order;
+use super::order::{self, OrderKey};
 use crate::id::{AllocationId, ClassId, JobId};
 use crate::model::allocation::AllocationState;
 use crate::model::job::{Estimate, JobSpec};
@@ -27,6 +28,8 @@ pub struct Running {
     crossings: BTreeSet<(Time, JobId)>,
     /// When each ends by what is foreseen.
     ends: BTreeSet<(Time, JobId)>,
+    /// The places of all in the order, where they last.
+    line: BTreeSet<(OrderKey, JobId)>,
 }
 
 /// The running jobs of a queue.
@@ -94,6 +97,8 @@ pub struct RunView {
     crossing: Option<Time>,
     /// Where its service is among the levels of the order until then.
     standing: Level,
+    /// Its place in the order until then, where that lasts.
+    place: Option<OrderKey>,
 }
 
 /// Where a job stands, in its queue or in its user's seat there, without a copy of that.
@@ -167,6 +172,7 @@ impl RunView {
             pace_percent: pace_percent(&job.spec, run),
             crossing: None,
             standing: Level::default(),
+            place: None,
         })
     }
 
@@ -189,10 +195,11 @@ impl RunView {
     }
 
     /// Looks at what its running on does to its place.
-    fn look(&mut self, policy: &Policy, now: Time) {
+    fn look(&mut self, policy: &Policy, id: JobId, now: Time) {
         let restart_pays = self.restart_pays(policy).filter(|at| *at > now);
         self.crossing = self.next_crossing(policy, now).into_iter().chain(restart_pays).min();
         self.standing = self.level_anew(policy, now);
+        self.place = order::lasts(policy).then(|| order::lasting(policy, id, (self, self.standing.number)));
     }
 
     /// Where it stands among the levels, where the order has such. Between two crossings that is known.
@@ -328,11 +335,12 @@ impl Running {
             if view.elastic {
                 view.forget_leaving(state);
             }
-            view.look(&state.policy, now);
+            view.look(&state.policy, id, now);
             view
         });
         self.note_cooling(id, view.as_ref());
         self.note_end(id, view.as_ref());
+        self.note_place(id, view.as_ref().and_then(|view| view.place));
         match (view, self.jobs.get_mut(&id)) {
             (None, _) => self.forget(id),
             // Its queue and priority are what they were.
@@ -378,6 +386,30 @@ impl Running {
             self.ends.remove(&known);
         }
         self.ends.extend(view.and_then(end));
+    }
+
+    fn note_place(&mut self, id: JobId, place: Option<OrderKey>) {
+        let before = self.jobs.get(&id).and_then(|view| view.place);
+        if before != place {
+            if let Some(before) = before {
+                self.line.remove(&(before, id));
+            }
+            self.line.extend(place.map(|place| (place, id)));
+        }
+    }
+
+    /// Those whose places are behind this one, in order, as far as they are known without a look at each: until the next crossing.
+    pub(crate) fn behind(
+        &self,
+        place: OrderKey,
+        (policy, now): (&Policy, Time),
+    ) -> Option<impl Iterator<Item = (OrderKey, &JobId, &RunView)>> {
+        let stands = self.next_crossing().is_none_or(|at| at > now);
+        let last = JobId { number: u64::MAX, member: Some(u32::MAX) };
+        (stands && order::lasts(policy)).then(|| {
+            let behind = self.line.range((Bound::Excluded((place, last)), Bound::Unbounded));
+            behind.filter_map(|(place, job)| Some((*place, job, self.jobs.get(job)?)))
+        })
     }
 
     /// Who ends after a moment by what is foreseen, and when, the first first.
@@ -449,8 +481,13 @@ impl Running {
         while let Some(&(at, id)) = self.crossings.first().filter(|(at, _)| *at <= now) {
             self.crossings.remove(&(at, id));
             let Some(view) = self.jobs.get_mut(&id) else { continue };
-            view.look(&state.policy, now);
+            let before = view.place;
+            view.look(&state.policy, id, now);
             self.crossings.extend(view.crossing.map(|at| (at, id)));
+            if let (Some(before), Some(place)) = (before, view.place) {
+                self.line.remove(&(before, id));
+                self.line.insert((place, id));
+            }
         }
     }
 

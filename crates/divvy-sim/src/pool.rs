@@ -149,7 +149,10 @@ impl VirtualPool {
             self.see_all()?;
             let Some(batch) = self.controller.drain() else { return Ok(happened) };
             self.note(&batch.commit.events);
-            happened.extend(batch.commit.events);
+            match happened.is_empty() {
+                true => happened = batch.commit.events,
+                false => happened.extend(batch.commit.events),
+            }
             self.engine.submit(&batch.actions);
         }
     }

@@ -42,8 +42,9 @@ pub struct Lived {
 
 /// After so many events, on average, everything is looked at: the whole state, the snapshot built anew, planning again.
 const LOOK_EVERY_EVENTS: u64 = 700;
-/// The log is folded from its very beginning after one restart in so many; after the others, from the last one on.
-const WHOLE_FOLD_EVERY: u64 = 8;
+/// The log is folded from its very beginning after one restart in so many; after the others, from the last one on. What that one
+/// went on from is such a fold as well, and at the end of a life all of its log is folded once more: seldom is enough.
+const WHOLE_FOLD_EVERY: u64 = 64;
 /// One life in so many is read back from its text and planned again cycle by cycle.
 const VERIFY_EVERY_LIFE: u64 = 16;
 /// The daemon lets time pass in its log so often.

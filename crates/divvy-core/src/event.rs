@@ -369,7 +369,7 @@ impl Event {
     }
 
     /// Whether nodes, devices, queues or settings are others now.
-    fn changes_pool(&self) -> bool {
+    pub(crate) fn changes_pool(&self) -> bool {
         matches!(
             self,
             Event::TermBegan { .. }

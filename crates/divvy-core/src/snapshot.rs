@@ -21,7 +21,7 @@ use smallvec::SmallVec;
 
 use crate::amount::{Holdings, Resource};
 use crate::event::Event;
-use crate::id::{AllocationId, JobId};
+use crate::id::{AllocationId, ClassId, JobId};
 use crate::model::allocation::{AllocationState, Placement};
 use crate::model::job::JobSpec;
 use crate::model::promise::Promise;
@@ -57,6 +57,8 @@ pub struct Snapshot {
     pub limits: BTreeSet<(Time, JobId)>,
     /// What scores have said of nodes: a cache.
     pub(crate) scores: Scores,
+    /// Who was found to wait for what is not in the pool, whatever is free, since that changed: likewise.
+    pub(crate) stuck: BTreeSet<ClassId>,
 }
 
 impl Snapshot {
@@ -153,6 +155,9 @@ impl Snapshot {
                 all.for_each(|placement| self.take(state, promise.job, (placement, Presence::Passing)));
             }
             _ => {}
+        }
+        if event.changes_pool() || matches!(event, Event::OthersHold { .. }) {
+            self.stuck.clear();
         }
         for (promise, holder) in
             before.promises.iter().filter(|(promise, _)| !state.promises.contains_key(&promise.job))

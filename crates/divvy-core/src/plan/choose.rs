@@ -144,7 +144,9 @@ fn take<'a>(
                 budget.left_milli -= runner.view.milli
             }
             Next::Runs(runner) => chosen.give_up(runner),
-            Next::Waits(class, key) if done.contains(&key.number) => merged.line.admit_next(class, key),
+            Next::Waits(class, key) if done.contains(&key.number) => {
+                merged.line.admit_next(class, key);
+            }
             Next::Waits(class, key) => {
                 let milli = merged.line.milli(class);
                 // All of a class ask for as much: with the first that is too large, all of it is.

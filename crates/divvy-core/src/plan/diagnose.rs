@@ -151,18 +151,21 @@ fn host_busy(nodes: &Nodes, spec: &JobSpec, alternative: &Alternative) -> Option
     if fits(spec, alternative) {
         return None;
     }
-    let sharing = JobSpec { exclusive: false, ..spec.clone() };
-    if spec.exclusive && fits(&sharing, alternative) {
+    let sharing = match spec.exclusive {
+        true => &JobSpec { exclusive: false, ..spec.clone() },
+        false => spec,
+    };
+    if spec.exclusive && fits(sharing, alternative) {
         return Some(Reason::NoIdleNode);
     }
     if nodes.iter().all(|node| node.most_tasks.1 <= 0) {
         return Some(Reason::HostBusy(Resource::Pods, 1));
     }
-    if fits(&sharing, &Alternative { cpu_milli: Some(0), ..alternative.clone() }) {
+    if fits(sharing, &Alternative { cpu_milli: Some(0), ..alternative.clone() }) {
         return Some(Reason::HostBusy(Resource::Cpu, alternative.cpu_milli.unwrap_or(UNSAID_CPU_MILLI)));
     }
     let plain = Alternative { extras: Extras::default(), ..alternative.clone() };
-    if !alternative.extras.is_empty() && fits(&sharing, &plain) {
+    if !alternative.extras.is_empty() && fits(sharing, &plain) {
         let lacks = |(resource, asked): &(&Resource, i64)| {
             nodes.iter().all(|node| node.extras.1.of(resource) < *asked)
         };

@@ -12,7 +12,7 @@ use super::settle::{self, Leaver};
 use super::share::{Amounts, Shares};
 use super::trial::{Others, Trial};
 use super::turns::{Turn, Turns};
-use super::{Place, Plan, Report, Verdicts, place, quicken, starve};
+use super::{Place, Plan, Report, Verdicts, place, quicken, starve, stuck};
 use crate::id::{AllocationId, JobId};
 use crate::model::allocation::{AllocationState, Placement};
 use crate::model::job::{Cause, JobSpec};
@@ -90,12 +90,17 @@ pub(super) fn in_turns<'a>(
     let mut grows = Some(Reach::Due);
     loop {
         // What is due to gangs that run goes before what nobody is due.
-        if turns.is_beyond_due() && grows.take().is_some() {
+        if turns.is_beyond_due(&fair.shares) && grows.take().is_some() {
             resize::grow(&mut fair, Reach::Due)
                 .into_iter()
                 .for_each(|queue| turns.refresh(queue, &fair.shares));
         }
-        let Some(turn) = turns.take() else { break };
+        // Whoever is left waits still, and room is kept for others.
+        if turns.all_stand() && !fair.trial.reserve.heeds(state) {
+            report.skipped += turns.left();
+            break;
+        }
+        let Some(turn) = turns.take(&fair.shares) else { break };
         if relieved.is_some_and(|job| fair.has_all(turn, job)) {
             turns.admit_next(turn);
             turns.refresh(turn.queue, &fair.shares);
@@ -117,6 +122,8 @@ pub(super) fn in_turns<'a>(
                 }
                 Err(reason) => {
                     fair.keep_room(turn, &reason);
+                    turns.leave();
+                    stuck::note(fair.trial, turn.class, &reason);
                     verdicts.insert(turn.class, Some(reason));
                 }
             }
@@ -182,14 +189,22 @@ impl<'a> Fair<'a, '_> {
     fn is_hopeless(&self, turn: Turn, reason: &Reason) -> bool {
         let state = self.trial.state;
         let Some(job) = state.jobs.get(&turn.key.number) else { return false };
-        if !place::is_still_busy(self.trial, reason, &job.spec) {
+        if !place::is_still_busy(self.trial, reason, &job.spec) && !self.is_stuck(turn, reason, &job.spec) {
             return false;
         }
-        if state.policy.preempt != Preempt::LeastLoss || !job.spec.may_preempt() {
+        let gives_way = state.policy.preempt == Preempt::LeastLoss && job.spec.may_preempt();
+        if !gives_way || !reason.may_be_taken_for() {
             return true;
         }
         let asked = turn.asked.clone();
         !self.may_claim((turn.queue, false), (job.id(), &job.spec), (asked, 0))
+    }
+
+    /// Whether a class still waits for what is not in the pool, and may have it as far as its queue is concerned.
+    fn is_stuck(&self, turn: Turn, reason: &Reason, spec: &JobSpec) -> bool {
+        stuck::is_stuck(self.trial, turn.class, reason, spec)
+            && self.shares.allows(turn.queue, turn.asked, spec).is_ok()
+            && self.shares.closed(turn.queue, spec).is_ok()
     }
 
     /// Whether moves, or others that give way, might make room for a job by its alternatives of this number: seen without a look at

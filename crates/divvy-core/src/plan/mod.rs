@@ -26,6 +26,7 @@ mod seats;
 mod settle;
 mod share;
 mod starve;
+mod stuck;
 mod topology;
 mod trial;
 mod turns;
@@ -187,6 +188,9 @@ pub fn plan(state: &State, snapshot: &mut Snapshot, now: Time) -> (Plan, Report)
     report.kept_from = trial.reserve.kept_from().chain(to_come).collect();
     trial.roll_back_to(0);
     plan.judged = judge(state, snapshot, verdicts);
+    for (class, _) in plan.judged.iter().filter(|(_, reason)| reason.is_none()) {
+        snapshot.stuck.remove(class);
+    }
     (plan, report)
 }
 

@@ -49,6 +49,11 @@ impl<'a> Around<'a> {
         Self { neighbours, placed, seekers, rest: Rest::new(), is_empty_pool: false }
     }
 
+    /// Whether any job tells others by labels.
+    pub(super) fn are_told(&self) -> bool {
+        self.neighbours.are_told()
+    }
+
     /// What is placed next belongs to a gang of which these are there, or will be by then; gives what was so before.
     pub(super) fn join(&mut self, rest: Rest) -> Rest {
         std::mem::replace(&mut self.rest, rest)

@@ -98,11 +98,12 @@ impl<'a> Line<'a> {
         self.put_back(place, class, key);
     }
 
-    /// Lets the job behind this one in its class into the line.
-    pub(super) fn admit_next(&mut self, class: ClassId, behind: OrderKey) {
-        let Some(view) = self.waiting.classes.get(&class) else { return };
+    /// Lets the job behind this one in its class into the line; says whether there is one.
+    pub(super) fn admit_next(&mut self, class: ClassId, behind: OrderKey) -> bool {
+        let Some(view) = self.waiting.classes.get(&class) else { return false };
         let next = view.jobs.range((Bound::Excluded(behind), Bound::Unbounded)).next();
         self.admit(class, view, next);
+        next.is_some()
     }
 
     fn admit(&mut self, class: ClassId, view: &ClassView, head: Option<&OrderKey>) {

@@ -10,6 +10,7 @@ use super::quicken;
 use super::settle::{self, Leaver, held_by};
 use super::share::Closed;
 use super::starve;
+use super::stuck;
 use super::trial::Trial;
 use super::{Place, Plan};
 use crate::id::{ClassId, JobId};
@@ -106,7 +107,10 @@ fn place_waiting(
         return true;
     }
     let judged = state.verdicts.get(&class);
-    if let Some(reason) = judged.filter(|reason| place::is_still_busy(trial, reason, &job.spec)) {
+    let stands = |reason: &&Reason| {
+        place::is_still_busy(trial, reason, &job.spec) || stuck::is_stuck(trial, class, reason, &job.spec)
+    };
+    if let Some(reason) = judged.filter(stands) {
         verdicts.insert(class, Some(reason.clone()));
         return false;
     }
@@ -115,6 +119,7 @@ fn place_waiting(
     let placed = place::place_members(trial, number, most, places);
     trial.name_reasons(true);
     let fits = placed.is_ok();
+    placed.as_ref().err().into_iter().for_each(|reason| stuck::note(trial, class, reason));
     verdicts.insert(class, placed.err());
     fits
 }

@@ -15,7 +15,7 @@ use super::reserve::Reserve;
 use super::score::Scores;
 use super::share::Closed;
 use crate::amount::Holdings;
-use crate::id::{AllocationId, DeviceId, JobId, NodeId};
+use crate::id::{AllocationId, ClassId, DeviceId, JobId, NodeId};
 use crate::model::allocation::Placement;
 use crate::model::ask::{Alternative, Ask};
 use crate::model::choice::NodeChoice;
@@ -33,6 +33,8 @@ pub(super) struct Trial<'a> {
     capacity: &'a mut Capacity,
     held: &'a BTreeMap<String, Holdings>,
     scores: &'a mut Scores,
+    /// The classes that wait for a reason that is about the pool alone, as it is now.
+    pub(super) stuck: &'a mut BTreeSet<ClassId>,
     /// What was done, in order.
     done: Vec<Step<'a>>,
     /// What the queues would hold beyond the snapshot.
@@ -52,8 +54,8 @@ pub(super) struct Trial<'a> {
     pub(super) not_lent: Closed,
     /// Whether a job that does not fit is told why.
     names_reasons: bool,
-    /// Why asks did not fit, since capacity last changed: those of many queues are alike.
-    diagnosed: BTreeMap<u64, Reason>,
+    /// Why asks did not fit after so much was done: those of many queues are alike, and what was done since is undone mostly.
+    diagnosed: BTreeMap<(Mark, u64), Reason>,
     /// Where the gang begins that is being placed.
     gang: Mark,
     /// The places of the nodes, rising, that tasks may be placed on now; all where there is none.
@@ -129,13 +131,14 @@ impl<'a> Trial<'a> {
 
     /// A trial, and what of the snapshot it does not touch: who waits and who runs.
     pub(super) fn split(state: &'a State, snapshot: &'a mut Snapshot) -> (Self, Others<'a>) {
-        let Snapshot { capacity, neighbours, held, scores, .. } = snapshot;
+        let Snapshot { capacity, neighbours, held, scores, stuck, .. } = snapshot;
         let Snapshot { waiting, running, growing, limits, leavers, .. } = snapshot;
         let trial = Self {
             state,
             capacity,
             held,
             scores,
+            stuck,
             done: Vec::new(),
             extra: BTreeMap::new(),
             bounds: RefCell::default(),
@@ -227,15 +230,15 @@ impl<'a> Trial<'a> {
         if !self.names_reasons {
             return None;
         }
+        let mark = self.mark();
         let Self { capacity, diagnosed, .. } = self;
         let asked = fingerprint(&(alternative, &ask.nodes, tasks, spec.exclusive, spec.gang.tasks()));
         let anew = || diagnose::diagnose((capacity, &ask.nodes), spec, alternative, tasks);
-        Some(diagnosed.entry(asked).or_insert_with(anew).clone())
+        Some(diagnosed.entry((mark, asked)).or_insert_with(anew).clone())
     }
 
     /// Notes that something was done.
     fn did(&mut self, step: Step<'a>) {
-        self.diagnosed.clear();
         self.done.push(step);
     }
 
@@ -298,8 +301,8 @@ impl<'a> Trial<'a> {
     }
 
     pub(super) fn roll_back_to(&mut self, mark: Mark) {
-        if self.done.len() > mark {
-            self.diagnosed.clear();
+        if self.diagnosed.last_key_value().is_some_and(|((after, _), _)| *after > mark) {
+            self.diagnosed.split_off(&(mark + 1, 0));
         }
         while self.done.len() > mark {
             let Some(step) = self.done.pop() else { break };
@@ -389,6 +392,7 @@ impl<'a> Trial<'a> {
     /// Moves the new placements that have a device, the one that has all of it or several that share it, to another one.
     fn exchange(&mut self, from: DeviceId, to: DeviceId) -> bool {
         let has = |placement: &Placement| placement.devices.iter().any(|(device, _)| *device == from);
+        self.diagnosed.clear();
         let mut found = false;
         for step in &mut self.done {
             let Step::Took(placement, _) = step else { continue };

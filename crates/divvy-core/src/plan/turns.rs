@@ -19,7 +19,8 @@ pub(super) struct Turns<'a> {
     /// How many classes are left out, since their verdicts stand.
     pub(super) left_out: usize,
     lines: Vec<Line<'a>>,
-    /// By queue: its children in which someone waits, and itself if jobs of its own do; the next first.
+    /// By queue: its children in which someone waits, and itself if jobs of its own do; the next first. Where there are no
+    /// children it is empty: the next is known without it.
     forks: Vec<BTreeSet<Entry>>,
     /// By queue: how it stands in its parent's fork, and how its own jobs stand in its own.
     entries: Vec<(Option<Entry>, Option<Entry>)>,
@@ -27,6 +28,8 @@ pub(super) struct Turns<'a> {
     open: usize,
     /// Whether nobody passes who stands before him.
     strict: bool,
+    /// How many classes in line have no verdict that stands; where something has become free, or the order is strict, nobody asks.
+    untold: Option<usize>,
 }
 
 /// How one stands, which child it is, and the class of its next job.
@@ -70,7 +73,8 @@ impl Turn<'_> {
 impl<'a> Turns<'a> {
     pub(super) fn new(state: &'a State, waiting: &'a Waiting, now: Time, shares: &Shares) -> Self {
         let mut classes: Vec<Vec<(ClassId, &ClassView)>> = vec![Vec::new(); shares.queues.len()];
-        let (has_open, mut left_out) = (has_open(state, waiting, shares), 0);
+        let (has_open, untold) = has_open(state, waiting, shares);
+        let mut left_out = 0;
         for (class, view) in &waiting.classes {
             match has_open[shares.top(view.queue)] {
                 true => classes[view.queue].push((*class, view)),
@@ -82,7 +86,7 @@ impl<'a> Turns<'a> {
         let forks = vec![BTreeSet::new(); lines.len()];
         let entries = vec![(None, None); lines.len()];
         let mut turns =
-            Self { waiting, left_out, lines, forks, entries, open: 0, strict: state.policy.strict };
+            Self { waiting, left_out, lines, forks, entries, open: 0, strict: state.policy.strict, untold };
         for queue in 0..turns.lines.len() {
             if turns.lines[queue].first().is_some() {
                 turns.refresh(queue, shares);
@@ -92,10 +96,10 @@ impl<'a> Turns<'a> {
     }
 
     /// Takes the next job out of its line.
-    pub(super) fn take(&mut self) -> Option<Turn<'a>> {
+    pub(super) fn take(&mut self, shares: &Shares) -> Option<Turn<'a>> {
         let mut queue = POOL;
         let class = loop {
-            let (_, child, class) = *self.forks[queue].first()?;
+            let (_, child, class) = *self.first(queue, shares)?;
             if child == queue {
                 break class;
             }
@@ -107,9 +111,9 @@ impl<'a> Turns<'a> {
     }
 
     /// Whether the next job takes its queue, or one above it, beyond what is due to it.
-    pub(super) fn is_beyond_due(&self) -> bool {
+    pub(super) fn is_beyond_due(&self, shares: &Shares) -> bool {
         let mut queue = POOL;
-        while let Some((standing, child, _)) = self.forks[queue].first() {
+        while let Some((standing, child, _)) = self.first(queue, shares) {
             if standing.beyond_due {
                 return true;
             }
@@ -126,9 +130,26 @@ impl<'a> Turns<'a> {
         self.open <= 1
     }
 
+    /// Whether the verdicts of all that are in line stand.
+    pub(super) fn all_stand(&self) -> bool {
+        self.untold == Some(0)
+    }
+
+    /// How many classes are in line.
+    pub(super) fn left(&self) -> usize {
+        self.lines.iter().map(|line| line.classes().count()).sum()
+    }
+
     /// Lets the job behind this one in its class into the line.
     pub(super) fn admit_next(&mut self, turn: Turn<'_>) {
-        self.lines[turn.queue].admit_next(turn.class, turn.key);
+        if !self.lines[turn.queue].admit_next(turn.class, turn.key) {
+            self.leave();
+        }
+    }
+
+    /// A class that was tried leaves the line.
+    pub(super) fn leave(&mut self) {
+        self.untold = self.untold.map(|untold| untold.saturating_sub(1));
     }
 
     /// Puts a job back: more of it may start.
@@ -153,12 +174,17 @@ impl<'a> Turns<'a> {
         });
         let before = std::mem::replace(&mut self.entries[queue].1, own);
         self.open = self.open + usize::from(own.is_some()) - usize::from(before.is_some());
-        exchange(&mut self.forks[queue], before, own);
+        if !shares.queues[queue].children.is_empty() {
+            exchange(&mut self.forks[queue], before, own);
+        }
         let mut place = queue;
         while place != POOL {
             let parent = shares.queues[place].parent;
-            let next = self.forks[place].first().map(|(standing, _, class)| (standing.head, *class));
-            let entry = next.map(|next| (self.standing(shares, place, next), place, next.1));
+            let entry = self.first(place, shares).map(|(standing, child, class)| match *child == queue {
+                // As it has just been reckoned.
+                true if place == queue => (*standing, place, *class),
+                _ => (self.standing(shares, place, (standing.head, *class)), place, *class),
+            });
             let before = std::mem::replace(&mut self.entries[place].0, entry);
             exchange(&mut self.forks[parent], before, entry);
             place = parent;
@@ -177,6 +203,14 @@ impl<'a> Turns<'a> {
         let next = self.lines[queue].next_of(is_owed)?;
         let standing = self.standing(shares, queue, next);
         (!standing.beyond_due).then_some((standing, next.1))
+    }
+
+    /// Who goes next at a fork.
+    fn first(&self, queue: usize, shares: &Shares) -> Option<&Entry> {
+        match shares.queues[queue].children.is_empty() {
+            true => self.entries[queue].1.as_ref(),
+            false => self.forks[queue].first(),
+        }
     }
 
     fn standing(&self, shares: &Shares, queue: usize, (head, class): (OrderKey, ClassId)) -> Standing {
@@ -213,30 +247,34 @@ impl<'a> Turns<'a> {
 /// Of the pool's own children: whether anybody waits in them, or below them, who has no verdict that stands. In the others nobody is
 /// tried in this cycle, and who is there changes nothing for those that are. In a strict order all count: who waits keeps back
 /// those behind it. So do those for whom room is kept, unless there are so many that looking at all of them costs more than it
-/// is worth: then room is kept from jobs below the same child of the pool, and from all once something becomes free.
-fn has_open(state: &State, waiting: &Waiting, shares: &Shares) -> Vec<bool> {
+/// is worth: then room is kept from jobs below the same child of the pool, and from all once something becomes free. Gives how many
+/// classes have no verdict that stands as well, where that is asked.
+fn has_open(state: &State, waiting: &Waiting, shares: &Shares) -> (Vec<bool>, Option<usize>) {
     let keeps = state.policy.reserve > 0 && waiting.classes.len() <= MOST_CLASSES_LOOKED_AT;
     let all = state.freed || state.policy.strict || keeps;
     let mut has_open = vec![all; shares.queues.len()];
-    if all {
-        return has_open;
+    if state.freed || state.policy.strict {
+        return (has_open, None);
     }
+    let mut untold = 0;
     // Both are in the order of their ids.
     let mut judged = state.verdicts.iter().peekable();
     for (class, view) in &waiting.classes {
         while judged.next_if(|(other, _)| *other < class).is_some() {}
         if judged.peek().is_none_or(|(other, reason)| *other != class || !reason.lasts()) {
             has_open[shares.top(view.queue)] = true;
+            untold += 1;
         }
     }
-    has_open
+    (has_open, Some(untold))
 }
 
 fn exchange(fork: &mut BTreeSet<Entry>, before: Option<Entry>, after: Option<Entry>) {
     if before != after {
+        // A set that is never empty in between keeps its memory.
+        fork.extend(after);
         if let Some(before) = before {
             fork.remove(&before);
         }
-        fork.extend(after);
     }
 }

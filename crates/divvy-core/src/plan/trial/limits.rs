@@ -1,6 +1,5 @@
 //! Part of a trial: what queues may hold at most, with what they hold by the snapshot and what the trial has taken and released.
 
-use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use super::{Mark, Step, Trial};
@@ -109,8 +108,13 @@ impl<'a> Trial<'a> {
     }
 
     fn held(&self, path: &str, resource: &Resource) -> i64 {
-        let of = |map: &BTreeMap<String, Holdings>| map.get(path).map_or(0, |held| held.of(resource));
-        of(self.held) + of(&self.extra)
+        self.held_by(path)(resource)
+    }
+
+    /// What a queue and those below it hold of each resource.
+    fn held_by(&self, path: &str) -> impl Fn(&Resource) -> i64 + use<'_, 'a> {
+        let (held, extra) = (self.held.get(path), self.extra.get(path));
+        move |resource| [held, extra].into_iter().flatten().map(|held| held.of(resource)).sum()
     }
 
     /// Whether what this cycle adds takes a queue, or one above it, beyond its limit. One that was beyond it before may stay there,
@@ -146,24 +150,40 @@ impl<'a> Trial<'a> {
 
     /// The first limit, from the queue upwards, that is exceeded by what is held together with `more` devices (milli).
     pub(in crate::plan) fn exceeded(&self, queue: &str, more_milli: i64) -> Option<Reason> {
-        if more_milli > 0
-            && !self.spent.is_empty()
-            && let Some(spent) = lineage(queue).find_map(|path| self.spent.get(path))
-        {
+        if let Some(spent) = self.spent_by(queue, more_milli) {
             return Some(spent.clone());
         }
         let (path, resource, limit) = self.over(queue, more_milli)?;
         Some(Reason::limit(path, resource.clone(), (limit, more_milli)))
     }
 
+    /// Whether that is the limit that a reason names, and as much is asked for.
+    pub(in crate::plan) fn still_exceeds(&self, queue: &str, more_milli: i64, reason: &Reason) -> bool {
+        let (Reason::QueueLimit(path, resource, most, asked)
+        | Reason::UserLimit(path, resource, most, asked)) = reason
+        else {
+            return false;
+        };
+        *asked == more_milli
+            && self.spent_by(queue, more_milli).is_none()
+            && self.over(queue, more_milli) == Some((path, resource, *most))
+    }
+
+    /// Why so many more devices (milli) are beyond the budget of a queue, or of one above it.
+    fn spent_by(&self, queue: &str, more_milli: i64) -> Option<&Reason> {
+        let counts = more_milli > 0 && !self.spent.is_empty();
+        counts.then(|| lineage(queue).find_map(|path| self.spent.get(path))).flatten()
+    }
+
     /// Whose limit it is, of what, and how much.
     fn over<'q>(&self, queue: &'q str, more_milli: i64) -> Option<(&'q str, &'a Resource, i64)> {
         for (length, limits) in self.limits(queue).iter() {
             let path = &queue[..*length];
+            let held = self.held_by(path);
             for (resource, limit) in *limits {
                 let more = if *resource == Resource::Any { more_milli } else { 0 };
                 if let Amount::Finite(most) = limit
-                    && !limit.allows(self.held(path, resource) + more)
+                    && !limit.allows(held(resource) + more)
                 {
                     return Some((path, resource, *most));
                 }

@@ -1,0 +1,59 @@
+//! Verdicts of which a look says that they stand, though something has become free. Those that are about the pool alone stand until
+//! that changes, whatever ends in it: which classes have such is noted in the snapshot.
+
+use super::trial::Trial;
+use crate::id::ClassId;
+use crate::model::ask::Alternative;
+use crate::model::gang::{Group, Role};
+use crate::model::job::JobSpec;
+use crate::reason::Reason;
+
+/// Whether a reason is about what nodes have and which of it can be given out, and nothing else.
+fn is_of_the_pool(reason: &Reason) -> bool {
+    matches!(
+        reason,
+        Reason::NoNode
+            | Reason::NoSuchModel(_)
+            | Reason::NoSuchMemory(_)
+            | Reason::TooManyDevices(..)
+            | Reason::TooMuchHost(..)
+            | Reason::NodesDraining(_)
+            | Reason::DevicesDown(_)
+            | Reason::DevicesForeign(_)
+            | Reason::DevicesDraining(_)
+    )
+}
+
+/// Notes why a class has just been found to wait.
+pub(super) fn note(trial: &mut Trial, class: ClassId, reason: &Reason) {
+    if is_of_the_pool(reason) {
+        trial.stuck.insert(class);
+    }
+}
+
+/// Whether a class waits for the same reason still as long as nobody gives way: the limit of its queue is what is looked at first, and
+/// is exceeded still; or the pool is the same, and no limit keeps a job of it back now.
+pub(super) fn is_stuck(trial: &Trial, class: ClassId, reason: &Reason, spec: &JobSpec) -> bool {
+    if trial.state.draining {
+        return false;
+    }
+    if let Reason::QueueLimit(..) | Reason::UserLimit(..) = reason {
+        // Of others of its alternatives it might take what those have who give way.
+        return !spec.gang.has_alternatives()
+            && trial.still_exceeds(spec.stand(), spec.milli_asked(), reason);
+    }
+    if !is_of_the_pool(reason) || !trial.stuck.contains(&class) {
+        return false;
+    }
+    let Some((role, alternative)) = only_way(trial, spec) else { return false };
+    trial.exceeded(spec.stand(), spec.milli_asked()).is_none()
+        && trial.model_limit(spec.stand(), alternative, role.minimum).is_none()
+}
+
+/// The one role of a job and the one way to serve it, where no others, near or apart, and no domains play a part.
+fn only_way<'s>(trial: &Trial, spec: &'s JobSpec) -> Option<(&'s Role, &'s Alternative)> {
+    let Group::Role(role) = &spec.gang else { return None };
+    let [alternative] = &role.ask.alternatives[..] else { return None };
+    let plain = role.topology.is_none() && !trial.around.are_told();
+    plain.then_some((role, alternative))
+}

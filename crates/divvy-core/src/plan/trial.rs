@@ -39,7 +39,7 @@ pub(super) struct Trial<'a> {
     done: Vec<Step<'a>>,
     /// What the queues would hold beyond the snapshot.
     extra: BTreeMap<String, Holdings>,
-    /// What limits the queue that was asked about last.
+    /// What limits queues.
     bounds: RefCell<Bounds<'a>>,
     next_allocation: u64,
     /// Placements of this cycle whose devices were exchanged for like ones.

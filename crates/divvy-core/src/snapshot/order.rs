@@ -4,7 +4,7 @@ pub(crate) use super::running::thresholds;
 use super::running::{RunView, up_to_step};
 use crate::id::JobId;
 use crate::model::job::{Estimate, Prospect};
-use crate::model::policy::{Attained, Length, Order, Policy, Within};
+use crate::model::policy::{Attained, Length, Order, Policy, Preempt, Within};
 use crate::state::{Job, Run, Runs};
 use crate::time::Time;
 
@@ -133,15 +133,16 @@ pub(crate) fn place(policy: &Policy, key: OrderKey, milli: i64, now: Time) -> Or
     OrderKey { second: -i64::try_from(age).unwrap_or(i64::MAX), ..key }
 }
 
-/// Whether the place of a running job stays the same between two crossings: neither the length that is left nor age per device
+/// Whether running jobs are walked in an order in which the place of one stays the same between two crossings: neither the length that is left nor age per device
 /// counts, nor when it was its turn, nor is anybody held at his place for a while.
 pub(crate) fn lasts(policy: &Policy) -> bool {
     let Attained { within, hold_ms, foreseen, .. } = &policy.attained;
-    match policy.order {
+    let lasts = match policy.order {
         Order::Arrival => true,
         Order::Shortest => false,
         Order::Attained => *within == Within::Submit && *hold_ms == 0 && foreseen.hold_ms == 0,
-    }
+    };
+    policy.preempt == Preempt::Walk && lasts
 }
 
 /// The place of a running job that has reached so many levels' ends, where places last.

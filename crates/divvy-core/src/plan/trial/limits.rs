@@ -1,5 +1,6 @@
 //! Part of a trial: what queues may hold at most, with what they hold by the snapshot and what the trial has taken and released.
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use super::{Mark, Step, Trial};
@@ -12,12 +13,8 @@ use crate::reason::Reason;
 use crate::snapshot::count_drawn;
 use crate::state::counted;
 
-/// What limits a queue: whoever tries a job asks for that several times.
-#[derive(Default)]
-pub(super) struct Bounds<'a> {
-    queue: Option<Rc<str>>,
-    limits: Limited<'a>,
-}
+/// What limits the queues that anybody has asked about: whoever tries a job asks several times.
+pub(super) type Bounds<'a> = BTreeMap<Rc<str>, Limited<'a>>;
 
 /// The limits of a queue and of those above it, from the queue upwards, and how much of its path each is for. Only those that limit
 /// anything.
@@ -26,25 +23,25 @@ type Limited<'a> = Rc<[(usize, &'a Limits)]>;
 impl<'a> Trial<'a> {
     /// What limits a queue.
     fn limits(&self, queue: &str) -> Limited<'a> {
-        self.look_up(queue);
-        Rc::clone(&self.bounds.borrow().limits)
+        self.look_up(queue).1
     }
 
     /// The queue, if something limits it: only there it matters what it holds.
     pub(super) fn limited(&self, queue: &str) -> Option<Rc<str>> {
-        self.look_up(queue);
-        let bounds = self.bounds.borrow();
-        bounds.queue.clone().filter(|_| !bounds.limits.is_empty())
+        let (queue, limits) = self.look_up(queue);
+        (!limits.is_empty()).then_some(queue)
     }
 
-    fn look_up(&self, queue: &str) {
+    fn look_up(&self, queue: &str) -> (Rc<str>, Limited<'a>) {
         let mut bounds = self.bounds.borrow_mut();
-        if bounds.queue.as_deref() == Some(queue) {
-            return;
+        if let Some((queue, limits)) = bounds.get_key_value(queue) {
+            return (Rc::clone(queue), Rc::clone(limits));
         }
-        let limits = lineage(queue).filter_map(|path| Some((path.len(), self.state.limit_at(path)?)));
-        bounds.limits = limits.filter(|(_, limits)| !limits.is_empty()).collect();
-        bounds.queue = Some(queue.into());
+        let known = lineage(queue).filter_map(|path| Some((path.len(), self.state.limit_at(path)?)));
+        let limits: Limited = known.filter(|(_, limits)| !limits.is_empty()).collect();
+        let queue: Rc<str> = queue.into();
+        bounds.insert(Rc::clone(&queue), Rc::clone(&limits));
+        (queue, limits)
     }
 
     /// The models of which a queue may not take so many more devices (milli).

@@ -223,7 +223,19 @@ impl<'a> Fair<'a, '_> {
         let (own, owed) = (true, false);
         reclaim::might_take(
             self,
-            &Claim { job, spec, part, queue, asked, scarce, own, starves, owed, siblings_first: false, spares },
+            &Claim {
+                job,
+                spec,
+                part,
+                queue,
+                asked,
+                scarce,
+                own,
+                starves,
+                owed,
+                siblings_first: false,
+                spares,
+            },
         )
     }
 

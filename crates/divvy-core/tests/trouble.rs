@@ -138,16 +138,18 @@ fn a_clock_that_steps_back_stands_still_in_the_pool_and_goes_on_where_it_was() {
     assert!(stamps.windows(2).all(|pair| pair[0].at <= pair[1].at), "{stamps:?}");
 }
 
-/// A hundred groups of a hundred teams, each of which is guaranteed a GPU.
+/// A hundred groups of a hundred teams; to two teams far apart half of eight GPUs each is guaranteed.
 fn ten_thousand_queues() -> Vec<Queue> {
     let guaranteed = |path: String, gpus: i64| Queue {
         guarantee: Limits::from([(Resource::Any, Amount::Finite(gpus * 1000))]),
         ..Queue::named(&path)
     };
-    let teams = |group: usize| (0..100).map(move |team| guaranteed(format!("g{group}/t{team}"), 1));
-    (0..100)
-        .flat_map(|group| std::iter::once(guaranteed(format!("g{group}"), 100)).chain(teams(group)))
-        .collect()
+    let queue = |path: String| match path.as_str() {
+        "g0/t0" | "g99/t99" => guaranteed(path, 4),
+        _ => Queue::named(&path),
+    };
+    let teams = |group: usize| (0..100).map(move |team| format!("g{group}/t{team}"));
+    (0..100).flat_map(|group| std::iter::once(format!("g{group}")).chain(teams(group))).map(queue).collect()
 }
 
 #[test]
@@ -159,22 +161,25 @@ fn among_ten_thousand_queues_each_has_what_is_guaranteed_to_it_and_none_loses_a_
         let set = Command::SetQueues(queues, Person::administrator("root"));
         pool.controller().take(&set, now).unwrap().unwrap();
     };
-    lines(&mut pool, &["policy {share: fill, preempt: least_loss}"]);
-    (0..100).for_each(|node| pool.line(&format!("node n{node} 100xh100")).unwrap());
+    lines(&mut pool, &["policy {share: fill, preempt: least_loss}", "node n1 8xh100"]);
     set(&mut pool, ten_thousand_queues());
-    lines(&mut pool, &["submit a g0/t0 1 array=0-9999", "plan", "submit b g99/t99 1", "plan"]);
+    lines(&mut pool, &["submit a g0/t0 2 array=0-3", "plan", "submit b g99/t99 4", "plan"]);
     let mut fewer = ten_thousand_queues();
     fewer.retain(|queue| !queue.path.starts_with("g50"));
     set(&mut pool, fewer);
-    lines(&mut pool, &["plan", "end a_99 signal=15", "plan"]);
-    let last: Vec<&str> = pool.printed().lines().skip(9_999).collect();
+    lines(&mut pool, &["plan", "end a_3 signal=15", "end a_2 signal=15", "plan"]);
     expect![[r#"
-        place a_9999 n99:99
-        stop a_99 Reclaimed by b
-        promise b n0:99
-        ended a_99 pending Reclaimed exit=143
-        place b n0:99
-        wait DV-GPUS-BUSY: every GPU that would do is taken"#]]
-    .assert_eq(&last.join("\n"));
+        place a_0 n1:0+n1:1
+        place a_1 n1:2+n1:3
+        place a_2 n1:4+n1:5
+        place a_3 n1:6+n1:7
+        stop a_3 Reclaimed by b
+        stop a_2 Reclaimed by b
+        promise b n1:4+n1:5+n1:6+n1:7
+        ended a_3 pending Reclaimed exit=143
+        ended a_2 pending Reclaimed exit=143
+        place b n1:4+n1:5+n1:6+n1:7
+        wait DV-GPUS-BUSY: no node has 2 GPUs free that would do
+    "#]].assert_eq(pool.printed());
     assert_eq!((pool.state().jobs.len(), pool.state().queues.len()), (2, 9_999));
 }

@@ -180,6 +180,7 @@ fn among_ten_thousand_queues_each_has_what_is_guaranteed_to_it_and_none_loses_a_
         ended a_2 pending Reclaimed exit=143
         place b n1:4+n1:5+n1:6+n1:7
         wait DV-GPUS-BUSY: no node has 2 GPUs free that would do
-    "#]].assert_eq(pool.printed());
+    "#]]
+    .assert_eq(pool.printed());
     assert_eq!((pool.state().jobs.len(), pool.state().queues.len()), (2, 9_999));
 }

@@ -91,3 +91,31 @@ fn by_default_who_gave_way_is_safe_for_a_minute() {
         "#]],
     );
 }
+
+#[test]
+fn who_has_not_run_for_long_is_left_alone_by_other_queues_until_he_has() {
+    check(
+        "{half_life: none, cool_down: none, min_runtime_ms: 600000}",
+        "node n1 1xh100\nqueue a guarantee=1\nqueue b\nsubmit b1 b 1\nplan\npass 1m\nsubmit a1 a 1\nplan\npass 9m\nplan",
+        expect![[r#"
+            place b1 n1:0
+            wait DV-GPUS-BUSY: every GPU that would do is taken
+            stop b1 Reclaimed by a1
+            promise a1 n1:0
+        "#]],
+    );
+}
+
+#[test]
+fn of_two_the_one_goes_that_has_less_to_do_again() {
+    check(
+        "{half_life: none, cool_down: none}",
+        "node n1 2xh100\nsubmit saves default 1 saves=5m\nplan\npass 1h\nsubmit young default 1\nplan\npass 10m\nsubmit high default 1 prio=high\nplan",
+        expect![[r#"
+            place saves n1:0
+            place young n1:1
+            stop saves Preempted by high
+            promise high n1:0
+        "#]],
+    );
+}

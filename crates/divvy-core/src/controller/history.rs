@@ -5,7 +5,7 @@ use crate::event::Event;
 use crate::id::JobId;
 use crate::model::allocation::Placement;
 use crate::model::attempt::Attempt;
-use crate::model::job::{Cause, JobState, LastEnd, RUN_ME_AGAIN, Work};
+use crate::model::job::{Cause, JobSpec, JobState, LastEnd, RUN_ME_AGAIN, Work};
 use crate::state::{Job, Run, State};
 use crate::time::Time;
 
@@ -80,7 +80,7 @@ fn attempt(state: &State, job: &Job, (id, run): (JobId, &Run), ending: Ending) -
             .filter_map(|(device, _)| Some(state.devices.get(device)?.spec.uuid.clone()))
             .collect(),
         held_milli_ms: run.held_milli_ms,
-        lost_milli_ms: lost(run, &ending),
+        lost_milli_ms: lost((spec, run), &ending),
         ran_ms: ends().map(|end| end.ran_ms).max().unwrap_or(0),
         cpu_ms: ends().map(|end| end.usage.cpu_ms).sum(),
         peak_memory_bytes: ends().map(|end| end.usage.peak_memory_bytes).max().unwrap_or(0),
@@ -91,17 +91,18 @@ fn attempt(state: &State, job: &Job, (id, run): (JobId, &Run), ending: Ending) -
 }
 
 /// The work that has to be done again: none where the job does not come back, or has saved it at the end.
-fn lost(run: &Run, ending: &Ending) -> i64 {
+fn lost((spec, run): (&JobSpec, &Run), ending: &Ending) -> i64 {
     let comes_back = ending.becomes == JobState::Pending && run.started_at.is_some();
     if !comes_back || ending.end.cause == Cause::Checkpointed || ending.exit_code == Some(RUN_ME_AGAIN) {
         return 0;
     }
     let milli: i64 = run.placements.iter().map(Placement::milli).sum();
     let since = run.checkpointed_at.or(run.started_at);
-    since.map_or(0, |since| ending.now.since(since).0.saturating_mul(milli))
+    let unsaved_ms = since.map_or(0, |since| ending.now.since(since).0);
+    unsaved_ms.min(spec.saves_every_ms().unwrap_or(i64::MAX)).saturating_mul(milli)
 }
 
-fn command(spec: &crate::model::job::JobSpec) -> Vec<String> {
+fn command(spec: &JobSpec) -> Vec<String> {
     let roles = spec.gang.roles();
     match roles.first().map(|role| &role.work) {
         Some(Work::Process(process)) => process.argv.clone(),

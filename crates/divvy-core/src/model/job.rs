@@ -298,6 +298,11 @@ impl JobSpec {
         self.seat.said().map_or(&self.queue, |seat| seat)
     }
 
+    /// How often it makes its work safe by itself, in milliseconds: no more than that has to be done again.
+    pub fn saves_every_ms(&self) -> Option<i64> {
+        self.checkpoint.as_ref().and_then(|checkpoint| checkpoint.every_ms)
+    }
+
     /// How it is told that it (or a task of it) gives way: as its checkpoint wants it, else as for any stop.
     pub fn notice(&self) -> StopOrder {
         match &self.checkpoint {

@@ -23,8 +23,6 @@ use crate::snapshot::{NodeView, RunView};
 const MOST_LOOKS: u32 = 2;
 /// How many ways to make room are tried for one job.
 const MOST_WAYS: usize = 32;
-/// What a restart costs a job beside its work: half a minute of its devices.
-const RESTART_MS: i64 = 30_000;
 /// A job that was moved stays where it is for so long: an hour.
 const STAYS_MS: i64 = 3_600_000;
 
@@ -112,7 +110,7 @@ fn movable<'a>(fair: &Fair<'a, '_>, claim: &Claim, released: &BTreeSet<JobId>) -
     let job = state.jobs.get(&claim.job.number);
     let since = state.run(claim.job).and_then(|run| run.back_since).or(job.map(|job| job.submitted_at));
     let waited_ms = since.map_or(0, |since| now.since(since).0).max(0);
-    if waited_ms < RESTART_MS && !claim.owed {
+    if waited_ms < reclaim::RESTART_MS && !claim.owed {
         return Vec::new();
     }
     // What is guaranteed is not weighed.
@@ -124,7 +122,7 @@ fn movable<'a>(fair: &Fair<'a, '_>, claim: &Claim, released: &BTreeSet<JobId>) -
         let run = state.run(job);
         let moved = run.and_then(|run| run.last_end.as_ref()).is_some_and(|end| end.cause == Cause::Moved);
         let ran_ms = view.started_at.map_or(0, |started| now.since(started).0);
-        ran_ms < state.policy.min_runtime_ms
+        view.is_young(now)
             || view.is_cooling(now) && (!claim.owed || state.is_relieved(job))
             || moved && ran_ms < STAYS_MS
             || view.live.is_empty()
@@ -133,7 +131,7 @@ fn movable<'a>(fair: &Fair<'a, '_>, claim: &Claim, released: &BTreeSet<JobId>) -
     let candidate = |(job, view): (&JobId, &'a RunView)| {
         let spec = &state.jobs.get(&job.number)?.spec;
         let work = if spec.resumable { 0 } else { reclaim::lost(view, now) };
-        let lost_milli_ms = view.milli.saturating_mul(RESTART_MS).saturating_add(work);
+        let lost_milli_ms = reclaim::restart(view).saturating_add(work);
         let goes = lost_milli_ms <= gain && !spent.contains(job) && !fair.moves(*job) && !stays(*job, view);
         let cost = Cost { milli: view.milli, lost_milli_ms, ..Cost::default() };
         let queue = fair.shares.place(&view.queue);

@@ -219,24 +219,7 @@ impl<'a> Fair<'a, '_> {
             return true;
         }
         // What is scarce, and who is owed what, matters only where victims are chosen.
-        let (part, scarce, spares) = (None, Vec::new(), None);
-        let (own, owed) = (true, false);
-        reclaim::might_take(
-            self,
-            &Claim {
-                job,
-                spec,
-                part,
-                queue,
-                asked,
-                scarce,
-                own,
-                starves,
-                owed,
-                siblings_first: false,
-                spares,
-            },
-        )
+        reclaim::might_take(self, &Claim::of(job, spec, (queue, asked)))
     }
 
     /// Keeps room for a job that waits for it. Where the past counts, only what its queue is to hold is collected: who is to hold
@@ -332,24 +315,9 @@ impl<'a> Fair<'a, '_> {
         (asked, own): (Amounts, bool),
     ) -> Option<Vec<Placement>> {
         let scarce = self.shares.scarce(&asked, self.trial.capacity());
-        let (part, spares) = (None, None);
         let owed = !starves && self.shares.guarantees_it(queue, &asked);
-        reclaim::take_back(
-            self,
-            &Claim {
-                job,
-                spec,
-                part,
-                queue,
-                asked,
-                scarce,
-                own,
-                starves,
-                owed,
-                siblings_first: false,
-                spares,
-            },
-        )
+        let claim = Claim { scarce, own, starves, owed, ..Claim::of(job, spec, (queue, asked)) };
+        reclaim::take_back(self, &claim)
     }
 
     /// Likewise by each alternative: first by all of them those of other queues, then those of its own, too.

@@ -52,12 +52,19 @@ pub(super) struct Claim<'a> {
     /// Whether it is guaranteed to its queue as things stand before anybody goes for it: then it does not wait until those of other
     /// queues are not safe any more who had to give way before.
     pub(super) owed: bool,
-    /// Whether queues beside its own give back first what they have beyond their guarantees, so that one above them has room for it
-    /// in its own guarantee, and takes the rest from others.
-    pub(super) siblings_first: bool,
+    /// Where set, queues beside its own give back first what they have beyond this, so that one above them has room for the claim
+    /// in its own part, and takes the rest from others.
+    pub(super) siblings_first: Option<Right>,
     /// Where set, nobody is stopped whose queue would keep less than is guaranteed to it, nor anyone of higher priority in his
     /// stead.
     pub(super) spares: Option<&'a Spares>,
+}
+
+/// By what right a queue has something.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Right {
+    Guarantee,
+    Due,
 }
 
 /// Who is spared, since his queue would keep less than is guaranteed to it.
@@ -82,7 +89,14 @@ impl Spares {
     }
 }
 
-impl Claim<'_> {
+impl<'a> Claim<'a> {
+    /// What a job asks for, for whom those of its own queue may go as those of others; nothing else is known of it.
+    pub(super) fn of(job: JobId, spec: &'a JobSpec, (queue, asked): (usize, Amounts)) -> Self {
+        let (part, scarce, siblings_first, spares) = (None, Vec::new(), None, None);
+        let (own, starves, owed) = (true, false, false);
+        Self { job, spec, part, queue, asked, scarce, own, starves, owed, siblings_first, spares }
+    }
+
     /// Whether one who might give way is of its own queue.
     fn is_of_own(&self, candidate: &Candidate) -> bool {
         candidate.queue == self.queue
@@ -175,7 +189,7 @@ pub(super) fn take_back(fair: &mut Fair, claim: &Claim) -> Option<Vec<Placement>
         return Some(placements);
     }
     if !fair.shares.guarantees {
-        return by_stops(fair, claim);
+        return by_stops(fair, claim).or_else(|| by_siblings(fair, claim));
     }
     // Who was spared may go without those that went before him.
     let mut first = BTreeSet::new();
@@ -194,16 +208,22 @@ pub(super) fn take_back(fair: &mut Fair, claim: &Claim) -> Option<Vec<Placement>
     placements.or_else(|| if is_entitled(fair, claim) { by_stops(fair, claim) } else { None })
 }
 
-/// Finds places for what is guaranteed to a queue where one above it has no room in its guarantee, since a sibling has too much.
+/// Finds places for what is a queue's, guaranteed or due to it, where one above it has no room for that in its own part, since a
+/// sibling has too much.
 fn by_siblings(fair: &mut Fair, claim: &Claim) -> Option<Vec<Placement>> {
-    let reach = Reach::of(&fair.shares, claim, false).guarantee;
-    let has_room = || fair.shares.upwards(claim.queue).count() <= reach;
-    let siblings_lend = || fair.shares.anyone_lends(claim.queue, &claim.asked, (reach, 0));
-    if !claim.owed || has_room() || !siblings_lend() {
-        return None;
-    }
+    let rules = Rules::of(fair.trial.state, claim);
+    let reach = Reach::of(&fair.shares, claim, rules.borrow_evicts);
+    let levels = fair.shares.upwards(claim.queue).count();
+    let siblings_lend = |right: &Right| {
+        let within = reach.by(*right);
+        let up_to = if *right == Right::Due { (0, within) } else { (within, 0) };
+        0 < within && within < levels && fair.shares.anyone_lends(claim.queue, &claim.asked, up_to)
+    };
+    let rights = [Right::Guarantee, Right::Due].into_iter();
+    let mut rights = rights.filter(|right| *right == Right::Due || claim.owed).filter(siblings_lend);
+    let right = rights.next().filter(|_| !claim.starves)?;
     let spares = Spares::default();
-    by_stops(fair, &Claim { siblings_first: true, spares: Some(&spares), ..claim.clone() })
+    by_stops(fair, &Claim { siblings_first: Some(right), spares: Some(&spares), ..claim.clone() })
 }
 
 /// Whether the claim's queue stays within its own guarantee with it, or it goes before all others.
@@ -322,14 +342,10 @@ fn candidates<'a>(fair: &Fair<'a, '_>, claim: &Claim) -> Candidates<'a> {
     let (state, now) = (fair.trial.state, fair.now);
     let spent = fair.spent();
     let rules = Rules::of(state, claim);
-    let reach = match claim.siblings_first {
-        true => Reach { guarantee: fair.shares.upwards(claim.queue).count(), due: 0 },
-        false => Reach::of(&fair.shares, claim, rules.borrow_evicts),
-    };
-    let is_young = |view: &RunView| {
-        let ran_ms = view.started_at.map_or(0, |started| now.since(started).0);
-        ran_ms < state.policy.min_runtime_ms
-    };
+    let reach = Reach::of(&fair.shares, claim, rules.borrow_evicts);
+    let reach = claim
+        .siblings_first
+        .map_or(reach, |right| reach.at_last(right, fair.shares.upwards(claim.queue).count()));
     let mut found = Vec::new();
     for party in fair.parties.get_or_init(|| Party::all(fair)) {
         let place = (party.queue, party.place);
@@ -338,7 +354,7 @@ fn candidates<'a>(fair: &Fair<'a, '_>, claim: &Claim) -> Candidates<'a> {
         let may = |job: JobId, view: &RunView| match own {
             _ if claim.starves => starve::may_take(state, job),
             true => claim.own && rules.within(claim, (job, view)),
-            false => rules.across(claim, view) && !is_young(view),
+            false => rules.across(claim, view) && !view.is_young(now),
         };
         // The priority of the sibling in whose part of the tree it runs.
         let sibling = fair.shares.part(claim.queue, party.place);
@@ -356,7 +372,7 @@ fn candidates<'a>(fair: &Fair<'a, '_>, claim: &Claim) -> Candidates<'a> {
                 queue_priority,
                 priority: run.view.priority,
                 goes: Goes::Job,
-                lost_milli_ms: lost(run.view, now),
+                lost_milli_ms: lost_by_stopping(run.view, now),
                 milli: run.view.milli,
                 drawn: draws.iter().fold(0, |sum, amount| sum.saturating_add(*amount)),
             };
@@ -417,10 +433,24 @@ impl Rules {
     }
 }
 
+/// What a restart costs a job beside its work: half a minute of its devices.
+pub(super) const RESTART_MS: i64 = 30_000;
+
+/// What the devices of a job do in vain when it is stopped now and starts anew: the work that is lost, and the restart.
+fn lost_by_stopping(view: &RunView, now: crate::time::Time) -> i64 {
+    lost(view, now).saturating_add(restart(view))
+}
+
+/// What the devices of a job do in vain while it starts anew.
+pub(super) fn restart(view: &RunView) -> i64 {
+    view.milli.saturating_mul(RESTART_MS)
+}
+
 /// The work that is lost when a job is stopped now: its devices times the run since its start, or since its work was safe.
 pub(super) fn lost(view: &RunView, now: crate::time::Time) -> i64 {
     let since = view.checkpointed_at.or(view.started_at);
-    since.map_or(0, |since| now.since(since).0).saturating_mul(view.milli)
+    let unsaved_ms = since.map_or(0, |since| now.since(since).0);
+    unsaved_ms.min(view.saves_every_ms.unwrap_or(i64::MAX)).saturating_mul(view.milli)
 }
 
 /// How many levels, from the claim's queue upwards, stay within their guarantee, and within their due, with the claim.
@@ -450,6 +480,21 @@ impl Reach {
         };
         let due = if borrow_evicts { within(|queue| &queue.target) } else { 0 };
         Self { guarantee: within(|queue| &queue.guarantee), due }
+    }
+
+    pub(super) fn by(self, right: Right) -> usize {
+        match right {
+            Right::Guarantee => self.guarantee,
+            Right::Due => self.due,
+        }
+    }
+
+    /// Once siblings have given back what they have too much.
+    fn at_last(self, right: Right, levels: usize) -> Self {
+        match right {
+            Right::Guarantee => Self { guarantee: levels, due: 0 },
+            Right::Due => Self { due: levels, ..self },
+        }
     }
 }
 

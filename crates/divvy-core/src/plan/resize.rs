@@ -191,23 +191,8 @@ fn more(fair: &mut Fair, grower: &Grower, reach: Reach) -> Option<Vec<Placement>
         let scarce = fair.shares.scarce(&asked, fair.trial.capacity());
         let owed = fair.shares.guarantees_it(grower.queue, &asked);
         fair.early.get_or_insert(fair.places.len());
-        let (job, spec, part, queue) = (grower.id, &unit.spec, Some(unit), grower.queue);
-        reclaim::take_back(
-            fair,
-            &Claim {
-                job,
-                spec,
-                part,
-                queue,
-                asked,
-                scarce,
-                own: true,
-                starves: false,
-                owed,
-                siblings_first: false,
-                spares: None,
-            },
-        )
+        let claim = Claim::of(grower.id, &unit.spec, (grower.queue, asked));
+        reclaim::take_back(fair, &Claim { part: Some(unit), scarce, owed, ..claim })
     })
 }
 

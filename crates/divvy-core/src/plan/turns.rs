@@ -52,6 +52,18 @@ struct Standing {
     head: OrderKey,
 }
 
+impl Standing {
+    /// How a queue stands by a job of one below it that stands so. What nobody is due there is nobody's due here; what is guaranteed
+    /// there is due here, too: where a sibling has too much it is the sibling that gives back.
+    fn above(self, below: &Self) -> Self {
+        match (below.beyond_due, below.beyond_guarantee) {
+            (true, _) => Self { beyond_due: true, part: self.part.max(below.part), ..self },
+            (false, true) => self,
+            (false, false) => Self { beyond_due: false, beyond_guarantee: false, ..self },
+        }
+    }
+}
+
 /// A job whose turn it is.
 #[derive(Clone, Copy)]
 pub(super) struct Turn<'a> {
@@ -183,7 +195,7 @@ impl<'a> Turns<'a> {
             let entry = self.first(place, shares).map(|(standing, child, class)| match *child == queue {
                 // As it has just been reckoned.
                 true if place == queue => (*standing, place, *class),
-                _ => (self.standing(shares, place, (standing.head, *class)), place, *class),
+                _ => (self.standing(shares, place, (standing.head, *class)).above(standing), place, *class),
             });
             let before = std::mem::replace(&mut self.entries[place].0, entry);
             exchange(&mut self.forks[parent], before, entry);

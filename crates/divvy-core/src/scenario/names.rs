@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::read::{Hardware, plain_work};
+use super::read::{Hardware, plain_work, saving};
 use crate::id::{DeviceId, JobId, NodeId};
 use crate::model::allocation::Placement;
 use crate::model::choice::NodeChoice;
@@ -14,7 +14,7 @@ use crate::model::node::NodeSpec;
 use crate::model::queue::{DEFAULT, Queue, lineage, seat, user_at};
 use crate::reason::Reason;
 use crate::state::{Dependable, Job, State};
-use crate::time::Time;
+use crate::time::{Span, Time};
 
 /// The other names.
 pub(super) struct Names<'a> {
@@ -180,7 +180,7 @@ impl<'a> Names<'a> {
             after: after.map(|other| Dependency { job: self.id(other.job), on: other.on }).collect(),
             start_after: spec.start_after.filter(|at| *at > self.state.now).map(|at| self.time(at)),
             stop: StopOrder::default(),
-            checkpoint: None,
+            checkpoint: spec.saves_every_ms().map(|every| saving(Span(every))),
             seat: Newer::default(),
             ..JobSpec::clone(spec)
         };

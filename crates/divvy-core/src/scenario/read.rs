@@ -14,14 +14,14 @@ use crate::model::device::{DeviceSpec, Link};
 use crate::model::extras::Extras;
 use crate::model::gang::{Group, Role};
 use crate::model::job::{
-    Dependency, DependsOn, JobSpec, Kind, Lifetime, Process, Requeue, StopOrder, Work, priority,
+    Checkpoint, Dependency, DependsOn, JobSpec, Kind, Lifetime, Process, Requeue, StopOrder, Work, priority,
     usual_restarts,
 };
 use crate::model::newer::Newer;
 use crate::model::node::NodeSpec;
 use crate::model::queue::{Queue, read_amount};
 use crate::model::topology::{NODE, Slice, Topology, TopologyAsk};
-use crate::time::Time;
+use crate::time::{Span, Time};
 
 /// A node and its devices, in braces.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
@@ -181,7 +181,7 @@ fn amount(resource: &str, text: &str) -> Result<Amount, String> {
 /// What `submit` knows beside the job's name, its queue and the GPUs of each task.
 const FLAGS: &str = "held wait exclusive fixed polite resumable";
 /// See [`FLAGS`].
-const NAMES: &str = "tasks prio model speed gb milli after array limit cpu mem start user requeue restarts estimate token within near slice nodes tolerates labels apart";
+const NAMES: &str = "tasks prio model speed gb milli after array limit cpu mem start user requeue restarts estimate saves token within near slice nodes tolerates labels apart";
 
 /// `submit j1 a 2 tasks=4 prio=high`, `submit j1 a 2 tasks=2..4`
 pub(super) fn spec(words: &Words, after: Vec<Dependency>, now: Time) -> Result<JobSpec, String> {
@@ -217,11 +217,17 @@ pub(super) fn spec(words: &Words, after: Vec<Dependency>, now: Time) -> Result<J
         preempts: Newer(words.has("polite").then_some(false)),
         start_after: words.span("start")?.map(|span| now + span),
         stop: StopOrder::default(),
-        checkpoint: None,
+        checkpoint: words.span("saves")?.map(saving),
         wait_for_capacity: words.has("wait"),
         exclusive: words.has("exclusive"),
         seat: Newer::default(),
     })
+}
+
+/// The checkpoint of a job that saves its work this often.
+pub(super) fn saving(every: Span) -> Checkpoint {
+    let StopOrder { signal: notice, grace_ms } = StopOrder::default();
+    Checkpoint { notice, grace_ms, every_ms: Some(every.0) }
 }
 
 /// The only role of a job that words describe.

@@ -381,6 +381,7 @@ fn job_words(spec: &JobSpec, now: Time) -> Option<String> {
     say("limit", spec.time_limit.map(|limit| span(limit.0)));
     say("start", spec.start_after.map(|at| format!("+{}", span(at.since(now).0))));
     say("estimate", spec.estimate.map(|estimate| span(estimate.0)));
+    say("saves", spec.saves_every_ms().map(span));
     say("after", (!spec.after.is_empty()).then(|| after(spec)));
     say("requeue", Some(requeue(spec.requeue).to_owned()));
     say("restarts", (spec.most_restarts != usual_restarts()).then(|| spec.most_restarts.to_string()));

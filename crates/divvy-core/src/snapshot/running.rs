@@ -22,7 +22,7 @@ pub struct Running {
     queues: BTreeMap<String, OfQueue>,
     /// Those that run faster on some devices than on others.
     choosy: BTreeSet<JobId>,
-    /// When each is not safe any more that had to give way before.
+    /// When each is not safe any more that had to give way before, or had not run for long.
     cooling: BTreeSet<(Time, JobId)>,
     /// When each changes its place by running on, or has run long enough for a restart to pay.
     crossings: BTreeSet<(Time, JobId)>,
@@ -78,8 +78,12 @@ pub struct RunView {
     pub started_at: Option<Time>,
     /// Up to when its work is safe, if it has said so.
     pub checkpointed_at: Option<Time>,
+    /// How often it makes its work safe without saying so, in milliseconds.
+    pub saves_every_ms: Option<i64>,
     /// Until when it is safe, since it had to give way before.
     pub cools_until: Option<Time>,
+    /// Until when other queues take nothing from it, since it has not run for long: without end before it runs.
+    pub young_until: Option<Time>,
     /// For how long the attempts before ran, in milliseconds.
     pub attained_ms: i64,
     /// How long it runs, by estimate.
@@ -147,6 +151,12 @@ pub(crate) struct Level {
     pub(crate) fell: Option<Time>,
 }
 
+/// Until when a run is left alone by other queues.
+fn young_until(policy: &Policy, started_at: Option<Time>) -> Option<Time> {
+    let least = (policy.min_runtime_ms > 0).then_some(Span(policy.min_runtime_ms))?;
+    Some(started_at.map_or(Time(i64::MAX), |started| Time(started.0.saturating_add(least.0))))
+}
+
 impl RunView {
     fn of(state: &State, (job, run, id): (&Job, &Run, JobId)) -> Option<Self> {
         let runs_on = run.is_active() && run.stopping.is_none() && !run.promised;
@@ -160,10 +170,12 @@ impl RunView {
             placed_at: run.placed_at.unwrap_or(job.submitted_at),
             started_at: run.started_at,
             checkpointed_at: run.checkpointed_at,
+            saves_every_ms: job.spec.saves_every_ms(),
             cools_until: match state.is_relieved(id) {
                 true => Some(Time(i64::MAX)),
                 false => run.cools_until(&state.policy),
             },
+            young_until: young_until(&state.policy, run.started_at),
             attained_ms: run.attained_ms,
             estimate: job.estimate.clone(),
             ends_at: ends_at(job, run),
@@ -179,6 +191,11 @@ impl RunView {
     /// Whether it is safe still, since it had to give way before, or had not run for long.
     pub(crate) fn is_cooling(&self, now: Time) -> bool {
         self.cools_until.is_some_and(|until| until > now)
+    }
+
+    /// Whether other queues take nothing from it yet.
+    pub(crate) fn is_young(&self, now: Time) -> bool {
+        self.young_until.is_some_and(|until| until > now)
     }
 
     /// The least that it gives back of devices, in thousandths, when it gives way: a part of it, if it may run with fewer tasks.
@@ -373,11 +390,12 @@ impl Running {
     }
 
     fn note_cooling(&mut self, id: JobId, view: Option<&RunView>) {
-        let until = |view: &RunView| view.cools_until.filter(|until| until.0 < i64::MAX);
-        if let Some(until) = self.jobs.get(&id).and_then(until) {
-            self.cooling.remove(&(until, id));
+        let until = |view: &RunView| [view.cools_until, view.young_until];
+        let ends = |view: Option<&RunView>| view.map(until).into_iter().flatten().flatten();
+        for known in ends(self.jobs.get(&id)) {
+            self.cooling.remove(&(known, id));
         }
-        self.cooling.extend(view.and_then(until).map(|until| (until, id)));
+        self.cooling.extend(ends(view).filter(|until| until.0 < i64::MAX).map(|until| (until, id)));
     }
 
     fn note_end(&mut self, id: JobId, view: Option<&RunView>) {
@@ -417,7 +435,7 @@ impl Running {
         self.ends.range((now + Span(1), JobId::single(0))..).copied()
     }
 
-    /// When the first after a moment is not safe any more that had to give way before.
+    /// When the first after a moment is not safe any more that had to give way before, or had not run for long.
     pub(crate) fn next_cooled(&self, now: Time) -> Option<Time> {
         self.cooling.range((now + Span(1), JobId::single(0))..).next().map(|(until, _)| *until)
     }

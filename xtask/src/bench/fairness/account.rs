@@ -134,7 +134,6 @@ struct Sweep<'a> {
     sizes: Vec<Sizes>,
     /// Of each leaf: jobs that are there, waiting or not, by size.
     open: Vec<Sizes>,
-    guarantees: Vec<i64>,
     pool: Pool,
     /// Of each leaf: since when a job waits that the guarantee has room for.
     denied_since_s: Vec<Option<i64>>,
@@ -151,7 +150,6 @@ impl<'a> Sweep<'a> {
             waited_for: vec![0; count],
             sizes: vec![Sizes::new(); count],
             open: vec![Sizes::new(); count],
-            guarantees: world.leaves.iter().map(|(_, at)| world.vessels[*at].guarantee as i64).collect(),
             pool: Pool::default(),
             denied_since_s: vec![None; count],
             accounts: vec![Account::default(); count],
@@ -173,17 +171,12 @@ impl<'a> Sweep<'a> {
         if seconds <= 0 {
             return;
         }
-        let mut wanted = vec![0.0; self.world.vessels.len()];
-        for (leaf, (_, vessel)) in self.world.leaves.iter().enumerate() {
-            wanted[*vessel] = (self.held[leaf] + self.waited_for[leaf]) as f64;
-        }
+        let wanted: Vec<i64> =
+            self.held.iter().zip(&self.waited_for).map(|(held, waited_for)| held + waited_for).collect();
+        let wanted = whole::in_vessels(self.world, &wanted);
         let due = water::fill(&self.world.vessels, self.world.gpus().into(), &wanted);
-        let usable = whole::usable(&self.open, &self.guarantees, self.world.gpus().into());
-        let mut could_use = vec![0.0; self.world.vessels.len()];
-        for ((_, vessel), wanted) in self.world.leaves.iter().zip(&usable.wanted) {
-            could_use[*vessel] = *wanted;
-        }
-        let due_whole = water::fill(&self.world.vessels, usable.gpus, &could_use);
+        let usable = whole::usable(self.world, &self.open);
+        let due_whole = water::fill(&self.world.vessels, usable.gpus, &usable.wanted);
         let part = seconds as f64 / (last_s - first_s) as f64;
         self.pool.usable += usable.gpus * part;
         self.pool.in_vain += self.idle_in_vain() as f64 * part;

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
-use super::{Candidate, Candidates, Claim, Reach, may_stop, victim};
+use super::{Candidate, Candidates, Claim, Reach, Right, may_stop, victim};
 use crate::model::allocation::Placement;
 use crate::plan::fair::Fair;
 use crate::plan::settle::held_by;
@@ -37,11 +37,9 @@ impl Released {
         stop: &[usize],
     ) {
         stop.iter().for_each(|index| self.release_one(fair, claim, candidates, *index));
-        if !claim.siblings_first {
-            return;
-        }
+        let Some(right) = claim.siblings_first else { return };
         self.refused.extend(stop.iter().filter(|index| !self.is_released.contains(index)));
-        let levels = self.reach(fair, claim).guarantee;
+        let levels = self.reach(fair, claim).by(right);
         if levels > self.levels {
             self.levels = levels;
             let refused = std::mem::take(&mut self.refused);
@@ -74,7 +72,7 @@ impl Released {
     }
 
     fn reach(&self, fair: &Fair, claim: &Claim) -> Reach {
-        Reach::of(&fair.shares, claim, self.borrow_evicts && !claim.siblings_first)
+        Reach::of(&fair.shares, claim, self.borrow_evicts && claim.siblings_first != Some(Right::Guarantee))
     }
 }
 
@@ -101,9 +99,10 @@ fn keep_what_may_stay(
 ) -> Vec<usize> {
     let state = fair.trial.state;
     let level = |fair: &Fair, candidate: &Candidate| match claim.siblings_first {
-        true => victims::level(&fair.shares, claim.queue, candidate.queue),
-        false => 0,
+        Some(_) => victims::level(&fair.shares, claim.queue, candidate.queue),
+        None => 0,
     };
+    let within = |fair: &Fair, right| Reach::of(&fair.shares, claim, right == Right::Due).by(right);
     let mut in_order = released.clone();
     in_order.sort_by_key(|index| {
         let candidate = candidates.get(*index);
@@ -122,11 +121,11 @@ fn keep_what_may_stay(
             continue;
         }
         fair.shares.stop(candidate.queue, &candidate.draws, -1);
-        let is_guaranteed = || Reach::of(&fair.shares, claim, false).guarantee >= farthest;
+        let is_theirs = || claim.siblings_first.is_none_or(|right| within(fair, right) >= farthest);
         // The claim must stay within its limits with those that stay, even where it adds nothing to what is exceeded.
         if fair.trial.exceeded(claim.spec.stand(), 0).is_some()
             || fair.shares.lends(claim.queue, taken).is_err()
-            || farthest > 0 && !is_guaranteed()
+            || farthest > 0 && !is_theirs()
         {
             fair.trial.roll_back_to(mark);
             fair.shares.stop(candidate.queue, &candidate.draws, 1);

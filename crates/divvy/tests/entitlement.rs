@@ -173,10 +173,21 @@ fn a_gang_grows_into_what_is_free_hears_of_it_and_shrinks_for_who_is_due_it() {
 #[test]
 fn what_is_guaranteed_beyond_the_pool_is_refused() {
     let pool = Pool::start();
-    std::fs::write(pool.work().join("queues.yaml"), "queues:\n  a: {guarantee: 6}\n  b: {guarantee: 4}\n")
-        .unwrap();
-    let said = pool.say("apply -f queues.yaml");
-    assert!(said.code == 65 && said.err.contains("10 of any are guaranteed in all"), "{said:?}");
+    for (queues, why) in [
+        ("a: {guarantee: 6}\n  b: {guarantee: 4}\n", "10 of any are guaranteed in all"),
+        ("a: {}\n  a/b: {guarantee: 6}\n  a/c: {guarantee: 4}\n", "10 of any are guaranteed in all"),
+        ("a: {guarantee: {cpu: 1000000}}\n", "1000000 of cpu are guaranteed in all"),
+        (
+            "a: {limit: 4}\n  a/b: {guarantee: 6}\n",
+            "line 2, column 6: the limit of any of a is below its guarantee",
+        ),
+    ] {
+        std::fs::write(pool.work().join("queues.yaml"), format!("queues:\n  {queues}")).unwrap();
+        for how in ["", " --dry-run"] {
+            let said = pool.say(&format!("apply -f queues.yaml{how}"));
+            assert!(said.code == 65 && said.err.contains(why), "{queues}: {said:?}");
+        }
+    }
     assert_eq!(pool.say("queues -o json").json().as_array().unwrap().len(), 1);
     let said = pool.say("run -q default -g 9 --no-preempt true");
     assert_eq!(said.code, 65, "{said:?}");

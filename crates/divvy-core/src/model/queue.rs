@@ -3,6 +3,7 @@
 mod bounds;
 mod budget;
 mod budget_text;
+mod guaranteed;
 mod pledge;
 mod text;
 mod users;
@@ -21,6 +22,7 @@ use crate::amount::Limits;
 
 pub use bounds::Bounds;
 pub use budget::{Budget, Period, milli_gpu_hours, utc};
+pub use guaranteed::{Promised, below_guarantee, beyond_limit, guaranteed};
 pub use pledge::Pledge;
 pub(crate) use pledge::whole_devices;
 pub use text::{BadQueues, Settings, bad_path, parse, parse_policy, read_amount};

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use axum::body::Bytes;
 use axum::extract::State as Shared;
 use divvy_api::{Applied, ChangeQuery, Problem, ProblemCode, SetQueue, paths, read};
-use divvy_core::decide::{Command, Person, Rejection, guaranteed_beyond};
-use divvy_core::model::queue::{self as model, Member, Queue, Settings};
+use divvy_core::decide::{Command, Person, Rejection, decide, guaranteed_beyond};
+use divvy_core::model::queue::{self as model, Member, Queue, Settings, below_guarantee, beyond_limit};
 
 use super::answer::{Answer, Refused, Words, ok, vanished};
 use super::caller::Caller;
@@ -93,22 +93,26 @@ fn unknown<'a>(queue: &str, known: impl Iterator<Item = &'a String>) -> Problem 
 
 /// Checks settings, says what they change, and puts them in force unless that is all that was asked for.
 async fn put_in_force(pool: &Pool, wanted: Settings, person: Person, how: ChangeQuery) -> Answer {
-    let (diff, notices) = {
+    let note = how.note.filter(|note| !note.trim().is_empty());
+    let (diff, notices, command) = {
         let controller = pool.controller.read().await;
         let state = controller.state();
-        if let Some(what) = guaranteed_beyond(state, &wanted.queues) {
+        let below = beyond_limit(&wanted.queues).map(|(path, resource)| below_guarantee(path, &resource));
+        if let Some(what) = below.or_else(|| guaranteed_beyond(state, &wanted.queues)) {
             return Err(Problem::new(ProblemCode::BadSpec, what).with_field("guarantee").into());
         }
         let mut diff = queue::diff(&state.queues, &wanted.queues);
         let policy = wanted.policy_beside(&state.policy);
         diff.extend(policy.map(|it| queue::policy_diff(&state.policy, &it)).unwrap_or_default());
-        (diff, queue::notices(&wanted.queues, controller.snapshot()))
+        let notices = queue::notices(&wanted.queues, controller.snapshot());
+        let command = Command::Configure(Box::new(wanted), person, note);
+        // What would be refused is refused in a trial, too.
+        decide(state, &command).map_err(|rejection| refusal::problem(Refusal::Rejected(rejection)))?;
+        (diff, notices, Box::new(command))
     };
     if how.dry_run {
         return ok(&Applied { applied: false, diff, notices });
     }
-    let note = how.note.filter(|note| !note.trim().is_empty());
-    let command = Box::new(Command::Configure(Box::new(wanted), person, note));
     let taken = pool.requests.ask(|reply| Request::Command(command, reply)).await;
     let events = taken.map_err(refusal::problem)?.events;
     ok(&Applied { applied: events > 0, diff, notices })

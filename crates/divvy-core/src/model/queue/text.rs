@@ -7,6 +7,7 @@ use serde::Deserialize;
 use serde_saphyr::Spanned;
 
 use super::budget_text::{self, BudgetText};
+use super::guaranteed::{below_guarantee, beyond_limit};
 use super::users_text::{self, UsersText};
 use super::{Bounds, Member, Pledge, Queue};
 use crate::amount::{Amount, Bytes, Limits, Resource, scaled};
@@ -129,7 +130,7 @@ impl<'de> Deserialize<'de> for Scalar {
 /// Reads the text of queues.yaml. The file is the whole set of queues.
 pub fn parse(text: &str) -> Result<Settings, BadQueues> {
     let read: QueuesText = serde_saphyr::from_str(text).map_err(|error| unreadable(&error))?;
-    let mut queues = Vec::new();
+    let (mut queues, mut places) = (Vec::new(), BTreeMap::new());
     for (path, text) in read.queues {
         let place = text.as_ref().map_or((1, 1), |text| (text.referenced.line(), text.referenced.column()));
         let wrong = |what| BadQueues { line: place.0, column: place.1, what };
@@ -141,6 +142,11 @@ pub fn parse(text: &str) -> Result<Settings, BadQueues> {
             return Err(wrong(what));
         }
         queues.push(queue);
+        places.insert(path, place);
+    }
+    if let Some((path, resource)) = beyond_limit(&queues) {
+        let (line, column) = places.get(path).copied().unwrap_or((1, 1));
+        return Err(BadQueues { line, column, what: below_guarantee(path, &resource) });
     }
     if queues.is_empty() {
         let what = "no queue is named: a pool needs at least one".into();
@@ -222,16 +228,8 @@ fn members(names: Vec<Spanned<String>>) -> Result<Newer<Vec<Member>>, BadQueues>
 
 /// What a queue says that cannot be, if anything.
 fn contradiction(queue: &Queue) -> Option<String> {
-    let below = |(resource, guarantee): (&Resource, &Amount)| {
-        let limit = queue.limit.get(resource)?;
-        (limit < guarantee).then(|| {
-            format!("the limit of {resource} is below its guarantee: raise the one or lower the other")
-        })
-    };
-    if queue.bounds.default_time > queue.bounds.max_time.or(queue.bounds.default_time) {
-        return Some("default_time is longer than max_time: lower the one or raise the other".into());
-    }
-    queue.guarantee.iter().find_map(below)
+    let is_longer = queue.bounds.default_time > queue.bounds.max_time.or(queue.bounds.default_time);
+    is_longer.then(|| "default_time is longer than max_time: lower the one or raise the other".into())
 }
 
 pub(super) fn max_priority(text: Spanned<Scalar>) -> Result<i32, BadQueues> {
@@ -426,6 +424,8 @@ mod tests {
             "queues:\n  a: {requeue: maybe}\n",
             "queues:\n  a//b: {}\n",
             "queues:\n  a: {limit: 2, guarantee: 3}\n",
+            "queues:\n  a: {limit: 4, guarantee: {h100: 8}}\n",
+            "queues:\n  a: {limit: 4}\n  a/b: {guarantee: 3}\n  a/c: {guarantee: 2}\n",
             "queues:\n  a: {weight: -1}\n",
             "queues:\n  a: {max_priority: highest}\n",
             "queues:\n  a: {max_time: 60}\n",

@@ -289,7 +289,7 @@ mod tests {
     use crate::model::job::Requeue;
     use crate::model::newer::Newer;
     use crate::model::policy::{Order, Reclaim, WithinQueue};
-    use crate::model::queue::{Member, Pledge};
+    use crate::model::queue::{Member, Pledge, beyond_limit};
     use crate::time::Span;
     use proptest::option::of;
     use proptest::prelude::*;
@@ -437,14 +437,19 @@ mod tests {
             users in of(users()),
             (budget, pledge) in (of(budget()), of(budget())),
         ) -> Queue {
-            // A guarantee beyond its limit is no setting that can be in force.
-            let within = |resource: &Resource, amount: &Amount| limit.get(resource).is_none_or(|limit| amount <= limit);
-            let guarantee = guarantee.iter().filter(|(resource, amount)| within(resource, amount));
-            let guarantee = guarantee.map(|(resource, amount)| (resource.clone(), *amount)).collect();
             let pledge = Newer(pledge.map(|Budget { milli_gpu_hours, every, .. }| Pledge { milli_gpu_hours, every }));
-            Queue { path, limit, guarantee, pledge, borrow, lend, weight, priority, within_queue, reclaim, borrow_evicts, requeue, bounds, submit, users: Newer(users), budget: Newer(budget),
-                admins: if_any(admins), default_for: if_any(default_for) }
+            let queue = Queue { path, limit, guarantee, pledge, borrow, lend, weight, priority, within_queue, reclaim, borrow_evicts, requeue, bounds, submit, users: Newer(users), budget: Newer(budget),
+                admins: if_any(admins), default_for: if_any(default_for) };
+            unbound(vec![queue]).remove(0)
         }
+    }
+
+    /// Without limits that are below guarantees: those cannot be in force.
+    fn unbound(mut queues: Vec<Queue>) -> Vec<Queue> {
+        while let Some(path) = beyond_limit(&queues).map(|(path, _)| path.to_owned()) {
+            queues.iter_mut().filter(|queue| queue.path == path).for_each(|queue| queue.limit.clear());
+        }
+        queues
     }
 
     proptest! {
@@ -455,11 +460,12 @@ mod tests {
             attained in any::<bool>(),
         ) {
             let by_path: BTreeMap<String, Queue> = queues.into_values().map(|queue| (queue.path.clone(), queue)).collect();
+            let all = unbound(by_path.into_values().collect());
             let order = if attained { Order::Attained } else { Order::Arrival };
             let policy = Policy { strict, reserve, min_runtime_ms, order, ..Policy::default() };
-            let text = write(by_path.values(), &policy);
+            let text = write(&all, &policy);
             let read = parse(&text).map_err(|error| TestCaseError::fail(format!("{error}: {text}")))?;
-            prop_assert_eq!(read.queues, by_path.into_values().collect::<Vec<_>>(), "{}", text);
+            prop_assert_eq!(read.queues, all, "{}", text);
             prop_assert_eq!(read.policy, Some(policy));
         }
 

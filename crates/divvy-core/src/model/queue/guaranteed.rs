@@ -1,0 +1,98 @@
+//! What a tree of queues promises in all.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use super::{Queue, lineage};
+use crate::amount::{Amount, Resource};
+
+/// Amounts by resource.
+pub type Promised = BTreeMap<Resource, i64>;
+
+/// What is guaranteed to each queue and those below it, by path: what it says itself, or what its children have together, whichever is
+/// more; of devices of any model at least as many as of those that are named.
+pub fn guaranteed(queues: &[Queue]) -> BTreeMap<&str, Promised> {
+    let mut all: BTreeMap<&str, Promised> = queues.iter().map(|queue| (&*queue.path, own(queue))).collect();
+    let mut below: BTreeMap<&str, Promised> = BTreeMap::new();
+    let mut paths: Vec<&str> = all.keys().copied().collect();
+    paths.sort_by_key(|path| Reverse(lineage(path).count()));
+    for path in paths {
+        let mut promised = all.remove(path).unwrap_or_default();
+        for (resource, amount) in below.remove(path).unwrap_or_default() {
+            let said = promised.entry(resource).or_default();
+            *said = amount.max(*said);
+        }
+        let above = lineage(path).skip(1).find(|above| all.contains_key(above));
+        if let Some(above) = above {
+            let sums = below.entry(above).or_default();
+            for (resource, amount) in &promised {
+                let sum = sums.entry(resource.clone()).or_default();
+                *sum = sum.saturating_add(*amount);
+            }
+        }
+        all.insert(path, promised);
+    }
+    all
+}
+
+/// What a queue says itself.
+fn own(queue: &Queue) -> Promised {
+    let finite = |(resource, amount): (&Resource, &Amount)| match amount {
+        Amount::Finite(amount) => Some((resource.clone(), *amount)),
+        Amount::Unlimited => None,
+    };
+    let mut own: Promised = queue.guarantee.iter().filter_map(finite).collect();
+    let named = own.iter().filter(|(resource, _)| matches!(resource, Resource::Model(_)));
+    let named = named.map(|(_, amount)| *amount).fold(0, i64::saturating_add);
+    if named > 0 {
+        let any = own.entry(Resource::Any).or_default();
+        *any = named.max(*any);
+    }
+    own
+}
+
+/// Of the first queue that may hold less than is guaranteed to it and those below it: its path, and what that is.
+pub fn beyond_limit(queues: &[Queue]) -> Option<(&str, Resource)> {
+    let promised = guaranteed(queues);
+    queues.iter().find_map(|queue| {
+        let is_beyond = |(resource, promised): &(&Resource, &i64)| {
+            matches!(queue.limit.get(*resource), Some(Amount::Finite(limit)) if limit < *promised)
+        };
+        let (resource, _) = promised.get(&*queue.path)?.iter().find(is_beyond)?;
+        Some((&*queue.path, resource.clone()))
+    })
+}
+
+/// What that one is told.
+pub fn below_guarantee(path: &str, resource: &Resource) -> String {
+    format!(
+        "the limit of {resource} of {path} is below its guarantee, or that of the queues below it: raise the one or lower the other"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn queue(path: &str, guarantee: &[(Resource, i64)]) -> Queue {
+        let guarantee = guarantee.iter().map(|(it, amount)| (it.clone(), Amount::Finite(*amount))).collect();
+        Queue { guarantee, ..Queue::named(path) }
+    }
+
+    #[test]
+    fn a_queue_is_guaranteed_what_it_says_or_what_its_children_have_whichever_is_more() {
+        let h100 = || Resource::Model("h100".into());
+        let queues = [
+            queue("a", &[(Resource::Any, 10)]),
+            queue("a/b", &[(Resource::Any, 6)]),
+            queue("a/c", &[(h100(), 8), (Resource::Any, 3)]),
+            queue("a/c/d", &[(Resource::Cpu, 5)]),
+            queue("e/f", &[(Resource::Any, 1)]),
+        ];
+        let all = guaranteed(&queues);
+        let of = |path: &str, resource| all[path].get(&resource).copied();
+        assert_eq!((of("a/c", Resource::Any), of("a", Resource::Any)), (Some(8), Some(14)));
+        assert_eq!((of("a", h100()), of("a", Resource::Cpu)), (Some(8), Some(5)));
+        assert_eq!((of("a/b", Resource::Any), of("e/f", Resource::Any)), (Some(6), Some(1)));
+    }
+}

@@ -105,13 +105,16 @@ fn failed(error: &PackError) -> Failure {
 
 /// A row per percent of the capacity that has arrived.
 fn csv(packed: &Packed) -> String {
-    let mut text = "arrived_percent,allocated_percent,frag_of_idle,frag_of_capacity\n".to_owned();
+    let mut text =
+        "arrived_percent,allocated_percent,frag_of_idle,frag_of_capacity,policy,knowledge\n".to_owned();
     let cell = |values: &[Option<f64>], bin: usize| {
         values.get(bin).copied().flatten().map(|value| value.to_string()).unwrap_or_default()
     };
     for (bin, percent) in packed.arrived_percent.iter().enumerate() {
         let cells = [&packed.allocated_percent, &packed.frag_of_idle, &packed.frag_of_capacity];
-        let _ = writeln!(text, "{percent},{}", cells.map(|values| cell(values, bin)).join(","));
+        let cells = cells.map(|values| cell(values, bin)).join(",");
+        // The names of both are single words.
+        let _ = writeln!(text, "{percent},{cells},{},{}", packed.policy, packed.knowledge);
     }
     text
 }

@@ -232,6 +232,13 @@ mod tests {
     }
 
     #[test]
+    fn a_node_of_more_gpus_than_any_machine_has_is_refused() {
+        let nodes = file(b"sn,cpu_milli,memory_mib,gpu,model\na,1,1,1025,T4\n");
+        let error = super::nodes(nodes.path()).unwrap_err().to_string();
+        assert!(error.ends_with("\"1025\" is not a number of GPUs of one node from 0 to 1024"), "{error}");
+    }
+
+    #[test]
     fn models_are_named_once_whatever_the_file_repeats() {
         let pod = Pod {
             name: "a".into(),

@@ -152,3 +152,27 @@ fn table(packed: &Packed, wall_s: f64) -> String {
     }
     text
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_row_of_a_csv_says_which_policy_it_is_of_and_what_that_knew() {
+        let packed = Packed {
+            policy: "fgd".into(),
+            knowledge: "oracle".into(),
+            arrived: 1,
+            placed: 1,
+            never_fit: 0,
+            placed_by_class: Default::default(),
+            digest: String::new(),
+            arrived_percent: vec![0],
+            allocated_percent: vec![Some(1.5)],
+            frag_of_idle: vec![None],
+            frag_of_capacity: vec![None],
+        };
+        let header = "arrived_percent,allocated_percent,frag_of_idle,frag_of_capacity,policy,knowledge";
+        assert_eq!(csv(&packed), format!("{header}\n0,1.5,,,fgd,oracle\n"));
+    }
+}

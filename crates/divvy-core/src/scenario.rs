@@ -26,7 +26,7 @@ mod write;
 use std::collections::BTreeMap;
 
 use crate::controller::Controller;
-use crate::decide::{Command, Person, Submit};
+use crate::decide::{Command, Person, Rejection, Submit};
 use crate::engine::{EndedHow, Observation, TaskEnd, TaskStart};
 use crate::event::{Event, Stamped};
 use crate::id::{AllocationId, JobId, Term};
@@ -46,8 +46,12 @@ pub struct Scenario {
     now: Time,
     names: BTreeMap<String, u64>,
     queues: Vec<Queue>,
+    /// Which line of a text named a node or a job, by verb and name.
+    named_in: BTreeMap<(String, String), usize>,
     /// All events so far, in order.
     pub log: Vec<Stamped>,
+    /// What was refused so far, in order.
+    pub refused: Vec<Rejection>,
     out: String,
 }
 
@@ -74,7 +78,7 @@ type Done = Result<(), String>;
 pub fn run(text: &str) -> Result<String, BadLine> {
     let mut scenario = Scenario::new();
     for (index, line) in text.lines().enumerate() {
-        scenario.line(line).map_err(|what| BadLine { line: index + 1, what })?;
+        scenario.numbered_line(index + 1, line)?;
     }
     Ok(scenario.out)
 }
@@ -93,7 +97,9 @@ impl Scenario {
             now: Time(0),
             names: BTreeMap::new(),
             queues: vec![Queue::named("default")],
+            named_in: BTreeMap::new(),
             log: Vec::new(),
+            refused: Vec::new(),
             out: String::new(),
         };
         let _ = scenario.begin(1);
@@ -130,7 +136,32 @@ impl Scenario {
         self.names.iter().map(|(name, number)| (name.as_str(), *number))
     }
 
-    /// Carries out one line.
+    /// Carries out a line of a text, in which each node and each job has a name of its own: another one of that name would
+    /// take the first one's place unseen. A submission that its token tells to be the first one again names nothing new.
+    pub fn numbered_line(&mut self, number: usize, line: &str) -> Result<(), BadLine> {
+        let bad = |what| BadLine { line: number, what };
+        let (nodes, next_job) = (self.state().nodes.len(), self.state().next_job);
+        self.line(line).map_err(bad)?;
+        let words = Words::of(line);
+        let [verb, name, ..] = words.placed[..] else { return Ok(()) };
+        let key = (verb.to_owned(), name.to_owned());
+        let first = self.named_in.get(&key).copied();
+        let is_again = match verb {
+            "node" => self.state().nodes.len() == nodes,
+            "submit" if self.state().next_job == next_job => return Ok(()),
+            "submit" => first.is_some(),
+            _ => return Ok(()),
+        };
+        if is_again {
+            let what = if verb == "node" { "node" } else { "job" };
+            let place = first.map_or(String::new(), |line| format!(", from line {line}"));
+            return Err(bad(format!("there is a {what} {name} already{place}: give this one another name")));
+        }
+        self.named_in.insert(key, number);
+        Ok(())
+    }
+
+    /// Carries out one line, whatever its number.
     pub fn line(&mut self, line: &str) -> Done {
         let words = Words::of(line);
         let Some(verb) = words.placed.first().copied() else { return Ok(()) };
@@ -172,6 +203,10 @@ impl Scenario {
             Ok(_) => {}
             Err(rejection) => {
                 self.say(&format!("refused {}: {rejection}", rejection.code()));
+                // One that was carried out before is no less carried out.
+                if !matches!(rejection, Rejection::Repeated(..)) {
+                    self.refused.push(rejection);
+                }
             }
         }
         for event in self.keep() {

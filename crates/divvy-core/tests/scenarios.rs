@@ -390,6 +390,7 @@ fn a_line_that_makes_no_sense_is_named() {
         ("submit a default", "the number of GPUs is missing"),
         ("submit a default 1 mem=much", "mem=much is no amount of memory: write 8 (GiB) or 512Mi"),
         ("submit a default {", "what stands in braces is no job"),
+        ("node n2 1025xh100", "a node has at most 1024 devices, not 1025"),
         ("cancel x", "there is no job x; the first of those that there are: j"),
         ("start j on=n1", "on= names places for 1 tasks, and the job has 2"),
         ("start j on=n1:7,n1:0", "\"n1:7\" is no node and no devices"),
@@ -400,6 +401,19 @@ fn a_line_that_makes_no_sense_is_named() {
         let bad = told(&format!("node n1 2xh100\nsubmit j default 1 tasks=2\n{line}"));
         assert!(bad.starts_with("line 3: ") && bad.contains(expected), "{line}: {bad}");
     }
+}
+
+#[test]
+fn a_name_that_is_given_twice_is_named_with_both_lines() {
+    let told = |text: &str| run(text).unwrap_err().to_string();
+    let submits = "node n1 2xh100\nsubmit a default 1\nend a\nsubmit a default 2";
+    assert_eq!(told(submits), "line 4: there is a job a already, from line 2: give this one another name");
+    let nodes = "node n1 2xh100\n\nnode n1 4xh100";
+    assert_eq!(told(nodes), "line 3: there is a node n1 already, from line 1: give this one another name");
+    let again = "node n1 2xh100\nsubmit a default 1 token=x\nsubmit a default 1 token=x\nplan";
+    assert!(run(again).unwrap().ends_with("\nplace a n1:0\n"));
+    let refused = "node n1 2xh100\nsubmit a nowhere 1\nsubmit a default 1\nplan";
+    assert!(run(refused).unwrap().ends_with("place a n1:0\n"));
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::str::FromStr;
 
 use crate::trace::cluster::ClusterNode;
 use crate::trace::jobs::{Arrival, Fate, TraceJob};
-use crate::trace::{LAST_SECOND, MOST_GPUS};
+use crate::trace::{LAST_SECOND, MOST_GPUS, MOST_GPUS_OF_NODE};
 
 /// What to make.
 #[derive(Clone, Debug)]
@@ -60,7 +60,8 @@ impl FromStr for NodeGroup {
         let (count, node) = text.trim().split_once('x').ok_or_else(wrong)?;
         let (model, gpus) = node.rsplit_once(':').unwrap_or(("generic", node));
         let number = |text: &str, most: u32| text.parse().ok().filter(|number| (1..=most).contains(number));
-        let (count, gpus) = number(count, 1_000_000).zip(number(gpus, 1024)).ok_or_else(wrong)?;
+        let (count, gpus) =
+            number(count, 1_000_000).zip(number(gpus, MOST_GPUS_OF_NODE)).ok_or_else(wrong)?;
         let word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
         let model = Some(model).filter(|model| !model.is_empty() && model.chars().all(word));
         Ok(Self { count, model: model.ok_or_else(wrong)?.to_owned(), gpus })

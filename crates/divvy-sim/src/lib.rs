@@ -18,6 +18,7 @@ pub mod pool;
 pub mod pools;
 pub mod proof;
 pub mod reference;
+pub mod refused;
 pub mod replay;
 pub mod scenario;
 pub mod suite;

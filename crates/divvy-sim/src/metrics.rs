@@ -57,6 +57,9 @@ pub struct Summary {
 /// Figures over a set of jobs. Times are in seconds; percentiles are by nearest rank.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Figures {
+    /// How many jobs of the whole trace could never run.
+    #[serde(default)]
+    pub refused: usize,
     /// How many of the measured jobs finished.
     pub finished: usize,
     /// The mean time from submission to the end.
@@ -215,6 +218,7 @@ impl Tally {
         let sum: i128 = self.jct_s.iter().map(|jct_s| i128::from(*jct_s)).sum();
         let per_job = |sum: f64| if count == 0 { 0.0 } else { sum / count as f64 };
         Figures {
+            refused: 0,
             finished: count,
             mean_jct_s: per_job(sum as f64),
             p50_jct_s: nearest_rank(&self.jct_s, 50),

@@ -12,6 +12,7 @@ pub use divvy_core::model::queue::Queue;
 
 use crate::metrics::{Finished, PoolRun, Summary, summarise_pools};
 use crate::policy::Class;
+use crate::refused::Refused;
 use crate::replay::{Replay, ReplayError, merged_digest, replay};
 use crate::timeline::Timeline;
 use crate::trace::cluster::ClusterNode;
@@ -72,8 +73,8 @@ pub struct Request<'a> {
 pub struct Outcome {
     /// Each pool, by name: its GPUs and the jobs that ended in it, with their rows in the whole trace.
     pub pools: Vec<(u32, Vec<Finished>)>,
-    /// Jobs that could never run, and why.
-    pub refused: Vec<(String, String)>,
+    /// Jobs that could never run, and why, in the order of the trace.
+    pub refused: Vec<Refused>,
     /// The hash of all decisions.
     pub digest: u64,
     /// How many events there were.
@@ -86,7 +87,12 @@ impl Outcome {
     /// Sums up all pools; `measured` are the rows that means and percentiles are taken over.
     pub fn summary(&self, measured: Interval) -> Summary {
         let runs = self.pools.iter().map(|(gpus, finished)| PoolRun { gpus: *gpus, finished });
-        summarise_pools(&runs.collect::<Vec<_>>(), measured)
+        let mut summary = summarise_pools(&runs.collect::<Vec<_>>(), measured);
+        summary.all.refused = self.refused.len();
+        for refused in &self.refused {
+            summary.by_queue.entry(refused.queue.clone()).or_default().refused += 1;
+        }
+        summary
     }
 
     /// The GPUs of all pools.
@@ -119,12 +125,16 @@ pub fn replay_pools(request: Request<'_>, ended: &(impl Fn(usize) + Sync)) -> Re
     for (part, replayed) in parts.iter().zip(done) {
         let mut replayed = replayed?;
         replayed.finished.iter_mut().for_each(|job| job.row = part.rows[job.row]);
-        outcome.refused.extend(replayed.refused.into_iter().map(|(id, why)| (id, why.to_string())));
+        outcome.refused.extend(replayed.refused.into_iter().map(|(row, why)| {
+            let arrival = &part.jobs[row].arrival;
+            Refused::by_core(part.rows[row], arrival, &why, &part.nodes, request.speeds)
+        }));
         outcome.pools.push((part.nodes.iter().map(|node| node.gpus).sum(), replayed.finished));
         outcome.events += replayed.events;
         outcome.timeline.add(replayed.timeline);
         digests.push(replayed.digest);
     }
+    outcome.refused.sort_by_key(|refused| refused.row);
     Ok(Outcome { digest: merged_digest(&digests), ..outcome })
 }
 
@@ -167,7 +177,7 @@ fn split<'a>(
     jobs: Vec<TraceJob>,
     pools: Pools,
     queues: &[Queue],
-) -> (Vec<Part<'a>>, Vec<(String, String)>) {
+) -> (Vec<Part<'a>>, Vec<Refused>) {
     let name_of = |pool: &str| match pools {
         Pools::Own => pool.to_owned(),
         Pools::Shared => String::new(),
@@ -183,7 +193,7 @@ fn split<'a>(
                 part.rows.push(row);
                 part.jobs.push(job);
             }
-            None => homeless.push((job.arrival.id, format!("no node is of the pool {}", job.arrival.queue))),
+            None => homeless.push(Refused::without_nodes(row, &job.arrival)),
         }
     }
     let mut parts: Vec<_> = parts.into_values().filter(|part| !part.jobs.is_empty()).collect();
@@ -286,8 +296,29 @@ mod tests {
         jobs[1].arrival.gpus = 64;
         jobs[2].arrival.queue = "c".into();
         let outcome = outcome(Pools::Own, 1, jobs);
-        let ids: Vec<_> = outcome.refused.iter().map(|(id, _)| id.as_str()).collect();
-        assert_eq!((ends(&outcome).len(), ids), (1, vec!["b1", "a2"]));
-        assert_eq!(outcome.refused[0].1, "no node is of the pool c");
+        let ids: Vec<_> = outcome.refused.iter().map(|refused| refused.id.as_str()).collect();
+        assert_eq!((ends(&outcome).len(), ids), (1, vec!["a2", "b1"]));
+        assert_eq!(outcome.refused[0].why, "it asks for 64 GPUs, and the nodes that it may use have 8");
+        assert_eq!(outcome.refused[1].why, "no node is of the pool c");
+        let summary = outcome.summary(Interval::ALL);
+        let refused = |queue: &str| summary.by_queue[queue].refused;
+        assert_eq!((summary.all.refused, refused("a"), refused("c")), (2, 1, 1));
+    }
+
+    #[test]
+    fn work_beyond_the_end_of_virtual_time_is_an_error_of_its_own() {
+        let years = |count: i64| count * 366 * 86_400;
+        let jobs = (0..3).map(|row| job(&row.to_string(), "a", row, years(400_000))).collect();
+        let nodes = [node("n1", "a")];
+        let (policy, class) = (Named::Fifo.settings(), Named::Fifo.class());
+        let (queues, pools, threads) = (Vec::new(), Pools::Own, 1);
+        let (restart_ms, speeds) = (30_000, None);
+        let request =
+            Request { nodes: &nodes, jobs, pools, queues, policy, class, restart_ms, speeds, threads };
+        let error = replay_pools(request, &|_| ()).err().unwrap();
+        assert_eq!(
+            error.to_string(),
+            "virtual time ends after 1000000 years, before job 2 does; 1 jobs are left"
+        );
     }
 }

@@ -31,7 +31,7 @@ use crate::trace::jobs::{Arrival, TraceJob};
 use crate::trace::speeds::Speeds;
 
 /// GPUs that a task has at most: a larger job is a gang of such tasks and one of the rest.
-const GPUS_OF_A_TASK: u32 = 8;
+pub(crate) const GPUS_OF_A_TASK: u32 = 8;
 
 /// What a replay takes.
 pub struct Replay<'a> {
@@ -55,8 +55,8 @@ pub struct Replayed {
     pub finished: Vec<Finished>,
     /// When which job held its GPUs, in the order of the ends.
     pub stretches: Vec<Stretch>,
-    /// Jobs that the pool could never run, and why.
-    pub refused: Vec<(String, Rejection)>,
+    /// The rows of jobs that the pool could never run, and why.
+    pub refused: Vec<(usize, Rejection)>,
     /// The hash of all decisions.
     pub digest: u64,
     /// How many events there were.
@@ -90,7 +90,14 @@ pub enum ReplayError {
     /// Jobs are left that will never start.
     #[error("nothing will ever start job {1}; {0} jobs are left when all else has ended")]
     Stuck(usize, String),
+    /// A job runs for longer than virtual time lasts.
+    #[error("virtual time ends after {YEARS_OF_TIME} years, before job {1} does; {0} jobs are left")]
+    EndOfTime(usize, String),
 }
+
+/// How long virtual time lasts. Work of a job in GPU milliseconds, and all sums of times, are then far from the end of 64 bits.
+const YEARS_OF_TIME: i64 = 1_000_000;
+const END_OF_TIME: Time = Time(YEARS_OF_TIME * 366 * 86_400_000);
 
 /// Looks on while a trace is replayed. It is told what happens, when it happens.
 pub trait Onlooker {
@@ -133,16 +140,17 @@ pub fn replay_before<'a>(
     let start = Time(jobs.first().map_or(0, |job| job.arrival.submit_s) * 1000);
     let begun = Run::begin(onlooker, setup, jobs, start);
     let mut run = begun.map_err(|broken| ReplayError::Broken { at: 0, broken })?;
-    let mut next = 0;
+    let mut next_row = 0;
     loop {
-        let arrival = jobs.get(next).map(|job| Time(job.arrival.submit_s * 1000));
-        let Some(now) = [arrival, run.pool.next_due()].into_iter().flatten().min() else { break };
+        let arrival = jobs.get(next_row).map(|job| Time(job.arrival.submit_s * 1000));
+        let next = [arrival, run.pool.next_due()].into_iter().flatten().min();
+        let Some(now) = next.filter(|now| *now < END_OF_TIME) else { break };
         let broken = |broken| ReplayError::Broken { at: now.0 / 1000, broken };
         // Decided is when a job arrives, ends or changes its place by running on; not when a stopped one has come up again.
         let mut news = run.advance_to(now).map_err(broken)? || run.pool.is_due();
-        while jobs.get(next).is_some_and(|job| job.arrival.submit_s * 1000 <= now.0) {
-            run.arrive(next).map_err(broken)?;
-            next += 1;
+        while jobs.get(next_row).is_some_and(|job| job.arrival.submit_s * 1000 <= now.0) {
+            run.arrive(next_row).map_err(broken)?;
+            next_row += 1;
             news = true;
         }
         if news {
@@ -167,7 +175,7 @@ struct Run<'a, 'o> {
     fitting: BTreeSet<(u32, String, String)>,
     finished: Vec<Finished>,
     stretches: Vec<Stretch>,
-    refused: Vec<(String, Rejection)>,
+    refused: Vec<(usize, Rejection)>,
     timeline: Timeline,
 }
 
@@ -249,7 +257,7 @@ impl<'a, 'o> Run<'a, 'o> {
         let (spec, array, token, held, history) = (spec.into(), None, None, false, BTreeMap::new());
         let submit = Submit { owner, spec, requeue_said: true, array, token, held, history };
         match self.pool.take(&Command::Submit(Box::new(submit)))? {
-            Err(rejection) => self.refused.push((arrival.id.clone(), rejection)),
+            Err(rejection) => self.refused.push((row, rejection)),
             Ok(number) => {
                 let Some(number) = number else { return Ok(()) };
                 self.fitting.insert(size);
@@ -327,9 +335,14 @@ impl<'a, 'o> Run<'a, 'o> {
         self.finished.push(finished);
     }
 
-    fn end(self) -> Result<Replayed, ReplayError> {
+    fn end(mut self) -> Result<Replayed, ReplayError> {
         if let Some(open) = self.open.values().next() {
-            return Err(ReplayError::Stuck(self.open.len(), self.jobs[open.row].arrival.id.clone()));
+            let (left, id) = (self.open.len(), self.jobs[open.row].arrival.id.clone());
+            // What runs would end, if there were time.
+            return Err(match self.pool.engine().next_due() {
+                Some(_) => ReplayError::EndOfTime(left, id),
+                None => ReplayError::Stuck(left, id),
+            });
         }
         let (digest, events) = (self.pool.digest(), self.pool.events());
         let Self { finished, stretches, refused, timeline, .. } = self;

@@ -3,7 +3,7 @@
 use divvy_core::event::{Event, Stamped};
 use divvy_core::explain;
 use divvy_core::id::JobId;
-use divvy_core::scenario::{self, Scenario};
+use divvy_core::scenario::{self, BadLine, Scenario};
 use divvy_core::state::{Job, Misfit, Run, Runs, State};
 use divvy_core::time::Span;
 use serde::Serialize;
@@ -31,10 +31,26 @@ pub struct Ran {
     /// What it says that they print, if it does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expected: Option<Vec<String>>,
+    /// The number of the first line of that, from 1.
+    #[serde(skip)]
+    pub expected_from: usize,
+    /// Which lines were refused what.
+    pub refused: Vec<Refused>,
     /// How each job that has not ended stands.
     pub jobs: Vec<Standing>,
     /// All that was logged.
     pub events: Vec<Stamped>,
+}
+
+/// A line whose command was refused.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Refused {
+    /// From 1.
+    pub line: usize,
+    /// Why, in a word: `unknown-queue`.
+    pub code: &'static str,
+    /// The same in words.
+    pub why: String,
 }
 
 /// How a job (or a member that something has happened to) stands at the end.
@@ -55,9 +71,12 @@ pub struct Standing {
 }
 
 impl Ran {
-    /// Whether it printed what it says that it prints, or does not say.
+    /// Whether it printed what it says that it prints. One that does not say expects that nothing is refused.
     pub fn is_as_expected(&self) -> bool {
-        self.expected.as_ref().is_none_or(|expected| *expected == self.printed)
+        match &self.expected {
+            Some(expected) => *expected == self.printed,
+            None => self.refused.is_empty(),
+        }
     }
 }
 
@@ -68,12 +87,18 @@ pub fn run(text: &str, traces: bool) -> Result<Ran, BadScenario> {
     let mut lines = text.lines().enumerate();
     for (index, line) in lines.by_ref() {
         if line.trim() == "----" {
-            ran.expected = Some(Vec::new());
+            (ran.expected, ran.expected_from) = (Some(Vec::new()), index + 2);
             break;
         }
-        let (printed, logged) = (scenario.printed().len(), scenario.log.len());
-        let bad = |what| BadScenario { line: index + 1, text: line.to_owned(), what };
-        scenario.line(line).map_err(bad)?;
+        let (printed, logged, refused) =
+            (scenario.printed().len(), scenario.log.len(), scenario.refused.len());
+        let bad = |bad: BadLine| BadScenario { line: bad.line, text: line.to_owned(), what: bad.what };
+        scenario.numbered_line(index + 1, line).map_err(bad)?;
+        ran.refused.extend(scenario.refused[refused..].iter().map(|why| Refused {
+            line: index + 1,
+            code: why.code(),
+            why: why.to_string(),
+        }));
         let printed: Vec<String> = scenario.printed()[printed..].lines().map(str::to_owned).collect();
         ran.told.extend(printed.iter().cloned());
         ran.printed.extend(printed);
@@ -246,6 +271,17 @@ plan";
         let bad = run("node n1 8xh100\n\nsubmit a default 1 exclusiv\n", false).unwrap_err();
         assert_eq!((bad.line, bad.text.as_str()), (3, "submit a default 1 exclusiv"));
         assert!(bad.what.contains("exclusive"), "{bad}");
+    }
+
+    #[test]
+    fn what_is_refused_is_told_with_its_line_and_expected_only_where_the_scenario_says_so() {
+        let text = "node n1 1xh100\n\nsubmit a nowhere 1\n";
+        let ran = run(text, false).unwrap();
+        assert_eq!((ran.refused[0].line, ran.refused[0].code), (3, "unknown-queue"));
+        assert!(!ran.is_as_expected());
+        let golden = run(&format!("{text}----\n{}\n", ran.printed[0]), false).unwrap();
+        assert!(golden.is_as_expected());
+        assert_eq!(golden.expected_from, 5);
     }
 
     #[test]

@@ -57,7 +57,9 @@ fn five_jobs_end_as_the_manual_says() {
         assert_eq!((object["mean_jct_s"].as_f64(), object["jobs"].as_u64()), (Some(mean), Some(5)));
         let rows = std::fs::read_to_string(&out).unwrap();
         let finish = |row: &str| row.split(',').nth(2).unwrap().parse::<i64>().unwrap();
-        assert_eq!(rows.lines().next(), Some("job_id,start_s,finish_s,preemptions,rho"));
+        assert_eq!(rows.lines().next(), Some("job_id,start_s,finish_s,preemptions,rho,policy,class"));
+        let class = if policy == "fifo" { "N" } else { "C" };
+        assert!(rows.lines().skip(1).all(|row| row.ends_with(&format!(",{policy},{class}"))), "{rows}");
         assert_eq!(rows.lines().skip(1).map(finish).collect::<Vec<_>>(), ends, "{policy}");
     }
 }
@@ -77,6 +79,9 @@ fn what_was_made_up_can_be_replayed_and_drawn() {
     );
     let rows = done(here, &format!("{replay} -o csv"));
     assert!(rows.starts_with("queue,finished,mean_jct_s,"), "{rows}");
+    let header = rows.lines().next().unwrap();
+    assert!(header.ends_with(",unfair_fraction,refused,policy,class"), "{rows}");
+    assert!(rows.lines().skip(1).all(|row| row.ends_with(",0,mlfq,N")), "{rows}");
     let twice = done(here, &format!("{replay} --repeat 2 --shift 90d -o json"));
     assert_eq!(serde_json::from_str::<Value>(&twice).unwrap()["jobs"], 120);
 }
@@ -111,7 +116,7 @@ fn what_is_wrong_is_told_with_its_place_and_ends_with_its_own_code() {
         "job_id,submit_s,gpus,duration_s,queue\na,0,64,5,lab\nb,1,1,5,lab\nc,1,1,5,x\n",
     )
     .unwrap();
-    let cluster = hand.join("cluster.csv").display().to_string();
+    let [cluster, jobs] = ["cluster.csv", "jobs.csv"].map(|name| hand.join(name).display().to_string());
     let cases = [
         (format!("--cluster {cluster} --trace none.csv --policy fifo"), 66, "cannot open none.csv"),
         (
@@ -122,6 +127,21 @@ fn what_is_wrong_is_told_with_its_place_and_ends_with_its_own_code() {
         (format!("--cluster {cluster} --trace jobs.csv --policy fcfs"), 64, "quota-mlfq"),
         (format!("--cluster {cluster} --trace jobs.csv --policy fifo --submitted 9"), 64, "write A..B"),
         (format!("--cluster {cluster} --trace jobs.csv --policy fifo --repeat 2"), 64, "--shift"),
+        (
+            format!("--cluster {cluster} --trace jobs.csv --policy fifo --rate -1"),
+            64,
+            "\"-1\" is not a decimal",
+        ),
+        (
+            format!("--cluster {cluster} --trace jobs.csv --policy fifo --restart-penalty -30s"),
+            64,
+            "invalid value '-30s' for '--restart-penalty <SPAN>'",
+        ),
+        (
+            format!("--cluster {cluster} --trace {jobs} --policy fifo --measure 4000..4999"),
+            65,
+            "there is no job to measure in the rows 4000..4999: they are 0..4",
+        ),
         ("--cluster jobs.csv --trace jobs.csv --policy fifo".into(), 65, "line 3, column submit_s"),
         ("--cluster big.csv --trace big.csv --policy fifo".into(), 65, "there is no column \"node\""),
     ];
@@ -131,7 +151,6 @@ fn what_is_wrong_is_told_with_its_place_and_ends_with_its_own_code() {
         assert!(said.err.contains(text), "{line}: {}", said.err);
     }
     std::fs::write(here.join("queues.yaml"), "queues:\n  lab: { limit: { any: 4 } }\n").unwrap();
-    let jobs = hand.join("jobs.csv").display().to_string();
     let said = divvy(
         here,
         &format!("sim replay --cluster {cluster} --trace {jobs} --queues queues.yaml --policy fifo-scan"),
@@ -142,5 +161,33 @@ fn what_is_wrong_is_told_with_its_place_and_ends_with_its_own_code() {
     assert_eq!(said.code, 0, "{}", said.err);
     assert!(said.out.contains("1 of 3 jobs"), "{}", said.out);
     assert!(said.err.contains("job c never ran: no node is of the pool x"), "{}", said.err);
-    assert!(said.err.contains("job a never ran: "), "{}", said.err);
+    assert!(said.err.contains("job a never ran: it asks for 64 GPUs, and the nodes"), "{}", said.err);
+    assert!(said.out.ends_with("\n2 refused: a, c\n"), "{}", said.out);
+    let told = done(here, &format!("sim replay --cluster {cluster} --trace big.csv --policy fifo -o json"));
+    let object: Value = serde_json::from_str(&told).unwrap();
+    assert_eq!((&object["refused"], &object["refused_ids"]), (&2.into(), &serde_json::json!(["a", "c"])));
+    let queues = &object["by_queue"];
+    assert_eq!((&queues["lab"]["refused"], &queues["x"]["refused"]), (&1.into(), &1.into()));
+}
+
+#[test]
+fn a_case_that_is_in_two_files_is_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let case = r#"[{"id": "x", "suite": "dra", "topic": "t", "expected": {"strength": "plain"}}]"#;
+    std::fs::write(folder.path().join("a.json"), case).unwrap();
+    std::fs::write(folder.path().join("b.json"), format!("\n{case}")).unwrap();
+    done(folder.path(), "sim suite a.json");
+    for (files, told) in [
+        (
+            "a.json b.json",
+            "b.json: line 2, case \"x\": it is in a.json, line 1, too; expected each only once",
+        ),
+        (
+            "a.json a.json",
+            "a.json: line 1, case \"x\": it is in a.json, line 1, too; expected each only once",
+        ),
+    ] {
+        let said = divvy(folder.path(), &format!("sim suite {files}"));
+        assert!(said.code == 65 && said.err.contains(told), "{}", said.err);
+    }
 }

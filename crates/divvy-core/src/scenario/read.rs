@@ -38,7 +38,9 @@ fn braces<'a, T: Deserialize<'a>>(what: &str, text: &'a str) -> Result<T, String
 /// `node n1 8xh100 cpu=64 mem=512 gb=80 mib=81559 linked zone=z1 block=b1 rack=r1`
 pub(super) fn node(words: &Words) -> Result<Hardware, String> {
     if let Some(text) = words.braces {
-        return braces("node", text);
+        let hardware: Hardware = braces("node", text)?;
+        let count = u32::try_from(hardware.devices.len()).unwrap_or(u32::MAX);
+        return not_too_many(count).map(|()| hardware);
     }
     words.only(3, "linked", "cpu mem gb mib zone block rack labels taints tasks")?;
     let name = words.at(1, "the node's name")?;
@@ -135,12 +137,20 @@ fn domains(words: &Words) -> Vec<(String, String)> {
 fn count_of(devices: &str) -> Result<(u32, &str), String> {
     let wrong = || format!("{devices:?} are no devices: write 8xh100");
     let (count, model) = devices.split_once('x').ok_or_else(wrong)?;
-    let count = count.parse().ok().filter(|count| *count <= MOST_DEVICES).ok_or_else(wrong)?;
+    let count = count.parse().map_err(|_| wrong())?;
+    not_too_many(count)?;
     Ok((count, model))
 }
 
-/// More devices on a node than any machine has; more is a typing error that would fill the memory.
-const MOST_DEVICES: u32 = 4096;
+/// More devices on a node than any machine has; more is a typing error, and each device is looked at beside each other.
+const MOST_DEVICES: u32 = 1024;
+
+fn not_too_many(count: u32) -> Result<(), String> {
+    match count <= MOST_DEVICES {
+        true => Ok(()),
+        false => Err(format!("a node has at most {MOST_DEVICES} devices, not {count}")),
+    }
+}
 
 /// `queue a limit=4 guarantee=2 h100=2 weight=2`
 pub(super) fn queue(words: &Words) -> Result<Queue, String> {

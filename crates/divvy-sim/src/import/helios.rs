@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::{LeftOut, Record, Records, civil};
-use crate::trace::{LAST_SECOND, MOST_GPUS, Table, TraceError};
+use crate::trace::{LONGEST_S, MOST_GPUS, Table, TraceError};
 
 const COLUMNS: [&str; 7] = ["job_id", "user", "vc", "gpu_num", "state", "submit_time", "duration"];
 
@@ -11,7 +11,7 @@ const COLUMNS: [&str; 7] = ["job_id", "user", "vc", "gpu_num", "state", "submit_
 pub(super) fn read(path: &Path, records: &mut Records) -> Result<(), TraceError> {
     let mut table = Table::open(path)?;
     let [id, user, queue, gpus, status, submit, duration] = table.columns(COLUMNS)?;
-    let start = table.column("start_time");
+    let start = table.column("start_time")?;
     while table.advance()? {
         let asked = table.whole(gpus, 0..=i64::from(MOST_GPUS), "a number of GPUs")? as u32;
         if asked == 0 {
@@ -28,7 +28,7 @@ pub(super) fn read(path: &Path, records: &mut Records) -> Result<(), TraceError>
             id: table.name(id)?,
             submit_s,
             gpus: asked,
-            duration_s: table.whole(duration, 0..=LAST_SECOND, "a whole number of seconds")?,
+            duration_s: table.whole(duration, 0..=LONGEST_S, "a whole number of seconds")?,
             queue: table.text(queue).into(),
             user: table.text(user).into(),
             name: String::new(),

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use divvy_core::time::Span;
 
 use super::{LeftOut, Record, Records, civil};
-use crate::trace::{LAST_SECOND, LONGEST_RECORD, MOST_GPUS, TraceError, open_unbounded, quoted};
+use crate::trace::{LONGEST_RECORD, LONGEST_S, MOST_GPUS, TraceError, open_unbounded, quoted};
 
 /// Which column becomes the queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -77,7 +77,7 @@ impl Job {
         for ((component, _), run) in self.runs.iter().filter(|(_, run)| run.started) {
             let sum = components.entry(component).or_insert(Run { elapsed_s: 0, ended: true, ..*run });
             sum.gpus = sum.gpus.max(run.gpus);
-            sum.elapsed_s = sum.elapsed_s.saturating_add(run.elapsed_s).min(LAST_SECOND);
+            sum.elapsed_s = sum.elapsed_s.saturating_add(run.elapsed_s).min(LONGEST_S);
             sum.ended &= run.ended;
         }
         self.record.gpus =
@@ -148,13 +148,13 @@ impl Lines {
     }
 
     fn find_columns(&self, queue: SlurmQueue) -> Result<Columns, TraceError> {
-        let find = |name: &str| self.header.iter().position(|there| there == name);
-        let need = |name: &'static str| find(name).ok_or_else(|| self.no_column(name));
-        let elapsed = match find("ElapsedRaw") {
+        let find = |name: &'static str| self.place(name);
+        let need = |name: &'static str| find(name)?.ok_or_else(|| self.no_column(name, queue));
+        let elapsed = match find("ElapsedRaw")? {
             Some(at) => Elapsed::Seconds(at),
             None => Elapsed::Clock(need("Elapsed")?),
         };
-        let tres = [find("AllocTRES"), find("ReqTRES")];
+        let tres = [find("AllocTRES")?, find("ReqTRES")?];
         if tres == [None; 2] {
             need("AllocTRES")?;
         }
@@ -165,15 +165,29 @@ impl Lines {
             queue: need(queue.column())?,
             state: need("State")?,
             tres,
-            start: find("Start"),
-            end: find("End"),
-            user: find("User"),
-            name: find("JobName"),
+            start: find("Start")?,
+            end: find("End")?,
+            user: find("User")?,
+            name: find("JobName")?,
         })
     }
 
-    fn no_column(&self, column: &'static str) -> TraceError {
-        let expected = "JobID,User,Account,Partition,JobName,Submit,Start,End,Elapsed,AllocTRES,State".into();
+    /// Where a column is, if it is there. Two of one name are an error: nobody knows which is meant.
+    fn place(&self, column: &'static str) -> Result<Option<usize>, TraceError> {
+        let mut places = self.header.iter().enumerate().filter(|(_, there)| *there == column);
+        let (first, second) = (places.next(), places.next());
+        match first.zip(second) {
+            None => Ok(first.map(|(at, _)| at)),
+            Some(((first, _), (second, _))) => {
+                let (path, line) = (self.path.clone(), self.line);
+                Err(TraceError::ColumnTwice { path, line, column, first: first + 1, second: second + 1 })
+            }
+        }
+    }
+
+    fn no_column(&self, column: &'static str, queue: SlurmQueue) -> TraceError {
+        let expected =
+            format!("JobID,Submit,State,{},Elapsed or ElapsedRaw,AllocTRES or ReqTRES", queue.column());
         let found = quoted(&self.header.join("|"));
         TraceError::NoColumn { path: self.path.clone(), line: 1, column, found, expected }
     }
@@ -259,12 +273,24 @@ impl Lines {
         let state = state(&cells[columns.state]);
         let there = |at: Option<usize>| at.is_none_or(|at| !civil::is_none(&cells[at]));
         let elapsed_s = self.elapsed(cells)?;
-        let gpus = columns.tres.iter().flatten().find_map(|at| gpus(&cells[*at]));
+        let gpus = self.gpus(cells)?;
         let waits = matches!(state, "PENDING" | "REQUEUED" | "REQUEUE_HOLD" | "CANCELLED") && elapsed_s == 0;
         let runs =
             matches!(state, "RUNNING" | "SUSPENDED" | "COMPLETING" | "STOPPED" | "RESIZING" | "SIGNALING");
         let started = there(columns.start) && !(waits && columns.start.is_none()) && state != "PENDING";
-        Ok(Run { gpus: gpus.unwrap_or(0), elapsed_s, started, ended: there(columns.end) && !runs })
+        Ok(Run { gpus, elapsed_s, started, ended: there(columns.end) && !runs })
+    }
+
+    /// The GPUs of what was allocated, or, where that says nothing, of what was requested.
+    fn gpus(&self, cells: &[String]) -> Result<u32, TraceError> {
+        for (at, column) in self.columns.tres.iter().zip(["AllocTRES", "ReqTRES"]) {
+            let Some(list) = at.map(|at| cells[at].as_str()).filter(|list| !list.is_empty()) else {
+                continue;
+            };
+            let expected = "a list like cpu=8,gres/gpu=4, with a whole number of GPUs";
+            return gpus(list).ok_or_else(|| self.cell(column, list, expected));
+        }
+        Ok(0)
     }
 
     fn elapsed(&self, cells: &[String]) -> Result<i64, TraceError> {
@@ -278,7 +304,7 @@ impl Lines {
             Elapsed::Seconds(_) => text.parse().ok(),
             Elapsed::Clock(_) => text.parse::<Span>().ok().map(|span| span.0 / 1000),
         };
-        let seconds = seconds.filter(|seconds| (0..=LAST_SECOND).contains(seconds));
+        let seconds = seconds.filter(|seconds| (0..=LONGEST_S).contains(seconds));
         seconds.ok_or_else(|| self.cell(column, text, expected))
     }
 
@@ -302,17 +328,14 @@ fn state(cell: &str) -> &str {
 }
 
 /// The GPUs of a list like `billing=8,cpu=8,gres/gpu:a100=4,gres/gpu=4,mem=64G`: the total where it is given, else
-/// the sum over models; `None` for an empty list, after which the one that was requested is looked at.
+/// the sum over models; `None` where it is no number.
 fn gpus(list: &str) -> Option<u32> {
-    if list.trim().is_empty() {
-        return None;
-    }
     let (mut total, mut by_model) = (None, 0u32);
     for (name, count) in list.split(',').filter_map(|entry| entry.split_once('=')) {
-        let count = count.trim().parse::<u32>().unwrap_or(0);
+        let count = || count.trim().parse::<u32>().ok();
         match name.trim() {
-            "gres/gpu" => total = Some(count),
-            name if name.starts_with("gres/gpu:") => by_model = by_model.saturating_add(count),
+            "gres/gpu" => total = Some(count()?),
+            name if name.starts_with("gres/gpu:") => by_model = by_model.saturating_add(count()?),
             _ => {}
         }
     }

@@ -118,7 +118,7 @@ fn slurm_output_that_is_something_else_is_refused_with_the_place() {
         SLURM,
         &["JobID|Partition|Submit|Elapsed|State\n"],
         expect![[
-            r#"0.txt, line 1: there is no column "AllocTRES" among "JobID|Partition|Submit|Elapsed|State"; expected at least JobID,User,Account,Partition,JobName,Submit,Start,End,Elapsed,AllocTRES,State"#
+            r#"0.txt, line 1: there is no column "AllocTRES" among "JobID|Partition|Submit|Elapsed|State"; expected at least JobID,Submit,State,Partition,Elapsed or ElapsedRaw,AllocTRES or ReqTRES"#
         ]],
     );
     let line = "1|u|a|p|n|yesterday|x|y|00:01:00|gres/gpu=1||COMPLETED";
@@ -128,6 +128,21 @@ fn slurm_output_that_is_something_else_is_refused_with_the_place() {
         expect![[
             r#"0.txt, line 2, column Submit: "yesterday" is not a time like 2017-10-07 01:12:09, or seconds"#
         ]],
+    );
+    let line = "1|u|a|p|n|1714557600|x|y|00:01:00|gres/gpu=1|cpu=2,gres/gpu=x|COMPLETED";
+    check(
+        SLURM,
+        &[&format!("{SACCT}{line}\n")],
+        expect![[
+            r#"0.txt, line 2, column AllocTRES: "cpu=2,gres/gpu=x" is not a list like cpu=8,gres/gpu=4, with a whole number of GPUs"#
+        ]],
+    );
+    check(
+        SLURM,
+        &["JobID|Partition|Submit|Elapsed|State|ReqTRES|Submit\n"],
+        expect![
+            "0.txt, line 1, column Submit: it is there twice, as number 3 and 7; expected each only once"
+        ],
     );
     check(
         SLURM,

@@ -1,5 +1,7 @@
 //! Reading a file of cases. What is asked and what is expected part here, and never meet before there is an answer.
 
+use std::collections::BTreeMap;
+
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
@@ -7,12 +9,15 @@ use serde_json::{Map, Value};
 
 use super::expected::{self, Expected};
 use super::{kai, kueue};
+use crate::trace::quoted;
 
 /// One case.
 #[derive(Debug)]
 pub struct Case {
     /// Its name.
     pub id: String,
+    /// Where in its file it begins, from 1.
+    pub line: usize,
     /// Which suite it belongs to; picks the policy where none is given.
     pub suite: String,
     /// What it is about.
@@ -44,42 +49,73 @@ pub struct BadSuite {
     pub what: String,
 }
 
-/// Reads a file of cases: a JSON array of objects.
+/// Reads a file of cases: a JSON array of objects, each with an id of its own.
 pub fn read(text: &str) -> Result<Vec<Case>, BadSuite> {
-    let raw: Vec<&RawValue> = serde_json::from_str(text).map_err(|error| BadSuite {
-        line: error.line(),
-        case: None,
-        what: format!("a suite is a JSON array of cases: {error}"),
-    })?;
-    raw.iter().enumerate().map(|(index, raw)| case(text, index, raw.get())).collect()
+    let raw: Vec<&RawValue> = serde_json::from_str(text).map_err(|error| no_array(text, &error))?;
+    let (mut cases, mut lines) = (Vec::new(), BTreeMap::new());
+    for (index, raw) in raw.iter().enumerate() {
+        let case = case(text, index, raw.get())?;
+        if let Some(first) = lines.insert(case.id.clone(), case.line) {
+            let what = format!("the id is that of the case in line {first}; expected each only once");
+            return Err(BadSuite { line: case.line, case: Some(named(index, &case.id)), what });
+        }
+        cases.push(case);
+    }
+    Ok(cases)
+}
+
+/// A file of another kind is told by its beginning; one that breaks off in the middle, by what is wrong there.
+fn no_array(text: &str, error: &serde_json::Error) -> BadSuite {
+    let begins = text.trim_start();
+    let what = match begins.lines().next() {
+        None => "the file is empty; a suite is a JSON array of cases: [{\"id\": …}, …]".to_owned(),
+        Some(first) if !first.starts_with('[') => format!(
+            "the file begins with {}; a suite is a JSON array of cases: [{{\"id\": …}}, …]",
+            quoted(first)
+        ),
+        Some(_) => format!("a suite is a JSON array of cases: {error}"),
+    };
+    let line = if begins.starts_with('[') {
+        error.line()
+    } else {
+        1 + text[..text.len() - begins.len()].matches('\n').count()
+    };
+    BadSuite { line, case: None, what }
+}
+
+/// A case by its place and its id, as errors name it.
+fn named(index: usize, id: &str) -> String {
+    format!("{} ({id})", index + 1)
 }
 
 fn case(text: &str, index: usize, raw: &str) -> Result<Case, BadSuite> {
     let offset = raw.as_ptr() as usize - text.as_ptr() as usize;
     let line = 1 + text.as_bytes()[..offset].iter().filter(|byte| **byte == b'\n').count();
-    let mut name = (index + 1).to_string();
+    let name = (index + 1).to_string();
     let bad = |case: &str, what: String| BadSuite { line, case: Some(case.to_owned()), what };
     let mut fields: Map<String, Value> =
         serde_json::from_str(raw).map_err(|error| bad(&name, format!("a case is a JSON object: {error}")))?;
     let id: String = text_of(&mut fields, "id").map_err(|what| bad(&name, what))?;
-    name = format!("{name} ({id})");
-    parts(fields, id).map_err(|what| bad(&name, what))
+    let name = named(index, &id);
+    parts(fields, id, line).map_err(|what| bad(&name, what))
 }
 
 /// Parts a case into its name, its question and its expectation.
-fn parts(mut fields: Map<String, Value>, id: String) -> Result<Case, String> {
+fn parts(mut fields: Map<String, Value>, id: String, line: usize) -> Result<Case, String> {
     let suite = text_of(&mut fields, "suite")?;
     let topic = text_of(&mut fields, "topic")?;
     let expected = fields.remove("expected").ok_or("the field `expected` is missing")?;
     for remark in ["summary", "tags", "source", "peer"] {
         fields.remove(remark);
     }
-    let question = question(&suite, Value::Object(fields))?;
+    let asked = Value::Object(fields);
+    nothing_below_zero(&asked, "", "")?;
+    let question = question(&suite, asked)?;
     let expected = match question {
         Question::Unknown(_) => expected::unread(expected),
         _ => expected::read(expected)?,
     };
-    Ok(Case { id, suite, topic, question, expected })
+    Ok(Case { id, line, suite, topic, question, expected })
 }
 
 fn text_of(fields: &mut Map<String, Value>, name: &str) -> Result<String, String> {
@@ -87,6 +123,45 @@ fn text_of(fields: &mut Map<String, Value>, name: &str) -> Result<String, String
         Some(Value::String(text)) => Ok(text),
         Some(other) => Err(format!("`{name}` is {other}; a text is expected")),
         None => Err(format!("the field `{name}` is missing")),
+    }
+}
+
+/// Amounts, by the fields that hold one: none is below 0.
+const AMOUNTS: [&str; 12] = [
+    "gpus",
+    "gpus_allocatable",
+    "gpu_devices",
+    "gpu_fraction",
+    "gpu_memory_mib",
+    "cpu_milli",
+    "memory_bytes",
+    "max_pods",
+    "nominal",
+    "borrow_limit",
+    "lend_limit",
+    "amount",
+];
+/// Fields that hold amounts by the name of the resource.
+const MAPS_OF_AMOUNTS: [&str; 3] = ["allocatable", "request", "usage"];
+
+/// Refuses an amount below 0, whether or not the field that it is in is known. `within` is the nearest field around it.
+fn nothing_below_zero(value: &Value, path: &str, within: &str) -> Result<(), String> {
+    match value {
+        Value::Object(fields) => fields.iter().try_for_each(|(name, value)| {
+            let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+            let is_amount = AMOUNTS.contains(&name.as_str()) || MAPS_OF_AMOUNTS.contains(&within);
+            match value.as_f64() {
+                Some(number) if is_amount && number < 0.0 => {
+                    Err(format!("{path}: {value} is below 0; an amount is expected"))
+                }
+                _ => nothing_below_zero(value, &path, name),
+            }
+        }),
+        Value::Array(values) => values
+            .iter()
+            .enumerate()
+            .try_for_each(|(at, value)| nothing_below_zero(value, &format!("{path}[{at}]"), within)),
+        _ => Ok(()),
     }
 }
 
@@ -140,14 +215,41 @@ mod tests {
     fn a_file_of_another_form_names_its_place() {
         let wrong = |text: &str| read(text).unwrap_err().to_string();
         assert_eq!(
-            wrong("{\"a\": 1}"),
-            "line 1: a suite is a JSON array of cases: invalid type: map, expected a sequence at line 1 column 0"
+            wrong("\nnode,model\nn1,a100\n"),
+            "line 2: the file begins with \"node,model\"; a suite is a JSON array of cases: [{\"id\": …}, …]"
         );
+        assert!(wrong("").starts_with("line 1: the file is empty; a suite is"));
         assert!(wrong("[\n{},\n").starts_with("line 3: "), "{}", wrong("[\n{},\n"));
         assert_eq!(wrong("[\n {}]"), "line 2, case 1: the field `id` is missing");
         assert_eq!(wrong("[{\"id\": 3}]"), "line 1, case 1: `id` is 3; a text is expected");
         let text = "[\n{\"id\": \"x\", \"suite\": \"moon\", \"topic\": \"t\", \"expected\": {}}]";
         assert_eq!(wrong(text), "line 2, case 1 (x): the suite \"moon\" is none of kai, kueue, dra");
+    }
+
+    #[test]
+    fn an_id_that_recurs_is_named_with_both_lines() {
+        let case =
+            "{\"id\": \"x\", \"suite\": \"dra\", \"topic\": \"t\", \"expected\": {\"strength\": \"plain\"}}";
+        assert_eq!(
+            read(&format!("[\n{case},\n{case}]")).unwrap_err().to_string(),
+            "line 3, case 2 (x): the id is that of the case in line 2; expected each only once"
+        );
+    }
+
+    #[test]
+    fn an_amount_below_zero_is_named_by_its_path() {
+        let wrong = |suite: &str, fields: &str| {
+            let text = format!(
+                "[{{\"id\": \"x\", \"suite\": \"{suite}\", \"topic\": \"t\", \"expected\": {{}}, {fields}}}]"
+            );
+            read(&text).unwrap_err().what
+        };
+        let nodes = "\"nodes\": [{\"name\": \"n\", \"gpus\": -4}]";
+        for suite in ["kai", "kueue", "dra"] {
+            assert_eq!(wrong(suite, nodes), "nodes[0].gpus: -4 is below 0; an amount is expected");
+        }
+        let nodes = "\"nodes\": [{\"name\": \"n\", \"allocatable\": {\"example.com/gpu\": -4}}]";
+        assert!(wrong("kueue", nodes).starts_with("nodes[0].allocatable.example.com/gpu: -4 is below 0"));
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::Path;
 
-use super::{MOST_GPUS, Table, TraceError};
+use super::{MOST_GPUS_OF_NODE, Table, TraceError};
 
 /// The columns of the file, in the order in which they are written.
 pub const COLUMNS: [&str; 6] = ["node", "model", "gpus", "cpu_milli", "memory_mib", "pool"];
@@ -45,7 +45,7 @@ pub fn read(path: &Path) -> Result<Vec<ClusterNode>, TraceError> {
         nodes.push(ClusterNode {
             node: name,
             model: table.name(model)?,
-            gpus: table.whole(gpus, 0..=i64::from(MOST_GPUS), "a number of GPUs")? as u32,
+            gpus: table.whole(gpus, 0..=i64::from(MOST_GPUS_OF_NODE), "a number of GPUs of one node")? as u32,
             cpu_milli: table.whole(cpu_milli, 0..=MOST_AMOUNT, "thousandths of a core")?,
             memory_mib: table.whole(memory_mib, 0..=MOST_AMOUNT, "MiB")?,
             pool: table.name(pool)?,

@@ -38,6 +38,20 @@ pub enum TraceError {
         /// All that are needed.
         expected: String,
     },
+    /// Two columns of the header have one name.
+    #[error("{}, line {line}, column {column}: it is there twice, as number {first} and {second}; expected each only once", path.display())]
+    ColumnTwice {
+        /// Which file.
+        path: PathBuf,
+        /// The line of the header.
+        line: u64,
+        /// The name of both.
+        column: &'static str,
+        /// Where the first of them is, from 1.
+        first: usize,
+        /// Where the second is.
+        second: usize,
+    },
     /// One cell holds something else than it should.
     #[error("{}, line {line}, column {column}: {} is not {expected}", path.display(), quoted(found))]
     Cell {

@@ -12,7 +12,7 @@ use siphasher::sip128::{Hasher128, SipHasher13};
 use super::decimal::Decimal;
 use super::interval::Interval;
 use super::table::Column;
-use super::{LAST_SECOND, MOST_GPUS, Table, TraceError};
+use super::{LAST_SECOND, LONGEST_S, MOST_GPUS, Table, TraceError};
 
 /// The columns of the file, in the order in which they are written. The last three may be missing.
 pub const COLUMNS: [&str; 8] =
@@ -277,7 +277,7 @@ impl Rows {
         let table = Table::open(path)?;
         let [required @ .., user, name, status] = COLUMNS;
         let columns = table.columns(required)?;
-        let optional = [user, name, status].map(|column| table.column(column));
+        let optional = [table.column(user)?, table.column(name)?, table.column(status)?];
         Ok(Self { table, columns, optional, before_s: 0 })
     }
 
@@ -311,7 +311,7 @@ impl Rows {
             user,
             name,
         };
-        let duration_s = table.whole(duration_s, 1..=LAST_SECOND, seconds)?;
+        let duration_s = table.whole(duration_s, 1..=LONGEST_S, seconds)?;
         Ok(TraceJob { arrival, fate: Fate::new(duration_s, status) })
     }
 }

@@ -23,8 +23,16 @@ pub(crate) use text::{LONGEST_RECORD, open_unbounded};
 /// milliseconds of the core are still far from their end.
 pub const LAST_SECOND: i64 = 10_000 * 366 * 86_400;
 
-/// The most GPUs that one job or one node may have. A job's seconds times its GPUs stay within 64 bits.
+/// The longest that a trace may say that a job works: a hundred years. Sums over a large trace stay below the end of
+/// virtual time.
+pub const LONGEST_S: i64 = 100 * 366 * 86_400;
+
+/// The most GPUs that one job may have. A job's seconds times its GPUs stay within 64 bits.
 pub const MOST_GPUS: u32 = 1_000_000;
+
+/// The most GPUs that one node may have: more than any machine has is a mistake, and planning looks at each of a node's
+/// beside the others.
+pub const MOST_GPUS_OF_NODE: u32 = 1024;
 
 #[cfg(test)]
 mod tests;

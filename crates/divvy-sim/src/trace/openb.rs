@@ -4,7 +4,7 @@
 use std::io::Read;
 use std::path::Path;
 
-use super::{LAST_SECOND, MOST_GPUS, Table, TraceError, open_unbounded};
+use super::{LAST_SECOND, MOST_GPUS, MOST_GPUS_OF_NODE, Table, TraceError, open_unbounded};
 
 /// A node with GPUs of one model.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -88,7 +88,7 @@ pub fn nodes(path: &Path) -> Result<Vec<Node>, TraceError> {
             name: table.name(name)?,
             cpu_milli: table.whole(cpu, 0..=MOST_AMOUNT, "thousandths of a core")?,
             memory_mib: table.whole(memory, 0..=MOST_AMOUNT, "MiB")?,
-            gpus: table.whole(gpus, 0..=i64::from(MOST_GPUS), "a number of GPUs")? as u32,
+            gpus: table.whole(gpus, 0..=i64::from(MOST_GPUS_OF_NODE), "a number of GPUs of one node")? as u32,
             model: table.text(model).to_owned(),
         });
     }
@@ -102,7 +102,7 @@ pub fn pods(path: &Path) -> Result<Vec<Pod>, TraceError> {
     let mut table = Table::open(path)?;
     let [name, cpu, memory, gpus, milli] =
         table.columns(["name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli"])?;
-    let spec = table.column("gpu_spec");
+    let spec = table.column("gpu_spec")?;
     let mut pods = Vec::new();
     while table.advance()? {
         let count = table.whole(gpus, 0..=i64::from(MOST_GPUS), "a number of GPUs")? as u32;
@@ -229,6 +229,13 @@ mod tests {
         let pods = file(b"name,cpu_milli,memory_mib,num_gpu,gpu_milli\na,1,1,2,500\n");
         let error = super::pods(pods.path()).unwrap_err().to_string();
         assert!(error.contains("line 2, column gpu_milli: \"500\" is not"), "{error}");
+    }
+
+    #[test]
+    fn a_node_of_more_gpus_than_any_machine_has_is_refused() {
+        let nodes = file(b"sn,cpu_milli,memory_mib,gpu,model\na,1,1,1025,T4\n");
+        let error = super::nodes(nodes.path()).unwrap_err().to_string();
+        assert!(error.ends_with("\"1025\" is not a number of GPUs of one node from 0 to 1024"), "{error}");
     }
 
     #[test]

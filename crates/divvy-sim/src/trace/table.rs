@@ -47,15 +47,27 @@ impl Table {
     ) -> Result<[Column; N], TraceError> {
         let mut columns = [Column { at: 0, name: "" }; N];
         for (column, name) in columns.iter_mut().zip(names) {
-            *column = self.column(name).ok_or_else(|| self.no_column(name, &names))?;
+            *column = self.column(name)?.ok_or_else(|| self.no_column(name, &names))?;
         }
         Ok(columns)
     }
 
-    /// The column of a name, if there is one.
-    pub(crate) fn column(&self, name: &'static str) -> Option<Column> {
-        let at = self.header.iter().position(|there| there == name)?;
-        Some(Column { at, name })
+    /// The column of a name, if there is one. Two of one name are an error: nobody knows which is meant.
+    pub(crate) fn column(&self, name: &'static str) -> Result<Option<Column>, TraceError> {
+        let mut places = self.header.iter().enumerate().filter(|(_, there)| *there == name).map(|(at, _)| at);
+        match (places.next(), places.next()) {
+            (Some(first), Some(second)) => {
+                let (path, line) = (self.path.clone(), self.header_line);
+                Err(TraceError::ColumnTwice {
+                    path,
+                    line,
+                    column: name,
+                    first: first + 1,
+                    second: second + 1,
+                })
+            }
+            (found, _) => Ok(found.map(|at| Column { at, name })),
+        }
     }
 
     fn no_column(&self, column: &'static str, expected: &[&str]) -> TraceError {

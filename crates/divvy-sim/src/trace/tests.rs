@@ -81,11 +81,11 @@ fn errors_name_the_file_the_line_the_column_and_what_was_expected() {
     );
     refused(
         row("b,5,1,1e9,q,,,"),
-        "jobs.csv, line 3, column duration_s: \"1e9\" is not a whole number of seconds from 1 to 316224000000",
+        "jobs.csv, line 3, column duration_s: \"1e9\" is not a whole number of seconds from 1 to 3162240000",
     );
     refused(
         row("b,5,1,999999999999999,q,,,"),
-        "jobs.csv, line 3, column duration_s: \"999999999999999\" is not a whole number of seconds from 1 to 316224000000",
+        "jobs.csv, line 3, column duration_s: \"999999999999999\" is not a whole number of seconds from 1 to 3162240000",
     );
     refused(row("b,5,1,70,,,,"), "jobs.csv, line 3, column queue: \"\" is not a name");
     refused(
@@ -108,6 +108,14 @@ fn a_file_of_another_form_is_told_by_its_header() {
     refused(
         "",
         "jobs.csv, line 1: there is no column \"job_id\" among nothing (the file is empty); expected at least job_id,submit_s,gpus,duration_s,queue",
+    );
+    refused(
+        "job_id,submit_s,gpus,duration_s,queue,gpus\n",
+        "jobs.csv, line 1, column gpus: it is there twice, as number 3 and 6; expected each only once",
+    );
+    refused(
+        "job_id,submit_s,gpus,duration_s,queue,user,user\n",
+        "jobs.csv, line 1, column user: it is there twice, as number 6 and 7; expected each only once",
     );
     refused(b"\x00\xff\xfe\n", "jobs.csv, line 1: this is not text in UTF-8; is it a file of another kind?");
 }
@@ -227,6 +235,12 @@ fn a_cluster_without_nodes_or_with_two_of_one_name_is_refused() {
     let header = "node,model,gpus,cpu_milli,memory_mib,pool\n";
     let read = |text: &str| cluster::read(&file(&folder, "cluster.csv", text)).unwrap_err().to_string();
     assert!(read(header).ends_with("cluster.csv, line 1: there is no node; expected at least one"));
+    let large = read(&format!("{header}n,m,1000000,1,1,p\n"));
+    assert!(
+        large
+            .ends_with("line 2, column gpus: \"1000000\" is not a number of GPUs of one node from 0 to 1024"),
+        "{large}"
+    );
     let twice = format!("{header}n,m,8,1,1,p\nn,m,8,1,1,p\n");
     assert!(read(&twice).ends_with("line 3, column node: \"n\" was there before; expected each only once"));
 }

@@ -105,13 +105,16 @@ fn failed(error: &PackError) -> Failure {
 
 /// A row per percent of the capacity that has arrived.
 fn csv(packed: &Packed) -> String {
-    let mut text = "arrived_percent,allocated_percent,frag_of_idle,frag_of_capacity\n".to_owned();
+    let mut text =
+        "arrived_percent,allocated_percent,frag_of_idle,frag_of_capacity,policy,knowledge\n".to_owned();
     let cell = |values: &[Option<f64>], bin: usize| {
         values.get(bin).copied().flatten().map(|value| value.to_string()).unwrap_or_default()
     };
     for (bin, percent) in packed.arrived_percent.iter().enumerate() {
         let cells = [&packed.allocated_percent, &packed.frag_of_idle, &packed.frag_of_capacity];
-        let _ = writeln!(text, "{percent},{}", cells.map(|values| cell(values, bin)).join(","));
+        let cells = cells.map(|values| cell(values, bin)).join(",");
+        // The names of both are single words.
+        let _ = writeln!(text, "{percent},{cells},{},{}", packed.policy, packed.knowledge);
     }
     text
 }
@@ -148,4 +151,28 @@ fn table(packed: &Packed, wall_s: f64) -> String {
             writeln!(text, "{:>7}  {:>9}  {:>18}  {:>11}", format!("{bin} %"), cells[0], cells[1], cells[2]);
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_row_of_a_csv_says_which_policy_it_is_of_and_what_that_knew() {
+        let packed = Packed {
+            policy: "fgd".into(),
+            knowledge: "oracle".into(),
+            arrived: 1,
+            placed: 1,
+            never_fit: 0,
+            placed_by_class: Default::default(),
+            digest: String::new(),
+            arrived_percent: vec![0],
+            allocated_percent: vec![Some(1.5)],
+            frag_of_idle: vec![None],
+            frag_of_capacity: vec![None],
+        };
+        let header = "arrived_percent,allocated_percent,frag_of_idle,frag_of_capacity,policy,knowledge";
+        assert_eq!(csv(&packed), format!("{header}\n0,1.5,,,fgd,oracle\n"));
+    }
 }

@@ -43,10 +43,10 @@ pub(crate) struct Replay {
     #[arg(long, value_enum, default_value_t)]
     pools: Where,
     /// What each later start of a job costs, on its GPUs
-    #[arg(long, value_name = "SPAN", default_value = "30s")]
+    #[arg(long, value_name = "SPAN", default_value = "30s", allow_hyphen_values = true)]
     restart_penalty: Span,
     /// Only jobs submitted within: A..B in seconds, both included
-    #[arg(long, value_name = "A..B", default_value_t = Interval::ALL, hide_default_value = true)]
+    #[arg(long, value_name = "A..B", default_value_t = Interval::ALL, hide_default_value = true, allow_hyphen_values = true)]
     submitted: Interval,
     /// Queues with guarantees and limits; without it each name in the trace is a queue
     #[arg(long, value_name = "FILE")]
@@ -55,18 +55,18 @@ pub(crate) struct Replay {
     #[arg(long, value_name = "N", default_value_t = 1, requires = "shift", value_parser = clap::value_parser!(u32).range(1..))]
     repeat: u32,
     /// How much later each copy is submitted than the one before
-    #[arg(long, value_name = "SPAN", requires = "repeat")]
+    #[arg(long, value_name = "SPAN", requires = "repeat", allow_hyphen_values = true)]
     shift: Option<Span>,
     /// How fast each kind of job runs on each model: name,gpus,model,steps_per_s; durations are those on a v100
     #[arg(long, value_name = "FILE")]
     speeds: Option<PathBuf>,
     /// Submit a trace made at 2 jobs an hour at another rate
-    #[arg(long, value_name = "RATE")]
+    #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
     rate: Option<Decimal>,
     /// Take means over these rows only, counted from 0, both included
-    #[arg(long, value_name = "A..B", default_value_t = Interval::ALL, hide_default_value = true)]
+    #[arg(long, value_name = "A..B", default_value_t = Interval::ALL, hide_default_value = true, allow_hyphen_values = true)]
     measure: Interval,
-    /// Write job_id,start_s,finish_s,preemptions,rho
+    /// Write job_id,start_s,finish_s,preemptions,rho,policy,class
     #[arg(long, value_name = "FILE")]
     per_job: Option<PathBuf>,
     /// Draw queue, use and completion times as SVG
@@ -90,7 +90,7 @@ impl Replay {
     pub(crate) fn run(&self) -> Result<Exit, Failure> {
         let begun = Instant::now();
         let jobs = self.jobs()?;
-        let measured_jobs = (0..jobs.len()).filter(|row| self.measure.has_row(*row)).count();
+        let measured_jobs = self.measured(jobs.len())?;
         let outcome = self.replay(jobs)?;
         let report = Report {
             policy: &self.policy,
@@ -102,8 +102,9 @@ impl Replay {
         report.print(self.format.output)?;
         report.told().iter().for_each(|line| say(line));
         if report.summary.all.finished == 0 {
+            let which = if self.measure == Interval::ALL { "jobs" } else { "measured jobs" };
             let fix = "does --cluster belong to --trace? --pools shared lets every job run on every node";
-            return Err(Failure::new(Exit::BadData, "none of the jobs could run").fix(fix));
+            return Err(Failure::new(Exit::BadData, format!("none of the {which} could run")).fix(fix));
         }
         if let Some(path) = &self.per_job {
             report.write_jobs(path)?;
@@ -112,6 +113,20 @@ impl Replay {
             report.draw(path, &self.title())?;
         }
         Ok(Exit::Success)
+    }
+
+    /// How many of the jobs are measured: at least one.
+    fn measured(&self, jobs: usize) -> Result<usize, Failure> {
+        match (0..jobs).filter(|row| self.measure.has_row(*row)).count() {
+            0 => {
+                let last = jobs.saturating_sub(1);
+                let what =
+                    format!("there is no job to measure in the rows {}: they are 0..{last}", self.measure);
+                Err(Failure::new(Exit::BadData, what)
+                    .fix("--measure counts from 0, after --submitted and --repeat"))
+            }
+            count => Ok(count),
+        }
     }
 
     fn jobs(&self) -> Result<Vec<TraceJob>, Failure> {
@@ -149,6 +164,8 @@ impl Replay {
         outcome.map_err(|error| match error {
             ReplayError::Stuck(..) => Failure::new(Exit::BadData, error.to_string())
                 .fix("is the limit of its queue below what it asks for? look at --queues"),
+            ReplayError::EndOfTime(..) => Failure::new(Exit::BadData, error.to_string())
+                .fix("look at duration_s in the trace: it is in seconds"),
             ReplayError::Broken { .. } => Failure::new(Exit::Internal, error.to_string()),
         })
     }

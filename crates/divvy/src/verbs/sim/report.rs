@@ -7,13 +7,17 @@ use divvy_sim::metrics::{Figures, Summary, fairness};
 use divvy_sim::plot::{Plot, svg};
 use divvy_sim::policy::{Chosen, Class};
 use divvy_sim::pools::Outcome;
+use divvy_sim::refused::Refused;
 use serde::{Deserialize, Serialize};
 use serde_json::value::{RawValue, to_raw_value};
 
 use super::files::write_to;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::output::{Column, Format, Listing, Table, span, write_json};
+use crate::output::{Column, Format, Listing, Table, plain, span, write_json};
+
+/// How many of the jobs that could never run a person is told by name.
+const MOST_NAMED: usize = 3;
 
 /// A replay that is over.
 pub(super) struct Report<'a> {
@@ -31,9 +35,10 @@ struct Object<'a> {
     policy: String,
     class: String,
     jobs: usize,
-    refused: usize,
+    /// With the number of jobs that could never run.
     #[serde(flatten)]
     summary: &'a Summary,
+    refused_ids: Vec<&'a str>,
     restarts: u64,
     events: u64,
     wall_s: f64,
@@ -59,8 +64,8 @@ impl Report<'_> {
             policy: self.policy.name.clone(),
             class: self.policy.class.to_string(),
             jobs: self.jobs,
-            refused: self.outcome.refused.len(),
             summary: &self.summary,
+            refused_ids: self.outcome.refused.iter().map(|refused| refused.id.as_str()).collect(),
             // Who is stopped before the end starts again: a trace does not cancel its jobs.
             restarts: self.summary.all.preemptions,
             events: self.outcome.events,
@@ -72,7 +77,12 @@ impl Report<'_> {
 
     /// All queues together, then each.
     fn rows(&self) -> Result<Vec<Box<RawValue>>, Failure> {
-        let row = |queue: &str, figures: &Figures| Row { queue: queue.into(), figures: figures.clone() };
+        let row = |queue: &str, figures: &Figures| Row {
+            queue: queue.into(),
+            figures: figures.clone(),
+            policy: self.policy.name.clone(),
+            class: self.policy.class.to_string(),
+        };
         let each = self.summary.by_queue.iter().map(|(queue, figures)| row(queue, figures));
         // With one queue its figures are those of all.
         let each = each.filter(|_| self.summary.by_queue.len() > 1);
@@ -91,17 +101,25 @@ impl Report<'_> {
             makespan = seconds(self.summary.makespan_s as f64),
             used = 100.0 * self.summary.gpu_utilization,
             digest = digest(self.outcome),
-        )
+        ) + &self.refused_line().unwrap_or_default()
+    }
+
+    /// How many jobs could never run, and the first of them.
+    fn refused_line(&self) -> Option<String> {
+        let refused = &self.outcome.refused;
+        let more = refused.len().checked_sub(MOST_NAMED).filter(|more| *more > 0);
+        let named: Vec<_> = refused.iter().take(MOST_NAMED).map(|refused| plain(&refused.id)).collect();
+        let more = more.map(|more| format!(" and {more} more; -o json names all")).unwrap_or_default();
+        (!refused.is_empty()).then(|| format!("{} refused: {}{more}\n", refused.len(), named.join(", ")))
     }
 
     /// What a person must know besides the figures: no job is dropped unsaid.
     pub(super) fn told(&self) -> Vec<String> {
-        const MOST: usize = 3;
         let refused = &self.outcome.refused;
-        let mut lines: Vec<_> =
-            refused.iter().take(MOST).map(|(id, why)| format!("job {id} never ran: {why}")).collect();
-        if refused.len() > MOST {
-            lines.push(format!("{} jobs never ran; --per-job lists those that did", refused.len()));
+        let told = |refused: &Refused| format!("job {} never ran: {}", refused.id, refused.why);
+        let mut lines: Vec<_> = refused.iter().take(MOST_NAMED).map(told).collect();
+        if refused.len() > MOST_NAMED {
+            lines.push(format!("{} jobs never ran; -o json names all of them", refused.len()));
         }
         lines
     }
@@ -115,12 +133,14 @@ impl Report<'_> {
         rows.sort_by_key(|(job, _)| job.row);
         write_to(Some(path), |to| {
             let mut writer = csv::Writer::from_writer(to);
-            writer.write_record(["job_id", "start_s", "finish_s", "preemptions", "rho"])?;
+            let header = ["job_id", "start_s", "finish_s", "preemptions", "rho", "policy", "class"];
+            writer.write_record(header)?;
+            let (policy, class) = (&self.policy.name, &self.policy.class.to_string());
             for (job, fairness) in rows {
                 let numbers = [job.start_s, job.finish_s, job.preemptions.into()].map(|n| n.to_string());
                 let [start_s, finish_s, preemptions] = &numbers;
                 let rho = format!("{:.6}", fairness.rho());
-                writer.write_record([&job.id, start_s, finish_s, preemptions, &rho])?;
+                writer.write_record([&job.id, start_s, finish_s, preemptions, &rho, policy, class])?;
             }
             Ok(writer.flush()?)
         })
@@ -155,6 +175,8 @@ struct Row {
     queue: String,
     #[serde(flatten)]
     figures: Figures,
+    policy: String,
+    class: String,
 }
 
 impl Listing for Row {
@@ -169,6 +191,9 @@ impl Listing for Row {
         "preemptions",
         "worst_rho",
         "unfair_fraction",
+        "refused",
+        "policy",
+        "class",
     ];
     const EMPTY: &'static str = "no job ended";
 
@@ -185,6 +210,7 @@ impl Listing for Row {
             Column::<Self>::new("WORST RHO", |row, _| format!("{:.2}", row.figures.worst_rho)).right(),
             Column::<Self>::new("UNFAIR", |row, _| format!("{:.1} %", 100.0 * row.figures.unfair_fraction))
                 .right(),
+            Column::<Self>::new("REFUSED", |row, _| row.figures.refused.to_string()).right().wide(),
         ]
     }
 }

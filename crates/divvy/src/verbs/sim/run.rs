@@ -24,7 +24,8 @@ A scenario is lines such as these; docs/scenarios.md has them all:
 
 /// Run a text scenario: the very core, a few lines, no daemon
 ///
-/// Where the scenario says behind a line `----` what it prints, it is compared, and what differs ends with 1.
+/// Where the scenario says behind a line `----` what it prints, it is compared, and what differs ends with 1. So does a
+/// command that is refused where it does not say.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Run {
@@ -92,7 +93,16 @@ fn render(ran: &Ran) -> String {
         };
         let _ = writeln!(text, "{:name$}  {:state$}  {}", plain(&job.name), job.state, plain(&where_or_why));
     }
-    text + &difference(ran).unwrap_or_default()
+    text + &refusals(ran) + &difference(ran).unwrap_or_default()
+}
+
+/// Which lines were refused, where the scenario does not say that they are.
+fn refusals(ran: &Ran) -> String {
+    let refused = ran.refused.iter().filter(|_| ran.expected.is_none());
+    let lines: String = refused
+        .map(|refused| format!("  line {}: {}: {}\n", refused.line, refused.code, plain(&refused.why)))
+        .collect();
+    if lines.is_empty() { lines } else { format!("\nrefused:\n{lines}") }
 }
 
 /// Where what was printed and what the scenario says part.
@@ -103,7 +113,7 @@ fn difference(ran: &Ran) -> Option<String> {
     let line = |lines: &[String]| lines.get(at).map_or("nothing more".to_owned(), |line| plain(line).into());
     Some(format!(
         "\nit prints other things than it says: in the place of line {}, `{}`, there is `{}`\n",
-        at + 1,
+        ran.expected_from + at,
         line(expected),
         line(&ran.printed)
     ))
@@ -135,10 +145,20 @@ mod tests {
         let ran = scenario::run(&format!("{LINES}----\nplace a n1:0+n1:1\n"), false).unwrap();
         let told = render(&ran);
         assert!(
-            told.contains("in the place of line 2, `nothing more`, there is `wait DV-GPUS-BUSY"),
+            told.contains("in the place of line 7, `nothing more`, there is `wait DV-GPUS-BUSY"),
             "{told}"
         );
         assert!(!ran.is_as_expected());
+    }
+
+    #[test]
+    fn a_refusal_that_nobody_expects_is_told_with_its_line() {
+        let lines = "node n1 2xh100\nsubmit a nowhere 1\n";
+        let ran = scenario::run(lines, false).unwrap();
+        let told = render(&ran);
+        assert!(told.contains("\nrefused:\n  line 2: unknown-queue: "), "{told}");
+        let golden = scenario::run(&format!("{lines}----\n{}\n", ran.printed[0]), false).unwrap();
+        assert!(golden.is_as_expected() && !render(&golden).contains("refused:"));
     }
 
     #[test]

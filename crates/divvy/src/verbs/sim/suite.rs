@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
-use divvy_sim::suite::{self, Judged, Must, Policy, Report};
+use divvy_sim::suite::{self, Case, Judged, Must, Policy, Report};
 
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -56,15 +56,30 @@ enum Form {
 }
 
 impl Suite {
-    pub(crate) fn run(&self) -> Result<Exit, Failure> {
-        let policy = self.policy()?;
-        let mut cases = Vec::new();
+    /// The cases of all files. One that is there twice would be counted twice.
+    fn cases(&self) -> Result<Vec<Case>, Failure> {
+        let (mut cases, mut places) = (Vec::new(), BTreeMap::new());
         for file in &self.files {
             let text = super::super::run::read_text(file)?;
-            let bad = |error| Failure::new(Exit::BadData, format!("{}: {error}", name_of(file)));
-            let read = suite::read(&text).map_err(bad)?;
-            cases.extend(read);
+            let bad = |what: String| Failure::new(Exit::BadData, format!("{}: {what}", name_of(file)));
+            for case in suite::read(&text).map_err(|error| bad(error.to_string()))? {
+                let place = format!("{}, line {}", name_of(file), case.line);
+                if let Some(first) = places.insert(case.id.clone(), place) {
+                    let what = format!(
+                        "line {}, case {:?}: it is in {first}, too; expected each only once",
+                        case.line, case.id
+                    );
+                    return Err(bad(what));
+                }
+                cases.push(case);
+            }
         }
+        Ok(cases)
+    }
+
+    pub(crate) fn run(&self) -> Result<Exit, Failure> {
+        let policy = self.policy()?;
+        let mut cases = self.cases()?;
         if let Some(id) = &self.case {
             let of = cases.len();
             cases.retain(|case| case.id == *id);

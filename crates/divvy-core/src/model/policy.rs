@@ -277,6 +277,11 @@ impl Policy {
         said.filter(|ms| **ms > 0).map(|ms| Span(*ms))
     }
 
+    /// Whether jobs may be safe from others until some time has passed.
+    pub fn makes_safe(&self) -> bool {
+        self.cool_down().is_some() || self.min_runtime_ms > 0
+    }
+
     /// How long a job that had to give way is safe once it runs again, if at all.
     pub fn cool_down(&self) -> Option<Span> {
         self.cool_down_ms.said().filter(|ms| **ms > 0).map(|ms| Span(*ms))

@@ -82,10 +82,9 @@ impl State {
         })?;
         (self.position, self.now) = (position, at);
         self.follow_relief(&stamped.event);
-        // With time, what is kept for those before others is foreseen for other moments.
-        // Or those are not safe any more who had to give way before or had not run for long, or somebody may go before all others.
-        let safe_ends = self.policy.cool_down().is_some() || self.policy.min_runtime_ms > 0;
-        let others = safe_ends || self.may_relieve(at);
+        // With time, what is kept for those before others is foreseen for other moments; or those are not safe any more who had to give
+        // way before or had not run for long; or somebody may go before all others.
+        let others = self.policy.makes_safe() || self.may_relieve(at);
         let kept_anew = stamped.event == Event::Tick && (self.keeps_room() || others);
         let frees = stamped.event.frees() || self.draws(&stamped.event);
         if frees || kept_anew || renewed || relieved || pledged {

@@ -46,6 +46,7 @@ pub(crate) fn read(submit: Submit, now: Time) -> Result<Incoming, Problem> {
     let directory = directory(&submit)?;
     let output = output(&submit, &directory);
     let roles = roles(job, &process(&submit, &directory, output)?)?;
+    speed::refuse_without_gpus(job, &roles)?;
     let name = name(job, &roles);
     let array = job.array.as_ref().map(|text| parsed::<Array>("array", text)).transpose()?;
     let kind = job.kind.as_deref().map(kind).transpose()?.unwrap_or_default();
@@ -503,6 +504,7 @@ mod tests {
             (serde_json::json!({"command": "x", "cpus": "many"}), "cpus"),
             (serde_json::json!({"command": "x", "cpus": 0}), "cpus"),
             (serde_json::json!({"command": "x", "gpu_memory": "40Gi"}), "gpu_memory"),
+            (serde_json::json!({"command": "x", "speed": {"h100": 1}}), "speed"),
             (serde_json::json!({"command": "x", "after": ["1", "2:maybe"]}), "after[1]"),
             (serde_json::json!({"command": "x", "roles": [{"name": "a"}, {"name": "a"}]}), "roles[1].name"),
             (

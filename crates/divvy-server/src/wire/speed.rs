@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use divvy_api::{JobFile, Problem, Scalar};
 use divvy_core::model::ask::Alternative;
+use divvy_core::model::gang::Role;
 
 use super::incoming::bad;
 
@@ -27,6 +28,16 @@ pub(super) fn ways(job: &JobFile, one: Alternative, prefix: &str) -> Result<Vec<
     }
     speeds.retain(|model, _| models.is_empty() || models.contains(model));
     Ok(one.by_speed(&speeds))
+}
+
+/// Refuses speeds where no task has a GPU.
+pub(super) fn refuse_without_gpus(job: &JobFile, roles: &[Role]) -> Result<(), Problem> {
+    let has_gpus = |role: &Role| role.ask.alternatives.iter().any(|one| one.devices.is_some());
+    if job.speed.is_empty() || roles.iter().any(has_gpus) {
+        return Ok(());
+    }
+    let what = "it says how fast the job is on each model of GPU, and no GPU is asked for";
+    Err(bad("speed", what).with_fix("say how many: -g 1"))
 }
 
 fn milli(model: &str, speed: &Scalar) -> Result<u32, Problem> {

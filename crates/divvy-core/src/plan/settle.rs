@@ -4,6 +4,8 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::near::Going;
+use super::room::Room;
+use super::trial::Trial;
 use super::{Place, Plan};
 use crate::event::Event;
 use crate::id::{AllocationId, DeviceId, JobId, NodeId};
@@ -37,14 +39,25 @@ pub(super) fn held_by<'a, 'b>(
     live.iter().filter_map(|id| state.allocations.get(id)).map(|held| &held.placement)
 }
 
+/// What hosts have left for places beside those that go.
+pub(super) fn room<'a>(
+    trial: &Trial,
+    (leavers, anyway): (&[Leaver], &[Leaver]),
+    places: impl Iterator<Item = &'a Place>,
+) -> Room {
+    let leaving = leavers.iter().chain(anyway).flat_map(|leaver| held_by(trial.state, leaver.live));
+    Room::beside(trial, leaving, places.flat_map(|place| &place.placements))
+}
+
 /// Turns places, and further parts of gangs, into events. Whoever gets places that leavers hold, or whom they leave for, gets a
 /// promise. Of `anyway` it is known already that they go. The `early` places were given before anybody was told to make room for the
-/// growth of others.
+/// growth of others. Who waits for nobody else takes what hosts have left beside the leavers, and waits for these only where that does
+/// not do.
 pub(super) fn settle(
     state: &State,
     (leavers, anyway): (&[Leaver], &[Leaver]),
     (places, early, grown): (Vec<Place>, usize, Vec<Place>),
-    plan: &mut Plan,
+    (room, plan): (&mut Room, &mut Plan),
 ) {
     if leavers.is_empty() && anyway.is_empty() && grown.is_empty() {
         plan.places.extend(places);
@@ -55,7 +68,11 @@ pub(super) fn settle(
     let mut taker: BTreeMap<JobId, JobId> = BTreeMap::new();
     let before: Vec<Leaver> = all.iter().filter(|leaver| !leaver.grows).copied().collect();
     let holders_before = Holders::of(state, &before);
-    let awaited = |place: Place| (holders.of_place(state, &place, (leavers, true)), place);
+    let awaited = |place: Place| {
+        let mut waits_for = holders.of_place(state, &place, (leavers, true));
+        waits_for.extend(holders.of_hosts(&place));
+        (waits_for, place)
+    };
     let (mut later, mut now): (Vec<_>, Vec<_>) =
         grown.into_iter().map(awaited).partition(|(waits_for, _)| !waits_for.is_empty());
     for (index, mut place) in places.into_iter().enumerate() {
@@ -63,6 +80,9 @@ pub(super) fn settle(
         let mut waits_for = then.of_place(state, &place, (leavers, false));
         // Places may have been exchanged since.
         waits_for.extend(holders.of_devices(&place));
+        if !waits_for.is_empty() || !room.take(&place.placements) {
+            waits_for.extend(then.of_hosts(&place));
+        }
         if waits_for.is_empty() {
             plan.places.push(place);
             continue;
@@ -163,8 +183,13 @@ impl Holders {
         devices.filter_map(|(device, _)| self.devices.get(device)).flatten().copied()
     }
 
-    /// The allocations that must end before a place is free: those on its devices, those whose cores or memory it may need,
-    /// those that count against the same limits, those beside whom it does not lie, those that leave for it, and the job's own.
+    /// The allocations on the hosts of a place: it may need their cores or their memory.
+    fn of_hosts(&self, place: &Place) -> impl Iterator<Item = AllocationId> {
+        let draws = place.placements.iter().filter(|placement| placement.draws_on_host());
+        draws.filter_map(|placement| self.hosts.get(&placement.node)).flatten().copied()
+    }
+
+    /// The allocations that must end before a place is free, whatever hosts have left: those on its devices, those that count against the same limits, those beside whom it does not lie, those that leave for it, and the job's own.
     fn of_place(
         &self,
         state: &State,
@@ -186,11 +211,6 @@ impl Holders {
             found.extend(self.limited.get(path).into_iter().flatten());
         }
         found.extend(self.of_devices(place));
-        for placement in &place.placements {
-            if placement.draws_on_host() {
-                found.extend(self.hosts.get(&placement.node).into_iter().flatten());
-            }
-        }
         found
     }
 }

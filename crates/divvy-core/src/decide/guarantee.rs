@@ -25,10 +25,8 @@ pub fn guaranteed_beyond(state: &State, queues: &[Queue]) -> Option<String> {
         *there.entry(Resource::Cpu).or_default() += node.spec.cpu_milli;
         *there.entry(Resource::Memory).or_default() += node.spec.memory_bytes;
     }
-    let is_top = |queue: &&Queue| {
-        !lineage(&queue.path).skip(1).any(|above| queues.iter().any(|queue| queue.path == above))
-    };
     let promised = guaranteed(queues);
+    let is_top = |queue: &&Queue| !lineage(&queue.path).skip(1).any(|above| promised.contains_key(above));
     let mut sums = Promised::new();
     for queue in queues.iter().filter(is_top) {
         let pace = queue.pledge.said().map_or(0, |pledge| pledge.pace_milli(state.now));

@@ -371,8 +371,7 @@ impl<'a> Fair<'a, '_> {
         all.for_each(|placement| trial.refresh(placement));
         let leavers: Vec<Leaver> = victims.iter().map(Victim::leaver).collect();
         let anyway: Vec<Leaver> = leaving.leavers(trial.state).collect();
-        let mut room = settle::room(trial, (&leavers, &anyway), places.iter().chain(&grown));
-        settle::settle(trial.state, (&leavers, &anyway), (places, early, grown), (&mut room, plan));
+        settle::settle(trial, (&leavers, &anyway), (places, early, grown), plan);
     }
 
     /// The jobs that end or give way already, and those that grow: what they have is what they have just been given.

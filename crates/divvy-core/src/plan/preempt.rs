@@ -69,8 +69,7 @@ pub(super) fn walk<'a>(
     }
     places.iter_mut().flat_map(|place| &mut place.placements).for_each(|placement| trial.refresh(placement));
     let early = places.len();
-    let mut room = settle::room(trial, (&leavers, &[]), places.iter());
-    settle::settle(state, (&leavers, &[]), (places, early, Vec::new()), (&mut room, plan));
+    settle::settle(trial, (&leavers, &[]), (places, early, Vec::new()), plan);
 }
 
 /// Whether a class waits for a limit of its queue still: nothing was freed since it was judged.

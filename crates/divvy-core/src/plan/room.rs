@@ -7,7 +7,6 @@ use crate::id::NodeId;
 use crate::model::allocation::Placement;
 
 /// What hosts from which somebody goes have left for the places of a cycle as long as he is there. Where more is kept aside it is less.
-#[derive(Default)]
 pub(super) struct Room(BTreeMap<NodeId, Left>);
 
 impl Room {

@@ -39,31 +39,25 @@ pub(super) fn held_by<'a, 'b>(
     live.iter().filter_map(|id| state.allocations.get(id)).map(|held| &held.placement)
 }
 
-/// What hosts have left for places beside those that go.
-pub(super) fn room<'a>(
-    trial: &Trial,
-    (leavers, anyway): (&[Leaver], &[Leaver]),
-    places: impl Iterator<Item = &'a Place>,
-) -> Room {
-    let leaving = leavers.iter().chain(anyway).flat_map(|leaver| held_by(trial.state, leaver.live));
-    Room::beside(trial, leaving, places.flat_map(|place| &place.placements))
-}
-
 /// Turns places, and further parts of gangs, into events. Whoever gets places that leavers hold, or whom they leave for, gets a
 /// promise. Of `anyway` it is known already that they go. The `early` places were given before anybody was told to make room for the
 /// growth of others. Who waits for nobody else takes what hosts have left beside the leavers, and waits for these only where that does
 /// not do.
 pub(super) fn settle(
-    state: &State,
+    trial: &Trial,
     (leavers, anyway): (&[Leaver], &[Leaver]),
     (places, early, grown): (Vec<Place>, usize, Vec<Place>),
-    (room, plan): (&mut Room, &mut Plan),
+    plan: &mut Plan,
 ) {
     if leavers.is_empty() && anyway.is_empty() && grown.is_empty() {
         plan.places.extend(places);
         return;
     }
+    let state = trial.state;
     let all: Vec<Leaver> = leavers.iter().chain(anyway).copied().collect();
+    let leaving = all.iter().flat_map(|leaver| held_by(state, leaver.live));
+    let given = places.iter().chain(&grown).flat_map(|place| &place.placements);
+    let mut room = Room::beside(trial, leaving, given);
     let holders = Holders::of(state, &all);
     let mut taker: BTreeMap<JobId, JobId> = BTreeMap::new();
     let before: Vec<Leaver> = all.iter().filter(|leaver| !leaver.grows).copied().collect();
@@ -189,7 +183,8 @@ impl Holders {
         draws.filter_map(|placement| self.hosts.get(&placement.node)).flatten().copied()
     }
 
-    /// The allocations that must end before a place is free, whatever hosts have left: those on its devices, those that count against the same limits, those beside whom it does not lie, those that leave for it, and the job's own.
+    /// The allocations that must end before a place is free, whatever hosts have left: those on its devices, those that count
+    /// against the same limits, those beside whom it does not lie, those that leave for it, and the job's own.
     fn of_place(
         &self,
         state: &State,

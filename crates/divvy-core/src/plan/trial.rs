@@ -140,12 +140,6 @@ impl Left {
 }
 
 impl<'a> Trial<'a> {
-    /// What is left of a host as things stand; nothing of one that is not there.
-    pub(super) fn left_on(&self, node: NodeId) -> Left {
-        let place = self.capacity.node_place(node);
-        place.map(|place| Left::of(&self.capacity.nodes[place])).unwrap_or_default()
-    }
-
     pub(super) fn new(state: &'a State, snapshot: &'a mut Snapshot) -> Self {
         Self::split(state, snapshot).0
     }
@@ -352,6 +346,12 @@ impl<'a> Trial<'a> {
                 }
             }
         }
+    }
+
+    /// What is left of a host as things stand; nothing of one that is not there.
+    pub(super) fn left_on(&self, node: NodeId) -> Left {
+        let place = self.capacity.node_place(node);
+        place.map(|place| Left::of(&self.capacity.nodes[place])).unwrap_or_default()
     }
 
     /// Lets a running job keep what it holds and was released, if as much of each node is still there. New placements that have

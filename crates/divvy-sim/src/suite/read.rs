@@ -108,9 +108,7 @@ fn parts(mut fields: Map<String, Value>, id: String, line: usize) -> Result<Case
     for remark in ["summary", "tags", "source", "peer"] {
         fields.remove(remark);
     }
-    let asked = Value::Object(fields);
-    nothing_below_zero(&asked, "", "")?;
-    let question = question(&suite, asked)?;
+    let question = question(&suite, Value::Object(fields))?;
     let expected = match question {
         Question::Unknown(_) => expected::unread(expected),
         _ => expected::read(expected)?,
@@ -126,42 +124,43 @@ fn text_of(fields: &mut Map<String, Value>, name: &str) -> Result<String, String
     }
 }
 
-/// Amounts, by the fields that hold one: none is below 0.
-const AMOUNTS: [&str; 12] = [
-    "gpus",
-    "gpus_allocatable",
-    "gpu_devices",
-    "gpu_fraction",
-    "gpu_memory_mib",
-    "cpu_milli",
-    "memory_bytes",
-    "max_pods",
-    "nominal",
-    "borrow_limit",
-    "lend_limit",
-    "amount",
-];
-/// Fields that hold amounts by the name of the resource.
-const MAPS_OF_AMOUNTS: [&str; 3] = ["allocatable", "request", "usage"];
+/// What counts something: a number, none, or several by name.
+pub(super) trait Amount {
+    fn is_below_zero(&self) -> bool;
+}
 
-/// Refuses an amount below 0, whether or not the field that it is in is known. `within` is the nearest field around it.
-fn nothing_below_zero(value: &Value, path: &str, within: &str) -> Result<(), String> {
-    match value {
-        Value::Object(fields) => fields.iter().try_for_each(|(name, value)| {
-            let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
-            let is_amount = AMOUNTS.contains(&name.as_str()) || MAPS_OF_AMOUNTS.contains(&within);
-            match value.as_f64() {
-                Some(number) if is_amount && number < 0.0 => {
-                    Err(format!("{path}: {value} is below 0; an amount is expected"))
-                }
-                _ => nothing_below_zero(value, &path, name),
-            }
-        }),
-        Value::Array(values) => values
-            .iter()
-            .enumerate()
-            .try_for_each(|(at, value)| nothing_below_zero(value, &format!("{path}[{at}]"), within)),
-        _ => Ok(()),
+impl Amount for i64 {
+    fn is_below_zero(&self) -> bool {
+        *self < 0
+    }
+}
+
+impl Amount for f64 {
+    fn is_below_zero(&self) -> bool {
+        *self < 0.0
+    }
+}
+
+impl<T: Amount> Amount for Option<T> {
+    fn is_below_zero(&self) -> bool {
+        self.as_ref().is_some_and(T::is_below_zero)
+    }
+}
+
+impl Amount for BTreeMap<String, i64> {
+    fn is_below_zero(&self) -> bool {
+        self.values().any(Amount::is_below_zero)
+    }
+}
+
+/// Reads what is never below 0.
+pub(super) fn amount<'de, D: serde::Deserializer<'de>, T: Deserialize<'de> + Amount>(
+    deserializer: D,
+) -> Result<T, D::Error> {
+    let amount = T::deserialize(deserializer)?;
+    match amount.is_below_zero() {
+        true => Err(serde::de::Error::custom("it is below 0; an amount is expected")),
+        false => Ok(amount),
     }
 }
 
@@ -238,18 +237,18 @@ mod tests {
 
     #[test]
     fn an_amount_below_zero_is_named_by_its_path() {
-        let wrong = |suite: &str, fields: &str| {
+        let wrong = |suite: &str, node: &str| {
             let text = format!(
-                "[{{\"id\": \"x\", \"suite\": \"{suite}\", \"topic\": \"t\", \"expected\": {{}}, {fields}}}]"
+                "[{{\"id\": \"x\", \"suite\": \"{suite}\", \"topic\": \"t\", \"expected\": {{}}, \"nodes\": [{node}]}}]"
             );
             read(&text).unwrap_err().what
         };
-        let nodes = "\"nodes\": [{\"name\": \"n\", \"gpus\": -4}]";
-        for suite in ["kai", "kueue", "dra"] {
-            assert_eq!(wrong(suite, nodes), "nodes[0].gpus: -4 is below 0; an amount is expected");
-        }
-        let nodes = "\"nodes\": [{\"name\": \"n\", \"allocatable\": {\"example.com/gpu\": -4}}]";
-        assert!(wrong("kueue", nodes).starts_with("nodes[0].allocatable.example.com/gpu: -4 is below 0"));
+        let node = "{\"name\": \"n\", \"gpus\": -4}";
+        assert!(wrong("kai", node).starts_with("nodes[0].gpus: invalid value: integer `-4`"));
+        let node = "{\"name\": \"n\", \"gpus\": 1, \"cpu_milli\": -4}";
+        assert_eq!(wrong("kai", node), "nodes[0].cpu_milli: it is below 0; an amount is expected");
+        let node = "{\"name\": \"n\", \"allocatable\": {\"example.com/gpu\": -4}}";
+        assert_eq!(wrong("kueue", node), "nodes[0].allocatable: it is below 0; an amount is expected");
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use crate::suite::read::Anything;
+use crate::suite::read::{Anything, amount};
 
 /// What a case asks.
 #[derive(Debug, Deserialize)]
@@ -24,7 +24,9 @@ pub(super) struct Node {
     pub(super) gpus: u32,
     pub(super) gpus_allocatable: Option<u32>,
     pub(super) gpu_memory_mib: Option<u64>,
+    #[serde(deserialize_with = "amount")]
     pub(super) cpu_milli: i64,
+    #[serde(deserialize_with = "amount")]
     pub(super) memory_bytes: i64,
     #[serde(default)]
     pub(super) labels: BTreeMap<String, String>,
@@ -149,12 +151,15 @@ pub(super) struct PodAffinity {
 #[derive(Debug, PartialEq, Deserialize)]
 pub(super) struct Request {
     pub(super) gpus: Option<u32>,
+    #[serde(default, deserialize_with = "amount")]
     pub(super) gpu_fraction: Option<f64>,
     pub(super) gpu_memory_mib: Option<u64>,
     pub(super) gpu_devices: Option<u32>,
     pub(super) mig: Option<BTreeMap<String, u64>>,
     pub(super) dra_gpus: Option<BTreeMap<String, u64>>,
+    #[serde(deserialize_with = "amount")]
     pub(super) cpu_milli: i64,
+    #[serde(deserialize_with = "amount")]
     pub(super) memory_bytes: i64,
 }
 

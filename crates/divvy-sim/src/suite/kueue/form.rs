@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use crate::suite::read::Anything;
+use crate::suite::read::{Anything, amount};
 
 /// What a case asks.
 #[derive(Debug, Deserialize)]
@@ -67,6 +67,7 @@ pub(super) struct Node {
     pub(super) name: String,
     #[serde(default)]
     pub(super) labels: BTreeMap<String, String>,
+    #[serde(deserialize_with = "amount")]
     pub(super) allocatable: BTreeMap<String, i64>,
     #[serde(default = "yes")]
     pub(super) ready: bool,
@@ -139,7 +140,7 @@ fn yes() -> bool {
 pub(super) struct ForeignPod {
     pub(super) name: String,
     pub(super) node: Option<String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "amount")]
     pub(super) request: BTreeMap<String, i64>,
     #[serde(rename = "phase")]
     _phase: Option<Anything>,
@@ -185,9 +186,11 @@ pub(super) enum QueueKind {
 pub(super) struct Quota {
     pub(super) flavor: String,
     pub(super) resource: Option<String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "amount")]
     pub(super) nominal: i64,
+    #[serde(default, deserialize_with = "amount")]
     pub(super) borrow_limit: Option<i64>,
+    #[serde(default, deserialize_with = "amount")]
     pub(super) lend_limit: Option<i64>,
     /// Resources of one group are served from one flavor.
     #[serde(default)]
@@ -199,6 +202,7 @@ pub(super) struct Usage {
     pub(super) queue: String,
     pub(super) flavor: String,
     pub(super) resource: String,
+    #[serde(deserialize_with = "amount")]
     pub(super) amount: i64,
 }
 
@@ -236,7 +240,7 @@ pub(super) struct Podset {
     pub(super) name: String,
     pub(super) count: u32,
     pub(super) min_count: Option<u32>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "amount")]
     pub(super) request: BTreeMap<String, i64>,
     pub(super) topology: Option<TopologyText>,
     pub(super) group: Option<String>,
@@ -273,7 +277,7 @@ pub(super) struct Assigned {
     pub(super) podset: String,
     #[serde(default)]
     pub(super) flavors: BTreeMap<String, String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "amount")]
     pub(super) usage: BTreeMap<String, i64>,
     pub(super) count: Option<u32>,
     pub(super) placement: Option<Placement>,

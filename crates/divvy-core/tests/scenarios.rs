@@ -582,7 +582,7 @@ fn a_job_to_which_devices_are_promised_waits_for_those_that_give_way() {
         "node n1 1xh100\npolicy {order: attained, preempt: walk}\nsubmit r default 1\nplan\npass 2h\nsubmit a default 1\nplan\nexplain a\nend r signal=15\nplan",
         expect![[r#"
             place r n1:0
-            stop r Order
+            stop r Order by a
             promise a n1:0
             later
               DV-PROMISED its devices are promised to it; the task that holds them is being stopped | wait a moment: it starts when they have stopped

@@ -88,7 +88,7 @@ fn by_the_walk_the_last_in_the_order_gives_way() {
             ended b pending Starved exit=143
             place low n1:1
             wait DV-GPUS-BUSY: every GPU that would do is taken
-            stop low Order
+            stop low Order by b
             promise b n1:1
         "#]],
     );

@@ -4,6 +4,7 @@
 
 mod affinity;
 mod giving;
+mod order;
 mod starving;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -298,6 +298,11 @@ impl JobSpec {
         self.seat.said().map_or(&self.queue, |seat| seat)
     }
 
+    /// Whether it goes on where it was when it is stopped and starts anew, as far as it has saved its work.
+    pub fn saves(&self) -> bool {
+        self.resumable || self.checkpoint.is_some()
+    }
+
     /// How often it makes its work safe by itself, in milliseconds: no more than that has to be done again.
     pub fn saves_every_ms(&self) -> Option<i64> {
         self.checkpoint.as_ref().and_then(|checkpoint| checkpoint.every_ms)

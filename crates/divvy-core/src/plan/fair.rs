@@ -12,13 +12,14 @@ use super::settle::{self, Leaver};
 use super::share::{Amounts, Shares};
 use super::trial::{Others, Trial};
 use super::turns::{Turn, Turns};
-use super::{Place, Plan, Report, Verdicts, place, quicken, starve, stuck};
+use super::{Place, Plan, Report, Verdicts, order, place, quicken, starve, stuck};
 use crate::id::{AllocationId, JobId};
 use crate::model::allocation::{AllocationState, Placement};
 use crate::model::job::{Cause, JobSpec};
 use crate::model::policy::Preempt;
 use crate::reason::Reason;
-use crate::snapshot::Running;
+use crate::snapshot::order::displaces;
+use crate::snapshot::{OrderKey, Running};
 use crate::state::{Job, State};
 use crate::time::Time;
 
@@ -107,7 +108,10 @@ pub(super) fn in_turns<'a>(
             continue;
         }
         let judged = state.verdicts.get(&turn.class).filter(|reason| reason.lasts());
-        let stands = judged.is_some_and(|reason| !state.freed || fair.is_hopeless(turn, reason));
+        let stands = judged.is_some_and(|reason| match state.freed {
+            true => fair.is_hopeless(turn, reason),
+            false => !fair.may_displace(turn, reason),
+        });
         if stands {
             report.skipped += 1;
             // Of a class of which some have started, what kept it back before keeps back the rest.
@@ -219,7 +223,29 @@ impl<'a> Fair<'a, '_> {
             return true;
         }
         // What is scarce, and who is owed what, matters only where victims are chosen.
-        reclaim::might_take(self, &Claim::of(job, spec, (queue, asked)))
+        let place = self.place_of(job);
+        reclaim::might_take(self, &Claim { place, ..Claim::of(job, spec, (queue, asked)) })
+    }
+
+    /// Whether jobs of its queue might give way to a class since they stand behind it in the order by now: nothing has become free, but
+    /// they have run on, or it is another job that stands first.
+    fn may_displace(&self, turn: Turn, reason: &Reason) -> bool {
+        let state = self.trial.state;
+        let Some(job) = state.jobs.get(&turn.key.number).filter(|_| reason.may_be_taken_for()) else {
+            return false;
+        };
+        let claim = Claim {
+            place: self.place_of(job.id()),
+            ..Claim::of(job.id(), &job.spec, (turn.queue, turn.asked.clone()))
+        };
+        job.spec.may_preempt() && reclaim::might_displace(self, &claim)
+    }
+
+    /// Where the next run of a job stands, where jobs of its queue behind it give way.
+    fn place_of(&self, id: JobId) -> Option<OrderKey> {
+        let state = self.trial.state;
+        let job = state.jobs.get(&id.number).filter(|_| displaces(&state.policy))?;
+        Some(order::of_waiting(&state.policy, (job, state.run(id)), self.now))
     }
 
     /// Keeps room for a job that waits for it. Where the past counts, only what its queue is to hold is collected: who is to hold
@@ -316,7 +342,8 @@ impl<'a> Fair<'a, '_> {
     ) -> Option<Vec<Placement>> {
         let scarce = self.shares.scarce(&asked, self.trial.capacity());
         let owed = !starves && self.shares.guarantees_it(queue, &asked);
-        let claim = Claim { scarce, own, starves, owed, ..Claim::of(job, spec, (queue, asked)) };
+        let place = self.place_of(job).filter(|_| !starves);
+        let claim = Claim { scarce, own, starves, owed, place, ..Claim::of(job, spec, (queue, asked)) };
         reclaim::take_back(self, &claim)
     }
 

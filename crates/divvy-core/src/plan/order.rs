@@ -8,6 +8,7 @@ use crate::id::{ClassId, JobId};
 use crate::model::policy::{Order, Policy};
 use crate::snapshot::order::{self, Standing};
 use crate::snapshot::{ClassView, OrderKey, RunView, Waiting};
+use crate::state::{Job, Run};
 use crate::time::Time;
 
 /// The heads of all classes, merged: a line from which the first is taken. A class whose head cannot start does not come back.
@@ -128,6 +129,24 @@ pub(super) fn of_running(policy: &Policy, id: JobId, view: &RunView, now: Time) 
     if held { OrderKey { rank: i64::MIN, ..key } } else { key }
 }
 
+/// The place in the line of a run that waits.
+pub(super) fn of_waiting(policy: &Policy, (job, run): (&Job, Option<&Run>), now: Time) -> OrderKey {
+    order::place(policy, order::of_waiting(policy, job, run), job.spec.milli_asked(), now)
+}
+
+/// The place of a running job for those that wait and may take its devices since they stand before it. By length, what is left of it
+/// counts, and never more than will once it waits: or it could take them back.
+pub(super) fn of_runner(policy: &Policy, id: JobId, view: &RunView, now: Time) -> OrderKey {
+    let place = of_running(policy, id, view, now);
+    match policy.order {
+        Order::Shortest => {
+            let left = order::left(policy, &standing(policy, (id, view), now, (view.placed_at, false)));
+            OrderKey { first: left.min(place.first), ..place }
+        }
+        Order::Arrival | Order::Attained => place,
+    }
+}
+
 /// The place of a running job once it has been stopped.
 pub(super) fn of_stopped(policy: &Policy, id: JobId, view: &RunView, now: Time) -> OrderKey {
     key_of(policy, (id, view), now, (now, true))
@@ -139,7 +158,17 @@ fn key_of(
     now: Time,
     (turn, waits): (Time, bool),
 ) -> OrderKey {
-    let standing = Standing {
+    let key = order::key(policy, &standing(policy, (id, view), now, (turn, waits)));
+    order::place(policy, key, view.milli, now)
+}
+
+fn standing<'a>(
+    policy: &Policy,
+    (id, view): (JobId, &'a RunView),
+    now: Time,
+    (turn, waits): (Time, bool),
+) -> Standing<'a> {
+    Standing {
         priority: view.priority,
         submitted_at: view.submitted_at,
         number: id.number,
@@ -149,6 +178,5 @@ fn key_of(
         level: view.level(policy, now).number,
         turn,
         waits,
-    };
-    order::place(policy, order::key(policy, &standing), view.milli, now)
+    }
 }

@@ -19,6 +19,7 @@ use released::{Released, take};
 use super::consolidate;
 use super::fair::{Fair, Victim};
 use super::leaving;
+use super::order;
 use super::place;
 use super::resize::Unit;
 use super::share::{self, ANY, Amounts, QueueShare, Shares};
@@ -27,11 +28,13 @@ use super::trial::Trial;
 use super::victims;
 use crate::id::{AllocationId, JobId};
 use crate::model::allocation::Placement;
+use crate::model::device::WHOLE_MILLI;
 use crate::model::job::{Cause, JobSpec};
-use crate::model::policy::{Reclaim, WithinQueue};
+use crate::model::policy::{Policy, Reclaim, WithinQueue};
 use crate::reason::Reason;
-use crate::snapshot::RunView;
+use crate::snapshot::{OrderKey, RunView};
 use crate::state::State;
+use crate::time::Time;
 
 /// A job that wants places.
 #[derive(Clone)]
@@ -47,6 +50,8 @@ pub(super) struct Claim<'a> {
     pub(super) scarce: Vec<bool>,
     /// Whether jobs of its own queue may go for it.
     pub(super) own: bool,
+    /// Its place in the order, where jobs of its queue and priority give way that stand behind it and lose nothing but a restart.
+    pub(super) place: Option<OrderKey>,
     /// Whether it has not run for so long that it goes before all others.
     pub(super) starves: bool,
     /// Whether it is guaranteed to its queue as things stand before anybody goes for it: then it does not wait until those of other
@@ -93,8 +98,8 @@ impl<'a> Claim<'a> {
     /// What a job asks for, for whom those of its own queue may go as those of others; nothing else is known of it.
     pub(super) fn of(job: JobId, spec: &'a JobSpec, (queue, asked): (usize, Amounts)) -> Self {
         let (part, scarce, siblings_first, spares) = (None, Vec::new(), None, None);
-        let (own, starves, owed) = (true, false, false);
-        Self { job, spec, part, queue, asked, scarce, own, starves, owed, siblings_first, spares }
+        let (own, starves, owed, place) = (true, false, false, None);
+        Self { job, spec, part, queue, asked, scarce, own, place, starves, owed, siblings_first, spares }
     }
 
     /// Whether one who might give way is of its own queue.
@@ -290,10 +295,12 @@ pub(super) fn may_have(fair: &mut Fair, claim: &Claim) -> bool {
     allowed
 }
 
-fn victim<'a>(candidate: &Candidate<'a>, claim: &Claim) -> Victim<'a> {
+fn victim<'a>(candidate: &Candidate<'a>, (state, claim): (&State, &Claim)) -> Victim<'a> {
+    let is_junior = || Rules::of(state, claim).is_junior(claim, (candidate.job, candidate.view));
     let cause = match (claim.starves, claim.is_of_own(candidate)) {
         (true, _) => Cause::Starved,
-        (false, true) => Cause::Preempted,
+        (false, true) if is_junior() => Cause::Preempted,
+        (false, true) => Cause::Order,
         (false, false) => Cause::Reclaimed,
     };
     let (job, queue, live) = (candidate.job, &candidate.view.queue, candidate.live.to_vec());
@@ -307,9 +314,20 @@ pub(super) fn might_take(fair: &Fair, claim: &Claim) -> bool {
     let reach = Reach::of(&fair.shares, claim, rules.borrow_evicts);
     let of_others = rules.reclaim != Reclaim::Never
         && fair.shares.anyone_lends(claim.queue, &claim.asked, (reach.guarantee, reach.due));
-    let up_to = rules.up_to(claim.spec.priority);
+    let junior = rules.juniors_up_to(claim.spec.priority);
     let own = || fair.running.lowest_priority(claim.spec.stand());
-    of_others || up_to.is_some_and(|most| own().is_some_and(|lowest| lowest <= most))
+    of_others
+        || junior.is_some_and(|most| own().is_some_and(|lowest| lowest <= most))
+        || might_displace(fair, claim)
+}
+
+/// Whether so much might become free by those of its own queue alone, since they stand behind it in the order.
+pub(super) fn might_displace(fair: &Fair, claim: &Claim) -> bool {
+    let rules = Rules::of(fair.trial.state, claim);
+    let Some(place) = claim.place.filter(|_| rules.within_queue != WithinQueue::Never) else { return false };
+    let free_milli = fair.trial.capacity().shelves().free() as i64 * i64::from(WHOLE_MILLI);
+    let behind = fair.running.behind_milli(claim.spec.stand(), (claim.spec.priority, place.first));
+    behind.is_some_and(|behind| behind.saturating_add(free_milli) >= claim.asked[ANY])
 }
 
 /// Up to which priority jobs of a queue might give way for the claim.
@@ -334,7 +352,10 @@ fn up_to(
         let lends = if is_of_devices { lends(ANY) } else { share::at_stake(&claim.asked).any(lends) };
         return lends.then_some(i32::MAX);
     }
-    rules.up_to(claim.spec.priority)
+    match claim.place {
+        Some(_) if rules.within_queue != WithinQueue::Never => Some(claim.spec.priority),
+        _ => rules.juniors_up_to(claim.spec.priority),
+    }
 }
 
 /// Everyone who might give way.
@@ -353,7 +374,7 @@ fn candidates<'a>(fair: &Fair<'a, '_>, claim: &Claim) -> Candidates<'a> {
         let own = party.queue == claim.spec.stand();
         let may = |job: JobId, view: &RunView| match own {
             _ if claim.starves => starve::may_take(state, job),
-            true => claim.own && rules.within(claim, (job, view)),
+            true => claim.own && rules.within(claim, (job, view), (&state.policy, now)),
             false => rules.across(claim, view) && !view.is_young(now),
         };
         // The priority of the sibling in whose part of the tree it runs.
@@ -406,7 +427,7 @@ impl Rules {
     }
 
     /// Up to which priority jobs of its own queue may give way for one of this priority.
-    fn up_to(&self, priority: i32) -> Option<i32> {
+    fn juniors_up_to(&self, priority: i32) -> Option<i32> {
         match self.within_queue {
             WithinQueue::Never => None,
             WithinQueue::Lower => priority.checked_sub(1),
@@ -414,7 +435,20 @@ impl Rules {
         }
     }
 
-    fn within(&self, claim: &Claim, (job, view): (JobId, &RunView)) -> bool {
+    /// Whether a job of its own queue may give way for it: it is a junior, or stands behind it in the order and loses nothing but a restart.
+    fn within(&self, claim: &Claim, run: (JobId, &RunView), (policy, now): (&Policy, Time)) -> bool {
+        let (job, view) = run;
+        let is_behind = |place: OrderKey| {
+            view.resumes
+                && view.priority == claim.spec.priority
+                && place < order::of_runner(policy, job, view, now)
+        };
+        let may = self.within_queue != WithinQueue::Never;
+        may && (self.is_junior(claim, run) || claim.place.is_some_and(is_behind))
+    }
+
+    /// Whether a job of its own queue is of lower priority, or was submitted later where that suffices.
+    fn is_junior(&self, claim: &Claim, (job, view): (JobId, &RunView)) -> bool {
         let lower = view.priority < claim.spec.priority;
         let newer = view.priority == claim.spec.priority && job.number > claim.job.number;
         match self.within_queue {
@@ -437,7 +471,7 @@ impl Rules {
 pub(super) const RESTART_MS: i64 = 30_000;
 
 /// What the devices of a job do in vain when it is stopped now and starts anew: the work that is lost, and the restart.
-fn lost_by_stopping(view: &RunView, now: crate::time::Time) -> i64 {
+fn lost_by_stopping(view: &RunView, now: Time) -> i64 {
     lost(view, now).saturating_add(restart(view))
 }
 
@@ -447,7 +481,7 @@ pub(super) fn restart(view: &RunView) -> i64 {
 }
 
 /// The work that is lost when a job is stopped now: its devices times the run since its start, or since its work was safe.
-pub(super) fn lost(view: &RunView, now: crate::time::Time) -> i64 {
+pub(super) fn lost(view: &RunView, now: Time) -> i64 {
     let since = view.checkpointed_at.or(view.started_at);
     let unsaved_ms = since.map_or(0, |since| now.since(since).0);
     unsaved_ms.min(view.saves_every_ms.unwrap_or(i64::MAX)).saturating_mul(view.milli)

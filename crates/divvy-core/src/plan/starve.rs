@@ -25,7 +25,7 @@ const MOST_CLASSES: usize = 32;
 /// in that way before. Else two that cannot save their work could take each other's places until neither is ever done.
 pub(super) fn may_take(state: &State, id: JobId) -> bool {
     let Some((job, run)) = state.jobs.get(&id.number).zip(state.run(id)) else { return false };
-    let saves = job.spec.resumable || job.spec.checkpoint.is_some() || run.checkpointed_at.is_some();
+    let saves = job.spec.saves() || run.checkpointed_at.is_some();
     saves || run.last_end.as_ref().is_none_or(|end| end.cause != Cause::Starved)
 }
 

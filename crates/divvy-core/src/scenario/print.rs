@@ -78,7 +78,7 @@ impl Scenario {
     /// ` by j1`, where a job goes for another one.
     fn taker(&self, cause: Cause, by: Option<&str>) -> String {
         let taker = by.and_then(|by| by.parse().ok()).map(|by| self.name_of(by));
-        let taker = taker.filter(|_| cause.takes() || cause == Cause::Moved);
+        let taker = taker.filter(|_| cause.takes() || matches!(cause, Cause::Moved | Cause::Order));
         taker.map(|taker| format!(" by {taker}")).unwrap_or_default()
     }
 

@@ -56,7 +56,7 @@ pub(crate) fn key(policy: &Policy, job: &Standing<'_>) -> OrderKey {
 }
 
 /// The key of a job that waits, by the run of it that does; one that has not run has none.
-fn of_waiting(policy: &Policy, job: &Job, run: Option<&Run>) -> OrderKey {
+pub(crate) fn of_waiting(policy: &Policy, job: &Job, run: Option<&Run>) -> OrderKey {
     let (milli, progress_ms) = (job.spec.milli_asked(), run.map_or(0, |run| run.attained_ms));
     let estimate = job.estimate.as_deref();
     let standing = Standing {
@@ -145,6 +145,19 @@ pub(crate) fn lasts(policy: &Policy) -> bool {
     policy.preempt == Preempt::Walk && lasts
 }
 
+/// Whether running jobs give way to those of their own queue that stand before them in the order, where they do by least loss.
+pub(crate) fn displaces(policy: &Policy) -> bool {
+    policy.preempt == Preempt::LeastLoss && policy.order != Order::Arrival
+}
+
+/// What is compared first of a running job that has reached so many levels' ends, at most until its next crossing.
+pub(crate) fn first_at_most(policy: &Policy, id: JobId, (view, level): (&RunView, i64)) -> i64 {
+    match policy.order {
+        Order::Attained => lasting(policy, id, (view, level)).first,
+        Order::Arrival | Order::Shortest => i64::MAX,
+    }
+}
+
 /// The place of a running job that has reached so many levels' ends, where places last.
 pub(crate) fn lasting(policy: &Policy, id: JobId, (view, level): (&RunView, i64)) -> OrderKey {
     let standing = Standing {
@@ -201,8 +214,17 @@ pub(crate) fn next_foreseen(policy: &Policy, outlook: &[Prospect], progress_ms: 
 
 /// What `shortest` compares. A job of which nobody foresees anything goes last.
 fn length(policy: &Policy, job: &Standing<'_>) -> i64 {
+    length_of(policy.shortest.of, policy, job)
+}
+
+/// What is left of a job by that measure, whatever `shortest` compares.
+pub(crate) fn left(policy: &Policy, job: &Standing<'_>) -> i64 {
+    length_of(Length::Remaining, policy, job)
+}
+
+fn length_of(part: Length, policy: &Policy, job: &Standing<'_>) -> i64 {
     let Some(estimate) = job.estimate.map(|estimate| estimate.p50_ms) else { return i64::MAX };
-    let left = match policy.shortest.of {
+    let left = match part {
         Length::Whole => estimate,
         Length::Remaining if job.progress_ms < estimate => estimate - job.progress_ms,
         Length::Remaining => job.progress_ms,

@@ -39,12 +39,21 @@ struct OfQueue {
     jobs: BTreeSet<(i32, JobId)>,
     /// How many give back so much at least when they give way.
     sizes: BTreeMap<i64, u32>,
+    /// How many devices they hold, in thousandths, by priority.
+    held_milli: BTreeMap<i32, i64>,
+    /// How many devices those hold that lose nothing but a restart, in thousandths, by priority and by what the order compares first:
+    /// where running jobs give way by it.
+    in_order: BTreeMap<(i32, i64), i64>,
 }
 
 impl OfQueue {
     fn enter(&mut self, id: JobId, view: &RunView) {
         self.jobs.insert((view.priority, id));
         *self.sizes.entry(view.least_milli()).or_default() += 1;
+        add(&mut self.held_milli, view.priority, view.milli);
+        if let Some(first) = view.first {
+            add(&mut self.in_order, (view.priority, first), view.milli);
+        }
     }
 
     fn leave(&mut self, id: JobId, view: &RunView) {
@@ -56,6 +65,19 @@ impl OfQueue {
                 self.sizes.remove(&least);
             }
         }
+        add(&mut self.held_milli, view.priority, -view.milli);
+        if let Some(first) = view.first {
+            add(&mut self.in_order, (view.priority, first), -view.milli);
+        }
+    }
+}
+
+/// Adds to a sum, which is not kept where it is 0.
+fn add<K: Ord + Copy>(sums: &mut BTreeMap<K, i64>, key: K, milli: i64) {
+    let sum = sums.entry(key).or_default();
+    *sum += milli;
+    if *sum == 0 {
+        sums.remove(&key);
     }
 }
 
@@ -94,6 +116,8 @@ pub struct RunView {
     pub live: Vec<AllocationId>,
     /// Whether it may run with fewer tasks than it has.
     pub elastic: bool,
+    /// Whether it loses nothing but a restart, or little else, when it is stopped.
+    pub resumes: bool,
     /// How fast it runs on what it has, in percent of how fast it could; nothing where it is as fast on all that it asks for, or
     /// is not to be moved for that.
     pub pace_percent: Option<u32>,
@@ -103,6 +127,8 @@ pub struct RunView {
     standing: Level,
     /// Its place in the order until then, where that lasts.
     place: Option<OrderKey>,
+    /// What the order compares first of it until then, at most, where it gives way by that.
+    first: Option<i64>,
 }
 
 /// Where a job stands, in its queue or in its user's seat there, without a copy of that.
@@ -185,6 +211,8 @@ impl RunView {
             crossing: None,
             standing: Level::default(),
             place: None,
+            first: None,
+            resumes: job.spec.saves(),
         })
     }
 
@@ -203,6 +231,12 @@ impl RunView {
         if self.elastic { 0 } else { self.milli }
     }
 
+    /// Whether its queue keeps something else of it than before.
+    fn stands_otherwise(&self, now: &Self) -> bool {
+        let kept = |view: &Self| (view.least_milli(), view.milli, view.first);
+        kept(self) != kept(now)
+    }
+
     /// Tasks that were told to go are no part of it any more.
     fn forget_leaving(&mut self, state: &State) {
         let held = |id: &AllocationId| state.allocations.get(id);
@@ -216,7 +250,10 @@ impl RunView {
         let restart_pays = self.restart_pays(policy).filter(|at| *at > now);
         self.crossing = self.next_crossing(policy, now).into_iter().chain(restart_pays).min();
         self.standing = self.level_anew(policy, now);
-        self.place = order::lasts(policy).then(|| order::lasting(policy, id, (self, self.standing.number)));
+        let number = self.standing.number;
+        self.place = order::lasts(policy).then(|| order::lasting(policy, id, (self, number)));
+        self.first = (self.resumes && order::displaces(policy))
+            .then(|| order::first_at_most(policy, id, (self, number)));
     }
 
     /// Where it stands among the levels, where the order has such. Between two crossings that is known.
@@ -308,8 +345,7 @@ fn ends_at(job: &Job, run: &Run) -> Option<Time> {
 
 /// How fast a job runs, where others of its alternatives are slower or faster, and it would lose nothing but a restart.
 fn pace_percent(spec: &JobSpec, run: &Run) -> Option<u32> {
-    let saves = spec.resumable || spec.checkpoint.is_some();
-    let moves = spec.has_speeds() && saves && !spec.gang.is_elastic();
+    let moves = spec.has_speeds() && spec.saves() && !spec.gang.is_elastic();
     moves.then(|| spec.pace_percent(&run.placements))
 }
 
@@ -368,7 +404,7 @@ impl Running {
                     }
                     self.crossings.extend(view.crossing.map(|at| (at, id)));
                 }
-                if known.least_milli() != view.least_milli()
+                if known.stands_otherwise(&view)
                     && let Some(queue) = self.queues.get_mut(&*view.queue)
                 {
                     queue.leave(id, known);
@@ -494,17 +530,33 @@ impl Running {
         self.queues.get(queue)?.jobs.first().map(|(priority, _)| *priority)
     }
 
+    /// How many devices, in thousandths, those jobs of a queue hold at most that are of lower priority than this, or of the same and
+    /// behind a place of which this is compared first, and lose nothing but a restart; nothing where none is.
+    pub(crate) fn behind_milli(&self, queue: &str, (priority, first): (i32, i64)) -> Option<i64> {
+        let queue = self.queues.get(queue)?;
+        let behind = queue.in_order.range((priority, first)..=(priority, i64::MAX)).map(|(_, milli)| *milli);
+        let lower = queue.held_milli.range(..priority).map(|(_, milli)| *milli);
+        let behind: i64 = behind.sum();
+        (behind > 0).then(|| behind + lower.sum::<i64>())
+    }
+
     /// Notes what has changed its place by now.
     pub fn pass_time(&mut self, state: &State, now: Time) {
         while let Some(&(at, id)) = self.crossings.first().filter(|(at, _)| *at <= now) {
             self.crossings.remove(&(at, id));
             let Some(view) = self.jobs.get_mut(&id) else { continue };
-            let before = view.place;
+            let (before, first) = (view.place, view.first);
             view.look(&state.policy, id, now);
             self.crossings.extend(view.crossing.map(|at| (at, id)));
             if let (Some(before), Some(place)) = (before, view.place) {
                 self.line.remove(&(before, id));
                 self.line.insert((place, id));
+            }
+            if let (Some(before), Some(first)) = (first, view.first)
+                && let Some(queue) = self.queues.get_mut(&*view.queue)
+            {
+                add(&mut queue.in_order, (view.priority, before), -view.milli);
+                add(&mut queue.in_order, (view.priority, first), view.milli);
             }
         }
     }

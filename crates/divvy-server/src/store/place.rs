@@ -51,7 +51,15 @@ fn with_pid(pid: Option<u32>) -> String {
 /// A state directory that is this process's alone until this is dropped.
 #[derive(Debug)]
 pub struct Claim {
-    _lock: File,
+    lock: File,
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        // A child that was just forked has the file, too, until it becomes another program: unlocking it frees it for all. What fails
+        // here is undone when the file is closed.
+        let _ = flock(&self.lock, FlockOperation::NonBlockingUnlock);
+    }
 }
 
 /// Makes the directory if it is not there, and claims it. `mode` is that of the directory: 0700, or 0711 where others must reach
@@ -67,13 +75,13 @@ pub fn claim(state: &Path, mode: u32) -> Result<Claim, StoreError> {
     let permissions = Permissions::from_mode(mode);
     std::fs::set_permissions(state, permissions).map_err(StoreError::io("set the permissions of", state))?;
     let lock = lock(state)?;
-    Ok(Claim { _lock: lock })
+    Ok(Claim { lock })
 }
 
 /// Claims a directory that is there already, without changing its permissions.
 pub fn claim_as_is(state: &Path) -> Result<Claim, StoreError> {
     refuse_others(state)?;
-    Ok(Claim { _lock: lock(state)? })
+    Ok(Claim { lock: lock(state)? })
 }
 
 /// Refuses a directory on a file system that is not local.

@@ -158,6 +158,9 @@ impl Watch {
                 format!("job {job} gives way to {}, for which nobody is to", polite.number),
             ));
         }
+        if cause == Cause::Order && state.policy.preempt == Preempt::LeastLoss {
+            self.by_order(state, (job, by), wrong);
+        }
         if !cause.takes() {
             return;
         }
@@ -188,6 +191,23 @@ impl Watch {
         }
         let spares = !is_entitled && cause == Cause::Reclaimed;
         self.across((state, job, spares), (own, other), claimant, wrong);
+    }
+
+    /// By the order of its queue a job gives way only to one of the same priority there that stands before it, and only if it goes on
+    /// where it was (L9).
+    fn by_order(&self, state: &State, (job, by): (JobId, Option<&str>), wrong: &mut Found) {
+        let parties = claimant(state, by).zip(state.jobs.get(&job.number));
+        let first = by.and_then(|by| by.parse().ok());
+        let may = parties.zip(first).is_some_and(|((claimant, victim), first)| {
+            stand(state, claimant) == stand(state, victim)
+                && claimant.spec.priority == victim.spec.priority
+                && victim.spec.saves()
+                && order::goes_before(state, first, job)
+        });
+        if !may {
+            let text = format!("job {job} gives way to {by:?}, which does not go before it");
+            wrong.push(found("L9", text));
+        }
     }
 
     /// Across queues each keeps its guarantee: where the paths part, and on each level below that has one.

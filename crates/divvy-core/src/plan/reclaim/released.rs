@@ -86,7 +86,8 @@ pub(super) fn take<'a>(
     let taken = fair.shares.counted(fair.trial.state, placements.iter());
     let goes = keep_what_may_stay(fair, (claim, &taken), candidates, released.to_vec());
     fair.shares.charge(claim.queue, &taken, (1, !claim.spec.preemptible));
-    fair.victims.extend(goes.into_iter().map(|index| victim(candidates.get(index), claim)));
+    let state = fair.trial.state;
+    fair.victims.extend(goes.into_iter().map(|index| victim(candidates.get(index), (state, claim))));
 }
 
 /// Lets those run on whose places were not needed after all, the dearest first; the others give way. Where siblings go first, those

@@ -1,0 +1,142 @@
+//! Scenarios of jobs that give way to those of their own queue and priority that stand before them in its order.
+
+use divvy_core::scenario::run;
+use expect_test::{Expect, expect};
+
+/// Runs a scenario after a line of policy.
+fn check(policy: &str, scenario: &str, expected: Expect) {
+    match run(&format!("policy {policy}\n{scenario}")) {
+        Ok(printed) => expected.assert_eq(&printed),
+        Err(bad) => expected.assert_eq(&bad.to_string()),
+    }
+}
+
+const ATTAINED: &str =
+    "{half_life: none, order: attained, attained: {levels_device_ms: [600000, 6000000], head_start_ms: 0}}";
+const SHORTEST: &str = "{half_life: none, order: shortest}";
+
+#[test]
+fn a_job_gives_way_to_one_that_has_had_less_once_it_falls_a_level_and_comes_back() {
+    check(
+        ATTAINED,
+        "node n1 1xh100\nsubmit long default 1 resumable\nplan\npass 9m\nsubmit new default 1 resumable\nplan\npass 1m\nplan\nend long signal=15\nplan\npass 10m\nplan\nend new\nplan",
+        expect![[r#"
+            place long n1:0
+            wait DV-GPUS-BUSY: every GPU that would do is taken
+            stop long Order by new
+            promise new n1:0
+            ended long pending Order exit=143
+            place new n1:0
+            wait DV-GPUS-BUSY: every GPU that would do is taken
+            stop new Order by long
+            promise long n1:0
+            ended new pending Order exit=0
+            place long n1:0
+            wait DV-GPUS-BUSY: every GPU that would do is taken
+        "#]],
+    );
+}
+
+#[test]
+fn a_job_that_would_lose_its_work_does_not_give_way_by_the_order() {
+    check(
+        ATTAINED,
+        "node n1 1xh100\nsubmit long default 1\nplan\npass 1d\nsubmit new default 1 resumable\nplan",
+        expect![[r#"
+            place long n1:0
+            wait DV-GPUS-BUSY: every GPU that would do is taken
+        "#]],
+    );
+}
+
+#[test]
+fn by_the_order_nobody_gives_way_to_another_queue_nor_to_a_lower_priority() {
+    check(
+        ATTAINED,
+        "node n1 2xh100\nqueue a guarantee=1\nqueue b guarantee=1\nsubmit a1 a 1 prio=high resumable\nsubmit b1 b 1 resumable\nplan\npass 1d\nsubmit a2 a 1 resumable\nsubmit b2 b 1 resumable\nplan",
+        expect![[r#"
+            place a1 n1:0
+            place b1 n1:1
+            stop b1 Order by b2
+            promise b2 n1:1
+            wait DV-GPUS-BUSY: every GPU that would do is taken
+        "#]],
+    );
+}
+
+#[test]
+fn a_gang_takes_the_places_of_as_many_as_it_needs_and_of_those_that_lose_least() {
+    check(
+        ATTAINED,
+        "node n1 4xh100\nsubmit a default 1 resumable saves=30m\nsubmit b default 2 resumable\nsubmit c default 1 resumable\nplan\npass 1h\nsubmit wide default 1 tasks=2 resumable\nplan",
+        expect![[r#"
+            place a n1:0
+            place b n1:1+n1:2
+            place c n1:3
+            stop a Order by wide
+            stop c Order by wide
+            promise wide n1:0 n1:3
+        "#]],
+    );
+}
+
+#[test]
+fn a_shorter_job_takes_the_place_of_one_that_has_more_left_and_not_of_one_that_is_nearly_done() {
+    check(
+        SHORTEST,
+        "node n1 2xh100\nsubmit day default 1 resumable\nestimate day 1d 2d\nsubmit ten default 1 resumable\nestimate ten 10h 20h\nplan\npass 9h\nsubmit five default 1 resumable\nestimate five 5h 10h\nsubmit four default 1 resumable\nestimate four 4h 8h\nplan",
+        expect![[r#"
+            place ten n1:0
+            place day n1:1
+            stop day Order by four
+            promise four n1:1
+            wait DV-GPUS-BUSY: every GPU that would do is taken
+        "#]],
+    );
+}
+
+#[test]
+fn where_a_queue_says_that_nobody_in_it_gives_way_nobody_does_by_the_order() {
+    check(
+        "{half_life: none, order: shortest, within_queue: never}",
+        "node n1 1xh100\nsubmit day default 1 resumable\nestimate day 1d 2d\nplan\nsubmit four default 1 resumable\nestimate four 4h 8h\nplan",
+        expect![[r#"
+            place day n1:0
+            wait DV-GPUS-BUSY: every GPU that would do is taken
+        "#]],
+    );
+}
+
+#[test]
+fn in_the_order_of_arrival_nobody_gives_way_to_an_equal() {
+    check(
+        "{half_life: none}",
+        "node n1 1xh100\nsubmit day default 1 resumable\nestimate day 1d 2d\nplan\npass 1d\nsubmit four default 1 resumable\nestimate four 4h 8h\nplan",
+        expect![[r#"
+            place day n1:0
+            wait DV-GPUS-BUSY: every GPU that would do is taken
+        "#]],
+    );
+}
+
+#[test]
+fn an_array_that_gave_way_stands_where_its_service_puts_it() {
+    check(
+        ATTAINED,
+        "node n1 2xh100\nsubmit sweep default 1 array=0-3 resumable\nplan\npass 10m\nplan\nend sweep_0 signal=15\nend sweep_1 signal=15\nplan\npass 10m\nplan",
+        expect![[r#"
+            place sweep_0 n1:0
+            place sweep_1 n1:1
+            wait DV-GPUS-BUSY: every GPU that would do is taken
+            stop sweep_1 Order by sweep_2
+            stop sweep_0 Order by sweep_3
+            promise sweep_2 n1:1
+            promise sweep_3 n1:0
+            ended sweep_0 pending Order exit=143
+            ended sweep_1 pending Order exit=143
+            place sweep_2 n1:1
+            place sweep_3 n1:0
+            wait DV-GPUS-BUSY: every GPU that would do is taken
+        "#]],
+    );
+}

@@ -48,6 +48,17 @@ pub(super) struct Fair<'a, 'b> {
     pub(super) budget: Budget,
 }
 
+/// Why it is a job's turn to have others stopped.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum By {
+    /// It is the next that has not been tried since something became free.
+    Turn,
+    /// Others of its queue have fallen behind it in the order: these alone may go.
+    Order,
+    /// It has not run for so long that it goes before all others.
+    Starving,
+}
+
 /// A job that gives way, or a part of one, and for whom.
 pub(super) struct Victim<'a> {
     pub(super) job: JobId,
@@ -108,28 +119,24 @@ pub(super) fn in_turns<'a>(
             continue;
         }
         let judged = state.verdicts.get(&turn.class).filter(|reason| reason.lasts());
-        let stands = judged.is_some_and(|reason| match state.freed {
-            true => fair.is_hopeless(turn, reason),
-            false => !fair.may_displace(turn, reason),
-        });
-        if stands {
-            report.skipped += 1;
-            // Of a class of which some have started, what kept it back before keeps back the rest.
-            verdicts.entry(turn.class).and_modify(|verdict| *verdict = judged.cloned());
-            judged.into_iter().for_each(|reason| fair.keep_room(turn, reason));
-        } else {
-            report.tried += 1;
-            match fair.start(turn, turns.is_alone()) {
-                Ok(more) => {
-                    verdicts.insert(turn.class, None);
-                    if more { turns.put_back(turn) } else { turns.admit_next(turn) }
-                }
-                Err(reason) => {
-                    fair.keep_room(turn, &reason);
+        let stands = judged.is_some_and(|reason| fair.stands(turn, reason));
+        report.skipped += usize::from(stands);
+        report.tried += usize::from(!stands);
+        let tried = match judged.filter(|_| !state.freed) {
+            _ if stands => Err(None),
+            Some(reason) => fair.displace(turn, reason).map_err(Some),
+            None => fair.start(turn, turns.is_alone()).map_err(Some),
+        };
+        match tried {
+            Ok(more) => {
+                verdicts.insert(turn.class, None);
+                if more { turns.put_back(turn) } else { turns.admit_next(turn) }
+            }
+            Err(reason) => {
+                if !stands {
                     turns.leave();
-                    stuck::note(fair.trial, turn.class, &reason);
-                    verdicts.insert(turn.class, Some(reason));
                 }
+                fair.judge(turn, (judged, reason), verdicts);
             }
         }
         if state.policy.strict && fair.blocks(turn, verdicts) {
@@ -189,6 +196,39 @@ impl<'a> Fair<'a, '_> {
         job.is_some_and(|job| place::next_member(self.trial, job).is_none())
     }
 
+    /// Whether the verdict of a class stands without a trial.
+    fn stands(&self, turn: Turn, judged: &Reason) -> bool {
+        match self.trial.state.freed {
+            true => self.is_hopeless(turn, judged),
+            false => !self.may_displace(turn, judged),
+        }
+    }
+
+    /// Notes why a class waits: for what it was judged before, where its verdict stands (no reason is given) or nothing has become free
+    /// (L10).
+    fn judge(
+        &mut self,
+        turn: Turn,
+        (judged, reason): (Option<&Reason>, Option<Reason>),
+        verdicts: &mut Verdicts,
+    ) {
+        let lasts = judged.filter(|_| reason.is_none() || !self.trial.state.freed);
+        if let Some(reason) = lasts.or(reason.as_ref()) {
+            self.keep_room(turn, reason);
+        }
+        match (lasts, reason) {
+            // Of a class of which some have started, what kept it back before keeps back the rest.
+            (Some(judged), _) => {
+                drop(verdicts.entry(turn.class).and_modify(|verdict| *verdict = Some(judged.clone())))
+            }
+            (None, Some(reason)) => {
+                stuck::note(self.trial, turn.class, &reason);
+                verdicts.insert(turn.class, Some(reason));
+            }
+            (None, None) => {}
+        }
+    }
+
     /// Whether a look suffices to say that a class waits still: there are too few free devices, and nobody could give way.
     fn is_hopeless(&self, turn: Turn, reason: &Reason) -> bool {
         let state = self.trial.state;
@@ -201,7 +241,7 @@ impl<'a> Fair<'a, '_> {
             return true;
         }
         let asked = turn.asked.clone();
-        !self.may_claim((turn.queue, false), (job.id(), &job.spec), (asked, 0))
+        !self.may_claim((turn.queue, By::Turn), (job.id(), &job.spec), (asked, 0))
     }
 
     /// Whether a class still waits for what is not in the pool, and may have it as far as its queue is concerned.
@@ -215,30 +255,42 @@ impl<'a> Fair<'a, '_> {
     /// who runs.
     fn may_claim(
         &self,
-        (queue, starves): (usize, bool),
+        (queue, by): (usize, By),
         (job, spec): (JobId, &JobSpec),
         (asked, number): (Amounts, usize),
     ) -> bool {
-        if starves || consolidate::may_make_room(self, spec, number) {
-            return true;
-        }
         // What is scarce, and who is owed what, matters only where victims are chosen.
-        let place = self.place_of(job);
-        reclaim::might_take(self, &Claim { place, ..Claim::of(job, spec, (queue, asked)) })
+        let claim = || Claim { place: self.place_of(job), ..Claim::of(job, spec, (queue, asked)) };
+        match by {
+            By::Starving => true,
+            By::Order => reclaim::might_displace(self, &claim()),
+            By::Turn => consolidate::may_make_room(self, spec, number) || reclaim::might_take(self, &claim()),
+        }
     }
 
     /// Whether jobs of its queue might give way to a class since they stand behind it in the order by now: nothing has become free, but
     /// they have run on, or it is another job that stands first.
-    fn may_displace(&self, turn: Turn, reason: &Reason) -> bool {
+    fn may_displace(&self, turn: Turn, judged: &Reason) -> bool {
+        let job = self.trial.state.jobs.get(&turn.key.number);
+        job.filter(|job| judged.may_be_taken_for() && job.spec.may_preempt()).is_some_and(|job| {
+            self.may_claim((turn.queue, By::Order), (job.id(), &job.spec), (turn.asked.clone(), 0))
+        })
+    }
+
+    /// Gives the next run of a job the places of those, says whether more of it may start.
+    fn displace(&mut self, turn: Turn, judged: &Reason) -> Result<bool, Reason> {
         let state = self.trial.state;
-        let Some(job) = state.jobs.get(&turn.key.number).filter(|_| reason.may_be_taken_for()) else {
-            return false;
-        };
-        let claim = Claim {
-            place: self.place_of(job.id()),
-            ..Claim::of(job.id(), &job.spec, (turn.queue, turn.asked.clone()))
-        };
-        job.spec.may_preempt() && reclaim::might_displace(self, &claim)
+        let Some(job) = state.jobs.get(&turn.key.number) else { return Ok(false) };
+        self.shares.allows(turn.queue, turn.asked, &job.spec)?;
+        self.trial.not_lent = self.shares.closed(turn.queue, &job.spec)?;
+        let mark = self.trial.mark();
+        // What keeps it back is not who stands behind it: it waits until something becomes free.
+        if place::place_spec(self.trial, &job.spec).is_ok() {
+            self.trial.roll_back_to(mark);
+            return Err(judged.clone());
+        }
+        self.take_back((turn, By::Order), job, judged)?;
+        Ok(place::next_member(self.trial, job).is_some())
     }
 
     /// Where the next run of a job stands, where jobs of its queue behind it give way.
@@ -273,7 +325,7 @@ impl<'a> Fair<'a, '_> {
         match self.shares.closed(turn.queue, &job.spec) {
             Ok(closed) => self.trial.not_lent = closed,
             Err(reason) => {
-                self.take_back(turn, job, &reason)?;
+                self.take_back((turn, By::Turn), job, &reason)?;
                 return Ok(place::next_member(self.trial, job).is_some());
             }
         }
@@ -291,14 +343,14 @@ impl<'a> Fair<'a, '_> {
             // Some members have started: what keeps the next one back is asked in its own turn.
             Err(_) if started > 0 => Ok(true),
             Err(reason) => {
-                self.take_back(turn, job, &reason)?;
+                self.take_back((turn, By::Turn), job, &reason)?;
                 Ok(place::next_member(self.trial, job).is_some())
             }
         }
     }
 
     /// Gives the next run of a job the places of those that lose least, or says why it waits.
-    fn take_back(&mut self, turn: Turn, job: &Job, reason: &Reason) -> Result<(), Reason> {
+    fn take_back(&mut self, (turn, by): (Turn, By), job: &Job, reason: &Reason) -> Result<(), Reason> {
         let gives_way = self.trial.state.policy.preempt == Preempt::LeastLoss;
         let state = self.trial.state;
         let id = place::next_member(self.trial, job).filter(|_| gives_way && reason.may_be_taken_for());
@@ -309,23 +361,19 @@ impl<'a> Fair<'a, '_> {
         let Some(id) = id.filter(may) else {
             return Err(reason.clone());
         };
-        let taken = self.take_places((turn.queue, false), (id, &job.spec));
+        let taken = self.take_places((turn.queue, by), (id, &job.spec));
         taken.then_some(()).ok_or_else(|| reason.clone())
     }
 
-    /// Gives a run the places of others, if that suffices; `starves` says whether it goes before all others.
-    pub(super) fn take_places(
-        &mut self,
-        (queue, starves): (usize, bool),
-        (id, spec): (JobId, &JobSpec),
-    ) -> bool {
+    /// Gives a run the places of others, if that suffices.
+    pub(super) fn take_places(&mut self, (queue, by): (usize, By), (id, spec): (JobId, &JobSpec)) -> bool {
         let placements = match spec.gang.has_alternatives() {
             false => {
                 let asked = self.shares.asked(spec);
-                let may = self.may_claim((queue, starves), (id, spec), (asked.clone(), 0));
-                if may { self.claim((queue, starves), (id, spec), (asked, true)) } else { None }
+                let may = self.may_claim((queue, by), (id, spec), (asked.clone(), 0));
+                if may { self.claim((queue, by), (id, spec), (asked, true)) } else { None }
             }
-            true => self.claim_any((queue, starves), (id, spec)),
+            true => self.claim_any((queue, by), (id, spec)),
         };
         let Some(placements) = placements else { return false };
         self.trial.note_member(id);
@@ -336,21 +384,23 @@ impl<'a> Fair<'a, '_> {
     /// Takes the places of others for a job; of its own queue only where it says so.
     fn claim(
         &mut self,
-        (queue, starves): (usize, bool),
+        (queue, by): (usize, By),
         (job, spec): (JobId, &JobSpec),
         (asked, own): (Amounts, bool),
     ) -> Option<Vec<Placement>> {
         let scarce = self.shares.scarce(&asked, self.trial.capacity());
+        let (starves, own_alone) = (by == By::Starving, by == By::Order);
         let owed = !starves && self.shares.guarantees_it(queue, &asked);
         let place = self.place_of(job).filter(|_| !starves);
-        let claim = Claim { scarce, own, starves, owed, place, ..Claim::of(job, spec, (queue, asked)) };
+        let claim =
+            Claim { scarce, own, own_alone, starves, owed, place, ..Claim::of(job, spec, (queue, asked)) };
         reclaim::take_back(self, &claim)
     }
 
     /// Likewise by each alternative: first by all of them those of other queues, then those of its own, too.
     fn claim_any(
         &mut self,
-        (queue, starves): (usize, bool),
+        (queue, by): (usize, By),
         (job, spec): (JobId, &JobSpec),
     ) -> Option<Vec<Placement>> {
         let roles = spec.gang.roles();
@@ -358,11 +408,11 @@ impl<'a> Fair<'a, '_> {
         let ways = [false, true].into_iter().flat_map(|own| (0..most).map(move |number| (own, number)));
         for (own, number) in ways {
             let asked = self.shares.asked_by(spec, number);
-            if !self.may_claim((queue, starves), (job, spec), (asked.clone(), number)) {
+            if !self.may_claim((queue, by), (job, spec), (asked.clone(), number)) {
                 continue;
             }
             let only = JobSpec { gang: spec.gang.by_alternative(number), ..spec.clone() };
-            let placements = self.claim((queue, starves), (job, &only), (asked, own));
+            let placements = self.claim((queue, by), (job, &only), (asked, own));
             let Some(mut placements) = placements else { continue };
             for placement in &mut placements {
                 let role = spec.gang.role_of(placement.rank);

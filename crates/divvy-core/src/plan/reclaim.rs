@@ -5,9 +5,11 @@
 mod clear;
 mod line;
 mod released;
+mod rules;
 
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
+use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::ops::Range;
 
@@ -15,6 +17,7 @@ pub(super) use clear::{Step, Steps};
 use line::Runs;
 pub(super) use line::{Candidates, Party};
 use released::{Released, take};
+use rules::Rules;
 
 use super::consolidate;
 use super::fair::{Fair, Victim};
@@ -50,6 +53,8 @@ pub(super) struct Claim<'a> {
     pub(super) scarce: Vec<bool>,
     /// Whether jobs of its own queue may go for it.
     pub(super) own: bool,
+    /// Whether only these may.
+    pub(super) own_alone: bool,
     /// Its place in the order, where jobs of its queue and priority give way that stand behind it and lose nothing but a restart.
     pub(super) place: Option<OrderKey>,
     /// Whether it has not run for so long that it goes before all others.
@@ -98,8 +103,22 @@ impl<'a> Claim<'a> {
     /// What a job asks for, for whom those of its own queue may go as those of others; nothing else is known of it.
     pub(super) fn of(job: JobId, spec: &'a JobSpec, (queue, asked): (usize, Amounts)) -> Self {
         let (part, scarce, siblings_first, spares) = (None, Vec::new(), None, None);
-        let (own, starves, owed, place) = (true, false, false, None);
-        Self { job, spec, part, queue, asked, scarce, own, place, starves, owed, siblings_first, spares }
+        let (own, own_alone, starves, owed, place) = (true, false, false, false, None);
+        Self {
+            job,
+            spec,
+            part,
+            queue,
+            asked,
+            scarce,
+            own,
+            own_alone,
+            place,
+            starves,
+            owed,
+            siblings_first,
+            spares,
+        }
     }
 
     /// Whether one who might give way is of its own queue.
@@ -133,9 +152,9 @@ pub(super) struct Candidate<'a> {
     pub(super) needs: Vec<usize>,
 }
 
-/// What it costs to stop a job: first those who would be spared later, then those of other queues, of these the queues that keep what is due to them, then those of low
-/// priority, then low priorities of jobs,
-/// then what is surplus, then the least lost work, then the fewest devices and the least of hosts.
+/// What it costs to stop a job: first those who would be spared later, then those of other queues, of these the queues that keep what
+/// is due to them, then those of low priority, then low priorities of jobs, then what is surplus, of those who go by the order the
+/// last in it by level or length, then the least lost work, then the fewest devices and the least of hosts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Cost {
     pub(super) later: bool,
@@ -145,6 +164,8 @@ pub(super) struct Cost {
     pub(super) queue_priority: i32,
     pub(super) priority: i32,
     pub(super) goes: Goes,
+    /// What the order compares first of it, where it goes for that: the last level first.
+    pub(super) stands: Reverse<i64>,
     pub(super) lost_milli_ms: i64,
     pub(super) milli: i64,
     pub(super) drawn: i64,
@@ -171,6 +192,7 @@ impl Cost {
             queue_priority: self.queue_priority.max(other.queue_priority),
             priority: self.priority.max(other.priority),
             goes: self.goes.max(other.goes),
+            stands: self.stands.max(other.stands),
             lost_milli_ms: self.lost_milli_ms.saturating_add(other.lost_milli_ms),
             milli: self.milli.saturating_add(other.milli),
             drawn: self.drawn.saturating_add(other.drawn),
@@ -184,6 +206,9 @@ impl Cost {
 pub(super) fn take_back(fair: &mut Fair, claim: &Claim) -> Option<Vec<Placement>> {
     if !claim.spec.may_preempt() {
         return None;
+    }
+    if claim.own_alone {
+        return by_stops(fair, claim);
     }
     if let Some(placements) = leaving::take_over(fair, claim) {
         return Some(placements);
@@ -275,7 +300,11 @@ fn make_room<'a>(
         take(fair, claim, (candidates, &released.order), placements);
     };
     let jobs = released.order.iter().map(|index| candidates.get(*index).job).collect();
-    if let Some(placements) = consolidate::make_room(fair, claim, &jobs, &mut keep) {
+    let moved = match claim.own_alone {
+        true => None,
+        false => consolidate::make_room(fair, claim, &jobs, &mut keep),
+    };
+    if let Some(placements) = moved {
         leaving::keep_the_rest(fair, ending);
         return Some(placements);
     }
@@ -375,7 +404,7 @@ fn candidates<'a>(fair: &Fair<'a, '_>, claim: &Claim) -> Candidates<'a> {
         let may = |job: JobId, view: &RunView| match own {
             _ if claim.starves => starve::may_take(state, job),
             true => claim.own && rules.within(claim, (job, view), (&state.policy, now)),
-            false => rules.across(claim, view) && !view.is_young(now),
+            false => !claim.own_alone && rules.across(claim, view) && !view.is_young(now),
         };
         // The priority of the sibling in whose part of the tree it runs.
         let sibling = fair.shares.part(claim.queue, party.place);
@@ -393,6 +422,7 @@ fn candidates<'a>(fair: &Fair<'a, '_>, claim: &Claim) -> Candidates<'a> {
                 queue_priority,
                 priority: run.view.priority,
                 goes: Goes::Job,
+                stands: stands(claim, (own, run), (&state.policy, now)),
                 lost_milli_ms: lost_by_stopping(run.view, now),
                 milli: run.view.milli,
                 drawn: draws.iter().fold(0, |sum, amount| sum.saturating_add(*amount)),
@@ -409,62 +439,10 @@ fn candidates<'a>(fair: &Fair<'a, '_>, claim: &Claim) -> Candidates<'a> {
     Candidates::new(found)
 }
 
-/// Whose devices the claim may take by the settings of its queue.
-struct Rules {
-    within_queue: WithinQueue,
-    reclaim: Reclaim,
-    borrow_evicts: bool,
-}
-
-impl Rules {
-    fn of(state: &State, claim: &Claim) -> Self {
-        let queue = state.queues.get(&claim.spec.queue);
-        Self {
-            within_queue: queue.and_then(|it| it.within_queue).unwrap_or(state.policy.within_queue),
-            reclaim: queue.and_then(|it| it.reclaim).unwrap_or(state.policy.reclaim),
-            borrow_evicts: queue.and_then(|it| it.borrow_evicts).unwrap_or(state.policy.borrow_evicts),
-        }
-    }
-
-    /// Up to which priority jobs of its own queue may give way for one of this priority.
-    fn juniors_up_to(&self, priority: i32) -> Option<i32> {
-        match self.within_queue {
-            WithinQueue::Never => None,
-            WithinQueue::Lower => priority.checked_sub(1),
-            WithinQueue::LowerOrNewer => Some(priority),
-        }
-    }
-
-    /// Whether a job of its own queue may give way for it: it is a junior, or stands behind it in the order and loses nothing but a restart.
-    fn within(&self, claim: &Claim, run: (JobId, &RunView), (policy, now): (&Policy, Time)) -> bool {
-        let (job, view) = run;
-        let is_behind = |place: OrderKey| {
-            view.resumes
-                && view.priority == claim.spec.priority
-                && place < order::of_runner(policy, job, view, now)
-        };
-        let may = self.within_queue != WithinQueue::Never;
-        may && (self.is_junior(claim, run) || claim.place.is_some_and(is_behind))
-    }
-
-    /// Whether a job of its own queue is of lower priority, or was submitted later where that suffices.
-    fn is_junior(&self, claim: &Claim, (job, view): (JobId, &RunView)) -> bool {
-        let lower = view.priority < claim.spec.priority;
-        let newer = view.priority == claim.spec.priority && job.number > claim.job.number;
-        match self.within_queue {
-            WithinQueue::Never => false,
-            WithinQueue::Lower => lower,
-            WithinQueue::LowerOrNewer => lower || newer,
-        }
-    }
-
-    fn across(&self, claim: &Claim, view: &RunView) -> bool {
-        match self.reclaim {
-            Reclaim::Never => false,
-            Reclaim::Lower => view.priority < claim.spec.priority,
-            Reclaim::Any => true,
-        }
-    }
+/// What the order compares first of one who goes for that: his level, say. Nobody else is last by it.
+fn stands(claim: &Claim, (own, run): (bool, &Runs), (policy, now): (&Policy, Time)) -> Reverse<i64> {
+    let by_order = own && claim.place.is_some() && run.view.priority == claim.spec.priority;
+    Reverse(if by_order { order::of_runner(policy, run.job, run.view, now).first } else { i64::MAX })
 }
 
 /// What a restart costs a job beside its work: half a minute of its devices.

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use super::fair::Fair;
+use super::fair::{By, Fair};
 use super::order;
 use super::place;
 use super::preempt::keeps_running;
@@ -68,7 +68,7 @@ fn start(fair: &mut Fair, job: &Job) -> Option<JobId> {
             Err(_) => {}
         }
     }
-    fair.take_places((queue, true), (id, spec)).then_some(id)
+    fair.take_places((queue, By::Starving), (id, spec)).then_some(id)
 }
 
 /// With the last job of a class goes what kept it waiting.

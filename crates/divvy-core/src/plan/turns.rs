@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use super::order::Line;
 use super::share::{Amounts, POOL, Shares};
 use crate::id::{ClassId, JobId};
+use crate::snapshot::order::displaces;
 use crate::snapshot::{ClassView, OrderKey, Waiting};
 use crate::state::State;
 use crate::time::Time;
@@ -28,7 +29,8 @@ pub(super) struct Turns<'a> {
     open: usize,
     /// Whether nobody passes who stands before him.
     strict: bool,
-    /// How many classes in line have no verdict that stands; where something has become free, or the order is strict, nobody asks.
+    /// How many classes in line have no verdict that stands; where something has become free, the order is strict, or running jobs
+    /// give way by it, nobody asks.
     untold: Option<usize>,
 }
 
@@ -259,13 +261,14 @@ impl<'a> Turns<'a> {
 /// Of the pool's own children: whether anybody waits in them, or below them, who has no verdict that stands. In the others nobody is
 /// tried in this cycle, and who is there changes nothing for those that are. In a strict order all count: who waits keeps back
 /// those behind it. So do those for whom room is kept, unless there are so many that looking at all of them costs more than it
-/// is worth: then room is kept from jobs below the same child of the pool, and from all once something becomes free. Gives how many
-/// classes have no verdict that stands as well, where that is asked.
+/// is worth: then room is kept from jobs below the same child of the pool, and from all once something becomes free. Where running
+/// jobs give way by the order all count, too: some may have fallen behind. Gives how many classes have no verdict that stands as
+/// well, where that is asked.
 fn has_open(state: &State, waiting: &Waiting, shares: &Shares) -> (Vec<bool>, Option<usize>) {
     let keeps = state.policy.reserve > 0 && waiting.classes.len() <= MOST_CLASSES_LOOKED_AT;
-    let all = state.freed || state.policy.strict || keeps;
-    let mut has_open = vec![all; shares.queues.len()];
-    if state.freed || state.policy.strict {
+    let all = state.freed || state.policy.strict || displaces(&state.policy);
+    let mut has_open = vec![all || keeps; shares.queues.len()];
+    if all {
         return (has_open, None);
     }
     let mut untold = 0;

@@ -302,12 +302,14 @@ pub struct Entitlement {
     pub due_milli: i64,
     /// What it and those below it hold or wait for, within its limit.
     pub wanted_milli: i64,
+    /// What of its guarantee others hold now.
+    pub lent_milli: i64,
 }
 
 /// What each queue is entitled to, by path; empty where the pool is not divided.
 pub fn entitlements(state: &State, snapshot: &Snapshot) -> BTreeMap<String, Entitlement> {
     match share::is_shared(&state.policy) {
-        true => share::Shares::of(state, snapshot).entitlements().collect(),
+        true => share::Shares::of(state, snapshot).entitlements(snapshot).collect(),
         false => BTreeMap::new(),
     }
 }

@@ -1,6 +1,10 @@
 //! The controller: state, snapshot and planner in one hand. The shell feeds it, logs what it gives, and carries out its actions.
 
 mod history;
+mod rooms;
+
+pub(crate) use rooms::noted;
+pub use rooms::{Moved, Noted, Rooms};
 
 use crate::action::{Action, Bind, ExposedDevice, Fence, Launch, Stop};
 use crate::check;
@@ -12,7 +16,7 @@ use crate::log::Commit;
 use crate::model::allocation::AllocationState;
 use crate::model::attempt::Attempt;
 use crate::model::job::Work;
-use crate::plan::{self, Report};
+use crate::plan::{self, Report, Room};
 use crate::reason::Reason;
 use crate::snapshot::Snapshot;
 use crate::state::{Misfit, State};
@@ -26,6 +30,7 @@ pub struct Controller {
     batch: Batch,
     news: bool,
     report: Report,
+    rooms: Rooms,
     check_every: u64,
     watch: Option<check::Watch>,
     folded: u64,
@@ -77,6 +82,7 @@ impl Controller {
             batch: Batch::default(),
             news: true,
             report: Report::default(),
+            rooms: Rooms::default(),
             check_every: CHECK_EVERY,
             watch: None,
             folded: 0,
@@ -94,6 +100,7 @@ impl Controller {
             batch: Batch::default(),
             news: true,
             report: Report::default(),
+            rooms: Rooms::default(),
             check_every: 0,
             watch: None,
             folded: 0,
@@ -116,6 +123,16 @@ impl Controller {
     /// The report of the last cycle.
     pub fn report(&self) -> &Report {
         &self.report
+    }
+
+    /// For whom room is kept, as far as cycles have looked at it since this controller began.
+    pub fn rooms(&self) -> &Rooms {
+        &self.rooms
+    }
+
+    /// For whom room is kept now, whether anybody asks for what is free meanwhile or not. Nothing changes.
+    pub(crate) fn look_at_rooms(&mut self, now: Time) -> Vec<Room> {
+        plan::rooms(&self.state, &mut self.snapshot, now)
     }
 
     /// Takes a command: its events are folded, and await the log.
@@ -186,6 +203,7 @@ impl Controller {
     fn plan_once(&mut self, now: Time) -> Result<bool, Broken> {
         let (saw, state, policy) = (self.state.position, self.state.digest(), self.state.policy_digest());
         let (plan, report) = plan::plan(&self.state, &mut self.snapshot, now);
+        self.rooms.note(&self.state, &report.rooms, now);
         self.report = report;
         // What is due was asked for: that nothing of it has changed is an answer, too.
         let is_answered = !self.state.past.is_awaited();

@@ -314,15 +314,7 @@ impl Reason {
             | Reason::NotLent(queue, resource, amount, asked) => {
                 self.fix_entitlement((queue, resource), (shown(resource, *amount), shown(resource, *asked)))
             }
-            Reason::UserLimit(seat, resource, most, asked) => format!(
-                "wait for your jobs in {} to end, or have its users' limit of {resource} raised above {} (this job asks for {})",
-                user_at(seat).map_or(seat.as_str(), |(queue, _)| queue),
-                shown(resource, *most),
-                shown(resource, *asked)
-            ),
-            Reason::OverBudget(queue, _, until) => {
-                format!("wait until {}, or have the budget of {queue} raised", utc(*until))
-            }
+            Reason::UserLimit(..) | Reason::OverBudget(..) => self.fix_bound(),
             Reason::PoolDraining => "start the pool again: divvy up".into(),
             Reason::NoNode => "start the pool on a machine that takes tasks".into(),
             Reason::NoSuchModel(_) | Reason::NoSuchMemory(_) => {
@@ -415,19 +407,8 @@ impl fmt::Display for Reason {
             Reason::NoNode => write!(f, "the pool has no node that takes tasks"),
             Reason::NoSuchModel(class) => write!(f, "the pool has no GPU like {class}"),
             Reason::NoSuchMemory(class) => write!(f, "no GPU of that model has such memory: {class}"),
-            Reason::TooManyDevices(asked, most) => {
-                write!(f, "asks for {asked} GPUs on one node; the largest node has {most} of them")
-            }
-            Reason::TooManyTasks(asked, most) => {
-                write!(f, "asks for {asked} tasks at once; the empty pool holds {most}")
-            }
-            Reason::TooMuchHost(resource, asked, most) => {
-                write!(
-                    f,
-                    "asks for {} of {resource}; the largest node has {}",
-                    shown(resource, *asked),
-                    shown(resource, *most)
-                )
+            Reason::TooManyDevices(..) | Reason::TooManyTasks(..) | Reason::TooMuchHost(..) => {
+                self.fmt_too_much(f)
             }
             Reason::DevicesDown(count) => write!(f, "{} down", would_do(*count)),
             Reason::DevicesForeign(count) => write!(f, "{} used from outside the pool", would_do(*count)),
@@ -509,6 +490,22 @@ impl Reason {
         format!("{way} (this job asks for {asked})")
     }
 
+    /// What gives a user, or a queue over time, more.
+    fn fix_bound(&self) -> String {
+        match self {
+            Reason::UserLimit(seat, resource, most, asked) => format!(
+                "wait for your jobs in {} to end, or have its users' limit of {resource} raised above {} (this job asks for {})",
+                user_at(seat).map_or(seat.as_str(), |(queue, _)| queue),
+                shown(resource, *most),
+                shown(resource, *asked)
+            ),
+            Reason::OverBudget(queue, _, until) => {
+                format!("wait until {}, or have the budget of {queue} raised", utc(*until))
+            }
+            other => other.code().to_owned(),
+        }
+    }
+
     /// What a queue may not have more of.
     fn fmt_entitlement(
         &self,
@@ -542,6 +539,23 @@ impl Reason {
             Reason::OverBudget(queue, budget, until) => {
                 let (hours, renews) = (shown(&Resource::Any, *budget), utc(*until));
                 write!(f, "queue {queue} has used its budget of {hours} GPU-hours, which renews {renews}")
+            }
+            other => f.write_str(other.code()),
+        }
+    }
+
+    /// What is more than the pool could ever give at once.
+    fn fmt_too_much(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Reason::TooManyDevices(asked, most) => {
+                write!(f, "asks for {asked} GPUs on one node; the largest node has {most} of them")
+            }
+            Reason::TooManyTasks(asked, most) => {
+                write!(f, "asks for {asked} tasks at once; the empty pool holds {most}")
+            }
+            Reason::TooMuchHost(resource, asked, most) => {
+                let (asked, most) = (shown(resource, *asked), shown(resource, *most));
+                write!(f, "asks for {asked} of {resource}; the largest node has {most}")
             }
             other => f.write_str(other.code()),
         }

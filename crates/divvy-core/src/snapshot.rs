@@ -121,7 +121,7 @@ impl Snapshot {
     pub fn follow(&mut self, state: &State, event: &Event, before: Before) {
         match event {
             Event::NodeSeen { node, .. } => {
-                let added = self.capacity.add_node(state, *node);
+                let added = !before.is_known_node && self.capacity.add_node(state, *node);
                 self.rebuild_capacity_unless(added, state);
             }
             Event::DeviceSeen { device, .. } => {
@@ -193,6 +193,7 @@ impl Snapshot {
         let mut before = Before::default();
         match event {
             Event::TaskEnded { allocation, .. } => self.let_go(state, *allocation),
+            Event::NodeSeen { node, .. } => before.is_known_node = state.nodes.contains_key(node),
             Event::Stopping { job, .. } => {
                 running_on(state, *job).for_each(|placement| self.leave(state, *job, placement));
             }
@@ -387,6 +388,8 @@ fn count_held(books: &mut BTreeMap<String, Holdings>, queue: &str, drawn: &[(&Re
 /// How things were before an event.
 #[derive(Clone, Debug, Default)]
 pub struct Before {
+    /// Whether a node that was seen had been there before: one that comes back has its devices already.
+    is_known_node: bool,
     /// Whether any queue was divided among its users.
     has_users: bool,
     /// By how many labels jobs were told.

@@ -5,6 +5,7 @@
 use divvy_core::amount::{Amount, Limits, Resource};
 use divvy_core::controller::Controller;
 use divvy_core::decide::{Command, Person};
+use divvy_core::engine::Observation;
 use divvy_core::id::Term;
 use divvy_core::model::queue::Queue;
 use divvy_core::scenario::{Scenario, run};
@@ -75,6 +76,58 @@ fn a_promise_on_a_device_that_breaks_is_revoked_and_the_gang_waits_for_another()
 }
 
 #[test]
+fn a_checkpoint_that_outlasts_its_grace_is_cut_off_and_the_job_comes_back_with_what_it_saved_before() {
+    check(
+        "node n1 2xh100\nsubmit low default 2 prio=-100 saves=30m\nplan\npass 50m\nsubmit high default 2 prio=0\nplan\n\
+        pass 1m\nend low signal=9\nplan\nexplain low\nend high\nplan",
+        expect![[r#"
+            place low n1:0+n1:1
+            stop low Preempted by high
+            promise high n1:0+n1:1
+            ended low pending Preempted exit=137
+            place high n1:0+n1:1
+            wait DV-GPUS-BUSY: no node has 2 GPUs free that would do
+            later
+              DV-GPUS-BUSY no node has 2 GPUs free that would do | wait for running jobs to end, or ask for fewer GPUs or for other models, too
+              2 in pool > 2 right model > 2 enough memory > 2 healthy > 0 free > 0 on one node
+            ended high completed Exit exit=0
+            place low n1:0+n1:1
+        "#]],
+    );
+}
+
+#[test]
+fn a_node_that_vanishes_while_it_is_promised_to_a_gang_takes_the_promise_with_it_and_the_gang_waits_for_it() {
+    let mut pool = Scenario::new();
+    let lines = |pool: &mut Scenario, lines: &[&str]| lines.iter().for_each(|line| pool.line(line).unwrap());
+    lines(&mut pool, &["node n1 2xh100", "node n2 2xh100", "submit low default 2 tasks=2 prio=-100", "plan"]);
+    lines(&mut pool, &["submit gang default 2 tasks=2 prio=0", "plan"]);
+    let now = pool.now();
+    pool.controller().see(&Observation::NodeGone("n2".into()), now).unwrap();
+    lines(&mut pool, &["plan", "end low signal=15", "plan", "explain gang"]);
+    // It comes back as it was: its devices are known.
+    lines(&mut pool, &["node n2 2xh100", "plan"]);
+    lines(&mut pool, &["end gang", "plan"]);
+    expect![[r#"
+        place low n1:0+n1:1 n2:0+n2:1
+        stop low Preempted by gang
+        promise gang n1:0+n1:1 n2:0+n2:1
+        wait DV-GPUS-BUSY: no node has 2 GPUs free that would do
+        ended low pending Preempted exit=143
+        wait DV-TOO-MANY-TASKS: asks for 2 tasks at once; the empty pool holds 1
+        wait DV-TOO-MANY-TASKS: asks for 2 tasks at once; the empty pool holds 1
+        no_fit
+          DV-TOO-MANY-TASKS asks for 2 tasks at once; the empty pool holds 1 | ask for at most 1 tasks
+          2 in pool > 2 right model > 2 enough memory > 2 healthy > 2 free > 2 on one node
+        place gang n1:0+n1:1 n2:0+n2:1
+        wait DV-GPUS-BUSY: no node has 2 GPUs free that would do
+        ended gang completed Exit exit=0
+        place low n1:0+n1:1 n2:0+n2:1
+    "#]]
+    .assert_eq(pool.printed());
+}
+
+#[test]
 fn who_says_that_it_takes_a_second_or_ten_years_is_believed_for_as_long_as_it_can_be_so() {
     check(
         "node n1 4xh100\nsubmit short default 2 estimate=1s\nsubmit long default 1 estimate=87600h\nplan\n\
@@ -119,6 +172,63 @@ fn a_model_that_costs_nothing_uses_up_no_budget() {
         expect![[r#"
             place free n2:0
             place more n1:0
+        "#]],
+    );
+}
+
+#[test]
+fn where_no_queue_has_any_weight_what_is_free_is_used_and_nobody_takes_it_back() {
+    check(
+        "node n1 4xh100\nqueue a weight=0\nqueue b weight=0\nsubmit a1 a 4\nplan\nsubmit b1 b 2\nplan\nend a1\nsubmit a2 a 2\nplan",
+        expect![[r#"
+            place a1 n1:0+n1:1+n1:2+n1:3
+            wait DV-GPUS-BUSY: no node has 2 GPUs free that would do
+            ended a1 completed Exit exit=0
+            place b1 n1:0+n1:1
+            place a2 n1:2+n1:3
+        "#]],
+    );
+}
+
+#[test]
+fn where_all_models_cost_nothing_their_hours_count_as_they_do_without_prices() {
+    check(
+        "policy {prices: {h100: \"0\"}}\nnode n1 2xh100\n\
+        queue a {\"path\": \"a\", \"budget\": {\"milli_gpu_hours\": 1000, \"every\": \"day\", \"carry_milli\": 0}}\nqueue b\n\
+        submit a1 a 1\nsubmit a2 a 1\nplan\npass 5h\nsubmit b1 b 1\nsubmit a3 a 1\nplan\nend a2 signal=15\nplan",
+        expect![[r#"
+            place a1 n1:0
+            place a2 n1:1
+            stop a2 Reclaimed by b1
+            promise b1 n1:1
+            wait DV-OVER-BUDGET: queue a has used its budget of 1 GPU-hours, which renews 1970-01-02 00:00 UTC
+            ended a2 pending Reclaimed exit=143
+            place b1 n1:1
+        "#]],
+    );
+}
+
+#[test]
+fn a_clock_that_steps_ten_years_ahead_ends_what_has_a_limit_and_loses_no_job() {
+    check(
+        "node n1 4xh100\nqueue a guarantee=2\n\
+        queue b {\"path\": \"b\", \"budget\": {\"milli_gpu_hours\": 1000, \"every\": \"day\", \"carry_milli\": null}}\n\
+        submit limited a 1 limit=1h\nsubmit endless b 3\nplan\nsubmit later a 1 start=+8760h\nsubmit waits a 2\nplan\n\
+        pass 87600h\nplan\nend limited signal=15\nend endless signal=15\nplan\nrestart\nplan",
+        expect![[r#"
+            place limited n1:0
+            place endless n1:1+n1:2+n1:3
+            wait DV-GPUS-BUSY: no node has 2 GPUs free that would do
+            first waits
+            stop limited TimeLimit
+            stop endless Starved by waits
+            promise waits n1:2+n1:1
+            promise later n1:3
+            ended limited timeout TimeLimit exit=143
+            ended endless pending Starved exit=143
+            place later n1:3
+            place waits n1:2+n1:1
+            wait DV-OVER-BUDGET: queue b has used its budget of 1 GPU-hours, which renews 1979-12-31 00:00 UTC
         "#]],
     );
 }

@@ -10,7 +10,7 @@ pub mod life;
 mod shrink;
 mod world;
 
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
 
@@ -46,8 +46,19 @@ pub struct Broken {
     pub text: String,
 }
 
-/// Lives the lives of these seeds on so many threads. The report does not depend on their number. `told` hears how many are over.
-pub fn run(seeds: Range<u64>, events: u64, threads: usize, told: &mut dyn FnMut(u64)) -> Report {
+/// Lives the lives of these seeds on so many threads. The report does not depend on their number.
+pub fn run(seeds: Range<u64>, events: u64, threads: usize) -> Report {
+    run_told(seeds, events, threads, &mut |_, _| ControlFlow::Continue(()))
+}
+
+/// Likewise. `told` hears how many lives are over, and what the last of them broke; it may stop all of it. Then those that are under way
+/// are lived to their ends: the report is that of the first so many seeds, as if no more had been asked for.
+pub fn run_told(
+    seeds: Range<u64>,
+    events: u64,
+    threads: usize,
+    told: &mut dyn FnMut(u64, Option<Broken>) -> ControlFlow<()>,
+) -> Report {
     let next = AtomicU64::new(seeds.start);
     let mut lives: Vec<(u64, Lived)> = Vec::new();
     std::thread::scope(|scope| {
@@ -65,8 +76,11 @@ pub fn run(seeds: Range<u64>, events: u64, threads: usize, told: &mut dyn FnMut(
         }
         drop(sender);
         for lived in receiver {
+            let broken = broken(&lived);
             lives.push(lived);
-            told(lives.len() as u64);
+            if told(lives.len() as u64, broken).is_break() {
+                next.store(seeds.end, Ordering::Relaxed);
+            }
         }
     });
     lives.sort_by_key(|(seed, _)| *seed);
@@ -80,10 +94,6 @@ pub fn report_of(life: &life::Life) -> Report {
 
 fn report(lives: &[(u64, Lived)]) -> Report {
     let digests: Vec<u64> = lives.iter().map(|(_, lived)| lived.digest).collect();
-    let broken = |(seed, lived): &(u64, Lived)| {
-        let (event, violation) = lived.violation.clone()?;
-        Some(Broken { seed: *seed, law: violation.law, event, text: violation.text })
-    };
     Report {
         seeds: lives.len() as u64,
         events: lives.iter().map(|(_, lived)| lived.events).sum(),
@@ -92,20 +102,37 @@ fn report(lives: &[(u64, Lived)]) -> Report {
     }
 }
 
+/// What a life broke, if it broke something.
+fn broken((seed, lived): &(u64, Lived)) -> Option<Broken> {
+    let (event, violation) = lived.violation.clone()?;
+    Some(Broken { seed: *seed, law: violation.law, event, text: violation.text })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn no_life_of_the_first_seeds_breaks_a_law() {
-        let report = run(0..48, 1200, 2, &mut |_| ());
+        let report = run(0..48, 1200, 2);
         assert_eq!(report.violations, []);
         assert!(report.events > 48 * 600, "{report:?}");
     }
 
     #[test]
     fn the_report_does_not_depend_on_the_number_of_threads() {
-        assert_eq!(run(0..8, 300, 1, &mut |_| ()), run(0..8, 300, 2, &mut |_| ()));
+        assert_eq!(run(0..8, 300, 1), run(0..8, 300, 2));
+    }
+
+    #[test]
+    fn who_stops_early_gets_the_report_of_the_first_seeds() {
+        let mut stop = |over, _: Option<Broken>| match over {
+            0..3 => ControlFlow::Continue(()),
+            _ => ControlFlow::Break(()),
+        };
+        let stopped = run_told(0..1000, 300, 2, &mut stop);
+        assert!((3..1000).contains(&stopped.seeds), "{}", stopped.seeds);
+        assert_eq!(stopped, run(0..stopped.seeds, 300, 1));
     }
 
     #[test]

@@ -78,6 +78,7 @@ fn a_queue_gets_back_what_is_guaranteed_to_it_from_one_that_borrowed_it() {
     let borrower = pool.submit("-q b -g 1 --array 0-7", script);
     gates.iter().for_each(|gate| drop(gate.await_job()));
     assert_eq!(queue(&pool, "b")["gpu_milli_borrowed"], 4000);
+    assert_eq!(queue(&pool, "a")["gpu_milli_lent"], 4000);
     let claim = pool.submit("-q a -g 4 --no-preempt", "exit 5");
     assert_eq!(pool.divvy(["wait", &claim]).code, 5);
     let rows = pool.say("ps -a -o json").json();

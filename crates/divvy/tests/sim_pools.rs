@@ -9,6 +9,9 @@
 
 mod pool;
 
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+
 use pool::Pool;
 use serde_json::Value;
 
@@ -138,4 +141,24 @@ fn lives_are_lived_from_seeds_and_again_from_a_file() {
     ] {
         assert_eq!(pool.say(wrong).code, 64, "{wrong}");
     }
+}
+
+#[test]
+fn who_ends_a_long_run_of_lives_gets_the_report_of_those_that_are_over() {
+    let pool = Pool::unstarted();
+    let mut run = pool.command();
+    run.args(["sim", "chaos", "--seeds", "0..2000", "--events", "200", "--threads", "2", "-o", "json"]);
+    let mut run = run.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut told = BufReader::new(run.stderr.take().unwrap()).lines();
+    let first = told.next().unwrap().unwrap();
+    assert!(first.contains("100 of 2000 lives are over, 0 broke a law"), "{first}");
+    rustix::process::kill_process(rustix::process::Pid::from_child(&run), rustix::process::Signal::INT)
+        .unwrap();
+    let said = run.wait_with_output().unwrap();
+    assert_eq!(said.status.code(), Some(130));
+    let report: serde_json::Value = serde_json::from_slice(&said.stdout).unwrap();
+    let over = report["seeds"].as_u64().unwrap();
+    assert!((100..2000).contains(&over) && report["violations"] == serde_json::json!([]), "{report}");
+    let last = told.last().unwrap().unwrap();
+    assert!(last.ends_with(&format!("the rest are --seeds {over}..2000")), "{last}");
 }

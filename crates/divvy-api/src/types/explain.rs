@@ -24,6 +24,23 @@ open_enum! {
     }
 }
 
+/// Room that is kept for a job that waits: others run around it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(default)]
+pub struct Room {
+    /// From when on, by the time limits and estimates of those that run; milliseconds since 1970. Null where nothing foretells it: then
+    /// it is collected as it becomes free.
+    pub from_ms: Option<i64>,
+    /// The job whose end makes it whole.
+    pub awaits: Option<String>,
+    /// From when on it was kept before, if that has changed.
+    pub was_from_ms: Option<i64>,
+    /// When that was seen.
+    pub moved_at_ms: Option<i64>,
+    /// The job that runs on beyond the end that was reckoned with, if that is why.
+    pub outrun_by: Option<String>,
+}
+
 /// The whole answer to "why".
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Explain {
@@ -39,6 +56,9 @@ pub struct Explain {
     /// How it lost its devices the last time, if others got them.
     #[serde(default)]
     pub displaced: Option<Displaced>,
+    /// The room that is kept for it while it waits, and from when on; null where none is.
+    #[serde(default)]
+    pub room: Option<Room>,
     /// Why it is on its nodes, as things are now; null for a job that is on none.
     #[serde(default)]
     pub why_here: Option<String>,

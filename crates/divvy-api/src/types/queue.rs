@@ -27,6 +27,8 @@ pub struct Queue {
     pub gpu_milli_due: Option<i64>,
     /// What it holds beyond its guarantee, in thousandths of devices: others may take it back.
     pub gpu_milli_borrowed: i64,
+    /// What of its guarantee others hold now, in thousandths of devices: it gets it back as soon as it wants it.
+    pub gpu_milli_lent: i64,
     /// Device-hours that it and those below it used in the past, decayed; absent where the past does not count.
     pub gpu_hours_used: Option<f64>,
     /// Device-hours that were due to them and that others had, decayed and bounded; below zero where they had more than their due.

@@ -17,12 +17,20 @@ pub use ends::expected_end;
 pub use fix::{Fix, cost};
 pub use menu::Menu;
 
+use crate::controller::{Noted, noted};
 use crate::id::JobId;
 use crate::model::job::JobSpec;
 use crate::plan::{self, Funnel};
 use crate::reason::{Reason, Verdict};
 use crate::snapshot::Snapshot;
 use crate::state::{Job, Run, State};
+
+/// From when on room is kept for a job (or member) that waits, and from when it was to be, by what was noted of it before. `None` where
+/// no room is kept for it.
+pub fn room(state: &State, snapshot: &Snapshot, id: JobId, before: Option<&Noted>) -> Option<Noted> {
+    let room = world::World::of(state, snapshot, id).room()?;
+    Some(noted(before, state, room, state.now))
+}
 
 /// Why a job waits.
 #[derive(Clone, Debug, PartialEq)]

@@ -15,6 +15,7 @@ use crate::model::device::{DeviceSpec, Health};
 use crate::model::job::{Array, Cause, DependsOn, JobState, LastEnd};
 use crate::model::node::NodeSpec;
 use crate::model::queue::Queue;
+use crate::plan::Room;
 use crate::reason::Reason;
 use crate::snapshot::Snapshot;
 use crate::state::{Dependable, Job, Runs, State};
@@ -86,6 +87,14 @@ impl World {
         let on = world.state().draining;
         world.command(&Command::SetDrain(on, root()));
         world.cycle().0.kept_from().to_vec()
+    }
+
+    /// What a cycle keeps for the job in which all are looked at again.
+    pub(crate) fn room(mut self) -> Option<Room> {
+        let on = self.state().draining;
+        self.command(&Command::SetDrain(on, root()));
+        let target = self.target;
+        self.controller.look_at_rooms(self.now).into_iter().find(|room| room.job == target)
     }
 
     /// The pool after some changes; `None` where one of them cannot be made.

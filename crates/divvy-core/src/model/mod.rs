@@ -11,6 +11,7 @@ pub mod gang;
 pub mod job;
 pub mod members;
 pub mod mix;
+pub mod moves;
 pub mod newer;
 pub mod node;
 pub mod pace;

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::moves::Moves;
 use super::newer::Newer;
 use super::prices::Prices;
 use super::score::Score;
@@ -231,6 +232,10 @@ pub struct Policy {
     /// guarantees of GPU-hours; unsaid where all count alike.
     #[serde(skip_serializing_if = "Newer::is_unsaid")]
     pub prices: Newer<Prices>,
+    /// What each job and each queue bears of these moves; unsaid for a job an hour of running between two, and all that a cycle moves for
+    /// a queue.
+    #[serde(default, skip_serializing_if = "Newer::is_unsaid")]
+    pub moves: Newer<Moves>,
 }
 
 impl Policy {
@@ -245,6 +250,7 @@ impl Policy {
             starve_after_ms: Newer(None),
             cool_down_ms: Newer(None),
             most_restarts: Newer(None),
+            moves: Newer(None),
             ..Self::default()
         }
     }
@@ -257,6 +263,7 @@ impl Policy {
             starve_after_ms: Newer(self.starve_after_ms.0.or(usual.starve_after_ms.0)),
             cool_down_ms: Newer(self.cool_down_ms.0.or(usual.cool_down_ms.0)),
             most_restarts: Newer(self.most_restarts.0.or(usual.most_restarts.0)),
+            moves: Newer(self.moves.0.or(usual.moves.0)),
             ..self
         }
     }
@@ -267,6 +274,7 @@ impl Policy {
             starve_after_ms: Newer(self.starve_after_ms.0.or(Some(0))),
             cool_down_ms: Newer(self.cool_down_ms.0.or(Some(0))),
             most_restarts: Newer(self.most_restarts.0.or(Some(NO_CAP))),
+            moves: Newer(self.moves.0.or(Some(Moves::default()))),
             ..self.clone()
         }
     }
@@ -368,6 +376,7 @@ impl Default for Policy {
             cool_down_ms: Newer(Some(COOL_DOWN_MS)),
             most_restarts: Newer(Some(NO_CAP)),
             prices: Newer::default(),
+            moves: Newer(Some(Moves::default())),
         }
     }
 }
@@ -389,7 +398,7 @@ impl Default for Attained {
 }
 
 /// Reads a length of time: milliseconds as a number, `7d` or `none`.
-fn span_ms<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<i64, D::Error> {
+pub(super) fn span_ms<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<i64, D::Error> {
     struct Ms;
     impl serde::de::Visitor<'_> for Ms {
         type Value = i64;
@@ -478,6 +487,9 @@ pub fn nonsense(policy: &Policy) -> Option<&'static str> {
     if policy.half_life_ms < 0 || policy.catch_up_ms <= 0 {
         return Some("half_life must not be below 0, and catch_up must be above 0");
     }
+    if policy.moves.said().is_some_and(|moves| moves.every_ms <= 0) {
+        return Some("every of moves must be above 0");
+    }
     if let Some(what) = starves_for_nothing(policy) {
         return Some(what);
     }
@@ -524,7 +536,10 @@ mod tests {
 
     #[test]
     fn what_came_later_is_written_only_where_it_is_said_and_read_back() {
-        let policy = parse("starve_after: 3d\ncool_down: none\nmost_restarts: none\n").unwrap();
+        let policy =
+            parse("starve_after: 3d\ncool_down: none\nmost_restarts: none\nmoves: {every: 2h}\n").unwrap();
+        let moves = Moves { every_ms: 7_200_000, ..Moves::default() };
+        assert_eq!(policy.moves, Newer(Some(moves)));
         assert_eq!((policy.starve_after(), policy.quantum()), (Some(Span(3 * 86_400_000)), Span(3_600_000)));
         assert!(policy.cool_down().is_none() && policy.restarts_cap().is_none() && !policy.counts_restarts());
         let text = serde_json::to_string(&policy).unwrap();
@@ -557,6 +572,9 @@ mod tests {
             "starve_after: -1",
             "{starve_after: 1h, preempt: off}",
             "{starve_after: 1h, quantum: 2h}",
+            "moves: {every: none}",
+            "moves: {per_user: 1}",
+            "moves: {per_job: -1}",
         ] {
             let error = parse(text).unwrap_err();
             assert!(error.line >= 1 && !error.what.is_empty(), "{text}: {error}");

@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::Place;
 use super::fair::{Fair, Victim};
@@ -16,15 +16,13 @@ use crate::model::allocation::Placement;
 use crate::model::ask::DeviceAsk;
 use crate::model::device::WHOLE_MILLI;
 use crate::model::job::{Cause, JobSpec};
-use crate::model::policy::Preempt;
+use crate::model::policy::{Policy, Preempt};
 use crate::snapshot::{NodeView, RunView};
 
 /// How often a cycle looks for moves in vain at most: each look goes through all that runs.
 const MOST_LOOKS: u32 = 2;
 /// How many ways to make room are tried for one job.
 const MOST_WAYS: usize = 32;
-/// A job that was moved stays where it is for so long: an hour.
-const STAYS_MS: i64 = 3_600_000;
 
 /// A job that goes on elsewhere.
 pub(super) struct Move {
@@ -36,11 +34,38 @@ pub(super) struct Move {
 pub(super) struct Budget {
     pub(super) moves: u32,
     looks: u32,
+    /// How many jobs of a queue it moves at most, and how many it has.
+    per_queue: u32,
+    of_queues: BTreeMap<String, u32>,
 }
 
 impl Budget {
-    pub(super) fn new(most_moves: u32) -> Self {
-        Self { moves: most_moves, looks: MOST_LOOKS }
+    pub(super) fn new(policy: &Policy) -> Self {
+        let per_queue = policy.moves.said().map_or(u32::MAX, |moves| moves.per_queue);
+        Self { moves: policy.most_moves, looks: MOST_LOOKS, per_queue, of_queues: BTreeMap::new() }
+    }
+
+    /// How many jobs of a queue may still be moved.
+    fn left_of(&self, queue: &str) -> u32 {
+        self.per_queue.saturating_sub(self.of_queues.get(queue).copied().unwrap_or(0))
+    }
+
+    /// Whether a queue may bear less than all that is left.
+    fn binds_queues(&self) -> bool {
+        self.per_queue < self.moves
+    }
+
+    /// Whether all these may be moved, by their queues.
+    fn bears<'q>(&self, queues: impl Iterator<Item = &'q str>) -> bool {
+        let mut more: BTreeMap<&str, u32> = BTreeMap::new();
+        queues.for_each(|queue| *more.entry(queue).or_default() += 1);
+        more.values().sum::<u32>() <= self.moves
+            && more.into_iter().all(|(queue, more)| more <= self.left_of(queue))
+    }
+
+    fn spend(&mut self, queue: &str) {
+        self.moves -= 1;
+        *self.of_queues.entry(queue.to_owned()).or_default() += 1;
     }
 }
 
@@ -60,7 +85,12 @@ pub(super) fn make_room<'a>(
     }
     let mut movable = Candidates::in_order(movable(fair, claim, released));
     let mark = fair.trial.mark();
-    for way in ways(fair, claim, &mut movable) {
+    let mut ways_out = ways(fair, claim, &mut movable, false);
+    // Who bears too little of it is left where he is only if that is what it takes.
+    if fair.budget.binds_queues() {
+        ways_out.extend(ways(fair, claim, &mut movable, true));
+    }
+    for way in ways_out {
         if let Some(placements) = clear(fair, claim, (&movable, &way), keep) {
             return Some(placements);
         }
@@ -119,13 +149,11 @@ fn movable<'a>(fair: &Fair<'a, '_>, claim: &Claim, released: &BTreeSet<JobId>) -
         false => claim.spec.milli_asked().max(1).saturating_mul(waited_ms),
     };
     let stays = |job: JobId, view: &RunView| {
-        let run = state.run(job);
-        let moved = run.and_then(|run| run.last_end.as_ref()).is_some_and(|end| end.cause == Cause::Moved);
-        let ran_ms = view.started_at.map_or(0, |started| now.since(started).0);
         view.is_young(now)
             || view.is_cooling(now) && (!claim.owed || state.is_relieved(job))
-            || moved && ran_ms < STAYS_MS
             || view.live.is_empty()
+            || fair.budget.left_of(view.queue.path()) == 0
+            || state.run(job).is_none_or(|run| run.was_moved_enough(&state.policy, now))
             || fair.trial.around.is_relied_on(state, held_by(state, &view.live))
     };
     let candidate = |(job, view): (&JobId, &'a RunView)| {
@@ -146,7 +174,8 @@ fn movable<'a>(fair: &Fair<'a, '_>, claim: &Claim, released: &BTreeSet<JobId>) -
 }
 
 /// Whom to move, in different ways: for one task the cheapest node to clear, and so on; for a gang as many nodes as it needs.
-fn ways(fair: &Fair, claim: &Claim, movable: &mut Candidates) -> Vec<Vec<usize>> {
+/// `spares` leaves those out with whom their queues, or the cycle, would have to bear too much.
+fn ways(fair: &Fair, claim: &Claim, movable: &mut Candidates, spares: bool) -> Vec<Vec<usize>> {
     let mut steps = Steps::new(fair.trial, claim, movable);
     let one = claim.spec.gang.tasks() == 1;
     let (mut ways, mut before): (Vec<Vec<usize>>, Vec<usize>) = (Vec::new(), Vec::new());
@@ -154,6 +183,9 @@ fn ways(fair: &Fair, claim: &Claim, movable: &mut Candidates) -> Vec<Vec<usize>>
         let mut way = if one { Vec::new() } else { before.clone() };
         let more: Vec<usize> = step.stop.into_iter().filter(|index| !way.contains(index)).collect();
         way.extend(more);
+        if spares && !fair.budget.bears(way.iter().map(|index| movable.get(*index).view.queue.path())) {
+            continue;
+        }
         before.clone_from(&way);
         if step.slots && !way.is_empty() && !ways.contains(&way) {
             ways.push(way);
@@ -187,13 +219,13 @@ fn clear<'a>(
             goes.push(candidate);
         }
     }
-    if goes.len() > fair.budget.moves as usize {
+    if !fair.budget.bears(goes.iter().map(|candidate| candidate.view.queue.path())) {
         return None;
     }
     let moves = elsewhere(fair, &goes)?;
     keep(fair, &placements);
-    fair.budget.moves -= moves.len() as u32;
     for (candidate, moved) in goes.into_iter().zip(moves) {
+        fair.budget.spend(candidate.view.queue.path());
         let (job, queue, live) = (candidate.job, &candidate.view.queue, candidate.live.to_vec());
         let (by, cause) = (claim.job, Cause::Moved);
         fair.victims.push(Victim { job, queue, live, whole: true, by, grows: false, cause });

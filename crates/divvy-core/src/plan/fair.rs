@@ -173,7 +173,7 @@ impl<'a, 'b> Fair<'a, 'b> {
         let told = ending.iter().filter_map(|job| state.run(*job)).flat_map(|run| run.live.iter().copied());
         Self {
             leaving: Leaving::new(state, leavers, told),
-            budget: Budget::new(state.policy.most_moves),
+            budget: Budget::new(&state.policy),
             victims: Vec::new(),
             grown: Vec::new(),
             places: Vec::new(),

@@ -90,6 +90,30 @@ pub struct Report {
     pub tried: usize,
     /// From when on capacity is kept for the first that wait for room, as far as that was looked at and can be foretold.
     pub kept_from: Vec<Time>,
+    /// For whom room is kept, as far as that was looked at.
+    pub rooms: Vec<Room>,
+}
+
+/// Room that is kept for a job that waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Room {
+    /// For which job, or member.
+    pub job: JobId,
+    /// From when on.
+    pub keeps: Keeps,
+    /// The job whose end makes the room whole, if that is foretold and it runs already.
+    pub awaits: Option<JobId>,
+}
+
+/// From when on room is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keeps {
+    /// From that moment on, by time limits and estimates.
+    From(Time),
+    /// Piece by piece, as it becomes free: nothing foretells when it is whole.
+    AsItComes,
+    /// Not at all, since nothing foretells when there is any.
+    Nothing,
 }
 
 impl Place {
@@ -155,6 +179,16 @@ fn ended_job(event: &Event) -> Option<(&'static str, JobId)> {
 
 /// Plans one cycle. The snapshot is used as a scratch pad and left as it was.
 pub fn plan(state: &State, snapshot: &mut Snapshot, now: Time) -> (Plan, Report) {
+    planned(state, snapshot, now, false)
+}
+
+/// For whom a cycle keeps room, and from when on, whether anybody asks for what is free meanwhile or not. The snapshot is left as it was.
+pub(crate) fn rooms(state: &State, snapshot: &mut Snapshot, now: Time) -> Vec<Room> {
+    planned(state, snapshot, now, true).1.rooms
+}
+
+/// Plans one cycle; `reserves` says whether room is looked for even if nobody behind those for whom it is kept would start.
+fn planned(state: &State, snapshot: &mut Snapshot, now: Time, reserves: bool) -> (Plan, Report) {
     let mut plan = Plan { ends: expire::expire(state, snapshot, now), ..Plan::default() };
     let mut report = Report::default();
     let mut verdicts = Verdicts::new();
@@ -185,6 +219,10 @@ pub fn plan(state: &State, snapshot: &mut Snapshot, now: Time) -> (Plan, Report)
             });
         }
     }
+    if reserves {
+        reserve::reserve(&mut trial);
+    }
+    report.rooms = trial.reserve.rooms().to_vec();
     let to_come = state.reservations.iter().filter(|kept| !kept.began).map(|kept| kept.from);
     report.kept_from = trial.reserve.kept_from().chain(to_come).collect();
     trial.roll_back_to(0);
@@ -302,12 +340,14 @@ pub struct Entitlement {
     pub due_milli: i64,
     /// What it and those below it hold or wait for, within its limit.
     pub wanted_milli: i64,
+    /// What of its guarantee others hold now.
+    pub lent_milli: i64,
 }
 
 /// What each queue is entitled to, by path; empty where the pool is not divided.
 pub fn entitlements(state: &State, snapshot: &Snapshot) -> BTreeMap<String, Entitlement> {
     match share::is_shared(&state.policy) {
-        true => share::Shares::of(state, snapshot).entitlements().collect(),
+        true => share::Shares::of(state, snapshot).entitlements(snapshot).collect(),
         false => BTreeMap::new(),
     }
 }

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::calendar;
 use super::place;
 use super::trial::Trial;
+use super::{Keeps, Room};
 use crate::amount::Resource;
 use crate::id::{AllocationId, JobId, NodeId};
 use crate::model::allocation::Placement;
@@ -30,6 +31,8 @@ pub(super) struct Reserve<'a> {
     owners: Vec<(JobId, bool)>,
     looked_at: usize,
     kept: Vec<Kept>,
+    /// What looking came to, for people.
+    rooms: Vec<Room>,
     /// When what this cycle has placed will end, as far as that is known.
     ends: BTreeMap<AllocationId, Time>,
 }
@@ -94,6 +97,11 @@ impl<'a> Reserve<'a> {
         }
     }
 
+    /// What is kept for those who were looked at.
+    pub(super) fn rooms(&self) -> &[Room] {
+        &self.rooms
+    }
+
     /// From when on something is kept, for each job for which that can be foretold.
     pub(super) fn kept_from(&self) -> impl Iterator<Item = Time> {
         self.kept.iter().filter_map(|kept| kept.from)
@@ -147,7 +155,7 @@ fn what_is_free(capacity: &Capacity, placement: &Placement) -> Option<Placement>
 }
 
 /// Looks for the earliest start of those who wait and have not been looked at.
-fn reserve(trial: &mut Trial) {
+pub(super) fn reserve(trial: &mut Trial) {
     while let Some((owner, collects)) = trial.reserve.owners.get(trial.reserve.looked_at).copied() {
         trial.reserve.looked_at += 1;
         let state = trial.state;
@@ -160,15 +168,31 @@ fn reserve(trial: &mut Trial) {
         let found = earliest(trial, (job, collects));
         trial.name_reasons(names_reasons);
         trial.roll_back_to(mark);
-        if let Some((from, placements)) = found {
+        let run = job.waiting_members().next().flatten();
+        let (keeps, awaits) = match &found {
+            None => (Keeps::Nothing, None),
+            Some(Found { from: None, .. }) => (Keeps::AsItComes, None),
+            Some(Found { from: Some(from), awaits, .. }) => (Keeps::From(*from), *awaits),
+        };
+        trial.reserve.rooms.push(Room { job: JobId { member: run, ..owner }, keeps, awaits });
+        if let Some(Found { from, placements, .. }) = found {
             trial.reserve.kept.push(Kept { owner, from, placements });
         }
     }
 }
 
+/// Where and when there is room for a job.
+struct Found {
+    /// `None` where nothing foretells it.
+    from: Option<Time>,
+    placements: Vec<Placement>,
+    /// The job whose end makes the room whole, if it runs already.
+    awaits: Option<JobId>,
+}
+
 /// The earliest start of a job, and where. First the ends that are known are waited for; then, if it has waited long enough and
 /// nobody else does so, node by node what runs there without a known end.
-fn earliest(trial: &mut Trial, (job, may_collect): (&Job, bool)) -> Option<(Option<Time>, Vec<Placement>)> {
+fn earliest(trial: &mut Trial, (job, may_collect): (&Job, bool)) -> Option<Found> {
     let known = known_ends(trial);
     let mut gone: BTreeSet<AllocationId> = known.iter().flat_map(|(_, ids)| ids).copied().collect();
     if let Some(found) = first_fit(trial, &job.spec, &known) {
@@ -195,7 +219,7 @@ fn earliest(trial: &mut Trial, (job, may_collect): (&Job, bool)) -> Option<(Opti
 
 /// What runs ends in these steps: where the job is placed after the first of them that makes room for it. Without success all is
 /// as it was.
-fn first_fit(trial: &mut Trial, spec: &JobSpec, ends: &[End]) -> Option<(Option<Time>, Vec<Placement>)> {
+fn first_fit(trial: &mut Trial, spec: &JobSpec, ends: &[End]) -> Option<Found> {
     let begin = trial.mark();
     let (mut ended, mut step, mut grows) = (0, 1, true);
     while ended < ends.len() {
@@ -208,7 +232,9 @@ fn first_fit(trial: &mut Trial, spec: &JobSpec, ends: &[End]) -> Option<(Option<
         match placed {
             Ok(placements) if next == ended + 1 => {
                 trial.roll_back_to(begin);
-                return Some((ends[ended].0, placements));
+                let (from, ids) = &ends[ended];
+                let awaits = ids.first().and_then(|id| Some(trial.state.allocations.get(id)?.job));
+                return Some(Found { from: *from, placements, awaits });
             }
             Ok(_) => {
                 trial.roll_back_to(mark);

@@ -3,6 +3,7 @@
 
 mod closed;
 mod held;
+mod lent;
 mod same;
 mod seats;
 mod spent;
@@ -344,13 +345,18 @@ impl Shares {
     }
 
     /// What each queue is entitled to, of devices of any model.
-    pub(crate) fn entitlements(&self) -> impl Iterator<Item = (String, Entitlement)> + use<'_> {
-        let of = |place: usize| {
+    pub(crate) fn entitlements(
+        &self,
+        snapshot: &Snapshot,
+    ) -> impl Iterator<Item = (String, Entitlement)> + use<'_> {
+        let lent = self.lent(&snapshot.held, snapshot.capacity.total(&Resource::Any));
+        let of = move |place: usize| {
             let queue = &self.queues[place];
             Entitlement {
                 guarantee_milli: queue.guarantee[0],
                 due_milli: queue.due[0],
                 wanted_milli: queue.wanted[0],
+                lent_milli: lent[place],
             }
         };
         let queues = self.by_path.iter().filter(|(_, place)| **place != POOL);

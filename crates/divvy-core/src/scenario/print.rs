@@ -4,12 +4,15 @@ use std::fmt::Write as _;
 
 use super::words::Words;
 use super::{Done, Scenario};
+use crate::controller::{Moved, Noted};
 use crate::event::Event;
 use crate::explain;
 use crate::id::{DeviceId, JobId, NodeId};
 use crate::model::allocation::Placement;
 use crate::model::device::Draw;
 use crate::model::job::Cause;
+use crate::plan::Keeps;
+use crate::time::Span;
 
 impl Scenario {
     /// The name of a job (`j1`, or `j1_3` for a member), as its line had it.
@@ -103,6 +106,26 @@ impl Scenario {
             .map(|(step, devices, _)| format!("{devices} {}", step.name()))
             .collect();
         self.say(&format!("  {}", steps.join(" > ")));
+        let (state, noted) = (self.controller.state(), self.controller.rooms().of(id));
+        if let Some(line) =
+            explain::room(state, self.controller.snapshot(), id, noted).and_then(|it| self.room(&it))
+        {
+            self.say(&format!("  {line}"));
+        }
         Ok(())
+    }
+
+    /// `room from 2h, not 1h: j1 runs on`
+    fn room(&self, noted: &Noted) -> Option<String> {
+        let text = match noted.room.keeps {
+            Keeps::From(from) => format!("room from {}", Span(from.0)),
+            Keeps::AsItComes => "room as it becomes free".to_owned(),
+            Keeps::Nothing => "no room is foretold".to_owned(),
+        };
+        let Some(Moved { from, outrun_by, .. }) = noted.moved else {
+            return (noted.room.keeps != Keeps::Nothing).then_some(text);
+        };
+        let why = outrun_by.map(|job| format!(": {} runs on", self.name_of(job))).unwrap_or_default();
+        Some(format!("{text}, not from {}{why}", Span(from.0)))
     }
 }

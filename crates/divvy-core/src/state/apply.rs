@@ -425,12 +425,7 @@ impl State {
     fn stop(&mut self, id: JobId, stopping: Stopping) -> Applied {
         let (news, counts) = (self.news, self.policy.counts_restarts());
         let live = self.change_run(id, |run| {
-            run.state = JobState::Stopping;
-            run.gave_way += u32::from(counts && stopping.cause.is_planned());
-            if stopping.cause.takes() {
-                run.taken_at = Some(news);
-            }
-            run.stopping = Some(stopping);
+            run.is_told(stopping, (news, counts));
             run.live.clone()
         })?;
         live.into_iter().try_for_each(|id| {
@@ -472,6 +467,7 @@ impl State {
         if self.promises.get(&id).is_some_and(|promise| promise.grows) {
             self.revoke(id)?;
         }
+        let moves = self.policy.moves;
         self.change_run(id, |run| {
             // One that saves its work and asks to be run again does as it should, unless it does nothing else.
             let asked =
@@ -486,6 +482,7 @@ impl State {
                 promised: run.promised,
                 taken_at: run.taken_at,
                 gave_way: run.gave_way,
+                moved: run.moved_by(&moves, at),
                 ..Run::fresh(None)
             };
         })

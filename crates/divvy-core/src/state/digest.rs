@@ -235,6 +235,7 @@ impl Hash for Run {
             promised,
             taken_at,
             gave_way,
+            moved,
             hash: _,
         } = self;
         (state, held_by, attempt, restarts, placed_at, started_at, checkpointed_at, live, over).hash(hasher);
@@ -245,6 +246,7 @@ impl Hash for Run {
         if *gave_way > 0 {
             gave_way.hash(hasher);
         }
+        moved.hash(hasher);
     }
 }
 

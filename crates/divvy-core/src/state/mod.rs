@@ -31,6 +31,7 @@ use crate::model::device::{DeviceSpec, Health, Occupant};
 use crate::model::job::{Array, Cause, Estimate, JobSpec, JobState, LastEnd, Owner, StopOrder};
 use crate::model::members::Members;
 use crate::model::mix::Mix;
+use crate::model::moves::Moved;
 use crate::model::newer::Newer;
 use crate::model::node::{NodeSpec, NodeState, OthersHold};
 use crate::model::policy::Policy;
@@ -273,6 +274,9 @@ pub struct Run {
     /// How many events had come from outside when its devices were last taken for others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub taken_at: Option<u64>,
+    /// How often it was moved lately, as far as the policy asked for that.
+    #[serde(default, skip_serializing_if = "Newer::is_unsaid")]
+    pub moved: Newer<Moved>,
     /// Its hash, from one change to the next.
     #[serde(skip)]
     hash: digest::Remembered,

@@ -1,16 +1,21 @@
 //! Questions about a job and its runs.
 
-use super::{Job, Run, Runs};
+use super::{Job, Run, Runs, Stopping};
 use crate::id::{DeviceId, JobId};
 use crate::model::ask::{Alternative, Ask, DrawAsk};
 use crate::model::device::{Health, WHOLE_MILLI};
 use crate::model::gang::Group;
-use crate::model::job::{DependsOn, JobSpec, JobState};
+use crate::model::job::{Cause, DependsOn, JobSpec, JobState};
+use crate::model::moves::{Moved, Moves};
+use crate::model::newer::Newer;
 use crate::model::policy::Policy;
 use crate::model::promise::Promise;
 use crate::reason::Reason;
 use crate::state::{Outcome, State};
 use crate::time::Time;
+
+/// A job that was moved stays where it is for so long, where the policy does not say how often it may be: an hour.
+const STAYS_MS: i64 = 3_600_000;
 
 impl Run {
     /// A job that waits for its first attempt.
@@ -37,8 +42,35 @@ impl Run {
             promised: false,
             taken_at: None,
             gave_way: 0,
+            moved: Newer(None),
             hash: super::digest::Remembered::default(),
         }
+    }
+
+    /// It is told to stop, after so much news; `counts` says whether it matters how often it gives way.
+    pub(super) fn is_told(&mut self, stopping: Stopping, (news, counts): (u64, bool)) {
+        self.state = JobState::Stopping;
+        self.gave_way += u32::from(counts && stopping.cause.is_planned());
+        if stopping.cause.takes() {
+            self.taken_at = Some(news);
+        }
+        self.stopping = Some(stopping);
+    }
+
+    /// How often it was moved once this attempt is over.
+    pub(super) fn moved_by(&self, moves: &Newer<Moves>, at: Time) -> Newer<Moved> {
+        let goes_on = self.stopping.as_ref().is_some_and(|stopping| stopping.cause == Cause::Moved);
+        let moves = moves.said().filter(|_| goes_on);
+        moves.map_or(self.moved, |moves| Newer(Some(moves.one_more(self.moved.said(), at))))
+    }
+
+    /// Whether it stays where it is, since it was moved as often as the policy says; without a word in it, for an hour of running.
+    pub(crate) fn was_moved_enough(&self, policy: &Policy, now: Time) -> bool {
+        if let Some(moves) = policy.moves.said() {
+            return moves.are_used_up(self.moved.said(), now);
+        }
+        let was_moved = self.last_end.as_ref().is_some_and(|end| end.cause == Cause::Moved);
+        was_moved && self.started_at.map_or(0, |started| now.since(started).0) < STAYS_MS
     }
 
     /// Whether it has had to give way as often as the policy lets it.

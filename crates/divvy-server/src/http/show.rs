@@ -112,7 +112,7 @@ async fn open_explained(
     id: JobId,
     last: Option<&Attempt>,
 ) -> Result<Option<Explain>, Refused> {
-    let (state, snapshot) = {
+    let (state, snapshot, noted) = {
         let controller = pool.controller.read().await;
         let (state, snapshot) = (controller.state(), controller.snapshot());
         let Some(job) = state.jobs.get(&id.number) else { return Ok(None) };
@@ -122,7 +122,7 @@ async fn open_explained(
             return Ok(Some(words::placed(state, snapshot, job, (meant, &run))));
         }
         // What is tried to find a fix takes its time: the pool goes on meanwhile.
-        (state.clone(), snapshot.clone())
+        (state.clone(), snapshot.clone(), controller.rooms().of(meant).copied())
     };
     let last = last.cloned();
     let explained = pool.blocking(move || {
@@ -133,7 +133,8 @@ async fn open_explained(
         let advice = reasons::advise(&state, &snapshot, meant);
         let displaced = last.and_then(|last| words::displaced(&last, advice.as_ref()));
         let waiting = words::waiting(&state, job, (meant, &run), (&found, advice.as_ref()));
-        Some(Explain { displaced, ..waiting })
+        let room = reasons::room(&state, &snapshot, meant, noted.as_ref());
+        Some(Explain { displaced, room: room.as_ref().and_then(words::room), ..waiting })
     });
     Ok(explained.await.ok_or_else(vanished)?)
 }

@@ -1,13 +1,14 @@
 //! Why a job waits, or where it would go.
 
 use divvy_api as api;
+use divvy_core::controller::Noted;
 use divvy_core::explain::{self, Advice, Explanation, Fix, Tier};
 use divvy_core::id::JobId;
 use divvy_core::model::allocation::Placement;
 use divvy_core::model::ask::Ask;
 use divvy_core::model::attempt::Attempt;
 use divvy_core::model::job::{Cause, JobSpec};
-use divvy_core::plan::{self, Funnel};
+use divvy_core::plan::{self, Funnel, Keeps};
 use divvy_core::reason::Reason;
 use divvy_core::snapshot::Snapshot;
 use divvy_core::state::{Job, Run, State};
@@ -89,6 +90,24 @@ fn displacement(cause: Cause) -> Option<&'static str> {
         Cause::Starved => Some("starved"),
         _ => None,
     }
+}
+
+/// The room that is kept for a job, if any is or was.
+pub(crate) fn room(noted: &Noted) -> Option<api::Room> {
+    let from_ms = match noted.room.keeps {
+        Keeps::From(at) => Some(at.0),
+        Keeps::AsItComes => None,
+        Keeps::Nothing if noted.moved.is_some() => None,
+        Keeps::Nothing => return None,
+    };
+    let moved = noted.moved.as_ref();
+    Some(api::Room {
+        from_ms,
+        awaits: noted.room.awaits.map(|job| job.to_string()),
+        was_from_ms: moved.map(|moved| moved.from.0),
+        moved_at_ms: moved.map(|moved| moved.at.0),
+        outrun_by: moved.and_then(|moved| moved.outrun_by).map(|job| job.to_string()),
+    })
 }
 
 /// A job's way through the devices.
@@ -176,6 +195,7 @@ fn settled(state: &State, job: &Job, (id, run): (JobId, &Run), verdict: api::Ver
         blockers: Vec::new(),
         remedy: None,
         displaced: None,
+        room: None,
         why_here: None,
         why_safe: None,
         funnel: Vec::new(),
@@ -206,6 +226,7 @@ pub(crate) fn ended(state: &State, attempt: &Attempt) -> api::Explain {
         blockers: Vec::new(),
         remedy: None,
         displaced: None,
+        room: None,
         why_here: None,
         why_safe: None,
         funnel: Vec::new(),
@@ -242,6 +263,7 @@ pub(crate) fn refused(state: &State, row: &api::Job) -> api::Explain {
         blockers: row.reason.iter().map(blocker).collect(),
         remedy: None,
         displaced: None,
+        room: None,
         why_here: None,
         why_safe: None,
         funnel: Vec::new(),

@@ -78,6 +78,7 @@ fn one(
         gpu_milli_due: entitled.map(|entitled| entitled.due_milli),
         gpu_milli_borrowed: entitled
             .map_or(0, |entitled| (of(Resource::Any) - entitled.guarantee_milli).max(0)),
+        gpu_milli_lent: entitled.map_or(0, |entitled| entitled.lent_milli),
         gpu_hours_used: past.map(|(used, _)| used),
         gpu_hours_credit: past.map(|(_, credit)| credit),
         requeue: Some(requeue(queue.requeue).to_owned()),

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use divvy_api::{Displaced, Explain as Explained, JobState, Trial, Verdict, Way, paths};
+use divvy_api::{Displaced, Explain as Explained, JobState, Room, Trial, Verdict, Way, paths};
 use serde_json::value::RawValue;
 
 use crate::exit::Exit;
@@ -120,11 +120,33 @@ fn render(explained: &Explained, now_ms: i64) -> String {
     if !explained.funnel.is_empty() {
         text += &labelled("GPUs", &funnel(&explained.funnel));
     }
+    if let Some(room) = &explained.room {
+        text += &labelled("room", &kept(room, now_ms));
+    }
     if let Some(start) = start(explained, now_ms) {
         text += &labelled("when", &start);
     }
     if let Some(deadline) = deadline(explained, now_ms) {
         text += &labelled("until", &deadline);
+    }
+    text
+}
+
+/// `kept from ≈ 14:20 on, when job 9 is to end; it was ≈ 13:50, but job 7 runs on`
+fn kept(room: &Room, now_ms: i64) -> String {
+    let mut text = match room.from_ms {
+        Some(from) => format!("kept from ≈ {} on", near(from, now_ms)),
+        None if room.was_from_ms.is_some() => "nothing says any more when there is room for it".into(),
+        None => "collected for it as it becomes free".into(),
+    };
+    if let Some(job) = room.awaits.as_ref().filter(|_| room.from_ms.is_some()) {
+        text += &format!(", when job {} is to end", plain(job));
+    }
+    if let Some(was) = room.was_from_ms {
+        text += &format!("; it was ≈ {}", near(was, now_ms));
+    }
+    if let Some(job) = &room.outrun_by {
+        text += &format!(", but job {} runs on", plain(job));
     }
     text
 }
@@ -370,6 +392,19 @@ mod tests {
         let unknown = Explained { expected_start_by: "not known: nothing says".into(), ..explained() };
         assert_eq!(start(&unknown, 0).unwrap(), "expected: not known: nothing says");
         assert_eq!(start(&explained(), 0), None);
+    }
+
+    #[test]
+    fn room_that_is_kept_is_told_with_when_it_was_to_be_before_and_who_runs_on() {
+        let from = Room { from_ms: Some(7_200_000), awaits: Some("9".into()), ..Room::default() };
+        let said = kept(&from, 0);
+        assert!(said.starts_with("kept from ≈ ") && said.ends_with(" on, when job 9 is to end"), "{said}");
+        let moved = Room { was_from_ms: Some(3_600_000), outrun_by: Some("7".into()), ..from };
+        let said = kept(&moved, 0);
+        assert!(said.contains("; it was ≈ ") && said.ends_with(", but job 7 runs on"), "{said}");
+        let lost = kept(&Room { from_ms: None, ..moved }, 0);
+        assert!(lost.starts_with("nothing says any more") && lost.ends_with("but job 7 runs on"), "{lost}");
+        assert_eq!(kept(&Room::default(), 0), "collected for it as it becomes free");
     }
 
     #[test]

@@ -2,14 +2,17 @@
 
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Write as _};
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use divvy_sim::chaos::life::Life;
-use divvy_sim::chaos::{self, Report};
+use divvy_sim::chaos::{self, Broken, Report};
 use indicatif::{ProgressBar, ProgressStyle};
+use signal_hook::consts::{SIGINT, SIGTERM};
 
 use super::files::write_to;
 use crate::exit::Exit;
@@ -20,12 +23,16 @@ const EXAMPLES: &str = "\
 Examples:
   divvy sim chaos --seeds 0..1000                  a thousand lives; ends with 1 if one breaks a law
   divvy sim chaos --seeds 0..100 --events 50000 --threads 8 -o json
+  divvy sim chaos --seeds 0..10000                 a night's worth: some 10^8 events; Ctrl-C ends it with what it has
   divvy sim chaos --seed 17                        one of them again
   divvy sim chaos --seed 17 --shrink --out 17.json make it small, and keep it
   divvy sim chaos --life 17.json                   a kept one again";
 
 /// How many smaller lives are tried: some minutes at most, and far more than a life of 10,000 events needs.
 const MOST_TRIES: usize = 20_000;
+
+/// So often a run says how far it is where nobody looks at a terminal.
+const TOLD_TIMES: u64 = 20;
 
 /// Live whole lives of a pool from seeds, with faults: is a law ever broken?
 ///
@@ -97,7 +104,7 @@ impl Chaos {
     pub(crate) fn run(&self) -> Result<Exit, Failure> {
         let begun = Instant::now();
         let report = match (&self.seeds, &self.life, self.seed) {
-            (Some(Seeds(seeds)), ..) => self.run_many(seeds.clone()),
+            (Some(Seeds(seeds)), ..) => self.run_many(seeds.clone())?,
             (None, Some(file), _) => self.run_one(&read(file)?)?,
             (None, None, seed) => self.run_one(&chaos::life(seed.unwrap_or(0), self.events))?,
         };
@@ -106,17 +113,32 @@ impl Chaos {
             Form::Table => render(&report, begun.elapsed()),
         };
         std::io::stdout().lock().write_all(text.as_bytes())?;
-        Ok(if report.violations.is_empty() { Exit::Success } else { Exit::Unwell })
+        let all = self.seeds.as_ref().map_or(1, |Seeds(seeds)| seeds.end - seeds.start);
+        Ok(match report.violations.is_empty() {
+            false => Exit::Unwell,
+            true if report.seeds < all => Exit::of_signal(SIGINT),
+            true => Exit::Success,
+        })
     }
 
-    fn run_many(&self, seeds: Range<u64>) -> Report {
+    fn run_many(&self, seeds: Range<u64>) -> Result<Report, Failure> {
         let usual = || std::thread::available_parallelism().map_or(1, usize::from);
         let threads = self.threads.map_or_else(usual, usize::from);
-        let bar = progress_bar(seeds.end - seeds.start);
+        let (ends, mut progress) = (ends_early()?, Progress::of(seeds.end - seeds.start));
         be_silent_about_panics();
-        let report = chaos::run(seeds, self.events, threads, &mut |over| bar.set_position(over));
-        bar.finish_and_clear();
-        report
+        let report = chaos::run_told(seeds.clone(), self.events, threads, &mut |over, broken| {
+            progress.note(over, broken);
+            match ends.load(Ordering::Relaxed) {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            }
+        });
+        progress.bar.finish_and_clear();
+        let next = seeds.start + report.seeds;
+        if next < seeds.end {
+            say(&format!("ended early: the rest are --seeds {next}..{}", seeds.end));
+        }
+        Ok(report)
     }
 
     fn run_one(&self, life: &Life) -> Result<Report, Failure> {
@@ -152,6 +174,47 @@ fn read(file: &Path) -> Result<Life, Failure> {
 /// A life that panics is told as one that breaks a law; many of them would drown all else.
 fn be_silent_about_panics() {
     std::panic::set_hook(Box::new(|_| ()));
+}
+
+/// Whether somebody wants it to end: lives that are under way are finished then. Who says so twice has it end at once.
+fn ends_early() -> Result<Arc<AtomicBool>, Failure> {
+    let ends = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&ends))?;
+        signal_hook::flag::register(signal, Arc::clone(&ends))?;
+    }
+    Ok(ends)
+}
+
+/// How far a run is: a bar on a terminal, else a line now and then; and each life that broke a law as soon as it has.
+struct Progress {
+    bar: ProgressBar,
+    lives: u64,
+    broken: u64,
+}
+
+impl Progress {
+    fn of(lives: u64) -> Self {
+        Self { bar: progress_bar(lives), lives, broken: 0 }
+    }
+
+    fn note(&mut self, over: u64, broken: Option<Broken>) {
+        self.bar.set_position(over);
+        if let Some(Broken { seed, law, event, text }) = broken {
+            self.broken += 1;
+            let found = format!("the life of seed {seed} broke {law} after event {event}: {text}");
+            self.bar.suspend(|| say(&found));
+        }
+        if self.bar.is_hidden() && self.is_worth_a_line(over) {
+            say(&format!("{over} of {} lives are over, {} broke a law", self.lives, self.broken));
+        }
+    }
+
+    /// Whether another part of all lives is over.
+    fn is_worth_a_line(&self, over: u64) -> bool {
+        let part = |over: u64| u128::from(over) * u128::from(TOLD_TIMES) / u128::from(self.lives.max(1));
+        over > 0 && over < self.lives && part(over) > part(over - 1)
+    }
 }
 
 /// Lives that are over; nothing where nobody looks at a terminal.
@@ -196,7 +259,6 @@ fn render(report: &Report, took: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use divvy_sim::chaos::Broken;
     use expect_test::expect;
 
     #[test]
@@ -205,6 +267,13 @@ mod tests {
         for wrong in ["", "5", "5..5", "9..1", "a..b", "-1..2", "0..1..2"] {
             assert!(wrong.parse::<Seeds>().unwrap_err().contains("0..1000"), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_run_that_nobody_watches_says_twenty_times_at_most_how_far_it_is() {
+        let lines =
+            |lives: u64| (1..=lives).filter(|over| Progress::of(lives).is_worth_a_line(*over)).count();
+        assert_eq!([1, 2, 20, 1000].map(lines), [0, 1, 19, 19]);
     }
 
     #[test]

@@ -1,0 +1,78 @@
+//! What jobs and queues bear of being moved elsewhere, so that others have room in one piece.
+
+use serde::{Deserialize, Serialize};
+
+use super::policy::span_ms;
+use crate::time::Time;
+
+/// A budget of disruption.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Moves {
+    /// How often a job is moved at most in a period, which begins with the first of these moves; 0 for never.
+    pub per_job: u32,
+    /// The period, in milliseconds.
+    #[serde(alias = "every", deserialize_with = "span_ms")]
+    pub every_ms: i64,
+    /// How many jobs of a queue a cycle moves at most.
+    pub per_queue: u32,
+}
+
+/// An hour: the restart that a move costs is little of it.
+const EVERY_MS: i64 = 3_600_000;
+
+/// As many as a cycle moves in all.
+const PER_QUEUE: u32 = 4;
+
+impl Default for Moves {
+    fn default() -> Self {
+        Self { per_job: 1, every_ms: EVERY_MS, per_queue: PER_QUEUE }
+    }
+}
+
+impl Moves {
+    /// Whether a job has been moved as often as it bears by now.
+    pub fn are_used_up(&self, moved: Option<&Moved>, now: Time) -> bool {
+        let count = moved.filter(|moved| self.is_in_period(moved, now)).map_or(0, |moved| moved.count);
+        count >= self.per_job
+    }
+
+    /// What a job has been moved after one more move.
+    pub fn one_more(&self, moved: Option<&Moved>, now: Time) -> Moved {
+        match moved.filter(|moved| self.is_in_period(moved, now)) {
+            Some(moved) => Moved { count: moved.count.saturating_add(1), ..*moved },
+            None => Moved { since: now, count: 1 },
+        }
+    }
+
+    fn is_in_period(&self, moved: &Moved, now: Time) -> bool {
+        now.since(moved.since).0 < self.every_ms
+    }
+}
+
+/// How often a job was moved in the period that began last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Moved {
+    /// When the first of these moves was.
+    pub since: Time,
+    /// How many there were.
+    pub count: u32,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_period_begins_with_the_first_move_in_it() {
+        let moves = Moves { per_job: 2, every_ms: 100, per_queue: 1 };
+        assert!(!moves.are_used_up(None, Time(0)));
+        let once = moves.one_more(None, Time(10));
+        let twice = moves.one_more(Some(&once), Time(60));
+        assert_eq!((once, twice), (Moved { since: Time(10), count: 1 }, Moved { since: Time(10), count: 2 }));
+        assert!(!moves.are_used_up(Some(&once), Time(109)) && moves.are_used_up(Some(&twice), Time(109)));
+        assert!(!moves.are_used_up(Some(&twice), Time(110)));
+        assert_eq!(moves.one_more(Some(&twice), Time(110)), Moved { since: Time(110), count: 1 });
+        assert!(Moves { per_job: 0, ..moves }.are_used_up(None, Time(0)));
+    }
+}

@@ -1,0 +1,135 @@
+//! Scenarios of what jobs and queues bear of being moved, so that others have room in one piece.
+
+use divvy_core::scenario::run;
+use expect_test::{Expect, expect};
+
+fn check(scenario: &str, expected: Expect) {
+    match run(scenario) {
+        Ok(printed) => expected.assert_eq(&printed),
+        Err(bad) => expected.assert_eq(&bad.to_string()),
+    }
+}
+
+/// Job `a` is moved for `w`; when that has ended, only `a` lies in the way of `v`, which waits for room in one piece.
+const AGAIN: &str = "submit a default 1 resumable\nstart a on=n1:0\nsubmit b default 1 resumable\nstart b on=n2:0\n\
+    submit w default 2\npass 1h\nplan\nend a signal=15\nplan\nend w\nend b\nsubmit c default 1 fixed\nstart c on=n1:0\n\
+    submit z default 0 array=0-1\nsubmit v default 2\npass 30m\nplan\npass 25m\nend z_0\nplan\npass 2h\nend z_1\nplan";
+
+#[test]
+fn a_job_is_moved_once_an_hour() {
+    check(
+        &format!("policy {{half_life: none}}\nnode n1 2xh100\nnode n2 2xh100\n{AGAIN}"),
+        expect![[r#"
+            stop a Moved by w
+            promise a n2:1
+            promise w n1:0+n1:1
+            ended a pending Moved exit=143
+            place a n2:1
+            place w n1:0+n1:1
+            ended w completed Exit exit=0
+            ended b completed Exit exit=0
+            place z_0 n1
+            place z_1 n1
+            wait DV-GPUS-BUSY: no node has 2 GPUs free that would do
+            ended z_0 completed Exit exit=0
+            ended z_1 completed Exit exit=0
+            stop a Moved by v
+            promise a n1:1
+            promise v n2:0+n2:1
+        "#]],
+    );
+}
+
+#[test]
+fn a_job_is_moved_as_often_in_a_period_as_the_policy_says() {
+    let policy = "policy {half_life: none, moves: {per_job: 2, every: 3h}}";
+    check(
+        &format!("{policy}\nnode n1 2xh100\nnode n2 2xh100\n{AGAIN}"),
+        expect![[r#"
+            stop a Moved by w
+            promise a n2:1
+            promise w n1:0+n1:1
+            ended a pending Moved exit=143
+            place a n2:1
+            place w n1:0+n1:1
+            ended w completed Exit exit=0
+            ended b completed Exit exit=0
+            stop a Moved by v
+            promise a n1:1
+            promise v n2:0+n2:1
+            place z_0 n1
+            place z_1 n1
+            ended z_0 completed Exit exit=0
+            ended z_1 completed Exit exit=0
+        "#]],
+    );
+    let policy = "policy {half_life: none, moves: {per_job: 1, every: 3h}}";
+    check(
+        &format!("{policy}\nnode n1 2xh100\nnode n2 2xh100\n{AGAIN}"),
+        expect![[r#"
+            stop a Moved by w
+            promise a n2:1
+            promise w n1:0+n1:1
+            ended a pending Moved exit=143
+            place a n2:1
+            place w n1:0+n1:1
+            ended w completed Exit exit=0
+            ended b completed Exit exit=0
+            place z_0 n1
+            place z_1 n1
+            wait DV-GPUS-BUSY: no node has 2 GPUs free that would do
+            ended z_0 completed Exit exit=0
+            ended z_1 completed Exit exit=0
+        "#]],
+    );
+    let policy = "policy {half_life: none, moves: {per_job: 0}}";
+    check(
+        &format!("{policy}\nnode n1 2xh100\nnode n2 2xh100\n{AGAIN}"),
+        expect![[r#"
+            wait DV-GPUS-BUSY: no node has 2 GPUs free that would do
+            ended a failed Signal exit=143
+            place w n1:0+n1:1
+            ended w completed Exit exit=0
+            ended b completed Exit exit=0
+            place z_0 n1
+            place z_1 n1
+            place v n2:0+n2:1
+            ended z_0 completed Exit exit=0
+            ended z_1 completed Exit exit=0
+        "#]],
+    );
+}
+
+#[test]
+fn a_queue_bears_so_many_moves_in_a_cycle_and_others_are_moved_beside_its_jobs() {
+    let pool = "node n1 2xh100\nnode n2 2xh100\nnode n3 2xh100\nnode n4 2xh100\nqueue a\nqueue b\n\
+        submit j a 1 array=0-1 resumable\nstart j_0 on=n1:0\nstart j_1 on=n2:0\n\
+        submit k b 1 array=0-1 resumable\nstart k_0 on=n3:0\nstart k_1 on=n4:0\n\
+        submit g default 2 tasks=2\npass 1h\nplan";
+    check(
+        &format!("policy {{half_life: none}}\n{pool}"),
+        expect![[r#"
+        stop j_1 Moved by g
+        stop j_0 Moved by g
+        promise j_1 n3:1
+        promise j_0 n4:1
+        promise g n1:0+n1:1 n2:0+n2:1
+    "#]],
+    );
+    check(
+        &format!("policy {{half_life: none, moves: {{per_queue: 1}}}}\n{pool}"),
+        expect![[r#"
+            stop j_1 Moved by g
+            stop k_1 Moved by g
+            promise j_1 n1:1
+            promise k_1 n3:1
+            promise g n2:0+n2:1 n4:0+n4:1
+        "#]],
+    );
+    check(
+        &format!("policy {{half_life: none, moves: {{per_queue: 0}}}}\n{pool}"),
+        expect![[r#"
+        wait DV-GPUS-BUSY: no node has 2 GPUs free that would do
+    "#]],
+    );
+}

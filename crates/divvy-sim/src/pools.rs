@@ -14,7 +14,7 @@ pub use divvy_core::model::queue::Queue;
 
 use crate::metrics::{Finished, Summary, Tallies};
 use crate::policy::Class;
-use crate::ranks::Seconds;
+use crate::ranks::{Seconds, append};
 use crate::refused::Refused;
 use crate::replay::{Ended, Onlooker, Replay, ReplayError, Run, merged_digest};
 use crate::timeline::Timeline;
@@ -118,17 +118,15 @@ pub struct End {
 pub fn replay_pools(request: Request<'_>, ended: &(impl Fn(usize) + Sync)) -> Result<Outcome, ReplayError> {
     let parts = parts(&request);
     let shares = shares(&parts, request.threads);
-    let replay_share = |share: &Vec<usize>| replay_share(&request, &parts, share, ended);
-    let mut done = Vec::new();
-    let mut homeless = Vec::new();
+    let replay_share = |share: &Share| replay_share(&request, &parts, share, ended);
+    let (mut done, mut homeless) = (Vec::new(), Vec::new());
     for replayed in side_by_side(&shares, replay_share) {
         let replayed = replayed?;
         if replayed.jobs != request.survey.jobs {
             return Err(ReplayError::Changed { before: request.survey.jobs, now: replayed.jobs });
         }
         done.extend(replayed.done);
-        // Each thread has seen all of them.
-        homeless = replayed.homeless;
+        homeless.extend(replayed.homeless);
     }
     done.sort_by_key(|(at, _)| *at);
     outcome(&request, &parts, done, homeless)
@@ -145,9 +143,9 @@ fn outcome(
     let (mut ends, mut refused, mut digests) = (Vec::new(), homeless, Vec::new());
     let (mut events, mut timeline) = (0, Timeline::default());
     for (_, played) in done {
-        let (mut books, ended) = played?;
+        let (books, ended) = played?;
         tallies.add(books.tallies);
-        ends.append(&mut books.ends);
+        append(&mut ends, books.ends);
         refused.extend(ended.refused);
         digests.push(ended.digest);
         events += ended.events;
@@ -165,19 +163,31 @@ fn outcome(
     Ok(Outcome { summary, gpus, jct_s, ends, refused, digest, events, timeline })
 }
 
-/// Which parts each thread replays: those with the most jobs are dealt first, each to who has the fewest.
-fn shares(parts: &[Part<'_>], threads: usize) -> Vec<Vec<usize>> {
+/// What one thread does.
+#[derive(Clone, Default)]
+struct Share {
+    /// The parts that it replays, by their places among all.
+    parts: Vec<usize>,
+    /// How many jobs these have.
+    jobs: usize,
+    /// Whether it tells which jobs are of no part. One of all does.
+    tells_homeless: bool,
+}
+
+/// Who replays which parts: those with the most jobs are dealt first, each to who has the fewest.
+fn shares(parts: &[Part<'_>], threads: usize) -> Vec<Share> {
     // With no part at all somebody must tell the jobs that have none.
-    let mut shares = vec![(0, Vec::new()); threads.min(parts.len()).max(1)];
+    let mut shares = vec![Share::default(); threads.min(parts.len()).max(1)];
+    shares[0].tells_homeless = true;
     let mut order: Vec<usize> = (0..parts.len()).collect();
     order.sort_by_key(|at| Reverse(parts[*at].jobs));
     for at in order {
-        if let Some((jobs, share)) = shares.iter_mut().min_by_key(|(jobs, _)| *jobs) {
-            *jobs += parts[at].jobs;
-            share.push(at);
+        if let Some(share) = shares.iter_mut().min_by_key(|share| share.jobs) {
+            share.jobs += parts[at].jobs;
+            share.parts.push(at);
         }
     }
-    shares.into_iter().map(|(_, share)| share).collect()
+    shares
 }
 
 /// Does the same with each share, all at once; results are in the order of the shares.
@@ -201,7 +211,7 @@ fn side_by_side<S: Sync, R: Send>(shares: &[S], work: impl Fn(&S) -> R + Sync) -
 struct ShareDone<'a> {
     /// Each by its place among all.
     done: Vec<(usize, Result<(Books<'a>, Ended), ReplayError>)>,
-    /// Jobs of no part, of this thread's or another's.
+    /// Jobs of no part, if that is for this thread to tell.
     homeless: Vec<Refused>,
     /// How many jobs the trace had.
     jobs: usize,
@@ -212,29 +222,28 @@ struct ShareDone<'a> {
 fn replay_share<'a>(
     request: &'a Request<'_>,
     parts: &'a [Part<'a>],
-    share: &[usize],
+    share: &Share,
     ended: &'a (dyn Fn(usize) + Sync),
 ) -> Result<ShareDone<'a>, TraceError> {
-    let place: BTreeMap<&str, usize> =
-        parts.iter().enumerate().map(|(at, part)| (part.name.as_str(), at)).collect();
+    let place = |(at, part): (usize, &'a Part<'a>)| (part.name.as_str(), (at, share.parts.contains(&at)));
+    let places: BTreeMap<&str, (usize, bool)> = parts.iter().enumerate().map(place).collect();
     let mut playing: BTreeMap<usize, Played<'a>> = BTreeMap::new();
     let (mut homeless, mut jobs) = (Vec::new(), 0);
     for (row, job) in request.trace.jobs()?.enumerate() {
         let job = job?;
         jobs += 1;
-        let Some(at) = place.get(request.pools.pool_of(&job.arrival.queue)) else {
-            homeless.push(Refused::without_nodes(row, &job.arrival));
-            continue;
-        };
-        if share.contains(at) {
-            let submit_s = job.arrival.submit_s;
-            let played = playing.entry(*at);
-            let played = played.or_insert_with(|| parts[*at].begin(request, submit_s, ended));
-            if let Ok(run) = played
-                && let Err(error) = run.take(row, job)
-            {
-                *played = Err(error);
+        match places.get(request.pools.pool_of(&job.arrival.queue)) {
+            Some((at, true)) => {
+                let submit_s = job.arrival.submit_s;
+                let played = playing.entry(*at).or_insert_with(|| parts[*at].begin(request, submit_s, ended));
+                if let Ok(run) = played
+                    && let Err(error) = run.take(row, job)
+                {
+                    *played = Err(error);
+                }
             }
+            None if share.tells_homeless => homeless.push(Refused::without_nodes(row, &job.arrival)),
+            _ => {}
         }
     }
     let done = playing.into_iter().map(|(at, played)| (at, played.and_then(Run::end))).collect();

@@ -19,9 +19,9 @@ impl Seconds {
     }
 
     /// Adds all of another list.
-    pub fn append(&mut self, mut other: Self) {
-        self.short.append(&mut other.short);
-        self.long.append(&mut other.long);
+    pub fn append(&mut self, other: Self) {
+        append(&mut self.short, other.short);
+        append(&mut self.long, other.long);
     }
 
     /// Sorts them, so that they can be asked by rank.
@@ -49,6 +49,14 @@ impl Seconds {
     fn largest(&self) -> Option<i64> {
         self.long.last().copied().max(self.short.last().map(|short| i64::from(*short)))
     }
+}
+
+/// Adds one list to another where their order does not matter: the shorter is copied.
+pub(crate) fn append<T>(to: &mut Vec<T>, mut from: Vec<T>) {
+    if to.len() < from.len() {
+        std::mem::swap(to, &mut from);
+    }
+    to.append(&mut from);
 }
 
 /// The number of a rank, from 1, in several sorted lists together, none of which is below zero; 0 of nothing. Found by halving what

@@ -1,7 +1,8 @@
 //! What came of a replay: completion times, waits, fairness, use.
 //!
-//! Sums are integers, so that a mean does not depend on the order of its terms; floats appear in the last division. Jobs are
-//! counted one by one when they end, and none of them is kept: four bytes remain of each, for the percentiles.
+//! Sums are integers, so that a mean does not depend on the order of its terms; floats appear in the last division.
+//! Jobs are counted one by one when they end, and none of them is kept: four bytes remain of each, for the
+//! percentiles.
 
 use std::collections::BTreeMap;
 
@@ -176,11 +177,12 @@ impl Fairness {
 /// Jobs shorter than this count as this long in their fairness: else a second's wait of a job of one second is unfair.
 const SHORTEST_FAIR_S: i64 = 60;
 
-/// How much is wanted of a pool: the integral over time of max(GPUs of the pool, GPUs wanted by unfinished jobs), up to now.
+/// How much is wanted of a pool: the integral over time of max(GPUs of the pool, GPUs wanted by unfinished jobs), up
+/// to now.
 ///
 /// Contention at a moment is max(1, GPUs wanted by unfinished jobs ÷ GPUs of the pool). With I the integral over the
-/// stay of a job, the mean contention is I ÷ (pool · stay), hence ρ = stay² · pool ÷ (duration · I): whole numbers up to
-/// the last division. All that has to be kept of a job is what the integral was when it came.
+/// stay of a job, the mean contention is I ÷ (pool · stay), hence ρ = stay² · pool ÷ (duration · I): whole numbers up
+/// to the last division. All that has to be kept of a job is what the integral was when it came.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Contention {
     pool_gpus: i128,

@@ -1,7 +1,7 @@
 //! One cluster as many pools or as one: a replay of each, side by side, and what came of all.
 //!
-//! The trace is read again by each thread, which hands every job to its pool: nothing is kept of a job but what is open, and, of
-//! those that have ended, what their percentiles need.
+//! The trace is read again by each thread, which hands every job to its pool: nothing is kept of a job but what is
+//! open, and, of those that have ended, what their percentiles need.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -217,8 +217,8 @@ struct ShareDone<'a> {
     jobs: usize,
 }
 
-/// Reads the trace and replays some of its parts. One that breaks off does not keep the others from their end: which error is told
-/// must not depend on the threads.
+/// Reads the trace and replays some of its parts. One that breaks off does not keep the others from their end: which
+/// error is told must not depend on the threads.
 fn replay_share<'a>(
     request: &'a Request<'_>,
     parts: &'a [Part<'a>],

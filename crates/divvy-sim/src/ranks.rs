@@ -59,8 +59,8 @@ pub(crate) fn append<T>(to: &mut Vec<T>, mut from: Vec<T>) {
     to.append(&mut from);
 }
 
-/// The number of a rank, from 1, in several sorted lists together, none of which is below zero; 0 of nothing. Found by halving what
-/// it may be, so that the lists need not be copied into one.
+/// The number of a rank, from 1, in several sorted lists together, none of which is below zero; 0 of nothing. Found
+/// by halving what it may be, so that the lists need not be copied into one.
 pub fn at_rank(lists: &[impl Borrow<Seconds>], rank: usize) -> i64 {
     let lists = || lists.iter().map(Borrow::borrow);
     let (mut least, mut most) = (0, lists().filter_map(Seconds::largest).max().unwrap_or(0));

@@ -161,8 +161,8 @@ impl<P: FnMut(usize)> Onlooker for Kept<'_, P> {
     }
 }
 
-/// Replays jobs that are in memory, in the order of their submission, and keeps all that happens. `progress` is told how
-/// many have ended.
+/// Replays jobs that are in memory, in the order of their submission, and keeps all that happens. `progress` is told
+/// how many have ended.
 pub fn replay(
     setup: Replay<'_>,
     jobs: &[TraceJob],
@@ -191,8 +191,8 @@ pub fn replay_before(
     Ok(Replayed { finished, stretches, refused, digest, events, timeline })
 }
 
-/// A replay under way. Jobs are handed to it one by one, in the order of their submission; it keeps none but those that have not
-/// ended, and tells an onlooker of the others.
+/// A replay under way. Jobs are handed to it one by one, in the order of their submission; it keeps none but those
+/// that have not ended, and tells an onlooker of the others.
 pub(crate) struct Run<'a, O> {
     onlooker: O,
     pool: VirtualPool,
@@ -281,7 +281,8 @@ impl<'a, O: Onlooker> Run<'a, O> {
         })
     }
 
-    /// Takes the next job of the trace. What happens before it is submitted is played when the second is known to be complete.
+    /// Takes the next job of the trace. What happens before it is submitted is played when the second is known to be
+    /// complete.
     pub(crate) fn take(&mut self, row: usize, job: TraceJob) -> Result<(), ReplayError> {
         if self.coming.first().is_some_and(|(_, first)| first.arrival.submit_s < job.arrival.submit_s) {
             self.play()?;
@@ -305,7 +306,8 @@ impl<'a, O: Onlooker> Run<'a, O> {
         }
     }
 
-    /// One moment. Decided is when a job arrives, ends or changes its place by running on; not when a stopped one has come up again.
+    /// One moment. Decided is when a job arrives, ends or changes its place by running on; not when a stopped one has
+    /// come up again.
     fn step(&mut self, now: Time, coming: Vec<(usize, TraceJob)>) -> Result<(), Broken> {
         let news = self.advance_to(now)? || self.pool.is_due() || !coming.is_empty();
         for (row, job) in coming {

@@ -69,8 +69,8 @@ impl Trace {
         Ok(survey)
     }
 
-    /// Two names are equal, or their short hashes are by chance, in one of some ten million traces of a million jobs: longer ones tell,
-    /// and where the second stands.
+    /// Two names are equal, or their short hashes are by chance, in one of some ten million traces of a million jobs:
+    /// longer ones tell, and where the second stands.
     fn look_for_a_name_that_recurs(&self) -> Result<(), TraceError> {
         match self {
             Self::Files { files, selection } => {

@@ -136,7 +136,7 @@ pub fn replay_pools(request: Request<'_>, ended: &(impl Fn(usize) + Sync)) -> Re
 fn outcome(
     request: &Request<'_>,
     parts: &[Part<'_>],
-    done: Vec<(usize, Result<(Books<'_>, Ended), ReplayError>)>,
+    done: Vec<PartDone<'_>>,
     homeless: Vec<Refused>,
 ) -> Result<Outcome, ReplayError> {
     let mut tallies = Tallies::new(0, request.measured);
@@ -207,10 +207,12 @@ fn side_by_side<S: Sync, R: Send>(shares: &[S], work: impl Fn(&S) -> R + Sync) -
     })
 }
 
+/// What came of a part, by its place among all.
+type PartDone<'a> = (usize, Result<(Books<'a>, Ended), ReplayError>);
+
 /// What came of the parts of one thread.
 struct ShareDone<'a> {
-    /// Each by its place among all.
-    done: Vec<(usize, Result<(Books<'a>, Ended), ReplayError>)>,
+    done: Vec<PartDone<'a>>,
     /// Jobs of no part, if that is for this thread to tell.
     homeless: Vec<Refused>,
     /// How many jobs the trace had.

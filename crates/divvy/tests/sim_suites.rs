@@ -7,6 +7,7 @@
     reason = "a test ends where something is wrong"
 )]
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -46,15 +47,11 @@ fn testdata(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata").join(name)
 }
 
-fn keys(object: &Value) -> Vec<&str> {
-    object.as_object().unwrap().keys().map(String::as_str).collect()
-}
-
 #[track_caller]
 fn has_keys(object: &Value, names: &str) {
-    let mut names: Vec<&str> = names.split_whitespace().collect();
-    names.sort_unstable();
-    assert_eq!(keys(object), names, "{object}");
+    let names: BTreeSet<&str> = names.split_whitespace().collect();
+    let keys: BTreeSet<&str> = object.as_object().unwrap().keys().map(String::as_str).collect();
+    assert_eq!(keys, names, "{object}");
 }
 
 const PACK: &str = "sim pack --nodes nodes.csv --pods pods.csv --order order.bin";

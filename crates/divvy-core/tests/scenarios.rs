@@ -389,6 +389,7 @@ fn a_line_that_makes_no_sense_is_named() {
         ("submit a default 1 exclusiv", "submit does not know \"exclusiv\"; it knows: held wait exclusive"),
         ("submit a default", "the number of GPUs is missing"),
         ("submit a default 1 mem=much", "mem=much is no amount of memory: write 8 (GiB) or 512Mi"),
+        ("node n1 8xh100 numa=32", "numa=32 are no cores with memory: write 32:256,32:256Gi"),
         ("submit a default {", "what stands in braces is no job"),
         ("node n2 1025xh100", "a node has at most 1024 devices, not 1025"),
         ("cancel x", "there is no job x; the first of those that there are: j"),

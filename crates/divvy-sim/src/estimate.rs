@@ -1,5 +1,5 @@
 //! What is foreseen of jobs, from what a policy's class may know. An estimator sees arrivals, and of a job's length only what
-//! its end has shown; the oracle of class C alone is made with all lengths.
+//! its end has shown; the oracle of class C alone is handed a length, and is none.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -11,7 +11,7 @@ use crate::trace::jobs::{Arrival, Fate};
 /// Foresees how long jobs run.
 pub trait Estimator {
     /// How long a job that has arrived and has not ended will run; `None` if it cannot be said.
-    fn foresee(&mut self, row: usize, job: &Arrival) -> Option<Estimate>;
+    fn foresee(&mut self, job: &Arrival) -> Option<Estimate>;
 
     /// A job has ended after so many seconds of undisturbed work.
     fn at_end(&mut self, job: &Arrival, duration_s: i64);
@@ -31,31 +31,16 @@ fn exactly(seconds: i64, model: &str) -> Estimate {
 pub struct Blind;
 
 impl Estimator for Blind {
-    fn foresee(&mut self, _: usize, _: &Arrival) -> Option<Estimate> {
+    fn foresee(&mut self, _: &Arrival) -> Option<Estimate> {
         None
     }
 
     fn at_end(&mut self, _: &Arrival, _: i64) {}
 }
 
-/// Knows every length (class C), by row.
-pub struct Oracle {
-    durations_s: Vec<i64>,
-}
-
-impl Oracle {
-    /// Reads all fates, in the order of the rows.
-    pub fn new<'a>(fates: impl IntoIterator<Item = &'a Fate>) -> Self {
-        Self { durations_s: fates.into_iter().map(Fate::duration_s).collect() }
-    }
-}
-
-impl Estimator for Oracle {
-    fn foresee(&mut self, row: usize, _: &Arrival) -> Option<Estimate> {
-        self.durations_s.get(row).map(|seconds| exactly(*seconds, "oracle"))
-    }
-
-    fn at_end(&mut self, _: &Arrival, _: i64) {}
+/// What one says who knows every length (class C).
+pub fn oracle(fate: &Fate) -> Estimate {
+    exactly(fate.duration_s(), "oracle")
 }
 
 /// How many finished jobs a mean is taken over.
@@ -100,7 +85,7 @@ fn likeness(job: &Arrival) -> (String, String, String, u32) {
 }
 
 impl Estimator for History {
-    fn foresee(&mut self, _: usize, job: &Arrival) -> Option<Estimate> {
+    fn foresee(&mut self, job: &Arrival) -> Option<Estimate> {
         let alike = self.alike.get(&likeness(job)).and_then(Last::mean_s);
         let of_size = || self.of_size.get(&(job.queue.clone(), job.gpus)).and_then(Last::mean_s);
         let of_queue = || self.of_queue.get(&job.queue).and_then(Last::mean_s);
@@ -134,7 +119,7 @@ fn likeness_of(job: &Arrival) -> Likeness {
 }
 
 impl Estimator for Learned {
-    fn foresee(&mut self, _: usize, job: &Arrival) -> Option<Estimate> {
+    fn foresee(&mut self, job: &Arrival) -> Option<Estimate> {
         self.history.foresee(&likeness_of(job))
     }
 
@@ -157,7 +142,7 @@ mod tests {
     }
 
     fn foreseen_s(history: &mut History, job: &Arrival) -> i64 {
-        history.foresee(0, job).unwrap().p50_ms / 1000
+        history.foresee(job).unwrap().p50_ms / 1000
     }
 
     #[test]

@@ -17,6 +17,7 @@ pub mod policy;
 pub mod pool;
 pub mod pools;
 pub mod proof;
+pub mod ranks;
 pub mod reference;
 pub mod refused;
 pub mod replay;

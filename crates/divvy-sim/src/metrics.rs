@@ -1,11 +1,14 @@
 //! What came of a replay: completion times, waits, fairness, use.
 //!
 //! Sums are integers, so that a mean does not depend on the order of its terms; floats appear in the last division.
+//! Jobs are counted one by one when they end, and none of them is kept: four bytes remain of each, for the
+//! percentiles.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::ranks::{Seconds, at_rank};
 use crate::trace::interval::Interval;
 
 /// A job that ran to its end.
@@ -29,15 +32,8 @@ pub struct Finished {
     pub duration_s: i64,
     /// How often it was stopped before its end.
     pub preemptions: u32,
-}
-
-/// The jobs that ran in one pool: those of one queue where each queue has its own nodes, else all.
-#[derive(Clone, Copy, Debug)]
-pub struct PoolRun<'a> {
-    /// The GPUs of the pool.
-    pub gpus: u32,
-    /// The jobs that finished in it, in any order.
-    pub finished: &'a [Finished],
+    /// What it got beside its fair share.
+    pub fairness: Fairness,
 }
 
 /// What came of all jobs of a replay. Times are in seconds.
@@ -80,40 +76,81 @@ pub struct Figures {
     pub unfair_fraction: f64,
 }
 
-/// Sums up the jobs of one pool; `measured` are the rows that means and percentiles are taken over.
-pub fn summarise(finished: &[Finished], pool_gpus: u32, measured: Interval) -> Summary {
-    summarise_pools(&[PoolRun { gpus: pool_gpus, finished }], measured)
+/// Jobs that ended, as they are counted one by one.
+pub struct Tallies {
+    measured: Interval,
+    gpus: i128,
+    work_gpu_s: i128,
+    first_submit_s: Option<i64>,
+    last_finish_s: Option<i64>,
+    by_queue: BTreeMap<String, Tally>,
+    /// How long those took that are not measured: for the drawing alone.
+    others_jct_s: Seconds,
 }
 
-/// Sums up the jobs of several pools that share nothing.
-pub fn summarise_pools(pools: &[PoolRun<'_>], measured: Interval) -> Summary {
-    let mut all = Tally::default();
-    let mut queues: BTreeMap<&str, Tally> = BTreeMap::new();
-    for pool in pools {
-        for (job, fairness) in pool.finished.iter().zip(fairness(pool.finished, pool.gpus)) {
-            if measured.has_row(job.row) {
-                all.count(job, fairness);
-                queues.entry(&job.queue).or_default().count(job, fairness);
-            }
+impl Tallies {
+    /// Of nothing yet, in a pool of so many GPUs; `measured` are the rows that means and percentiles are taken over.
+    pub fn new(gpus: u32, measured: Interval) -> Self {
+        Self {
+            measured,
+            gpus: gpus.into(),
+            work_gpu_s: 0,
+            first_submit_s: None,
+            last_finish_s: None,
+            by_queue: BTreeMap::new(),
+            others_jct_s: Seconds::default(),
         }
     }
-    let by_queue = queues.into_iter().map(|(queue, tally)| (queue.to_owned(), tally.figures())).collect();
-    let makespan_s = makespan_s(pools);
-    Summary { all: all.figures(), makespan_s, gpu_utilization: utilization(pools, makespan_s), by_queue }
-}
 
-fn makespan_s(pools: &[PoolRun<'_>]) -> i64 {
-    let jobs = || pools.iter().flat_map(|pool| pool.finished);
-    let first = jobs().map(|job| job.submit_s).min();
-    let last = jobs().map(|job| job.finish_s).max();
-    last.zip(first).map_or(0, |(last, first)| last - first)
-}
+    /// Counts a job that ended.
+    pub fn count(&mut self, job: &Finished) {
+        self.work_gpu_s += i128::from(job.duration_s) * i128::from(job.gpus);
+        self.first_submit_s = self.first_submit_s.into_iter().chain([job.submit_s]).min();
+        self.last_finish_s = self.last_finish_s.max(Some(job.finish_s));
+        if !self.measured.has_row(job.row) {
+            return self.others_jct_s.push(job.finish_s - job.submit_s);
+        }
+        if !self.by_queue.contains_key(&job.queue) {
+            self.by_queue.insert(job.queue.clone(), Tally::default());
+        }
+        if let Some(tally) = self.by_queue.get_mut(&job.queue) {
+            tally.count(job);
+        }
+    }
 
-fn utilization(pools: &[PoolRun<'_>], makespan_s: i64) -> f64 {
-    let work = |job: &Finished| i128::from(job.duration_s) * i128::from(job.gpus);
-    let done: i128 = pools.iter().flat_map(|pool| pool.finished).map(work).sum();
-    let room: i128 = pools.iter().map(|pool| i128::from(pool.gpus)).sum::<i128>() * i128::from(makespan_s);
-    if room == 0 { 0.0 } else { done as f64 / room as f64 }
+    /// Adds what was counted in another pool, which shares nothing with this one.
+    pub fn add(&mut self, other: Self) {
+        self.gpus += other.gpus;
+        self.work_gpu_s += other.work_gpu_s;
+        self.first_submit_s = self.first_submit_s.into_iter().chain(other.first_submit_s).min();
+        self.last_finish_s = self.last_finish_s.max(other.last_finish_s);
+        for (queue, tally) in other.by_queue {
+            self.by_queue.entry(queue).or_default().add(tally);
+        }
+        self.others_jct_s.append(other.others_jct_s);
+    }
+
+    /// Sums up, and gives the completion times of all jobs, measured or not, sorted in several lists.
+    pub fn close(mut self) -> (Summary, Vec<Seconds>) {
+        self.by_queue.values_mut().for_each(|tally| tally.jct_s.sort());
+        self.others_jct_s.sort();
+        let all = Figures::of(&self.by_queue.values().collect::<Vec<_>>());
+        let by_queue = self.by_queue.iter().map(|(queue, tally)| (queue.clone(), Figures::of(&[tally])));
+        let by_queue = by_queue.collect();
+        let makespan_s = self.makespan_s();
+        let summary = Summary { all, makespan_s, gpu_utilization: self.utilization(makespan_s), by_queue };
+        let lists = self.by_queue.into_values().map(|tally| tally.jct_s);
+        (summary, lists.chain([self.others_jct_s]).collect())
+    }
+
+    fn makespan_s(&self) -> i64 {
+        self.last_finish_s.zip(self.first_submit_s).map_or(0, |(last, first)| last - first)
+    }
+
+    fn utilization(&self, makespan_s: i64) -> f64 {
+        let room = self.gpus * i128::from(makespan_s);
+        if room == 0 { 0.0 } else { self.work_gpu_s as f64 / room as f64 }
+    }
 }
 
 /// Finish-time fairness of a job, ρ: its completion time over what it would have been on its fair share of the pool,
@@ -140,102 +177,116 @@ impl Fairness {
 /// Jobs shorter than this count as this long in their fairness: else a second's wait of a job of one second is unfair.
 const SHORTEST_FAIR_S: i64 = 60;
 
-/// The fairness of each job, in the order given, among the jobs of its pool.
+/// How much is wanted of a pool: the integral over time of max(GPUs of the pool, GPUs wanted by unfinished jobs), up
+/// to now.
 ///
-/// Contention at a moment is max(1, GPUs wanted by unfinished jobs ÷ GPUs of the pool). With I the integral of
-/// max(pool, wanted) over the stay of the job, the mean contention is I ÷ (pool · stay), hence
-/// ρ = stay² · pool ÷ (duration · I): whole numbers up to the last division.
-pub fn fairness(finished: &[Finished], pool_gpus: u32) -> Vec<Fairness> {
-    let integral = WantedIntegral::new(finished, pool_gpus);
-    let one = |job: &Finished| {
+/// Contention at a moment is max(1, GPUs wanted by unfinished jobs ÷ GPUs of the pool). With I the integral over the
+/// stay of a job, the mean contention is I ÷ (pool · stay), hence ρ = stay² · pool ÷ (duration · I): whole numbers up
+/// to the last division. All that has to be kept of a job is what the integral was when it came.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Contention {
+    pool_gpus: i128,
+    wanted_gpus: i128,
+    now_s: i64,
+    integral: i128,
+}
+
+impl Contention {
+    /// Of a pool of so many GPUs, in which nobody wants anything.
+    pub fn new(pool_gpus: u32) -> Self {
+        Self { pool_gpus: pool_gpus.into(), ..Self::default() }
+    }
+
+    /// A job was submitted. Gives the integral up to then.
+    pub fn arrives(&mut self, at_s: i64, gpus: u32) -> i128 {
+        self.pass_to(at_s);
+        self.wanted_gpus += i128::from(gpus);
+        self.integral
+    }
+
+    /// A job ended that was submitted when the integral was `before`.
+    pub fn ends(&mut self, job: Stay, before: i128) -> Fairness {
+        self.pass_to(job.finish_s);
+        self.wanted_gpus -= i128::from(job.gpus);
         let stay = i128::from(job.finish_s - job.submit_s);
-        let wanted = integral.up_to(job.finish_s) - integral.up_to(job.submit_s);
         let duration = i128::from(job.duration_s.max(SHORTEST_FAIR_S));
-        Fairness { over: stay * stay * i128::from(pool_gpus), under: duration * wanted }
-    };
-    finished.iter().map(one).collect()
-}
-
-/// The integral over time of max(GPUs of the pool, GPUs wanted by unfinished jobs), known at every arrival and end.
-struct WantedIntegral {
-    times_s: Vec<i64>,
-    sums: Vec<i128>,
-}
-
-impl WantedIntegral {
-    fn new(finished: &[Finished], pool_gpus: u32) -> Self {
-        let ends = |job: &Finished| {
-            let gpus = i128::from(job.gpus);
-            [(job.submit_s, gpus), (job.finish_s, -gpus)]
-        };
-        let mut changes: Vec<(i64, i128)> = finished.iter().flat_map(ends).collect();
-        changes.sort_unstable();
-        let (mut times_s, mut sums) = (Vec::with_capacity(changes.len()), Vec::with_capacity(changes.len()));
-        let (mut wanted, mut sum) = (0, 0);
-        let mut before_s = changes.first().map_or(0, |(at_s, _)| *at_s);
-        for (at_s, change) in changes {
-            sum += i128::from(at_s - before_s) * i128::max(wanted, pool_gpus.into());
-            wanted += change;
-            before_s = at_s;
-            if times_s.last() != Some(&at_s) {
-                times_s.push(at_s);
-                sums.push(sum);
-            }
-        }
-        Self { times_s, sums }
+        Fairness { over: stay * stay * self.pool_gpus, under: duration * (self.integral - before) }
     }
 
-    /// The integral up to the arrival or end of a job.
-    fn up_to(&self, at_s: i64) -> i128 {
-        let at = self.times_s.partition_point(|there| *there < at_s);
-        self.sums.get(at).copied().unwrap_or_default()
+    /// Calls come in the order of time.
+    fn pass_to(&mut self, at_s: i64) {
+        self.integral += i128::from(at_s - self.now_s) * self.wanted_gpus.max(self.pool_gpus);
+        self.now_s = at_s;
     }
+}
+
+/// From when to when a job of how many GPUs was there, and how long it worked.
+#[derive(Clone, Copy, Debug)]
+pub struct Stay {
+    /// The GPUs that it wanted all the time.
+    pub gpus: u32,
+    /// When it was submitted.
+    pub submit_s: i64,
+    /// When it ended.
+    pub finish_s: i64,
+    /// Seconds of undisturbed work.
+    pub duration_s: i64,
 }
 
 /// Sums over some of the jobs.
 #[derive(Default)]
 struct Tally {
-    jct_s: Vec<i64>,
-    wait_s: i128,
+    jct_s: Seconds,
+    sum_jct_s: i128,
+    sum_wait_s: i128,
     preemptions: u64,
     worst_rho: f64,
     unfair: usize,
 }
 
 impl Tally {
-    fn count(&mut self, job: &Finished, fairness: Fairness) {
+    fn count(&mut self, job: &Finished) {
         let jct_s = job.finish_s - job.submit_s;
         self.jct_s.push(jct_s);
-        self.wait_s += i128::from(jct_s - job.duration_s);
+        self.sum_jct_s += i128::from(jct_s);
+        self.sum_wait_s += i128::from(jct_s - job.duration_s);
         self.preemptions += u64::from(job.preemptions);
-        self.worst_rho = self.worst_rho.max(fairness.rho());
-        self.unfair += usize::from(fairness.is_unfair());
+        self.worst_rho = self.worst_rho.max(job.fairness.rho());
+        self.unfair += usize::from(job.fairness.is_unfair());
     }
 
-    fn figures(mut self) -> Figures {
-        self.jct_s.sort_unstable();
-        let count = self.jct_s.len();
-        let sum: i128 = self.jct_s.iter().map(|jct_s| i128::from(*jct_s)).sum();
-        let per_job = |sum: f64| if count == 0 { 0.0 } else { sum / count as f64 };
-        Figures {
-            refused: 0,
-            finished: count,
-            mean_jct_s: per_job(sum as f64),
-            p50_jct_s: nearest_rank(&self.jct_s, 50),
-            p90_jct_s: nearest_rank(&self.jct_s, 90),
-            p99_jct_s: nearest_rank(&self.jct_s, 99),
-            mean_wait_s: per_job(self.wait_s as f64),
-            preemptions: self.preemptions,
-            worst_rho: self.worst_rho,
-            unfair_fraction: per_job(self.unfair as f64),
-        }
+    fn add(&mut self, other: Self) {
+        self.jct_s.append(other.jct_s);
+        self.sum_jct_s += other.sum_jct_s;
+        self.sum_wait_s += other.sum_wait_s;
+        self.preemptions += other.preemptions;
+        self.worst_rho = self.worst_rho.max(other.worst_rho);
+        self.unfair += other.unfair;
     }
 }
 
-/// The smallest value that at least so many percent of all are not above; 0 of none.
-fn nearest_rank(sorted: &[i64], percent: usize) -> i64 {
-    let rank = (sorted.len() * percent).div_ceil(100);
-    sorted.get(rank.saturating_sub(1)).copied().unwrap_or_default()
+impl Figures {
+    /// Over several tallies, the times of which are sorted.
+    fn of(tallies: &[&Tally]) -> Self {
+        let times: Vec<&Seconds> = tallies.iter().map(|tally| &tally.jct_s).collect();
+        let count: usize = times.iter().map(|times| times.len()).sum();
+        let sum = |of: fn(&Tally) -> i128| tallies.iter().map(|tally| of(tally)).sum::<i128>() as f64;
+        let per_job = |sum: f64| if count == 0 { 0.0 } else { sum / count as f64 };
+        // By nearest rank: the smallest value that at least so many percent of all are not above.
+        let percentile = |percent: usize| at_rank(&times, (count * percent).div_ceil(100));
+        Self {
+            refused: 0,
+            finished: count,
+            mean_jct_s: per_job(sum(|tally| tally.sum_jct_s)),
+            p50_jct_s: percentile(50),
+            p90_jct_s: percentile(90),
+            p99_jct_s: percentile(99),
+            mean_wait_s: per_job(sum(|tally| tally.sum_wait_s)),
+            preemptions: tallies.iter().map(|tally| tally.preemptions).sum(),
+            worst_rho: tallies.iter().map(|tally| tally.worst_rho).fold(0.0, f64::max),
+            unfair_fraction: per_job(tallies.iter().map(|tally| tally.unfair).sum::<usize>() as f64),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -246,8 +297,15 @@ mod tests {
     fn five_jobs(finish_s: [i64; 5]) -> Vec<Finished> {
         let jobs =
             [("A", 0, 8, 1000), ("B", 10, 4, 300), ("C", 20, 4, 100), ("D", 30, 1, 50), ("E", 40, 8, 20)];
-        let job =
-            |(row, ((id, submit_s, gpus, duration_s), finish_s)): (usize, ((&str, _, _, _), i64))| Finished {
+        let mut contention = Contention::new(8);
+        let before = jobs.map(|(_, submit_s, gpus, _)| contention.arrives(submit_s, gpus));
+        let mut order: Vec<usize> = (0..jobs.len()).collect();
+        order.sort_by_key(|row| finish_s[*row]);
+        let job = |row: usize| {
+            let (id, submit_s, gpus, duration_s) = jobs[row];
+            let finish_s = finish_s[row];
+            let stay = Stay { gpus, submit_s, finish_s, duration_s };
+            Finished {
                 row,
                 id: id.to_owned(),
                 queue: if gpus == 8 { "large" } else { "small" }.to_owned(),
@@ -257,14 +315,26 @@ mod tests {
                 finish_s,
                 duration_s,
                 preemptions: u32::from(row == 0),
-            };
-        jobs.into_iter().zip(finish_s).enumerate().map(job).collect()
+                fairness: contention.ends(stay, before[row]),
+            }
+        };
+        order.into_iter().map(job).collect()
+    }
+
+    fn summarise(jobs: &[Finished], measured: Interval) -> Summary {
+        let mut tallies = Tallies::new(8, measured);
+        jobs.iter().for_each(|job| tallies.count(job));
+        tallies.close().0
+    }
+
+    fn fairness_of(jobs: &[Finished], id: &str) -> Fairness {
+        jobs.iter().find(|job| job.id == id).unwrap().fairness
     }
 
     /// By hand: A runs alone until 10, then 12, 16, 17 and 25 GPUs are wanted of 8, and so on.
     #[test]
     fn figures_of_five_jobs_first_come_first_served_are_those_worked_out_by_hand() {
-        let summary = summarise(&five_jobs([1000, 1300, 1100, 1150, 1320]), 8, Interval::ALL);
+        let summary = summarise(&five_jobs([1000, 1300, 1100, 1150, 1320]), Interval::ALL);
         let Figures { finished, mean_jct_s, p50_jct_s, p90_jct_s, p99_jct_s, mean_wait_s, .. } = summary.all;
         assert_eq!((finished, p50_jct_s, p90_jct_s, p99_jct_s), (5, 1120, 1290, 1290));
         assert_eq!((mean_jct_s, mean_wait_s), (1154.0, 860.0));
@@ -277,35 +347,55 @@ mod tests {
     #[test]
     fn fairness_divides_by_the_mean_contention_of_the_stay() {
         let jobs = five_jobs([1000, 1300, 1100, 1150, 1320]);
-        let fairness = fairness(&jobs, 8);
         // A from 0 to 1000: 8 GPUs wanted for 10 s, then 12, 16 and 17 for 10 s each, then 25 for 960 s, of 8.
         let integral = 80 + 120 + 160 + 170 + 960 * 25;
-        assert_eq!(fairness[0], Fairness { over: 1000 * 1000 * 8, under: 1000 * integral });
-        assert!(!fairness[0].is_unfair());
+        let a = fairness_of(&jobs, "A");
+        assert_eq!(a, Fairness { over: 1000 * 1000 * 8, under: 1000 * integral });
+        assert!(!a.is_unfair());
         // E from 40 to 1320: 25 until 1000, 17 until 1100, 13 until 1150, 12 until 1300, then 8; its 20 s count as 60.
         let integral = 960 * 25 + 100 * 17 + 50 * 13 + 150 * 12 + 20 * 8;
-        assert_eq!(fairness[4], Fairness { over: 1280 * 1280 * 8, under: 60 * integral });
-        assert!(fairness[4].is_unfair() && fairness[4].rho() > 7.7 && fairness[4].rho() < 7.8);
+        let e = fairness_of(&jobs, "E");
+        assert_eq!(e, Fairness { over: 1280 * 1280 * 8, under: 60 * integral });
+        assert!(e.is_unfair() && e.rho() > 7.7 && e.rho() < 7.8);
     }
 
     #[test]
     fn means_are_over_the_measured_rows_but_contention_over_all() {
         let jobs = five_jobs([1000, 1300, 1100, 1150, 1320]);
-        let (some, all) = (summarise(&jobs, 8, "3..4".parse().unwrap()), summarise(&jobs, 8, Interval::ALL));
+        let (some, all) = (summarise(&jobs, "3..4".parse().unwrap()), summarise(&jobs, Interval::ALL));
         assert_eq!((some.all.finished, some.all.mean_jct_s), (2, 1200.0));
         assert_eq!((some.makespan_s, some.gpu_utilization), (all.makespan_s, all.gpu_utilization));
-        assert_eq!(some.all.worst_rho, fairness(&jobs, 8)[4].rho());
+        assert_eq!(some.all.worst_rho, fairness_of(&jobs, "E").rho());
+    }
+
+    #[test]
+    fn pools_that_are_counted_apart_sum_up_as_one_count_and_all_times_are_kept() {
+        let jobs = five_jobs([1000, 1300, 1100, 1150, 1320]);
+        let (mut one, mut other) =
+            (Tallies::new(3, "1..4".parse().unwrap()), Tallies::new(5, "1..4".parse().unwrap()));
+        jobs.iter().for_each(|job| if job.gpus == 4 { one.count(job) } else { other.count(job) });
+        one.add(other);
+        let (summary, times) = one.close();
+        assert_eq!(summary, summarise(&jobs, "1..4".parse().unwrap()));
+        assert_eq!([1, 5].map(|rank| at_rank(&times, rank)), [1000, 1290]);
     }
 
     #[test]
     fn nothing_that_finished_is_summed_up_as_zeros() {
-        assert_eq!(summarise(&[], 8, Interval::ALL), Summary::default());
+        assert_eq!(summarise(&[], Interval::ALL), Summary::default());
     }
 
     #[test]
     fn percentiles_are_by_nearest_rank() {
-        let values: Vec<i64> = (1..=200).collect();
-        assert_eq!([50, 90, 99].map(|percent| nearest_rank(&values, percent)), [100, 180, 198]);
-        assert_eq!([50, 99].map(|percent| nearest_rank(&[7], percent)), [7, 7]);
+        let figures = |times: &mut dyn Iterator<Item = i64>| {
+            let mut tally = Tally::default();
+            times.for_each(|jct_s| tally.jct_s.push(jct_s));
+            tally.jct_s.sort();
+            Figures::of(&[&tally])
+        };
+        let many = figures(&mut (1..=200).rev());
+        assert_eq!([many.p50_jct_s, many.p90_jct_s, many.p99_jct_s], [100, 180, 198]);
+        let one = figures(&mut std::iter::once(7));
+        assert_eq!([one.p50_jct_s, one.p99_jct_s], [7, 7]);
     }
 }

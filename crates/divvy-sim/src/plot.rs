@@ -6,7 +6,7 @@ use std::ops::Range;
 use plotters::coord::Shift;
 use plotters::prelude::*;
 
-use crate::metrics::Finished;
+use crate::ranks::{Seconds, at_rank};
 use crate::timeline::{Moment, Timeline};
 
 /// What is drawn.
@@ -18,8 +18,8 @@ pub struct Plot<'a> {
     pub gpus: u32,
     /// What happened.
     pub timeline: &'a Timeline,
-    /// The jobs that ended, in any order.
-    pub finished: &'a [Finished],
+    /// How long the jobs took that ended, from submission to end: in sorted lists.
+    pub jct_s: &'a [Seconds],
 }
 
 /// A drawing that failed.
@@ -61,7 +61,7 @@ fn draw(plot: &Plot<'_>, text: &mut String) -> Result<(), Box<dyn Error>> {
     if let [queue, held, times] = &parts[..] {
         over_time(queue, &Curve::waiting(&moments))?;
         over_time(held, &Curve::held(&moments, plot.gpus))?;
-        completion_times(times, plot.finished)?;
+        completion_times(times, plot.jct_s)?;
     }
     sheet.present()?;
     Ok(())
@@ -124,10 +124,9 @@ fn over_time(area: &Area<'_>, curve: &Curve) -> Result<(), Box<dyn Error>> {
 }
 
 /// The share of jobs that had ended after a time, which is drawn by its logarithm.
-fn completion_times(area: &Area<'_>, finished: &[Finished]) -> Result<(), Box<dyn Error>> {
-    let mut jct_s: Vec<i64> = finished.iter().map(|job| (job.finish_s - job.submit_s).max(1)).collect();
-    jct_s.sort_unstable();
-    let longest = jct_s.last().map_or(10.0, |longest| (*longest as f64).max(10.0));
+fn completion_times(area: &Area<'_>, jct_s: &[Seconds]) -> Result<(), Box<dyn Error>> {
+    let shares = shares(jct_s);
+    let longest = shares.last().map_or(10.0, |(longest, _)| longest.max(10.0));
     let mut chart = ChartBuilder::on(area)
         .margin(12)
         .x_label_area_size(36)
@@ -141,17 +140,19 @@ fn completion_times(area: &Area<'_>, finished: &[Finished]) -> Result<(), Box<dy
         .x_label_formatter(&|seconds| time(*seconds))
         .y_desc("jobs ended, %")
         .draw()?;
-    chart.draw_series(LineSeries::new(shares(&jct_s), DURATION.stroke_width(2)))?;
+    chart.draw_series(LineSeries::new(shares, DURATION.stroke_width(2)))?;
     Ok(())
 }
 
-/// Times with the share that was not longer, as many as can be seen.
-fn shares(sorted_s: &[i64]) -> impl Iterator<Item = (f64, f64)> {
-    let (count, points) = (sorted_s.len(), sorted_s.len().min(POINTS));
-    (1..=points).map(move |point| {
+/// Times, of at least a second, with the share that was not longer, as many as can be seen.
+fn shares(jct_s: &[Seconds]) -> Vec<(f64, f64)> {
+    let count: usize = jct_s.iter().map(Seconds::len).sum();
+    let points = count.min(POINTS);
+    let share = |point: usize| {
         let rank = (point * count).div_ceil(points);
-        (sorted_s[rank - 1] as f64, 100.0 * rank as f64 / count as f64)
-    })
+        (at_rank(jct_s, rank).max(1) as f64, 100.0 * rank as f64 / count as f64)
+    };
+    (1..=points).map(share).collect()
 }
 
 /// A power of ten in seconds, as people count.
@@ -173,30 +174,17 @@ fn time(seconds: f64) -> String {
 mod tests {
     use super::*;
 
-    fn job(submit_s: i64, finish_s: i64) -> Finished {
-        Finished {
-            row: 0,
-            id: "a".into(),
-            queue: "q".into(),
-            gpus: 8,
-            submit_s,
-            start_s: submit_s,
-            finish_s,
-            duration_s: finish_s - submit_s,
-            preemptions: 0,
-        }
-    }
-
     #[test]
     fn a_replay_is_drawn_with_its_title_and_all_axes() {
-        let mut timeline = Timeline::default();
-        let finished: Vec<_> = (0..3000).map(|row| job(row * 60, row * 60 + 10 + row * row)).collect();
-        for job in &finished {
-            timeline.note(job.submit_s, 1, 0);
-            timeline.note(job.submit_s + 30, -1, 8);
-            timeline.note(job.finish_s.max(job.submit_s + 30), 0, -8);
+        let (mut timeline, mut jct_s) = (Timeline::default(), Seconds::default());
+        for row in 0..3000 {
+            let (submit_s, length_s) = (row * 60, 10 + row * row);
+            timeline.note(submit_s, 1, 0);
+            timeline.note(submit_s + 30, -1, 8);
+            timeline.note(submit_s + length_s.max(30), 0, -8);
+            jct_s.push(length_s);
         }
-        let plot = Plot { title: "jobs.csv, <srtf>", gpus: 64, timeline: &timeline, finished: &finished };
+        let plot = Plot { title: "jobs.csv, <srtf>", gpus: 64, timeline: &timeline, jct_s: &[jct_s] };
         let text = svg(&plot).unwrap();
         for part in ["<svg", "jobs.csv, &lt;srtf&gt;", "jobs waiting", "GPUs held", "jobs ended, %", "</svg>"]
         {
@@ -206,10 +194,11 @@ mod tests {
 
     #[test]
     fn a_replay_in_which_nothing_happened_is_drawn_as_well() {
-        let plot = Plot { title: "", gpus: 0, timeline: &Timeline::default(), finished: &[] };
+        let plot = Plot { title: "", gpus: 0, timeline: &Timeline::default(), jct_s: &[] };
         assert!(svg(&plot).unwrap().ends_with("</svg>\n"));
-        let mut timeline = Timeline::default();
+        let (mut timeline, mut jct_s) = (Timeline::default(), Seconds::default());
         timeline.note(5, 1, 1);
-        assert!(svg(&Plot { title: "one", gpus: 1, timeline: &timeline, finished: &[job(5, 5)] }).is_ok());
+        jct_s.push(0);
+        assert!(svg(&Plot { title: "one", gpus: 1, timeline: &timeline, jct_s: &[jct_s] }).is_ok());
     }
 }

@@ -1,23 +1,27 @@
 //! One cluster as many pools or as one: a replay of each, side by side, and what came of all.
+//!
+//! The trace is read again by each thread, which hands every job to its pool: nothing is kept of a job but what is
+//! open, and, of those that have ended, what their percentiles need.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::str::FromStr;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use divvy_core::amount::{Amount, Limits, Resource};
 use divvy_core::model::policy::Policy;
 pub use divvy_core::model::queue::Queue;
 
-use crate::metrics::{Finished, PoolRun, Summary, summarise_pools};
+use crate::metrics::{Finished, Summary, Tallies};
 use crate::policy::Class;
+use crate::ranks::{Seconds, append};
 use crate::refused::Refused;
-use crate::replay::{Replay, ReplayError, merged_digest, replay};
+use crate::replay::{Ended, Onlooker, Replay, ReplayError, Run, merged_digest};
 use crate::timeline::Timeline;
+use crate::trace::TraceError;
 use crate::trace::cluster::ClusterNode;
 use crate::trace::interval::Interval;
-use crate::trace::jobs::TraceJob;
+use crate::trace::source::{Survey, Trace};
 use crate::trace::speeds::Speeds;
 
 /// Where jobs may run.
@@ -51,8 +55,10 @@ impl FromStr for Pools {
 pub struct Request<'a> {
     /// All nodes.
     pub nodes: &'a [ClusterNode],
-    /// All jobs, in the order of their submission.
-    pub jobs: Vec<TraceJob>,
+    /// Where all jobs are read from.
+    pub trace: &'a Trace,
+    /// What it was found to hold.
+    pub survey: &'a Survey,
     /// Where they may run.
     pub pools: Pools,
     /// The queues; none for one of each name in the trace.
@@ -65,14 +71,24 @@ pub struct Request<'a> {
     pub restart_ms: i64,
     /// How fast each kind of job runs on each model; without it all run as fast on any.
     pub speeds: Option<&'a Speeds>,
-    /// How many pools are replayed at once. It changes nothing but the time that it takes.
+    /// The rows that means and percentiles are taken over.
+    pub measured: Interval,
+    /// Whether it is kept of each job when it started and ended: 40 bytes each.
+    pub keeps_ends: bool,
+    /// How many threads share the pools. It changes nothing but the time that it takes.
     pub threads: usize,
 }
 
 /// What came of it.
 pub struct Outcome {
-    /// Each pool, by name: its GPUs and the jobs that ended in it, with their rows in the whole trace.
-    pub pools: Vec<(u32, Vec<Finished>)>,
+    /// The figures.
+    pub summary: Summary,
+    /// The GPUs of all pools that had jobs.
+    pub gpus: u32,
+    /// How long all jobs took that ended, measured or not, in sorted lists.
+    pub jct_s: Vec<Seconds>,
+    /// What became of each job that ended, in the order of the trace, if that was asked for.
+    pub ends: Vec<End>,
     /// Jobs that could never run, and why, in the order of the trace.
     pub refused: Vec<Refused>,
     /// The hash of all decisions.
@@ -83,128 +99,240 @@ pub struct Outcome {
     pub timeline: Timeline,
 }
 
-impl Outcome {
-    /// Sums up all pools; `measured` are the rows that means and percentiles are taken over.
-    pub fn summary(&self, measured: Interval) -> Summary {
-        let runs = self.pools.iter().map(|(gpus, finished)| PoolRun { gpus: *gpus, finished });
-        let mut summary = summarise_pools(&runs.collect::<Vec<_>>(), measured);
-        summary.all.refused = self.refused.len();
-        for refused in &self.refused {
-            summary.by_queue.entry(refused.queue.clone()).or_default().refused += 1;
-        }
-        summary
-    }
-
-    /// The GPUs of all pools.
-    pub fn gpus(&self) -> u32 {
-        self.pools.iter().fold(0, |sum, (gpus, _)| sum.saturating_add(*gpus))
-    }
+/// What became of a job.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct End {
+    /// Its place in the trace after merging, from 0.
+    pub row: usize,
+    /// When it first started.
+    pub start_s: i64,
+    /// When it ended.
+    pub finish_s: i64,
+    /// Its finish-time fairness.
+    pub rho: f64,
+    /// How often it was stopped before its end.
+    pub preemptions: u32,
 }
 
 /// Replays a cluster. `ended` is told how many more jobs have ended, from several threads.
 pub fn replay_pools(request: Request<'_>, ended: &(impl Fn(usize) + Sync)) -> Result<Outcome, ReplayError> {
-    let (parts, refused) = split(request.nodes, request.jobs, request.pools, &request.queues);
-    let done = side_by_side(&parts, request.threads, |part| {
+    let parts = parts(&request);
+    let shares = shares(&parts, request.threads);
+    let replay_share = |share: &Share| replay_share(&request, &parts, share, ended);
+    let (mut done, mut homeless) = (Vec::new(), Vec::new());
+    for replayed in side_by_side(&shares, replay_share) {
+        let replayed = replayed?;
+        if replayed.jobs != request.survey.jobs {
+            return Err(ReplayError::Changed { before: request.survey.jobs, now: replayed.jobs });
+        }
+        done.extend(replayed.done);
+        homeless.extend(replayed.homeless);
+    }
+    done.sort_by_key(|(at, _)| *at);
+    outcome(&request, &parts, done, homeless)
+}
+
+/// Puts together what came of the parts, which are in their order.
+fn outcome(
+    request: &Request<'_>,
+    parts: &[Part<'_>],
+    done: Vec<PartDone<'_>>,
+    homeless: Vec<Refused>,
+) -> Result<Outcome, ReplayError> {
+    let mut tallies = Tallies::new(0, request.measured);
+    let (mut ends, mut refused, mut digests) = (Vec::new(), homeless, Vec::new());
+    let (mut events, mut timeline) = (0, Timeline::default());
+    for (_, played) in done {
+        let (books, ended) = played?;
+        tallies.add(books.tallies);
+        append(&mut ends, books.ends);
+        refused.extend(ended.refused);
+        digests.push(ended.digest);
+        events += ended.events;
+        timeline.add(ended.timeline);
+    }
+    refused.sort_by_key(|refused| refused.row);
+    ends.sort_unstable_by_key(|end| end.row);
+    let (mut summary, jct_s) = tallies.close();
+    summary.all.refused = refused.len();
+    for refused in &refused {
+        summary.by_queue.entry(refused.queue.clone()).or_default().refused += 1;
+    }
+    let gpus = parts.iter().fold(0, |sum: u32, part| sum.saturating_add(part.gpus()));
+    let digest = merged_digest(&digests);
+    Ok(Outcome { summary, gpus, jct_s, ends, refused, digest, events, timeline })
+}
+
+/// What one thread does.
+#[derive(Clone, Default)]
+struct Share {
+    /// The parts that it replays, by their places among all.
+    parts: Vec<usize>,
+    /// How many jobs these have.
+    jobs: usize,
+    /// Whether it tells which jobs are of no part. One of all does.
+    tells_homeless: bool,
+}
+
+/// Who replays which parts: those with the most jobs are dealt first, each to who has the fewest.
+fn shares(parts: &[Part<'_>], threads: usize) -> Vec<Share> {
+    // With no part at all somebody must tell the jobs that have none.
+    let mut shares = vec![Share::default(); threads.min(parts.len()).max(1)];
+    shares[0].tells_homeless = true;
+    let mut order: Vec<usize> = (0..parts.len()).collect();
+    order.sort_by_key(|at| Reverse(parts[*at].jobs));
+    for at in order {
+        if let Some(share) = shares.iter_mut().min_by_key(|share| share.jobs) {
+            share.jobs += parts[at].jobs;
+            share.parts.push(at);
+        }
+    }
+    shares
+}
+
+/// Does the same with each share, all at once; results are in the order of the shares.
+fn side_by_side<S: Sync, R: Send>(shares: &[S], work: impl Fn(&S) -> R + Sync) -> Vec<R> {
+    let Some((first, others)) = shares.split_first() else { return Vec::new() };
+    let work = &work;
+    thread::scope(|scope| {
+        let others: Vec<_> = others.iter().map(|share| scope.spawn(move || work(share))).collect();
+        let mut done = vec![work(first)];
+        for other in others {
+            match other.join() {
+                Ok(result) => done.push(result),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+        done
+    })
+}
+
+/// What came of a part, by its place among all.
+type PartDone<'a> = (usize, Result<(Books<'a>, Ended), ReplayError>);
+
+/// What came of the parts of one thread.
+struct ShareDone<'a> {
+    done: Vec<PartDone<'a>>,
+    /// Jobs of no part, if that is for this thread to tell.
+    homeless: Vec<Refused>,
+    /// How many jobs the trace had.
+    jobs: usize,
+}
+
+/// Reads the trace and replays some of its parts. One that breaks off does not keep the others from their end: which
+/// error is told must not depend on the threads.
+fn replay_share<'a>(
+    request: &'a Request<'_>,
+    parts: &'a [Part<'a>],
+    share: &Share,
+    ended: &'a (dyn Fn(usize) + Sync),
+) -> Result<ShareDone<'a>, TraceError> {
+    let place = |(at, part): (usize, &'a Part<'a>)| (part.name.as_str(), (at, share.parts.contains(&at)));
+    let places: BTreeMap<&str, (usize, bool)> = parts.iter().enumerate().map(place).collect();
+    let mut playing: BTreeMap<usize, Played<'a>> = BTreeMap::new();
+    let (mut homeless, mut jobs) = (Vec::new(), 0);
+    for (row, job) in request.trace.jobs()?.enumerate() {
+        let job = job?;
+        jobs += 1;
+        match places.get(request.pools.pool_of(&job.arrival.queue)) {
+            Some((at, true)) => {
+                let submit_s = job.arrival.submit_s;
+                let played = playing.entry(*at).or_insert_with(|| parts[*at].begin(request, submit_s, ended));
+                if let Ok(run) = played
+                    && let Err(error) = run.take(row, job)
+                {
+                    *played = Err(error);
+                }
+            }
+            None if share.tells_homeless => homeless.push(Refused::without_nodes(row, &job.arrival)),
+            _ => {}
+        }
+    }
+    let done = playing.into_iter().map(|(at, played)| (at, played.and_then(Run::end))).collect();
+    Ok(ShareDone { done, homeless, jobs })
+}
+
+/// A replay under way, or why it broke off.
+type Played<'a> = Result<Run<'a, Books<'a>>, ReplayError>;
+
+/// What is written down of the jobs of one part.
+struct Books<'a> {
+    tallies: Tallies,
+    keeps_ends: bool,
+    ends: Vec<End>,
+    ended: &'a (dyn Fn(usize) + Sync),
+}
+
+impl Onlooker for Books<'_> {
+    fn ended(&mut self, _: u64, job: Finished) {
+        self.tallies.count(&job);
+        if self.keeps_ends {
+            let Finished { row, start_s, finish_s, preemptions, fairness, .. } = job;
+            self.ends.push(End { row, start_s, finish_s, rho: fairness.rho(), preemptions });
+        }
+        (self.ended)(1);
+    }
+}
+
+/// One pool with what is known of its jobs.
+struct Part<'a> {
+    /// The name of the pool; none where all nodes are one.
+    name: String,
+    nodes: Vec<&'a ClusterNode>,
+    queues: Vec<Queue>,
+    jobs: usize,
+}
+
+impl<'a> Part<'a> {
+    fn begin(
+        &'a self,
+        request: &'a Request<'_>,
+        start_s: i64,
+        ended: &'a (dyn Fn(usize) + Sync),
+    ) -> Played<'a> {
         let setup = Replay {
-            nodes: part.nodes.clone(),
-            queues: part.queues.clone(),
+            nodes: self.nodes.clone(),
+            queues: self.queues.clone(),
             policy: request.policy.clone(),
             class: request.class,
             restart_ms: request.restart_ms,
             speeds: request.speeds,
         };
-        let mut before = 0;
-        replay(setup, &part.jobs, |now| {
-            ended(now - before);
-            before = now;
-        })
-    });
-    let (pools, events, timeline) = (Vec::new(), 0, Timeline::default());
-    let mut outcome = Outcome { pools, refused, digest: 0, events, timeline };
-    let mut digests = Vec::new();
-    for (part, replayed) in parts.iter().zip(done) {
-        let mut replayed = replayed?;
-        replayed.finished.iter_mut().for_each(|job| job.row = part.rows[job.row]);
-        outcome.refused.extend(replayed.refused.into_iter().map(|(row, why)| {
-            let arrival = &part.jobs[row].arrival;
-            Refused::by_core(part.rows[row], arrival, &why, &part.nodes, request.speeds)
-        }));
-        outcome.pools.push((part.nodes.iter().map(|node| node.gpus).sum(), replayed.finished));
-        outcome.events += replayed.events;
-        outcome.timeline.add(replayed.timeline);
-        digests.push(replayed.digest);
+        let tallies = Tallies::new(self.gpus(), request.measured);
+        Run::begin(Books { tallies, keeps_ends: request.keeps_ends, ends: Vec::new(), ended }, setup, start_s)
     }
-    outcome.refused.sort_by_key(|refused| refused.row);
-    Ok(Outcome { digest: merged_digest(&digests), ..outcome })
+
+    fn gpus(&self) -> u32 {
+        self.nodes.iter().map(|node| node.gpus).sum()
+    }
 }
 
-/// Does the same with each part, several at once; results are in the order of the parts.
-fn side_by_side<P: Sync, R: Send>(parts: &[P], threads: usize, work: impl Fn(&P) -> R + Sync) -> Vec<R> {
-    let next = AtomicUsize::new(0);
-    let done: Mutex<Vec<(usize, R)>> = Mutex::new(Vec::new());
-    let one_after_the_other = || {
-        while let Some((at, part)) =
-            Some(next.fetch_add(1, Ordering::Relaxed)).and_then(|at| Some((at, parts.get(at)?)))
-        {
-            let result = work(part);
-            done.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).push((at, result));
+impl Pools {
+    /// The name of the pool of a queue, or of a node that is the queue's own.
+    fn pool_of(self, queue: &str) -> &str {
+        match self {
+            Self::Own => queue,
+            Self::Shared => "",
         }
-    };
-    thread::scope(|scope| {
-        for _ in 1..threads.min(parts.len()) {
-            scope.spawn(one_after_the_other);
-        }
-        one_after_the_other();
-    });
-    let mut done = done.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
-    done.sort_by_key(|(at, _)| *at);
-    done.into_iter().map(|(_, result)| result).collect()
+    }
 }
 
-/// One pool with its jobs.
-#[derive(Default)]
-struct Part<'a> {
-    nodes: Vec<&'a ClusterNode>,
-    queues: Vec<Queue>,
-    jobs: Vec<TraceJob>,
-    /// The row in the whole trace of each of the jobs.
-    rows: Vec<usize>,
-}
-
-/// The pools that have jobs, by name, and the jobs that have no pool.
-fn split<'a>(
-    nodes: &'a [ClusterNode],
-    jobs: Vec<TraceJob>,
-    pools: Pools,
-    queues: &[Queue],
-) -> (Vec<Part<'a>>, Vec<Refused>) {
-    let name_of = |pool: &str| match pools {
-        Pools::Own => pool.to_owned(),
-        Pools::Shared => String::new(),
-    };
-    let mut parts: BTreeMap<String, Part<'_>> = BTreeMap::new();
+/// The pools that have jobs, by name.
+fn parts<'a>(request: &Request<'a>) -> Vec<Part<'a>> {
+    let Request { nodes, pools, survey, .. } = *request;
+    let mut nodes_of: BTreeMap<&str, Vec<&ClusterNode>> = BTreeMap::new();
     for node in nodes {
-        parts.entry(name_of(&node.pool)).or_default().nodes.push(node);
+        nodes_of.entry(pools.pool_of(&node.pool)).or_default().push(node);
     }
-    let mut homeless = Vec::new();
-    for (row, job) in jobs.into_iter().enumerate() {
-        match parts.get_mut(&name_of(&job.arrival.queue)) {
-            Some(part) => {
-                part.rows.push(row);
-                part.jobs.push(job);
-            }
-            None => homeless.push(Refused::without_nodes(row, &job.arrival)),
-        }
-    }
-    let mut parts: Vec<_> = parts.into_values().filter(|part| !part.jobs.is_empty()).collect();
-    for part in &mut parts {
-        part.queues = match pools {
-            _ if !queues.is_empty() => queues.to_vec(),
-            Pools::Own => Vec::new(),
-            Pools::Shared => with_guarantees(part),
+    let part = |(name, nodes): (&str, Vec<&'a ClusterNode>)| {
+        let (jobs, queues) = match pools {
+            Pools::Own => (survey.by_queue.get(name).copied().unwrap_or(0), vec![Queue::named(name)]),
+            Pools::Shared => (survey.jobs, with_guarantees(survey, &nodes)),
         };
-    }
-    (parts, homeless)
+        let queues = if request.queues.is_empty() { queues } else { request.queues.clone() };
+        Part { name: name.to_owned(), nodes, queues, jobs }
+    };
+    nodes_of.into_iter().map(part).filter(|part| part.jobs > 0).collect()
 }
 
 /// Reads the text of a queues.yaml.
@@ -214,12 +342,9 @@ pub fn queues(text: &str) -> Result<Vec<Queue>, String> {
 }
 
 /// A queue of each name in the trace, whose guarantee are the GPUs of its own nodes.
-fn with_guarantees(part: &Part<'_>) -> Vec<Queue> {
-    let mut gpus: BTreeMap<&str, i64> = BTreeMap::new();
-    for job in &part.jobs {
-        gpus.entry(&job.arrival.queue).or_default();
-    }
-    for node in &part.nodes {
+fn with_guarantees(survey: &Survey, nodes: &[&ClusterNode]) -> Vec<Queue> {
+    let mut gpus: BTreeMap<&str, i64> = survey.by_queue.keys().map(|queue| (queue.as_str(), 0)).collect();
+    for node in nodes {
         gpus.entry(&node.pool).and_modify(|gpus| *gpus += i64::from(node.gpus));
     }
     let queue = |(name, gpus): (&str, i64)| {
@@ -233,7 +358,7 @@ fn with_guarantees(part: &Part<'_>) -> Vec<Queue> {
 mod tests {
     use super::*;
     use crate::policy::Named;
-    use crate::trace::jobs::{Arrival, Fate};
+    use crate::trace::jobs::{Arrival, Fate, TraceJob};
 
     fn node(name: &str, pool: &str) -> ClusterNode {
         let (node, pool) = (name.to_owned(), pool.to_owned());
@@ -247,21 +372,35 @@ mod tests {
     }
 
     /// Two nodes, one of each pool; all jobs need a whole one.
-    fn outcome(pools: Pools, threads: usize, jobs: Vec<TraceJob>) -> Outcome {
-        let nodes = [node("n1", "a"), node("n2", "b")];
-        let (policy, class) = (Named::Fifo.settings(), Named::Fifo.class());
-        let queues = Vec::new();
-        let (restart_ms, speeds) = (30_000, None);
-        let request =
-            Request { nodes: &nodes, jobs, pools, queues, policy, class, restart_ms, speeds, threads };
-        replay_pools(request, &|_| ()).unwrap()
+    fn replayed(
+        (pools, threads): (Pools, usize),
+        jobs: Vec<TraceJob>,
+        measured: Interval,
+    ) -> Result<Outcome, ReplayError> {
+        let trace = Trace::Jobs(jobs);
+        let request = Request {
+            nodes: &[node("n1", "a"), node("n2", "b")],
+            trace: &trace,
+            survey: &trace.survey().unwrap(),
+            pools,
+            queues: Vec::new(),
+            policy: Named::Fifo.settings(),
+            class: Named::Fifo.class(),
+            restart_ms: 30_000,
+            speeds: None,
+            measured,
+            keeps_ends: true,
+            threads,
+        };
+        replay_pools(request, &|_| ())
     }
 
-    fn ends(outcome: &Outcome) -> Vec<(usize, &str, i64)> {
-        let all = outcome.pools.iter().flat_map(|(_, finished)| finished);
-        let mut ends: Vec<_> = all.map(|job| (job.row, job.id.as_str(), job.finish_s)).collect();
-        ends.sort_unstable();
-        ends
+    fn outcome(pools: Pools, threads: usize, jobs: Vec<TraceJob>) -> Outcome {
+        replayed((pools, threads), jobs, Interval::ALL).unwrap()
+    }
+
+    fn ends(outcome: &Outcome) -> Vec<(usize, i64)> {
+        outcome.ends.iter().map(|end| (end.row, end.finish_s)).collect()
     }
 
     fn three_jobs() -> Vec<TraceJob> {
@@ -271,15 +410,16 @@ mod tests {
     #[test]
     fn own_pools_share_nothing_and_rows_are_those_of_the_whole_trace() {
         let outcome = outcome(Pools::Own, 1, three_jobs());
-        assert_eq!(ends(&outcome), [(0, "a1", 100), (1, "a2", 200), (2, "b1", 12)]);
-        assert_eq!((outcome.pools.len(), outcome.gpus()), (2, 16));
-        assert_eq!(outcome.summary("1..1".parse().unwrap()).all.mean_jct_s, 199.0);
+        assert_eq!(ends(&outcome), [(0, 100), (1, 200), (2, 12)]);
+        assert_eq!(outcome.gpus, 16);
+        let one = replayed((Pools::Own, 1), three_jobs(), "1..1".parse().unwrap()).unwrap();
+        assert_eq!((one.summary.all.mean_jct_s, one.ends), (199.0, outcome.ends));
     }
 
     #[test]
     fn a_shared_pool_is_open_to_every_queue() {
         let outcome = outcome(Pools::Shared, 1, three_jobs());
-        assert_eq!(ends(&outcome), [(0, "a1", 100), (1, "a2", 101), (2, "b1", 110)]);
+        assert_eq!(ends(&outcome), [(0, 100), (1, 101), (2, 110)]);
     }
 
     #[test]
@@ -300,7 +440,7 @@ mod tests {
         assert_eq!((ends(&outcome).len(), ids), (1, vec!["a2", "b1"]));
         assert_eq!(outcome.refused[0].why, "it asks for 64 GPUs, and the nodes that it may use have 8");
         assert_eq!(outcome.refused[1].why, "no node is of the pool c");
-        let summary = outcome.summary(Interval::ALL);
+        let summary = outcome.summary;
         let refused = |queue: &str| summary.by_queue[queue].refused;
         assert_eq!((summary.all.refused, refused("a"), refused("c")), (2, 1, 1));
     }
@@ -309,16 +449,33 @@ mod tests {
     fn work_beyond_the_end_of_virtual_time_is_an_error_of_its_own() {
         let years = |count: i64| count * 366 * 86_400;
         let jobs = (0..3).map(|row| job(&row.to_string(), "a", row, years(400_000))).collect();
-        let nodes = [node("n1", "a")];
-        let (policy, class) = (Named::Fifo.settings(), Named::Fifo.class());
-        let (queues, pools, threads) = (Vec::new(), Pools::Own, 1);
-        let (restart_ms, speeds) = (30_000, None);
-        let request =
-            Request { nodes: &nodes, jobs, pools, queues, policy, class, restart_ms, speeds, threads };
-        let error = replay_pools(request, &|_| ()).err().unwrap();
+        let error = replayed((Pools::Own, 1), jobs, Interval::ALL).err().unwrap();
         assert_eq!(
             error.to_string(),
             "virtual time ends after 1000000 years, before job 2 does; 1 jobs are left"
         );
+    }
+
+    #[test]
+    fn a_trace_that_is_changed_while_it_is_replayed_is_an_error() {
+        let trace = Trace::Jobs(three_jobs());
+        let mut survey = trace.survey().unwrap();
+        survey.jobs += 1;
+        let request = Request {
+            nodes: &[node("n1", "a")],
+            trace: &trace,
+            survey: &survey,
+            pools: Pools::Shared,
+            queues: Vec::new(),
+            policy: Named::Fifo.settings(),
+            class: Named::Fifo.class(),
+            restart_ms: 30_000,
+            speeds: None,
+            measured: Interval::ALL,
+            keeps_ends: false,
+            threads: 1,
+        };
+        let error = replay_pools(request, &|_| ()).err().unwrap().to_string();
+        assert_eq!(error, "the trace was changed while it was replayed: it had 4 jobs, and now has 3");
     }
 }

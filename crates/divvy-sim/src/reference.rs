@@ -10,6 +10,7 @@ use crate::replay::ReplayError;
 use crate::trace::cluster::{self, ClusterNode};
 use crate::trace::interval::Interval;
 use crate::trace::jobs::{self, Selection, TraceJob};
+use crate::trace::source::Trace;
 use crate::trace::{Table, TraceError};
 
 /// One replay.
@@ -174,19 +175,23 @@ impl Prepared {
         (&self.nodes, &self.jobs, RESTART_MS)
     }
 
-    /// Runs it.
-    pub fn run(self) -> Result<Outcome, ReferenceError> {
+    /// Runs it. `measured` are the rows that means and percentiles are taken over.
+    pub fn run(self, measured: Interval) -> Result<Outcome, ReferenceError> {
         let Self { experiment, nodes, jobs } = self;
         let policy = experiment.policy;
+        let trace = Trace::Jobs(jobs);
         let request = Request {
             nodes: &nodes,
-            jobs,
+            trace: &trace,
+            survey: &trace.survey()?,
             pools: experiment.pools,
             queues: Vec::new(),
             policy: policy.settings(),
             class: policy.class(),
             restart_ms: RESTART_MS,
             speeds: None,
+            measured,
+            keeps_ends: true,
             threads: 1,
         };
         let broken = |source| ReferenceError::Replay { experiment: Box::new(experiment.clone()), source };
@@ -194,9 +199,9 @@ impl Prepared {
     }
 }
 
-/// Runs one replay on the files of a folder.
+/// Runs one replay on the files of a folder, and takes means over all of its jobs.
 pub fn run(folder: &Path, experiment: &Experiment) -> Result<Outcome, ReferenceError> {
-    prepare(folder, experiment)?.run()
+    prepare(folder, experiment)?.run(Interval::ALL)
 }
 
 /// A figure that is not what was expected.

@@ -2,7 +2,7 @@
 
 use divvy_core::decide::Rejection;
 
-use crate::replay::GPUS_OF_A_TASK;
+use crate::replay::ask::GPUS_OF_A_TASK;
 use crate::trace::cluster::ClusterNode;
 use crate::trace::jobs::Arrival;
 use crate::trace::speeds::{BASE_MODEL, Speeds};

@@ -207,7 +207,7 @@ mod tests {
 policy {strict: false, shares: true, ageing_ms_per_point: 1000}
 queue  vision         limit=9 cpu=64 weight=3
 queue  vision/people  guarantee=2 requeue=failure
-node   first   8xh100 cpu=63.5 mem=500 linked gb=80
+node   first   8xh100 cpu=63.5 mem=500 numa=32:250,31.5:1000000B linked gb=80
 node   second  4xa100
 node   third   2xh100
 submit train   vision 2 tasks=2 user=zoe estimate=2h resumable prio=high
@@ -262,6 +262,8 @@ plan";
     #[test]
     fn what_is_written_is_written_the_same_from_the_scenario_itself() {
         let first = exported(&events(EVERYTHING)).text;
+        let node = "node n1 8xh100 linked gb=80 mib=81559 cpu=63.5 mem=500 numa=32:250,31.5:1000000B\n";
+        assert!(first.contains(node), "{first}");
         let lines = first.split_once("----").unwrap().0;
         assert_eq!(exported(&events(lines)).text, first);
     }

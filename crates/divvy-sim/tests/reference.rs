@@ -6,7 +6,6 @@ use divvy_sim::policy::Named;
 use divvy_sim::pools::Pools;
 use divvy_sim::reference::{Experiment, experiments, read, run};
 use divvy_sim::testdata::shared;
-use divvy_sim::trace::interval::Interval;
 
 /// Compares the replays of a choice in every digit.
 #[track_caller]
@@ -16,7 +15,7 @@ fn every_figure_is_equal(is_chosen: impl Fn(&Experiment) -> bool) {
     let chosen: Vec<_> = experiments(&expected).into_iter().filter(is_chosen).collect();
     assert!(!chosen.is_empty(), "nothing is chosen");
     for experiment in chosen {
-        let summary = run(&folder, &experiment).unwrap().summary(Interval::ALL);
+        let summary = run(&folder, &experiment).unwrap().summary;
         for expected in expected.iter().filter(|expected| expected.experiment == experiment) {
             let differences = expected.differences(&summary);
             assert!(differences.is_empty(), "{experiment:?}, queue {}: {differences:?}", expected.queue);
@@ -50,5 +49,5 @@ fn the_own_order_is_as_fast_as_the_better_of_las_and_mlfq_where_they_are_hard_to
     let (trace, policy) = ("philly_2869ce".into(), Named::Divvy);
     let outcome = run(&folder, &Experiment { trace, pools: Pools::Own, policy }).unwrap();
     // The mean under las.
-    assert!(outcome.summary(Interval::ALL).all.mean_jct_s < 54_822.7 * 1.005);
+    assert!(outcome.summary.all.mean_jct_s < 54_822.7 * 1.005);
 }

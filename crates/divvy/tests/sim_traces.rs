@@ -7,8 +7,9 @@
     reason = "a test ends where something is wrong"
 )]
 
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
@@ -84,6 +85,65 @@ fn what_was_made_up_can_be_replayed_and_drawn() {
     assert!(rows.lines().skip(1).all(|row| row.ends_with(",0,mlfq,N")), "{rows}");
     let twice = done(here, &format!("{replay} --repeat 2 --shift 90d -o json"));
     assert_eq!(serde_json::from_str::<Value>(&twice).unwrap()["jobs"], 120);
+}
+
+/// Three jobs of two teams and one of a third, which has no node; one asks for more than there is.
+const TWO_TEAMS: &str = "job_id,submit_s,gpus,duration_s,queue\n\
+                         late,0,8,50,b\nhuge,1,64,5,a\nhome,2,8,10,c\nfirst,3,8,20,a\nsecond,4,8,20,a\n";
+
+#[test]
+fn rows_of_own_pools_stand_in_the_order_of_the_trace_without_those_that_never_ran() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    std::fs::write(here.join("jobs.csv"), TWO_TEAMS).unwrap();
+    let nodes = "node,model,gpus,cpu_milli,memory_mib,pool\nn1,t4,8,1,1,a\nn2,t4,8,1,1,b\n";
+    std::fs::write(here.join("cluster.csv"), nodes).unwrap();
+    let line = "sim replay --cluster cluster.csv --trace jobs.csv --policy fifo -o json --measure 0..2";
+    let object: Value = serde_json::from_str(&done(here, &format!("{line} --per-job out.csv"))).unwrap();
+    // Of the rows 0 to 2 only the first could run; the file has all that ran.
+    assert_eq!((&object["jobs"], &object["finished"]), (&3.into(), &1.into()));
+    assert_eq!(object["refused_ids"], serde_json::json!(["huge", "home"]));
+    let rows = std::fs::read_to_string(here.join("out.csv")).unwrap();
+    let cells = |row: &str| row.split(',').take(3).collect::<Vec<_>>().join(",");
+    let rows: Vec<String> = rows.lines().skip(1).map(cells).collect();
+    assert_eq!(rows, ["late,0,50", "first,3,23", "second,23,43"]);
+}
+
+#[test]
+fn a_trace_that_can_be_read_only_once_is_replayed_as_its_file_is() {
+    let hand = by_hand();
+    let replay = |trace: &str, from: Stdio| {
+        let line =
+            format!("sim replay --cluster cluster.csv --trace {trace} --policy srtf --per-job /dev/stdout");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_divvy"));
+        let output = command.args(line.split(' ')).current_dir(&hand).stdin(from).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let (reader, mut writer) = std::io::pipe().unwrap();
+    writer.write_all(&std::fs::read(hand.join("jobs.csv")).unwrap()).unwrap();
+    drop(writer);
+    let of_file = replay("jobs.csv", Stdio::null());
+    assert!(of_file.contains("5 of 5 jobs") && of_file.contains("\nE,40,60,0,"), "{of_file}");
+    assert_eq!(replay("/dev/stdin", reader.into()), of_file);
+}
+
+#[test]
+fn a_name_that_recurs_over_files_or_copies_is_an_error_before_anything_is_replayed() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    let cluster = by_hand().join("cluster.csv").display().to_string();
+    let header = "job_id,submit_s,gpus,duration_s,queue\n";
+    std::fs::write(here.join("a.csv"), format!("{header}x,0,1,5,lab\ny,1,1,5,lab\n")).unwrap();
+    std::fs::write(here.join("b.csv"), format!("{header}z,0,1,5,lab\ny,9,1,5,lab\ny~1,10,1,5,lab\n"))
+        .unwrap();
+    for (files, told) in [
+        ("--trace a.csv --trace b.csv", "b.csv, line 3, column job_id: \"y\" was there before"),
+        ("--trace b.csv --repeat 2 --shift 1h", "b.csv, line 3, column job_id: \"y~1\" was there before"),
+    ] {
+        let said = divvy(here, &format!("sim replay --cluster {cluster} {files} --policy fifo"));
+        assert!(said.code == 65 && said.err.contains(told), "{files}: {}", said.err);
+    }
 }
 
 #[test]

@@ -18,7 +18,7 @@ use crate::model::job::{
     usual_restarts,
 };
 use crate::model::newer::Newer;
-use crate::model::node::NodeSpec;
+use crate::model::node::{NodeSpec, NumaNode};
 use crate::model::queue::{Queue, read_amount};
 use crate::model::topology::{NODE, Slice, Topology, TopologyAsk};
 use crate::time::{Span, Time};
@@ -35,14 +35,14 @@ fn braces<'a, T: Deserialize<'a>>(what: &str, text: &'a str) -> Result<T, String
     serde_json::from_str(text).map_err(|error| format!("what stands in braces is no {what}: {error}"))
 }
 
-/// `node n1 8xh100 cpu=64 mem=512 gb=80 mib=81559 linked zone=z1 block=b1 rack=r1`
+/// `node n1 8xh100 cpu=64 mem=512 numa=32:256,32:256 gb=80 mib=81559 linked zone=z1 block=b1 rack=r1`
 pub(super) fn node(words: &Words) -> Result<Hardware, String> {
     if let Some(text) = words.braces {
         let hardware: Hardware = braces("node", text)?;
         let count = u32::try_from(hardware.devices.len()).unwrap_or(u32::MAX);
         return not_too_many(count).map(|()| hardware);
     }
-    words.only(3, "linked", "cpu mem gb mib zone block rack labels taints tasks")?;
+    words.only(3, "linked", "cpu mem numa gb mib zone block rack labels taints tasks")?;
     let name = words.at(1, "the node's name")?;
     let (count, model) = match words.placed.get(2) {
         None | Some(&"linked") => (0, "h100"),
@@ -57,6 +57,13 @@ pub(super) fn node(words: &Words) -> Result<Hardware, String> {
         let others = (0..count).filter(|other| words.has("linked") && *other != index);
         others.map(|other| Link { uuid: uuid(other), lanes: 1 }).collect()
     };
+    let numa: Vec<NumaNode> = words
+        .cores_and_memory("numa")?
+        .into_iter()
+        .map(|(cpu_milli, memory_bytes)| NumaNode { cpu_milli, memory_bytes })
+        .collect();
+    // The first half of the devices is on the first of two, and so on, as machines are built.
+    let place = |index: u32| u32::try_from(index as usize * numa.len() / count.max(1) as usize).ok();
     let device = |index: u32| DeviceSpec {
         uuid: uuid(index),
         index,
@@ -64,18 +71,21 @@ pub(super) fn node(words: &Words) -> Result<Hardware, String> {
         memory_mib,
         nominal_gb: (gb > 0).then_some(gb),
         links: links(index),
+        numa: place(index).filter(|_| !numa.is_empty()),
         ..DeviceSpec::default()
     };
+    let devices = (0..count).map(device).collect();
     let spec = NodeSpec {
         name: name.to_owned(),
         cpu_milli: words.cores("cpu")?.unwrap_or(64_000),
         memory_bytes: words.memory("mem")?.unwrap_or(512 << 30),
         domains: domains(words),
+        numa,
         face: Face { labels: pairs(words, "labels").collect(), taints: taints(words) },
         most_tasks: Some(words.count("tasks", 0)?).filter(|most| *most > 0),
         ..NodeSpec::default()
     };
-    Ok(Hardware { spec, devices: (0..count).map(device).collect() })
+    Ok(Hardware { spec, devices })
 }
 
 /// `labels=disk:ssd,pool:a`: names and what they say, where they say anything.

@@ -64,11 +64,19 @@ impl<'a> Words<'a> {
     /// Memory: in GiB, or with a unit.
     pub(super) fn memory(&self, name: &str) -> Result<Option<i64>, String> {
         let wrong = |text: &str| format!("{name}={text} is no amount of memory: write 8 (GiB) or 512Mi");
-        let read = |text: &str| match scaled(text, 1 << 30) {
-            Some(bytes) => Ok(bytes),
-            None => text.parse::<Bytes>().map(|bytes| bytes.0).map_err(|_| wrong(text)),
+        self.named.get(name).map(|text| bytes(text).ok_or_else(|| wrong(text))).transpose()
+    }
+
+    /// Cores and memory, several times: `32:256,32:256`.
+    pub(super) fn cores_and_memory(&self, name: &str) -> Result<Vec<(i64, i64)>, String> {
+        let text = self.named.get(name).copied().unwrap_or_default();
+        let wrong = || format!("{name}={text} are no cores with memory: write 32:256,32:256Gi");
+        let one = |part: &str| {
+            let (cores, memory) = part.split_once(':')?;
+            Some((scaled(cores, 1000)?, bytes(memory)?))
         };
-        self.named.get(name).map(|text| read(text)).transpose()
+        let parts = text.split(',').filter(|_| self.named.contains_key(name));
+        parts.map(|part| one(part).ok_or_else(wrong)).collect()
     }
 
     /// A length of time; a plus before it is allowed.
@@ -92,4 +100,9 @@ impl<'a> Words<'a> {
             false => format!("{verb} does not know {unknown:?}; it knows: {}", known.join(" ")),
         })
     }
+}
+
+/// An amount of memory: in GiB, or with a unit.
+fn bytes(text: &str) -> Option<i64> {
+    scaled(text, 1 << 30).or_else(|| text.parse::<Bytes>().ok().map(|bytes| bytes.0))
 }

@@ -340,6 +340,10 @@ fn node_line(hardware: &read::Hardware) -> String {
         line += &format!(" mib={}", first.memory_mib);
     }
     line += &format!(" cpu={} mem={}", cores(spec.cpu_milli), memory(spec.memory_bytes));
+    let numa =
+        spec.numa.iter().map(|numa| format!("{}:{}", cores(numa.cpu_milli), memory(numa.memory_bytes)));
+    let numa = numa.collect::<Vec<_>>().join(",");
+    line += &if numa.is_empty() { String::new() } else { format!(" numa={numa}") };
     line.extend(spec.domains.iter().map(|(level, domain)| format!(" {level}={domain}")));
     let says_all = read::node(&Words::of(&line)).is_ok_and(|read| read == *hardware);
     if says_all { line } else { format!("node {} {}", spec.name, json(hardware)) }

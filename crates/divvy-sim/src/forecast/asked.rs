@@ -101,7 +101,7 @@ impl Onlooker for Asker<'_> {
         }
     }
 
-    fn ended(&mut self, number: u64, finished: &Finished) {
+    fn ended(&mut self, number: u64, finished: Finished) {
         self.open.remove(&number);
         self.lengths.note_end(&self.likeness(finished.row), finished.duration_s * 1000);
     }

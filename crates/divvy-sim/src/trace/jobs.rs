@@ -96,13 +96,22 @@ pub fn read(path: &Path) -> Result<Jobs, TraceError> {
 /// Reads the jobs of several files as one trace: by `submit_s`, and of jobs submitted in the same second those of an
 /// earlier copy and of a file named earlier first.
 pub fn merge(files: &[PathBuf], selection: Selection) -> Result<Jobs, TraceError> {
+    open(files, selection, Some(HashSet::new()))
+}
+
+/// The same for one who knows that no name recurs, or will see to it: nothing is kept of what was read.
+pub(crate) fn merge_known(files: &[PathBuf], selection: Selection) -> Result<Jobs, TraceError> {
+    open(files, selection, None)
+}
+
+fn open(files: &[PathBuf], selection: Selection, seen: Option<HashSet<u128>>) -> Result<Jobs, TraceError> {
     let mut jobs = Jobs {
         files: files.to_vec(),
         selection,
         next_copy: 0,
         streams: Vec::new(),
         heads: BinaryHeap::new(),
-        seen: HashSet::new(),
+        seen,
         failed: false,
     };
     jobs.open_next_copy()?;
@@ -119,8 +128,8 @@ pub struct Jobs {
     streams: Vec<Stream>,
     /// The next job of each stream, the earliest on top.
     heads: BinaryHeap<Reverse<Head>>,
-    /// Hashes of the names so far: 16 bytes a job, against a false alarm in 10^25 for a billion jobs.
-    seen: HashSet<u128>,
+    /// Hashes of the names so far, where these are looked at: against a false alarm in 10^20 for a billion jobs.
+    seen: Option<HashSet<u128>>,
     failed: bool,
 }
 
@@ -175,7 +184,8 @@ impl Jobs {
         let Some(Reverse(Head { stream, row })) = self.heads.pop() else { return Ok(None) };
         self.refill(stream)?;
         let Row { job, line } = row;
-        if !self.seen.insert(fingerprint(&job.arrival.id)) {
+        let recurs = |seen: &mut HashSet<u128>| !seen.insert(fingerprint(&job.arrival.id));
+        if self.seen.as_mut().is_some_and(recurs) {
             let path = self.files[self.streams[stream].file].clone();
             return Err(TraceError::Duplicate { path, line, column: COLUMNS[0], found: job.arrival.id });
         }

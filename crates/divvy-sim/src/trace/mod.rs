@@ -9,6 +9,7 @@ mod error;
 pub mod interval;
 pub mod jobs;
 pub mod openb;
+pub mod source;
 pub mod speeds;
 mod table;
 mod text;

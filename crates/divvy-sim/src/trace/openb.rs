@@ -1,10 +1,11 @@
 //! Alibaba's openb cluster (cluster-trace-gpu-v2023) as the packing experiments of Weng et al. (USENIX ATC 2023) use it: nodes,
 //! tasks, and the order in which tasks arrive and nodes stand.
 
+use std::collections::BTreeSet;
 use std::io::Read;
 use std::path::Path;
 
-use super::{LAST_SECOND, MOST_GPUS, MOST_GPUS_OF_NODE, Table, TraceError, open_unbounded};
+use super::{Column, LAST_SECOND, MOST_GPUS, MOST_GPUS_OF_NODE, Table, TraceError, open_unbounded};
 
 /// A node with GPUs of one model.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,10 +83,10 @@ pub fn nodes(path: &Path) -> Result<Vec<Node>, TraceError> {
     let mut table = Table::open(path)?;
     let [name, cpu, memory, gpus, model] =
         table.columns(["sn", "cpu_milli", "memory_mib", "gpu", "model"])?;
-    let mut nodes = Vec::new();
+    let (mut nodes, mut names) = (Vec::new(), BTreeSet::new());
     while table.advance()? {
         nodes.push(Node {
-            name: table.name(name)?,
+            name: once(&table, name, &mut names)?,
             cpu_milli: table.whole(cpu, 0..=MOST_AMOUNT, "thousandths of a core")?,
             memory_mib: table.whole(memory, 0..=MOST_AMOUNT, "MiB")?,
             gpus: table.whole(gpus, 0..=i64::from(MOST_GPUS_OF_NODE), "a number of GPUs of one node")? as u32,
@@ -93,7 +94,6 @@ pub fn nodes(path: &Path) -> Result<Vec<Node>, TraceError> {
         });
     }
     nodes.sort_by(|a, b| a.name.cmp(&b.name));
-    once(path, nodes.iter().map(|node| node.name.as_str()), "sn")?;
     Ok(nodes)
 }
 
@@ -103,7 +103,7 @@ pub fn pods(path: &Path) -> Result<Vec<Pod>, TraceError> {
     let [name, cpu, memory, gpus, milli] =
         table.columns(["name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli"])?;
     let spec = table.column("gpu_spec")?;
-    let mut pods = Vec::new();
+    let (mut pods, mut names) = (Vec::new(), BTreeSet::new());
     while table.advance()? {
         let count = table.whole(gpus, 0..=i64::from(MOST_GPUS), "a number of GPUs")? as u32;
         let share = table.whole(milli, 0..=1000, "thousandths of a GPU")? as u32;
@@ -116,7 +116,7 @@ pub fn pods(path: &Path) -> Result<Vec<Pod>, TraceError> {
             return Err(table.cell(milli, "0 without a GPU, 1 to 1000 with one, 1000 with several"));
         }
         pods.push(Pod {
-            name: table.name(name)?,
+            name: once(&table, name, &mut names)?,
             cpu_milli: table.whole(cpu, 0..=MOST_AMOUNT, "thousandths of a core")?,
             memory_mib: table.whole(memory, 0..=MOST_AMOUNT, "MiB")?,
             gpus: count,
@@ -125,25 +125,16 @@ pub fn pods(path: &Path) -> Result<Vec<Pod>, TraceError> {
         });
     }
     pods.sort_by(|a, b| a.name.cmp(&b.name));
-    once(path, pods.iter().map(|pod| pod.name.as_str()), "name")?;
     Ok(pods)
 }
 
-/// Refuses a name that occurs twice: places in the order would be ambiguous.
-fn once<'a>(
-    path: &Path,
-    names: impl Iterator<Item = &'a str>,
-    column: &'static str,
-) -> Result<(), TraceError> {
-    let mut before = None;
-    for name in names {
-        if before == Some(name) {
-            let (path, found) = (path.to_owned(), name.to_owned());
-            return Err(TraceError::Duplicate { path, line: 0, column, found });
-        }
-        before = Some(name);
+/// A name that was not there before: else places in the order would be ambiguous.
+fn once(table: &Table, column: Column, names: &mut BTreeSet<String>) -> Result<String, TraceError> {
+    let name = table.name(column)?;
+    match names.insert(name.clone()) {
+        true => Ok(name),
+        false => Err(table.duplicate(column)),
     }
-    Ok(())
 }
 
 /// The largest order that makes sense: two counts and as many entries as they can say.
@@ -229,6 +220,16 @@ mod tests {
         let pods = file(b"name,cpu_milli,memory_mib,num_gpu,gpu_milli\na,1,1,2,500\n");
         let error = super::pods(pods.path()).unwrap_err().to_string();
         assert!(error.contains("line 2, column gpu_milli: \"500\" is not"), "{error}");
+    }
+
+    #[test]
+    fn a_name_that_recurs_is_told_with_its_line() {
+        let pods = file(b"name,cpu_milli,memory_mib,num_gpu,gpu_milli\nb,1,1,0,0\na,1,1,0,0\nb,1,1,0,0\n");
+        let error = super::pods(pods.path()).unwrap_err().to_string();
+        assert!(
+            error.ends_with("line 4, column name: \"b\" was there before; expected each only once"),
+            "{error}"
+        );
     }
 
     #[test]

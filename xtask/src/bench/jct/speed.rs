@@ -7,6 +7,7 @@ use anyhow::{Context, Result, ensure};
 use divvy_sim::policy::Named;
 use divvy_sim::pools::Pools;
 use divvy_sim::reference::{self, Experiment};
+use divvy_sim::trace::interval::Interval;
 use serde::Serialize;
 
 use super::bare::{self, Order};
@@ -76,10 +77,10 @@ fn measure(folder: &Path, (policy, order, at_most): &(Named, Order, f64), runs: 
         (plain, cost) = timed(|| bare::replay(&many, nodes, *order));
         bare_s.push(cost);
         let prepared = reference::prepare(folder, &experiment)?;
-        let (outcome, cost) = timed(|| prepared.run());
+        let (outcome, cost) = timed(|| prepared.run(Interval::ALL));
         core_s.push(cost);
         core = vec![-1; plain.len()];
-        for job in outcome?.pools.iter().flat_map(|(_, finished)| finished) {
+        for job in outcome?.ends {
             *core.get_mut(job.row).context("a job of no row")? = job.finish_s;
         }
     }

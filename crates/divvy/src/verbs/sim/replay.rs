@@ -9,7 +9,8 @@ use divvy_sim::pools::{self, Outcome, Pools, Request, replay_pools};
 use divvy_sim::replay::ReplayError;
 use divvy_sim::trace::decimal::Decimal;
 use divvy_sim::trace::interval::Interval;
-use divvy_sim::trace::jobs::{self, Selection, TraceJob};
+use divvy_sim::trace::jobs::Selection;
+use divvy_sim::trace::source::{Survey, Trace};
 use divvy_sim::trace::{Span, cluster, speeds};
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -89,25 +90,25 @@ enum Where {
 impl Replay {
     pub(crate) fn run(&self) -> Result<Exit, Failure> {
         let begun = Instant::now();
-        let jobs = self.jobs()?;
-        let measured_jobs = self.measured(jobs.len())?;
-        let outcome = self.replay(jobs)?;
+        let trace = self.trace()?;
+        let survey = trace.survey()?;
+        let measured_jobs = self.measured(survey.jobs)?;
+        let outcome = self.replay(&trace, &survey)?;
         let report = Report {
             policy: &self.policy,
             jobs: measured_jobs,
-            summary: outcome.summary(self.measure),
             wall_s: begun.elapsed().as_secs_f64(),
             outcome: &outcome,
         };
         report.print(self.format.output)?;
         report.told().iter().for_each(|line| say(line));
-        if report.summary.all.finished == 0 {
+        if outcome.summary.all.finished == 0 {
             let which = if self.measure == Interval::ALL { "jobs" } else { "measured jobs" };
             let fix = "does --cluster belong to --trace? --pools shared lets every job run on every node";
             return Err(Failure::new(Exit::BadData, format!("none of the {which} could run")).fix(fix));
         }
         if let Some(path) = &self.per_job {
-            report.write_jobs(path)?;
+            report.write_jobs(path, &trace)?;
         }
         if let Some(path) = &self.plot {
             report.draw(path, &self.title())?;
@@ -117,6 +118,10 @@ impl Replay {
 
     /// How many of the jobs are measured: at least one.
     fn measured(&self, jobs: usize) -> Result<usize, Failure> {
+        if jobs == 0 {
+            let fix = "look at --submitted, and at the times in the trace";
+            return Err(Failure::new(Exit::BadData, "there are no jobs to replay").fix(fix));
+        }
         match (0..jobs).filter(|row| self.measure.has_row(*row)).count() {
             0 => {
                 let last = jobs.saturating_sub(1);
@@ -129,25 +134,21 @@ impl Replay {
         }
     }
 
-    fn jobs(&self) -> Result<Vec<TraceJob>, Failure> {
+    fn trace(&self) -> Result<Trace, Failure> {
         let shift_s = self.shift.map_or(0, |shift| shift.0 / 1000);
         let selection =
             Selection { submitted: self.submitted, rate: self.rate, repeat: self.repeat, shift_s };
-        let jobs: Vec<_> = jobs::merge(&self.trace, selection)?.collect::<Result<_, _>>()?;
-        if jobs.is_empty() {
-            let fix = "look at --submitted, and at the times in the trace";
-            return Err(Failure::new(Exit::BadData, "there are no jobs to replay").fix(fix));
-        }
-        Ok(jobs)
+        Ok(Trace::of_files(&self.trace, selection)?)
     }
 
-    fn replay(&self, jobs: Vec<TraceJob>) -> Result<Outcome, Failure> {
+    fn replay(&self, trace: &Trace, survey: &Survey) -> Result<Outcome, Failure> {
         let nodes = cluster::read(&self.cluster)?;
         let speeds = self.speeds.as_deref().map(speeds::read).transpose()?;
-        let bar = progress_bar(jobs.len());
+        let bar = progress_bar(survey.jobs);
         let request = Request {
             nodes: &nodes,
-            jobs,
+            trace,
+            survey,
             pools: match self.pools {
                 Where::Own => Pools::Own,
                 Where::Shared => Pools::Shared,
@@ -157,6 +158,8 @@ impl Replay {
             class: self.policy.class,
             restart_ms: self.restart_penalty.0,
             speeds: speeds.as_ref(),
+            measured: self.measure,
+            keeps_ends: self.per_job.is_some(),
             threads: std::thread::available_parallelism().map_or(1, usize::from),
         };
         let outcome = replay_pools(request, &|ended| bar.inc(ended as u64));
@@ -166,6 +169,9 @@ impl Replay {
                 .fix("is the limit of its queue below what it asks for? look at --queues"),
             ReplayError::EndOfTime(..) => Failure::new(Exit::BadData, error.to_string())
                 .fix("look at duration_s in the trace: it is in seconds"),
+            ReplayError::Trace(error) => Failure::from(error),
+            ReplayError::Changed { .. } => Failure::new(Exit::BadData, error.to_string())
+                .fix("replay it again when nobody writes to its files any more"),
             ReplayError::Broken { .. } => Failure::new(Exit::Internal, error.to_string()),
         })
     }

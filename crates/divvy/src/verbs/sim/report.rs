@@ -3,11 +3,12 @@
 use std::io::{self, Write as _};
 use std::path::Path;
 
-use divvy_sim::metrics::{Figures, Summary, fairness};
+use divvy_sim::metrics::{Figures, Summary};
 use divvy_sim::plot::{Plot, svg};
 use divvy_sim::policy::{Chosen, Class};
 use divvy_sim::pools::Outcome;
 use divvy_sim::refused::Refused;
+use divvy_sim::trace::source::Trace;
 use serde::{Deserialize, Serialize};
 use serde_json::value::{RawValue, to_raw_value};
 
@@ -24,7 +25,6 @@ pub(super) struct Report<'a> {
     pub(super) policy: &'a Chosen,
     /// The jobs of the trace that are measured, whether they ended or not.
     pub(super) jobs: usize,
-    pub(super) summary: Summary,
     pub(super) wall_s: f64,
     pub(super) outcome: &'a Outcome,
 }
@@ -64,10 +64,10 @@ impl Report<'_> {
             policy: self.policy.name.clone(),
             class: self.policy.class.to_string(),
             jobs: self.jobs,
-            summary: &self.summary,
+            summary: &self.outcome.summary,
             refused_ids: self.outcome.refused.iter().map(|refused| refused.id.as_str()).collect(),
             // Who is stopped before the end starts again: a trace does not cancel its jobs.
-            restarts: self.summary.all.preemptions,
+            restarts: self.outcome.summary.all.preemptions,
             events: self.outcome.events,
             wall_s: self.wall_s,
             peak_rss_mib: peak_rss_mib(),
@@ -83,10 +83,10 @@ impl Report<'_> {
             policy: self.policy.name.clone(),
             class: self.policy.class.to_string(),
         };
-        let each = self.summary.by_queue.iter().map(|(queue, figures)| row(queue, figures));
+        let each = self.outcome.summary.by_queue.iter().map(|(queue, figures)| row(queue, figures));
         // With one queue its figures are those of all.
-        let each = each.filter(|_| self.summary.by_queue.len() > 1);
-        let rows = std::iter::once(row("(all)", &self.summary.all)).chain(each);
+        let each = each.filter(|_| self.outcome.summary.by_queue.len() > 1);
+        let rows = std::iter::once(row("(all)", &self.outcome.summary.all)).chain(each);
         Ok(rows.map(|row| to_raw_value(&row)).collect::<Result<_, _>>()?)
     }
 
@@ -96,10 +96,10 @@ impl Report<'_> {
             policy = self.policy.name,
             class = self.policy.class,
             oracle = if self.policy.class == Class::C { " (knows every duration: a bound)" } else { "" },
-            finished = self.summary.all.finished,
+            finished = self.outcome.summary.all.finished,
             jobs = self.jobs,
-            makespan = seconds(self.summary.makespan_s as f64),
-            used = 100.0 * self.summary.gpu_utilization,
+            makespan = seconds(self.outcome.summary.makespan_s as f64),
+            used = 100.0 * self.outcome.summary.gpu_utilization,
             digest = digest(self.outcome),
         ) + &self.refused_line().unwrap_or_default()
     }
@@ -124,23 +124,22 @@ impl Report<'_> {
         lines
     }
 
-    /// Writes one line for each job that ended, in the order of the trace.
-    pub(super) fn write_jobs(&self, path: &Path) -> Result<(), Failure> {
-        let of_pool = |(gpus, finished): &(u32, Vec<_>)| fairness(finished, *gpus);
-        let fairness: Vec<_> = self.outcome.pools.iter().flat_map(of_pool).collect();
-        let jobs = self.outcome.pools.iter().flat_map(|(_, finished)| finished);
-        let mut rows: Vec<_> = jobs.zip(fairness).collect();
-        rows.sort_by_key(|(job, _)| job.row);
+    /// Writes one line for each job that ended, in the order of the trace, which knows the names.
+    pub(super) fn write_jobs(&self, path: &Path, trace: &Trace) -> Result<(), Failure> {
+        let jobs = trace.jobs()?;
+        let mut ends = self.outcome.ends.iter().peekable();
         write_to(Some(path), |to| {
             let mut writer = csv::Writer::from_writer(to);
             let header = ["job_id", "start_s", "finish_s", "preemptions", "rho", "policy", "class"];
             writer.write_record(header)?;
             let (policy, class) = (&self.policy.name, &self.policy.class.to_string());
-            for (job, fairness) in rows {
-                let numbers = [job.start_s, job.finish_s, job.preemptions.into()].map(|n| n.to_string());
+            for (row, job) in jobs.enumerate() {
+                let id = job?.arrival.id;
+                let Some(end) = ends.next_if(|end| end.row == row) else { continue };
+                let numbers = [end.start_s, end.finish_s, end.preemptions.into()].map(|n| n.to_string());
                 let [start_s, finish_s, preemptions] = &numbers;
-                let rho = format!("{:.6}", fairness.rho());
-                writer.write_record([&job.id, start_s, finish_s, preemptions, &rho, policy, class])?;
+                let rho = format!("{:.6}", end.rho);
+                writer.write_record([&id, start_s, finish_s, preemptions, &rho, policy, class])?;
             }
             Ok(writer.flush()?)
         })
@@ -148,10 +147,8 @@ impl Report<'_> {
 
     /// Draws the replay.
     pub(super) fn draw(&self, path: &Path, title: &str) -> Result<(), Failure> {
-        let finished: Vec<_> =
-            self.outcome.pools.iter().flat_map(|(_, finished)| finished).cloned().collect();
-        let (gpus, timeline) = (self.outcome.gpus(), &self.outcome.timeline);
-        let plot = Plot { title, gpus, timeline, finished: &finished };
+        let Outcome { gpus, timeline, jct_s, .. } = self.outcome;
+        let plot = Plot { title, gpus: *gpus, timeline, jct_s };
         let text = svg(&plot).map_err(|error| Failure::new(Exit::Internal, error.to_string()))?;
         write_to(Some(path), |to| Ok(to.write_all(text.as_bytes())?))
     }

@@ -1,0 +1,142 @@
+//! What a row of a trace asks of the core, and what a row of a cluster offers.
+
+use std::collections::BTreeMap;
+
+use divvy_core::model::ask::{Alternative, Ask, DeviceAsk, DeviceClass, DrawAsk};
+use divvy_core::model::device::DeviceSpec;
+use divvy_core::model::gang::{Branch, Group, Role};
+use divvy_core::model::job::{JobSpec, Kind, Lifetime, Process, Requeue, StopOrder, Work, usual_restarts};
+use divvy_core::model::newer::Newer;
+use divvy_core::model::node::NodeSpec;
+
+use super::Replay;
+use crate::trace::cluster::ClusterNode;
+use crate::trace::decimal::Ratio;
+use crate::trace::jobs::Arrival;
+use crate::trace::speeds::Speeds;
+
+/// GPUs that a task has at most: a larger job is a gang of such tasks and one of the rest.
+pub(crate) const GPUS_OF_A_TASK: u32 = 8;
+
+pub(super) fn node(row: &ClusterNode) -> (NodeSpec, Vec<DeviceSpec>) {
+    let device = |index: u32| DeviceSpec {
+        uuid: uuid(row, index),
+        index,
+        model: row.model.clone(),
+        memory_mib: 80 << 10,
+        ..DeviceSpec::default()
+    };
+    let spec = NodeSpec {
+        name: row.node.clone(),
+        cpu_milli: row.cpu_milli,
+        memory_bytes: row.memory_mib << 20,
+        ..NodeSpec::default()
+    };
+    (spec, (0..row.gpus).map(device).collect())
+}
+
+/// The model of each device, where jobs run faster on one than on another.
+pub(super) fn models(setup: &Replay<'_>) -> BTreeMap<String, String> {
+    let nodes = setup.nodes.iter().filter(|_| setup.speeds.is_some());
+    let devices = nodes.flat_map(|row| (0..row.gpus).map(|index| (uuid(row, index), row.model.clone())));
+    devices.collect()
+}
+
+fn uuid(row: &ClusterNode, index: u32) -> String {
+    format!("{}:{index}", row.node)
+}
+
+/// A model that a job can run on, any where there is no name, and how fast.
+pub(super) struct KindOfDevice {
+    pub(super) model: Option<String>,
+    pub(super) speed: (u64, u64),
+}
+
+/// What a job can run on, the fastest first. Nothing, for a kind of job that the speeds know nothing of.
+pub(super) fn kinds(job: &Arrival, speeds: Option<&Speeds>) -> Vec<KindOfDevice> {
+    let Some(speeds) = speeds else { return vec![KindOfDevice { model: None, speed: (1, 1) }] };
+    let kind = |(model, ratio): (&str, Ratio)| KindOfDevice {
+        model: Some(model.to_owned()),
+        speed: (ratio.over(), ratio.under()),
+    };
+    let mut kinds: Vec<_> = speeds.models(&job.name, job.gpus).map(kind).collect();
+    // Cross-multiplied: exact. Of equals the first by name.
+    let product =
+        |one: &KindOfDevice, other: &KindOfDevice| u128::from(one.speed.0) * u128::from(other.speed.1);
+    kinds.sort_by(|a, b| product(b, a).cmp(&product(a, b)));
+    kinds
+}
+
+/// One way to run a task: on devices of one model, or of any.
+fn alternative(kind: &KindOfDevice, fastest: &KindOfDevice, gpus: u32) -> Alternative {
+    let class = DeviceClass { models: kind.model.iter().cloned().collect(), ..DeviceClass::default() };
+    let devices = (gpus > 0).then_some(DeviceAsk { class, count: gpus, draw: DrawAsk::Whole });
+    let over = 100 * u128::from(kind.speed.0) * u128::from(fastest.speed.1);
+    let under = u128::from(kind.speed.1) * u128::from(fastest.speed.0);
+    let speed_percent = u32::try_from((over / under).max(1)).unwrap_or(100);
+    // Traces of GPU jobs say nothing of cores and memory.
+    Alternative {
+        devices,
+        cpu_milli: Some(0),
+        memory_bytes: Some(0),
+        speed_percent,
+        ..Alternative::default()
+    }
+}
+
+fn role(name: &str, tasks: u32, gpus: u32, kinds: &[KindOfDevice]) -> Role {
+    Role {
+        name: name.into(),
+        minimum: tasks,
+        maximum: tasks,
+        ask: Ask::of(kinds.iter().map(|kind| alternative(kind, &kinds[0], gpus)).collect()),
+        work: Work::Process(Process { argv: vec!["simulated".into()], ..Process::default() }),
+        topology: None,
+    }
+}
+
+/// The tasks of a job of so many GPUs.
+fn gang(gpus: u32, kinds: &[KindOfDevice]) -> Group {
+    let (whole, rest) = (gpus / GPUS_OF_A_TASK, gpus % GPUS_OF_A_TASK);
+    match (whole, rest) {
+        (0, rest) => Group::Role(role("main", 1, rest, kinds)),
+        (whole, 0) => Group::Role(role("main", whole, GPUS_OF_A_TASK, kinds)),
+        (whole, rest) => Group::Branch(Branch {
+            name: "all".into(),
+            minimum: 2,
+            groups: vec![
+                Group::Role(role("main", whole, GPUS_OF_A_TASK, kinds)),
+                Group::Role(role("rest", 1, rest, kinds)),
+            ],
+            topology: None,
+        }),
+    }
+}
+
+pub(super) fn spec(job: &Arrival, kinds: &[KindOfDevice]) -> JobSpec {
+    JobSpec {
+        name: if job.id.is_empty() { "-".into() } else { job.id.clone() },
+        queue: job.queue.clone(),
+        project: None,
+        kind: Kind::Train,
+        labels: BTreeMap::new(),
+        priority: 0,
+        preemptible: true,
+        resumable: true,
+        lifetime: Lifetime::Batch,
+        gang: gang(job.gpus, kinds),
+        time_limit: None,
+        estimate: None,
+        requeue: Requeue::Never,
+        most_restarts: usual_restarts(),
+        after: Vec::new(),
+        start_after: None,
+        deadline: Newer::default(),
+        preempts: Newer::default(),
+        stop: StopOrder::default(),
+        checkpoint: None,
+        wait_for_capacity: false,
+        exclusive: false,
+        seat: Newer::default(),
+    }
+}

@@ -227,7 +227,7 @@ pub(super) fn blockers(state: &State, snapshot: &Snapshot, spec: &JobSpec) -> (V
     let mut trial = Trial::new(state, &mut scratch);
     let draining = state.draining.then_some(Reason::PoolDraining);
     let mut blockers: Vec<Reason> =
-        draining.into_iter().chain(trial.exceeded(spec.stand(), spec.milli_asked())).collect();
+        draining.into_iter().chain(trial.beyond(spec)).collect();
     blockers.extend(super::allows(state, snapshot, spec).err());
     blockers.extend(super::closed(state, snapshot, spec).err());
     // A queue that does not exist has no limits: what is left is capacity alone.

@@ -30,7 +30,9 @@ impl Ask {
 impl Alternative {
     /// The same on devices of each of these models, the fastest first, of equals the first by name. Speeds are in any one unit.
     pub fn by_speed(&self, speeds: &BTreeMap<String, u32>) -> Vec<Alternative> {
-        by_speed(std::slice::from_ref(self), speeds)
+        let mut of_any = self.clone();
+        of_any.devices.iter_mut().for_each(|ask| ask.class.models.clear());
+        by_speed(&[of_any], speeds)
     }
 }
 
@@ -63,9 +65,7 @@ impl Ask {
             _ => None,
         };
         let speeds: BTreeMap<String, u32> = self.alternatives.iter().map(speed).collect::<Option<_>>()?;
-        let mut first = self.alternatives.first()?.clone();
-        first.devices.iter_mut().for_each(|ask| ask.class.models.clear());
-        let anew = first.by_speed(&speeds);
+        let anew = self.alternatives.first()?.by_speed(&speeds);
         (speeds.len() > 1 && anew == self.alternatives).then_some(speeds)
     }
 }

@@ -226,8 +226,7 @@ pub(super) fn blockers(state: &State, snapshot: &Snapshot, spec: &JobSpec) -> (V
     scratch.neighbours.heed(state, spec);
     let mut trial = Trial::new(state, &mut scratch);
     let draining = state.draining.then_some(Reason::PoolDraining);
-    let mut blockers: Vec<Reason> =
-        draining.into_iter().chain(trial.beyond(spec)).collect();
+    let mut blockers: Vec<Reason> = draining.into_iter().chain(trial.beyond(spec)).collect();
     blockers.extend(super::allows(state, snapshot, spec).err());
     blockers.extend(super::closed(state, snapshot, spec).err());
     // A queue that does not exist has no limits: what is left is capacity alone.

@@ -278,9 +278,8 @@ impl<'a> Fair<'a, '_> {
         let id = place::next_member(self.trial, job).filter(|_| gives_way && reason.may_be_taken_for());
         let may = |id: &JobId| {
             // Of several alternatives each is asked by itself.
-            let is_owed = || {
-                job.spec.gang.has_alternatives() || self.shares.guarantees_it(turn.queue, turn.asked)
-            };
+            let is_owed =
+                || job.spec.gang.has_alternatives() || self.shares.guarantees_it(turn.queue, turn.asked);
             !state.draining && (!state.was_just_taken(*id) || is_owed())
         };
         let Some(id) = id.filter(may) else {

@@ -213,6 +213,18 @@ fn what_no_way_could_ever_have_is_refused_and_what_one_could_is_not() {
 }
 
 #[test]
+fn in_a_strict_order_nobody_waits_for_one_whose_ways_are_beyond_the_pool_or_the_limit_of_its_queue() {
+    check(
+        "policy {strict: true}\nnode n1 4xh100\nnode n2 4xa100\nnode n3 4xa100\nqueue x limit=5\nqueue y\n\
+        submit a x 1 tasks=2 model=h100 or=a100:3 exclusive prio=high\nsubmit b y 1\nplan",
+        expect![[r#"
+            place b n1:0
+            wait DV-QUEUE-LIMIT: queue x is at its limit of 5 GPUs
+        "#]],
+    );
+}
+
+#[test]
 fn a_gang_grows_by_the_way_that_it_has() {
     check(
         "policy {elastic: true}\nnode n1 2xh100\nnode n2 8xl4\nsubmit h default 2 model=h100\nsubmit a default 2 model=h100 or=l4:4 tasks=1..2\nplan",

@@ -37,7 +37,13 @@ pub(super) fn diagnose(
     let ask = alternative.devices.as_ref();
     let tally = ask.map(|ask| filter::tally(nodes.iter().copied(), ask)).unwrap_or_default();
     let for_one = never(nodes, alternative, &tally).or_else(|| not_now(nodes, spec, (alternative, &tally)));
-    for_one.unwrap_or_else(|| match most_tasks(nodes.iter().copied(), alternative) {
+    let holds = |node: &&&NodeView| most_tasks([**node], alternative) > 0;
+    let most = || match spec.exclusive {
+        // Each of them has a node for itself.
+        true => nodes.iter().filter(holds).count() as u32,
+        false => most_tasks(nodes.iter().copied(), alternative),
+    };
+    for_one.unwrap_or_else(|| match most() {
         most if most < tasks => Reason::TooManyTasks(tasks, most),
         _ => Reason::GangIncomplete(spec.gang.tasks()),
     })

@@ -225,6 +225,19 @@ fn in_a_strict_order_nobody_waits_for_one_whose_ways_are_beyond_the_pool_or_the_
 }
 
 #[test]
+fn by_the_walk_two_jobs_that_hold_more_than_they_asked_for_first_do_not_take_each_others_places() {
+    check(
+        "policy {preempt: walk, share: none, cool_down: none}\nnode n1 4xa100\nsubmit x default 2 model=h100 prio=high wait\n\
+        submit a default 2 model=h100 or=a100:3\nsubmit b default 2 model=h100 or=a100:3\nplan\npass 1h\nplan\npass 1h\nplan",
+        expect![[r#"
+            place a n1:0+n1:1+n1:2
+            wait DV-NO-SUCH-MODEL: no GPU of the pool is h100
+            wait DV-GPUS-BUSY: no node has 3 GPUs free that would do
+        "#]],
+    );
+}
+
+#[test]
 fn a_gang_grows_by_the_way_that_it_has() {
     check(
         "policy {elastic: true}\nnode n1 2xh100\nnode n2 8xl4\nsubmit h default 2 model=h100\nsubmit a default 2 model=h100 or=l4:4 tasks=1..2\nplan",

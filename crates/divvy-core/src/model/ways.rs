@@ -3,8 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::ask::{Ask, DeviceClass, DeviceText, DrawAsk, NotDevices};
-use super::gang::{Group, Role};
+use super::ask::{Alternative, Ask, DeviceClass, DeviceText, DrawAsk, NotDevices};
+use super::gang::Group;
 use super::job::JobSpec;
 
 /// The most ways that are written for one task. Each is tried whenever the job is, and nobody means as many by purpose.
@@ -83,7 +83,7 @@ impl fmt::Display for DeviceText {
 impl Ask {
     /// Whether its ways take different numbers of devices: what it holds is known only once it has a place.
     pub fn has_counts(&self) -> bool {
-        let mut milli = self.alternatives.iter().map(super::ask::Alternative::milli);
+        let mut milli = self.alternatives.iter().map(Alternative::milli);
         let first = milli.next();
         milli.any(|other| Some(other) != first)
     }
@@ -112,18 +112,26 @@ impl JobSpec {
 
     /// Thousandths of devices that the job asks for at least, whichever alternatives it gets.
     pub fn least_milli(&self) -> i64 {
-        fn of(group: &Group) -> i64 {
-            match group {
-                Group::Role(role) => i64::from(role.minimum) * least(role),
-                Group::Branch(branch) => branch.required().map(of).sum(),
-            }
-        }
-        of(&self.gang)
+        milli(&self.gang, |each| each.min())
+    }
+
+    /// Thousandths of devices that the job holds at most with its minimum of tasks. Where those who wait are compared with those who
+    /// run, it counts as that: who counted for less than he then holds would be given a place, lose it by what he holds, and be given
+    /// it again.
+    pub fn most_milli(&self) -> i64 {
+        milli(&self.gang, |each| each.max())
     }
 }
 
-fn least(role: &Role) -> i64 {
-    role.ask.alternatives.iter().map(super::ask::Alternative::milli).min().unwrap_or(0)
+/// What the roles of a group ask for that must start together, with one of the ways of each.
+fn milli(group: &Group, choose: fn(&mut dyn Iterator<Item = i64>) -> Option<i64>) -> i64 {
+    match group {
+        Group::Role(role) => {
+            let mut each = role.ask.alternatives.iter().map(Alternative::milli);
+            i64::from(role.minimum) * choose(&mut each).unwrap_or(0)
+        }
+        Group::Branch(branch) => branch.required().map(|group| milli(group, choose)).sum(),
+    }
 }
 
 fn has_counts(group: &Group) -> bool {

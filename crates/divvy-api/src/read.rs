@@ -196,12 +196,23 @@ mod tests {
         let file = file.unwrap();
         let text =
             |value: &Option<crate::Scalar>| value.as_ref().map(|value| value.0.clone()).unwrap_or_default();
-        assert_eq!([text(&file.gpus), text(&file.cpus), text(&file.memory)], ["2", "0.5", "64G"]);
+        assert_eq!([text(&file.cpus), text(&file.memory)], ["0.5", "64G"]);
+        assert_eq!(file.gpus, Some("2".into()));
         assert_eq!([text(&file.priority), text(&file.array)], ["-5", "0-9%2"]);
         assert_eq!(file.after, ["12".into()]);
         assert_eq!(job_file("command: a\nafter: [12:ok, 13]").unwrap().after.len(), 2);
         let json: JobFile = json(br#"{"command":["a"],"gpus":2,"after":["12:ok",13]}"#).unwrap();
-        assert_eq!((text(&json.gpus).as_str(), json.after.len()), ("2", 2));
+        assert_eq!((json.gpus, json.after.len()), (Some("2".into()), 2));
+    }
+
+    #[test]
+    fn gpus_are_one_way_or_a_list_of_ways() {
+        let ways = Some(crate::Gpus::Ways(vec!["h100:2".into(), "4".into()]));
+        assert_eq!(job_file("command: a\ngpus: [h100:2, 4]").unwrap().gpus, ways);
+        assert_eq!(json::<JobFile>(br#"{"gpus":["h100:2",4]}"#).unwrap().gpus, ways);
+        assert_eq!(job_file("command: a\ngpus:\n  - h100:2\n  - 4").unwrap().gpus, ways);
+        let error = job_file("command: a\ngpus: {h100: 2}").unwrap_err().to_string();
+        assert!(error.contains("line 2") && error.contains("in order of preference"), "{error}");
     }
 
     #[test]
@@ -252,7 +263,7 @@ mod tests {
             .prop_map(|(name, command, gpus, time_limit, env, hold, preemptible)| JobFile {
                 name,
                 command: Some(command),
-                gpus,
+                gpus: gpus.map(crate::Gpus::One),
                 time_limit,
                 env,
                 hold,

@@ -277,14 +277,27 @@ pub struct RoleDetail {
     pub tasks: u32,
     /// How many it may grow to; 0 where that is not known.
     pub max_tasks: u32,
-    /// Devices per task.
+    /// Devices per task; of several ways those of the first.
     pub gpus: u32,
     /// Which devices, as `-g` takes it without the count: `h100`, `any GPU`; empty without devices.
     pub devices: String,
+    /// Where ways differ in their number of devices: each of them, the preferred first. Else empty.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub ways: Vec<WayDetail>,
     /// Milli-cores per task; null where it is the share of the node.
     pub cpu_milli: Option<i64>,
     /// Bytes of host memory per task; null where it is the share of the node.
     pub memory_bytes: Option<i64>,
+}
+
+/// One of several ways to serve a task.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(default)]
+pub struct WayDetail {
+    /// Devices per task.
+    pub gpus: u32,
+    /// Which devices, as `-g` takes it without the count.
+    pub devices: String,
 }
 
 /// How a job is stopped.

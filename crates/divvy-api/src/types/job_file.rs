@@ -36,9 +36,9 @@ pub struct JobFile {
     /// Which variables of the submitting shell it gets: `ALL` (if unsaid), `NONE` or `A,B`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub export: Option<String>,
-    /// Devices per task: `2`, `h100:2`, `a100,h100:40GB..80GB:2`.
+    /// Devices per task: `2`, `h100:2`, `a100,h100:40GB..80GB:2`; several ways in order of preference: `[h100:2, l4:4]`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub gpus: Option<Scalar>,
+    pub gpus: Option<Gpus>,
     /// How fast it runs on each model, in any one unit: `{h100: 1, a100: 0.5}`.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub speed: BTreeMap<String, Scalar>,
@@ -157,7 +157,7 @@ pub struct RoleFile {
     pub env: BTreeMap<String, String>,
     /// Devices per task.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub gpus: Option<Scalar>,
+    pub gpus: Option<Gpus>,
     /// The least memory of each device.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gpu_memory: Option<Scalar>,
@@ -368,6 +368,62 @@ impl utoipa::PartialSchema for Scalar {
 }
 
 impl ToSchema for Scalar {}
+
+/// The devices of a task: one way to serve it, or several, the preferred first.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(untagged)]
+pub enum Gpus {
+    /// `2`, `h100:2`, or several ways in one text: `h100:2,l4:4`.
+    One(Scalar),
+    /// `[h100:2, l4:4]`.
+    Ways(Vec<Scalar>),
+}
+
+impl<T: Into<Scalar>> From<T> for Gpus {
+    fn from(one: T) -> Self {
+        Self::One(one.into())
+    }
+}
+
+impl<'de> Deserialize<'de> for Gpus {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct OneOrWays;
+
+        impl<'de> Visitor<'de> for OneOrWays {
+            type Value = Gpus;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a number of GPUs, a text (h100:2) or a list of these in order of preference")
+            }
+
+            fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Gpus, E> {
+                ScalarVisitor.visit_str(text).map(Gpus::One)
+            }
+
+            fn visit_u64<E: serde::de::Error>(self, number: u64) -> Result<Gpus, E> {
+                ScalarVisitor.visit_u64(number).map(Gpus::One)
+            }
+
+            fn visit_i64<E: serde::de::Error>(self, number: i64) -> Result<Gpus, E> {
+                ScalarVisitor.visit_i64(number).map(Gpus::One)
+            }
+
+            fn visit_f64<E: serde::de::Error>(self, number: f64) -> Result<Gpus, E> {
+                ScalarVisitor.visit_f64(number).map(Gpus::One)
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Gpus, A::Error> {
+                let mut ways = Vec::new();
+                while let Some(way) = items.next_element()? {
+                    ways.push(way);
+                }
+                Ok(Gpus::Ways(ways))
+            }
+        }
+
+        deserializer.deserialize_any(OneOrWays)
+    }
+}
 
 /// Takes `after: 12:ok` as well as `after: [12:ok, 13]`.
 fn one_or_many<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Scalar>, D::Error> {

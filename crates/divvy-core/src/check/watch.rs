@@ -3,6 +3,7 @@
 //! that the fold keeps, either: the state is what it compares its books with.
 
 mod affinity;
+mod given;
 mod giving;
 mod order;
 mod starving;
@@ -281,6 +282,7 @@ impl Watch {
             self.charge(state, job, placement);
             self.hold(state, job, placement, state.now);
             self.room(state, placement, wrong);
+            given::as_asked(state, (job, placement), wrong);
             if let Some(id) = keeps_from(state, job, placement) {
                 wrong.push(found("calendar", format!("job {job} was given what reservation {id} keeps")));
             }
@@ -299,13 +301,6 @@ impl Watch {
                 wrong
                     .push(found("L7", format!("allocation {} is not what was placed", placement.allocation)));
             }
-        }
-    }
-
-    /// No id is given twice (L5).
-    fn fresh(&mut self, id: AllocationId, wrong: &mut Found) {
-        if id <= self.floor || !self.recent.insert(id) {
-            wrong.push(found("L5", format!("allocation {id} was given before")));
         }
     }
 

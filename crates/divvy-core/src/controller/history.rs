@@ -53,6 +53,11 @@ fn attempt(state: &State, job: &Job, (id, run): (JobId, &Run), ending: Ending) -
     let mut nodes: Vec<String> = run.placements.iter().filter_map(|placement| node(placement.node)).collect();
     nodes.dedup();
     let devices = run.placements.iter().flat_map(|placement| &placement.devices);
+    // Of several ways to be served, with other numbers of devices each, it tells the one that it had.
+    let (gpus, gpu_milli) = match spec.has_counts() && !run.placements.is_empty() {
+        true => (devices.clone().count() as u32, run.placements.iter().map(Placement::milli).sum()),
+        false => (spec.devices_asked(), spec.milli_asked()),
+    };
     Attempt {
         job: id,
         attempt: run.attempt,
@@ -72,8 +77,8 @@ fn attempt(state: &State, job: &Job, (id, run): (JobId, &Run), ending: Ending) -
         state: ending.becomes,
         exit_code: ending.exit_code,
         end: ending.end.clone(),
-        gpus: spec.devices_asked(),
-        gpu_milli: spec.milli_asked(),
+        gpus,
+        gpu_milli,
         tasks: spec.gang.tasks(),
         nodes,
         devices: devices

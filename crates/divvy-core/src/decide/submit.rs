@@ -113,8 +113,8 @@ fn sense(spec: &JobSpec) -> Result<(), Rejection> {
         if role.minimum > role.maximum {
             return bad("tasks", "the minimum is above the maximum");
         }
-        if role.ask.alternatives.is_empty() {
-            return bad("gpus", "a role needs at least one alternative");
+        if let Some(what) = role.ask.wrong_ways() {
+            return bad("gpus", what);
         }
         if let Work::Process(process) = &role.work {
             let bytes: usize = process.argv.iter().map(String::len).sum();

@@ -56,7 +56,8 @@ pub fn cost(state: &State, spec: &JobSpec, change: &Change) -> Cost {
     match change {
         change if change.is_waiver() => Cost { waived: 1, ..none },
         Change::FewerDevices { role: name, from, to } => {
-            let each = devices(name) / i64::from((*from).max(1));
+            let ask = role(name).and_then(|role| role.ask.alternatives.first()?.devices.as_ref());
+            let each = ask.map_or(0, |ask| i64::from(ask.milli()));
             let tasks = role(name).map_or(1, |role| i64::from(role.minimum));
             Cost { fewer_milli: i64::from(from - to) * each * tasks, ..none }
         }

@@ -139,7 +139,9 @@ fn models(snapshot: &Snapshot) -> BTreeSet<String> {
 /// Fewer devices for each task, or fewer tasks.
 fn fewer(role: &Role) -> Vec<Change> {
     let name = || role.name.clone();
-    let devices = role.ask.alternatives.first().and_then(|it| it.devices.as_ref()).map_or(0, |ask| ask.count);
+    // Of several ways none is to take more.
+    let counts = role.ask.alternatives.iter().filter_map(|it| Some(it.devices.as_ref()?.count));
+    let devices = counts.max().unwrap_or(0);
     let counts = below(devices).map(|to| Change::FewerDevices { role: name(), from: devices, to });
     let tasks = below(role.minimum).map(|to| Change::FewerTasks { role: name(), from: role.minimum, to });
     counts.chain(tasks).collect()
@@ -198,20 +200,31 @@ fn grants(state: &State, snapshot: &Snapshot, spec: &JobSpec) -> Vec<Change> {
         grants.extend((down > 0).then(|| Change::Repair { node: name(), devices: down }));
         grants.extend((foreign > 0).then(|| Change::Vacate { node: name(), devices: foreign }));
     }
-    let drawn = drawn(snapshot, spec);
+    let ways = drawn(snapshot, spec);
     for path in lineage(&spec.queue) {
-        grants.extend(state.queues.get(path).into_iter().flat_map(|queue| raises(snapshot, queue, &drawn)));
+        let queue = || state.queues.get(path).into_iter();
+        grants.extend(ways.iter().flat_map(|drawn| queue().flat_map(|queue| raises(snapshot, queue, drawn))));
     }
     grants.extend(budget_raises(state, spec));
-    grants.extend(user_raises(state, snapshot, spec, &drawn));
+    grants.extend(ways.iter().flat_map(|drawn| user_raises(state, snapshot, spec, drawn)));
     let is_own = |path: &String| lineage(&spec.queue).any(|own| own == path);
     let others = state.queues.values().filter(|queue| !is_own(&queue.path) && !queue.lend.is_empty());
     let others: Vec<&Queue> = others.collect();
     let left =
         if others.is_empty() { BTreeMap::new() } else { plan::available(state, snapshot, spec.stand()) };
-    grants.extend(others.into_iter().flat_map(|queue| lent(queue, &drawn, &left)));
+    let lent = |drawn| others.iter().flat_map(|queue| lent(queue, drawn, &left)).collect::<Vec<_>>();
+    grants.extend(ways.iter().flat_map(lent));
     grants.extend(room(snapshot, spec));
-    grants
+    if ways.len() <= 1 {
+        return grants;
+    }
+    let mut unlike: Vec<Change> = Vec::new();
+    for grant in grants {
+        if !unlike.contains(&grant) {
+            unlike.push(grant);
+        }
+    }
+    unlike
 }
 
 /// Reservations for others; of a node or device that was drained several times one, which stands for all.
@@ -236,17 +249,23 @@ fn unusable(state: &State) -> BTreeMap<NodeId, (u32, u32)> {
     unusable
 }
 
-/// What a job would draw at most of each resource, by its first alternatives.
-fn drawn(snapshot: &Snapshot, spec: &JobSpec) -> Holdings {
-    let mut drawn = Holdings::default();
-    for role in spec.gang.roles() {
-        let Some(first) = role.ask.alternatives.first() else { continue };
-        for (resource, amount) in drawn_by(snapshot, first) {
-            // A sum beyond all integers is more than any queue has.
-            let _ = drawn.change(&resource, amount.saturating_mul(i64::from(role.minimum)));
+/// What a job would draw at most of each resource, by each of its alternatives.
+fn drawn(snapshot: &Snapshot, spec: &JobSpec) -> Vec<Holdings> {
+    let roles = spec.gang.roles();
+    let most = roles.iter().map(|role| role.ask.alternatives.len()).max().unwrap_or(0);
+    let by = |number: usize| {
+        let mut drawn = Holdings::default();
+        for role in &roles {
+            let alternatives = &role.ask.alternatives;
+            let Some(one) = alternatives.get(number).or(alternatives.last()) else { continue };
+            for (resource, amount) in drawn_by(snapshot, one) {
+                // A sum beyond all integers is more than any queue has.
+                let _ = drawn.change(&resource, amount.saturating_mul(i64::from(role.minimum)));
+            }
         }
-    }
-    drawn
+        drawn
+    };
+    (0..most).map(by).collect()
 }
 
 fn drawn_by(snapshot: &Snapshot, alternative: &Alternative) -> Vec<(Resource, i64)> {

@@ -12,6 +12,7 @@ use super::choice::NodeChoice;
 use super::device::{DeviceSpec, WHOLE_MILLI};
 use super::extras::Extras;
 use super::newer::Newer;
+use super::ways::MOST_WAYS;
 
 /// What a task needs. The alternatives are in order of preference.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -95,6 +96,16 @@ pub struct Alternative {
 
 fn full_speed() -> u32 {
     100
+}
+
+impl Alternative {
+    /// Thousandths of devices that a task draws by it; a partition counts for none.
+    pub fn milli(&self) -> i64 {
+        self.devices.as_ref().map_or(0, |ask| match ask.draw {
+            DrawAsk::Partition(_) => 0,
+            _ => i64::from(ask.count) * i64::from(ask.milli()),
+        })
+    }
 }
 
 /// Which devices, how many, and how much of each.
@@ -200,6 +211,12 @@ pub enum NotDevices {
     /// A range with its ends the wrong way round.
     #[error("the memory range {0:?} is empty: its first bound is above its second")]
     EmptyRange(String),
+    /// Two ways that the same devices could serve.
+    #[error("the same GPUs could serve {0:?} and {1:?}: name models in each, every model once")]
+    SameDevices(String, String),
+    /// More than [`MOST_WAYS`].
+    #[error("{0} ways are more than anybody can prefer in order: write at most {MOST_WAYS}")]
+    TooManyWays(usize),
 }
 
 impl FromStr for DeviceText {

@@ -23,3 +23,4 @@ pub mod recollection;
 pub mod reservation;
 pub mod score;
 pub mod topology;
+pub mod ways;

@@ -30,17 +30,31 @@ impl Ask {
 impl Alternative {
     /// The same on devices of each of these models, the fastest first, of equals the first by name. Speeds are in any one unit.
     pub fn by_speed(&self, speeds: &BTreeMap<String, u32>) -> Vec<Alternative> {
-        let mut models: Vec<(&String, u32)> = speeds.iter().map(|(model, speed)| (model, *speed)).collect();
-        models.sort_by_key(|(model, speed)| (Reverse(*speed), *model));
-        let best = models.first().map_or(1, |(_, best)| u64::from(*best).max(1));
-        let on = |(model, speed): (&String, u32)| {
-            let mut on = self.clone();
-            on.devices.iter_mut().for_each(|ask| ask.class.models = vec![model.clone()]);
-            on.speed_percent = ((u64::from(speed) * u64::from(FULL_PERCENT) / best) as u32).max(1);
-            on
-        };
-        models.into_iter().map(on).collect()
+        let mut of_any = self.clone();
+        of_any.devices.iter_mut().for_each(|ask| ask.class.models.clear());
+        by_speed(&[of_any], speeds)
     }
+}
+
+/// These ways on devices of each of the models that they name, or of all where they name none: the fastest first; of equals the
+/// first that is named, then the first by name. Speeds are in any one unit.
+pub fn by_speed(ways: &[Alternative], speeds: &BTreeMap<String, u32>) -> Vec<Alternative> {
+    let mut all: Vec<(&Alternative, &String, u32)> = Vec::new();
+    for way in ways {
+        let named = way.devices.as_ref().map_or(&[][..], |ask| &ask.class.models);
+        let takes = |model: &String| named.is_empty() || named.contains(model);
+        let known = speeds.iter().filter(|(model, _)| takes(model));
+        all.extend(known.map(|(model, speed)| (way, model, *speed)));
+    }
+    all.sort_by_key(|(_, _, speed)| Reverse(*speed));
+    let best = all.first().map_or(1, |(_, _, best)| u64::from(*best).max(1));
+    let on = |(way, model, speed): (&Alternative, &String, u32)| {
+        let mut on = way.clone();
+        on.devices.iter_mut().for_each(|ask| ask.class.models = vec![model.clone()]);
+        on.speed_percent = ((u64::from(speed) * u64::from(FULL_PERCENT) / best) as u32).max(1);
+        on
+    };
+    all.into_iter().map(on).collect()
 }
 
 impl Ask {

@@ -37,7 +37,13 @@ pub(super) fn diagnose(
     let ask = alternative.devices.as_ref();
     let tally = ask.map(|ask| filter::tally(nodes.iter().copied(), ask)).unwrap_or_default();
     let for_one = never(nodes, alternative, &tally).or_else(|| not_now(nodes, spec, (alternative, &tally)));
-    for_one.unwrap_or_else(|| match most_tasks(nodes.iter().copied(), alternative) {
+    let holds = |node: &&&NodeView| most_tasks([**node], alternative) > 0;
+    let most = || match spec.exclusive {
+        // Each of them has a node for itself.
+        true => nodes.iter().filter(holds).count() as u32,
+        false => most_tasks(nodes.iter().copied(), alternative),
+    };
+    for_one.unwrap_or_else(|| match most() {
         most if most < tasks => Reason::TooManyTasks(tasks, most),
         _ => Reason::GangIncomplete(spec.gang.tasks()),
     })
@@ -226,8 +232,7 @@ pub(super) fn blockers(state: &State, snapshot: &Snapshot, spec: &JobSpec) -> (V
     scratch.neighbours.heed(state, spec);
     let mut trial = Trial::new(state, &mut scratch);
     let draining = state.draining.then_some(Reason::PoolDraining);
-    let mut blockers: Vec<Reason> =
-        draining.into_iter().chain(trial.exceeded(spec.stand(), spec.milli_asked())).collect();
+    let mut blockers: Vec<Reason> = draining.into_iter().chain(trial.beyond(spec)).collect();
     blockers.extend(super::allows(state, snapshot, spec).err());
     blockers.extend(super::closed(state, snapshot, spec).err());
     // A queue that does not exist has no limits: what is left is capacity alone.

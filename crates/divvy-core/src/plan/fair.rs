@@ -219,7 +219,7 @@ impl<'a> Fair<'a, '_> {
         match (lasts, reason) {
             // Of a class of which some have started, what kept it back before keeps back the rest.
             (Some(judged), _) => {
-                drop(verdicts.entry(turn.class).and_modify(|verdict| *verdict = Some(judged.clone())))
+                verdicts.entry(turn.class).and_modify(|verdict| *verdict = Some(judged.clone()));
             }
             (None, Some(reason)) => {
                 stuck::note(self.trial, turn.class, &reason);
@@ -355,7 +355,9 @@ impl<'a> Fair<'a, '_> {
         let state = self.trial.state;
         let id = place::next_member(self.trial, job).filter(|_| gives_way && reason.may_be_taken_for());
         let may = |id: &JobId| {
-            let is_owed = || self.shares.guarantees_it(turn.queue, turn.asked);
+            // Of several alternatives each is asked by itself.
+            let is_owed =
+                || job.spec.gang.has_alternatives() || self.shares.guarantees_it(turn.queue, turn.asked);
             !state.draining && (!state.was_just_taken(*id) || is_owed())
         };
         let Some(id) = id.filter(may) else {
@@ -397,7 +399,8 @@ impl<'a> Fair<'a, '_> {
         reclaim::take_back(self, &claim)
     }
 
-    /// Likewise by each alternative: first by all of them those of other queues, then those of its own, too.
+    /// Likewise by each alternative that its queue may have: first by all of them those of other queues, then those of its own, too.
+    /// One whose devices were just taken takes nobody's but by an alternative that is guaranteed to its queue (L10).
     fn claim_any(
         &mut self,
         (queue, by): (usize, By),
@@ -406,8 +409,13 @@ impl<'a> Fair<'a, '_> {
         let roles = spec.gang.roles();
         let most = roles.iter().map(|role| role.ask.alternatives.len()).max().unwrap_or(0);
         let ways = [false, true].into_iter().flat_map(|own| (0..most).map(move |number| (own, number)));
+        let waits = by != By::Starving && self.trial.state.was_just_taken(job);
         for (own, number) in ways {
             let asked = self.shares.asked_by(spec, number);
+            let may_have = self.shares.allows_one(queue, &asked, spec).is_ok();
+            if !may_have || waits && !self.shares.guarantees_it(queue, &asked) {
+                continue;
+            }
             if !self.may_claim((queue, by), (job, spec), (asked.clone(), number)) {
                 continue;
             }

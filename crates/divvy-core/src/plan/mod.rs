@@ -361,10 +361,12 @@ pub fn allows(state: &State, snapshot: &Snapshot, spec: &JobSpec) -> Result<(), 
     shares.allows(shares.place(spec.stand()), &shares.asked(spec), spec)
 }
 
-/// The alternatives of a job that its queue may not have, by what the others lend and what it may borrow; an error if none is left.
+/// The alternatives of a job that its queue may not have, by what is guaranteed to it, what the others lend and what it may borrow;
+/// an error if none is left.
 fn closed(state: &State, snapshot: &Snapshot, spec: &JobSpec) -> Result<share::Closed, Reason> {
     let bounded = |queue: &Queue| !queue.borrow.is_empty() || !queue.lend.is_empty();
-    if !share::is_shared(&state.policy) || !state.queues.values().any(bounded) {
+    let binds = !spec.preemptible && spec.gang.has_alternatives();
+    if !share::is_shared(&state.policy) || !binds && !state.queues.values().any(bounded) {
         return Ok(share::Closed::default());
     }
     let shares = share::Shares::of(state, snapshot);

@@ -131,7 +131,7 @@ pub(super) fn of_running(policy: &Policy, id: JobId, view: &RunView, now: Time) 
 
 /// The place in the line of a run that waits.
 pub(super) fn of_waiting(policy: &Policy, (job, run): (&Job, Option<&Run>), now: Time) -> OrderKey {
-    order::place(policy, order::of_waiting(policy, job, run), job.spec.milli_asked(), now)
+    order::place(policy, order::of_waiting(policy, job, run), job.spec.most_milli(), now)
 }
 
 /// The place of a running job for those that wait and may take its devices since they stand before it. By length, what is left of it

@@ -7,7 +7,7 @@ use super::near;
 use super::reserve;
 use super::score::{self, Asked, NodeTask, Pick, Rule};
 use super::topology;
-use super::trial::Trial;
+use super::trial::{Scope, Trial};
 use crate::id::JobId;
 use crate::model::allocation::Placement;
 use crate::model::ask::{Alternative, Ask, DeviceAsk, DrawAsk};
@@ -59,8 +59,8 @@ pub(super) fn is_still_busy(trial: &Trial, reason: &Reason, spec: &JobSpec) -> b
         nodes.all_well() && nodes.most_free().is_none_or(|most| most < ask.count)
     };
     let asks_so = |ask: &Ask| {
-        let first = ask.alternatives.first().and_then(|first| first.devices.as_ref());
-        first.is_some_and(|devices| devices.count == *count) && ask.alternatives.iter().all(is_busy)
+        let mut counts = ask.alternatives.iter().filter_map(|it| Some(it.devices.as_ref()?.count));
+        counts.any(|asked| asked == *count) && ask.alternatives.iter().all(is_busy)
     };
     match &spec.gang {
         Group::Role(role) => asks_so(&role.ask),
@@ -108,7 +108,7 @@ fn put_aside(trial: &mut Trial, spec: &JobSpec) -> Option<Reason> {
 
 /// Places one gang, whoever waits, or leaves the trial as it was.
 pub(super) fn place_now(trial: &mut Trial, spec: &JobSpec) -> Result<Vec<Placement>, Reason> {
-    if let Some(over) = trial.exceeded(spec.stand(), spec.milli_asked()) {
+    if let Some(over) = trial.beyond(spec) {
         return Err(over);
     }
     let mark = trial.mark();
@@ -132,7 +132,7 @@ pub(super) fn place_role(
     role: &Role,
     rank: &mut u32,
 ) -> Result<(), Reason> {
-    let Some(chosen) = trial.chosen(&role.ask.nodes) else { return place_at_home(trial, spec, role, rank) };
+    let Some(chosen) = trial.chosen(&role.ask.nodes) else { return place_by_first(trial, spec, role, rank) };
     if chosen.is_empty() {
         let nodes = trial.capacity().nodes.iter().filter(|node| role.ask.nodes.takes(&node.face));
         return Err(match nodes.count() {
@@ -141,38 +141,25 @@ pub(super) fn place_role(
         });
     }
     let wider = trial.keep_to(Some(chosen));
-    let placed = place_at_home(trial, spec, role, rank);
+    let placed = place_by_first(trial, spec, role, rank);
     trial.keep_to(wider);
     placed
 }
 
-/// Places all tasks of a role in one of the domains of which they have to choose one, if they have.
-fn place_at_home(trial: &mut Trial, spec: &JobSpec, role: &Role, rank: &mut u32) -> Result<(), Reason> {
-    for home in near::homes(trial, spec, (role, *rank)).into_iter().flatten() {
-        let (wider, told) = (trial.keep_to(Some(home)), trial.name_reasons(false));
-        let placed = place_by_first(trial, spec, role, rank);
-        trial.keep_to(wider);
-        trial.name_reasons(told);
-        if placed.is_ok() {
-            return placed;
-        }
-    }
-    place_by_first(trial, spec, role, rank)
-}
-
-/// Places all tasks of a role by its first alternative that fits.
+/// Places all tasks of a role by its first alternative that fits. An error is why the first one does not that the pool could hold.
 fn place_by_first(trial: &mut Trial, spec: &JobSpec, role: &Role, rank: &mut u32) -> Result<(), Reason> {
     let mark = trial.mark();
-    let mut first_reason = None;
+    let mut first_reason: Option<Reason> = None;
     let alternatives = &role.ask.alternatives;
+    let homes = near::homes(trial, spec, (role, *rank)).unwrap_or_default();
     for (index, alternative) in alternatives.iter().enumerate() {
         if trial.not_lent.closes(index, alternatives.len()) {
             continue;
         }
-        let placed = topology::place_tasks(trial, spec, (role, index), *rank);
-        // What its queue may not have of the host there, another alternative may not need.
+        let placed = place_at_home(trial, spec, (role, index), (*rank, &homes));
+        // What its queue may not have of it, another alternative may not need.
         let over = match placed {
-            Ok(()) if index + 1 < alternatives.len() => trial.exceeded_since(mark, spec.stand()),
+            Ok(()) if alternatives.len() > 1 => trial.exceeded_since(mark, spec.stand()),
             _ => None,
         };
         if placed.is_ok() && over.is_none() {
@@ -181,9 +168,34 @@ fn place_by_first(trial: &mut Trial, spec: &JobSpec, role: &Role, rank: &mut u32
         }
         trial.roll_back_to(mark);
         let reason = over.or_else(|| Some(why_not(trial, spec, (role, alternative, *rank), placed.err()?)));
-        first_reason = first_reason.or(reason);
+        let may_fit = |reason: &Reason| reason.verdict() != Verdict::NoFit;
+        first_reason = match first_reason {
+            Some(first) if may_fit(&first) || !reason.as_ref().is_some_and(may_fit) => Some(first),
+            _ => reason,
+        };
     }
     Err(first_reason.unwrap_or(Reason::NotPlanned))
+}
+
+/// Places all tasks of a role by one of its alternatives: in one of the domains of which they have to choose one, if they have.
+fn place_at_home(
+    trial: &mut Trial,
+    spec: &JobSpec,
+    (role, index): (&Role, usize),
+    (rank, homes): (u32, &[Scope]),
+) -> Result<(), Reason> {
+    let mark = trial.mark();
+    for home in homes {
+        let (wider, told) = (trial.keep_to(Some(Scope::clone(home))), trial.name_reasons(false));
+        let placed = topology::place_tasks(trial, spec, (role, index), rank);
+        trial.keep_to(wider);
+        trial.name_reasons(told);
+        if placed.is_ok() {
+            return placed;
+        }
+        trial.roll_back_to(mark);
+    }
+    topology::place_tasks(trial, spec, (role, index), rank)
 }
 
 /// Why a role has no place by an alternative, where it is known that it has none.

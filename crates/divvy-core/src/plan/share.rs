@@ -532,12 +532,9 @@ impl Shares {
         self.resources.iter().enumerate().map(of).collect()
     }
 
-    /// Whether a queue may take so much for a job, whatever is free: jobs that are not preemptible stay within the guarantee,
-    /// its own and those above.
-    pub(crate) fn allows(&self, place: usize, asked: &Amounts, spec: &JobSpec) -> Result<(), Reason> {
-        if spec.preemptible || !self.guarantees {
-            return Ok(());
-        }
+    /// Whether a queue may take so much for good: beside what it has for jobs that are not preemptible, it stays within the
+    /// guarantee, its own and those above.
+    fn pins(&self, place: usize, asked: &Amounts) -> Result<(), Reason> {
         // A queue that says less than those below it are guaranteed means it.
         let bound = |queue: &QueueShare, index: usize| queue.guarantee[index].min(queue.said[index]);
         // Of what is guaranteed to a queue no part is a user's own.

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::words::Words;
 use crate::amount::Amount;
 use crate::model::affinity::{Affinity, Others};
-use crate::model::ask::{Alternative, Ask, DeviceAsk, DeviceClass, DrawAsk};
+use crate::model::ask::{Alternative, Ask, DeviceAsk, DeviceClass, DeviceText, DrawAsk};
 use crate::model::choice::{Condition, Face, Is, NodeChoice, Taint, Toleration};
 use crate::model::device::{DeviceSpec, Link};
 use crate::model::extras::Extras;
@@ -19,8 +19,10 @@ use crate::model::job::{
 };
 use crate::model::newer::Newer;
 use crate::model::node::{NodeSpec, NumaNode};
+use crate::model::pace;
 use crate::model::queue::{Queue, read_amount};
 use crate::model::topology::{NODE, Slice, Topology, TopologyAsk};
+use crate::model::ways::{DeviceWays, unlike};
 use crate::time::{Span, Time};
 
 /// A node and its devices, in braces.
@@ -201,7 +203,7 @@ fn amount(resource: &str, text: &str) -> Result<Amount, String> {
 /// What `submit` knows beside the job's name, its queue and the GPUs of each task.
 const FLAGS: &str = "held wait exclusive fixed polite resumable";
 /// See [`FLAGS`].
-const NAMES: &str = "tasks prio model speed gb milli after array limit cpu mem start user requeue restarts estimate saves token within near slice nodes tolerates labels apart";
+const NAMES: &str = "tasks prio model or speed gb milli after array limit cpu mem start user requeue restarts estimate saves token within near slice nodes tolerates labels apart";
 
 /// `submit j1 a 2 tasks=4 prio=high`, `submit j1 a 2 tasks=2..4`
 pub(super) fn spec(words: &Words, after: Vec<Dependency>, now: Time) -> Result<JobSpec, String> {
@@ -226,7 +228,7 @@ pub(super) fn spec(words: &Words, after: Vec<Dependency>, now: Time) -> Result<J
         lifetime: Lifetime::Batch,
         gang: Group::Role(Role {
             topology: topology(words)?,
-            ..tasks(words, by_speed(words, role(alternative(words)?, 1))?)?
+            ..tasks(words, by_speed(words, ways(words, role(alternative(words)?, 1))?)?)?
         }),
         time_limit: words.span("limit")?,
         estimate: words.span("estimate")?,
@@ -273,7 +275,24 @@ fn tasks(words: &Words, mut role: Role) -> Result<Role, String> {
     Ok(Role { minimum: number(least)?, maximum: number(most)?, ..role })
 }
 
-/// `speed=h100:100,a100:50`: it takes any of these models, and how fast it is on each.
+/// `or=l4:4,a100:8`: what will do if that which was named before has no place, in this order.
+fn ways(words: &Words, mut role: Role) -> Result<Role, String> {
+    let Some(text) = words.named.get("or") else { return Ok(role) };
+    let others = text.parse::<DeviceWays>().map_err(|error| format!("or={text}: {error}"))?.0;
+    let first = role.ask.alternatives[0].clone();
+    let devices = first.devices.as_ref().filter(|ask| ask.draw == DrawAsk::Whole);
+    let ask = devices.ok_or("or names other whole GPUs than those before it: say how many of these")?;
+    let all = [vec![DeviceText { class: ask.class.clone(), count: ask.count }], others.clone()].concat();
+    unlike(&all).map_err(|error| error.to_string())?;
+    let other = |other: DeviceText| Alternative {
+        devices: Some(DeviceAsk { class: other.class, count: other.count, draw: DrawAsk::Whole }),
+        ..first.clone()
+    };
+    role.ask.alternatives.extend(others.into_iter().map(other));
+    Ok(role)
+}
+
+/// `speed=h100:100,a100:50`: it takes any of these models, and how fast it is on each; of ways that name models those.
 fn by_speed(words: &Words, mut role: Role) -> Result<Role, String> {
     let Some(text) = words.named.get("speed") else { return Ok(role) };
     let one = |text: &str| {
@@ -282,11 +301,16 @@ fn by_speed(words: &Words, mut role: Role) -> Result<Role, String> {
     };
     let speeds: Option<BTreeMap<String, u32>> = text.split(',').map(one).collect();
     let speeds = speeds.ok_or_else(|| format!("speed={text} is not model:percent,model:percent"))?;
-    let devices = role.ask.alternatives.first().and_then(|it| it.devices.as_ref());
-    if devices.is_none_or(|ask| !ask.class.models.is_empty()) {
+    let asks = || role.ask.alternatives.iter().map(|it| it.devices.as_ref());
+    let alone = asks().count() == 1 && asks().flatten().any(|ask| !ask.class.models.is_empty());
+    if alone || asks().any(|ask| ask.is_none()) {
         return Err("speed names the models of GPUs: no model= beside it".into());
     }
-    role.ask.alternatives = role.ask.alternatives[0].by_speed(&speeds);
+    let unknown = asks().flatten().flat_map(|ask| &ask.class.models).find(|it| !speeds.contains_key(*it));
+    if let Some(model) = unknown {
+        return Err(format!("speed={text} does not say how fast {model} is"));
+    }
+    role.ask.alternatives = pace::by_speed(&role.ask.alternatives, &speeds);
     Ok(role)
 }
 

@@ -370,6 +370,11 @@ fn job_words(spec: &JobSpec, now: Time) -> Option<String> {
     let speeds = role.ask.speeds();
     let models = devices.filter(|_| speeds.is_none()).map(|ask| ask.class.models.join(","));
     say("model", models.filter(|models| !models.is_empty()));
+    let others = role.ask.alternatives.iter().skip(1).filter(|_| speeds.is_none());
+    let others =
+        others.filter_map(|it| it.devices.as_ref()).map(|ask| format!("{}:{}", ask.class, ask.count));
+    let others: Vec<String> = others.collect();
+    say("or", (!others.is_empty()).then(|| others.join(",")));
     let speed = |(model, speed): (&String, &u32)| format!("{model}:{speed}");
     say("speed", speeds.map(|speeds| speeds.iter().map(speed).collect::<Vec<_>>().join(",")));
     say("gb", devices.and_then(|ask| ask.class.least_gb).map(|gb| gb.to_string()));

@@ -57,7 +57,7 @@ pub(crate) fn key(policy: &Policy, job: &Standing<'_>) -> OrderKey {
 
 /// The key of a job that waits, by the run of it that does; one that has not run has none.
 pub(crate) fn of_waiting(policy: &Policy, job: &Job, run: Option<&Run>) -> OrderKey {
-    let (milli, progress_ms) = (job.spec.milli_asked(), run.map_or(0, |run| run.attained_ms));
+    let (milli, progress_ms) = (job.spec.most_milli(), run.map_or(0, |run| run.attained_ms));
     let estimate = job.estimate.as_deref();
     let standing = Standing {
         priority: job.spec.priority,

@@ -34,7 +34,7 @@ pub struct Waiting {
 pub struct ClassView {
     /// In order.
     pub jobs: BTreeSet<OrderKey>,
-    /// Thousandths of devices that each of them asks for.
+    /// Thousandths of devices that each of them asks for, at most.
     pub milli: i64,
     /// How many runs they are: the members of an array that may start count each.
     pub runs: i64,
@@ -61,7 +61,7 @@ impl ClassView {
         let spec = &job.spec;
         Self {
             jobs: BTreeSet::new(),
-            milli: spec.milli_asked(),
+            milli: spec.most_milli(),
             runs: 0,
             queue: shares.place(spec.stand()),
             asked: shares.asked(spec),

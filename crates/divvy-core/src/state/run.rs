@@ -3,7 +3,7 @@
 use super::{Job, Run, Runs, Stopping};
 use crate::id::{DeviceId, JobId};
 use crate::model::ask::{Alternative, Ask, DrawAsk};
-use crate::model::device::{Health, WHOLE_MILLI};
+use crate::model::device::Health;
 use crate::model::gang::Group;
 use crate::model::job::{Cause, DependsOn, JobSpec, JobState};
 use crate::model::moves::{Moved, Moves};
@@ -296,7 +296,7 @@ impl JobSpec {
     pub fn milli_asked(&self) -> i64 {
         fn of(group: &Group) -> i64 {
             match group {
-                Group::Role(role) => i64::from(role.minimum) * first(&role.ask).map_or(0, milli_of),
+                Group::Role(role) => i64::from(role.minimum) * first(&role.ask).map_or(0, Alternative::milli),
                 Group::Branch(branch) => branch.required().map(of).sum(),
             }
         }
@@ -313,15 +313,4 @@ fn devices_of(alternative: &Alternative) -> u32 {
         Some(devices) if devices.draw == DrawAsk::Whole => devices.count,
         _ => 0,
     }
-}
-
-fn milli_of(alternative: &Alternative) -> i64 {
-    alternative.devices.as_ref().map_or(0, |devices| {
-        let each = match &devices.draw {
-            DrawAsk::Whole => WHOLE_MILLI,
-            DrawAsk::Share { milli, .. } => *milli,
-            DrawAsk::Partition(_) => 0,
-        };
-        i64::from(devices.count) * i64::from(each)
-    })
 }

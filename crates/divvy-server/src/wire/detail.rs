@@ -4,7 +4,7 @@ use divvy_api as api;
 use divvy_core::engine::Isolation;
 use divvy_core::id::JobId;
 use divvy_core::model::allocation::{AllocationState, Placement};
-use divvy_core::model::ask::DrawAsk;
+use divvy_core::model::ask::{Ask, DrawAsk};
 use divvy_core::model::attempt::Attempt;
 use divvy_core::model::gang::Role;
 use divvy_core::model::job::{DependsOn, JobSpec, Process, Requeue, Submission, Work};
@@ -105,9 +105,15 @@ fn role(role: &Role) -> api::RoleDetail {
         max_tasks: role.maximum,
         gpus: devices.filter(|devices| devices.draw == DrawAsk::Whole).map_or(0, |devices| devices.count),
         devices: super::explain::classes(&role.ask, ","),
+        ways: if role.ask.has_counts() { ways(&role.ask) } else { Vec::new() },
         cpu_milli: ask.and_then(|ask| ask.cpu_milli),
         memory_bytes: ask.and_then(|ask| ask.memory_bytes),
     }
+}
+
+fn ways(ask: &Ask) -> Vec<api::WayDetail> {
+    let devices = ask.alternatives.iter().filter_map(|way| way.devices.as_ref());
+    devices.map(|ask| api::WayDetail { gpus: ask.count, devices: ask.class.to_string() }).collect()
 }
 
 /// The attempt that runs now.

@@ -126,14 +126,16 @@ pub(crate) fn classes(ask: &Ask, between: &str) -> String {
     classes.collect::<Vec<_>>().join(between)
 }
 
-/// What is asked for, in words: `4 × h100`, `2 tasks of 4 × any GPU`, `cores only`.
+/// What is asked for, in words: `4 × h100`, `2 × h100 or 4 × l4`, `2 tasks of 4 × any GPU`, `cores only`.
 pub(crate) fn ask(spec: &JobSpec) -> String {
     let one = |role: &&divvy_core::model::gang::Role| {
-        let devices = role.ask.alternatives.first().and_then(|ask| ask.devices.as_ref());
-        let each = devices.map_or_else(
-            || "cores only".into(),
-            |devices| format!("{} × {}", devices.count, classes(&role.ask, " or ")),
-        );
+        let devices = role.ask.alternatives.iter().filter_map(|ask| ask.devices.as_ref());
+        let ways = devices.clone().map(|ask| format!("{} × {}", ask.count, ask.class));
+        let each = match devices.clone().next() {
+            None => "cores only".into(),
+            Some(_) if role.ask.has_counts() => ways.collect::<Vec<_>>().join(" or "),
+            Some(devices) => format!("{} × {}", devices.count, classes(&role.ask, " or ")),
+        };
         if role.minimum == 1 { each } else { format!("{} tasks of {each}", role.minimum) }
     };
     spec.gang.roles().iter().map(one).collect::<Vec<_>>().join(", ")

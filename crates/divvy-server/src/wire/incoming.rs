@@ -9,7 +9,7 @@ use divvy_api::{
 };
 use divvy_core::amount::{Amount, Bytes, Resource};
 use divvy_core::id::JobId;
-use divvy_core::model::ask::{Alternative, Ask, DeviceAsk, DeviceText, DrawAsk};
+use divvy_core::model::ask::{Alternative, Ask, DeviceAsk};
 use divvy_core::model::gang::{Branch, Group, Role};
 use divvy_core::model::job::{
     Array, Checkpoint, Dependency, DependsOn, JobSpec, Kind, Lifetime, Output, Process, Requeue, StopOrder,
@@ -21,7 +21,7 @@ use divvy_core::model::topology::TopologyAsk;
 use divvy_core::time::{Span, Time};
 use divvy_engine::local::{JobEnvironment, signal_number};
 
-use super::{affinity, speed};
+use super::{affinity, gpus, speed};
 
 /// A submission in the core's words.
 #[derive(Clone, Debug)]
@@ -94,7 +94,7 @@ pub(crate) fn bad(field: impl Into<String>, what: impl Display) -> Problem {
     Problem::new(ProblemCode::BadSpec, what.to_string()).with_field(field)
 }
 
-fn parsed<T>(field: &str, text: &Scalar) -> Result<T, Problem>
+pub(super) fn parsed<T>(field: &str, text: &Scalar) -> Result<T, Problem>
 where
     T: std::str::FromStr,
     T::Err: Display,
@@ -323,15 +323,17 @@ fn role(job: &JobFile, role: &RoleFile, prefix: &str, process: &Process) -> Resu
     }
     let topology = role.topology.as_ref().map(topology);
     let affinity = affinity::affinity(job, role, prefix)?.into_said();
-    let ask = Ask { affinity, ..Ask::of(speed::ways(job, alternative(job, role, prefix)?, prefix)?) };
+    let ask = Ask { affinity, ..Ask::of(speed::ways(job, alternatives(job, role, prefix)?, prefix)?) };
     let work = Work::Process(Process { argv, ..process.clone() });
     Ok(Role { name: role.name.clone(), minimum: tasks, maximum, ask, work, topology })
 }
 
-fn alternative(job: &JobFile, role: &RoleFile, prefix: &str) -> Result<Alternative, Problem> {
+/// The ways in which a task may be served, the preferred first.
+fn alternatives(job: &JobFile, role: &RoleFile, prefix: &str) -> Result<Vec<Alternative>, Problem> {
     let or = |own: &Option<Scalar>, jobs: &Option<Scalar>| own.clone().or_else(|| jobs.clone());
     let field = |name: &str| format!("{prefix}{name}");
-    let devices = devices(or(&role.gpus, &job.gpus), or(&role.gpu_memory, &job.gpu_memory), prefix)?;
+    let least = or(&role.gpu_memory, &job.gpu_memory);
+    let devices = gpus::ways(role.gpus.as_ref().or(job.gpus.as_ref()), least.as_ref(), prefix)?;
     let cpu_milli = or(&role.cpus, &job.cpus).map(|text| {
         let read = read_amount(&Resource::Cpu, text.as_str());
         let finite =
@@ -346,31 +348,12 @@ fn alternative(job: &JobFile, role: &RoleFile, prefix: &str) -> Result<Alternati
     if memory_bytes == Some(0) {
         return Err(bad(field("memory"), "nothing runs without memory: write 4G or 512Mi"));
     }
-    Ok(Alternative { devices, cpu_milli, memory_bytes, speed_percent: 100, ..Alternative::default() })
-}
-
-fn devices(gpus: Option<Scalar>, memory: Option<Scalar>, prefix: &str) -> Result<Option<DeviceAsk>, Problem> {
-    let none = |text: &Scalar| text.as_str() == "0";
-    let Some(gpus) = gpus.filter(|text| !none(text)) else {
-        return match memory {
-            None => Ok(None),
-            Some(_) => Err(bad(
-                format!("{prefix}gpu_memory"),
-                "it is the memory of each GPU, and no GPU is asked for",
-            )
-            .with_fix("say how many: -g 1")),
-        };
-    };
-    let mut text: DeviceText = parsed(&format!("{prefix}gpus"), &gpus)?;
-    for model in &mut text.class.models {
-        *model = divvy_gpu::catalogue::key(model);
+    let one = Alternative { cpu_milli, memory_bytes, speed_percent: 100, ..Alternative::default() };
+    if devices.is_empty() {
+        return Ok(vec![one]);
     }
-    if let Some(memory) = memory {
-        let bytes = parsed::<Bytes>(&format!("{prefix}gpu_memory"), &memory)?.0;
-        let mib = u64::try_from(bytes).unwrap_or(0).div_ceil(1 << 20);
-        text.class.least_memory_mib = Some(mib);
-    }
-    Ok(Some(DeviceAsk { class: text.class, count: text.count, draw: DrawAsk::Whole }))
+    let way = |ask: DeviceAsk| Alternative { devices: Some(ask), ..one.clone() };
+    Ok(devices.into_iter().map(way).collect())
 }
 
 fn topology(file: &TopologyFile) -> TopologyAsk {

@@ -5,6 +5,7 @@ pub(crate) mod detail;
 pub(crate) mod device;
 pub(crate) mod event;
 pub(crate) mod explain;
+mod gpus;
 pub(crate) mod incoming;
 pub(crate) mod notice;
 pub(crate) mod queue;

@@ -24,10 +24,11 @@ pub(crate) fn shares(spec: &JobSpec, state: &State) -> Vec<String> {
     let placed = plan::would_place(state, &mut emptied, spec).unwrap_or_default();
     let mut first_rank = 0;
     let mut told = Vec::new();
-    for (role, ask) in asks() {
+    for (role, first) in asks() {
         let placement = placed.iter().find(|placement| placement.rank == first_rank);
         first_rank += role.maximum;
         let Some(placement) = placement else { continue };
+        let ask = role.ask.alternatives.get(placement.alternative as usize).unwrap_or(first);
         let usual_cores =
             ask.devices.as_ref().map_or(Some(placement.cpu_milli), |devices| cores_of(devices, &emptied));
         let text = usual_cores.and_then(|cores| share(ask, cores, placement.memory_bytes));

@@ -65,8 +65,9 @@ pub(crate) fn open(
 ) -> api::Job {
     let spec = &job.spec;
     let (devices, nodes) = where_it_runs(state, run);
-    // Of a gang that grows and shrinks it says what it has while it runs.
-    let grown = Some(run).filter(|run| spec.gang.is_elastic() && run.is_active());
+    // Of a gang that grows and shrinks, and of a job that may have one number of devices or another, it says what it has while it runs.
+    let varies = spec.gang.is_elastic() || spec.has_counts();
+    let grown = Some(run).filter(|run| varies && run.is_active());
     let milli = grown.map(|run| run.placements.iter().map(|placement| placement.milli()).sum());
     api::Job {
         id: id.to_string(),

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use divvy_api::{JobFile, Problem, Scalar};
 use divvy_core::model::ask::Alternative;
 use divvy_core::model::gang::Role;
+use divvy_core::model::pace::by_speed;
 
 use super::incoming::bad;
 
@@ -13,21 +14,23 @@ const MILLI: f64 = 1000.0;
 /// No model is a million times as fast as another.
 const MOST: f64 = 1e6;
 
-/// One way on each model that the job names with its speed; the one way there is where it names none.
-pub(super) fn ways(job: &JobFile, one: Alternative, prefix: &str) -> Result<Vec<Alternative>, Problem> {
-    let Some(devices) = one.devices.as_ref().filter(|_| !job.speed.is_empty()) else { return Ok(vec![one]) };
+/// A way on each model that the job names with its speed, the fastest first; the ways that there are where it names none.
+pub(super) fn ways(job: &JobFile, ways: Vec<Alternative>, prefix: &str) -> Result<Vec<Alternative>, Problem> {
+    let mut asks = ways.iter().filter_map(|way| way.devices.as_ref()).peekable();
+    if job.speed.is_empty() || asks.peek().is_none() {
+        return Ok(ways);
+    }
     let read =
         |(model, speed): (&String, &Scalar)| Ok((divvy_gpu::catalogue::key(model), milli(model, speed)?));
-    let mut speeds: BTreeMap<String, u32> = job.speed.iter().map(read).collect::<Result<_, Problem>>()?;
-    let models = &devices.class.models;
-    if let Some(unknown) = models.iter().find(|model| !speeds.contains_key(*model)) {
+    let speeds: BTreeMap<String, u32> = job.speed.iter().map(read).collect::<Result<_, Problem>>()?;
+    let mut models = asks.flat_map(|ask| &ask.class.models);
+    if let Some(unknown) = models.find(|model| !speeds.contains_key(*model)) {
         let text = format!("{unknown} is asked for, and `speed` does not say how fast it is");
         return Err(
             bad(format!("{prefix}gpus"), text).with_fix("name it in `speed`, or ask for a number alone")
         );
     }
-    speeds.retain(|model, _| models.is_empty() || models.contains(model));
-    Ok(one.by_speed(&speeds))
+    Ok(by_speed(&ways, &speeds))
 }
 
 /// Refuses speeds where no task has a GPU.
@@ -58,7 +61,7 @@ mod tests {
         let class =
             DeviceClass { models: models.iter().map(ToString::to_string).collect(), ..Default::default() };
         let devices = Some(DeviceAsk { class, count: 2, draw: DrawAsk::Whole });
-        let ways = ways(&job, Alternative { devices, speed_percent: 100, ..Default::default() }, "")?;
+        let ways = ways(&job, vec![Alternative { devices, speed_percent: 100, ..Default::default() }], "")?;
         let way = |way: &Alternative| {
             (way.devices.clone().unwrap_or_else(|| unreachable!()).class, way.speed_percent)
         };

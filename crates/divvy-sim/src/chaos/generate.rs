@@ -31,11 +31,14 @@ pub fn life(seed: u64, events: u64) -> Life {
     // Likewise what jobs want of each other.
     let mut company = (seed % 8 == 4).then(|| Dice::new(seed));
     company.iter_mut().for_each(|dice| name_racks(dice, &mut nodes));
+    // And of how many devices of which models they would rather have: in lives of every kind.
+    let ways = (seed % 5 == 3).then(|| Dice::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15)));
     let mut maker = Maker {
         queues: queues(&mut dice, says_more, &mut loans),
         says_more,
         loans,
         company,
+        ways,
         policy: policy(&mut dice, says_more),
         devices: nodes.iter().map(|node| i64::from(node.devices)).sum::<i64>().max(1),
         load_percent: dice.between(60, 130),
@@ -212,6 +215,13 @@ fn speed(dice: &mut Dice) -> BTreeMap<String, u32> {
     [speed("h100"), speed("a100")].into()
 }
 
+/// Models in order of preference, and how many of each: of some jobs.
+fn ways(dice: &mut Dice) -> Vec<(String, u32)> {
+    let models = *dice.one_of(&["", "", "h100 a100", "a100 h100", "h100 b200 a100"]);
+    let mut way = |model: &str| (model.to_owned(), *dice.one_of(&[1, 1, 2, 3, 4, 8]));
+    models.split_whitespace().map(&mut way).collect()
+}
+
 /// Makes step after step.
 struct Maker {
     dice: Dice,
@@ -221,6 +231,8 @@ struct Maker {
     loans: Option<Dice>,
     /// What jobs want of each other, if they do in this life.
     company: Option<Dice>,
+    /// Of how many devices of which models jobs would rather have, if they say that in this life.
+    ways: Option<Dice>,
     /// Whether its queues say what came later, too.
     says_more: bool,
     policy: Policy,
@@ -302,6 +314,7 @@ impl Maker {
     fn job(&mut self) -> JobLine {
         self.lines += 1;
         let company = self.company.as_mut().and_then(Company::of);
+        let ways = self.ways.as_mut().map(ways).unwrap_or_default();
         let dice = &mut self.dice;
         let percent = |dice: &mut Dice, percent| dice.percent(percent);
         let work_ms = match dice.below(10) {
@@ -350,6 +363,7 @@ impl Maker {
             more_tasks: if percent(dice, 20) { *dice.one_of(&[1, 2, 4]) } else { 0 },
             speed: if percent(dice, 20) { speed(dice) } else { BTreeMap::new() },
             company,
+            ways,
         }
     }
 

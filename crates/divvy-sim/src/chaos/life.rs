@@ -11,6 +11,7 @@ use divvy_core::model::job::{
 };
 use divvy_core::model::newer::Newer;
 use divvy_core::model::node::NodeSpec;
+use divvy_core::model::pace::by_speed;
 use divvy_core::model::policy::Policy;
 use divvy_core::model::queue::Queue;
 use divvy_core::time::{Span, Time};
@@ -221,6 +222,9 @@ pub struct JobLine {
     /// What it wants of others, and by what others tell it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub company: Option<Company>,
+    /// The models that it takes in order of preference, and how many devices of each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ways: Vec<(String, u32)>,
 }
 
 fn is_zero(number: &i32) -> bool {
@@ -344,13 +348,25 @@ impl JobLine {
             maximum: self.tasks + self.more_tasks,
             ask: Ask {
                 affinity: Newer(self.company.as_ref().and_then(|it| it.affinity().into_said().0)),
-                ..Ask::of(match self.speed.is_empty() {
-                    true => vec![alternative],
-                    false => alternative.by_speed(&self.speed),
+                ..Ask::of(match (self.speed.is_empty(), self.ways.is_empty()) {
+                    (true, _) => self.in_order(alternative),
+                    (false, true) => alternative.by_speed(&self.speed),
+                    (false, false) => by_speed(&self.in_order(alternative), &self.speed),
                 })
             },
             work: Work::Process(Process { argv: vec!["true".into()], ..Process::default() }),
             topology: None,
         }
+    }
+
+    /// The one way to serve a task, or each of several.
+    fn in_order(&self, one: Alternative) -> Vec<Alternative> {
+        let Some(ask) = one.devices.as_ref().filter(|_| !self.ways.is_empty()) else { return vec![one] };
+        let way = |(model, count): &(String, u32)| {
+            let class = DeviceClass { models: vec![model.clone()], ..DeviceClass::default() };
+            let devices = DeviceAsk { class, count: *count, draw: ask.draw.clone() };
+            Alternative { devices: Some(devices), ..one.clone() }
+        };
+        self.ways.iter().map(way).collect()
     }
 }

@@ -93,7 +93,7 @@ impl Search {
 }
 
 /// Ways to make a job plainer.
-const PLAINER: [fn(&mut JobLine); 17] = [
+const PLAINER: [fn(&mut JobLine); 18] = [
     |line| line.array = None,
     |line| line.tasks = 1,
     |line| line.more_tasks = 0,
@@ -102,6 +102,7 @@ const PLAINER: [fn(&mut JobLine); 17] = [
     |line| line.model = None,
     |line| line.speed.clear(),
     |line| line.company = None,
+    |line| line.ways.clear(),
     |line| line.priority = 0,
     |line| (line.limit_ms, line.start_in_ms, line.estimate_ms) = (None, None, None),
     |line| line.requeue = None,

@@ -102,7 +102,9 @@ impl Sheet {
             } else if role.tasks > 1 || detail.roles.len() > 1 {
                 parts.push(format!("{} × {}", role.tasks, role.name));
             }
+            let ways = role.ways.iter().map(|way| format!("{} × {}", way.gpus, way.devices));
             parts.push(match role.gpus {
+                _ if !role.ways.is_empty() => ways.collect::<Vec<_>>().join(" or "),
                 0 => "no GPU".into(),
                 count => {
                     format!("{count} × {}", if role.devices.is_empty() { "any GPU" } else { &role.devices })

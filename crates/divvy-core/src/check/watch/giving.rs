@@ -285,11 +285,14 @@ impl Watch {
         (held, self.leaving_milli.get(path).copied().unwrap_or(0))
     }
 
-    /// Whether a job's queue stays within its guarantee with it; where it is a user's part that counts, whether there is any.
+    /// Whether a job's queue stays within its guarantee with it, by the smallest of its alternatives, since which it gets is said
+    /// only later; where it is a user's part that counts, whether there is any.
     pub(super) fn is_entitled(&self, state: &State, claimant: &Job, grows: bool) -> bool {
         let queue = &claimant.spec.queue;
         // By how much a gang grows is not said: by a part of a device at least.
-        let milli = if grows { 1.min(claimant.spec.milli_asked()) } else { claimant.spec.milli_asked() };
+        let asked = claimant.spec.milli_asked();
+        let least = claimant.spec.least_milli().max(asked.min(1));
+        let milli = if grows { asked.min(1) } else { least };
         let guarantee = guaranteed_milli(state, queue);
         let (held, leaving) = self.held_milli(queue);
         milli > 0

@@ -1,6 +1,6 @@
-//! Part of phase 1, share: which alternatives of a job its queue may not have.
+//! Part of phase 1, share: whether a queue may have a job, and which of its alternatives it may not have.
 
-use super::Shares;
+use super::{Amounts, Shares};
 use crate::model::job::JobSpec;
 use crate::reason::Reason;
 
@@ -17,21 +17,57 @@ impl Closed {
 }
 
 impl Shares {
-    /// The alternatives of a job that its queue may not have, by what the others lend and what it may borrow; an error if that
-    /// leaves none.
-    pub(crate) fn closed(&self, place: usize, spec: &JobSpec) -> Result<Closed, Reason> {
-        if self.loans.is_none() {
-            return Ok(Closed::default());
+    /// Whether a queue may have a job that asks for so much, whatever is free: one that is not preemptible by what is guaranteed
+    /// to it, whichever of its alternatives it gets.
+    pub(crate) fn allows(&self, place: usize, asked: &Amounts, spec: &JobSpec) -> Result<(), Reason> {
+        if !self.binds(spec) || !spec.gang.has_alternatives() {
+            return self.allows_one(place, asked, spec);
         }
+        let any = self.numbered(spec).any(|asked| self.pins(place, &asked).is_ok());
+        if any { Ok(()) } else { self.pins(place, asked) }
+    }
+
+    /// Likewise, for what it asks for by one of its alternatives.
+    pub(in crate::plan) fn allows_one(
+        &self,
+        place: usize,
+        asked: &Amounts,
+        spec: &JobSpec,
+    ) -> Result<(), Reason> {
+        if self.binds(spec) { self.pins(place, asked) } else { Ok(()) }
+    }
+
+    /// Whether a job may have no more than what is guaranteed to its queue.
+    fn binds(&self, spec: &JobSpec) -> bool {
+        !spec.preemptible && self.guarantees
+    }
+
+    /// What a job asks for by each of its alternatives.
+    fn numbered(&self, spec: &JobSpec) -> impl Iterator<Item = Amounts> {
         let roles = spec.gang.roles();
         let most = roles.iter().map(|role| role.ask.alternatives.len()).max().unwrap_or(0);
-        let mut first = None;
-        let mut is_closed = |number| {
-            let refused = self.lends(place, &self.asked_by(spec, number)).err();
-            refused.inspect(|reason| _ = first.get_or_insert_with(|| reason.clone())).is_some()
+        (0..most).map(|number| self.asked_by(spec, number))
+    }
+
+    /// The alternatives of a job that its queue may not have, by what is guaranteed to it, by what the others lend and by what it
+    /// may borrow; an error if that leaves none.
+    pub(crate) fn closed(&self, place: usize, spec: &JobSpec) -> Result<Closed, Reason> {
+        if self.loans.is_none() && (!self.binds(spec) || !spec.gang.has_alternatives()) {
+            return Ok(Closed::default());
+        }
+        let refused = |asked: Amounts| {
+            let allowed = self.allows_one(place, &asked, spec);
+            allowed.and_then(|()| self.lends(place, &asked)).err()
         };
-        let closed = Closed((0..most).map(&mut is_closed).collect());
-        let all = closed.0.iter().all(|is_closed| *is_closed);
-        first.filter(|_| all).map_or(Ok(closed), Err)
+        let refused: Vec<Option<Reason>> = self.numbered(spec).map(refused).collect();
+        let closed = Closed(refused.iter().map(Option::is_some).collect());
+        if !closed.0.iter().all(|is_closed| *is_closed) {
+            return Ok(closed);
+        }
+        // What others could give back goes before what nobody can.
+        let mut reasons = refused.into_iter().flatten();
+        let first = reasons.next();
+        let taken = first.iter().cloned().chain(reasons).find(Reason::may_be_taken_for);
+        taken.or(first).map_or(Ok(closed), Err)
     }
 }

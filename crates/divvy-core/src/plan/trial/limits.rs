@@ -8,6 +8,7 @@ use crate::amount::{Amount, Holdings, Limits, Resource};
 use crate::id::DeviceId;
 use crate::model::allocation::Placement;
 use crate::model::ask::Alternative;
+use crate::model::job::JobSpec;
 use crate::model::queue::lineage;
 use crate::reason::Reason;
 use crate::snapshot::count_drawn;
@@ -152,6 +153,14 @@ impl<'a> Trial<'a> {
         }
         let (path, resource, limit) = self.over(queue, more_milli)?;
         Some(Reason::limit(path, resource.clone(), (limit, more_milli)))
+    }
+
+    /// The limit that a job exceeds whichever of its alternatives it gets, told by the first of them.
+    pub(in crate::plan) fn beyond(&self, spec: &JobSpec) -> Option<Reason> {
+        let asked = spec.milli_asked();
+        // One that may do without devices is bound by budgets as by the others.
+        let least = spec.least_milli().max(asked.min(1));
+        self.exceeded(spec.stand(), least).and_then(|_| self.exceeded(spec.stand(), asked))
     }
 
     /// Whether that is the limit that a reason names, and as much is asked for.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use divvy_api::{Command, Gpu, GpuState, JobFile, Scalar, StopFile};
+use divvy_api::{Command, Gpu, GpuState, Gpus, JobFile, Scalar, StopFile};
 
 use super::throwaway::ThrowAway;
 use crate::failure::Failure;
@@ -104,7 +104,7 @@ impl Script {
 
     fn job(&self, scene: &Scene) -> JobFile {
         let after = |id: &Option<String>| id.iter().map(|id| Scalar(format!("{id}:ok"))).collect::<Vec<_>>();
-        let gpus = |count: u32| (count > 0).then(|| Scalar(count.to_string()));
+        let gpus = |count: u32| (count > 0).then(|| Gpus::from(count.to_string()));
         let mut job = JobFile {
             name: Some(scene.name.clone()),
             queue: Some(scene.team.into()),

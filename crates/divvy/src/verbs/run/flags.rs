@@ -19,7 +19,8 @@ Examples:
   divvy run -f job.yaml                      as the file says; flags go over it
 
 Ctrl-C cancels the job; a lost terminal only detaches from it.
--g takes a count (2), model:count (h100:2), or models:memory:count (a100,h100:40GB..80GB:2).
+-g takes a count (2), model:count (h100:2), or models:memory:count (a100,h100:40GB..80GB:2); several of these in
+order of preference, too: -g h100:2,l4:4 is two H100 or, if they are not free, four L4.
 Times are 90s, 30m, 2h, 1h30m, 2d; sizes 64G (10^9) and 64Gi (2^30).";
 
 /// Run a job when its turn comes

@@ -7,18 +7,19 @@ use divvy_core::plan::{Entitlement, entitlements};
 use divvy_core::scenario::Scenario;
 use proptest::prelude::*;
 
-fn scene(lines: &[String]) -> Scenario {
+fn scene(lines: &[String]) -> Result<Scenario, String> {
     let mut scenario = Scenario::new();
-    scenario.line("policy {share: fill, preempt: off, starve_after: none, half_life: none}").unwrap();
-    for line in lines {
-        scenario.line(line).unwrap_or_else(|bad| panic!("{line}: {bad}"));
-    }
-    scenario
+    scenario.line("policy {share: fill, preempt: off, starve_after: none, half_life: none}")?;
+    lines.iter().try_for_each(|line| scenario.line(line))?;
+    Ok(scenario)
 }
 
-/// What queues lend, those that lend anything: `a 4, b 2`.
+/// What queues lend, those that lend anything: `a 4, b 2`; or what is wrong with the scenario.
 fn lent(lines: &str) -> String {
-    let scenario = scene(&lines.lines().map(|line| line.trim().to_owned()).collect::<Vec<_>>());
+    let scenario = match scene(&lines.lines().map(|line| line.trim().to_owned()).collect::<Vec<_>>()) {
+        Ok(scenario) => scenario,
+        Err(bad) => return bad,
+    };
     let entitled = entitlements(scenario.state(), scenario.snapshot());
     let lends = entitled.iter().filter(|(_, entitled)| entitled.lent_milli != 0);
     let text = lends.map(|(queue, entitled)| format!("{queue} {}", entitled.lent_milli / 1000));
@@ -96,7 +97,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
     #[test]
     fn what_is_lent_is_what_is_borrowed_beyond_that_which_is_guaranteed_to_nobody(lines in pool()) {
-        let scenario = scene(&lines);
+        let scenario = scene(&lines).map_err(TestCaseError::fail)?;
         let (state, snapshot) = (scenario.state(), scenario.snapshot());
         let entitled: BTreeMap<String, Entitlement> = entitlements(state, snapshot);
         let held = |queue: &str| snapshot.held.get(queue).map_or(0, |held| held.of(&Resource::Any));

@@ -73,9 +73,8 @@ fn a_gang_takes_the_places_of_as_many_as_it_needs_and_of_those_that_lose_least()
             place a n1:0
             place b n1:1+n1:2
             place c n1:3
-            stop a Order by wide
-            stop c Order by wide
-            promise wide n1:0 n1:3
+            stop b Order by wide
+            promise wide n1:1 n1:2
         "#]],
     );
 }

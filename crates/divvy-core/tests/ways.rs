@@ -231,7 +231,7 @@ fn by_the_walk_two_jobs_that_hold_more_than_they_asked_for_first_do_not_take_eac
         submit a default 2 model=h100 or=a100:3\nsubmit b default 2 model=h100 or=a100:3\nplan\npass 1h\nplan\npass 1h\nplan",
         expect![[r#"
             place a n1:0+n1:1+n1:2
-            wait DV-NO-SUCH-MODEL: no GPU of the pool is h100
+            wait DV-NO-SUCH-MODEL: the pool has no GPU like h100
             wait DV-GPUS-BUSY: no node has 3 GPUs free that would do
         "#]],
     );

@@ -123,7 +123,7 @@ pub(super) fn in_turns<'a>(
                 Err(reason) => {
                     fair.keep_room(turn, &reason);
                     turns.leave();
-                    stuck::note(fair.trial, turn.class, &reason);
+                    stuck::note(fair.trial, turn.class, (&reason, true));
                     verdicts.insert(turn.class, Some(reason));
                 }
             }

@@ -32,7 +32,7 @@ pub enum Action {
 }
 
 /// All that a task needs to start.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Launch {
     /// The job (or member) that the task belongs to.
     pub job: JobId,

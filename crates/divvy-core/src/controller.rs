@@ -35,6 +35,7 @@ pub struct Controller {
     watch: Option<check::Watch>,
     folded: u64,
     keeps_history: bool,
+    tells_processes: bool,
 }
 
 /// Tests check after every event; a daemon leaves it to those who ask.
@@ -87,6 +88,7 @@ impl Controller {
             watch: None,
             folded: 0,
             keeps_history: true,
+            tells_processes: true,
         };
         controller.reset_batch();
         controller
@@ -105,6 +107,7 @@ impl Controller {
             watch: None,
             folded: 0,
             keeps_history: false,
+            tells_processes: false,
         };
         controller.reset_batch();
         controller
@@ -317,6 +320,11 @@ impl Controller {
         self.keeps_history = keeps;
     }
 
+    /// Whether launches say what only a process needs to know: an engine that runs none has no use for it.
+    pub fn tell_processes(&mut self, tells: bool) {
+        self.tells_processes = tells;
+    }
+
     /// Has the checker look at the state after every so many events; 0 for never. Tests check after each.
     pub fn check_every(&mut self, events: u64) {
         self.check_every = events;
@@ -358,7 +366,7 @@ impl Controller {
         let fence = Fence { term: self.state.term, allocation: id, seq: held.seq };
         match held.state {
             AllocationState::Starting => {
-                let launch = launch(&self.state, &self.snapshot, id)
+                let launch = launch((&self.state, &self.snapshot), id, self.tells_processes)
                     .map(|launch| Action::Launch(fence, Box::new(launch)));
                 let bind = || Some(Action::Bind(fence, Box::new(bind(&self.state, id)?)));
                 self.batch.actions.extend(launch.or_else(bind));
@@ -382,44 +390,51 @@ impl Controller {
     }
 }
 
-/// All that the task of an allocation needs to start. `None` where the work is not a process.
-fn launch(state: &State, snapshot: &Snapshot, id: AllocationId) -> Option<Launch> {
+/// All that the task of an allocation needs to start; in full what a process needs to know as well. `None` where the work is not a
+/// process.
+fn launch((state, snapshot): (&State, &Snapshot), id: AllocationId, in_full: bool) -> Option<Launch> {
     let held = state.allocations.get(&id)?;
     let job = state.jobs.get(&held.job.number)?;
     let run = state.run(held.job)?;
     let placement = &held.placement;
     let (role, role_rank) = job.spec.gang.role_of(placement.rank)?;
-    let in_role = run.placements.iter().filter_map(|other| job.spec.gang.role_of(other.rank));
-    let role_size = in_role.filter(|(other, _)| std::ptr::eq(*other, role)).count() as u32;
     let Work::Process(process) = &role.work else { return None };
-    let on_node = || run.placements.iter().filter(|other| other.node == placement.node);
-    let local = on_node().position(|other| other.rank == placement.rank)?;
-    let node = |id| state.nodes.get(&id).map(|node| node.spec.name.clone()).unwrap_or_default();
     let exposed = |(device, draw): &(crate::id::DeviceId, crate::model::device::Draw)| {
         let spec = &state.devices.get(device)?.spec;
         Some(ExposedDevice { uuid: spec.uuid.clone(), minor: spec.minor, draw: draw.clone() })
     };
     let alternative = role.ask.alternatives.get(placement.alternative as usize)?;
-    Some(Launch {
+    let launch = Launch {
         job: held.job,
-        name: job.spec.name.clone(),
         attempt: run.attempt,
         restart: run.attempt - 1,
         rank: placement.rank,
         world_size: run.placements.len() as u32,
         is_elastic: job.spec.gang.is_elastic(),
-        role: role.name.clone(),
-        role_rank: (role_rank, role_size),
-        local_rank: (local as u32, on_node().count() as u32),
-        node: node(placement.node),
         devices: placement.devices.iter().filter_map(exposed).collect(),
         cpu_milli: placement.cpu_milli.max(snapshot.capacity.core_share(placement)),
         cpu_is_ceiling: alternative.cpu_milli.is_some(),
         memory_bytes: placement.memory_bytes,
+        ..Launch::default()
+    };
+    if !in_full {
+        return Some(launch);
+    }
+    let in_role = run.placements.iter().filter_map(|other| job.spec.gang.role_of(other.rank));
+    let role_size = in_role.filter(|(other, _)| std::ptr::eq(*other, role)).count() as u32;
+    let on_node = || run.placements.iter().filter(|other| other.node == placement.node);
+    let local = on_node().position(|other| other.rank == placement.rank)?;
+    Some(Launch {
+        name: job.spec.name.clone(),
+        role: role.name.clone(),
+        role_rank: (role_rank, role_size),
+        local_rank: (local as u32, on_node().count() as u32),
+        node: state.nodes.get(&placement.node).map(|node| node.spec.name.clone()).unwrap_or_default(),
         owner: job.owner.clone(),
         queue: job.spec.queue.clone(),
         process: process.clone(),
         rendezvous: (rendezvous(state, run), run.port),
+        ..launch
     })
 }
 
@@ -435,7 +450,8 @@ fn bind(state: &State, id: AllocationId) -> Option<Bind> {
 /// Where the gang meets: the node of rank 0; on one machine, that machine itself.
 fn rendezvous(state: &State, run: &crate::state::Run) -> String {
     let first = run.placements.first().map(|placement| placement.node);
-    let one_node = run.placements.iter().all(|placement| Some(placement.node) == first);
-    let name = first.and_then(|node| state.nodes.get(&node)).map(|node| node.spec.name.clone());
-    if one_node { "127.0.0.1".into() } else { name.unwrap_or_default() }
+    if run.placements.iter().all(|placement| Some(placement.node) == first) {
+        return "127.0.0.1".into();
+    }
+    first.and_then(|node| state.nodes.get(&node)).map(|node| node.spec.name.clone()).unwrap_or_default()
 }

@@ -1,6 +1,7 @@
 //! Events: all that ever happens to the state. The log keeps them for ever, so each kind has a version and the past must load.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -27,7 +28,8 @@ pub struct Stamped {
     pub event: Event,
 }
 
-/// Something that happened. `State::apply` folds it; nothing in it needs the planner to be understood.
+/// Something that happened. `State::apply` folds it; nothing in it needs the planner to be understood. What is large and rare in it
+/// is kept apart: an event is moved several times, and most are about one task.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Event {
@@ -45,7 +47,7 @@ pub enum Event {
         /// Its id, new or known.
         node: NodeId,
         /// What it is now.
-        spec: NodeSpec,
+        spec: Box<NodeSpec>,
         /// Where it is in its life.
         state: NodeState,
     },
@@ -65,7 +67,7 @@ pub enum Event {
         /// Its node.
         node: NodeId,
         /// What it is now.
-        spec: DeviceSpec,
+        spec: Arc<DeviceSpec>,
     },
     /// A device's health or its outside user has changed.
     DeviceChanged {
@@ -89,7 +91,7 @@ pub enum Event {
     /// The planner's settings are these from now on.
     PolicySet {
         /// All of them.
-        policy: Policy,
+        policy: Box<Policy>,
         /// Who changed them.
         by: String,
         /// Why, in the words of whoever did.

@@ -47,7 +47,7 @@ impl AllocationId {
 }
 
 /// A job, or one member of an array job: `12` or `12_3`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct JobId {
     /// The number given at submission.
     pub number: u64,

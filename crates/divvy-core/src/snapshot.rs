@@ -210,7 +210,8 @@ impl Snapshot {
         before.pledged = state.pledges.changes();
         before.job = event_job(state, event);
         before.promises = before.job.map(|job| promises(state, event, job)).unwrap_or_default();
-        before.limit = before.job.and_then(|id| limit_entry(state, id));
+        let limited = before.job.filter(|_| !self.limits.is_empty());
+        before.limit = limited.and_then(|id| limit_entry(state, id));
         before
     }
 
@@ -224,9 +225,9 @@ impl Snapshot {
             self.limits.remove(&entry);
         }
         if let Some(id) = job {
-            self.limits.extend(limit_entry(state, id));
-            let job = state.jobs.get(&id.number).zip(state.run(id));
-            match job.is_some_and(|(job, run)| may_grow(&job.spec, run)) {
+            let known = known_run(state, id);
+            self.limits.extend(known.and_then(|(job, run)| Some((limit_of(&job.spec, run)?, id))));
+            match known.is_some_and(|(job, run)| may_grow(&job.spec, run)) {
                 true => drop(self.growing.insert(id)),
                 false => drop(self.growing.remove(&id)),
             }
@@ -470,9 +471,15 @@ fn event_job(state: &State, event: &Event) -> Option<JobId> {
     }
 }
 
+/// A job and the run of it (or of its member) that something has happened to.
+fn known_run(state: &State, id: JobId) -> Option<(&Job, &Run)> {
+    let job = state.jobs.get(&id.number)?;
+    Some((job, job.known_run(id.member)?))
+}
+
 fn limit_entry(state: &State, id: JobId) -> Option<(Time, JobId)> {
-    let spec = &state.jobs.get(&id.number)?.spec;
-    Some((limit_of(spec, state.run(id)?)?, id))
+    let (job, run) = known_run(state, id)?;
+    Some((limit_of(&job.spec, run)?, id))
 }
 
 /// Whether a gang runs and may have further tasks: none are promised to it yet, and it was not told to stop.

@@ -294,3 +294,38 @@ fn among_ten_thousand_queues_each_has_what_is_guaranteed_to_it_and_none_loses_a_
     .assert_eq(pool.printed());
     assert_eq!((pool.state().jobs.len(), pool.state().queues.len()), (2, 9_999));
 }
+
+#[test]
+fn who_waits_in_a_pool_with_a_broken_gpu_is_told_once_and_anew_when_others_break() {
+    check(
+        "node n1 4xh100\ndevice n1:3 down\nsubmit a default 2\nsubmit b default 1\nplan\nsubmit c default 2\nplan\n\
+        end b\nplan\nsubmit d default 1\nplan\nend d\nplan\ndevice n1:2 down\ndevice n1:1 down\nend a\nplan",
+        expect![[r#"
+            place a n1:0+n1:1
+            place b n1:2
+            wait DV-GPUS-BUSY: no node has 2 GPUs free that would do
+            ended b completed Exit exit=0
+            place d n1:2
+            ended d completed Exit exit=0
+            ended a completed Exit exit=0
+            wait DV-GPUS-DOWN: 3 GPUs that would do are down
+        "#]],
+    );
+}
+
+#[test]
+fn who_waits_in_a_pool_with_shared_gpus_starts_once_enough_whole_ones_are_free_on_a_node() {
+    check(
+        "policy {shares: true}\nnode n1 4xh100\nqueue q h100=4\nsubmit a q 1\nsubmit b q 1\nsubmit c q 2\nplan\n\
+        submit d q 2\nplan\nend a\nplan\nend b\nplan",
+        expect![[r#"
+            place a n1:0
+            place b n1:1
+            place c n1:2+n1:3
+            wait DV-GPUS-BUSY: no node has 2 GPUs free that would do
+            ended a completed Exit exit=0
+            ended b completed Exit exit=0
+            place d n1:0+n1:1
+        "#]],
+    );
+}

@@ -327,7 +327,7 @@ impl Pool {
 fn beginning(nodes: &[Node], policy: Policy) -> Vec<Event> {
     let mut events = vec![
         Event::TermBegan { term: Term(1), boot_id: String::new(), version: String::new() },
-        Event::PolicySet { policy, by: "trace".into(), note: None },
+        Event::PolicySet { policy: Box::new(policy), by: "trace".into(), note: None },
     ];
     let mut device = 0;
     for (rank, node) in nodes.iter().enumerate() {
@@ -338,7 +338,7 @@ fn beginning(nodes: &[Node], policy: Policy) -> Vec<Event> {
             memory_bytes: node.memory_mib << 20,
             ..NodeSpec::default()
         };
-        events.push(Event::NodeSeen { node: id, spec, state: NodeState::Ready });
+        events.push(Event::NodeSeen { node: id, spec: Box::new(spec), state: NodeState::Ready });
         for index in 0..node.gpus {
             let spec = DeviceSpec {
                 uuid: format!("{}:{index}", node.name),
@@ -347,7 +347,7 @@ fn beginning(nodes: &[Node], policy: Policy) -> Vec<Event> {
                 product: node.model.clone(),
                 ..DeviceSpec::default()
             };
-            events.push(Event::DeviceSeen { device: DeviceId(device), node: id, spec });
+            events.push(Event::DeviceSeen { device: DeviceId(device), node: id, spec: spec.into() });
             device += 1;
         }
     }

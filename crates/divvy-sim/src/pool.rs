@@ -49,6 +49,7 @@ impl VirtualPool {
         let mut controller = Controller::open(State::default());
         controller.check_every(0);
         controller.keep_history(false);
+        controller.tell_processes(false);
         let mut pool = Self { controller, engine, now, digest: 0, events: 0, again: None };
         let term = Command::Begin {
             term: Term(1),
@@ -76,6 +77,7 @@ impl VirtualPool {
         let mut controller = Controller::open(state);
         controller.check_every(0);
         controller.keep_history(false);
+        controller.tell_processes(false);
         Self { controller, engine, now, digest: 0, events: 0, again: None }
     }
 

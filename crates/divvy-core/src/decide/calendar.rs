@@ -94,7 +94,7 @@ pub(super) fn undrain(state: &State, target: &str, by: &Person) -> Result<Vec<Ev
         && let Some(node) = state.nodes.get(&part.node).filter(|node| node.state == NodeState::Draining)
     {
         let (node, spec) = (part.node, node.spec.clone());
-        events.push(Event::NodeSeen { node, spec, state: NodeState::Ready });
+        events.push(Event::NodeSeen { node, spec: Box::new(spec), state: NodeState::Ready });
     }
     if !events.is_empty() {
         return Ok(events);

@@ -279,7 +279,8 @@ pub fn decide(state: &State, command: &Command) -> Result<Vec<Event>, Rejection>
         Command::Begin { term, boot_id, version } => {
             let began = Event::TermBegan { term: *term, boot_id: boot_id.clone(), version: version.clone() };
             // Settings that nobody chose are in the log as well: another version may have others.
-            let policy = Event::PolicySet { policy: state.policy.clone(), by: "divvy".into(), note: None };
+            let policy =
+                Event::PolicySet { policy: Box::new(state.policy.clone()), by: "divvy".into(), note: None };
             Ok(std::iter::once(began).chain((state.position.0 == 0).then_some(policy)).collect())
         }
         Command::Submit(submit) => submit::submit(state, submit),

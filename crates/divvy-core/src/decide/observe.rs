@@ -1,6 +1,7 @@
 //! Deciding on an observation: what the engine saw becomes events, and the end of a task may end its job.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use super::others;
 use crate::action::{Action, Fence, Stop};
@@ -64,7 +65,11 @@ fn node(state: &State, spec: &NodeSpec, devices: &[DeviceSpec]) -> Vec<Event> {
     if !as_known {
         let known =
             state.nodes.get(&node).map(|known| known.state).filter(|state| *state == NodeState::Draining);
-        events.push(Event::NodeSeen { node, spec: spec.clone(), state: known.unwrap_or(NodeState::Ready) });
+        events.push(Event::NodeSeen {
+            node,
+            spec: Box::new(spec.clone()),
+            state: known.unwrap_or(NodeState::Ready),
+        });
     }
     let mut next = state.devices.keys().next_back().map_or(0, |id| id.0 + 1);
     for spec in devices {
@@ -99,7 +104,7 @@ const GONE: &str = "no longer there";
 fn device_news(id: DeviceId, known: Option<&Device>, node: NodeId, spec: &DeviceSpec) -> Vec<Event> {
     let mut events = Vec::new();
     if known.is_none_or(|known| *known.spec != *spec || known.node != node) {
-        events.push(Event::DeviceSeen { device: id, node, spec: spec.clone() });
+        events.push(Event::DeviceSeen { device: id, node, spec: Arc::new(spec.clone()) });
     }
     if known.is_some_and(|known| known.health == Health::Down(GONE.into())) {
         events.push(Event::DeviceChanged { device: id, health: Health::Ok, occupant: None });
@@ -158,23 +163,22 @@ fn ended(state: &State, id: AllocationId, end: &TaskEnd) -> Seen {
 
 /// The end of a task, and what follows for its job.
 fn end_events(state: &State, id: AllocationId, held: &Allocation, end: &TaskEnd) -> Vec<Event> {
-    let mut events = vec![Event::TaskEnded { allocation: id, end: end.clone() }];
+    // Most are the last of their job.
+    let mut events = Vec::with_capacity(2);
+    events.extend([Event::TaskEnded { allocation: id, end: end.clone() }]);
     events.extend(locked_device(state, &end.how));
     let job = state.jobs.get(&held.job.number);
     let Some((job, run)) = job.zip(state.run(held.job)) else { return events };
-    let mut over = run.over.clone();
     let told = held.state == AllocationState::Stopping && run.stopping.is_none();
     let spared = can_do_without(state, job, (run, id), end).filter(|_| !told);
     if let Some(cause) = spared {
         events.insert(0, Event::Shrinking { job: held.job, allocations: vec![id], cause, by: None });
     }
     let goes = told || spared.is_some();
-    if !goes {
-        over.push((held.placement.rank, end.clone()));
-    }
     let others_live = run.live.iter().any(|live| *live != id);
     if !others_live {
-        events.push(attempt_end(held.job, job, run, &over));
+        let over = run.over.iter().map(|(_, end)| end).chain((!goes).then_some(end));
+        events.push(attempt_end((held.job, job, run), over));
     } else if !goes && failed(&end.how) && run.stopping.is_none() {
         events.push(Event::Stopping {
             job: held.job,
@@ -259,9 +263,12 @@ fn exit_code(how: &EndedHow) -> i32 {
 }
 
 /// The event that ends an attempt whose tasks are all over.
-fn attempt_end(id: JobId, job: &Job, run: &Run, over: &[(u32, TaskEnd)]) -> Event {
+fn attempt_end<'a>(
+    (id, job, run): (JobId, &Job, &Run),
+    mut over: impl Iterator<Item = &'a TaskEnd>,
+) -> Event {
     // The first to fail, in time; what was stopped only because of it comes later.
-    let first = over.iter().find(|(_, end)| failed(&end.how)).map(|(_, end)| end);
+    let first = over.find(|end| failed(&end.how));
     let code = first.map_or(0, |end| exit_code(&end.how));
     let saved = job.spec.checkpoint.is_some() && code == RUN_ME_AGAIN;
     let own = match first {

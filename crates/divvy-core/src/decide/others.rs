@@ -37,7 +37,7 @@ pub(super) fn gone(state: &State, name: &str) -> Vec<Event> {
     let there = node.filter(|(_, node)| node.state != NodeState::Gone);
     let event = |(node, known): (NodeId, &crate::state::Node)| Event::NodeSeen {
         node,
-        spec: known.spec.clone(),
+        spec: Box::new(known.spec.clone()),
         state: NodeState::Gone,
     };
     there.map(event).into_iter().collect()

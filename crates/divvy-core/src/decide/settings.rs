@@ -35,7 +35,8 @@ pub(super) fn set_policy(
         return Err(Rejection::NotAdmin);
     }
     let (by, note) = (by.name.clone(), note.map(str::to_owned));
-    let set = (*policy != state.policy).then(|| Event::PolicySet { policy: policy.clone(), by, note });
+    let set =
+        (*policy != state.policy).then(|| Event::PolicySet { policy: Box::new(policy.clone()), by, note });
     Ok(set.into_iter().collect())
 }
 

@@ -222,7 +222,7 @@ impl<'a> Fair<'a, '_> {
                 verdicts.entry(turn.class).and_modify(|verdict| *verdict = Some(judged.clone()));
             }
             (None, Some(reason)) => {
-                stuck::note(self.trial, turn.class, &reason);
+                stuck::note(self.trial, turn.class, (&reason, true));
                 verdicts.insert(turn.class, Some(reason));
             }
             (None, None) => {}

@@ -197,6 +197,11 @@ fn planned(state: &State, snapshot: &mut Snapshot, now: Time, reserves: bool) ->
     let in_turns = share::is_shared(&state.policy) && anyone;
     let shares = in_turns.then(|| share::Shares::at(state, snapshot, now));
     plan.due = past::changed_dues(state, (&snapshot.waiting, shares.as_ref()));
+    let to_come = state.reservations.iter().filter(|kept| !kept.began).map(|kept| kept.from);
+    if !anyone && state.verdicts.is_empty() {
+        report.kept_from = to_come.collect();
+        return (plan, report);
+    }
     let (mut trial, others) = trial::Trial::split(state, snapshot);
     trial.at(now);
     let trial::Others { waiting, running, limits, .. } = others;
@@ -223,7 +228,6 @@ fn planned(state: &State, snapshot: &mut Snapshot, now: Time, reserves: bool) ->
         reserve::reserve(&mut trial);
     }
     report.rooms = trial.reserve.rooms().to_vec();
-    let to_come = state.reservations.iter().filter(|kept| !kept.began).map(|kept| kept.from);
     report.kept_from = trial.reserve.kept_from().chain(to_come).collect();
     trial.roll_back_to(0);
     plan.judged = judge(state, snapshot, verdicts);

@@ -115,11 +115,12 @@ fn place_waiting(
         return false;
     }
     // Where nothing has become free, a verdict stands: then nobody asks for the reason.
-    trial.name_reasons(state.freed || judged.is_none());
+    let asked = state.freed || judged.is_none();
+    trial.name_reasons(asked);
     let placed = place::place_members(trial, number, most, places);
     trial.name_reasons(true);
     let fits = placed.is_ok();
-    placed.as_ref().err().into_iter().for_each(|reason| stuck::note(trial, class, reason));
+    placed.as_ref().err().into_iter().for_each(|reason| stuck::note(trial, class, (reason, asked)));
     verdicts.insert(class, placed.err());
     fits
 }

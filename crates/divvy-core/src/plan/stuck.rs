@@ -1,9 +1,10 @@
 //! Verdicts of which a look says that they stand, though something has become free. Those that are about the pool alone stand until
-//! that changes, whatever ends in it: which classes have such is noted in the snapshot.
+//! that changes, whatever ends in it: which classes have such is noted in the snapshot. So is who waits for free devices: as long as
+//! the pool is the same, a look at the shelves says whether there are enough on any node.
 
 use super::trial::Trial;
 use crate::id::ClassId;
-use crate::model::ask::Alternative;
+use crate::model::ask::{Alternative, DrawAsk};
 use crate::model::gang::{Group, Role};
 use crate::model::job::JobSpec;
 use crate::reason::Reason;
@@ -24,9 +25,9 @@ fn is_of_the_pool(reason: &Reason) -> bool {
     )
 }
 
-/// Notes why a class has just been found to wait.
-pub(super) fn note(trial: &mut Trial, class: ClassId, reason: &Reason) {
-    if is_of_the_pool(reason) {
+/// Notes why a class has just been found to wait; what nobody asked the reason for is no answer.
+pub(super) fn note(trial: &mut Trial, class: ClassId, (reason, asked): (&Reason, bool)) {
+    if is_of_the_pool(reason) || asked && matches!(reason, Reason::DevicesBusy(_)) {
         trial.stuck.insert(class);
     }
 }
@@ -42,12 +43,27 @@ pub(super) fn is_stuck(trial: &Trial, class: ClassId, reason: &Reason, spec: &Jo
         return !spec.gang.has_alternatives()
             && trial.still_exceeds(spec.stand(), spec.milli_asked(), reason);
     }
-    if !is_of_the_pool(reason) || !trial.stuck.contains(&class) {
+    let is_known = is_of_the_pool(reason) || matches!(reason, Reason::DevicesBusy(_));
+    if !is_known || !trial.stuck.contains(&class) {
         return false;
     }
     let Some((role, alternative)) = only_way(trial, spec) else { return false };
+    if let Reason::DevicesBusy(count) = reason
+        && !lacks_devices(trial, alternative, *count)
+    {
+        return false;
+    }
     trial.exceeded(spec.stand(), spec.milli_asked()).is_none()
         && trial.model_limit(spec.stand(), alternative, role.minimum).is_none()
+}
+
+/// Whether a task asks for so many whole devices, and no node has as many free ones.
+fn lacks_devices(trial: &Trial, alternative: &Alternative, count: u32) -> bool {
+    let whole = |draw: &DrawAsk| *draw == DrawAsk::Whole;
+    let ask = alternative.devices.as_ref().filter(|ask| whole(&ask.draw) && ask.count == count);
+    ask.is_some_and(|ask| {
+        trial.capacity().shelves().of(Some(ask)).most_free().is_none_or(|most| most < count)
+    })
 }
 
 /// The one role of a job and the one way to serve it, where no others, near or apart, and no domains play a part.

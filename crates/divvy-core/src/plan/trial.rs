@@ -39,6 +39,8 @@ pub(super) struct Trial<'a> {
     done: Vec<Step<'a>>,
     /// What the queues would hold beyond the snapshot.
     extra: BTreeMap<String, Holdings>,
+    /// Whether anything limits any queue; mostly nothing does, and nobody has to ask.
+    is_limited: bool,
     /// What limits queues.
     bounds: RefCell<Bounds<'a>>,
     next_allocation: u64,
@@ -156,6 +158,7 @@ impl<'a> Trial<'a> {
             stuck,
             done: Vec::new(),
             extra: BTreeMap::new(),
+            is_limited: state.has_limits(),
             bounds: RefCell::default(),
             next_allocation: state.next_allocation.0,
             exchanged: BTreeMap::new(),

@@ -384,7 +384,8 @@ impl Running {
             return;
         }
         let job = state.jobs.get(&id.number);
-        let view = job.and_then(|job| RunView::of(state, (job, state.run(id)?, id))).map(|mut view| {
+        let known = job.and_then(|job| Some((job, job.known_run(id.member)?, id)));
+        let view = known.and_then(|known| RunView::of(state, known)).map(|mut view| {
             if view.elastic {
                 view.forget_leaving(state);
             }

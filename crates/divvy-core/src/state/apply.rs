@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::digest::{Entity, Remembered, fingerprint, job_hash, job_hashes, run_hash};
+use super::digest::{Entity, Remembered, allocation_hash, fingerprint, job_hash, job_hashes, run_hash};
 use super::{Allocation, ArrayRuns, Device, Job, Outcome, Run, Runs, State, Stopping};
 use crate::amount::{Holdings, Resource};
 use crate::engine::{TaskEnd, TaskStart};
@@ -109,7 +109,7 @@ impl State {
                 return self.change_queues(queues, at);
             }
             Event::PolicySet { policy, .. } => {
-                self.policy = policy.clone();
+                self.policy = (**policy).clone();
                 self.remember_settings();
                 self.reprice(at)?;
                 self.review_past(at);
@@ -158,7 +158,7 @@ impl State {
         Ok(())
     }
 
-    fn see_device(&mut self, id: DeviceId, node: crate::id::NodeId, spec: &DeviceSpec) {
+    fn see_device(&mut self, id: DeviceId, node: crate::id::NodeId, spec: &Arc<DeviceSpec>) {
         let old = self.devices.remove(&id);
         if let Some(old) = &old {
             self.minus(fingerprint(&Entity::Device(id.0, old)));
@@ -166,7 +166,7 @@ impl State {
         }
         self.uuids.insert(spec.uuid.clone(), id);
         let (health, occupant) = old.map_or((Health::Ok, None), |old| (old.health, old.occupant));
-        let device = Device { node, spec: Arc::new(spec.clone()), health, occupant };
+        let device = Device { node, spec: Arc::clone(spec), health, occupant };
         self.plus(fingerprint(&Entity::Device(id.0, &device)));
         self.devices.insert(id, device);
     }
@@ -360,15 +360,16 @@ impl State {
     /// What a job's tasks hold from now on.
     pub(super) fn allocate(&mut self, id: JobId, placements: &[Placement], at: Time) -> Applied {
         for placement in placements {
-            let held = Allocation {
+            let mut held = Allocation {
                 job: id,
                 placement: placement.clone(),
                 state: AllocationState::Starting,
                 since: at,
                 seq: 1,
                 worth: self.worth_of(placement),
+                hash: Remembered::default(),
             };
-            self.plus(fingerprint(&Entity::Allocation(placement.allocation.0, &held)));
+            self.plus(held.hash_anew(placement.allocation));
             if self.allocations.insert(placement.allocation, held).is_some() {
                 return Err(Wrong::Impossible(format!(
                     "allocation {} is there already",
@@ -387,10 +388,9 @@ impl State {
         change: impl FnOnce(&mut Allocation),
     ) -> Applied {
         let held = self.allocations.get_mut(&id).ok_or_else(|| Wrong::Unknown(format!("allocation {id}")))?;
-        let less = fingerprint(&Entity::Allocation(id.0, held));
+        let less = allocation_hash(id, held);
         change(held);
-        let more = fingerprint(&Entity::Allocation(id.0, held));
-        self.minus(less);
+        let more = held.hash_anew(id).wrapping_sub(less);
         self.plus(more);
         Ok(())
     }
@@ -438,7 +438,7 @@ impl State {
 
     fn end_task(&mut self, id: AllocationId, end: &TaskEnd, at: Time) -> Applied {
         let held = self.allocations.remove(&id).ok_or_else(|| Wrong::Unknown(format!("allocation {id}")))?;
-        self.minus(fingerprint(&Entity::Allocation(id.0, &held)));
+        self.minus(allocation_hash(id, &held));
         let milli = held.placement.milli();
         let milli_ms = i128::from(milli) * i128::from(at.since(held.since).0);
         self.change_run(held.job, |run| {

@@ -4,8 +4,8 @@ use std::hash::{Hash, Hasher};
 
 use twox_hash::XxHash3_64;
 
-use super::{Job, Relief, Run, Runs, State};
-use crate::id::JobId;
+use super::{Allocation, Job, Relief, Run, Runs, State};
+use crate::id::{AllocationId, JobId};
 
 /// A hash that is the same on every machine, build and run: XXH3 (64 bits) over the parts of a value in the order of its
 /// fields, numbers as little-endian bytes of their width (`usize` and `isize` as eight).
@@ -112,6 +112,8 @@ impl PartialEq for Remembered {
     }
 }
 
+impl Eq for Remembered {}
+
 /// Kinds of entities, so that equal contents of different kinds differ.
 #[derive(Hash)]
 pub(super) enum Entity<'a> {
@@ -207,6 +209,28 @@ pub(super) fn job_hash(job: &Job) -> u64 {
 /// The hash of a run, as it was left by its last change or reckoned anew.
 pub(super) fn run_hash(id: JobId, run: &Run) -> u64 {
     run.hash.0.unwrap_or_else(|| fingerprint(&Entity::Run(id, run)))
+}
+
+/// The hash of an allocation, as it was left by its last change or reckoned anew.
+pub(super) fn allocation_hash(id: AllocationId, held: &Allocation) -> u64 {
+    held.hash.0.unwrap_or_else(|| fingerprint(&Entity::Allocation(id.0, held)))
+}
+
+impl Allocation {
+    /// Reckons its hash, and keeps it until the next change.
+    pub(super) fn hash_anew(&mut self, id: AllocationId) -> u64 {
+        let hash = fingerprint(&Entity::Allocation(id.0, self));
+        self.hash = Remembered(Some(hash));
+        hash
+    }
+}
+
+impl Hash for Allocation {
+    fn hash<H: Hasher>(&self, hasher: &mut H) {
+        // Named without a rest, so that a new field is not forgotten here.
+        let Self { job, placement, state, since, seq, worth, hash: _ } = self;
+        (job, placement, state, since, seq, worth).hash(hasher);
+    }
 }
 
 /// Of its placements only the ids: one is never given twice, and what it stands for never changes.

@@ -300,7 +300,7 @@ pub struct Stopping {
 }
 
 /// Devices and host amounts held by a task.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Allocation {
     /// Whose.
     pub job: JobId,
@@ -315,6 +315,9 @@ pub struct Allocation {
     /// What it is charged as in [`State::worth`], in thousandths.
     #[serde(default, skip_serializing_if = "Newer::is_unsaid")]
     pub worth: Newer<i64>,
+    /// Its hash, from one change to the next.
+    #[serde(skip)]
+    hash: digest::Remembered,
 }
 
 /// How a job ended, as dependencies see it.
@@ -436,11 +439,7 @@ impl Default for State {
 impl State {
     /// The run of a job or touched member. An untouched member has none: see [`Job::run`].
     pub fn run(&self, job: JobId) -> Option<&Run> {
-        match (&self.jobs.get(&job.number)?.runs, job.member) {
-            (Runs::Single(run), None) => Some(run),
-            (Runs::Array(array), Some(member)) => array.touched.get(&member),
-            _ => None,
-        }
+        self.jobs.get(&job.number)?.known_run(job.member)
     }
 
     /// The device with this uuid.

@@ -95,12 +95,16 @@ mod tests {
         let queues: Vec<Queue> = queue::parse(text).unwrap().queues;
         let mut state = State::default();
         let policy = Policy { half_life_ms: 24 * HOUR_MS, ..Policy::default() };
-        tell(&mut state, 1, Event::PolicySet { policy, by: "root".into(), note: None });
+        tell(&mut state, 1, Event::PolicySet { policy: Box::new(policy), by: "root".into(), note: None });
         tell(&mut state, 1, Event::QueuesSet { queues, by: "root".into(), note: None });
         // A credit is bounded by what the pool has.
         for number in 0..8 {
             let spec = DeviceSpec { uuid: number.to_string(), ..DeviceSpec::default() };
-            tell(&mut state, 1, Event::DeviceSeen { device: DeviceId(number), node: NodeId(1), spec });
+            tell(
+                &mut state,
+                1,
+                Event::DeviceSeen { device: DeviceId(number), node: NodeId(1), spec: spec.into() },
+            );
         }
         state
     }

@@ -125,6 +125,15 @@ impl Job {
         JobId::single(self.number)
     }
 
+    /// The run of this member (or of the job itself), if anything has happened to it and it has not ended.
+    pub(crate) fn known_run(&self, member: Option<u32>) -> Option<&Run> {
+        match (&self.runs, member) {
+            (Runs::Single(run), None) => Some(run),
+            (Runs::Array(array), Some(member)) => array.touched.get(&member),
+            _ => None,
+        }
+    }
+
     /// The run of this member (or of the job itself); a fresh one for an untouched member; `None` if it has ended or never was.
     pub fn run(&self, member: Option<u32>) -> Option<Run> {
         match (&self.runs, member) {

@@ -31,6 +31,12 @@ impl State {
         seats.take_while(move |seat| seat.starts_with(&end))
     }
 
+    /// Whether any queue, or any user of one, may hold so much and no more.
+    pub(crate) fn has_limits(&self) -> bool {
+        let of_users = |queue: &Queue| queue.users.said().is_some_and(|users| !users.limit.is_empty());
+        self.queues.values().any(|queue| !queue.limit.is_empty() || of_users(queue))
+    }
+
     /// What those who stand at a path may hold at most: a queue and those below it, or a user.
     pub fn limit_at(&self, path: &str) -> Option<&Limits> {
         match self.queues.get(path) {

@@ -169,7 +169,7 @@ mod tests {
     fn controller() -> Controller {
         let mut state = State::default();
         let spec = DeviceSpec::default();
-        let device = Event::DeviceSeen { device: DeviceId(1), node: NodeId(1), spec };
+        let device = Event::DeviceSeen { device: DeviceId(1), node: NodeId(1), spec: spec.into() };
         state.apply(&Stamped { at: Time(1), event: device }).unwrap();
         let mut controller = Controller::open(state);
         let text = "queues: {lab: {}, lab/vision: {users: {}, budget: {gpu_hours: 10, every: day}, guarantee: {gpu_hours: 24, every: day}}}";

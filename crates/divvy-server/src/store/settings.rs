@@ -44,7 +44,7 @@ impl Changes {
             }
             Event::PolicySet { policy, by, note } => {
                 let queues = self.last.as_ref().map_or_else(first_queues, |last| last.queues.clone());
-                let next = InForce { change: 0, position, at, by, note, queues, policy };
+                let next = InForce { change: 0, position, at, by, note, queues, policy: *policy };
                 match &mut self.last {
                     Some(last) if next.completes(last) => {
                         *last = InForce { change: last.change, ..next };
@@ -93,8 +93,11 @@ mod tests {
     #[test]
     fn a_file_that_sets_queues_and_policy_is_one_change_and_others_are_their_own() {
         let policy = |reserve| Policy { reserve, ..Policy::default() };
-        let set_policy =
-            |reserve, by: &str| Event::PolicySet { policy: policy(reserve), by: by.into(), note: None };
+        let set_policy = |reserve, by: &str| Event::PolicySet {
+            policy: Box::new(policy(reserve)),
+            by: by.into(),
+            note: None,
+        };
         let queues = |path: &str| vec![Queue::named("z"), Queue::named(path)];
         let set_queues =
             |path, by: &str| Event::QueuesSet { queues: queues(path), by: by.into(), note: None };

@@ -29,6 +29,9 @@ impl<'a> Trial<'a> {
 
     /// The queue, if something limits it: only there it matters what it holds.
     pub(super) fn limited(&self, queue: &str) -> Option<Rc<str>> {
+        if !self.is_limited {
+            return None;
+        }
         let (queue, limits) = self.look_up(queue);
         (!limits.is_empty()).then_some(queue)
     }
@@ -47,6 +50,9 @@ impl<'a> Trial<'a> {
 
     /// The models of which a queue may not take so many more devices (milli).
     pub(in crate::plan) fn closed_models(&self, queue: &str, more_milli: i64) -> Vec<String> {
+        if !self.is_limited {
+            return Vec::new();
+        }
         let closed = |path: &str, resource: &Resource, limit: &Amount| match resource {
             Resource::Model(model) if !limit.allows(self.held(path, resource) + more_milli) => {
                 Some(model.clone())
@@ -67,7 +73,8 @@ impl<'a> Trial<'a> {
         alternative: &Alternative,
         tasks: u32,
     ) -> Option<Reason> {
-        let ask = alternative.devices.as_ref().filter(|ask| !ask.class.models.is_empty())?;
+        let ask =
+            alternative.devices.as_ref().filter(|ask| self.is_limited && !ask.class.models.is_empty())?;
         let more = i64::from(ask.count) * i64::from(tasks) * i64::from(ask.milli());
         let closed = self.closed_models(queue, more);
         let model = ask.class.models.iter().find(|model| closed.contains(model))?;
@@ -118,6 +125,9 @@ impl<'a> Trial<'a> {
     /// Whether what this cycle adds takes a queue, or one above it, beyond its limit. One that was beyond it before may stay there,
     /// unless something new goes there: that was placed within the limit.
     pub(super) fn outgrows(&self, queue: &str) -> bool {
+        if !self.is_limited {
+            return false;
+        }
         self.limits(queue).iter().any(|(length, limits)| {
             let path = &queue[..*length];
             let mut over =
@@ -183,6 +193,9 @@ impl<'a> Trial<'a> {
 
     /// Whose limit it is, of what, and how much.
     fn over<'q>(&self, queue: &'q str, more_milli: i64) -> Option<(&'q str, &'a Resource, i64)> {
+        if !self.is_limited {
+            return None;
+        }
         for (length, limits) in self.limits(queue).iter() {
             let path = &queue[..*length];
             let held = self.held_by(path);

@@ -37,6 +37,8 @@ pub(super) struct Around<'a> {
     placed: BTreeMap<AllocationId, (Arc<Kind>, NodeId)>,
     /// What of it wants others near it.
     seekers: BTreeMap<AllocationId, (Vec<Others>, NodeId)>,
+    /// Running tasks that are told to stop in this cycle for another cause: they are on their way out.
+    ending: BTreeSet<AllocationId>,
     /// The tasks that the job has whose gang grows: labels and nodes.
     rest: Rest,
     /// Whether the pool is looked at as if it were empty: whoever is sought may come later.
@@ -45,8 +47,8 @@ pub(super) struct Around<'a> {
 
 impl<'a> Around<'a> {
     pub(super) fn new(neighbours: &'a mut Neighbours) -> Self {
-        let (placed, seekers) = (BTreeMap::new(), BTreeMap::new());
-        Self { neighbours, placed, seekers, rest: Rest::new(), is_empty_pool: false }
+        let (placed, seekers, ending) = (BTreeMap::new(), BTreeMap::new(), BTreeSet::new());
+        Self { neighbours, placed, seekers, ending, rest: Rest::new(), is_empty_pool: false }
     }
 
     /// Whether any job tells others by labels.
@@ -104,6 +106,26 @@ impl<'a> Around<'a> {
         })
     }
 
+    /// A running task is told to stop, or (`back`) it is not.
+    pub(super) fn ends(&mut self, state: &State, placement: &Placement, back: bool) {
+        let Some((kind, was)) = self.running(state, placement) else { return };
+        let is_there = was == Presence::There;
+        let changes = if back {
+            self.ending.remove(&placement.allocation)
+        } else {
+            is_there && self.ending.insert(placement.allocation)
+        };
+        if changes {
+            let (from, to) = if back {
+                (Presence::Passing, Presence::There)
+            } else {
+                (Presence::There, Presence::Passing)
+            };
+            self.neighbours.remove(Some(&kind), placement.node, from);
+            self.neighbours.add(Some(kind), placement.node, to);
+        }
+    }
+
     /// A running task counts as gone, or (`back`) no longer does.
     pub(super) fn release(&mut self, state: &State, placement: &Placement, back: bool) {
         let Some((kind, was)) = self.running(state, placement) else { return };
@@ -129,7 +151,11 @@ impl<'a> Around<'a> {
         }
         let held = state.allocations.get(&placement.allocation)?;
         let spec = &state.jobs.get(&held.job.number)?.spec;
-        Some((self.neighbours.kind(spec, placement.rank)?, held.presence()))
+        let presence = match self.ending.contains(&placement.allocation) {
+            true => Presence::Passing,
+            false => held.presence(),
+        };
+        Some((self.neighbours.kind(spec, placement.rank)?, presence))
     }
 
     /// Whether a running task can't stay where it is beside what this cycle has placed.

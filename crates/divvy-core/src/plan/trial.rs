@@ -79,6 +79,8 @@ enum Step<'a> {
     Released(&'a Placement, Option<Rc<str>>),
     /// A running one that was released draws again.
     Kept(&'a Placement, Option<Rc<str>>),
+    /// A running one is told to stop in this cycle for another cause.
+    Ends(&'a Placement),
     /// Something is drawn for the time being, for no queue.
     Aside(Placement),
     /// Something gives back for the time being.
@@ -287,6 +289,12 @@ impl<'a> Trial<'a> {
         self.did(Step::Released(placement, queue));
     }
 
+    /// A running task is told to stop in this cycle for another cause: nobody new is to be near it.
+    pub(super) fn ends(&mut self, placement: &'a Placement) {
+        self.around.ends(self.state, placement, false);
+        self.did(Step::Ends(placement));
+    }
+
     /// Draws on capacity alone, to be rolled back.
     pub(super) fn put_aside(&mut self, placement: Placement) {
         self.capacity.take(&placement);
@@ -342,6 +350,7 @@ impl<'a> Trial<'a> {
                     self.around.release(self.state, placement, true);
                     self.charge(queue.as_deref(), placement, 1);
                 }
+                Step::Ends(placement) => self.around.ends(self.state, placement, true),
                 Step::Aside(placement) => self.capacity.give_back(&placement),
                 Step::Back(placement) => {
                     self.capacity.take(&placement);

@@ -313,6 +313,12 @@ fn jobs_that_differ_in_labels_that_others_look_at_are_judged_by_themselves() {
 fn nobody_gets_a_place_near_a_job_that_is_told_to_stop_in_the_same_cycle() {
     check(
         "node n1 4xh100\nsubmit db default 1 labels=app:db limit=1h\nplan\npass 1h\nsubmit web default 1 near=app:db\nplan\nend db\nsubmit db2 default 1 labels=app:db\nplan",
-        expect![[""]],
+        expect![[r#"
+            place db n1:0
+            stop db TimeLimit
+            wait DV-NOT-NEAR: wants to lie near tasks with app=db (same node), and has no room near any
+            ended db timeout TimeLimit exit=0
+            place db2 n1:0
+        "#]],
     );
 }

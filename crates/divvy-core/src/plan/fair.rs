@@ -19,7 +19,7 @@ use crate::model::job::{Cause, JobSpec};
 use crate::model::policy::Preempt;
 use crate::reason::Reason;
 use crate::snapshot::order::displaces;
-use crate::snapshot::{OrderKey, Running};
+use crate::snapshot::{ClassView, OrderKey, Running};
 use crate::state::{Job, State};
 use crate::time::Time;
 
@@ -97,7 +97,7 @@ pub(super) fn in_turns<'a>(
     ending.iter().for_each(|job| count_ending(state, &mut shares, *job));
     let mut fair = Fair::begin(trial, (others, shares), ending, now);
     let relieved = starve::relieve(&mut fair, waiting, plan);
-    let mut turns = Turns::new(state, waiting, now, &fair.shares);
+    let mut turns = Turns::new((state, waiting), now, &fair.shares, &|view| fair.has_behind(view));
     report.skipped = turns.left_out;
     let mut grows = Some(Reach::Due);
     loop {
@@ -200,7 +200,7 @@ impl<'a> Fair<'a, '_> {
     fn stands(&self, turn: Turn, judged: &Reason) -> bool {
         match self.trial.state.freed {
             true => self.is_hopeless(turn, judged),
-            false => !self.may_displace(turn, judged),
+            false => !turn.has_behind,
         }
     }
 
@@ -263,18 +263,20 @@ impl<'a> Fair<'a, '_> {
         let claim = || Claim { place: self.place_of(job), ..Claim::of(job, spec, (queue, asked)) };
         match by {
             By::Starving => true,
-            By::Order => reclaim::might_displace(self, &claim()),
+            By::Order => true,
             By::Turn => consolidate::may_make_room(self, spec, number) || reclaim::might_take(self, &claim()),
         }
     }
 
-    /// Whether jobs of its queue might give way to a class since they stand behind it in the order by now: nothing has become free, but
-    /// they have run on, or it is another job that stands first.
-    fn may_displace(&self, turn: Turn, judged: &Reason) -> bool {
-        let job = self.trial.state.jobs.get(&turn.key.number);
-        job.filter(|job| judged.may_be_taken_for() && job.spec.may_preempt()).is_some_and(|job| {
-            self.may_claim((turn.queue, By::Order), (job.id(), &job.spec), (turn.asked.clone(), 0))
-        })
+    /// Whether jobs of its queue might give way to the first of a class since they stand behind it in the order by now: nothing has become
+    /// free, but they have run on, or it is another job that stands first.
+    fn has_behind(&self, view: &ClassView) -> bool {
+        let (state, spec) = (self.trial.state, &view.example);
+        // Who was displaced in a cycle makes nobody else displace others in the next, as long as nothing else happens (L10).
+        let is_news = state.position > state.cycled_at || self.now > state.now;
+        let least_milli = if spec.gang.has_alternatives() { 0 } else { view.milli };
+        let first = view.jobs.first().filter(|_| is_news && displaces(&state.policy));
+        first.is_some_and(|key| reclaim::might_displace(self, spec, (key.first, least_milli)))
     }
 
     /// Gives the next run of a job the places of those, says whether more of it may start.

@@ -241,7 +241,7 @@ pub(super) fn take_back(fair: &mut Fair, claim: &Claim) -> Option<Vec<Placement>
 /// Finds places for what is a queue's, guaranteed or due to it, where one above it has no room for that in its own part, since a
 /// sibling has too much.
 fn by_siblings(fair: &mut Fair, claim: &Claim) -> Option<Vec<Placement>> {
-    let rules = Rules::of(fair.trial.state, claim);
+    let rules = Rules::of(fair.trial.state, claim.spec);
     let reach = Reach::of(&fair.shares, claim, rules.borrow_evicts);
     let levels = fair.shares.upwards(claim.queue).count();
     let siblings_lend = |right: &Right| {
@@ -282,7 +282,7 @@ fn make_room<'a>(
 ) -> Option<Vec<Placement>> {
     let mark = fair.trial.mark();
     let ending = leaving::let_go(fair);
-    let borrow_evicts = Rules::of(fair.trial.state, claim).borrow_evicts;
+    let borrow_evicts = Rules::of(fair.trial.state, claim.spec).borrow_evicts;
     let mut released = Released::new(borrow_evicts);
     let mut steps = Steps::new(fair.trial, claim, candidates);
     while let Some(Step { stop, slots }) = steps.next(fair.trial, candidates) {
@@ -325,7 +325,7 @@ pub(super) fn may_have(fair: &mut Fair, claim: &Claim) -> bool {
 }
 
 fn victim<'a>(candidate: &Candidate<'a>, (state, claim): (&State, &Claim)) -> Victim<'a> {
-    let is_junior = || Rules::of(state, claim).is_junior(claim, (candidate.job, candidate.view));
+    let is_junior = || Rules::of(state, claim.spec).is_junior(claim, (candidate.job, candidate.view));
     let cause = match (claim.starves, claim.is_of_own(candidate)) {
         (true, _) => Cause::Starved,
         (false, true) if is_junior() => Cause::Preempted,
@@ -339,7 +339,7 @@ fn victim<'a>(candidate: &Candidate<'a>, (state, claim): (&State, &Claim)) -> Vi
 
 /// Whether anybody might give way for the claim: seen without a look at the jobs of queues that have nobody.
 pub(super) fn might_take(fair: &Fair, claim: &Claim) -> bool {
-    let rules = Rules::of(fair.trial.state, claim);
+    let rules = Rules::of(fair.trial.state, claim.spec);
     let reach = Reach::of(&fair.shares, claim, rules.borrow_evicts);
     let of_others = rules.reclaim != Reclaim::Never
         && fair.shares.anyone_lends(claim.queue, &claim.asked, (reach.guarantee, reach.due));
@@ -347,16 +347,18 @@ pub(super) fn might_take(fair: &Fair, claim: &Claim) -> bool {
     let own = || fair.running.lowest_priority(claim.spec.stand());
     of_others
         || junior.is_some_and(|most| own().is_some_and(|lowest| lowest <= most))
-        || might_displace(fair, claim)
+        || claim.place.is_some_and(|place| might_displace(fair, claim.spec, (place.first, claim.asked[ANY])))
 }
 
-/// Whether so much might become free by those of its own queue alone, since they stand behind it in the order.
-pub(super) fn might_displace(fair: &Fair, claim: &Claim) -> bool {
-    let rules = Rules::of(fair.trial.state, claim);
-    let Some(place) = claim.place.filter(|_| rules.within_queue != WithinQueue::Never) else { return false };
+/// Whether so much might become free as a job asks for of devices, by those of its own queue alone that stand behind it in the order.
+pub(super) fn might_displace(fair: &Fair, spec: &JobSpec, (first, milli): (i64, i64)) -> bool {
+    let state = fair.trial.state;
+    if !spec.may_preempt() || Rules::of(state, spec).within_queue == WithinQueue::Never {
+        return false;
+    }
     let free_milli = fair.trial.capacity().shelves().free() as i64 * i64::from(WHOLE_MILLI);
-    let behind = fair.running.behind_milli(claim.spec.stand(), (claim.spec.priority, place.first));
-    behind.is_some_and(|behind| behind.saturating_add(free_milli) >= claim.asked[ANY])
+    let behind = fair.running.behind_milli(spec.stand(), (spec.priority, first));
+    behind.is_some_and(|behind| behind.saturating_add(free_milli) >= milli)
 }
 
 /// Up to which priority jobs of a queue might give way for the claim.
@@ -391,7 +393,7 @@ fn up_to(
 fn candidates<'a>(fair: &Fair<'a, '_>, claim: &Claim) -> Candidates<'a> {
     let (state, now) = (fair.trial.state, fair.now);
     let spent = fair.spent();
-    let rules = Rules::of(state, claim);
+    let rules = Rules::of(state, claim.spec);
     let reach = Reach::of(&fair.shares, claim, rules.borrow_evicts);
     let reach = claim
         .siblings_first

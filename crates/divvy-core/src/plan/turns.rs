@@ -29,9 +29,10 @@ pub(super) struct Turns<'a> {
     open: usize,
     /// Whether nobody passes who stands before him.
     strict: bool,
-    /// How many classes in line have no verdict that stands; where something has become free, the order is strict, or running jobs
-    /// give way by it, nobody asks.
+    /// How many classes in line have no verdict that stands; where something has become free, or the order is strict, nobody asks.
     untold: Option<usize>,
+    /// Classes whose verdicts do not stand, though nothing has become free, since some who run stand behind them.
+    behind: BTreeSet<ClassId>,
 }
 
 /// How one stands, which child it is, and the class of its next job.
@@ -74,6 +75,8 @@ pub(super) struct Turn<'a> {
     /// What it asks for of what is divided.
     pub(super) asked: &'a Amounts,
     pub(super) key: OrderKey,
+    /// Whether jobs that run might give way to its class since they stand behind it, though nothing has become free.
+    pub(super) has_behind: bool,
     place: OrderKey,
 }
 
@@ -85,9 +88,15 @@ impl Turn<'_> {
 }
 
 impl<'a> Turns<'a> {
-    pub(super) fn new(state: &'a State, waiting: &'a Waiting, now: Time, shares: &Shares) -> Self {
+    /// Everyone in line; `has_behind` says of a class that waits whether jobs that run might give way to it since they stand behind it.
+    pub(super) fn new(
+        (state, waiting): (&'a State, &'a Waiting),
+        now: Time,
+        shares: &Shares,
+        has_behind: &dyn Fn(&ClassView) -> bool,
+    ) -> Self {
         let mut classes: Vec<Vec<(ClassId, &ClassView)>> = vec![Vec::new(); shares.queues.len()];
-        let (has_open, untold) = has_open(state, waiting, shares);
+        let Open { tops: has_open, untold, behind } = open(state, waiting, shares, has_behind);
         let mut left_out = 0;
         for (class, view) in &waiting.classes {
             match has_open[shares.top(view.queue)] {
@@ -99,8 +108,8 @@ impl<'a> Turns<'a> {
             classes.into_iter().map(|classes| Line::of(waiting, &state.policy, now, classes)).collect();
         let forks = vec![BTreeSet::new(); lines.len()];
         let entries = vec![(None, None); lines.len()];
-        let mut turns =
-            Self { waiting, left_out, lines, forks, entries, open: 0, strict: state.policy.strict, untold };
+        let strict = state.policy.strict;
+        let mut turns = Self { waiting, left_out, lines, forks, entries, open: 0, strict, untold, behind };
         for queue in 0..turns.lines.len() {
             if turns.lines[queue].first().is_some() {
                 turns.refresh(queue, shares);
@@ -121,7 +130,8 @@ impl<'a> Turns<'a> {
         };
         let (place, class, key) = self.lines[queue].take_of(class)?;
         let asked = &self.waiting.classes.get(&class)?.asked;
-        Some(Turn { queue, class, asked, key, place })
+        let has_behind = self.behind.contains(&class);
+        Some(Turn { queue, class, asked, key, has_behind, place })
     }
 
     /// Whether the next job takes its queue, or one above it, beyond what is due to it.
@@ -258,30 +268,42 @@ impl<'a> Turns<'a> {
     }
 }
 
-/// Of the pool's own children: whether anybody waits in them, or below them, who has no verdict that stands. In the others nobody is
-/// tried in this cycle, and who is there changes nothing for those that are. In a strict order all count: who waits keeps back
-/// those behind it. So do those for whom room is kept, unless there are so many that looking at all of them costs more than it
-/// is worth: then room is kept from jobs below the same child of the pool, and from all once something becomes free. Where running
-/// jobs give way by the order all count, too: some may have fallen behind. Gives how many classes have no verdict that stands as
-/// well, where that is asked.
-fn has_open(state: &State, waiting: &Waiting, shares: &Shares) -> (Vec<bool>, Option<usize>) {
+/// Who is looked at.
+struct Open {
+    /// Of the pool's own children: whether anybody waits in them, or below them, who has no verdict that stands.
+    tops: Vec<bool>,
+    untold: Option<usize>,
+    behind: BTreeSet<ClassId>,
+}
+
+/// In those of the pool's own children in which all verdicts stand nobody is tried in this cycle, and who is there changes nothing for
+/// the others. In a strict order all count: who waits keeps back those behind it. So do those for whom room is kept, unless there are
+/// so many that looking at all of them costs more than it is worth: then room is kept from jobs below the same child of the pool, and
+/// from all once something becomes free.
+fn open(state: &State, waiting: &Waiting, shares: &Shares, has_behind: &dyn Fn(&ClassView) -> bool) -> Open {
     let keeps = state.policy.reserve > 0 && waiting.classes.len() <= MOST_CLASSES_LOOKED_AT;
-    let all = state.freed || state.policy.strict || displaces(&state.policy);
-    let mut has_open = vec![all || keeps; shares.queues.len()];
-    if all {
-        return (has_open, None);
+    let all = state.freed || state.policy.strict || keeps;
+    let mut open = Open { tops: vec![all; shares.queues.len()], untold: None, behind: BTreeSet::new() };
+    if state.freed || state.policy.strict && !displaces(&state.policy) {
+        return open;
     }
     let mut untold = 0;
     // Both are in the order of their ids.
     let mut judged = state.verdicts.iter().peekable();
     for (class, view) in &waiting.classes {
         while judged.next_if(|(other, _)| *other < class).is_some() {}
-        if judged.peek().is_none_or(|(other, reason)| *other != class || !reason.lasts()) {
-            has_open[shares.top(view.queue)] = true;
+        let verdict = judged.peek().filter(|(other, reason)| *other == class && reason.lasts());
+        let falls = verdict.is_some_and(|(_, reason)| reason.may_be_taken_for() && has_behind(view));
+        if falls {
+            open.behind.insert(*class);
+        }
+        if verdict.is_none() || falls {
+            open.tops[shares.top(view.queue)] = true;
             untold += 1;
         }
     }
-    (has_open, Some(untold))
+    open.untold = (!state.policy.strict).then_some(untold);
+    open
 }
 
 fn exchange(fork: &mut BTreeSet<Entry>, before: Option<Entry>, after: Option<Entry>) {

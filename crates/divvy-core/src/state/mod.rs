@@ -66,6 +66,9 @@ pub struct State {
     /// The position of the last event that may have freed something.
     #[serde(default)]
     pub freed_at: Position,
+    /// The position of the last event by which a cycle ended.
+    #[serde(default)]
+    pub cycled_at: Position,
     /// How many events came from outside so far.
     #[serde(default)]
     pub news: u64,
@@ -398,6 +401,7 @@ impl Default for State {
             draining: false,
             freed: false,
             freed_at: Position(0),
+            cycled_at: Position(0),
             news: 0,
             position: Position(0),
             now: Time(0),

@@ -248,6 +248,7 @@ impl State {
     /// A cycle is over that saw all up to a position: what the plan itself has freed it has not seen.
     pub(super) fn end_cycle(&mut self, saw: Position) {
         (self.cycles, self.freed) = (self.cycles + 1, self.freed_at > saw);
+        self.cycled_at = Position(self.position.0 + 1);
         if std::mem::take(&mut self.past.awaited) {
             self.past.remember_digest();
         }

@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::{Result, ensure};
 use clap::{Args, ValueEnum};
 use divvy_core::controller::Controller;
-use divvy_core::model::policy::Policy;
+use divvy_core::model::policy::{Order, Policy};
 use divvy_core::snapshot::Snapshot;
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
@@ -22,7 +22,7 @@ pub(super) struct Plan {
     /// Pools of so many nodes, separated by commas
     #[arg(long, value_delimiter = ',', value_name = "NODES", default_values_t = [1000, 2000, 4000, 5000, 10_000])]
     nodes: Vec<u32>,
-    /// By arrival alone, or as a pool does where it is told nothing else
+    /// By arrival alone, as a pool does where it is told nothing else, or likewise with `order: attained`
     #[arg(long, value_enum, default_value = "arrival")]
     policy: By,
     /// How many events of each kind
@@ -38,6 +38,8 @@ pub(super) struct Plan {
 enum By {
     Arrival,
     Default,
+    /// As by default, with time sliced by the least that jobs have had.
+    Attained,
 }
 
 impl By {
@@ -45,6 +47,7 @@ impl By {
         match self {
             By::Arrival => Policy::one_line(),
             By::Default => Policy::default(),
+            By::Attained => Policy { order: Order::Attained, ..Policy::default() },
         }
     }
 }
@@ -124,7 +127,7 @@ fn measure(nodes: u32, plan: &Plan) -> Result<Pool> {
         site.rest()?;
     }
     let all = [&ended, &waits, &cancelled, &fits].into_iter().flatten().copied().collect();
-    let reclaim_ms = (plan.policy == By::Default).then(|| reclaim(&mut site)).transpose()?;
+    let reclaim_ms = (plan.policy != By::Arrival).then(|| reclaim(&mut site)).transpose()?;
     say("the same from nothing");
     let snapshot = site.controller.snapshot();
     let (devices, state) = (site.state().devices.len(), site.state());

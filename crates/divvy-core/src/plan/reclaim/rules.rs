@@ -2,6 +2,7 @@
 
 use super::Claim;
 use crate::id::JobId;
+use crate::model::job::JobSpec;
 use crate::model::policy::{Policy, Reclaim, WithinQueue};
 use crate::plan::order;
 use crate::snapshot::{OrderKey, RunView};
@@ -16,8 +17,8 @@ pub(super) struct Rules {
 }
 
 impl Rules {
-    pub(super) fn of(state: &State, claim: &Claim) -> Self {
-        let queue = state.queues.get(&claim.spec.queue);
+    pub(super) fn of(state: &State, spec: &JobSpec) -> Self {
+        let queue = state.queues.get(&spec.queue);
         Self {
             within_queue: queue.and_then(|it| it.within_queue).unwrap_or(state.policy.within_queue),
             reclaim: queue.and_then(|it| it.reclaim).unwrap_or(state.policy.reclaim),
@@ -34,7 +35,8 @@ impl Rules {
         }
     }
 
-    /// Whether a job of its own queue may give way for it: it is a junior, or stands behind it in the order and loses nothing but a restart.
+    /// Whether a job of its own queue may give way for it: it is a junior, or stands behind it in the order and loses nothing but a
+    /// restart.
     pub(super) fn within(
         &self,
         claim: &Claim,

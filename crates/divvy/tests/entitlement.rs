@@ -175,8 +175,14 @@ fn a_gang_grows_into_what_is_free_hears_of_it_and_shrinks_for_who_is_due_it() {
 fn what_is_guaranteed_beyond_the_pool_is_refused() {
     let pool = Pool::start();
     for (queues, why) in [
-        ("a: {guarantee: 6}\n  b: {guarantee: 4}\n", "10 of any are guaranteed in all"),
-        ("a: {}\n  a/b: {guarantee: 6}\n  a/c: {guarantee: 4}\n", "10 of any are guaranteed in all"),
+        (
+            "a: {guarantee: 6}\n  b: {guarantee: 4}\n",
+            "queues.yaml, line 3, column 18: 10 of any are guaranteed in all (a 6, b 4), and the pool has 8: lower some",
+        ),
+        (
+            "a: {}\n  a/b: {guarantee: 6}\n  a/c: {guarantee: 4}\n",
+            "line 4, column 20: 10 of any are guaranteed in all (a/b 6, a/c 4)",
+        ),
         ("a: {guarantee: {cpu: 1000000}}\n", "1000000 of cpu are guaranteed in all"),
         (
             "a: {limit: 4}\n  a/b: {guarantee: 6}\n",

@@ -26,7 +26,7 @@ use crate::time::Time;
 pub(crate) use adopt::adopt;
 pub(crate) use bounds::highest_priority;
 pub use calendar::{Reserve, Wanted};
-pub use guarantee::guaranteed_beyond;
+pub use guarantee::{Beyond, guaranteed_beyond};
 pub(crate) use observe::last_word;
 pub use observe::{Seen, observe};
 pub use submit::what_there_is;

@@ -22,10 +22,10 @@ use crate::amount::Limits;
 
 pub use bounds::Bounds;
 pub use budget::{Budget, Period, milli_gpu_hours, utc};
-pub use guaranteed::{Promised, below_guarantee, beyond_limit, guaranteed};
+pub use guaranteed::{Promised, below_guarantee, beyond_limit, guaranteed, sayers};
 pub use pledge::Pledge;
 pub(crate) use pledge::whole_devices;
-pub use text::{BadQueues, Settings, bad_path, parse, parse_policy, read_amount};
+pub use text::{BadQueues, Settings, bad_path, parse, parse_policy, places, read_amount};
 pub use users::{Users, seat, user_at};
 pub use write::{change, write};
 

@@ -6,8 +6,11 @@ use std::sync::Arc;
 use axum::body::Bytes;
 use axum::extract::State as Shared;
 use divvy_api::{Applied, ChangeQuery, Problem, ProblemCode, SetQueue, paths, read};
-use divvy_core::decide::{Command, Person, Rejection, decide, guaranteed_beyond};
-use divvy_core::model::queue::{self as model, Member, Queue, Settings, below_guarantee, beyond_limit};
+use divvy_core::decide::{Beyond, Command, Person, Rejection, decide, guaranteed_beyond};
+use divvy_core::model::queue::{
+    self as model, BadQueues, Member, Queue, Settings, below_guarantee, beyond_limit,
+};
+use divvy_core::state::State;
 
 use super::answer::{Answer, Refused, Words, ok, vanished};
 use super::caller::Caller;
@@ -40,7 +43,7 @@ pub(super) async fn set(
     let Settings { queues, policy, prices } = understood(text)?;
     let queues = resolved(&pool, queues).await?;
     let _turn = pool.changing.lock().await;
-    put_in_force(&pool, Settings { queues, policy, prices }, person, how).await
+    put_in_force(&pool, (Settings { queues, policy, prices }, Some(text)), person, how).await
 }
 
 /// Changes some settings of one queue, and leaves all else as it is.
@@ -68,7 +71,7 @@ pub(super) async fn change(
         queues.insert(queue.path.clone(), queue);
     }
     let settings = Settings { queues: queues.into_values().collect(), policy: None, prices: None };
-    put_in_force(&pool, settings, person, how).await
+    put_in_force(&pool, (settings, None), person, how).await
 }
 
 /// How long a note may be, in characters.
@@ -91,16 +94,36 @@ fn unknown<'a>(queue: &str, known: impl Iterator<Item = &'a String>) -> Problem 
     problem.with_fix("name one that is there (`divvy queues`), or make it with --create")
 }
 
-/// Checks settings, says what they change, and puts them in force unless that is all that was asked for.
-async fn put_in_force(pool: &Pool, wanted: Settings, person: Person, how: ChangeQuery) -> Answer {
+/// Refuses what cannot be kept together: at the last place in the text, where there is one, that guarantees some of it.
+fn feasible(state: &State, (wanted, text): (&Settings, Option<&str>)) -> Result<(), Problem> {
+    let below = beyond_limit(&wanted.queues).map(|(path, resource)| below_guarantee(path, &resource));
+    let beyond = || guaranteed_beyond(state, &wanted.queues);
+    let below = below.map(|what| Beyond { what, queues: Vec::new() });
+    let Some(Beyond { what, queues }) = below.or_else(beyond) else { return Ok(()) };
+    let places = text.map(model::places).unwrap_or_default();
+    let last = queues.iter().filter_map(|path| places.get(path)).max();
+    let said = match last {
+        Some((line, column)) => BadQueues { line: *line, column: *column, what }.to_string(),
+        None => what,
+    };
+    let mut problem = Problem::new(ProblemCode::BadSpec, said).with_field("guarantee");
+    (problem.line, problem.column) = last.copied().unzip();
+    Err(problem)
+}
+
+/// Checks settings, says what they change, and puts them in force unless that is all that was asked for; with the text that says them,
+/// where there is one.
+async fn put_in_force(
+    pool: &Pool,
+    (wanted, text): (Settings, Option<&str>),
+    person: Person,
+    how: ChangeQuery,
+) -> Answer {
     let note = how.note.filter(|note| !note.trim().is_empty());
     let (diff, notices, command) = {
         let controller = pool.controller.read().await;
         let state = controller.state();
-        let below = beyond_limit(&wanted.queues).map(|(path, resource)| below_guarantee(path, &resource));
-        if let Some(what) = below.or_else(|| guaranteed_beyond(state, &wanted.queues)) {
-            return Err(Problem::new(ProblemCode::BadSpec, what).with_field("guarantee").into());
-        }
+        feasible(state, (&wanted, text))?;
         let mut diff = queue::diff(&state.queues, &wanted.queues);
         let policy = wanted.policy_beside(&state.policy);
         diff.extend(policy.map(|it| queue::policy_diff(&state.policy, &it)).unwrap_or_default());

@@ -35,6 +35,20 @@ pub fn guaranteed(queues: &[Queue]) -> BTreeMap<&str, Promised> {
     all
 }
 
+/// By whom a resource is guaranteed: the queues that say themselves all that is promised to them and those below them, and have none
+/// above them that does, with how much.
+pub fn sayers<'a>(queues: &'a [Queue], resource: &Resource) -> Vec<(&'a str, i64)> {
+    let promised = guaranteed(queues);
+    let all_of = |path: &str| promised.get(path).and_then(|all| all.get(resource)).copied().unwrap_or(0);
+    let say = |queue: &'a Queue| {
+        let said = own(queue).get(resource).copied().unwrap_or(0);
+        (said > 0 && said == all_of(&queue.path)).then_some((&*queue.path, said))
+    };
+    let say: BTreeMap<&str, i64> = queues.iter().filter_map(say).collect();
+    let is_first = |(path, _): &(&str, i64)| !lineage(path).skip(1).any(|above| say.contains_key(above));
+    say.iter().map(|(path, said)| (*path, *said)).filter(is_first).collect()
+}
+
 /// What a queue says itself.
 fn own(queue: &Queue) -> Promised {
     let finite = |(resource, amount): (&Resource, &Amount)| match amount {

@@ -156,6 +156,18 @@ pub fn parse(text: &str) -> Result<Settings, BadQueues> {
     Ok(Settings { queues, policy, prices: read.prices })
 }
 
+/// Line and column, from 1, of what the text of a queues.yaml guarantees to each queue; of one that it guarantees nothing, of all that it says
+/// of it. Nothing where it can't be read.
+pub fn places(text: &str) -> BTreeMap<String, (u64, u64)> {
+    let read: Option<QueuesText> = serde_saphyr::from_str(text).ok();
+    let place = |text: Spanned<QueueText>| match &text.value.guarantee {
+        Some(guarantee) => (guarantee.referenced.line(), guarantee.referenced.column()),
+        None => (text.referenced.line(), text.referenced.column()),
+    };
+    let queues = read.into_iter().flat_map(|read| read.queues);
+    queues.filter_map(|(path, text)| Some((path, place(text?)))).collect()
+}
+
 /// Reads a file that has the sections `policy` and `prices` of a queues.yaml, for pools whose queues are said elsewhere. What it
 /// does not say is as in a pool that is told nothing.
 pub fn parse_policy(text: &str) -> Result<Policy, BadQueues> {

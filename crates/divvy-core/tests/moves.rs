@@ -119,11 +119,11 @@ fn a_queue_bears_so_many_moves_in_a_cycle_and_others_are_moved_beside_its_jobs()
     check(
         &format!("policy {{half_life: none, moves: {{per_queue: 1}}}}\n{pool}"),
         expect![[r#"
-            stop j_1 Moved by g
-            stop k_1 Moved by g
-            promise j_1 n1:1
-            promise k_1 n3:1
-            promise g n2:0+n2:1 n4:0+n4:1
+            stop k_0 Moved by g
+            stop j_0 Moved by g
+            promise k_0 n2:1
+            promise j_0 n4:1
+            promise g n1:0+n1:1 n3:0+n3:1
         "#]],
     );
     check(

@@ -63,6 +63,11 @@ impl Budget {
             && more.into_iter().all(|(queue, more)| more <= self.left_of(queue))
     }
 
+    /// Whether there may be any.
+    pub(super) fn has_any(&self) -> bool {
+        self.moves > 0 && self.looks > 0
+    }
+
     fn spend(&mut self, queue: &str) {
         self.moves -= 1;
         *self.of_queues.entry(queue.to_owned()).or_default() += 1;
@@ -78,7 +83,7 @@ pub(super) fn make_room<'a>(
     keep: &mut dyn FnMut(&mut Fair<'a, '_>, &[Placement]),
 ) -> Option<Vec<Placement>> {
     let policy = &fair.trial.state.policy;
-    let may = policy.preempt == Preempt::LeastLoss && fair.budget.moves > 0 && fair.budget.looks > 0;
+    let may = policy.preempt == Preempt::LeastLoss && fair.budget.has_any();
     // A gang that grows is not worth a move.
     if !may || claim.part.is_some() || !has_room(fair, claim.spec, 0) || !reclaim::may_have(fair, claim) {
         return None;
@@ -102,7 +107,7 @@ pub(super) fn make_room<'a>(
 
 /// Whether moves might make room for a job by its alternatives of this number: seen without a look at who runs.
 pub(super) fn may_make_room(fair: &Fair, spec: &JobSpec, number: usize) -> bool {
-    fair.budget.moves > 0 && fair.budget.looks > 0 && has_room(fair, spec, number)
+    fair.budget.has_any() && has_room(fair, spec, number)
 }
 
 /// Whether enough is free in all, wherever it lies; by alternatives of this number, or the last where a role has fewer.

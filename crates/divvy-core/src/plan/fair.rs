@@ -18,7 +18,7 @@ use crate::model::allocation::{AllocationState, Placement};
 use crate::model::job::{Cause, JobSpec};
 use crate::model::policy::Preempt;
 use crate::reason::Reason;
-use crate::snapshot::order::displaces;
+use crate::snapshot::order::{self as waiting_order, displaces};
 use crate::snapshot::{ClassView, OrderKey, Running};
 use crate::state::{Job, State};
 use crate::time::Time;
@@ -276,7 +276,10 @@ impl<'a> Fair<'a, '_> {
         let is_news = state.position > state.cycled_at || self.now > state.now;
         let least_milli = if spec.gang.has_alternatives() { 0 } else { view.milli };
         let first = view.jobs.first().filter(|_| is_news && displaces(&state.policy));
-        first.is_some_and(|key| reclaim::might_displace(self, spec, (key.first, least_milli)))
+        first.is_some_and(|key| {
+            let place = waiting_order::place(&state.policy, *key, spec.most_milli(), self.now);
+            reclaim::might_displace(self, spec, (place, least_milli), false)
+        })
     }
 
     /// Gives the next run of a job the places of those, says whether more of it may start.

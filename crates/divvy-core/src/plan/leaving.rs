@@ -38,6 +38,11 @@ impl Leaving {
         Self { free, awaited: BTreeSet::new() }
     }
 
+    /// Whether nothing ends anyway that nobody gets.
+    pub(super) fn is_nothing(&self) -> bool {
+        self.free.is_empty()
+    }
+
     /// Those whose places somebody gets, as those that give way: one for each task.
     pub(super) fn leavers<'a>(&'a self, state: &'a State) -> impl Iterator<Item = Leaver<'a>> {
         self.awaited.iter().filter_map(move |id| {

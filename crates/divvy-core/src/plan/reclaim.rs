@@ -4,6 +4,7 @@
 
 mod clear;
 mod line;
+mod might;
 mod released;
 mod rules;
 
@@ -16,6 +17,8 @@ use std::ops::Range;
 pub(super) use clear::{Step, Steps};
 use line::Runs;
 pub(super) use line::{Candidates, Party};
+use might::others_lend;
+pub(super) use might::{might_displace, might_take};
 use released::{Released, take};
 use rules::Rules;
 
@@ -31,9 +34,8 @@ use super::trial::Trial;
 use super::victims;
 use crate::id::{AllocationId, JobId};
 use crate::model::allocation::Placement;
-use crate::model::device::WHOLE_MILLI;
 use crate::model::job::{Cause, JobSpec};
-use crate::model::policy::{Policy, Reclaim, WithinQueue};
+use crate::model::policy::{Policy, WithinQueue};
 use crate::reason::Reason;
 use crate::snapshot::{OrderKey, RunView};
 use crate::state::State;
@@ -337,30 +339,6 @@ fn victim<'a>(candidate: &Candidate<'a>, (state, claim): (&State, &Claim)) -> Vi
     Victim { job, queue, live, whole, by, grows, cause }
 }
 
-/// Whether anybody might give way for the claim: seen without a look at the jobs of queues that have nobody.
-pub(super) fn might_take(fair: &Fair, claim: &Claim) -> bool {
-    let rules = Rules::of(fair.trial.state, claim.spec);
-    let reach = Reach::of(&fair.shares, claim, rules.borrow_evicts);
-    let of_others = rules.reclaim != Reclaim::Never
-        && fair.shares.anyone_lends(claim.queue, &claim.asked, (reach.guarantee, reach.due));
-    let junior = rules.juniors_up_to(claim.spec.priority);
-    let own = || fair.running.lowest_priority(claim.spec.stand());
-    of_others
-        || junior.is_some_and(|most| own().is_some_and(|lowest| lowest <= most))
-        || claim.place.is_some_and(|place| might_displace(fair, claim.spec, (place.first, claim.asked[ANY])))
-}
-
-/// Whether so much might become free as a job asks for of devices, by those of its own queue alone that stand behind it in the order.
-pub(super) fn might_displace(fair: &Fair, spec: &JobSpec, (first, milli): (i64, i64)) -> bool {
-    let state = fair.trial.state;
-    if !spec.may_preempt() || Rules::of(state, spec).within_queue == WithinQueue::Never {
-        return false;
-    }
-    let free_milli = fair.trial.capacity().shelves().free() as i64 * i64::from(WHOLE_MILLI);
-    let behind = fair.running.behind_milli(spec.stand(), (spec.priority, first));
-    behind.is_some_and(|behind| behind.saturating_add(free_milli) >= milli)
-}
-
 /// Up to which priority jobs of a queue might give way for the claim.
 fn up_to(
     fair: &Fair,
@@ -383,8 +361,9 @@ fn up_to(
         let lends = if is_of_devices { lends(ANY) } else { share::at_stake(&claim.asked).any(lends) };
         return lends.then_some(i32::MAX);
     }
-    match claim.place {
-        Some(_) if rules.within_queue != WithinQueue::Never => Some(claim.spec.priority),
+    let may = rules.within_queue != WithinQueue::Never;
+    match claim.place.filter(|_| may) {
+        Some(place) if might::anyone_behind(fair, claim.spec, place) => Some(claim.spec.priority),
         _ => rules.juniors_up_to(claim.spec.priority),
     }
 }
@@ -398,8 +377,12 @@ fn candidates<'a>(fair: &Fair<'a, '_>, claim: &Claim) -> Candidates<'a> {
     let reach = claim
         .siblings_first
         .map_or(reach, |right| reach.at_last(right, fair.shares.upwards(claim.queue).count()));
+    let all = claim.starves || claim.siblings_first.is_some();
+    let own_alone = claim.own_alone || !all && !others_lend(fair, claim, (&rules, reach));
+    let parties = fair.parties.get_or_init(|| Party::all(fair));
+    let parties = if own_alone { Party::of(claim.spec.stand(), parties) } else { parties };
     let mut found = Vec::new();
-    for party in fair.parties.get_or_init(|| Party::all(fair)) {
+    for party in parties {
         let place = (party.queue, party.place);
         let Some(most) = up_to(fair, claim, (&rules, reach), place) else { continue };
         let own = party.queue == claim.spec.stand();

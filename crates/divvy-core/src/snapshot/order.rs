@@ -133,6 +133,37 @@ pub(crate) fn place(policy: &Policy, key: OrderKey, milli: i64, now: Time) -> Or
     OrderKey { second: -i64::try_from(age).unwrap_or(i64::MAX), ..key }
 }
 
+/// Of the running jobs of so many devices, in thousandths, at the same level as a place in the line: those behind it were submitted then
+/// or later. Where that does not tell, all were.
+pub(crate) fn submitted_behind(policy: &Policy, place: OrderKey, milli: i64, now: Time) -> Time {
+    if !by_submission(policy) {
+        return Time(i64::MIN);
+    }
+    if policy.attained.within == Within::Submit || policy.strict || place.first % 2 == 0 {
+        return Time(place.second);
+    }
+    // The oldest of which as little is left for each device when it is rounded.
+    let age = (i128::from(place.second).saturating_neg() + 1) * i128::from(milli.max(1)) / 1_000_000 + 1;
+    Time(i64::try_from(i128::from(now.0) - age).unwrap_or(i64::MIN))
+}
+
+/// Whether jobs at the same level stand by when they were submitted, or by their age per device.
+fn by_submission(policy: &Policy) -> bool {
+    policy.order == Order::Attained && policy.attained.within != Within::Turn
+}
+
+/// Whether a running job at the same level as a place in the line stands behind it: which job, when it was submitted, and how many
+/// devices it has, in thousandths. Where that does not tell, it may.
+pub(crate) fn is_behind(
+    policy: &Policy,
+    line: OrderKey,
+    (job, submitted_at, milli): (JobId, Time, i64),
+    now: Time,
+) -> bool {
+    let key = OrderKey { second: submitted_at.0, number: job.number, ..line };
+    !by_submission(policy) || line < place(policy, key, milli, now)
+}
+
 /// Whether running jobs are walked in an order in which the place of one stays the same between two crossings: neither the length that is left nor age per device
 /// counts, nor when it was its turn, nor is anybody held at his place for a while.
 pub(crate) fn lasts(policy: &Policy) -> bool {

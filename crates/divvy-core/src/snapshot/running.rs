@@ -1,11 +1,14 @@
 //! Who runs: what the order needs to know of each, and when the place of one in the order changes by its running on.
 
+mod of_queue;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
 
+use self::of_queue::OfQueue;
 use super::order::{self, OrderKey};
-use crate::id::{AllocationId, ClassId, JobId};
+use crate::id::{AllocationId, ClassId, JobId, NodeId};
 use crate::model::allocation::AllocationState;
 use crate::model::job::{Estimate, JobSpec};
 use crate::model::pace::FULL_PERCENT;
@@ -30,55 +33,6 @@ pub struct Running {
     ends: BTreeSet<(Time, JobId)>,
     /// The places of all in the order, where they last.
     line: BTreeSet<(OrderKey, JobId)>,
-}
-
-/// The running jobs of a queue.
-#[derive(Clone, Debug, Default, PartialEq)]
-struct OfQueue {
-    /// The lowest priority first.
-    jobs: BTreeSet<(i32, JobId)>,
-    /// How many give back so much at least when they give way.
-    sizes: BTreeMap<i64, u32>,
-    /// How many devices they hold, in thousandths, by priority.
-    held_milli: BTreeMap<i32, i64>,
-    /// How many devices those hold that lose nothing but a restart, in thousandths, by priority and by what the order compares first:
-    /// where running jobs give way by it.
-    in_order: BTreeMap<(i32, i64), i64>,
-}
-
-impl OfQueue {
-    fn enter(&mut self, id: JobId, view: &RunView) {
-        self.jobs.insert((view.priority, id));
-        *self.sizes.entry(view.least_milli()).or_default() += 1;
-        add(&mut self.held_milli, view.priority, view.milli);
-        if let Some(first) = view.first {
-            add(&mut self.in_order, (view.priority, first), view.milli);
-        }
-    }
-
-    fn leave(&mut self, id: JobId, view: &RunView) {
-        self.jobs.remove(&(view.priority, id));
-        let least = view.least_milli();
-        if let Some(count) = self.sizes.get_mut(&least) {
-            *count -= 1;
-            if *count == 0 {
-                self.sizes.remove(&least);
-            }
-        }
-        add(&mut self.held_milli, view.priority, -view.milli);
-        if let Some(first) = view.first {
-            add(&mut self.in_order, (view.priority, first), -view.milli);
-        }
-    }
-}
-
-/// Adds to a sum, which is not kept where it is 0.
-fn add<K: Ord + Copy>(sums: &mut BTreeMap<K, i64>, key: K, milli: i64) {
-    let sum = sums.entry(key).or_default();
-    *sum += milli;
-    if *sum == 0 {
-        sums.remove(&key);
-    }
 }
 
 /// A running job as the planner sees it.
@@ -114,6 +68,8 @@ pub struct RunView {
     pub ends_at: Option<Time>,
     /// Its allocations, but for those of tasks that were told to go.
     pub live: Vec<AllocationId>,
+    /// On which nodes it holds some of how many devices, where running jobs give way by the order.
+    pub(crate) spots: Vec<(NodeId, u32)>,
     /// Whether it may run with fewer tasks than it has.
     pub elastic: bool,
     /// Whether it loses nothing but a restart, or little else, when it is stopped.
@@ -206,6 +162,7 @@ impl RunView {
             estimate: job.estimate.clone(),
             ends_at: ends_at(job, run),
             live: run.live.clone(),
+            spots: Vec::new(),
             elastic: job.spec.gang.is_elastic(),
             pace_percent: pace_percent(&job.spec, run),
             crossing: None,
@@ -243,6 +200,18 @@ impl RunView {
         let stays = |id: &AllocationId| held(id).is_some_and(|it| it.state != AllocationState::Stopping);
         self.live.retain(stays);
         self.milli = self.live.iter().filter_map(held).map(|it| it.placement.milli()).sum();
+    }
+
+    /// Notes on which nodes it is.
+    fn note_spots(&mut self, state: &State) {
+        let held = self.live.iter().filter_map(|id| state.allocations.get(id));
+        for placement in held.map(|held| &held.placement) {
+            let devices = placement.devices.len() as u32;
+            match self.spots.iter_mut().find(|(node, _)| *node == placement.node) {
+                Some((_, sum)) => *sum += devices,
+                None => self.spots.push((placement.node, devices)),
+            }
+        }
     }
 
     /// Looks at what its running on does to its place.
@@ -389,6 +358,9 @@ impl Running {
             if view.elastic {
                 view.forget_leaving(state);
             }
+            if order::displaces(&state.policy) {
+                view.note_spots(state);
+            }
             view.look(&state.policy, id, now);
             view
         });
@@ -516,8 +488,7 @@ impl Running {
 
     /// The least that any job of each queue gives back of devices, in thousandths, when it gives way.
     pub fn least_milli(&self) -> impl Iterator<Item = (&str, i64)> {
-        let least = |queue: &OfQueue| queue.sizes.first_key_value().map(|(milli, _)| *milli);
-        self.queues.iter().filter_map(move |(path, queue)| Some((path.as_str(), least(queue)?)))
+        self.queues.iter().filter_map(|(path, queue)| Some((path.as_str(), queue.least_milli()?)))
     }
 
     /// The jobs of a queue, the lowest priority first.
@@ -531,14 +502,35 @@ impl Running {
         self.queues.get(queue)?.jobs.first().map(|(priority, _)| *priority)
     }
 
-    /// How many devices, in thousandths, those jobs of a queue hold at most that are of lower priority than this, or of the same and
-    /// behind a place of which this is compared first, and lose nothing but a restart; nothing where none is.
-    pub(crate) fn behind_milli(&self, queue: &str, (priority, first): (i32, i64)) -> Option<i64> {
-        let queue = self.queues.get(queue)?;
-        let behind = queue.in_order.range((priority, first)..=(priority, i64::MAX)).map(|(_, milli)| *milli);
-        let lower = queue.held_milli.range(..priority).map(|(_, milli)| *milli);
-        let behind: i64 = behind.sum();
-        (behind > 0).then(|| behind + lower.sum::<i64>())
+    /// Whether jobs of a queue that may be behind a place in the order, and lose nothing but a restart, hold so many devices, in
+    /// thousandths, together with those of lower priority; not where there is none of the former.
+    pub(crate) fn has_behind(
+        &self,
+        queue: &str,
+        (place, least_milli): ((i32, OrderKey), i64),
+        at: (&Policy, Time),
+    ) -> bool {
+        let Some(queue) = self.queues.get(queue) else { return false };
+        let mut behind = queue.behind(place, at).map(|(_, milli)| milli).peekable();
+        let mut sum = queue.lower_milli(place.0);
+        behind.peek().is_some()
+            && behind.any(|milli| {
+                sum += milli;
+                sum >= least_milli
+            })
+    }
+
+    /// These jobs.
+    pub(crate) fn behind_in(
+        &self,
+        queue: &str,
+        place: (i32, OrderKey),
+        at: (&Policy, Time),
+    ) -> impl Iterator<Item = &RunView> {
+        let queue = self.queues.get(queue).into_iter();
+        let jobs = queue
+            .flat_map(move |queue| queue.lower(place.0).chain(queue.behind(place, at).map(|(job, _)| job)));
+        jobs.filter_map(|job| self.jobs.get(&job))
     }
 
     /// Notes what has changed its place by now.
@@ -553,11 +545,10 @@ impl Running {
                 self.line.remove(&(before, id));
                 self.line.insert((place, id));
             }
-            if let (Some(before), Some(first)) = (first, view.first)
+            if let Some(before) = first
                 && let Some(queue) = self.queues.get_mut(&*view.queue)
             {
-                add(&mut queue.in_order, (view.priority, before), -view.milli);
-                add(&mut queue.in_order, (view.priority, first), view.milli);
+                queue.cross(id, view, before);
             }
         }
     }

@@ -122,6 +122,17 @@ impl<'a> Chosen<'a> {
         self.kinds().map(|kind| kind.free).sum()
     }
 
+    /// For how many tasks of so many whole devices each they have free ones.
+    pub fn slots(&self, each: u32) -> u32 {
+        let of_kind = |kind: &Kind| {
+            let shelves = kind.shelves.iter().enumerate().skip(each as usize);
+            shelves
+                .map(|(free, shelf)| (free as u32 / each.max(1)).saturating_mul(shelf.nodes as u32))
+                .sum::<u32>()
+        };
+        self.kinds().map(of_kind).sum()
+    }
+
     /// The nodes that take tasks and have exactly so many free devices: by place, those of one kind after those of another.
     pub fn with_free(&self, free: u32) -> impl Iterator<Item = usize> + use<'a> {
         let shelves = self.kinds().filter_map(move |kind| kind.shelves.get(free as usize));

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BinaryHeap};
 
 use super::{Candidates, Claim, Cost};
 use crate::model::ask::{DeviceAsk, DrawAsk};
-use crate::model::gang::Roles;
+use crate::model::gang::{Group, Role, Roles};
 use crate::plan::filter;
 use crate::plan::settle::held_by;
 use crate::plan::topology;
@@ -27,12 +27,15 @@ pub(in crate::plan) struct Steps<'a> {
     tasks: u32,
     /// For how many tasks there is room on the nodes so far.
     slots: u32,
+    /// Whether there is no other room for them than on nodes that were cleared.
+    alike: bool,
     /// Who is next of those that are stopped one by one.
     next: usize,
 }
 
 impl<'a> Steps<'a> {
     pub(in crate::plan) fn new(trial: &Trial, claim: &Claim<'a>, candidates: &mut Candidates) -> Self {
+        candidates.begin_again();
         let gang = &claim.spec.gang;
         let alternative = gang.roles().first().and_then(|role| role.ask.alternatives.first());
         let ask = alternative.and_then(|alternative| alternative.devices.as_ref());
@@ -46,7 +49,9 @@ impl<'a> Steps<'a> {
             let all = std::iter::from_fn(|| clearings.next(trial, candidates)).collect();
             sorted.extend(by_domain(all, &domains, tasks).into_iter().map(|(clearing, _)| clearing));
         }
-        Self { clearings, sorted: sorted.into_iter(), tasks, slots: 0, next: 0 }
+        let one_way = |role: &Role| claim.part.is_none() && role.ask.alternatives.len() == 1;
+        let alike = clearings.is_some() && matches!(gang, Group::Role(role) if one_way(role));
+        Self { clearings, sorted: sorted.into_iter(), tasks, slots: 0, alike, next: 0 }
     }
 
     pub(in crate::plan) fn next(&mut self, trial: &Trial, candidates: &mut Candidates) -> Option<Step> {
@@ -60,8 +65,10 @@ impl<'a> Steps<'a> {
             return None;
         }
         self.next += 1;
-        // One that fits after few is found after few; how often is looked grows with the logarithm of their number.
-        let looks = index < 8 || (index + 1).is_power_of_two() || !candidates.reach(index + 1);
+        // One that fits after few is found after few; how often is looked grows with the logarithm of their number. Where no node has
+        // devices enough, whoever goes, nobody looks.
+        let may_fit = !self.alike || self.slots >= self.tasks;
+        let looks = may_fit && (index < 8 || (index + 1).is_power_of_two() || !candidates.reach(index + 1));
         Some(Step { stop: vec![index], slots: looks })
     }
 }
@@ -175,7 +182,7 @@ impl<'a> Clearings<'a> {
 }
 
 /// How many devices of a node a task could have now, if it has any that are right.
-fn room(node: &NodeView, ask: &DeviceAsk) -> Option<u32> {
+pub(super) fn room(node: &NodeView, ask: &DeviceAsk) -> Option<u32> {
     let is_right = |device: &DeviceView| {
         device.unusable.is_none()
             && ask.class.takes_model(&device.spec)

@@ -64,6 +64,11 @@ impl<'a> Candidates<'a> {
         true
     }
 
+    /// Takes them from the first on again.
+    pub(super) fn begin_again(&mut self) {
+        self.taken = 0;
+    }
+
     /// Takes the next one; gives its number.
     pub(super) fn take(&mut self) -> Option<usize> {
         self.reach(self.taken).then(|| {
@@ -100,6 +105,12 @@ impl<'a> Party<'a> {
     pub(super) fn all(fair: &Fair<'a, '_>) -> Vec<Self> {
         let party = |queue: &'a str| Self { queue, place: fair.shares.place(queue), runs: OnceCell::new() };
         fair.running.queues().map(party).collect()
+    }
+
+    /// That of one queue alone, if it has one. They are in the order of their queues.
+    pub(super) fn of<'p>(queue: &str, parties: &'p [Self]) -> &'p [Self] {
+        let place = parties.binary_search_by(|party| party.queue.cmp(queue));
+        place.map_or(&[], |place| &parties[place..=place])
     }
 
     /// Its jobs, the lowest priority first.

@@ -1,0 +1,86 @@
+//! Whether anybody might give way, before it is asked who: seen without a look at each of those who run.
+
+use std::collections::BTreeMap;
+
+use super::rules::Rules;
+use super::{Claim, Reach, clear};
+use crate::id::NodeId;
+use crate::model::ask::{Alternative, DrawAsk};
+use crate::model::device::WHOLE_MILLI;
+use crate::model::gang::Group;
+use crate::model::job::JobSpec;
+use crate::model::policy::{Reclaim, WithinQueue};
+use crate::plan::fair::Fair;
+use crate::plan::share::ANY;
+use crate::snapshot::OrderKey;
+
+/// Whether anybody might give way for the claim: seen without a look at the jobs of queues that have nobody.
+pub(in crate::plan) fn might_take(fair: &Fair, claim: &Claim) -> bool {
+    let rules = Rules::of(fair.trial.state, claim.spec);
+    let reach = Reach::of(&fair.shares, claim, rules.borrow_evicts);
+    let junior = rules.juniors_up_to(claim.spec.priority);
+    let own = || fair.running.lowest_priority(claim.spec.stand());
+    others_lend(fair, claim, (&rules, reach))
+        || junior.is_some_and(|most| own().is_some_and(|lowest| lowest <= most))
+        || claim.place.is_some_and(|place| might_displace(fair, claim.spec, (place, claim.asked[ANY]), true))
+}
+
+/// Whether jobs of other queues might give way for the claim.
+pub(super) fn others_lend(fair: &Fair, claim: &Claim, (rules, reach): (&Rules, Reach)) -> bool {
+    let up_to = (reach.guarantee, reach.due);
+    rules.reclaim != Reclaim::Never && fair.shares.anyone_lends(claim.queue, &claim.asked, up_to)
+}
+
+/// Whether any job of its own queue may stand behind a job's place in the order.
+pub(super) fn anyone_behind(fair: &Fair, spec: &JobSpec, place: OrderKey) -> bool {
+    let at = (&fair.trial.state.policy, fair.now);
+    fair.running.has_behind(spec.stand(), ((spec.priority, place), 0), at)
+}
+
+/// Whether so much might become free as a job asks for of devices, by those of its own queue alone that stand behind its place in the
+/// order; whether further ones may be moved for it, too, if the cycle has moves left.
+pub(in crate::plan) fn might_displace(
+    fair: &Fair,
+    spec: &JobSpec,
+    (place, milli): (OrderKey, i64),
+    moves: bool,
+) -> bool {
+    let state = fair.trial.state;
+    if !spec.may_preempt() || Rules::of(state, spec).within_queue == WithinQueue::Never {
+        return false;
+    }
+    let free_milli = fair.trial.capacity().shelves().free() as i64 * i64::from(WHOLE_MILLI);
+    let place = (spec.priority, place);
+    let wanted = (place, milli.saturating_sub(free_milli));
+    // Where others may be moved, too, it may lie on nodes that those behind it do not clear.
+    let moves = moves && fair.budget.has_any();
+    fair.running.has_behind(spec.stand(), wanted, (&state.policy, fair.now))
+        && (moves || has_slots(fair, spec, place))
+}
+
+/// Whether nodes would have devices enough for its tasks, if all of its own queue went that may go since they stand behind it or are
+/// of lower priority. Where tasks are unlike, or something ends anyway, nobody looks.
+fn has_slots(fair: &Fair, spec: &JobSpec, place: (i32, OrderKey)) -> bool {
+    let Group::Role(role) = &spec.gang else { return true };
+    let [Alternative { devices: Some(ask), .. }] = &role.ask.alternatives[..] else { return true };
+    let state = fair.trial.state;
+    let newer_go = Rules::of(state, spec).within_queue == WithinQueue::LowerOrNewer;
+    if ask.draw != DrawAsk::Whole || newer_go || !fair.leaving.is_nothing() {
+        return true;
+    }
+    let (capacity, each, tasks) = (fair.trial.capacity(), ask.count.max(1), role.minimum);
+    let mut slots = capacity.shelves().of(Some(ask)).slots(each);
+    let mut given: BTreeMap<NodeId, u32> = BTreeMap::new();
+    let mut behind = fair.running.behind_in(spec.stand(), place, (&state.policy, fair.now));
+    while slots < tasks {
+        let Some(view) = behind.next() else { return false };
+        for (node, devices) in &view.spots {
+            let on = capacity.node_place(*node).map(|place| &capacity.nodes[place]);
+            let Some(on) = on.filter(|on| on.takes_tasks && clear::room(on, ask).is_some()) else { continue };
+            let before = given.entry(*node).or_default();
+            slots += (on.free + *before + devices) / each - (on.free + *before) / each;
+            *before += devices;
+        }
+    }
+    true
+}

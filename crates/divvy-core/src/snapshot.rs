@@ -5,6 +5,7 @@ pub(crate) mod neighbours;
 pub(crate) mod order;
 mod running;
 mod shelves;
+mod steps;
 mod waiting;
 
 use neighbours::{Neighbours, Presence};

@@ -5,6 +5,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use super::order::{self, OrderKey};
+use super::steps::{doublings, thresholds};
 use crate::id::{AllocationId, ClassId, JobId};
 use crate::model::allocation::AllocationState;
 use crate::model::job::{Estimate, JobSpec};
@@ -285,6 +286,20 @@ impl RunView {
         self.attained_ms + self.started_at.map_or(0, |started| now.since(started).0)
     }
 
+    /// Its progress, where it has outrun its estimate as of when that was used up or has doubled since, or of when this attempt began.
+    pub(crate) fn stepped_ms(&self, policy: &Policy, now: Time) -> i64 {
+        let progress_ms = self.progress_ms(now);
+        let Some(estimate) = self.estimate.as_ref().filter(|estimate| estimate.p50_ms <= progress_ms) else {
+            return progress_ms;
+        };
+        let (first, before) = match self.attained_ms {
+            attained if attained >= estimate.p50_ms => (attained.saturating_mul(2), attained),
+            _ => (estimate.p50_ms, estimate.p50_ms - 1),
+        };
+        let moments = doublings(first.max(1), policy.step_ms);
+        moments.take_while(|moment| *moment <= progress_ms).last().unwrap_or(before)
+    }
+
     /// When its progress reaches this much, in multiples of the policy's step; `None` before it has started.
     pub fn reaches(&self, progress_ms: i64) -> Option<Time> {
         Some(self.started_at? + Span(progress_ms - self.attained_ms))
@@ -316,11 +331,9 @@ impl RunView {
                 outlook => order::next_foreseen(policy, outlook, progress)?,
             },
             Order::Shortest if policy.shortest.of == Length::Whole => return None,
-            // When the estimate is used up, and whenever the progress has doubled since.
             Order::Shortest => {
                 let first = self.estimate.as_ref()?.p50_ms.max(self.attained_ms).max(1);
-                let doubled = std::iter::successors(Some(first), |next| Some(next.saturating_mul(2)));
-                let mut moments = doubled.map(|next| up_to_step(next, policy.step_ms));
+                let mut moments = doublings(first, policy.step_ms);
                 moments.find(|moment| *moment > progress || *moment >= i64::MAX / 2)?
             }
         };
@@ -347,34 +360,6 @@ fn ends_at(job: &Job, run: &Run) -> Option<Time> {
 fn pace_percent(spec: &JobSpec, run: &Run) -> Option<u32> {
     let moves = spec.has_speeds() && spec.saves() && !spec.gang.is_elastic();
     moves.then(|| spec.pace_percent(&run.placements))
-}
-
-/// The progress in milliseconds at which a job of so many devices enters each further level, rising.
-pub(crate) fn thresholds(policy: &Policy, milli: i64) -> impl Iterator<Item = i64> {
-    let (head_start, step) = (policy.attained.head_start_ms, policy.step_ms);
-    let milli = milli.max(1);
-    policy.attained.levels_device_ms.iter().map(move |level| {
-        threshold(*level, milli, (head_start, step))
-            .unwrap_or_else(|| large_threshold(*level, milli, (head_start, step)))
-    })
-}
-
-/// One of them, where everything stays within 64 bits: all but absurd ones, and several times as fast.
-fn threshold(level: i64, milli: i64, (head_start, step): (i64, i64)) -> Option<i64> {
-    let progress = level.checked_mul(1000)?.checked_sub(head_start.checked_mul(milli)?)?;
-    let whole = milli.checked_mul(step)?;
-    progress.checked_add(whole - 1)?.div_euclid(whole).checked_mul(step)
-}
-
-fn large_threshold(level: i64, milli: i64, (head_start, step): (i64, i64)) -> i64 {
-    let progress = i128::from(level) * 1000 - i128::from(head_start) * i128::from(milli);
-    let whole = i128::from(milli) * i128::from(step);
-    let steps = (progress + whole - 1).div_euclid(whole);
-    i64::try_from(steps * i128::from(step)).unwrap_or(i64::MAX)
-}
-
-pub(super) fn up_to_step(span_ms: i64, step_ms: i64) -> i64 {
-    span_ms.saturating_add(step_ms - 1) / step_ms * step_ms
 }
 
 impl Running {

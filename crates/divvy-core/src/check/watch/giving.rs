@@ -62,7 +62,7 @@ impl Watch {
     ) {
         let policy = &state.policy;
         // Whoever changes places with one that runs does so for speed.
-        if cause == Cause::Moved && !grows(state, by) && is_moved_too_often(state, job) {
+        if cause == Cause::Moved && !grows(state, by) && self.moving.is_enough(job, state.now) {
             wrong.push(found("moves", format!("job {job} is moved again, which it does not bear so soon")));
         }
         if !cause.is_planned() || !policy.counts_restarts() {
@@ -324,12 +324,6 @@ impl Watch {
         self.floor = self.floor.max(self.recent.last().copied().unwrap_or_default());
         self.recent.clear();
     }
-}
-
-/// Whether a job that is told to move was moved as often as the policy says.
-fn is_moved_too_often(state: &State, job: JobId) -> bool {
-    let moved = state.run(job).and_then(|run| run.moved.said().copied());
-    state.policy.moves.said().is_some_and(|moves| moves.are_used_up(moved.as_ref(), state.now))
 }
 
 /// For whom somebody goes.

@@ -11,7 +11,7 @@ mod starving;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::reckon::{counts, guaranteed_milli, keeps_from, limits_at, mib, stand};
+use super::reckon::{always_guaranteed_milli, counts, guaranteed_milli, keeps_from, limits_at, mib, stand};
 use super::{Violation, gang};
 use crate::amount::{Amount, Resource};
 use crate::event::{Event, Stamped};

@@ -402,9 +402,10 @@ impl<'a> Fair<'a, '_> {
         let scarce = self.shares.scarce(&asked, self.trial.capacity());
         let (starves, own_alone) = (by == By::Starving, by == By::Order);
         let owed = !starves && self.shares.guarantees_it(queue, &asked);
+        let always_owed = owed && self.shares.guarantees_it_always(queue, &asked);
         let place = self.place_of(job).filter(|_| !starves);
-        let claim =
-            Claim { scarce, own, own_alone, starves, owed, place, ..Claim::of(job, spec, (queue, asked)) };
+        let claim = Claim::of(job, spec, (queue, asked));
+        let claim = Claim { scarce, own, own_alone, starves, owed, always_owed, place, ..claim };
         reclaim::take_back(self, &claim)
     }
 

@@ -25,6 +25,8 @@ pub struct Running {
     choosy: BTreeSet<JobId>,
     /// When each is not safe any more that had to give way before, or had not run for long.
     cooling: BTreeSet<(Time, JobId)>,
+    /// When each has done again what it lost before.
+    redoing: BTreeSet<(Time, JobId)>,
     /// When each changes its place by running on, or has run long enough for a restart to pay.
     crossings: BTreeSet<(Time, JobId)>,
     /// When each ends by what is foreseen.
@@ -107,6 +109,8 @@ pub struct RunView {
     pub cools_until: Option<Time>,
     /// Until when other queues take nothing from it, since it has not run for long: without end before it runs.
     pub young_until: Option<Time>,
+    /// When it has done again what it lost as it made room for others, if it saves nothing: without an end before it runs.
+    pub redone_at: Option<Time>,
     /// For how long the attempts before ran, in milliseconds.
     pub attained_ms: i64,
     /// How long it runs, by estimate.
@@ -203,6 +207,7 @@ impl RunView {
                 false => run.cools_until(&state.policy),
             },
             young_until: young_until(&state.policy, run.started_at),
+            redone_at: redone_at(job, run),
             attained_ms: run.attained_ms,
             estimate: job.estimate.clone(),
             ends_at: ends_at(job, run),
@@ -225,6 +230,11 @@ impl RunView {
     /// Whether other queues take nothing from it yet.
     pub(crate) fn is_young(&self, now: Time) -> bool {
         self.young_until.is_some_and(|until| until > now)
+    }
+
+    /// Whether it does again what it lost as it made room for others.
+    pub(crate) fn is_redoing(&self, now: Time) -> bool {
+        self.redone_at.is_some_and(|at| at > now)
     }
 
     /// The least that it gives back of devices, in thousandths, when it gives way: a part of it, if it may run with fewer tasks.
@@ -349,6 +359,13 @@ fn gains(from_percent: u32, to_percent: u32, by_percent: u32) -> bool {
     u64::from(to_percent) * 100 >= u64::from(from_percent) * (100 + u64::from(by_percent))
 }
 
+/// When a run has done again what those before it did in vain, since the last of them made room for others.
+fn redone_at(job: &Job, run: &Run) -> Option<Time> {
+    let made_room = run.last_end.as_ref().is_some_and(|end| end.cause.is_planned());
+    let lost = made_room && run.attained_ms > 0 && !job.spec.saves() && run.checkpointed_at.is_none();
+    lost.then(|| run.started_at.map_or(Time(i64::MAX), |started| started + Span(run.attained_ms)))
+}
+
 /// When a run ends, by how long all runs of its job together are expected to take.
 fn ends_at(job: &Job, run: &Run) -> Option<Time> {
     let foreseen = job.estimate.as_ref().map(|estimate| estimate.p90_ms);
@@ -418,6 +435,11 @@ impl Running {
             self.cooling.remove(&(known, id));
         }
         self.cooling.extend(ends(view).filter(|until| until.0 < i64::MAX).map(|until| (until, id)));
+        if let Some(known) = self.jobs.get(&id).and_then(|known| known.redone_at) {
+            self.redoing.remove(&(known, id));
+        }
+        let redone = view.and_then(|view| view.redone_at).filter(|at| at.0 < i64::MAX);
+        self.redoing.extend(redone.map(|at| (at, id)));
     }
 
     fn note_end(&mut self, id: JobId, view: Option<&RunView>) {
@@ -460,6 +482,11 @@ impl Running {
     /// When the first after a moment is not safe any more that had to give way before, or had not run for long.
     pub(crate) fn next_cooled(&self, now: Time) -> Option<Time> {
         self.cooling.range((now + Span(1), JobId::single(0))..).next().map(|(until, _)| *until)
+    }
+
+    /// When the first after a moment has done again what it lost.
+    pub(crate) fn next_redone(&self, now: Time) -> Option<Time> {
+        self.redoing.range((now + Span(1), JobId::single(0))..).next().map(|(at, _)| *at)
     }
 
     fn enter_queue(&mut self, id: JobId, view: &RunView) {

@@ -4,7 +4,7 @@ mod history;
 mod rooms;
 
 pub(crate) use rooms::noted;
-pub use rooms::{Moved, Noted, Rooms};
+pub use rooms::{Noted, Rooms, Shifted};
 
 use crate::action::{Action, Bind, ExposedDevice, Fence, Launch, Stop};
 use crate::check;

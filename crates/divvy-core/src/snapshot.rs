@@ -5,6 +5,7 @@ pub(crate) mod neighbours;
 pub(crate) mod order;
 mod running;
 mod shelves;
+mod steps;
 mod waiting;
 
 use neighbours::{Neighbours, Presence};
@@ -257,8 +258,9 @@ impl Snapshot {
 
     /// When time alone changes whom somebody may take devices from, or who may.
     pub(crate) fn next_turn_of_time(&self, state: &State) -> Option<Time> {
-        let cooled = self.running.next_cooled(state.now).filter(|_| !self.waiting.is_empty());
-        self.next_relief(state).into_iter().chain(cooled).min()
+        let redone = || self.running.next_redone(state.now).filter(|_| !state.pledges.is_empty());
+        let let_go = [self.running.next_cooled(state.now), redone()].into_iter().flatten();
+        self.next_relief(state).into_iter().chain(let_go.filter(|_| !self.waiting.is_empty())).min()
     }
 
     /// When somebody may be due a place before all others, or the time of one that has it is over.

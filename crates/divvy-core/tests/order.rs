@@ -139,3 +139,84 @@ fn an_array_that_gave_way_stands_where_its_service_puts_it() {
         "#]],
     );
 }
+
+#[test]
+fn a_member_that_gave_way_waits_behind_those_that_have_had_less_whoever_of_its_array_starts_before_them() {
+    check(
+        ATTAINED,
+        "node n1 2xh100\nsubmit a default 1 array=0-2\nplan\npass 11m\nstop a_0\nend a_0 signal=15\nstop a_1\nend a_1 signal=15\nsubmit b default 1 cpu=2\nplan",
+        expect![[r#"
+            place a_0 n1:0
+            place a_1 n1:1
+            wait DV-GPUS-BUSY: every GPU that would do is taken
+            ended a_0 pending Preempted exit=143
+            ended a_1 pending Preempted exit=143
+            place a_2 n1:0
+            place b n1:1
+        "#]],
+    );
+}
+
+#[test]
+fn in_a_strict_order_an_array_keeps_back_only_those_behind_the_member_that_is_next() {
+    check(
+        "{strict: true, half_life: none, order: attained, attained: {levels_device_ms: [600000], head_start_ms: 0}}",
+        "node n1 2xh100\nsubmit a default 1 array=0-2\nplan\npass 11m\nstop a_0\nend a_0 signal=15\nsubmit b default 1 cpu=2\nplan\nexplain b",
+        expect![[r#"
+            place a_0 n1:0
+            place a_1 n1:1
+            wait DV-GPUS-BUSY: every GPU that would do is taken
+            ended a_0 pending Preempted exit=143
+            place a_2 n1:0
+            wait DV-GPUS-BUSY: every GPU that would do is taken
+            wait DV-IN-LINE: jobs start strictly in order, and one before it does not fit yet
+            later
+              DV-GPUS-BUSY every GPU that would do is taken | wait for running jobs to end, or ask for fewer GPUs or for other models, too
+              2 in pool > 2 right model > 2 enough memory > 2 healthy > 0 free > 0 on one node
+        "#]],
+    );
+}
+
+#[test]
+fn in_the_order_without_shares_an_array_starts_no_more_than_stand_before_the_next_job() {
+    check(
+        "{share: none, preempt: off, order: attained, attained: {levels_device_ms: [600000], head_start_ms: 0}}",
+        "node n1 2xh100\nsubmit a default 1 array=0-2\nplan\npass 11m\nstop a_0\nend a_0 signal=15\nstop a_1\nend a_1 signal=15\nsubmit b default 1 cpu=2\nplan",
+        expect![[r#"
+            place a_0 n1:0
+            place a_1 n1:1
+            wait DV-GPUS-BUSY: every GPU that would do is taken
+            ended a_0 pending Preempted exit=143
+            ended a_1 pending Preempted exit=143
+            place a_2 n1:0
+            place b n1:1
+        "#]],
+    );
+}
+
+#[test]
+fn who_outruns_his_estimate_falls_behind_in_steps_and_not_with_every_second() {
+    check(
+        "{half_life: none, order: shortest, shortest: {of: remaining}}",
+        "node n1 1xh100\nsubmit sweep default 1 array=0-1 resumable\nestimate sweep 10m 20m\nplan\npass 601s\nplan\nexplain sweep_1\npass 599s\nplan\nend sweep_0 signal=15\nplan\npass 1201s\nplan\nexplain sweep_0\npass 20m\nplan",
+        expect![[r#"
+            place sweep_0 n1:0
+            wait DV-GPUS-BUSY: every GPU that would do is taken
+            later
+              DV-GPUS-BUSY every GPU that would do is taken | wait for running jobs to end, or ask for fewer GPUs or for other models, too
+              1 in pool > 1 right model > 1 enough memory > 1 healthy > 0 free > 0 on one node
+              room from 20m
+            stop sweep_0 Order by sweep_1
+            promise sweep_1 n1:0
+            ended sweep_0 pending Order exit=143
+            place sweep_1 n1:0
+            wait DV-GPUS-BUSY: every GPU that would do is taken
+            later
+              DV-GPUS-BUSY every GPU that would do is taken | wait for running jobs to end, or ask for fewer GPUs or for other models, too
+              1 in pool > 1 right model > 1 enough memory > 1 healthy > 0 free > 0 on one node
+              room from 40m
+            stop sweep_1 Order by sweep_0
+            promise sweep_0 n1:0
+        "#]],
+    );
+}

@@ -209,3 +209,78 @@ fn what_the_planner_sees_of_pledges_is_what_it_would_see_anew() {
         assert!(controller.snapshot().same_as(&Snapshot::new(controller.state())));
     }
 }
+
+/// One GPU that two queues want all day, of which half a day is pledged to each: they take turns of four hours. This is the fifth.
+const TURNS: &str = r#"policy {share: fill, preempt: least_loss, half_life: none, cool_down: none}
+node n1 1xh100
+queue a {"path": "a", "pledge": {"milli_gpu_hours": 12000, "every": "day"}}
+queue b {"path": "b", "pledge": {"milli_gpu_hours": 12000, "every": "day"}}
+queue c guarantee=1
+submit a a 1 SAVES
+plan
+submit b b 1 SAVES
+plan
+pass 2h
+plan
+end a signal=15
+plan
+pass 4h
+plan
+end b signal=15
+plan
+pass 4h
+plan
+end a signal=15
+plan
+pass 4h
+plan
+end b signal=15
+plan
+"#;
+
+/// Runs the fifth turn, and looks at what happens in it.
+fn in_the_fifth_turn(saves: &str, scenario: &str, expected: Expect) {
+    let before = run(&TURNS.replace("SAVES", saves)).unwrap();
+    let printed = run(&format!("{}{scenario}", TURNS.replace("SAVES", saves))).unwrap();
+    expected.assert_eq(printed.strip_prefix(&before).unwrap_or(&printed));
+}
+
+#[test]
+fn a_job_that_saves_nothing_is_left_alone_until_it_has_done_again_what_it_lost_in_turns_before() {
+    in_the_fifth_turn(
+        "",
+        "pass 4h\nplan\npass 119m\nplan\nexplain b\npass 1m\nplan",
+        expect![[r#"
+            later
+              DV-GPUS-BUSY every GPU that would do is taken | wait for running jobs to end, or ask for fewer GPUs or for other models, too
+              1 in pool > 1 right model > 1 enough memory > 1 healthy > 0 free > 0 on one node
+              room as it becomes free
+            stop a Reclaimed by b
+            promise b n1:0
+        "#]],
+    );
+}
+
+#[test]
+fn a_job_that_goes_on_where_it_was_gives_way_at_the_end_of_each_turn() {
+    in_the_fifth_turn(
+        "resumable",
+        "pass 4h\nplan",
+        expect![[r#"
+            stop a Reclaimed by b
+            promise b n1:0
+        "#]],
+    );
+}
+
+#[test]
+fn what_was_lost_in_turns_is_done_again_only_as_long_as_no_gpus_that_are_guaranteed_as_such_are_wanted() {
+    in_the_fifth_turn(
+        "",
+        "pass 5h\nplan\nsubmit c c 1\nplan",
+        expect![[r#"
+            stop a Reclaimed by c
+            promise c n1:0
+        "#]],
+    );
+}

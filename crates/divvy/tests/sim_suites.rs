@@ -7,33 +7,13 @@
     reason = "a test ends where something is wrong"
 )]
 
+mod simulator;
+
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use serde_json::Value;
-
-/// What a command said.
-struct Said {
-    code: i32,
-    out: String,
-    err: String,
-}
-
-/// Runs a command in a folder.
-fn divvy(folder: &Path, line: &str) -> Said {
-    let output =
-        Command::new(env!("CARGO_BIN_EXE_divvy")).args(line.split(' ')).current_dir(folder).output().unwrap();
-    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-    Said { code: output.status.code().unwrap(), out: text(output.stdout), err: text(output.stderr) }
-}
-
-#[track_caller]
-fn done(folder: &Path, line: &str) -> String {
-    let said = divvy(folder, line);
-    assert_eq!(said.code, 0, "{line}: {}", said.err);
-    said.out
-}
+use simulator::{divvy, done};
 
 /// Looks for an exit code and for words on standard error.
 #[track_caller]

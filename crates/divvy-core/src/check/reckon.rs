@@ -49,6 +49,15 @@ pub(super) fn limits_at<'a>(state: &'a State, path: &str) -> Option<&'a Limits> 
 /// What is guaranteed to a queue of devices, in thousandths: what it says of any or of models, or what those below it are
 /// guaranteed, whichever is more.
 pub(super) fn guaranteed_milli(state: &State, path: &str) -> i64 {
+    guaranteed_with(state, path, &|path| state.floor_milli(path))
+}
+
+/// Likewise whatever it has used: without what is guaranteed to it since it is behind what is pledged to it.
+pub(super) fn always_guaranteed_milli(state: &State, path: &str) -> i64 {
+    guaranteed_with(state, path, &|_| 0)
+}
+
+fn guaranteed_with(state: &State, path: &str, floor_milli: &dyn Fn(&str) -> i64) -> i64 {
     let milli = |amount: Option<&Amount>| match amount {
         None => 0,
         Some(Amount::Finite(milli)) => *milli,
@@ -61,13 +70,14 @@ pub(super) fn guaranteed_milli(state: &State, path: &str) -> i64 {
     });
     // Who says nothing is guaranteed what is kept for him alone, and for those below him what they are.
     let said = said.saturating_add(reserved_milli(state, path, said > 0));
-    let said = said.max(state.floor_milli(path));
+    let said = said.max(floor_milli(path));
     let below = format!("{path}/");
     let is_next = |queue: &&String| {
         let above = lineage(queue).skip(1).find(|above| state.queues.contains_key(*above) || *above == path);
         queue.starts_with(&below) && above == Some(path)
     };
-    let children = state.queues.keys().filter(is_next).map(|queue| guaranteed_milli(state, queue));
+    let next = state.queues.keys().filter(is_next);
+    let children = next.map(|queue| guaranteed_with(state, queue, floor_milli));
     said.max(children.fold(0, i64::saturating_add))
 }
 

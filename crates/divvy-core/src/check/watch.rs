@@ -5,12 +5,13 @@
 mod affinity;
 mod given;
 mod giving;
+mod moving;
 mod order;
 mod starving;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::reckon::{counts, guaranteed_milli, keeps_from, limits_at, mib, stand};
+use super::reckon::{always_guaranteed_milli, counts, guaranteed_milli, keeps_from, limits_at, mib, stand};
 use super::{Violation, gang};
 use crate::amount::{Amount, Resource};
 use crate::event::{Event, Stamped};
@@ -63,6 +64,7 @@ pub struct Watch {
     freed: Vec<(Position, bool)>,
     /// Who gives way and is not over yet.
     giving_way: BTreeSet<JobId>,
+    moving: moving::Moving,
     /// Whether any job tells others by labels.
     tells: bool,
     /// Who was told to make room since the last cycle, and what they hold.
@@ -119,6 +121,7 @@ impl Watch {
             stepped: giving::last_step(state),
             floors: giving::floors(state),
             relieved: starving::Relieved::of(state),
+            moving: moving::Moving::of(state),
             ..Self::default()
         };
         watch.tells = watch.tells_others(state);
@@ -192,6 +195,7 @@ impl Watch {
             _ => {}
         }
         self.follow_relief(state, &stamped.event, &mut wrong);
+        self.moving.follow(state, &stamped.event);
         self.note_freed(state);
         if let Some(job) = job_of(state, &stamped.event) {
             self.forget_promises(state, job, &mut wrong);

@@ -25,12 +25,12 @@ pub struct Noted {
     /// When that was.
     pub at: Time,
     /// How it changed the last time, if it did.
-    pub moved: Option<Moved>,
+    pub moved: Option<Shifted>,
 }
 
 /// Room that was to be kept from another moment on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Moved {
+pub struct Shifted {
     /// From when on it was kept before.
     pub from: Time,
     /// When it was seen that it is not.
@@ -67,7 +67,7 @@ pub(crate) fn noted(before: Option<&Noted>, state: &State, room: Room, now: Time
     let moved = before.and_then(|before| match before.room.keeps {
         Keeps::From(from) if room.keeps != before.room.keeps => {
             let runs = |job: &JobId| now >= from && state.run(*job).is_some_and(|run| run.is_active());
-            Some(Moved { from, at: now, outrun_by: before.room.awaits.filter(runs) })
+            Some(Shifted { from, at: now, outrun_by: before.room.awaits.filter(runs) })
         }
         _ => before.moved,
     });

@@ -156,6 +156,7 @@ fn movable<'a>(fair: &Fair<'a, '_>, claim: &Claim, released: &BTreeSet<JobId>) -
     let stays = |job: JobId, view: &RunView| {
         view.is_young(now)
             || view.is_cooling(now) && (!claim.owed || state.is_relieved(job))
+            || claim.lets_redo(view, (state, now))
             || view.live.is_empty()
             || fair.budget.left_of(view.queue.path()) == 0
             || state.run(job).is_none_or(|run| run.was_moved_enough(&state.policy, now))

@@ -113,8 +113,7 @@ pub(super) fn in_turns<'a>(
             break;
         }
         let Some(turn) = turns.take(&fair.shares) else { break };
-        if relieved.is_some_and(|job| fair.has_all(turn, job)) {
-            turns.admit_next(turn);
+        if relieved.is_some_and(|job| fair.has_got(turn, job, &mut turns)) {
             turns.refresh(turn.queue, &fair.shares);
             continue;
         }
@@ -128,9 +127,9 @@ pub(super) fn in_turns<'a>(
             None => fair.start(turn, turns.is_alone()).map_err(Some),
         };
         match tried {
-            Ok(more) => {
+            Ok(next) => {
                 verdicts.insert(turn.class, None);
-                if more { turns.put_back(turn) } else { turns.admit_next(turn) }
+                turns.go_on(turn, next);
             }
             Err(reason) => {
                 if !stands {
@@ -190,10 +189,17 @@ impl<'a, 'b> Fair<'a, 'b> {
 }
 
 impl<'a> Fair<'a, '_> {
-    /// Whether it is the turn of a job that has got all that it waited for before all turns: it keeps back nobody.
-    fn has_all(&self, turn: Turn, relieved: JobId) -> bool {
+    /// Whether it is the turn of a run that has got its place before all turns: it keeps back nobody, and its job stands where its next
+    /// run does.
+    fn has_got(&self, turn: Turn, relieved: JobId, turns: &mut Turns) -> bool {
         let job = self.trial.state.jobs.get(&relieved.number).filter(|job| job.number == turn.key.number);
-        job.is_some_and(|job| place::next_member(self.trial, job).is_none())
+        let Some(job) = job else { return false };
+        let next = place::next_start(self.trial, job);
+        let stands = next.is_some_and(|next| turns.stands_at(turn, next));
+        if !stands {
+            turns.go_on(turn, next);
+        }
+        !stands
     }
 
     /// Whether the verdict of a class stands without a trial.
@@ -282,10 +288,10 @@ impl<'a> Fair<'a, '_> {
         })
     }
 
-    /// Gives the next run of a job the places of those, says whether more of it may start.
-    fn displace(&mut self, turn: Turn, judged: &Reason) -> Result<bool, Reason> {
+    /// Gives the next run of a job the places of those; says where the one after it stands, if it may start.
+    fn displace(&mut self, turn: Turn, judged: &Reason) -> Result<Option<OrderKey>, Reason> {
         let state = self.trial.state;
-        let Some(job) = state.jobs.get(&turn.key.number) else { return Ok(false) };
+        let Some(job) = state.jobs.get(&turn.key.number) else { return Ok(None) };
         self.shares.allows(turn.queue, turn.asked, &job.spec)?;
         self.trial.not_lent = self.shares.closed(turn.queue, &job.spec)?;
         let mark = self.trial.mark();
@@ -295,7 +301,7 @@ impl<'a> Fair<'a, '_> {
             return Err(judged.clone());
         }
         self.take_back((turn, By::Order), job, judged)?;
-        Ok(place::next_member(self.trial, job).is_some())
+        Ok(place::next_start(self.trial, job))
     }
 
     /// Where the next run of a job stands, where jobs of its queue behind it give way.
@@ -322,21 +328,22 @@ impl<'a> Fair<'a, '_> {
         reason.is_some_and(|reason| reason.keeps_back())
     }
 
-    /// Starts a job, or as many members as may if nobody else is in line; says whether more of it may start.
-    fn start(&mut self, turn: Turn, alone: bool) -> Result<bool, Reason> {
+    /// Starts a job, or as many members as may and stand in one place if no other queue is in line; says where the next one stands that
+    /// may start.
+    fn start(&mut self, turn: Turn, alone: bool) -> Result<Option<OrderKey>, Reason> {
         let state = self.trial.state;
-        let Some(job) = state.jobs.get(&turn.key.number) else { return Ok(false) };
+        let Some(job) = state.jobs.get(&turn.key.number) else { return Ok(None) };
         self.shares.allows(turn.queue, turn.asked, &job.spec)?;
         match self.shares.closed(turn.queue, &job.spec) {
             Ok(closed) => self.trial.not_lent = closed,
             Err(reason) => {
                 self.take_back((turn, By::Turn), job, &reason)?;
-                return Ok(place::next_member(self.trial, job).is_some());
+                return Ok(place::next_start(self.trial, job));
             }
         }
         let most = if alone && self.shares.is_unbound() { usize::MAX } else { 1 };
         let before = self.places.len();
-        let placed = place::place_members(self.trial, turn.key.number, most, &mut self.places);
+        let placed = place::place_equals(self.trial, job, most, &mut self.places);
         let started = self.places.len() - before;
         if started > 0 {
             let placements = self.places[before..].iter().flat_map(|place| &place.placements);
@@ -344,12 +351,12 @@ impl<'a> Fair<'a, '_> {
             self.shares.charge(turn.queue, &taken, (1, !job.spec.preemptible));
         }
         match placed {
-            Ok(()) => Ok(most == 1 && started == 1 && place::next_member(self.trial, job).is_some()),
+            Ok(next) => Ok(next),
             // Some members have started: what keeps the next one back is asked in its own turn.
-            Err(_) if started > 0 => Ok(true),
+            Err(_) if started > 0 => Ok(place::next_start(self.trial, job)),
             Err(reason) => {
                 self.take_back((turn, By::Turn), job, &reason)?;
-                Ok(place::next_member(self.trial, job).is_some())
+                Ok(place::next_start(self.trial, job))
             }
         }
     }
@@ -398,9 +405,10 @@ impl<'a> Fair<'a, '_> {
         let scarce = self.shares.scarce(&asked, self.trial.capacity());
         let (starves, own_alone) = (by == By::Starving, by == By::Order);
         let owed = !starves && self.shares.guarantees_it(queue, &asked);
+        let always_owed = owed && self.shares.guarantees_it_always(queue, &asked);
         let place = self.place_of(job).filter(|_| !starves);
-        let claim =
-            Claim { scarce, own, own_alone, starves, owed, place, ..Claim::of(job, spec, (queue, asked)) };
+        let claim = Claim::of(job, spec, (queue, asked));
+        let claim = Claim { scarce, own, own_alone, starves, owed, always_owed, place, ..claim };
         reclaim::take_back(self, &claim)
     }
 

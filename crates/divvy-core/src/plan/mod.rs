@@ -44,7 +44,7 @@ use crate::model::policy::Preempt;
 use crate::model::promise::Promise;
 use crate::model::queue::Queue;
 use crate::reason::Reason;
-use crate::snapshot::{ClassView, Snapshot, Waiting};
+use crate::snapshot::{ClassView, OrderKey, Snapshot, Waiting};
 use crate::state::{State, fingerprint};
 use crate::time::Time;
 
@@ -265,13 +265,16 @@ fn in_order(
         let view = waiting.classes.get(&class);
         let placed = match judged.zip(view).is_some_and(|(reason, view)| stands(trial, reason, view)) {
             true => Err(None),
-            false => place::place_members(trial, key.number, usize::MAX, &mut plan.places).map_err(Some),
+            false => place_job(trial, key.number, &mut plan.places).map_err(Some),
         };
         match placed {
-            Ok(()) => {
+            Ok(next) => {
                 report.tried += 1;
                 verdicts.insert(class, None);
-                line.admit_next(class, key);
+                match next {
+                    Some(next) => line.fall_back(class, key, next),
+                    None => drop(line.admit_next(class, key)),
+                }
             }
             Err(reason) => {
                 report.tried += usize::from(reason.is_some());
@@ -291,6 +294,16 @@ fn in_order(
             }
         }
     }
+}
+
+/// Places as many members of a job as may and stand in one place; says where the next one stands that may start.
+fn place_job(
+    trial: &mut trial::Trial,
+    number: u64,
+    places: &mut Vec<Place>,
+) -> Result<Option<OrderKey>, Reason> {
+    let job = trial.state.jobs.get(&number);
+    job.map_or(Ok(None), |job| place::place_equals(trial, job, usize::MAX, places))
 }
 
 /// Whether nothing has become free since a class was judged, as far as it is concerned: the verdict stands (L10).

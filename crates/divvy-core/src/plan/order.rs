@@ -1,7 +1,7 @@
 //! Phase 2, order: the jobs of all classes as one line, by their keys; ties end on the submit number.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::ops::Bound;
 
 use crate::id::{ClassId, JobId};
@@ -14,15 +14,25 @@ use crate::time::Time;
 /// The heads of all classes, merged: a line from which the first is taken. A class whose head cannot start does not come back.
 pub(super) struct Line<'a> {
     heads: BinaryHeap<Reverse<(OrderKey, ClassId, OrderKey)>>,
+    /// Classes of which a job stands further behind with its next run.
+    again: BTreeMap<ClassId, Again>,
     waiting: &'a Waiting,
     policy: &'a Policy,
     now: Time,
 }
 
+/// Who of a class is to be let into the line again.
+struct Again {
+    /// The last of its jobs that was let in for the first time.
+    last: OrderKey,
+    /// Where the next runs of the others stand, each with the key of its job in the class.
+    runs: BTreeSet<(OrderKey, OrderKey)>,
+}
+
 impl<'a> Line<'a> {
     pub(super) fn new(waiting: &'a Waiting, policy: &'a Policy, now: Time) -> Self {
         let heads = BinaryHeap::with_capacity(waiting.classes.len());
-        let mut line = Self { heads, waiting, policy, now };
+        let mut line = Self { heads, ..Self::empty(waiting, policy, now) };
         for (class, view) in &waiting.classes {
             line.admit(*class, view, view.jobs.first());
         }
@@ -31,7 +41,7 @@ impl<'a> Line<'a> {
 
     /// A line of nobody.
     pub(super) fn empty(waiting: &'a Waiting, policy: &'a Policy, now: Time) -> Self {
-        Self { heads: BinaryHeap::new(), waiting, policy, now }
+        Self { heads: BinaryHeap::new(), again: BTreeMap::new(), waiting, policy, now }
     }
 
     /// A line of some classes only.
@@ -95,16 +105,40 @@ impl<'a> Line<'a> {
 
     /// Puts a job back that was taken, for a run of it that stands elsewhere.
     pub(super) fn stand_again(&mut self, class: ClassId, key: OrderKey, next: OrderKey) {
-        let place = order::place(self.policy, next, self.milli(class), self.now);
-        self.put_back(place, class, key);
+        self.put_back(self.place_of(class, next), class, key);
     }
 
-    /// Lets the job behind this one in its class into the line; says whether there is one.
+    /// The place in the line of a run of this class.
+    pub(super) fn place_of(&self, class: ClassId, run: OrderKey) -> OrderKey {
+        order::place(self.policy, run, self.milli(class), self.now)
+    }
+
+    /// Lets a job that was taken into the line again with its next run, or whoever of its class stands before that.
+    pub(super) fn fall_back(&mut self, class: ClassId, key: OrderKey, next: OrderKey) {
+        let again = self.again.entry(class).or_insert_with(|| Again { last: key, runs: BTreeSet::new() });
+        again.runs.insert((next, key));
+        self.admit_next(class, key);
+    }
+
+    /// Lets the job behind this one in its class into the line, or one that stands there again; says whether there is one.
     pub(super) fn admit_next(&mut self, class: ClassId, behind: OrderKey) -> bool {
         let Some(view) = self.waiting.classes.get(&class) else { return false };
-        let next = view.jobs.range((Bound::Excluded(behind), Bound::Unbounded)).next();
-        self.admit(class, view, next);
-        next.is_some()
+        let again = self.again.get_mut(&class);
+        let last = again.as_ref().map_or(behind, |again| again.last);
+        let next = view.jobs.range((Bound::Excluded(last), Bound::Unbounded)).next();
+        let Some(again) = again else {
+            self.admit(class, view, next);
+            return next.is_some();
+        };
+        let returns = again.runs.first().is_some_and(|(run, _)| next.is_none_or(|next| run < next));
+        let head = match returns {
+            true => again.runs.pop_first(),
+            false => next.map(|next| (*next, *next)),
+        };
+        again.last = next.filter(|_| !returns).copied().unwrap_or(last);
+        let place = head.map(|(run, key)| (self.place_of(class, run), key));
+        self.heads.extend(place.map(|(place, key)| Reverse((place, class, key))));
+        place.is_some()
     }
 
     fn admit(&mut self, class: ClassId, view: &ClassView, head: Option<&OrderKey>) {
@@ -135,13 +169,16 @@ pub(super) fn of_waiting(policy: &Policy, (job, run): (&Job, Option<&Run>), now:
 }
 
 /// The place of a running job for those that wait and may take its devices since they stand before it. By length, what is left of it
-/// counts, and never more than will once it waits: or it could take them back.
+/// counts, and never more than will once it waits: or it could take them back. Once it has outrun what was foreseen that grows in
+/// steps, or it would fall behind an equal that waits with each second of running.
 pub(super) fn of_runner(policy: &Policy, id: JobId, view: &RunView, now: Time) -> OrderKey {
     let place = of_running(policy, id, view, now);
     match policy.order {
         Order::Shortest => {
-            let left = order::left(policy, &standing(policy, (id, view), now, (view.placed_at, false)));
-            OrderKey { first: left.min(place.first), ..place }
+            let progress_ms = view.stepped_ms(policy, now);
+            let standing =
+                Standing { progress_ms, ..standing(policy, (id, view), now, (view.placed_at, false)) };
+            OrderKey { first: order::left(policy, &standing).min(place.first), ..place }
         }
         Order::Arrival | Order::Attained => place,
     }

@@ -16,7 +16,7 @@ use crate::model::gang::{Group, Role};
 use crate::model::job::JobSpec;
 use crate::model::score::Score;
 use crate::reason::{Reason, Verdict};
-use crate::snapshot::{DeviceView, NodeView, order};
+use crate::snapshot::{DeviceView, NodeView, OrderKey, order};
 use crate::state::Job;
 
 /// What a task without devices gets when it does not say: one core and one GiB.
@@ -40,12 +40,52 @@ pub(super) fn place_members(
     let placed = trial.members_placed(number);
     let most = most.min((job.members_left().unwrap_or(u32::MAX) as usize).saturating_sub(placed));
     for member in order::members(&state.policy, job).skip(placed).take(most) {
-        let placements = place_spec(trial, &job.spec)?;
-        let id = JobId { number, member };
-        trial.note_member(id);
-        places.push(Place::new(id, placements));
+        place_member(trial, (job, member), places)?;
     }
     Ok(())
+}
+
+/// Likewise those alone that stand in one place of the order, and says where the next one stands that may start.
+pub(super) fn place_equals(
+    trial: &mut Trial,
+    job: &Job,
+    most: usize,
+    places: &mut Vec<Place>,
+) -> Result<Option<OrderKey>, Reason> {
+    if trial.state.draining {
+        return Err(Reason::PoolDraining);
+    }
+    let mut starts = starts(trial, job).peekable();
+    let first = starts.peek().map(|(place, _)| *place);
+    for _ in 0..most {
+        let Some((_, member)) = starts.next_if(|(place, _)| Some(*place) == first) else { break };
+        place_member(trial, (job, member), places)?;
+    }
+    Ok(starts.next().map(|(place, _)| place))
+}
+
+fn place_member(
+    trial: &mut Trial,
+    (job, member): (&Job, Option<u32>),
+    places: &mut Vec<Place>,
+) -> Result<(), Reason> {
+    let placements = place_spec(trial, &job.spec)?;
+    let id = JobId { number: job.number, member };
+    trial.note_member(id);
+    places.push(Place::new(id, placements));
+    Ok(())
+}
+
+/// The runs of a job that wait, may start and were not placed in this cycle, each with its place in the order.
+fn starts<'j>(trial: &Trial, job: &'j Job) -> impl Iterator<Item = (OrderKey, Option<u32>)> + use<'j> {
+    let placed = trial.members_placed(job.number);
+    let left = job.members_left().map_or(usize::MAX, |left| (left as usize).saturating_sub(placed));
+    order::starts(&trial.state.policy, job).skip(placed).take(left)
+}
+
+/// Where the next of them stands.
+pub(super) fn next_start(trial: &Trial, job: &Job) -> Option<OrderKey> {
+    starts(trial, job).next().map(|(place, _)| place)
 }
 
 /// Whether a look at the shelves suffices to say that there are too few free devices still: the common case in a busy pool, of

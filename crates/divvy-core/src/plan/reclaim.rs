@@ -64,6 +64,8 @@ pub(super) struct Claim<'a> {
     /// Whether it is guaranteed to its queue as things stand before anybody goes for it: then it does not wait until those of other
     /// queues are not safe any more who had to give way before.
     pub(super) owed: bool,
+    /// Whether it is, whatever its queue has used: then it does not wait either until they have done again what they lost.
+    pub(super) always_owed: bool,
     /// Where set, queues beside its own give back first what they have beyond this, so that one above them has room for the claim
     /// in its own part, and takes the rest from others.
     pub(super) siblings_first: Option<Right>,
@@ -105,7 +107,8 @@ impl<'a> Claim<'a> {
     /// What a job asks for, for whom those of its own queue may go as those of others; nothing else is known of it.
     pub(super) fn of(job: JobId, spec: &'a JobSpec, (queue, asked): (usize, Amounts)) -> Self {
         let (part, scarce, siblings_first, spares) = (None, Vec::new(), None, None);
-        let (own, own_alone, starves, owed, place) = (true, false, false, false, None);
+        let (own, own_alone, starves, place) = (true, false, false, None);
+        let (owed, always_owed) = (false, false);
         Self {
             job,
             spec,
@@ -118,9 +121,16 @@ impl<'a> Claim<'a> {
             place,
             starves,
             owed,
+            always_owed,
             siblings_first,
             spares,
         }
+    }
+
+    /// Whether a job of another queue is left alone, since it does again what it lost when it made room before: where device time is
+    /// pledged, queues take turns, and one longer than a turn would never be done.
+    pub(super) fn lets_redo(&self, view: &RunView, (state, now): (&State, Time)) -> bool {
+        !state.pledges.is_empty() && !self.always_owed && view.is_redoing(now)
     }
 
     /// Whether one who might give way is of its own queue.
@@ -395,8 +405,11 @@ fn candidates<'a>(fair: &Fair<'a, '_>, claim: &Claim) -> Candidates<'a> {
         let sibling = fair.shares.part(claim.queue, party.place);
         let queue_priority = sibling.map_or(0, |(_, other)| fair.shares.queues[other].priority);
         let runs = party.runs(fair).iter().take_while(|run| run.view.priority <= most);
-        let is_safe =
-            |run: &Runs| run.view.is_cooling(now) && (own || !claim.owed) || spent.contains(&run.job);
+        let is_safe = |run: &Runs| {
+            run.view.is_cooling(now) && (own || !claim.owed)
+                || !own && !claim.starves && claim.lets_redo(run.view, (state, now))
+                || spent.contains(&run.job)
+        };
         for run in runs.filter(|run| may(run.job, run.view) && !is_safe(run)) {
             let (live, draws) = run.left(fair);
             let cost = Cost {

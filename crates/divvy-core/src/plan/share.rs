@@ -66,6 +66,8 @@ pub(crate) struct QueueShare {
     pub(crate) weight: u32,
     pub(crate) priority: i32,
     pub(crate) guarantee: Amounts,
+    /// What of its guarantee of devices stands whatever it has used, in thousandths: all but what pledges of device time add.
+    steady_milli: i64,
     /// The guarantee as the queue itself says it, without bound where it says none.
     said: Amounts,
     limit: Amounts,
@@ -200,6 +202,7 @@ impl Shares {
             is_spent: false,
             weight: queue.weight,
             priority: queue.priority,
+            steady_milli: guarantee[0],
             guarantee,
             said,
             limit: of(&queue.limit, i64::MAX),
@@ -227,6 +230,9 @@ impl Shares {
             let own = &mut self.queues[queue].guarantee[resource];
             *own = (*own).max(sum);
         }
+        let steady = self.queues[queue].children.iter().map(|child| self.queues[*child].steady_milli);
+        let sum = steady.fold(0, i64::saturating_add);
+        self.queues[queue].steady_milli = self.queues[queue].steady_milli.max(sum);
     }
 
     /// Takes what is promised off what runs.
@@ -499,6 +505,12 @@ impl Shares {
     /// Whether a queue that takes so much stays within its guarantee.
     pub(crate) fn guarantees_it(&self, place: usize, asked: &Amounts) -> bool {
         place != POOL && self.queues[place].stays_within(asked, |queue| &queue.guarantee)
+    }
+
+    /// Whether it does so by what is guaranteed to it whatever it has used.
+    pub(crate) fn guarantees_it_always(&self, place: usize, asked: &Amounts) -> bool {
+        let steady = |queue: &QueueShare| queue.held[ANY].saturating_add(asked[ANY]) <= queue.steady_milli;
+        self.guarantees_it(place, asked) && steady(&self.queues[place])
     }
 
     /// Whether nothing but limits and capacity bounds what a queue may take.

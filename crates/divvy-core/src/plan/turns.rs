@@ -164,8 +164,16 @@ impl<'a> Turns<'a> {
         self.lines.iter().map(|line| line.classes().count()).sum()
     }
 
+    /// Goes on behind a run that needs no turn any more: with the next one of its job, which stands there, or the job behind it.
+    pub(super) fn go_on(&mut self, turn: Turn<'_>, next: Option<OrderKey>) {
+        match next {
+            Some(next) => self.put_back(turn, next),
+            None => self.admit_next(turn),
+        }
+    }
+
     /// Lets the job behind this one in its class into the line.
-    pub(super) fn admit_next(&mut self, turn: Turn<'_>) {
+    fn admit_next(&mut self, turn: Turn<'_>) {
         if !self.lines[turn.queue].admit_next(turn.class, turn.key) {
             self.leave();
         }
@@ -176,9 +184,17 @@ impl<'a> Turns<'a> {
         self.untold = self.untold.map(|untold| untold.saturating_sub(1));
     }
 
-    /// Puts a job back: more of it may start.
-    pub(super) fn put_back(&mut self, turn: Turn<'_>) {
-        self.lines[turn.queue].put_back(turn.place, turn.class, turn.key);
+    /// Whether a job stands in the line where this run of it does.
+    pub(super) fn stands_at(&self, turn: Turn<'_>, run: OrderKey) -> bool {
+        self.lines[turn.queue].place_of(turn.class, run) == turn.place
+    }
+
+    /// Puts a job back of which this run may start next, or whoever of its class stands before that.
+    fn put_back(&mut self, turn: Turn<'_>, next: OrderKey) {
+        match self.stands_at(turn, next) {
+            true => self.lines[turn.queue].put_back(turn.place, turn.class, turn.key),
+            false => self.lines[turn.queue].fall_back(turn.class, turn.key, next),
+        }
     }
 
     /// Sends away all who stand in a queue's line, and names their classes.

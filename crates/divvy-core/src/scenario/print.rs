@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::words::Words;
 use super::{Done, Scenario};
-use crate::controller::{Moved, Noted};
+use crate::controller::{Noted, Shifted};
 use crate::event::Event;
 use crate::explain;
 use crate::id::{DeviceId, JobId, NodeId};
@@ -122,7 +122,7 @@ impl Scenario {
             Keeps::AsItComes => "room as it becomes free".to_owned(),
             Keeps::Nothing => "no room is foretold".to_owned(),
         };
-        let Some(Moved { from, outrun_by, .. }) = noted.moved else {
+        let Some(Shifted { from, outrun_by, .. }) = noted.moved else {
             return (noted.room.keeps != Keeps::Nothing).then_some(text);
         };
         let why = outrun_by.map(|job| format!(": {} runs on", self.name_of(job))).unwrap_or_default();

@@ -1,7 +1,8 @@
 //! Where a job stands in the order of the policy: keys that stay the same while a job waits.
 
-pub(crate) use super::running::thresholds;
-use super::running::{RunView, up_to_step};
+use super::running::RunView;
+pub(crate) use super::steps::thresholds;
+use super::steps::up_to_step;
 use crate::id::JobId;
 use crate::model::job::{Estimate, Prospect};
 use crate::model::policy::{Attained, Length, Order, Policy, Preempt, Within};

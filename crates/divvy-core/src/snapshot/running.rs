@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use self::of_queue::OfQueue;
 use super::order::{self, OrderKey};
+use super::steps::{doublings, thresholds};
 use crate::id::{AllocationId, ClassId, JobId, NodeId};
 use crate::model::allocation::AllocationState;
 use crate::model::job::{Estimate, JobSpec};
@@ -27,6 +28,8 @@ pub struct Running {
     choosy: BTreeSet<JobId>,
     /// When each is not safe any more that had to give way before, or had not run for long.
     cooling: BTreeSet<(Time, JobId)>,
+    /// When each has done again what it lost before.
+    redoing: BTreeSet<(Time, JobId)>,
     /// When each changes its place by running on, or has run long enough for a restart to pay.
     crossings: BTreeSet<(Time, JobId)>,
     /// When each ends by what is foreseen.
@@ -60,6 +63,8 @@ pub struct RunView {
     pub cools_until: Option<Time>,
     /// Until when other queues take nothing from it, since it has not run for long: without end before it runs.
     pub young_until: Option<Time>,
+    /// When it has done again what it lost as it made room for others, if it saves nothing: without an end before it runs.
+    pub redone_at: Option<Time>,
     /// For how long the attempts before ran, in milliseconds.
     pub attained_ms: i64,
     /// How long it runs, by estimate.
@@ -158,6 +163,7 @@ impl RunView {
                 false => run.cools_until(&state.policy),
             },
             young_until: young_until(&state.policy, run.started_at),
+            redone_at: redone_at(job, run),
             attained_ms: run.attained_ms,
             estimate: job.estimate.clone(),
             ends_at: ends_at(job, run),
@@ -181,6 +187,11 @@ impl RunView {
     /// Whether other queues take nothing from it yet.
     pub(crate) fn is_young(&self, now: Time) -> bool {
         self.young_until.is_some_and(|until| until > now)
+    }
+
+    /// Whether it does again what it lost as it made room for others.
+    pub(crate) fn is_redoing(&self, now: Time) -> bool {
+        self.redone_at.is_some_and(|at| at > now)
     }
 
     /// The least that it gives back of devices, in thousandths, when it gives way: a part of it, if it may run with fewer tasks.
@@ -254,6 +265,20 @@ impl RunView {
         self.attained_ms + self.started_at.map_or(0, |started| now.since(started).0)
     }
 
+    /// Its progress, where it has outrun its estimate as of when that was used up or has doubled since, or of when this attempt began.
+    pub(crate) fn stepped_ms(&self, policy: &Policy, now: Time) -> i64 {
+        let progress_ms = self.progress_ms(now);
+        let Some(estimate) = self.estimate.as_ref().filter(|estimate| estimate.p50_ms <= progress_ms) else {
+            return progress_ms;
+        };
+        let (first, before) = match self.attained_ms {
+            attained if attained >= estimate.p50_ms => (attained.saturating_mul(2), attained),
+            _ => (estimate.p50_ms, estimate.p50_ms - 1),
+        };
+        let moments = doublings(first.max(1), policy.step_ms);
+        moments.take_while(|moment| *moment <= progress_ms).last().unwrap_or(before)
+    }
+
     /// When its progress reaches this much, in multiples of the policy's step; `None` before it has started.
     pub fn reaches(&self, progress_ms: i64) -> Option<Time> {
         Some(self.started_at? + Span(progress_ms - self.attained_ms))
@@ -285,11 +310,9 @@ impl RunView {
                 outlook => order::next_foreseen(policy, outlook, progress)?,
             },
             Order::Shortest if policy.shortest.of == Length::Whole => return None,
-            // When the estimate is used up, and whenever the progress has doubled since.
             Order::Shortest => {
                 let first = self.estimate.as_ref()?.p50_ms.max(self.attained_ms).max(1);
-                let doubled = std::iter::successors(Some(first), |next| Some(next.saturating_mul(2)));
-                let mut moments = doubled.map(|next| up_to_step(next, policy.step_ms));
+                let mut moments = doublings(first, policy.step_ms);
                 moments.find(|moment| *moment > progress || *moment >= i64::MAX / 2)?
             }
         };
@@ -305,6 +328,13 @@ fn gains(from_percent: u32, to_percent: u32, by_percent: u32) -> bool {
     u64::from(to_percent) * 100 >= u64::from(from_percent) * (100 + u64::from(by_percent))
 }
 
+/// When a run has done again what those before it did in vain, since the last of them made room for others.
+fn redone_at(job: &Job, run: &Run) -> Option<Time> {
+    let made_room = run.last_end.as_ref().is_some_and(|end| end.cause.is_planned());
+    let lost = made_room && run.attained_ms > 0 && !job.spec.saves() && run.checkpointed_at.is_none();
+    lost.then(|| run.started_at.map_or(Time(i64::MAX), |started| started + Span(run.attained_ms)))
+}
+
 /// When a run ends, by how long all runs of its job together are expected to take.
 fn ends_at(job: &Job, run: &Run) -> Option<Time> {
     let foreseen = job.estimate.as_ref().map(|estimate| estimate.p90_ms);
@@ -316,34 +346,6 @@ fn ends_at(job: &Job, run: &Run) -> Option<Time> {
 fn pace_percent(spec: &JobSpec, run: &Run) -> Option<u32> {
     let moves = spec.has_speeds() && spec.saves() && !spec.gang.is_elastic();
     moves.then(|| spec.pace_percent(&run.placements))
-}
-
-/// The progress in milliseconds at which a job of so many devices enters each further level, rising.
-pub(crate) fn thresholds(policy: &Policy, milli: i64) -> impl Iterator<Item = i64> {
-    let (head_start, step) = (policy.attained.head_start_ms, policy.step_ms);
-    let milli = milli.max(1);
-    policy.attained.levels_device_ms.iter().map(move |level| {
-        threshold(*level, milli, (head_start, step))
-            .unwrap_or_else(|| large_threshold(*level, milli, (head_start, step)))
-    })
-}
-
-/// One of them, where everything stays within 64 bits: all but absurd ones, and several times as fast.
-fn threshold(level: i64, milli: i64, (head_start, step): (i64, i64)) -> Option<i64> {
-    let progress = level.checked_mul(1000)?.checked_sub(head_start.checked_mul(milli)?)?;
-    let whole = milli.checked_mul(step)?;
-    progress.checked_add(whole - 1)?.div_euclid(whole).checked_mul(step)
-}
-
-fn large_threshold(level: i64, milli: i64, (head_start, step): (i64, i64)) -> i64 {
-    let progress = i128::from(level) * 1000 - i128::from(head_start) * i128::from(milli);
-    let whole = i128::from(milli) * i128::from(step);
-    let steps = (progress + whole - 1).div_euclid(whole);
-    i64::try_from(steps * i128::from(step)).unwrap_or(i64::MAX)
-}
-
-pub(super) fn up_to_step(span_ms: i64, step_ms: i64) -> i64 {
-    span_ms.saturating_add(step_ms - 1) / step_ms * step_ms
 }
 
 impl Running {
@@ -405,6 +407,11 @@ impl Running {
             self.cooling.remove(&(known, id));
         }
         self.cooling.extend(ends(view).filter(|until| until.0 < i64::MAX).map(|until| (until, id)));
+        if let Some(known) = self.jobs.get(&id).and_then(|known| known.redone_at) {
+            self.redoing.remove(&(known, id));
+        }
+        let redone = view.and_then(|view| view.redone_at).filter(|at| at.0 < i64::MAX);
+        self.redoing.extend(redone.map(|at| (at, id)));
     }
 
     fn note_end(&mut self, id: JobId, view: Option<&RunView>) {
@@ -447,6 +454,11 @@ impl Running {
     /// When the first after a moment is not safe any more that had to give way before, or had not run for long.
     pub(crate) fn next_cooled(&self, now: Time) -> Option<Time> {
         self.cooling.range((now + Span(1), JobId::single(0))..).next().map(|(until, _)| *until)
+    }
+
+    /// When the first after a moment has done again what it lost.
+    pub(crate) fn next_redone(&self, now: Time) -> Option<Time> {
+        self.redoing.range((now + Span(1), JobId::single(0))..).next().map(|(at, _)| *at)
     }
 
     fn enter_queue(&mut self, id: JobId, view: &RunView) {

@@ -84,7 +84,7 @@ impl State {
         self.follow_relief(&stamped.event);
         // With time, what is kept for those before others is foreseen for other moments; or those are not safe any more who had to give
         // way before or had not run for long; or somebody may go before all others.
-        let others = self.policy.makes_safe() || self.may_relieve(at);
+        let others = self.policy.makes_safe() || !self.pledges.is_empty() || self.may_relieve(at);
         let kept_anew = stamped.event == Event::Tick && (self.keeps_room() || others);
         let frees = stamped.event.frees() || self.draws(&stamped.event);
         if frees || kept_anew || renewed || relieved || pledged {

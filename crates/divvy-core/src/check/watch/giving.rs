@@ -60,9 +60,10 @@ impl Watch {
         (job, cause, by): (JobId, Cause, Option<&str>),
         wrong: &mut Found,
     ) {
+        self.in_vain(state, (job, cause, by), wrong);
         let policy = &state.policy;
         // Whoever changes places with one that runs does so for speed.
-        if cause == Cause::Moved && !grows(state, by) && is_moved_too_often(state, job) {
+        if cause == Cause::Moved && !grows(state, by) && self.moving.is_enough(job, state.now) {
             wrong.push(found("moves", format!("job {job} is moved again, which it does not bear so soon")));
         }
         if !cause.is_planned() || !policy.counts_restarts() {
@@ -84,6 +85,31 @@ impl Watch {
                 "job {job} gives way to {for_whom} ({cause:?}) after having done so {before} times, {ran_ms} ms ago"
             );
             wrong.push(found("restarts", text));
+        }
+    }
+
+    /// Where device time is pledged, a job that saves nothing and made room before does so for another queue, or is moved, only once it
+    /// has run for as long as it did in vain; save for what is guaranteed to that queue whatever it has used.
+    fn in_vain(&self, state: &State, (job, cause, by): (JobId, Cause, Option<&str>), wrong: &mut Found) {
+        let known = state.jobs.get(&job.number).zip(state.run(job));
+        let Some((spec, run)) = known.map(|(job, run)| (&job.spec, run)) else { return };
+        let made_room = run.last_end.as_ref().is_some_and(|end| end.cause.is_planned());
+        let is_saved = spec.resumable || spec.checkpoint.is_some() || run.checkpointed_at.is_some();
+        let is_pledged = state.queues.values().any(|queue| !queue.pledge.is_unsaid());
+        let ran_ms = run.started_at.map_or(0, |started| state.now.since(started).0);
+        let for_others = matches!(cause, Cause::Reclaimed | Cause::Moved);
+        if !for_others || !is_pledged || !made_room || is_saved || ran_ms >= run.attained_ms {
+            return;
+        }
+        let claimant = claimant(state, by);
+        if claimant.is_none_or(|claimant| {
+            !self.stays_within(state, (claimant, grows(state, by)), always_guaranteed_milli)
+        }) {
+            let text = format!(
+                "job {job} gives way to {by:?} after {ran_ms} ms, and has run for {} in vain",
+                run.attained_ms
+            );
+            wrong.push(found("L10", text));
         }
     }
 
@@ -288,6 +314,15 @@ impl Watch {
     /// Whether a job's queue stays within its guarantee with it, by the smallest of its alternatives, since which it gets is said
     /// only later; where it is a user's part that counts, whether there is any.
     pub(super) fn is_entitled(&self, state: &State, claimant: &Job, grows: bool) -> bool {
+        self.stays_within(state, (claimant, grows), guaranteed_milli)
+    }
+
+    fn stays_within(
+        &self,
+        state: &State,
+        (claimant, grows): (&Job, bool),
+        guaranteed_milli: fn(&State, &str) -> i64,
+    ) -> bool {
         let queue = &claimant.spec.queue;
         // By how much a gang grows is not said: by a part of a device at least.
         let asked = claimant.spec.milli_asked();
@@ -324,12 +359,6 @@ impl Watch {
         self.floor = self.floor.max(self.recent.last().copied().unwrap_or_default());
         self.recent.clear();
     }
-}
-
-/// Whether a job that is told to move was moved as often as the policy says.
-fn is_moved_too_often(state: &State, job: JobId) -> bool {
-    let moved = state.run(job).and_then(|run| run.moved.said().copied());
-    state.policy.moves.said().is_some_and(|moves| moves.are_used_up(moved.as_ref(), state.now))
 }
 
 /// For whom somebody goes.

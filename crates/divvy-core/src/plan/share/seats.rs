@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::{Claim, POOL, Shares, fill, quantum};
+use super::{ANY, Claim, POOL, Shares, fill, quantum};
+use crate::amount::Resource;
 use crate::model::queue::{Queue, Users, user_at};
 use crate::state::State;
 
@@ -73,7 +74,18 @@ impl Shares {
                 for (seat, part) in seats.iter().zip(parts) {
                     self.queues[*seat].guarantee[resource] = part;
                 }
+                if resource == ANY {
+                    self.divide_steady((queue, &seats, &others), &claims);
+                }
             }
         }
+    }
+
+    /// Likewise what of it stands whatever the queue has used.
+    fn divide_steady(&mut self, (queue, seats, others): (usize, &[usize], &[usize]), claims: &[Claim]) {
+        let below = others.iter().map(|child| self.queues[*child].steady_milli).fold(0, i64::saturating_add);
+        let whole = self.queues[queue].steady_milli.saturating_sub(below).max(0);
+        let parts = fill(whole, claims, quantum(&Resource::Any));
+        seats.iter().zip(parts).for_each(|(seat, part)| self.queues[*seat].steady_milli = part);
     }
 }

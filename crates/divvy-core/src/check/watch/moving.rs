@@ -1,0 +1,68 @@
+//! How often a job is moved, by a book of when it was.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::*;
+use crate::model::moves::Moves;
+
+/// Who is moved, and when each was.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Moving {
+    /// Who was told to move and has not left yet.
+    going: BTreeSet<JobId>,
+    /// When each job left for another place, as long as it is there, since how often that may be was said last.
+    left: BTreeMap<JobId, Vec<Time>>,
+    said: Option<Moves>,
+}
+
+impl Moving {
+    /// What a state says of the moves before is taken as it is.
+    pub(super) fn of(state: &State) -> Self {
+        let mut moving = Self { said: state.policy.moves.said().copied(), ..Self::default() };
+        for (job, run, _) in super::super::runs(state) {
+            if run.stopping.as_ref().is_some_and(|stopping| stopping.cause == Cause::Moved) {
+                moving.going.insert(job);
+            }
+            if let Some(moved) = run.moved.said() {
+                moving.left.insert(job, vec![moved.since; moved.count as usize]);
+            }
+        }
+        moving
+    }
+
+    /// Takes in an event that the state has just folded.
+    pub(super) fn follow(&mut self, state: &State, event: &Event) {
+        match event {
+            Event::PolicySet { policy, .. } if policy.moves.said() != self.said.as_ref() => {
+                (self.said, self.left) = (policy.moves.said().copied(), BTreeMap::new());
+            }
+            Event::Stopping { job, cause: Cause::Moved, .. } => drop(self.going.insert(*job)),
+            Event::Stopping { job, .. } => drop(self.going.remove(job)),
+            Event::AttemptEnded { job, .. } if state.run(*job).is_none() => {
+                self.going.remove(job);
+                self.left.remove(job);
+            }
+            Event::AttemptEnded { job, .. } if self.going.remove(job) && self.said.is_some() => {
+                self.left.entry(*job).or_default().push(state.now);
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether a job has been moved as often as is said, in a period that begins with the first of these moves.
+    pub(super) fn is_enough(&self, job: JobId, now: Time) -> bool {
+        let Some(moves) = self.said else { return false };
+        let mut period: &[Time] = &[];
+        let mut rest = self.left.get(&job).map_or(period, Vec::as_slice);
+        while let Some(first) = rest.first() {
+            let end = first.0.saturating_add(moves.every_ms);
+            let (within, behind) = rest.split_at(rest.partition_point(|at| at.0 < end));
+            period = if now.0 < end { within } else { &[] };
+            rest = behind;
+            if within.is_empty() {
+                break;
+            }
+        }
+        period.len() >= moves.per_job as usize
+    }
+}

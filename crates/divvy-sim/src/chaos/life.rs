@@ -336,7 +336,7 @@ impl JobLine {
         };
         let class = DeviceClass { models: self.model.iter().cloned().collect(), ..DeviceClass::default() };
         let alternative = Alternative {
-            devices: (self.gpus > 0).then_some(DeviceAsk { class, count: self.gpus, draw }),
+            devices: (self.gpus > 0).then_some(DeviceAsk::of(class, self.gpus, draw)),
             cpu_milli: self.cores.map(|cores| cores * 1000),
             memory_bytes: self.memory_gib.map(|gib| gib << 30),
             speed_percent: 100,
@@ -364,7 +364,7 @@ impl JobLine {
         let Some(ask) = one.devices.as_ref().filter(|_| !self.ways.is_empty()) else { return vec![one] };
         let way = |(model, count): &(String, u32)| {
             let class = DeviceClass { models: vec![model.clone()], ..DeviceClass::default() };
-            let devices = DeviceAsk { class, count: *count, draw: ask.draw.clone() };
+            let devices = DeviceAsk { island: ask.island, ..DeviceAsk::of(class, *count, ask.draw.clone()) };
             Alternative { devices: Some(devices), ..one.clone() }
         };
         self.ways.iter().map(way).collect()

@@ -1,6 +1,6 @@
 //! Devices that are joined, and tasks that must have such, as golden tests: one behaviour each, in words.
 
-use divvy_core::scenario::run;
+use divvy_core::scenario::{Scenario, run, write};
 use expect_test::{Expect, expect};
 
 fn check(scenario: &str, expected: Expect) {
@@ -320,4 +320,18 @@ fn who_may_stay_after_all_moves_nobody_out_of_his_island() {
         promise e n1:2+n1:1
     "#]],
     );
+}
+
+#[test]
+fn how_devices_are_joined_and_what_jobs_want_of_it_is_written_as_it_was_read() {
+    for (linked, within) in
+        [("linked", "within=nvlink"), ("linked=2", "near=numa"), ("linked=0+1:2,1+2:1,2+3:2", "within=numa")]
+    {
+        let mut scenario = Scenario::new();
+        scenario.line(&format!("node a 4xh100 {linked}")).unwrap();
+        scenario.line(&format!("submit b default 2 {within} wait")).unwrap();
+        let written = write(scenario.state());
+        let has = |word: &str| written.text.split_whitespace().any(|known| known == word);
+        assert!(has(linked) && has(within) && written.differences.is_empty(), "{written:?}");
+    }
 }

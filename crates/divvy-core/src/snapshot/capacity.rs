@@ -507,8 +507,8 @@ fn count_devices(node: &mut NodeView) {
 fn fixed(node: &NodeView) -> u64 {
     let of = |device: &DeviceView| {
         let spec = &device.spec;
-        let island = device.site.island(IslandLevel::Nvlink);
-        fingerprint(&(&spec.model, spec.memory_mib, spec.nominal_gb, spec.numa, device.host_share, island))
+        let islands = [IslandLevel::Nvlink, IslandLevel::Numa].map(|level| device.site.island(level));
+        fingerprint(&(&spec.model, spec.memory_mib, spec.nominal_gb, spec.numa, device.host_share, islands))
     };
     fingerprint(&(node.cpu_milli.0, node.memory_bytes.0, &node.extras.0, Each(node.devices.iter().map(of))))
 }

@@ -159,3 +159,75 @@ fn grown<'a>(
     let devices: Vec<&DeviceView> = chosen.into_iter().map(|at| island[at]).collect();
     Set::of(lanes, &devices, island)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::scenario::Scenario;
+    use proptest::prelude::*;
+
+    const DEVICES: usize = 6;
+
+    /// A node whose pairs of devices are joined by so many lanes each.
+    fn node(lanes: &[u32]) -> NodeView {
+        let pairs = (0..DEVICES).flat_map(|one| (one + 1..DEVICES).map(move |other| (one, other)));
+        let joints = pairs.zip(lanes).filter(|(_, lanes)| **lanes > 0);
+        let joints: Vec<String> =
+            joints.map(|((one, other), lanes)| format!("{one}+{other}:{lanes}")).collect();
+        let linked = if joints.is_empty() { String::new() } else { format!("linked={}", joints.join(",")) };
+        let mut scenario = Scenario::new();
+        scenario.line(&format!("node n1 {DEVICES}xh100 {linked}")).unwrap();
+        scenario.snapshot().capacity.nodes[0].clone()
+    }
+
+    fn island(device: &DeviceView) -> u32 {
+        device.site.island(IslandLevel::Nvlink)
+    }
+
+    proptest! {
+        #[test]
+        fn of_two_devices_no_pair_of_their_island_is_joined_by_more_lanes(lanes in prop::collection::vec(0u32..4, 15)) {
+            let node = node(&lanes);
+            let all: Vec<&DeviceView> = node.devices.iter().collect();
+            let pair = devices(&node, &all, 2);
+            prop_assert_eq!(pair.len(), 2);
+            let within: Vec<&&DeviceView> = all.iter().filter(|device| island(device) == island(pair[0])).collect();
+            for (at, one) in within.iter().enumerate() {
+                for other in &within[at + 1..] {
+                    prop_assert!(lanes_among(&node, &[**one, **other]) <= lanes_among(&node, &pair));
+                }
+            }
+        }
+
+        #[test]
+        fn so_many_of_one_island_are_found_where_one_has_as_many(
+            lanes in prop::collection::vec(prop::sample::select(vec![0u32, 0, 0, 1, 2]), 15),
+            count in 1usize..=DEVICES,
+        ) {
+            let node = node(&lanes);
+            let all: Vec<&DeviceView> = node.devices.iter().collect();
+            let chosen = devices(&node, &all, count);
+            let different: BTreeSet<u32> = chosen.iter().map(|device| device.site.place).collect();
+            prop_assert_eq!((chosen.len(), different.len()), (count, count));
+            let size = |one: &&DeviceView| all.iter().filter(|other| island(other) == island(one)).count();
+            let is_joined = node.devices.iter().any(|device| !device.spec.links.is_empty());
+            if is_joined && all.iter().any(|one| size(one) >= count) {
+                prop_assert!(chosen.iter().all(|device| island(device) == island(chosen[0])));
+            }
+        }
+    }
+
+    #[test]
+    fn in_a_large_island_a_set_is_grown_from_the_best_pair() {
+        let mut scenario = Scenario::new();
+        let ring: Vec<String> =
+            (0..20).map(|one| format!("{one}+{}:{}", (one + 1) % 20, 1 + one % 2)).collect();
+        scenario.line(&format!("node n1 20xh100 linked={}", ring.join(","))).unwrap();
+        let node = scenario.snapshot().capacity.nodes[0].clone();
+        let all: Vec<&DeviceView> = node.devices.iter().collect();
+        let places = |count| devices(&node, &all, count).iter().map(|it| it.site.place).collect::<Vec<_>>();
+        assert_eq!((places(2), places(4)), (vec![0, 19], vec![0, 1, 2, 19]));
+    }
+}

@@ -1,5 +1,6 @@
 //! Reasons: why a job waits. A closed set; each has a code, a page under `docs/reasons/`, and something that wakes it.
 
+mod domains;
 mod neighbours;
 
 use std::fmt;
@@ -9,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::amount::{Bytes, Resource};
 use crate::id::JobId;
 use crate::model::ask::DeviceClass;
+use crate::model::island::IslandLevel;
 use crate::model::job::DependsOn;
 use crate::model::queue::{user_at, utc};
 use crate::time::Time;
@@ -119,6 +121,9 @@ pub enum Reason {
     NotApart(String, String),
     /// Where it would have room, others lie who do not want it around them: which labels they do not want, and where.
     Repelled(String, String),
+    /// The devices of a task must lie within one island of a level within a node, and none has as many free: level, asked, most that
+    /// would do in one when all are free.
+    NoIsland(IslandLevel, u32, u32),
 }
 
 /// What can change a reason.
@@ -178,6 +183,7 @@ impl Reason {
             Reason::NotNear(..) => "DV-NOT-NEAR",
             Reason::NotApart(..) => "DV-NOT-APART",
             Reason::Repelled(..) => "DV-REPELLED",
+            Reason::NoIsland(..) => "DV-ISLAND",
         }
     }
 
@@ -192,7 +198,9 @@ impl Reason {
             | Reason::TooMuchHost(..)
             | Reason::Unsupported(_)
             | Reason::NoNodeChosen(_) => Verdict::NoFit,
-            Reason::NoDomain(_, tasks, most) if most < tasks => Verdict::NoFit,
+            Reason::NoDomain(_, asked, most) | Reason::NoIsland(_, asked, most) if most < asked => {
+                Verdict::NoFit
+            }
             _ => Verdict::Later,
         }
     }
@@ -253,7 +261,9 @@ impl Reason {
             | Reason::NotApart(..)
             | Reason::Repelled(..)
             | Reason::Promised(_) => Wake::Release,
-            Reason::NoDomain(_, tasks, most) if tasks <= most => Wake::Release,
+            Reason::NoDomain(_, asked, most) | Reason::NoIsland(_, asked, most) if asked <= most => {
+                Wake::Release
+            }
             _ => Wake::Capacity,
         }
     }
@@ -276,6 +286,7 @@ impl Reason {
             | Reason::HostBusy(..)
             | Reason::NoIdleNode
             | Reason::NoDomain(..)
+            | Reason::NoIsland(..)
             | Reason::GangIncomplete(_)
             | Reason::NotNear(..)
             | Reason::NotApart(..)
@@ -345,15 +356,7 @@ impl Reason {
                 format!("ask for less {resource} than {}", shown(resource, *asked))
             }
             Reason::NoIdleNode => "wait for a node to become idle, or submit it without --exclusive".into(),
-            Reason::NoDomain(level, _, 0) => {
-                format!("ask for a level that the pool's nodes have, or only prefer one {level}")
-            }
-            Reason::NoDomain(level, tasks, most) if most < tasks => {
-                format!("ask for at most {most} tasks within one {level}, or only prefer one {level}")
-            }
-            Reason::NoDomain(level, ..) => {
-                format!("wait for running jobs to end, or only prefer one {level} instead of requiring it")
-            }
+            Reason::NoDomain(..) | Reason::NoIsland(..) => domains::fix(self),
             Reason::GangIncomplete(1) => "wait for running jobs to end, or ask for less".into(),
             Reason::GangIncomplete(_) => "wait for running jobs to end, or ask for fewer tasks".into(),
             Reason::InLine => "wait for the jobs before it, or have the pool's order made less strict".into(),
@@ -425,7 +428,7 @@ impl fmt::Display for Reason {
                 write!(f, "no node has {} of {resource} left", shown(resource, *asked))
             }
             Reason::NoIdleNode => write!(f, "wants its nodes for itself, and none is idle"),
-            Reason::NoDomain(level, tasks, most) => f.write_str(&no_domain(level, *tasks, *most)),
+            Reason::NoDomain(..) | Reason::NoIsland(..) => domains::text(f, self),
             Reason::GangIncomplete(minimum) => f.write_str(&incomplete(*minimum)),
             Reason::InLine => write!(f, "jobs start strictly in order, and one before it does not fit yet"),
             Reason::Reserved(owner) => {
@@ -458,14 +461,6 @@ fn incomplete(minimum: u32) -> String {
         1 => "no node that would do has all that it asks for left at once".into(),
         _ => format!("not all of its {minimum} tasks fit at once"),
     }
-}
-
-fn no_domain(level: &str, tasks: u32, most: u32) -> String {
-    let tasks_text = format!("{tasks} task{}", plural(tasks));
-    if most < tasks {
-        return format!("{tasks_text} must lie within one {level}; none holds more than {most}");
-    }
-    format!("no {level} has room for {tasks_text} that must lie within one")
 }
 
 impl Reason {

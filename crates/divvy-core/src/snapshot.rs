@@ -5,6 +5,7 @@ pub(crate) mod neighbours;
 pub(crate) mod order;
 mod running;
 mod shelves;
+mod sites;
 mod steps;
 mod waiting;
 
@@ -13,6 +14,7 @@ use neighbours::{Neighbours, Presence};
 pub use capacity::{Capacity, DeviceView, NodeView, TaskCounts, Unusable, task_kind};
 pub use order::OrderKey;
 pub use running::{RunView, Running};
+pub(crate) use sites::Lanes;
 pub use waiting::{ClassView, Waiting};
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -12,7 +12,7 @@ use proptest::prelude::*;
 
 /// A job that is submitted.
 fn submit() -> impl Strategy<Value = String> {
-    (0usize..12, 0u32..4, 0u32..5, 1u32..4, prop::sample::select(vec!["low", "normal", "high"]), 0u32..14)
+    (0usize..12, 0u32..4, 0u32..5, 1u32..4, prop::sample::select(vec!["low", "normal", "high"]), 0u32..16)
         .prop_map(|(job, queue, gpus, tasks, prio, extra)| {
             let extra = match extra {
                 0 => "array=0-5%2",
@@ -28,6 +28,8 @@ fn submit() -> impl Strategy<Value = String> {
                 10 => "near=node",
                 11 => "within=zone near=rack wait",
                 12 => "within=zone slice=1:node",
+                13 => "within=nvlink wait",
+                14 => "within=rack,numa near=nvlink",
                 _ => "",
             };
             let queue = ["default", "a", "a/b", "c"][queue as usize];
@@ -87,8 +89,8 @@ fn step() -> impl Strategy<Value = String> {
 
 /// The lines that a life begins with.
 const BEGINNING: [&str; 5] = [
-    "node n0 4xh100 zone=z1 rack=r1",
-    "node n1 4xh100 cpu=32 mem=64 zone=z1 rack=r2",
+    "node n0 4xh100 linked=2 numa=32:256,32:256 zone=z1 rack=r1",
+    "node n1 4xh100 linked=0+1:2,1+2:1,2+3:2 cpu=32 mem=64 zone=z1 rack=r2",
     "queue a limit=6 guarantee=3",
     "queue a/b limit=3 guarantee=1 weight=2",
     "queue c cpu=40 guarantee=2",

@@ -60,7 +60,7 @@ fn nics(count: i64) -> Extras {
 fn submit(tasks: &[&str], (devices, cards): (u32, i64)) -> Submit {
     let (class, draw) = (DeviceClass::default(), DrawAsk::Whole);
     let alternative = Alternative {
-        devices: (devices > 0).then_some(DeviceAsk { class, count: devices, draw }),
+        devices: (devices > 0).then_some(DeviceAsk::of(class, devices, draw)),
         cpu_milli: Some(1000),
         memory_bytes: Some(0),
         extras: nics(cards),

@@ -155,16 +155,6 @@ fn blocks_of_a_gang_lie_in_a_domain_each() {
     );
 }
 
-#[test]
-fn levels_within_a_node_are_refused() {
-    racks(
-        "submit g default 2 within=nvlink",
-        expect![[r#"
-        refused cannot-fit: this pool can never run it: no engine of this pool runs topology levels within a node. The pool has 8 h100 (80GB) on 4 nodes, at most 2 on one.
-    "#]],
-    );
-}
-
 /// A gang of two pairs in JSON: each pair within one of a level, both within one of another.
 fn pairs(inner: &str, outer: &str) -> String {
     let ask = |level: &str| format!(r#"{{"topology": "default", "within": "{level}", "required": true}}"#);

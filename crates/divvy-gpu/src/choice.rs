@@ -6,6 +6,8 @@ use crate::catalogue;
 
 /// The most devices that may be pretended: sixteen times the largest single machine, and still listed at once.
 pub const MAX_PRETENDED: u32 = 1024;
+/// More cards than bridges ever joined.
+const MOST_BRIDGED: u32 = 8;
 
 /// Says where devices shall come from.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -30,6 +32,8 @@ pub struct PretendedGroup {
     pub model: String,
     /// The nominal size in GB; `None` means the model's most common one.
     pub memory_gb: Option<u32>,
+    /// How many each are joined by bridges; `None` means as the model's boards join them.
+    pub bridged: Option<u32>,
 }
 
 /// Says what is wrong with a `--gpus` value.
@@ -43,7 +47,7 @@ pub enum ChoiceError {
     },
     /// An item of a pretended list can't be read.
     #[error(
-        "--gpus pretend: can't read {item:?}: {problem}; write [COUNTx]MODEL[-SIZEGB], as 8xH100 or 4xA100-40GB"
+        "--gpus pretend: can't read {item:?}: {problem}; write [COUNTx]MODEL[-SIZEGB][/JOINED], as 8xH100, 4xA100-40GB or 4xA40/2"
     )]
     BadItem {
         /// The item, printable.
@@ -108,6 +112,7 @@ fn pretended(items: &str) -> Result<Vec<PretendedGroup>, ChoiceError> {
 fn group(item: &str) -> Result<PretendedGroup, ChoiceError> {
     let bad = |problem| ChoiceError::BadItem { item: crate::printable(item), problem };
     let (count, rest) = split_count(item).map_err(bad)?;
+    let (rest, bridged) = split_bridges(rest).map_err(bad)?;
     let (name, memory_gb) = split_size(rest).map_err(bad)?;
     if !name.chars().all(|c| c.is_ascii_alphanumeric() || "-_ ".contains(c)) {
         return Err(bad("a model's name is letters, digits and hyphens"));
@@ -121,7 +126,7 @@ fn group(item: &str) -> Result<PretendedGroup, ChoiceError> {
         (None, None) => return Err(ChoiceError::UnknownModel { nearest: nearest_key(&model), model }),
         (Some(_), None) | (None, Some(_)) => {}
     }
-    Ok(PretendedGroup { count, model, memory_gb })
+    Ok(PretendedGroup { count, model, memory_gb, bridged })
 }
 
 /// Splits `8xH100` into 8 and `H100`; without a count there is one. ("xavier" is a name, not a count.)
@@ -134,6 +139,15 @@ fn split_count(item: &str) -> Result<(u32, &str), &'static str> {
         Ok(0) => Err("the count is zero"),
         Ok(count) => Ok((count, rest.trim())),
         Err(_) => Err("the count is too large"),
+    }
+}
+
+/// Splits `A40/2` into `A40` and 2.
+fn split_bridges(text: &str) -> Result<(&str, Option<u32>), &'static str> {
+    let Some((name, joined)) = text.rsplit_once('/') else { return Ok((text, None)) };
+    match joined.trim().parse() {
+        Ok(joined @ 2..=MOST_BRIDGED) => Ok((name.trim(), Some(joined))),
+        _ => Err("behind the / stands how many each are joined by bridges, from 2 to 8"),
     }
 }
 
@@ -177,6 +191,9 @@ impl fmt::Display for Choice {
             if let Some(gb) = group.memory_gb {
                 write!(f, "-{gb}GB")?;
             }
+            if let Some(joined) = group.bridged {
+                write!(f, "/{joined}")?;
+            }
         }
         Ok(())
     }
@@ -193,6 +210,7 @@ mod tests {
             count,
             model: model.to_owned(),
             memory_gb,
+            bridged: None,
         };
         Choice::Pretend(groups.iter().map(group).collect())
     }
@@ -232,6 +250,8 @@ mod tests {
             ("pretend:8xA100-48GB", "a100 has no size of 48GB; it has 80GB, 40GB"),
             ("pretend:8xA100-0GB", "the size is not between"),
             ("pretend:8xH100;rm", "letters, digits and hyphens"),
+            ("pretend:8xH100/1", "how many each are joined by bridges"),
+            ("pretend:8xH100/", "how many each are joined by bridges"),
             ("pretend:\x1b[2J", "letters, digits and hyphens"),
         ];
         for (text, expected) in cases {
@@ -245,13 +265,16 @@ mod tests {
     fn known_group() -> impl Strategy<Value = PretendedGroup> {
         let models: Vec<&'static catalogue::Model> =
             catalogue::keys().filter_map(catalogue::by_key).collect();
-        (1u32..=32, prop::sample::select(models), any::<Option<prop::sample::Index>>()).prop_map(
-            |(count, model, size)| PretendedGroup {
+        let sizes = any::<Option<prop::sample::Index>>();
+        let bridged = prop::option::of(2..=MOST_BRIDGED);
+        (1u32..=32, prop::sample::select(models), sizes, bridged).prop_map(|(count, model, size, bridged)| {
+            PretendedGroup {
                 count,
                 model: model.key.to_owned(),
                 memory_gb: size.map(|index| index.get(model.variants).memory_gb),
-            },
-        )
+                bridged,
+            }
+        })
     }
 
     proptest! {

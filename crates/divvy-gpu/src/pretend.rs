@@ -16,7 +16,7 @@ const IDLE_POWER_W: u32 = 70;
 /// Devices per NVLink island, as on the common eight-GPU boards.
 const ISLAND: usize = 8;
 
-/// Models with fewer links are joined by bridges that are bought apart, so none are pretended.
+/// Models with fewer links are joined by bridges that are bought apart, so none are pretended unless they are asked for.
 const LEAST_BOARD_LINKS: u32 = 6;
 
 /// Makes the devices of `groups` for the pool that keeps its state in `state_dir`, spread over the NUMA nodes.
@@ -28,8 +28,11 @@ pub(crate) fn devices(groups: &[PretendedGroup], state_dir: &Path, numa: &[NumaN
         let indices = (0..group.count).map(|i| first as u32 + i);
         devices.extend(indices.map(|index| device(group, model, (state_dir, index))));
         let lanes = model.map_or(0, |model| model.nvlinks);
-        if lanes >= LEAST_BOARD_LINKS {
-            devices[first..].chunks_mut(ISLAND).for_each(|island| link(island, lanes));
+        if let Some(joined) = group.bridged {
+            let each = (lanes / (joined - 1)).max(1);
+            devices[first..].chunks_mut(joined as usize).for_each(|island| link(island, (each, false)));
+        } else if lanes >= LEAST_BOARD_LINKS {
+            devices[first..].chunks_mut(ISLAND).for_each(|island| link(island, (lanes, true)));
         }
     }
     let total = devices.len();
@@ -84,8 +87,8 @@ fn product(model: &Model, memory_gb: Option<u32>) -> String {
     }
 }
 
-/// Joins the devices of an island through switches, each to each.
-fn link(island: &mut [Device], lanes: u32) {
+/// Joins the devices of an island, each to each, through switches or by bridges.
+fn link(island: &mut [Device], (lanes, switched): (u32, bool)) {
     let ends: Vec<(u32, String)> = island.iter().map(|device| (device.index, device.uuid.clone())).collect();
     for device in island {
         let others = ends.iter().filter(|(index, _)| *index != device.index);
@@ -94,7 +97,7 @@ fn link(island: &mut [Device], lanes: u32) {
                 uuid: uuid.clone(),
                 pci_bus_id: bus_id(*index),
                 lanes,
-                switched: true,
+                switched,
             })
             .collect();
     }
@@ -179,5 +182,15 @@ mod tests {
     fn cards_with_bridges_only_are_not_linked() {
         let devices = devices(&groups("pretend:2xRTX3090"), Path::new("/s"), &[]);
         assert!(devices.iter().all(|device| device.nvlink.is_empty()));
+    }
+
+    #[test]
+    fn bridges_that_are_asked_for_join_so_many_each() {
+        let devices = devices(&groups("pretend:4xA40/2"), Path::new("/s"), &[]);
+        let peers: Vec<_> = devices.iter().map(|device| device.nvlink.as_slice()).collect();
+        let is_bridged = |one: usize, other: usize| {
+            peers[one].len() == 1 && peers[one][0].uuid == devices[other].uuid && !peers[one][0].switched
+        };
+        assert!(is_bridged(0, 1) && is_bridged(1, 0) && is_bridged(2, 3) && is_bridged(3, 2));
     }
 }

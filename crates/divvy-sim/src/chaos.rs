@@ -6,6 +6,7 @@ pub mod calendar;
 mod company;
 pub(crate) mod dice;
 mod generate;
+mod islands;
 pub mod life;
 mod shrink;
 mod world;

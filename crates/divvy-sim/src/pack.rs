@@ -362,7 +362,7 @@ fn spec(pod: &Pod) -> JobSpec {
     };
     let class = DeviceClass { models: pod.models(), ..DeviceClass::default() };
     let alternative = Alternative {
-        devices: (pod.gpus > 0).then_some(DeviceAsk { class, count: pod.gpus, draw }),
+        devices: (pod.gpus > 0).then_some(DeviceAsk::of(class, pod.gpus, draw)),
         cpu_milli: Some(pod.cpu_milli),
         memory_bytes: Some(pod.memory_mib << 20),
         speed_percent: 100,

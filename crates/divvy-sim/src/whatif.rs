@@ -6,7 +6,7 @@ mod record;
 mod rerun;
 
 use divvy_core::controller::Broken;
-use divvy_core::model::device::DeviceSpec;
+use divvy_core::model::device::{DeviceSpec, Link};
 use divvy_core::model::node::NodeSpec;
 use divvy_core::model::policy::Policy;
 use divvy_core::model::queue::Queue;
@@ -88,9 +88,14 @@ impl Settings {
             number += 1;
         }
         let name = format!("new-{number}");
+        let before: Vec<String> = devices.iter().map(|device| device.uuid.clone()).collect();
         for (index, device) in (0..).zip(&mut devices) {
             (device.index, device.uuid) = (index, format!("{name}:{index}"));
-            device.links.clear();
+            let to = |link: Link| {
+                let place = before.iter().position(|uuid| *uuid == link.uuid)?;
+                Some(Link { uuid: format!("{name}:{place}"), ..link })
+            };
+            device.links = std::mem::take(&mut device.links).into_iter().filter_map(to).collect();
         }
         self.nodes.push((NodeSpec { name, ..spec }, devices));
     }
@@ -100,7 +105,19 @@ impl Settings {
         let known = self.nodes.iter().flat_map(|(_, devices)| devices).find(|device| device.model == model);
         let unknown =
             || DeviceSpec { model: model.to_owned(), memory_mib: 80 << 10, ..DeviceSpec::default() };
-        (0..count).map(|_| known.cloned().unwrap_or_else(unknown)).collect()
+        // Where it is joined to others, these are all joined alike.
+        let lanes = known.and_then(|known| known.links.first()).map(|link| link.lanes);
+        let uuid = |index: u32| format!("{model}:{index}");
+        let links = |index: u32| {
+            let others = (0..count).filter(|other| *other != index);
+            others.filter_map(|other| Some(Link { uuid: uuid(other), lanes: lanes? })).collect()
+        };
+        let one = |index: u32| DeviceSpec {
+            uuid: uuid(index),
+            links: links(index),
+            ..known.cloned().unwrap_or_else(unknown)
+        };
+        (0..count).map(one).collect()
     }
 
     /// A host with as many cores and as much memory for each GPU as the pool's last node has; with the usual, if it has none.

@@ -30,3 +30,10 @@ fn lives_in_which_queues_have_users_and_budgets_break_no_law() {
 fn who_was_chosen_stays_so_when_another_loses_its_promise() {
     assert_eq!(divvy_sim::chaos::run(142..143, 1500, 1).violations, []);
 }
+
+#[test]
+fn lives_in_which_devices_are_joined_in_part_break_no_law() {
+    for seed in [6, 13, 20, 27, 34, 41] {
+        assert_eq!(divvy_sim::chaos::run(seed..seed + 1, 1000, 1).violations, []);
+    }
+}

@@ -576,3 +576,38 @@ fn only_administrators_and_sensible_times_are_taken() {
     let listed = Command::new(DIVVY).args(["reserve", "--help"]).output().unwrap();
     assert!(String::from_utf8(listed.stdout).unwrap().contains("--cancel"));
 }
+
+#[test]
+fn a_job_of_two_gpus_gets_two_that_are_bridged() {
+    let pool = Pool::unstarted();
+    pool.say("up --detach --gpus pretend:4xA40/2").ok();
+    let gpus = pool.say("gpus -o json").json();
+    assert_eq!((&gpus[2]["nvlinks"][0]["index"], &gpus[2]["nvlinks"][1]), (&json!(3), &Value::Null));
+    assert!(pool.say("gpus -o wide").ok().contains("3×"));
+    let gate = pool.gate("gate");
+    let single = pool.submit("-g 1", "read x < gate");
+    let said = pool.divvy(["run", "-g", "2", "--", "sh", "-c", "echo $CUDA_VISIBLE_DEVICES"]);
+    let uuid = |index: usize| gpus[index]["uuid"].as_str().unwrap().to_owned();
+    assert_eq!(said.ok(), format!("{},{}", uuid(2), uuid(3)));
+    let submit = |gpus: u32, level: &str| {
+        let job = format!("command: 'true'\ngpus: {gpus}\ntopology: {{within: {level}, required: true}}\n");
+        std::fs::write(pool.work().join("job.yaml"), job).unwrap();
+        pool.say("run -d -f job.yaml")
+    };
+    let refused = submit(3, "nvlink");
+    assert!(refused.code != 0 && refused.err.contains("within one NVLink island"), "{refused:?}");
+    let refused = submit(1, "device");
+    assert!(refused.err.contains("topology.within") && refused.err.contains("nvlink or numa"), "{refused:?}");
+    // One GPU of each pair is left: two are free, but not of one pair.
+    let (other_gate, third_gate) = (pool.gate("other"), pool.gate("third"));
+    let other = pool.submit("-g 1", "read x < other");
+    let third = pool.submit("-g 1", "read x < third");
+    other_gate.open();
+    assert_eq!(pool.say(&format!("wait {other}")).code, 0);
+    let id = submit(2, "nvlink").ok().to_owned();
+    assert!(pool.say(&format!("explain {id}")).out.contains("DV-ISLAND"));
+    gate.open();
+    assert_eq!(pool.say(&format!("wait {single} {id}")).code, 0);
+    third_gate.open();
+    assert_eq!(pool.say(&format!("wait {third}")).code, 0);
+}

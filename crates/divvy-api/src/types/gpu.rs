@@ -138,4 +138,7 @@ pub struct GpuLink {
     pub uuid: String,
     /// Links in parallel.
     pub lanes: u32,
+    /// The number of that device on its node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub index: Option<u32>,
 }

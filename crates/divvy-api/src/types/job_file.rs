@@ -5,7 +5,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use serde::de::{SeqAccess, Visitor};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::ToSchema;
 
@@ -123,9 +124,9 @@ pub struct JobFile {
     /// Unlike tasks that start together or not at all. What a role leaves out is taken from the job.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub roles: Vec<RoleFile>,
-    /// Where the tasks must lie.
+    /// Where the tasks must lie, and the devices of each.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub topology: Option<TopologyFile>,
+    pub topology: Option<TopologyFiles>,
     /// Tasks of other jobs, or its own, of which each of its tasks has some near it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub near: Vec<OthersFile>,
@@ -167,9 +168,9 @@ pub struct RoleFile {
     /// Host memory per task.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory: Option<Scalar>,
-    /// Where its tasks must lie.
+    /// Where its tasks must lie, and the devices of each.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub topology: Option<TopologyFile>,
+    pub topology: Option<TopologyFiles>,
     /// Tasks of which each of its tasks has some near it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub near: Vec<OthersFile>,
@@ -205,11 +206,60 @@ pub struct CheckpointFile {
     pub every: Option<Scalar>,
 }
 
-/// Where tasks must lie.
+/// Where tasks must lie, and the devices of each: one level, or two, of which one is within a node.
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+#[serde(untagged)]
+pub enum TopologyFiles {
+    /// `{within: rack, required: true}`.
+    One(TopologyFile),
+    /// `[{within: rack}, {within: nvlink, required: true}]`.
+    Several(Vec<TopologyFile>),
+}
+
+impl TopologyFiles {
+    /// All of them.
+    pub fn levels(&self) -> &[TopologyFile] {
+        match self {
+            TopologyFiles::One(one) => std::slice::from_ref(one),
+            TopologyFiles::Several(several) => several,
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for TopologyFiles {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct OneOrSeveral;
+
+        impl<'de> Visitor<'de> for OneOrSeveral {
+            type Value = TopologyFiles;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a level ({within: rack, required: true}) or a list of two")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<TopologyFiles, A::Error> {
+                TopologyFile::deserialize(MapAccessDeserializer::new(map)).map(TopologyFiles::One)
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<TopologyFiles, A::Error> {
+                let mut several = Vec::new();
+                while let Some(one) = items.next_element()? {
+                    several.push(one);
+                }
+                Ok(TopologyFiles::Several(several))
+            }
+        }
+
+        deserializer.deserialize_any(OneOrSeveral)
+    }
+}
+
+/// A level within which tasks, or the devices of each, must lie.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct TopologyFile {
-    /// The level within which all must lie: `node`, `rack`, or another that the pool's nodes name.
+    /// The level within which all must lie: `node`, `rack`, or another that the pool's nodes name; for the devices of each task
+    /// `nvlink` or `numa`.
     pub within: String,
     /// Whether it must be so, or would merely be better.
     pub required: bool,

@@ -5,6 +5,7 @@
 mod affinity;
 mod given;
 mod giving;
+mod islands;
 mod moving;
 mod order;
 mod starving;
@@ -153,6 +154,7 @@ impl Watch {
     pub fn follow(&mut self, state: &State, stamped: &Stamped) -> Vec<Violation> {
         let mut wrong = self.clock(state, stamped);
         self.affinity(state, &stamped.event, &mut wrong);
+        islands::look(state, &stamped.event, &mut wrong);
         let is_over = self.pass_relief(state, state.now);
         if self.is_from_outside(state, &stamped.event) || is_over {
             self.taken.clear();

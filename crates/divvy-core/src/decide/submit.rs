@@ -158,7 +158,7 @@ fn unsupported(spec: &JobSpec, (shares, elastic): (bool, bool)) -> Option<&'stat
     }
     let asks = || asks_of(&spec.gang);
     if asks().iter().flat_map(|ask| ask.levels()).any(|level| INSIDE_A_NODE.contains(&level)) {
-        return Some("topology levels within a node");
+        return Some("tasks that lie together within a node's nvlink, numa or device");
     }
     let devices = roles
         .iter()

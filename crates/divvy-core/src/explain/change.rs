@@ -35,6 +35,8 @@ pub enum Change {
     ShareNodes,
     /// Let its tasks lie anywhere.
     AnyPlace,
+    /// Let the devices of a task lie in several islands of their node.
+    AnyIsland,
     /// Let its tasks lie on any node, whatever its labels and taints.
     AnyNode,
     /// Let its tasks lie beside anybody.
@@ -244,6 +246,7 @@ impl Change {
             | Change::Preemptible
             | Change::ShareNodes
             | Change::AnyPlace
+            | Change::AnyIsland
             | Change::AnyNode
             | Change::AnyNeighbours
             | Change::AcceptModel { .. }
@@ -376,6 +379,7 @@ impl fmt::Display for Change {
             Change::Preemptible => write!(f, "submit it as preemptible"),
             Change::ShareNodes => write!(f, "submit it without --exclusive"),
             Change::AnyPlace => write!(f, "let its tasks lie anywhere"),
+            Change::AnyIsland => write!(f, "let a task's GPUs lie in several islands of a node"),
             Change::AnyNode => write!(f, "let its tasks lie on any node"),
             Change::AnyNeighbours => write!(f, "submit it without near and apart"),
             Change::AcceptModel { model } => write!(f, "accept {model}, too"),

@@ -20,6 +20,7 @@ pub(crate) fn edited(spec: &JobSpec, changes: &[Change]) -> JobSpec {
             Change::Preemptible => spec.preemptible = true,
             Change::ShareNodes => spec.exclusive = false,
             Change::AnyPlace => lie_anywhere(&mut spec.gang),
+            Change::AnyIsland => each_role(&mut spec.gang, &mut |role| role.ask.lie(None)),
             Change::AnyNode => each_role(&mut spec.gang, &mut |role| role.ask.nodes = NodeChoice::default()),
             Change::AnyNeighbours => each_role(&mut spec.gang, &mut |role| {
                 let labels = role.ask.affinity().labels.clone();

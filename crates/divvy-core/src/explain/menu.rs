@@ -85,6 +85,8 @@ fn edits(state: &State, snapshot: &Snapshot, spec: &JobSpec) -> Vec<Change> {
     edits.extend(spec.exclusive.then_some(Change::ShareNodes));
     edits.extend(has_topology(&spec.gang).then_some(Change::AnyPlace));
     let roles = spec.gang.roles();
+    let insists = |role: &&Role| role.ask.island().is_some_and(|island| island.required);
+    edits.extend(roles.iter().any(insists).then_some(Change::AnyIsland));
     let chooses = roles.iter().any(|role| role.ask.nodes != NodeChoice::default());
     edits.extend(chooses.then_some(Change::AnyNode));
     edits.extend(spec.has_affinity().then_some(Change::AnyNeighbours));

@@ -11,7 +11,8 @@ use crate::decide::{self, Command, Person, Submit};
 use crate::engine::{EndedHow, Observation, TaskEnd};
 use crate::event::Event;
 use crate::id::{JobId, NodeId};
-use crate::model::device::{DeviceSpec, Health};
+use crate::model::device::{DeviceSpec, Health, Link};
+use crate::model::gang::Role;
 use crate::model::job::{Array, Cause, DependsOn, JobState, LastEnd};
 use crate::model::node::NodeSpec;
 use crate::model::queue::Queue;
@@ -232,6 +233,8 @@ impl World {
     /// Adds nodes that are like the pool's best, in a domain of their own: one for all tasks, where its tasks may share one.
     fn add_room(&mut self, tasks: u32, devices: u32, model: &str) -> bool {
         let exclusive = self.job().is_some_and(|job| job.spec.exclusive);
+        let insists = |role: &Role| role.ask.island().is_some_and(|island| island.required);
+        let in_islands = self.job().is_some_and(|job| job.spec.gang.roles().into_iter().any(insists));
         let (count, each) = if exclusive { (tasks, 1) } else { (1, tasks) };
         let example = self.state().devices.values().filter(|device| device.spec.model == model);
         let example =
@@ -255,9 +258,16 @@ impl World {
             let (cpu_milli, memory_bytes) = (times(host.0), times(host.1));
             let spec =
                 NodeSpec { name: name.clone(), cpu_milli, memory_bytes, domains, ..NodeSpec::default() };
+            // What a task must have in one island, it has there.
+            let island = |index: u32| index / devices.max(1);
+            let link = |other: u32| Link { uuid: format!("{name}:{other}"), lanes: 1 };
             let device = |index: u32| {
                 let uuid = format!("{name}:{index}");
-                DeviceSpec { uuid, index, numa: None, minor: None, links: Vec::new(), ..example.clone() }
+                let first = island(index) * devices;
+                let others = (first..first + devices).filter(|other| *other != index && in_islands);
+                let links = others.map(link).collect();
+                let numa = in_islands.then(|| island(index));
+                DeviceSpec { uuid, index, numa, minor: None, links, ..example.clone() }
             };
             let node = Observation::Node(spec, (0..each * devices).map(device).collect());
             // Devices of a node that is not known yet come with its second sight.

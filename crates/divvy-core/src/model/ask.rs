@@ -11,6 +11,7 @@ use super::affinity::Affinity;
 use super::choice::NodeChoice;
 use super::device::{DeviceSpec, WHOLE_MILLI};
 use super::extras::Extras;
+use super::island::{IslandAsk, IslandLevel};
 use super::newer::Newer;
 use super::ways::MOST_WAYS;
 
@@ -117,9 +118,22 @@ pub struct DeviceAsk {
     pub count: u32,
     /// How much of each.
     pub draw: DrawAsk,
+    /// Where within their node the devices of a task lie.
+    #[serde(default, skip_serializing_if = "Newer::is_unsaid")]
+    pub island: Newer<IslandAsk>,
 }
 
 impl DeviceAsk {
+    /// An ask for so many of a class, wherever they lie within their node.
+    pub fn of(class: DeviceClass, count: u32, draw: DrawAsk) -> Self {
+        Self { class, count, draw, island: Newer::default() }
+    }
+
+    /// The level of which one domain has to hold all devices of a task; one device is always in one.
+    pub fn required_island(&self) -> Option<IslandLevel> {
+        self.island.said().filter(|ask| ask.required && self.count > 1).map(|ask| ask.level)
+    }
+
     /// Thousandths of each device; a partition is counted by the device itself.
     pub fn milli(&self) -> u32 {
         match self.draw {

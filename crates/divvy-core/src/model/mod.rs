@@ -8,6 +8,7 @@ pub mod choice;
 pub mod device;
 pub mod extras;
 pub mod gang;
+pub mod island;
 pub mod job;
 pub mod members;
 pub mod mix;

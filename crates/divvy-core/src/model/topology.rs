@@ -60,5 +60,5 @@ pub struct Slice {
 
 /// The level of which every node is a domain by itself, whether or not it says so.
 pub const NODE: &str = "node";
-/// Levels within a node: places of devices, which tasks cannot ask for yet.
-pub const INSIDE_A_NODE: [&str; 2] = ["nvlink", "device"];
+/// Levels within a node: places of the devices of one task ([`super::island`]), in which no tasks lie.
+pub const INSIDE_A_NODE: [&str; 3] = ["nvlink", "numa", "device"];

@@ -1,6 +1,7 @@
 //! Diagnosis: why a gang does not fit. First what the pool can never give, then what it cannot give now.
 
 use super::filter::{self, Funnel, Tally};
+use super::islands;
 use super::place::{UNSAID_CPU_MILLI, UNSAID_MEMORY_BYTES, draw_of, place_spec, place_task};
 use super::score::{Asked, Pick};
 use super::topology;
@@ -60,8 +61,7 @@ pub(super) fn most_tasks<'a>(
         _ => u32::MAX,
     };
     let on = |node: &NodeView| {
-        let by_devices =
-            alternative.devices.as_ref().map_or(u32::MAX, |ask| draws(node, ask) / ask.count.max(1));
+        let by_devices = alternative.devices.as_ref().map_or(u32::MAX, |ask| tasks_by_devices(node, ask));
         let cpu = alternative.cpu_milli.or(alone.then_some(UNSAID_CPU_MILLI.min(node.cpu_milli.0)));
         let memory =
             alternative.memory_bytes.or(alone.then_some(UNSAID_MEMORY_BYTES.min(node.memory_bytes.0)));
@@ -73,23 +73,35 @@ pub(super) fn most_tasks<'a>(
     nodes.into_iter().fold(0, |sum: u32, node| sum.saturating_add(on(node)))
 }
 
-/// The devices of a node that would do, were they free.
+/// The devices of a node that would do for one task, were they free: the most that it could choose from.
 fn would_do(node: &NodeView, ask: &DeviceAsk) -> u32 {
-    let good =
-        |device: &&DeviceView| ask.class.takes_model(&device.spec) && ask.class.takes_memory(&device.spec);
-    if node.uniform {
-        return if node.devices.first().is_some_and(|first| good(&first)) {
-            node.devices.len() as u32
-        } else {
-            0
-        };
+    if node.uniform && ask.required_island().is_none() {
+        let all = node.devices.len() as u32;
+        return if node.devices.first().is_some_and(|first| is_good(first, ask)) { all } else { 0 };
     }
-    node.devices.iter().filter(good).count() as u32
+    islands::most(node, ask, |device| is_good(device, ask))
 }
 
-/// How many draws of this size the devices of a node allow, were they free.
-fn draws(node: &NodeView, ask: &DeviceAsk) -> u32 {
-    would_do(node, ask).saturating_mul(WHOLE_MILLI / ask.milli().max(1))
+/// Whether a device is of the right class.
+fn is_good(device: &DeviceView, ask: &DeviceAsk) -> bool {
+    ask.class.takes_model(&device.spec) && ask.class.takes_memory(&device.spec)
+}
+
+/// How many tasks the devices of a node allow, were they free.
+fn tasks_by_devices(node: &NodeView, ask: &DeviceAsk) -> u32 {
+    let draws = WHOLE_MILLI / ask.milli().max(1);
+    if ask.required_island().is_none() {
+        return would_do(node, ask).saturating_mul(draws) / ask.count.max(1);
+    }
+    let on = |device: &DeviceView| if is_good(device, ask) { u64::from(draws) } else { 0 };
+    u32::try_from(islands::tasks(node, ask, on)).unwrap_or(u32::MAX)
+}
+
+/// The most devices of one island, of any of these nodes, for which this holds.
+fn most_in_an_island(nodes: &Nodes, ask: &DeviceAsk, counts: impl Fn(&NodeView, &DeviceView) -> bool) -> u32 {
+    let on =
+        |node: &&NodeView| islands::most(node, ask, |device| is_good(device, ask) && counts(node, device));
+    nodes.iter().map(on).max().unwrap_or(0)
 }
 
 /// What no node of the pool could ever give one task of this alternative.
@@ -107,6 +119,12 @@ fn never(nodes: &Nodes, alternative: &Alternative, tally: &Tally) -> Option<Reas
         }
         if tally.most_on_a_node < ask.count {
             return Some(Reason::TooManyDevices(ask.count, tally.most_on_a_node));
+        }
+        if let Some(level) = ask.required_island() {
+            let most = most_in_an_island(nodes, ask, |_, _| true);
+            if most < ask.count {
+                return Some(Reason::NoIsland(level, ask.count, most));
+            }
         }
     }
     let able = |node: &&NodeView| ask.is_none_or(|ask| would_do(node, ask) >= ask.count);
@@ -132,7 +150,11 @@ fn not_now(nodes: &Nodes, spec: &JobSpec, (alternative, tally): (&Alternative, &
         return Some(Reason::NodesDraining(draining as u32));
     }
     if let Some(ask) = &alternative.devices {
-        if tally.most_usable < ask.count {
+        let level = ask.required_island();
+        let most_usable = level.map_or(tally.most_usable, |_| {
+            most_in_an_island(nodes, ask, |_, device| device.unusable.is_none())
+        });
+        if most_usable < ask.count {
             return Some(match (tally.down, tally.foreign, tally.draining) {
                 (down, foreign, draining) if draining > down.max(foreign) => {
                     Reason::DevicesDraining(draining)
@@ -143,6 +165,11 @@ fn not_now(nodes: &Nodes, spec: &JobSpec, (alternative, tally): (&Alternative, &
         }
         if tally.most_free < ask.count {
             return Some(Reason::DevicesBusy(ask.count));
+        }
+        if let Some(level) = level
+            && most_in_an_island(nodes, ask, |node, it| node.takes_tasks && filter::fits(it, ask)) < ask.count
+        {
+            return Some(Reason::NoIsland(level, ask.count, most_in_an_island(nodes, ask, |_, _| true)));
         }
     }
     host_busy(nodes, spec, alternative)

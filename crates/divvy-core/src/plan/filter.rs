@@ -1,5 +1,6 @@
 //! Filters: which devices a task can have. They tally what they refuse: the funnel.
 
+use super::islands;
 use crate::model::ask::{DeviceAsk, DrawAsk};
 use crate::model::device::{Draw, WHOLE_MILLI};
 use crate::snapshot::{DeviceView, NodeView, Unusable};
@@ -19,10 +20,12 @@ pub enum Step {
     Free,
     /// It is on a node with as many free ones as a task needs.
     OnOneNode,
+    /// It is in an island of its node with as many free ones as a task needs; counted only where a task needs one.
+    InOneIsland,
 }
 
 impl Step {
-    /// All, in order.
+    /// All that are counted for every task, in order.
     pub const ALL: [Step; 6] =
         [Step::InPool, Step::RightModel, Step::EnoughMemory, Step::Healthy, Step::Free, Step::OnOneNode];
 
@@ -35,6 +38,7 @@ impl Step {
             Step::Healthy => "healthy",
             Step::Free => "free",
             Step::OnOneNode => "on one node",
+            Step::InOneIsland => "in one island",
         }
     }
 }
@@ -112,6 +116,7 @@ pub(super) fn draw(device: &DeviceView, ask: &DeviceAsk) -> Draw {
 /// The funnel of a task that asks for devices of these nodes.
 pub(super) fn funnel<'a>(nodes: impl IntoIterator<Item = &'a NodeView>, ask: &DeviceAsk) -> Funnel {
     let mut totals = Step::ALL.map(|step| (step, 0u32, 0u32));
+    let mut in_islands = (Step::InOneIsland, 0, 0);
     for node in nodes {
         let mut here = [0u32; 6];
         for device in &node.devices {
@@ -124,8 +129,12 @@ pub(super) fn funnel<'a>(nodes: impl IntoIterator<Item = &'a NodeView>, ask: &De
             total.1 += passed;
             total.2 += u32::from(passed > 0);
         }
+        let here = islands::in_enough(node, ask, |device| reaches(device, node, ask) >= Step::Free);
+        in_islands = (Step::InOneIsland, in_islands.1 + here, in_islands.2 + u32::from(here > 0));
     }
-    Funnel(totals.to_vec())
+    let mut steps = totals.to_vec();
+    steps.extend(ask.required_island().map(|_| in_islands));
+    Funnel(steps)
 }
 
 /// Counts what on these nodes speaks against an ask.

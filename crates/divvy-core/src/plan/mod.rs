@@ -9,6 +9,7 @@ mod dominant;
 mod expire;
 mod fair;
 mod filter;
+mod islands;
 mod leaving;
 mod loans;
 mod near;

@@ -1,8 +1,11 @@
 //! Phase 3, place: finds nodes and devices for the minimum of a gang, all of it or nothing (L8).
 
+use std::cmp::Reverse;
+
 use super::Place;
 use super::calendar;
 use super::filter;
+use super::islands;
 use super::near;
 use super::reserve;
 use super::score::{self, Asked, NodeTask, Pick, Rule};
@@ -281,14 +284,9 @@ fn place_one(
     (index, alternative): (u32, &Alternative),
     (rank, remaining): (u32, u32),
 ) -> Result<(), Reason> {
-    let closed = trial.closed_models(spec.stand(), milli_of(alternative));
-    let asked = Asked { spec, alternative, closed: &closed };
-    let best = match &trial.state.policy.score {
-        // Tasks of a gang belong together, whatever each of them would leave.
-        Score::LeastWaste if rank > 0 || remaining > 1 => keeping_whole(trial, &asked, remaining),
-        Score::KeepWhole => keeping_whole(trial, &asked, remaining),
-        score => by_score(trial, score, &asked),
-    };
+    let strict = islands::strict(alternative);
+    let best_within = strict.and_then(|strict| best_node(trial, spec, &strict, (rank, remaining)));
+    let best = best_within.or_else(|| best_node(trial, spec, alternative, (rank, remaining)));
     let Some((place, draw)) = best else {
         return Err(Reason::DevicesBusy(alternative.devices.as_ref().map_or(0, |devices| devices.count)));
     };
@@ -304,6 +302,23 @@ fn place_one(
     };
     trial.take(placement, spec);
     Ok(())
+}
+
+/// The best node for one task of so many that remain, and what it draws there.
+fn best_node(
+    trial: &mut Trial,
+    spec: &JobSpec,
+    alternative: &Alternative,
+    (rank, remaining): (u32, u32),
+) -> Option<(usize, NodeDraw)> {
+    let closed = trial.closed_models(spec.stand(), milli_of(alternative));
+    let asked = Asked { spec, alternative, closed: &closed };
+    match &trial.state.policy.score {
+        // Tasks of a gang belong together, whatever each of them would leave.
+        Score::LeastWaste if rank > 0 || remaining > 1 => keeping_whole(trial, &asked, remaining),
+        Score::KeepWhole => keeping_whole(trial, &asked, remaining),
+        score => by_score(trial, score, &asked),
+    }
 }
 
 /// Thousandths of devices that a task draws.
@@ -440,17 +455,32 @@ fn choose<'a>(
     if ask.draw == DrawAsk::Whole && (node.free as usize) < count {
         return None;
     }
-    let mut fitting: Vec<_> = node.devices.iter().filter(|device| open(device, ask, closed)).collect();
+    let fitting: Vec<_> = node.devices.iter().filter(|device| open(device, ask, closed)).collect();
     if fitting.len() < count {
         return None;
     }
-    Some(match ask.draw {
-        DrawAsk::Whole if pick == Pick::Near => score::devices(&fitting, count),
+    let Some(level) = ask.required_island() else { return Some(choose_of(node, fitting, ask, pick)) };
+    let islands = islands::of(level, fitting).into_iter().filter(|island| island.len() >= count);
+    let sets = islands.map(|island| (island.len(), choose_of(node, island, ask, pick)));
+    let best = sets.min_by_key(|(size, set)| (*size, Reverse(score::lanes_among(node, set))));
+    best.map(|(_, set)| set)
+}
+
+/// Chooses among devices that fit and are enough.
+fn choose_of<'a>(
+    node: &NodeView,
+    mut fitting: Vec<&'a DeviceView>,
+    ask: &DeviceAsk,
+    pick: Pick,
+) -> Vec<&'a DeviceView> {
+    let count = ask.count as usize;
+    match ask.draw {
+        DrawAsk::Whole if pick == Pick::Near => score::devices(node, &fitting, count),
         _ => {
             // Devices stand by their index; a stable sort keeps that among those with as much left.
             fitting.sort_by_key(|device| device.free_milli);
             fitting.truncate(count);
             fitting
         }
-    })
+    }
 }

@@ -68,6 +68,7 @@ impl<'a> Reserve<'a> {
                 | Reason::NoIdleNode
                 | Reason::GangIncomplete(_)
                 | Reason::NoDomain(..)
+                | Reason::NoIsland(..)
                 | Reason::Reserved(_)
         ) || reason.is_of_neighbours();
         if is_room && self.heeds(state) {

@@ -22,7 +22,7 @@ fn is_of_the_pool(reason: &Reason) -> bool {
             | Reason::DevicesDown(_)
             | Reason::DevicesForeign(_)
             | Reason::DevicesDraining(_)
-    )
+    ) || matches!(reason, Reason::NoIsland(_, asked, most) if most < asked)
 }
 
 /// Notes why a class has just been found to wait; what nobody asked the reason for is no answer.

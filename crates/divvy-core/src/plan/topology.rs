@@ -6,6 +6,7 @@ use std::rc::Rc;
 
 use super::diagnose::most_tasks;
 use super::filter;
+use super::islands;
 use super::place::{UNSAID_CPU_MILLI, UNSAID_MEMORY_BYTES, place_role, place_task};
 use super::trial::{Scope, Trial};
 use crate::id::NodeId;
@@ -15,7 +16,7 @@ use crate::model::gang::{Branch, Group, Role};
 use crate::model::job::JobSpec;
 use crate::model::topology::{NODE, Slice, TopologyAsk};
 use crate::reason::Reason;
-use crate::snapshot::NodeView;
+use crate::snapshot::{DeviceView, NodeView};
 
 /// Domains that are tried for one gang at most, over all its groups: what has room by count nearly always fits, so that more are
 /// needed only where unlike groups get into each other's way.
@@ -271,18 +272,18 @@ fn room_on(node: &NodeView, spec: &JobSpec, alternative: &Alternative) -> u64 {
     let cpu = alternative.cpu_milli.or(alone.then_some(UNSAID_CPU_MILLI.min(node.cpu_milli.0)));
     let memory = alternative.memory_bytes.or(alone.then_some(UNSAID_MEMORY_BYTES.min(node.memory_bytes.0)));
     let by_host = times(node.cpu_milli.1, cpu).min(times(node.memory_bytes.1, memory));
-    let by_devices = ask.map_or(u64::MAX, |ask| draws_of(node, ask) / u64::from(ask.count.max(1)));
+    let by_devices = ask.map_or(u64::MAX, |ask| islands::tasks(node, ask, |device| draws_of(device, ask)));
     let most = if spec.exclusive { 1 } else { u64::MAX };
     let by_extras = alternative.extras.times_in(&node.extras.1);
     by_host.min(by_devices).min(by_extras).min(most).min(u64::try_from(node.most_tasks.1).unwrap_or(0))
 }
 
-/// How many draws of this size the devices of a node allow now.
-fn draws_of(node: &NodeView, ask: &DeviceAsk) -> u64 {
-    let fitting = node.devices.iter().filter(|device| filter::fits(device, ask));
-    fitting
-        .map(|device| u64::from(device.free_milli.unsigned_abs() / ask.milli().clamp(1, WHOLE_MILLI)))
-        .sum()
+/// How many draws of this size a device allows now.
+fn draws_of(device: &DeviceView, ask: &DeviceAsk) -> u64 {
+    match filter::fits(device, ask) {
+        true => u64::from(device.free_milli.unsigned_abs() / ask.milli().clamp(1, WHOLE_MILLI)),
+        false => 0,
+    }
 }
 
 /// Tasks of a role, all by one alternative, that are to be placed.

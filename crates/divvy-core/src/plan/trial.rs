@@ -17,13 +17,13 @@ use super::share::Closed;
 use crate::amount::Holdings;
 use crate::id::{AllocationId, ClassId, DeviceId, JobId, NodeId};
 use crate::model::allocation::Placement;
-use crate::model::ask::{Alternative, Ask};
+use crate::model::ask::{Alternative, Ask, DeviceAsk};
 use crate::model::choice::NodeChoice;
-use crate::model::device::DeviceSpec;
+use crate::model::island::IslandLevel;
 use crate::model::job::JobSpec;
 use crate::model::queue::Budget;
 use crate::reason::Reason;
-use crate::snapshot::{Capacity, NodeView, Running, Snapshot, Waiting};
+use crate::snapshot::{Capacity, DeviceView, NodeView, Running, Snapshot, Waiting};
 use crate::state::{State, fingerprint};
 use crate::time::Time;
 
@@ -46,6 +46,8 @@ pub(super) struct Trial<'a> {
     next_allocation: u64,
     /// Placements of this cycle whose devices were exchanged for like ones.
     exchanged: BTreeMap<AllocationId, Placement>,
+    /// Placements of this cycle whose devices must lie in one island.
+    islands: BTreeMap<AllocationId, IslandLevel>,
     /// How many members of a job this cycle has placed.
     members: BTreeMap<u64, usize>,
     /// What was left of the hosts, by place, before anything on them was released: less than nothing where it is promised.
@@ -164,6 +166,7 @@ impl<'a> Trial<'a> {
             bounds: RefCell::default(),
             next_allocation: state.next_allocation.0,
             exchanged: BTreeMap::new(),
+            islands: BTreeMap::new(),
             members: BTreeMap::new(),
             before: BTreeMap::new(),
             spent: spent_out(state, state.now),
@@ -270,6 +273,11 @@ impl<'a> Trial<'a> {
     pub(super) fn take(&mut self, placement: Placement, spec: &JobSpec) {
         self.capacity.take(&placement);
         self.around.took(spec, &placement);
+        match required_island(spec, &placement) {
+            Some(level) => drop(self.islands.insert(placement.allocation, level)),
+            // The id may have been that of a placement that was undone.
+            None => drop(self.islands.remove(&placement.allocation)),
+        }
         self.next_allocation = placement.allocation.0 + 1;
         let queue = self.limited(spec.stand());
         self.charge(queue.as_deref(), &placement, 1);
@@ -395,20 +403,21 @@ impl<'a> Trial<'a> {
                     if self.state.is_reserved(node.id, device.id) {
                         return false;
                     }
-                    taken.push((device.id, &device.spec));
+                    taken.push((device, self.island_of_holders(device)));
                 }
                 // What is reserved is not like another.
                 None if device.is_free() && !self.state.is_reserved(node.id, device.id) => {
-                    spare.push((device.id, &device.spec))
+                    spare.push(device);
                 }
                 _ => {}
             }
         }
-        let like = |a: &DeviceSpec, b: &DeviceSpec| (&a.model, a.memory_mib) == (&b.model, b.memory_mib);
         let mut pairs = Vec::new();
-        for (device, spec) in taken {
-            let Some(found) = spare.iter().position(|(_, other)| like(spec, other)) else { return false };
-            pairs.push((device, spare.remove(found).0));
+        for (device, level) in taken {
+            let Some(found) = spare.iter().position(|other| are_like(device, other, level)) else {
+                return false;
+            };
+            pairs.push((device.id, spare.remove(found).id));
         }
         let stays = host_fits && !self.around.is_in_the_way(self.state, placement);
         if !stays || !pairs.iter().all(|(from, to)| self.exchange(*from, *to)) {
@@ -420,6 +429,13 @@ impl<'a> Trial<'a> {
         self.charge(queue.as_deref(), placement, 1);
         self.did(Step::Kept(placement, queue));
         true
+    }
+
+    /// The level of which new placements that have a device must have all of theirs in one island.
+    fn island_of_holders(&self, device: &DeviceView) -> Option<IslandLevel> {
+        let has = |placement: &Placement| placement.devices.iter().any(|(id, _)| *id == device.id);
+        let holders = self.taken_since(0).filter(|placement| !self.islands.is_empty() && has(placement));
+        holders.filter_map(|placement| self.islands.get(&placement.allocation).copied()).next()
     }
 
     /// Moves the new placements that have a device, the one that has all of it or several that share it, to another one.
@@ -476,4 +492,17 @@ impl<'a> Trial<'a> {
     pub(super) fn gang_tasks(&self) -> impl Iterator<Item = &Placement> {
         self.taken_since(self.gang.min(self.mark()))
     }
+}
+
+/// The level of which one island must hold all devices of a task.
+fn required_island(spec: &JobSpec, placement: &Placement) -> Option<IslandLevel> {
+    let (role, _) = spec.gang.role_of(placement.rank)?;
+    let alternative = role.ask.alternatives.get(placement.alternative as usize)?;
+    alternative.devices.as_ref().and_then(DeviceAsk::required_island)
+}
+
+/// Whether one device does as well as another, for who must have all of his in one island of this level, if of any.
+fn are_like(one: &DeviceView, other: &DeviceView, level: Option<IslandLevel>) -> bool {
+    let are_near = level.is_none_or(|level| one.site.island(level) == other.site.island(level));
+    are_near && (&one.spec.model, one.spec.memory_mib) == (&other.spec.model, other.spec.memory_mib)
 }

@@ -133,13 +133,21 @@ impl<'a> Names<'a> {
             most_tasks: spec.most_tasks,
             ..NodeSpec::default()
         };
-        Hardware { spec, devices: devices.map(|(id, device)| self.device_spec(*id, &device.spec)).collect() }
+        let mut devices: Vec<DeviceSpec> =
+            devices.map(|(id, device)| self.device_spec(*id, &device.spec)).collect();
+        // Where all are joined by as many lanes, their number makes no difference.
+        let links = || devices.iter().flat_map(|device| &device.links);
+        let first = links().next().map(|link| link.lanes);
+        if links().all(|link| Some(link.lanes) == first) {
+            devices.iter_mut().flat_map(|device| &mut device.links).for_each(|link| link.lanes = 1);
+        }
+        Hardware { spec, devices }
     }
 
     fn device_spec(&self, id: DeviceId, spec: &DeviceSpec) -> DeviceSpec {
         let link = |link: &Link| {
             let uuid = self.device(self.state.device_by_uuid(&link.uuid)?);
-            Some(Link { uuid, lanes: 1 })
+            Some(Link { uuid, lanes: link.lanes })
         };
         let (uuid, index) = self.devices.get(&id).cloned().unwrap_or_default();
         DeviceSpec {

@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::links;
 use super::words::Words;
 use crate::amount::Amount;
 use crate::model::affinity::{Affinity, Others};
 use crate::model::ask::{Alternative, Ask, DeviceAsk, DeviceClass, DeviceText, DrawAsk};
 use crate::model::choice::{Condition, Face, Is, NodeChoice, Taint, Toleration};
-use crate::model::device::{DeviceSpec, Link};
+use crate::model::device::DeviceSpec;
 use crate::model::extras::Extras;
 use crate::model::gang::{Group, Role};
 use crate::model::job::{
@@ -44,7 +45,7 @@ pub(super) fn node(words: &Words) -> Result<Hardware, String> {
         let count = u32::try_from(hardware.devices.len()).unwrap_or(u32::MAX);
         return not_too_many(count).map(|()| hardware);
     }
-    words.only(3, "linked", "cpu mem numa gb mib zone block rack labels taints tasks")?;
+    words.only(3, "linked", "linked cpu mem numa gb mib zone block rack labels taints tasks")?;
     let name = words.at(1, "the node's name")?;
     let (count, model) = match words.placed.get(2) {
         None | Some(&"linked") => (0, "h100"),
@@ -55,10 +56,7 @@ pub(super) fn node(words: &Words) -> Result<Hardware, String> {
     let gb = words.count("gb", 0)?;
     let memory_mib = words.number("mib", usual_mib)?;
     let memory_mib = u64::try_from(memory_mib).map_err(|_| "mib is not below 0")?;
-    let links = |index: u32| {
-        let others = (0..count).filter(|other| words.has("linked") && *other != index);
-        others.map(|other| Link { uuid: uuid(other), lanes: 1 }).collect()
-    };
+    let mut links = links::links(words, count, uuid)?;
     let numa: Vec<NumaNode> = words
         .cores_and_memory("numa")?
         .into_iter()
@@ -66,17 +64,17 @@ pub(super) fn node(words: &Words) -> Result<Hardware, String> {
         .collect();
     // The first half of the devices is on the first of two, and so on, as machines are built.
     let place = |index: u32| u32::try_from(index as usize * numa.len() / count.max(1) as usize).ok();
-    let device = |index: u32| DeviceSpec {
+    let mut device = |index: u32| DeviceSpec {
         uuid: uuid(index),
         index,
         model: model.to_owned(),
         memory_mib,
         nominal_gb: (gb > 0).then_some(gb),
-        links: links(index),
+        links: std::mem::take(&mut links[index as usize]),
         numa: place(index).filter(|_| !numa.is_empty()),
         ..DeviceSpec::default()
     };
-    let devices = (0..count).map(device).collect();
+    let devices = (0..count).map(&mut device).collect();
     let spec = NodeSpec {
         name: name.to_owned(),
         cpu_milli: words.cores("cpu")?.unwrap_or(64_000),
@@ -226,10 +224,10 @@ pub(super) fn spec(words: &Words, after: Vec<Dependency>, now: Time) -> Result<J
         preemptible: !words.has("fixed"),
         resumable: words.has("resumable"),
         lifetime: Lifetime::Batch,
-        gang: Group::Role(Role {
-            topology: topology(words)?,
-            ..tasks(words, by_speed(words, ways(words, role(alternative(words)?, 1))?)?)?
-        }),
+        gang: Group::Role(placed(
+            words,
+            tasks(words, by_speed(words, ways(words, role(alternative(words)?, 1))?)?)?,
+        )?),
         time_limit: words.span("limit")?,
         estimate: words.span("estimate")?,
         requeue: words.named.get("requeue").map_or(Ok(Requeue::Lost), |text| requeue(text))?,
@@ -285,7 +283,7 @@ fn ways(words: &Words, mut role: Role) -> Result<Role, String> {
     let all = [vec![DeviceText { class: ask.class.clone(), count: ask.count }], others.clone()].concat();
     unlike(&all).map_err(|error| error.to_string())?;
     let other = |other: DeviceText| Alternative {
-        devices: Some(DeviceAsk { class: other.class, count: other.count, draw: DrawAsk::Whole }),
+        devices: Some(DeviceAsk { class: other.class, count: other.count, ..ask.clone() }),
         ..first.clone()
     };
     role.ask.alternatives.extend(others.into_iter().map(other));
@@ -331,7 +329,7 @@ fn alternative(words: &Words) -> Result<Alternative, String> {
         milli => DrawAsk::Share { milli, memory_mib: None },
     };
     Ok(Alternative {
-        devices: (count > 0).then_some(DeviceAsk { class, count, draw }),
+        devices: (count > 0).then_some(DeviceAsk::of(class, count, draw)),
         cpu_milli: words.cores("cpu")?,
         memory_bytes: words.memory("mem")?,
         extras: Extras::default(),
@@ -339,8 +337,8 @@ fn alternative(words: &Words) -> Result<Alternative, String> {
     })
 }
 
-/// Where its tasks must lie, or would better lie.
-fn topology(words: &Words) -> Result<Option<TopologyAsk>, String> {
+/// Where its tasks, and the devices of each, must lie, or would better lie.
+fn placed(words: &Words, mut role: Role) -> Result<Role, String> {
     let named = |name: &str| words.named.get(name).copied();
     let slice = |text: &str| {
         let wrong = || format!("slice={text}: write the tasks of a slice and its level, as 2:rack");
@@ -349,7 +347,11 @@ fn topology(words: &Words) -> Result<Option<TopologyAsk>, String> {
     };
     let slices: Vec<Slice> = named("slice").map(slice).transpose()?.into_iter().collect();
     let near = named("near").filter(|_| others_named(words, "near").is_none());
-    Ok(match (named("within"), near) {
+    let (within, inside) =
+        named("within").map(|text| links::levels("within", text)).transpose()?.unwrap_or_default();
+    let (near, near_inside) = near.map(|text| links::levels("near", text)).transpose()?.unwrap_or_default();
+    role.ask.lie(links::island(inside, near_inside));
+    role.topology = match (within, near) {
         (None, None) if slices.is_empty() => None,
         (None, None) => return Err("slice: say the level of all, too: within=zone".into()),
         (None, Some(near)) => Some(TopologyAsk { slices, ..TopologyAsk::within(near, false) }),
@@ -357,7 +359,8 @@ fn topology(words: &Words) -> Result<Option<TopologyAsk>, String> {
             let near = near.map(str::to_owned);
             Some(TopologyAsk { near, slices, ..TopologyAsk::within(within, true) })
         }
-    })
+    };
+    Ok(role)
 }
 
 /// How the other job must have ended: `ok` where nothing is said.

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use super::Scenario;
+use super::links;
 use super::names::Names;
 use super::read;
 use super::words::Words;
@@ -331,11 +332,18 @@ fn requeue(requeue: Requeue) -> &'static str {
 }
 
 fn node_line(hardware: &read::Hardware) -> String {
+    let lines = links::words_for(&hardware.devices).into_iter().map(|linked| node_words(hardware, &linked));
+    let says_all = |line: &String| read::node(&Words::of(line)).is_ok_and(|read| read == *hardware);
+    let mut lines = lines.filter(says_all);
+    lines.next().unwrap_or_else(|| format!("node {} {}", hardware.spec.name, json(hardware)))
+}
+
+/// A node in words, as far as they go.
+fn node_words(hardware: &read::Hardware, linked: &str) -> String {
     let spec = &hardware.spec;
     let mut line = format!("node {}", spec.name);
     if let Some(first) = hardware.devices.first() {
-        line += &format!(" {}x{}", hardware.devices.len(), first.model);
-        line += if first.links.is_empty() { "" } else { " linked" };
+        line += &format!(" {}x{}{linked}", hardware.devices.len(), first.model);
         line += &first.nominal_gb.map(|gb| format!(" gb={gb}")).unwrap_or_default();
         line += &format!(" mib={}", first.memory_mib);
     }
@@ -345,8 +353,7 @@ fn node_line(hardware: &read::Hardware) -> String {
     let numa = numa.collect::<Vec<_>>().join(",");
     line += &if numa.is_empty() { String::new() } else { format!(" numa={numa}") };
     line.extend(spec.domains.iter().map(|(level, domain)| format!(" {level}={domain}")));
-    let says_all = read::node(&Words::of(&line)).is_ok_and(|read| read == *hardware);
-    if says_all { line } else { format!("node {} {}", spec.name, json(hardware)) }
+    line
 }
 
 /// A job in words, as far as they go: `None` for one that is no flat gang of tasks with one way to run.
@@ -385,6 +392,10 @@ fn job_words(spec: &JobSpec, now: Time) -> Option<String> {
             _ => None,
         }),
     );
+    let island = role.ask.island();
+    let levels = |required| island.filter(|ask| ask.required == required).map(|ask| ask.level.to_string());
+    say("within", levels(true));
+    say("near", levels(false));
     say("cpu", asked.cpu_milli.map(cores));
     say("mem", asked.memory_bytes.map(memory));
     say("limit", spec.time_limit.map(|limit| span(limit.0)));

@@ -5,12 +5,14 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use super::shelves::{Filed, Shelves, alike};
+use super::sites::{Lanes, Site, survey};
 use crate::amount::Resource;
 use crate::id::{DeviceId, NodeId};
 use crate::model::allocation::Placement;
 use crate::model::choice::Face;
 use crate::model::device::{Health, WHOLE_MILLI};
 use crate::model::extras::Extras;
+use crate::model::island::IslandLevel;
 use crate::model::node::{NodeSpec, NodeState, OthersHold};
 use crate::model::score::Score;
 use crate::state::{Device, Node, State, fingerprint};
@@ -72,6 +74,8 @@ pub struct NodeView {
     pub usable: u32,
     /// Whether all of them are of one model and size.
     pub uniform: bool,
+    /// By how many lanes any two of them are joined, where it matters which are taken.
+    pub(crate) lanes: Option<Arc<Lanes>>,
     /// How many tasks with devices draw on it, by how many each has.
     pub tasks: TaskCounts,
     /// Its domain on each level that it names, coarse to fine.
@@ -109,6 +113,8 @@ pub struct DeviceView {
     pub id: DeviceId,
     /// Its place among its node's devices, by the driver.
     pub index: u32,
+    /// Where it lies on its node.
+    pub(crate) site: Site,
     /// What it is.
     pub spec: Arc<crate::model::device::DeviceSpec>,
     /// Why it cannot be given out, if it cannot.
@@ -149,6 +155,7 @@ impl NodeView {
             free: 0,
             usable: 0,
             uniform: true,
+            lanes: None,
             tasks: TaskCounts::default(),
             domains: spec.domains.clone().into(),
             face: Arc::new(spec.face.clone()),
@@ -199,6 +206,7 @@ impl DeviceView {
         Self {
             id,
             index: device.spec.index,
+            site: Site::default(),
             spec: device.spec.clone(),
             unusable,
             free_milli: WHOLE_MILLI as i32,
@@ -274,6 +282,8 @@ impl Capacity {
         let node = &mut self.nodes[place];
         node.devices.sort_by_key(|device| (device.index, device.id));
         share_host(node, state);
+        let numa = state.nodes.get(&node.id).map_or(0, |node| node.spec.numa.len());
+        node.lanes = survey(&mut node.devices, numa == 1);
         node.fixed = fixed(node);
         self.is_tainted |= !node.face.taints.is_empty();
         self.largest = (self.largest.0.max(node.cpu_milli.0), self.largest.1.max(node.devices.len()));
@@ -497,7 +507,8 @@ fn count_devices(node: &mut NodeView) {
 fn fixed(node: &NodeView) -> u64 {
     let of = |device: &DeviceView| {
         let spec = &device.spec;
-        fingerprint(&(&spec.model, spec.memory_mib, spec.nominal_gb, spec.numa, device.host_share))
+        let islands = [IslandLevel::Nvlink, IslandLevel::Numa].map(|level| device.site.island(level));
+        fingerprint(&(&spec.model, spec.memory_mib, spec.nominal_gb, spec.numa, device.host_share, islands))
     };
     fingerprint(&(node.cpu_milli.0, node.memory_bytes.0, &node.extras.0, Each(node.devices.iter().map(of))))
 }

@@ -203,7 +203,7 @@ mod tests {
 
     fn ask(model: &str) -> DeviceAsk {
         let class = DeviceClass { models: vec![model.into()], ..DeviceClass::default() };
-        DeviceAsk { class, count: 1, draw: DrawAsk::Whole }
+        DeviceAsk::of(class, 1, DrawAsk::Whole)
     }
 
     #[test]

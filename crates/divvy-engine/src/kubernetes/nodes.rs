@@ -91,6 +91,7 @@ fn devices(node: &Node) -> Vec<DeviceSpec> {
         product: product.to_owned(),
         memory_mib,
         nominal_gb: catalogue::lookup(product, Some(memory_mib)).map(|known| known.variant.memory_gb),
+        // No links, and no NUMA node: which devices a pod gets is not the scheduler's to say, so it never has several in one island (L4).
         ..DeviceSpec::default()
     };
     let count = amount(&node.status.allocatable, GPU).min(MOST_DEVICES) as u32;

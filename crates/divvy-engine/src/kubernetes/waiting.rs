@@ -201,7 +201,7 @@ fn ask(pod: &Pod) -> Result<Ask, String> {
     let nodes = wishes::choice(&pod.spec).map_err(|error| error.to_string())?;
     let (class, draw) = (DeviceClass::default(), DrawAsk::Whole);
     let alternative = Alternative {
-        devices: (demand.devices > 0).then_some(DeviceAsk { class, count: demand.devices, draw }),
+        devices: (demand.devices > 0).then_some(DeviceAsk::of(class, demand.devices, draw)),
         cpu_milli: Some(demand.cpu_milli),
         memory_bytes: Some(demand.memory_bytes),
         extras: demand.extras,

@@ -2,7 +2,7 @@
 
 use divvy_api as api;
 use divvy_core::id::DeviceId;
-use divvy_core::model::device::{Health, Occupant, WHOLE_MILLI};
+use divvy_core::model::device::{Health, Link, Occupant, WHOLE_MILLI};
 use divvy_core::model::node::NodeState;
 use divvy_core::model::queue::utc;
 use divvy_core::model::reservation::{Purpose, Reservation};
@@ -54,14 +54,15 @@ fn one(state: &State, id: DeviceId, device: &Device, latest: &Latest) -> api::Gp
             .and_then(|seen| seen.compute_capability)
             .map(|capability| capability.to_string()),
         mig_mode: seen.and_then(|seen| mig(seen.mig_mode)).map(str::to_owned),
-        nvlinks: spec
-            .links
-            .iter()
-            .map(|link| api::GpuLink { uuid: link.uuid.clone(), lanes: link.lanes })
-            .collect(),
+        nvlinks: spec.links.iter().map(|link| link_of(state, link)).collect(),
         driver_version: latest.machine.as_ref().and_then(|machine| machine.driver_version.clone()),
         cuda_version: latest.machine.as_ref().and_then(|machine| machine.cuda_version.clone()),
     }
+}
+
+fn link_of(state: &State, link: &Link) -> api::GpuLink {
+    let other = state.device_by_uuid(&link.uuid).and_then(|id| state.devices.get(&id));
+    api::GpuLink { uuid: link.uuid.clone(), lanes: link.lanes, index: other.map(|other| other.spec.index) }
 }
 
 fn word(state: &State, id: DeviceId, device: &Device, drawn: u32) -> api::GpuState {

@@ -126,7 +126,7 @@ pub(crate) fn classes(ask: &Ask, between: &str) -> String {
     classes.collect::<Vec<_>>().join(between)
 }
 
-/// What is asked for, in words: `4 × h100`, `2 × h100 or 4 × l4`, `2 tasks of 4 × any GPU`, `cores only`.
+/// What is asked for, in words: `4 × h100`, `2 × h100 or 4 × l4`, `2 tasks of 4 × any GPU in one NVLink island`, `cores only`.
 pub(crate) fn ask(spec: &JobSpec) -> String {
     let one = |role: &&divvy_core::model::gang::Role| {
         let devices = role.ask.alternatives.iter().filter_map(|ask| ask.devices.as_ref());
@@ -136,6 +136,8 @@ pub(crate) fn ask(spec: &JobSpec) -> String {
             Some(_) if role.ask.has_counts() => ways.collect::<Vec<_>>().join(" or "),
             Some(devices) => format!("{} × {}", devices.count, classes(&role.ask, " or ")),
         };
+        let island = role.ask.island().filter(|island| island.required);
+        let each = island.map_or(each.clone(), |island| format!("{each} in one {}", island.level.island()));
         if role.minimum == 1 { each } else { format!("{} tasks of {each}", role.minimum) }
     };
     spec.gang.roles().iter().map(one).collect::<Vec<_>>().join(", ")

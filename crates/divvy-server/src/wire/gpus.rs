@@ -39,7 +39,7 @@ pub(super) fn ways(
         least_memory_mib.transpose()?.map(|Bytes(bytes)| u64::try_from(bytes).unwrap_or(0).div_ceil(1 << 20));
     let ask = |DeviceText { mut class, count }| {
         class.least_memory_mib = least_memory_mib;
-        DeviceAsk { class, count, draw: DrawAsk::Whole }
+        DeviceAsk::of(class, count, DrawAsk::Whole)
     };
     Ok(texts.into_iter().map(ask).collect())
 }

@@ -5,23 +5,21 @@ use std::path::{Component, Path, PathBuf};
 
 use divvy_api::{
     Command as CommandFile, JobFile, Problem, ProblemCode, RequeueWhen, RoleFile, Scalar, Submit,
-    TopologyFile,
 };
 use divvy_core::amount::{Amount, Bytes, Resource};
 use divvy_core::id::JobId;
 use divvy_core::model::ask::{Alternative, Ask, DeviceAsk};
-use divvy_core::model::gang::{Branch, Group, Role};
+use divvy_core::model::gang::Role;
 use divvy_core::model::job::{
     Array, Checkpoint, Dependency, DependsOn, JobSpec, Kind, Lifetime, Output, Process, Requeue, StopOrder,
     Work, priority, usual_restarts,
 };
 use divvy_core::model::newer::Newer;
 use divvy_core::model::queue::read_amount;
-use divvy_core::model::topology::TopologyAsk;
 use divvy_core::time::{Span, Time};
 use divvy_engine::local::{JobEnvironment, signal_number};
 
-use super::{affinity, gpus, speed};
+use super::{affinity, gpus, speed, topology};
 
 /// A submission in the core's words.
 #[derive(Clone, Debug)]
@@ -60,7 +58,7 @@ pub(crate) fn read(submit: Submit, now: Time) -> Result<Incoming, Problem> {
         preemptible: job.preemptible.unwrap_or(true),
         resumable: job.resumable.unwrap_or(false),
         lifetime: Lifetime::Batch,
-        gang: gang(roles, job.topology.as_ref().map(topology)),
+        gang: topology::gang(roles, topology::said(job.topology.as_ref(), "topology")?.tasks),
         time_limit: span("time_limit", &job.time_limit)?,
         estimate: span("estimate", &job.estimate)?,
         requeue: requeue(job)?.unwrap_or_default(),
@@ -321,11 +319,13 @@ fn role(job: &JobFile, role: &RoleFile, prefix: &str, process: &Process) -> Resu
         return Err(bad(format!("{prefix}command"), "there is nothing to run")
             .with_fix("write `command: …`, or the command behind `--`"));
     }
-    let topology = role.topology.as_ref().map(topology);
+    let own = topology::said(role.topology.as_ref(), &format!("{prefix}topology"))?;
+    let of_job = topology::said(job.topology.as_ref(), "topology")?;
     let affinity = affinity::affinity(job, role, prefix)?.into_said();
-    let ask = Ask { affinity, ..Ask::of(speed::ways(job, alternatives(job, role, prefix)?, prefix)?) };
+    let mut ask = Ask { affinity, ..Ask::of(speed::ways(job, alternatives(job, role, prefix)?, prefix)?) };
+    ask.lie(own.devices.or(of_job.devices));
     let work = Work::Process(Process { argv, ..process.clone() });
-    Ok(Role { name: role.name.clone(), minimum: tasks, maximum, ask, work, topology })
+    Ok(Role { name: role.name.clone(), minimum: tasks, maximum, ask, work, topology: own.tasks })
 }
 
 /// The ways in which a task may be served, the preferred first.
@@ -356,26 +356,6 @@ fn alternatives(job: &JobFile, role: &RoleFile, prefix: &str) -> Result<Vec<Alte
     Ok(devices.into_iter().map(way).collect())
 }
 
-fn topology(file: &TopologyFile) -> TopologyAsk {
-    TopologyAsk::within(&file.within, file.required)
-}
-
-/// What the job says of topology holds for all its roles together.
-fn gang(mut roles: Vec<Role>, together: Option<TopologyAsk>) -> Group {
-    match (roles.len(), roles.pop()) {
-        (1, Some(mut only)) => {
-            only.topology = only.topology.or(together);
-            Group::Role(only)
-        }
-        (count, last) => {
-            roles.extend(last);
-            let minimum = u32::try_from(count).unwrap_or(u32::MAX);
-            let groups = roles.into_iter().map(Group::Role).collect();
-            Group::Branch(Branch { name: "job".into(), minimum, groups, topology: together })
-        }
-    }
-}
-
 /// The values go into a file of their own, never into the log.
 fn environment(submit: Submit) -> JobEnvironment {
     let mut base = submit.environment;
@@ -389,6 +369,8 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use divvy_core::model::gang::Group;
+    use divvy_core::model::topology::TopologyAsk;
 
     fn submission(job: serde_json::Value) -> Submit {
         let text = serde_json::json!({"job": job, "directory": "/data", "environment": {"TOKEN": "s3cret"}});
@@ -466,6 +448,27 @@ mod tests {
         assert_eq!(read.spec.gang.topology(), Some(&TopologyAsk::within("zone", true)));
         let own: Vec<_> = read.spec.gang.roles().iter().map(|role| role.topology.clone()).collect();
         assert_eq!(own, [Some(TopologyAsk::within("node", false)), None]);
+    }
+
+    #[test]
+    fn what_the_job_says_of_the_devices_of_a_task_holds_for_each_role_that_says_nothing_else() {
+        let read = incoming(serde_json::json!({
+            "command": "x", "gpus": "h100:2,l4:4", "topology": {"within": "nvlink", "required": true},
+            "roles": [{"name": "a"}, {"name": "b", "topology": [{"within": "node", "required": true}, {"within": "numa"}]}, {"name": "c", "gpus": 0}],
+        }));
+        let own = |role: &Role| {
+            (role.topology.is_some(), role.ask.island().map(|it| (it.level.name(), it.required)))
+        };
+        let own: Vec<_> = read.spec.gang.roles().into_iter().map(own).collect();
+        assert_eq!(own, [(false, Some(("nvlink", true))), (true, Some(("numa", false))), (false, None)]);
+        assert!(
+            read.spec.gang.roles()[0].ask.alternatives.iter().all(|it| it
+                .devices
+                .as_ref()
+                .unwrap()
+                .required_island()
+                .is_some())
+        );
     }
 
     #[test]

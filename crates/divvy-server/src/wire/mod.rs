@@ -15,5 +15,6 @@ pub(crate) mod reservation;
 pub(crate) mod row;
 mod safe;
 mod speed;
+mod topology;
 pub(crate) mod usage;
 mod users;

@@ -3,6 +3,7 @@
 use divvy_core::amount::Resource;
 use divvy_core::id::JobId;
 use divvy_core::model::ask::DeviceClass;
+use divvy_core::model::island::IslandLevel;
 use divvy_core::model::job::DependsOn;
 use divvy_core::reason::Reason;
 use divvy_core::time::Time;
@@ -45,6 +46,7 @@ pub(crate) fn examples() -> Vec<Reason> {
         Reason::NotNear("app=db".into(), "rack".into()),
         Reason::NotApart("app=web".into(), "node".into()),
         Reason::Repelled("app=trainer".into(), "node".into()),
+        Reason::NoIsland(IslandLevel::Nvlink, 4, 8),
         Reason::UserLimit("vision/@ana".into(), Resource::Any, 4000, 1000),
         Reason::OverBudget("vision".into(), 2_000_000, Time(0)),
     ]

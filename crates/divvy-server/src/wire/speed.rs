@@ -60,7 +60,7 @@ mod tests {
         let job = JobFile { speed: speeds.iter().map(named).collect(), ..JobFile::default() };
         let class =
             DeviceClass { models: models.iter().map(ToString::to_string).collect(), ..Default::default() };
-        let devices = Some(DeviceAsk { class, count: 2, draw: DrawAsk::Whole });
+        let devices = Some(DeviceAsk::of(class, 2, DrawAsk::Whole));
         let ways = ways(&job, vec![Alternative { devices, speed_percent: 100, ..Default::default() }], "")?;
         let way = |way: &Alternative| {
             (way.devices.clone().unwrap_or_else(|| unreachable!()).class, way.speed_percent)

@@ -15,6 +15,7 @@ use divvy_core::time::Span;
 use super::calendar::Kept;
 use super::company::{Company, name_racks};
 use super::dice::Dice;
+use super::islands;
 use super::life::{Blow, Crash, JobLine, Life, NodeLine, Step, What, node_name, user_name};
 
 /// Events that a step brings about, on average: a job has about seven, a cycle one or two.
@@ -33,12 +34,16 @@ pub fn life(seed: u64, events: u64) -> Life {
     company.iter_mut().for_each(|dice| name_racks(dice, &mut nodes));
     // And of how many devices of which models they would rather have: in lives of every kind.
     let ways = (seed % 5 == 3).then(|| Dice::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15)));
+    // Likewise how devices are joined, and which of these jobs want: in lives of every kind, too.
+    let mut islands = (seed % 7 == 6).then(|| Dice::new(seed.wrapping_mul(0xa076_1d64_78bd_642f)));
+    islands.iter_mut().for_each(|dice| islands::join(dice, &mut nodes));
     let mut maker = Maker {
         queues: queues(&mut dice, says_more, &mut loans),
         says_more,
         loans,
         company,
         ways,
+        islands,
         policy: policy(&mut dice, says_more),
         devices: nodes.iter().map(|node| i64::from(node.devices)).sum::<i64>().max(1),
         load_percent: dice.between(60, 130),
@@ -66,6 +71,7 @@ fn nodes(dice: &mut Dice) -> Vec<NodeLine> {
         cores: *dice.one_of(&[8, 32, 64]),
         memory_gib: *dice.one_of(&[64, 256, 512]),
         rack: None,
+        joined: None,
     };
     (0..count).map(|_| node(dice)).collect()
 }
@@ -233,6 +239,8 @@ struct Maker {
     company: Option<Dice>,
     /// Of how many devices of which models jobs would rather have, if they say that in this life.
     ways: Option<Dice>,
+    /// In which islands of a node jobs want to lie, if they say that in this life.
+    islands: Option<Dice>,
     /// Whether its queues say what came later, too.
     says_more: bool,
     policy: Policy,
@@ -315,6 +323,7 @@ impl Maker {
         self.lines += 1;
         let company = self.company.as_mut().and_then(Company::of);
         let ways = self.ways.as_mut().map(ways).unwrap_or_default();
+        let island = self.islands.as_mut().and_then(islands::wish);
         let dice = &mut self.dice;
         let percent = |dice: &mut Dice, percent| dice.percent(percent);
         let work_ms = match dice.below(10) {
@@ -364,6 +373,7 @@ impl Maker {
             speed: if percent(dice, 20) { speed(dice) } else { BTreeMap::new() },
             company,
             ways,
+            island,
         }
     }
 

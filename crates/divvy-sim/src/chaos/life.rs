@@ -6,6 +6,7 @@ use divvy_core::decide::Submit;
 use divvy_core::model::ask::{Alternative, Ask, DeviceAsk, DeviceClass, DrawAsk};
 use divvy_core::model::device::DeviceSpec;
 use divvy_core::model::gang::{Group, Role};
+use divvy_core::model::island::IslandAsk;
 use divvy_core::model::job::{
     Dependency, DependsOn, JobSpec, Kind, Lifetime, Owner, Process, Requeue, StopOrder, Work, usual_restarts,
 };
@@ -19,6 +20,7 @@ use serde::{Deserialize, Serialize};
 
 use super::calendar::Kept;
 use super::company::Company;
+use super::islands::Joined;
 
 /// A whole life.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -55,6 +57,9 @@ pub struct NodeLine {
     /// Its rack, where that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rack: Option<u32>,
+    /// How its devices are joined, where they are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub joined: Option<Joined>,
 }
 
 /// Something that happens.
@@ -225,6 +230,9 @@ pub struct JobLine {
     /// The models that it takes in order of preference, and how many devices of each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ways: Vec<(String, u32)>,
+    /// In which island of their node the devices of each task lie.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub island: Option<IslandAsk>,
 }
 
 fn is_zero(number: &i32) -> bool {
@@ -269,7 +277,9 @@ impl NodeLine {
             domains: self.rack.iter().map(|rack| ("rack".to_owned(), format!("r{rack}"))).collect(),
             ..NodeSpec::default()
         };
-        (spec, (0..self.devices).map(device).collect())
+        let mut devices: Vec<DeviceSpec> = (0..self.devices).map(device).collect();
+        self.joined.iter().for_each(|joined| joined.join(&mut devices));
+        (spec, devices)
     }
 }
 
@@ -336,24 +346,26 @@ impl JobLine {
         };
         let class = DeviceClass { models: self.model.iter().cloned().collect(), ..DeviceClass::default() };
         let alternative = Alternative {
-            devices: (self.gpus > 0).then_some(DeviceAsk { class, count: self.gpus, draw }),
+            devices: (self.gpus > 0).then_some(DeviceAsk::of(class, self.gpus, draw)),
             cpu_milli: self.cores.map(|cores| cores * 1000),
             memory_bytes: self.memory_gib.map(|gib| gib << 30),
             speed_percent: 100,
             ..Alternative::default()
         };
+        let mut ask = Ask {
+            affinity: Newer(self.company.as_ref().and_then(|it| it.affinity().into_said().0)),
+            ..Ask::of(match (self.speed.is_empty(), self.ways.is_empty()) {
+                (true, _) => self.in_order(alternative),
+                (false, true) => alternative.by_speed(&self.speed),
+                (false, false) => by_speed(&self.in_order(alternative), &self.speed),
+            })
+        };
+        ask.lie(self.island);
         Role {
             name: "main".into(),
             minimum: self.tasks,
             maximum: self.tasks + self.more_tasks,
-            ask: Ask {
-                affinity: Newer(self.company.as_ref().and_then(|it| it.affinity().into_said().0)),
-                ..Ask::of(match (self.speed.is_empty(), self.ways.is_empty()) {
-                    (true, _) => self.in_order(alternative),
-                    (false, true) => alternative.by_speed(&self.speed),
-                    (false, false) => by_speed(&self.in_order(alternative), &self.speed),
-                })
-            },
+            ask,
             work: Work::Process(Process { argv: vec!["true".into()], ..Process::default() }),
             topology: None,
         }
@@ -364,7 +376,7 @@ impl JobLine {
         let Some(ask) = one.devices.as_ref().filter(|_| !self.ways.is_empty()) else { return vec![one] };
         let way = |(model, count): &(String, u32)| {
             let class = DeviceClass { models: vec![model.clone()], ..DeviceClass::default() };
-            let devices = DeviceAsk { class, count: *count, draw: ask.draw.clone() };
+            let devices = DeviceAsk::of(class, *count, ask.draw.clone());
             Alternative { devices: Some(devices), ..one.clone() }
         };
         self.ways.iter().map(way).collect()

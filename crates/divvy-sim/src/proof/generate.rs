@@ -7,10 +7,19 @@ pub fn lines(seed: u64, small: bool) -> Vec<String> {
     let mut dice = Dice::new(seed ^ 0x6578_706c_6169_6e21);
     let mut lines = vec![policy(&mut dice)];
     let names = nodes(&mut dice, small, &mut lines);
+    // With dice of their own, so that all other pools stay what they were.
+    let mut islands = (seed % 4 == 3).then(|| Dice::new(seed ^ 0x6973_6c61_6e64));
+    for line in lines.iter_mut().filter(|line| line.starts_with("node ")) {
+        islands
+            .iter_mut()
+            .for_each(|dice| *line += *dice.one_of(&["", " linked", " linked=2", " linked=2", " linked=4"]));
+    }
     queues(&mut dice, small, &mut lines);
     let jobs = if small { dice.between(3, 14) } else { dice.between(8, 40) };
     for job in 0..jobs {
-        lines.push(submit(&mut dice, job, small));
+        let mut line = submit(&mut dice, job, small);
+        islands.iter_mut().for_each(|dice| within_island(dice, &mut line));
+        lines.push(line);
         if dice.percent(60) {
             lines.push("plan".into());
         }
@@ -105,6 +114,17 @@ fn submit(dice: &mut Dice, job: i64, small: bool) -> String {
     with(8, &|dice| (*dice.one_of(&["within=rack", "within=node", "near=rack"])).to_owned());
     with(10, &|dice| format!("array=0-{}", dice.between(1, 6)));
     line
+}
+
+/// Has a job require, or prefer, an island for the devices of each task.
+fn within_island(dice: &mut Dice, line: &mut String) {
+    let word = if dice.percent(75) { "within" } else { "near" };
+    let said = format!("{word}=");
+    match line.find(&said) {
+        _ if dice.percent(60) => {}
+        Some(at) => line.insert_str(at + said.len(), "nvlink,"),
+        None => *line += &format!(" {said}nvlink"),
+    }
 }
 
 /// Now and then something breaks, or is taken away.

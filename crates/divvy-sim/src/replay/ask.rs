@@ -70,7 +70,7 @@ pub(super) fn kinds(job: &Arrival, speeds: Option<&Speeds>) -> Vec<KindOfDevice>
 /// One way to run a task: on devices of one model, or of any.
 fn alternative(kind: &KindOfDevice, fastest: &KindOfDevice, gpus: u32) -> Alternative {
     let class = DeviceClass { models: kind.model.iter().cloned().collect(), ..DeviceClass::default() };
-    let devices = (gpus > 0).then_some(DeviceAsk { class, count: gpus, draw: DrawAsk::Whole });
+    let devices = (gpus > 0).then_some(DeviceAsk::of(class, gpus, DrawAsk::Whole));
     let over = 100 * u128::from(kind.speed.0) * u128::from(fastest.speed.1);
     let under = u128::from(kind.speed.1) * u128::from(fastest.speed.0);
     let speed_percent = u32::try_from((over / under).max(1)).unwrap_or(100);

@@ -176,6 +176,7 @@ fn plain_devices(spec: &JobSpec) -> Option<usize> {
     let [only] = role.ask.alternatives.as_slice() else { return None };
     let ask = only.devices.as_ref().filter(|ask| ask.draw == DrawAsk::Whole)?;
     let any_class = ask.class == Default::default() && role.ask.nodes.is_any();
+    let any_class = any_class && ask.required_island().is_none();
     let plain = only.cpu_milli.is_none() && only.memory_bytes.is_none() && only.extras.is_empty();
     let one = role.minimum == 1 && role.maximum == 1 && role.topology.is_none();
     let usual = !spec.exclusive && spec.preemptible && spec.may_preempt();

@@ -2,7 +2,7 @@
 //! else, one by one. Found one after the other, since most claims need few of them.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
 use super::{Candidates, Claim, Cost};
 use crate::model::ask::{DeviceAsk, DrawAsk};
@@ -86,14 +86,17 @@ struct Clearings<'a> {
     /// How many tasks want room.
     tasks: u32,
     roles: Roles<'a>,
-    /// By the place of the node: as far as it has come with the candidates so far.
-    begun: BTreeMap<usize, Begun>,
+    /// By the place of the node, and the island where a task must lie in one: as far as it has come with the candidates so far.
+    begun: BTreeMap<Spot, Begun>,
     found: Vec<Option<Clearing>>,
     /// The places of those in `found` that nobody has had yet.
     ready: BinaryHeap<Reverse<(Cost, usize, usize)>>,
 }
 
-/// A node that is being cleared.
+/// The place of a node, and the number of an island there; none where it makes no difference.
+type Spot = (usize, Option<u32>);
+
+/// A node that is being cleared, or an island of one.
 struct Begun {
     /// Devices that are free with all that was stopped so far, and for how many tasks they do.
     room: u32,
@@ -110,10 +113,12 @@ impl<'a> Clearings<'a> {
         let shelves = trial.capacity().shelves().of(Some(ask));
         for free in ask.count.max(1)..=shelves.most_free().unwrap_or(0) {
             for place in shelves.with_free(free) {
-                let slots =
-                    clearings.begin(&trial.capacity().nodes[place], place).map_or(0, |begun| begun.slots);
-                if slots > 0 {
-                    clearings.add(place, Clearing { cost: Cost::default(), stop: Vec::new(), slots });
+                let node = &trial.capacity().nodes[place];
+                for island in islands(node, ask) {
+                    let slots = clearings.begin(node, (place, island)).map_or(0, |begun| begun.slots);
+                    if slots > 0 {
+                        clearings.add(place, Clearing { cost: Cost::default(), stop: Vec::new(), slots });
+                    }
                 }
             }
         }
@@ -144,15 +149,23 @@ impl<'a> Clearings<'a> {
     fn stop_next(&mut self, trial: &Trial, candidates: &mut Candidates) {
         let Some(index) = candidates.take() else { return };
         let (capacity, candidate) = (trial.capacity(), candidates.get(index));
-        let mut here: BTreeMap<usize, u32> = BTreeMap::new();
+        let level = self.ask.required_island();
+        let mut here: BTreeMap<Spot, u32> = BTreeMap::new();
         for placement in held_by(trial.state, &candidate.live) {
-            if let Some(place) = capacity.node_place(placement.node) {
-                *here.entry(place).or_default() += placement.devices.len() as u32;
+            let Some(place) = capacity.node_place(placement.node) else { continue };
+            let Some(level) = level else {
+                *here.entry((place, None)).or_default() += placement.devices.len() as u32;
+                continue;
+            };
+            for (_, index) in placement.devices.iter().filter_map(|(device, _)| capacity.place_of(*device)) {
+                let island = capacity.nodes[place].devices[index].site.island(level);
+                *here.entry((place, Some(island))).or_default() += 1;
             }
         }
-        for (place, devices) in here {
+        for (spot, devices) in here {
+            let (place, _) = spot;
             let (each, tasks) = (self.ask.count.max(1), self.tasks);
-            let Some(begun) = self.begin(&capacity.nodes[place], place) else { continue };
+            let Some(begun) = self.begin(&capacity.nodes[place], spot) else { continue };
             if begun.slots >= tasks {
                 continue;
             }
@@ -169,20 +182,31 @@ impl<'a> Clearings<'a> {
         }
     }
 
-    /// A node as far as it has come, if it takes such tasks and its devices are right.
-    fn begin(&mut self, node: &NodeView, place: usize) -> Option<&mut Begun> {
-        if !self.begun.contains_key(&place) {
+    /// A node, or an island of it, as far as it has come, if it takes such tasks and its devices are right.
+    fn begin(&mut self, node: &NodeView, spot: Spot) -> Option<&mut Begun> {
+        if !self.begun.contains_key(&spot) {
             let takes = node.takes_tasks && self.roles.iter().any(|role| role.ask.nodes.takes(&node.face));
-            let room = room(node, self.ask).filter(|_| takes)?;
+            let room = room(node, (self.ask, spot.1)).filter(|_| takes)?;
             let slots = room / self.ask.count.max(1);
-            self.begun.insert(place, Begun { room, slots, cost: None, stop: Vec::new() });
+            self.begun.insert(spot, Begun { room, slots, cost: None, stop: Vec::new() });
         }
-        self.begun.get_mut(&place)
+        self.begun.get_mut(&spot)
     }
 }
 
-/// How many devices of a node a task could have now, if it has any that are right.
-pub(super) fn room(node: &NodeView, ask: &DeviceAsk) -> Option<u32> {
+/// The islands of a node of which one must hold a task; all of it, where none must.
+fn islands(node: &NodeView, ask: &DeviceAsk) -> Vec<Option<u32>> {
+    let Some(level) = ask.required_island() else { return vec![None] };
+    let islands: BTreeSet<u32> = node.devices.iter().map(|device| device.site.island(level)).collect();
+    islands.into_iter().map(Some).collect()
+}
+
+/// How many devices of a node, or of an island there, a task could have now, if it has any that are right.
+pub(super) fn room(node: &NodeView, (ask, island): (&DeviceAsk, Option<u32>)) -> Option<u32> {
+    if let Some((level, island)) = ask.required_island().zip(island) {
+        let here = node.devices.iter().filter(|device| device.site.island(level) == island);
+        return Some(here.filter(|device| filter::fits(device, ask)).count() as u32);
+    }
     let is_right = |device: &DeviceView| {
         device.unusable.is_none()
             && ask.class.takes_model(&device.spec)

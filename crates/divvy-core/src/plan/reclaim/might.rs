@@ -76,7 +76,9 @@ fn has_slots(fair: &Fair, spec: &JobSpec, place: (i32, OrderKey)) -> bool {
         let Some(view) = behind.next() else { return false };
         for (node, devices) in &view.spots {
             let on = capacity.node_place(*node).map(|place| &capacity.nodes[place]);
-            let Some(on) = on.filter(|on| on.takes_tasks && clear::room(on, ask).is_some()) else { continue };
+            let Some(on) = on.filter(|on| on.takes_tasks && clear::room(on, (ask, None)).is_some()) else {
+                continue;
+            };
             let before = given.entry(*node).or_default();
             slots += (on.free + *before + devices) / each - (on.free + *before) / each;
             *before += devices;

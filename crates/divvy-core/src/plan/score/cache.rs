@@ -9,7 +9,7 @@ use super::facts::{Facts, Kinds, Shape};
 use super::fgd::Fgd;
 use super::simple::{self, Scale};
 use super::waste::Waste;
-use crate::model::ask::Alternative;
+use crate::model::ask::{Alternative, DeviceAsk};
 use crate::model::job::JobSpec;
 use crate::model::mix::Outlook;
 use crate::model::score::Score;
@@ -303,9 +303,11 @@ impl Column {
                 }
             }
         }
-        // Memory that is not said depends on the devices: only the draw itself can tell.
+        // Memory that is not said depends on the devices, and so do islands: only the draw itself can tell.
         let draws = || place::draw_of(view, asked, Pick::Lowest).is_some();
-        let fits = fitting >= shape.count && (shape.memory_bytes.is_some() || draws());
+        let has_island = || asked.alternative.devices.as_ref().and_then(DeviceAsk::required_island).is_some();
+        let is_certain = shape.memory_bytes.is_some() && !has_island();
+        let fits = fitting >= shape.count && (is_certain || draws());
         fits.then_some(least.map(|(_, index)| index))
     }
 }

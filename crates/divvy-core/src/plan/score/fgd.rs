@@ -252,6 +252,7 @@ mod tests {
         crate::snapshot::DeviceView {
             id: crate::id::DeviceId(0),
             index: 0,
+            site: Default::default(),
             spec: std::sync::Arc::default(),
             unusable: None,
             free_milli: 1000,

@@ -2,7 +2,7 @@
 
 use crate::model::ask::{DeviceAsk, DrawAsk};
 use crate::plan::filter;
-use crate::snapshot::{DeviceView, NodeView};
+use crate::snapshot::NodeView;
 
 /// Lower is better: first nodes that hold tasks of the same gang; then nodes that hold all of the gang's remaining tasks, the
 /// fullest of them (whole nodes stay whole); where none does, the one that holds most, so that few nodes are joined; then the
@@ -41,38 +41,4 @@ pub(in crate::plan) fn node((place, view): (usize, &NodeView), task: NodeTask) -
 fn least_open(view: &NodeView, ask: &DeviceAsk) -> Option<u32> {
     let open = view.devices.iter().filter(|device| !device.is_free() && filter::fits(device, ask));
     open.map(|device| device.free_milli.unsigned_abs()).min()
-}
-
-/// Chooses so many of the fitting devices: from the NUMA node (or link island) with the fewest fitting ones that has enough;
-/// where none has enough, from the fullest down, so that as few as possible are joined. Inside, the lowest index.
-pub(in crate::plan) fn devices<'a>(fitting: &[&'a DeviceView], count: usize) -> Vec<&'a DeviceView> {
-    let is_far =
-        |device: &&DeviceView| !device.spec.links.is_empty() || device.spec.numa != fitting[0].spec.numa;
-    if count <= fitting.len() && !fitting.iter().any(is_far) {
-        return fitting[..count].to_vec();
-    }
-    let mut islands: Vec<Vec<&DeviceView>> = Vec::new();
-    for device in fitting {
-        let near = |other: &DeviceView| {
-            linked(other, device)
-                || (other.spec.links.is_empty()
-                    && device.spec.links.is_empty()
-                    && other.spec.numa == device.spec.numa)
-        };
-        match islands.iter_mut().find(|island| island.iter().any(|other| near(other))) {
-            Some(island) => island.push(device),
-            None => islands.push(vec![device]),
-        }
-    }
-    if let Some(island) =
-        islands.iter().filter(|island| island.len() >= count).min_by_key(|island| island.len())
-    {
-        return island[..count].to_vec();
-    }
-    islands.sort_by_key(|island| std::cmp::Reverse(island.len()));
-    islands.into_iter().flatten().take(count).collect()
-}
-
-fn linked(a: &DeviceView, b: &DeviceView) -> bool {
-    a.spec.links.iter().any(|link| link.uuid == b.spec.uuid)
 }

@@ -6,6 +6,7 @@
 mod cache;
 mod facts;
 mod fgd;
+mod joined;
 mod keep_whole;
 mod simple;
 mod waste;
@@ -13,4 +14,5 @@ mod waste;
 pub use cache::Scores;
 pub(super) use cache::{Asked, Pick, Rule};
 pub use fgd::Fragmentation;
-pub(super) use keep_whole::{NodeScore, NodeTask, devices, node};
+pub(super) use joined::{devices, lanes_among};
+pub(super) use keep_whole::{NodeScore, NodeTask, node};

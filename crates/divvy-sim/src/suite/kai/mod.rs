@@ -319,5 +319,5 @@ fn device_ask(asked: &Asked, request: &Request) -> Option<DeviceAsk> {
         let milli = mib.saturating_mul(100).div_ceil(device_mib).min(100_000) as u32 * 10;
         (request.gpu_devices.unwrap_or(1), DrawAsk::Share { milli, memory_mib: Some(mib) })
     };
-    Some(DeviceAsk { class: DeviceClass::default(), count, draw })
+    Some(DeviceAsk::of(DeviceClass::default(), count, draw))
 }

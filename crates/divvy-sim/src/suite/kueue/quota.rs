@@ -233,7 +233,7 @@ impl Quotas {
                 (Some((model, unit)), _) => {
                     let class = DeviceClass { models: vec![model], ..DeviceClass::default() };
                     let count = u32::try_from(amount / unit).unwrap_or(u32::MAX);
-                    alternative.devices = Some(DeviceAsk { class, count, draw: DrawAsk::Whole });
+                    alternative.devices = Some(DeviceAsk::of(class, count, DrawAsk::Whole));
                 }
                 (None, "cpu") => alternative.cpu_milli = Some(*amount),
                 (None, _) => alternative.memory_bytes = Some(*amount),

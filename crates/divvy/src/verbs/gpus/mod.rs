@@ -4,7 +4,10 @@ mod drain;
 
 pub(crate) use drain::When;
 
-use divvy_api::{Gpu, paths};
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use divvy_api::{Gpu, GpuLink, paths};
 
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -14,7 +17,7 @@ use crate::pool::{self, Place};
 const EXAMPLES: &str = "\
 Examples:
   divvy gpus                 every GPU and who has it
-  divvy gpus -o wide         with UUIDs, PCI, NUMA, power
+  divvy gpus -o wide         with UUIDs, PCI, NUMA, links to others, power
   divvy gpus -o json         for programs
   divvy gpus drain 3         GPU 3 takes no new jobs; who has it runs on
   divvy gpus undrain 3       it takes jobs again";
@@ -82,7 +85,7 @@ impl Listing for Gpu {
             Column::<Self>::new("NUMA", |gpu, _| or_dash(gpu.numa_node)).right().wide(),
             Column::<Self>::new("CC", |gpu, _| or_dash(gpu.compute_capability.clone())).wide(),
             Column::<Self>::new("MIG", |gpu, _| or_dash(gpu.mig_mode.clone())).wide(),
-            Column::<Self>::new("NVLINKS", |gpu, _| gpu.nvlinks.len().to_string()).right().wide(),
+            Column::<Self>::new("NVLINKS", |gpu, _| joined(&gpu.nvlinks)).wide(),
             Column::<Self>::new("MEMORY", |gpu, _| memory_pair(gpu.memory_used_mib, gpu.memory_mib)).right(),
             Column::<Self>::new("UTIL", |gpu, _| {
                 or_dash(gpu.utilization_percent.map(|percent| format!("{percent}%")))
@@ -108,6 +111,33 @@ fn or_dash(value: Option<impl ToString>) -> String {
     value.map_or_else(|| "-".into(), |value| value.to_string())
 }
 
+/// The GPUs of the node that fast links join it to, those with most lanes first: `1-7×18`, `3,4×2 1,2×1`.
+fn joined(links: &[GpuLink]) -> String {
+    let mut by_lanes: BTreeMap<Reverse<u32>, Vec<u32>> = BTreeMap::new();
+    for link in links {
+        by_lanes.entry(Reverse(link.lanes)).or_default().extend(link.index);
+    }
+    let text = |(lanes, mut others): (Reverse<u32>, Vec<u32>)| {
+        others.sort_unstable();
+        let mut runs: Vec<(u32, u32)> = Vec::new();
+        for other in others {
+            match runs.last_mut().filter(|(_, last)| *last + 1 == other) {
+                Some((_, last)) => *last = other,
+                None => runs.push((other, other)),
+            }
+        }
+        let run = |(first, last): &(u32, u32)| match last - first {
+            0 => first.to_string(),
+            1 => format!("{first},{last}"),
+            _ => format!("{first}-{last}"),
+        };
+        format!("{}×{}", runs.iter().map(run).collect::<Vec<_>>().join(","), lanes.0)
+    };
+    or_dash(
+        Some(by_lanes.into_iter().map(text).collect::<Vec<_>>().join(" ")).filter(|text| !text.is_empty()),
+    )
+}
+
 fn held_for(gpu: &Gpu, now_ms: i64) -> String {
     let since = gpu.allocations.iter().filter_map(|allocation| allocation.started_ms).min();
     since.map(|since| ago(since, now_ms)).unwrap_or_default()
@@ -122,4 +152,24 @@ pub(crate) fn who(gpu: &Gpu) -> String {
     let jobs = gpu.allocations.iter().map(one).collect::<Vec<_>>().join(", ");
     let parts = [Some(jobs).filter(|jobs| !jobs.is_empty()), gpu.reason.clone()];
     parts.into_iter().flatten().collect::<Vec<_>>().join("; ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_are_told_by_the_others_numbers_those_with_most_lanes_first() {
+        let told = |links: &[(u32, u32)]| {
+            let link = |(index, lanes): &(u32, u32)| GpuLink {
+                lanes: *lanes,
+                index: Some(*index),
+                ..GpuLink::default()
+            };
+            joined(&links.iter().map(link).collect::<Vec<_>>())
+        };
+        assert_eq!(told(&[(1, 1), (2, 1), (3, 2), (4, 2)]), "3,4×2 1,2×1");
+        assert_eq!(told(&[(0, 18), (1, 18), (2, 18), (4, 18)]), "0-2,4×18");
+        assert_eq!((told(&[]), told(&[(1, 4)])), ("-".into(), "1×4".into()));
+    }
 }

@@ -165,7 +165,10 @@ pub(super) fn reserve(trial: &mut Trial) {
         others.into_iter().for_each(|placement| trial.put_aside(placement));
         calendar::put_aside(trial, &job.spec);
         let names_reasons = trial.name_reasons(false);
+        // Who has them looked at now may be a part of a gang that grows: where that must lie is not their concern.
+        let scope = trial.keep_to(None);
         let found = earliest(trial, (job, collects));
+        trial.keep_to(scope);
         trial.name_reasons(names_reasons);
         trial.roll_back_to(mark);
         let run = job.waiting_members().next().flatten();

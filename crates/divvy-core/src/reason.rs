@@ -1,5 +1,6 @@
 //! Reasons: why a job waits. A closed set; each has a code, a page under `docs/reasons/`, and something that wakes it.
 
+mod domains;
 mod neighbours;
 
 use std::fmt;
@@ -119,6 +120,9 @@ pub enum Reason {
     NotApart(String, String),
     /// Where it would have room, others lie who do not want it around them: which labels they do not want, and where.
     Repelled(String, String),
+    /// Its tasks must be spread over the domains of a level, and there is no room for all of them so: level, the most that may lie
+    /// in one, tasks, and how many of them the idle pool holds so at most.
+    NotSpread(String, u32, u32, u32),
 }
 
 /// What can change a reason.
@@ -178,6 +182,7 @@ impl Reason {
             Reason::NotNear(..) => "DV-NOT-NEAR",
             Reason::NotApart(..) => "DV-NOT-APART",
             Reason::Repelled(..) => "DV-REPELLED",
+            Reason::NotSpread(..) => "DV-NOT-SPREAD",
         }
     }
 
@@ -192,7 +197,9 @@ impl Reason {
             | Reason::TooMuchHost(..)
             | Reason::Unsupported(_)
             | Reason::NoNodeChosen(_) => Verdict::NoFit,
-            Reason::NoDomain(_, tasks, most) if most < tasks => Verdict::NoFit,
+            Reason::NoDomain(_, tasks, most) | Reason::NotSpread(_, _, tasks, most) if most < tasks => {
+                Verdict::NoFit
+            }
             _ => Verdict::Later,
         }
     }
@@ -253,7 +260,7 @@ impl Reason {
             | Reason::NotApart(..)
             | Reason::Repelled(..)
             | Reason::Promised(_) => Wake::Release,
-            Reason::NoDomain(_, tasks, most) if tasks <= most => Wake::Release,
+            Reason::NoDomain(..) | Reason::NotSpread(..) if self.verdict() == Verdict::Later => Wake::Release,
             _ => Wake::Capacity,
         }
     }
@@ -280,6 +287,7 @@ impl Reason {
             | Reason::NotNear(..)
             | Reason::NotApart(..)
             | Reason::Repelled(..)
+            | Reason::NotSpread(..)
             | Reason::NoNodeChosen(_) => true,
             Reason::NotPlanned
             | Reason::Held(_)
@@ -345,15 +353,7 @@ impl Reason {
                 format!("ask for less {resource} than {}", shown(resource, *asked))
             }
             Reason::NoIdleNode => "wait for a node to become idle, or submit it without --exclusive".into(),
-            Reason::NoDomain(level, _, 0) => {
-                format!("ask for a level that the pool's nodes have, or only prefer one {level}")
-            }
-            Reason::NoDomain(level, tasks, most) if most < tasks => {
-                format!("ask for at most {most} tasks within one {level}, or only prefer one {level}")
-            }
-            Reason::NoDomain(level, ..) => {
-                format!("wait for running jobs to end, or only prefer one {level} instead of requiring it")
-            }
+            Reason::NoDomain(..) | Reason::NotSpread(..) => domains::fix(self),
             Reason::GangIncomplete(1) => "wait for running jobs to end, or ask for less".into(),
             Reason::GangIncomplete(_) => "wait for running jobs to end, or ask for fewer tasks".into(),
             Reason::InLine => "wait for the jobs before it, or have the pool's order made less strict".into(),
@@ -425,7 +425,7 @@ impl fmt::Display for Reason {
                 write!(f, "no node has {} of {resource} left", shown(resource, *asked))
             }
             Reason::NoIdleNode => write!(f, "wants its nodes for itself, and none is idle"),
-            Reason::NoDomain(level, tasks, most) => f.write_str(&no_domain(level, *tasks, *most)),
+            Reason::NoDomain(..) | Reason::NotSpread(..) => domains::text(f, self),
             Reason::GangIncomplete(minimum) => f.write_str(&incomplete(*minimum)),
             Reason::InLine => write!(f, "jobs start strictly in order, and one before it does not fit yet"),
             Reason::Reserved(owner) => {
@@ -458,14 +458,6 @@ fn incomplete(minimum: u32) -> String {
         1 => "no node that would do has all that it asks for left at once".into(),
         _ => format!("not all of its {minimum} tasks fit at once"),
     }
-}
-
-fn no_domain(level: &str, tasks: u32, most: u32) -> String {
-    let tasks_text = format!("{tasks} task{}", plural(tasks));
-    if most < tasks {
-        return format!("{tasks_text} must lie within one {level}; none holds more than {most}");
-    }
-    format!("no {level} has room for {tasks_text} that must lie within one")
 }
 
 impl Reason {

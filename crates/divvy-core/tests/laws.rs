@@ -12,7 +12,7 @@ use proptest::prelude::*;
 
 /// A job that is submitted.
 fn submit() -> impl Strategy<Value = String> {
-    (0usize..12, 0u32..4, 0u32..5, 1u32..4, prop::sample::select(vec!["low", "normal", "high"]), 0u32..14)
+    (0usize..12, 0u32..4, 0u32..5, 1u32..4, prop::sample::select(vec!["low", "normal", "high"]), 0u32..17)
         .prop_map(|(job, queue, gpus, tasks, prio, extra)| {
             let extra = match extra {
                 0 => "array=0-5%2",
@@ -28,6 +28,9 @@ fn submit() -> impl Strategy<Value = String> {
                 10 => "near=node",
                 11 => "within=zone near=rack wait",
                 12 => "within=zone slice=1:node",
+                13 => "spread=1:rack",
+                14 => "within=zone spread=2:rack wait",
+                15 => "spread=rack",
                 _ => "",
             };
             let queue = ["default", "a", "a/b", "c"][queue as usize];

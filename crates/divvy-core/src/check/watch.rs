@@ -6,6 +6,7 @@ mod affinity;
 mod given;
 mod giving;
 mod order;
+mod spread;
 mod starving;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -150,6 +151,7 @@ impl Watch {
     pub fn follow(&mut self, state: &State, stamped: &Stamped) -> Vec<Violation> {
         let mut wrong = self.clock(state, stamped);
         self.affinity(state, &stamped.event, &mut wrong);
+        self.spread(state, &stamped.event, &mut wrong);
         let is_over = self.pass_relief(state, state.now);
         if self.is_from_outside(state, &stamped.event) || is_over {
             self.taken.clear();

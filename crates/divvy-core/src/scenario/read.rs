@@ -21,7 +21,7 @@ use crate::model::newer::Newer;
 use crate::model::node::{NodeSpec, NumaNode};
 use crate::model::pace;
 use crate::model::queue::{Queue, read_amount};
-use crate::model::topology::{NODE, Slice, Topology, TopologyAsk};
+use crate::model::topology::{NODE, Slice, Spread, Topology, TopologyAsk};
 use crate::model::ways::{DeviceWays, unlike};
 use crate::time::{Span, Time};
 
@@ -203,7 +203,7 @@ fn amount(resource: &str, text: &str) -> Result<Amount, String> {
 /// What `submit` knows beside the job's name, its queue and the GPUs of each task.
 const FLAGS: &str = "held wait exclusive fixed polite resumable";
 /// See [`FLAGS`].
-const NAMES: &str = "tasks prio model or speed gb milli after array limit cpu mem start user requeue restarts estimate saves token within near slice nodes tolerates labels apart";
+const NAMES: &str = "tasks prio model or speed gb milli after array limit cpu mem start user requeue restarts estimate saves token within near slice spread nodes tolerates labels apart";
 
 /// `submit j1 a 2 tasks=4 prio=high`, `submit j1 a 2 tasks=2..4`
 pub(super) fn spec(words: &Words, after: Vec<Dependency>, now: Time) -> Result<JobSpec, String> {
@@ -228,6 +228,7 @@ pub(super) fn spec(words: &Words, after: Vec<Dependency>, now: Time) -> Result<J
         lifetime: Lifetime::Batch,
         gang: Group::Role(Role {
             topology: topology(words)?,
+            spread: spread(words)?,
             ..tasks(words, by_speed(words, ways(words, role(alternative(words)?, 1))?)?)?
         }),
         time_limit: words.span("limit")?,
@@ -261,6 +262,7 @@ pub(super) fn role(alternative: Alternative, tasks: u32) -> Role {
         ask: Ask::of(vec![alternative]),
         work: plain_work(),
         topology: None,
+        spread: Newer::default(),
     }
 }
 
@@ -358,6 +360,22 @@ fn topology(words: &Words) -> Result<Option<TopologyAsk>, String> {
             Some(TopologyAsk { near, slices, ..TopologyAsk::within(within, true) })
         }
     })
+}
+
+/// `spread=2:rack`: no more than two tasks in one rack; `spread=2:rack:wish`: if possible; `spread=rack`: as evenly as possible.
+fn spread(words: &Words) -> Result<Newer<Spread>, String> {
+    let Some(text) = words.named.get("spread") else { return Ok(Newer::default()) };
+    let wrong =
+        || format!("spread={text}: write the most tasks in one domain and its level, as 2:rack, or a level");
+    let parts: Vec<&str> = text.split(':').collect();
+    let (most, over, required) = match parts.as_slice() {
+        [over] => (None, over, false),
+        [most, over] => (Some(most), over, true),
+        [most, over, "wish"] => (Some(most), over, false),
+        _ => return Err(wrong()),
+    };
+    let most = most.map(|most| most.parse().map_err(|_| wrong())).transpose()?;
+    Ok(Newer(Some(Spread { over: (*over).to_owned(), most, required })))
 }
 
 /// How the other job must have ended: `ok` where nothing is said.

@@ -45,6 +45,7 @@ pub(crate) fn examples() -> Vec<Reason> {
         Reason::NotNear("app=db".into(), "rack".into()),
         Reason::NotApart("app=web".into(), "node".into()),
         Reason::Repelled("app=trainer".into(), "node".into()),
+        Reason::NotSpread("rack".into(), 2, 8, 12),
         Reason::UserLimit("vision/@ana".into(), Resource::Any, 4000, 1000),
         Reason::OverBudget("vision".into(), 2_000_000, Time(0)),
     ]

@@ -13,7 +13,7 @@ use divvy_core::model::queue::{Budget, Period, Pledge, Queue, Users};
 use divvy_core::time::Span;
 
 use super::calendar::Kept;
-use super::company::{Company, name_racks};
+use super::company::{Company, name_racks, spread};
 use super::dice::Dice;
 use super::life::{Blow, Crash, JobLine, Life, NodeLine, Step, What, node_name, user_name};
 
@@ -33,12 +33,17 @@ pub fn life(seed: u64, events: u64) -> Life {
     company.iter_mut().for_each(|dice| name_racks(dice, &mut nodes));
     // And of how many devices of which models they would rather have: in lives of every kind.
     let ways = (seed % 5 == 3).then(|| Dice::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15)));
+    // And of how they are spread.
+    let mut spreads = (seed % 7 == 6).then(|| Dice::new(seed.wrapping_mul(0xbf58_476d_1ce4_e5b9)));
+    let unnamed = spreads.iter_mut().filter(|_| company.is_none());
+    unnamed.for_each(|dice| name_racks(dice, &mut nodes));
     let mut maker = Maker {
         queues: queues(&mut dice, says_more, &mut loans),
         says_more,
         loans,
         company,
         ways,
+        spreads,
         policy: policy(&mut dice, says_more),
         devices: nodes.iter().map(|node| i64::from(node.devices)).sum::<i64>().max(1),
         load_percent: dice.between(60, 130),
@@ -233,6 +238,8 @@ struct Maker {
     company: Option<Dice>,
     /// Of how many devices of which models jobs would rather have, if they say that in this life.
     ways: Option<Dice>,
+    /// How jobs are spread, if they say that in this life.
+    spreads: Option<Dice>,
     /// Whether its queues say what came later, too.
     says_more: bool,
     policy: Policy,
@@ -315,6 +322,7 @@ impl Maker {
         self.lines += 1;
         let company = self.company.as_mut().and_then(Company::of);
         let ways = self.ways.as_mut().map(ways).unwrap_or_default();
+        let spread = self.spreads.as_mut().and_then(spread);
         let dice = &mut self.dice;
         let percent = |dice: &mut Dice, percent| dice.percent(percent);
         let work_ms = match dice.below(10) {
@@ -334,7 +342,7 @@ impl Maker {
             (line, *dice.one_of(&[DependsOn::Ok, DependsOn::Ok, DependsOn::Fail, DependsOn::Any]))
         });
         let token = percent(dice, 3).then(|| format!("t{}", dice.below(4)));
-        JobLine {
+        let line = JobLine {
             line: self.lines,
             user: dice.below(4) as u32,
             queue: dice.one_of(&self.queues).path.clone(),
@@ -364,6 +372,11 @@ impl Maker {
             speed: if percent(dice, 20) { speed(dice) } else { BTreeMap::new() },
             company,
             ways,
+            spread: None,
+        };
+        match spread {
+            Some((tasks, spread)) => JobLine { tasks, spread: Some(spread), ..line },
+            None => line,
         }
     }
 

@@ -14,6 +14,7 @@ use divvy_core::model::node::NodeSpec;
 use divvy_core::model::pace::by_speed;
 use divvy_core::model::policy::Policy;
 use divvy_core::model::queue::Queue;
+use divvy_core::model::topology::Spread;
 use divvy_core::time::{Span, Time};
 use serde::{Deserialize, Serialize};
 
@@ -225,6 +226,9 @@ pub struct JobLine {
     /// The models that it takes in order of preference, and how many devices of each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ways: Vec<(String, u32)>,
+    /// How its tasks are spread.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spread: Option<Spread>,
 }
 
 fn is_zero(number: &i32) -> bool {
@@ -356,6 +360,7 @@ impl JobLine {
             },
             work: Work::Process(Process { argv: vec!["true".into()], ..Process::default() }),
             topology: None,
+            spread: Newer(self.spread.clone()),
         }
     }
 

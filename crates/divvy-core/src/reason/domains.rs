@@ -1,0 +1,52 @@
+//! What reasons say that are about the domains of a level, in one of which tasks must lie, or over which they must be spread.
+
+use std::fmt;
+
+use super::{Reason, plural};
+
+/// The cheapest thing that someone can do about it.
+pub(super) fn fix(reason: &Reason) -> String {
+    match reason {
+        Reason::NoDomain(level, _, 0) => {
+            format!("ask for a level that the pool's nodes have, or only prefer one {level}")
+        }
+        Reason::NoDomain(level, tasks, most) if most < tasks => {
+            format!("ask for at most {most} tasks within one {level}, or only prefer one {level}")
+        }
+        Reason::NoDomain(level, ..) => {
+            format!("wait for running jobs to end, or only prefer one {level} instead of requiring it")
+        }
+        Reason::NotSpread(level, _, _, 0) => {
+            format!("spread over a level that the pool's nodes have, or do not require it over {level}")
+        }
+        Reason::NotSpread(level, most, tasks, held) => {
+            let first = match held < tasks {
+                true => format!("ask for at most {held} tasks"),
+                false => "wait for running jobs to end".to_owned(),
+            };
+            format!("{first}, let more than {most} lie in one {level}, or do not require it")
+        }
+        other => other.code().to_owned(),
+    }
+}
+
+/// What there is to say.
+pub(super) fn text(f: &mut fmt::Formatter<'_>, reason: &Reason) -> fmt::Result {
+    match reason {
+        Reason::NoDomain(level, tasks, most) => {
+            let tasks_text = format!("{tasks} task{}", plural(*tasks));
+            match most < tasks {
+                true => write!(f, "{tasks_text} must lie within one {level}; none holds more than {most}"),
+                false => write!(f, "no {level} has room for {tasks_text} that must lie within one"),
+            }
+        }
+        Reason::NotSpread(level, most, tasks, held) => {
+            write!(f, "of {tasks} task{} no more than {most} may lie in one {level}; ", plural(*tasks))?;
+            match held < tasks {
+                true => write!(f, "the empty pool holds {held} so"),
+                false => f.write_str("there is no room for all of them so"),
+            }
+        }
+        other => f.write_str(other.code()),
+    }
+}

@@ -308,6 +308,7 @@ fn spec(name: String, queue: String, (devices, model): (u32, &str)) -> JobSpec {
             ask: Ask::of(vec![ask]),
             work: Work::Process(process),
             topology: None,
+            spread: Newer::default(),
         }),
         time_limit: None,
         estimate: None,

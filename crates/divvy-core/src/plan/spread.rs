@@ -227,26 +227,31 @@ fn in_turn(trial: &Trial, rank: u32) -> Vec<Scope> {
 }
 
 /// How many more tasks of a gang domains may take for which room is made.
-#[derive(Default)]
-pub(super) struct Rooms(Option<(Spread, u32, BTreeMap<(Option<NodeId>, String), u32>)>);
+pub(super) struct Rooms {
+    /// What the gang asks for, and how many may lie in one domain; nothing where there is no bound.
+    bound: Option<(Spread, u32)>,
+    /// How many places were used in each: by its name, or the node that is one.
+    used: BTreeMap<(Option<NodeId>, String), u32>,
+}
 
 impl Rooms {
     /// Of a gang that nothing has been made room for.
     pub(super) fn of(gang: &Group) -> Self {
-        Self(gang.spread().and_then(|spread| Some((spread.clone(), spread.bound()?, BTreeMap::new()))))
+        let bound = gang.spread().and_then(|spread| Some((spread.clone(), spread.bound()?)));
+        Self { bound, used: BTreeMap::new() }
     }
 
     /// How many of so many places on a node it may use, beside those that it was given before.
     pub(super) fn take(&mut self, node: &NodeView, places: u32) -> u32 {
-        let Some((spread, most, taken)) = &mut self.0 else { return places };
+        let Some((spread, most)) = &self.bound else { return places };
         let domain = match domain(node, spread) {
             None => return 0,
             Some(Domain::Node(id)) => (Some(id), String::new()),
             Some(Domain::Named(name)) => (None, name.to_owned()),
         };
-        let taken = taken.entry(domain).or_insert(0);
-        let more = places.min(*most - *taken);
-        *taken += more;
+        let used = self.used.entry(domain).or_insert(0);
+        let more = places.min(*most - *used);
+        *used += more;
         more
     }
 }

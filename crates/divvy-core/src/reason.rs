@@ -124,6 +124,9 @@ pub enum Reason {
     /// The devices of a task must lie within one island of a level within a node, and none has as many free: level, asked, most that
     /// would do in one when all are free.
     NoIsland(IslandLevel, u32, u32),
+    /// Its tasks must be spread over the domains of a level, and there is no room for all of them so: level, the most that may lie
+    /// in one, tasks, and how many of them the idle pool holds so at most.
+    NotSpread(String, u32, u32, u32),
 }
 
 /// What can change a reason.
@@ -184,6 +187,7 @@ impl Reason {
             Reason::NotApart(..) => "DV-NOT-APART",
             Reason::Repelled(..) => "DV-REPELLED",
             Reason::NoIsland(..) => "DV-ISLAND",
+            Reason::NotSpread(..) => "DV-NOT-SPREAD",
         }
     }
 
@@ -198,7 +202,11 @@ impl Reason {
             | Reason::TooMuchHost(..)
             | Reason::Unsupported(_)
             | Reason::NoNodeChosen(_) => Verdict::NoFit,
-            Reason::NoDomain(_, asked, most) | Reason::NoIsland(_, asked, most) if most < asked => {
+            Reason::NoDomain(_, asked, most)
+            | Reason::NoIsland(_, asked, most)
+            | Reason::NotSpread(_, _, asked, most)
+                if most < asked =>
+            {
                 Verdict::NoFit
             }
             _ => Verdict::Later,
@@ -261,7 +269,9 @@ impl Reason {
             | Reason::NotApart(..)
             | Reason::Repelled(..)
             | Reason::Promised(_) => Wake::Release,
-            Reason::NoDomain(_, asked, most) | Reason::NoIsland(_, asked, most) if asked <= most => {
+            Reason::NoDomain(..) | Reason::NoIsland(..) | Reason::NotSpread(..)
+                if self.verdict() == Verdict::Later =>
+            {
                 Wake::Release
             }
             _ => Wake::Capacity,
@@ -291,6 +301,7 @@ impl Reason {
             | Reason::NotNear(..)
             | Reason::NotApart(..)
             | Reason::Repelled(..)
+            | Reason::NotSpread(..)
             | Reason::NoNodeChosen(_) => true,
             Reason::NotPlanned
             | Reason::Held(_)
@@ -356,7 +367,7 @@ impl Reason {
                 format!("ask for less {resource} than {}", shown(resource, *asked))
             }
             Reason::NoIdleNode => "wait for a node to become idle, or submit it without --exclusive".into(),
-            Reason::NoDomain(..) | Reason::NoIsland(..) => domains::fix(self),
+            Reason::NoDomain(..) | Reason::NoIsland(..) | Reason::NotSpread(..) => domains::fix(self),
             Reason::GangIncomplete(1) => "wait for running jobs to end, or ask for less".into(),
             Reason::GangIncomplete(_) => "wait for running jobs to end, or ask for fewer tasks".into(),
             Reason::InLine => "wait for the jobs before it, or have the pool's order made less strict".into(),
@@ -428,7 +439,7 @@ impl fmt::Display for Reason {
                 write!(f, "no node has {} of {resource} left", shown(resource, *asked))
             }
             Reason::NoIdleNode => write!(f, "wants its nodes for itself, and none is idle"),
-            Reason::NoDomain(..) | Reason::NoIsland(..) => domains::text(f, self),
+            Reason::NoDomain(..) | Reason::NoIsland(..) | Reason::NotSpread(..) => domains::text(f, self),
             Reason::GangIncomplete(minimum) => f.write_str(&incomplete(*minimum)),
             Reason::InLine => write!(f, "jobs start strictly in order, and one before it does not fit yet"),
             Reason::Reserved(owner) => {

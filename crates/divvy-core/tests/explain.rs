@@ -197,6 +197,33 @@ fn a_gang_asks_for_fewer_tasks_or_lies_anywhere() {
 }
 
 #[test]
+fn a_gang_that_must_be_spread_lets_more_tasks_lie_in_one_rack() {
+    check(
+        "node n1 4xh100 rack=r1\nnode n2 4xh100 rack=r2\nsubmit j default 1 tasks=6 spread=2:rack wait\nplan",
+        "j",
+        expect![[r#"
+            DV-NOT-SPREAD of 6 tasks no more than 2 may lie in one rack; the empty pool holds 4 so
+                let 3 tasks lie in one rack instead of 2
+                nodes with 2 × 1 more h100
+            => let 3 tasks lie in one rack instead of 2
+        "#]],
+    );
+}
+
+#[test]
+fn where_no_number_in_one_rack_will_do_a_gang_only_prefers_to_be_spread() {
+    check(
+        "node n1 4xh100\nsubmit j default 1 tasks=2 spread=1:rack wait\nplan",
+        "j",
+        expect![[r#"
+        DV-NOT-SPREAD of 2 tasks no more than 1 may lie in one rack; the empty pool holds 0 so
+            only prefer to have its tasks spread
+        => only prefer to have its tasks spread
+    "#]],
+    );
+}
+
+#[test]
 fn who_asks_for_fewer_gpus_gets_less_memory_with_them_and_need_not_say_how_much() {
     check(
         "node n1 4xh100 mem=64\nnode n2 4xh100 mem=400\nsubmit c default 4 mem=100\nplan\nsubmit a default 2 limit=1h\nsubmit b default 2 limit=2h\nplan\nsubmit j default 3\nplan",

@@ -12,7 +12,7 @@ use proptest::prelude::*;
 
 /// A job that is submitted.
 fn submit() -> impl Strategy<Value = String> {
-    (0usize..12, 0u32..4, 0u32..5, 1u32..4, prop::sample::select(vec!["low", "normal", "high"]), 0u32..16)
+    (0usize..12, 0u32..4, 0u32..5, 1u32..4, prop::sample::select(vec!["low", "normal", "high"]), 0u32..19)
         .prop_map(|(job, queue, gpus, tasks, prio, extra)| {
             let extra = match extra {
                 0 => "array=0-5%2",
@@ -30,6 +30,9 @@ fn submit() -> impl Strategy<Value = String> {
                 12 => "within=zone slice=1:node",
                 13 => "within=nvlink wait",
                 14 => "within=rack,numa near=nvlink",
+                15 => "spread=1:rack",
+                16 => "within=zone spread=2:rack wait",
+                17 => "spread=rack",
                 _ => "",
             };
             let queue = ["default", "a", "a/b", "c"][queue as usize];

@@ -74,6 +74,7 @@ fn submit(tasks: &[&str], (devices, cards): (u32, i64)) -> Submit {
         ask: Ask::of(vec![alternative]),
         work: Work::External(tasks.iter().map(|task| (*task).to_owned()).collect()),
         topology: None,
+        spread: Newer::default(),
     };
     let spec = JobSpec {
         name: tasks[0].to_owned(),

@@ -233,3 +233,26 @@ fn devices_are_taken_back_for_a_gang_where_they_lie_together() {
         "#]],
     );
 }
+
+#[test]
+fn a_gang_that_grows_in_its_rack_does_not_bind_those_for_whom_room_is_kept() {
+    check(
+        "policy {elastic: true, reserve: 2, preempt: off}
+        queue q\nqueue r guarantee=2
+        node n1 3xh100 rack=r1\nnode n2 1xh100 rack=r2\n\
+        submit a q 1 limit=1h\nstart a on=n2:0
+        submit b q 1\nstart b on=n1:0
+        submit g q 1 tasks=1..2 within=rack
+        start g on=n1:1
+        submit w r 1 tasks=2
+        plan
+        explain w",
+        expect![[r#"
+            wait DV-GANG: not all of its 2 tasks fit at once
+            later
+              DV-GANG not all of its 2 tasks fit at once | wait for running jobs to end, or ask for fewer tasks
+              4 in pool > 4 right model > 4 enough memory > 4 healthy > 1 free > 1 on one node
+              room from 1h
+        "#]],
+    );
+}

@@ -375,6 +375,7 @@ fn spec(pod: &Pod) -> JobSpec {
         ask: Ask::of(vec![alternative]),
         work: Work::External(Vec::new()),
         topology: None,
+        spread: Newer::default(),
     };
     JobSpec {
         name: pod.name.clone(),

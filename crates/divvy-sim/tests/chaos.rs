@@ -25,6 +25,13 @@ fn lives_in_which_queues_have_users_and_budgets_break_no_law() {
     }
 }
 
+#[test]
+fn lives_in_which_jobs_are_spread_over_racks_and_nodes_break_no_law() {
+    for seed in [13, 20, 27] {
+        assert_eq!(divvy_sim::chaos::run(seed..seed + 1, 800, 1).violations, []);
+    }
+}
+
 /// In this life somebody is chosen who has not run for long, in a cycle that takes back what was promised to another.
 #[test]
 fn who_was_chosen_stays_so_when_another_loses_its_promise() {

@@ -127,6 +127,9 @@ pub struct JobFile {
     /// Where the tasks must lie, and the devices of each.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub topology: Option<TopologyFiles>,
+    /// How the tasks are spread over racks, nodes or another level.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub spread: Option<SpreadFile>,
     /// Tasks of other jobs, or its own, of which each of its tasks has some near it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub near: Vec<OthersFile>,
@@ -171,6 +174,9 @@ pub struct RoleFile {
     /// Where its tasks must lie, and the devices of each.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub topology: Option<TopologyFiles>,
+    /// How its tasks are spread, beside what the job says of all of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub spread: Option<SpreadFile>,
     /// Tasks of which each of its tasks has some near it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub near: Vec<OthersFile>,
@@ -263,6 +269,20 @@ pub struct TopologyFile {
     pub within: String,
     /// Whether it must be so, or would merely be better.
     pub required: bool,
+}
+
+/// How tasks are spread.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct SpreadFile {
+    /// The level over whose domains they are spread: `node`, `rack`, or another that the pool's nodes name.
+    pub over: String,
+    /// How many may lie in one domain at most; if unsaid, as evenly as there is room.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub most: Option<u32>,
+    /// Whether `most` must be kept (if unsaid), or would merely be better.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub required: Option<bool>,
 }
 
 /// Tasks that are told by the labels of their jobs, and what near means.

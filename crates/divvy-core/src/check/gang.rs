@@ -72,13 +72,27 @@ mod tests {
 
     fn role(minimum: u32, maximum: u32) -> Group {
         let (ask, work) = (Ask::default(), Work::External(Vec::new()));
-        Group::Role(Role { name: "r".into(), minimum, maximum, ask, work, topology: None })
+        Group::Role(Role {
+            name: "r".into(),
+            minimum,
+            maximum,
+            ask,
+            work,
+            topology: None,
+            spread: Default::default(),
+        })
     }
 
     #[test]
     fn a_gang_runs_with_its_minimum_and_no_more_than_its_maximum_and_its_groups_are_never_broken() {
         let groups = vec![role(2, 3), role(1, 1), role(2, 2)];
-        let gang = Group::Branch(Branch { name: "b".into(), minimum: 2, groups, topology: None });
+        let gang = Group::Branch(Branch {
+            name: "b".into(),
+            minimum: 2,
+            groups,
+            topology: None,
+            spread: Default::default(),
+        });
         let may = |ranks: &[u32]| may_run(&gang, &ranks.iter().copied().collect());
         assert!(may(&[0, 1, 3]) && may(&[0, 2, 4, 5]) && may(&[0, 1, 2, 3, 4, 5]));
         // Too few groups; a group in part; a rank that is none.

@@ -8,6 +8,7 @@ mod giving;
 mod islands;
 mod moving;
 mod order;
+mod spread;
 mod starving;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -155,6 +156,7 @@ impl Watch {
         let mut wrong = self.clock(state, stamped);
         self.affinity(state, &stamped.event, &mut wrong);
         islands::look(state, &stamped.event, &mut wrong);
+        self.spread(state, &stamped.event, &mut wrong);
         let is_over = self.pass_relief(state, state.now);
         if self.is_from_outside(state, &stamped.event) || is_over {
             self.taken.clear();

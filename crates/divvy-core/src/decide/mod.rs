@@ -7,6 +7,7 @@ mod guarantee;
 mod observe;
 mod others;
 mod settings;
+mod spread;
 mod submit;
 
 use std::collections::BTreeMap;

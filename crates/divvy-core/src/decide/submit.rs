@@ -28,6 +28,7 @@ pub(super) fn submit(state: &State, submit: &Submit) -> Result<Vec<Event>, Rejec
     queue(state, submit, &mut spec)?;
     super::bounds::keep(state, submit, &mut spec)?;
     sense(&spec)?;
+    super::spread::sense(state, &spec)?;
     supported(state, &spec)?;
     dependencies(state, submit)?;
     if !spec.wait_for_capacity {
@@ -48,6 +49,7 @@ pub(super) fn taken_over(state: &State, submit: &Submit) -> Result<Vec<Event>, R
         return Err(Rejection::UnknownQueue { queue: queue.clone(), known });
     }
     sense(&submit.spec)?;
+    super::spread::sense(state, &submit.spec)?;
     supported(state, &submit.spec)?;
     Ok(vec![submitted(state, submit, Arc::clone(&submit.spec))])
 }
@@ -157,8 +159,11 @@ fn unsupported(spec: &JobSpec, (shares, elastic): (bool, bool)) -> Option<&'stat
         return Some("blocks of tasks in a role that grows and shrinks");
     }
     let asks = || asks_of(&spec.gang);
-    if asks().iter().flat_map(|ask| ask.levels()).any(|level| INSIDE_A_NODE.contains(&level)) {
-        return Some("tasks that lie together within a node's nvlink, numa or device");
+    let spread = spec.gang.spreads().into_iter().map(|(_, spread, _)| spread.over.as_str());
+    if asks().iter().flat_map(|ask| ask.levels()).chain(spread).any(|level| INSIDE_A_NODE.contains(&level)) {
+        return Some(
+            "tasks that lie together within a node's nvlink, numa or device, or are spread over these",
+        );
     }
     let devices = roles
         .iter()

@@ -164,6 +164,17 @@ pub enum Change {
         /// Their model.
         model: String,
     },
+    /// Let more of its tasks lie in one domain of a level over which they are spread.
+    MoreInOne {
+        /// The level.
+        level: String,
+        /// How many may.
+        from: u32,
+        /// How many are to.
+        to: u32,
+    },
+    /// Let its tasks be spread only as far as there is room.
+    AnySpread,
 }
 
 /// A setting of a queue that is raised.
@@ -249,6 +260,8 @@ impl Change {
             | Change::AnyIsland
             | Change::AnyNode
             | Change::AnyNeighbours
+            | Change::MoreInOne { .. }
+            | Change::AnySpread
             | Change::AcceptModel { .. }
             | Change::AcceptSizes
             | Change::FewerDevices { .. }
@@ -282,6 +295,7 @@ impl Change {
             Change::TimeLimit { .. } => (9, "", None),
             Change::RaiseBudget { queue, .. } => (11, queue, None),
             Change::RaiseUserLimit(raise) => (10, &raise.queue, Some(&raise.resource)),
+            Change::MoreInOne { level, .. } => (12, level, None),
             _ => (0, "", None),
         }
     }
@@ -339,6 +353,9 @@ impl Change {
             (Change::TimeLimit { to_ms, .. }, Change::TimeLimit { to_ms: other, .. }) => {
                 *to_ms = (*to_ms).min(*other);
             }
+            (Change::MoreInOne { from, to, .. }, Change::MoreInOne { from: before, to: then, .. }) => {
+                (*from, *to) = ((*from).min(*before), (*to).max(*then));
+            }
             (Change::AddRoom { tasks, .. }, Change::AddRoom { tasks: more, .. }) => *tasks += more,
             _ => {}
         }
@@ -382,6 +399,10 @@ impl fmt::Display for Change {
             Change::AnyIsland => write!(f, "let a task's GPUs lie in several islands of a node"),
             Change::AnyNode => write!(f, "let its tasks lie on any node"),
             Change::AnyNeighbours => write!(f, "submit it without near and apart"),
+            Change::MoreInOne { level, from, to } => {
+                write!(f, "let {to} tasks lie in one {level} instead of {from}")
+            }
+            Change::AnySpread => write!(f, "only prefer to have its tasks spread"),
             Change::AcceptModel { model } => write!(f, "accept {model}, too"),
             Change::AcceptSizes => write!(f, "accept GPUs of any memory"),
             Change::FewerDevices { role, from, to } => {

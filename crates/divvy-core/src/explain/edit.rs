@@ -7,6 +7,7 @@ use crate::model::ask::{Alternative, DeviceClass};
 use crate::model::choice::NodeChoice;
 use crate::model::gang::{Group, Role};
 use crate::model::job::JobSpec;
+use crate::model::topology::Spread;
 use crate::snapshot::Snapshot;
 use crate::time::Span;
 
@@ -26,6 +27,12 @@ pub(crate) fn edited(spec: &JobSpec, changes: &[Change]) -> JobSpec {
                 let labels = role.ask.affinity().labels.clone();
                 role.ask.affinity = Affinity { labels, ..Affinity::nothing() }.into_said();
             }),
+            Change::MoreInOne { level, to, .. } => each_spread(&mut spec.gang, &mut |spread| {
+                if spread.over == *level {
+                    spread.most = spread.most.map(|most| most.max(*to));
+                }
+            }),
+            Change::AnySpread => each_spread(&mut spec.gang, &mut |spread| spread.required = false),
             Change::Prioritise { to } => spec.priority = *to,
             Change::TimeLimit { to_ms, .. } => spec.time_limit = Some(Span(*to_ms)),
             Change::AcceptModel { model } => {
@@ -80,6 +87,17 @@ fn lie_anywhere(group: &mut Group) {
             branch.groups.iter_mut().for_each(lie_anywhere);
         }
     }
+}
+
+fn each_spread(group: &mut Group, act: &mut dyn FnMut(&mut Spread)) {
+    let spread = match group {
+        Group::Role(role) => &mut role.spread.0,
+        Group::Branch(branch) => {
+            branch.groups.iter_mut().for_each(|group| each_spread(group, act));
+            &mut branch.spread.0
+        }
+    };
+    spread.iter_mut().for_each(act);
 }
 
 fn each_role(group: &mut Group, act: &mut dyn FnMut(&mut Role)) {

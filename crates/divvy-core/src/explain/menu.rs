@@ -90,6 +90,7 @@ fn edits(state: &State, snapshot: &Snapshot, spec: &JobSpec) -> Vec<Change> {
     let chooses = roles.iter().any(|role| role.ask.nodes != NodeChoice::default());
     edits.extend(chooses.then_some(Change::AnyNode));
     edits.extend(spec.has_affinity().then_some(Change::AnyNeighbours));
+    edits.extend(spreads(&spec.gang));
     let asks = || roles.iter().flat_map(|role| &role.ask.alternatives).filter_map(|it| it.devices.as_ref());
     let names = asks().any(|ask| !ask.class.models.is_empty());
     if names {
@@ -124,6 +125,24 @@ pub(crate) fn shorter(state: &State, kept_from: &[Time], spec: &JobSpec) -> Vec<
 fn has_topology(group: &Group) -> bool {
     let below = |branch: &crate::model::gang::Branch| branch.groups.iter().any(has_topology);
     group.topology().is_some() || matches!(group, Group::Branch(branch) if below(branch))
+}
+
+/// More tasks in one domain where so many may lie there at most, the fewest first; at last as many as there are.
+fn spreads(gang: &Group) -> Vec<Change> {
+    let spreads = gang.spreads();
+    let bounds =
+        || spreads.iter().filter_map(|(_, spread, group)| Some((spread, spread.bound()?, group.tasks())));
+    let mut found: Vec<Change> = Vec::new();
+    for (spread, from, tasks) in bounds() {
+        let more = tasks.saturating_sub(from);
+        let steps = below(more).chain((more > 0).then_some(more));
+        let mut to: Vec<u32> = steps.map(|more| from + more).collect();
+        to.sort_unstable();
+        let level = || spread.over.clone();
+        found.extend(to.into_iter().map(|to| Change::MoreInOne { level: level(), from, to }));
+    }
+    found.extend(bounds().next().map(|_| Change::AnySpread));
+    found
 }
 
 /// The models of the pool.

@@ -1,7 +1,7 @@
 //! A world: the pool as it is, or as it would be after some changes, to look at and to plan in. Changes are carried out by the
 //! very commands and observations that would bring them about; the real pool does not notice.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::change::{Change, Raise, Tier, merged};
 use super::edit::edited;
@@ -230,12 +230,16 @@ impl World {
         seen.iter().all(|observation| self.observe(observation))
     }
 
-    /// Adds nodes that are like the pool's best, in a domain of their own: one for all tasks, where its tasks may share one.
+    /// Adds nodes that are like the pool's best, in a domain of their own: one for all tasks, where its tasks may
+    /// share one and need not be spread.
     fn add_room(&mut self, tasks: u32, devices: u32, model: &str) -> bool {
         let exclusive = self.job().is_some_and(|job| job.spec.exclusive);
         let insists = |role: &Role| role.ask.island().is_some_and(|island| island.required);
         let in_islands = self.job().is_some_and(|job| job.spec.gang.roles().into_iter().any(insists));
-        let (count, each) = if exclusive { (tasks, 1) } else { (1, tasks) };
+        let spreads = self.job().map(|job| job.spec.gang.spreads()).unwrap_or_default();
+        let over = spreads.iter().filter(|(_, spread, _)| spread.bound().is_some());
+        let over: BTreeSet<String> = over.map(|(_, spread, _)| spread.over.clone()).collect();
+        let (count, each) = if exclusive || !over.is_empty() { (tasks, 1) } else { (1, tasks) };
         let example = self.state().devices.values().filter(|device| device.spec.model == model);
         let example =
             example.max_by_key(|device| device.spec.memory_mib).map(|device| DeviceSpec::clone(&device.spec));
@@ -249,11 +253,13 @@ impl World {
         let first = self.state().nodes.keys().next_back().map_or(0, |NodeId(id)| id + 1);
         (first..first + count).all(|id| {
             let name = format!("new-{id}");
-            let domain = |level: &String| match level.as_str() {
-                crate::model::topology::NODE => name.clone(),
-                _ => "new".to_owned(),
+            // Coarse to fine: nodes that lie in several domains of a level do so of each finer one.
+            let mut alone = false;
+            let domain = |(level, _): &(String, String)| {
+                alone |= level == crate::model::topology::NODE || over.contains(level);
+                (level.clone(), if alone { name.clone() } else { "new".to_owned() })
             };
-            let domains = levels.iter().map(|(level, _)| (level.clone(), domain(level))).collect();
+            let domains = levels.iter().map(domain).collect();
             let times = |amount: i64| amount.saturating_mul(i64::from(each.max(1)));
             let (cpu_milli, memory_bytes) = (times(host.0), times(host.1));
             let spec =

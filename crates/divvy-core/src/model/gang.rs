@@ -1,13 +1,15 @@
 //! A gang: a tree of groups whose leaves are roles; each starts with its minimum or not at all.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 use smallvec::{SmallVec, smallvec};
 
 use super::ask::Ask;
 use super::job::Work;
-use super::topology::TopologyAsk;
+use super::newer::Newer;
+use super::topology::{Spread, TopologyAsk};
 
 /// A group of the gang: a role, or a branch of further groups.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -31,6 +33,9 @@ pub struct Branch {
     /// Where the children must lie.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub topology: Option<TopologyAsk>,
+    /// How all tasks below it are spread.
+    #[serde(default, skip_serializing_if = "Newer::is_unsaid")]
+    pub spread: Newer<Spread>,
 }
 
 /// A group of identical tasks.
@@ -49,6 +54,9 @@ pub struct Role {
     /// Where the tasks must lie.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub topology: Option<TopologyAsk>,
+    /// How they are spread.
+    #[serde(default, skip_serializing_if = "Newer::is_unsaid")]
+    pub spread: Newer<Spread>,
 }
 
 /// Roles of a gang: of few, in nearly all.
@@ -68,6 +76,35 @@ impl Group {
         match self {
             Group::Role(role) => role.topology.as_ref(),
             Group::Branch(branch) => branch.topology.as_ref(),
+        }
+    }
+
+    /// How its tasks are spread.
+    pub fn spread(&self) -> Option<&Spread> {
+        match self {
+            Group::Role(role) => role.spread.said(),
+            Group::Branch(branch) => branch.spread.said(),
+        }
+    }
+
+    /// All groups in it that say how they are spread, each with the ranks of its tasks, from the outermost on.
+    pub fn spreads(&self) -> Vec<(Range<u32>, &Spread, &Group)> {
+        let mut found = Vec::new();
+        self.visit(0, &mut |ranks, group| {
+            found.extend(group.spread().map(|spread| (ranks, spread, group)));
+        });
+        found
+    }
+
+    /// Shows all groups in it, with the ranks of their tasks, from the outermost on.
+    pub(crate) fn visit<'a>(&'a self, first: u32, see: &mut dyn FnMut(Range<u32>, &'a Group)) {
+        see(first..first.saturating_add(self.most_tasks()), self);
+        if let Group::Branch(branch) = self {
+            let mut first = first;
+            for group in &branch.groups {
+                group.visit(first, see);
+                first = first.saturating_add(group.most_tasks());
+            }
         }
     }
 

@@ -58,6 +58,25 @@ pub struct Slice {
     pub within: String,
 }
 
+/// How the tasks of a gang, or of one of its groups, are spread over the domains of a level.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Spread {
+    /// The level.
+    pub over: String,
+    /// How many of them may lie in one domain at most; if unsaid, as evenly as possible, wherever they have room.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub most: Option<u32>,
+    /// Whether no more may, or would merely be worse.
+    pub required: bool,
+}
+
+impl Spread {
+    /// How many of the tasks may lie in one domain, where that is required.
+    pub fn bound(&self) -> Option<u32> {
+        self.most.filter(|_| self.required)
+    }
+}
+
 /// The level of which every node is a domain by itself, whether or not it says so.
 pub const NODE: &str = "node";
 /// Levels within a node: places of the devices of one task ([`super::island`]), in which no tasks lie.

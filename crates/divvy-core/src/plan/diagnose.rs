@@ -4,7 +4,7 @@ use super::filter::{self, Funnel, Tally};
 use super::islands;
 use super::place::{UNSAID_CPU_MILLI, UNSAID_MEMORY_BYTES, draw_of, place_spec, place_task};
 use super::score::{Asked, Pick};
-use super::topology;
+use super::spread;
 use super::trial::Trial;
 use crate::amount::Resource;
 use crate::model::ask::{Alternative, DeviceAsk};
@@ -222,10 +222,13 @@ pub(super) fn fits_empty(empty: &Snapshot, spec: &JobSpec) -> Result<(), Reason>
     scratch.neighbours.heed(&no_limits, spec);
     let mut trial = Trial::new(&no_limits, &mut scratch);
     trial.around.expect_others();
-    topology::place_gang(&mut trial, spec).map_err(|reason| match reason {
+    spread::place_gang(&mut trial, spec).map_err(|reason| match reason {
         // What no domain of the empty pool holds at once is more than any of them ever does.
         Reason::NoDomain(level, tasks, most) => {
             Reason::NoDomain(level, tasks, most.min(tasks.saturating_sub(1)))
+        }
+        Reason::NotSpread(level, most, tasks, held) => {
+            Reason::NotSpread(level, most, tasks, held.min(tasks.saturating_sub(1)))
         }
         reason if reason.verdict() == Verdict::NoFit || matches!(reason, Reason::NotNear(..)) => reason,
         _ => Reason::TooManyTasks(spec.gang.tasks(), fitting_tasks(empty, spec)),

@@ -27,6 +27,7 @@ mod score;
 mod seats;
 mod settle;
 mod share;
+mod spread;
 mod starve;
 mod stuck;
 mod topology;

@@ -60,11 +60,25 @@ pub(super) mod tests {
 
     pub(in crate::plan) fn role(minimum: u32, maximum: u32) -> Group {
         let (ask, work) = (Ask::default(), Work::External(Vec::new()));
-        Group::Role(Role { name: "r".into(), minimum, maximum, ask, work, topology: None })
+        Group::Role(Role {
+            name: "r".into(),
+            minimum,
+            maximum,
+            ask,
+            work,
+            topology: None,
+            spread: Default::default(),
+        })
     }
 
     pub(in crate::plan) fn branch(minimum: u32, groups: Vec<Group>) -> Group {
-        Group::Branch(Branch { name: "b".into(), minimum, groups, topology: None })
+        Group::Branch(Branch {
+            name: "b".into(),
+            minimum,
+            groups,
+            topology: None,
+            spread: Default::default(),
+        })
     }
 
     fn parts(gang: &Group, present: impl IntoIterator<Item = u32>) -> Vec<(Range<u32>, Vec<u32>)> {

@@ -9,6 +9,7 @@ use super::islands;
 use super::near;
 use super::reserve;
 use super::score::{self, Asked, NodeTask, Pick, Rule};
+use super::spread;
 use super::topology;
 use super::trial::{Scope, Trial};
 use crate::id::JobId;
@@ -155,7 +156,7 @@ pub(super) fn place_now(trial: &mut Trial, spec: &JobSpec) -> Result<Vec<Placeme
         return Err(over);
     }
     let mark = trial.mark();
-    if let Err(reason) = topology::place_gang(trial, spec) {
+    if let Err(reason) = spread::place_gang(trial, spec) {
         trial.roll_back_to(mark);
         return Err(reason);
     }
@@ -269,16 +270,16 @@ pub(super) fn place_task(
     (rank, remaining): (u32, u32),
 ) -> Result<(), Reason> {
     let Some(left) = near::left(trial, spec, rank)? else {
-        return place_one(trial, spec, alternative, (rank, remaining));
+        return spread::place_task(trial, spec, alternative, (rank, remaining));
     };
     let wider = trial.keep_to(Some(left));
-    let placed = place_one(trial, spec, alternative, (rank, remaining));
+    let placed = spread::place_task(trial, spec, alternative, (rank, remaining));
     trial.keep_to(wider);
     placed
 }
 
 /// Places one task of so many that remain on the best of the nodes that tasks are kept to.
-fn place_one(
+pub(super) fn place_one(
     trial: &mut Trial,
     spec: &JobSpec,
     (index, alternative): (u32, &Alternative),

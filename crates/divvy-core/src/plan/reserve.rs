@@ -69,6 +69,7 @@ impl<'a> Reserve<'a> {
                 | Reason::GangIncomplete(_)
                 | Reason::NoDomain(..)
                 | Reason::NoIsland(..)
+                | Reason::NotSpread(..)
                 | Reason::Reserved(_)
         ) || reason.is_of_neighbours();
         if is_room && self.heeds(state) {
@@ -166,7 +167,11 @@ pub(super) fn reserve(trial: &mut Trial) {
         others.into_iter().for_each(|placement| trial.put_aside(placement));
         calendar::put_aside(trial, &job.spec);
         let names_reasons = trial.name_reasons(false);
+        // Who has them looked at now may be a part of a gang that grows: where that must lie, and how it is spread, is not their concern.
+        let (scope, around) = (trial.keep_to(None), trial.join_spread(Vec::new()));
         let found = earliest(trial, (job, collects));
+        trial.keep_to(scope);
+        trial.join_spread(around);
         trial.name_reasons(names_reasons);
         trial.roll_back_to(mark);
         let run = job.waiting_members().next().flatten();

@@ -8,12 +8,14 @@ use super::fair::Fair;
 use super::near;
 use super::place;
 use super::reclaim::{self, Claim};
+use super::spread::Spreading;
 use super::topology;
 use super::trial::Trial;
 use crate::id::{JobId, NodeId};
 use crate::model::allocation::{AllocationState, Placement};
 use crate::model::gang::{Group, Role};
 use crate::model::job::JobSpec;
+use crate::model::newer::Newer;
 use crate::model::policy::Preempt;
 use crate::model::topology::TopologyAsk;
 use crate::reason::Reason;
@@ -40,6 +42,8 @@ pub(super) struct Unit {
     domains: Vec<(String, NodeId)>,
     /// Where the rest lies of a job that wants its like near it.
     rest: near::Rest,
+    /// How the groups around are to be spread, and where the rest of each lies.
+    spread: Vec<Spreading>,
 }
 
 impl Unit {
@@ -47,7 +51,9 @@ impl Unit {
     pub(super) fn place(&self, trial: &mut Trial) -> Result<Vec<Placement>, Reason> {
         let scope = topology::around(trial, &self.domains);
         let (wider, rest) = (trial.keep_to(scope), trial.around.join(self.rest.clone()));
+        let alone = trial.join_spread(self.spread.clone());
         let placed = place::place_spec(trial, &self.spec);
+        trial.join_spread(alone);
         trial.keep_to(wider);
         trial.around.join(rest);
         let mut placements = placed?;
@@ -201,7 +207,7 @@ fn more(fair: &mut Fair, grower: &Grower, reach: Reach) -> Option<Vec<Placement>
 /// did not start.
 fn units(grower: &Grower) -> Vec<Unit> {
     let mut found = Vec::new();
-    let mut search = Search { grower, domains: Vec::new(), found: &mut found };
+    let mut search = Search { grower, domains: Vec::new(), spread: Vec::new(), found: &mut found };
     search.group(&grower.job.spec.gang, 0);
     found.sort_by_key(|(order, _)| *order);
     found.into_iter().map(|(_, unit)| unit).collect()
@@ -212,13 +218,18 @@ struct Search<'a, 'b> {
     grower: &'b Grower<'a>,
     /// The domains of the groups around.
     domains: Vec<(String, NodeId)>,
+    /// How these are spread, and where what they have lies.
+    spread: Vec<Spreading>,
     found: &'b mut Vec<((bool, u32, u32), Unit)>,
 }
 
 impl Search<'_, '_> {
     fn group(&mut self, group: &Group, first: u32) {
-        let depth = self.domains.len();
-        self.domains.extend(self.domain(group.topology(), first..first + group.most_tasks()));
+        let depth = (self.domains.len(), self.spread.len());
+        let ranks = first..first + group.most_tasks();
+        self.domains.extend(self.domain(group.topology(), ranks.clone()));
+        let present = self.grower.present.range(ranks).map(|(_, placement)| placement.node);
+        self.spread.extend(group.spread().map(|spread| Spreading::of_grower(spread, present.collect())));
         match group {
             Group::Role(role) => self.role(role, first),
             Group::Branch(branch) => {
@@ -236,7 +247,8 @@ impl Search<'_, '_> {
                 }
             }
         }
-        self.domains.truncate(depth);
+        self.domains.truncate(depth.0);
+        self.spread.truncate(depth.1);
     }
 
     /// The domain in which a group has to stay.
@@ -253,7 +265,8 @@ impl Search<'_, '_> {
             |rank: &u32| !self.grower.present.contains_key(rank) && !self.grower.taken.contains(rank);
         let Some(rank) = ranks.clone().find(is_free).filter(|_| here >= role.minimum) else { return };
         let alternative = self.grower.present.range(ranks).next().map(|(_, placement)| placement.alternative);
-        let mut one = Role { minimum: 1, maximum: 1, topology: None, ..role.clone() };
+        let mut one =
+            Role { minimum: 1, maximum: 1, topology: None, spread: Newer::default(), ..role.clone() };
         if let Some(same) = alternative.and_then(|index| role.ask.alternatives.get(index as usize)) {
             one.ask.alternatives = vec![same.clone()];
         }
@@ -263,6 +276,7 @@ impl Search<'_, '_> {
     fn note(&mut self, order: (bool, u32, u32), gang: Group, alternative: Option<u32>) {
         let spec = JobSpec { gang, ..(*self.grower.job.spec).clone() };
         let (domains, rest) = (self.domains.clone(), near::rest(&self.grower.job.spec, &self.grower.present));
-        self.found.push((order, Unit { spec, rank: order.2, alternative, domains, rest }));
+        let spread = self.spread.clone();
+        self.found.push((order, Unit { spec, rank: order.2, alternative, domains, rest, spread }));
     }
 }

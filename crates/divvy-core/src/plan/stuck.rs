@@ -70,6 +70,6 @@ fn lacks_devices(trial: &Trial, alternative: &Alternative, count: u32) -> bool {
 fn only_way<'s>(trial: &Trial, spec: &'s JobSpec) -> Option<(&'s Role, &'s Alternative)> {
     let Group::Role(role) = &spec.gang else { return None };
     let [alternative] = &role.ask.alternatives[..] else { return None };
-    let plain = role.topology.is_none() && !trial.around.are_told();
+    let plain = role.topology.is_none() && role.spread.is_unsaid() && !trial.around.are_told();
     plain.then_some((role, alternative))
 }

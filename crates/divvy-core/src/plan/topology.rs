@@ -8,6 +8,7 @@ use super::diagnose::most_tasks;
 use super::filter;
 use super::islands;
 use super::place::{UNSAID_CPU_MILLI, UNSAID_MEMORY_BYTES, place_role, place_task};
+use super::spread;
 use super::trial::{Scope, Trial};
 use crate::id::NodeId;
 use crate::model::ask::{Alternative, DeviceAsk};
@@ -41,7 +42,7 @@ pub(super) fn place_gang(trial: &mut Trial, spec: &JobSpec) -> Result<(), Reason
 fn place_group(trial: &mut Trial, search: &mut Search, group: &Group) -> Result<(), Reason> {
     let Some(ask) = group.topology() else { return place_parts(trial, search, group) };
     for level in levels_to_try(&levels(trial), ask) {
-        for domain in candidates(trial, search.spec, group, &level) {
+        for domain in candidates(trial, search, group, &level) {
             if search.tries_left == 0 {
                 break;
             }
@@ -159,7 +160,7 @@ fn no_domain(trial: &Trial, level: &str, group: &Group) -> Reason {
 }
 
 /// How many tasks of a role these nodes hold when they are idle, no more than it has.
-fn most_of(trial: &Trial, scope: &Scope, role: &Role) -> u32 {
+pub(super) fn most_of(trial: &Trial, scope: &Scope, role: &Role) -> u32 {
     let nodes = || scope.iter().map(|place| &trial.capacity().nodes[*place]);
     let most = role.ask.alternatives.iter().map(|alternative| most_tasks(nodes(), alternative)).max();
     most.unwrap_or(0).min(role.minimum)
@@ -184,7 +185,7 @@ fn levels_to_try(levels: &[String], ask: &TopologyAsk) -> Vec<String> {
 }
 
 /// The domains of a level among the nodes that may be used now, by name. A node that says nothing of the level is in none.
-fn domains(trial: &Trial, level: &str) -> Vec<Scope> {
+pub(super) fn domains(trial: &Trial, level: &str) -> Vec<Scope> {
     let nodes = &trial.capacity().nodes;
     let all: Vec<usize> = match trial.scope() {
         Some(scope) => scope.to_vec(),
@@ -229,20 +230,21 @@ pub(super) fn required_domains(trial: &Trial, gang: &Group) -> Vec<Scope> {
 
 /// The domains that may hold a group: by count each of its roles has room by one of its alternatives. Those where more roles get
 /// what they would rather have come first, then those in which it can grow as far as it may, then the fullest, then by name.
-fn candidates(trial: &Trial, spec: &JobSpec, group: &Group, level: &str) -> Vec<Scope> {
+fn candidates(trial: &Trial, search: &Search, group: &Group, level: &str) -> Vec<Scope> {
     let roles = group.required_roles();
     let rank = |scope: &Scope| -> Option<(usize, bool, u64)> {
-        let (mut settled_for, mut left, mut cramped) = (0, 0u64, false);
+        let (mut settled_for, mut left, mut cramped, mut first) = (0, 0u64, false, search.rank);
         for role in &roles {
             let needed = u64::from(role.minimum);
             let chosen = scope.iter().copied();
             let chosen: Scope =
                 chosen.filter(|place| role.ask.nodes.takes(&trial.capacity().nodes[*place].face)).collect();
-            let rooms =
-                role.ask.alternatives.iter().map(|alternative| room(trial, &chosen, spec, alternative));
+            let room = |alternative| room(trial, &chosen, (search.spec, first), alternative);
+            let rooms = role.ask.alternatives.iter().map(room);
             let (index, found) = rooms.enumerate().find(|(_, room)| *room >= needed)?;
             cramped |= found < u64::from(role.maximum);
             (settled_for, left) = (settled_for + index, left.saturating_add(found));
+            first += role.maximum;
         }
         Some((settled_for, cramped, left))
     };
@@ -252,10 +254,12 @@ fn candidates(trial: &Trial, spec: &JobSpec, group: &Group, level: &str) -> Vec<
     ranked.into_iter().map(|(_, scope)| scope).collect()
 }
 
-/// How many tasks of an alternative fit these nodes now, at most.
-fn room(trial: &Trial, scope: &Scope, spec: &JobSpec, alternative: &Alternative) -> u64 {
-    let nodes = scope.iter().map(|place| &trial.capacity().nodes[*place]);
-    nodes.fold(0u64, |sum, node| sum.saturating_add(room_on(node, spec, alternative)))
+/// How many tasks of an alternative, from a rank on, fit these nodes now, at most.
+fn room(trial: &Trial, scope: &Scope, (spec, rank): (&JobSpec, u32), alternative: &Alternative) -> u64 {
+    spread::room(trial, rank, scope, |scope| {
+        let nodes = scope.iter().map(|place| &trial.capacity().nodes[*place]);
+        nodes.fold(0u64, |sum, node| sum.saturating_add(room_on(node, spec, alternative)))
+    })
 }
 
 /// How many tasks of an alternative fit a node now, at most. One that asks for nothing fits without end.
@@ -307,7 +311,7 @@ pub(super) fn place_tasks(
     match &role.topology {
         None => anywhere(trial, batch),
         Some(ask) if ask.slices.is_empty() => {
-            let levels = levels(trial);
+            let levels = spread::wider(trial, levels(trial), rank);
             packed(trial, batch, &levels)
         }
         Some(ask) => {
@@ -364,7 +368,8 @@ fn packed(trial: &mut Trial, batch: Batch, levels: &[String]) -> Result<(), Reas
 /// The domains of a level with room for a block of so many tasks, and for how many such blocks, by name.
 fn rooms(trial: &Trial, batch: Batch, level: &str, block: u32) -> Vec<(u64, Scope)> {
     let blocks = |scope: Scope| {
-        (room(trial, &scope, batch.spec, batch.alternative.1) / u64::from(block.max(1)), scope)
+        let room = room(trial, &scope, (batch.spec, batch.rank), batch.alternative.1);
+        (room / u64::from(block.max(1)), scope)
     };
     domains(trial, level).into_iter().map(blocks).filter(|(room, _)| *room > 0).collect()
 }

@@ -14,6 +14,7 @@ use super::near::Around;
 use super::reserve::Reserve;
 use super::score::Scores;
 use super::share::Closed;
+use super::spread::Spreading;
 use crate::amount::Holdings;
 use crate::id::{AllocationId, ClassId, DeviceId, JobId, NodeId};
 use crate::model::allocation::Placement;
@@ -66,6 +67,10 @@ pub(super) struct Trial<'a> {
     scope: Option<Scope>,
     /// Who lies where, as far as anybody asks.
     pub(super) around: Around<'a>,
+    /// How the gang is to be spread that is being placed.
+    spreadings: Rc<[Spreading]>,
+    /// How the groups are to be spread of which what is placed next is a part.
+    spread_around: Vec<Spreading>,
     /// What is kept for those who wait.
     pub(super) reserve: Reserve<'a>,
 }
@@ -176,6 +181,8 @@ impl<'a> Trial<'a> {
             gang: 0,
             scope: None,
             around: Around::new(neighbours),
+            spreadings: Rc::default(),
+            spread_around: Vec::new(),
             reserve: Reserve::default(),
         };
         (trial, Others { waiting, running, growing, limits, leavers })
@@ -189,6 +196,26 @@ impl<'a> Trial<'a> {
     /// Keeps tasks to these nodes; gives what they were kept to before.
     pub(super) fn keep_to(&mut self, scope: Option<Scope>) -> Option<Scope> {
         std::mem::replace(&mut self.scope, scope)
+    }
+
+    /// How the gang is to be spread that is being placed.
+    pub(super) fn spreadings(&self) -> &[Spreading] {
+        &self.spreadings
+    }
+
+    /// Spreads what is placed so; gives how it was before.
+    pub(super) fn spread_by(&mut self, spreadings: Rc<[Spreading]>) -> Rc<[Spreading]> {
+        std::mem::replace(&mut self.spreadings, spreadings)
+    }
+
+    /// How the groups are to be spread of which what is placed next is a part.
+    pub(super) fn spread_around(&self) -> &[Spreading] {
+        &self.spread_around
+    }
+
+    /// What is placed next is a part of groups that are to be spread so; gives what was so before.
+    pub(super) fn join_spread(&mut self, groups: Vec<Spreading>) -> Vec<Spreading> {
+        std::mem::replace(&mut self.spread_around, groups)
     }
 
     /// Looks at budgets as of a moment.

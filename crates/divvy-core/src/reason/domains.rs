@@ -1,4 +1,5 @@
-//! What reasons say that are about domains within which all must lie: of nodes for tasks, within a node for devices.
+//! What reasons say that are about domains: within which all must lie (of nodes for tasks, within a node for devices), or over which
+//! tasks must be spread.
 
 use std::fmt;
 
@@ -22,6 +23,16 @@ pub(super) fn fix(reason: &Reason) -> String {
         },
         Reason::NoIsland(level, ..) => {
             format!("wait for running jobs to end, or only prefer {level} instead of requiring it")
+        }
+        Reason::NotSpread(level, _, _, 0) => {
+            format!("spread over a level that the pool's nodes have, or do not require it over {level}")
+        }
+        Reason::NotSpread(level, most, tasks, held) => {
+            let first = match held < tasks {
+                true => format!("ask for at most {held} tasks"),
+                false => "wait for running jobs to end".to_owned(),
+            };
+            format!("{first}, let more than {most} lie in one {level}, or do not require it")
         }
         other => other.code().to_owned(),
     }
@@ -48,6 +59,13 @@ pub(super) fn text(f: &mut fmt::Formatter<'_>, reason: &Reason) -> fmt::Result {
                     f,
                     "no {island} has {asked} GPUs free that would do, and a task's must lie within one"
                 ),
+            }
+        }
+        Reason::NotSpread(level, most, tasks, held) => {
+            write!(f, "of {tasks} task{} no more than {most} may lie in one {level}; ", plural(*tasks))?;
+            match held < tasks {
+                true => write!(f, "the empty pool holds {held} so"),
+                false => f.write_str("there is no room for all of them so"),
             }
         }
         other => f.write_str(other.code()),

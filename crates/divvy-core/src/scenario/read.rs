@@ -22,7 +22,7 @@ use crate::model::newer::Newer;
 use crate::model::node::{NodeSpec, NumaNode};
 use crate::model::pace;
 use crate::model::queue::{Queue, read_amount};
-use crate::model::topology::{NODE, Slice, Topology, TopologyAsk};
+use crate::model::topology::{NODE, Slice, Spread, Topology, TopologyAsk};
 use crate::model::ways::{DeviceWays, unlike};
 use crate::time::{Span, Time};
 
@@ -201,7 +201,7 @@ fn amount(resource: &str, text: &str) -> Result<Amount, String> {
 /// What `submit` knows beside the job's name, its queue and the GPUs of each task.
 const FLAGS: &str = "held wait exclusive fixed polite resumable";
 /// See [`FLAGS`].
-const NAMES: &str = "tasks prio model or speed gb milli after array limit cpu mem start user requeue restarts estimate saves token within near slice nodes tolerates labels apart";
+const NAMES: &str = "tasks prio model or speed gb milli after array limit cpu mem start user requeue restarts estimate saves token within near slice spread nodes tolerates labels apart";
 
 /// `submit j1 a 2 tasks=4 prio=high`, `submit j1 a 2 tasks=2..4`
 pub(super) fn spec(words: &Words, after: Vec<Dependency>, now: Time) -> Result<JobSpec, String> {
@@ -259,6 +259,7 @@ pub(super) fn role(alternative: Alternative, tasks: u32) -> Role {
         ask: Ask::of(vec![alternative]),
         work: plain_work(),
         topology: None,
+        spread: Newer::default(),
     }
 }
 
@@ -351,6 +352,7 @@ fn placed(words: &Words, mut role: Role) -> Result<Role, String> {
         named("within").map(|text| links::levels("within", text)).transpose()?.unwrap_or_default();
     let (near, near_inside) = near.map(|text| links::levels("near", text)).transpose()?.unwrap_or_default();
     role.ask.lie(links::island(inside, near_inside));
+    role.spread = spread(words)?;
     role.topology = match (within, near) {
         (None, None) if slices.is_empty() => None,
         (None, None) => return Err("slice: say the level of all, too: within=zone".into()),
@@ -361,6 +363,22 @@ fn placed(words: &Words, mut role: Role) -> Result<Role, String> {
         }
     };
     Ok(role)
+}
+
+/// `spread=2:rack`: no more than two tasks in one rack; `spread=2:rack:wish`: if possible; `spread=rack`: as evenly as possible.
+fn spread(words: &Words) -> Result<Newer<Spread>, String> {
+    let Some(text) = words.named.get("spread") else { return Ok(Newer::default()) };
+    let wrong =
+        || format!("spread={text}: write the most tasks in one domain and its level, as 2:rack, or a level");
+    let parts: Vec<&str> = text.split(':').collect();
+    let (most, over, required) = match parts.as_slice() {
+        [over] => (None, over, false),
+        [most, over] => (Some(most), over, true),
+        [most, over, "wish"] => (Some(most), over, false),
+        _ => return Err(wrong()),
+    };
+    let most = most.map(|most| most.parse().map_err(|_| wrong())).transpose()?;
+    Ok(Newer(Some(Spread { over: (*over).to_owned(), most, required })))
 }
 
 /// How the other job must have ended: `ok` where nothing is said.

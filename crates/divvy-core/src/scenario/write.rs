@@ -23,6 +23,7 @@ use crate::model::node::NodeState;
 use crate::model::policy::Policy;
 use crate::model::queue::{DEFAULT, Queue};
 use crate::model::reservation::{Part, Purpose, Reservation};
+use crate::model::topology::Spread;
 use crate::plan;
 use crate::reason::{Reason, shown};
 use crate::snapshot::Snapshot;
@@ -403,6 +404,7 @@ fn job_words(spec: &JobSpec, now: Time) -> Option<String> {
     say("estimate", spec.estimate.map(|estimate| span(estimate.0)));
     say("saves", spec.saves_every_ms().map(span));
     say("after", (!spec.after.is_empty()).then(|| after(spec)));
+    say("spread", role.spread.said().map(spread));
     say("requeue", Some(requeue(spec.requeue).to_owned()));
     say("restarts", (spec.most_restarts != usual_restarts()).then(|| spec.most_restarts.to_string()));
     let flags = [("wait", spec.wait_for_capacity), ("exclusive", spec.exclusive)];
@@ -413,6 +415,12 @@ fn job_words(spec: &JobSpec, now: Time) -> Option<String> {
     ]);
     let flags: String = flags.filter(|(_, on)| *on).map(|(flag, _)| format!(" {flag}")).collect();
     Some(line + &flags)
+}
+
+fn spread(spread: &Spread) -> String {
+    let Spread { over, most, required } = spread;
+    let wish = if *required { "" } else { ":wish" };
+    most.map_or_else(|| over.clone(), |most| format!("{most}:{over}{wish}"))
 }
 
 fn after(spec: &JobSpec) -> String {

@@ -1,6 +1,7 @@
 //! Which jobs are alike: the planner judges one of them for all.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 
 use super::State;
 use super::apply::Wrong;
@@ -9,10 +10,15 @@ use crate::id::ClassId;
 use crate::model::ask::Alike;
 use crate::model::gang::{Branch, Group, Role};
 use crate::model::job::JobSpec;
+use crate::model::topology::Spread;
 
 /// Jobs alike in all that the planner looks at have the same class. Of their labels those count by which any job tells others.
 pub(super) fn class_of(spec: &JobSpec, heeded: &BTreeSet<String>) -> ClassId {
     let shape = shape_of(spec);
+    let spreads = spec.gang.spreads();
+    let spreads: Vec<(Range<u32>, &Spread)> =
+        spreads.into_iter().map(|(ranks, spread, _)| (ranks, spread)).collect();
+    let shape = if spreads.is_empty() { shape } else { ClassId(fingerprint(&(shape, "spread", spreads))) };
     let shape = if spec.may_preempt() { shape } else { ClassId(fingerprint(&(shape, "polite"))) };
     let shape = spec.seat.said().map_or(shape, |seat| ClassId(fingerprint(&(shape, seat))));
     let told_by = told_by(spec, heeded);

@@ -111,12 +111,26 @@ fn group(pods: &[Waiting]) -> Result<Group, String> {
     let role = |(number, (ask, uids)): (usize, (Ask, Vec<String>))| {
         let tasks = uids.len() as u32;
         let name = if number == 0 { "main".to_owned() } else { format!("main-{number}") };
-        Role { name, minimum: tasks, maximum: tasks, ask, work: Work::External(uids), topology: None }
+        Role {
+            name,
+            minimum: tasks,
+            maximum: tasks,
+            ask,
+            work: Work::External(uids),
+            topology: None,
+            spread: Newer::default(),
+        }
     };
     let mut roles: Vec<Group> = roles.into_iter().enumerate().map(role).map(Group::Role).collect();
     if roles.len() == 1 {
         return Ok(roles.remove(0));
     }
     let minimum = roles.len() as u32;
-    Ok(Group::Branch(Branch { name: "gang".into(), minimum, groups: roles, topology: None }))
+    Ok(Group::Branch(Branch {
+        name: "gang".into(),
+        minimum,
+        groups: roles,
+        topology: None,
+        spread: Newer::default(),
+    }))
 }

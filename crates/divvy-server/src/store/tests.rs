@@ -18,7 +18,15 @@ fn spec(name: &str) -> Arc<JobSpec> {
     let work =
         Work::Process(Process { argv: vec!["true".into()], directory: "/".into(), ..Process::default() });
     let ask = Ask::of(vec![Alternative { cpu_milli: Some(1000), ..Alternative::default() }]);
-    let role = Role { name: "main".into(), minimum: 1, maximum: 1, ask, work, topology: None };
+    let role = Role {
+        name: "main".into(),
+        minimum: 1,
+        maximum: 1,
+        ask,
+        work,
+        topology: None,
+        spread: Default::default(),
+    };
     let text = serde_json::json!({"name": name, "queue": "default", "gang": Group::Role(role)});
     Arc::new(serde_json::from_value(text).unwrap())
 }

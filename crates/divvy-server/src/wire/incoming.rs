@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::path::{Component, Path, PathBuf};
 
 use divvy_api::{
-    Command as CommandFile, JobFile, Problem, ProblemCode, RequeueWhen, RoleFile, Scalar, Submit,
+    Command as CommandFile, JobFile, Problem, ProblemCode, RequeueWhen, RoleFile, Scalar, SpreadFile, Submit,
 };
 use divvy_core::amount::{Amount, Bytes, Resource};
 use divvy_core::id::JobId;
@@ -16,6 +16,7 @@ use divvy_core::model::job::{
 };
 use divvy_core::model::newer::Newer;
 use divvy_core::model::queue::read_amount;
+use divvy_core::model::topology::Spread;
 use divvy_core::time::{Span, Time};
 use divvy_engine::local::{JobEnvironment, signal_number};
 
@@ -58,7 +59,11 @@ pub(crate) fn read(submit: Submit, now: Time) -> Result<Incoming, Problem> {
         preemptible: job.preemptible.unwrap_or(true),
         resumable: job.resumable.unwrap_or(false),
         lifetime: Lifetime::Batch,
-        gang: topology::gang(roles, topology::said(job.topology.as_ref(), "topology")?.tasks),
+        gang: topology::gang(
+            roles,
+            topology::said(job.topology.as_ref(), "topology")?.tasks,
+            spread(job.spread.as_ref(), "")?,
+        ),
         time_limit: span("time_limit", &job.time_limit)?,
         estimate: span("estimate", &job.estimate)?,
         requeue: requeue(job)?.unwrap_or_default(),
@@ -321,11 +326,12 @@ fn role(job: &JobFile, role: &RoleFile, prefix: &str, process: &Process) -> Resu
     }
     let own = topology::said(role.topology.as_ref(), &format!("{prefix}topology"))?;
     let of_job = topology::said(job.topology.as_ref(), "topology")?;
+    let spread = spread(role.spread.as_ref(), prefix)?;
     let affinity = affinity::affinity(job, role, prefix)?.into_said();
     let mut ask = Ask { affinity, ..Ask::of(speed::ways(job, alternatives(job, role, prefix)?, prefix)?) };
     ask.lie(own.devices.or(of_job.devices));
     let work = Work::Process(Process { argv, ..process.clone() });
-    Ok(Role { name: role.name.clone(), minimum: tasks, maximum, ask, work, topology: own.tasks })
+    Ok(Role { name: role.name.clone(), minimum: tasks, maximum, ask, work, topology: own.tasks, spread })
 }
 
 /// The ways in which a task may be served, the preferred first.
@@ -354,6 +360,29 @@ fn alternatives(job: &JobFile, role: &RoleFile, prefix: &str) -> Result<Vec<Alte
     }
     let way = |ask: DeviceAsk| Alternative { devices: Some(ask), ..one.clone() };
     Ok(devices.into_iter().map(way).collect())
+}
+
+/// How tasks are spread. Who says how many may lie together requires it, if he does not say that he merely prefers it.
+fn spread(file: Option<&SpreadFile>, prefix: &str) -> Result<Newer<Spread>, Problem> {
+    let Some(SpreadFile { over, most, required }) = file.cloned() else { return Ok(Newer::default()) };
+    if over.is_empty() || over.len() > LONGEST_WORD_BYTES {
+        let what = "it is the level over which tasks are spread: `rack`, `node`, or another that the pool's nodes name";
+        return Err(bad(format!("{prefix}spread.over"), what));
+    }
+    if most == Some(0) {
+        return Err(bad(
+            format!("{prefix}spread.most"),
+            "nothing can start with none in each: 1 is the least",
+        ));
+    }
+    if required.is_some() && most.is_none() {
+        return Err(bad(
+            format!("{prefix}spread.required"),
+            "without `most` it is a wish, and never required",
+        )
+        .with_fix("say how many may lie together at most (`most: 2`), or leave `required` out"));
+    }
+    Ok(Newer(Some(Spread { over, most, required: most.is_some() && required.unwrap_or(true) })))
 }
 
 /// The values go into a file of their own, never into the log.
@@ -469,6 +498,37 @@ mod tests {
                 .required_island()
                 .is_some())
         );
+    }
+
+    #[test]
+    fn a_spread_is_that_of_the_whole_job_and_of_each_role_that_says_one() {
+        let read = incoming(serde_json::json!({
+            "command": "x", "spread": {"over": "rack", "most": 2}, "roles": [
+                {"name": "a", "spread": {"over": "node", "most": 1, "required": false}}, {"name": "b", "spread": {"over": "zone"}}, {"name": "c"},
+            ],
+        }));
+        let said: Vec<_> =
+            read.spec.gang.spreads().into_iter().map(|(ranks, spread, _)| (ranks, spread.clone())).collect();
+        let spread = |over: &str, most, required| Spread { over: over.into(), most, required };
+        let (all, first) = (spread("rack", Some(2), true), spread("node", Some(1), false));
+        assert_eq!(said, [(0..3, all.clone()), (0..1, first), (1..2, spread("zone", None, false))]);
+        let alone =
+            incoming(serde_json::json!({"command": "x", "tasks": 4, "spread": {"over": "rack", "most": 2}}));
+        assert_eq!(alone.spec.gang.spread(), Some(&all));
+    }
+
+    #[test]
+    fn a_spread_that_makes_no_sense_is_refused_by_its_field() {
+        let said = |spread: serde_json::Value| problem(serde_json::json!({"command": "x", "spread": spread}));
+        assert_eq!(said(serde_json::json!({"most": 1})).0, "spread.over");
+        assert_eq!(said(serde_json::json!({"over": "rack", "most": 0})).0, "spread.most");
+        let (field, what) = said(serde_json::json!({"over": "rack", "required": true}));
+        assert_eq!(
+            (field.as_str(), what.as_str()),
+            ("spread.required", "without `most` it is a wish, and never required")
+        );
+        let role = serde_json::json!({"name": "a", "spread": {"over": "", "most": 1}});
+        assert_eq!(problem(serde_json::json!({"command": "x", "roles": [role]})).0, "roles[0].spread.over");
     }
 
     #[test]

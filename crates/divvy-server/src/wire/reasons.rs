@@ -47,6 +47,7 @@ pub(crate) fn examples() -> Vec<Reason> {
         Reason::NotApart("app=web".into(), "node".into()),
         Reason::Repelled("app=trainer".into(), "node".into()),
         Reason::NoIsland(IslandLevel::Nvlink, 4, 8),
+        Reason::NotSpread("rack".into(), 2, 8, 12),
         Reason::UserLimit("vision/@ana".into(), Resource::Any, 4000, 1000),
         Reason::OverBudget("vision".into(), 2_000_000, Time(0)),
     ]

@@ -4,7 +4,8 @@ use divvy_api::Problem;
 use divvy_api::types::{TopologyFile, TopologyFiles};
 use divvy_core::model::gang::{Branch, Group, Role};
 use divvy_core::model::island::IslandAsk;
-use divvy_core::model::topology::{INSIDE_A_NODE, TopologyAsk};
+use divvy_core::model::newer::Newer;
+use divvy_core::model::topology::{INSIDE_A_NODE, Spread, TopologyAsk};
 
 use super::incoming::bad;
 
@@ -43,17 +44,18 @@ pub(super) fn said(files: Option<&TopologyFiles>, field: &str) -> Result<Said, P
 }
 
 /// What the job says of its tasks holds for all its roles together.
-pub(super) fn gang(mut roles: Vec<Role>, together: Option<TopologyAsk>) -> Group {
+pub(super) fn gang(mut roles: Vec<Role>, together: Option<TopologyAsk>, spread: Newer<Spread>) -> Group {
     match (roles.len(), roles.pop()) {
         (1, Some(mut only)) => {
             only.topology = only.topology.or(together);
+            only.spread = Newer(only.spread.0.or(spread.0));
             Group::Role(only)
         }
         (count, last) => {
             roles.extend(last);
             let minimum = u32::try_from(count).unwrap_or(u32::MAX);
             let groups = roles.into_iter().map(Group::Role).collect();
-            Group::Branch(Branch { name: "job".into(), minimum, groups, topology: together })
+            Group::Branch(Branch { name: "job".into(), minimum, groups, topology: together, spread })
         }
     }
 }

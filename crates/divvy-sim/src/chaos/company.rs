@@ -1,9 +1,10 @@
-//! Jobs of a life that lie near others or apart from them.
+//! Jobs of a life that lie near others or apart from them, or are spread.
 
 use std::collections::BTreeMap;
 
 use divvy_core::model::affinity::{Affinity, Others};
 use divvy_core::model::choice::{Condition, Is};
+use divvy_core::model::topology::Spread;
 use serde::{Deserialize, Serialize};
 
 use super::dice::Dice;
@@ -50,6 +51,14 @@ impl Company {
         let (near, apart) = (self.near.iter().map(others), self.apart.iter().map(others));
         Affinity { labels: BTreeMap::new(), near: near.collect(), apart: apart.collect() }
     }
+}
+
+/// How many tasks a job has that says how they are spread, and what it says: of most jobs.
+pub(super) fn spread(dice: &mut Dice) -> Option<(u32, Spread)> {
+    let over = (*dice.one_of(&["rack", "rack", "node"])).to_owned();
+    let (most, required) = *dice.one_of(&[(Some(1), true), (Some(2), true), (Some(1), false), (None, false)]);
+    let tasks = *dice.one_of(&[1, 2, 2, 3, 4]);
+    dice.percent(60).then_some((tasks, Spread { over, most, required }))
 }
 
 /// Says of nodes in which rack they are; of some nobody knows.

@@ -13,7 +13,7 @@ use divvy_core::model::queue::{Budget, Period, Pledge, Queue, Users};
 use divvy_core::time::Span;
 
 use super::calendar::Kept;
-use super::company::{Company, name_racks};
+use super::company::{Company, name_racks, spread};
 use super::dice::Dice;
 use super::islands;
 use super::life::{Blow, Crash, JobLine, Life, NodeLine, Step, What, node_name, user_name};
@@ -37,6 +37,10 @@ pub fn life(seed: u64, events: u64) -> Life {
     // Likewise how devices are joined, and which of these jobs want: in lives of every kind, too.
     let mut islands = (seed % 7 == 6).then(|| Dice::new(seed.wrapping_mul(0xa076_1d64_78bd_642f)));
     islands.iter_mut().for_each(|dice| islands::join(dice, &mut nodes));
+    // And of how they are spread.
+    let mut spreads = (seed % 7 == 6).then(|| Dice::new(seed.wrapping_mul(0xbf58_476d_1ce4_e5b9)));
+    let unnamed = spreads.iter_mut().filter(|_| company.is_none());
+    unnamed.for_each(|dice| name_racks(dice, &mut nodes));
     let mut maker = Maker {
         queues: queues(&mut dice, says_more, &mut loans),
         says_more,
@@ -44,6 +48,7 @@ pub fn life(seed: u64, events: u64) -> Life {
         company,
         ways,
         islands,
+        spreads,
         policy: policy(&mut dice, says_more),
         devices: nodes.iter().map(|node| i64::from(node.devices)).sum::<i64>().max(1),
         load_percent: dice.between(60, 130),
@@ -241,6 +246,8 @@ struct Maker {
     ways: Option<Dice>,
     /// In which islands of a node jobs want to lie, if they say that in this life.
     islands: Option<Dice>,
+    /// How jobs are spread, if they say that in this life.
+    spreads: Option<Dice>,
     /// Whether its queues say what came later, too.
     says_more: bool,
     policy: Policy,
@@ -324,6 +331,7 @@ impl Maker {
         let company = self.company.as_mut().and_then(Company::of);
         let ways = self.ways.as_mut().map(ways).unwrap_or_default();
         let island = self.islands.as_mut().and_then(islands::wish);
+        let spread = self.spreads.as_mut().and_then(spread);
         let dice = &mut self.dice;
         let percent = |dice: &mut Dice, percent| dice.percent(percent);
         let work_ms = match dice.below(10) {
@@ -343,7 +351,7 @@ impl Maker {
             (line, *dice.one_of(&[DependsOn::Ok, DependsOn::Ok, DependsOn::Fail, DependsOn::Any]))
         });
         let token = percent(dice, 3).then(|| format!("t{}", dice.below(4)));
-        JobLine {
+        let line = JobLine {
             line: self.lines,
             user: dice.below(4) as u32,
             queue: dice.one_of(&self.queues).path.clone(),
@@ -374,6 +382,11 @@ impl Maker {
             company,
             ways,
             island,
+            spread: None,
+        };
+        match spread {
+            Some((tasks, spread)) => JobLine { tasks, spread: Some(spread), ..line },
+            None => line,
         }
     }
 

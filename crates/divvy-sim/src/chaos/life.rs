@@ -15,6 +15,7 @@ use divvy_core::model::node::NodeSpec;
 use divvy_core::model::pace::by_speed;
 use divvy_core::model::policy::Policy;
 use divvy_core::model::queue::Queue;
+use divvy_core::model::topology::Spread;
 use divvy_core::time::{Span, Time};
 use serde::{Deserialize, Serialize};
 
@@ -233,6 +234,9 @@ pub struct JobLine {
     /// In which island of their node the devices of each task lie.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub island: Option<IslandAsk>,
+    /// How its tasks are spread.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spread: Option<Spread>,
 }
 
 fn is_zero(number: &i32) -> bool {
@@ -368,6 +372,7 @@ impl JobLine {
             ask,
             work: Work::Process(Process { argv: vec!["true".into()], ..Process::default() }),
             topology: None,
+            spread: Newer(self.spread.clone()),
         }
     }
 

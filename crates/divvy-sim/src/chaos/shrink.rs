@@ -93,7 +93,7 @@ impl Search {
 }
 
 /// Ways to make a job plainer.
-const PLAINER: [fn(&mut JobLine); 18] = [
+const PLAINER: [fn(&mut JobLine); 19] = [
     |line| line.array = None,
     |line| line.tasks = 1,
     |line| line.more_tasks = 0,
@@ -103,6 +103,7 @@ const PLAINER: [fn(&mut JobLine); 18] = [
     |line| line.speed.clear(),
     |line| line.company = None,
     |line| line.ways.clear(),
+    |line| line.spread = None,
     |line| line.priority = 0,
     |line| (line.limit_ms, line.start_in_ms, line.estimate_ms) = (None, None, None),
     |line| line.requeue = None,

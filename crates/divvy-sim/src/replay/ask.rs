@@ -92,6 +92,7 @@ fn role(name: &str, tasks: u32, gpus: u32, kinds: &[KindOfDevice]) -> Role {
         ask: Ask::of(kinds.iter().map(|kind| alternative(kind, &kinds[0], gpus)).collect()),
         work: Work::Process(Process { argv: vec!["simulated".into()], ..Process::default() }),
         topology: None,
+        spread: Newer::default(),
     }
 }
 
@@ -109,6 +110,7 @@ fn gang(gpus: u32, kinds: &[KindOfDevice]) -> Group {
                 Group::Role(role("rest", 1, rest, kinds)),
             ],
             topology: None,
+            spread: Newer::default(),
         }),
     }
 }

@@ -288,7 +288,7 @@ fn sizes(size: Size) -> Vec<u32> {
 fn spec(name: String, queue: String, (devices, model): (u32, &str)) -> JobSpec {
     let (tasks, each) = if devices > DEVICES { (devices / DEVICES, DEVICES) } else { (1, devices) };
     let class = DeviceClass { models: [model.to_owned()].into_iter().collect(), ..DeviceClass::default() };
-    let devices = Some(DeviceAsk { class, count: each, draw: DrawAsk::Whole });
+    let devices = Some(DeviceAsk { class, count: each, draw: DrawAsk::Whole, island: Default::default() });
     let ask = Alternative { devices, speed_percent: 100, ..Alternative::default() };
     let process = Process { argv: vec!["python".into(), "train.py".into()], ..Process::default() };
     JobSpec {
@@ -308,6 +308,7 @@ fn spec(name: String, queue: String, (devices, model): (u32, &str)) -> JobSpec {
             ask: Ask::of(vec![ask]),
             work: Work::Process(process),
             topology: None,
+            spread: Newer::default(),
         }),
         time_limit: None,
         estimate: None,

@@ -178,9 +178,10 @@ fn plain_devices(spec: &JobSpec) -> Option<usize> {
     let any_class = ask.class == Default::default() && role.ask.nodes.is_any();
     let any_class = any_class && ask.required_island().is_none();
     let plain = only.cpu_milli.is_none() && only.memory_bytes.is_none() && only.extras.is_empty();
-    let one = role.minimum == 1 && role.maximum == 1 && role.topology.is_none();
+    let one = role.minimum == 1 && role.maximum == 1;
+    let anywhere = role.topology.is_none() && role.spread.is_unsaid();
     let usual = !spec.exclusive && spec.preemptible && spec.may_preempt();
-    (any_class && plain && one && usual).then_some(ask.count as usize)
+    (any_class && plain && one && anywhere && usual).then_some(ask.count as usize)
 }
 
 /// Whether so many devices of a node could be had if all on it gave way that may: nothing else keeps them.

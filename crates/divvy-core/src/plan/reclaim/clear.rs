@@ -9,6 +9,7 @@ use crate::model::ask::{DeviceAsk, DrawAsk};
 use crate::model::gang::{Group, Role, Roles};
 use crate::plan::filter;
 use crate::plan::settle::held_by;
+use crate::plan::spread::Rooms;
 use crate::plan::topology;
 use crate::plan::trial::{Scope, Trial};
 use crate::snapshot::{DeviceView, NodeView};
@@ -23,7 +24,9 @@ pub(in crate::plan) struct Step {
 pub(in crate::plan) struct Steps<'a> {
     clearings: Option<Clearings<'a>>,
     /// The clearings in another order than by their cost alone.
-    sorted: std::vec::IntoIter<Clearing>,
+    sorted: std::vec::IntoIter<(Clearing, usize)>,
+    /// How many more tasks may lie where, if they are to be spread.
+    rooms: Rooms,
     tasks: u32,
     /// For how many tasks there is room on the nodes so far.
     slots: u32,
@@ -47,18 +50,24 @@ impl<'a> Steps<'a> {
             && let Some(mut clearings) = clearings.take()
         {
             let all = std::iter::from_fn(|| clearings.next(trial, candidates)).collect();
-            sorted.extend(by_domain(all, &domains, tasks).into_iter().map(|(clearing, _)| clearing));
+            sorted = by_domain(all, &domains, tasks);
         }
         let one_way = |role: &Role| claim.part.is_none() && role.ask.alternatives.len() == 1;
         let alike = clearings.is_some() && matches!(gang, Group::Role(role) if one_way(role));
-        Self { clearings, sorted: sorted.into_iter(), tasks, slots: 0, alike, next: 0 }
+        let (sorted, rooms) = (sorted.into_iter(), Rooms::of(gang));
+        Self { clearings, sorted, rooms, tasks, slots: 0, alike, next: 0 }
     }
 
     pub(in crate::plan) fn next(&mut self, trial: &Trial, candidates: &mut Candidates) -> Option<Step> {
-        let cheapest = self.clearings.as_mut().and_then(|clearings| clearings.next(trial, candidates));
-        if let Some(clearing) = cheapest.map(|(clearing, _)| clearing).or_else(|| self.sorted.next()) {
-            self.slots += clearing.slots;
-            return Some(Step { stop: clearing.stop, slots: self.slots >= self.tasks });
+        loop {
+            let cheapest = self.clearings.as_mut().and_then(|clearings| clearings.next(trial, candidates));
+            let Some((clearing, place)) = cheapest.or_else(|| self.sorted.next()) else { break };
+            // Where no more of its tasks may lie nobody is stopped for it.
+            let slots = self.rooms.take(&trial.capacity().nodes[place], clearing.slots);
+            if slots > 0 {
+                self.slots += slots;
+                return Some(Step { stop: clearing.stop, slots: self.slots >= self.tasks });
+            }
         }
         let index = self.next;
         if !candidates.reach(index) {

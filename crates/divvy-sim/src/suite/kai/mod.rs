@@ -221,7 +221,13 @@ fn branch(asked: &Asked, job: &Job, tree: &Tree, ranks: &mut Vec<usize>) -> Resu
         let groups =
             tree.groups.iter().map(|tree| branch(asked, job, tree, ranks)).collect::<Result<Vec<_>, _>>()?;
         let minimum = tree.min_groups.unwrap_or(groups.len() as u32);
-        Group::Branch(Branch { name: tree.name.clone(), minimum, groups, topology: None })
+        Group::Branch(Branch {
+            name: tree.name.clone(),
+            minimum,
+            groups,
+            topology: None,
+            spread: Default::default(),
+        })
     };
     let topology = tree.topology.as_ref().map(Within::ask);
     match &mut group {
@@ -262,7 +268,7 @@ fn leaf(
         let alternatives = vec![alternative(asked, request)];
         let ask = Ask { alternatives, nodes: nodes.clone(), affinity: affinity.clone().into_said() };
         let work = plain_work();
-        Group::Role(Role { name, minimum, maximum, ask, work, topology: None })
+        Group::Role(Role { name, minimum, maximum, ask, work, topology: None, spread: Default::default() })
     };
     ranks.extend(kinds.iter().flat_map(|(_, same)| same));
     match (minimum.cmp(&all), kinds.first()) {
@@ -277,7 +283,13 @@ fn leaf(
             };
             let groups: Vec<Group> = kinds.iter().enumerate().map(of).collect();
             let needed = if order == Ordering::Less { minimum } else { groups.len() as u32 };
-            Ok(Group::Branch(Branch { name: name.to_owned(), minimum: needed, groups, topology: None }))
+            Ok(Group::Branch(Branch {
+                name: name.to_owned(),
+                minimum: needed,
+                groups,
+                topology: None,
+                spread: Default::default(),
+            }))
         }
     }
 }

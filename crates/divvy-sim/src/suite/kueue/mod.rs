@@ -252,6 +252,7 @@ impl Scene<'_> {
             work: plain_work(),
             // Where something runs, it runs.
             topology: podset.topology.as_ref().filter(|_| !runs).and_then(|text| self.topology(text)),
+            spread: Default::default(),
         };
         let seats = if runs { self.seats(assigned, count)? } else { Vec::new() };
         Ok((role, seats))
@@ -386,6 +387,7 @@ fn resident(name: &str, queue: &str, alternative: Alternative, seat: Seat) -> Ac
         ask: Ask::of(vec![alternative]),
         work: plain_work(),
         topology: None,
+        spread: Default::default(),
     };
     let spec = JobSpec { preemptible: false, ..plain_spec(name, queue, Group::Role(role)) };
     Actor {
@@ -431,7 +433,13 @@ fn gang(asked: &Asked, job: &Job, roles: Vec<Role>) -> Result<Group, Obstacle> {
         return Ok(groups.remove(0));
     }
     let minimum = groups.len() as u32;
-    Ok(Group::Branch(Branch { name: "main".into(), minimum, groups, topology: None }))
+    Ok(Group::Branch(Branch {
+        name: "main".into(),
+        minimum,
+        groups,
+        topology: None,
+        spread: Default::default(),
+    }))
 }
 
 /// Podsets that are to share a domain; where there are no nodes, a flavor.
@@ -452,7 +460,13 @@ fn together(asked: &Asked, mut roles: Vec<Role>) -> Result<Vec<Group>, Obstacle>
     roles.iter_mut().for_each(|role| role.topology = role.topology.take().filter(in_blocks));
     let minimum = roles.len() as u32;
     let groups = roles.into_iter().map(Group::Role).collect();
-    Ok(vec![Group::Branch(Branch { name: "main".into(), minimum, groups, topology })])
+    Ok(vec![Group::Branch(Branch {
+        name: "main".into(),
+        minimum,
+        groups,
+        topology,
+        spread: Default::default(),
+    })])
 }
 
 impl Assigned {

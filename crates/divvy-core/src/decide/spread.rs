@@ -1,0 +1,88 @@
+//! Deciding on what a gang says of being spread: what contradicts itself, or the topology that it asks for, is refused.
+
+use std::ops::Range;
+
+use super::Rejection;
+use crate::model::gang::Group;
+use crate::model::job::JobSpec;
+use crate::model::node::NodeState;
+use crate::model::topology::{NODE, Spread, Topology};
+use crate::state::State;
+
+/// Tasks that have to lie within one domain of a level.
+struct Together<'a> {
+    ranks: Range<u32>,
+    within: &'a str,
+    /// So many of them start together.
+    tasks: u32,
+}
+
+pub(super) fn sense(state: &State, spec: &JobSpec) -> Result<(), Rejection> {
+    let spreads = spec.gang.spreads();
+    if spreads.is_empty() {
+        return Ok(());
+    }
+    let (levels, together) = (levels(state), together(&spec.gang));
+    match spreads.into_iter().find_map(|of_group| wrong(of_group, &levels, &together)) {
+        None => Ok(()),
+        Some(what) => Err(Rejection::BadSpec { field: "spread", what }),
+    }
+}
+
+fn wrong(
+    (ranks, spread, group): (Range<u32>, &Spread, &Group),
+    levels: &[String],
+    together: &[Together],
+) -> Option<String> {
+    let Spread { over, most, required } = spread;
+    if over.is_empty() {
+        return Some("name the level over which tasks are spread, like rack or node".into());
+    }
+    if *most == Some(0) {
+        return Some(format!(
+            "nothing can start with none in a {over}: at least one may lie in each, most: 1"
+        ));
+    }
+    if *required && most.is_none() {
+        return Some(format!(
+            "say how many may lie in one {over} at most (most: 2), or leave out `required`"
+        ));
+    }
+    let most = spread.bound()?;
+    // Whatever lies in one domain lies in one of each wider level, too.
+    let holds = |within: &str| {
+        let place = |name: &str| levels.iter().position(|level| level == name);
+        within == over || place(over).zip(place(within)).is_some_and(|(over, within)| over < within)
+    };
+    let of_both = |other: &Together| match other.ranks.start < ranks.end && ranks.start < other.ranks.end {
+        true => other.tasks.min(group.tasks()),
+        false => 0,
+    };
+    let clash = together.iter().find(|other| holds(other.within) && of_both(other) > most)?;
+    let (tasks, within) = (of_both(clash), clash.within);
+    Some(format!(
+        "{tasks} tasks must lie within one {within}, and no more than {most} of them may lie in one {over}"
+    ))
+}
+
+/// All of a gang that has to lie in one domain each: groups, and blocks of tasks.
+fn together(gang: &Group) -> Vec<Together<'_>> {
+    let mut found = Vec::new();
+    gang.visit(0, &mut |ranks, group| {
+        let Some(ask) = group.topology() else { return };
+        let blocks = ask.slices.iter().map(|slice| (slice.within.as_str(), slice.tasks));
+        let whole = ask.required.then_some((ask.within.as_str(), group.tasks()));
+        let all = blocks.chain(whole);
+        found.extend(all.map(|(within, tasks)| Together { ranks: ranks.clone(), within, tasks }));
+    });
+    found
+}
+
+/// The levels of the pool, coarse to fine, as the first node says that names any; else the usual ones.
+fn levels(state: &State) -> Vec<String> {
+    let nodes = state.nodes.values().filter(|node| node.state != NodeState::Gone);
+    let named = nodes.map(|node| &node.spec.domains).find(|domains| !domains.is_empty());
+    let Some(named) = named else { return Topology::default().levels };
+    let levels = named.iter().map(|(level, _)| level.clone()).filter(|level| level != NODE);
+    levels.chain([NODE.to_owned()]).collect()
+}

@@ -6,11 +6,13 @@ mod affinity;
 mod given;
 mod giving;
 mod islands;
+mod ledger;
 mod moving;
 mod order;
 mod spread;
 mod starving;
 
+use ledger::Account;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::reckon::{always_guaranteed_milli, counts, guaranteed_milli, keeps_from, limits_at, mib, stand};
@@ -84,24 +86,6 @@ struct Hold {
     since: Time,
     placement: Placement,
     counted: Vec<(Resource, i64)>,
-}
-
-/// What a user is charged in a queue: `base + rate · time`, in milli-GPU·ms.
-#[derive(Clone, Copy, Debug, Default)]
-struct Account {
-    base_milli_ms: i128,
-    rate_milli: i64,
-}
-
-impl Account {
-    fn charged_at(&self, now: Time) -> i128 {
-        self.base_milli_ms + i128::from(self.rate_milli) * i128::from(now.0)
-    }
-
-    fn change(&mut self, milli: i64, now: Time) {
-        self.rate_milli += milli;
-        self.base_milli_ms -= i128::from(milli) * i128::from(now.0);
-    }
 }
 
 /// What is found wrong on the way.
@@ -511,27 +495,6 @@ impl Watch {
         self.ledger_agrees(state, &hold, wrong);
     }
 
-    fn ledger_agrees(&self, state: &State, hold: &Hold, wrong: &mut Found) {
-        let own = self.accounts[hold.account];
-        let user = self.account_of.get(&hold.queue).into_iter().flatten();
-        let user = user.into_iter().find(|(_, account)| **account == hold.account).map(|(user, _)| user);
-        let kept = user.and_then(|user| state.ledger.account(&hold.queue, user));
-        let agrees = kept.is_some_and(|kept| {
-            kept.rate_milli == own.rate_milli && kept.charged_at(state.now) == own.charged_at(state.now)
-        });
-        if !agrees || state.ledger.closed_milli_ms() != self.closed_milli_ms {
-            let text = format!(
-                "queue {} is charged {kept:?}; held were {} milli-GPU·ms, {} milli now; closed {} and {}",
-                hold.queue,
-                own.charged_at(state.now),
-                own.rate_milli,
-                state.ledger.closed_milli_ms(),
-                self.closed_milli_ms,
-            );
-            wrong.push(found("L11", text));
-        }
-    }
-
     /// Promises that an event has ended beside those it names.
     fn forget_promises(&mut self, state: &State, job: JobId, wrong: &mut Found) {
         let first = JobId { number: job.number, member: None };
@@ -570,16 +533,6 @@ impl Watch {
         if run.promised != state.promises.contains_key(&job) {
             wrong.push(found("L7", format!("job {job} and what is promised to it do not agree")));
         }
-    }
-
-    fn account(&mut self, queue: &str, user: &str) -> usize {
-        if let Some(known) = self.account_of.get(queue).and_then(|users| users.get(user)) {
-            return *known;
-        }
-        let new = self.accounts.len();
-        self.accounts.push(Account::default());
-        self.account_of.entry(queue.to_owned()).or_default().insert(user.to_owned(), new);
-        new
     }
 }
 

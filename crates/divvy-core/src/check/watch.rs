@@ -12,9 +12,9 @@ mod order;
 mod spread;
 mod starving;
 
-use ledger::Account;
 use std::collections::{BTreeMap, BTreeSet};
 
+use self::ledger::Account;
 use super::reckon::{always_guaranteed_milli, counts, guaranteed_milli, keeps_from, limits_at, mib, stand};
 use super::{Violation, gang};
 use crate::amount::{Amount, Resource};

@@ -66,3 +66,26 @@ impl Moving {
         period.len() >= moves.per_job as usize
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_move_is_one_too_many_only_in_the_period_that_began_with_the_first_of_those_before() {
+        let job = JobId::single(1);
+        let said = Some(Moves { per_job: 2, every_ms: 100, per_queue: 1 });
+        let left = [(job, [10, 60, 150, 300].map(Time).to_vec())].into();
+        let moving = Moving { said, left, ..Moving::default() };
+        let of = |times: usize, now: i64| {
+            let left = [(job, moving.left[&job][..times].to_vec())].into();
+            Moving { left, ..moving.clone() }.is_enough(job, Time(now))
+        };
+        assert_eq!([of(0, 5), of(1, 20), of(2, 109), of(2, 110)], [false, false, true, false]);
+        assert_eq!([of(3, 151), of(4, 301)], [false, false]);
+        assert!(
+            Moving { said: Some(Moves { per_job: 0, ..Moves::default() }), ..Moving::default() }
+                .is_enough(job, Time(0))
+        );
+    }
+}

@@ -1,6 +1,8 @@
 //! Gangs whose tasks are spread over the domains of a level, as golden tests: one behaviour each, in words.
 
-use divvy_core::scenario::run;
+use divvy_core::check::Watch;
+use divvy_core::scenario::{Scenario, run};
+use divvy_core::state::State;
 use expect_test::{Expect, expect};
 
 fn check(scenario: &str, expected: Expect) {
@@ -368,4 +370,33 @@ fn a_gang_that_grows_does_not_bind_those_for_whom_room_is_kept() {
               room from 1h
         "#]],
     );
+}
+
+/// What the checker finds in the log of a pool after these lines.
+fn found(lines: &str) -> Vec<String> {
+    let mut pool = Scenario::new();
+    for line in format!("{RACKS}{lines}").lines() {
+        assert_eq!(pool.line(line), Ok(()), "{line}");
+    }
+    let mut state = State::default();
+    let mut watch = Watch::new(&state);
+    let mut found = Vec::new();
+    for stamped in &pool.log {
+        assert_eq!(state.apply(stamped), Ok(()));
+        found.extend(watch.follow(&state, stamped).into_iter().map(|it| format!("{}: {}", it.law, it.text)));
+    }
+    found
+}
+
+#[test]
+fn the_checker_finds_tasks_that_are_not_spread_as_they_must_be() {
+    let start = |spread: &str, on: &str| {
+        found(&format!("submit g default 1 tasks=2 spread={spread}\nstart g on={on}"))
+    };
+    let none: [&str; 0] = [];
+    assert_eq!(start("1:rack", "n1:0,n2:0"), none);
+    assert_eq!(start("1:rack:wish", "n1:0,n1:1"), none);
+    let wrong = ["spread: a task of job 1 lies outside every rack, or in one with more than 1"];
+    assert_eq!(start("1:rack", "n1:0,n1:1"), wrong);
+    assert_eq!(start("1:rack", "n1:0,n4:0"), wrong);
 }

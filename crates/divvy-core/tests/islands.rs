@@ -330,6 +330,7 @@ fn how_devices_are_joined_and_what_jobs_want_of_it_is_written_as_it_was_read() {
         let mut scenario = Scenario::new();
         scenario.line(&format!("node a 4xh100 {linked}")).unwrap();
         scenario.line(&format!("submit b default 2 {within} wait")).unwrap();
+        scenario.line("plan").unwrap();
         let written = write(scenario.state());
         let has = |word: &str| written.text.split_whitespace().any(|known| known == word);
         assert!(has(linked) && has(within) && written.differences.is_empty(), "{written:?}");

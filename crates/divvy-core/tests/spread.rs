@@ -151,7 +151,7 @@ fn what_contradicts_itself_is_refused() {
             refused bad-spec: spread: 4 tasks must lie within one rack, and no more than 2 of them may lie in one rack
             refused bad-spec: spread: 4 tasks must lie within one rack, and no more than 2 of them may lie in one zone
             refused bad-spec: spread: 2 tasks must lie within one node, and no more than 1 of them may lie in one rack
-            refused cannot-fit: this pool can never run it: no engine of this pool runs topology levels within a node. The pool has 16 h100 (80GB) on 4 nodes, at most 4 on one.
+            refused cannot-fit: this pool can never run it: no engine of this pool runs tasks that are spread within a node. The pool has 16 h100 (80GB) on 4 nodes, at most 4 on one.
             place f n1:0 n1:1
         "#]],
     );

@@ -159,11 +159,12 @@ fn unsupported(spec: &JobSpec, (shares, elastic): (bool, bool)) -> Option<&'stat
         return Some("blocks of tasks in a role that grows and shrinks");
     }
     let asks = || asks_of(&spec.gang);
-    let spread = spec.gang.spreads().into_iter().map(|(_, spread, _)| spread.over.as_str());
-    if asks().iter().flat_map(|ask| ask.levels()).chain(spread).any(|level| INSIDE_A_NODE.contains(&level)) {
-        return Some(
-            "tasks that lie together within a node's nvlink, numa or device, or are spread over these",
-        );
+    if asks().iter().flat_map(|ask| ask.levels()).any(|level| INSIDE_A_NODE.contains(&level)) {
+        return Some("tasks that lie together within a node's nvlink, numa or device");
+    }
+    let spreads = spec.gang.spreads();
+    if spreads.iter().any(|(_, spread, _)| INSIDE_A_NODE.contains(&spread.over.as_str())) {
+        return Some("tasks that are spread within a node");
     }
     let devices = roles
         .iter()

@@ -260,6 +260,19 @@ plan";
     }
 
     #[test]
+    fn what_is_written_says_how_jobs_are_spread_and_nothing_of_the_racks_names() {
+        let nodes = "node one 8xh100 rack=basement\nnode two 8xh100 rack=attic\n";
+        let jobs = "submit a default 1 tasks=2 spread=1:rack\nplan\nsubmit b default 1 tasks=3 spread=1:rack wait\n\
+            submit c default 1 tasks=2 spread=2:rack:wish\nsubmit d default 1 tasks=2 spread=node\nplan";
+        let written = exported(&events(&format!("{nodes}{jobs}")));
+        assert_eq!(written.differences, [] as [String; 0], "{}", written.text);
+        for said in ["spread=1:rack ", "spread=2:rack:wish ", "spread=node ", "wait DV-NOT-SPREAD"] {
+            assert!(written.text.contains(said), "{said} is not in\n{}", written.text);
+        }
+        assert!(!written.text.contains("basement"), "{}", written.text);
+    }
+
+    #[test]
     fn what_is_written_is_written_the_same_from_the_scenario_itself() {
         let first = exported(&events(EVERYTHING)).text;
         let node = "node n1 8xh100 linked gb=80 mib=81559 cpu=63.5 mem=500 numa=32:250,31.5:1000000B\n";

@@ -12,7 +12,8 @@
         if notice:
             divvy.leave()
 
-Outside a job nothing of this does anything, so that the same script runs anywhere. The standard library is all it needs.
+Outside a job nobody is asked or told anything, so that the same script runs anywhere; the signal is heard there, too. The
+standard library is all it needs.
 """
 
 import http.client

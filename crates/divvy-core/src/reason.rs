@@ -345,7 +345,7 @@ impl Reason {
             Reason::TooManyDevices(_, most) => {
                 format!("ask for at most {most} per task, or split the job into more tasks")
             }
-            Reason::TooManyTasks(_, most) => format!("ask for at most {most} tasks"),
+            Reason::TooManyTasks(_, most) => format!("ask for at most {most} task{}", plural(*most)),
             Reason::TooMuchHost(resource, _, most) => {
                 format!("ask for at most {} of {resource}", shown(resource, *most))
             }

@@ -124,9 +124,9 @@ fn clock_form(text: &str) -> Option<i128> {
     Some(((days * 24 + hours) * 3600 + minutes * 60 + seconds) * 1000)
 }
 
-/// At most twelve digits, so that what is made of it cannot overflow an i128.
+/// At most eighteen digits, so that what is made of it cannot overflow an i128.
 fn whole(digits: &str) -> Option<i128> {
-    (!digits.is_empty() && digits.len() <= 12 && digits.bytes().all(|b| b.is_ascii_digit()))
+    (!digits.is_empty() && digits.len() <= 18 && digits.bytes().all(|b| b.is_ascii_digit()))
         .then(|| digits.parse().ok())
         .flatten()
 }

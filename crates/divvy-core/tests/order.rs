@@ -12,7 +12,7 @@ fn check(policy: &str, scenario: &str, expected: Expect) {
 }
 
 const ATTAINED: &str =
-    "{half_life: none, order: attained, attained: {levels_device_ms: [600000, 6000000], head_start_ms: 0}}";
+    "{half_life: none, order: attained, attained: {levels: [10m, 100m], head_start: none}}";
 const SHORTEST: &str = "{half_life: none, order: shortest}";
 
 #[test]
@@ -160,7 +160,7 @@ fn a_member_that_gave_way_waits_behind_those_that_have_had_less_whoever_of_its_a
 #[test]
 fn in_a_strict_order_an_array_keeps_back_only_those_behind_the_member_that_is_next() {
     check(
-        "{strict: true, half_life: none, order: attained, attained: {levels_device_ms: [600000], head_start_ms: 0}}",
+        "{strict: true, half_life: none, order: attained, attained: {levels: [10m], head_start: none}}",
         "node n1 2xh100\nsubmit a default 1 array=0-2\nplan\npass 11m\nstop a_0\nend a_0 signal=15\nsubmit b default 1 cpu=2\nplan\nexplain b",
         expect![[r#"
             place a_0 n1:0
@@ -180,7 +180,7 @@ fn in_a_strict_order_an_array_keeps_back_only_those_behind_the_member_that_is_ne
 #[test]
 fn in_the_order_without_shares_an_array_starts_no_more_than_stand_before_the_next_job() {
     check(
-        "{share: none, preempt: off, order: attained, attained: {levels_device_ms: [600000], head_start_ms: 0}}",
+        "{share: none, preempt: off, order: attained, attained: {levels: [10m], head_start: none}}",
         "node n1 2xh100\nsubmit a default 1 array=0-2\nplan\npass 11m\nstop a_0\nend a_0 signal=15\nstop a_1\nend a_1 signal=15\nsubmit b default 1 cpu=2\nplan",
         expect![[r#"
             place a_0 n1:0

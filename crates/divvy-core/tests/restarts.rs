@@ -95,7 +95,7 @@ fn by_default_who_gave_way_is_safe_for_a_minute() {
 #[test]
 fn who_has_not_run_for_long_is_left_alone_by_other_queues_until_he_has() {
     check(
-        "{half_life: none, cool_down: none, min_runtime_ms: 600000}",
+        "{half_life: none, cool_down: none, min_runtime: 10m}",
         "node n1 1xh100\nqueue a guarantee=1\nqueue b\nsubmit b1 b 1\nplan\npass 1m\nsubmit a1 a 1\nplan\npass 9m\nplan",
         expect![[r#"
             place b1 n1:0

@@ -451,7 +451,7 @@ fn what_the_pool_never_has_is_named_to_jobs_that_wait_for_capacity() {
         expect![[r#"
             wait DV-TOO-MANY-TASKS: asks for 2 tasks at once; the empty pool holds 1
             no_fit
-              DV-TOO-MANY-TASKS asks for 2 tasks at once; the empty pool holds 1 | ask for at most 1 tasks
+              DV-TOO-MANY-TASKS asks for 2 tasks at once; the empty pool holds 1 | ask for at most 1 task
               4 in pool > 4 right model > 4 enough memory > 4 healthy > 4 free > 4 on one node
         "#]],
     );

@@ -117,7 +117,7 @@ fn a_node_that_vanishes_while_it_is_promised_to_a_gang_takes_the_promise_with_it
         wait DV-TOO-MANY-TASKS: asks for 2 tasks at once; the empty pool holds 1
         wait DV-TOO-MANY-TASKS: asks for 2 tasks at once; the empty pool holds 1
         no_fit
-          DV-TOO-MANY-TASKS asks for 2 tasks at once; the empty pool holds 1 | ask for at most 1 tasks
+          DV-TOO-MANY-TASKS asks for 2 tasks at once; the empty pool holds 1 | ask for at most 1 task
           2 in pool > 2 right model > 2 enough memory > 2 healthy > 2 free > 2 on one node
         place gang n1:0+n1:1 n2:0+n2:1
         wait DV-GPUS-BUSY: no node has 2 GPUs free that would do

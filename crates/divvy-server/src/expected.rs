@@ -167,7 +167,7 @@ fn basis(basis: Basis) -> String {
     let said = many(basis.said, "job that runs", "jobs that run");
     match (basis.finished, basis.said) {
         (0, 0) if basis.unknown > 0 => format!(
-            "nothing says how long {} will take: by then it has waited for so long that it goes before all others",
+            "nothing says how long {} will take: by then so much is due to its queue, or it has waited for so long, that others give way",
             many(basis.unknown, "job that runs", "jobs that run")
         ),
         (0, 0) => "nothing that runs stands in its way".into(),

@@ -204,7 +204,7 @@ mod tests {
 
     /// A pool in which nearly everything is the case that a scenario can say.
     const EVERYTHING: &str = "\
-policy {strict: false, shares: true, ageing_ms_per_point: 1000}
+policy {strict: false, shares: true, ageing: 1s}
 queue  vision         limit=9 cpu=64 weight=3
 queue  vision/people  guarantee=2 requeue=failure
 node   first   8xh100 cpu=63.5 mem=500 numa=32:250,31.5:1000000B linked gb=80

@@ -173,7 +173,8 @@ impl From<Problem> for Failure {
         let mut failure = Self::new(exit_of(&problem.code, problem.status), problem.title);
         if !problem.detail.is_empty() {
             let field = problem.field.map(|field| format!("{field}: ")).unwrap_or_default();
-            failure.why.push(format!("{field}{}", problem.detail));
+            let reason = problem.reason.map(|code| format!(" ({code})")).unwrap_or_default();
+            failure.why.push(format!("{field}{}{reason}", problem.detail));
         }
         failure.fix = problem.fix;
         failure

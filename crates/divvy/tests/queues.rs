@@ -16,7 +16,7 @@ const FILE: &str = "queues:
   lab:        {guarantee: 6, limit: 8}
   lab/vision: {guarantee: {h100: 4}, weight: 2, submit: ['user:ana']}
   default:
-policy: {min_runtime_ms: 600000}
+policy: {min_runtime: 10m}
 ";
 
 /// A pool in which that file is in force.
@@ -48,7 +48,7 @@ fn one_queue_is_changed_and_all_else_stays_as_it_is() {
   default:
   lab:        {guarantee: 6, limit: 8}
   lab/vision: {guarantee: {h100: 4}, limit: 5, weight: 3}
-policy: {min_runtime_ms: 600000}";
+policy: {min_runtime: 10m}";
     assert_eq!(yaml(&pool), expected);
     assert_eq!(pool.say("queues set lab/vision --weight 3").ok(), "nothing changes");
     pool.say("queues set lab/asr --create --guarantee 2").ok();
@@ -89,7 +89,7 @@ fn every_change_says_who_when_what_and_why_and_can_be_undone() {
     assert_eq!(told[2]["diff"], json!(["~ lab/vision guarantee h100: 4 → 2"]));
     assert_eq!((&told[0]["by"], &told[0]["change"]), (&json!("divvy"), &json!(1)));
     assert!(
-        told[1]["diff"].as_array().unwrap().contains(&json!("~ policy min_runtime_ms: 0 → 600000")),
+        told[1]["diff"].as_array().unwrap().contains(&json!("~ policy min_runtime: none → 10m")),
         "{told:?}"
     );
     assert!(told[2]["at_ms"].as_i64().unwrap() > told[1]["at_ms"].as_i64().unwrap());
@@ -129,7 +129,7 @@ fn users_and_budgets_of_a_queue_are_set_shown_and_written_back() {
     let told = "~ lab budget: none → 100 GPU-hours every week, 20 carried\n~ lab users: together → divided\n~ lab users.limit any: unlimited → 3\n~ lab users.weight ana: 1 → 2\nin force";
     assert_eq!(said.ok(), told);
     pool.say("queues set lab --user-max-time 2d --budget 50/week").ok();
-    let said = "  lab:        {guarantee: 6, limit: 8, budget: {carry: 20, every: week, gpu_hours: 50}, users: {limit: 3, weight: {ana: 2}, max_time: \"2d\"}}\n";
+    let said = "  lab:        {guarantee: 6, limit: 8, budget: {carry: 20, every: week, gpu_hours: 50}, users: {limit: 3, weight: {ana: 2}, max_time: 2d}}\n";
     assert!(yaml(&pool).contains(said), "{}", yaml(&pool));
     std::fs::write(pool.work().join("again.yaml"), yaml(&pool)).unwrap();
     assert_eq!(pool.say("apply -f again.yaml").ok(), "nothing changes");

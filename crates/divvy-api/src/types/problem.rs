@@ -60,6 +60,9 @@ pub struct Problem {
     pub detail: String,
     /// Stable; programs look here.
     pub code: ProblemCode,
+    /// The reason, where there is a page about it: `DV-TOO-MANY-GPUS`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
     /// What helps.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fix: Option<String>,
@@ -89,11 +92,18 @@ impl Problem {
             status,
             detail: detail.into(),
             code,
+            reason: None,
             fix: None,
             field: None,
             line: None,
             column: None,
         }
+    }
+
+    /// Names the reason.
+    pub fn with_reason(mut self, code: Option<&str>) -> Self {
+        self.reason = code.map(str::to_owned);
+        self
     }
 
     /// Says what helps.

@@ -30,7 +30,7 @@ pub use calendar::{Reserve, Wanted};
 pub use guarantee::{Beyond, guaranteed_beyond};
 pub(crate) use observe::last_word;
 pub use observe::{Seen, observe};
-pub use submit::what_there_is;
+pub use submit::{open_queue, what_there_is};
 
 /// What someone wants of the pool.
 #[derive(Clone, Debug, PartialEq)]
@@ -251,6 +251,15 @@ pub enum Rejection {
 }
 
 impl Rejection {
+    /// The code of the reason, where there is a page about it.
+    pub fn reason_code(&self) -> Option<&'static str> {
+        match self {
+            Rejection::CannotFit { reason, .. } => Some(reason.code()),
+            Rejection::NotAMember { .. } => Some("DV-NOT-A-MEMBER"),
+            _ => None,
+        }
+    }
+
     /// The stable code.
     pub fn code(&self) -> &'static str {
         match self {

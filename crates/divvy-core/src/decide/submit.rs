@@ -7,8 +7,8 @@ use crate::event::Event;
 use crate::model::ask::{DeviceAsk, DrawAsk};
 use crate::model::device::WHOLE_MILLI;
 use crate::model::gang::{Branch, Group, Role};
-use crate::model::job::{Dependency, DependsOn, JobSpec, Submission, Work};
-use crate::model::queue::default_of;
+use crate::model::job::{Dependency, DependsOn, JobSpec, Owner, Submission, Work};
+use crate::model::queue::{Queue, default_of, submitters, takes};
 use crate::model::topology::{INSIDE_A_NODE, TopologyAsk};
 use crate::plan;
 use crate::reason::Reason;
@@ -70,17 +70,23 @@ fn queue(state: &State, submit: &Submit, spec: &mut Arc<JobSpec>) -> Result<(), 
     if spec.queue.is_empty() {
         Arc::make_mut(spec).queue = default_of(state.queues.values(), &submit.owner).to_owned();
     }
-    let known = || state.queues.keys().cloned().collect();
-    let queue = state.queues.get(&spec.queue);
-    let queue = queue.ok_or_else(|| Rejection::UnknownQueue { queue: spec.queue.clone(), known: known() })?;
-    if queue.takes(&submit.owner) {
-        if !submit.requeue_said && spec.requeue != queue.requeue {
-            Arc::make_mut(spec).requeue = queue.requeue;
-        }
-        return Ok(());
+    let queue = open_queue(state, &spec.queue, &submit.owner)?;
+    if !submit.requeue_said && spec.requeue != queue.requeue {
+        Arc::make_mut(spec).requeue = queue.requeue;
     }
-    let takes = queue.submit.iter().map(ToString::to_string).collect();
-    Err(Rejection::NotAMember { user: submit.owner.name.clone(), queue: spec.queue.clone(), takes })
+    Ok(())
+}
+
+/// The queue of this path, if it is there and takes jobs of the user.
+pub fn open_queue<'a>(state: &'a State, path: &str, owner: &Owner) -> Result<&'a Queue, Rejection> {
+    let known = || state.queues.keys().cloned().collect();
+    let unknown = || Rejection::UnknownQueue { queue: path.to_owned(), known: known() };
+    let queue = state.queues.get(path).ok_or_else(unknown)?;
+    if takes(&state.queues, path, owner) {
+        return Ok(queue);
+    }
+    let takes = submitters(&state.queues, path).iter().map(ToString::to_string).collect();
+    Err(Rejection::NotAMember { user: owner.name.clone(), queue: path.to_owned(), takes })
 }
 
 fn sense(spec: &JobSpec) -> Result<(), Rejection> {

@@ -50,6 +50,9 @@ const LEFT_FOR_FEW: u32 = 4;
 /// Of menus with more changes these sets are too many: they would go into tens of thousands.
 const MOST_FOR_FEW: usize = 160;
 
+/// Of more edits, sets of three would be more than a thousand.
+const MOST_FOR_THREE: usize = 20;
+
 /// How many ends are waited for beside so many grants: three changes of others are enough to look for.
 fn most_ends(grants: usize) -> usize {
     if grants == 0 { usize::MAX } else { 3usize.saturating_sub(grants) }
@@ -120,23 +123,21 @@ impl Search<'_> {
         best
     }
 
-    /// One or two changes that cost less than what was found, beside giving up its own conditions or not: the order above takes it
-    /// that what asks for less starts no later, which is not always so.
+    /// One or two changes, or three edits, that cost less than what was found, beside giving up its own conditions or not: the order
+    /// above takes it that what asks for less starts no later, which is not always so.
     fn few(&mut self, mut best: Option<Fix>) -> Option<Fix> {
         let menu = self.menu;
         let all = [&menu.edits[..], &menu.ends, &menu.grants].concat();
         if self.meter.is_scarce || all.len() > MOST_FOR_FEW {
             return best;
         }
-        let mut sets: Vec<Vec<Change>> = Vec::new();
-        for waivers in self.waiver_sets() {
-            for (index, one) in all.iter().enumerate() {
-                let first = [&waivers[..], std::slice::from_ref(one)].concat();
-                let others = all[index + 1..].iter().filter(|other| one.goes_with(other));
-                sets.extend(others.map(|other| [&first[..], std::slice::from_ref(other)].concat()));
-                sets.push(first);
-            }
+        let mut few = sets_up_to(2, &all);
+        if menu.edits.len() <= MOST_FOR_THREE {
+            few.extend(sets_up_to(3, &menu.edits).into_iter().filter(|set| set.len() == 3));
         }
+        let waivers = self.waiver_sets();
+        let beside = |few: &Vec<Change>| waivers.iter().map(|waivers| [&waivers[..], few].concat()).collect();
+        let mut sets: Vec<Vec<Change>> = few.iter().flat_map::<Vec<_>, _>(beside).collect();
         sets.retain(|set| !self.is_beaten(set, best.as_ref()));
         for set in self.by_cost(sets) {
             if self.meter.left == 0 || self.is_beaten(&set, best.as_ref()) {
@@ -327,25 +328,14 @@ impl Search<'_> {
 
     /// One or two edits.
     fn edit_sets(&self) -> Vec<Vec<Change>> {
-        let edits = &self.menu.edits;
-        let mut sets: Vec<Vec<Change>> = edits.iter().map(|edit| vec![edit.clone()]).collect();
-        for (index, one) in edits.iter().enumerate().filter(|_| !self.meter.is_scarce) {
-            let others = edits[index + 1..].iter().filter(|other| one.goes_with(other));
-            sets.extend(others.map(|other| vec![one.clone(), other.clone()]));
-        }
-        sets
+        sets_up_to(if self.meter.is_scarce { 1 } else { 2 }, &self.menu.edits)
     }
 
     /// Nothing, one or two grants, the cheapest first.
     fn grant_sets(&self) -> Vec<Vec<Change>> {
         let grants = &self.menu.grants;
-        let mut sets: Vec<Vec<Change>> = grants.iter().map(|grant| vec![grant.clone()]).collect();
-        if grants.len() <= MOST_PAIRED && !self.meter.is_scarce {
-            for (index, one) in grants.iter().enumerate() {
-                let others = grants[index + 1..].iter().filter(|other| one.goes_with(other));
-                sets.extend(others.map(|other| vec![one.clone(), other.clone()]));
-            }
-        }
+        let are_paired = grants.len() <= MOST_PAIRED && !self.meter.is_scarce;
+        let mut sets = sets_up_to(if are_paired { 2 } else { 1 }, grants);
         sets.push(Vec::new());
         self.by_cost(sets)
     }
@@ -444,6 +434,21 @@ impl Search<'_> {
         let same = self.menu.edits.iter().chain(grants).filter(|other| !other.goes_with(change));
         same.take_while(|other| *other != change).cloned().collect()
     }
+}
+
+/// All sets of one to so many changes that go together.
+fn sets_up_to(most: usize, changes: &[Change]) -> Vec<Vec<Change>> {
+    let mut sets: Vec<Vec<Change>> = Vec::new();
+    for (index, one) in changes.iter().enumerate() {
+        sets.push(vec![one.clone()]);
+        if most > 1 {
+            let others: Vec<Change> =
+                changes[index + 1..].iter().filter(|other| one.goes_with(other)).cloned().collect();
+            let larger = sets_up_to(most - 1, &others).into_iter();
+            sets.extend(larger.map(|set| [std::slice::from_ref(one), &set].concat()));
+        }
+    }
+    sets
 }
 
 /// Sets of edits of which one does it if any do.

@@ -2,6 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 
+mod text;
+
+pub use text::{BadPolicy, parse, said};
+use text::{cap, cap_said, newer_ms, spans_ms};
+pub(super) use text::{span_ms, without_unit};
+
 use super::moves::Moves;
 use super::newer::Newer;
 use super::prices::Prices;
@@ -47,12 +53,15 @@ pub enum Length {
 #[serde(deny_unknown_fields, default)]
 pub struct Attained {
     /// Where levels end, rising, in device-milliseconds of service. A job in a lower level goes first.
+    #[serde(alias = "levels", deserialize_with = "spans_ms")]
     pub levels_device_ms: Vec<i64>,
     /// Service that every job starts with, per device: large jobs begin in a higher level.
+    #[serde(alias = "head_start", deserialize_with = "span_ms")]
     pub head_start_ms: i64,
     /// The order inside a level.
     pub within: Within,
     /// How long a run goes before everything else, from its start.
+    #[serde(alias = "hold", deserialize_with = "span_ms")]
     pub hold_ms: i64,
     /// Instead of all this, for jobs whose estimate has an outlook.
     pub foreseen: Foreseen,
@@ -64,8 +73,10 @@ pub struct Attained {
 pub struct Foreseen {
     /// Where levels end, rising, in milliseconds of device time per end. Inside a level jobs go by submission. Empty:
     /// outlooks are not looked at.
+    #[serde(alias = "levels", deserialize_with = "spans_ms")]
     pub levels_device_ms: Vec<i64>,
     /// How long a run goes before everything else, from its start.
+    #[serde(alias = "hold", deserialize_with = "span_ms")]
     pub hold_ms: i64,
 }
 
@@ -170,20 +181,25 @@ pub struct Policy {
     pub reserve: u32,
     /// After how long waiting, in milliseconds, what becomes free is collected for the first of them whose start nothing
     /// foretells.
+    #[serde(alias = "collect_after", deserialize_with = "span_ms")]
     pub collect_after_ms: i64,
     /// How many devices may be collected for it at most.
     pub collect_devices: u32,
     /// How long a run is safe from other queues, from its start, in milliseconds.
+    #[serde(alias = "min_runtime", deserialize_with = "span_ms")]
     pub min_runtime_ms: i64,
     /// Whether jobs within their queue's guarantee go before those that borrow.
     pub guarantees_first: bool,
     /// Whether, among those that borrow, running jobs go before waiting ones.
     pub borrowers_run_on: bool,
     /// How long a job waits for one point of priority, in milliseconds. The default lets a normal job pass a high one that came a week later.
+    #[serde(alias = "ageing", deserialize_with = "span_ms")]
     pub ageing_ms_per_point: i64,
     /// Changes of a running job's place in the order take effect at multiples of this of its progress.
+    #[serde(alias = "step", deserialize_with = "span_ms")]
     pub step_ms: i64,
     /// Grace until the rest of a broken gang is killed, in milliseconds, where the job says nothing.
+    #[serde(alias = "broken_gang_grace", deserialize_with = "span_ms")]
     pub broken_gang_grace_ms: i64,
     /// How nodes and devices are chosen among those that fit.
     pub score: Score,
@@ -397,92 +413,15 @@ impl Default for Attained {
     }
 }
 
-/// Reads a length of time: milliseconds as a number, `7d` or `none`.
-pub(super) fn span_ms<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<i64, D::Error> {
-    struct Ms;
-    impl serde::de::Visitor<'_> for Ms {
-        type Value = i64;
-        fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-            f.write_str("a length of time such as 7d or 12h, or none")
-        }
-        fn visit_i64<E>(self, ms: i64) -> Result<i64, E> {
-            Ok(ms)
-        }
-        fn visit_u64<E: serde::de::Error>(self, ms: u64) -> Result<i64, E> {
-            i64::try_from(ms).map_err(E::custom)
-        }
-        fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<i64, E> {
-            match text {
-                "none" => Ok(0),
-                _ => text.parse::<Span>().map(|span| span.0).map_err(E::custom),
-            }
-        }
-    }
-    deserializer.deserialize_any(Ms)
-}
-
-/// Reads a length of time that may be unsaid, likewise.
-fn newer_ms<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Newer<i64>, D::Error> {
-    span_ms(deserializer).map(|ms| Newer(Some(ms)))
-}
-
-/// Reads how often at most: a number, or none.
-fn cap<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Newer<u32>, D::Error> {
-    #[derive(Deserialize)]
-    #[serde(untagged)]
-    enum Cap {
-        Number(u32),
-        Word(String),
-    }
-    match Cap::deserialize(deserializer) {
-        Ok(Cap::Number(most)) => Ok(Newer(Some(most))),
-        Ok(Cap::Word(word)) if word == "none" => Ok(Newer(Some(NO_CAP))),
-        _ => Err(serde::de::Error::custom("most_restarts is a whole number, or none")),
-    }
-}
-
-/// Writes it likewise.
-fn cap_said<S: serde::Serializer>(most: &Newer<u32>, serializer: S) -> Result<S::Ok, S::Error> {
-    match most.said() {
-        Some(&NO_CAP) | None => serializer.serialize_str("none"),
-        Some(most) => serializer.serialize_u32(*most),
-    }
-}
-
-/// What is wrong with the text of a policy.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("policy, line {line}, column {column}: {what}")]
-pub struct BadPolicy {
-    /// From 1.
-    pub line: u64,
-    /// From 1.
-    pub column: u64,
-    /// What is wrong.
-    pub what: String,
-}
-
-/// Reads the text of a policy file (YAML): the settings by their names; what it does not name stays at its default.
-pub fn parse(text: &str) -> Result<Policy, BadPolicy> {
-    let policy: Policy = serde_saphyr::from_str(text).map_err(|error| {
-        let (line, column) = error.location().map_or((1, 1), |place| (place.line(), place.column()));
-        let what = error.without_snippet().to_string();
-        BadPolicy { line, column, what: what.split(" at line ").next().unwrap_or_default().to_owned() }
-    })?;
-    match nonsense(&policy) {
-        None => Ok(policy.completed()),
-        Some(what) => Err(BadPolicy { line: 1, column: 1, what: what.to_owned() }),
-    }
-}
-
 /// What is wrong with settings, each of which is of the right form.
 pub fn nonsense(policy: &Policy) -> Option<&'static str> {
     let Attained { levels_device_ms, head_start_ms, hold_ms, foreseen, .. } = &policy.attained;
     let rise = |levels: &[i64]| levels.windows(2).all(|pair| pair[0] < pair[1]);
     if !rise(levels_device_ms) || !rise(&foreseen.levels_device_ms) {
-        return Some("levels_device_ms must rise");
+        return Some("levels must rise");
     }
     if policy.step_ms <= 0 {
-        return Some("step_ms must be above 0");
+        return Some("step must be above 0");
     }
     if policy.half_life_ms < 0 || policy.catch_up_ms <= 0 {
         return Some("half_life must not be below 0, and catch_up must be above 0");
@@ -497,7 +436,7 @@ pub fn nonsense(policy: &Policy) -> Option<&'static str> {
     spans
         .iter()
         .any(|span| *span < 0)
-        .then_some("head_start_ms, hold_ms, min_runtime_ms and collect_after_ms must not be below 0")
+        .then_some("head_start, hold, min_runtime and collect_after must not be below 0")
 }
 
 /// What is wrong with how those are treated that wait for long.
@@ -512,79 +451,4 @@ fn starves_for_nothing(policy: &Policy) -> Option<&'static str> {
     }
     let longer = after.is_some_and(|after| quantum.is_some_and(|quantum| quantum > after));
     longer.then_some("quantum must not be above starve_after")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    #[test]
-    fn a_policy_file_names_what_differs_from_the_default() {
-        let policy = parse(
-            "order: attained\nattained: {levels_device_ms: [1000, 2000], within: turn}\npreempt: walk\n",
-        )
-        .unwrap();
-        assert_eq!(
-            (policy.order, policy.preempt, policy.attained.within),
-            (Order::Attained, Preempt::Walk, Within::Turn)
-        );
-        assert_eq!(policy.attained.levels_device_ms, [1000, 2000]);
-        assert_eq!(policy.broken_gang_grace_ms, Policy::default().broken_gang_grace_ms);
-        assert_eq!(parse("{}").unwrap(), Policy::default());
-    }
-
-    #[test]
-    fn what_came_later_is_written_only_where_it_is_said_and_read_back() {
-        let policy =
-            parse("starve_after: 3d\ncool_down: none\nmost_restarts: none\nmoves: {every: 2h}\n").unwrap();
-        let moves = Moves { every_ms: 7_200_000, ..Moves::default() };
-        assert_eq!(policy.moves, Newer(Some(moves)));
-        assert_eq!((policy.starve_after(), policy.quantum()), (Some(Span(3 * 86_400_000)), Span(3_600_000)));
-        assert!(policy.cool_down().is_none() && policy.restarts_cap().is_none() && !policy.counts_restarts());
-        let text = serde_json::to_string(&policy).unwrap();
-        assert!(text.contains(r#""cool_down_ms":0,"most_restarts":"none""#), "{text}");
-        assert!(!text.contains("quantum_ms"), "{text}");
-        assert_eq!(serde_json::from_str::<Policy>(&text).unwrap(), policy);
-        assert_eq!(parse("starve_after: 10m").unwrap().quantum(), Span(600_000));
-    }
-
-    #[test]
-    fn a_log_from_before_there_was_a_setting_means_that_there_is_none_and_a_text_means_the_default() {
-        let old = serde_json::from_str::<Policy>("{}").unwrap();
-        assert!(old.starve_after().is_none() && !old.counts_restarts());
-        let text = serde_json::to_string(&old.spelled_out()).unwrap();
-        let read = parse(&text).unwrap();
-        assert!(read.starve_after().is_none() && !read.counts_restarts());
-        let new = parse("{}").unwrap();
-        assert!(new.starve_after().is_some() && new.cool_down().is_some() && new.restarts_cap().is_none());
-        assert!(parse("preempt: off").unwrap().starve_after().is_none());
-    }
-
-    #[test]
-    fn nonsense_in_a_policy_names_its_place() {
-        for text in [
-            "ordre: arrival",
-            "order: random",
-            "attained: {levels_device_ms: [2, 1]}",
-            "step_ms: 0",
-            "[",
-            "starve_after: -1",
-            "{starve_after: 1h, preempt: off}",
-            "{starve_after: 1h, quantum: 2h}",
-            "moves: {every: none}",
-            "moves: {per_user: 1}",
-            "moves: {per_job: -1}",
-        ] {
-            let error = parse(text).unwrap_err();
-            assert!(error.line >= 1 && !error.what.is_empty(), "{text}: {error}");
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn no_text_makes_the_policy_parser_panic(text in ".{0,200}") {
-            let _ = parse(&text);
-        }
-    }
 }

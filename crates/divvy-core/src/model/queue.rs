@@ -133,13 +133,6 @@ impl Queue {
         Self { path: path.to_owned(), weight: 1, ..Self::default() }
     }
 
-    /// Whether the user may submit here.
-    pub fn takes(&self, owner: &Owner) -> bool {
-        self.submit.is_empty()
-            || owner.uid == 0 && owner.name == "root"
-            || self.submit.iter().any(|member| member.takes(owner))
-    }
-
     /// Whether jobs of the user go here that name no queue: named himself, or by a group.
     fn is_default_for(&self, owner: &Owner) -> (bool, bool) {
         let members = self.default_for.said().map(Vec::as_slice).unwrap_or_default();
@@ -160,7 +153,41 @@ pub fn default_of<'a>(queues: impl IntoIterator<Item = &'a Queue>, owner: &Owner
     of_user.or(of_group).unwrap_or(DEFAULT)
 }
 
+/// Who may submit to a queue, as it says, or the nearest above it that says something; nobody named is everybody.
+pub fn submitters<'a>(queues: &'a BTreeMap<String, Queue>, path: &str) -> &'a [Member] {
+    let above = lineage(path).filter_map(|path| queues.get(path));
+    above.map(|queue| queue.submit.as_slice()).find(|members| !members.is_empty()).unwrap_or_default()
+}
+
+/// Whether a user may submit to a queue.
+pub fn takes(queues: &BTreeMap<String, Queue>, path: &str, owner: &Owner) -> bool {
+    let members = submitters(queues, path);
+    members.is_empty()
+        || owner.uid == 0 && owner.name == "root"
+        || members.iter().any(|member| member.takes(owner))
+}
+
 /// The paths of a queue and its ancestors, from the queue upwards: `a/b/c`, `a/b`, `a`.
 pub fn lineage(path: &str) -> impl Iterator<Item = &str> {
     std::iter::successors(Some(path), |path| path.rsplit_once('/').map(|(parent, _)| parent))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_queue_that_does_not_say_whom_it_takes_takes_whom_the_one_above_takes() {
+        let text = "queues:\n  open:\n  lab: {submit: [user:ana]}\n  lab/nlp:\n  lab/nlp/asr:\n  lab/cv: {submit: [user:bob]}\n";
+        let queues = parse(text).unwrap().queues;
+        let queues: BTreeMap<String, Queue> =
+            queues.into_iter().map(|queue| (queue.path.clone(), queue)).collect();
+        let user = |name: &str| Owner { name: name.into(), uid: 1000, gid: 1000, groups: vec![] };
+        let of = |name: &str| -> Vec<&String> {
+            queues.keys().filter(|path| takes(&queues, path, &user(name))).collect()
+        };
+        assert_eq!(of("ana"), ["lab", "lab/nlp", "lab/nlp/asr", "open"]);
+        assert_eq!(of("bob"), ["lab/cv", "open"]);
+        assert_eq!(of("eve"), ["open"]);
+    }
 }

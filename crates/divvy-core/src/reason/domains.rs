@@ -12,7 +12,10 @@ pub(super) fn fix(reason: &Reason) -> String {
             format!("ask for a level that the pool's nodes have, or only prefer one {level}")
         }
         Reason::NoDomain(level, tasks, most) if most < tasks => {
-            format!("ask for at most {most} tasks within one {level}, or only prefer one {level}")
+            format!(
+                "ask for at most {most} task{} within one {level}, or only prefer one {level}",
+                plural(*most)
+            )
         }
         Reason::NoDomain(level, ..) => {
             format!("wait for running jobs to end, or only prefer one {level} instead of requiring it")
@@ -29,7 +32,7 @@ pub(super) fn fix(reason: &Reason) -> String {
         }
         Reason::NotSpread(level, most, tasks, held) => {
             let first = match held < tasks {
-                true => format!("ask for at most {held} tasks"),
+                true => format!("ask for at most {held} task{}", plural(*held)),
                 false => "wait for running jobs to end".to_owned(),
             };
             format!("{first}, let more than {most} lie in one {level}, or do not require it")

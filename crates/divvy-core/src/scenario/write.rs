@@ -20,7 +20,7 @@ use crate::model::gang::Group;
 use crate::model::job::{Cause, DependsOn, JobSpec, JobState, Requeue, usual_restarts};
 use crate::model::members::Members;
 use crate::model::node::NodeState;
-use crate::model::policy::Policy;
+use crate::model::policy::{self, Policy};
 use crate::model::queue::{DEFAULT, Queue};
 use crate::model::reservation::{Part, Purpose, Reservation};
 use crate::model::topology::Spread;
@@ -286,14 +286,10 @@ fn json<T: serde::Serialize>(value: &T) -> String {
 
 /// The settings that are not the usual ones.
 fn policy(policy: &Policy) -> String {
-    let object = |policy: &Policy| match serde_json::to_value(policy) {
-        Ok(serde_json::Value::Object(object)) => object,
-        _ => serde_json::Map::new(),
-    };
-    let usual = object(&Policy::default());
-    let mut object = object(&policy.spelled_out());
-    object.retain(|name, value| usual.get(name) != Some(value));
-    json(&object)
+    let usual = policy::said(&Policy::default());
+    let mut said = policy::said(&policy.spelled_out());
+    said.retain(|name, value| usual.get(name) != Some(value));
+    json(&said)
 }
 
 fn queue_line(queue: &Queue) -> String {

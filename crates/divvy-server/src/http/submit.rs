@@ -6,7 +6,7 @@ use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use divvy_api::{Problem, ProblemCode, Submit, Submitted, paths};
-use divvy_core::decide::{Rejection, Submit as Wanted};
+use divvy_core::decide::{self, Rejection, Submit as Wanted};
 use divvy_core::explain;
 use divvy_core::id::JobId;
 use divvy_core::model::gang::Group;
@@ -201,7 +201,8 @@ async fn trial(pool: &Arc<Pool>, caller: &Caller, incoming: Incoming) -> Answer 
     if spec.queue.is_empty() {
         spec.queue = default_of(controller.state().queues.values(), &caller.0.owner).to_owned();
     }
-    known_queue(controller.state(), &spec.queue, &caller.0.owner)?;
+    let open = decide::open_queue(controller.state(), &spec.queue, &caller.0.owner).map(drop);
+    open.map_err(|refused| refusal::problem(Refusal::Rejected(refused)))?;
     spec.seat = controller.state().seat_in(&spec.queue, &caller.0.owner.name);
     let placed = controller.dry_run(&spec).unwrap_or_default();
     let (state, snapshot) = (controller.state().clone(), controller.snapshot().clone());
@@ -218,19 +219,4 @@ async fn trial(pool: &Arc<Pool>, caller: &Caller, incoming: Incoming) -> Answer 
         trial
     });
     ok(&explained.await.ok_or_else(vanished)?)
-}
-
-fn known_queue(state: &divvy_core::state::State, path: &str, owner: &Owner) -> Result<(), Problem> {
-    let refused = match state.queues.get(path) {
-        None => {
-            Rejection::UnknownQueue { queue: path.to_owned(), known: state.queues.keys().cloned().collect() }
-        }
-        Some(queue) if !queue.takes(owner) => Rejection::NotAMember {
-            user: owner.name.clone(),
-            queue: path.to_owned(),
-            takes: queue.submit.iter().map(ToString::to_string).collect(),
-        },
-        Some(_) => return Ok(()),
-    };
-    Err(refusal::problem(Refusal::Rejected(refused)))
 }

@@ -375,7 +375,7 @@ fn spread(file: Option<&SpreadFile>, prefix: &str) -> Result<Newer<Spread>, Prob
             "nothing can start with none in each: 1 is the least",
         ));
     }
-    if required.is_some() && most.is_none() {
+    if required == Some(true) && most.is_none() {
         return Err(bad(
             format!("{prefix}spread.required"),
             "without `most` it is a wish, and never required",
@@ -504,7 +504,7 @@ mod tests {
     fn a_spread_is_that_of_the_whole_job_and_of_each_role_that_says_one() {
         let read = incoming(serde_json::json!({
             "command": "x", "spread": {"over": "rack", "most": 2}, "roles": [
-                {"name": "a", "spread": {"over": "node", "most": 1, "required": false}}, {"name": "b", "spread": {"over": "zone"}}, {"name": "c"},
+                {"name": "a", "spread": {"over": "node", "most": 1, "required": false}}, {"name": "b", "spread": {"over": "zone", "required": false}}, {"name": "c"},
             ],
         }));
         let said: Vec<_> =

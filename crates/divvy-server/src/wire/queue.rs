@@ -5,12 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use divvy_api as api;
 use divvy_core::amount::{Amount, Limits, Resource};
 use divvy_core::model::job::{JobState, Owner};
-use divvy_core::model::policy::Policy;
-use divvy_core::model::queue::{Bounds, Budget, Member, Queue, Users, lineage};
+use divvy_core::model::policy::{self, Policy};
+use divvy_core::model::queue::{Bounds, Budget, Member, Queue, Users, lineage, submitters, takes};
 use divvy_core::plan::{self, Entitlement};
 use divvy_core::reason::shown;
 use divvy_core::snapshot::Snapshot;
 use divvy_core::state::{Job, Runs, State};
+use serde_json::Value;
 
 use super::detail::requeue;
 use super::users;
@@ -21,9 +22,12 @@ pub(crate) fn all(state: &State, snapshot: &Snapshot, asker: &Owner) -> Vec<api:
     let row = |queue: &Queue| {
         let past = state.remembers().then(|| past(state, &queue.path));
         let users = users::of_queue(state, snapshot, queue, |seat| entitled.get(seat).copied());
-        let row = one(queue, snapshot, asker, (entitled.get(&queue.path), past));
+        let row = one(queue, snapshot, (entitled.get(&queue.path), past));
         let behind = state.behind_pledge(&queue.path, state.now).map(|milli_ms| milli_ms as f64 / 3.6e9);
-        with_budget(state, queue, api::Queue { users, pledge_behind_gpu_hours: behind, ..row })
+        let submit = names(submitters(&state.queues, &queue.path));
+        let may_submit = takes(&state.queues, &queue.path, asker);
+        let row = api::Queue { users, submit, may_submit, pledge_behind_gpu_hours: behind, ..row };
+        with_budget(state, queue, row)
     };
     let mut rows: BTreeMap<&str, api::Queue> =
         state.queues.iter().map(|(path, queue)| (path.as_str(), row(queue))).collect();
@@ -62,7 +66,6 @@ pub(super) fn past(state: &State, path: &str) -> (f64, f64) {
 fn one(
     queue: &Queue,
     snapshot: &Snapshot,
-    asker: &Owner,
     (entitled, past): (Option<&Entitlement>, Option<(f64, f64)>),
 ) -> api::Queue {
     let held = snapshot.held.get(&queue.path);
@@ -87,10 +90,8 @@ fn one(
         default_time_ms: queue.bounds.default_time.map(|time| time.0),
         max_jobs: queue.bounds.max_jobs,
         user_limit: queue.users.said().map(|users| limits(&users.limit)).unwrap_or_default(),
-        submit: names(&queue.submit),
         admins: queue.admins.said().map(|admins| names(admins)).unwrap_or_default(),
         default_for: queue.default_for.said().map(|members| names(members)).unwrap_or_default(),
-        may_submit: queue.takes(asker),
         gpu_milli: u64::try_from(of(Resource::Any)).unwrap_or(0),
         cpu_milli: of(Resource::Cpu),
         memory_bytes: of(Resource::Memory),
@@ -263,21 +264,45 @@ fn changes(before: &Queue, after: &Queue) -> Vec<String> {
 
 /// One line per setting of the planner that differs.
 pub(crate) fn policy_diff(now: &Policy, wanted: &Policy) -> Vec<String> {
-    let object = |policy: &Policy| match serde_json::to_value(policy) {
-        Ok(serde_json::Value::Object(object)) => object,
-        _ => serde_json::Map::new(),
-    };
-    let (now, wanted) = (object(now), object(wanted));
-    let differs = wanted.iter().filter(|(name, value)| now.get(*name) != Some(value));
-    let line = |(name, value): (&String, &serde_json::Value)| {
-        let from = now.get(name).map(ToString::to_string).unwrap_or_default();
-        format!("~ policy {name}: {from} → {value}")
+    let (now, wanted) = (spelled_out(now), spelled_out(wanted));
+    let names: BTreeSet<&String> = now.keys().chain(wanted.keys()).collect();
+    let differs = names.into_iter().filter(|name| now.get(*name) != wanted.get(*name));
+    let line = |name: &String| {
+        let [from, to] = [&now, &wanted].map(|said| said.get(name).map_or("none", String::as_str));
+        format!("~ {name}: {from} → {to}")
     };
     differs.map(line).collect()
 }
 
+/// The settings of the planner, each by its path in the file.
+fn spelled_out(policy: &Policy) -> BTreeMap<String, String> {
+    let mut settings = policy::said(policy);
+    let prices = settings.remove("prices").unwrap_or_default();
+    let mut spelled = BTreeMap::new();
+    spell("policy ", &settings.into(), &mut spelled);
+    spell("prices ", &prices, &mut spelled);
+    spelled
+}
+
+fn spell(path: &str, value: &Value, spelled: &mut BTreeMap<String, String>) {
+    let bare = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    match value {
+        Value::Null => {}
+        Value::Object(settings) => {
+            let dot = if path.ends_with(' ') { "" } else { "." };
+            settings.iter().for_each(|(name, value)| spell(&format!("{path}{dot}{name}"), value, spelled));
+        }
+        Value::Array(items) => {
+            let items: Vec<String> = items.iter().map(bare).collect();
+            spelled.insert(path.to_owned(), items.join(","));
+        }
+        value => drop(spelled.insert(path.to_owned(), bare(value))),
+    }
+}
+
 fn members(queue: &Queue) -> String {
     match queue.submit.len() {
+        0 if queue.path.contains('/') => "as the queue above".into(),
         0 => "everyone".into(),
         _ => names(&queue.submit).join(","),
     }
@@ -324,5 +349,20 @@ mod tests {
             "- old",
         ];
         assert_eq!(diff(&now, &wanted), expected);
+    }
+
+    #[test]
+    fn what_differs_of_the_policy_is_told_by_its_path_in_the_file() {
+        let parse = |text: &str| divvy_core::model::queue::parse_policy(text).unwrap();
+        let now = parse("policy: {attained: {hold: 5m}, reserve: 2}\nprices: {l4: 0.5}\n");
+        let wanted = parse("policy: {attained: {levels: [1h, 2h]}, reserve: 2}\nprices: {h100: 2.90}\n");
+        let told = policy_diff(&now, &wanted);
+        assert!(
+            told[1].starts_with("~ policy attained.levels: 2000s,") && told[1].ends_with(" → 1h,2h"),
+            "{told:?}"
+        );
+        let rest =
+            ["~ policy attained.hold: 5m → none", "~ prices h100: none → 2.9", "~ prices l4: 0.5 → none"];
+        assert_eq!([&told[0], &told[2], &told[3]], rest);
     }
 }

@@ -51,7 +51,7 @@ pub(crate) fn no_such_job(id: &str) -> Problem {
 
 fn rejected(rejection: &Rejection) -> Problem {
     use ProblemCode as C;
-    let said = |code| Problem::new(code, rejection.to_string());
+    let said = |code| Problem::new(code, rejection.to_string()).with_reason(rejection.reason_code());
     match rejection {
         Rejection::UnknownQueue { .. } => {
             said(C::UnknownQueue).with_field("queue").with_fix("name one that is there: `divvy queues`")
@@ -102,5 +102,15 @@ mod tests {
         };
         assert!(!fix(Reason::Unsupported("shares of a GPU".into())).contains("wait"));
         assert!(fix(Reason::TooManyTasks(3, 2)).contains("--wait-for-capacity"));
+    }
+
+    #[test]
+    fn a_refusal_names_the_reason_of_which_there_is_a_page() {
+        let (user, queue) = ("bob".to_owned(), "research".to_owned());
+        let not_a_member = Rejection::NotAMember { user, queue, takes: vec!["user:ana".into()] };
+        assert_eq!(rejected(&not_a_member).reason.unwrap(), "DV-NOT-A-MEMBER");
+        let too_many = Rejection::CannotFit { reason: Reason::TooManyTasks(3, 2), there: String::new() };
+        assert_eq!(rejected(&too_many).reason.unwrap(), "DV-TOO-MANY-TASKS");
+        assert_eq!(rejected(&Rejection::NotAdmin).reason, None);
     }
 }

@@ -161,7 +161,8 @@ fn start(explained: &Explained, now_ms: i64) -> Option<String> {
     let from = explained.expected_start_low_ms.map_or_else(|| near(at), near);
     let to = explained.expected_start_high_ms.map_or_else(|| "open".to_owned(), near);
     let by = if by.is_empty() { String::new() } else { format!(", {by}") };
-    Some(format!("expected ≈ {} ({from}–{to}){by}", near(at)))
+    let spread = if from == to { String::new() } else { format!(" ({from}–{to})") };
+    Some(format!("expected ≈ {}{spread}{by}", near(at)))
 }
 
 /// `its deadline of 18:00: it would be over ≈ 16:20, in time`
@@ -389,6 +390,12 @@ mod tests {
         assert!(said.starts_with("expected ≈ ") && said.contains("–open), by 40 finished"), "{said}");
         let high = Explained { expected_start_high_ms: Some(7_200_000), ..expected };
         assert_eq!(start(&high, 0).unwrap().matches(':').count(), 3);
+        let certain = Explained {
+            expected_start_low_ms: Some(7_200_000),
+            expected_start_ms: Some(7_200_000),
+            ..high.clone()
+        };
+        assert!(!start(&certain, 0).unwrap().contains('–'));
         let unknown = Explained { expected_start_by: "not known: nothing says".into(), ..explained() };
         assert_eq!(start(&unknown, 0).unwrap(), "expected: not known: nothing says");
         assert_eq!(start(&explained(), 0), None);

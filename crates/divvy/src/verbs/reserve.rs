@@ -14,7 +14,7 @@ use crate::verbs::gpus::When;
 const EXAMPLES: &str = "\
 Examples:
   divvy reserve                                         what is kept, drains included
-  divvy reserve -g 8 --queue vision --at 20h --for 4h   8 GPUs for one queue, for a course or a deadline
+  divvy reserve -g 8 --queue vision --from 20h --for 4h 8 GPUs for one queue, for a course or a deadline
   divvy reserve --on node7 --queue vision --for 2h      a whole node, from now on
   divvy reserve --cancel 3                              takes reservation 3 back
 

@@ -13,7 +13,7 @@ use super::{Bounds, Member, Pledge, Queue};
 use crate::amount::{Amount, Bytes, Limits, Resource, scaled};
 use crate::model::job::{Requeue, priority};
 use crate::model::newer::Newer;
-use crate::model::policy::{self, Policy, Reclaim, WithinQueue};
+use crate::model::policy::{self, BadPolicy, Policy, Reclaim, WithinQueue};
 use crate::model::prices::Prices;
 use crate::time::Span;
 
@@ -129,6 +129,7 @@ impl<'de> Deserialize<'de> for Scalar {
 
 /// Reads the text of queues.yaml. The file is the whole set of queues.
 pub fn parse(text: &str) -> Result<Settings, BadQueues> {
+    units_said(text)?;
     let read: QueuesText = serde_saphyr::from_str(text).map_err(|error| unreadable(&error))?;
     let (mut queues, mut places) = (Vec::new(), BTreeMap::new());
     for (path, text) in read.queues {
@@ -171,6 +172,7 @@ pub fn places(text: &str) -> BTreeMap<String, (u64, u64)> {
 /// Reads a file that has the sections `policy` and `prices` of a queues.yaml, for pools whose queues are said elsewhere. What it
 /// does not say is as in a pool that is told nothing.
 pub fn parse_policy(text: &str) -> Result<Policy, BadQueues> {
+    units_said(text)?;
     let PolicyText { policy, prices } = serde_saphyr::from_str(text).map_err(|error| unreadable(&error))?;
     let settings = Settings { queues: Vec::new(), policy: policy.map(sound).transpose()?, prices };
     Ok(settings.policy_beside(&Policy::default()).unwrap_or_default())
@@ -262,6 +264,14 @@ pub(super) fn span(name: &str, text: Spanned<Scalar>) -> Result<Span, BadQueues>
         Ok(Span(..=0)) => Err(wrong("must be longer than nothing".into())),
         Ok(span) => Ok(span),
         Err(error) => Err(wrong(error.to_string())),
+    }
+}
+
+/// Whether all lengths of time say their units.
+fn units_said(text: &str) -> Result<(), BadQueues> {
+    match policy::without_unit(text) {
+        None => Ok(()),
+        Some(BadPolicy { line, column, what }) => Err(BadQueues { line, column, what }),
     }
 }
 
@@ -393,7 +403,7 @@ mod tests {
 
     #[test]
     fn a_queues_file_names_what_is_guaranteed_lent_and_borrowed_and_how_the_planner_decides() {
-        let text = "queues:\n  vision: {guarantee: {h100: 8, any: 12}, lend: 2, borrow: 4, weight: 3, priority: 1, within_queue: never, reclaim: lower, borrow_evicts: false}\npolicy: {share: none, min_runtime_ms: 5}\n";
+        let text = "queues:\n  vision: {guarantee: {h100: 8, any: 12}, lend: 2, borrow: 4, weight: 3, priority: 1, within_queue: never, reclaim: lower, borrow_evicts: false}\npolicy: {share: none, min_runtime: 5ms}\n";
         let settings = parse(text).unwrap();
         let vision = &settings.queues[0];
         assert_eq!(vision.guarantee[&Resource::Any], Amount::Finite(12_000));
@@ -443,7 +453,7 @@ mod tests {
             "queues:\n  a: {max_time: 60}\n",
             "queues:\n  a: {max_time: 1h, default_time: 2h}\n",
             "queues:\n  a: {reclaim: perhaps}\n",
-            "queues:\n  a: {}\npolicy: {step_ms: 0}\n",
+            "queues:\n  a: {}\npolicy: {step: 0}\n",
             "queues:\n  a: {}\npolicy: {shear: fill}\n",
         ] {
             let error = parse(text).unwrap_err();

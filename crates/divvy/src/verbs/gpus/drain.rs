@@ -39,7 +39,7 @@ pub(crate) struct Drain {
 #[derive(Debug, clap::Args)]
 pub(crate) struct When {
     /// From when on: a moment (2026-11-21T18:00:00+01:00) or a time from now (2h); unsaid, from now on
-    #[arg(long, value_name = "WHEN")]
+    #[arg(long, visible_alias = "from", value_name = "WHEN")]
     at: Option<String>,
     /// For how long: 4h; unsaid, until it is taken back
     #[arg(long = "for", value_name = "TIME")]

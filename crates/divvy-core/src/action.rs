@@ -1,5 +1,7 @@
 //! Actions: what a plan tells an engine to do. Each is idempotent and fenced, and leaves the engine no choice.
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Serialize};
 
 use crate::id::{AllocationId, JobId, Term};
@@ -101,7 +103,7 @@ pub struct ExposedDevice {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stop {
     /// The signal that announces it, without `SIG`.
-    pub signal: String,
+    pub signal: Cow<'static, str>,
     /// How long until the whole tree is killed, in milliseconds.
     pub grace_ms: i64,
 }

@@ -138,7 +138,7 @@ fn no_host_is_overcommitted(state: &State, found: &mut Vec<Violation>) {
 fn runs(state: &State) -> Vec<(JobId, &Run, &Group)> {
     let mut runs = Vec::new();
     for job in state.jobs.values() {
-        let gang = &job.spec.gang;
+        let gang = &*job.spec.gang;
         match &job.runs {
             Runs::Single(run) => runs.push((job.id(), run, gang)),
             Runs::Array(array) => {

@@ -15,7 +15,7 @@ use crate::id::{AllocationId, Position};
 use crate::log::Commit;
 use crate::model::allocation::AllocationState;
 use crate::model::attempt::Attempt;
-use crate::model::job::Work;
+use crate::model::job::{Owner, Work};
 use crate::plan::{self, Report, Room};
 use crate::reason::Reason;
 use crate::snapshot::Snapshot;
@@ -35,7 +35,18 @@ pub struct Controller {
     watch: Option<check::Watch>,
     folded: u64,
     keeps_history: bool,
-    tells_processes: bool,
+    tells: Tells,
+}
+
+/// What launches say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tells {
+    /// All that a process needs to know.
+    Everything,
+    /// What is to run, and on which devices.
+    Devices,
+    /// What is to run.
+    Jobs,
 }
 
 /// Tests check after every event; a daemon leaves it to those who ask.
@@ -88,7 +99,7 @@ impl Controller {
             watch: None,
             folded: 0,
             keeps_history: true,
-            tells_processes: true,
+            tells: Tells::Everything,
         };
         controller.reset_batch();
         controller
@@ -107,7 +118,7 @@ impl Controller {
             watch: None,
             folded: 0,
             keeps_history: false,
-            tells_processes: false,
+            tells: Tells::Jobs,
         };
         controller.reset_batch();
         controller
@@ -269,16 +280,26 @@ impl Controller {
 
     /// What is to be logged and then done; `None` if nothing has happened.
     pub fn drain(&mut self) -> Option<Batch> {
+        let mut batch = Batch::default();
+        self.drain_into(&mut batch).then_some(batch)
+    }
+
+    /// The same in place of what was in a batch, whose memory is used again; says whether anything has happened.
+    pub fn drain_into(&mut self, batch: &mut Batch) -> bool {
         if self.batch.commit.events.is_empty() && self.batch.actions.is_empty() {
-            return None;
+            return false;
         }
-        let batch = std::mem::take(&mut self.batch);
+        std::mem::swap(&mut self.batch, batch);
         self.reset_batch();
-        Some(batch)
+        true
     }
 
     fn reset_batch(&mut self) {
-        self.batch.commit = Commit { term: self.state.term, after: self.state.position, events: Vec::new() };
+        let Batch { commit, attempts, actions } = &mut self.batch;
+        (commit.term, commit.after) = (self.state.term, self.state.position);
+        commit.events.clear();
+        attempts.clear();
+        actions.clear();
     }
 
     /// Folds one event into state and snapshot, and notes what follows from it.
@@ -320,9 +341,9 @@ impl Controller {
         self.keeps_history = keeps;
     }
 
-    /// Whether launches say what only a process needs to know: an engine that runs none has no use for it.
-    pub fn tell_processes(&mut self, tells: bool) {
-        self.tells_processes = tells;
+    /// What launches say: an engine that runs no processes has no use for most of it.
+    pub fn tell(&mut self, tells: Tells) {
+        self.tells = tells;
     }
 
     /// Has the checker look at the state after every so many events; 0 for never. Tests check after each.
@@ -366,7 +387,7 @@ impl Controller {
         let fence = Fence { term: self.state.term, allocation: id, seq: held.seq };
         match held.state {
             AllocationState::Starting => {
-                let launch = launch((&self.state, &self.snapshot), id, self.tells_processes)
+                let launch = launch((&self.state, &self.snapshot), id, self.tells)
                     .map(|launch| Action::Launch(fence, Box::new(launch)));
                 let bind = || Some(Action::Bind(fence, Box::new(bind(&self.state, id)?)));
                 self.batch.actions.extend(launch.or_else(bind));
@@ -390,9 +411,8 @@ impl Controller {
     }
 }
 
-/// All that the task of an allocation needs to start; in full what a process needs to know as well. `None` where the work is not a
-/// process.
-fn launch((state, snapshot): (&State, &Snapshot), id: AllocationId, in_full: bool) -> Option<Launch> {
+/// What the task of an allocation needs to start, as far as its engine has a use for it. `None` where the work is not a process.
+fn launch((state, snapshot): (&State, &Snapshot), id: AllocationId, tells: Tells) -> Option<Launch> {
     let held = state.allocations.get(&id)?;
     let job = state.jobs.get(&held.job.number)?;
     let run = state.run(held.job)?;
@@ -411,13 +431,19 @@ fn launch((state, snapshot): (&State, &Snapshot), id: AllocationId, in_full: boo
         rank: placement.rank,
         world_size: run.placements.len() as u32,
         is_elastic: job.spec.gang.is_elastic(),
+        ..Launch::default()
+    };
+    if tells == Tells::Jobs {
+        return Some(launch);
+    }
+    let launch = Launch {
         devices: placement.devices.iter().filter_map(exposed).collect(),
         cpu_milli: placement.cpu_milli.max(snapshot.capacity.core_share(placement)),
         cpu_is_ceiling: alternative.cpu_milli.is_some(),
         memory_bytes: placement.memory_bytes,
-        ..Launch::default()
+        ..launch
     };
-    if !in_full {
+    if tells == Tells::Devices {
         return Some(launch);
     }
     let in_role = run.placements.iter().filter_map(|other| job.spec.gang.role_of(other.rank));
@@ -430,7 +456,7 @@ fn launch((state, snapshot): (&State, &Snapshot), id: AllocationId, in_full: boo
         role_rank: (role_rank, role_size),
         local_rank: (local as u32, on_node().count() as u32),
         node: state.nodes.get(&placement.node).map(|node| node.spec.name.clone()).unwrap_or_default(),
-        owner: job.owner.clone(),
+        owner: Owner::clone(&job.owner),
         queue: job.spec.queue.clone(),
         process: process.clone(),
         rendezvous: (rendezvous(state, run), run.port),

@@ -1,5 +1,7 @@
 //! The engine: what turns actions into effects, and effects into observations. It never chooses.
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Serialize};
 
 use crate::action::Action;
@@ -81,7 +83,7 @@ pub enum Isolation {
     /// The kernel keeps it to its devices, cores and memory.
     Enforced,
     /// Some of it rests on the task's good will; the text says what, and why.
-    Advisory(String),
+    Advisory(Cow<'static, str>),
 }
 
 impl Default for Isolation {

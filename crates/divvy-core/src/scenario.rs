@@ -261,7 +261,7 @@ impl Scenario {
         let array = words.named.get("array").map(|text| text.parse()).transpose();
         let user = words.named.get("user").copied().unwrap_or("ana");
         let submit = Submit {
-            owner: Owner { name: user.into(), uid: 1000, ..Owner::default() },
+            owner: Owner { name: user.into(), uid: 1000, ..Owner::default() }.into(),
             spec: read::spec(words, self.dependencies(words)?, self.now)?.into(),
             requeue_said: words.named.contains_key("requeue") || words.braces.is_some(),
             array: array.map_err(|error| format!("{error}"))?,

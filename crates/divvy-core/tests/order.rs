@@ -14,6 +14,7 @@ fn check(policy: &str, scenario: &str, expected: Expect) {
 const ATTAINED: &str =
     "{half_life: none, order: attained, attained: {levels: [10m, 100m], head_start: none}}";
 const SHORTEST: &str = "{half_life: none, order: shortest}";
+const WALK_BY_WHAT_IS_LEFT: &str = "{share: none, order: shortest, shortest: {of: remaining}, preempt: walk, cool_down: none, starve_after: none}";
 
 #[test]
 fn a_job_gives_way_to_one_that_has_had_less_once_it_falls_a_level_and_comes_back() {
@@ -217,6 +218,39 @@ fn who_outruns_his_estimate_falls_behind_in_steps_and_not_with_every_second() {
               room from 40m
             stop sweep_1 Order by sweep_0
             promise sweep_0 n1:0
+        "#]],
+    );
+}
+
+#[test]
+fn by_the_walk_who_has_more_left_gives_way_and_who_has_outrun_its_estimate_does_once_it_ran_longer_than_that()
+{
+    check(
+        WALK_BY_WHAT_IS_LEFT,
+        "node n1 1xh100\nsubmit long default 1 resumable\nestimate long 1h 1h\nplan\npass 10m\nsubmit new default 1 resumable\nestimate new 30m 30m\nplan\nend long signal=15\nplan\npass 40m\nplan\npass 20m\nplan",
+        expect![[r#"
+            place long n1:0
+            stop long Order by new
+            promise new n1:0
+            ended long pending Order exit=143
+            place new n1:0
+            wait DV-GPUS-BUSY: every GPU that would do is taken
+            stop new Order by long
+            promise long n1:0
+        "#]],
+    );
+}
+
+#[test]
+fn by_the_walk_priority_goes_before_what_is_left() {
+    check(
+        WALK_BY_WHAT_IS_LEFT,
+        "node n1 2xh100\nsubmit a default 1 prio=high resumable\nestimate a 9h 9h\nsubmit b default 1 resumable\nestimate b 2h 2h\nplan\npass 10m\nsubmit c default 1 resumable\nestimate c 1h 1h\nplan",
+        expect![[r#"
+            place a n1:0
+            place b n1:1
+            stop b Order by c
+            promise c n1:1
         "#]],
     );
 }

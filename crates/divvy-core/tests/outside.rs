@@ -86,7 +86,7 @@ fn submit(tasks: &[&str], (devices, cards): (u32, i64)) -> Submit {
         preemptible: true,
         resumable: false,
         lifetime: Lifetime::default(),
-        gang: Group::Role(role),
+        gang: Group::Role(role).into(),
         time_limit: None,
         estimate: None,
         requeue: Requeue::Lost,
@@ -104,7 +104,7 @@ fn submit(tasks: &[&str], (devices, cards): (u32, i64)) -> Submit {
     let owner = Owner { name: "team".into(), uid: 1, gid: 1, groups: Vec::new() };
     let spec = Arc::new(spec);
     Submit {
-        owner,
+        owner: owner.into(),
         spec,
         requeue_said: true,
         array: None,

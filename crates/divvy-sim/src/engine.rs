@@ -45,8 +45,6 @@ pub struct SimulatedEngine {
     costs: Costs,
     models: BTreeMap<String, String>,
     jobs: BTreeMap<JobId, Progress>,
-    /// Of jobs, and of members that have one of their own.
-    courses: BTreeMap<JobId, Course>,
     tasks: BTreeMap<AllocationId, Task>,
     timers: BTreeSet<(Time, Turn, AllocationId)>,
     told: Vec<Observation>,
@@ -77,6 +75,8 @@ enum Turn {
 /// How far a job has come over its attempts.
 #[derive(Clone, Debug, Default)]
 struct Progress {
+    /// A member has that of its array, unless it has one of its own.
+    course: Option<Course>,
     attempt: u32,
     done_ms: i64,
     /// When the running attempt's work began (or will).
@@ -92,10 +92,27 @@ struct Task {
     fence: Fence,
     job: JobId,
     ends_at: Time,
-    started: Option<TaskStart>,
-    ended: Option<TaskEnd>,
+    /// The exit code if nobody interferes.
+    code: i32,
+    started: Option<Time>,
+    ended: Option<(Time, EndedHow)>,
     /// Whether it was told to stop.
     stopped: bool,
+}
+
+impl Task {
+    /// What is told of its start, if it has started.
+    fn start(&self) -> Option<TaskStart> {
+        let isolation = Isolation::Advisory("simulated".into());
+        self.started.map(|at| TaskStart { at, pid: 1, isolation, output: None })
+    }
+
+    /// What is told of its end, if it has ended.
+    fn end(&self) -> Option<TaskEnd> {
+        let (at, how) = self.ended.clone()?;
+        let ran_ms = self.started.map_or(0, |started| at.since(started).0);
+        Some(TaskEnd { at, how, ran_ms, usage: Usage::default() })
+    }
 }
 
 impl SimulatedEngine {
@@ -107,7 +124,6 @@ impl SimulatedEngine {
             costs,
             models,
             jobs: BTreeMap::new(),
-            courses: BTreeMap::new(),
             tasks: BTreeMap::new(),
             timers: BTreeSet::new(),
             told: Vec::new(),
@@ -121,17 +137,21 @@ impl SimulatedEngine {
 
     /// Says what becomes of one member of an array.
     pub fn set_member_course(&mut self, job: JobId, course: Course) {
-        self.courses.insert(job, course);
+        self.jobs.entry(job).or_default().course = Some(course);
     }
 
     fn course(&self, job: JobId) -> Option<&Course> {
-        self.courses.get(&job).or_else(|| self.courses.get(&JobId::single(job.number)))
+        let own = self.jobs.get(&job).and_then(|progress| progress.course.as_ref());
+        own.or_else(|| self.course_of_array(job))
+    }
+
+    fn course_of_array(&self, job: JobId) -> Option<&Course> {
+        job.member.and_then(|_| self.jobs.get(&JobId::single(job.number))?.course.as_ref())
     }
 
     /// Forgets a job that has ended.
     pub fn forget_job(&mut self, job: JobId) {
         self.jobs.remove(&job);
-        self.courses.remove(&job);
     }
 
     /// When something happens next by itself.
@@ -142,11 +162,11 @@ impl SimulatedEngine {
     /// Lets time pass: what is due by then has happened.
     pub fn advance_to(&mut self, now: Time) {
         self.now = self.now.max(now);
-        while let Some((at, turn, id)) = self.timers.first().copied().filter(|(at, ..)| *at <= self.now) {
-            self.timers.remove(&(at, turn, id));
+        while self.next_due().is_some_and(|at| at <= self.now) {
+            let Some((at, turn, id)) = self.timers.pop_first() else { return };
             match turn {
                 Turn::Starts => self.start(id, at),
-                Turn::Ends => self.end_by_itself(id, at),
+                Turn::Ends => self.end(id, at, None),
             }
         }
     }
@@ -161,9 +181,20 @@ impl SimulatedEngine {
     pub fn tell_all_again(&mut self) {
         self.told = vec![Observation::Inventory(self.tasks.keys().copied().collect())];
         for (id, task) in &self.tasks {
-            self.told.extend(task.started.clone().map(|start| Observation::Started(*id, start)));
-            self.told.extend(task.ended.clone().map(|end| Observation::Ended(*id, end)));
+            self.told.extend(task.start().map(|start| Observation::Started(*id, start)));
+            self.told.extend(task.end().map(|end| Observation::Ended(*id, end)));
         }
+    }
+
+    /// What [`Engine::observe`] gives, in place of what was in a list, whose memory is used again.
+    pub(crate) fn observe_into(&mut self, observed: &mut Vec<Observation>) {
+        observed.clear();
+        std::mem::swap(&mut self.told, observed);
+    }
+
+    /// Whether it is of any interest to it on which devices tasks run.
+    pub(crate) fn looks_at_devices(&self) -> bool {
+        !self.models.is_empty()
     }
 
     /// The tasks that have not ended.
@@ -173,7 +204,7 @@ impl SimulatedEngine {
 
     /// Ends a task as something from outside would.
     pub fn strike(&mut self, id: AllocationId, how: EndedHow) {
-        self.end(id, self.now, how);
+        self.end(id, self.now, Some(how));
     }
 
     /// Refuses what an earlier term says, and what was said before.
@@ -196,17 +227,17 @@ impl SimulatedEngine {
         if !self.is_news(fence) || self.tasks.contains_key(&fence.allocation) {
             return;
         }
-        let (starts_at, ends_at) = self.begin(launch);
-        let task = Task { fence, job: launch.job, ends_at, started: None, ended: None, stopped: false };
+        let (starts_at, ends_at, code) = self.begin(launch);
+        let task = Task { fence, job: launch.job, ends_at, code, started: None, ended: None, stopped: false };
         self.tasks.insert(fence.allocation, task);
         self.timers.insert((starts_at, Turn::Starts, fence.allocation));
     }
 
-    /// When an attempt starts and ends by itself; all tasks of it at the same moments.
-    fn begin(&mut self, launch: &Launch) -> (Time, Time) {
+    /// When an attempt starts and ends by itself, all tasks of it at the same moments; and how.
+    fn begin(&mut self, launch: &Launch) -> (Time, Time, i32) {
         let cost = if launch.restart > 0 { self.costs.restart_ms } else { self.costs.start_ms };
         let course = self.course(launch.job);
-        let work_ms = course.map_or(0, |course| course.work_ms);
+        let (work_ms, code) = course.map_or((0, 0), |course| (course.work_ms, course.exit_code));
         let model = launch.devices.first().and_then(|device| self.models.get(&device.uuid));
         let speed = course.zip(model).and_then(|(course, model)| course.speeds.get(model).copied());
         let progress = self.jobs.entry(launch.job).or_default();
@@ -220,40 +251,32 @@ impl SimulatedEngine {
         progress.running += 1;
         let since = progress.working_since.unwrap_or(self.now);
         let left = time_for((work_ms - progress.done_ms).max(0), progress.speed);
-        (since, since + Span(left))
+        (since, since + Span(left), code)
     }
 
     /// Takes over a task that was begun before. What an earlier attempt has done is not known here: the course is to leave it out.
     pub fn adopt(&mut self, adopted: Adopted) {
         let Adopted { fence, job, attempt, working_since, stopping } = adopted;
         self.term = self.term.max(fence.term);
-        let work_ms = self.course(job).map_or(0, |course| course.work_ms);
+        let (work_ms, code) = self.course(job).map_or((0, 0), |course| (course.work_ms, course.exit_code));
         let since = working_since.unwrap_or(self.now + Span(self.costs.start_ms));
         let progress = self.jobs.entry(job).or_default();
         (progress.attempt, progress.working_since) = (attempt, Some(since));
         progress.running += u32::from(!stopping);
         let ends_at = if stopping { self.now } else { (since + Span(work_ms)).max(self.now) };
-        let isolation = Isolation::Advisory("simulated".into());
-        let started = working_since.map(|at| TaskStart { at, pid: 1, isolation, output: None });
-        let timer = if started.is_some() || stopping { (ends_at, Turn::Ends) } else { (since, Turn::Starts) };
+        let begun = working_since.is_some();
+        let timer = if begun || stopping { (ends_at, Turn::Ends) } else { (since, Turn::Starts) };
         self.timers.insert((timer.0, timer.1, fence.allocation));
-        let task = Task { fence, job, ends_at, started, ended: None, stopped: stopping };
+        let (started, ended, stopped) = (working_since, None, stopping);
+        let task = Task { fence, job, ends_at, code, started, ended, stopped };
         self.tasks.insert(fence.allocation, task);
     }
 
     fn start(&mut self, id: AllocationId, at: Time) {
         let Some(task) = self.tasks.get_mut(&id).filter(|task| task.ended.is_none()) else { return };
-        let isolation = Isolation::Advisory("simulated".into());
-        let start = TaskStart { at, pid: 1, isolation, output: None };
-        task.started = Some(start.clone());
+        task.started = Some(at);
         self.timers.insert((task.ends_at, Turn::Ends, id));
-        self.told.push(Observation::Started(id, start));
-    }
-
-    fn end_by_itself(&mut self, id: AllocationId, at: Time) {
-        let job = self.tasks.get(&id).map(|task| task.job);
-        let code = job.and_then(|job| self.course(job)).map_or(0, |course| course.exit_code);
-        self.end(id, at, EndedHow::Exited(code));
+        self.told.extend(task.start().map(|start| Observation::Started(id, start)));
     }
 
     /// A task yields at its notice: what follows in reality within the grace follows here at once.
@@ -263,7 +286,7 @@ impl SimulatedEngine {
         }
         // A stop that comes before its launch is remembered, so that the launch begins nothing.
         let (job, ends_at) = (JobId::single(0), self.now);
-        let unknown = Task { fence, job, ends_at, started: None, ended: None, stopped: false };
+        let unknown = Task { fence, job, ends_at, code: 0, started: None, ended: None, stopped: false };
         let task = self.tasks.entry(fence.allocation).or_insert(unknown);
         let ran = !std::mem::replace(&mut task.stopped, true) && task.ended.is_none();
         if let Some(progress) = self.jobs.get_mut(&task.job).filter(|_| ran) {
@@ -271,33 +294,36 @@ impl SimulatedEngine {
         }
         let started = self.tasks.get(&fence.allocation).is_some_and(|task| task.started.is_some());
         let how = if started { EndedHow::Signalled(15) } else { EndedHow::NeverStarted };
-        self.end(fence.allocation, self.now, how);
+        self.end(fence.allocation, self.now, Some(how));
     }
 
-    fn end(&mut self, id: AllocationId, at: Time, how: EndedHow) {
+    /// Ends a task so; by itself, where nothing is said, when its timer was due.
+    fn end(&mut self, id: AllocationId, at: Time, how: Option<EndedHow>) {
         let Some(task) = self.tasks.get_mut(&id).filter(|task| task.ended.is_none()) else { return };
-        let ran_ms = task.started.as_ref().map_or(0, |start| at.since(start.at).0);
-        let end = TaskEnd { at, how, ran_ms, usage: Usage::default() };
-        task.ended = Some(end.clone());
-        let (job, ends_at, was_told) = (task.job, task.ends_at, task.stopped);
-        self.timers.remove(&(ends_at, Turn::Ends, id));
-        self.told.push(Observation::Ended(id, end));
+        if how.is_some() {
+            self.timers.remove(&(task.ends_at, Turn::Ends, id));
+        }
+        task.ended = Some((at, how.unwrap_or(EndedHow::Exited(task.code))));
+        self.told.extend(task.end().map(|end| Observation::Ended(id, end)));
+        let (job, was_told) = (task.job, task.stopped);
+        let resumes = self.course_of_array(job).is_some_and(|course| course.resumes);
         let Some(progress) = self.jobs.get_mut(&job) else { return };
         if !was_told {
             progress.running = progress.running.saturating_sub(1);
         }
         // Where a task was told to go and others run on, so does the clock.
         if !was_told || progress.running == 0 {
-            self.keep_progress(job, at);
+            progress.stop_clock(at, resumes);
         }
     }
+}
 
-    /// The first task of an attempt to end stops the clock of its work.
-    fn keep_progress(&mut self, job: JobId, at: Time) {
-        let resumes = self.course(job).is_some_and(|course| course.resumes);
-        let Some(progress) = self.jobs.get_mut(&job) else { return };
-        if let Some(since) = progress.working_since.take().filter(|_| resumes) {
-            progress.done_ms += work_in(at.since(since).0.max(0), progress.speed);
+impl Progress {
+    /// The first task of an attempt to end stops the clock of its work; `resumes` says what holds for its array.
+    fn stop_clock(&mut self, at: Time, resumes: bool) {
+        let resumes = self.course.as_ref().map_or(resumes, |course| course.resumes);
+        if let Some(since) = self.working_since.take().filter(|_| resumes) {
+            self.done_ms += work_in(at.since(since).0.max(0), self.speed);
         }
     }
 }

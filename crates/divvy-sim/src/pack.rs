@@ -261,7 +261,7 @@ fn fits_any(nodes: &[Node], pod: &Pod) -> bool {
 struct Pool {
     controller: Controller,
     specs: Vec<Arc<JobSpec>>,
-    owner: Owner,
+    owner: Arc<Owner>,
 }
 
 impl Pool {
@@ -271,7 +271,7 @@ impl Pool {
             state.apply(&Stamped { at: Time(0), event })?;
         }
         let specs = workload.pods.iter().map(|pod| Arc::new(spec(pod))).collect();
-        let owner = Owner { name: "trace".into(), ..Owner::default() };
+        let owner = Arc::new(Owner { name: "trace".into(), ..Owner::default() });
         let mut controller = Controller::open(state);
         // Laws are checked at the end: each check costs as much as all that is placed.
         controller.check_every(0);
@@ -294,7 +294,7 @@ impl Pool {
         let broken = |broken| PackError::Broken { task, broken };
         let now = Time(task as i64 * 1000);
         let submit = Submit {
-            owner: self.owner.clone(),
+            owner: Arc::clone(&self.owner),
             spec: Arc::clone(&self.specs[place]),
             requeue_said: true,
             array: None,
@@ -387,7 +387,7 @@ fn spec(pod: &Pod) -> JobSpec {
         preemptible: true,
         resumable: false,
         lifetime: Lifetime::Service,
-        gang: Group::Role(role),
+        gang: Group::Role(role).into(),
         time_limit: None,
         estimate: None,
         requeue: Requeue::Never,

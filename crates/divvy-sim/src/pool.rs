@@ -1,6 +1,6 @@
 //! A pool in virtual time: the core's controller, the simulated engine and a clock.
 
-use divvy_core::controller::{Broken, Controller};
+use divvy_core::controller::{Batch, Broken, Controller, Tells};
 use divvy_core::decide::{Command, Person, Rejection};
 use divvy_core::engine::{Engine, Observation};
 use divvy_core::event::{Event, Stamped};
@@ -28,6 +28,15 @@ pub struct VirtualPool {
     events: u64,
     /// When the next decision is made, if the last one was followed by something.
     again: Option<Time>,
+    lists: Lists,
+}
+
+/// Lists whose memory is used again.
+#[derive(Default)]
+struct Lists {
+    batch: Batch,
+    observed: Vec<Observation>,
+    happened: Vec<Stamped>,
 }
 
 /// How long a stop takes until the pool plans with what it has freed: a second, so that endless rounds take time, too.
@@ -46,11 +55,7 @@ pub struct Beginning {
 impl VirtualPool {
     /// A pool with nothing in it but its nodes and queues.
     pub fn begin(beginning: Beginning, engine: SimulatedEngine, now: Time) -> Result<Self, Broken> {
-        let mut controller = Controller::open(State::default());
-        controller.check_every(0);
-        controller.keep_history(false);
-        controller.tell_processes(false);
-        let mut pool = Self { controller, engine, now, digest: 0, events: 0, again: None };
+        let mut pool = Self::of(State::default(), engine, now);
         let term = Command::Begin {
             term: Term(1),
             boot_id: "virtual".into(),
@@ -74,11 +79,15 @@ impl VirtualPool {
     /// A pool as it was found. The engine has taken over what runs in it.
     pub fn resume(state: State, engine: SimulatedEngine, now: Time) -> Self {
         let now = now.max(state.now);
+        Self::of(state, engine, now)
+    }
+
+    fn of(state: State, engine: SimulatedEngine, now: Time) -> Self {
         let mut controller = Controller::open(state);
         controller.check_every(0);
         controller.keep_history(false);
-        controller.tell_processes(false);
-        Self { controller, engine, now, digest: 0, events: 0, again: None }
+        controller.tell(if engine.looks_at_devices() { Tells::Devices } else { Tells::Jobs });
+        Self { controller, engine, now, digest: 0, events: 0, again: None, lists: Lists::default() }
     }
 
     /// The state.
@@ -146,24 +155,24 @@ impl VirtualPool {
 
     /// Carries out what is to be done until nothing more follows at this moment.
     fn settle(&mut self) -> Result<Vec<Stamped>, Broken> {
-        let mut happened = Vec::new();
+        let mut happened = std::mem::take(&mut self.lists.happened);
         loop {
             self.see_all()?;
-            let Some(batch) = self.controller.drain() else { return Ok(happened) };
-            self.note(&batch.commit.events);
-            match happened.is_empty() {
-                true => happened = batch.commit.events,
-                false => happened.extend(batch.commit.events),
+            let batch = &mut self.lists.batch;
+            if !self.controller.drain_into(batch) {
+                break;
             }
             self.engine.submit(&batch.actions);
+            happened.append(&mut batch.commit.events);
         }
+        self.note(&happened);
+        Ok(happened)
     }
 
     fn see_all(&mut self) -> Result<(), Broken> {
-        for observation in self.engine.observe() {
-            self.controller.see(&observation, self.now)?;
-        }
-        Ok(())
+        let observed = &mut self.lists.observed;
+        self.engine.observe_into(observed);
+        observed.iter().try_for_each(|observation| self.controller.see(observation, self.now))
     }
 
     fn note(&mut self, events: &[Stamped]) {
@@ -173,5 +182,11 @@ impl VirtualPool {
                 self.digest = fingerprint(&(self.digest, stamped.at, plan));
             }
         }
+    }
+
+    /// Takes a list back that it gave: its memory is used again.
+    pub fn take_back(&mut self, mut happened: Vec<Stamped>) {
+        happened.clear();
+        self.lists.happened = happened;
     }
 }

@@ -8,13 +8,13 @@ use divvy_core::controller::Broken;
 use divvy_core::decide::{Command, Submit};
 use divvy_core::event::{Event, Stamped};
 use divvy_core::id::JobId;
-use divvy_core::model::job::{JobState, Owner};
+use divvy_core::model::job::JobState;
 use divvy_core::model::policy::Policy;
 use divvy_core::model::queue::Queue;
 use divvy_core::state::{State, fingerprint};
 use divvy_core::time::Time;
 
-use self::ask::{kinds, models, node, spec};
+use self::ask::{Owners, Shapes, models, node};
 use crate::engine::{Costs, Course, SimulatedEngine};
 use crate::estimate::{Blind, Estimator, History, Learned, oracle};
 use crate::metrics::{Contention, Finished, Stay};
@@ -200,10 +200,10 @@ pub(crate) struct Run<'a, O> {
     foresight: Foresight,
     /// Those submitted next, all in the same second.
     coming: Vec<(usize, TraceJob)>,
-    open: BTreeMap<u64, Open>,
+    open: BTreeMap<u64, Box<Open>>,
     speeds: Option<&'a Speeds>,
-    /// Sizes of jobs that the empty pool was found to hold, of each queue, and of each kind where speeds tell kinds apart.
-    fitting: BTreeSet<(u32, String, String)>,
+    shapes: Shapes,
+    owners: Owners,
     contention: Contention,
     /// How many jobs have ended.
     ended: usize,
@@ -274,7 +274,8 @@ impl<'a, O: Onlooker> Run<'a, O> {
             coming: Vec::new(),
             open: BTreeMap::new(),
             speeds,
-            fitting: BTreeSet::new(),
+            shapes: Shapes::default(),
+            owners: Owners::default(),
             ended: 0,
             refused: Vec::new(),
             timeline: Timeline::default(),
@@ -298,20 +299,21 @@ impl<'a, O: Onlooker> Run<'a, O> {
             let next = [arrival, self.pool.next_due()].into_iter().flatten().min();
             let Some(now) = next.filter(|now| *now < END_OF_TIME) else { return Ok(()) };
             let arrives = arrival.is_some_and(|arrival| arrival <= now);
-            let coming = if arrives { std::mem::take(&mut self.coming) } else { Vec::new() };
-            self.step(now, coming).map_err(|broken| ReplayError::Broken { at: now.0 / 1000, broken })?;
+            self.step(now, arrives).map_err(|broken| ReplayError::Broken { at: now.0 / 1000, broken })?;
             if arrives {
                 return Ok(());
             }
         }
     }
 
-    /// One moment. Decided is when a job arrives, ends or changes its place by running on; not when a stopped one has
+    /// One moment, at which those arrive who come next, or not yet. Decided is when a job arrives, ends or changes its place by running on; not when a stopped one has
     /// come up again.
-    fn step(&mut self, now: Time, coming: Vec<(usize, TraceJob)>) -> Result<(), Broken> {
-        let news = self.advance_to(now)? || self.pool.is_due() || !coming.is_empty();
-        for (row, job) in coming {
-            self.arrive(row, job)?;
+    fn step(&mut self, now: Time, arrives: bool) -> Result<(), Broken> {
+        let news = self.advance_to(now)? || self.pool.is_due() || arrives;
+        if arrives {
+            let mut coming = std::mem::take(&mut self.coming);
+            coming.drain(..).try_for_each(|(row, job)| self.arrive(row, job))?;
+            self.coming = coming;
         }
         if news {
             self.renew()?;
@@ -325,28 +327,22 @@ impl<'a, O: Onlooker> Run<'a, O> {
     fn advance_to(&mut self, now: Time) -> Result<bool, Broken> {
         let (happened, before) = (self.pool.advance_to(now)?, self.ended);
         self.note(&happened);
+        self.pool.take_back(happened);
         Ok(self.ended > before)
     }
 
     fn decide(&mut self) -> Result<(), Broken> {
         let happened = self.pool.decide()?;
         self.note(&happened);
+        self.pool.take_back(happened);
         Ok(())
     }
 
     fn arrive(&mut self, row: usize, job: TraceJob) -> Result<(), Broken> {
         let TraceJob { arrival, fate } = job;
-        // What fits is looked at once for each size: the pool does not change.
-        let kinds = kinds(&arrival, self.speeds);
-        let mut spec = spec(&arrival, &kinds);
-        let kind = self.speeds.map_or_else(String::new, |_| arrival.name.clone());
-        let size = (arrival.gpus, arrival.queue.clone(), kind);
-        spec.wait_for_capacity = self.fitting.contains(&size);
-        let owner = Owner {
-            name: if arrival.user.is_empty() { "-".into() } else { arrival.user.clone() },
-            ..Owner::default()
-        };
-        let (spec, array, token, held, history) = (spec.into(), None, None, false, BTreeMap::new());
+        let shape = self.shapes.of(&arrival, self.speeds);
+        let (owner, spec) = (self.owners.of(&arrival), shape.spec(&arrival).into());
+        let (array, token, held, history) = (None, None, false, BTreeMap::new());
         let submit = Submit { owner, spec, requeue_said: true, array, token, held, history };
         match self.pool.take(&Command::Submit(Box::new(submit)))? {
             Err(rejection) => {
@@ -354,15 +350,15 @@ impl<'a, O: Onlooker> Run<'a, O> {
             }
             Ok(number) => {
                 let Some(number) = number else { return Ok(()) };
-                self.fitting.insert(size);
+                shape.fits(&arrival.queue);
                 self.timeline.note(arrival.submit_s, 1, 0);
-                let speeds = kinds.into_iter().filter_map(|kind| Some((kind.model?, kind.speed))).collect();
+                let speeds = shape.speeds.clone();
                 let course = Course { speeds, ..Course::of_length(fate.duration_s() * 1000) };
                 self.pool.engine().set_course(number, course);
                 let contention = self.contention.arrives(arrival.submit_s, arrival.gpus);
                 let (start_s, placed_s, preemptions) = (None, 0, 0);
                 let open = Open { row, arrival, fate, start_s, placed_s, preemptions, contention };
-                self.open.insert(number, open);
+                self.open.insert(number, Box::new(open));
                 self.onlooker.arrived(number, row);
                 self.foresee(number)?;
             }
@@ -423,7 +419,7 @@ impl<'a, O: Onlooker> Run<'a, O> {
         let Some(open) = self.open.remove(&job.number) else { return };
         self.pool.engine().forget_job(job);
         self.onlooker.held(open.stretch(finish_s));
-        let Open { row, arrival, fate, start_s, preemptions, contention, .. } = open;
+        let Open { row, arrival, fate, start_s, preemptions, contention, .. } = *open;
         let duration_s = fate.duration_s();
         if let Foresight::Estimator(estimator) = &mut self.foresight {
             estimator.at_end(&arrival, duration_s);

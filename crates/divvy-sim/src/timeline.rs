@@ -1,6 +1,6 @@
 //! A replay over time, for drawings: how many jobs waited and how many GPUs were held, over time.
 
-use std::collections::BTreeMap;
+use std::collections::VecDeque;
 
 /// Counts over time in buckets, whose width doubles whenever there are too many: memory stays the same however long
 /// the replay is.
@@ -8,8 +8,10 @@ use std::collections::BTreeMap;
 pub struct Timeline {
     /// A bucket is 2 to the power of this many seconds wide.
     width_log2: u32,
-    /// By number of the bucket: second ÷ width.
-    buckets: BTreeMap<i64, Bucket>,
+    /// The number of the first bucket: second ÷ width.
+    first: i64,
+    /// From that on, without gaps, to the last in which anything changed.
+    buckets: VecDeque<Bucket>,
 }
 
 /// More than any drawing has columns.
@@ -44,31 +46,49 @@ impl Timeline {
     /// Notes that from `at_s` on so many more jobs wait, and so many more GPUs are held; fewer, if negative. Calls
     /// may come in any order.
     pub fn note(&mut self, at_s: i64, waiting: i64, held_gpus: i64) {
+        self.reach(at_s);
         let number = at_s >> self.width_log2;
         let rest_s = ((number + 1) << self.width_log2) - at_s;
-        let bucket = self.buckets.entry(number).or_default();
+        let bucket = &mut self.buckets[(number - self.first) as usize];
         bucket.waiting.add(Change::of(waiting, rest_s));
         bucket.held.add(Change::of(held_gpus, rest_s));
-        while self.buckets.len() > MOST_BUCKETS {
-            self.coarsen();
+    }
+
+    /// Sees to it that a second is in a bucket.
+    fn reach(&mut self, at_s: i64) {
+        loop {
+            let number = at_s >> self.width_log2;
+            let (first, last) = self.ends().unwrap_or((number, number));
+            let (first, last) = (first.min(number), last.max(number));
+            let span = last - first + 1;
+            if span > MOST_BUCKETS as i64 {
+                self.coarsen();
+                continue;
+            }
+            while self.first > first && !self.buckets.is_empty() {
+                self.buckets.push_front(Bucket::default());
+                self.first -= 1;
+            }
+            self.first = first;
+            return self.buckets.resize(span as usize, Bucket::default());
         }
     }
 
     /// Adds what happened in another pool.
     pub fn add(&mut self, mut other: Self) {
+        let Some((first, last)) = other.ends() else { return };
         while self.width_log2 < other.width_log2 {
             self.coarsen();
         }
+        self.reach(first << other.width_log2);
+        self.reach(last << other.width_log2);
         while other.width_log2 < self.width_log2 {
             other.coarsen();
         }
-        for (number, bucket) in other.buckets {
-            let mine = self.buckets.entry(number).or_default();
+        let before = (other.first - self.first) as usize;
+        for (mine, bucket) in self.buckets.iter_mut().skip(before).zip(other.buckets) {
             mine.waiting.add(bucket.waiting);
             mine.held.add(bucket.held);
-        }
-        while self.buckets.len() > MOST_BUCKETS {
-            self.coarsen();
         }
     }
 
@@ -76,14 +96,12 @@ impl Timeline {
     /// `most` in all.
     pub fn moments(&self, most: usize) -> Vec<Moment> {
         let mut timeline = self.clone();
-        while timeline.span() > most.max(1) as i64 {
+        while timeline.buckets.len() > most.max(1) {
             timeline.coarsen();
         }
-        let Some((first, last)) = timeline.ends() else { return Vec::new() };
         let width_s = 1i64 << timeline.width_log2;
         let (mut waiting, mut held) = (0, 0);
-        let moment = |number: i64| {
-            let bucket = timeline.buckets.get(&number).copied().unwrap_or_default();
+        let moment = |(number, bucket): (i64, &Bucket)| {
             let mean = |before: i64, change: Change| {
                 (i128::from(before) * i128::from(width_s) + change.integral) as f64 / width_s as f64
             };
@@ -92,32 +110,29 @@ impl Timeline {
             held += bucket.held.by;
             Moment { at_s, waiting: means.0, held_gpus: means.1 }
         };
-        (first..=last).map(moment).collect()
+        (timeline.first..).zip(&timeline.buckets).map(moment).collect()
     }
 
+    /// The numbers of the first bucket and of the last.
     fn ends(&self) -> Option<(i64, i64)> {
-        let first = self.buckets.first_key_value()?;
-        let last = self.buckets.last_key_value()?;
-        Some((*first.0, *last.0))
-    }
-
-    /// How many buckets there are from the first to the last, empty ones included.
-    fn span(&self) -> i64 {
-        self.ends().map_or(0, |(first, last)| last - first + 1)
+        let last = self.buckets.len().checked_sub(1)?;
+        Some((self.first, self.first + last as i64))
     }
 
     /// Makes one bucket of two.
     fn coarsen(&mut self) {
         let width_s = 1i128 << self.width_log2;
-        let mut halved: BTreeMap<i64, Bucket> = BTreeMap::new();
-        for (number, bucket) in std::mem::take(&mut self.buckets) {
+        let first = self.first >> 1;
+        let count = self.ends().map_or(0, |(_, last)| (last >> 1) - first + 1);
+        let mut halved = VecDeque::from(vec![Bucket::default(); count as usize]);
+        for (number, bucket) in (self.first..).zip(&self.buckets) {
             // What changed in the first half lasts for all of the second.
             let later_s = if number & 1 == 0 { width_s } else { 0 };
-            let both = halved.entry(number >> 1).or_default();
+            let both = &mut halved[((number >> 1) - first) as usize];
             both.waiting.add(bucket.waiting.lasting(later_s));
             both.held.add(bucket.held.lasting(later_s));
         }
-        self.buckets = halved;
+        (self.first, self.buckets) = (first, halved);
         self.width_log2 += 1;
     }
 }

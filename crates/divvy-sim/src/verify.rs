@@ -238,6 +238,8 @@ fn first_difference(logged: &[Stamped], again: &[Event]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::Arc;
+
     use divvy_core::scenario::Scenario;
 
     fn log() -> Vec<Stamped> {
@@ -278,7 +280,7 @@ mod tests {
         let mut log = log();
         for stamped in &mut log {
             if let Event::Submitted(submission) = &mut stamped.event {
-                submission.owner.name = "eve".into();
+                Arc::make_mut(&mut submission.owner).name = "eve".into();
             }
         }
         assert_eq!(verify(&log).first[0].law, "L2");

@@ -1,5 +1,6 @@
 //! What a queue, and those above it, allow the jobs that are submitted to it; and what it allows each of its users.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::{Rejection, Submit};
@@ -10,27 +11,28 @@ use crate::state::{Job, Runs, State};
 use crate::time::Span;
 
 /// Whose bounds they are, in words that follow "queue", and the bounds.
-type Bound<'a> = (String, &'a Bounds);
+type Bound<'a> = (Cow<'a, str>, &'a Bounds);
 
 /// Gives a job the time limit that it does not say itself, and refuses what is beyond what its queue allows.
 pub(super) fn keep(state: &State, submit: &Submit, spec: &mut Arc<JobSpec>) -> Result<(), Rejection> {
-    let path = spec.queue.clone();
-    let bounds = bounds_of(state, &path);
+    let asked = Arc::clone(spec);
+    let path = asked.queue.as_str();
+    let bounds = bounds_of(state, path);
     let usual = usual_time(&bounds);
     if let Some(usual) = usual.filter(|_| spec.time_limit.is_none()) {
         Arc::make_mut(spec).time_limit = Some(usual);
     }
     bounds.iter().try_for_each(|bound| allows(bound, spec))?;
-    if spec.priority >= priority::URGENT && !has_leave(state, (&path, &bounds), spec) {
-        return Err(Rejection::NoLeave { queue: path, priority: spec.priority });
+    if spec.priority >= priority::URGENT && !has_leave(state, (path, &bounds), spec) {
+        return Err(Rejection::NoLeave { queue: path.to_owned(), priority: spec.priority });
     }
-    for queue in lineage(&path).filter_map(|path| state.queues.get(path)) {
+    for queue in lineage(path).filter_map(|path| state.queues.get(path)) {
         let is_below = |job: &Job| lineage(&job.spec.queue).any(|path| path == queue.path);
-        takes_more(state, submit, (queue.path.clone(), &queue.bounds), is_below)?;
+        takes_more(state, submit, (queue.path.as_str().into(), &queue.bounds), is_below)?;
     }
-    let Some(users) = state.users_of(&path) else { return Ok(()) };
+    let Some(users) = state.users_of(path) else { return Ok(()) };
     let is_users = |job: &Job| job.spec.queue == path && job.owner.name == submit.owner.name;
-    takes_more(state, submit, (of_user(&path), &users.bounds), is_users)
+    takes_more(state, submit, (of_user(path).into(), &users.bounds), is_users)
 }
 
 /// Whether a job may be urgent: where its queue, or one above it, says up to which priority its jobs go; in a pool in which nobody has
@@ -55,9 +57,9 @@ fn of_user(queue: &str) -> String {
 
 /// What bounds jobs of a queue: what it says itself, what those above it say, and what it says of its users.
 fn bounds_of<'a>(state: &'a State, path: &str) -> Vec<Bound<'a>> {
-    let users = state.users_of(path).map(|users| (of_user(path), &users.bounds));
+    let users = state.users_of(path).map(|users| (of_user(path).into(), &users.bounds));
     let queues = lineage(path).filter_map(|path| state.queues.get(path));
-    queues.map(|queue| (queue.path.clone(), &queue.bounds)).chain(users).collect()
+    queues.map(|queue| (queue.path.as_str().into(), &queue.bounds)).chain(users).collect()
 }
 
 /// The time limit of jobs that say none. The nearest queue says what is usual; it may say more than one above it allows.
@@ -69,7 +71,7 @@ fn usual_time(bounds: &[Bound]) -> Option<Span> {
 
 fn allows((queue, bounds): &Bound, spec: &JobSpec) -> Result<(), Rejection> {
     let beyond = |what, most: String, asked: String| {
-        Err(Rejection::BeyondQueue { queue: queue.clone(), what, most, asked })
+        Err(Rejection::BeyondQueue { queue: queue.to_string(), what, most, asked })
     };
     if let Some(most) = bounds.max_priority.filter(|most| spec.priority > *most) {
         return beyond("priority", most.to_string(), spec.priority.to_string());
@@ -98,5 +100,5 @@ fn takes_more(
     if there.saturating_add(more) <= most {
         return Ok(());
     }
-    Err(Rejection::QueueFull { queue, most, there })
+    Err(Rejection::QueueFull { queue: queue.into_owned(), most, there })
 }

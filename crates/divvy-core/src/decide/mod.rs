@@ -82,7 +82,7 @@ pub enum Command {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Submit {
     /// Who submits it.
-    pub owner: Owner,
+    pub owner: Arc<Owner>,
     /// What is wanted. An empty queue means `default`.
     pub spec: Arc<JobSpec>,
     /// Whether the user said when it goes back into the queue; else the queue's setting holds.

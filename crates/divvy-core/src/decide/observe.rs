@@ -142,9 +142,10 @@ pub(crate) fn last_word(state: &State, allocation: AllocationId) -> Fence {
 
 fn started(state: &State, id: AllocationId, start: &TaskStart) -> Seen {
     let news = state.allocations.get(&id).is_some_and(|held| {
-        let reported = state.run(held.job).is_some_and(|run| run.outputs.contains_key(&held.placement.rank));
+        let reported =
+            || state.run(held.job).is_some_and(|run| run.outputs.contains_key(&held.placement.rank));
         held.state == AllocationState::Starting
-            || (held.state == AllocationState::Stopping && !reported && start.output.is_some())
+            || (held.state == AllocationState::Stopping && start.output.is_some() && !reported())
     });
     if news {
         vec![Event::TaskStarted { allocation: id, start: start.clone() }].into()

@@ -57,7 +57,7 @@ pub(super) fn taken_over(state: &State, submit: &Submit) -> Result<Vec<Event>, R
 fn submitted(state: &State, submit: &Submit, spec: Arc<JobSpec>) -> Event {
     Event::Submitted(Box::new(Submission {
         number: state.next_job,
-        owner: submit.owner.clone(),
+        owner: Arc::clone(&submit.owner),
         spec,
         array: submit.array.clone(),
         token: submit.token.clone(),

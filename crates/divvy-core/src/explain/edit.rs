@@ -1,5 +1,7 @@
 //! Edits: what a job asks for once its own changes are made.
 
+use std::sync::Arc;
+
 use super::change::Change;
 use crate::amount::Resource;
 use crate::model::affinity::Affinity;
@@ -14,52 +16,51 @@ use crate::time::Span;
 /// A job with the changes that concern it alone.
 pub(crate) fn edited(spec: &JobSpec, changes: &[Change]) -> JobSpec {
     let mut spec = spec.clone();
+    let gang = Arc::make_mut(&mut spec.gang);
     for change in changes {
         match change {
             Change::DropDependency { job } => spec.after.retain(|dependency| dependency.job != *job),
             Change::StartNow => spec.start_after = None,
             Change::Preemptible => spec.preemptible = true,
             Change::ShareNodes => spec.exclusive = false,
-            Change::AnyPlace => lie_anywhere(&mut spec.gang),
-            Change::AnyIsland => each_role(&mut spec.gang, &mut |role| role.ask.lie(None)),
-            Change::AnyNode => each_role(&mut spec.gang, &mut |role| role.ask.nodes = NodeChoice::default()),
-            Change::AnyNeighbours => each_role(&mut spec.gang, &mut |role| {
+            Change::AnyPlace => lie_anywhere(gang),
+            Change::AnyIsland => each_role(gang, &mut |role| role.ask.lie(None)),
+            Change::AnyNode => each_role(gang, &mut |role| role.ask.nodes = NodeChoice::default()),
+            Change::AnyNeighbours => each_role(gang, &mut |role| {
                 let labels = role.ask.affinity().labels.clone();
                 role.ask.affinity = Affinity { labels, ..Affinity::nothing() }.into_said();
             }),
-            Change::MoreInOne { level, to, .. } => each_spread(&mut spec.gang, &mut |spread| {
+            Change::MoreInOne { level, to, .. } => each_spread(gang, &mut |spread| {
                 if spread.over == *level {
                     spread.most = spread.most.map(|most| most.max(*to));
                 }
             }),
-            Change::AnySpread => each_spread(&mut spec.gang, &mut |spread| spread.required = false),
+            Change::AnySpread => each_spread(gang, &mut |spread| spread.required = false),
             Change::Prioritise { to } => spec.priority = *to,
             Change::TimeLimit { to_ms, .. } => spec.time_limit = Some(Span(*to_ms)),
             Change::AcceptModel { model } => {
-                each_role(&mut spec.gang, &mut |role| role.ask.alternatives.extend(with_model(role, model)));
+                each_role(gang, &mut |role| role.ask.alternatives.extend(with_model(role, model)));
             }
-            Change::AcceptSizes => each_alternative(&mut spec.gang, "", &mut |alternative| {
+            Change::AcceptSizes => each_alternative(gang, "", &mut |alternative| {
                 if let Some(ask) = &mut alternative.devices {
                     let models = std::mem::take(&mut ask.class.models);
                     ask.class =
                         DeviceClass { models, claim: ask.class.claim.take(), ..DeviceClass::default() };
                 }
             }),
-            Change::FewerDevices { role, to, .. } => {
-                each_alternative(&mut spec.gang, role, &mut |alternative| {
-                    if let Some(ask) = &mut alternative.devices {
-                        ask.count = ask.count.min(*to);
-                    }
-                })
-            }
-            Change::FewerTasks { role: name, to, .. } => each_role(&mut spec.gang, &mut |role| {
+            Change::FewerDevices { role, to, .. } => each_alternative(gang, role, &mut |alternative| {
+                if let Some(ask) = &mut alternative.devices {
+                    ask.count = ask.count.min(*to);
+                }
+            }),
+            Change::FewerTasks { role: name, to, .. } => each_role(gang, &mut |role| {
                 if role.name == *name {
                     role.maximum = if role.maximum == role.minimum { *to } else { role.maximum };
                     role.minimum = *to;
                 }
             }),
             Change::LessHost { role, resource, to, .. } => {
-                each_alternative(&mut spec.gang, role, &mut |alternative| match resource {
+                each_alternative(gang, role, &mut |alternative| match resource {
                     Resource::Cpu => alternative.cpu_milli = Some(*to),
                     _ => alternative.memory_bytes = Some(*to),
                 });

@@ -1,5 +1,6 @@
 //! A job: what a user wants to run, and what became of it.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -98,7 +99,7 @@ pub enum DependsOn {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct StopOrder {
     /// The signal that announces it, without `SIG`: `TERM`.
-    pub signal: String,
+    pub signal: Cow<'static, str>,
     /// How long it may take until everything of it is killed, in milliseconds.
     pub grace_ms: i64,
 }
@@ -239,8 +240,8 @@ pub struct JobSpec {
     /// Whether it ends by itself.
     #[serde(default)]
     pub lifetime: Lifetime,
-    /// Its tasks.
-    pub gang: Group,
+    /// Its tasks: shared between jobs that are made alike, and with copies of the job.
+    pub gang: Arc<Group>,
     /// The longest an attempt may run, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time_limit: Option<Span>,
@@ -312,7 +313,7 @@ impl JobSpec {
     pub fn notice(&self) -> StopOrder {
         match &self.checkpoint {
             Some(checkpoint) => {
-                StopOrder { signal: checkpoint.notice.clone(), grace_ms: checkpoint.grace_ms }
+                StopOrder { signal: checkpoint.notice.clone().into(), grace_ms: checkpoint.grace_ms }
             }
             None => self.stop.clone(),
         }
@@ -494,7 +495,7 @@ pub struct Submission {
     /// The number given to it.
     pub number: u64,
     /// Who submitted it.
-    pub owner: Owner,
+    pub owner: Arc<Owner>,
     /// What is wanted.
     pub spec: Arc<JobSpec>,
     /// The members, if it is an array.

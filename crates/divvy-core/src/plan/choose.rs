@@ -101,7 +101,16 @@ fn behind<'a>(
         return all.filter(|runner| first < runner.place).collect();
     };
     let behind = behind.filter(|(_, job, _)| !ending.contains(job));
-    behind.map(|(place, job, view)| Runner { place, job: *job, view }).collect()
+    let behind = behind.map(|(place, job, view)| Runner { place, job: *job, view }).collect::<Vec<_>>();
+    debug_assert!(is_as_looked_at_each(&behind, all.filter(|runner| first < runner.place)));
+    behind
+}
+
+/// Whether the line gives those who are found by a look at each that runs, with the same places.
+fn is_as_looked_at_each<'a>(behind: &[Runner<'a>], found: impl Iterator<Item = Runner<'a>>) -> bool {
+    let mut found: Vec<_> = found.map(|runner| (runner.place, runner.job)).collect();
+    found.sort_unstable();
+    behind.iter().map(|runner| (runner.place, runner.job)).eq(found)
 }
 
 /// What the walk has not given out yet.

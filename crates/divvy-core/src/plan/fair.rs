@@ -432,7 +432,7 @@ impl<'a> Fair<'a, '_> {
             if !self.may_claim((queue, by), (job, spec), (asked.clone(), number)) {
                 continue;
             }
-            let only = JobSpec { gang: spec.gang.by_alternative(number), ..spec.clone() };
+            let only = JobSpec { gang: spec.gang.by_alternative(number).into(), ..spec.clone() };
             let placements = self.claim((queue, by), (job, &only), (asked, own));
             let Some(mut placements) = placements else { continue };
             for placement in &mut placements {

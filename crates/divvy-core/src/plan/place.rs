@@ -106,7 +106,7 @@ pub(super) fn is_still_busy(trial: &Trial, reason: &Reason, spec: &JobSpec) -> b
         let mut counts = ask.alternatives.iter().filter_map(|it| Some(it.devices.as_ref()?.count));
         counts.any(|asked| asked == *count) && ask.alternatives.iter().all(is_busy)
     };
-    match &spec.gang {
+    match &*spec.gang {
         Group::Role(role) => asks_so(&role.ask),
         // Of groups of which only some are needed others may fit.
         group if group.is_elastic() => false,

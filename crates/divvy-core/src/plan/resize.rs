@@ -274,7 +274,7 @@ impl Search<'_, '_> {
     }
 
     fn note(&mut self, order: (bool, u32, u32), gang: Group, alternative: Option<u32>) {
-        let spec = JobSpec { gang, ..(*self.grower.job.spec).clone() };
+        let spec = JobSpec { gang: gang.into(), ..(*self.grower.job.spec).clone() };
         let (domains, rest) = (self.domains.clone(), near::rest(&self.grower.job.spec, &self.grower.present));
         let spread = self.spread.clone();
         self.found.push((order, Unit { spec, rank: order.2, alternative, domains, rest, spread }));

@@ -68,7 +68,7 @@ fn lacks_devices(trial: &Trial, alternative: &Alternative, count: u32) -> bool {
 
 /// The one role of a job and the one way to serve it, where no others, near or apart, and no domains play a part.
 fn only_way<'s>(trial: &Trial, spec: &'s JobSpec) -> Option<(&'s Role, &'s Alternative)> {
-    let Group::Role(role) = &spec.gang else { return None };
+    let Group::Role(role) = &*spec.gang else { return None };
     let [alternative] = &role.ask.alternatives[..] else { return None };
     let plain = role.topology.is_none() && role.spread.is_unsaid() && !trial.around.are_told();
     plain.then_some((role, alternative))

@@ -1,6 +1,7 @@
 //! Other names for all that a state names: users u1…, queues q1…, jobs j1…, nodes n1…, and nothing of what people wrote.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::read::{Hardware, plain_work, saving};
 use crate::id::{DeviceId, JobId, NodeId};
@@ -192,8 +193,8 @@ impl<'a> Names<'a> {
             seat: Newer::default(),
             ..JobSpec::clone(spec)
         };
-        plain(&mut renamed.gang);
-        if let Group::Role(role) = &mut renamed.gang {
+        plain(Arc::make_mut(&mut renamed.gang));
+        if let Group::Role(role) = Arc::make_mut(&mut renamed.gang) {
             role.name = "main".into();
         }
         renamed

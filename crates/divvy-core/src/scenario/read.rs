@@ -227,7 +227,8 @@ pub(super) fn spec(words: &Words, after: Vec<Dependency>, now: Time) -> Result<J
         gang: Group::Role(placed(
             words,
             tasks(words, by_speed(words, ways(words, role(alternative(words)?, 1))?)?)?,
-        )?),
+        )?)
+        .into(),
         time_limit: words.span("limit")?,
         estimate: words.span("estimate")?,
         requeue: words.named.get("requeue").map_or(Ok(Requeue::Lost), |text| requeue(text))?,
@@ -247,7 +248,7 @@ pub(super) fn spec(words: &Words, after: Vec<Dependency>, now: Time) -> Result<J
 /// The checkpoint of a job that saves its work this often.
 pub(super) fn saving(every: Span) -> Checkpoint {
     let StopOrder { signal: notice, grace_ms } = StopOrder::default();
-    Checkpoint { notice, grace_ms, every_ms: Some(every.0) }
+    Checkpoint { notice: notice.into_owned(), grace_ms, every_ms: Some(every.0) }
 }
 
 /// The only role of a job that words describe.

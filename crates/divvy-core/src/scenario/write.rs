@@ -355,7 +355,7 @@ fn node_words(hardware: &read::Hardware, linked: &str) -> String {
 
 /// A job in words, as far as they go: `None` for one that is no flat gang of tasks with one way to run.
 fn job_words(spec: &JobSpec, now: Time) -> Option<String> {
-    let Group::Role(role) = &spec.gang else { return None };
+    let Group::Role(role) = &*spec.gang else { return None };
     let asked = role.ask.alternatives.first()?;
     let devices = asked.devices.as_ref();
     let mut line = format!("{} {} {}", spec.name, spec.queue, devices.map_or(0, |ask| ask.count));

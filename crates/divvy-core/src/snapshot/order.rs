@@ -177,6 +177,22 @@ pub(crate) fn lasts(policy: &Policy) -> bool {
     policy.preempt == Preempt::Walk && lasts
 }
 
+/// Whether running jobs are walked in an order by what is left of each: with time that shrinks by as much for all that run.
+pub(crate) fn shrinks(policy: &Policy) -> bool {
+    let by_time = policy.shortest.of == Length::Remaining && !policy.shortest.by_devices;
+    policy.preempt == Preempt::Walk && policy.order == Order::Shortest && by_time
+}
+
+/// The place of a running job in such an order, reckoned back to moment 0, as long as it has not outrun what was foreseen of it.
+pub(crate) fn shrinking(policy: &Policy, id: JobId, view: &RunView, now: Time) -> Option<OrderKey> {
+    let estimate_ms = view.estimate.as_ref().filter(|_| shrinks(policy))?.p50_ms;
+    let left_ms = estimate_ms.checked_sub(view.attained_ms).filter(|left| *left > 0)?;
+    // Like all changes of a place, that it has outrun it takes effect at a whole step.
+    let within = view.progress_ms(now) < up_to_step(estimate_ms, policy.step_ms);
+    let (rank, first) = (-i64::from(view.priority), view.started_at?.0.checked_add(left_ms)?);
+    within.then_some(OrderKey { rank, first, second: 0, number: id.number })
+}
+
 /// Whether running jobs give way to those of their own queue that stand before them in the order, where they do by least loss.
 pub(crate) fn displaces(policy: &Policy) -> bool {
     policy.preempt == Preempt::LeastLoss && policy.order != Order::Arrival

@@ -34,7 +34,7 @@ pub struct Running {
     crossings: BTreeSet<(Time, JobId)>,
     /// When each ends by what is foreseen.
     ends: BTreeSet<(Time, JobId)>,
-    /// The places of all in the order, where they last.
+    /// The places of all in the order, where they last, or what is left of all shrinks alike.
     line: BTreeSet<(OrderKey, JobId)>,
 }
 
@@ -86,10 +86,31 @@ pub struct RunView {
     crossing: Option<Time>,
     /// Where its service is among the levels of the order until then.
     standing: Level,
-    /// Its place in the order until then, where that lasts.
+    /// Its place in the order until then, where that lasts; or as of moment 0, where what is left of all that run shrinks alike.
     place: Option<OrderKey>,
     /// What the order compares first of it until then, at most, where it gives way by that.
     first: Option<i64>,
+}
+
+/// Where a running job is in the lists by time and order.
+#[derive(Clone, Copy, Default)]
+struct Marks {
+    /// Until when it is safe, for two reasons.
+    safe_until: [Option<Time>; 2],
+    redone_at: Option<Time>,
+    ends_at: Option<Time>,
+    crossing: Option<Time>,
+    place: Option<OrderKey>,
+}
+
+/// Moves a job in a list.
+fn remark<T: Ord + Copy>(list: &mut BTreeSet<(T, JobId)>, id: JobId, (before, now): (Option<T>, Option<T>)) {
+    if before != now {
+        if let Some(before) = before {
+            list.remove(&(before, id));
+        }
+        list.extend(now.map(|now| (now, id)));
+    }
 }
 
 /// Where a job stands, in its queue or in its user's seat there, without a copy of that.
@@ -179,6 +200,16 @@ impl RunView {
         })
     }
 
+    fn marks(&self) -> Marks {
+        Marks {
+            safe_until: [self.cools_until, self.young_until],
+            redone_at: self.redone_at,
+            ends_at: self.ends_at,
+            crossing: self.crossing,
+            place: self.place,
+        }
+    }
+
     /// Whether it is safe still, since it had to give way before, or had not run for long.
     pub(crate) fn is_cooling(&self, now: Time) -> bool {
         self.cools_until.is_some_and(|until| until > now)
@@ -231,7 +262,10 @@ impl RunView {
         self.crossing = self.next_crossing(policy, now).into_iter().chain(restart_pays).min();
         self.standing = self.level_anew(policy, now);
         let number = self.standing.number;
-        self.place = order::lasts(policy).then(|| order::lasting(policy, id, (self, number)));
+        self.place = match order::lasts(policy) {
+            true => Some(order::lasting(policy, id, (self, number))),
+            false => order::shrinking(policy, id, self, now),
+        };
         self.first = (self.resumes && order::displaces(policy))
             .then(|| order::first_at_most(policy, id, (self, number)));
     }
@@ -366,19 +400,15 @@ impl Running {
             view.look(&state.policy, id, now);
             view
         });
-        self.note_cooling(id, view.as_ref());
-        self.note_end(id, view.as_ref());
-        self.note_place(id, view.as_ref().and_then(|view| view.place));
+        let before = self.jobs.get(&id).map(RunView::marks);
+        if before.is_none() && view.is_none() {
+            return;
+        }
+        self.mark(id, before.unwrap_or_default(), view.as_ref().map(RunView::marks).unwrap_or_default());
         match (view, self.jobs.get_mut(&id)) {
             (None, _) => self.forget(id),
             // Its queue and priority are what they were.
             (Some(view), Some(known)) => {
-                if known.crossing != view.crossing {
-                    if let Some(at) = known.crossing {
-                        self.crossings.remove(&(at, id));
-                    }
-                    self.crossings.extend(view.crossing.map(|at| (at, id)));
-                }
                 if known.stands_otherwise(&view)
                     && let Some(queue) = self.queues.get_mut(&*view.queue)
                 {
@@ -388,7 +418,6 @@ impl Running {
                 *known = view;
             }
             (Some(view), None) => {
-                self.crossings.extend(view.crossing.map(|at| (at, id)));
                 if state.policy.preempt == Preempt::LeastLoss {
                     self.enter_queue(id, &view);
                 }
@@ -400,36 +429,20 @@ impl Running {
         }
     }
 
-    fn note_cooling(&mut self, id: JobId, view: Option<&RunView>) {
-        let until = |view: &RunView| [view.cools_until, view.young_until];
-        let ends = |view: Option<&RunView>| view.map(until).into_iter().flatten().flatten();
-        for known in ends(self.jobs.get(&id)) {
-            self.cooling.remove(&(known, id));
-        }
-        self.cooling.extend(ends(view).filter(|until| until.0 < i64::MAX).map(|until| (until, id)));
-        if let Some(known) = self.jobs.get(&id).and_then(|known| known.redone_at) {
-            self.redoing.remove(&(known, id));
-        }
-        let redone = view.and_then(|view| view.redone_at).filter(|at| at.0 < i64::MAX);
-        self.redoing.extend(redone.map(|at| (at, id)));
-    }
-
-    fn note_end(&mut self, id: JobId, view: Option<&RunView>) {
-        let end = |view: &RunView| view.ends_at.map(|end| (end, id));
-        if let Some(known) = self.jobs.get(&id).and_then(end) {
-            self.ends.remove(&known);
-        }
-        self.ends.extend(view.and_then(end));
-    }
-
-    fn note_place(&mut self, id: JobId, place: Option<OrderKey>) {
-        let before = self.jobs.get(&id).and_then(|view| view.place);
-        if before != place {
-            if let Some(before) = before {
-                self.line.remove(&(before, id));
+    /// Keeps a job in the lists by time and order: where it was in them, and where it is now.
+    fn mark(&mut self, id: JobId, before: Marks, now: Marks) {
+        let ends = |until: &Time| until.0 < i64::MAX;
+        if before.safe_until != now.safe_until {
+            for until in before.safe_until.into_iter().flatten() {
+                self.cooling.remove(&(until, id));
             }
-            self.line.extend(place.map(|place| (place, id)));
+            let safe_until = now.safe_until.into_iter().flatten().filter(ends);
+            self.cooling.extend(safe_until.map(|until| (until, id)));
         }
+        remark(&mut self.redoing, id, (before.redone_at, now.redone_at.filter(ends)));
+        remark(&mut self.ends, id, (before.ends_at, now.ends_at));
+        remark(&mut self.crossings, id, (before.crossing, now.crossing));
+        remark(&mut self.line, id, (before.place, now.place));
     }
 
     /// Those whose places are behind this one, in order, as far as they are known without a look at each: until the next crossing.
@@ -438,12 +451,29 @@ impl Running {
         place: OrderKey,
         (policy, now): (&Policy, Time),
     ) -> Option<impl Iterator<Item = (OrderKey, &JobId, &RunView)>> {
-        let stands = self.next_crossing().is_none_or(|at| at > now);
+        let passed_ms = if order::shrinks(policy) { now.0 } else { 0 };
+        let known = match order::shrinks(policy) {
+            true => self.all_shrink(now),
+            false => order::lasts(policy) && self.next_crossing().is_none_or(|at| at > now),
+        };
         let last = JobId { number: u64::MAX, member: Some(u32::MAX) };
-        (stands && order::lasts(policy)).then(|| {
+        let place = OrderKey { first: place.first.saturating_add(passed_ms), ..place };
+        known.then(|| {
             let behind = self.line.range((Bound::Excluded((place, last)), Bound::Unbounded));
-            behind.filter_map(|(place, job)| Some((*place, job, self.jobs.get(job)?)))
+            behind.filter_map(move |(place, job)| {
+                let place = OrderKey { first: place.first - passed_ms, ..*place };
+                Some((place, job, self.jobs.get(job)?))
+            })
         })
+    }
+
+    /// Whether what is left of all of them shrinks, and they stand in the line by when it is used up: they run, are of one priority,
+    /// and none has outrun what was foreseen.
+    fn all_shrink(&self, now: Time) -> bool {
+        let ends = self.line.first().zip(self.line.last());
+        let (rank, soonest) =
+            ends.map_or((true, i64::MAX), |((first, _), (last, _))| (first.rank == last.rank, first.first));
+        rank && soonest > now.0 && self.line.len() == self.jobs.len()
     }
 
     /// Who ends after a moment by what is foreseen, and when, the first first.
@@ -470,9 +500,6 @@ impl Running {
 
     fn forget(&mut self, id: JobId) {
         let Some(view) = self.jobs.remove(&id) else { return };
-        if let Some(crossing) = view.crossing {
-            self.crossings.remove(&(crossing, id));
-        }
         self.choosy.remove(&id);
         let emptied = self.queues.get_mut(&*view.queue).is_some_and(|queue| {
             queue.leave(id, &view);
@@ -553,10 +580,7 @@ impl Running {
             let (before, first) = (view.place, view.first);
             view.look(&state.policy, id, now);
             self.crossings.extend(view.crossing.map(|at| (at, id)));
-            if let (Some(before), Some(place)) = (before, view.place) {
-                self.line.remove(&(before, id));
-                self.line.insert((place, id));
-            }
+            remark(&mut self.line, id, (before, view.place));
             if let Some(before) = first
                 && let Some(queue) = self.queues.get_mut(&*view.queue)
             {

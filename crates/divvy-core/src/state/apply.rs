@@ -220,7 +220,7 @@ impl State {
         let class = self.classify(*number, &spec)?;
         let mut job = Job {
             number: *number,
-            owner: owner.clone(),
+            owner: Arc::clone(owner),
             spec,
             submitted_at: at,
             class,
@@ -327,7 +327,7 @@ impl State {
             self.revoke(id)?;
         }
         let job = self.jobs.get(&id.number).ok_or_else(|| Wrong::Unknown(format!("job {id}")))?;
-        let (spec, user) = (Arc::clone(&job.spec), job.owner.name.clone());
+        let (spec, owner) = (Arc::clone(&job.spec), Arc::clone(&job.owner));
         self.change_run(id, |run| {
             if run.is_active() {
                 return Err(Wrong::Impossible(format!("job {id} has devices already")));
@@ -341,7 +341,7 @@ impl State {
             Ok(())
         })??;
         self.allocate(id, placements, at)?;
-        self.charge((&spec.queue, &user), placements, at)
+        self.charge((&spec.queue, &owner.name), placements, at)
     }
 
     /// Charges a user of a queue for what he holds from now on.
@@ -382,30 +382,29 @@ impl State {
     }
 
     /// Changes one allocation, keeping the digest.
-    pub(super) fn change_allocation(
+    pub(super) fn change_allocation<T>(
         &mut self,
         id: AllocationId,
-        change: impl FnOnce(&mut Allocation),
-    ) -> Applied {
+        change: impl FnOnce(&mut Allocation) -> T,
+    ) -> Result<T, Wrong> {
         let held = self.allocations.get_mut(&id).ok_or_else(|| Wrong::Unknown(format!("allocation {id}")))?;
         let less = allocation_hash(id, held);
-        change(held);
+        let result = change(held);
         let more = held.hash_anew(id).wrapping_sub(less);
         self.plus(more);
-        Ok(())
+        Ok(result)
     }
 
     fn start_task(&mut self, id: AllocationId, start: &TaskStart, at: Time) -> Applied {
-        self.change_allocation(id, |held| {
+        let (job, rank) = self.change_allocation(id, |held| {
             if held.state == AllocationState::Starting {
                 held.state = AllocationState::Held;
             }
+            (held.job, held.placement.rank)
         })?;
-        let unknown = || Wrong::Unknown(format!("allocation {id}"));
-        let held = self.allocations.get(&id).ok_or_else(unknown)?;
-        let (job, rank) = (held.job, held.placement.rank);
-        let starting = |id: &AllocationId| {
-            self.allocations.get(id).is_some_and(|held| held.state == AllocationState::Starting)
+        let starting = |other: &AllocationId| {
+            *other != id
+                && self.allocations.get(other).is_some_and(|held| held.state == AllocationState::Starting)
         };
         let all_run = !self.run(job).is_some_and(|run| run.live.iter().any(starting));
         self.change_run(job, |run| {
@@ -453,10 +452,11 @@ impl State {
         })?;
         let job =
             self.jobs.get(&held.job.number).ok_or_else(|| Wrong::Unknown(format!("job {}", held.job)))?;
-        let whose = (job.spec.queue.clone(), job.owner.name.clone());
-        self.ledger.change(&whose.0, &whose.1, -milli, at)?;
+        let (spec, owner) = (Arc::clone(&job.spec), Arc::clone(&job.owner));
+        let whose = (spec.queue.as_str(), owner.name.as_str());
+        self.ledger.change(whose.0, whose.1, -milli, at)?;
         self.ledger.close(milli_ms);
-        self.charge_worth((&whose.0, &whose.1), -held.worth.said().copied().unwrap_or(milli), at)
+        self.charge_worth(whose, -held.worth.said().copied().unwrap_or(milli), at)
     }
 
     fn end_attempt(&mut self, id: JobId, end: &LastEnd, state: JobState, at: Time) -> Applied {

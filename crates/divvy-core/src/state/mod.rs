@@ -178,7 +178,7 @@ pub struct Job {
     /// Its number.
     pub number: u64,
     /// Whose it is.
-    pub owner: Owner,
+    pub owner: Arc<Owner>,
     /// What is wanted.
     pub spec: Arc<JobSpec>,
     /// When it was submitted.

@@ -56,6 +56,16 @@ impl<K: Ord, V> Table<K, V> {
         self.0.values().map(AsRef::as_ref)
     }
 
+    /// Sets the value of a key; gives the one before.
+    pub fn insert(&mut self, key: K, value: V) -> Option<Arc<V>> {
+        self.0.insert(key, Arc::new(value))
+    }
+
+    /// Takes the value of a key away.
+    pub fn remove(&mut self, key: &K) -> Option<Arc<V>> {
+        self.0.remove(key)
+    }
+
     /// How many there are.
     pub fn len(&self) -> usize {
         self.0.len()
@@ -71,16 +81,6 @@ impl<K: Ord, V: Clone> Table<K, V> {
     /// The value of a key, to be changed.
     pub fn get_mut(&mut self, key: &K) -> Option<&mut V> {
         self.0.get_mut(key).map(Arc::make_mut)
-    }
-
-    /// Sets the value of a key; gives the one before.
-    pub fn insert(&mut self, key: K, value: V) -> Option<V> {
-        self.0.insert(key, Arc::new(value)).map(Arc::unwrap_or_clone)
-    }
-
-    /// Takes the value of a key away.
-    pub fn remove(&mut self, key: &K) -> Option<V> {
-        self.0.remove(key).map(Arc::unwrap_or_clone)
     }
 }
 

@@ -92,7 +92,7 @@ impl StopRecord {
             if signal::number(&stop.signal) == Some(libc::SIGKILL) { 0 } else { stop.grace_ms.max(0) };
         let kill_at_ms = monotonic_ms().saturating_add(grace_ms);
         let kill_at_ms = former.map_or(kill_at_ms, |former| former.kill_at_ms.min(kill_at_ms));
-        Self { fence, signal: stop.signal.clone(), kill_at_ms }
+        Self { fence, signal: stop.signal.to_string(), kill_at_ms }
     }
 }
 
@@ -323,7 +323,7 @@ mod tests {
     #[test]
     fn a_later_order_shortens_the_grace_and_does_not_lengthen_it() {
         let fence = |seq| Fence { term: Term(1), allocation: AllocationId(7), seq };
-        let stop = |signal: &str, grace_ms| Stop { signal: signal.into(), grace_ms };
+        let stop = |signal: &str, grace_ms| Stop { signal: signal.to_owned().into(), grace_ms };
         let first = StopRecord::new(fence(2), &stop("TERM", 60_000), None);
         let longer = StopRecord::new(fence(3), &stop("TERM", 600_000), Some(&first));
         assert_eq!(longer.kill_at_ms, first.kill_at_ms);

@@ -277,7 +277,7 @@ fn isolate(order: &LaunchRecord) -> (Option<Group>, Isolation) {
     }
     let isolation = match reasons.is_empty() {
         true => Isolation::Enforced,
-        false => Isolation::Advisory(reasons.join("; ")),
+        false => Isolation::Advisory(reasons.join("; ").into()),
     };
     (group, isolation)
 }

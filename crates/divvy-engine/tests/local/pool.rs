@@ -131,7 +131,7 @@ impl Pool {
 
     pub(crate) fn stop(&mut self, allocation: u64, signal: &str, grace_ms: i64) {
         let fence = self.fence(allocation);
-        self.submit(Action::Stop(fence, Stop { signal: signal.into(), grace_ms }));
+        self.submit(Action::Stop(fence, Stop { signal: signal.to_owned().into(), grace_ms }));
     }
 
     /// Waits for an observation.

@@ -98,7 +98,7 @@ pub(super) async fn allowed(pool: &Arc<Pool>, caller: &Caller, id: JobId) -> Res
     let open = {
         let controller = pool.controller.read().await;
         let job = controller.state().jobs.get(&id.number);
-        job.filter(|job| job.run(id.member).is_some()).map(|job| job.owner.clone())
+        job.filter(|job| job.run(id.member).is_some()).map(|job| Owner::clone(&job.owner))
     };
     let owner = match open {
         Some(owner) => owner,

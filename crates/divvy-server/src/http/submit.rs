@@ -96,6 +96,7 @@ async fn prepared(
         let environment =
             Arrived::write(&asked.settings.state, &environment).map_err(|error| refusal::own_file(&error))?;
         let spec = spec.into();
+        let owner = owner.into();
         let wanted = Wanted { owner, spec, requeue_said, array, token: None, held, history };
         Ok((wanted, environment, notices))
     };
@@ -112,7 +113,7 @@ fn bad_directory(directory: &std::path::Path, owner: &Owner, error: &std::io::Er
 /// Output that cannot be written where it was to go is kept in the state directory, and the user is told.
 fn settle_output(spec: &mut JobSpec, owner: &Owner) -> Vec<String> {
     let mut notices = Vec::new();
-    for_each_role(&mut spec.gang, &mut |work| {
+    for_each_role(Arc::make_mut(&mut spec.gang), &mut |work| {
         let Work::Process(process) = work else { return };
         let Output::Path(path) = &process.output else { return };
         let parent = std::path::Path::new(path)
@@ -207,7 +208,7 @@ async fn trial(pool: &Arc<Pool>, caller: &Caller, incoming: Incoming) -> Answer 
     let placed = controller.dry_run(&spec).unwrap_or_default();
     let (state, snapshot) = (controller.state().clone(), controller.snapshot().clone());
     drop(controller);
-    let (array, held, owner) = (incoming.array, incoming.held, caller.0.owner.clone());
+    let (array, held, owner) = (incoming.array, incoming.held, caller.0.owner.clone().into());
     // What is tried to find a fix takes its time: the pool goes on meanwhile.
     let explained = pool.blocking(move || {
         let found = explain::explain_spec(&state, &snapshot, &spec);

@@ -255,7 +255,7 @@ fn of_none(pod: &Waiting, why: Option<&divvy_engine::kubernetes::objects::Condit
 fn on_the_node(spec: &JobSpec, node: &str) -> JobSpec {
     let here = Condition { label: NODE_NAME.to_owned(), is: Is::In(vec![node.to_owned()]) };
     let mut spec = spec.clone();
-    narrow(&mut spec.gang, &here);
+    narrow(Arc::make_mut(&mut spec.gang), &here);
     spec
 }
 

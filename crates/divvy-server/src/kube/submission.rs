@@ -28,7 +28,7 @@ pub(super) fn submission(controller: &Controller, pods: &[Waiting]) -> Result<Su
         preemptible: pods.iter().all(|pod| pod.preemptible),
         resumable: false,
         lifetime: Lifetime::default(),
-        gang: group(pods)?,
+        gang: group(pods)?.into(),
         time_limit: time_limit(pods),
         estimate: None,
         requeue: Requeue::Lost,
@@ -45,7 +45,7 @@ pub(super) fn submission(controller: &Controller, pods: &[Waiting]) -> Result<Su
         seat: Newer::default(),
     };
     Ok(Submit {
-        owner,
+        owner: owner.into(),
         spec: Arc::new(spec),
         requeue_said: true,
         array: None,

@@ -39,7 +39,7 @@ fn submitted(number: u64) -> Event {
     let spec = spec(&format!("job-{number}"));
     Event::Submitted(Box::new(Submission {
         number,
-        owner: owner(),
+        owner: owner().into(),
         spec,
         array: None,
         token: None,

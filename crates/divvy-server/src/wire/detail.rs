@@ -17,7 +17,7 @@ pub(crate) fn isolation(isolation: &Isolation) -> api::Isolation {
     match isolation {
         Isolation::Enforced => api::Isolation { level: api::IsolationLevel::Enforced, reason: None },
         Isolation::Advisory(reason) => {
-            api::Isolation { level: api::IsolationLevel::Advisory, reason: Some(reason.clone()) }
+            api::Isolation { level: api::IsolationLevel::Advisory, reason: Some(reason.to_string()) }
         }
     }
 }
@@ -77,7 +77,8 @@ fn put_wanted(detail: &mut api::JobDetail, spec: &JobSpec, private: bool) {
     detail.deadline_ms = spec.deadline.said().map(|at| at.0);
     detail.requeue = requeue(spec.requeue).to_owned();
     detail.preemptible = spec.preemptible;
-    detail.stop = Some(api::StopDetail { signal: spec.stop.signal.clone(), grace_ms: spec.stop.grace_ms });
+    detail.stop =
+        Some(api::StopDetail { signal: spec.stop.signal.to_string(), grace_ms: spec.stop.grace_ms });
     detail.directory = first_process(spec).filter(|_| private).map(|process| process.directory.clone());
 }
 

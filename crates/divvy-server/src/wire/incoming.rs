@@ -63,7 +63,8 @@ pub(crate) fn read(submit: Submit, now: Time) -> Result<Incoming, Problem> {
             roles,
             topology::said(job.topology.as_ref(), "topology")?.tasks,
             spread(job.spread.as_ref(), "")?,
-        ),
+        )
+        .into(),
         time_limit: span("time_limit", &job.time_limit)?,
         estimate: span("estimate", &job.estimate)?,
         requeue: requeue(job)?.unwrap_or_default(),
@@ -217,7 +218,7 @@ fn stop(job: &JobFile) -> Result<StopOrder, Problem> {
         signal_number(signal).ok_or_else(|| {
             bad("stop.signal", format!("{signal:?} is no signal: write TERM, INT, USR1, …"))
         })?;
-        order.signal = signal.trim_start_matches("SIG").to_owned();
+        order.signal = signal.trim_start_matches("SIG").to_owned().into();
     }
     if let Some(grace) = &stop.grace {
         order.grace_ms = parsed::<Span>("stop.grace", grace)?.0;
@@ -423,7 +424,7 @@ mod tests {
             (read.spec.name.as_str(), read.spec.queue.as_str(), read.spec.gang.tasks()),
             ("python3", "", 1)
         );
-        let Group::Role(role) = &read.spec.gang else { panic!() };
+        let Group::Role(role) = &*read.spec.gang else { panic!() };
         let Work::Process(process) = &role.work else { panic!() };
         assert_eq!((process.argv.len(), process.directory.as_str()), (2, "/data"));
         assert_eq!(process.output, Output::Path("/data/divvy-%j.out".into()));
@@ -443,7 +444,7 @@ mod tests {
             (100, Some(Span(7_200_000)), Requeue::Failure, Some(Time(2000)))
         );
         assert_eq!(
-            (spec.after.len(), spec.after[1].on, spec.stop.signal.as_str(), spec.stop.grace_ms),
+            (spec.after.len(), spec.after[1].on, &*spec.stop.signal, spec.stop.grace_ms),
             (2, DependsOn::Fail, "INT", 3000)
         );
         let role = spec.gang.roles()[0];

@@ -293,7 +293,7 @@ impl JobLine {
         let array = self.array.as_deref().map(str::parse).transpose().ok()?;
         let owner = Owner { name: user_name(self.user), uid: 1000 + self.user, ..Owner::default() };
         Some(Submit {
-            owner,
+            owner: owner.into(),
             spec: self.spec(now, number_of)?.into(),
             requeue_said: self.requeue.is_some(),
             array,
@@ -326,7 +326,7 @@ impl JobLine {
             preemptible: !self.stays,
             resumable: self.resumes,
             lifetime: Lifetime::Batch,
-            gang: Group::Role(self.role()),
+            gang: Group::Role(self.role()).into(),
             time_limit: self.limit_ms.map(Span),
             estimate: self.estimate_ms.map(Span),
             requeue: self.requeue.unwrap_or_default(),

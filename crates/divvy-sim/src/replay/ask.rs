@@ -1,11 +1,14 @@
 //! What a row of a trace asks of the core, and what a row of a cluster offers.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use divvy_core::model::ask::{Alternative, Ask, DeviceAsk, DeviceClass, DrawAsk};
 use divvy_core::model::device::DeviceSpec;
 use divvy_core::model::gang::{Branch, Group, Role};
-use divvy_core::model::job::{JobSpec, Kind, Lifetime, Process, Requeue, StopOrder, Work, usual_restarts};
+use divvy_core::model::job::{
+    JobSpec, Kind, Lifetime, Owner, Process, Requeue, StopOrder, Work, usual_restarts,
+};
 use divvy_core::model::newer::Newer;
 use divvy_core::model::node::NodeSpec;
 
@@ -47,13 +50,13 @@ fn uuid(row: &ClusterNode, index: u32) -> String {
 }
 
 /// A model that a job can run on, any where there is no name, and how fast.
-pub(super) struct KindOfDevice {
-    pub(super) model: Option<String>,
-    pub(super) speed: (u64, u64),
+struct KindOfDevice {
+    model: Option<String>,
+    speed: (u64, u64),
 }
 
 /// What a job can run on, the fastest first. Nothing, for a kind of job that the speeds know nothing of.
-pub(super) fn kinds(job: &Arrival, speeds: Option<&Speeds>) -> Vec<KindOfDevice> {
+fn kinds(job: &Arrival, speeds: Option<&Speeds>) -> Vec<KindOfDevice> {
     let Some(speeds) = speeds else { return vec![KindOfDevice { model: None, speed: (1, 1) }] };
     let kind = |(model, ratio): (&str, Ratio)| KindOfDevice {
         model: Some(model.to_owned()),
@@ -115,10 +118,81 @@ fn gang(gpus: u32, kinds: &[KindOfDevice]) -> Group {
     }
 }
 
-pub(super) fn spec(job: &Arrival, kinds: &[KindOfDevice]) -> JobSpec {
+/// What jobs of as many GPUs ask for, and of a kind where speeds tell kinds apart: made once for all of them.
+pub(super) struct Shape {
+    /// All but whose it is.
+    spec: JobSpec,
+    /// How fast they work on each model.
+    pub(super) speeds: BTreeMap<String, (u64, u64)>,
+    /// The queues in which the empty pool was found to hold one of them. That is looked at once: the pool does not change.
+    fitting: BTreeSet<String>,
+}
+
+impl Shape {
+    fn of(job: &Arrival, speeds: Option<&Speeds>) -> Self {
+        let kinds = kinds(job, speeds);
+        let spec = unnamed(gang(job.gpus, &kinds));
+        let speeds = kinds.into_iter().filter_map(|kind| Some((kind.model?, kind.speed))).collect();
+        Self { spec, speeds, fitting: BTreeSet::new() }
+    }
+
+    /// What a job of this shape asks of the core.
+    pub(super) fn spec(&self, job: &Arrival) -> JobSpec {
+        JobSpec {
+            name: named(&job.id).to_owned(),
+            queue: job.queue.clone(),
+            wait_for_capacity: self.fitting.contains(&job.queue),
+            ..self.spec.clone()
+        }
+    }
+
+    /// Notes that the pool holds one of them in a queue.
+    pub(super) fn fits(&mut self, queue: &str) {
+        if !self.fitting.contains(queue) {
+            self.fitting.insert(queue.to_owned());
+        }
+    }
+}
+
+/// All shapes so far, by kind and GPUs.
+#[derive(Default)]
+pub(super) struct Shapes(BTreeMap<String, BTreeMap<u32, Shape>>);
+
+impl Shapes {
+    /// That of a job.
+    pub(super) fn of(&mut self, job: &Arrival, speeds: Option<&Speeds>) -> &mut Shape {
+        let kind = if speeds.is_some() { job.name.as_str() } else { "" };
+        let of_kind = self.0.entry(kind.to_owned()).or_default();
+        of_kind.entry(job.gpus).or_insert_with(|| Shape::of(job, speeds))
+    }
+}
+
+/// Who submitted jobs so far.
+#[derive(Default)]
+pub(super) struct Owners(BTreeMap<String, Arc<Owner>>);
+
+impl Owners {
+    /// Who submitted a job.
+    pub(super) fn of(&mut self, job: &Arrival) -> Arc<Owner> {
+        let name = named(&job.user);
+        let known = self.0.get(name).map(Arc::clone);
+        known.unwrap_or_else(|| {
+            let owner = Arc::new(Owner { name: name.to_owned(), ..Owner::default() });
+            self.0.insert(name.to_owned(), Arc::clone(&owner));
+            owner
+        })
+    }
+}
+
+/// A name that a trace may leave out.
+fn named(name: &str) -> &str {
+    if name.is_empty() { "-" } else { name }
+}
+
+fn unnamed(gang: Group) -> JobSpec {
     JobSpec {
-        name: if job.id.is_empty() { "-".into() } else { job.id.clone() },
-        queue: job.queue.clone(),
+        name: String::new(),
+        queue: String::new(),
         project: None,
         kind: Kind::Train,
         labels: BTreeMap::new(),
@@ -126,7 +200,7 @@ pub(super) fn spec(job: &Arrival, kinds: &[KindOfDevice]) -> JobSpec {
         preemptible: true,
         resumable: true,
         lifetime: Lifetime::Batch,
-        gang: gang(job.gpus, kinds),
+        gang: gang.into(),
         time_limit: None,
         estimate: None,
         requeue: Requeue::Never,

@@ -95,7 +95,7 @@ pub(super) fn plain_spec(name: &str, queue: &str, gang: Group) -> JobSpec {
         preemptible: true,
         resumable: true,
         lifetime: Lifetime::Batch,
-        gang,
+        gang: gang.into(),
         time_limit: None,
         estimate: None,
         requeue: Requeue::Lost,
@@ -234,7 +234,7 @@ impl Log {
     fn submit(&mut self, actor: &Actor, at: Time) -> Result<JobId, Obstacle> {
         let number = self.state.next_job;
         let submit = Submit {
-            owner: Owner { name: "suite".into(), ..Owner::default() },
+            owner: Owner { name: "suite".into(), ..Owner::default() }.into(),
             spec: actor.spec.clone().into(),
             requeue_said: true,
             array: None,

@@ -140,7 +140,7 @@ impl Site {
     fn submit_to(&mut self, queue: String, devices: u32, model: &str) -> Result<u64> {
         self.submitted += 1;
         let submit = Submit {
-            owner: Owner { name: format!("user{}", self.submitted % 100), ..Owner::default() },
+            owner: Owner { name: format!("user{}", self.submitted % 100), ..Owner::default() }.into(),
             spec: spec(format!("job-{}", self.submitted), queue, (devices, model)).into(),
             requeue_said: true,
             array: None,
@@ -309,7 +309,8 @@ fn spec(name: String, queue: String, (devices, model): (u32, &str)) -> JobSpec {
             work: Work::Process(process),
             topology: None,
             spread: Newer::default(),
-        }),
+        })
+        .into(),
         time_limit: None,
         estimate: None,
         requeue: Requeue::Lost,

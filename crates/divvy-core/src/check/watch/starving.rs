@@ -172,7 +172,7 @@ fn is_simple(state: &State) -> bool {
 
 /// How many devices of any kind its one task asks for, if it asks for nothing else.
 fn plain_devices(spec: &JobSpec) -> Option<usize> {
-    let Group::Role(role) = &spec.gang else { return None };
+    let Group::Role(role) = &*spec.gang else { return None };
     let [only] = role.ask.alternatives.as_slice() else { return None };
     let ask = only.devices.as_ref().filter(|ask| ask.draw == DrawAsk::Whole)?;
     let any_class = ask.class == Default::default() && role.ask.nodes.is_any();

@@ -39,7 +39,7 @@ pub(in crate::plan) struct Steps<'a> {
 impl<'a> Steps<'a> {
     pub(in crate::plan) fn new(trial: &Trial, claim: &Claim<'a>, candidates: &mut Candidates) -> Self {
         candidates.begin_again();
-        let gang = &claim.spec.gang;
+        let gang = &*claim.spec.gang;
         let alternative = gang.roles().first().and_then(|role| role.ask.alternatives.first());
         let ask = alternative.and_then(|alternative| alternative.devices.as_ref());
         let ask = ask.filter(|ask| ask.draw == DrawAsk::Whole);

@@ -61,7 +61,7 @@ pub(in crate::plan) fn might_displace(
 /// Whether nodes would have devices enough for its tasks, if all of its own queue went that may go since they stand behind it or are
 /// of lower priority. Where tasks are unlike, or something ends anyway, nobody looks.
 fn has_slots(fair: &Fair, spec: &JobSpec, place: (i32, OrderKey)) -> bool {
-    let Group::Role(role) = &spec.gang else { return true };
+    let Group::Role(role) = &*spec.gang else { return true };
     let [Alternative { devices: Some(ask), .. }] = &role.ask.alternatives[..] else { return true };
     let state = fair.trial.state;
     let newer_go = Rules::of(state, spec).within_queue == WithinQueue::LowerOrNewer;

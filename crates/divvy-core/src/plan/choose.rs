@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::order::{self, Line};
+use super::order::{self, Head, Line};
 use crate::amount::{Amount, Resource};
 use crate::id::{ClassId, JobId};
 use crate::model::device::WHOLE_MILLI;
@@ -22,8 +22,8 @@ pub(super) struct Runner<'a> {
 /// What is chosen, and what is not.
 #[derive(Default)]
 pub(super) struct Chosen<'a> {
-    /// Waiting jobs that are to run, in order: class, key, and how many members at most.
-    pub(super) waiting: Vec<(ClassId, OrderKey, usize)>,
+    /// Waiting jobs that are to run, in order, and how many members at most.
+    pub(super) waiting: Vec<(Head<'a>, usize)>,
     /// Running jobs that are not, in order.
     pub(super) victims: Vec<Runner<'a>>,
     now: Time,
@@ -41,7 +41,7 @@ impl<'a> Chosen<'a> {
 
 /// A job of the merged line.
 enum Next<'a> {
-    Waits(ClassId, OrderKey),
+    Waits(Head<'a>),
     Runs(Runner<'a>),
 }
 
@@ -132,7 +132,7 @@ impl<'a> Merged<'a, '_> {
                 self.runners = rest;
                 Some(Next::Runs(*runner))
             }
-            _ => self.line.take().map(|(_, class, key)| Next::Waits(class, key)),
+            _ => self.line.take().map(Next::Waits),
         }
     }
 }
@@ -153,11 +153,11 @@ fn take<'a>(
                 budget.left_milli -= runner.view.milli
             }
             Next::Runs(runner) => chosen.give_up(runner),
-            Next::Waits(class, key) if done.contains(&key.number) => {
+            Next::Waits(Head { class, key, .. }) if done.contains(&key.number) => {
                 merged.line.admit_next(class, key);
             }
-            Next::Waits(class, key) => {
-                let milli = merged.line.milli(class);
+            Next::Waits(head) => {
+                let Head { class, key, view: &ClassView { milli, .. }, .. } = head;
                 // All of a class ask for as much: with the first that is too large, all of it is.
                 if milli > budget.left_milli {
                     continue;
@@ -166,10 +166,10 @@ fn take<'a>(
                 let placed = chosen_before.unwrap_or(0);
                 let (members, next) = members(state, (key.number, placed), milli, budget.left_milli);
                 budget.left_milli -= milli * members as i64;
-                chosen.waiting.push((class, key, members));
+                chosen.waiting.push((head, members));
                 if let Some(next) = next {
                     before.insert(key.number, placed + members);
-                    merged.line.stand_again(class, key, next);
+                    merged.line.stand_again(head, next);
                 }
                 if chosen_before.is_none() {
                     merged.line.admit_next(class, key);
@@ -224,7 +224,6 @@ fn within_guarantees<'a>(
         let mut line = Line::of(waiting, &state.policy, now, classes);
         let mut merged = Merged { line: &mut line, runners: &own };
         while left > 0 {
-            let place = merged.line.first();
             match merged.next() {
                 None => break,
                 Some(Next::Runs(runner)) if runner.view.milli <= left => {
@@ -232,10 +231,10 @@ fn within_guarantees<'a>(
                     covered.push((runner.place, Next::Runs(runner)));
                 }
                 Some(Next::Runs(_)) => {}
-                Some(Next::Waits(class, key)) if merged.line.milli(class) <= left => {
-                    left -= merged.line.milli(class);
-                    covered.extend(place.map(|place| (place, Next::Waits(class, key))));
-                    merged.line.admit_next(class, key);
+                Some(Next::Waits(head)) if head.view.milli <= left => {
+                    left -= head.view.milli;
+                    covered.push((head.place, Next::Waits(head)));
+                    merged.line.admit_next(head.class, head.key);
                 }
                 Some(Next::Waits(..)) => {}
             }
@@ -252,12 +251,11 @@ fn within_guarantees<'a>(
                     false => chosen.give_up(runner),
                 }
             }
-            Next::Waits(class, key) => {
-                let milli = waiting.classes.get(&class).map_or(0, |view| view.milli);
-                if milli <= budget.left_milli {
-                    done.insert(key.number);
-                    budget.left_milli -= milli;
-                    chosen.waiting.push((class, key, 1));
+            Next::Waits(head) => {
+                if head.view.milli <= budget.left_milli {
+                    done.insert(head.key.number);
+                    budget.left_milli -= head.view.milli;
+                    chosen.waiting.push((head, 1));
                 }
             }
         }

@@ -191,7 +191,7 @@ impl<'a, 'b> Fair<'a, 'b> {
 impl<'a> Fair<'a, '_> {
     /// Whether it is the turn of a run that has got its place before all turns: it keeps back nobody, and its job stands where its next
     /// run does.
-    fn has_got(&self, turn: Turn, relieved: JobId, turns: &mut Turns) -> bool {
+    fn has_got<'t>(&self, turn: Turn<'t>, relieved: JobId, turns: &mut Turns<'t>) -> bool {
         let job = self.trial.state.jobs.get(&relieved.number).filter(|job| job.number == turn.key.number);
         let Some(job) = job else { return false };
         let next = place::next_start(self.trial, job);
@@ -224,12 +224,13 @@ impl<'a> Fair<'a, '_> {
         }
         match (lasts, reason) {
             // Of a class of which some have started, what kept it back before keeps back the rest.
-            (Some(judged), _) => {
-                verdicts.entry(turn.class).and_modify(|verdict| *verdict = Some(judged.clone()));
-            }
+            (Some(_), _) => drop(verdicts.remove(&turn.class)),
             (None, Some(reason)) => {
                 stuck::note(self.trial, turn.class, (&reason, true));
-                verdicts.insert(turn.class, Some(reason));
+                match judged == Some(&reason) {
+                    true => drop(verdicts.remove(&turn.class)),
+                    false => drop(verdicts.insert(turn.class, Some(reason))),
+                }
             }
             (None, None) => {}
         }
@@ -237,23 +238,22 @@ impl<'a> Fair<'a, '_> {
 
     /// Whether a look suffices to say that a class waits still: there are too few free devices, and nobody could give way.
     fn is_hopeless(&self, turn: Turn, reason: &Reason) -> bool {
-        let state = self.trial.state;
-        let Some(job) = state.jobs.get(&turn.key.number) else { return false };
-        if !place::is_still_busy(self.trial, reason, &job.spec) && !self.is_stuck(turn, reason, &job.spec) {
+        let spec = &*turn.view.example;
+        if !place::is_still_busy(self.trial, reason, spec) && !self.is_stuck(turn, reason, spec) {
             return false;
         }
-        let gives_way = state.policy.preempt == Preempt::LeastLoss && job.spec.may_preempt();
+        let gives_way = self.trial.state.policy.preempt == Preempt::LeastLoss && spec.may_preempt();
         if !gives_way || !reason.may_be_taken_for() {
             return true;
         }
-        let asked = turn.asked.clone();
-        !self.may_claim((turn.queue, By::Turn), (job.id(), &job.spec), (asked, 0))
+        let asked = turn.view.asked.clone();
+        !self.may_claim((turn.queue, By::Turn), (turn.job(), spec), (asked, 0))
     }
 
     /// Whether a class still waits for what is not in the pool, and may have it as far as its queue is concerned.
     fn is_stuck(&self, turn: Turn, reason: &Reason, spec: &JobSpec) -> bool {
         stuck::is_stuck(self.trial, turn.class, reason, spec)
-            && self.shares.allows(turn.queue, turn.asked, spec).is_ok()
+            && self.shares.allows(turn.queue, &turn.view.asked, spec).is_ok()
             && self.shares.closed(turn.queue, spec).is_ok()
     }
 
@@ -292,7 +292,7 @@ impl<'a> Fair<'a, '_> {
     fn displace(&mut self, turn: Turn, judged: &Reason) -> Result<Option<OrderKey>, Reason> {
         let state = self.trial.state;
         let Some(job) = state.jobs.get(&turn.key.number) else { return Ok(None) };
-        self.shares.allows(turn.queue, turn.asked, &job.spec)?;
+        self.shares.allows(turn.queue, &turn.view.asked, &job.spec)?;
         self.trial.not_lent = self.shares.closed(turn.queue, &job.spec)?;
         let mark = self.trial.mark();
         // What keeps it back is not who stands behind it: it waits until something becomes free.
@@ -316,7 +316,7 @@ impl<'a> Fair<'a, '_> {
     fn keep_room(&mut self, turn: Turn, reason: &Reason) {
         let state = self.trial.state;
         if self.trial.reserve.heeds(state) {
-            let owed = self.shares.owes(turn.queue, turn.asked);
+            let owed = self.shares.owes(turn.queue, &turn.view.asked);
             self.trial.reserve.note(state, (turn.job(), owed), reason);
         }
     }
@@ -333,7 +333,7 @@ impl<'a> Fair<'a, '_> {
     fn start(&mut self, turn: Turn, alone: bool) -> Result<Option<OrderKey>, Reason> {
         let state = self.trial.state;
         let Some(job) = state.jobs.get(&turn.key.number) else { return Ok(None) };
-        self.shares.allows(turn.queue, turn.asked, &job.spec)?;
+        self.shares.allows(turn.queue, &turn.view.asked, &job.spec)?;
         match self.shares.closed(turn.queue, &job.spec) {
             Ok(closed) => self.trial.not_lent = closed,
             Err(reason) => {
@@ -343,7 +343,7 @@ impl<'a> Fair<'a, '_> {
         }
         let most = if alone && self.shares.is_unbound() { usize::MAX } else { 1 };
         let before = self.places.len();
-        let placed = place::place_equals(self.trial, job, most, &mut self.places);
+        let placed = place::place_equals(self.trial, (job, turn.view.shape), most, &mut self.places);
         let started = self.places.len() - before;
         if started > 0 {
             let placements = self.places[before..].iter().flat_map(|place| &place.placements);
@@ -368,26 +368,32 @@ impl<'a> Fair<'a, '_> {
         let id = place::next_member(self.trial, job).filter(|_| gives_way && reason.may_be_taken_for());
         let may = |id: &JobId| {
             // Of several alternatives each is asked by itself.
-            let is_owed =
-                || job.spec.gang.has_alternatives() || self.shares.guarantees_it(turn.queue, turn.asked);
+            let is_owed = || {
+                job.spec.gang.has_alternatives() || self.shares.guarantees_it(turn.queue, &turn.view.asked)
+            };
             !state.draining && (!state.was_just_taken(*id) || is_owed())
         };
         let Some(id) = id.filter(may) else {
             return Err(reason.clone());
         };
-        let taken = self.take_places((turn.queue, by), (id, &job.spec));
+        let taken = self.take_places((turn.queue, by), (id, &job.spec), turn.view);
         taken.then_some(()).ok_or_else(|| reason.clone())
     }
 
     /// Gives a run the places of others, if that suffices.
-    pub(super) fn take_places(&mut self, (queue, by): (usize, By), (id, spec): (JobId, &JobSpec)) -> bool {
+    pub(super) fn take_places(
+        &mut self,
+        (queue, by): (usize, By),
+        (id, spec): (JobId, &JobSpec),
+        class: &ClassView,
+    ) -> bool {
         let placements = match spec.gang.has_alternatives() {
             false => {
                 let asked = self.shares.asked(spec);
                 let may = self.may_claim((queue, by), (id, spec), (asked.clone(), 0));
                 if may { self.claim((queue, by), (id, spec), (asked, true)) } else { None }
             }
-            true => self.claim_any((queue, by), (id, spec)),
+            true => self.claim_any((queue, by), (id, spec), class.ways()),
         };
         let Some(placements) = placements else { return false };
         self.trial.note_member(id);
@@ -418,12 +424,15 @@ impl<'a> Fair<'a, '_> {
         &mut self,
         (queue, by): (usize, By),
         (job, spec): (JobId, &JobSpec),
+        ways: &[JobSpec],
     ) -> Option<Vec<Placement>> {
-        let roles = spec.gang.roles();
-        let most = roles.iter().map(|role| role.ask.alternatives.len()).max().unwrap_or(0);
-        let ways = [false, true].into_iter().flat_map(|own| (0..most).map(move |number| (own, number)));
+        let each = |own| ways.iter().enumerate().map(move |(number, only)| (own, number, only));
         let waits = by != By::Starving && self.trial.state.was_just_taken(job);
-        for (own, number) in ways {
+        for (own, number, only) in [false, true].into_iter().flat_map(each) {
+            // Without moves, and without anybody of its own, it would be the same once more.
+            if own && !self.budget.has_any() && !self.may_take_own((queue, by), (job, spec)) {
+                break;
+            }
             let asked = self.shares.asked_by(spec, number);
             let may_have = self.shares.allows_one(queue, &asked, spec).is_ok();
             if !may_have || waits && !self.shares.guarantees_it(queue, &asked) {
@@ -432,8 +441,7 @@ impl<'a> Fair<'a, '_> {
             if !self.may_claim((queue, by), (job, spec), (asked.clone(), number)) {
                 continue;
             }
-            let only = JobSpec { gang: spec.gang.by_alternative(number).into(), ..spec.clone() };
-            let placements = self.claim((queue, by), (job, &only), (asked, own));
+            let placements = self.claim((queue, by), (job, only), (asked, own));
             let Some(mut placements) = placements else { continue };
             for placement in &mut placements {
                 let role = spec.gang.role_of(placement.rank);
@@ -443,6 +451,13 @@ impl<'a> Fair<'a, '_> {
             return Some(placements);
         }
         None
+    }
+
+    /// Whether it matters if those of its own queue may go, for a job that takes the places of others.
+    fn may_take_own(&self, (queue, by): (usize, By), (job, spec): (JobId, &JobSpec)) -> bool {
+        let place = self.place_of(job);
+        let claim = Claim { place, ..Claim::of(job, spec, (queue, Amounts::new())) };
+        by != By::Starving && reclaim::might_take_own(self, &claim)
     }
 
     /// Lets those that run go on on faster devices.

@@ -262,12 +262,11 @@ fn in_order(
     };
     report.skipped = waiting.classes.len() - classes.len();
     let mut line = order::Line::of(waiting, &state.policy, now, classes);
-    while let Some((_, class, key)) = line.take() {
+    while let Some(order::Head { class, key, view, .. }) = line.take() {
         let judged = state.verdicts.get(&class).filter(|reason| reason.lasts());
-        let view = waiting.classes.get(&class);
-        let placed = match judged.zip(view).is_some_and(|(reason, view)| stands(trial, reason, view)) {
+        let placed = match judged.is_some_and(|reason| stands(trial, reason, view)) {
             true => Err(None),
-            false => place_job(trial, key.number, &mut plan.places).map_err(Some),
+            false => place_job(trial, (key.number, view), &mut plan.places).map_err(Some),
         };
         match placed {
             Ok(next) => {
@@ -301,11 +300,11 @@ fn in_order(
 /// Places as many members of a job as may and stand in one place; says where the next one stands that may start.
 fn place_job(
     trial: &mut trial::Trial,
-    number: u64,
+    (number, view): (u64, &ClassView),
     places: &mut Vec<Place>,
 ) -> Result<Option<OrderKey>, Reason> {
     let job = trial.state.jobs.get(&number);
-    job.map_or(Ok(None), |job| place::place_equals(trial, job, usize::MAX, places))
+    job.map_or(Ok(None), |job| place::place_equals(trial, (job, view.shape), usize::MAX, places))
 }
 
 /// Whether nothing has become free since a class was judged, as far as it is concerned: the verdict stands (L10).

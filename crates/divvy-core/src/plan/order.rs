@@ -1,6 +1,6 @@
 //! Phase 2, order: the jobs of all classes as one line, by their keys; ties end on the submit number.
 
-use std::cmp::Reverse;
+use std::cmp::{Ordering, Reverse};
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::ops::Bound;
 
@@ -13,13 +13,52 @@ use crate::time::Time;
 
 /// The heads of all classes, merged: a line from which the first is taken. A class whose head cannot start does not come back.
 pub(super) struct Line<'a> {
-    heads: BinaryHeap<Reverse<(OrderKey, ClassId, OrderKey)>>,
+    heads: BinaryHeap<Reverse<Head<'a>>>,
+    /// How many have come into the line so far.
+    entered: u64,
     /// Classes of which a job stands further behind with its next run.
     again: BTreeMap<ClassId, Again>,
     waiting: &'a Waiting,
     policy: &'a Policy,
     now: Time,
 }
+
+/// The job of a class that stands in line.
+#[derive(Clone, Copy)]
+pub(super) struct Head<'a> {
+    /// Where it stands.
+    pub(super) place: OrderKey,
+    pub(super) class: ClassId,
+    /// Its key in the class.
+    pub(super) key: OrderKey,
+    pub(super) view: &'a ClassView,
+}
+
+impl Head<'_> {
+    fn stands(&self) -> (OrderKey, ClassId, OrderKey) {
+        (self.place, self.class, self.key)
+    }
+}
+
+impl Ord for Head<'_> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.stands().cmp(&other.stands())
+    }
+}
+
+impl PartialOrd for Head<'_> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Head<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Head<'_> {}
 
 /// Who of a class is to be let into the line again.
 struct Again {
@@ -41,7 +80,7 @@ impl<'a> Line<'a> {
 
     /// A line of nobody.
     pub(super) fn empty(waiting: &'a Waiting, policy: &'a Policy, now: Time) -> Self {
-        Self { heads: BinaryHeap::new(), again: BTreeMap::new(), waiting, policy, now }
+        Self { heads: BinaryHeap::new(), entered: 0, again: BTreeMap::new(), waiting, policy, now }
     }
 
     /// A line of some classes only.
@@ -56,61 +95,61 @@ impl<'a> Line<'a> {
         line
     }
 
-    /// What each job of a class asks for, in thousandths of devices.
-    pub(super) fn milli(&self, class: ClassId) -> i64 {
-        self.waiting.classes.get(&class).map_or(0, |view| view.milli)
+    /// Takes the next job and its class out of the line.
+    pub(super) fn take(&mut self) -> Option<Head<'a>> {
+        self.heads.pop().map(|Reverse(head)| head)
     }
 
-    /// Takes the next job and its class out of the line: its place in the line, its class, and its key in the class.
-    pub(super) fn take(&mut self) -> Option<(OrderKey, ClassId, OrderKey)> {
-        self.heads.pop().map(|Reverse(head)| head)
+    /// How many have come into the line so far: as long as that is the same, nobody stands in it who did not before.
+    pub(super) fn entered(&self) -> u64 {
+        self.entered
     }
 
     /// The classes that have a job in the line, in no order.
     pub(super) fn classes(&self) -> impl Iterator<Item = ClassId> {
-        self.heads.iter().map(|Reverse((_, class, _))| *class)
+        self.heads.iter().map(|Reverse(head)| head.class)
     }
 
     /// The place of the next job.
     pub(super) fn first(&self) -> Option<OrderKey> {
-        self.heads.peek().map(|Reverse((place, ..))| *place)
+        self.next().map(|head| head.place)
     }
 
-    /// The place of the next job, and its class.
-    pub(super) fn next(&self) -> Option<(OrderKey, ClassId)> {
-        self.heads.peek().map(|Reverse((place, class, _))| (*place, *class))
+    /// The next job.
+    pub(super) fn next(&self) -> Option<Head<'a>> {
+        self.heads.peek().map(|Reverse(head)| *head)
     }
 
-    /// The place of the first job of those classes that a test lets pass, and its class.
-    pub(super) fn next_of(&self, passes: impl Fn(ClassId) -> bool) -> Option<(OrderKey, ClassId)> {
-        let passes = self.heads.iter().filter(|Reverse((_, class, _))| passes(*class));
-        passes.map(|Reverse((place, class, _))| (*place, *class)).min()
+    /// The first job of those classes that a test lets pass.
+    pub(super) fn next_of(&self, passes: impl Fn(&ClassView) -> bool) -> Option<Head<'a>> {
+        self.heads.iter().map(|Reverse(head)| *head).filter(|head| passes(head.view)).min()
     }
 
     /// Takes the job of a class out of the line, wherever it stands.
-    pub(super) fn take_of(&mut self, class: ClassId) -> Option<(OrderKey, ClassId, OrderKey)> {
-        if self.next().is_some_and(|(_, next)| next == class) {
+    pub(super) fn take_of(&mut self, class: ClassId) -> Option<Head<'a>> {
+        if self.next().is_some_and(|next| next.class == class) {
             return self.take();
         }
-        let head =
-            self.heads.iter().find(|Reverse((_, other, _))| *other == class).map(|Reverse(head)| *head);
-        self.heads.retain(|Reverse((_, other, _))| *other != class);
+        let head = self.heads.iter().find(|Reverse(head)| head.class == class).map(|Reverse(head)| *head);
+        self.heads.retain(|Reverse(head)| head.class != class);
         head
     }
 
     /// Puts a job back that was taken.
-    pub(super) fn put_back(&mut self, place: OrderKey, class: ClassId, key: OrderKey) {
-        self.heads.push(Reverse((place, class, key)));
+    pub(super) fn put_back(&mut self, head: Head<'a>) {
+        self.entered += 1;
+        self.heads.push(Reverse(head));
     }
 
     /// Puts a job back that was taken, for a run of it that stands elsewhere.
-    pub(super) fn stand_again(&mut self, class: ClassId, key: OrderKey, next: OrderKey) {
-        self.put_back(self.place_of(class, next), class, key);
+    pub(super) fn stand_again(&mut self, head: Head<'a>, next: OrderKey) {
+        let place = self.place_of(head.view, next);
+        self.put_back(Head { place, ..head });
     }
 
     /// The place in the line of a run of this class.
-    pub(super) fn place_of(&self, class: ClassId, run: OrderKey) -> OrderKey {
-        order::place(self.policy, run, self.milli(class), self.now)
+    pub(super) fn place_of(&self, class: &ClassView, run: OrderKey) -> OrderKey {
+        order::place(self.policy, run, class.milli, self.now)
     }
 
     /// Lets a job that was taken into the line again with its next run, or whoever of its class stands before that.
@@ -136,14 +175,17 @@ impl<'a> Line<'a> {
             false => next.map(|next| (*next, *next)),
         };
         again.last = next.filter(|_| !returns).copied().unwrap_or(last);
-        let place = head.map(|(run, key)| (self.place_of(class, run), key));
-        self.heads.extend(place.map(|(place, key)| Reverse((place, class, key))));
-        place.is_some()
+        if let Some((run, key)) = head {
+            let place = self.place_of(view, run);
+            self.put_back(Head { place, class, key, view });
+        }
+        head.is_some()
     }
 
-    fn admit(&mut self, class: ClassId, view: &ClassView, head: Option<&OrderKey>) {
-        let place = |key: &OrderKey| order::place(self.policy, *key, view.milli, self.now);
-        self.heads.extend(head.map(|key| Reverse((place(key), class, *key))));
+    fn admit(&mut self, class: ClassId, view: &'a ClassView, head: Option<&OrderKey>) {
+        if let Some(key) = head {
+            self.put_back(Head { place: self.place_of(view, *key), class, key: *key, view });
+        }
     }
 }
 

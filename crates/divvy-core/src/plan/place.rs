@@ -31,20 +31,19 @@ pub(super) const UNSAID_MEMORY_BYTES: i64 = 1 << 30;
 /// Places as many members of a job as may and can start, up to `most`; an error is why the next one waits.
 pub(super) fn place_members(
     trial: &mut Trial,
-    number: u64,
+    (job, shape): (&Job, u64),
     most: usize,
     places: &mut Vec<Place>,
 ) -> Result<(), Reason> {
     let state = trial.state;
-    let Some(job) = state.jobs.get(&number) else { return Ok(()) };
     if state.draining {
         return Err(Reason::PoolDraining);
     }
     // What this cycle has placed before still waits as far as the state knows: the first to start do.
-    let placed = trial.members_placed(number);
+    let placed = trial.members_placed(job.number);
     let most = most.min((job.members_left().unwrap_or(u32::MAX) as usize).saturating_sub(placed));
     for member in order::members(&state.policy, job).skip(placed).take(most) {
-        place_member(trial, (job, member), places)?;
+        place_member(trial, (job, member, shape), places)?;
     }
     Ok(())
 }
@@ -52,7 +51,7 @@ pub(super) fn place_members(
 /// Likewise those alone that stand in one place of the order, and says where the next one stands that may start.
 pub(super) fn place_equals(
     trial: &mut Trial,
-    job: &Job,
+    (job, shape): (&Job, u64),
     most: usize,
     places: &mut Vec<Place>,
 ) -> Result<Option<OrderKey>, Reason> {
@@ -63,17 +62,17 @@ pub(super) fn place_equals(
     let first = starts.peek().map(|(place, _)| *place);
     for _ in 0..most {
         let Some((_, member)) = starts.next_if(|(place, _)| Some(*place) == first) else { break };
-        place_member(trial, (job, member), places)?;
+        place_member(trial, (job, member, shape), places)?;
     }
     Ok(starts.next().map(|(place, _)| place))
 }
 
 fn place_member(
     trial: &mut Trial,
-    (job, member): (&Job, Option<u32>),
+    (job, member, shape): (&Job, Option<u32>, u64),
     places: &mut Vec<Place>,
 ) -> Result<(), Reason> {
-    let placements = place_spec(trial, &job.spec)?;
+    let placements = place_of_shape(trial, (&job.spec, shape))?;
     let id = JobId { number: job.number, member };
     trial.note_member(id);
     places.push(Place::new(id, placements));
@@ -122,6 +121,22 @@ pub(super) fn next_member(trial: &Trial, job: &Job) -> Option<JobId> {
     }
     let member = order::members(&trial.state.policy, job).nth(placed)?;
     Some(JobId { number: job.number, member })
+}
+
+/// Places one gang where it pushes back nobody before it, or leaves the trial as it was; unless one of its shape has just been found
+/// not to fit.
+pub(super) fn place_of_shape(
+    trial: &mut Trial,
+    (spec, shape): (&JobSpec, u64),
+) -> Result<Vec<Placement>, Reason> {
+    if let Some(known) = trial.refusal((spec, shape)) {
+        return Err(trial.beyond(spec).unwrap_or_else(|| known.clone()));
+    }
+    let placed = place_spec(trial, spec);
+    if let Err(reason) = &placed {
+        trial.note_refusal((spec, shape), reason);
+    }
+    placed
 }
 
 /// Places one gang where it pushes back nobody before it, or leaves the trial as it was.
@@ -211,10 +226,13 @@ fn place_by_first(trial: &mut Trial, spec: &JobSpec, role: &Role, rank: &mut u32
             return Ok(());
         }
         trial.roll_back_to(mark);
-        let reason = over.or_else(|| Some(why_not(trial, spec, (role, alternative, *rank), placed.err()?)));
         let may_fit = |reason: &Reason| reason.verdict() != Verdict::NoFit;
+        if first_reason.as_ref().is_some_and(may_fit) {
+            continue;
+        }
+        let reason = over.or_else(|| Some(why_not(trial, spec, (role, alternative, *rank), placed.err()?)));
         first_reason = match first_reason {
-            Some(first) if may_fit(&first) || !reason.as_ref().is_some_and(may_fit) => Some(first),
+            Some(first) if !reason.as_ref().is_some_and(may_fit) => Some(first),
             _ => reason,
         };
     }

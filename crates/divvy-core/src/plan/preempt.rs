@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::choose::{self, Chosen, Runner};
-use super::order::{self, Line};
+use super::order::{self, Head, Line};
 use super::place;
 use super::quicken;
 use super::settle::{self, Leaver, held_by};
@@ -50,11 +50,11 @@ pub(super) fn walk<'a>(
     for victim in &victims {
         held_by(state, &victim.view.live).for_each(|placement| trial.release(placement, &victim.view.queue));
     }
-    for (class, key, most) in chosen {
-        if victims.is_empty() && limit_stands(state, class) {
+    for (head, most) in chosen {
+        if victims.is_empty() && limit_stands(state, head.class) {
             continue;
         }
-        place_waiting(trial, (class, key.number, most), &mut places, verdicts);
+        place_waiting(trial, (head, most), &mut places, verdicts);
     }
     let mut stays: BTreeSet<JobId> = victims.iter().map(|victim| victim.job).collect();
     let stopped: Vec<Runner> = victims.into_iter().filter(|victim| !keeps_running(trial, victim)).collect();
@@ -93,7 +93,7 @@ pub(super) fn keeps_running(trial: &mut Trial, victim: &Runner) -> bool {
 /// Places at most so many members of a job, unless its class has been found not to fit.
 fn place_waiting(
     trial: &mut Trial,
-    (class, number, most): (ClassId, u64, usize),
+    (Head { class, key, view, .. }, most): (Head, usize),
     places: &mut Vec<Place>,
     verdicts: &mut Verdicts,
 ) -> bool {
@@ -101,7 +101,7 @@ fn place_waiting(
         return false;
     }
     let state = trial.state;
-    let Some(job) = state.jobs.get(&number) else { return true };
+    let Some(job) = state.jobs.get(&key.number) else { return true };
     // An array may have started all that may: then nobody of it waits for anything.
     if place::next_member(trial, job).is_none() {
         return true;
@@ -117,7 +117,7 @@ fn place_waiting(
     // Where nothing has become free, a verdict stands: then nobody asks for the reason.
     let asked = state.freed || judged.is_none();
     trial.name_reasons(asked);
-    let placed = place::place_members(trial, number, most, places);
+    let placed = place::place_members(trial, (job, view.shape), most, places);
     trial.name_reasons(true);
     let fits = placed.is_ok();
     placed.as_ref().err().into_iter().for_each(|reason| stuck::note(trial, class, (reason, asked)));
@@ -148,11 +148,12 @@ fn fill(
             move_stopped(trial, runner, places, verdicts);
             continue;
         }
-        let Some((_, class, key)) = line.take() else { return };
+        let Some(head) = line.take() else { return };
+        let Head { class, key, .. } = head;
         let most = if placed.contains(&key.number) && !is_array(state, key.number) { 0 } else { usize::MAX };
         if stopped.is_empty() && limit_stands(state, class) {
             verdicts.entry(class).or_insert_with(|| state.verdicts.get(&class).cloned());
-        } else if most == 0 || place_waiting(trial, (class, key.number, most), places, verdicts) {
+        } else if most == 0 || place_waiting(trial, (head, most), places, verdicts) {
             line.admit_next(class, key);
         }
     }

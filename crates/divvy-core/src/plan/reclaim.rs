@@ -18,7 +18,7 @@ pub(super) use clear::{Step, Steps};
 use line::Runs;
 pub(super) use line::{Candidates, Party};
 use might::others_lend;
-pub(super) use might::{might_displace, might_take};
+pub(super) use might::{might_displace, might_take, might_take_own};
 use released::{Released, take};
 use rules::Rules;
 
@@ -297,6 +297,11 @@ fn make_room<'a>(
     let borrow_evicts = Rules::of(fair.trial.state, claim.spec).borrow_evicts;
     let mut released = Released::new(borrow_evicts);
     let mut steps = Steps::new(fair.trial, claim, candidates);
+    let may_move = !claim.own_alone && fair.budget.has_any();
+    if !may_move && steps.are_in_vain(fair.trial, candidates) {
+        fair.trial.roll_back_to(mark);
+        return None;
+    }
     while let Some(Step { stop, slots }) = steps.next(fair.trial, candidates) {
         released.release(fair, claim, candidates, &stop);
         if !slots || !may_have(fair, claim) {

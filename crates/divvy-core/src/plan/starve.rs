@@ -14,7 +14,7 @@ use super::{Place, Plan, Verdicts, choose::Runner};
 use crate::event::Event;
 use crate::id::{ClassId, JobId};
 use crate::model::job::Cause;
-use crate::snapshot::{RunView, Running, Waiting};
+use crate::snapshot::{ClassView, RunView, Running, Waiting};
 use crate::state::{Job, State};
 use crate::time::Time;
 
@@ -43,12 +43,13 @@ fn starving<'a>(state: &'a State, waiting: &'a Waiting, now: Time) -> impl Itera
 
 /// Gives the first of them that can have one a place, where jobs give way by least loss.
 pub(super) fn relieve(fair: &mut Fair, waiting: &Waiting, plan: &mut Plan) -> Option<JobId> {
-    let relieved = starving(fair.trial.state, waiting, fair.now).find_map(|job| start(fair, job))?;
+    let mut starving = starving(fair.trial.state, waiting, fair.now);
+    let relieved = starving.find_map(|job| start(fair, job, waiting.classes.get(&job.class)?))?;
     plan.ends.insert(0, Event::Relieved { job: relieved });
     Some(relieved)
 }
 
-fn start(fair: &mut Fair, job: &Job) -> Option<JobId> {
+fn start(fair: &mut Fair, job: &Job, class: &ClassView) -> Option<JobId> {
     let spec = &job.spec;
     let queue = fair.shares.place(spec.stand());
     let asked = fair.shares.asked(spec);
@@ -56,7 +57,7 @@ fn start(fair: &mut Fair, job: &Job) -> Option<JobId> {
     let id = place::next_member(fair.trial, job)?;
     if let Ok(closed) = fair.shares.closed(queue, spec) {
         fair.trial.not_lent = closed;
-        match place::place_spec(fair.trial, spec) {
+        match place::place_of_shape(fair.trial, (spec, class.shape)) {
             Ok(placements) => {
                 let taken = fair.shares.counted(fair.trial.state, placements.iter());
                 fair.shares.charge(queue, &taken, (1, !spec.preemptible));
@@ -68,7 +69,7 @@ fn start(fair: &mut Fair, job: &Job) -> Option<JobId> {
             Err(_) => {}
         }
     }
-    fair.take_places((queue, By::Starving), (id, spec)).then_some(id)
+    fair.take_places((queue, By::Starving), (id, spec), class).then_some(id)
 }
 
 /// With the last job of a class goes what kept it waiting.

@@ -38,8 +38,8 @@ pub(super) struct Trial<'a> {
     pub(super) stuck: &'a mut BTreeSet<ClassId>,
     /// What was done, in order.
     done: Vec<Step<'a>>,
-    /// What the queues would hold beyond the snapshot.
-    extra: BTreeMap<String, Holdings>,
+    /// What the queues that are limited would hold beyond the snapshot, by their numbers.
+    extra: Vec<Holdings>,
     /// Whether anything limits any queue; mostly nothing does, and nobody has to ask.
     is_limited: bool,
     /// What limits queues.
@@ -61,6 +61,8 @@ pub(super) struct Trial<'a> {
     names_reasons: bool,
     /// Why asks did not fit after so much was done: those of many queues are alike, and what was done since is undone mostly.
     diagnosed: BTreeMap<(Mark, u64), Reason>,
+    /// Likewise why whole jobs found no room, by what those have in common that find room in the same places.
+    refused: BTreeMap<(Mark, u64), Reason>,
     /// Where the gang begins that is being placed.
     gang: Mark,
     /// The places of the nodes, rising, that tasks may be placed on now; all where there is none.
@@ -166,7 +168,7 @@ impl<'a> Trial<'a> {
             scores,
             stuck,
             done: Vec::new(),
-            extra: BTreeMap::new(),
+            extra: Vec::new(),
             is_limited: state.has_limits(),
             bounds: RefCell::default(),
             next_allocation: state.next_allocation.0,
@@ -178,6 +180,7 @@ impl<'a> Trial<'a> {
             not_lent: Closed::default(),
             names_reasons: true,
             diagnosed: BTreeMap::new(),
+            refused: BTreeMap::new(),
             gang: 0,
             scope: None,
             around: Around::new(neighbours),
@@ -287,6 +290,34 @@ impl<'a> Trial<'a> {
         Some(diagnosed.entry((mark, asked)).or_insert_with(anew).clone())
     }
 
+    /// Why a job finds no room as things stand, within its limits, where that has been asked of one of its shape before.
+    pub(super) fn refusal(&self, (spec, shape): (&JobSpec, u64)) -> Option<&Reason> {
+        self.refused.get(&(self.mark(), self.alike(spec, shape)?))
+    }
+
+    /// Notes why one does not. What its queue may hold, and what is kept for others, is no concern of the next one of its shape.
+    pub(super) fn note_refusal(&mut self, (spec, shape): (&JobSpec, u64), reason: &Reason) {
+        let is_its_own = matches!(
+            reason,
+            Reason::QueueLimit(..)
+                | Reason::UserLimit(..)
+                | Reason::OverBudget(..)
+                | Reason::Reserved(_)
+                | Reason::Booked(_)
+        );
+        if let Some(alike) = self.alike(spec, shape).filter(|_| !is_its_own) {
+            self.refused.insert((self.mark(), alike), reason.clone());
+        }
+    }
+
+    /// What jobs have in common that have room or have none alike, limits aside; where these may keep some devices from them only with
+    /// those of the same queue. Nothing where it also matters for what else is asked.
+    fn alike(&self, spec: &JobSpec, shape: u64) -> Option<u64> {
+        let depends = !self.names_reasons || self.scope.is_some() || !self.not_lent.is_nothing();
+        let is_bound = || self.is_limited && spec.gang.has_alternatives() || self.limits_models(spec.stand());
+        (!depends).then(|| if is_bound() { fingerprint(&(shape, spec.stand())) } else { shape })
+    }
+
     /// Notes that something was done.
     fn did(&mut self, step: Step<'a>) {
         self.done.push(step);
@@ -362,8 +393,10 @@ impl<'a> Trial<'a> {
     }
 
     pub(super) fn roll_back_to(&mut self, mark: Mark) {
-        if self.diagnosed.last_key_value().is_some_and(|((after, _), _)| *after > mark) {
-            self.diagnosed.split_off(&(mark + 1, 0));
+        for known in [&mut self.diagnosed, &mut self.refused] {
+            if known.last_key_value().is_some_and(|((after, _), _)| *after > mark) {
+                known.split_off(&(mark + 1, 0));
+            }
         }
         while self.done.len() > mark {
             let Some(step) = self.done.pop() else { break };
@@ -469,6 +502,7 @@ impl<'a> Trial<'a> {
     fn exchange(&mut self, from: DeviceId, to: DeviceId) -> bool {
         let has = |placement: &Placement| placement.devices.iter().any(|(device, _)| *device == from);
         self.diagnosed.clear();
+        self.refused.clear();
         let mut found = false;
         for step in &mut self.done {
             let Step::Took(placement, _) = step else { continue };

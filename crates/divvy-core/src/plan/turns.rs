@@ -1,9 +1,10 @@
 //! Phase 2, order, between queues: whose turn it is. At each fork of the tree the child goes first that is furthest below what
 //! is due to it; inside a queue its own order holds.
 
+use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
-use super::order::Line;
+use super::order::{Head, Line};
 use super::share::{Amounts, POOL, Shares};
 use crate::id::{ClassId, JobId};
 use crate::snapshot::order::displaces;
@@ -16,15 +17,16 @@ const MOST_CLASSES_LOOKED_AT: usize = 500;
 
 /// The lines of all queues.
 pub(super) struct Turns<'a> {
-    waiting: &'a Waiting,
     /// How many classes are left out, since their verdicts stand.
     pub(super) left_out: usize,
     lines: Vec<Line<'a>>,
     /// By queue: its children in which someone waits, and itself if jobs of its own do; the next first. Where there are no
     /// children it is empty: the next is known without it.
-    forks: Vec<BTreeSet<Entry>>,
+    forks: Vec<BTreeSet<Entry<'a>>>,
     /// By queue: how it stands in its parent's fork, and how its own jobs stand in its own.
-    entries: Vec<(Option<Entry>, Option<Entry>)>,
+    entries: Vec<(Option<Entry<'a>>, Option<Entry<'a>>)>,
+    /// By queue, where that has been asked: whom its guarantee has room for.
+    owed: Vec<Option<Owed<'a>>>,
     /// How many queues have jobs of their own in line.
     open: usize,
     /// Whether nobody passes who stands before him.
@@ -35,8 +37,55 @@ pub(super) struct Turns<'a> {
     behind: BTreeSet<ClassId>,
 }
 
-/// How one stands, which child it is, and the class of its next job.
-type Entry = (Standing, usize, ClassId);
+/// How one stands, which child it is, and its next job.
+#[derive(Clone, Copy)]
+struct Entry<'a> {
+    standing: Standing,
+    child: usize,
+    next: Next<'a>,
+}
+
+/// The class of the next job, and what it asks for of what is divided. Of two that stand alike the one goes first whose class has the
+/// lower id.
+#[derive(Clone, Copy)]
+struct Next<'a> {
+    class: ClassId,
+    asked: &'a Amounts,
+}
+
+impl Entry<'_> {
+    fn stands(&self) -> (&Standing, usize, ClassId) {
+        (&self.standing, self.child, self.next.class)
+    }
+}
+
+impl Ord for Entry<'_> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.stands().cmp(&other.stands())
+    }
+}
+
+impl PartialOrd for Entry<'_> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Entry<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.stands() == other.stands()
+    }
+}
+
+impl Eq for Entry<'_> {}
+
+/// The first job in a queue's line for which there is room in its guarantee: the same as long as the queue holds as much, nobody has come
+/// into its line, and that job stands there still.
+struct Owed<'a> {
+    held: Amounts,
+    entered: u64,
+    first: Option<Head<'a>>,
+}
 
 /// Lower goes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -72,8 +121,8 @@ impl Standing {
 pub(super) struct Turn<'a> {
     pub(super) queue: usize,
     pub(super) class: ClassId,
-    /// What it asks for of what is divided.
-    pub(super) asked: &'a Amounts,
+    /// What those of its class are, and ask for.
+    pub(super) view: &'a ClassView,
     pub(super) key: OrderKey,
     /// Whether jobs that run might give way to its class since they stand behind it, though nothing has become free.
     pub(super) has_behind: bool,
@@ -109,7 +158,8 @@ impl<'a> Turns<'a> {
         let forks = vec![BTreeSet::new(); lines.len()];
         let entries = vec![(None, None); lines.len()];
         let strict = state.policy.strict;
-        let mut turns = Self { waiting, left_out, lines, forks, entries, open: 0, strict, untold, behind };
+        let owed = lines.iter().map(|_| None).collect();
+        let mut turns = Self { left_out, lines, forks, entries, owed, open: 0, strict, untold, behind };
         for queue in 0..turns.lines.len() {
             if turns.lines[queue].first().is_some() {
                 turns.refresh(queue, shares);
@@ -122,22 +172,25 @@ impl<'a> Turns<'a> {
     pub(super) fn take(&mut self, shares: &Shares) -> Option<Turn<'a>> {
         let mut queue = POOL;
         let class = loop {
-            let (_, child, class) = *self.first(queue, shares)?;
+            let Entry { child, next, .. } = *self.first(queue, shares)?;
             if child == queue {
-                break class;
+                break next.class;
             }
             queue = child;
         };
-        let (place, class, key) = self.lines[queue].take_of(class)?;
-        let asked = &self.waiting.classes.get(&class)?.asked;
+        let Head { place, class, key, view } = self.lines[queue].take_of(class)?;
+        if self.owed[queue].as_ref().is_some_and(|owed| owed.first.is_some_and(|first| first.class == class))
+        {
+            self.owed[queue] = None;
+        }
         let has_behind = self.behind.contains(&class);
-        Some(Turn { queue, class, asked, key, has_behind, place })
+        Some(Turn { queue, class, view, key, has_behind, place })
     }
 
     /// Whether the next job takes its queue, or one above it, beyond what is due to it.
     pub(super) fn is_beyond_due(&self, shares: &Shares) -> bool {
         let mut queue = POOL;
-        while let Some((standing, child, _)) = self.first(queue, shares) {
+        while let Some(Entry { standing, child, .. }) = self.first(queue, shares) {
             if standing.beyond_due {
                 return true;
             }
@@ -165,7 +218,7 @@ impl<'a> Turns<'a> {
     }
 
     /// Goes on behind a run that needs no turn any more: with the next one of its job, which stands there, or the job behind it.
-    pub(super) fn go_on(&mut self, turn: Turn<'_>, next: Option<OrderKey>) {
+    pub(super) fn go_on(&mut self, turn: Turn<'a>, next: Option<OrderKey>) {
         match next {
             Some(next) => self.put_back(turn, next),
             None => self.admit_next(turn),
@@ -186,31 +239,33 @@ impl<'a> Turns<'a> {
 
     /// Whether a job stands in the line where this run of it does.
     pub(super) fn stands_at(&self, turn: Turn<'_>, run: OrderKey) -> bool {
-        self.lines[turn.queue].place_of(turn.class, run) == turn.place
+        self.lines[turn.queue].place_of(turn.view, run) == turn.place
     }
 
     /// Puts a job back of which this run may start next, or whoever of its class stands before that.
-    fn put_back(&mut self, turn: Turn<'_>, next: OrderKey) {
+    fn put_back(&mut self, turn: Turn<'a>, next: OrderKey) {
+        let Turn { place, class, key, view, .. } = turn;
         match self.stands_at(turn, next) {
-            true => self.lines[turn.queue].put_back(turn.place, turn.class, turn.key),
+            true => self.lines[turn.queue].put_back(Head { place, class, key, view }),
             false => self.lines[turn.queue].fall_back(turn.class, turn.key, next),
         }
     }
 
     /// Sends away all who stand in a queue's line, and names their classes.
     pub(super) fn close(&mut self, queue: usize) -> impl Iterator<Item = ClassId> + use<'_, 'a> {
-        std::iter::from_fn(move || self.lines[queue].take().map(|(_, class, _)| class))
+        std::iter::from_fn(move || self.lines[queue].take().map(|head| head.class))
     }
 
     /// Looks again at how a queue and those above it stand: what it holds, or its line, has changed.
     pub(super) fn refresh(&mut self, queue: usize, shares: &Shares) {
         let own = self.lines[queue].next().map(|next| {
             // Its own jobs stand beside its children as a queue without a guarantee would.
-            let (standing, class) = match self.standing(shares, queue, next) {
-                standing if standing.beyond_due => self.owed(shares, queue).unwrap_or((standing, next.1)),
-                standing => (standing, next.1),
-            };
-            (standing, queue, class)
+            let (standing, Head { class, view, .. }) =
+                match self.standing(shares, queue, (next.place, &next.view.asked)) {
+                    standing if standing.beyond_due => self.owed(shares, queue).unwrap_or((standing, next)),
+                    standing => (standing, next),
+                };
+            Entry { standing, child: queue, next: Next { class, asked: &view.asked } }
         });
         let before = std::mem::replace(&mut self.entries[queue].1, own);
         self.open = self.open + usize::from(own.is_some()) - usize::from(before.is_some());
@@ -220,10 +275,14 @@ impl<'a> Turns<'a> {
         let mut place = queue;
         while place != POOL {
             let parent = shares.queues[place].parent;
-            let entry = self.first(place, shares).map(|(standing, child, class)| match *child == queue {
-                // As it has just been reckoned.
-                true if place == queue => (*standing, place, *class),
-                _ => (self.standing(shares, place, (standing.head, *class)).above(standing), place, *class),
+            let entry = self.first(place, shares).map(|first| {
+                let of_child = &first.standing;
+                let standing = match first.child == queue {
+                    // As it has just been reckoned.
+                    true if place == queue => *of_child,
+                    _ => self.standing(shares, place, (of_child.head, first.next.asked)).above(of_child),
+                };
+                Entry { standing, child: place, ..*first }
             });
             let before = std::mem::replace(&mut self.entries[place].0, entry);
             exchange(&mut self.forks[parent], before, entry);
@@ -233,28 +292,35 @@ impl<'a> Turns<'a> {
 
     /// The first job in a queue's line for which there is room in its guarantee, where nothing is due to those before it. In a strict
     /// order nobody passes them.
-    fn owed(&self, shares: &Shares, queue: usize) -> Option<(Standing, ClassId)> {
-        let has_room = shares.queues[queue].held.iter().zip(&shares.queues[queue].guarantee);
-        if self.strict || !has_room.into_iter().any(|(held, guarantee)| held < guarantee) {
+    fn owed(&mut self, shares: &Shares, queue: usize) -> Option<(Standing, Head<'a>)> {
+        let held = &shares.queues[queue].held;
+        let mut has_room = held.iter().zip(&shares.queues[queue].guarantee);
+        if self.strict || !has_room.any(|(held, guarantee)| held < guarantee) {
             return None;
         }
-        let asked = |class: &ClassId| self.waiting.classes.get(class).map(|view| &view.asked);
-        let is_owed = |class: ClassId| asked(&class).is_some_and(|asked| shares.guarantees_it(queue, asked));
-        let next = self.lines[queue].next_of(is_owed)?;
-        let standing = self.standing(shares, queue, next);
-        (!standing.beyond_due).then_some((standing, next.1))
+        let (line, known) = (&self.lines[queue], &mut self.owed[queue]);
+        let entered = line.entered();
+        let owed = match known {
+            Some(owed) if owed.held == *held && owed.entered == entered => owed,
+            _ => {
+                let first = line.next_of(|view| shares.guarantees_it(queue, &view.asked));
+                known.insert(Owed { held: held.clone(), entered, first })
+            }
+        };
+        let next = owed.first?;
+        let standing = self.standing(shares, queue, (next.place, &next.view.asked));
+        (!standing.beyond_due).then_some((standing, next))
     }
 
     /// Who goes next at a fork.
-    fn first(&self, queue: usize, shares: &Shares) -> Option<&Entry> {
+    fn first(&self, queue: usize, shares: &Shares) -> Option<&Entry<'a>> {
         match shares.queues[queue].children.is_empty() {
             true => self.entries[queue].1.as_ref(),
             false => self.forks[queue].first(),
         }
     }
 
-    fn standing(&self, shares: &Shares, queue: usize, (head, class): (OrderKey, ClassId)) -> Standing {
-        let asked = self.waiting.classes.get(&class).map(|view| view.asked.as_slice()).unwrap_or_default();
+    fn standing(&self, shares: &Shares, queue: usize, (head, asked): (OrderKey, &Amounts)) -> Standing {
         let queue = &shares.queues[queue];
         let beyond = |bound: &Amounts| {
             (0..asked.len()).any(|index| {
@@ -265,8 +331,15 @@ impl<'a> Turns<'a> {
             (..=0, _) if !shares.remembers => 0,
             (_, ..=0) => i64::MAX,
             (held, due) => {
-                let owed = i128::from(due) - i128::from(queue.target[index]);
-                i64::try_from((i128::from(held) + owed) * 1_000_000 / i128::from(due)).unwrap_or(i64::MAX)
+                let millionths = due.checked_sub(queue.target[index]).and_then(|owed| owed.checked_add(held));
+                match millionths.and_then(|milli| milli.checked_mul(1_000_000)) {
+                    Some(millionths) => millionths / due,
+                    None => {
+                        let owed = i128::from(due) - i128::from(queue.target[index]);
+                        i64::try_from((i128::from(held) + owed) * 1_000_000 / i128::from(due))
+                            .unwrap_or(i64::MAX)
+                    }
+                }
             }
         };
         Standing {
@@ -322,7 +395,7 @@ fn open(state: &State, waiting: &Waiting, shares: &Shares, has_behind: &dyn Fn(&
     open
 }
 
-fn exchange(fork: &mut BTreeSet<Entry>, before: Option<Entry>, after: Option<Entry>) {
+fn exchange<'a>(fork: &mut BTreeSet<Entry<'a>>, before: Option<Entry<'a>>, after: Option<Entry<'a>>) {
     if before != after {
         // A set that is never empty in between keeps its memory.
         fork.extend(after);

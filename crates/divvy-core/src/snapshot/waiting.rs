@@ -1,13 +1,13 @@
 //! Who waits: jobs by class, in order. Jobs that something of their own keeps back are not among them.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use super::order::{self, OrderKey};
 use crate::id::{ClassId, JobId};
 use crate::model::job::{Dependency, JobSpec};
 use crate::plan::{Amounts, Shares};
-use crate::state::{Dependable, Job, State};
+use crate::state::{Dependable, Job, State, shape};
 use crate::time::{Span, Time};
 
 /// The waiting jobs.
@@ -44,8 +44,12 @@ pub struct ClassView {
     pub(crate) asked: Amounts,
     /// The most that each of them could use of it, with all tasks that it may have.
     pub(crate) wanted: Amounts,
+    /// What they have in common with all that find room in the same places, whichever queues they are in.
+    pub(crate) shape: u64,
     /// What one of them is: in all that planning looks at, the others are the same.
     pub(crate) example: Arc<JobSpec>,
+    /// The same by each of its alternatives alone, once anybody has asked.
+    ways: OnceLock<Arc<[JobSpec]>>,
 }
 
 /// Which of them is the example does not matter, nor what number the place of their queue has.
@@ -57,7 +61,7 @@ impl PartialEq for ClassView {
 }
 
 impl ClassView {
-    fn of(job: &Job, shares: &Shares) -> Self {
+    fn of(state: &State, job: &Job, shares: &Shares) -> Self {
         let spec = &job.spec;
         Self {
             jobs: BTreeSet::new(),
@@ -66,8 +70,21 @@ impl ClassView {
             queue: shares.place(spec.stand()),
             asked: shares.asked(spec),
             wanted: shares.asked_at_most(spec),
+            shape: shape(spec, &state.heeded),
             example: Arc::clone(spec),
+            ways: OnceLock::new(),
         }
+    }
+
+    /// What one of them is by its alternatives of each number alone.
+    pub(crate) fn ways(&self) -> &[JobSpec] {
+        self.ways.get_or_init(|| {
+            let spec = &*self.example;
+            let roles = spec.gang.roles();
+            let most = roles.iter().map(|role| role.ask.alternatives.len()).max().unwrap_or(0);
+            let only = |number| JobSpec { gang: spec.gang.by_alternative(number).into(), ..spec.clone() };
+            (0..most).map(only).collect()
+        })
     }
 }
 
@@ -102,7 +119,7 @@ impl Waiting {
 
     fn enter(&mut self, state: &State, shares: &Shares, job: &Job) {
         let Some(key) = order::first_start(&state.policy, job) else { return };
-        let class = self.classes.entry(job.class).or_insert_with(|| ClassView::of(job, shares));
+        let class = self.classes.entry(job.class).or_insert_with(|| ClassView::of(state, job, shares));
         class.jobs.insert(key);
         let runs = job.waiting_count();
         class.runs += runs;

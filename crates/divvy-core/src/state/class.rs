@@ -14,18 +14,30 @@ use crate::model::topology::Spread;
 
 /// Jobs alike in all that the planner looks at have the same class. Of their labels those count by which any job tells others.
 pub(super) fn class_of(spec: &JobSpec, heeded: &BTreeSet<String>) -> ClassId {
-    let shape = shape_of(spec);
+    let shape = spread_so(shape_of((&spec.queue, spec.priority, spec.preemptible), spec), spec);
+    let shape = if spec.may_preempt() { shape } else { ClassId(fingerprint(&(shape, "polite"))) };
+    let shape = spec.seat.said().map_or(shape, |seat| ClassId(fingerprint(&(shape, seat))));
+    let shape = labelled_so(shape, (spec, heeded));
+    // Who ends sooner may run where who ends later may not.
+    spec.known_length().map_or(shape, |length| ClassId(fingerprint(&(shape, length))))
+}
+
+/// What jobs have in common that find room in the same places, whichever queues they are in.
+pub(crate) fn shape(spec: &JobSpec, heeded: &BTreeSet<String>) -> u64 {
+    labelled_so(spread_so(shape_of(("", 0, true), spec), spec), (spec, heeded)).0
+}
+
+fn spread_so(shape: ClassId, spec: &JobSpec) -> ClassId {
     let spreads = spec.gang.spreads();
     let spreads: Vec<(Range<u32>, &Spread)> =
         spreads.into_iter().map(|(ranks, spread, _)| (ranks, spread)).collect();
-    let shape = if spreads.is_empty() { shape } else { ClassId(fingerprint(&(shape, "spread", spreads))) };
-    let shape = if spec.may_preempt() { shape } else { ClassId(fingerprint(&(shape, "polite"))) };
-    let shape = spec.seat.said().map_or(shape, |seat| ClassId(fingerprint(&(shape, seat))));
+    if spreads.is_empty() { shape } else { ClassId(fingerprint(&(shape, "spread", spreads))) }
+}
+
+fn labelled_so(shape: ClassId, (spec, heeded): (&JobSpec, &BTreeSet<String>)) -> ClassId {
     let told_by = told_by(spec, heeded);
     let is_told = told_by.iter().any(|of_role| !of_role.is_empty());
-    let shape = if is_told { ClassId(fingerprint(&(shape, "labels", told_by))) } else { shape };
-    // Who ends sooner may run where who ends later may not.
-    spec.known_length().map_or(shape, |length| ClassId(fingerprint(&(shape, length))))
+    if is_told { ClassId(fingerprint(&(shape, "labels", told_by))) } else { shape }
 }
 
 /// The labels by which others tell the tasks of each role; nothing where nobody tells anybody by labels.
@@ -40,11 +52,11 @@ fn told_by(spec: &JobSpec, heeded: &BTreeSet<String>) -> Vec<Vec<(String, String
     spec.gang.roles().iter().map(of_role).collect()
 }
 
-/// Jobs alike in all but their labels and how long they may run.
-fn shape_of(spec: &JobSpec) -> ClassId {
+/// Jobs alike in all but their labels, how they are spread and how long they may run.
+fn shape_of((queue, priority, preemptible): (&str, i32, bool), spec: &JobSpec) -> ClassId {
     let roles = spec.gang.roles();
     let shapes: Vec<_> = roles.iter().map(|role| (role.minimum, Alike(&role.ask), &role.topology)).collect();
-    let of_job = (&spec.queue, spec.priority, spec.preemptible, spec.exclusive, shapes);
+    let of_job = (queue, priority, preemptible, spec.exclusive, shapes);
     let branches = spec.gang.branches();
     if spec.gang.is_elastic() {
         let of_branch = |branch: &&Branch| (branch.minimum, branch.groups.len());

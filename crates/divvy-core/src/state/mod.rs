@@ -42,6 +42,7 @@ use crate::reason::Reason;
 use crate::time::Time;
 
 pub use apply::{Misfit, count, counted};
+pub(crate) use class::shape;
 pub use digest::fingerprint;
 pub use past::{Past, Record, TICK};
 pub use pledged::Pledges;

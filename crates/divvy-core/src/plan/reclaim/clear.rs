@@ -58,6 +58,29 @@ impl<'a> Steps<'a> {
         Self { clearings, sorted, rooms, tasks, slots: 0, alike, next: 0 }
     }
 
+    /// Whether no nodes would have devices enough for its tasks, whoever went: seen without counting anybody as gone.
+    pub(in crate::plan) fn are_in_vain(&self, trial: &Trial, candidates: &Candidates) -> bool {
+        let clearings = self.clearings.as_ref().filter(|_| self.alike);
+        // Of one who goes in parts, the others may have gone before he is counted.
+        let Some(clearings) = clearings.filter(|_| candidates.all().all(|it| it.needs.is_empty())) else {
+            return false;
+        };
+        let (capacity, each) = (trial.capacity(), clearings.ask.count.max(1));
+        let mut slots = capacity.shelves().of(Some(clearings.ask)).slots(each);
+        let mut given: BTreeMap<usize, u32> = BTreeMap::new();
+        for placement in candidates.all().flat_map(|candidate| held_by(trial.state, &candidate.live)) {
+            if slots >= self.tasks {
+                return false;
+            }
+            let Some(place) = capacity.node_place(placement.node) else { continue };
+            let (before, devices) = (given.entry(place).or_default(), placement.devices.len() as u32);
+            let free = capacity.nodes[place].free + *before;
+            slots += (free + devices) / each - free / each;
+            *before += devices;
+        }
+        slots < self.tasks
+    }
+
     pub(in crate::plan) fn next(&mut self, trial: &Trial, candidates: &mut Candidates) -> Option<Step> {
         loop {
             let cheapest = self.clearings.as_mut().and_then(|clearings| clearings.next(trial, candidates));

@@ -50,6 +50,11 @@ impl<'a> Candidates<'a> {
         self.all.is_empty()
     }
 
+    /// All of them, in no order.
+    pub(in crate::plan) fn all(&self) -> impl Iterator<Item = &Candidate<'a>> {
+        self.all.iter()
+    }
+
     /// The candidate of this number in the order, as far as that is known.
     pub(in crate::plan) fn get(&self, index: usize) -> &Candidate<'a> {
         &self.all[self.order[index]]

@@ -25,6 +25,14 @@ pub(in crate::plan) fn might_take(fair: &Fair, claim: &Claim) -> bool {
         || claim.place.is_some_and(|place| might_displace(fair, claim.spec, (place, claim.asked[ANY]), true))
 }
 
+/// Whether jobs of its own queue might give way for the claim.
+pub(in crate::plan) fn might_take_own(fair: &Fair, claim: &Claim) -> bool {
+    let junior = Rules::of(fair.trial.state, claim.spec).juniors_up_to(claim.spec.priority);
+    let lowest = || fair.running.lowest_priority(claim.spec.stand());
+    junior.is_some_and(|most| lowest().is_some_and(|lowest| lowest <= most))
+        || claim.place.is_some_and(|place| anyone_behind(fair, claim.spec, place))
+}
+
 /// Whether jobs of other queues might give way for the claim.
 pub(super) fn others_lend(fair: &Fair, claim: &Claim, (rules, reach): (&Rules, Reach)) -> bool {
     let up_to = (reach.guarantee, reach.due);

@@ -9,6 +9,11 @@ use crate::reason::Reason;
 pub(crate) struct Closed(Vec<bool>);
 
 impl Closed {
+    /// Whether it may have all.
+    pub(in crate::plan) fn is_nothing(&self) -> bool {
+        !self.0.contains(&true)
+    }
+
     /// Whether a role may not have one of so many alternatives. The last of a role stands for all numbers that it has not.
     pub(in crate::plan) fn closes(&self, index: usize, of: usize) -> bool {
         let numbers = if index + 1 < of { index..index + 1 } else { index..self.0.len() };

@@ -15,11 +15,30 @@ use crate::snapshot::count_drawn;
 use crate::state::counted;
 
 /// What limits the queues that anybody has asked about: whoever tries a job asks several times.
-pub(super) type Bounds<'a> = BTreeMap<Rc<str>, Limited<'a>>;
+#[derive(Default)]
+pub(super) struct Bounds<'a> {
+    queues: BTreeMap<Rc<str>, Limited<'a>>,
+    /// Those that were asked about last.
+    last: Option<(Rc<str>, Limited<'a>)>,
+    /// The numbers of those that are limited themselves.
+    numbers: BTreeMap<String, usize>,
+}
 
-/// The limits of a queue and of those above it, from the queue upwards, and how much of its path each is for. Only those that limit
-/// anything.
-type Limited<'a> = Rc<[(usize, &'a Limits)]>;
+/// The limits of a queue and of those above it, from the queue upwards. Only those that limit anything.
+type Limited<'a> = Rc<[Bound<'a>]>;
+
+/// What a queue, or one above it, may hold at most.
+pub(super) struct Bound<'a> {
+    /// How much of the path is that of the one that is limited.
+    length: usize,
+    limits: &'a Limits,
+    /// What that one holds by the snapshot.
+    held: Option<&'a Holdings>,
+    /// By what number what the cycle adds to that is counted.
+    number: usize,
+    /// Whether it limits any model by name.
+    names_models: bool,
+}
 
 impl<'a> Trial<'a> {
     /// What limits a queue.
@@ -37,15 +56,36 @@ impl<'a> Trial<'a> {
     }
 
     fn look_up(&self, queue: &str) -> (Rc<str>, Limited<'a>) {
-        let mut bounds = self.bounds.borrow_mut();
-        if let Some((queue, limits)) = bounds.get_key_value(queue) {
-            return (Rc::clone(queue), Rc::clone(limits));
+        let bounds = &mut *self.bounds.borrow_mut();
+        if let Some((last, limits)) = bounds.last.as_ref().filter(|(last, _)| **last == *queue) {
+            return (Rc::clone(last), Rc::clone(limits));
         }
-        let known = lineage(queue).filter_map(|path| Some((path.len(), self.state.limit_at(path)?)));
-        let limits: Limited = known.filter(|(_, limits)| !limits.is_empty()).collect();
-        let queue: Rc<str> = queue.into();
-        bounds.insert(Rc::clone(&queue), Rc::clone(&limits));
-        (queue, limits)
+        let found = match bounds.queues.get_key_value(queue) {
+            Some((queue, limits)) => (Rc::clone(queue), Rc::clone(limits)),
+            None => {
+                let known = lineage(queue).filter_map(|path| Some((path, self.state.limit_at(path)?)));
+                let known = known.filter(|(_, limits)| !limits.is_empty());
+                let limits: Limited =
+                    known.map(|(path, limits)| self.bound(path, limits, &mut bounds.numbers)).collect();
+                let queue: Rc<str> = queue.into();
+                bounds.queues.insert(Rc::clone(&queue), Rc::clone(&limits));
+                (queue, limits)
+            }
+        };
+        bounds.last = Some((Rc::clone(&found.0), Rc::clone(&found.1)));
+        found
+    }
+
+    fn bound(&self, path: &str, limits: &'a Limits, numbers: &mut BTreeMap<String, usize>) -> Bound<'a> {
+        let (length, held, next) = (path.len(), self.held.get(path), numbers.len());
+        let number = *numbers.entry(path.to_owned()).or_insert(next);
+        let names_models = limits.keys().any(|resource| matches!(resource, Resource::Model(_)));
+        Bound { length, limits, held, number, names_models }
+    }
+
+    /// Whether a queue, or one above it, may not have as many devices of some models as of others.
+    pub(super) fn limits_models(&self, queue: &str) -> bool {
+        self.is_limited && self.limits(queue).iter().any(|bound| bound.names_models)
     }
 
     /// The models of which a queue may not take so many more devices (milli).
@@ -53,15 +93,15 @@ impl<'a> Trial<'a> {
         if !self.is_limited {
             return Vec::new();
         }
-        let closed = |path: &str, resource: &Resource, limit: &Amount| match resource {
-            Resource::Model(model) if !limit.allows(self.held(path, resource) + more_milli) => {
+        let closed = |bound: &Bound, resource: &Resource, limit: &Amount| match resource {
+            Resource::Model(model) if !limit.allows(self.held_within(bound, resource) + more_milli) => {
                 Some(model.clone())
             }
             _ => None,
         };
         let limits = self.limits(queue);
-        let limited = limits.iter().flat_map(|(length, known)| {
-            known.iter().filter_map(|(resource, limit)| closed(&queue[..*length], resource, limit))
+        let limited = limits.iter().filter(|bound| bound.names_models).flat_map(|bound| {
+            bound.limits.iter().filter_map(move |(resource, limit)| closed(bound, resource, limit))
         });
         limited.collect()
     }
@@ -73,8 +113,10 @@ impl<'a> Trial<'a> {
         alternative: &Alternative,
         tasks: u32,
     ) -> Option<Reason> {
-        let ask =
-            alternative.devices.as_ref().filter(|ask| self.is_limited && !ask.class.models.is_empty())?;
+        let ask = alternative.devices.as_ref().filter(|ask| !ask.class.models.is_empty())?;
+        if !self.limits_models(queue) {
+            return None;
+        }
         let more = i64::from(ask.count) * i64::from(tasks) * i64::from(ask.milli());
         let closed = self.closed_models(queue, more);
         let model = ask.class.models.iter().find(|model| closed.contains(model))?;
@@ -82,44 +124,45 @@ impl<'a> Trial<'a> {
         let resource = Resource::Model(model.clone());
         let limits = self.limits(queue);
         let limits = limits.iter();
-        let limits = limits.filter_map(|(length, limits)| Some((&queue[..*length], limits.get(&resource)?)));
-        let finite = limits.filter_map(|(path, limit)| match limit {
-            Amount::Finite(most) => Some((path, *most)),
+        let limits = limits.filter_map(|bound| Some((bound, bound.limits.get(&resource)?)));
+        let finite = limits.filter_map(|(bound, limit)| match limit {
+            Amount::Finite(most) => Some((bound, *most)),
             Amount::Unlimited => None,
         });
-        let mut over = finite.filter(|(path, most)| self.held(path, &resource) + more > *most);
-        let (path, most) = over.next()?;
-        Some(Reason::limit(path, resource.clone(), (most, more)))
+        let mut over = finite.filter(|(bound, most)| self.held_within(bound, &resource) + more > *most);
+        let (bound, most) = over.next()?;
+        Some(Reason::limit(&queue[..bound.length], resource.clone(), (most, more)))
     }
 
     /// Counts what a placement draws (or, with the sign −1, gives back) for a queue and those above it.
     pub(super) fn charge(&mut self, queue: Option<&str>, placement: &Placement, sign: i64) {
         let Some(queue) = queue else { return };
+        let limits = self.limits(queue);
         let Self { state, capacity, extra, .. } = self;
         count_drawn(state, capacity, placement, |drawn| {
-            for path in lineage(queue) {
-                let extra = match extra.get_mut(path) {
-                    Some(extra) => extra,
-                    None => extra.entry(path.to_owned()).or_default(),
-                };
+            for bound in limits.iter() {
+                if extra.len() <= bound.number {
+                    extra.resize_with(bound.number + 1, Holdings::default);
+                }
+                let extra = &mut extra[bound.number].0;
                 for (resource, amount) in drawn {
-                    match extra.0.get_mut(*resource) {
+                    match extra.get_mut(*resource) {
                         Some(held) => *held += sign * amount,
-                        None => drop(extra.0.insert((*resource).clone(), sign * amount)),
+                        None => drop(extra.insert((*resource).clone(), sign * amount)),
                     }
                 }
             }
         });
     }
 
-    fn held(&self, path: &str, resource: &Resource) -> i64 {
-        self.held_by(path)(resource)
+    /// What a queue that is limited and those below it hold of a resource.
+    fn held_within(&self, bound: &Bound, resource: &Resource) -> i64 {
+        bound.held.map_or(0, |held| held.of(resource)) + self.more_within(bound, resource)
     }
 
-    /// What a queue and those below it hold of each resource.
-    fn held_by(&self, path: &str) -> impl Fn(&Resource) -> i64 + use<'_, 'a> {
-        let (held, extra) = (self.held.get(path), self.extra.get(path));
-        move |resource| [held, extra].into_iter().flatten().map(|held| held.of(resource)).sum()
+    /// What this cycle adds to that.
+    fn more_within(&self, bound: &Bound, resource: &Resource) -> i64 {
+        self.extra.get(bound.number).map_or(0, |extra| extra.of(resource))
     }
 
     /// Whether what this cycle adds takes a queue, or one above it, beyond its limit. One that was beyond it before may stay there,
@@ -128,12 +171,12 @@ impl<'a> Trial<'a> {
         if !self.is_limited {
             return false;
         }
-        self.limits(queue).iter().any(|(length, limits)| {
-            let path = &queue[..*length];
-            let mut over =
-                limits.iter().filter(|(resource, limit)| !limit.allows(self.held(path, resource))).peekable();
-            let more = |resource| self.extra.get(path).map_or(0, |extra| extra.of(resource));
-            over.peek().is_some() && (over.any(|(resource, _)| more(resource) > 0) || self.takes_in(path))
+        self.limits(queue).iter().any(|bound| {
+            let exceeds =
+                |(resource, limit): &(&Resource, &Amount)| !limit.allows(self.held_within(bound, resource));
+            let mut over = bound.limits.iter().filter(exceeds).peekable();
+            let is_taken = |(resource, _)| self.more_within(bound, resource) > 0;
+            over.peek().is_some() && (over.any(is_taken) || self.takes_in(&queue[..bound.length]))
         })
     }
 
@@ -196,15 +239,13 @@ impl<'a> Trial<'a> {
         if !self.is_limited {
             return None;
         }
-        for (length, limits) in self.limits(queue).iter() {
-            let path = &queue[..*length];
-            let held = self.held_by(path);
-            for (resource, limit) in *limits {
+        for bound in self.limits(queue).iter() {
+            for (resource, limit) in bound.limits {
                 let more = if *resource == Resource::Any { more_milli } else { 0 };
                 if let Amount::Finite(most) = limit
-                    && !limit.allows(held(resource) + more)
+                    && !limit.allows(self.held_within(bound, resource) + more)
                 {
-                    return Some((path, resource, *most));
+                    return Some((&queue[..bound.length], resource, *most));
                 }
             }
         }

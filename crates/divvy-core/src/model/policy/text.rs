@@ -135,7 +135,7 @@ pub struct BadPolicy {
 
 /// Reads the text of a policy file (YAML): the settings by their names; what it does not name stays at its default.
 pub fn parse(text: &str) -> Result<Policy, BadPolicy> {
-    if let Some(bad) = without_unit(text) {
+    if let Some(bad) = without_unit(text, None) {
         return Err(bad);
     }
     let policy: Policy = serde_saphyr::from_str(text).map_err(|error| {
@@ -149,15 +149,20 @@ pub fn parse(text: &str) -> Result<Policy, BadPolicy> {
     }
 }
 
-/// The first length of time in a text that is a number without a unit, which could be seconds or minutes. Only the names in
-/// milliseconds take numbers.
-pub(in crate::model) fn without_unit(text: &str) -> Option<BadPolicy> {
-    bare_number(&serde_saphyr::from_str::<Tree>(text).ok()?)
+/// The first length of time in the text of a policy, or in a section of a text, that is a number without a unit, which could be
+/// seconds or minutes. Only the names in milliseconds take numbers.
+pub(in crate::model) fn without_unit(text: &str, section: Option<&str>) -> Option<BadPolicy> {
+    let tree: Tree = serde_saphyr::from_str(text).ok()?;
+    bare_number(match section {
+        None => &tree,
+        Some(name) => tree.at(name)?,
+    })
 }
 
 fn bare_number(tree: &Tree) -> Option<BadPolicy> {
     let Tree::Keys(pairs) = tree else { return None };
-    pairs.iter().find_map(|(name, value)| {
+    // Models have any names.
+    pairs.iter().filter(|(name, _)| name != "prices").find_map(|(name, value)| {
         let is_span = SPANS.iter().any(|(_, word)| word == name);
         if !is_span || !value.value.is_a_number() {
             return bare_number(&value.value);
@@ -177,6 +182,11 @@ enum Tree {
 }
 
 impl Tree {
+    fn at(&self, key: &str) -> Option<&Self> {
+        let Self::Keys(pairs) = self else { return None };
+        pairs.iter().find(|(name, _)| name == key).map(|(_, value)| &value.value)
+    }
+
     fn is_a_number(&self) -> bool {
         match self {
             Self::Number => true,

@@ -269,7 +269,7 @@ pub(super) fn span(name: &str, text: Spanned<Scalar>) -> Result<Span, BadQueues>
 
 /// Whether all lengths of time say their units.
 fn units_said(text: &str) -> Result<(), BadQueues> {
-    match policy::without_unit(text) {
+    match policy::without_unit(text, Some("policy")) {
         None => Ok(()),
         Some(BadPolicy { line, column, what }) => Err(BadQueues { line, column, what }),
     }
@@ -369,6 +369,16 @@ fn member(text: Spanned<String>) -> Result<Member, BadQueues> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn users_and_models_may_have_the_names_of_lengths_of_time() {
+        let text =
+            "queues:\n  a: {limit: {step: 2}, users: {weight: {hold: 2, quantum: 1}}}\nprices: {levels: 2}\n";
+        assert!(parse(text).is_ok(), "{:?}", parse(text));
+        assert!(parse_policy("prices: {every: 3}\npolicy: {prices: {step: 2}}\n").is_ok());
+        let bad = parse("queues:\n  a:\npolicy: {quantum: 60}\n").unwrap_err();
+        assert_eq!((bad.line, bad.column), (3, 19), "{bad}");
+    }
 
     #[test]
     fn a_queues_file_names_limits_requeue_and_who_may_submit() {

@@ -1,7 +1,9 @@
 //! Reasons: why a job waits. A closed set; each has a code, a page under `docs/reasons/`, and something that wakes it.
 
 mod domains;
+mod kept;
 mod neighbours;
+mod quotas;
 
 use std::fmt;
 
@@ -127,6 +129,11 @@ pub enum Reason {
     /// Its tasks must be spread over the domains of a level, and there is no room for all of them so: level, the most that may lie
     /// in one, tasks, and how many of them the idle pool holds so at most.
     NotSpread(String, u32, u32, u32),
+    /// Nodes that would do are not for its queue: the queue to whose nodes it is kept, if it is, and the one for which those are kept
+    /// that would do, if they are.
+    OtherNodes(Option<String>, Option<String>),
+    /// None of the nodes is there that are kept for its queue, or one above: which.
+    NodesAbsent(String),
 }
 
 /// What can change a reason.
@@ -188,6 +195,8 @@ impl Reason {
             Reason::Repelled(..) => "DV-REPELLED",
             Reason::NoIsland(..) => "DV-ISLAND",
             Reason::NotSpread(..) => "DV-NOT-SPREAD",
+            Reason::OtherNodes(..) => "DV-OTHER-NODES",
+            Reason::NodesAbsent(_) => "DV-NODES-ABSENT",
         }
     }
 
@@ -201,7 +210,9 @@ impl Reason {
             | Reason::TooManyTasks(..)
             | Reason::TooMuchHost(..)
             | Reason::Unsupported(_)
-            | Reason::NoNodeChosen(_) => Verdict::NoFit,
+            | Reason::NoNodeChosen(_)
+            | Reason::OtherNodes(..)
+            | Reason::NodesAbsent(_) => Verdict::NoFit,
             Reason::NoDomain(_, asked, most)
             | Reason::NoIsland(_, asked, most)
             | Reason::NotSpread(_, _, asked, most)
@@ -302,7 +313,9 @@ impl Reason {
             | Reason::NotApart(..)
             | Reason::Repelled(..)
             | Reason::NotSpread(..)
-            | Reason::NoNodeChosen(_) => true,
+            | Reason::NoNodeChosen(_)
+            | Reason::OtherNodes(..)
+            | Reason::NodesAbsent(_) => true,
             Reason::NotPlanned
             | Reason::Held(_)
             | Reason::Dependency(..)
@@ -376,6 +389,7 @@ impl Reason {
             Reason::Unsupported(_) => "submit it without that".into(),
             Reason::NoNodeChosen(_) => "ask for labels that nodes have, and put up with their taints".into(),
             Reason::NotNear(..) | Reason::NotApart(..) | Reason::Repelled(..) => neighbours::fix(self),
+            Reason::OtherNodes(..) | Reason::NodesAbsent(_) => kept::fix(self),
         }
     }
 }
@@ -459,6 +473,7 @@ impl fmt::Display for Reason {
                 )
             }
             Reason::NotNear(..) | Reason::NotApart(..) | Reason::Repelled(..) => neighbours::text(f, self),
+            Reason::OtherNodes(..) | Reason::NodesAbsent(_) => kept::text(f, self),
         }
     }
 }
@@ -475,81 +490,6 @@ fn incomplete(minimum: u32) -> String {
 }
 
 impl Reason {
-    /// What gives a queue more of a resource than this amount.
-    fn fix_entitlement(
-        &self,
-        (queue, resource): (&str, &Resource),
-        (amount, asked): (String, String),
-    ) -> String {
-        let way = match self {
-            Reason::BeyondGuarantee(..) => {
-                format!("submit it as preemptible, or raise {queue}'s guarantee of {resource} above {amount}")
-            }
-            Reason::BorrowLimit(..) => {
-                format!("wait for jobs of {queue} to end, or let it borrow more {resource} than {amount}")
-            }
-            Reason::NotLent(..) => format!(
-                "wait for jobs that borrow to end, have other queues lend more {resource}, or raise {queue}'s guarantee"
-            ),
-            _ => format!("wait for jobs of {queue} to end, or raise its limit of {resource} above {amount}"),
-        };
-        format!("{way} (this job asks for {asked})")
-    }
-
-    /// What gives a user, or a queue over time, more.
-    fn fix_bound(&self) -> String {
-        match self {
-            Reason::UserLimit(seat, resource, most, asked) => format!(
-                "wait for your jobs in {} to end, or have its users' limit of {resource} raised above {} (this job asks for {})",
-                user_at(seat).map_or(seat.as_str(), |(queue, _)| queue),
-                shown(resource, *most),
-                shown(resource, *asked)
-            ),
-            Reason::OverBudget(queue, _, until) => {
-                format!("wait until {}, or have the budget of {queue} raised", utc(*until))
-            }
-            other => other.code().to_owned(),
-        }
-    }
-
-    /// What a queue may not have more of.
-    fn fmt_entitlement(
-        &self,
-        f: &mut fmt::Formatter<'_>,
-        (queue, resource, amount): (&str, &Resource, i64),
-    ) -> fmt::Result {
-        let more = amount_of(resource, amount);
-        match self {
-            Reason::BeyondGuarantee(..) => {
-                write!(f, "is not preemptible, and queue {queue} is guaranteed {more} for such jobs")
-            }
-            Reason::BorrowLimit(..) => {
-                write!(f, "queue {queue} would borrow more than the {more} that it may")
-            }
-            Reason::NotLent(..) => {
-                let (amount, what) = more.split_once(' ').unwrap_or((&more, ""));
-                write!(f, "queue {queue} would have to borrow, and the others lend {amount} more {what}")
-            }
-            _ => write!(f, "queue {queue} is at its limit of {more}"),
-        }
-    }
-
-    /// What a user, or a queue over time, may not have more of.
-    fn fmt_bound(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Reason::UserLimit(seat, resource, most, _) => {
-                let (queue, user) = user_at(seat).unwrap_or((seat, "its user"));
-                let most = amount_of(resource, *most);
-                write!(f, "{user} is at the limit of {most} that a user has in queue {queue}")
-            }
-            Reason::OverBudget(queue, budget, until) => {
-                let (hours, renews) = (shown(&Resource::Any, *budget), utc(*until));
-                write!(f, "queue {queue} has used its budget of {hours} GPU-hours, which renews {renews}")
-            }
-            other => f.write_str(other.code()),
-        }
-    }
-
     /// What is more than the pool could ever give at once.
     fn fmt_too_much(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -574,17 +514,6 @@ impl Reason {
             Some(_) => Reason::UserLimit(path.to_owned(), resource, most, asked),
         }
     }
-}
-
-/// `4 GPUs`, `64 cpu`.
-fn amount_of(resource: &Resource, amount: i64) -> String {
-    let amount = shown(resource, amount);
-    let what = match (resource, amount.as_str()) {
-        (Resource::Any, "1") => "GPU".into(),
-        (Resource::Any, _) => "GPUs".into(),
-        (other, _) => other.to_string(),
-    };
-    format!("{amount} {what}")
 }
 
 fn awaited(on: DependsOn) -> &'static str {

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! node   n1  8xh100            # name, devices [cpu=64 mem=512 gb=80 mib=81559 linked=2 zone=z1 block=b1 rack=r1]
-//! queue  a   limit=4           # name [limit=N guarantee=N lend=N borrow=N weight=2 priority=1 requeue=failure h100=N]
+//! queue  a   limit=4           # name [limit=N guarantee=N lend=N borrow=N weight=2 priority=1 requeue=failure h100=N nodes=n1,n2|pool:prod]
 //! policy strict: true          # settings, as in a policy file; several as {strict: true, preempt: walk}
 //! submit j1  a  2              # name, queue, GPUs per task [tasks=4 prio=high model=a100 gb=80 milli=500 after=j0:ok array=0-9%2 limit=2h cpu=4 mem=8 held start=+5m user=ana wait exclusive fixed resumable estimate=1h restarts=3 within=zone,nvlink near=rack slice=2:node]
 //! plan                         # a cycle; what is placed starts at once

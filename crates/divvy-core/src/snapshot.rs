@@ -137,7 +137,7 @@ impl Snapshot {
                 self.divide_anew(state);
             }
             Event::PolicySet { .. } => *self = Self::new(state),
-            Event::QueuesSet { .. } if before.has_users || state.has_users() => *self = Self::new(state),
+            Event::QueuesSet { .. } if before.stands || has_stands(state) => *self = Self::new(state),
             Event::QueuesSet { .. } => self.divide_anew(state),
             Event::OthersHold { node, .. } => self.capacity.leave_to_others(state, *node),
             // Jobs that were alike may differ now.
@@ -207,7 +207,7 @@ impl Snapshot {
             }
             _ => {}
         }
-        before.has_users = matches!(event, Event::QueuesSet { .. }) && state.has_users();
+        before.stands = matches!(event, Event::QueuesSet { .. }) && has_stands(state);
         before.heeded = state.heeded.len();
         before.relieved = relieved(state);
         before.pledged = state.pledges.changes();
@@ -395,8 +395,8 @@ fn count_held(books: &mut BTreeMap<String, Holdings>, queue: &str, drawn: &[(&Re
 pub struct Before {
     /// Whether a node that was seen had been there before: one that comes back has its devices already.
     is_known_node: bool,
-    /// Whether any queue was divided among its users.
-    has_users: bool,
+    /// Whether jobs stood elsewhere, or were kept to nodes, by what queues said.
+    stands: bool,
     /// By how many labels jobs were told.
     heeded: usize,
     /// The promises that it may end, each with whose it is.
@@ -407,6 +407,11 @@ pub struct Before {
     relieved: Option<JobId>,
     /// How often what pledges come to had changed.
     pledged: u64,
+}
+
+/// Whether queues say where jobs stand below them, or to which nodes they are kept.
+fn has_stands(state: &State) -> bool {
+    state.has_users() || state.keeps_nodes()
 }
 
 /// Who keeps its place, whoever wants it.

@@ -75,6 +75,7 @@ fn who_administers_a_queue_sets_those_below_it_and_no_others() {
         (changed("other: {guarantee: 4", "other: {guarantee: 2"), Some("not-admin")),
         (changed("  other:", "  mine: {}\n  other:"), Some("not-admin")),
         (changed("weight: 2}", "weight: 2, default_for: [user:ben]}"), Some("not-admin")),
+        (changed("  other:", "  lab/audio: {nodes: n1, lend: 0}\n  other:"), Some("not-admin")),
     ] {
         let taken = set(&mut pool, &text, "eva");
         assert_eq!(taken.as_ref().err().map(Rejection::code), refused, "{text}");

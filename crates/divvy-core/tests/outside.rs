@@ -98,6 +98,7 @@ fn submit(tasks: &[&str], (devices, cards): (u32, i64)) -> Submit {
         wait_for_capacity: true,
         exclusive: false,
         seat: Newer::default(),
+        kept_to: Newer::default(),
         deadline: Newer::default(),
         preempts: Newer::default(),
     };

@@ -8,6 +8,7 @@ pub(crate) mod dice;
 mod generate;
 mod islands;
 pub mod life;
+mod pools;
 mod shrink;
 mod world;
 

@@ -401,6 +401,7 @@ fn spec(pod: &Pod) -> JobSpec {
         wait_for_capacity: true,
         exclusive: false,
         seat: Newer::default(),
+        kept_to: Newer::default(),
     }
 }
 

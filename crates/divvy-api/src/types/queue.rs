@@ -63,6 +63,9 @@ pub struct Queue {
     pub admins: Vec<String>,
     /// Whose jobs go into it that name no queue.
     pub default_for: Vec<String>,
+    /// The nodes that are kept for it and those below it, by name, or the labels that these nodes have (`pool=prod`); empty where none
+    /// are.
+    pub nodes: Vec<String>,
     /// Whether the asking user may submit to it.
     pub may_submit: bool,
     /// Jobs that run, start or stop.

@@ -1,12 +1,13 @@
 //! What the books of the checker count, reckoned for themselves.
 
 use crate::amount::{Amount, Limits, Resource};
-use crate::id::JobId;
+use crate::id::{JobId, NodeId};
 use crate::model::allocation::Placement;
-use crate::model::device::Draw;
-use crate::model::queue::lineage;
+use crate::model::device::{Draw, Health};
+use crate::model::node::{NodeSpec, NodeState};
+use crate::model::queue::{Nodes, lineage};
 use crate::model::reservation::{Part, Purpose, Reservation};
-use crate::state::{Job, State};
+use crate::state::{Device, Job, State};
 
 pub(super) fn mib(draw: &Draw) -> i64 {
     i64::try_from(draw.memory_mib).unwrap_or(i64::MAX)
@@ -68,6 +69,9 @@ fn guaranteed_with(state: &State, path: &str, floor_milli: &dyn Fn(&str) -> i64)
         let named = models.fold(0i64, |sum, (_, amount)| sum.saturating_add(milli(Some(amount))));
         milli(queue.guarantee.get(&Resource::Any)).max(named)
     });
+    if state.queues.get(path).is_some_and(|queue| queue.nodes.0.is_some()) {
+        return there_milli(state, path);
+    }
     // Who says nothing is guaranteed what is kept for him alone, and for those below him what they are.
     let said = said.saturating_add(reserved_milli(state, path, said > 0));
     let said = said.max(floor_milli(path));
@@ -87,10 +91,13 @@ fn reserved_milli(state: &State, path: &str, with_below: bool) -> i64 {
     let mut milli = 0;
     for kept in state.reservations.iter().filter(|kept| kept.began) {
         let Purpose::Queue(queue) = &kept.purpose else { continue };
-        if !is_meant(queue) {
+        if !is_meant(queue) || home(state, queue).is_some() {
             continue;
         }
         for (id, device) in &state.devices {
+            if owner(state, device.node).is_some() {
+                continue;
+            }
             let has = |part: &Part| {
                 part.node == device.node && (part.devices.is_empty() || part.devices.contains(id))
             };
@@ -113,4 +120,55 @@ pub(super) fn keeps_from(state: &State, job: JobId, placement: &Placement) -> Op
     };
     let mut begun = state.reservations.iter().filter(|kept| kept.began);
     begun.find(|kept| !is_for(kept) && kept.parts.iter().any(draws)).map(|kept| kept.id)
+}
+
+/// What of the devices can be given out of nodes that are kept for a queue, in thousandths.
+fn there_milli(state: &State, path: &str) -> i64 {
+    let is_there = |id| state.nodes.get(&id).is_some_and(|node| node.state != NodeState::Gone);
+    let counts = |device: &&Device| {
+        let works = device.health == Health::Ok && device.occupant.is_none();
+        works && is_there(device.node) && owner(state, device.node) == Some(path)
+    };
+    state.devices.values().filter(counts).map(|_| 1000).sum()
+}
+
+fn is_of(nodes: &Nodes, node: &NodeSpec) -> bool {
+    match nodes {
+        Nodes::Named(names) => names.contains(&node.name),
+        Nodes::Labelled(labels) => {
+            labels.iter().all(|(name, value)| node.face.labels.get(name).is_some_and(|has| has == value))
+        }
+    }
+}
+
+/// For which queue a node is kept, if it is: by name before by its labels.
+fn owner(state: &State, node: NodeId) -> Option<&str> {
+    let node = &state.nodes.get(&node)?.spec;
+    let of = |by_name: bool| {
+        let mut says = state.queues.values().filter_map(|queue| Some((queue, queue.nodes.0.as_ref()?)));
+        let found = says.find(|(_, nodes)| matches!(nodes, Nodes::Named(_)) == by_name && is_of(nodes, node));
+        found.map(|(queue, _)| queue.path.as_str())
+    };
+    of(true).or_else(|| of(false))
+}
+
+/// The queue to whose nodes jobs of a queue are kept, if they are.
+fn home<'q>(state: &State, queue: &'q str) -> Option<&'q str> {
+    lineage(queue).find(|path| state.queues.get(*path).is_some_and(|queue| queue.nodes.0.is_some()))
+}
+
+/// Whether a job lies where it may by the nodes that queues keep: on those of its queue, or where it has none on those of nobody.
+pub(super) fn lies_at_home(state: &State, job: JobId, placement: &Placement) -> bool {
+    let queue = state.jobs.get(&job.number).map(|job| job.spec.queue.as_str()).unwrap_or_default();
+    home(state, queue) == owner(state, placement.node)
+}
+
+/// Whether something of a job lies on the nodes to which those of a queue are kept, and it is not one of them.
+pub(super) fn is_strange(state: &State, job: JobId, to: &str) -> bool {
+    let Some(own) = home(state, to) else { return false };
+    let queue = state.jobs.get(&job.number).map(|job| job.spec.queue.as_str()).unwrap_or_default();
+    let live = state.run(job).map(|run| run.live.as_slice()).unwrap_or_default();
+    let held = live.iter().filter_map(|id| state.allocations.get(id));
+    home(state, queue) != Some(own)
+        && held.into_iter().any(|held| owner(state, held.placement.node) == Some(own))
 }

@@ -16,6 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use self::ledger::Account;
 use super::reckon::{always_guaranteed_milli, counts, guaranteed_milli, keeps_from, limits_at, mib, stand};
+use super::reckon::{is_strange, lies_at_home};
 use super::{Violation, gang};
 use crate::amount::{Amount, Resource};
 use crate::event::{Event, Stamped};
@@ -228,6 +229,7 @@ impl Watch {
         if taken_up.is_none() {
             self.budgets(state, (job, placements), wrong);
         }
+        at_home(state, (job, placements), wrong);
         self.begin(state, job, (placements, taken_up.is_some()), wrong);
         self.limits(state, job, wrong);
         if state.jobs.get(&job.number).is_some_and(|job| {
@@ -254,6 +256,7 @@ impl Watch {
         {
             wrong.push(found("L8", format!("job {job} grew beyond what it may have")));
         }
+        at_home(state, (job, placements), wrong);
         self.begin(state, job, (placements, taken_up.is_some()), wrong);
         self.limits(state, job, wrong);
     }
@@ -403,6 +406,7 @@ impl Watch {
         for placement in placements {
             self.fresh(placement.allocation, wrong);
         }
+        at_home(state, (job, placements), wrong);
         self.note_promise(job, placements.to_vec());
         for (device, _) in placements.iter().flat_map(|placement| &placement.devices) {
             let sum = self.promised.get(device).copied().unwrap_or(0);
@@ -533,6 +537,14 @@ impl Watch {
         if run.promised != state.promises.contains_key(&job) {
             wrong.push(found("L7", format!("job {job} and what is promised to it do not agree")));
         }
+    }
+}
+
+/// Nothing new lies on nodes that are kept for another queue, nor outside those that are kept for its own.
+fn at_home(state: &State, (job, placements): (JobId, &[Placement]), wrong: &mut Found) {
+    for placement in placements.iter().filter(|placement| !lies_at_home(state, job, placement)) {
+        let text = format!("job {job} was given what is not for its queue on node {}", placement.node);
+        wrong.push(found("nodes", text));
     }
 }
 

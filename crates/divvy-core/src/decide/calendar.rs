@@ -51,7 +51,7 @@ pub(super) fn reserve(state: &State, asked: &Reserve, by: &Person) -> Result<Vec
         return Err(bad("until", "it would be over before it begins"));
     }
     let parts = match &asked.what {
-        Wanted::Named(names) => named(state, names)?,
+        Wanted::Named(names) => useful(state, &asked.purpose, named(state, names)?)?,
         Wanted::Devices(count, model) => chosen(state, asked, (*count, model.as_deref()))?,
     };
     let made = Reservation {
@@ -110,6 +110,20 @@ pub(super) fn undrain(state: &State, target: &str, by: &Person) -> Result<Vec<Ev
         ),
         None => bad("target", format!("{target} is not drained")),
     })
+}
+
+/// What can be reserved for a queue: nodes that its jobs may use.
+fn useful(state: &State, purpose: &Purpose, parts: Vec<Part>) -> Result<Vec<Part>, Rejection> {
+    let useless = parts.iter().find(|part| !is_of_use(state, purpose, part.node));
+    let Some(node) = useless.and_then(|part| state.nodes.get(&part.node)) else { return Ok(parts) };
+    let name = &node.spec.name;
+    Err(bad(
+        "target",
+        match state.keeper_of(node) {
+            Some(keeper) => format!("{name} is kept for queue {keeper}: others cannot use it"),
+            None => format!("{name} is none of the nodes to which the jobs of that queue are kept"),
+        },
+    ))
 }
 
 fn named(state: &State, names: &[String]) -> Result<Vec<Part>, Rejection> {
@@ -184,7 +198,11 @@ fn chosen(
     for (id, device) in &state.devices {
         let is_there = state.nodes.get(&device.node).is_some_and(|node| node.state != NodeState::Gone);
         let is_right = model.is_none_or(|model| model == device.spec.model) && device.health == Health::Ok;
-        if is_there && is_right && !is_taken(state, asked, (*id, device.node)) {
+        if is_there
+            && is_right
+            && is_of_use(state, &asked.purpose, device.node)
+            && !is_taken(state, asked, (*id, device.node))
+        {
             nodes.entry(device.node).or_default().push((held.contains(id), *id));
         }
     }
@@ -211,6 +229,13 @@ fn chosen(
     }
     parts.sort_by_key(|part| part.node);
     Ok(parts)
+}
+
+/// Whether those for whom it is reserved could use a node, by the nodes that queues keep.
+fn is_of_use(state: &State, purpose: &Purpose, node: NodeId) -> bool {
+    let Purpose::Queue(queue) = purpose else { return true };
+    let keeper = state.nodes.get(&node).and_then(|node| state.keeper_of(node));
+    keeper == state.kept_to(queue).said().map(|queue| &**queue)
 }
 
 /// Whether a device is reserved by another for any of that time.

@@ -1,13 +1,14 @@
 //! Whether a pool can keep what its queues are guaranteed.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use crate::amount::Resource;
+use crate::amount::{Amount, Resource};
 use crate::model::device::WHOLE_MILLI;
 use crate::model::node::NodeState;
-use crate::model::queue::{Promised, Queue, guaranteed, lineage, sayers};
+use crate::model::queue::{Promised, Queue, guaranteed, keeper, lineage, sayers};
 use crate::reason::shown;
-use crate::state::State;
+use crate::state::{Node, State};
 
 /// What is guaranteed beyond what the pool has.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,7 +22,11 @@ pub struct Beyond {
 /// What is guaranteed beyond what the pool has, if anything: of devices of any model, or of one, or of what hosts have. Nodes that are
 /// gone do not count; a pool without devices is not asked.
 pub fn guaranteed_beyond(state: &State, queues: &[Queue]) -> Option<Beyond> {
-    let there = has(state)?;
+    let there = has(state, |_| true)?;
+    let queues = &*with_nodes(state, queues);
+    if let Some(beyond) = beyond_nodes(queues) {
+        return Some(beyond);
+    }
     let tops = promised_at_the_top(state, queues);
     let mut sums = Promised::new();
     for (resource, amount) in tops.values().flat_map(|(said, _)| said) {
@@ -64,22 +69,61 @@ fn beyond(queues: &[Queue], tops: &Tops, resource: &Resource, (sum, there): (i64
 /// How many queues an error names.
 const MOST_NAMED: usize = 5;
 
-/// What the pool has; nothing where it has no devices.
-fn has(state: &State) -> Option<BTreeMap<Resource, i64>> {
-    let is_there = |node| state.nodes.get(node).is_some_and(|node| node.state != NodeState::Gone);
-    let mut there: BTreeMap<Resource, i64> = BTreeMap::new();
-    for device in state.devices.values().filter(|device| is_there(&device.node)) {
-        *there.entry(Resource::Any).or_default() += i64::from(WHOLE_MILLI);
-        *there.entry(Resource::Model(device.spec.model.clone())).or_default() += i64::from(WHOLE_MILLI);
+/// The queues, those with nodes of their own as if they said the guarantee that these come to.
+fn with_nodes<'a>(state: &State, queues: &'a [Queue]) -> Cow<'a, [Queue]> {
+    if queues.iter().all(|queue| queue.nodes.is_unsaid()) {
+        return Cow::Borrowed(queues);
     }
-    if there.is_empty() {
+    let wanted: BTreeMap<String, Queue> =
+        queues.iter().map(|queue| (queue.path.clone(), queue.clone())).collect();
+    let of = |queue: &Queue| {
+        let is_kept = |node: &Node| keeper(&wanted, &node.spec) == Some(&queue.path);
+        let there = has(state, is_kept).filter(|_| !queue.nodes.is_unsaid()).unwrap_or_default();
+        let guarantee = there.into_iter().map(|(resource, amount)| (resource, Amount::Finite(amount)));
+        let mut queue = queue.clone();
+        queue.guarantee.extend(guarantee);
+        queue
+    };
+    Cow::Owned(queues.iter().map(of).collect())
+}
+
+/// What is guaranteed below a queue with nodes of its own beyond what these have, if anything.
+fn beyond_nodes(queues: &[Queue]) -> Option<Beyond> {
+    let promised = guaranteed(queues);
+    let with_nodes = queues.iter().filter(|queue| !queue.nodes.is_unsaid() && !queue.guarantee.is_empty());
+    with_nodes.into_iter().find_map(|queue| {
+        let has = |resource: &Resource| match queue.guarantee.get(resource) {
+            Some(Amount::Finite(amount)) => *amount,
+            _ => 0,
+        };
+        let (resource, sum) = promised.get(&*queue.path)?.iter().find(|(it, sum)| **sum > has(it))?;
+        let (sum, there) = (shown(resource, *sum), shown(resource, has(resource)));
+        let path = &queue.path;
+        let what = format!(
+            "{sum} of {resource} are guaranteed below {path}, and its nodes have {there}: lower some"
+        );
+        let below = queues.iter().filter(|other| lineage(&other.path).skip(1).any(|above| above == path));
+        Some(Beyond { what, queues: below.map(|queue| queue.path.clone()).collect() })
+    })
+}
+
+/// What those nodes of the pool have that are meant; nothing where they have no devices.
+fn has(state: &State, is_meant: impl Fn(&Node) -> bool) -> Option<BTreeMap<Resource, i64>> {
+    let there = |node: &&Node| node.state != NodeState::Gone && is_meant(node);
+    let is_there = |node| state.nodes.get(node).filter(there).is_some();
+    let mut sums: BTreeMap<Resource, i64> = BTreeMap::new();
+    for device in state.devices.values().filter(|device| is_there(&device.node)) {
+        *sums.entry(Resource::Any).or_default() += i64::from(WHOLE_MILLI);
+        *sums.entry(Resource::Model(device.spec.model.clone())).or_default() += i64::from(WHOLE_MILLI);
+    }
+    if sums.is_empty() {
         return None;
     }
-    for node in state.nodes.values().filter(|node| node.state != NodeState::Gone) {
-        *there.entry(Resource::Cpu).or_default() += node.spec.cpu_milli;
-        *there.entry(Resource::Memory).or_default() += node.spec.memory_bytes;
+    for node in state.nodes.values().filter(there) {
+        *sums.entry(Resource::Cpu).or_default() += node.spec.cpu_milli;
+        *sums.entry(Resource::Memory).or_default() += node.spec.memory_bytes;
     }
-    Some(there)
+    Some(sums)
 }
 
 /// By path: what is guaranteed to each of the queues above which nothing is guaranteed, and whether a pledge makes it more.

@@ -94,9 +94,13 @@ fn of_their_own(state: &State, queues: &[Queue], by: &Person) -> Result<(), Reje
         // The parent in the tree is the next above it that is a queue.
         let above = lineage(path).skip(1).find(|above| state.queues.contains_key(*above));
         let above = above.filter(|above| by.administers(state, above)).ok_or(Rejection::NotAdmin)?;
-        // Whose jobs come in unasked is not theirs to say.
-        let default_for = |queue: Option<&Queue>| queue.and_then(|queue| queue.default_for.said().cloned());
-        if default_for(state.queues.get(path)) != default_for(wanted.get(path).copied()) {
+        // Whose jobs come in unasked is not theirs to say, nor from whom nodes are kept.
+        let of_the_pool = |queue: Option<&Queue>| {
+            queue
+                .map(|queue| (queue.default_for.said().cloned(), queue.nodes.said().cloned()))
+                .unwrap_or_default()
+        };
+        if of_the_pool(state.queues.get(path)) != of_the_pool(wanted.get(path).copied()) {
             return Err(Rejection::NotAdmin);
         }
         if let Some(what) = beyond(state, above, &wanted) {
@@ -123,6 +127,8 @@ fn beyond(state: &State, above: &str, wanted: &BTreeMap<&str, &Queue>) -> Option
     let has = |resource: &Resource| match state.queues.get(above)?.guarantee.get(resource) {
         Some(Amount::Unlimited) => None,
         Some(Amount::Finite(amount)) => Some(*amount),
+        // What its nodes have is looked at where it is known.
+        None if !state.queues.get(above)?.nodes.is_unsaid() => None,
         None => Some(0),
     };
     let beyond = sums.into_iter().find(|(resource, sum)| has(resource).is_some_and(|has| *sum > has));

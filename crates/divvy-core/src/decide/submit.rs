@@ -227,10 +227,11 @@ fn dependencies(state: &State, submit: &Submit) -> Result<(), Rejection> {
 }
 
 fn capacity(state: &State, spec: &JobSpec) -> Result<(), Rejection> {
-    let fits = plan::fits_empty(&Snapshot::emptied(state), spec)
-        .and_then(|()| plan::allows(state, &Snapshot::default(), spec));
+    let (empty, spec) = (Snapshot::emptied(state), &*state.at_home(spec));
+    let fits = plan::fits_empty(&empty, spec).and_then(|()| plan::allows(state, &empty, spec));
     match fits {
-        Ok(()) => Ok(()),
+        // Nodes that are kept for its queue may come.
+        Ok(()) | Err(Reason::NodesAbsent(_)) => Ok(()),
         Err(reason) => Err(Rejection::CannotFit { reason, there: what_there_is(state) }),
     }
 }

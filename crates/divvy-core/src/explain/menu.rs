@@ -229,7 +229,9 @@ fn grants(state: &State, snapshot: &Snapshot, spec: &JobSpec) -> Vec<Change> {
     grants.extend(budget_raises(state, spec));
     grants.extend(ways.iter().flat_map(|drawn| user_raises(state, snapshot, spec, drawn)));
     let is_own = |path: &String| lineage(&spec.queue).any(|own| own == path);
-    let others = state.queues.values().filter(|queue| !is_own(&queue.path) && !queue.lend.is_empty());
+    // Nodes that are kept for a queue it cannot lend.
+    let lends = |queue: &&Queue| !queue.lend.is_empty() && queue.nodes.is_unsaid();
+    let others = state.queues.values().filter(|queue| !is_own(&queue.path)).filter(lends);
     let others: Vec<&Queue> = others.collect();
     let left =
         if others.is_empty() { BTreeMap::new() } else { plan::available(state, snapshot, spec.stand()) };
@@ -327,7 +329,7 @@ fn raises(snapshot: &Snapshot, queue: &Queue, drawn: &Holdings) -> Vec<Change> {
                 .and_then(|from| raise(from, from.saturating_add(asked)))
                 .map(Change::RaiseBorrow),
         );
-        if matches!(resource, Resource::Any | Resource::Model(_)) {
+        if queue.nodes.is_unsaid() && matches!(resource, Resource::Any | Resource::Model(_)) {
             let from = said(&queue.guarantee).unwrap_or(0);
             let pinned = of(&snapshot.pinned, resource).saturating_add(asked);
             let wanted: BTreeSet<i64> = [pinned, held].into_iter().collect();

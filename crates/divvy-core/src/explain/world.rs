@@ -11,11 +11,12 @@ use crate::decide::{self, Command, Person, Submit};
 use crate::engine::{EndedHow, Observation, TaskEnd};
 use crate::event::Event;
 use crate::id::{JobId, NodeId};
+use crate::model::choice::Face;
 use crate::model::device::{DeviceSpec, Health, Link};
 use crate::model::gang::Role;
 use crate::model::job::{Array, Cause, DependsOn, JobState, LastEnd};
 use crate::model::node::NodeSpec;
-use crate::model::queue::Queue;
+use crate::model::queue::{Nodes, Queue};
 use crate::plan::Room;
 use crate::reason::Reason;
 use crate::snapshot::Snapshot;
@@ -250,6 +251,12 @@ impl World {
             self.state().nodes.values().map(|node| of(&node.spec)).max().unwrap_or(0).max(1 << 20)
         };
         let host = (host(|spec| spec.cpu_milli), host(|spec| spec.memory_bytes).max(1 << 40));
+        // Where it is kept to nodes with labels, they have these.
+        let own = self.job().and_then(|job| self.state().queues.get(&**job.spec.kept_to.said()?));
+        let labels = match own.and_then(|queue| queue.nodes.said()) {
+            Some(Nodes::Labelled(labels)) => labels.clone(),
+            _ => BTreeMap::new(),
+        };
         let first = self.state().nodes.keys().next_back().map_or(0, |NodeId(id)| id + 1);
         (first..first + count).all(|id| {
             let name = format!("new-{id}");
@@ -262,8 +269,15 @@ impl World {
             let domains = levels.iter().map(domain).collect();
             let times = |amount: i64| amount.saturating_mul(i64::from(each.max(1)));
             let (cpu_milli, memory_bytes) = (times(host.0), times(host.1));
-            let spec =
-                NodeSpec { name: name.clone(), cpu_milli, memory_bytes, domains, ..NodeSpec::default() };
+            let face = Face { labels: labels.clone(), ..Face::default() };
+            let spec = NodeSpec {
+                name: name.clone(),
+                cpu_milli,
+                memory_bytes,
+                domains,
+                face,
+                ..NodeSpec::default()
+            };
             // What a task must have in one island, it has there.
             let island = |index: u32| index / devices.max(1);
             let link = |other: u32| Link { uuid: format!("{name}:{other}"), lanes: 1 };

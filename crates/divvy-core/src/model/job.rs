@@ -281,6 +281,9 @@ pub struct JobSpec {
     /// Whether others may be stopped or moved for it: they may, if unsaid.
     #[serde(default, skip_serializing_if = "Newer::is_unsaid")]
     pub preempts: Newer<bool>,
+    /// The queue to whose nodes it is kept, its own or one above it: the fold says so.
+    #[serde(default, skip_serializing_if = "Newer::is_unsaid")]
+    pub kept_to: Newer<Arc<str>>,
 }
 
 impl JobSpec {

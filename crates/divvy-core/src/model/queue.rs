@@ -4,6 +4,8 @@ mod bounds;
 mod budget;
 mod budget_text;
 mod guaranteed;
+mod nodes;
+mod nodes_text;
 mod pledge;
 mod text;
 mod users;
@@ -23,6 +25,7 @@ use crate::amount::Limits;
 pub use bounds::Bounds;
 pub use budget::{Budget, Period, milli_gpu_hours, utc};
 pub use guaranteed::{Promised, below_guarantee, beyond_limit, guaranteed, sayers};
+pub use nodes::{Nodes, keeper, kept_to, overlap};
 pub use pledge::Pledge;
 pub(crate) use pledge::whole_devices;
 pub use text::{BadQueues, Settings, bad_path, parse, parse_policy, places, read_amount};
@@ -88,6 +91,9 @@ pub struct Queue {
     /// Whose jobs go into it that name no queue.
     #[serde(default, skip_serializing_if = "Newer::is_unsaid")]
     pub default_for: Newer<Vec<Member>>,
+    /// The nodes that are kept for it and those below it, on which alone their jobs lie.
+    #[serde(default, skip_serializing_if = "Newer::is_unsaid")]
+    pub nodes: Newer<Nodes>,
 }
 
 fn one() -> u32 {
@@ -131,6 +137,11 @@ impl Queue {
     /// A queue of this path without any setting.
     pub fn named(path: &str) -> Self {
         Self { path: path.to_owned(), weight: 1, ..Self::default() }
+    }
+
+    /// Whether it says anything of what it lends or borrows.
+    pub(crate) fn has_loans(&self) -> bool {
+        !self.borrow.is_empty() || !self.lend.is_empty()
     }
 
     /// Whether jobs of the user go here that name no queue: named himself, or by a group.

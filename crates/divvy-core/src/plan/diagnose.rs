@@ -1,6 +1,8 @@
 //! Diagnosis: why a gang does not fit. First what the pool can never give, then what it cannot give now.
 
-use super::filter::{self, Funnel, Tally};
+use std::collections::BTreeSet;
+
+use super::filter::{self, Funnel, Step, Tally};
 use super::islands;
 use super::place::{UNSAID_CPU_MILLI, UNSAID_MEMORY_BYTES, draw_of, place_spec, place_task};
 use super::score::{Asked, Pick};
@@ -21,10 +23,31 @@ use crate::state::State;
 /// What a diagnosis looks at: the nodes that may be used, and no others.
 type Nodes<'a> = [&'a NodeView];
 
-/// The nodes of the pool that a choice leaves.
+/// The nodes of the pool that a choice leaves, whoever may use them.
 fn chosen<'a>(capacity: &'a Capacity, choice: &NodeChoice) -> Vec<&'a NodeView> {
     let all = choice.is_any() && !capacity.is_tainted;
     capacity.nodes.iter().filter(|node| all || choice.takes(&node.face)).collect()
+}
+
+/// Of these nodes, those that the queue of a job may use.
+fn open<'a>(chosen: &[&'a NodeView], spec: &JobSpec) -> Vec<&'a NodeView> {
+    chosen.iter().copied().filter(|node| node.is_open_to(spec)).collect()
+}
+
+/// Whether nodes would do that are not for the queue of a job, and for whom they are kept: those that are kept for nobody come first.
+pub(super) fn elsewhere(
+    chosen: &[&NodeView],
+    spec: &JobSpec,
+    would_do: impl Fn(&[&NodeView]) -> bool,
+) -> Option<Reason> {
+    let others: BTreeSet<Option<&str>> =
+        chosen.iter().filter(|node| !node.is_open_to(spec)).map(|node| node.kept_for.as_deref()).collect();
+    let of = |keeper: &Option<&str>| -> Vec<&NodeView> {
+        chosen.iter().copied().filter(|node| node.kept_for.as_deref() == *keeper).collect()
+    };
+    let keeper = others.into_iter().find(|keeper| would_do(&of(keeper)))?;
+    let own = spec.kept_to.said().map(|queue| queue.to_string());
+    Some(Reason::OtherNodes(own, keeper.map(str::to_owned)))
 }
 
 /// Why so many tasks of this alternative do not fit on the nodes that a choice leaves.
@@ -34,7 +57,19 @@ pub(super) fn diagnose(
     alternative: &Alternative,
     tasks: u32,
 ) -> Reason {
-    let nodes = &chosen(capacity, choice)[..];
+    let chosen = chosen(capacity, choice);
+    if !capacity.keeps_nodes {
+        return of_nodes(&chosen, spec, alternative, tasks);
+    }
+    let own = of_nodes(&open(&chosen, spec), spec, alternative, tasks);
+    let would_do = |nodes: &[&NodeView]| of_nodes(nodes, spec, alternative, tasks).verdict() > Verdict::NoFit;
+    // What its own nodes never have, others may.
+    let others = if own.verdict() == Verdict::NoFit { elsewhere(&chosen, spec, would_do) } else { None };
+    others.unwrap_or(own)
+}
+
+/// Why so many tasks of this alternative do not fit on these nodes.
+fn of_nodes(nodes: &Nodes, spec: &JobSpec, alternative: &Alternative, tasks: u32) -> Reason {
     let ask = alternative.devices.as_ref();
     let tally = ask.map(|ask| filter::tally(nodes.iter().copied(), ask)).unwrap_or_default();
     let for_one = never(nodes, alternative, &tally).or_else(|| not_now(nodes, spec, (alternative, &tally)));
@@ -286,5 +321,16 @@ pub(super) fn funnel(snapshot: &Snapshot, spec: &JobSpec) -> Funnel {
     if nodes.is_empty() {
         nodes = snapshot.capacity.nodes.iter().collect();
     }
-    ask.map(|ask| filter::funnel(nodes, ask)).unwrap_or_default()
+    let Some(ask) = ask else { return Funnel::default() };
+    if !snapshot.capacity.keeps_nodes {
+        return filter::funnel(nodes, ask);
+    }
+    let Funnel(all) = filter::funnel(nodes.iter().copied(), ask);
+    let Funnel(mut steps) = filter::funnel(open(&nodes, spec), ask);
+    let Some((step, devices, nodes)) = steps.first_mut() else { return Funnel::default() };
+    // Those of all are in the pool; of those that its queue may use the way goes on.
+    let own = (Step::OfItsQueue, *devices, *nodes);
+    (*devices, *nodes) = all.iter().find(|(other, ..)| other == step).map_or((0, 0), |it| (it.1, it.2));
+    steps.insert(1, own);
+    Funnel(steps)
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use super::consolidate::{self, Budget};
 use super::leaving::Leaving;
-use super::reclaim::{self, Claim, Party};
+use super::reclaim::{self, Claim, Party, Strangers};
 use super::resize::{self, Reach};
 use super::settle::{self, Leaver};
 use super::share::{Amounts, Shares};
@@ -41,6 +41,8 @@ pub(super) struct Fair<'a, 'b> {
     pub(super) leaving: Leaving,
     /// Who might give way, once anybody has asked.
     pub(super) parties: OnceCell<Vec<Party<'a>>>,
+    /// Who lies on nodes that are kept for others, likewise.
+    pub(super) strangers: OnceCell<Strangers>,
     pub(super) places: Vec<Place>,
     /// How many places were given before others were told to make room for growth: these do not wait for them.
     pub(super) early: Option<usize>,
@@ -177,6 +179,7 @@ impl<'a, 'b> Fair<'a, 'b> {
             grown: Vec::new(),
             places: Vec::new(),
             parties: OnceCell::new(),
+            strangers: OnceCell::new(),
             early: None,
             trial,
             shares,

@@ -22,6 +22,8 @@ pub enum Step {
     OnOneNode,
     /// It is in an island of its node with as many free ones as a task needs; counted only where a task needs one.
     InOneIsland,
+    /// It is on a node that the job's queue may use; counted second, and only where nodes are kept for queues.
+    OfItsQueue,
 }
 
 impl Step {
@@ -39,6 +41,7 @@ impl Step {
             Step::Free => "free",
             Step::OnOneNode => "on one node",
             Step::InOneIsland => "in one island",
+            Step::OfItsQueue => "for its queue",
         }
     }
 }

@@ -25,8 +25,12 @@ struct Loan {
     kept: Amounts,
     /// That, and all that is kept below it.
     kept_below: Amounts,
+    /// What of that others below it could have had, on the same nodes.
+    kept_inside: Amounts,
     /// What it uses beyond what is kept below it.
     used: Amounts,
+    /// Whether it has nodes that others have not, as the pool has: what is lent on them is lent below it.
+    has_nodes: bool,
 }
 
 /// Why a queue may not have what is asked.
@@ -52,28 +56,45 @@ impl Loans {
             own: zero.clone(),
             kept: zero.clone(),
             kept_below: zero.clone(),
+            kept_inside: zero.clone(),
             used: zero,
+            has_nodes: false,
         };
         let mut loans = Self { of: vec![loan; queues.len()] };
+        loans.of[POOL].has_nodes = true;
         for (place, queue) in named {
             let loan = &mut loans.of[*place];
+            loan.has_nodes = !queue.nodes.is_unsaid();
+            // Who has nodes has all of them alone. That he has no others is for who looks at nodes.
+            let is_kept = |it: &Resource| loan.has_nodes && is_added_up(it);
+            let lend = |it| if is_kept(it) { 0 } else { amount(&queue.lend, it, i64::MAX) };
+            loan.lend = resources.iter().map(lend).collect();
             loan.borrow = resources.iter().map(|it| amount(&queue.borrow, it, i64::MAX)).collect();
-            loan.lend = resources.iter().map(|it| amount(&queue.lend, it, i64::MAX)).collect();
         }
+        loans.keep_anew(queues);
+        loans
+    }
+
+    /// Notes what queues have, and what of that they keep, by what is guaranteed to them now.
+    pub(super) fn keep_anew(&mut self, queues: &[QueueShare]) {
         // From the leaves up: what is kept below a queue is not its own to lend.
         for place in (1..queues.len()).rev() {
-            for resource in 0..resources.len() {
-                loans.keep(queues, (place, resource), queues[place].guarantee[resource]);
+            for resource in 0..queues[place].guarantee.len() {
+                self.keep(queues, (place, resource), queues[place].guarantee[resource]);
             }
         }
-        loans
     }
 
     /// Notes what a queue has without what those below it keep, and what of that it keeps.
     fn keep(&mut self, queues: &[QueueShare], (place, resource): (usize, usize), whole: i64) {
         let below = queues[place].children.iter().map(|child| self.of[*child].kept_below[resource]);
         let below = below.fold(0, i64::saturating_add);
+        let inside = queues[place].children.iter().map(|child| &self.of[*child]).map(|child| {
+            if child.has_nodes { 0 } else { child.kept[resource].saturating_add(child.kept_inside[resource]) }
+        });
+        let inside = inside.fold(0, i64::saturating_add);
         let loan = &mut self.of[place];
+        loan.kept_inside[resource] = inside;
         loan.own[resource] = whole.saturating_sub(below);
         loan.kept[resource] = match loan.lend[resource] {
             i64::MAX => 0,
@@ -135,11 +156,11 @@ impl Loans {
             let (mut place, mut need) = (place, asked[resource]);
             loop {
                 let loan = &self.of[place];
-                if place == POOL {
+                if loan.has_nodes {
                     let left = loan.own[resource].saturating_sub(loan.used[resource]);
                     let refused = Refused { resource, queue: POOL, borrow: None, left: left.max(0) };
                     // Where nothing is kept, capacity alone decides.
-                    return (loan.kept_below[resource] > 0 && need > left).then_some(refused);
+                    return (loan.kept_inside[resource] > 0 && need > left).then_some(refused);
                 }
                 need -= (loan.kept[resource] - loan.used[resource]).clamp(0, need);
                 if need == 0 {
@@ -169,11 +190,16 @@ impl Loans {
     /// What a queue could still take.
     pub(super) fn available(&self, queues: &[QueueShare], place: usize, resource: usize) -> i64 {
         let loan = &self.of[place];
-        if place == POOL {
+        if loan.has_nodes {
             return loan.own[resource].saturating_sub(loan.used[resource]);
         }
         let free = loan.kept[resource].saturating_sub(loan.used[resource]).max(0);
         let above = self.available(queues, queues[place].parent, resource);
         free.saturating_add(above.min(self.may_still_borrow(place, resource)))
     }
+}
+
+/// Whether what nodes have of a resource is added up, so that it can be divided.
+pub(super) fn is_added_up(resource: &Resource) -> bool {
+    matches!(resource, Resource::Any | Resource::Model(_) | Resource::Cpu | Resource::Memory)
 }

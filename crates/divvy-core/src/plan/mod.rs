@@ -385,9 +385,8 @@ pub fn allows(state: &State, snapshot: &Snapshot, spec: &JobSpec) -> Result<(), 
 /// The alternatives of a job that its queue may not have, by what is guaranteed to it, what the others lend and what it may borrow;
 /// an error if none is left.
 fn closed(state: &State, snapshot: &Snapshot, spec: &JobSpec) -> Result<share::Closed, Reason> {
-    let bounded = |queue: &Queue| !queue.borrow.is_empty() || !queue.lend.is_empty();
     let binds = !spec.preemptible && spec.gang.has_alternatives();
-    if !share::is_shared(&state.policy) || !binds && !state.queues.values().any(bounded) {
+    if !share::is_shared(&state.policy) || !binds && !state.queues.values().any(Queue::has_loans) {
         return Ok(share::Closed::default());
     }
     let shares = share::Shares::of(state, snapshot);
@@ -403,7 +402,7 @@ pub fn available(state: &State, snapshot: &Snapshot, queue: &str) -> BTreeMap<Re
 
 /// All that keeps a job of this shape from starting now, by capacity and by limits, and its way through the devices.
 pub fn blockers(state: &State, snapshot: &Snapshot, spec: &JobSpec) -> (Vec<Reason>, Funnel) {
-    diagnose::blockers(state, snapshot, spec)
+    diagnose::blockers(state, snapshot, &state.at_home(spec))
 }
 
 /// A job's way through the devices; empty for one without any.
@@ -418,6 +417,7 @@ pub fn seats(snapshot: &Snapshot, spec: &JobSpec, placements: &[Placement]) -> O
 
 /// Where a job of this shape would start now; nothing is changed.
 pub fn would_place(state: &State, snapshot: &mut Snapshot, spec: &JobSpec) -> Result<Vec<Placement>, Reason> {
+    let spec = &*state.at_home(spec);
     allows(state, snapshot, spec)?;
     let not_lent = closed(state, snapshot, spec)?;
     place_in(state, snapshot, spec, not_lent)
@@ -429,6 +429,7 @@ pub(crate) fn would_place_in(
     (snapshot, scratch): (&Snapshot, &mut Snapshot),
     spec: &JobSpec,
 ) -> Result<Vec<Placement>, Reason> {
+    let spec = &*state.at_home(spec);
     allows(state, snapshot, spec)?;
     let not_lent = closed(state, snapshot, spec)?;
     place_in(state, scratch, spec, not_lent)

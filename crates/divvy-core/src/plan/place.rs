@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 
 use super::Place;
 use super::calendar;
+use super::diagnose;
 use super::filter;
 use super::islands;
 use super::near;
@@ -191,18 +192,30 @@ pub(super) fn place_role(
     role: &Role,
     rank: &mut u32,
 ) -> Result<(), Reason> {
-    let Some(chosen) = trial.chosen(&role.ask.nodes) else { return place_by_first(trial, spec, role, rank) };
+    let Some(chosen) = trial.chosen(spec, &role.ask.nodes) else {
+        return place_by_first(trial, spec, role, rank);
+    };
     if chosen.is_empty() {
-        let nodes = trial.capacity().nodes.iter().filter(|node| role.ask.nodes.takes(&node.face));
-        return Err(match nodes.count() {
-            0 => Reason::NoNodeChosen(trial.capacity().nodes.len() as u32),
-            _ => Reason::GangIncomplete(spec.gang.tasks()),
-        });
+        return Err(none_chosen(trial, spec, role));
     }
     let wider = trial.keep_to(Some(chosen));
     let placed = place_by_first(trial, spec, role, rank);
     trial.keep_to(wider);
     placed
+}
+
+/// Why of the nodes that may be used none will do for a role, whatever they have.
+fn none_chosen(trial: &Trial, spec: &JobSpec, role: &Role) -> Reason {
+    let nodes = &trial.capacity().nodes;
+    let (chosen, own) = (&role.ask.nodes, spec.kept_to.said());
+    match (own, nodes.iter().any(|node| node.is_open_to(spec))) {
+        _ if nodes.iter().any(|node| node.takes(spec, chosen)) => Reason::GangIncomplete(spec.gang.tasks()),
+        (Some(queue), false) => Reason::NodesAbsent(queue.to_string()),
+        _ => {
+            let others: Vec<&NodeView> = nodes.iter().filter(|node| chosen.takes(&node.face)).collect();
+            diagnose::elsewhere(&others, spec, |_| true).unwrap_or(Reason::NoNodeChosen(nodes.len() as u32))
+        }
+    }
 }
 
 /// Places all tasks of a role by its first alternative that fits. An error is why the first one does not that the pool could hold.

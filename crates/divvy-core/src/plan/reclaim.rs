@@ -7,6 +7,7 @@ mod line;
 mod might;
 mod released;
 mod rules;
+mod strangers;
 
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
@@ -21,6 +22,7 @@ use might::others_lend;
 pub(super) use might::{might_displace, might_take, might_take_own};
 use released::{Released, take};
 use rules::Rules;
+pub(super) use strangers::Strangers;
 
 use super::consolidate;
 use super::fair::{Fair, Victim};
@@ -66,6 +68,8 @@ pub(super) struct Claim<'a> {
     pub(super) owed: bool,
     /// Whether it is, whatever its queue has used: then it does not wait either until they have done again what they lost.
     pub(super) always_owed: bool,
+    /// Whether only those go who lie on nodes that are kept for its queue and are of another: they have no right to be there.
+    pub(super) strangers: bool,
     /// Where set, queues beside its own give back first what they have beyond this, so that one above them has room for the claim
     /// in its own part, and takes the rest from others.
     pub(super) siblings_first: Option<Right>,
@@ -108,7 +112,7 @@ impl<'a> Claim<'a> {
     pub(super) fn of(job: JobId, spec: &'a JobSpec, (queue, asked): (usize, Amounts)) -> Self {
         let (part, scarce, siblings_first, spares) = (None, Vec::new(), None, None);
         let (own, own_alone, starves, place) = (true, false, false, None);
-        let (owed, always_owed) = (false, false);
+        let (owed, always_owed, strangers) = (false, false, false);
         Self {
             job,
             spec,
@@ -122,6 +126,7 @@ impl<'a> Claim<'a> {
             starves,
             owed,
             always_owed,
+            strangers,
             siblings_first,
             spares,
         }
@@ -228,6 +233,9 @@ pub(super) fn take_back(fair: &mut Fair, claim: &Claim) -> Option<Vec<Placement>
     if let Some(placements) = consolidate::make_room(fair, claim, &BTreeSet::new(), &mut |_, _| {}) {
         let taken = fair.shares.counted(fair.trial.state, placements.iter());
         fair.shares.charge(claim.queue, &taken, (1, !claim.spec.preemptible));
+        return Some(placements);
+    }
+    if let Some(placements) = strangers::make_way(fair, claim) {
         return Some(placements);
     }
     if !fair.shares.guarantees {
@@ -392,16 +400,19 @@ fn candidates<'a>(fair: &Fair<'a, '_>, claim: &Claim) -> Candidates<'a> {
     let reach = claim
         .siblings_first
         .map_or(reach, |right| reach.at_last(right, fair.shares.upwards(claim.queue).count()));
-    let all = claim.starves || claim.siblings_first.is_some();
+    let all = claim.starves || claim.strangers || claim.siblings_first.is_some();
     let own_alone = claim.own_alone || !all && !others_lend(fair, claim, (&rules, reach));
     let parties = fair.parties.get_or_init(|| Party::all(fair));
     let parties = if own_alone { Party::of(claim.spec.stand(), parties) } else { parties };
     let mut found = Vec::new();
     for party in parties {
         let place = (party.queue, party.place);
-        let Some(most) = up_to(fair, claim, (&rules, reach), place) else { continue };
         let own = party.queue == claim.spec.stand();
+        let up_to = || up_to(fair, claim, (&rules, reach), place);
+        let most = if claim.strangers { Some(i32::MAX) } else { up_to() };
+        let Some(most) = most else { continue };
         let may = |job: JobId, view: &RunView| match own {
+            _ if claim.strangers && !strangers::of(fair, claim).contains(&job) => false,
             _ if claim.starves => starve::may_take(state, job),
             true => claim.own && rules.within(claim, (job, view), (&state.policy, now)),
             false => !claim.own_alone && rules.across(claim, view) && !view.is_young(now),
@@ -411,9 +422,9 @@ fn candidates<'a>(fair: &Fair<'a, '_>, claim: &Claim) -> Candidates<'a> {
         let queue_priority = sibling.map_or(0, |(_, other)| fair.shares.queues[other].priority);
         let runs = party.runs(fair).iter().take_while(|run| run.view.priority <= most);
         let is_safe = |run: &Runs| {
-            run.view.is_cooling(now) && (own || !claim.owed)
-                || !own && !claim.starves && claim.lets_redo(run.view, (state, now))
-                || spent.contains(&run.job)
+            let is_in_peace = run.view.is_cooling(now) && (own || !claim.owed)
+                || !own && !claim.starves && claim.lets_redo(run.view, (state, now));
+            is_in_peace && !claim.strangers || spent.contains(&run.job)
         };
         for run in runs.filter(|run| may(run.job, run.view) && !is_safe(run)) {
             let (live, draws) = run.left(fair);
@@ -517,7 +528,7 @@ impl Reach {
 /// part: what the claim lacks is taken only from a queue that holds more of it than is guaranteed and, unless the claim is
 /// guaranteed, more than is due.
 fn may_stop(shares: &Shares, claim: &Claim, candidate: &Candidate, reach: Reach) -> bool {
-    if claim.is_of_own(candidate) {
+    if claim.is_of_own(candidate) || claim.strangers {
         return true;
     }
     let Some((own, other)) = shares.part(claim.queue, candidate.queue) else { return false };

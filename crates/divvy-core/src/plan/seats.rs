@@ -58,7 +58,8 @@ pub(super) fn seats(snapshot: &Snapshot, spec: &JobSpec, placements: &[Placement
     let alternative = spec.gang.roles().first()?.ask.alternatives.get(first.alternative as usize)?;
     let asked = Asked { spec, alternative, closed: &[] };
     let has_room = |node: &&NodeView| {
-        own.contains(&node.id) || node.takes_tasks && draw_of(node, &asked, Pick::Near).is_some()
+        let may_do = || node.takes_tasks && node.is_open_to(spec);
+        own.contains(&node.id) || may_do() && draw_of(node, &asked, Pick::Near).is_some()
     };
     let with_room: Vec<&NodeView> = capacity.nodes.iter().filter(has_room).collect();
     let (mine, others): (Vec<&NodeView>, Vec<&NodeView>) =

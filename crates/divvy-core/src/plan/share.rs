@@ -2,8 +2,10 @@
 //! what each can use, from the top of the tree down. Integers only; the parts of a whole sum to it.
 
 mod closed;
+mod forks;
 mod held;
 mod lent;
+mod nodes;
 mod same;
 mod seats;
 mod spent;
@@ -18,8 +20,6 @@ pub(crate) use held::{ANY, at_stake};
 
 use super::Entitlement;
 use super::calendar;
-use super::divide::{Claim, fill};
-use super::dominant::{self, Demand};
 use super::loans::Loans;
 use super::past;
 use super::settle::held_by;
@@ -61,6 +61,8 @@ pub(crate) struct QueueShare {
     pub(crate) children: Vec<usize>,
     /// Whether it is a user's seat in the queue above it.
     is_seat: bool,
+    /// Whether nodes are kept for it: what these have is its guarantee and its limit, and it lends nothing.
+    pub(super) has_nodes: bool,
     /// Whether its budget, or that of one above it, is used up: its jobs that wait want no devices.
     pub(super) is_spent: bool,
     pub(crate) weight: u32,
@@ -114,6 +116,7 @@ impl Shares {
         if shares.queues.is_empty() {
             shares = Self::tree(state);
         }
+        shares.note_nodes(&snapshot.capacity);
         shares.note_promises(state);
         shares.note_spent(state, now);
         shares.note_wanted(state, snapshot);
@@ -169,8 +172,7 @@ impl Shares {
         for queue in (1..shares.queues.len()).rev() {
             shares.guarantee_children(queue);
         }
-        let bounded = |queue: &Queue| !queue.borrow.is_empty() || !queue.lend.is_empty();
-        if state.queues.values().any(bounded) {
+        if state.queues.values().any(Queue::has_loans) {
             let places: Vec<(usize, &Queue)> = state
                 .queues
                 .values()
@@ -199,6 +201,7 @@ impl Shares {
             parent,
             children: Vec::new(),
             is_seat: false,
+            has_nodes: !queue.nodes.is_unsaid(),
             is_spent: false,
             weight: queue.weight,
             priority: queue.priority,
@@ -224,6 +227,10 @@ impl Shares {
 
     /// What is guaranteed to those below a queue is guaranteed to it.
     fn guarantee_children(&mut self, queue: usize) {
+        // Its nodes have what they have, whatever its children are guaranteed of it.
+        if self.queues[queue].has_nodes {
+            return;
+        }
         for resource in 0..self.resources.len() {
             let of = |child: &usize| self.queues[*child].guarantee[resource];
             let sum = self.queues[queue].children.iter().map(of).fold(0, i64::saturating_add);
@@ -287,67 +294,6 @@ impl Shares {
                 }
             }
         }
-    }
-
-    /// Divides what is due to a queue among its children, all resources together.
-    fn divide_dominant(&mut self, queue: usize) {
-        let children = std::mem::take(&mut self.queues[queue].children);
-        let mut whole = self.queues[queue].due.clone();
-        let demand = |child: &usize| {
-            let child = &self.queues[*child];
-            let guaranteed = child.guarantee.iter().zip(&child.wanted).zip(&whole);
-            let guaranteed = guaranteed.map(|((guarantee, wanted), whole)| *guarantee.min(wanted).min(whole));
-            let (weight, priority) = (child.weight, child.priority);
-            Demand { guaranteed: guaranteed.collect(), wanted: child.wanted.clone(), weight, priority }
-        };
-        let demands: Vec<Demand> = children.iter().map(demand).collect();
-        let quanta: Amounts = self.resources.iter().map(quantum).collect();
-        for (resource, whole) in whole.iter_mut().enumerate() {
-            let kept =
-                |child: &usize| self.loans.as_ref().map_or(0, |loans| loans.kept_below(*child)[resource]);
-            // What a child keeps for itself is nobody else's, whether it wants it or not.
-            let idle = children.iter().zip(&demands);
-            let idle = idle.map(|(child, demand)| (kept(child) - demand.guaranteed[resource]).max(0));
-            *whole = whole.saturating_sub(idle.fold(0, i64::saturating_add));
-        }
-        for (child, part) in children.iter().zip(dominant::fill(&whole, &demands, &quanta)) {
-            self.queues[*child].due = part;
-        }
-        self.queues[queue].children = children;
-    }
-
-    /// Divides what is due to a queue among its children, each resource by itself.
-    fn divide(&mut self, queue: usize) {
-        if self.queues[queue].children.is_empty() {
-            return;
-        }
-        for resource in 0..self.resources.len() {
-            let whole = self.queues[queue].due[resource];
-            let parts = self.parts((queue, resource), whole, quantum(&self.resources[resource]));
-            for (child, part) in self.queues[queue].children.clone().into_iter().zip(parts) {
-                self.queues[child].due[resource] = part;
-            }
-        }
-    }
-
-    /// The parts of a queue's children in what is due to it.
-    pub(super) fn parts(&self, (queue, resource): (usize, usize), whole: i64, quantum: i64) -> Vec<i64> {
-        let children = &self.queues[queue].children;
-        let claim = |child: &usize| {
-            let child = &self.queues[*child];
-            let wanted = child.wanted[resource];
-            // There is no more to guarantee than the whole.
-            let guaranteed = child.guarantee[resource].min(wanted).min(whole);
-            Claim { guaranteed, wanted, weight: child.weight, priority: child.priority }
-        };
-        let claims: Vec<Claim> = children.iter().map(claim).collect();
-        // What a child keeps for itself is nobody else's, whether it wants it or not.
-        let idle = |(child, claim): (&usize, &Claim)| {
-            let kept = self.loans.as_ref().map_or(0, |loans| loans.kept_below(*child)[resource]);
-            kept.saturating_sub(claim.guaranteed).max(0)
-        };
-        let idle = children.iter().zip(&claims).map(idle).fold(0, i64::saturating_add);
-        fill(whole.saturating_sub(idle), &claims, quantum)
     }
 
     /// What each queue is entitled to, of devices of any model.
@@ -549,8 +495,9 @@ impl Shares {
     fn pins(&self, place: usize, asked: &Amounts) -> Result<(), Reason> {
         // A queue that says less than those below it are guaranteed means it.
         let bound = |queue: &QueueShare, index: usize| queue.guarantee[index].min(queue.said[index]);
-        // Of what is guaranteed to a queue no part is a user's own.
-        for place in self.upwards(place).filter(|place| !self.queues[*place].is_seat) {
+        // Of what is guaranteed to a queue no part is a user's own; and on nodes that are kept for it nobody else has any part.
+        let is_bound = |place: &usize| !self.queues[*place].is_seat && !self.queues[*place].has_nodes;
+        for place in self.upwards(place).filter(is_bound) {
             let queue = &self.queues[place];
             let over = |index: &usize| {
                 let pinned = queue.pinned[*index].saturating_add(asked[*index]);

@@ -131,8 +131,9 @@ fn not_spread(trial: &mut Trial, spec: &JobSpec, spreading: &Spreading) -> Reaso
     let mut held = 0;
     for scope in scopes {
         let wider = trial.keep_to(scope);
-        let of =
-            |domain: &Scope| roles.iter().map(|role| topology::most_of(trial, domain, role)).sum::<u32>();
+        let of = |domain: &Scope| {
+            roles.iter().map(|role| topology::most_of(trial, domain, (spec, role))).sum::<u32>()
+        };
         let here = topology::domains(trial, &spread.over).iter().map(|domain| of(domain).min(most)).sum();
         held = held.max(here);
         trial.keep_to(wider);

@@ -147,21 +147,21 @@ fn why_not(trial: &mut Trial, search: &mut Search, group: &Group, ask: &Topology
     let anywhere = place_parts(trial, search, group);
     trial.roll_back_to(mark);
     search.rank = first;
-    anywhere.err().unwrap_or_else(|| no_domain(trial, &ask.within, group))
+    anywhere.err().unwrap_or_else(|| no_domain(trial, search.spec, (&ask.within, group)))
 }
 
 /// No domain of a level has room for a group.
-fn no_domain(trial: &Trial, level: &str, group: &Group) -> Reason {
+fn no_domain(trial: &Trial, spec: &JobSpec, (level, group): (&str, &Group)) -> Reason {
     let roles = group.required_roles();
     let tasks = roles.iter().map(|role| role.minimum).sum();
-    let holds = |scope: &Scope| -> u32 { roles.iter().map(|role| most_of(trial, scope, role)).sum() };
+    let holds = |scope: &Scope| -> u32 { roles.iter().map(|role| most_of(trial, scope, (spec, role))).sum() };
     let most = domains(trial, level).iter().map(holds).max().unwrap_or(0);
     Reason::NoDomain(level.to_owned(), tasks, most)
 }
 
 /// How many tasks of a role these nodes hold when they are idle, no more than it has.
-pub(super) fn most_of(trial: &Trial, scope: &Scope, role: &Role) -> u32 {
-    let nodes = || scope.iter().map(|place| &trial.capacity().nodes[*place]);
+pub(super) fn most_of(trial: &Trial, scope: &Scope, (spec, role): (&JobSpec, &Role)) -> u32 {
+    let nodes = || scope.iter().map(|place| &trial.capacity().nodes[*place]).filter(|it| it.is_open_to(spec));
     let most = role.ask.alternatives.iter().map(|alternative| most_tasks(nodes(), alternative)).max();
     most.unwrap_or(0).min(role.minimum)
 }
@@ -237,8 +237,8 @@ fn candidates(trial: &Trial, search: &Search, group: &Group, level: &str) -> Vec
         for role in &roles {
             let needed = u64::from(role.minimum);
             let chosen = scope.iter().copied();
-            let chosen: Scope =
-                chosen.filter(|place| role.ask.nodes.takes(&trial.capacity().nodes[*place].face)).collect();
+            let takes = |place: &usize| trial.capacity().nodes[*place].takes(search.spec, &role.ask.nodes);
+            let chosen: Scope = chosen.filter(takes).collect();
             let room = |alternative| room(trial, &chosen, (search.spec, first), alternative);
             let rooms = role.ask.alternatives.iter().map(room);
             let (index, found) = rooms.enumerate().find(|(_, room)| *room >= needed)?;

@@ -6,6 +6,7 @@ use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
+use std::sync::Arc;
 
 use limits::Bounds;
 
@@ -67,6 +68,8 @@ pub(super) struct Trial<'a> {
     gang: Mark,
     /// The places of the nodes, rising, that tasks may be placed on now; all where there is none.
     scope: Option<Scope>,
+    /// Where queues keep nodes: the places of those that their jobs may use, as far as anybody has asked.
+    open: BTreeMap<Option<Arc<str>>, Scope>,
     /// Who lies where, as far as anybody asks.
     pub(super) around: Around<'a>,
     /// How the gang is to be spread that is being placed.
@@ -183,6 +186,7 @@ impl<'a> Trial<'a> {
             refused: BTreeMap::new(),
             gang: 0,
             scope: None,
+            open: BTreeMap::new(),
             around: Around::new(neighbours),
             spreadings: Rc::default(),
             spread_around: Vec::new(),
@@ -228,15 +232,22 @@ impl<'a> Trial<'a> {
         }
     }
 
-    /// The nodes that a choice leaves of those that tasks may be placed on; `None` where it leaves them all.
-    pub(super) fn chosen(&self, choice: &NodeChoice) -> Option<Scope> {
-        if choice.is_any() && !self.capacity.is_tainted {
+    /// The nodes that a choice, and the queue of the job, leave of those that tasks may be placed on; `None` where they leave them all.
+    pub(super) fn chosen(&mut self, spec: &JobSpec, choice: &NodeChoice) -> Option<Scope> {
+        let is_any = choice.is_any() && !self.capacity.is_tainted;
+        if is_any && !self.capacity.keeps_nodes {
             return None;
         }
-        let takes = |place: &usize| choice.takes(&self.capacity.nodes[*place].face);
-        Some(match &self.scope {
+        let Self { capacity, open, scope, .. } = self;
+        let takes = |place: &usize| capacity.nodes[*place].takes(spec, choice);
+        Some(match scope {
             Some(scope) => scope.iter().copied().filter(takes).collect(),
-            None => (0..self.capacity.nodes.len()).filter(takes).collect(),
+            // All that are kept to the same nodes, or to none, may use the same.
+            None if is_any => {
+                let all = || (0..capacity.nodes.len()).filter(takes).collect();
+                Scope::clone(open.entry(spec.kept_to.0.clone()).or_insert_with(all))
+            }
+            None => (0..capacity.nodes.len()).filter(takes).collect(),
         })
     }
 
@@ -285,7 +296,8 @@ impl<'a> Trial<'a> {
         }
         let mark = self.mark();
         let Self { capacity, diagnosed, .. } = self;
-        let asked = fingerprint(&(alternative, &ask.nodes, tasks, spec.exclusive, spec.gang.tasks()));
+        let of_job = (spec.exclusive, spec.gang.tasks(), &spec.kept_to);
+        let asked = fingerprint(&(alternative, &ask.nodes, tasks, of_job));
         let anew = || diagnose::diagnose((capacity, &ask.nodes), spec, alternative, tasks);
         Some(diagnosed.entry((mark, asked)).or_insert_with(anew).clone())
     }

@@ -295,7 +295,9 @@ impl<'a> Turns<'a> {
     fn owed(&mut self, shares: &Shares, queue: usize) -> Option<(Standing, Head<'a>)> {
         let held = &shares.queues[queue].held;
         let mut has_room = held.iter().zip(&shares.queues[queue].guarantee);
-        if self.strict || !has_room.any(|(held, guarantee)| held < guarantee) {
+        // On nodes of its own nobody else owes or takes anything: there its first job has room kept.
+        let is_alone = shares.queues[queue].has_nodes;
+        if self.strict || is_alone || !has_room.any(|(held, guarantee)| held < guarantee) {
             return None;
         }
         let (line, known) = (&self.lines[queue], &mut self.owed[queue]);

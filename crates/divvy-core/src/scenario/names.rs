@@ -12,9 +12,9 @@ use crate::model::gang::Group;
 use crate::model::job::{Dependency, JobSpec, Kind, StopOrder};
 use crate::model::newer::Newer;
 use crate::model::node::NodeSpec;
-use crate::model::queue::{DEFAULT, Queue, lineage, seat, user_at};
+use crate::model::queue::{DEFAULT, Nodes, Queue, lineage, seat, user_at};
 use crate::reason::Reason;
-use crate::state::{Dependable, Job, State};
+use crate::state::{Dependable, Job, Node, State};
 use crate::time::{Span, Time};
 
 /// The other names.
@@ -169,7 +169,20 @@ impl<'a> Names<'a> {
                 |(user, weight): (&String, &u32)| Some((self.users.get(user.as_str())?.clone(), *weight));
             users.weight = users.weight.iter().filter_map(known).collect();
         }
-        Queue { path: self.queue(&queue.path), submit: Vec::new(), users, ..queue.clone() }
+        let nodes = Newer(queue.nodes.said().map(|_| self.kept_nodes(&queue.path)));
+        Queue { path: self.queue(&queue.path), submit: Vec::new(), users, nodes, ..queue.clone() }
+    }
+
+    /// The nodes that are kept for a queue, by name: labels are left out.
+    fn kept_nodes(&self, queue: &str) -> Nodes {
+        let is_kept = |node: &Node| self.state.keeper_of(node) == Some(queue);
+        let kept = self.state.nodes.iter().filter(|(_, node)| is_kept(node));
+        let named = kept.map(|(id, _)| self.node(*id)).filter(|name| !name.is_empty());
+        let mut names: std::collections::BTreeSet<String> = named.collect();
+        if names.is_empty() {
+            names.insert("none".into());
+        }
+        Nodes::Named(names)
     }
 
     /// What planning sees of a job; what it waits for only as far as that is still open.
@@ -191,6 +204,7 @@ impl<'a> Names<'a> {
             stop: StopOrder::default(),
             checkpoint: spec.saves_every_ms().map(|every| saving(Span(every))),
             seat: Newer::default(),
+            kept_to: Newer::default(),
             ..JobSpec::clone(spec)
         };
         plain(Arc::make_mut(&mut renamed.gang));

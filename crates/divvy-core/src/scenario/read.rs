@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::links;
 use super::words::Words;
-use crate::amount::Amount;
+use crate::amount::{Amount, Resource};
 use crate::model::affinity::{Affinity, Others};
 use crate::model::ask::{Alternative, Ask, DeviceAsk, DeviceClass, DeviceText, DrawAsk};
 use crate::model::choice::{Condition, Face, Is, NodeChoice, Taint, Toleration};
@@ -21,7 +21,7 @@ use crate::model::job::{
 use crate::model::newer::Newer;
 use crate::model::node::{NodeSpec, NumaNode};
 use crate::model::pace;
-use crate::model::queue::{Queue, read_amount};
+use crate::model::queue::{Nodes, Queue, read_amount};
 use crate::model::topology::{NODE, Slice, Spread, Topology, TopologyAsk};
 use crate::model::ways::{DeviceWays, unlike};
 use crate::time::{Span, Time};
@@ -177,12 +177,25 @@ pub(super) fn queue(words: &Words) -> Result<Queue, String> {
             "guarantee" => drop(queue.guarantee.insert("any".into(), amount("any", text)?)),
             "lend" => drop(queue.lend.insert("any".into(), amount("any", text)?)),
             "borrow" => drop(queue.borrow.insert("any".into(), amount("any", text)?)),
+            // They lend nothing.
+            "nodes" => {
+                queue.nodes = Newer(Some(kept(text)));
+                queue.lend.entry(Resource::Any).or_insert(Amount::Finite(0));
+            }
             "weight" => queue.weight = text.parse().map_err(|_| "the weight is a number")?,
             "priority" => queue.priority = text.parse().map_err(|_| "the priority is a number")?,
             resource => drop(queue.limit.insert(resource.into(), amount(resource, text)?)),
         }
     }
     Ok(queue)
+}
+
+/// `nodes=n1,n2` or `nodes=pool:prod`: by name, or by labels.
+fn kept(text: &str) -> Nodes {
+    match text.contains(':') {
+        true => Nodes::Labelled(labels(text).collect()),
+        false => Nodes::Named(text.split(',').map(str::to_owned).collect()),
+    }
 }
 
 fn requeue(text: &str) -> Result<Requeue, String> {
@@ -242,6 +255,7 @@ pub(super) fn spec(words: &Words, after: Vec<Dependency>, now: Time) -> Result<J
         wait_for_capacity: words.has("wait"),
         exclusive: words.has("exclusive"),
         seat: Newer::default(),
+        kept_to: Newer::default(),
     })
 }
 

@@ -21,7 +21,7 @@ use crate::model::job::{Cause, DependsOn, JobSpec, JobState, Requeue, usual_rest
 use crate::model::members::Members;
 use crate::model::node::NodeState;
 use crate::model::policy::{self, Policy};
-use crate::model::queue::{DEFAULT, Queue};
+use crate::model::queue::{DEFAULT, Nodes, Queue};
 use crate::model::reservation::{Part, Purpose, Reservation};
 use crate::model::topology::Spread;
 use crate::plan;
@@ -315,6 +315,16 @@ fn queue_line(queue: &Queue) -> String {
     }
     if queue.requeue != Requeue::default() {
         line += &format!(" requeue={}", requeue(queue.requeue));
+    }
+    match queue.nodes.said() {
+        Some(Nodes::Named(names)) => {
+            line += &format!(" nodes={}", names.iter().cloned().collect::<Vec<_>>().join(","));
+        }
+        Some(Nodes::Labelled(labels)) => {
+            let labels = labels.iter().map(|(label, value)| format!("{label}:{value}"));
+            line += &format!(" nodes={}", labels.collect::<Vec<_>>().join(","));
+        }
+        None => {}
     }
     let says_all = read::queue(&Words::of(&line)).is_ok_and(|read| read == *queue);
     if says_all { line } else { format!("queue {} {}", queue.path, json(queue)) }

@@ -9,10 +9,11 @@ use super::sites::{Lanes, Site, survey};
 use crate::amount::Resource;
 use crate::id::{DeviceId, NodeId};
 use crate::model::allocation::Placement;
-use crate::model::choice::Face;
+use crate::model::choice::{Face, NodeChoice};
 use crate::model::device::{Health, WHOLE_MILLI};
 use crate::model::extras::Extras;
 use crate::model::island::IslandLevel;
+use crate::model::job::JobSpec;
 use crate::model::node::{NodeSpec, NodeState, OthersHold};
 use crate::model::score::Score;
 use crate::state::{Device, Node, State, fingerprint};
@@ -35,6 +36,9 @@ pub struct Capacity {
     stamps: Vec<u64>,
     /// Whether any node has taints.
     pub(crate) is_tainted: bool,
+    /// Whether nodes are kept for any queue, and what those have that are there, by the queue.
+    pub(crate) keeps_nodes: bool,
+    kept: BTreeMap<Arc<str>, Whole>,
     /// The most milli-cores, and the most devices, of any node.
     pub(crate) largest: (i64, usize),
     /// The nodes by their free devices.
@@ -82,6 +86,8 @@ pub struct NodeView {
     pub domains: Arc<[(String, String)]>,
     /// Its labels and taints.
     pub face: Arc<Face>,
+    /// The queue for which it is kept, if it is.
+    pub(crate) kept_for: Option<Arc<str>>,
     /// How many tasks it takes at most, and how many more it takes now.
     pub most_tasks: (i64, i64),
     /// What others hold of it: taken off what is left.
@@ -159,6 +165,7 @@ impl NodeView {
             tasks: TaskCounts::default(),
             domains: spec.domains.clone().into(),
             face: Arc::new(spec.face.clone()),
+            kept_for: None,
             most_tasks: (most_tasks(spec), most_tasks(spec)),
             others: OthersHold::default(),
             fixed: 0,
@@ -184,6 +191,16 @@ impl NodeView {
         let left = |device: &DeviceView| (device.free_milli, device.free_memory_mib, device.unusable);
         let host = (self.takes_tasks, self.cpu_milli.1, self.memory_bytes.1, self.most_tasks.1 > 0);
         fingerprint(&(self.fixed, host, &self.extras.1, self.tasks, Each(devices.map(left))))
+    }
+
+    /// Whether a job may use it, whatever it chooses.
+    pub(crate) fn is_open_to(&self, spec: &JobSpec) -> bool {
+        self.kept_for == spec.kept_to.0
+    }
+
+    /// Whether it will do for a task of a job that chooses so.
+    pub(crate) fn takes(&self, spec: &JobSpec, choice: &NodeChoice) -> bool {
+        self.is_open_to(spec) && choice.takes(&self.face)
     }
 
     /// Its domain on a level.
@@ -239,7 +256,7 @@ impl Capacity {
     }
 
     fn build(state: &State, unusable: impl Fn(DeviceId, &Device) -> Option<Unusable>) -> Self {
-        let mut capacity = Self::default();
+        let mut capacity = Self { keeps_nodes: state.keeps_nodes(), ..Self::default() };
         for (id, node) in state.nodes.iter().filter(|(_, node)| node.state != NodeState::Gone) {
             capacity.join(state, *id, node);
         }
@@ -261,8 +278,15 @@ impl Capacity {
         let place = self.nodes.len();
         *entry(&mut self.node_places, id.0, NOWHERE) = place as u32;
         self.nodes.push(NodeView::empty((id, node), state.takes_tasks(id)));
-        self.whole.cpu_milli = self.whole.cpu_milli.saturating_add(node.spec.cpu_milli);
-        self.whole.memory_bytes = self.whole.memory_bytes.saturating_add(node.spec.memory_bytes);
+        let keeper = if self.keeps_nodes { state.keeper_of(node).map(Arc::from) } else { None };
+        self.nodes[place].kept_for.clone_from(&keeper);
+        let models = self.models.len();
+        let nothing = || Whole { by_model: vec![0; models], ..Whole::default() };
+        let kept = keeper.map(|queue| self.kept.entry(queue).or_insert_with(nothing));
+        for whole in std::iter::once(&mut self.whole).chain(kept) {
+            whole.cpu_milli = whole.cpu_milli.saturating_add(node.spec.cpu_milli);
+            whole.memory_bytes = whole.memory_bytes.saturating_add(node.spec.memory_bytes);
+        }
         place
     }
 
@@ -272,7 +296,7 @@ impl Capacity {
         let is_it = |model: &Resource| matches!(model, Resource::Model(name) if *name == device.spec.model);
         self.models.iter().position(is_it).unwrap_or_else(|| {
             self.models.push(Resource::Model(device.spec.model.clone()));
-            self.whole.by_model.push(0);
+            std::iter::once(&mut self.whole).chain(self.kept.values_mut()).for_each(|it| it.by_model.push(0));
             self.models.len() - 1
         })
     }
@@ -295,23 +319,32 @@ impl Capacity {
 
     /// Counts what of a node's devices is free and can be given out.
     fn count(&mut self, place: usize) {
-        let (node, whole) = (&mut self.nodes[place], &mut self.whole);
-        for device in node.devices.iter().filter(|device| device.is_counted) {
-            whole.usable -= 1;
-            whole.by_model[device.model] -= 1;
-        }
+        self.add_up(place, -1);
+        let node = &mut self.nodes[place];
         count_devices(node);
         for device in &mut node.devices {
             // What is drained is a part of the pool still.
             device.is_counted = matches!(device.unusable, None | Some(Unusable::Draining));
-            whole.usable += i64::from(device.is_counted);
-            whole.by_model[device.model] += i64::from(device.is_counted);
         }
         node.kind = match node.devices.first().filter(|_| node.uniform) {
             Some(first) => self.shelves.kind_of(&first.spec),
             None => 0,
         };
+        self.add_up(place, 1);
         self.file(place);
+    }
+
+    /// Adds a node's devices that can be given out to what the nodes have; with the sign −1 takes them off.
+    fn add_up(&mut self, place: usize, sign: i64) {
+        let Self { nodes, whole, kept, .. } = self;
+        let node = &nodes[place];
+        let kept = node.kept_for.as_ref().and_then(|queue| kept.get_mut(queue));
+        for whole in std::iter::once(whole).chain(kept) {
+            for device in node.devices.iter().filter(|device| device.is_counted) {
+                whole.usable += sign;
+                whole.by_model[device.model] += sign;
+            }
+        }
     }
 
     /// Keeps a node among those with as many free devices.
@@ -324,17 +357,29 @@ impl Capacity {
 
     /// What the nodes have of a resource: devices that can be given out, in thousandths, or are held; hosts as they are.
     pub fn total(&self, resource: &Resource) -> i64 {
+        // Not added up: whoever has it on one node cannot lend it on another.
+        self.added_up(&self.whole, resource).unwrap_or(i64::MAX)
+    }
+
+    /// Likewise what those have that are kept for a queue; nothing of what is not added up.
+    pub(crate) fn kept_total(&self, queue: &str, resource: &Resource) -> Option<i64> {
+        match self.kept.get(queue) {
+            Some(kept) => self.added_up(kept, resource),
+            None => self.added_up(&self.whole, resource).map(|_| 0),
+        }
+    }
+
+    fn added_up(&self, whole: &Whole, resource: &Resource) -> Option<i64> {
         let milli = |devices: i64| devices * i64::from(WHOLE_MILLI);
         match resource {
-            Resource::Any => milli(self.whole.usable),
+            Resource::Any => Some(milli(whole.usable)),
             Resource::Model(_) => {
                 let place = self.models.iter().position(|model| model == resource);
-                place.map_or(0, |place| milli(self.whole.by_model[place]))
+                Some(place.map_or(0, |place| milli(whole.by_model[place])))
             }
-            Resource::Cpu => self.whole.cpu_milli,
-            Resource::Memory => self.whole.memory_bytes,
-            // Not added up: whoever has it on one node cannot lend it on another.
-            Resource::Storage | Resource::Pods | Resource::Extended(_) => i64::MAX,
+            Resource::Cpu => Some(whole.cpu_milli),
+            Resource::Memory => Some(whole.memory_bytes),
+            Resource::Storage | Resource::Pods | Resource::Extended(_) => None,
         }
     }
 

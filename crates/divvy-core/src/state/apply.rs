@@ -217,6 +217,10 @@ impl State {
             self.seats.extend(seat.said().map(|seat| seat.to_string()));
             Arc::make_mut(&mut spec).seat = seat;
         }
+        let kept_to = self.kept_to(&spec.queue);
+        if spec.kept_to != kept_to {
+            Arc::make_mut(&mut spec).kept_to = kept_to;
+        }
         let class = self.classify(*number, &spec)?;
         let mut job = Job {
             number: *number,

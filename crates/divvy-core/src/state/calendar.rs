@@ -47,9 +47,12 @@ impl State {
         self.reservations.iter().any(|kept| kept.parts.iter().any(|part| part.has(node, device)))
     }
 
-    /// Whether what has begun on the calendar keeps a placement from a job.
+    /// Whether what has begun on the calendar, or a queue's nodes, keep a placement from a job.
     pub(crate) fn is_kept_from(&self, job: JobId, placement: &Placement) -> bool {
         let spec = self.jobs.get(&job.number).map(|job| &job.spec);
+        if self.keeps_nodes() && spec.is_some_and(|spec| !self.is_open_to(spec, placement.node)) {
+            return true;
+        }
         let keeps = |kept: &Reservation| {
             kept.began && kept.is_under(placement) && !spec.is_some_and(|spec| kept.is_for(spec))
         };

@@ -24,7 +24,8 @@ pub(super) fn class_of(spec: &JobSpec, heeded: &BTreeSet<String>) -> ClassId {
 
 /// What jobs have in common that find room in the same places, whichever queues they are in.
 pub(crate) fn shape(spec: &JobSpec, heeded: &BTreeSet<String>) -> u64 {
-    labelled_so(spread_so(shape_of(("", 0, true), spec), spec), (spec, heeded)).0
+    let shape = labelled_so(spread_so(shape_of(("", 0, true), spec), spec), (spec, heeded)).0;
+    spec.kept_to.said().map_or(shape, |queue| fingerprint(&(shape, "kept", queue)))
 }
 
 fn spread_so(shape: ClassId, spec: &JobSpec) -> ClassId {

@@ -7,6 +7,7 @@ mod calendar;
 mod class;
 mod digest;
 mod elastic;
+mod nodes;
 mod outlook;
 mod past;
 mod pledged;

@@ -65,10 +65,13 @@ impl State {
 
     /// Puts other queues in force, with the seats that follow from them.
     pub(super) fn change_queues(&mut self, queues: &[Queue], at: Time) -> Applied {
-        let had_users = self.has_users();
+        let (had_users, kept_nodes) = (self.has_users(), self.keeps_nodes());
         self.set_queues(queues.to_vec());
-        if had_users || self.has_users() {
+        let has_users = had_users || self.has_users();
+        if has_users || kept_nodes || self.keeps_nodes() {
             self.seat_anew()?;
+        }
+        if has_users {
             self.rebase_past(at);
         }
         self.review_budgets(at);
@@ -82,7 +85,7 @@ impl State {
         self.queues.contains_key(path) || self.seats.contains(path)
     }
 
-    /// Seats all jobs by the queues that are in force now.
+    /// Seats all jobs by the queues that are in force now, and keeps them to the nodes that these name.
     fn seat_anew(&mut self) -> Applied {
         let queues = &self.queues;
         let stays = |path: &String| {
@@ -91,15 +94,19 @@ impl State {
         };
         let kept = std::mem::take(&mut self.seats).into_iter().filter(stays).collect();
         self.seats = kept;
-        let seat =
-            |job: &Job| (job.number, self.seat_in(&job.spec.queue, &job.owner.name), job.spec.seat.clone());
-        let jobs: Vec<_> = self.jobs.values().map(seat).collect();
+        let stand = |job: &Job| {
+            let (queue, user) = (&job.spec.queue, &job.owner.name);
+            let now = (self.seat_in(queue, user), self.kept_to(queue));
+            (job.number, now, (job.spec.seat.clone(), job.spec.kept_to.clone()))
+        };
+        let jobs: Vec<_> = self.jobs.values().map(stand).collect();
         let heeded = self.heeded.clone();
-        for (number, seat, before) in jobs {
-            self.seats.extend(seat.said().map(|seat| seat.to_string()));
-            if seat != before {
+        for (number, now, before) in jobs {
+            self.seats.extend(now.0.said().map(|seat| seat.to_string()));
+            if now != before {
                 self.change_job(number, |job| {
-                    Arc::make_mut(&mut job.spec).seat = seat;
+                    let spec = Arc::make_mut(&mut job.spec);
+                    (spec.seat, spec.kept_to) = now;
                     job.class = class_of(&job.spec, &heeded);
                 })?;
             }

@@ -7,8 +7,9 @@ use axum::body::Bytes;
 use axum::extract::State as Shared;
 use divvy_api::{Applied, ChangeQuery, Problem, ProblemCode, SetQueue, paths, read};
 use divvy_core::decide::{Beyond, Command, Person, Rejection, decide, guaranteed_beyond};
+use divvy_core::model::node::NodeState;
 use divvy_core::model::queue::{
-    self as model, BadQueues, Member, Queue, Settings, below_guarantee, beyond_limit,
+    self as model, BadQueues, Member, Nodes, Queue, Settings, below_guarantee, beyond_limit, overlap,
 };
 use divvy_core::state::State;
 
@@ -99,17 +100,40 @@ fn feasible(state: &State, (wanted, text): (&Settings, Option<&str>)) -> Result<
     let below = beyond_limit(&wanted.queues).map(|(path, resource)| below_guarantee(path, &resource));
     let beyond = || guaranteed_beyond(state, &wanted.queues);
     let below = below.map(|what| Beyond { what, queues: Vec::new() });
-    let Some(Beyond { what, queues }) = below.or_else(beyond) else { return Ok(()) };
+    let shared = overlap(&wanted.queues).map(|(path, what)| Beyond { what, queues: vec![path.to_owned()] });
+    let unknown = || unknown_nodes(state, &wanted.queues);
+    let (wrong, field) = match below.or(shared).or_else(unknown) {
+        Some(wrong) if wrong.what.starts_with("nodes") => (Some(wrong), "nodes"),
+        other => (other.or_else(beyond), "guarantee"),
+    };
+    let Some(Beyond { what, queues }) = wrong else { return Ok(()) };
     let places = text.map(model::places).unwrap_or_default();
     let last = queues.iter().filter_map(|path| places.get(path)).max();
     let said = match last {
         Some((line, column)) => BadQueues { line: *line, column: *column, what }.to_string(),
         None => what,
     };
-    let mut problem = Problem::new(ProblemCode::BadSpec, said).with_field("guarantee");
+    let mut problem = Problem::new(ProblemCode::BadSpec, said).with_field(field);
     (problem.line, problem.column) = last.copied().unzip();
     Err(problem)
 }
+
+/// A node that a queue names and that is not there, if there is one: labels may come to hold later, names are mistyped.
+fn unknown_nodes(state: &State, queues: &[Queue]) -> Option<Beyond> {
+    let there = state.nodes.values().filter(|node| node.state != NodeState::Gone);
+    let known: Vec<&str> = there.map(|node| node.spec.name.as_str()).collect();
+    queues.iter().find_map(|queue| {
+        let Some(Nodes::Named(names)) = queue.nodes.said() else { return None };
+        let unknown = names.iter().find(|name| !known.contains(&name.as_str()))?;
+        let known = known.iter().take(MOST_NODES_NAMED).copied().collect::<Vec<_>>().join(", ");
+        let what =
+            format!("nodes: the pool has no node {unknown:?} to keep for {}; it has {known}", queue.path);
+        Some(Beyond { what, queues: vec![queue.path.clone()] })
+    })
+}
+
+/// How many nodes an error names.
+const MOST_NODES_NAMED: usize = 8;
 
 /// Checks settings, says what they change, and puts them in force unless that is all that was asked for; with the text that says them,
 /// where there is one.

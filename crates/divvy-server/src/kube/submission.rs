@@ -43,6 +43,7 @@ pub(super) fn submission(controller: &Controller, pods: &[Waiting]) -> Result<Su
         wait_for_capacity: true,
         exclusive: false,
         seat: Newer::default(),
+        kept_to: Newer::default(),
     };
     Ok(Submit {
         owner: owner.into(),

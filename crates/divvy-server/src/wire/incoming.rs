@@ -87,6 +87,7 @@ pub(crate) fn read(submit: Submit, now: Time) -> Result<Incoming, Problem> {
         wait_for_capacity: job.wait_for_capacity,
         exclusive: job.exclusive,
         seat: Newer::default(),
+        kept_to: Newer::default(),
     };
     bounded(&spec)?;
     let (requeue_said, held) = (job.requeue.is_some(), job.hold);

@@ -6,7 +6,7 @@ use divvy_api as api;
 use divvy_core::amount::{Amount, Limits, Resource};
 use divvy_core::model::job::{JobState, Owner};
 use divvy_core::model::policy::{self, Policy};
-use divvy_core::model::queue::{Bounds, Budget, Member, Queue, Users, lineage, submitters, takes};
+use divvy_core::model::queue::{Bounds, Budget, Member, Nodes, Queue, Users, lineage, submitters, takes};
 use divvy_core::plan::{self, Entitlement};
 use divvy_core::reason::shown;
 use divvy_core::snapshot::Snapshot;
@@ -73,7 +73,8 @@ fn one(
     api::Queue {
         queue: queue.path.clone(),
         limit: limits(&queue.limit),
-        guarantee: guaranteed(queue),
+        guarantee: guaranteed_to(queue, entitled),
+        nodes: queue.nodes.said().map(nodes).unwrap_or_default(),
         borrow: limits(&queue.borrow),
         lend: limits(&queue.lend),
         weight: queue.weight,
@@ -143,6 +144,21 @@ fn guaranteed(queue: &Queue) -> BTreeMap<String, String> {
     limits(&queue.guarantee).into_iter().chain(pledge).collect()
 }
 
+/// Likewise, for a queue with nodes what these have.
+fn guaranteed_to(queue: &Queue, entitled: Option<&Entitlement>) -> BTreeMap<String, String> {
+    let there = entitled.filter(|_| !queue.nodes.is_unsaid());
+    let there = there.map(|it| ("any".to_owned(), shown(&Resource::Any, it.guarantee_milli)));
+    guaranteed(queue).into_iter().chain(there).collect()
+}
+
+/// The names of nodes, or the labels that they have.
+fn nodes(nodes: &Nodes) -> Vec<String> {
+    match nodes {
+        Nodes::Named(names) => names.iter().cloned().collect(),
+        Nodes::Labelled(labels) => labels.iter().map(|(label, value)| format!("{label}={value}")).collect(),
+    }
+}
+
 fn amount_text(resource: &Resource, amount: Amount) -> String {
     match amount {
         Amount::Unlimited => "unlimited".into(),
@@ -182,6 +198,7 @@ fn settings(queue: &Queue) -> BTreeMap<String, String> {
     said.insert("submit".into(), members(queue));
     said.extend(queue.admins.said().map(|admins| ("admins".into(), names(admins).join(","))));
     said.extend(queue.default_for.said().map(|it| ("default_for".into(), names(it).join(","))));
+    said.extend(queue.nodes.said().map(|it| ("nodes".into(), nodes(it).join(","))));
     let Bounds { max_priority, max_time, default_time, max_jobs } = queue.bounds;
     said.extend(max_priority.map(|most| ("max_priority".into(), most.to_string())));
     said.extend(max_time.map(|most| ("max_time".into(), most.to_string())));
@@ -232,7 +249,7 @@ fn unsaid(name: &str) -> &'static str {
         "users.limit" | "users.max_priority" | "users.max_time" | "users.max_jobs" => "unlimited",
         "limit" | "borrow" | "lend" => "unlimited",
         "guarantee" => "0",
-        "budget" | "admins" | "default_for" => "none",
+        "budget" | "admins" | "default_for" | "nodes" => "none",
         "max_priority" | "max_time" | "default_time" | "max_jobs" => "unlimited",
         _ => "as the policy",
     }

@@ -50,6 +50,8 @@ pub(crate) fn examples() -> Vec<Reason> {
         Reason::NotSpread("rack".into(), 2, 8, 12),
         Reason::UserLimit("vision/@ana".into(), Resource::Any, 4000, 1000),
         Reason::OverBudget("vision".into(), 2_000_000, Time(0)),
+        Reason::OtherNodes(None, Some("production".into())),
+        Reason::NodesAbsent("production".into()),
     ]
 }
 

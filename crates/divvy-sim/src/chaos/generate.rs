@@ -17,6 +17,7 @@ use super::company::{Company, name_racks, spread};
 use super::dice::Dice;
 use super::islands;
 use super::life::{Blow, Crash, JobLine, Life, NodeLine, Step, What, node_name, user_name};
+use super::pools;
 
 /// Events that a step brings about, on average: a job has about seven, a cycle one or two.
 const EVENTS_PER_STEP: u64 = 5;
@@ -41,10 +42,15 @@ pub fn life(seed: u64, events: u64) -> Life {
     let mut spreads = (seed % 7 == 6).then(|| Dice::new(seed.wrapping_mul(0xbf58_476d_1ce4_e5b9)));
     let unnamed = spreads.iter_mut().filter(|_| company.is_none());
     unnamed.for_each(|dice| name_racks(dice, &mut nodes));
+    // And which queues have nodes of their own.
+    let mut pools = pools::dice(seed);
+    let mut queues = queues(&mut dice, says_more, &mut loans);
+    pools.iter_mut().for_each(|dice| pools::keep(dice, &mut queues, nodes.len() as u32));
     let mut maker = Maker {
-        queues: queues(&mut dice, says_more, &mut loans),
+        queues,
         says_more,
         loans,
+        pools,
         company,
         ways,
         islands,
@@ -240,6 +246,8 @@ struct Maker {
     queues: Vec<Queue>,
     /// What queues lend, if they say that in this life.
     loans: Option<Dice>,
+    /// Which queues have nodes of their own, if any have in this life.
+    pools: Option<Dice>,
     /// What jobs want of each other, if they do in this life.
     company: Option<Dice>,
     /// Of how many devices of which models jobs would rather have, if they say that in this life.
@@ -417,6 +425,8 @@ impl Maker {
         let paths: Vec<String> = self.queues.iter().map(|queue| queue.path.clone()).collect();
         self.queues = paths.iter().map(|path| queue(&mut self.dice, path, self.says_more)).collect();
         self.loans.iter_mut().for_each(|dice| lend(dice, &mut self.queues));
+        let nodes = self.nodes.len() as u32;
+        self.pools.iter_mut().for_each(|dice| pools::keep(dice, &mut self.queues, nodes));
         let queues = self.queues.clone();
         self.push(0, What::Queues(queues));
     }

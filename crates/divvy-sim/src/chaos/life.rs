@@ -340,6 +340,7 @@ impl JobLine {
             wait_for_capacity: self.waits,
             exclusive: self.exclusive,
             seat: Newer::default(),
+            kept_to: Newer::default(),
         })
     }
 

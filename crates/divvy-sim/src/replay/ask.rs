@@ -214,5 +214,6 @@ fn unnamed(gang: Group) -> JobSpec {
         wait_for_capacity: false,
         exclusive: false,
         seat: Newer::default(),
+        kept_to: Newer::default(),
     }
 }

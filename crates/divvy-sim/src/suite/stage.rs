@@ -110,6 +110,7 @@ pub(super) fn plain_spec(name: &str, queue: &str, gang: Group) -> JobSpec {
         wait_for_capacity: true,
         exclusive: false,
         seat: Newer::default(),
+        kept_to: Newer::default(),
     }
 }
 

@@ -322,6 +322,7 @@ fn spec(name: String, queue: String, (devices, model): (u32, &str)) -> JobSpec {
         wait_for_capacity: true,
         exclusive: false,
         seat: Newer::default(),
+        kept_to: Newer::default(),
         deadline: Newer::default(),
         preempts: Newer::default(),
     }

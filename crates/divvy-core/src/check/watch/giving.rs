@@ -70,7 +70,10 @@ impl Watch {
             return;
         }
         let claimant = claimant(state, by).filter(|_| matches!(cause, Cause::Reclaimed | Cause::Moved));
-        if claimant.is_some_and(|claimant| self.is_entitled(state, claimant, grows(state, by))) {
+        if claimant.is_some_and(|claimant| {
+            is_strange(state, job, &claimant.spec.queue)
+                || self.is_entitled(state, claimant, grows(state, by))
+        }) {
             return;
         }
         let Some(run) = state.run(job) else { return };
@@ -103,7 +106,8 @@ impl Watch {
         }
         let claimant = claimant(state, by);
         if claimant.is_none_or(|claimant| {
-            !self.stays_within(state, (claimant, grows(state, by)), always_guaranteed_milli)
+            !is_strange(state, job, &claimant.spec.queue)
+                && !self.stays_within(state, (claimant, grows(state, by)), always_guaranteed_milli)
         }) {
             let text = format!(
                 "job {job} gives way to {by:?} after {ran_ms} ms, and has run for {} in vain",
@@ -206,6 +210,10 @@ impl Watch {
         {
             let text = format!("job {job} gives way to {by:?}, whose devices were taken since the last news");
             wrong.push(found("L10", text));
+        }
+        // Who lies on nodes that are kept for others has no guarantee there.
+        if cause == Cause::Reclaimed && is_strange(state, job, &claimant.spec.queue) {
+            return;
         }
         let (own, other) = (&stand(state, claimant), &stand(state, victim));
         if cause == Cause::Preempted {

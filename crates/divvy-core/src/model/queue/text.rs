@@ -8,6 +8,8 @@ use serde_saphyr::Spanned;
 
 use super::budget_text::{self, BudgetText};
 use super::guaranteed::{below_guarantee, beyond_limit};
+use super::nodes::{beside_nodes, overlap};
+use super::nodes_text::{self, NodesText};
 use super::users_text::{self, UsersText};
 use super::{Bounds, Member, Pledge, Queue};
 use crate::amount::{Amount, Bytes, Limits, Resource, scaled};
@@ -90,6 +92,7 @@ struct QueueText {
     budget: Option<BudgetText>,
     admins: Vec<Spanned<String>>,
     default_for: Vec<Spanned<String>>,
+    nodes: Option<Spanned<NodesText>>,
 }
 
 #[derive(Deserialize)]
@@ -117,6 +120,9 @@ impl<'de> Deserialize<'de> for Scalar {
                 Ok(Scalar(value.to_string()))
             }
             fn visit_f64<E>(self, value: f64) -> Result<Scalar, E> {
+                Ok(Scalar(value.to_string()))
+            }
+            fn visit_bool<E>(self, value: bool) -> Result<Scalar, E> {
                 Ok(Scalar(value.to_string()))
             }
             fn visit_str<E>(self, value: &str) -> Result<Scalar, E> {
@@ -148,6 +154,10 @@ pub fn parse(text: &str) -> Result<Settings, BadQueues> {
     if let Some((path, resource)) = beyond_limit(&queues) {
         let (line, column) = places.get(path).copied().unwrap_or((1, 1));
         return Err(BadQueues { line, column, what: below_guarantee(path, &resource) });
+    }
+    if let Some((path, what)) = overlap(&queues) {
+        let (line, column) = places.get(path).copied().unwrap_or((1, 1));
+        return Err(BadQueues { line, column, what });
     }
     if queues.is_empty() {
         let what = "no queue is named: a pool needs at least one".into();
@@ -210,6 +220,7 @@ fn queue(path: &str, text: QueueText) -> Result<Queue, BadQueues> {
         budget: Newer(text.budget.map(budget_text::budget).transpose()?),
         admins: members(text.admins)?,
         default_for: members(text.default_for)?,
+        nodes: Newer(text.nodes.map(nodes_text::nodes).transpose()?),
         ..Queue::named(path)
     })
 }
@@ -243,7 +254,9 @@ fn members(names: Vec<Spanned<String>>) -> Result<Newer<Vec<Member>>, BadQueues>
 /// What a queue says that cannot be, if anything.
 fn contradiction(queue: &Queue) -> Option<String> {
     let is_longer = queue.bounds.default_time > queue.bounds.max_time.or(queue.bounds.default_time);
-    is_longer.then(|| "default_time is longer than max_time: lower the one or raise the other".into())
+    let longer =
+        is_longer.then(|| "default_time is longer than max_time: lower the one or raise the other".into());
+    longer.or_else(|| beside_nodes(queue))
 }
 
 pub(super) fn max_priority(text: Spanned<Scalar>) -> Result<i32, BadQueues> {
@@ -463,6 +476,15 @@ mod tests {
             "queues:\n  a: {max_time: 60}\n",
             "queues:\n  a: {max_time: 1h, default_time: 2h}\n",
             "queues:\n  a: {reclaim: perhaps}\n",
+            "queues:\n  a: {nodes: [n1]}\n",
+            "queues:\n  a: {nodes: [n1], lend: 1}\n",
+            "queues:\n  a: {nodes: [], lend: 0}\n",
+            "queues:\n  a: {nodes: {}, lend: 0}\n",
+            "queues:\n  a: {nodes: n1, lend: 0, guarantee: 2}\n",
+            "queues:\n  a: {nodes: n1, lend: 0, borrow: 2}\n",
+            "queues:\n  a: {nodes: n1, lend: 0}\n  b: {nodes: [n2, n1], lend: 0}\n",
+            "queues:\n  a: {nodes: {x: y}, lend: 0}\n  b: {nodes: {z: y}, lend: 0}\n",
+            "queues:\n  a: {nodes: n1, lend: 0}\n  a/b: {nodes: n2, lend: 0}\n",
             "queues:\n  a: {}\npolicy: {step: 0}\n",
             "queues:\n  a: {}\npolicy: {shear: fill}\n",
         ] {

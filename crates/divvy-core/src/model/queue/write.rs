@@ -61,6 +61,8 @@ fn say_anew<'a>(whole: &mut Said, settings: impl Iterator<Item = (&'a String, &'
         }
         match (whole.get_mut(name), value) {
             (_, Value::Null) => drop(whole.remove(name)),
+            // Other nodes, not more of them.
+            (_, nodes) if name == "nodes" => drop(whole.insert(name.clone(), nodes.clone())),
             (Some(Value::Object(amounts)), Value::Object(others)) => {
                 amounts.extend(others.clone());
                 amounts.retain(|_, amount| !amount.is_null());
@@ -92,6 +94,7 @@ fn said(queue: &Queue) -> Said {
         pledge,
         admins,
         default_for,
+        nodes,
         ..
     } = queue;
     let mut said = differs(object(queue), &object(&Queue::named(path)));
@@ -122,6 +125,7 @@ fn said(queue: &Queue) -> Said {
     if let Some(budget) = budget.said() {
         said.insert("budget".into(), Value::Object(budget_said(budget)));
     }
+    said.extend(nodes.said().map(|nodes| ("nodes".into(), serde_json::to_value(nodes).unwrap_or_default())));
     said
 }
 
@@ -179,6 +183,8 @@ fn short(mut said: Said) -> Said {
             *users = short(std::mem::take(users));
         } else if let ("weight", Value::Object(_)) = (name.as_str(), &*value) {
             // Somebody may have the name `any`.
+        } else if name == "nodes" {
+            // So may a label.
         } else if let Value::Object(amounts) = value
             && amounts.len() == 1
             && let Some(any) = amounts.remove("any")
@@ -233,10 +239,26 @@ fn flow(value: &Value) -> String {
             let place = |name: &str| ORDER.iter().position(|known| *known == name).unwrap_or(ORDER.len());
             let mut pairs: Vec<(&String, &Value)> = object.iter().collect();
             pairs.sort_by_key(|(name, _)| (place(name), *name));
-            let pair = |(name, value): (&String, &Value)| format!("{}: {}", key(name), flow(value));
+            let pair = |(name, value): (&String, &Value)| match name.as_str() {
+                "nodes" => format!("nodes: {}", names(value)),
+                _ => format!("{}: {}", key(name), flow(value)),
+            };
             format!("{{{}}}", pairs.into_iter().map(pair).collect::<Vec<_>>().join(", "))
         }
         plain => plain.to_string(),
+    }
+}
+
+/// Names of nodes, or labels with their values, each as a text, whatever number it looks like.
+fn names(nodes: &Value) -> String {
+    match nodes {
+        Value::Array(all) => format!("[{}]", all.iter().map(names).collect::<Vec<_>>().join(", ")),
+        Value::Object(labels) => {
+            let label = |(label, value): (&String, &Value)| format!("{}: {}", key(label), names(value));
+            format!("{{{}}}", labels.iter().map(label).collect::<Vec<_>>().join(", "))
+        }
+        Value::String(name) => key(name),
+        other => key(&other.to_string()),
     }
 }
 
@@ -289,7 +311,8 @@ mod tests {
     use crate::model::job::Requeue;
     use crate::model::newer::Newer;
     use crate::model::policy::{Order, Reclaim, WithinQueue};
-    use crate::model::queue::{Member, Pledge, beyond_limit};
+    use crate::model::queue::nodes::overlap;
+    use crate::model::queue::{Member, Nodes, Pledge, beyond_limit};
     use crate::time::Span;
     use proptest::option::of;
     use proptest::prelude::*;
@@ -412,6 +435,14 @@ mod tests {
         }
     }
 
+    fn nodes() -> impl Strategy<Value = Nodes> {
+        let name = || "[a-z0-9.]{1,4}|any|true|1.50|a b|#";
+        prop_oneof![
+            proptest::collection::btree_set(name(), 1..3).prop_map(Nodes::Named),
+            proptest::collection::btree_map(name(), name(), 1..3).prop_map(Nodes::Labelled),
+        ]
+    }
+
     prop_compose! {
         fn users()(
             limit in limits(),
@@ -436,11 +467,16 @@ mod tests {
             bounds in bounds(),
             users in of(users()),
             (budget, pledge) in (of(budget()), of(budget())),
+            nodes in proptest::option::weighted(0.2, nodes()),
         ) -> Queue {
             let pledge = Newer(pledge.map(|Budget { milli_gpu_hours, every, .. }| Pledge { milli_gpu_hours, every }));
             let queue = Queue { path, limit, guarantee, pledge, borrow, lend, weight, priority, within_queue, reclaim, borrow_evicts, requeue, bounds, submit, users: Newer(users), budget: Newer(budget),
-                admins: if_any(admins), default_for: if_any(default_for) };
-            unbound(vec![queue]).remove(0)
+                admins: if_any(admins), default_for: if_any(default_for), nodes: Newer(None) };
+            unbound(vec![match nodes {
+                None => queue,
+                Some(nodes) => Queue { guarantee: Limits::new(), borrow: Limits::new(), pledge: Newer(None),
+                    lend: [(Resource::Any, Amount::Finite(0))].into(), nodes: Newer(Some(nodes)), ..queue },
+            }]).remove(0)
         }
     }
 
@@ -448,6 +484,9 @@ mod tests {
     fn unbound(mut queues: Vec<Queue>) -> Vec<Queue> {
         while let Some(path) = beyond_limit(&queues).map(|(path, _)| path.to_owned()) {
             queues.iter_mut().filter(|queue| queue.path == path).for_each(|queue| queue.limit.clear());
+        }
+        while let Some(path) = overlap(&queues).map(|(path, _)| path.to_owned()) {
+            queues.iter_mut().filter(|queue| queue.path == path).for_each(|queue| queue.nodes = Newer(None));
         }
         queues
     }

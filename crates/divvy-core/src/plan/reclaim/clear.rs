@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use super::{Candidates, Claim, Cost};
 use crate::model::ask::{DeviceAsk, DrawAsk};
 use crate::model::gang::{Group, Role, Roles};
+use crate::model::job::JobSpec;
 use crate::plan::filter;
 use crate::plan::settle::held_by;
 use crate::plan::spread::Rooms;
@@ -44,7 +45,8 @@ impl<'a> Steps<'a> {
         let ask = alternative.and_then(|alternative| alternative.devices.as_ref());
         let ask = ask.filter(|ask| ask.draw == DrawAsk::Whole);
         let (domains, tasks) = (topology::required_domains(trial, gang), gang.tasks());
-        let mut clearings = ask.map(|ask| Clearings::new(trial, (ask, tasks), gang.required_roles()));
+        let mut clearings =
+            ask.map(|ask| Clearings::new(trial, (ask, tasks), (claim.spec, gang.required_roles())));
         let mut sorted = Vec::new();
         if !domains.is_empty()
             && let Some(mut clearings) = clearings.take()
@@ -117,6 +119,7 @@ struct Clearings<'a> {
     ask: &'a DeviceAsk,
     /// How many tasks want room.
     tasks: u32,
+    spec: &'a JobSpec,
     roles: Roles<'a>,
     /// By the place of the node, and the island where a task must lie in one: as far as it has come with the candidates so far.
     begun: BTreeMap<Spot, Begun>,
@@ -139,9 +142,13 @@ struct Begun {
 }
 
 impl<'a> Clearings<'a> {
-    fn new(trial: &Trial, (ask, tasks): (&'a DeviceAsk, u32), roles: Roles<'a>) -> Self {
+    fn new(
+        trial: &Trial,
+        (ask, tasks): (&'a DeviceAsk, u32),
+        (spec, roles): (&'a JobSpec, Roles<'a>),
+    ) -> Self {
         let (begun, found, ready) = (BTreeMap::new(), Vec::new(), BinaryHeap::new());
-        let mut clearings = Self { ask, tasks, roles, begun, found, ready };
+        let mut clearings = Self { ask, tasks, spec, roles, begun, found, ready };
         let shelves = trial.capacity().shelves().of(Some(ask));
         for free in ask.count.max(1)..=shelves.most_free().unwrap_or(0) {
             for place in shelves.with_free(free) {
@@ -217,7 +224,8 @@ impl<'a> Clearings<'a> {
     /// A node, or an island of it, as far as it has come, if it takes such tasks and its devices are right.
     fn begin(&mut self, node: &NodeView, spot: Spot) -> Option<&mut Begun> {
         if !self.begun.contains_key(&spot) {
-            let takes = node.takes_tasks && self.roles.iter().any(|role| role.ask.nodes.takes(&node.face));
+            let chosen = |role: &&Role| node.takes(self.spec, &role.ask.nodes);
+            let takes = node.takes_tasks && self.roles.iter().any(chosen);
             let room = room(node, (self.ask, spot.1)).filter(|_| takes)?;
             let slots = room / self.ask.count.max(1);
             self.begun.insert(spot, Begun { room, slots, cost: None, stop: Vec::new() });

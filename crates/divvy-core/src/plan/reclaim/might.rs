@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::rules::Rules;
-use super::{Claim, Reach, clear};
+use super::{Claim, Reach, clear, strangers};
 use crate::id::NodeId;
 use crate::model::ask::{Alternative, DrawAsk};
 use crate::model::device::WHOLE_MILLI;
@@ -21,6 +21,7 @@ pub(in crate::plan) fn might_take(fair: &Fair, claim: &Claim) -> bool {
     let junior = rules.juniors_up_to(claim.spec.priority);
     let own = || fair.running.lowest_priority(claim.spec.stand());
     others_lend(fair, claim, (&rules, reach))
+        || !strangers::of(fair, claim).is_empty()
         || junior.is_some_and(|most| own().is_some_and(|lowest| lowest <= most))
         || claim.place.is_some_and(|place| might_displace(fair, claim.spec, (place, claim.asked[ANY]), true))
 }

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::{ANY, Claim, POOL, Shares, fill, quantum};
+use super::{ANY, POOL, Shares, quantum};
 use crate::amount::Resource;
 use crate::model::queue::{Queue, Users, user_at};
+use crate::plan::divide::{Claim, fill};
 use crate::state::State;
 
 impl Shares {

@@ -217,6 +217,7 @@ impl Listing for Queue {
         "submit",
         "admins",
         "default_for",
+        "nodes",
         "may_submit",
         "running",
         "waiting",
@@ -258,6 +259,7 @@ impl Listing for Queue {
             Column::<Self>::new("SUBMIT", submitters),
             Column::<Self>::new("ADMINS", |queue, _| members(&queue.admins)).wide(),
             Column::<Self>::new("DEFAULT FOR", |queue, _| members(&queue.default_for)).wide(),
+            Column::<Self>::new("NODES", |queue, _| members(&queue.nodes)).wide(),
         ]
     }
 }

@@ -97,6 +97,9 @@ pub(super) struct Set {
     /// Whose jobs go into it that name no queue: user:NAME, group:NAME, or none
     #[arg(long, value_name = "WHO", value_delimiter = ',')]
     default_for: Vec<String>,
+    /// The nodes that are kept for it, with --lend 0: names, or labels that they have, LABEL=VALUE; or none
+    #[arg(long, value_name = "NODES", value_delimiter = ',')]
+    nodes: Vec<String>,
     /// Whose GPUs its jobs may take inside it: never, lower, lower_or_newer
     #[arg(long, value_name = "WHOSE")]
     within_queue: Option<String>,
@@ -163,11 +166,30 @@ impl Set {
             };
             settings.insert(name.to_owned(), said);
         }
+        settings.extend(self.of_nodes()?.map(|nodes| ("nodes".to_owned(), nodes)));
         Ok(settings)
     }
 }
 
 impl Set {
+    /// Which nodes are kept for it: all by name, or all by their labels.
+    fn of_nodes(&self) -> Result<Option<Value>, Failure> {
+        let labels: Option<serde_json::Map<String, Value>> = self
+            .nodes
+            .iter()
+            .map(|word| word.split_once('=').map(|(label, value)| (label.to_owned(), value.into())))
+            .collect();
+        match (&self.nodes[..], labels) {
+            ([], _) => Ok(None),
+            ([none], _) if none == "none" => Ok(Some(Value::Null)),
+            (_, Some(labels)) => Ok(Some(labels.into())),
+            (names, None) if names.iter().any(|name| name.contains('=')) => {
+                Err(Failure::usage("--nodes names nodes and labels").fix("say one or the other"))
+            }
+            (names, None) => Ok(Some(names.to_vec().into())),
+        }
+    }
+
     /// What is said of its budget.
     fn of_budget(&self) -> Result<Option<Value>, Failure> {
         let mut budget = serde_json::Map::new();

@@ -1,0 +1,46 @@
+//! Part of phase 1, share: queues for which nodes are kept. What those have that are there is what such a queue is guaranteed, and as much
+//! as it may hold; others have no part in it.
+
+use super::Shares;
+use crate::plan::loans::is_added_up;
+use crate::snapshot::Capacity;
+
+impl Shares {
+    /// Notes what is there of the nodes that are kept for queues, and what follows for those above them.
+    pub(super) fn note_nodes(&mut self, capacity: &Capacity) {
+        if !self.queues.iter().any(|queue| queue.has_nodes) {
+            return;
+        }
+        let Self { resources, queues, by_path, .. } = self;
+        for (path, place) in by_path.iter().filter(|(_, place)| queues[**place].has_nodes).collect::<Vec<_>>()
+        {
+            let queue = &mut queues[*place];
+            for (index, resource) in resources.iter().enumerate() {
+                let Some(there) = capacity.kept_total(path, resource) else { continue };
+                queue.guarantee[index] = there;
+                queue.limit[index] = queue.limit[index].min(there);
+            }
+            queue.steady_milli = queue.guarantee[0];
+        }
+        (1..self.queues.len()).rev().for_each(|queue| self.guarantee_children(queue));
+        if let Some(loans) = &mut self.loans {
+            loans.keep_anew(&self.queues);
+        }
+    }
+
+    /// Whether a queue has of a resource what nodes of its own have, and nothing else.
+    pub(super) fn is_apart(&self, place: usize, resource: usize) -> bool {
+        self.queues[place].has_nodes && is_added_up(&self.resources[resource])
+    }
+
+    /// What queues have so, all told.
+    pub(super) fn apart(&self, places: &[usize], resource: usize) -> i64 {
+        let apart = places.iter().filter(|place| self.is_apart(**place, resource));
+        apart.map(|place| self.queues[*place].guarantee[resource]).fold(0, i64::saturating_add)
+    }
+
+    /// What is due to one of them: what it wants of that.
+    pub(super) fn own_part(&self, place: usize, resource: usize) -> i64 {
+        self.queues[place].wanted[resource].min(self.queues[place].guarantee[resource])
+    }
+}

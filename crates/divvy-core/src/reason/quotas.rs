@@ -1,0 +1,95 @@
+//! The texts of reasons about what queues, and their users, may have.
+
+use std::fmt;
+
+use super::{Reason, shown};
+use crate::amount::Resource;
+use crate::model::queue::{user_at, utc};
+
+impl Reason {
+    /// What gives a queue more of a resource than this amount.
+    pub(super) fn fix_entitlement(
+        &self,
+        (queue, resource): (&str, &Resource),
+        (amount, asked): (String, String),
+    ) -> String {
+        let way = match self {
+            Reason::BeyondGuarantee(..) => {
+                format!("submit it as preemptible, or raise {queue}'s guarantee of {resource} above {amount}")
+            }
+            Reason::BorrowLimit(..) => {
+                format!("wait for jobs of {queue} to end, or let it borrow more {resource} than {amount}")
+            }
+            Reason::NotLent(..) => format!(
+                "wait for jobs that borrow to end, have other queues lend more {resource}, or raise {queue}'s guarantee"
+            ),
+            _ => format!("wait for jobs of {queue} to end, or raise its limit of {resource} above {amount}"),
+        };
+        format!("{way} (this job asks for {asked})")
+    }
+
+    /// What gives a user, or a queue over time, more.
+    pub(super) fn fix_bound(&self) -> String {
+        match self {
+            Reason::UserLimit(seat, resource, most, asked) => format!(
+                "wait for your jobs in {} to end, or have its users' limit of {resource} raised above {} (this job asks for {})",
+                user_at(seat).map_or(seat.as_str(), |(queue, _)| queue),
+                shown(resource, *most),
+                shown(resource, *asked)
+            ),
+            Reason::OverBudget(queue, _, until) => {
+                format!("wait until {}, or have the budget of {queue} raised", utc(*until))
+            }
+            other => other.code().to_owned(),
+        }
+    }
+
+    /// What a queue may not have more of.
+    pub(super) fn fmt_entitlement(
+        &self,
+        f: &mut fmt::Formatter<'_>,
+        (queue, resource, amount): (&str, &Resource, i64),
+    ) -> fmt::Result {
+        let more = amount_of(resource, amount);
+        match self {
+            Reason::BeyondGuarantee(..) => {
+                write!(f, "is not preemptible, and queue {queue} is guaranteed {more} for such jobs")
+            }
+            Reason::BorrowLimit(..) => {
+                write!(f, "queue {queue} would borrow more than the {more} that it may")
+            }
+            Reason::NotLent(..) => {
+                let (amount, what) = more.split_once(' ').unwrap_or((&more, ""));
+                write!(f, "queue {queue} would have to borrow, and the others lend {amount} more {what}")
+            }
+            _ => write!(f, "queue {queue} is at its limit of {more}"),
+        }
+    }
+
+    /// What a user, or a queue over time, may not have more of.
+    pub(super) fn fmt_bound(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Reason::UserLimit(seat, resource, most, _) => {
+                let (queue, user) = user_at(seat).unwrap_or((seat, "its user"));
+                let most = amount_of(resource, *most);
+                write!(f, "{user} is at the limit of {most} that a user has in queue {queue}")
+            }
+            Reason::OverBudget(queue, budget, until) => {
+                let (hours, renews) = (shown(&Resource::Any, *budget), utc(*until));
+                write!(f, "queue {queue} has used its budget of {hours} GPU-hours, which renews {renews}")
+            }
+            other => f.write_str(other.code()),
+        }
+    }
+}
+
+/// `4 GPUs`, `64 cpu`.
+fn amount_of(resource: &Resource, amount: i64) -> String {
+    let amount = shown(resource, amount);
+    let what = match (resource, amount.as_str()) {
+        (Resource::Any, "1") => "GPU".into(),
+        (Resource::Any, _) => "GPUs".into(),
+        (other, _) => other.to_string(),
+    };
+    format!("{amount} {what}")
+}

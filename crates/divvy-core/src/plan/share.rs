@@ -48,6 +48,8 @@ pub(crate) struct Shares {
     by_path: Arc<BTreeMap<String, usize>>,
     /// Whether any queue has a guarantee.
     pub(crate) guarantees: bool,
+    /// Whether any has one of a number, whichever nodes that is on: then jobs that are not preemptible stay within theirs.
+    binds_fixed: bool,
     /// Whether what queues used in the past counts.
     pub(super) remembers: bool,
     /// What queues keep for themselves, and how much each may borrow; `None` where all is lent without bounds.
@@ -147,11 +149,13 @@ impl Shares {
         let resources = std::iter::once(Resource::Any).chain(named).collect();
         let mut guarantees = state.queues.values().any(|queue| !queue.guarantee.is_empty());
         guarantees |= state.reserved_now().next().is_some() || !state.pledges.is_empty();
+        let has_nodes = state.keeps_nodes();
         let mut shares = Self {
             resources,
             queues: Vec::new(),
             by_path: Arc::default(),
-            guarantees,
+            guarantees: guarantees || has_nodes,
+            binds_fixed: guarantees,
             remembers: false,
             loans: None,
         };

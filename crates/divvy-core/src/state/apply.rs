@@ -212,14 +212,11 @@ impl State {
             }
         };
         let mut spec = Arc::clone(spec);
-        let seat = self.seat_in(&spec.queue, &owner.name);
-        if spec.seat != seat {
-            self.seats.extend(seat.said().map(|seat| seat.to_string()));
-            Arc::make_mut(&mut spec).seat = seat;
-        }
-        let kept_to = self.kept_to(&spec.queue);
-        if spec.kept_to != kept_to {
-            Arc::make_mut(&mut spec).kept_to = kept_to;
+        let stand = (self.seat_in(&spec.queue, &owner.name), self.kept_to(&spec.queue));
+        if spec.seat != stand.0 || spec.kept_to != stand.1 {
+            self.seats.extend(stand.0.said().map(|seat| seat.to_string()));
+            let spec = Arc::make_mut(&mut spec);
+            (spec.seat, spec.kept_to) = stand;
         }
         let class = self.classify(*number, &spec)?;
         let mut job = Job {

@@ -34,11 +34,10 @@ pub(super) fn keep(dice: &mut Dice, queues: &mut [Queue], nodes: u32) {
         }
         left.retain(|node| !names.contains(node));
         let names = names.into_iter().map(node_name).collect();
-        for queue in queues.iter_mut().filter(|queue| queue.path == path) {
+        if let Some(queue) = queues.iter_mut().find(|queue| queue.path == path) {
             (queue.guarantee, queue.borrow, queue.pledge) = (Limits::new(), Limits::new(), Newer(None));
             queue.lend = Limits::from([("any".into(), Amount::Finite(0))]);
             queue.nodes = Newer(Some(Nodes::Named(names)));
-            break;
         }
     }
 }

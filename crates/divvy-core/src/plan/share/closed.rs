@@ -44,7 +44,7 @@ impl Shares {
 
     /// Whether a job may have no more than what is guaranteed to its queue.
     fn binds(&self, spec: &JobSpec) -> bool {
-        !spec.preemptible && self.guarantees
+        !spec.preemptible && self.binds_fixed
     }
 
     /// What a job asks for by each of its alternatives.

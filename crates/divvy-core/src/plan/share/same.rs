@@ -16,8 +16,9 @@ impl PartialEq for Shares {
                 && paths[one.parent] == others[two.parent]
                 && below.eq(two.children.iter().map(|child| others[*child]))
         };
-        let same_settings = (&self.resources, self.guarantees, self.remembers, &self.loans)
-            == (&other.resources, other.guarantees, other.remembers, &other.loans);
+        let same_settings =
+            (&self.resources, (self.guarantees, self.binds_fixed), self.remembers, &self.loans)
+                == (&other.resources, (other.guarantees, other.binds_fixed), other.remembers, &other.loans);
         same_settings && paths.len() == others.len() && self.paths().all(same)
     }
 }

@@ -62,7 +62,8 @@ pub(super) fn diagnose(
         return of_nodes(&chosen, spec, alternative, tasks);
     }
     let own = of_nodes(&open(&chosen, spec), spec, alternative, tasks);
-    let would_do = |nodes: &[&NodeView]| of_nodes(nodes, spec, alternative, tasks).verdict() > Verdict::NoFit;
+    // Whatever is free there: a reason that stands until the pool is another must not change before.
+    let would_do = |nodes: &[&NodeView]| could(nodes, spec, alternative, tasks);
     // What its own nodes never have, others may.
     let others = if own.verdict() == Verdict::NoFit { elsewhere(&chosen, spec, would_do) } else { None };
     others.unwrap_or(own)
@@ -73,16 +74,27 @@ fn of_nodes(nodes: &Nodes, spec: &JobSpec, alternative: &Alternative, tasks: u32
     let ask = alternative.devices.as_ref();
     let tally = ask.map(|ask| filter::tally(nodes.iter().copied(), ask)).unwrap_or_default();
     let for_one = never(nodes, alternative, &tally).or_else(|| not_now(nodes, spec, (alternative, &tally)));
-    let holds = |node: &&&NodeView| most_tasks([**node], alternative) > 0;
-    let most = || match spec.exclusive {
-        // Each of them has a node for itself.
-        true => nodes.iter().filter(holds).count() as u32,
-        false => most_tasks(nodes.iter().copied(), alternative),
-    };
-    for_one.unwrap_or_else(|| match most() {
+    for_one.unwrap_or_else(|| match most_at_once(nodes, spec, alternative) {
         most if most < tasks => Reason::TooManyTasks(tasks, most),
         _ => Reason::GangIncomplete(spec.gang.tasks()),
     })
+}
+
+/// Whether so many tasks of this alternative fit on these nodes when they are idle.
+fn could(nodes: &Nodes, spec: &JobSpec, alternative: &Alternative, tasks: u32) -> bool {
+    let ask = alternative.devices.as_ref();
+    let tally = ask.map(|ask| filter::tally(nodes.iter().copied(), ask)).unwrap_or_default();
+    never(nodes, alternative, &tally).is_none() && most_at_once(nodes, spec, alternative) >= tasks
+}
+
+/// How many tasks of a job these nodes hold at once when they are idle.
+fn most_at_once(nodes: &Nodes, spec: &JobSpec, alternative: &Alternative) -> u32 {
+    let holds = |node: &&&NodeView| most_tasks([**node], alternative) > 0;
+    match spec.exclusive {
+        // Each of them has a node for itself.
+        true => nodes.iter().filter(holds).count() as u32,
+        false => most_tasks(nodes.iter().copied(), alternative),
+    }
 }
 
 /// How many tasks of an alternative these nodes hold at once when they are idle.

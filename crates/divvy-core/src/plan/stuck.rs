@@ -22,7 +22,6 @@ fn is_of_the_pool(reason: &Reason) -> bool {
             | Reason::DevicesDown(_)
             | Reason::DevicesForeign(_)
             | Reason::DevicesDraining(_)
-            | Reason::OtherNodes(..)
             | Reason::NodesAbsent(_)
     ) || matches!(reason, Reason::NoIsland(_, asked, most) if most < asked)
 }

@@ -259,7 +259,9 @@ impl RunView {
     /// Looks at what its running on does to its place.
     fn look(&mut self, policy: &Policy, id: JobId, now: Time) {
         let restart_pays = self.restart_pays(policy).filter(|at| *at > now);
-        self.crossing = self.next_crossing(policy, now).into_iter().chain(restart_pays).min();
+        let let_go = self.started_at.and(order::held_until(policy, self)).filter(|at| *at > now);
+        let moments = [self.next_crossing(policy, now), restart_pays, let_go];
+        self.crossing = moments.into_iter().flatten().min();
         self.standing = self.level_anew(policy, now);
         let number = self.standing.number;
         self.place = match order::lasts(policy) {

@@ -13,6 +13,7 @@ use neighbours::{Neighbours, Presence};
 
 pub use capacity::{Capacity, DeviceView, NodeView, TaskCounts, Unusable, task_kind};
 pub use order::OrderKey;
+pub(crate) use running::Spot;
 pub use running::{RunView, Running};
 pub(crate) use sites::Lanes;
 pub use waiting::{ClassView, Waiting};

@@ -32,7 +32,7 @@ use crate::model::job::JobSpec;
 use crate::model::policy::{Policy, Preempt, Share};
 use crate::model::queue::{Queue, lineage};
 use crate::reason::Reason;
-use crate::snapshot::{Capacity, NodeView, Snapshot};
+use crate::snapshot::{Capacity, NodeView, RunView, Snapshot};
 use crate::state::{State, counted};
 use crate::time::Time;
 
@@ -460,6 +460,14 @@ impl Shares {
     /// What allocations draw of what is divided.
     pub(crate) fn drawn(&self, state: &State, live: &[AllocationId]) -> Amounts {
         self.counted(state, held_by(state, live))
+    }
+
+    /// What a running job draws of what is divided.
+    pub(crate) fn drawn_by(&self, state: &State, view: &RunView) -> Amounts {
+        match self.resources.len() {
+            1 => smallvec![view.spots.iter().map(|spot| spot.milli).sum()],
+            _ => self.drawn(state, &view.live),
+        }
     }
 
     /// What placements draw of what is divided.

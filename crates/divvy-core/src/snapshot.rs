@@ -13,6 +13,7 @@ use neighbours::{Neighbours, Presence};
 
 pub use capacity::{Capacity, DeviceView, NodeView, TaskCounts, Unusable, task_kind};
 pub use order::OrderKey;
+pub(crate) use running::Spot;
 pub use running::{RunView, Running};
 pub(crate) use sites::Lanes;
 pub use waiting::{ClassView, Waiting};
@@ -80,8 +81,8 @@ impl Snapshot {
             let all = promise.placements.iter();
             all.for_each(|placement| snapshot.take(state, promise.job, (placement, Presence::Passing)));
         }
+        snapshot.waiting.rebuild(state, &snapshot.shares);
         for job in state.jobs.values() {
-            snapshot.waiting.consider(state, &snapshot.shares, job.number);
             for (id, run) in runs(job) {
                 snapshot.running.consider(state, id, state.now);
                 snapshot.limits.extend(limit_of(&job.spec, run).map(|at| (at, id)));
@@ -148,6 +149,9 @@ impl Snapshot {
             | Event::Grown { job, placements } => {
                 let all = placements.iter();
                 all.for_each(|placement| self.take(state, *job, (placement, Presence::There)));
+            }
+            Event::Judged { classes } => {
+                classes.iter().for_each(|(class, _)| self.waiting.look_at_verdict(state, *class));
             }
             Event::Estimated { job, .. } => {
                 let runs = state.jobs.get(&job.number).map(runs).unwrap_or_default();

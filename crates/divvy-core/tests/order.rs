@@ -39,6 +39,27 @@ fn a_job_gives_way_to_one_that_has_had_less_once_it_falls_a_level_and_comes_back
 }
 
 #[test]
+fn a_job_gives_way_when_its_hold_is_over_though_nothing_else_happens() {
+    for preempt in ["least_loss", "walk"] {
+        for cool_down in ["1m", "none"] {
+            let policy = format!(
+                "{{half_life: none, order: attained, attained: {{levels: [10m, 100m], head_start: none, hold: 30m}}, preempt: {preempt}, cool_down: {cool_down}}}"
+            );
+            check(
+                &policy,
+                "node n1 1xh100\nsubmit long default 1 resumable\nplan\npass 15m\nsubmit new default 1 resumable\nplan\npass 14m\nplan\npass 1m\nplan",
+                expect![[r#"
+                    place long n1:0
+                    wait DV-GPUS-BUSY: every GPU that would do is taken
+                    stop long Order by new
+                    promise new n1:0
+                "#]],
+            );
+        }
+    }
+}
+
+#[test]
 fn a_job_that_would_lose_its_work_does_not_give_way_by_the_order() {
     check(
         ATTAINED,

@@ -4,7 +4,6 @@
 
 pub mod calendar;
 mod company;
-pub(crate) mod dice;
 mod generate;
 mod islands;
 pub mod life;

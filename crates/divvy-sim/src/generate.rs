@@ -6,6 +6,7 @@
 
 use std::str::FromStr;
 
+use crate::dice::Dice;
 use crate::trace::cluster::ClusterNode;
 use crate::trace::jobs::{Arrival, Fate, TraceJob};
 use crate::trace::{LAST_SECOND, MOST_GPUS, MOST_GPUS_OF_NODE};
@@ -135,7 +136,7 @@ const SIZES: [(u32, u32); 7] = [(1, 50), (2, 12), (4, 12), (8, 16), (16, 6), (32
 
 /// An endless stream of jobs.
 struct Workload {
-    dice: Dice,
+    draws: Draws,
     applications: Vec<Application>,
     /// Up to each application, the sum of the weights: few users submit most jobs, mostly of few applications.
     weights: Vec<f64>,
@@ -149,14 +150,14 @@ struct Workload {
 
 impl Workload {
     fn new(recipe: &Recipe) -> Self {
-        let mut dice = Dice(recipe.seed);
+        let mut draws = Draws(Dice::new(recipe.seed));
         let nodes = cluster(recipe);
-        let (applications, weights) = applications(recipe, &nodes, &mut dice);
+        let (applications, weights) = applications(recipe, &nodes, &mut draws);
         let gpus: f64 = nodes.iter().map(|node| f64::from(node.gpus)).sum();
         let work = mean_gpu_s(&applications, &weights) * MEAN_OF_SUBMISSION;
         let load = f64::from(recipe.load_percent.max(1)) / 100.0;
         let submissions_per_s = gpus * load / work;
-        Self { dice, applications, weights, submissions_per_s, now_s: 0.0, sweep: (0, 0), count: 0 }
+        Self { draws, applications, weights, submissions_per_s, now_s: 0.0, sweep: (0, 0), count: 0 }
     }
 
     /// Moves on to the next submission: a Poisson process whose rate swings with the day, by thinning one whose rate
@@ -164,20 +165,20 @@ impl Workload {
     fn wait(&mut self) {
         let most_per_s = self.submissions_per_s * (1.0 + SWING);
         loop {
-            self.now_s += -libm::log(1.0 - self.dice.unit()) / most_per_s;
+            self.now_s += -libm::log(1.0 - self.draws.unit()) / most_per_s;
             let phase = self.now_s / DAY_S * std::f64::consts::TAU;
             let rate = self.submissions_per_s * (1.0 - SWING * libm::cos(phase));
-            if self.dice.unit() * most_per_s <= rate || self.now_s >= LAST_SECOND as f64 {
+            if self.draws.unit() * most_per_s <= rate || self.now_s >= LAST_SECOND as f64 {
                 return;
             }
         }
     }
 
     fn duration_s(&mut self, median_s: f64) -> (i64, &'static str) {
-        if self.dice.unit() < FAILED_EARLY {
-            return (1 + self.dice.below(EARLY_S as u64) as i64, "failed");
+        if self.draws.unit() < FAILED_EARLY {
+            return (1 + self.draws.below(EARLY_S as u64) as i64, "failed");
         }
-        let seconds = median_s * libm::exp(SPREAD_OF_RUNS * self.dice.normal());
+        let seconds = median_s * libm::exp(SPREAD_OF_RUNS * self.draws.normal());
         (seconds.clamp(1.0, LONGEST_S) as i64, "completed")
     }
 }
@@ -188,8 +189,8 @@ impl Iterator for Workload {
     fn next(&mut self) -> Option<TraceJob> {
         if self.sweep.0 == 0 {
             self.wait();
-            let application = self.dice.weighted(&self.weights);
-            let runs = if self.dice.unit() < SWEEPS { 2 + self.dice.below(MOST_OF_SWEEP - 1) } else { 1 };
+            let application = self.draws.weighted(&self.weights);
+            let runs = if self.draws.unit() < SWEEPS { 2 + self.draws.below(MOST_OF_SWEEP - 1) } else { 1 };
             self.sweep = (runs, application);
         }
         self.sweep.0 -= 1;
@@ -213,13 +214,13 @@ impl Iterator for Workload {
 }
 
 /// What all users run, with the sums of their weights.
-fn applications(recipe: &Recipe, nodes: &[ClusterNode], dice: &mut Dice) -> (Vec<Application>, Vec<f64>) {
+fn applications(recipe: &Recipe, nodes: &[ClusterNode], draws: &mut Draws) -> (Vec<Application>, Vec<f64>) {
     let teams = recipe.teams.max(1);
     let sizes: Vec<_> = (0..teams).map(|team| sizes(nodes, &team_name(team))).collect();
     let (mut applications, mut weights, mut sum) = (Vec::new(), Vec::new(), 0.0);
     for user in 0..recipe.users.max(teams) {
         let team = user % teams;
-        for application in 0..1 + dice.below(MOST_APPLICATIONS) {
+        for application in 0..1 + draws.below(MOST_APPLICATIONS) {
             // Zipf's law over the users of a team, and over what each of them runs.
             sum += 1.0 / (f64::from(1 + user / teams) * (1 + application) as f64);
             weights.push(sum);
@@ -227,8 +228,8 @@ fn applications(recipe: &Recipe, nodes: &[ClusterNode], dice: &mut Dice) -> (Vec
                 user: format!("user-{}", user + 1),
                 queue: team_name(team),
                 name: format!("app-{}", application + 1),
-                gpus: dice.size(&sizes[team as usize]),
-                median_s: MEDIAN_S * libm::exp(SPREAD_OF_APPLICATIONS * dice.normal()),
+                gpus: draws.size(&sizes[team as usize]),
+                median_s: MEDIAN_S * libm::exp(SPREAD_OF_APPLICATIONS * draws.normal()),
             });
         }
     }
@@ -259,27 +260,18 @@ fn mean_gpu_s(applications: &[Application], weights: &[f64]) -> f64 {
     sum / before
 }
 
-/// Numbers from a seed: SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number generators", OOPSLA '14),
-/// whose sequence no new version of a library can change. Logarithms are libm's for the same reason.
-struct Dice(u64);
+/// Draws from distributions. Logarithms are libm's, so that they are the same on every machine.
+struct Draws(Dice);
 
-impl Dice {
-    fn bits(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
+impl Draws {
     /// From 0 up to, but not, 1.
     fn unit(&mut self) -> f64 {
-        (self.bits() >> 11) as f64 / (1u64 << 53) as f64
+        (self.0.any() >> 11) as f64 / (1u64 << 53) as f64
     }
 
     /// From 0 up to, but not, a bound.
     fn below(&mut self, bound: u64) -> u64 {
-        ((u128::from(self.bits()) * u128::from(bound)) >> 64) as u64
+        ((u128::from(self.0.any()) * u128::from(bound)) >> 64) as u64
     }
 
     /// Normally distributed, with mean 0 and deviation 1 (Box and Muller).

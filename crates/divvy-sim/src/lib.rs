@@ -3,6 +3,7 @@
 //! Nothing here decides: every decision is the core's [`divvy_core::controller::Controller`]'s.
 
 pub mod chaos;
+mod dice;
 pub mod engine;
 pub mod estimate;
 pub mod faults;

@@ -3,13 +3,16 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use divvy_core::model::policy::Policy;
+
+use crate::dice::Dice;
 use crate::metrics::{Figures, Summary};
 use crate::policy::Named;
 use crate::pools::{Outcome, Pools, Request, replay_pools};
 use crate::replay::ReplayError;
 use crate::trace::cluster::{self, ClusterNode};
 use crate::trace::interval::Interval;
-use crate::trace::jobs::{self, Selection, TraceJob};
+use crate::trace::jobs::{self, Fate, Selection, TraceJob};
 use crate::trace::source::Trace;
 use crate::trace::{Table, TraceError};
 
@@ -129,6 +132,10 @@ const PHILLY: Interval = Interval { first: 5_270_400, last: 10_540_740 };
 
 const SHIFT_S: i64 = 60 * 86_400;
 
+/// How much earlier or later a job of a jittered copy is submitted, and by how much shorter or longer it runs, at most.
+const JITTER_S: i64 = 300;
+const JITTER_THOUSANDTHS: i64 = 100;
+
 /// The files of a trace, its cluster, and what is taken of it.
 fn files(trace: &str) -> Option<(Vec<String>, &'static str, Selection)> {
     let (source, virtual_cluster) = trace.split_once('_').unwrap_or((trace, ""));
@@ -154,6 +161,7 @@ fn files(trace: &str) -> Option<(Vec<String>, &'static str, Selection)> {
 /// What a replay takes, read into memory.
 pub struct Prepared {
     experiment: Experiment,
+    settings: Policy,
     nodes: Vec<ClusterNode>,
     jobs: Vec<TraceJob>,
 }
@@ -166,7 +174,7 @@ pub fn prepare(folder: &Path, experiment: &Experiment) -> Result<Prepared, Refer
     let files: Vec<PathBuf> = files.iter().map(|file| folder.join(file)).collect();
     let nodes = cluster::read(&folder.join(format!("cluster_{cluster}.csv")))?;
     let jobs = jobs::merge(&files, selection)?.collect::<Result<_, _>>()?;
-    Ok(Prepared { experiment: experiment.clone(), nodes, jobs })
+    Ok(Prepared { experiment: experiment.clone(), settings: experiment.policy.settings(), nodes, jobs })
 }
 
 impl Prepared {
@@ -175,10 +183,30 @@ impl Prepared {
         (&self.nodes, &self.jobs, RESTART_MS)
     }
 
+    /// The same replay with other settings of the planner.
+    pub fn with(self, settings: Policy) -> Self {
+        Self { settings, ..self }
+    }
+
+    /// The same replay with jobs as they might have been: each is submitted up to five minutes earlier or later, and runs for up to a
+    /// tenth shorter or longer, as a seed says.
+    pub fn jittered(self, seed: u64) -> Self {
+        let mut dice = Dice::new(seed);
+        let mut jitter = |mut job: TraceJob| {
+            job.arrival.submit_s = (job.arrival.submit_s + dice.between(-JITTER_S, JITTER_S)).max(0);
+            let thousandths = 1000 + dice.between(-JITTER_THOUSANDTHS, JITTER_THOUSANDTHS);
+            let duration_s = (job.fate.duration_s() * thousandths / 1000).max(1);
+            job.fate = Fate::new(duration_s, job.fate.status().to_owned());
+            job
+        };
+        let mut jobs: Vec<TraceJob> = self.jobs.into_iter().map(&mut jitter).collect();
+        jobs.sort_by_key(|job| job.arrival.submit_s);
+        Self { jobs, ..self }
+    }
+
     /// Runs it. `measured` are the rows that means and percentiles are taken over.
     pub fn run(self, measured: Interval) -> Result<Outcome, ReferenceError> {
-        let Self { experiment, nodes, jobs } = self;
-        let policy = experiment.policy;
+        let Self { experiment, settings, nodes, jobs } = self;
         let trace = Trace::Jobs(jobs);
         let request = Request {
             nodes: &nodes,
@@ -186,8 +214,8 @@ impl Prepared {
             survey: &trace.survey()?,
             pools: experiment.pools,
             queues: Vec::new(),
-            policy: policy.settings(),
-            class: policy.class(),
+            policy: settings,
+            class: experiment.policy.class(),
             restart_ms: RESTART_MS,
             speeds: None,
             measured,

@@ -310,7 +310,7 @@ impl<'a> Fair<'a, '_> {
     /// Where the next run of a job stands, where jobs of its queue behind it give way.
     fn place_of(&self, id: JobId) -> Option<OrderKey> {
         let state = self.trial.state;
-        let job = state.jobs.get(&id.number).filter(|_| displaces(&state.policy))?;
+        let job = displaces(&state.policy).then(|| state.jobs.get(&id.number)).flatten()?;
         Some(order::of_waiting(&state.policy, (job, state.run(id)), self.now))
     }
 

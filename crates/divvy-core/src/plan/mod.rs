@@ -312,8 +312,12 @@ fn stands(trial: &trial::Trial, judged: &Reason, view: &ClassView) -> bool {
     judged.lasts() && (!trial.state.freed || place::is_still_busy(trial, judged, &view.example))
 }
 
-/// The classes whose verdict does not stand. Both are in the order of their ids.
+/// The classes whose verdict does not stand, by id.
 fn open_classes<'a>(trial: &trial::Trial, waiting: &'a Waiting) -> Vec<(ClassId, &'a ClassView)> {
+    if !trial.state.freed {
+        return waiting.untold().collect();
+    }
+    // Both are in the order of their ids.
     let mut judged = trial.state.verdicts.iter().peekable();
     let is_open = |(class, view): &(&ClassId, &ClassView)| {
         while judged.next_if(|(other, _)| other < class).is_some() {}
@@ -334,13 +338,7 @@ fn keep_in_line(state: &State, line: &order::Line, verdicts: &mut Verdicts) {
 
 /// The reasons that have changed: of classes that were tried, and of those in which nobody waits any more.
 fn judge(state: &State, snapshot: &Snapshot, verdicts: Verdicts) -> Vec<(ClassId, Option<Reason>)> {
-    // Both are in the order of their ids.
-    let mut waiting = snapshot.waiting.classes.keys().peekable();
-    let nobody_waits = |class: &&ClassId| {
-        while waiting.next_if(|other| other < class).is_some() {}
-        waiting.peek() != Some(class)
-    };
-    let left = state.verdicts.keys().filter(nobody_waits).map(|class| (*class, None));
+    let left = snapshot.waiting.left().map(|class| (class, None));
     let changed = verdicts.into_iter().filter(|(class, reason)| state.verdicts.get(class) != reason.as_ref());
     let mut judged: Vec<_> = left.chain(changed).collect();
     judged.sort_unstable_by_key(|(class, _)| *class);

@@ -195,14 +195,8 @@ pub(super) fn of_running(policy: &Policy, id: JobId, view: &RunView, now: Time) 
     let turn = fell.map_or(view.placed_at, |fell| fell.max(view.placed_at));
     // One that falls at this very moment counts as waiting.
     let key = key_of(policy, (id, view), now, (turn, fell == Some(now)));
-    let hold_ms = match order::outlook(policy, view.estimate.as_deref()) {
-        [] => policy.attained.hold_ms,
-        _ => policy.attained.foreseen.hold_ms,
-    };
-    let held = policy.order == Order::Attained
-        && view.started_at.is_none_or(|started| now.since(started).0 < hold_ms)
-        && hold_ms > 0;
-    if held { OrderKey { rank: i64::MIN, ..key } } else { key }
+    let is_held = order::held_until(policy, view).is_some_and(|until| until > now);
+    if is_held { OrderKey { rank: i64::MIN, ..key } } else { key }
 }
 
 /// The place in the line of a run that waits.

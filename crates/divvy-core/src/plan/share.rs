@@ -32,7 +32,7 @@ use crate::model::job::JobSpec;
 use crate::model::policy::{Policy, Preempt, Share};
 use crate::model::queue::{Queue, lineage};
 use crate::reason::Reason;
-use crate::snapshot::{Capacity, ClassView, NodeView, Snapshot};
+use crate::snapshot::{Capacity, NodeView, RunView, Snapshot};
 use crate::state::{State, counted};
 use crate::time::Time;
 
@@ -262,11 +262,9 @@ impl Shares {
     /// Adds what waits, from the leaves up: a parent wants what its children want, each within its limit.
     fn note_wanted(&mut self, state: &State, snapshot: &Snapshot) {
         let mut waiting: Vec<Amounts> = vec![smallvec![0; self.resources.len()]; self.queues.len()];
-        let may_start = |view: &&ClassView| view.milli == 0 || !self.queues[view.queue].is_spent;
-        for view in snapshot.waiting.classes.values().filter(may_start) {
-            for (sum, asked) in waiting[view.queue].iter_mut().zip(&view.wanted) {
-                *sum = sum.saturating_add(asked.saturating_mul(view.runs));
-            }
+        for (queue, waits) in snapshot.waiting.in_queues() {
+            let wanted = waits.wanted(self.queues[queue].is_spent);
+            waiting[queue].iter_mut().zip(wanted).for_each(|(sum, wanted)| *sum = wanted);
         }
         // Gangs that run want what they may have beyond what they have.
         for id in &snapshot.growing {
@@ -412,6 +410,14 @@ impl Shares {
     /// What allocations draw of what is divided.
     pub(crate) fn drawn(&self, state: &State, live: &[AllocationId]) -> Amounts {
         self.counted(state, held_by(state, live))
+    }
+
+    /// What a running job draws of what is divided.
+    pub(crate) fn drawn_by(&self, state: &State, view: &RunView) -> Amounts {
+        match self.resources.len() {
+            1 => smallvec![view.spots.iter().map(|spot| spot.milli).sum()],
+            _ => self.drawn(state, &view.live),
+        }
     }
 
     /// What placements draw of what is divided.

@@ -147,10 +147,10 @@ impl<'a> Turns<'a> {
         let mut classes: Vec<Vec<(ClassId, &ClassView)>> = vec![Vec::new(); shares.queues.len()];
         let Open { tops: has_open, untold, behind } = open(state, waiting, shares, has_behind);
         let mut left_out = 0;
-        for (class, view) in &waiting.classes {
-            match has_open[shares.top(view.queue)] {
-                true => classes[view.queue].push((*class, view)),
-                false => left_out += 1,
+        for (queue, waits) in waiting.in_queues() {
+            match has_open[shares.top(queue)] {
+                true => classes[queue] = waiting.of_queue(waits).collect(),
+                false => left_out += waits.classes.len(),
             }
         }
         let lines: Vec<Line> =
@@ -378,22 +378,22 @@ fn open(state: &State, waiting: &Waiting, shares: &Shares, has_behind: &dyn Fn(&
     if state.freed || state.policy.strict && !displaces(&state.policy) {
         return open;
     }
-    let mut untold = 0;
-    // Both are in the order of their ids.
-    let mut judged = state.verdicts.iter().peekable();
-    for (class, view) in &waiting.classes {
-        while judged.next_if(|(other, _)| *other < class).is_some() {}
-        let verdict = judged.peek().filter(|(other, reason)| *other == class && reason.lasts());
-        let falls = verdict.is_some_and(|(_, reason)| reason.may_be_taken_for() && has_behind(view));
-        if falls {
-            open.behind.insert(*class);
-        }
-        if verdict.is_none() || falls {
-            open.tops[shares.top(view.queue)] = true;
-            untold += 1;
-        }
+    if displaces(&state.policy) {
+        // Both are in the order of their ids.
+        let mut judged = state.verdicts.iter().peekable();
+        let falls = |(class, view): &(&ClassId, &ClassView)| {
+            while judged.next_if(|(other, _)| other < class).is_some() {}
+            let verdict = judged.peek().filter(|(other, reason)| other == class && reason.lasts());
+            verdict.is_some_and(|(_, reason)| reason.may_be_taken_for() && has_behind(view))
+        };
+        let falling = waiting.classes.iter().filter(falls);
+        open.behind = falling
+            .inspect(|(_, view)| open.tops[shares.top(view.queue)] = true)
+            .map(|(class, _)| *class)
+            .collect();
     }
-    open.untold = (!state.policy.strict).then_some(untold);
+    let untold = waiting.untold().inspect(|(_, view)| open.tops[shares.top(view.queue)] = true).count();
+    open.untold = (!state.policy.strict).then_some(untold + open.behind.len());
     open
 }
 

@@ -233,6 +233,16 @@ pub(crate) fn level(policy: &Policy, estimate: Option<&Estimate>, milli: i64, pr
     }
 }
 
+/// Until when a running job goes before all others, where the policy says so: without an end before all of its tasks run.
+pub(crate) fn held_until(policy: &Policy, view: &RunView) -> Option<Time> {
+    let hold_ms = match outlook(policy, view.estimate.as_deref()) {
+        [] => policy.attained.hold_ms,
+        _ => policy.attained.foreseen.hold_ms,
+    };
+    let holds = policy.order == Order::Attained && hold_ms > 0;
+    holds.then(|| view.started_at.map_or(Time(i64::MAX), |started| Time(started.0.saturating_add(hold_ms))))
+}
+
 /// What is foreseen of a job, where the policy looks at it.
 pub(crate) fn outlook<'a>(policy: &Policy, estimate: Option<&'a Estimate>) -> &'a [Prospect] {
     match estimate {

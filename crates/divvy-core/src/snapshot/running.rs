@@ -1,15 +1,19 @@
 //! Who runs: what the order needs to know of each, and when the place of one in the order changes by its running on.
 
 mod of_queue;
+mod spots;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
 
+use smallvec::SmallVec;
+
 use self::of_queue::OfQueue;
+pub(crate) use self::spots::Spot;
 use super::order::{self, OrderKey};
 use super::steps::{doublings, thresholds};
-use crate::id::{AllocationId, ClassId, JobId, NodeId};
+use crate::id::{AllocationId, ClassId, JobId};
 use crate::model::allocation::AllocationState;
 use crate::model::job::{Estimate, JobSpec};
 use crate::model::pace::FULL_PERCENT;
@@ -73,8 +77,8 @@ pub struct RunView {
     pub ends_at: Option<Time>,
     /// Its allocations, but for those of tasks that were told to go.
     pub live: Vec<AllocationId>,
-    /// On which nodes it holds some of how many devices, where running jobs give way by the order.
-    pub(crate) spots: Vec<(NodeId, u32)>,
+    /// What it holds on which nodes, where running jobs give way by least loss.
+    pub(crate) spots: SmallVec<[Spot; 1]>,
     /// Whether it may run with fewer tasks than it has.
     pub elastic: bool,
     /// Whether it loses nothing but a restart, or little else, when it is stopped.
@@ -189,7 +193,7 @@ impl RunView {
             estimate: job.estimate.clone(),
             ends_at: ends_at(job, run),
             live: run.live.clone(),
-            spots: Vec::new(),
+            spots: SmallVec::new(),
             elastic: job.spec.gang.is_elastic(),
             pace_percent: pace_percent(&job.spec, run),
             crossing: None,
@@ -244,22 +248,12 @@ impl RunView {
         self.milli = self.live.iter().filter_map(held).map(|it| it.placement.milli()).sum();
     }
 
-    /// Notes on which nodes it is.
-    fn note_spots(&mut self, state: &State) {
-        let held = self.live.iter().filter_map(|id| state.allocations.get(id));
-        for placement in held.map(|held| &held.placement) {
-            let devices = placement.devices.len() as u32;
-            match self.spots.iter_mut().find(|(node, _)| *node == placement.node) {
-                Some((_, sum)) => *sum += devices,
-                None => self.spots.push((placement.node, devices)),
-            }
-        }
-    }
-
     /// Looks at what its running on does to its place.
     fn look(&mut self, policy: &Policy, id: JobId, now: Time) {
         let restart_pays = self.restart_pays(policy).filter(|at| *at > now);
-        self.crossing = self.next_crossing(policy, now).into_iter().chain(restart_pays).min();
+        let let_go = self.started_at.and(order::held_until(policy, self)).filter(|at| *at > now);
+        let moments = [self.next_crossing(policy, now), restart_pays, let_go];
+        self.crossing = moments.into_iter().flatten().min();
         self.standing = self.level_anew(policy, now);
         let number = self.standing.number;
         self.place = match order::lasts(policy) {
@@ -394,7 +388,7 @@ impl Running {
             if view.elastic {
                 view.forget_leaving(state);
             }
-            if order::displaces(&state.policy) {
+            if state.policy.preempt == Preempt::LeastLoss {
                 view.note_spots(state);
             }
             view.look(&state.policy, id, now);

@@ -1,12 +1,16 @@
 //! Who waits: jobs by class, in order. Jobs that something of their own keeps back are not among them.
 
+mod in_queue;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 
+use self::in_queue::InQueue;
 use super::order::{self, OrderKey};
 use crate::id::{ClassId, JobId};
 use crate::model::job::{Dependency, JobSpec};
 use crate::plan::{Amounts, Shares};
+use crate::reason::Reason;
 use crate::state::{Dependable, Job, State, shape};
 use crate::time::{Span, Time};
 
@@ -17,6 +21,12 @@ pub struct Waiting {
     pub classes: BTreeMap<ClassId, ClassView>,
     /// Where each job of `classes` stands.
     entries: BTreeMap<u64, Entry>,
+    /// The same classes by the places of their queues.
+    queues: BTreeMap<usize, InQueue>,
+    /// Those of them that have no verdict which lasts.
+    untold: BTreeSet<ClassId>,
+    /// Classes that have a verdict, though nobody waits in them any more.
+    left: BTreeSet<ClassId>,
     /// Jobs that may not start before a moment.
     starts: BTreeSet<(Time, u64)>,
     start_of: BTreeMap<u64, Time>,
@@ -94,7 +104,7 @@ type Entry = (ClassId, OrderKey, i64);
 impl Waiting {
     /// Looks at one job again: puts it where it belongs now.
     pub(crate) fn consider(&mut self, state: &State, shares: &Shares, number: u64) {
-        self.leave(number);
+        self.leave(state, number);
         let Some(job) = state.jobs.get(&number) else { return };
         for dependency in
             job.spec.after.iter().filter(|dependency| state.jobs.contains_key(&dependency.job.number))
@@ -119,10 +129,18 @@ impl Waiting {
 
     fn enter(&mut self, state: &State, shares: &Shares, job: &Job) {
         let Some(key) = order::first_start(&state.policy, job) else { return };
+        let is_new = !self.classes.contains_key(&job.class);
         let class = self.classes.entry(job.class).or_insert_with(|| ClassView::of(state, job, shares));
+        let queue = self.queues.entry(class.queue).or_default();
         class.jobs.insert(key);
         let runs = job.waiting_count();
+        queue.count(class, -1);
         class.runs += runs;
+        queue.count(class, 1);
+        if is_new {
+            queue.classes.insert(job.class);
+            self.look_at_verdict(state, job.class);
+        }
         self.entries.insert(job.number, (job.class, key, runs));
         if let Some(since) = state.policy.starve_after().and_then(|_| job.idle_since()) {
             self.idle.insert((since, job.number));
@@ -130,7 +148,7 @@ impl Waiting {
         }
     }
 
-    fn leave(&mut self, number: u64) {
+    fn leave(&mut self, state: &State, number: u64) {
         self.hopeless.remove(&number);
         if let Some(at) = self.start_of.remove(&number) {
             self.starts.remove(&(at, number));
@@ -139,15 +157,33 @@ impl Waiting {
             self.idle.remove(&(since, number));
         }
         if let Some((class, key, runs)) = self.entries.remove(&number) {
-            let emptied = self.classes.get_mut(&class).is_some_and(|view| {
-                view.jobs.remove(&key);
-                view.runs -= runs;
-                view.jobs.is_empty()
-            });
-            if emptied {
-                self.classes.remove(&class);
-            }
+            self.leave_class(state, class, (key, runs));
         }
+    }
+
+    fn leave_class(&mut self, state: &State, class: ClassId, (key, runs): (OrderKey, i64)) {
+        let Some(view) = self.classes.get_mut(&class) else { return };
+        let queue = self.queues.entry(view.queue).or_default();
+        queue.count(view, -1);
+        view.jobs.remove(&key);
+        view.runs -= runs;
+        queue.count(view, 1);
+        if view.jobs.is_empty() {
+            queue.classes.remove(&class);
+            if queue.classes.is_empty() {
+                self.queues.remove(&view.queue);
+            }
+            self.classes.remove(&class);
+            self.look_at_verdict(state, class);
+        }
+    }
+
+    /// Notes of a class whether somebody waits in it without a verdict that lasts, and whether it has one for nobody.
+    pub(crate) fn look_at_verdict(&mut self, state: &State, class: ClassId) {
+        let verdict = state.verdicts.get(&class);
+        let waits = self.classes.contains_key(&class);
+        keep(&mut self.untold, class, waits && !verdict.is_some_and(Reason::lasts));
+        keep(&mut self.left, class, !waits && verdict.is_some());
     }
 
     /// Looks again at all jobs that wait for this one.
@@ -200,6 +236,30 @@ impl Waiting {
     pub(crate) fn rebuild(&mut self, state: &State, shares: &Shares) {
         *self = Self::default();
         state.jobs.keys().for_each(|number| self.consider(state, shares, *number));
+        state.verdicts.keys().for_each(|class| self.look_at_verdict(state, *class));
+    }
+
+    /// The queues in which somebody waits, by their places among those that the pool is divided between.
+    pub(crate) fn in_queues(&self) -> impl Iterator<Item = (usize, &InQueue)> {
+        self.queues.iter().map(|(place, queue)| (*place, queue))
+    }
+
+    /// The classes of such a queue, by id.
+    pub(crate) fn of_queue<'a>(
+        &'a self,
+        queue: &'a InQueue,
+    ) -> impl Iterator<Item = (ClassId, &'a ClassView)> {
+        queue.classes.iter().filter_map(|class| Some((*class, self.classes.get(class)?)))
+    }
+
+    /// The classes that have no verdict which lasts, by id.
+    pub(crate) fn untold(&self) -> impl Iterator<Item = (ClassId, &ClassView)> {
+        self.untold.iter().filter_map(|class| Some((*class, self.classes.get(class)?)))
+    }
+
+    /// The classes that have a verdict, though nobody waits in them any more, by id.
+    pub(crate) fn left(&self) -> impl Iterator<Item = ClassId> {
+        self.left.iter().copied()
     }
 
     /// Whether two hold the same jobs in the same places.
@@ -209,6 +269,9 @@ impl Waiting {
             && self.starts == other.starts
             && self.idle == other.idle
             && self.hopeless == other.hopeless
+            && (&self.untold, &self.left) == (&other.untold, &other.left)
+            // What number the place of a queue has does not matter.
+            && self.queues.values().collect::<BTreeSet<_>>() == other.queues.values().collect()
     }
 
     /// How many jobs (arrays count once) may start as far as they themselves are concerned.
@@ -229,5 +292,14 @@ impl Waiting {
     /// Whether a job is among them.
     pub fn contains(&self, job: JobId) -> bool {
         self.entries.contains_key(&job.number)
+    }
+}
+
+/// Keeps something in a set as long as it belongs there.
+fn keep<T: Ord>(set: &mut BTreeSet<T>, one: T, belongs: bool) {
+    if belongs {
+        set.insert(one);
+    } else {
+        set.remove(&one);
     }
 }

@@ -7,8 +7,8 @@ use divvy_core::model::choice::{Condition, Is};
 use divvy_core::model::topology::Spread;
 use serde::{Deserialize, Serialize};
 
-use super::dice::Dice;
 use super::life::NodeLine;
+use crate::dice::Dice;
 
 /// The kind that a job is of, and what it wants of kinds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -14,10 +14,10 @@ use divvy_core::time::Span;
 
 use super::calendar::Kept;
 use super::company::{Company, name_racks, spread};
-use super::dice::Dice;
 use super::islands;
 use super::life::{Blow, Crash, JobLine, Life, NodeLine, Step, What, node_name, user_name};
 use super::pools;
+use crate::dice::Dice;
 
 /// Events that a step brings about, on average: a job has about seven, a cycle one or two.
 const EVENTS_PER_STEP: u64 = 5;

@@ -4,8 +4,8 @@ use divvy_core::model::device::{DeviceSpec, Link};
 use divvy_core::model::island::{IslandAsk, IslandLevel};
 use serde::{Deserialize, Serialize};
 
-use super::dice::Dice;
 use super::life::NodeLine;
+use crate::dice::Dice;
 
 /// How the devices of a node are joined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

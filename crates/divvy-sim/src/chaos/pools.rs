@@ -6,8 +6,8 @@ use divvy_core::amount::{Amount, Limits};
 use divvy_core::model::newer::Newer;
 use divvy_core::model::queue::{Nodes, Queue, lineage};
 
-use super::dice::Dice;
 use super::life::node_name;
+use crate::dice::Dice;
 
 /// The first seed of which they may be: the lives before it are what they were before there were such queues.
 const FIRST_SEED: u64 = 150;

@@ -23,8 +23,8 @@ use divvy_core::state::{Runs, State, fingerprint};
 use divvy_core::time::Time;
 
 use super::calendar;
-use super::dice::Dice;
 use super::life::{Blow, Crash, JobLine, Life, Step, What, node_name, user_name};
+use crate::dice::Dice;
 use crate::engine::{Costs, Course, SimulatedEngine};
 use crate::faults::{Answers, FaultyEngine};
 use crate::verify::Verify;

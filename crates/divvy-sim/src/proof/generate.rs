@@ -1,6 +1,6 @@
 //! Pools from a seed, as lines of a scenario: nodes, queues and a policy of all kinds, jobs that run, and jobs that wait.
 
-use crate::chaos::dice::Dice;
+use crate::dice::Dice;
 
 /// The lines of a pool.
 pub fn lines(seed: u64, small: bool) -> Vec<String> {

@@ -2,6 +2,7 @@
 //! independently.
 
 mod bare;
+mod robust;
 mod speed;
 mod table;
 
@@ -38,6 +39,10 @@ pub(super) struct Jct {
     /// Measures instead what the core costs beside a program of plain arrays, on seven copies of itp_c04
     #[arg(long, conflicts_with_all = ["traces", "threads"])]
     speed: bool,
+    /// Runs Divvy's own order instead with each of its settings changed by 15 percent, and on jittered copies of the traces (submitted
+    /// within 5 minutes of when it was, 10 percent shorter or longer)
+    #[arg(long, conflicts_with_all = ["traces", "policies", "speed"])]
+    robust: bool,
     /// How often each is measured, with --speed
     #[arg(long, default_value_t = 3, value_name = "N", requires = "speed")]
     runs: usize,
@@ -60,6 +65,9 @@ pub(super) fn run(jct: &Jct, target: &Path) -> Result<()> {
     let folder = jct.data.join("jct");
     if jct.speed {
         return speed::run(jct, &folder, target);
+    }
+    if jct.robust {
+        return robust::run(jct, &folder, target);
     }
     let expected = reference::read(&folder.join("reference.csv"))?;
     let experiments = experiments(jct, &expected);

@@ -12,7 +12,7 @@ use crate::bench::machine::Machine;
 use crate::bench::report::aligned;
 
 /// The rows whose geometric mean compares policies.
-const COMPARED: [&str; 7] =
+pub(super) const COMPARED: [&str; 7] =
     ["philly_ee9e8c", "philly_2869ce", "philly64_ee9e8c", "philly64_2869ce", "itp_c02", "itp_c04", "ipsc_a"];
 
 /// Everything that was found.

@@ -1,12 +1,18 @@
 //! In which order room is made: where a task needs whole devices, node by node, the cheapest to clear first; then, and for all
 //! else, one by one. Found one after the other, since most claims need few of them.
 
+use std::borrow::Cow;
 use std::cmp::Reverse;
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
-use super::{Candidates, Claim, Cost};
+use smallvec::SmallVec;
+
+use super::{Candidate, Candidates, Claim, Cost};
+use crate::model::allocation::Placement;
 use crate::model::ask::{DeviceAsk, DrawAsk};
 use crate::model::gang::{Group, Role, Roles};
+use crate::model::island::IslandLevel;
 use crate::model::job::JobSpec;
 use crate::plan::filter;
 use crate::plan::settle::held_by;
@@ -188,19 +194,10 @@ impl<'a> Clearings<'a> {
     fn stop_next(&mut self, trial: &Trial, candidates: &mut Candidates) {
         let Some(index) = candidates.take() else { return };
         let (capacity, candidate) = (trial.capacity(), candidates.get(index));
-        let level = self.ask.required_island();
-        let mut here: BTreeMap<Spot, u32> = BTreeMap::new();
-        for placement in held_by(trial.state, &candidate.live) {
-            let Some(place) = capacity.node_place(placement.node) else { continue };
-            let Some(level) = level else {
-                *here.entry((place, None)).or_default() += placement.devices.len() as u32;
-                continue;
-            };
-            for (_, index) in placement.devices.iter().filter_map(|(device, _)| capacity.place_of(*device)) {
-                let island = capacity.nodes[place].devices[index].site.island(level);
-                *here.entry((place, Some(island))).or_default() += 1;
-            }
-        }
+        let here = match self.ask.required_island() {
+            None => on_nodes(trial, candidate),
+            Some(level) => on_islands(trial, candidate, level),
+        };
         for (spot, devices) in here {
             let (place, _) = spot;
             let (each, tasks) = (self.ask.count.max(1), self.tasks);
@@ -223,15 +220,53 @@ impl<'a> Clearings<'a> {
 
     /// A node, or an island of it, as far as it has come, if it takes such tasks and its devices are right.
     fn begin(&mut self, node: &NodeView, spot: Spot) -> Option<&mut Begun> {
-        if !self.begun.contains_key(&spot) {
-            let chosen = |role: &&Role| node.takes(self.spec, &role.ask.nodes);
-            let takes = node.takes_tasks && self.roles.iter().any(chosen);
-            let room = room(node, (self.ask, spot.1)).filter(|_| takes)?;
-            let slots = room / self.ask.count.max(1);
-            self.begun.insert(spot, Begun { room, slots, cost: None, stop: Vec::new() });
+        match self.begun.entry(spot) {
+            Entry::Occupied(begun) => Some(begun.into_mut()),
+            Entry::Vacant(new) => {
+                let chosen = |role: &&Role| node.takes(self.spec, &role.ask.nodes);
+                let takes = node.takes_tasks && self.roles.iter().any(chosen);
+                let room = room(node, (self.ask, spot.1)).filter(|_| takes)?;
+                let slots = room / self.ask.count.max(1);
+                Some(new.insert(Begun { room, slots, cost: None, stop: Vec::new() }))
+            }
         }
-        self.begun.get_mut(&spot)
     }
+}
+
+/// On which nodes a candidate has how many devices, by place.
+fn on_nodes(trial: &Trial, candidate: &Candidate) -> SmallVec<[(Spot, u32); 1]> {
+    let capacity = trial.capacity();
+    let mut here: SmallVec<[(Spot, u32); 1]> = match candidate.live {
+        // What is known of all that it has needs no look at each task.
+        Cow::Borrowed(_) => {
+            let spots = candidate.view.spots.iter();
+            spots.filter_map(|spot| Some(((capacity.node_place(spot.node)?, None), spot.devices))).collect()
+        }
+        Cow::Owned(_) => {
+            let placements = held_by(trial.state, &candidate.live);
+            let devices = |placement: &Placement| placement.devices.len() as u32;
+            placements.filter_map(|it| Some(((capacity.node_place(it.node)?, None), devices(it)))).collect()
+        }
+    };
+    here.sort_unstable();
+    here.dedup_by(|(spot, devices), (before, sum)| {
+        let same = spot == before;
+        *sum += if same { *devices } else { 0 };
+        same
+    });
+    here
+}
+
+/// Likewise in which islands of them.
+fn on_islands(trial: &Trial, candidate: &Candidate, level: IslandLevel) -> SmallVec<[(Spot, u32); 1]> {
+    let capacity = trial.capacity();
+    let mut here: BTreeMap<Spot, u32> = BTreeMap::new();
+    let devices = held_by(trial.state, &candidate.live).flat_map(|placement| &placement.devices);
+    for (place, index) in devices.filter_map(|(device, _)| capacity.place_of(*device)) {
+        let island = capacity.nodes[place].devices[index].site.island(level);
+        *here.entry((place, Some(island))).or_default() += 1;
+    }
+    here.into_iter().collect()
 }
 
 /// The islands of a node of which one must hold a task; all of it, where none must.

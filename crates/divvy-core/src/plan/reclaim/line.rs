@@ -131,7 +131,7 @@ impl<'a> Runs<'a> {
         let live = victims::left_of(fair, (self.job, self.view));
         let draws = match live {
             Cow::Borrowed(_) => {
-                self.draws.get_or_init(|| fair.shares.drawn(fair.trial.state, &self.view.live)).clone()
+                self.draws.get_or_init(|| fair.shares.drawn_by(fair.trial.state, self.view)).clone()
             }
             Cow::Owned(_) => fair.shares.drawn(fair.trial.state, &live),
         };

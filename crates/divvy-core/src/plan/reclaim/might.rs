@@ -12,7 +12,7 @@ use crate::model::job::JobSpec;
 use crate::model::policy::{Reclaim, WithinQueue};
 use crate::plan::fair::Fair;
 use crate::plan::share::ANY;
-use crate::snapshot::OrderKey;
+use crate::snapshot::{OrderKey, Spot};
 
 /// Whether anybody might give way for the claim: seen without a look at the jobs of queues that have nobody.
 pub(in crate::plan) fn might_take(fair: &Fair, claim: &Claim) -> bool {
@@ -83,7 +83,7 @@ fn has_slots(fair: &Fair, spec: &JobSpec, place: (i32, OrderKey)) -> bool {
     let mut behind = fair.running.behind_in(spec.stand(), place, (&state.policy, fair.now));
     while slots < tasks {
         let Some(view) = behind.next() else { return false };
-        for (node, devices) in &view.spots {
+        for Spot { node, devices, .. } in &view.spots {
             let on = capacity.node_place(*node).map(|place| &capacity.nodes[place]);
             let Some(on) = on.filter(|on| on.takes_tasks && clear::room(on, (ask, None)).is_some()) else {
                 continue;

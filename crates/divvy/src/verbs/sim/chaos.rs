@@ -15,6 +15,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use super::files::write_to;
+use super::form::FormFlag;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::output::{plain, say};
@@ -62,26 +63,8 @@ pub(crate) struct Chaos {
     /// Where the small life is written [default: life-SEED.json]
     #[arg(long, value_name = "FILE", requires = "shrink")]
     out: Option<PathBuf>,
-    /// table or json
-    #[arg(
-        short = 'o',
-        long = "output",
-        value_name = "FORMAT",
-        value_enum,
-        default_value_t,
-        hide_possible_values = true
-    )]
-    output: Form,
-}
-
-/// How the report is written.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
-enum Form {
-    /// For people.
-    #[default]
-    Table,
-    /// One object.
-    Json,
+    #[command(flatten)]
+    form: FormFlag,
 }
 
 /// Seeds from the first up to the one before the last.
@@ -108,10 +91,7 @@ impl Chaos {
             (None, Some(file), _) => self.run_one(&read(file)?)?,
             (None, None, seed) => self.run_one(&chaos::life(seed.unwrap_or(0), self.events))?,
         };
-        let text = match self.output {
-            Form::Json => serde_json::to_string(&report)? + "\n",
-            Form::Table => render(&report, begun.elapsed()),
-        };
+        let text = self.form.text(&report, || render(&report, begun.elapsed()))?;
         std::io::stdout().lock().write_all(text.as_bytes())?;
         let all = self.seeds.as_ref().map_or(1, |Seeds(seeds)| seeds.end - seeds.start);
         Ok(match report.violations.is_empty() {

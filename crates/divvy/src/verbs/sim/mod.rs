@@ -2,6 +2,7 @@
 
 mod chaos;
 mod files;
+mod form;
 mod generate;
 mod import;
 mod pack;

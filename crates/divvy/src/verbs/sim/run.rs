@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use divvy_sim::scenario::{self, BadScenario, Ran, Standing};
 
+use super::form::FormFlag;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::output::plain;
@@ -35,36 +36,15 @@ pub(crate) struct Run {
     /// Say what each plan saw: position, digests, and of each job that waits its place, its reasons and its way through the GPUs
     #[arg(long)]
     trace_plan: bool,
-    /// table or json
-    #[arg(
-        short = 'o',
-        long = "output",
-        value_name = "FORMAT",
-        value_enum,
-        default_value_t,
-        hide_possible_values = true
-    )]
-    output: Form,
-}
-
-/// How it is written.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
-enum Form {
-    /// For people.
-    #[default]
-    Table,
-    /// One object, with all that was logged.
-    Json,
+    #[command(flatten)]
+    form: FormFlag,
 }
 
 impl Run {
     pub(crate) fn run(&self) -> Result<Exit, Failure> {
         let text = super::super::run::read_text(&self.file)?;
         let ran = scenario::run(&text, self.trace_plan).map_err(|bad| bad_line(&self.file, &bad))?;
-        let text = match self.output {
-            Form::Json => serde_json::to_string(&ran)? + "\n",
-            Form::Table => render(&ran),
-        };
+        let text = self.form.text(&ran, || render(&ran))?;
         std::io::stdout().lock().write_all(text.as_bytes())?;
         Ok(if ran.is_as_expected() { Exit::Success } else { Exit::Unwell })
     }

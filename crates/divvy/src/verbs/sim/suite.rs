@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use divvy_sim::suite::{self, Case, Judged, Must, Policy, Report};
 
+use super::form::FormFlag;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::output::plain;
@@ -33,26 +34,8 @@ pub(crate) struct Suite {
     /// The policy to plan by, as a policy file; else the one that belongs to the case's suite
     #[arg(long, value_name = "FILE")]
     policy: Option<PathBuf>,
-    /// table or json
-    #[arg(
-        short = 'o',
-        long = "output",
-        value_name = "FORMAT",
-        value_enum,
-        default_value_t,
-        hide_possible_values = true
-    )]
-    output: Form,
-}
-
-/// How the report is written.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
-enum Form {
-    /// For people.
-    #[default]
-    Table,
-    /// One object.
-    Json,
+    #[command(flatten)]
+    form: FormFlag,
 }
 
 impl Suite {
@@ -93,10 +76,7 @@ impl Suite {
         let report = suite::run(&cases, policy.as_ref()).map_err(|error| {
             Failure::new(Exit::Internal, format!("a policy that is built in cannot be read: {error}"))
         })?;
-        let text = match self.output {
-            Form::Json => serde_json::to_string(&report)? + "\n",
-            Form::Table => render(&report),
-        };
+        let text = self.form.text(&report, || render(&report))?;
         io::stdout().lock().write_all(text.as_bytes())?;
         Ok(Exit::Success)
     }

@@ -6,9 +6,10 @@ use std::path::Path;
 use divvy_server::doctor;
 use divvy_sim::verify::{Verified, Verify as Verifier};
 
+use super::form::FormFlag;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::output::{Format, plain};
+use crate::output::plain;
 use crate::pool::Place;
 
 const EXAMPLES: &str = "\
@@ -20,16 +21,8 @@ Examples:
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Verify {
-    /// table or json
-    #[arg(
-        short = 'o',
-        long = "output",
-        value_name = "FORMAT",
-        value_enum,
-        default_value_t,
-        hide_possible_values = true
-    )]
-    output: Format,
+    #[command(flatten)]
+    form: FormFlag,
 }
 
 impl Verify {
@@ -37,10 +30,7 @@ impl Verify {
         let state = place.state_dir();
         let found = verify(&state)?;
         let exit = if found.differences == 0 { Exit::Success } else { Exit::Unwell };
-        let text = match self.output {
-            Format::Json => serde_json::to_string(&found)? + "\n",
-            _ => render(&state, &found),
-        };
+        let text = self.form.text(&found, || render(&state, &found))?;
         std::io::stdout().lock().write_all(text.as_bytes())?;
         Ok(exit)
     }

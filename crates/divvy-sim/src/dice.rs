@@ -1,4 +1,5 @@
-//! Dice that fall the same on every machine: SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
+//! Dice that fall the same on every machine: SplitMix64 (Steele, Lea and Flood, OOPSLA 2014), whose sequence no new version of a library
+//! can change.
 
 /// A generator of numbers from a seed.
 #[derive(Clone, Debug)]

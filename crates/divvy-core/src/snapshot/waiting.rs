@@ -134,9 +134,8 @@ impl Waiting {
         let queue = self.queues.entry(class.queue).or_default();
         class.jobs.insert(key);
         let runs = job.waiting_count();
-        queue.count(class, -1);
         class.runs += runs;
-        queue.count(class, 1);
+        queue.count(class, runs);
         if is_new {
             queue.classes.insert(job.class);
             self.look_at_verdict(state, job.class);
@@ -164,10 +163,9 @@ impl Waiting {
     fn leave_class(&mut self, state: &State, class: ClassId, (key, runs): (OrderKey, i64)) {
         let Some(view) = self.classes.get_mut(&class) else { return };
         let queue = self.queues.entry(view.queue).or_default();
-        queue.count(view, -1);
         view.jobs.remove(&key);
         view.runs -= runs;
-        queue.count(view, 1);
+        queue.count(view, -runs);
         if view.jobs.is_empty() {
             queue.classes.remove(&class);
             if queue.classes.is_empty() {

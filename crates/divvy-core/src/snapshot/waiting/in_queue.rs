@@ -21,12 +21,12 @@ impl InQueue {
         self.wanted.iter().map(move |wanted| i64::try_from(sum(wanted)).unwrap_or(i64::MAX))
     }
 
-    /// Counts what a class wants; with the sign −1 no more.
-    pub(super) fn count(&mut self, class: &ClassView, sign: i128) {
+    /// Counts so many more runs of a class, or fewer.
+    pub(super) fn count(&mut self, class: &ClassView, runs: i64) {
         self.wanted.resize(class.wanted.len(), [0; 2]);
         let of_devices = usize::from(class.milli > 0);
         for (sum, wanted) in self.wanted.iter_mut().zip(&class.wanted) {
-            sum[of_devices] += sign * i128::from(wanted.saturating_mul(class.runs));
+            sum[of_devices] += i128::from(*wanted) * i128::from(runs);
         }
     }
 }

@@ -99,13 +99,11 @@ fn stopped(state: &State, id: JobId) -> Option<Event> {
 pub(super) fn with_reserved<'a>(state: &State, queue: &'a Queue) -> Cow<'a, Queue> {
     let mut raised = Cow::Borrowed(queue);
     for (of, _, device) in state.reserved_now() {
+        let is_above = lineage(of).any(|path| path == queue.path) && !queue.guarantee.is_empty();
         // Where nodes are kept for queues, those that have them are guaranteed them anyway, and for others they are of no use.
         let is_kept = || state.nodes.get(&device.node).is_some_and(|node| state.keeper_of(node).is_some());
-        if state.keeps_nodes() && (is_kept() || !state.kept_to(of).is_unsaid()) {
-            continue;
-        }
-        let is_above = lineage(of).any(|path| path == queue.path) && !queue.guarantee.is_empty();
-        if of == queue.path || is_above {
+        let is_moot = || state.keeps_nodes() && (is_kept() || !state.kept_to(of).is_unsaid());
+        if (of == queue.path || is_above) && !is_moot() {
             raise(&mut raised.to_mut().guarantee, &device.spec.model);
         }
     }

@@ -213,6 +213,32 @@ impl fmt::Display for Bytes {
     }
 }
 
+/// How fast memory is, as users write it: `900GB/s`, `3.35TB/s`; in GB/s, at least 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Bandwidth(pub u32);
+
+/// What is wrong with a text that should have been a bandwidth.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is not a bandwidth: write 900GB/s or 3.35TB/s")]
+pub struct NotBandwidth(String);
+
+impl FromStr for Bandwidth {
+    type Err = NotBandwidth;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let read = || {
+            let amount = text.trim().strip_suffix("B/s")?;
+            let (number, scale) = match amount.strip_suffix('T') {
+                Some(number) => (number, 1000),
+                None => (amount.strip_suffix('G')?, 1),
+            };
+            let gb_s = scaled(number.trim_end(), scale)?;
+            u32::try_from(gb_s).ok().filter(|gb_s| *gb_s > 0).map(Self)
+        };
+        read().ok_or_else(|| NotBandwidth(text.chars().take(40).collect()))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -238,6 +264,27 @@ mod tests {
     }
 
     #[test]
+    fn bandwidths_have_their_unit() {
+        for (text, gb_s) in [("900GB/s", 900), ("3.35TB/s", 3350), (" 1 TB/s", 1000), ("1.5GB/s", 1)] {
+            assert_eq!(text.parse::<Bandwidth>(), Ok(Bandwidth(gb_s)), "{text}");
+        }
+        for text in [
+            "",
+            "900",
+            "900GB",
+            "0GB/s",
+            "0.5GB/s",
+            "900MB/s",
+            "-1GB/s",
+            "99999999999GB/s",
+            "GB/s",
+            "900 Gbit/s",
+        ] {
+            assert!(text.parse::<Bandwidth>().is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
     fn holdings_never_fall_below_nothing() {
         let mut held = Holdings::default();
         held.change(&Resource::Cpu, 5).unwrap();
@@ -248,8 +295,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_text_makes_the_bytes_parser_panic(text in ".*") {
+        fn no_text_makes_the_parsers_panic(text in ".*") {
             let _ = text.parse::<Bytes>();
+            let _ = text.parse::<Bandwidth>();
         }
 
         #[test]

@@ -352,6 +352,9 @@ impl Reason {
             Reason::UserLimit(..) | Reason::OverBudget(..) => self.fix_bound(),
             Reason::PoolDraining => "start the pool again: divvy up".into(),
             Reason::NoNode => "start the pool on a machine that takes tasks".into(),
+            Reason::NoSuchMemory(class) if !class.least_gb_s.is_unsaid() => {
+                "ask for GPUs that the pool has: divvy gpus -o wide".into()
+            }
             Reason::NoSuchModel(_) | Reason::NoSuchMemory(_) => {
                 "ask for GPUs that the pool has: divvy gpus".into()
             }

@@ -15,6 +15,15 @@ pub struct Known {
     pub model: &'static Model,
     /// The size.
     pub variant: &'static Variant,
+    /// Whether the name says that it is a PCIe card.
+    is_card: bool,
+}
+
+impl Known {
+    /// Memory bandwidth in GB/s.
+    pub fn bandwidth_gb_s(&self) -> u32 {
+        self.variant.card_gb_s.filter(|_| self.is_card).unwrap_or(self.variant.bandwidth_gb_s)
+    }
 }
 
 /// Finds the product that NVML calls `product`; `memory_mib`, as reported, decides between sizes where the name does not.
@@ -23,7 +32,7 @@ pub fn lookup(product: &str, memory_mib: Option<u64>) -> Option<Known> {
     let model = table::MODELS.iter().find(|model| model.is_called(&words))?;
     let by_name = words.iter().find_map(|word| gigabytes(word)).and_then(|gb| model.variant_of(gb));
     let variant = by_name.unwrap_or_else(|| model.nearest_variant(memory_mib));
-    Some(Known { model, variant })
+    Some(Known { model, variant, is_card: words.iter().any(|word| word == "pcie") })
 }
 
 /// Returns the canonical key of whatever a user or NVML calls a product: `rtx4090` for "RTX 4090", "rtx-4090" and
@@ -131,6 +140,16 @@ mod tests {
             panic!("{product} is not in the catalogue")
         };
         assert_eq!((known.model.key, known.variant.memory_gb), (key, memory_gb), "{product}");
+    }
+
+    #[test]
+    fn cards_may_have_slower_memory_than_modules_of_the_same_size() {
+        let gb_s = |product: &str, mib| lookup(product, Some(mib)).map(|known| known.bandwidth_gb_s());
+        assert_eq!(gb_s("NVIDIA H100 80GB HBM3", 81_559), Some(3350));
+        assert_eq!(gb_s("NVIDIA H100 PCIe", 81_559), Some(2039));
+        assert_eq!(gb_s("NVIDIA-A100-80GB-PCIe", 81_920), Some(1935));
+        assert_eq!(gb_s("NVIDIA A100-PCIE-40GB", 40_960), Some(1555));
+        assert_eq!(gb_s("NVIDIA Next", 40_960), None);
     }
 
     #[test]

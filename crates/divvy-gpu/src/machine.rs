@@ -79,7 +79,7 @@ pub struct Device {
     pub memory_mib: u64,
     /// The size on the box in GB; `None` for a product that the catalogue does not know.
     pub nominal_memory_gb: Option<u32>,
-    /// The catalogue's memory bandwidth in GB/s.
+    /// Memory bandwidth in GB/s: the catalogue's, or the driver's where that is another; `None` where neither knows.
     pub memory_bandwidth_gb_s: Option<u32>,
     /// The PCI address as `00000000:17:00.0`.
     pub pci_bus_id: Option<String>,

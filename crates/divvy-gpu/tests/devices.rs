@@ -64,6 +64,31 @@ fn eight_devices_on_switches_are_found_with_all_that_they_have() {
 }
 
 #[test]
+fn memory_is_as_fast_as_the_driver_says_where_that_is_not_what_is_sold_under_the_name() {
+    let machine = FakeMachine::new(
+        r#"
+        [[device]]
+        memory_clock_mhz = 2619
+        memory_bus_bits = 5120
+        [[device]]
+        memory_clock_mhz = 1593
+        memory_bus_bits = 5120
+        [[device]]
+        product = "NVIDIA H100 PCIe"
+        [[device]]
+        product = "NVIDIA Next"
+        memory_clock_mhz = 1000
+        memory_bus_bits = 384
+        [[device]]
+        product = "NVIDIA Next"
+    "#,
+    );
+    let found = devices(&mut machine.source());
+    let gb_s: Vec<_> = found.iter().map(|device| device.memory_bandwidth_gb_s).collect();
+    assert_eq!(gb_s, [Some(3350), Some(2039), Some(2039), Some(96), None]);
+}
+
+#[test]
 fn direct_links_are_counted_per_peer() {
     let machine = FakeMachine::new(
         r#"

@@ -89,6 +89,8 @@ pub(crate) struct Device {
     #[serde(default = "default_capability")]
     pub(crate) capability: String,
     pub(crate) numa_node: Option<u32>,
+    pub(crate) memory_clock_mhz: Option<u32>,
+    pub(crate) memory_bus_bits: Option<u32>,
     pub(crate) serial: Option<String>,
     #[serde(default)]
     pub(crate) mig: Mig,

@@ -72,6 +72,9 @@ pub struct Gpu {
     /// PCI bus id.
     #[serde(default)]
     pub pci_bus_id: Option<String>,
+    /// How fast its memory is, in GB/s.
+    #[serde(default)]
+    pub memory_bandwidth_gb_s: Option<u32>,
     /// The NUMA node that it hangs on.
     #[serde(default)]
     pub numa_node: Option<u32>,

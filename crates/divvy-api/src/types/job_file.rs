@@ -46,6 +46,9 @@ pub struct JobFile {
     /// The least memory of each whole device: `40Gi`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gpu_memory: Option<Scalar>,
+    /// The least speed of the memory of each device: `900GB/s`, `3.35TB/s`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gpu_bandwidth: Option<Scalar>,
     /// Cores per task: `16`, `0.5`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpus: Option<Scalar>,
@@ -165,6 +168,9 @@ pub struct RoleFile {
     /// The least memory of each device.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gpu_memory: Option<Scalar>,
+    /// The least speed of the memory of each device.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gpu_bandwidth: Option<Scalar>,
     /// Cores per task.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpus: Option<Scalar>,

@@ -48,6 +48,8 @@ pub enum Change {
     },
     /// Let it take devices of any memory.
     AcceptSizes,
+    /// Let it take devices whose memory is however slow.
+    AcceptSlower,
     /// Ask for fewer devices for each task of a role.
     FewerDevices {
         /// Its role.
@@ -264,6 +266,7 @@ impl Change {
             | Change::AnySpread
             | Change::AcceptModel { .. }
             | Change::AcceptSizes
+            | Change::AcceptSlower
             | Change::FewerDevices { .. }
             | Change::FewerTasks { .. }
             | Change::LessHost { .. }
@@ -405,6 +408,7 @@ impl fmt::Display for Change {
             Change::AnySpread => write!(f, "only prefer to have its tasks spread"),
             Change::AcceptModel { model } => write!(f, "accept {model}, too"),
             Change::AcceptSizes => write!(f, "accept GPUs of any memory"),
+            Change::AcceptSlower => write!(f, "accept GPUs with slower memory"),
             Change::FewerDevices { role, from, to } => {
                 write!(f, "ask for {to} GPU{} per task instead of {from}{}", plural(*to), in_role(role))
             }

@@ -9,6 +9,7 @@ use crate::model::ask::{Alternative, DeviceClass};
 use crate::model::choice::NodeChoice;
 use crate::model::gang::{Group, Role};
 use crate::model::job::JobSpec;
+use crate::model::newer::Newer;
 use crate::model::topology::Spread;
 use crate::snapshot::Snapshot;
 use crate::time::Span;
@@ -43,9 +44,14 @@ pub(crate) fn edited(spec: &JobSpec, changes: &[Change]) -> JobSpec {
             }
             Change::AcceptSizes => each_alternative(gang, "", &mut |alternative| {
                 if let Some(ask) = &mut alternative.devices {
-                    let models = std::mem::take(&mut ask.class.models);
+                    let class = std::mem::take(&mut ask.class);
                     ask.class =
-                        DeviceClass { models, claim: ask.class.claim.take(), ..DeviceClass::default() };
+                        DeviceClass { least_gb: None, most_gb: None, least_memory_mib: None, ..class };
+                }
+            }),
+            Change::AcceptSlower => each_alternative(gang, "", &mut |alternative| {
+                if let Some(ask) = &mut alternative.devices {
+                    ask.class.least_gb_s = Newer::default();
                 }
             }),
             Change::FewerDevices { role, to, .. } => each_alternative(gang, role, &mut |alternative| {

@@ -103,6 +103,8 @@ fn edits(state: &State, snapshot: &Snapshot, spec: &JobSpec) -> Vec<Change> {
         class.least_gb.is_some() || class.most_gb.is_some() || class.least_memory_mib.is_some()
     };
     edits.extend(asks().any(bounded).then_some(Change::AcceptSizes));
+    let is_fast = |ask: &DeviceAsk| !ask.class.least_gb_s.is_unsaid();
+    edits.extend(asks().any(is_fast).then_some(Change::AcceptSlower));
     for role in roles {
         edits.extend(fewer(role));
         edits.extend(less_host(state, snapshot, spec, role));

@@ -15,6 +15,7 @@ use crate::model::choice::Face;
 use crate::model::device::{DeviceSpec, Health, Link};
 use crate::model::gang::Role;
 use crate::model::job::{Array, Cause, DependsOn, JobState, LastEnd};
+use crate::model::newer::Newer;
 use crate::model::node::NodeSpec;
 use crate::model::queue::{Nodes, Queue};
 use crate::plan::Room;
@@ -242,8 +243,8 @@ impl World {
         let over: BTreeSet<String> = over.map(|(_, spread, _)| spread.over.clone()).collect();
         let (count, each) = if exclusive || !over.is_empty() { (tasks, 1) } else { (1, tasks) };
         let example = self.state().devices.values().filter(|device| device.spec.model == model);
-        let example =
-            example.max_by_key(|device| device.spec.memory_mib).map(|device| DeviceSpec::clone(&device.spec));
+        let example = example.max_by_key(|device| (device.spec.memory_mib, device.spec.bandwidth_gb_s));
+        let example = example.map(|device| DeviceSpec::clone(&device.spec));
         let example = example.unwrap_or_else(|| unknown_device(model));
         let named = self.state().nodes.values().find(|node| !node.spec.domains.is_empty());
         let levels = named.map(|node| node.spec.domains.clone()).unwrap_or_default();
@@ -353,8 +354,15 @@ impl World {
     }
 }
 
+/// A device of a model that the pool does not have: whoever asks for it by name takes its memory to be fast enough.
 fn unknown_device(model: &str) -> DeviceSpec {
-    DeviceSpec { model: model.to_owned(), memory_mib: 81_920, nominal_gb: Some(80), ..DeviceSpec::default() }
+    DeviceSpec {
+        model: model.to_owned(),
+        memory_mib: 81_920,
+        nominal_gb: Some(80),
+        bandwidth_gb_s: Newer(Some(u32::MAX)),
+        ..DeviceSpec::default()
+    }
 }
 
 fn is_held(job: &Job, target: JobId) -> bool {

@@ -161,6 +161,9 @@ pub struct DeviceClass {
     /// A claim of the engine's own kind (DRA) that stands for the devices.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub claim: Option<String>,
+    /// The least speed of the memory of each device in GB/s.
+    #[serde(default, skip_serializing_if = "Newer::is_unsaid")]
+    pub least_gb_s: Newer<u32>,
 }
 
 /// How much of each device.
@@ -186,11 +189,12 @@ impl DeviceClass {
         self.models.is_empty() || self.models.contains(&device.model)
     }
 
-    /// Whether the device has memory within the bounds.
+    /// Whether the device has memory within the bounds, by size and by speed. One of whose speed nothing is known is in no bound of it.
     pub fn takes_memory(&self, device: &DeviceSpec) -> bool {
         self.least_gb.is_none_or(|least| device.size_gb() >= least)
             && self.most_gb.is_none_or(|most| device.size_gb() <= most)
             && self.least_memory_mib.is_none_or(|least| device.memory_mib >= least)
+            && self.least_gb_s.said().is_none_or(|least| device.bandwidth_gb_s.said() >= Some(least))
     }
 }
 
@@ -314,6 +318,9 @@ impl fmt::Display for DeviceClass {
         parts.extend(size);
         if let Some(mib) = self.least_memory_mib {
             parts.push(format!("≥ {mib} MiB"));
+        }
+        if let Some(gb_s) = self.least_gb_s.said() {
+            parts.push(format!("≥ {gb_s} GB/s"));
         }
         if parts.is_empty() { f.write_str("any GPU") } else { f.write_str(&parts.join(":")) }
     }

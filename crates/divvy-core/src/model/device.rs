@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::newer::Newer;
+
 /// Milli of one whole device.
 pub const WHOLE_MILLI: u32 = 1000;
 
@@ -33,6 +35,9 @@ pub struct DeviceSpec {
     /// Slices of a partitionable device, by profile; empty for all others.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub slices: Vec<(String, u32)>,
+    /// How fast its memory is, in GB/s; unsaid where nobody knows.
+    #[serde(default, skip_serializing_if = "Newer::is_unsaid")]
+    pub bandwidth_gb_s: Newer<u32>,
 }
 
 impl DeviceSpec {
@@ -40,6 +45,12 @@ impl DeviceSpec {
     /// (drivers report a little less than what is sold: 81,559 MiB for 80).
     pub fn size_gb(&self) -> u32 {
         self.nominal_gb.unwrap_or_else(|| u32::try_from(self.memory_mib.div_ceil(1024)).unwrap_or(u32::MAX))
+    }
+
+    /// Whether no ask tells it and another by what they are; where they are and whom they are joined to is another question.
+    pub fn is_like(&self, other: &Self) -> bool {
+        let memory = |spec: &Self| (spec.memory_mib, spec.nominal_gb, spec.bandwidth_gb_s);
+        memory(self) == memory(other) && self.model == other.model
     }
 }
 

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::ask::{Alternative, DeviceAsk, DeviceClass};
 use super::device::DeviceSpec;
+use super::newer::Newer;
 use crate::state::fingerprint;
 
 /// What arrivals are told apart by: a task's devices and cores, as its first alternative has them.
@@ -156,24 +157,33 @@ pub struct DeviceKind {
     pub memory_mib: u64,
     /// The size the model is sold with, in GB.
     pub nominal_gb: Option<u32>,
+    /// How fast its memory is, in GB/s.
+    #[serde(default, skip_serializing_if = "Newer::is_unsaid")]
+    pub bandwidth_gb_s: Newer<u32>,
 }
 
 impl DeviceKind {
     /// That of a device.
     pub fn of(spec: &DeviceSpec) -> Self {
         let (model, nominal_gb) = (spec.model.clone(), spec.nominal_gb);
-        Self { model, memory_mib: spec.memory_mib, nominal_gb }
+        Self { model, memory_mib: spec.memory_mib, nominal_gb, bandwidth_gb_s: spec.bandwidth_gb_s }
     }
 
     /// Whether a device is of it.
     pub fn is_of(&self, spec: &DeviceSpec) -> bool {
-        (self.memory_mib, self.nominal_gb) == (spec.memory_mib, spec.nominal_gb) && self.model == spec.model
+        let memory = (spec.memory_mib, spec.nominal_gb, spec.bandwidth_gb_s);
+        (self.memory_mib, self.nominal_gb, self.bandwidth_gb_s) == memory && self.model == spec.model
     }
 
     /// A device of it.
     pub fn example(&self) -> DeviceSpec {
-        let (model, nominal_gb) = (self.model.clone(), self.nominal_gb);
-        DeviceSpec { model, memory_mib: self.memory_mib, nominal_gb, ..DeviceSpec::default() }
+        DeviceSpec {
+            model: self.model.clone(),
+            memory_mib: self.memory_mib,
+            nominal_gb: self.nominal_gb,
+            bandwidth_gb_s: self.bandwidth_gb_s,
+            ..DeviceSpec::default()
+        }
     }
 }
 

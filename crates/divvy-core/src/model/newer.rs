@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// A setting that may be unsaid, and then hashes to nothing: digests of what does not use it stay what they were before there was
 /// such a setting.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Newer<T>(pub Option<T>);
 

@@ -38,14 +38,14 @@ fn braces<'a, T: Deserialize<'a>>(what: &str, text: &'a str) -> Result<T, String
     serde_json::from_str(text).map_err(|error| format!("what stands in braces is no {what}: {error}"))
 }
 
-/// `node n1 8xh100 cpu=64 mem=512 numa=32:256,32:256 gb=80 mib=81559 linked zone=z1 block=b1 rack=r1`
+/// `node n1 8xh100 cpu=64 mem=512 numa=32:256,32:256 gb=80 mib=81559 bandwidth=3350 linked zone=z1 block=b1 rack=r1`
 pub(super) fn node(words: &Words) -> Result<Hardware, String> {
     if let Some(text) = words.braces {
         let hardware: Hardware = braces("node", text)?;
         let count = u32::try_from(hardware.devices.len()).unwrap_or(u32::MAX);
         return not_too_many(count).map(|()| hardware);
     }
-    words.only(3, "linked", "linked cpu mem numa gb mib zone block rack labels taints tasks")?;
+    words.only(3, "linked", "linked cpu mem numa gb mib bandwidth zone block rack labels taints tasks")?;
     let name = words.at(1, "the node's name")?;
     let (count, model) = match words.placed.get(2) {
         None | Some(&"linked") => (0, "h100"),
@@ -54,6 +54,7 @@ pub(super) fn node(words: &Words) -> Result<Hardware, String> {
     let usual_mib = if model == "a100" { 40_960 } else { 81_559 };
     let uuid = |index: u32| format!("{name}:{index}");
     let gb = words.count("gb", 0)?;
+    let bandwidth_gb_s = bandwidth(words)?;
     let memory_mib = words.number("mib", usual_mib)?;
     let memory_mib = u64::try_from(memory_mib).map_err(|_| "mib is not below 0")?;
     let mut links = links::links(words, count, uuid)?;
@@ -70,6 +71,7 @@ pub(super) fn node(words: &Words) -> Result<Hardware, String> {
         model: model.to_owned(),
         memory_mib,
         nominal_gb: (gb > 0).then_some(gb),
+        bandwidth_gb_s,
         links: std::mem::take(&mut links[index as usize]),
         numa: place(index).filter(|_| !numa.is_empty()),
         ..DeviceSpec::default()
@@ -86,6 +88,11 @@ pub(super) fn node(words: &Words) -> Result<Hardware, String> {
         ..NodeSpec::default()
     };
     Ok(Hardware { spec, devices })
+}
+
+/// `bandwidth=3350`: of memory, in GB/s.
+fn bandwidth(words: &Words) -> Result<Newer<u32>, String> {
+    words.count("bandwidth", 0).map(|gb_s| Newer((gb_s > 0).then_some(gb_s)))
 }
 
 /// `labels=disk:ssd,pool:a`: names and what they say, where they say anything.
@@ -214,7 +221,7 @@ fn amount(resource: &str, text: &str) -> Result<Amount, String> {
 /// What `submit` knows beside the job's name, its queue and the GPUs of each task.
 const FLAGS: &str = "held wait exclusive fixed polite resumable";
 /// See [`FLAGS`].
-const NAMES: &str = "tasks prio model or speed gb milli after array limit cpu mem start user requeue restarts estimate saves token within near slice spread nodes tolerates labels apart";
+const NAMES: &str = "tasks prio model or speed gb bandwidth milli after array limit cpu mem start user requeue restarts estimate saves token within near slice spread nodes tolerates labels apart";
 
 /// `submit j1 a 2 tasks=4 prio=high`, `submit j1 a 2 tasks=2..4`
 pub(super) fn spec(words: &Words, after: Vec<Dependency>, now: Time) -> Result<JobSpec, String> {
@@ -339,7 +346,8 @@ fn alternative(words: &Words) -> Result<Alternative, String> {
     let models =
         words.named.get("model").map(|text| text.split(',').map(String::from).collect()).unwrap_or_default();
     let gb = Some(words.count("gb", 0)?).filter(|gb| *gb > 0);
-    let class = DeviceClass { models, least_gb: gb, ..DeviceClass::default() };
+    let least_gb_s = bandwidth(words)?;
+    let class = DeviceClass { models, least_gb: gb, least_gb_s, ..DeviceClass::default() };
     let draw = match words.count("milli", 1000)? {
         1000 => DrawAsk::Whole,
         milli => DrawAsk::Share { milli, memory_mib: None },

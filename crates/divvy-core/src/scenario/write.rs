@@ -353,6 +353,7 @@ fn node_words(hardware: &read::Hardware, linked: &str) -> String {
         line += &format!(" {}x{}{linked}", hardware.devices.len(), first.model);
         line += &first.nominal_gb.map(|gb| format!(" gb={gb}")).unwrap_or_default();
         line += &format!(" mib={}", first.memory_mib);
+        line += &first.bandwidth_gb_s.said().map(|gb_s| format!(" bandwidth={gb_s}")).unwrap_or_default();
     }
     line += &format!(" cpu={} mem={}", cores(spec.cpu_milli), memory(spec.memory_bytes));
     let numa =
@@ -392,6 +393,7 @@ fn job_words(spec: &JobSpec, now: Time) -> Option<String> {
     let speed = |(model, speed): (&String, &u32)| format!("{model}:{speed}");
     say("speed", speeds.map(|speeds| speeds.iter().map(speed).collect::<Vec<_>>().join(",")));
     say("gb", devices.and_then(|ask| ask.class.least_gb).map(|gb| gb.to_string()));
+    say("bandwidth", devices.and_then(|ask| ask.class.least_gb_s.0).map(|gb_s| gb_s.to_string()));
     say(
         "milli",
         devices.and_then(|ask| match ask.draw {

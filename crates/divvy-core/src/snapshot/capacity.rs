@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use super::shelves::{Filed, Shelves, alike};
+use super::shelves::{Filed, Shelves};
 use super::sites::{Lanes, Site, survey};
 use crate::amount::Resource;
 use crate::id::{DeviceId, NodeId};
@@ -546,14 +546,15 @@ impl<I: Iterator<Item: Hash> + Clone> Hash for Each<I> {
 fn count_devices(node: &mut NodeView) {
     node.free = node.devices.iter().map(|device| u32::from(device.is_free())).sum();
     node.usable = node.devices.iter().map(|device| u32::from(device.unusable.is_none())).sum();
-    node.uniform = node.devices.windows(2).all(|pair| alike(&pair[0].spec, &pair[1].spec));
+    node.uniform = node.devices.windows(2).all(|pair| pair[0].spec.is_like(&pair[1].spec));
 }
 
 fn fixed(node: &NodeView) -> u64 {
     let of = |device: &DeviceView| {
         let spec = &device.spec;
         let islands = [IslandLevel::Nvlink, IslandLevel::Numa].map(|level| device.site.island(level));
-        fingerprint(&(&spec.model, spec.memory_mib, spec.nominal_gb, spec.numa, device.host_share, islands))
+        let memory = (spec.memory_mib, spec.nominal_gb);
+        fingerprint(&(&spec.model, memory, spec.numa, device.host_share, islands, spec.bandwidth_gb_s))
     };
     fingerprint(&(node.cpu_milli.0, node.memory_bytes.0, &node.extras.0, Each(node.devices.iter().map(of))))
 }

@@ -56,7 +56,7 @@ impl Shelves {
             self.kinds.push(Kind::default());
         }
         let known =
-            self.kinds.iter().position(|kind| kind.example.as_ref().is_some_and(|it| alike(it, spec)));
+            self.kinds.iter().position(|kind| kind.example.as_ref().is_some_and(|it| it.is_like(spec)));
         known.unwrap_or_else(|| {
             self.kinds.push(Kind { example: Some(spec.clone()), ..Kind::default() });
             self.kinds.len() - 1
@@ -90,11 +90,6 @@ impl Shelves {
     pub fn free(&self) -> u64 {
         self.kinds.iter().map(|kind| kind.free).sum()
     }
-}
-
-/// Whether no ask tells two devices apart.
-pub(super) fn alike(one: &DeviceSpec, other: &DeviceSpec) -> bool {
-    (one.memory_mib, one.nominal_gb) == (other.memory_mib, other.nominal_gb) && one.model == other.model
 }
 
 impl<'a> Chosen<'a> {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use divvy_core::model::choice::{Face, Taint};
 use divvy_core::model::device::DeviceSpec;
+use divvy_core::model::newer::Newer;
 use divvy_core::model::node::NodeSpec;
 use divvy_gpu::catalogue;
 
@@ -84,13 +85,15 @@ fn devices(node: &Node) -> Vec<DeviceSpec> {
     let labels = &node.metadata.labels;
     let product = labels.get(PRODUCT).map_or("", String::as_str);
     let memory_mib = labels.get(MEMORY).and_then(|text| text.parse().ok()).unwrap_or(0);
+    let known = catalogue::lookup(product, Some(memory_mib));
     let device = |index: u32| DeviceSpec {
         uuid: format!("{}/{index}", node.metadata.name),
         index,
         model: if product.is_empty() { "gpu".into() } else { catalogue::key(product) },
         product: product.to_owned(),
         memory_mib,
-        nominal_gb: catalogue::lookup(product, Some(memory_mib)).map(|known| known.variant.memory_gb),
+        nominal_gb: known.map(|known| known.variant.memory_gb),
+        bandwidth_gb_s: Newer(known.map(|known| known.bandwidth_gb_s())),
         // No links, and no NUMA node: which devices a pod gets is not the scheduler's to say, so it never has several in one island (L4).
         ..DeviceSpec::default()
     };

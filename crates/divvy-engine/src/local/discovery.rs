@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use divvy_core::engine::Observation;
 use divvy_core::model::device::{DeviceSpec, Health, Link, Occupant};
+use divvy_core::model::newer::Newer;
 use divvy_core::model::node::{NodeSpec, NumaNode};
 use divvy_gpu::{Device, LockOwner, Machine, MigMode, Occupancy};
 
@@ -51,6 +52,7 @@ pub(crate) fn device(device: &Device) -> DeviceSpec {
         minor: device.minor_number,
         links: device.nvlink.iter().map(link).collect(),
         slices: Vec::new(),
+        bandwidth_gb_s: Newer(device.memory_bandwidth_gb_s),
     }
 }
 

@@ -27,15 +27,21 @@ pub struct Variant {
     pub memory_mib: u64,
     /// Memory bandwidth in GB/s.
     pub bandwidth_gb_s: u32,
+    /// The same on PCIe cards, where these have other memory.
+    pub(super) card_gb_s: Option<u32>,
 }
 
 impl Variant {
     /// Stands in for a model without sizes; a test shows that there is none.
-    pub(super) const NONE: Self = Self { memory_gb: 0, memory_mib: 0, bandwidth_gb_s: 0 };
+    pub(super) const NONE: Self = Self { memory_gb: 0, memory_mib: 0, bandwidth_gb_s: 0, card_gb_s: None };
 }
 
 const fn size(memory_gb: u32, memory_mib: u64, bandwidth_gb_s: u32) -> Variant {
-    Variant { memory_gb, memory_mib, bandwidth_gb_s }
+    Variant { memory_gb, memory_mib, bandwidth_gb_s, card_gb_s: None }
+}
+
+const fn size_with_cards(memory_gb: u32, memory_mib: u64, bandwidth_gb_s: u32, card_gb_s: u32) -> Variant {
+    Variant { memory_gb, memory_mib, bandwidth_gb_s, card_gb_s: Some(card_gb_s) }
 }
 
 /// The models, newest generation first.
@@ -60,9 +66,9 @@ pub(super) static MODELS: &[Model] = &[
     Model { key: "h200", product: "H200", capability: (9, 0), nvlinks: 18, names: &[],
             variants: &[size(141, 143_771, 4800)] },
     Model { key: "h100", product: "H100 80GB HBM3", capability: (9, 0), nvlinks: 18, names: &[],
-            variants: &[size(80, 81_559, 3350), size(94, 95_830, 3900), size(96, 97_871, 4000), size(64, 65_247, 2000)] },
+            variants: &[size_with_cards(80, 81_559, 3350, 2039), size(94, 95_830, 3900), size(96, 97_871, 4000), size(64, 65_247, 2000)] },
     Model { key: "h800", product: "H800", capability: (9, 0), nvlinks: 8, names: &[],
-            variants: &[size(80, 81_559, 3350)] },
+            variants: &[size_with_cards(80, 81_559, 3350, 2039)] },
     Model { key: "h20", product: "H20", capability: (9, 0), nvlinks: 18, names: &[],
             variants: &[size(96, 97_871, 4000), size(141, 143_771, 4800)] },
     Model { key: "l40s", product: "L40S", capability: (8, 9), nvlinks: 0, names: &[],
@@ -88,9 +94,9 @@ pub(super) static MODELS: &[Model] = &[
     Model { key: "rtx4080", product: "GeForce RTX 4080", capability: (8, 9), nvlinks: 0, names: &[],
             variants: &[size(16, 16_376, 717)] },
     Model { key: "a100", product: "A100-SXM4-80GB", capability: (8, 0), nvlinks: 12, names: &[],
-            variants: &[size(80, 81_920, 2039), size(40, 40_960, 1555), size(64, 65_536, 1640)] },
+            variants: &[size_with_cards(80, 81_920, 2039, 1935), size(40, 40_960, 1555), size(64, 65_536, 1640)] },
     Model { key: "a800", product: "A800-SXM4-80GB", capability: (8, 0), nvlinks: 8, names: &[],
-            variants: &[size(80, 81_920, 2039), size(40, 40_960, 1555)] },
+            variants: &[size_with_cards(80, 81_920, 2039, 1935), size(40, 40_960, 1555)] },
     Model { key: "a30", product: "A30", capability: (8, 0), nvlinks: 4, names: &[],
             variants: &[size(24, 24_576, 933)] },
     Model { key: "a40", product: "A40", capability: (8, 6), nvlinks: 4, names: &[],

@@ -2,10 +2,11 @@
 
 use std::{fs, path::Path};
 
-use nvml_wrapper::error::NvmlError;
+use nvml_wrapper::{enum_wrappers::device::Clock, error::NvmlError};
 
 use super::{Found, links, means_lost, reason, sample, session::Session};
-use crate::{ComputeCapability, Device, LostDevice, MigMode, SourceError, catalogue, printable};
+use crate::catalogue::{self, Known};
+use crate::{ComputeCapability, Device, LostDevice, MigMode, SourceError, printable};
 
 /// `NVML_AFFINITY_SCOPE_NODE` of nvml.h.
 const SCOPE_NODE: u32 = 0;
@@ -53,7 +54,7 @@ fn one(device: &nvml_wrapper::Device<'_>, index: u32) -> Result<Device, NvmlErro
         product,
         memory_mib,
         nominal_memory_gb: known.map(|known| known.variant.memory_gb),
-        memory_bandwidth_gb_s: known.map(|known| known.variant.bandwidth_gb_s),
+        memory_bandwidth_gb_s: bandwidth_gb_s(device, known),
         numa_node: numa_node(device).or_else(|| pci_bus_id.as_deref().and_then(sysfs_numa_node)),
         pci_bus_id,
         minor_number: device.minor_number().ok(),
@@ -62,6 +63,22 @@ fn one(device: &nvml_wrapper::Device<'_>, index: u32) -> Result<Device, NvmlErro
             .map(|c| ComputeCapability { major: c.major.unsigned_abs(), minor: c.minor.unsigned_abs() }),
         mig_mode: mig_mode(device),
     })
+}
+
+/// What is sold under its name, unless the driver tells of other memory.
+fn bandwidth_gb_s(device: &nvml_wrapper::Device<'_>, known: Option<Known>) -> Option<u32> {
+    let sold = known.map(|known| known.bandwidth_gb_s());
+    let told = told_bandwidth_gb_s(device).filter(|told| *told > 0);
+    // Data sheets round, and boards of one name run a little faster or slower.
+    let is_that = |sold: &u32| told.is_none_or(|told| told.abs_diff(*sold) <= sold / 20);
+    sold.filter(is_that).or(told)
+}
+
+/// As the driver's figures have it: of each line of the bus, two bits in each cycle of the memory's clock.
+fn told_bandwidth_gb_s(device: &nvml_wrapper::Device<'_>) -> Option<u32> {
+    let lines = u64::from(device.memory_bus_width().ok()?);
+    let mhz = u64::from(device.max_clock_info(Clock::Memory).ok()?);
+    u32::try_from(lines.checked_mul(2 * mhz)? / 8 / 1000).ok()
 }
 
 /// Asks for the node whose memory is near. (`nvmlDeviceGetNumaNodeId` is another thing: the node that a coherent

@@ -49,6 +49,7 @@ fn one(state: &State, id: DeviceId, device: &Device, latest: &Latest) -> api::Gp
         reason: reason(state, id, device),
         foreign: device.occupant.as_ref().map(foreign),
         pci_bus_id: seen.and_then(|seen| seen.pci_bus_id.clone()),
+        memory_bandwidth_gb_s: spec.bandwidth_gb_s.0,
         numa_node: spec.numa,
         compute_capability: seen
             .and_then(|seen| seen.compute_capability)

@@ -1,28 +1,33 @@
 //! `gpus: h100:2`, `gpus: [h100:2, l4:4]`: the devices of a task, in one way or in several, the preferred first.
 
 use divvy_api::{Gpus, Problem, Scalar};
-use divvy_core::amount::Bytes;
+use divvy_core::amount::{Bandwidth, Bytes};
 use divvy_core::model::ask::{DeviceAsk, DeviceText, DrawAsk};
+use divvy_core::model::newer::Newer;
 use divvy_core::model::ways::{DeviceWays, unlike};
 
 use super::incoming::{bad, parsed};
 
+/// What each device must have at least, whichever way it is.
+#[derive(Default)]
+pub(super) struct Least {
+    /// `gpu_memory`: as the driver reports it.
+    pub(super) memory: Option<Scalar>,
+    /// `gpu_bandwidth`: of its memory.
+    pub(super) bandwidth: Option<Scalar>,
+}
+
 /// Each way to serve a task; none where no devices are asked for.
-pub(super) fn ways(
-    gpus: Option<&Gpus>,
-    memory: Option<&Scalar>,
-    prefix: &str,
-) -> Result<Vec<DeviceAsk>, Problem> {
+pub(super) fn ways(gpus: Option<&Gpus>, least: &Least, prefix: &str) -> Result<Vec<DeviceAsk>, Problem> {
     let none = |gpus: &&Gpus| matches!(gpus, Gpus::One(text) if text.as_str() == "0");
     let Some(gpus) = gpus.filter(|gpus| !none(gpus)) else {
-        return match memory {
-            None => Ok(Vec::new()),
-            Some(_) => Err(bad(
-                format!("{prefix}gpu_memory"),
-                "it is the memory of each GPU, and no GPU is asked for",
-            )
-            .with_fix("say how many: -g 1")),
+        let (field, what) = match least {
+            Least { memory: Some(_), .. } => ("gpu_memory", "memory"),
+            Least { bandwidth: Some(_), .. } => ("gpu_bandwidth", "bandwidth"),
+            Least { memory: None, bandwidth: None } => return Ok(Vec::new()),
         };
+        let detail = format!("it is the {what} of each GPU, and no GPU is asked for");
+        return Err(bad(format!("{prefix}{field}"), detail).with_fix("say how many: -g 1"));
     };
     let field = format!("{prefix}gpus");
     let mut texts = match gpus {
@@ -34,11 +39,15 @@ pub(super) fn ways(
     }
     // Two names may stand for one model.
     unlike(&texts).map_err(|error| bad(field, error))?;
-    let least_memory_mib = memory.map(|memory| parsed::<Bytes>(&format!("{prefix}gpu_memory"), memory));
-    let least_memory_mib =
-        least_memory_mib.transpose()?.map(|Bytes(bytes)| u64::try_from(bytes).unwrap_or(0).div_ceil(1 << 20));
+    let memory = least.memory.as_ref().map(|text| parsed::<Bytes>(&format!("{prefix}gpu_memory"), text));
+    let memory_mib =
+        memory.transpose()?.map(|Bytes(bytes)| u64::try_from(bytes).unwrap_or(0).div_ceil(1 << 20));
+    let bandwidth = least.bandwidth.as_ref();
+    let bandwidth = bandwidth.map(|text| parsed::<Bandwidth>(&format!("{prefix}gpu_bandwidth"), text));
+    let least_gb_s = Newer(bandwidth.transpose()?.map(|Bandwidth(gb_s)| gb_s));
     let ask = |DeviceText { mut class, count }| {
-        class.least_memory_mib = least_memory_mib;
+        class.least_memory_mib = memory_mib;
+        class.least_gb_s = least_gb_s;
         DeviceAsk::of(class, count, DrawAsk::Whole)
     };
     Ok(texts.into_iter().map(ask).collect())
@@ -57,7 +66,8 @@ mod tests {
 
     fn read(gpus: serde_json::Value) -> Result<Vec<String>, (String, String)> {
         let gpus: Gpus = serde_json::from_value(gpus).unwrap();
-        let ways = ways(Some(&gpus), None, "").map_err(|it| (it.field.unwrap_or_default(), it.detail))?;
+        let ways = ways(Some(&gpus), &Least::default(), "")
+            .map_err(|it| (it.field.unwrap_or_default(), it.detail))?;
         Ok(ways.iter().map(|ask| format!("{}:{}", ask.class, ask.count)).collect())
     }
 

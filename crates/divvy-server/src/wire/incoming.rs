@@ -340,8 +340,11 @@ fn role(job: &JobFile, role: &RoleFile, prefix: &str, process: &Process) -> Resu
 fn alternatives(job: &JobFile, role: &RoleFile, prefix: &str) -> Result<Vec<Alternative>, Problem> {
     let or = |own: &Option<Scalar>, jobs: &Option<Scalar>| own.clone().or_else(|| jobs.clone());
     let field = |name: &str| format!("{prefix}{name}");
-    let least = or(&role.gpu_memory, &job.gpu_memory);
-    let devices = gpus::ways(role.gpus.as_ref().or(job.gpus.as_ref()), least.as_ref(), prefix)?;
+    let least = gpus::Least {
+        memory: or(&role.gpu_memory, &job.gpu_memory),
+        bandwidth: or(&role.gpu_bandwidth, &job.gpu_bandwidth),
+    };
+    let devices = gpus::ways(role.gpus.as_ref().or(job.gpus.as_ref()), &least, prefix)?;
     let cpu_milli = or(&role.cpus, &job.cpus).map(|text| {
         let read = read_amount(&Resource::Cpu, text.as_str());
         let finite =
@@ -435,7 +438,7 @@ mod tests {
     #[test]
     fn everything_that_can_be_said_arrives() {
         let read = incoming(serde_json::json!({
-            "command": "make", "name": "n", "gpus": "RTX-4090,h100:40GB..80GB:2", "gpu_memory": "40Gi", "cpus": 0.5, "memory": "64G",
+            "command": "make", "name": "n", "gpus": "RTX-4090,h100:40GB..80GB:2", "gpu_memory": "40Gi", "gpu_bandwidth": "1.5TB/s", "cpus": 0.5, "memory": "64G",
             "queue": "vision", "priority": "high", "time_limit": "2h", "requeue": "failure", "after": ["12", "13:fail"], "array": "0-9%2",
             "start_after": "1s", "stop": {"signal": "SIGINT", "grace": "3s"}, "directory": "sub", "log": "logs/%j", "tasks": 3, "hold": true,
         }));
@@ -455,6 +458,7 @@ mod tests {
             (devices.class.models.join(","), devices.count, devices.class.least_memory_mib),
             ("rtx4090,h100".into(), 2, Some(40_960))
         );
+        assert_eq!(devices.class.least_gb_s.0, Some(1500));
         assert_eq!(
             (alternative.cpu_milli, alternative.memory_bytes, role.minimum),
             (Some(500), Some(64_000_000_000), 3)
@@ -552,6 +556,8 @@ mod tests {
             (serde_json::json!({"command": "x", "cpus": "many"}), "cpus"),
             (serde_json::json!({"command": "x", "cpus": 0}), "cpus"),
             (serde_json::json!({"command": "x", "gpu_memory": "40Gi"}), "gpu_memory"),
+            (serde_json::json!({"command": "x", "gpu_bandwidth": "1TB/s"}), "gpu_bandwidth"),
+            (serde_json::json!({"command": "x", "gpus": 1, "gpu_bandwidth": "1000"}), "gpu_bandwidth"),
             (serde_json::json!({"command": "x", "speed": {"h100": 1}}), "speed"),
             (serde_json::json!({"command": "x", "after": ["1", "2:maybe"]}), "after[1]"),
             (serde_json::json!({"command": "x", "roles": [{"name": "a"}, {"name": "a"}]}), "roles[1].name"),

@@ -133,6 +133,25 @@ unsafe extern "C" fn nvmlDeviceGetPowerUsage(device: Handle, out: *mut c_uint) -
     })
 }
 
+/// The highest clock of a kind, of which that of the memory (2) is the only one told.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn nvmlDeviceGetMaxClockInfo(device: Handle, kind: c_uint, out: *mut c_uint) -> c_uint {
+    on(device, None, |_, device| {
+        let mhz = device.memory_clock_mhz.filter(|_| kind == 2).ok_or(Code::NotSupported)?;
+        // SAFETY: nvml.h's.
+        unsafe { put(out, mhz) }
+    })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn nvmlDeviceGetMemoryBusWidth(device: Handle, out: *mut c_uint) -> c_uint {
+    on(device, None, |_, device| {
+        let bits = device.memory_bus_bits.ok_or(Code::NotSupported)?;
+        // SAFETY: nvml.h's.
+        unsafe { put(out, bits) }
+    })
+}
+
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlDeviceGetPciInfo_v3(device: Handle, out: *mut PciInfo) -> c_uint {
     // SAFETY: nvml.h's.

@@ -85,6 +85,11 @@ impl Listing for Gpu {
             Column::<Self>::new("NUMA", |gpu, _| or_dash(gpu.numa_node)).right().wide(),
             Column::<Self>::new("CC", |gpu, _| or_dash(gpu.compute_capability.clone())).wide(),
             Column::<Self>::new("MIG", |gpu, _| or_dash(gpu.mig_mode.clone())).wide(),
+            Column::<Self>::new("BANDWIDTH", |gpu, _| {
+                or_dash(gpu.memory_bandwidth_gb_s.map(|gb_s| format!("{gb_s}GB/s")))
+            })
+            .right()
+            .wide(),
             Column::<Self>::new("NVLINKS", |gpu, _| joined(&gpu.nvlinks)).wide(),
             Column::<Self>::new("MEMORY", |gpu, _| memory_pair(gpu.memory_used_mib, gpu.memory_mib)).right(),
             Column::<Self>::new("UTIL", |gpu, _| {

@@ -36,6 +36,9 @@ pub(crate) struct Run {
     /// The least memory of each GPU
     #[arg(long, value_name = "SIZE", help_heading = "What it needs")]
     gpu_memory: Option<String>,
+    /// The least speed of the memory of each GPU: 900GB/s, 3.35TB/s
+    #[arg(long, value_name = "SPEED", help_heading = "What it needs")]
+    gpu_bandwidth: Option<String>,
     /// Cores per task
     #[arg(short, long, value_name = "CORES", help_heading = "What it needs")]
     cpus: Option<String>,
@@ -173,6 +176,7 @@ impl Run {
         let speeds = self.speed.iter().map(|(model, speed)| (model.clone(), Scalar(speed.clone())));
         job.speed.extend(speeds);
         put(&mut job.gpu_memory, &self.gpu_memory);
+        put(&mut job.gpu_bandwidth, &self.gpu_bandwidth);
         put(&mut job.cpus, &self.cpus);
         put(&mut job.memory, &self.mem);
         job.tasks = self.tasks.or(job.tasks);

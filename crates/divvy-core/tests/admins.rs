@@ -63,6 +63,19 @@ fn submit(pool: &mut Scenario, user: &str, queue: &str) -> JobId {
 }
 
 #[test]
+fn what_an_administrator_of_the_pool_guaranteed_below_a_queue_stays_when_its_own_changes_other_things() {
+    let before =
+        "queues:\n  default:\n  lab: {weight: 2, admins: [user:eva]}\n  lab/vision: {guarantee: 4}\n";
+    for (to, is_taken) in [("4, weight: 3", true), ("3", true), ("5", false), ("{any: 4, cpu: 1}", false)] {
+        let mut pool = Scenario::new();
+        pool.line("node n1 1xh100").unwrap();
+        set(&mut pool, before, "root").unwrap();
+        let text = before.replace("guarantee: 4", &format!("guarantee: {to}"));
+        assert_eq!(set(&mut pool, &text, "eva").is_ok(), is_taken, "{to}");
+    }
+}
+
+#[test]
 fn who_administers_a_queue_sets_those_below_it_and_no_others() {
     let mut pool = pool();
     let changed = |from: &str, to: &str| QUEUES.replace(from, to);

@@ -336,9 +336,23 @@ fn what_a_queue_does_not_lend_stays_free_for_it() {
             place b0_0 n1:0
             place b0_1 n1:1
             wait DV-NOT-LENT: queue b would have to borrow, and the others lend 0 more GPUs
-            fit
+            later
+              DV-NOT-LENT queue b would have to borrow, and the others lend 0 more GPUs | wait for jobs that borrow to end, have other queues lend more any, or raise b's guarantee (this job asks for 1)
               4 in pool > 4 right model > 4 enough memory > 4 healthy > 2 free > 2 on one node
             place a0 n1:2+n1:3
+        "#]],
+    );
+}
+
+#[test]
+fn what_was_lent_before_counts_in_later_cycles_too() {
+    check(
+        "node n1 8xh100\nqueue a guarantee=4 lend=0\nqueue b\nqueue b/c guarantee=1\nsubmit a0 a 1\nsubmit c0 b/c 1\nplan\nsubmit c1 b/c 4\nplan\nsubmit c2 b/c 3\nplan",
+        expect![[r#"
+            place a0 n1:0
+            place c0 n1:1
+            wait DV-NOT-LENT: queue b/c would have to borrow, and the others lend 3 more GPUs
+            place c2 n1:2+n1:3+n1:4
         "#]],
     );
 }

@@ -137,7 +137,12 @@ fn what_others_keep_is_lent_or_guaranteed_by_an_administrator() {
     check(
         "node n1 4xh100\nqueue a guarantee=3 lend=1\nqueue b guarantee=1\nsubmit x b 2 limit=1h\nplan\nsubmit j b 2\nplan",
         "j",
-        expect!["it does not wait"],
+        expect![[r#"
+            DV-NOT-LENT queue b would have to borrow, and the others lend 0 more GPUs
+                wait for job 1 to end
+                2 more GPUs of what is lent for a (to 3)
+            => wait for job 1 to end
+        "#]],
     );
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use divvy_core::amount::Resource;
+use divvy_core::amount::{Holdings, Resource};
 use divvy_core::plan::{Entitlement, entitlements};
 use divvy_core::scenario::Scenario;
 use proptest::prelude::*;
@@ -123,5 +123,46 @@ proptest! {
             let used = entitled[top].lent_milli + sum(&borrowed) + (own_held - own).max(0) - borrowed(top);
             prop_assert_eq!(sum(&|it| entitled[it].lent_milli), (used - (own - own_held).max(0)).max(0));
         }
+    }
+}
+
+/// Queues that lend some of their guarantees, and jobs that come and go, with a plan after each.
+fn lives() -> impl Strategy<Value = (Vec<(i64, i64)>, Vec<String>)> {
+    let queues = prop::collection::vec((0i64..5, 0i64..4), 2..5);
+    let steps = prop::collection::vec((0usize..5, 0usize..3, 1u32..5, prop::option::of(0usize..8)), 1..12);
+    (queues, steps).prop_map(|(queues, steps)| {
+        let pool = 2 + queues.iter().map(|(guarantee, _)| guarantee).sum::<i64>();
+        let mut lines = vec![format!("node n0 {pool}xh100")];
+        for (number, (guarantee, lend)) in queues.iter().enumerate() {
+            lines.push(format!("queue q{number} guarantee={guarantee} lend={lend}"));
+            lines.push(format!("queue q{number}/l"));
+            lines.push(format!("queue q{number}/r guarantee={}", guarantee / 2));
+        }
+        for (number, (queue, below, gpus, goes)) in steps.into_iter().enumerate() {
+            let below = ["", "/l", "/r"][below];
+            lines.push(format!("submit j{number} q{}{below} {gpus} wait", queue % queues.len()));
+            lines.push("plan".into());
+            lines.extend(goes.filter(|gone| *gone <= number).map(|gone| format!("cancel j{gone}")));
+        }
+        lines.push("plan".into());
+        (queues, lines)
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+    #[test]
+    fn what_queues_keep_is_free_for_them_however_many_cycles_it_was_idle((queues, lines) in lives()) {
+        let scenario = scene(&lines).map_err(TestCaseError::fail)?;
+        let snapshot = scenario.snapshot();
+        // What is being stopped is given back: it counts for nobody.
+        let of = |books: &BTreeMap<String, Holdings>, queue: usize| {
+            books.get(&format!("q{queue}")).map_or(0, |held| held.of(&Resource::Any))
+        };
+        let held = |queue: usize| of(&snapshot.held, queue) - of(&snapshot.leaving, queue);
+        let used_or_kept = |(queue, (guarantee, lend)): (usize, &(i64, i64))| held(queue).max((guarantee - lend) * 1000);
+        let taken: i64 = queues.iter().enumerate().map(used_or_kept).sum();
+        let pool = snapshot.capacity.total(&Resource::Any);
+        prop_assert!(taken <= pool, "{taken} of {pool}: {lines:#?}");
     }
 }

@@ -327,7 +327,7 @@ fn a_removed_queue_with_jobs_is_refused() {
     check(
         "node n1 1xh100\nqueue a\nsubmit a1 a 1\nremove a\nplan\nend a1\nremove a\nsubmit a2 a 1",
         expect![[r#"
-            refused queue-in-use: queue a has 1 jobs that wait or run: cancel them or let them end before it is removed
+            refused queue-in-use: queue a has jobs that wait or run, 1 in all: cancel them or let them end before it is removed
             place a1 n1:0
             ended a1 completed Exit exit=0
             refused unknown-queue: there is no queue "a"; there are: default

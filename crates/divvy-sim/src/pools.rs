@@ -335,10 +335,11 @@ fn parts<'a>(request: &Request<'a>) -> Vec<Part<'a>> {
     nodes_of.into_iter().map(part).filter(|part| part.jobs > 0).collect()
 }
 
-/// Reads the text of a queues.yaml.
-pub fn queues(text: &str) -> Result<Vec<Queue>, String> {
+/// Reads the queues of the text of a queues.yaml, and whether it also says how to decide, which a replay is told otherwise.
+pub fn queues(text: &str) -> Result<(Vec<Queue>, bool), String> {
     let settings = divvy_core::model::queue::parse(text).map_err(|error| error.to_string())?;
-    Ok(settings.queues)
+    let says_more = settings.policy.is_some() || settings.prices.is_some();
+    Ok((settings.queues, says_more))
 }
 
 /// A queue of each name in the trace, whose guarantee are the GPUs of its own nodes.

@@ -1,6 +1,7 @@
 //! Jobs of a trace that can never run, and why, in the words of the trace: it knows rows, GPUs and nodes, and nothing of tasks.
 
 use divvy_core::decide::Rejection;
+use divvy_core::model::device::WHOLE_MILLI;
 
 use crate::replay::ask::GPUS_OF_A_TASK;
 use crate::trace::cluster::ClusterNode;
@@ -34,11 +35,23 @@ impl Refused {
         nodes: &[&ClusterNode],
         speeds: Option<&Speeds>,
     ) -> Self {
+        let runs_nowhere = speeds.is_some_and(|speeds| speeds.models(&job.name, job.gpus).next().is_none());
         let why = match rejection {
             Rejection::CannotFit { .. } => no_room(job, nodes, speeds),
+            _ if runs_nowhere => no_room(job, nodes, speeds),
             other => other.to_string(),
         };
         Self::of(row, job, why)
+    }
+
+    /// A job that asks for more than a queue may hold, in thousandths of GPUs.
+    pub(crate) fn beyond_limit(row: usize, job: &Arrival, queue: &str, limit: i64) -> Self {
+        let limit = limit as f64 / f64::from(WHOLE_MILLI);
+        Self::of(
+            row,
+            job,
+            format!("it asks for {} GPUs, and the limit of queue {queue} is {limit}", job.gpus),
+        )
     }
 
     fn of(row: usize, job: &Arrival, why: String) -> Self {

@@ -4,13 +4,15 @@ pub(crate) mod ask;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use divvy_core::amount::{Amount, Resource};
 use divvy_core::controller::Broken;
 use divvy_core::decide::{Command, Submit};
 use divvy_core::event::{Event, Stamped};
 use divvy_core::id::JobId;
+use divvy_core::model::device::WHOLE_MILLI;
 use divvy_core::model::job::JobState;
 use divvy_core::model::policy::Policy;
-use divvy_core::model::queue::Queue;
+use divvy_core::model::queue::{Queue, lineage};
 use divvy_core::state::{State, fingerprint};
 use divvy_core::time::Time;
 
@@ -82,7 +84,7 @@ pub enum ReplayError {
         broken: Broken,
     },
     /// Jobs are left that will never start.
-    #[error("nothing will ever start job {1}; {0} jobs are left when all else has ended")]
+    #[error("nothing will ever start job {1}; when all else has ended, jobs that are left: {0}")]
     Stuck(usize, String),
     /// A row of the trace is wrong, or cannot be read.
     #[error(transparent)]
@@ -340,6 +342,11 @@ impl<'a, O: Onlooker> Run<'a, O> {
 
     fn arrive(&mut self, row: usize, job: TraceJob) -> Result<(), Broken> {
         let TraceJob { arrival, fate } = job;
+        if let Some((queue, gpus)) = self.limit_below(&arrival) {
+            let refused = Refused::beyond_limit(row, &arrival, queue, gpus);
+            self.refused.push(refused);
+            return Ok(());
+        }
         let shape = self.shapes.of(&arrival, self.speeds);
         let (owner, spec) = (self.owners.of(&arrival), shape.spec(&arrival).into());
         let (array, token, held, history) = (None, None, false, BTreeMap::new());
@@ -364,6 +371,18 @@ impl<'a, O: Onlooker> Run<'a, O> {
             }
         }
         Ok(())
+    }
+
+    /// The limit that keeps a job from ever running, and whose it is: here nobody changes it later.
+    fn limit_below(&self, arrival: &Arrival) -> Option<(&str, i64)> {
+        let asked = i64::from(arrival.gpus) * i64::from(WHOLE_MILLI);
+        lineage(&arrival.queue).find_map(|path| {
+            let queue = self.pool.state().queues.get(path)?;
+            match queue.limit.get(&Resource::Any)? {
+                Amount::Finite(limit) if *limit < asked => Some((queue.path.as_str(), *limit)),
+                _ => None,
+            }
+        })
     }
 
     fn foresee(&mut self, number: u64) -> Result<(), Broken> {

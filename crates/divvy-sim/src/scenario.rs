@@ -84,7 +84,7 @@ impl Ran {
 pub fn run(text: &str, traces: bool) -> Result<Ran, BadScenario> {
     let mut scenario = Scenario::new();
     let mut ran = Ran::default();
-    let mut lines = text.lines().enumerate();
+    let mut lines = text.strip_prefix('\u{feff}').unwrap_or(text).lines().enumerate();
     for (index, line) in lines.by_ref() {
         if line.trim() == "----" {
             (ran.expected, ran.expected_from) = (Some(Vec::new()), index + 2);

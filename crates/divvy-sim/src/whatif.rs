@@ -21,7 +21,7 @@ pub use record::{Deed, Life, Past, Recorder, Settings, What};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CannotChange {
     /// It takes away more than there is.
-    #[error("cannot take away {wanted} nodes: the pool has {there}, and one must be left")]
+    #[error("nodes-{wanted}: the pool has {there}, and one must be left")]
     TooFew {
         /// As written.
         wanted: u32,
@@ -48,7 +48,7 @@ pub enum CannotChange {
         hint: String,
     },
     /// The policy cannot be had.
-    #[error("policy {0}")]
+    #[error("{0}")]
     Policy(String),
 }
 
@@ -171,7 +171,9 @@ fn policy(name: &str) -> Result<Policy, CannotChange> {
     let cannot = |what: String| Err(CannotChange::Policy(what));
     match name.parse::<Chosen>() {
         Ok(chosen) if chosen.class == Class::N => Ok(chosen.settings),
-        Ok(chosen) => cannot(format!("{name}: it knows more than the pool did (class {})", chosen.class)),
+        Ok(chosen) => {
+            cannot(format!("policy {name}: it knows more than the pool did (class {})", chosen.class))
+        }
         Err(error) => cannot(error.to_string()),
     }
 }

@@ -7,6 +7,7 @@ use std::string::FromUtf8Error;
 
 use divvy_api::read::TextError;
 use divvy_api::{ClientError, Problem, ProblemCode};
+use divvy_server::store::StoreError;
 
 use crate::exit::Exit;
 use crate::output::plain;
@@ -55,6 +56,17 @@ impl Failure {
     pub(crate) fn fix(mut self, fix: impl Into<String>) -> Self {
         self.fix = Some(fix.into());
         self
+    }
+
+    /// The log of a pool that cannot be read.
+    pub(crate) fn log(error: &StoreError) -> Self {
+        let exit = if matches!(error, StoreError::NoLog(_)) { Exit::NotFound } else { Exit::BadData };
+        Self::told(exit, &error.to_string())
+    }
+
+    /// A file that cannot be made.
+    pub(crate) fn making(path: &Path, error: &io::Error) -> Self {
+        Self::new(Exit::CannotCreate, format!("cannot write {}", path.display())).because(error.to_string())
     }
 
     /// A file that cannot be read or written.

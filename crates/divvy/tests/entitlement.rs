@@ -177,16 +177,16 @@ fn what_is_guaranteed_beyond_the_pool_is_refused() {
     for (queues, why) in [
         (
             "a: {guarantee: 6}\n  b: {guarantee: 4}\n",
-            "queues.yaml, line 3, column 18: 10 of any are guaranteed in all (a 6, b 4), and the pool has 8: lower some",
+            "queues.yaml:3:18: a value is wrong\n  guarantee: 10 of any are guaranteed in all (a 6, b 4), and the pool has 8: lower some",
         ),
         (
             "a: {}\n  a/b: {guarantee: 6}\n  a/c: {guarantee: 4}\n",
-            "line 4, column 20: 10 of any are guaranteed in all (a/b 6, a/c 4)",
+            "queues.yaml:4:20: a value is wrong\n  guarantee: 10 of any are guaranteed in all (a/b 6, a/c 4)",
         ),
         ("a: {guarantee: {cpu: 1000000}}\n", "1000000 of cpu are guaranteed in all"),
         (
             "a: {limit: 4}\n  a/b: {guarantee: 6}\n",
-            "line 2, column 6: the limit of any of a is below its guarantee",
+            "queues.yaml:2:6: a value is wrong\n  the limit of any of a is below its guarantee",
         ),
     ] {
         std::fs::write(pool.work().join("queues.yaml"), format!("queues:\n  {queues}")).unwrap();

@@ -119,6 +119,17 @@ fn a_bad_scenario_is_told_with_file_line_and_what_was_expected() {
         assert!(said.err.contains(words), "{words} is missing in {said:?}");
     }
     assert_eq!(pool.say("sim run nothing.dvy").code, 66);
+    std::fs::write(pool.work().join("marked.dvy"), "\u{feff}node n1 8xh100\nplan\n").unwrap();
+    assert_eq!(pool.say("sim run marked.dvy").code, 0);
+}
+
+#[test]
+fn a_folder_without_a_log_is_told_as_such() {
+    let pool = Pool::unstarted();
+    for verb in ["sim verify", "sim whatif --change nodes+1", "doctor"] {
+        let said = pool.say(verb);
+        assert!(said.code == 66 && said.err.contains("there is no log"), "{verb}: {said:?}");
+    }
 }
 
 #[test]

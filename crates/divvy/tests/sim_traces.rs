@@ -192,7 +192,7 @@ fn what_is_wrong_is_told_with_its_place_and_ends_with_its_own_code() {
         assert_eq!(said.code, code, "{line}: {}", said.err);
         assert!(said.err.contains(text), "{line}: {}", said.err);
     }
-    std::fs::write(here.join("queues.yaml"), "queues:\n  lab: { limit: { any: 4 } }\n").unwrap();
+    std::fs::write(here.join("queues.yaml"), "queues:\n  lab: { limit: { generic: 4 } }\n").unwrap();
     let said = divvy(
         here,
         &format!("sim replay --cluster {cluster} --trace {jobs} --queues queues.yaml --policy fifo-scan"),
@@ -210,6 +210,54 @@ fn what_is_wrong_is_told_with_its_place_and_ends_with_its_own_code() {
     assert_eq!((&object["refused"], &object["refused_ids"]), (&2.into(), &serde_json::json!(["a", "c"])));
     let queues = &object["by_queue"];
     assert_eq!((&queues["lab"]["refused"], &queues["x"]["refused"]), (&1.into(), &1.into()));
+}
+
+#[test]
+fn a_job_larger_than_the_limit_of_its_queue_is_refused_and_the_others_are_replayed() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("queues.yaml");
+    std::fs::write(&file, "queues:\n  lab: {limit: 4}\npolicy: {order: attained}\n").unwrap();
+    let line = "sim replay --cluster cluster.csv --trace jobs.csv --policy fifo --queues";
+    let said = divvy(&by_hand(), &format!("{line} {}", file.display()));
+    assert_eq!(said.code, 0, "{}", said.err);
+    assert!(said.out.ends_with("\n2 refused: A, E\n"), "{}", said.out);
+    assert!(
+        said.err.contains("job A never ran: it asks for 8 GPUs, and the limit of queue lab is 4"),
+        "{}",
+        said.err
+    );
+    assert!(said.err.contains("only its queues are used: --policy says how to decide"), "{}", said.err);
+}
+
+#[test]
+fn what_cannot_be_written_is_told_before_anything_is_replayed() {
+    let folder = tempfile::tempdir().unwrap();
+    let there = folder.path().display().to_string();
+    for (flag, file) in [("--per-job", "none/out.csv"), ("--plot", "none/out.svg"), ("--per-job", "")] {
+        let line =
+            format!("sim replay --cluster cluster.csv --trace none.csv --policy fifo {flag} {there}/{file}");
+        let said = divvy(&by_hand(), &line);
+        assert_eq!(said.code, 73, "{line}: {}", said.err);
+        assert!(said.err.contains(&format!("cannot write {there}")), "{line}: {}", said.err);
+    }
+    let kept = folder.path().join("kept.csv");
+    std::fs::write(&kept, "kept").unwrap();
+    let line = "sim replay --cluster cluster.csv --trace none.csv --policy fifo --plot";
+    for (file, left) in [("kept.csv", Some("kept")), ("new.csv", None)] {
+        assert_eq!(divvy(&by_hand(), &format!("{line} {there}/{file}")).code, 66);
+        assert_eq!(std::fs::read_to_string(folder.path().join(file)).ok().as_deref(), left);
+    }
+}
+
+#[test]
+fn a_kind_of_job_without_speeds_is_refused_by_its_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("speeds.csv");
+    std::fs::write(&file, "name,gpus,model,steps_per_s\nx,8,h100,1\n").unwrap();
+    let line = "sim replay --cluster cluster.csv --trace jobs.csv --policy fifo --speeds";
+    let said = divvy(&by_hand(), &format!("{line} {}", file.display()));
+    assert_eq!(said.code, 65, "{}", said.err);
+    assert!(said.err.contains("job A never ran: --speeds has no row of"), "{}", said.err);
 }
 
 #[test]

@@ -12,7 +12,7 @@ open_enum! {
     ProblemCode {
         /// The request itself cannot be understood.
         BadRequest = "bad-request",
-        /// A value in a job, query or queues.yaml cannot be understood.
+        /// A value in a job, query or queues.yaml is wrong.
         BadSpec = "bad-spec",
         /// There is no such queue.
         UnknownQueue = "unknown-queue",
@@ -123,7 +123,7 @@ fn usual(code: &ProblemCode) -> (u16, &'static str) {
     use ProblemCode as C;
     match code {
         C::BadRequest => (400, "the request cannot be understood"),
-        C::BadSpec => (422, "a value cannot be understood"),
+        C::BadSpec => (422, "a value is wrong"),
         C::UnknownQueue => (422, "there is no such queue"),
         C::NoSuchJob => (404, "there is no such job"),
         C::NoSuchPath => (404, "there is no such path"),

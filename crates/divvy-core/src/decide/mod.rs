@@ -232,7 +232,7 @@ pub enum Rejection {
     },
     /// A queue that goes still has jobs.
     #[error(
-        "queue {queue} has {jobs} jobs that wait or run: cancel them or let them end before it is removed"
+        "queue {queue} has jobs that wait or run, {jobs} in all: cancel them or let them end before it is removed"
     )]
     QueueInUse {
         /// Which.

@@ -110,12 +110,35 @@ fn of_their_own(state: &State, queues: &[Queue], by: &Person) -> Result<(), Reje
     Ok(())
 }
 
-/// What queues right below another guarantee beyond what that has, if anything.
+/// What queues right below another are to be guaranteed beyond what that has, if anything. What was guaranteed to them before, by who
+/// may do so, stays.
 fn beyond(state: &State, above: &str, wanted: &BTreeMap<&str, &Queue>) -> Option<String> {
-    let is_below = |path: &str| lineage(path).skip(1).find(|above| wanted.contains_key(above)) == Some(above);
+    let now: BTreeMap<&str, &Queue> =
+        state.queues.iter().map(|(path, queue)| (path.as_str(), queue)).collect();
+    let before = guaranteed_below(above, &now);
+    let owner = state.queues.get(above)?;
+    let has = |resource: &Resource| match owner.guarantee.get(resource) {
+        Some(Amount::Unlimited) => None,
+        Some(Amount::Finite(amount)) => Some(*amount),
+        // What its nodes have is looked at where it is known.
+        None if !owner.nodes.is_unsaid() => None,
+        None => Some(0),
+    };
+    let is_beyond = |(resource, sum): &(&Resource, i64)| {
+        let before = before.get(resource).copied().unwrap_or(0);
+        has(resource).is_some_and(|has| *sum > has.max(before))
+    };
+    guaranteed_below(above, wanted).into_iter().find(is_beyond).map(|(resource, _)| {
+        format!("more {resource} is guaranteed below {above} than to it: lower it, or ask an administrator")
+    })
+}
+
+/// What is guaranteed to the queues right below one, added up.
+fn guaranteed_below<'a>(above: &str, queues: &BTreeMap<&str, &'a Queue>) -> BTreeMap<&'a Resource, i64> {
+    let is_below = |path: &str| lineage(path).skip(1).find(|above| queues.contains_key(above)) == Some(above);
     let mut sums: BTreeMap<&Resource, i64> = BTreeMap::new();
     for (resource, amount) in
-        wanted.values().filter(|queue| is_below(&queue.path)).flat_map(|queue| &queue.guarantee)
+        queues.values().filter(|queue| is_below(&queue.path)).flat_map(|queue| &queue.guarantee)
     {
         let amount = match amount {
             Amount::Finite(amount) => *amount,
@@ -124,17 +147,7 @@ fn beyond(state: &State, above: &str, wanted: &BTreeMap<&str, &Queue>) -> Option
         let sum = sums.entry(resource).or_default();
         *sum = sum.saturating_add(amount);
     }
-    let has = |resource: &Resource| match state.queues.get(above)?.guarantee.get(resource) {
-        Some(Amount::Unlimited) => None,
-        Some(Amount::Finite(amount)) => Some(*amount),
-        // What its nodes have is looked at where it is known.
-        None if !state.queues.get(above)?.nodes.is_unsaid() => None,
-        None => Some(0),
-    };
-    let beyond = sums.into_iter().find(|(resource, sum)| has(resource).is_some_and(|has| *sum > has));
-    beyond.map(|(resource, _)| {
-        format!("more {resource} is guaranteed below {above} than to it: lower it, or ask an administrator")
-    })
+    sums
 }
 
 /// Promises were made within the limits of their queues: where these change, they are taken back, and planned anew.

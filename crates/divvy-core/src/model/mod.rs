@@ -11,6 +11,7 @@ pub mod gang;
 pub mod island;
 pub mod job;
 pub mod members;
+mod misread;
 pub mod mix;
 pub mod moves;
 pub mod newer;

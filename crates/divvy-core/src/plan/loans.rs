@@ -115,8 +115,14 @@ impl Loans {
                     let held = queues[*child].held[resource];
                     held - (child_loan.used[resource] - child_loan.kept[resource]).max(0)
                 };
-                let inside: i64 = queues[place].children.iter().map(inside).sum();
-                self.of[place].used[resource] = queues[place].held[resource] - inside;
+                let children = &queues[place].children;
+                let inside: i64 = children.iter().map(inside).sum();
+                // The pool is no queue whose holdings are counted: its queues hold all that is held.
+                let held = match place {
+                    POOL => children.iter().map(|child| queues[*child].held[resource]).sum(),
+                    _ => queues[place].held[resource],
+                };
+                self.of[place].used[resource] = held - inside;
             }
         }
         self

@@ -9,7 +9,7 @@ use divvy_api::{Applied, ChangeQuery, Problem, ProblemCode, SetQueue, paths, rea
 use divvy_core::decide::{Beyond, Command, Person, Rejection, decide, guaranteed_beyond};
 use divvy_core::model::node::NodeState;
 use divvy_core::model::queue::{
-    self as model, BadQueues, Member, Nodes, Queue, Settings, below_guarantee, beyond_limit, overlap,
+    self as model, Member, Nodes, Queue, Settings, below_guarantee, beyond_limit, overlap,
 };
 use divvy_core::state::State;
 
@@ -109,11 +109,7 @@ fn feasible(state: &State, (wanted, text): (&Settings, Option<&str>)) -> Result<
     let Some(Beyond { what, queues }) = wrong else { return Ok(()) };
     let places = text.map(model::places).unwrap_or_default();
     let last = queues.iter().filter_map(|path| places.get(path)).max();
-    let said = match last {
-        Some((line, column)) => BadQueues { line: *line, column: *column, what }.to_string(),
-        None => what,
-    };
-    let mut problem = Problem::new(ProblemCode::BadSpec, said).with_field(field);
+    let mut problem = Problem::new(ProblemCode::BadSpec, what).with_field(field);
     (problem.line, problem.column) = last.copied().unzip();
     Err(problem)
 }
@@ -167,7 +163,7 @@ async fn put_in_force(
 
 fn understood(text: &str) -> Result<Settings, Problem> {
     model::parse(text).map_err(|bad| {
-        let mut problem = Problem::new(ProblemCode::BadSpec, bad.to_string());
+        let mut problem = Problem::new(ProblemCode::BadSpec, bad.what);
         (problem.line, problem.column) = (Some(bad.line), Some(bad.column));
         problem
     })

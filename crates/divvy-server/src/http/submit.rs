@@ -37,7 +37,7 @@ use crate::wire::{self, notice, refusal};
         (status = 200, description = "the outcome of a dry run, or attach frames", body = divvy_api::Trial),
         (status = 403, description = "not a member of the queue", body = Problem, content_type = paths::PROBLEM_TYPE),
         (status = 413, description = "too long", body = Problem, content_type = paths::PROBLEM_TYPE),
-        (status = 422, description = "a value cannot be understood, or the pool can never run it", body = Problem, content_type = paths::PROBLEM_TYPE),
+        (status = 422, description = "a value is wrong, or the pool can never run it", body = Problem, content_type = paths::PROBLEM_TYPE),
         (status = 507, description = "the disk is full", body = Problem, content_type = paths::PROBLEM_TYPE)))]
 pub(super) async fn submit(
     State(pool): State<Arc<Pool>>,

@@ -56,7 +56,7 @@ pub struct Repair {
 pub fn check(state_dir: &Path) -> Result<Report, StoreError> {
     let file = schema::file(state_dir);
     if !file.exists() {
-        return Err(StoreError::io("find a log at", &file)(std::io::ErrorKind::NotFound.into()));
+        return Err(StoreError::NoLog(file));
     }
     let mut report = Report { file: file.clone(), ..Report::default() };
     let db = match open(state_dir) {
@@ -100,7 +100,7 @@ pub fn check(state_dir: &Path) -> Result<Report, StoreError> {
 pub fn each_commit(state_dir: &Path, mut see: impl FnMut(&[Stamped])) -> Result<Position, StoreError> {
     let file = schema::file(state_dir);
     if !file.exists() {
-        return Err(StoreError::io("find a log at", &file)(std::io::ErrorKind::NotFound.into()));
+        return Err(StoreError::NoLog(file));
     }
     let db = open(state_dir)?;
     let walked = walk::walk(&db, &file, Place::default(), |commit| {

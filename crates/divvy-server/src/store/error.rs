@@ -8,6 +8,9 @@ use divvy_core::id::Position;
 /// Why a state directory or its log cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
+    /// There is no log.
+    #[error("there is no log {}: is that the state directory of a pool?", .0.display())]
+    NoLog(PathBuf),
     /// The place is not fit for a state directory.
     #[error("{0}")]
     Place(#[from] super::place::PlaceError),

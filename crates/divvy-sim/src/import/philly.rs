@@ -65,7 +65,9 @@ impl<'de> Visitor<'de> for Jobs<'_> {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut jobs: A) -> Result<(), A::Error> {
         while let Some(job) = jobs.next_element::<Job>()? {
-            match job.record().map_err(serde::de::Error::custom)? {
+            let id = job.jobid.clone();
+            let wrong = |what| serde::de::Error::custom(format!("job {id}: {what}"));
+            match job.record().map_err(wrong)? {
                 Ok(record) => self.records.kept.push(record),
                 Err(why) => self.records.leave_out(why),
             }

@@ -174,10 +174,10 @@ fn assumptions(past: &Past) -> Vec<String> {
     ]
     .map(str::to_owned)
     .to_vec();
-    let left_out = past.left_out.iter().map(|(what, count)| format!("{count} {what}"));
+    let left_out = past.left_out.iter().map(|(what, count)| format!("{what}: {count}"));
     let left_out: Vec<_> = left_out.collect();
     if !left_out.is_empty() {
-        all.push(format!("left out here: {}", left_out.join(", ")));
+        all.push(format!("left out here: {}", left_out.join("; ")));
     }
     all
 }

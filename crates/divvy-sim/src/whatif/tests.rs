@@ -143,7 +143,7 @@ fn what_is_left_out_is_told() {
         "node n1 2xh100\nsubmit a default 1\nplan\nqueue v\ndevice n1:1 down\ndevice n1:1 ok\npass 1m\nend a lost\nplan\nrestart\nplan",
     );
     let told = whatif(&past, &["nodes+1"]).assumptions.pop().unwrap();
-    for what in ["1 changes of the queues", "1 failures of a device", "1 starts of the daemon"] {
+    for what in ["changes of the queues: 1", "failures of a device: 1", "starts of the daemon: 1"] {
         assert!(told.contains(what), "{what}: {told}");
     }
 }

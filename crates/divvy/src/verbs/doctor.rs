@@ -44,7 +44,7 @@ impl Doctor {
 }
 
 fn check(state: &Path) -> Result<(String, Exit), Failure> {
-    let report = doctor::check(state).map_err(|error| Failure::told(Exit::BadData, &error.to_string()))?;
+    let report = doctor::check(state).map_err(|error| Failure::log(&error))?;
     let exit = if report.is_good() { Exit::Success } else { Exit::Unwell };
     Ok((render(&report), exit))
 }
@@ -77,7 +77,7 @@ fn export(state: &Path, file: &Path) -> Result<Exit, Failure> {
             misfit = export.commit(events).err();
         }
     })
-    .map_err(|error| Failure::told(Exit::BadData, &error.to_string()))?;
+    .map_err(|error| Failure::log(&error))?;
     if let Some(misfit) = misfit {
         return Err(Failure::new(Exit::BadData, format!("the log of {} cannot be folded", state.display()))
             .because(misfit.to_string())
@@ -104,8 +104,7 @@ fn export(state: &Path, file: &Path) -> Result<Exit, Failure> {
 }
 
 fn repair(state: &Path) -> Result<(String, Exit), Failure> {
-    let Repair { position, damage, copy } =
-        doctor::repair(state).map_err(|error| Failure::told(Exit::BadData, &error.to_string()))?;
+    let Repair { position, damage, copy } = doctor::repair(state).map_err(|error| Failure::log(&error))?;
     let mut text = match damage {
         None => format!("the log is whole up to position {position}: nothing was changed\n"),
         Some(damage) => format!("cut at position {position}: {}\n", plain(&damage)),

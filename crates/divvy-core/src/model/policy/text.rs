@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 use serde_saphyr::Spanned;
 
 use super::{NO_CAP, Policy, nonsense};
+use crate::model::misread;
 use crate::model::newer::Newer;
 use crate::time::Span;
 
@@ -139,9 +140,8 @@ pub fn parse(text: &str) -> Result<Policy, BadPolicy> {
         return Err(bad);
     }
     let policy: Policy = serde_saphyr::from_str(text).map_err(|error| {
-        let (line, column) = error.location().map_or((1, 1), |place| (place.line(), place.column()));
-        let what = error.without_snippet().to_string();
-        BadPolicy { line, column, what: what.split(" at line ").next().unwrap_or_default().to_owned() }
+        let (line, column, what) = misread::told(&error);
+        BadPolicy { line, column, what }
     })?;
     match nonsense(&policy) {
         None => Ok(policy.completed()),
@@ -322,6 +322,15 @@ mod tests {
         let new = parse("{}").unwrap();
         assert!(new.starve_after().is_some() && new.cool_down().is_some() && new.restarts_cap().is_none());
         assert!(parse("preempt: off").unwrap().starve_after().is_none());
+    }
+
+    #[test]
+    fn an_unknown_setting_is_told_with_those_that_people_write() {
+        let near = parse("ordr: attained").unwrap_err().to_string();
+        assert!(near.ends_with("unknown key \"ordr\": did you mean order?"), "{near}");
+        let far = parse("policy: {order: attained}").unwrap_err().to_string();
+        assert!(far.contains("write one of order, ") && far.contains(", half_life, "), "{far}");
+        assert!(!far.contains("_ms"), "{far}");
     }
 
     #[test]

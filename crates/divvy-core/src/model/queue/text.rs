@@ -14,6 +14,7 @@ use super::users_text::{self, UsersText};
 use super::{Bounds, Member, Pledge, Queue};
 use crate::amount::{Amount, Bytes, Limits, Resource, scaled};
 use crate::model::job::{Requeue, priority};
+use crate::model::misread;
 use crate::model::newer::Newer;
 use crate::model::policy::{self, BadPolicy, Policy, Reclaim, WithinQueue};
 use crate::model::prices::Prices;
@@ -41,7 +42,7 @@ impl Settings {
 
 /// What is wrong with a queues.yaml.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("queues.yaml, line {line}, column {column}: {what}")]
+#[error("line {line}, column {column}: {what}")]
 pub struct BadQueues {
     /// From 1.
     pub line: u64,
@@ -297,21 +298,8 @@ fn sound(policy: Spanned<Policy>) -> Result<Policy, BadQueues> {
 }
 
 fn unreadable(error: &serde_saphyr::Error) -> BadQueues {
-    let (line, column) = error.location().map_or((1, 1), |place| (place.line(), place.column()));
-    let what = match error.without_snippet() {
-        serde_saphyr::Error::SerdeUnknownField { field, expected, .. } => unknown_key(field, expected),
-        serde_saphyr::Error::DuplicateMappingKey { .. } => "this key stands twice".into(),
-        other => other.to_string().split(" at line ").next().unwrap_or_default().to_owned(),
-    };
+    let (line, column, what) = misread::told(error);
     BadQueues { line, column, what }
-}
-
-fn unknown_key(field: &str, expected: &[&'static str]) -> String {
-    let nearest = expected.iter().max_by_key(|key| (strsim::jaro_winkler(key, field) * 1000.0) as i64);
-    let near = nearest.filter(|key| strsim::damerau_levenshtein(key, field) <= 3);
-    let hint =
-        near.map_or(format!("write one of {}", expected.join(", ")), |key| format!("did you mean {key}?"));
-    format!("unknown key {field:?}: {hint}")
 }
 
 /// What is wrong with a queue's path, if anything.
@@ -453,6 +441,21 @@ mod tests {
         let error = parse("queues:\n  a:\n    limti: 3\n").unwrap_err();
         assert_eq!((error.line, error.column), (3, 5));
         assert!(error.what.contains("did you mean limit?"), "{error}");
+    }
+
+    #[test]
+    fn what_a_value_has_to_be_is_said_in_the_words_of_the_file() {
+        for (text, said) in [
+            ("", "the text ends here"),
+            ("queues: []", "keys with their values are expected"),
+            ("queues:\n  a: {weight: -1}\n", "a whole number from 0 to 4294967295 is expected"),
+            ("queues:\n  a: {priority: 1.5}\n", "a whole number from -2147483648 to"),
+            ("queues:\n  a: {submit: user:ana}\n", "a list is expected"),
+            ("queues:\n  a: {budget: 10}\n", "keys with their values are expected"),
+        ] {
+            let error = parse(text).unwrap_err().to_string();
+            assert!(error.starts_with("line ") && error.contains(said), "{text:?}: {error}");
+        }
     }
 
     #[test]

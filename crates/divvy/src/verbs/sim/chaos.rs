@@ -14,7 +14,7 @@ use divvy_sim::chaos::{self, Broken, Report};
 use indicatif::{ProgressBar, ProgressStyle};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
-use super::files::write_to;
+use super::files::{will_be_written, write_to};
 use super::form::FormFlag;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -125,6 +125,8 @@ impl Chaos {
         if !self.shrink {
             return Ok(chaos::report_of(life));
         }
+        let out = self.out.clone().unwrap_or_else(|| format!("life-{}.json", life.seed).into());
+        will_be_written(&out)?;
         be_silent_about_panics();
         if chaos::live(life).violation.is_none() {
             say("this life breaks no law: there is nothing to make small");
@@ -136,7 +138,6 @@ impl Chaos {
             bar.tick();
         });
         bar.finish_and_clear();
-        let out = self.out.clone().unwrap_or_else(|| format!("life-{}.json", life.seed).into());
         write_to(Some(&out), |to| Ok(writeln!(to, "{}", serde_json::to_string_pretty(&small)?)?))?;
         say(&format!("{} of {} steps are left, in {}", small.steps.len(), life.steps.len(), out.display()));
         Ok(chaos::report_of(&small))

@@ -30,8 +30,18 @@ pub(super) fn write_to(
         write(&mut out)?;
         return Ok(out.flush()?);
     };
-    let cannot = |error: io::Error| Failure::file("write", path, &error);
-    let mut out = BufWriter::new(File::create(path).map_err(cannot)?);
+    let mut out = BufWriter::new(File::create(path).map_err(|error| Failure::making(path, &error))?);
     write(&mut out)?;
-    out.flush().map_err(cannot)
+    out.flush().map_err(|error| Failure::file("write", path, &error))
+}
+
+/// Whether a file can be written when there is something to write, which may be hours from now. What stands in it stays.
+pub(super) fn will_be_written(path: &Path) -> Result<(), Failure> {
+    let tried = match std::fs::metadata(path) {
+        Ok(there) if there.is_file() || there.is_dir() => File::options().write(true).open(path).map(drop),
+        // A pipe is opened once.
+        Ok(_) => Ok(()),
+        Err(_) => File::create_new(path).and_then(|_| std::fs::remove_file(path)),
+    };
+    tried.map_err(|error| Failure::making(path, &error))
 }

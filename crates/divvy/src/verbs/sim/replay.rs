@@ -14,6 +14,7 @@ use divvy_sim::trace::source::{Survey, Trace};
 use divvy_sim::trace::{Span, cluster, speeds};
 use indicatif::{ProgressBar, ProgressStyle};
 
+use super::files::will_be_written;
 use super::report::Report;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -90,10 +91,13 @@ enum Where {
 impl Replay {
     pub(crate) fn run(&self) -> Result<Exit, Failure> {
         let begun = Instant::now();
+        let written = [&self.per_job, &self.plot];
+        written.into_iter().flatten().try_for_each(|path| will_be_written(path))?;
+        let queues = self.queues.as_deref().map(read_queues).transpose()?.unwrap_or_default();
         let trace = self.trace()?;
         let survey = trace.survey()?;
         let measured_jobs = self.measured(survey.jobs)?;
-        let outcome = self.replay(&trace, &survey)?;
+        let outcome = self.replay(&trace, &survey, queues)?;
         let report = Report {
             policy: &self.policy,
             jobs: measured_jobs,
@@ -141,7 +145,7 @@ impl Replay {
         Ok(Trace::of_files(&self.trace, selection)?)
     }
 
-    fn replay(&self, trace: &Trace, survey: &Survey) -> Result<Outcome, Failure> {
+    fn replay(&self, trace: &Trace, survey: &Survey, queues: Vec<pools::Queue>) -> Result<Outcome, Failure> {
         let nodes = cluster::read(&self.cluster)?;
         let speeds = self.speeds.as_deref().map(speeds::read).transpose()?;
         let bar = progress_bar(survey.jobs);
@@ -153,7 +157,7 @@ impl Replay {
                 Where::Own => Pools::Own,
                 Where::Shared => Pools::Shared,
             },
-            queues: self.queues.as_deref().map(read_queues).transpose()?.unwrap_or_default(),
+            queues,
             policy: self.policy.settings.clone(),
             class: self.policy.class,
             restart_ms: self.restart_penalty.0,
@@ -166,7 +170,7 @@ impl Replay {
         bar.finish_and_clear();
         outcome.map_err(|error| match error {
             ReplayError::Stuck(..) => Failure::new(Exit::BadData, error.to_string())
-                .fix("is the limit of its queue below what it asks for? look at --queues"),
+                .fix("do the limits and loans of --queues ever give it what it asks for?"),
             ReplayError::EndOfTime(..) => Failure::new(Exit::BadData, error.to_string())
                 .fix("look at duration_s in the trace: it is in seconds"),
             ReplayError::Trace(error) => Failure::from(error),
@@ -186,7 +190,12 @@ impl Replay {
 
 fn read_queues(path: &Path) -> Result<Vec<pools::Queue>, Failure> {
     let text = std::fs::read_to_string(path).map_err(|error| Failure::file("read", path, &error))?;
-    pools::queues(&text).map_err(|what| Failure::new(Exit::BadData, format!("{}: {what}", path.display())))
+    let wrong = |what| Failure::new(Exit::BadData, format!("{}: {what}", path.display()));
+    let (queues, says_more) = pools::queues(&text).map_err(wrong)?;
+    if says_more {
+        say(&format!("{}: only its queues are used: --policy says how to decide", path.display()));
+    }
+    Ok(queues)
 }
 
 /// Jobs that have ended, and when the rest will have; nothing where nobody looks at a terminal.

@@ -44,7 +44,7 @@ fn verify(state: &Path) -> Result<Verified, Failure> {
             misfit = verifier.commit(events).err();
         }
     })
-    .map_err(|error| Failure::told(Exit::BadData, &error.to_string()))?;
+    .map_err(|error| Failure::log(&error))?;
     match misfit {
         None => Ok(verifier.finish()),
         Some(misfit) => {

@@ -63,7 +63,7 @@ fn past(state: &Path, since_ms: i64) -> Result<Past, Failure> {
             }
         }
     })
-    .map_err(|error| Failure::told(Exit::BadData, &error.to_string()))?;
+    .map_err(|error| Failure::log(&error))?;
     match misfit {
         None => Ok(recorder.finish()),
         Some(misfit) => {

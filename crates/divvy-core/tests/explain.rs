@@ -319,13 +319,53 @@ fn who_wants_to_lie_apart_from_others_may_lie_beside_anybody() {
 #[test]
 fn new_nodes_are_there_before_they_are_guaranteed() {
     let (pool, number) = pool("node n1 2xh100\nqueue q\nsubmit j q 3 fixed wait\nplan", "j");
-    let room = Change::AddRoom { tasks: 1, devices: 3, model: "h100".into() };
+    let room = Change::AddRoom { tasks: 1, devices: 3, model: "h100".into(), kept: None };
     let raise = Raise { queue: "q".into(), resource: Resource::Any, from: 0, to: 3000 };
     let starts = |changes: &[Change]| {
         explain::starts_after(pool.state(), pool.snapshot(), JobId::single(number), changes)
     };
     assert!(starts(&[Change::RaiseGuarantee(raise.clone()), room]));
     assert!(!starts(&[Change::RaiseGuarantee(raise)]), "nothing is guaranteed that the pool does not have");
+}
+
+/// Advises on `j`, adds nodes, and says where it runs then.
+fn told_and_seated(scenario: &str, nodes: &str) -> String {
+    let (mut pool, number) = pool(scenario, "j");
+    let advice = explain::advise(pool.state(), pool.snapshot(), JobId::single(number));
+    let mut text = advice.map_or("it does not wait\n".to_owned(), |advice| told(&advice));
+    for line in nodes.lines().chain(["plan"]) {
+        assert_eq!(pool.line(line), Ok(()), "{line}");
+    }
+    let placements = pool.state().run(JobId::single(number)).map(|run| run.placements.clone());
+    let name = |node| pool.state().nodes[&node].spec.name.clone();
+    let names = placements.iter().flatten().map(|placement| name(placement.node));
+    text += &format!("on {}\n", names.collect::<Vec<_>>().join(", "));
+    text
+}
+
+#[test]
+fn a_new_node_has_the_labels_of_its_queues_own_nodes() {
+    let pool = "node n1 2xh100\nqueue prod nodes=pool:prod,zone:a\nsubmit j prod 1 wait\nplan";
+    let expected = expect![[r#"
+        DV-NODES-ABSENT none of the nodes is there that are kept for queue prod
+            a node with 1 more h100, labelled pool=prod, zone=a
+        => a node with 1 more h100, labelled pool=prod, zone=a
+        on n3
+    "#]];
+    expected.assert_eq(&told_and_seated(pool, "node n2 1xh100\nnode n3 1xh100 labels=pool:prod,zone:a"));
+}
+
+#[test]
+fn a_new_node_has_a_name_that_is_missing_among_its_queues_own_nodes() {
+    let pool = "node n1 2xh100\nqueue prod nodes=n7,n8\nsubmit j prod 2 tasks=2 exclusive wait\nplan";
+    let expected = expect![[r#"
+        DV-NODES-ABSENT none of the nodes is there that are kept for queue prod
+            ask for 1 task instead of 2 and a node with 2 more h100, named n7
+            nodes with 2 × 2 more h100, named n7, n8
+        => ask for 1 task instead of 2 and a node with 2 more h100, named n7
+        on n7, n8
+    "#]];
+    expected.assert_eq(&told_and_seated(pool, "node n2 2xh100\nnode n7 2xh100\nnode n8 2xh100"));
 }
 
 /// Where a job runs, and why there.

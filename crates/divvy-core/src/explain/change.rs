@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::amount::Resource;
 use crate::id::JobId;
-use crate::model::queue::utc;
+use crate::model::queue::{Nodes, utc};
 use crate::reason::shown;
 use crate::time::{Span, Time};
 
@@ -165,6 +165,9 @@ pub enum Change {
         devices: u32,
         /// Their model.
         model: String,
+        /// The labels or names that they need, where its queue has nodes of its own.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        kept: Option<Nodes>,
     },
     /// Let more of its tasks lie in one domain of a level over which they are spread.
     MoreInOne {
@@ -454,12 +457,24 @@ impl fmt::Display for Change {
             Change::RaiseLend(raise) => f.write_str(&raise.text("what is lent")),
             Change::Prioritise { to } => write!(f, "priority {to} for it"),
             Change::AnyOrder => write!(f, "an order that is not strict"),
-            Change::AddRoom { tasks, devices: 0, .. } => write!(f, "nodes for {tasks} more tasks"),
-            Change::AddRoom { tasks: 1, devices, model } => write!(f, "a node with {devices} more {model}"),
-            Change::AddRoom { tasks, devices, model } => {
-                write!(f, "nodes with {tasks} × {devices} more {model}")
+            Change::AddRoom { tasks, devices, model, kept } => {
+                f.write_str(&room(*tasks, *devices, model, kept.as_ref()))
             }
         }
+    }
+}
+
+/// New nodes, and by what they belong to a queue that has nodes of its own.
+fn room(tasks: u32, devices: u32, model: &str, kept: Option<&Nodes>) -> String {
+    let nodes = match (tasks, devices) {
+        (_, 0) => format!("nodes for {tasks} more tasks"),
+        (1, _) => format!("a node with {devices} more {model}"),
+        _ => format!("nodes with {tasks} × {devices} more {model}"),
+    };
+    match kept {
+        Some(own @ Nodes::Labelled(_)) => format!("{nodes}, labelled {own}"),
+        Some(own @ Nodes::Named(_)) => format!("{nodes}, named {own}"),
+        None => nodes,
     }
 }
 

@@ -17,7 +17,7 @@ use crate::model::device::Health;
 use crate::model::gang::{Group, Role};
 use crate::model::job::{JobSpec, JobState};
 use crate::model::node::NodeState;
-use crate::model::queue::{Budget, Queue, lineage, milli_gpu_hours};
+use crate::model::queue::{Budget, Nodes, Queue, lineage, milli_gpu_hours};
 use crate::plan;
 use crate::snapshot::{NodeView, Snapshot};
 use crate::state::{Dependable, Job, Runs, State};
@@ -239,7 +239,7 @@ fn grants(state: &State, snapshot: &Snapshot, spec: &JobSpec) -> Vec<Change> {
         if others.is_empty() { BTreeMap::new() } else { plan::available(state, snapshot, spec.stand()) };
     let lent = |drawn| others.iter().flat_map(|queue| lent(queue, drawn, &left)).collect::<Vec<_>>();
     grants.extend(ways.iter().flat_map(lent));
-    grants.extend(room(snapshot, spec));
+    grants.extend(room(state, snapshot, spec));
     if ways.len() <= 1 {
         return grants;
     }
@@ -393,17 +393,37 @@ fn lent(queue: &Queue, drawn: &Holdings, left: &BTreeMap<Resource, i64>) -> Vec<
 }
 
 /// New nodes with room for some or all of its tasks.
-fn room(snapshot: &Snapshot, spec: &JobSpec) -> Vec<Change> {
-    let roles = spec.gang.roles();
+fn room(state: &State, snapshot: &Snapshot, spec: &JobSpec) -> Vec<Change> {
+    let (roles, all) = (spec.gang.roles(), spec.gang.tasks());
     let asks = roles.iter().filter_map(|role| role.ask.alternatives.first()?.devices.as_ref());
+    let add = |tasks, devices, model| {
+        let kept = joining(state, spec, nodes_for(spec, tasks))?;
+        Some(Change::AddRoom { tasks, devices, model, kept })
+    };
     let Some(ask) = asks.max_by_key(|ask| ask.count) else {
-        return vec![Change::AddRoom { tasks: spec.gang.tasks(), devices: 0, model: String::new() }];
+        return add(all, 0, String::new()).into_iter().collect();
     };
     let known = || models(snapshot).into_iter().next();
     let model = ask.class.models.first().cloned().or_else(known).unwrap_or_else(|| "generic".into());
-    let all = spec.gang.tasks();
-    let room = |tasks| Change::AddRoom { tasks, devices: ask.count, model: model.clone() };
-    below(all).chain([all]).map(room).collect()
+    below(all).chain([all]).filter_map(|tasks| add(tasks, ask.count, model.clone())).collect()
+}
+
+/// How many nodes it takes to add room for so many tasks: one, where they may share it.
+pub(super) fn nodes_for(spec: &JobSpec, tasks: u32) -> u32 {
+    let is_spread = spec.gang.spreads().iter().any(|(_, spread, _)| spread.bound().is_some());
+    if spec.exclusive || is_spread { tasks } else { 1 }
+}
+
+/// What so many new nodes need so that the job may lie there: the labels of its queue's own nodes, or names of these that are not
+/// there. `None` where too few of these are missing.
+#[expect(clippy::option_option, reason = "most jobs may lie on any new node")]
+fn joining(state: &State, spec: &JobSpec, count: u32) -> Option<Option<Nodes>> {
+    let own = spec.kept_to.said().and_then(|queue| state.queues.get(&**queue)?.nodes.said());
+    let Some(Nodes::Named(names)) = own else { return Some(own.cloned()) };
+    let is_gone = |id: &NodeId| state.nodes.get(id).is_none_or(|node| node.state == NodeState::Gone);
+    let is_missing = |name: &&String| state.node_by_name(name).as_ref().is_none_or(is_gone);
+    let missing: BTreeSet<String> = names.iter().filter(is_missing).take(count as usize).cloned().collect();
+    (missing.len() == count as usize).then_some(Some(Nodes::Named(missing)))
 }
 
 /// Whether the job could start with these settings and asks if nobody else were there: what no ends can bring, is not waited for.

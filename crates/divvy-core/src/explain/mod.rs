@@ -5,6 +5,7 @@ mod advice;
 mod change;
 mod edit;
 mod ends;
+mod few;
 mod fix;
 mod gates;
 mod menu;

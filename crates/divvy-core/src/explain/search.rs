@@ -1,6 +1,8 @@
 //! The search for the cheapest fix: changes of the menu are tried in the order of their cost, on a copy of the pool, with the very
 //! planner that would start the job. What is found has been seen to work.
 
+use std::collections::BTreeSet;
+
 use super::change::{Change, Tier, merged};
 use super::edit::edited;
 use super::ends;
@@ -39,19 +41,13 @@ const MOST_SETS: usize = 8;
 const MOST_PREFIXES: usize = 48;
 
 /// Up to so many grants are tried two by two, too.
-const MOST_PAIRED: usize = 12;
+const MOST_PAIRED: usize = 16;
 
 /// Tries that are left for the last resort.
 const SPARED: u32 = 200;
 
-/// One in so many tries is left for sets of one or two changes that were not looked at in order.
+/// One in so many tries is left for sets of few changes that were not looked at in order.
 const LEFT_FOR_FEW: u32 = 4;
-
-/// Of menus with more changes these sets are too many: they would go into tens of thousands.
-const MOST_FOR_FEW: usize = 160;
-
-/// Of more edits, sets of three would be more than a thousand.
-const MOST_FOR_THREE: usize = 20;
 
 /// How many ends are waited for beside so many grants: three changes of others are enough to look for.
 fn most_ends(grants: usize) -> usize {
@@ -68,12 +64,15 @@ pub(crate) struct Search<'a> {
     scratch: Option<Snapshot>,
     /// From when on the last cycle that was tried keeps capacity for others.
     kept_from: Vec<Time>,
+    /// Sets of changes with which it does not start.
+    pub(super) failed: BTreeSet<Vec<Change>>,
 }
 
 impl<'a> Search<'a> {
     /// A search that has not begun.
     pub(crate) fn new(world: &'a World, menu: &'a Menu, goal: Goal, meter: &'a mut Meter) -> Self {
-        Self { world, menu, goal, meter, scratch: None, kept_from: Vec::new() }
+        let (kept_from, failed) = (Vec::new(), BTreeSet::new());
+        Self { world, menu, goal, meter, scratch: None, kept_from, failed }
     }
 }
 
@@ -88,7 +87,7 @@ impl Search<'_> {
         best.or_else(|| self.all_that_can_be_granted(&relaxed))
     }
 
-    /// Likewise of everything; and with certainty, where there are tries enough, no set of one or two changes costs less.
+    /// Likewise of everything; and with certainty, where there are tries enough, no set of few changes costs less.
     pub(crate) fn cheapest_of_all(&mut self) -> Option<Fix> {
         let spared = if self.meter.is_scarce { 0 } else { self.meter.left / LEFT_FOR_FEW };
         self.meter.left -= spared;
@@ -123,35 +122,8 @@ impl Search<'_> {
         best
     }
 
-    /// One or two changes, or three edits, that cost less than what was found, beside giving up its own conditions or not: the order
-    /// above takes it that what asks for less starts no later, which is not always so.
-    fn few(&mut self, mut best: Option<Fix>) -> Option<Fix> {
-        let menu = self.menu;
-        let all = [&menu.edits[..], &menu.ends, &menu.grants].concat();
-        if self.meter.is_scarce || all.len() > MOST_FOR_FEW {
-            return best;
-        }
-        let mut few = sets_up_to(2, &all);
-        if menu.edits.len() <= MOST_FOR_THREE {
-            few.extend(sets_up_to(3, &menu.edits).into_iter().filter(|set| set.len() == 3));
-        }
-        let waivers = self.waiver_sets();
-        let beside = |few: &Vec<Change>| waivers.iter().map(|waivers| [&waivers[..], few].concat()).collect();
-        let mut sets: Vec<Vec<Change>> = few.iter().flat_map::<Vec<_>, _>(beside).collect();
-        sets.retain(|set| !self.is_beaten(set, best.as_ref()));
-        for set in self.by_cost(sets) {
-            if self.meter.left == 0 || self.is_beaten(&set, best.as_ref()) {
-                break;
-            }
-            if self.does(&set) {
-                best = self.fix(&set);
-            }
-        }
-        best
-    }
-
     /// Which of its own conditions are given up: all; or only what does not go with time.
-    fn waiver_sets(&self) -> Vec<Vec<Change>> {
+    pub(super) fn waiver_sets(&self) -> Vec<Vec<Change>> {
         let all = self.menu.waivers.clone();
         let lasting: Vec<Change> = all.iter().filter(|waiver| **waiver == Change::Release).cloned().collect();
         let goes_with_time = lasting.len() < all.len() && !self.menu.ends.is_empty();
@@ -215,7 +187,7 @@ impl Search<'_> {
         taken
     }
 
-    fn fix(&self, changes: &[Change]) -> Option<Fix> {
+    pub(super) fn fix(&self, changes: &[Change]) -> Option<Fix> {
         Some(Fix::of(self.world.state(), &self.world.job()?.spec, changes))
     }
 
@@ -233,6 +205,9 @@ impl Search<'_> {
             Goal::Starts => {
                 let (then, outcome) = world.cycle();
                 self.kept_from = then.kept_from().to_vec();
+                if outcome != Outcome::Starts {
+                    self.failed.insert(merged(changes));
+                }
                 outcome == Outcome::Starts
             }
             Goal::Lifts(gate) => {

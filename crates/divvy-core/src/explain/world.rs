@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::change::{Change, Raise, Tier, merged};
 use super::edit::edited;
+use super::menu;
 use crate::amount::{Amount, Limits};
 use crate::controller::Controller;
 use crate::decide::{self, Command, Person, Submit};
@@ -199,7 +200,9 @@ impl World {
                 let policy = crate::model::policy::Policy { strict: false, ..self.state().policy.clone() };
                 self.command(&Command::SetPolicy(Box::new(policy), root()))
             }
-            Change::AddRoom { tasks, devices, model } => self.add_room(*tasks, *devices, model),
+            Change::AddRoom { tasks, devices, model, kept } => {
+                self.add_room((*tasks, *devices), model, kept.as_ref())
+            }
             _ => true,
         }
     }
@@ -234,14 +237,14 @@ impl World {
 
     /// Adds nodes that are like the pool's best, in a domain of their own: one for all tasks, where its tasks may
     /// share one and need not be spread.
-    fn add_room(&mut self, tasks: u32, devices: u32, model: &str) -> bool {
-        let exclusive = self.job().is_some_and(|job| job.spec.exclusive);
+    fn add_room(&mut self, (tasks, devices): (u32, u32), model: &str, kept: Option<&Nodes>) -> bool {
+        let count = self.job().map_or(1, |job| menu::nodes_for(&job.spec, tasks));
+        let each = tasks / count.max(1);
         let insists = |role: &Role| role.ask.island().is_some_and(|island| island.required);
         let in_islands = self.job().is_some_and(|job| job.spec.gang.roles().into_iter().any(insists));
         let spreads = self.job().map(|job| job.spec.gang.spreads()).unwrap_or_default();
         let over = spreads.iter().filter(|(_, spread, _)| spread.bound().is_some());
         let over: BTreeSet<String> = over.map(|(_, spread, _)| spread.over.clone()).collect();
-        let (count, each) = if exclusive || !over.is_empty() { (tasks, 1) } else { (1, tasks) };
         let example = self.state().devices.values().filter(|device| device.spec.model == model);
         let example = example.max_by_key(|device| (device.spec.memory_mib, device.spec.bandwidth_gb_s));
         let example = example.map(|device| DeviceSpec::clone(&device.spec));
@@ -252,15 +255,13 @@ impl World {
             self.state().nodes.values().map(|node| of(&node.spec)).max().unwrap_or(0).max(1 << 20)
         };
         let host = (host(|spec| spec.cpu_milli), host(|spec| spec.memory_bytes).max(1 << 40));
-        // Where it is kept to nodes with labels, they have these.
-        let own = self.job().and_then(|job| self.state().queues.get(&**job.spec.kept_to.said()?));
-        let labels = match own.and_then(|queue| queue.nodes.said()) {
-            Some(Nodes::Labelled(labels)) => labels.clone(),
-            _ => BTreeMap::new(),
-        };
         let first = self.state().nodes.keys().next_back().map_or(0, |NodeId(id)| id + 1);
-        (first..first + count).all(|id| {
-            let name = format!("new-{id}");
+        let (names, labels) = match kept {
+            Some(Nodes::Named(names)) => (names.iter().cloned().collect(), BTreeMap::new()),
+            Some(Nodes::Labelled(labels)) => (new_names(first, count), labels.clone()),
+            None => (new_names(first, count), BTreeMap::new()),
+        };
+        names.into_iter().all(|name| {
             // Coarse to fine: nodes that lie in several domains of a level do so of each finer one.
             let mut alone = false;
             let domain = |(level, _): &(String, String)| {
@@ -352,6 +353,10 @@ impl World {
             Submit { owner, spec: spec.into(), requeue_said: true, array, token: None, held, history };
         self.command(&Command::Submit(Box::new(submit)))
     }
+}
+
+fn new_names(first: u32, count: u32) -> Vec<String> {
+    (first..first + count).map(|id| format!("new-{id}")).collect()
 }
 
 /// A device of a model that the pool does not have: whoever asks for it by name takes its memory to be fast enough.

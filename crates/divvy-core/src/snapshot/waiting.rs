@@ -1,26 +1,28 @@
 //! Who waits: jobs by class, in order. Jobs that something of their own keeps back are not among them.
 
+mod blocks;
 mod in_queue;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 
+use self::blocks::Blocks;
 use self::in_queue::InQueue;
 use super::order::{self, OrderKey};
 use crate::id::{ClassId, JobId};
 use crate::model::job::{Dependency, JobSpec};
 use crate::plan::{Amounts, Shares};
 use crate::reason::Reason;
-use crate::state::{Dependable, Job, State, shape};
+use crate::state::{Dependable, Job, State, Table, shape};
 use crate::time::{Span, Time};
 
 /// The waiting jobs.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Waiting {
     /// Jobs that may start as far as they themselves are concerned, by class.
-    pub classes: BTreeMap<ClassId, ClassView>,
+    pub classes: Table<ClassId, ClassView>,
     /// Where each job of `classes` stands.
-    entries: BTreeMap<u64, Entry>,
+    entries: Blocks<Entry>,
     /// The same classes by the places of their queues.
     queues: BTreeMap<usize, InQueue>,
     /// Those of them that have no verdict which lasts.
@@ -130,7 +132,10 @@ impl Waiting {
     fn enter(&mut self, state: &State, shares: &Shares, job: &Job) {
         let Some(key) = order::first_start(&state.policy, job) else { return };
         let is_new = !self.classes.contains_key(&job.class);
-        let class = self.classes.entry(job.class).or_insert_with(|| ClassView::of(state, job, shares));
+        if is_new {
+            self.classes.insert(job.class, ClassView::of(state, job, shares));
+        }
+        let Some(class) = self.classes.get_mut(&job.class) else { return };
         let queue = self.queues.entry(class.queue).or_default();
         class.jobs.insert(key);
         let runs = job.waiting_count();
@@ -155,7 +160,7 @@ impl Waiting {
         if let Some(since) = self.idle_since.remove(&number) {
             self.idle.remove(&(since, number));
         }
-        if let Some((class, key, runs)) = self.entries.remove(&number) {
+        if let Some((class, key, runs)) = self.entries.remove(number) {
             self.leave_class(state, class, (key, runs));
         }
     }
@@ -279,17 +284,17 @@ impl Waiting {
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.entries.is_empty()
+        self.len() == 0
     }
 
     /// Where a job stands in the line, if it is in it.
     pub fn key_of(&self, number: u64) -> Option<OrderKey> {
-        self.entries.get(&number).map(|(_, key, _)| *key)
+        self.entries.get(number).map(|(_, key, _)| *key)
     }
 
     /// Whether a job is among them.
     pub fn contains(&self, job: JobId) -> bool {
-        self.entries.contains_key(&job.number)
+        self.entries.get(job.number).is_some()
     }
 }
 

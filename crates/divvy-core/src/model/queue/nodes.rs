@@ -10,7 +10,7 @@ use super::{Queue, lineage};
 use crate::model::node::NodeSpec;
 
 /// Which nodes are kept for a queue.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Nodes {
     /// These, by name.

@@ -1,10 +1,13 @@
 //! How much of its guarantee each queue lends, and that what is lent is what others have borrowed of it.
+#![allow(clippy::unwrap_used, reason = "what a test's own functions can't set up has failed the test")]
 
 use std::collections::BTreeMap;
 
 use divvy_core::amount::{Holdings, Resource};
+use divvy_core::check::Watch;
 use divvy_core::plan::{Entitlement, entitlements};
 use divvy_core::scenario::Scenario;
+use divvy_core::state::State;
 use proptest::prelude::*;
 
 fn scene(lines: &[String]) -> Result<Scenario, String> {
@@ -124,6 +127,31 @@ proptest! {
             prop_assert_eq!(sum(&|it| entitled[it].lent_milli), (used - (own - own_held).max(0)).max(0));
         }
     }
+}
+
+/// What the checker finds in the log of a pool of eight GPUs, four of which are kept for `a`, after these lines.
+fn found(lines: &str) -> Vec<String> {
+    let pool = format!("node n1 8xh100\nqueue a guarantee=4 lend=0\nqueue b\n{lines}");
+    let scenario = scene(&pool.lines().map(str::to_owned).collect::<Vec<_>>()).unwrap();
+    let mut state = State::default();
+    let mut watch = Watch::new(&state);
+    let mut found = Vec::new();
+    for stamped in &scenario.log {
+        assert_eq!(state.apply(stamped), Ok(()));
+        found.extend(watch.follow(&state, stamped).into_iter().map(|it| format!("{}: {}", it.law, it.text)));
+    }
+    found
+}
+
+#[test]
+fn the_checker_finds_what_was_taken_of_what_a_queue_keeps() {
+    let first = "submit x b 3\nplan\nsubmit y b 2\n";
+    let none: [&str; 0] = [];
+    assert_eq!(found(&format!("{first}plan")), none);
+    let wrong =
+        ["lend: job 2 was placed: of 8000 milli 9000 are held, or kept by queues that do not lend them"];
+    assert_eq!(found(&format!("{first}start y on=n1:3+n1:4")), wrong);
+    assert_eq!(found("submit x a 4\nplan\nsubmit y b 4\nstart y on=n1:4+n1:5+n1:6+n1:7"), none);
 }
 
 /// Queues that lend some of their guarantees, and jobs that come and go, with a plan after each.

@@ -191,7 +191,7 @@ pub enum PackError {
         /// Which arrival, from 0.
         task: usize,
         /// Why.
-        rejection: Rejection,
+        rejection: Box<Rejection>,
     },
     /// The pool makes no sense.
     #[error("setting up the pool: {0}")]
@@ -303,7 +303,7 @@ impl Pool {
             history: Default::default(),
         };
         let answer = self.controller.take(&Command::Submit(Box::new(submit)), now).map_err(broken)?;
-        let answer = answer.map_err(|rejection| PackError::Refused { task, rejection })?;
+        let answer = answer.map_err(refused(task))?;
         self.controller.cycle(now).map_err(broken)?;
         let events = self.controller.drain().map(|batch| batch.commit.events).unwrap_or_default();
         let placed = events.into_iter().find_map(|stamped| match stamped.event {
@@ -316,11 +316,15 @@ impl Pool {
             let by = Person::user(&self.owner.name);
             let cancelled =
                 self.controller.take(&Command::Cancel(JobId::single(number), by), now).map_err(broken)?;
-            cancelled.map_err(|rejection| PackError::Refused { task, rejection })?;
+            cancelled.map_err(refused(task))?;
             self.controller.drain();
         }
         Ok(placed)
     }
+}
+
+fn refused(task: usize) -> impl FnOnce(Rejection) -> PackError {
+    move |rejection| PackError::Refused { task, rejection: Box::new(rejection) }
 }
 
 /// The events that make the pool: a node per row, so that a node's place is its rank.

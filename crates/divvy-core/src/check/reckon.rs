@@ -75,14 +75,29 @@ fn guaranteed_with(state: &State, path: &str, floor_milli: &dyn Fn(&str) -> i64)
     // Who says nothing is guaranteed what is kept for him alone, and for those below him what they are.
     let said = said.saturating_add(reserved_milli(state, path, said > 0));
     let said = said.max(floor_milli(path));
-    let below = format!("{path}/");
-    let is_next = |queue: &&String| {
-        let above = lineage(queue).skip(1).find(|above| state.queues.contains_key(*above) || *above == path);
-        queue.starts_with(&below) && above == Some(path)
-    };
-    let next = state.queues.keys().filter(is_next);
-    let children = next.map(|queue| guaranteed_with(state, queue, floor_milli));
+    let children = right_below(state, path).map(|queue| guaranteed_with(state, queue, floor_milli));
     said.max(children.fold(0, i64::saturating_add))
+}
+
+/// The queues right below one.
+fn right_below<'a>(state: &'a State, path: &'a str) -> impl Iterator<Item = &'a String> {
+    let is_next = move |queue: &&String| {
+        let mut above = lineage(queue).skip(1);
+        above.find(|above| state.queues.contains_key(*above) || *above == path) == Some(path)
+    };
+    state.queues.keys().filter(is_next)
+}
+
+/// What of its devices a queue keeps for itself and those below it, in thousandths: what is guaranteed to it, without what those below it
+/// keep and what it lends; and what these keep.
+pub(super) fn kept_milli(state: &State, path: &str) -> i64 {
+    let below = right_below(state, path).map(|queue| kept_milli(state, queue)).fold(0, i64::saturating_add);
+    let own = guaranteed_milli(state, path).saturating_sub(below);
+    let lent = match state.queues.get(path).and_then(|queue| queue.lend.get(&Resource::Any)) {
+        Some(Amount::Finite(lent)) => *lent,
+        Some(Amount::Unlimited) | None => i64::MAX,
+    };
+    own.saturating_sub(lent).max(0).saturating_add(below)
 }
 
 /// What is kept now on the calendar for a queue, and perhaps for those below it, in thousandths of devices.

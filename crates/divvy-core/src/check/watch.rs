@@ -7,6 +7,7 @@ mod given;
 mod giving;
 mod islands;
 mod ledger;
+mod lent;
 mod moving;
 mod order;
 mod spread;
@@ -231,6 +232,9 @@ impl Watch {
         }
         at_home(state, (job, placements), wrong);
         self.begin(state, job, (placements, taken_up.is_some()), wrong);
+        if taken_up.is_none() {
+            self.lent(state, (job, placements), wrong);
+        }
         self.limits(state, job, wrong);
         if state.jobs.get(&job.number).is_some_and(|job| {
             matches!(&job.runs, crate::state::Runs::Array(array) if array.array.at_most.is_some_and(|most| job.active_members() > most))
@@ -258,6 +262,9 @@ impl Watch {
         }
         at_home(state, (job, placements), wrong);
         self.begin(state, job, (placements, taken_up.is_some()), wrong);
+        if taken_up.is_none() {
+            self.lent(state, (job, placements), wrong);
+        }
         self.limits(state, job, wrong);
     }
 

@@ -3,6 +3,8 @@
 use super::{Found, Watch, found};
 use crate::id::{AllocationId, JobId};
 use crate::model::allocation::Placement;
+use crate::model::ask::DeviceClass;
+use crate::model::device::DeviceSpec;
 use crate::state::State;
 
 impl Watch {
@@ -14,7 +16,7 @@ impl Watch {
     }
 }
 
-/// Whether a task got as many devices as the alternative says that it got, and of its models (L4). Where an engine does not name
+/// Whether a task got as many devices as the alternative says that it got, of its models and with such memory (L4). Where an engine does not name
 /// devices, none are looked at.
 pub(super) fn as_asked(state: &State, (job, placement): (JobId, &Placement), wrong: &mut Found) {
     let asked = state.jobs.get(&job.number).and_then(|job| {
@@ -25,16 +27,28 @@ pub(super) fn as_asked(state: &State, (job, placement): (JobId, &Placement), wro
         wrong.push(found("L4", format!("job {job} got what none of its alternatives says")));
         return;
     };
-    let (count, models) =
-        asked.devices.as_ref().map_or((0, &[][..]), |ask| (ask.count as usize, &ask.class.models));
+    let count = asked.devices.as_ref().map_or(0, |ask| ask.count as usize);
     let is_other = |device| {
-        let known = state.devices.get(device);
-        !models.is_empty() && known.is_some_and(|device| !models.contains(&device.spec.model))
+        let known = asked.devices.as_ref().zip(state.devices.get(device));
+        known.is_some_and(|(ask, device)| is_other(&ask.class, &device.spec))
     };
     let others = placement.devices.iter().filter(|(device, _)| is_other(device)).count();
     let held = placement.devices.len();
     if held > 0 && held != count || others > 0 {
-        let text = format!("job {job} got {held} devices, {others} of other models, and asked for {count}");
+        let text = format!(
+            "job {job} got {held} devices, {others} of them others than it takes, and asked for {count}"
+        );
         wrong.push(found("L4", text));
     }
+}
+
+/// Whether a device is none of a class.
+fn is_other(class: &DeviceClass, device: &DeviceSpec) -> bool {
+    let gb = device.nominal_gb.map_or(device.memory_mib.div_ceil(1024), u64::from);
+    let gb_s = device.bandwidth_gb_s.0.unwrap_or(0);
+    !class.models.is_empty() && !class.models.contains(&device.model)
+        || class.least_gb.is_some_and(|least| gb < u64::from(least))
+        || class.most_gb.is_some_and(|most| gb > u64::from(most))
+        || class.least_memory_mib.is_some_and(|least| device.memory_mib < least)
+        || class.least_gb_s.0.is_some_and(|least| gb_s < least)
 }

@@ -314,7 +314,7 @@ impl Watch {
     }
 
     /// What a queue holds of devices, and what of that is being stopped.
-    fn held_milli(&self, path: &str) -> (i64, i64) {
+    pub(super) fn held_milli(&self, path: &str) -> (i64, i64) {
         let held = self.queues.get(path).and_then(|held| held.get(&Resource::Any)).copied().unwrap_or(0);
         (held, self.leaving_milli.get(path).copied().unwrap_or(0))
     }

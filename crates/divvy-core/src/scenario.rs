@@ -15,6 +15,7 @@
 //!
 //! What a line of `node`, `queue` or `submit` cannot say in words stands in braces behind it, as JSON.
 
+mod books;
 mod calendar;
 mod links;
 mod names;
@@ -38,12 +39,15 @@ use crate::model::queue::Queue;
 use crate::snapshot::Snapshot;
 use crate::state::State;
 use crate::time::{Span, Time};
+use books::Books;
 use words::Words;
 pub use write::{Written, write};
 
 /// A pool driven by lines of text, and all that was logged.
 pub struct Scenario {
     controller: Controller,
+    /// What looks at the laws, if anything does.
+    books: Option<Books>,
     now: Time,
     names: BTreeMap<String, u64>,
     queues: Vec<Queue>,
@@ -91,10 +95,18 @@ impl Default for Scenario {
 }
 
 impl Scenario {
-    /// An empty pool at the time 0.
+    /// An empty pool at the time 0, with the checker beside it.
     pub fn new() -> Self {
+        let mut scenario = Self::unchecked();
+        scenario.books = Some(Books::open(scenario.state()));
+        scenario
+    }
+
+    /// An empty pool at the time 0, at which nobody looks: for large ones whose plans are measured.
+    pub fn unchecked() -> Self {
         let mut scenario = Self {
             controller: Controller::open(State::default()),
+            books: None,
             now: Time(0),
             names: BTreeMap::new(),
             queues: vec![Queue::named("default")],
@@ -162,8 +174,14 @@ impl Scenario {
         Ok(())
     }
 
-    /// Carries out one line, whatever its number.
+    /// Carries out one line, whatever its number. That a law no longer holds after it is an error.
     pub fn line(&mut self, line: &str) -> Done {
+        self.carry_out(line)?;
+        let found = self.books.as_mut().and_then(Books::found);
+        found.map_or(Ok(()), |found| Err(format!("a law of the scheduler does not hold after it, {found}")))
+    }
+
+    fn carry_out(&mut self, line: &str) -> Done {
         let words = Words::of(line);
         let Some(verb) = words.placed.first().copied() else { return Ok(()) };
         match verb {
@@ -227,6 +245,9 @@ impl Scenario {
         let events: Vec<Stamped> =
             self.controller.drain().map(|batch| batch.commit.events).unwrap_or_default();
         self.log.extend(events.iter().cloned());
+        if let Some(books) = &mut self.books {
+            books.follow(&events);
+        }
         events.into_iter().map(|stamped| stamped.event).collect()
     }
 

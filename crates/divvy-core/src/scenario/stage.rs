@@ -1,5 +1,6 @@
 //! Putting a pool into a state: what runs where, what is on its way out, what is promised, without a plan that says so.
 
+use super::books::Books;
 use super::words::Words;
 use super::{Done, Scenario};
 use crate::controller::Broken;
@@ -13,11 +14,12 @@ use crate::model::job::{Cause, JobSpec, StopOrder};
 use crate::model::promise::Promise;
 
 impl Scenario {
-    /// Logs events as they are.
+    /// Logs events as they are. No plan answers for them: the checker takes what they come to as it is.
     fn put(&mut self, events: Vec<Event>) -> Done {
         let told = |broken: Broken| broken.to_string();
         events.into_iter().try_for_each(|event| self.controller.put(event, self.now)).map_err(told)?;
         self.keep();
+        self.books = self.books.take().map(|_| Books::open(self.controller.state()));
         Ok(())
     }
 

@@ -174,20 +174,24 @@ fn never(nodes: &Nodes, alternative: &Alternative, tally: &Tally) -> Option<Reas
             }
         }
     }
-    let able = |node: &&NodeView| ask.is_none_or(|ask| would_do(node, ask) >= ask.count);
-    let able = || nodes.iter().copied().filter(able);
-    let most = |part: fn(&NodeView) -> i64| able().map(part).max().unwrap_or(0);
-    let host = [
-        (Resource::Cpu, alternative.cpu_milli, most(|node| node.cpu_milli.0)),
-        (Resource::Memory, alternative.memory_bytes, most(|node| node.memory_bytes.0)),
-    ];
-    let extras = alternative.extras.iter().map(|(resource, asked)| {
-        let most = able().map(|node| node.extras.0.of(resource)).max();
-        (resource.clone(), Some(asked), most.unwrap_or(0))
-    });
-    host.into_iter().chain(extras).find_map(|(resource, asked, most)| {
-        asked.filter(|asked| *asked > most).map(|asked| Reason::TooMuchHost(resource, asked, most))
+    let host = [(Resource::Cpu, alternative.cpu_milli), (Resource::Memory, alternative.memory_bytes)];
+    let host = host.into_iter().filter_map(|(resource, asked)| Some((resource, asked?)));
+    let extras = alternative.extras.iter().map(|(resource, asked)| (resource.clone(), asked));
+    host.chain(extras).find_map(|(resource, asked)| {
+        let most = most_on_able(nodes, ask, &resource);
+        (asked > most).then_some(Reason::TooMuchHost(resource, asked, most))
     })
+}
+
+/// The most that any of these nodes has of something of a host, of those that have the devices for a task.
+fn most_on_able(nodes: &Nodes, ask: Option<&DeviceAsk>, resource: &Resource) -> i64 {
+    let able = nodes.iter().filter(|node| ask.is_none_or(|ask| would_do(node, ask) >= ask.count));
+    let has = |node: &&NodeView| match resource {
+        Resource::Cpu => node.cpu_milli.0,
+        Resource::Memory => node.memory_bytes.0,
+        other => node.extras.0.of(other),
+    };
+    able.map(has).max().unwrap_or(0)
 }
 
 /// What no node can give one task of this alternative at the moment.

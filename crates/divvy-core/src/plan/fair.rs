@@ -297,9 +297,11 @@ impl<'a> Fair<'a, '_> {
         let Some(job) = state.jobs.get(&turn.key.number) else { return Ok(None) };
         self.shares.allows(turn.queue, &turn.view.asked, &job.spec)?;
         self.trial.not_lent = self.shares.closed(turn.queue, &job.spec)?;
-        let mark = self.trial.mark();
+        let (mark, told) = (self.trial.mark(), self.trial.name_reasons(false));
+        let fits = place::place_spec(self.trial, &job.spec).is_ok();
+        self.trial.name_reasons(told);
         // What keeps it back is not who stands behind it: it waits until something becomes free.
-        if place::place_spec(self.trial, &job.spec).is_ok() {
+        if fits {
             self.trial.roll_back_to(mark);
             return Err(judged.clone());
         }

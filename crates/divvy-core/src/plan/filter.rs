@@ -140,11 +140,37 @@ pub(super) fn funnel<'a>(nodes: impl IntoIterator<Item = &'a NodeView>, ask: &De
     Funnel(steps)
 }
 
+/// Of which kinds of devices a task can have any, each looked at once: most nodes are of a kind with others.
+pub(super) struct Suits<'a> {
+    ask: &'a DeviceAsk,
+    /// Whether the model is right, and the memory, by the place of the kind.
+    known: Vec<Option<(bool, bool)>>,
+}
+
+impl<'a> Suits<'a> {
+    pub(super) fn new(ask: &'a DeviceAsk) -> Self {
+        Self { ask, known: Vec::new() }
+    }
+
+    /// Whether the devices of a node, all of them like its first, are of the right model, and whether they have the right memory.
+    pub(super) fn of(&mut self, node: &NodeView, first: &DeviceView) -> (bool, bool) {
+        let class = &self.ask.class;
+        let look = || (class.takes_model(&first.spec), class.takes_memory(&first.spec));
+        if node.kind == 0 {
+            return look();
+        }
+        if self.known.len() <= node.kind {
+            self.known.resize(node.kind + 1, None);
+        }
+        *self.known[node.kind].get_or_insert_with(look)
+    }
+}
+
 /// Counts what on these nodes speaks against an ask.
 pub(super) fn tally<'a>(nodes: impl IntoIterator<Item = &'a NodeView>, ask: &DeviceAsk) -> Tally {
-    let mut tally = Tally::default();
+    let (mut tally, mut suits) = (Tally::default(), Suits::new(ask));
     for node in nodes {
-        let (would_do, usable, free) = tally.node(node, ask);
+        let (would_do, usable, free) = tally.node(node, &mut suits);
         tally.enough_memory += would_do;
         tally.most_on_a_node = tally.most_on_a_node.max(would_do);
         tally.most_usable = tally.most_usable.max(usable);
@@ -156,15 +182,16 @@ pub(super) fn tally<'a>(nodes: impl IntoIterator<Item = &'a NodeView>, ask: &Dev
 impl Tally {
     /// The devices of a node that would do, those of them that can be given out, and those with enough left. Where all are alike,
     /// and most nodes are so, the first speaks for all.
-    fn node(&mut self, node: &NodeView, ask: &DeviceAsk) -> (u32, u32, u32) {
+    fn node(&mut self, node: &NodeView, suits: &mut Suits) -> (u32, u32, u32) {
         let Some(first) = node.devices.first() else { return (0, 0, 0) };
-        let all = node.devices.len() as u32;
-        if node.uniform && !ask.class.takes_model(&first.spec) {
+        let (all, ask) = (node.devices.len() as u32, suits.ask);
+        let (right_model, enough_memory) = if node.uniform { suits.of(node, first) } else { (true, true) };
+        if !right_model {
             return (0, 0, 0);
         }
         if node.uniform && node.usable == all {
             self.right_model += all;
-            if !ask.class.takes_memory(&first.spec) {
+            if !enough_memory {
                 return (0, 0, 0);
             }
             let with_room = || node.devices.iter().filter(|device| has_left(device, ask)).count() as u32;

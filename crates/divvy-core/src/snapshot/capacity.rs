@@ -94,8 +94,8 @@ pub struct NodeView {
     others: OthersHold,
     /// The hash of what does not change while it is there.
     fixed: u64,
-    /// The place of its devices' kind on the shelves.
-    kind: usize,
+    /// The place of its devices' kind on the shelves; 0 where they are not all alike.
+    pub(crate) kind: usize,
 }
 
 /// Tasks of a node by the devices that each has: a share, one, two, up to four, more.

@@ -16,10 +16,11 @@ use crate::log::Commit;
 use crate::model::allocation::AllocationState;
 use crate::model::attempt::Attempt;
 use crate::model::job::{Owner, Work};
+use crate::model::queue::{Queue, lineage};
 use crate::plan::{self, Report, Room};
 use crate::reason::Reason;
 use crate::snapshot::Snapshot;
-use crate::state::{Misfit, State};
+use crate::state::{Job, Misfit, State};
 use crate::time::Time;
 
 /// State, snapshot and planner in one hand. Between `take`/`see`/`cycle` and a successful append of what [`Controller::drain`]
@@ -246,13 +247,25 @@ impl Controller {
     fn awaited_renewal(&self) -> Option<Time> {
         let until = self.state.next_renewal()?;
         let waits = |reason: &Reason| matches!(reason, Reason::OverBudget(..));
-        self.state.verdicts.values().any(waits).then_some(until)
+        let is_awaited =
+            self.state.verdicts.values().any(waits) || self.may_grow_where(|queue| !queue.budget.is_unsaid());
+        is_awaited.then_some(until)
     }
 
-    /// When it is to be reckoned again who is behind what was pledged to him: as long as jobs wait.
+    /// Whether a gang that runs may grow in one of these queues, or below it: it waits, though it stands in no line.
+    fn may_grow_where(&self, is_meant: impl Fn(&Queue) -> bool) -> bool {
+        let stands_there = |job: &Job| {
+            lineage(&job.spec.queue).filter_map(|path| self.state.queues.get(path)).any(&is_meant)
+        };
+        self.snapshot.growing.iter().filter_map(|id| self.state.jobs.get(&id.number)).any(stands_there)
+    }
+
+    /// When it is to be reckoned again who is behind what was pledged to him: as long as jobs wait, or gangs of his may grow.
     fn pledge_tick(&self) -> Option<Time> {
         let next = self.state.pledges.next_tick()?;
-        (!self.snapshot.waiting.is_empty() && !self.state.allocations.is_empty()).then_some(next)
+        let is_awaited =
+            !self.snapshot.waiting.is_empty() || self.may_grow_where(|queue| !queue.pledge.is_unsaid());
+        (is_awaited && !self.state.allocations.is_empty()).then_some(next)
     }
 
     /// When the past of queues is to be reckoned again: as long as jobs wait while others run, and once more after that.

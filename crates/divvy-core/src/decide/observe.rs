@@ -288,6 +288,8 @@ fn attempt_end<'a>(
     };
     let state = match stopping {
         Some(stopping) if stopping.requeue => JobState::Pending,
+        // Who saves his work and does something in between may go on so for ever: that is no restart.
+        None if saved && first.is_some_and(|end| run.has_done_something(end.at)) => JobState::Pending,
         None if saved && run.restarts < job.spec.most_restarts => JobState::Pending,
         _ if goes_back(job, run, end.cause, code, first) => JobState::Pending,
         Some(_) if end.cause == Cause::TimeLimit => JobState::Timeout,

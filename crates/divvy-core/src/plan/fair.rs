@@ -33,6 +33,8 @@ pub(super) struct Fair<'a, 'b> {
     pub(super) victims: Vec<Victim<'a>>,
     /// Gangs that run with fewer tasks than they may have.
     pub(super) growing: &'a BTreeSet<JobId>,
+    /// Whether there is any such gang, or one that this cycle starts.
+    may_grow: bool,
     /// Further tasks of gangs: of those that run, and of those that this cycle starts.
     pub(super) grown: Vec<Place>,
     /// Who ends in this cycle for another cause.
@@ -176,6 +178,7 @@ impl<'a, 'b> Fair<'a, 'b> {
             leaving: Leaving::new(state, leavers, told),
             budget: Budget::new(&state.policy),
             victims: Vec::new(),
+            may_grow: !growing.is_empty(),
             grown: Vec::new(),
             places: Vec::new(),
             parties: OnceCell::new(),
@@ -346,11 +349,14 @@ impl<'a> Fair<'a, '_> {
                 return Ok(place::next_start(self.trial, job));
             }
         }
+        // Gangs that may grow stand in no line, and what is due to them goes before what nobody is due.
+        let alone = alone && !self.may_grow;
         let most = if alone && self.shares.is_unbound() { usize::MAX } else { 1 };
         let before = self.places.len();
         let placed = place::place_equals(self.trial, (job, turn.view.shape), most, &mut self.places);
         let started = self.places.len() - before;
         if started > 0 {
+            self.may_grow |= job.spec.gang.is_elastic();
             let placements = self.places[before..].iter().flat_map(|place| &place.placements);
             let taken = self.shares.counted(state, placements);
             self.shares.charge(turn.queue, &taken, (1, !job.spec.preemptible));
@@ -401,6 +407,7 @@ impl<'a> Fair<'a, '_> {
             true => self.claim_any((queue, by), (id, spec), class.ways()),
         };
         let Some(placements) = placements else { return false };
+        self.may_grow |= spec.gang.is_elastic();
         self.trial.note_member(id);
         self.places.push(Place::new(id, placements));
         true

@@ -1,5 +1,6 @@
 //! Who runs: what the order needs to know of each, and when the place of one in the order changes by its running on.
 
+mod ends;
 mod of_queue;
 mod spots;
 
@@ -9,6 +10,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
+use self::ends::{ends_at, runs_on};
 use self::of_queue::OfQueue;
 pub(crate) use self::spots::Spot;
 use super::order::{self, OrderKey};
@@ -21,7 +23,7 @@ use crate::model::policy::{Length, Order, Policy, Preempt};
 use crate::state::{Job, Run, State, Table};
 use crate::time::{Span, Time};
 
-/// The running jobs, where the policy lets them give way; otherwise nothing.
+/// The running jobs, where the policy lets them give way; of others, when they end.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Running {
     /// By id.
@@ -36,8 +38,10 @@ pub struct Running {
     redoing: BTreeSet<(Time, JobId)>,
     /// When each changes its place by running on, or has run long enough for a restart to pay.
     crossings: BTreeSet<(Time, JobId)>,
-    /// When each ends by what is foreseen.
+    /// When each ends by what is foreseen, also of those that never give way.
     ends: BTreeSet<(Time, JobId)>,
+    /// The same of the latter alone: nothing else is known of them.
+    ends_of_others: BTreeMap<JobId, Time>,
     /// The places of all in the order, where they last, or what is left of all shrinks alike.
     line: BTreeSet<(OrderKey, JobId)>,
 }
@@ -171,8 +175,7 @@ fn young_until(policy: &Policy, started_at: Option<Time>) -> Option<Time> {
 
 impl RunView {
     fn of(state: &State, (job, run, id): (&Job, &Run, JobId)) -> Option<Self> {
-        let runs_on = run.is_active() && run.stopping.is_none() && !run.promised;
-        let gives_way = runs_on && job.spec.preemptible;
+        let gives_way = runs_on(run) && job.spec.preemptible;
         gives_way.then(|| Self {
             class: job.class,
             queue: QueueOf(Arc::clone(&job.spec)),
@@ -313,11 +316,13 @@ impl RunView {
     }
 
     /// When it has run long enough for a restart to pay, if it could go on on devices that are faster by as much as the policy
-    /// wants. Nobody knows for how long it will run: of what has run so long, as much again is to be expected.
+    /// wants. Nobody knows for how long it will run: of what has run so long, as much again is to be expected. Who is safe for longer,
+    /// since he had to give way, stays until then.
     fn restart_pays(&self, policy: &Policy) -> Option<Time> {
         let (pace, percent) = (self.pace_percent?, policy.speedup_percent);
         let slow = percent > 0 && gains(pace, FULL_PERCENT, percent);
-        slow.then_some(self.started_at?).map(|started| started + Span(RESTART_PAYS_MS))
+        let pays = slow.then_some(self.started_at?).map(|started| started + Span(RESTART_PAYS_MS))?;
+        Some(self.cools_until.map_or(pays, |until| until.max(pays))).filter(|at| at.0 < i64::MAX)
     }
 
     /// Whether a restart for a faster place is worth it: it has run for a while, and gains enough there.
@@ -363,13 +368,6 @@ fn redone_at(job: &Job, run: &Run) -> Option<Time> {
     lost.then(|| run.started_at.map_or(Time(i64::MAX), |started| started + Span(run.attained_ms)))
 }
 
-/// When a run ends, by how long all runs of its job together are expected to take.
-fn ends_at(job: &Job, run: &Run) -> Option<Time> {
-    let foreseen = job.estimate.as_ref().map(|estimate| estimate.p90_ms);
-    let foreseen_ms = job.spec.estimate.map(|estimate| estimate.0).into_iter().chain(foreseen).min()?;
-    Some(run.started_at? + Span((foreseen_ms - run.attained_ms).max(0)))
-}
-
 /// How fast a job runs, where others of its alternatives are slower or faster, and it would lose nothing but a restart.
 fn pace_percent(spec: &JobSpec, run: &Run) -> Option<u32> {
     let moves = spec.has_speeds() && spec.saves() && !spec.gang.is_elastic();
@@ -379,12 +377,15 @@ fn pace_percent(spec: &JobSpec, run: &Run) -> Option<u32> {
 impl Running {
     /// Looks at one job (or member) again.
     pub fn consider(&mut self, state: &State, id: JobId, now: Time) {
-        if state.policy.preempt == Preempt::Off {
+        let gives_way = state.policy.preempt != Preempt::Off;
+        if !gives_way && state.policy.reserve == 0 {
             return;
         }
         let job = state.jobs.get(&id.number);
         let known = job.and_then(|job| Some((job, job.known_run(id.member)?, id)));
-        let view = known.and_then(|known| RunView::of(state, known)).map(|mut view| {
+        let view = known.filter(|_| gives_way).and_then(|known| RunView::of(state, known));
+        self.note_end_of_other(id, known.filter(|(_, run, _)| view.is_none() && runs_on(run)));
+        let view = view.map(|mut view| {
             if view.elastic {
                 view.forget_leaving(state);
             }
@@ -468,11 +469,6 @@ impl Running {
         let (rank, soonest) =
             ends.map_or((true, i64::MAX), |((first, _), (last, _))| (first.rank == last.rank, first.first));
         rank && soonest > now.0 && self.line.len() == self.jobs.len()
-    }
-
-    /// Who ends after a moment by what is foreseen, and when, the first first.
-    pub(crate) fn ends_after(&self, now: Time) -> impl Iterator<Item = (Time, JobId)> {
-        self.ends.range((now + Span(1), JobId::single(0))..).copied()
     }
 
     /// When the first after a moment is not safe any more that had to give way before, or had not run for long.

@@ -61,9 +61,6 @@ impl From<ledger::OutOfRange> for Wrong {
 
 pub(super) type Applied = Result<(), Wrong>;
 
-/// A run shorter than this that asks to be run again counts as a restart.
-const LEAST_RUN_MS: i64 = 10_000;
-
 impl State {
     /// Folds one event. After an error the state is not to be used any more.
     pub fn apply(&mut self, stamped: &Stamped) -> Result<(), Misfit> {
@@ -471,8 +468,7 @@ impl State {
         let moves = self.policy.moves;
         self.change_run(id, |run| {
             // One that saves its work and asks to be run again does as it should, unless it does nothing else.
-            let asked =
-                end.cause == Cause::Checkpointed && run.progress_ms(at) - run.attained_ms >= LEAST_RUN_MS;
+            let asked = end.cause == Cause::Checkpointed && run.has_done_something(at);
             let wished = asked || run.stopping.as_ref().is_some_and(|stopping| stopping.requeue);
             *run = Run {
                 attempt: run.attempt + 1,

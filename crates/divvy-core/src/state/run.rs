@@ -17,6 +17,9 @@ use crate::time::Time;
 /// A job that was moved stays where it is for so long, where the policy does not say how often it may be: an hour.
 const STAYS_MS: i64 = 3_600_000;
 
+/// A run shorter than this that asks to be run again counts as a restart.
+const LEAST_RUN_MS: i64 = 10_000;
+
 impl Run {
     /// A job that waits for its first attempt.
     pub fn fresh(held_by: Option<String>) -> Self {
@@ -97,6 +100,11 @@ impl Run {
     /// For how long it has run by now, over all attempts, in milliseconds.
     pub fn progress_ms(&self, now: Time) -> i64 {
         self.attained_ms + self.started_at.map_or(0, |started| now.since(started).0)
+    }
+
+    /// Whether this attempt has run for long enough by a moment to be more than a restart, if it asks to be run again.
+    pub(crate) fn has_done_something(&self, at: Time) -> bool {
+        self.progress_ms(at) - self.attained_ms >= LEAST_RUN_MS
     }
 
     /// Whether it has devices.

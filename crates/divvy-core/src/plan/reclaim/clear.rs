@@ -282,13 +282,11 @@ pub(super) fn room(node: &NodeView, (ask, island): (&DeviceAsk, Option<u32>)) ->
         let here = node.devices.iter().filter(|device| device.site.island(level) == island);
         return Some(here.filter(|device| filter::fits(device, ask)).count() as u32);
     }
-    let is_right = |device: &DeviceView| {
-        device.unusable.is_none()
-            && ask.class.takes_model(&device.spec)
-            && ask.class.takes_memory(&device.spec)
-    };
+    // The first speaks for the kind of all, not for whether they can be given out.
+    let is_right =
+        |device: &DeviceView| ask.class.takes_model(&device.spec) && ask.class.takes_memory(&device.spec);
     match node.uniform {
-        true => node.devices.first().is_some_and(is_right).then_some(node.free),
+        true => node.devices.first().is_some_and(|it| node.usable > 0 && is_right(it)).then_some(node.free),
         false => Some(node.devices.iter().filter(|device| filter::fits(device, ask)).count() as u32),
     }
 }

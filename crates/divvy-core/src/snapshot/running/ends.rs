@@ -1,0 +1,35 @@
+//! When those who run end by what is foreseen: for whom room is kept counts on it, whether they may have to give way or not.
+
+use super::{Running, remark};
+use crate::id::JobId;
+use crate::state::{Job, Run};
+use crate::time::{Span, Time};
+
+/// Whether a run has its devices, and nothing says that it is to leave them.
+pub(super) fn runs_on(run: &Run) -> bool {
+    run.is_active() && run.stopping.is_none() && !run.promised
+}
+
+/// When a run ends, by how long all runs of its job together are expected to take.
+pub(super) fn ends_at(job: &Job, run: &Run) -> Option<Time> {
+    let foreseen = job.estimate.as_ref().map(|estimate| estimate.p90_ms);
+    let foreseen_ms = job.spec.estimate.map(|estimate| estimate.0).into_iter().chain(foreseen).min()?;
+    Some(run.started_at? + Span((foreseen_ms - run.attained_ms).max(0)))
+}
+
+impl Running {
+    /// Notes when one ends that never gives way, if that is foreseen; room that it leaves is kept, too.
+    pub(super) fn note_end_of_other(&mut self, id: JobId, other: Option<(&Job, &Run, JobId)>) {
+        let now = other.and_then(|(job, run, _)| ends_at(job, run));
+        let before = match now {
+            Some(now) => self.ends_of_others.insert(id, now),
+            None => self.ends_of_others.remove(&id),
+        };
+        remark(&mut self.ends, id, (before, now));
+    }
+
+    /// Who ends after a moment by what is foreseen, and when, the first first.
+    pub(crate) fn ends_after(&self, now: Time) -> impl Iterator<Item = (Time, JobId)> {
+        self.ends.range((now + Span(1), JobId::single(0))..).copied()
+    }
+}

@@ -1,0 +1,285 @@
+//! Scenarios of what is kept for others, over several cycles: by the calendar, and for those before others in the line.
+
+use divvy_core::scenario::run;
+use expect_test::{Expect, expect};
+
+fn check(scenario: &str, expected: Expect) {
+    match run(scenario) {
+        Ok(printed) => expected.assert_eq(&printed),
+        Err(bad) => expected.assert_eq(&bad.to_string()),
+    }
+}
+
+#[test]
+fn who_has_devices_kept_for_his_queue_runs_on_there_when_that_begins() {
+    check(
+        "policy {share: fill, preempt: least_loss, half_life: none}
+node n1 2xh100
+queue a
+submit a1 a 1
+submit b1 default 1
+plan
+reserve n1 queue=a at=+1h for=2h
+pass 1h
+plan
+end b1 signal=15
+submit a2 a 1
+submit b2 default 1
+plan",
+        expect![[r#"
+            place a1 n1:0
+            place b1 n1:1
+            reservation 1 begins
+            stop b1 Drain
+            ended b1 pending Drain exit=143
+            place a2 n1:1
+            wait DV-GPUS-BUSY: every GPU that would do is taken
+        "#]],
+    );
+}
+
+#[test]
+fn what_is_kept_for_a_queue_is_guaranteed_to_those_above_it_too() {
+    check(
+        "policy {share: fill, preempt: least_loss, half_life: none}
+node n1 4xh100
+queue lab guarantee=2
+queue lab/v
+queue lab/s guarantee=2
+submit s1 lab/s 2 fixed
+plan
+reserve 2 queue=lab/v
+plan
+submit v1 lab/v 2 fixed
+plan",
+        expect![[r#"
+            place s1 n1:0+n1:1
+            reservation 1 begins
+            place v1 n1:2+n1:3
+        "#]],
+    );
+}
+
+#[test]
+fn what_is_to_come_and_stops_nobody_keeps_nobody_away() {
+    check(
+        "policy {share: fill, preempt: least_loss, half_life: none}
+node n1 2xh100
+drain on n1 at=+1h for=1h
+submit a default 1 fixed
+plan
+pass 1h
+submit b default 1
+plan",
+        expect![[r#"
+            place a n1:0
+            reservation 1 begins
+            wait DV-DRAINING: 1 node that would do is being drained
+        "#]],
+    );
+}
+
+#[test]
+fn who_may_not_be_stopped_does_not_start_where_others_will_be() {
+    check(
+        "policy {share: fill, preempt: least_loss, half_life: none}
+node n1 2xh100
+drain on n1 evict at=+1h for=1h
+submit a default 1 fixed
+submit b default 1
+plan",
+        expect![[r#"
+            place b n1:0
+            wait DV-BOOKED: what is free is reserved from 1970-01-01 01:00 UTC on
+        "#]],
+    );
+}
+
+#[test]
+fn no_exchange_moves_a_new_run_to_what_is_kept() {
+    check(
+        "policy {share: fill, preempt: least_loss, half_life: none}
+node n1 3xh100
+submit low default 1 prio=low limit=10m
+plan
+drain on n1:2 evict at=+1h for=1h
+submit h default 2 prio=high limit=5h
+plan",
+        expect![[r#"
+            place low n1:0
+            stop low Preempted by h
+            promise h n1:0+n1:1
+            promise low n1:2
+        "#]],
+    );
+}
+
+#[test]
+fn what_is_due_to_others_is_not_collected_for_who_is_to_hold_less() {
+    check(
+        "policy {share: fill, preempt: least_loss, half_life: 1d, starve_after: none, collect_after: 5m, most_moves: 0, reclaim: never}
+node n1 4xh100
+queue a
+queue b
+submit b1 b 1 array=0-9
+plan
+submit big a 4
+plan
+pass 6m
+plan
+end b1_0
+plan
+pass 6h
+plan
+end b1_1
+plan",
+        expect![[r#"
+            place b1_0 n1:0
+            place b1_1 n1:1
+            place b1_2 n1:2
+            place b1_3 n1:3
+            wait DV-GPUS-BUSY: every GPU that would do is taken
+            wait DV-GPUS-BUSY: no node has 4 GPUs free that would do
+            ended b1_0 completed Exit exit=0
+            place b1_4 n1:0
+            ended b1_1 completed Exit exit=0
+            wait DV-RESERVED: what is free is kept for job 2, which is before it in line
+        "#]],
+    );
+}
+
+#[test]
+fn nothing_is_collected_for_who_asks_for_more_than_may_be() {
+    check(
+        "policy {share: none, preempt: off, half_life: none, starve_after: none, collect_after: 5m, collect_devices: 2, speedup_percent: 0}
+node n1 4xh100
+submit b1 default 1 array=0-3
+plan
+submit big default 3
+plan
+pass 6m
+submit s default 1 array=0-7
+end b1_0
+plan",
+        expect![[r#"
+            place b1_0 n1:0
+            place b1_1 n1:1
+            place b1_2 n1:2
+            place b1_3 n1:3
+            wait DV-GPUS-BUSY: no node has 3 GPUs free that would do
+            ended b1_0 completed Exit exit=0
+            place s_0 n1:0
+            wait DV-GPUS-BUSY: every GPU that would do is taken
+        "#]],
+    );
+}
+
+#[test]
+fn one_collects_at_a_time() {
+    check(
+        "policy {share: none, preempt: off, half_life: none, starve_after: none, collect_after: 5m, speedup_percent: 0}
+node n1 2xh100
+node n2 2xh100
+submit b1 default 1 array=0-3
+plan
+submit c1 default 2
+submit c2 default 2 cpu=1
+plan
+pass 6m
+submit s default 1 array=0-1
+end b1_0
+end b1_2
+plan",
+        expect![[r#"
+            place b1_0 n1:0
+            place b1_1 n1:1
+            place b1_2 n2:0
+            place b1_3 n2:1
+            wait DV-GPUS-BUSY: no node has 2 GPUs free that would do
+            wait DV-GPUS-BUSY: no node has 2 GPUs free that would do
+            ended b1_0 completed Exit exit=0
+            ended b1_2 completed Exit exit=0
+            place s_0 n2:0
+            wait DV-RESERVED: what is free is kept for job 2, which is before it in line
+        "#]],
+    );
+}
+
+#[test]
+fn who_ends_just_when_the_room_is_needed_may_have_it_until_then() {
+    check(
+        "policy {share: none, preempt: off, half_life: none, starve_after: none, speedup_percent: 0}
+node n1 2xh100
+submit r default 1 limit=1h
+plan
+submit big default 2
+plan
+submit s default 1 limit=61m
+submit t default 1 limit=1h
+plan",
+        expect![[r#"
+            place r n1:0
+            wait DV-GPUS-BUSY: no node has 2 GPUs free that would do
+            place t n1:1
+            wait DV-RESERVED: what is free is kept for job 2, which is before it in line
+        "#]],
+    );
+}
+
+#[test]
+fn room_that_a_run_leaves_is_kept_though_it_never_gives_way() {
+    check(
+        "policy {half_life: none, starve_after: none}
+node n1 4xh100
+submit r default 3 fixed estimate=1h
+plan
+submit big default 4 polite
+plan
+submit small default 1 limit=2h polite
+submit short default 1 limit=1h polite
+plan
+pass 1h
+end r
+end short
+plan",
+        expect![[r#"
+            place r n1:0+n1:1+n1:2
+            wait DV-GPUS-BUSY: no node has 4 GPUs free that would do
+            place short n1:3
+            wait DV-RESERVED: what is free is kept for job 2, which is before it in line
+            ended r completed Exit exit=0
+            ended short completed Exit exit=0
+            place big n1:0+n1:1+n1:2+n1:3
+            wait DV-GPUS-BUSY: every GPU that would do is taken
+        "#]],
+    );
+}
+
+#[test]
+fn room_that_a_run_leaves_is_kept_where_nobody_gives_way() {
+    check(
+        "policy {half_life: none, starve_after: none, preempt: off}
+node n1 4xh100
+submit r default 3 estimate=1h
+plan
+submit big default 4 polite
+plan
+submit small default 1 limit=2h polite
+submit short default 1 limit=1h polite
+plan
+pass 1h
+end r
+end short
+plan",
+        expect![[r#"
+            place r n1:0+n1:1+n1:2
+            wait DV-GPUS-BUSY: no node has 4 GPUs free that would do
+            place short n1:3
+            wait DV-RESERVED: what is free is kept for job 2, which is before it in line
+            ended r completed Exit exit=0
+            ended short completed Exit exit=0
+            place big n1:0+n1:1+n1:2+n1:3
+            wait DV-GPUS-BUSY: every GPU that would do is taken
+        "#]],
+    );
+}

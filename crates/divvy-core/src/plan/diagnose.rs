@@ -131,7 +131,7 @@ fn would_do(node: &NodeView, ask: &DeviceAsk) -> u32 {
 
 /// Whether a device is of the right class.
 fn is_good(device: &DeviceView, ask: &DeviceAsk) -> bool {
-    ask.class.takes_model(&device.spec) && ask.class.takes_memory(&device.spec)
+    ask.class.takes(&device.spec)
 }
 
 /// How many tasks the devices of a node allow, were they free.

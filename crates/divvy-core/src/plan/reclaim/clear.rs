@@ -282,11 +282,7 @@ pub(super) fn room(node: &NodeView, (ask, island): (&DeviceAsk, Option<u32>)) ->
         let here = node.devices.iter().filter(|device| device.site.island(level) == island);
         return Some(here.filter(|device| filter::fits(device, ask)).count() as u32);
     }
-    let is_right = |device: &DeviceView| {
-        device.unusable.is_none()
-            && ask.class.takes_model(&device.spec)
-            && ask.class.takes_memory(&device.spec)
-    };
+    let is_right = |device: &DeviceView| device.unusable.is_none() && ask.class.takes(&device.spec);
     match node.uniform {
         true => node.devices.first().is_some_and(is_right).then_some(node.free),
         false => Some(node.devices.iter().filter(|device| filter::fits(device, ask)).count() as u32),

@@ -347,6 +347,19 @@ fn new_devices_of_which_the_pool_has_none_are_named_with_what_they_must_be_like(
 }
 
 #[test]
+fn what_is_reserved_for_its_queue_keeps_nothing_from_a_job() {
+    let (pool, _) =
+        pool("node n1 4xh100\nqueue q\nqueue r\nreserve 2 queue=q\nplan\nsubmit a r 2\nplan", "a");
+    let asks = |queue: &str| {
+        let mut spec = (*pool.state().jobs[&1].spec).clone();
+        spec.queue = queue.to_owned();
+        let found = explain::explain_spec(pool.state(), pool.snapshot(), &spec);
+        found.blockers.iter().map(|reason| reason.code()).collect::<Vec<_>>()
+    };
+    assert_eq!((asks("q"), asks("q/below"), asks("r")), (vec![], vec![], vec!["DV-BOOKED"]));
+}
+
+#[test]
 fn new_nodes_are_there_before_they_are_guaranteed() {
     let (pool, number) = pool("node n1 2xh100\nqueue q\nsubmit j q 3 fixed wait\nplan", "j");
     let room = Change::AddRoom { tasks: 1, devices: 3, model: "h100".into(), kept: None, class: None };

@@ -98,7 +98,9 @@ fn render(explained: &Explained, now_ms: i64) -> String {
         asks.push(format!("submitted {} ago", ago(submitted, now_ms)));
     }
     if !asks.is_empty() {
-        text += &labelled("asks", &asks.join(", "));
+        // Of a job that is over it is not told what it asked for.
+        let label = if explained.ask.is_empty() { "was" } else { "asks" };
+        text += &labelled(label, &asks.join(", "));
     }
     text += &blockers(&explained.blockers);
     // Where one thing keeps it back, what removes that is what starts it.

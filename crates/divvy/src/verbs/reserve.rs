@@ -57,6 +57,11 @@ impl Reserve {
         if self.queue.is_some() {
             return self.reserve(place);
         }
+        if self.when.says_something() {
+            let what = "nothing is named that could be kept then";
+            return Err(Failure::usage(what)
+                .fix("say how many GPUs, or which, and for which queue: -g 8 --queue vision"));
+        }
         let rows =
             pool::with_client(place, async |mut client| pool::rows(&mut client, paths::RESERVATIONS).await)?;
         Table { rows }.print::<Reservation>(self.format.output)?;

@@ -191,6 +191,8 @@ fn where_it_ran(task: &Task) -> String {
     let pid = task.pid.map(|pid| format!(", pid {pid}")).unwrap_or_default();
     let share = match (task.cpu_milli, task.memory_bytes) {
         (0, 0) => String::new(),
+        // A share of the cores that yields to others is no number of them.
+        (0, memory) => format!(", {}", bytes(memory)),
         (milli, memory) => format!(", {} cores, {}", cores(milli), bytes(memory)),
     };
     let end = match (task.signal, task.exit_code) {

@@ -18,6 +18,8 @@ fn a_length_counts_from_the_moment_that_is_named() {
     assert!(over.code == 65 && over.err.contains("it is over: it ended 1h"), "{over:?}");
     pool.divvy(["gpus", "drain", "0", "--at", &at(1), "--for", "2h"]).ok();
     pool.divvy(["gpus", "drain", "1", "--at", &at(1)]).ok();
+    let unnamed = pool.divvy(["reserve", "--at", "2h"]);
+    assert!(unnamed.code == 64 && unnamed.err.contains("-g 8 --queue vision"), "{unnamed:?}");
     let kept = pool.say("reserve -o json").json();
     let left = kept[0]["until_ms"].as_i64().unwrap() - now.as_millisecond();
     assert!((3_590_000..=3_600_000).contains(&left), "{kept}");

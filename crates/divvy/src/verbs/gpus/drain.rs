@@ -50,6 +50,11 @@ pub(crate) struct When {
 }
 
 impl When {
+    /// Whether anything is said of when and why.
+    pub(crate) fn says_something(&self) -> bool {
+        self.at.is_some() || self.length.is_some() || self.note.is_some()
+    }
+
     /// As the API takes it.
     pub(crate) fn of(&self, reserve: Reserve) -> Reserve {
         Reserve { from: self.at.clone(), length: self.length.clone(), note: self.note.clone(), ..reserve }

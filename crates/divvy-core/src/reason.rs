@@ -372,10 +372,11 @@ impl Reason {
             Reason::NodesDraining(_) | Reason::DevicesDraining(_) => {
                 "wait for the drain to end: divvy reserve lists what is drained, and until when".into()
             }
-            Reason::Booked(from) => format!(
-                "give it a time limit (-t) that ends before {}, or wait: divvy reserve lists what is kept",
-                utc(*from)
-            ),
+            // It may have begun.
+            Reason::Booked(_) => {
+                "wait, or give it a time limit (-t) that ends before that: divvy reserve lists what is kept"
+                    .into()
+            }
             Reason::DevicesBusy(_) => {
                 "wait for running jobs to end, or ask for fewer GPUs or for other models, too".into()
             }

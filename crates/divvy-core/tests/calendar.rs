@@ -76,7 +76,7 @@ fn before_a_drain_that_evicts_only_those_start_that_end_in_time_or_may_be_stoppe
             wait DV-BOOKED: what is free is reserved from 1970-01-01 01:00 UTC on
             wait DV-BOOKED: what is free is reserved from 1970-01-01 01:00 UTC on
             later
-              DV-BOOKED what is free is reserved from 1970-01-01 01:00 UTC on | give it a time limit (-t) that ends before 1970-01-01 01:00 UTC, or wait: divvy reserve lists what is kept
+              DV-BOOKED what is free is reserved from 1970-01-01 01:00 UTC on | wait, or give it a time limit (-t) that ends before that: divvy reserve lists what is kept
               8 in pool > 8 right model > 8 enough memory > 8 healthy > 6 free > 6 on one node
         "#]],
     );

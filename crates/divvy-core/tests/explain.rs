@@ -68,6 +68,22 @@ fn a_limit_and_a_full_pool_are_lifted_one_by_one() {
 }
 
 #[test]
+fn what_is_asked_instead_is_told_beside_what_the_job_asks_now() {
+    check(
+        "node n1 8xh100\nqueue q limit=3\nqueue r\nsubmit a r 7\nplan\nsubmit j q 5\nplan",
+        "j",
+        expect![[r#"
+            DV-QUEUE-LIMIT queue q is at its limit of 3 GPUs
+            DV-GPUS-BUSY no node has 5 GPUs free that would do
+                ask for 1 GPU per task instead of 5
+                wait for job 1 to end
+                3 more GPUs of guarantee for q (to 3)
+            => ask for 1 GPU per task instead of 5
+        "#]],
+    );
+}
+
+#[test]
 fn own_conditions_are_waived_or_waited_for() {
     check(
         "node n1 4xh100 gb=80\nnode n2 2xa100\nsubmit a default 1 limit=1h\nplan\nsubmit j default 2 model=b200 after=a start=+10m held wait\nplan",
@@ -317,9 +333,36 @@ fn who_wants_to_lie_apart_from_others_may_lie_beside_anybody() {
 }
 
 #[test]
+fn new_devices_of_which_the_pool_has_none_are_named_with_what_they_must_be_like() {
+    check(
+        "node n1 2xh100\nsubmit j default 1 model=l4 bandwidth=900 wait\nplan",
+        "j",
+        expect![[r#"
+        DV-NO-SUCH-MODEL the pool has no GPU like l4:≥ 900 GB/s
+            accept h100, too and accept GPUs with slower memory
+            a node with 1 more l4:≥ 900 GB/s
+        => accept h100, too and accept GPUs with slower memory
+    "#]],
+    );
+}
+
+#[test]
+fn what_is_reserved_for_its_queue_keeps_nothing_from_a_job() {
+    let (pool, _) =
+        pool("node n1 4xh100\nqueue q\nqueue r\nreserve 2 queue=q\nplan\nsubmit a r 2\nplan", "a");
+    let asks = |queue: &str| {
+        let mut spec = (*pool.state().jobs[&1].spec).clone();
+        spec.queue = queue.to_owned();
+        let found = explain::explain_spec(pool.state(), pool.snapshot(), &spec);
+        found.blockers.iter().map(|reason| reason.code()).collect::<Vec<_>>()
+    };
+    assert_eq!((asks("q"), asks("q/below"), asks("r")), (vec![], vec![], vec!["DV-BOOKED"]));
+}
+
+#[test]
 fn new_nodes_are_there_before_they_are_guaranteed() {
     let (pool, number) = pool("node n1 2xh100\nqueue q\nsubmit j q 3 fixed wait\nplan", "j");
-    let room = Change::AddRoom { tasks: 1, devices: 3, model: "h100".into(), kept: None };
+    let room = Change::AddRoom { tasks: 1, devices: 3, model: "h100".into(), kept: None, class: None };
     let raise = Raise { queue: "q".into(), resource: Resource::Any, from: 0, to: 3000 };
     let starts = |changes: &[Change]| {
         explain::starts_after(pool.state(), pool.snapshot(), JobId::single(number), changes)

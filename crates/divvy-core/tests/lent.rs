@@ -1,18 +1,20 @@
 //! How much of its guarantee each queue lends, and that what is lent is what others have borrowed of it.
 #![allow(clippy::unwrap_used, reason = "what a test's own functions can't set up has failed the test")]
 
+mod checker;
+
 use std::collections::BTreeMap;
 
 use divvy_core::amount::{Holdings, Resource};
-use divvy_core::check::Watch;
 use divvy_core::plan::{Entitlement, entitlements};
 use divvy_core::scenario::Scenario;
-use divvy_core::state::State;
 use proptest::prelude::*;
+
+const NOTHING_GIVES_WAY: &str = "policy {share: fill, preempt: off, starve_after: none, half_life: none}";
 
 fn scene(lines: &[String]) -> Result<Scenario, String> {
     let mut scenario = Scenario::new();
-    scenario.line("policy {share: fill, preempt: off, starve_after: none, half_life: none}")?;
+    scenario.line(NOTHING_GIVES_WAY)?;
     lines.iter().try_for_each(|line| scenario.line(line))?;
     Ok(scenario)
 }
@@ -131,16 +133,9 @@ proptest! {
 
 /// What the checker finds in the log of a pool of eight GPUs, four of which are kept for `a`, after these lines.
 fn found(lines: &str) -> Vec<String> {
-    let pool = format!("node n1 8xh100\nqueue a guarantee=4 lend=0\nqueue b\n{lines}");
-    let scenario = scene(&pool.lines().map(str::to_owned).collect::<Vec<_>>()).unwrap();
-    let mut state = State::default();
-    let mut watch = Watch::new(&state);
-    let mut found = Vec::new();
-    for stamped in &scenario.log {
-        assert_eq!(state.apply(stamped), Ok(()));
-        found.extend(watch.follow(&state, stamped).into_iter().map(|it| format!("{}: {}", it.law, it.text)));
-    }
-    found
+    checker::found(&format!(
+        "{NOTHING_GIVES_WAY}\nnode n1 8xh100\nqueue a guarantee=4 lend=0\nqueue b\n{lines}"
+    ))
 }
 
 #[test]

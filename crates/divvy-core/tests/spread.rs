@@ -1,8 +1,8 @@
 //! Gangs whose tasks are spread over the domains of a level, as golden tests: one behaviour each, in words.
 
-use divvy_core::check::Watch;
-use divvy_core::scenario::{Scenario, run};
-use divvy_core::state::State;
+mod checker;
+
+use divvy_core::scenario::run;
 use expect_test::{Expect, expect};
 
 fn check(scenario: &str, expected: Expect) {
@@ -374,18 +374,7 @@ fn a_gang_that_grows_does_not_bind_those_for_whom_room_is_kept() {
 
 /// What the checker finds in the log of a pool after these lines.
 fn found(lines: &str) -> Vec<String> {
-    let mut pool = Scenario::new();
-    for line in format!("{RACKS}{lines}").lines() {
-        assert_eq!(pool.line(line), Ok(()), "{line}");
-    }
-    let mut state = State::default();
-    let mut watch = Watch::new(&state);
-    let mut found = Vec::new();
-    for stamped in &pool.log {
-        assert_eq!(state.apply(stamped), Ok(()));
-        found.extend(watch.follow(&state, stamped).into_iter().map(|it| format!("{}: {}", it.law, it.text)));
-    }
-    found
+    checker::found(&format!("{RACKS}{lines}"))
 }
 
 #[test]

@@ -53,7 +53,7 @@ impl Default for Settings {
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// `--gpus` cannot be understood.
-    #[error("--gpus: {0}")]
+    #[error(transparent)]
     Gpus(#[from] ChoiceError),
     /// The GPUs cannot be found out.
     #[error(transparent)]

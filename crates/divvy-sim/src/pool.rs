@@ -1,7 +1,9 @@
 //! A pool in virtual time: the core's controller, the simulated engine and a clock.
 
+use std::collections::BTreeMap;
+
 use divvy_core::controller::{Batch, Broken, Controller, Tells};
-use divvy_core::decide::{Command, Person, Rejection};
+use divvy_core::decide::{Beyond, Command, Person, Rejection, guaranteed_beyond};
 use divvy_core::engine::{Engine, Observation};
 use divvy_core::event::{Event, Stamped};
 use divvy_core::id::Term;
@@ -12,7 +14,7 @@ use divvy_core::model::queue::Queue;
 use divvy_core::state::{State, fingerprint};
 use divvy_core::time::{Span, Time};
 
-use crate::engine::SimulatedEngine;
+use crate::engine::{Costs, SimulatedEngine};
 
 /// Who gives the simulator's commands.
 pub(crate) fn root() -> Person {
@@ -50,6 +52,18 @@ pub struct Beginning {
     pub queues: Vec<Queue>,
     /// How it decides.
     pub policy: Policy,
+}
+
+/// What queues are to be guaranteed beyond what such nodes have, if anything: what a pool that has them would refuse.
+pub fn beyond(
+    nodes: Vec<(NodeSpec, Vec<DeviceSpec>)>,
+    queues: &[Queue],
+    now: Time,
+) -> Result<Option<Beyond>, Broken> {
+    let engine = SimulatedEngine::new(now, Costs::default(), BTreeMap::new());
+    let beginning = Beginning { nodes, queues: Vec::new(), policy: Policy::default() };
+    let pool = VirtualPool::begin(beginning, engine, now)?;
+    Ok(guaranteed_beyond(pool.state(), queues))
 }
 
 impl VirtualPool {

@@ -9,14 +9,17 @@ use std::str::FromStr;
 use std::thread;
 
 use divvy_core::amount::{Amount, Limits, Resource};
+pub use divvy_core::decide::Beyond;
 use divvy_core::model::policy::Policy;
-pub use divvy_core::model::queue::Queue;
+pub use divvy_core::model::queue::{Queue, places};
+use divvy_core::time::Time;
 
 use crate::metrics::{Finished, Summary, Tallies};
 use crate::policy::Class;
+use crate::pool::beyond;
 use crate::ranks::{Seconds, append};
 use crate::refused::Refused;
-use crate::replay::{Ended, Onlooker, Replay, ReplayError, Run, merged_digest};
+use crate::replay::{Ended, Onlooker, Replay, ReplayError, Run, merged_digest, node};
 use crate::timeline::Timeline;
 use crate::trace::TraceError;
 use crate::trace::cluster::ClusterNode;
@@ -117,6 +120,7 @@ pub struct End {
 /// Replays a cluster. `ended` is told how many more jobs have ended, from several threads.
 pub fn replay_pools(request: Request<'_>, ended: &(impl Fn(usize) + Sync)) -> Result<Outcome, ReplayError> {
     let parts = parts(&request);
+    parts.iter().try_for_each(|part| part.keeps_guarantees(&request))?;
     let shares = shares(&parts, request.threads);
     let replay_share = |share: &Share| replay_share(&request, &parts, share, ended);
     let (mut done, mut homeless) = (Vec::new(), Vec::new());
@@ -284,6 +288,22 @@ struct Part<'a> {
 }
 
 impl<'a> Part<'a> {
+    /// Refuses queues that a pool of these nodes would refuse. In a pool of its own a queue is alone: the others have no jobs there.
+    fn keeps_guarantees(&self, request: &Request<'_>) -> Result<(), ReplayError> {
+        let are_alone = request.pools == Pools::Own;
+        let queues = request.queues.iter().filter(|queue| !are_alone || queue.path == self.name);
+        let queues: Vec<Queue> = queues.cloned().collect();
+        if queues.is_empty() {
+            return Ok(());
+        }
+        let nodes = self.nodes.iter().map(|row| node(row)).collect();
+        let broken = |broken| ReplayError::Broken { at: 0, broken };
+        match beyond(nodes, &queues, Time(0)).map_err(broken)? {
+            Some(beyond) => Err(ReplayError::Queues(beyond)),
+            None => Ok(()),
+        }
+    }
+
     fn begin(
         &'a self,
         request: &'a Request<'_>,

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use divvy_core::amount::{Amount, Resource};
 use divvy_core::controller::Broken;
-use divvy_core::decide::{Command, Submit};
+use divvy_core::decide::{Beyond, Command, Submit};
 use divvy_core::event::{Event, Stamped};
 use divvy_core::id::JobId;
 use divvy_core::model::device::WHOLE_MILLI;
@@ -16,7 +16,8 @@ use divvy_core::model::queue::{Queue, lineage};
 use divvy_core::state::{State, fingerprint};
 use divvy_core::time::Time;
 
-use self::ask::{Owners, Shapes, models, node};
+pub(crate) use self::ask::node;
+use self::ask::{Owners, Shapes, models};
 use crate::engine::{Costs, Course, SimulatedEngine};
 use crate::estimate::{Blind, Estimator, History, Learned, oracle};
 use crate::metrics::{Contention, Finished, Stay};
@@ -83,6 +84,9 @@ pub enum ReplayError {
         /// What was found.
         broken: Broken,
     },
+    /// Queues are to be guaranteed what the nodes do not have.
+    #[error("{}", .0.what)]
+    Queues(Beyond),
     /// Jobs are left that will never start.
     #[error("nothing will ever start job {1}; when all else has ended, jobs that are left: {0}")]
     Stuck(usize, String),

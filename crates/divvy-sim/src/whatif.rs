@@ -9,9 +9,10 @@ use divvy_core::controller::Broken;
 use divvy_core::model::device::{DeviceSpec, Link};
 use divvy_core::model::node::NodeSpec;
 use divvy_core::model::policy::Policy;
-use divvy_core::model::queue::Queue;
+use divvy_core::model::queue::{Queue, below_guarantee, beyond_limit};
 
 use crate::policy::{Chosen, Class};
+use crate::pool::beyond;
 
 pub use change::{Change, FORMS, NotAChange, Setting};
 pub use figures::{Answer, Fidelity, QueueFigures, Side};
@@ -47,14 +48,34 @@ pub enum CannotChange {
         /// The nearest path.
         hint: String,
     },
+    /// Queues are to be guaranteed what the pool does not have.
+    #[error("{0}")]
+    Queues(String),
     /// The policy cannot be had.
     #[error("{0}")]
     Policy(String),
 }
 
+impl Past {
+    /// What the pool is under changes, one after the other. What the pool would refuse of its queues is refused in the same words;
+    /// where it is the nodes that become too few for them, the answer says so instead.
+    pub fn under(&self, changes: &[Change]) -> Result<Settings, CannotChange> {
+        let settings = self.settings.under(changes)?;
+        let is_changed = settings.queues != self.settings.queues;
+        if let Some((path, resource)) = beyond_limit(&settings.queues).filter(|_| is_changed) {
+            return Err(CannotChange::Queues(below_guarantee(path, &resource)));
+        }
+        let beyond = |queues: &[Queue]| beyond(settings.nodes.clone(), queues, self.until).ok().flatten();
+        match beyond(&settings.queues).filter(|_| is_changed && beyond(&self.settings.queues).is_none()) {
+            Some(beyond) => Err(CannotChange::Queues(beyond.what)),
+            None => Ok(settings),
+        }
+    }
+}
+
 impl Settings {
     /// These settings under changes, one after the other.
-    pub fn under(&self, changes: &[Change]) -> Result<Settings, CannotChange> {
+    fn under(&self, changes: &[Change]) -> Result<Settings, CannotChange> {
         let mut settings = self.clone();
         for change in changes {
             match change {

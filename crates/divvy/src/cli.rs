@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 
-use clap::{Parser, Subcommand};
+use clap::{Arg, Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::exit::{EXIT_CODES, Exit};
 use crate::failure::Failure;
@@ -100,17 +100,29 @@ impl Verb {
 
 /// Reads the command line; help, version and mistakes are printed here.
 pub(crate) fn read(args: impl IntoIterator<Item = OsString>) -> Result<Cli, Exit> {
-    Cli::try_parse_from(args).map_err(|error| {
+    parsed(args).map_err(|error| {
         // Help that nobody reads to its end is no mistake.
         let _ = error.print();
         if error.use_stderr() { Exit::Usage } else { Exit::Success }
     })
 }
 
+fn parsed(args: impl IntoIterator<Item = OsString>) -> Result<Cli, clap::Error> {
+    let mut command = with_negative_numbers(Cli::command());
+    let matches = command.try_get_matches_from_mut(args)?;
+    Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
+}
+
+/// `--limit -1` is a limit that is wrong, and not a flag `-1` that there is not.
+fn with_negative_numbers(command: Command) -> Command {
+    let is_valued = |arg: &Arg| arg.get_long().is_some() && arg.get_action().takes_values();
+    let valued = |arg: Arg| if is_valued(&arg) { arg.allow_negative_numbers(true) } else { arg };
+    command.mut_args(valued).mut_subcommands(with_negative_numbers)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     #[test]
     fn the_command_line_is_consistent() {
@@ -145,18 +157,38 @@ mod tests {
         };
         for verb in Cli::command().get_subcommands() {
             let words = ["divvy", verb.get_name(), "--state", "/s", "--socket", "/t"].into_iter();
-            let cli = Cli::try_parse_from(words.chain(needed(verb.get_name()))).unwrap();
+            let cli = parsed(words.chain(needed(verb.get_name())).map(OsString::from)).unwrap();
             assert_eq!(cli.place.state, Some("/s".into()), "{}", verb.get_name());
         }
     }
 
     #[test]
     fn the_jobs_own_flags_stay_its_own() {
-        let read = |words: &[&str]| Cli::try_parse_from(words.iter().map(OsString::from));
+        let read = |words: &[&str]| parsed(words.iter().map(OsString::from));
         let cli = read(&["divvy", "run", "-g", "1", "python", "-u", "train.py", "--state", "x"]).unwrap();
         let Verb::Run(run) = cli.verb else { panic!("not run") };
         assert_eq!(run.command, ["python", "-u", "train.py", "--state", "x"]);
         assert!(read(&["divvy", "run", "--bogus", "--", "true"]).is_err());
         assert!(read(&["divvy", "run", "-d", "--pty", "true"]).is_err());
+        let cli = read(&["divvy", "run", "-g", "1", "--", "tail", "-5", "--lines", "-1"]).unwrap();
+        let Verb::Run(run) = cli.verb else { panic!("not run") };
+        assert_eq!(run.command, ["tail", "-5", "--lines", "-1"]);
+    }
+
+    #[test]
+    fn a_wrong_number_is_told_what_to_write() {
+        for (line, told) in [
+            ("ps --limit -1", "invalid value '-1' for '--limit <N>': write a whole number, 1 or more"),
+            ("queues --history -n all", "invalid value 'all' for '--limit <N>': write a whole number"),
+            (
+                "reserve --cancel all",
+                "for '--cancel <ID>': reservations have numbers; `divvy reserve` lists them",
+            ),
+            ("reserve -g -2 -q a", "invalid value '-2' for '--gpus <N>': write a whole number, 1 or more"),
+        ] {
+            let words = std::iter::once("divvy").chain(line.split(' ')).map(OsString::from);
+            let error = parsed(words).unwrap_err().to_string();
+            assert!(error.contains(told), "{line}: {error}");
+        }
     }
 }

@@ -7,6 +7,7 @@
 mod cli;
 mod exit;
 mod failure;
+mod number;
 mod output;
 mod pool;
 mod verbs;

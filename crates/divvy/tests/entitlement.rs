@@ -153,6 +153,8 @@ fn a_gang_grows_into_what_is_free_hears_of_it_and_shrinks_for_who_is_due_it() {
     let row = |id: &str| {
         pool.say("ps -o json").json().as_array().unwrap().iter().find(|row| row["id"] == id).cloned()
     };
+    let explained = pool.divvy(["explain", &gang, "-o", "json"]).json();
+    assert_eq!(explained["ask"], "1 to 4 tasks of 2 × any GPU");
     let now = row(&gang).unwrap();
     assert_eq!((&now["tasks"], &now["gpus"]), (&json!(4), &json!(8)), "{now}");
     let claim = pool.submit("-q b -g 6 --no-preempt", "exec sleep 1000");

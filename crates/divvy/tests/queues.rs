@@ -70,10 +70,49 @@ fn what_cannot_be_of_a_queue_is_refused_in_words() {
     refused("queues set lab", 64, "nothing is to be changed");
     refused("queues set lab --submit ana", 65, "names nobody");
     refused("queues --as-of 1", 64, "-o yaml");
+    refused("queues -o yaml lab", 64, "has all queues, not one");
     refused("apply --as-of 99", 65, "there is no change 99");
     refused("apply --as-of 2001-01-01", 65, "it was made later");
     refused("apply", 64, "--file <FILE>");
     assert_eq!(changes(&pool).len(), 2);
+}
+
+#[test]
+fn a_group_that_there_is_not_is_told_with_its_place() {
+    let pool = Pool::start();
+    let text = "queues:\n  a: {guarantee: 1}\n  b: {submit: [user:ana, group:no-such], weight: 2}\n";
+    std::fs::write(pool.work().join("queues.yaml"), text).unwrap();
+    let said = pool.say("apply -f queues.yaml");
+    assert_eq!(said.code, 65);
+    let told = "queues.yaml:3:26: a value is wrong\n  group: queue b: the machine has no group \"no-such\"";
+    assert!(said.err.contains(told), "{said:?}");
+}
+
+#[test]
+fn a_model_that_nobody_knows_is_told_where_it_is_named_anew() {
+    let pool = Pool::start();
+    let text = "queues:\n  a: {limit: {h10: 4, l4: 2, cpu: 4}, guarantee: {h100: 1}}\n  default:\nprices: {h100: 2, warp9: 1}\n";
+    std::fs::write(pool.work().join("queues.yaml"), text).unwrap();
+    let told = "limit of a names \"h10\", and no GPU of that name is there or known: did you mean h100?";
+    for (line, notes) in
+        [("apply -f queues.yaml --dry-run", 2), ("apply -f queues.yaml", 2), ("queues set a --weight 2", 0)]
+    {
+        let said = pool.say(line);
+        let found: Vec<&str> = said.ok().lines().filter_map(|line| line.strip_prefix("note: ")).collect();
+        assert_eq!(found.len(), notes, "{line}: {said:?}");
+        assert!(notes == 0 || found[0] == told && found[1].starts_with("prices names \"warp9\""), "{said:?}");
+    }
+}
+
+#[test]
+fn the_table_fits_a_usual_terminal_and_has_budgets_where_there_are_any() {
+    let pool = with_queues();
+    let table = pool.say("queues");
+    let head = "QUEUE       GPUS  LIMIT  GUARANTEE  DUE  BORROWED  CREDIT  RUNNING  WAITING";
+    assert_eq!(table.ok().lines().next(), Some(head));
+    assert!(pool.say("queues -o wide").ok().contains("BUDGET LEFT"), "all columns");
+    pool.say("queues set lab --budget 0/week").ok();
+    assert!(pool.say("queues").ok().contains("0.0h of 0h/week"), "{:?}", pool.say("queues"));
 }
 
 #[test]

@@ -144,6 +144,36 @@ fn jobs_of_slurm_become_a_trace_and_what_does_not_is_counted() {
 }
 
 #[test]
+fn what_no_pool_could_take_is_told_before_anything_is_replayed() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |file: &str, text: &str| std::fs::write(folder.path().join(file), text).unwrap();
+    write("quote.csv", "job_id,submit_s,gpus,duration_s,queue\na,0,1,5,lab\nb,1,\"1,5,lab\nc,1,1,5,lab\n");
+    write("much.yaml", "queues:\n  lab: {guarantee: 8}\n  lab/a: {guarantee: 4}\n  other: {guarantee: 4}\n");
+    let [cluster, jobs] = ["cluster.csv", "jobs.csv"].map(|name| by_hand().join(name).display().to_string());
+    for (flags, code, told) in [
+        (
+            "--trace quote.csv".to_owned(),
+            65,
+            "quote.csv, line 3: there are 3 cells; expected 5, as in the header: is a quote opened there that is not closed?",
+        ),
+        ("--trace -".to_owned(), 64, "they are read more than once\n  fix: write them to files first"),
+        (
+            format!("--trace {jobs} --pools shared --queues much.yaml"),
+            65,
+            "much.yaml: line 4, column 22: 12 of any are guaranteed in all (lab 8, other 4), and the pool has 8: lower some",
+        ),
+    ] {
+        let said = divvy(folder.path(), &format!("sim replay --cluster {cluster} --policy fifo {flags}"));
+        assert!(said.code == code && said.err.contains(told), "{flags}: {}", said.err);
+    }
+    // In a pool of its own nobody is but its queue.
+    done(
+        folder.path(),
+        &format!("sim replay --cluster {cluster} --policy fifo --trace {jobs} --queues much.yaml"),
+    );
+}
+
+#[test]
 fn what_is_wrong_is_told_with_its_place_and_ends_with_its_own_code() {
     let folder = tempfile::tempdir().unwrap();
     let here = folder.path();

@@ -47,4 +47,9 @@ fn a_stopped_pool_answers_as_well_and_nonsense_says_what_can_be_written() {
     let wrong = pool.divvy(["sim", "whatif", "--change", "policy fcfs"]);
     assert!(wrong.code != 0 && wrong.err.contains("quota-mlfq"), "{wrong:?}");
     assert_ne!(pool.say("sim whatif --change nodes-1").code, 0);
+    let wrong = pool.divvy(["sim", "whatif", "--change", "queue default guarantee=9"]);
+    let told = "9 of any are guaranteed in all (default 9), and the pool has 8: lower some";
+    assert!(wrong.code == 65 && wrong.err.contains(told), "{wrong:?}");
+    let told = pool.divvy(["sim", "whatif", "--change", "queue default limit=0"]);
+    assert!(told.ok().contains("job 1 would wait for ever: DV-QUEUE-LIMIT"), "{told:?}");
 }

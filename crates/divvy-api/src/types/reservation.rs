@@ -60,7 +60,7 @@ pub struct Reserve {
     pub model: Option<String>,
     /// From when: a moment (RFC 3339) or a time from now (`2h`); now, if unsaid.
     pub from: Option<String>,
-    /// For how long: `4h`; until it is taken back, if unsaid.
+    /// For how long, counted from `from`: `4h`; until it is taken back, if unsaid.
     #[serde(rename = "for")]
     pub length: Option<String>,
     /// Whether what runs there when it begins is stopped. What is kept for a queue always is made free.

@@ -1,6 +1,7 @@
 //! Advice: all that keeps a job waiting with what lifts each, and the cheapest fix that starts it now.
 
 use super::change::{Change, Tier};
+use super::edit::from_now;
 use super::fix::Fix;
 use super::gates::{self, Gate};
 use super::menu::{self, Menu};
@@ -183,7 +184,11 @@ impl Blocker {
     fn lift(&mut self, world: &World, ways: Vec<Fix>) {
         let before = self.ways.first().map(|way| way.changes.clone()).unwrap_or_default();
         let Some(job) = world.job() else { return };
-        let with = |way: Fix| Fix::of(world.state(), &job.spec, &[before.clone(), way.changes].concat());
+        let with = |way: Fix| {
+            // Found where other changes were made before: what is said is what the job and its queues have now.
+            let changes = way.changes.into_iter().map(|change| from_now(world.state(), &job.spec, change));
+            Fix::of(world.state(), &job.spec, &before.iter().cloned().chain(changes).collect::<Vec<_>>())
+        };
         self.ways = ways.into_iter().map(with).collect();
     }
 }

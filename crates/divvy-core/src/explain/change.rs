@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use crate::amount::Resource;
 use crate::id::JobId;
+use crate::model::ask::DeviceClass;
 use crate::model::queue::{Nodes, utc};
 use crate::reason::shown;
 use crate::time::{Span, Time};
@@ -168,6 +169,9 @@ pub enum Change {
         /// The labels or names that they need, where its queue has nodes of its own.
         #[serde(skip_serializing_if = "Option::is_none")]
         kept: Option<Nodes>,
+        /// What its devices have to be like, where the pool has none of the model to go by.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        class: Option<DeviceClass>,
     },
     /// Let more of its tasks lie in one domain of a level over which they are spread.
     MoreInOne {
@@ -457,8 +461,9 @@ impl fmt::Display for Change {
             Change::RaiseLend(raise) => f.write_str(&raise.text("what is lent")),
             Change::Prioritise { to } => write!(f, "priority {to} for it"),
             Change::AnyOrder => write!(f, "an order that is not strict"),
-            Change::AddRoom { tasks, devices, model, kept } => {
-                f.write_str(&room(*tasks, *devices, model, kept.as_ref()))
+            Change::AddRoom { tasks, devices, model, kept, class } => {
+                let like = class.as_ref().map_or_else(|| model.clone(), ToString::to_string);
+                f.write_str(&room(*tasks, *devices, &like, kept.as_ref()))
             }
         }
     }

@@ -2,16 +2,18 @@
 
 use std::sync::Arc;
 
-use super::change::Change;
-use crate::amount::Resource;
+use super::change::{Change, Raise};
+use crate::amount::{Amount, Limits, Resource};
 use crate::model::affinity::Affinity;
 use crate::model::ask::{Alternative, DeviceClass};
 use crate::model::choice::NodeChoice;
 use crate::model::gang::{Group, Role};
 use crate::model::job::JobSpec;
 use crate::model::newer::Newer;
+use crate::model::queue::Queue;
 use crate::model::topology::Spread;
 use crate::snapshot::Snapshot;
+use crate::state::State;
 use crate::time::Span;
 
 /// A job with the changes that concern it alone.
@@ -77,6 +79,38 @@ pub(crate) fn edited(spec: &JobSpec, changes: &[Change]) -> JobSpec {
     spec
 }
 
+/// A change that goes as far, from what the job asks for and what its queues have.
+pub(crate) fn from_now(state: &State, spec: &JobSpec, mut change: Change) -> Change {
+    let role = |name: &str| spec.gang.roles().into_iter().find(|role| role.name == *name);
+    let of_queue = |raise: &Raise, limits: fn(&Queue) -> &Limits| {
+        let said = state.queues.get(&raise.queue).and_then(|queue| limits(queue).get(&raise.resource));
+        said.and_then(|amount| if let Amount::Finite(amount) = amount { Some(*amount) } else { None })
+    };
+    match &mut change {
+        Change::FewerDevices { role: name, from, .. } => {
+            *from = role(name).map_or(*from, |role| role.ask.most_devices());
+        }
+        Change::FewerTasks { role: name, from, .. } => *from = role(name).map_or(*from, |role| role.minimum),
+        Change::LessHost { role: name, resource, from, .. } => {
+            let first = role(name).and_then(|role| role.ask.alternatives.first());
+            let said =
+                first.and_then(|it| if *resource == Resource::Cpu { it.cpu_milli } else { it.memory_bytes });
+            *from = said.unwrap_or(*from);
+        }
+        Change::TimeLimit { from_ms, .. } => *from_ms = spec.time_limit.map(|limit| limit.0),
+        Change::RaiseLimit(raise) => raise.from = of_queue(raise, |queue| &queue.limit).unwrap_or(raise.from),
+        Change::RaiseBorrow(raise) => {
+            raise.from = of_queue(raise, |queue| &queue.borrow).unwrap_or(raise.from)
+        }
+        Change::RaiseLend(raise) => raise.from = of_queue(raise, |queue| &queue.lend).unwrap_or(raise.from),
+        Change::RaiseGuarantee(raise) => {
+            raise.from = of_queue(raise, |queue| &queue.guarantee).unwrap_or(0);
+        }
+        _ => {}
+    }
+    change
+}
+
 /// The first alternative of a role with another model, if it names models and none of its alternatives takes that one.
 pub(super) fn with_model(role: &Role, model: &str) -> Option<Alternative> {
     let asks = || role.ask.alternatives.iter().filter_map(|alternative| alternative.devices.as_ref());
@@ -127,7 +161,6 @@ fn each_alternative(group: &mut Group, name: &str, act: &mut dyn FnMut(&mut Alte
 pub(super) fn unsaid_memory(snapshot: &Snapshot, alternative: &Alternative) -> i64 {
     let Some(ask) = &alternative.devices else { return 1 << 30 };
     let devices = snapshot.capacity.nodes.iter().flat_map(|node| &node.devices);
-    let right =
-        devices.filter(|device| ask.class.takes_model(&device.spec) && ask.class.takes_memory(&device.spec));
+    let right = devices.filter(|device| ask.class.takes(&device.spec));
     right.map(|device| device.host_share.1).max().unwrap_or(0).saturating_mul(i64::from(ask.count))
 }

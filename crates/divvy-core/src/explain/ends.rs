@@ -73,11 +73,7 @@ fn slots_of(
     ask: &DeviceAsk,
     mut held: Vec<(i64, JobId, u32)>,
 ) -> Vec<(i64, NodeId, u32, Vec<JobId>)> {
-    let is_right = |device: &&DeviceView| {
-        device.unusable.is_none()
-            && ask.class.takes_model(&device.spec)
-            && ask.class.takes_memory(&device.spec)
-    };
+    let is_right = |device: &&DeviceView| device.unusable.is_none() && ask.class.takes(&device.spec);
     let right = node.devices.iter().filter(is_right).count() as u32;
     let mut free = node.devices.iter().filter(is_right).filter(|device| device.is_free()).count() as u32;
     held.sort_unstable();

@@ -11,7 +11,7 @@ use super::world::World;
 use crate::amount::{Amount, Holdings, Resource};
 use crate::decide::highest_priority;
 use crate::id::NodeId;
-use crate::model::ask::{Alternative, DeviceAsk};
+use crate::model::ask::{Alternative, DeviceAsk, DeviceClass};
 use crate::model::choice::NodeChoice;
 use crate::model::device::Health;
 use crate::model::gang::{Group, Role};
@@ -163,8 +163,7 @@ fn models(snapshot: &Snapshot) -> BTreeSet<String> {
 fn fewer(role: &Role) -> Vec<Change> {
     let name = || role.name.clone();
     // Of several ways none is to take more.
-    let counts = role.ask.alternatives.iter().filter_map(|it| Some(it.devices.as_ref()?.count));
-    let devices = counts.max().unwrap_or(0);
+    let devices = role.ask.most_devices();
     let counts = below(devices).map(|to| Change::FewerDevices { role: name(), from: devices, to });
     let tasks = below(role.minimum).map(|to| Change::FewerTasks { role: name(), from: role.minimum, to });
     counts.chain(tasks).collect()
@@ -396,16 +395,24 @@ fn lent(queue: &Queue, drawn: &Holdings, left: &BTreeMap<Resource, i64>) -> Vec<
 fn room(state: &State, snapshot: &Snapshot, spec: &JobSpec) -> Vec<Change> {
     let (roles, all) = (spec.gang.roles(), spec.gang.tasks());
     let asks = roles.iter().filter_map(|role| role.ask.alternatives.first()?.devices.as_ref());
-    let add = |tasks, devices, model| {
+    let add = |tasks, devices, model, class| {
         let kept = joining(state, spec, nodes_for(spec, tasks))?;
-        Some(Change::AddRoom { tasks, devices, model, kept })
+        Some(Change::AddRoom { tasks, devices, model, kept, class })
     };
     let Some(ask) = asks.max_by_key(|ask| ask.count) else {
-        return add(all, 0, String::new()).into_iter().collect();
+        return add(all, 0, String::new(), None).into_iter().collect();
     };
     let known = || models(snapshot).into_iter().next();
     let model = ask.class.models.first().cloned().or_else(known).unwrap_or_else(|| "generic".into());
-    below(all).chain([all]).filter_map(|tasks| add(tasks, ask.count, model.clone())).collect()
+    let class = bounds_unknown(snapshot, &ask.class, &model);
+    below(all).chain([all]).filter_map(|tasks| add(tasks, ask.count, model.clone(), class.clone())).collect()
+}
+
+/// What a device of a model has to be like, where bounds are asked for and the pool has none by which to tell whether it would be.
+fn bounds_unknown(snapshot: &Snapshot, class: &DeviceClass, model: &str) -> Option<DeviceClass> {
+    let class = DeviceClass { models: vec![model.to_owned()], ..class.clone() };
+    let is_bounded = class != DeviceClass { models: class.models.clone(), ..DeviceClass::default() };
+    (is_bounded && !models(snapshot).contains(model)).then_some(class)
 }
 
 /// How many nodes it takes to add room for so many tasks: one, where they may share it.

@@ -11,7 +11,6 @@ use super::gates::{self, Gate};
 use super::menu::{self, Menu, fits_alone};
 use super::world::{Outcome, World};
 use crate::model::job::JobSpec;
-use crate::model::newer::Newer;
 use crate::model::queue::lineage;
 use crate::plan;
 use crate::snapshot::Snapshot;
@@ -228,8 +227,7 @@ impl Search<'_> {
         let job = self.world.job().filter(|_| is_asked && changes.iter().all(is_edit))?;
         let (state, spec) = (self.world.state(), edited(&job.spec, changes));
         if self.meter.is_scarce && gate == Gate::Capacity {
-            let unlimited =
-                JobSpec { queue: String::new(), seat: Newer::default(), preemptible: true, ..spec };
+            let unlimited = JobSpec { preemptible: true, ..spec.without_limits() };
             return Some(self.fits(&unlimited));
         }
         self.meter.left -= u32::from(self.meter.is_scarce);

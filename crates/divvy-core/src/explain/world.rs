@@ -200,7 +200,7 @@ impl World {
                 let policy = crate::model::policy::Policy { strict: false, ..self.state().policy.clone() };
                 self.command(&Command::SetPolicy(Box::new(policy), root()))
             }
-            Change::AddRoom { tasks, devices, model, kept } => {
+            Change::AddRoom { tasks, devices, model, kept, .. } => {
                 self.add_room((*tasks, *devices), model, kept.as_ref())
             }
             _ => true,

@@ -68,6 +68,12 @@ impl Ask {
         Self { alternatives, ..Self::default() }
     }
 
+    /// How many devices it asks for, by the way that takes most.
+    pub fn most_devices(&self) -> u32 {
+        let counts = self.alternatives.iter().filter_map(|way| Some(way.devices.as_ref()?.count));
+        counts.max().unwrap_or(0)
+    }
+
     /// Near whom it wants to lie, and apart from whom.
     pub fn affinity(&self) -> &Affinity {
         static NOTHING: Affinity = Affinity::nothing();
@@ -184,6 +190,11 @@ pub enum DrawAsk {
 }
 
 impl DeviceClass {
+    /// Whether a device is one of them.
+    pub fn takes(&self, device: &DeviceSpec) -> bool {
+        self.takes_model(device) && self.takes_memory(device)
+    }
+
     /// Whether the model is right.
     pub fn takes_model(&self, device: &DeviceSpec) -> bool {
         self.models.is_empty() || self.models.contains(&device.model)

@@ -302,6 +302,11 @@ impl JobSpec {
         self.seat.said().map_or(&self.queue, |seat| seat)
     }
 
+    /// The same without limits: a seat that nobody knows has none. What is reserved for its queue is for it as before.
+    pub fn without_limits(&self) -> Self {
+        Self { seat: Newer(Some("".into())), ..self.clone() }
+    }
+
     /// Whether it goes on where it was when it is stopped and starts anew, as far as it has saved its work.
     pub fn saves(&self) -> bool {
         self.resumable || self.checkpoint.is_some()

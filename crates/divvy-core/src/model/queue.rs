@@ -28,7 +28,7 @@ pub use guaranteed::{Promised, below_guarantee, beyond_limit, guaranteed, sayers
 pub use nodes::{Nodes, keeper, kept_to, overlap};
 pub use pledge::Pledge;
 pub(crate) use pledge::whole_devices;
-pub use text::{BadQueues, Settings, bad_path, parse, parse_policy, places, read_amount};
+pub use text::{BadQueues, Settings, bad_path, parse, parse_policy, place_of_group, places, read_amount};
 pub use users::{Users, seat, user_at};
 pub use write::{change, write};
 

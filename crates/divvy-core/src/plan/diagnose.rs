@@ -15,7 +15,6 @@ use crate::model::device::WHOLE_MILLI;
 use crate::model::extras::Extras;
 use crate::model::gang::Role;
 use crate::model::job::JobSpec;
-use crate::model::newer::Newer;
 use crate::reason::{Reason, Verdict};
 use crate::snapshot::{Capacity, DeviceView, NodeView, Snapshot};
 use crate::state::State;
@@ -131,7 +130,7 @@ fn would_do(node: &NodeView, ask: &DeviceAsk) -> u32 {
 
 /// Whether a device is of the right class.
 fn is_good(device: &DeviceView, ask: &DeviceAsk) -> bool {
-    ask.class.takes_model(&device.spec) && ask.class.takes_memory(&device.spec)
+    ask.class.takes(&device.spec)
 }
 
 /// How many tasks the devices of a node allow, were they free.
@@ -316,9 +315,8 @@ pub(super) fn blockers(state: &State, snapshot: &Snapshot, spec: &JobSpec) -> (V
     let mut blockers: Vec<Reason> = draining.into_iter().chain(trial.beyond(spec)).collect();
     blockers.extend(super::allows(state, snapshot, spec).err());
     blockers.extend(super::closed(state, snapshot, spec).err());
-    // A queue that does not exist has no limits: what is left is capacity alone.
-    let unlimited = JobSpec { queue: String::new(), seat: Newer::default(), ..spec.clone() };
-    let by_capacity = place_spec(&mut trial, &unlimited).err();
+    // Without limits what is left is capacity alone.
+    let by_capacity = place_spec(&mut trial, &spec.without_limits()).err();
     trial.roll_back_to(0);
     if by_capacity.is_none() && blockers.is_empty() {
         blockers.extend(place_spec(&mut trial, spec).err());

@@ -83,7 +83,7 @@ fn reaches(device: &DeviceView, node: &NodeView, ask: &DeviceAsk) -> Step {
 
 /// Whether a task can have what it asks of the device now.
 pub(super) fn fits(device: &DeviceView, ask: &DeviceAsk) -> bool {
-    has_left(device, ask) && ask.class.takes_model(&device.spec) && ask.class.takes_memory(&device.spec)
+    has_left(device, ask) && ask.class.takes(&device.spec)
 }
 
 /// Whether enough is left of a device, whatever its class.

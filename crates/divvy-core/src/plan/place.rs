@@ -460,9 +460,7 @@ fn share_of(whole_bytes: i64, ask: Option<&DeviceAsk>) -> i64 {
 
 /// Whether a device is of the right class and of no closed model.
 pub(super) fn is_right(device: &DeviceView, ask: &DeviceAsk, closed: &[String]) -> bool {
-    ask.class.takes_model(&device.spec)
-        && ask.class.takes_memory(&device.spec)
-        && !closed.contains(&device.spec.model)
+    ask.class.takes(&device.spec) && !closed.contains(&device.spec.model)
 }
 
 /// Whether a task can have what it asks of a device, and no limit is against it.

@@ -200,9 +200,7 @@ impl<'a> Quicken<'a, '_> {
         let device = &state.devices.get(&held?.0)?.spec;
         let roles = runner.spec.gang.required_roles();
         let of_role = |ask: &Ask| {
-            let takes = |(_, class): &(usize, &crate::model::ask::DeviceClass)| {
-                class.takes_model(device) && class.takes_memory(device)
-            };
+            let takes = |(_, class): &(usize, &crate::model::ask::DeviceClass)| class.takes(device);
             let classes = ask.alternatives.iter().enumerate();
             let classes = classes.filter_map(|(index, it)| Some((index, &it.devices.as_ref()?.class)));
             classes.filter(takes).map(|(index, _)| ask.pace_percent(index)).max()

@@ -96,7 +96,7 @@ impl<'a> Chosen<'a> {
     fn kinds(&self) -> impl Iterator<Item = &'a Kind> + use<'a> {
         let ask = self.ask;
         let takes = move |kind: &&Kind| match (ask, &kind.example) {
-            (Some(ask), Some(spec)) => ask.class.takes_model(spec) && ask.class.takes_memory(spec),
+            (Some(ask), Some(spec)) => ask.class.takes(spec),
             _ => true,
         };
         self.shelves.kinds.iter().filter(takes)

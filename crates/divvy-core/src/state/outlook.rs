@@ -88,7 +88,7 @@ impl State {
 impl Pool {
     /// How many tasks of a kind fit on the nodes, each node by itself.
     fn room_for(&self, kind: &TaskKind) -> u64 {
-        let takes = |spec: &DeviceSpec| kind.class.takes_model(spec) && kind.class.takes_memory(spec);
+        let takes = |spec: &DeviceSpec| kind.class.takes(spec);
         let may: Vec<bool> = self.devices.iter().map(|(device, _)| takes(&device.example())).collect();
         let on_node = |node: &Standing| {
             let free: u64 = node.free.iter().filter(|(kind, _)| may[**kind]).map(|(_, free)| free).sum();

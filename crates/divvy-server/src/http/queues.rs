@@ -18,7 +18,7 @@ use super::caller::Caller;
 use crate::control::{Refusal, Request};
 use crate::people;
 use crate::pool::Pool;
-use crate::wire::{queue, refusal};
+use crate::wire::{models, queue, refusal};
 
 /// Lists the queues.
 #[utoipa::path(get, path = paths::QUEUES, tag = "queues", responses((status = 200, body = Vec<divvy_api::Queue>)))]
@@ -42,7 +42,7 @@ pub(super) async fn set(
     let text = std::str::from_utf8(&body)
         .map_err(|error| Problem::new(ProblemCode::BadSpec, format!("queues.yaml is not text: {error}")))?;
     let Settings { queues, policy, prices } = understood(text)?;
-    let queues = resolved(&pool, queues).await?;
+    let queues = resolved(&pool, queues, Some(text)).await?;
     let _turn = pool.changing.lock().await;
     put_in_force(&pool, (Settings { queues, policy, prices }, Some(text)), person, how).await
 }
@@ -68,7 +68,7 @@ pub(super) async fn change(
     };
     let wrong = |what| Problem::new(ProblemCode::BadSpec, what).with_field("settings");
     let changed = model::change(&before, &wanted.settings).map_err(wrong)?;
-    for queue in resolved(&pool, vec![changed]).await? {
+    for queue in resolved(&pool, vec![changed], None).await? {
         queues.insert(queue.path.clone(), queue);
     }
     let settings = Settings { queues: queues.into_values().collect(), policy: None, prices: None };
@@ -147,7 +147,8 @@ async fn put_in_force(
         let mut diff = queue::diff(&state.queues, &wanted.queues);
         let policy = wanted.policy_beside(&state.policy);
         diff.extend(policy.map(|it| queue::policy_diff(&state.policy, &it)).unwrap_or_default());
-        let notices = queue::notices(&wanted.queues, controller.snapshot());
+        let mut notices = queue::notices(&wanted.queues, controller.snapshot());
+        notices.extend(models::unknown(&wanted, state));
         let command = Command::Configure(Box::new(wanted), person, note);
         // What would be refused is refused in a trial, too.
         decide(state, &command).map_err(|rejection| refusal::problem(Refusal::Rejected(rejection)))?;
@@ -169,8 +170,9 @@ fn understood(text: &str) -> Result<Settings, Problem> {
     })
 }
 
-/// Finds the ids of the groups that are named; the core knows groups by id.
-async fn resolved(pool: &Pool, mut queues: Vec<Queue>) -> Result<Vec<Queue>, Refused> {
+/// Finds the ids of the groups that are named; the core knows groups by id. One that there is not is told with its place in the text,
+/// where there is one.
+async fn resolved(pool: &Pool, mut queues: Vec<Queue>, text: Option<&str>) -> Result<Vec<Queue>, Refused> {
     let work = move || {
         for queue in &mut queues {
             let Queue { path, submit, admins, default_for, .. } = queue;
@@ -179,12 +181,18 @@ async fn resolved(pool: &Pool, mut queues: Vec<Queue>) -> Result<Vec<Queue>, Ref
                 let Member::Group(name, id) = member else { continue };
                 *id = CString::new(name.as_str()).ok().and_then(|name| people::group_id(&name));
                 if id.is_none() {
-                    let text = format!("queue {path}: the machine has no group {name:?}");
-                    return Err(Problem::new(ProblemCode::BadSpec, text).with_field("group"));
+                    return Err((path.clone(), name.clone()));
                 }
             }
         }
         Ok(queues)
     };
-    Ok(pool.blocking(work).await.ok_or_else(vanished)??)
+    let found: Result<Vec<Queue>, (String, String)> = pool.blocking(work).await.ok_or_else(vanished)?;
+    found.map_err(|(path, group)| {
+        let what = format!("queue {path}: the machine has no group {group:?}");
+        let mut problem = Problem::new(ProblemCode::BadSpec, what).with_field("group");
+        let place = text.and_then(|text| model::place_of_group(text, &path, &group));
+        (problem.line, problem.column) = place.unzip();
+        problem.into()
+    })
 }

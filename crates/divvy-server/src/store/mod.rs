@@ -20,6 +20,8 @@ mod walk;
 
 pub mod doctor;
 #[cfg(test)]
+mod small_disk;
+#[cfg(test)]
 mod tests;
 
 use std::path::{Path, PathBuf};

@@ -12,6 +12,7 @@ use divvy_core::model::job::{Cause, JobSpec, JobState, LastEnd, Owner, Process, 
 use divvy_core::time::Time;
 use proptest::prelude::*;
 
+use super::small_disk::SmallDisk;
 use super::*;
 
 fn spec(name: &str) -> Arc<JobSpec> {
@@ -325,31 +326,6 @@ fn a_snapshot_saves_the_fold_and_is_ignored_when_it_does_not_fit() {
     fs::create_dir(other.path().join("snapshots")).unwrap();
     fs::write(other.path().join("snapshots").join(format!("{:020}", 10)), &good).unwrap();
     assert!(store.fold().unwrap().jobs.is_empty());
-}
-
-/// A small file system of its own; `None` where mounting is not permitted.
-struct SmallDisk(tempfile::TempDir);
-
-impl SmallDisk {
-    fn of_kib(kib: u32) -> Option<Self> {
-        let dir = tempfile::tempdir().unwrap();
-        let options = std::ffi::CString::new(format!("size={kib}k")).unwrap();
-        rustix::mount::mount(
-            "none",
-            dir.path(),
-            "tmpfs",
-            rustix::mount::MountFlags::empty(),
-            options.as_c_str(),
-        )
-        .ok()?;
-        Some(Self(dir))
-    }
-}
-
-impl Drop for SmallDisk {
-    fn drop(&mut self) {
-        let _ = rustix::mount::unmount(self.0.path(), rustix::mount::UnmountFlags::DETACH);
-    }
 }
 
 #[test]

@@ -126,7 +126,8 @@ pub(crate) fn classes(ask: &Ask, between: &str) -> String {
     classes.collect::<Vec<_>>().join(between)
 }
 
-/// What is asked for, in words: `4 × h100`, `2 × h100 or 4 × l4`, `2 tasks of 4 × any GPU in one NVLink island`, `cores only`.
+/// What is asked for, in words: `4 × h100`, `2 × h100 or 4 × l4`, `2 tasks of 4 × any GPU in one NVLink island`,
+/// `2 to 8 tasks of 1 × h100`, `cores only`.
 pub(crate) fn ask(spec: &JobSpec) -> String {
     let one = |role: &&divvy_core::model::gang::Role| {
         let devices = role.ask.alternatives.iter().filter_map(|ask| ask.devices.as_ref());
@@ -138,7 +139,11 @@ pub(crate) fn ask(spec: &JobSpec) -> String {
         };
         let island = role.ask.island().filter(|island| island.required);
         let each = island.map_or(each.clone(), |island| format!("{each} in one {}", island.level.island()));
-        if role.minimum == 1 { each } else { format!("{} tasks of {each}", role.minimum) }
+        match (role.minimum, role.maximum) {
+            (1, 1) => each,
+            (tasks, most) if most > tasks => format!("{tasks} to {most} tasks of {each}"),
+            (tasks, _) => format!("{tasks} tasks of {each}"),
+        }
     };
     spec.gang.roles().iter().map(one).collect::<Vec<_>>().join(", ")
 }

@@ -1,6 +1,6 @@
 //! `gpus: h100:2`, `gpus: [h100:2, l4:4]`: the devices of a task, in one way or in several, the preferred first.
 
-use divvy_api::{Gpus, Problem, Scalar};
+use divvy_api::{Gpus, JobFile, Problem, RoleFile, Scalar};
 use divvy_core::amount::{Bandwidth, Bytes};
 use divvy_core::model::ask::{DeviceAsk, DeviceText, DrawAsk};
 use divvy_core::model::newer::Newer;
@@ -17,10 +17,27 @@ pub(super) struct Least {
     pub(super) bandwidth: Option<Scalar>,
 }
 
+impl Least {
+    /// What a role says, or else its job. What a job says of the GPUs of its roles is nothing to one that has none.
+    pub(super) fn of(job: &JobFile, role: &RoleFile, gpus: Option<&Gpus>) -> Self {
+        let of_job = |said: &Option<Scalar>| {
+            said.clone().filter(|_| job.roles.is_empty() || gpus.is_some_and(|gpus| !is_none(gpus)))
+        };
+        Self {
+            memory: role.gpu_memory.clone().or_else(|| of_job(&job.gpu_memory)),
+            bandwidth: role.gpu_bandwidth.clone().or_else(|| of_job(&job.gpu_bandwidth)),
+        }
+    }
+}
+
+/// Whether it says that there are none.
+fn is_none(gpus: &Gpus) -> bool {
+    matches!(gpus, Gpus::One(text) if text.as_str() == "0")
+}
+
 /// Each way to serve a task; none where no devices are asked for.
 pub(super) fn ways(gpus: Option<&Gpus>, least: &Least, prefix: &str) -> Result<Vec<DeviceAsk>, Problem> {
-    let none = |gpus: &&Gpus| matches!(gpus, Gpus::One(text) if text.as_str() == "0");
-    let Some(gpus) = gpus.filter(|gpus| !none(gpus)) else {
+    let Some(gpus) = gpus.filter(|gpus| !is_none(gpus)) else {
         let (field, what) = match least {
             Least { memory: Some(_), .. } => ("gpu_memory", "memory"),
             Least { bandwidth: Some(_), .. } => ("gpu_bandwidth", "bandwidth"),

@@ -340,11 +340,8 @@ fn role(job: &JobFile, role: &RoleFile, prefix: &str, process: &Process) -> Resu
 fn alternatives(job: &JobFile, role: &RoleFile, prefix: &str) -> Result<Vec<Alternative>, Problem> {
     let or = |own: &Option<Scalar>, jobs: &Option<Scalar>| own.clone().or_else(|| jobs.clone());
     let field = |name: &str| format!("{prefix}{name}");
-    let least = gpus::Least {
-        memory: or(&role.gpu_memory, &job.gpu_memory),
-        bandwidth: or(&role.gpu_bandwidth, &job.gpu_bandwidth),
-    };
-    let devices = gpus::ways(role.gpus.as_ref().or(job.gpus.as_ref()), &least, prefix)?;
+    let asked = role.gpus.as_ref().or(job.gpus.as_ref());
+    let devices = gpus::ways(asked, &gpus::Least::of(job, role, asked), prefix)?;
     let cpu_milli = or(&role.cpus, &job.cpus).map(|text| {
         let read = read_amount(&Resource::Cpu, text.as_str());
         let finite =
@@ -504,6 +501,18 @@ mod tests {
                 .required_island()
                 .is_some())
         );
+    }
+
+    #[test]
+    fn what_the_job_says_of_each_gpu_holds_for_the_roles_that_have_some() {
+        let read = incoming(serde_json::json!({
+            "command": "x", "gpu_memory": "40Gi", "roles": [{"name": "a", "gpus": 1}, {"name": "b"}, {"name": "c", "gpus": 0}],
+        }));
+        let memory = |role: &Role| role.ask.alternatives[0].devices.as_ref()?.class.least_memory_mib;
+        let each: Vec<_> = read.spec.gang.roles().into_iter().map(memory).collect();
+        assert_eq!(each, [Some(40 << 10), None, None]);
+        let role = serde_json::json!({"name": "b", "gpu_memory": "40Gi"});
+        assert_eq!(problem(serde_json::json!({"command": "x", "roles": [role]})).0, "roles[0].gpu_memory");
     }
 
     #[test]

@@ -42,8 +42,7 @@ pub(crate) fn shares(spec: &JobSpec, state: &State) -> Vec<String> {
 /// The cores that go with devices, in milli: a share that yields to others who asked, so no placement names it.
 fn cores_of(devices: &DeviceAsk, snapshot: &Snapshot) -> Option<i64> {
     let mut all = snapshot.capacity.nodes.iter().flat_map(|node| &node.devices);
-    let device = all
-        .find(|device| devices.class.takes_model(&device.spec) && devices.class.takes_memory(&device.spec))?;
+    let device = all.find(|device| devices.class.takes(&device.spec))?;
     Some(device.host_share.0 * i64::from(devices.count))
 }
 

@@ -246,11 +246,14 @@ fn unsaid(name: &str) -> &'static str {
     match name.split(' ').next().unwrap_or_default() {
         "users" => "together",
         "users.weight" => "1",
-        "users.limit" | "users.max_priority" | "users.max_time" | "users.max_jobs" => "unlimited",
+        "users.max_priority" => "as the queue",
+        "users.limit" | "users.max_time" | "users.max_jobs" => "unlimited",
         "limit" | "borrow" | "lend" => "unlimited",
         "guarantee" => "0",
         "budget" | "admins" | "default_for" | "nodes" => "none",
-        "max_priority" | "max_time" | "default_time" | "max_jobs" => "unlimited",
+        "max_priority" => "below urgent",
+        "default_time" => "as max_time",
+        "max_time" | "max_jobs" => "unlimited",
         _ => "as the policy",
     }
 }
@@ -357,10 +360,11 @@ mod tests {
             .map(|queue| (queue.path.clone(), queue))
             .collect();
         let wanted = parse(
-            "queues:\n  default: {limit: 4, requeue: failure}\n  vision: {limit: {h100: 2}, submit: [user:ana]}\n",
+            "queues:\n  default: {limit: 4, requeue: failure, max_priority: 100}\n  vision: {limit: {h100: 2}, submit: [user:ana]}\n",
         );
         let expected = [
             "~ default limit any: 8 → 4",
+            "~ default max_priority: below urgent → 100",
             "~ default requeue: lost → failure",
             "+ vision limit h100=2 submit user:ana",
             "- old",

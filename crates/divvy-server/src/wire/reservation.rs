@@ -80,19 +80,24 @@ pub(crate) fn wanted(asked: &api::Reserve, now: Time) -> Result<Reserve, api::Pr
     if asked.note.as_ref().is_some_and(|note| note.chars().count() > LONGEST_NOTE) {
         return Err(bad("note", format!("a note has at most {LONGEST_NOTE} characters")));
     }
-    let from = asked.from.as_ref().map(|text| moment("from", text, now)).transpose()?;
-    let from = from.unwrap_or(now).max(now);
+    let begins = asked.from.as_ref().map(|text| moment("from", text, now)).transpose()?.unwrap_or(now);
     let length = asked
         .length
         .as_ref()
         .map(|text| text.parse::<Span>().map_err(|error| bad("for", error)))
         .transpose()?;
+    // Counted from the moment that is named, also where that is over.
+    let until = length.map(|length| begins + length);
+    if begins < now && until.is_some_and(|until| until <= now) {
+        let ago = until.map_or(Span(0), |until| now.since(until));
+        return Err(bad("for", format!("counted from that moment it is over: it ended {ago} ago")));
+    }
     Ok(Reserve {
         evicts: asked.evict || asked.queue.is_some(),
         purpose: asked.queue.clone().map_or(Purpose::Maintenance, Purpose::Queue),
         what,
-        from,
-        until: length.map(|length| from + length),
+        from: begins.max(now),
+        until,
         note: asked.note.clone().filter(|note| !note.trim().is_empty()),
     })
 }

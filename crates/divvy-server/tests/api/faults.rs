@@ -8,6 +8,7 @@ use serde_json::json;
 
 use crate::Sentence;
 use crate::daemon::{Daemon, ask, connect, read_reply, submission};
+use crate::small_disk::SmallDisk;
 
 pub(crate) const TESTS: &[Sentence] = &[
     ("bad_requests_are_refused_with_place_and_remedy", bad_requests_are_refused_with_place_and_remedy),
@@ -163,33 +164,8 @@ fn a_drained_pool_starts_nothing_new_and_ends_with_its_last_job() {
     assert_eq!(again.wait(&waiting)["exit_code"], 0);
 }
 
-/// A small file system of its own; `None` where mounting is not permitted.
-struct SmallDisk(tempfile::TempDir);
-
-impl SmallDisk {
-    fn of_mib(mib: u32) -> Option<Self> {
-        let dir = tempfile::tempdir().unwrap();
-        let options = std::ffi::CString::new(format!("size={mib}m")).unwrap();
-        rustix::mount::mount(
-            "none",
-            dir.path(),
-            "tmpfs",
-            rustix::mount::MountFlags::empty(),
-            options.as_c_str(),
-        )
-        .ok()?;
-        Some(Self(dir))
-    }
-}
-
-impl Drop for SmallDisk {
-    fn drop(&mut self) {
-        let _ = rustix::mount::unmount(self.0.path(), rustix::mount::UnmountFlags::DETACH);
-    }
-}
-
 fn a_full_disk_refuses_submissions_and_the_pool_recovers_by_itself() {
-    let Some(disk) = SmallDisk::of_mib(4) else { return };
+    let Some(disk) = SmallDisk::of_kib(4 << 10) else { return };
     let state = disk.0.path().join("state");
     let daemon = Daemon::on(&state).unwrap();
     let gate = tempfile::tempdir().unwrap();

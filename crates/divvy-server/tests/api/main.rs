@@ -13,6 +13,8 @@ mod daemon;
 mod everyday;
 mod faults;
 mod people;
+#[path = "../../src/store/small_disk.rs"]
+mod small_disk;
 
 use std::panic::catch_unwind;
 use std::process::ExitCode;

@@ -21,7 +21,7 @@ use crate::trace::speeds::Speeds;
 /// GPUs that a task has at most: a larger job is a gang of such tasks and one of the rest.
 pub(crate) const GPUS_OF_A_TASK: u32 = 8;
 
-pub(super) fn node(row: &ClusterNode) -> (NodeSpec, Vec<DeviceSpec>) {
+pub(crate) fn node(row: &ClusterNode) -> (NodeSpec, Vec<DeviceSpec>) {
     let device = |index: u32| DeviceSpec {
         uuid: uuid(row, index),
         index,

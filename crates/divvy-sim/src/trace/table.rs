@@ -145,7 +145,13 @@ impl Table {
         match error.into_kind() {
             ErrorKind::Io(source) => TraceError::Read { path, line: self.line, source },
             ErrorKind::UnequalLengths { expected_len, len, .. } => {
-                let what = format!("there are {len} cells; expected {expected_len}, as in the header");
+                // A quote that nobody closes takes in all that follows it.
+                let hint = if self.row.iter().any(|cell| cell.contains('\n')) {
+                    ": is a quote opened there that is not closed?"
+                } else {
+                    ""
+                };
+                let what = format!("there are {len} cells; expected {expected_len}, as in the header{hint}");
                 TraceError::Line { path, line, what }
             }
             ErrorKind::Utf8 { .. } => {

@@ -57,6 +57,10 @@ pub struct Side {
     pub by_queue: BTreeMap<String, QueueFigures>,
     /// Jobs that such a pool would have refused: number and reason.
     pub refused: BTreeMap<u64, String>,
+    /// Jobs that such a pool would never start, though it would take them: number and what they wait for.
+    pub stranded: BTreeMap<u64, String>,
+    /// What is guaranteed beyond what the pool has.
+    pub beyond: Option<String>,
     /// The hash of all decisions.
     pub digest: String,
 }
@@ -66,7 +70,7 @@ pub struct Side {
 pub struct QueueFigures {
     /// Jobs that started.
     pub started: usize,
-    /// Jobs that never did: refused, or cancelled before.
+    /// Jobs that never did: refused, cancelled before, or left waiting.
     pub never: usize,
     /// The mean wait.
     pub mean_wait_s: f64,
@@ -139,6 +143,8 @@ fn side(past: &Past, counted: &[(&JobId, &Life)], run: &Rerun) -> Side {
         all: self::figures(all_waits, counted.len(), held, run.preemptions.values().sum()),
         by_queue,
         refused: run.refused.clone(),
+        stranded: run.stranded.clone(),
+        beyond: run.beyond.clone(),
         digest: format!("{:016x}", run.digest),
     }
 }

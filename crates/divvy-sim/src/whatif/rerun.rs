@@ -3,12 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use divvy_core::controller::Broken;
-use divvy_core::decide::{Command, Submit};
+use divvy_core::decide::{Command, Submit, guaranteed_beyond};
 use divvy_core::event::{Event, Stamped};
+use divvy_core::explain;
 use divvy_core::id::JobId;
 use divvy_core::model::job::{JobState, Requeue, Submission};
 use divvy_core::model::queue::Queue;
-use divvy_core::state::{Outcome, fingerprint};
+use divvy_core::state::{Job, Outcome, fingerprint};
 use divvy_core::time::{Span, Time};
 
 use super::record::{Deed, Life, Past, Settings, What, members};
@@ -28,6 +29,10 @@ pub(super) struct Rerun {
     pub(super) held_milli_ms: BTreeMap<String, i128>,
     /// Jobs that this pool would have refused, and why.
     pub(super) refused: BTreeMap<u64, String>,
+    /// Jobs that are left at the end, when nothing happens any more, and what each waits for.
+    pub(super) stranded: BTreeMap<u64, String>,
+    /// What is guaranteed beyond what the pool has.
+    pub(super) beyond: Option<String>,
     /// The hash of all decisions.
     pub(super) digest: u64,
 }
@@ -69,10 +74,13 @@ impl<'a> Run<'a> {
         let start = past.deeds.first().map_or(past.since, |deed| deed.at);
         let costs = Costs { start_ms: past.start_ms, restart_ms: past.start_ms };
         let engine = SimulatedEngine::new(start, costs, BTreeMap::new());
-        let found = Rerun { gpus: settings.gpus(), ..Rerun::default() };
+        let gpus = settings.gpus();
         let queues = open_queues(settings.queues, past);
+        let guaranteed = queues.clone();
         let beginning = Beginning { nodes: settings.nodes, queues, policy: settings.policy };
         let pool = VirtualPool::begin(beginning, engine, start)?;
+        let beyond = guaranteed_beyond(pool.state(), &guaranteed).map(|beyond| beyond.what);
+        let found = Rerun { gpus, beyond, ..Rerun::default() };
         let (numbers, then, ended) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
         let (fitting, holding) = (BTreeSet::new(), BTreeMap::new());
         Ok(Self { past, pool, numbers, then, ended, fitting, holding, found })
@@ -208,8 +216,19 @@ impl<'a> Run<'a> {
         // What runs for ever (a service that nobody stopped) holds until the end of what is counted.
         let left: Vec<JobId> = self.holding.keys().copied().collect();
         left.into_iter().for_each(|job| self.release(job, self.past.until));
+        self.found.stranded = self.stranded();
         self.found.digest = self.pool.digest();
         self.found
+    }
+
+    fn stranded(&self) -> BTreeMap<u64, String> {
+        let state = self.pool.state();
+        let waits = |job: &Job| {
+            let run = job.waiting_members().find_map(|member| job.run(member))?;
+            let reason = explain::reason(state, job, &run)?;
+            Some((*self.then.get(&job.number)?, format!("{}: {reason}", reason.code())))
+        };
+        state.jobs.values().filter_map(waits).collect()
     }
 }
 

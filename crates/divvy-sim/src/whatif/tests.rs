@@ -17,7 +17,7 @@ fn past(lines: &str) -> Past {
 
 fn whatif(past: &Past, changes: &[&str]) -> Answer {
     let changes: Vec<Change> = changes.iter().map(|text| text.parse().unwrap()).collect();
-    let under = past.settings.under(&changes).unwrap();
+    let under = past.under(&changes).unwrap();
     compare(past, &changes, under).unwrap()
 }
 
@@ -124,6 +124,35 @@ fn a_pool_cannot_change_what_it_does_not_have() {
     assert!(said("queue vison limit=1").contains("did you mean vision?"));
     assert!(said("policy fcfs").contains("there is no policy"));
     assert_eq!(under("nodes+2xa100:4").unwrap().gpus(), 10);
+}
+
+#[test]
+fn what_a_pool_would_refuse_of_its_queues_is_refused_in_its_words() {
+    let past = past("node n1 2xh100\nqueue v guarantee=1\nqueue w\nplan");
+    let under = |changes: &[&str]| {
+        let changes: Vec<Change> = changes.iter().map(|text| text.parse().unwrap()).collect();
+        past.under(&changes).map(|_| ()).map_err(|error| error.to_string())
+    };
+    let beyond = "3 of any are guaranteed in all (w 2, v 1), and the pool has 2: lower some";
+    assert_eq!(under(&["queue w guarantee=2"]), Err(beyond.into()));
+    assert_eq!(under(&["queue w guarantee=2", "nodes+1"]), Ok(()));
+    let below = "the limit of any of v is below its guarantee, or that of the queues below it: raise the one or lower the other";
+    assert_eq!(under(&["queue v limit=0"]), Err(below.into()));
+    assert_eq!(under(&["queue w limit=1", "queue v guarantee=2"]), Ok(()));
+}
+
+#[test]
+fn why_fewer_start_is_told() {
+    let lines = "node n1 2xh100\nnode n2 2xh100\nqueue v guarantee=4\nqueue w\nsubmit a v 2\nsubmit b w 2\nplan\npass 1m\nend a\nend b\nplan";
+    let past = past(lines);
+    let answer = whatif(&past, &["nodes-n2"]);
+    let beyond = "4 of any are guaranteed in all (v 4), and the pool has 2: lower some";
+    assert_eq!((&answer.before.beyond, answer.after.beyond.as_deref()), (&None, Some(beyond)));
+    let answer = whatif(&past, &["queue w limit=1"]);
+    assert_eq!((answer.before.all.started, answer.after.all.started), (2, 1));
+    let stranded = "DV-QUEUE-LIMIT: queue w is at its limit of 1 GPU";
+    assert_eq!(answer.after.stranded.get(&2).map(String::as_str), Some(stranded));
+    assert!(answer.before.stranded.is_empty(), "{:?}", answer.before.stranded);
 }
 
 #[test]

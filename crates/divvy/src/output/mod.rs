@@ -33,19 +33,32 @@ pub(crate) enum Format {
     Csv,
 }
 
-/// `-o`, on every listing.
+/// Ways in which something is written.
+pub(crate) trait Written: ValueEnum + Default + Send + Sync + 'static {
+    /// Their names, as the help has them.
+    const NAMES: &'static str;
+    /// The name of the one that is taken where none is asked for.
+    const USUAL: &'static str;
+}
+
+impl Written for Format {
+    const NAMES: &'static str = "table, wide, json or csv";
+    const USUAL: &'static str = "table";
+}
+
+/// `-o`, wherever there is one.
 #[derive(Clone, Copy, Debug, Default, clap::Args)]
-pub(crate) struct FormatFlag {
-    /// table, wide, json or csv
+pub(crate) struct FormatFlag<F: Written = Format> {
     #[arg(
         short = 'o',
         long = "output",
         value_name = "FORMAT",
         value_enum,
-        default_value_t,
+        default_value = F::USUAL,
+        help = F::NAMES,
         hide_possible_values = true
     )]
-    pub(crate) output: Format,
+    pub(crate) output: F,
 }
 
 /// A colour that says how something stands.

@@ -35,12 +35,14 @@ pub(crate) struct Column<T> {
     pub(crate) text: fn(&T, &Look) -> String,
     /// How that stands.
     pub(crate) tone: fn(&T) -> Tone,
+    /// Whether it says anything of a row: a table has it where it does of one, `-o wide` always.
+    pub(crate) says: fn(&T) -> bool,
 }
 
 impl<T> Column<T> {
     /// A column of words.
     pub(crate) const fn new(name: &'static str, text: fn(&T, &Look) -> String) -> Self {
-        Self { name, wide: false, right: false, text, tone: |_| Tone::Plain }
+        Self { name, wide: false, right: false, text, tone: |_| Tone::Plain, says: |_| true }
     }
 
     /// A column of numbers.
@@ -52,6 +54,12 @@ impl<T> Column<T> {
     /// A column that only `-o wide` has.
     pub(crate) const fn wide(mut self) -> Self {
         self.wide = true;
+        self
+    }
+
+    /// A column that is left out where it says nothing of any row.
+    pub(crate) const fn when(mut self, says: fn(&T) -> bool) -> Self {
+        self.says = says;
         self
     }
 
@@ -104,7 +112,8 @@ pub(crate) fn render<T: Listing>(rows: &[T], look: &Look) -> String {
     if rows.is_empty() {
         return format!("{}\n", T::EMPTY);
     }
-    let columns: Vec<_> = T::columns().into_iter().filter(|column| look.wide || !column.wide).collect();
+    let is_shown = |column: &Column<T>| look.wide || !column.wide && rows.iter().any(column.says);
+    let columns: Vec<_> = T::columns().into_iter().filter(is_shown).collect();
     let mut table = comfy_table::Table::new();
     table.load_style(comfy_table::presets::NOTHING).set_truncation_indicator("…");
     match look.width {

@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::output::{ago, local, near, now_ms, plain, span, write_json};
+use crate::output::{FormatFlag, Written, ago, local, near, now_ms, plain, span, write_json};
 use crate::pool::{self, Place};
 
 const EXAMPLES: &str = "\
@@ -30,27 +30,21 @@ pub(crate) struct Explain {
 }
 
 /// `-o` where there is one object: no CSV.
-#[derive(Clone, Copy, Debug, Default, clap::Args)]
-pub(crate) struct OneObject {
-    /// text or json
-    #[arg(
-        short = 'o',
-        long = "output",
-        value_name = "FORMAT",
-        value_enum,
-        default_value_t,
-        hide_possible_values = true
-    )]
-    output: Shape,
-}
+pub(crate) type OneObject = FormatFlag<Shape>;
 
+/// How one object is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
-enum Shape {
+pub(crate) enum Shape {
     /// For people.
     #[default]
     Text,
     /// One object.
     Json,
+}
+
+impl Written for Shape {
+    const NAMES: &'static str = "text or json";
+    const USUAL: &'static str = "text";
 }
 
 impl OneObject {
@@ -104,7 +98,9 @@ fn render(explained: &Explained, now_ms: i64) -> String {
         asks.push(format!("submitted {} ago", ago(submitted, now_ms)));
     }
     if !asks.is_empty() {
-        text += &labelled("asks", &asks.join(", "));
+        // Of a job that is over it is not told what it asked for.
+        let label = if explained.ask.is_empty() { "was" } else { "asks" };
+        text += &labelled(label, &asks.join(", "));
     }
     text += &blockers(&explained.blockers);
     // Where one thing keeps it back, what removes that is what starts it.

@@ -10,6 +10,7 @@ use divvy_server::kube::{self, Inside, KubeError, Policy, Site};
 use super::run::read_text;
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::number::whole;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -43,7 +44,7 @@ struct Manifests {
     #[arg(long, value_name = "IMAGE")]
     image: Option<String>,
     /// How many schedulers there are, of which one leads
-    #[arg(long, value_name = "N", default_value_t = 2, requires = "image", value_parser = clap::value_parser!(u32).range(1..=9))]
+    #[arg(long, value_name = "N", default_value_t = 2, requires = "image", value_parser = whole::<u32>(1..=9))]
     replicas: u32,
     /// The schedulerName of the pods that are its own
     #[arg(long, value_name = "NAME", default_value = "divvy", requires = "image")]
@@ -77,7 +78,7 @@ struct Run {
     #[arg(long, value_name = "FILE")]
     policy: Option<PathBuf>,
     /// How long a leader leads without a word; another replica takes over after that and a third of it
-    #[arg(long, value_name = "SECONDS", default_value_t = 15, value_parser = clap::value_parser!(u64).range(3..=3600))]
+    #[arg(long, value_name = "SECONDS", default_value_t = 15, value_parser = whole::<u64>(3..=3600))]
     lease_s: u64,
 }
 

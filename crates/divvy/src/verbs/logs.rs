@@ -5,6 +5,7 @@ use divvy_api::{ClientError, paths};
 
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::number::whole;
 use crate::pool::{self, Place};
 use crate::verbs::run::write_through;
 
@@ -25,10 +26,10 @@ pub(crate) struct Logs {
     #[arg(short, long)]
     follow: bool,
     /// The task of a gang, by its rank
-    #[arg(long, value_name = "RANK")]
+    #[arg(long, value_name = "RANK", value_parser = whole::<u32>(..))]
     task: Option<u32>,
     /// Only so many of the last lines
-    #[arg(short = 'n', long, value_name = "N")]
+    #[arg(short = 'n', long, value_name = "N", value_parser = whole::<u64>(..))]
     lines: Option<u64>,
 }
 

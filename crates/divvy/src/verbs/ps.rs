@@ -4,6 +4,7 @@ use divvy_api::{Job, JobState, JobsQuery};
 
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::number::whole;
 use crate::output::{Column, Format, FormatFlag, Listing, Look, Table, Tone, ago, gpus, local, say, span};
 use crate::pool::{self, Place};
 
@@ -36,7 +37,7 @@ pub(crate) struct Ps {
     #[arg(short = 't', long, value_name = "STATES")]
     states: Option<String>,
     /// At most so many; with -a, the newest
-    #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(short = 'n', long, value_name = "N", value_parser = whole::<u64>(1..))]
     limit: Option<u64>,
     #[command(flatten)]
     format: FormatFlag,

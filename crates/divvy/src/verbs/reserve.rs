@@ -7,6 +7,7 @@ use divvy_api::{EndReservation, Reservation, paths};
 
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::number::whole;
 use crate::output::{Column, FormatFlag, Listing, Table, local, plain};
 use crate::pool::{self, Place};
 use crate::verbs::gpus::When;
@@ -28,7 +29,7 @@ GPUs are taken out for maintenance by `divvy gpus drain`.";
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Reserve {
     /// So many GPUs, wherever that costs others least
-    #[arg(short, long, value_name = "N", requires = "queue", conflicts_with = "on")]
+    #[arg(short, long, value_name = "N", value_parser = whole::<u32>(1..), requires = "queue", conflicts_with = "on")]
     gpus: Option<u32>,
     /// Of this model: h100
     #[arg(long, requires = "gpus")]
@@ -42,7 +43,7 @@ pub(crate) struct Reserve {
     #[command(flatten)]
     when: When,
     /// Take reservations back, by their numbers
-    #[arg(long, value_name = "ID", value_delimiter = ',', conflicts_with_all = ["gpus", "on", "queue"])]
+    #[arg(long, value_name = "ID", value_delimiter = ',', value_parser = number, conflicts_with_all = ["gpus", "on", "queue"])]
     cancel: Vec<u64>,
     #[command(flatten)]
     format: FormatFlag,
@@ -55,6 +56,11 @@ impl Reserve {
         }
         if self.queue.is_some() {
             return self.reserve(place);
+        }
+        if self.when.says_something() {
+            let what = "nothing is named that could be kept then";
+            return Err(Failure::usage(what)
+                .fix("say how many GPUs, or which, and for which queue: -g 8 --queue vision"));
         }
         let rows =
             pool::with_client(place, async |mut client| pool::rows(&mut client, paths::RESERVATIONS).await)?;
@@ -95,6 +101,10 @@ impl Reserve {
             Ok(worst)
         })
     }
+}
+
+fn number(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| "reservations have numbers; `divvy reserve` lists them".to_owned())
 }
 
 fn kept(made: &Reservation) -> String {

@@ -110,7 +110,7 @@ impl Sheet {
                     format!("{count} × {}", if role.devices.is_empty() { "any GPU" } else { &role.devices })
                 }
             });
-            parts.extend(role.cpu_milli.map(|milli| format!("{} cores", cores(milli))));
+            parts.extend(role.cpu_milli.map(counted));
             parts.extend(role.memory_bytes.map(bytes));
             self.line("asks", parts.join(", "));
         }
@@ -185,13 +185,19 @@ impl Sheet {
     }
 }
 
+fn counted(cpu_milli: i64) -> String {
+    format!("{} core{}", cores(cpu_milli), if cpu_milli == 1000 { "" } else { "s" })
+}
+
 fn where_it_ran(task: &Task) -> String {
     let indices = task.devices.iter().map(|device| device.index.to_string()).collect::<Vec<_>>().join(", ");
     let gpus = if indices.is_empty() { String::new() } else { format!(", GPU {indices}") };
     let pid = task.pid.map(|pid| format!(", pid {pid}")).unwrap_or_default();
     let share = match (task.cpu_milli, task.memory_bytes) {
         (0, 0) => String::new(),
-        (milli, memory) => format!(", {} cores, {}", cores(milli), bytes(memory)),
+        // A share of the cores that yields to others is no number of them.
+        (0, memory) => format!(", {}", bytes(memory)),
+        (milli, memory) => format!(", {}, {}", counted(milli), bytes(memory)),
     };
     let end = match (task.signal, task.exit_code) {
         (Some(signal), _) => format!(", signal {signal}"),

@@ -10,6 +10,23 @@ fn gpu(pool: &Pool, index: usize) -> Value {
 }
 
 #[test]
+fn a_length_counts_from_the_moment_that_is_named() {
+    let pool = Pool::start();
+    let now = jiff::Timestamp::now();
+    let at = |hours: i64| (now - jiff::SignedDuration::from_hours(hours)).to_string();
+    let over = pool.divvy(["gpus", "drain", "0", "--at", &at(3), "--for", "2h"]);
+    assert!(over.code == 65 && over.err.contains("it is over: it ended 1h"), "{over:?}");
+    pool.divvy(["gpus", "drain", "0", "--at", &at(1), "--for", "2h"]).ok();
+    pool.divvy(["gpus", "drain", "1", "--at", &at(1)]).ok();
+    let unnamed = pool.divvy(["reserve", "--at", "2h"]);
+    assert!(unnamed.code == 64 && unnamed.err.contains("-g 8 --queue vision"), "{unnamed:?}");
+    let kept = pool.say("reserve -o json").json();
+    let left = kept[0]["until_ms"].as_i64().unwrap() - now.as_millisecond();
+    assert!((3_590_000..=3_600_000).contains(&left), "{kept}");
+    assert_eq!((&kept[0]["state"], &kept[1]["until_ms"]), (&"active".into(), &Value::Null), "{kept}");
+}
+
+#[test]
 fn a_drained_gpu_keeps_its_job_and_stays_drained_over_a_crash() {
     let pool = Site::start();
     let gate = pool.gate("gate");

@@ -180,6 +180,15 @@ pub fn places(text: &str) -> BTreeMap<String, (u64, u64)> {
     queues.filter_map(|(path, text)| Some((path, place(text?)))).collect()
 }
 
+/// Line and column, from 1, of where the text of a queues.yaml first names a group for a queue.
+pub fn place_of_group(text: &str, path: &str, group: &str) -> Option<(u64, u64)> {
+    let mut read: QueuesText = serde_saphyr::from_str(text).ok()?;
+    let QueueText { submit, admins, default_for, .. } = read.queues.remove(path)??.value;
+    let names_it = |name: &Spanned<String>| name.value.strip_prefix("group:") == Some(group);
+    let place = submit.into_iter().chain(admins).chain(default_for).find(names_it)?.referenced;
+    Some((place.line(), place.column()))
+}
+
 /// Reads a file that has the sections `policy` and `prices` of a queues.yaml, for pools whose queues are said elsewhere. What it
 /// does not say is as in a pool that is told nothing.
 pub fn parse_policy(text: &str) -> Result<Policy, BadQueues> {

@@ -283,8 +283,7 @@ pub(super) fn room(node: &NodeView, (ask, island): (&DeviceAsk, Option<u32>)) ->
         return Some(here.filter(|device| filter::fits(device, ask)).count() as u32);
     }
     // The first speaks for the kind of all, not for whether they can be given out.
-    let is_right =
-        |device: &DeviceView| ask.class.takes_model(&device.spec) && ask.class.takes_memory(&device.spec);
+    let is_right = |device: &DeviceView| ask.class.takes(&device.spec);
     match node.uniform {
         true => node.devices.first().is_some_and(|it| node.usable > 0 && is_right(it)).then_some(node.free),
         false => Some(node.devices.iter().filter(|device| filter::fits(device, ask)).count() as u32),

@@ -105,7 +105,7 @@ impl Waste {
     }
 
     fn prospect(&mut self, spec: &DeviceSpec) -> Prospect {
-        let may = |kind: &TaskKind| kind.class.takes_model(spec) && kind.class.takes_memory(spec);
+        let may = |kind: &TaskKind| kind.class.takes(spec);
         let mut rows = Vec::with_capacity(self.cpu_steps.len());
         for step in 0..self.cpu_steps.len() {
             let chances = self.chances(|kind| kind.cpu_milli <= self.cpu_steps[step] && may(kind));
@@ -200,7 +200,7 @@ impl Waste {
         }
         let all: i128 = self.outlook.devices.iter().map(|(_, count)| i128::from(*count)).sum();
         let rents = demand.into_iter().map(|(class, milli)| {
-            let takes = |spec: &DeviceSpec| class.takes_model(spec) && class.takes_memory(spec);
+            let takes = |spec: &DeviceSpec| class.takes(spec);
             let supply = self.outlook.devices.iter().filter(|(kind, _)| takes(&kind.example()));
             let supply: i128 = supply.map(|(_, count)| i128::from(*count)).sum();
             ratio(RENT_NANO * milli * all, self.demand_milli * supply)

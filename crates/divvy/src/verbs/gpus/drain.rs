@@ -41,7 +41,7 @@ pub(crate) struct When {
     /// From when on: a moment (2026-11-21T18:00:00+01:00) or a time from now (2h); unsaid, from now on
     #[arg(long, visible_alias = "from", value_name = "WHEN")]
     at: Option<String>,
-    /// For how long: 4h; unsaid, until it is taken back
+    /// For how long, counted from --at: 4h; unsaid, until it is taken back
     #[arg(long = "for", value_name = "TIME")]
     length: Option<String>,
     /// Why, for everybody to see
@@ -50,6 +50,11 @@ pub(crate) struct When {
 }
 
 impl When {
+    /// Whether anything is said of when and why.
+    pub(crate) fn says_something(&self) -> bool {
+        self.at.is_some() || self.length.is_some() || self.note.is_some()
+    }
+
     /// As the API takes it.
     pub(crate) fn of(&self, reserve: Reserve) -> Reserve {
         Reserve { from: self.at.clone(), length: self.length.clone(), note: self.note.clone(), ..reserve }

@@ -12,7 +12,8 @@ use divvy_api::{FileQuery, Queue, paths};
 
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::output::{Column, Format, Listing, Table, bytes, cores, gpus, span};
+use crate::number::whole;
+use crate::output::{Column, Format, FormatFlag, Listing, Table, Written, bytes, cores, gpus, span};
 use crate::pool::{self, Place};
 
 const EXAMPLES: &str = "\
@@ -39,21 +40,13 @@ pub(crate) struct Queues {
     #[arg(long)]
     history: bool,
     /// At most so many changes, the newest
-    #[arg(short = 'n', long, value_name = "N", requires = "history", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(short = 'n', long, value_name = "N", requires = "history", value_parser = whole::<u64>(1..))]
     limit: Option<u64>,
     /// As they were after that change (a number) or at that time (3d, 2026-11-01); with -o yaml
     #[arg(long, value_name = "CHANGE|WHEN", value_parser = AsOf::read, conflicts_with = "history")]
     as_of: Option<AsOf>,
-    /// table, wide, json, csv or yaml
-    #[arg(
-        short = 'o',
-        long = "output",
-        value_name = "FORMAT",
-        value_enum,
-        default_value_t,
-        hide_possible_values = true
-    )]
-    output: Shape,
+    #[command(flatten)]
+    format: FormatFlag<Shape>,
     #[cfg(feature = "kubernetes")]
     #[command(flatten)]
     cluster: super::cluster::Cluster,
@@ -90,6 +83,11 @@ impl Shape {
             Self::Yaml => None,
         }
     }
+}
+
+impl Written for Shape {
+    const NAMES: &'static str = "table, wide, json, csv or yaml";
+    const USUAL: &'static str = "table";
 }
 
 /// A state of the queues in the past.
@@ -137,7 +135,7 @@ impl Queues {
         if self.cluster.kube {
             return self.of_cluster();
         }
-        match (self.output.of_rows(), self.history) {
+        match (self.format.output.of_rows(), self.history) {
             (Some(format), true) => history::print(place, self.limit, format),
             (Some(_), false) if self.as_of.is_some() => {
                 Err(Failure::usage("what queues held in the past is not kept, only what they were allowed")
@@ -154,6 +152,10 @@ impl Queues {
                 Ok(Exit::Success)
             }
             (None, true) => Err(Failure::usage("changes are no file").fix("say -o table, json or csv")),
+            (None, false) if self.queue.is_some() => {
+                let fix = "leave the name out, or say -o json";
+                Err(Failure::usage("a file for `divvy apply` has all queues, not one").fix(fix))
+            }
             (None, false) => {
                 let path = self.as_of.map_or_else(|| file_path(&FileQuery::default()), AsOf::path);
                 std::io::stdout().lock().write_all(&file(place, path)?)?;
@@ -168,7 +170,7 @@ impl Queues {
     #[cfg(feature = "kubernetes")]
     fn of_cluster(&self) -> Result<Exit, Failure> {
         let is_plain = self.queue.is_none() && !self.history && self.as_of.is_none();
-        let Some(format) = self.output.of_rows().filter(|_| is_plain) else {
+        let Some(format) = self.format.output.of_rows().filter(|_| is_plain) else {
             return Err(Failure::usage("of a cluster's queues there is the listing alone")
                 .fix("say divvy queues --kube; the objects are there by kubectl get queues -o yaml"));
         };
@@ -238,9 +240,9 @@ impl Listing for Queue {
             Column::<Self>::new("GUARANTEE", |queue, _| amounts(&queue.guarantee)),
             Column::<Self>::new("DUE", |queue, _| queue.gpu_milli_due.map(share).unwrap_or_default()).right(),
             Column::<Self>::new("BORROWED", |queue, _| share(queue.gpu_milli_borrowed)).right(),
-            Column::<Self>::new("LENT", |queue, _| share(queue.gpu_milli_lent)).right(),
+            Column::<Self>::new("LENT", |queue, _| share(queue.gpu_milli_lent)).right().wide(),
             Column::<Self>::new("CREDIT", |queue, _| hours(queue.gpu_hours_credit)).right(),
-            Column::<Self>::new("BUDGET LEFT", budget).right(),
+            Column::<Self>::new("BUDGET LEFT", budget).right().when(|queue| queue.budget_gpu_hours.is_some()),
             Column::<Self>::new("BEHIND", |queue, _| hours(queue.pledge_behind_gpu_hours)).right().wide(),
             Column::<Self>::new("USED", |queue, _| hours(queue.gpu_hours_used)).right().wide(),
             Column::<Self>::new("WEIGHT", |queue, _| queue.weight.to_string()).right().wide(),
@@ -248,15 +250,16 @@ impl Listing for Queue {
             Column::<Self>::new("RUNNING", |queue, _| queue.running.to_string()).right(),
             Column::<Self>::new("WAITING", |queue, _| queue.waiting.to_string()).right(),
             Column::<Self>::new("HELD", |queue, _| queue.held.to_string()).right().wide(),
-            Column::<Self>::new("WANTED", |queue, _| gpus(queue.gpu_milli_waiting)).right(),
+            Column::<Self>::new("WANTED", |queue, _| gpus(queue.gpu_milli_waiting)).right().wide(),
             Column::<Self>::new("LONGEST WAIT", |queue, _| {
                 queue.longest_wait_ms.map(span).unwrap_or_default()
             })
-            .right(),
+            .right()
+            .wide(),
             Column::<Self>::new("CORES", |queue, _| cores(queue.cpu_milli)).right().wide(),
             Column::<Self>::new("MEMORY", |queue, _| bytes(queue.memory_bytes)).right().wide(),
             Column::<Self>::new("REQUEUE", |queue, _| queue.requeue.clone().unwrap_or_default()).wide(),
-            Column::<Self>::new("SUBMIT", submitters),
+            Column::<Self>::new("SUBMIT", submitters).wide(),
             Column::<Self>::new("ADMINS", |queue, _| members(&queue.admins)).wide(),
             Column::<Self>::new("DEFAULT FOR", |queue, _| members(&queue.default_for)).wide(),
             Column::<Self>::new("NODES", |queue, _| members(&queue.nodes)).wide(),
@@ -268,7 +271,7 @@ impl Listing for Queue {
 fn budget(queue: &Queue, _: &crate::output::Look) -> String {
     let Queue { budget_gpu_hours, budget_left_gpu_hours, budget_every, .. } = queue;
     match (budget_left_gpu_hours, budget_gpu_hours, budget_every) {
-        (Some(left), Some(whole), Some(every)) => format!("{left:.1}h of {whole}h/{every}"),
+        (Some(left), Some(whole), Some(every)) => format!("{} of {whole}h/{every}", hours(Some(*left))),
         _ => "-".into(),
     }
 }

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::number::whole;
 use crate::pool::{self, Place};
 use crate::verbs::apply::{Change, show};
 
@@ -44,7 +45,7 @@ pub(super) struct Set {
     #[arg(long, value_name = "AMOUNTS", value_delimiter = ',')]
     lend: Vec<String>,
     /// Its part of what nobody claims
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole::<u32>(..))]
     weight: Option<u32>,
     /// Before its siblings
     #[arg(long, value_name = "N", allow_negative_numbers = true)]

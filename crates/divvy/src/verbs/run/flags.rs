@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use divvy_api::{CheckpointFile, Command, JobFile, RequeueWhen, Scalar, StopFile};
 
 use crate::failure::Failure;
+use crate::number::whole;
 use crate::verbs::explain::OneObject;
 
 const EXAMPLES: &str = "\
@@ -46,10 +47,10 @@ pub(crate) struct Run {
     #[arg(long, value_name = "SIZE", visible_alias = "memory", help_heading = "What it needs")]
     mem: Option<String>,
     /// Tasks that start together or not at all
-    #[arg(long, value_name = "N", help_heading = "What it needs")]
+    #[arg(long, value_name = "N", value_parser = whole::<u32>(1..), help_heading = "What it needs")]
     tasks: Option<u32>,
     /// As many tasks as it may grow to while it runs; --tasks is then the least
-    #[arg(long, value_name = "N", help_heading = "What it needs")]
+    #[arg(long, value_name = "N", value_parser = whole::<u32>(1..), help_heading = "What it needs")]
     max_tasks: Option<u32>,
     /// Wait for capacity that the pool does not have
     #[arg(long, help_heading = "What it needs")]

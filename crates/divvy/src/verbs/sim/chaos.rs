@@ -18,6 +18,7 @@ use super::files::{will_be_written, write_to};
 use super::form::FormFlag;
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::number::whole;
 use crate::output::{plain, say};
 
 const EXAMPLES: &str = "\
@@ -46,16 +47,16 @@ pub(crate) struct Chaos {
     #[arg(long, value_name = "A..B", required_unless_present_any = ["seed", "life"], conflicts_with_all = ["seed", "life"])]
     seeds: Option<Seeds>,
     /// The life of one seed
-    #[arg(long, value_name = "N", conflicts_with = "life")]
+    #[arg(long, value_name = "N", value_parser = whole::<u64>(..), conflicts_with = "life")]
     seed: Option<u64>,
     /// A life that was kept in a file
     #[arg(long, value_name = "FILE")]
     life: Option<PathBuf>,
     /// About how many events a life has
-    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = whole::<u64>(1..=100_000_000))]
     events: u64,
     /// How many lives at once; what comes out is the same [default: one per core]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    #[arg(long, value_name = "N", value_parser = whole::<u16>(1..=1024))]
     threads: Option<u16>,
     /// Leave out of a life that breaks a law all that is not needed for that, and write what is left
     #[arg(long, conflicts_with = "seeds")]

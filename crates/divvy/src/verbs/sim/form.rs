@@ -3,10 +3,11 @@
 use serde::Serialize;
 
 use crate::failure::Failure;
+use crate::output::{FormatFlag, Written};
 
 /// How a report is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
-enum Form {
+pub(super) enum Form {
     /// For people.
     #[default]
     Table,
@@ -14,20 +15,13 @@ enum Form {
     Json,
 }
 
-/// `-o`, where there is one report.
-#[derive(Clone, Copy, Debug, Default, clap::Args)]
-pub(super) struct FormFlag {
-    /// table or json
-    #[arg(
-        short = 'o',
-        long = "output",
-        value_name = "FORMAT",
-        value_enum,
-        default_value_t,
-        hide_possible_values = true
-    )]
-    output: Form,
+impl Written for Form {
+    const NAMES: &'static str = "table or json";
+    const USUAL: &'static str = "table";
 }
+
+/// `-o`, where there is one report.
+pub(super) type FormFlag = FormatFlag<Form>;
 
 impl FormFlag {
     /// A report as text: for people as it is rendered.

@@ -8,6 +8,7 @@ use divvy_sim::trace;
 use super::files::write_to;
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::number::whole;
 use crate::output::say;
 
 const EXAMPLES: &str = "\
@@ -24,19 +25,19 @@ pub(crate) struct Generate {
     #[arg(long, value_name = "NODES", default_value = "8x8")]
     nodes: Vec<NodeGroup>,
     /// How many jobs
-    #[arg(long, value_name = "N", default_value_t = 1000)]
+    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = whole::<u64>(..))]
     jobs: u64,
     /// What tells one workload from another of the same kind
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = whole::<u64>(..))]
     seed: u64,
     /// The work that arrives, in percent of what the GPUs can do
-    #[arg(long, value_name = "PERCENT", default_value_t = 80, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, value_name = "PERCENT", default_value_t = 80, value_parser = whole::<u32>(1..=1000))]
     load: u32,
     /// Teams that share the pool: each is a queue and owns a part of the nodes
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = whole::<u32>(1..=10_000))]
     teams: u32,
     /// Users over all teams
-    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = whole::<u32>(1..=100_000))]
     users: u32,
     /// The folder for cluster.csv and jobs.csv
     #[arg(long, value_name = "DIR")]

@@ -12,7 +12,8 @@ use serde::Serialize;
 
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::output::{Format, plain};
+use crate::number::whole;
+use crate::output::{Format, FormatFlag, plain};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -36,18 +37,10 @@ pub(crate) struct Pack {
     #[arg(long, value_name = "POLICY", value_parser = known)]
     policy: String,
     /// What a random choice follows from
-    #[arg(long, value_name = "N", default_value_t = 42)]
+    #[arg(long, value_name = "N", default_value_t = 42, value_parser = whole::<u64>(..))]
     seed: u64,
-    /// table, json or csv
-    #[arg(
-        short = 'o',
-        long = "output",
-        value_name = "FORMAT",
-        value_enum,
-        default_value_t,
-        hide_possible_values = true
-    )]
-    output: Format,
+    #[command(flatten)]
+    format: FormatFlag,
 }
 
 /// What a program reads.
@@ -73,7 +66,7 @@ impl Pack {
         });
         bar.finish_and_clear();
         let (packed, wall_s) = (packed.map_err(|error| failed(&error))?, start.elapsed().as_secs_f64());
-        let text = match self.output {
+        let text = match self.format.output {
             Format::Json => serde_json::to_string(&Report { packed: &packed, wall_s })? + "\n",
             Format::Csv => csv(&packed),
             Format::Table | Format::Wide => table(&packed, wall_s),

@@ -1,11 +1,12 @@
 //! `divvy sim replay`: a trace through the core, in virtual time.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use clap::ValueEnum;
 use divvy_sim::policy::Chosen;
-use divvy_sim::pools::{self, Outcome, Pools, Request, replay_pools};
+use divvy_sim::pools::{self, Beyond, Outcome, Pools, Request, replay_pools};
 use divvy_sim::replay::ReplayError;
 use divvy_sim::trace::decimal::Decimal;
 use divvy_sim::trace::interval::Interval;
@@ -18,6 +19,7 @@ use super::files::will_be_written;
 use super::report::Report;
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::number::whole;
 use crate::output::{FormatFlag, say};
 
 const EXAMPLES: &str = "\
@@ -54,7 +56,7 @@ pub(crate) struct Replay {
     #[arg(long, value_name = "FILE")]
     queues: Option<PathBuf>,
     /// Submit the whole trace so many times
-    #[arg(long, value_name = "N", default_value_t = 1, requires = "shift", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "shift", value_parser = whole::<u32>(1..))]
     repeat: u32,
     /// How much later each copy is submitted than the one before
     #[arg(long, value_name = "SPAN", requires = "repeat", allow_hyphen_values = true)]
@@ -93,11 +95,12 @@ impl Replay {
         let begun = Instant::now();
         let written = [&self.per_job, &self.plot];
         written.into_iter().flatten().try_for_each(|path| will_be_written(path))?;
-        let queues = self.queues.as_deref().map(read_queues).transpose()?.unwrap_or_default();
+        self.trace.iter().chain([&self.cluster]).try_for_each(|path| is_file(path))?;
+        let (queues, places) = self.queues.as_deref().map(read_queues).transpose()?.unwrap_or_default();
         let trace = self.trace()?;
         let survey = trace.survey()?;
         let measured_jobs = self.measured(survey.jobs)?;
-        let outcome = self.replay(&trace, &survey, queues)?;
+        let outcome = self.replay(&trace, &survey, (queues, places))?;
         let report = Report {
             policy: &self.policy,
             jobs: measured_jobs,
@@ -145,7 +148,12 @@ impl Replay {
         Ok(Trace::of_files(&self.trace, selection)?)
     }
 
-    fn replay(&self, trace: &Trace, survey: &Survey, queues: Vec<pools::Queue>) -> Result<Outcome, Failure> {
+    fn replay(
+        &self,
+        trace: &Trace,
+        survey: &Survey,
+        (queues, places): (Vec<pools::Queue>, Places),
+    ) -> Result<Outcome, Failure> {
         let nodes = cluster::read(&self.cluster)?;
         let speeds = self.speeds.as_deref().map(speeds::read).transpose()?;
         let bar = progress_bar(survey.jobs);
@@ -173,11 +181,20 @@ impl Replay {
                 .fix("do the limits and loans of --queues ever give it what it asks for?"),
             ReplayError::EndOfTime(..) => Failure::new(Exit::BadData, error.to_string())
                 .fix("look at duration_s in the trace: it is in seconds"),
+            ReplayError::Queues(beyond) => self.beyond(&beyond, &places),
             ReplayError::Trace(error) => Failure::from(error),
             ReplayError::Changed { .. } => Failure::new(Exit::BadData, error.to_string())
                 .fix("replay it again when nobody writes to its files any more"),
             ReplayError::Broken { .. } => Failure::new(Exit::Internal, error.to_string()),
         })
+    }
+
+    /// Says where the queues are guaranteed what the nodes do not have, as `divvy apply` does.
+    fn beyond(&self, beyond: &Beyond, places: &Places) -> Failure {
+        let file = self.queues.as_deref().unwrap_or(Path::new("")).display();
+        let last = beyond.queues.iter().filter_map(|path| places.get(path)).max();
+        let at = last.map(|(line, column)| format!("line {line}, column {column}: ")).unwrap_or_default();
+        Failure::new(Exit::BadData, format!("{file}: {at}{}", beyond.what))
     }
 
     /// What stands above the drawing: the names of the files and the policy.
@@ -188,14 +205,28 @@ impl Replay {
     }
 }
 
-fn read_queues(path: &Path) -> Result<Vec<pools::Queue>, Failure> {
+/// A trace is read more than once.
+fn is_file(path: &Path) -> Result<(), Failure> {
+    if path != Path::new("-") {
+        return Ok(());
+    }
+    Err(Failure::usage(
+        "a trace and its nodes are not read from standard input: they are read more than once",
+    )
+    .fix("write them to files first"))
+}
+
+/// Where a queues.yaml says what it guarantees to each queue: line and column.
+type Places = BTreeMap<String, (u64, u64)>;
+
+fn read_queues(path: &Path) -> Result<(Vec<pools::Queue>, Places), Failure> {
     let text = std::fs::read_to_string(path).map_err(|error| Failure::file("read", path, &error))?;
     let wrong = |what| Failure::new(Exit::BadData, format!("{}: {what}", path.display()));
     let (queues, says_more) = pools::queues(&text).map_err(wrong)?;
     if says_more {
         say(&format!("{}: only its queues are used: --policy says how to decide", path.display()));
     }
-    Ok(queues)
+    Ok((queues, pools::places(&text)))
 }
 
 /// Jobs that have ended, and when the rest will have; nothing where nobody looks at a terminal.

@@ -1,5 +1,6 @@
 //! `divvy sim whatif`: the pool's own history again, as it was and under a change.
 
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
 
@@ -40,7 +41,7 @@ impl Whatif {
     pub(crate) fn run(&self, place: &Place) -> Result<Exit, Failure> {
         let state = place.state_dir();
         let past = past(&state, self.since)?;
-        let settings = past.settings.under(&self.changes).map_err(cannot)?;
+        let settings = past.under(&self.changes).map_err(cannot)?;
         if past.is_empty() {
             let what = format!("nothing was submitted to {} in that time", state.display());
             return Err(Failure::new(Exit::BadData, what).fix("look further back with --since"));
@@ -163,6 +164,29 @@ fn seconds(seconds: f64) -> String {
     span((seconds * 1000.0) as i64)
 }
 
+/// Why fewer jobs start than did, if they do.
+fn never(before: &Side, after: &Side) -> String {
+    const MOST_NAMED: usize = 3;
+    let mut text = String::new();
+    let mut name = |was: &BTreeMap<u64, String>, now: &BTreeMap<u64, String>, what: &str| {
+        let newly: Vec<_> = now.iter().filter(|(job, _)| !was.contains_key(job)).collect();
+        for (job, why) in newly.iter().take(MOST_NAMED) {
+            text += &format!("job {job} would {what}: {}\n", plain(why));
+        }
+        if newly.len() > MOST_NAMED {
+            text += &format!("{} more would {what}\n", newly.len() - MOST_NAMED);
+        }
+    };
+    name(&before.refused, &after.refused, "never run");
+    name(&before.stranded, &after.stranded, "wait for ever");
+    match &after.beyond {
+        Some(what) if before.beyond.as_ref() != Some(what) => {
+            text + &format!("such a pool cannot keep what it guarantees: {}\n", plain(what))
+        }
+        _ => text,
+    }
+}
+
 fn footer(answer: &Answer) -> String {
     let Answer { before, after, fidelity, .. } = answer;
     let percent = |side: &Side| format!("{:.1} %", 100.0 * side.gpu_use);
@@ -181,10 +205,7 @@ fn footer(answer: &Answer) -> String {
         seconds(fidelity.recorded_mean_wait_s),
         seconds(fidelity.replayed_mean_wait_s),
     );
-    let newly = after.refused.iter().filter(|(job, _)| !before.refused.contains_key(job));
-    for (job, why) in newly.take(3) {
-        text += &format!("job {job} would never run: {}\n", plain(why));
-    }
+    text += &never(before, after);
     text += "assumed:\n";
     answer.assumptions.iter().for_each(|line| text += &format!("  {line}\n"));
     text

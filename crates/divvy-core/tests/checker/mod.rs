@@ -1,0 +1,21 @@
+//! What the checker finds in the log of a pool.
+
+use divvy_core::check::Watch;
+use divvy_core::scenario::Scenario;
+use divvy_core::state::State;
+
+/// What it finds after these lines: `law: what is wrong`.
+pub(crate) fn found(lines: &str) -> Vec<String> {
+    let mut pool = Scenario::new();
+    for line in lines.lines() {
+        assert_eq!(pool.line(line), Ok(()), "{line}");
+    }
+    let mut state = State::default();
+    let mut watch = Watch::new(&state);
+    let mut found = Vec::new();
+    for stamped in &pool.log {
+        assert_eq!(state.apply(stamped), Ok(()));
+        found.extend(watch.follow(&state, stamped).into_iter().map(|it| format!("{}: {}", it.law, it.text)));
+    }
+    found
+}

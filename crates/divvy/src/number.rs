@@ -1,0 +1,36 @@
+//! Whole numbers on the command line. What is no such number is told what to write.
+
+use std::ops::{Bound, RangeBounds};
+
+/// Reads a whole number within bounds.
+pub(crate) fn whole<N: TryFrom<u64>>(
+    within: impl RangeBounds<u64> + Clone + Send + Sync + 'static,
+) -> impl Fn(&str) -> Result<N, String> + Clone + Send + Sync + 'static {
+    move |text| {
+        let number = text.parse().ok().filter(|number| within.contains(number));
+        number.and_then(|number| N::try_from(number).ok()).ok_or_else(|| expected(&within))
+    }
+}
+
+fn expected(within: &impl RangeBounds<u64>) -> String {
+    let from = if let Bound::Included(from) = within.start_bound() { *from } else { 0 };
+    match within.end_bound() {
+        Bound::Included(to) => format!("write a whole number from {from} to {to}"),
+        _ => format!("write a whole number, {from} or more"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_number_within_bounds_is_told_what_to_write() {
+        assert_eq!(whole::<u64>(1..)("12"), Ok(12));
+        assert_eq!(whole::<u16>(1..=9)("9"), Ok(9));
+        for text in ["-1", "all", "", "1.5", "0", "99999999999999999999"] {
+            assert_eq!(whole::<u32>(1..)(text), Err("write a whole number, 1 or more".into()), "{text}");
+        }
+        assert_eq!(whole::<u32>(1..=9)("10"), Err("write a whole number from 1 to 9".into()));
+    }
+}

@@ -585,3 +585,67 @@ plan",
         "#]],
     );
 }
+
+#[test]
+fn who_gave_way_takes_from_those_that_come_after_him_in_his_queue() {
+    check(
+        "policy {preempt: least_loss, starve_after: none, cool_down: none, most_moves: 0}
+node n1 1xh100
+node n2 1xa100
+submit x default 1 model=h100 or=a100:1
+plan
+submit low default 1 model=a100 prio=low
+plan
+submit h default 1 model=h100 prio=high
+plan
+end x signal=15
+plan",
+        expect![[r#"
+            place x n1:0
+            place low n2:0
+            stop x Preempted by h
+            promise h n1:0
+            ended x pending Preempted exit=143
+            place h n1:0
+            stop low Preempted by x
+            promise x n2:0
+        "#]],
+    );
+}
+
+#[test]
+fn who_gave_way_takes_what_is_due_to_his_queue_with_the_next_submission() {
+    check(
+        "policy {share: fill, preempt: least_loss, starve_after: none, cool_down: none, most_moves: 0}
+node n1 1xh100
+node n2 3xa100
+queue a
+queue b
+submit x a 1 model=h100 or=a100:1
+submit b1 b 1 array=0-3 model=a100
+plan
+pass 5m
+submit h a 1 model=h100 prio=high
+plan
+end x signal=15
+plan
+pass 5m
+plan
+submit b2 b 1 model=a100
+plan",
+        expect![[r#"
+            place x n1:0
+            place b1_0 n2:0
+            place b1_1 n2:1
+            place b1_2 n2:2
+            wait DV-GPUS-BUSY: every GPU that would do is taken
+            stop x Preempted by h
+            promise h n1:0
+            ended x pending Preempted exit=143
+            place h n1:0
+            wait DV-GPUS-BUSY: every GPU that would do is taken
+            stop b1_2 Reclaimed by x
+            promise x n2:2
+        "#]],
+    );
+}

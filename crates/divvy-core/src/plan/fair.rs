@@ -377,14 +377,7 @@ impl<'a> Fair<'a, '_> {
         let gives_way = self.trial.state.policy.preempt == Preempt::LeastLoss;
         let state = self.trial.state;
         let id = place::next_member(self.trial, job).filter(|_| gives_way && reason.may_be_taken_for());
-        let may = |id: &JobId| {
-            // Of several alternatives each is asked by itself.
-            let is_owed = || {
-                job.spec.gang.has_alternatives() || self.shares.guarantees_it(turn.queue, &turn.view.asked)
-            };
-            !state.draining && (!state.was_just_taken(*id) || is_owed())
-        };
-        let Some(id) = id.filter(may) else {
+        let Some(id) = id.filter(|_| !state.draining) else {
             return Err(reason.clone());
         };
         let taken = self.take_places((turn.queue, by), (id, &job.spec), turn.view);
@@ -413,7 +406,8 @@ impl<'a> Fair<'a, '_> {
         true
     }
 
-    /// Takes the places of others for a job; of its own queue only where it says so.
+    /// Takes the places of others for a job; of its own queue only where it says so. One whose devices were just taken takes only
+    /// those of jobs that come after it in its own queue, but for what is guaranteed to its queue (L10).
     fn claim(
         &mut self,
         (queue, by): (usize, By),
@@ -421,17 +415,21 @@ impl<'a> Fair<'a, '_> {
         (asked, own): (Amounts, bool),
     ) -> Option<Vec<Placement>> {
         let scarce = self.shares.scarce(&asked, self.trial.capacity());
-        let (starves, own_alone) = (by == By::Starving, by == By::Order);
+        let starves = by == By::Starving;
         let owed = !starves && self.shares.guarantees_it(queue, &asked);
         let always_owed = owed && self.shares.guarantees_it_always(queue, &asked);
-        let place = self.place_of(job).filter(|_| !starves);
+        let is_held_back = !starves && !owed && self.trial.state.was_just_taken(job);
+        if is_held_back && !own {
+            return None;
+        }
+        let own_alone = by == By::Order || is_held_back;
+        let place = self.place_of(job).filter(|_| !starves && !is_held_back);
         let claim = Claim::of(job, spec, (queue, asked));
         let claim = Claim { scarce, own, own_alone, starves, owed, always_owed, place, ..claim };
         reclaim::take_back(self, &claim)
     }
 
     /// Likewise by each alternative that its queue may have: first by all of them those of other queues, then those of its own, too.
-    /// One whose devices were just taken takes nobody's but by an alternative that is guaranteed to its queue (L10).
     fn claim_any(
         &mut self,
         (queue, by): (usize, By),
@@ -439,7 +437,6 @@ impl<'a> Fair<'a, '_> {
         ways: &[JobSpec],
     ) -> Option<Vec<Placement>> {
         let each = |own| ways.iter().enumerate().map(move |(number, only)| (own, number, only));
-        let waits = by != By::Starving && self.trial.state.was_just_taken(job);
         for (own, number, only) in [false, true].into_iter().flat_map(each) {
             // Without moves, and without anybody of its own, it would be the same once more.
             if own && !self.budget.has_any() && !self.may_take_own((queue, by), (job, spec)) {
@@ -447,10 +444,7 @@ impl<'a> Fair<'a, '_> {
             }
             let asked = self.shares.asked_by(spec, number);
             let may_have = self.shares.allows_one(queue, &asked, spec).is_ok();
-            if !may_have || waits && !self.shares.guarantees_it(queue, &asked) {
-                continue;
-            }
-            if !self.may_claim((queue, by), (job, spec), (asked.clone(), number)) {
+            if !may_have || !self.may_claim((queue, by), (job, spec), (asked.clone(), number)) {
                 continue;
             }
             let placements = self.claim((queue, by), (job, only), (asked, own));

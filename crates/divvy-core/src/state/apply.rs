@@ -83,7 +83,8 @@ impl State {
         // way before or had not run for long; or somebody may go before all others.
         let others = self.policy.makes_safe() || !self.pledges.is_empty() || self.may_relieve(at);
         let kept_anew = stamped.event == Event::Tick && (self.keeps_room() || others);
-        let frees = stamped.event.frees() || self.draws(&stamped.event);
+        let frees =
+            stamped.event.frees() || self.draws(&stamped.event) || from_outside && self.may_take_again();
         if frees || kept_anew || renewed || relieved || pledged {
             (self.freed, self.freed_at) = (true, position);
         }
@@ -421,6 +422,9 @@ impl State {
 
     fn stop(&mut self, id: JobId, stopping: Stopping) -> Applied {
         let (news, counts) = (self.news, self.policy.counts_restarts());
+        if stopping.cause.takes() {
+            self.taken.insert(id);
+        }
         let live = self.change_run(id, |run| {
             run.is_told(stopping, (news, counts));
             run.live.clone()

@@ -45,7 +45,11 @@ impl State {
                 held.seq += 1;
             })?;
         }
+        if !cause.takes() {
+            return Ok(());
+        }
         let news = self.news;
-        if cause.takes() { self.change_run(id, |run| run.taken_at = Some(news)) } else { Ok(()) }
+        self.taken.insert(id);
+        self.change_run(id, |run| run.taken_at = Some(news))
     }
 }

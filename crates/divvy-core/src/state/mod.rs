@@ -74,6 +74,9 @@ pub struct State {
     /// How many events came from outside so far.
     #[serde(default)]
     pub news: u64,
+    /// The jobs whose devices were taken for others since then: with the next such event they may take others' again.
+    #[serde(default)]
+    pub taken: BTreeSet<JobId>,
     /// The position of the last event folded.
     pub position: Position,
     /// The stamp of the last event folded.
@@ -405,6 +408,7 @@ impl Default for State {
             freed_at: Position(0),
             cycled_at: Position(0),
             news: 0,
+            taken: BTreeSet::new(),
             position: Position(0),
             now: Time(0),
             policy: Policy::default(),

@@ -125,6 +125,15 @@ impl State {
     pub(crate) fn was_just_taken(&self, id: JobId) -> bool {
         self.run(id).is_some_and(|run| run.taken_at == Some(self.news))
     }
+
+    /// Something has come from outside: whose devices were taken before may take others' again. Says whether one of them wants
+    /// any, so that what was judged without that stands no more.
+    pub(super) fn may_take_again(&mut self) -> bool {
+        let taken = std::mem::take(&mut self.taken);
+        taken.iter().any(|id| {
+            self.run(*id).is_some_and(|run| matches!(run.state, JobState::Pending | JobState::Running))
+        })
+    }
 }
 
 impl Job {

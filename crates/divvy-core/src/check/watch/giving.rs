@@ -206,7 +206,9 @@ impl Watch {
         let is_entitled = self.is_entitled(state, claimant, grows(state, by));
         if cause == Cause::Starved {
             self.gives_way_to(job, by, wrong);
-        } else if !is_entitled && by.and_then(|by| by.parse().ok()).is_some_and(|by| self.taken.contains(&by))
+        } else if cause == Cause::Reclaimed
+            && !is_entitled
+            && by.and_then(|by| by.parse().ok()).is_some_and(|by| self.taken.contains(&by))
         {
             let text = format!("job {job} gives way to {by:?}, whose devices were taken since the last news");
             wrong.push(found("L10", text));

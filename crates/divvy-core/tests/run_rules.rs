@@ -493,13 +493,15 @@ fn who_was_just_stopped_for_others_stops_nobody_in_turn() {
     check(
         "policy {share: fill, preempt: least_loss, half_life: none, cool_down: none, most_moves: 0}
 node n1 1xh100
-node n2 1xa100
+node n2 2xa100
 queue a guarantee=1
 queue b
+queue c
 submit x b 1 model=h100,a100
 start x on=n1:0
-submit low b 1 prio=low model=a100
-start low on=n2:0
+submit low c 1 prio=low model=a100 array=0-1
+start low_0 on=n2:0
+start low_1 on=n2:1
 submit a1 a 1 model=h100
 plan
 end x signal=15
@@ -519,13 +521,15 @@ fn who_was_just_stopped_for_others_stops_nobody_by_an_alternative() {
     check(
         "policy {share: fill, preempt: least_loss, half_life: none, cool_down: none, most_moves: 0}
 node n1 1xh100
-node n2 1xa100
+node n2 2xa100
 queue a guarantee=1
 queue b
+queue c
 submit x b 1 model=h100 or=a100:1
 start x on=n1:0
-submit low b 1 prio=low model=a100
-start low on=n2:0
+submit low c 1 prio=low model=a100 array=0-1
+start low_0 on=n2:0
+start low_1 on=n2:1
 submit a1 a 1 model=h100
 plan
 end x signal=15

@@ -291,6 +291,11 @@ impl Controller {
         plan::available(&self.state, &self.snapshot, queue)
     }
 
+    /// What a queue has of each resource of what others lend it, where queues say what they lend or borrow.
+    pub fn borrowed(&self, queue: &str) -> std::collections::BTreeMap<crate::amount::Resource, i64> {
+        plan::borrowed(&self.state, &self.snapshot, queue)
+    }
+
     /// What is to be logged and then done; `None` if nothing has happened.
     pub fn drain(&mut self) -> Option<Batch> {
         let mut batch = Batch::default();

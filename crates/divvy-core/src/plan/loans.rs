@@ -193,6 +193,12 @@ impl Loans {
         lent.saturating_add(loan.borrow[resource]).saturating_sub(excess)
     }
 
+    /// What a queue has of what others lend it.
+    pub(super) fn borrowed(&self, place: usize, resource: usize) -> i64 {
+        let loan = &self.of[place];
+        loan.used[resource].saturating_sub(loan.own[resource]).max(0)
+    }
+
     /// What a queue could still take.
     pub(super) fn available(&self, queues: &[QueueShare], place: usize, resource: usize) -> i64 {
         let loan = &self.of[place];

@@ -398,6 +398,13 @@ pub fn available(state: &State, snapshot: &Snapshot, queue: &str) -> BTreeMap<Re
     shares.available(shares.place(queue)).into_iter().collect()
 }
 
+/// What a queue has of each resource of what others lend it: what it, and those below it, use beyond what is kept below it and its
+/// own.
+pub fn borrowed(state: &State, snapshot: &Snapshot, queue: &str) -> BTreeMap<Resource, i64> {
+    let shares = share::Shares::of(state, snapshot);
+    shares.borrowed(shares.place(queue)).into_iter().collect()
+}
+
 /// All that keeps a job of this shape from starting now, by capacity and by limits, and its way through the devices.
 pub fn blockers(state: &State, snapshot: &Snapshot, spec: &JobSpec) -> (Vec<Reason>, Funnel) {
     diagnose::blockers(state, snapshot, &state.at_home(spec))

@@ -500,6 +500,12 @@ impl Shares {
         self.resources.iter().enumerate().map(of).collect()
     }
 
+    /// What a queue has of each resource of what others lend it; nothing where queues say nothing of loans.
+    pub(crate) fn borrowed(&self, place: usize) -> Vec<(Resource, i64)> {
+        let of = |index| self.loans.as_ref().map_or(0, |loans| loans.borrowed(place, index));
+        self.resources.iter().enumerate().map(|(index, resource)| (resource.clone(), of(index))).collect()
+    }
+
     /// Whether a queue may take so much for good: beside what it has for jobs that are not preemptible, it stays within the
     /// guarantee, its own and those above.
     fn pins(&self, place: usize, asked: &Amounts) -> Result<(), Reason> {

@@ -14,6 +14,7 @@ use divvy_core::reason::Reason;
 use divvy_core::state::{Run, State};
 use divvy_core::time::{Span, Time};
 use serde::Deserialize;
+use serde::de::Error as _;
 use serde_json::{Value, json};
 
 use super::stage::{Actor, Stage};
@@ -147,6 +148,44 @@ pub(super) struct Available {
     pub(super) amount: i64,
 }
 
+/// How much of what others lend a queue has.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+pub(super) struct Share {
+    pub(super) node: String,
+    #[serde(rename = "share_permille")]
+    pub(super) permille: Permille,
+    /// Whether it has any of it.
+    pub(super) borrowing: bool,
+}
+
+/// Thousandths for each unit of weight; without end where a queue has no weight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Permille {
+    Finite(i64),
+    Infinite,
+}
+
+impl Permille {
+    /// As the suite writes it.
+    pub(super) fn shown(self) -> Value {
+        match self {
+            Self::Finite(permille) => permille.into(),
+            Self::Infinite => "infinite".into(),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Permille {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let value = Value::deserialize(deserializer)?;
+        match (value.as_i64(), value.as_str()) {
+            (Some(permille), _) => Ok(Self::Finite(permille)),
+            (_, Some("infinite")) => Ok(Self::Infinite),
+            _ => Err(D::Error::custom(format!("{value} is no share: a whole number, or \"infinite\""))),
+        }
+    }
+}
+
 /// The core's answer to a case.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Answer {
@@ -156,6 +195,8 @@ pub(super) enum Answer {
     Placements { podsets: Vec<PodsetFate>, labels: BTreeMap<String, BTreeMap<String, String>> },
     /// How much each queue could still take.
     Amounts(BTreeSet<Available>),
+    /// How much of what others lend each queue has.
+    Shares(BTreeSet<Share>),
     /// Whether a job fits, and would after evictions.
     Choice { fits: bool, needs_eviction: bool },
 }
@@ -174,6 +215,10 @@ impl Answer {
             Answer::Amounts(amounts) => amounts
                 .iter()
                 .map(|it| json!({"queue": it.queue, "flavor": it.flavor, "resource": it.resource, "when_empty": it.when_empty, "amount": it.amount}))
+                .collect(),
+            Answer::Shares(shares) => shares
+                .iter()
+                .map(|it| json!({"node": it.node, "share_permille": it.permille.shown(), "borrowing": it.borrowing}))
                 .collect(),
             Answer::Choice { fits, needs_eviction } => json!({"fits": fits, "needs_eviction": needs_eviction}),
         }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::answer::{Answer, Available, JobFate, Outcome};
+use super::answer::{Answer, Available, JobFate, Outcome, Share};
 use super::expected::{Expected, Fared, MustBe, Tally};
 
 /// Whether all facts hold, or the first that does not, in words.
@@ -51,6 +51,16 @@ fn holds(answer: &Answer, fact: &MustBe) -> Result<(), String> {
                     Err(format!("{queue} could take {amount} of {resource}, wanted {}", want.amount))
                 }
                 None => Err(format!("{queue}: {resource} is not in the answer")),
+            }
+        }
+        (MustBe::Share(want), Answer::Shares(shares)) => {
+            match shares.iter().find(|share| share.node == want.node) {
+                Some(share) if share == want => Ok(()),
+                Some(Share { permille, .. }) => {
+                    let (got, wanted) = (permille.shown(), want.permille.shown());
+                    Err(format!("{} has a share of {got}, wanted {wanted}", want.node))
+                }
+                None => Err(format!("{}: not in the answer", want.node)),
             }
         }
         _ => Err("the answer is of another kind than the facts".to_owned()),

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde::de::Error as _;
 use serde_json::Value;
 
-use super::answer::{Available, Outcome};
+use super::answer::{Available, Outcome, Share};
 use super::read::strictly;
 
 /// What a case expects.
@@ -30,6 +30,9 @@ pub(super) enum MustBe {
     /// How much a queue could still take.
     #[serde(skip)]
     Available(Available),
+    /// How much of what others lend a queue has.
+    #[serde(skip)]
+    Share(Share),
     /// Whether a job fits.
     Choice { fits: bool, needs_eviction: bool },
 }
@@ -95,6 +98,8 @@ struct ExpectedText {
     available: Vec<Available>,
     #[serde(default)]
     available_when_empty: Vec<Available>,
+    #[serde(default)]
+    shares: Vec<Share>,
 }
 
 impl ExpectedText {
@@ -103,6 +108,7 @@ impl ExpectedText {
         let mut facts = std::mem::take(&mut self.must);
         let empty = self.available_when_empty.drain(..).map(|it| Available { when_empty: true, ..it });
         facts.extend(self.available.drain(..).chain(empty).map(MustBe::Available));
+        facts.extend(self.shares.drain(..).map(MustBe::Share));
         facts
     }
 }

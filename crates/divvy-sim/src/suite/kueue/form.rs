@@ -27,8 +27,26 @@ pub(in crate::suite) struct Asked {
     _local_queues: Option<Anything>,
     #[serde(rename = "oracle")]
     _oracle: Option<Anything>,
-    #[serde(rename = "extra_request")]
-    _extra_request: Option<Anything>,
+    /// What is asked beside what is in use.
+    #[serde(default)]
+    extra_request: Vec<Extra>,
+}
+
+impl Asked {
+    /// With what is asked beside what is in use as if it were in use: by the queue that it names, or else by that which uses
+    /// something, or else the first.
+    pub(in crate::suite) fn with_extra(mut self) -> Self {
+        let of_usage = self.usage.first().map(|usage| usage.queue.clone());
+        let first = self.queues.iter().find(|queue| queue.kind == QueueKind::Queue);
+        let whose = of_usage.or(first.map(|queue| queue.name.clone())).unwrap_or_default();
+        self.usage.extend(self.extra_request.drain(..).map(|extra| Usage {
+            queue: extra.queue.unwrap_or_else(|| whose.clone()),
+            flavor: extra.flavor,
+            resource: extra.resource,
+            amount: extra.amount,
+        }));
+        self
+    }
 }
 
 /// What is asked.
@@ -204,6 +222,15 @@ pub(super) struct Usage {
     pub(super) resource: String,
     #[serde(deserialize_with = "amount")]
     pub(super) amount: i64,
+}
+
+#[derive(Debug, Deserialize)]
+struct Extra {
+    queue: Option<String>,
+    flavor: String,
+    resource: String,
+    #[serde(deserialize_with = "amount")]
+    amount: i64,
 }
 
 #[derive(Debug, Deserialize)]

@@ -3,6 +3,7 @@
 mod form;
 mod nodes;
 mod quota;
+mod shares;
 mod words;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -50,6 +51,11 @@ pub(super) fn answer(asked: &Asked, policy: Policy) -> Result<Answer, Obstacle> 
         let empty = set(policy.clone(), scene.hosts()?, queues.clone(), Vec::new())?;
         let used = set(policy, scene.hosts()?, queues, scene.actors()?)?;
         return Ok(Answer::Amounts(&scene.available(empty, true) | &scene.available(used, false)));
+    }
+    if asked.kind == Kind::Shares {
+        let empty = set(policy.clone(), scene.hosts()?, queues.clone(), Vec::new())?;
+        let used = set(policy, scene.hosts()?, queues, scene.actors()?)?;
+        return Ok(Answer::Shares(scene.shares(empty, used)));
     }
     let stage = set(policy, scene.hosts()?, queues, scene.actors()?)?;
     match asked.kind {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::suite::answer::Obstacle;
 
-use super::form::{Asked, Kind, Podset, State};
+use super::form::{Asked, Podset, State};
 
 /// The most tasks that a case is staged with: cases have some hundreds.
 const MOST_TASKS: i64 = 100_000;
@@ -18,7 +18,6 @@ pub(super) fn missing(asked: &Asked) -> BTreeSet<String> {
         }
     };
     let any = |test: fn(&Podset) -> bool| asked.jobs.iter().flat_map(|job| &job.podsets).any(test);
-    note(asked.kind == Kind::Shares, "share by the dominant resource");
     note(asked.config.usage_fairness, "share over past usage");
     note(
         any(|podset| {

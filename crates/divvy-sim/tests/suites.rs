@@ -47,7 +47,7 @@ fn cases_of_flavors_and_quotas_are_staged_as_devices_and_limits() {
         own/borrow-limit Pass 0/0 {"large":{"wait":1},"runs":{"keep":1},"small":{"start":1}} 
         own/fits Pass 0/0 {"fits":true,"needs_eviction":false} 
         own/available Pass 0/0 [{"amount":2000,"flavor":"default","queue":"a","resource":"cpu","when_empty":false},{"amount":3000,"flavor":"default","queue":"a","resource":"cpu","when_empty":true},{"amount":2000,"flavor":"default","queue":"all","resource":"cpu","when_empty":false},{"amount":3000,"flavor":"default","queue":"all","resource":"cpu","when_empty":true},{"amount":5000,"flavor":"default","queue":"b","resource":"cpu","when_empty":false},{"amount":6000,"flavor":"default","queue":"b","resource":"cpu","when_empty":true}] 
-        own/shares Unsupported 0/0 null no word for share by the dominant resource
+        own/shares Pass 0/0 [{"borrowing":true,"node":"a","share_permille":112},{"borrowing":false,"node":"all","share_permille":0},{"borrowing":false,"node":"b","share_permille":0},{"borrowing":true,"node":"c","share_permille":"infinite"}] 
         own/two-amounts-of-a-flavor Pass 1/1 {"a":{"start":1},"b":{"wait":1}} 
         own/flavors-that-share-a-node Pass 0/0 {"a":{"start":1},"b":{"wait":1}} 
         own/quota-of-tasks Pass 0/0 {"a":{"start":1},"b":{"wait":1}} 
@@ -124,8 +124,9 @@ fn every_case_of_the_shared_suites_is_answered_and_no_fewer_pass_than_before() {
         ("kai", "policy", 92),
         ("kueue", "must", 3),
         ("kueue", "plain", 41),
+        // One more where laws are not checked: in it a node holds more than it has to begin with.
         ("kueue", "policy", 67),
-        ("kueue", "peer", 18),
+        ("kueue", "peer", 23),
     ];
     for (suite, strength, least) in floor {
         let (passed, all, unsupported) = counts[&(suite.to_owned(), strength.to_owned())];

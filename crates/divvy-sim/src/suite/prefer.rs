@@ -22,7 +22,7 @@ fn is_same(answer: &Answer, choice: &Prefer) -> bool {
             let set = podsets.iter().find(|set| Some(&set.podset) == choice.podset.as_ref());
             set.zip(choice.placement.as_ref()).is_some_and(|(set, spread)| same_spread(set, labels, spread))
         }
-        Answer::Choice { .. } | Answer::Amounts(_) => false,
+        Answer::Choice { .. } | Answer::Amounts(_) | Answer::Shares(_) => false,
     }
 }
 

@@ -19,12 +19,11 @@ impl Scene<'_> {
             let borrowed = self.by_resource(&used.borrowed(&self.paths[&text.name]));
             let above = text.parent.as_ref().and_then(|parent| self.paths.get(parent));
             let offered = above.map(|above| self.by_resource(&empty.available(above))).unwrap_or_default();
-            let borrows =
-                |(resource, _): &(&String, &i64)| offered.get(*resource).is_some_and(|all| *all > 0);
-            let borrowed: BTreeMap<_, _> =
-                borrowed.iter().filter(|(_, amount)| **amount > 0).filter(borrows).collect();
-            let part = |(resource, amount): (&&String, &&i64)| (**amount, offered[**resource]);
-            let parts = borrowed.iter().map(part);
+            let part = |(resource, amount): (&String, &i64)| {
+                let all = offered.get(resource).copied().unwrap_or(0);
+                (*amount > 0 && all > 0).then_some((*amount, all))
+            };
+            let parts = borrowed.iter().filter_map(part);
             let permille = parts.map(|part| permille(part, text.fair_weight)).max();
             Share {
                 node: text.name.clone(),

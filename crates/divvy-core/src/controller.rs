@@ -268,10 +268,12 @@ impl Controller {
         (is_awaited && !self.state.allocations.is_empty()).then_some(next)
     }
 
-    /// When the past of queues is to be reckoned again: as long as jobs wait while others run, and once more after that.
+    /// When the past of queues is to be reckoned again: as long as jobs wait while others run, or gangs that run could have more, and
+    /// once more after that.
     fn next_tick(&self) -> Option<Time> {
         let past = &self.state.past;
-        let rests = self.snapshot.waiting.is_empty() && past.is_at_rest();
+        let wants = !self.snapshot.waiting.is_empty() || !self.snapshot.growing.is_empty();
+        let rests = !wants && past.is_at_rest();
         if rests || self.state.allocations.is_empty() || !self.state.remembers() {
             return None;
         }

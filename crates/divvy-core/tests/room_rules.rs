@@ -283,3 +283,37 @@ plan",
         "#]],
     );
 }
+
+#[test]
+fn who_saves_nothing_runs_as_long_as_was_estimated_once_more() {
+    check(
+        "policy {preempt: off, reserve: 1}
+node n1 2xh100
+submit x default 1 estimate=2h
+plan
+pass 1h
+end x reboot
+plan
+submit wide default 2
+plan
+explain wide",
+        expect![[""]],
+    );
+}
+
+#[test]
+fn who_goes_on_where_it_was_runs_for_the_rest_of_what_was_estimated() {
+    check(
+        "policy {preempt: off, reserve: 1}
+node n1 2xh100
+submit x default 1 estimate=2h resumable
+plan
+pass 1h
+end x reboot
+plan
+submit wide default 2
+plan
+explain wide",
+        expect![[""]],
+    );
+}

@@ -20,7 +20,7 @@ pub fn expected_end(state: &State, id: JobId) -> Option<Time> {
     let started = run.started_at.or(run.placed_at)?;
     let foreseen = job.estimate.as_ref().map(|estimate| estimate.p50_ms);
     let said = job.spec.estimate.map(|span| span.0);
-    let before = run.attained_ms;
+    let before = run.done_before_ms(&job.spec);
     let lengths =
         [foreseen.map(|ms| ms - before), said.map(|ms| ms - before), job.spec.time_limit.map(|span| span.0)];
     let ends = lengths.into_iter().flatten().map(|ms| Time(started.0.saturating_add(ms)));

@@ -194,7 +194,8 @@ fn planned(state: &State, snapshot: &mut Snapshot, now: Time, reserves: bool) ->
     let mut plan = Plan { ends: expire::expire(state, snapshot, now), ..Plan::default() };
     let mut report = Report::default();
     let mut verdicts = Verdicts::new();
-    let goes_on = state.freed && !snapshot.growing.is_empty() || snapshot.running.may_quicken(state);
+    let may_grow = (state.freed || state.past.is_awaited()) && !snapshot.growing.is_empty();
+    let goes_on = may_grow || snapshot.running.may_quicken(state);
     let anyone = !snapshot.waiting.is_empty() || goes_on;
     let in_turns = share::is_shared(&state.policy) && anyone;
     let shares = in_turns.then(|| share::Shares::at(state, snapshot, now));

@@ -113,6 +113,13 @@ impl Run {
     }
 }
 
+impl Run {
+    /// How long the attempts before this one ran, as far as that need not be done again: not at all where the job saves nothing.
+    pub(crate) fn done_before_ms(&self, spec: &JobSpec) -> i64 {
+        if spec.saves() || self.checkpointed_at.is_some() { self.attained_ms } else { 0 }
+    }
+}
+
 impl State {
     /// Whether a job is being stopped for others.
     pub(super) fn gives_way(&self, id: JobId) -> bool {

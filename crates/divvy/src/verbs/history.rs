@@ -35,6 +35,12 @@ pub(crate) struct History {
 
 impl History {
     pub(crate) fn run(&self, place: &Place) -> Result<Exit, Failure> {
+        if let (Some(since), Some(until)) = (self.since, self.until)
+            && since >= until
+        {
+            return Err(Failure::usage("--since names no earlier moment than --until")
+                .fix("give the earlier one to --since: `divvy history --since 14d --until 7d`"));
+        }
         let text = |ms: Option<i64>| ms.map(|ms| ms.to_string());
         let query =
             [("since", text(self.since)), ("until", text(self.until)), ("by", Some(self.by.join(",")))];

@@ -10,11 +10,11 @@ pub(super) fn runs_on(run: &Run) -> bool {
     run.is_active() && run.stopping.is_none() && !run.promised
 }
 
-/// When a run ends, by how long all runs of its job together are expected to take.
+/// When a run ends, by how long its job is expected to run: what earlier runs have done for good counts.
 pub(super) fn ends_at(job: &Job, run: &Run) -> Option<Time> {
     let foreseen = job.estimate.as_ref().map(|estimate| estimate.p90_ms);
     let foreseen_ms = job.spec.estimate.map(|estimate| estimate.0).into_iter().chain(foreseen).min()?;
-    Some(run.started_at? + Span((foreseen_ms - run.attained_ms).max(0)))
+    Some(run.started_at? + Span((foreseen_ms - run.done_before_ms(&job.spec)).max(0)))
 }
 
 impl Running {

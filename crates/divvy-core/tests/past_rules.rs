@@ -324,24 +324,20 @@ plan"#,
 
 #[test]
 fn gangs_that_could_have_more_take_turns_where_what_is_due_to_them_is_no_whole_device() {
-    check(
-        "policy {share: fill, preempt: least_loss, half_life: 1d, catch_up: 1h, starve_after: none, cool_down: none, most_moves: 0}
+    let lines = "policy {share: fill, preempt: least_loss, half_life: 1d, catch_up: 1h, starve_after: none, cool_down: none, most_moves: 0}
 node n1 5xh100
 queue a
 queue b
 submit ga a 1 tasks=1..5
 submit gb b 1 tasks=1..5
-plan
-pass 1m
-plan
-pass 20m
-plan
-pass 20m
-plan
-pass 20m
-plan
-pass 40m
-plan",
-        expect![[""]],
-    );
+plan";
+    let hours = "\npass 10m\nplan".repeat(18);
+    check(&format!("{lines}{hours}"), expect![[r#"
+        place ga n1:0
+        place gb n1:1
+        grow ga n1:2 n1:4
+        grow gb n1:3
+        shrink ga by n1:4 Reclaimed by gb
+        promise gb to grow n1:4
+    "#]]);
 }

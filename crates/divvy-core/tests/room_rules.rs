@@ -297,7 +297,16 @@ plan
 submit wide default 2
 plan
 explain wide",
-        expect![[""]],
+        expect![[r#"
+            place x n1:0
+            ended x pending NodeReboot exit=137
+            place x n1:0
+            wait DV-GPUS-BUSY: no node has 2 GPUs free that would do
+            later
+              DV-GPUS-BUSY no node has 2 GPUs free that would do | wait for running jobs to end, or ask for fewer GPUs or for other models, too
+              2 in pool > 2 right model > 2 enough memory > 2 healthy > 1 free > 0 on one node
+              room from 3h
+        "#]],
     );
 }
 
@@ -314,6 +323,15 @@ plan
 submit wide default 2
 plan
 explain wide",
-        expect![[""]],
+        expect![[r#"
+            place x n1:0
+            ended x pending NodeReboot exit=137
+            place x n1:0
+            wait DV-GPUS-BUSY: no node has 2 GPUs free that would do
+            later
+              DV-GPUS-BUSY no node has 2 GPUs free that would do | wait for running jobs to end, or ask for fewer GPUs or for other models, too
+              2 in pool > 2 right model > 2 enough memory > 2 healthy > 1 free > 0 on one node
+              room from 2h
+        "#]],
     );
 }

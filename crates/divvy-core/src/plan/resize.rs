@@ -159,7 +159,7 @@ fn standing(fair: &Fair, grower: &Grower) -> Option<Standing> {
     let beyond = |place: usize| {
         let queue = &fair.shares.queues[place];
         (0..asked.len()).any(|index| {
-            asked[index] > 0 && queue.held[index].saturating_add(asked[index]) > queue.due[index]
+            asked[index] > 0 && queue.held[index].saturating_add(asked[index]) > queue.target[index]
         })
     };
     let queue = &fair.shares.queues[grower.queue];

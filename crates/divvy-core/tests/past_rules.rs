@@ -332,12 +332,15 @@ submit ga a 1 tasks=1..5
 submit gb b 1 tasks=1..5
 plan";
     let hours = "\npass 10m\nplan".repeat(18);
-    check(&format!("{lines}{hours}"), expect![[r#"
+    check(
+        &format!("{lines}{hours}"),
+        expect![[r#"
         place ga n1:0
         place gb n1:1
         grow ga n1:2 n1:4
         grow gb n1:3
         shrink ga by n1:4 Reclaimed by gb
         promise gb to grow n1:4
-    "#]]);
+    "#]],
+    );
 }

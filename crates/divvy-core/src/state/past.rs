@@ -34,14 +34,35 @@ pub struct Past {
 pub struct Record {
     /// Device time that was used, decayed, in milli-GPU·ms.
     pub used_milli_ms: i128,
-    /// Device time that was due beyond what was used, decayed and bounded; below zero where more was used.
+    /// Device time that the queue is to have beyond what it used, bounded; below zero where it had more than its part.
     pub credit_milli_ms: i128,
     /// What the credit was at the last step.
     pub stepped_milli_ms: i128,
+    /// Device time that was due while the queue wanted more than that, decayed.
+    #[serde(default)]
+    owed_milli_ms: i128,
+    /// Device time that was used meanwhile, decayed.
+    #[serde(default)]
+    given_milli_ms: i128,
     /// What the ledger had charged at the last tick.
     charged_milli_ms: i128,
     /// What is due from the last tick on, in thousandths of devices; `None` for as much as is used: all that is wanted.
     pub due_milli: Option<i64>,
+}
+
+impl Record {
+    /// Takes in what the ledger has charged by now.
+    fn pass(&mut self, charged_milli_ms: i128, passed_ms: i64, left: &Decay) {
+        let used = charged_milli_ms - self.charged_milli_ms;
+        self.charged_milli_ms = charged_milli_ms;
+        self.used_milli_ms = left.of(self.used_milli_ms) + used;
+        self.owed_milli_ms = left.of(self.owed_milli_ms);
+        self.given_milli_ms = left.of(self.given_milli_ms);
+        if let Some(due) = self.due_milli {
+            self.owed_milli_ms += i128::from(due) * i128::from(passed_ms);
+            self.given_milli_ms += used;
+        }
+    }
 }
 
 /// How long the past stands as it is: what is due is looked at this often while jobs wait.
@@ -113,26 +134,26 @@ impl Past {
         }
         let passed_ms = now.since(since).0;
         let left = Decay::over(passed_ms, memory.half_life_ms);
-        let used = |queue: &str, record: &Record| {
-            charged.get(queue).copied().unwrap_or(record.charged_milli_ms) - record.charged_milli_ms
-        };
-        // What was given to those who waited is theirs in the proportion of what was due to them: what nobody could use is
-        // nobody's credit.
-        let waited =
-            self.queues.iter().filter_map(|(queue, record)| Some((used(queue, record), record.due_milli?)));
-        let (given, due) =
-            waited.fold((0i128, 0i128), |sum, (used, due)| (sum.0 + used, sum.1 + i128::from(due)));
         for (queue, record) in &mut self.queues {
-            let used = used(queue, record);
-            let part = match record.due_milli {
-                Some(own) if due > 0 => given * i128::from(own) / due,
-                Some(_) => 0,
-                None => used,
-            };
-            record.used_milli_ms = left.of(record.used_milli_ms) + used;
-            let credit = left.of(record.credit_milli_ms) + part - used;
-            record.credit_milli_ms = credit.clamp(-memory.most_milli_ms, memory.most_milli_ms);
-            record.charged_milli_ms += used;
+            let charged = charged.get(queue.as_str()).copied().unwrap_or(record.charged_milli_ms);
+            record.pass(charged, passed_ms, &left);
+        }
+        self.divide(memory.most_milli_ms);
+    }
+
+    /// What all were given while they wanted more is theirs in the proportion of what was due to them then, over all that is
+    /// remembered: what nobody could use is nobody's credit, and those who want more bear it alike, whoever did so at the time.
+    fn divide(&mut self, most_milli_ms: i128) {
+        let sum = |of: fn(&Record) -> i128| self.queues.values().map(of).sum::<i128>();
+        let (given, owed) = (sum(|record| record.given_milli_ms), sum(|record| record.owed_milli_ms));
+        for record in self.queues.values_mut().filter(|_| owed > 0) {
+            let credit = part(given, (record.owed_milli_ms, owed)) - record.given_milli_ms;
+            record.credit_milli_ms = credit.clamp(-most_milli_ms, most_milli_ms);
+            // What is beyond the bound is forgotten.
+            if record.credit_milli_ms != credit && given > 0 {
+                let own = record.given_milli_ms + record.credit_milli_ms;
+                record.owed_milli_ms = part(owed, (own, given));
+            }
         }
     }
 
@@ -197,11 +218,15 @@ impl State {
         past.since = Some(now);
         let charges = self.charges(now);
         for (path, known) in known {
+            let used_milli_ms = left.of(i128::from(known.used_gpu_ms) * whole);
             let credit_milli_ms = left.of(i128::from(known.credit_gpu_ms) * whole);
             let record = Record {
-                used_milli_ms: left.of(i128::from(known.used_gpu_ms) * whole),
+                used_milli_ms,
                 credit_milli_ms,
                 stepped_milli_ms: credit_milli_ms,
+                // As if all that was used had been used while more was wanted, and all of what was due been used.
+                owed_milli_ms: (used_milli_ms + credit_milli_ms).max(0),
+                given_milli_ms: used_milli_ms.max(0),
                 charged_milli_ms: charges.get(path.as_str()).copied().unwrap_or(0),
                 due_milli: past.queues.get(path).and_then(|record| record.due_milli),
             };
@@ -279,6 +304,13 @@ impl State {
         self.past = past;
         self.past.remember_digest();
     }
+}
+
+/// The part of an amount that some are of a whole, to 62 bits.
+fn part(amount: i128, (some, whole): (i128, i128)) -> i128 {
+    let most = amount.max(some).max(whole).max(1);
+    let shift = 66u32.saturating_sub(most.leading_zeros());
+    ((amount >> shift) * (some >> shift) / (whole >> shift).max(1)) << shift
 }
 
 /// What is left of something after a time: a fraction of 2^32.
@@ -387,6 +419,30 @@ mod tests {
         past.note_due(&[("a".into(), Some(8000)), ("b".into(), Some(0))]);
         past.tick(&charged(&rates, minute(600)), minute(600), Memory { half_life_ms: i64::MAX, ..MEMORY });
         assert!(!past.step(minute(600), 3_600_000));
+    }
+
+    #[test]
+    fn what_nobody_could_use_is_borne_by_all_who_want_more_whoever_did_so_at_the_time() {
+        let mut past = Past::default();
+        let memory = Memory { half_life_ms: i64::MAX, ..MEMORY };
+        let hour = |hour: i64| Time(hour * 3_600_000);
+        past.tick(&charged(&[("a", 0), ("b", 0)], hour(0)), hour(0), memory);
+        // In the first hour a alone wants more, and a quarter of what is due to it stands idle; in the second both do, and all is used.
+        past.note_due(&[("a".into(), Some(8000)), ("b".into(), None)]);
+        past.tick(&charged(&[("a", 6000), ("b", 0)], hour(1)), hour(1), memory);
+        let credit = |past: &Past, queue| past.record(queue).map(|record| record.credit_milli_ms / 3_600_000);
+        assert_eq!((credit(&past, "a"), credit(&past, "b")), (Some(0), Some(0)));
+        past.note_due(&[("a".into(), Some(4000)), ("b".into(), Some(4000))]);
+        let second = |before: i64| i128::from(before + 4000) * 3_600_000;
+        past.tick(&[("a".into(), second(6000)), ("b".into(), second(0))].into(), hour(2), memory);
+        assert_eq!((credit(&past, "a"), credit(&past, "b")), (Some(500), Some(-500)));
+    }
+
+    #[test]
+    fn what_was_for_longer_than_anybody_lives_is_reckoned_too() {
+        let most = i128::from(i64::MAX) * 80_000_000;
+        assert_eq!(part(most, (most / 2, most)) >> 40, (most / 2) >> 40);
+        assert_eq!(part(100, (1, 3)), 33);
     }
 
     #[test]

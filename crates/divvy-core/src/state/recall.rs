@@ -113,8 +113,12 @@ mod tests {
         state.apply(&Stamped { at: Time(at), event }).unwrap();
     }
 
+    /// What one queue had too much of the other missed.
     fn recalled(of: i64, vision: Recollection) -> Event {
-        Event::Recalled { of: Time(of), known: BTreeMap::from([("vision".to_owned(), vision)]) }
+        let nlp =
+            Recollection { credit_gpu_ms: vision.credit_gpu_ms.saturating_neg(), ..Recollection::default() };
+        let known = [("vision".to_owned(), vision), ("nlp".to_owned(), nlp)];
+        Event::Recalled { of: Time(of), known: known.into() }
     }
 
     fn spent(used_hours: i64, carried_hours: i64, until_hours: i64) -> Option<Spent> {

@@ -335,8 +335,8 @@ fn repelling<'n>(trial: &'n Trial, others: &Others) -> BTreeSet<Domain<'n>> {
 fn repellers<'n>(trial: &'n Trial, labels: &BTreeMap<String, String>) -> Vec<Wish<'n, 'n>> {
     let mut wishes = Vec::new();
     let kinds = trial.around.neighbours.kinds();
-    let terms: BTreeSet<&Others> = kinds.flat_map(|(kind, _)| &kind.apart).collect();
-    for others in terms.into_iter().filter(|others| others.are(labels)) {
+    let terms = kinds.flat_map(|(kind, _)| &kind.apart).filter(|others| others.are(labels));
+    for others in terms.collect::<BTreeSet<_>>() {
         let domains = domains_of(trial, others, |kind, count| {
             count.there + count.passing > 0 && kind.apart.contains(others)
         });

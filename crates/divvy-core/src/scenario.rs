@@ -261,6 +261,9 @@ impl Scenario {
     fn remove(&mut self, words: &Words) -> Done {
         words.only(2, "", "")?;
         let path = words.at(1, "the queue")?;
+        if !self.queues.iter().any(|queue| queue.path == path) {
+            return Err(format!("there is no queue {path}"));
+        }
         let queues = self.queues.iter().filter(|queue| queue.path != path).cloned().collect();
         self.take(&Command::SetQueues(queues, root()))
     }
@@ -359,6 +362,9 @@ impl Scenario {
         let id = self.job(name)?;
         let how = how(words)?;
         let live: Vec<AllocationId> = self.state().run(id).map(|run| run.live.clone()).unwrap_or_default();
+        if live.is_empty() {
+            return Err(format!("no task of {name} runs"));
+        }
         let rank_of = |allocation: &AllocationId| {
             self.state().allocations.get(allocation).map(|held| held.placement.rank)
         };

@@ -29,3 +29,4 @@ pub use control::ControlError;
 pub use place::{SocketError, usual_state};
 pub use start::{Kind, RunError, Settings, Started, Stopped, run};
 pub use store::doctor;
+pub use wire::models::memory_mib_of;

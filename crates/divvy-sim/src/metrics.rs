@@ -30,6 +30,8 @@ pub struct Finished {
     pub finish_s: i64,
     /// Seconds of undisturbed work.
     pub duration_s: i64,
+    /// Seconds that count as work: the same, but where models differ in speed, those for which it held its GPUs.
+    pub worked_s: i64,
     /// How often it was stopped before its end.
     pub preemptions: u32,
     /// What it got beside its fair share.
@@ -66,7 +68,7 @@ pub struct Figures {
     pub p90_jct_s: i64,
     /// The 99th percentile.
     pub p99_jct_s: i64,
-    /// The mean of that time less the duration of the job.
+    /// The mean of that time less the duration of the job; where models differ in speed, less the time for which it held its GPUs.
     pub mean_wait_s: f64,
     /// How often jobs were stopped before their end.
     pub preemptions: u64,
@@ -104,7 +106,7 @@ impl Tallies {
 
     /// Counts a job that ended.
     pub fn count(&mut self, job: &Finished) {
-        self.work_gpu_s += i128::from(job.duration_s) * i128::from(job.gpus);
+        self.work_gpu_s += i128::from(job.worked_s) * i128::from(job.gpus);
         self.first_submit_s = self.first_submit_s.into_iter().chain([job.submit_s]).min();
         self.last_finish_s = self.last_finish_s.max(Some(job.finish_s));
         if !self.measured.has_row(job.row) {
@@ -249,7 +251,7 @@ impl Tally {
         let jct_s = job.finish_s - job.submit_s;
         self.jct_s.push(jct_s);
         self.sum_jct_s += i128::from(jct_s);
-        self.sum_wait_s += i128::from(jct_s - job.duration_s);
+        self.sum_wait_s += i128::from(jct_s - job.worked_s);
         self.preemptions += u64::from(job.preemptions);
         self.worst_rho = self.worst_rho.max(job.fairness.rho());
         self.unfair += usize::from(job.fairness.is_unfair());
@@ -314,6 +316,7 @@ mod tests {
                 start_s: finish_s - duration_s,
                 finish_s,
                 duration_s,
+                worked_s: duration_s,
                 preemptions: u32::from(row == 0),
                 fairness: contention.ends(stay, before[row]),
             }

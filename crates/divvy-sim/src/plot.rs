@@ -38,6 +38,9 @@ const POINTS: usize = 800;
 
 const DAY_S: f64 = 86_400.0;
 
+/// Room for the numbers below a drawing and for what they are.
+const BELOW: u32 = 54;
+
 /// The colours of the three drawings (of Okabe and Ito's, which the colour-blind can tell apart).
 const QUEUE: RGBColor = RGBColor(213, 94, 0);
 const USE: RGBColor = RGBColor(0, 114, 178);
@@ -57,42 +60,67 @@ fn draw(plot: &Plot<'_>, text: &mut String) -> Result<(), Box<dyn Error>> {
     sheet.fill(&WHITE)?;
     let below = sheet.titled(plot.title, ("sans-serif", 20))?;
     let moments = plot.timeline.moments(POINTS);
+    let unit = Unit::for_(&moments);
     let parts = below.split_evenly((3, 1));
     if let [queue, held, times] = &parts[..] {
-        over_time(queue, &Curve::waiting(&moments))?;
-        over_time(held, &Curve::held(&moments, plot.gpus))?;
+        over_time(queue, &Curve::waiting(&moments, unit))?;
+        over_time(held, &Curve::held(&moments, unit, plot.gpus))?;
         completion_times(times, plot.jct_s)?;
     }
     sheet.present()?;
     Ok(())
 }
 
+/// What time is counted in: the largest of which there are some.
+#[derive(Clone, Copy)]
+struct Unit {
+    name: &'static str,
+    s: f64,
+}
+
+impl Unit {
+    const ALL: [Self; 4] = [
+        Self { name: "day", s: DAY_S },
+        Self { name: "hour", s: 3600.0 },
+        Self { name: "minute", s: 60.0 },
+        Self { name: "second", s: 1.0 },
+    ];
+
+    fn for_(moments: &[Moment]) -> Self {
+        let ends = moments.first().zip(moments.last());
+        let length_s = ends.map_or(0.0, |(first, last)| (last.at_s - first.at_s) as f64);
+        let some = |unit: &Self| length_s >= 2.0 * unit.s;
+        Self::ALL.into_iter().find(some).unwrap_or(Self::ALL[3])
+    }
+}
+
 /// A count over time.
 struct Curve {
     name: &'static str,
     colour: RGBColor,
-    /// Days since the first second of the trace, and the count.
+    unit: Unit,
+    /// Time since the first second of the trace, and the count.
     points: Vec<(f64, f64)>,
     /// What the count cannot exceed.
     bound: Option<f64>,
 }
 
 impl Curve {
-    fn waiting(moments: &[Moment]) -> Self {
-        let points = moments.iter().map(|moment| (moment.at_s as f64 / DAY_S, moment.waiting)).collect();
-        Self { name: "jobs waiting", colour: QUEUE, points, bound: None }
+    fn waiting(moments: &[Moment], unit: Unit) -> Self {
+        let points = moments.iter().map(|moment| (moment.at_s as f64 / unit.s, moment.waiting)).collect();
+        Self { name: "jobs waiting", colour: QUEUE, unit, points, bound: None }
     }
 
-    fn held(moments: &[Moment], gpus: u32) -> Self {
-        let points = moments.iter().map(|moment| (moment.at_s as f64 / DAY_S, moment.held_gpus)).collect();
-        Self { name: "GPUs held", colour: USE, points, bound: Some(gpus.into()) }
+    fn held(moments: &[Moment], unit: Unit, gpus: u32) -> Self {
+        let points = moments.iter().map(|moment| (moment.at_s as f64 / unit.s, moment.held_gpus)).collect();
+        Self { name: "GPUs held", colour: USE, unit, points, bound: Some(gpus.into()) }
     }
 
-    fn days(&self) -> Range<f64> {
-        let first = self.points.first().map_or(0.0, |(day, _)| *day);
-        let last = self.points.last().map_or(0.0, |(day, _)| *day);
+    fn times(&self) -> Range<f64> {
+        let first = self.points.first().map_or(0.0, |(at, _)| *at);
+        let last = self.points.last().map_or(0.0, |(at, _)| *at);
         // A range of no length cannot be drawn.
-        first..last.max(first + 1.0 / DAY_S)
+        first..last.max(first + 1.0 / self.unit.s)
     }
 
     fn top(&self) -> f64 {
@@ -102,23 +130,23 @@ impl Curve {
 }
 
 fn over_time(area: &Area<'_>, curve: &Curve) -> Result<(), Box<dyn Error>> {
-    let days = curve.days();
+    let times = curve.times();
     let mut chart = ChartBuilder::on(area)
         .margin(12)
-        .x_label_area_size(36)
+        .x_label_area_size(BELOW)
         .y_label_area_size(64)
-        .build_cartesian_2d(days.clone(), 0.0..curve.top())?;
+        .build_cartesian_2d(times.clone(), 0.0..curve.top())?;
     chart
         .configure_mesh()
         .light_line_style(TRANSPARENT)
         .label_style(LABELS)
-        .x_desc("day")
+        .x_desc(curve.unit.name)
         .y_desc(curve.name)
         .draw()?;
     let points = curve.points.iter().copied();
     chart.draw_series(AreaSeries::new(points, 0.0, curve.colour.mix(0.25)).border_style(curve.colour))?;
     if let Some(bound) = curve.bound {
-        chart.draw_series(LineSeries::new([(days.start, bound), (days.end, bound)], BLACK.mix(0.6)))?;
+        chart.draw_series(LineSeries::new([(times.start, bound), (times.end, bound)], BLACK.mix(0.6)))?;
     }
     Ok(())
 }
@@ -129,7 +157,7 @@ fn completion_times(area: &Area<'_>, jct_s: &[Seconds]) -> Result<(), Box<dyn Er
     let longest = shares.last().map_or(10.0, |(longest, _)| longest.max(10.0));
     let mut chart = ChartBuilder::on(area)
         .margin(12)
-        .x_label_area_size(36)
+        .x_label_area_size(BELOW)
         .y_label_area_size(64)
         .build_cartesian_2d((1.0..longest).log_scale(), 0.0..100.0)?;
     chart
@@ -140,7 +168,10 @@ fn completion_times(area: &Area<'_>, jct_s: &[Seconds]) -> Result<(), Box<dyn Er
         .x_label_formatter(&|seconds| time(*seconds))
         .y_desc("jobs ended, %")
         .draw()?;
-    chart.draw_series(LineSeries::new(shares, DURATION.stroke_width(2)))?;
+    // Between the ends of two jobs nobody ends.
+    let before = std::iter::once(0.0).chain(shares.iter().map(|(_, share)| *share));
+    let steps = shares.iter().zip(before).flat_map(|((at, share), before)| [(*at, before), (*at, *share)]);
+    chart.draw_series(LineSeries::new(steps, DURATION.stroke_width(2)))?;
     Ok(())
 }
 

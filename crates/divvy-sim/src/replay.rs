@@ -255,6 +255,8 @@ struct Open {
     start_s: Option<i64>,
     /// When it last got its GPUs.
     placed_s: i64,
+    /// For how long it held them before that.
+    held_s: i64,
     preemptions: u32,
     /// How much was wanted of the pool up to its submission.
     contention: i128,
@@ -367,8 +369,8 @@ impl<'a, O: Onlooker> Run<'a, O> {
                 let course = Course { speeds, ..Course::of_length(fate.duration_s() * 1000) };
                 self.pool.engine().set_course(number, course);
                 let contention = self.contention.arrives(arrival.submit_s, arrival.gpus);
-                let (start_s, placed_s, preemptions) = (None, 0, 0);
-                let open = Open { row, arrival, fate, start_s, placed_s, preemptions, contention };
+                let (start_s, placed_s, held_s, preemptions) = (None, 0, 0, 0);
+                let open = Open { row, arrival, fate, start_s, placed_s, held_s, preemptions, contention };
                 self.open.insert(number, Box::new(open));
                 self.onlooker.arrived(number, row);
                 self.foresee(number)?;
@@ -428,6 +430,7 @@ impl<'a, O: Onlooker> Run<'a, O> {
                 Event::AttemptEnded { job, state: JobState::Pending, .. } => {
                     if let Some(open) = self.open.get_mut(&job.number) {
                         open.preemptions += 1;
+                        open.held_s += second - open.placed_s;
                         self.onlooker.held(open.stretch(second));
                         self.timeline.note(second, 1, -i64::from(open.arrival.gpus));
                     }
@@ -442,8 +445,10 @@ impl<'a, O: Onlooker> Run<'a, O> {
         let Some(open) = self.open.remove(&job.number) else { return };
         self.pool.engine().forget_job(job);
         self.onlooker.held(open.stretch(finish_s));
-        let Open { row, arrival, fate, start_s, preemptions, contention, .. } = *open;
+        let Open { row, arrival, fate, start_s, placed_s, held_s, preemptions, contention } = *open;
         let duration_s = fate.duration_s();
+        // By another model's seconds a job would end before it began.
+        let worked_s = if self.speeds.is_some() { held_s + finish_s - placed_s } else { duration_s };
         if let Foresight::Estimator(estimator) = &mut self.foresight {
             estimator.at_end(&arrival, duration_s);
         }
@@ -452,10 +457,20 @@ impl<'a, O: Onlooker> Run<'a, O> {
         let fairness = self.contention.ends(Stay { gpus, submit_s, finish_s, duration_s }, contention);
         let start_s = start_s.unwrap_or(finish_s);
         self.ended += 1;
-        self.onlooker.ended(
-            job.number,
-            Finished { row, id, queue, gpus, submit_s, start_s, finish_s, duration_s, preemptions, fairness },
-        );
+        let finished = Finished {
+            row,
+            id,
+            queue,
+            gpus,
+            submit_s,
+            start_s,
+            finish_s,
+            duration_s,
+            worked_s,
+            preemptions,
+            fairness,
+        };
+        self.onlooker.ended(job.number, finished);
     }
 
     /// Plays on until all jobs have ended.

@@ -56,11 +56,18 @@ pub enum CannotChange {
     Policy(String),
 }
 
+/// Tells how much memory GPUs of a model have, in MiB, where that is known.
+pub type Memory<'a> = &'a dyn Fn(&str) -> Option<u64>;
+
+/// What GPUs of a model have of which nobody knows that: as much as most.
+const USUAL_MEMORY_MIB: u64 = 80 << 10;
+
 impl Past {
     /// What the pool is under changes, one after the other. What the pool would refuse of its queues is refused in the same words;
-    /// where it is the nodes that become too few for them, the answer says so instead.
-    pub fn under(&self, changes: &[Change]) -> Result<Settings, CannotChange> {
-        let settings = self.settings.under(changes)?;
+    /// where it is the nodes that become too few for them, the answer says so instead. `memory_mib` is asked how much memory GPUs of a
+    /// model have of which the pool has none.
+    pub fn under(&self, changes: &[Change], memory_mib: Memory) -> Result<Settings, CannotChange> {
+        let settings = self.settings.under(changes, memory_mib)?;
         let is_changed = settings.queues != self.settings.queues;
         if let Some((path, resource)) = beyond_limit(&settings.queues).filter(|_| is_changed) {
             return Err(CannotChange::Queues(below_guarantee(path, &resource)));
@@ -75,14 +82,14 @@ impl Past {
 
 impl Settings {
     /// These settings under changes, one after the other.
-    fn under(&self, changes: &[Change]) -> Result<Settings, CannotChange> {
+    fn under(&self, changes: &[Change], memory_mib: Memory) -> Result<Settings, CannotChange> {
         let mut settings = self.clone();
         for change in changes {
             match change {
                 Change::MoreNodes(count) => settings.more_nodes(*count)?,
                 Change::AddNodes(group) => {
                     for _ in 0..group.count {
-                        let devices = settings.devices_like(&group.model, group.gpus);
+                        let devices = settings.devices_like(&group.model, group.gpus, memory_mib);
                         settings.add_node(settings.host_like(group.gpus), devices);
                     }
                 }
@@ -121,11 +128,11 @@ impl Settings {
         self.nodes.push((NodeSpec { name, ..spec }, devices));
     }
 
-    /// Devices of a model: like those that the pool has of it, or else with as much memory as most.
-    fn devices_like(&self, model: &str, count: u32) -> Vec<DeviceSpec> {
+    /// Devices of a model: like those that the pool has of it, or else with as much memory as such have.
+    fn devices_like(&self, model: &str, count: u32, memory_mib: Memory) -> Vec<DeviceSpec> {
         let known = self.nodes.iter().flat_map(|(_, devices)| devices).find(|device| device.model == model);
-        let unknown =
-            || DeviceSpec { model: model.to_owned(), memory_mib: 80 << 10, ..DeviceSpec::default() };
+        let memory_mib = memory_mib(model).unwrap_or(USUAL_MEMORY_MIB);
+        let unknown = || DeviceSpec { model: model.to_owned(), memory_mib, ..DeviceSpec::default() };
         // Where it is joined to others, these are all joined alike.
         let lanes = known.and_then(|known| known.links.first()).map(|link| link.lanes);
         let uuid = |index: u32| format!("{model}:{index}");
@@ -192,9 +199,10 @@ fn policy(name: &str) -> Result<Policy, CannotChange> {
     let cannot = |what: String| Err(CannotChange::Policy(what));
     match name.parse::<Chosen>() {
         Ok(chosen) if chosen.class == Class::N => Ok(chosen.settings),
-        Ok(chosen) => {
-            cannot(format!("policy {name}: it knows more than the pool did (class {})", chosen.class))
-        }
+        Ok(chosen) if chosen.class == Class::P => cannot(format!(
+            "policy {name}: it goes by estimates (class P), which the replay of a pool's past does not make"
+        )),
+        Ok(_) => cannot(format!("policy {name}: it knows how long jobs will be (class C), as no pool does")),
         Err(error) => cannot(error.to_string()),
     }
 }

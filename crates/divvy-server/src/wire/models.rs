@@ -10,6 +10,12 @@ use divvy_core::model::queue::{Queue, Settings};
 use divvy_core::state::State;
 use divvy_gpu::catalogue;
 
+/// How much memory GPUs of a model have, in MiB, as the driver tells it; of several sizes the one that is most usual. Nothing for a
+/// model that the catalogue does not know.
+pub fn memory_mib_of(model: &str) -> Option<u64> {
+    catalogue::lookup(model, None).map(|known| known.variant.memory_mib)
+}
+
 /// A line for each model that settings name anew, that no node has and that the catalogue does not know either. Nothing where no node
 /// has devices, by which to tell.
 pub(crate) fn unknown(wanted: &Settings, state: &State) -> Vec<String> {

@@ -113,7 +113,9 @@ pub enum TraceError {
 /// Names the frequent causes in words.
 fn why_reading_stopped(source: &io::Error) -> String {
     match source.kind() {
-        io::ErrorKind::UnexpectedEof => "the gzip data ends early: the file is cut off".into(),
+        io::ErrorKind::UnexpectedEof => {
+            "the gzip data ends early, or something else follows it: the file is cut off or damaged".into()
+        }
         io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData => {
             format!("the gzip data is damaged: {source}")
         }

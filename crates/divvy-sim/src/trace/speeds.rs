@@ -28,7 +28,9 @@ pub fn read(path: &Path) -> Result<Speeds, TraceError> {
         let kind =
             (table.name(name)?, table.whole(gpus, 1..=i64::from(MOST_GPUS), "a number of GPUs")? as u32);
         let speed = table.text(steps_per_s).parse();
-        let speed = speed.map_err(|_| table.cell(steps_per_s, "a decimal number above zero"))?;
+        let speed = speed.map_err(|_| {
+            table.cell(steps_per_s, "a decimal number above zero of at most 15 digits, as in 2.5")
+        })?;
         match speeds.steps_per_s.entry(kind).or_default().entry(table.name(model)?) {
             Entry::Vacant(free) => free.insert(speed),
             Entry::Occupied(_) => return Err(table.duplicate(model)),

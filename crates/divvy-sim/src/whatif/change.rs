@@ -70,6 +70,8 @@ impl FromStr for Change {
             (Some(rest), _) => nodes(rest.trim()),
             (None, Some(("queue", rest))) => queue(rest),
             (None, Some(("policy", name))) => Ok(Self::Policy(name.trim().to_owned())),
+            (None, None) if trimmed == "policy" => Err("name a policy, or a file with one".to_owned()),
+            (None, None) if trimmed == "queue" => Err("name a queue, and what of it is different".to_owned()),
             (None, words) => Err(unknown(words.map_or(trimmed, |(word, _)| word))),
         };
         read.map_err(|what| NotAChange { text: text.chars().take(80).collect(), what })

@@ -1,6 +1,6 @@
 //! What came of the two replays, side by side.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use divvy_core::id::JobId;
 use serde::{Deserialize, Serialize};
@@ -72,14 +72,14 @@ pub struct QueueFigures {
     pub started: usize,
     /// Jobs that never did: refused, cancelled before, or left waiting.
     pub never: usize,
-    /// The mean wait.
-    pub mean_wait_s: f64,
-    /// The median.
-    pub p50_wait_s: f64,
+    /// The mean wait of those that started; nothing where none did.
+    pub mean_wait_s: Option<f64>,
+    /// The median, likewise.
+    pub p50_wait_s: Option<f64>,
     /// The 90th percentile, by nearest rank.
-    pub p90_wait_s: f64,
+    pub p90_wait_s: Option<f64>,
     /// The 99th percentile.
-    pub p99_wait_s: f64,
+    pub p99_wait_s: Option<f64>,
     /// GPU time held within the time that is counted.
     pub gpu_hours: f64,
     /// How often jobs were stopped before their end.
@@ -101,7 +101,7 @@ pub(super) fn answer(past: &Past, changes: &[Change], before: &Rerun, after: &Re
         fidelity: fidelity(&counted, before),
         before: side(past, &counted, before),
         after: side(past, &counted, after),
-        assumptions: assumptions(past),
+        assumptions: assumptions(past, changes),
     }
 }
 
@@ -155,12 +155,12 @@ fn figures(mut waits_ms: Vec<i64>, jobs: usize, held_milli_ms: i128, preemptions
     let sum: i128 = waits_ms.iter().map(|wait| i128::from(*wait)).sum();
     let percentile = |percent: usize| {
         let rank = (count * percent).div_ceil(100);
-        waits_ms.get(rank.saturating_sub(1)).map_or(0.0, |wait| *wait as f64 / MS_PER_S)
+        waits_ms.get(rank.saturating_sub(1)).map(|wait| *wait as f64 / MS_PER_S)
     };
     QueueFigures {
         started: count,
         never: jobs.saturating_sub(count),
-        mean_wait_s: if count == 0 { 0.0 } else { sum as f64 / count as f64 / MS_PER_S },
+        mean_wait_s: (count > 0).then(|| sum as f64 / count as f64 / MS_PER_S),
         p50_wait_s: percentile(50),
         p90_wait_s: percentile(90),
         p99_wait_s: percentile(99),
@@ -169,7 +169,7 @@ fn figures(mut waits_ms: Vec<i64>, jobs: usize, held_milli_ms: i128, preemptions
     }
 }
 
-fn assumptions(past: &Past) -> Vec<String> {
+fn assumptions(past: &Past, changes: &[Change]) -> Vec<String> {
     let mut all: Vec<String> = [
         "jobs are submitted, held, released and cancelled while they wait at the moments at which that happened",
         "a job works as long as its attempts ran; jobs that have not ended as long as they are estimated, else to their limit, else as the median of their queue",
@@ -180,6 +180,16 @@ fn assumptions(past: &Past) -> Vec<String> {
     ]
     .map(str::to_owned)
     .to_vec();
+    let there = |model: &str| {
+        past.settings.nodes.iter().flat_map(|(_, devices)| devices).any(|one| one.model == model)
+    };
+    let strange = changes.iter().filter_map(|change| match change {
+        Change::AddNodes(group) if !there(&group.model) => Some(group.model.as_str()),
+        _ => None,
+    });
+    for model in strange.collect::<BTreeSet<_>>() {
+        all.push(format!("{model}, of which the pool has none, have the memory of the data sheet, or 80 GB where none is known"));
+    }
     let left_out = past.left_out.iter().map(|(what, count)| format!("{what}: {count}"));
     let left_out: Vec<_> = left_out.collect();
     if !left_out.is_empty() {

@@ -17,8 +17,13 @@ fn past(lines: &str) -> Past {
 
 fn whatif(past: &Past, changes: &[&str]) -> Answer {
     let changes: Vec<Change> = changes.iter().map(|text| text.parse().unwrap()).collect();
-    let under = past.under(&changes).unwrap();
+    let under = past.under(&changes, &memory).unwrap();
     compare(past, &changes, under).unwrap()
+}
+
+/// What a catalogue would say.
+fn memory(model: &str) -> Option<u64> {
+    (model == "l4").then_some(23_034)
 }
 
 /// One node of two devices; three jobs of both devices, a minute each, one after the other.
@@ -30,7 +35,7 @@ fn the_past_as_it_was_waits_as_it_waited() {
     let answer = whatif(&past(IN_TURN), &["nodes+1"]);
     let Fidelity { jobs, recorded_mean_wait_s, replayed_mean_wait_s } = answer.fidelity;
     assert_eq!((jobs, recorded_mean_wait_s, replayed_mean_wait_s), (3, 60.0, 60.0));
-    assert_eq!((answer.before.all.p50_wait_s, answer.before.all.p99_wait_s), (60.0, 120.0));
+    assert_eq!((answer.before.all.p50_wait_s, answer.before.all.p99_wait_s), (Some(60.0), Some(120.0)));
     assert_eq!((answer.before.gpu_use, answer.before.all.gpu_hours), (1.0, 0.1));
 }
 
@@ -39,7 +44,7 @@ fn one_more_node_lets_two_run_at_once() {
     let answer = whatif(&past(IN_TURN), &["nodes+1"]);
     assert_eq!(
         (answer.after.gpus, answer.after.all.mean_wait_s, answer.after.all.p90_wait_s),
-        (4, 20.0, 60.0)
+        (4, Some(20.0), Some(60.0))
     );
     assert_eq!(answer.after.all.gpu_hours, 0.1);
     assert_eq!(answer.changes, ["nodes+1"]);
@@ -51,16 +56,46 @@ fn a_tighter_limit_makes_its_queue_wait_and_others_not() {
         "node n1 4xh100\nqueue v\nqueue w\nsubmit a v 2\nsubmit b v 2\nplan\npass 1m\nsubmit c w 2\nend a\nplan\npass 1m\nend b\nend c\nplan",
     );
     let answer = whatif(&past, &["queue v limit=2"]);
-    assert_eq!((answer.before.all.mean_wait_s, answer.fidelity.recorded_mean_wait_s), (0.0, 0.0));
-    assert_eq!(answer.after.by_queue["v"].p99_wait_s, 60.0);
-    assert_eq!(answer.after.by_queue["w"].p99_wait_s, 0.0);
+    assert_eq!((answer.before.all.mean_wait_s, answer.fidelity.recorded_mean_wait_s), (Some(0.0), 0.0));
+    assert_eq!(answer.after.by_queue["v"].p99_wait_s, Some(60.0));
+    assert_eq!(answer.after.by_queue["w"].p99_wait_s, Some(0.0));
+}
+
+#[test]
+fn where_nobody_starts_there_is_no_wait_to_tell() {
+    let lines =
+        "node n1 2xh100\nqueue v\nsubmit a v 1\nsubmit b default 1\nplan\npass 1m\nend a\nend b\nplan";
+    let answer = whatif(&past(lines), &["queue v limit=0"]);
+    assert_eq!(answer.before.by_queue["v"].mean_wait_s, Some(0.0));
+    let after = &answer.after.by_queue["v"];
+    assert_eq!((after.started, after.never, after.mean_wait_s, after.p99_wait_s), (0, 1, None, None));
+}
+
+#[test]
+fn models_that_the_pool_has_not_come_with_the_memory_that_such_have() {
+    let past = past(IN_TURN);
+    let added = |change: &str| {
+        let under = past.under(&[change.parse().unwrap()], &memory).unwrap();
+        under.nodes.last().unwrap().1[0].memory_mib
+    };
+    assert_eq!((added("nodes+1xl4:2"), added("nodes+1xb9000:2")), (23_034, 81_920));
+    let told = whatif(&past, &["nodes+1xl4:2"]).assumptions;
+    assert!(told.iter().any(|line| line.starts_with("l4, of which the pool has none")), "{told:?}");
+}
+
+#[test]
+fn policies_that_know_more_are_refused_in_true_words() {
+    let past = past(IN_TURN);
+    let said = |change: &str| past.under(&[change.parse().unwrap()], &memory).unwrap_err().to_string();
+    assert!(said("policy hist").contains("estimates"), "{}", said("policy hist"));
+    assert!(said("policy srtf").contains("how long jobs will be"), "{}", said("policy srtf"));
 }
 
 #[test]
 fn another_policy_decides_anew() {
     let lines = "node n1 2xh100\nsubmit a default 1\nsubmit b default 2\nsubmit c default 1\nplan\npass 1m\nend a\nend c\nplan\npass 1m\nend b\nplan";
     let answer = whatif(&past(lines), &["policy fifo"]);
-    assert_eq!((answer.before.all.mean_wait_s, answer.after.all.mean_wait_s), (20.0, 60.0));
+    assert_eq!((answer.before.all.mean_wait_s, answer.after.all.mean_wait_s), (Some(20.0), Some(60.0)));
     assert_ne!(answer.before.digest, answer.after.digest);
 }
 
@@ -82,7 +117,7 @@ pass 1m\nend sweep_2\nplan\npass 1m\nend sweep_3\nrelease held\nplan\npass 1m\ne
     assert_eq!((jobs, answer.jobs, answer.before.all.never), (6, 7, 1));
     assert_eq!(recorded_mean_wait_s, replayed_mean_wait_s);
     // The sweep is bound to two at a time whatever there is.
-    assert_eq!((recorded_mean_wait_s, answer.after.all.mean_wait_s), (80.0, 80.0));
+    assert_eq!((recorded_mean_wait_s, answer.after.all.mean_wait_s), (80.0, Some(80.0)));
 }
 
 #[test]
@@ -93,7 +128,10 @@ fn open_jobs_are_replayed_for_as_long_as_they_are_foreseen() {
     let works: Vec<i64> = past.lives.values().map(|life| life.work_ms / 60_000).collect();
     assert_eq!(works, [10, 60, 60]);
     let answer = whatif(&past, &["nodes+2"]);
-    assert_eq!((answer.open, answer.before.all.p50_wait_s, answer.after.all.p99_wait_s), (3, 600.0, 0.0));
+    assert_eq!(
+        (answer.open, answer.before.all.p50_wait_s, answer.after.all.p99_wait_s),
+        (3, Some(600.0), Some(0.0))
+    );
     assert_eq!(answer.fidelity.jobs, 1);
 }
 
@@ -103,7 +141,10 @@ fn jobs_from_before_the_time_take_their_place_and_are_not_counted() {
     let past = past_since(1_800_000, lines);
     assert_eq!(past.lives.keys().copied().collect::<Vec<_>>(), [JobId::single(2), JobId::single(3)]);
     let answer = whatif(&past, &["nodes+1"]);
-    assert_eq!((answer.jobs, answer.before.all.mean_wait_s, answer.after.all.mean_wait_s), (1, 3600.0, 0.0));
+    assert_eq!(
+        (answer.jobs, answer.before.all.mean_wait_s, answer.after.all.mean_wait_s),
+        (1, Some(3600.0), Some(0.0))
+    );
     assert_eq!(answer.before.gpu_use, 1.0);
 }
 
@@ -117,7 +158,8 @@ fn a_job_that_ran_into_its_limit_does_so_again_and_failures_fail_what_depends_on
 #[test]
 fn a_pool_cannot_change_what_it_does_not_have() {
     let settings = past("node n1 2xh100\nqueue vision\nplan").settings;
-    let under = |text: &str| settings.under(&[text.parse().unwrap()]).map_err(|error| error.to_string());
+    let under =
+        |text: &str| settings.under(&[text.parse().unwrap()], &memory).map_err(|error| error.to_string());
     let said = |text: &str| under(text).unwrap_err();
     assert!(said("nodes-1").contains("one must be left"));
     assert!(said("nodes-m1").contains("did you mean n1?"));
@@ -131,7 +173,7 @@ fn what_a_pool_would_refuse_of_its_queues_is_refused_in_its_words() {
     let past = past("node n1 2xh100\nqueue v guarantee=1\nqueue w\nplan");
     let under = |changes: &[&str]| {
         let changes: Vec<Change> = changes.iter().map(|text| text.parse().unwrap()).collect();
-        past.under(&changes).map(|_| ()).map_err(|error| error.to_string())
+        past.under(&changes, &memory).map(|_| ()).map_err(|error| error.to_string())
     };
     let beyond = "3 of any are guaranteed in all (w 2, v 1), and the pool has 2: lower some";
     assert_eq!(under(&["queue w guarantee=2"]), Err(beyond.into()));
@@ -159,7 +201,7 @@ fn why_fewer_start_is_told() {
 fn a_queues_settings_are_passed_on() {
     let settings = past("node n1 2xh100\nqueue v\nplan").settings;
     let change = "queue v guarantee=1 borrow=h100:2 lend=0 weight=3 priority=-1".parse().unwrap();
-    let changed = settings.under(&[change]).unwrap();
+    let changed = settings.under(&[change], &memory).unwrap();
     let queue = changed.queues.iter().find(|queue| queue.path == "v").unwrap();
     assert_eq!(queue.guarantee, Limits::from([(Resource::Any, Amount::Finite(1000))]));
     assert_eq!(queue.borrow, Limits::from([(Resource::Model("h100".into()), Amount::Finite(2000))]));

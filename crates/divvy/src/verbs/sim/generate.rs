@@ -54,6 +54,11 @@ impl Generate {
             teams: self.teams,
             users: self.users,
         };
+        let nodes: u64 = self.nodes.iter().map(|group| u64::from(group.count)).sum();
+        if u64::from(self.teams) > nodes {
+            let what = format!("{} teams cannot each own a node of {nodes}", self.teams);
+            return Err(Failure::usage(what).fix("ask for more --nodes, or for fewer --teams"));
+        }
         std::fs::create_dir_all(&self.out).map_err(|error| Failure::file("make", &self.out, &error))?;
         let [nodes_to, jobs_to] = ["cluster.csv", "jobs.csv"].map(|name| self.out.join(name));
         let nodes = cluster(&recipe);

@@ -15,7 +15,7 @@ use divvy_sim::trace::source::{Survey, Trace};
 use divvy_sim::trace::{Span, cluster, speeds};
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::files::will_be_written;
+use super::files::{must_differ, will_be_written};
 use super::report::Report;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -93,9 +93,7 @@ enum Where {
 impl Replay {
     pub(crate) fn run(&self) -> Result<Exit, Failure> {
         let begun = Instant::now();
-        let written = [&self.per_job, &self.plot];
-        written.into_iter().flatten().try_for_each(|path| will_be_written(path))?;
-        self.trace.iter().chain([&self.cluster]).try_for_each(|path| is_file(path))?;
+        self.look_at_files()?;
         let (queues, places) = self.queues.as_deref().map(read_queues).transpose()?.unwrap_or_default();
         let trace = self.trace()?;
         let survey = trace.survey()?;
@@ -104,6 +102,7 @@ impl Replay {
         let report = Report {
             policy: &self.policy,
             jobs: measured_jobs,
+            all_jobs: survey.jobs,
             wall_s: begun.elapsed().as_secs_f64(),
             outcome: &outcome,
         };
@@ -111,8 +110,9 @@ impl Replay {
         report.told().iter().for_each(|line| say(line));
         if outcome.summary.all.finished == 0 {
             let which = if self.measure == Interval::ALL { "jobs" } else { "measured jobs" };
-            let fix = "does --cluster belong to --trace? --pools shared lets every job run on every node";
-            return Err(Failure::new(Exit::BadData, format!("none of the {which} could run")).fix(fix));
+            return Err(
+                Failure::new(Exit::BadData, format!("none of the {which} could run")).fix(self.misfit())
+            );
         }
         if let Some(path) = &self.per_job {
             report.write_jobs(path, &trace)?;
@@ -121,6 +121,27 @@ impl Replay {
             report.draw(path, &self.title())?;
         }
         Ok(Exit::Success)
+    }
+
+    /// What is to be read and written is looked at before anything is replayed, which may take hours.
+    fn look_at_files(&self) -> Result<(), Failure> {
+        let written = || [&self.per_job, &self.plot].into_iter().flatten().map(PathBuf::as_path);
+        let policy = Path::new(&self.policy.name);
+        let read = self.trace.iter().chain([&self.cluster]).chain(&self.queues).chain(&self.speeds);
+        must_differ(read.map(PathBuf::as_path).chain([policy]), written())?;
+        written().try_for_each(will_be_written)?;
+        self.trace.iter().chain([&self.cluster]).try_for_each(|path| is_file(path))
+    }
+
+    /// Which of the files are to be looked at where nothing could run.
+    fn misfit(&self) -> &'static str {
+        match (&self.speeds, &self.queues) {
+            (Some(_), _) => "do --speeds name the jobs of --trace, by their names and GPUs, on a v100, too?",
+            (None, Some(_)) => "do --queues and --cluster belong to --trace?",
+            (None, None) => {
+                "does --cluster belong to --trace? --pools shared lets every job run on every node"
+            }
+        }
     }
 
     /// How many of the jobs are measured: at least one.

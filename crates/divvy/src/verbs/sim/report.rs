@@ -25,6 +25,8 @@ pub(super) struct Report<'a> {
     pub(super) policy: &'a Chosen,
     /// The jobs of the trace that are measured, whether they ended or not.
     pub(super) jobs: usize,
+    /// All that were replayed.
+    pub(super) all_jobs: usize,
     pub(super) wall_s: f64,
     pub(super) outcome: &'a Outcome,
 }
@@ -91,8 +93,12 @@ impl Report<'_> {
     }
 
     fn footer(&self) -> String {
+        let measured = match self.jobs == self.all_jobs {
+            true => String::new(),
+            false => format!(" that are measured, of {}; all", self.all_jobs),
+        };
         format!(
-            "\n{policy}, class {class}{oracle}: {finished} of {jobs} jobs in {makespan}, GPUs used {used:.1} %, digest {digest}\n",
+            "\n{policy}, class {class}{oracle}: {finished} of {jobs} jobs{measured} in {makespan}, GPUs used {used:.1} %, digest {digest}\n",
             policy = self.policy.name,
             class = self.policy.class,
             oracle = if self.policy.class == Class::C { " (knows every duration: a bound)" } else { "" },

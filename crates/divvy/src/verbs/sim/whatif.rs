@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
 
-use divvy_server::doctor;
+use divvy_server::{doctor, memory_mib_of};
 use divvy_sim::whatif::{Answer, CannotChange, Change, Past, QueueFigures, Recorder, Side, compare};
 use serde::{Deserialize, Serialize};
 use serde_json::value::{RawValue, to_raw_value};
@@ -41,7 +41,7 @@ impl Whatif {
     pub(crate) fn run(&self, place: &Place) -> Result<Exit, Failure> {
         let state = place.state_dir();
         let past = past(&state, self.since)?;
-        let settings = past.under(&self.changes).map_err(cannot)?;
+        let settings = past.under(&self.changes, &memory_mib_of).map_err(cannot)?;
         if past.is_empty() {
             let what = format!("nothing was submitted to {} in that time", state.display());
             return Err(Failure::new(Exit::BadData, what).fix("look further back with --since"));
@@ -141,10 +141,11 @@ impl Listing for Row {
         vec![
             Column::<Self>::new("QUEUE", |row, _| row.queue.clone()),
             Column::<Self>::new("STARTED", |row, _| row.both(|side| side.started.to_string())).right(),
-            Column::<Self>::new("MEAN WAIT", |row, _| row.both(|side| seconds(side.mean_wait_s))).right(),
-            Column::<Self>::new("P50", |row, _| row.both(|side| seconds(side.p50_wait_s))).right(),
-            Column::<Self>::new("P90", |row, _| row.both(|side| seconds(side.p90_wait_s))).right(),
-            Column::<Self>::new("P99", |row, _| row.both(|side| seconds(side.p99_wait_s))).right(),
+            Column::<Self>::new("NEVER", |row, _| row.both(|side| side.never.to_string())).right().wide(),
+            Column::<Self>::new("MEAN WAIT", |row, _| row.both(|side| waited(side.mean_wait_s))).right(),
+            Column::<Self>::new("P50", |row, _| row.both(|side| waited(side.p50_wait_s))).right(),
+            Column::<Self>::new("P90", |row, _| row.both(|side| waited(side.p90_wait_s))).right(),
+            Column::<Self>::new("P99", |row, _| row.both(|side| waited(side.p99_wait_s))).right(),
             Column::<Self>::new("GPU HOURS", |row, _| row.both(|side| format!("{:.2}", side.gpu_hours)))
                 .right(),
             Column::<Self>::new("STOPPED", |row, _| row.both(|side| side.preemptions.to_string()))
@@ -162,6 +163,11 @@ impl Row {
 
 fn seconds(seconds: f64) -> String {
     span((seconds * 1000.0) as i64)
+}
+
+/// Where nobody started, nobody's wait is known.
+fn waited(wait_s: Option<f64>) -> String {
+    wait_s.map_or_else(|| "-".to_owned(), seconds)
 }
 
 /// Why fewer jobs start than did, if they do.

@@ -74,3 +74,28 @@ fn for_what_is_guaranteed_another_moves_at_once() {
         "#]],
     );
 }
+
+#[test]
+fn who_stands_first_is_passed_by_nobody_where_what_is_guaranteed_has_room_for_one_of_his_alternatives() {
+    check(
+        "policy {share: fill, preempt: least_loss, order: shortest, reserve: 0, most_moves: 0, starve_after: none, cool_down: none}
+node n1 2xh100
+node n2 8xa100
+queue a guarantee=2
+queue b guarantee=8
+submit b b 4 array=0-3 model=a100
+plan
+submit first a 8 model=a100 or=h100:2 estimate=1h
+submit second a 2 model=h100 estimate=2h
+plan
+pass 1m
+plan",
+        expect![[r#"
+            place b_0 n2:0+n2:1+n2:2+n2:3
+            place b_1 n2:4+n2:5+n2:6+n2:7
+            wait DV-GPUS-BUSY: no node has 4 GPUs free that would do
+            place first n1:0+n1:1
+            wait DV-GPUS-BUSY: no node has 2 GPUs free that would do
+        "#]],
+    );
+}

@@ -407,8 +407,8 @@ fn a_line_that_makes_no_sense_is_named() {
 #[test]
 fn a_name_that_is_given_twice_is_named_with_both_lines() {
     let told = |text: &str| run(text).unwrap_err().to_string();
-    let submits = "node n1 2xh100\nsubmit a default 1\nend a\nsubmit a default 2";
-    assert_eq!(told(submits), "line 4: there is a job a already, from line 2: give this one another name");
+    let submits = "node n1 2xh100\nsubmit a default 1\nplan\nend a\nsubmit a default 2";
+    assert_eq!(told(submits), "line 5: there is a job a already, from line 2: give this one another name");
     let nodes = "node n1 2xh100\n\nnode n1 4xh100";
     assert_eq!(told(nodes), "line 3: there is a node n1 already, from line 1: give this one another name");
     let again = "node n1 2xh100\nsubmit a default 1 token=x\nsubmit a default 1 token=x\nplan";

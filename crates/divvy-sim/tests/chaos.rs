@@ -44,3 +44,10 @@ fn lives_in_which_devices_are_joined_in_part_break_no_law() {
         assert_eq!(divvy_sim::chaos::run(seed..seed + 1, 1000, 1).violations, []);
     }
 }
+
+/// In this life a job was passed by one behind it in its queue, for which alone there seemed to be room in what is guaranteed to it,
+/// and took that one's place in the next cycle.
+#[test]
+fn who_fits_by_his_second_alternative_is_not_passed_and_then_made_room_for() {
+    assert_eq!(divvy_sim::chaos::run(713..714, 10_000, 1).violations, []);
+}

@@ -32,7 +32,7 @@ use crate::model::job::JobSpec;
 use crate::model::policy::{Policy, Preempt, Share};
 use crate::model::queue::{Queue, lineage};
 use crate::reason::Reason;
-use crate::snapshot::{Capacity, NodeView, RunView, Snapshot};
+use crate::snapshot::{Capacity, ClassView, NodeView, RunView, Snapshot};
 use crate::state::{State, counted};
 use crate::time::Time;
 
@@ -461,6 +461,13 @@ impl Shares {
     /// Whether a queue that takes so much stays within its guarantee.
     pub(crate) fn guarantees_it(&self, place: usize, asked: &Amounts) -> bool {
         place != POOL && self.queues[place].stays_within(asked, |queue| &queue.guarantee)
+    }
+
+    /// Whether it does so by any of their alternatives for those of a class.
+    pub(super) fn guarantees_any(&self, place: usize, class: &ClassView) -> bool {
+        let ways = if class.example.gang.has_alternatives() { class.ways().len() } else { 1 };
+        let by = |number| self.guarantees_it(place, &self.asked_by(&class.example, number));
+        self.guarantees_it(place, &class.asked) || (1..ways).any(by)
     }
 
     /// Whether it does so by what is guaranteed to it whatever it has used.

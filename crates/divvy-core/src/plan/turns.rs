@@ -305,7 +305,7 @@ impl<'a> Turns<'a> {
         let owed = match known {
             Some(owed) if owed.held == *held && owed.entered == entered => owed,
             _ => {
-                let first = line.next_of(|view| shares.guarantees_it(queue, &view.asked));
+                let first = line.next_of(|view| shares.guarantees_any(queue, view));
                 known.insert(Owed { held: held.clone(), entered, first })
             }
         };

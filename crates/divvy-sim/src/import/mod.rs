@@ -33,8 +33,12 @@ pub enum Source {
 pub enum LeftOut {
     /// It asked for no GPU.
     NoGpu,
+    /// The record does not say when it was submitted.
+    NoSubmission,
     /// It never started, or the record does not say when.
     NeverStarted,
+    /// By its times it ended before it started.
+    EndsFirst,
     /// It had not ended when the record was written, so that its duration is unknown.
     NotEnded,
 }
@@ -44,7 +48,9 @@ impl fmt::Display for LeftOut {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::NoGpu => "that asked for no GPU",
+            Self::NoSubmission => "whose time of submission is unknown",
             Self::NeverStarted => "that never started",
+            Self::EndsFirst => "with an end before its start",
             Self::NotEnded => "that had not ended",
         })
     }
@@ -57,8 +63,12 @@ pub struct Imported {
     pub jobs: Vec<TraceJob>,
     /// How many records became no job, and why.
     pub left_out: BTreeMap<LeftOut, usize>,
+    /// How many steps had no job that they belong to.
+    pub steps: usize,
     /// How many jobs had a part of a GPU, which a trace counts as a whole one.
     pub shares: usize,
+    /// How many jobs had the id of a job before them, and so were given one of their own, like `7#2`.
+    pub recurred: usize,
 }
 
 /// Reads files of one source as one trace. All jobs are held in memory, because no source is sorted by submission.
@@ -92,6 +102,7 @@ struct Record {
 struct Records {
     kept: Vec<Record>,
     left_out: BTreeMap<LeftOut, usize>,
+    steps: usize,
     shares: usize,
 }
 
@@ -104,27 +115,49 @@ impl Records {
         // Stable: jobs of the same second stay in the order of their source.
         self.kept.sort_by_key(|record| record.submit_s);
         let first_s = self.kept.first().map_or(0, |record| record.submit_s);
-        let mut seen = BTreeMap::new();
+        let mut names = Names::of(&self.kept);
         let jobs = self.kept.into_iter().map(|record| {
-            let id = unique(record.id, &mut seen);
+            let id = names.unique(record.id);
             let queue = if record.queue.is_empty() { "all".into() } else { record.queue };
             let Record { gpus, user, name, .. } = record;
             let arrival = Arrival { id, submit_s: record.submit_s - first_s, gpus, queue, user, name };
             TraceJob { arrival, fate: Fate::new(record.duration_s.max(1), record.status) }
         });
-        Imported { jobs: jobs.collect(), left_out: self.left_out, shares: self.shares }
+        let jobs = jobs.collect();
+        let Self { left_out, steps, shares, .. } = self;
+        Imported { jobs, left_out, steps, shares, recurred: names.recurred }
     }
 }
 
-/// A name that no job before had: the second `7` becomes `7~2`.
-fn unique(id: String, seen: &mut BTreeMap<String, u32>) -> String {
-    let mut name = id.clone();
-    while let Some(times) = seen.get_mut(&name) {
-        *times += 1;
-        name = format!("{id}~{times}");
+/// Names of which no two are alike.
+struct Names {
+    /// How many jobs had each name so far. All names of the source are in it from the start, so that what is made up
+    /// equals none of them.
+    times: BTreeMap<String, u32>,
+    recurred: usize,
+}
+
+impl Names {
+    fn of(records: &[Record]) -> Self {
+        Self { times: records.iter().map(|record| (record.id.clone(), 0)).collect(), recurred: 0 }
     }
-    seen.insert(name.clone(), 1);
-    name
+
+    /// The second `7` becomes `7#2`. It is not `7~2`, because a replay that repeats its jobs calls copies of `7` so.
+    fn unique(&mut self, id: String) -> String {
+        let mut times = self.times.get(&id).copied().unwrap_or_default() + 1;
+        let mut name = id.clone();
+        if times > 1 {
+            self.recurred += 1;
+            name = format!("{id}#{times}");
+            while self.times.contains_key(&name) {
+                times += 1;
+                name = format!("{id}#{times}");
+            }
+            self.times.insert(name.clone(), 1);
+        }
+        self.times.insert(id, times);
+        name
+    }
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde::de::{Deserializer, SeqAccess, Visitor};
 
 use super::{LeftOut, Record, Records, civil};
-use crate::trace::{MOST_GPUS, TraceError, open_unbounded};
+use crate::trace::{MOST_GPUS, TraceError, open_unbounded, quoted};
 
 #[derive(Deserialize)]
 struct Job {
@@ -36,17 +36,25 @@ struct Server {
 pub(super) fn read(path: &Path, records: &mut Records) -> Result<(), TraceError> {
     let text = BufReader::new(open_unbounded(path)?);
     let mut json = serde_json::Deserializer::from_reader(text);
-    let read = json.deserialize_seq(Jobs { records }).and_then(|()| json.end());
-    read.map_err(|error| wrong(path, error))
+    let mut misfit = None;
+    let read = json.deserialize_seq(Jobs { records, misfit: &mut misfit }).and_then(|()| json.end());
+    read.map_err(|error| wrong(path, error, misfit))
 }
 
-fn wrong(path: &Path, error: serde_json::Error) -> TraceError {
+fn wrong(path: &Path, error: serde_json::Error, misfit: Option<String>) -> TraceError {
     let (path, line) = (path.to_owned(), error.line() as u64);
     if error.is_io() {
         return TraceError::Read { path, line, source: error.into() };
     }
+    if let Some(what) = misfit {
+        return TraceError::Line { path, line, what };
+    }
+    // The place ends the text, and stands before it already.
+    let text = error.to_string();
+    let place = format!(" at line {} column {}", error.line(), error.column());
+    let what = text.strip_suffix(&place).unwrap_or(&text);
     let what = format!(
-        "{error}; expected a cluster_job_log of Philly: [{{\"status\":…,\"vc\":…,\"jobid\":…,\"attempts\":[…],\"submitted_time\":…,\"user\":…}},…]"
+        "{what}; expected a cluster_job_log of Philly: [{{\"status\":…,\"vc\":…,\"jobid\":…,\"attempts\":[…],\"submitted_time\":…,\"user\":…}},…]"
     );
     TraceError::Line { path, line, what }
 }
@@ -54,6 +62,8 @@ fn wrong(path: &Path, error: serde_json::Error) -> TraceError {
 /// Takes one job after the other, so that only what is kept of them is in memory.
 struct Jobs<'a> {
     records: &'a mut Records,
+    /// What is wrong with a job whose form is right: an error of the format would say where once more.
+    misfit: &'a mut Option<String>,
 }
 
 impl<'de> Visitor<'de> for Jobs<'_> {
@@ -65,11 +75,15 @@ impl<'de> Visitor<'de> for Jobs<'_> {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut jobs: A) -> Result<(), A::Error> {
         while let Some(job) = jobs.next_element::<Job>()? {
-            let id = job.jobid.clone();
-            let wrong = |what| serde::de::Error::custom(format!("job {id}: {what}"));
-            match job.record().map_err(wrong)? {
-                Ok(record) => self.records.kept.push(record),
-                Err(why) => self.records.leave_out(why),
+            let id = quoted(&job.jobid);
+            match job.record() {
+                Ok(Ok(record)) => self.records.kept.push(record),
+                Ok(Err(why)) => self.records.leave_out(why),
+                Err(what) => {
+                    let what = format!("job {id}: {what}");
+                    *self.misfit = Some(what.clone());
+                    return Err(serde::de::Error::custom(what));
+                }
             }
         }
         Ok(())
@@ -80,7 +94,7 @@ impl Job {
     /// The job as a record, why it is none, or what is wrong with a time.
     fn record(self) -> Result<Result<Record, LeftOut>, String> {
         let Some(submit_s) = moment(self.submitted_time.as_deref())? else {
-            return Ok(Err(LeftOut::NeverStarted));
+            return Ok(Err(LeftOut::NoSubmission));
         };
         let gpus = self.attempts.iter().map(Attempt::gpus).find(|gpus| *gpus > 0);
         let (mut duration_s, mut started) = (0, false);
@@ -91,8 +105,12 @@ impl Job {
                 return Ok(Err(LeftOut::NotEnded));
             }
             if let Some((start_s, end_s)) = start_s.zip(end_s) {
+                if end_s < start_s {
+                    // Times are local ones, and in one night of the log the clocks were put back.
+                    return Ok(Err(LeftOut::EndsFirst));
+                }
                 started = true;
-                duration_s += (end_s - start_s).max(0);
+                duration_s += end_s - start_s;
             }
         }
         if !started {
@@ -118,6 +136,6 @@ fn moment(text: Option<&str>) -> Result<Option<i64>, String> {
         Some(text) if civil::is_none(text) => Ok(None),
         Some(text) => civil::seconds(text)
             .map(Some)
-            .ok_or_else(|| format!("{} is not {}", crate::trace::quoted(text), civil::EXPECTED)),
+            .ok_or_else(|| format!("{} is not {}", quoted(text), civil::EXPECTED)),
     }
 }

@@ -1,6 +1,6 @@
 //! Slurm's accounting: what `sacct -P` prints.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
@@ -37,6 +37,7 @@ pub(super) fn read(files: &[PathBuf], queue: SlurmQueue, records: &mut Records) 
     for file in files {
         Lines::open(file, queue)?.read_into(&mut ledger)?;
     }
+    records.steps = ledger.steps_without_job();
     for job in ledger.jobs {
         match job.record() {
             Ok(record) => records.kept.push(record),
@@ -51,6 +52,14 @@ pub(super) fn read(files: &[PathBuf], queue: SlurmQueue, records: &mut Records) 
 struct Ledger {
     jobs: Vec<Job>,
     by_id: HashMap<String, usize>,
+    /// Steps that were read before their job, if there is one: it may stand in a later file.
+    early_steps: HashSet<String>,
+}
+
+impl Ledger {
+    fn steps_without_job(&self) -> usize {
+        self.early_steps.iter().filter(|step| !self.by_id.contains_key(job_of(step))).count()
+    }
 }
 
 /// One job over all its lines.
@@ -123,6 +132,27 @@ struct Columns {
 enum Elapsed {
     Seconds(usize),
     Clock(usize),
+}
+
+impl Elapsed {
+    fn place(self) -> usize {
+        let (Self::Seconds(at) | Self::Clock(at)) = self;
+        at
+    }
+
+    fn column(self) -> &'static str {
+        match self {
+            Self::Seconds(_) => "ElapsedRaw",
+            Self::Clock(_) => "Elapsed",
+        }
+    }
+
+    fn expected(self) -> &'static str {
+        match self {
+            Self::Seconds(_) => "a whole number of seconds",
+            Self::Clock(_) => "a time like 1-02:03:04 or 03:04",
+        }
+    }
 }
 
 impl Lines {
@@ -232,7 +262,8 @@ impl Lines {
             }
             Some(name) if count > expected => name,
             _ => {
-                let what = format!("there are {count} cells; expected {expected}, as in the header");
+                let there = if count == 1 { "is 1 cell".into() } else { format!("are {count} cells") };
+                let what = format!("there {there}; expected {expected}, as in the header");
                 return Err(self.wrong(what));
             }
         };
@@ -246,7 +277,13 @@ impl Lines {
         let columns = &self.columns;
         let id = cells[columns.id].as_str();
         // Steps, like 7.batch and 7.0, are parts of a job that has a line of its own.
-        if id.is_empty() || id.contains('.') {
+        if id.contains('.') {
+            if !ledger.by_id.contains_key(job_of(id)) {
+                ledger.early_steps.insert(id.to_owned());
+            }
+            return Ok(());
+        }
+        if id.is_empty() {
             return Ok(());
         }
         let (id, component) = id.split_once('+').unwrap_or((id, ""));
@@ -274,11 +311,19 @@ impl Lines {
         let there = |at: Option<usize>| at.is_none_or(|at| !civil::is_none(&cells[at]));
         let elapsed_s = self.elapsed(cells)?;
         let gpus = self.gpus(cells)?;
-        let waits = matches!(state, "PENDING" | "REQUEUED" | "REQUEUE_HOLD" | "CANCELLED") && elapsed_s == 0;
+        let waits = matches!(state, "PENDING" | "REQUEUED" | "REQUEUE_HOLD" | "CANCELLED");
         let runs =
             matches!(state, "RUNNING" | "SUSPENDED" | "COMPLETING" | "STOPPED" | "RESIZING" | "SIGNALING");
-        let started = there(columns.start) && !(waits && columns.start.is_none()) && state != "PENDING";
-        Ok(Run { gpus, elapsed_s, started, ended: there(columns.end) && !runs })
+        let idle = waits && elapsed_s == Some(0);
+        let started = there(columns.start) && !(idle && columns.start.is_none()) && state != "PENDING";
+        let ended = there(columns.end) && !runs;
+        let elapsed_s = match elapsed_s {
+            Some(elapsed_s) => elapsed_s,
+            // It will be left out: nobody asks how long it took.
+            None if (waits || runs) && !(started && ended) => 0,
+            None => self.start_to_end(cells)?,
+        };
+        Ok(Run { gpus, elapsed_s, started, ended })
     }
 
     /// The GPUs of what was allocated, or, where that says nothing, of what was requested.
@@ -293,19 +338,33 @@ impl Lines {
         Ok(0)
     }
 
-    fn elapsed(&self, cells: &[String]) -> Result<i64, TraceError> {
-        let (at, column, expected) = match self.columns.elapsed {
-            Elapsed::Seconds(at) => (at, "ElapsedRaw", "a whole number of seconds"),
-            Elapsed::Clock(at) => (at, "Elapsed", "a time like 1-02:03:04"),
-        };
-        let text = cells[at].as_str();
-        let seconds = match self.columns.elapsed {
-            _ if civil::is_none(text) => Some(0),
+    /// The seconds that a job took, if the line says so.
+    fn elapsed(&self, cells: &[String]) -> Result<Option<i64>, TraceError> {
+        let elapsed = self.columns.elapsed;
+        let text = cells[elapsed.place()].as_str();
+        if civil::is_none(text) {
+            return Ok(None);
+        }
+        let seconds = match elapsed {
             Elapsed::Seconds(_) => text.parse().ok(),
-            Elapsed::Clock(_) => text.parse::<Span>().ok().map(|span| span.0 / 1000),
+            Elapsed::Clock(_) => clock(text),
         };
         let seconds = seconds.filter(|seconds| (0..=LONGEST_S).contains(seconds));
-        seconds.ok_or_else(|| self.cell(column, text, expected))
+        seconds.map(Some).ok_or_else(|| self.cell(elapsed.column(), text, elapsed.expected()))
+    }
+
+    /// What a job took of which the line says only when it started and ended.
+    fn start_to_end(&self, cells: &[String]) -> Result<i64, TraceError> {
+        let known = |at: Option<usize>| at.filter(|at| !civil::is_none(&cells[*at]));
+        let Some((start, end)) = known(self.columns.start).zip(known(self.columns.end)) else {
+            let elapsed = self.columns.elapsed;
+            let expected = format!("{}, nor are Start and End there to tell it", elapsed.expected());
+            return Err(self.cell(elapsed.column(), &cells[elapsed.place()], &expected));
+        };
+        let seconds = self.time(cells, end, "End")? - self.time(cells, start, "Start")?;
+        let expected = "a time after Start, by a hundred years at most";
+        let seconds = Some(seconds).filter(|seconds| (0..=LONGEST_S).contains(seconds));
+        seconds.ok_or_else(|| self.cell("End", &cells[end], expected))
     }
 
     fn time(&self, cells: &[String], at: usize, column: &'static str) -> Result<i64, TraceError> {
@@ -325,6 +384,19 @@ impl Lines {
 /// The first word: a job is `CANCELLED by 1000`.
 fn state(cell: &str) -> &str {
     cell.split_whitespace().next().unwrap_or_default()
+}
+
+/// The job that a line of accounting belongs to: `7` of its step `7.batch`, and of `7+1`, a component of it.
+fn job_of(id: &str) -> &str {
+    id.split(['.', '+']).next().unwrap_or(id)
+}
+
+/// Seconds of a time like `1-02:03:04`. sacct's manual gives it as `[DD-[HH:]]MM:SS`: the hours may be missing.
+fn clock(text: &str) -> Option<i64> {
+    let (days, rest) = text.split_at(text.find('-').map_or(0, |dash| dash + 1));
+    let hours = if rest.matches(':').count() == 1 { "00:" } else { "" };
+    let span: Span = format!("{days}{hours}{rest}").parse().ok()?;
+    Some(span.0 / 1000)
 }
 
 /// The GPUs of a list like `billing=8,cpu=8,gres/gpu:a100=4,gres/gpu=4,mem=64G`: the total where it is given, else

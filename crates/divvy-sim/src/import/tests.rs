@@ -25,8 +25,9 @@ fn shown(source: Source, texts: &[&str]) -> String {
     for (why, count) in &imported.left_out {
         text.push_str(&format!("left out: {count} {why}\n"));
     }
-    if imported.shares > 0 {
-        text.push_str(&format!("shares: {}\n", imported.shares));
+    let counts = [("steps", imported.steps), ("shares", imported.shares), ("recurred", imported.recurred)];
+    for (what, count) in counts.into_iter().filter(|(_, count)| *count > 0) {
+        text.push_str(&format!("{what}: {count}\n"));
     }
     text
 }
@@ -113,6 +114,100 @@ fn slurm_runs_of_a_requeued_job_add_up_components_run_side_by_side_and_exports_m
 }
 
 #[test]
+fn slurm_jobs_without_elapsed_took_the_time_from_start_to_end() {
+    let job =
+        |rest: &str| format!("{SACCT}1|u|a|p|n|2024-05-01T10:00:00|{rest}|gres/gpu=1|gres/gpu=1|COMPLETED\n");
+    check(
+        SLURM,
+        &[&job("2024-05-01T10:00:00|2024-05-01T10:01:00|")],
+        expect![[r#"
+        job_id,submit_s,gpus,duration_s,queue,user,name,status
+        1,0,1,60,p,u,n,COMPLETED
+    "#]],
+    );
+    check(
+        SLURM,
+        &[&job("2024-05-01T10:00:00|Unknown|")],
+        expect![[
+            r#"0.txt, line 2, column Elapsed: "" is not a time like 1-02:03:04 or 03:04, nor are Start and End there to tell it"#
+        ]],
+    );
+    check(
+        SLURM,
+        &[&job("2024-05-01T10:00:00|2024-05-01T09:59:59|")],
+        expect![[
+            r#"0.txt, line 2, column End: "2024-05-01T09:59:59" is not a time after Start, by a hundred years at most"#
+        ]],
+    );
+    check(
+        SLURM,
+        &["JobID|Partition|Submit|ElapsedRaw|ReqTRES|State\n1|p|7||gres/gpu=1|CANCELLED by 7\n"],
+        expect![[
+            r#"0.txt, line 2, column ElapsedRaw: "" is not a whole number of seconds, nor are Start and End there to tell it"#
+        ]],
+    );
+}
+
+#[test]
+fn slurm_jobs_that_wait_or_run_need_no_elapsed() {
+    let text = format!(
+        "{SACCT}\
+        1|u|a|p|n|2024-05-01T10:00:00|Unknown|Unknown||gres/gpu=1||PENDING\n\
+        2|u|a|p|n|2024-05-01T10:00:00|2024-05-01T10:00:00|Unknown||gres/gpu=1|gres/gpu=1|RUNNING\n\
+        3|u|a|p|n|2024-05-01T10:00:00|None|2024-05-01T10:00:07||gres/gpu=1||CANCELLED by 7\n"
+    );
+    check(
+        SLURM,
+        &[&text],
+        expect![[r#"
+        job_id,submit_s,gpus,duration_s,queue,user,name,status
+        left out: 2 that never started
+        left out: 1 that had not ended
+    "#]],
+    );
+}
+
+#[test]
+fn slurm_says_how_long_a_job_took_with_days_and_hours_or_without() {
+    let row = |(at, elapsed): (usize, &&str)| format!("{at}|p|7|{elapsed}|gres/gpu=1|COMPLETED\n");
+    let rows: String = ["00:30", "01:00:30", "2-01:00:30", "2-01:30"].iter().enumerate().map(row).collect();
+    let header = "JobID|Partition|Submit|Elapsed|AllocTRES|State\n";
+    check(
+        SLURM,
+        &[&format!("{header}{rows}")],
+        expect![[r#"
+        job_id,submit_s,gpus,duration_s,queue,user,name,status
+        0,0,1,30,p,,,COMPLETED
+        1,0,1,3630,p,,,COMPLETED
+        2,0,1,176430,p,,,COMPLETED
+        3,0,1,172890,p,,,COMPLETED
+    "#]],
+    );
+    for refused in ["30", "00:60", "1:2:3:4", "1-30", "-00:30"] {
+        let told = shown(SLURM, &[&format!("{header}{}", row((1, &refused)))]);
+        let place = "0.txt, line 2, column Elapsed: ";
+        assert_eq!(told, format!("{place}{refused:?} is not a time like 1-02:03:04 or 03:04"));
+    }
+}
+
+#[test]
+fn slurm_steps_whose_job_stands_in_no_file_are_counted_once() {
+    let header = "JobID|Partition|Submit|Elapsed|AllocTRES|State\n";
+    let row = |id: &str| format!("{id}|p|7|00:01:00|gres/gpu=1|COMPLETED\n");
+    let steps = ["12_3.batch", "7.0+1", "6+0.batch", "12_3.batch", "12_3.0"].map(row).concat();
+    check(
+        SLURM,
+        &[&format!("{header}{steps}"), &format!("{header}{steps}{}{}", row("7"), row("6+0"))],
+        expect![[r#"
+        job_id,submit_s,gpus,duration_s,queue,user,name,status
+        7,0,1,60,p,,,COMPLETED
+        6,0,1,60,p,,,COMPLETED
+        steps: 2
+    "#]],
+    );
+}
+
+#[test]
 fn slurm_output_that_is_something_else_is_refused_with_the_place() {
     check(
         SLURM,
@@ -148,6 +243,11 @@ fn slurm_output_that_is_something_else_is_refused_with_the_place() {
         SLURM,
         &[&format!("{SACCT}1|2|3\n")],
         expect!["0.txt, line 2: there are 3 cells; expected 12, as in the header"],
+    );
+    check(
+        SLURM,
+        &[&format!("{SACCT}1\n")],
+        expect!["0.txt, line 2: there is 1 cell; expected 12, as in the header"],
     );
 }
 
@@ -185,8 +285,49 @@ fn a_philly_log_that_is_something_else_is_refused_with_the_line() {
         Source::Philly,
         &["[{\"status\":\"\",\"vc\":\"\",\"jobid\":\"\",\"attempts\":[],\"submitted_time\":\"soon\"}]"],
     );
-    assert!(refused.contains("\"soon\" is not a time like"), "{refused}");
+    assert_eq!(
+        refused,
+        "0.txt, line 1: job \"\": \"soon\" is not a time like 2017-10-07 01:12:09, or seconds"
+    );
     assert!(shown(Source::Philly, &["[] []"]).contains("trailing characters"));
+    for text in ["[\n{\"status\": 5}]", "[\n{\"status\"", "[] []", "7"] {
+        let refused = shown(Source::Philly, &[text]);
+        assert_eq!(refused.matches("line ").count(), 1, "{refused}");
+        assert!(refused.contains("; expected a cluster_job_log of Philly"), "{refused}");
+    }
+}
+
+#[test]
+fn a_philly_job_with_an_attempt_that_ends_before_it_starts_is_left_out() {
+    let job = |end: &str| {
+        format!(
+            "[{{\"status\":\"Pass\",\"vc\":\"x\",\"jobid\":\"application_3\",\"submitted_time\":\"2017-10-07 01:00:00\",\n\
+            \"attempts\":[{{\"start_time\":\"2017-10-07 01:12:09\",\"end_time\":\"{end}\",\"detail\":[{{\"gpus\":[\"gpu0\"]}}]}}]}}]"
+        )
+    };
+    check(
+        Source::Philly,
+        &[&job("2017-10-07 01:12:08")],
+        expect![[r#"
+        job_id,submit_s,gpus,duration_s,queue,user,name,status
+        left out: 1 with an end before its start
+    "#]],
+    );
+    assert!(shown(Source::Philly, &[&job("2017-10-07 01:12:09")]).contains("\napplication_3,0,1,1,x,"));
+}
+
+#[test]
+fn a_philly_job_that_ran_but_was_submitted_nobody_knows_when_is_left_out_as_such() {
+    let text = r#"[{"status": "Pass", "vc": "x", "jobid": "application_3", "submitted_time": "None", "user": "u",
+      "attempts": [{"start_time": "2017-10-07 01:12:09", "end_time": "2017-10-07 01:13:09", "detail": [{"gpus": ["gpu0"]}]}]}]"#;
+    check(
+        Source::Philly,
+        &[text],
+        expect![[r#"
+        job_id,submit_s,gpus,duration_s,queue,user,name,status
+        left out: 1 whose time of submission is unknown
+    "#]],
+    );
 }
 
 #[test]
@@ -233,13 +374,29 @@ fn openb_pods_count_a_part_of_a_gpu_as_a_whole_one() {
 }
 
 #[test]
-fn names_that_recur_are_told_apart() {
+fn names_that_recur_are_told_apart_and_counted() {
     let header = "job_id,user,vc,gpu_num,state,submit_time,duration\n";
+    let row = |id: &str| format!("{id},u,q,1,COMPLETED,2020-06-09 18:41:01,10\n");
+    let rows = ["7", "7", "7#2", "7~1", "7", "7#2"].map(row).concat();
+    let text = shown(Source::Helios, &[&format!("{header}{rows}")]);
+    let (rows, counts) = text.split_at(text.find("recurred").unwrap());
+    let ids: Vec<_> = rows.lines().skip(1).map(|line| line.split(',').next().unwrap()).collect();
+    assert_eq!(ids, ["7", "7#3", "7#2", "7~1", "7#4", "7#2#2"]);
+    assert_eq!(counts, "recurred: 3\n");
+}
+
+#[test]
+fn a_trace_with_names_that_recurred_can_be_repeated() {
     let row = "7,u,q,1,COMPLETED,2020-06-09 18:41:01,10\n";
-    let text =
-        shown(Source::Helios, &[&format!("{header}{row}7~2,u,q,1,,2020-06-09 18:41:01,10\n{row}{row}")]);
-    let ids: Vec<_> = text.lines().skip(1).map(|line| line.split(',').next().unwrap()).collect();
-    assert_eq!(ids, ["7", "7~2", "7~3", "7~4"]);
+    let text = format!("job_id,user,vc,gpu_num,state,submit_time,duration\n{}", row.repeat(4));
+    let folder = tempfile::tempdir().unwrap();
+    let [log, trace] = ["log.csv", "jobs.csv"].map(|name| folder.path().join(name));
+    std::fs::write(&log, text).unwrap();
+    let imported = import(Source::Helios, &[log]).unwrap();
+    jobs::write(&imported.jobs, std::fs::File::create(&trace).unwrap()).unwrap();
+    let selection = jobs::Selection { repeat: 3, ..jobs::Selection::default() };
+    let repeated: Result<Vec<_>, _> = jobs::merge(&[trace], selection).unwrap().collect();
+    assert_eq!(repeated.unwrap().len(), 12);
 }
 
 proptest! {

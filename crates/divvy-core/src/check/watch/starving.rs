@@ -80,7 +80,11 @@ impl Watch {
             {
                 let claimant = giving::claimant(state, by.as_deref()).filter(|_| *cause == Cause::Reclaimed);
                 let grows = giving::grows(state, by.as_deref());
-                if !claimant.is_some_and(|claimant| self.is_entitled(state, claimant, grows)) {
+                // Nodes that a queue has for itself are its own, whoever lies there.
+                let is_owed = |claimant: &Job| {
+                    is_strange(state, job, &claimant.spec.queue) || self.is_entitled(state, claimant, grows)
+                };
+                if !claimant.is_some_and(is_owed) {
                     wrong.push(found("starving", format!("job {job} was to keep its place for a while")));
                 }
             }

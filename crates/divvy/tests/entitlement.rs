@@ -285,3 +285,24 @@ fn behind_a_job_of_which_nothing_is_known_explain_says_so() {
     assert_eq!(expected(&pool, &waits).0["expected_start_by"], "");
     pool.divvy(["cancel", &first]).ok();
 }
+
+#[test]
+fn by_the_order_shortest_those_go_first_of_whom_their_users_say_so() {
+    let pool = Pool::start();
+    std::fs::write(
+        pool.work().join("queues.yaml"),
+        "queues: {default: }\npolicy: {order: shortest, reserve: 0}\n",
+    )
+    .unwrap();
+    pool.say("apply -f queues.yaml").ok();
+    let (started, go) = (pool.gate("started"), pool.gate("go"));
+    pool.submit("-g 8", "echo > started; read x < go");
+    started.await_job();
+    let note =
+        |estimate: &str| pool.submit(&format!("-g 8 {estimate}"), &format!("echo '{estimate}' >> order"));
+    let jobs = ["", "--estimate 10m", "--estimate 10s", "--estimate 1m"].map(note);
+    go.open();
+    jobs.iter().for_each(|job| assert_eq!(pool.divvy(["wait", job]).code, 0));
+    let order = lines(&pool.work().join("order"));
+    assert_eq!(order, ["--estimate 10s", "--estimate 1m", "--estimate 10m", ""]);
+}

@@ -311,3 +311,41 @@ fn a_case_that_is_in_two_files_is_an_error() {
         assert!(said.code == 65 && said.err.contains(told), "{}", said.err);
     }
 }
+
+#[test]
+fn what_is_read_or_written_already_is_not_written_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    for name in ["cluster.csv", "jobs.csv"] {
+        std::fs::copy(by_hand().join(name), here.join(name)).unwrap();
+    }
+    std::os::unix::fs::symlink("jobs.csv", here.join("link.csv")).unwrap();
+    let before = std::fs::read(here.join("jobs.csv")).unwrap();
+    let replay = "sim replay --cluster cluster.csv --trace jobs.csv --policy fifo";
+    for (more, name) in [
+        ("--per-job jobs.csv", "jobs.csv is read"),
+        ("--plot cluster.csv", "cluster.csv is read"),
+        ("--per-job link.csv", "link.csv is read"),
+        ("--per-job both --plot ./both", "./both is written"),
+        ("--per-job -", "standard output has the figures"),
+    ] {
+        let said = divvy(here, &format!("{replay} {more}"));
+        assert!(said.code == 64 && said.err.contains(name), "{more}: {}", said.err);
+    }
+    assert_eq!(std::fs::read(here.join("jobs.csv")).unwrap(), before);
+    assert!(!here.join("both").exists());
+}
+
+#[test]
+fn where_models_differ_in_speed_a_job_that_never_waits_has_no_wait_and_uses_what_it_holds() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    let write = |name: &str, text: &str| std::fs::write(here.join(name), text).unwrap();
+    write("cluster.csv", "node,model,gpus,cpu_milli,memory_mib,pool\nn1,h100,1,1,1,a\nn2,k80,1,1,1,a\n");
+    write("jobs.csv", "job_id,submit_s,gpus,duration_s,queue,name\nx,0,1,100,a,m\ny,0,1,100,a,m\n");
+    write("speeds.csv", "name,gpus,model,steps_per_s\nm,1,v100,1.0\nm,1,h100,4.0\nm,1,k80,0.5\n");
+    let line = "sim replay --cluster cluster.csv --trace jobs.csv --speeds speeds.csv --policy fifo -o json";
+    let object: Value = serde_json::from_str(&done(here, line)).unwrap();
+    assert_eq!((object["mean_wait_s"].as_f64(), object["mean_jct_s"].as_f64()), (Some(0.0), Some(112.5)));
+    assert_eq!(object["gpu_utilization"].as_f64(), Some(225.0 / 400.0));
+}

@@ -128,7 +128,7 @@ impl Replay {
         let written = || [&self.per_job, &self.plot].into_iter().flatten().map(PathBuf::as_path);
         let policy = Path::new(&self.policy.name);
         let read = self.trace.iter().chain([&self.cluster]).chain(&self.queues).chain(&self.speeds);
-        must_differ(read.map(PathBuf::as_path).chain([policy]), written())?;
+        must_differ(read.map(PathBuf::as_path).chain(policy.is_file().then_some(policy)), written())?;
         written().try_for_each(will_be_written)?;
         self.trace.iter().chain([&self.cluster]).try_for_each(|path| is_file(path))
     }

@@ -67,6 +67,9 @@ pub enum Reason {
     /// Other queues keep for themselves what its queue would have to borrow: its queue, resource, what is left to be lent, and
     /// what this job asks for.
     NotLent(String, Resource, i64, i64),
+    /// What it asks for is guaranteed to its queue, which has lent it, and those who have it are safe for now: its queue, and the
+    /// resource.
+    LentOut(String, Resource),
     /// The pool takes nothing new: it is being taken down.
     PoolDraining,
     /// No node is there that takes tasks.
@@ -168,6 +171,7 @@ impl Reason {
             Reason::BeyondGuarantee(..) => "DV-OVER-QUOTA",
             Reason::BorrowLimit(..) => "DV-BORROW-LIMIT",
             Reason::NotLent(..) => "DV-NOT-LENT",
+            Reason::LentOut(..) => "DV-LENT-OUT",
             Reason::PoolDraining => "DV-POOL-DRAINING",
             Reason::NoNode => "DV-NO-NODE",
             Reason::NoSuchModel(_) => "DV-NO-SUCH-MODEL",
@@ -270,6 +274,7 @@ impl Reason {
             | Reason::BeyondGuarantee(..)
             | Reason::BorrowLimit(..)
             | Reason::NotLent(..)
+            | Reason::LentOut(..)
             | Reason::DevicesBusy(_)
             | Reason::HostBusy(..)
             | Reason::NoIdleNode
@@ -327,6 +332,7 @@ impl Reason {
             | Reason::BeyondGuarantee(..)
             | Reason::BorrowLimit(..)
             | Reason::NotLent(..)
+            | Reason::LentOut(..)
             | Reason::PoolDraining
             | Reason::InLine
             | Reason::Reserved(_)
@@ -343,6 +349,10 @@ impl Reason {
             Reason::Dependency(job, _) => format!("wait for job {job}: divvy show {job}"),
             Reason::StartAfter(_) => "wait, or submit it again without a start time".into(),
             Reason::ArrayLimit(most) => format!("submit the array with more than %{most}"),
+            Reason::LentOut(..) => {
+                "wait until they give it back, at the latest when their jobs end: divvy explain says when"
+                    .into()
+            }
             Reason::QueueLimit(queue, resource, amount, asked)
             | Reason::BeyondGuarantee(queue, resource, amount, asked)
             | Reason::BorrowLimit(queue, resource, amount, asked)
@@ -428,11 +438,12 @@ impl fmt::Display for Reason {
             Reason::ArrayLimit(most) => {
                 write!(f, "{most} member{} of its array run, as many as may", plural(*most))
             }
-            Reason::QueueLimit(queue, resource, amount, _)
-            | Reason::BeyondGuarantee(queue, resource, amount, _)
-            | Reason::BorrowLimit(queue, resource, amount, _)
-            | Reason::NotLent(queue, resource, amount, _) => {
-                self.fmt_entitlement(f, (queue, resource, *amount))
+            Reason::LentOut(queue, resource) => quotas::fmt_lent(f, queue, resource),
+            Reason::QueueLimit(queue, resource, amount, asked)
+            | Reason::BeyondGuarantee(queue, resource, amount, asked)
+            | Reason::BorrowLimit(queue, resource, amount, asked)
+            | Reason::NotLent(queue, resource, amount, asked) => {
+                self.fmt_entitlement(f, (queue, resource), (*amount, *asked))
             }
             Reason::UserLimit(..) | Reason::OverBudget(..) => self.fmt_bound(f),
             Reason::PoolDraining => write!(f, "the pool is being taken down and starts nothing new"),

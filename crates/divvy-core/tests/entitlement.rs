@@ -495,3 +495,23 @@ fn a_queue_says_what_its_jobs_may_ask_for() {
         "#]],
     );
 }
+
+#[test]
+fn where_others_use_all_that_they_keep_a_wide_job_waits_for_room_and_has_it_kept() {
+    check(
+        "policy {half_life: none}\nnode n1 6xh100\nqueue a guarantee=2 lend=0\nqueue b\nsubmit a0 a 2\nsubmit b0 b 1 array=0-3 limit=1h\nplan\npass 10m\nsubmit wide b 4\nplan\nend b0_0\nsubmit small b 1 limit=2h\nplan\nexplain small",
+        expect![[r#"
+            place a0 n1:0+n1:1
+            place b0_0 n1:2
+            place b0_1 n1:3
+            place b0_2 n1:4
+            place b0_3 n1:5
+            wait DV-GPUS-BUSY: no node has 4 GPUs free that would do
+            ended b0_0 completed Exit exit=0
+            wait DV-RESERVED: what is free is kept for job 3, which is before it in line
+            later
+              DV-RESERVED what is free is kept for job 3, which is before it in line | give it a time limit (-t) that ends before job 3 can start: divvy explain 3 says when
+              6 in pool > 6 right model > 6 enough memory > 6 healthy > 1 free > 1 on one node
+        "#]],
+    );
+}

@@ -73,7 +73,7 @@ fn what_is_asked_instead_is_told_beside_what_the_job_asks_now() {
         "node n1 8xh100\nqueue q limit=3\nqueue r\nsubmit a r 7\nplan\nsubmit j q 5\nplan",
         "j",
         expect![[r#"
-            DV-QUEUE-LIMIT queue q is at its limit of 3 GPUs
+            DV-QUEUE-LIMIT queue q has a limit of 3 GPUs, and it asks for 5
             DV-GPUS-BUSY no node has 5 GPUs free that would do
                 ask for 1 GPU per task instead of 5
                 wait for job 1 to end
@@ -431,4 +431,62 @@ fn a_running_job_is_told_why_it_is_where_it_is() {
     );
     let gang = format!("{nodes}submit j default 4 tasks=2\nplan");
     assert_eq!(seat(&gang, "j"), "2 of 2 nodes with room, all in rack r1");
+}
+
+#[test]
+fn what_the_calendar_keeps_can_be_waited_for() {
+    check(
+        "node n1 2xh100\ndrain on n1 evict at=+0m for=2h\nsubmit j default 1\nplan",
+        "j",
+        expect![[r#"
+            DV-DRAINING 1 node that would do is being drained
+                wait until 1970-01-01 02:00 UTC: divvy reserve has it as reservation 1
+                n1 takes jobs again: divvy gpus undrain n1
+            => wait until 1970-01-01 02:00 UTC: divvy reserve has it as reservation 1
+        "#]],
+    );
+}
+
+#[test]
+fn that_who_runs_is_safe_for_now_can_be_waited_for() {
+    check(
+        "policy {half_life: none, min_runtime: 1h}\nnode n1 4xh100\nqueue a guarantee=2\nqueue b guarantee=1 lend=0\nsubmit x default 3\nplan\nsubmit j a 2\nplan",
+        "j",
+        expect![[r#"
+            DV-LENT-OUT what is guaranteed to queue a is lent to others, who are safe for now
+                wait for job 1 to end
+                1 more GPU of what is lent for b (to 1)
+            DV-GPUS-BUSY no node has 2 GPUs free that would do
+            => wait until 1970-01-01 01:00 UTC: until then those who run are safe from it
+        "#]],
+    );
+}
+
+#[test]
+fn a_limit_of_the_only_model_is_named_to_who_names_none() {
+    check(
+        "node n1 8xh100\nqueue a h100=5\nsubmit j a 6 wait\nplan",
+        "j",
+        expect![[r#"
+            DV-QUEUE-LIMIT queue a has a limit of 5 h100, and it asks for 6
+                ask for 5 GPUs per task instead of 6
+                1 more h100 of limit for a (to 6)
+            => ask for 5 GPUs per task instead of 6
+        "#]],
+    );
+}
+
+#[test]
+fn nobody_is_to_lend_more_than_is_guaranteed_to_him() {
+    check(
+        "policy {half_life: none}\nnode n1 8xh100\nqueue urgent guarantee=2 lend=0\nqueue a guarantee=3 lend=1\nsubmit u urgent 2\nsubmit x a 3\nplan\nsubmit j default 4\nplan",
+        "j",
+        expect![[r#"
+            DV-GPUS-BUSY no node has 4 GPUs free that would do
+                ask for 3 GPUs per task instead of 4
+                wait for job 2 to end
+                a node with 4 more h100
+            => ask for 3 GPUs per task instead of 4
+        "#]],
+    );
 }

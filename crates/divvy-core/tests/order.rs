@@ -275,3 +275,23 @@ fn by_the_walk_priority_goes_before_what_is_left() {
         "#]],
     );
 }
+
+#[test]
+fn by_the_walk_one_that_would_lose_its_work_gives_way_only_to_a_higher_priority() {
+    for order in
+        ["shortest, shortest: {of: remaining}", "attained, attained: {levels: [5m], head_start: none}"]
+    {
+        let policy =
+            format!("{{share: none, order: {order}, preempt: walk, cool_down: none, starve_after: none}}");
+        check(
+            &policy,
+            "node n1 1xh100\nsubmit long default 1\nestimate long 1h 1h\nplan\nsubmit new default 1\nestimate new 10m 10m\nplan\npass 2h\nplan\nsubmit urgent default 1 prio=high\nestimate urgent 9h 9h\nplan",
+            expect![[r#"
+                place long n1:0
+                wait DV-GPUS-BUSY: every GPU that would do is taken
+                stop long Order by urgent
+                promise urgent n1:0
+            "#]],
+        );
+    }
+}

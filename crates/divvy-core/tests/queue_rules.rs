@@ -363,7 +363,7 @@ plan",
             promise h n1:0+n1:1
             ended low pending Reclaimed exit=143
             place low n1:0+n1:1+n1:2+n1:3
-            wait DV-QUEUE-LIMIT: queue lab is at its limit of 1 GPU
+            wait DV-QUEUE-LIMIT: queue lab has a limit of 1 GPU, and it asks for 2
         "#]],
     );
 }
@@ -423,6 +423,7 @@ plan",
             ended c1_2 pending Reclaimed exit=0
             place b1 n1:4+n1:2
             place a1 n1:3+n1:5
+            wait DV-GPUS-BUSY: every GPU that would do is taken
         "#]],
     );
 }

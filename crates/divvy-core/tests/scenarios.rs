@@ -580,7 +580,7 @@ fn in_a_strict_order_nothing_passes_a_job_that_does_not_fit() {
 #[test]
 fn a_job_to_which_devices_are_promised_waits_for_those_that_give_way() {
     check(
-        "node n1 1xh100\npolicy {order: attained, preempt: walk}\nsubmit r default 1\nplan\npass 2h\nsubmit a default 1\nplan\nexplain a\nend r signal=15\nplan",
+        "node n1 1xh100\npolicy {order: attained, preempt: walk}\nsubmit r default 1 resumable\nplan\npass 2h\nsubmit a default 1\nplan\nexplain a\nend r signal=15\nplan",
         expect![[r#"
             place r n1:0
             stop r Order by a

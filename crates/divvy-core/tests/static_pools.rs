@@ -131,7 +131,7 @@ fn what_a_queue_in_it_keeps_for_itself_its_siblings_do_not_get() {
             place c n2:0
             place a n2:1
             place d n1:0
-            wait DV-NOT-LENT: queue prod/web would have to borrow, and the others lend 0 more GPUs
+            wait DV-GPUS-BUSY: every GPU that would do is taken
         "#]],
     );
 }

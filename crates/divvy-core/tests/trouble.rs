@@ -322,7 +322,7 @@ fn who_waits_in_a_pool_with_shared_gpus_starts_once_enough_whole_ones_are_free_o
             place a n1:0
             place b n1:1
             place c n1:2+n1:3
-            wait DV-GPUS-BUSY: no node has 2 GPUs free that would do
+            wait DV-QUEUE-LIMIT: queue q is at its limit of 4 h100
             ended a completed Exit exit=0
             ended b completed Exit exit=0
             place d n1:0+n1:1

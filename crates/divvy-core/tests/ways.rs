@@ -219,7 +219,7 @@ fn in_a_strict_order_nobody_waits_for_one_whose_ways_are_beyond_the_pool_or_the_
         submit a x 1 tasks=2 model=h100 or=a100:3 exclusive prio=high\nsubmit b y 1\nplan",
         expect![[r#"
             place b n1:0
-            wait DV-QUEUE-LIMIT: queue x is at its limit of 5 GPUs
+            wait DV-QUEUE-LIMIT: queue x has a limit of 5 GPUs, and it asks for 6
         "#]],
     );
 }

@@ -51,3 +51,12 @@ fn lives_in_which_devices_are_joined_in_part_break_no_law() {
 fn who_fits_by_his_second_alternative_is_not_passed_and_then_made_room_for() {
     assert_eq!(divvy_sim::chaos::run(713..714, 10_000, 1).violations, []);
 }
+
+/// In the first of these lives two jobs that lose all their work took each other's places by the walk, since each had outrun what was
+/// foreseen of it; in the second jobs of two users' seats, by priority in a seat and for what is guaranteed to it in turns.
+#[test]
+fn lives_in_which_jobs_might_take_places_in_turns_come_to_rest() {
+    for seed in [563, 643] {
+        assert_eq!(divvy_sim::chaos::run(seed..seed + 1, 10_000, 1).violations, []);
+    }
+}

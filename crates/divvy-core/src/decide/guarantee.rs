@@ -23,7 +23,7 @@ pub struct Beyond {
 /// gone do not count; a pool without devices is not asked.
 pub fn guaranteed_beyond(state: &State, queues: &[Queue]) -> Option<Beyond> {
     let there = has(state, |_| true)?;
-    let queues = &*with_nodes(state, queues);
+    let queues = &*in_amounts(state, queues, &there);
     if let Some(beyond) = beyond_nodes(queues) {
         return Some(beyond);
     }
@@ -69,9 +69,11 @@ fn beyond(queues: &[Queue], tops: &Tops, resource: &Resource, (sum, there): (i64
 /// How many queues an error names.
 const MOST_NAMED: usize = 5;
 
-/// The queues, those with nodes of their own as if they said the guarantee that these come to.
-fn with_nodes<'a>(state: &State, queues: &'a [Queue]) -> Cow<'a, [Queue]> {
-    if queues.iter().all(|queue| queue.nodes.is_unsaid()) {
+/// The queues, those with nodes of their own as if they said the guarantee that these come to, and those that are guaranteed all of
+/// something as if they said what the pool has of it.
+fn in_amounts<'a>(state: &State, queues: &'a [Queue], pool: &BTreeMap<Resource, i64>) -> Cow<'a, [Queue]> {
+    let is_said = |queue: &Queue| queue.guarantee.values().all(|amount| *amount != Amount::Unlimited);
+    if queues.iter().all(|queue| queue.nodes.is_unsaid() && is_said(queue)) {
         return Cow::Borrowed(queues);
     }
     let wanted: BTreeMap<String, Queue> =
@@ -81,6 +83,10 @@ fn with_nodes<'a>(state: &State, queues: &'a [Queue]) -> Cow<'a, [Queue]> {
         let there = has(state, is_kept).filter(|_| !queue.nodes.is_unsaid()).unwrap_or_default();
         let guarantee = there.into_iter().map(|(resource, amount)| (resource, Amount::Finite(amount)));
         let mut queue = queue.clone();
+        let all = queue.guarantee.iter_mut().filter(|(_, amount)| **amount == Amount::Unlimited);
+        for (resource, amount) in all {
+            *amount = Amount::Finite(pool.get(resource).copied().unwrap_or(0));
+        }
         queue.guarantee.extend(guarantee);
         queue
     };

@@ -92,6 +92,18 @@ pub enum Change {
         /// Until then.
         until: Time,
     },
+    /// Wait until a reservation on the calendar begins or ends.
+    AwaitCalendar {
+        /// Which.
+        id: u64,
+        /// When it does.
+        until: Time,
+    },
+    /// Wait until those who run, and are safe for now, may be stopped for others.
+    AwaitSafety {
+        /// When one of them may be.
+        until: Time,
+    },
     /// Wait for the budget of a queue to renew.
     AwaitBudget {
         /// Whose.
@@ -278,7 +290,11 @@ impl Change {
             | Change::FewerTasks { .. }
             | Change::LessHost { .. }
             | Change::TimeLimit { .. } => Tier::Own,
-            Change::Wait { .. } | Change::AwaitBudget { .. } | Change::End { .. } => Tier::Time,
+            Change::Wait { .. }
+            | Change::AwaitCalendar { .. }
+            | Change::AwaitSafety { .. }
+            | Change::AwaitBudget { .. }
+            | Change::End { .. } => Tier::Time,
             _ => Tier::Grant,
         }
     }
@@ -430,10 +446,10 @@ impl fmt::Display for Change {
             Change::TimeLimit { to_ms, .. } => {
                 write!(f, "say a time limit of at most {0} (-t {0})", Span(*to_ms))
             }
-            Change::Wait { .. } => write!(f, "wait until its start time"),
-            Change::AwaitBudget { queue, until } => {
-                write!(f, "wait until the budget of {queue} renews {}", utc(*until))
-            }
+            Change::Wait { .. }
+            | Change::AwaitCalendar { .. }
+            | Change::AwaitSafety { .. }
+            | Change::AwaitBudget { .. } => self.fmt_moment(f),
             Change::End { job } => write!(f, "wait for job {job} to end"),
             Change::EndDrain => write!(f, "the pool starts jobs again: divvy up"),
             Change::Undrain { node } => write!(f, "node {node} takes jobs again"),
@@ -465,6 +481,24 @@ impl fmt::Display for Change {
                 let like = class.as_ref().map_or_else(|| model.clone(), ToString::to_string);
                 f.write_str(&room(*tasks, *devices, &like, kept.as_ref()))
             }
+        }
+    }
+}
+
+impl Change {
+    /// Until when to wait, and why.
+    fn fmt_moment(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Change::AwaitCalendar { id, until } => {
+                write!(f, "wait until {}: divvy reserve has it as reservation {id}", utc(*until))
+            }
+            Change::AwaitSafety { until } => {
+                write!(f, "wait until {}: until then those who run are safe from it", utc(*until))
+            }
+            Change::AwaitBudget { queue, until } => {
+                write!(f, "wait until the budget of {queue} renews {}", utc(*until))
+            }
+            _ => write!(f, "wait until its start time"),
         }
     }
 }

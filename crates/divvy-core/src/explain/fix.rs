@@ -69,7 +69,10 @@ pub fn cost(state: &State, spec: &JobSpec, change: &Change) -> Cost {
         Change::TimeLimit { from_ms, to_ms } => {
             Cost { less_time_ms: (from_ms.unwrap_or(UNSAID_LIMIT_MS) - to_ms).max(1), ..none }
         }
-        Change::Wait { until } | Change::AwaitBudget { until, .. } => Cost { until_ms: until.0, ..none },
+        Change::Wait { until }
+        | Change::AwaitCalendar { until, .. }
+        | Change::AwaitSafety { until }
+        | Change::AwaitBudget { until, .. } => Cost { until_ms: until.0, ..none },
         Change::End { job } => {
             let until_ms = expected_end(state, *job).map_or(i64::MAX, |at| at.0.max(1));
             Cost { until_ms, ends: 1, ..none }

@@ -47,7 +47,7 @@ impl Gate {
             }
             Reason::OverBudget(..) => Gate::Budget,
             Reason::BeyondGuarantee(..) => Gate::Guarantee,
-            Reason::BorrowLimit(..) | Reason::NotLent(..) => Gate::Loans,
+            Reason::BorrowLimit(..) | Reason::NotLent(..) | Reason::LentOut(..) => Gate::Loans,
             Reason::InLine | Reason::Reserved(_) => Gate::InLine,
             reason if reason.is_of_capacity() => Gate::Capacity,
             other => Gate::Other(other.code()),

@@ -55,9 +55,30 @@ pub(crate) fn menu(world: &World, kept_from: &[Time]) -> Menu {
         waivers: waivers(world, job),
         in_time: true,
         edits: by_cost([edits(state, snapshot, &job.spec), shorter(state, kept_from, &job.spec)].concat()),
-        ends: by_cost(start.into_iter().chain(renewals(state, &job.spec)).chain(ends).collect()),
+        ends: by_cost(start.into_iter().chain(moments(world, &job.spec)).chain(ends).collect()),
         grants: by_cost(grants(state, snapshot, &job.spec)),
     }
+}
+
+/// So many moments of one kind are on the menu at most.
+const MOST_MOMENTS: usize = 4;
+
+/// Moments at which time alone lets it start, maybe.
+fn moments(world: &World, spec: &JobSpec) -> Vec<Change> {
+    let state = world.state();
+    let turns = state.reservations.iter().filter_map(|kept| {
+        let at = if kept.is_for(spec) { Some(kept.from) } else { kept.until };
+        at.filter(|at| *at > state.now).map(|until| Change::AwaitCalendar { id: kept.id, until })
+    });
+    let mut turns: Vec<Change> = turns.collect();
+    turns.sort_by_key(|change| cost(state, spec, change).until_ms);
+    let mut seen = BTreeSet::new();
+    turns.retain(|change| seen.insert(cost(state, spec, change).until_ms));
+    let after = |at: &Time| world.snapshot().running.next_cooled(*at);
+    let cooled = std::iter::successors(after(&state.now), after).filter(|until| until.0 < i64::MAX);
+    let cooled = cooled.map(|until| Change::AwaitSafety { until });
+    let renewals = renewals(state, spec).into_iter();
+    renewals.chain(turns.into_iter().take(MOST_MOMENTS)).chain(cooled.take(MOST_MOMENTS)).collect()
 }
 
 /// What lets a job into the line at all.
@@ -378,13 +399,22 @@ fn budget_raises(state: &State, spec: &JobSpec) -> Vec<Change> {
     own.map(raise).collect()
 }
 
-/// What another queue could lend more: what the job asks for, and what is missing already where more is kept than there is.
+/// What another queue could lend more of what it is guaranteed: what the job asks for, and what is missing already where more is kept
+/// than there is.
 fn lent(queue: &Queue, drawn: &Holdings, left: &BTreeMap<Resource, i64>) -> Vec<Change> {
+    let own = |resource: &Resource| match queue.guarantee.get(resource) {
+        Some(Amount::Finite(amount)) => *amount,
+        // It may come from those below it.
+        Some(Amount::Unlimited) | None => i64::MAX,
+    };
     let raise = |(resource, amount): (&Resource, &Amount)| {
         let Amount::Finite(from) = *amount else { return None };
         let asked = Some(drawn.of(resource)).filter(|asked| *asked > 0)?;
         let missing = left.get(resource).map_or(0, |left| left.saturating_neg().max(0));
-        let to = from.saturating_add(asked).saturating_add(missing);
+        let to = from.saturating_add(asked).saturating_add(missing).min(own(resource));
+        if to <= from {
+            return None;
+        }
         let (queue, resource) = (queue.path.clone(), resource.clone());
         Some(Change::RaiseLend(Raise { queue, resource, from, to }))
     };

@@ -299,7 +299,10 @@ impl World {
 
     fn wait(&mut self, change: &Change) -> bool {
         match change {
-            Change::Wait { until } | Change::AwaitBudget { until, .. } => {
+            Change::Wait { until }
+            | Change::AwaitCalendar { until, .. }
+            | Change::AwaitSafety { until }
+            | Change::AwaitBudget { until, .. } => {
                 self.now = self.now.max(*until);
                 self.command(&Command::Tick)
             }

@@ -159,14 +159,16 @@ impl Loans {
     /// Where a queue's wish ends, if it does.
     pub(super) fn refuses(&self, queues: &[QueueShare], place: usize, asked: &Amounts) -> Option<Refused> {
         (0..asked.len()).filter(|resource| asked[*resource] > 0).find_map(|resource| {
-            let (mut place, mut need) = (place, asked[resource]);
+            let (asker, mut place, mut need) = (place, place, asked[resource]);
             loop {
                 let loan = &self.of[place];
                 if loan.has_nodes {
                     let left = loan.own[resource].saturating_sub(loan.used[resource]);
                     let refused = Refused { resource, queue: POOL, borrow: None, left: left.max(0) };
-                    // Where nothing is kept, capacity alone decides.
-                    return (loan.kept_inside[resource] > 0 && need > left).then_some(refused);
+                    // Where nothing is kept that others do not use themselves, capacity alone decides.
+                    let is_refused = loan.kept_inside[resource] > 0 && need > left;
+                    let is_refused = is_refused && self.keep_idle(queues, (place, asker), resource);
+                    return is_refused.then_some(refused);
                 }
                 need -= (loan.kept[resource] - loan.used[resource]).clamp(0, need);
                 if need == 0 {
@@ -180,6 +182,16 @@ impl Loans {
                 place = queues[place].parent;
             }
         })
+    }
+
+    /// Whether others than a queue, and those above it, keep anything on the nodes of one of these that they do not use.
+    fn keep_idle(&self, queues: &[QueueShare], (nodes_of, asker): (usize, usize), resource: usize) -> bool {
+        let parent = |place: &usize| (*place != POOL).then(|| queues[*place].parent);
+        let has_nodes = |place: &usize| self.of[*place].has_nodes;
+        let lies_there = |place| std::iter::successors(Some(place), parent).find(has_nodes) == Some(nodes_of);
+        let is_other = |place: &usize| !std::iter::successors(Some(asker), parent).any(|own| own == *place);
+        let idle = |place: &usize| self.of[*place].kept[resource] > self.of[*place].used[resource];
+        (1..self.of.len()).filter(idle).any(|place| is_other(&place) && lies_there(place))
     }
 
     /// What a queue may still take from above: its own that it lends, and what it may borrow, less what it has of it.

@@ -195,6 +195,7 @@ pub(super) fn of_running(policy: &Policy, id: JobId, view: &RunView, now: Time) 
     let turn = fell.map_or(view.placed_at, |fell| fell.max(view.placed_at));
     // One that falls at this very moment counts as waiting.
     let key = key_of(policy, (id, view), now, (turn, fell == Some(now)));
+    let key = if order::stands_fast(policy, view) { order::fast(key) } else { key };
     let is_held = order::held_until(policy, view).is_some_and(|until| until > now);
     if is_held { OrderKey { rank: i64::MIN, ..key } } else { key }
 }

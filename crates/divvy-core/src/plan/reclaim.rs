@@ -255,7 +255,7 @@ pub(super) fn take_back(fair: &mut Fair, claim: &Claim) -> Option<Vec<Placement>
         }
     }
     let placements = by_siblings(fair, claim);
-    placements.or_else(|| if is_entitled(fair, claim) { by_stops(fair, claim) } else { None })
+    placements.or_else(|| if may_leave_short(fair, claim) { by_stops(fair, claim) } else { None })
 }
 
 /// Finds places for what is a queue's, guaranteed or due to it, where one above it has no room for that in its own part, since a
@@ -276,9 +276,12 @@ fn by_siblings(fair: &mut Fair, claim: &Claim) -> Option<Vec<Placement>> {
     by_stops(fair, &Claim { siblings_first: Some(right), spares: Some(&spares), ..claim.clone() })
 }
 
-/// Whether the claim's queue stays within its own guarantee with it, or it goes before all others.
-fn is_entitled(fair: &Fair, claim: &Claim) -> bool {
-    claim.starves || fair.shares.guarantees_it(claim.queue, &claim.asked)
+/// Whether others may be left with less than is guaranteed to them: for one that goes before all others, and for one with which its
+/// queue stays within its own guarantee. Not if its own devices were just taken: what queues have of their guarantees is to grow
+/// with each claim of such jobs, or they could take each other's places in turns for ever (L10).
+fn may_leave_short(fair: &Fair, claim: &Claim) -> bool {
+    let is_back = || fair.trial.state.was_just_taken(claim.job);
+    claim.starves || fair.shares.guarantees_it(claim.queue, &claim.asked) && !is_back()
 }
 
 /// Finds places for the claim by stopping others, and by moving further ones where that does not suffice.

@@ -487,10 +487,13 @@ impl Shares {
         let Some(refused) = loans.refuses(&self.queues, place, asked) else { return Ok(()) };
         let (path, resource) =
             (self.path(refused.queue).to_owned(), self.resources[refused.resource].clone());
+        let own = || self.path(place).to_owned();
+        let is_guaranteed = self.guarantees_it(place, asked);
         let asked = asked[refused.resource];
         Err(match refused.borrow {
             Some(borrow) => Reason::BorrowLimit(path, resource, borrow, asked),
-            None => Reason::NotLent(self.path(place).to_owned(), resource, refused.left, asked),
+            None if is_guaranteed => Reason::LentOut(own(), resource),
+            None => Reason::NotLent(own(), resource, refused.left, asked),
         })
     }
 

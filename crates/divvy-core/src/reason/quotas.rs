@@ -48,7 +48,8 @@ impl Reason {
     pub(super) fn fmt_entitlement(
         &self,
         f: &mut fmt::Formatter<'_>,
-        (queue, resource, amount): (&str, &Resource, i64),
+        (queue, resource): (&str, &Resource),
+        (amount, asked): (i64, i64),
     ) -> fmt::Result {
         let more = amount_of(resource, amount);
         match self {
@@ -61,6 +62,10 @@ impl Reason {
             Reason::NotLent(..) => {
                 let (amount, what) = more.split_once(' ').unwrap_or((&more, ""));
                 write!(f, "queue {queue} would have to borrow, and the others lend {amount} more {what}")
+            }
+            _ if asked > amount => {
+                let asked = shown(resource, asked);
+                write!(f, "queue {queue} has a limit of {more}, and it asks for {asked}")
             }
             _ => write!(f, "queue {queue} is at its limit of {more}"),
         }
@@ -81,6 +86,12 @@ impl Reason {
             other => f.write_str(other.code()),
         }
     }
+}
+
+/// That others have what a queue has lent.
+pub(super) fn fmt_lent(f: &mut fmt::Formatter<'_>, queue: &str, resource: &Resource) -> fmt::Result {
+    let of = if *resource == Resource::Any { String::new() } else { format!(" of {resource}") };
+    write!(f, "what is guaranteed to queue {queue}{of} is lent to others, who are safe for now")
 }
 
 /// `4 GPUs`, `64 cpu`.

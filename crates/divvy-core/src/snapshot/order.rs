@@ -183,9 +183,22 @@ pub(crate) fn shrinks(policy: &Policy) -> bool {
     policy.preempt == Preempt::Walk && policy.order == Order::Shortest && by_time
 }
 
+/// Whether a running job keeps its place before all others of its priority, where the order of the walk would change as it runs:
+/// all its work would be lost each time, and two such jobs could take each other's places until neither is ever done.
+pub(crate) fn stands_fast(policy: &Policy, view: &RunView) -> bool {
+    let changes = policy.preempt == Preempt::Walk && policy.order != Order::Arrival;
+    changes && !view.resumes && view.checkpointed_at.is_none()
+}
+
+/// The place of one that does.
+pub(crate) fn fast(key: OrderKey) -> OrderKey {
+    OrderKey { first: i64::MIN, ..key }
+}
+
 /// The place of a running job in such an order, reckoned back to moment 0, as long as it has not outrun what was foreseen of it.
 pub(crate) fn shrinking(policy: &Policy, id: JobId, view: &RunView, now: Time) -> Option<OrderKey> {
-    let estimate_ms = view.estimate.as_ref().filter(|_| shrinks(policy))?.p50_ms;
+    let shrinks = shrinks(policy) && !stands_fast(policy, view);
+    let estimate_ms = view.estimate.as_ref().filter(|_| shrinks)?.p50_ms;
     let left_ms = estimate_ms.checked_sub(view.attained_ms).filter(|left| *left > 0)?;
     // Like all changes of a place, that it has outrun it takes effect at a whole step.
     let within = view.progress_ms(now) < up_to_step(estimate_ms, policy.step_ms);
@@ -219,7 +232,8 @@ pub(crate) fn lasting(policy: &Policy, id: JobId, (view, level): (&RunView, i64)
         turn: view.placed_at,
         waits: false,
     };
-    key(policy, &standing)
+    let key = key(policy, &standing);
+    if stands_fast(policy, view) { fast(key) } else { key }
 }
 
 /// How many levels' ends it has reached, where the order asks.

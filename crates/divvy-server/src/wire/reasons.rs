@@ -21,6 +21,7 @@ pub(crate) fn examples() -> Vec<Reason> {
         Reason::BeyondGuarantee("vision".into(), Resource::Any, 8000, 1000),
         Reason::BorrowLimit("vision".into(), Resource::Any, 2000, 1000),
         Reason::NotLent("vision".into(), Resource::Any, 0, 1000),
+        Reason::LentOut("vision".into(), Resource::Any),
         Reason::PoolDraining,
         Reason::NoNode,
         Reason::NoSuchModel(class()),

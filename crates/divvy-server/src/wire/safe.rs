@@ -3,6 +3,7 @@
 use divvy_core::id::JobId;
 use divvy_core::model::queue::utc;
 use divvy_core::state::{Job, Run, State};
+use divvy_core::time::Span;
 
 /// In words, or nothing where others may.
 pub(super) fn why_safe(state: &State, job: &Job, (id, run): (JobId, &Run)) -> Option<String> {
@@ -21,9 +22,21 @@ pub(super) fn why_safe(state: &State, job: &Job, (id, run): (JobId, &Run)) -> Op
         let until = until.map(|until| format!(", until {}", utc(until))).unwrap_or_default();
         return Some(format!("it had not run for long{until}{GUARANTEED}"));
     }
-    let until = run.cools_until(policy).filter(|until| *until > state.now)?;
+    let Some(until) = run.cools_until(policy).filter(|until| *until > state.now) else {
+        return why_young(state, run);
+    };
     let until = run.started_at.map(|_| format!(", until {}", utc(until))).unwrap_or_default();
     Some(format!("it gave way before{until}{GUARANTEED}"))
+}
+
+/// Why other queues take nothing from it yet.
+fn why_young(state: &State, run: &Run) -> Option<String> {
+    let least = Some(Span(state.policy.min_runtime_ms)).filter(|least| least.0 > 0)?;
+    let until = run.started_at.map(|started| started + least);
+    until.is_none_or(|until| until > state.now).then(|| {
+        let until = until.map(|until| format!(", until {}", utc(until))).unwrap_or_default();
+        format!("other queues take nothing from a run of less than {least} (min_runtime){until}")
+    })
 }
 
 /// What takes its place all the same.
@@ -75,5 +88,11 @@ mod tests {
             )
         );
         assert_eq!(of("reserve: 0", "fixed").as_deref(), Some("it is not preemptible"));
+        assert_eq!(
+            of("cool_down: none, min_runtime: 10m", "").as_deref(),
+            Some(
+                "other queues take nothing from a run of less than 10m (min_runtime), until 1970-01-01 00:10 UTC"
+            )
+        );
     }
 }

@@ -50,7 +50,7 @@ const VERIFY_EVERY_LIFE: u64 = 16;
 /// The daemon lets time pass in its log so often.
 const TICK_MS: i64 = 60_000;
 /// A job of which this is still heard after the faults is never going to end: far more turns than any life takes.
-const MOST_QUIET_TURNS: u64 = 2_000_000;
+const MOST_QUIET_TURNS: u64 = 200_000;
 /// Turns at one moment before something must be going round in circles.
 const MOST_TURNS_AT_ONCE: u64 = 1000;
 

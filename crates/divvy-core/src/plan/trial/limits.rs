@@ -7,7 +7,7 @@ use super::{Mark, Step, Trial};
 use crate::amount::{Amount, Holdings, Limits, Resource};
 use crate::id::DeviceId;
 use crate::model::allocation::Placement;
-use crate::model::ask::Alternative;
+use crate::model::ask::{Alternative, DeviceClass};
 use crate::model::job::JobSpec;
 use crate::model::queue::lineage;
 use crate::reason::Reason;
@@ -106,22 +106,21 @@ impl<'a> Trial<'a> {
         limited.collect()
     }
 
-    /// The limit that closes every model which an alternative names, if one does.
+    /// The limit that closes every model by which an alternative may be served, if one does: those that it names, or all that the
+    /// pool has for it.
     pub(in crate::plan) fn model_limit(
         &self,
         queue: &str,
         alternative: &Alternative,
         tasks: u32,
     ) -> Option<Reason> {
-        let ask = alternative.devices.as_ref().filter(|ask| !ask.class.models.is_empty())?;
+        let ask = alternative.devices.as_ref()?;
         if !self.limits_models(queue) {
             return None;
         }
         let more = i64::from(ask.count) * i64::from(tasks) * i64::from(ask.milli());
-        let closed = self.closed_models(queue, more);
-        let model = ask.class.models.iter().find(|model| closed.contains(model))?;
-        ask.class.models.iter().all(|model| closed.contains(model)).then_some(())?;
-        let resource = Resource::Model(model.clone());
+        let model = self.all_closed(&ask.class, &self.closed_models(queue, more))?;
+        let resource = Resource::Model(model);
         let limits = self.limits(queue);
         let limits = limits.iter();
         let limits = limits.filter_map(|bound| Some((bound, bound.limits.get(&resource)?)));
@@ -132,6 +131,23 @@ impl<'a> Trial<'a> {
         let mut over = finite.filter(|(bound, most)| self.held_within(bound, &resource) + more > *most);
         let (bound, most) = over.next()?;
         Some(Reason::limit(&queue[..bound.length], resource.clone(), (most, more)))
+    }
+
+    /// One of the models of a class, if all of them are closed.
+    fn all_closed(&self, class: &DeviceClass, closed: &[String]) -> Option<String> {
+        if closed.is_empty() {
+            return None;
+        }
+        let mut models = class.models.clone();
+        if models.is_empty() {
+            let devices = self.capacity.nodes.iter().flat_map(|node| &node.devices);
+            for device in devices.filter(|device| class.takes(&device.spec)) {
+                if !models.contains(&device.spec.model) {
+                    models.push(device.spec.model.clone());
+                }
+            }
+        }
+        models.iter().all(|model| closed.contains(model)).then(|| models.into_iter().next()).flatten()
     }
 
     /// Counts what a placement draws (or, with the sign −1, gives back) for a queue and those above it.

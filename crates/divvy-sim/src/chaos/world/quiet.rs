@@ -6,6 +6,9 @@ use divvy_core::decide::Command;
 
 use super::*;
 
+/// So many starts are looked at where the pool does not come to rest.
+const LAST_STARTS: usize = 100;
+
 impl World {
     /// The faults stop: all is whole again, all that was held is released, and everything takes its course.
     pub(super) fn be_quiet(&mut self) -> Done {
@@ -24,7 +27,21 @@ impl World {
             self.pass_to(due);
             self.turns(Vec::new())?;
         }
-        Err(broken("rest", "the pool does not come to rest after the faults"))
+        let busy = self.who_starts_on_and_on();
+        Err(broken(
+            "rest",
+            format!("the pool does not come to rest after the faults: jobs {busy} go on starting"),
+        ))
+    }
+
+    /// The jobs that started last, each once.
+    fn who_starts_on_and_on(&self) -> String {
+        let placed = self.log.iter().rev().filter_map(|stamped| match &stamped.event {
+            Event::Placed { job, .. } => Some(*job),
+            _ => None,
+        });
+        let jobs: BTreeSet<JobId> = placed.take(LAST_STARTS).collect();
+        jobs.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
     }
 
     /// Whatever is left could not have run in the whole, empty pool within its queue's limits, or waits for such a job.

@@ -515,3 +515,31 @@ fn where_others_use_all_that_they_keep_a_wide_job_waits_for_room_and_has_it_kept
         "#]],
     );
 }
+
+#[test]
+fn a_wide_job_that_would_borrow_is_not_passed_by_those_that_would_borrow_longer() {
+    check(
+        "policy {half_life: none}\nnode n1 8xh100\nqueue prod guarantee=3 lend=0\nqueue b\nqueue c\nsubmit b0 b 1 array=0-2 limit=1h\nplan\npass 10m\nsubmit wide b 4\nplan\nsubmit small b 1 limit=2h\nsubmit other c 1 limit=2h\nsubmit short b 1 limit=20m\nsubmit p prod 3\nplan\nexplain wide\nend b0_0\nplan\nend other\nend short\nplan\nend b0_1\nplan",
+        expect![[r#"
+            place b0_0 n1:0
+            place b0_1 n1:1
+            place b0_2 n1:2
+            wait DV-NOT-LENT: queue b would have to borrow, and the others lend 2 more GPUs
+            place p n1:3+n1:4+n1:5
+            place other n1:6
+            place short n1:7
+            wait DV-RESERVED: what is free is kept for job 2, which is before it in line
+            later
+              DV-GPUS-BUSY no node has 4 GPUs free that would do | wait for running jobs to end, or ask for fewer GPUs or for other models, too
+              8 in pool > 8 right model > 8 enough memory > 8 healthy > 0 free > 0 on one node
+              room from 1h
+            ended b0_0 completed Exit exit=0
+            wait DV-GPUS-BUSY: no node has 4 GPUs free that would do
+            ended other completed Exit exit=0
+            ended short completed Exit exit=0
+            ended b0_1 completed Exit exit=0
+            place wide n1:0+n1:1+n1:6+n1:7
+            wait DV-GPUS-BUSY: every GPU that would do is taken
+        "#]],
+    );
+}

@@ -4,6 +4,7 @@
 use std::cell::OnceCell;
 use std::collections::BTreeSet;
 
+use super::borrowers::{self, Borrowers};
 use super::consolidate::{self, Budget};
 use super::leaving::Leaving;
 use super::reclaim::{self, Claim, Party, Strangers};
@@ -50,6 +51,8 @@ pub(super) struct Fair<'a, 'b> {
     pub(super) early: Option<usize>,
     /// How many jobs may go on elsewhere still.
     pub(super) budget: Budget,
+    /// Who waits for a loan.
+    pub(super) borrowers: Borrowers,
 }
 
 /// Why it is a job's turn to have others stopped.
@@ -147,6 +150,9 @@ pub(super) fn in_turns<'a>(
         }
         turns.refresh(turn.queue, &fair.shares);
     }
+    if fair.trial.reserve.is_asked() {
+        borrowers::look(&mut fair);
+    }
     relieved.into_iter().for_each(|job| starve::forget_reason(fair.trial, waiting, job, verdicts));
     grows.into_iter().chain([Reach::Free]).for_each(|reach| drop(resize::grow(&mut fair, reach)));
     consolidate::resettle(&mut fair);
@@ -177,6 +183,7 @@ impl<'a, 'b> Fair<'a, 'b> {
         Self {
             leaving: Leaving::new(state, leavers, told),
             budget: Budget::new(&state.policy),
+            borrowers: Borrowers::default(),
             victims: Vec::new(),
             may_grow: !growing.is_empty(),
             grown: Vec::new(),
@@ -327,6 +334,7 @@ impl<'a> Fair<'a, '_> {
             let owed = self.shares.owes(turn.queue, &turn.view.asked);
             self.trial.reserve.note(state, (turn.job(), owed), reason);
         }
+        borrowers::note(self, turn, reason);
     }
 
     /// Whether a job, in a strict order, keeps back those behind it.
@@ -348,6 +356,9 @@ impl<'a> Fair<'a, '_> {
                 self.take_back((turn, By::Turn), job, &reason)?;
                 return Ok(place::next_start(self.trial, job));
             }
+        }
+        if let Some(owner) = borrowers::before_whom(self, turn, &job.spec) {
+            return Err(Reason::Reserved(owner));
         }
         // Gangs that may grow stand in no line, and what is due to them goes before what nobody is due.
         let alone = alone && !self.may_grow;

@@ -184,6 +184,19 @@ impl Loans {
         })
     }
 
+    /// Whether a queue takes anything of what nobody keeps when it takes so much.
+    pub(super) fn borrows(&self, queues: &[QueueShare], place: usize, asked: &Amounts) -> bool {
+        (0..asked.len()).filter(|resource| asked[*resource] > 0).any(|resource| {
+            let (mut place, mut need) = (place, asked[resource]);
+            while need > 0 && !self.of[place].has_nodes {
+                let loan = &self.of[place];
+                need -= (loan.kept[resource] - loan.used[resource]).clamp(0, need);
+                place = queues[place].parent;
+            }
+            need > 0
+        })
+    }
+
     /// Whether others than a queue, and those above it, keep anything on the nodes of one of these that they do not use.
     fn keep_idle(&self, queues: &[QueueShare], (nodes_of, asker): (usize, usize), resource: usize) -> bool {
         let parent = |place: &usize| (*place != POOL).then(|| queues[*place].parent);

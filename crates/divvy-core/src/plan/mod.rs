@@ -1,5 +1,6 @@
 //! The planner: a snapshot and a policy give a plan. See `README.md` beside this file.
 
+mod borrowers;
 mod calendar;
 mod choose;
 mod consolidate;
@@ -213,6 +214,9 @@ fn planned(state: &State, snapshot: &mut Snapshot, now: Time, reserves: bool) ->
     let trial::Others { waiting, running, limits, .. } = others;
     if state.policy.preempt != Preempt::Walk {
         trial.reserve = reserve::Reserve::new(now, running, limits);
+    }
+    if reserves {
+        trial.reserve.ask();
     }
     match (state.policy.preempt, shares) {
         (Preempt::Off | Preempt::LeastLoss, Some(shares)) => {

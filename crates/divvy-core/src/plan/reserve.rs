@@ -33,6 +33,8 @@ pub(super) struct Reserve<'a> {
     kept: Vec<Kept>,
     /// What looking came to, for people.
     rooms: Vec<Room>,
+    /// Whether somebody asks for whom room is kept, whoever would start meanwhile.
+    is_asked: bool,
     /// When what this cycle has placed will end, as far as that is known.
     ends: BTreeMap<AllocationId, Time>,
 }
@@ -46,12 +48,21 @@ struct Kept {
 }
 
 /// What ends together, and when, if that is known.
-type End = (Option<Time>, Vec<AllocationId>);
+pub(super) type End = (Option<Time>, Vec<AllocationId>);
 
 impl<'a> Reserve<'a> {
     /// Of a cycle: who runs, and when they reach their limits.
     pub(super) fn new(now: Time, running: &'a Running, limits: &'a BTreeSet<(Time, JobId)>) -> Self {
         Self { now, running: Some((running, limits)), ..Self::default() }
+    }
+
+    /// Has all be looked at, even if nobody behind those for whom room is kept would start.
+    pub(super) fn ask(&mut self) {
+        self.is_asked = true;
+    }
+
+    pub(super) fn is_asked(&self) -> bool {
+        self.is_asked
     }
 
     /// The moment of the cycle; the beginning of time where there is none.
@@ -99,6 +110,11 @@ impl<'a> Reserve<'a> {
         }
     }
 
+    /// Notes from when on somebody has room whose place is not known yet.
+    pub(super) fn note_room(&mut self, room: Room) {
+        self.rooms.push(room);
+    }
+
     /// What is kept for those who were looked at.
     pub(super) fn rooms(&self) -> &[Room] {
         &self.rooms
@@ -106,7 +122,10 @@ impl<'a> Reserve<'a> {
 
     /// From when on something is kept, for each job for which that can be foretold.
     pub(super) fn kept_from(&self) -> impl Iterator<Item = Time> {
-        self.kept.iter().filter_map(|kept| kept.from)
+        self.rooms.iter().filter_map(|room| match room.keeps {
+            Keeps::From(from) => Some(from),
+            Keeps::AsItComes | Keeps::Nothing => None,
+        })
     }
 
     /// Whether anybody who waits may be pushed back.
@@ -266,7 +285,7 @@ fn give_back(trial: &mut Trial, id: AllocationId) {
 }
 
 /// The ends that are known, the first first: limits, estimates that have not been outrun, and those of what this cycle placed.
-fn known_ends(trial: &Trial) -> Vec<End> {
+pub(super) fn known_ends(trial: &Trial) -> Vec<End> {
     let (state, reserve) = (trial.state, &trial.reserve);
     let Some((running, limits)) = reserve.running else { return Vec::new() };
     let released: BTreeSet<AllocationId> = trial.released().collect();

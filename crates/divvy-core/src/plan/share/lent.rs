@@ -1,9 +1,9 @@
-//! Part of phase 1, share: how much of what is guaranteed to a queue others hold now. Nothing is decided by it: it is for people.
+//! Part of phase 1, share: when a queue may borrow; and, for people, how much of what is guaranteed to a queue others hold now.
 
 use std::collections::BTreeMap;
 
 use super::super::divide::{Claim, fill};
-use super::{ANY, POOL, Shares};
+use super::{ANY, Amounts, POOL, Shares};
 use crate::amount::{Holdings, Resource};
 use crate::model::device::WHOLE_MILLI;
 
@@ -17,6 +17,26 @@ struct Lender {
 }
 
 impl Shares {
+    /// Whether a queue takes anything of what nobody keeps when it takes so much: more than it keeps for itself.
+    pub(in crate::plan) fn borrows(&self, place: usize, asked: &Amounts) -> bool {
+        self.loans.as_ref().is_some_and(|loans| loans.borrows(&self.queues, place, asked))
+    }
+
+    /// When a queue may have so much, by what the others lend and what it may borrow, while jobs end in this order, each step with whose
+    /// they are and what they draw: the number of the step.
+    pub(in crate::plan) fn lent_after(
+        &self,
+        place: usize,
+        asked: &Amounts,
+        ends: impl Iterator<Item = Vec<(usize, Amounts)>>,
+    ) -> Option<usize> {
+        let mut loans = self.loans.clone()?;
+        ends.enumerate().find_map(|(step, ended)| {
+            ended.iter().for_each(|(of, amounts)| loans.charge(&self.queues, *of, (amounts, -1)));
+            loans.refuses(&self.queues, place, asked).is_none().then_some(step)
+        })
+    }
+
     /// What each queue lends of its guarantee, in thousandths of devices of any model, by place.
     ///
     /// At each fork the children hold beyond their guarantees what is guaranteed to none of them, what comes from outside, and the

@@ -1,0 +1,114 @@
+//! Part of phase 5, reserve: who waits since other queues keep unused devices for themselves waits for a number, not for nodes. What
+//! those who borrow give back is left to the first of them, as far as others would push him back by borrowing it.
+
+use super::fair::Fair;
+use super::reserve;
+use super::share::{ANY, Amounts};
+use super::turns::Turn;
+use super::{Keeps, Room};
+use crate::id::{AllocationId, JobId};
+use crate::model::job::JobSpec;
+use crate::reason::Reason;
+
+/// Those who wait for a loan, in line; the first so many have been looked at.
+#[derive(Default)]
+pub(super) struct Borrowers {
+    first: Vec<Waits>,
+    looked_at: usize,
+}
+
+/// Who waits for a loan.
+#[derive(Clone)]
+struct Waits {
+    job: JobId,
+    queue: usize,
+    asked: Amounts,
+    /// Whether what becomes free may be collected for it.
+    collects: bool,
+    keeps: Keeps,
+}
+
+/// Notes a job that waits, and why.
+pub(super) fn note(fair: &mut Fair, turn: Turn, reason: &Reason) {
+    let most = fair.trial.state.policy.reserve as usize;
+    if !matches!(reason, Reason::NotLent(..)) || fair.borrowers.first.len() >= most {
+        return;
+    }
+    let asked = turn.view.asked.clone();
+    let collects = fair.shares.owes(turn.queue, &asked);
+    let waits = Waits { job: turn.job(), queue: turn.queue, asked, collects, keeps: Keeps::Nothing };
+    fair.borrowers.first.push(waits);
+}
+
+/// For whom what a job would borrow is kept, if it is. Not from what is guaranteed to its queue, nor, for one of another queue, from
+/// what is due to its own.
+pub(super) fn before_whom(fair: &mut Fair, turn: Turn, spec: &JobSpec) -> Option<JobId> {
+    let asked = &turn.view.asked;
+    if fair.borrowers.first.is_empty()
+        || fair.shares.guarantees_it(turn.queue, asked)
+        || !fair.shares.borrows(turn.queue, asked)
+    {
+        return None;
+    }
+    look(fair);
+    let is_due = fair.shares.upwards(turn.queue).all(|place| {
+        let queue = &fair.shares.queues[place];
+        queue.stays_within(asked, |queue| &queue.target)
+    });
+    let until = spec.known_length().map(|length| fair.now + length);
+    let is_pushed = |waits: &&Waits| match waits.keeps {
+        Keeps::Nothing => false,
+        Keeps::AsItComes => true,
+        Keeps::From(from) => until.is_none_or(|until| until > from),
+    };
+    let binds = |waits: &&Waits| waits.queue == turn.queue || !is_due;
+    fair.borrowers.first.iter().filter(binds).find(is_pushed).map(|waits| waits.job)
+}
+
+/// Looks from when on each that waits can have its loan.
+pub(super) fn look(fair: &mut Fair) {
+    while let Some(waits) = fair.borrowers.first.get(fair.borrowers.looked_at).cloned() {
+        let place = fair.borrowers.looked_at;
+        fair.borrowers.looked_at += 1;
+        let ends = reserve::known_ends(fair.trial);
+        let drawn = ends.iter().map(|(_, ids)| ids.iter().filter_map(|id| drawn(fair, *id)).collect());
+        let found = fair.shares.lent_after(waits.queue, &waits.asked, drawn);
+        let end = found.and_then(|index| ends.get(index));
+        let keeps = match end {
+            Some((Some(at), _)) => Keeps::From(*at),
+            _ if collects(fair, &waits) => Keeps::AsItComes,
+            _ => Keeps::Nothing,
+        };
+        let state = fair.trial.state;
+        let first = end.and_then(|(_, ids)| ids.first());
+        let awaits = first.and_then(|id| Some(state.allocations.get(id)?.job));
+        let member = state.jobs.get(&waits.job.number).and_then(|job| job.waiting_members().next().flatten());
+        fair.trial.reserve.note_room(Room { job: JobId { member, ..waits.job }, keeps, awaits });
+        fair.borrowers.first[place].keeps = keeps;
+    }
+}
+
+/// Whether what becomes free is collected for it, though nothing foretells when that will be enough.
+fn collects(fair: &Fair, waits: &Waits) -> bool {
+    let state = fair.trial.state;
+    let Some(job) = state.jobs.get(&waits.job.number) else { return false };
+    let has_waited = fair.now.since(job.submitted_at).0 >= state.policy.collect_after_ms;
+    let few = waits.asked[ANY] <= i64::from(state.policy.collect_devices) * 1000;
+    let none = fair.borrowers.first.iter().all(|other| other.keeps != Keeps::AsItComes);
+    waits.collects && has_waited && few && none
+}
+
+/// What an allocation draws, and whose it is.
+fn drawn(fair: &Fair, id: AllocationId) -> Option<(usize, Amounts)> {
+    let state = fair.trial.state;
+    let held = state.allocations.get(&id).map(|held| (held.job, &held.placement));
+    let of_this_cycle = || {
+        let places = fair.places.iter();
+        let mut all =
+            places.flat_map(|place| place.placements.iter().map(|placement| (place.job, placement)));
+        all.find(|(_, placement)| placement.allocation == id)
+    };
+    let (job, placement) = held.or_else(of_this_cycle)?;
+    let queue = fair.shares.place(state.jobs.get(&job.number)?.spec.stand());
+    Some((queue, fair.shares.counted(state, std::iter::once(placement))))
+}

@@ -43,7 +43,7 @@ impl Verdict {
     }
 }
 
-/// Why a job waits.
+/// Why a job waits. New ones come last: the digests in logs count them by their places.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reason {
@@ -67,9 +67,6 @@ pub enum Reason {
     /// Other queues keep for themselves what its queue would have to borrow: its queue, resource, what is left to be lent, and
     /// what this job asks for.
     NotLent(String, Resource, i64, i64),
-    /// What it asks for is guaranteed to its queue, which has lent it, and those who have it are safe for now: its queue, and the
-    /// resource.
-    LentOut(String, Resource),
     /// The pool takes nothing new: it is being taken down.
     PoolDraining,
     /// No node is there that takes tasks.
@@ -137,6 +134,9 @@ pub enum Reason {
     OtherNodes(Option<String>, Option<String>),
     /// None of the nodes is there that are kept for its queue, or one above: which.
     NodesAbsent(String),
+    /// What it asks for is guaranteed to its queue, which has lent it, and those who have it are safe for now: its queue, and the
+    /// resource.
+    LentOut(String, Resource),
 }
 
 /// What can change a reason.

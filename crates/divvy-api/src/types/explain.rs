@@ -151,7 +151,7 @@ pub struct Way {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(default)]
 pub struct Displaced {
-    /// `preempted`, `reclaimed`, `order` or `moved`.
+    /// `preempted`, `reclaimed`, `order`, `moved`, `crowded`, `faster`, `starved`, or `drain`: for a drain or a reservation.
     pub cause: String,
     /// The job that got them; null where that is not known.
     pub by: Option<String>,

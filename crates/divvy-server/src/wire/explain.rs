@@ -88,6 +88,7 @@ fn displacement(cause: Cause) -> Option<&'static str> {
         Cause::Crowded => Some("crowded"),
         Cause::Faster => Some("faster"),
         Cause::Starved => Some("starved"),
+        Cause::Drain => Some("drain"),
         _ => None,
     }
 }

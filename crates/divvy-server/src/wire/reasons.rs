@@ -21,7 +21,6 @@ pub(crate) fn examples() -> Vec<Reason> {
         Reason::BeyondGuarantee("vision".into(), Resource::Any, 8000, 1000),
         Reason::BorrowLimit("vision".into(), Resource::Any, 2000, 1000),
         Reason::NotLent("vision".into(), Resource::Any, 0, 1000),
-        Reason::LentOut("vision".into(), Resource::Any),
         Reason::PoolDraining,
         Reason::NoNode,
         Reason::NoSuchModel(class()),
@@ -53,6 +52,7 @@ pub(crate) fn examples() -> Vec<Reason> {
         Reason::OverBudget("vision".into(), 2_000_000, Time(0)),
         Reason::OtherNodes(None, Some("production".into())),
         Reason::NodesAbsent("production".into()),
+        Reason::LentOut("vision".into(), Resource::Any),
     ]
 }
 

@@ -192,7 +192,7 @@ fn why_fewer_start_is_told() {
     assert_eq!((&answer.before.beyond, answer.after.beyond.as_deref()), (&None, Some(beyond)));
     let answer = whatif(&past, &["queue w limit=1"]);
     assert_eq!((answer.before.all.started, answer.after.all.started), (2, 1));
-    let stranded = "DV-QUEUE-LIMIT: queue w is at its limit of 1 GPU";
+    let stranded = "DV-QUEUE-LIMIT: queue w has a limit of 1 GPU, and it asks for 2";
     assert_eq!(answer.after.stranded.get(&2).map(String::as_str), Some(stranded));
     assert!(answer.before.stranded.is_empty(), "{:?}", answer.before.stranded);
 }

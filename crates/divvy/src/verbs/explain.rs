@@ -212,7 +212,11 @@ fn way(way: &Way) -> String {
 
 /// How it lost its devices, what that cost, and when it is back.
 fn lost(displaced: &Displaced) -> String {
-    let to = displaced.by.as_ref().map_or("others".to_owned(), |by| format!("job {}", plain(by)));
+    let to = match (&displaced.by, displaced.cause.as_str()) {
+        (Some(by), _) => format!("job {}", plain(by)),
+        (None, "drain") => "a drain or a reservation, which divvy reserve lists".into(),
+        (None, _) => "others".into(),
+    };
     let told = if displaced.at_ms.is_none() { "gives way" } else { "gave way" };
     let mut text = format!("{told} to {to} ({})", plain(&displaced.cause));
     match displaced.lost_gpu_seconds {

@@ -123,7 +123,10 @@ impl Sheet {
         let job = &detail.job;
         self.line("submitted", local(job.submitted_ms));
         if let Some(started) = job.started_ms {
-            self.line("started", format!("{}, after {}", local(started), span(started - job.submitted_ms)));
+            // Of one that has run before, not all that time was waiting.
+            let again = detail.attempts.last().is_some_and(|attempt| attempt.attempt > 1);
+            let after = (!again).then(|| format!(", after {}", span(started - job.submitted_ms)));
+            self.line("started", format!("{}{}", local(started), after.unwrap_or_default()));
         }
         if let Some(ended) = job.ended_ms {
             let ran =
@@ -131,6 +134,9 @@ impl Sheet {
             self.line("ended", format!("{}{ran}", local(ended)));
         }
         let mut limits = Vec::new();
+        let awaited = detail.start_after_ms.filter(|at| *at > now_ms);
+        limits.extend(awaited.map(|at| format!("not before {}", local(at))));
+        limits.extend(detail.deadline_ms.map(|at| format!("to be over by {}", local(at))));
         limits.extend(job.time_limit_ms.map(|limit| format!("limit {}", span(limit))));
         limits.extend(detail.estimate_ms.map(|estimate| format!("estimate {}", span(estimate))));
         if let (Some(started), None, Some(limit)) = (job.started_ms, job.ended_ms, job.time_limit_ms) {
@@ -162,7 +168,7 @@ impl Sheet {
         } else if let (true, Some(code)) = (job.state.is_ended(), job.exit_code) {
             self.line("end", format!("exit code {code}"));
         } else if let Some(end) = &job.last_end {
-            self.line("last end", why_it_ended(&JobState::Pending, end, None));
+            self.line("last end", why_it_ended(&job.state, end, None));
         }
     }
 

@@ -7,6 +7,7 @@ use super::share::{ANY, Amounts};
 use super::turns::Turn;
 use super::{Keeps, Room};
 use crate::id::{AllocationId, JobId};
+use crate::model::allocation::AllocationState;
 use crate::model::job::JobSpec;
 use crate::reason::Reason;
 
@@ -76,7 +77,7 @@ pub(super) fn look(fair: &mut Fair) {
         let end = found.and_then(|index| ends.get(index));
         let keeps = match end {
             Some((Some(at), _)) => Keeps::From(*at),
-            _ if collects(fair, &waits) => Keeps::AsItComes,
+            _ if may_collect(fair, &waits) && fits_alone(fair, &waits) => Keeps::AsItComes,
             _ => Keeps::Nothing,
         };
         let state = fair.trial.state;
@@ -88,8 +89,16 @@ pub(super) fn look(fair: &mut Fair) {
     }
 }
 
-/// Whether what becomes free is collected for it, though nothing foretells when that will be enough.
-fn collects(fair: &Fair, waits: &Waits) -> bool {
+/// Whether there is as much to borrow at all, once all that runs has ended.
+fn fits_alone(fair: &Fair, waits: &Waits) -> bool {
+    let running = fair.trial.state.allocations.keys().copied();
+    let placed = fair.places.iter().flat_map(|place| &place.placements).map(|placement| placement.allocation);
+    let all: Vec<_> = running.chain(placed).filter_map(|id| drawn(fair, id)).collect();
+    fair.shares.lent_after(waits.queue, &waits.asked, std::iter::once(all)).is_some()
+}
+
+/// Whether what becomes free may be collected for it, though nothing foretells when that will be enough.
+fn may_collect(fair: &Fair, waits: &Waits) -> bool {
     let state = fair.trial.state;
     let Some(job) = state.jobs.get(&waits.job.number) else { return false };
     let has_waited = fair.now.since(job.submitted_at).0 >= state.policy.collect_after_ms;
@@ -98,10 +107,14 @@ fn collects(fair: &Fair, waits: &Waits) -> bool {
     waits.collects && has_waited && few && none
 }
 
-/// What an allocation draws, and whose it is.
+/// What an allocation draws, and whose it is; nothing of one that is being stopped, which counts as given back.
 fn drawn(fair: &Fair, id: AllocationId) -> Option<(usize, Amounts)> {
     let state = fair.trial.state;
-    let held = state.allocations.get(&id).map(|held| (held.job, &held.placement));
+    let held = state.allocations.get(&id);
+    if held.is_some_and(|held| held.state == AllocationState::Stopping) {
+        return None;
+    }
+    let held = held.map(|held| (held.job, &held.placement));
     let of_this_cycle = || {
         let places = fair.places.iter();
         let mut all =

@@ -551,14 +551,20 @@ fn what_becomes_free_is_collected_for_a_loan_but_for_none_larger_than_there_is_t
             "policy {{half_life: none, collect_after: 1h}}\nnode n1 8xh100\nqueue prod guarantee=3 lend=0\nqueue b\nsubmit b0 b 4\nplan\nsubmit wide b {wide}\nplan\npass 2h\nsubmit small b 1\nplan"
         )
     };
-    check(&scenario(5), expect![[r#"
+    check(
+        &scenario(5),
+        expect![[r#"
         place b0 n1:0+n1:1+n1:2+n1:3
         wait DV-NOT-LENT: queue b would have to borrow, and the others lend 1 more GPU
         wait DV-RESERVED: what is free is kept for job 2, which is before it in line
-    "#]]);
-    check(&scenario(6), expect![[r#"
+    "#]],
+    );
+    check(
+        &scenario(6),
+        expect![[r#"
         place b0 n1:0+n1:1+n1:2+n1:3
         wait DV-NOT-LENT: queue b would have to borrow, and the others lend 1 more GPU
         place small n1:4
-    "#]]);
+    "#]],
+    );
 }

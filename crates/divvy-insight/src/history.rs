@@ -63,6 +63,11 @@ impl History {
         self.ended += 1;
     }
 
+    /// How many jobs of a queue have ended.
+    pub fn ended_of_queue(&self, queue: &str) -> u64 {
+        self.of_queue.get(queue).map_or(0, |spread| spread.weight() as u64)
+    }
+
     /// What is foreseen of a job that has not ended. It stays the same until [`History::renews`] says otherwise.
     pub fn foresee(&mut self, job: &Likeness) -> Option<Estimate> {
         self.names_seen |= !job.user.is_empty() || !job.name.is_empty();

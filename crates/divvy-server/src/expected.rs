@@ -7,22 +7,20 @@ use std::time::{Duration, Instant};
 
 use divvy_core::id::JobId;
 use divvy_core::model::attempt::Attempt;
-use divvy_core::state::{Job, State};
+use divvy_core::state::State;
 use divvy_core::time::{Span, Time};
-use divvy_insight::{Lengths, Likeness};
+use divvy_insight::Lengths;
 use divvy_sim::engine::Costs;
 use divvy_sim::forecast::{Basis, Bounds, Expected, Experience, Forecast, Known, forecast};
 use tokio::sync::Mutex;
 
+use crate::alike;
 use crate::clock;
 use crate::pool::Pool;
 use crate::store::{Reader, StoreError};
 
 /// How long an answer may take, and how long another may be waited for before.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(2);
-
-/// How many finished jobs are learned from: the latest.
-const LEARNED_FROM: usize = 5_000;
 
 /// How old what was learned may be.
 const LEARNED_AGAIN_AFTER: Duration = Duration::from_secs(10);
@@ -81,7 +79,7 @@ impl Forecaster {
             state,
             now: clock::now(),
             lengths: &self.lengths,
-            likeness: &likeness,
+            likeness: &alike::likeness,
             costs: Costs::default(),
         };
         let found = forecast(&known, &BTreeSet::from([id]), &Bounds::default(), &|| Instant::now() > until);
@@ -120,8 +118,8 @@ impl Forecaster {
         if self.learned.is_none_or(|at| at.elapsed() > LEARNED_AGAIN_AFTER) {
             self.learned = Some(Instant::now());
             let mut lengths = Lengths::default();
-            for (likeness, ran_ms) in reader.lengths(LEARNED_FROM)? {
-                lengths.note_end(&named_alike(likeness), ran_ms);
+            for (likeness, length_ms) in reader.lengths(alike::LEARNED_FROM)? {
+                lengths.note_end(&likeness, length_ms);
             }
             self.lengths = lengths;
         }
@@ -142,22 +140,6 @@ impl Forecaster {
 
 fn first_start(attempts: &[Attempt]) -> Option<Time> {
     attempts.iter().find_map(|attempt| attempt.started_at)
-}
-
-fn likeness(job: &Job) -> Likeness {
-    named_alike(Likeness {
-        queue: job.spec.queue.clone(),
-        user: job.owner.name.clone(),
-        name: job.spec.name.clone(),
-        devices: job.spec.devices_asked(),
-    })
-}
-
-/// Jobs whose names differ in their numbers alone are alike: `train-17` and `train-18`.
-fn named_alike(job: Likeness) -> Likeness {
-    let is_number = |letter: char| letter.is_ascii_digit() || matches!(letter, '-' | '_' | '.');
-    let name = job.name.trim_end_matches(is_number).to_owned();
-    Likeness { name, ..job }
 }
 
 /// What an answer rests on.
@@ -194,18 +176,6 @@ fn why_not(samples: usize, unknown: u64, followed: Span) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn names_that_differ_in_their_numbers_alone_are_alike() {
-        let named = |name: &str| {
-            let (queue, user) = ("q".to_owned(), "ana".to_owned());
-            named_alike(Likeness { queue, user, name: name.into(), devices: 1 }).name
-        };
-        assert_eq!(
-            ["train-17", "train-18", "train", "llama3.1", "17"].map(named),
-            ["train", "train", "train", "llama", ""]
-        );
-    }
 
     #[test]
     fn an_answer_says_what_it_rests_on() {

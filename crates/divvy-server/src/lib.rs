@@ -8,6 +8,7 @@
     reason = "a Problem is an answer to a person: its size is nothing beside the request that it answers"
 )]
 
+mod alike;
 mod clock;
 mod control;
 mod environments;

@@ -306,3 +306,32 @@ fn by_the_order_shortest_those_go_first_of_whom_their_users_say_so() {
     let order = lines(&pool.work().join("order"));
     assert_eq!(order, ["--estimate 10s", "--estimate 1m", "--estimate 10m", ""]);
 }
+
+#[test]
+fn by_the_order_shortest_those_go_first_of_whom_finished_jobs_say_so() {
+    let pool = Pool::start();
+    std::fs::write(
+        pool.work().join("queues.yaml"),
+        "queues: {default: }\npolicy: {order: shortest, reserve: 0}\n",
+    )
+    .unwrap();
+    pool.say("apply -f queues.yaml").ok();
+    let ended: Vec<_> = (0..10).map(|_| pool.submit("-g 8 --name quick", "true")).collect();
+    ended.iter().for_each(|job| assert_eq!(pool.divvy(["wait", job]).code, 0));
+    // What was learned is in the log, and learned again from it.
+    pool.say("down").ok();
+    pool.up();
+    let (started, go) = (pool.gate("started"), pool.gate("go"));
+    pool.submit("-g 8", "echo > started; read x < go");
+    started.await_job();
+    let note = |flags: &str| pool.submit(&format!("-g 8 {flags}"), &format!("echo '{flags}' >> order"));
+    let jobs = ["--estimate 10m", "--name quick"].map(note);
+    let quick = shown(&pool, &jobs[1]);
+    assert!(quick["foreseen_ms"].as_i64() < Some(60_000), "{quick}");
+    assert!(quick["foreseen_p90_ms"].as_i64() > quick["foreseen_ms"].as_i64(), "{quick}");
+    assert!(pool.say(&format!("show {}", jobs[1])).ok().contains("by finished jobs like it"));
+    go.open();
+    jobs.iter().for_each(|job| assert_eq!(pool.divvy(["wait", job]).code, 0));
+    let order = lines(&pool.work().join("order"));
+    assert_eq!(order, ["--name quick", "--estimate 10m"]);
+}

@@ -235,6 +235,12 @@ pub struct JobDetail {
     /// How long its user thinks that it runs.
     #[serde(default)]
     pub estimate_ms: Option<i64>,
+    /// How long finished jobs like it let expect that it runs, until it has ended: as likely longer as shorter.
+    #[serde(default)]
+    pub foreseen_ms: Option<i64>,
+    /// The same, longer in one case of ten.
+    #[serde(default)]
+    pub foreseen_p90_ms: Option<i64>,
     /// Jobs that must end before: `12:ok`.
     #[serde(default)]
     pub after: Vec<String>,

@@ -4,6 +4,7 @@
 //! the engine, those who asked, and those who watch. What comes in during the append is the next turn: one fsync serves
 //! all of it.
 
+mod foresight;
 mod snapshots;
 mod turn;
 
@@ -96,6 +97,7 @@ pub(crate) struct Control {
     /// How the daemon is about to end.
     ending: Option<Ending>,
     ticked: Position,
+    foresight: foresight::Foresight,
     snapshots: snapshots::Snapshots,
 }
 
@@ -166,6 +168,7 @@ impl Control {
             full: None,
             ending: None,
             ticked,
+            foresight: foresight::Foresight::default(),
             snapshots,
         }
     }

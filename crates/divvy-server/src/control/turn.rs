@@ -7,9 +7,8 @@ use super::*;
 use divvy_core::controller::Batch;
 use divvy_core::event::Event;
 use divvy_core::id::JobId;
-use divvy_core::model::job::Estimate;
 use divvy_core::state::State;
-use divvy_core::time::{Span, Time};
+use divvy_core::time::Time;
 use divvy_engine::local::JobEnvironment;
 
 /// A request that was taken, and what it will be answered.
@@ -35,6 +34,7 @@ impl Control {
         for request in requests {
             answers.extend(self.take(&mut controller, request, now)?);
         }
+        self.foresight.renew(&pool.reader, &mut controller, now)?;
         self.tick(&mut controller, now)?;
         controller.cycle(now)?;
         let Some(batch) = controller.drain() else {
@@ -49,6 +49,7 @@ impl Control {
             return self.not_appended(error, answers);
         }
         self.observed.clear();
+        self.foresight.note(&pool.reader, &batch.attempts);
         self.engine.submit(&batch.actions);
         pool.watchers.remember(&batch.attempts);
         pool.watchers.tell(controller.state(), &batch.commit.events);
@@ -113,7 +114,7 @@ impl Control {
             Request::Submit(submit, environment, reply) => {
                 let taken = controller.take(&Command::Submit(submit), now)?.map_err(Refusal::Rejected);
                 if let Ok(Answer { job: Some(number), .. }) = &taken {
-                    foresee(controller, *number, now)?;
+                    self.foresight.foresee(&self.pool.reader, controller, *number, now)?;
                 }
                 if let (Ok(Answer { job: Some(number), .. }), Some(environment)) = (&taken, environment) {
                     // A rename within a directory that was just written to; if it fails all the same, the launch says so.
@@ -201,18 +202,6 @@ impl Control {
             }
         }
     }
-}
-
-/// What the user of a job says of its length is what the order by length goes by.
-fn foresee(controller: &mut Controller, number: u64, now: Time) -> Result<(), ControlError> {
-    let said = controller.state().jobs.get(&number).and_then(|job| job.spec.estimate);
-    let Some(Span(length_ms)) = said else { return Ok(()) };
-    // One number says nothing of how far the truth may be from it.
-    let (p50_ms, p90_ms) = (length_ms, length_ms);
-    let estimate = Estimate { p50_ms, p90_ms, model: "user".into(), outlook: Vec::new() };
-    // One that was submitted before, by its token, may be over.
-    let _ = controller.take(&Command::Estimate(JobId::single(number), estimate), now)?;
-    Ok(())
 }
 
 fn answer(answers: Vec<Answered>) {

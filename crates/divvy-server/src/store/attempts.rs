@@ -6,9 +6,10 @@ use divvy_core::model::attempt::Attempt;
 use divvy_core::model::job::Kind;
 use divvy_insight::Likeness;
 use rusqlite::types::Value;
-use rusqlite::{Connection, Row, params, params_from_iter};
+use rusqlite::{Connection, OptionalExtension, Row, params, params_from_iter};
 
 use super::body;
+use crate::alike::named_alike;
 
 /// A job that is no member of an array has this in the column `member`, so that it comes first and the key has no null.
 const NO_MEMBER: i64 = -1;
@@ -119,16 +120,34 @@ pub(crate) fn of(db: &Connection, job: JobId) -> rusqlite::Result<Vec<Attempt>> 
     rows.collect()
 }
 
-/// How long the jobs ran that ended last, at most `limit` of them, with what they had in common with others.
+/// What jobs that have ended had in common with others, and how long they took: of their earlier attempts, what was not lost.
+const LENGTHS: &str = "SELECT queue, user, name, json_extract(body, '$.gpus'), ran_ms + CASE attempt WHEN 1 THEN 0 ELSE (
+        SELECT coalesce(sum(max(earlier.ran_ms - coalesce(json_extract(earlier.body, '$.lost_milli_ms'), 0)
+            / max(json_extract(earlier.body, '$.gpu_milli'), 1), 0)), 0)
+        FROM attempts AS earlier
+        WHERE earlier.number = last.number AND earlier.member = last.member AND earlier.attempt < last.attempt) END
+    FROM attempts AS last WHERE ended = 1 AND started_at IS NOT NULL";
+
+/// How long the jobs took that ended last, at most `limit` of them, with what they had in common with others; oldest first.
 pub(crate) fn lengths(db: &Connection, limit: usize) -> rusqlite::Result<Vec<(Likeness, i64)>> {
-    let sql = "SELECT queue, user, name, json_extract(body, '$.gpus'), ran_ms FROM attempts
-        WHERE ended = 1 AND started_at IS NOT NULL ORDER BY ended_at DESC LIMIT ?1";
-    let mut statement = db.prepare_cached(sql)?;
-    let rows = statement.query_map([i64::try_from(limit).unwrap_or(i64::MAX)], |row| {
-        let devices = row.get::<_, Option<u32>>(3)?.unwrap_or(0);
-        Ok((Likeness { queue: row.get(0)?, user: row.get(1)?, name: row.get(2)?, devices }, row.get(4)?))
-    })?;
-    rows.collect()
+    let mut statement = db.prepare_cached(&format!("{LENGTHS} ORDER BY ended_at DESC LIMIT ?1"))?;
+    let rows = statement.query_map([i64::try_from(limit).unwrap_or(i64::MAX)], length)?;
+    let mut lengths = rows.collect::<Result<Vec<_>, _>>()?;
+    lengths.reverse();
+    Ok(lengths)
+}
+
+/// The same of one job (or member), if it has ended and ran.
+pub(crate) fn length_of(db: &Connection, job: JobId) -> rusqlite::Result<Option<(Likeness, i64)>> {
+    let sql = format!("{LENGTHS} AND number = ?1 AND member = ?2 ORDER BY attempt DESC LIMIT 1");
+    let mut statement = db.prepare_cached(&sql)?;
+    statement.query_row(params![sql_number(job.number), member_column(job)], length).optional()
+}
+
+fn length(row: &Row<'_>) -> rusqlite::Result<(Likeness, i64)> {
+    let devices = row.get::<_, Option<u32>>(3)?.unwrap_or(0);
+    let job = Likeness { queue: row.get(0)?, user: row.get(1)?, name: row.get(2)?, devices };
+    Ok((named_alike(job), row.get(4)?))
 }
 
 /// How a job that has ended ended, over all its members: how many there are, and the first (by index) that did not complete.

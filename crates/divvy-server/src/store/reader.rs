@@ -111,9 +111,14 @@ impl Reader {
         self.with(|db| attempts::of(db, job))
     }
 
-    /// How long the jobs ran that ended last, at most `limit` of them.
+    /// How long the jobs took that ended last, at most `limit` of them, oldest first: work that was lost left out.
     pub fn lengths(&self, limit: usize) -> Result<Vec<(Likeness, i64)>, StoreError> {
         self.with(|db| attempts::lengths(db, limit))
+    }
+
+    /// The same of one job (or member), if it has ended and ran.
+    pub fn length_of(&self, job: JobId) -> Result<Option<(Likeness, i64)>, StoreError> {
+        self.with(|db| attempts::length_of(db, job))
     }
 
     /// What was submitted under a number, if that is known.

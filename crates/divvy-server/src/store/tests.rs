@@ -397,8 +397,24 @@ fn the_lengths_of_the_jobs_that_ended_last_are_read_with_what_they_have_in_commo
     store.append_with(&tick(store.position().0), &attempts).unwrap();
     let lengths = Reader::new(dir.path()).lengths(2).unwrap();
     let of: Vec<_> = lengths.iter().map(|(job, ms)| (job.user.as_str(), job.devices, *ms)).collect();
-    assert_eq!(of, [("ana", 1, 30), ("ben", 1, 20)]);
+    assert_eq!(of, [("ben", 1, 20), ("ana", 1, 30)], "the last two, oldest first");
     assert_eq!((lengths[0].0.queue.as_str(), lengths[0].0.name.as_str()), ("default", "x"));
+}
+
+#[test]
+fn what_earlier_attempts_did_for_good_counts_in_the_length_of_a_job() {
+    let dir = tempfile::tempdir().unwrap();
+    filled(dir.path(), 6);
+    let (mut store, _) = Store::open(dir.path()).unwrap();
+    let first = Attempt { lost_milli_ms: 30_000, ..attempt(1, JobState::Pending, 0, 100) };
+    let second = Attempt { attempt: 2, lost_milli_ms: 50_000, ..attempt(1, JobState::Pending, 200, 250) };
+    let last = Attempt { attempt: 3, ..attempt(1, JobState::Completed, 300, 307) };
+    store.append_with(&tick(store.position().0), &[first, second, last]).unwrap();
+    let reader = Reader::new(dir.path());
+    let (_, length_ms) = reader.length_of(JobId::single(1)).unwrap().unwrap();
+    assert_eq!(length_ms, 70 + 7, "of the second nothing was saved");
+    assert_eq!(reader.lengths(5).unwrap()[0].1, length_ms);
+    assert_eq!(reader.length_of(JobId::single(2)).unwrap(), None);
 }
 
 #[test]

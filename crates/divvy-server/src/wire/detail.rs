@@ -39,6 +39,8 @@ pub(crate) fn bare(job: api::Job) -> api::JobDetail {
         directory: None,
         roles: Vec::new(),
         estimate_ms: None,
+        foreseen_ms: None,
+        foreseen_p90_ms: None,
         after: Vec::new(),
         start_after_ms: None,
         deadline_ms: None,
@@ -56,6 +58,10 @@ pub(crate) fn bare(job: api::Job) -> api::JobDetail {
 pub(crate) fn open(state: &State, job: &Job, (id, run): (JobId, &Run), private: bool) -> api::JobDetail {
     let mut detail = bare(row::open(state, job, (id, run), None, private));
     put_wanted(&mut detail, &job.spec, private);
+    // What its user says is not foreseen.
+    if let Some(estimate) = job.estimate.as_ref().filter(|_| job.spec.estimate.is_none()) {
+        (detail.foreseen_ms, detail.foreseen_p90_ms) = (Some(estimate.p50_ms), Some(estimate.p90_ms));
+    }
     detail.isolation = run.isolation.as_ref().map(isolation);
     if private {
         detail.argv = row::argv(job);

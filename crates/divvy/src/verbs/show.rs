@@ -139,6 +139,10 @@ impl Sheet {
         limits.extend(detail.deadline_ms.map(|at| format!("to be over by {}", local(at))));
         limits.extend(job.time_limit_ms.map(|limit| format!("limit {}", span(limit))));
         limits.extend(detail.estimate_ms.map(|estimate| format!("estimate {}", span(estimate))));
+        if let (Some(middle), Some(most)) = (detail.foreseen_ms, detail.foreseen_p90_ms) {
+            let (middle, most) = (span(middle), span(most));
+            limits.push(format!("≈ {middle} by finished jobs like it (nine of ten: at most {most})"));
+        }
         if let (Some(started), None, Some(limit)) = (job.started_ms, job.ended_ms, job.time_limit_ms) {
             limits.push(format!("{} left", span(started + limit - now_ms)));
         }

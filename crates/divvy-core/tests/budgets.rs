@@ -51,12 +51,11 @@ fn what_was_used_beyond_a_budget_is_taken_off_the_next() {
     check(
         &scenario,
         expect![[r#"
-        place a n1:0+n1:1+n1:2+n1:3
-        ended a completed Exit exit=0
-        wait DV-OVER-BUDGET: queue q has used its budget of 4 GPU-hours, which renews 1970-01-02 00:00 UTC
-        wait DV-OVER-BUDGET: queue q has used its budget of 4 GPU-hours, which renews 1970-01-03 00:00 UTC
-        place b n1:0
-    "#]],
+            place a n1:0+n1:1+n1:2+n1:3
+            ended a completed Exit exit=0
+            wait DV-OVER-BUDGET: queue q has used its budget of 4 GPU-hours, which renews 1970-01-03 00:00 UTC
+            place b n1:0
+        "#]],
     );
 }
 

@@ -39,12 +39,14 @@ impl State {
         Some(budget.milli_ms() + spent.carried_milli_ms - used)
     }
 
-    /// The queues that have used up their budgets, and when these renew.
+    /// The queues that have used up their budgets, and when these renew so far that something is left again: what was used beyond
+    /// one is taken off those that come.
     pub fn spent_out(&self, now: Time) -> BTreeMap<&str, (&Budget, Time)> {
         let of = |(queue, spent): (&'_ String, &Spending)| {
-            self.budget_left(queue, now).filter(|left| *left <= 0)?;
+            let left = self.budget_left(queue, now).filter(|left| *left <= 0)?;
             let (queue, known) = self.queues.get_key_value(queue)?;
-            Some((queue.as_str(), (known.budget.said()?, spent.until)))
+            let budget = known.budget.said()?;
+            Some((queue.as_str(), (budget, renewed_at(budget, left, spent.until))))
         };
         self.spending.iter().filter_map(of).collect()
     }
@@ -92,4 +94,16 @@ impl State {
         }
         self.spending = spending;
     }
+}
+
+/// So many periods are looked ahead at most.
+const MOST_PERIODS: usize = 1000;
+
+/// When something of a budget is left again of which now nothing is, if nothing more is used.
+fn renewed_at(budget: &Budget, left: i128, until: Time) -> Time {
+    let next = |(at, left): &(Time, i128)| Some((budget.every.ends_after(*at), left + budget.milli_ms()));
+    let mut renewals =
+        std::iter::successors(Some((until, left + budget.milli_ms())), next).take(MOST_PERIODS);
+    // One of nothing never is: it is asked about at its next renewal.
+    renewals.find(|(_, left)| *left > 0).map_or(until, |(at, _)| at)
 }

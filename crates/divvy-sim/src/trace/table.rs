@@ -151,7 +151,8 @@ impl Table {
                 } else {
                     ""
                 };
-                let what = format!("there are {len} cells; expected {expected_len}, as in the header{hint}");
+                let cells = if len == 1 { "is 1 cell".to_owned() } else { format!("are {len} cells") };
+                let what = format!("there {cells}; expected {expected_len}, as in the header{hint}");
                 TraceError::Line { path, line, what }
             }
             ErrorKind::Utf8 { .. } => {

@@ -186,6 +186,9 @@ fn headline(explained: &Explained) -> String {
         Verdict::NoFit => "the pool as it is can never run it".to_owned(),
         Verdict::Preempt => "it would run if others were stopped".into(),
         Verdict::Later if explained.state == Some(JobState::Held) => "it starts when it is released".into(),
+        Verdict::Later if explained.remedy.as_ref().is_some_and(is_a_matter_of_time) => {
+            "it starts when its time has come".into()
+        }
         Verdict::Later => "it starts when something ends".into(),
         Verdict::Fit => "it can run now".into(),
         Verdict::Placed => placed(explained),
@@ -195,6 +198,15 @@ fn headline(explained: &Explained) -> String {
         Verdict::Other(word) => plain(word).into_owned(),
     };
     format!("{}{name} is {}: {verdict}\n", plain(&explained.job), plain(state))
+}
+
+/// Whether moments are all that is waited for, and no end of a job.
+fn is_a_matter_of_time(way: &Way) -> bool {
+    let is_moment = |change: &serde_json::Value| {
+        let kind = change["kind"].as_str().unwrap_or_default();
+        matches!(kind, "wait" | "await_calendar" | "await_safety" | "await_budget")
+    };
+    way.who == "time" && way.changes.iter().all(is_moment)
 }
 
 fn placed(explained: &Explained) -> String {

@@ -142,6 +142,15 @@ pub enum Event {
         /// Who did it.
         by: String,
     },
+    /// It has another priority from now on.
+    Prioritised {
+        /// Which; an array as a whole.
+        job: JobId,
+        /// Its priority.
+        priority: i32,
+        /// Who did it.
+        by: String,
+    },
     /// Someone foresees how long a job runs.
     Estimated {
         /// Which; an array as a whole.
@@ -316,6 +325,7 @@ impl Event {
             Event::ReservationEnded { .. } => "reservation_ended",
             Event::Submitted(_) => "submitted",
             Event::Held { .. } => "held",
+            Event::Prioritised { .. } => "prioritised",
             Event::Released { .. } => "released",
             Event::Checkpointed { .. } => "checkpointed",
             Event::Estimated { .. } => "estimated",
@@ -370,7 +380,7 @@ impl Event {
         }
     }
 
-    /// Whether nodes, devices, queues or settings are others now.
+    /// Whether nodes, devices, queues, settings or priorities are others now.
     pub(crate) fn changes_pool(&self) -> bool {
         matches!(
             self,
@@ -381,6 +391,7 @@ impl Event {
                 | Event::QueuesSet { .. }
                 | Event::PolicySet { .. }
                 | Event::DrainSet { .. }
+                | Event::Prioritised { .. }
                 | Event::ReservationMade(_)
                 | Event::ReservationBegan { .. }
                 | Event::ReservationEnded { .. }

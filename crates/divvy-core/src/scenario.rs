@@ -33,7 +33,7 @@ use crate::engine::{EndedHow, Observation, TaskEnd, TaskStart};
 use crate::event::{Event, Stamped};
 use crate::id::{AllocationId, JobId, Term};
 use crate::model::device::{Health, Occupant};
-use crate::model::job::{Dependency, Estimate, Owner};
+use crate::model::job::{Dependency, Estimate, Owner, priority};
 use crate::model::policy;
 use crate::model::queue::Queue;
 use crate::snapshot::Snapshot;
@@ -71,7 +71,7 @@ pub struct BadLine {
 }
 
 /// All that a line can begin with.
-const VERBS: &str = "node queue policy submit estimate plan end pass start promise stop cancel hold release device drain reserve remove restart explain";
+const VERBS: &str = "node queue policy submit estimate plan end pass start promise stop cancel hold release prioritise device drain reserve remove restart explain";
 
 fn root() -> Person {
     Person::administrator("root")
@@ -202,6 +202,7 @@ impl Scenario {
             "cancel" => self.command(&words, Command::Cancel),
             "hold" => self.command(&words, Command::Hold),
             "release" => self.command(&words, Command::Release),
+            "prioritise" => self.prioritise(&words),
             "device" => self.device(&words),
             "drain" => self.drain(&words),
             "reserve" => self.reserve(&words),
@@ -410,6 +411,17 @@ impl Scenario {
         let name = words.named.get("by").copied().unwrap_or("ana");
         let id = self.job(words.at(1, "the job")?)?;
         self.take(&command(id, if name == "root" { root() } else { Person::user(name) }))
+    }
+
+    /// `prioritise j1 high by=root`
+    fn prioritise(&mut self, words: &Words) -> Done {
+        words.only(3, "", "by")?;
+        let (job, text) = (self.job(words.at(1, "the job")?)?, words.at(2, "the priority")?);
+        let to =
+            priority::parse(text).ok_or_else(|| format!("{text:?} is no priority: write high, or 100"))?;
+        let name = words.named.get("by").copied().unwrap_or("ana");
+        let by = if name == "root" { root() } else { Person::user(name) };
+        self.take(&Command::Prioritise(job, to, by))
     }
 
     fn device(&mut self, words: &Words) -> Done {

@@ -137,7 +137,7 @@ impl Snapshot {
                 self.rebuild_capacity_unless(false, state);
                 self.divide_anew(state);
             }
-            Event::PolicySet { .. } => *self = Self::new(state),
+            Event::PolicySet { .. } | Event::Prioritised { .. } => *self = Self::new(state),
             Event::QueuesSet { .. } if before.stands || has_stands(state) => *self = Self::new(state),
             Event::QueuesSet { .. } => self.divide_anew(state),
             Event::OthersHold { node, .. } => self.capacity.leave_to_others(state, *node),

@@ -77,6 +77,7 @@ fn concerned(state: &State, event: &Event, waited_for: &HashMap<u64, watch::Send
         Event::Submitted(submission) => vec![submission.number],
         Event::Held { job, .. }
         | Event::Released { job, .. }
+        | Event::Prioritised { job, .. }
         | Event::Checkpointed { job, .. }
         | Event::Placed { job, .. }
         | Event::Adopted { job, .. }

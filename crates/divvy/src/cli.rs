@@ -49,6 +49,7 @@ pub(crate) enum Verb {
     Cancel(verbs::change::Cancel),
     Hold(verbs::change::Hold),
     Release(verbs::change::Release),
+    Set(verbs::change::Set),
     Checkpointed(verbs::change::Checkpointed),
     Tasks(verbs::tasks::Tasks),
     Explain(verbs::explain::Explain),
@@ -80,6 +81,7 @@ impl Verb {
             Self::Cancel(cancel) => cancel.run(place),
             Self::Hold(hold) => hold.run(place),
             Self::Release(release) => release.run(place),
+            Self::Set(set) => set.run(place),
             Self::Checkpointed(checkpointed) => checkpointed.run(place),
             Self::Tasks(tasks) => tasks.run(place),
             Self::Explain(explain) => explain.run(place),
@@ -151,6 +153,7 @@ mod tests {
             | "explain" => {
                 vec!["1"]
             }
+            "set" => vec!["1", "--priority", "high"],
             "sim" => vec!["suite", "x"],
             "kube" => vec!["manifests"],
             _ => vec![],

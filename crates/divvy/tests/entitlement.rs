@@ -68,6 +68,29 @@ fn who_gave_way_is_told_to_whom_what_it_lost_and_what_brings_it_back() {
 }
 
 #[test]
+fn a_job_that_is_given_another_priority_takes_the_place_of_one_that_is_below_it_now() {
+    let pool = Pool::start();
+    let started = pool.gate("started");
+    let runs = pool.submit("-g 8", "echo > started; sleep 600");
+    started.await_job();
+    let waits = pool.submit("-g 8", "true");
+    let named = pool.say(&format!("explain {waits}"));
+    assert!(named.ok().contains(&format!("(divvy set {waits} --priority 1000)")), "{named:?}");
+    assert_eq!(
+        pool.say(&format!("set {waits} --priority 0")).ok(),
+        format!("{waits} has that priority already")
+    );
+    let wrong = pool.say(&format!("set {waits} --priority soon"));
+    assert!(wrong.code == 65 && wrong.err.contains("\"soon\" is no priority"), "{wrong:?}");
+    let set = pool.say(&format!("set {waits} --priority high"));
+    assert!(set.ok().ends_with("with priority high"), "{set:?}");
+    assert_eq!(pool.divvy(["wait", &waits]).code, 0);
+    assert_eq!(shown(&pool, &waits)["priority"], 100);
+    assert_eq!(shown(&pool, &runs)["attempts"][0]["end"]["cause"], "preempted");
+    assert!(pool.say(&format!("set {waits} -p low")).ok().contains("had ended"));
+}
+
+#[test]
 fn a_queue_gets_back_what_is_guaranteed_to_it_from_one_that_borrowed_it() {
     let pool = Pool::start();
     std::fs::write(pool.work().join("queues.yaml"), "queues:\n  a: {guarantee: 4}\n  b: {guarantee: 4}\n")

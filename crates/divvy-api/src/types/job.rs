@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
+use super::job_file::Scalar;
 use super::open::open_enum;
 
 open_enum! {
@@ -468,6 +469,14 @@ pub struct Changed {
     /// How many members changed, for an array named as a whole; 1 or 0 for a single job.
     #[serde(default)]
     pub members: u64,
+}
+
+/// What is to be another at a job, or a whole array.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct JobChange {
+    /// Its priority: `low`, `normal`, `high`, `urgent` or a whole number.
+    pub priority: Scalar,
 }
 
 /// What of a task's output is wanted.

@@ -22,10 +22,7 @@ pub(super) fn keep(state: &State, submit: &Submit, spec: &mut Arc<JobSpec>) -> R
     if let Some(usual) = usual.filter(|_| spec.time_limit.is_none()) {
         Arc::make_mut(spec).time_limit = Some(usual);
     }
-    bounds.iter().try_for_each(|bound| allows(bound, spec))?;
-    if spec.priority >= priority::URGENT && !has_leave(state, (path, &bounds), spec) {
-        return Err(Rejection::NoLeave { queue: path.to_owned(), priority: spec.priority });
-    }
+    may_have(state, path, spec)?;
     for queue in lineage(path).filter_map(|path| state.queues.get(path)) {
         let is_below = |job: &Job| lineage(&job.spec.queue).any(|path| path == queue.path);
         takes_more(state, submit, (queue.path.as_str().into(), &queue.bounds), is_below)?;
@@ -33,6 +30,16 @@ pub(super) fn keep(state: &State, submit: &Submit, spec: &mut Arc<JobSpec>) -> R
     let Some(users) = state.users_of(path) else { return Ok(()) };
     let is_users = |job: &Job| job.spec.queue == path && job.owner.name == submit.owner.name;
     takes_more(state, submit, (of_user(path).into(), &users.bounds), is_users)
+}
+
+/// Refuses a priority, or a time limit, beyond what its queue, those above it and its user's part allow.
+pub(super) fn may_have(state: &State, path: &str, spec: &JobSpec) -> Result<(), Rejection> {
+    let bounds = bounds_of(state, path);
+    bounds.iter().try_for_each(|bound| allows(bound, spec))?;
+    if spec.priority >= priority::URGENT && !has_leave(state, (path, &bounds), spec) {
+        return Err(Rejection::NoLeave { queue: path.to_owned(), priority: spec.priority });
+    }
+    Ok(())
 }
 
 /// Whether a job may be urgent: where its queue, or one above it, says up to which priority its jobs go; in a pool in which nobody has

@@ -52,6 +52,8 @@ pub enum Command {
     Hold(JobId, Person),
     /// A user takes that back.
     Release(JobId, Person),
+    /// A user gives a job, or a whole array, another priority.
+    Prioritise(JobId, i32, Person),
     /// An administrator sets the queues: these and no others.
     SetQueues(Vec<Queue>, Person),
     /// A running job (or someone for it) says that its work up to now is safe.
@@ -297,6 +299,7 @@ pub fn decide(state: &State, command: &Command) -> Result<Vec<Event>, Rejection>
         Command::Cancel(job, by) => cancel(state, *job, by),
         Command::Hold(job, by) => hold(state, *job, by),
         Command::Release(job, by) => release(state, *job, by),
+        Command::Prioritise(job, priority, by) => prioritise(state, (*job, *priority), by),
         Command::Checkpointed(job, by) => checkpointed(state, *job, by),
         Command::SetQueues(queues, by) => settings::set_queues(state, queues, by, None),
         Command::SetPolicy(policy, by) => settings::set_policy(state, policy, by, None),
@@ -417,6 +420,22 @@ fn release(state: &State, id: JobId, by: &Person) -> Result<Vec<Event>, Rejectio
         }
         _ => Ok(vec![Event::Released { job: id, by: by.name.clone() }]),
     }
+}
+
+/// Whoever may submit a job may change its priority, within the same bounds.
+fn prioritise(state: &State, (id, priority): (JobId, i32), by: &Person) -> Result<Vec<Event>, Rejection> {
+    let job = mine(state, id, by)?;
+    if id.member.is_some() {
+        let what = "the members of an array have one priority: name the array".into();
+        return Err(Rejection::BadSpec { field: "job", what });
+    }
+    if job.spec.priority == priority {
+        return Ok(Vec::new());
+    }
+    // Whatever it was submitted with before its queue allowed less stays.
+    let wanted = JobSpec { priority, time_limit: None, ..(*job.spec).clone() };
+    bounds::may_have(state, &job.spec.queue, &wanted)?;
+    Ok(vec![Event::Prioritised { job: id, priority, by: by.name.clone() }])
 }
 
 fn checkpointed(state: &State, id: JobId, by: &Person) -> Result<Vec<Event>, Rejection> {

@@ -326,13 +326,16 @@ impl World {
 
     /// Puts the job back into the line as its user asks for it now.
     fn resubmit(&mut self, changes: &[Change]) -> bool {
-        let concerns_it = |change: &&Change| {
-            change.tier() == Tier::Own && **change != Change::Release
-                || matches!(change, Change::Prioritise { .. })
-        };
+        let concerns_it = |change: &&Change| change.tier() == Tier::Own && **change != Change::Release;
         let released = changes.contains(&Change::Release);
         if !changes.iter().any(|change| concerns_it(&change)) {
-            return !released || self.command(&Command::Release(self.target, root()));
+            let number = JobId::single(self.target.number);
+            let mut priorities = changes.iter().filter_map(|change| match change {
+                Change::Prioritise { to } => Some(*to),
+                _ => None,
+            });
+            return priorities.all(|to| self.command(&Command::Prioritise(number, to, root())))
+                && (!released || self.command(&Command::Release(self.target, root())));
         }
         let Some(job) = self.job() else { return false };
         let mut spec = edited(&job.spec, changes);

@@ -1,9 +1,10 @@
-//! Cancelling, holding and releasing jobs, and what they say of themselves.
+//! Cancelling, holding and releasing jobs, other priorities for them, and what they say of themselves.
 
 use std::sync::Arc;
 
+use axum::body::Bytes;
 use axum::extract::{Path, State as Shared};
-use divvy_api::{Changed, Problem};
+use divvy_api::{Changed, JobChange, Problem};
 use divvy_core::decide::{Command, Person, Rejection};
 use divvy_core::id::JobId;
 use divvy_core::model::job::JobState;
@@ -14,7 +15,7 @@ use super::caller::Caller;
 use super::show;
 use crate::control::{Refusal, Request};
 use crate::pool::Pool;
-use crate::wire::{refusal, row};
+use crate::wire::{incoming, refusal, row};
 
 /// Ends a job: it is dropped if it waits, and stopped if it runs.
 #[utoipa::path(post, path = "/v1/jobs/{id}/cancel", tag = "jobs", params(("id" = String, Path, description = "12, 12_3, or an array as a whole")),
@@ -60,12 +61,27 @@ pub(super) async fn checkpointed(
     change(pool, caller, &id, Command::Checkpointed, |state| state == JobState::Running).await
 }
 
+/// Gives a job, or a whole array, another priority.
+#[utoipa::path(post, path = "/v1/jobs/{id}/set", tag = "jobs", params(("id" = String, Path, description = "12, or an array as a whole")), request_body = JobChange,
+    responses((status = 200, body = Changed), (status = 400, body = Problem, content_type = "application/problem+json"),
+        (status = 403, body = Problem, content_type = "application/problem+json"), (status = 404, body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn set(
+    Shared(pool): Shared<Arc<Pool>>,
+    caller: Caller,
+    Path(id): Path<String>,
+    body: Bytes,
+) -> Answer {
+    let asked: JobChange = divvy_api::read::json(&body).map_err(Problem::from)?;
+    let priority = incoming::read_priority(&asked.priority)?;
+    change(pool, caller, &id, |id, by| Command::Prioritise(id, priority, by), |state| !state.is_ended()).await
+}
+
 /// Gives the command and says what became of the job. `concerns` tells which states it can change.
 async fn change(
     pool: Arc<Pool>,
     caller: Caller,
     id: &str,
-    command: fn(JobId, Person) -> Command,
+    command: impl FnOnce(JobId, Person) -> Command,
     concerns: fn(JobState) -> bool,
 ) -> Answer {
     let id = show::read_id(id)?;

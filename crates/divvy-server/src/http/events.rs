@@ -145,6 +145,7 @@ fn about(state: &State, event: &Event) -> Option<JobId> {
         Event::Submitted(submission) => Some(JobId::single(submission.number)),
         Event::Held { job, .. }
         | Event::Released { job, .. }
+        | Event::Prioritised { job, .. }
         | Event::Checkpointed { job, .. }
         | Event::Placed { job, .. }
         | Event::Grown { job, .. }

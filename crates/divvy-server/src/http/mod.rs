@@ -71,6 +71,7 @@ fn routes() -> OpenApiRouter<Arc<Pool>> {
         .routes(routes!(change::hold))
         .routes(routes!(change::release))
         .routes(routes!(change::checkpointed))
+        .routes(routes!(change::set))
         .routes(routes!(queues::queues, queues::set, queues::change))
         .routes(routes!(queues_past::file))
         .routes(routes!(queues_past::history))
@@ -144,6 +145,7 @@ mod tests {
             one(paths::change(id, "hold")),
             one(paths::change(id, "release")),
             one(paths::change(id, "checkpointed")),
+            one(paths::change(id, "set")),
         ];
         for path in &all {
             assert!(served.contains_key(path), "{path} is not in the document");

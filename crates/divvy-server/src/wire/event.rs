@@ -126,6 +126,9 @@ fn describe_job(state: &State, event: &Event, told: &mut api::Event) {
         Event::Released { job, by } => {
             about(told, *job, Some(JobState::Pending), format!("{job} was released by {by}"))
         }
+        Event::Prioritised { job, priority, by } => {
+            about(told, *job, None, format!("{job} has priority {priority}, set by {by}"));
+        }
         Event::Checkpointed { job, .. } => about(told, *job, None, format!("{job} has saved its work")),
         Event::Adopted { job, .. } => {
             about(told, *job, Some(JobState::Running), format!("{job} runs already"))

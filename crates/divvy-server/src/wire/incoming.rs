@@ -154,7 +154,7 @@ fn kind(text: &str) -> Result<Kind, Problem> {
     }
 }
 
-fn read_priority(text: &Scalar) -> Result<i32, Problem> {
+pub(crate) fn read_priority(text: &Scalar) -> Result<i32, Problem> {
     let wrong = || {
         bad(
             "priority",

@@ -50,6 +50,7 @@ pub fn life(seed: u64, events: u64) -> Life {
         queues,
         says_more,
         loans,
+        priorities: (seed % 8 == 4).then(|| Dice::new(!seed)),
         pools,
         company,
         ways,
@@ -246,6 +247,8 @@ struct Maker {
     queues: Vec<Queue>,
     /// What queues lend, if they say that in this life.
     loans: Option<Dice>,
+    /// Other priorities for jobs, where lives have them.
+    priorities: Option<Dice>,
     /// Which queues have nodes of their own, if any have in this life.
     pools: Option<Dice>,
     /// What jobs want of each other, if they do in this life.
@@ -414,6 +417,15 @@ impl Maker {
             _ => What::Release(line, member, admin),
         };
         self.push(0, what);
+        if let Some(dice) = &mut self.priorities
+            && dice.percent(60)
+        {
+            let line = self.lines - (dice.between(0, i64::from(self.lines - 1).min(30)) as u32);
+            let to =
+                [priority::LOW, priority::NORMAL, priority::HIGH, priority::URGENT][dice.below(4) as usize];
+            let what = What::Prioritise(line, to, dice.percent(50));
+            self.push(0, what);
+        }
     }
 
     fn settings(&mut self) {

@@ -85,6 +85,8 @@ pub enum What {
     Hold(u32, Option<u32>, bool),
     /// A user releases it.
     Release(u32, Option<u32>, bool),
+    /// A user gives it another priority, as administrator or not.
+    Prioritise(u32, i32, bool),
     /// The queues change.
     Queues(Vec<Queue>),
     /// The settings change.

@@ -199,6 +199,11 @@ impl World {
                 commands
                     .extend(self.about(*line, *member, *admin).map(|(job, by)| Command::Release(job, by)));
             }
+            What::Prioritise(line, to, admin) => {
+                commands.extend(
+                    self.about(*line, None, *admin).map(|(job, by)| Command::Prioritise(job, *to, by)),
+                );
+            }
             What::Queues(queues) => commands.push(Command::SetQueues(queues.clone(), root())),
             What::Policy(policy) => commands.push(Command::SetPolicy(policy.clone(), root())),
             What::Drain(on) => commands.push(Command::SetDrain(*on, root())),

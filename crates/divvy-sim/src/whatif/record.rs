@@ -76,6 +76,8 @@ pub enum What {
     Held(JobId),
     /// Took that back.
     Released(JobId),
+    /// Gave it another priority.
+    Prioritised(JobId, i32),
     /// Ended it while it waited.
     Cancelled(JobId),
 }
@@ -120,6 +122,7 @@ impl Recorder {
             Event::Submitted(submission) => self.do_at(*at, What::Submitted(submission.clone())),
             Event::Held { job, .. } => self.do_at(*at, What::Held(*job)),
             Event::Released { job, .. } => self.do_at(*at, What::Released(*job)),
+            Event::Prioritised { job, priority, .. } => self.do_at(*at, What::Prioritised(*job, *priority)),
             Event::Dropped { job, end, state } => {
                 if matches!(end.cause, Cause::Cancelled | Cause::Shutdown) {
                     self.do_at(*at, What::Cancelled(*job));
@@ -255,6 +258,7 @@ impl What {
         match self {
             What::Submitted(submission) => submission.number,
             What::Held(job) | What::Released(job) | What::Cancelled(job) => job.number,
+            What::Prioritised(job, _) => job.number,
         }
     }
 }

@@ -107,6 +107,7 @@ impl<'a> Run<'a> {
             What::Submitted(submission) => return self.submit(submission),
             What::Held(job) => now(job).map(|job| Command::Hold(job, root())),
             What::Released(job) => now(job).map(|job| Command::Release(job, root())),
+            What::Prioritised(job, to) => now(job).map(|job| Command::Prioritise(job, *to, root())),
             What::Cancelled(job) => now(job).map(|job| Command::Cancel(job, root())),
         };
         // What was waiting then may run or be over now: then there is nothing to hold or to cancel.

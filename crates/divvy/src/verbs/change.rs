@@ -1,9 +1,9 @@
-//! `divvy cancel`, `hold`, `release` and `checkpointed`: changes of jobs by their ids.
+//! `divvy cancel`, `hold`, `release`, `set` and `checkpointed`: changes of jobs by their ids.
 
 use std::io::Write;
 
 use divvy_api::client::Ask;
-use divvy_api::{Changed, Client, JobState, paths};
+use divvy_api::{Changed, Client, JobChange, JobState, Scalar, paths};
 
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -40,6 +40,50 @@ pub(crate) struct Hold {
 pub(crate) struct Release {
     #[command(flatten)]
     jobs: Jobs,
+}
+
+/// Give jobs another priority
+///
+/// A job's user may do so within what the job's queue allows, as when it is submitted; administrators for all.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  divvy set 12 --priority high     from now on before those of its queue that are normal\n  divvy set 12 14 --priority 10"
+)]
+pub(crate) struct Set {
+    #[command(flatten)]
+    jobs: Jobs,
+    /// low, normal, high, urgent or a whole number
+    #[arg(long, short, allow_hyphen_values = true)]
+    priority: String,
+}
+
+impl Set {
+    pub(crate) fn run(&self, place: &Place) -> Result<Exit, Failure> {
+        let asked = JobChange { priority: Scalar::from(self.priority.as_str()) };
+        pool::with_client(place, async |mut client| {
+            let mut worst = Exit::Success;
+            for job in &self.jobs.jobs {
+                let set = client.ask::<Changed>(&Ask::post(paths::change(job, "set"), &asked)).await;
+                match set.map_err(Failure::from) {
+                    Ok(changed) => writeln!(std::io::stdout(), "{}", self.line(&changed))?,
+                    Err(failure) => {
+                        failure.report();
+                        worst = failure.exit;
+                    }
+                }
+            }
+            Ok(worst)
+        })
+    }
+
+    fn line(&self, changed: &Changed) -> String {
+        let (id, state) = (plain(&changed.id), plain(changed.state.as_str()));
+        match (changed.changed, changed.state.is_ended()) {
+            (true, _) => format!("{id} {state}, with priority {}", plain(&self.priority)),
+            (false, true) => format!("{id} had ended: {state}"),
+            (false, false) => format!("{id} has that priority already"),
+        }
+    }
 }
 
 /// Say that a running job's work is saved, so that a stop loses only what comes after

@@ -102,10 +102,10 @@ fn render(explained: &Explained, now_ms: i64) -> String {
         let label = if explained.ask.is_empty() { "was" } else { "asks" };
         text += &labelled(label, &asks.join(", "));
     }
-    text += &blockers(&explained.blockers);
+    text += &blockers(&explained.blockers, &explained.job);
     // Where one thing keeps it back, what removes that is what starts it.
     if let Some(remedy) = explained.remedy.as_ref().filter(|_| explained.blockers.len() > 1) {
-        text += &labelled("start", &way(remedy));
+        text += &labelled("start", &way(remedy, &explained.job));
     }
     if let Some(displaced) = &explained.displaced {
         text += &labelled("before", &lost(displaced));
@@ -215,11 +215,17 @@ fn placed(explained: &Explained) -> String {
     if nodes.is_empty() { "it has its place".into() } else { format!("on {}{why}", plain(&nodes)) }
 }
 
-/// Changes in words, with the moment until which they take.
-fn way(way: &Way) -> String {
+/// Changes in words, with the moment until which they take, and the command for what no other words of them name.
+fn way(way: &Way, job: &str) -> String {
     let who = if way.who == "administrator" { "an administrator: " } else { "" };
     let until = way.until_ms.map(|until| format!(" (≈ {})", local(until))).unwrap_or_default();
-    format!("{who}{}{until}", plain(&way.text))
+    let is_priority = |change: &&serde_json::Value| change["kind"] == "prioritise";
+    // What priority a pod has is said where it is made.
+    let set = way.changes.iter().find(is_priority).filter(|_| !job.contains('/')).map(|change| {
+        let number = job.split('_').next().unwrap_or(job);
+        format!(" (divvy set {} --priority {})", plain(number), change["to"])
+    });
+    format!("{who}{}{}{until}", plain(&way.text), set.unwrap_or_default())
 }
 
 /// How it lost its devices, what that cost, and when it is back.
@@ -245,7 +251,7 @@ fn labelled(label: &str, text: &str) -> String {
     format!("  {label:<6} {text}\n")
 }
 
-fn blockers(blockers: &[divvy_api::Blocker]) -> String {
+fn blockers(blockers: &[divvy_api::Blocker], job: &str) -> String {
     let mut text = String::new();
     for (at, blocker) in blockers.iter().enumerate() {
         let number = if blockers.len() > 1 { format!("{}.", at + 1) } else { "why".into() };
@@ -254,7 +260,7 @@ fn blockers(blockers: &[divvy_api::Blocker]) -> String {
             [] if !blocker.fix.is_empty() => text += &labelled("fix", &plain(&blocker.fix)),
             ways => {
                 let labels = std::iter::once("fix").chain(std::iter::repeat("or"));
-                ways.iter().zip(labels).for_each(|(one, label)| text += &labelled(label, &way(one)));
+                ways.iter().zip(labels).for_each(|(one, label)| text += &labelled(label, &way(one, job)));
             }
         }
     }

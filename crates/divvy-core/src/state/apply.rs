@@ -11,7 +11,7 @@ use crate::id::{AllocationId, ClassId, DeviceId, JobId, Position};
 use crate::ledger;
 use crate::model::allocation::{AllocationState, Placement};
 use crate::model::device::{DeviceSpec, Health, Occupant};
-use crate::model::job::{Cause, JobSpec, JobState, LastEnd, Submission};
+use crate::model::job::{Cause, JobState, LastEnd, Submission};
 use crate::model::members::Members;
 use crate::model::promise::Promise;
 use crate::model::queue::Queue;
@@ -250,14 +250,6 @@ impl State {
         self.minus(less);
         self.plus(more);
         Ok(())
-    }
-
-    /// Gives a job another priority: it is alike to others from now on.
-    fn prioritise(&mut self, number: u64, priority: i32) -> Applied {
-        let job = self.jobs.get(&number).ok_or_else(|| Wrong::Unknown(format!("job {number}")))?;
-        let spec = JobSpec { priority, ..(*job.spec).clone() };
-        let class = self.classify(number, &spec)?;
-        self.change_job(number, |job| (job.spec, job.class) = (spec.into(), class))
     }
 
     /// Changes one run, keeping the digest; an untouched member is touched by it. What the change returns goes back.

@@ -77,6 +77,14 @@ fn shape_of((queue, priority, preemptible): (&str, i32, bool), spec: &JobSpec) -
 }
 
 impl State {
+    /// Gives a job another priority: it is alike to others from now on.
+    pub(super) fn prioritise(&mut self, number: u64, priority: i32) -> Result<(), Wrong> {
+        let job = self.jobs.get(&number).ok_or_else(|| Wrong::Unknown(format!("job {number}")))?;
+        let spec = JobSpec { priority, ..(*job.spec).clone() };
+        let class = self.classify(number, &spec)?;
+        self.change_job(number, |job| (job.spec, job.class) = (spec.into(), class))
+    }
+
     /// The class of a new job. Jobs that were alike but for labels that nobody looked at may differ from now on.
     pub(super) fn classify(&mut self, number: u64, spec: &JobSpec) -> Result<ClassId, Wrong> {
         self.note_seeker(number, spec);

@@ -3,6 +3,7 @@
 use divvy_api as api;
 use divvy_core::event::{Event, Stamped};
 use divvy_core::id::{AllocationId, JobId, Position};
+use divvy_core::model::allocation::Placement;
 use divvy_core::model::device::Health;
 use divvy_core::model::job::JobState;
 use divvy_core::state::State;
@@ -110,6 +111,12 @@ fn noted(note: Option<&String>) -> String {
     note.map(|note| format!(": {note}")).unwrap_or_default()
 }
 
+/// What was given, by uuid.
+fn uuids(state: &State, placements: &[Placement]) -> Vec<String> {
+    let devices = placements.iter().flat_map(|placement| &placement.devices);
+    devices.filter_map(|(id, _)| Some(state.devices.get(id)?.spec.uuid.clone())).collect()
+}
+
 fn describe_job(state: &State, event: &Event, told: &mut api::Event) {
     let about = |told: &mut api::Event, job: JobId, becomes: Option<JobState>, text: String| {
         told.job = Some(job.to_string());
@@ -137,16 +144,12 @@ fn describe_job(state: &State, event: &Event, told: &mut api::Event) {
             about(told, *job, None, format!("{job} has not run for long, and goes before all others"));
         }
         Event::Placed { job, placements, .. } => {
-            let devices = placements.iter().flat_map(|placement| &placement.devices);
-            told.devices =
-                devices.filter_map(|(id, _)| Some(state.devices.get(id)?.spec.uuid.clone())).collect();
+            told.devices = uuids(state, placements);
             let text = format!("{job} got {} GPUs for {} tasks", told.devices.len(), placements.len());
             about(told, *job, Some(JobState::Starting), text);
         }
         Event::Grown { job, placements } => {
-            let devices = placements.iter().flat_map(|placement| &placement.devices);
-            told.devices =
-                devices.filter_map(|(id, _)| Some(state.devices.get(id)?.spec.uuid.clone())).collect();
+            told.devices = uuids(state, placements);
             let text = format!("{job} got {} GPUs for {} more tasks", told.devices.len(), placements.len());
             about(told, *job, None, text);
         }

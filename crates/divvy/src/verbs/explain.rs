@@ -220,11 +220,10 @@ fn way(way: &Way, job: &str) -> String {
     let who = if way.who == "administrator" { "an administrator: " } else { "" };
     let until = way.until_ms.map(|until| format!(" (≈ {})", local(until))).unwrap_or_default();
     let is_priority = |change: &&serde_json::Value| change["kind"] == "prioritise";
-    // What priority a pod has is said where it is made.
-    let set = way.changes.iter().find(is_priority).filter(|_| !job.contains('/')).map(|change| {
-        let number = job.split('_').next().unwrap_or(job);
-        format!(" (divvy set {} --priority {})", plain(number), change["to"])
-    });
+    // One that is only tried has no number; what priority a pod has is said where it is made.
+    let number = job.split('_').next().filter(|number| number.parse::<u64>().is_ok());
+    let set = way.changes.iter().find(is_priority).zip(number);
+    let set = set.map(|(change, number)| format!(" (divvy set {number} --priority {})", change["to"]));
     format!("{who}{}{}{until}", plain(&way.text), set.unwrap_or_default())
 }
 
@@ -302,7 +301,7 @@ pub(crate) fn render_trial(trial: &Trial) -> String {
             &format!("{} on {}", gpus, plain(&placement.node)),
         );
     }
-    text += &blockers(&trial.blockers);
+    text += &blockers(&trial.blockers, "");
     if !trial.funnel.is_empty() && !trial.blockers.is_empty() {
         text += &labelled("GPUs", &funnel(&trial.funnel));
     }

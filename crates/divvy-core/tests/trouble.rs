@@ -201,7 +201,7 @@ fn where_all_models_cost_nothing_their_hours_count_as_they_do_without_prices() {
             place a2 n1:1
             stop a2 Reclaimed by b1
             promise b1 n1:1
-            wait DV-OVER-BUDGET: queue a has used its budget of 1 GPU-hours, which renews 1970-01-02 00:00 UTC
+            wait DV-OVER-BUDGET: queue a has used its budget of 1 GPU-hours, which renews 1970-01-11 00:00 UTC
             ended a2 pending Reclaimed exit=143
             place b1 n1:1
         "#]],

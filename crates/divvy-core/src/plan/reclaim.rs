@@ -5,6 +5,7 @@
 mod clear;
 mod line;
 mod might;
+mod reach;
 mod released;
 mod rules;
 mod strangers;
@@ -20,6 +21,7 @@ use line::Runs;
 pub(super) use line::{Candidates, Party};
 use might::others_lend;
 pub(super) use might::{might_displace, might_take, might_take_own};
+pub(super) use reach::{Reach, Right};
 use released::{Released, take};
 use rules::Rules;
 pub(super) use strangers::Strangers;
@@ -30,7 +32,7 @@ use super::leaving;
 use super::order;
 use super::place;
 use super::resize::Unit;
-use super::share::{self, ANY, Amounts, QueueShare, Shares};
+use super::share::{self, ANY, Amounts, Shares};
 use super::starve;
 use super::trial::Trial;
 use super::victims;
@@ -78,13 +80,6 @@ pub(super) struct Claim<'a> {
     pub(super) spares: Option<&'a Spares>,
 }
 
-/// By what right a queue has something.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Right {
-    Guarantee,
-    Due,
-}
-
 /// Who is spared, since his queue would keep less than is guaranteed to it.
 #[derive(Default)]
 pub(super) struct Spares {
@@ -93,6 +88,8 @@ pub(super) struct Spares {
     jobs: RefCell<BTreeSet<JobId>>,
     /// Those who go first, if any: they were spared only since others of their queues had gone before them.
     first: BTreeSet<JobId>,
+    /// Whether nobody is spared where the claimant's side stays within its guarantee.
+    but_for_guarantees: bool,
 }
 
 impl Spares {
@@ -254,8 +251,7 @@ pub(super) fn take_back(fair: &mut Fair, claim: &Claim) -> Option<Vec<Placement>
             return by_siblings(fair, claim);
         }
     }
-    let placements = by_siblings(fair, claim);
-    placements.or_else(|| if may_leave_short(fair, claim) { by_stops(fair, claim) } else { None })
+    by_siblings(fair, claim).or_else(|| by_leaving_short(fair, claim))
 }
 
 /// Finds places for what is a queue's, guaranteed or due to it, where one above it has no room for that in its own part, since a
@@ -266,8 +262,8 @@ fn by_siblings(fair: &mut Fair, claim: &Claim) -> Option<Vec<Placement>> {
     let levels = fair.shares.upwards(claim.queue).count();
     let siblings_lend = |right: &Right| {
         let within = reach.by(*right);
-        let up_to = if *right == Right::Due { (0, within) } else { (within, 0) };
-        0 < within && within < levels && fair.shares.anyone_lends(claim.queue, &claim.asked, up_to)
+        let own = |by, level| by == *right && level <= within;
+        0 < within && within < levels && fair.shares.anyone_lends(claim.queue, &claim.asked, own)
     };
     let rights = [Right::Guarantee, Right::Due].into_iter();
     let mut rights = rights.filter(|right| *right == Right::Due || claim.owed).filter(siblings_lend);
@@ -276,12 +272,18 @@ fn by_siblings(fair: &mut Fair, claim: &Claim) -> Option<Vec<Placement>> {
     by_stops(fair, &Claim { siblings_first: Some(right), spares: Some(&spares), ..claim.clone() })
 }
 
-/// Whether others may be left with less than is guaranteed to them: for one that goes before all others, and for one with which its
-/// queue stays within its own guarantee. Not if its own devices were just taken: what queues have of their guarantees is to grow
-/// with each claim of such jobs, or they could take each other's places in turns for ever (L10).
-fn may_leave_short(fair: &Fair, claim: &Claim) -> bool {
+/// Likewise, though others are left with less than is guaranteed to them: for one that goes before all others, and for one with which its
+/// queue, or one above it, stays within its own guarantee. Not if its own devices were just taken: what queues have of their guarantees
+/// is to grow with each claim of such jobs, or they could take each other's places in turns for ever (L10).
+fn by_leaving_short(fair: &mut Fair, claim: &Claim) -> Option<Vec<Placement>> {
     let is_back = || fair.trial.state.was_just_taken(claim.job);
-    claim.starves || fair.shares.guarantees_it(claim.queue, &claim.asked) && !is_back()
+    if claim.starves || fair.shares.guarantees_it(claim.queue, &claim.asked) && !is_back() {
+        return by_stops(fair, claim);
+    }
+    let is_owed_above = Reach::of(&fair.shares, claim, false).from > 1;
+    let spares = Spares { but_for_guarantees: true, ..Spares::default() };
+    let claim = Claim { spares: Some(&spares), ..claim.clone() };
+    if is_owed_above && !is_back() { by_stops(fair, &claim) } else { None }
 }
 
 /// Finds places for the claim by stopping others, and by moving further ones where that does not suffice.
@@ -482,51 +484,6 @@ pub(super) fn lost(view: &RunView, now: Time) -> i64 {
     unsaved_ms.min(view.saves_every_ms.unwrap_or(i64::MAX)).saturating_mul(view.milli)
 }
 
-/// How many levels, from the claim's queue upwards, stay within their guarantee, and within their due, with the claim.
-#[derive(Clone, Copy)]
-pub(super) struct Reach {
-    pub(super) guarantee: usize,
-    pub(super) due: usize,
-}
-
-impl Reach {
-    fn of(shares: &Shares, claim: &Claim, borrow_evicts: bool) -> Self {
-        if claim.starves {
-            // Only what is guaranteed to others is theirs.
-            return Self { guarantee: usize::MAX, due: 0 };
-        }
-        if claim.asked.iter().all(|asked| *asked == 0) {
-            // A guarantee of devices comes with the hosts that they need.
-            let stays = |place: &usize| {
-                let queue = &shares.queues[*place];
-                queue.guarantee[ANY] > 0 && queue.held[ANY] <= queue.guarantee[ANY]
-            };
-            return Self { guarantee: shares.upwards(claim.queue).take_while(stays).count(), due: 0 };
-        }
-        let within = |bound: fn(&QueueShare) -> &Amounts| {
-            let stays = |place: &usize| shares.queues[*place].stays_within(&claim.asked, bound);
-            shares.upwards(claim.queue).take_while(stays).count()
-        };
-        let due = if borrow_evicts { within(|queue| &queue.target) } else { 0 };
-        Self { guarantee: within(|queue| &queue.guarantee), due }
-    }
-
-    pub(super) fn by(self, right: Right) -> usize {
-        match right {
-            Right::Guarantee => self.guarantee,
-            Right::Due => self.due,
-        }
-    }
-
-    /// Once siblings have given back what they have too much.
-    fn at_last(self, right: Right, levels: usize) -> Self {
-        match right {
-            Right::Guarantee => Self { guarantee: levels, due: 0 },
-            Right::Due => Self { due: levels, ..self },
-        }
-    }
-}
-
 /// Whether a job may be stopped for the claim as things stand (L9). Across queues the siblings are compared where the paths
 /// part: what the claim lacks is taken only from a queue that holds more of it than is guaranteed and, unless the claim is
 /// guaranteed, more than is due.
@@ -554,7 +511,12 @@ fn may_stop(shares: &Shares, claim: &Claim, candidate: &Candidate, reach: Reach)
         )
     };
     let may = lacking.peek().is_some() && lacking.all(lends);
-    may && !is_spared(shares, claim, (candidate, other), lacks)
+    let is_owed = |spares: &Spares| {
+        spares.but_for_guarantees
+            && reach.has(Right::Guarantee, victims::level(shares, claim.queue, candidate.queue))
+    };
+    let is_owed = claim.spares.is_some_and(is_owed);
+    may && (is_owed || !is_spared(shares, claim, (candidate, other), lacks))
 }
 
 /// Whether a job is spared, where the claim spares anyone: without it, its queue, or one above it on its side, would fall below its

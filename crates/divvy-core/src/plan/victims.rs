@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::fair::Fair;
 use super::parts::{self, Part};
-use super::reclaim::{Candidate, Goes, Reach};
+use super::reclaim::{Candidate, Goes, Reach, Right};
 use super::share::Shares;
 use crate::id::{AllocationId, JobId};
 use crate::snapshot::RunView;
@@ -105,7 +105,7 @@ pub(super) fn lends(
     if below.any(|place| !shares.queues[place].beyond(index).0) {
         return false;
     }
-    let levels = levels_to(shares, to, own);
+    let level = levels_to(shares, to, own);
     let (beyond_guarantee, beyond_due) = shares.queues[other].lends((index, draw), shares.remembers);
-    levels <= reach.guarantee && beyond_guarantee || levels <= reach.due && beyond_due
+    reach.has(Right::Guarantee, level) && beyond_guarantee || reach.has(Right::Due, level) && beyond_due
 }

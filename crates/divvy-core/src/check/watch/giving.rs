@@ -229,6 +229,7 @@ impl Watch {
         if cause == Cause::Starved && anyone {
             return;
         }
+        let is_entitled = is_entitled || self.is_entitled_above(state, (claimant, grows(state, by)), other);
         let spares = !is_entitled && cause == Cause::Reclaimed;
         self.across((state, job, spares), (own, other), claimant, wrong);
     }
@@ -327,6 +328,16 @@ impl Watch {
         self.stays_within(state, (claimant, grows), guaranteed_milli)
     }
 
+    /// Whether a queue above a job's, that is not above another one, stays within its guarantee with it.
+    fn is_entitled_above(&self, state: &State, (claimant, grows): (&Job, bool), other: &str) -> bool {
+        let milli = least_asked(claimant, grows);
+        let apart = |path: &&str| !lineage(other).any(|above| above == *path);
+        lineage(&claimant.spec.queue).skip(1).filter(apart).any(|path| {
+            let (guarantee, (held, leaving)) = (guaranteed_milli(state, path), self.held_milli(path));
+            milli > 0 && guarantee > 0 && held - leaving + milli <= guarantee
+        })
+    }
+
     fn stays_within(
         &self,
         state: &State,
@@ -334,10 +345,7 @@ impl Watch {
         guaranteed_milli: fn(&State, &str) -> i64,
     ) -> bool {
         let queue = &claimant.spec.queue;
-        // By how much a gang grows is not said: by a part of a device at least.
-        let asked = claimant.spec.milli_asked();
-        let least = claimant.spec.least_milli().max(asked.min(1));
-        let milli = if grows { asked.min(1) } else { least };
+        let milli = least_asked(claimant, grows);
         let guarantee = guaranteed_milli(state, queue);
         let (held, leaving) = self.held_milli(queue);
         milli > 0
@@ -369,6 +377,12 @@ impl Watch {
         self.floor = self.floor.max(self.recent.last().copied().unwrap_or_default());
         self.recent.clear();
     }
+}
+
+/// The least that a job asks for of devices. By how much a gang grows is not said: by a part of a device at least.
+fn least_asked(claimant: &Job, grows: bool) -> i64 {
+    let asked = claimant.spec.milli_asked();
+    if grows { asked.min(1) } else { claimant.spec.least_milli().max(asked.min(1)) }
 }
 
 /// For whom somebody goes.

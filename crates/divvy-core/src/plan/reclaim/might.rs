@@ -36,8 +36,8 @@ pub(in crate::plan) fn might_take_own(fair: &Fair, claim: &Claim) -> bool {
 
 /// Whether jobs of other queues might give way for the claim.
 pub(super) fn others_lend(fair: &Fair, claim: &Claim, (rules, reach): (&Rules, Reach)) -> bool {
-    let up_to = (reach.guarantee, reach.due);
-    rules.reclaim != Reclaim::Never && fair.shares.anyone_lends(claim.queue, &claim.asked, up_to)
+    let may = |right, level| reach.has(right, level);
+    rules.reclaim != Reclaim::Never && fair.shares.anyone_lends(claim.queue, &claim.asked, may)
 }
 
 /// Whether any job of its own queue may stand behind a job's place in the order.

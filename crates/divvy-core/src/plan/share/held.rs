@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::{Amounts, POOL, QueueShare, Shares};
 use crate::amount::{Holdings, Resource};
+use crate::plan::reclaim::Right;
 use crate::snapshot::Running;
 
 impl QueueShare {
@@ -149,20 +150,21 @@ impl Shares {
         }
     }
 
-    /// Whether anybody beside a queue's path has more of something that is asked for than is guaranteed to them, within so many
-    /// levels from the queue upwards, or more than is due within so many.
-    pub(crate) fn anyone_lends(
+    /// Whether anybody beside a queue's path has more of something that is asked for than is guaranteed to them, or than is due, on a
+    /// level (the queue's own is the first) on which that may be taken by such a right.
+    pub(in crate::plan) fn anyone_lends(
         &self,
         place: usize,
         asked: &Amounts,
-        (guarantee, due): (usize, usize),
+        may: impl Fn(Right, usize) -> bool,
     ) -> bool {
-        let lends = |(level, place): (usize, usize)| {
+        let lends = |(place, level): (usize, usize)| {
             let lenders = &self.queues[self.queues[place].parent].lenders;
             at_stake(asked).filter_map(|index| lenders.get(index)).any(|(beyond_guarantee, beyond_due)| {
-                level < guarantee && *beyond_guarantee > 0 || level < due && *beyond_due > 0
+                *beyond_guarantee > 0 && may(Right::Guarantee, level)
+                    || *beyond_due > 0 && may(Right::Due, level)
             })
         };
-        self.upwards(place).enumerate().any(lends)
+        self.upwards(place).zip(1..).any(lends)
     }
 }

@@ -209,6 +209,55 @@ fn only_who_stays_within_his_guarantee_leaves_others_with_less_than_theirs() {
 }
 
 #[test]
+fn what_is_guaranteed_to_a_queue_above_comes_back_though_a_whole_job_goes() {
+    check(
+        "policy {share: fill, preempt: least_loss}
+node n1 8xh100
+queue research guarantee=4
+queue research/vision
+queue research/nlp
+queue production guarantee=4
+submit big production 8
+plan
+pass 1h
+submit a research/vision 2
+submit b research/nlp 2
+plan",
+        expect![[r#"
+            place big n1:0+n1:1+n1:2+n1:3+n1:4+n1:5+n1:6+n1:7
+            stop big Reclaimed by a
+            promise a n1:0+n1:1
+            promise b n1:2+n1:3
+        "#]],
+    );
+}
+
+#[test]
+fn what_is_guaranteed_to_a_queue_above_leaves_no_sibling_below_it_short() {
+    check(
+        "policy {share: fill, preempt: least_loss, half_life: none}
+node n1 8xh100
+queue a guarantee=6
+queue a/x weight=3
+queue a/y guarantee=2
+queue b guarantee=2
+submit b1 b 4
+submit y1 a/y 4
+plan
+submit x1 a/x 2
+submit x2 a/x 2
+plan",
+        expect![[r#"
+            place y1 n1:0+n1:1+n1:2+n1:3
+            place b1 n1:4+n1:5+n1:6+n1:7
+            stop b1 Reclaimed by x1
+            promise x1 n1:4+n1:5
+            promise x2 n1:6+n1:7
+        "#]],
+    );
+}
+
+#[test]
 fn one_that_alone_leaves_his_queue_its_guarantee_goes_though_a_younger_one_would_lose_less() {
     check(
         "policy {share: fill, preempt: least_loss, half_life: none}\nnode n1 4xh100\nqueue a guarantee=1 weight=0\nqueue b guarantee=2\nsubmit a0 a 3\nplan\npass 1h\nsubmit a1 a 1\nplan\nsubmit b0 b 3\nplan",

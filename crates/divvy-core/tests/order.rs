@@ -295,3 +295,28 @@ fn by_the_walk_one_that_would_lose_its_work_gives_way_only_to_a_higher_priority(
         );
     }
 }
+
+#[test]
+fn nobody_takes_what_one_of_higher_priority_needs_beside_the_places_of_others_in_their_queue() {
+    check(
+        "{half_life: none}",
+        "node n1 8xh100
+queue a guarantee=4
+queue b guarantee=4
+submit a1 a 3
+submit b1 b 4
+plan
+submit wide a 5 prio=high
+submit junior a 1
+submit senior a 4 prio=high
+plan",
+        expect![[r#"
+            place a1 n1:0+n1:1+n1:2
+            place b1 n1:3+n1:4+n1:5+n1:6
+            stop a1 Preempted by senior
+            promise senior n1:0+n1:1+n1:2+n1:7
+            wait DV-GPUS-BUSY: no node has 5 GPUs free that would do
+            wait DV-GPUS-BUSY: every GPU that would do is taken
+        "#]],
+    );
+}

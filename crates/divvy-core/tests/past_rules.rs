@@ -276,7 +276,7 @@ plan"#,
 }
 
 #[test]
-fn what_is_guaranteed_to_a_queue_below_is_not_its_users() {
+fn what_is_guaranteed_to_a_queue_is_its_users_while_it_is_due_to_them() {
     check(
         r#"policy {share: fill, preempt: least_loss, half_life: none}
 node n1 8xh100
@@ -297,8 +297,13 @@ plan"#,
             place b1_6 n1:6
             place b1_7 n1:7
             stop b1_7 Reclaimed by a1_0
+            stop b1_6 Reclaimed by a1_1
+            stop b1_5 Reclaimed by a1_2
+            stop b1_4 Reclaimed by a1_3
             promise a1_0 n1:7
-            wait DV-GPUS-BUSY: every GPU that would do is taken
+            promise a1_1 n1:6
+            promise a1_2 n1:5
+            promise a1_3 n1:4
         "#]],
     );
 }

@@ -104,7 +104,8 @@ pub(super) fn in_turns<'a>(
     ending.iter().for_each(|job| count_ending(state, &mut shares, *job));
     let mut fair = Fair::begin(trial, (others, shares), ending, now);
     let relieved = starve::relieve(&mut fair, waiting, plan);
-    let mut turns = Turns::new((state, waiting), now, &fair.shares, &|view| fair.has_behind(view));
+    let parties = (state, waiting, fair.running);
+    let mut turns = Turns::new(parties, now, &fair.shares, &|view| fair.has_behind(view));
     report.skipped = turns.left_out;
     let mut grows = Some(Reach::Due);
     loop {

@@ -20,7 +20,7 @@ pub(super) use clear::{Step, Steps};
 use line::Runs;
 pub(super) use line::{Candidates, Party};
 use might::others_lend;
-pub(super) use might::{might_displace, might_take, might_take_own};
+pub(super) use might::{may_take_juniors, might_displace, might_take, might_take_own};
 pub(super) use reach::{Reach, Right};
 use released::{Released, take};
 use rules::Rules;

@@ -5,10 +5,11 @@ use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
 use super::order::{Head, Line};
-use super::share::{Amounts, POOL, Shares};
+use super::reclaim;
+use super::share::{ANY, Amounts, POOL, Shares};
 use crate::id::{ClassId, JobId};
 use crate::snapshot::order::displaces;
-use crate::snapshot::{ClassView, OrderKey, Waiting};
+use crate::snapshot::{ClassView, OrderKey, Running, Waiting};
 use crate::state::State;
 use crate::time::Time;
 
@@ -17,6 +18,8 @@ const MOST_CLASSES_LOOKED_AT: usize = 500;
 
 /// The lines of all queues.
 pub(super) struct Turns<'a> {
+    state: &'a State,
+    running: &'a Running,
     /// How many classes are left out, since their verdicts stand.
     pub(super) left_out: usize,
     lines: Vec<Line<'a>>,
@@ -85,6 +88,8 @@ struct Owed<'a> {
     held: Amounts,
     entered: u64,
     first: Option<Head<'a>>,
+    /// The first that goes in its stead, if any does.
+    senior: Option<Head<'a>>,
 }
 
 /// Lower goes first.
@@ -139,7 +144,7 @@ impl Turn<'_> {
 impl<'a> Turns<'a> {
     /// Everyone in line; `has_behind` says of a class that waits whether jobs that run might give way to it since they stand behind it.
     pub(super) fn new(
-        (state, waiting): (&'a State, &'a Waiting),
+        (state, waiting, running): (&'a State, &'a Waiting, &'a Running),
         now: Time,
         shares: &Shares,
         has_behind: &dyn Fn(&ClassView) -> bool,
@@ -159,7 +164,9 @@ impl<'a> Turns<'a> {
         let entries = vec![(None, None); lines.len()];
         let strict = state.policy.strict;
         let owed = lines.iter().map(|_| None).collect();
-        let mut turns = Self { left_out, lines, forks, entries, owed, open: 0, strict, untold, behind };
+        let open = 0;
+        let mut turns =
+            Self { state, running, left_out, lines, forks, entries, owed, open, strict, untold, behind };
         for queue in 0..turns.lines.len() {
             if turns.lines[queue].first().is_some() {
                 turns.refresh(queue, shares);
@@ -179,8 +186,8 @@ impl<'a> Turns<'a> {
             queue = child;
         };
         let Head { place, class, key, view } = self.lines[queue].take_of(class)?;
-        if self.owed[queue].as_ref().is_some_and(|owed| owed.first.is_some_and(|first| first.class == class))
-        {
+        let is_it = |head: &Option<Head>| head.is_some_and(|head| head.class == class);
+        if self.owed[queue].as_ref().is_some_and(|owed| is_it(&owed.first) || is_it(&owed.senior)) {
             self.owed[queue] = None;
         }
         let has_behind = self.behind.contains(&class);
@@ -260,12 +267,11 @@ impl<'a> Turns<'a> {
     pub(super) fn refresh(&mut self, queue: usize, shares: &Shares) {
         let own = self.lines[queue].next().map(|next| {
             // Its own jobs stand beside its children as a queue without a guarantee would.
-            let (standing, Head { class, view, .. }) =
-                match self.standing(shares, queue, (next.place, &next.view.asked)) {
-                    standing if standing.beyond_due => self.owed(shares, queue).unwrap_or((standing, next)),
-                    standing => (standing, next),
-                };
-            Entry { standing, child: queue, next: Next { class, asked: &view.asked } }
+            let standing = self.standing(shares, queue, (next.place, &next.view.asked));
+            let owed = if standing.beyond_due { self.owed(shares, queue) } else { None };
+            let (standing, by, senior) = owed.unwrap_or((standing, next, None));
+            let class = senior.unwrap_or(by).class;
+            Entry { standing, child: queue, next: Next { class, asked: &by.view.asked } }
         });
         let before = std::mem::replace(&mut self.entries[queue].1, own);
         self.open = self.open + usize::from(own.is_some()) - usize::from(before.is_some());
@@ -290,9 +296,9 @@ impl<'a> Turns<'a> {
         }
     }
 
-    /// The first job in a queue's line for which there is room in its guarantee, where nothing is due to those before it. In a strict
-    /// order nobody passes them.
-    fn owed(&mut self, shares: &Shares, queue: usize) -> Option<(Standing, Head<'a>)> {
+    /// The first job in a queue's line for which there is room in its guarantee, where nothing is due to those before it; and whoever goes
+    /// in its stead. In a strict order nobody passes them.
+    fn owed(&mut self, shares: &Shares, queue: usize) -> Option<(Standing, Head<'a>, Option<Head<'a>>)> {
         let held = &shares.queues[queue].held;
         let mut has_room = held.iter().zip(&shares.queues[queue].guarantee);
         // On nodes of its own nobody else owes or takes anything: there its first job has room kept.
@@ -306,12 +312,19 @@ impl<'a> Turns<'a> {
             Some(owed) if owed.held == *held && owed.entered == entered => owed,
             _ => {
                 let first = line.next_of(|view| shares.guarantees_any(queue, view));
-                known.insert(Owed { held: held.clone(), entered, first })
+                let senior = first.and_then(|first| {
+                    let parties = (self.state, self.running);
+                    // Where nobody of lower priority runs nobody is looked for.
+                    self.running.lowest_priority(first.view.example.stand())?;
+                    let senior = line.next_of(|view| may_stand_in(parties, shares, view, first.view));
+                    senior.filter(|senior| *senior < first)
+                });
+                known.insert(Owed { held: held.clone(), entered, first, senior })
             }
         };
-        let next = owed.first?;
+        let (next, senior) = (owed.first?, owed.senior);
         let standing = self.standing(shares, queue, (next.place, &next.view.asked));
-        (!standing.beyond_due).then_some((standing, next))
+        (!standing.beyond_due).then_some((standing, next, senior))
     }
 
     /// Who goes next at a fork.
@@ -357,6 +370,22 @@ impl<'a> Turns<'a> {
             head,
         }
     }
+}
+
+/// Whether those of a class go in the stead of one of lower priority that their queue's guarantee has room for: if running ones of lower
+/// priority that give way to them leave enough of what is due to the queue.
+fn may_stand_in(
+    (state, running): (&State, &Running),
+    shares: &Shares,
+    senior: &ClassView,
+    junior: &ClassView,
+) -> bool {
+    let (spec, queue) = (&*senior.example, &shares.queues[senior.queue]);
+    if spec.priority <= junior.example.priority || !reclaim::may_take_juniors(state, spec) {
+        return false;
+    }
+    let juniors = running.lower_milli(spec.stand(), spec.priority);
+    juniors > 0 && queue.held[ANY] + senior.asked[ANY] - juniors <= queue.target[ANY]
 }
 
 /// Who is looked at.

@@ -531,6 +531,11 @@ impl Running {
         self.queues.get(queue)?.jobs.first().map(|(priority, _)| *priority)
     }
 
+    /// How many devices jobs of a queue hold that are of lower priority than this, in thousandths.
+    pub(crate) fn lower_milli(&self, queue: &str, priority: i32) -> i64 {
+        self.queues.get(queue).map_or(0, |queue| queue.lower_milli(priority))
+    }
+
     /// Whether jobs of a queue that may be behind a place in the order, and lose nothing but a restart, hold so many devices, in
     /// thousandths, together with those of lower priority; not where there is none of the former.
     pub(crate) fn has_behind(

@@ -9,10 +9,11 @@ use crate::model::ask::{Alternative, DrawAsk};
 use crate::model::device::WHOLE_MILLI;
 use crate::model::gang::Group;
 use crate::model::job::JobSpec;
-use crate::model::policy::{Reclaim, WithinQueue};
+use crate::model::policy::{Preempt, Reclaim, WithinQueue};
 use crate::plan::fair::Fair;
 use crate::plan::share::ANY;
 use crate::snapshot::{OrderKey, Spot};
+use crate::state::State;
 
 /// Whether anybody might give way for the claim: seen without a look at the jobs of queues that have nobody.
 pub(in crate::plan) fn might_take(fair: &Fair, claim: &Claim) -> bool {
@@ -32,6 +33,12 @@ pub(in crate::plan) fn might_take_own(fair: &Fair, claim: &Claim) -> bool {
     let lowest = || fair.running.lowest_priority(claim.spec.stand());
     junior.is_some_and(|most| lowest().is_some_and(|lowest| lowest <= most))
         || claim.place.is_some_and(|place| anyone_behind(fair, claim.spec, place))
+}
+
+/// Whether running jobs of its queue that are of lower priority give way to a job.
+pub(in crate::plan) fn may_take_juniors(state: &State, spec: &JobSpec) -> bool {
+    let gives_way = state.policy.preempt == Preempt::LeastLoss && spec.may_preempt();
+    gives_way && Rules::of(state, spec).within_queue != WithinQueue::Never
 }
 
 /// Whether jobs of other queues might give way for the claim.

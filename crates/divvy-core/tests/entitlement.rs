@@ -258,6 +258,33 @@ plan",
 }
 
 #[test]
+fn a_large_job_goes_for_a_guarantee_though_without_a_smaller_one_it_could_not() {
+    for (own, above) in [(3, 3), (0, 3)] {
+        check(
+            &format!(
+                "policy {{share: fill, preempt: least_loss}}
+node n1 4xh100
+node n2 2xh100
+queue a guarantee={above}
+queue a/x guarantee={own}
+queue b guarantee=3
+submit small b 1
+submit large b 3
+start small on=n1:0
+start large on=n1:1+n1:2+n1:3
+pass 1h
+submit x1 a/x 3
+plan"
+            ),
+            expect![[r#"
+                stop large Reclaimed by x1
+                promise x1 n1:1+n1:2+n1:3
+            "#]],
+        );
+    }
+}
+
+#[test]
 fn one_that_alone_leaves_his_queue_its_guarantee_goes_though_a_younger_one_would_lose_less() {
     check(
         "policy {share: fill, preempt: least_loss, half_life: none}\nnode n1 4xh100\nqueue a guarantee=1 weight=0\nqueue b guarantee=2\nsubmit a0 a 3\nplan\npass 1h\nsubmit a1 a 1\nplan\nsubmit b0 b 3\nplan",

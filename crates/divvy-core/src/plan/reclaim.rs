@@ -88,8 +88,17 @@ pub(super) struct Spares {
     jobs: RefCell<BTreeSet<JobId>>,
     /// Those who go first, if any: they were spared only since others of their queues had gone before them.
     first: BTreeSet<JobId>,
-    /// Whether nobody is spared where the claimant's side stays within its guarantee.
-    but_for_guarantees: bool,
+    whom: Whom,
+}
+
+/// Of those whose queues would keep less than is guaranteed to them, whom a claim spares.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Whom {
+    #[default]
+    All,
+    /// All but those where the claimant's side stays within its guarantee.
+    ButForGuarantees,
+    Nobody,
 }
 
 impl Spares {
@@ -97,6 +106,13 @@ impl Spares {
         let priority = candidate.cost.priority;
         self.lowest.set(Some(self.lowest.get().map_or(priority, |lowest| lowest.min(priority))));
         self.jobs.borrow_mut().insert(candidate.job);
+    }
+
+    /// Notes one who could go at first, and can no more.
+    fn note_refused(&self, candidate: &Candidate) {
+        if self.whom != Whom::All {
+            self.jobs.borrow_mut().insert(candidate.job);
+        }
     }
 
     fn goes_later(&self, job: JobId) -> bool {
@@ -277,13 +293,21 @@ fn by_siblings(fair: &mut Fair, claim: &Claim) -> Option<Vec<Placement>> {
 /// is to grow with each claim of such jobs, or they could take each other's places in turns for ever (L10).
 fn by_leaving_short(fair: &mut Fair, claim: &Claim) -> Option<Vec<Placement>> {
     let is_back = || fair.trial.state.was_just_taken(claim.job);
-    if claim.starves || fair.shares.guarantees_it(claim.queue, &claim.asked) && !is_back() {
-        return by_stops(fair, claim);
-    }
-    let is_owed_above = Reach::of(&fair.shares, claim, false).from > 1;
-    let spares = Spares { but_for_guarantees: true, ..Spares::default() };
-    let claim = Claim { spares: Some(&spares), ..claim.clone() };
-    if is_owed_above && !is_back() { by_stops(fair, &claim) } else { None }
+    let is_owed_above = || Reach::of(&fair.shares, claim, false).from > 1;
+    let whom = match claim.starves || fair.shares.guarantees_it(claim.queue, &claim.asked) && !is_back() {
+        true => Whom::Nobody,
+        false if is_owed_above() && !is_back() => Whom::ButForGuarantees,
+        false => return None,
+    };
+    let spares = Spares { whom, ..Spares::default() };
+    let placements = by_stops(fair, &Claim { spares: Some(&spares), ..claim.clone() });
+    // Who could go no more, since others of his queue had gone before him, may go without them.
+    let first = spares.jobs.into_inner();
+    let again = placements.is_none() && !first.is_empty();
+    placements.or_else(|| {
+        let spares = Spares { whom, first, ..Spares::default() };
+        if again { by_stops(fair, &Claim { spares: Some(&spares), ..claim.clone() }) } else { None }
+    })
 }
 
 /// Finds places for the claim by stopping others, and by moving further ones where that does not suffice.
@@ -512,7 +536,7 @@ fn may_stop(shares: &Shares, claim: &Claim, candidate: &Candidate, reach: Reach)
     };
     let may = lacking.peek().is_some() && lacking.all(lends);
     let is_owed = |spares: &Spares| {
-        spares.but_for_guarantees
+        spares.whom == Whom::ButForGuarantees
             && reach.has(Right::Guarantee, victims::level(shares, claim.queue, candidate.queue))
     };
     let is_owed = claim.spares.is_some_and(is_owed);
@@ -527,7 +551,7 @@ fn is_spared(
     (candidate, other): (&Candidate, usize),
     lacks: impl Fn(&usize) -> bool,
 ) -> bool {
-    let Some(spares) = claim.spares else { return false };
+    let Some(spares) = claim.spares.filter(|spares| spares.whom != Whom::Nobody) else { return false };
     let side = || shares.upwards(candidate.queue).take_while(|place| *place != shares.queues[other].parent);
     let falls = |place: usize, index: usize| {
         let queue = &shares.queues[place];

@@ -56,7 +56,11 @@ impl Released {
         }
         let reach = self.reach(fair, claim);
         let alone = candidate.needs.iter().all(|other| self.is_released.contains(other));
-        if self.is_released.contains(&index) || !alone || !may_stop(&fair.shares, claim, candidate, reach) {
+        if self.is_released.contains(&index) || !alone {
+            return;
+        }
+        if !may_stop(&fair.shares, claim, candidate, reach) {
+            claim.spares.iter().for_each(|spares| spares.note_refused(candidate));
             return;
         }
         let state = fair.trial.state;

@@ -285,6 +285,30 @@ plan"
 }
 
 #[test]
+fn a_job_goes_for_what_is_due_though_after_a_smaller_one_it_could_not() {
+    check(
+        "policy {share: fill, preempt: least_loss}
+node n1 4xh100
+node n2 2xh100
+queue a
+queue b
+submit small b 1
+submit other b 2
+submit large b 2
+start small on=n1:0
+start other on=n2:0+n2:1
+start large on=n1:1+n1:2
+pass 1h
+submit a1 a 3
+plan",
+        expect![[r#"
+            stop large Reclaimed by a1
+            promise a1 n1:1+n1:2+n1:3
+        "#]],
+    );
+}
+
+#[test]
 fn one_that_alone_leaves_his_queue_its_guarantee_goes_though_a_younger_one_would_lose_less() {
     check(
         "policy {share: fill, preempt: least_loss, half_life: none}\nnode n1 4xh100\nqueue a guarantee=1 weight=0\nqueue b guarantee=2\nsubmit a0 a 3\nplan\npass 1h\nsubmit a1 a 1\nplan\nsubmit b0 b 3\nplan",

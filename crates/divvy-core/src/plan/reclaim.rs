@@ -11,7 +11,7 @@ mod rules;
 mod strangers;
 
 use std::borrow::Cow;
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -78,6 +78,8 @@ pub(super) struct Claim<'a> {
     /// Where set, nobody is stopped whose queue would keep less than is guaranteed to it, nor anyone of higher priority in his
     /// stead.
     pub(super) spares: Option<&'a Spares>,
+    /// Where set, these go before others.
+    pub(super) first: Option<&'a BTreeSet<JobId>>,
 }
 
 /// Who is spared, since his queue would keep less than is guaranteed to it.
@@ -85,9 +87,6 @@ pub(super) struct Claim<'a> {
 pub(super) struct Spares {
     /// The lowest priority among them.
     lowest: Cell<Option<i32>>,
-    jobs: RefCell<BTreeSet<JobId>>,
-    /// Those who go first, if any: they were spared only since others of their queues had gone before them.
-    first: BTreeSet<JobId>,
     whom: Whom,
 }
 
@@ -105,25 +104,13 @@ impl Spares {
     fn note(&self, candidate: &Candidate) {
         let priority = candidate.cost.priority;
         self.lowest.set(Some(self.lowest.get().map_or(priority, |lowest| lowest.min(priority))));
-        self.jobs.borrow_mut().insert(candidate.job);
-    }
-
-    /// Notes one who could go at first, and can no more.
-    fn note_refused(&self, candidate: &Candidate) {
-        if self.whom != Whom::All {
-            self.jobs.borrow_mut().insert(candidate.job);
-        }
-    }
-
-    fn goes_later(&self, job: JobId) -> bool {
-        !self.first.is_empty() && !self.first.contains(&job)
     }
 }
 
 impl<'a> Claim<'a> {
     /// What a job asks for, for whom those of its own queue may go as those of others; nothing else is known of it.
     pub(super) fn of(job: JobId, spec: &'a JobSpec, (queue, asked): (usize, Amounts)) -> Self {
-        let (part, scarce, siblings_first, spares) = (None, Vec::new(), None, None);
+        let (part, scarce, siblings_first, spares, first) = (None, Vec::new(), None, None, None);
         let (own, own_alone, starves, place) = (true, false, false, None);
         let (owed, always_owed, strangers) = (false, false, false);
         Self {
@@ -142,6 +129,7 @@ impl<'a> Claim<'a> {
             strangers,
             siblings_first,
             spares,
+            first,
         }
     }
 
@@ -149,6 +137,11 @@ impl<'a> Claim<'a> {
     /// pledged, queues take turns, and one longer than a turn would never be done.
     pub(super) fn lets_redo(&self, view: &RunView, (state, now): (&State, Time)) -> bool {
         !state.pledges.is_empty() && !self.always_owed && view.is_redoing(now)
+    }
+
+    /// Whether others go before one who might give way, whatever it costs.
+    fn goes_later(&self, job: JobId) -> bool {
+        self.first.is_some_and(|first| !first.contains(&job))
     }
 
     /// Whether one who might give way is of its own queue.
@@ -254,18 +247,13 @@ pub(super) fn take_back(fair: &mut Fair, claim: &Claim) -> Option<Vec<Placement>
     if !fair.shares.guarantees {
         return by_stops(fair, claim).or_else(|| by_siblings(fair, claim));
     }
-    // Who was spared may go without those that went before him.
-    let mut first = BTreeSet::new();
-    for _ in 0..2 {
-        let spares = Spares { first, ..Spares::default() };
-        if let Some(placements) = by_stops(fair, &Claim { spares: Some(&spares), ..claim.clone() }) {
-            return Some(placements);
-        }
-        first = spares.jobs.into_inner();
-        // Where nobody was spared there is nobody else to stop.
-        if first.is_empty() {
-            return by_siblings(fair, claim);
-        }
+    let spares = Spares::default();
+    if let Some(placements) = by_stops(fair, &Claim { spares: Some(&spares), ..claim.clone() }) {
+        return Some(placements);
+    }
+    // Where nobody was spared there is nobody else to stop.
+    if spares.lowest.get().is_none() {
+        return by_siblings(fair, claim);
     }
     by_siblings(fair, claim).or_else(|| by_leaving_short(fair, claim))
 }
@@ -300,35 +288,35 @@ fn by_leaving_short(fair: &mut Fair, claim: &Claim) -> Option<Vec<Placement>> {
         false => return None,
     };
     let spares = Spares { whom, ..Spares::default() };
-    let placements = by_stops(fair, &Claim { spares: Some(&spares), ..claim.clone() });
-    // Who could go no more, since others of his queue had gone before him, may go without them.
-    let first = spares.jobs.into_inner();
-    let again = placements.is_none() && !first.is_empty();
-    placements.or_else(|| {
-        let spares = Spares { whom, first, ..Spares::default() };
-        if again { by_stops(fair, &Claim { spares: Some(&spares), ..claim.clone() }) } else { None }
-    })
+    by_stops(fair, &Claim { spares: Some(&spares), ..claim.clone() })
 }
 
-/// Finds places for the claim by stopping others, and by moving further ones where that does not suffice.
-fn by_stops<'a>(fair: &mut Fair<'a, '_>, claim: &Claim) -> Option<Vec<Placement>> {
-    let mut candidates = candidates(fair, claim);
-    if candidates.is_empty() {
-        return None;
-    }
+/// Finds places for the claim by stopping others, and by moving further ones where that does not suffice. Who could go no more, since
+/// others of his queue had gone before him, may go without them.
+fn by_stops(fair: &mut Fair, claim: &Claim) -> Option<Vec<Placement>> {
     // Why it does not fit yet nobody asks.
     let told = fair.trial.name_reasons(false);
-    let places = make_room(fair, claim, &mut candidates);
+    let mut late = BTreeSet::new();
+    let mut placements = make_room(fair, claim, &mut late);
+    if placements.is_none() && !late.is_empty() && claim.siblings_first.is_none() {
+        let spares = claim.spares.map(|spares| Spares { whom: spares.whom, ..Spares::default() });
+        let again = Claim { first: Some(&late), spares: spares.as_ref(), ..claim.clone() };
+        placements = make_room(fair, &again, &mut BTreeSet::new());
+    }
     fair.trial.name_reasons(told);
-    places
+    placements
 }
 
-/// Counts one after the other as free, until the claim fits.
+/// Counts one after the other as free, until the claim fits; else notes who could have gone at first, and could no more.
 fn make_room<'a>(
     fair: &mut Fair<'a, '_>,
     claim: &Claim,
-    candidates: &mut Candidates<'a>,
+    late: &mut BTreeSet<JobId>,
 ) -> Option<Vec<Placement>> {
+    let candidates = &mut candidates(fair, claim);
+    if candidates.is_empty() {
+        return None;
+    }
     let mark = fair.trial.mark();
     let ending = leaving::let_go(fair);
     let borrow_evicts = Rules::of(fair.trial.state, claim.spec).borrow_evicts;
@@ -363,6 +351,7 @@ fn make_room<'a>(
         return Some(placements);
     }
     fair.trial.roll_back_to(mark);
+    late.extend(released.late.iter().map(|index| candidates.get(*index).job));
     for index in released.order {
         let candidate = candidates.get(index);
         fair.shares.stop(candidate.queue, &candidate.draws, -1);
@@ -458,7 +447,7 @@ fn candidates<'a>(fair: &Fair<'a, '_>, claim: &Claim) -> Candidates<'a> {
         for run in runs.filter(|run| may(run.job, run.view) && !is_safe(run)) {
             let (live, draws) = run.left(fair);
             let cost = Cost {
-                later: claim.spares.is_some_and(|spares| spares.goes_later(run.job)),
+                later: claim.goes_later(run.job),
                 // Who starves takes from its own queue first: what others have stays theirs if that will do.
                 own: own != claim.starves,
                 short: fair.shares.falls_short((claim.queue, party.place), &draws),

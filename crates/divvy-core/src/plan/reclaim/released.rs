@@ -14,6 +14,8 @@ use crate::plan::victims;
 pub(super) struct Released {
     pub(super) order: Vec<usize>,
     is_released: BTreeSet<usize>,
+    /// Who could be stopped no more, since others of his queue go.
+    pub(super) late: Vec<usize>,
     /// Who was not yet: whether he may be stopped depends on who gives back first, where siblings do.
     refused: Vec<usize>,
     /// How many levels were within their guarantees when these were looked at for the last time.
@@ -24,8 +26,8 @@ pub(super) struct Released {
 impl Released {
     /// Nobody is; whether what is due counts beside what is guaranteed.
     pub(super) fn new(borrow_evicts: bool) -> Self {
-        let (order, is_released, refused) = (Vec::new(), BTreeSet::new(), Vec::new());
-        Self { order, is_released, refused, levels: 0, borrow_evicts }
+        let (order, is_released, late, refused) = (Vec::new(), BTreeSet::new(), Vec::new(), Vec::new());
+        Self { order, is_released, late, refused, levels: 0, borrow_evicts }
     }
 
     /// Counts what jobs hold as free, as far as they may be stopped still.
@@ -60,7 +62,7 @@ impl Released {
             return;
         }
         if !may_stop(&fair.shares, claim, candidate, reach) {
-            claim.spares.iter().for_each(|spares| spares.note_refused(candidate));
+            self.late.push(index);
             return;
         }
         let state = fair.trial.state;

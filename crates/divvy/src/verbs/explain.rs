@@ -186,9 +186,7 @@ fn headline(explained: &Explained) -> String {
         Verdict::NoFit => "the pool as it is can never run it".to_owned(),
         Verdict::Preempt => "it would run if others were stopped".into(),
         Verdict::Later if explained.state == Some(JobState::Held) => "it starts when it is released".into(),
-        Verdict::Later if explained.remedy.as_ref().is_some_and(is_a_matter_of_time) => {
-            "it starts when its time has come".into()
-        }
+        Verdict::Later if waits_for_moments(explained) => "it starts when its time has come".into(),
         Verdict::Later => "it starts when something ends".into(),
         Verdict::Fit => "it can run now".into(),
         Verdict::Placed => placed(explained),
@@ -198,6 +196,13 @@ fn headline(explained: &Explained) -> String {
         Verdict::Other(word) => plain(word).into_owned(),
     };
     format!("{}{name} is {}: {verdict}\n", plain(&explained.job), plain(state))
+}
+
+/// Whether everything that keeps a job back goes away by time alone.
+fn waits_for_moments(explained: &Explained) -> bool {
+    let mut blockers = explained.blockers.iter().filter(|blocker| !blocker.ways.is_empty()).peekable();
+    explained.remedy.as_ref().is_some_and(is_a_matter_of_time)
+        || blockers.peek().is_some() && blockers.all(|blocker| blocker.ways.iter().any(is_a_matter_of_time))
 }
 
 /// Whether moments are all that is waited for, and no end of a job.
@@ -346,6 +351,19 @@ mod tests {
         "#]]
         .assert_eq(&text);
         assert!(text.lines().count() <= 8);
+    }
+
+    #[test]
+    fn who_waits_for_a_moment_alone_is_told_so_whatever_else_would_do() {
+        let mut one = explained();
+        one.blockers.truncate(1);
+        let of_time = serde_json::json!({"who": "time", "changes": [{"kind": "wait"}]});
+        let by_user = serde_json::json!({"who": "user", "changes": [{"kind": "start_now"}]});
+        one.blockers[0].ways = serde_json::from_value(serde_json::json!([by_user, of_time])).unwrap();
+        one.remedy = serde_json::from_value(by_user).unwrap();
+        assert!(headline(&one).ends_with("it starts when its time has come\n"));
+        one.blockers[0].ways.pop();
+        assert!(headline(&one).ends_with("it starts when something ends\n"));
     }
 
     #[test]

@@ -211,7 +211,7 @@ fn is_a_matter_of_time(way: &Way) -> bool {
         let kind = change["kind"].as_str().unwrap_or_default();
         matches!(kind, "wait" | "await_calendar" | "await_safety" | "await_budget")
     };
-    way.who == "time" && way.changes.iter().all(is_moment)
+    way.who == "time" && !way.changes.is_empty() && way.changes.iter().all(is_moment)
 }
 
 fn placed(explained: &Explained) -> String {

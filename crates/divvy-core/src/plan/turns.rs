@@ -385,7 +385,7 @@ fn may_stand_in(
         return false;
     }
     let juniors = running.lower_milli(spec.stand(), spec.priority);
-    juniors > 0 && queue.held[ANY] + senior.asked[ANY] - juniors <= queue.target[ANY]
+    juniors > 0 && (queue.held[ANY] - juniors).saturating_add(senior.asked[ANY]) <= queue.target[ANY]
 }
 
 /// Who is looked at.

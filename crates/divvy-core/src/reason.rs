@@ -414,6 +414,11 @@ fn ends_before(owner: JobId) -> String {
     )
 }
 
+/// `2000 GPU-hours`, `1 GPU-hour`, of thousandths.
+pub fn gpu_hours(milli: i64) -> String {
+    format!("{} GPU-hour{}", shown(&Resource::Any, milli), if milli == 1000 { "" } else { "s" })
+}
+
 /// An amount in the unit that people use for the resource.
 pub fn shown(resource: &Resource, amount: i64) -> String {
     match resource {

@@ -14,7 +14,7 @@ use neighbours::{Neighbours, Presence};
 pub use capacity::{Capacity, DeviceView, NodeView, TaskCounts, Unusable, task_kind};
 pub use order::OrderKey;
 pub(crate) use running::Spot;
-pub use running::{RunView, Running};
+pub use running::{QueueOf, RunView, Running};
 pub(crate) use sites::Lanes;
 pub use waiting::{ClassView, Waiting};
 

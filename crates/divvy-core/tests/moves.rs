@@ -133,3 +133,77 @@ fn a_queue_bears_so_many_moves_in_a_cycle_and_others_are_moved_beside_its_jobs()
     "#]],
     );
 }
+
+#[test]
+fn who_has_no_place_elsewhere_gets_that_of_another_who_has() {
+    // Neither node has room beside those who lie there: `b` goes where `a` is, and `a` where `b` was.
+    let pool = "node n1 4xh100\nnode n2 2xh100\nsubmit a default 1 resumable\nstart a on=n2:0\n\
+        submit b default 2 resumable\nstart b on=n1:0+n1:1\nsubmit w default 3\npass 1h\nplan\n\
+        end a signal=15\nend b signal=15\nplan";
+    check(
+        &format!("policy {{half_life: none}}\n{pool}"),
+        expect![[r#"
+        stop b Moved by w
+        stop a Moved by w
+        promise b n2:0+n2:1
+        promise a n1:3
+        promise w n1:0+n1:1+n1:2
+        ended a pending Moved exit=143
+        place a n1:3
+        ended b pending Moved exit=143
+        place b n2:0+n2:1
+        place w n1:0+n1:1+n1:2
+    "#]],
+    );
+    check(
+        &format!("policy {{half_life: none, most_moves: 1}}\n{pool}"),
+        expect![[r#"
+        wait DV-GPUS-BUSY: no node has 3 GPUs free that would do
+        ended a failed Signal exit=143
+        ended b failed Signal exit=143
+        place w n1:0+n1:1+n1:2
+    "#]],
+    );
+}
+
+#[test]
+fn a_gang_that_may_have_less_is_moved_with_all_that_it_has_or_not_at_all() {
+    let pool = "policy {half_life: none}\nnode n1 3xh100\nnode n2 3xh100\nnode n3 2xh100\n\
+        submit a default 2 resumable\nstart a on=n1:0+n1:1\nsubmit b default 2 resumable\nstart b on=n2:0+n2:1\n\
+        submit e default 1 tasks=1..2 resumable\nstart e on=n3:0,n2:2\n";
+    check(
+        &format!("{pool}submit w default 2\npass 1h\nplan"),
+        expect![[r#"
+        stop e Moved by w
+        promise e n1:2 n2:2
+        promise w n3:0+n3:1
+    "#]],
+    );
+    // Here it could go on with one alone.
+    check(
+        "policy {half_life: none}\nnode n1 3xh100\nnode n2 3xh100\nnode n3 1xh100\nsubmit e default 2 tasks=1..2 resumable\n\
+         start e on=n1:0+n1:1,n2:0+n2:1\nsubmit w default 3\npass 1h\nplan",
+        expect![[r#"
+            wait DV-GPUS-BUSY: no node has 3 GPUs free that would do
+        "#]],
+    );
+}
+
+#[test]
+fn a_shared_gpu_is_free_when_all_have_left_it() {
+    check(
+        "policy {half_life: none, shares: true}\nnode n1 2xh100\nnode n2 2xh100\nnode n3 2xh100\n\
+         submit a default 1 milli=500 resumable\nstart a on=n1:0\nsubmit b default 1 milli=500 resumable\nstart b on=n1:0\n\
+         submit c default 1 resumable\nstart c on=n1:1\nsubmit d default 1 array=0-1 fixed\nstart d_0 on=n2:0\nstart d_1 on=n3:0\n\
+         submit w default 2\npass 1h\nplan",
+        expect![[r#"
+            stop c Moved by w
+            stop a Moved by w
+            stop b Moved by w
+            promise c n2:1
+            promise a n3:1
+            promise b n3:1
+            promise w n1:0+n1:1
+        "#]],
+    );
+}

@@ -52,6 +52,11 @@ fn who_gave_way_is_told_to_whom_what_it_lost_and_what_brings_it_back() {
     assert_eq!(here["why_here"], "the only node with room for it", "{here}");
     let urgent = pool.submit("-g 8 -p urgent -t 10m", "echo > second; exec sleep 1000");
     second.await_job();
+    let has_it = pool.divvy(["explain", &urgent, "-o", "json"]).json();
+    let made_room = has_it["made_room"].as_array().unwrap();
+    assert_eq!((made_room.len(), &made_room[0]["job"]), (1, &json!(everyday)), "{has_it}");
+    let text = pool.divvy(["explain", &urgent]);
+    assert!(text.ok().contains(&format!("  for it job {everyday} gave way (preempted), ")), "{text:?}");
     let waits = pool.divvy(["explain", &everyday, "-o", "json"]).json();
     let displaced = &waits["displaced"];
     assert_eq!((&displaced["cause"], &displaced["by"]), (&json!("preempted"), &json!(urgent)), "{waits}");

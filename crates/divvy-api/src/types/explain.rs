@@ -56,6 +56,9 @@ pub struct Explain {
     /// How it lost its devices the last time, if others got them.
     #[serde(default)]
     pub displaced: Option<Displaced>,
+    /// Who lost devices for it since it last waited, or is losing them, the first to go first; empty for a job that waits.
+    #[serde(default)]
+    pub made_room: Vec<MadeRoom>,
     /// The room that is kept for it while it waits, and from when on; null where none is.
     #[serde(default)]
     pub room: Option<Room>,
@@ -161,6 +164,20 @@ pub struct Displaced {
     pub lost_gpu_seconds: f64,
     /// When it can be expected to be back; null if nobody knows.
     pub back_ms: Option<i64>,
+}
+
+/// A job that lost its devices for another.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(default)]
+pub struct MadeRoom {
+    /// That job.
+    pub job: String,
+    /// Why, as in `displaced`.
+    pub cause: String,
+    /// When it was over; null while it is still being stopped.
+    pub at_ms: Option<i64>,
+    /// Work that it has to do again: seconds × devices since its start, or since its work was safe.
+    pub lost_gpu_seconds: f64,
 }
 
 /// A filter, and what it left.

@@ -9,7 +9,7 @@ use crate::amount::Resource;
 use crate::id::JobId;
 use crate::model::ask::DeviceClass;
 use crate::model::queue::{Nodes, utc};
-use crate::reason::shown;
+use crate::reason::{gpu_hours, shown};
 use crate::time::{Span, Time};
 
 /// One thing to change.
@@ -467,9 +467,8 @@ impl fmt::Display for Change {
             }
             Change::RaiseLimit(raise) => f.write_str(&raise.text("limit")),
             Change::RaiseBudget { queue, from, to } => {
-                let hours = |milli| shown(&Resource::Any, milli);
-                let (more, to) = (hours(to.saturating_sub(*from)), hours(*to));
-                write!(f, "{more} more GPU-hours of budget for {queue} (to {to})")
+                let (more, to) = (gpu_hours(to.saturating_sub(*from)), shown(&Resource::Any, *to));
+                write!(f, "{} of budget for {queue} (to {to})", more.replacen(' ', " more ", 1))
             }
             Change::RaiseUserLimit(raise) => f.write_str(&raise.text("limit of each user")),
             Change::RaiseGuarantee(raise) => f.write_str(&raise.text("guarantee")),

@@ -9,25 +9,38 @@ use super::Place;
 use super::fair::{Fair, Victim};
 use super::place;
 use super::reclaim::{self, Candidate, Candidates, Claim, Cost, Steps};
+use super::resize;
 use super::settle::held_by;
 use super::share::Amounts;
-use crate::id::JobId;
-use crate::model::allocation::Placement;
+use crate::id::{AllocationId, JobId};
+use crate::model::allocation::{AllocationState, Placement};
 use crate::model::ask::DeviceAsk;
 use crate::model::device::WHOLE_MILLI;
 use crate::model::job::{Cause, JobSpec};
 use crate::model::policy::{Policy, Preempt};
-use crate::snapshot::{NodeView, RunView};
+use crate::snapshot::{NodeView, QueueOf, RunView};
+use crate::state::Job;
 
 /// How often a cycle looks for moves in vain at most: each look goes through all that runs.
 const MOST_LOOKS: u32 = 2;
 /// How many ways to make room are tried for one job.
 const MOST_WAYS: usize = 32;
+/// For how many of these those in the way get the places of further ones, and how many ways to make room are tried for one of them.
+const MOST_CHAINS: usize = 4;
 
 /// A job that goes on elsewhere.
-pub(super) struct Move {
-    pub(super) job: JobId,
+struct Move<'a> {
+    job: JobId,
+    queue: &'a QueueOf,
+    live: Vec<AllocationId>,
     placements: Vec<Placement>,
+}
+
+impl<'a> Move<'a> {
+    fn of(candidate: &Candidate<'a>, placements: Vec<Placement>) -> Self {
+        let (job, queue, live) = (candidate.job, &candidate.view.queue, candidate.live.to_vec());
+        Self { job, queue, live, placements }
+    }
 }
 
 /// How many moves a cycle has left, and how many looks for them.
@@ -95,8 +108,10 @@ pub(super) fn make_room<'a>(
     if fair.budget.binds_queues() {
         ways_out.extend(ways(fair, claim, &mut movable, true));
     }
-    for way in ways_out {
-        if let Some(placements) = clear(fair, claim, (&movable, &way), keep) {
+    let straight = ways_out.iter().map(|way| (way, false));
+    let chained = ways_out.iter().take(MOST_CHAINS).map(|way| (way, true));
+    for (way, in_chains) in straight.chain(chained) {
+        if let Some(placements) = clear(fair, claim, (&movable, way, in_chains), keep) {
             return Some(placements);
         }
         fair.trial.roll_back_to(mark);
@@ -203,55 +218,118 @@ fn ways(fair: &Fair, claim: &Claim, movable: &mut Candidates, spares: bool) -> V
     ways
 }
 
-/// Moves these out of the way of the claim, as far as need be.
+/// Moves these out of the way of the claim, as far as need be; where they have no place, into those of further ones, if `in_chains`.
 fn clear<'a>(
     fair: &mut Fair<'a, '_>,
     claim: &Claim,
-    (movable, way): (&Candidates<'a>, &[usize]),
+    (movable, way, in_chains): (&Candidates<'a>, &[usize], bool),
     keep: &mut dyn FnMut(&mut Fair<'a, '_>, &[Placement]),
 ) -> Option<Vec<Placement>> {
+    let goes: Vec<&Candidate<'a>> = way.iter().map(|index| movable.get(*index)).collect();
+    let (placements, goes) = put_before(fair, claim, &goes)?;
+    let closed = std::mem::take(&mut fair.trial.not_lent);
+    let further = in_chains.then_some((movable, way));
+    let moves = elsewhere(fair, &goes, further);
+    fair.trial.not_lent = closed;
+    let moves = moves.filter(|moves| fair.budget.bears(moves.iter().map(|moved| moved.queue.path())))?;
+    keep(fair, &placements);
+    for Move { job, queue, live, placements } in moves {
+        fair.budget.spend(queue.path());
+        let (by, cause) = (claim.job, Cause::Moved);
+        fair.victims.push(Victim { job, queue, live, whole: true, by, grows: false, cause });
+        fair.places.push(Place::new(job, placements));
+    }
+    Some(placements)
+}
+
+/// Places the claim as if these had left; says who of them cannot stay.
+fn put_before<'a, 'c>(
+    fair: &mut Fair<'a, '_>,
+    claim: &Claim,
+    way: &[&'c Candidate<'a>],
+) -> Option<(Vec<Placement>, Vec<&'c Candidate<'a>>)> {
     let state = fair.trial.state;
-    for index in way {
-        let candidate = movable.get(*index);
+    for candidate in way {
         held_by(state, &candidate.live).for_each(|held| fair.trial.release(held, &candidate.view.queue));
     }
     let placements = claim.place(fair.trial).ok()?;
     // Who was released for it before stays rather than that another moves.
-    let mut goes: Vec<&Candidate<'a>> = Vec::new();
-    for index in way.iter().rev() {
-        let candidate = movable.get(*index);
+    let mut goes: Vec<&'c Candidate<'a>> = Vec::new();
+    for candidate in way.iter().rev() {
         let held: Vec<&Placement> = held_by(state, &candidate.live).collect();
         if !fair.trial.keep(&held, &candidate.view.queue) {
             goes.push(candidate);
         }
     }
-    if !fair.budget.bears(goes.iter().map(|candidate| candidate.view.queue.path())) {
-        return None;
-    }
-    let moves = elsewhere(fair, &goes)?;
-    keep(fair, &placements);
-    for (candidate, moved) in goes.into_iter().zip(moves) {
-        fair.budget.spend(candidate.view.queue.path());
-        let (job, queue, live) = (candidate.job, &candidate.view.queue, candidate.live.to_vec());
-        let (by, cause) = (claim.job, Cause::Moved);
-        fair.victims.push(Victim { job, queue, live, whole: true, by, grows: false, cause });
-        fair.places.push(Place::new(moved.job, moved.placements));
-    }
-    Some(placements)
+    let bears = fair.budget.bears(goes.iter().map(|candidate| candidate.view.queue.path()));
+    bears.then_some((placements, goes))
 }
 
-/// Places for all of these, the largest first.
-fn elsewhere(fair: &mut Fair, goes: &[&Candidate]) -> Option<Vec<Move>> {
+/// Places for all of these, the largest first; where one has none, he gets that of one of `further` that goes on elsewhere himself.
+fn elsewhere<'a>(
+    fair: &mut Fair<'a, '_>,
+    goes: &[&Candidate<'a>],
+    further: Option<(&Candidates<'a>, &[usize])>,
+) -> Option<Vec<Move<'a>>> {
     let state = fair.trial.state;
-    let closed = std::mem::take(&mut fair.trial.not_lent);
-    let place = |candidate: &&Candidate| {
-        let spec = &state.jobs.get(&candidate.job.number)?.spec;
-        let placements = place::place_spec(fair.trial, spec).ok()?;
-        Some(Move { job: candidate.job, placements })
+    let mut moves = Vec::new();
+    for candidate in goes {
+        let job = state.jobs.get(&candidate.job.number)?;
+        let mark = fair.trial.mark();
+        let placements = place::place_spec(fair.trial, &job.spec).ok();
+        match placements.and_then(|placements| at_size(fair, (candidate, job), placements)) {
+            Some(placements) => moves.push(Move::of(candidate, placements)),
+            None => {
+                fair.trial.roll_back_to(mark);
+                moves.extend(into_anothers(fair, (candidate, job), further?, &moves)?);
+            }
+        }
+    }
+    Some(moves)
+}
+
+/// Whoever moves goes on with as many tasks as before.
+fn at_size(
+    fair: &mut Fair,
+    (candidate, job): (&Candidate, &Job),
+    placements: Vec<Placement>,
+) -> Option<Vec<Placement>> {
+    if !candidate.view.elastic {
+        return Some(placements);
+    }
+    let state = fair.trial.state;
+    let held = candidate.live.iter().filter_map(|id| state.allocations.get(id));
+    let tasks = held.filter(|held| held.state != AllocationState::Stopping).count();
+    resize::at_size(fair.trial, (candidate.job, job, candidate.queue), placements, tasks)
+}
+
+/// Places one that has to move where others lie who have a place elsewhere: none of those that have to move already.
+fn into_anothers<'a>(
+    fair: &mut Fair<'a, '_>,
+    (candidate, job): (&Candidate<'a>, &Job),
+    (movable, way): (&Candidates<'a>, &[usize]),
+    moves: &[Move<'a>],
+) -> Option<Vec<Move<'a>>> {
+    let leaves = |job: JobId| {
+        way.iter().any(|index| movable.get(*index).job == job) || moves.iter().any(|moved| moved.job == job)
     };
-    let moves: Option<Vec<Move>> = goes.iter().map(place).collect();
-    fair.trial.not_lent = closed;
-    moves
+    let others = movable.all().filter(|other| !leaves(other.job)).cloned().collect();
+    let mut others = Candidates::in_order(others);
+    let claim = Claim::of(candidate.job, &job.spec, (candidate.queue, Amounts::new()));
+    let mark = fair.trial.mark();
+    for way in ways(fair, &claim, &mut others, false).iter().take(MOST_CHAINS) {
+        let stands: Vec<&Candidate<'a>> = way.iter().map(|index| others.get(*index)).collect();
+        let found = put_before(fair, &claim, &stands).and_then(|(placements, goes)| {
+            let placements = at_size(fair, (candidate, job), placements)?;
+            let moves = elsewhere(fair, &goes, None)?;
+            Some(std::iter::once(Move::of(candidate, placements)).chain(moves).collect())
+        });
+        if found.is_some() {
+            return found;
+        }
+        fair.trial.roll_back_to(mark);
+    }
+    None
 }
 
 /// Gives those who give way a place elsewhere, if one is left when all others have had their turn: the dearest first.

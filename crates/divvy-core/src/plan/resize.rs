@@ -203,6 +203,23 @@ fn more(fair: &mut Fair, grower: &Grower, reach: Reach) -> Option<Vec<Placement>
     })
 }
 
+/// Adds to a gang that was just placed anew the parts that it had beyond its minimum, as many tasks as it ran with; `None` where not all
+/// of them fit, with the trial left as it came.
+pub(super) fn at_size(
+    trial: &mut Trial,
+    (id, job, queue): (JobId, &Job, usize),
+    placements: Vec<Placement>,
+    tasks: usize,
+) -> Option<Vec<Placement>> {
+    let present = placements.into_iter().map(|placement| (placement.rank, placement)).collect();
+    let mut grower = Grower { id, job, queue, present, taken: BTreeSet::new() };
+    while grower.present.len() < tasks {
+        let more = units(&grower).iter().find_map(|unit| unit.place(trial).ok())?;
+        grower.present.extend(more.into_iter().map(|placement| (placement.rank, placement)));
+    }
+    Some(grower.present.into_values().collect())
+}
+
 /// What could be added to a gang, the best first: tasks of the roles that have the fewest beyond their minimum, then groups that
 /// did not start.
 fn units(grower: &Grower) -> Vec<Unit> {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Reason, shown};
+use super::{Reason, gpu_hours, shown};
 use crate::amount::Resource;
 use crate::model::queue::{user_at, utc};
 
@@ -80,8 +80,8 @@ impl Reason {
                 write!(f, "{user} is at the limit of {most} that a user has in queue {queue}")
             }
             Reason::OverBudget(queue, budget, until) => {
-                let (hours, renews) = (shown(&Resource::Any, *budget), utc(*until));
-                write!(f, "queue {queue} has used its budget of {hours} GPU-hours, which renews {renews}")
+                let (hours, renews) = (gpu_hours(*budget), utc(*until));
+                write!(f, "queue {queue} has used its budget of {hours}, which renews {renews}")
             }
             other => f.write_str(other.code()),
         }

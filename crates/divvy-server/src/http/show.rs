@@ -9,6 +9,7 @@ use divvy_core::id::JobId;
 use divvy_core::model::attempt::Attempt;
 use divvy_core::model::job::Submission;
 use divvy_core::state::{Job, Runs};
+use divvy_core::time::Time;
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -90,6 +91,7 @@ pub(super) async fn explain(Shared(pool): Shared<Arc<Pool>>, Path(id): Path<Stri
     let id = read_id(&id)?;
     let past = past(&pool, id).await?;
     if let Some(explained) = open_explained(&pool, id, past.last()).await? {
+        let explained = with_who_made_room(&pool, explained, past.last()).await?;
         return ok(&with_expected_start(&pool, explained).await?);
     }
     let Some(last) = past.last() else { return Err(unknown(&pool, id).await?.into()) };
@@ -104,6 +106,22 @@ async fn with_expected_start(pool: &Arc<Pool>, explained: Explain) -> Result<Exp
     }
     let start = pool.expectations.of(pool, read_id(&explained.job)?).await;
     Ok(words::with_start(explained, start))
+}
+
+/// Adds who lost devices for a job that has its own, since it last waited.
+async fn with_who_made_room(
+    pool: &Arc<Pool>,
+    explained: Explain,
+    last: Option<&Attempt>,
+) -> Result<Explain, Refused> {
+    let waited_from = last.map(|last| last.ended_at).or(explained.submitted_ms.map(Time));
+    let (Verdict::Placed, Some(from)) = (&explained.verdict, waited_from) else { return Ok(explained) };
+    let window = (from, explained.as_of_ms.map_or(Time(i64::MAX), Time));
+    let (asked, id) = (pool.clone(), read_id(&explained.job)?);
+    let read = pool.blocking(move || asked.reader.gave_way_to(id, window)).await.ok_or_else(vanished)?;
+    let gave_way = read.map_err(|error| refusal::store(&error))?;
+    let gone = gave_way.iter().filter_map(words::made_room);
+    Ok(Explain { made_room: gone.chain(explained.made_room).collect(), ..explained })
 }
 
 /// Explains a job that has not ended, with what its attempt before came to.

@@ -4,6 +4,7 @@ use divvy_core::engine::DeviceUsage;
 use divvy_core::id::{JobId, Position};
 use divvy_core::model::attempt::Attempt;
 use divvy_core::model::job::Kind;
+use divvy_core::time::Time;
 use divvy_insight::Likeness;
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, Row, params, params_from_iter};
@@ -117,6 +118,19 @@ pub(crate) fn of(db: &Connection, job: JobId) -> rusqlite::Result<Vec<Attempt>> 
     let sql = "SELECT checksum, body FROM attempts WHERE number = ?1 AND member = ?2 ORDER BY attempt";
     let mut statement = db.prepare(sql)?;
     let rows = statement.query_map(params![sql_number(job.number), member_column(job)], read)?;
+    rows.collect()
+}
+
+/// The attempts that ended from one moment to another for a job (or member) that got their devices, oldest first.
+pub(crate) fn gave_way_to(
+    db: &Connection,
+    job: JobId,
+    (from, to): (Time, Time),
+) -> rusqlite::Result<Vec<Attempt>> {
+    let sql = "SELECT checksum, body FROM attempts WHERE ended_at BETWEEN ?1 AND ?2
+        AND json_extract(body, '$.end.by') = ?3 ORDER BY ended_at, number, member";
+    let mut statement = db.prepare_cached(sql)?;
+    let rows = statement.query_map(params![from.0, to.0, job.to_string()], read)?;
     rows.collect()
 }
 

@@ -7,6 +7,7 @@ use divvy_core::event::Stamped;
 use divvy_core::id::{JobId, Position};
 use divvy_core::model::attempt::Attempt;
 use divvy_core::model::job::Submission;
+use divvy_core::time::Time;
 use divvy_insight::Likeness;
 use rusqlite::{Connection, OptionalExtension, Row};
 
@@ -109,6 +110,11 @@ impl Reader {
     /// The attempts of a job (or member) that are over, oldest first.
     pub fn attempts(&self, job: JobId) -> Result<Vec<Attempt>, StoreError> {
         self.with(|db| attempts::of(db, job))
+    }
+
+    /// The attempts that ended from one moment to another for a job (or member) that got their devices, oldest first.
+    pub fn gave_way_to(&self, job: JobId, window: (Time, Time)) -> Result<Vec<Attempt>, StoreError> {
+        self.with(|db| attempts::gave_way_to(db, job, window))
     }
 
     /// How long the jobs took that ended last, at most `limit` of them, oldest first: work that was lost left out.

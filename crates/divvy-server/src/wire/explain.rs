@@ -1,5 +1,7 @@
 //! Why a job waits, or where it would go.
 
+use std::collections::BTreeSet;
+
 use divvy_api as api;
 use divvy_core::controller::Noted;
 use divvy_core::explain::{self, Advice, Explanation, Fix, Tier};
@@ -77,6 +79,33 @@ fn displaced_now(state: &State, run: &Run) -> Option<api::Displaced> {
         lost_gpu_seconds: explain::lost_so_far(state, run) as f64 / 1e6,
         back_ms: None,
     })
+}
+
+/// Who lost its devices for a job in an attempt that is over.
+pub(crate) fn made_room(attempt: &Attempt) -> Option<api::MadeRoom> {
+    Some(api::MadeRoom {
+        job: attempt.job.to_string(),
+        cause: displacement(attempt.end.cause)?.to_owned(),
+        at_ms: Some(attempt.ended_at.0),
+        lost_gpu_seconds: attempt.lost_milli_ms as f64 / 1e6,
+    })
+}
+
+/// Who is losing its devices for a job.
+fn makes_room(state: &State, id: JobId) -> Vec<api::MadeRoom> {
+    let by = id.to_string();
+    let holders: BTreeSet<JobId> = state.allocations.iter().map(|(_, allocation)| allocation.job).collect();
+    let gives_way = |job: JobId| {
+        let run = state.run(job)?;
+        let stopping = run.stopping.as_ref().filter(|stopping| stopping.by.as_ref() == Some(&by))?;
+        Some(api::MadeRoom {
+            job: job.to_string(),
+            cause: displacement(stopping.cause)?.to_owned(),
+            at_ms: None,
+            lost_gpu_seconds: explain::lost_so_far(state, run) as f64 / 1e6,
+        })
+    };
+    holders.into_iter().filter_map(gives_way).collect()
 }
 
 fn displacement(cause: Cause) -> Option<&'static str> {
@@ -194,6 +223,7 @@ pub(crate) fn placed(
         why_here: seats.map(|seats| seats.to_string()),
         why_safe: safe::why_safe(state, job, (id, run)),
         displaced: displaced_now(state, run),
+        made_room: makes_room(state, id),
         ..settled(state, job, (id, run), api::Verdict::Placed)
     }
 }
@@ -205,6 +235,7 @@ fn settled(state: &State, job: &Job, (id, run): (JobId, &Run), verdict: api::Ver
         blockers: Vec::new(),
         remedy: None,
         displaced: None,
+        made_room: Vec::new(),
         room: None,
         why_here: None,
         why_safe: None,
@@ -236,6 +267,7 @@ pub(crate) fn ended(state: &State, attempt: &Attempt) -> api::Explain {
         blockers: Vec::new(),
         remedy: None,
         displaced: None,
+        made_room: Vec::new(),
         room: None,
         why_here: None,
         why_safe: None,
@@ -273,6 +305,7 @@ pub(crate) fn refused(state: &State, row: &api::Job) -> api::Explain {
         blockers: row.reason.iter().map(blocker).collect(),
         remedy: None,
         displaced: None,
+        made_room: Vec::new(),
         room: None,
         why_here: None,
         why_safe: None,

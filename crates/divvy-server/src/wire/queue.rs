@@ -8,7 +8,7 @@ use divvy_core::model::job::{JobState, Owner};
 use divvy_core::model::policy::{self, Policy};
 use divvy_core::model::queue::{Bounds, Budget, Member, Nodes, Queue, Users, lineage, submitters, takes};
 use divvy_core::plan::{self, Entitlement};
-use divvy_core::reason::shown;
+use divvy_core::reason::{gpu_hours, shown};
 use divvy_core::snapshot::Snapshot;
 use divvy_core::state::{Job, Runs, State};
 use serde_json::Value;
@@ -220,7 +220,7 @@ fn budget_text(budget: &Budget) -> String {
         Some(most) => format!(", {} carried", hours(most)),
         None => ", the rest carried".into(),
     };
-    format!("{} GPU-hours every {}{carried}", hours(budget.milli_gpu_hours), budget.every)
+    format!("{} every {}{carried}", gpu_hours(budget.milli_gpu_hours), budget.every)
 }
 
 /// What is said of a queue's users.

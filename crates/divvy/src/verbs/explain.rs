@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use divvy_api::{Displaced, Explain as Explained, JobState, Room, Trial, Verdict, Way, paths};
+use divvy_api::{Displaced, Explain as Explained, JobState, MadeRoom, Room, Trial, Verdict, Way, paths};
 use serde_json::value::RawValue;
 
 use crate::exit::Exit;
@@ -109,6 +109,9 @@ fn render(explained: &Explained, now_ms: i64) -> String {
     }
     if let Some(displaced) = &explained.displaced {
         text += &labelled("before", &lost(displaced));
+    }
+    if !explained.made_room.is_empty() {
+        text += &labelled("for it", &made_room(&explained.made_room));
     }
     if let Some(safe) = &explained.why_safe {
         text += &labelled("safe", &plain(safe));
@@ -232,6 +235,28 @@ fn way(way: &Way, job: &str) -> String {
     format!("{who}{}{}{until}", plain(&way.text), set.unwrap_or_default())
 }
 
+/// `job 3 gave way (reclaimed), 1.50 GPU-hours of work are to be done again`; of more than three the rest together.
+fn made_room(who: &[MadeRoom]) -> String {
+    const NAMED: usize = 3;
+    let told = |who: &MadeRoom| {
+        let told = if who.at_ms.is_none() { "gives way" } else { "gave way" };
+        format!("job {} {told} ({}), {}", plain(&who.job), plain(&who.cause), cost(who.lost_gpu_seconds))
+    };
+    let mut text = who.iter().take(NAMED).map(told).collect::<Vec<_>>().join("; ");
+    if let Some(rest) = who.get(NAMED..).filter(|rest| !rest.is_empty()) {
+        text +=
+            &format!("; {} more, {}", rest.len(), cost(rest.iter().map(|who| who.lost_gpu_seconds).sum()));
+    }
+    text
+}
+
+fn cost(lost_gpu_seconds: f64) -> String {
+    match lost_gpu_seconds {
+        ..=0.0 => "no work is lost".into(),
+        seconds => format!("{:.2} GPU-hours of work are to be done again", seconds / 3600.0),
+    }
+}
+
 /// How it lost its devices, what that cost, and when it is back.
 fn lost(displaced: &Displaced) -> String {
     let to = match (&displaced.by, displaced.cause.as_str()) {
@@ -240,11 +265,8 @@ fn lost(displaced: &Displaced) -> String {
         (None, _) => "others".into(),
     };
     let told = if displaced.at_ms.is_none() { "gives way" } else { "gave way" };
-    let mut text = format!("{told} to {to} ({})", plain(&displaced.cause));
-    match displaced.lost_gpu_seconds {
-        ..=0.0 => text += ", no work is lost",
-        seconds => text += &format!(", {:.2} GPU-hours of work are to be done again", seconds / 3600.0),
-    }
+    let mut text =
+        format!("{told} to {to} ({}), {}", plain(&displaced.cause), cost(displaced.lost_gpu_seconds));
     if let Some(back) = displaced.back_ms {
         text += &format!(", back ≈ {}", local(back));
     }
@@ -394,6 +416,24 @@ mod tests {
               before gave way to job 14 (reclaimed), 1.50 GPU-hours of work are to be done again
         "#]]
         .assert_eq(&render(&one, 125_000));
+    }
+
+    #[test]
+    fn who_made_room_is_told_with_what_that_cost_and_of_many_the_first_ones() {
+        let one = |job: &str, at_ms, lost_gpu_seconds| MadeRoom {
+            job: job.into(),
+            cause: "reclaimed".into(),
+            at_ms,
+            lost_gpu_seconds,
+        };
+        let two = [one("3", Some(0), 5400.0), one("4", None, 0.0)];
+        assert_eq!(
+            made_room(&two),
+            "job 3 gave way (reclaimed), 1.50 GPU-hours of work are to be done again; \
+             job 4 gives way (reclaimed), no work is lost"
+        );
+        let many = ["3", "4", "5", "6", "7"].map(|job| one(job, Some(0), 1800.0));
+        assert!(made_room(&many).ends_with("; 2 more, 1.00 GPU-hours of work are to be done again"));
     }
 
     #[test]

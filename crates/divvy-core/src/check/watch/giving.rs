@@ -369,6 +369,12 @@ impl Watch {
             if goes_on && !state.promises.contains_key(&job) {
                 wrong.push(found("L8", format!("job {job} has to move, and has no place to go")));
             }
+            let tasks = live.iter().filter(|id| !self.leaving.contains(*id)).count();
+            let goes_on_with = state.promises.get(&job).map_or(tasks, |promise| promise.placements.len());
+            if for_others && goes_on_with < tasks {
+                let text = format!("job {job} has to move, and goes on with {goes_on_with} of {tasks} tasks");
+                wrong.push(found("L8", text));
+            }
             if cause == Some(Cause::Faster) && !is_faster(state, job) {
                 wrong.push(found("L8", format!("job {job} has to move, and goes on no faster")));
             }

@@ -9,8 +9,10 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use smallvec::SmallVec;
 
 use super::{Candidate, Candidates, Claim, Cost};
+use crate::id::DeviceId;
 use crate::model::allocation::Placement;
 use crate::model::ask::{DeviceAsk, DrawAsk};
+use crate::model::device::WHOLE_MILLI;
 use crate::model::gang::{Group, Role, Roles};
 use crate::model::island::IslandLevel;
 use crate::model::job::JobSpec;
@@ -129,6 +131,8 @@ struct Clearings<'a> {
     roles: Roles<'a>,
     /// By the place of the node, and the island where a task must lie in one: as far as it has come with the candidates so far.
     begun: BTreeMap<Spot, Begun>,
+    /// What is free of shared devices with the candidates so far, in thousandths.
+    shared: BTreeMap<DeviceId, i32>,
     found: Vec<Option<Clearing>>,
     /// The places of those in `found` that nobody has had yet.
     ready: BinaryHeap<Reverse<(Cost, usize, usize)>>,
@@ -153,8 +157,9 @@ impl<'a> Clearings<'a> {
         (ask, tasks): (&'a DeviceAsk, u32),
         (spec, roles): (&'a JobSpec, Roles<'a>),
     ) -> Self {
-        let (begun, found, ready) = (BTreeMap::new(), Vec::new(), BinaryHeap::new());
-        let mut clearings = Self { ask, tasks, spec, roles, begun, found, ready };
+        let (begun, shared) = (BTreeMap::new(), BTreeMap::new());
+        let (found, ready) = (Vec::new(), BinaryHeap::new());
+        let mut clearings = Self { ask, tasks, spec, roles, begun, shared, found, ready };
         let shelves = trial.capacity().shelves().of(Some(ask));
         for free in ask.count.max(1)..=shelves.most_free().unwrap_or(0) {
             for place in shelves.with_free(free) {
@@ -195,6 +200,7 @@ impl<'a> Clearings<'a> {
         let Some(index) = candidates.take() else { return };
         let (capacity, candidate) = (trial.capacity(), candidates.get(index));
         let here = match self.ask.required_island() {
+            _ if trial.state.policy.shares => self.whole_with(trial, candidate),
             None => on_nodes(trial, candidate),
             Some(level) => on_islands(trial, candidate, level),
         };
@@ -216,6 +222,22 @@ impl<'a> Clearings<'a> {
                 self.add(place, Clearing { cost, stop, slots });
             }
         }
+    }
+
+    /// How many devices become wholly free with a candidate, by node: not those on which others are still.
+    fn whole_with(&mut self, trial: &Trial, candidate: &Candidate) -> SmallVec<[(Spot, u32); 1]> {
+        let (capacity, level) = (trial.capacity(), self.ask.required_island());
+        let mut here: BTreeMap<Spot, u32> = BTreeMap::new();
+        for (device, draw) in held_by(trial.state, &candidate.live).flat_map(|placement| &placement.devices) {
+            let Some((place, index)) = capacity.place_of(*device) else { continue };
+            let view = &capacity.nodes[place].devices[index];
+            let free = self.shared.entry(*device).or_insert(view.free_milli);
+            *free += draw.milli as i32;
+            let is_whole = view.unusable.is_none() && *free >= WHOLE_MILLI as i32;
+            let island = level.map(|level| view.site.island(level));
+            *here.entry((place, island)).or_default() += u32::from(is_whole);
+        }
+        here.into_iter().collect()
     }
 
     /// A node, or an island of it, as far as it has come, if it takes such tasks and its devices are right.

@@ -313,7 +313,11 @@ fn into_anothers<'a>(
     let leaves = |job: JobId| {
         way.iter().any(|index| movable.get(*index).job == job) || moves.iter().any(|moved| moved.job == job)
     };
-    let others = movable.all().filter(|other| !leaves(other.job)).cloned().collect();
+    // For whose sake another one of this cycle lies near them, they stay.
+    let (state, around) = (fair.trial.state, &fair.trial.around);
+    let stays =
+        |other: &&Candidate<'a>| leaves(other.job) || around.is_relied_on(state, held_by(state, &other.live));
+    let others = movable.all().filter(|other| !stays(other)).cloned().collect();
     let mut others = Candidates::in_order(others);
     let claim = Claim::of(candidate.job, &job.spec, (candidate.queue, Amounts::new()));
     let mark = fair.trial.mark();

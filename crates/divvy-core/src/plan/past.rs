@@ -56,16 +56,55 @@ impl Shares {
         !self.remembers || self.upwards(place).all(stays)
     }
 
-    /// Whether a queue, or one above it up to where its path parts from another's, is left with less than is due to it when so much
-    /// of it stops; never where the past does not count.
-    pub(super) fn falls_short(&self, (to, from): (usize, usize), draws: &[i64]) -> bool {
-        let Some((_, sibling)) = self.part(to, from).filter(|_| self.remembers) else { return false };
-        let below = self.upwards(from).take_while(|place| *place != self.queues[sibling].parent);
-        let short = |place: usize| {
+    /// What becomes of the due of a queue, and of those above it up to one of them, when so much of it stops.
+    pub(super) fn short(&self, (from, up_to): (usize, usize), draws: &[i64]) -> Short {
+        let below = self.upwards(from).take_while(|place| *place != self.queues[up_to].parent);
+        let of = |place: usize| {
             let QueueShare { running, keeps, .. } = &self.queues[place];
-            running[ANY].saturating_sub(draws[ANY]) < keeps[ANY]
+            match running[ANY] {
+                running if running <= keeps[ANY] => Short::Already,
+                running if running.saturating_sub(draws[ANY]) < keeps[ANY] => Short::Becomes,
+                _ => Short::Not,
+            }
         };
-        below.into_iter().any(short)
+        below.map(of).max().unwrap_or_default()
+    }
+}
+
+/// Whether a queue has less than is due to it once a job gives way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Short {
+    #[default]
+    Not,
+    /// It has more as it is.
+    Becomes,
+    /// It has no more as it is: what is taken from it is due to it still, and it could take that back from those who have more.
+    Already,
+}
+
+/// Of the jobs of one queue, those of lower priority first: one of higher priority stands no better than one of lower, since it would
+/// take that one's place.
+pub(super) struct Worst {
+    below: Short,
+    here: Short,
+    priority: i32,
+}
+
+impl Default for Worst {
+    fn default() -> Self {
+        Self { below: Short::Not, here: Short::Not, priority: i32::MIN }
+    }
+}
+
+impl Worst {
+    /// As what the next job of so much priority counts.
+    pub(super) fn with(&mut self, priority: i32, short: Short) -> Short {
+        if priority > self.priority {
+            self.below = self.below.max(self.here);
+            self.priority = priority;
+        }
+        self.here = self.here.max(short);
+        short.max(self.below)
     }
 }
 

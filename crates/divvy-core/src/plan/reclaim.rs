@@ -7,13 +7,14 @@ mod line;
 mod might;
 mod reach;
 mod released;
+mod rounds;
 mod rules;
 mod strangers;
 
 use std::borrow::Cow;
-use std::cell::Cell;
+use std::cell::RefCell;
 use std::cmp::Reverse;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 pub(super) use clear::{Step, Steps};
@@ -23,6 +24,7 @@ use might::others_lend;
 pub(super) use might::{may_take_juniors, might_displace, might_take, might_take_own};
 pub(super) use reach::{Reach, Right};
 use released::{Released, take};
+pub(super) use rounds::take_back;
 use rules::Rules;
 pub(super) use strangers::Strangers;
 
@@ -30,6 +32,7 @@ use super::consolidate;
 use super::fair::{Fair, Victim};
 use super::leaving;
 use super::order;
+use super::past::{Short, Worst};
 use super::place;
 use super::resize::Unit;
 use super::share::{self, ANY, Amounts, Shares};
@@ -75,7 +78,7 @@ pub(super) struct Claim<'a> {
     /// Where set, queues beside its own give back first what they have beyond this, so that one above them has room for the claim
     /// in its own part, and takes the rest from others.
     pub(super) siblings_first: Option<Right>,
-    /// Where set, nobody is stopped whose queue would keep less than is guaranteed to it, nor anyone of higher priority in his
+    /// Where set, nobody is stopped whose queue would keep less than is guaranteed to it, nor anyone of it of higher priority in his
     /// stead.
     pub(super) spares: Option<&'a Spares>,
     /// Where set, these go before others.
@@ -85,9 +88,12 @@ pub(super) struct Claim<'a> {
 /// Who is spared, since his queue would keep less than is guaranteed to it.
 #[derive(Default)]
 pub(super) struct Spares {
-    /// The lowest priority among them.
-    lowest: Cell<Option<i32>>,
+    /// The lowest priority among them, by queue.
+    lowest: RefCell<BTreeMap<usize, i32>>,
     whom: Whom,
+    /// Whether those of the claim's own queue are, too: it stays within its guarantee with them and the claim, so that they would take
+    /// back at once what they give, from others who have too much.
+    own: bool,
 }
 
 /// Of those whose queues would keep less than is guaranteed to them, whom a claim spares.
@@ -103,7 +109,16 @@ enum Whom {
 impl Spares {
     fn note(&self, candidate: &Candidate) {
         let priority = candidate.cost.priority;
-        self.lowest.set(Some(self.lowest.get().map_or(priority, |lowest| lowest.min(priority))));
+        let mut lowest = self.lowest.borrow_mut();
+        lowest
+            .entry(candidate.queue)
+            .and_modify(|lowest| *lowest = priority.min(*lowest))
+            .or_insert(priority);
+    }
+
+    /// Whether somebody of the same queue was spared who is of lower priority.
+    fn has_lower(&self, candidate: &Candidate) -> bool {
+        self.lowest.borrow().get(&candidate.queue).is_some_and(|lowest| candidate.cost.priority > *lowest)
     }
 }
 
@@ -175,16 +190,16 @@ pub(super) struct Candidate<'a> {
     pub(super) needs: Vec<usize>,
 }
 
-/// What it costs to stop a job: first those who would be spared later, then those of other queues, of these the queues that keep what
-/// is due to them, then those of low priority, then low priorities of jobs, then what is surplus, of those who go by the order the
+/// What it costs to stop a job: first those who would be spared later, then those of other queues, of these the queues of low priority,
+/// then those that keep what is due to them, then low priorities of jobs, then what is surplus, of those who go by the order the
 /// last in it by level or length, then the least lost work, then the fewest devices and the least of hosts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Cost {
     pub(super) later: bool,
     pub(super) own: bool,
-    /// Whether its queue, or one above it, is left with less than is due to it.
-    pub(super) short: bool,
     pub(super) queue_priority: i32,
+    /// Whether its queue, or one above it, is left with less than is due to it.
+    pub(super) short: Short,
     pub(super) priority: i32,
     pub(super) goes: Goes,
     /// What the order compares first of it, where it goes for that: the last level first.
@@ -211,8 +226,8 @@ impl Cost {
         Self {
             later: self.later || other.later,
             own: self.own || other.own,
-            short: self.short || other.short,
             queue_priority: self.queue_priority.max(other.queue_priority),
+            short: self.short.max(other.short),
             priority: self.priority.max(other.priority),
             goes: self.goes.max(other.goes),
             stands: self.stands.max(other.stands),
@@ -223,74 +238,6 @@ impl Cost {
     }
 }
 
-/// Finds places for the claim, and who gives way for it: by moves alone, where nobody loses; else those whose queues keep what
-/// is guaranteed to them; else, for one that stays within its own guarantee, anyone who may go. Without success everything is as
-/// it was.
-pub(super) fn take_back(fair: &mut Fair, claim: &Claim) -> Option<Vec<Placement>> {
-    if !claim.spec.may_preempt() {
-        return None;
-    }
-    if claim.own_alone {
-        return by_stops(fair, claim);
-    }
-    if let Some(placements) = leaving::take_over(fair, claim) {
-        return Some(placements);
-    }
-    if let Some(placements) = consolidate::make_room(fair, claim, &BTreeSet::new(), &mut |_, _| {}) {
-        let taken = fair.shares.counted(fair.trial.state, placements.iter());
-        fair.shares.charge(claim.queue, &taken, (1, !claim.spec.preemptible));
-        return Some(placements);
-    }
-    if let Some(placements) = strangers::make_way(fair, claim) {
-        return Some(placements);
-    }
-    if !fair.shares.guarantees {
-        return by_stops(fair, claim).or_else(|| by_siblings(fair, claim));
-    }
-    let spares = Spares::default();
-    if let Some(placements) = by_stops(fair, &Claim { spares: Some(&spares), ..claim.clone() }) {
-        return Some(placements);
-    }
-    // Where nobody was spared there is nobody else to stop.
-    if spares.lowest.get().is_none() {
-        return by_siblings(fair, claim);
-    }
-    by_siblings(fair, claim).or_else(|| by_leaving_short(fair, claim))
-}
-
-/// Finds places for what is a queue's, guaranteed or due to it, where one above it has no room for that in its own part, since a
-/// sibling has too much.
-fn by_siblings(fair: &mut Fair, claim: &Claim) -> Option<Vec<Placement>> {
-    let rules = Rules::of(fair.trial.state, claim.spec);
-    let reach = Reach::of(&fair.shares, claim, rules.borrow_evicts);
-    let levels = fair.shares.upwards(claim.queue).count();
-    let siblings_lend = |right: &Right| {
-        let within = reach.by(*right);
-        let own = |by, level| by == *right && level <= within;
-        0 < within && within < levels && fair.shares.anyone_lends(claim.queue, &claim.asked, own)
-    };
-    let rights = [Right::Guarantee, Right::Due].into_iter();
-    let mut rights = rights.filter(|right| *right == Right::Due || claim.owed).filter(siblings_lend);
-    let right = rights.next().filter(|_| !claim.starves)?;
-    let spares = Spares::default();
-    by_stops(fair, &Claim { siblings_first: Some(right), spares: Some(&spares), ..claim.clone() })
-}
-
-/// Likewise, though others are left with less than is guaranteed to them: for one that goes before all others, and for one with which its
-/// queue, or one above it, stays within its own guarantee. Not if its own devices were just taken: what queues have of their guarantees
-/// is to grow with each claim of such jobs, or they could take each other's places in turns for ever (L10).
-fn by_leaving_short(fair: &mut Fair, claim: &Claim) -> Option<Vec<Placement>> {
-    let is_back = || fair.trial.state.was_just_taken(claim.job);
-    let is_owed_above = || Reach::of(&fair.shares, claim, false).from > 1;
-    let whom = match claim.starves || fair.shares.guarantees_it(claim.queue, &claim.asked) && !is_back() {
-        true => Whom::Nobody,
-        false if is_owed_above() && !is_back() => Whom::ButForGuarantees,
-        false => return None,
-    };
-    let spares = Spares { whom, ..Spares::default() };
-    by_stops(fair, &Claim { spares: Some(&spares), ..claim.clone() })
-}
-
 /// Finds places for the claim by stopping others, and by moving further ones where that does not suffice. Who could go no more, since
 /// others of his queue had gone before him, may go without them.
 fn by_stops(fair: &mut Fair, claim: &Claim) -> Option<Vec<Placement>> {
@@ -299,7 +246,7 @@ fn by_stops(fair: &mut Fair, claim: &Claim) -> Option<Vec<Placement>> {
     let mut late = BTreeSet::new();
     let mut placements = make_room(fair, claim, &mut late);
     if placements.is_none() && !late.is_empty() && claim.siblings_first.is_none() {
-        let spares = claim.spares.map(|spares| Spares { whom: spares.whom, ..Spares::default() });
+        let spares = claim.spares.map(|spares| Spares { lowest: RefCell::default(), ..*spares });
         let again = Claim { first: Some(&late), spares: spares.as_ref(), ..claim.clone() };
         placements = make_room(fair, &again, &mut BTreeSet::new());
     }
@@ -322,6 +269,7 @@ fn make_room<'a>(
     let borrow_evicts = Rules::of(fair.trial.state, claim.spec).borrow_evicts;
     let mut released = Released::new(borrow_evicts);
     let mut steps = Steps::new(fair.trial, claim, candidates);
+    let mut looked = 0;
     let may_move = !claim.own_alone && fair.budget.has_any();
     if !may_move && steps.are_in_vain(fair.trial, candidates) {
         fair.trial.roll_back_to(mark);
@@ -329,9 +277,11 @@ fn make_room<'a>(
     }
     while let Some(Step { stop, slots }) = steps.next(fair.trial, candidates) {
         released.release(fair, claim, candidates, &stop);
-        if !slots || !may_have(fair, claim) {
+        let is_more = looked < released.order.len() || stop.is_empty();
+        if !slots || !is_more || !may_have(fair, claim) {
             continue;
         }
+        looked = released.order.len();
         if let Ok(placements) = claim.place(fair.trial) {
             take(fair, claim, (candidates, &released.order), &placements);
             leaving::keep_the_rest(fair, ending);
@@ -444,14 +394,15 @@ fn candidates<'a>(fair: &Fair<'a, '_>, claim: &Claim) -> Candidates<'a> {
                 || !own && !claim.starves && claim.lets_redo(run.view, (state, now));
             is_in_peace && !claim.strangers || spent.contains(&run.job)
         };
+        let mut worst = Worst::default();
         for run in runs.filter(|run| may(run.job, run.view) && !is_safe(run)) {
             let (live, draws) = run.left(fair);
             let cost = Cost {
                 later: claim.goes_later(run.job),
                 // Who starves takes from its own queue first: what others have stays theirs if that will do.
                 own: own != claim.starves,
-                short: fair.shares.falls_short((claim.queue, party.place), &draws),
                 queue_priority,
+                short: Short::Not,
                 priority: run.view.priority,
                 goes: Goes::Job,
                 stands: stands(claim, (own, run), (&state.policy, now)),
@@ -460,10 +411,16 @@ fn candidates<'a>(fair: &Fair<'a, '_>, claim: &Claim) -> Candidates<'a> {
                 drawn: draws.iter().fold(0, |sum, amount| sum.saturating_add(*amount)),
             };
             let (job, view, queue) = (run.job, run.view, party.place);
-            let whole = Candidate { job, view, queue, live, draws, cost, within: None, needs: Vec::new() };
+            let mut whole =
+                Candidate { job, view, queue, live, draws, cost, within: None, needs: Vec::new() };
+            let mut short = |draws: &Amounts| {
+                let short = sibling.map(|(_, other)| fair.shares.short((party.place, other), draws));
+                worst.with(view.priority, short.unwrap_or_default())
+            };
+            whole.cost.short = short(&whole.draws);
             let may_stop = |candidate: &Candidate| may_stop(&fair.shares, claim, candidate, reach);
             match view.elastic {
-                true => found.extend(victims::parts_of(fair, whole).into_iter().filter(may_stop)),
+                true => found.extend(victims::parts_of(fair, whole, short).into_iter().filter(may_stop)),
                 false => found.extend(Some(whole).filter(may_stop)),
             }
         }
@@ -501,8 +458,13 @@ pub(super) fn lost(view: &RunView, now: Time) -> i64 {
 /// part: what the claim lacks is taken only from a queue that holds more of it than is guaranteed and, unless the claim is
 /// guaranteed, more than is due.
 fn may_stop(shares: &Shares, claim: &Claim, candidate: &Candidate, reach: Reach) -> bool {
-    if claim.is_of_own(candidate) || claim.strangers {
+    if claim.strangers {
         return true;
+    }
+    if claim.is_of_own(candidate) {
+        let spares = claim.spares.filter(|spares| spares.own);
+        spares.into_iter().for_each(|spares| spares.note(candidate));
+        return spares.is_none();
     }
     let Some((own, other)) = shares.part(claim.queue, candidate.queue) else { return false };
     let shared = |index: &usize| claim.asked[*index] > 0 && candidate.draws[*index] > 0;
@@ -533,7 +495,7 @@ fn may_stop(shares: &Shares, claim: &Claim, candidate: &Candidate, reach: Reach)
 }
 
 /// Whether a job is spared, where the claim spares anyone: without it, its queue, or one above it on its side, would fall below its
-/// guarantee of what the claim lacks; or it is of higher priority than one who was spared for that.
+/// guarantee of what the claim lacks; or it is of higher priority than one of its queue who was spared for that.
 fn is_spared(
     shares: &Shares,
     claim: &Claim,
@@ -551,5 +513,5 @@ fn is_spared(
         spares.note(candidate);
         return true;
     }
-    spares.lowest.get().is_some_and(|lowest| candidate.cost.priority > lowest)
+    spares.has_lower(candidate)
 }

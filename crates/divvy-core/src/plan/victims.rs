@@ -6,8 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::fair::Fair;
 use super::parts::{self, Part};
+use super::past::Short;
 use super::reclaim::{Candidate, Goes, Reach, Right};
-use super::share::Shares;
+use super::share::{Amounts, Shares};
 use crate::id::{AllocationId, JobId};
 use crate::snapshot::RunView;
 
@@ -23,23 +24,30 @@ pub(super) fn left_of<'a>(fair: &Fair<'a, '_>, (job, view): (JobId, &'a RunView)
     Cow::Owned(view.live.iter().filter(|id| !gone.contains(id)).copied().collect())
 }
 
-/// A job as it is; or, if it may run with less, each part that may go by itself, and the core.
-pub(super) fn parts_of<'a>(fair: &Fair<'a, '_>, whole: Candidate<'a>) -> Vec<Candidate<'a>> {
+/// A job as it is; or, if it may run with less, each part that may go by itself, with what that leaves its queue short of, and the core.
+pub(super) fn parts_of<'a>(
+    fair: &Fair<'a, '_>,
+    whole: Candidate<'a>,
+    mut short: impl FnMut(&Amounts) -> Short,
+) -> Vec<Candidate<'a>> {
     let state = fair.trial.state;
     let job = state.jobs.get(&whole.job.number).filter(|_| whole.view.elastic);
     let Some(job) = job else { return vec![whole] };
     let held = whole.live.iter().filter_map(|id| Some((state.allocations.get(id)?.placement.rank, *id)));
     let by_rank: BTreeMap<u32, AllocationId> = held.collect();
     let surplus = parts::surplus(&job.spec.gang, &by_rank.keys().copied().collect());
-    let of = |part: &Part| -> Candidate<'a> {
+    let mut of = |part: &Part| -> Candidate<'a> {
         let live: Vec<AllocationId> =
             part.ranks.iter().filter_map(|rank| by_rank.get(rank)).copied().collect();
         let goes = if part.within.len() == 1 { Goes::Task } else { Goes::Group };
         let within = Some(part.within.clone());
         // The job runs on: nothing of its work is lost.
-        candidate(fair, Candidate { within, live: Cow::Owned(live), ..whole.clone() }, (goes, 0))
+        let mut part =
+            candidate(fair, Candidate { within, live: Cow::Owned(live), ..whole.clone() }, (goes, 0));
+        part.cost.short = short(&part.draws);
+        part
     };
-    let mut found: Vec<Candidate> = surplus.iter().map(of).collect();
+    let mut found: Vec<Candidate> = surplus.iter().map(&mut of).collect();
     let goes: BTreeSet<AllocationId> = found.iter().flat_map(|part| part.live.iter().copied()).collect();
     let core: Vec<AllocationId> = whole.live.iter().filter(|id| !goes.contains(id)).copied().collect();
     let lost = whole.cost.lost_milli_ms;

@@ -278,8 +278,10 @@ impl Watch {
             // Only who is guaranteed it himself leaves others with less than is guaranteed to them.
             let falls_below = spares && held - leaving - gone_milli < guarantee;
             if is_within || falls_below {
+                let (has, gives) = self.held_milli(own);
                 let text = format!(
-                    "queue {path} holds {held}−{leaving} of its guarantee of {guarantee}, and job {job} with {gone_milli} is reclaimed"
+                    "queue {path} holds {held}−{leaving} of its guarantee of {guarantee}, and job {job} with {gone_milli} is reclaimed by {} of {own}, which holds {has}−{gives}",
+                    claimant.number
                 );
                 wrong.push(found("L9", text));
             }

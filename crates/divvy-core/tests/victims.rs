@@ -1,0 +1,246 @@
+//! Scenarios of who gives way, and who does not: nobody is stopped who would take his place back at once.
+
+use divvy_core::scenario::run;
+use expect_test::{Expect, expect};
+
+fn check(scenario: &str, expected: Expect) {
+    match run(scenario) {
+        Ok(printed) => expected.assert_eq(&printed),
+        Err(bad) => expected.assert_eq(&bad.to_string()),
+    }
+}
+
+#[test]
+fn a_queue_within_its_guarantee_takes_from_others_what_they_have_too_much_before_its_own_jobs_give_way() {
+    check(
+        "policy {share: fill, preempt: least_loss, half_life: none}
+node n1 4xh100
+queue a guarantee=3
+queue b guarantee=1
+submit a1 a 1 prio=low
+submit b1 b 3
+plan
+submit a2 a 1 prio=high
+plan
+end b1
+plan",
+        expect![[r#"
+            place a1 n1:0
+            place b1 n1:1+n1:2+n1:3
+            stop b1 Reclaimed by a2
+            promise a2 n1:1
+            ended b1 pending Reclaimed exit=0
+            place a2 n1:1
+            wait DV-GPUS-BUSY: no node has 3 GPUs free that would do
+        "#]],
+    );
+}
+
+#[test]
+fn its_own_jobs_do_where_nobody_else_has_too_much() {
+    check(
+        "policy {share: fill, preempt: least_loss, half_life: none}
+node n1 4xh100
+queue a guarantee=3
+queue b guarantee=2
+submit a1 a 1 prio=low
+submit a2 a 1
+submit b1 b 2
+plan
+submit a3 a 1 prio=high
+plan",
+        expect![[r#"
+            place a2 n1:0
+            place b1 n1:1+n1:2
+            place a1 n1:3
+            stop a1 Preempted by a3
+            promise a3 n1:3
+        "#]],
+    );
+}
+
+#[test]
+fn one_goes_in_its_own_queue_and_one_in_another_where_that_makes_what_it_asks_for_guaranteed() {
+    check(
+        "policy {share: fill, preempt: least_loss, half_life: none}
+node n1 12xh100
+queue a guarantee=6
+queue b guarantee=6
+submit a1 a 3 prio=low
+submit a2 a 2
+submit b1 b 3 prio=low
+submit b2 b 4
+plan
+submit a3 a 4
+plan
+end a1
+end b1
+plan",
+        expect![[r#"
+            place a2 n1:0+n1:1
+            place b2 n1:2+n1:3+n1:4+n1:5
+            place a1 n1:6+n1:7+n1:8
+            place b1 n1:9+n1:10+n1:11
+            stop a1 Preempted by a3
+            stop b1 Reclaimed by a3
+            promise a3 n1:6+n1:7+n1:8+n1:9
+            ended a1 pending Preempted exit=0
+            ended b1 pending Reclaimed exit=0
+            place a3 n1:6+n1:7+n1:8+n1:9
+            wait DV-GPUS-BUSY: no node has 3 GPUs free that would do
+            wait DV-GPUS-BUSY: no node has 3 GPUs free that would do
+        "#]],
+    );
+}
+
+#[test]
+fn of_its_own_queue_no_more_go_than_that_takes() {
+    check(
+        "policy {share: fill, preempt: least_loss, half_life: none}
+node n1 12xh100
+queue a guarantee=6
+queue b guarantee=6
+submit a1 a 2 prio=low
+submit a2 a 1 prio=low
+submit a3 a 1
+submit b1 b 2 prio=low
+submit b2 b 4
+submit b3 b 2
+plan
+submit a4 a 3 prio=high
+plan",
+        expect![[r#"
+            place a3 n1:0
+            place b2 n1:1+n1:2+n1:3+n1:4
+            place a1 n1:5+n1:6
+            place b3 n1:7+n1:8
+            place a2 n1:9
+            place b1 n1:10+n1:11
+            stop a2 Preempted by a4
+            stop b1 Reclaimed by a4
+            promise a4 n1:9+n1:10+n1:11
+        "#]],
+    );
+}
+
+#[test]
+fn one_of_its_own_queue_goes_and_one_of_another_that_has_more_than_is_due_to_it() {
+    check(
+        "policy {share: fill, preempt: least_loss}
+node n1 8xh100
+queue a
+queue b
+submit a1 a 2 prio=low
+submit a2 a 1
+submit b1 b 1 array=0-4
+plan
+submit a3 a 3 prio=high
+plan",
+        expect![[r#"
+            place a2 n1:0
+            place b1_0 n1:1
+            place b1_1 n1:2
+            place a1 n1:3+n1:4
+            place b1_2 n1:5
+            place b1_3 n1:6
+            place b1_4 n1:7
+            stop a1 Preempted by a3
+            stop b1_4 Reclaimed by a3
+            promise a3 n1:3+n1:4+n1:7
+        "#]],
+    );
+}
+
+#[test]
+fn a_queue_is_left_what_is_guaranteed_to_it_though_others_of_higher_priority_go_in_another() {
+    check(
+        "policy {share: fill, preempt: least_loss, half_life: none}
+node n1 8xh100
+queue a guarantee=2
+queue b guarantee=3
+queue c
+submit b1 b 2
+submit b2 b 2 prio=low
+submit c1 c 2
+submit c2 c 2
+plan
+submit a1 a 1
+plan",
+        expect![[r#"
+            place b1 n1:0+n1:1
+            place c1 n1:2+n1:3
+            place c2 n1:4+n1:5
+            place b2 n1:6+n1:7
+            stop c2 Reclaimed by a1
+            promise a1 n1:4
+        "#]],
+    );
+}
+
+#[test]
+fn who_has_no_more_than_is_due_to_it_goes_after_who_has() {
+    check(
+        "policy {share: fill, preempt: least_loss, half_life: none}
+node n1 8xh100
+queue a guarantee=2
+queue b guarantee=2
+queue c
+submit b1 b 4
+submit b2 b 3
+submit c1 c 1 prio=low
+plan
+submit a1 a 1
+plan",
+        expect![[r#"
+            place b1 n1:0+n1:1+n1:2+n1:3
+            place c1 n1:4
+            place b2 n1:5+n1:6+n1:7
+            stop b2 Reclaimed by a1
+            promise a1 n1:5
+        "#]],
+    );
+}
+
+#[test]
+fn in_one_queue_nobody_of_higher_priority_goes_since_it_is_the_smaller_one() {
+    check(
+        "policy {share: fill, preempt: least_loss}
+node n1 8xh100
+queue a guarantee=2
+queue b
+submit b1 b 7 prio=low
+submit b2 b 1
+plan
+submit a1 a 1
+plan",
+        expect![[r#"
+            place b2 n1:0
+            place b1 n1:1+n1:2+n1:3+n1:4+n1:5+n1:6+n1:7
+            stop b1 Reclaimed by a1
+            promise a1 n1:1
+        "#]],
+    );
+}
+
+#[test]
+fn a_task_too_many_goes_where_a_whole_job_would_leave_its_queue_short() {
+    check(
+        "policy {share: fill, preempt: least_loss}
+node n1 8xh100
+queue a guarantee=2
+queue b
+queue c
+submit b1 b 1 tasks=2..5
+submit c1 c 3
+plan
+submit a1 a 1
+plan",
+        expect![[r#"
+            place b1 n1:0 n1:1
+            place c1 n1:2+n1:3+n1:4
+            grow b1 n1:5 n1:6 n1:7
+            shrink b1 by n1:7 Reclaimed by a1
+            promise a1 n1:7
+        "#]],
+    );
+}

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::answer::{Answer, Available, JobFate, Outcome, Share};
+use super::answer::{Answer, Available, JobFate, Outcome, Share, TaskFate};
 use super::expected::{Expected, Fared, MustBe, Tally};
 
 /// Whether all facts hold, or the first that does not, in words.
@@ -10,7 +10,23 @@ pub(super) fn must(answer: &Answer, expected: &Expected) -> Result<(), String> {
     if expected.must.is_empty() {
         return Err("the case states no facts of this kind".to_owned());
     }
-    expected.must.iter().try_for_each(|fact| holds(answer, fact))
+    expected.must.iter().try_for_each(|fact| holds(answer, fact))?;
+    expected.for_whom.as_ref().map_or(Ok(()), |job| gets_a_place(answer, job))
+}
+
+/// To take less from those that run is as good only if it serves the same.
+fn gets_a_place(answer: &Answer, job: &str) -> Result<(), String> {
+    let Answer::Fates { jobs, .. } = answer else { return Ok(()) };
+    let fate = jobs.iter().find(|fate| fate.name == job);
+    let starts = |fate: &JobFate| {
+        let is_start = |task: &TaskFate| matches!(task.outcome, Outcome::Start | Outcome::StartLater);
+        !fate.tasks.is_empty() && fate.tasks.iter().all(is_start)
+    };
+    match fate {
+        Some(fate) if starts(fate) => Ok(()),
+        Some(fate) => Err(format!("{job}: got {}, wanted a place", words(&tally_of(fate, false)))),
+        None => Err(format!("{job}: the case has no such job")),
+    }
 }
 
 fn holds(answer: &Answer, fact: &MustBe) -> Result<(), String> {
@@ -171,7 +187,6 @@ fn words(tally: &Tally) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::suite::answer::TaskFate;
 
     fn job(name: &str, outcomes: &[Outcome]) -> JobFate {
         let task = |(rank, outcome): (usize, &Outcome)| TaskFate {
@@ -228,6 +243,23 @@ mod tests {
         assert_eq!(check(&[job("a", &[StartLater])], &[r#"{"start": 1}"#]), Ok(()));
         assert!(check(&[job("a", &[Start])], &[r#"{"wait": 1}"#]).is_err());
         assert!(check(&[job("a", &[Wait])], &[r#"{"start": 1}"#]).is_err());
+    }
+
+    #[test]
+    fn to_stop_nobody_is_as_good_only_if_the_one_for_whom_they_go_gets_a_place() {
+        use Outcome::{Keep, StartLater, Wait};
+        let expected = |tallies: &str| {
+            let text =
+                format!(r#"{{"strength": "policy", "must": [{{"jobs": ["a"], "tallies": [{tallies}]}}]}}"#);
+            crate::suite::expected::read(serde_json::from_str(&text).unwrap(), Some("in")).unwrap()
+        };
+        let answer =
+            |outcome| Answer::Fates { jobs: vec![job("a", &[Keep]), job("in", &[outcome])], settled: false };
+        let evicts = expected(r#"{"evict": 1}"#);
+        assert_eq!(must(&answer(StartLater), &evicts), Ok(()));
+        assert_eq!(must(&answer(Wait), &evicts).unwrap_err(), "in: got wait, wanted a place");
+        // Where nobody is to go it may wait.
+        assert_eq!(must(&answer(Wait), &expected(r#"{"keep": 1}"#)), Ok(()));
     }
 
     #[test]

@@ -14,6 +14,8 @@ use super::read::strictly;
 pub(super) struct Expected {
     pub(super) strength: String,
     pub(super) must: Vec<MustBe>,
+    /// For whom others go, where the facts speak only of these.
+    pub(super) for_whom: Option<String>,
     pub(super) prefer: Vec<Prefer>,
     /// What must come out, as the case has it.
     pub(super) shown: Value,
@@ -113,18 +115,25 @@ impl ExpectedText {
     }
 }
 
-/// Reads what is expected of a case that can be asked.
-pub(super) fn read(value: Value) -> Result<Expected, String> {
+/// Reads what is expected of a case that can be asked: of one about victims, for the one that is named.
+pub(super) fn read(value: Value, incoming: Option<&str>) -> Result<Expected, String> {
     let shown = shown(&value);
     let (mut read, _): (ExpectedText, _) = strictly(value).map_err(|what| format!("expected.{what}"))?;
     let must = read.facts();
-    Ok(Expected { strength: read.strength, must, prefer: read.prefer, shown })
+    let evicts = |fact: &MustBe| match fact {
+        MustBe::Class { tallies, .. } => {
+            tallies.iter().flat_map(Tally::keys).any(|fared| fared.outcome == Outcome::Evict)
+        }
+        _ => false,
+    };
+    let for_whom = incoming.filter(|_| must.iter().any(evicts)).map(str::to_owned);
+    Ok(Expected { strength: read.strength, must, for_whom, prefer: read.prefer, shown })
 }
 
 /// Keeps what is expected of a case that cannot be asked.
 pub(super) fn unread(value: Value) -> Expected {
     let strength = value.get("strength").and_then(Value::as_str).unwrap_or_default().to_owned();
-    Expected { strength, must: Vec::new(), prefer: Vec::new(), shown: shown(&value) }
+    Expected { strength, must: Vec::new(), for_whom: None, prefer: Vec::new(), shown: shown(&value) }
 }
 
 /// The facts; of the kinds that have no list of them, the amounts.

@@ -109,9 +109,10 @@ fn parts(mut fields: Map<String, Value>, id: String, line: usize) -> Result<Case
         fields.remove(remark);
     }
     let question = question(&suite, Value::Object(fields))?;
-    let expected = match question {
+    let expected = match &question {
         Question::Unknown(_) => expected::unread(expected),
-        _ => expected::read(expected)?,
+        Question::Kai(_) => expected::read(expected, None)?,
+        Question::Kueue(asked) => expected::read(expected, asked.incoming())?,
     };
     Ok(Case { id, line, suite, topic, question, expected })
 }

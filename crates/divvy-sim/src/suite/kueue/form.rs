@@ -33,6 +33,12 @@ pub(in crate::suite) struct Asked {
 }
 
 impl Asked {
+    /// For whom victims are asked for, if they are.
+    pub(in crate::suite) fn incoming(&self) -> Option<&str> {
+        let mut incoming = self.jobs.iter().filter(|job| job.state == State::Incoming);
+        incoming.next().filter(|_| self.kind == Kind::Victims).map(|job| job.name.as_str())
+    }
+
     /// With what is asked beside what is in use as if it were in use: by the queue that it names, or else by that which uses
     /// something, or else the first.
     pub(in crate::suite) fn with_extra(mut self) -> Self {
@@ -248,9 +254,21 @@ pub(super) struct Job {
     _local_queue: Option<Anything>,
     #[serde(rename = "uid")]
     _uid: Option<Anything>,
-    // Only on the incoming job of a case about victims.
-    #[serde(rename = "wanted_flavors")]
-    _wanted_flavors: Option<Anything>,
+    /// Only of the incoming job of a case about victims: its flavors are chosen already.
+    #[serde(default)]
+    pub(super) wanted_flavors: Vec<Wanted>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Wanted {
+    pub(super) podset: String,
+    /// By resource.
+    #[serde(default)]
+    pub(super) flavors: BTreeMap<String, String>,
+    #[serde(rename = "count")]
+    _count: Option<Anything>,
+    #[serde(rename = "mode")]
+    _mode: Option<Anything>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]

@@ -231,7 +231,7 @@ impl Scene<'_> {
         let assigned = job.assigned.iter().find(|assigned| assigned.podset == podset.name).filter(|_| runs);
         let count = assigned.map_or(podset.count, Assigned::pods).max(1);
         let (count, alternatives) = match assigned {
-            None => (count, self.quotas.alternatives(self.asked, job.queue.as_deref(), podset)?),
+            None => (count, self.quotas.alternatives(self.asked, job, podset)?),
             // It holds what it uses, whatever it asks for. What does not divide among its pods is held by one.
             Some(assigned) => {
                 let divides = assigned.usage.values().all(|usage| usage % i64::from(count) == 0);
@@ -337,7 +337,7 @@ impl Scene<'_> {
             let tasks: Vec<&TaskFate> =
                 fate.tasks.iter().filter(|task| task.group.as_ref() == Some(&podset.name)).collect();
             let alternative = tasks.first().and_then(|task| task.alternative);
-            let ways = self.quotas.ways(self.asked, job.queue.as_deref(), podset).unwrap_or_default();
+            let ways = self.quotas.ways(self.asked, job, podset).unwrap_or_default();
             let flavor = |index: u32| ways.get(index as usize)?.values().next().cloned();
             PodsetFate {
                 podset: podset.name.clone(),

@@ -11,7 +11,7 @@ use divvy_core::model::queue::Queue;
 use crate::suite::MOST_DEVICES;
 use crate::suite::answer::Obstacle;
 
-use super::form::{Asked, Kind, Podset, QueueKind, QueueText, Quota};
+use super::form::{Asked, Job, Kind, Podset, QueueKind, QueueText, Quota};
 use super::nodes;
 use super::words;
 
@@ -126,12 +126,12 @@ impl Quotas {
         Tree { asked }.lines()
     }
 
-    /// The ways in which a queue may serve a request, in its order of preference: from which flavor each resource. Those of one
-    /// group come from one flavor.
+    /// The ways in which a job's queue may serve a podset of it, in its order of preference: from which flavor each resource. Those of
+    /// one group come from one flavor; what is chosen already comes from that.
     pub(super) fn ways(
         &self,
         asked: &Asked,
-        queue: Option<&str>,
+        job: &Job,
         podset: &Podset,
     ) -> Result<Vec<BTreeMap<String, String>>, Obstacle> {
         let choice = nodes::choice(podset, &asked.flavors)?;
@@ -141,19 +141,33 @@ impl Quotas {
                 nodes::may_have(&choice, flavor, &asked.flavors) && nodes::has_level(asked, flavor, podset)
             })
         };
+        let queue = job.queue.as_deref();
         let request = self.request(asked, queue, podset);
         let wanted = |resource: &String| request.get(resource).is_some_and(|amount| *amount > 0);
+        let chosen = job.wanted_flavors.iter().find(|wanted| wanted.podset == podset.name);
+        let is_chosen = |quota: &Quota, resource: &String| {
+            let chosen = chosen.and_then(|wanted| wanted.flavors.get(resource));
+            chosen.is_none_or(|flavor| quota.flavor == *flavor)
+        };
         let quotas = asked
             .queues
             .iter()
             .filter(|text| Some(text.name.as_str()) == queue)
             .flat_map(|text| &text.quotas)
-            .filter_map(|quota| Some((quota, quota.resource.as_ref().filter(|it| wanted(it))?)));
+            .flat_map(|quota| {
+                // A flavor that is named alone may serve all.
+                let named = request.keys().filter(|_| quota.resource.is_none());
+                let resources = quota.resource.iter().chain(named).filter(|it| wanted(it));
+                resources.map(move |resource| (quota, resource))
+            });
         let mut groups: BTreeMap<u32, (Vec<&str>, BTreeSet<&String>)> = BTreeMap::new();
         for (quota, resource) in quotas {
             let (flavors, resources) = groups.entry(quota.group).or_default();
             resources.insert(resource);
-            if !flavors.contains(&quota.flavor.as_str()) && may_have(&quota.flavor) {
+            if !flavors.contains(&quota.flavor.as_str())
+                && may_have(&quota.flavor)
+                && is_chosen(quota, resource)
+            {
                 flavors.push(&quota.flavor);
             }
         }
@@ -188,10 +202,11 @@ impl Quotas {
     pub(super) fn alternatives(
         &self,
         asked: &Asked,
-        queue: Option<&str>,
+        job: &Job,
         podset: &Podset,
     ) -> Result<Vec<Alternative>, Obstacle> {
-        let (request, mut ways) = (self.request(asked, queue, podset), self.ways(asked, queue, podset)?);
+        let request = self.request(asked, job.queue.as_deref(), podset);
+        let mut ways = self.ways(asked, job, podset)?;
         let from =
             |flavor: &str| request.keys().map(|resource| (resource.clone(), flavor.to_owned())).collect();
         if ways.is_empty() || !self.by_flavor && !self.by_amount {
@@ -323,8 +338,9 @@ impl Quotas {
             // At the top there is nobody to borrow from, nor to lend to.
             let borrows = if top { Some(0) } else { own.and_then(|quota| quota.borrow_limit) };
             let lends = own.and_then(|quota| quota.lend_limit).filter(|_| !top);
-            // A leaf without a quota of something cannot have it.
-            let none = own.is_none() && text.kind == QueueKind::Queue;
+            // A leaf without a quota of something cannot have it, unless its flavor is named without one.
+            let is_named = text.quotas.iter().any(|quota| quota.flavor == line.0 && quota.resource.is_none());
+            let none = own.is_none() && text.kind == QueueKind::Queue && !is_named;
             queue.limit.extend(none.then(|| self.limit(&line, 0)));
             queue.guarantee.extend([self.limit(&line, tree.total(text, &line))]);
             queue.borrow.extend(borrows.map(|borrows| self.limit(&line, borrows)));

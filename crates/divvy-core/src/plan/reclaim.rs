@@ -397,12 +397,16 @@ fn candidates<'a>(fair: &Fair<'a, '_>, claim: &Claim) -> Candidates<'a> {
         let mut worst = Worst::default();
         for run in runs.filter(|run| may(run.job, run.view) && !is_safe(run)) {
             let (live, draws) = run.left(fair);
+            let mut short = |draws: &Amounts| {
+                let short = sibling.map(|(_, other)| fair.shares.short((party.place, other), draws));
+                worst.with(run.view.priority, short.unwrap_or_default())
+            };
             let cost = Cost {
                 later: claim.goes_later(run.job),
                 // Who starves takes from its own queue first: what others have stays theirs if that will do.
                 own: own != claim.starves,
                 queue_priority,
-                short: Short::Not,
+                short: short(&draws),
                 priority: run.view.priority,
                 goes: Goes::Job,
                 stands: stands(claim, (own, run), (&state.policy, now)),
@@ -411,13 +415,7 @@ fn candidates<'a>(fair: &Fair<'a, '_>, claim: &Claim) -> Candidates<'a> {
                 drawn: draws.iter().fold(0, |sum, amount| sum.saturating_add(*amount)),
             };
             let (job, view, queue) = (run.job, run.view, party.place);
-            let mut whole =
-                Candidate { job, view, queue, live, draws, cost, within: None, needs: Vec::new() };
-            let mut short = |draws: &Amounts| {
-                let short = sibling.map(|(_, other)| fair.shares.short((party.place, other), draws));
-                worst.with(view.priority, short.unwrap_or_default())
-            };
-            whole.cost.short = short(&whole.draws);
+            let whole = Candidate { job, view, queue, live, draws, cost, within: None, needs: Vec::new() };
             let may_stop = |candidate: &Candidate| may_stop(&fair.shares, claim, candidate, reach);
             match view.elastic {
                 true => found.extend(victims::parts_of(fair, whole, short).into_iter().filter(may_stop)),

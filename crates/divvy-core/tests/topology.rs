@@ -219,6 +219,63 @@ fn the_larger_tasks_of_a_group_go_first_where_it_would_not_fit_otherwise() {
     );
 }
 
+/// A gang of roles of one task with one GPU each, of the models that will do.
+fn unlike(roles: &[&str]) -> String {
+    let role = |(place, models): (usize, &&str)| {
+        let models: Vec<String> = models.split_whitespace().map(|model| format!("{model:?}")).collect();
+        let ask =
+            format!(r#"{{"class": {{"models": [{}]}}, "count": 1, "draw": "whole"}}"#, models.join(", "));
+        format!(
+            r#"{{"role": {{"name": "r{place}", "minimum": 1, "maximum": 1, "work": {{"external": ["pod"]}}, "ask": {{"alternatives": [{{"devices": {ask}, "speed_percent": 100}}]}}}}}}"#
+        )
+    };
+    let groups: Vec<String> = roles.iter().enumerate().map(role).collect();
+    format!(
+        r#"{{"name": "g", "queue": "default", "gang": {{"branch": {{"name": "all", "minimum": {}, "groups": [{}]}}}}}}"#,
+        groups.len(),
+        groups.join(", ")
+    )
+}
+
+#[test]
+fn a_role_that_could_go_anywhere_leaves_another_the_only_model_that_will_do() {
+    let gang = unlike(&["", "a100"]);
+    check(
+        &format!("node n1 1xa100\nnode n2 1xh100\nsubmit g default {gang}\nplan"),
+        expect![[r#"
+            place g n2:0 n1:0
+        "#]],
+    );
+}
+
+#[test]
+fn each_role_that_has_no_place_goes_before_those_in_its_way_until_all_fit() {
+    // Alone in its way on n1 is the first for the second, and the second for the third.
+    let gang = unlike(&["", "a100 l4", "l4"]);
+    check(
+        &format!("node n1 1xl4\nnode n2 1xa100\nnode n3 1xh100\nsubmit g default {gang}\nplan"),
+        expect![[r#"
+            place g n3:0 n2:0 n1:0
+        "#]],
+    );
+}
+
+#[test]
+fn a_gang_of_unlike_roles_that_fits_in_no_order_waits_for_what_it_lacked_in_its_own() {
+    let gang = unlike(&["", "a100", "a100"]);
+    check(
+        &format!(
+            "node n1 2xa100\nnode n2 1xh100\nsubmit x default 1 model=a100\nplan\nsubmit g default {gang}\nplan\nend x\nplan"
+        ),
+        expect![[r#"
+            place x n1:0
+            wait DV-GPUS-BUSY: every GPU that would do is taken
+            ended x completed Exit exit=0
+            place g n2:0 n1:0 n1:1
+        "#]],
+    );
+}
+
 #[test]
 fn devices_are_taken_back_for_a_gang_where_they_lie_together() {
     racks(

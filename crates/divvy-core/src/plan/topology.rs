@@ -9,7 +9,7 @@ use super::filter;
 use super::islands;
 use super::place::{UNSAID_CPU_MILLI, UNSAID_MEMORY_BYTES, place_role, place_task};
 use super::spread;
-use super::trial::{Scope, Trial};
+use super::trial::{Mark, Scope, Trial};
 use crate::id::NodeId;
 use crate::model::ask::{Alternative, DeviceAsk};
 use crate::model::device::WHOLE_MILLI;
@@ -22,6 +22,9 @@ use crate::snapshot::{DeviceView, NodeView};
 /// Domains that are tried for one gang at most, over all its groups: what has room by count nearly always fits, so that more are
 /// needed only where unlike groups get into each other's way.
 const MOST_TRIES: u32 = 256;
+/// Further orders in which the parts of a group are tried: each puts one part before those that were in its way, so that as many as there
+/// are unlike roles in a gang do, and a gang of hundreds of them that does not fit costs no more than this.
+const MOST_ORDERS: usize = 8;
 
 /// The way through the groups of a gang.
 struct Search<'a> {
@@ -73,47 +76,66 @@ fn place_in(trial: &mut Trial, search: &mut Search, group: &Group, domain: Scope
     placed
 }
 
-/// Places the parts of a group one after the other, wherever it may lie now: as many as it needs, the first that fit. Within a
-/// domain, where they fill up what is left of few nodes, the ones with the largest tasks go first if they do not fit in their
-/// own order.
+/// Places the parts of a group one after the other, wherever it may lie now: as many as it needs, the first that fit. Where they do
+/// not fit in their own order, since one has taken what another cannot do without, others are tried.
 fn place_parts(trial: &mut Trial, search: &mut Search, group: &Group) -> Result<(), Reason> {
     let branch = match group {
         Group::Role(role) => return place_role(trial, search.spec, role, &mut search.rank),
         Group::Branch(branch) => branch,
     };
-    let (mark, first) = (trial.mark(), search.rank);
+    let mark = trial.mark();
     let mut parts: Vec<(u32, &Group)> = Vec::new();
-    let mut rank = first;
+    let mut rank = search.rank;
     for group in &branch.groups {
         parts.push((rank, group));
         rank += group.most_tasks();
     }
-    let in_order = place_first(trial, search, branch, &parts);
+    let placed = match place_first(trial, search, branch, &parts) {
+        Ok(()) => Ok(()),
+        Err((missing, reason)) => {
+            let told = trial.name_reasons(false);
+            let fits = fits_in_other_order(trial, search, (branch, parts, missing), mark);
+            trial.name_reasons(told);
+            if fits { Ok(()) } else { Err(reason) }
+        }
+    };
     search.rank = rank;
-    if in_order.is_ok() || trial.scope().is_none() {
-        return in_order;
-    }
-    parts.sort_by_key(|(_, group)| std::cmp::Reverse(largest_task(group)));
-    let is_other = parts.windows(2).any(|pair| pair[0].0 > pair[1].0);
-    if !is_other {
-        return in_order;
-    }
-    trial.roll_back_to(mark);
-    let by_size = place_first(trial, search, branch, &parts);
-    search.rank = rank;
-    by_size
+    placed
 }
 
-/// Places as many groups of a branch as it needs, the first of these that fit; an error is why the first that is missing does not.
+/// Whether the parts of a branch fit in another order, and places them so: the one that had no place behind the others goes before them.
+/// One that has none though it goes first has none in any order.
+fn fits_in_other_order(
+    trial: &mut Trial,
+    search: &mut Search,
+    (branch, mut parts, mut missing): (&Branch, Vec<(u32, &Group)>, usize),
+    mark: Mark,
+) -> bool {
+    for _ in 0..MOST_ORDERS {
+        if missing == 0 {
+            return false;
+        }
+        parts[..=missing].rotate_right(1);
+        trial.roll_back_to(mark);
+        match place_first(trial, search, branch, &parts) {
+            Ok(()) => return true,
+            Err((place, _)) => missing = place,
+        }
+    }
+    false
+}
+
+/// Places as many groups of a branch as it needs, the first of these that fit; an error is which is the first that is missing, and why
+/// it does not.
 fn place_first(
     trial: &mut Trial,
     search: &mut Search,
     branch: &Branch,
     parts: &[(u32, &Group)],
-) -> Result<(), Reason> {
+) -> Result<(), (usize, Reason)> {
     let mut needed = branch.minimum;
     let mut spare = (parts.len() as u32).saturating_sub(needed);
-    for (rank, group) in parts {
+    for (place, (rank, group)) in parts.iter().enumerate() {
         if needed == 0 {
             break;
         }
@@ -121,7 +143,7 @@ fn place_first(
         let mark = trial.mark();
         match place_group(trial, search, group) {
             Ok(()) => needed -= 1,
-            Err(reason) if spare == 0 => return Err(reason),
+            Err(reason) if spare == 0 => return Err((place, reason)),
             Err(_) => {
                 trial.roll_back_to(mark);
                 spare -= 1;
@@ -129,16 +151,6 @@ fn place_first(
         }
     }
     Ok(())
-}
-
-/// Devices, cores and memory of the largest task of a group, by its first alternative.
-fn largest_task(group: &Group) -> (u64, i64, i64) {
-    let size = |alternative: &Alternative| {
-        let devices = alternative.devices.as_ref();
-        let milli = devices.map_or(0, |ask| u64::from(ask.count) * u64::from(ask.milli()));
-        (milli, alternative.cpu_milli.unwrap_or(0), alternative.memory_bytes.unwrap_or(0))
-    };
-    group.roles().iter().filter_map(|role| role.ask.alternatives.first().map(size)).max().unwrap_or_default()
 }
 
 /// Why a group that has to lie in one domain fits in none: what would keep it back anywhere comes first.

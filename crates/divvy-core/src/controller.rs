@@ -50,6 +50,9 @@ pub enum Tells {
     Jobs,
 }
 
+/// So often a cycle plans anew at most since it found jobs that could not start in an idle pool: once for all of them, nearly always.
+const MOST_ROUNDS: usize = 8;
+
 /// Tests check after every event; a daemon leaves it to those who ask.
 const CHECK_EVERY: u64 = if cfg!(any(test, feature = "contract")) { 1 } else { 0 };
 
@@ -207,9 +210,15 @@ impl Controller {
             self.fold(Event::Tick, now)?;
         }
         self.snapshot.pass_time(&self.state, now);
-        // What a plan drops may let others start, or be dropped in turn; who loses a promise waits again. Each round drops a job
-        // or a promise that cannot be kept, so there is an end.
-        while self.plan_once(now)? {}
+        for _ in 0..MOST_ROUNDS {
+            // What a plan drops may let others start, or be dropped in turn; who loses a promise waits again. Each round drops a job
+            // or a promise that cannot be kept, so there is an end.
+            while self.plan_once(now)? {}
+            // Who is found to want nothing leaves what was due to it to others.
+            if !self.state.freed {
+                break;
+            }
+        }
         self.news = false;
         Ok(())
     }

@@ -241,6 +241,12 @@ impl Reason {
         }
     }
 
+    /// Whether a job with this reason could not start in an idle pool, as that and its queue's limits are: it has no use for what others
+    /// want.
+    pub fn is_for_good(&self) -> bool {
+        !self.keeps_back() && !matches!(self, Reason::OverBudget(..))
+    }
+
     /// Whether others may give way so that it starts.
     pub(crate) fn may_be_taken_for(&self) -> bool {
         self.verdict() == Verdict::Later && !matches!(self, Reason::OverBudget(..))

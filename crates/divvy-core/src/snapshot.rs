@@ -1,6 +1,7 @@
 //! The snapshot: the state as the planner wants it. Kept incrementally; equal to one built anew (L3).
 
 mod capacity;
+mod device;
 pub(crate) mod neighbours;
 pub(crate) mod order;
 mod running;
@@ -11,11 +12,13 @@ mod waiting;
 
 use neighbours::{Neighbours, Presence};
 
-pub use capacity::{Capacity, DeviceView, NodeView, TaskCounts, Unusable, task_kind};
+pub use capacity::{Capacity, NodeView, TaskCounts, task_kind};
+pub use device::{DeviceView, Unusable};
 pub use order::OrderKey;
 pub(crate) use running::Spot;
 pub use running::{QueueOf, RunView, Running};
 pub(crate) use sites::Lanes;
+pub(crate) use waiting::Counts;
 pub use waiting::{ClassView, Waiting};
 
 use std::collections::{BTreeMap, BTreeSet};

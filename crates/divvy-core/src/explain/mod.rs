@@ -80,11 +80,13 @@ pub fn position(snapshot: &Snapshot, job: &Job) -> Option<usize> {
     Some(snapshot.waiting.classes.values().map(before).sum())
 }
 
-/// The work that a running job would lose were it stopped now, in milli-GPU·ms: since its start, or since its work was safe.
-pub fn lost_so_far(state: &State, run: &Run) -> i64 {
+/// The work that a running job would lose were it stopped now, in milli-GPU·ms: since its start, or since its work was safe, as far as
+/// its job does not save it by itself.
+pub fn lost_so_far(state: &State, (spec, run): (&JobSpec, &Run)) -> i64 {
     let milli: i64 = run.placements.iter().map(crate::model::allocation::Placement::milli).sum();
     let since = run.checkpointed_at.or(run.started_at);
-    since.map_or(0, |since| state.now.since(since).0.saturating_mul(milli))
+    let unsaved_ms = since.map_or(0, |since| state.now.since(since).0);
+    unsaved_ms.min(spec.loses_at_most_ms().unwrap_or(i64::MAX)).saturating_mul(milli)
 }
 
 /// All that can be changed so that a job starts: the space in which the cheapest fix is sought.

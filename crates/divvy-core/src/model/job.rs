@@ -317,6 +317,12 @@ impl JobSpec {
         self.checkpoint.as_ref().and_then(|checkpoint| checkpoint.every_ms)
     }
 
+    /// How much of a run has to be done again at most when it is stopped, in milliseconds: nothing where a stop costs it no more than a
+    /// restart, what it has not saved by itself where it does so; else there is no bound but the run.
+    pub fn loses_at_most_ms(&self) -> Option<i64> {
+        if self.resumable { Some(0) } else { self.saves_every_ms() }
+    }
+
     /// How it is told that it (or a task of it) gives way: as its checkpoint wants it, else as for any stop.
     pub fn notice(&self) -> StopOrder {
         match &self.checkpoint {

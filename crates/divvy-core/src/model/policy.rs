@@ -255,6 +255,11 @@ pub struct Policy {
 }
 
 impl Policy {
+    /// Whether queues have anything of their own: a part of the pool, or a claim to take back.
+    pub fn divides(&self) -> bool {
+        self.share != Share::None || self.preempt == Preempt::LeastLoss
+    }
+
     /// One line for all, in which nobody gives way: what schedulers without queues do, and where settings of the literature
     /// begin.
     pub fn one_line() -> Self {

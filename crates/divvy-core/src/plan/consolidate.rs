@@ -178,9 +178,7 @@ fn movable<'a>(fair: &Fair<'a, '_>, claim: &Claim, released: &BTreeSet<JobId>) -
             || fair.trial.around.is_relied_on(state, held_by(state, &view.live))
     };
     let candidate = |(job, view): (&JobId, &'a RunView)| {
-        let spec = &state.jobs.get(&job.number)?.spec;
-        let work = if spec.resumable { 0 } else { reclaim::lost(view, now) };
-        let lost_milli_ms = reclaim::restart(view).saturating_add(work);
+        let lost_milli_ms = reclaim::lost_by_stopping(view, now);
         let goes = lost_milli_ms <= gain && !spent.contains(job) && !fair.moves(*job) && !stays(*job, view);
         let cost = Cost { milli: view.milli, lost_milli_ms, ..Cost::default() };
         let queue = fair.shares.place(&view.queue);

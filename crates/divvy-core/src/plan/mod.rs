@@ -198,7 +198,7 @@ fn planned(state: &State, snapshot: &mut Snapshot, now: Time, reserves: bool) ->
     let may_grow = (state.freed || state.past.is_awaited()) && !snapshot.growing.is_empty();
     let goes_on = may_grow || snapshot.running.may_quicken(state);
     let anyone = !snapshot.waiting.is_empty() || goes_on;
-    let in_turns = share::is_shared(&state.policy) && anyone;
+    let in_turns = state.policy.divides() && anyone;
     let shares = in_turns.then(|| share::Shares::at(state, snapshot, now));
     plan.due = past::changed_dues(state, (&snapshot.waiting, shares.as_ref()));
     let to_come = state.reservations.iter().filter(|kept| !kept.began).map(|kept| kept.from);
@@ -370,7 +370,7 @@ pub struct Entitlement {
 
 /// What each queue is entitled to, by path; empty where the pool is not divided.
 pub fn entitlements(state: &State, snapshot: &Snapshot) -> BTreeMap<String, Entitlement> {
-    match share::is_shared(&state.policy) {
+    match state.policy.divides() {
         true => share::Shares::of(state, snapshot).entitlements(snapshot).collect(),
         false => BTreeMap::new(),
     }
@@ -378,7 +378,7 @@ pub fn entitlements(state: &State, snapshot: &Snapshot) -> BTreeMap<String, Enti
 
 /// Whether a queue may have what a job asks for, beside what it holds by a snapshot, whatever is free.
 pub fn allows(state: &State, snapshot: &Snapshot, spec: &JobSpec) -> Result<(), Reason> {
-    if spec.preemptible || !share::is_shared(&state.policy) {
+    if spec.preemptible || !state.policy.divides() {
         return Ok(());
     }
     let shares = share::Shares::of(state, snapshot);
@@ -389,7 +389,7 @@ pub fn allows(state: &State, snapshot: &Snapshot, spec: &JobSpec) -> Result<(), 
 /// an error if none is left.
 fn closed(state: &State, snapshot: &Snapshot, spec: &JobSpec) -> Result<share::Closed, Reason> {
     let binds = !spec.preemptible && spec.gang.has_alternatives();
-    if !share::is_shared(&state.policy) || !binds && !state.queues.values().any(Queue::has_loans) {
+    if !state.policy.divides() || !binds && !state.queues.values().any(Queue::has_loans) {
         return Ok(share::Closed::default());
     }
     let shares = share::Shares::of(state, snapshot);

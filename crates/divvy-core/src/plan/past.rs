@@ -127,7 +127,7 @@ pub(super) fn changed_dues(
     over.chain(changed.map(|(queue, due)| ((*queue).to_owned(), Some(*due)))).collect()
 }
 
-/// What is due to the own jobs of each queue in which one waits, or that has more than its due.
+/// What is due to the own jobs of each queue in which one waits that could start in an idle pool, or that has more than its due.
 fn dues<'a>(waiting: &Waiting, shares: &'a Shares) -> BTreeMap<&'a str, i64> {
     let mut due = vec![0i64; shares.queues.len()];
     due[POOL] = shares.queues[POOL].due[ANY];
@@ -142,7 +142,7 @@ fn dues<'a>(waiting: &Waiting, shares: &'a Shares) -> BTreeMap<&'a str, i64> {
             due[*child] = part;
         }
     }
-    let waiting = waiting.classes.values().map(|view| view.queue);
+    let waiting = waiting.classes.values().filter(|view| !view.is_left_out).map(|view| view.queue);
     let waits: BTreeSet<usize> = waiting.filter(|place| !shares.queues[*place].is_spent).collect();
     let is_short = |place: usize| waits.contains(&place) || own[place] < wanted[place];
     shares.paths().filter(|(_, place)| is_short(*place)).map(|(queue, place)| (queue, own[place])).collect()

@@ -191,7 +191,7 @@ pub(super) struct Candidate<'a> {
 }
 
 /// What it costs to stop a job: first those who would be spared later, then those of other queues, of these the queues of low priority,
-/// then those that keep what is due to them, then low priorities of jobs, then what is surplus, of those who go by the order the
+/// then those that keep what is due to them, then low priorities of jobs, then what is surplus, then those who have not given way before, of those who go by the order the
 /// last in it by level or length, then the least lost work, then the fewest devices and the least of hosts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Cost {
@@ -202,6 +202,8 @@ pub(super) struct Cost {
     pub(super) short: Short,
     pub(super) priority: i32,
     pub(super) goes: Goes,
+    /// Whether it would be safe from a claim that is not guaranteed, since it has given way before.
+    pub(super) in_peace: bool,
     /// What the order compares first of it, where it goes for that: the last level first.
     pub(super) stands: Reverse<i64>,
     pub(super) lost_milli_ms: i64,
@@ -230,6 +232,7 @@ impl Cost {
             short: self.short.max(other.short),
             priority: self.priority.max(other.priority),
             goes: self.goes.max(other.goes),
+            in_peace: self.in_peace || other.in_peace,
             stands: self.stands.max(other.stands),
             lost_milli_ms: self.lost_milli_ms.saturating_add(other.lost_milli_ms),
             milli: self.milli.saturating_add(other.milli),
@@ -409,6 +412,7 @@ fn candidates<'a>(fair: &Fair<'a, '_>, claim: &Claim) -> Candidates<'a> {
                 short: short(&draws),
                 priority: run.view.priority,
                 goes: Goes::Job,
+                in_peace: run.view.is_cooling(now),
                 stands: stands(claim, (own, run), (&state.policy, now)),
                 lost_milli_ms: lost_by_stopping(run.view, now),
                 milli: run.view.milli,
@@ -436,7 +440,7 @@ fn stands(claim: &Claim, (own, run): (bool, &Runs), (policy, now): (&Policy, Tim
 pub(super) const RESTART_MS: i64 = 30_000;
 
 /// What the devices of a job do in vain when it is stopped now and starts anew: the work that is lost, and the restart.
-fn lost_by_stopping(view: &RunView, now: Time) -> i64 {
+pub(super) fn lost_by_stopping(view: &RunView, now: Time) -> i64 {
     lost(view, now).saturating_add(restart(view))
 }
 
@@ -445,11 +449,12 @@ pub(super) fn restart(view: &RunView) -> i64 {
     view.milli.saturating_mul(RESTART_MS)
 }
 
-/// The work that is lost when a job is stopped now: its devices times the run since its start, or since its work was safe.
+/// The work that is lost when a job is stopped now: its devices times the run since its start, or since its work was safe; none of one
+/// that a stop costs no more than a restart.
 pub(super) fn lost(view: &RunView, now: Time) -> i64 {
     let since = view.checkpointed_at.or(view.started_at);
     let unsaved_ms = since.map_or(0, |since| now.since(since).0);
-    unsaved_ms.min(view.saves_every_ms.unwrap_or(i64::MAX)).saturating_mul(view.milli)
+    unsaved_ms.min(view.loses_at_most_ms.unwrap_or(i64::MAX)).saturating_mul(view.milli)
 }
 
 /// Whether a job may be stopped for the claim as things stand (L9). Across queues the siblings are compared where the paths

@@ -29,10 +29,10 @@ use crate::model::allocation::Placement;
 use crate::model::device::WHOLE_MILLI;
 use crate::model::gang::Role;
 use crate::model::job::JobSpec;
-use crate::model::policy::{Policy, Preempt, Share};
+use crate::model::policy::Share;
 use crate::model::queue::{Queue, lineage};
 use crate::reason::Reason;
-use crate::snapshot::{Capacity, ClassView, NodeView, RunView, Snapshot};
+use crate::snapshot::{Capacity, ClassView, Counts, NodeView, RunView, Snapshot};
 use crate::state::{State, counted};
 use crate::time::Time;
 
@@ -97,11 +97,6 @@ pub(crate) struct QueueShare {
 
 /// How many queues have more than is guaranteed to them, and how many of these more than is due.
 type Lenders = (u32, u32);
-
-/// Whether queues have anything of their own under a policy: a part of the pool, or a claim to take back.
-pub(crate) fn is_shared(policy: &Policy) -> bool {
-    policy.share != Share::None || policy.preempt == Preempt::LeastLoss
-}
 
 /// Where the pool itself stands among the queues.
 pub(crate) const POOL: usize = 0;
@@ -263,7 +258,9 @@ impl Shares {
     fn note_wanted(&mut self, state: &State, snapshot: &Snapshot) {
         let mut waiting: Vec<Amounts> = vec![smallvec![0; self.resources.len()]; self.queues.len()];
         for (queue, waits) in snapshot.waiting.in_queues() {
-            let wanted = waits.wanted(self.queues[queue].is_spent);
+            // In a pool that is new to the planner everybody might start.
+            let who = Counts { with_devices: !self.queues[queue].is_spent, left_out: state.is_changed() };
+            let wanted = waits.wanted(who);
             waiting[queue].iter_mut().zip(wanted).for_each(|(sum, wanted)| *sum = wanted);
         }
         // Gangs that run want what they may have beyond what they have.
@@ -288,7 +285,8 @@ impl Shares {
                     limit =
                         limit.min(queue.guarantee[resource].saturating_add(loans.borrow(place)[resource]));
                 }
-                let more = wait.min(limit.saturating_sub(held).max(0));
+                // Less than it holds, where it holds more than it may.
+                let more = wait.min(limit.saturating_sub(held));
                 queue.wanted[resource] = held.saturating_add(more);
                 if place != POOL {
                     let parent = &mut waiting[queue.parent][resource];

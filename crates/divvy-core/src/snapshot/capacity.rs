@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
+use super::device::{DeviceView, Unusable, unusable};
 use super::shelves::{Filed, Shelves};
-use super::sites::{Lanes, Site, survey};
+use super::sites::{Lanes, survey};
 use crate::amount::Resource;
 use crate::id::{DeviceId, NodeId};
 use crate::model::allocation::Placement;
 use crate::model::choice::{Face, NodeChoice};
-use crate::model::device::{Health, WHOLE_MILLI};
+use crate::model::device::WHOLE_MILLI;
 use crate::model::extras::Extras;
 use crate::model::island::IslandLevel;
 use crate::model::job::JobSpec;
@@ -112,42 +113,6 @@ pub fn task_kind(devices: usize, shares: bool) -> Option<usize> {
     }
 }
 
-/// A device as the planner sees it.
-#[derive(Clone, Debug, PartialEq)]
-pub struct DeviceView {
-    /// Its id.
-    pub id: DeviceId,
-    /// Its place among its node's devices, by the driver.
-    pub index: u32,
-    /// Where it lies on its node.
-    pub(crate) site: Site,
-    /// What it is.
-    pub spec: Arc<crate::model::device::DeviceSpec>,
-    /// Why it cannot be given out, if it cannot.
-    pub unusable: Option<Unusable>,
-    /// Thousandths left; below zero where what is held is promised to someone else besides.
-    pub free_milli: i32,
-    /// MiB left, likewise.
-    pub free_memory_mib: i64,
-    /// Its share of the host: milli-cores and bytes of its NUMA node, divided by the devices there.
-    pub host_share: (i64, i64),
-    /// The place of its model among those of the pool.
-    pub(crate) model: usize,
-    /// Whether it counts among those that can be given out.
-    pub(crate) is_counted: bool,
-}
-
-/// Why a device cannot be given out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Unusable {
-    /// It is broken or gone.
-    Down,
-    /// Someone outside the pool uses it.
-    Foreign,
-    /// It is being drained.
-    Draining,
-}
-
 impl NodeView {
     fn empty((id, node): (NodeId, &Node), takes_tasks: bool) -> Self {
         let spec = &node.spec;
@@ -215,28 +180,6 @@ impl NodeView {
             && self.memory_bytes.0 == self.memory_bytes.1
             && self.extras.0 == self.extras.1
             && self.devices.iter().all(whole)
-    }
-}
-
-impl DeviceView {
-    fn idle(id: DeviceId, device: &Device, (model, unusable): (usize, Option<Unusable>)) -> Self {
-        Self {
-            id,
-            index: device.spec.index,
-            site: Site::default(),
-            spec: device.spec.clone(),
-            unusable,
-            free_milli: WHOLE_MILLI as i32,
-            free_memory_mib: device.spec.memory_mib as i64,
-            host_share: (0, 0),
-            model,
-            is_counted: false,
-        }
-    }
-
-    /// Whether all of it is free to be given out.
-    pub fn is_free(&self) -> bool {
-        self.unusable.is_none() && self.free_milli == WHOLE_MILLI as i32
     }
 }
 
@@ -323,8 +266,7 @@ impl Capacity {
         let node = &mut self.nodes[place];
         count_devices(node);
         for device in &mut node.devices {
-            // What is drained is a part of the pool still.
-            device.is_counted = matches!(device.unusable, None | Some(Unusable::Draining));
+            device.is_counted = device.counts();
         }
         node.kind = match node.devices.first().filter(|_| node.uniform) {
             Some(first) => self.shelves.kind_of(&first.spec),
@@ -492,9 +434,12 @@ impl Capacity {
             let was_free = device.is_free();
             device.free_milli += sign as i32 * draw.milli as i32;
             device.free_memory_mib += sign * draw.memory_mib as i64;
-            let is_free = device.is_free();
+            let (is_free, recounts) = (device.is_free(), device.is_counted != device.counts());
             let node = &mut self.nodes[place];
             node.free = node.free + u32::from(is_free) - u32::from(was_free);
+            if recounts {
+                self.count(place);
+            }
         }
         if let Some(place) = home {
             self.file(place);
@@ -561,16 +506,6 @@ fn fixed(node: &NodeView) -> u64 {
 
 fn most_tasks(spec: &NodeSpec) -> i64 {
     spec.most_tasks.map_or(i64::MAX / 2, i64::from)
-}
-
-fn unusable(state: &State, id: DeviceId, device: &Device) -> Option<Unusable> {
-    if device.health != Health::Ok {
-        Some(Unusable::Down)
-    } else if device.occupant.is_some() {
-        Some(Unusable::Foreign)
-    } else {
-        state.is_drained(id).then_some(Unusable::Draining)
-    }
 }
 
 /// Divides the cores and memory of each NUMA node (or of the whole node, where none is known) among its devices.

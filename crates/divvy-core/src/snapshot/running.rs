@@ -65,8 +65,8 @@ pub struct RunView {
     pub started_at: Option<Time>,
     /// Up to when its work is safe, if it has said so.
     pub checkpointed_at: Option<Time>,
-    /// How often it makes its work safe without saying so, in milliseconds.
-    pub saves_every_ms: Option<i64>,
+    /// How much of its run has to be done again at most when it is stopped, in milliseconds, if that is known.
+    pub loses_at_most_ms: Option<i64>,
     /// Until when it is safe, since it had to give way before.
     pub cools_until: Option<Time>,
     /// Until when other queues take nothing from it, since it has not run for long: without end before it runs.
@@ -185,7 +185,7 @@ impl RunView {
             placed_at: run.placed_at.unwrap_or(job.submitted_at),
             started_at: run.started_at,
             checkpointed_at: run.checkpointed_at,
-            saves_every_ms: job.spec.saves_every_ms(),
+            loses_at_most_ms: job.spec.loses_at_most_ms(),
             cools_until: match state.is_relieved(id) {
                 true => Some(Time(i64::MAX)),
                 false => run.cools_until(&state.policy),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::capacity::DeviceView;
+use super::device::DeviceView;
 use crate::model::island::IslandLevel;
 
 /// Where a device lies on its node.

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 
 use self::blocks::Blocks;
+pub(crate) use self::in_queue::Counts;
 use self::in_queue::InQueue;
 use super::order::{self, OrderKey};
 use crate::id::{ClassId, JobId};
@@ -56,6 +57,8 @@ pub struct ClassView {
     pub(crate) asked: Amounts,
     /// The most that each of them could use of it, with all tasks that it may have.
     pub(crate) wanted: Amounts,
+    /// Whether they could not start in an idle pool, so that they want nothing of what is divided.
+    pub(crate) is_left_out: bool,
     /// What they have in common with all that find room in the same places, whichever queues they are in.
     pub(crate) shape: u64,
     /// What one of them is: in all that planning looks at, the others are the same.
@@ -82,6 +85,7 @@ impl ClassView {
             queue: shares.place(spec.stand()),
             asked: shares.asked(spec),
             wanted: shares.asked_at_most(spec),
+            is_left_out: false,
             shape: shape(spec, &state.heeded),
             example: Arc::clone(spec),
             ways: OnceLock::new(),
@@ -181,12 +185,25 @@ impl Waiting {
         }
     }
 
-    /// Notes of a class whether somebody waits in it without a verdict that lasts, and whether it has one for nobody.
+    /// Notes of a class whether somebody waits in it without a verdict that lasts, whether it has one for nobody, and whether its jobs
+    /// want any of what is divided.
     pub(crate) fn look_at_verdict(&mut self, state: &State, class: ClassId) {
         let verdict = state.verdicts.get(&class);
+        self.leave_out(class, verdict.is_some_and(Reason::is_for_good));
         let waits = self.classes.contains_key(&class);
         keep(&mut self.untold, class, waits && !verdict.is_some_and(Reason::lasts));
         keep(&mut self.left, class, !waits && verdict.is_some());
+    }
+
+    /// Has the jobs of a class want nothing of what is divided, or want it again.
+    fn leave_out(&mut self, class: ClassId, is_left_out: bool) {
+        let Some(view) = self.classes.get_mut(&class).filter(|view| view.is_left_out != is_left_out) else {
+            return;
+        };
+        let queue = self.queues.entry(view.queue).or_default();
+        queue.count(view, -view.runs);
+        view.is_left_out = is_left_out;
+        queue.count(view, view.runs);
     }
 
     /// Looks again at all jobs that wait for this one.

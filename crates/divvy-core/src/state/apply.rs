@@ -72,6 +72,7 @@ impl State {
         let relieved = self.end_relief(at);
         let from_outside = stamped.event.comes_from_outside(|job| self.gives_way(job));
         self.news += u64::from(from_outside) + u64::from(relieved) + u64::from(pledged);
+        let given_up = self.gives_up(&stamped.event);
         self.fold(&stamped.event, at).map_err(|wrong| match wrong {
             Wrong::Unknown(what) => Misfit::Unknown { kind, position, what },
             Wrong::Impossible(what) => Misfit::Impossible { kind, position, what },
@@ -85,9 +86,7 @@ impl State {
         let kept_anew = stamped.event == Event::Tick && (self.keeps_room() || others);
         let frees =
             stamped.event.frees() || self.draws(&stamped.event) || from_outside && self.may_take_again();
-        if frees || kept_anew || renewed || relieved || pledged {
-            (self.freed, self.freed_at) = (true, position);
-        }
+        self.note_news(&stamped.event, frees || kept_anew || renewed || relieved || pledged || given_up);
         Ok(())
     }
 

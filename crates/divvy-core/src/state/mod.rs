@@ -5,6 +5,7 @@ mod affinity;
 mod apply;
 mod calendar;
 mod class;
+mod cycles;
 mod digest;
 mod elastic;
 mod nodes;
@@ -71,6 +72,9 @@ pub struct State {
     /// The position of the last event by which a cycle ended.
     #[serde(default)]
     pub cycled_at: Position,
+    /// The position of the last event by which nodes, devices, queues or settings became others.
+    #[serde(default)]
+    pub changed_at: Position,
     /// How many events came from outside so far.
     #[serde(default)]
     pub news: u64,
@@ -407,6 +411,7 @@ impl Default for State {
             freed: false,
             freed_at: Position(0),
             cycled_at: Position(0),
+            changed_at: Position(0),
             news: 0,
             taken: BTreeSet::new(),
             position: Position(0),

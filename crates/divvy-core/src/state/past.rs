@@ -8,7 +8,6 @@ use serde::{Deserialize, Serialize};
 
 use super::State;
 use super::digest::{Remembered, fingerprint};
-use crate::id::Position;
 use crate::model::device::WHOLE_MILLI;
 use crate::model::policy::{Policy, Preempt, Share};
 use crate::model::recollection::Recollection;
@@ -163,6 +162,13 @@ impl Past {
         }
     }
 
+    /// What is due to queues has been reckoned, if that was awaited.
+    pub(super) fn end_wait(&mut self) {
+        if std::mem::take(&mut self.awaited) {
+            self.remember_digest();
+        }
+    }
+
     fn remember_digest(&mut self) {
         self.digest = Remembered(Some(self.digest_anew()));
     }
@@ -268,15 +274,6 @@ impl State {
     /// Whether room is kept from anybody.
     pub(super) fn keeps_room(&self) -> bool {
         self.verdicts.values().any(|reason| matches!(reason, Reason::Reserved(_)))
-    }
-
-    /// A cycle is over that saw all up to a position: what the plan itself has freed it has not seen.
-    pub(super) fn end_cycle(&mut self, saw: Position) {
-        (self.cycles, self.freed) = (self.cycles + 1, self.freed_at > saw);
-        self.cycled_at = Position(self.position.0 + 1);
-        if std::mem::take(&mut self.past.awaited) {
-            self.past.remember_digest();
-        }
     }
 
     /// Where jobs stand elsewhere than before, what is charged there so far was used elsewhere.

@@ -70,13 +70,13 @@ pub(crate) fn displaced(attempt: &Attempt, advice: Option<&Advice>) -> Option<ap
 }
 
 /// How a job is losing its devices, if others get them.
-fn displaced_now(state: &State, run: &Run) -> Option<api::Displaced> {
+fn displaced_now(state: &State, (spec, run): (&JobSpec, &Run)) -> Option<api::Displaced> {
     let stopping = run.stopping.as_ref().filter(|stopping| stopping.requeue)?;
     Some(api::Displaced {
         cause: displacement(stopping.cause)?.to_owned(),
         by: stopping.by.clone(),
         at_ms: None,
-        lost_gpu_seconds: explain::lost_so_far(state, run) as f64 / 1e6,
+        lost_gpu_seconds: explain::lost_so_far(state, (spec, run)) as f64 / 1e6,
         back_ms: None,
     })
 }
@@ -96,13 +96,13 @@ fn makes_room(state: &State, id: JobId) -> Vec<api::MadeRoom> {
     let by = id.to_string();
     let holders: BTreeSet<JobId> = state.allocations.iter().map(|(_, allocation)| allocation.job).collect();
     let gives_way = |job: JobId| {
-        let run = state.run(job)?;
+        let (spec, run) = (&state.jobs.get(&job.number)?.spec, state.run(job)?);
         let stopping = run.stopping.as_ref().filter(|stopping| stopping.by.as_ref() == Some(&by))?;
         Some(api::MadeRoom {
             job: job.to_string(),
             cause: displacement(stopping.cause)?.to_owned(),
             at_ms: None,
-            lost_gpu_seconds: explain::lost_so_far(state, run) as f64 / 1e6,
+            lost_gpu_seconds: explain::lost_so_far(state, (spec, run)) as f64 / 1e6,
         })
     };
     holders.into_iter().filter_map(gives_way).collect()
@@ -222,7 +222,7 @@ pub(crate) fn placed(
     api::Explain {
         why_here: seats.map(|seats| seats.to_string()),
         why_safe: safe::why_safe(state, job, (id, run)),
-        displaced: displaced_now(state, run),
+        displaced: displaced_now(state, (&job.spec, run)),
         made_room: makes_room(state, id),
         ..settled(state, job, (id, run), api::Verdict::Placed)
     }

@@ -10,11 +10,20 @@ pub(super) fn runs_on(run: &Run) -> bool {
     run.is_active() && run.stopping.is_none() && !run.promised
 }
 
-/// When a run ends, by how long its job is expected to run: what earlier runs have done for good counts.
+/// When a run ends, by how long its job is expected to run: what earlier runs have done for good counts. Of one that has its devices and
+/// is still about to start its time limit counts as well, which is looked after only once it runs.
 pub(super) fn ends_at(job: &Job, run: &Run) -> Option<Time> {
     let foreseen = job.estimate.as_ref().map(|estimate| estimate.p90_ms);
-    let foreseen_ms = job.spec.estimate.map(|estimate| estimate.0).into_iter().chain(foreseen).min()?;
-    Some(run.started_at? + Span((foreseen_ms - run.done_before_ms(&job.spec)).max(0)))
+    let foreseen = job.spec.estimate.map(|estimate| estimate.0).into_iter().chain(foreseen).min();
+    let after = |foreseen_ms: i64| Span((foreseen_ms - run.done_before_ms(&job.spec)).max(0));
+    match run.started_at {
+        Some(started) => Some(started + after(foreseen?)),
+        None => {
+            let limit = job.spec.time_limit;
+            let longest = foreseen.map(after).into_iter().chain(limit).min()?;
+            Some(run.placed_at? + longest)
+        }
+    }
 }
 
 impl Running {

@@ -9,24 +9,51 @@ use crate::id::ClassId;
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct InQueue {
     pub(crate) classes: BTreeSet<ClassId>,
-    /// Of each resource that is divided, what those could use who ask for no devices, and what those could who do. The sums are exact:
-    /// what is taken off is what was added.
-    wanted: Vec<[i128; 2]>,
+    /// Of each resource that is divided, what its jobs could use. The sums are exact: what is taken off is what was added.
+    wanted: Vec<Wanted>,
+}
+
+/// What jobs could use of a resource.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+struct Wanted {
+    /// Those who ask for no devices.
+    without: i128,
+    /// Those who do.
+    with: i128,
+    /// Those, of both kinds, who could not start in an idle pool when they were judged last.
+    left_out: [i128; 2],
+}
+
+/// Who counts among those that could use something.
+#[derive(Clone, Copy)]
+pub(crate) struct Counts {
+    /// Those who ask for devices.
+    pub(crate) with_devices: bool,
+    /// Those who could not start in an idle pool when they were judged last.
+    pub(crate) left_out: bool,
 }
 
 impl InQueue {
-    /// What its jobs could use; where its budget is used up, those of them that ask for no devices.
-    pub(crate) fn wanted(&self, is_spent: bool) -> impl Iterator<Item = i64> {
-        let sum = move |[without, with]: &[i128; 2]| if is_spent { *without } else { without + with };
+    /// What its jobs could use of each resource.
+    pub(crate) fn wanted(&self, who: Counts) -> impl Iterator<Item = i64> {
+        let sum = move |wanted: &Wanted| {
+            let [without, with] = if who.left_out { wanted.left_out } else { [0, 0] };
+            let with = if who.with_devices { wanted.with + with } else { 0 };
+            wanted.without + without + with
+        };
         self.wanted.iter().map(move |wanted| i64::try_from(sum(wanted)).unwrap_or(i64::MAX))
     }
 
     /// Counts so many more runs of a class, or fewer.
     pub(super) fn count(&mut self, class: &ClassView, runs: i64) {
-        self.wanted.resize(class.wanted.len(), [0; 2]);
-        let of_devices = usize::from(class.milli > 0);
+        self.wanted.resize_with(class.wanted.len(), Wanted::default);
         for (sum, wanted) in self.wanted.iter_mut().zip(&class.wanted) {
-            sum[of_devices] += i128::from(*wanted) * i128::from(runs);
+            let sum = match (class.is_left_out, class.milli > 0) {
+                (false, false) => &mut sum.without,
+                (false, true) => &mut sum.with,
+                (true, with) => &mut sum.left_out[usize::from(with)],
+            };
+            *sum += i128::from(*wanted) * i128::from(runs);
         }
     }
 }

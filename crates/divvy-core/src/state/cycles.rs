@@ -1,0 +1,44 @@
+//! What has happened since the last cycle, as far as it makes the next one look again.
+
+use super::State;
+use crate::event::Event;
+use crate::id::{ClassId, Position};
+use crate::reason::Reason;
+
+impl State {
+    /// Whether these verdicts find jobs that could not start in an idle pool, and were not known as such: what was due to them is due to
+    /// others.
+    pub(super) fn gives_up(&self, event: &Event) -> bool {
+        let Event::Judged { classes } = event else { return false };
+        let is_known = |class: &ClassId| self.verdicts.get(class).is_some_and(Reason::is_for_good);
+        let is_new = |(class, reason): &(ClassId, Option<Reason>)| {
+            reason.as_ref().is_some_and(Reason::is_for_good) && !is_known(class)
+        };
+        self.policy.divides() && classes.iter().any(is_new)
+    }
+
+    /// Notes of the last event whether it may let something start that could not before, and whether the pool is another by it.
+    pub(super) fn note_news(&mut self, event: &Event, frees: bool) {
+        if frees {
+            (self.freed, self.freed_at) = (true, self.position);
+        }
+        if event.changes_pool() {
+            self.changed_at = self.position;
+        }
+    }
+
+    /// Whether the pool is another than the one that the last cycle saw: verdicts by which jobs could not start in it are old.
+    pub(crate) fn is_changed(&self) -> bool {
+        self.changed_at > self.cycled_at
+    }
+
+    /// A cycle is over that saw all up to a position: what the plan itself has freed it has not seen. In one that saw the pool change
+    /// those had a part of it, too, who turn out to have no use for it as before.
+    pub(super) fn end_cycle(&mut self, saw: Position) {
+        let had_a_part = self.is_changed() && self.policy.divides();
+        let frees = had_a_part && self.verdicts.values().any(Reason::is_for_good);
+        (self.cycles, self.freed) = (self.cycles + 1, self.freed_at > saw || frees);
+        self.cycled_at = Position(self.position.0 + 1);
+        self.past.end_wait();
+    }
+}

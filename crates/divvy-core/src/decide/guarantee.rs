@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use crate::amount::{Amount, Resource};
 use crate::model::device::WHOLE_MILLI;
 use crate::model::node::NodeState;
-use crate::model::queue::{Promised, Queue, guaranteed, keeper, lineage, sayers};
+use crate::model::queue::{Promised, Queue, guaranteed, keeper, lineage, own, sayers};
 use crate::reason::shown;
 use crate::state::{Node, State};
 
@@ -23,13 +23,15 @@ pub struct Beyond {
 /// gone do not count; a pool without devices is not asked.
 pub fn guaranteed_beyond(state: &State, queues: &[Queue]) -> Option<Beyond> {
     let there = has(state, |_| true)?;
-    let queues = &*in_amounts(state, queues, &there);
+    let amounts = in_amounts(state, queues, &there);
+    let queues = &*with_pledges(state, &amounts);
     if let Some(beyond) = beyond_nodes(queues) {
         return Some(beyond);
     }
-    let tops = promised_at_the_top(state, queues);
+    let promised = guaranteed(queues);
+    let is_top = |path: &&&str| !lineage(path).skip(1).any(|above| promised.contains_key(above));
     let mut sums = Promised::new();
-    for (resource, amount) in tops.values().flat_map(|(said, _)| said) {
+    for (resource, amount) in promised.keys().filter(is_top).flat_map(|path| &promised[*path]) {
         let sum = sums.entry(resource.clone()).or_default();
         *sum = sum.saturating_add(*amount);
     }
@@ -41,18 +43,12 @@ pub fn guaranteed_beyond(state: &State, queues: &[Queue]) -> Option<Beyond> {
     let is_beyond = |(resource, sum): &(&Resource, &i64)| is_known(resource) && **sum > has_of(resource);
     sums.iter()
         .find(is_beyond)
-        .map(|(resource, sum)| beyond(queues, &tops, resource, (*sum, has_of(resource))))
+        .map(|(resource, sum)| beyond(queues, resource, (*sum, has_of(resource))))
 }
 
 /// What of a resource is guaranteed in all, and to whom most of it, and what the pool has of it.
-fn beyond(queues: &[Queue], tops: &Tops, resource: &Resource, (sum, there): (i64, i64)) -> Beyond {
+fn beyond(queues: &[Queue], resource: &Resource, (sum, there): (i64, i64)) -> Beyond {
     let mut to = sayers(queues, resource);
-    // A pledge at the top counts there as a whole.
-    let pledged = tops.iter().filter(|(_, (_, is_pledged))| *is_pledged && *resource == Resource::Any);
-    for (path, (said, _)) in pledged {
-        to.retain(|(other, _)| !lineage(other).any(|above| above == *path));
-        to.push((path, said.get(resource).copied().unwrap_or(0)));
-    }
     to.sort_by_key(|(path, amount)| (std::cmp::Reverse(*amount), *path));
     let named =
         to.iter().take(MOST_NAMED).map(|(path, amount)| format!("{path} {}", shown(resource, *amount)));
@@ -132,22 +128,19 @@ fn has(state: &State, is_meant: impl Fn(&Node) -> bool) -> Option<BTreeMap<Resou
     Some(sums)
 }
 
-/// By path: what is guaranteed to each of the queues above which nothing is guaranteed, and whether a pledge makes it more.
-type Tops<'a> = BTreeMap<&'a str, (Promised, bool)>;
-
-fn promised_at_the_top<'a>(state: &State, queues: &'a [Queue]) -> Tops<'a> {
-    let promised = guaranteed(queues);
-    let is_top = |queue: &&Queue| !lineage(&queue.path).skip(1).any(|above| promised.contains_key(above));
-    let mut tops = Tops::new();
-    for queue in queues.iter().filter(is_top) {
-        let mut said = promised.get(&*queue.path).cloned().unwrap_or_default();
-        let pace = queue.pledge.said().map_or(0, |pledge| pledge.pace_milli(state.now));
-        let is_pledged = pace > said.get(&Resource::Any).copied().unwrap_or(0);
-        if is_pledged {
-            // What is pledged comes on top of what is guaranteed all the time.
-            said.insert(Resource::Any, pace);
-        }
-        tops.insert(&*queue.path, (said, is_pledged));
+/// The queues, those to which device time is pledged as if they said at least the devices that make it up when they are held all the
+/// time.
+fn with_pledges<'a>(state: &State, queues: &'a [Queue]) -> Cow<'a, [Queue]> {
+    if queues.iter().all(|queue| queue.pledge.is_unsaid()) {
+        return Cow::Borrowed(queues);
     }
-    tops
+    let of = |queue: &Queue| {
+        let pace = queue.pledge.said().map_or(0, |pledge| pledge.pace_milli(state.now));
+        let mut queue = queue.clone();
+        if pace > own(&queue).get(&Resource::Any).copied().unwrap_or(0) {
+            queue.guarantee.insert(Resource::Any, Amount::Finite(pace));
+        }
+        queue
+    };
+    Cow::Owned(queues.iter().map(of).collect())
 }

@@ -24,7 +24,7 @@ use crate::amount::Limits;
 
 pub use bounds::Bounds;
 pub use budget::{Budget, Period, milli_gpu_hours, utc};
-pub use guaranteed::{Promised, below_guarantee, beyond_limit, guaranteed, sayers};
+pub use guaranteed::{Promised, below_guarantee, beyond_limit, guaranteed, own, sayers};
 pub use nodes::{Nodes, keeper, kept_to, overlap};
 pub use pledge::Pledge;
 pub(crate) use pledge::whole_devices;

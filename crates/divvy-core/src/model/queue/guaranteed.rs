@@ -50,7 +50,7 @@ pub fn sayers<'a>(queues: &'a [Queue], resource: &Resource) -> Vec<(&'a str, i64
 }
 
 /// What a queue says itself.
-fn own(queue: &Queue) -> Promised {
+pub fn own(queue: &Queue) -> Promised {
     let finite = |(resource, amount): (&Resource, &Amount)| match amount {
         Amount::Finite(amount) => Some((resource.clone(), *amount)),
         Amount::Unlimited => None,

@@ -1,7 +1,7 @@
 //! What the books of the checker count, reckoned for themselves.
 
 use crate::amount::{Amount, Limits, Resource};
-use crate::id::{JobId, NodeId};
+use crate::id::{DeviceId, JobId, NodeId};
 use crate::model::allocation::Placement;
 use crate::model::device::{Draw, Health};
 use crate::model::node::{NodeSpec, NodeState};
@@ -137,14 +137,15 @@ pub(super) fn keeps_from(state: &State, job: JobId, placement: &Placement) -> Op
     begun.find(|kept| !is_for(kept) && kept.parts.iter().any(draws)).map(|kept| kept.id)
 }
 
-/// What of the devices can be given out of nodes that are kept for a queue, in thousandths.
+/// What of the devices can be given out of nodes that are kept for a queue, or is held, in thousandths: who has a drained one has it still.
 fn there_milli(state: &State, path: &str) -> i64 {
     let is_there = |id| state.nodes.get(&id).is_some_and(|node| node.state != NodeState::Gone);
-    let counts = |device: &&Device| {
+    let counts = |(id, device): &(&DeviceId, &Device)| {
         let works = device.health == Health::Ok && device.occupant.is_none();
-        works && is_there(device.node) && owner(state, device.node) == Some(path)
+        let is_idle = || state.is_drained(**id) && state.draws_on(**id).next().is_none();
+        works && is_there(device.node) && owner(state, device.node) == Some(path) && !is_idle()
     };
-    state.devices.values().filter(counts).map(|_| 1000).sum()
+    state.devices.iter().filter(counts).map(|_| 1000).sum()
 }
 
 fn is_of(nodes: &Nodes, node: &NodeSpec) -> bool {

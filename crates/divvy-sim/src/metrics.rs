@@ -38,6 +38,29 @@ pub struct Finished {
     pub fairness: Fairness,
 }
 
+/// A job that a time limit ended before its work was done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cut {
+    /// Its place in the trace after merging, from 0.
+    pub row: usize,
+    /// Its name in the trace.
+    pub id: String,
+    /// Its queue.
+    pub queue: String,
+    /// The GPUs that it held while it ran.
+    pub gpus: u32,
+    /// When it was submitted.
+    pub submit_s: i64,
+    /// When it was ended.
+    pub finish_s: i64,
+    /// Seconds of undisturbed work that it would have needed.
+    pub duration_s: i64,
+    /// Seconds that count as work, as of one that finished: what it did.
+    pub worked_s: i64,
+    /// How often it was stopped before that.
+    pub preemptions: u32,
+}
+
 /// What came of all jobs of a replay. Times are in seconds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
@@ -60,6 +83,9 @@ pub struct Figures {
     pub refused: usize,
     /// How many of the measured jobs finished.
     pub finished: usize,
+    /// How many of them a time limit ended before their work was done. They are in no mean.
+    #[serde(default)]
+    pub ended_by_limit: usize,
     /// The mean time from submission to the end.
     pub mean_jct_s: f64,
     /// The median.
@@ -106,18 +132,39 @@ impl Tallies {
 
     /// Counts a job that ended.
     pub fn count(&mut self, job: &Finished) {
-        self.work_gpu_s += i128::from(job.worked_s) * i128::from(job.gpus);
-        self.first_submit_s = self.first_submit_s.into_iter().chain([job.submit_s]).min();
-        self.last_finish_s = self.last_finish_s.max(Some(job.finish_s));
+        self.count_work(job.gpus, job.worked_s, (job.submit_s, job.finish_s));
         if !self.measured.has_row(job.row) {
             return self.others_jct_s.push(job.finish_s - job.submit_s);
         }
-        if !self.by_queue.contains_key(&job.queue) {
-            self.by_queue.insert(job.queue.clone(), Tally::default());
-        }
-        if let Some(tally) = self.by_queue.get_mut(&job.queue) {
+        if let Some(tally) = self.tally(&job.queue) {
             tally.count(job);
         }
+    }
+
+    /// Counts a job that a time limit ended: its work and its end are as real as any, but it took no time to get done.
+    pub fn count_cut(&mut self, job: &Cut) {
+        self.count_work(job.gpus, job.worked_s, (job.submit_s, job.finish_s));
+        if !self.measured.has_row(job.row) {
+            return;
+        }
+        if let Some(tally) = self.tally(&job.queue) {
+            tally.ended_by_limit += 1;
+            tally.preemptions += u64::from(job.preemptions);
+        }
+    }
+
+    fn count_work(&mut self, gpus: u32, worked_s: i64, (submit_s, finish_s): (i64, i64)) {
+        self.work_gpu_s += i128::from(worked_s) * i128::from(gpus);
+        self.first_submit_s = self.first_submit_s.into_iter().chain([submit_s]).min();
+        self.last_finish_s = self.last_finish_s.max(Some(finish_s));
+    }
+
+    /// That of a queue. A name is copied only the first time.
+    fn tally(&mut self, queue: &str) -> Option<&mut Tally> {
+        if !self.by_queue.contains_key(queue) {
+            self.by_queue.insert(queue.to_owned(), Tally::default());
+        }
+        self.by_queue.get_mut(queue)
     }
 
     /// Adds what was counted in another pool, which shares nothing with this one.
@@ -244,6 +291,7 @@ struct Tally {
     preemptions: u64,
     worst_rho: f64,
     unfair: usize,
+    ended_by_limit: usize,
 }
 
 impl Tally {
@@ -264,6 +312,7 @@ impl Tally {
         self.preemptions += other.preemptions;
         self.worst_rho = self.worst_rho.max(other.worst_rho);
         self.unfair += other.unfair;
+        self.ended_by_limit += other.ended_by_limit;
     }
 }
 
@@ -279,6 +328,7 @@ impl Figures {
         Self {
             refused: 0,
             finished: count,
+            ended_by_limit: tallies.iter().map(|tally| tally.ended_by_limit).sum(),
             mean_jct_s: per_job(sum(|tally| tally.sum_jct_s)),
             p50_jct_s: percentile(50),
             p90_jct_s: percentile(90),

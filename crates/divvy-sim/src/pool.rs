@@ -158,11 +158,17 @@ impl VirtualPool {
 
     /// Decides once, and carries out what was decided. What follows from that at the same moment waits for the next decision:
     /// where jobs give way by least loss, that comes soon after, as in a pool; the orders of the literature decide when a job
-    /// arrives or ends.
+    /// arrives or ends, also where a decision ends it, as that of a time limit does.
     pub fn decide(&mut self) -> Result<Vec<Stamped>, Broken> {
         self.controller.cycle(self.now)?;
         let happened = self.settle()?;
-        let goes_on = self.controller.has_news() && self.state().policy.preempt == Preempt::LeastLoss;
+        let ends = |stamped: &Stamped| match &stamped.event {
+            Event::AttemptEnded { state, .. } => state.is_ended(),
+            Event::Dropped { .. } => true,
+            _ => false,
+        };
+        let by_least_loss = self.state().policy.preempt == Preempt::LeastLoss;
+        let goes_on = self.controller.has_news() && (by_least_loss || happened.iter().any(ends));
         self.again = goes_on.then(|| self.now + NEXT_CYCLE);
         Ok(happened)
     }

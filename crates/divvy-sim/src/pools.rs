@@ -14,7 +14,7 @@ use divvy_core::model::policy::Policy;
 pub use divvy_core::model::queue::{Queue, places};
 use divvy_core::time::Time;
 
-use crate::metrics::{Finished, Summary, Tallies};
+use crate::metrics::{Cut, Finished, Summary, Tallies};
 use crate::policy::Class;
 use crate::pool::beyond;
 use crate::ranks::{Seconds, append};
@@ -92,6 +92,8 @@ pub struct Outcome {
     pub jct_s: Vec<Seconds>,
     /// What became of each job that ended, in the order of the trace, if that was asked for.
     pub ends: Vec<End>,
+    /// The first job of the trace that a time limit ended before its work was done; the figures count them.
+    pub first_cut: Option<Cut>,
     /// Jobs that could never run, and why, in the order of the trace.
     pub refused: Vec<Refused>,
     /// The hash of all decisions.
@@ -145,11 +147,12 @@ fn outcome(
 ) -> Result<Outcome, ReplayError> {
     let mut tallies = Tallies::new(0, request.measured);
     let (mut ends, mut refused, mut digests) = (Vec::new(), homeless, Vec::new());
-    let (mut events, mut timeline) = (0, Timeline::default());
+    let (mut events, mut timeline, mut first_cut) = (0, Timeline::default(), None);
     for (_, played) in done {
         let (books, ended) = played?;
         tallies.add(books.tallies);
         append(&mut ends, books.ends);
+        first_cut = earlier(first_cut, books.first_cut);
         refused.extend(ended.refused);
         digests.push(ended.digest);
         events += ended.events;
@@ -164,7 +167,7 @@ fn outcome(
     }
     let gpus = parts.iter().fold(0, |sum: u32, part| sum.saturating_add(part.gpus()));
     let digest = merged_digest(&digests);
-    Ok(Outcome { summary, gpus, jct_s, ends, refused, digest, events, timeline })
+    Ok(Outcome { summary, gpus, jct_s, ends, first_cut, refused, digest, events, timeline })
 }
 
 /// What one thread does.
@@ -264,7 +267,13 @@ struct Books<'a> {
     tallies: Tallies,
     keeps_ends: bool,
     ends: Vec<End>,
+    first_cut: Option<Cut>,
     ended: &'a (dyn Fn(usize) + Sync),
+}
+
+/// Whichever stands first in the trace.
+fn earlier(one: Option<Cut>, other: Option<Cut>) -> Option<Cut> {
+    one.into_iter().chain(other).min_by_key(|cut| cut.row)
 }
 
 impl Onlooker for Books<'_> {
@@ -274,6 +283,12 @@ impl Onlooker for Books<'_> {
             let Finished { row, start_s, finish_s, preemptions, fairness, .. } = job;
             self.ends.push(End { row, start_s, finish_s, rho: fairness.rho(), preemptions });
         }
+        (self.ended)(1);
+    }
+
+    fn cut(&mut self, _: u64, cut: Cut) {
+        self.tallies.count_cut(&cut);
+        self.first_cut = earlier(self.first_cut.take(), Some(cut));
         (self.ended)(1);
     }
 }
@@ -319,7 +334,8 @@ impl<'a> Part<'a> {
             speeds: request.speeds,
         };
         let tallies = Tallies::new(self.gpus(), request.measured);
-        Run::begin(Books { tallies, keeps_ends: request.keeps_ends, ends: Vec::new(), ended }, setup, start_s)
+        let (keeps_ends, ends, first_cut) = (request.keeps_ends, Vec::new(), None);
+        Run::begin(Books { tallies, keeps_ends, ends, first_cut, ended }, setup, start_s)
     }
 
     fn gpus(&self) -> u32 {

@@ -20,7 +20,7 @@ pub(crate) use self::ask::node;
 use self::ask::{Owners, Shapes, models};
 use crate::engine::{Costs, Course, SimulatedEngine};
 use crate::estimate::{Blind, Estimator, History, Learned, oracle};
-use crate::metrics::{Contention, Finished, Stay};
+use crate::metrics::{Contention, Cut, Finished, Stay};
 use crate::policy::{Class, Named};
 use crate::pool::{Beginning, VirtualPool};
 use crate::refused::Refused;
@@ -50,6 +50,8 @@ pub struct Replay<'a> {
 pub struct Replayed {
     /// Jobs that ended, in the order of their ends.
     pub finished: Vec<Finished>,
+    /// Jobs that a time limit ended before that, likewise.
+    pub cut: Vec<Cut>,
     /// When which job held its GPUs, in the order of the ends.
     pub stretches: Vec<Stretch>,
     /// Jobs that the pool could never run, and why.
@@ -124,6 +126,9 @@ pub trait Onlooker {
     /// A job has ended.
     fn ended(&mut self, _number: u64, _finished: Finished) {}
 
+    /// A job was ended by a time limit before its work was done.
+    fn cut(&mut self, _number: u64, _cut: Cut) {}
+
     /// Everything that has happened by now is known; what follows from it is about to be decided.
     fn about_to_decide(&mut self, _state: &State, _now: Time) -> Result<(), Broken> {
         Ok(())
@@ -140,6 +145,7 @@ struct Kept<'o, P> {
     onlooker: &'o mut dyn Onlooker,
     progress: P,
     finished: Vec<Finished>,
+    cut: Vec<Cut>,
     stretches: Vec<Stretch>,
 }
 
@@ -159,7 +165,13 @@ impl<P: FnMut(usize)> Onlooker for Kept<'_, P> {
     fn ended(&mut self, number: u64, finished: Finished) {
         self.finished.push(finished.clone());
         self.onlooker.ended(number, finished);
-        (self.progress)(self.finished.len());
+        (self.progress)(self.finished.len() + self.cut.len());
+    }
+
+    fn cut(&mut self, number: u64, cut: Cut) {
+        self.cut.push(cut.clone());
+        self.onlooker.cut(number, cut);
+        (self.progress)(self.finished.len() + self.cut.len());
     }
 
     fn about_to_decide(&mut self, state: &State, now: Time) -> Result<(), Broken> {
@@ -188,13 +200,13 @@ pub fn replay_before(
         setup.queues = queues_of(jobs);
     }
     let start_s = jobs.first().map_or(0, |job| job.arrival.submit_s);
-    let (finished, stretches) = (Vec::new(), Vec::new());
-    let mut run = Run::begin(Kept { onlooker, progress, finished, stretches }, setup, start_s)?;
+    let (finished, cut, stretches) = (Vec::new(), Vec::new(), Vec::new());
+    let mut run = Run::begin(Kept { onlooker, progress, finished, cut, stretches }, setup, start_s)?;
     for (row, job) in jobs.iter().enumerate() {
         run.take(row, job.clone())?;
     }
-    let (Kept { finished, stretches, .. }, Ended { refused, digest, events, timeline }) = run.end()?;
-    Ok(Replayed { finished, stretches, refused, digest, events, timeline })
+    let (Kept { finished, cut, stretches, .. }, Ended { refused, digest, events, timeline }) = run.end()?;
+    Ok(Replayed { finished, cut, stretches, refused, digest, events, timeline })
 }
 
 /// A replay under way. Jobs are handed to it one by one, in the order of their submission; it keeps none but those
@@ -435,6 +447,7 @@ impl<'a, O: Onlooker> Run<'a, O> {
                         self.timeline.note(second, 1, -i64::from(open.arrival.gpus));
                     }
                 }
+                Event::AttemptEnded { job, state: JobState::Timeout, .. } => self.cut(*job, second),
                 Event::AttemptEnded { job, .. } => self.finish(*job, second),
                 _ => {}
             }
@@ -471,6 +484,27 @@ impl<'a, O: Onlooker> Run<'a, O> {
             fairness,
         };
         self.onlooker.ended(job.number, finished);
+    }
+
+    /// A time limit has ended a job: what it did is what an own history learns of it, as a pool's does.
+    fn cut(&mut self, job: JobId, finish_s: i64) {
+        let Some(open) = self.open.remove(&job.number) else { return };
+        let done_s = self.pool.engine().done_ms(job) / 1000;
+        self.pool.engine().forget_job(job);
+        self.onlooker.held(open.stretch(finish_s));
+        let Open { row, arrival, fate, placed_s, held_s, preemptions, contention, .. } = *open;
+        let duration_s = fate.duration_s();
+        let worked_s = if self.speeds.is_some() { held_s + finish_s - placed_s } else { done_s };
+        if let Foresight::Estimator(estimator) = &mut self.foresight {
+            estimator.at_end(&arrival, done_s.max(1));
+        }
+        let Arrival { id, submit_s, gpus, queue, .. } = arrival;
+        self.timeline.note(finish_s, 0, -i64::from(gpus));
+        // Nobody asks how fair that was, but the others contend with one less from now on.
+        self.contention.ends(Stay { gpus, submit_s, finish_s, duration_s }, contention);
+        self.ended += 1;
+        let cut = Cut { row, id, queue, gpus, submit_s, finish_s, duration_s, worked_s, preemptions };
+        self.onlooker.cut(job.number, cut);
     }
 
     /// Plays on until all jobs have ended.

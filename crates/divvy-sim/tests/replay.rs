@@ -1,9 +1,10 @@
 //! Replays against figures that were reckoned by others.
-#![allow(clippy::unwrap_used, reason = "what a test's own functions can't set up has failed the test")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "what a test's own functions can't set up has failed the test")]
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use divvy_sim::metrics::Tallies;
 use divvy_sim::policy::Named;
 use divvy_sim::replay::{Replay, Replayed, named, replay};
 use divvy_sim::trace::cluster::ClusterNode;
@@ -15,10 +16,16 @@ fn read(files: &[PathBuf], submitted: Interval) -> Vec<TraceJob> {
 }
 
 fn run(nodes: &[ClusterNode], trace: &[TraceJob], policy: &str) -> Replayed {
+    run_in("", nodes, trace, policy)
+}
+
+/// A replay with the queues of a queues.yaml, if there is one.
+fn run_in(queues: &str, nodes: &[ClusterNode], trace: &[TraceJob], policy: &str) -> Replayed {
+    let queues = if queues.is_empty() { Vec::new() } else { divvy_sim::pools::queues(queues).unwrap().0 };
     let (policy, class) = named(policy.parse::<Named>().unwrap());
     let setup = Replay {
         nodes: nodes.iter().collect(),
-        queues: Vec::new(),
+        queues,
         policy,
         class,
         restart_ms: 30_000,
@@ -54,6 +61,30 @@ fn five_jobs_end_when_pencil_and_paper_say() {
     assert_eq!(ends("srtf"), [1460, 440, 170, 130, 60]);
     assert_eq!(ends("las"), [1350, 707, 507, 557, 727]);
     assert_eq!(ends("mlfq"), [1410, 680, 175, 225, 245]);
+}
+
+#[test]
+fn a_job_that_a_time_limit_ends_is_no_finished_job_and_counts_for_what_it_did() {
+    let trace = read_rows("A,0,8,7200,q,,,\nB,10,8,100,q,,,\n");
+    // Under mlfq and divvy B stops A, which then works on until the sixty minutes of its last start are over.
+    for (policy, b_starts_s, a_ends_s, a_did_s) in
+        [("fifo", 3601, 3600, 3600), ("mlfq", 75, 4090, 3900), ("divvy", 1160, 4890, 4760)]
+    {
+        let replayed = run_in("queues:\n  q: {default_time: 1h}\n", &[node()], &trace, policy);
+        let [b] = &replayed.finished[..] else { panic!("{policy}: {:?}", replayed.finished) };
+        let [a] = &replayed.cut[..] else { panic!("{policy}: {:?}", replayed.cut) };
+        assert_eq!((b.id.as_str(), b.start_s), ("B", b_starts_s), "{policy}");
+        assert_eq!((a.id.as_str(), a.finish_s, a.duration_s), ("A", a_ends_s, 7200), "{policy}");
+        assert_eq!(a.worked_s, a_did_s, "{policy}");
+        let mut tallies = Tallies::new(8, Interval::ALL);
+        tallies.count(b);
+        tallies.count_cut(a);
+        let (summary, _) = tallies.close();
+        assert_eq!((summary.all.finished, summary.all.ended_by_limit), (1, 1), "{policy}");
+        assert_eq!(summary.all.mean_jct_s, (b.finish_s - 10) as f64, "{policy}");
+        let (work_s, span_s) = (100 + a_did_s, b.finish_s.max(a_ends_s));
+        assert_eq!(summary.gpu_utilization, work_s as f64 / span_s as f64, "{policy}");
+    }
 }
 
 /// Forty long and forty short jobs of one user, one after the other; then one of each, so that the short one comes while the

@@ -63,7 +63,7 @@ fn what_was_made_up_can_be_replayed_and_drawn() {
     let rows = done(here, &format!("{replay} -o csv"));
     assert!(rows.starts_with("queue,finished,mean_jct_s,"), "{rows}");
     let header = rows.lines().next().unwrap();
-    assert!(header.ends_with(",unfair_fraction,refused,policy,class"), "{rows}");
+    assert!(header.ends_with(",unfair_fraction,ended_by_limit,refused,policy,class"), "{rows}");
     assert!(rows.lines().skip(1).all(|row| row.ends_with(",0,mlfq,N")), "{rows}");
     let twice = done(here, &format!("{replay} --repeat 2 --shift 90d -o json"));
     assert_eq!(serde_json::from_str::<Value>(&twice).unwrap()["jobs"], 120);

@@ -10,7 +10,7 @@ use divvy_insight::{Lengths, Likeness};
 
 use super::{Bounds, Expected, Experience, Known, forecast};
 use crate::engine::Costs;
-use crate::metrics::Finished;
+use crate::metrics::{Cut, Finished};
 use crate::replay::{Onlooker, Replay, ReplayError, replay_before};
 use crate::trace::jobs::TraceJob;
 
@@ -104,6 +104,11 @@ impl Onlooker for Asker<'_> {
     fn ended(&mut self, number: u64, finished: Finished) {
         self.open.remove(&number);
         self.lengths.note_end(&self.likeness(finished.row), finished.duration_s * 1000);
+    }
+
+    fn cut(&mut self, number: u64, cut: Cut) {
+        self.open.remove(&number);
+        self.lengths.note_end(&self.likeness(cut.row), cut.worked_s.max(1) * 1000);
     }
 
     fn about_to_decide(&mut self, state: &State, now: Time) -> Result<(), Broken> {

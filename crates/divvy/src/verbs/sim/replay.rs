@@ -108,7 +108,7 @@ impl Replay {
         };
         report.print(self.format.output)?;
         report.told().iter().for_each(|line| say(line));
-        if outcome.summary.all.finished == 0 {
+        if outcome.summary.all.finished + outcome.summary.all.ended_by_limit == 0 {
             let which = if self.measure == Interval::ALL { "jobs" } else { "measured jobs" };
             return Err(
                 Failure::new(Exit::BadData, format!("none of the {which} could run")).fix(self.misfit())

@@ -107,7 +107,16 @@ impl Report<'_> {
             makespan = seconds(self.outcome.summary.makespan_s as f64),
             used = 100.0 * self.outcome.summary.gpu_utilization,
             digest = digest(self.outcome),
-        ) + &self.refused_line().unwrap_or_default()
+        ) + &self.left_lines()
+    }
+
+    /// How many jobs did not finish.
+    fn left_lines(&self) -> String {
+        let cut = match self.outcome.summary.all.ended_by_limit {
+            0 => String::new(),
+            count => format!("{count} ended by a time limit before their work was done\n"),
+        };
+        cut + &self.refused_line().unwrap_or_default()
     }
 
     /// How many jobs could never run, and the first of them.
@@ -123,14 +132,25 @@ impl Report<'_> {
     pub(super) fn told(&self) -> Vec<String> {
         let refused = &self.outcome.refused;
         let told = |refused: &Refused| format!("job {} never ran: {}", refused.id, refused.why);
-        let mut lines: Vec<_> = refused.iter().take(MOST_NAMED).map(told).collect();
+        let mut lines: Vec<_> = self.cut_line().into_iter().collect();
+        lines.extend(refused.iter().take(MOST_NAMED).map(told));
         if refused.len() > MOST_NAMED {
             lines.push(format!("{} jobs never ran; -o json names all of them", refused.len()));
         }
         lines
     }
 
-    /// Writes one line for each job that ended, in the order of the trace, which knows the names.
+    /// How many jobs were ended before their work was done, and what that means for one of them.
+    fn cut_line(&self) -> Option<String> {
+        let first = self.outcome.first_cut.as_ref()?;
+        let [did, needs] = [first.worked_s, first.duration_s].map(|s| seconds(s as f64));
+        Some(format!(
+            "job {} did {did} of {needs} when a time limit of --queues ended it; jobs that end so are counted, and are in no mean",
+            plain(&first.id)
+        ))
+    }
+
+    /// Writes one line for each job that worked to its end, in the order of the trace, which knows the names.
     pub(super) fn write_jobs(&self, path: &Path, trace: &Trace) -> Result<(), Failure> {
         let jobs = trace.jobs()?;
         let mut ends = self.outcome.ends.iter().peekable();
@@ -194,6 +214,7 @@ impl Listing for Row {
         "preemptions",
         "worst_rho",
         "unfair_fraction",
+        "ended_by_limit",
         "refused",
         "policy",
         "class",
@@ -213,6 +234,9 @@ impl Listing for Row {
             Column::<Self>::new("WORST RHO", |row, _| format!("{:.2}", row.figures.worst_rho)).right(),
             Column::<Self>::new("UNFAIR", |row, _| format!("{:.1} %", 100.0 * row.figures.unfair_fraction))
                 .right(),
+            Column::<Self>::new("ENDED BY LIMIT", |row, _| row.figures.ended_by_limit.to_string())
+                .right()
+                .when(|row| row.figures.ended_by_limit > 0),
             Column::<Self>::new("REFUSED", |row, _| row.figures.refused.to_string()).right().wide(),
         ]
     }

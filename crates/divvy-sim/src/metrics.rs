@@ -81,6 +81,9 @@ pub struct Figures {
     /// How many jobs of the whole trace could never run.
     #[serde(default)]
     pub refused: usize,
+    /// How many jobs of the whole trace wait when nothing else can happen.
+    #[serde(default)]
+    pub stranded: usize,
     /// How many of the measured jobs finished.
     pub finished: usize,
     /// How many of them a time limit ended before their work was done. They are in no mean.
@@ -327,6 +330,7 @@ impl Figures {
         let percentile = |percent: usize| at_rank(&times, (count * percent).div_ceil(100));
         Self {
             refused: 0,
+            stranded: 0,
             finished: count,
             ended_by_limit: tallies.iter().map(|tally| tally.ended_by_limit).sum(),
             mean_jct_s: per_job(sum(|tally| tally.sum_jct_s)),

@@ -18,7 +18,7 @@ use crate::metrics::{Cut, Finished, Summary, Tallies};
 use crate::policy::Class;
 use crate::pool::beyond;
 use crate::ranks::{Seconds, append};
-use crate::refused::Refused;
+use crate::refused::{Refused, Stranded};
 use crate::replay::{Ended, Onlooker, Replay, ReplayError, Run, merged_digest, node};
 use crate::timeline::Timeline;
 use crate::trace::TraceError;
@@ -96,6 +96,8 @@ pub struct Outcome {
     pub first_cut: Option<Cut>,
     /// Jobs that could never run, and why, in the order of the trace.
     pub refused: Vec<Refused>,
+    /// Jobs that wait when nothing else can happen, and what for, likewise.
+    pub stranded: Vec<Stranded>,
     /// The hash of all decisions.
     pub digest: u64,
     /// How many events there were.
@@ -148,12 +150,14 @@ fn outcome(
     let mut tallies = Tallies::new(0, request.measured);
     let (mut ends, mut refused, mut digests) = (Vec::new(), homeless, Vec::new());
     let (mut events, mut timeline, mut first_cut) = (0, Timeline::default(), None);
+    let mut stranded = Vec::new();
     for (_, played) in done {
         let (books, ended) = played?;
         tallies.add(books.tallies);
         append(&mut ends, books.ends);
         first_cut = earlier(first_cut, books.first_cut);
         refused.extend(ended.refused);
+        stranded.extend(ended.stranded);
         digests.push(ended.digest);
         events += ended.events;
         timeline.add(ended.timeline);
@@ -165,9 +169,14 @@ fn outcome(
     for refused in &refused {
         summary.by_queue.entry(refused.queue.clone()).or_default().refused += 1;
     }
+    stranded.sort_by_key(|stranded| stranded.row);
+    summary.all.stranded = stranded.len();
+    for stranded in &stranded {
+        summary.by_queue.entry(stranded.queue.clone()).or_default().stranded += 1;
+    }
     let gpus = parts.iter().fold(0, |sum: u32, part| sum.saturating_add(part.gpus()));
     let digest = merged_digest(&digests);
-    Ok(Outcome { summary, gpus, jct_s, ends, first_cut, refused, digest, events, timeline })
+    Ok(Outcome { summary, gpus, jct_s, ends, first_cut, refused, stranded, digest, events, timeline })
 }
 
 /// What one thread does.

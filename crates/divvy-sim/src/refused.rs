@@ -1,7 +1,9 @@
 //! Jobs of a trace that can never run, and why, in the words of the trace: it knows rows, GPUs and nodes, and nothing of tasks.
 
+use divvy_core::amount::{Amount, Limits, Resource};
 use divvy_core::decide::Rejection;
 use divvy_core::model::device::WHOLE_MILLI;
+use divvy_core::reason::Reason;
 
 use crate::replay::ask::GPUS_OF_A_TASK;
 use crate::trace::cluster::ClusterNode;
@@ -44,18 +46,92 @@ impl Refused {
         Self::of(row, job, why)
     }
 
-    /// A job that asks for more than a queue may hold, in thousandths of GPUs.
-    pub(crate) fn beyond_limit(row: usize, job: &Arrival, queue: &str, limit: i64) -> Self {
-        let limit = limit as f64 / f64::from(WHOLE_MILLI);
-        Self::of(
-            row,
-            job,
-            format!("it asks for {} GPUs, and the limit of queue {queue} is {limit}", job.gpus),
-        )
+    /// A job that asks for more than limits leave it.
+    pub(crate) fn beyond_limit(row: usize, job: &Arrival, room: &Room) -> Self {
+        Self::of(row, job, format!("it asks for {} GPUs, and {room}", job.gpus))
     }
 
     fn of(row: usize, job: &Arrival, why: String) -> Self {
         Self { row, id: job.id.clone(), queue: job.queue.clone(), why }
+    }
+}
+
+/// What the limits of a queue leave to one job in the empty pool, in thousandths of GPUs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Room {
+    queue: String,
+    of_user: bool,
+    milli: i64,
+    /// Whether limits on models make it so little.
+    by_model: bool,
+}
+
+impl Room {
+    /// That of limits, those on one user of the queue or on all, where the job can use so many GPUs of each model. Nothing, where
+    /// they say nothing of GPUs.
+    pub(crate) fn of<'m>(
+        queue: &str,
+        of_user: bool,
+        limits: &Limits,
+        usable: impl Iterator<Item = (&'m &'m str, &'m i64)>,
+    ) -> Option<Self> {
+        let finite = |resource: &Resource| match limits.get(resource) {
+            Some(Amount::Finite(milli)) => Some(*milli),
+            _ => None,
+        };
+        let of_model = |(model, gpus): (&&str, &i64)| {
+            let all = gpus * i64::from(WHOLE_MILLI);
+            finite(&Resource::Model((*model).to_owned())).map_or(all, |limit| limit.min(all))
+        };
+        let names_models = limits.keys().any(|resource| matches!(resource, Resource::Model(_)));
+        let by_models: Option<i64> = names_models.then(|| usable.map(of_model).sum());
+        let milli = finite(&Resource::Any).into_iter().chain(by_models).min()?;
+        let by_model = finite(&Resource::Any).is_none_or(|any| milli < any);
+        Some(Self { queue: queue.to_owned(), of_user, milli, by_model })
+    }
+
+    /// Whether so many GPUs are more.
+    pub(crate) fn is_below(&self, gpus: u32) -> bool {
+        self.milli < i64::from(gpus) * i64::from(WHOLE_MILLI)
+    }
+}
+
+impl std::fmt::Display for Room {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (queue, gpus) = (&self.queue, self.milli as f64 / f64::from(WHOLE_MILLI));
+        let whose = if self.of_user { "the limit of a user of queue" } else { "the limit of queue" };
+        if self.by_model {
+            write!(f, "{whose} {queue} leaves it {gpus} of the models that it may use")
+        } else {
+            write!(f, "{whose} {queue} is {gpus}")
+        }
+    }
+}
+
+/// A job that waits though nothing else can happen any more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stranded {
+    /// Its place in the trace after merging, from 0.
+    pub row: usize,
+    /// Its name in the trace.
+    pub id: String,
+    /// Its queue.
+    pub queue: String,
+    /// What it waits for, as a code: `DV-LENT-OUT`.
+    pub code: &'static str,
+    /// The same in words.
+    pub why: String,
+}
+
+impl Stranded {
+    pub(crate) fn of(row: usize, job: &Arrival, reason: &Reason) -> Self {
+        Self {
+            row,
+            id: job.id.clone(),
+            queue: job.queue.clone(),
+            code: reason.code(),
+            why: reason.to_string(),
+        }
     }
 }
 

@@ -1,29 +1,31 @@
 //! A trace through a pool in virtual time: what arrives, when each job starts and ends, and what that costs.
 
 pub(crate) mod ask;
+mod onlooker;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use divvy_core::amount::{Amount, Resource};
 use divvy_core::controller::Broken;
 use divvy_core::decide::{Beyond, Command, Submit};
 use divvy_core::event::{Event, Stamped};
+use divvy_core::explain;
 use divvy_core::id::JobId;
-use divvy_core::model::device::WHOLE_MILLI;
 use divvy_core::model::job::JobState;
 use divvy_core::model::policy::Policy;
 use divvy_core::model::queue::{Queue, lineage};
-use divvy_core::state::{State, fingerprint};
+use divvy_core::state::fingerprint;
 use divvy_core::time::Time;
 
 pub(crate) use self::ask::node;
 use self::ask::{Owners, Shapes, models};
+pub use self::onlooker::Onlooker;
+use self::onlooker::{Kept, Nobody};
 use crate::engine::{Costs, Course, SimulatedEngine};
 use crate::estimate::{Blind, Estimator, History, Learned, oracle};
 use crate::metrics::{Contention, Cut, Finished, Stay};
 use crate::policy::{Class, Named};
 use crate::pool::{Beginning, VirtualPool};
-use crate::refused::Refused;
+use crate::refused::{Refused, Room, Stranded};
 use crate::timeline::Timeline;
 use crate::trace::TraceError;
 use crate::trace::cluster::ClusterNode;
@@ -56,6 +58,8 @@ pub struct Replayed {
     pub stretches: Vec<Stretch>,
     /// Jobs that the pool could never run, and why.
     pub refused: Vec<Refused>,
+    /// Jobs that wait when nothing else can happen, and what for.
+    pub stranded: Vec<Stranded>,
     /// The hash of all decisions.
     pub digest: u64,
     /// How many events there were.
@@ -89,9 +93,6 @@ pub enum ReplayError {
     /// Queues are to be guaranteed what the nodes do not have.
     #[error("{}", .0.what)]
     Queues(Beyond),
-    /// Jobs are left that will never start.
-    #[error("nothing will ever start job {1}; when all else has ended, jobs that are left: {0}")]
-    Stuck(usize, String),
     /// A row of the trace is wrong, or cannot be read.
     #[error(transparent)]
     Trace(#[from] TraceError),
@@ -110,74 +111,10 @@ pub enum ReplayError {
 
 /// How long virtual time lasts. Work of a job in GPU milliseconds, and all sums of times, are then far from the end of 64 bits.
 const YEARS_OF_TIME: i64 = 1_000_000;
+/// Who has not started by then in a pool that is empty never will: more than anything that is waited for there comes round.
+const MOST_IDLE_ROUNDS: usize = 10_000;
+
 const END_OF_TIME: Time = Time(YEARS_OF_TIME * 366 * 86_400_000);
-
-/// Looks on while a trace is replayed. It is told what happens, when it happens.
-pub trait Onlooker {
-    /// A job was submitted under a number; nothing was decided about it yet.
-    fn arrived(&mut self, _number: u64, _row: usize) {}
-
-    /// A job got its GPUs, for the first time or again.
-    fn started(&mut self, _number: u64, _at: Time) {}
-
-    /// A job held its GPUs for a while, and no longer does.
-    fn held(&mut self, _stretch: Stretch) {}
-
-    /// A job has ended.
-    fn ended(&mut self, _number: u64, _finished: Finished) {}
-
-    /// A job was ended by a time limit before its work was done.
-    fn cut(&mut self, _number: u64, _cut: Cut) {}
-
-    /// Everything that has happened by now is known; what follows from it is about to be decided.
-    fn about_to_decide(&mut self, _state: &State, _now: Time) -> Result<(), Broken> {
-        Ok(())
-    }
-}
-
-/// Does not look.
-struct Nobody;
-
-impl Onlooker for Nobody {}
-
-/// Keeps what has happened, for one who looks at it afterwards.
-struct Kept<'o, P> {
-    onlooker: &'o mut dyn Onlooker,
-    progress: P,
-    finished: Vec<Finished>,
-    cut: Vec<Cut>,
-    stretches: Vec<Stretch>,
-}
-
-impl<P: FnMut(usize)> Onlooker for Kept<'_, P> {
-    fn arrived(&mut self, number: u64, row: usize) {
-        self.onlooker.arrived(number, row);
-    }
-
-    fn started(&mut self, number: u64, at: Time) {
-        self.onlooker.started(number, at);
-    }
-
-    fn held(&mut self, stretch: Stretch) {
-        self.stretches.push(stretch);
-    }
-
-    fn ended(&mut self, number: u64, finished: Finished) {
-        self.finished.push(finished.clone());
-        self.onlooker.ended(number, finished);
-        (self.progress)(self.finished.len() + self.cut.len());
-    }
-
-    fn cut(&mut self, number: u64, cut: Cut) {
-        self.cut.push(cut.clone());
-        self.onlooker.cut(number, cut);
-        (self.progress)(self.finished.len() + self.cut.len());
-    }
-
-    fn about_to_decide(&mut self, state: &State, now: Time) -> Result<(), Broken> {
-        self.onlooker.about_to_decide(state, now)
-    }
-}
 
 /// Replays jobs that are in memory, in the order of their submission, and keeps all that happens. `progress` is told
 /// how many have ended.
@@ -205,8 +142,9 @@ pub fn replay_before(
     for (row, job) in jobs.iter().enumerate() {
         run.take(row, job.clone())?;
     }
-    let (Kept { finished, cut, stretches, .. }, Ended { refused, digest, events, timeline }) = run.end()?;
-    Ok(Replayed { finished, cut, stretches, refused, digest, events, timeline })
+    let (Kept { finished, cut, stretches, .. }, Ended { refused, stranded, digest, events, timeline }) =
+        run.end()?;
+    Ok(Replayed { finished, cut, stretches, refused, stranded, digest, events, timeline })
 }
 
 /// A replay under way. Jobs are handed to it one by one, in the order of their submission; it keeps none but those
@@ -215,6 +153,8 @@ pub(crate) struct Run<'a, O> {
     onlooker: O,
     pool: VirtualPool,
     nodes: Vec<&'a ClusterNode>,
+    /// How many GPUs of each model these have.
+    models: BTreeMap<&'a str, i64>,
     foresight: Foresight,
     /// Those submitted next, all in the same second.
     coming: Vec<(usize, TraceJob)>,
@@ -227,11 +167,14 @@ pub(crate) struct Run<'a, O> {
     ended: usize,
     refused: Vec<Refused>,
     timeline: Timeline,
+    /// How often in a row something came due while nobody runs and nobody comes.
+    idle_rounds: usize,
 }
 
 /// What is left of a replay that is over, beside what its onlooker was told.
 pub(crate) struct Ended {
     pub(crate) refused: Vec<Refused>,
+    pub(crate) stranded: Vec<Stranded>,
     pub(crate) digest: u64,
     pub(crate) events: u64,
     pub(crate) timeline: Timeline,
@@ -289,6 +232,7 @@ impl<'a, O: Onlooker> Run<'a, O> {
             onlooker,
             pool,
             contention: Contention::new(nodes.iter().map(|node| node.gpus).sum()),
+            models: gpus_by_model(&nodes),
             nodes,
             foresight,
             coming: Vec::new(),
@@ -299,6 +243,7 @@ impl<'a, O: Onlooker> Run<'a, O> {
             ended: 0,
             refused: Vec::new(),
             timeline: Timeline::default(),
+            idle_rounds: 0,
         })
     }
 
@@ -320,10 +265,18 @@ impl<'a, O: Onlooker> Run<'a, O> {
             let Some(now) = next.filter(|now| *now < END_OF_TIME) else { return Ok(()) };
             let arrives = arrival.is_some_and(|arrival| arrival <= now);
             self.step(now, arrives).map_err(|broken| ReplayError::Broken { at: now.0 / 1000, broken })?;
-            if arrives {
+            if arrives || self.waits_in_vain(arrival) {
                 return Ok(());
             }
         }
+    }
+
+    /// Whether nobody runs, nobody comes, and what came due many times over has started nobody: a budget of nothing begins
+    /// a new period each week for ever.
+    fn waits_in_vain(&mut self, arrival: Option<Time>) -> bool {
+        let is_idle = arrival.is_none() && self.pool.engine().next_due().is_none();
+        self.idle_rounds = if is_idle { self.idle_rounds + 1 } else { 0 };
+        self.idle_rounds > MOST_IDLE_ROUNDS
     }
 
     /// One moment, at which those arrive who come next, or not yet. Decided is when a job arrives, ends or changes its place by running on; not when a stopped one has
@@ -360,8 +313,8 @@ impl<'a, O: Onlooker> Run<'a, O> {
 
     fn arrive(&mut self, row: usize, job: TraceJob) -> Result<(), Broken> {
         let TraceJob { arrival, fate } = job;
-        if let Some((queue, gpus)) = self.limit_below(&arrival) {
-            let refused = Refused::beyond_limit(row, &arrival, queue, gpus);
+        if let Some(room) = self.limit_below(&arrival) {
+            let refused = Refused::beyond_limit(row, &arrival, &room);
             self.refused.push(refused);
             return Ok(());
         }
@@ -391,15 +344,21 @@ impl<'a, O: Onlooker> Run<'a, O> {
         Ok(())
     }
 
-    /// The limit that keeps a job from ever running, and whose it is: here nobody changes it later.
-    fn limit_below(&self, arrival: &Arrival) -> Option<(&str, i64)> {
-        let asked = i64::from(arrival.gpus) * i64::from(WHOLE_MILLI);
-        lineage(&arrival.queue).find_map(|path| {
-            let queue = self.pool.state().queues.get(path)?;
-            match queue.limit.get(&Resource::Any)? {
-                Amount::Finite(limit) if *limit < asked => Some((queue.path.as_str(), *limit)),
-                _ => None,
-            }
+    /// The limit that keeps a job from ever running, and whose it is: here nobody changes it later. Beside one on all GPUs
+    /// there are those on the models that the job can use, and those on what one user of its queue holds.
+    fn limit_below(&self, arrival: &Arrival) -> Option<Room> {
+        let queues = &self.pool.state().queues;
+        let of_user =
+            queues.get(&arrival.queue).and_then(|queue| Some((queue, true, &queue.users.said()?.limit)));
+        let of_all = lineage(&arrival.queue).filter_map(|path| queues.get(path));
+        let mut limits = of_all.map(|queue| (queue, false, &queue.limit)).chain(of_user);
+        limits.find_map(|(queue, of_user, limits)| {
+            let usable = |model: &str| {
+                let mut own = self.speeds.map(|speeds| speeds.models(&arrival.name, arrival.gpus));
+                own.as_mut().is_none_or(|own| own.any(|(own, _)| own == model))
+            };
+            let usable = self.models.iter().filter(|(model, _)| usable(model));
+            Room::of(&queue.path, of_user, limits, usable).filter(|room| room.is_below(arrival.gpus))
         })
     }
 
@@ -507,23 +466,31 @@ impl<'a, O: Onlooker> Run<'a, O> {
         self.onlooker.cut(job.number, cut);
     }
 
-    /// Plays on until all jobs have ended.
+    /// Plays on until nothing happens any more.
     pub(crate) fn end(mut self) -> Result<(O, Ended), ReplayError> {
         if !self.coming.is_empty() {
             self.play()?;
         }
         self.play()?;
-        if let Some(open) = self.open.values().next() {
-            let (left, id) = (self.open.len(), open.arrival.id.clone());
-            // What runs would end, if there were time.
-            return Err(match self.pool.engine().next_due() {
-                Some(_) => ReplayError::EndOfTime(left, id),
-                None => ReplayError::Stuck(left, id),
-            });
+        // What runs would end, if there were time.
+        if let (Some(open), Some(_)) = (self.open.values().next(), self.pool.engine().next_due()) {
+            return Err(ReplayError::EndOfTime(self.open.len(), open.arrival.id.clone()));
         }
+        let stranded = self.stranded();
         let (digest, events) = (self.pool.digest(), self.pool.events());
         let Self { onlooker, refused, timeline, .. } = self;
-        Ok((onlooker, Ended { refused, digest, events, timeline }))
+        Ok((onlooker, Ended { refused, stranded, digest, events, timeline }))
+    }
+
+    /// Those who wait though nothing else can happen, and what for, as the core says it.
+    fn stranded(&self) -> Vec<Stranded> {
+        let state = self.pool.state();
+        let waits = |(number, open): (&u64, &Box<Open>)| {
+            let job = state.jobs.get(number)?;
+            let run = job.waiting_members().find_map(|member| job.run(member))?;
+            Some(Stranded::of(open.row, &open.arrival, &explain::reason(state, job, &run)?))
+        };
+        self.open.iter().filter_map(waits).collect()
     }
 }
 
@@ -532,6 +499,14 @@ impl Open {
     fn stretch(&self, to_s: i64) -> Stretch {
         Stretch { row: self.row, from_s: self.placed_s, to_s }
     }
+}
+
+fn gpus_by_model<'a>(nodes: &[&'a ClusterNode]) -> BTreeMap<&'a str, i64> {
+    let mut gpus = BTreeMap::new();
+    for node in nodes {
+        *gpus.entry(node.model.as_str()).or_default() += i64::from(node.gpus);
+    }
+    gpus
 }
 
 /// One digest of several pools, in the order of their names.

@@ -1,5 +1,9 @@
 //! Replays against figures that were reckoned by others.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "what a test's own functions can't set up has failed the test")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "what a test's own functions can't set up has failed the test"
+)]
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -23,14 +27,8 @@ fn run(nodes: &[ClusterNode], trace: &[TraceJob], policy: &str) -> Replayed {
 fn run_in(queues: &str, nodes: &[ClusterNode], trace: &[TraceJob], policy: &str) -> Replayed {
     let queues = if queues.is_empty() { Vec::new() } else { divvy_sim::pools::queues(queues).unwrap().0 };
     let (policy, class) = named(policy.parse::<Named>().unwrap());
-    let setup = Replay {
-        nodes: nodes.iter().collect(),
-        queues,
-        policy,
-        class,
-        restart_ms: 30_000,
-        speeds: None,
-    };
+    let setup =
+        Replay { nodes: nodes.iter().collect(), queues, policy, class, restart_ms: 30_000, speeds: None };
     replay(setup, trace, |_| ()).unwrap()
 }
 

@@ -63,7 +63,7 @@ fn what_was_made_up_can_be_replayed_and_drawn() {
     let rows = done(here, &format!("{replay} -o csv"));
     assert!(rows.starts_with("queue,finished,mean_jct_s,"), "{rows}");
     let header = rows.lines().next().unwrap();
-    assert!(header.ends_with(",unfair_fraction,ended_by_limit,refused,policy,class"), "{rows}");
+    assert!(header.ends_with(",unfair_fraction,ended_by_limit,stranded,refused,policy,class"), "{rows}");
     assert!(rows.lines().skip(1).all(|row| row.ends_with(",0,mlfq,N")), "{rows}");
     let twice = done(here, &format!("{replay} --repeat 2 --shift 90d -o json"));
     assert_eq!(serde_json::from_str::<Value>(&twice).unwrap()["jobs"], 120);
@@ -227,8 +227,9 @@ fn what_is_wrong_is_told_with_its_place_and_ends_with_its_own_code() {
         here,
         &format!("sim replay --cluster {cluster} --trace {jobs} --queues queues.yaml --policy fifo-scan"),
     );
-    assert_eq!(said.code, 65, "{}", said.err);
-    assert!(said.err.contains("nothing will ever start job A"), "{}", said.err);
+    assert_eq!(said.code, 0, "{}", said.err);
+    let told = "job A never ran: it asks for 8 GPUs, and the limit of queue lab leaves it 4 of the models that it may use";
+    assert!(said.err.contains(told), "{}", said.err);
     let said = divvy(here, &format!("sim replay --cluster {cluster} --trace big.csv --policy fifo"));
     assert_eq!(said.code, 0, "{}", said.err);
     assert!(said.out.contains("1 of 3 jobs"), "{}", said.out);
@@ -257,6 +258,27 @@ fn a_job_larger_than_the_limit_of_its_queue_is_refused_and_the_others_are_replay
         said.err
     );
     assert!(said.err.contains("only its queues are used: --policy says how to decide"), "{}", said.err);
+}
+
+#[test]
+fn jobs_that_no_setting_of_the_queues_ever_lets_in_are_told_with_the_reason_and_the_others_are_replayed() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("queues.yaml");
+    std::fs::write(&file, "queues:\n  lab: {guarantee: 4, borrow: 0}\n  other: {}\n").unwrap();
+    let line = "sim replay --cluster cluster.csv --trace jobs.csv --pools shared --policy fifo-scan --queues";
+    let said = divvy(&by_hand(), &format!("{line} {}", file.display()));
+    assert_eq!(said.code, 0, "{}", said.err);
+    assert!(said.err.contains("jobs A, E would wait for ever: DV-"), "{}", said.err);
+    assert!(
+        said.out.contains("3 of 5 jobs") && said.out.ends_with("\n2 would wait for ever\n"),
+        "{}",
+        said.out
+    );
+    let told = done(&by_hand(), &format!("{line} {} -o json", file.display()));
+    let object: Value = serde_json::from_str(&told).unwrap();
+    assert_eq!((&object["stranded"], &object["stranded_ids"]), (&2.into(), &serde_json::json!(["A", "E"])));
+    let reasons = object["stranded_by_reason"].as_object().unwrap();
+    assert!(reasons.values().all(|reason| reason["jobs"] == 2 && reason["first"] == "A"), "{reasons:?}");
 }
 
 #[test]

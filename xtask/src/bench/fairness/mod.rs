@@ -142,6 +142,9 @@ fn run_one(trial: &Trial<'_>, bar: &ProgressBar) -> Result<Outcome> {
         bar.inc((now - ended) as u64);
         ended = now;
     })?;
+    if let Some(left) = replayed.stranded.first() {
+        return Err(anyhow!("job {} would wait for ever: {}: {}", left.id, left.code, left.why));
+    }
     let after = clock_gettime(ClockId::ThreadCPUTime);
     let grace_s = StopOrder::default().grace_ms / 1000;
     let measured = Measured { from_s: 2 * HALF_LIFE_S, to_s: MONTH_S, grace_s };

@@ -198,8 +198,6 @@ impl Replay {
         let outcome = replay_pools(request, &|ended| bar.inc(ended as u64));
         bar.finish_and_clear();
         outcome.map_err(|error| match error {
-            ReplayError::Stuck(..) => Failure::new(Exit::BadData, error.to_string())
-                .fix("do the limits and loans of --queues ever give it what it asks for?"),
             ReplayError::EndOfTime(..) => Failure::new(Exit::BadData, error.to_string())
                 .fix("look at duration_s in the trace: it is in seconds"),
             ReplayError::Queues(beyond) => self.beyond(&beyond, &places),

@@ -1,5 +1,6 @@
 //! What came of a replay, for people and programs.
 
+use std::collections::BTreeMap;
 use std::io::{self, Write as _};
 use std::path::Path;
 
@@ -7,7 +8,7 @@ use divvy_sim::metrics::{Figures, Summary};
 use divvy_sim::plot::{Plot, svg};
 use divvy_sim::policy::{Chosen, Class};
 use divvy_sim::pools::Outcome;
-use divvy_sim::refused::Refused;
+use divvy_sim::refused::{Refused, Stranded};
 use divvy_sim::trace::source::Trace;
 use serde::{Deserialize, Serialize};
 use serde_json::value::{RawValue, to_raw_value};
@@ -41,11 +42,27 @@ struct Object<'a> {
     #[serde(flatten)]
     summary: &'a Summary,
     refused_ids: Vec<&'a str>,
+    stranded_ids: Vec<&'a str>,
+    /// What those wait for.
+    stranded_by_reason: BTreeMap<&'a str, Strand<'a>>,
     restarts: u64,
     events: u64,
     wall_s: f64,
     peak_rss_mib: Option<u64>,
     digest: String,
+}
+
+/// Jobs that wait for ever for one reason.
+#[derive(Serialize)]
+struct Strand<'a> {
+    jobs: usize,
+    /// The first of them.
+    first: &'a str,
+    /// What that one waits for.
+    text: &'a str,
+    /// The first few.
+    #[serde(skip)]
+    named: Vec<String>,
 }
 
 impl Report<'_> {
@@ -68,6 +85,8 @@ impl Report<'_> {
             jobs: self.jobs,
             summary: &self.outcome.summary,
             refused_ids: self.outcome.refused.iter().map(|refused| refused.id.as_str()).collect(),
+            stranded_ids: self.outcome.stranded.iter().map(|stranded| stranded.id.as_str()).collect(),
+            stranded_by_reason: self.strands(),
             // Who is stopped before the end starts again: a trace does not cancel its jobs.
             restarts: self.outcome.summary.all.preemptions,
             events: self.outcome.events,
@@ -116,7 +135,36 @@ impl Report<'_> {
             0 => String::new(),
             count => format!("{count} ended by a time limit before their work was done\n"),
         };
-        cut + &self.refused_line().unwrap_or_default()
+        let stranded = match self.outcome.stranded.len() {
+            0 => String::new(),
+            count => format!("{count} would wait for ever\n"),
+        };
+        cut + &stranded + &self.refused_line().unwrap_or_default()
+    }
+
+    /// Those who wait for ever, by the code of what they wait for.
+    fn strands(&self) -> BTreeMap<&str, Strand<'_>> {
+        let mut strands: BTreeMap<&str, Strand<'_>> = BTreeMap::new();
+        for Stranded { id, code, why, .. } in &self.outcome.stranded {
+            let new = || Strand { jobs: 0, first: id, text: why, named: Vec::new() };
+            let strand = strands.entry(code).or_insert_with(new);
+            strand.jobs += 1;
+            if strand.named.len() < MOST_NAMED {
+                strand.named.push(plain(id).into_owned());
+            }
+        }
+        strands
+    }
+
+    /// Who waits for ever for what.
+    fn stranded_lines(&self) -> impl Iterator<Item = String> {
+        self.strands().into_iter().map(|(code, strand)| {
+            let named = strand.named.join(", ");
+            let more = strand.jobs - strand.named.len();
+            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+            let (would, text) = (if strand.jobs == 1 { "job" } else { "jobs" }, strand.text);
+            format!("{would} {named}{more} would wait for ever: {code}: {text}")
+        })
     }
 
     /// How many jobs could never run, and the first of them.
@@ -133,6 +181,7 @@ impl Report<'_> {
         let refused = &self.outcome.refused;
         let told = |refused: &Refused| format!("job {} never ran: {}", refused.id, refused.why);
         let mut lines: Vec<_> = self.cut_line().into_iter().collect();
+        lines.extend(self.stranded_lines());
         lines.extend(refused.iter().take(MOST_NAMED).map(told));
         if refused.len() > MOST_NAMED {
             lines.push(format!("{} jobs never ran; -o json names all of them", refused.len()));
@@ -215,6 +264,7 @@ impl Listing for Row {
         "worst_rho",
         "unfair_fraction",
         "ended_by_limit",
+        "stranded",
         "refused",
         "policy",
         "class",
@@ -237,6 +287,9 @@ impl Listing for Row {
             Column::<Self>::new("ENDED BY LIMIT", |row, _| row.figures.ended_by_limit.to_string())
                 .right()
                 .when(|row| row.figures.ended_by_limit > 0),
+            Column::<Self>::new("FOR EVER", |row, _| row.figures.stranded.to_string())
+                .right()
+                .when(|row| row.figures.stranded > 0),
             Column::<Self>::new("REFUSED", |row, _| row.figures.refused.to_string()).right().wide(),
         ]
     }

@@ -157,6 +157,8 @@ impl Workload {
         let work = mean_gpu_s(&applications, &weights) * MEAN_OF_SUBMISSION;
         let load = f64::from(recipe.load_percent.max(1)) / 100.0;
         let submissions_per_s = gpus * load / work;
+        let span_s = recipe.jobs as f64 / MEAN_OF_SUBMISSION / submissions_per_s;
+        let submissions_per_s = submissions_per_s / mean_of_swing(span_s);
         Self { draws, applications, weights, submissions_per_s, now_s: 0.0, sweep: (0, 0), count: 0 }
     }
 
@@ -211,6 +213,13 @@ impl Iterator for Workload {
         };
         Some(TraceJob { arrival, fate: Fate::new(duration_s, status.into()) })
     }
+}
+
+/// What a trace of such a length has of the mean submissions of a day: it begins when fewest are made. One of a day or more has
+/// all of them, nearly.
+fn mean_of_swing(span_s: f64) -> f64 {
+    let turn = span_s / DAY_S * std::f64::consts::TAU;
+    if turn > 0.0 && span_s < DAY_S { 1.0 - SWING * libm::sin(turn) / turn } else { 1.0 }
 }
 
 /// What all users run, with the sums of their weights.
@@ -337,6 +346,23 @@ mod tests {
         }
         let load = work as f64 / (64.0 * last_s as f64);
         assert!((0.72..0.88).contains(&load), "{load}");
+    }
+
+    #[test]
+    fn the_load_of_a_trace_of_some_hours_is_about_what_was_asked_for_too() {
+        let nodes = vec!["10000x8".parse().unwrap()];
+        let (mut work, mut room) = (0, 0);
+        for seed in 0..8 {
+            let recipe = Recipe { nodes: nodes.clone(), jobs: 2000, users: 200, seed, ..Recipe::default() };
+            let (mut last_s, mut own) = (0, 0);
+            for job in jobs(&recipe) {
+                own += job.fate.duration_s() * i64::from(job.arrival.gpus);
+                last_s = job.arrival.submit_s;
+            }
+            (work, room) = (work + own, room + 80_000 * last_s);
+        }
+        let load = work as f64 / room as f64;
+        assert!((0.64..0.96).contains(&load), "{load}");
     }
 
     #[test]

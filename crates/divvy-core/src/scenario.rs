@@ -35,7 +35,7 @@ use crate::id::{AllocationId, JobId, Term};
 use crate::model::device::{Health, Occupant};
 use crate::model::job::{Dependency, Estimate, Owner, priority};
 use crate::model::policy;
-use crate::model::queue::Queue;
+use crate::model::queue::{Queue, below_guarantee, beyond_limit};
 use crate::snapshot::Snapshot;
 use crate::state::State;
 use crate::time::{Span, Time};
@@ -254,6 +254,9 @@ impl Scenario {
 
     fn queue(&mut self, words: &Words) -> Done {
         let queue = read::queue(words)?;
+        if let Some((path, resource)) = beyond_limit(std::slice::from_ref(&queue)) {
+            return Err(below_guarantee(path, &resource));
+        }
         self.queues.retain(|other| other.path != queue.path);
         self.queues.push(queue);
         self.take(&Command::SetQueues(self.queues.clone(), root()))

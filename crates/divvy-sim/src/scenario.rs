@@ -18,6 +18,8 @@ pub struct BadScenario {
     pub text: String,
     /// What is wrong, and what is expected.
     pub what: String,
+    /// What the lines before it told.
+    pub before: Vec<String>,
 }
 
 /// What a scenario came to.
@@ -92,8 +94,9 @@ pub fn run(text: &str, traces: bool) -> Result<Ran, BadScenario> {
         }
         let (printed, logged, refused) =
             (scenario.printed().len(), scenario.log.len(), scenario.refused.len());
-        let bad = |bad: BadLine| BadScenario { line: bad.line, text: line.to_owned(), what: bad.what };
-        scenario.numbered_line(index + 1, line).map_err(bad)?;
+        if let Err(BadLine { line: number, what }) = scenario.numbered_line(index + 1, line) {
+            return Err(BadScenario { line: number, text: line.to_owned(), what, before: ran.told });
+        }
         ran.refused.extend(scenario.refused[refused..].iter().map(|why| Refused {
             line: index + 1,
             code: why.code(),
@@ -286,6 +289,28 @@ plan";
         let bad = run("node n1 8xh100\n\nsubmit a default 1 exclusiv\n", false).unwrap_err();
         assert_eq!((bad.line, bad.text.as_str()), (3, "submit a default 1 exclusiv"));
         assert!(bad.what.contains("exclusive"), "{bad}");
+    }
+
+    #[test]
+    fn what_no_pool_could_come_to_is_refused_and_the_lines_before_it_have_told_what_they_tell() {
+        let pool = "node n1 2xh100\nnode n2 2xh100\nsubmit x default 1\nplan\nsubmit a default 2\n";
+        for (line, told) in [
+            ("start a on=n1:1+n1:1", "n1:1+n1:1 names a device twice"),
+            ("start a on=n1:1", "n1:1 names 1 devices for a task that asks for 2"),
+            ("start a on=n2", "n2 names 0 devices for a task that asks for 2"),
+            ("start a on=n1:1+n2:0", "n1:1+n2:0 names devices of two nodes"),
+            ("start a on=n1:0+n1:1", "n1:0 is not free"),
+            ("start a on=n1:8+n1:9", "there is no device n1:8: its node has n1:0 to n1:1"),
+            ("start a on=n9:0+n9:1", "\"n9:0\" is no node and no devices"),
+            ("queue q guarantee=4 limit=2", "the limit of any of q is below its guarantee"),
+        ] {
+            let bad = run(&format!("{pool}{line}\n"), false).unwrap_err();
+            assert!(bad.line == 6 && bad.what.starts_with(told), "{line}: {bad}");
+            assert_eq!(bad.before, ["place x n1:0"], "{line}");
+        }
+        let shares = "node n1 1xh100\nsubmit a default 1 milli=600\nstart a on=n1:0\nsubmit b default 1 milli=400\n\
+            start b on=n1:0\nsubmit c default 1 milli=100\nstart c on=n1:0\n";
+        assert_eq!(run(shares, false).unwrap_err().line, 7);
     }
 
     #[test]

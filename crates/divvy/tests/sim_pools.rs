@@ -119,6 +119,16 @@ fn a_bad_scenario_is_told_with_file_line_and_what_was_expected() {
         assert!(said.err.contains(words), "{words} is missing in {said:?}");
     }
     assert_eq!(pool.say("sim run nothing.dvy").code, 66);
+    let endless = pool.say("sim run /dev/zero");
+    assert!(endless.code == 65 && endless.err.contains("is larger than 64 MiB"), "{endless:?}");
+    let lines = "node n1 2xh100\nsubmit a default 1\nplan\nstart a on=n1:9\n";
+    std::fs::write(pool.work().join("late.dvy"), lines).unwrap();
+    let said = pool.say("sim run late.dvy");
+    assert!(said.code == 65 && said.out == "place a n1:0\n", "{said:?}");
+    assert!(
+        said.err.contains("late.dvy, line 4: there is no device n1:9: its node has n1:0 to n1:1"),
+        "{said:?}"
+    );
     std::fs::write(pool.work().join("marked.dvy"), "\u{feff}node n1 8xh100\nplan\n").unwrap();
     assert_eq!(pool.say("sim run marked.dvy").code, 0);
 }

@@ -1,5 +1,7 @@
 //! Putting a pool into a state: what runs where, what is on its way out, what is promised, without a plan that says so.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use super::books::Books;
 use super::words::Words;
 use super::{Done, Scenario};
@@ -29,6 +31,7 @@ impl Scenario {
         words.only(2, "slowly", "on cpu mem alt")?;
         let job = self.job(words.at(1, "the job")?)?;
         let placements = self.placements(job, words)?;
+        self.nobody_else_has(&placements)?;
         let placed: Vec<AllocationId> = placements.iter().map(|placement| placement.allocation).collect();
         self.put(vec![Event::Placed { job, placements, port: 0 }])?;
         if words.has("slowly") {
@@ -96,24 +99,72 @@ impl Scenario {
         places.iter().enumerate().filter(|(_, place)| **place != "-").map(placement).collect()
     }
 
+    /// Refuses to give what others have, or twice the same: no pool could come to that.
+    fn nobody_else_has(&self, placements: &[Placement]) -> Done {
+        let held = self.state().allocations.values().map(|held| &held.placement);
+        let mut drawn: BTreeMap<DeviceId, u32> = BTreeMap::new();
+        for (device, draw) in held.chain(placements).flat_map(|placement| &placement.devices) {
+            *drawn.entry(*device).or_default() += draw.milli;
+        }
+        let wanted = placements.iter().flat_map(|placement| &placement.devices);
+        let beyond = wanted.map(|(device, _)| device).find(|device| drawn[device] > WHOLE_MILLI);
+        match beyond.and_then(|device| self.state().devices.get(device)) {
+            Some(device) => Err(format!(
+                "{} is not free: others have it, or on= names it for two tasks; expected devices that nobody has",
+                device.spec.uuid
+            )),
+            None => Ok(()),
+        }
+    }
+
     /// The node, and what is drawn of each device: `n1:0+n1:1`, or `n1` for a task without any.
     fn seat(
         &self,
         place: &str,
         alternative: &Alternative,
     ) -> Result<(crate::id::NodeId, Vec<(DeviceId, Draw)>), String> {
-        if let Some(node) = self.state().node_by_name(place) {
-            return Ok((node, Vec::new()));
-        }
-        let nowhere = || format!("{place:?} is no node and no devices: write n1 or n1:0+n1:1");
-        let device = |uuid: &str| {
-            let id = self.state().device_by_uuid(uuid)?;
-            Some((id, self.state().devices.get(&id)?))
+        let asked = alternative.devices.as_ref().map_or(0, |ask| ask.count);
+        let wants = |named: usize| {
+            format!(
+                "{place} names {named} devices for a task that asks for {asked}: write n1:0+n1:1 for two, n1 for none"
+            )
         };
-        let devices = place.split('+').map(device).collect::<Option<Vec<_>>>().ok_or_else(nowhere)?;
-        let node = devices.first().map(|(_, device)| device.node).ok_or_else(nowhere)?;
+        if let Some(node) = self.state().node_by_name(place) {
+            return if asked == 0 { Ok((node, Vec::new())) } else { Err(wants(0)) };
+        }
+        let device = |uuid: &str| {
+            let found = self.state().device_by_uuid(uuid);
+            let found = found.and_then(|id| Some((id, self.state().devices.get(&id)?)));
+            found.ok_or_else(|| self.no_device(uuid))
+        };
+        let devices = place.split('+').map(device).collect::<Result<Vec<_>, String>>()?;
+        let node = devices.first().map(|(_, device)| device.node).ok_or_else(|| self.no_device(place))?;
+        let different: BTreeSet<DeviceId> = devices.iter().map(|(id, _)| *id).collect();
+        if different.len() < devices.len() {
+            return Err(format!("{place} names a device twice: expected {asked} different ones"));
+        }
+        if devices.iter().any(|(_, device)| device.node != node) {
+            return Err(format!("{place} names devices of two nodes: expected those of a task on one"));
+        }
+        if devices.len() != asked as usize {
+            return Err(wants(devices.len()));
+        }
         let draws = devices.into_iter().map(|(id, device)| (id, draw(alternative, device.spec.memory_mib)));
         Ok((node, draws.collect()))
+    }
+}
+
+impl Scenario {
+    /// What there is in the place of a device that there is not.
+    fn no_device(&self, uuid: &str) -> String {
+        let node = uuid.split_once(':').and_then(|(node, _)| self.state().node_by_name(node));
+        let own = self.state().devices.values().filter(|device| Some(device.node) == node);
+        let own: Vec<&str> = own.map(|device| device.spec.uuid.as_str()).collect();
+        match own[..] {
+            [] => format!("{uuid:?} is no node and no devices: write n1 or n1:0+n1:1"),
+            [only] => format!("there is no device {uuid}: its node has {only}"),
+            [first, .., last] => format!("there is no device {uuid}: its node has {first} to {last}"),
+        }
     }
 }
 

@@ -1,12 +1,13 @@
 //! `divvy sim run`: a text scenario of a few lines.
 
 use std::fmt::Write as _;
-use std::io::Write as _;
+use std::fs::File;
+use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
 use divvy_sim::scenario::{self, BadScenario, Ran, Standing};
 
-use super::form::FormFlag;
+use super::form::{Form, FormFlag};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::output::plain;
@@ -42,12 +43,35 @@ pub(crate) struct Run {
 
 impl Run {
     pub(crate) fn run(&self) -> Result<Exit, Failure> {
-        let text = super::super::run::read_text(&self.file)?;
-        let ran = scenario::run(&text, self.trace_plan).map_err(|bad| bad_line(&self.file, &bad))?;
+        let text = read(&self.file)?;
+        let ran = scenario::run(&text, self.trace_plan).map_err(|bad| {
+            // What the lines before it told helps to find the mistake; programs want one object or none.
+            if self.form.output == Form::Table {
+                let _ = std::io::stdout().lock().write_all(told(&bad.before).as_bytes());
+            }
+            bad_line(&self.file, &bad)
+        })?;
         let text = self.form.text(&ran, || render(&ran))?;
         std::io::stdout().lock().write_all(text.as_bytes())?;
         Ok(if ran.is_as_expected() { Exit::Success } else { Exit::Unwell })
     }
+}
+
+/// More than any scenario has; what goes on beyond that has no end.
+const MOST_BYTES: u64 = 64 << 20;
+
+fn read(path: &Path) -> Result<String, Failure> {
+    let (mut bytes, failed) = (Vec::new(), |error| Failure::file("read", path, &error));
+    let read = if path == Path::new("-") {
+        std::io::stdin().take(MOST_BYTES + 1).read_to_end(&mut bytes)
+    } else {
+        File::open(path).map_err(failed)?.take(MOST_BYTES + 1).read_to_end(&mut bytes)
+    };
+    if read.map_err(failed)? as u64 > MOST_BYTES {
+        let what = format!("{} is larger than {} MiB, as no scenario is", path.display(), MOST_BYTES >> 20);
+        return Err(Failure::new(Exit::BadData, what).fix("name a file of lines as in docs/scenarios.md"));
+    }
+    String::from_utf8(bytes).map_err(|error| Failure::not_utf8(path, &error))
 }
 
 fn bad_line(file: &Path, bad: &BadScenario) -> Failure {
@@ -56,8 +80,12 @@ fn bad_line(file: &Path, bad: &BadScenario) -> Failure {
         .because(format!("{} | {}", bad.line, bad.text))
 }
 
+fn told(lines: &[String]) -> String {
+    lines.iter().map(|line| format!("{}\n", plain(line))).collect()
+}
+
 fn render(ran: &Ran) -> String {
-    let mut text: String = ran.told.iter().map(|line| format!("{}\n", plain(line))).collect();
+    let mut text = told(&ran.told);
     let width = |of: fn(&Standing) -> &str, least: usize| {
         ran.jobs.iter().map(|job| of(job).chars().count()).max().unwrap_or(0).max(least)
     };

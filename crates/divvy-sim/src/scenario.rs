@@ -276,6 +276,18 @@ plan";
     }
 
     #[test]
+    fn a_member_of_an_array_that_waits_again_is_no_difference_from_those_that_wait_still() {
+        for first in ["1", "3"] {
+            let text = format!(
+                "policy {{order: attained}}\nnode n1 2xh100\nsubmit whole default 2 fixed\nplan\n\
+                 submit sweep default 1 array=1,3,7-9%2 resumable\nhold sweep_{first}\nrelease sweep_{first}\nplan\n"
+            );
+            let written = exported(&events(&text));
+            assert_eq!(written.differences, [] as [String; 0], "{}", written.text);
+        }
+    }
+
+    #[test]
     fn what_is_written_is_written_the_same_from_the_scenario_itself() {
         let first = exported(&events(EVERYTHING)).text;
         let node = "node n1 8xh100 linked gb=80 mib=81559 cpu=63.5 mem=500 numa=32:250,31.5:1000000B\n";

@@ -518,7 +518,7 @@ fn differences(state: &State, names: &Names, text: &str) -> Vec<String> {
         .collect()
 }
 
-/// All runs that have not ended; of an array's untouched members the first stands for all.
+/// All runs that have not ended; of an array's members that wait for the same, touched or not, the first stands for all.
 fn standings(
     state: &State,
     places: impl Fn(&[Placement]) -> String,
@@ -540,6 +540,23 @@ fn standings(
             true => Standing::Has(run.state.name(), places(&run.placements)),
             false => Standing::Waits(explain::reason(state, job, run).map(|own| reason(job, &own))),
         };
-        runs.into_iter().map(|(id, run)| (id, standing(&run))).collect::<Vec<_>>()
+        without_likes(runs.into_iter().map(|(id, run)| (id, standing(&run))).collect())
     })
+}
+
+/// Leaves out who waits for the same as another member before it: one that has waited since a stop or a hold is touched, and not
+/// in the scenario, in which it never ran.
+fn without_likes(mut runs: Vec<(JobId, Standing)>) -> Vec<(JobId, Standing)> {
+    runs.sort_by_key(|(id, _)| *id);
+    let (mut told, mut waiting): (Vec<_>, Vec<Standing>) = (Vec::new(), Vec::new());
+    for (id, standing) in runs {
+        if matches!(standing, Standing::Waits(_)) {
+            if waiting.contains(&standing) {
+                continue;
+            }
+            waiting.push(standing.clone());
+        }
+        told.push((id, standing));
+    }
+    told
 }

@@ -104,6 +104,8 @@ impl Tone {
 pub(crate) fn look(format: Format) -> Look {
     let terminal = io::stdout().is_terminal();
     let width = if terminal { crossterm::terminal::size().ok().map(|(columns, _)| columns) } else { None };
+    // A terminal that has not been told how wide it is says 0.
+    let width = width.filter(|columns| *columns > 0);
     Look { colour: terminal && colour_wanted(), width, wide: format == Format::Wide, now_ms: now_ms() }
 }
 

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use comfy_table::{Attribute, Cell, CellAlignment, Color, ContentArrangement, Row};
+use comfy_table::{Attribute, Cell, CellAlignment, Color, ColumnConstraint, ContentArrangement, Row, Width};
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
@@ -116,12 +116,6 @@ pub(crate) fn render<T: Listing>(rows: &[T], look: &Look) -> String {
     let columns: Vec<_> = T::columns().into_iter().filter(is_shown).collect();
     let mut table = comfy_table::Table::new();
     table.load_style(comfy_table::presets::NOTHING).set_truncation_indicator("…");
-    match look.width {
-        Some(width) if !look.wide => {
-            table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width)
-        }
-        _ => table.set_content_arrangement(ContentArrangement::Disabled),
-    };
     if look.colour {
         table.enforce_styling();
     } else {
@@ -138,13 +132,41 @@ pub(crate) fn render<T: Listing>(rows: &[T], look: &Look) -> String {
     }
     for (at, column) in columns.iter().enumerate() {
         if let Some(laid) = table.column_mut(at) {
-            laid.set_padding((0, 2));
+            laid.set_padding((0, GAP));
             if column.right {
                 laid.set_cell_alignment(CellAlignment::Right);
             }
         }
     }
+    match look.width {
+        Some(width) if !look.wide => fit(&mut table, &columns, width),
+        _ => drop(table.set_content_arrangement(ContentArrangement::Disabled)),
+    }
     table.lines().map(|line| line.trim_end().to_owned() + "\n").collect()
+}
+
+/// Between two columns.
+const GAP: u16 = 2;
+
+/// What is left of a column of words at least: enough to know a name by.
+const LEAST_OF_WORDS: u16 = 8;
+
+/// Fits a table into so many columns of a terminal, at the cost of words: half a number is a wrong one. Where even that is
+/// not enough, it is wider than the terminal.
+fn fit<T>(table: &mut comfy_table::Table, columns: &[Column<T>], width: u16) {
+    let contents = table.column_max_content_widths();
+    let mut least = 0u16;
+    for ((at, column), content) in columns.iter().enumerate().zip(contents) {
+        let own = if column.right { content } else { content.min(LEAST_OF_WORDS) }.saturating_add(GAP);
+        least = least.saturating_add(own);
+        if let Some(laid) = table.column_mut(at) {
+            laid.set_constraint(match column.right {
+                true => ColumnConstraint::ContentWidth,
+                false => ColumnConstraint::LowerBoundary(Width::Fixed(own)),
+            });
+        }
+    }
+    table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width.max(least));
 }
 
 fn painted(text: &str, tone: Tone) -> Cell {
@@ -155,5 +177,51 @@ fn painted(text: &str, tone: Tone) -> Cell {
         Tone::Bad => cell.fg(Color::Red),
         Tone::Faint => cell.add_attribute(Attribute::Dim),
         Tone::Plain => cell,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use expect_test::expect;
+
+    #[derive(serde::Deserialize)]
+    struct Wait {
+        queue: String,
+        both: String,
+        why: String,
+    }
+
+    impl Listing for Wait {
+        const PATHS: &'static [&'static str] = &[];
+        const EMPTY: &'static str = "nothing";
+
+        fn columns() -> Vec<Column<Self>> {
+            vec![
+                Column::<Self>::new("QUEUE", |row, _| row.queue.clone()),
+                Column::<Self>::new("MEAN WAIT", |row, _| row.both.clone()).right(),
+                Column::<Self>::new("WHY", |row, _| row.why.clone()),
+            ]
+        }
+    }
+
+    #[test]
+    fn a_narrow_terminal_costs_words_and_never_a_figure() {
+        let rows =
+            [["research/vision/large", "2h50m → 12h07m", "every GPU is taken"], ["nlp", "7.1s → 5.2s", ""]]
+                .map(|cells| {
+                    let [queue, both, why] = cells.map(str::to_owned);
+                    Wait { queue, both, why }
+                });
+        let at = |width| render(&rows, &Look { width: Some(width), ..Look::default() });
+        expect![[r#"
+            QUEUE          MEAN WAIT  WHY
+            researc…  2h50m → 12h07m  every G…
+            nlp          7.1s → 5.2s
+        "#]]
+        .assert_eq(&at(10));
+        assert_eq!(at(10), at(36));
+        assert!(at(48).contains("2h50m → 12h07m") && at(48).lines().all(|line| line.chars().count() <= 48));
+        assert!(at(80).contains("research/vision/large") && at(80).contains("every GPU is taken"));
     }
 }

@@ -91,6 +91,11 @@ pub fn names() -> impl Iterator<Item = &'static str> {
     NAMES.iter().map(|(name, _)| *name)
 }
 
+/// The names of those that know no more than a pool does.
+pub fn names_of_class_n() -> impl Iterator<Item = &'static str> {
+    NAMES.iter().filter(|(_, policy)| policy.class() == Class::N).map(|(name, _)| *name)
+}
+
 impl FromStr for Named {
     type Err = NoSuchPolicy;
 
@@ -168,6 +173,9 @@ pub enum NoPolicy {
     /// There is no such file, either.
     #[error("{0}; a path to a file that says one would do, too")]
     Unknown(#[from] NoSuchPolicy),
+    /// It is a path, and there is nothing.
+    #[error("there is no file {0}")]
+    Missing(String),
     /// The file cannot be read.
     #[error("{0}: {1}")]
     Unreadable(String, String),
@@ -189,7 +197,12 @@ impl FromStr for Chosen {
                 let settings = policy::parse(&read).map_err(|bad| NoPolicy::Bad(text.to_owned(), bad))?;
                 Ok(Self { name: text.to_owned(), settings, class: Class::N })
             }
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Err(unknown.into()),
+            // No name has a dot or a slash.
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Err(if text.contains(['.', '/']) {
+                NoPolicy::Missing(text.to_owned())
+            } else {
+                unknown.into()
+            }),
             Err(error) => Err(NoPolicy::Unreadable(text.to_owned(), error.to_string())),
         }
     }

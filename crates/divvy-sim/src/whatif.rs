@@ -5,13 +5,15 @@ mod figures;
 mod record;
 mod rerun;
 
+use std::collections::BTreeSet;
+
 use divvy_core::controller::Broken;
 use divvy_core::model::device::{DeviceSpec, Link};
 use divvy_core::model::node::NodeSpec;
 use divvy_core::model::policy::Policy;
 use divvy_core::model::queue::{Queue, below_guarantee, beyond_limit};
 
-use crate::policy::{Chosen, Class};
+use crate::policy::{Chosen, Class, NoPolicy, names_of_class_n};
 use crate::pool::beyond;
 
 pub use change::{Change, FORMS, NotAChange, Setting};
@@ -24,8 +26,8 @@ pub enum CannotChange {
     /// It takes away more than there is.
     #[error("nodes-{wanted}: the pool has {there}, and one must be left")]
     TooFew {
-        /// As written.
-        wanted: u32,
+        /// As written: how many, or which.
+        wanted: String,
         /// What there is.
         there: usize,
     },
@@ -84,13 +86,16 @@ impl Settings {
     /// These settings under changes, one after the other.
     fn under(&self, changes: &[Change], memory_mib: Memory) -> Result<Settings, CannotChange> {
         let mut settings = self.clone();
+        let mut names: BTreeSet<String> = self.nodes.iter().map(|(node, _)| node.name.clone()).collect();
         for change in changes {
             match change {
-                Change::MoreNodes(count) => settings.more_nodes(*count)?,
+                Change::MoreNodes(count) => settings.more_nodes(*count, &mut names)?,
                 Change::AddNodes(group) => {
+                    // All of them are like what was there before the first.
+                    let devices = settings.devices_like(&group.model, group.gpus, memory_mib);
+                    let host = settings.host_like(group.gpus);
                     for _ in 0..group.count {
-                        let devices = settings.devices_like(&group.model, group.gpus, memory_mib);
-                        settings.add_node(settings.host_like(group.gpus), devices);
+                        settings.add_node(host.clone(), devices.clone(), &mut names);
                     }
                 }
                 Change::FewerNodes(count) => settings.fewer_nodes(*count)?,
@@ -102,20 +107,20 @@ impl Settings {
         Ok(settings)
     }
 
-    fn more_nodes(&mut self, count: u32) -> Result<(), CannotChange> {
+    fn more_nodes(&mut self, count: u32, names: &mut BTreeSet<String>) -> Result<(), CannotChange> {
         let (spec, devices) = self.nodes.last().cloned().ok_or(CannotChange::NoNode)?;
-        (0..count).for_each(|_| self.add_node(spec.clone(), devices.clone()));
+        (0..count).for_each(|_| self.add_node(spec.clone(), devices.clone(), names));
         Ok(())
     }
 
-    /// Adds a node under a name and with uuids that nothing else has.
-    fn add_node(&mut self, spec: NodeSpec, mut devices: Vec<DeviceSpec>) {
-        let taken = |name: &str| self.nodes.iter().any(|(node, _)| node.name == name);
+    /// Adds a node under a name and with uuids that nothing else has; `names` are those of all nodes that were ever there.
+    fn add_node(&mut self, spec: NodeSpec, mut devices: Vec<DeviceSpec>, names: &mut BTreeSet<String>) {
         let mut number = self.nodes.len() + 1;
-        while taken(&format!("new-{number}")) {
+        while names.contains(&format!("new-{number}")) {
             number += 1;
         }
         let name = format!("new-{number}");
+        names.insert(name.clone());
         let before: Vec<String> = devices.iter().map(|device| device.uuid.clone()).collect();
         for (index, device) in (0..).zip(&mut devices) {
             (device.index, device.uuid) = (index, format!("{name}:{index}"));
@@ -165,7 +170,7 @@ impl Settings {
     fn fewer_nodes(&mut self, count: u32) -> Result<(), CannotChange> {
         let there = self.nodes.len();
         let left = there.checked_sub(count as usize).filter(|left| *left > 0);
-        self.nodes.truncate(left.ok_or(CannotChange::TooFew { wanted: count, there })?);
+        self.nodes.truncate(left.ok_or(CannotChange::TooFew { wanted: count.to_string(), there })?);
         Ok(())
     }
 
@@ -175,7 +180,7 @@ impl Settings {
             return Err(CannotChange::NoSuchNode { name: name.to_owned(), hint: change::hint(name, &names) });
         };
         if names.len() == 1 {
-            return Err(CannotChange::TooFew { wanted: 1, there: 1 });
+            return Err(CannotChange::TooFew { wanted: name.to_owned(), there: 1 });
         }
         self.nodes.remove(at);
         Ok(())
@@ -203,6 +208,10 @@ fn policy(name: &str) -> Result<Policy, CannotChange> {
             "policy {name}: it goes by estimates (class P), which the replay of a pool's past does not make"
         )),
         Ok(_) => cannot(format!("policy {name}: it knows how long jobs will be (class C), as no pool does")),
+        Err(NoPolicy::Unknown(_)) => cannot(format!(
+            "there is no policy {name:?}; here there are: {}; a path to a file that says one would do, too",
+            names_of_class_n().collect::<Vec<_>>().join(", ")
+        )),
         Err(error) => cannot(error.to_string()),
     }
 }

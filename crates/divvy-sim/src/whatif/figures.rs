@@ -172,6 +172,7 @@ fn figures(mut waits_ms: Vec<i64>, jobs: usize, held_milli_ms: i128, preemptions
 fn assumptions(past: &Past, changes: &[Change]) -> Vec<String> {
     let mut all: Vec<String> = [
         "jobs are submitted, held, released and cancelled while they wait at the moments at which that happened",
+        "use and GPU hours are those up to now; who waits then is counted when he starts, however much later",
         "a job works as long as its attempts ran; jobs that have not ended as long as they are estimated, else to their limit, else as the median of their queue",
         "nodes, queues and policy are those at the end, all the time; devices that are broken now are left out",
         "faults, restarts of the daemon and processes outside the pool are not replayed",

@@ -89,6 +89,21 @@ fn policies_that_know_more_are_refused_in_true_words() {
     let said = |change: &str| past.under(&[change.parse().unwrap()], &memory).unwrap_err().to_string();
     assert!(said("policy hist").contains("estimates"), "{}", said("policy hist"));
     assert!(said("policy srtf").contains("how long jobs will be"), "{}", said("policy srtf"));
+    assert!(
+        said("policy fcfs")
+            .contains("here there are: fifo, fifo-scan, las, mlfq, quota-fifo, quota-mlfq, divvy;")
+    );
+    assert_eq!(said("policy ./none.yaml"), "there is no file ./none.yaml");
+    assert_eq!(said("nodes-n1"), "nodes-n1: the pool has 1, and one must be left");
+}
+
+#[test]
+fn many_nodes_come_as_fast_as_few_and_under_names_of_their_own() {
+    let past = past(IN_TURN);
+    let changes = ["nodes+20000", "nodes+20000xh100:2", "nodes-3"].map(|text| text.parse().unwrap());
+    let settings = past.settings.under(&changes, &memory).unwrap();
+    let names: std::collections::BTreeSet<_> = settings.nodes.iter().map(|(node, _)| &node.name).collect();
+    assert_eq!((settings.nodes.len(), names.len()), (39_998, 39_998));
 }
 
 #[test]

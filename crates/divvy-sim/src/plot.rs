@@ -142,6 +142,8 @@ fn over_time(area: &Area<'_>, curve: &Curve) -> Result<(), Box<dyn Error>> {
         .label_style(LABELS)
         .x_desc(curve.unit.name)
         .y_desc(curve.name)
+        .y_labels(whole_steps(curve.top()).len())
+        .y_label_formatter(&|count| format!("{count:.0}"))
         .draw()?;
     let points = curve.points.iter().copied();
     chart.draw_series(AreaSeries::new(points, 0.0, curve.colour.mix(0.25)).border_style(curve.colour))?;
@@ -149,6 +151,16 @@ fn over_time(area: &Area<'_>, curve: &Curve) -> Result<(), Box<dyn Error>> {
         chart.draw_series(LineSeries::new([(times.start, bound), (times.end, bound)], BLACK.mix(0.6)))?;
     }
     Ok(())
+}
+
+/// Up to eight whole numbers above 0, one, two or five apart, or ten times that: there is no half job.
+fn whole_steps(top: f64) -> Vec<f64> {
+    const MOST: f64 = 8.0;
+    let (mut step, mut factors) = (1.0, [2.0, 2.5, 2.0].into_iter().cycle());
+    while top / step > MOST {
+        step *= factors.next().unwrap_or(2.0);
+    }
+    (0..).map(|at| f64::from(at) * step).take_while(|count| *count <= top).collect()
 }
 
 /// The share of jobs that had ended after a time, which is drawn by its logarithm.
@@ -221,6 +233,13 @@ mod tests {
         {
             assert!(text.contains(part), "{part}");
         }
+    }
+
+    #[test]
+    fn counts_are_marked_at_whole_numbers() {
+        assert_eq!(whole_steps(1.05), [0.0, 1.0]);
+        assert_eq!(whole_steps(8.4), [0.0, 2.0, 4.0, 6.0, 8.0]);
+        assert_eq!(whole_steps(67.2), [0.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0]);
     }
 
     #[test]

@@ -52,7 +52,11 @@ fn what_was_made_up_can_be_replayed_and_drawn() {
     let folder = tempfile::tempdir().unwrap();
     let here = folder.path();
     done(here, "sim generate --nodes 2x8 --nodes 2xh100:8 --jobs 60 --teams 2 --seed 3 --out made");
-    let replay = "sim replay --cluster made/cluster.csv --trace made/jobs.csv --policy mlfq --pools shared";
+    let again = divvy(here, "sim generate --jobs 60 --out made");
+    assert!(again.code == 64 && again.err.contains("made/cluster.csv is there already"), "{}", again.err);
+    done(here, "sim generate --nodes 2x8 --nodes 2xh100:8 --jobs 60 --teams 2 --seed 3 --out made --force");
+    assert_eq!(divvy(here, "sim generate --jobs 0 --out none").code, 64);
+    let replay = "sim replay --cluster made/cluster.csv --trace made/jobs.csv --policy mlfq --pools shared --restart-penalty 0";
     let table = done(here, &format!("{replay} --plot made/plot.svg"));
     for part in ["(all)", "team-1", "team-2", "mlfq, class N: 60 of 60 jobs"] {
         assert!(table.contains(part), "{part} is missing in\n{table}");
@@ -121,7 +125,10 @@ fn a_name_that_recurs_over_files_or_copies_is_an_error_before_anything_is_replay
         .unwrap();
     for (files, told) in [
         ("--trace a.csv --trace b.csv", "b.csv, line 3, column job_id: \"y\" was there before"),
-        ("--trace b.csv --repeat 2 --shift 1h", "b.csv, line 3, column job_id: \"y~1\" was there before"),
+        (
+            "--trace b.csv --repeat 2 --shift 1h",
+            "b.csv, line 3, column job_id: \"y~1\" was there before: copies that --repeat makes are called like that",
+        ),
     ] {
         let said = divvy(here, &format!("sim replay --cluster {cluster} {files} --policy fifo"));
         assert!(said.code == 65 && said.err.contains(told), "{files}: {}", said.err);
@@ -208,6 +215,17 @@ fn what_is_wrong_is_told_with_its_place_and_ends_with_its_own_code() {
             format!("--cluster {cluster} --trace jobs.csv --policy fifo --restart-penalty -30s"),
             64,
             "invalid value '-30s' for '--restart-penalty <SPAN>'",
+        ),
+        (
+            format!("--cluster {cluster} --trace {jobs} --policy ./none.yaml"),
+            66,
+            "--policy: there is no file ./none.yaml",
+        ),
+        (format!("--cluster {cluster} --trace {jobs} --policy {cluster}"), 65, "cluster.csv: "),
+        (
+            format!("--cluster {cluster} --trace {jobs} --policy fifo --repeat 99999999999 --shift 1d"),
+            64,
+            "that is too large",
         ),
         (
             format!("--cluster {cluster} --trace {jobs} --policy fifo --measure 4000..4999"),

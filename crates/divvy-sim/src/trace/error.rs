@@ -100,6 +100,16 @@ pub enum TraceError {
         /// The name that recurs.
         found: String,
     },
+    /// A name is that of a copy of another job.
+    #[error("{}, line {line}, column job_id: {} was there before: copies that --repeat makes are called like that; expected no name that ends in ~ and a number", path.display(), quoted(found))]
+    NamedAsACopy {
+        /// Which file.
+        path: PathBuf,
+        /// The line of the second.
+        line: u64,
+        /// The name of both.
+        found: String,
+    },
     /// A shift or a rate moved a job out of time.
     #[error("{}, line {line}: shifted, the job would be submitted after second {LAST}; expected a smaller shift, fewer repeats or a higher rate", path.display(), LAST = super::LAST_SECOND)]
     OutOfTime {

@@ -187,7 +187,12 @@ impl Jobs {
         let recurs = |seen: &mut HashSet<u128>| !seen.insert(fingerprint(&job.arrival.id));
         if self.seen.as_mut().is_some_and(recurs) {
             let path = self.files[self.streams[stream].file].clone();
-            return Err(TraceError::Duplicate { path, line, column: COLUMNS[0], found: job.arrival.id });
+            let found = job.arrival.id;
+            let is_copy = self.selection.repeat > 1 && is_named_as_a_copy(&found);
+            return Err(match is_copy {
+                true => TraceError::NamedAsACopy { path, line, found },
+                false => TraceError::Duplicate { path, line, column: COLUMNS[0], found },
+            });
         }
         Ok(Some(job))
     }
@@ -253,6 +258,11 @@ impl Selection {
         let moved = at_rate + self.shift_of(copy);
         i64::try_from(moved).ok().filter(|moved| (0..=LAST_SECOND).contains(moved))
     }
+}
+
+fn is_named_as_a_copy(id: &str) -> bool {
+    let copy = id.rsplit_once('~').map_or("", |(_, copy)| copy);
+    !copy.is_empty() && copy.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 fn fingerprint(id: &str) -> u128 {

@@ -1,5 +1,6 @@
 //! CSV: a line of names, then a line per row.
 
+use std::collections::BTreeMap;
 use std::io::{self, IsTerminal, Write};
 
 use serde_json::Value;
@@ -19,15 +20,27 @@ fn write(rows: &[Box<RawValue>], paths: &[&str], out: impl Write, terminal: bool
     let mut writer = csv::Writer::from_writer(out);
     writer.write_record(paths)?;
     for row in rows {
-        let row: Value = serde_json::from_str(row.get())?;
+        let text = row.get();
+        let row: Value = serde_json::from_str(text)?;
         let fields = paths
             .iter()
-            .map(|path| field(&row, path))
+            .map(|path| decimal(text, path).unwrap_or_else(|| field(&row, path)))
             .map(|text| if terminal { plain(&text).into_owned() } else { text });
         writer.write_record(fields)?;
     }
     writer.flush()?;
     Ok(())
+}
+
+/// A number with decimals as it was written, so that CSV and JSON agree in the last digit: read and written again, it may not.
+fn decimal(row: &str, path: &str) -> Option<String> {
+    let mut text = row;
+    for key in path.split('.') {
+        let object: BTreeMap<&str, &RawValue> = serde_json::from_str(text).ok()?;
+        text = object.get(key)?.get();
+    }
+    let is_decimal = text.starts_with(|c: char| c == '-' || c.is_ascii_digit()) && text.contains('.');
+    is_decimal.then(|| text.to_owned())
 }
 
 fn field(row: &Value, path: &str) -> String {
@@ -51,6 +64,15 @@ fn field(row: &Value, path: &str) -> String {
 mod tests {
     use super::*;
     use expect_test::expect;
+
+    #[test]
+    fn a_number_is_written_as_it_was_sent() {
+        let row =
+            RawValue::from_string(r#"{"before":{"wait":18.711002609531658},"use":0.10,"n":1}"#.to_owned());
+        let mut out = Vec::new();
+        write(&[row.unwrap()], &["before.wait", "use", "n", "none.at.all"], &mut out, false).unwrap();
+        assert!(String::from_utf8(out).unwrap().ends_with("\n18.711002609531658,0.10,1,\n"));
+    }
 
     #[test]
     fn nested_values_have_paths_and_null_is_empty() {

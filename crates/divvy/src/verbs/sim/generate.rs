@@ -25,7 +25,7 @@ pub(crate) struct Generate {
     #[arg(long, value_name = "NODES", default_value = "8x8")]
     nodes: Vec<NodeGroup>,
     /// How many jobs
-    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = whole::<u64>(..))]
+    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = whole::<u64>(1..))]
     jobs: u64,
     /// What tells one workload from another of the same kind
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = whole::<u64>(..))]
@@ -42,6 +42,9 @@ pub(crate) struct Generate {
     /// The folder for cluster.csv and jobs.csv
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
+    /// Write over the files that are there
+    #[arg(long)]
+    force: bool,
 }
 
 impl Generate {
@@ -61,6 +64,12 @@ impl Generate {
         }
         std::fs::create_dir_all(&self.out).map_err(|error| Failure::file("make", &self.out, &error))?;
         let [nodes_to, jobs_to] = ["cluster.csv", "jobs.csv"].map(|name| self.out.join(name));
+        if let Some(there) =
+            [&nodes_to, &jobs_to].into_iter().find(|path| path.exists()).filter(|_| !self.force)
+        {
+            let what = format!("{} is there already, and would be written over", there.display());
+            return Err(Failure::usage(what).fix("name another folder with --out, or say --force"));
+        }
         let nodes = cluster(&recipe);
         write(&nodes_to, |to| trace::cluster::write(&nodes, to))?;
         write(&jobs_to, |to| trace::jobs::write(jobs(&recipe), to))?;

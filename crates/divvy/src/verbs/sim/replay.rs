@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::time::Instant;
 
 use clap::ValueEnum;
-use divvy_sim::policy::Chosen;
+use divvy_sim::policy::{Chosen, NoPolicy};
 use divvy_sim::pools::{self, Beyond, Outcome, Pools, Request, replay_pools};
 use divvy_sim::replay::ReplayError;
 use divvy_sim::trace::decimal::Decimal;
@@ -42,12 +43,12 @@ pub(crate) struct Replay {
     trace: Vec<PathBuf>,
     /// How to decide: a name (a wrong one lists those that exist), or a file with settings of the planner
     #[arg(long, value_name = "POLICY|FILE")]
-    policy: Chosen,
+    policy: Wanted,
     /// Whether a job runs only on the nodes of its queue's pool, or on all
     #[arg(long, value_enum, default_value_t)]
     pools: Where,
     /// What each later start of a job costs, on its GPUs
-    #[arg(long, value_name = "SPAN", default_value = "30s", allow_hyphen_values = true)]
+    #[arg(long, value_name = "SPAN", default_value = "30s", allow_hyphen_values = true, value_parser = penalty)]
     restart_penalty: Span,
     /// Only jobs submitted within: A..B in seconds, both included
     #[arg(long, value_name = "A..B", default_value_t = Interval::ALL, hide_default_value = true, allow_hyphen_values = true)]
@@ -80,6 +81,39 @@ pub(crate) struct Replay {
     format: FormatFlag,
 }
 
+/// No time needs no unit.
+fn penalty(text: &str) -> Result<Span, String> {
+    if text == "0" { Ok(Span(0)) } else { text.parse().map_err(|error| format!("{error}")) }
+}
+
+/// A policy, or what is wrong with the file that was to say one. A name that is none is an error of the command line.
+#[derive(Clone, Debug)]
+struct Wanted(Result<Chosen, NoPolicy>);
+
+impl FromStr for Wanted {
+    type Err = NoPolicy;
+
+    fn from_str(text: &str) -> Result<Self, NoPolicy> {
+        match text.parse() {
+            Err(unknown @ NoPolicy::Unknown(_)) => Err(unknown),
+            read => Ok(Self(read)),
+        }
+    }
+}
+
+impl Wanted {
+    fn chosen(&self) -> Result<&Chosen, Failure> {
+        self.0.as_ref().map_err(|wrong| {
+            let exit = match wrong {
+                NoPolicy::Missing(_) => Exit::NotFound,
+                NoPolicy::Unreadable(..) => Exit::Io,
+                NoPolicy::Unknown(_) | NoPolicy::Bad(..) => Exit::BadData,
+            };
+            Failure::new(exit, format!("--policy: {wrong}"))
+        })
+    }
+}
+
 /// Where jobs may run.
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
 enum Where {
@@ -93,14 +127,15 @@ enum Where {
 impl Replay {
     pub(crate) fn run(&self) -> Result<Exit, Failure> {
         let begun = Instant::now();
-        self.look_at_files()?;
+        let policy = self.policy.chosen()?;
+        self.look_at_files(policy)?;
         let (queues, places) = self.queues.as_deref().map(read_queues).transpose()?.unwrap_or_default();
         let trace = self.trace()?;
         let survey = trace.survey()?;
         let measured_jobs = self.measured(survey.jobs)?;
-        let outcome = self.replay(&trace, &survey, (queues, places))?;
+        let outcome = self.replay(&trace, &survey, policy, (queues, places))?;
         let report = Report {
-            policy: &self.policy,
+            policy,
             jobs: measured_jobs,
             all_jobs: survey.jobs,
             wall_s: begun.elapsed().as_secs_f64(),
@@ -118,15 +153,15 @@ impl Replay {
             report.write_jobs(path, &trace)?;
         }
         if let Some(path) = &self.plot {
-            report.draw(path, &self.title())?;
+            report.draw(path, &self.title(policy))?;
         }
         Ok(Exit::Success)
     }
 
     /// What is to be read and written is looked at before anything is replayed, which may take hours.
-    fn look_at_files(&self) -> Result<(), Failure> {
+    fn look_at_files(&self, policy: &Chosen) -> Result<(), Failure> {
         let written = || [&self.per_job, &self.plot].into_iter().flatten().map(PathBuf::as_path);
-        let policy = Path::new(&self.policy.name);
+        let policy = Path::new(&policy.name);
         let read = self.trace.iter().chain([&self.cluster]).chain(&self.queues).chain(&self.speeds);
         must_differ(read.map(PathBuf::as_path).chain(policy.is_file().then_some(policy)), written())?;
         written().try_for_each(will_be_written)?;
@@ -173,6 +208,7 @@ impl Replay {
         &self,
         trace: &Trace,
         survey: &Survey,
+        policy: &Chosen,
         (queues, places): (Vec<pools::Queue>, Places),
     ) -> Result<Outcome, Failure> {
         let nodes = cluster::read(&self.cluster)?;
@@ -187,8 +223,8 @@ impl Replay {
                 Where::Shared => Pools::Shared,
             },
             queues,
-            policy: self.policy.settings.clone(),
-            class: self.policy.class,
+            policy: policy.settings.clone(),
+            class: policy.class,
             restart_ms: self.restart_penalty.0,
             speeds: speeds.as_ref(),
             measured: self.measure,
@@ -217,10 +253,10 @@ impl Replay {
     }
 
     /// What stands above the drawing: the names of the files and the policy.
-    fn title(&self) -> String {
+    fn title(&self, policy: &Chosen) -> String {
         let name = |path: &PathBuf| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let files: Vec<_> = self.trace.iter().map(name).collect();
-        format!("{}: {} (class {})", files.join(" + "), self.policy.name, self.policy.class)
+        format!("{}: {} (class {})", files.join(" + "), policy.name, policy.class)
     }
 }
 

@@ -187,6 +187,7 @@ fn words(tally: &Tally) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::suite::expected::Ranks;
 
     fn job(name: &str, outcomes: &[Outcome]) -> JobFate {
         let task = |(rank, outcome): (usize, &Outcome)| TaskFate {
@@ -251,7 +252,8 @@ mod tests {
         let expected = |tallies: &str| {
             let text =
                 format!(r#"{{"strength": "policy", "must": [{{"jobs": ["a"], "tallies": [{tallies}]}}]}}"#);
-            crate::suite::expected::read(serde_json::from_str(&text).unwrap(), Some("in")).unwrap()
+            crate::suite::expected::read(serde_json::from_str(&text).unwrap(), Some("in"), &Ranks::new())
+                .unwrap()
         };
         let answer =
             |outcome| Answer::Fates { jobs: vec![job("a", &[Keep]), job("in", &[outcome])], settled: false };
@@ -260,6 +262,23 @@ mod tests {
         assert_eq!(must(&answer(Wait), &evicts).unwrap_err(), "in: got wait, wanted a place");
         // Where nobody is to go it may wait.
         assert_eq!(must(&answer(Wait), &expected(r#"{"keep": 1}"#)), Ok(()));
+    }
+
+    #[test]
+    fn which_of_those_of_one_queue_and_priority_go_is_the_peers_choice_where_the_case_says_so() {
+        use Outcome::{Evict, Keep};
+        let must =
+            r#"[{"jobs": ["a"], "tallies": [{"evict": 1}]}, {"jobs": ["b"], "tallies": [{"keep": 1}]}]"#;
+        let ranks =
+            |priority| Ranks::from([("a".into(), ("q".into(), 0)), ("b".into(), ("q".into(), priority))]);
+        let expected = |specific: &str, ranks: &Ranks| {
+            let text = format!(r#"{{"strength": "policy", "must": {must}, "peer_specific": {specific}}}"#);
+            crate::suite::expected::read(serde_json::from_str(&text).unwrap(), None, ranks).unwrap()
+        };
+        let answer = Answer::Fates { jobs: vec![job("a", &[Keep]), job("b", &[Evict])], settled: false };
+        assert_eq!(super::must(&answer, &expected(r#"["victim_choice"]"#, &ranks(0))), Ok(()));
+        assert!(super::must(&answer, &expected(r#"["victim_choice"]"#, &ranks(1))).is_err());
+        assert!(super::must(&answer, &expected("[]", &ranks(0))).is_err());
     }
 
     #[test]

@@ -97,6 +97,8 @@ struct ExpectedText {
     #[serde(default)]
     prefer: Vec<Prefer>,
     #[serde(default)]
+    peer_specific: Vec<String>,
+    #[serde(default)]
     available: Vec<Available>,
     #[serde(default)]
     available_when_empty: Vec<Available>,
@@ -115,11 +117,43 @@ impl ExpectedText {
     }
 }
 
+/// Of the jobs of a case by name: their queue, and their priority.
+pub(super) type Ranks = BTreeMap<String, (String, i32)>;
+
+/// Facts about jobs of one queue and priority that run as one: that some of them go must be, and which is the peer's choice.
+fn together(facts: Vec<MustBe>, ranks: &Ranks) -> Vec<MustBe> {
+    let mut running: BTreeMap<&(String, i32), (Vec<String>, Vec<Tally>)> = BTreeMap::new();
+    let mut others = Vec::new();
+    for fact in facts {
+        let rank = match &fact {
+            MustBe::Class { jobs, tallies } => {
+                let runs = |fared: &Fared| matches!(fared.outcome, Outcome::Keep | Outcome::Evict);
+                let all_run = tallies.iter().flat_map(Tally::keys).all(runs);
+                jobs.first().and_then(|job| ranks.get(job)).filter(|_| all_run)
+            }
+            _ => None,
+        };
+        match (rank, fact) {
+            (Some(rank), MustBe::Class { jobs, tallies }) => {
+                let alike = running.entry(rank).or_default();
+                alike.0.extend(jobs);
+                alike.1.extend(tallies);
+            }
+            (_, fact) => others.push(fact),
+        }
+    }
+    let running = running.into_values().map(|(jobs, tallies)| MustBe::Class { jobs, tallies });
+    others.into_iter().chain(running).collect()
+}
+
 /// Reads what is expected of a case that can be asked: of one about victims, for the one that is named.
-pub(super) fn read(value: Value, incoming: Option<&str>) -> Result<Expected, String> {
+pub(super) fn read(value: Value, incoming: Option<&str>, ranks: &Ranks) -> Result<Expected, String> {
     let shown = shown(&value);
     let (mut read, _): (ExpectedText, _) = strictly(value).map_err(|what| format!("expected.{what}"))?;
-    let must = read.facts();
+    let mut must = read.facts();
+    if read.peer_specific.iter().any(|what| what == "victim_choice") {
+        must = together(must, ranks);
+    }
     let evicts = |fact: &MustBe| match fact {
         MustBe::Class { tallies, .. } => {
             tallies.iter().flat_map(Tally::keys).any(|fared| fared.outcome == Outcome::Evict)

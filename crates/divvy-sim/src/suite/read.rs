@@ -111,8 +111,8 @@ fn parts(mut fields: Map<String, Value>, id: String, line: usize) -> Result<Case
     let question = question(&suite, Value::Object(fields))?;
     let expected = match &question {
         Question::Unknown(_) => expected::unread(expected),
-        Question::Kai(_) => expected::read(expected, None)?,
-        Question::Kueue(asked) => expected::read(expected, asked.incoming())?,
+        Question::Kai(asked) => expected::read(expected, None, &asked.ranks())?,
+        Question::Kueue(asked) => expected::read(expected, asked.incoming(), &asked.ranks())?,
     };
     Ok(Case { id, line, suite, topic, question, expected })
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
+use crate::suite::expected::Ranks;
 use crate::suite::read::{Anything, amount};
 
 /// What a case asks.
@@ -16,6 +17,13 @@ pub(in crate::suite) struct Asked {
     pub(super) jobs: Vec<Job>,
     pub(super) config: Config,
     pub(super) dra: Option<Anything>,
+}
+
+impl Asked {
+    /// The queue and the priority of each job.
+    pub(in crate::suite) fn ranks(&self) -> Ranks {
+        self.jobs.iter().map(|job| (job.name.clone(), (job.queue.clone(), job.priority))).collect()
+    }
 }
 
 #[derive(Debug, Deserialize)]

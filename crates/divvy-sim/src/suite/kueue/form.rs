@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
+use crate::suite::expected::Ranks;
 use crate::suite::read::{Anything, amount};
 
 /// What a case asks.
@@ -37,6 +38,12 @@ impl Asked {
     pub(in crate::suite) fn incoming(&self) -> Option<&str> {
         let mut incoming = self.jobs.iter().filter(|job| job.state == State::Incoming);
         incoming.next().filter(|_| self.kind == Kind::Victims).map(|job| job.name.as_str())
+    }
+
+    /// The queue and the priority of each job.
+    pub(in crate::suite) fn ranks(&self) -> Ranks {
+        let rank = |job: &Job| Some((job.name.clone(), (job.queue.clone()?, job.priority)));
+        self.jobs.iter().filter_map(rank).collect()
     }
 
     /// With what is asked beside what is in use as if it were in use: by the queue that it names, or else by that which uses

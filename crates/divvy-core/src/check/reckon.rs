@@ -1,5 +1,7 @@
 //! What the books of the checker count, reckoned for themselves.
 
+use std::collections::BTreeSet;
+
 use crate::amount::{Amount, Limits, Resource};
 use crate::id::{DeviceId, JobId, NodeId};
 use crate::model::allocation::Placement;
@@ -77,6 +79,24 @@ fn guaranteed_with(state: &State, path: &str, floor_milli: &dyn Fn(&str) -> i64)
     let said = said.max(floor_milli(path));
     let children = right_below(state, path).map(|queue| guaranteed_with(state, queue, floor_milli));
     said.max(children.fold(0, i64::saturating_add))
+}
+
+/// The models of which anything is guaranteed to any queue.
+pub(super) fn models_guaranteed(state: &State) -> BTreeSet<Resource> {
+    let named = state.queues.values().flat_map(|queue| queue.guarantee.keys());
+    named.filter(|resource| matches!(resource, Resource::Model(_))).cloned().collect()
+}
+
+/// What is guaranteed to a queue of one model, in thousandths.
+pub(super) fn guaranteed_of(state: &State, path: &str, model: &Resource) -> i64 {
+    let said = state.queues.get(path).and_then(|queue| queue.guarantee.get(model));
+    let said = match said {
+        None => 0,
+        Some(Amount::Finite(milli)) => *milli,
+        Some(Amount::Unlimited) => i64::MAX,
+    };
+    let below = right_below(state, path).map(|queue| guaranteed_of(state, queue, model));
+    said.max(below.fold(0, i64::saturating_add))
 }
 
 /// The queues right below one.

@@ -8,6 +8,7 @@ mod giving;
 mod islands;
 mod ledger;
 mod lent;
+mod models;
 mod moving;
 mod order;
 mod spread;
@@ -55,9 +56,9 @@ pub struct Watch {
     floor: AllocationId,
     /// Ids given since.
     recent: BTreeSet<AllocationId>,
-    /// What is on its way out, and how many thousandths of devices of it each queue has.
+    /// What is on its way out, and what of it each queue has.
     leaving: BTreeSet<AllocationId>,
-    leaving_milli: BTreeMap<String, i64>,
+    leaves: BTreeMap<String, BTreeMap<Resource, i64>>,
     /// Whose devices were taken since something came from outside.
     taken: BTreeSet<JobId>,
     /// When what queues missed was news for the last time, and what it was.
@@ -332,18 +333,7 @@ impl Watch {
     }
 
     fn charge_queues(&mut self, queue: &str, counted: &[(Resource, i64)], sign: i64) {
-        for path in lineage(queue) {
-            if !self.queues.contains_key(path) {
-                self.queues.insert(path.to_owned(), BTreeMap::new());
-            }
-            let Some(held) = self.queues.get_mut(path) else { continue };
-            for (resource, amount) in counted {
-                match held.get_mut(resource) {
-                    Some(sum) => *sum += sign * amount,
-                    None => drop(held.insert(resource.clone(), sign * amount)),
-                }
-            }
-        }
+        count(&mut self.queues, queue, counted, sign);
     }
 
     /// What was given is there, works, takes tasks, and is not drawn beyond what it is (L7).
@@ -465,10 +455,7 @@ impl Watch {
     fn leave(&mut self, live: &[AllocationId]) {
         for id in live.iter().filter(|id| !self.leaving.contains(*id)) {
             let Some(hold) = self.holds.get(id) else { continue };
-            for path in lineage(&hold.stand) {
-                let milli: i64 = hold.placement.milli();
-                *self.leaving_milli.entry(path.to_owned()).or_default() += milli;
-            }
+            count(&mut self.leaves, &hold.stand, &hold.counted, 1);
         }
         self.leaving.extend(live);
     }
@@ -490,9 +477,7 @@ impl Watch {
         *host = (host.0 - hold.placement.cpu_milli, host.1 - hold.placement.memory_bytes, host.2 - 1);
         self.charge_queues(&hold.stand, &hold.counted, -1);
         if self.leaving.remove(&id) {
-            for path in lineage(&hold.stand) {
-                *self.leaving_milli.entry(path.to_owned()).or_default() -= milli;
-            }
+            count(&mut self.leaves, &hold.stand, &hold.counted, -1);
         }
         if let Some(left) = self.tasks.get_mut(&hold.job) {
             *left -= 1;
@@ -543,6 +528,27 @@ impl Watch {
         }
         if run.promised != state.promises.contains_key(&job) {
             wrong.push(found("L7", format!("job {job} and what is promised to it do not agree")));
+        }
+    }
+}
+
+/// Counts what someone in a queue holds for it and those above it.
+fn count(
+    queues: &mut BTreeMap<String, BTreeMap<Resource, i64>>,
+    queue: &str,
+    counted: &[(Resource, i64)],
+    sign: i64,
+) {
+    for path in lineage(queue) {
+        if !queues.contains_key(path) {
+            queues.insert(path.to_owned(), BTreeMap::new());
+        }
+        let Some(held) = queues.get_mut(path) else { continue };
+        for (resource, amount) in counted {
+            match held.get_mut(resource) {
+                Some(sum) => *sum += sign * amount,
+                None => drop(held.insert(resource.clone(), sign * amount)),
+            }
         }
     }
 }

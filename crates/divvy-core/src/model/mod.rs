@@ -4,6 +4,7 @@ pub mod affinity;
 pub mod allocation;
 pub mod ask;
 pub mod attempt;
+pub mod borrowing;
 pub mod choice;
 pub mod device;
 pub mod extras;

@@ -8,6 +8,7 @@ pub use text::{BadPolicy, parse, said};
 use text::{cap, cap_said, newer_ms, spans_ms};
 pub(super) use text::{span_ms, without_unit};
 
+use super::borrowing::BorrowEvicts;
 use super::moves::Moves;
 use super::newer::Newer;
 use super::prices::Prices;
@@ -173,9 +174,8 @@ pub struct Policy {
     pub within_queue: WithinQueue,
     /// Whose devices it may take in queues that are beyond their due, unless the queue says otherwise.
     pub reclaim: Reclaim,
-    /// Whether a job may take devices of other queues while its own borrows, up to what is due to it, unless the queue says
-    /// otherwise; else only within the guarantee.
-    pub borrow_evicts: bool,
+    /// By what right a job takes devices of other queues beyond what is guaranteed to its own, unless the queue says otherwise.
+    pub borrow_evicts: BorrowEvicts,
     /// How many of the first jobs that wait for room have it kept for them at the earliest time that limits and estimates allow;
     /// others run around them.
     pub reserve: u32,
@@ -377,7 +377,7 @@ impl Default for Policy {
             preempt: Preempt::default(),
             within_queue: WithinQueue::default(),
             reclaim: Reclaim::default(),
-            borrow_evicts: true,
+            borrow_evicts: BorrowEvicts::DUE,
             reserve: 4,
             collect_after_ms: 3_600_000,
             collect_devices: 64,

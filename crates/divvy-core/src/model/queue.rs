@@ -17,6 +17,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use super::borrowing::BorrowEvicts;
 use super::job::{Owner, Requeue};
 use super::newer::Newer;
 use super::policy::{Reclaim, WithinQueue};
@@ -64,9 +65,9 @@ pub struct Queue {
     /// Whose devices its jobs may take in other queues; absent for what the policy says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reclaim: Option<Reclaim>,
-    /// Whether its jobs may take devices of other queues while it borrows; absent for what the policy says.
+    /// By what right its jobs take devices of other queues while it borrows; absent for what the policy says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub borrow_evicts: Option<bool>,
+    pub borrow_evicts: Option<BorrowEvicts>,
     /// When its jobs go back into the queue, unless they say otherwise.
     #[serde(default)]
     pub requeue: Requeue,

@@ -185,7 +185,7 @@ fn movable<'a>(fair: &Fair<'a, '_>, claim: &Claim, released: &BTreeSet<JobId>) -
         let live = Cow::Borrowed(view.live.as_slice());
         let (job, draws, within, needs) = (*job, Amounts::new(), None, Vec::new());
         (goes && job != claim.job && !released.contains(&job) && fair.taken_of(job).is_empty())
-            .then_some(Candidate { job, view, queue, live, draws, cost, within, needs })
+            .then_some(Candidate { job, view, queue, live, draws, cost, within, needs, goes_before: false })
     };
     let mut found: Vec<Candidate> = fair.running.jobs.iter().filter_map(candidate).collect();
     found.sort_by_key(|candidate| (candidate.cost, Reverse(candidate.job)));

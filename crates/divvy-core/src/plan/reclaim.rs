@@ -188,6 +188,8 @@ pub(super) struct Candidate<'a> {
     pub(super) within: Option<Range<u32>>,
     /// Other candidates, by index, that go before it: what is surplus of the same gang.
     pub(super) needs: Vec<usize>,
+    /// Whether it could take the claim's place by priority alone.
+    pub(super) goes_before: bool,
 }
 
 /// What it costs to stop a job: first those who would be spared later, then those of other queues, of these the queues of low priority,
@@ -346,14 +348,18 @@ fn up_to(
     if queue != claim.spec.stand() {
         let (own, other) = fair.shares.part(claim.queue, place)?;
         let queue = &fair.shares.queues[place];
-        let lends = |index: usize| {
+        let lends_to = |reach: Reach, index: usize| {
             let Some(least) = queue.least(index) else { return false };
-            victims::lends(&fair.shares, (claim.queue, place), (own, other, index), (reach, least))
+            victims::lends(&fair.shares, (claim.queue, place), (own, other, index), (reach, least, true))
         };
         // Of whose jobs each has devices, none goes for devices that may not.
         let is_of_devices = claim.asked[ANY] > 0 && queue.least(ANY).is_some_and(|least| least > 0);
-        let lends = if is_of_devices { lends(ANY) } else { share::at_stake(&claim.asked).any(lends) };
-        return lends.then_some(i32::MAX);
+        let lends = |reach: Reach| match is_of_devices {
+            true => lends_to(reach, ANY),
+            false => share::at_stake(&claim.asked).any(|index| lends_to(reach, index)),
+        };
+        let anyone = lends(reach.without_priority()).then_some(i32::MAX);
+        return anyone.or_else(|| reach.lower.filter(|_| lends(reach)));
     }
     let may = rules.within_queue != WithinQueue::Never;
     match claim.place.filter(|_| may) {
@@ -400,7 +406,10 @@ fn candidates<'a>(fair: &Fair<'a, '_>, claim: &Claim) -> Candidates<'a> {
         let mut worst = Worst::default();
         for run in runs.filter(|run| may(run.job, run.view) && !is_safe(run)) {
             let (live, draws) = run.left(fair);
+            let right = rules::borrow_evicts(state, run.view.queue.path());
             let mut short = |draws: &Amounts| {
+                // Who takes nothing by what is due would not be back for it.
+                let sibling = sibling.filter(|_| right.due);
                 let short = sibling.map(|(_, other)| fair.shares.short((party.place, other), draws));
                 worst.with(run.view.priority, short.unwrap_or_default())
             };
@@ -419,7 +428,9 @@ fn candidates<'a>(fair: &Fair<'a, '_>, claim: &Claim) -> Candidates<'a> {
                 drawn: draws.iter().fold(0, |sum, amount| sum.saturating_add(*amount)),
             };
             let (job, view, queue) = (run.job, run.view, party.place);
-            let whole = Candidate { job, view, queue, live, draws, cost, within: None, needs: Vec::new() };
+            let goes_before = !own && right.goes_before(run.view.priority, claim.spec.priority);
+            let (within, needs) = (None, Vec::new());
+            let whole = Candidate { job, view, queue, live, draws, cost, within, needs, goes_before };
             let may_stop = |candidate: &Candidate| may_stop(&fair.shares, claim, candidate, reach);
             match view.elastic {
                 true => found.extend(victims::parts_of(fair, whole, short).into_iter().filter(may_stop)),
@@ -470,22 +481,26 @@ fn may_stop(shares: &Shares, claim: &Claim, candidate: &Candidate, reach: Reach)
         return spares.is_none();
     }
     let Some((own, other)) = shares.part(claim.queue, candidate.queue) else { return false };
+    let reach = reach.against(candidate);
     let shared = |index: &usize| claim.asked[*index] > 0 && candidate.draws[*index] > 0;
     // Where nothing is scarce, it is what others keep that the claim lacks.
     let any_scarce = (0..claim.asked.len()).any(|index| claim.asked[index] > 0 && claim.scarce[index]);
     // Where they share nothing that is divided, the claim lacks room on hosts: for that go those of queues with too many devices.
     let is_for_hosts = !(0..claim.asked.len()).any(|index| shared(&index));
+    // What the pool has enough of its hosts may lack still: then all counts that they share.
+    let any_scarce = any_scarce && (0..claim.asked.len()).any(|index| shared(&index) && claim.scarce[index]);
     let lacks = |index: &usize| match is_for_hosts {
         true => *index == ANY,
         false => shared(index) && (claim.scarce[*index] || !any_scarce),
     };
     let mut lacking = (0..claim.asked.len()).filter(lacks).peekable();
+    let has_model = shares.has_model(|index| shared(&index));
     let lends = |index: usize| {
         victims::lends(
             shares,
             (claim.queue, candidate.queue),
             (own, other, index),
-            (reach, candidate.draws[index]),
+            (reach, candidate.draws[index], has_model),
         )
     };
     let may = lacking.peek().is_some() && lacking.all(lends);
@@ -494,25 +509,30 @@ fn may_stop(shares: &Shares, claim: &Claim, candidate: &Candidate, reach: Reach)
             && reach.has(Right::Guarantee, victims::level(shares, claim.queue, candidate.queue))
     };
     let is_owed = claim.spares.is_some_and(is_owed);
-    may && (is_owed || !is_spared(shares, claim, (candidate, other), lacks))
+    let by_models = has_model && reach.is_by_models(victims::level(shares, claim.queue, candidate.queue));
+    may && (is_owed || !is_spared(shares, claim, (candidate, other, by_models), lacks))
 }
 
 /// Whether a job is spared, where the claim spares anyone: without it, its queue, or one above it on its side, would fall below its
-/// guarantee of what the claim lacks; or it is of higher priority than one of its queue who was spared for that.
+/// guarantee of what the claim lacks, or of a model that it holds; or it is of higher priority than one of its queue who was spared for that.
 fn is_spared(
     shares: &Shares,
     claim: &Claim,
-    (candidate, other): (&Candidate, usize),
+    (candidate, other, by_models): (&Candidate, usize, bool),
     lacks: impl Fn(&usize) -> bool,
 ) -> bool {
     let Some(spares) = claim.spares.filter(|spares| spares.whom != Whom::Nobody) else { return false };
     let side = || shares.upwards(candidate.queue).take_while(|place| *place != shares.queues[other].parent);
     let falls = |place: usize, index: usize| {
         let queue = &shares.queues[place];
-        queue.running[index] - candidate.draws[index] < queue.guarantee[index]
+        match by_models && index == ANY {
+            true => shares.falls_short_of_any(place, &candidate.draws),
+            false => queue.running[index] - candidate.draws[index] < queue.guarantee[index],
+        }
     };
     let below = |index: usize| side().any(|place| falls(place, index));
-    if (0..claim.asked.len()).filter(lacks).any(below) {
+    let of_a_model = || side().any(|place| shares.falls_short(place, &candidate.draws));
+    if (0..claim.asked.len()).filter(lacks).any(below) || of_a_model() {
         spares.note(candidate);
         return true;
     }

@@ -5,6 +5,7 @@ mod closed;
 mod forks;
 mod held;
 mod lent;
+mod named;
 mod nodes;
 mod same;
 mod seats;
@@ -458,7 +459,9 @@ impl Shares {
 
     /// Whether a queue that takes so much stays within its guarantee.
     pub(crate) fn guarantees_it(&self, place: usize, asked: &Amounts) -> bool {
-        place != POOL && self.queues[place].stays_within(asked, |queue| &queue.guarantee)
+        let queue = &self.queues[place];
+        place != POOL
+            && (queue.stays_within(asked, |queue| &queue.guarantee) || self.guarantees_models(queue, asked))
     }
 
     /// Whether it does so by any of their alternatives for those of a class.
@@ -470,7 +473,10 @@ impl Shares {
 
     /// Whether it does so by what is guaranteed to it whatever it has used.
     pub(crate) fn guarantees_it_always(&self, place: usize, asked: &Amounts) -> bool {
-        let steady = |queue: &QueueShare| queue.held[ANY].saturating_add(asked[ANY]) <= queue.steady_milli;
+        let steady = |queue: &QueueShare| {
+            queue.held[ANY].saturating_add(asked[ANY]) <= queue.steady_milli
+                || self.guarantees_models(queue, asked)
+        };
         self.guarantees_it(place, asked) && steady(&self.queues[place])
     }
 

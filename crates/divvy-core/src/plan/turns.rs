@@ -336,7 +336,7 @@ impl<'a> Turns<'a> {
     }
 
     fn standing(&self, shares: &Shares, queue: usize, (head, asked): (OrderKey, &Amounts)) -> Standing {
-        let queue = &shares.queues[queue];
+        let (place, queue) = (queue, &shares.queues[queue]);
         let beyond = |bound: &Amounts| {
             (0..asked.len()).any(|index| {
                 asked[index] > 0 && queue.held[index].saturating_add(asked[index]) > bound[index]
@@ -357,9 +357,12 @@ impl<'a> Turns<'a> {
                 }
             }
         };
+        let beyond_guarantee = beyond(&queue.guarantee);
+        // What is guaranteed of a model is so, and due, whatever is held of others.
+        let by_models = beyond_guarantee && shares.guarantees_it(place, asked);
         Standing {
-            beyond_due: beyond(&queue.target),
-            beyond_guarantee: beyond(&queue.guarantee),
+            beyond_due: beyond(&queue.target) && !by_models,
+            beyond_guarantee: beyond_guarantee && !by_models,
             rank: -i64::from(queue.priority),
             part: (0..asked.len())
                 .filter(|index| asked[*index] > 0 || !shares.remembers)

@@ -8,7 +8,7 @@ use super::fair::Fair;
 use super::parts::{self, Part};
 use super::past::Short;
 use super::reclaim::{Candidate, Goes, Reach, Right};
-use super::share::{Amounts, Shares};
+use super::share::{ANY, Amounts, Shares};
 use crate::id::{AllocationId, JobId};
 use crate::snapshot::RunView;
 
@@ -101,19 +101,34 @@ fn levels_to(shares: &Shares, from: usize, to: usize) -> usize {
 }
 
 /// Whether a sibling of a queue on the claimant's path has more of a resource than is guaranteed to it or, unless the claimant's
-/// side stays within its guarantee, than is due to it, and may be told to give up so much of it; and whether so has each below it
-/// on the way to the one that holds it: who is within his guarantee gives nothing for what his siblings have too much.
+/// side stays within its guarantee or goes before by priority alone, than is due to it, and may be told to give up so much of it; and whether so has each below it
+/// on the way to the one that holds it: who is within his guarantee gives nothing for what his siblings have too much. Where only models
+/// are guaranteed to the claimant's side, he counts as within his guarantee as far as that is of these models, or of any; and gives only
+/// what is of the models that are asked for (`has_model`).
 pub(super) fn lends(
     shares: &Shares,
     (to, from): (usize, usize),
     (own, other, index): (usize, usize, usize),
-    (reach, draw): (Reach, i64),
+    (reach, draw, has_model): (Reach, i64, bool),
 ) -> bool {
+    let level = levels_to(shares, to, own);
+    let (by_models, is_guaranteed) = (reach.is_by_models(level), reach.has(Right::Guarantee, level));
+    let mut side = shares.upwards(from).take_while(|place| *place != shares.queues[other].parent);
+    if index == ANY
+        && by_models
+        && is_guaranteed
+        && has_model
+        && side.all(|place| shares.exceeds_models(place))
+    {
+        return true;
+    }
     let mut below = shares.upwards(from).take_while(|place| *place != other);
     if below.any(|place| !shares.queues[place].beyond(index).0) {
         return false;
     }
-    let level = levels_to(shares, to, own);
     let (beyond_guarantee, beyond_due) = shares.queues[other].lends((index, draw), shares.remembers);
-    reach.has(Right::Guarantee, level) && beyond_guarantee || reach.has(Right::Due, level) && beyond_due
+    // Where only models are guaranteed, devices of others are no part of it.
+    let is_guaranteed = is_guaranteed && (!by_models || index != ANY);
+    let by_guarantee = is_guaranteed || reach.has(Right::Priority, level);
+    by_guarantee && beyond_guarantee || reach.has(Right::Due, level) && beyond_due
 }

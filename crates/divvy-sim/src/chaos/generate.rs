@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use divvy_core::amount::Amount;
+use divvy_core::model::borrowing::BorrowEvicts;
 use divvy_core::model::job::{DependsOn, Requeue, priority};
 use divvy_core::model::newer::Newer;
 use divvy_core::model::policy::{
@@ -112,7 +113,7 @@ fn lend(dice: &mut Dice, queues: &mut [Queue]) {
         }
         queue.within_queue = *dice.one_of(&[None, Some(WithinQueue::Never), Some(WithinQueue::LowerOrNewer)]);
         queue.reclaim = *dice.one_of(&[None, None, Some(Reclaim::Any), Some(Reclaim::Never)]);
-        queue.borrow_evicts = *dice.one_of(&[None, Some(true), Some(false)]);
+        queue.borrow_evicts = *dice.one_of(&[None, Some(BorrowEvicts::DUE), Some(BorrowEvicts::NEVER)]);
     }
 }
 

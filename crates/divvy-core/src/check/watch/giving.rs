@@ -128,11 +128,8 @@ impl Watch {
             self.charge_queues(&before, &hold.counted, -1);
             self.charge_queues(&hold.stand, &hold.counted, 1);
             if self.leaving.contains(&id) {
-                let milli = hold.placement.milli();
-                let paths = lineage(&before).map(|path| (path, -milli));
-                for (path, milli) in paths.chain(lineage(&hold.stand).map(|path| (path, milli))) {
-                    *self.leaving_milli.entry(path.to_owned()).or_default() += milli;
-                }
+                count(&mut self.leaves, &before, &hold.counted, -1);
+                count(&mut self.leaves, &hold.stand, &hold.counted, 1);
             }
             self.holds.insert(id, hold);
         }
@@ -231,7 +228,12 @@ impl Watch {
         }
         let is_entitled = is_entitled || self.is_entitled_above(state, (claimant, grows(state, by)), other);
         let spares = !is_entitled && cause == Cause::Reclaimed;
-        self.across((state, job, spares), (own, other), claimant, wrong);
+        if spares {
+            self.borrowing(state, (claimant, victim), job, wrong);
+        }
+        let apart = lineage(&claimant.spec.queue).filter(|path| !lineage(other).any(|above| above == *path));
+        let models = self.entitled_to(state, (claimant, grows(state, by)), &apart.collect::<Vec<_>>());
+        self.across((state, job, spares), (own, other), (claimant, &models), wrong);
     }
 
     /// By the order of its queue a job gives way only to one of the same priority there that stands before it, and only if it goes on
@@ -256,7 +258,7 @@ impl Watch {
         &self,
         (state, job, spares): (&State, JobId, bool),
         (own, other): (&str, &str),
-        claimant: &Job,
+        (claimant, models): (&Job, &[Resource]),
         wrong: &mut Found,
     ) {
         let mut upwards: Vec<&str> = lineage(other).collect();
@@ -274,7 +276,9 @@ impl Watch {
             }
             let (held, leaving) = self.held_milli(path);
             let guarantee = guaranteed_milli(state, path);
-            let is_within = (level == 0 || guarantee > 0) && held - leaving <= guarantee;
+            let is_within = (level == 0 || guarantee > 0)
+                && held - leaving <= guarantee
+                && !models.iter().any(|model| self.exceeds(state, (job, path), model));
             // Only who is guaranteed it himself leaves others with less than is guaranteed to them.
             let falls_below = spares && held - leaving - gone_milli < guarantee;
             if is_within || falls_below {
@@ -320,24 +324,34 @@ impl Watch {
 
     /// What a queue holds of devices, and what of that is being stopped.
     pub(super) fn held_milli(&self, path: &str) -> (i64, i64) {
-        let held = self.queues.get(path).and_then(|held| held.get(&Resource::Any)).copied().unwrap_or(0);
-        (held, self.leaving_milli.get(path).copied().unwrap_or(0))
+        self.held_of(path, &Resource::Any)
+    }
+
+    /// Likewise of one resource.
+    pub(super) fn held_of(&self, path: &str, resource: &Resource) -> (i64, i64) {
+        let of = |books: &BTreeMap<String, BTreeMap<Resource, i64>>| {
+            books.get(path).and_then(|held| held.get(resource)).copied().unwrap_or(0)
+        };
+        (of(&self.queues), of(&self.leaves))
     }
 
     /// Whether a job's queue stays within its guarantee with it, by the smallest of its alternatives, since which it gets is said
     /// only later; where it is a user's part that counts, whether there is any.
     pub(super) fn is_entitled(&self, state: &State, claimant: &Job, grows: bool) -> bool {
         self.stays_within(state, (claimant, grows), guaranteed_milli)
+            || !self.entitled_to(state, (claimant, grows), &[&claimant.spec.queue]).is_empty()
     }
 
     /// Whether a queue above a job's, that is not above another one, stays within its guarantee with it.
     fn is_entitled_above(&self, state: &State, (claimant, grows): (&Job, bool), other: &str) -> bool {
         let milli = least_asked(claimant, grows);
         let apart = |path: &&str| !lineage(other).any(|above| above == *path);
-        lineage(&claimant.spec.queue).skip(1).filter(apart).any(|path| {
+        let above: Vec<&str> = lineage(&claimant.spec.queue).skip(1).filter(apart).collect();
+        let of_models = || !self.entitled_to(state, (claimant, grows), &above).is_empty();
+        above.iter().any(|path| {
             let (guarantee, (held, leaving)) = (guaranteed_milli(state, path), self.held_milli(path));
             milli > 0 && guarantee > 0 && held - leaving + milli <= guarantee
-        })
+        }) || of_models()
     }
 
     fn stays_within(
@@ -388,7 +402,7 @@ impl Watch {
 }
 
 /// The least that a job asks for of devices. By how much a gang grows is not said: by a part of a device at least.
-fn least_asked(claimant: &Job, grows: bool) -> i64 {
+pub(super) fn least_asked(claimant: &Job, grows: bool) -> i64 {
     let asked = claimant.spec.milli_asked();
     if grows { asked.min(1) } else { claimant.spec.least_milli().max(asked.min(1)) }
 }

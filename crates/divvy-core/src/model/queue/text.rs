@@ -13,6 +13,7 @@ use super::nodes_text::{self, NodesText};
 use super::users_text::{self, UsersText};
 use super::{Bounds, Member, Pledge, Queue};
 use crate::amount::{Amount, Bytes, Limits, Resource, scaled};
+use crate::model::borrowing::BorrowEvicts;
 use crate::model::job::{Requeue, priority};
 use crate::model::misread;
 use crate::model::newer::Newer;
@@ -81,7 +82,7 @@ struct QueueText {
     weight: Option<u32>,
     priority: i32,
     within_queue: Option<WithinQueue>,
-    borrow_evicts: Option<bool>,
+    borrow_evicts: Option<BorrowEvicts>,
     reclaim: Option<Reclaim>,
     requeue: Option<Requeue>,
     max_priority: Option<Spanned<Scalar>>,
@@ -433,7 +434,12 @@ mod tests {
         );
         assert_eq!((vision.weight, vision.priority), (3, 1));
         assert_eq!((vision.within_queue, vision.reclaim), (Some(WithinQueue::Never), Some(Reclaim::Lower)));
-        assert_eq!(vision.borrow_evicts, Some(false));
+        assert_eq!(vision.borrow_evicts, Some(BorrowEvicts::NEVER));
+        let text =
+            "queues:\n  vision: {borrow_evicts: {lower: high}}\npolicy: {borrow_evicts: due_or_lower}\n";
+        let Settings { queues, policy, .. } = parse(text).unwrap();
+        assert_eq!(queues[0].borrow_evicts, Some(BorrowEvicts::lower(Some(100))));
+        assert_eq!(policy.unwrap().borrow_evicts, BorrowEvicts { due: true, ..BorrowEvicts::lower(None) });
         assert_eq!(settings.policy.unwrap().min_runtime_ms, 5);
     }
 

@@ -61,8 +61,10 @@ fn say_anew<'a>(whole: &mut Said, settings: impl Iterator<Item = (&'a String, &'
         }
         match (whole.get_mut(name), value) {
             (_, Value::Null) => drop(whole.remove(name)),
-            // Other nodes, not more of them.
-            (_, nodes) if name == "nodes" => drop(whole.insert(name.clone(), nodes.clone())),
+            // Others, not more of them.
+            (_, other) if matches!(name.as_str(), "nodes" | "borrow_evicts") => {
+                drop(whole.insert(name.clone(), other.clone()))
+            }
             (Some(Value::Object(amounts)), Value::Object(others)) => {
                 amounts.extend(others.clone());
                 amounts.retain(|_, amount| !amount.is_null());
@@ -308,6 +310,7 @@ fn quoted(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::borrowing::BorrowEvicts;
     use crate::model::job::Requeue;
     use crate::model::newer::Newer;
     use crate::model::policy::{Order, Reclaim, WithinQueue};
@@ -461,7 +464,7 @@ mod tests {
             (weight, priority) in (0u32..9, -9i32..9),
             within_queue in of(prop_oneof![Just(WithinQueue::Never), Just(WithinQueue::LowerOrNewer)]),
             reclaim in of(prop_oneof![Just(Reclaim::Never), Just(Reclaim::Any)]),
-            borrow_evicts in of(any::<bool>()),
+            borrow_evicts in of((any::<bool>(), of(any::<i32>())).prop_map(|(due, lower)| BorrowEvicts { due, lower })),
             requeue in prop_oneof![Just(Requeue::Never), Just(Requeue::Lost), Just(Requeue::Failure)],
             (submit, admins, default_for) in (members(), members(), members()),
             bounds in bounds(),

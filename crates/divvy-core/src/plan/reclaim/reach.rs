@@ -1,6 +1,7 @@
 //! On which levels of the tree a claim stays within what is guaranteed, or due, to its side.
 
-use super::Claim;
+use super::{Candidate, Claim};
+use crate::model::borrowing::BorrowEvicts;
 use crate::plan::share::{ANY, Amounts, QueueShare, Shares};
 
 /// By what right a queue has something.
@@ -8,22 +9,29 @@ use crate::plan::share::{ANY, Amounts, QueueShare, Shares};
 pub(in crate::plan) enum Right {
     Guarantee,
     Due,
+    /// Its jobs are of higher priority than those of others that borrow.
+    Priority,
 }
 
 /// Which levels, from the claim's queue upwards, stay within their guarantee with the claim: from one up to one; and how many stay
-/// within their due. The first is the claim's own queue's or, where all below it stay within their due, the first above that.
+/// within their due. The first is the claim's own queue's or, where all below it stay within their due, the first above that. And up to
+/// which priority jobs of others that borrow give way on any level.
 #[derive(Clone, Copy)]
 pub(in crate::plan) struct Reach {
     pub(super) from: usize,
     guarantee: usize,
     due: usize,
+    pub(super) lower: Option<i32>,
+    /// Of which levels, by bits, only what is asked of models is guaranteed, whatever is held of others.
+    named: u64,
 }
 
 impl Reach {
-    pub(super) fn of(shares: &Shares, claim: &Claim, borrow_evicts: bool) -> Self {
+    pub(super) fn of(shares: &Shares, claim: &Claim, borrow_evicts: BorrowEvicts) -> Self {
+        let (lower, named) = (None, 0);
         if claim.starves {
             // Only what is guaranteed to others is theirs.
-            return Self { from: 1, guarantee: usize::MAX, due: 0 };
+            return Self { from: 1, guarantee: usize::MAX, due: 0, lower, named };
         }
         if claim.asked.iter().all(|asked| *asked == 0) {
             // A guarantee of devices comes with the hosts that they need.
@@ -35,18 +43,24 @@ impl Reach {
                 from: 1,
                 guarantee: shares.upwards(claim.queue).take_while(stays).count(),
                 due: 0,
+                lower,
+                named,
             };
         }
         let stays = |place: &usize, bound: fn(&QueueShare) -> &Amounts| {
             shares.queues[*place].stays_within(&claim.asked, bound)
         };
-        let is_guaranteed = |place: &usize| stays(place, |queue| &queue.guarantee);
+        let is_guaranteed = |place: &usize| shares.guarantees_it(*place, &claim.asked);
+        let by_models = |place: &usize| is_guaranteed(place) && !stays(place, |queue| &queue.guarantee);
+        let named = shares.upwards(claim.queue).take(64).enumerate();
+        let named = named.filter(|(_, place)| by_models(place)).fold(0, |named, (bit, _)| named | 1 << bit);
         let due = shares.upwards(claim.queue).take_while(|place| stays(place, |queue| &queue.target)).count();
         // What is guaranteed to a queue is there for those below it to whom it is due.
         let below = shares.upwards(claim.queue).take_while(|place| !is_guaranteed(place)).count();
         let run = shares.upwards(claim.queue).skip(below).take_while(is_guaranteed).count();
         let (from, guarantee) = if run > 0 && below <= due { (below + 1, below + run) } else { (1, 0) };
-        Self { from, guarantee, due: if borrow_evicts { due } else { 0 } }
+        let lower = borrow_evicts.lower_than(claim.spec.priority);
+        Self { from, guarantee, due: if borrow_evicts.due { due } else { 0 }, lower, named }
     }
 
     /// How many levels stay within what is guaranteed, or due, to them, its own queue's and those above without a gap.
@@ -55,6 +69,7 @@ impl Reach {
             Right::Guarantee if self.from > 1 => 0,
             Right::Guarantee => self.guarantee,
             Right::Due => self.due,
+            Right::Priority => self.lower.map_or(0, |_| usize::MAX),
         }
     }
 
@@ -63,14 +78,35 @@ impl Reach {
         match right {
             Right::Guarantee => (self.from..=self.guarantee).contains(&level),
             Right::Due => level <= self.due,
+            Right::Priority => self.lower.is_some(),
         }
+    }
+
+    /// Whether on a level it is guaranteed by models alone: then only those give way for that who hold some of these.
+    pub(in crate::plan) fn is_by_models(self, level: usize) -> bool {
+        (1..=64).contains(&level) && self.named & (1 << (level - 1)) != 0
     }
 
     /// Once siblings have given back what they have too much.
     pub(super) fn at_last(self, right: Right, levels: usize) -> Self {
         match right {
-            Right::Guarantee => Self { from: 1, guarantee: levels, due: 0 },
-            Right::Due => Self { due: levels, ..self },
+            Right::Guarantee => Self { from: 1, guarantee: levels, due: 0, lower: None, named: 0 },
+            Right::Due | Right::Priority => Self { due: levels, ..self },
+        }
+    }
+
+    /// What of it does not go by priority alone.
+    pub(super) fn without_priority(self) -> Self {
+        Self { lower: None, ..self }
+    }
+
+    /// What of it holds against one job. By what is merely due nobody takes from one who may take that back by priority alone: two would
+    /// take each other's places in turns.
+    pub(super) fn against(self, candidate: &Candidate) -> Self {
+        Self {
+            due: if candidate.goes_before { 0 } else { self.due },
+            lower: self.lower.filter(|most| candidate.cost.priority <= *most),
+            ..self
         }
     }
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use super::{Candidate, Candidates, Claim, Reach, Right, may_stop, victim};
 use crate::model::allocation::Placement;
+use crate::model::borrowing::BorrowEvicts;
 use crate::plan::fair::Fair;
 use crate::plan::settle::held_by;
 use crate::plan::share::Amounts;
@@ -20,12 +21,12 @@ pub(super) struct Released {
     refused: Vec<usize>,
     /// How many levels were within their guarantees when these were looked at for the last time.
     levels: usize,
-    borrow_evicts: bool,
+    borrow_evicts: BorrowEvicts,
 }
 
 impl Released {
-    /// Nobody is; whether what is due counts beside what is guaranteed.
-    pub(super) fn new(borrow_evicts: bool) -> Self {
+    /// Nobody is; by what right others go for what is not guaranteed.
+    pub(super) fn new(borrow_evicts: BorrowEvicts) -> Self {
         let (order, is_released, late, refused) = (Vec::new(), BTreeSet::new(), Vec::new(), Vec::new());
         Self { order, is_released, late, refused, levels: 0, borrow_evicts }
     }
@@ -78,7 +79,8 @@ impl Released {
     }
 
     fn reach(&self, fair: &Fair, claim: &Claim) -> Reach {
-        Reach::of(&fair.shares, claim, self.borrow_evicts && claim.siblings_first != Some(Right::Guarantee))
+        let for_guarantee = claim.siblings_first == Some(Right::Guarantee);
+        Reach::of(&fair.shares, claim, if for_guarantee { BorrowEvicts::NEVER } else { self.borrow_evicts })
     }
 }
 
@@ -109,7 +111,8 @@ fn keep_what_may_stay(
         Some(_) => victims::level(&fair.shares, claim.queue, candidate.queue),
         None => 0,
     };
-    let within = |fair: &Fair, right| Reach::of(&fair.shares, claim, right == Right::Due).by(right);
+    let by = |right| if right == Right::Due { BorrowEvicts::DUE } else { BorrowEvicts::NEVER };
+    let within = |fair: &Fair, right| Reach::of(&fair.shares, claim, by(right)).by(right);
     let mut in_order = released.clone();
     in_order.sort_by_key(|index| {
         let candidate = candidates.get(*index);

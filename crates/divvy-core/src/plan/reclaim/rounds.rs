@@ -7,6 +7,7 @@ use super::might::others_lend;
 use super::rules::Rules;
 use super::{Claim, Reach, Right, Spares, Whom, by_stops, strangers};
 use crate::model::allocation::Placement;
+use crate::model::borrowing::BorrowEvicts;
 use crate::model::policy::{Reclaim, WithinQueue};
 use crate::plan::consolidate;
 use crate::plan::fair::Fair;
@@ -81,10 +82,11 @@ fn might_be_own(fair: &Fair, claim: &Claim, right: Right) -> bool {
     let queue = &fair.shares.queues[claim.queue];
     let bound: fn(&QueueShare) -> &Amounts = match right {
         Right::Guarantee => |queue| &queue.guarantee,
-        Right::Due => |queue| &queue.target,
+        Right::Due | Right::Priority => |queue| &queue.target,
     };
     let may = claim.own && !claim.starves && rules.within_queue != WithinQueue::Never;
-    let may = may && rules.reclaim != Reclaim::Never && (right == Right::Guarantee || rules.borrow_evicts);
+    let may =
+        may && rules.reclaim != Reclaim::Never && (right == Right::Guarantee || rules.borrow_evicts.due);
     // Who asks for nothing that is divided has no part of it.
     let asks = claim.asked.iter().any(|asked| *asked > 0);
     if !may || !asks || queue.stays_within(&claim.asked, bound) {
@@ -123,7 +125,7 @@ fn by_siblings(fair: &mut Fair, claim: &Claim) -> Option<Vec<Placement>> {
 /// is to grow with each claim of such jobs, or they could take each other's places in turns for ever (L10).
 fn by_leaving_short(fair: &mut Fair, claim: &Claim) -> Option<Vec<Placement>> {
     let is_back = || fair.trial.state.was_just_taken(claim.job);
-    let is_owed_above = || Reach::of(&fair.shares, claim, false).from > 1;
+    let is_owed_above = || Reach::of(&fair.shares, claim, BorrowEvicts::NEVER).from > 1;
     let whom = match claim.starves || fair.shares.guarantees_it(claim.queue, &claim.asked) && !is_back() {
         true => Whom::Nobody,
         false if is_owed_above() && !is_back() => Whom::ButForGuarantees,

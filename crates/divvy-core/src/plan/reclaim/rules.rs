@@ -2,6 +2,7 @@
 
 use super::Claim;
 use crate::id::JobId;
+use crate::model::borrowing::BorrowEvicts;
 use crate::model::job::JobSpec;
 use crate::model::policy::{Policy, Reclaim, WithinQueue};
 use crate::plan::order;
@@ -13,7 +14,12 @@ use crate::time::Time;
 pub(super) struct Rules {
     pub(super) within_queue: WithinQueue,
     pub(super) reclaim: Reclaim,
-    pub(super) borrow_evicts: bool,
+    pub(super) borrow_evicts: BorrowEvicts,
+}
+
+/// By what right jobs of a queue take devices of others that are not guaranteed to it.
+pub(super) fn borrow_evicts(state: &State, queue: &str) -> BorrowEvicts {
+    state.queues.get(queue).and_then(|it| it.borrow_evicts).unwrap_or(state.policy.borrow_evicts)
 }
 
 impl Rules {
@@ -22,7 +28,7 @@ impl Rules {
         Self {
             within_queue: queue.and_then(|it| it.within_queue).unwrap_or(state.policy.within_queue),
             reclaim: queue.and_then(|it| it.reclaim).unwrap_or(state.policy.reclaim),
-            borrow_evicts: queue.and_then(|it| it.borrow_evicts).unwrap_or(state.policy.borrow_evicts),
+            borrow_evicts: borrow_evicts(state, &spec.queue),
         }
     }
 

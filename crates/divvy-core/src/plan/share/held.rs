@@ -163,6 +163,7 @@ impl Shares {
             at_stake(asked).filter_map(|index| lenders.get(index)).any(|(beyond_guarantee, beyond_due)| {
                 *beyond_guarantee > 0 && may(Right::Guarantee, level)
                     || *beyond_due > 0 && may(Right::Due, level)
+                    || *beyond_guarantee > 0 && may(Right::Priority, level)
             })
         };
         self.upwards(place).zip(1..).any(lends)

@@ -202,8 +202,7 @@ pub(super) struct Knobs {
     pub(super) within_queue: Option<String>,
     pub(super) reclaim_within_cohort: Option<String>,
     pub(super) borrow_within_cohort: Option<String>,
-    #[serde(rename = "borrow_max_victim_priority")]
-    _borrow_max_victim_priority: Option<Anything>,
+    pub(super) borrow_max_victim_priority: Option<i32>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use divvy_core::amount::{Amount, Resource};
 use divvy_core::model::ask::{Alternative, DeviceAsk, DeviceClass, DrawAsk};
+use divvy_core::model::borrowing::BorrowEvicts;
 use divvy_core::model::policy::{Reclaim, WithinQueue};
 use divvy_core::model::queue::Queue;
 
@@ -373,12 +374,15 @@ fn knobs(queue: &mut Queue, asked: &Asked, text: &QueueText) {
         "LowerPriority" => Reclaim::Lower,
         _ => Reclaim::Any,
     });
-    // Where the surplus is shared fairly, who is below its share may take from who is above, borrowing or not.
-    let borrow_evicts = knobs.borrow_within_cohort.as_deref().is_some_and(|knob| knob != "Never");
     if asks_what_could {
         (queue.within_queue, queue.reclaim) = (None, None);
     }
-    queue.borrow_evicts = Some(borrow_evicts || asked.config.fair_sharing);
+    // Where the surplus is shared fairly, who is below its share may take from who is above, borrowing or not.
+    queue.borrow_evicts = Some(match knobs.borrow_within_cohort.as_deref() {
+        _ if asked.config.fair_sharing => BorrowEvicts::DUE,
+        None | Some("Never") => BorrowEvicts::NEVER,
+        Some(_) => BorrowEvicts::lower(knobs.borrow_max_victim_priority),
+    });
 }
 
 /// The tree of quotas.

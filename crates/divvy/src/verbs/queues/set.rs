@@ -107,8 +107,9 @@ pub(super) struct Set {
     /// Whose GPUs its jobs may take from other queues: never, lower, any
     #[arg(long, value_name = "WHOSE")]
     reclaim: Option<String>,
-    /// Whether its jobs may take GPUs back while it borrows: true, false
-    #[arg(long, value_name = "YES")]
+    /// By what right its jobs take GPUs from others while it borrows: never, due, lower, due_or_lower, or none; of jobs up to a priority,
+    /// lower=PRIORITY
+    #[arg(long, value_name = "RIGHT")]
     borrow_evicts: Option<String>,
     #[command(flatten)]
     change: Change,
@@ -153,8 +154,7 @@ impl Set {
         settings.extend(self.max_jobs.as_ref().map(|word| ("max_jobs".to_owned(), count(word))));
         settings.extend(self.weight.map(|weight| ("weight".to_owned(), weight.into())));
         settings.extend(self.priority.map(|priority| ("priority".to_owned(), priority.into())));
-        let evicts = |word: &String| word.parse::<bool>().map_or_else(|_| or_none(word), Value::from);
-        settings.extend(self.borrow_evicts.as_ref().map(|word| ("borrow_evicts".to_owned(), evicts(word))));
+        settings.extend(self.borrow_evicts.as_ref().map(|word| ("borrow_evicts".to_owned(), right_of(word))));
         settings.extend(self.of_users()?.map(|users| ("users".to_owned(), users)));
         settings.extend(self.of_budget()?.map(|budget| ("budget".to_owned(), budget)));
         let members =
@@ -248,6 +248,18 @@ fn weights_of(said: &[String]) -> Result<Value, Failure> {
     Ok(weights.into())
 }
 
+/// `due`, `true`, `lower`, `lower=high`; `none` takes it back.
+fn right_of(word: &str) -> Value {
+    match (word.parse::<bool>(), word.split_once('=')) {
+        (Ok(is_due), _) => is_due.into(),
+        (_, Some((right, priority))) => {
+            let priority = priority.parse::<i32>().map_or_else(|_| priority.into(), Value::from);
+            serde_json::Map::from_iter([(right.to_owned(), priority)]).into()
+        }
+        _ => or_none(word),
+    }
+}
+
 fn or_none(word: &str) -> Value {
     if word == "none" { Value::Null } else { word.into() }
 }
@@ -279,7 +291,7 @@ mod tests {
             limit: words(&["8", "h100=none"]),
             guarantee: words(&["none"]),
             weight: Some(2),
-            borrow_evicts: Some("false".into()),
+            borrow_evicts: Some("lower=-3".into()),
             reclaim: Some("none".into()),
             submit: words(&["user:ana"]),
             budget: Some("2000/week".into()),
@@ -290,7 +302,7 @@ mod tests {
             ..Set::default()
         };
         let expected = json!({
-            "limit": {"any": "8", "h100": null}, "guarantee": null, "weight": 2, "borrow_evicts": false,
+            "limit": {"any": "8", "h100": null}, "guarantee": null, "weight": 2, "borrow_evicts": {"lower": -3},
             "reclaim": null, "submit": ["user:ana"],
             "budget": {"gpu_hours": "2000", "every": "week"},
             "users": {"limit": {"any": "2"}, "weight": {"ana": 2, "bob": null}, "max_jobs": 9, "max_time": "2d"},

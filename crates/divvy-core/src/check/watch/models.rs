@@ -1,0 +1,88 @@
+//! Who may take what where guarantees are of models, and by what right, where nothing is guaranteed (L9).
+
+use super::*;
+use crate::check::reckon::{guaranteed_of, models_guaranteed};
+use crate::model::borrowing::BorrowEvicts;
+use crate::state::Job;
+
+impl Watch {
+    /// Of which models that a job asks for one of these queues stays within its guarantee with it, by the smallest of its alternatives.
+    pub(super) fn entitled_to(
+        &self,
+        state: &State,
+        (claimant, grows): (&Job, bool),
+        queues: &[&str],
+    ) -> Vec<Resource> {
+        let milli = giving::least_asked(claimant, grows);
+        let has_seat = stand(state, claimant) != claimant.spec.queue;
+        let is_asked = |model: &Resource| {
+            let roles = claimant.spec.gang.roles();
+            let ways = roles.iter().flat_map(|role| &role.ask.alternatives);
+            let mut classes = ways.filter_map(|way| way.devices.as_ref()).map(|devices| &devices.class);
+            matches!(model, Resource::Model(name) if classes.any(|class| class.models.contains(name)))
+        };
+        let stays = |model: &Resource| {
+            queues.iter().any(|path| {
+                let (guarantee, (held, leaves)) =
+                    (guaranteed_of(state, path, model), self.held_of(path, model));
+                let is_of_seat = has_seat && *path == claimant.spec.queue;
+                guarantee > 0 && (is_of_seat || held - leaves + milli <= guarantee)
+            })
+        };
+        let models = models_guaranteed(state).into_iter().filter(|_| milli > 0);
+        models.filter(|model| is_asked(model) && stays(model)).collect()
+    }
+
+    /// Whether a queue holds more of a model, which a job gives back, than is guaranteed to it of that or of any.
+    pub(super) fn exceeds(&self, state: &State, (job, path): (JobId, &str), model: &Resource) -> bool {
+        let live = state.run(job).map(|run| run.live.as_slice()).unwrap_or_default();
+        let mut counted = live.iter().filter_map(|id| self.holds.get(id)).flat_map(|hold| &hold.counted);
+        let gives = counted.any(|(resource, amount)| resource == model && *amount > 0);
+        let has = |resource: &Resource| {
+            let (held, leaves) = self.held_of(path, resource);
+            held - leaves
+        };
+        let each: Vec<(i64, i64)> = models_guaranteed(state)
+            .iter()
+            .map(|model| (has(model), guaranteed_of(state, path, model)))
+            .collect();
+        let covered: i64 = each.iter().map(|(has, guarantee)| has.min(guarantee)).sum();
+        let named = each.iter().fold(0i64, |sum, (_, guarantee)| sum.saturating_add(*guarantee));
+        let unnamed = guaranteed_milli(state, path).saturating_sub(named).max(0);
+        gives && has(model) > guaranteed_of(state, path, model) && has(&Resource::Any) - covered > unnamed
+    }
+
+    /// What is not guaranteed to a queue its jobs take from others only by the right that is said: by what is due, or by priority alone;
+    /// and by what is due from nobody who could take it back by priority.
+    pub(super) fn borrowing(
+        &self,
+        state: &State,
+        (claimant, victim): (&Job, &Job),
+        job: JobId,
+        wrong: &mut Found,
+    ) {
+        let right = |of: &Job| -> BorrowEvicts {
+            let said = state.queues.get(&of.spec.queue).and_then(|queue| queue.borrow_evicts);
+            said.unwrap_or(state.policy.borrow_evicts)
+        };
+        let by_priority = |one: &Job, other: &Job| {
+            let most = right(one).lower;
+            most.is_some_and(|most| other.spec.priority <= most && other.spec.priority < one.spec.priority)
+        };
+        let live = state.run(job).map(|run| run.live.as_slice()).unwrap_or_default();
+        let held: i64 =
+            live.iter().filter_map(|id| self.holds.get(id)).map(|hold| hold.placement.milli()).sum();
+        // Where no devices are asked for, or given, something else is divided.
+        if held == 0 || claimant.spec.milli_asked() == 0 || by_priority(claimant, victim) {
+            return;
+        }
+        if !right(claimant).due || by_priority(victim, claimant) {
+            let (of, by) = (&victim.spec.queue, &claimant.spec.queue);
+            let text = format!(
+                "job {job} of {of} is reclaimed by {} of {by}, to which it is not guaranteed",
+                claimant.number
+            );
+            wrong.push(found("L9", text));
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! Part of phase 1, share: what is guaranteed to a queue of a model is its own, whatever it holds of others.
+
+use super::{Amounts, QueueShare, Shares};
+use crate::amount::Resource;
+use crate::plan::share::ANY;
+
+impl Shares {
+    /// Where models stand among the resources.
+    fn models(&self) -> impl Iterator<Item = usize> + use<'_> {
+        let is_model = |(_, resource): &(usize, &Resource)| matches!(resource, Resource::Model(_));
+        self.resources.iter().enumerate().filter(is_model).map(|(index, _)| index)
+    }
+
+    /// Whether some of what is asked, or held, is of a model that queues speak of.
+    pub(crate) fn has_model(&self, has: impl Fn(usize) -> bool) -> bool {
+        self.models().any(has)
+    }
+
+    /// Whether all devices that are asked for are of models of which so much is guaranteed to a queue.
+    pub(in crate::plan) fn guarantees_models(&self, queue: &QueueShare, asked: &Amounts) -> bool {
+        let named = self.models().map(|model| asked[model]).fold(0, i64::saturating_add);
+        let stays = |(index, asked): (usize, &i64)| {
+            *asked == 0 || index == ANY || queue.held[index].saturating_add(*asked) <= queue.guarantee[index]
+        };
+        !queue.has_nodes && asked[ANY] > 0 && named == asked[ANY] && asked.iter().enumerate().all(stays)
+    }
+
+    /// What of its guarantee a queue may have of any model, beside what is guaranteed to it of each.
+    fn unnamed(&self, queue: &QueueShare) -> i64 {
+        let named = self.models().map(|model| queue.guarantee[model]).fold(0, i64::saturating_add);
+        queue.guarantee[ANY].saturating_sub(named).max(0)
+    }
+
+    /// What a queue runs beyond what is guaranteed to it of each model, once it has given these up.
+    fn beyond_models(&self, queue: &QueueShare, gone: impl Fn(usize) -> i64) -> i64 {
+        let covered =
+            self.models().map(|model| (queue.running[model] - gone(model)).min(queue.guarantee[model]));
+        (queue.running[ANY] - gone(ANY)).saturating_sub(covered.fold(0, i64::saturating_add))
+    }
+
+    /// Whether a queue runs more than is guaranteed to it, where what is guaranteed of one model covers nothing of another.
+    pub(crate) fn exceeds_models(&self, place: usize) -> bool {
+        let queue = &self.queues[place];
+        self.beyond_models(queue, |_| 0) > self.unnamed(queue)
+    }
+
+    /// Whether a queue is left with less than what is guaranteed to it of any model once it has given up so much.
+    pub(crate) fn falls_short_of_any(&self, place: usize, draws: &Amounts) -> bool {
+        let queue = &self.queues[place];
+        self.beyond_models(queue, |index| draws[index]) < self.unnamed(queue)
+    }
+
+    /// Whether a queue is left with less of a model than is guaranteed to it once it has given up so much.
+    pub(crate) fn falls_short(&self, place: usize, draws: &Amounts) -> bool {
+        let queue = &self.queues[place];
+        let falls =
+            |model: usize| draws[model] > 0 && queue.running[model] - draws[model] < queue.guarantee[model];
+        self.models().any(falls)
+    }
+}

@@ -113,7 +113,10 @@ fn lend(dice: &mut Dice, queues: &mut [Queue]) {
         }
         queue.within_queue = *dice.one_of(&[None, Some(WithinQueue::Never), Some(WithinQueue::LowerOrNewer)]);
         queue.reclaim = *dice.one_of(&[None, None, Some(Reclaim::Any), Some(Reclaim::Never)]);
-        queue.borrow_evicts = *dice.one_of(&[None, Some(BorrowEvicts::DUE), Some(BorrowEvicts::NEVER)]);
+        let by_priority = BorrowEvicts::lower(*dice.one_of(&[None, Some(priority::NORMAL)]));
+        let or_due = BorrowEvicts { due: true, ..by_priority };
+        let rights = [BorrowEvicts::DUE, BorrowEvicts::NEVER, by_priority, or_due].map(Some);
+        queue.borrow_evicts = if dice.percent(30) { None } else { *dice.one_of(&rights) };
     }
 }
 

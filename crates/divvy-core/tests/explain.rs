@@ -43,7 +43,7 @@ fn a_busy_pool_frees_itself_and_the_ends_that_do_are_named() {
             DV-GPUS-BUSY no node has 3 GPUs free that would do
                 ask for 2 GPUs per task instead of 3 and wait for job 1 to end
                 wait for jobs 1, 2 to end
-                priority 1000 for it
+                priority 1 for it
             => ask for 2 GPUs per task instead of 3 and wait for job 1 to end
         "#]],
     );
@@ -61,7 +61,7 @@ fn a_limit_and_a_full_pool_are_lifted_one_by_one() {
                 1 more GPU of limit for q (to 3)
             DV-GPUS-BUSY no node has 2 GPUs free that would do
                 wait for job 1 to end
-                priority 999 for it
+                priority 1 for it
             => ask for 1 GPU per task instead of 2 and wait for job 1 to end
         "#]],
     );
@@ -128,7 +128,7 @@ fn in_a_strict_order_the_line_is_a_blocker() {
         expect![[r#"
             DV-IN-LINE jobs start strictly in order, and one before it does not fit yet
                 wait for job 1 to end
-                priority 1000 for it
+                priority 1 for it
             => wait for job 1 to end
         "#]],
     );
@@ -142,7 +142,7 @@ fn what_is_kept_for_others_may_be_used_by_a_job_that_is_over_in_time() {
         expect![[r#"
             DV-RESERVED what is free is kept for job 2, which is before it in line
                 say a time limit of at most 59m (-t 59m)
-                priority 1000 for it
+                priority 1 for it
             => say a time limit of at most 59m (-t 59m)
         "#]],
     );
@@ -170,7 +170,7 @@ fn who_is_next_in_line_for_what_becomes_free_is_reckoned_with() {
         expect![[r#"
             DV-GPUS-BUSY every GPU that would do is taken
                 wait for jobs 1, 2 to end
-                priority 1000 for it
+                priority 1 for it
             => wait for jobs 1, 2 to end
         "#]],
     );
@@ -253,7 +253,7 @@ fn who_asks_for_fewer_gpus_gets_less_memory_with_them_and_need_not_say_how_much(
             DV-GPUS-BUSY no node has 3 GPUs free that would do
                 ask for 2 GPUs per task instead of 3 and wait for job 2 to end
                 wait for jobs 2, 3 to end
-                priority 1000 for it
+                priority 1 for it
             => ask for 2 GPUs per task instead of 3 and wait for job 2 to end
         "#]],
     );
@@ -269,10 +269,10 @@ fn who_waits_for_its_start_time_keeps_its_place_in_a_strict_line() {
                 submit it without a start time
                 wait until its start time
             DV-GPUS-BUSY every GPU that would do is taken
-                priority 1000 for it
+                priority 1 for it
             DV-IN-LINE jobs start strictly in order, and one before it does not fit yet
                 wait for job 1 to end
-                priority 1000 for it
+                priority 1 for it
             => wait until its start time and wait for job 1 to end
         "#]],
     );
@@ -326,7 +326,7 @@ fn who_wants_to_lie_apart_from_others_may_lie_beside_anybody() {
             DV-NOT-APART wants to lie apart from tasks with app=db (same rack), and they lie where it has room
                 submit it without near and apart
                 wait for job 1 to end
-                priority 1000 for it
+                priority 1 for it
             => submit it without near and apart
         "#]],
     );
@@ -487,6 +487,35 @@ fn nobody_is_to_lend_more_than_is_guaranteed_to_him() {
                 wait for job 2 to end
                 a node with 4 more h100
             => ask for 3 GPUs per task instead of 4
+        "#]],
+    );
+}
+
+#[test]
+fn the_least_priority_that_suffices_is_named_and_none_above_what_its_queue_allows() {
+    let pool = |bounds: &str| {
+        format!(
+            "node n1 2xh100\nqueue q {{\"path\": \"q\", \"bounds\": {{{bounds}}}}}\nsubmit a q 2 prio=50 limit=1h\nplan\nsubmit b q 1 prio=20\nsubmit j q 1\nplan"
+        )
+    };
+    check(
+        &pool(""),
+        "j",
+        expect![[r#"
+            DV-GPUS-BUSY every GPU that would do is taken
+                wait for job 1 to end
+                priority 51 for it
+            => wait for job 1 to end
+        "#]],
+    );
+    check(
+        &pool("\"max_priority\": 50"),
+        "j",
+        expect![[r#"
+            DV-GPUS-BUSY every GPU that would do is taken
+                wait for job 1 to end
+                priority 21 for it and a node with 1 more h100
+            => wait for job 1 to end
         "#]],
     );
 }

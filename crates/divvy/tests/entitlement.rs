@@ -80,7 +80,7 @@ fn a_job_that_is_given_another_priority_takes_the_place_of_one_that_is_below_it_
     started.await_job();
     let waits = pool.submit("-g 8", "true");
     let named = pool.say(&format!("explain {waits}"));
-    assert!(named.ok().contains(&format!("(divvy set {waits} --priority 1000)")), "{named:?}");
+    assert!(named.ok().contains(&format!("(divvy set {waits} --priority 1)")), "{named:?}");
     assert_eq!(
         pool.say(&format!("set {waits} --priority 0")).ok(),
         format!("{waits} has that priority already")

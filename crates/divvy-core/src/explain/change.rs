@@ -322,6 +322,7 @@ impl Change {
             Change::RaiseBudget { queue, .. } => (11, queue, None),
             Change::RaiseUserLimit(raise) => (10, &raise.queue, Some(&raise.resource)),
             Change::MoreInOne { level, .. } => (12, level, None),
+            Change::Prioritise { .. } => (13, "", None),
             _ => (0, "", None),
         }
     }
@@ -382,6 +383,7 @@ impl Change {
             (Change::MoreInOne { from, to, .. }, Change::MoreInOne { from: before, to: then, .. }) => {
                 (*from, *to) = ((*from).min(*before), (*to).max(*then));
             }
+            (Change::Prioritise { to }, Change::Prioritise { to: other }) => *to = (*to).max(*other),
             (Change::AddRoom { tasks, .. }, Change::AddRoom { tasks: more, .. }) => *tasks += more,
             _ => {}
         }

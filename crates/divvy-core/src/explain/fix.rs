@@ -31,6 +31,15 @@ impl Fix {
         self.changes.iter().map(Change::tier).max().unwrap_or(Tier::Own)
     }
 
+    /// Who can bring it about: what costs others something, and its user may do himself within what his queue allows, is his.
+    pub fn who(&self) -> Tier {
+        let own = |change: &Change| match change {
+            Change::Prioritise { .. } => Tier::Own,
+            other => other.tier(),
+        };
+        self.changes.iter().map(own).max().unwrap_or(Tier::Own)
+    }
+
     /// The jobs whose ends it waits for.
     pub fn ends(&self) -> impl Iterator<Item = JobId> {
         self.changes
@@ -85,8 +94,11 @@ pub fn cost(state: &State, spec: &JobSpec, change: &Change) -> Cost {
         Change::RaiseBudget { from, to, .. } => grant(to.saturating_sub(*from)),
         Change::EndDrain | Change::Undrain { .. } | Change::EndReservation { .. } => grant(0),
         Change::Repair { .. } | Change::Vacate { .. } => grant(0),
-        // Others wait longer for it, by as much as the job asks for.
-        Change::Prioritise { .. } => grant(spec.milli_asked().saturating_add(1)),
+        // Others wait longer for it, by as much as the job asks for; the more of them, the higher it goes.
+        Change::Prioritise { to } => {
+            let by = i64::from(*to).saturating_sub(i64::from(spec.priority));
+            grant(spec.milli_asked().saturating_add(by.max(1)))
+        }
         // It changes the order for everybody.
         Change::AnyOrder => grant(i64::from(u32::MAX)),
         Change::AddRoom { tasks, devices, .. } => {

@@ -232,8 +232,7 @@ fn grants(state: &State, snapshot: &Snapshot, spec: &JobSpec) -> Vec<Change> {
     let mut grants = Vec::new();
     grants.extend(state.draining.then_some(Change::EndDrain));
     grants.extend(state.policy.strict.then_some(Change::AnyOrder));
-    let to = highest_priority(state, spec);
-    grants.extend((spec.priority < to).then_some(Change::Prioritise { to }));
+    grants.extend(priorities(state, spec));
     grants.extend(kept_for_others(state, spec));
     let unusable = unusable(state);
     for (id, node) in state.nodes.iter().filter(|(_, node)| node.state != NodeState::Gone) {
@@ -270,6 +269,28 @@ fn grants(state: &State, snapshot: &Snapshot, spec: &JobSpec) -> Vec<Change> {
         }
     }
     unlike
+}
+
+/// So many priorities are on the menu at most, and in pools of more jobs than this the highest of them alone: each is a try.
+const MOST_PRIORITIES: usize = 6;
+const MANY_JOBS: usize = 2000;
+
+/// Priorities just above those of the others, up to the highest that it may have: the least first. One that is somewhat higher than
+/// theirs is all it takes to pass who wait, or to have who run give way.
+fn priorities(state: &State, spec: &JobSpec) -> Vec<Change> {
+    let highest = highest_priority(state, spec);
+    let others: BTreeSet<i32> = state.jobs.values().map(|job| job.spec.priority).collect();
+    let above = others.into_iter().map(|other| other.saturating_add(1));
+    let mut found: BTreeSet<i32> = above.filter(|to| *to < highest).collect();
+    if state.jobs.len() > MANY_JOBS {
+        found = found.split_off(&found.last().copied().unwrap_or_default());
+    }
+    found.insert(highest);
+    let mut found: Vec<i32> = found.into_iter().filter(|to| *to > spec.priority).collect();
+    if found.len() > MOST_PRIORITIES {
+        found.drain(MOST_PRIORITIES / 2..found.len() - MOST_PRIORITIES / 2);
+    }
+    found.into_iter().map(|to| Change::Prioritise { to }).collect()
 }
 
 /// Reservations for others; of a node or device that was drained several times one, which stands for all.

@@ -44,7 +44,7 @@ fn blockers(found: &Explanation, advice: Option<&Advice>) -> Vec<api::Blocker> {
 
 /// Changes that together do something.
 fn way(fix: &Fix) -> api::Way {
-    let who = match fix.tier() {
+    let who = match fix.who() {
         Tier::Own => "user",
         Tier::Time => "time",
         Tier::Grant => "administrator",

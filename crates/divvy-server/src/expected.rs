@@ -75,6 +75,7 @@ impl Forecaster {
             tracing::warn!("nothing can be learned from history: {error}");
         }
         let until = Instant::now() + ANSWERED_WITHIN;
+        let own = state.jobs.get(&id.number).and_then(|job| job.spec.start_after);
         let known = Known {
             state,
             now: clock::now(),
@@ -84,7 +85,7 @@ impl Forecaster {
         };
         let found = forecast(&known, &BTreeSet::from([id]), &Bounds::default(), &|| Instant::now() > until);
         match found {
-            Ok(found) => self.tell(&found, id),
+            Ok(found) => self.tell(&found, id, own),
             Err(broken) => {
                 tracing::warn!("looking ahead broke off: {broken}");
                 Answer::nothing("looking ahead broke off; the daemon's log says more")
@@ -93,7 +94,7 @@ impl Forecaster {
     }
 
     /// Puts what was found into an answer, and remembers it.
-    fn tell(&mut self, found: &Forecast, id: JobId) -> Answer {
+    fn tell(&mut self, found: &Forecast, id: JobId, own: Option<Time>) -> Answer {
         let waits_ms = found.waits_ms(id);
         let Some(expected) = self.experience.expect(found.as_of, &waits_ms) else {
             return Answer::nothing(why_not(
@@ -103,6 +104,8 @@ impl Forecaster {
             ));
         };
         self.experience.remember(id, found.as_of, &waits_ms);
+        let least_ms = own.map_or(0, |at| at.since(found.as_of).0.max(0));
+        let expected = expected.no_sooner_than(least_ms);
         let Expected { low_ms, middle_ms, high_ms } = expected;
         let after = |wait_ms: i64| Some(found.as_of + Span(wait_ms));
         Answer {

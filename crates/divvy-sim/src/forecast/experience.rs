@@ -35,6 +35,18 @@ pub struct Expected {
     pub high_ms: Option<i64>,
 }
 
+impl Expected {
+    /// The same for a job that may not start for so long: what others' starts teach does not bring its own moment forward.
+    #[must_use]
+    pub fn no_sooner_than(self, least_ms: i64) -> Self {
+        Self {
+            low_ms: self.low_ms.max(least_ms),
+            middle_ms: self.middle_ms.max(least_ms),
+            high_ms: self.high_ms.map(|high_ms| high_ms.max(least_ms)),
+        }
+    }
+}
+
 /// What was said of starts, and how wrong it was.
 #[derive(Clone, Debug, Default)]
 pub struct Experience {
@@ -180,6 +192,14 @@ mod tests {
             experience.started(JobId::single(number), Time(truth * HOUR_MS));
         }
         experience
+    }
+
+    #[test]
+    fn no_start_is_expected_before_the_jobs_own_start_time() {
+        let expected = Expected { low_ms: 10, middle_ms: 40, high_ms: Some(70) };
+        let floored = Expected { low_ms: 55, middle_ms: 55, high_ms: Some(70) };
+        assert_eq!(expected.no_sooner_than(55), floored);
+        assert_eq!(expected.no_sooner_than(0), expected);
     }
 
     #[test]

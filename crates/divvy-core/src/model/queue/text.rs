@@ -335,7 +335,8 @@ pub(super) fn limits(what: &str, text: Spanned<LimitText>) -> Result<Limits, Bad
         LimitText::Each(pairs) => pairs,
     };
     let read = |(name, amount): (String, Scalar)| {
-        let resource = Resource::from(name.as_str());
+        let resource = named(&name)
+            .map_err(|meant| format!("{what} names {name:?}, which is no resource: did you mean {meant}?"))?;
         let amount = read_amount(&resource, &amount.0).ok_or_else(|| {
             format!("{what} of {name}: {:?} is not an amount: write {}", amount.0, example(&resource))
         })?;
@@ -343,6 +344,18 @@ pub(super) fn limits(what: &str, text: Spanned<LimitText>) -> Result<Limits, Bad
     };
     let wrong = |what| BadQueues { line: place.0, column: place.1, what };
     pairs.into_iter().map(read).collect::<Result<_, String>>().map_err(wrong)
+}
+
+/// A resource by its name, as flags take it: models in capitals are the same. An error is what a word that is often meant is called.
+pub(super) fn named(name: &str) -> Result<Resource, &'static str> {
+    match (Resource::from(name), name.to_ascii_lowercase().as_str()) {
+        (Resource::Model(_), "gpu" | "gpus" | "device" | "devices" | "all") => Err("any"),
+        (Resource::Model(_), "mem" | "ram" | "memory") => Err("memory"),
+        (Resource::Model(_), "cpus" | "core" | "cores") => Err("cpu"),
+        (Resource::Model(_), "disk") => Err("storage"),
+        (Resource::Model(_), model) => Ok(Resource::Model(model.to_owned())),
+        (other, _) => Ok(other),
+    }
 }
 
 fn example(resource: &Resource) -> &'static str {
@@ -380,6 +393,17 @@ fn member(text: Spanned<String>) -> Result<Member, BadQueues> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn resources_by_words_that_are_often_meant_are_refused_and_models_may_be_in_capitals() {
+        let of = |key: &str| parse(&format!("queues:\n  a: {{limit: {{{key}: 4}}}}\n"));
+        for (key, meant) in [("gpus", "any"), ("mem", "memory"), ("Cores", "cpu")] {
+            let bad = of(key).unwrap_err();
+            assert!(bad.line == 2 && bad.what.ends_with(&format!("did you mean {meant}?")), "{bad}");
+        }
+        let queues = of("H100").unwrap().queues;
+        assert_eq!(queues[0].limit[&Resource::Model("h100".into())], Amount::Finite(4000));
+    }
 
     #[test]
     fn users_and_models_may_have_the_names_of_lengths_of_time() {

@@ -111,7 +111,7 @@ fn what_is_kept_is_not_kept_twice() {
     check(
         "node n1 4xh100\nqueue a\nreserve 3 queue=a at=+1h for=1h\nreserve 2 queue=a at=+90m for=1h\nreserve 2 queue=a at=+2h for=1h\nreserve 1 queue=x\ndrain on n1:9\ndrain off n1",
         expect![[r#"
-            refused bad-spec: gpus: 1 GPUs can be reserved for that time
+            refused bad-spec: gpus: 1 GPUs can be reserved for that time; others are kept on the calendar by 1, the first of them from 1970-01-01 01:00 UTC on: take one back (divvy reserve --cancel)
             refused unknown-queue: there is no queue "x"; there are: a, default
             refused bad-spec: target: there is no node or GPU "n1:9": `divvy gpus` lists them (node, node:index, index or UUID)
             refused bad-spec: target: n1 is not drained

@@ -584,7 +584,7 @@ fn a_queue_says_what_its_jobs_may_ask_for() {
             refused beyond-queue: queue a takes jobs with a priority of at most 100, and this one has 1000
             refused beyond-queue: queue a takes jobs with a priority of at most 100, and this one has 1000
             refused beyond-queue: queue a/b takes jobs with a time limit of at most 1h, and this one has 2h
-            refused queue-full: queue a takes 3 jobs at once, and 0 wait or run
+            refused beyond-queue: queue a takes jobs with a number of members of at most 3, and this one has 4
             refused queue-full: queue a takes 3 jobs at once, and 3 wait or run
             place j5_0 n1:0
             place j5_1 n1:1

@@ -1,5 +1,6 @@
 //! Scenarios of what queues say, over several cycles: each fails where a setting is not heeded, or holds for one cycle only.
 
+use divvy_core::decide::Rejection;
 use divvy_core::scenario::run;
 use expect_test::{Expect, expect};
 
@@ -648,5 +649,15 @@ plan",
             stop b1_2 Reclaimed by x
             promise x n2:2
         "#]],
+    );
+}
+
+#[test]
+fn of_very_many_queues_an_error_names_the_few_that_are_most_like_what_was_written() {
+    let known = (0..10_000).map(|number| format!("lab-{number}")).collect();
+    let said = Rejection::UnknownQueue { queue: "lab-9999x".into(), known }.to_string();
+    assert!(
+        said.len() < 200 && said.contains("lab-9999,") && said.ends_with("and 9992 more (`divvy queues`)"),
+        "{said}"
     );
 }

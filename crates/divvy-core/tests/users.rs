@@ -80,7 +80,7 @@ fn a_user_is_kept_to_his_limit_and_told_so() {
             place b_0 n1:0
             place b_1 n1:1
             place c n1:2
-            wait DV-USER-LIMIT: ana is at the limit of 2 GPUs that a user has in queue q
+            wait DV-USER-LIMIT: a user has a limit of 2 GPUs in queue q, and this job of ana asks for 3
             wait DV-USER-LIMIT: bob is at the limit of 2 GPUs that a user has in queue q
             later
               DV-USER-LIMIT bob is at the limit of 2 GPUs that a user has in queue q | wait for your jobs in q to end, or have its users' limit of any raised above 2 (this job asks for 1)
@@ -96,7 +96,7 @@ fn a_queue_says_what_each_of_its_users_may_ask_for() {
         expect![[r#"
             refused beyond-queue: queue q, of each user, takes jobs with a priority of at most 100, and this one has 1000
             refused beyond-queue: queue q, of each user, takes jobs with a time limit of at most 1h, and this one has 2h
-            refused queue-full: queue q, of each user, takes 2 jobs at once, and 0 wait or run
+            refused beyond-queue: queue q, of each user, takes jobs with a number of members of at most 2, and this one has 3
             refused queue-full: queue q, of each user, takes 2 jobs at once, and 2 wait or run
             place j4_0 n1:0
             place j6 n1:1

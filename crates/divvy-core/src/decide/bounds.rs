@@ -107,5 +107,10 @@ fn takes_more(
     if there.saturating_add(more) <= most {
         return Ok(());
     }
+    if more > most {
+        // However many end: so many it never takes.
+        let (queue, most, asked) = (queue.into_owned(), most.to_string(), more.to_string());
+        return Err(Rejection::BeyondQueue { queue, what: "number of members", most, asked });
+    }
     Err(Rejection::QueueFull { queue: queue.into_owned(), most, there })
 }

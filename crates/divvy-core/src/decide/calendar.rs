@@ -7,6 +7,7 @@ use crate::event::Event;
 use crate::id::{DeviceId, NodeId};
 use crate::model::device::Health;
 use crate::model::node::NodeState;
+use crate::model::queue::utc;
 use crate::model::reservation::{Part, Purpose, Reservation};
 use crate::state::State;
 use crate::time::Time;
@@ -209,7 +210,8 @@ fn chosen(
     let there: usize = nodes.values().map(Vec::len).sum();
     if count == 0 || there < count as usize {
         let of = model.map_or(String::new(), |model| format!(" {model}"));
-        return Err(bad("gpus", format!("{there}{of} GPUs can be reserved for that time")));
+        let taken = in_the_way(state, asked);
+        return Err(bad("gpus", format!("{there}{of} GPUs can be reserved for that time{taken}")));
     }
     let mut order: Vec<(usize, usize, NodeId)> = nodes
         .iter()
@@ -238,13 +240,30 @@ fn is_of_use(state: &State, purpose: &Purpose, node: NodeId) -> bool {
     keeper == state.kept_to(queue).said().map(|queue| &**queue)
 }
 
+/// What else there is on the calendar for any of that time.
+fn others<'a>(state: &'a State, asked: &'a Reserve) -> impl Iterator<Item = &'a Reservation> {
+    state.reservations.iter().filter(|kept| {
+        kept.until.is_none_or(|until| until > asked.from) && asked.until.is_none_or(|until| kept.from < until)
+    })
+}
+
+/// Which of these keep what was to be reserved, and what to do about it.
+fn in_the_way(state: &State, asked: &Reserve) -> String {
+    let mut kept: Vec<&Reservation> = others(state, asked).collect();
+    kept.sort_by_key(|kept| (kept.from, kept.id));
+    let Some(first) = kept.first() else { return String::new() };
+    let ids: Vec<String> = kept.iter().take(6).map(|kept| kept.id.to_string()).collect();
+    let ends = if first.from > asked.from { "say --for so that it is over by then, or " } else { "" };
+    let from = utc(first.from);
+    format!(
+        "; others are kept on the calendar by {}, the first of them from {from} on: {ends}take one back (divvy reserve --cancel)",
+        ids.join(", ")
+    )
+}
+
 /// Whether a device is reserved by another for any of that time.
 fn is_taken(state: &State, asked: &Reserve, (id, node): (DeviceId, NodeId)) -> bool {
-    let overlaps = |kept: &&Reservation| {
-        kept.until.is_none_or(|until| until > asked.from) && asked.until.is_none_or(|until| kept.from < until)
-    };
-    let mut others = state.reservations.iter().filter(overlaps);
-    others.any(|kept| kept.parts.iter().any(|part| part.has(node, id)))
+    others(state, asked).any(|kept| kept.parts.iter().any(|part| part.has(node, id)))
 }
 
 fn bad(field: &'static str, what: impl Into<String>) -> Rejection {

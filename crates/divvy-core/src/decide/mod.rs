@@ -146,7 +146,7 @@ impl Person {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Rejection {
     /// The pool has no such queue.
-    #[error("there is no queue {queue:?}; there are: {}", known.join(", "))]
+    #[error("there is no queue {queue:?}; there are: {}", few(queue, known))]
     UnknownQueue {
         /// As submitted.
         queue: String,
@@ -250,6 +250,21 @@ pub enum Rejection {
         /// What is wrong, and what to write.
         what: String,
     },
+}
+
+/// How many queues an error names; in a large pool those whose names begin most like what was written.
+const MOST_QUEUES_NAMED: usize = 8;
+
+fn few(queue: &str, known: &[String]) -> String {
+    let Some(others) = known.len().checked_sub(MOST_QUEUES_NAMED).filter(|others| *others > 0) else {
+        return known.join(", ");
+    };
+    let alike =
+        |name: &&String| name.chars().zip(queue.chars()).take_while(|(one, other)| one == other).count();
+    let mut nearest: Vec<&String> = known.iter().collect();
+    nearest.sort_by_key(|name| std::cmp::Reverse(alike(name)));
+    let named: Vec<&str> = nearest.iter().take(MOST_QUEUES_NAMED).map(|name| name.as_str()).collect();
+    format!("{} and {others} more (`divvy queues`)", named.join(", "))
 }
 
 impl Rejection {

@@ -9,7 +9,7 @@ use divvy_api::{Applied, ChangeQuery, Problem, ProblemCode, SetQueue, paths, rea
 use divvy_core::decide::{Beyond, Command, Person, Rejection, decide, guaranteed_beyond};
 use divvy_core::model::node::NodeState;
 use divvy_core::model::queue::{
-    self as model, Member, Nodes, Queue, Settings, below_guarantee, beyond_limit, overlap,
+    self as model, DEFAULT, Member, Nodes, Queue, Settings, below_guarantee, beyond_limit, overlap,
 };
 use divvy_core::state::State;
 
@@ -149,6 +149,7 @@ async fn put_in_force(
         diff.extend(policy.map(|it| queue::policy_diff(&state.policy, &it)).unwrap_or_default());
         let mut notices = queue::notices(&wanted.queues, controller.snapshot());
         notices.extend(models::unknown(&wanted, state));
+        notices.extend(without_default(state, &wanted.queues));
         let command = Command::Configure(Box::new(wanted), person, note);
         // What would be refused is refused in a trial, too.
         decide(state, &command).map_err(|rejection| refusal::problem(Refusal::Rejected(rejection)))?;
@@ -160,6 +161,13 @@ async fn put_in_force(
     let taken = pool.requests.ask(|reply| Request::Command(command, reply)).await;
     let events = taken.map_err(refusal::problem)?.events;
     ok(&Applied { applied: events > 0, diff, notices })
+}
+
+/// That whoever names no queue is refused from now on, where that is new.
+fn without_default(state: &State, queues: &[Queue]) -> Option<String> {
+    let is_gone = state.queues.contains_key(DEFAULT) && queues.iter().all(|queue| queue.path != DEFAULT);
+    let note = "no queue is called default: jobs that name no queue (-q) are refused, save of those for whom a queue is default_for";
+    is_gone.then(|| note.to_owned())
 }
 
 fn understood(text: &str) -> Result<Settings, Problem> {

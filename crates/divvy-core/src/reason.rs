@@ -232,12 +232,19 @@ impl Reason {
     /// never hold it, or its queue never allow it.
     pub fn keeps_back(&self) -> bool {
         match self {
-            Reason::BeyondGuarantee(_, _, most, asked)
-            | Reason::QueueLimit(_, _, most, asked)
-            | Reason::UserLimit(_, _, most, asked) => asked <= most,
             // Others have budgets of their own.
             Reason::OverBudget(..) => false,
-            _ => self.verdict() != Verdict::NoFit,
+            _ => !self.keeps_back_for_ever() && self.verdict() != Verdict::NoFit,
+        }
+    }
+
+    /// Whether the job asks for more than what is set allows it at all: until that is set otherwise it never starts.
+    pub fn keeps_back_for_ever(&self) -> bool {
+        match self {
+            Reason::BeyondGuarantee(_, _, most, asked)
+            | Reason::QueueLimit(_, _, most, asked)
+            | Reason::UserLimit(_, _, most, asked) => asked > most,
+            _ => false,
         }
     }
 

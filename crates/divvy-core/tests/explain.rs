@@ -1,8 +1,12 @@
 //! What is said to lift a job's blockers lifts them, and what is said to start it starts it.
 
+use std::collections::BTreeMap;
+
 use divvy_core::amount::Resource;
+use divvy_core::decide::Submit;
 use divvy_core::explain::{self, Advice, Change, Raise};
 use divvy_core::id::JobId;
+use divvy_core::model::job::Cause;
 use divvy_core::plan;
 use divvy_core::scenario::Scenario;
 use expect_test::{Expect, expect};
@@ -518,4 +522,123 @@ fn the_least_priority_that_suffices_is_named_and_none_above_what_its_queue_allow
             => wait for job 1 to end
         "#]],
     );
+}
+
+#[test]
+fn a_job_that_is_too_large_for_any_node_is_not_told_that_ends_alone_help() {
+    check(
+        "node n1 8xh100\nqueue q limit=6\nsubmit j q 9 wait\nsubmit a default 4\nsubmit b default 4\nplan",
+        "j",
+        expect![[r#"
+            DV-QUEUE-LIMIT queue q has a limit of 6 GPUs, and it asks for 9
+            DV-TOO-MANY-GPUS asks for 9 GPUs on one node; the largest node has 8 of them
+            DV-GPUS-BUSY no node has 6 GPUs free that would do
+                ask for 4 GPUs per task instead of 9
+                wait for jobs 2, 3 to end
+                6 more GPUs of guarantee for q (to 6)
+            => ask for 4 GPUs per task instead of 9
+        "#]],
+    );
+}
+
+#[test]
+fn a_limit_of_memory_that_the_share_of_one_gpu_exceeds_is_named_before_what_passes() {
+    check(
+        "node n1 2xh100 mem=20\nqueue q limit=1 memory=6Gi\nsubmit a q 1 mem=1\nplan\nsubmit j q 1\nplan",
+        "j",
+        expect![[r#"
+            DV-QUEUE-LIMIT queue q has a limit of 6Gi memory, and it takes 10Gi
+                ask for 5Gi of memory per task instead of 10Gi
+                5Gi more memory of limit for q (to 11Gi)
+            DV-QUEUE-LIMIT queue q is at its limit of 1 GPU
+                wait for job 1 to end
+                1 more GPU of limit for q (to 2)
+            => ask for 5Gi of memory per task instead of 10Gi and wait for job 1 to end
+        "#]],
+    );
+}
+
+#[test]
+fn a_job_beyond_its_own_limit_never_starts_as_things_are_set() {
+    check(
+        "node n1 8xh100\nqueue q limit=6\nsubmit j q 7\nplan",
+        "j",
+        expect![[r#"
+            DV-QUEUE-LIMIT queue q has a limit of 6 GPUs, and it asks for 7
+                ask for 6 GPUs per task instead of 7
+                1 more GPU of limit for q (to 7)
+            => ask for 6 GPUs per task instead of 7
+        "#]],
+    );
+    check(
+        "node n1 8xh100\nqueue q {\"path\": \"q\", \"users\": {\"limit\": {\"any\": {\"finite\": 4000}}}}\nsubmit a default 4\nplan\nsubmit j q 7\nplan",
+        "j",
+        expect![[r#"
+            DV-USER-LIMIT a user has a limit of 4 GPUs in queue q, and this job of ana asks for 7
+                ask for 4 GPUs per task instead of 7
+                3 more GPUs of limit of each user for q (to 7)
+            DV-GPUS-BUSY no node has 7 GPUs free that would do
+            => ask for 4 GPUs per task instead of 7
+        "#]],
+    );
+}
+
+/// What the next cycle would make of one more job like this one.
+fn tried(scenario: &str, job: &str) -> explain::Tried {
+    let (pool, number) = pool(scenario, job);
+    let like = &pool.state().jobs[&number];
+    let submit = Submit {
+        owner: like.owner.clone(),
+        spec: like.spec.clone(),
+        requeue_said: true,
+        array: None,
+        token: None,
+        held: false,
+        history: BTreeMap::new(),
+    };
+    explain::tried(pool.state(), pool.snapshot(), &submit).unwrap()
+}
+
+#[test]
+fn a_job_that_is_only_tried_is_told_who_would_give_way_for_it() {
+    let lends = "node n1 2xh100\nqueue a guarantee=1\nqueue b guarantee=1\nsubmit x b 1\nsubmit y b 1\nplan\nsubmit j a 1 held\nplan";
+    let told = tried(lends, "j");
+    assert!(told.starts && told.placements.is_empty(), "{told:?}");
+    assert_eq!(told.gives_way.iter().map(|(_, cause, _)| *cause).collect::<Vec<_>>(), [Cause::Reclaimed]);
+    let free = tried("node n1 2xh100\nsubmit j default 1 held\nplan", "j");
+    assert!(free.starts && free.placements.len() == 1 && free.gives_way.is_empty(), "{free:?}");
+    let full = tried("node n1 2xh100\nsubmit x default 2\nplan\nsubmit j default 1 held\nplan", "j");
+    assert_eq!(full, explain::Tried::default());
+}
+
+#[test]
+fn what_a_job_leaves_that_the_calendar_keeps_for_others_by_then_is_not_waited_for_alone() {
+    let (pool, number) = pool(
+        "node n1 4xh100\nqueue b\nsubmit x default 4 limit=1h\nplan\nreserve 4 queue=b at=+30m for=10m\nplan\nsubmit j default 4 limit=20m\nplan",
+        "x",
+    );
+    let stopped = pool.state().stopped_for(JobId::single(number)).map(|kept| (kept.id, kept.from.0));
+    assert_eq!(stopped, Some((1, 30 * 60_000)));
+    assert_eq!(explain::expected_end(pool.state(), JobId::single(number)).map(|at| at.0), Some(30 * 60_000));
+    let (_, waits) = pool.jobs().find(|(name, _)| *name == "j").unwrap();
+    let advice = explain::advise(pool.state(), pool.snapshot(), JobId::single(waits)).unwrap();
+    expect![[r#"
+        DV-GPUS-BUSY no node has 4 GPUs free that would do
+            wait until 1970-01-01 00:40 UTC: divvy reserve has it as reservation 1 and wait for job 1 to end
+            priority 1 for it
+        => wait until 1970-01-01 00:40 UTC: divvy reserve has it as reservation 1 and wait for job 1 to end
+    "#]]
+    .assert_eq(&told(&advice));
+}
+
+#[test]
+fn an_array_of_more_members_than_its_queue_ever_takes_is_told_so() {
+    let mut pool = Scenario::new();
+    pool.line("node n1 4xh100").unwrap();
+    pool.line(r#"queue q {"path": "q", "bounds": {"max_jobs": 3}}"#).unwrap();
+    pool.line("submit a q 1 array=0-5").unwrap();
+    let said = pool.printed();
+    let text =
+        "refused beyond-queue: queue q takes jobs with a number of members of at most 3, and this one has 6";
+    assert!(said.contains(text), "{said}");
 }

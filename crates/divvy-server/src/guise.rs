@@ -78,6 +78,12 @@ pub(crate) fn can_write(owner: &Owner, directory: &Path) -> bool {
         .is_ok()
 }
 
+/// Whether something is there that the user can write to.
+pub(crate) fn can_write_to(owner: &Owner, path: &Path) -> bool {
+    use rustix::fs::{Access, AtFlags, CWD, accessat};
+    as_user(owner, || Ok(accessat(CWD, path, Access::WRITE_OK, AtFlags::EACCESS)?)).is_ok()
+}
+
 /// Opens a file for reading as the user. Only plain files: anything else could block or do something.
 pub(crate) fn open(owner: &Owner, path: &Path) -> io::Result<File> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
@@ -113,6 +119,8 @@ mod tests {
             io::ErrorKind::PermissionDenied
         );
         assert!(!can_write(&nobody(), dir.path()));
+        assert!(!can_write_to(&nobody(), &dir.path().join("absent")));
+        assert!(!can_write(&nobody(), Path::new("/dev")) && can_write_to(&nobody(), Path::new("/dev/null")));
         can_enter(&nobody(), dir.path()).unwrap();
         // And back again: root still can.
         fs::read(closed.join("secret")).unwrap();

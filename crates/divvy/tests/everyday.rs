@@ -246,6 +246,13 @@ fn a_dry_run_says_where_and_submits_nothing() {
         (Some("fit"), Some(2))
     );
     assert_eq!(pool.say("ps -a -o json").json(), json!([]));
+    let started = pool.gate("started");
+    let runs = pool.submit("-g 8 -p low", "echo > started; exec sleep 600");
+    started.await_job();
+    let said = pool.say("run --dry-run -g 1 true");
+    assert!(said.ok().contains(&format!("would start when job {runs} gave way")), "{said:?}");
+    let said = pool.say("run --dry-run -g 1 -p low true");
+    assert!(said.ok().contains("would wait\n") && said.ok().contains("DV-GPUS-BUSY"), "{said:?}");
 }
 
 #[test]
@@ -271,6 +278,12 @@ fn queues_are_applied_shown_and_obeyed() {
     );
     let text = pool.divvy(["explain", &second]);
     assert!(text.ok().lines().count() <= 10, "{text:?}");
+    let beyond = pool.say("run -d -q vision -g 3 true");
+    let never = "as things are set it never starts";
+    let why = format!("{never}: queue vision has a limit of 2 GPUs, and it asks for 3; ask for less");
+    assert!(beyond.err.contains(&why), "{beyond:?}");
+    assert!(pool.divvy(["explain", beyond.ok()]).ok().contains(never), "{beyond:?}");
+    pool.divvy(["cancel", beyond.ok()]).ok();
     let queues = pool.say("queues -o json").json();
     let vision = queues.as_array().unwrap().iter().find(|queue| queue["queue"] == "vision").unwrap();
     assert_eq!((&vision["running"], &vision["waiting"]), (&json!(1), &json!(1)));

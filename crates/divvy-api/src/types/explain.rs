@@ -68,6 +68,9 @@ pub struct Explain {
     /// Why nobody takes its place, if it is safe where it runs.
     #[serde(default)]
     pub why_safe: Option<String>,
+    /// The reservation on the calendar for which it is stopped, if it still runs then.
+    #[serde(default)]
+    pub stopped_for: Option<StoppedFor>,
     /// How many devices were left after each filter.
     pub funnel: Vec<FunnelStep>,
     /// The job's name.
@@ -164,6 +167,16 @@ pub struct Displaced {
     pub lost_gpu_seconds: f64,
     /// When it can be expected to be back; null if nobody knows.
     pub back_ms: Option<i64>,
+}
+
+/// A reservation for which a job that runs is stopped; it goes back into its queue.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(default)]
+pub struct StoppedFor {
+    /// Its number, as in `divvy reserve`.
+    pub reservation: u64,
+    /// When it begins.
+    pub at_ms: i64,
 }
 
 /// A job that lost its devices for another.

@@ -260,6 +260,18 @@ pub struct JobDetail {
     /// How it is stopped.
     #[serde(default)]
     pub stop: Option<StopDetail>,
+    /// How it saves its work before it gives way; null for a job that is not told.
+    #[serde(default)]
+    pub checkpoint: Option<CheckpointDetail>,
+    /// Whether it goes on where it was when it runs again.
+    #[serde(default)]
+    pub resumable: bool,
+    /// When its work was last safe, in the current attempt.
+    #[serde(default)]
+    pub saved_ms: Option<i64>,
+    /// The reservation on the calendar for which it is stopped, if it still runs then.
+    #[serde(default)]
+    pub stopped_for: Option<super::StoppedFor>,
     /// What is enforced and what is only advisory, for the current or last attempt.
     #[serde(default)]
     pub isolation: Option<Isolation>,
@@ -272,6 +284,18 @@ pub struct JobDetail {
     /// The last lines of output of the task that ended it; empty for those who may not see them.
     #[serde(default)]
     pub last_lines: Vec<String>,
+}
+
+/// How a job is asked to save its work.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(default)]
+pub struct CheckpointDetail {
+    /// The signal that asks for it.
+    pub notice: String,
+    /// How long it may take.
+    pub grace_ms: i64,
+    /// How often the job saves by itself; null where that is not said.
+    pub every_ms: Option<i64>,
 }
 
 /// What the tasks of a role ask for.

@@ -6,7 +6,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{Blocker, FunnelStep, JobFile, Verdict};
+use super::{Blocker, FunnelStep, JobFile, MadeRoom, Verdict};
 
 /// A request to run a job: what is wanted, and what the submitting shell has.
 #[derive(Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -91,6 +91,9 @@ pub struct Trial {
     /// Where each task would go, if it could start now.
     #[serde(default)]
     pub placements: Vec<TrialPlacement>,
+    /// Who would give way for it.
+    #[serde(default)]
+    pub made_room: Vec<MadeRoom>,
     /// What the user should know.
     #[serde(default)]
     pub notices: Vec<String>,

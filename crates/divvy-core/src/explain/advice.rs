@@ -78,8 +78,7 @@ fn of_world(world: &World) -> Advice {
     let mut ladder = Ladder::default();
     let whole = ladder.climb(world, &mut meter);
     meter.left += spared;
-    let verdict =
-        ladder.blockers.iter().map(|blocker| blocker.reason.verdict()).min().unwrap_or(Verdict::Fit);
+    let verdict = gates::verdict(ladder.blockers.iter().map(|blocker| &blocker.reason));
     let remedy = remedy(world, &mut ladder, whole, &mut meter);
     Advice { verdict, blockers: ladder.blockers, remedy }
 }

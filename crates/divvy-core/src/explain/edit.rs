@@ -164,3 +164,14 @@ pub(super) fn unsaid_memory(snapshot: &Snapshot, alternative: &Alternative) -> i
     let right = devices.filter(|device| ask.class.takes(&device.spec));
     right.map(|device| device.host_share.1).max().unwrap_or(0).saturating_mul(i64::from(ask.count))
 }
+
+/// The memory that a task gets at least when it does not say: the share of the devices that have the least.
+pub(super) fn least_memory(snapshot: &Snapshot, alternative: &Alternative) -> i64 {
+    let Some(ask) = &alternative.devices else { return 0 };
+    let devices = snapshot.capacity.nodes.iter().flat_map(|node| &node.devices);
+    let right = devices.filter(|device| ask.class.takes(&device.spec));
+    let share = right.map(|device| device.host_share.1).min().unwrap_or(0);
+    let milli = i64::from(ask.milli());
+    let each = if milli == 1000 { share } else { share / 1000 * milli };
+    each.saturating_mul(i64::from(ask.count))
+}

@@ -10,7 +10,7 @@ use crate::state::{Run, Runs, State};
 use crate::time::Time;
 
 /// When a running job (or member) can be expected to end: at once if it is being stopped; else by its estimate, once that is past
-/// by its time limit. `None` if nobody knows.
+/// by its time limit; and no later than the calendar stops it. `None` if nobody knows.
 pub fn expected_end(state: &State, id: JobId) -> Option<Time> {
     let job = state.jobs.get(&id.number)?;
     let run = job.run(id.member)?;
@@ -23,7 +23,8 @@ pub fn expected_end(state: &State, id: JobId) -> Option<Time> {
     let before = run.done_before_ms(&job.spec);
     let lengths =
         [foreseen.map(|ms| ms - before), said.map(|ms| ms - before), job.spec.time_limit.map(|span| span.0)];
-    let ends = lengths.into_iter().flatten().map(|ms| Time(started.0.saturating_add(ms)));
+    let stopped = state.stopped_for(id).map(|kept| kept.from);
+    let ends = lengths.into_iter().flatten().map(|ms| Time(started.0.saturating_add(ms))).chain(stopped);
     ends.filter(|at| *at > state.now).min()
 }
 

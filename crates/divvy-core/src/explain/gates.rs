@@ -1,13 +1,15 @@
 //! Gates: what a job has to pass before it starts. Each reason names one; what it says of it may change with the numbers.
 
 use super::change::Change;
+use super::never;
 use super::world::World;
 use crate::amount::Resource;
 use crate::id::JobId;
-use crate::model::job::JobState;
+use crate::model::job::{JobSpec, JobState};
 use crate::model::queue::user_at;
-use crate::plan;
-use crate::reason::Reason;
+use crate::plan::{self, Funnel};
+use crate::reason::{Reason, Verdict};
+use crate::snapshot::Snapshot;
 use crate::state::{Job, Run, Runs, State};
 
 /// What two reasons have in common that speak of the same gate. What nodes and devices lack is one gate: which of it is named
@@ -26,6 +28,8 @@ pub(crate) enum Gate {
     Guarantee,
     Loans,
     InLine,
+    /// What the pool has nowhere, not even while it is idle.
+    Size,
     Capacity,
     Other(&'static str),
 }
@@ -49,6 +53,7 @@ impl Gate {
             Reason::BeyondGuarantee(..) => Gate::Guarantee,
             Reason::BorrowLimit(..) | Reason::NotLent(..) | Reason::LentOut(..) => Gate::Loans,
             Reason::InLine | Reason::Reserved(_) => Gate::InLine,
+            reason if reason.is_of_capacity() && reason.verdict() == Verdict::NoFit => Gate::Size,
             reason if reason.is_of_capacity() => Gate::Capacity,
             other => Gate::Other(other.code()),
         }
@@ -70,7 +75,7 @@ impl Gate {
             (Gate::Guarantee, grant) => matches!(grant, Change::RaiseGuarantee(_)),
             (Gate::Loans, Change::RaiseGuarantee(_) | Change::RaiseBorrow(_) | Change::RaiseLend(_)) => true,
             (Gate::Limit(..) | Gate::UserLimit(..) | Gate::Loans, _) => false,
-            (Gate::Capacity | Gate::InLine | Gate::Other(_), grant) => {
+            (Gate::Size | Gate::Capacity | Gate::InLine | Gate::Other(_), grant) => {
                 let opens_another = matches!(
                     grant,
                     Change::RaiseLimit(_)
@@ -86,19 +91,34 @@ impl Gate {
 }
 
 /// All that keeps a job (or member) from starting: of its own, its place in the line, limits and guarantees, capacity.
-pub(super) fn reasons(
-    state: &State,
-    snapshot: &crate::snapshot::Snapshot,
-    job: &Job,
-    run: &Run,
-) -> Vec<Reason> {
+pub(super) fn reasons(state: &State, snapshot: &Snapshot, job: &Job, run: &Run) -> Vec<Reason> {
     let mut found = own(state, job, run);
     let in_line = || state.verdicts.get(&job.class).filter(|reason| !reason.is_its_own()).cloned();
     if found.is_empty() {
         found.extend(in_line());
     }
-    found.extend(plan::blockers(state, snapshot, &job.spec).0);
+    found.extend(of_pool(state, snapshot, &job.spec).0);
     found
+}
+
+/// What limits, guarantees and capacity have against a job. What no end of others lifts comes first: whatever passes before it does,
+/// the job waits on.
+pub(super) fn of_pool(state: &State, snapshot: &Snapshot, spec: &JobSpec) -> (Vec<Reason>, Funnel) {
+    let (passing, funnel) = plan::blockers(state, snapshot, spec);
+    let mut found = never::as_set(state, snapshot, spec);
+    for reason in passing {
+        match found.iter_mut().find(|known| Gate::of(known) == Gate::of(&reason)) {
+            Some(known) => *known = reason,
+            None => found.push(reason),
+        }
+    }
+    (found, funnel)
+}
+
+/// What is thought of a job with these reasons: it never starts where one asks for more than is allowed at all.
+pub(super) fn verdict<'a>(reasons: impl Iterator<Item = &'a Reason>) -> Verdict {
+    let of = |reason: &Reason| if reason.keeps_back_for_ever() { Verdict::NoFit } else { reason.verdict() };
+    reasons.map(of).min().unwrap_or(Verdict::Fit)
 }
 
 /// Likewise in a world of whose next cycle the verdict is known, where the place in the line matters.
@@ -111,7 +131,7 @@ pub(crate) fn of_world(world: &World, verdict: Option<&Reason>) -> Vec<Reason> {
     if found.is_empty() {
         found.extend(verdict.filter(|reason| !reason.is_its_own()).cloned());
     }
-    found.extend(plan::blockers(state, world.snapshot(), &job.spec).0);
+    found.extend(of_pool(state, world.snapshot(), &job.spec).0);
     found
 }
 

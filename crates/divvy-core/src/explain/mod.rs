@@ -9,7 +9,9 @@ mod few;
 mod fix;
 mod gates;
 mod menu;
+mod never;
 mod search;
+mod tried;
 mod world;
 
 pub use advice::{Advice, Blocker, advise, advise_spec};
@@ -17,6 +19,8 @@ pub use change::{Change, Cost, Raise, Tier};
 pub use ends::expected_end;
 pub use fix::{Fix, cost};
 pub use menu::Menu;
+pub use never::as_set;
+pub use tried::{Tried, tried};
 
 use crate::controller::{Noted, noted};
 use crate::id::JobId;
@@ -51,15 +55,15 @@ pub fn explain(state: &State, snapshot: &Snapshot, id: JobId) -> Option<Explanat
     let job = state.jobs.get(&id.number)?;
     let run = gates::run_of(job, id)?;
     let blockers = gates::reasons(state, snapshot, job, &run);
-    let verdict = blockers.iter().map(Reason::verdict).min().unwrap_or(Verdict::Fit);
+    let verdict = gates::verdict(blockers.iter());
     let funnel = plan::funnel(snapshot, &job.spec);
     Some(Explanation { verdict, blockers, funnel, position: position(snapshot, job) })
 }
 
 /// Explains a job that was not submitted.
 pub fn explain_spec(state: &State, snapshot: &Snapshot, spec: &JobSpec) -> Explanation {
-    let (blockers, funnel) = plan::blockers(state, snapshot, spec);
-    let verdict = blockers.iter().map(Reason::verdict).min().unwrap_or(Verdict::Fit);
+    let (blockers, funnel) = gates::of_pool(state, snapshot, spec);
+    let verdict = gates::verdict(blockers.iter());
     Explanation { verdict, blockers, funnel, position: None }
 }
 

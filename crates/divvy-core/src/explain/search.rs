@@ -223,7 +223,8 @@ impl Search<'_> {
     fn lifts_by_itself(&mut self, changes: &[Change]) -> Option<bool> {
         let Goal::Lifts(gate) = self.goal.clone() else { return None };
         let is_edit = |change: &Change| change.tier() == Tier::Own && !change.is_waiver();
-        let is_asked = matches!(gate, Gate::Limit(..) | Gate::Guarantee | Gate::Loans | Gate::Capacity);
+        let is_asked =
+            matches!(gate, Gate::Limit(..) | Gate::Guarantee | Gate::Loans | Gate::Size | Gate::Capacity);
         let job = self.world.job().filter(|_| is_asked && changes.iter().all(is_edit))?;
         let (state, spec) = (self.world.state(), edited(&job.spec, changes));
         if self.meter.is_scarce && gate == Gate::Capacity {
@@ -231,7 +232,7 @@ impl Search<'_> {
             return Some(self.fits(&unlimited));
         }
         self.meter.left -= u32::from(self.meter.is_scarce);
-        let (reasons, _) = plan::blockers(state, self.world.snapshot(), &spec);
+        let (reasons, _) = gates::of_pool(state, self.world.snapshot(), &spec);
         Some(reasons.iter().all(|reason| Gate::of(reason) != gate))
     }
 

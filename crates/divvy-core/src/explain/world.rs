@@ -5,10 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::change::{Change, Raise, Tier, merged};
 use super::edit::edited;
+use super::ends::expected_end;
 use super::menu;
 use crate::amount::{Amount, Limits};
 use crate::controller::Controller;
-use crate::decide::{self, Command, Person, Submit};
+use crate::decide::{self, Command, Person, Rejection, Submit};
 use crate::engine::{EndedHow, Observation, TaskEnd};
 use crate::event::Event;
 use crate::id::{JobId, NodeId};
@@ -19,6 +20,7 @@ use crate::model::job::{Array, Cause, DependsOn, JobState, LastEnd};
 use crate::model::newer::Newer;
 use crate::model::node::NodeSpec;
 use crate::model::queue::{Nodes, Queue};
+use crate::model::reservation::Reservation;
 use crate::plan::Room;
 use crate::reason::Reason;
 use crate::snapshot::Snapshot;
@@ -138,6 +140,15 @@ impl World {
         let granted = of(Tier::Grant).all(|change| self.grant(change)) && self.raise(changes);
         let waited = granted && of(Tier::Time).all(|change| self.wait(change));
         waited && self.resubmit(changes)
+    }
+
+    /// The pool after a command; an error where it is refused.
+    pub(super) fn taking(mut self, command: &Command) -> Result<Self, Rejection> {
+        // A copy whose books do not add up tells nothing: the command was not refused.
+        match self.controller.take(command, self.now) {
+            Ok(Err(refused)) => Err(refused),
+            _ => Ok(self),
+        }
     }
 
     pub(super) fn command(&mut self, command: &Command) -> bool {
@@ -311,6 +322,17 @@ impl World {
         }
     }
 
+    /// When a job ends, if by then a reservation on the calendar begins where it lies.
+    fn kept_by_its_end(&self, id: JobId) -> Option<Time> {
+        let until = expected_end(self.state(), id)?;
+        let run = self.state().run(id)?;
+        let begins = |kept: &Reservation| {
+            let lies_there = || run.placements.iter().any(|placement| kept.is_under(placement));
+            !kept.began && kept.from <= until && lies_there()
+        };
+        self.state().reservations.iter().any(begins).then_some(until)
+    }
+
     /// Lets a job end as those who wait for it want.
     fn end(&mut self, id: JobId) -> bool {
         let failed = |job: &Job| {
@@ -319,6 +341,13 @@ impl World {
         };
         let code = i32::from(self.job().is_some_and(failed));
         let live = self.state().run(id).map(|run| run.live.clone()).unwrap_or_default();
+        // What it leaves may be kept for others by then.
+        if let Some(until) = self.kept_by_its_end(id) {
+            self.now = self.now.max(until);
+            if !self.command(&Command::Tick) {
+                return false;
+            }
+        }
         let end = |at| TaskEnd { at, how: EndedHow::Exited(code), ..TaskEnd::default() };
         !live.is_empty()
             && live.into_iter().all(|task| self.observe(&Observation::Ended(task, end(self.now))))

@@ -23,6 +23,9 @@ impl Reason {
             Reason::NotLent(..) => format!(
                 "wait for jobs that borrow to end, have other queues lend more {resource}, or raise {queue}'s guarantee"
             ),
+            _ if self.keeps_back_for_ever() => {
+                format!("ask for less {resource}, or have {queue}'s limit of {amount} raised")
+            }
             _ => format!("wait for jobs of {queue} to end, or raise its limit of {resource} above {amount}"),
         };
         format!("{way} (this job asks for {asked})")
@@ -31,6 +34,12 @@ impl Reason {
     /// What gives a user, or a queue over time, more.
     pub(super) fn fix_bound(&self) -> String {
         match self {
+            Reason::UserLimit(seat, resource, most, asked) if asked > most => format!(
+                "ask for less {resource}, or have the limit of {} that each user of {} has raised (this job asks for {})",
+                shown(resource, *most),
+                user_at(seat).map_or(seat.as_str(), |(queue, _)| queue),
+                shown(resource, *asked)
+            ),
             Reason::UserLimit(seat, resource, most, asked) => format!(
                 "wait for your jobs in {} to end, or have its users' limit of {resource} raised above {} (this job asks for {})",
                 user_at(seat).map_or(seat.as_str(), |(queue, _)| queue),
@@ -64,8 +73,9 @@ impl Reason {
                 write!(f, "queue {queue} would have to borrow, and the others lend {amount} more {what}")
             }
             _ if asked > amount => {
-                let asked = shown(resource, asked);
-                write!(f, "queue {queue} has a limit of {more}, and it asks for {asked}")
+                // Memory that nobody asked for comes with devices.
+                let takes = if *resource == Resource::Memory { "takes" } else { "asks for" };
+                write!(f, "queue {queue} has a limit of {more}, and it {takes} {}", shown(resource, asked))
             }
             _ => write!(f, "queue {queue} is at its limit of {more}"),
         }
@@ -74,9 +84,16 @@ impl Reason {
     /// What a user, or a queue over time, may not have more of.
     pub(super) fn fmt_bound(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Reason::UserLimit(seat, resource, most, _) => {
+            Reason::UserLimit(seat, resource, most, asked) => {
                 let (queue, user) = user_at(seat).unwrap_or((seat, "its user"));
-                let most = amount_of(resource, *most);
+                let (is_beyond, most) = (asked > most, amount_of(resource, *most));
+                if is_beyond {
+                    let asked = shown(resource, *asked);
+                    return write!(
+                        f,
+                        "a user has a limit of {most} in queue {queue}, and this job of {user} asks for {asked}"
+                    );
+                }
                 write!(f, "{user} is at the limit of {most} that a user has in queue {queue}")
             }
             Reason::OverBudget(queue, budget, until) => {

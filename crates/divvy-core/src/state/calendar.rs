@@ -59,6 +59,17 @@ impl State {
         self.reservations.iter().any(keeps)
     }
 
+    /// The reservation for which what runs is stopped where it lies, the first to begin: it says when.
+    pub fn stopped_for(&self, id: JobId) -> Option<&Reservation> {
+        let spec = &self.jobs.get(&id.number)?.spec;
+        let run = self.run(id).filter(|run| run.stopping.is_none())?;
+        let stops = |kept: &&Reservation| {
+            let lies_there = || run.placements.iter().any(|placement| kept.is_under(placement));
+            kept.evicts && !kept.began && !kept.is_for(spec) && lies_there()
+        };
+        self.reservations.iter().filter(stops).min_by_key(|kept| (kept.from, kept.id))
+    }
+
     /// The reservations that keep a device, or its whole node, in the order in which they begin.
     pub fn reservations_of(&self, id: DeviceId, device: &Device) -> Vec<&Reservation> {
         let has = |kept: &&Reservation| kept.parts.iter().any(|part| part.has(device.node, id));

@@ -80,7 +80,7 @@ fn broken(refused: &Refused) -> std::io::Error {
 /// Sends frames until the job has ended for good, or nobody listens.
 async fn watch(pool: Arc<Pool>, id: JobId, owner: Owner, (from, to): (u64, &Frames)) -> std::io::Result<()> {
     let mut follow =
-        Follow::new(pool.clone(), id, owner, (0, from)).await.map_err(|refused| broken(&refused))?;
+        Follow::new(pool.clone(), id, owner, (0, from), true).await.map_err(|refused| broken(&refused))?;
     let mut told = None;
     loop {
         let now = progress(&pool, id).await;

@@ -32,6 +32,8 @@ pub(super) struct Follow {
     grown: Option<Following>,
     at: u64,
     over: bool,
+    /// Whether what is yet to be written is waited for.
+    follows: bool,
 }
 
 /// What happened next.
@@ -51,9 +53,11 @@ impl Follow {
         id: JobId,
         owner: Owner,
         (rank, from): (u32, u64),
+        follows: bool,
     ) -> Result<Self, Refused> {
         let news = pool.watchers.subscribe(id.number);
-        let mut follow = Self { pool, id, rank, owner, news, file: None, grown: None, at: from, over: false };
+        let (file, grown, at, over) = (None, None, from, false);
+        let mut follow = Self { pool, id, rank, owner, news, file, grown, at, over, follows };
         follow.look().await?;
         Ok(follow)
     }
@@ -137,6 +141,8 @@ impl Follow {
             run.map(|run| run.outputs.get(&self.rank).cloned())
         };
         let path = match open {
+            // Between two attempts the last one's is what there is. Who follows it goes on with the next one's.
+            Some(None) if !self.follows && self.file.is_none() => self.past_output().await?,
             Some(path) => path,
             None => {
                 self.over = true;

@@ -36,7 +36,7 @@ pub(super) async fn output(
     let id = show::read_id(&id)?;
     let owner = allowed(&pool, &caller, id).await?;
     let rank = query.task.unwrap_or(0);
-    let mut follow = Follow::new(pool, id, owner, (rank, query.from.unwrap_or(0))).await?;
+    let mut follow = Follow::new(pool, id, owner, (rank, query.from.unwrap_or(0)), query.follow).await?;
     if !follow.has_file() && (follow.is_over() || !query.follow) {
         let text = match follow.is_over() {
             true => format!(

@@ -7,13 +7,14 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use divvy_api::{Problem, ProblemCode, Submit, Submitted, paths};
 use divvy_core::decide::{self, Rejection, Submit as Wanted};
-use divvy_core::explain;
+use divvy_core::explain::{self, Tried};
 use divvy_core::id::JobId;
 use divvy_core::model::gang::Group;
 use divvy_core::model::job::{JobSpec, Output, Owner, Work};
 use divvy_core::model::members::Members;
 use divvy_core::model::queue::default_of;
-use divvy_core::state::Outcome;
+use divvy_core::snapshot::Snapshot;
+use divvy_core::state::{Outcome, State as Folded};
 
 use super::answer::{Answer, Refused, json, ok, vanished};
 use super::attach;
@@ -59,6 +60,9 @@ pub(super) async fn submit(
     let members = wanted.array.as_ref().map_or(0, |array| Members::of(array).len());
     notices.extend(notice::shares(&wanted.spec, pool.controller.read().await.state()));
     let taken = pool.requests.ask(|reply| Request::Submit(Box::new(wanted), Some(environment), reply)).await;
+    if let Ok(answer) = &taken {
+        notices.extend(never(&pool, answer.job.unwrap_or_default()).await);
+    }
     let submitted = match taken {
         Ok(answer) => Submitted { id: answer.job.unwrap_or_default().to_string(), members, notices },
         Err(Refusal::Rejected(Rejection::Repeated(number))) => repeated(&pool, number).await?,
@@ -68,6 +72,13 @@ pub(super) async fn submit(
         return attach::stream(pool, caller, submitted, 0).await;
     }
     Ok(json(StatusCode::CREATED, &submitted))
+}
+
+/// What keeps a job that was just taken from ever starting, as things are set. Only the pool knows where it stands.
+async fn never(pool: &Pool, number: u64) -> Vec<String> {
+    let controller = pool.controller.read().await;
+    let (state, snapshot) = (controller.state(), controller.snapshot());
+    state.jobs.get(&number).map(|job| notice::never(&job.spec, state, snapshot)).unwrap_or_default()
 }
 
 /// The client's key, if it sent one.
@@ -121,7 +132,10 @@ fn settle_output(spec: &mut JobSpec, owner: &Owner) -> Vec<String> {
             .map(|parent| parent.to_string_lossy().into_owned())
             .unwrap_or_default();
         // A directory with a placeholder in its name is looked at when it has one.
-        if !parent.contains('%') && !guise::can_write(owner, std::path::Path::new(&parent)) {
+        let is_kept_out = || !guise::can_write(owner, std::path::Path::new(&parent));
+        // What is there already, such as /dev/null, need not be made.
+        let is_there = || guise::can_write_to(owner, std::path::Path::new(path));
+        if !parent.contains('%') && is_kept_out() && !is_there() {
             if notices.is_empty() {
                 notices.push(format!(
                     "{parent} cannot be written: the output is kept by the pool (`divvy logs`)"
@@ -197,27 +211,36 @@ async fn trial(pool: &Arc<Pool>, caller: &Caller, incoming: Incoming) -> Answer 
     });
     entered.await.ok_or_else(vanished)??;
     let mut spec = incoming.spec;
-    // The planner tries it on the snapshot and takes it back: for that it must be alone.
-    let mut controller = pool.controller.write().await;
+    let controller = pool.controller.read().await;
     if spec.queue.is_empty() {
         spec.queue = default_of(controller.state().queues.values(), &caller.0.owner).to_owned();
     }
     let open = decide::open_queue(controller.state(), &spec.queue, &caller.0.owner).map(drop);
     open.map_err(|refused| refusal::problem(Refusal::Rejected(refused)))?;
     spec.seat = controller.state().seat_in(&spec.queue, &caller.0.owner.name);
-    let placed = controller.dry_run(&spec).unwrap_or_default();
     let (state, snapshot) = (controller.state().clone(), controller.snapshot().clone());
     drop(controller);
     let (array, held, owner) = (incoming.array, incoming.held, caller.0.owner.clone().into());
-    // What is tried to find a fix takes its time: the pool goes on meanwhile.
+    // What is tried takes its time: the pool goes on meanwhile.
     let explained = pool.blocking(move || {
-        let found = explain::explain_spec(&state, &snapshot, &spec);
         let (token, history) = (None, std::collections::BTreeMap::new());
         let wanted = Wanted { owner, spec: spec.into(), requeue_said: true, array, token, held, history };
-        let advice = explain::advise_spec(&state, &snapshot, &wanted).filter(|_| placed.is_empty());
-        let mut trial = wire::explain::trial(&state, (&found, advice.as_ref()), &placed);
-        trial.notices = notice::shares(&wanted.spec, &state);
-        trial
+        tried(&state, &snapshot, &wanted)
     });
-    ok(&explained.await.ok_or_else(vanished)?)
+    let explained = explained.await.ok_or_else(vanished)?;
+    let explained = explained.map_err(|refused| refusal::problem(Refusal::Rejected(refused)))?;
+    ok(&explained)
+}
+
+/// What the next cycle would make of it, told as far as it is taken. What the pool can never run is explained, too.
+fn tried(state: &Folded, snapshot: &Snapshot, wanted: &Wanted) -> Result<divvy_api::Trial, Rejection> {
+    let tried = match explain::tried(state, snapshot, wanted) {
+        Err(Rejection::CannotFit { .. }) => Tried::default(),
+        tried => tried?,
+    };
+    let found = explain::explain_spec(state, snapshot, &wanted.spec);
+    let advice = if tried.starts { None } else { explain::advise_spec(state, snapshot, wanted) };
+    let mut trial = wire::explain::trial(state, (&found, advice.as_ref()), &tried);
+    trial.notices = notice::shares(&wanted.spec, state);
+    Ok(trial)
 }

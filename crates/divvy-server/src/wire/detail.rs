@@ -47,6 +47,10 @@ pub(crate) fn bare(job: api::Job) -> api::JobDetail {
         requeue: String::new(),
         preemptible: false,
         stop: None,
+        checkpoint: None,
+        resumable: false,
+        saved_ms: None,
+        stopped_for: None,
         isolation: None,
         output: None,
         attempts: Vec::new(),
@@ -63,6 +67,8 @@ pub(crate) fn open(state: &State, job: &Job, (id, run): (JobId, &Run), private: 
         (detail.foreseen_ms, detail.foreseen_p90_ms) = (Some(estimate.p50_ms), Some(estimate.p90_ms));
     }
     detail.isolation = run.isolation.as_ref().map(isolation);
+    detail.saved_ms = run.checkpointed_at.map(|at| at.0);
+    detail.stopped_for = super::explain::stopped_for(state, id);
     if private {
         detail.argv = row::argv(job);
         detail.output = run.outputs.get(&0).cloned();
@@ -83,6 +89,12 @@ fn put_wanted(detail: &mut api::JobDetail, spec: &JobSpec, private: bool) {
     detail.deadline_ms = spec.deadline.said().map(|at| at.0);
     detail.requeue = requeue(spec.requeue).to_owned();
     detail.preemptible = spec.preemptible;
+    detail.resumable = spec.resumable;
+    detail.checkpoint = spec.checkpoint.as_ref().map(|checkpoint| api::CheckpointDetail {
+        notice: checkpoint.notice.clone(),
+        grace_ms: checkpoint.grace_ms,
+        every_ms: checkpoint.every_ms,
+    });
     detail.stop =
         Some(api::StopDetail { signal: spec.stop.signal.to_string(), grace_ms: spec.stop.grace_ms });
     detail.directory = first_process(spec).filter(|_| private).map(|process| process.directory.clone());

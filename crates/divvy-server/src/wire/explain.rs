@@ -4,14 +4,14 @@ use std::collections::BTreeSet;
 
 use divvy_api as api;
 use divvy_core::controller::Noted;
-use divvy_core::explain::{self, Advice, Explanation, Fix, Tier};
+use divvy_core::explain::{self, Advice, Explanation, Fix, Tier, Tried};
 use divvy_core::id::JobId;
 use divvy_core::model::allocation::Placement;
 use divvy_core::model::ask::Ask;
 use divvy_core::model::attempt::Attempt;
 use divvy_core::model::job::{Cause, JobSpec};
 use divvy_core::plan::{self, Funnel, Keeps};
-use divvy_core::reason::Reason;
+use divvy_core::reason::{Reason, Verdict};
 use divvy_core::snapshot::Snapshot;
 use divvy_core::state::{Job, Run, State};
 
@@ -79,6 +79,12 @@ fn displaced_now(state: &State, (spec, run): (&JobSpec, &Run)) -> Option<api::Di
         lost_gpu_seconds: explain::lost_so_far(state, (spec, run)) as f64 / 1e6,
         back_ms: None,
     })
+}
+
+/// The reservation for which a job that runs is stopped.
+pub(crate) fn stopped_for(state: &State, id: JobId) -> Option<api::StoppedFor> {
+    let kept = state.stopped_for(id)?;
+    Some(api::StoppedFor { reservation: kept.id, at_ms: kept.from.0 })
 }
 
 /// Who lost its devices for a job in an attempt that is over.
@@ -222,6 +228,7 @@ pub(crate) fn placed(
     api::Explain {
         why_here: seats.map(|seats| seats.to_string()),
         why_safe: safe::why_safe(state, job, (id, run)),
+        stopped_for: stopped_for(state, id),
         displaced: displaced_now(state, (&job.spec, run)),
         made_room: makes_room(state, id),
         ..settled(state, job, (id, run), api::Verdict::Placed)
@@ -239,6 +246,7 @@ fn settled(state: &State, job: &Job, (id, run): (JobId, &Run), verdict: api::Ver
         room: None,
         why_here: None,
         why_safe: None,
+        stopped_for: None,
         funnel: Vec::new(),
         name: job.spec.name.clone(),
         state: Some(row::job_state(run.state)),
@@ -271,6 +279,7 @@ pub(crate) fn ended(state: &State, attempt: &Attempt) -> api::Explain {
         room: None,
         why_here: None,
         why_safe: None,
+        stopped_for: None,
         funnel: Vec::new(),
         name: attempt.name.clone(),
         state: Some(row::job_state(attempt.state)),
@@ -309,6 +318,7 @@ pub(crate) fn refused(state: &State, row: &api::Job) -> api::Explain {
         room: None,
         why_here: None,
         why_safe: None,
+        stopped_for: None,
         funnel: Vec::new(),
         name: row.name.clone(),
         state: Some(row.state.clone()),
@@ -333,7 +343,7 @@ pub(crate) fn refused(state: &State, row: &api::Job) -> api::Explain {
 pub(crate) fn trial(
     state: &State,
     (found, advice): (&Explanation, Option<&Advice>),
-    placed: &[Placement],
+    tried: &Tried,
 ) -> api::Trial {
     let placement = |placement: &Placement| {
         let specs = placement.devices.iter().filter_map(|(id, _)| Some(&state.devices.get(id)?.spec));
@@ -344,11 +354,22 @@ pub(crate) fn trial(
             devices: specs.map(|spec| spec.uuid.clone()).collect(),
         }
     };
+    let verdict = match advice {
+        _ if tried.starts && tried.gives_way.is_empty() => Verdict::Fit,
+        _ if tried.starts => Verdict::Preempt,
+        Some(advice) => advice.verdict,
+        None => found.verdict,
+    };
+    let gives_way = |(job, cause, lost): &(JobId, Cause, i64)| {
+        let (job, cause) = (job.to_string(), displacement(*cause)?.to_owned());
+        Some(api::MadeRoom { job, cause, at_ms: None, lost_gpu_seconds: *lost as f64 / 1e6 })
+    };
     api::Trial {
-        verdict: api::Verdict::from(found.verdict.name()),
-        blockers: blockers(found, advice),
+        verdict: api::Verdict::from(verdict.name()),
+        blockers: if tried.starts { Vec::new() } else { blockers(found, advice) },
         funnel: funnel(&found.funnel),
-        placements: placed.iter().map(placement).collect(),
+        placements: tried.placements.iter().map(placement).collect(),
+        made_room: tried.gives_way.iter().filter_map(gives_way).collect(),
         notices: Vec::new(),
     }
 }

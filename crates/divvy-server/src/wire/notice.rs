@@ -4,7 +4,7 @@ use divvy_core::amount::{Bytes, Resource};
 use divvy_core::model::ask::{Alternative, DeviceAsk};
 use divvy_core::model::job::JobSpec;
 use divvy_core::plan;
-use divvy_core::reason::shown;
+use divvy_core::reason::{Reason, shown};
 use divvy_core::snapshot::Snapshot;
 use divvy_core::state::State;
 
@@ -37,6 +37,13 @@ pub(crate) fn shares(spec: &JobSpec, state: &State) -> Vec<String> {
         );
     }
     told
+}
+
+/// Tells what limits a job exceeds by itself: as things are set it never starts, and nothing that ends changes that.
+pub(crate) fn never(spec: &JobSpec, state: &State, snapshot: &Snapshot) -> Vec<String> {
+    let beyond = divvy_core::explain::as_set(state, snapshot, spec);
+    let told = |reason: &Reason| format!("as things are set it never starts: {reason}; {}", reason.fix());
+    beyond.iter().map(told).collect()
 }
 
 /// The cores that go with devices, in milli: a share that yields to others who asked, so no placement names it.

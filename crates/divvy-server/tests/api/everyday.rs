@@ -283,6 +283,15 @@ fn a_dry_run_says_what_would_happen_and_logs_nothing() {
         (&json!("no_fit"), &json!("DV-NO-SUCH-MODEL"))
     );
     assert_eq!(daemon.get("/v1/pool").json()["position"], before);
+    let limited = b"queues: {default: {limit: 1}}";
+    ask(&daemon.socket(), "PUT", "/v1/queues", &[], limited);
+    let before = daemon.get("/v1/pool").json()["position"].clone();
+    let beyond = run("2");
+    assert_eq!(
+        (&beyond["verdict"], &beyond["blockers"][0]["code"], &beyond["placements"]),
+        (&json!("no_fit"), &json!("DV-QUEUE-LIMIT"), &json!([]))
+    );
+    assert_eq!(daemon.get("/v1/pool").json()["position"], before);
 }
 
 fn output_is_read_by_byte_and_by_line_and_followed() {
@@ -356,6 +365,8 @@ fn queues_are_set_by_file_and_the_difference_is_told() {
         (&rows[1]["queue"], &rows[1]["limit"]["any"], &rows[1]["may_submit"]),
         (&json!("vision"), &json!("1"), &json!(true))
     );
+    let without = put("?dry_run=true", "queues:\n  vision: {limit: 1, submit: ['user:root']}\n").json();
+    assert!(without["notices"][0].as_str().unwrap().contains("no queue is called default"), "{without}");
     let bad = put("", "queues:\n  a: {limti: 3}\n");
     assert!(bad.code() == "bad-spec" && bad.json()["line"] == 2, "{bad:?}");
     assert_eq!(put("", "queues:\n  a: {submit: ['group:no-such-group']}\n").code(), "bad-spec");

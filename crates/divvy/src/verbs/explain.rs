@@ -116,6 +116,9 @@ fn render(explained: &Explained, now_ms: i64) -> String {
     if let Some(safe) = &explained.why_safe {
         text += &labelled("safe", &plain(safe));
     }
+    if let Some(stopped) = &explained.stopped_for {
+        text += &labelled("ends", &stopped_for(stopped));
+    }
     if !explained.funnel.is_empty() {
         text += &labelled("GPUs", &funnel(&explained.funnel));
     }
@@ -129,6 +132,12 @@ fn render(explained: &Explained, now_ms: i64) -> String {
         text += &labelled("until", &deadline);
     }
     text
+}
+
+/// `will be stopped at 2026-11-21 14:20:00+01:00 for reservation 1, if it still runs, and goes back into its queue`
+pub(crate) fn stopped_for(stopped: &divvy_api::StoppedFor) -> String {
+    let (at, id) = (local(stopped.at_ms), stopped.reservation);
+    format!("will be stopped at {at} for reservation {id}, if it still runs, and goes back into its queue")
 }
 
 /// `kept from ≈ 14:20 on, when job 9 is to end; it was ≈ 13:50, but job 7 runs on`
@@ -186,9 +195,15 @@ fn headline(explained: &Explained) -> String {
         if explained.name.is_empty() { String::new() } else { format!(" ({})", plain(&explained.name)) };
     let state = explained.state.as_ref().map_or("waits", |state| state.as_str());
     let verdict = match &explained.verdict {
+        Verdict::NoFit if is_beyond_settings(&explained.blockers) => {
+            "as things are set it never starts".into()
+        }
         Verdict::NoFit => "the pool as it is can never run it".to_owned(),
         Verdict::Preempt => "it would run if others were stopped".into(),
         Verdict::Later if explained.state == Some(JobState::Held) => "it starts when it is released".into(),
+        Verdict::Later if explained.blockers.iter().any(|blocker| blocker.code == "DV-OVER-BUDGET") => {
+            "it starts when the budget has renewed".into()
+        }
         Verdict::Later if waits_for_moments(explained) => "it starts when its time has come".into(),
         Verdict::Later => "it starts when something ends".into(),
         Verdict::Fit => "it can run now".into(),
@@ -199,6 +214,12 @@ fn headline(explained: &Explained) -> String {
         Verdict::Other(word) => plain(word).into_owned(),
     };
     format!("{}{name} is {}: {verdict}\n", plain(&explained.job), plain(state))
+}
+
+/// Whether what is set for its queue, or its user, is in the way of a job that never starts: the pool may well hold it.
+fn is_beyond_settings(blockers: &[divvy_api::Blocker]) -> bool {
+    let of_settings = ["DV-QUEUE-LIMIT", "DV-USER-LIMIT", "DV-OVER-QUOTA"];
+    blockers.iter().any(|blocker| of_settings.contains(&blocker.code.as_str()))
 }
 
 /// Whether everything that keeps a job back goes away by time alone.
@@ -311,10 +332,15 @@ fn ordinal(number: u64) -> String {
 
 /// The answer to `run --dry-run`.
 pub(crate) fn render_trial(trial: &Trial) -> String {
+    let who: Vec<&str> = trial.made_room.iter().map(|who| who.job.as_str()).collect();
+    let jobs = if who.len() == 1 { "job" } else { "jobs" };
+    let given_way = format!("would start when {jobs} {} gave way", who.join(", "));
     let verdict = match &trial.verdict {
+        Verdict::NoFit if is_beyond_settings(&trial.blockers) => "would never start as things are set",
         Verdict::NoFit => "would never run: the pool as it is cannot hold it",
+        Verdict::Preempt if !who.is_empty() => &given_way,
         Verdict::Preempt => "would wait, or start if others were stopped",
-        Verdict::Later => "would wait until something ends",
+        Verdict::Later => "would wait",
         Verdict::Fit | Verdict::Placed => "would start at once",
         Verdict::Ended => "would end at once",
         Verdict::Other(word) => word,
@@ -327,6 +353,9 @@ pub(crate) fn render_trial(trial: &Trial) -> String {
             &format!("task {}", placement.task),
             &format!("{} on {}", gpus, plain(&placement.node)),
         );
+    }
+    if !trial.made_room.is_empty() {
+        text += &labelled("for it", &made_room(&trial.made_room));
     }
     text += &blockers(&trial.blockers, "");
     if !trial.funnel.is_empty() && !trial.blockers.is_empty() {

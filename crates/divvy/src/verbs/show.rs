@@ -149,6 +149,25 @@ impl Sheet {
         if !limits.is_empty() {
             self.line("time", limits.join(", "));
         }
+        if let Some(stopped) = &detail.stopped_for {
+            self.line("ends", super::explain::stopped_for(stopped));
+        }
+        self.saves(detail, now_ms);
+    }
+
+    /// How its work is made safe, and when it last was.
+    fn saves(&mut self, detail: &JobDetail, now_ms: i64) {
+        let mut parts = Vec::new();
+        if let Some(checkpoint) = &detail.checkpoint {
+            let every = checkpoint.every_ms.map(|every| format!(", by itself every {}", span(every)));
+            let (notice, grace) = (&checkpoint.notice, span(checkpoint.grace_ms));
+            parts.push(format!("told by {notice}, in {grace}{}", every.unwrap_or_default()));
+        }
+        parts.extend(detail.resumable.then(|| "goes on where it was (resumable)".to_owned()));
+        parts.extend(detail.saved_ms.map(|at| format!("last safe {} ago", span((now_ms - at).max(0)))));
+        if !parts.is_empty() {
+            self.line("saves", parts.join(", "));
+        }
     }
 
     fn place(&mut self, detail: &JobDetail) {
@@ -168,7 +187,7 @@ impl Sheet {
     fn end(&mut self, detail: &JobDetail) {
         let job = &detail.job;
         if let (Some(end), true) = (&job.last_end, job.state.is_ended()) {
-            self.line("end", why_it_ended(&job.state, end, job.exit_code));
+            self.line("end", why_it_ended(&job.state, end, job.exit_code) + asked_again(detail));
         } else if let (true, Some(code)) = (job.state.is_ended(), job.exit_code) {
             self.line("end", format!("exit code {code}"));
         } else if let Some(end) = &job.last_end {
@@ -266,6 +285,20 @@ fn why_it_ended(state: &JobState, end: &LastEnd, exit_code: Option<i32>) -> Stri
     text
 }
 
+/// The exit code by which a job asks to be run again.
+const RUN_ME_AGAIN: i32 = 85;
+
+/// Why a job that asked to be run again is not.
+fn asked_again(detail: &JobDetail) -> &'static str {
+    match detail.job.exit_code {
+        Some(RUN_ME_AGAIN) if detail.checkpoint.is_some() => {
+            "; it asked to be run again, and its restarts (max_restarts) are used up"
+        }
+        Some(RUN_ME_AGAIN) => "; that asks to be run again only if the job says checkpoint",
+        _ => "",
+    }
+}
+
 fn signal_name(signal: i32) -> String {
     let name = match signal {
         1 => "HUP",
@@ -310,6 +343,20 @@ fn used(attempt: &Attempt) -> String {
 mod tests {
     use super::*;
     use expect_test::expect;
+
+    #[test]
+    fn a_job_that_asked_to_be_run_again_says_why_it_is_not() {
+        let detail = |checkpoint: serde_json::Value| -> JobDetail {
+            let ended = serde_json::json!({
+                "id": "12", "name": "ft", "user": "ana", "queue": "vision", "priority": 0, "state": "failed", "gpus": 2,
+                "gpu_milli": 2000, "tasks": 1, "attempt": 4, "submitted_ms": 0, "exit_code": 85, "checkpoint": checkpoint,
+            });
+            serde_json::from_value(ended).unwrap()
+        };
+        assert!(asked_again(&detail(serde_json::Value::Null)).contains("only if the job says checkpoint"));
+        let tells = serde_json::json!({"notice": "USR1", "grace_ms": 60000});
+        assert!(asked_again(&detail(tells)).contains("max_restarts"));
+    }
 
     #[test]
     fn an_ended_job_says_why_with_its_last_lines() {

@@ -1,0 +1,59 @@
+//! Never: what a job takes at least, and the limits that this alone exceeds. No end of others lifts these.
+
+use std::collections::BTreeSet;
+
+use super::edit::least_memory;
+use crate::amount::{Amount, Resource};
+use crate::model::ask::Alternative;
+use crate::model::job::JobSpec;
+use crate::model::queue::lineage;
+use crate::reason::Reason;
+use crate::snapshot::Snapshot;
+use crate::state::State;
+
+/// The limits of its user, its queue and those above it that a job exceeds by itself, whatever it gets of what it accepts.
+pub fn as_set(state: &State, snapshot: &Snapshot, spec: &JobSpec) -> Vec<Reason> {
+    let mut found = Vec::new();
+    for path in lineage(spec.stand()) {
+        for (resource, limit) in state.limit_at(path).into_iter().flatten() {
+            let Amount::Finite(most) = *limit else { continue };
+            let asked = least(snapshot, spec, resource);
+            if asked <= most {
+                continue;
+            }
+            let (path, resource) = (path.to_owned(), resource.clone());
+            found.push(match state.queues.contains_key(&path) {
+                true => Reason::QueueLimit(path, resource, most, asked),
+                false => Reason::UserLimit(path, resource, most, asked),
+            });
+        }
+    }
+    found
+}
+
+/// The least of a resource that a job takes, by whichever of its alternatives.
+fn least(snapshot: &Snapshot, spec: &JobSpec, resource: &Resource) -> i64 {
+    let roles = spec.gang.roles().into_iter();
+    let of = roles.map(|role| {
+        let each = role.ask.alternatives.iter().map(|one| drawn(snapshot, one, resource)).min();
+        each.unwrap_or(0).saturating_mul(i64::from(role.minimum))
+    });
+    of.fold(0, i64::saturating_add)
+}
+
+fn drawn(snapshot: &Snapshot, one: &Alternative, resource: &Resource) -> i64 {
+    let devices = one.devices.as_ref();
+    let milli = || devices.map_or(0, |ask| i64::from(ask.count) * i64::from(ask.milli()));
+    match resource {
+        Resource::Any => milli(),
+        Resource::Model(model) => {
+            let right = snapshot.capacity.nodes.iter().flat_map(|node| &node.devices);
+            let right = right.filter(|device| devices.is_some_and(|ask| ask.class.takes(&device.spec)));
+            let models: BTreeSet<&str> = right.map(|device| device.spec.model.as_str()).collect();
+            if models.len() == 1 && models.contains(model.as_str()) { milli() } else { 0 }
+        }
+        Resource::Cpu => one.cpu_milli.unwrap_or(0),
+        Resource::Memory => one.memory_bytes.unwrap_or_else(|| least_memory(snapshot, one)),
+        _ => 0,
+    }
+}

@@ -154,8 +154,14 @@ impl Scenario {
     pub fn numbered_line(&mut self, number: usize, line: &str) -> Result<(), BadLine> {
         let bad = |what| BadLine { line: number, what };
         let (nodes, next_job) = (self.state().nodes.len(), self.state().next_job);
-        self.line(line).map_err(bad)?;
         let words = Words::of(line);
+        if words.placed.first() == Some(&"queue") {
+            let queue = read::queue(&words).map_err(bad)?;
+            if let Some((path, resource)) = beyond_limit(std::slice::from_ref(&queue)) {
+                return Err(bad(below_guarantee(path, &resource)));
+            }
+        }
+        self.line(line).map_err(bad)?;
         let [verb, name, ..] = words.placed[..] else { return Ok(()) };
         let key = (verb.to_owned(), name.to_owned());
         let first = self.named_in.get(&key).copied();
@@ -254,9 +260,6 @@ impl Scenario {
 
     fn queue(&mut self, words: &Words) -> Done {
         let queue = read::queue(words)?;
-        if let Some((path, resource)) = beyond_limit(std::slice::from_ref(&queue)) {
-            return Err(below_guarantee(path, &resource));
-        }
         self.queues.retain(|other| other.path != queue.path);
         self.queues.push(queue);
         self.take(&Command::SetQueues(self.queues.clone(), root()))

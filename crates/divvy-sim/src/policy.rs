@@ -254,7 +254,9 @@ mod tests {
         assert_eq!((own.class, own.settings.order, own.settings.reserve), (Class::N, Order::Attained, 0));
         let bad = path("bad.yaml").parse::<Chosen>().unwrap_err().to_string();
         assert!(bad.contains("bad.yaml: policy, line 2") && bad.contains("reserv"), "{bad}");
-        let unknown = path("none.yaml").parse::<Chosen>().unwrap_err().to_string();
+        let missing = path("none.yaml").parse::<Chosen>().unwrap_err();
+        assert!(matches!(&missing, NoPolicy::Missing(file) if file.ends_with("none.yaml")), "{missing}");
+        let unknown = "none".parse::<Chosen>().unwrap_err().to_string();
         assert!(unknown.contains("quota-mlfq") && unknown.contains("a file"), "{unknown}");
         assert_eq!("divvy".parse::<Chosen>().unwrap().settings, Named::Divvy.settings());
     }

@@ -320,9 +320,9 @@ plan";
             assert!(bad.line == 6 && bad.what.starts_with(told), "{line}: {bad}");
             assert_eq!(bad.before, ["place x n1:0"], "{line}");
         }
-        let shares = "node n1 1xh100\nsubmit a default 1 milli=600\nstart a on=n1:0\nsubmit b default 1 milli=400\n\
+        let shares = "policy {shares: true}\nnode n1 1xh100\nsubmit a default 1 milli=600\nstart a on=n1:0\nsubmit b default 1 milli=400\n\
             start b on=n1:0\nsubmit c default 1 milli=100\nstart c on=n1:0\n";
-        assert_eq!(run(shares, false).unwrap_err().line, 7);
+        assert_eq!(run(shares, false).unwrap_err().line, 8);
     }
 
     #[test]

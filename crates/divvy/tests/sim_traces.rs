@@ -282,8 +282,9 @@ fn a_job_larger_than_the_limit_of_its_queue_is_refused_and_the_others_are_replay
 fn jobs_that_no_setting_of_the_queues_ever_lets_in_are_told_with_the_reason_and_the_others_are_replayed() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("queues.yaml");
-    std::fs::write(&file, "queues:\n  lab: {guarantee: 4, borrow: 0}\n  other: {}\n").unwrap();
-    let line = "sim replay --cluster cluster.csv --trace jobs.csv --pools shared --policy fifo-scan --queues";
+    std::fs::write(&file, "queues:\n  lab: {guarantee: 4, borrow: 0}\n  other: {guarantee: 4, lend: 0}\n")
+        .unwrap();
+    let line = "sim replay --cluster cluster.csv --trace jobs.csv --pools shared --policy divvy --queues";
     let said = divvy(&by_hand(), &format!("{line} {}", file.display()));
     assert_eq!(said.code, 0, "{}", said.err);
     assert!(said.err.contains("jobs A, E would wait for ever: DV-"), "{}", said.err);

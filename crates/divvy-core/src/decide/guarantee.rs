@@ -41,9 +41,7 @@ pub fn guaranteed_beyond(state: &State, queues: &[Queue]) -> Option<Beyond> {
     };
     let has_of = |resource: &Resource| there.get(resource).copied().unwrap_or(0);
     let is_beyond = |(resource, sum): &(&Resource, &i64)| is_known(resource) && **sum > has_of(resource);
-    sums.iter()
-        .find(is_beyond)
-        .map(|(resource, sum)| beyond(queues, resource, (*sum, has_of(resource))))
+    sums.iter().find(is_beyond).map(|(resource, sum)| beyond(queues, resource, (*sum, has_of(resource))))
 }
 
 /// What of a resource is guaranteed in all, and to whom most of it, and what the pool has of it.

@@ -35,9 +35,9 @@ pub fn tried(state: &State, snapshot: &Snapshot, submit: &Submit) -> Result<Trie
     });
     let holders: BTreeSet<JobId> = state.allocations.values().map(|held| held.job).collect();
     let gives_way = holders.into_iter().filter_map(|holder| {
-        let run = state.run(holder)?;
+        let (spec, run) = (&state.jobs.get(&holder.number)?.spec, state.run(holder)?);
         let cause = cause_for(run, id)?;
-        Some((holder, cause, super::lost_so_far(state, run)))
+        Some((holder, cause, super::lost_so_far(state, (spec, run))))
     });
     Ok(Tried {
         starts: outcome == Outcome::Starts,

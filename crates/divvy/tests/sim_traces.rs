@@ -190,11 +190,6 @@ fn what_is_wrong_is_told_with_its_place_and_ends_with_its_own_code() {
         "job_id,submit_s,gpus,duration_s,queue\na,0,1,5,lab\nb,-1,1,5,lab\n",
     )
     .unwrap();
-    std::fs::write(
-        here.join("big.csv"),
-        "job_id,submit_s,gpus,duration_s,queue\na,0,64,5,lab\nb,1,1,5,lab\nc,1,1,5,x\n",
-    )
-    .unwrap();
     let [cluster, jobs] = ["cluster.csv", "jobs.csv"].map(|name| hand.join(name).display().to_string());
     let cases = [
         (format!("--cluster {cluster} --trace none.csv --policy fifo"), 66, "cannot open none.csv"),
@@ -233,13 +228,25 @@ fn what_is_wrong_is_told_with_its_place_and_ends_with_its_own_code() {
             "there is no job to measure in the rows 4000..4999: they are 0..4",
         ),
         ("--cluster jobs.csv --trace jobs.csv --policy fifo".into(), 65, "line 3, column submit_s"),
-        ("--cluster big.csv --trace big.csv --policy fifo".into(), 65, "there is no column \"node\""),
+        (format!("--cluster {jobs} --trace {jobs} --policy fifo"), 65, "there is no column \"node\""),
     ];
     for (line, code, text) in cases {
         let said = divvy(here, &format!("sim replay {line}"));
         assert_eq!(said.code, code, "{line}: {}", said.err);
         assert!(said.err.contains(text), "{line}: {}", said.err);
     }
+}
+
+#[test]
+fn jobs_that_no_node_and_no_limit_lets_run_are_counted_apart_and_the_others_are_replayed() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    let [cluster, jobs] = ["cluster.csv", "jobs.csv"].map(|name| by_hand().join(name).display().to_string());
+    std::fs::write(
+        here.join("big.csv"),
+        "job_id,submit_s,gpus,duration_s,queue\na,0,64,5,lab\nb,1,1,5,lab\nc,1,1,5,x\n",
+    )
+    .unwrap();
     std::fs::write(here.join("queues.yaml"), "queues:\n  lab: { limit: { generic: 4 } }\n").unwrap();
     let said = divvy(
         here,

@@ -7,14 +7,21 @@ use crate::reason::Reason;
 
 impl State {
     /// Whether these verdicts find jobs that could not start in an idle pool, and were not known as such: what was due to them is due to
-    /// others.
+    /// others, if any wait.
     pub(super) fn gives_up(&self, event: &Event) -> bool {
         let Event::Judged { classes } = event else { return false };
         let is_known = |class: &ClassId| self.verdicts.get(class).is_some_and(Reason::is_for_good);
         let is_new = |(class, reason): &(ClassId, Option<Reason>)| {
             reason.as_ref().is_some_and(Reason::is_for_good) && !is_known(class)
         };
-        self.policy.divides() && classes.iter().any(is_new)
+        let mut told = classes.iter().filter_map(|(_, reason)| reason.as_ref());
+        let mut might_start = || told.any(|reason| !reason.is_for_good()) || self.anyone_might_start();
+        self.policy.divides() && classes.iter().any(is_new) && might_start()
+    }
+
+    /// Whether somebody waits who could start in an idle pool, as far as that is known.
+    fn anyone_might_start(&self) -> bool {
+        self.verdicts.values().any(|reason| !reason.is_for_good())
     }
 
     /// Notes of the last event whether it may let something start that could not before, and whether the pool is another by it.
@@ -36,7 +43,8 @@ impl State {
     /// those had a part of it, too, who turn out to have no use for it as before.
     pub(super) fn end_cycle(&mut self, saw: Position) {
         let had_a_part = self.is_changed() && self.policy.divides();
-        let frees = had_a_part && self.verdicts.values().any(Reason::is_for_good);
+        let frees =
+            had_a_part && self.verdicts.values().any(Reason::is_for_good) && self.anyone_might_start();
         (self.cycles, self.freed) = (self.cycles + 1, self.freed_at > saw || frees);
         self.cycled_at = Position(self.position.0 + 1);
         self.past.end_wait();

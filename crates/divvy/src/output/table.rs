@@ -216,7 +216,7 @@ mod tests {
         let at = |width| render(&rows, &Look { width: Some(width), ..Look::default() });
         expect![[r#"
             QUEUE          MEAN WAIT  WHY
-            researc…  2h50m → 12h07m  every G…
+            researc…  2h50m → 12h07m  every…
             nlp          7.1s → 5.2s
         "#]]
         .assert_eq(&at(10));

@@ -1,5 +1,7 @@
 //! What is said to lift a job's blockers lifts them, and what is said to start it starts it.
 
+#![allow(clippy::unwrap_used, reason = "only tests live here")]
+
 use std::collections::BTreeMap;
 
 use divvy_core::amount::Resource;

@@ -485,12 +485,12 @@ impl<'a, O: Onlooker> Run<'a, O> {
     /// Those who wait though nothing else can happen, and what for, as the core says it.
     fn stranded(&self) -> Vec<Stranded> {
         let state = self.pool.state();
-        let waits = |(number, open): (&u64, &Box<Open>)| {
-            let job = state.jobs.get(number)?;
+        let waits = |(number, open): (u64, &Open)| {
+            let job = state.jobs.get(&number)?;
             let run = job.waiting_members().find_map(|member| job.run(member))?;
             Some(Stranded::of(open.row, &open.arrival, &explain::reason(state, job, &run)?))
         };
-        self.open.iter().filter_map(waits).collect()
+        self.open.iter().map(|(number, open)| (*number, &**open)).filter_map(waits).collect()
     }
 }
 

@@ -122,7 +122,8 @@ pub(super) type Ranks = BTreeMap<String, (String, i32)>;
 
 /// Facts about jobs of one queue and priority that run as one: that some of them go must be, and which is the peer's choice.
 fn together(facts: Vec<MustBe>, ranks: &Ranks) -> Vec<MustBe> {
-    let mut running: BTreeMap<&(String, i32), (Vec<String>, Vec<Tally>)> = BTreeMap::new();
+    type Alike = (Vec<String>, Vec<Tally>);
+    let mut running: BTreeMap<&(String, i32), Alike> = BTreeMap::new();
     let mut others = Vec::new();
     for fact in facts {
         let rank = match &fact {

@@ -92,7 +92,9 @@ pub(super) fn take<'a>(
     placements: &[Placement],
 ) {
     let taken = fair.shares.counted(fair.trial.state, placements.iter());
-    let goes = keep_what_may_stay(fair, (claim, &taken), candidates, released.to_vec());
+    let mut goes = keep_what_may_stay(fair, (claim, &taken), candidates, released.to_vec());
+    // What others give may be guaranteed to the claim's queue only once its own have gone.
+    goes.sort_by_key(|index| !claim.is_of_own(candidates.get(*index)));
     fair.shares.charge(claim.queue, &taken, (1, !claim.spec.preemptible));
     let state = fair.trial.state;
     fair.victims.extend(goes.into_iter().map(|index| victim(candidates.get(index), (state, claim))));

@@ -96,12 +96,14 @@ fn a_daemon_killed_with_jobs_running_waiting_and_ending_goes_on_where_it_was() {
     let site = Site::start();
     let gate = site.gate("gate");
     let runs_on = site.submit("-g 4", "echo $$ >> pids; read x < gate; exit 3");
-    let ends_meanwhile = site.submit("-g 4", "echo $$ >> pids; until [ -e go ]; do sleep 0.01; done; exit 4");
+    let ends_meanwhile =
+        site.submit("-g 4", "echo $$ >> ending; until [ -e go ]; do sleep 0.01; done; exit 4");
     let waiting: Vec<String> = (0..3).map(|at| site.submit("-g 8", &format!("echo {at} >> order"))).collect();
-    let running = pids(&site, 2);
+    pids(&site, 1);
+    let ending = wait_for_lines(&site.work().join("ending"), 1);
     site.crash(|| {
         fs::write(site.work().join("go"), "").unwrap();
-        wait_for_exit(running[1]);
+        wait_for_exit(ending[0].parse().unwrap());
     });
     assert_eq!(site.divvy(["wait", &ends_meanwhile]).code, 4);
     let job = site.job(&runs_on);

@@ -10,7 +10,7 @@ use divvy_api::{ClientError, Problem, ProblemCode};
 use divvy_server::store::StoreError;
 
 use crate::exit::Exit;
-use crate::output::plain;
+use crate::output::{plain, told};
 
 /// An end that is not success. Its texts may hold anything; they are escaped when they are printed.
 #[derive(Debug)]
@@ -99,13 +99,13 @@ impl Failure {
 
     /// The report.
     pub(crate) fn render(&self) -> String {
-        let mut report = format!("divvy: {}\n", plain(&self.what));
+        let mut report = format!("divvy: {}\n", plain(&told(&self.what)));
         for why in &self.why {
             // Writing to a String cannot fail.
-            let _ = writeln!(report, "  {}", plain(why));
+            let _ = writeln!(report, "  {}", plain(&told(why)));
         }
         if let Some(fix) = &self.fix {
-            let _ = writeln!(report, "  fix: {}", plain(fix));
+            let _ = writeln!(report, "  fix: {}", plain(&told(fix)));
         }
         report
     }

@@ -17,7 +17,7 @@ pub(crate) use csv::write_csv;
 pub(crate) use json::{write_json, write_json_array};
 pub(crate) use table::{Column, Listing, Look, Table, render};
 pub(crate) use text::plain;
-pub(crate) use time::{ago, local, near, now_ms, span};
+pub(crate) use time::{ago, local, near, now_ms, span, told};
 
 /// How a listing is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -118,5 +118,5 @@ pub(crate) fn colour_wanted() -> bool {
 
 /// Tells a person something beside the output. With standard error gone there is nobody to tell.
 pub(crate) fn say(text: &str) {
-    let _ = io::Write::write_all(&mut io::stderr(), format!("divvy: {}\n", plain(text)).as_bytes());
+    let _ = io::Write::write_all(&mut io::stderr(), format!("divvy: {}\n", plain(&told(text))).as_bytes());
 }

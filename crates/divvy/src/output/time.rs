@@ -1,6 +1,7 @@
 //! Moments and lengths of time as people read them.
 
 use jiff::Timestamp;
+use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 
 /// Now, in milliseconds since 1970.
@@ -16,6 +17,32 @@ pub(crate) fn local(ms: i64) -> String {
 /// A moment near now, to the minute, in local time: `14:20`, on another day `Nov 22 14:20`.
 pub(crate) fn near(ms: i64, now_ms: i64) -> String {
     near_in_zone(ms, now_ms, TimeZone::system())
+}
+
+/// What the pool says, with its moments (`2026-11-21 18:00 UTC`) as `near` writes them.
+pub(crate) fn told(text: &str) -> String {
+    told_in_zone(text, now_ms(), &TimeZone::system())
+}
+
+fn told_in_zone(text: &str, now_ms: i64, zone: &TimeZone) -> String {
+    const FORM: (&str, usize) = ("%Y-%m-%d %H:%M", "2026-11-21 18:00".len());
+    let mut told = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(end) = rest.find(" UTC") {
+        let (before, after) = (&rest[..end], &rest[end + " UTC".len()..]);
+        let begin = before.len().checked_sub(FORM.1).filter(|begin| before.is_char_boundary(*begin));
+        let moment =
+            begin.and_then(|begin| Some((begin, DateTime::strptime(FORM.0, &before[begin..]).ok()?)));
+        match moment.and_then(|(begin, moment)| Some((begin, moment.to_zoned(TimeZone::UTC).ok()?))) {
+            Some((begin, moment)) => {
+                let near = near_in_zone(moment.timestamp().as_millisecond(), now_ms, zone.clone());
+                told.extend([&before[..begin], near.as_str()]);
+            }
+            None => told.extend([before, " UTC"]),
+        }
+        rest = after;
+    }
+    told + rest
 }
 
 fn near_in_zone(ms: i64, now_ms: i64, zone: TimeZone) -> String {
@@ -78,6 +105,21 @@ mod tests {
         assert_eq!(near(86_400_000), "Nov 22 18:00");
         assert_eq!(near(60 * 86_400_000), "2027-01-20 18:00");
         assert_eq!(near_in_zone(i64::MAX, 0, zone()), format!("{} ms", i64::MAX));
+    }
+
+    #[test]
+    fn moments_in_what_the_pool_says_are_in_local_time() {
+        let told = |text| told_in_zone(text, 1_795_280_400_123, &TimeZone::fixed(jiff::tz::offset(1)));
+        assert_eq!(told("reserved from 2026-11-21 18:30 UTC on"), "reserved from 19:30 on");
+        assert_eq!(
+            told("from 2026-11-21 23:30 UTC until 2026-11-23 00:00 UTC"),
+            "from Nov 22 00:30 until Nov 23 01:00"
+        );
+        for other in
+            ["", " UTC", "in UTC", "é026-11-21 18:30 UTC", "2026-13-21 18:30 UTC", "2026-11-21 18:30"]
+        {
+            assert_eq!(told(other), other);
+        }
     }
 
     #[test]

@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::output::{FormatFlag, Written, ago, local, near, now_ms, plain, span, write_json};
+use crate::output::{FormatFlag, Written, ago, local, near, now_ms, plain, span, told, write_json};
 use crate::pool::{self, Place};
 
 const EXAMPLES: &str = "\
@@ -295,7 +295,7 @@ fn lost(displaced: &Displaced) -> String {
 }
 
 fn labelled(label: &str, text: &str) -> String {
-    format!("  {label:<6} {text}\n")
+    format!("  {label:<6} {}\n", told(text))
 }
 
 fn blockers(blockers: &[divvy_api::Blocker], job: &str) -> String {

@@ -5,7 +5,9 @@ use divvy_api::{Job, JobState, JobsQuery};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::number::whole;
-use crate::output::{Column, Format, FormatFlag, Listing, Look, Table, Tone, ago, gpus, local, say, span};
+use crate::output::{
+    Column, Format, FormatFlag, Listing, Look, Table, Tone, ago, gpus, local, say, span, told,
+};
 use crate::pool::{self, Place};
 
 const EXAMPLES: &str = "\
@@ -200,7 +202,7 @@ pub(crate) fn where_or_why(job: &Job, _: &Look) -> String {
         return job
             .reason
             .as_ref()
-            .map(|reason| format!("{}: {}", reason.code, reason.text))
+            .map(|reason| format!("{}: {}", reason.code, told(&reason.text)))
             .unwrap_or_default();
     }
     if job.state.is_ended() {

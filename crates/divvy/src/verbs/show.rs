@@ -7,7 +7,7 @@ use super::explain::OneObject;
 use super::ps::priority;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::output::{bytes, cores, gpus, local, mib, now_ms, plain, span};
+use crate::output::{bytes, cores, gpus, local, mib, now_ms, plain, span, told};
 use crate::pool::{self, Place};
 
 const EXAMPLES: &str = "\
@@ -64,7 +64,7 @@ impl Sheet {
     }
 
     fn line(&mut self, label: &str, text: impl AsRef<str>) {
-        self.text += &format!("{label:<10} {}\n", plain(text.as_ref()));
+        self.text += &format!("{label:<10} {}\n", plain(&told(text.as_ref())));
     }
 
     fn what(&mut self, detail: &JobDetail) {

@@ -11,7 +11,7 @@ use divvy_api::{Gpu, GpuLink, paths};
 
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::output::{Column, Format, FormatFlag, Listing, Table, Tone, ago, gpus, memory_pair, say};
+use crate::output::{Column, Format, FormatFlag, Listing, Table, Tone, ago, gpus, memory_pair, say, told};
 use crate::pool::{self, Place};
 
 const EXAMPLES: &str = "\
@@ -155,7 +155,7 @@ pub(crate) fn who(gpu: &Gpu) -> String {
         format!("{} {} ({}){task}", held.job, held.name, held.user)
     };
     let jobs = gpu.allocations.iter().map(one).collect::<Vec<_>>().join(", ");
-    let parts = [Some(jobs).filter(|jobs| !jobs.is_empty()), gpu.reason.clone()];
+    let parts = [Some(jobs).filter(|jobs| !jobs.is_empty()), gpu.reason.as_deref().map(told)];
     parts.into_iter().flatten().collect::<Vec<_>>().join("; ")
 }
 

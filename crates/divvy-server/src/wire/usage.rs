@@ -14,7 +14,7 @@ pub(crate) fn row(by: &[GroupBy], group: &[String], sums: &Sums) -> api::Usage {
         failed: sums.failed,
         gpu_hours: sums.held_milli_ms / 3.6e9,
         cpu_hours: sums.cpu_ms / 3.6e6,
-        idle_gpu_hours: (sums.watched_ms > 0.0).then_some(sums.idle_ms / 3.6e6),
+        idle_gpu_hours: (sums.watched_ms > 0.0).then(|| idle_hours(sums)),
         mean_utilization_percent: (sums.watched_ms > 0.0).then_some(sums.busy_percent_ms / sums.watched_ms),
         peak_gpu_memory_mib: (sums.peak_gpu_memory_mib > 0).then_some(sums.peak_gpu_memory_mib),
         peak_memory_bytes: (sums.peak_memory_bytes > 0).then_some(sums.peak_memory_bytes),
@@ -34,6 +34,13 @@ pub(crate) fn row(by: &[GroupBy], group: &[String], sums: &Sums) -> api::Usage {
         }
     }
     row
+}
+
+/// Of the GPU-hours held, as far as they were watched, those in which nothing was done. A device is watched as a whole, by samples:
+/// who holds a share of it held that part of them, and nobody more than he held.
+fn idle_hours(sums: &Sums) -> f64 {
+    let held_ms = sums.held_milli_ms / 1000.0;
+    sums.idle_ms / sums.watched_ms * sums.watched_ms.min(held_ms) / 3.6e6
 }
 
 /// What attempts that run now have used so far, within a window, by groups.
@@ -94,5 +101,27 @@ pub(crate) fn add(groups: &mut Vec<(Vec<String>, Sums)>, key: Vec<String>, sums:
     match groups.iter_mut().find(|(group, _)| *group == key) {
         Some((_, there)) => there.add(sums),
         None => groups.push((key, sums.clone())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_leaves_more_idle_than_he_held() {
+        let hours = |held_milli: f64, watched: f64, idle: f64| {
+            let (hour, held_milli_ms) = (3.6e6, held_milli * 3.6e6);
+            let sums =
+                Sums { held_milli_ms, watched_ms: watched * hour, idle_ms: idle * hour, ..Sums::default() };
+            row(&[], &[], &sums).idle_gpu_hours
+        };
+        assert_eq!(hours(4000.0, 4.0, 1.0), Some(1.0));
+        // Half of a device, of two that held it.
+        assert_eq!(hours(500.0, 1.0, 1.0), Some(0.5));
+        // A sample longer than the run, and less watched than held.
+        assert_eq!(hours(1000.0, 1.25, 1.25), Some(1.0));
+        assert_eq!(hours(4000.0, 2.0, 1.0), Some(1.0));
+        assert_eq!(hours(4000.0, 0.0, 0.0), None);
     }
 }

@@ -232,3 +232,62 @@ plan"#,
         "#]],
     );
 }
+
+/// Of two GPUs both are guaranteed to `a`, which holds one and waits for both.
+fn half(reclaim: &str, rest: &str) -> String {
+    format!(
+        "policy {{share: fill, preempt: least_loss, half_life: none, reclaim: {reclaim}}}\nnode n1 2xh100\nqueue a guarantee=2\n\
+         queue b guarantee=0\nsubmit a0 a 1\nplan\nsubmit a1 a 2\nsubmit b0 b 1\nplan\n{rest}"
+    )
+}
+
+#[test]
+fn what_a_queue_could_not_take_back_is_kept_for_its_first_job_while_its_own_run() {
+    check(
+        &half("never", "end a0\nplan"),
+        expect![[r#"
+        place a0 n1:0
+        wait DV-RESERVED: what is free is kept for job 2, which is before it in line
+        wait DV-GPUS-BUSY: no node has 2 GPUs free that would do
+        ended a0 completed Exit exit=0
+        place a1 n1:0+n1:1
+        wait DV-GPUS-BUSY: every GPU that would do is taken
+    "#]],
+    );
+    check(
+        &half("lower", "end a0\nplan"),
+        expect![[r#"
+        place a0 n1:0
+        wait DV-RESERVED: what is free is kept for job 2, which is before it in line
+        wait DV-GPUS-BUSY: no node has 2 GPUs free that would do
+        ended a0 completed Exit exit=0
+        place a1 n1:0+n1:1
+        wait DV-GPUS-BUSY: every GPU that would do is taken
+    "#]],
+    );
+    check(
+        &half("any", "end a0\nplan"),
+        expect![[r#"
+        place a0 n1:0
+        place b0 n1:1
+        wait DV-GPUS-BUSY: no node has 2 GPUs free that would do
+        ended a0 completed Exit exit=0
+        stop b0 Reclaimed by a1
+        promise a1 n1:0+n1:1
+    "#]],
+    );
+}
+
+#[test]
+fn what_is_kept_for_the_first_job_of_a_queue_is_lent_once_that_has_left() {
+    check(
+        &half("never", "cancel a1\nplan"),
+        expect![[r#"
+        place a0 n1:0
+        wait DV-RESERVED: what is free is kept for job 2, which is before it in line
+        wait DV-GPUS-BUSY: no node has 2 GPUs free that would do
+        drop a1 Cancelled
+        place b0 n1:1
+    "#]],
+    );
+}

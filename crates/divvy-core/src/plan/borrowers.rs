@@ -1,21 +1,90 @@
 //! Part of phase 5, reserve: who waits since other queues keep unused devices for themselves waits for a number, not for nodes. What
-//! those who borrow give back is left to the first of them, as far as others would push him back by borrowing it.
+//! those who borrow give back is left to the first of them, as far as others would push him back by borrowing it. Likewise what is left of
+//! a queue's guarantee is kept for the first that waits until more of it is, where the queue could not take it back.
 
 use super::fair::Fair;
 use super::reserve;
-use super::share::{ANY, Amounts};
+use super::share::{ANY, Amounts, Shares};
 use super::turns::Turn;
 use super::{Keeps, Room};
 use crate::id::{AllocationId, JobId};
 use crate::model::allocation::AllocationState;
 use crate::model::job::JobSpec;
+use crate::model::policy::Reclaim;
+use crate::model::queue::Queue;
 use crate::reason::Reason;
+use crate::snapshot::Waiting;
+use crate::state::State;
 
 /// Those who wait for a loan, in line; the first so many have been looked at.
 #[derive(Default)]
 pub(super) struct Borrowers {
     first: Vec<Waits>,
     looked_at: usize,
+    /// Who waits until others of its queue have ended.
+    owners: Vec<Owner>,
+}
+
+/// The first in the line of a queue that could not take back what it lends.
+struct Owner {
+    job: JobId,
+    queue: usize,
+    asked: Amounts,
+    /// Below which priority those are who would give it back still.
+    takes_below: Option<i32>,
+}
+
+impl Borrowers {
+    /// Notes who waits until others of its queue have ended, where that takes back nothing, or not from all.
+    pub(super) fn of(state: &State, waiting: &Waiting, shares: &Shares) -> Self {
+        let reclaim = |queue: &Queue| queue.reclaim.unwrap_or(state.policy.reclaim);
+        let may_lose = |queue: &&Queue| reclaim(queue) != Reclaim::Any;
+        if !shares.guarantees || !state.queues.values().any(|queue| may_lose(&queue)) {
+            return Self::default();
+        }
+        let has_a_part = |queue: usize| {
+            let queue = &shares.queues[queue];
+            !queue.is_spent
+                && queue.guarantee.iter().zip(&queue.held).any(|(all, held)| *held > 0 && held < all)
+        };
+        let first = |(queue, waits)| {
+            let mut classes =
+                waiting.of_queue(waits).map(|(_, view)| view).filter(|view| !view.is_left_out).peekable();
+            let lender = state.queues.get(&classes.peek()?.example.queue).filter(may_lose)?;
+            let in_line = classes.filter_map(|view| Some((*view.jobs.first()?, view)));
+            let (key, view) = in_line.min_by_key(|(key, _)| *key)?;
+            let takes_below = (reclaim(lender) == Reclaim::Lower).then_some(view.example.priority);
+            let (job, asked) = (JobId::single(key.number), view.asked.clone());
+            Some(Owner { job, queue, asked, takes_below }).filter(|owner| owner.waits_for_its_own(shares))
+        };
+        let mut owners: Vec<_> =
+            waiting.in_queues().filter(|(queue, _)| has_a_part(*queue)).filter_map(first).collect();
+        owners.sort_by_key(|owner| owner.job);
+        Self { owners, ..Self::default() }
+    }
+}
+
+impl Owner {
+    /// Whether all that it asks for is guaranteed to its queue, once others there have ended.
+    fn waits_for_its_own(&self, shares: &Shares) -> bool {
+        let queue = &shares.queues[self.queue];
+        let fits = self.asked.iter().zip(&queue.guarantee).all(|(asked, all)| asked <= all);
+        fits && !queue.stays_within(&self.asked, |queue| &queue.guarantee)
+    }
+
+    /// Whether one of another queue would borrow what is left of the guarantee, and keep it.
+    fn keeps_from(&self, (turn, spec): (Turn, &JobSpec), shares: &Shares) -> bool {
+        let gives_back = self.takes_below.is_some_and(|priority| spec.priority < priority);
+        let queue = &shares.queues[self.queue];
+        let takes = |(index, asked): (usize, &i64)| {
+            let kept = self.asked[index].min(queue.guarantee[index] - queue.held[index]);
+            kept > 0 && *asked > 0 && shares.left(index) - asked < kept
+        };
+        !gives_back
+            && shares.part(turn.queue, self.queue).is_some()
+            && self.waits_for_its_own(shares)
+            && turn.view.asked.iter().enumerate().any(takes)
+    }
 }
 
 /// Who waits for a loan.
@@ -45,17 +114,22 @@ pub(super) fn note(fair: &mut Fair, turn: Turn, reason: &Reason) {
 /// what is due to its own.
 pub(super) fn before_whom(fair: &mut Fair, turn: Turn, spec: &JobSpec) -> Option<JobId> {
     let asked = &turn.view.asked;
-    if fair.borrowers.first.is_empty()
-        || fair.shares.guarantees_it(turn.queue, asked)
-        || !fair.shares.borrows(turn.queue, asked)
-    {
+    let is_anyone = !fair.borrowers.first.is_empty() || !fair.borrowers.owners.is_empty();
+    if !is_anyone || fair.shares.guarantees_it(turn.queue, asked) {
         return None;
     }
-    look(fair);
     let is_due = fair.shares.upwards(turn.queue).all(|place| {
         let queue = &fair.shares.queues[place];
         queue.stays_within(asked, |queue| &queue.target)
     });
+    let mut owners = fair.borrowers.owners.iter().filter(|_| !is_due);
+    if let Some(owner) = owners.find(|owner| owner.keeps_from((turn, spec), &fair.shares)) {
+        return Some(owner.job);
+    }
+    if fair.borrowers.first.is_empty() || !fair.shares.borrows(turn.queue, asked) {
+        return None;
+    }
+    look(fair);
     let until = spec.known_length().map(|length| fair.now + length);
     let is_pushed = |waits: &&Waits| match waits.keeps {
         Keeps::Nothing => false,

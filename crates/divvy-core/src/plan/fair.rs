@@ -103,6 +103,7 @@ pub(super) fn in_turns<'a>(
     let ending = plan.ending();
     ending.iter().for_each(|job| count_ending(state, &mut shares, *job));
     let mut fair = Fair::begin(trial, (others, shares), ending, now);
+    fair.borrowers = Borrowers::of(state, waiting, &fair.shares);
     let relieved = starve::relieve(&mut fair, waiting, plan);
     let parties = (state, waiting, fair.running);
     let mut turns = Turns::new(parties, now, &fair.shares, &|view| fair.has_behind(view));
@@ -217,9 +218,13 @@ impl<'a> Fair<'a, '_> {
     }
 
     /// Whether the verdict of a class stands without a trial.
-    fn stands(&self, turn: Turn, judged: &Reason) -> bool {
+    fn stands(&mut self, turn: Turn, judged: &Reason) -> bool {
         match self.trial.state.freed {
-            true => self.is_hopeless(turn, judged),
+            // Who would keep others from a loan is told so, whatever else keeps him back.
+            true => {
+                self.is_hopeless(turn, judged)
+                    && borrowers::before_whom(self, turn, &turn.view.example).is_none()
+            }
             false => !turn.has_behind,
         }
     }
@@ -359,7 +364,8 @@ impl<'a> Fair<'a, '_> {
             }
         }
         if let Some(owner) = borrowers::before_whom(self, turn, &job.spec) {
-            return Err(Reason::Reserved(owner));
+            let own = place::refused_for_good(self.trial, &job.spec);
+            return Err(own.unwrap_or(Reason::Reserved(owner)));
         }
         // Gangs that may grow stand in no line, and what is due to them goes before what nobody is due.
         let alone = alone && !self.may_grow;

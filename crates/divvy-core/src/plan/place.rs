@@ -159,6 +159,14 @@ pub(super) fn place_spec(trial: &mut Trial, spec: &JobSpec) -> Result<Vec<Placem
     Ok(placements)
 }
 
+/// Why a job could not start in an idle pool, if it could not: what waits for others, too, waits for that.
+pub(super) fn refused_for_good(trial: &mut Trial, spec: &JobSpec) -> Option<Reason> {
+    let mark = trial.mark();
+    let placed = place_now(trial, spec);
+    trial.roll_back_to(mark);
+    placed.err().filter(Reason::is_for_good)
+}
+
 /// Puts aside what is kept from a job, for those before it and by the calendar: why, if anything is.
 fn put_aside(trial: &mut Trial, spec: &JobSpec) -> Option<Reason> {
     let booked = calendar::put_aside(trial, spec).map(Reason::Booked);

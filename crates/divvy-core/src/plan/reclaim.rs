@@ -23,7 +23,7 @@ pub(super) use line::{Candidates, Party};
 use might::others_lend;
 pub(super) use might::{may_take_juniors, might_displace, might_take, might_take_own};
 pub(super) use reach::{Reach, Right};
-use released::{Released, take};
+use released::{Released, take, who_goes};
 pub(super) use rounds::take_back;
 use rules::Rules;
 pub(super) use strangers::Strangers;
@@ -288,13 +288,20 @@ fn make_room<'a>(
         }
         looked = released.order.len();
         if let Ok(placements) = claim.place(fair.trial) {
-            take(fair, claim, (candidates, &released.order), &placements);
+            let goes = who_goes(fair, claim, (candidates, &released.order), &placements);
+            // Where all may stay without whom it had no place, it has that of one for whom room is kept, who would have had theirs.
+            if goes.is_empty() && looked > 0 && fair.trial.reserve.has_owners() {
+                fair.trial.roll_back_to(mark);
+                return None;
+            }
+            take(fair, claim, (candidates, goes), &placements);
             leaving::keep_the_rest(fair, ending);
             return Some(placements);
         }
     }
     let mut keep = |fair: &mut Fair<'a, '_>, placements: &[Placement]| {
-        take(fair, claim, (candidates, &released.order), placements);
+        let goes = who_goes(fair, claim, (candidates, &released.order), placements);
+        take(fair, claim, (candidates, goes), placements);
     };
     let jobs = released.order.iter().map(|index| candidates.get(*index).job).collect();
     let moved = match claim.own_alone {

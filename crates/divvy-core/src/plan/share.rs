@@ -31,7 +31,7 @@ use crate::model::device::WHOLE_MILLI;
 use crate::model::gang::Role;
 use crate::model::job::JobSpec;
 use crate::model::policy::Share;
-use crate::model::queue::{Queue, lineage};
+use crate::model::queue::{Queue, lineage, user_at};
 use crate::reason::Reason;
 use crate::snapshot::{Capacity, ClassView, Counts, NodeView, RunView, Snapshot};
 use crate::state::{State, counted};
@@ -514,6 +514,13 @@ impl Shares {
         self.resources.iter().enumerate().map(of).collect()
     }
 
+    /// What of a resource no queue holds.
+    pub(super) fn left(&self, index: usize) -> i64 {
+        let pool = &self.queues[POOL];
+        let held = pool.children.iter().map(|child| self.queues[*child].held[index]);
+        pool.due[index] - held.sum::<i64>()
+    }
+
     /// What a queue has of each resource of what others lend it; nothing where queues say nothing of loans.
     pub(crate) fn borrowed(&self, place: usize) -> Vec<(Resource, i64)> {
         let of = |index| self.loans.as_ref().map_or(0, |loans| loans.borrowed(place, index));
@@ -542,8 +549,10 @@ impl Shares {
         Ok(())
     }
 
+    /// The path of a queue, or of the one that a user's seat is in.
     fn path(&self, place: usize) -> &str {
-        self.by_path.iter().find(|(_, other)| **other == place).map_or("", |(path, _)| path)
+        let path = self.by_path.iter().find(|(_, other)| **other == place).map_or("", |(path, _)| path);
+        user_at(path).map_or(path, |(queue, _)| queue)
     }
 }
 

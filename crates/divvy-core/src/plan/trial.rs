@@ -54,6 +54,8 @@ pub(super) struct Trial<'a> {
     members: BTreeMap<u64, usize>,
     /// What was left of the hosts, by place, before anything on them was released: less than nothing where it is promised.
     before: BTreeMap<usize, Left>,
+    /// Likewise of devices that are shared, in thousandths, where it was less than nothing.
+    owing: BTreeMap<DeviceId, i32>,
     /// The queues that have used up their budgets, and what that says to their jobs.
     spent: BTreeMap<&'a str, Reason>,
     /// The alternatives of the job whose turn it is for which its queue may borrow no more.
@@ -179,6 +181,7 @@ impl<'a> Trial<'a> {
             islands: BTreeMap::new(),
             members: BTreeMap::new(),
             before: BTreeMap::new(),
+            owing: BTreeMap::new(),
             spent: spent_out(state, state.now),
             not_lent: Closed::default(),
             names_reasons: true,
@@ -359,6 +362,10 @@ impl<'a> Trial<'a> {
         if let Some(place) = self.capacity.node_place(placement.node) {
             let node = &self.capacity.nodes[place];
             self.before.entry(place).or_insert(Left::of(node));
+            let has = |device: &&DeviceView| placement.devices.iter().any(|(id, _)| *id == device.id);
+            for device in node.devices.iter().filter(|device| device.free_milli < 0).filter(has) {
+                self.owing.entry(device.id).or_insert(device.free_milli);
+            }
         }
         self.capacity.give_back(placement);
         self.around.release(self.state, placement, false);
@@ -460,18 +467,19 @@ impl<'a> Trial<'a> {
     fn keep_task(&mut self, placement: &'a Placement, queue: &str) -> bool {
         let Some(place) = self.capacity.node_place(placement.node) else { return false };
         let node = &self.capacity.nodes[place];
-        // Where a host is promised beyond what is free of it, a job may still stay as it is.
+        // Where a host, or a shared device, is promised beyond what is free of it, a job may still stay as it is.
         let before = self.before.get(&place).copied().unwrap_or_default();
         let host_fits = node.cpu_milli.1 - placement.cpu_milli >= before.cpu_milli.min(0)
             && node.memory_bytes.1 - placement.memory_bytes >= before.memory_bytes.min(0)
             && node.most_tasks.1 > before.tasks.min(0)
             && placement.extras.beyond(&node.extras.1).is_none();
+        let owing = |device: DeviceId| self.owing.get(&device).copied().unwrap_or_default();
         let own = |device: DeviceId| placement.devices.iter().find(|(id, _)| *id == device);
         let (mut taken, mut spare) = (Vec::new(), Vec::new());
         for device in &node.devices {
             match own(device.id) {
                 // Whether it works is another matter: who has it may run on.
-                Some((_, draw)) if device.free_milli < draw.milli as i32 => {
+                Some((_, draw)) if device.free_milli - (draw.milli as i32) < owing(device.id) => {
                     if self.state.is_reserved(node.id, device.id) {
                         return false;
                     }

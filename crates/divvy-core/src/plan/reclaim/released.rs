@@ -84,17 +84,28 @@ impl Released {
     }
 }
 
-/// Notes what the claim takes and who goes for it: those of the released who may not stay.
-pub(super) fn take<'a>(
-    fair: &mut Fair<'a, '_>,
+/// Who of the released goes for a claim with these places: those who may not stay.
+pub(super) fn who_goes(
+    fair: &mut Fair,
     claim: &Claim,
-    (candidates, released): (&Candidates<'a>, &[usize]),
+    (candidates, released): (&Candidates, &[usize]),
     placements: &[Placement],
-) {
+) -> Vec<usize> {
     let taken = fair.shares.counted(fair.trial.state, placements.iter());
     let mut goes = keep_what_may_stay(fair, (claim, &taken), candidates, released.to_vec());
     // What others give may be guaranteed to the claim's queue only once its own have gone.
     goes.sort_by_key(|index| !claim.is_of_own(candidates.get(*index)));
+    goes
+}
+
+/// Notes what the claim takes, and who goes for it.
+pub(super) fn take<'a>(
+    fair: &mut Fair<'a, '_>,
+    claim: &Claim,
+    (candidates, goes): (&Candidates<'a>, Vec<usize>),
+    placements: &[Placement],
+) {
+    let taken = fair.shares.counted(fair.trial.state, placements.iter());
     fair.shares.charge(claim.queue, &taken, (1, !claim.spec.preemptible));
     let state = fair.trial.state;
     fair.victims.extend(goes.into_iter().map(|index| victim(candidates.get(index), (state, claim))));

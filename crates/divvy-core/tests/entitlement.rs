@@ -637,9 +637,8 @@ fn a_wide_job_that_would_borrow_is_not_passed_by_those_that_would_borrow_longer(
             wait DV-GPUS-BUSY: no node has 4 GPUs free that would do
             ended other completed Exit exit=0
             ended short completed Exit exit=0
+            place small n1:0
             ended b0_1 completed Exit exit=0
-            place wide n1:0+n1:1+n1:6+n1:7
-            wait DV-GPUS-BUSY: every GPU that would do is taken
         "#]],
     );
 }

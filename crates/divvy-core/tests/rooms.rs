@@ -102,3 +102,61 @@ fn when_a_job_outruns_its_estimate_room_is_kept_from_a_later_end_on_and_who_runs
         "#]],
     );
 }
+
+/// A gang of three waits for one GPU beside two that are free; on the other node there are four, which end at a moment of their own.
+fn two_nodes(other: &str) -> String {
+    format!(
+        "policy {{half_life: none}}\nnode n0 3xh100\nnode n1 4xh100\nsubmit one default 1 limit=2h\nsubmit four default 4 limit={other}\nplan\n\
+         submit gang default 1 tasks=3\nplan\nsubmit two default 2 limit=5h\nplan\nexplain gang"
+    )
+}
+
+#[test]
+fn room_is_kept_elsewhere_where_it_is_there_as_soon() {
+    check(
+        &two_nodes("2h"),
+        expect![[r#"
+        place one n0:0
+        place four n1:0+n1:1+n1:2+n1:3
+        wait DV-GANG: not all of its 3 tasks fit at once
+        place two n0:1+n0:2
+        later
+          DV-GPUS-BUSY every GPU that would do is taken | wait for running jobs to end, or ask for fewer GPUs or for other models, too
+          7 in pool > 7 right model > 7 enough memory > 7 healthy > 0 free > 0 on one node
+          room from 2h
+    "#]],
+    );
+    check(
+        &two_nodes("3h"),
+        expect![[r#"
+        place one n0:0
+        place four n1:0+n1:1+n1:2+n1:3
+        wait DV-GANG: not all of its 3 tasks fit at once
+        wait DV-RESERVED: what is free is kept for job 3, which is before it in line
+        later
+          DV-GANG not all of its 3 tasks fit at once | wait for running jobs to end, or ask for fewer tasks
+          7 in pool > 7 right model > 7 enough memory > 7 healthy > 2 free > 2 on one node
+          room from 2h
+    "#]],
+    );
+}
+
+#[test]
+fn room_that_is_kept_elsewhere_is_kept_there_from_the_next() {
+    check(
+        &format!("{}\nsubmit late default 2 limit=5h\nend four\nplan", two_nodes("2h")),
+        expect![[r#"
+        place one n0:0
+        place four n1:0+n1:1+n1:2+n1:3
+        wait DV-GANG: not all of its 3 tasks fit at once
+        place two n0:1+n0:2
+        later
+          DV-GPUS-BUSY every GPU that would do is taken | wait for running jobs to end, or ask for fewer GPUs or for other models, too
+          7 in pool > 7 right model > 7 enough memory > 7 healthy > 0 free > 0 on one node
+          room from 2h
+        ended four completed Exit exit=0
+        place gang n1:0 n1:1 n1:2
+        wait DV-GPUS-BUSY: no node has 2 GPUs free that would do
+    "#]],
+    );
+}

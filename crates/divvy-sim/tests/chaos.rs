@@ -60,3 +60,9 @@ fn lives_in_which_jobs_might_take_places_in_turns_come_to_rest() {
         assert_eq!(divvy_sim::chaos::run(seed..seed + 1, 10_000, 1).violations, []);
     }
 }
+
+/// In this life a job got what was kept for another since that would have had room in the place of a third, who stayed.
+#[test]
+fn what_is_kept_for_one_is_not_had_by_others_who_might_have_gone() {
+    assert_eq!(divvy_sim::chaos::run(264..265, 10_000, 1).violations, []);
+}

@@ -149,7 +149,7 @@ pub(super) fn place_spec(trial: &mut Trial, spec: &JobSpec) -> Result<Vec<Placem
         if let Some(keeps) = put_aside(trial, spec) {
             let beside = place_now(trial, spec);
             trial.roll_back_to(mark);
-            placements = beside.map_err(|_| keeps)?;
+            placements = beside.or_else(|_| instead(trial, spec).ok_or(keeps))?;
         }
         placements.sort_unstable_by_key(|placement| placement.allocation);
         placements.iter().for_each(|placement| trial.take(placement.clone(), spec));
@@ -165,6 +165,15 @@ pub(super) fn refused_for_good(trial: &mut Trial, spec: &JobSpec) -> Option<Reas
     let placed = place_now(trial, spec);
     trial.roll_back_to(mark);
     placed.err().filter(Reason::is_for_good)
+}
+
+/// Where a job fits if those for whom room is kept have it elsewhere.
+fn instead(trial: &mut Trial, spec: &JobSpec) -> Option<Vec<Placement>> {
+    let mark = trial.mark();
+    calendar::put_aside(trial, spec);
+    let placed = place_now(trial, spec);
+    trial.roll_back_to(mark);
+    placed.ok().filter(|placements| trial.reserve.has_owners() && reserve::makes_way(trial, spec, placements))
 }
 
 /// Puts aside what is kept from a job, for those before it and by the calendar: why, if anything is.

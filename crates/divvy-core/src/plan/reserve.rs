@@ -37,6 +37,8 @@ pub(super) struct Reserve<'a> {
     is_asked: bool,
     /// When what this cycle has placed will end, as far as that is known.
     ends: BTreeMap<AllocationId, Time>,
+    /// How many ends were looked at to find room elsewhere for those for whom it is kept.
+    looked_elsewhere: usize,
 }
 
 /// What is kept for a waiting job.
@@ -155,6 +157,55 @@ pub(super) fn put_aside(trial: &mut Trial, spec: &JobSpec) -> Option<JobId> {
         }
     }
     first
+}
+
+/// Whether those for whom room is kept have it elsewhere from the same moments on, where a job is placed so: then it is kept there. Not
+/// where room is collected; and no more is looked at in a cycle than for one reservation.
+pub(super) fn makes_way(trial: &mut Trial, spec: &JobSpec, placements: &[Placement]) -> bool {
+    let mark = trial.mark();
+    let names_reasons = trial.name_reasons(false);
+    let (scope, around) = (trial.keep_to(None), trial.join_spread(Vec::new()));
+    let found = elsewhere(trial, trial.reserve.until(spec), placements);
+    trial.keep_to(scope);
+    trial.join_spread(around);
+    trial.name_reasons(names_reasons);
+    trial.roll_back_to(mark);
+    let Some(found) = found else { return false };
+    for (kept, placements) in trial.reserve.kept.iter_mut().zip(found) {
+        kept.placements = placements;
+    }
+    true
+}
+
+/// Where each of those for whom room is kept has it, beside placements that last until then.
+fn elsewhere(
+    trial: &mut Trial,
+    until: Option<Time>,
+    placements: &[Placement],
+) -> Option<Vec<Vec<Placement>>> {
+    let state = trial.state;
+    let owners: Vec<_> = trial.reserve.kept.iter().map(|kept| (kept.owner, kept.from)).collect();
+    let last = owners.iter().map(|(_, from)| *from).collect::<Option<Vec<_>>>()?.into_iter().max();
+    let ends = known_ends(trial);
+    let by = |from: Time| ends.iter().take_while(move |(at, _)| at.is_some_and(|at| at <= from));
+    trial.reserve.looked_elsewhere += owners.len() * last.map_or(0, |last| by(last).count());
+    if trial.reserve.looked_elsewhere > MOST_ENDS {
+        return None;
+    }
+    let mut found: Vec<Vec<Placement>> = Vec::new();
+    for (owner, from) in owners {
+        let (job, from) = (state.jobs.get(&owner.number)?, from?);
+        let mark = trial.mark();
+        let lasts = until.is_none_or(|until| until > from);
+        let beside = placements.iter().filter(|_| lasts).chain(found.iter().flatten());
+        beside.for_each(|placement| trial.put_aside(placement.clone()));
+        calendar::put_aside(trial, &job.spec);
+        by(from).flat_map(|(_, ids)| ids).for_each(|id| give_back(trial, *id));
+        let placed = place::place_now(trial, &job.spec);
+        trial.roll_back_to(mark);
+        found.push(placed.ok()?);
+    }
+    Some(found)
 }
 
 /// What of a placement could be had now.

@@ -93,6 +93,30 @@ fn logs_follow_a_job_until_it_ends() {
 }
 
 #[test]
+fn a_job_that_waits_to_run_again_shows_what_it_wrote_and_how_it_saves_its_work() {
+    let pool = Pool::start();
+    let (began, blocks) = (pool.gate("began"), pool.gate("blocks"));
+    let script = "echo attempt $DIVVY_RESTART\n[ $DIVVY_RESTART -gt 0 ] && exit 0\ntrap 'exit 85' USR1\necho > began\n\
+        while :; do sleep 0.05; done\n";
+    let job = "gpus: 8\ncheckpoint: {notice: USR1, grace: 60s, every: 30m}\ncommand: [sh, job.sh]\n";
+    std::fs::write(pool.work().join("job.sh"), script).unwrap();
+    std::fs::write(pool.work().join("job.yaml"), job).unwrap();
+    let id = pool.say("run -d -f job.yaml").ok().to_owned();
+    began.await_job();
+    let blocker = pool.submit("-g 8 -p high", "echo > blocks; exec sleep 1000");
+    blocks.await_job();
+    assert_eq!(pool.job(&id)["state"], "pending");
+    let written = pool.divvy(["logs", &id]);
+    assert!(written.ok().starts_with("attempt 0") && !written.ok().contains("attempt 1"), "{written:?}");
+    let shown = pool.divvy(["show", &id]);
+    assert!(shown.ok().contains("told by USR1, in 1m00s, by itself every 30m00s"), "{shown:?}");
+    assert_eq!(pool.divvy(["show", &id, "-o", "json"]).json()["checkpoint"]["every_ms"], 1_800_000);
+    pool.divvy(["cancel", &blocker]).ok();
+    assert_eq!(pool.divvy(["wait", &id]).code, 0);
+    assert!(pool.divvy(["logs", &id]).ok().ends_with("attempt 1"));
+}
+
+#[test]
 fn cancelling_ends_what_runs_and_what_waits_and_show_says_by_whom() {
     let pool = Pool::start();
     let started = pool.gate("started");

@@ -103,7 +103,6 @@ pub(super) fn in_turns<'a>(
     let ending = plan.ending();
     ending.iter().for_each(|job| count_ending(state, &mut shares, *job));
     let mut fair = Fair::begin(trial, (others, shares), ending, now);
-    fair.borrowers = Borrowers::of(state, waiting, &fair.shares);
     let relieved = starve::relieve(&mut fair, waiting, plan);
     let parties = (state, waiting, fair.running);
     let mut turns = Turns::new(parties, now, &fair.shares, &|view| fair.has_behind(view));
@@ -180,12 +179,12 @@ impl<'a, 'b> Fair<'a, 'b> {
         now: Time,
     ) -> Self {
         let state = trial.state;
-        let Others { running, growing, leavers, .. } = others;
+        let Others { waiting, running, growing, leavers, .. } = others;
         let told = ending.iter().filter_map(|job| state.run(*job)).flat_map(|run| run.live.iter().copied());
         Self {
             leaving: Leaving::new(state, leavers, told),
             budget: Budget::new(&state.policy),
-            borrowers: Borrowers::default(),
+            borrowers: Borrowers::of(state, waiting, &shares),
             victims: Vec::new(),
             may_grow: !growing.is_empty(),
             grown: Vec::new(),

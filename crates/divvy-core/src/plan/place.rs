@@ -169,11 +169,14 @@ pub(super) fn refused_for_good(trial: &mut Trial, spec: &JobSpec) -> Option<Reas
 
 /// Where a job fits if those for whom room is kept have it elsewhere.
 fn instead(trial: &mut Trial, spec: &JobSpec) -> Option<Vec<Placement>> {
+    if !trial.reserve.has_owners() {
+        return None;
+    }
     let mark = trial.mark();
     calendar::put_aside(trial, spec);
     let placed = place_now(trial, spec);
     trial.roll_back_to(mark);
-    placed.ok().filter(|placements| trial.reserve.has_owners() && reserve::makes_way(trial, spec, placements))
+    placed.ok().filter(|placements| reserve::makes_way(trial, spec, placements))
 }
 
 /// Puts aside what is kept from a job, for those before it and by the calendar: why, if anything is.

@@ -154,6 +154,13 @@ impl<'a> Claim<'a> {
         !state.pledges.is_empty() && !self.always_owed && view.is_redoing(now)
     }
 
+    /// Whether one, of its own queue or another's, is left alone for a while since it made room before.
+    fn leaves_in_peace(&self, (own, view): (bool, &RunView), (state, now): (&State, Time)) -> bool {
+        let is_in_peace = view.is_cooling(now) && (own || !self.owed)
+            || !own && !self.starves && self.lets_redo(view, (state, now));
+        is_in_peace && !self.strangers
+    }
+
     /// Whether others go before one who might give way, whatever it costs.
     fn goes_later(&self, job: JobId) -> bool {
         self.first.is_some_and(|first| !first.contains(&job))
@@ -405,11 +412,8 @@ fn candidates<'a>(fair: &Fair<'a, '_>, claim: &Claim) -> Candidates<'a> {
         let sibling = fair.shares.part(claim.queue, party.place);
         let queue_priority = sibling.map_or(0, |(_, other)| fair.shares.queues[other].priority);
         let runs = party.runs(fair).iter().take_while(|run| run.view.priority <= most);
-        let is_safe = |run: &Runs| {
-            let is_in_peace = run.view.is_cooling(now) && (own || !claim.owed)
-                || !own && !claim.starves && claim.lets_redo(run.view, (state, now));
-            is_in_peace && !claim.strangers || spent.contains(&run.job)
-        };
+        let is_safe =
+            |run: &Runs| claim.leaves_in_peace((own, run.view), (state, now)) || spent.contains(&run.job);
         let mut worst = Worst::default();
         for run in runs.filter(|run| may(run.job, run.view) && !is_safe(run)) {
             let (live, draws) = run.left(fair);

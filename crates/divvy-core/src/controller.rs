@@ -252,12 +252,12 @@ impl Controller {
         timers.into_iter().chain(others).flatten().min()
     }
 
-    /// When the next budget renews, if anybody waits for that.
+    /// When the next budget renews, if anybody waits for that; for one of nothing nobody does.
     fn awaited_renewal(&self) -> Option<Time> {
         let until = self.state.next_renewal()?;
-        let waits = |reason: &Reason| matches!(reason, Reason::OverBudget(..));
-        let is_awaited =
-            self.state.verdicts.values().any(waits) || self.may_grow_where(|queue| !queue.budget.is_unsaid());
+        let waits = |reason: &Reason| matches!(reason, Reason::OverBudget(_, budget, _) if *budget > 0);
+        let renews = |queue: &Queue| queue.budget.said().is_some_and(|budget| budget.milli_gpu_hours > 0);
+        let is_awaited = self.state.verdicts.values().any(waits) || self.may_grow_where(renews);
         is_awaited.then_some(until)
     }
 

@@ -244,6 +244,7 @@ impl Reason {
             Reason::BeyondGuarantee(_, _, most, asked)
             | Reason::QueueLimit(_, _, most, asked)
             | Reason::UserLimit(_, _, most, asked) => asked > most,
+            Reason::OverBudget(_, budget, _) => *budget == 0,
             _ => false,
         }
     }
@@ -278,7 +279,7 @@ impl Reason {
     pub fn wake(&self) -> Wake {
         match self {
             Reason::NotPlanned => Wake::Cycle,
-            Reason::Held(_) | Reason::PoolDraining => Wake::Person,
+            Reason::Held(_) | Reason::PoolDraining | Reason::OverBudget(_, 0, _) => Wake::Person,
             Reason::Dependency(job, _) => Wake::JobEnds(*job),
             Reason::StartAfter(at) | Reason::OverBudget(_, _, at) => Wake::Time(*at),
             Reason::ArrayLimit(_)

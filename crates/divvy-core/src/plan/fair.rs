@@ -310,6 +310,10 @@ impl<'a> Fair<'a, '_> {
     fn displace(&mut self, turn: Turn, judged: &Reason) -> Result<Option<OrderKey>, Reason> {
         let state = self.trial.state;
         let Some(job) = state.jobs.get(&turn.key.number) else { return Ok(None) };
+        // Who had to leave room to one before it does not get it by taking it from one who could have it until then.
+        if matches!(judged, Reason::Reserved(_)) {
+            return Err(judged.clone());
+        }
         self.shares.allows(turn.queue, &turn.view.asked, &job.spec)?;
         self.trial.not_lent = self.shares.closed(turn.queue, &job.spec)?;
         let (mark, told) = (self.trial.mark(), self.trial.name_reasons(false));
@@ -423,6 +427,13 @@ impl<'a> Fair<'a, '_> {
         true
     }
 
+    /// Whether a job is guaranteed to its queue as things stand; and whether it is, whatever the queue has used.
+    pub(super) fn owes(&self, queue: usize, spec: &JobSpec, asked: &Amounts) -> (bool, bool) {
+        let enough = self.shares.enough_for(spec, asked, self.trial.capacity());
+        let owed = self.shares.guarantees_it(queue, &enough);
+        (owed, owed && self.shares.guarantees_it_always(queue, &enough))
+    }
+
     /// Takes the places of others for a job; of its own queue only where it says so. One whose devices were just taken takes only
     /// those of jobs that come after it in its own queue, but for what is guaranteed to its queue (L10).
     fn claim(
@@ -433,8 +444,7 @@ impl<'a> Fair<'a, '_> {
     ) -> Option<Vec<Placement>> {
         let scarce = self.shares.scarce(&asked, self.trial.capacity());
         let starves = by == By::Starving;
-        let owed = !starves && self.shares.guarantees_it(queue, &asked);
-        let always_owed = owed && self.shares.guarantees_it_always(queue, &asked);
+        let (owed, always_owed) = if starves { (false, false) } else { self.owes(queue, spec, &asked) };
         let is_held_back = !starves && !owed && self.trial.state.was_just_taken(job);
         if is_held_back && !own {
             return None;

@@ -167,9 +167,9 @@ pub(super) fn refused_for_good(trial: &mut Trial, spec: &JobSpec) -> Option<Reas
     placed.err().filter(Reason::is_for_good)
 }
 
-/// Where a job fits if those for whom room is kept have it elsewhere.
+/// Where a job for which nobody goes fits if those for whom room is kept have it elsewhere.
 fn instead(trial: &mut Trial, spec: &JobSpec) -> Option<Vec<Placement>> {
-    if !trial.reserve.has_owners() {
+    if !trial.reserve.may_make_way() {
         return None;
     }
     let mark = trial.mark();

@@ -34,6 +34,7 @@ use super::leaving;
 use super::order;
 use super::past::{Short, Worst};
 use super::place;
+use super::reserve::Leaves;
 use super::resize::Unit;
 use super::share::{self, ANY, Amounts, Shares};
 use super::starve;
@@ -178,6 +179,15 @@ impl<'a> Claim<'a> {
             Some(unit) => unit.place(trial),
         }
     }
+
+    /// Likewise where others are counted as gone.
+    fn place_by_stops(&self, trial: &mut Trial) -> Result<Vec<Placement>, Reason> {
+        let leaves = if self.owed { Leaves::WhatIsFree } else { Leaves::WhatIsForetold };
+        let before = trial.reserve.leave(leaves);
+        let placed = self.place(trial);
+        trial.reserve.leave(before);
+        placed
+    }
 }
 
 /// A running job, or a part of one, that may have to give way.
@@ -294,7 +304,7 @@ fn make_room<'a>(
             continue;
         }
         looked = released.order.len();
-        if let Ok(placements) = claim.place(fair.trial) {
+        if let Ok(placements) = claim.place_by_stops(fair.trial) {
             let goes = who_goes(fair, claim, (candidates, &released.order), &placements);
             // Where all may stay without whom it had no place, it has that of one for whom room is kept, who would have had theirs.
             if goes.is_empty() && looked > 0 && fair.trial.reserve.has_owners() {
@@ -444,7 +454,7 @@ fn candidates<'a>(fair: &Fair<'a, '_>, claim: &Claim) -> Candidates<'a> {
             let whole = Candidate { job, view, queue, live, draws, cost, within, needs, goes_before };
             let may_stop = |candidate: &Candidate| may_stop(&fair.shares, claim, candidate, reach);
             match view.elastic {
-                true => found.extend(victims::parts_of(fair, whole, short).into_iter().filter(may_stop)),
+                true => found.extend(victims::parts_of(fair, whole, short, may_stop)),
                 false => found.extend(Some(whole).filter(may_stop)),
             }
         }

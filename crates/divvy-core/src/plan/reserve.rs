@@ -39,6 +39,22 @@ pub(super) struct Reserve<'a> {
     ends: BTreeMap<AllocationId, Time>,
     /// How many ends were looked at to find room elsewhere for those for whom it is kept.
     looked_elsewhere: usize,
+    leaves: Leaves,
+}
+
+/// What a job leaves to those for whom room is kept.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum Leaves {
+    /// All of it, or what they would have elsewhere instead.
+    #[default]
+    AllOrElsewhere,
+    /// All of it.
+    All,
+    /// Where others go for it: what they leave, too, as far as it is foretold when they would have ended. What is collected as it becomes
+    /// free they would have had for longer.
+    WhatIsForetold,
+    /// Where others go for what is guaranteed to its queue: what was free before.
+    WhatIsFree,
 }
 
 /// What is kept for a waiting job.
@@ -47,6 +63,18 @@ struct Kept {
     /// From when it has all of it; `None` where that cannot be foretold and it is collected as it becomes free.
     from: Option<Time>,
     placements: Vec<Placement>,
+    /// What of that was free when it was looked for.
+    free: Vec<Placement>,
+}
+
+impl Kept {
+    /// What of it is left to its owner.
+    fn left(&self, leaves: Leaves) -> &[Placement] {
+        match (leaves, self.from) {
+            (Leaves::WhatIsFree, _) | (Leaves::WhatIsForetold, None) => &self.free,
+            _ => &self.placements,
+        }
+    }
 }
 
 /// What ends together, and when, if that is known.
@@ -65,6 +93,16 @@ impl<'a> Reserve<'a> {
 
     pub(super) fn is_asked(&self) -> bool {
         self.is_asked
+    }
+
+    /// Sets what jobs leave to those for whom room is kept, from now on; gives what they left before.
+    pub(super) fn leave(&mut self, leaves: Leaves) -> Leaves {
+        std::mem::replace(&mut self.leaves, leaves)
+    }
+
+    /// Whether those for whom room is kept may have it elsewhere.
+    pub(super) fn may_make_way(&self) -> bool {
+        self.leaves == Leaves::AllOrElsewhere && self.has_owners()
     }
 
     /// The moment of the cycle; the beginning of time where there is none.
@@ -139,7 +177,7 @@ impl<'a> Reserve<'a> {
 /// Puts aside what a job must leave to those before it. Gives the first of them, if there is any.
 pub(super) fn put_aside(trial: &mut Trial, spec: &JobSpec) -> Option<JobId> {
     reserve(trial);
-    let until = trial.reserve.until(spec);
+    let (until, leaves) = (trial.reserve.until(spec), trial.reserve.leaves);
     let in_time = |from: &Time| until.is_some_and(|until| until <= *from);
     let pushed = |kept: &&Kept| !kept.from.as_ref().is_some_and(in_time);
     let kept: Vec<(JobId, Placement)> = trial
@@ -147,7 +185,7 @@ pub(super) fn put_aside(trial: &mut Trial, spec: &JobSpec) -> Option<JobId> {
         .kept
         .iter()
         .filter(pushed)
-        .flat_map(|kept| kept.placements.iter().map(|placement| (kept.owner, placement.clone())))
+        .flat_map(|kept| kept.left(leaves).iter().map(|placement| (kept.owner, placement.clone())))
         .collect();
     let mut first = None;
     for (owner, placement) in kept {
@@ -171,8 +209,10 @@ pub(super) fn makes_way(trial: &mut Trial, spec: &JobSpec, placements: &[Placeme
     trial.name_reasons(names_reasons);
     trial.roll_back_to(mark);
     let Some(found) = found else { return false };
-    for (kept, placements) in trial.reserve.kept.iter_mut().zip(found) {
-        kept.placements = placements;
+    let found: Vec<_> =
+        found.into_iter().map(|placements| (free_of(trial.capacity(), &placements), placements)).collect();
+    for (kept, (free, placements)) in trial.reserve.kept.iter_mut().zip(found) {
+        (kept.placements, kept.free) = (placements, free);
     }
     true
 }
@@ -206,6 +246,11 @@ fn elsewhere(
         found.push(placed.ok()?);
     }
     Some(found)
+}
+
+/// What of placements could be had now.
+fn free_of(capacity: &Capacity, placements: &[Placement]) -> Vec<Placement> {
+    placements.iter().filter_map(|placement| what_is_free(capacity, placement)).collect()
 }
 
 /// What of a placement could be had now.
@@ -252,7 +297,8 @@ pub(super) fn reserve(trial: &mut Trial) {
         };
         trial.reserve.rooms.push(Room { job: JobId { member: run, ..owner }, keeps, awaits });
         if let Some(Found { from, placements, .. }) = found {
-            trial.reserve.kept.push(Kept { owner, from, placements });
+            let free = free_of(trial.capacity(), &placements);
+            trial.reserve.kept.push(Kept { owner, from, placements, free });
         }
     }
 }

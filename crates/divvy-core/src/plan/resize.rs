@@ -195,8 +195,7 @@ fn more(fair: &mut Fair, grower: &Grower, reach: Reach) -> Option<Vec<Placement>
             return None;
         }
         let scarce = fair.shares.scarce(&asked, fair.trial.capacity());
-        let owed = fair.shares.guarantees_it(grower.queue, &asked);
-        let always_owed = owed && fair.shares.guarantees_it_always(grower.queue, &asked);
+        let (owed, always_owed) = fair.owes(grower.queue, &unit.spec, &asked);
         fair.early.get_or_insert(fair.places.len());
         let claim = Claim::of(grower.id, &unit.spec, (grower.queue, asked));
         reclaim::take_back(fair, &Claim { part: Some(unit), scarce, owed, always_owed, ..claim })

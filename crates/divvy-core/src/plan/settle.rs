@@ -69,17 +69,24 @@ pub(super) fn settle(
     };
     let (mut later, mut now): (Vec<_>, Vec<_>) =
         grown.into_iter().map(awaited).partition(|(waits_for, _)| !waits_for.is_empty());
+    let mut counted_on: BTreeSet<NodeId> = BTreeSet::new();
     for (index, mut place) in places.into_iter().enumerate() {
-        let then = if index < early { &holders_before } else { &holders };
+        let is_early = index < early;
+        let then = if is_early { &holders_before } else { &holders };
         let mut waits_for = then.of_place(state, &place, (leavers, false));
         // Places may have been exchanged since.
         waits_for.extend(holders.of_devices(&place));
-        if !waits_for.is_empty() || !room.take(&place.placements) {
+        let is_taken = !is_early && place.hosts().any(|node| counted_on.contains(&node));
+        if !waits_for.is_empty() || is_taken || !room.take(&place.placements) {
             waits_for.extend(then.of_hosts(&place));
         }
         if waits_for.is_empty() {
             plan.places.push(place);
             continue;
+        }
+        // It does not wait for those who go for the growth of others: what is left beside them is its own.
+        if is_early && before.len() < all.len() {
+            counted_on.extend(place.hosts());
         }
         for id in &waits_for {
             if let Some(held) = state.allocations.get(id).filter(|held| held.job != place.job) {
@@ -179,8 +186,7 @@ impl Holders {
 
     /// The allocations on the hosts of a place: it may need their cores or their memory.
     fn of_hosts(&self, place: &Place) -> impl Iterator<Item = AllocationId> {
-        let draws = place.placements.iter().filter(|placement| placement.draws_on_host());
-        draws.filter_map(|placement| self.hosts.get(&placement.node)).flatten().copied()
+        place.hosts().filter_map(|node| self.hosts.get(&node)).flatten().copied()
     }
 
     /// The allocations that must end before a place is free, whatever hosts have left: those on its devices, those that count

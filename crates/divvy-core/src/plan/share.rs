@@ -379,6 +379,19 @@ impl Shares {
         self.resources.iter().map(of).collect()
     }
 
+    /// What is surely enough for a job that asks for so much: tasks that want nodes to themselves draw all that these have of hosts, which
+    /// is said only once they have places.
+    pub(super) fn enough_for(&self, spec: &JobSpec, asked: &Amounts, capacity: &Capacity) -> Amounts {
+        let tasks = i64::from(spec.gang.tasks());
+        let most = |of: fn(&NodeView) -> i64| capacity.nodes.iter().map(of).max().unwrap_or(0);
+        let of = |(resource, asked): (&Resource, &i64)| match resource {
+            Resource::Cpu if spec.exclusive => most(|node| node.cpu_milli.0).saturating_mul(tasks),
+            Resource::Memory if spec.exclusive => most(|node| node.memory_bytes.0).saturating_mul(tasks),
+            _ => *asked,
+        };
+        self.resources.iter().zip(asked).map(of).collect()
+    }
+
     /// Of each resource, whether the pool has less of it free than is asked. Devices always count as scarce: whether those that
     /// are free would do is for who looks at nodes.
     pub(crate) fn scarce(&self, asked: &Amounts, capacity: &Capacity) -> Vec<bool> {

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::fair::Fair;
-use super::parts::{self, Part};
+use super::parts;
 use super::past::Short;
 use super::reclaim::{Candidate, Goes, Reach, Right};
 use super::share::{ANY, Amounts, Shares};
@@ -24,34 +24,38 @@ pub(super) fn left_of<'a>(fair: &Fair<'a, '_>, (job, view): (JobId, &'a RunView)
     Cow::Owned(view.live.iter().filter(|id| !gone.contains(id)).copied().collect())
 }
 
-/// A job as it is; or, if it may run with less, each part that may go by itself, with what that leaves its queue short of, and the core.
+/// A job as it is; or, if it may run with less, each part that may go by itself, with what that leaves its queue short of, and the
+/// core. Whatever may not go by itself goes with what it is a part of: nothing of a gang stays without its core.
 pub(super) fn parts_of<'a>(
     fair: &Fair<'a, '_>,
     whole: Candidate<'a>,
     mut short: impl FnMut(&Amounts) -> Short,
+    may_go: impl Fn(&Candidate) -> bool,
 ) -> Vec<Candidate<'a>> {
     let state = fair.trial.state;
-    let job = state.jobs.get(&whole.job.number).filter(|_| whole.view.elastic);
-    let Some(job) = job else { return vec![whole] };
+    let Some(job) = state.jobs.get(&whole.job.number) else { return Vec::new() };
     let held = whole.live.iter().filter_map(|id| Some((state.allocations.get(id)?.placement.rank, *id)));
     let by_rank: BTreeMap<u32, AllocationId> = held.collect();
-    let surplus = parts::surplus(&job.spec.gang, &by_rank.keys().copied().collect());
-    let mut of = |part: &Part| -> Candidate<'a> {
-        let live: Vec<AllocationId> =
-            part.ranks.iter().filter_map(|rank| by_rank.get(rank)).copied().collect();
-        let goes = if part.within.len() == 1 { Goes::Task } else { Goes::Group };
+    let mut found: Vec<Candidate> = Vec::new();
+    let mut goes: BTreeSet<AllocationId> = BTreeSet::new();
+    for part in parts::surplus(&job.spec.gang, &by_rank.keys().copied().collect()) {
+        let inside = by_rank.range(part.within.clone()).map(|(_, id)| *id);
+        let live: Vec<AllocationId> = inside.filter(|id| !goes.contains(id)).collect();
+        let goes_as = if part.within.len() == 1 { Goes::Task } else { Goes::Group };
         let within = Some(part.within.clone());
         // The job runs on: nothing of its work is lost.
         let mut part =
-            candidate(fair, Candidate { within, live: Cow::Owned(live), ..whole.clone() }, (goes, 0));
+            candidate(fair, Candidate { within, live: Cow::Owned(live), ..whole.clone() }, (goes_as, 0));
         part.cost.short = short(&part.draws);
-        part
-    };
-    let mut found: Vec<Candidate> = surplus.iter().map(&mut of).collect();
-    let goes: BTreeSet<AllocationId> = found.iter().flat_map(|part| part.live.iter().copied()).collect();
+        if may_go(&part) {
+            goes.extend(part.live.iter().copied());
+            found.push(part);
+        }
+    }
     let core: Vec<AllocationId> = whole.live.iter().filter(|id| !goes.contains(id)).copied().collect();
     let lost = whole.cost.lost_milli_ms;
-    found.push(candidate(fair, Candidate { live: Cow::Owned(core), ..whole.clone() }, (Goes::Job, lost)));
+    let core = candidate(fair, Candidate { live: Cow::Owned(core), ..whole }, (Goes::Job, lost));
+    found.extend(Some(core).filter(may_go));
     found
 }
 

@@ -46,6 +46,7 @@ impl Reason {
                 shown(resource, *most),
                 shown(resource, *asked)
             ),
+            Reason::OverBudget(queue, 0, _) => format!("have the budget of {queue} raised"),
             Reason::OverBudget(queue, _, until) => {
                 format!("wait until {}, or have the budget of {queue} raised", utc(*until))
             }
@@ -96,6 +97,7 @@ impl Reason {
                 }
                 write!(f, "{user} is at the limit of {most} that a user has in queue {queue}")
             }
+            Reason::OverBudget(queue, 0, _) => write!(f, "queue {queue} has a budget of 0 GPU-hours"),
             Reason::OverBudget(queue, budget, until) => {
                 let (hours, renews) = (gpu_hours(*budget), utc(*until));
                 write!(f, "queue {queue} has used its budget of {hours}, which renews {renews}")

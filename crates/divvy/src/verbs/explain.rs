@@ -218,7 +218,7 @@ fn headline(explained: &Explained) -> String {
 
 /// Whether what is set for its queue, or its user, is in the way of a job that never starts: the pool may well hold it.
 fn is_beyond_settings(blockers: &[divvy_api::Blocker]) -> bool {
-    let of_settings = ["DV-QUEUE-LIMIT", "DV-USER-LIMIT", "DV-OVER-QUOTA"];
+    let of_settings = ["DV-QUEUE-LIMIT", "DV-USER-LIMIT", "DV-OVER-QUOTA", "DV-OVER-BUDGET"];
     blockers.iter().any(|blocker| of_settings.contains(&blocker.code.as_str()))
 }
 

@@ -73,6 +73,7 @@ impl Watch {
         if claimant.is_some_and(|claimant| {
             is_strange(state, job, &claimant.spec.queue)
                 || self.is_entitled(state, claimant, grows(state, by))
+                || self.is_entitled_to_hosts(state, claimant)
         }) {
             return;
         }

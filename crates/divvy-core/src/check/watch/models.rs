@@ -2,7 +2,9 @@
 
 use super::*;
 use crate::check::reckon::{guaranteed_of, models_guaranteed};
+use crate::model::ask::Alternative;
 use crate::model::borrowing::BorrowEvicts;
+use crate::model::gang::Role;
 use crate::state::Job;
 
 impl Watch {
@@ -31,6 +33,26 @@ impl Watch {
         };
         let models = models_guaranteed(state).into_iter().filter(|_| milli > 0);
         models.filter(|model| is_asked(model) && stays(model)).collect()
+    }
+
+    /// Whether a job that asks for no devices stays with what it asks of a host within what is guaranteed to its queue of that.
+    pub(super) fn is_entitled_to_hosts(&self, state: &State, claimant: &Job) -> bool {
+        let spec = &claimant.spec;
+        let sum = |of: fn(&Alternative) -> Option<i64>| {
+            let each = |role: &Role| role.ask.alternatives.first().and_then(of).unwrap_or(0);
+            let roles = spec.gang.required_roles();
+            let of_roles = roles.iter().map(|role| each(role).saturating_mul(i64::from(role.minimum)));
+            of_roles.fold(0, i64::saturating_add)
+        };
+        let asked =
+            [(Resource::Cpu, sum(|way| way.cpu_milli)), (Resource::Memory, sum(|way| way.memory_bytes))];
+        let has_seat = stand(state, claimant) != spec.queue;
+        let stays = |(resource, asked): &(Resource, i64)| {
+            let (guarantee, (held, leaves)) =
+                (guaranteed_of(state, &spec.queue, resource), self.held_of(&spec.queue, resource));
+            *asked > 0 && guarantee > 0 && (has_seat || held - leaves + asked <= guarantee)
+        };
+        spec.milli_asked() == 0 && asked.iter().any(stays)
     }
 
     /// Whether a queue holds more of a model, which a job gives back, than is guaranteed to it of that or of any.

@@ -1,6 +1,7 @@
 //! Scenarios of budgets in GPU-hours.
 
-use divvy_core::scenario::run;
+use divvy_core::controller::Controller;
+use divvy_core::scenario::{Scenario, run};
 use expect_test::{Expect, expect};
 
 /// Runs a scenario in which queues share the pool and jobs give way by least loss.
@@ -127,4 +128,19 @@ fn a_budget_of_nothing_lets_nothing_with_a_device_start() {
         wait DV-OVER-BUDGET: queue q has a budget of 0 GPU-hours
     "#]],
     );
+}
+
+#[test]
+fn one_that_renews_is_waited_for_one_of_nothing_is_not() {
+    let due = |gpu_hours: u32, begins: &[&str]| {
+        let mut scenario = Scenario::new();
+        let queue = queue("q", gpu_hours, "0");
+        let lines = ["policy {half_life: none, starve_after: none}", "node n1 4xh100", &queue];
+        for line in lines.iter().chain(begins).chain(&["submit b q 1", "plan"]) {
+            scenario.line(line).unwrap();
+        }
+        Controller::open(scenario.state().clone()).due().map(|at| at.0)
+    };
+    assert_eq!(due(4, &["submit a q 2", "plan", "pass 2h", "end a"]), Some(24 * 3_600_000));
+    assert_eq!(due(0, &[]), None);
 }

@@ -66,3 +66,16 @@ fn lives_in_which_jobs_might_take_places_in_turns_come_to_rest() {
 fn what_is_kept_for_one_is_not_had_by_others_who_might_have_gone() {
     assert_eq!(divvy_sim::chaos::run(264..265, 10_000, 1).violations, []);
 }
+
+/// In this life what was kept for a job was reckoned while others were counted as gone for a third, and stood so for the rest of the cycle.
+#[test]
+fn what_is_kept_is_told_by_who_runs() {
+    assert_eq!(divvy_sim::chaos::run(1857..1858, 10_000, 1).violations, []);
+}
+
+/// In this life gangs grew on an idle node, since that was due to their queue, and one of their queue that stood before them would have
+/// taken it from them in the next cycle.
+#[test]
+fn gangs_do_not_grow_before_those_who_would_take_it_from_them() {
+    assert_eq!(divvy_sim::chaos::run(6577..6578, 10_000, 1).violations, []);
+}

@@ -187,6 +187,12 @@ fn a_gang_grows_into_what_is_free_hears_of_it_and_shrinks_for_who_is_due_it() {
     assert_eq!((&now["tasks"], &now["gpus"]), (&json!(4), &json!(8)), "{now}");
     let claim = pool.submit("-q b -g 6 --no-preempt", "exec sleep 1000");
     let told = await_tasks(told, &[0]);
+    let gave_up = pool.divvy(["explain", &gang]);
+    let text = format!("  before gave up 3 tasks to job {claim} (reclaimed) ");
+    assert!(gave_up.ok().contains(&text), "{gave_up:?}");
+    let has_it = pool.divvy(["explain", &claim]);
+    let text = format!("  for it job {gang} gave up 3 tasks (reclaimed), no work is lost\n");
+    assert!(has_it.ok().contains(&text), "{has_it:?}");
     // Neither the gang nor who listens minds that the daemon is not there for a while.
     pool.say("down").ok();
     pool.up();

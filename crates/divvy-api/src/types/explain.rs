@@ -56,6 +56,9 @@ pub struct Explain {
     /// How it lost its devices the last time, if others got them.
     #[serde(default)]
     pub displaced: Option<Displaced>,
+    /// What the gang gave up last of what it runs with, if others got that.
+    #[serde(default)]
+    pub gave_up: Option<GaveUp>,
     /// Who lost devices for it since it last waited, or is losing them, the first to go first; empty for a job that waits.
     #[serde(default)]
     pub made_room: Vec<MadeRoom>,
@@ -169,6 +172,20 @@ pub struct Displaced {
     pub back_ms: Option<i64>,
 }
 
+/// Tasks that a gang gave up to others, and runs on without: nothing of its work is lost.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(default)]
+pub struct GaveUp {
+    /// How many.
+    pub tasks: u32,
+    /// Why, as in `displaced`.
+    pub cause: String,
+    /// The job that got their devices; null where that is not known.
+    pub by: Option<String>,
+    /// When they were told to stop.
+    pub at_ms: i64,
+}
+
 /// A reservation for which a job that runs is stopped; it goes back into its queue.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default)]
@@ -189,6 +206,8 @@ pub struct MadeRoom {
     pub cause: String,
     /// When it was over; null while it is still being stopped.
     pub at_ms: Option<i64>,
+    /// Of a gang that runs on, how many tasks it gave up; null where all of it went.
+    pub tasks: Option<u32>,
     /// Work that it has to do again: seconds × devices since its start, or since its work was safe.
     pub lost_gpu_seconds: f64,
 }

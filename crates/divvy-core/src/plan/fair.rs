@@ -8,7 +8,7 @@ use super::borrowers::{self, Borrowers};
 use super::consolidate::{self, Budget};
 use super::leaving::Leaving;
 use super::reclaim::{self, Claim, Party, Strangers};
-use super::resize::{self, Reach};
+use super::resize::Growth;
 use super::settle::{self, Leaver};
 use super::share::{Amounts, Shares};
 use super::trial::{Others, Trial};
@@ -107,20 +107,16 @@ pub(super) fn in_turns<'a>(
     let parties = (state, waiting, fair.running);
     let mut turns = Turns::new(parties, now, &fair.shares, &|view| fair.has_behind(view));
     report.skipped = turns.left_out;
-    let mut grows = Some(Reach::Due);
+    let mut growth = Growth::new();
     loop {
-        // What is due to gangs that run goes before what nobody is due.
-        if turns.is_beyond_due(&fair.shares) && grows.take().is_some() {
-            resize::grow(&mut fair, Reach::Due)
-                .into_iter()
-                .for_each(|queue| turns.refresh(queue, &fair.shares));
-        }
+        growth.before_turn(&mut fair, &mut turns);
         // Whoever is left waits still, and room is kept for others.
         if turns.all_stand() && !fair.trial.reserve.heeds(state) {
             report.skipped += turns.left();
             break;
         }
         let Some(turn) = turns.take(&fair.shares) else { break };
+        growth.after_turn(turn.queue);
         if relieved.is_some_and(|job| fair.has_got(turn, job, &mut turns)) {
             turns.refresh(turn.queue, &fair.shares);
             continue;
@@ -155,7 +151,7 @@ pub(super) fn in_turns<'a>(
         borrowers::look(&mut fair);
     }
     relieved.into_iter().for_each(|job| starve::forget_reason(fair.trial, waiting, job, verdicts));
-    grows.into_iter().chain([Reach::Free]).for_each(|reach| drop(resize::grow(&mut fair, reach)));
+    growth.end(&mut fair);
     consolidate::resettle(&mut fair);
     fair.quicken();
     fair.settle(plan);
@@ -428,7 +424,7 @@ impl<'a> Fair<'a, '_> {
     }
 
     /// Whether a job is guaranteed to its queue as things stand; and whether it is, whatever the queue has used.
-    pub(super) fn owes(&self, queue: usize, spec: &JobSpec, asked: &Amounts) -> (bool, bool) {
+    pub(super) fn owed(&self, queue: usize, spec: &JobSpec, asked: &Amounts) -> (bool, bool) {
         let enough = self.shares.enough_for(spec, asked, self.trial.capacity());
         let owed = self.shares.guarantees_it(queue, &enough);
         (owed, owed && self.shares.guarantees_it_always(queue, &enough))
@@ -444,7 +440,7 @@ impl<'a> Fair<'a, '_> {
     ) -> Option<Vec<Placement>> {
         let scarce = self.shares.scarce(&asked, self.trial.capacity());
         let starves = by == By::Starving;
-        let (owed, always_owed) = if starves { (false, false) } else { self.owes(queue, spec, &asked) };
+        let (owed, always_owed) = if starves { (false, false) } else { self.owed(queue, spec, &asked) };
         let is_held_back = !starves && !owed && self.trial.state.was_just_taken(job);
         if is_held_back && !own {
             return None;

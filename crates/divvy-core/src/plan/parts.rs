@@ -6,44 +6,36 @@ use std::ops::Range;
 
 use crate::model::gang::Group;
 
-/// Tasks that go together.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Part {
-    /// The ranks of the group that they belong to: other parts within it go before this one.
-    pub(super) within: Range<u32>,
-    /// Their ranks, rising.
-    pub(super) ranks: Vec<u32>,
-}
-
-/// What may go of a gang that runs with these ranks, by rank; all other tasks are its core, which goes only as a whole.
-pub(super) fn surplus(gang: &Group, present: &BTreeSet<u32>) -> Vec<Part> {
+/// What may go of a gang that runs with these ranks: each part by the ranks of the group that it belongs to, of which the parts named
+/// before it may have gone. All other tasks are the gang's core, which goes only as a whole.
+pub(super) fn surplus(gang: &Group, present: &BTreeSet<u32>) -> Vec<Range<u32>> {
     let mut parts = Vec::new();
     core(gang, (0, present), &mut parts);
     parts
 }
 
-/// The ranks of a group that must stay as long as the group does; what may go before is noted.
-fn core(group: &Group, (first, present): (u32, &BTreeSet<u32>), parts: &mut Vec<Part>) -> Vec<u32> {
+/// How many tasks of a group must stay as long as the group does; what may go before is noted.
+fn core(group: &Group, (first, present): (u32, &BTreeSet<u32>), parts: &mut Vec<Range<u32>>) -> usize {
     let branch = match group {
         Group::Role(role) => {
-            let mut here: Vec<u32> = present.range(first..first + role.maximum).copied().collect();
-            let beyond = here.split_off(here.len().min(role.minimum as usize));
-            parts.extend(beyond.into_iter().map(|rank| Part { within: rank..rank + 1, ranks: vec![rank] }));
-            return here;
+            let here = || present.range(first..first + role.maximum);
+            let minimum = role.minimum as usize;
+            parts.extend(here().skip(minimum).map(|rank| *rank..rank + 1));
+            return here().count().min(minimum);
         }
         Group::Branch(branch) => branch,
     };
     let (mut first, mut needed) = (first, branch.minimum);
-    let mut stays = Vec::new();
+    let mut stays = 0;
     for group in &branch.groups {
         let next = first + group.most_tasks();
         let own = core(group, (first, present), parts);
-        match (own.is_empty(), needed) {
-            (true, _) => {}
-            (false, 0) => parts.push(Part { within: first..next, ranks: own }),
-            (false, _) => {
+        match (own, needed) {
+            (0, _) => {}
+            (_, 0) => parts.push(first..next),
+            (own, _) => {
                 needed -= 1;
-                stays.extend(own);
+                stays += own;
             }
         }
         first = next;
@@ -81,22 +73,23 @@ pub(super) mod tests {
         })
     }
 
-    fn parts(gang: &Group, present: impl IntoIterator<Item = u32>) -> Vec<(Range<u32>, Vec<u32>)> {
+    /// Each from its first rank to the one behind its last.
+    fn parts(gang: &Group, present: impl IntoIterator<Item = u32>) -> Vec<(u32, u32)> {
         let parts = surplus(gang, &present.into_iter().collect());
-        parts.into_iter().map(|part| (part.within, part.ranks)).collect()
+        parts.into_iter().map(|part| (part.start, part.end)).collect()
     }
 
     #[test]
     fn tasks_beyond_the_minimum_may_go_one_by_one() {
-        assert_eq!(parts(&role(1, 4), [0, 2, 3]), [(2..3, vec![2]), (3..4, vec![3])]);
+        assert_eq!(parts(&role(1, 4), [0, 2, 3]), [(2, 3), (3, 4)]);
         assert_eq!(parts(&role(3, 3), 0..3), []);
     }
 
     #[test]
     fn a_group_beyond_what_its_branch_needs_goes_as_a_whole_after_its_own_surplus() {
         let gang = branch(1, vec![role(2, 2), role(1, 3)]);
-        assert_eq!(parts(&gang, [0, 1, 2, 4]), [(4..5, vec![4]), (2..5, vec![2])]);
+        assert_eq!(parts(&gang, [0, 1, 2, 4]), [(4, 5), (2, 5)]);
         // Of the groups that run, the first stay.
-        assert_eq!(parts(&gang, [2, 3]), [(3..4, vec![3])]);
+        assert_eq!(parts(&gang, [2, 3]), [(3, 4)]);
     }
 }

@@ -21,7 +21,7 @@ pub(super) use clear::{Step, Steps};
 use line::Runs;
 pub(super) use line::{Candidates, Party};
 use might::others_lend;
-pub(super) use might::{may_take_juniors, might_displace, might_take, might_take_own};
+pub(super) use might::{may_take_juniors, may_take_of_own, might_displace, might_take, might_take_own};
 pub(super) use reach::{Reach, Right};
 use released::{Released, take, who_goes};
 pub(super) use rounds::take_back;

@@ -11,6 +11,7 @@ use super::reclaim::{self, Claim};
 use super::spread::Spreading;
 use super::topology;
 use super::trial::Trial;
+use super::turns::Turns;
 use crate::id::{JobId, NodeId};
 use crate::model::allocation::{AllocationState, Placement};
 use crate::model::gang::{Group, Role};
@@ -23,7 +24,7 @@ use crate::state::{Job, Run, State};
 
 /// How far gangs grow.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Reach {
+enum Reach {
     /// As far as it is due to their queues; others give way for it.
     Due,
     /// Into what is free.
@@ -79,8 +80,59 @@ struct Grower<'a> {
 /// Where a gang stands among those that may grow: lower goes first.
 type Standing = (bool, i64, i64, u32, JobId);
 
-/// Lets gangs grow; gives the queues whose gangs did.
-pub(super) fn grow(fair: &mut Fair, reach: Reach) -> BTreeSet<usize> {
+/// The growth of gangs as it goes with the turns of a cycle.
+pub(super) struct Growth {
+    /// Whether gangs grow by what is due to their queues before the next turn of one that nobody is due.
+    is_next: bool,
+    /// Queues of which gangs did not, since somebody waits there who stands before them.
+    put_off: BTreeSet<usize>,
+}
+
+impl Growth {
+    /// Of a cycle in which nobody has had a turn.
+    pub(super) fn new() -> Self {
+        Self { is_next: true, put_off: BTreeSet::new() }
+    }
+
+    /// What is due to gangs that run goes before what nobody is due; not before those of their own queues who stand before them and could
+    /// take it from them.
+    pub(super) fn before_turn(&mut self, fair: &mut Fair, turns: &mut Turns) {
+        if !self.is_next || !turns.is_beyond_due(&fair.shares) {
+            return;
+        }
+        self.is_next = false;
+        let grown = grow(fair, Reach::Due, |fair, grower| {
+            let waits = is_behind_any(fair, grower, turns);
+            self.put_off.extend(waits.then_some(grower.queue));
+            waits
+        });
+        grown.into_iter().for_each(|queue| turns.refresh(queue, &fair.shares));
+    }
+
+    /// A queue had its turn: those that were put off for it may be next.
+    pub(super) fn after_turn(&mut self, queue: usize) {
+        self.is_next |= self.put_off.remove(&queue);
+    }
+
+    /// All turns are over: now for what is due still, and for what is free.
+    pub(super) fn end(self, fair: &mut Fair) {
+        if self.is_next || !self.put_off.is_empty() {
+            grow(fair, Reach::Due, |_, _| false);
+        }
+        grow(fair, Reach::Free, |_, _| false);
+    }
+}
+
+/// Whether the first in the line of a gang's own queue stands before it, and could take from it what it grows by.
+fn is_behind_any(fair: &Fair, grower: &Grower, turns: &Turns) -> bool {
+    let Some((waits, view)) = turns.first_of(grower.queue).zip(fair.running.jobs.get(&grower.id)) else {
+        return false;
+    };
+    reclaim::may_take_of_own(fair, waits, (grower.id, view))
+}
+
+/// Lets gangs grow, but for those that are to wait; gives the queues whose gangs did.
+fn grow(fair: &mut Fair, reach: Reach, mut waits: impl FnMut(&Fair, &Grower) -> bool) -> BTreeSet<usize> {
     let mut line: BTreeSet<(Standing, usize)> = BTreeSet::new();
     let mut growers = if fair.trial.state.draining { Vec::new() } else { growers(fair) };
     for (index, grower) in growers.iter().enumerate() {
@@ -101,6 +153,9 @@ pub(super) fn grow(fair: &mut Fair, reach: Reach) -> BTreeSet<usize> {
         }
         if reach == Reach::Due && now.0 {
             break;
+        }
+        if waits(fair, grower) {
+            continue;
         }
         let Some(placements) = more(fair, grower, reach) else { continue };
         grown.insert(grower.queue);
@@ -195,7 +250,7 @@ fn more(fair: &mut Fair, grower: &Grower, reach: Reach) -> Option<Vec<Placement>
             return None;
         }
         let scarce = fair.shares.scarce(&asked, fair.trial.capacity());
-        let (owed, always_owed) = fair.owes(grower.queue, &unit.spec, &asked);
+        let (owed, always_owed) = fair.owed(grower.queue, &unit.spec, &asked);
         fair.early.get_or_insert(fair.places.len());
         let claim = Claim::of(grower.id, &unit.spec, (grower.queue, asked));
         reclaim::take_back(fair, &Claim { part: Some(unit), scarce, owed, always_owed, ..claim })

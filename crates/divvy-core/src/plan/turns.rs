@@ -209,6 +209,11 @@ impl<'a> Turns<'a> {
         false
     }
 
+    /// Who stands first in a queue's own line and has not had his turn.
+    pub(super) fn first_of(&self, queue: usize) -> Option<Head<'a>> {
+        self.lines[queue].next()
+    }
+
     /// Whether nobody else waits in any other queue.
     pub(super) fn is_alone(&self) -> bool {
         self.open <= 1

@@ -24,8 +24,8 @@ pub(super) fn left_of<'a>(fair: &Fair<'a, '_>, (job, view): (JobId, &'a RunView)
     Cow::Owned(view.live.iter().filter(|id| !gone.contains(id)).copied().collect())
 }
 
-/// A job as it is; or, if it may run with less, each part that may go by itself, with what that leaves its queue short of, and the
-/// core. Whatever may not go by itself goes with what it is a part of: nothing of a gang stays without its core.
+/// Of a gang that may run with less each part that may go by itself, with what that leaves its queue short of, and the core. Whatever
+/// may not go by itself goes with what it is a part of: nothing of a gang stays without its core.
 pub(super) fn parts_of<'a>(
     fair: &Fair<'a, '_>,
     whole: Candidate<'a>,
@@ -39,10 +39,10 @@ pub(super) fn parts_of<'a>(
     let mut found: Vec<Candidate> = Vec::new();
     let mut goes: BTreeSet<AllocationId> = BTreeSet::new();
     for part in parts::surplus(&job.spec.gang, &by_rank.keys().copied().collect()) {
-        let inside = by_rank.range(part.within.clone()).map(|(_, id)| *id);
+        let inside = by_rank.range(part.clone()).map(|(_, id)| *id);
         let live: Vec<AllocationId> = inside.filter(|id| !goes.contains(id)).collect();
-        let goes_as = if part.within.len() == 1 { Goes::Task } else { Goes::Group };
-        let within = Some(part.within.clone());
+        let goes_as = if part.len() == 1 { Goes::Task } else { Goes::Group };
+        let within = Some(part);
         // The job runs on: nothing of its work is lost.
         let mut part =
             candidate(fair, Candidate { within, live: Cow::Owned(live), ..whole.clone() }, (goes_as, 0));

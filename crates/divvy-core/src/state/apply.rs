@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::digest::{Entity, Remembered, allocation_hash, fingerprint, job_hash, job_hashes, run_hash};
-use super::{Allocation, ArrayRuns, Device, Job, Outcome, Run, Runs, State, Stopping};
+use super::{Allocation, ArrayRuns, Device, GaveUp, Job, Outcome, Run, Runs, State, Stopping};
 use crate::amount::{Holdings, Resource};
 use crate::engine::{TaskEnd, TaskStart};
 use crate::event::{Event, Stamped};
@@ -133,8 +133,9 @@ impl State {
                 return self.adopt(*job, placements, *since, at);
             }
             Event::Grown { job, placements } => return self.grow(*job, placements, at),
-            Event::Shrinking { job, allocations, cause, .. } => {
-                return self.shrink(*job, allocations, *cause);
+            Event::Shrinking { job, allocations, cause, by } => {
+                let gives_up = GaveUp { tasks: allocations.len() as u32, cause: *cause, by: by.clone(), at };
+                return self.shrink(*job, allocations, gives_up);
             }
             Event::TaskStarted { allocation, start } => return self.start_task(*allocation, start, at),
             Event::Stopping { job, cause, by, order, requeue } => {

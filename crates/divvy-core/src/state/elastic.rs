@@ -1,10 +1,9 @@
 //! The fold of gangs that grow and shrink while they run.
 
-use super::State;
 use super::apply::{Applied, Wrong};
+use super::{GaveUp, State};
 use crate::id::{AllocationId, JobId};
 use crate::model::allocation::{AllocationState, Placement};
-use crate::model::job::Cause;
 use crate::time::Time;
 
 impl State {
@@ -35,7 +34,7 @@ impl State {
     }
 
     /// Tells some tasks of a gang to stop.
-    pub(super) fn shrink(&mut self, id: JobId, allocations: &[AllocationId], cause: Cause) -> Applied {
+    pub(super) fn shrink(&mut self, id: JobId, allocations: &[AllocationId], gives_up: GaveUp) -> Applied {
         for allocation in allocations {
             if self.allocations.get(allocation).is_none_or(|held| held.job != id) {
                 return Err(Wrong::Unknown(format!("allocation {allocation} of job {id}")));
@@ -45,11 +44,23 @@ impl State {
                 held.seq += 1;
             })?;
         }
-        if !cause.takes() {
-            return Ok(());
-        }
+        let takes = gives_up.cause.takes();
         let news = self.news;
-        self.taken.insert(id);
-        self.change_run(id, |run| run.taken_at = Some(news))
+        if takes {
+            self.taken.insert(id);
+        }
+        self.change_run(id, |run| {
+            run.taken_at = if takes { Some(news) } else { run.taken_at };
+            run.gave_up = Some(Box::new(gives_up.with(run.gave_up.as_deref())));
+        })
+    }
+}
+
+impl GaveUp {
+    /// With what was given up at the same moment for the same job: parts of a gang go one by one.
+    fn with(self, before: Option<&Self>) -> Self {
+        let same =
+            before.filter(|before| (before.at, &before.by, before.cause) == (self.at, &self.by, self.cause));
+        Self { tasks: self.tasks + same.map_or(0, |before| before.tasks), ..self }
     }
 }

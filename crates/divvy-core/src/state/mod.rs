@@ -289,9 +289,25 @@ pub struct Run {
     /// How often it was moved lately, as far as the policy asked for that.
     #[serde(default, skip_serializing_if = "Newer::is_unsaid")]
     pub moved: Newer<Moved>,
+    /// What the gang gave up last of what it ran with, if it runs on without it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gave_up: Option<Box<GaveUp>>,
     /// Its hash, from one change to the next.
     #[serde(skip)]
     hash: digest::Remembered,
+}
+
+/// Tasks that a gang gave up, and runs on without.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GaveUp {
+    /// How many.
+    pub tasks: u32,
+    /// Why.
+    pub cause: Cause,
+    /// Through whom.
+    pub by: Option<String>,
+    /// When they were told to stop.
+    pub at: Time,
 }
 
 fn is_zero(number: &u32) -> bool {

@@ -46,6 +46,7 @@ impl Run {
             taken_at: None,
             gave_way: 0,
             moved: Newer(None),
+            gave_up: None,
             hash: super::digest::Remembered::default(),
         }
     }

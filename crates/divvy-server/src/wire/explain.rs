@@ -13,7 +13,8 @@ use divvy_core::model::job::{Cause, JobSpec};
 use divvy_core::plan::{self, Funnel, Keeps};
 use divvy_core::reason::{Reason, Verdict};
 use divvy_core::snapshot::Snapshot;
-use divvy_core::state::{Job, Run, State};
+use divvy_core::state::{GaveUp, Job, Run, State};
+use divvy_core::time::Time;
 
 use super::{row, safe};
 use crate::expected::Answer;
@@ -93,25 +94,46 @@ pub(crate) fn made_room(attempt: &Attempt) -> Option<api::MadeRoom> {
         job: attempt.job.to_string(),
         cause: displacement(attempt.end.cause)?.to_owned(),
         at_ms: Some(attempt.ended_at.0),
+        tasks: None,
         lost_gpu_seconds: attempt.lost_milli_ms as f64 / 1e6,
     })
 }
 
-/// Who is losing its devices for a job.
-fn makes_room(state: &State, id: JobId) -> Vec<api::MadeRoom> {
+/// Who is losing its devices for a job, and which gangs have run on with less for it since it last waited.
+fn makes_room(state: &State, (id, waited_from): (JobId, Time)) -> Vec<api::MadeRoom> {
     let by = id.to_string();
     let holders: BTreeSet<JobId> = state.allocations.iter().map(|(_, allocation)| allocation.job).collect();
-    let gives_way = |job: JobId| {
-        let (spec, run) = (&state.jobs.get(&job.number)?.spec, state.run(job)?);
+    let goes = |(job, run): (JobId, &Run)| {
+        let spec = &state.jobs.get(&job.number)?.spec;
         let stopping = run.stopping.as_ref().filter(|stopping| stopping.by.as_ref() == Some(&by))?;
         Some(api::MadeRoom {
             job: job.to_string(),
             cause: displacement(stopping.cause)?.to_owned(),
             at_ms: None,
+            tasks: None,
             lost_gpu_seconds: explain::lost_so_far(state, (spec, run)) as f64 / 1e6,
         })
     };
-    holders.into_iter().filter_map(gives_way).collect()
+    let gives_up = |(job, run): (JobId, &Run)| {
+        let gave_up =
+            run.gave_up.as_ref().filter(|it| it.by.as_ref() == Some(&by) && it.at >= waited_from)?;
+        Some(api::MadeRoom {
+            job: job.to_string(),
+            cause: displacement(gave_up.cause)?.to_owned(),
+            at_ms: Some(gave_up.at.0),
+            tasks: Some(gave_up.tasks),
+            lost_gpu_seconds: 0.0,
+        })
+    };
+    let runs = holders.into_iter().filter_map(|job| Some((job, state.run(job)?)));
+    runs.filter_map(|run| goes(run).or_else(|| gives_up(run))).collect()
+}
+
+/// What a gang gave up last and runs on without.
+fn gave_up(run: &Run) -> Option<api::GaveUp> {
+    let GaveUp { tasks, cause, by, at } = &**run.gave_up.as_ref()?;
+    let cause = displacement(*cause)?.to_owned();
+    Some(api::GaveUp { tasks: *tasks, cause, by: by.clone(), at_ms: at.0 })
 }
 
 fn displacement(cause: Cause) -> Option<&'static str> {
@@ -230,7 +252,8 @@ pub(crate) fn placed(
         why_safe: safe::why_safe(state, job, (id, run)),
         stopped_for: stopped_for(state, id),
         displaced: displaced_now(state, (&job.spec, run)),
-        made_room: makes_room(state, id),
+        gave_up: gave_up(run),
+        made_room: makes_room(state, (id, run.back_since.unwrap_or(job.submitted_at))),
         ..settled(state, job, (id, run), api::Verdict::Placed)
     }
 }
@@ -242,6 +265,7 @@ fn settled(state: &State, job: &Job, (id, run): (JobId, &Run), verdict: api::Ver
         blockers: Vec::new(),
         remedy: None,
         displaced: None,
+        gave_up: None,
         made_room: Vec::new(),
         room: None,
         why_here: None,
@@ -275,6 +299,7 @@ pub(crate) fn ended(state: &State, attempt: &Attempt) -> api::Explain {
         blockers: Vec::new(),
         remedy: None,
         displaced: None,
+        gave_up: None,
         made_room: Vec::new(),
         room: None,
         why_here: None,
@@ -314,6 +339,7 @@ pub(crate) fn refused(state: &State, row: &api::Job) -> api::Explain {
         blockers: row.reason.iter().map(blocker).collect(),
         remedy: None,
         displaced: None,
+        gave_up: None,
         made_room: Vec::new(),
         room: None,
         why_here: None,
@@ -362,7 +388,7 @@ pub(crate) fn trial(
     };
     let gives_way = |(job, cause, lost): &(JobId, Cause, i64)| {
         let (job, cause) = (job.to_string(), displacement(*cause)?.to_owned());
-        Some(api::MadeRoom { job, cause, at_ms: None, lost_gpu_seconds: *lost as f64 / 1e6 })
+        Some(api::MadeRoom { job, cause, at_ms: None, tasks: None, lost_gpu_seconds: *lost as f64 / 1e6 })
     };
     api::Trial {
         verdict: api::Verdict::from(verdict.name()),

@@ -73,7 +73,10 @@ pub fn life(seed: u64, events: u64) -> Life {
     }
     let mut steps = maker.steps;
     steps.sort_by_key(|step| step.at_ms);
-    Life { seed, story: String::new(), nodes: maker.nodes, policy, queues, steps }
+    // In some of all kinds of life the daemon is slow now and then.
+    let mut busy = Dice::new(seed.wrapping_mul(0xe703_7ed1_a0b4_28db));
+    let busy_percent = if matches!(seed % 9, 0 | 6) { *busy.one_of(&[20, 50, 80]) } else { 0 };
+    Life { seed, story: String::new(), nodes: maker.nodes, policy, queues, busy_percent, steps }
 }
 
 fn nodes(dice: &mut Dice) -> Vec<NodeLine> {

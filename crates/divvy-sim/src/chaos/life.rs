@@ -39,8 +39,15 @@ pub struct Life {
     /// The queues at the beginning; none for `default` alone.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub queues: Vec<Queue>,
+    /// Of a hundred steps, how many find the daemon busy: what they ask for, and what is seen meanwhile, it takes together with the next.
+    #[serde(default, skip_serializing_if = "is_nothing")]
+    pub busy_percent: u32,
     /// All that happens, by time.
     pub steps: Vec<Step>,
+}
+
+fn is_nothing(percent: &u32) -> bool {
+    *percent == 0
 }
 
 /// A node.

@@ -63,6 +63,7 @@ impl Search {
 
     fn make_plainer(&mut self) {
         self.take(Life { policy: Policy::default(), ..self.best.clone() });
+        self.take(Life { busy_percent: 0, ..self.best.clone() });
         for node in (0..self.best.nodes.len()).rev() {
             let mut smaller = self.best.clone();
             smaller.nodes.remove(node);

@@ -9,7 +9,7 @@ use std::panic::{self, AssertUnwindSafe};
 use divvy_core::action::Action;
 use divvy_core::check::{self, Violation};
 use divvy_core::controller::{Batch, Broken, Controller};
-use divvy_core::decide::{Command, Person};
+use divvy_core::decide::{Command, Person, Submit};
 use divvy_core::engine::{EndedHow, Engine, Observation};
 use divvy_core::event::{Event, Stamped};
 use divvy_core::id::{JobId, Term};
@@ -55,6 +55,8 @@ const MOST_QUIET_TURNS: u64 = 200_000;
 const MOST_TURNS_AT_ONCE: u64 = 1000;
 
 type Done = Result<(), Violation>;
+/// What was submitted in a turn, and taken, each with its number.
+type Submitted<'a> = [(&'a Submit, u64)];
 
 /// Lives a life to its end, or to the first law that is broken.
 pub fn live(life: &Life) -> Lived {
@@ -89,6 +91,11 @@ struct World {
     restarts: u64,
     look_at: u64,
     dice: Dice,
+    /// What was asked of the daemon while it was busy.
+    asked: Vec<Command>,
+    /// Whether it is, how often, and the dice for that.
+    is_busy: bool,
+    busy: (u32, Dice),
     digest: u64,
     seed: u64,
 }
@@ -138,6 +145,9 @@ impl World {
             restarts: 0,
             look_at: 0,
             dice: Dice::new(life.seed ^ 0x0010_05e5),
+            asked: Vec::new(),
+            is_busy: false,
+            busy: (life.busy_percent, Dice::new(!life.seed)),
             digest: 0,
             seed: life.seed,
         }
@@ -151,9 +161,14 @@ impl World {
         }
         self.turns(settings)?;
         for step in &life.steps {
-            self.run_until(Time(step.at_ms))?;
+            match self.is_busy {
+                true => self.pass_to(Time(step.at_ms)),
+                false => self.run_until(Time(step.at_ms))?,
+            }
             self.take_step(step)?;
         }
+        let asked = std::mem::take(&mut self.asked);
+        self.turns(asked)?;
         self.be_quiet()?;
         self.all_that_fits_has_run()?;
         self.the_log_gives_the_state()
@@ -181,7 +196,14 @@ impl World {
 
     fn take_step(&mut self, step: &Step) -> Done {
         let commands = self.happen(&step.what);
-        self.turns(commands)
+        self.asked.extend(commands);
+        let (percent, dice) = &mut self.busy;
+        self.is_busy = *percent > 0 && dice.below(100) < u64::from(*percent);
+        if self.is_busy {
+            return Ok(());
+        }
+        let asked = std::mem::take(&mut self.asked);
+        self.turns(asked)
     }
 
     /// What a step asks of the daemon; what it does to the machines is done.
@@ -271,14 +293,14 @@ impl World {
         for observation in &self.observed {
             self.controller.see(observation, self.now).map_err(of_controller)?;
         }
-        let mut submitted = Vec::new();
+        let mut submitted: Vec<(&Submit, u64)> = Vec::new();
         for command in &commands {
             let answer = self.controller.take(command, self.now).map_err(of_controller)?;
             if let (Command::Submit(submit), Ok(answer)) = (command, answer) {
-                submitted.extend(answer.job.map(|number| (submit.spec.name.clone(), number)));
+                submitted.extend(answer.job.map(|number| (&**submit, number)));
             }
         }
-        self.foresee(&commands, &submitted)?;
+        self.foresee(&submitted)?;
         self.tick()?;
         self.controller.cycle(self.now).map_err(of_controller)?;
         self.look_closer()?;
@@ -287,13 +309,12 @@ impl World {
             // A daemon that has nothing to write can die, too.
             return if self.crash.take().is_some() { self.restart() } else { Ok(()) };
         };
-        self.commit(batch, &submitted, &commands)
+        self.commit(batch, &submitted)
     }
 
     /// What a user thinks becomes an estimate, as the predictor would log it.
-    fn foresee(&mut self, commands: &[Command], submitted: &[(String, u64)]) -> Done {
-        for (command, (_, number)) in commands.iter().zip(submitted) {
-            let Command::Submit(submit) = command else { continue };
+    fn foresee(&mut self, submitted: &Submitted) -> Done {
+        for (submit, number) in submitted {
             let Some(p50) = submit.spec.estimate else { continue };
             let (p50_ms, p90_ms, model) = (p50.0, p50.0 * 2, "user".into());
             let prospect = |after_ms, per_end_device_ms| Prospect { after_ms, per_end_device_ms };
@@ -314,7 +335,7 @@ impl World {
         Ok(())
     }
 
-    fn commit(&mut self, batch: Batch, submitted: &[(String, u64)], commands: &[Command]) -> Done {
+    fn commit(&mut self, batch: Batch, submitted: &Submitted) -> Done {
         if std::mem::take(&mut self.disk_full) {
             // Nothing was written: the daemon goes back to what the log has, and sees again what it saw.
             let state = self.fold()?;
@@ -324,13 +345,13 @@ impl World {
         match self.crash.take() {
             Some(Crash::BeforeCommit) => self.restart(),
             Some(Crash::AfterActions(sent)) => {
-                let actions = self.append(batch, submitted, commands);
+                let actions = self.append(batch, submitted);
                 let sent = actions.len().min(sent as usize);
                 self.engine.submit(&actions[..sent]);
                 self.restart_as_it_was()
             }
             None => {
-                let actions = self.append(batch, submitted, commands);
+                let actions = self.append(batch, submitted);
                 self.engine.submit(&actions);
                 self.engine_is_well()
             }
@@ -338,13 +359,13 @@ impl World {
     }
 
     /// Writes the log, and gives what is to be done.
-    fn append(&mut self, batch: Batch, submitted: &[(String, u64)], commands: &[Command]) -> Vec<Action> {
+    fn append(&mut self, batch: Batch, submitted: &Submitted) -> Vec<Action> {
         self.observed.clear();
-        for (name, number) in submitted {
-            let line = name.trim_start_matches('j').parse().unwrap_or(0);
+        for (submit, number) in submitted {
+            let line = submit.spec.name.trim_start_matches('j').parse().unwrap_or(0);
             self.numbers.insert(line, *number);
         }
-        self.set_courses(submitted, commands);
+        self.set_courses(submitted);
         if !batch.commit.events.is_empty() {
             self.commits.push(self.log.len());
         }
@@ -362,12 +383,8 @@ impl World {
     }
 
     /// The engine learns what becomes of a job: the life says so in the job's labels, which nobody else reads.
-    fn set_courses(&mut self, submitted: &[(String, u64)], commands: &[Command]) {
-        let submits = commands.iter().filter_map(|command| match command {
-            Command::Submit(submit) => Some(submit),
-            _ => None,
-        });
-        for ((_, number), submit) in submitted.iter().zip(submits) {
+    fn set_courses(&mut self, submitted: &Submitted) {
+        for (submit, number) in submitted {
             let said = |label: &str| submit.spec.labels.get(label).and_then(|text| text.parse::<i64>().ok());
             let course = Course {
                 exit_code: said("exit").and_then(|code| i32::try_from(code).ok()).unwrap_or(0),

@@ -2,7 +2,9 @@
 
 use std::io::Write;
 
-use divvy_api::{Displaced, Explain as Explained, JobState, MadeRoom, Room, Trial, Verdict, Way, paths};
+use divvy_api::{
+    Displaced, Explain as Explained, GaveUp, JobState, MadeRoom, Room, Trial, Verdict, Way, paths,
+};
 use serde_json::value::RawValue;
 
 use crate::exit::Exit;
@@ -110,6 +112,9 @@ fn render(explained: &Explained, now_ms: i64) -> String {
     if let Some(displaced) = &explained.displaced {
         text += &labelled("before", &lost(displaced));
     }
+    if let Some(gave_up) = &explained.gave_up {
+        text += &labelled("before", &given_up(gave_up, now_ms));
+    }
     if !explained.made_room.is_empty() {
         text += &labelled("for it", &made_room(&explained.made_room));
     }
@@ -216,10 +221,15 @@ fn headline(explained: &Explained) -> String {
     format!("{}{name} is {}: {verdict}\n", plain(&explained.job), plain(state))
 }
 
-/// Whether what is set for its queue, or its user, is in the way of a job that never starts: the pool may well hold it.
+/// Whether what is set for its queue, or its user, is in the way of a job that never starts: the pool may well hold it. A budget is
+/// only where there is nothing of it; one that is used up renews.
 fn is_beyond_settings(blockers: &[divvy_api::Blocker]) -> bool {
-    let of_settings = ["DV-QUEUE-LIMIT", "DV-USER-LIMIT", "DV-OVER-QUOTA", "DV-OVER-BUDGET"];
-    blockers.iter().any(|blocker| of_settings.contains(&blocker.code.as_str()))
+    let of_settings = ["DV-QUEUE-LIMIT", "DV-USER-LIMIT", "DV-OVER-QUOTA"];
+    let is_nothing = |change: &serde_json::Value| change["kind"] == "raise_budget" && change["from"] == 0;
+    blockers.iter().any(|blocker| {
+        let mut changes = blocker.ways.iter().flat_map(|way| &way.changes);
+        of_settings.contains(&blocker.code.as_str()) || changes.any(is_nothing)
+    })
 }
 
 /// Whether everything that keeps a job back goes away by time alone.
@@ -256,11 +266,31 @@ fn way(way: &Way, job: &str) -> String {
     format!("{who}{}{}{until}", plain(&way.text), set.unwrap_or_default())
 }
 
+/// `gave up 2 tasks to job 9 (order) 5m02s ago, and runs on`
+fn given_up(gave_up: &GaveUp, now_ms: i64) -> String {
+    let to = gave_up.by.as_ref().map_or("others".into(), |by| format!("job {}", plain(by)));
+    let tasks = tasks(gave_up.tasks);
+    format!(
+        "gave up {tasks} to {to} ({}) {} ago, and runs on",
+        plain(&gave_up.cause),
+        ago(gave_up.at_ms, now_ms)
+    )
+}
+
+/// `1 task`, `2 tasks`
+fn tasks(count: u32) -> String {
+    format!("{count} task{}", if count == 1 { "" } else { "s" })
+}
+
 /// `job 3 gave way (reclaimed), 1.50 GPU-hours of work are to be done again`; of more than three the rest together.
 fn made_room(who: &[MadeRoom]) -> String {
     const NAMED: usize = 3;
     let told = |who: &MadeRoom| {
-        let told = if who.at_ms.is_none() { "gives way" } else { "gave way" };
+        let told = match (who.tasks, who.at_ms) {
+            (Some(count), _) => format!("gave up {}", tasks(count)),
+            (None, None) => "gives way".into(),
+            (None, Some(_)) => "gave way".into(),
+        };
         format!("job {} {told} ({}), {}", plain(&who.job), plain(&who.cause), cost(who.lost_gpu_seconds))
     };
     let mut text = who.iter().take(NAMED).map(told).collect::<Vec<_>>().join("; ");
@@ -418,6 +448,22 @@ mod tests {
     }
 
     #[test]
+    fn a_job_that_never_starts_is_told_whether_settings_or_the_pool_keep_it_from_that() {
+        let never = |from: i64| {
+            let raise =
+                serde_json::json!({"kind": "raise_budget", "queue": "vision", "from": from, "to": 2000});
+            let ways = serde_json::json!([{"who": "administrator", "text": "", "changes": [raise]}]);
+            let mut one = explained();
+            one.verdict = Verdict::NoFit;
+            one.blockers[0].code = "DV-OVER-BUDGET".into();
+            one.blockers[0].ways = serde_json::from_value(ways).unwrap();
+            headline(&one)
+        };
+        assert!(never(0).ends_with("as things are set it never starts\n"));
+        assert!(never(1000).ends_with("the pool as it is can never run it\n"));
+    }
+
+    #[test]
     fn each_way_out_says_who_it_takes_and_until_when() {
         let mut one = explained();
         one.blockers.truncate(1);
@@ -453,6 +499,7 @@ mod tests {
             job: job.into(),
             cause: "reclaimed".into(),
             at_ms,
+            tasks: None,
             lost_gpu_seconds,
         };
         let two = [one("3", Some(0), 5400.0), one("4", None, 0.0)];
@@ -461,6 +508,8 @@ mod tests {
             "job 3 gave way (reclaimed), 1.50 GPU-hours of work are to be done again; \
              job 4 gives way (reclaimed), no work is lost"
         );
+        let part = MadeRoom { tasks: Some(2), ..one("5", Some(0), 0.0) };
+        assert_eq!(made_room(&[part]), "job 5 gave up 2 tasks (reclaimed), no work is lost");
         let many = ["3", "4", "5", "6", "7"].map(|job| one(job, Some(0), 1800.0));
         assert!(made_room(&many).ends_with("; 2 more, 1.00 GPU-hours of work are to be done again"));
     }

@@ -4,15 +4,17 @@ use std::collections::BTreeMap;
 
 use super::rules::Rules;
 use super::{Claim, Reach, clear, strangers};
-use crate::id::NodeId;
+use crate::id::{JobId, NodeId};
 use crate::model::ask::{Alternative, DrawAsk};
 use crate::model::device::WHOLE_MILLI;
 use crate::model::gang::Group;
 use crate::model::job::JobSpec;
 use crate::model::policy::{Preempt, Reclaim, WithinQueue};
 use crate::plan::fair::Fair;
-use crate::plan::share::ANY;
-use crate::snapshot::{OrderKey, Spot};
+use crate::plan::order::Head;
+use crate::plan::share::{ANY, Amounts};
+use crate::snapshot::order::displaces;
+use crate::snapshot::{OrderKey, RunView, Spot};
 use crate::state::State;
 
 /// Whether anybody might give way for the claim: seen without a look at the jobs of queues that have nobody.
@@ -33,6 +35,15 @@ pub(in crate::plan) fn might_take_own(fair: &Fair, claim: &Claim) -> bool {
     let lowest = || fair.running.lowest_priority(claim.spec.stand());
     junior.is_some_and(|most| lowest().is_some_and(|lowest| lowest <= most))
         || claim.place.is_some_and(|place| anyone_behind(fair, claim.spec, place))
+}
+
+/// Whether a running job of its queue may give way to one that waits.
+pub(in crate::plan) fn may_take_of_own(fair: &Fair, waits: Head, run: (JobId, &RunView)) -> bool {
+    let (state, spec) = (fair.trial.state, &*waits.view.example);
+    let gives_way = state.policy.preempt == Preempt::LeastLoss && spec.may_preempt();
+    let place = displaces(&state.policy).then_some(waits.place);
+    let claim = Claim::of(JobId::single(waits.key.number), spec, (waits.view.queue, Amounts::new()));
+    gives_way && Rules::of(state, spec).within(&Claim { place, ..claim }, run, (&state.policy, fair.now))
 }
 
 /// Whether running jobs of its queue that are of lower priority give way to a job.

@@ -86,7 +86,7 @@ impl Snapshot {
         }
         snapshot.waiting.rebuild(state, &snapshot.shares);
         for job in state.jobs.values() {
-            for (id, run) in runs(job) {
+            for (id, run) in runs(job).filter(|(_, run)| run.is_active()) {
                 snapshot.running.consider(state, id, state.now);
                 snapshot.limits.extend(limit_of(&job.spec, run).map(|at| (at, id)));
                 snapshot.growing.extend(may_grow(&job.spec, run).then_some(id));
@@ -157,8 +157,8 @@ impl Snapshot {
                 classes.iter().for_each(|(class, _)| self.waiting.look_at_verdict(state, *class));
             }
             Event::Estimated { job, .. } => {
-                let runs = state.jobs.get(&job.number).map(runs).unwrap_or_default();
-                runs.into_iter().for_each(|(id, _)| self.running.consider(state, id, state.now));
+                let runs = state.jobs.get(&job.number).into_iter().flat_map(runs);
+                runs.for_each(|(id, _)| self.running.consider(state, id, state.now));
             }
             Event::Promised(promise) => {
                 let all = promise.placements.iter();
@@ -454,13 +454,13 @@ fn promises(state: &State, event: &Event, id: JobId) -> Vec<(Promise, Arc<JobSpe
 }
 
 /// The runs of a job that something has happened to.
-fn runs(job: &Job) -> Vec<(JobId, &Run)> {
-    match &job.runs {
-        Runs::Single(run) => vec![(job.id(), run)],
-        Runs::Array(array) => {
-            array.touched.iter().map(|(member, run)| (JobId::member(job.number, *member), run)).collect()
-        }
-    }
+fn runs(job: &Job) -> impl Iterator<Item = (JobId, &Run)> {
+    let (single, array) = match &job.runs {
+        Runs::Single(run) => (Some((job.id(), run)), None),
+        Runs::Array(array) => (None, Some(&array.touched)),
+    };
+    let members = array.into_iter().flatten();
+    single.into_iter().chain(members.map(|(member, run)| (JobId::member(job.number, *member), run)))
 }
 
 /// The job (or member) that an event is about.

@@ -216,3 +216,21 @@ fn while_the_pool_drains_no_gang_grows() {
         "#]],
     );
 }
+
+#[test]
+fn a_gang_does_not_grow_into_what_one_before_it_would_take_from_it() {
+    check(
+        "policy {half_life: none, reclaim: never, reserve: 0, elastic: true, order: attained, attained: {levels: [1h], head_start: none}}\n\
+        node n1 8xh100\nnode n2 8xh100\nqueue a\nqueue b\nsubmit y b 7\nsubmit x b 8\nplan\nsubmit g a 1 tasks=1..8 resumable\nplan\n\
+        pass 2h\nsubmit w a 8 resumable\nsubmit z b 8 tasks=2\nplan\nend x\nplan\npass 1s\nplan",
+        expect![[r#"
+            place y n1:0+n1:1+n1:2+n1:3+n1:4+n1:5+n1:6
+            place x n2:0+n2:1+n2:2+n2:3+n2:4+n2:5+n2:6+n2:7
+            place g n1:7
+            wait DV-GPUS-BUSY: no node has 8 GPUs free that would do
+            wait DV-GPUS-BUSY: no node has 8 GPUs free that would do
+            ended x completed Exit exit=0
+            place w n2:0+n2:1+n2:2+n2:3+n2:4+n2:5+n2:6+n2:7
+        "#]],
+    );
+}

@@ -573,6 +573,8 @@ fn a_drain_that_evicts_sends_jobs_back_into_their_queue() {
     pool.divvy(["gpus", "undrain", &node]).ok();
     assert_eq!(started.await_job(), "1");
     assert_eq!(pool.divvy(["wait", &id]).code, 0);
+    let end = &pool.divvy(["show", &id, "-o", "json"]).json()["attempts"][0]["end"];
+    assert_eq!((&end["cause"], &end["by"]), (&"drain".into(), &"reservation 1".into()), "{end}");
 }
 
 #[test]

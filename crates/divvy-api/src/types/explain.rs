@@ -162,7 +162,7 @@ pub struct Way {
 pub struct Displaced {
     /// `preempted`, `reclaimed`, `order`, `moved`, `crowded`, `faster`, `starved`, or `drain`: for a drain or a reservation.
     pub cause: String,
-    /// The job that got them; null where that is not known.
+    /// The job that got them, or `reservation 3`; null where that is not known.
     pub by: Option<String>,
     /// When it was over; null while it is still being stopped.
     pub at_ms: Option<i64>,

@@ -175,7 +175,7 @@ pub struct Job {
 pub struct LastEnd {
     /// Why.
     pub cause: Cause,
-    /// Through whom: a user, a job, or the pool's own rule.
+    /// Through whom: a user, a job, `reservation 3`, or the pool's own rule.
     #[serde(default)]
     pub by: Option<String>,
     /// The signal that ended it.

@@ -75,7 +75,7 @@ fn guaranteed_with(state: &State, path: &str, floor_milli: &dyn Fn(&str) -> i64)
         return there_milli(state, path);
     }
     // Who says nothing is guaranteed what is kept for him alone, and for those below him what they are.
-    let said = said.saturating_add(reserved_milli(state, path, said > 0));
+    let said = said.saturating_add(reserved_milli(state, path, (said > 0, None)));
     let said = said.max(floor_milli(path));
     let children = right_below(state, path).map(|queue| guaranteed_with(state, queue, floor_milli));
     said.max(children.fold(0, i64::saturating_add))
@@ -90,9 +90,10 @@ pub(super) fn models_guaranteed(state: &State) -> BTreeSet<Resource> {
 /// What is guaranteed to a queue of one model, in thousandths.
 pub(super) fn guaranteed_of(state: &State, path: &str, model: &Resource) -> i64 {
     let said = state.queues.get(path).and_then(|queue| queue.guarantee.get(model));
+    let kept = || reserved_milli(state, path, (true, Some(model)));
     let said = match said {
         None => 0,
-        Some(Amount::Finite(milli)) => *milli,
+        Some(Amount::Finite(milli)) => milli.saturating_add(kept()),
         Some(Amount::Unlimited) => i64::MAX,
     };
     let below = right_below(state, path).map(|queue| guaranteed_of(state, queue, model));
@@ -120,8 +121,13 @@ pub(super) fn kept_milli(state: &State, path: &str) -> i64 {
     own.saturating_sub(lent).max(0).saturating_add(below)
 }
 
-/// What is kept now on the calendar for a queue, and perhaps for those below it, in thousandths of devices.
-fn reserved_milli(state: &State, path: &str, with_below: bool) -> i64 {
+/// What is kept now on the calendar for a queue, and perhaps for those below it, in thousandths of devices: of one model, or of all.
+fn reserved_milli(state: &State, path: &str, (with_below, model): (bool, Option<&Resource>)) -> i64 {
+    let is_of = |device: &Device| match model {
+        Some(Resource::Model(model)) => device.spec.model == *model,
+        Some(_) => false,
+        None => true,
+    };
     let is_meant = |queue: &str| queue == path || with_below && queue.starts_with(&format!("{path}/"));
     let mut milli = 0;
     for kept in state.reservations.iter().filter(|kept| kept.began) {
@@ -130,7 +136,7 @@ fn reserved_milli(state: &State, path: &str, with_below: bool) -> i64 {
             continue;
         }
         for (id, device) in &state.devices {
-            if owner(state, device.node).is_some() {
+            if owner(state, device.node).is_some() || !is_of(device) {
                 continue;
             }
             let has = |part: &Part| {

@@ -1,7 +1,7 @@
 //! The calendar in a plan: what reservations keep from a job, and what is to go when one begins.
 
 use std::borrow::Cow;
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use super::trial::Trial;
 use crate::amount::{Amount, Limits, Resource};
@@ -76,23 +76,24 @@ pub(super) fn evicted(state: &State) -> Vec<Event> {
     if begun.is_empty() {
         return Vec::new();
     }
-    let mut jobs: BTreeSet<JobId> = BTreeSet::new();
+    let mut jobs: BTreeMap<JobId, &Reservation> = BTreeMap::new();
     for held in state.allocations.values() {
         let spec = state.jobs.get(&held.job.number).map(|job| &job.spec);
         let is_meant = |kept: &&&Reservation| {
             kept.is_under(&held.placement) && !spec.is_some_and(|spec| kept.is_for(spec))
         };
         let stops = state.run(held.job).is_none_or(|run| run.stopping.is_some());
-        if !stops && begun.iter().any(|kept| is_meant(&kept)) {
-            jobs.insert(held.job);
+        if let Some(kept) = begun.iter().filter(|_| !stops).find(|kept| is_meant(kept)) {
+            jobs.entry(held.job).or_insert(kept);
         }
     }
-    jobs.into_iter().filter_map(|job| stopped(state, job)).collect()
+    jobs.into_iter().filter_map(|(job, kept)| stopped(state, job, kept)).collect()
 }
 
-fn stopped(state: &State, id: JobId) -> Option<Event> {
+fn stopped(state: &State, id: JobId, kept: &Reservation) -> Option<Event> {
     let order = state.jobs.get(&id.number)?.spec.notice();
-    Some(Event::Stopping { job: id, cause: Cause::Drain, by: None, order, requeue: true })
+    let by = Some(format!("reservation {}", kept.id));
+    Some(Event::Stopping { job: id, cause: Cause::Drain, by, order, requeue: true })
 }
 
 /// A queue for which devices are kept now is guaranteed them besides, and so are those above it that say what they are guaranteed.

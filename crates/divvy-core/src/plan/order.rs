@@ -233,7 +233,7 @@ fn key_of(
     (turn, waits): (Time, bool),
 ) -> OrderKey {
     let key = order::key(policy, &standing(policy, (id, view), now, (turn, waits)));
-    order::place(policy, key, view.milli, now)
+    order::place(policy, key, view.order_milli(), now)
 }
 
 fn standing<'a>(
@@ -246,7 +246,7 @@ fn standing<'a>(
         priority: view.priority,
         submitted_at: view.submitted_at,
         number: id.number,
-        milli: view.milli,
+        milli: view.order_milli(),
         progress_ms: view.progress_ms(now),
         estimate: view.estimate.as_deref(),
         level: view.level(policy, now).number,

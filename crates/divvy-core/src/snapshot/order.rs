@@ -225,7 +225,7 @@ pub(crate) fn lasting(policy: &Policy, id: JobId, (view, level): (&RunView, i64)
         priority: view.priority,
         submitted_at: view.submitted_at,
         number: id.number,
-        milli: view.milli,
+        milli: view.order_milli(),
         progress_ms: view.attained_ms,
         estimate: view.estimate.as_deref(),
         level,

@@ -237,6 +237,12 @@ impl RunView {
         if self.elastic { 0 } else { self.milli }
     }
 
+    /// The devices by which it stands in the order, in thousandths: without what a gang has beyond what it starts with, or it would fall
+    /// behind its like by growing.
+    pub(crate) fn order_milli(&self) -> i64 {
+        if self.elastic { self.milli.min(self.queue.0.most_milli()) } else { self.milli }
+    }
+
     /// Whether its queue keeps something else of it than before.
     fn stands_otherwise(&self, now: &Self) -> bool {
         let kept = |view: &Self| (view.least_milli(), view.milli, view.first);
@@ -284,7 +290,9 @@ impl RunView {
             return Level { number: order::foreseen_level(policy, outlook, progress_ms), fell: None };
         }
         let mut level = Level::default();
-        for threshold in thresholds(policy, self.milli).take_while(|threshold| *threshold <= progress_ms) {
+        for threshold in
+            thresholds(policy, self.order_milli()).take_while(|threshold| *threshold <= progress_ms)
+        {
             let fell = (threshold > self.attained_ms).then(|| self.reaches(threshold)).flatten();
             level = Level { number: level.number + 1, fell };
         }
@@ -339,7 +347,7 @@ impl RunView {
         let next = match policy.order {
             Order::Arrival => return None,
             Order::Attained => match order::outlook(policy, self.estimate.as_deref()) {
-                [] => thresholds(policy, self.milli).find(|threshold| *threshold > progress)?,
+                [] => thresholds(policy, self.order_milli()).find(|threshold| *threshold > progress)?,
                 outlook => order::next_foreseen(policy, outlook, progress)?,
             },
             Order::Shortest if policy.shortest.of == Length::Whole => return None,

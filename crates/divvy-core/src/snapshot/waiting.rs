@@ -111,7 +111,14 @@ impl Waiting {
     /// Looks at one job again: puts it where it belongs now.
     pub(crate) fn consider(&mut self, state: &State, shares: &Shares, number: u64) {
         self.leave(state, number);
-        let Some(job) = state.jobs.get(&number) else { return };
+        if let Some(job) = state.jobs.get(&number) {
+            self.join(state, shares, job);
+        }
+    }
+
+    /// Puts a job that is nowhere yet where it belongs.
+    fn join(&mut self, state: &State, shares: &Shares, job: &Job) {
+        let number = job.number;
         for dependency in
             job.spec.after.iter().filter(|dependency| state.jobs.contains_key(&dependency.job.number))
         {
@@ -255,7 +262,7 @@ impl Waiting {
     /// Looks at all jobs again.
     pub(crate) fn rebuild(&mut self, state: &State, shares: &Shares) {
         *self = Self::default();
-        state.jobs.keys().for_each(|number| self.consider(state, shares, *number));
+        state.jobs.values().for_each(|job| self.join(state, shares, job));
         state.verdicts.keys().for_each(|class| self.look_at_verdict(state, *class));
     }
 

@@ -11,10 +11,9 @@ pub(super) fn why_safe(state: &State, job: &Job, (id, run): (JobId, &Run)) -> Op
     if !job.spec.preemptible {
         return Some("it is not preemptible".into());
     }
-    if run.is_at_cap(policy) {
+    if let Some(most) = policy.restarts_cap().filter(|most| run.gave_way >= *most) {
         return Some(format!(
-            "it has given way as often as the policy lets it ({}){GUARANTEED}",
-            run.gave_way
+            "it has given way as often as the policy lets it (most_restarts: {most}){GUARANTEED}"
         ));
     }
     if state.relief.open.is_some_and(|(relieved, _)| relieved == id) {
@@ -78,7 +77,7 @@ mod tests {
         assert_eq!(
             of("most_restarts: 1", "").as_deref(),
             Some(
-                "it has given way as often as the policy lets it (1), save for what is guaranteed to another queue"
+                "it has given way as often as the policy lets it (most_restarts: 1), save for what is guaranteed to another queue"
             )
         );
         assert_eq!(

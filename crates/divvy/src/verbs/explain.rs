@@ -311,6 +311,8 @@ fn cost(lost_gpu_seconds: f64) -> String {
 /// How it lost its devices, what that cost, and when it is back.
 fn lost(displaced: &Displaced) -> String {
     let to = match (&displaced.by, displaced.cause.as_str()) {
+        // Which of them, as `reservation 3`.
+        (Some(by), "drain") => plain(by).into_owned(),
         (Some(by), _) => format!("job {}", plain(by)),
         (None, "drain") => "a drain or a reservation, which divvy reserve lists".into(),
         (None, _) => "others".into(),

@@ -270,7 +270,10 @@ fn why_it_ended(state: &JobState, end: &LastEnd, exit_code: Option<i32>) -> Stri
         }
         Cause::Checkpointed => "it saved its work and asked to be run again".into(),
         Cause::Shutdown => format!("the pool was taken down by {}", by("someone")),
-        Cause::Drain => "its GPUs were drained, or reserved for others".into(),
+        Cause::Drain => {
+            let by = end.by.as_ref().map(|by| format!(" ({by})")).unwrap_or_default();
+            format!("its GPUs were drained, or reserved for others{by}")
+        }
         Cause::Other(word) => word.clone(),
     };
     if let Some(detail) = &end.detail {

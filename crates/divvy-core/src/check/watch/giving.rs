@@ -73,7 +73,6 @@ impl Watch {
         if claimant.is_some_and(|claimant| {
             is_strange(state, job, &claimant.spec.queue)
                 || self.is_entitled(state, claimant, grows(state, by))
-                || self.is_entitled_to_hosts(state, claimant)
         }) {
             return;
         }
@@ -341,6 +340,7 @@ impl Watch {
     pub(super) fn is_entitled(&self, state: &State, claimant: &Job, grows: bool) -> bool {
         self.stays_within(state, (claimant, grows), guaranteed_milli)
             || !self.entitled_to(state, (claimant, grows), &[&claimant.spec.queue]).is_empty()
+            || self.is_entitled_to_hosts(state, claimant)
     }
 
     /// Whether a queue above a job's, that is not above another one, stays within its guarantee with it.

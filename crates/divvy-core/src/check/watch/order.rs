@@ -22,7 +22,12 @@ impl Had {
         let held: i64 = run.placements.iter().map(Placement::milli).sum();
         let looks = !state.policy.attained.foreseen.levels_device_ms.is_empty();
         Some(Self {
-            milli: if held > 0 { held } else { job.spec.most_milli() },
+            // What a gang has beyond what it starts with changes nothing of its place.
+            milli: match job.spec.gang.is_elastic() {
+                true => job.spec.most_milli().min(if held > 0 { held } else { i64::MAX }),
+                false if held > 0 => held,
+                false => job.spec.most_milli(),
+            },
             progress_ms: run.progress_ms(state.now),
             length_ms: job.estimate.as_ref().map(|estimate| estimate.p50_ms),
             is_foreseen: looks && job.estimate.as_ref().is_some_and(|estimate| !estimate.outlook.is_empty()),

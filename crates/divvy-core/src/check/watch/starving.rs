@@ -82,9 +82,7 @@ impl Watch {
                 let grows = giving::grows(state, by.as_deref());
                 // Nodes that a queue has for itself are its own, whoever lies there.
                 let is_owed = |claimant: &Job| {
-                    is_strange(state, job, &claimant.spec.queue)
-                        || self.is_entitled(state, claimant, grows)
-                        || self.is_entitled_to_hosts(state, claimant)
+                    is_strange(state, job, &claimant.spec.queue) || self.is_entitled(state, claimant, grows)
                 };
                 if !claimant.is_some_and(is_owed) {
                     wrong.push(found("starving", format!("job {job} was to keep its place for a while")));

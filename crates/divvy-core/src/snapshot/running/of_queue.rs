@@ -21,9 +21,9 @@ pub(super) struct OfQueue {
     in_order: BTreeSet<Stands>,
 }
 
-/// Where a job stands: its priority, what the order compares first of it, at most; its devices, in thousandths, when it was submitted,
-/// and which it is.
-type Stands = (i32, i64, i64, Time, JobId);
+/// Where a job stands: its priority, what the order compares first of it, at most; the devices by which it stands there, in thousandths,
+/// when it was submitted, and which it is; and its devices.
+type Stands = (i32, i64, i64, Time, JobId, i64);
 
 impl OfQueue {
     /// Counts a job in.
@@ -53,7 +53,7 @@ impl OfQueue {
     /// Notes that a job has run on to where it stands now; the order compared this of it first before.
     pub(super) fn cross(&mut self, id: JobId, view: &RunView, before: i64) {
         if let Some(now) = stands(id, view) {
-            self.in_order.remove(&(now.0, before, now.2, now.3, now.4));
+            self.in_order.remove(&(now.0, before, now.2, now.3, now.4, now.5));
             self.in_order.insert(now);
         }
     }
@@ -98,25 +98,25 @@ impl OfQueue {
             let of = self.in_order.range(rest).next()?.2;
             milli = of.saturating_add(1);
             let since = order::submitted_behind(policy, place, of, now);
-            let least = (level.0, level.1, of, since, JobId::single(0));
+            let least = (level.0, level.1, of, since, JobId::single(0), i64::MIN);
             Some(self.in_order.range(least..=most_of((level.0, level.1, of))))
         });
-        let is_behind = move |(.., milli, submitted, job): &&Stands| {
+        let is_behind = move |(.., milli, submitted, job, _): &&Stands| {
             order::is_behind(policy, place, (*job, *submitted, *milli), now)
         };
         let level = groups.flatten().filter(is_behind);
-        further.into_iter().flatten().chain(level).map(|(.., milli, _, job)| (*job, *milli))
+        further.into_iter().flatten().chain(level).map(|(.., job, milli)| (*job, *milli))
     }
 }
 
 fn stands(id: JobId, view: &RunView) -> Option<Stands> {
-    view.first.map(|first| (view.priority, first, view.milli, view.submitted_at, id))
+    view.first.map(|first| (view.priority, first, view.order_milli(), view.submitted_at, id, view.milli))
 }
 
 fn least_of((priority, first, milli): (i32, i64, i64)) -> Stands {
-    (priority, first, milli, Time(i64::MIN), JobId::single(0))
+    (priority, first, milli, Time(i64::MIN), JobId::single(0), i64::MIN)
 }
 
 fn most_of((priority, first, milli): (i32, i64, i64)) -> Stands {
-    (priority, first, milli, Time(i64::MAX), JobId { number: u64::MAX, member: Some(u32::MAX) })
+    (priority, first, milli, Time(i64::MAX), JobId { number: u64::MAX, member: Some(u32::MAX) }, i64::MAX)
 }

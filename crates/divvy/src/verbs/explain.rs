@@ -269,12 +269,8 @@ fn way(way: &Way, job: &str) -> String {
 /// `gave up 2 tasks to job 9 (order) 5m02s ago, and runs on`
 fn given_up(gave_up: &GaveUp, now_ms: i64) -> String {
     let to = gave_up.by.as_ref().map_or("others".into(), |by| format!("job {}", plain(by)));
-    let tasks = tasks(gave_up.tasks);
-    format!(
-        "gave up {tasks} to {to} ({}) {} ago, and runs on",
-        plain(&gave_up.cause),
-        ago(gave_up.at_ms, now_ms)
-    )
+    let (tasks, cause) = (tasks(gave_up.tasks), plain(&gave_up.cause));
+    format!("gave up {tasks} to {to} ({cause}) {} ago, and runs on", ago(gave_up.at_ms, now_ms))
 }
 
 /// `1 task`, `2 tasks`
@@ -452,8 +448,7 @@ mod tests {
     #[test]
     fn a_job_that_never_starts_is_told_whether_settings_or_the_pool_keep_it_from_that() {
         let never = |from: i64| {
-            let raise =
-                serde_json::json!({"kind": "raise_budget", "queue": "vision", "from": from, "to": 2000});
+            let raise = serde_json::json!({"kind": "raise_budget", "from": from, "to": 2000});
             let ways = serde_json::json!([{"who": "administrator", "text": "", "changes": [raise]}]);
             let mut one = explained();
             one.verdict = Verdict::NoFit;

@@ -80,8 +80,13 @@ struct Grower<'a> {
 /// Where a gang stands among those that may grow: lower goes first.
 type Standing = (bool, i64, i64, u32, JobId);
 
+/// So often in a cycle gangs that were put off are looked at again between turns: each time costs a look at all that may grow.
+const MOST_LOOKS: u32 = 8;
+
 /// The growth of gangs as it goes with the turns of a cycle.
 pub(super) struct Growth {
+    /// How often gangs may be looked at still.
+    looks: u32,
     /// Whether gangs grow by what is due to their queues before the next turn of one that nobody is due.
     is_next: bool,
     /// Queues of which gangs did not, since somebody waits there who stands before them.
@@ -91,16 +96,16 @@ pub(super) struct Growth {
 impl Growth {
     /// Of a cycle in which nobody has had a turn.
     pub(super) fn new() -> Self {
-        Self { is_next: true, put_off: BTreeSet::new() }
+        Self { looks: MOST_LOOKS, is_next: true, put_off: BTreeSet::new() }
     }
 
     /// What is due to gangs that run goes before what nobody is due; not before those of their own queues who stand before them and could
     /// take it from them.
     pub(super) fn before_turn(&mut self, fair: &mut Fair, turns: &mut Turns) {
-        if !self.is_next || !turns.is_beyond_due(&fair.shares) {
+        if !self.is_next || self.looks == 0 || !turns.is_beyond_due(&fair.shares) {
             return;
         }
-        self.is_next = false;
+        (self.is_next, self.looks) = (false, self.looks - 1);
         let grown = grow(fair, Reach::Due, |fair, grower| {
             let waits = is_behind_any(fair, grower, turns);
             self.put_off.extend(waits.then_some(grower.queue));

@@ -5,7 +5,6 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::place;
-use super::reserve;
 use super::settle::{Leaver, held_by};
 use super::share::Closed;
 use super::trial::Trial;
@@ -68,8 +67,6 @@ pub(super) fn quicken<'a>(
     if phase.trial.state.policy.speedup_percent == 0 || runners.is_empty() {
         return Vec::new();
     }
-    // What is kept for those who wait is told by who runs where he does.
-    reserve::reserve(phase.trial);
     loop {
         let before = phase.moves.len();
         runners.retain(|runner| !phase.speed_up(*runner));

@@ -12,7 +12,7 @@ use limits::Bounds;
 
 use super::diagnose;
 use super::near::Around;
-use super::reserve::Reserve;
+use super::reserve::{self, Reserve};
 use super::score::Scores;
 use super::share::Closed;
 use super::spread::Spreading;
@@ -357,8 +357,10 @@ impl<'a> Trial<'a> {
         self.did(Step::Took(placement, queue));
     }
 
-    /// Counts what a running task holds as free.
+    /// Counts what a running task holds as free. What is kept for those who wait is told by who runs, not by who would be left: it is
+    /// looked up before.
     pub(super) fn release(&mut self, placement: &'a Placement, queue: &str) {
+        reserve::reserve(self);
         if let Some(place) = self.capacity.node_place(placement.node) {
             let node = &self.capacity.nodes[place];
             self.before.entry(place).or_insert(Left::of(node));

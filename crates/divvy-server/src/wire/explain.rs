@@ -129,9 +129,10 @@ fn makes_room(state: &State, (id, waited_from): (JobId, Time)) -> Vec<api::MadeR
     runs.filter_map(|run| goes(run).or_else(|| gives_up(run))).collect()
 }
 
-/// What a gang gave up last and runs on without.
+/// What a gang gave up last and runs on without; nothing of one that is being stopped.
 fn gave_up(run: &Run) -> Option<api::GaveUp> {
-    let GaveUp { tasks, cause, by, at } = &**run.gave_up.as_ref()?;
+    let gave_up = run.gave_up.as_ref().filter(|_| run.stopping.is_none())?;
+    let GaveUp { tasks, cause, by, at } = &**gave_up;
     let cause = displacement(*cause)?.to_owned();
     Some(api::GaveUp { tasks: *tasks, cause, by: by.clone(), at_ms: at.0 })
 }

@@ -11,7 +11,7 @@ pub(super) fn why_safe(state: &State, job: &Job, (id, run): (JobId, &Run)) -> Op
     if !job.spec.preemptible {
         return Some("it is not preemptible".into());
     }
-    if let Some(most) = policy.restarts_cap().filter(|most| run.gave_way >= *most) {
+    if let Some(most) = policy.restarts_cap().filter(|_| run.is_at_cap(policy)) {
         return Some(format!(
             "it has given way as often as the policy lets it (most_restarts: {most}){GUARANTEED}"
         ));

@@ -40,16 +40,19 @@ pub(in crate::plan) fn might_take_own(fair: &Fair, claim: &Claim) -> bool {
 /// Whether a running job of its queue may give way to one that waits.
 pub(in crate::plan) fn may_take_of_own(fair: &Fair, waits: Head, run: (JobId, &RunView)) -> bool {
     let (state, spec) = (fair.trial.state, &*waits.view.example);
-    let gives_way = state.policy.preempt == Preempt::LeastLoss && spec.may_preempt();
     let place = displaces(&state.policy).then_some(waits.place);
     let claim = Claim::of(JobId::single(waits.key.number), spec, (waits.view.queue, Amounts::new()));
-    gives_way && Rules::of(state, spec).within(&Claim { place, ..claim }, run, (&state.policy, fair.now))
+    may_take_any(state, spec)
+        && Rules::of(state, spec).within(&Claim { place, ..claim }, run, (&state.policy, fair.now))
 }
 
 /// Whether running jobs of its queue that are of lower priority give way to a job.
 pub(in crate::plan) fn may_take_juniors(state: &State, spec: &JobSpec) -> bool {
-    let gives_way = state.policy.preempt == Preempt::LeastLoss && spec.may_preempt();
-    gives_way && Rules::of(state, spec).within_queue != WithinQueue::Never
+    may_take_any(state, spec) && Rules::of(state, spec).within_queue != WithinQueue::Never
+}
+
+fn may_take_any(state: &State, spec: &JobSpec) -> bool {
+    state.policy.preempt == Preempt::LeastLoss && spec.may_preempt()
 }
 
 /// Whether jobs of other queues might give way for the claim.

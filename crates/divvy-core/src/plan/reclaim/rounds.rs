@@ -12,7 +12,7 @@ use crate::model::policy::{Reclaim, WithinQueue};
 use crate::plan::consolidate;
 use crate::plan::fair::Fair;
 use crate::plan::leaving;
-use crate::plan::reserve::{self, Leaves};
+use crate::plan::reserve::Leaves;
 use crate::plan::share::{ANY, Amounts, QueueShare};
 
 /// Finds places for the claim, and who gives way for it: by moves alone, where nobody loses; else those whose queues keep what
@@ -22,8 +22,6 @@ pub(in crate::plan) fn take_back(fair: &mut Fair, claim: &Claim) -> Option<Vec<P
     if !claim.spec.may_preempt() {
         return None;
     }
-    // What is kept for those before it is told by who runs, not by who would be left.
-    reserve::reserve(fair.trial);
     let before = fair.trial.reserve.leave(Leaves::All);
     let placements = by_rounds(fair, claim);
     fair.trial.reserve.leave(before);

@@ -267,8 +267,10 @@ impl Snapshot {
 
     /// When time alone changes whom somebody may take devices from, or who may.
     pub(crate) fn next_turn_of_time(&self, state: &State) -> Option<Time> {
-        let redone = || self.running.next_redone(state.now).filter(|_| !state.pledges.is_empty());
-        let let_go = [self.running.next_cooled(state.now), redone()].into_iter().flatten();
+        // Whatever was folded since, moments that have passed unseen are looked at still.
+        let seen = state.ticked_at;
+        let redone = || self.running.next_redone(seen).filter(|_| !state.pledges.is_empty());
+        let let_go = [self.running.next_cooled(seen), redone()].into_iter().flatten();
         self.next_relief(state).into_iter().chain(let_go.filter(|_| !self.waiting.is_empty())).min()
     }
 
@@ -279,9 +281,9 @@ impl Snapshot {
             return state.relief_ends();
         }
         let again = state.relief.last.map_or(Time(0), |last| last + after);
-        let waited = state.now - after;
+        let waited = state.ticked_at - after;
         // Those that waited long enough before and could not be helped are looked at with the others, whenever there is a cycle.
-        let waits = self.waiting.idle_since(waited).next().map(|_| again).filter(|at| *at > state.now);
+        let waits = self.waiting.idle_since(waited).next().map(|_| again).filter(|at| *at > state.ticked_at);
         let next = self.waiting.idle_after(waited).map(|since| (since + after).max(again));
         waits.into_iter().chain(next).min()
     }

@@ -107,3 +107,19 @@ fn what_is_asked_and_what_is_there_can_be_written_and_read() {
     let has = |word: &str| written.text.split_whitespace().any(|known| known == word);
     assert!(has("bandwidth=3350") && has("bandwidth=3000") && written.differences.is_empty(), "{written:?}");
 }
+
+#[test]
+fn who_may_stay_after_all_leaves_a_task_the_device_that_is_fast_enough() {
+    let slow = r#"{"spec":{"name":"n1","cpu_milli":64000,"memory_bytes":549755813888},"devices":[{"uuid":"n1:0","index":0,"model":"h100","product":"x","memory_mib":81559,"bandwidth_gb_s":3350},{"uuid":"n1:1","index":1,"model":"h100","product":"x","memory_mib":81559}]}"#;
+    check(
+        &format!(
+            "policy {{reserve: 0}}\nnode n1 {slow}\nsubmit l default 1 prio=low\nstart l on=n1:0\nsubmit f default 1 prio=-50 bandwidth=3000\nplan\nsubmit h default 1 prio=high bandwidth=3000\nplan"
+        ),
+        expect![[r#"
+            stop l Preempted by f
+            promise f n1:0
+            promise l n1:1
+            wait DV-GPUS-BUSY: every GPU that would do is taken
+        "#]],
+    );
+}

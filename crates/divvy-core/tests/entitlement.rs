@@ -667,3 +667,18 @@ fn what_becomes_free_is_collected_for_a_loan_but_for_none_larger_than_there_is_t
     "#]],
     );
 }
+
+#[test]
+fn nobody_gives_way_while_it_is_only_being_found_out_who_wants_something_of_another_pool() {
+    check(
+        "node n1 8xh100\nqueue a {\"path\": \"a\", \"priority\": 10}\nqueue b limit=2\nqueue c\nsubmit c1 c 3 mem=1\nsubmit c2 c 2 mem=1\nsubmit a1 a 3 mem=1\nplan\nsubmit a2 a 1 mem=1\nplan\nsubmit hopeless b 3 mem=1 wait\nplan\nrestart\nplan\nprioritise hopeless low\nplan",
+        expect![[r#"
+            place a1 n1:0+n1:1+n1:2
+            place c1 n1:3+n1:4+n1:5
+            place c2 n1:6+n1:7
+            wait DV-GPUS-BUSY: every GPU that would do is taken
+            wait DV-QUEUE-LIMIT: queue b has a limit of 2 GPUs, and it asks for 3
+            wait DV-QUEUE-LIMIT: queue b has a limit of 2 GPUs, and it asks for 3
+        "#]],
+    );
+}

@@ -157,3 +157,41 @@ fn those_whose_devices_were_just_taken_leave_no_queue_short_of_its_guarantee() {
         "#]],
     );
 }
+
+#[test]
+fn the_end_of_a_while_of_safety_is_not_missed_where_something_else_happens_then() {
+    check(
+        "{}",
+        "node n0 1xh100\nsubmit j3 default 1 mem=1 prio=low\nplan\nsubmit j5 default 1 mem=1 prio=high\nplan\nend j3 signal=15\nplan\nend j5\nplan\nsubmit j7 default 1 mem=1 prio=high\nplan\npass 61s\nsubmit j8 default 1 mem=1 prio=low\nplan",
+        expect![[r#"
+            place j3 n0:0
+            stop j3 Preempted by j5
+            promise j5 n0:0
+            ended j3 pending Preempted exit=143
+            place j5 n0:0
+            wait DV-GPUS-BUSY: every GPU that would do is taken
+            ended j5 completed Exit exit=0
+            place j3 n0:0
+            wait DV-GPUS-BUSY: every GPU that would do is taken
+            stop j3 Preempted by j7
+            promise j7 n0:0
+            wait DV-GPUS-BUSY: every GPU that would do is taken
+        "#]],
+    );
+}
+
+#[test]
+fn nor_is_the_moment_from_which_other_queues_may_take_from_a_run() {
+    check(
+        "{half_life: none, min_runtime: 5m}",
+        "node n0 2xh100\nqueue c\nqueue a guarantee=1\nsubmit j3 c 1 array=0-1 mem=1\nplan\nsubmit j5 a 1 mem=1\nplan\npass 6m\nsubmit j6 c 1 mem=1\nplan",
+        expect![[r#"
+            place j3_0 n0:0
+            place j3_1 n0:1
+            wait DV-GPUS-BUSY: every GPU that would do is taken
+            stop j3_1 Reclaimed by j5
+            promise j5 n0:1
+            wait DV-GPUS-BUSY: every GPU that would do is taken
+        "#]],
+    );
+}

@@ -160,3 +160,68 @@ fn room_that_is_kept_elsewhere_is_kept_there_from_the_next() {
     "#]],
     );
 }
+
+#[test]
+fn a_move_that_moves_nobody_does_not_take_the_room_that_is_kept_for_another() {
+    check(
+        "policy {}\nnode n1 4xh100\nsubmit d default 1 resumable mem=1\nsubmit a default 1 limit=1h mem=1\nsubmit e default 2 mem=1\nplan\nsubmit g default 3 mem=1\nsubmit s default 1 mem=1\nplan\npass 1m\nend e\nplan\nexplain g\npass 59m\nplan\nend a\nplan",
+        expect![[r#"
+            place d n1:0
+            place a n1:1
+            place e n1:2+n1:3
+            wait DV-GPUS-BUSY: every GPU that would do is taken
+            wait DV-GPUS-BUSY: no node has 3 GPUs free that would do
+            ended e completed Exit exit=0
+            wait DV-RESERVED: what is free is kept for job 4, which is before it in line
+            later
+              DV-GPUS-BUSY no node has 3 GPUs free that would do | wait for running jobs to end, or ask for fewer GPUs or for other models, too
+              4 in pool > 4 right model > 4 enough memory > 4 healthy > 2 free > 0 on one node
+              room from 1h
+            stop a TimeLimit
+            ended a timeout TimeLimit exit=0
+            place g n1:1+n1:2+n1:3
+            wait DV-GPUS-BUSY: every GPU that would do is taken
+        "#]],
+    );
+}
+
+#[test]
+fn a_job_without_gpus_of_another_queue_leaves_the_room_that_is_kept() {
+    check(
+        "policy {}\nnode n0 4xh100\nqueue b guarantee=4\nqueue c\nsubmit j0 b 1 limit=30m\nplan\nsubmit j2 b 4\nplan\nsubmit t c 0 mem=300\nplan\npass 30m\nplan\nend j0\nplan",
+        expect![[r#"
+            place j0 n0:0
+            wait DV-GPUS-BUSY: no node has 4 GPUs free that would do
+            wait DV-RESERVED: what is free is kept for job 2, which is before it in line
+            stop j0 TimeLimit
+            ended j0 timeout TimeLimit exit=0
+            place j2 n0:0+n0:1+n0:2+n0:3
+            wait DV-HOST-BUSY: no node has 300Gi of memory left
+        "#]],
+    );
+}
+
+#[test]
+fn what_is_being_stopped_ends_next() {
+    check(
+        "policy {half_life: none}\nnode n0 2xh100\nnode n1 2xh100\nnode n2 2xh100\nsubmit x default 2 limit=30m mem=1\nsubmit y default 1 limit=35m mem=1\nsubmit z default 2 limit=60m mem=1\nplan\nsubmit g default 2 tasks=2 limit=30m mem=1\nplan\nexplain g\npass 30m\nplan\nsubmit b default 1 limit=25m mem=1\nplan\nend x\nplan\nexplain g",
+        expect![[r#"
+            place x n0:0+n0:1
+            place y n1:0
+            place z n2:0+n2:1
+            wait DV-GPUS-BUSY: no node has 2 GPUs free that would do
+            later
+              DV-GPUS-BUSY no node has 2 GPUs free that would do | wait for running jobs to end, or ask for fewer GPUs or for other models, too
+              6 in pool > 6 right model > 6 enough memory > 6 healthy > 1 free > 0 on one node
+              room from 35m
+            stop x TimeLimit
+            wait DV-RESERVED: what is free is kept for job 4, which is before it in line
+            ended x timeout TimeLimit exit=0
+            wait DV-GANG: not all of its 2 tasks fit at once
+            later
+              DV-GANG not all of its 2 tasks fit at once | wait for running jobs to end, or ask for fewer tasks
+              6 in pool > 6 right model > 6 enough memory > 6 healthy > 3 free > 2 on one node
+              room from 35m
+        "#]],
+    );
+}

@@ -69,7 +69,7 @@ impl Owner {
     fn waits_for_its_own(&self, shares: &Shares) -> bool {
         let queue = &shares.queues[self.queue];
         let fits = self.asked.iter().zip(&queue.guarantee).all(|(asked, all)| asked <= all);
-        fits && !queue.stays_within(&self.asked, |queue| &queue.guarantee)
+        fits && !shares.stays_guaranteed(queue, &self.asked)
     }
 
     /// Whether one of another queue would borrow what is left of the guarantee, and keep it.

@@ -225,6 +225,10 @@ fn clear<'a>(
 ) -> Option<Vec<Placement>> {
     let goes: Vec<&Candidate<'a>> = way.iter().map(|index| movable.get(*index)).collect();
     let (placements, goes) = put_before(fair, claim, &goes)?;
+    // Where all may stay without whom it had no place, it has that of one for whom room is kept.
+    if goes.is_empty() && fair.trial.reserve.has_owners() {
+        return None;
+    }
     let closed = std::mem::take(&mut fair.trial.not_lent);
     let further = in_chains.then_some((movable, way));
     let moves = elsewhere(fair, &goes, further);

@@ -216,9 +216,9 @@ fn planned(state: &State, snapshot: &mut Snapshot, now: Time, reserves: bool) ->
     let ending = plan.ending();
     let runs = ending.iter().filter_map(|job| state.run(*job));
     runs.flat_map(|run| settle::held_by(state, &run.live)).for_each(|placement| trial.ends(placement));
-    let trial::Others { waiting, running, limits, .. } = others;
+    let trial::Others { waiting, running, limits, leavers, .. } = others;
     if state.policy.preempt != Preempt::Walk {
-        trial.reserve = reserve::Reserve::new(now, running, limits);
+        trial.reserve = reserve::Reserve::new(now, (running, limits), leavers);
     }
     if reserves {
         trial.reserve.ask();

@@ -104,6 +104,8 @@ enum Whom {
     All,
     /// All but those where the claimant's side stays within its guarantee.
     ButForGuarantees,
+    /// Those of queues that would keep less of a model.
+    ForModels,
     Nobody,
 }
 
@@ -553,7 +555,8 @@ fn is_spared(
     };
     let below = |index: usize| side().any(|place| falls(place, index));
     let of_a_model = || side().any(|place| shares.falls_short(place, &candidate.draws));
-    if (0..claim.asked.len()).filter(lacks).any(below) || of_a_model() {
+    let counts = |index: &usize| spares.whom != Whom::ForModels && lacks(index);
+    if (0..claim.asked.len()).filter(counts).any(below) || of_a_model() {
         spares.note(candidate);
         return true;
     }

@@ -27,6 +27,8 @@ const MOST_ENDS: usize = 4096;
 pub(super) struct Reserve<'a> {
     now: Time,
     running: Option<(&'a Running, &'a BTreeSet<(Time, JobId)>)>,
+    /// What is being stopped: it is free next.
+    leavers: Option<&'a BTreeSet<AllocationId>>,
     /// Who waits for room, in line, and whether it may be collected for him; the first so many have been looked at.
     owners: Vec<(JobId, bool)>,
     looked_at: usize,
@@ -81,9 +83,13 @@ impl Kept {
 pub(super) type End = (Option<Time>, Vec<AllocationId>);
 
 impl<'a> Reserve<'a> {
-    /// Of a cycle: who runs, and when they reach their limits.
-    pub(super) fn new(now: Time, running: &'a Running, limits: &'a BTreeSet<(Time, JobId)>) -> Self {
-        Self { now, running: Some((running, limits)), ..Self::default() }
+    /// Of a cycle: who runs, when they reach their limits, and what is being stopped.
+    pub(super) fn new(
+        now: Time,
+        (running, limits): (&'a Running, &'a BTreeSet<(Time, JobId)>),
+        leavers: &'a BTreeSet<AllocationId>,
+    ) -> Self {
+        Self { now, running: Some((running, limits)), leavers: Some(leavers), ..Self::default() }
     }
 
     /// Has all be looked at, even if nobody behind those for whom room is kept would start.
@@ -381,7 +387,7 @@ fn give_back(trial: &mut Trial, id: AllocationId) {
     }
 }
 
-/// The ends that are known, the first first: limits, estimates that have not been outrun, and those of what this cycle placed.
+/// The ends that are known, the first first: of what is being stopped, limits, estimates that have not been outrun, and those of what this cycle placed.
 pub(super) fn known_ends(trial: &Trial) -> Vec<End> {
     let (state, reserve) = (trial.state, &trial.reserve);
     let Some((running, limits)) = reserve.running else { return Vec::new() };
@@ -396,8 +402,11 @@ pub(super) fn known_ends(trial: &Trial) -> Vec<End> {
         let live = state.run(*job).map(|run| run.live.clone()).unwrap_or_default();
         live.into_iter().filter(|id| !released.contains(id)).collect::<Vec<_>>()
     };
+    let leaves = reserve.leavers.into_iter().flatten().filter(|id| !released.contains(id)).copied();
+    let leaves: Vec<AllocationId> = leaves.take(MOST_ENDS).collect();
     let mut all: Vec<End> = ends.iter().map(|(job, at)| (Some(*at), live(job))).collect();
     all.extend(reserve.ends.iter().map(|(id, at)| (Some(*at), vec![*id])));
+    all.extend((!leaves.is_empty()).then_some((Some(reserve.now), leaves)));
     all.sort_unstable();
     all.truncate(MOST_ENDS);
     all

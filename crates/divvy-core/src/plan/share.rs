@@ -473,8 +473,7 @@ impl Shares {
     /// Whether a queue that takes so much stays within its guarantee.
     pub(crate) fn guarantees_it(&self, place: usize, asked: &Amounts) -> bool {
         let queue = &self.queues[place];
-        place != POOL
-            && (queue.stays_within(asked, |queue| &queue.guarantee) || self.guarantees_models(queue, asked))
+        place != POOL && (self.stays_guaranteed(queue, asked) || self.guarantees_models(queue, asked))
     }
 
     /// Whether it does so by any of their alternatives for those of a class.
@@ -549,9 +548,12 @@ impl Shares {
         let is_bound = |place: &usize| !self.queues[*place].is_seat && !self.queues[*place].has_nodes;
         for place in self.upwards(place).filter(is_bound) {
             let queue = &self.queues[place];
+            let is_of_host =
+                |index: usize| !matches!(self.resources[index], Resource::Any | Resource::Model(_));
             let over = |index: &usize| {
                 let pinned = queue.pinned[*index].saturating_add(asked[*index]);
-                asked[*index] > 0 && pinned > bound(queue, *index)
+                let comes_with = is_of_host(*index) && queue.comes_with_devices(*index, asked);
+                asked[*index] > 0 && pinned > bound(queue, *index) && !comes_with
             };
             if let Some(index) = (0..asked.len()).find(over) {
                 let resource = self.resources[index].clone();

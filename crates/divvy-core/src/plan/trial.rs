@@ -587,5 +587,5 @@ fn required_island(spec: &JobSpec, placement: &Placement) -> Option<IslandLevel>
 /// Whether one device does as well as another, for who must have all of his in one island of this level, if of any.
 fn are_like(one: &DeviceView, other: &DeviceView, level: Option<IslandLevel>) -> bool {
     let are_near = level.is_none_or(|level| one.site.island(level) == other.site.island(level));
-    are_near && (&one.spec.model, one.spec.memory_mib) == (&other.spec.model, other.spec.memory_mib)
+    are_near && one.spec.is_like(&other.spec)
 }

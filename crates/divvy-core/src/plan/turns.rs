@@ -362,15 +362,18 @@ impl<'a> Turns<'a> {
                 }
             }
         };
-        let beyond_guarantee = beyond(&queue.guarantee);
+        // Who asks for nothing that is divided stands as his queue does by its devices: with them come hosts.
+        let asks = asked.iter().any(|asked| *asked > 0);
+        let beyond_guarantee = if asks { beyond(&queue.guarantee) } else { !queue.has_room_in_guarantee() };
+        let beyond_due = if asks { beyond(&queue.target) } else { queue.held[ANY] >= queue.target[ANY] };
         // What is guaranteed of a model is so, and due, whatever is held of others.
         let by_models = beyond_guarantee && shares.guarantees_it(place, asked);
         Standing {
-            beyond_due: beyond(&queue.target) && !by_models,
+            beyond_due: beyond_due && !by_models,
             beyond_guarantee: beyond_guarantee && !by_models,
             rank: -i64::from(queue.priority),
             part: (0..asked.len())
-                .filter(|index| asked[*index] > 0 || !shares.remembers)
+                .filter(|index| asked[*index] > 0 || !shares.remembers || !asks && *index == ANY)
                 .map(part)
                 .max()
                 .unwrap_or(0),

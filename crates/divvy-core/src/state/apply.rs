@@ -79,6 +79,12 @@ impl State {
             Wrong::Ledger(error) => Misfit::Ledger(error),
         })?;
         (self.position, self.now) = (position, at);
+        match stamped.event {
+            Event::Tick => self.ticked_at = at,
+            // That a task runs puts nobody behind another: what the last cycle saw is still how it is.
+            Event::TaskStarted { .. } if self.cycled_at.0 + 1 == position.0 => self.cycled_at = position,
+            _ => {}
+        }
         self.follow_relief(&stamped.event);
         // With time, what is kept for those before others is foreseen for other moments; or those are not safe any more who had to give
         // way before or had not run for long; or somebody may go before all others.

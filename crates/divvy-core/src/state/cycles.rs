@@ -31,6 +31,7 @@ impl State {
         }
         if event.changes_pool() {
             self.changed_at = self.position;
+            self.in_doubt |= self.policy.divides() && self.verdicts.values().any(Reason::is_for_good);
         }
     }
 
@@ -39,13 +40,20 @@ impl State {
         self.changed_at > self.cycled_at
     }
 
+    /// Whether it is only being found out who wants something of a pool that has become another. As long as that is so nobody gives way:
+    /// what is due to others may be less than it will turn out to be.
+    pub(crate) fn is_in_doubt(&self) -> bool {
+        self.in_doubt && self.is_changed()
+    }
+
     /// A cycle is over that saw all up to a position: what the plan itself has freed it has not seen. In one that saw the pool change
-    /// those had a part of it, too, who turn out to have no use for it as before.
+    /// those had a part of it, too, who turn out to have no use for it as before, and nobody gave way.
     pub(super) fn end_cycle(&mut self, saw: Position) {
         let had_a_part = self.is_changed() && self.policy.divides();
-        let frees =
-            had_a_part && self.verdicts.values().any(Reason::is_for_good) && self.anyone_might_start();
+        let is_in_vain = || self.verdicts.values().any(Reason::is_for_good);
+        let frees = had_a_part && (self.in_doubt || is_in_vain()) && self.anyone_might_start();
         (self.cycles, self.freed) = (self.cycles + 1, self.freed_at > saw || frees);
+        self.in_doubt = false;
         self.cycled_at = Position(self.position.0 + 1);
         self.past.end_wait();
     }

@@ -75,6 +75,12 @@ pub struct State {
     /// The position of the last event by which nodes, devices, queues or settings became others.
     #[serde(default)]
     pub changed_at: Position,
+    /// Whether jobs waited then that could not start in the pool as it was.
+    #[serde(default)]
+    pub in_doubt: bool,
+    /// Up to which moment all were looked at for what time alone changes.
+    #[serde(default)]
+    pub ticked_at: Time,
     /// How many events came from outside so far.
     #[serde(default)]
     pub news: u64,
@@ -428,6 +434,8 @@ impl Default for State {
             freed_at: Position(0),
             cycled_at: Position(0),
             changed_at: Position(0),
+            in_doubt: false,
+            ticked_at: Time(0),
             news: 0,
             taken: BTreeSet::new(),
             position: Position(0),

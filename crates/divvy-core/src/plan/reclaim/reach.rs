@@ -2,7 +2,7 @@
 
 use super::{Candidate, Claim};
 use crate::model::borrowing::BorrowEvicts;
-use crate::plan::share::{ANY, Amounts, QueueShare, Shares};
+use crate::plan::share::{Amounts, QueueShare, Shares};
 
 /// By what right a queue has something.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -34,11 +34,7 @@ impl Reach {
             return Self { from: 1, guarantee: usize::MAX, due: 0, lower, named };
         }
         if claim.asked.iter().all(|asked| *asked == 0) {
-            // A guarantee of devices comes with the hosts that they need.
-            let stays = |place: &usize| {
-                let queue = &shares.queues[*place];
-                queue.guarantee[ANY] > 0 && queue.held[ANY] <= queue.guarantee[ANY]
-            };
+            let stays = |place: &usize| shares.queues[*place].has_room_in_guarantee();
             return Self {
                 from: 1,
                 guarantee: shares.upwards(claim.queue).take_while(stays).count(),
@@ -51,7 +47,9 @@ impl Reach {
             shares.queues[*place].stays_within(&claim.asked, bound)
         };
         let is_guaranteed = |place: &usize| shares.guarantees_it(*place, &claim.asked);
-        let by_models = |place: &usize| is_guaranteed(place) && !stays(place, |queue| &queue.guarantee);
+        let by_models = |place: &usize| {
+            is_guaranteed(place) && !shares.stays_guaranteed(&shares.queues[*place], &claim.asked)
+        };
         let named = shares.upwards(claim.queue).take(64).enumerate();
         let named = named.filter(|(_, place)| by_models(place)).fold(0, |named, (bit, _)| named | 1 << bit);
         let due = shares.upwards(claim.queue).take_while(|place| stays(place, |queue| &queue.target)).count();

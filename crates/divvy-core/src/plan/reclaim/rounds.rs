@@ -19,7 +19,7 @@ use crate::plan::share::{ANY, Amounts, QueueShare};
 /// is guaranteed to them; else, for one that stays within its own guarantee, anyone who may go. Without success everything is as
 /// it was.
 pub(in crate::plan) fn take_back(fair: &mut Fair, claim: &Claim) -> Option<Vec<Placement>> {
-    if !claim.spec.may_preempt() {
+    if !claim.spec.may_preempt() || fair.trial.state.is_in_doubt() {
         return None;
     }
     let before = fair.trial.reserve.leave(Leaves::All);
@@ -135,6 +135,7 @@ fn by_leaving_short(fair: &mut Fair, claim: &Claim) -> Option<Vec<Placement>> {
     let is_back = || fair.trial.state.was_just_taken(claim.job);
     let is_owed_above = || Reach::of(&fair.shares, claim, BorrowEvicts::NEVER).from > 1;
     let whom = match claim.starves || fair.shares.guarantees_it(claim.queue, &claim.asked) && !is_back() {
+        true if !claim.starves && fair.shares.guarantees_by_any(claim.queue, &claim.asked) => Whom::ForModels,
         true => Whom::Nobody,
         false if is_owed_above() && !is_back() => Whom::ButForGuarantees,
         false => return None,

@@ -18,6 +18,16 @@ impl QueueShare {
         asked.peek().is_some() && asked.all(stays)
     }
 
+    /// Whether devices are guaranteed to it, and it holds no more: with them come the hosts that they need.
+    pub(crate) fn has_room_in_guarantee(&self) -> bool {
+        self.guarantee[ANY] > 0 && self.held[ANY] <= self.guarantee[ANY]
+    }
+
+    /// Whether something of hosts is asked for with devices by one whose queue says nothing of it.
+    pub(crate) fn comes_with_devices(&self, index: usize, asked: &Amounts) -> bool {
+        asked[ANY] > 0 && self.said[index] == i64::MAX
+    }
+
     /// Whether it runs more of a resource than is guaranteed to it, and more than is due as well. What it is promised it does not
     /// hold yet: that is no reason to take what it has.
     pub(crate) fn beyond(&self, index: usize) -> (bool, bool) {

@@ -25,6 +25,34 @@ impl Shares {
         !queue.has_nodes && asked[ANY] > 0 && named == asked[ANY] && asked.iter().enumerate().all(stays)
     }
 
+    /// Whether with so much more a queue holds no more than is guaranteed to it of anything that is asked. What it names of no model may be
+    /// of any; and of hosts, if it says nothing of them, it has what its devices need. Who asks for nothing that is divided has no claim.
+    pub(in crate::plan) fn stays_guaranteed(&self, queue: &QueueShare, asked: &Amounts) -> bool {
+        let stays = |index: usize| queue.held[index].saturating_add(asked[index]) <= queue.guarantee[index];
+        let mut asks = (0..asked.len()).filter(|index| asked[*index] > 0).peekable();
+        asks.peek().is_some()
+            && asks.all(|index| match &self.resources[index] {
+                Resource::Model(_) => stays(index) || self.covers_by_any(queue, asked),
+                Resource::Any => stays(index),
+                _ => stays(index) || queue.comes_with_devices(index, asked),
+            })
+    }
+
+    /// Whether what a queue has beyond its guarantees of models, with so much more, is within what is guaranteed to it of any.
+    fn covers_by_any(&self, queue: &QueueShare, asked: &Amounts) -> bool {
+        let beyond =
+            |model: usize| (queue.held[model].saturating_add(asked[model]) - queue.guarantee[model]).max(0);
+        !queue.has_nodes && self.models().map(beyond).fold(0, i64::saturating_add) <= self.unnamed(queue)
+    }
+
+    /// Whether what is guaranteed to a queue of any device is all that covers what is asked of a model: then it is no reason to leave
+    /// others with less of that model than is guaranteed to them.
+    pub(in crate::plan) fn guarantees_by_any(&self, place: usize, asked: &Amounts) -> bool {
+        let queue = &self.queues[place];
+        let stays = |model: usize| queue.held[model].saturating_add(asked[model]) <= queue.guarantee[model];
+        self.models().any(|model| asked[model] > 0 && !stays(model))
+    }
+
     /// What of its guarantee a queue may have of any model, beside what is guaranteed to it of each.
     fn unnamed(&self, queue: &QueueShare) -> i64 {
         let named = self.models().map(|model| queue.guarantee[model]).fold(0, i64::saturating_add);

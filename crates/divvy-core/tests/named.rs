@@ -1,0 +1,90 @@
+//! Scenarios of guarantees that name models, or cores and memory: what one queue's line says takes nothing from what another is
+//! guaranteed.
+
+use divvy_core::scenario::run;
+use expect_test::{Expect, expect};
+
+fn check(scenario: &str, expected: Expect) {
+    match run(scenario) {
+        Ok(printed) => expected.assert_eq(&printed),
+        Err(bad) => expected.assert_eq(&bad.to_string()),
+    }
+}
+
+/// A queue that is guaranteed devices, one that is guaranteed a core, and one that holds everything.
+const CORES: &str = "policy {half_life: none}\nnode n1 8xh100\nqueue vision guarantee=4\nqueue nlp\n\
+    queue prod {\"path\": \"prod\", \"guarantee\": {\"cpu\": {\"finite\": 1000}}}\n";
+
+#[test]
+fn guaranteed_devices_come_back_with_cores_that_the_queue_says_nothing_of() {
+    check(
+        &format!("{CORES}submit all nlp 8 cpu=2 mem=1\nplan\nsubmit j vision 4 cpu=1 mem=1\nplan"),
+        expect![[r#"
+            place all n1:0+n1:1+n1:2+n1:3+n1:4+n1:5+n1:6+n1:7
+            stop all Reclaimed by j
+            promise j n1:0+n1:1+n1:2+n1:3
+        "#]],
+    );
+}
+
+#[test]
+fn a_job_that_never_gives_way_has_its_guaranteed_devices_with_cores_that_the_queue_says_nothing_of() {
+    check(
+        &format!("{CORES}submit j vision 4 cpu=1 mem=1 fixed\nplan"),
+        expect![[r#"
+        place j n1:0+n1:1+n1:2+n1:3
+    "#]],
+    );
+}
+
+#[test]
+fn cores_that_are_guaranteed_to_another_queue_are_not_taken_with_devices() {
+    check(
+        &format!(
+            "{CORES}submit p prod 0 cpu=1 mem=1\nplan\nsubmit all nlp 8 cpu=1 mem=1\nplan\nsubmit j vision 4 cpu=63 mem=1\nplan"
+        ),
+        expect![[r#"
+            place p n1
+            place all n1:0+n1:1+n1:2+n1:3+n1:4+n1:5+n1:6+n1:7
+            stop all Reclaimed by j
+            promise j n1:0+n1:1+n1:2+n1:3
+        "#]],
+    );
+}
+
+/// Two models, of which one queue is guaranteed one by its name.
+const MODELS: &str = "policy {half_life: none}\nnode n0 2xh100\nnode n1 2xl4\n\
+    queue a {\"path\": \"a\", \"guarantee\": {\"l4\": {\"finite\": 1000}}}\nqueue b guarantee=2\nqueue c\n";
+
+#[test]
+fn a_guarantee_of_any_device_holds_for_a_job_that_names_a_model_which_another_queue_names_too() {
+    check(
+        &format!("{MODELS}submit c1 c 1 mem=1 array=0-1 model=l4\nplan\nsubmit j b 1 mem=1 model=l4\nplan"),
+        expect![[r#"
+            place c1_0 n1:0
+            place c1_1 n1:1
+            stop c1_1 Reclaimed by j
+            promise j n1:1
+        "#]],
+    );
+}
+
+#[test]
+fn by_a_guarantee_of_any_device_nobody_takes_what_is_guaranteed_to_another_by_name() {
+    check(
+        &format!(
+            "{MODELS}submit a1 a 1 mem=1 model=l4\nsubmit c1 c 1 mem=1 model=l4\nplan\nsubmit j b 1 mem=1 model=l4 array=0-1\nplan\nend c1 signal=15\nplan\nsubmit k c 1 mem=1\nplan"
+        ),
+        expect![[r#"
+            place a1 n1:0
+            place c1 n1:1
+            stop c1 Reclaimed by j_0
+            promise j_0 n1:1
+            wait DV-GPUS-BUSY: every GPU that would do is taken
+            ended c1 pending Reclaimed exit=143
+            place j_0 n1:1
+            wait DV-GPUS-BUSY: every GPU that would do is taken
+            place k n0:0
+        "#]],
+    );
+}

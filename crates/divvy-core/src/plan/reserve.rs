@@ -398,15 +398,16 @@ pub(super) fn known_ends(trial: &Trial) -> Vec<End> {
         let known = ends.entry(job).or_insert(end);
         *known = end.min(*known);
     }
+    let leaves = |id: &AllocationId| reserve.leavers.is_some_and(|leavers| leavers.contains(id));
     let live = |job: &JobId| {
         let live = state.run(*job).map(|run| run.live.clone()).unwrap_or_default();
-        live.into_iter().filter(|id| !released.contains(id)).collect::<Vec<_>>()
+        live.into_iter().filter(|id| !released.contains(id) && !leaves(id)).collect::<Vec<_>>()
     };
-    let leaves = reserve.leavers.into_iter().flatten().filter(|id| !released.contains(id)).copied();
-    let leaves: Vec<AllocationId> = leaves.take(MOST_ENDS).collect();
+    let left = reserve.leavers.into_iter().flatten().filter(|id| !released.contains(id)).copied();
+    let left: Vec<AllocationId> = left.take(MOST_ENDS).collect();
     let mut all: Vec<End> = ends.iter().map(|(job, at)| (Some(*at), live(job))).collect();
     all.extend(reserve.ends.iter().map(|(id, at)| (Some(*at), vec![*id])));
-    all.extend((!leaves.is_empty()).then_some((Some(reserve.now), leaves)));
+    all.extend((!left.is_empty()).then_some((Some(reserve.now), left)));
     all.sort_unstable();
     all.truncate(MOST_ENDS);
     all

@@ -538,9 +538,15 @@ fn differs(kept: &Snapshot, anew: &Snapshot) -> &'static str {
         "what is free"
     } else if kept.held != anew.held {
         "what queues hold"
+    } else if (&kept.leaving, &kept.leavers) != (&anew.leaving, &anew.leavers) {
+        "what is being stopped"
     } else if !kept.waiting.same_as(&anew.waiting) {
         "who waits"
+    } else if kept.limits != anew.limits {
+        "when limits are reached"
+    } else if kept.running != anew.running {
+        "who runs"
     } else {
-        "who runs, or when limits are reached"
+        "who grows, who is near whom, or what is due"
     }
 }

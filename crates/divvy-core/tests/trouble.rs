@@ -329,3 +329,26 @@ fn who_waits_in_a_pool_with_shared_gpus_starts_once_enough_whole_ones_are_free_o
         "#]],
     );
 }
+
+#[test]
+fn who_waits_for_one_member_of_an_array_is_judged_by_that_member_however_the_others_end() {
+    check(
+        "node n1 2xh100\nsubmit a default 1 array=0-1 restarts=0\nsubmit w default 2 prio=-1\nplan\nsubmit b default 2 prio=-2 after=a_1:ok\nsubmit c default 2 prio=-3 after=a_1:fail\nsubmit d default 2 prio=-4 after=a_0:fail\nsubmit e default 1 prio=-5 after=a:fail\nend a_1\nplan\nend a_0 exit=1\nplan\nend w\nplan\nend b\nplan",
+        expect![[r#"
+            place a_0 n1:0
+            place a_1 n1:1
+            wait DV-GPUS-BUSY: no node has 2 GPUs free that would do
+            ended a_1 completed Exit exit=0
+            drop c Dependency
+            wait DV-GPUS-BUSY: no node has 2 GPUs free that would do
+            ended a_0 failed Exit exit=1
+            place w n1:0+n1:1
+            wait DV-GPUS-BUSY: every GPU that would do is taken
+            wait DV-GPUS-BUSY: no node has 2 GPUs free that would do
+            ended w completed Exit exit=0
+            place b n1:0+n1:1
+            ended b completed Exit exit=0
+            place d n1:0+n1:1
+        "#]],
+    );
+}

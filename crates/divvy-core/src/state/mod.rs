@@ -8,6 +8,7 @@ mod class;
 mod cycles;
 mod digest;
 mod elastic;
+mod ends;
 mod nodes;
 mod outlook;
 mod past;
@@ -368,23 +369,41 @@ pub enum Outcome {
 pub struct Outcomes {
     by_job: BTreeMap<u64, Outcome>,
     oldest: VecDeque<u64>,
+    /// Which members completed, of arrays of which some did and some did not.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    completed: BTreeMap<u64, Members>,
 }
 
 /// How many outcomes the state keeps: dependencies on older jobs are looked up in history by the shell.
 const OUTCOMES_KEPT: usize = 10_000;
 
 impl Outcomes {
-    /// How a job ended, if it did lately.
+    /// How a job, or an array as a whole, ended, if it did lately.
     pub fn of(&self, number: u64) -> Option<Outcome> {
         self.by_job.get(&number).copied()
     }
 
-    fn note(&mut self, number: u64, outcome: Outcome) {
+    /// How a job, or one member of an array, ended, if the job or the whole array did lately.
+    fn of_member(&self, id: JobId) -> Option<Outcome> {
+        let whole = self.of(id.number)?;
+        let completed = id.member.zip(self.completed.get(&id.number));
+        Some(match completed {
+            Some((member, completed)) if completed.contains(member) => Outcome::Ok,
+            _ => whole,
+        })
+    }
+
+    /// Notes how a job ended, with the members that completed if it is an array.
+    fn note(&mut self, number: u64, outcome: Outcome, completed: Option<Members>) {
         self.by_job.insert(number, outcome);
+        if let Some(completed) = completed.filter(|_| outcome == Outcome::Fail) {
+            self.completed.insert(number, completed);
+        }
         self.oldest.push_back(number);
         while self.oldest.len() > OUTCOMES_KEPT {
             if let Some(oldest) = self.oldest.pop_front() {
                 self.by_job.remove(&oldest);
+                self.completed.remove(&oldest);
             }
         }
     }

@@ -295,7 +295,7 @@ impl State {
     /// submitted, so its absence counts as met.
     pub fn dependency(&self, on: JobId, wanted: DependsOn) -> Dependable {
         let outcome = match self.jobs.get(&on.number) {
-            None => self.outcomes.of(on.number),
+            None => self.outcomes.of_member(on),
             Some(job) => match (&job.runs, on.member) {
                 (Runs::Array(array), Some(member)) => {
                     let ended = array.ended.iter().find(|(_, members)| members.contains(member));

@@ -1,0 +1,131 @@
+//! The fold of ends: of tasks, of attempts, of jobs that waited, and of what is forgotten with them.
+
+use std::sync::Arc;
+
+use super::apply::{Applied, Wrong};
+use super::digest::{allocation_hash, job_hashes};
+use super::{Outcome, Run, Runs, State};
+use crate::engine::TaskEnd;
+use crate::id::{AllocationId, JobId};
+use crate::model::allocation::AllocationState;
+use crate::model::job::{Cause, JobState, LastEnd};
+use crate::model::members::Members;
+use crate::time::Time;
+
+impl State {
+    pub(super) fn end_task(&mut self, id: AllocationId, end: &TaskEnd, at: Time) -> Applied {
+        let held = self.allocations.remove(&id).ok_or_else(|| Wrong::Unknown(format!("allocation {id}")))?;
+        self.minus(allocation_hash(id, &held));
+        let milli = held.placement.milli();
+        let milli_ms = i128::from(milli) * i128::from(at.since(held.since).0);
+        self.change_run(held.job, |run| {
+            run.live.retain(|live| *live != id);
+            if held.state == AllocationState::Stopping && run.stopping.is_none() {
+                // A task that was told to go is no part of the gang any more: how it ends is not the job's end.
+                run.placements.retain(|placement| placement.allocation != id);
+            } else {
+                run.over.push((held.placement.rank, end.clone()));
+            }
+            run.held_milli_ms = run.held_milli_ms.saturating_add(i64::try_from(milli_ms).unwrap_or(i64::MAX));
+        })?;
+        let job =
+            self.jobs.get(&held.job.number).ok_or_else(|| Wrong::Unknown(format!("job {}", held.job)))?;
+        let (spec, owner) = (Arc::clone(&job.spec), Arc::clone(&job.owner));
+        let whose = (spec.queue.as_str(), owner.name.as_str());
+        self.ledger.change(whose.0, whose.1, -milli, at)?;
+        self.ledger.close(milli_ms);
+        self.charge_worth(whose, -held.worth.said().copied().unwrap_or(milli), at)
+    }
+
+    pub(super) fn end_attempt(&mut self, id: JobId, end: &LastEnd, state: JobState, at: Time) -> Applied {
+        if state.is_ended() {
+            return self.end_run(id, state, Some(at));
+        }
+        // Further tasks were for the gang that ran: a new attempt begins with the minimum.
+        if self.promises.get(&id).is_some_and(|promise| promise.grows) {
+            self.revoke(id)?;
+        }
+        let moves = self.policy.moves;
+        self.change_run(id, |run| {
+            // One that saves its work and asks to be run again does as it should, unless it does nothing else.
+            let asked = end.cause == Cause::Checkpointed && run.has_done_something(at);
+            let wished = asked || run.stopping.as_ref().is_some_and(|stopping| stopping.requeue);
+            *run = Run {
+                attempt: run.attempt + 1,
+                restarts: run.restarts + u32::from(!wished),
+                last_end: Some(end.clone()),
+                attained_ms: run.progress_ms(at),
+                back_since: Some(at),
+                promised: run.promised,
+                taken_at: run.taken_at,
+                gave_way: run.gave_way,
+                moved: run.moved_by(&moves, at),
+                ..Run::fresh(None)
+            };
+        })
+    }
+
+    /// Takes an ended run out of the state; with the last one the job goes, too.
+    fn end_run(&mut self, id: JobId, state: JobState, ran_at: Option<Time>) -> Applied {
+        if self.promises.contains_key(&id) {
+            self.revoke(id)?;
+        }
+        let Some(member) = id.member else {
+            return self.forget_job(id.number, state == JobState::Completed, None);
+        };
+        let mut gone = true;
+        self.change_run(id, |_| ())?;
+        self.change_job(id.number, |job| {
+            if let Runs::Array(array) = &mut job.runs {
+                array.touched.remove(&member);
+                array.ended.entry(state).or_default().insert(member);
+                array.ran_at = ran_at.or(array.ran_at);
+                gone = array.fresh.is_empty() && array.touched.is_empty();
+            }
+        })?;
+        if gone { self.forget_array(id.number) } else { Ok(()) }
+    }
+
+    fn forget_array(&mut self, number: u64) -> Applied {
+        let completed = self.jobs.get(&number).and_then(|job| match &job.runs {
+            Runs::Array(array) => {
+                let all_well = array.ended.keys().all(|state| *state == JobState::Completed);
+                Some((all_well, array.ended.get(&JobState::Completed).cloned()))
+            }
+            Runs::Single(_) => None,
+        });
+        let (all_well, completed) = completed.unwrap_or_default();
+        self.forget_job(number, all_well, completed)
+    }
+
+    fn forget_job(&mut self, number: u64, well: bool, completed: Option<Members>) -> Applied {
+        let job = self.jobs.remove(&number).ok_or_else(|| Wrong::Unknown(format!("job {number}")))?;
+        self.minus(job_hashes(&job));
+        self.outcomes.note(number, if well { Outcome::Ok } else { Outcome::Fail }, completed);
+        Ok(())
+    }
+
+    pub(super) fn drop_waiting(&mut self, id: JobId, state: JobState) -> Applied {
+        let is_array = self.jobs.get(&id.number).is_some_and(|job| matches!(job.runs, Runs::Array(_)));
+        if !is_array || id.member.is_some() {
+            return self.end_run(id, state, None);
+        }
+        let promised: Vec<JobId> =
+            self.promises.keys().filter(|job| job.number == id.number).copied().collect();
+        promised.into_iter().try_for_each(|job| self.revoke(job))?;
+        let mut gone = true;
+        self.change_job(id.number, |job| {
+            let Runs::Array(array) = &mut job.runs else { return };
+            let waiting: Vec<u32> =
+                array.touched.iter().filter(|(_, run)| !run.is_active()).map(|(member, _)| *member).collect();
+            let ended = array.ended.entry(state).or_default();
+            std::mem::take(&mut array.fresh)
+                .iter()
+                .chain(waiting.iter().copied())
+                .for_each(|member| ended.insert(member));
+            array.touched.retain(|_, run| run.is_active());
+            gone = array.touched.is_empty();
+        })?;
+        if gone { self.forget_array(id.number) } else { Ok(()) }
+    }
+}

@@ -234,3 +234,24 @@ fn a_gang_does_not_grow_into_what_one_before_it_would_take_from_it() {
         "#]],
     );
 }
+
+#[test]
+fn a_gang_whose_last_task_to_start_leaves_runs_from_then_on_and_has_its_time_limit() {
+    check(
+        "node n1 2xh100\nsubmit g default 1 tasks=1..2 limit=1h\nstart g on=n1:0 slowly\nplan\nsubmit h default 1 prio=high\nend g/0 lost\nplan\n\
+        pass 2h\nplan",
+        expect![[r#"
+            grow g n1:1
+            shrink g by a task SupervisorLost
+            place h n1:0
+            stop g TimeLimit
+        "#]],
+    );
+    check(
+        "node n1 2xh100\nsubmit g default 1 tasks=1..2 limit=1h\nstart g on=n1:0 slowly\nplan\nend g/0\npass 2h\nplan",
+        expect![[r#"
+            grow g n1:1
+            stop g TimeLimit
+        "#]],
+    );
+}

@@ -408,21 +408,14 @@ impl State {
             }
             (held.job, held.placement.rank)
         })?;
-        let starting = |other: &AllocationId| {
-            *other != id
-                && self.allocations.get(other).is_some_and(|held| held.state == AllocationState::Starting)
-        };
-        let all_run = !self.run(job).is_some_and(|run| run.live.iter().any(starting));
+        let all_run = !self.has_starting(job);
         self.change_run(job, |run| {
             run.outputs.extend(start.output.clone().map(|output| (rank, output)));
             if run.isolation.as_ref() != Some(&start.isolation) {
                 run.isolation = Some(start.isolation.clone());
             }
-            if all_run && run.started_at.is_none() {
-                run.started_at = Some(at);
-            }
-            if all_run && run.state == JobState::Starting {
-                run.state = JobState::Running;
+            if all_run {
+                run.begins(at);
             }
         })
     }

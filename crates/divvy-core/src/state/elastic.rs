@@ -4,6 +4,7 @@ use super::apply::{Applied, Wrong};
 use super::{GaveUp, State};
 use crate::id::{AllocationId, JobId};
 use crate::model::allocation::{AllocationState, Placement};
+use crate::model::job::JobState;
 use crate::time::Time;
 
 impl State {
@@ -49,10 +50,31 @@ impl State {
         if takes {
             self.taken.insert(id);
         }
+        let (begins, at) = (self.begins_without(id), gives_up.at);
         self.change_run(id, |run| {
             run.taken_at = if takes { Some(news) } else { run.taken_at };
             run.gave_up = Some(Box::new(gives_up.with(run.gave_up.as_deref())));
+            if begins {
+                run.begins(at);
+            }
         })
+    }
+
+    /// Whether tasks of a job are yet to start, apart from those that were told to go.
+    pub(super) fn has_starting(&self, job: JobId) -> bool {
+        self.has_task(job, AllocationState::Starting)
+    }
+
+    /// Whether all of a gang runs, now that one of its tasks goes: those that stay had started before.
+    pub(super) fn begins_without(&self, job: JobId) -> bool {
+        let is_starting = self.run(job).is_some_and(|run| run.state == JobState::Starting);
+        is_starting && !self.has_starting(job) && self.has_task(job, AllocationState::Held)
+    }
+
+    fn has_task(&self, job: JobId, state: AllocationState) -> bool {
+        let is = |id: &AllocationId| self.allocations.get(id).is_some_and(|held| held.state == state);
+        // From the last on: they start in the order of their ranks, nearly always.
+        self.run(job).is_some_and(|run| run.live.iter().rev().any(is))
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::apply::{Applied, Wrong};
 use super::digest::{allocation_hash, job_hashes};
 use super::{Outcome, Run, Runs, State};
-use crate::engine::TaskEnd;
+use crate::engine::{EndedHow, TaskEnd};
 use crate::id::{AllocationId, JobId};
 use crate::model::allocation::AllocationState;
 use crate::model::job::{Cause, JobState, LastEnd};
@@ -18,6 +18,8 @@ impl State {
         self.minus(allocation_hash(id, &held));
         let milli = held.placement.milli();
         let milli_ms = i128::from(milli) * i128::from(at.since(held.since).0);
+        // Where it failed, the others are told to stop, or it was told to go before.
+        let begins = end.how == EndedHow::Exited(0) && self.begins_without(held.job);
         self.change_run(held.job, |run| {
             run.live.retain(|live| *live != id);
             if held.state == AllocationState::Stopping && run.stopping.is_none() {
@@ -27,6 +29,9 @@ impl State {
                 run.over.push((held.placement.rank, end.clone()));
             }
             run.held_milli_ms = run.held_milli_ms.saturating_add(i64::try_from(milli_ms).unwrap_or(i64::MAX));
+            if begins {
+                run.begins(at);
+            }
         })?;
         let job =
             self.jobs.get(&held.job.number).ok_or_else(|| Wrong::Unknown(format!("job {}", held.job)))?;

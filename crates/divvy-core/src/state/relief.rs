@@ -50,7 +50,10 @@ impl State {
         let Some((job, at)) = self.relief.open else { return };
         let run = self.run(job);
         match event {
-            Event::TaskStarted { .. } if run.is_some_and(|run| run.started_at.is_some()) => {
+            // All of its tasks run from when on the last one starts, or goes.
+            Event::TaskStarted { .. } | Event::Shrinking { .. } | Event::TaskEnded { .. }
+                if run.is_some_and(|run| run.started_at.is_some()) =>
+            {
                 self.relief.last = Some(at);
             }
             Event::Revoked { job: other }

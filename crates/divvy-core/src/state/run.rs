@@ -51,6 +51,14 @@ impl Run {
         }
     }
 
+    /// All of its tasks run.
+    pub(super) fn begins(&mut self, at: Time) {
+        self.started_at = self.started_at.or(Some(at));
+        if self.state == JobState::Starting {
+            self.state = JobState::Running;
+        }
+    }
+
     /// It is told to stop, after so much news; `counts` says whether it matters how often it gives way.
     pub(super) fn is_told(&mut self, stopping: Stopping, (news, counts): (u64, bool)) {
         self.state = JobState::Stopping;

@@ -4,6 +4,7 @@ mod adopt;
 mod bounds;
 mod calendar;
 mod guarantee;
+mod holds;
 mod observe;
 mod others;
 mod settings;
@@ -312,8 +313,8 @@ pub fn decide(state: &State, command: &Command) -> Result<Vec<Event>, Rejection>
         }
         Command::Submit(submit) => submit::submit(state, submit),
         Command::Cancel(job, by) => cancel(state, *job, by),
-        Command::Hold(job, by) => hold(state, *job, by),
-        Command::Release(job, by) => release(state, *job, by),
+        Command::Hold(job, by) => holds::hold(state, *job, by),
+        Command::Release(job, by) => holds::release(state, *job, by),
         Command::Prioritise(job, priority, by) => prioritise(state, (*job, *priority), by),
         Command::Checkpointed(job, by) => checkpointed(state, *job, by),
         Command::SetQueues(queues, by) => settings::set_queues(state, queues, by, None),
@@ -391,50 +392,9 @@ fn foresee(state: &State, id: JobId, estimate: &Estimate) -> Result<Vec<Event>, 
         .collect())
 }
 
-/// The promises to a job, or to the members of an array, that are taken back before it is held.
-fn revoked(state: &State, id: JobId) -> Vec<Event> {
-    let meant = |job: &&JobId| job.number == id.number && (id.member.is_none() || **job == id);
-    state.promises.keys().filter(meant).map(|job| Event::Revoked { job: *job }).collect()
-}
-
 /// The event that tells a job to stop for good.
 pub(crate) fn stopping(job: JobId, cause: Cause, by: Option<String>, order: StopOrder) -> Event {
     Event::Stopping { job, cause, by, order, requeue: false }
-}
-
-fn hold(state: &State, id: JobId, by: &Person) -> Result<Vec<Event>, Rejection> {
-    let job = mine(state, id, by)?;
-    let whole_array = matches!(job.runs, Runs::Array(_)) && id.member.is_none();
-    match job.run(id.member) {
-        Some(run) if run.is_active() => Err(Rejection::WrongState {
-            job: id,
-            state: run.state,
-            what: "only a waiting job can be held; cancel ends it",
-        }),
-        Some(run) if run.state == JobState::Held => Ok(Vec::new()),
-        _ if whole_array && job.waiting_members().next().is_none() => Ok(Vec::new()),
-        _ => {
-            let held = Event::Held { job: id, by: by.name.clone() };
-            Ok(revoked(state, id).into_iter().chain([held]).collect())
-        }
-    }
-}
-
-fn release(state: &State, id: JobId, by: &Person) -> Result<Vec<Event>, Rejection> {
-    let job = mine(state, id, by)?;
-    let held_by_other = |run: &Run| {
-        run.held_by.as_ref().is_some_and(|holder| *holder != by.name && *holder != job.owner.name)
-    };
-    match job.run(id.member) {
-        Some(run) if run.state != JobState::Held => {
-            Err(Rejection::WrongState { job: id, state: run.state, what: "only a held job can be released" })
-        }
-        // What an administrator holds, its user cannot release.
-        Some(run) if held_by_other(&run) && !by.administers(state, &job.spec.queue) => {
-            Err(Rejection::NotAdmin)
-        }
-        _ => Ok(vec![Event::Released { job: id, by: by.name.clone() }]),
-    }
 }
 
 /// Whoever may submit a job may change its priority, within the same bounds.

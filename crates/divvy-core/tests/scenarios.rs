@@ -512,7 +512,8 @@ fn a_job_that_was_not_looked_at_yet_says_that_it_is_new() {
     scenario.line("node n1 4xa100").unwrap();
     scenario.line("submit a default 1").unwrap();
     let job = &scenario.state().jobs[&1];
-    let reason = divvy_core::explain::reason(scenario.state(), job, &job.run(None).unwrap()).unwrap();
+    let run = job.run(None).unwrap();
+    let reason = divvy_core::explain::reason(scenario.state(), job, (job.id(), &run)).unwrap();
     assert_eq!(reason.code(), "DV-NEW");
 }
 

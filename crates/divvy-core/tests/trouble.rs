@@ -393,3 +393,27 @@ fn what_its_user_holds_an_administrator_holds_instead() {
         "#]],
     );
 }
+
+#[test]
+fn a_member_of_an_array_to_which_devices_are_promised_says_so() {
+    check(
+        "node n1 1xh100\nsubmit l default 1 prio=low\nplan\nsubmit a default 1 prio=high array=0-1%1\nplan\nexplain a_0\nexplain a_1\nexplain a",
+        expect![[r#"
+            place l n1:0
+            stop l Preempted by a_0
+            promise a_0 n1:0
+            later
+              DV-PROMISED its devices are promised to it; the task that holds them is being stopped | wait a moment: it starts when they have stopped
+              DV-GPUS-BUSY every GPU that would do is taken | wait for running jobs to end, or ask for fewer GPUs or for other models, too
+              1 in pool > 1 right model > 1 enough memory > 1 healthy > 0 free > 0 on one node
+            later
+              DV-ARRAY-LIMIT 1 member of its array run, as many as may | submit the array with more than %1
+              DV-GPUS-BUSY every GPU that would do is taken | wait for running jobs to end, or ask for fewer GPUs or for other models, too
+              1 in pool > 1 right model > 1 enough memory > 1 healthy > 0 free > 0 on one node
+            later
+              DV-ARRAY-LIMIT 1 member of its array run, as many as may | submit the array with more than %1
+              DV-GPUS-BUSY every GPU that would do is taken | wait for running jobs to end, or ask for fewer GPUs or for other models, too
+              1 in pool > 1 right model > 1 enough memory > 1 healthy > 0 free > 0 on one node
+        "#]],
+    );
+}

@@ -487,8 +487,9 @@ impl<'a, O: Onlooker> Run<'a, O> {
         let state = self.pool.state();
         let waits = |(number, open): (u64, &Open)| {
             let job = state.jobs.get(&number)?;
-            let run = job.waiting_members().find_map(|member| job.run(member))?;
-            Some(Stranded::of(open.row, &open.arrival, &explain::reason(state, job, &run)?))
+            let member = job.waiting_members().next()?;
+            let (id, run) = (JobId { member, ..job.id() }, job.run(member)?);
+            Some(Stranded::of(open.row, &open.arrival, &explain::reason(state, job, (id, &run))?))
         };
         self.open.iter().map(|(number, open)| (*number, &**open)).filter_map(waits).collect()
     }

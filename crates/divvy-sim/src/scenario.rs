@@ -153,7 +153,7 @@ fn standings(scenario: &Scenario) -> Vec<Standing> {
     let state = scenario.state();
     let runs = state.jobs.values().flat_map(|job| runs(job).into_iter().map(move |(id, run)| (job, id, run)));
     let standing = |(job, id, run): (&Job, JobId, Run)| {
-        let reason = explain::reason(state, job, &run);
+        let reason = explain::reason(state, job, (id, &run));
         let places = if run.is_active() { scenario.places(&run.placements) } else { String::new() };
         Standing {
             name: scenario.name_of(id),

@@ -59,7 +59,7 @@ const TRIES: (u64, u64) = (6, 6000);
 /// Advises on a job (or member, or array as a whole) that waits. `None` if there is none.
 pub fn advise(state: &State, snapshot: &Snapshot, id: JobId) -> Option<Advice> {
     let world = World::of(state, snapshot, id);
-    let run = gates::run_of(world.job()?, id)?;
+    let (_, run) = gates::run_of(world.job()?, id)?;
     (!run.is_active()).then(|| of_world(&world))
 }
 

@@ -91,7 +91,7 @@ impl Gate {
 }
 
 /// All that keeps a job (or member) from starting: of its own, its place in the line, limits and guarantees, capacity.
-pub(super) fn reasons(state: &State, snapshot: &Snapshot, job: &Job, run: &Run) -> Vec<Reason> {
+pub(super) fn reasons(state: &State, snapshot: &Snapshot, job: &Job, run: (JobId, &Run)) -> Vec<Reason> {
     let mut found = own(state, job, run);
     let in_line = || state.verdicts.get(&job.class).filter(|reason| !reason.is_its_own()).cloned();
     if found.is_empty() {
@@ -123,11 +123,11 @@ pub(super) fn verdict<'a>(reasons: impl Iterator<Item = &'a Reason>) -> Verdict 
 
 /// Likewise in a world of whose next cycle the verdict is known, where the place in the line matters.
 pub(crate) fn of_world(world: &World, verdict: Option<&Reason>) -> Vec<Reason> {
-    let Some((job, run)) = world.job().and_then(|job| Some((job, run_of(job, world.target())?))) else {
+    let Some((job, (id, run))) = world.job().and_then(|job| Some((job, run_of(job, world.target())?))) else {
         return Vec::new();
     };
     let state = world.state();
-    let mut found = own(state, job, &run);
+    let mut found = own(state, job, (id, &run));
     if found.is_empty() {
         found.extend(verdict.filter(|reason| !reason.is_its_own()).cloned());
     }
@@ -135,21 +135,25 @@ pub(crate) fn of_world(world: &World, verdict: Option<&Reason>) -> Vec<Reason> {
     found
 }
 
-/// The run that is meant: of an array as a whole the first that waits, else the first that has not ended.
-pub(super) fn run_of(job: &Job, id: JobId) -> Option<Run> {
-    match (&job.runs, id.member) {
-        (Runs::Array(_), None) => {
-            job.run(job.waiting_members().next().or_else(|| job.open_members().next())?)
-        }
-        _ => job.run(id.member),
-    }
+/// The run that is meant, and whose it is: of an array as a whole the first that waits, else the first that has not ended.
+pub(super) fn run_of(job: &Job, id: JobId) -> Option<(JobId, Run)> {
+    let member = match (&job.runs, id.member) {
+        (Runs::Array(_), None) => job.waiting_members().next().or_else(|| job.open_members().next())?,
+        _ => id.member,
+    };
+    Some((JobId { member, ..id }, job.run(member)?))
 }
 
-/// What keeps the job back by itself.
-pub(super) fn own(state: &State, job: &Job, run: &Run) -> Vec<Reason> {
+/// What keeps the job (or member) back by itself.
+pub(super) fn own(state: &State, job: &Job, (id, run): (JobId, &Run)) -> Vec<Reason> {
     let held = (run.state == JobState::Held).then(|| Reason::Held(run.held_by.clone().unwrap_or_default()));
-    let mut own: Vec<Reason> = held.into_iter().chain(job.own_blockers(state, state.now)).collect();
-    if let (Some(0), Runs::Array(array)) = (job.members_left(), &job.runs) {
+    // What is promised to the job itself is among its own blockers.
+    let promise = id.member.and_then(|_| state.promises.get(&id));
+    let promised = promise.map(|promise| Reason::Promised(promise.waits_for.len() as u32));
+    let before = held.into_iter().chain(promised);
+    let mut own: Vec<Reason> = before.chain(job.own_blockers(state, state.now)).collect();
+    // Who has a promise counts among those that run.
+    if let (Some(0), Runs::Array(array), None) = (job.members_left(), &job.runs, promise) {
         own.push(Reason::ArrayLimit(array.array.at_most.unwrap_or(0)));
     }
     own

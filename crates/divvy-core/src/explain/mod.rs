@@ -53,8 +53,8 @@ pub struct Explanation {
 /// Explains a job (member) that waits. `None` if there is none.
 pub fn explain(state: &State, snapshot: &Snapshot, id: JobId) -> Option<Explanation> {
     let job = state.jobs.get(&id.number)?;
-    let run = gates::run_of(job, id)?;
-    let blockers = gates::reasons(state, snapshot, job, &run);
+    let (member, run) = gates::run_of(job, id)?;
+    let blockers = gates::reasons(state, snapshot, job, (member, &run));
     let verdict = gates::verdict(blockers.iter());
     let funnel = plan::funnel(snapshot, &job.spec);
     Some(Explanation { verdict, blockers, funnel, position: position(snapshot, job) })
@@ -68,11 +68,11 @@ pub fn explain_spec(state: &State, snapshot: &Snapshot, spec: &JobSpec) -> Expla
 }
 
 /// The current reason of a waiting run, from the state alone (L6). `None` if it does not wait.
-pub fn reason(state: &State, job: &Job, run: &Run) -> Option<Reason> {
+pub fn reason(state: &State, job: &Job, (id, run): (JobId, &Run)) -> Option<Reason> {
     if run.is_active() {
         return None;
     }
-    let first = gates::own(state, job, run).into_iter().next();
+    let first = gates::own(state, job, (id, run)).into_iter().next();
     Some(first.or_else(|| state.verdicts.get(&job.class).cloned()).unwrap_or(Reason::NotPlanned))
 }
 

@@ -536,11 +536,11 @@ fn standings(
                     .collect()
             }
         };
-        let standing = |run: &Run| match run.is_active() {
+        let standing = |id: JobId, run: &Run| match run.is_active() {
             true => Standing::Has(run.state.name(), places(&run.placements)),
-            false => Standing::Waits(explain::reason(state, job, run).map(|own| reason(job, &own))),
+            false => Standing::Waits(explain::reason(state, job, (id, run)).map(|own| reason(job, &own))),
         };
-        without_likes(runs.into_iter().map(|(id, run)| (id, standing(&run))).collect())
+        without_likes(runs.into_iter().map(|(id, run)| (id, standing(id, &run))).collect())
     })
 }
 

@@ -276,7 +276,7 @@ fn settled(state: &State, job: &Job, (id, run): (JobId, &Run), verdict: api::Ver
         name: job.spec.name.clone(),
         state: Some(row::job_state(run.state)),
         ask: ask(&job.spec),
-        reason: divvy_core::explain::reason(state, job, run).as_ref().map(row::reason),
+        reason: divvy_core::explain::reason(state, job, (id, run)).as_ref().map(row::reason),
         position: None,
         submitted_ms: Some(job.submitted_at.0),
         nodes: row::where_it_runs(state, run).1,

@@ -91,7 +91,7 @@ pub(crate) fn open(
         time_limit_ms: spec.time_limit.map(|limit| limit.0),
         exit_code: None,
         last_end: run.last_end.as_ref().map(last_end),
-        reason: explain::reason(state, job, run).as_ref().map(reason),
+        reason: explain::reason(state, job, (id, run)).as_ref().map(reason),
         kind: kind_name(spec.kind).to_owned(),
         command: private.then(|| command_line(&argv(job))),
     }

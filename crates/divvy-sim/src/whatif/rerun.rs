@@ -225,8 +225,9 @@ impl<'a> Run<'a> {
     fn stranded(&self) -> BTreeMap<u64, String> {
         let state = self.pool.state();
         let waits = |job: &Job| {
-            let run = job.waiting_members().find_map(|member| job.run(member))?;
-            let reason = explain::reason(state, job, &run)?;
+            let member = job.waiting_members().next()?;
+            let (id, run) = (JobId { member, ..job.id() }, job.run(member)?);
+            let reason = explain::reason(state, job, (id, &run))?;
             Some((*self.then.get(&job.number)?, format!("{}: {reason}", reason.code())))
         };
         state.jobs.values().filter_map(waits).collect()

@@ -1,6 +1,8 @@
 //! Gangs that grow and shrink while they run, as golden tests: one behaviour each, in words.
 
-use divvy_core::scenario::run;
+use divvy_core::engine::{EndedHow, Observation, TaskEnd, TaskStart};
+use divvy_core::id::AllocationId;
+use divvy_core::scenario::{Scenario, run};
 use expect_test::{Expect, expect};
 
 fn check(scenario: &str, expected: Expect) {
@@ -254,4 +256,27 @@ fn a_gang_whose_last_task_to_start_leaves_runs_from_then_on_and_has_its_time_lim
             stop g TimeLimit
         "#]],
     );
+}
+
+#[test]
+fn history_has_all_tasks_that_a_gang_had_in_the_end_and_where_their_output_is() {
+    let mut pool = Scenario::new();
+    for line in ["node n1 4xh100", "submit g default 1 tasks=1..4", "start g on=n1:0,n1:1,n1:2 slowly"] {
+        pool.line(line).unwrap();
+    }
+    let (tasks, now): (Vec<AllocationId>, _) =
+        (pool.state().allocations.keys().copied().collect(), pool.now());
+    let controller = pool.controller();
+    for task in &tasks {
+        let start = TaskStart { output: Some(task.to_string()), ..TaskStart::default() };
+        controller.see(&Observation::Started(*task, start), now).unwrap();
+    }
+    for task in &tasks {
+        let end = TaskEnd { at: now, how: EndedHow::Exited(0), ..TaskEnd::default() };
+        controller.see(&Observation::Ended(*task, end), now).unwrap();
+    }
+    let attempt = &controller.drain().unwrap().attempts[0];
+    assert_eq!((attempt.tasks, attempt.gpus, attempt.gpu_milli), (3, 3, 3000));
+    let outputs: Vec<Option<String>> = tasks.iter().map(|task| Some(task.to_string())).collect();
+    assert_eq!(attempt.outputs, outputs);
 }

@@ -53,10 +53,15 @@ fn attempt(state: &State, job: &Job, (id, run): (JobId, &Run), ending: Ending) -
     let mut nodes: Vec<String> = run.placements.iter().filter_map(|placement| node(placement.node)).collect();
     nodes.dedup();
     let devices = run.placements.iter().flat_map(|placement| &placement.devices);
-    // Of several ways to be served, with other numbers of devices each, it tells the one that it had.
-    let (gpus, gpu_milli) = match spec.has_counts() && !run.placements.is_empty() {
-        true => (devices.clone().count() as u32, run.placements.iter().map(Placement::milli).sum()),
-        false => (spec.devices_asked(), spec.milli_asked()),
+    // Of several ways to be served, with other numbers of devices each, it tells the one that it had; of a gang that grows and
+    // shrinks, what it had in the end.
+    let varies = spec.has_counts() || spec.gang.is_elastic();
+    let (gpus, gpu_milli, tasks) = match varies && !run.placements.is_empty() {
+        true => {
+            let milli = run.placements.iter().map(Placement::milli).sum();
+            (devices.clone().count() as u32, milli, run.placements.len() as u32)
+        }
+        false => (spec.devices_asked(), spec.milli_asked(), spec.gang.tasks()),
     };
     Attempt {
         job: id,
@@ -79,7 +84,7 @@ fn attempt(state: &State, job: &Job, (id, run): (JobId, &Run), ending: Ending) -
         end: ending.end.clone(),
         gpus,
         gpu_milli,
-        tasks: spec.gang.tasks(),
+        tasks,
         nodes,
         devices: devices
             .filter_map(|(device, _)| Some(state.devices.get(device)?.spec.uuid.clone()))
@@ -90,9 +95,15 @@ fn attempt(state: &State, job: &Job, (id, run): (JobId, &Run), ending: Ending) -
         cpu_ms: ends().map(|end| end.usage.cpu_ms).sum(),
         peak_memory_bytes: ends().map(|end| end.usage.peak_memory_bytes).max().unwrap_or(0),
         usage: ends().flat_map(|end: &TaskEnd| end.usage.devices.iter().cloned()).collect(),
-        outputs: (0..spec.gang.tasks()).map(|rank| run.outputs.get(&rank).cloned()).collect(),
+        outputs: outputs(spec, run),
         isolation: run.isolation.clone(),
     }
+}
+
+/// Where the output of each task is, by rank: of a gang that grows, up to the last that had any.
+fn outputs(spec: &JobSpec, run: &Run) -> Vec<Option<String>> {
+    let ranks = run.outputs.last_key_value().map_or(0, |(last, _)| last + 1);
+    (0..ranks.max(spec.gang.tasks())).map(|rank| run.outputs.get(&rank).cloned()).collect()
 }
 
 /// The work that has to be done again: none where the job does not come back, or has saved it at the end.

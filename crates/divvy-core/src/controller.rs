@@ -182,6 +182,9 @@ impl Controller {
     pub fn see(&mut self, observation: &Observation, now: Time) -> Result<(), Broken> {
         let seen = decide::observe(&self.state, observation);
         seen.events.into_iter().try_for_each(|event| self.fold(event, now))?;
+        for (allocation, end) in seen.lost {
+            self.see(&Observation::Ended(allocation, end), now)?;
+        }
         self.batch.actions.extend(seen.actions);
         for allocation in seen.resend {
             self.send_again(allocation);

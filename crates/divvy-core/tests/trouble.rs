@@ -417,3 +417,25 @@ fn a_member_of_an_array_to_which_devices_are_promised_says_so() {
         "#]],
     );
 }
+
+/// Starts a gang of three tasks, of which the engine knows only some after a restart; says what became of it.
+fn told_after_restart(known: usize) -> Vec<String> {
+    let mut pool = Scenario::new();
+    for line in ["node n1 4xh100", "submit g default 1 tasks=3 restarts=0", "plan"] {
+        pool.line(line).unwrap();
+    }
+    let known = pool.state().allocations.keys().copied().take(known).collect();
+    let now = pool.now();
+    pool.controller().see(&Observation::Inventory(known), now).unwrap();
+    let batch = pool.controller().drain().unwrap();
+    batch.commit.events.iter().map(|stamped| stamped.event.kind().to_owned()).collect()
+}
+
+#[test]
+fn a_gang_of_which_the_engine_has_lost_several_tasks_is_told_to_stop_once_and_ends() {
+    assert_eq!(told_after_restart(1), ["task_ended", "stopping", "task_ended"]);
+    assert_eq!(
+        told_after_restart(0),
+        ["task_ended", "stopping", "task_ended", "task_ended", "attempt_ended"]
+    );
+}

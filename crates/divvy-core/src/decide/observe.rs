@@ -24,6 +24,9 @@ pub struct Seen {
     pub actions: Vec<Action>,
     /// Allocations whose launch or stop is to be sent again.
     pub resend: Vec<AllocationId>,
+    /// Tasks that are over without a word of the engine: to be observed one after the other, since what follows from an end
+    /// depends on those before it.
+    pub lost: Vec<(AllocationId, TaskEnd)>,
 }
 
 impl From<Vec<Event>> for Seen {
@@ -124,7 +127,7 @@ fn inventory(state: &State, known: &[AllocationId]) -> Seen {
             _ if known.contains(id) => {}
             _ => {
                 let end = TaskEnd { at: state.now, how: EndedHow::SupervisorLost, ..TaskEnd::default() };
-                seen.events.extend(end_events(state, *id, held, &end));
+                seen.lost.push((*id, end));
             }
         }
     }

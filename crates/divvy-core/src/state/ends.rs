@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::apply::{Applied, Wrong};
-use super::digest::{allocation_hash, job_hashes};
+use super::digest::{allocation_hash, job_hashes, run_hash};
 use super::{Outcome, Run, Runs, State};
 use crate::engine::{EndedHow, TaskEnd};
 use crate::id::{AllocationId, JobId};
@@ -78,16 +78,15 @@ impl State {
         let Some(member) = id.member else {
             return self.forget_job(id.number, state == JobState::Completed, None);
         };
-        let mut gone = true;
         self.change_run(id, |_| ())?;
-        self.change_job(id.number, |job| {
-            if let Runs::Array(array) = &mut job.runs {
-                array.touched.remove(&member);
-                array.ended.entry(state).or_default().insert(member);
-                array.ran_at = ran_at.or(array.ran_at);
-                gone = array.fresh.is_empty() && array.touched.is_empty();
-            }
-        })?;
+        let unknown = || Wrong::Unknown(format!("job {id}"));
+        let job = self.jobs.get_mut(&id.number).ok_or_else(unknown)?;
+        let Runs::Array(array) = &mut job.runs else { return Err(unknown()) };
+        let less = array.touched.remove(&member).map_or(0, |run| run_hash(id, &run));
+        array.ended.entry(state).or_default().insert(member);
+        array.ran_at = ran_at.or(array.ran_at);
+        let gone = array.fresh.is_empty() && array.touched.is_empty();
+        self.minus(less);
         if gone { self.forget_array(id.number) } else { Ok(()) }
     }
 

@@ -1,5 +1,7 @@
 //! Scenarios of budgets in GPU-hours.
 
+#![allow(clippy::unwrap_used, reason = "only tests live here")]
+
 use divvy_core::controller::Controller;
 use divvy_core::scenario::{Scenario, run};
 use expect_test::{Expect, expect};
@@ -143,4 +145,25 @@ fn one_that_renews_is_waited_for_one_of_nothing_is_not() {
     };
     assert_eq!(due(4, &["submit a q 2", "plan", "pass 2h", "end a"]), Some(24 * 3_600_000));
     assert_eq!(due(0, &[]), None);
+}
+
+#[test]
+fn what_was_promised_is_taken_back_if_the_budget_is_used_up_meanwhile() {
+    let text = format!(
+        "policy {{half_life: none}}\nnode n0 4xh100\nqueue a\n{}\nsubmit w b 1 mem=1\nsubmit x a 1 array=0-2 mem=1\nplan\npass 50m\n\
+        submit y b 1 array=0-1 mem=1\nplan\npass 20m\nplan\nend x_2 signal=15\nplan",
+        queue("b", 1, "0")
+    );
+    expect![[r#"
+        place w n0:0
+        place x_0 n0:1
+        place x_1 n0:2
+        place x_2 n0:3
+        stop x_2 Reclaimed by y_0
+        promise y_0 n0:3
+        wait DV-GPUS-BUSY: every GPU that would do is taken
+        ended x_2 pending Reclaimed exit=143
+        place x_2 n0:3
+    "#]]
+    .assert_eq(&run(&text).unwrap());
 }

@@ -195,7 +195,7 @@ fn end_events(state: &State, id: AllocationId, held: &Allocation, end: &TaskEnd)
             requeue: false,
         });
     }
-    events.extend(kept_promises(state, id, &events));
+    events.extend(kept_promises(state, (id, end), &events));
     events
 }
 
@@ -217,7 +217,7 @@ fn can_do_without(state: &State, job: &Job, (run, id): (&Run, AllocationId), end
 
 /// The promises that this task's end was the last to keep waiting: what was promised is given, or, where it is no longer good,
 /// taken back.
-fn kept_promises(state: &State, ended: AllocationId, events: &[Event]) -> Vec<Event> {
+fn kept_promises(state: &State, (ended, end): (AllocationId, &TaskEnd), events: &[Event]) -> Vec<Event> {
     let over = |id: &AllocationId| *id == ended || !state.allocations.contains_key(id);
     let due = |promise: &&Promise| promise.waits_for.contains(&ended) && promise.waits_for.iter().all(over);
     // With the job itself its promise goes, too; what it was to grow by goes with the attempt.
@@ -227,7 +227,8 @@ fn kept_promises(state: &State, ended: AllocationId, events: &[Event]) -> Vec<Ev
     let told =
         |id: JobId| events.iter().any(|event| matches!(event, Event::Stopping { job, .. } if *job == id));
     let stops = |job: JobId| state.run(job).is_none_or(|run| run.stopping.is_some()) || told(job);
-    let become_of = |promise: &Promise| match (state.is_good(promise), promise.grows) {
+    let now = state.now.max(end.at);
+    let become_of = |promise: &Promise| match (state.is_good_at(promise, now), promise.grows) {
         (true, false) => {
             Event::Placed { job: promise.job, placements: promise.placements.clone(), port: promise.port }
         }

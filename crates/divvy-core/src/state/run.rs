@@ -2,6 +2,7 @@
 
 use super::{Job, Run, Runs, Stopping};
 use crate::id::{DeviceId, JobId};
+use crate::model::allocation::Placement;
 use crate::model::ask::{Alternative, Ask, DrawAsk};
 use crate::model::device::Health;
 use crate::model::gang::Group;
@@ -283,15 +284,26 @@ pub enum Dependable {
 }
 
 impl State {
-    /// Whether all that is promised can still be had: the devices work and are nobody else's, and the nodes take tasks.
+    /// Whether all that is promised can still be had.
     pub fn is_good(&self, promise: &Promise) -> bool {
+        self.is_good_at(promise, self.now)
+    }
+
+    /// The same at a moment: the devices work and are nobody else's, the nodes take tasks, and the queue has not used up its
+    /// budget meanwhile.
+    pub(crate) fn is_good_at(&self, promise: &Promise, now: Time) -> bool {
         let works = |device: &DeviceId| {
             self.devices
                 .get(device)
                 .is_some_and(|known| known.health == Health::Ok && known.occupant.is_none())
                 && !self.is_drained(*device)
         };
+        let uses = |placement: &Placement| !placement.devices.is_empty();
+        let queue = self.jobs.get(&promise.job.number).map(|job| &job.spec.queue);
+        let is_spent_out =
+            promise.placements.iter().any(uses) && queue.is_some_and(|queue| self.is_spent_out(queue, now));
         !self.draining
+            && !is_spent_out
             && promise.placements.iter().all(|placement| {
                 self.takes_tasks(placement.node)
                     && placement.devices.iter().all(|(device, _)| works(device))

@@ -56,6 +56,12 @@ impl State {
         self.spending.values().map(|spent| spent.until).min()
     }
 
+    /// Whether devices for a queue's jobs would be used beyond its budget at a moment, or beyond one above it.
+    pub(super) fn is_spent_out(&self, queue: &str, now: Time) -> bool {
+        !self.spending.is_empty()
+            && lineage(queue).any(|path| self.budget_left(path, now).is_some_and(|left| left <= 0))
+    }
+
     /// Renews the budgets whose periods have ended by now; says whether there were any.
     pub(super) fn renew_budgets(&mut self, now: Time) -> bool {
         let mut any = false;

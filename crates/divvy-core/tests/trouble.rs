@@ -439,3 +439,13 @@ fn a_gang_of_which_the_engine_has_lost_several_tasks_is_told_to_stop_once_and_en
         ["task_ended", "stopping", "task_ended", "task_ended", "attempt_ended"]
     );
 }
+
+#[test]
+fn times_below_nothing_are_no_policy() {
+    for text in
+        ["ageing_ms_per_point: -1", "broken_gang_grace_ms: -1", "attained: {levels_device_ms: [-1, 1]}"]
+    {
+        let told = run(&format!("policy {{{text}}}")).unwrap_err().to_string();
+        assert!(told.contains("must not be below 0"), "{text}: {told}");
+    }
+}

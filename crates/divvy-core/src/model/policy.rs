@@ -425,6 +425,12 @@ pub fn nonsense(policy: &Policy) -> Option<&'static str> {
     if !rise(levels_device_ms) || !rise(&foreseen.levels_device_ms) {
         return Some("levels must rise");
     }
+    if levels_device_ms.iter().chain(&foreseen.levels_device_ms).any(|level| *level < 0) {
+        return Some("levels must not be below 0");
+    }
+    if policy.ageing_ms_per_point < 0 || policy.broken_gang_grace_ms < 0 {
+        return Some("ageing and broken_gang_grace must not be below 0");
+    }
     if policy.step_ms <= 0 {
         return Some("step must be above 0");
     }

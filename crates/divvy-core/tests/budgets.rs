@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "only tests live here")]
 
 use divvy_core::controller::Controller;
+use divvy_core::decide::Command;
 use divvy_core::scenario::{Scenario, run};
 use expect_test::{Expect, expect};
 
@@ -166,4 +167,31 @@ fn what_was_promised_is_taken_back_if_the_budget_is_used_up_meanwhile() {
         place x_2 n0:3
     "#]]
     .assert_eq(&run(&text).unwrap());
+}
+
+/// What is left of a budget that renews each hour after so many hours, seen so often on the way.
+fn left(budget: &str, (hours, looks): (u32, u32)) -> Option<i128> {
+    let mut pool = Scenario::new();
+    let queue = format!("queue q {{\"path\": \"q\", \"budget\": {{{budget}}}}}");
+    for line in ["node n1 4xh100", queue.as_str(), "submit a q 3", "plan", "pass 90m"] {
+        pool.line(line).unwrap();
+    }
+    for _ in 0..looks {
+        pool.line(&format!("pass {}h", hours / looks)).unwrap();
+        let now = pool.now();
+        pool.controller().take(&Command::Tick, now).unwrap().unwrap();
+    }
+    pool.state().budget_left("q", pool.now())
+}
+
+#[test]
+fn however_many_periods_pass_unseen_as_much_is_left_as_if_each_had_been_seen() {
+    for (hours, carry) in [(2, "0"), (2, "null"), (4, "7000"), (5, "null"), (4, "0"), (3, "500")] {
+        let every = r#""every": {"span": 3600000}"#;
+        let budget = format!(r#""milli_gpu_hours": {hours}000, {every}, "carry_milli": {carry}"#);
+        assert_eq!(left(&budget, (240, 1)), left(&budget, (240, 240)), "{budget}");
+    }
+    // One of a millisecond, over fifty years.
+    let budget = r#""milli_gpu_hours": 1, "every": {"span": 1}, "carry_milli": 0"#;
+    assert!(left(budget, (50 * 365 * 24, 1)).is_some());
 }

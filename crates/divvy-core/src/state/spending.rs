@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::State;
 use crate::model::queue::{Budget, lineage};
-use crate::time::Time;
+use crate::time::{Span, Time};
 
 /// A queue's spending in the current period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -64,27 +64,44 @@ impl State {
 
     /// Renews the budgets whose periods have ended by now; says whether there were any.
     pub(super) fn renew_budgets(&mut self, now: Time) -> bool {
-        let mut any = false;
-        // Each period by itself: what is carried follows from the one before.
-        while let Some(until) = self.next_renewal().filter(|until| *until <= now) {
-            let ended = self.spending.iter().filter(|(_, spent)| spent.until == until);
-            for queue in ended.map(|(queue, _)| queue.clone()).collect::<Vec<_>>() {
-                any = true;
-                let left = self.budget_left(&queue, until).unwrap_or(0);
-                let charged_milli_ms = self.charged_below(&queue, until);
-                let budget = self.queues.get(&queue).and_then(|queue| queue.budget.said());
-                let next = budget.map(|budget| Spending {
-                    charged_milli_ms,
-                    carried_milli_ms: budget.carried(left),
-                    until: budget.every.ends_after(until),
-                });
-                match next {
-                    Some(next) => drop(self.spending.insert(queue, next)),
-                    None => drop(self.spending.remove(&queue)),
-                }
+        let ended = self.spending.iter().filter(|(_, spent)| spent.until <= now);
+        let ended: Vec<(String, Spending)> = ended.map(|(queue, spent)| (queue.clone(), *spent)).collect();
+        for (queue, spent) in &ended {
+            let budget = self.queues.get(queue).and_then(|queue| queue.budget.said());
+            match budget.map(|budget| self.renewed(queue, (budget, *spent), now)) {
+                Some(next) => drop(self.spending.insert(queue.clone(), next)),
+                None => drop(self.spending.remove(queue)),
             }
         }
-        any
+        !ended.is_empty()
+    }
+
+    /// The period in which a moment is. What is carried follows from the period before.
+    fn renewed(&self, queue: &str, (budget, mut spent): (&Budget, Spending), now: Time) -> Spending {
+        while spent.until <= now {
+            let charged_milli_ms = self.charged_below(queue, spent.until);
+            let left =
+                budget.milli_ms() + spent.carried_milli_ms - (charged_milli_ms - spent.charged_milli_ms);
+            let (carried_milli_ms, until) = (budget.carried(left), budget.every.ends_after(spent.until));
+            spent = Spending { charged_milli_ms, carried_milli_ms, until };
+            spent = self.passed(queue, (budget, spent), now).unwrap_or(spent);
+        }
+        spent
+    }
+
+    /// The period in which a moment is, or the one before it, at once: nothing happened since the last event, and so each period
+    /// used as much as the others. `None` where that is not so, or none has passed as a whole.
+    fn passed(&self, queue: &str, (budget, spent): (&Budget, Spending), now: Time) -> Option<Spending> {
+        let length = budget.every.length().filter(|length| spent.until - *length >= self.now)?;
+        let periods = (now.since(spent.until).0 / length.0).checked_sub(1).filter(|periods| *periods > 0)?;
+        let used = self.charged_below(queue, spent.until) - spent.charged_milli_ms;
+        let left = (budget.milli_ms() - used).saturating_mul(i128::from(periods));
+        let until = spent.until + Span(length.0 * periods);
+        Some(Spending {
+            charged_milli_ms: self.charged_below(queue, until - length),
+            carried_milli_ms: budget.carried(spent.carried_milli_ms.saturating_add(left)),
+            until,
+        })
     }
 
     /// Begins budgets that are new, and forgets those that are no more. One whose period is another keeps what was used.

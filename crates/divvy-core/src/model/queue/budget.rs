@@ -58,6 +58,16 @@ pub enum Period {
 const DAY_MS: i64 = 86_400_000;
 
 impl Period {
+    /// How long each is; `None` where one is longer than another.
+    pub(crate) fn length(self) -> Option<Span> {
+        match self {
+            Period::Day => Some(Span(DAY_MS)),
+            Period::Week => Some(Span(7 * DAY_MS)),
+            Period::Month => None,
+            Period::Span(Span(length_ms)) => Some(Span(length_ms.max(1))),
+        }
+    }
+
     /// When a moment's period began.
     pub fn begins_before(self, now: Time) -> Time {
         match self {

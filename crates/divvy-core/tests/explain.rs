@@ -606,7 +606,14 @@ fn a_job_that_is_only_tried_is_told_who_would_give_way_for_it() {
     let lends = "node n1 2xh100\nqueue a guarantee=1\nqueue b guarantee=1\nsubmit x b 1\nsubmit y b 1\nplan\nsubmit j a 1 held\nplan";
     let told = tried(lends, "j");
     assert!(told.starts && told.placements.is_empty(), "{told:?}");
-    assert_eq!(told.gives_way.iter().map(|(_, cause, _)| *cause).collect::<Vec<_>>(), [Cause::Reclaimed]);
+    assert_eq!(told.gives_way.iter().map(|way| way.cause).collect::<Vec<_>>(), [Cause::Reclaimed]);
+    let whole: Vec<Option<u32>> = told.gives_way.iter().map(|way| way.tasks).collect();
+    assert_eq!(whole, [None]);
+    let grown = "node n1 2xh100\nqueue a guarantee=1\nqueue b\nsubmit x b 1 tasks=1..2\nplan\nsubmit j a 1 held\nplan";
+    let told = tried(grown, "j");
+    assert!(told.starts && told.placements.is_empty(), "{told:?}");
+    let parts: Vec<(Cause, Option<u32>)> = told.gives_way.iter().map(|way| (way.cause, way.tasks)).collect();
+    assert_eq!(parts, [(Cause::Reclaimed, Some(1))]);
     let free = tried("node n1 2xh100\nsubmit j default 1 held\nplan", "j");
     assert!(free.starts && free.placements.len() == 1 && free.gives_way.is_empty(), "{free:?}");
     let full = tried("node n1 2xh100\nsubmit x default 2\nplan\nsubmit j default 1 held\nplan", "j");

@@ -20,7 +20,7 @@ pub use ends::expected_end;
 pub use fix::{Fix, cost};
 pub use menu::Menu;
 pub use never::as_set;
-pub use tried::{Tried, tried};
+pub use tried::{GivesWay, Tried, tried};
 
 use crate::controller::{Noted, noted};
 use crate::id::JobId;

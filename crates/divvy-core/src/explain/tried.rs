@@ -17,8 +17,21 @@ pub struct Tried {
     pub starts: bool,
     /// Its places, if it has them at once; of an array those of the first member.
     pub placements: Vec<Placement>,
-    /// Who gives way for it, why, and the work that this costs, in milli-GPU·ms.
-    pub gives_way: Vec<(JobId, Cause, i64)>,
+    /// Who gives way for it.
+    pub gives_way: Vec<GivesWay>,
+}
+
+/// Who would give way for a job.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GivesWay {
+    /// Which job (or member).
+    pub job: JobId,
+    /// Why.
+    pub cause: Cause,
+    /// How many of its tasks it gives up, if it runs on without them.
+    pub tasks: Option<u32>,
+    /// The work that this costs, in milli-GPU·ms.
+    pub lost_milli_ms: i64,
 }
 
 /// Submits a job to a copy of the pool and plans one cycle there. An error if it is refused.
@@ -36,8 +49,9 @@ pub fn tried(state: &State, snapshot: &Snapshot, submit: &Submit) -> Result<Trie
     let holders: BTreeSet<JobId> = state.allocations.values().map(|held| held.job).collect();
     let gives_way = holders.into_iter().filter_map(|holder| {
         let (spec, run) = (&state.jobs.get(&holder.number)?.spec, state.run(holder)?);
-        let cause = cause_for(run, id)?;
-        Some((holder, cause, super::lost_so_far(state, (spec, run))))
+        let (cause, tasks) = given_for(run, id)?;
+        let lost_milli_ms = if tasks.is_none() { super::lost_so_far(state, (spec, run)) } else { 0 };
+        Some(GivesWay { job: holder, cause, tasks, lost_milli_ms })
     });
     Ok(Tried {
         starts: outcome == Outcome::Starts,
@@ -46,9 +60,12 @@ pub fn tried(state: &State, snapshot: &Snapshot, submit: &Submit) -> Result<Trie
     })
 }
 
-/// Why a run is being stopped for a job, or for a member of it.
-fn cause_for(run: &Run, id: JobId) -> Option<Cause> {
-    let stopping = run.stopping.as_ref()?;
-    let by = stopping.by.as_ref()?.split('_').next()?;
-    (by == id.to_string()).then_some(stopping.cause)
+/// Why a run is being stopped for a job, or for a member of it, or gives up some of its tasks, and how many.
+fn given_for(run: &Run, id: JobId) -> Option<(Cause, Option<u32>)> {
+    let id = id.to_string();
+    let is_for = |by: &Option<String>| by.as_ref().is_some_and(|by| by.split('_').next() == Some(&*id));
+    let stops = run.stopping.as_ref().filter(|stopping| is_for(&stopping.by));
+    let gave_up = || run.gave_up.as_ref().filter(|gave_up| is_for(&gave_up.by));
+    let part = || gave_up().map(|gave_up| (gave_up.cause, Some(gave_up.tasks)));
+    stops.map(|stopping| (stopping.cause, None)).or_else(part)
 }

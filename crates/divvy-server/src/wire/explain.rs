@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use divvy_api as api;
 use divvy_core::controller::Noted;
-use divvy_core::explain::{self, Advice, Explanation, Fix, Tier, Tried};
+use divvy_core::explain::{self, Advice, Explanation, Fix, GivesWay, Tier, Tried};
 use divvy_core::id::JobId;
 use divvy_core::model::allocation::Placement;
 use divvy_core::model::ask::Ask;
@@ -387,9 +387,10 @@ pub(crate) fn trial(
         Some(advice) => advice.verdict,
         None => found.verdict,
     };
-    let gives_way = |(job, cause, lost): &(JobId, Cause, i64)| {
-        let (job, cause) = (job.to_string(), displacement(*cause)?.to_owned());
-        Some(api::MadeRoom { job, cause, at_ms: None, tasks: None, lost_gpu_seconds: *lost as f64 / 1e6 })
+    let gives_way = |it: &GivesWay| {
+        let (job, cause) = (it.job.to_string(), displacement(it.cause)?.to_owned());
+        let lost_gpu_seconds = it.lost_milli_ms as f64 / 1e6;
+        Some(api::MadeRoom { job, cause, at_ms: None, tasks: it.tasks, lost_gpu_seconds })
     };
     api::Trial {
         verdict: api::Verdict::from(verdict.name()),

@@ -79,3 +79,11 @@ fn what_is_kept_is_told_by_who_runs() {
 fn gangs_do_not_grow_before_those_who_would_take_it_from_them() {
     assert_eq!(divvy_sim::chaos::run(6577..6578, 10_000, 1).violations, []);
 }
+
+/// In these lives a job that is only let near another one waits first in the one strict line of all queues, and keeps back all of them.
+#[test]
+fn who_never_fits_keeps_back_all_queues_where_they_stand_in_one_strict_line() {
+    for seed in [4627, 9948, 11_300, 12_524] {
+        assert_eq!(divvy_sim::chaos::run(seed..seed + 1, 100, 1).violations, []);
+    }
+}

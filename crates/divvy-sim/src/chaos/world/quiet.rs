@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use divvy_core::decide::Command;
+use divvy_core::model::job::JobSpec;
 
 use super::*;
 
@@ -75,14 +76,20 @@ impl World {
         for (id, spec, in_line) in waiting {
             match self.controller.dry_run(&spec) {
                 Ok(_) => fits.push((id, spec, in_line)),
-                Err(_) => drop(blocked.insert(spec.stand().to_owned())),
+                Err(_) => drop(blocked.insert(self.line_of(&spec).to_owned())),
             }
         }
-        let stuck = fits.iter().find(|(_, spec, in_line)| !(*in_line && blocked.contains(spec.stand())));
+        let stuck =
+            fits.iter().find(|(_, spec, in_line)| !(*in_line && blocked.contains(self.line_of(spec))));
         stuck.map_or(Ok(()), |(id, ..)| {
             let reason = self.reason(*id);
             Err(broken("liveness", format!("job {id} fits the empty pool and waits for ever: {reason}")))
         })
+    }
+
+    /// The line that a job stands in: that of its queue, or the one of all where nothing is divided.
+    fn line_of<'a>(&self, spec: &'a JobSpec) -> &'a str {
+        if self.controller.state().policy.divides() { spec.stand() } else { "" }
     }
 
     fn reason(&self, id: JobId) -> String {

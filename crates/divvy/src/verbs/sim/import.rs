@@ -35,9 +35,9 @@ pub(crate) struct Import {
     /// Where to write the trace; standard output without it
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// What becomes the queue of a job of Slurm
-    #[arg(long, value_enum, default_value_t, value_name = "COLUMN")]
-    queue: QueueColumn,
+    /// What becomes the queue of a job of Slurm [default: partition]
+    #[arg(long, value_enum, value_name = "COLUMN")]
+    queue: Option<QueueColumn>,
 }
 
 /// Whose form a file has.
@@ -67,8 +67,11 @@ enum QueueColumn {
 
 impl Import {
     pub(crate) fn run(&self) -> Result<Exit, Failure> {
-        let read = self.files.iter().filter(|file| !is_standard_input(file)).map(PathBuf::as_path);
-        must_differ(read, self.out.as_deref())?;
+        if self.queue.is_some() && !matches!(self.kind, Kind::Slurm) {
+            let what = "--queue says which column of Slurm becomes the queue: no other records have these";
+            return Err(Failure::usage(what).fix("leave it out"));
+        }
+        must_differ(self.files.iter().map(PathBuf::as_path), self.out.as_deref())?;
         let input = self.standard_input()?;
         let input = input.as_ref().map(NamedTempFile::path);
         let imported =
@@ -100,7 +103,7 @@ impl Import {
 
     fn source(&self) -> Source {
         match self.kind {
-            Kind::Slurm => Source::Slurm(match self.queue {
+            Kind::Slurm => Source::Slurm(match self.queue.unwrap_or_default() {
                 QueueColumn::Partition => SlurmQueue::Partition,
                 QueueColumn::Account => SlurmQueue::Account,
                 QueueColumn::Qos => SlurmQueue::Qos,
@@ -171,7 +174,7 @@ mod tests {
 
     fn of_files(files: &[&str]) -> Import {
         let files = files.iter().map(PathBuf::from).collect();
-        Import { kind: Kind::Helios, files, out: None, queue: QueueColumn::Partition }
+        Import { kind: Kind::Helios, files, out: None, queue: None }
     }
 
     #[test]
@@ -199,6 +202,12 @@ mod tests {
         let error = divvy_sim::import::import(import.source(), &import.paths(input)[1..]).unwrap_err();
         let told = with_its_name(error, input).to_string();
         assert!(told.starts_with("standard input, line 1: there is no column"), "{told}");
+    }
+
+    #[test]
+    fn a_column_of_slurm_is_refused_for_other_records() {
+        let import = Import { queue: Some(QueueColumn::Account), ..of_files(&["a.csv"]) };
+        assert_eq!(import.run().unwrap_err().exit, Exit::Usage);
     }
 
     #[test]

@@ -397,3 +397,69 @@ fn where_models_differ_in_speed_a_job_that_never_waits_has_no_wait_and_uses_what
     assert_eq!((object["mean_wait_s"].as_f64(), object["mean_jct_s"].as_f64()), (Some(0.0), Some(112.5)));
     assert_eq!(object["gpu_utilization"].as_f64(), Some(225.0 / 400.0));
 }
+/// Runs a command with its streams at files: what they had, and where they are opened for writing behind that.
+fn with_streams(here: &Path, line: &str, [input, output, error]: [&str; 3]) -> i32 {
+    let append =
+        |name: &str| std::fs::File::options().append(true).create(true).open(here.join(name)).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_divvy"));
+    command.args(line.split(' ')).current_dir(here);
+    command.stdin(std::fs::File::open(here.join(input)).unwrap());
+    command.stdout(append(output)).stderr(append(error)).status().unwrap().code().unwrap()
+}
+
+#[test]
+fn nothing_is_lost_where_a_file_is_behind_a_stream() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    for name in ["cluster.csv", "jobs.csv"] {
+        std::fs::copy(by_hand().join(name), here.join(name)).unwrap();
+    }
+    let text = |name: &str| std::fs::read_to_string(here.join(name)).unwrap();
+    std::fs::write(here.join("out"), "what was there\n").unwrap();
+    let replay = "sim replay --cluster cluster.csv --trace jobs.csv --policy fifo";
+    let streams = ["jobs.csv", "out", "err"];
+    assert_eq!(with_streams(here, &format!("{replay} --per-job /dev/stdout -o csv"), streams), 0);
+    let out = text("out");
+    assert!(out.starts_with("what was there\nqueue,finished,") && out.contains("\njob_id,start_s,"), "{out}");
+    assert_eq!(with_streams(here, &format!("{replay} --per-job /dev/stderr"), ["jobs.csv", "out", "err"]), 0);
+    assert!(text("err").starts_with("job_id,start_s,"), "{}", text("err"));
+    for (more, told) in [
+        ("--per-job out", "out is standard output of the same command"),
+        ("--plot err", "err is standard error of the same command"),
+    ] {
+        let before = (text("out"), text("err"));
+        assert_eq!(with_streams(here, &format!("{replay} {more}"), streams), 64);
+        assert!(text("err").starts_with(&before.1) && text("err").contains(told), "{}", text("err"));
+        assert_eq!(text("out"), before.0);
+    }
+}
+
+#[test]
+fn what_is_imported_from_standard_input_is_not_written_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    let sacct = "JobID|Partition|Submit|Elapsed|AllocTRES|State\n1|gpu|2026-01-01T00:00:00|00:01:00|gres/gpu=2|COMPLETED\n";
+    std::fs::write(here.join("sacct"), sacct).unwrap();
+    let streams = ["sacct", "out", "err"];
+    assert_eq!(with_streams(here, "sim import slurm - --out sacct", streams), 64);
+    assert_eq!(std::fs::read_to_string(here.join("sacct")).unwrap(), sacct);
+    assert_eq!(with_streams(here, "sim import slurm - --out jobs.csv", streams), 0);
+    assert_eq!(std::fs::read_to_string(here.join("jobs.csv")).unwrap().lines().count(), 2);
+}
+
+#[test]
+fn what_is_written_to_a_link_is_written_where_it_leads() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    for name in ["cluster.csv", "jobs.csv"] {
+        std::fs::copy(by_hand().join(name), here.join(name)).unwrap();
+    }
+    std::os::unix::fs::symlink("made.csv", here.join("link.csv")).unwrap();
+    let replay = "sim replay --cluster cluster.csv --trace jobs.csv --policy fifo --per-job link.csv";
+    let twice = divvy(here, &format!("{replay} --plot made.csv"));
+    assert!(twice.code == 64 && twice.err.contains("made.csv is written by"), "{}", twice.err);
+    assert!(!here.join("made.csv").exists());
+    done(here, replay);
+    assert!(std::fs::read_to_string(here.join("made.csv")).unwrap().starts_with("job_id,start_s,"));
+}
+

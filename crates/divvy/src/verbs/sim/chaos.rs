@@ -14,7 +14,7 @@ use divvy_sim::chaos::{self, Broken, Report};
 use indicatif::{ProgressBar, ProgressStyle};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
-use super::files::{will_be_written, write_to};
+use super::files::{must_differ, will_be_written, write_to};
 use super::form::FormFlag;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -127,6 +127,7 @@ impl Chaos {
             return Ok(chaos::report_of(life));
         }
         let out = self.out.clone().unwrap_or_else(|| format!("life-{}.json", life.seed).into());
+        must_differ([], [out.as_path()])?;
         will_be_written(&out)?;
         be_silent_about_panics();
         if chaos::live(life).violation.is_none() {

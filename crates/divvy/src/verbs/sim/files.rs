@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -21,13 +22,41 @@ impl From<TraceError> for Failure {
     }
 }
 
+/// What the program can write to from the start.
+#[derive(Clone, Copy)]
+enum Stream {
+    Output,
+    Error,
+}
+
+impl Stream {
+    /// By the names that the system has for them. A file that is behind one would be opened anew by such a name, and
+    /// written over from its beginning.
+    fn of(path: &Path) -> Option<Self> {
+        match path.to_str()? {
+            "/dev/stdout" | "/dev/fd/1" | "/proc/self/fd/1" => Some(Self::Output),
+            "/dev/stderr" | "/dev/fd/2" | "/proc/self/fd/2" => Some(Self::Error),
+            _ => None,
+        }
+    }
+
+    /// Writes behind what is there.
+    fn open(self) -> Box<dyn Write> {
+        match self {
+            Self::Output => Box::new(io::stdout().lock()),
+            Self::Error => Box::new(io::stderr().lock()),
+        }
+    }
+}
+
 /// Writes a file with what `write` writes, or standard output where there is none.
 pub(super) fn write_to(
     path: Option<&Path>,
     write: impl FnOnce(&mut dyn Write) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
-    let Some(path) = path else {
-        let mut out = BufWriter::new(io::stdout().lock());
+    let Some(path) = path.filter(|path| Stream::of(path).is_none()) else {
+        let stream = path.and_then(Stream::of).unwrap_or(Stream::Output);
+        let mut out = BufWriter::new(stream.open());
         write(&mut out)?;
         return Ok(out.flush()?);
     };
@@ -51,28 +80,58 @@ impl Which {
         match std::fs::metadata(path) {
             Ok(there) => there.is_file().then(|| Self::There(there.dev(), there.ino())),
             Err(_) => {
+                let path = end_of(path);
                 let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
                 let folder = std::fs::canonicalize(folder.unwrap_or(Path::new("."))).ok()?;
                 Some(Self::New(folder.join(path.file_name()?)))
             }
         }
     }
+
+    /// The file that is read, or that behind standard input.
+    fn read(path: &Path) -> Option<Self> {
+        if path == Path::new("-") { Self::behind(io::stdin().as_fd()) } else { Self::of(path) }
+    }
+
+    /// The file behind what the program has open.
+    fn behind(open: BorrowedFd<'_>) -> Option<Self> {
+        let there = File::from(open.try_clone_to_owned().ok()?).metadata().ok()?;
+        there.is_file().then(|| Self::There(there.dev(), there.ino()))
+    }
 }
 
-/// Refuses to write over what is read, and to write twice into one file: what was there would be gone.
+/// Where links lead that end at a file which is not there yet: that is the one that would be made.
+fn end_of(path: &Path) -> PathBuf {
+    /// As many as the system follows.
+    const MOST_LINKS: usize = 40;
+    let mut end = path.to_owned();
+    for _ in 0..MOST_LINKS {
+        let Ok(next) = std::fs::read_link(&end) else { break };
+        end = end.parent().unwrap_or(Path::new("")).join(next);
+    }
+    end
+}
+
+/// Refuses to write over what is read or what the figures and messages go to, and to write twice into one file: what was there
+/// would be gone. `-` is read from standard input.
 pub(super) fn must_differ<'a>(
     read: impl IntoIterator<Item = &'a Path>,
     written: impl IntoIterator<Item = &'a Path>,
 ) -> Result<(), Failure> {
-    let mut taken: Vec<(Which, &str)> =
-        read.into_iter().filter_map(Which::of).map(|which| (which, "read")).collect();
-    for path in written {
+    let streams = [
+        (Which::behind(io::stdout().as_fd()), "standard output of"),
+        (Which::behind(io::stderr().as_fd()), "standard error of"),
+    ];
+    let streams = streams.into_iter().filter_map(|(which, how)| Some((which?, how)));
+    let read = read.into_iter().filter_map(Which::read).map(|which| (which, "read by"));
+    let mut taken: Vec<(Which, &str)> = read.chain(streams).collect();
+    for path in written.into_iter().filter(|path| Stream::of(path).is_none()) {
         let Some(which) = Which::of(path) else { continue };
         if let Some((_, how)) = taken.iter().find(|(other, _)| *other == which) {
-            let what = format!("{} is {how} by the same command, and would be written over", path.display());
+            let what = format!("{} is {how} the same command, and would be written over", path.display());
             return Err(Failure::usage(what).fix("write to another file"));
         }
-        taken.push((which, "written"));
+        taken.push((which, "written by"));
     }
     Ok(())
 }
@@ -82,11 +141,17 @@ pub(super) fn will_be_written(path: &Path) -> Result<(), Failure> {
     if path == Path::new("-") {
         return Err(Failure::usage("standard output has the figures").fix("name a file, or /dev/stderr"));
     }
+    if Stream::of(path).is_some() {
+        return Ok(());
+    }
     let tried = match std::fs::metadata(path) {
         Ok(there) if there.is_file() || there.is_dir() => File::options().write(true).open(path).map(drop),
         // A pipe is opened once.
         Ok(_) => Ok(()),
-        Err(_) => File::create_new(path).and_then(|_| std::fs::remove_file(path)),
+        Err(_) => {
+            let end = end_of(path);
+            File::create_new(&end).and_then(|_| std::fs::remove_file(&end))
+        }
     };
     tried.map_err(|error| Failure::making(path, &error))
 }

@@ -60,7 +60,14 @@ impl Failure {
 
     /// The log of a pool that cannot be read.
     pub(crate) fn log(error: &StoreError) -> Self {
-        let exit = if matches!(error, StoreError::NoLog(_)) { Exit::NotFound } else { Exit::BadData };
+        let exit = match error {
+            StoreError::NoLog(_) => Exit::NotFound,
+            StoreError::Io { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
+                Exit::NotPermitted
+            }
+            StoreError::Io { .. } | StoreError::Database { .. } => Exit::Io,
+            StoreError::Place(_) | StoreError::Damaged { .. } | StoreError::Newer { .. } => Exit::BadData,
+        };
         Self::told(exit, &error.to_string())
     }
 
@@ -249,6 +256,21 @@ mod tests {
         "#]]
         .assert_eq(&failure.render());
         assert_eq!(failure.exit.code(), 65);
+    }
+
+    #[test]
+    fn a_log_that_may_not_be_read_is_not_called_damaged() {
+        let error = |kind| StoreError::Io {
+            doing: "open the log",
+            path: "divvy.db".into(),
+            source: io::Error::from(kind),
+        };
+        for (kind, exit) in
+            [(io::ErrorKind::PermissionDenied, Exit::NotPermitted), (io::ErrorKind::StorageFull, Exit::Io)]
+        {
+            assert_eq!(Failure::log(&error(kind)).exit, exit);
+        }
+        assert_eq!(Failure::log(&StoreError::NoLog("x".into())).exit, Exit::NotFound);
     }
 
     #[test]

@@ -12,7 +12,7 @@ use rusqlite::{Connection, params};
 use super::attempts::{self, sql_number};
 use super::error::StoreError;
 use super::walk::{self, Place, RawCommit};
-use super::{acked, place, schema, submissions};
+use super::{acked, place, schema, submissions, untouched};
 use crate::clock;
 
 /// What a look at a state directory found.
@@ -54,12 +54,9 @@ pub struct Repair {
 
 /// Looks at everything: the chain, each event, the fold, the laws, history, the acknowledged position. Changes nothing.
 pub fn check(state_dir: &Path) -> Result<Report, StoreError> {
-    let file = schema::file(state_dir);
-    if !file.exists() {
-        return Err(StoreError::NoLog(file));
-    }
+    let file = there(state_dir)?;
     let mut report = Report { file: file.clone(), ..Report::default() };
-    let db = match open(state_dir) {
+    let db = match untouched::open(state_dir) {
         Ok(db) => db,
         Err(error @ (StoreError::Damaged { .. } | StoreError::Newer { .. })) => {
             report.damage = Some(error.to_string());
@@ -98,11 +95,8 @@ pub fn check(state_dir: &Path) -> Result<Report, StoreError> {
 
 /// Hands on the events of each commit, verified, from the first on. A daemon may run on it; nothing is changed.
 pub fn each_commit(state_dir: &Path, mut see: impl FnMut(&[Stamped])) -> Result<Position, StoreError> {
-    let file = schema::file(state_dir);
-    if !file.exists() {
-        return Err(StoreError::NoLog(file));
-    }
-    let db = open(state_dir)?;
+    let file = there(state_dir)?;
+    let db = untouched::open(state_dir)?;
     let walked = walk::walk(&db, &file, Place::default(), |commit| {
         see(&walk::events_of(commit, &file)?);
         Ok(())
@@ -130,7 +124,16 @@ pub fn repair(state_dir: &Path) -> Result<Repair, StoreError> {
     Ok(Repair { position, damage: Some(damage), copy: Some(copy) })
 }
 
-/// Opened for writing, since only then what is in the write-ahead log is seen where no daemon runs; nothing is written.
+/// The log of a state directory, if that can be looked into and has one.
+fn there(state_dir: &Path) -> Result<PathBuf, StoreError> {
+    let file = schema::file(state_dir);
+    match file.try_exists().map_err(StoreError::io("look at", &file))? {
+        true => Ok(file),
+        false => Err(StoreError::NoLog(file)),
+    }
+}
+
+/// Opened for writing, so that what is in the write-ahead log is in the copy that is kept, too.
 fn open(state_dir: &Path) -> Result<Connection, StoreError> {
     let file = schema::file(state_dir);
     let flags = rusqlite::OpenFlags::SQLITE_OPEN_READ_WRITE | rusqlite::OpenFlags::SQLITE_OPEN_NO_MUTEX;
@@ -252,11 +255,7 @@ fn keep(state_dir: &Path, file: &Path) -> Result<PathBuf, StoreError> {
     let copy = state_dir.join(format!("divvy.db.damaged-{}", clock::now().0));
     fs::rename(file, &copy).map_err(StoreError::io("keep a copy of", file))?;
     for suffix in ["-wal", "-shm"] {
-        let beside = |path: &Path| {
-            let mut name = path.as_os_str().to_owned();
-            name.push(suffix);
-            PathBuf::from(name)
-        };
+        let beside = |path: &Path| untouched::beside(path, suffix);
         if beside(file).exists() {
             fs::rename(beside(file), beside(&copy)).map_err(StoreError::io("keep a copy of", file))?;
         }

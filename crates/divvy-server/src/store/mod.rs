@@ -15,6 +15,7 @@ mod schema;
 mod settings;
 mod snapshot;
 mod submissions;
+mod untouched;
 mod usage;
 mod walk;
 

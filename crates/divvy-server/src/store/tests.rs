@@ -289,6 +289,40 @@ fn a_database_from_before_submissions_were_kept_opens_and_knows_none() {
     assert_eq!([3, 4].map(|number| reader.submission(number).unwrap().is_some()), [false, true]);
 }
 
+/// The files of a folder, each with what is in it.
+fn contents(dir: &Path) -> std::collections::BTreeMap<std::ffi::OsString, Vec<u8>> {
+    let entries = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
+    let files = entries.filter(|path| path.is_file());
+    files.map(|path| (path.file_name().unwrap().to_owned(), fs::read(&path).unwrap())).collect()
+}
+
+#[test]
+fn whoever_only_looks_changes_nothing_and_sees_all_that_was_committed() {
+    let (dir, copy) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    filled(dir.path(), 3);
+    let seen = |dir: &Path| {
+        let before = contents(dir);
+        let at = doctor::each_commit(dir, |_| {}).unwrap();
+        assert!(doctor::check(dir).unwrap().is_good());
+        assert!(contents(dir).keys().eq(before.keys()), "of {:?}", before.keys());
+        (at, contents(dir) == before)
+    };
+    assert_eq!(seen(dir.path()), (Position(6), true));
+    // With a daemon, and where it was killed.
+    let (mut store, _) = Store::open(dir.path()).unwrap();
+    let event = Stamped { at: Time(9), event: submitted(9) };
+    store.append(&Commit { term: Term(1), after: Position(6), events: vec![event] }).unwrap();
+    assert_eq!(seen(dir.path()).0, Position(7));
+    for name in ["divvy.db", "divvy.db-wal"] {
+        fs::copy(dir.path().join(name), copy.path().join(name)).unwrap();
+    }
+    assert_eq!(seen(copy.path()), (Position(7), true));
+    fs::copy(dir.path().join("divvy.db-shm"), copy.path().join("divvy.db-shm")).unwrap();
+    assert_eq!(seen(copy.path()).0, Position(7));
+    drop(store);
+    assert_eq!(seen(dir.path()), (Position(7), true));
+}
+
 #[test]
 fn no_doctor_touches_a_log_that_a_daemon_uses() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,17 +1,22 @@
-//! Times of day without a zone, as clusters write them.
+//! Times as clusters write them, most of them without a zone.
 
+use jiff::Timestamp;
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 
 /// Seconds since 1970 of a time like `2017-10-07 01:12:09` or `2017-10-07T01:12:09`, taken as if the clock never
-/// changed for summer: where it did, jobs of that night are an hour off, and no others. A number is taken as seconds
-/// (Slurm writes those with `SLURM_TIME_FORMAT=%s`).
+/// changed for summer: where it did, jobs of that night are an hour off, and no others. One with an offset like `+01:00` is
+/// the moment that it says. A number is taken as seconds (Slurm writes those with `SLURM_TIME_FORMAT=%s`).
 pub(super) fn seconds(text: &str) -> Option<i64> {
     let text = text.trim();
     if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
         return text.parse().ok().filter(|seconds| *seconds < crate::trace::LAST_SECOND);
     }
-    let civil: DateTime = text.parse().ok()?;
+    if let Ok(moment) = text.parse::<Timestamp>() {
+        return Some(moment.as_second());
+    }
+    // The name of a zone would be passed over.
+    let civil: DateTime = text.parse().ok().filter(|_| !text.contains('['))?;
     Some(civil.to_zoned(TimeZone::UTC).ok()?.timestamp().as_second())
 }
 

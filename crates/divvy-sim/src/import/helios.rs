@@ -18,6 +18,10 @@ pub(super) fn read(path: &Path, records: &mut Records) -> Result<(), TraceError>
             records.leave_out(LeftOut::NoGpu);
             continue;
         }
+        if civil::is_none(table.text(submit)) {
+            records.leave_out(LeftOut::NoSubmission);
+            continue;
+        }
         if start.is_some_and(|start| civil::is_none(table.text(start))) {
             records.leave_out(LeftOut::NeverStarted);
             continue;

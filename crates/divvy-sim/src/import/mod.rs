@@ -97,6 +97,18 @@ struct Record {
     status: String,
 }
 
+impl Record {
+    /// Whoever reads a trace passes over space around a name.
+    fn trim(&mut self) {
+        for text in [&mut self.id, &mut self.queue, &mut self.user, &mut self.name] {
+            let bare = text.trim();
+            if bare.len() < text.len() {
+                *text = bare.to_owned();
+            }
+        }
+    }
+}
+
 /// What was read so far.
 #[derive(Debug, Default)]
 struct Records {
@@ -112,6 +124,7 @@ impl Records {
     }
 
     fn into_trace(mut self) -> Imported {
+        self.kept.iter_mut().for_each(Record::trim);
         // Stable: jobs of the same second stay in the order of their source.
         self.kept.sort_by_key(|record| record.submit_s);
         let first_s = self.kept.first().map_or(0, |record| record.submit_s);

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::{LeftOut, Record, Records};
-use crate::trace::{Column, LAST_SECOND, MOST_GPUS, Table, TraceError};
+use crate::trace::{Column, LAST_SECOND, LONGEST_S, MOST_GPUS, Table, TraceError};
 
 const COLUMNS: [&str; 7] =
     ["name", "num_gpu", "gpu_milli", "pod_phase", "creation_time", "deletion_time", "scheduled_time"];
@@ -29,6 +29,10 @@ pub(super) fn read(path: &Path, records: &mut Records) -> Result<(), TraceError>
         };
         if deleted_s < scheduled_s {
             return Err(table.cell(deleted, "a time after scheduled_time"));
+        }
+        if deleted_s - scheduled_s > LONGEST_S {
+            let expected = format!("a time no more than {LONGEST_S} s after scheduled_time");
+            return Err(table.cell(deleted, &expected));
         }
         let milli = table.whole(share, 0..=1000, "thousandths of a GPU")?;
         records.shares += usize::from(milli < 1000);

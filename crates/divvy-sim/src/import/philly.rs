@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde::de::{Deserializer, SeqAccess, Visitor};
 
 use super::{LeftOut, Record, Records, civil};
-use crate::trace::{MOST_GPUS, TraceError, open_unbounded, quoted};
+use crate::trace::{LONGEST_S, MOST_GPUS, TraceError, open_unbounded, quoted};
 
 #[derive(Deserialize)]
 struct Job {
@@ -91,13 +91,13 @@ impl<'de> Visitor<'de> for Jobs<'_> {
 }
 
 impl Job {
-    /// The job as a record, why it is none, or what is wrong with a time.
+    /// The job as a record, why it is none, or what is wrong with it.
     fn record(self) -> Result<Result<Record, LeftOut>, String> {
         let Some(submit_s) = moment(self.submitted_time.as_deref())? else {
             return Ok(Err(LeftOut::NoSubmission));
         };
         let gpus = self.attempts.iter().map(Attempt::gpus).find(|gpus| *gpus > 0);
-        let (mut duration_s, mut started) = (0, false);
+        let (mut duration_s, mut started) = (0i64, false);
         for (at, attempt) in self.attempts.iter().enumerate() {
             let start_s = moment(attempt.start_time.as_deref())?;
             let end_s = moment(attempt.end_time.as_deref())?;
@@ -110,13 +110,19 @@ impl Job {
                     return Ok(Err(LeftOut::EndsFirst));
                 }
                 started = true;
-                duration_s += end_s - start_s;
+                duration_s = duration_s.saturating_add(end_s - start_s);
             }
+        }
+        if duration_s > LONGEST_S {
+            return Err(format!("its attempts took {duration_s} s; expected {LONGEST_S} at most"));
         }
         if !started {
             return Ok(Err(LeftOut::NeverStarted));
         }
         let Some(gpus) = gpus else { return Ok(Err(LeftOut::NoGpu)) };
+        if self.jobid.trim().is_empty() {
+            return Err("its jobid is empty; expected a name".into());
+        }
         let Self { status, vc: queue, jobid: id, user, .. } = self;
         let (user, name) = (user.unwrap_or_default(), String::new());
         Ok(Ok(Record { id, submit_s, gpus, duration_s, queue, user, name, status }))

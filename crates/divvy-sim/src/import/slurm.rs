@@ -64,9 +64,12 @@ impl Ledger {
 
 /// One job over all its lines.
 struct Job {
-    /// Without GPUs and duration, which the runs say.
+    /// Without submission, GPUs and duration, which the runs say.
     record: Record,
-    /// By component (of a heterogeneous job) and start, so that a line that was read before replaces itself.
+    /// The first that a line says.
+    submit_s: Option<i64>,
+    /// By component (of a heterogeneous job) and start, so that a line that was read before replaces itself. Where no line says when
+    /// it started, by submission: whoever is requeued is submitted anew.
     runs: BTreeMap<(String, String), Run>,
 }
 
@@ -92,9 +95,11 @@ impl Job {
         self.record.gpus =
             components.values().fold(0u32, |sum, run| sum.saturating_add(run.gpus)).min(MOST_GPUS);
         self.record.duration_s = components.values().map(|run| run.elapsed_s).max().unwrap_or_default();
+        self.record.submit_s = self.submit_s.unwrap_or_default();
         let asked = self.runs.values().any(|run| run.gpus > 0);
         match components.values().all(|run| run.ended) {
             _ if !asked => Err(LeftOut::NoGpu),
+            _ if self.submit_s.is_none() => Err(LeftOut::NoSubmission),
             _ if components.is_empty() => Err(LeftOut::NeverStarted),
             false => Err(LeftOut::NotEnded),
             true if self.record.gpus == 0 => Err(LeftOut::NoGpu),
@@ -289,19 +294,23 @@ impl Lines {
         let (id, component) = id.split_once('+').unwrap_or((id, ""));
         let optional = |at: Option<usize>| at.map_or("", |at| cells[at].as_str());
         let run = self.run(cells)?;
-        let submit_s = self.time(cells, columns.submit, "Submit")?;
+        let submit_s = match civil::is_none(&cells[columns.submit]) {
+            true => None,
+            false => Some(self.time(cells, columns.submit, "Submit")?),
+        };
         let at = *ledger.by_id.entry(id.to_owned()).or_insert(ledger.jobs.len());
         if at == ledger.jobs.len() {
             let queue = cells[columns.queue].split(',').next().unwrap_or_default().to_owned();
             let (user, name) = (optional(columns.user).to_owned(), optional(columns.name).to_owned());
             let (id, status) = (id.to_owned(), String::new());
-            let record = Record { id, submit_s, gpus: 0, duration_s: 0, queue, user, name, status };
-            ledger.jobs.push(Job { record, runs: BTreeMap::new() });
+            let record = Record { id, submit_s: 0, gpus: 0, duration_s: 0, queue, user, name, status };
+            ledger.jobs.push(Job { record, submit_s, runs: BTreeMap::new() });
         }
         let job = &mut ledger.jobs[at];
-        job.record.submit_s = job.record.submit_s.min(submit_s);
+        job.submit_s = [job.submit_s, submit_s].into_iter().flatten().min();
         job.record.status = state(&cells[columns.state]).to_owned();
-        job.runs.insert((component.to_owned(), optional(columns.start).to_owned()), run);
+        let when = &cells[columns.start.unwrap_or(columns.submit)];
+        job.runs.insert((component.to_owned(), when.clone()), run);
         Ok(())
     }
 
@@ -314,8 +323,8 @@ impl Lines {
         let waits = matches!(state, "PENDING" | "REQUEUED" | "REQUEUE_HOLD" | "CANCELLED");
         let runs =
             matches!(state, "RUNNING" | "SUSPENDED" | "COMPLETING" | "STOPPED" | "RESIZING" | "SIGNALING");
-        let idle = waits && elapsed_s == Some(0);
-        let started = there(columns.start) && !(idle && columns.start.is_none()) && state != "PENDING";
+        let never = waits && elapsed_s.unwrap_or(0) == 0 && self.says_never(cells, elapsed_s.is_some());
+        let started = there(columns.start) && !never && state != "PENDING";
         let ended = there(columns.end) && !runs;
         let elapsed_s = match elapsed_s {
             Some(elapsed_s) => elapsed_s,
@@ -324,6 +333,15 @@ impl Lines {
             None => self.start_to_end(cells)?,
         };
         Ok(Run { gpus, elapsed_s, started, ended })
+    }
+
+    /// Whether a line of one that took no time says that it never started: who is cancelled while he waits is said to have started
+    /// when he ended, with nothing.
+    fn says_never(&self, cells: &[String], has_elapsed: bool) -> bool {
+        let Columns { start, end, tres: [allocated, _], .. } = self.columns;
+        let Some(start) = start else { return has_elapsed };
+        let had_nothing = allocated.is_none_or(|at| civil::is_none(&cells[at]));
+        had_nothing && end.is_some_and(|end| cells[end] == cells[start])
     }
 
     /// The GPUs of what was allocated, or, where that says nothing, of what was requested.

@@ -418,3 +418,118 @@ proptest! {
         let _ = shown(SLURM, &[&format!("{SACCT}{rows}")]);
     }
 }
+
+#[test]
+fn what_was_submitted_nobody_knows_when_is_left_out_and_counted() {
+    let text = format!(
+        "{SACCT}\
+        1|u|a|p|n|Unknown|2024-05-01T10:00:00|2024-05-01T10:01:00|00:01:00||gres/gpu=1|COMPLETED\n\
+        2|u|a|p|n|2024-05-01T10:00:00|2024-05-01T10:00:00|2024-05-01T10:01:00|00:01:00||gres/gpu=1|COMPLETED\n"
+    );
+    check(
+        SLURM,
+        &[&text],
+        expect![[r#"
+            job_id,submit_s,gpus,duration_s,queue,user,name,status
+            2,0,1,60,p,u,n,COMPLETED
+            left out: 1 whose time of submission is unknown
+        "#]],
+    );
+    let text = "job_id,user,vc,gpu_num,state,submit_time,duration\n1,u,v,1,COMPLETED,,9\n";
+    check(
+        Source::Helios,
+        &[text],
+        expect![[r#"
+            job_id,submit_s,gpus,duration_s,queue,user,name,status
+            left out: 1 whose time of submission is unknown
+        "#]],
+    );
+}
+
+#[test]
+fn slurm_jobs_that_were_cancelled_while_they_waited_never_started() {
+    let job = |id: u32, end: &str, allocated: &str| {
+        let start = "2024-05-01T10:00:05";
+        format!(
+            "{id}|u|a|p|n|2024-05-01T10:00:00|{start}|{start}{end}|00:00:00|gres/gpu=1|{allocated}|CANCELLED by 7\n"
+        )
+    };
+    let text = format!("{SACCT}{}{}", job(1, "", ""), job(2, "", "gres/gpu=1"));
+    check(
+        SLURM,
+        &[&text],
+        expect![[r#"
+            job_id,submit_s,gpus,duration_s,queue,user,name,status
+            2,0,1,1,p,u,n,CANCELLED
+            left out: 1 that never started
+        "#]],
+    );
+}
+
+#[test]
+fn slurm_runs_of_a_requeued_job_without_a_start_are_told_apart_by_their_submission() {
+    let text = "JobID|Partition|Submit|ElapsedRaw|AllocTRES|State\n\
+        5|p|1714557600|100|gres/gpu=2|NODE_FAIL\n\
+        5|p|1714557700|200|gres/gpu=2|COMPLETED\n\
+        5|p|1714557700|200|gres/gpu=2|COMPLETED\n";
+    check(
+        SLURM,
+        &[text],
+        expect![[r#"
+            job_id,submit_s,gpus,duration_s,queue,user,name,status
+            5,0,2,300,p,,,COMPLETED
+        "#]],
+    );
+}
+
+#[test]
+fn a_time_with_an_offset_is_the_moment_that_it_says() {
+    for (text, seconds) in [
+        ("2024-05-01T10:00:00", Some(1_714_557_600)),
+        ("2024-05-01T10:00:00Z", Some(1_714_557_600)),
+        ("2024-05-01T11:00:00+01:00", Some(1_714_557_600)),
+        ("2024-05-01T08:30:00-0130", Some(1_714_557_600)),
+        ("2024-05-01T10:00:00[Europe/Berlin]", None),
+    ] {
+        assert_eq!(civil::seconds(text), seconds, "{text}");
+    }
+}
+
+#[test]
+fn what_is_imported_can_be_replayed() {
+    let attempt = |end: &str| {
+        format!(
+            r#"{{"start_time": "2017-10-03 21:01:42", "end_time": "{end}", "detail": [{{"ip": "m1", "gpus": ["g1"]}}]}}"#
+        )
+    };
+    let philly = |id: &str, end: &str| {
+        format!(
+            r#"[{{"status": "Pass", "vc": " x ", "jobid": "{id}", "submitted_time": "2017-10-03 21:01:42", "user": "u", "attempts": [{}]}}]"#,
+            attempt(end)
+        )
+    };
+    let day = "2017-10-04 21:01:42";
+    check(
+        Source::Philly,
+        &[&philly(" a ", day), &philly("a", day)],
+        expect![[r#"
+            job_id,submit_s,gpus,duration_s,queue,user,name,status
+            a,0,1,86400,x,u,,Pass
+            a#2,0,1,86400,x,u,,Pass
+            recurred: 1
+        "#]],
+    );
+    let told = shown(Source::Philly, &[&philly(" ", day)]);
+    assert!(told.contains("its jobid is empty"), "{told}");
+    let told = shown(Source::Philly, &[&philly("a", "2217-10-04 21:01:42")]);
+    assert!(
+        told.contains("job \"a\": its attempts took 6311433600 s; expected 3162240000 at most"),
+        "{told}"
+    );
+    let pod = "name,num_gpu,gpu_milli,pod_phase,creation_time,deletion_time,scheduled_time\np,1,1000,Running,0,3162240002,1\n";
+    let told = shown(Source::Openb, &[pod]);
+    assert!(
+        told.contains("column deletion_time: \"3162240002\" is not a time no more than 3162240000 s"),
+        "{told}"
+    );
+}

@@ -68,8 +68,11 @@ pub fn run_told(
             let (sender, next, end) = (sender.clone(), &next, seeds.end);
             scope.spawn(move || {
                 loop {
-                    let seed = next.fetch_add(1, Ordering::Relaxed);
-                    if seed >= end || sender.send((seed, live(&life(seed, events)))).is_err() {
+                    // What is past the end stays there: the last seed that there is has no next one.
+                    let one_more = |next: u64| (next < end).then_some(next.saturating_add(1));
+                    let taken = next.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more);
+                    let Ok(seed) = taken else { return };
+                    if sender.send((seed, live(&life(seed, events)))).is_err() {
                         return;
                     }
                 }
@@ -134,6 +137,11 @@ mod tests {
         let stopped = run_told(0..1000, 300, 2, &mut stop);
         assert!((3..1000).contains(&stopped.seeds), "{}", stopped.seeds);
         assert_eq!(stopped, run(0..stopped.seeds, 300, 1));
+    }
+
+    #[test]
+    fn the_last_seeds_that_there_are_come_to_an_end() {
+        assert_eq!(run(u64::MAX - 1..u64::MAX, 50, 3).seeds, 1);
     }
 
     #[test]

@@ -30,6 +30,9 @@ pub struct Ran {
     /// The same with what each plan saw in between, if that was asked for.
     #[serde(skip)]
     pub told: Vec<String>,
+    /// What each plan saw, if that was asked for: as it is told in between.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub traced: Option<Vec<String>>,
     /// What it says that they print, if it does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expected: Option<Vec<String>>,
@@ -85,7 +88,7 @@ impl Ran {
 /// Runs a scenario: lines, and, behind a line `----`, what they print. With `traces`, what each plan saw is told, too.
 pub fn run(text: &str, traces: bool) -> Result<Ran, BadScenario> {
     let mut scenario = Scenario::new();
-    let mut ran = Ran::default();
+    let mut ran = Ran { traced: traces.then(Vec::new), ..Ran::default() };
     let mut lines = text.strip_prefix('\u{feff}').unwrap_or(text).lines().enumerate();
     for (index, line) in lines.by_ref() {
         if line.trim() == "----" {
@@ -105,8 +108,10 @@ pub fn run(text: &str, traces: bool) -> Result<Ran, BadScenario> {
         let printed: Vec<String> = scenario.printed()[printed..].lines().map(str::to_owned).collect();
         ran.told.extend(printed.iter().cloned());
         ran.printed.extend(printed);
-        if traces {
-            ran.told.extend(trace(&scenario, index + 1, logged));
+        if let Some(traced) = &mut ran.traced {
+            let trace = trace(&scenario, index + 1, logged);
+            ran.told.extend(trace.iter().cloned());
+            traced.extend(trace.iter().map(|line| line.trim_start().to_owned()));
         }
     }
     ran.expected = ran.expected.map(|_| lines.map(|(_, line)| line.to_owned()).collect());
@@ -345,5 +350,8 @@ plan";
         for words in ["line 4, after 0s: saw position", "1. b later; DV-GPUS-BUSY", "2 healthy > 0 free"] {
             assert!(told.contains(words), "{words} is missing in\n{told}");
         }
+        let object = serde_json::to_value(&ran).unwrap();
+        assert!(object["traced"][0].as_str().unwrap().starts_with("line 4, after 0s: saw"), "{object}");
+        assert_eq!(serde_json::to_value(run(text, false).unwrap()).unwrap().get("traced"), None);
     }
 }

@@ -93,7 +93,7 @@ fn name_of(file: &Path) -> String {
     if file == Path::new("-") { "standard input".into() } else { file.display().to_string() }
 }
 
-/// Passed, failed, unsupported.
+/// Passed, failed, and how many of these are unsupported.
 type Counts = (usize, usize, usize);
 
 fn render(report: &Report) -> String {
@@ -103,15 +103,15 @@ fn render(report: &Report) -> String {
         match case.must {
             Must::Pass => counts.0 += 1,
             Must::Fail => counts.1 += 1,
-            Must::Unsupported => counts.2 += 1,
+            Must::Unsupported => (counts.1, counts.2) = (counts.1 + 1, counts.2 + 1),
         }
     }
     let width = topics.keys().map(|topic| topic.chars().count()).max().unwrap_or(0).max("TOPIC".len());
-    let mut text = format!("{:width$}  PASSED  FAILED  UNSUPPORTED\n", "TOPIC");
-    let all = (report.passed, report.failed - report.unsupported, report.unsupported);
+    let mut text = format!("{:width$}  PASSED  FAILED  OF THESE UNSUPPORTED\n", "TOPIC");
+    let all = (report.passed, report.failed, report.unsupported);
     for (topic, (passed, failed, unsupported)) in topics.into_iter().chain([("all", all)]) {
         // Writing to a String cannot fail.
-        let _ = writeln!(text, "{:width$}  {passed:>6}  {failed:>6}  {unsupported:>11}", plain(topic));
+        let _ = writeln!(text, "{:width$}  {passed:>6}  {failed:>6}  {unsupported:>20}", plain(topic));
     }
     let (matched, of) =
         report.cases.iter().fold((0, 0), |sum, case| (sum.0 + case.prefer.matched, sum.1 + case.prefer.of));
@@ -153,9 +153,9 @@ mod tests {
         ];
         let report = Report { passed: 1, failed: 2, unsupported: 1, cases };
         expect![[r#"
-            TOPIC     PASSED  FAILED  UNSUPPORTED
-            allocate       1       1            1
-            all            1       1            1
+            TOPIC     PASSED  FAILED  OF THESE UNSUPPORTED
+            allocate       1       2                     1
+            all            1       2                     1
             the peer's own choices matched: 3 of 6
 
             failed:

@@ -51,6 +51,7 @@ pub struct BadSuite {
 
 /// Reads a file of cases: a JSON array of objects, each with an id of its own.
 pub fn read(text: &str) -> Result<Vec<Case>, BadSuite> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let raw: Vec<&RawValue> = serde_json::from_str(text).map_err(|error| no_array(text, &error))?;
     let (mut cases, mut lines) = (Vec::new(), BTreeMap::new());
     for (index, raw) in raw.iter().enumerate() {
@@ -226,6 +227,13 @@ mod tests {
         assert_eq!(wrong("[{\"id\": 3}]"), "line 1, case 1: `id` is 3; a text is expected");
         let text = "[\n{\"id\": \"x\", \"suite\": \"moon\", \"topic\": \"t\", \"expected\": {}}]";
         assert_eq!(wrong(text), "line 2, case 1 (x): the suite \"moon\" is none of kai, kueue, dra");
+    }
+
+    #[test]
+    fn a_mark_of_the_byte_order_is_passed_over() {
+        assert_eq!(read("\u{feff}[]").unwrap().len(), 0);
+        let wrong = read("\u{feff}\n[{}]").unwrap_err().to_string();
+        assert_eq!(wrong, "line 2, case 1: the field `id` is missing");
     }
 
     #[test]

@@ -56,6 +56,15 @@ pub enum CannotChange {
     /// The policy cannot be had.
     #[error("{0}")]
     Policy(String),
+    /// No policy has this name.
+    #[error("{0}")]
+    NoSuchPolicy(String),
+    /// The file of a policy says none.
+    #[error("{0}")]
+    PolicyFile(NoPolicy),
+    /// Two changes set the same, and are made together.
+    #[error("{0} is set twice: all changes are made together")]
+    Twice(String),
 }
 
 /// Tells how much memory GPUs of a model have, in MiB, where that is known.
@@ -65,7 +74,7 @@ pub type Memory<'a> = &'a dyn Fn(&str) -> Option<u64>;
 const USUAL_MEMORY_MIB: u64 = 80 << 10;
 
 impl Past {
-    /// What the pool is under changes, one after the other. What the pool would refuse of its queues is refused in the same words;
+    /// What the pool is under changes, all made together. What the pool would refuse of its queues is refused in the same words;
     /// where it is the nodes that become too few for them, the answer says so instead. `memory_mib` is asked how much memory GPUs of a
     /// model have of which the pool has none.
     pub fn under(&self, changes: &[Change], memory_mib: Memory) -> Result<Settings, CannotChange> {
@@ -83,34 +92,59 @@ impl Past {
 }
 
 impl Settings {
-    /// These settings under changes, one after the other.
+    /// These settings under changes, all made together: nodes go first, and those that come are like the ones that were there.
     fn under(&self, changes: &[Change], memory_mib: Memory) -> Result<Settings, CannotChange> {
+        if let Some(what) = change::contradiction(changes) {
+            return Err(CannotChange::Twice(what));
+        }
         let mut settings = self.clone();
+        let (gone, more_gone) = settings.take_nodes(changes)?;
         let mut names: BTreeSet<String> = self.nodes.iter().map(|(node, _)| node.name.clone()).collect();
         for change in changes {
             match change {
-                Change::MoreNodes(count) => settings.more_nodes(*count, &mut names)?,
+                Change::MoreNodes(count) => {
+                    let (spec, devices) = self.nodes.last().ok_or(CannotChange::NoNode)?;
+                    (0..*count).for_each(|_| settings.add_node(spec.clone(), devices.clone(), &mut names));
+                }
                 Change::AddNodes(group) => {
-                    // All of them are like what was there before the first.
-                    let devices = settings.devices_like(&group.model, group.gpus, memory_mib);
-                    let host = settings.host_like(group.gpus);
+                    let devices = self.devices_like(&group.model, group.gpus, memory_mib);
+                    let host = self.host_like(group.gpus);
                     for _ in 0..group.count {
                         settings.add_node(host.clone(), devices.clone(), &mut names);
                     }
                 }
-                Change::FewerNodes(count) => settings.fewer_nodes(*count)?,
-                Change::RemoveNode(name) => settings.remove_node(name)?,
+                Change::FewerNodes(_) | Change::RemoveNode(_) => {}
                 Change::Queue(path, changed) => settings.change_queue(path, changed)?,
                 Change::Policy(name) => settings.policy = policy(name)?,
             }
         }
-        Ok(settings)
+        let left = settings.nodes.len().saturating_sub(more_gone);
+        settings.nodes.truncate(left);
+        match gone.filter(|_| left == 0) {
+            Some(wanted) => Err(CannotChange::TooFew { wanted, there: self.nodes.len() }),
+            None => Ok(settings),
+        }
     }
 
-    fn more_nodes(&mut self, count: u32, names: &mut BTreeSet<String>) -> Result<(), CannotChange> {
-        let (spec, devices) = self.nodes.last().cloned().ok_or(CannotChange::NoNode)?;
-        (0..count).for_each(|_| self.add_node(spec.clone(), devices.clone(), names));
-        Ok(())
+    /// Takes nodes away: those with names, then the last. Gives what was taken, as it is written, and how many are still to go of
+    /// those that come.
+    fn take_nodes(&mut self, changes: &[Change]) -> Result<(Option<String>, usize), CannotChange> {
+        let mut gone = None;
+        let mut count = 0;
+        for change in changes {
+            match change {
+                Change::RemoveNode(name) => {
+                    self.remove_node(name)?;
+                    gone = Some(name.clone());
+                }
+                Change::FewerNodes(fewer) => count += *fewer as usize,
+                _ => {}
+            }
+        }
+        let there = self.nodes.len();
+        self.nodes.truncate(there.saturating_sub(count));
+        let fewer = (count > 0).then(|| count.to_string());
+        Ok((fewer.or(gone), count.saturating_sub(there)))
     }
 
     /// Adds a node under a name and with uuids that nothing else has; `names` are those of all nodes that were ever there.
@@ -167,21 +201,11 @@ impl Settings {
         NodeSpec { cpu_milli: cpu_milli * gpus, memory_bytes: memory_bytes * gpus, ..NodeSpec::default() }
     }
 
-    fn fewer_nodes(&mut self, count: u32) -> Result<(), CannotChange> {
-        let there = self.nodes.len();
-        let left = there.checked_sub(count as usize).filter(|left| *left > 0);
-        self.nodes.truncate(left.ok_or(CannotChange::TooFew { wanted: count.to_string(), there })?);
-        Ok(())
-    }
-
     fn remove_node(&mut self, name: &str) -> Result<(), CannotChange> {
         let names: Vec<&str> = self.nodes.iter().map(|(node, _)| node.name.as_str()).collect();
         let Some(at) = names.iter().position(|there| *there == name) else {
             return Err(CannotChange::NoSuchNode { name: name.to_owned(), hint: change::hint(name, &names) });
         };
-        if names.len() == 1 {
-            return Err(CannotChange::TooFew { wanted: name.to_owned(), there: 1 });
-        }
         self.nodes.remove(at);
         Ok(())
     }
@@ -208,11 +232,11 @@ fn policy(name: &str) -> Result<Policy, CannotChange> {
             "policy {name}: it goes by estimates (class P), which the replay of a pool's past does not make"
         )),
         Ok(_) => cannot(format!("policy {name}: it knows how long jobs will be (class C), as no pool does")),
-        Err(NoPolicy::Unknown(_)) => cannot(format!(
+        Err(NoPolicy::Unknown(_)) => Err(CannotChange::NoSuchPolicy(format!(
             "there is no policy {name:?}; here there are: {}; a path to a file that says one would do, too",
             names_of_class_n().collect::<Vec<_>>().join(", ")
-        )),
-        Err(error) => cannot(error.to_string()),
+        ))),
+        Err(error) => Err(CannotChange::PolicyFile(error)),
     }
 }
 

@@ -45,7 +45,7 @@ fn a_stopped_pool_answers_as_well_and_nonsense_says_what_can_be_written() {
     assert_eq!(wrong.code, 64, "{wrong:?}");
     assert!(wrong.err.contains("did you mean limit?") && wrong.err.contains("nodes+2xh100:8"), "{wrong:?}");
     let wrong = pool.divvy(["sim", "whatif", "--change", "policy fcfs"]);
-    assert!(wrong.code != 0 && wrong.err.contains("quota-mlfq"), "{wrong:?}");
+    assert!(wrong.code == 64 && wrong.err.contains("quota-mlfq"), "{wrong:?}");
     assert_ne!(pool.say("sim whatif --change nodes-1").code, 0);
     let wrong = pool.divvy(["sim", "whatif", "--change", "queue default guarantee=9"]);
     let told = "9 of any are guaranteed in all (default 9), and the pool has 8: lower some";

@@ -1,6 +1,6 @@
 //! A change of the pool, as it is written: more or fewer nodes, a queue's entitlement, another policy.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::str::FromStr;
 
@@ -113,10 +113,32 @@ fn queue(rest: &str) -> Result<Change, String> {
         return Err(what);
     }
     let settings = words.map(setting).collect::<Result<Vec<_>, _>>()?;
+    if let Some(key) = twice(settings.iter().map(Setting::key)) {
+        return Err(format!("{key} stands there twice"));
+    }
     if settings.is_empty() {
         return Err(format!("say what of queue {path} is different: {}", KEYS.join(", ")));
     }
     Ok(Change::Queue(path.to_owned(), settings))
+}
+
+/// The first that was there before.
+fn twice<T: Ord>(all: impl IntoIterator<Item = T>) -> Option<T> {
+    let mut seen = BTreeSet::new();
+    let mut all = all.into_iter();
+    all.find_map(|one| seen.replace(one))
+}
+
+/// What several changes set, each otherwise.
+pub(super) fn contradiction(changes: &[Change]) -> Option<String> {
+    let set = changes.iter().flat_map(|change| match change {
+        Change::Queue(path, settings) => {
+            settings.iter().map(|setting| format!("{} of queue {path}", setting.key())).collect()
+        }
+        Change::Policy(_) => vec!["the policy".to_owned()],
+        _ => Vec::new(),
+    });
+    twice(set)
 }
 
 fn setting(word: &str) -> Result<Setting, String> {
@@ -184,15 +206,28 @@ impl fmt::Display for Change {
     }
 }
 
+impl Setting {
+    fn key(&self) -> &'static str {
+        match self {
+            Self::Guarantee(_) => "guarantee",
+            Self::Limit(_) => "limit",
+            Self::Borrow(_) => "borrow",
+            Self::Lend(_) => "lend",
+            Self::Weight(_) => "weight",
+            Self::Priority(_) => "priority",
+        }
+    }
+}
+
 impl fmt::Display for Setting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let key = self.key();
         match self {
-            Self::Guarantee(limits) => write!(f, "guarantee={}", written(limits)),
-            Self::Limit(limits) => write!(f, "limit={}", written(limits)),
-            Self::Borrow(limits) => write!(f, "borrow={}", written(limits)),
-            Self::Lend(limits) => write!(f, "lend={}", written(limits)),
-            Self::Weight(weight) => write!(f, "weight={weight}"),
-            Self::Priority(priority) => write!(f, "priority={priority}"),
+            Self::Guarantee(limits) | Self::Limit(limits) | Self::Borrow(limits) | Self::Lend(limits) => {
+                write!(f, "{key}={}", written(limits))
+            }
+            Self::Weight(weight) => write!(f, "{key}={weight}"),
+            Self::Priority(priority) => write!(f, "{key}={priority}"),
         }
     }
 }
@@ -261,6 +296,7 @@ mod tests {
             "queue a b",
             "queue a limit=x",
             "queue a limit=1,2",
+            "queue a limit=1 limit=2",
             "queue a//b limit=1",
             "queue a weight=-1",
             "policy",

@@ -184,6 +184,32 @@ fn a_pool_cannot_change_what_it_does_not_have() {
 }
 
 #[test]
+fn changes_are_made_together_whatever_their_order() {
+    let past = past(IN_TURN);
+    let nodes = |changes: &[&str]| -> Result<Vec<String>, String> {
+        let changes: Vec<Change> = changes.iter().map(|text| text.parse().unwrap()).collect();
+        let under = past.under(&changes, &memory).map_err(|error| error.to_string())?;
+        let node =
+            |(node, devices): &(NodeSpec, Vec<DeviceSpec>)| format!("{} {}", node.name, devices[0].model);
+        Ok(under.nodes.iter().map(node).collect())
+    };
+    for changes in [["nodes-1", "nodes+2xl4:8"], ["nodes+2xl4:8", "nodes-1"], ["nodes-n1", "nodes+2xl4:8"]] {
+        assert_eq!(
+            nodes(&changes).unwrap().iter().filter(|node| node.ends_with(" l4")).count(),
+            2,
+            "{changes:?}"
+        );
+    }
+    assert_eq!(nodes(&["nodes-2", "nodes+2"]).unwrap().len(), 1);
+    assert!(nodes(&["nodes-3", "nodes+2"]).unwrap_err().contains("one must be left"));
+    for changes in
+        [["policy fifo", "policy mlfq"], ["queue default limit=4", "queue default weight=2 limit=5"]]
+    {
+        assert!(nodes(&changes).unwrap_err().contains("is set twice"), "{changes:?}");
+    }
+}
+
+#[test]
 fn what_a_pool_would_refuse_of_its_queues_is_refused_in_its_words() {
     let past = past("node n1 2xh100\nqueue v guarantee=1\nqueue w\nplan");
     let under = |changes: &[&str]| {

@@ -5,6 +5,7 @@ use std::io::Write;
 use std::path::Path;
 
 use divvy_server::{doctor, memory_mib_of};
+use divvy_sim::policy::NoPolicy;
 use divvy_sim::whatif::{Answer, CannotChange, Change, Past, QueueFigures, Recorder, Side, compare};
 use serde::{Deserialize, Serialize};
 use serde_json::value::{RawValue, to_raw_value};
@@ -78,6 +79,9 @@ fn past(state: &Path, since_ms: i64) -> Result<Past, Failure> {
 fn cannot(error: CannotChange) -> Failure {
     let exit = match error {
         CannotChange::NoSuchNode { .. } | CannotChange::NoSuchQueue { .. } => Exit::NotFound,
+        CannotChange::NoSuchPolicy(_) | CannotChange::Twice(_) => Exit::Usage,
+        CannotChange::PolicyFile(NoPolicy::Missing(_)) => Exit::NotFound,
+        CannotChange::PolicyFile(NoPolicy::Unreadable(..)) => Exit::Io,
         _ => Exit::BadData,
     };
     Failure::new(exit, error.to_string())

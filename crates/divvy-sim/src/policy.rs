@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::string::FromUtf8Error;
 
 use divvy_core::model::policy::{
     self, Attained, BadPolicy, Length, Order, Policy, Preempt, Shortest, Within,
@@ -179,6 +180,9 @@ pub enum NoPolicy {
     /// The file cannot be read.
     #[error("{0}: {1}")]
     Unreadable(String, String),
+    /// It is no text: from this line and byte on.
+    #[error("{0}: line {1}, byte {2} of the file: it is not UTF-8 from there on")]
+    NoText(String, usize, usize),
     /// It does not say a policy.
     #[error("{0}: {1}")]
     Bad(String, BadPolicy),
@@ -192,8 +196,9 @@ impl FromStr for Chosen {
             Ok(named) => return Ok(named.into()),
             Err(unknown) => unknown,
         };
-        match std::fs::read_to_string(text) {
-            Ok(read) => {
+        match std::fs::read(text) {
+            Ok(bytes) => {
+                let read = String::from_utf8(bytes).map_err(|error| no_text(text, &error))?;
                 let settings = policy::parse(&read).map_err(|bad| NoPolicy::Bad(text.to_owned(), bad))?;
                 Ok(Self { name: text.to_owned(), settings, class: Class::N })
             }
@@ -206,6 +211,12 @@ impl FromStr for Chosen {
             Err(error) => Err(NoPolicy::Unreadable(text.to_owned(), error.to_string())),
         }
     }
+}
+
+fn no_text(file: &str, error: &FromUtf8Error) -> NoPolicy {
+    let at = error.utf8_error().valid_up_to();
+    let line = 1 + error.as_bytes().iter().take(at).filter(|byte| **byte == b'\n').count();
+    NoPolicy::NoText(file.to_owned(), line, at)
 }
 
 impl From<Named> for Chosen {
@@ -254,6 +265,9 @@ mod tests {
         assert_eq!((own.class, own.settings.order, own.settings.reserve), (Class::N, Order::Attained, 0));
         let bad = path("bad.yaml").parse::<Chosen>().unwrap_err().to_string();
         assert!(bad.contains("bad.yaml: policy, line 2") && bad.contains("reserv"), "{bad}");
+        std::fs::write(path("bytes.yaml"), b"order: attained\n\xff").unwrap();
+        let bytes = path("bytes.yaml").parse::<Chosen>().unwrap_err().to_string();
+        assert!(bytes.contains("bytes.yaml: line 2, byte 16 of the file"), "{bytes}");
         let missing = path("none.yaml").parse::<Chosen>().unwrap_err();
         assert!(matches!(&missing, NoPolicy::Missing(file) if file.ends_with("none.yaml")), "{missing}");
         let unknown = "none".parse::<Chosen>().unwrap_err().to_string();

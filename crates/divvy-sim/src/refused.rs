@@ -41,6 +41,8 @@ impl Refused {
         let why = match rejection {
             Rejection::CannotFit { .. } => no_room(job, nodes, speeds),
             _ if runs_nowhere => no_room(job, nodes, speeds),
+            // A row knows nothing of tasks.
+            Rejection::BadSpec { field: "tasks", .. } => no_room(job, nodes, speeds),
             other => other.to_string(),
         };
         Self::of(row, job, why)
@@ -133,6 +135,11 @@ impl Stranded {
             why: reason.to_string(),
         }
     }
+
+    /// The same, where more was not awaited than so many moments at which that might have changed.
+    pub(crate) fn after(self, rounds: usize) -> Self {
+        Self { why: format!("{}; no more than {rounds} renewals were awaited", self.why), ..self }
+    }
 }
 
 /// What the row asks for, and what the nodes have that it may use.
@@ -178,6 +185,15 @@ mod tests {
         let (user, name) = (String::new(), String::new());
         let job = Arrival { id: "a".into(), submit_s: 0, gpus, queue: "q".into(), user, name };
         no_room(&job, &nodes.iter().collect::<Vec<_>>(), None)
+    }
+
+    #[test]
+    fn a_job_of_more_tasks_than_the_core_takes_is_told_its_gpus() {
+        let (user, name) = (String::new(), String::new());
+        let job = Arrival { id: "a".into(), submit_s: 0, gpus: 900_000, queue: "q".into(), user, name };
+        let rejection = Rejection::BadSpec { field: "tasks", what: "write 1 to 100000 tasks".into() };
+        let refused = Refused::by_core(0, &job, &rejection, &[], None);
+        assert_eq!(refused.why, "it asks for 900000 GPUs, and the nodes that it may use have 0");
     }
 
     #[test]

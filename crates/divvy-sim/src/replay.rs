@@ -489,7 +489,10 @@ impl<'a, O: Onlooker> Run<'a, O> {
             let job = state.jobs.get(&number)?;
             let member = job.waiting_members().next()?;
             let (id, run) = (JobId { member, ..job.id() }, job.run(member)?);
-            Some(Stranded::of(open.row, &open.arrival, &explain::reason(state, job, (id, &run))?))
+            let reason = explain::reason(state, job, (id, &run))?;
+            let stranded = Stranded::of(open.row, &open.arrival, &reason);
+            let gave_up = self.idle_rounds > MOST_IDLE_ROUNDS;
+            Some(if gave_up { stranded.after(MOST_IDLE_ROUNDS) } else { stranded })
         };
         self.open.iter().map(|(number, open)| (*number, &**open)).filter_map(waits).collect()
     }

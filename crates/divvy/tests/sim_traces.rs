@@ -328,6 +328,44 @@ fn what_cannot_be_written_is_told_before_anything_is_replayed() {
 }
 
 #[test]
+fn what_is_cut_off_or_not_awaited_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    let write = |name: &str, text: &str| std::fs::write(here.join(name), text).unwrap();
+    let header = "job_id,submit_s,gpus,duration_s,queue\n";
+    write("cluster.csv", "node,model,gpus,cpu_milli,memory_mib,pool\nn1,t4,8,1,1,a\n");
+    write("long.csv", &format!("{header}first,0,8,72000000,a\nsecond,1,8,10,a\n"));
+    write("queues.yaml", "queues:\n  a: {budget: {gpu_hours: 1, every: 1h}}\n");
+    let replay = "sim replay --cluster cluster.csv --pools shared --policy divvy --trace";
+    let said = divvy(here, &format!("{replay} long.csv --queues queues.yaml"));
+    assert!(said.err.contains("DV-OVER-BUDGET") && said.err.contains("10000 renewals"), "{}", said.err);
+    let many: String = (0..150).map(|queue| format!("j{queue},0,1,10,q{queue}\n")).collect();
+    write("many.csv", &format!("{header}{many}"));
+    let said = divvy(here, &format!("{replay} many.csv"));
+    assert!(said.out.contains("50 more queues are not in the table"), "{}", said.out);
+    assert_eq!(said.out.lines().filter(|line| line.starts_with('q')).count(), 100);
+    assert!(done(here, &format!("{replay} many.csv -o csv")).lines().count() == 152);
+}
+
+#[test]
+fn what_replay_and_generate_cannot_take_ends_with_the_code_that_belongs_to_it() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("bytes.yaml"), b"queues:\n  a: {}\n\xff").unwrap();
+    let bytes = folder.path().join("bytes.yaml").display().to_string();
+    let replay = "sim replay --cluster cluster.csv --trace jobs.csv";
+    for (line, code, told) in [
+        (format!("{replay} --policy fifo --queues {bytes}"), 65, "bytes.yaml: line 3, byte"),
+        (format!("{replay} --policy {bytes}"), 65, "bytes.yaml: line 3, byte"),
+        (format!("{replay} --policy fifo --repeat 2 --shift 1500ms"), 64, "whole seconds"),
+        (format!("{replay} --policy fifo --restart-penalty 1500ms"), 64, "whole seconds"),
+        (format!("sim generate --out {bytes}/made"), 73, "cannot write"),
+    ] {
+        let said = divvy(&by_hand(), &line);
+        assert!(said.code == code && said.err.contains(told), "{line}: {} {}", said.code, said.err);
+    }
+}
+
+#[test]
 fn a_kind_of_job_without_speeds_is_refused_by_its_name() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("speeds.csv");
@@ -384,19 +422,6 @@ fn what_is_read_or_written_already_is_not_written_over() {
     assert!(!here.join("both").exists());
 }
 
-#[test]
-fn where_models_differ_in_speed_a_job_that_never_waits_has_no_wait_and_uses_what_it_holds() {
-    let folder = tempfile::tempdir().unwrap();
-    let here = folder.path();
-    let write = |name: &str, text: &str| std::fs::write(here.join(name), text).unwrap();
-    write("cluster.csv", "node,model,gpus,cpu_milli,memory_mib,pool\nn1,h100,1,1,1,a\nn2,k80,1,1,1,a\n");
-    write("jobs.csv", "job_id,submit_s,gpus,duration_s,queue,name\nx,0,1,100,a,m\ny,0,1,100,a,m\n");
-    write("speeds.csv", "name,gpus,model,steps_per_s\nm,1,v100,1.0\nm,1,h100,4.0\nm,1,k80,0.5\n");
-    let line = "sim replay --cluster cluster.csv --trace jobs.csv --speeds speeds.csv --policy fifo -o json";
-    let object: Value = serde_json::from_str(&done(here, line)).unwrap();
-    assert_eq!((object["mean_wait_s"].as_f64(), object["mean_jct_s"].as_f64()), (Some(0.0), Some(112.5)));
-    assert_eq!(object["gpu_utilization"].as_f64(), Some(225.0 / 400.0));
-}
 /// Runs a command with its streams at files: what they had, and where they are opened for writing behind that.
 fn with_streams(here: &Path, line: &str, [input, output, error]: [&str; 3]) -> i32 {
     let append =
@@ -463,3 +488,16 @@ fn what_is_written_to_a_link_is_written_where_it_leads() {
     assert!(std::fs::read_to_string(here.join("made.csv")).unwrap().starts_with("job_id,start_s,"));
 }
 
+#[test]
+fn where_models_differ_in_speed_a_job_that_never_waits_has_no_wait_and_uses_what_it_holds() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    let write = |name: &str, text: &str| std::fs::write(here.join(name), text).unwrap();
+    write("cluster.csv", "node,model,gpus,cpu_milli,memory_mib,pool\nn1,h100,1,1,1,a\nn2,k80,1,1,1,a\n");
+    write("jobs.csv", "job_id,submit_s,gpus,duration_s,queue,name\nx,0,1,100,a,m\ny,0,1,100,a,m\n");
+    write("speeds.csv", "name,gpus,model,steps_per_s\nm,1,v100,1.0\nm,1,h100,4.0\nm,1,k80,0.5\n");
+    let line = "sim replay --cluster cluster.csv --trace jobs.csv --speeds speeds.csv --policy fifo -o json";
+    let object: Value = serde_json::from_str(&done(here, line)).unwrap();
+    assert_eq!((object["mean_wait_s"].as_f64(), object["mean_jct_s"].as_f64()), (Some(0.0), Some(112.5)));
+    assert_eq!(object["gpu_utilization"].as_f64(), Some(225.0 / 400.0));
+}

@@ -62,7 +62,7 @@ impl Generate {
             let what = format!("{} teams cannot each own a node of {nodes}", self.teams);
             return Err(Failure::usage(what).fix("ask for more --nodes, or for fewer --teams"));
         }
-        std::fs::create_dir_all(&self.out).map_err(|error| Failure::file("make", &self.out, &error))?;
+        std::fs::create_dir_all(&self.out).map_err(|error| Failure::making(&self.out, &error))?;
         let [nodes_to, jobs_to] = ["cluster.csv", "jobs.csv"].map(|name| self.out.join(name));
         if let Some(there) =
             [&nodes_to, &jobs_to].into_iter().find(|path| path.exists()).filter(|_| !self.force)

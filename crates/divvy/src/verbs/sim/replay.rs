@@ -60,7 +60,7 @@ pub(crate) struct Replay {
     #[arg(long, value_name = "N", default_value_t = 1, requires = "shift", value_parser = whole::<u32>(1..))]
     repeat: u32,
     /// How much later each copy is submitted than the one before
-    #[arg(long, value_name = "SPAN", requires = "repeat", allow_hyphen_values = true)]
+    #[arg(long, value_name = "SPAN", requires = "repeat", allow_hyphen_values = true, value_parser = whole_seconds)]
     shift: Option<Span>,
     /// How fast each kind of job runs on each model: name,gpus,model,steps_per_s; durations are those on a v100
     #[arg(long, value_name = "FILE")]
@@ -83,7 +83,15 @@ pub(crate) struct Replay {
 
 /// No time needs no unit.
 fn penalty(text: &str) -> Result<Span, String> {
-    if text == "0" { Ok(Span(0)) } else { text.parse().map_err(|error| format!("{error}")) }
+    if text == "0" { Ok(Span(0)) } else { whole_seconds(text) }
+}
+
+/// A trace counts in seconds.
+fn whole_seconds(text: &str) -> Result<Span, String> {
+    match text.parse() {
+        Ok(Span(ms)) if ms % 1000 != 0 => Err("a replay counts whole seconds: write 2s".to_owned()),
+        read => read.map_err(|error| format!("{error}")),
+    }
 }
 
 /// A policy, or what is wrong with the file that was to say one. A name that is none is an error of the command line.
@@ -107,7 +115,7 @@ impl Wanted {
             let exit = match wrong {
                 NoPolicy::Missing(_) => Exit::NotFound,
                 NoPolicy::Unreadable(..) => Exit::Io,
-                NoPolicy::Unknown(_) | NoPolicy::Bad(..) => Exit::BadData,
+                NoPolicy::Unknown(_) | NoPolicy::Bad(..) | NoPolicy::NoText(..) => Exit::BadData,
             };
             Failure::new(exit, format!("--policy: {wrong}"))
         })
@@ -275,7 +283,8 @@ fn is_file(path: &Path) -> Result<(), Failure> {
 type Places = BTreeMap<String, (u64, u64)>;
 
 fn read_queues(path: &Path) -> Result<(Vec<pools::Queue>, Places), Failure> {
-    let text = std::fs::read_to_string(path).map_err(|error| Failure::file("read", path, &error))?;
+    let bytes = std::fs::read(path).map_err(|error| Failure::file("read", path, &error))?;
+    let text = String::from_utf8(bytes).map_err(|error| Failure::not_utf8(path, &error))?;
     let wrong = |what| Failure::new(Exit::BadData, format!("{}: {what}", path.display()));
     let (queues, says_more) = pools::queues(&text).map_err(wrong)?;
     if says_more {

@@ -21,6 +21,9 @@ use crate::output::{Column, Format, Listing, Table, plain, span, write_json};
 /// How many of the jobs that could never run a person is told by name.
 const MOST_NAMED: usize = 3;
 
+/// How many queues a person is shown.
+const MOST_QUEUES: usize = 100;
+
 /// A replay that is over.
 pub(super) struct Report<'a> {
     pub(super) policy: &'a Chosen,
@@ -72,7 +75,9 @@ impl Report<'_> {
             Format::Json => Ok(write_json(&to_raw_value(&self.object())?)?),
             Format::Csv => Table { rows: self.rows()? }.print::<Row>(format),
             Format::Table | Format::Wide => {
-                Table { rows: self.rows()? }.print::<Row>(format)?;
+                let mut rows = self.rows()?;
+                rows.truncate(1 + MOST_QUEUES);
+                Table { rows }.print::<Row>(format)?;
                 Ok(io::stdout().lock().write_all(self.footer().as_bytes())?)
             }
         }
@@ -129,8 +134,12 @@ impl Report<'_> {
         ) + &self.left_lines()
     }
 
-    /// How many jobs did not finish.
+    /// What the table does not show, and how many jobs did not finish.
     fn left_lines(&self) -> String {
+        let more = match self.outcome.summary.by_queue.len().saturating_sub(MOST_QUEUES) {
+            0 => String::new(),
+            more => format!("{more} more queues are not in the table: -o csv has all\n"),
+        };
         let cut = match self.outcome.summary.all.ended_by_limit {
             0 => String::new(),
             count => format!("{count} ended by a time limit before their work was done\n"),
@@ -139,7 +148,7 @@ impl Report<'_> {
             0 => String::new(),
             count => format!("{count} would wait for ever\n"),
         };
-        cut + &stranded + &self.refused_line().unwrap_or_default()
+        more + &cut + &stranded + &self.refused_line().unwrap_or_default()
     }
 
     /// Those who wait for ever, by the code of what they wait for.

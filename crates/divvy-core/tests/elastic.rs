@@ -1,5 +1,7 @@
 //! Gangs that grow and shrink while they run, as golden tests: one behaviour each, in words.
 
+#![allow(clippy::unwrap_used, reason = "only tests live here")]
+
 use divvy_core::engine::{EndedHow, Observation, TaskEnd, TaskStart};
 use divvy_core::id::AllocationId;
 use divvy_core::scenario::{Scenario, run};
@@ -279,4 +281,20 @@ fn history_has_all_tasks_that_a_gang_had_in_the_end_and_where_their_output_is() 
     assert_eq!((attempt.tasks, attempt.gpus, attempt.gpu_milli), (3, 3, 3000));
     let outputs: Vec<Option<String>> = tasks.iter().map(|task| Some(task.to_string())).collect();
     assert_eq!(attempt.outputs, outputs);
+}
+
+#[test]
+fn a_gang_that_grew_loses_no_more_than_its_tasks_held() {
+    let mut pool = Scenario::new();
+    let lines = "policy {elastic: true, half_life: none}\nnode n1 3xh100\nsubmit o default 2\nplan\nsubmit e default 1 tasks=1..3\nplan\n\
+        pass 10h\nend o\nplan\npass 2h\nstop e";
+    lines.lines().for_each(|line| pool.line(line).unwrap());
+    let (live, now) = (pool.state().allocations.keys().copied().collect::<Vec<_>>(), pool.now());
+    for id in live {
+        let end = TaskEnd { at: now, how: EndedHow::Signalled(15), ..TaskEnd::default() };
+        pool.controller().see(&Observation::Ended(id, end), now).unwrap();
+    }
+    let attempts = pool.controller().drain().unwrap().attempts;
+    let hours: Vec<i64> = attempts.iter().map(|it| it.lost_milli_ms / 3_600_000_000).collect();
+    assert_eq!(hours, [16]);
 }

@@ -115,7 +115,9 @@ fn lost((spec, run): (&JobSpec, &Run), ending: &Ending) -> i64 {
     let milli: i64 = run.placements.iter().map(Placement::milli).sum();
     let since = run.checkpointed_at.or(run.started_at);
     let unsaved_ms = since.map_or(0, |since| ending.now.since(since).0);
-    unsaved_ms.min(spec.loses_at_most_ms().unwrap_or(i64::MAX)).saturating_mul(milli)
+    let lost = unsaved_ms.min(spec.loses_at_most_ms().unwrap_or(i64::MAX)).saturating_mul(milli);
+    // Tasks that joined their gang later have not run for as long: no more is lost than was held.
+    if spec.gang.is_elastic() { lost.min(run.held_milli_ms) } else { lost }
 }
 
 fn command(spec: &JobSpec) -> Vec<String> {

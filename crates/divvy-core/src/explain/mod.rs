@@ -24,6 +24,7 @@ pub use tried::{GivesWay, Tried, tried};
 
 use crate::controller::{Noted, noted};
 use crate::id::JobId;
+use crate::model::allocation::Placement;
 use crate::model::job::JobSpec;
 use crate::plan::{self, Funnel};
 use crate::reason::{Reason, Verdict};
@@ -85,12 +86,18 @@ pub fn position(snapshot: &Snapshot, job: &Job) -> Option<usize> {
 }
 
 /// The work that a running job would lose were it stopped now, in milli-GPU·ms: since its start, or since its work was safe, as far as
-/// its job does not save it by itself.
+/// its job does not save it by itself; of a task that joined its gang later, since it did.
 pub fn lost_so_far(state: &State, (spec, run): (&JobSpec, &Run)) -> i64 {
-    let milli: i64 = run.placements.iter().map(crate::model::allocation::Placement::milli).sum();
-    let since = run.checkpointed_at.or(run.started_at);
-    let unsaved_ms = since.map_or(0, |since| state.now.since(since).0);
-    unsaved_ms.min(spec.loses_at_most_ms().unwrap_or(i64::MAX)).saturating_mul(milli)
+    let Some(unsaved_since) = run.checkpointed_at.or(run.started_at) else { return 0 };
+    let of = |placement: &Placement| {
+        let held = state.allocations.get(&placement.allocation);
+        let since = held.map_or(unsaved_since, |held| unsaved_since.max(held.since));
+        // What was adopted ran before it was held here.
+        let since = if spec.gang.is_elastic() { since } else { unsaved_since };
+        let unsaved_ms = state.now.since(since).0.min(spec.loses_at_most_ms().unwrap_or(i64::MAX));
+        unsaved_ms.saturating_mul(placement.milli())
+    };
+    run.placements.iter().map(of).fold(0, i64::saturating_add)
 }
 
 /// All that can be changed so that a job starts: the space in which the cheapest fix is sought.

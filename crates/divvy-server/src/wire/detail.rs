@@ -1,16 +1,17 @@
 //! One job with all there is to say about it.
 
 use divvy_api as api;
-use divvy_core::engine::Isolation;
+use divvy_core::engine::{Isolation, TaskEnd};
 use divvy_core::id::JobId;
 use divvy_core::model::allocation::{AllocationState, Placement};
 use divvy_core::model::ask::{Ask, DrawAsk};
 use divvy_core::model::attempt::Attempt;
 use divvy_core::model::gang::Role;
 use divvy_core::model::job::{DependsOn, JobSpec, Process, Requeue, Submission, Work};
-use divvy_core::state::{Job, Run, State};
+use divvy_core::state::{Allocation, Job, Run, State};
+use divvy_core::time::Time;
 
-use super::row;
+use super::{row, usage};
 
 /// What keeps a task within its allocation.
 pub(crate) fn isolation(isolation: &Isolation) -> api::Isolation {
@@ -137,8 +138,7 @@ fn ways(ask: &Ask) -> Vec<api::WayDetail> {
 
 /// The attempt that runs now.
 fn running(state: &State, job: &Job, run: &Run, private: bool) -> api::Attempt {
-    let milli: i64 = run.placements.iter().map(|placement| placement.milli()).sum();
-    let so_far = run.placed_at.map_or(0, |at| state.now.since(at).0) * milli;
+    let so_far = usage::held_milli_ms(state, run, state.now);
     api::Attempt {
         attempt: run.attempt,
         placed_ms: run.placed_at.map(|at| at.0),
@@ -192,13 +192,32 @@ fn task(state: &State, job: &Job, run: &Run, placement: &Placement) -> api::Task
         cpu_milli: placement.cpu_milli,
         memory_bytes: placement.memory_bytes,
         pid: None,
-        started_ms: run.started_at.map(|at| at.0),
+        started_ms: started(job, run, held, ended).map(|at| at.0),
         ended_ms: ended.map(|end| end.at.0),
         exit_code,
         signal,
         output: None,
         isolation: run.isolation.as_ref().map(isolation),
     }
+}
+
+/// When a task began: with its gang, or, where it joined that later, when it got its devices.
+fn started(job: &Job, run: &Run, held: Option<&Allocation>, ended: Option<&TaskEnd>) -> Option<Time> {
+    let with_gang = run.started_at?;
+    match (held, ended) {
+        (Some(held), _) => task_started(job, run, held),
+        (None, Some(end)) if job.spec.gang.is_elastic() && end.ran_ms > 0 => {
+            Some(with_gang.max(Time(end.at.0 - end.ran_ms)))
+        }
+        (None, _) => Some(with_gang),
+    }
+}
+
+/// The same of a task that has its devices; nothing while it is starting.
+pub(crate) fn task_started(job: &Job, run: &Run, held: &Allocation) -> Option<Time> {
+    let with_gang = run.started_at.filter(|_| held.state != AllocationState::Starting)?;
+    // A job that was adopted ran before it was held here, and no gang that grows is adopted.
+    Some(if job.spec.gang.is_elastic() { with_gang.max(held.since) } else { with_gang })
 }
 
 fn role_of(job: &Job, rank: u32) -> String {
@@ -240,5 +259,49 @@ pub(crate) fn over(attempt: &Attempt) -> api::Attempt {
         peak_memory_bytes: u64::try_from(attempt.peak_memory_bytes).ok().filter(|bytes| *bytes > 0),
         mean_utilization_percent: (watched > 0).then(|| busy as f64 / watched as f64),
         tasks: Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use divvy_core::scenario::Scenario;
+
+    use super::*;
+
+    const HOUR_S: f64 = 3600.0;
+
+    /// A gang that has run with one task for ten hours, and with three since two hours.
+    fn grown() -> Scenario {
+        let mut pool = Scenario::new();
+        let before = ["policy {elastic: true, half_life: none}", "node n1 3xh100", "submit other default 2"];
+        let then =
+            ["plan", "submit gang default 1 tasks=1..3", "plan", "pass 10h", "end other", "plan", "pass 2h"];
+        before.iter().chain(&then).for_each(|line| pool.line(line).unwrap());
+        pool
+    }
+
+    #[test]
+    fn a_gang_that_grew_has_held_what_its_tasks_held() {
+        let pool = grown();
+        let (state, id) = (pool.state(), JobId::single(2));
+        let (job, run) = (&state.jobs[&2], state.run(id).unwrap());
+        let shown = running(state, job, run, true);
+        assert_eq!(shown.gpu_seconds, 16.0 * HOUR_S);
+        let started: Vec<_> = shown.tasks.iter().map(|task| task.started_ms.unwrap() as f64 / 1e3).collect();
+        assert_eq!(started, [0.0, 10.0 * HOUR_S, 10.0 * HOUR_S]);
+        let lost = divvy_core::explain::lost_so_far(state, (&job.spec, run));
+        assert_eq!(lost as f64 / 1e6, 16.0 * HOUR_S);
+    }
+
+    #[test]
+    fn a_task_that_starts_has_not_started() {
+        let pool = grown();
+        let (job, mut state) = (&pool.state().jobs[&2], pool.state().clone());
+        let run = state.run(JobId::single(2)).unwrap().clone();
+        let last = *run.live.last().unwrap();
+        state.allocations.get_mut(&last).unwrap().state = AllocationState::Starting;
+        let shown = running(&state, job, &run, true);
+        let started: Vec<bool> = shown.tasks.iter().map(|task| task.started_ms.is_some()).collect();
+        assert_eq!(started, [true, true, false]);
     }
 }

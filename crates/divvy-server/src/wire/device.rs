@@ -10,6 +10,8 @@ use divvy_core::state::{Allocation, Device, State};
 use divvy_engine::local::Latest;
 use divvy_gpu::MigMode;
 
+use super::detail::task_started;
+
 /// All devices of nodes that are there, by node and index.
 pub(crate) fn all(state: &State, latest: &Latest) -> Vec<api::Gpu> {
     let here =
@@ -104,7 +106,7 @@ fn held_by(state: &State, id: DeviceId, allocation: &Allocation) -> api::GpuAllo
         memory_mib: draw.map_or(0, |draw| draw.memory_mib),
         user: job.map(|job| job.owner.name.clone()).unwrap_or_default(),
         name: job.map(|job| job.spec.name.clone()).unwrap_or_default(),
-        started_ms: run.and_then(|run| run.started_at).map(|at| at.0),
+        started_ms: job.zip(run).and_then(|(job, run)| task_started(job, run, allocation)).map(|at| at.0),
     }
 }
 

@@ -52,24 +52,30 @@ pub(crate) fn running(state: &State, window: Window, by: &[GroupBy], now: Time) 
             Runs::Array(array) => array.touched.values().collect(),
         };
         for run in runs.into_iter().filter(|run| run.is_active()) {
-            let Some(sums) = so_far(job, run, window, now) else { continue };
+            let Some(sums) = so_far(state, (job, run), window, now) else { continue };
             add(&mut groups, key(job, run, by), &sums);
         }
     }
     groups
 }
 
-fn so_far(job: &Job, run: &Run, window: Window, now: Time) -> Option<Sums> {
+/// The device time that an attempt has held by a moment, in milli-GPU·ms: each of its tasks for as long as it had its devices.
+pub(crate) fn held_milli_ms(state: &State, run: &Run, now: Time) -> i64 {
+    let live = run.live.iter().filter_map(|id| state.allocations.get(id));
+    let held = live.map(|held| held.placement.milli().saturating_mul(now.since(held.since).0));
+    held.fold(run.held_milli_ms, i64::saturating_add)
+}
+
+fn so_far(state: &State, (job, run): (&Job, &Run), window: Window, now: Time) -> Option<Sums> {
     let from = run.placed_at?;
     let part = window.part(from, now);
-    let milli: i64 = run.placements.iter().map(|placement| placement.milli()).sum();
     let first = run.attempt == 1;
     let waited = run.started_at.filter(|_| first).map(|at| at.since(job.submitted_at).0);
     (part > 0.0).then(|| Sums {
         // An earlier attempt of it is in history already, and has counted the job.
         jobs: u64::from(first),
         attempts: 1,
-        held_milli_ms: (milli * now.since(from).0) as f64 * part,
+        held_milli_ms: held_milli_ms(state, run, now) as f64 * part,
         waited_ms: waited.unwrap_or(0) as f64,
         waits: u64::from(waited.is_some()),
         ..Sums::default()

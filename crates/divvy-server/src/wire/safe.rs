@@ -5,9 +5,12 @@ use divvy_core::model::queue::utc;
 use divvy_core::state::{Job, Run, State};
 use divvy_core::time::Span;
 
-/// In words, or nothing where others may.
+/// In words, or nothing where others may, or where it is being stopped.
 pub(super) fn why_safe(state: &State, job: &Job, (id, run): (JobId, &Run)) -> Option<String> {
     let policy = &state.policy;
+    if run.stopping.is_some() {
+        return None;
+    }
     if !job.spec.preemptible {
         return Some("it is not preemptible".into());
     }
@@ -93,5 +96,19 @@ mod tests {
                 "other queues take nothing from a run of less than 10m (min_runtime), until 1970-01-01 00:10 UTC"
             )
         );
+    }
+
+    #[test]
+    fn who_is_being_stopped_is_not_said_to_be_safe() {
+        let mut scenario = Scenario::new();
+        let run = ["node n1 1xh100", "submit j default 1 fixed", "plan"];
+        run.iter().for_each(|line| scenario.line(line).unwrap());
+        let why = |scenario: &Scenario| {
+            let (state, id) = (scenario.state(), JobId::single(1));
+            why_safe(state, &state.jobs[&1], (id, state.run(id).unwrap()))
+        };
+        assert!(why(&scenario).is_some());
+        scenario.line("cancel j").unwrap();
+        assert_eq!(why(&scenario), None);
     }
 }

@@ -437,7 +437,7 @@ fn what_a_queue_does_not_lend_stays_free_for_it() {
             place b0_1 n1:1
             wait DV-NOT-LENT: queue b would have to borrow, and the others lend 0 more GPUs
             later
-              DV-NOT-LENT queue b would have to borrow, and the others lend 0 more GPUs | wait for jobs that borrow to end, have other queues lend more any, or raise b's guarantee (this job asks for 1)
+              DV-NOT-LENT queue b would have to borrow, and the others lend 0 more GPUs | wait for jobs that borrow to end, have other queues lend more GPUs, or raise b's guarantee (this job asks for 1)
               4 in pool > 4 right model > 4 enough memory > 4 healthy > 2 free > 2 on one node
             place a0 n1:2+n1:3
         "#]],
@@ -467,7 +467,7 @@ fn a_queue_borrows_no_more_than_it_may_even_where_more_is_free() {
             wait DV-BORROW-LIMIT: queue b would borrow more than the 1 GPU that it may
             wait DV-BORROW-LIMIT: queue b would borrow more than the 1 GPU that it may
             later
-              DV-BORROW-LIMIT queue b would borrow more than the 1 GPU that it may | wait for jobs of b to end, or let it borrow more any than 1 (this job asks for 3)
+              DV-BORROW-LIMIT queue b would borrow more than the 1 GPU that it may | wait for jobs of b to end, or let it borrow more GPUs than 1 (this job asks for 3)
               DV-GPUS-BUSY no node has 3 GPUs free that would do | wait for running jobs to end, or ask for fewer GPUs or for other models, too
               4 in pool > 4 right model > 4 enough memory > 4 healthy > 2 free > 0 on one node
         "#]],

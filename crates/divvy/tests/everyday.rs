@@ -304,7 +304,7 @@ fn queues_are_applied_shown_and_obeyed() {
     assert!(text.ok().lines().count() <= 10, "{text:?}");
     let beyond = pool.say("run -d -q vision -g 3 true");
     let never = "as things are set it never starts";
-    let why = format!("{never}: queue vision has a limit of 2 GPUs, and it asks for 3; ask for less");
+    let why = format!("{never}: queue vision has a limit of 2 GPUs, and it asks for 3; ask for fewer GPUs");
     assert!(beyond.err.contains(&why), "{beyond:?}");
     assert!(pool.divvy(["explain", beyond.ok()]).ok().contains(never), "{beyond:?}");
     pool.divvy(["cancel", beyond.ok()]).ok();

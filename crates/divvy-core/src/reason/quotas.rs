@@ -18,13 +18,17 @@ impl Reason {
                 format!("submit it as preemptible, or raise {queue}'s guarantee of {resource} above {amount}")
             }
             Reason::BorrowLimit(..) => {
-                format!("wait for jobs of {queue} to end, or let it borrow more {resource} than {amount}")
+                format!(
+                    "wait for jobs of {queue} to end, or let it borrow more {} than {amount}",
+                    noun(resource)
+                )
             }
             Reason::NotLent(..) => format!(
-                "wait for jobs that borrow to end, have other queues lend more {resource}, or raise {queue}'s guarantee"
+                "wait for jobs that borrow to end, have other queues lend more {}, or raise {queue}'s guarantee",
+                noun(resource)
             ),
             _ if self.keeps_back_for_ever() => {
-                format!("ask for less {resource}, or have {queue}'s limit of {amount} raised")
+                format!("ask for {}, or have {queue}'s limit of {amount} raised", less(resource))
             }
             _ => format!("wait for jobs of {queue} to end, or raise its limit of {resource} above {amount}"),
         };
@@ -35,7 +39,8 @@ impl Reason {
     pub(super) fn fix_bound(&self) -> String {
         match self {
             Reason::UserLimit(seat, resource, most, asked) if asked > most => format!(
-                "ask for less {resource}, or have the limit of {} that each user of {} has raised (this job asks for {})",
+                "ask for {}, or have the limit of {} that each user of {} has raised (this job asks for {})",
+                less(resource),
                 shown(resource, *most),
                 user_at(seat).map_or(seat.as_str(), |(queue, _)| queue),
                 shown(resource, *asked)
@@ -111,6 +116,17 @@ impl Reason {
 pub(super) fn fmt_lent(f: &mut fmt::Formatter<'_>, queue: &str, resource: &Resource) -> fmt::Result {
     let of = if *resource == Resource::Any { String::new() } else { format!(" of {resource}") };
     write!(f, "what is guaranteed to queue {queue}{of} is lent to others, who are safe for now")
+}
+
+/// `GPUs`, `h100`, `memory`: what there is more or less of.
+fn noun(resource: &Resource) -> String {
+    if *resource == Resource::Any { "GPUs".into() } else { resource.to_string() }
+}
+
+/// `fewer GPUs`, `less memory`.
+fn less(resource: &Resource) -> String {
+    let is_counted = matches!(resource, Resource::Any | Resource::Model(_) | Resource::Pods);
+    format!("{} {}", if is_counted { "fewer" } else { "less" }, noun(resource))
 }
 
 /// `4 GPUs`, `64 cpu`.

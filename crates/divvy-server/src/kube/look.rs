@@ -167,7 +167,7 @@ impl Looked {
     fn why(&self, number: u64) -> api::Reason {
         let state = self.planned.state();
         let job = state.jobs.get(&number);
-        let reason = job.and_then(|job| reasons::reason(state, job, &job.run(None)?));
+        let reason = job.and_then(|job| reasons::reason(state, job, (job.id(), &job.run(None)?)));
         let reason = reason.unwrap_or(Reason::NotPlanned);
         api::Reason { code: reason.code().to_owned(), text: cluster_words::said(&reason, state) }
     }

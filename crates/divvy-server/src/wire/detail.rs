@@ -274,8 +274,16 @@ mod tests {
     fn grown() -> Scenario {
         let mut pool = Scenario::new();
         let before = ["policy {elastic: true, half_life: none}", "node n1 3xh100", "submit other default 2"];
-        let then =
-            ["plan", "submit gang default 1 tasks=1..3", "plan", "pass 10h", "end other", "plan", "pass 2h"];
+        let then = [
+            "plan",
+            "submit gang default 1 tasks=1..3",
+            "plan",
+            "pass 10h",
+            "end other",
+            "plan",
+            "pass 2h",
+            "submit later default 1",
+        ];
         before.iter().chain(&then).for_each(|line| pool.line(line).unwrap());
         pool
     }

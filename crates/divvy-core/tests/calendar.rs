@@ -137,3 +137,15 @@ fn a_promise_on_what_is_drained_is_taken_back() {
         "#]],
     );
 }
+
+#[test]
+fn a_model_that_the_pool_has_not_is_told_apart_from_one_that_is_kept() {
+    let pool = "node n1 2xh100\nnode n2 2xl4\nqueue b\ndrain on n1:0\n";
+    let refused = |line: &str| run(&format!("{pool}{line}")).unwrap_or_else(|bad| bad.to_string());
+    assert!(refused("reserve 1 queue=b model=a100").contains("the pool has no a100; it has h100, l4"));
+    // Nothing that is taken back makes three of two.
+    let few = refused("reserve 3 queue=b model=l4");
+    assert!(few.contains("2 l4 GPUs can be reserved") && !few.contains("take one back"), "{few}");
+    let kept = refused("reserve 2 queue=b model=h100");
+    assert!(kept.contains("1 h100 GPUs can be reserved") && kept.contains("take one back"), "{kept}");
+}

@@ -109,7 +109,7 @@ fn a_limit_of_the_queue_is_kept_by_what_each_way_takes() {
             wait DV-QUEUE-LIMIT: queue x is at its limit of 3 GPUs
             later
               DV-QUEUE-LIMIT queue x is at its limit of 3 GPUs | wait for jobs of x to end, or raise its limit of any above 3 (this job asks for 2)
-              16 in pool > 8 right model > 8 enough memory > 8 healthy > 3 free > 3 on one node
+              16 in pool > 16 right model > 16 enough memory > 16 healthy > 9 free > 9 on one node
         "#]],
     );
 }
@@ -177,7 +177,7 @@ fn jobs_with_other_counts_are_no_class_of_their_own_likes() {
             wait DV-GPUS-BUSY: no node has 2 GPUs free that would do
             later
               DV-GPUS-BUSY no node has 2 GPUs free that would do | wait for running jobs to end, or ask for fewer GPUs or for other models, too
-              6 in pool > 2 right model > 2 enough memory > 2 healthy > 0 free > 0 on one node
+              6 in pool > 6 right model > 6 enough memory > 6 healthy > 0 free > 0 on one node
         "#]],
     );
 }

@@ -481,6 +481,10 @@ fn jobs_that_do_not_exist_are_told_with_66() {
         assert_eq!(said.code, 66, "{command}: {said:?}");
     }
     assert_eq!(pool.say("show ../../etc").code, 65);
+    for verb in ["show", "logs", "cancel", "wait", "explain"] {
+        let empty = pool.divvy([verb, ""]);
+        assert!(empty.code == 64 && empty.err.contains("a job has a number: 12"), "{verb}: {empty:?}");
+    }
 }
 
 #[test]

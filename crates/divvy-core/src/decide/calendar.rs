@@ -196,21 +196,26 @@ fn chosen(
         .values()
         .flat_map(|held| held.placement.devices.iter().map(|(id, _)| *id))
         .collect();
+    let mut taken: Vec<(DeviceId, NodeId)> = Vec::new();
     for (id, device) in &state.devices {
         let is_there = state.nodes.get(&device.node).is_some_and(|node| node.state != NodeState::Gone);
         let is_right = model.is_none_or(|model| model == device.spec.model) && device.health == Health::Ok;
-        if is_there
-            && is_right
-            && is_of_use(state, &asked.purpose, device.node)
-            && !is_taken(state, asked, (*id, device.node))
-        {
+        if !is_there || !is_right || !is_of_use(state, &asked.purpose, device.node) {
+            continue;
+        }
+        if is_taken(state, asked, (*id, device.node)) {
+            taken.push((*id, device.node));
+        } else {
             nodes.entry(device.node).or_default().push((held.contains(id), *id));
         }
     }
     let there: usize = nodes.values().map(Vec::len).sum();
     if count == 0 || there < count as usize {
+        no_such_model(state, model)?;
         let of = model.map_or(String::new(), |model| format!(" {model}"));
-        let taken = in_the_way(state, asked);
+        // What is too few on an empty calendar, too, nothing that is taken back makes enough.
+        let would_do = there + taken.len() >= count as usize;
+        let taken = if would_do { in_the_way(state, asked, &taken) } else { String::new() };
         return Err(bad("gpus", format!("{there}{of} GPUs can be reserved for that time{taken}")));
     }
     let mut order: Vec<(usize, usize, NodeId)> = nodes
@@ -247,9 +252,27 @@ fn others<'a>(state: &'a State, asked: &'a Reserve) -> impl Iterator<Item = &'a 
     })
 }
 
-/// Which of these keep what was to be reserved, and what to do about it.
-fn in_the_way(state: &State, asked: &Reserve) -> String {
-    let mut kept: Vec<&Reservation> = others(state, asked).collect();
+/// Refuses a model of which the pool has no devices, and names those that it has.
+fn no_such_model(state: &State, model: Option<&str>) -> Result<(), Rejection> {
+    let is_there = |id: &NodeId| state.nodes.get(id).is_some_and(|node| node.state != NodeState::Gone);
+    let here = state.devices.values().filter(|device| is_there(&device.node));
+    let models: BTreeSet<&str> = here.map(|device| device.spec.model.as_str()).collect();
+    match model.filter(|model| !models.contains(model)) {
+        None => Ok(()),
+        Some(model) if models.is_empty() => Err(bad("model", format!("the pool has no {model}"))),
+        Some(model) => {
+            let has: Vec<&str> = models.into_iter().collect();
+            Err(bad("model", format!("the pool has no {model}; it has {}", has.join(", "))))
+        }
+    }
+}
+
+/// Which reservations keep what was to be reserved, and what to do about it.
+fn in_the_way(state: &State, asked: &Reserve, taken: &[(DeviceId, NodeId)]) -> String {
+    let keeps = |kept: &&Reservation| {
+        taken.iter().any(|(id, node)| kept.parts.iter().any(|part| part.has(*node, *id)))
+    };
+    let mut kept: Vec<&Reservation> = others(state, asked).filter(keeps).collect();
     kept.sort_by_key(|kept| (kept.from, kept.id));
     let Some(first) = kept.first() else { return String::new() };
     let ids: Vec<String> = kept.iter().take(6).map(|kept| kept.id.to_string()).collect();

@@ -1,6 +1,6 @@
 //! Diagnosis: why a gang does not fit. First what the pool can never give, then what it cannot give now.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::filter::{self, Funnel, Step, Tally};
 use super::islands;
@@ -325,22 +325,57 @@ pub(super) fn blockers(state: &State, snapshot: &Snapshot, spec: &JobSpec) -> (V
     (blockers, funnel(snapshot, spec))
 }
 
-/// The way of a job's first devices through the pool, as far as it may use its nodes.
+/// The way of devices through these nodes for whoever takes any of these: each counts as far as it gets for one of them.
+fn by_any(nodes: &Nodes, ways: &[&DeviceAsk]) -> Funnel {
+    let [first, others @ ..] = ways else { return Funnel::default() };
+    if others.is_empty() {
+        return filter::funnel(nodes.iter().copied(), first);
+    }
+    let Funnel(mut steps) = filter::funnel([], first);
+    for node in nodes {
+        let here = passed_by_any(node, ways);
+        for (step, devices, nodes) in &mut steps {
+            let passed = here.get(step).copied().unwrap_or(0);
+            *devices += passed;
+            *nodes += u32::from(passed > 0);
+        }
+    }
+    Funnel(steps)
+}
+
+/// How many devices of a node get as far as each step by any of these ways. Ways that no device of it is right for together add up;
+/// of others, the one by which most get there counts.
+fn passed_by_any(node: &NodeView, ways: &[&DeviceAsk]) -> BTreeMap<Step, u32> {
+    let takes = |ask: &DeviceAsk, device: &DeviceView| ask.class.takes_model(&device.spec);
+    let mut passed: BTreeMap<Step, u32> = BTreeMap::new();
+    for (index, way) in ways.iter().enumerate() {
+        let before = |device: &DeviceView| ways[..index].iter().any(|other| takes(other, device));
+        let is_apart = !node.devices.iter().any(|device| takes(way, device) && before(device));
+        let Funnel(steps) = filter::funnel([node], way);
+        for (step, devices, _) in steps {
+            let known = passed.entry(step).or_default();
+            let adds = is_apart && step != Step::InPool;
+            *known = if adds { *known + devices } else { devices.max(*known) };
+        }
+    }
+    passed
+}
+
+/// The way of a job's first devices through the pool, as far as it may use its nodes, by all ways in which it may be served.
 pub(super) fn funnel(snapshot: &Snapshot, spec: &JobSpec) -> Funnel {
-    let first = |role: &&Role| role.ask.alternatives.first().is_some_and(|first| first.devices.is_some());
-    let Some(role) = spec.gang.roles().into_iter().find(|role| first(role)) else { return Funnel::default() };
-    let ask = role.ask.alternatives.first().and_then(|first| first.devices.as_ref());
+    let asks = |role: &&Role| role.ask.alternatives.iter().any(|way| way.devices.is_some());
+    let Some(role) = spec.gang.roles().into_iter().find(asks) else { return Funnel::default() };
+    let ways: Vec<&DeviceAsk> = role.ask.alternatives.iter().filter_map(|way| way.devices.as_ref()).collect();
     let mut nodes = chosen(&snapshot.capacity, &role.ask.nodes);
     // Where it may use none, the way of all still tells what there is.
     if nodes.is_empty() {
         nodes = snapshot.capacity.nodes.iter().collect();
     }
-    let Some(ask) = ask else { return Funnel::default() };
     if !snapshot.capacity.keeps_nodes {
-        return filter::funnel(nodes, ask);
+        return by_any(&nodes, &ways);
     }
-    let Funnel(all) = filter::funnel(nodes.iter().copied(), ask);
-    let Funnel(mut steps) = filter::funnel(open(&nodes, spec), ask);
+    let Funnel(all) = by_any(&nodes, &ways);
+    let Funnel(mut steps) = by_any(&open(&nodes, spec), &ways);
     let Some((step, devices, nodes)) = steps.first_mut() else { return Funnel::default() };
     // Those of all are in the pool; of those that its queue may use the way goes on.
     let own = (Step::OfItsQueue, *devices, *nodes);

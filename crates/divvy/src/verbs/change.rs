@@ -95,7 +95,7 @@ impl Set {
 )]
 pub(crate) struct Checkpointed {
     /// The job: 12, or 12_3 for a member of an array; unsaid, the job that this runs in
-    #[arg(env = "DIVVY_JOB_ID", value_name = "JOB")]
+    #[arg(env = "DIVVY_JOB_ID", value_name = "JOB", value_parser = super::job)]
     job: String,
 }
 
@@ -113,7 +113,7 @@ impl Checkpointed {
 #[derive(Debug, clap::Args)]
 struct Jobs {
     /// Jobs: 12; 12_3 is a member of an array, 12 all of it
-    #[arg(required = true, value_name = "JOB")]
+    #[arg(required = true, value_name = "JOB", value_parser = super::job)]
     jobs: Vec<String>,
 }
 

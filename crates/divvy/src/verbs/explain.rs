@@ -23,6 +23,7 @@ Examples:
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Explain {
     /// The job; with --kube a pod, as namespace/name
+    #[arg(value_parser = super::job)]
     job: String,
     #[command(flatten)]
     format: OneObject,

@@ -21,6 +21,7 @@ Examples:
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Logs {
     /// The job
+    #[arg(value_parser = super::job)]
     job: String,
     /// Go on as output comes, until the job ends
     #[arg(short, long)]

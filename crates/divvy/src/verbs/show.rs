@@ -20,6 +20,7 @@ Examples:
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Show {
     /// The job
+    #[arg(value_parser = super::job)]
     job: String,
     #[command(flatten)]
     format: OneObject,

@@ -24,7 +24,7 @@ Examples:
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Tasks {
     /// The job: 12, or 12_3 for a member of an array; unsaid, the job that this runs in
-    #[arg(env = "DIVVY_JOB_ID", value_name = "JOB")]
+    #[arg(env = "DIVVY_JOB_ID", value_name = "JOB", value_parser = super::job)]
     job: String,
     /// Go on, and list them whenever they change, until the job ends
     #[arg(short, long)]

@@ -23,7 +23,7 @@ Examples:
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Wait {
     /// Jobs: 12; 12_3 is a member of an array, 12 all of it
-    #[arg(required = true, value_name = "JOB")]
+    #[arg(required = true, value_name = "JOB", value_parser = super::job)]
     jobs: Vec<String>,
     /// Say nothing
     #[arg(long)]

@@ -70,10 +70,13 @@ impl Watch {
     pub(super) fn follow_relief(&mut self, state: &State, event: &Event, wrong: &mut Found) {
         let Some((job, at)) = self.relieved.open else { return };
         let run = state.run(job);
+        // All of its tasks run from when on the last one starts, or goes.
+        let may_begin =
+            matches!(event, Event::TaskStarted { .. } | Event::Shrinking { .. } | Event::TaskEnded { .. });
+        if may_begin && run.is_some_and(|run| run.started_at.is_some()) {
+            self.relieved.last = Some(at);
+        }
         match event {
-            Event::TaskStarted { .. } if run.is_some_and(|run| run.started_at.is_some()) => {
-                self.relieved.last = Some(at);
-            }
             Event::Stopping { job: other, cause, by, .. }
             | Event::Shrinking { job: other, cause, by, .. }
                 if *other == job && cause.is_planned() =>

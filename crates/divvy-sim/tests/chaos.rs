@@ -80,6 +80,15 @@ fn gangs_do_not_grow_before_those_who_would_take_it_from_them() {
     assert_eq!(divvy_sim::chaos::run(6577..6578, 10_000, 1).violations, []);
 }
 
+/// In the first of these lives a job was displaced for no other news than that tasks had started; in the second a gang that had been chosen
+/// since it had not run for long ran from when on the last of its tasks that had not started was told to go.
+#[test]
+fn that_tasks_have_started_is_no_news_and_that_the_last_one_goes_begins_a_run() {
+    for seed in [1529, 2174] {
+        assert_eq!(divvy_sim::chaos::run(seed..seed + 1, 10_000, 1).violations, []);
+    }
+}
+
 /// In these lives a job that is only let near another one waits first in the one strict line of all queues, and keeps back all of them.
 #[test]
 fn who_never_fits_keeps_back_all_queues_where_they_stand_in_one_strict_line() {

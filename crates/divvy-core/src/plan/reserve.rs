@@ -387,7 +387,8 @@ fn give_back(trial: &mut Trial, id: AllocationId) {
     }
 }
 
-/// The ends that are known, the first first: of what is being stopped, limits, estimates that have not been outrun, and those of what this cycle placed.
+/// The ends that are known, the first first: of what is being stopped, limits, estimates that have not been outrun, and those of what
+/// this cycle placed.
 pub(super) fn known_ends(trial: &Trial) -> Vec<End> {
     let (state, reserve) = (trial.state, &trial.reserve);
     let Some((running, limits)) = reserve.running else { return Vec::new() };

@@ -36,10 +36,7 @@ impl Demand {
 
     /// What it gets of a resource beyond what is guaranteed to it when its part is so large.
     fn at(&self, resource: usize, level: i128, most: i128) -> i128 {
-        match most {
-            0 => self.more(resource),
-            most => self.more(resource) * level.min(most) / most,
-        }
+        if level >= most { self.more(resource) } else { self.more(resource) * level / most }
     }
 }
 
@@ -99,7 +96,8 @@ fn levels(whole: &Amounts, demands: &[Demand], (open, left): (&[usize], &[i128])
         let fits = |level: i128| (0..whole.len()).all(|resource| used(resource, level) <= left[resource]);
         let grows = |place: &usize| levels[*place].is_none();
         let Some(highest) = (0..open.len()).filter(grows).map(|place| most[place]).max() else { break };
-        let level = largest(highest, fits);
+        // More than the whole nobody gets.
+        let level = largest(highest.min(2 * WHOLE), fits);
         let scarce = |resource: &usize| used(*resource, level + 1) > left[*resource];
         let scarce: Vec<usize> = (0..whole.len()).filter(scarce).collect();
         let stops = |place: usize| {
@@ -164,6 +162,14 @@ mod tests {
     fn who_needs_little_leaves_the_rest_to_the_others() {
         let demands = [demand([0, 0], [10, 0], 1), demand([0, 0], [100, 50], 1)];
         assert_eq!(shared([100, 100], &demands), [[10, 0], [90, 45]]);
+    }
+
+    #[test]
+    fn who_wants_a_million_times_what_there_is_gets_its_part() {
+        let demands = [demand([0, 0], [i64::MAX, i64::MAX / 2], 1), demand([0, 0], [100, 0], 1)];
+        assert_eq!(shared([1000, 1000], &demands), [[900, 450], [100, 0]]);
+        let demands = [demand([0, 0], [i64::MAX, 0], 3), demand([0, 0], [i64::MAX, 0], 1)];
+        assert_eq!(shared([1000, 1000], &demands), [[750, 0], [250, 0]]);
     }
 
     proptest! {

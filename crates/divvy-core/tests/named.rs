@@ -88,3 +88,23 @@ fn by_a_guarantee_of_any_device_nobody_takes_what_is_guaranteed_to_another_by_na
         "#]],
     );
 }
+
+/// For the sake of a guaranteed device of one model a queue keeps none of another that it borrowed, whatever their priorities: else the
+/// guaranteed one would go, and be taken back at the next piece of news.
+#[test]
+fn who_has_borrowed_one_model_gives_that_back_and_keeps_the_one_that_is_guaranteed() {
+    check(
+        "policy {half_life: none}\nnode n1 1xh100\nnode n2 2xl4\n\
+         queue a {\"path\": \"a\", \"guarantee\": {\"l4\": {\"finite\": 1000}}}\n\
+         queue b {\"path\": \"b\", \"guarantee\": {\"h100\": {\"finite\": 1000}}}\n\
+         submit low b 1 model=h100 prio=low\nsubmit first b 1 model=l4\nsubmit second b 1 model=l4\nplan\n\
+         submit j a 1\nplan",
+        expect![[r#"
+            place first n2:0
+            place second n2:1
+            place low n1:0
+            stop second Reclaimed by j
+            promise j n2:1
+        "#]],
+    );
+}

@@ -89,8 +89,8 @@ pub(super) struct Claim<'a> {
 /// Who is spared, since his queue would keep less than is guaranteed to it.
 #[derive(Default)]
 pub(super) struct Spares {
-    /// The lowest priority among them, by queue.
-    lowest: RefCell<BTreeMap<usize, i32>>,
+    /// The lowest priority among them, by queue and by what that would keep too little of.
+    lowest: RefCell<BTreeMap<(usize, usize), i32>>,
     whom: Whom,
     /// Whether those of the claim's own queue are, too: it stays within its guarantee with them and the claim, so that they would take
     /// back at once what they give, from others who have too much.
@@ -110,18 +110,23 @@ enum Whom {
 }
 
 impl Spares {
-    fn note(&self, candidate: &Candidate) {
+    /// Notes one who is spared for the sake of a resource.
+    fn note(&self, candidate: &Candidate, resource: usize) {
         let priority = candidate.cost.priority;
         let mut lowest = self.lowest.borrow_mut();
         lowest
-            .entry(candidate.queue)
+            .entry((candidate.queue, resource))
             .and_modify(|lowest| *lowest = priority.min(*lowest))
             .or_insert(priority);
     }
 
-    /// Whether somebody of the same queue was spared who is of lower priority.
+    /// Whether somebody of the same queue was spared who is of lower priority, for the sake of what this one has some of, too: for one
+    /// model that is guaranteed nobody keeps another that is not.
     fn has_lower(&self, candidate: &Candidate) -> bool {
-        self.lowest.borrow().get(&candidate.queue).is_some_and(|lowest| candidate.cost.priority > *lowest)
+        let lowest = self.lowest.borrow();
+        let of_queue = lowest.range((candidate.queue, 0)..=(candidate.queue, usize::MAX));
+        let mut shared = of_queue.filter(|((_, resource), _)| candidate.draws[*resource] > 0);
+        shared.any(|(_, lowest)| candidate.cost.priority > *lowest)
     }
 }
 
@@ -500,7 +505,7 @@ fn may_stop(shares: &Shares, claim: &Claim, candidate: &Candidate, reach: Reach)
     }
     if claim.is_of_own(candidate) {
         let spares = claim.spares.filter(|spares| spares.own);
-        spares.into_iter().for_each(|spares| spares.note(candidate));
+        spares.into_iter().for_each(|spares| spares.note(candidate, ANY));
         return spares.is_none();
     }
     let Some((own, other)) = shares.part(claim.queue, candidate.queue) else { return false };
@@ -553,12 +558,10 @@ fn is_spared(
             false => queue.running[index] - candidate.draws[index] < queue.guarantee[index],
         }
     };
-    let below = |index: usize| side().any(|place| falls(place, index));
-    let of_a_model = || side().any(|place| shares.falls_short(place, &candidate.draws));
+    let below = |index: &usize| side().any(|place| falls(place, *index));
+    let of_a_model = || side().find_map(|place| shares.falls_short(place, &candidate.draws));
     let counts = |index: &usize| spares.whom != Whom::ForModels && lacks(index);
-    if (0..claim.asked.len()).filter(counts).any(below) || of_a_model() {
-        spares.note(candidate);
-        return true;
-    }
-    spares.has_lower(candidate)
+    let short = (0..claim.asked.len()).filter(counts).find(below).or_else(of_a_model);
+    short.into_iter().for_each(|resource| spares.note(candidate, resource));
+    short.is_some() || spares.has_lower(candidate)
 }

@@ -78,11 +78,11 @@ impl Shares {
         self.beyond_models(queue, |index| draws[index]) < self.unnamed(queue)
     }
 
-    /// Whether a queue is left with less of a model than is guaranteed to it once it has given up so much.
-    pub(crate) fn falls_short(&self, place: usize, draws: &Amounts) -> bool {
+    /// The first model of which a queue is left with less than is guaranteed to it once it has given up so much.
+    pub(crate) fn falls_short(&self, place: usize, draws: &Amounts) -> Option<usize> {
         let queue = &self.queues[place];
         let falls =
             |model: usize| draws[model] > 0 && queue.running[model] - draws[model] < queue.guarantee[model];
-        self.models().any(falls)
+        self.models().find(|model| falls(*model))
     }
 }

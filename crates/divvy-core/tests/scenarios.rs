@@ -386,6 +386,7 @@ fn a_line_that_makes_no_sense_is_named() {
         "{verb}"
     );
     for (line, expected) in [
+        ("node n1 2xh100 gb=80 gb=90", "gb= stands twice: write it once"),
         ("submit a default 1 exclusiv", "submit does not know \"exclusiv\"; it knows: held wait exclusive"),
         ("submit a default", "the number of GPUs is missing"),
         ("submit a default 1 mem=much", "mem=much is no amount of memory: write 8 (GiB) or 512Mi"),

@@ -13,6 +13,8 @@ pub(super) struct Words<'a> {
     pub(super) braces: Option<&'a str>,
     /// All behind the verb.
     pub(super) rest: &'a str,
+    /// A name that has two values.
+    twice: Option<&'a str>,
 }
 
 impl<'a> Words<'a> {
@@ -26,12 +28,11 @@ impl<'a> Words<'a> {
         let (named, placed) = words.split_whitespace().partition::<Vec<_>, _>(|word| word.contains('='));
         let whole = if brace.is_some() { line } else { words };
         let rest = whole.trim().split_once(char::is_whitespace).map_or("", |(_, rest)| rest.trim());
-        Self {
-            placed,
-            named: named.into_iter().filter_map(|word| word.split_once('=')).collect(),
-            braces,
-            rest,
+        let (mut by_name, mut twice) = (BTreeMap::new(), None);
+        for (name, value) in named.into_iter().filter_map(|word| word.split_once('=')) {
+            twice = twice.or(by_name.insert(name, value).map(|_| name));
         }
+        Self { placed, named: by_name, braces, rest, twice }
     }
 
     pub(super) fn at(&self, index: usize, what: &str) -> Result<&'a str, String> {
@@ -88,6 +89,9 @@ impl<'a> Words<'a> {
 
     /// Refuses what the verb does not know: so many words in place, then these.
     pub(super) fn only(&self, places: usize, flags: &str, names: &str) -> Result<(), String> {
+        if let Some(name) = self.twice {
+            return Err(format!("{name}= stands twice: write it once"));
+        }
         let is_of = |list: &str, word: &str| list.split_whitespace().any(|known| known == word);
         let flag = self.placed.iter().skip(places).find(|word| !is_of(flags, word)).copied();
         let name = self.named.keys().find(|name| !is_of(names, name)).copied();

@@ -32,6 +32,8 @@ pub struct Controller {
     news: bool,
     report: Report,
     rooms: Rooms,
+    /// When a job that waits has done so long enough that others might be moved for it.
+    moves_at: Option<Time>,
     check_every: u64,
     watch: Option<check::Watch>,
     folded: u64,
@@ -91,7 +93,7 @@ impl Controller {
     /// Takes over a state.
     pub fn open(mut state: State) -> Self {
         state.remember_settings();
-        let snapshot = Snapshot::new(&state);
+        let (snapshot, now) = (Snapshot::new(&state), state.now);
         let mut controller = Self {
             state,
             snapshot,
@@ -99,6 +101,8 @@ impl Controller {
             news: true,
             report: Report::default(),
             rooms: Rooms::default(),
+            // What the one before it had noted is not known: it looks at once.
+            moves_at: Some(now),
             check_every: CHECK_EVERY,
             watch: None,
             folded: 0,
@@ -118,6 +122,7 @@ impl Controller {
             news: true,
             report: Report::default(),
             rooms: Rooms::default(),
+            moves_at: None,
             check_every: 0,
             watch: None,
             folded: 0,
@@ -207,8 +212,8 @@ impl Controller {
         for event in self.state.calendar_news(now) {
             self.fold(event, now)?;
         }
-        let others =
-            [self.state.next_renewal(), self.pledge_tick(), self.snapshot.next_turn_of_time(&self.state)];
+        let turn_of_time = self.snapshot.next_turn_of_time(&self.state);
+        let others = [self.state.next_renewal(), self.pledge_tick(), turn_of_time, self.awaited_move()];
         if self.next_tick().into_iter().chain(others.into_iter().flatten()).any(|tick| tick <= now) {
             self.fold(Event::Tick, now)?;
         }
@@ -231,6 +236,7 @@ impl Controller {
         let (saw, state, policy) = (self.state.position, self.state.digest(), self.state.policy_digest());
         let (plan, report) = plan::plan(&self.state, &mut self.snapshot, now);
         self.rooms.note(&self.state, &report.rooms, now);
+        self.moves_at = self.moves_at.filter(|at| *at > now).into_iter().chain(report.moves_at).min();
         self.report = report;
         // What is due was asked for: that nothing of it has changed is an answer, too.
         let is_answered = !self.state.past.is_awaited();
@@ -251,8 +257,15 @@ impl Controller {
     pub fn due(&self) -> Option<Time> {
         let timers =
             [self.snapshot.due(), self.next_tick(), self.awaited_renewal(), self.state.calendar_due()];
-        let others = [self.pledge_tick(), self.snapshot.next_turn_of_time(&self.state)];
+        let turn_of_time = self.snapshot.next_turn_of_time(&self.state);
+        let others = [self.pledge_tick(), turn_of_time, self.awaited_move()];
         timers.into_iter().chain(others).flatten().min()
+    }
+
+    /// When somebody has waited long enough that others might be moved for him.
+    fn awaited_move(&self) -> Option<Time> {
+        let waits = !self.snapshot.waiting.is_empty() && !self.state.allocations.is_empty();
+        self.moves_at.filter(|_| waits && self.state.policy.moves_any())
     }
 
     /// When the next budget renews, if anybody waits for that; for one of nothing nobody does.

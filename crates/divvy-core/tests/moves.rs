@@ -207,3 +207,29 @@ fn a_shared_gpu_is_free_when_all_have_left_it() {
         "#]],
     );
 }
+
+#[test]
+fn once_a_job_has_waited_long_enough_another_is_moved_for_it_though_nothing_else_happens() {
+    let wait = "node n1 2xh100\nnode n2 2xh100\nsubmit a default 1 resumable\nstart a on=n1:0\n\
+        submit b default 1 saves=1h\nstart b on=n2:0\nplan\nsubmit w default 2\nplan";
+    check(
+        &format!("{wait}\npass 29s\nplan\npass 2s\nplan"),
+        expect![[r#"
+            wait DV-GPUS-BUSY: no node has 2 GPUs free that would do
+            stop a Moved by w
+            promise a n2:1
+            promise w n1:0+n1:1
+        "#]],
+    );
+    // What stands in the way has run for ten minutes when the other one comes: by then it loses more than that one has waited.
+    let runs = "node n1 2xh100\nnode n2 2xh100\nsubmit a default 1\nstart a on=n1:0\nsubmit b default 1\nstart b on=n2:0\npass 10m";
+    check(
+        &format!("{runs}\nsubmit w default 2\nplan\npass 9m\nplan\npass 2m\nplan"),
+        expect![[r#"
+            wait DV-GPUS-BUSY: no node has 2 GPUs free that would do
+            stop a Moved by w
+            promise a n2:1
+            promise w n1:0+n1:1
+        "#]],
+    );
+}

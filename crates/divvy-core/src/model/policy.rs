@@ -311,6 +311,11 @@ impl Policy {
         self.cool_down().is_some() || self.min_runtime_ms > 0
     }
 
+    /// Whether jobs may be moved so that others have room in one piece.
+    pub fn moves_any(&self) -> bool {
+        self.preempt == Preempt::LeastLoss && self.most_moves > 0
+    }
+
     /// How long a job that had to give way is safe once it runs again, if at all.
     pub fn cool_down(&self) -> Option<Span> {
         self.cool_down_ms.said().filter(|ms| **ms > 0).map(|ms| Span(*ms))

@@ -17,9 +17,10 @@ use crate::model::allocation::{AllocationState, Placement};
 use crate::model::ask::DeviceAsk;
 use crate::model::device::WHOLE_MILLI;
 use crate::model::job::{Cause, JobSpec};
-use crate::model::policy::{Policy, Preempt};
+use crate::model::policy::Policy;
 use crate::snapshot::{NodeView, QueueOf, RunView};
 use crate::state::Job;
+use crate::time::{Span, Time};
 
 /// How often a cycle looks for moves in vain at most: each look goes through all that runs.
 const MOST_LOOKS: u32 = 2;
@@ -50,12 +51,15 @@ pub(super) struct Budget {
     /// How many jobs of a queue it moves at most, and how many it has.
     per_queue: u32,
     of_queues: BTreeMap<String, u32>,
+    /// When a job for which nobody was moved has waited long enough for one who would have had to go.
+    pub(super) again: Option<Time>,
 }
 
 impl Budget {
     pub(super) fn new(policy: &Policy) -> Self {
         let per_queue = policy.moves.said().map_or(u32::MAX, |moves| moves.per_queue);
-        Self { moves: policy.most_moves, looks: MOST_LOOKS, per_queue, of_queues: BTreeMap::new() }
+        let (of_queues, again) = (BTreeMap::new(), None);
+        Self { moves: policy.most_moves, looks: MOST_LOOKS, per_queue, of_queues, again }
     }
 
     /// How many jobs of a queue may still be moved.
@@ -95,13 +99,13 @@ pub(super) fn make_room<'a>(
     released: &BTreeSet<JobId>,
     keep: &mut dyn FnMut(&mut Fair<'a, '_>, &[Placement]),
 ) -> Option<Vec<Placement>> {
-    let policy = &fair.trial.state.policy;
-    let may = policy.preempt == Preempt::LeastLoss && fair.budget.has_any();
+    let may = fair.trial.state.policy.moves_any() && fair.budget.has_any();
     // A gang that grows is not worth a move.
     if !may || claim.part.is_some() || !has_room(fair, claim.spec, 0) || !reclaim::may_have(fair, claim) {
         return None;
     }
-    let mut movable = Candidates::in_order(movable(fair, claim, released));
+    let (movable, later) = movable(fair, claim, released);
+    let mut movable = Candidates::in_order(movable);
     let mark = fair.trial.mark();
     let mut ways_out = ways(fair, claim, &mut movable, false);
     // Who bears too little of it is left where he is only if that is what it takes.
@@ -117,6 +121,7 @@ pub(super) fn make_room<'a>(
         fair.trial.roll_back_to(mark);
     }
     fair.budget.looks -= 1;
+    fair.budget.again = fair.budget.again.into_iter().chain(later).min();
     None
 }
 
@@ -152,22 +157,53 @@ fn free_milli(node: &NodeView, ask: &DeviceAsk) -> i64 {
     right.filter(|device| device.unusable.is_none()).map(|device| i64::from(device.free_milli).max(0)).sum()
 }
 
-/// The jobs that may go on elsewhere: those that lose no more by it, with the restart, than the claim has waited, device for
-/// device, and were not moved a short while ago. Those that lose least come first.
-fn movable<'a>(fair: &Fair<'a, '_>, claim: &Claim, released: &BTreeSet<JobId>) -> Vec<Candidate<'a>> {
-    let (state, now) = (fair.trial.state, fair.now);
-    let spent = fair.spent();
-    let job = state.jobs.get(&claim.job.number);
-    let since = state.run(claim.job).and_then(|run| run.back_since).or(job.map(|job| job.submitted_at));
-    let waited_ms = since.map_or(0, |since| now.since(since).0).max(0);
-    if waited_ms < reclaim::RESTART_MS && !claim.owed {
-        return Vec::new();
+/// What the moves for a claim may cost: what it has waited, device for device; what is guaranteed is not weighed.
+struct Gain {
+    waited_ms: i64,
+    asked_milli: i64,
+    owed: bool,
+}
+
+impl Gain {
+    fn of(fair: &Fair, claim: &Claim) -> Self {
+        let (state, asked_milli) = (fair.trial.state, claim.spec.milli_asked().max(1));
+        let job = state.jobs.get(&claim.job.number);
+        let since = state.run(claim.job).and_then(|run| run.back_since).or(job.map(|job| job.submitted_at));
+        let waited_ms = since.map_or(0, |since| fair.now.since(since).0).max(0);
+        Self { waited_ms, asked_milli, owed: claim.owed }
     }
-    // What is guaranteed is not weighed.
-    let gain = match claim.owed {
-        true => i64::MAX,
-        false => claim.spec.milli_asked().max(1).saturating_mul(waited_ms),
-    };
+
+    /// What the loss of a job is above it, in thousandths of devices and milliseconds.
+    fn lacks(&self, lost_milli_ms: i64) -> i64 {
+        lost_milli_ms.saturating_sub(self.asked_milli.saturating_mul(self.waited_ms)).max(0)
+    }
+
+    fn bears(&self, lost_milli_ms: i64) -> bool {
+        self.owed || self.waited_ms >= reclaim::RESTART_MS && self.lacks(lost_milli_ms) == 0
+    }
+
+    /// After how long it bears what a job loses by a move, if nothing else happens; not before it has waited half as long again.
+    fn bears_after(&self, view: &RunView, now: Time) -> Option<Span> {
+        let more_by_ms = if reclaim::loses_more(view, now) { view.milli } else { 0 };
+        let gains_by_ms = self.asked_milli - more_by_ms;
+        let lacks = self.lacks(reclaim::lost_by_stopping(view, now));
+        if lacks > 0 && gains_by_ms <= 0 {
+            return None;
+        }
+        let least_ms = (reclaim::RESTART_MS - self.waited_ms).max(self.waited_ms / 2);
+        Some(Span(least_ms.max(lacks / gains_by_ms.max(1) + 1)))
+    }
+}
+
+/// The jobs that may go on elsewhere: those that lose no more by it, with the restart, than the claim has waited, device for
+/// device, and were not moved a short while ago. Those that lose least come first. And when a further one may, if nothing happens until then.
+fn movable<'a>(
+    fair: &Fair<'a, '_>,
+    claim: &Claim,
+    released: &BTreeSet<JobId>,
+) -> (Vec<Candidate<'a>>, Option<Time>) {
+    let (state, now) = (fair.trial.state, fair.now);
+    let (spent, gain) = (fair.spent(), Gain::of(fair, claim));
     let stays = |job: JobId, view: &RunView| {
         view.is_young(now)
             || view.is_cooling(now) && (!claim.owed || state.is_relieved(job))
@@ -177,19 +213,26 @@ fn movable<'a>(fair: &Fair<'a, '_>, claim: &Claim, released: &BTreeSet<JobId>) -
             || state.run(job).is_none_or(|run| run.was_moved_enough(&state.policy, now))
             || fair.trial.around.is_relied_on(state, held_by(state, &view.live))
     };
+    let mut later: Option<Span> = None;
     let candidate = |(job, view): (&JobId, &'a RunView)| {
         let lost_milli_ms = reclaim::lost_by_stopping(view, now);
-        let goes = lost_milli_ms <= gain && !spent.contains(job) && !fair.moves(*job) && !stays(*job, view);
+        let is_other = *job != claim.job && !released.contains(job) && !spent.contains(job);
+        if !is_other || fair.moves(*job) || stays(*job, view) || !fair.taken_of(*job).is_empty() {
+            return None;
+        }
+        if !gain.bears(lost_milli_ms) {
+            later = later.into_iter().chain(gain.bears_after(view, now)).min();
+            return None;
+        }
         let cost = Cost { milli: view.milli, lost_milli_ms, ..Cost::default() };
         let queue = fair.shares.place(&view.queue);
         let live = Cow::Borrowed(view.live.as_slice());
         let (job, draws, within, needs) = (*job, Amounts::new(), None, Vec::new());
-        (goes && job != claim.job && !released.contains(&job) && fair.taken_of(job).is_empty())
-            .then_some(Candidate { job, view, queue, live, draws, cost, within, needs, goes_before: false })
+        Some(Candidate { job, view, queue, live, draws, cost, within, needs, goes_before: false })
     };
     let mut found: Vec<Candidate> = fair.running.jobs.iter().filter_map(candidate).collect();
     found.sort_by_key(|candidate| (candidate.cost, Reverse(candidate.job)));
-    found
+    (found, later.map(|later| now + later))
 }
 
 /// Whom to move, in different ways: for one task the cheapest node to clear, and so on; for a gang as many nodes as it needs.

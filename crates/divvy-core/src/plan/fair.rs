@@ -152,6 +152,7 @@ pub(super) fn in_turns<'a>(
     }
     relieved.into_iter().for_each(|job| starve::forget_reason(fair.trial, waiting, job, verdicts));
     growth.end(&mut fair);
+    report.moves_at = fair.budget.again;
     consolidate::resettle(&mut fair);
     fair.quicken();
     fair.settle(plan);

@@ -95,6 +95,8 @@ pub struct Report {
     pub kept_from: Vec<Time>,
     /// For whom room is kept, as far as that was looked at.
     pub rooms: Vec<Room>,
+    /// When a job has waited long enough that others would be moved for it who are not now, as far as that was looked at.
+    pub moves_at: Option<Time>,
 }
 
 /// Room that is kept for a job that waits.

@@ -496,6 +496,12 @@ pub(super) fn lost(view: &RunView, now: Time) -> i64 {
     unsaved_ms.min(view.loses_at_most_ms.unwrap_or(i64::MAX)).saturating_mul(view.milli)
 }
 
+/// Whether it is more with time.
+pub(super) fn loses_more(view: &RunView, now: Time) -> bool {
+    let since = view.checkpointed_at.or(view.started_at);
+    since.is_some_and(|since| view.loses_at_most_ms.is_none_or(|most| now.since(since).0 < most))
+}
+
 /// Whether a job may be stopped for the claim as things stand (L9). Across queues the siblings are compared where the paths
 /// part: what the claim lacks is taken only from a queue that holds more of it than is guaranteed and, unless the claim is
 /// guaranteed, more than is due.

@@ -87,8 +87,9 @@ impl State {
         }
         self.follow_relief(&stamped.event);
         // With time, what is kept for those before others is foreseen for other moments; or those are not safe any more who had to give
-        // way before or had not run for long; or somebody may go before all others.
-        let others = self.policy.makes_safe() || !self.pledges.is_empty() || self.may_relieve(at);
+        // way before or had not run for long; or somebody has waited long enough for others to be moved, or may go before all others.
+        let by_time = self.policy.makes_safe() || self.policy.moves_any();
+        let others = by_time || !self.pledges.is_empty() || self.may_relieve(at);
         let kept_anew = stamped.event == Event::Tick && (self.keeps_room() || others);
         let frees =
             stamped.event.frees() || self.draws(&stamped.event) || from_outside && self.may_take_again();

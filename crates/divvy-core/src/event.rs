@@ -232,6 +232,9 @@ pub enum Event {
         allocation: AllocationId,
         /// How.
         end: TaskEnd,
+        /// When it ended, where that was seen late: it is charged until then.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        ended_at: Option<Time>,
     },
     /// An attempt is over: all of its tasks are.
     AttemptEnded {
@@ -243,6 +246,9 @@ pub enum Event {
         exit_code: i32,
         /// What the job is from now on: an ended state, or pending (with the next attempt).
         state: JobState,
+        /// When the last of them ended, where that was seen late.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        ended_at: Option<Time>,
     },
     /// A waiting job is over without having run.
     Dropped {
@@ -284,6 +290,11 @@ pub enum Event {
         /// By where jobs stand: queues, and users in them.
         known: BTreeMap<String, Recollection>,
     },
+}
+
+/// When something ended that was seen at a moment, maybe late.
+pub(crate) fn seen_end(ended_at: Option<Time>, seen_at: Time) -> Time {
+    ended_at.map_or(seen_at, |ended| ended.min(seen_at))
 }
 
 /// The version of the event forms that this program writes. One number for all kinds: a change of any form raises it, and

@@ -88,6 +88,16 @@ impl Ledger {
         Ok(())
     }
 
+    /// Takes back what was charged for a time in which nothing was held any more.
+    pub fn take_back(&mut self, queue: &str, user: &str, milli_ms: i128) {
+        let known = self.accounts.get_mut(queue).and_then(|users| users.get_mut(user));
+        let Some(account) = known.filter(|_| milli_ms != 0) else { return };
+        let hash = |account: &Account| fingerprint(&(queue, user, account));
+        self.sum = self.sum.wrapping_sub(hash(account));
+        account.charged_milli_ms -= milli_ms;
+        self.sum = self.sum.wrapping_add(hash(account));
+    }
+
     /// Notes that an allocation is over which held so much for so long.
     pub fn close(&mut self, milli_ms: i128) {
         self.closed_milli_ms += milli_ms;

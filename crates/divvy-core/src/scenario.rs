@@ -387,7 +387,7 @@ impl Scenario {
         let events = self.keep();
         for event in &events {
             match event {
-                Event::AttemptEnded { job, end, exit_code, state } => {
+                Event::AttemptEnded { job, end, exit_code, state, .. } => {
                     let (name, cause) = (self.name_of(*job), end.cause);
                     self.say(&format!("ended {name} {} {cause:?} exit={exit_code}", state.name()));
                 }

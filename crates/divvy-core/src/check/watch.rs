@@ -179,7 +179,9 @@ impl Watch {
                 self.taking_back(state, *job, (*cause, by.as_deref()), &mut wrong);
                 self.stopping(state, *job, *cause, &mut wrong);
             }
-            Event::TaskEnded { allocation, .. } => self.task_ended(state, *allocation, &mut wrong),
+            Event::TaskEnded { allocation, ended_at, .. } => {
+                self.task_ended(state, (*allocation, *ended_at), &mut wrong);
+            }
             Event::QueuesSet { .. } => self.seat_anew(state),
             Event::Relieved { job } => self.relieve(state, *job, &mut wrong),
             Event::Planned { saw, .. } => self.planned(state, *saw, &mut wrong),
@@ -460,15 +462,16 @@ impl Watch {
         self.leaving.extend(live);
     }
 
-    /// What a task held is free, and was charged to the millisecond (L11).
-    fn task_ended(&mut self, state: &State, id: AllocationId, wrong: &mut Found) {
+    /// What a task held is free, and was charged to the millisecond until it ended (L11).
+    fn task_ended(&mut self, state: &State, (id, ended_at): (AllocationId, Option<Time>), wrong: &mut Found) {
         let Some(hold) = self.holds.remove(&id) else {
             wrong.push(found("L7", format!("allocation {id} ended and was never given")));
             return;
         };
         let milli = hold.placement.milli();
-        self.accounts[hold.account].change(-milli, state.now);
-        self.closed_milli_ms += i128::from(milli) * i128::from(state.now.since(hold.since).0);
+        let until = ended_at.map_or(state.now, |ended| ended.min(state.now)).max(hold.since);
+        self.accounts[hold.account].change(-milli, until);
+        self.closed_milli_ms += i128::from(milli) * i128::from(until.since(hold.since).0);
         for (device, draw) in &hold.placement.devices {
             let drawn = self.devices.entry(*device).or_default();
             *drawn = (drawn.0 - i64::from(draw.milli), drawn.1 - mib(draw), drawn.2 - 1);

@@ -1,18 +1,19 @@
 //! What history keeps of an attempt, gathered when its end is folded.
 
 use crate::engine::TaskEnd;
-use crate::event::Event;
+use crate::event::{Event, seen_end};
 use crate::id::JobId;
 use crate::model::allocation::Placement;
 use crate::model::attempt::Attempt;
 use crate::model::job::{Cause, JobSpec, JobState, LastEnd, RUN_ME_AGAIN, Work};
 use crate::state::{Job, Run, State};
-use crate::time::Time;
+use crate::time::{Span, Time};
 
 /// The attempts that an event ends; the state is as it was before.
 pub(super) fn attempt_of(state: &State, event: &Event, now: Time) -> Option<Vec<Attempt>> {
     match event {
-        Event::AttemptEnded { job, end, exit_code, state: becomes } => {
+        Event::AttemptEnded { job, end, exit_code, state: becomes, ended_at } => {
+            let now = seen_end(*ended_at, now);
             let (owner, run) = (state.jobs.get(&job.number)?, state.run(*job)?);
             Some(vec![attempt(
                 state,
@@ -76,7 +77,7 @@ fn attempt(state: &State, job: &Job, (id, run): (JobId, &Run), ending: Ending) -
         priority: spec.priority,
         command: command(spec),
         submitted_at: job.submitted_at,
-        started_at: run.started_at,
+        started_at: began(run, ending.now),
         ended_at: ending.now,
         time_limit_ms: spec.time_limit.map(|limit| limit.0),
         state: ending.becomes,
@@ -98,6 +99,14 @@ fn attempt(state: &State, job: &Job, (id, run): (JobId, &Run), ending: Ending) -
         outputs: outputs(spec, run),
         isolation: run.isolation.clone(),
     }
+}
+
+/// When an attempt began: where that was seen only once it was over, as long before its end as it ran.
+fn began(run: &Run, ended: Time) -> Option<Time> {
+    let seen = run.started_at?;
+    let ran_ms = run.over.iter().map(|(_, end)| end.ran_ms).max().unwrap_or(0);
+    let ran_from = || (ended - Span(ran_ms)).max(run.placed_at.unwrap_or(ended));
+    Some(if seen > ended { ran_from() } else { seen })
 }
 
 /// Where the output of each task is, by rank: of a gang that grows, up to the last that had any.

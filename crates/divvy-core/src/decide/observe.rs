@@ -14,6 +14,7 @@ use crate::model::job::{Cause, JobState, LastEnd, RUN_ME_AGAIN, Requeue};
 use crate::model::node::{NodeSpec, NodeState};
 use crate::model::promise::Promise;
 use crate::state::{Allocation, Device, Job, Run, State};
+use crate::time::{Span, Time};
 
 /// What follows from an observation.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -169,7 +170,8 @@ fn ended(state: &State, id: AllocationId, end: &TaskEnd) -> Seen {
 fn end_events(state: &State, id: AllocationId, held: &Allocation, end: &TaskEnd) -> Vec<Event> {
     // Most are the last of their job.
     let mut events = Vec::with_capacity(2);
-    events.extend([Event::TaskEnded { allocation: id, end: end.clone() }]);
+    let ended_at = ended_before(state, held, end);
+    events.extend([Event::TaskEnded { allocation: id, end: end.clone(), ended_at }]);
     events.extend(locked_device(state, &end.how));
     let job = state.jobs.get(&held.job.number);
     let Some((job, run)) = job.zip(state.run(held.job)) else { return events };
@@ -182,7 +184,8 @@ fn end_events(state: &State, id: AllocationId, held: &Allocation, end: &TaskEnd)
     let others_live = run.live.iter().any(|live| *live != id);
     if !others_live {
         let over = run.over.iter().map(|(_, end)| end).chain((!goes).then_some(end));
-        events.push(attempt_end((held.job, job, run), over));
+        let last = ended_at.map(|last| over.clone().map(|end| end.at).fold(last, Time::max));
+        events.push(attempt_end((held.job, job, run), over, last));
     } else if !goes && failed(&end.how) && run.stopping.is_none() {
         events.push(Event::Stopping {
             job: held.job,
@@ -197,6 +200,16 @@ fn end_events(state: &State, id: AllocationId, held: &Allocation, end: &TaskEnd)
     }
     events.extend(kept_promises(state, (id, end), &events));
     events
+}
+
+/// What ended longer ago than this ended while nobody looked.
+const LATE: Span = Span::seconds(1);
+
+/// When a task ended, where that is seen late, as after a time without a daemon. It ran for as long as it says from when it was given
+/// its devices: a clock that has been set back makes that no shorter.
+fn ended_before(state: &State, held: &Allocation, end: &TaskEnd) -> Option<Time> {
+    let ended = end.at.max(held.since + Span(end.ran_ms.max(0)));
+    (state.now.since(ended) >= LATE).then_some(ended)
 }
 
 /// Why a gang loses a task without which it may run on: by bad luck, and it still has its minimum.
@@ -271,6 +284,7 @@ fn exit_code(how: &EndedHow) -> i32 {
 fn attempt_end<'a>(
     (id, job, run): (JobId, &Job, &Run),
     mut over: impl Iterator<Item = &'a TaskEnd>,
+    ended_at: Option<Time>,
 ) -> Event {
     // The first to fail, in time; what was stopped only because of it comes later.
     let first = over.find(|end| failed(&end.how));
@@ -302,7 +316,7 @@ fn attempt_end<'a>(
         None if end.cause.is_bad_luck() && end.cause != Cause::DeviceFault => JobState::Lost,
         None => JobState::Failed,
     };
-    Event::AttemptEnded { job: id, end, exit_code: code, state }
+    Event::AttemptEnded { job: id, end, exit_code: code, state, ended_at }
 }
 
 /// Cause, signal and what there is to say beyond.

@@ -150,8 +150,12 @@ impl State {
                     Stopping { cause: *cause, by: by.clone(), order: order.clone(), requeue: *requeue };
                 return self.stop(*job, stopping);
             }
-            Event::TaskEnded { allocation, end } => return self.end_task(*allocation, end, at),
-            Event::AttemptEnded { job, end, state, .. } => return self.end_attempt(*job, end, *state, at),
+            Event::TaskEnded { allocation, end, ended_at } => {
+                return self.end_task(*allocation, end, (*ended_at, at));
+            }
+            Event::AttemptEnded { job, end, state, ended_at, .. } => {
+                return self.end_attempt(*job, end, *state, (*ended_at, at));
+            }
             Event::Dropped { job, state, .. } => return self.drop_waiting(*job, *state),
             Event::Judged { classes } => {
                 classes.iter().for_each(|(class, reason)| self.judge(*class, reason.as_ref()))

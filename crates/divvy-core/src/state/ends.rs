@@ -6,6 +6,7 @@ use super::apply::{Applied, Wrong};
 use super::digest::{allocation_hash, job_hashes, run_hash};
 use super::{Outcome, Run, Runs, State};
 use crate::engine::{EndedHow, TaskEnd};
+use crate::event::seen_end;
 use crate::id::{AllocationId, JobId};
 use crate::model::allocation::AllocationState;
 use crate::model::job::{Cause, JobState, LastEnd};
@@ -13,11 +14,18 @@ use crate::model::members::Members;
 use crate::time::Time;
 
 impl State {
-    pub(super) fn end_task(&mut self, id: AllocationId, end: &TaskEnd, at: Time) -> Applied {
+    /// Ends a task: what it held is free, and was charged until it ended, however late that was seen.
+    pub(super) fn end_task(
+        &mut self,
+        id: AllocationId,
+        end: &TaskEnd,
+        (ended_at, at): (Option<Time>, Time),
+    ) -> Applied {
         let held = self.allocations.remove(&id).ok_or_else(|| Wrong::Unknown(format!("allocation {id}")))?;
         self.minus(allocation_hash(id, &held));
         let milli = held.placement.milli();
-        let milli_ms = i128::from(milli) * i128::from(at.since(held.since).0);
+        let until = seen_end(ended_at, at).max(held.since);
+        let milli_ms = i128::from(milli) * i128::from(until.since(held.since).0);
         // Where it failed, the others are told to stop, or it was told to go before.
         let begins = end.how == EndedHow::Exited(0) && self.begins_without(held.job);
         self.change_run(held.job, |run| {
@@ -37,12 +45,18 @@ impl State {
             self.jobs.get(&held.job.number).ok_or_else(|| Wrong::Unknown(format!("job {}", held.job)))?;
         let (spec, owner) = (Arc::clone(&job.spec), Arc::clone(&job.owner));
         let whose = (spec.queue.as_str(), owner.name.as_str());
-        self.ledger.change(whose.0, whose.1, -milli, at)?;
         self.ledger.close(milli_ms);
-        self.charge_worth(whose, -held.worth.said().copied().unwrap_or(milli), at)
+        self.charge_until(whose, (milli, held.worth.said().copied().unwrap_or(milli)), (until, at))
     }
 
-    pub(super) fn end_attempt(&mut self, id: JobId, end: &LastEnd, state: JobState, at: Time) -> Applied {
+    /// Ends an attempt; a job that is not over waits for the next one.
+    pub(super) fn end_attempt(
+        &mut self,
+        id: JobId,
+        end: &LastEnd,
+        state: JobState,
+        (ended_at, at): (Option<Time>, Time),
+    ) -> Applied {
         if state.is_ended() {
             return self.end_run(id, state, Some(at));
         }
@@ -50,16 +64,16 @@ impl State {
         if self.promises.get(&id).is_some_and(|promise| promise.grows) {
             self.revoke(id)?;
         }
-        let moves = self.policy.moves;
+        let (moves, ended) = (self.policy.moves, seen_end(ended_at, at));
         self.change_run(id, |run| {
             // One that saves its work and asks to be run again does as it should, unless it does nothing else.
-            let asked = end.cause == Cause::Checkpointed && run.has_done_something(at);
+            let asked = end.cause == Cause::Checkpointed && run.has_done_something(ended);
             let wished = asked || run.stopping.as_ref().is_some_and(|stopping| stopping.requeue);
             *run = Run {
                 attempt: run.attempt + 1,
                 restarts: run.restarts + u32::from(!wished),
                 last_end: Some(end.clone()),
-                attained_ms: run.progress_ms(at),
+                attained_ms: run.progress_ms(ended),
                 back_since: Some(at),
                 promised: run.promised,
                 taken_at: run.taken_at,

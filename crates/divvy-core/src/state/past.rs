@@ -50,16 +50,17 @@ pub struct Record {
 }
 
 impl Record {
-    /// Takes in what the ledger has charged by now.
+    /// Takes in what the ledger has charged by now: less than before, where something had ended before that was seen.
     fn pass(&mut self, charged_milli_ms: i128, passed_ms: i64, left: &Decay) {
         let used = charged_milli_ms - self.charged_milli_ms;
         self.charged_milli_ms = charged_milli_ms;
-        self.used_milli_ms = left.of(self.used_milli_ms) + used;
+        // What is taken back has faded since it was taken in, and would leave less than nothing.
+        self.used_milli_ms = (left.of(self.used_milli_ms) + used).max(0);
         self.owed_milli_ms = left.of(self.owed_milli_ms);
         self.given_milli_ms = left.of(self.given_milli_ms);
         if let Some(due) = self.due_milli {
             self.owed_milli_ms += i128::from(due) * i128::from(passed_ms);
-            self.given_milli_ms += used;
+            self.given_milli_ms = (self.given_milli_ms + used).max(0);
         }
     }
 }
@@ -385,6 +386,20 @@ mod tests {
         past.tick(&charged(&rates, Time(60_000)), Time(60_000), MEMORY);
         let record = past.record("a").copied().unwrap_or_default();
         assert_eq!((record.used_milli_ms, record.credit_milli_ms), (4000 * 60_000, 0));
+    }
+
+    #[test]
+    fn what_is_taken_back_was_not_used_and_nobody_used_less_than_nothing() {
+        let mut past = Past::default();
+        for (minute, charged) in [(0, 0), (1, 60_000), (2, 90_000), (3, 1000)] {
+            let now = Time(minute * 60_000);
+            past.tick(&[("a".into(), charged), ("b".into(), 0)].into(), now, MEMORY);
+            past.note_due(&[("a".into(), Some(1000)), ("b".into(), Some(1000))]);
+        }
+        let record = past.record("a").copied().unwrap_or_default();
+        assert_eq!((record.used_milli_ms, record.given_milli_ms), (0, 0));
+        past.tick(&[("a".into(), 31_000), ("b".into(), 0)].into(), Time(240_000), MEMORY);
+        assert_eq!(past.record("a").map(|record| record.used_milli_ms), Some(30_000));
     }
 
     #[test]

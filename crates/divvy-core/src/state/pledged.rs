@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::State;
 use super::past::TICK;
-use crate::model::queue::{Pledge, whole_devices};
+use crate::model::queue::{Pledge, lineage, whole_devices};
 use crate::time::{Span, Time};
 
 /// The pledges of all queues that have one.
@@ -118,6 +118,15 @@ impl State {
             (pledged.charged_milli_ms, pledged.since) = (charged - used_milli_ms, since);
         }
         self.reckon_pledges(now);
+    }
+
+    /// A queue held so much less from a moment on than was charged to it: what of that was before its period is no loss in it.
+    pub(super) fn gave_less(&mut self, queue: &str, milli: i64, from: Time) {
+        for path in lineage(queue) {
+            if let Some(pledged) = self.pledges.queues.get_mut(path) {
+                pledged.charged_milli_ms -= i128::from(milli) * i128::from(pledged.since.since(from).0);
+            }
+        }
     }
 
     fn reckon_pledges(&mut self, now: Time) -> bool {

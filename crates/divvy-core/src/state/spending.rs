@@ -104,6 +104,22 @@ impl State {
         })
     }
 
+    /// A queue held so much less from a moment on than was charged to it: what of that was before this period began is no gain in
+    /// it, but was left when those before it ended.
+    pub(super) fn spent_less(&mut self, queue: &str, milli: i64, from: Time) {
+        for path in lineage(queue) {
+            let Some(budget) = self.queues.get(path).and_then(|queue| queue.budget.said()) else { continue };
+            let Some(spent) = self.spending.get_mut(path) else { continue };
+            let began = budget.every.begins_before(spent.until - Span(1));
+            if began <= from {
+                continue;
+            }
+            let before = i128::from(milli) * i128::from(began.since(from).0);
+            spent.charged_milli_ms -= before;
+            spent.carried_milli_ms = budget.carried(spent.carried_milli_ms + before);
+        }
+    }
+
     /// Begins budgets that are new, and forgets those that are no more. One whose period is another keeps what was used.
     pub(super) fn review_budgets(&mut self, now: Time) {
         let mut spending = BTreeMap::new();

@@ -35,6 +35,28 @@ impl State {
         }
     }
 
+    /// Charges a user of a queue no longer for so much, and so much worth, that he held until a moment which may have passed.
+    pub(super) fn charge_until(
+        &mut self,
+        (queue, user): (&str, &str),
+        (milli, worth): (i64, i64),
+        (until, at): (Time, Time),
+    ) -> Applied {
+        self.ledger.change(queue, user, -milli, at)?;
+        self.charge_worth((queue, user), -worth, at)?;
+        if until >= at {
+            return Ok(());
+        }
+        let late_ms = i128::from(at.since(until).0);
+        self.ledger.take_back(queue, user, i128::from(milli) * late_ms);
+        if let Some(ledger) = &mut self.worth {
+            ledger.take_back(queue, user, i128::from(worth) * late_ms);
+        }
+        self.spent_less(queue, worth, until);
+        self.gave_less(queue, worth, until);
+        Ok(())
+    }
+
     /// Reckons all that is held by the prices that are in force now. What was charged before stays as it was.
     pub(super) fn reprice(&mut self, at: Time) -> Applied {
         if self.worth.is_none() {

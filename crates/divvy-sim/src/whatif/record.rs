@@ -129,7 +129,10 @@ impl Recorder {
                 }
                 self.drop_waiting(*job, *at, *state);
             }
-            Event::AttemptEnded { job, end, state, .. } => self.end_attempt(*job, (*at, end.cause, *state)),
+            Event::AttemptEnded { job, end, state, ended_at, .. } => {
+                let ended = ended_at.map_or(*at, |ended| ended.min(*at));
+                self.end_attempt(*job, (ended, end.cause, *state));
+            }
             other => self.leave_out(*at, other),
         }
         self.state.apply(stamped)

@@ -2,10 +2,10 @@
 
 use std::fs;
 use std::process::Stdio;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rustix::process::Signal;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::pool::{finish, lines, signal};
 use crate::site::{Site, is_alive, kill, wait_for_lines, wait_until, wait_until_gone};
@@ -114,6 +114,48 @@ fn a_daemon_killed_with_jobs_running_waiting_and_ending_goes_on_where_it_was() {
     assert_eq!(site.divvy(["wait", &waiting[2]]).code, 0);
     assert_eq!(lines(&site.work().join("order")), ["0", "1", "2"]);
     site.assert_lawful();
+}
+
+#[test]
+fn a_job_that_ends_while_no_daemon_runs_is_charged_until_then_and_shown_so() {
+    let site = Site::start();
+    let gate = site.gate("gate");
+    let id = site.submit("-g 4", "echo $$ >> pids; read x < gate");
+    pids(&site, 1);
+    let mut ended_ms = 0;
+    site.crash(|| {
+        gate.open();
+        ended_ms = end_in_the_record(&site);
+        wait_until("that was a while ago", || {
+            let ago_ms = wall_ms() - ended_ms;
+            if ago_ms >= 2000 { Ok(()) } else { Err(ago_ms) }
+        });
+    });
+    assert_eq!(site.divvy(["wait", &id]).code, 0);
+    let attempt = &site.shown(&id)["attempts"][0];
+    assert_eq!(attempt["ended_ms"], ended_ms, "{attempt}");
+    let held = |gpu_seconds: &Value| gpu_seconds.as_f64().unwrap();
+    let most = 4.0 * (ended_ms - site.job(&id)["submitted_ms"].as_i64().unwrap()) as f64 / 1000.0;
+    assert!(held(&attempt["gpu_seconds"]) <= most, "{attempt} after {most}");
+    let used = site.say("history --by user -o json").json();
+    assert!(held(&used[0]["gpu_hours"]) * 3600.0 <= most, "{used} after {most}");
+    assert_eq!(site.job(&id)["ended_ms"], ended_ms);
+    site.assert_lawful();
+}
+
+/// When the only task ended, as its supervisor has written it down.
+fn end_in_the_record(site: &Site) -> i64 {
+    wait_until("the end is written down", || {
+        let records: Vec<_> = fs::read_dir(site.state().join("tasks")).unwrap().flatten().collect();
+        let record = records[0].path().join("ended.json");
+        let text = fs::read_to_string(&record).map_err(|error| error.to_string())?;
+        let ended: Value = serde_json::from_str(&text).map_err(|error| error.to_string())?;
+        ended["end"]["at"].as_i64().ok_or(text)
+    })
+}
+
+fn wall_ms() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as i64
 }
 
 /// Its supervisor reaps it, or it is no one's and is reaped by the system.

@@ -651,3 +651,43 @@ fn an_array_of_more_members_than_its_queue_ever_takes_is_told_so() {
         "refused beyond-queue: queue q takes jobs with a number of members of at most 3, and this one has 6";
     assert!(said.contains(text), "{said}");
 }
+
+/// Whether advice on a job names a change in these words.
+fn names(scenario: &str, job: &str, change: &str) {
+    let (pool, number) = pool(scenario, job);
+    let text = explain::advise(pool.state(), pool.snapshot(), JobId::single(number)).map(|it| told(&it));
+    assert!(text.as_ref().is_some_and(|text| text.contains(change)), "{text:?}");
+}
+
+#[test]
+fn no_more_is_to_be_lent_than_the_job_needs() {
+    names(
+        "policy {half_life: none}\nnode n1 8xh100\nqueue prod guarantee=6 lend=0\nqueue b\nsubmit j b 4\nplan",
+        "j",
+        "2 more GPUs of what is lent for prod (to 2)",
+    );
+}
+
+#[test]
+fn a_limit_is_to_be_raised_by_as_much_as_what_else_is_changed_leaves() {
+    names(
+        "policy {half_life: none}\nnode n1 8xh100\nqueue a limit=8\nqueue a/x limit=4\nqueue b guarantee=4\nsubmit one a/x 4\nsubmit j a/x 4\n\
+        submit three b 4\nplan\nqueue a limit=2\nqueue a/x limit=0\nplan",
+        "j",
+        "2 more GPUs of limit for a/x (to 2)",
+    );
+}
+
+#[test]
+fn no_more_is_to_be_lent_than_is_guaranteed() {
+    names(
+        r#"policy {half_life: none}
+node n1 8xh100
+queue prod {"path": "prod", "guarantee": {"h100": {"finite": 6000}}, "lend": {"any": {"finite": 0}}}
+queue b
+submit j b 8
+plan"#,
+        "j",
+        "6 more GPUs of what is lent for prod (to 6)",
+    );
+}

@@ -40,7 +40,9 @@ impl Search<'_> {
         };
         let mut found = found.iter().map(as_changes);
         let does_it = found.find(|set| !self.failed.contains(&merged(set)) && self.does(set));
-        does_it.and_then(|set| self.fix(&set)).or(best)
+        let Some(set) = does_it else { return best };
+        let least = self.lowered(set);
+        self.fix(&least)
     }
 
     fn cost_of(&self, change: &Change) -> Cost {

@@ -17,7 +17,7 @@ use crate::model::device::Health;
 use crate::model::gang::{Group, Role};
 use crate::model::job::{JobSpec, JobState};
 use crate::model::node::NodeState;
-use crate::model::queue::{Budget, Nodes, Queue, lineage, milli_gpu_hours};
+use crate::model::queue::{self, Budget, Nodes, Queue, lineage, milli_gpu_hours};
 use crate::plan;
 use crate::snapshot::{NodeView, Snapshot};
 use crate::state::{Dependable, Job, Runs, State};
@@ -256,7 +256,7 @@ fn grants(state: &State, snapshot: &Snapshot, spec: &JobSpec) -> Vec<Change> {
     let others: Vec<&Queue> = others.collect();
     let left =
         if others.is_empty() { BTreeMap::new() } else { plan::available(state, snapshot, spec.stand()) };
-    let lent = |drawn| others.iter().flat_map(|queue| lent(queue, drawn, &left)).collect::<Vec<_>>();
+    let lent = |drawn| others.iter().flat_map(|queue| lent(state, queue, drawn, &left)).collect::<Vec<_>>();
     grants.extend(ways.iter().flat_map(lent));
     grants.extend(room(state, snapshot, spec));
     if ways.len() <= 1 {
@@ -422,12 +422,8 @@ fn budget_raises(state: &State, spec: &JobSpec) -> Vec<Change> {
 
 /// What another queue could lend more of what it is guaranteed: what the job asks for, and what is missing already where more is kept
 /// than there is.
-fn lent(queue: &Queue, drawn: &Holdings, left: &BTreeMap<Resource, i64>) -> Vec<Change> {
-    let own = |resource: &Resource| match queue.guarantee.get(resource) {
-        Some(Amount::Finite(amount)) => *amount,
-        // It may come from those below it.
-        Some(Amount::Unlimited) | None => i64::MAX,
-    };
+fn lent(state: &State, queue: &Queue, drawn: &Holdings, left: &BTreeMap<Resource, i64>) -> Vec<Change> {
+    let own = |resource: &Resource| own(state, queue, resource).unwrap_or(i64::MAX);
     let raise = |(resource, amount): (&Resource, &Amount)| {
         let Amount::Finite(from) = *amount else { return None };
         let asked = Some(drawn.of(resource)).filter(|asked| *asked > 0)?;
@@ -440,6 +436,24 @@ fn lent(queue: &Queue, drawn: &Holdings, left: &BTreeMap<Resource, i64>) -> Vec<
         Some(Change::RaiseLend(Raise { queue, resource, from, to }))
     };
     queue.lend.iter().filter_map(raise).collect()
+}
+
+/// How much of a resource a queue says is guaranteed to it, of models in all where it says those; nothing where it may come from those
+/// below it.
+fn own(state: &State, queue: &Queue, resource: &Resource) -> Option<i64> {
+    let above = format!("{}/", queue.path);
+    let is_above_others = || {
+        let next = state.queues.range(above.clone()..).next();
+        next.is_some_and(|(path, _)| path.starts_with(&above))
+    };
+    let is_finite = || queue.guarantee.values().all(|amount| matches!(amount, Amount::Finite(_)));
+    match queue.guarantee.get(resource) {
+        Some(Amount::Finite(amount)) => Some(*amount),
+        None if *resource == Resource::Any && is_finite() && !is_above_others() => {
+            queue::own(queue).get(resource).copied()
+        }
+        Some(Amount::Unlimited) | None => None,
+    }
 }
 
 /// New nodes with room for some or all of its tasks.

@@ -8,6 +8,7 @@ mod ends;
 mod few;
 mod fix;
 mod gates;
+mod least;
 mod menu;
 mod never;
 mod search;

@@ -390,7 +390,7 @@ impl Search<'_> {
                 changes = with;
             }
         }
-        changes
+        self.lowered(changes)
     }
 
     /// What may do instead, the cheapest first: a change that asks for less of the same, or grants less of it; to wait for what a

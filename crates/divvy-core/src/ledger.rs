@@ -124,6 +124,14 @@ impl Ledger {
         users.map(|account| account.charged_at(now)).sum()
     }
 
+    /// What is charged to a queue and those below it up to a moment, in milli-GPU·ms.
+    pub fn charged_below(&self, path: &str, now: Time) -> i128 {
+        let below = format!("{path}/");
+        let queues = self.accounts.range(below.clone()..).map(|(queue, _)| queue);
+        let queues = queues.take_while(|queue| queue.starts_with(&below)).map(String::as_str);
+        std::iter::once(path).chain(queues).map(|queue| self.charged(queue, now)).sum()
+    }
+
     /// All accounts: queue, user, account.
     pub fn accounts(&self) -> impl Iterator<Item = (&str, &str, &Account)> {
         self.accounts.iter().flat_map(|(queue, users)| {

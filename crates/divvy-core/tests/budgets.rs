@@ -4,7 +4,9 @@
 
 use divvy_core::controller::Controller;
 use divvy_core::decide::Command;
+use divvy_core::ledger::Ledger;
 use divvy_core::scenario::{Scenario, run};
+use divvy_core::time::Time;
 use expect_test::{Expect, expect};
 
 /// Runs a scenario in which queues share the pool and jobs give way by least loss.
@@ -194,4 +196,16 @@ fn however_many_periods_pass_unseen_as_much_is_left_as_if_each_had_been_seen() {
     // One of a millisecond, over fifty years.
     let budget = r#""milli_gpu_hours": 1, "every": {"span": 1}, "carry_milli": 0"#;
     assert!(left(budget, (50 * 365 * 24, 1)).is_some());
+}
+
+#[test]
+fn what_is_charged_below_a_queue_is_nothing_of_those_with_names_like_it() {
+    let mut ledger = Ledger::default();
+    for (queue, milli) in
+        [("a", 1), ("a-b", 10), ("a/x", 100), ("a/x/y", 1000), ("a0", 10_000), ("b/a", 100_000)]
+    {
+        ledger.change(queue, "ana", milli, Time(0)).unwrap();
+    }
+    let charged = |path| ledger.charged_below(path, Time(1));
+    assert_eq!((charged("a"), charged("a/x"), charged("b"), charged("c")), (1101, 1100, 100_000, 0));
 }

@@ -1,6 +1,6 @@
 //! Deciding about queues and the settings of the planner.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Person, Rejection};
 use crate::amount::{Amount, Resource};
@@ -69,11 +69,13 @@ pub(super) fn set_queues(
     if !by.admin {
         of_their_own(state, queues, by)?;
     }
-    for path in state.queues.keys().filter(|path| !queues.iter().any(|queue| queue.path == **path)) {
-        let jobs = state.jobs.values().filter(|job| job.spec.queue == *path).count();
-        if jobs > 0 {
-            return Err(Rejection::QueueInUse { queue: path.clone(), jobs });
-        }
+    let wanted: BTreeSet<&str> = queues.iter().map(|queue| queue.path.as_str()).collect();
+    let mut in_use: BTreeMap<&str, usize> = BTreeMap::new();
+    for job in state.jobs.values().filter(|job| !wanted.contains(job.spec.queue.as_str())) {
+        *in_use.entry(&job.spec.queue).or_default() += 1;
+    }
+    if let Some((queue, jobs)) = in_use.into_iter().next() {
+        return Err(Rejection::QueueInUse { queue: queue.to_owned(), jobs });
     }
     if queues.len() == state.queues.len()
         && queues.iter().all(|queue| state.queues.get(&queue.path) == Some(queue))
@@ -90,6 +92,7 @@ fn of_their_own(state: &State, queues: &[Queue], by: &Person) -> Result<(), Reje
     let wanted: BTreeMap<&str, &Queue> = queues.iter().map(|queue| (queue.path.as_str(), queue)).collect();
     let paths = state.queues.keys().map(String::as_str).chain(wanted.keys().copied());
     let changed = paths.filter(|path| state.queues.get(*path) != wanted.get(path).copied());
+    let mut looked_below: BTreeSet<&str> = BTreeSet::new();
     for path in changed {
         // The parent in the tree is the next above it that is a queue.
         let above = lineage(path).skip(1).find(|above| state.queues.contains_key(*above));
@@ -103,7 +106,9 @@ fn of_their_own(state: &State, queues: &[Queue], by: &Person) -> Result<(), Reje
         if of_the_pool(state.queues.get(path)) != of_the_pool(wanted.get(path).copied()) {
             return Err(Rejection::NotAdmin);
         }
-        if let Some(what) = beyond(state, above, &wanted) {
+        if looked_below.insert(above)
+            && let Some(what) = beyond(state, above, &wanted)
+        {
             return Err(Rejection::BadSpec { field: "guarantee", what });
         }
     }
@@ -153,7 +158,8 @@ fn guaranteed_below<'a>(above: &str, queues: &BTreeMap<&str, &'a Queue>) -> BTre
 /// Promises were made within the limits of their queues: where these change, they are taken back, and planned anew.
 fn promises_beyond(state: &State, queues: &[Queue]) -> impl Iterator<Item = Event> {
     let limits = |queue: &Queue| (queue.limit.clone(), queue.users.clone());
-    let wanted = move |path: &str| queues.iter().find(|queue| queue.path == path).map(limits);
+    let by_path: BTreeMap<&str, &Queue> = queues.iter().map(|queue| (queue.path.as_str(), queue)).collect();
+    let wanted = move |path: &str| by_path.get(path).copied().map(limits);
     let changes = move |path: &str| state.queues.get(path).map(limits) != wanted(path);
     let promised = state.promises.keys().filter(move |id| {
         state.jobs.get(&id.number).is_some_and(|job| lineage(&job.spec.queue).any(&changes))

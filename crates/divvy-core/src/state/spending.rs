@@ -22,9 +22,7 @@ pub struct Spending {
 impl State {
     /// What is charged to a queue and those below it up to a moment, in milli-GPU·ms.
     pub(super) fn charged_below(&self, path: &str, now: Time) -> i128 {
-        let is_below = |queue: &str| lineage(queue).any(|above| above == path);
-        let queues = self.charging().queues().filter(|queue| is_below(queue));
-        queues.map(|queue| self.charging().charged(queue, now)).sum()
+        self.charging().charged_below(path, now)
     }
 
     /// A queue's budget and its spending, if it has one.

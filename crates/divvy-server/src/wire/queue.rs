@@ -19,9 +19,12 @@ use super::users;
 /// All queues, by path.
 pub(crate) fn all(state: &State, snapshot: &Snapshot, asker: &Owner) -> Vec<api::Queue> {
     let entitled = plan::entitlements(state, snapshot);
+    let pasts = state.remembers().then(|| pasts(state));
+    let past_of = |path: &str| pasts.as_ref().map(|known| known.get(path).copied().unwrap_or_default());
     let row = |queue: &Queue| {
-        let past = state.remembers().then(|| past(state, &queue.path));
-        let users = users::of_queue(state, snapshot, queue, |seat| entitled.get(seat).copied());
+        let past = past_of(&queue.path);
+        let users =
+            users::of_queue(state, snapshot, queue, (|seat: &str| entitled.get(seat).copied(), past_of));
         let row = one(queue, snapshot, (entitled.get(&queue.path), past));
         let behind = state.behind_pledge(&queue.path, state.now).map(|milli_ms| milli_ms as f64 / 3.6e9);
         let submit = names(submitters(&state.queues, &queue.path));
@@ -52,15 +55,18 @@ fn with_budget(state: &State, queue: &Queue, row: api::Queue) -> api::Queue {
     }
 }
 
-/// What a queue and those below it used in the past, and their credit, in device-hours.
-pub(super) fn past(state: &State, path: &str) -> (f64, f64) {
-    let is_below = |queue: &str| lineage(queue).any(|above| above == path);
-    let records = state.past.records().filter(|(queue, _)| is_below(queue));
-    let sum = records.fold((0, 0), |(used, credit), (_, record)| {
-        (used + record.used_milli_ms, credit + record.credit_milli_ms)
-    });
+/// What each queue and those below it used in the past, and their credit, in device-hours; of users in them likewise.
+fn pasts(state: &State) -> BTreeMap<&str, (f64, f64)> {
+    let mut sums: BTreeMap<&str, (i128, i128)> = BTreeMap::new();
+    for (path, record) in state.past.records() {
+        for above in lineage(path) {
+            let (used, credit) = sums.entry(above).or_default();
+            *used += record.used_milli_ms;
+            *credit += record.credit_milli_ms;
+        }
+    }
     let hours = |milli_ms: i128| milli_ms as f64 / 3.6e9;
-    (hours(sum.0), hours(sum.1))
+    sums.into_iter().map(|(path, (used, credit))| (path, (hours(used), hours(credit)))).collect()
 }
 
 fn one(
@@ -175,7 +181,8 @@ pub(crate) fn diff(now: &BTreeMap<String, Queue>, wanted: &[Queue]) -> Vec<Strin
             Some(before) => lines.extend(changes(before, queue)),
         }
     }
-    let gone = now.keys().filter(|path| !wanted.iter().any(|queue| queue.path == **path));
+    let wanted: BTreeSet<&str> = wanted.iter().map(|queue| queue.path.as_str()).collect();
+    let gone = now.keys().filter(|path| !wanted.contains(path.as_str()));
     lines.extend(gone.map(|path| format!("- {path}")));
     lines
 }

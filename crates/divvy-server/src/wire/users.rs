@@ -7,19 +7,17 @@ use divvy_core::plan::Entitlement;
 use divvy_core::snapshot::Snapshot;
 use divvy_core::state::State;
 
-use super::queue::past;
-
 /// What a queue gives each of its users, if it is divided among them; `jobs` are counted by others.
 pub(super) fn of_queue(
     state: &State,
     snapshot: &Snapshot,
     queue: &Queue,
-    entitled: impl Fn(&str) -> Option<Entitlement>,
+    (entitled, past): (impl Fn(&str) -> Option<Entitlement>, impl Fn(&str) -> Option<(f64, f64)>),
 ) -> Vec<api::QueueUser> {
     let Some(users) = queue.users.said() else { return Vec::new() };
     let row = |seat: &str| {
         let (_, user) = user_at(seat)?;
-        let past = state.remembers().then(|| past(state, seat));
+        let past = past(seat);
         let held = snapshot.held.get(seat).map_or(0, |held| held.of(&Resource::Any));
         Some(api::QueueUser {
             user: user.to_owned(),

@@ -282,3 +282,29 @@ fn what_is_kept_for_the_first_job_of_a_queue_is_lent_once_that_has_left() {
     "#]],
     );
 }
+
+/// In a tree that lends nothing to others, what these leave idle is nobody's there: what is left of a queue's guarantee is kept for its first.
+#[test]
+fn what_is_idle_in_another_tree_is_no_reason_to_lend_what_is_left_in_this_one() {
+    let tree = |path: &str| {
+        format!(
+            "queue {path} {{\"path\": \"{path}\", \"guarantee\": {{\"any\": {{\"finite\": 4000}}}}, \
+             \"lend\": {{\"any\": {{\"finite\": 0}}}}, \"borrow\": {{\"any\": {{\"finite\": 0}}}}}}\n"
+        )
+    };
+    check(
+        &format!(
+            "policy {{half_life: none, reclaim: never}}\nnode n1 8xh100\n{}{}queue t/a guarantee=2\nqueue t/b guarantee=2\n\
+             submit a1 t/a 1\nsubmit b1 t/b 2\nplan\nsubmit a2 t/a 2\nsubmit b2 t/b 1\nsubmit u1 u 3\nplan",
+            tree("t"),
+            tree("u"),
+        ),
+        expect![[r#"
+            place a1 n1:0
+            place b1 n1:1+n1:2
+            place u1 n1:3+n1:4+n1:5
+            wait DV-RESERVED: what is free is kept for job 3, which is before it in line
+            wait DV-BORROW-LIMIT: queue t would borrow more than the 0 GPUs that it may
+        "#]],
+    );
+}

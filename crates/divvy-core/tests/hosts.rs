@@ -108,3 +108,21 @@ fn where_a_node_takes_no_more_tasks_one_goes_for_the_other_though_devices_are_fr
         "#]],
     );
 }
+
+/// Of the queues below one that has too many cores the one that has most of them gives back, whatever GPUs they have.
+#[test]
+fn who_holds_most_of_the_cores_gives_back_first() {
+    told(
+        "node n1 1xh100 cpu=8 mem=64\nqueue r/b\nqueue r/c\n\
+         queue a {\"path\": \"a\", \"guarantee\": {\"cpu\": {\"finite\": 2000}}}\n\
+         submit c1 r/c 0 cpu=2 mem=1\nplan\npass 1m\nsubmit b1 r/b 0 cpu=3 mem=1\nsubmit b2 r/b 0 cpu=3 mem=1\nplan\n\
+         submit j a 0 cpu=2 mem=1\nplan",
+        expect![[r#"
+            place c1 n1
+            place b1 n1
+            place b2 n1
+            stop b2 Reclaimed by j
+            promise j n1
+        "#]],
+    );
+}

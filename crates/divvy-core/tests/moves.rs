@@ -233,3 +233,16 @@ fn once_a_job_has_waited_long_enough_another_is_moved_for_it_though_nothing_else
         "#]],
     );
 }
+
+#[test]
+fn what_one_of_lower_priority_leaves_is_promised_where_nobody_is_moved() {
+    check(
+        "policy {half_life: none, most_moves: 0}\nnode n1 2xh100\nsubmit l default 2 prio=low\nplan\ncancel l\n\
+         submit p default 2\nplan",
+        expect![[r#"
+            place l n1:0+n1:1
+            stop l Cancelled
+            promise p n1:0+n1:1
+        "#]],
+    );
+}

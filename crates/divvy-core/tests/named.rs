@@ -108,3 +108,19 @@ fn who_has_borrowed_one_model_gives_that_back_and_keeps_the_one_that_is_guarante
         "#]],
     );
 }
+
+/// What a queue is guaranteed of one model, and leaves idle, covers nothing of another that it borrows.
+#[test]
+fn a_guaranteed_model_comes_back_from_who_has_no_more_in_all_than_is_guaranteed_to_him_of_another() {
+    check(
+        "policy {half_life: none}\nnode n1 2xh100\nnode n2 2xl4\n\
+         queue a {\"path\": \"a\", \"guarantee\": {\"h100\": {\"finite\": 2000}}}\n\
+         queue b {\"path\": \"b\", \"guarantee\": {\"l4\": {\"finite\": 2000}}}\n\
+         submit x b 2 model=h100\nplan\nsubmit y a 2 model=h100\nplan",
+        expect![[r#"
+            place x n1:0+n1:1
+            stop x Reclaimed by y
+            promise y n1:0+n1:1
+        "#]],
+    );
+}

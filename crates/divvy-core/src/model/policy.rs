@@ -148,6 +148,16 @@ pub enum Share {
     Dominant,
 }
 
+/// Who goes first of those whose jobs take their queues beyond what is guaranteed to them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Surplus {
+    /// The queue that has least of what is due to it.
+    Share,
+    /// The first job of all, in the order of the policy, whatever its queue has.
+    Line,
+}
+
 /// The settings of the planner.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -252,6 +262,9 @@ pub struct Policy {
     /// a queue.
     #[serde(default, skip_serializing_if = "Newer::is_unsaid")]
     pub moves: Newer<Moves>,
+    /// Who goes first beyond what is guaranteed; unsaid for who has least of what is due to him.
+    #[serde(default, skip_serializing_if = "Newer::is_unsaid")]
+    pub surplus: Newer<Surplus>,
 }
 
 impl Policy {
@@ -309,6 +322,11 @@ impl Policy {
     /// Whether jobs may be safe from others until some time has passed.
     pub fn makes_safe(&self) -> bool {
         self.cool_down().is_some() || self.min_runtime_ms > 0
+    }
+
+    /// Whether what nobody is guaranteed goes to the first job of all, whatever its queue has.
+    pub fn lends_in_line(&self) -> bool {
+        self.surplus.said() == Some(&Surplus::Line)
     }
 
     /// Whether jobs may be moved so that others have room in one piece.
@@ -403,6 +421,7 @@ impl Default for Policy {
             most_restarts: Newer(Some(NO_CAP)),
             prices: Newer::default(),
             moves: Newer(Some(Moves::default())),
+            surplus: Newer(None),
         }
     }
 }

@@ -76,9 +76,10 @@ impl Owner {
     fn keeps_from(&self, (turn, spec): (Turn, &JobSpec), shares: &Shares) -> bool {
         let gives_back = self.takes_below.is_some_and(|priority| spec.priority < priority);
         let queue = &shares.queues[self.queue];
+        let leaves = shares.leaves((self.queue, turn.queue), &turn.view.asked);
         let takes = |(index, asked): (usize, &i64)| {
             let kept = self.asked[index].min(queue.guarantee[index] - queue.held[index]);
-            kept > 0 && *asked > 0 && shares.left(index) - asked < kept
+            kept > 0 && *asked > 0 && leaves[index].is_some_and(|left| left < kept)
         };
         !gives_back
             && shares.part(turn.queue, self.queue).is_some()

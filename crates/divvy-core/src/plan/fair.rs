@@ -285,7 +285,11 @@ impl<'a> Fair<'a, '_> {
         match by {
             By::Starving => true,
             By::Order => true,
-            By::Turn => consolidate::may_make_room(self, spec, number) || reclaim::might_take(self, &claim()),
+            By::Turn => {
+                self.leaving.has_junior_of(self.trial.state, spec)
+                    || consolidate::may_make_room(self, spec, number)
+                    || reclaim::might_take(self, &claim())
+            }
         }
     }
 
@@ -439,7 +443,7 @@ impl<'a> Fair<'a, '_> {
         (job, spec): (JobId, &JobSpec),
         (asked, own): (Amounts, bool),
     ) -> Option<Vec<Placement>> {
-        let scarce = self.shares.scarce(&asked, self.trial.capacity());
+        let scarce = self.shares.scarce(queue, &asked, self.trial.capacity());
         let starves = by == By::Starving;
         let (owed, always_owed) = if starves { (false, false) } else { self.owed(queue, spec, &asked) };
         let is_held_back = !starves && !owed && self.trial.state.was_just_taken(job);

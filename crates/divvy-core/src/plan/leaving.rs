@@ -10,7 +10,7 @@ use super::settle::Leaver;
 use super::trial::Trial;
 use crate::id::AllocationId;
 use crate::model::allocation::Placement;
-use crate::model::job::Cause;
+use crate::model::job::{Cause, JobSpec};
 use crate::state::State;
 
 /// The tasks that are being stopped, and for whose end nobody waits.
@@ -23,6 +23,15 @@ pub(super) struct Leaving {
 }
 
 impl Leaving {
+    /// Whether a job of the same queue and of lower priority is among them.
+    pub(super) fn has_junior_of(&self, state: &State, spec: &JobSpec) -> bool {
+        let leaver = |id: &AllocationId| Some(&state.jobs.get(&state.allocations.get(id)?.job.number)?.spec);
+        let is_junior = |other: &JobSpec| other.stand() == spec.stand() && other.priority < spec.priority;
+        !self.free.is_empty()
+            && reclaim::may_take_juniors(state, spec)
+            && self.free.iter().filter_map(leaver).any(|other| is_junior(other))
+    }
+
     /// Those that the snapshot knows, and those that are told to stop in this cycle.
     pub(super) fn new(
         state: &State,
@@ -86,7 +95,8 @@ pub(super) fn take_over(fair: &mut Fair, claim: &Claim) -> Option<Vec<Placement>
     if fair.leaving.free.is_empty() {
         return None;
     }
-    let has_claim = reclaim::might_take(fair, claim) || consolidate::may_make_room(fair, claim.spec, 0);
+    let has_claim = || reclaim::might_take(fair, claim) || consolidate::may_make_room(fair, claim.spec, 0);
+    let has_claim = fair.leaving.has_junior_of(fair.trial.state, claim.spec) || has_claim();
     if !has_claim || !reclaim::may_have(fair, claim) {
         return None;
     }

@@ -56,18 +56,24 @@ impl Shares {
         !self.remembers || self.upwards(place).all(stays)
     }
 
-    /// What becomes of the due of a queue, and of those above it up to one of them, when so much of it stops.
-    pub(super) fn short(&self, (from, up_to): (usize, usize), draws: &[i64]) -> Short {
+    /// What becomes of the due of a queue, and of those above it up to one of them, when so much of it stops: of devices or, where none are
+    /// asked for, of what is.
+    pub(super) fn short(&self, (from, up_to): (usize, usize), (draws, asked): (&[i64], &[i64])) -> Short {
         let below = self.upwards(from).take_while(|place| *place != self.queues[up_to].parent);
-        let of = |place: usize| {
+        let asks = |index: &usize| asked[ANY] == 0 && asked[*index] > 0 && draws[*index] > 0;
+        let of = |place: usize, index: usize| {
             let QueueShare { running, keeps, .. } = &self.queues[place];
-            match running[ANY] {
-                running if running <= keeps[ANY] => Short::Already,
-                running if running.saturating_sub(draws[ANY]) < keeps[ANY] => Short::Becomes,
+            match running[index] {
+                running if running <= keeps[index] => Short::Already,
+                running if running.saturating_sub(draws[index]) < keeps[index] => Short::Becomes,
                 _ => Short::Not,
             }
         };
-        below.map(of).max().unwrap_or_default()
+        let worst = |place: usize| {
+            let of_hosts = (0..asked.len()).filter(asks).map(|index| of(place, index)).max();
+            of_hosts.unwrap_or_else(|| of(place, ANY))
+        };
+        below.map(worst).max().unwrap_or_default()
     }
 }
 

@@ -438,7 +438,8 @@ fn candidates<'a>(fair: &Fair<'a, '_>, claim: &Claim) -> Candidates<'a> {
             let mut short = |draws: &Amounts| {
                 // Who takes nothing by what is due would not be back for it.
                 let sibling = sibling.filter(|_| right.due);
-                let short = sibling.map(|(_, other)| fair.shares.short((party.place, other), draws));
+                let short =
+                    sibling.map(|(_, other)| fair.shares.short((party.place, other), (draws, &claim.asked)));
                 worst.with(run.view.priority, short.unwrap_or_default())
             };
             let cost = Cost {
@@ -538,12 +539,9 @@ fn may_stop(shares: &Shares, claim: &Claim, candidate: &Candidate, reach: Reach)
         )
     };
     let may = lacking.peek().is_some() && lacking.all(lends);
-    let is_owed = |spares: &Spares| {
-        spares.whom == Whom::ButForGuarantees
-            && reach.has(Right::Guarantee, victims::level(shares, claim.queue, candidate.queue))
-    };
-    let is_owed = claim.spares.is_some_and(is_owed);
-    let by_models = has_model && reach.is_by_models(victims::level(shares, claim.queue, candidate.queue));
+    let is_guaranteed = reach.has(Right::Guarantee, victims::level(shares, claim.queue, candidate.queue));
+    let is_owed = claim.spares.is_some_and(|spares| spares.whom == Whom::ButForGuarantees && is_guaranteed);
+    let by_models = has_model && is_guaranteed;
     may && (is_owed || !is_spared(shares, claim, (candidate, other, by_models), lacks))
 }
 

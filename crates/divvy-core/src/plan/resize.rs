@@ -254,7 +254,7 @@ fn more(fair: &mut Fair, grower: &Grower, reach: Reach) -> Option<Vec<Placement>
         if !takes || state.was_just_taken(grower.id) {
             return None;
         }
-        let scarce = fair.shares.scarce(&asked, fair.trial.capacity());
+        let scarce = fair.shares.scarce(grower.queue, &asked, fair.trial.capacity());
         let (owed, always_owed) = fair.owed(grower.queue, &unit.spec, &asked);
         fair.early.get_or_insert(fair.places.len());
         let claim = Claim::of(grower.id, &unit.spec, (grower.queue, asked));

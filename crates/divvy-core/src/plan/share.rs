@@ -392,16 +392,20 @@ impl Shares {
         self.resources.iter().zip(asked).map(of).collect()
     }
 
-    /// Of each resource, whether the pool has less of it free than is asked. Devices always count as scarce: whether those that
-    /// are free would do is for who looks at nodes.
-    pub(crate) fn scarce(&self, asked: &Amounts, capacity: &Capacity) -> Vec<bool> {
-        let free = |of: fn(&NodeView) -> i64| capacity.nodes.iter().map(of).fold(0, i64::saturating_add);
-        let is_scarce = |(resource, asked): (&Resource, &i64)| match resource {
-            Resource::Cpu => free(|node| node.cpu_milli.1) < *asked,
-            Resource::Memory => free(|node| node.memory_bytes.1) < *asked,
-            _ => true,
+    /// Of each resource, whether the pool has less of it free than is asked, or its queue could take less by what the others lend. Devices
+    /// always count as scarce: whether those that are free would do is for who looks at nodes.
+    pub(crate) fn scarce(&self, place: usize, asked: &Amounts, capacity: &Capacity) -> Vec<bool> {
+        let free = |of: &dyn Fn(&NodeView) -> i64| capacity.nodes.iter().map(of).fold(0, i64::saturating_add);
+        let left =
+            |index| self.loans.as_ref().map_or(i64::MAX, |it| it.available(&self.queues, place, index));
+        let is_scarce = |(index, (resource, asked)): (usize, (&Resource, &i64))| match resource {
+            Resource::Any | Resource::Model(_) | Resource::Pods => true,
+            _ if *asked == 0 => false,
+            Resource::Cpu => free(&|node| node.cpu_milli.1) < *asked || left(index) < *asked,
+            Resource::Memory => free(&|node| node.memory_bytes.1) < *asked || left(index) < *asked,
+            _ => free(&|node| node.extras.1.of(resource)) < *asked || left(index) < *asked,
         };
-        self.resources.iter().zip(asked).map(is_scarce).collect()
+        self.resources.iter().zip(asked).enumerate().map(is_scarce).collect()
     }
 
     /// Counts what a queue takes (or, with the sign −1, gives back).

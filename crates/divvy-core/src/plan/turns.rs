@@ -368,10 +368,14 @@ impl<'a> Turns<'a> {
         let beyond_due = if asks { beyond(&queue.target) } else { queue.held[ANY] >= queue.target[ANY] };
         // What is guaranteed of a model is so, and due, whatever is held of others.
         let by_models = beyond_guarantee && shares.guarantees_it(place, asked);
+        let (beyond_guarantee, rank) = (beyond_guarantee && !by_models, -i64::from(queue.priority));
+        if self.state.policy.lends_in_line() {
+            return Standing { beyond_due: beyond_guarantee, beyond_guarantee, rank, part: 0, held: 0, head };
+        }
         Standing {
             beyond_due: beyond_due && !by_models,
-            beyond_guarantee: beyond_guarantee && !by_models,
-            rank: -i64::from(queue.priority),
+            beyond_guarantee,
+            rank,
             part: (0..asked.len())
                 .filter(|index| asked[*index] > 0 || !shares.remembers || !asks && *index == ANY)
                 .map(part)

@@ -106,8 +106,8 @@ fn levels_to(shares: &Shares, from: usize, to: usize) -> usize {
 
 /// Whether a sibling of a queue on the claimant's path has more of a resource than is guaranteed to it or, unless the claimant's
 /// side stays within its guarantee or goes before by priority alone, than is due to it, and may be told to give up so much of it; and whether so has each below it
-/// on the way to the one that holds it: who is within his guarantee gives nothing for what his siblings have too much. Where only models
-/// are guaranteed to the claimant's side, he counts as within his guarantee as far as that is of these models, or of any; and gives only
+/// on the way to the one that holds it: who is within his guarantee gives nothing for what his siblings have too much. For models that are
+/// guaranteed to the claimant's side, he counts as within his guarantee as far as that is of these models, or of any; and gives only
 /// what is of the models that are asked for (`has_model`).
 pub(super) fn lends(
     shares: &Shares,
@@ -118,12 +118,7 @@ pub(super) fn lends(
     let level = levels_to(shares, to, own);
     let (by_models, is_guaranteed) = (reach.is_by_models(level), reach.has(Right::Guarantee, level));
     let mut side = shares.upwards(from).take_while(|place| *place != shares.queues[other].parent);
-    if index == ANY
-        && by_models
-        && is_guaranteed
-        && has_model
-        && side.all(|place| shares.exceeds_models(place))
-    {
+    if index == ANY && is_guaranteed && has_model && side.all(|place| shares.exceeds_models(place)) {
         return true;
     }
     let mut below = shares.upwards(from).take_while(|place| *place != other);

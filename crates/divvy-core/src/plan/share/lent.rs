@@ -37,6 +37,24 @@ impl Shares {
         })
     }
 
+    /// What a queue could take of each resource once another has taken so much; nothing where that leaves it as much as before.
+    pub(in crate::plan) fn leaves(
+        &self,
+        (owner, other): (usize, usize),
+        asked: &Amounts,
+    ) -> Vec<Option<i64>> {
+        let Some(loans) = &self.loans else {
+            return asked.iter().enumerate().map(|(index, asked)| Some(self.left(index) - asked)).collect();
+        };
+        let mut after = loans.clone();
+        after.charge(&self.queues, other, (asked, 1));
+        let of = |index: usize| {
+            let left = after.available(&self.queues, owner, index);
+            (left < loans.available(&self.queues, owner, index)).then_some(left)
+        };
+        (0..asked.len()).map(of).collect()
+    }
+
     /// What each queue lends of its guarantee, in thousandths of devices of any model, by place.
     ///
     /// At each fork the children hold beyond their guarantees what is guaranteed to none of them, what comes from outside, and the

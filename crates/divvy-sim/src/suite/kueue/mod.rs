@@ -17,8 +17,9 @@ use divvy_core::model::ask::{Alternative, Ask};
 use divvy_core::model::choice::{NodeChoice, Toleration};
 use divvy_core::model::gang::{Branch, Group, Role};
 use divvy_core::model::job::JobSpec;
+use divvy_core::model::newer::Newer;
 use divvy_core::model::node::NodeSpec;
-use divvy_core::model::policy::Policy;
+use divvy_core::model::policy::{Policy, Surplus};
 use divvy_core::model::topology::{Slice, TopologyAsk};
 use divvy_core::time::Span;
 use form::{Assigned, Flavor, ForeignPod, Job, Kind, Node, Placement, Podset, State, TopologyText, Usage};
@@ -46,7 +47,9 @@ pub(super) fn answer(asked: &Asked, policy: Policy) -> Result<Answer, Obstacle> 
     let mut queues = quotas.queues(asked, &paths);
     queues.push(divvy_core::model::queue::Queue::named(OUTSIDE));
     let scene = Scene { asked, paths: &paths, quotas: &quotas };
-    let policy = Policy { strict: policy.strict || words::strict(asked)?, ..policy };
+    // Without fair sharing those who borrow go by priority and age alone.
+    let surplus = Newer((!asked.config.fair_sharing).then_some(Surplus::Line));
+    let policy = Policy { strict: policy.strict || words::strict(asked)?, surplus, ..policy };
     if asked.kind == Kind::Available {
         let empty = set(policy.clone(), scene.hosts()?, queues.clone(), Vec::new())?;
         let used = set(policy, scene.hosts()?, queues, scene.actors()?)?;

@@ -67,17 +67,17 @@ impl Quotas {
         }
         let counts_tasks = words::pods_bound(asked);
         let mut quotas = Self { by_flavor, by_amount: false, counts_tasks, units };
-        quotas.by_amount = counts_tasks || quotas.has_several(asked) || by_flavor && nodes::are_shared(asked);
+        // Those who share fairly are compared by what they have over all flavors.
+        let by_flavor = by_flavor && (nodes::are_shared(asked) || !asked.config.fair_sharing);
+        quotas.by_amount = counts_tasks || quotas.has_several(asked) || by_flavor;
         Ok(quotas)
     }
 
-    /// Whether a task draws on several kinds of capacity that would be devices.
+    /// Whether a task draws on several kinds of capacity of which some would be devices.
     fn has_several(&self, asked: &Asked) -> bool {
         let several = |request: &BTreeMap<String, i64>| {
-            let draws = request
-                .iter()
-                .filter(|(resource, amount)| *resource != PODS && **amount > 0 && self.is_device(resource));
-            draws.count() > 1
+            let draws = || request.iter().filter(|(resource, amount)| *resource != PODS && **amount > 0);
+            draws().count() > 1 && draws().any(|(resource, _)| self.is_device(resource))
         };
         let jobs = || asked.jobs.iter();
         jobs().flat_map(|job| &job.podsets).any(|podset| several(&podset.request))

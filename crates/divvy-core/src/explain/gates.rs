@@ -149,7 +149,7 @@ pub(super) fn own(state: &State, job: &Job, (id, run): (JobId, &Run)) -> Vec<Rea
     let held = (run.state == JobState::Held).then(|| Reason::Held(run.held_by.clone().unwrap_or_default()));
     // What is promised to the job itself is among its own blockers.
     let promise = id.member.and_then(|_| state.promises.get(&id));
-    let promised = promise.map(|promise| Reason::Promised(promise.waits_for.len() as u32));
+    let promised = promise.map(|promise| Reason::Promised(state.awaited_by(promise)));
     let before = held.into_iter().chain(promised);
     let mut own: Vec<Reason> = before.chain(job.own_blockers(state, state.now)).collect();
     // Who has a promise counts among those that run.

@@ -40,7 +40,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::amount::Resource;
 use crate::event::Event;
-use crate::id::{ClassId, JobId, NodeId};
+use crate::id::{ClassId, JobId};
 use crate::model::allocation::Placement;
 use crate::model::job::JobSpec;
 use crate::model::policy::Preempt;
@@ -126,11 +126,6 @@ impl Place {
     fn new(job: JobId, placements: Vec<Placement>) -> Self {
         let port = placements.first().map_or(0, |first| FIRST_PORT + (first.allocation.0 % PORTS) as u16);
         Self { job, placements, port }
-    }
-
-    /// The hosts of which its tasks draw.
-    fn hosts(&self) -> impl Iterator<Item = NodeId> {
-        self.placements.iter().filter(|placement| placement.draws_on_host()).map(|placement| placement.node)
     }
 }
 

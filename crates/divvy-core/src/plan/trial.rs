@@ -129,7 +129,7 @@ pub(super) struct Others<'a> {
 
 /// What is left of a host: less than nothing where more is promised than there is.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Left {
+struct Left {
     cpu_milli: i64,
     memory_bytes: i64,
     tasks: i64,
@@ -139,21 +139,6 @@ impl Left {
     fn of(node: &NodeView) -> Self {
         let (cpu_milli, memory_bytes, tasks) = (node.cpu_milli.1, node.memory_bytes.1, node.most_tasks.1);
         Self { cpu_milli, memory_bytes, tasks }
-    }
-
-    /// A placement draws on it; with the sign −1 it gives back.
-    pub(super) fn draw(&mut self, placement: &Placement, sign: i64) {
-        self.cpu_milli -= sign * placement.cpu_milli;
-        self.memory_bytes -= sign * placement.memory_bytes;
-        self.tasks -= sign;
-    }
-
-    /// Whether as much as this is left.
-    pub(super) fn holds(&self, need: &Self) -> bool {
-        let Self { cpu_milli, memory_bytes, tasks } = *need;
-        (cpu_milli <= 0 || cpu_milli <= self.cpu_milli)
-            && (memory_bytes <= 0 || memory_bytes <= self.memory_bytes)
-            && tasks <= self.tasks
     }
 }
 
@@ -447,12 +432,6 @@ impl<'a> Trial<'a> {
                 }
             }
         }
-    }
-
-    /// What is left of a host as things stand; nothing of one that is not there.
-    pub(super) fn left_on(&self, node: NodeId) -> Left {
-        let place = self.capacity.node_place(node);
-        place.map(|place| Left::of(&self.capacity.nodes[place])).unwrap_or_default()
     }
 
     /// Lets a running job keep what it holds and was released, if as much of each node is still there. New placements that have

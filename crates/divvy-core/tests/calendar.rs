@@ -149,3 +149,32 @@ fn a_model_that_the_pool_has_not_is_told_apart_from_one_that_is_kept() {
     let kept = refused("reserve 2 queue=b model=h100");
     assert!(kept.contains("1 h100 GPUs can be reserved") && kept.contains("take one back"), "{kept}");
 }
+
+#[test]
+fn what_is_reserved_for_one_queue_does_not_bind_jobs_of_others_that_are_not_preemptible() {
+    check(
+        "node n1 2xh100\nnode n2 1xh100\nqueue a\nqueue b\nreserve n1:0 queue=a for=1h\nplan\nsubmit x b 1 fixed\nsubmit y b 1 fixed\nsubmit z b 1 fixed\nplan\nexplain z\nsubmit w a 1 fixed\nplan",
+        expect![[r#"
+            reservation 1 begins
+            place x n1:1
+            place y n2:0
+            wait DV-BOOKED: what is free is reserved from 1970-01-01 00:00 UTC on
+            later
+              DV-BOOKED what is free is reserved from 1970-01-01 00:00 UTC on | wait, or give it a time limit (-t) that ends before that: divvy reserve lists what is kept
+              3 in pool > 3 right model > 3 enough memory > 3 healthy > 1 free > 1 on one node
+            place w n1:0
+        "#]],
+    );
+}
+
+#[test]
+fn where_queues_say_guarantees_what_is_reserved_counts_for_jobs_that_are_not_preemptible() {
+    check(
+        "node n1 4xh100\nqueue a guarantee=1\nqueue b guarantee=1\nreserve n1:0 queue=a for=1h\nplan\nsubmit x a 2 fixed\nsubmit y b 2 fixed\nplan",
+        expect![[r#"
+            reservation 1 begins
+            refused cannot-fit: this pool can never run it: is not preemptible, and queue b is guaranteed 1 GPU for such jobs. The pool has 4 h100 (80GB).
+            place x n1:0+n1:1
+        "#]],
+    );
+}

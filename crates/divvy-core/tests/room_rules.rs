@@ -335,3 +335,137 @@ explain wide",
         "#]],
     );
 }
+
+#[test]
+fn room_is_not_foretold_where_a_drain_will_have_begun() {
+    check(
+        "node n1 4xh100
+submit r default 2 limit=1h
+plan
+drain on n1 evict at=+1h for=5h
+submit w default 4 limit=30m
+plan
+explain w
+pass 1h
+end r
+plan
+pass 5h
+plan",
+        expect![[r#"
+            place r n1:0+n1:1
+            wait DV-GPUS-BUSY: no node has 4 GPUs free that would do
+            later
+              DV-GPUS-BUSY no node has 4 GPUs free that would do | wait for running jobs to end, or ask for fewer GPUs or for other models, too
+              4 in pool > 4 right model > 4 enough memory > 4 healthy > 2 free > 0 on one node
+              room from 6h
+            ended r completed Exit exit=0
+            reservation 1 begins
+            wait DV-DRAINING: 1 node that would do is being drained
+            reservation 1 is over
+            place w n1:0+n1:1+n1:2+n1:3
+        "#]],
+    );
+}
+
+#[test]
+fn no_room_is_kept_where_a_job_would_run_into_a_drain() {
+    check(
+        "node n1 4xh100
+node n2 4xh100
+submit r1 default 2 limit=1h
+submit r2 default 4 limit=8h
+plan
+drain on n1 evict at=+2h for=10h
+drain on n2 evict at=+2h for=10h
+submit w default 4 limit=90m
+submit s default 2 limit=110m
+plan
+explain w",
+        expect![[r#"
+            place r1 n1:0+n1:1
+            place r2 n2:0+n2:1+n2:2+n2:3
+            place s n1:2+n1:3
+            wait DV-GPUS-BUSY: no node has 4 GPUs free that would do
+            later
+              DV-GPUS-BUSY no node has 4 GPUs free that would do | wait for running jobs to end, or ask for fewer GPUs or for other models, too
+              8 in pool > 8 right model > 8 enough memory > 8 healthy > 0 free > 0 on one node
+              room from 12h
+        "#]],
+    );
+}
+
+#[test]
+fn room_is_kept_before_a_drain_for_who_ends_just_when_it_begins() {
+    check(
+        "node n1 4xh100
+submit r default 2 limit=1h
+plan
+drain on n1 evict at=+2h for=10h
+submit w default 4 limit=1h
+submit s default 2 limit=90m
+plan
+explain w
+pass 1h
+end r
+plan",
+        expect![[r#"
+            place r n1:0+n1:1
+            wait DV-GPUS-BUSY: no node has 4 GPUs free that would do
+            wait DV-RESERVED: what is free is kept for job 2, which is before it in line
+            later
+              DV-GPUS-BUSY no node has 4 GPUs free that would do | wait for running jobs to end, or ask for fewer GPUs or for other models, too
+              4 in pool > 4 right model > 4 enough memory > 4 healthy > 2 free > 0 on one node
+              room from 1h
+            ended r completed Exit exit=0
+            place w n1:0+n1:1+n1:2+n1:3
+            wait DV-GPUS-BUSY: no node has 2 GPUs free that would do
+        "#]],
+    );
+}
+
+#[test]
+fn room_is_foretold_from_the_end_of_what_is_kept_for_another_queue() {
+    check(
+        "node n1 4xh100
+queue a
+submit r default 2 limit=1h
+plan
+reserve n1 queue=a at=+30m for=3h
+submit w default 4 limit=2h
+plan
+explain w",
+        expect![[r#"
+            place r n1:0+n1:1
+            wait DV-GPUS-BUSY: no node has 4 GPUs free that would do
+            later
+              DV-GPUS-BUSY no node has 4 GPUs free that would do | wait for running jobs to end, or ask for fewer GPUs or for other models, too
+              4 in pool > 4 right model > 4 enough memory > 4 healthy > 2 free > 0 on one node
+              room from 3h30m
+        "#]],
+    );
+}
+
+#[test]
+fn who_will_be_stopped_for_a_drain_is_not_kept_from_room_that_begins_after_it() {
+    check(
+        "node n1 4xh100
+submit r default 1 limit=1h
+plan
+drain on n1 evict at=+2h for=10h
+submit w default 4 limit=90m
+submit s default 1
+submit t default 1 fixed limit=3h
+plan
+explain w",
+        expect![[r#"
+            place r n1:0
+            place s n1:1
+            wait DV-BOOKED: what is free is reserved from 1970-01-01 02:00 UTC on
+            wait DV-GPUS-BUSY: no node has 4 GPUs free that would do
+            later
+              DV-GPUS-BUSY no node has 4 GPUs free that would do | wait for running jobs to end, or ask for fewer GPUs or for other models, too
+              4 in pool > 4 right model > 4 enough memory > 4 healthy > 2 free > 0 on one node
+              room from 12h
+        "#]],
+    );
+}

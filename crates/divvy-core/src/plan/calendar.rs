@@ -1,7 +1,7 @@
 //! The calendar in a plan: what reservations keep from a job, and what is to go when one begins.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::trial::Trial;
 use crate::amount::{Amount, Limits, Resource};
@@ -13,15 +13,19 @@ use crate::model::job::{Cause, JobSpec};
 use crate::model::queue::{Queue, lineage};
 use crate::model::reservation::{Part, Purpose, Reservation};
 use crate::snapshot::{DeviceView, NodeView};
-use crate::state::State;
-use crate::time::Time;
+use crate::state::{Allocation, State};
+use crate::time::{Span, Time};
 
-/// Puts aside what the calendar keeps from a job, to be rolled back. Gives from when on the first of it is kept; `None` where
+/// Puts aside what the calendar keeps from a job now, to be rolled back. Gives from when on the first of it is kept; `None` where
 /// nothing is.
 pub(super) fn put_aside(trial: &mut Trial, spec: &JobSpec) -> Option<Time> {
-    let state = trial.state;
-    let now = trial.reserve.now().max(state.now);
-    let closed = state.reservations.iter().filter(|kept| is_closed(kept, spec, now));
+    let now = trial.reserve.now().max(trial.state.now);
+    put_aside_at(trial, spec, now)
+}
+
+/// Likewise what it keeps from one that would start at a moment to come.
+pub(super) fn put_aside_at(trial: &mut Trial, spec: &JobSpec, at: Time) -> Option<Time> {
+    let closed = trial.state.reservations.iter().filter(|kept| is_closed(kept, spec, at));
     let mut first: Option<Time> = None;
     for kept in closed {
         for part in &kept.parts {
@@ -34,17 +38,67 @@ pub(super) fn put_aside(trial: &mut Trial, spec: &JobSpec) -> Option<Time> {
     first
 }
 
-/// Whether a job may not be placed on what is kept. Work on it that has begun is seen in what is free. Before it begins those are
-/// kept away that say they would not have ended by then, and those that may not be stopped and do not say.
-fn is_closed(kept: &Reservation, spec: &JobSpec, now: Time) -> bool {
-    if kept.is_for(spec) {
+/// Whether a job that would start at a moment may not be placed on what is kept. Work on it that has begun is seen in what is free. Before
+/// it begins those are kept away that say they would not have ended by then, and those that may not be stopped and do not say.
+fn is_closed(kept: &Reservation, spec: &JobSpec, at: Time) -> bool {
+    if kept.is_for(spec) || kept.until.is_some_and(|until| until <= at) {
         return false;
     }
     if kept.began {
         return kept.purpose != Purpose::Maintenance;
     }
-    let ends_in_time = spec.known_length().map(|length| now + length <= kept.from);
-    kept.evicts && !ends_in_time.unwrap_or(spec.preemptible)
+    let ends_in_time = spec.known_length().map(|length| at + length <= kept.from);
+    kept.from <= at || kept.evicts && !ends_in_time.unwrap_or(spec.preemptible)
+}
+
+/// The moments to come from which on the calendar keeps other things from a job that would start then than just before, rising.
+pub(super) fn turns(state: &State, spec: &JobSpec, now: Time) -> Vec<Time> {
+    let of = |kept: &Reservation| {
+        // The last moment at which it would still have ended in time is one of those before.
+        let last = spec.known_length().filter(|_| kept.evicts).map(|length| kept.from - length + Span(1));
+        [last, Some(kept.from), kept.until]
+    };
+    let mut turns: Vec<Time> = state.reservations.iter().flat_map(of).flatten().collect();
+    turns.retain(|turn| *turn > now);
+    turns.sort_unstable();
+    turns.dedup();
+    turns
+}
+
+/// When those who run will be stopped for what is to come on the calendar. Of an elastic gang a part may go: nothing is known of it.
+pub(super) fn stops(state: &State) -> BTreeMap<JobId, Time> {
+    let to_come: Vec<&Reservation> =
+        state.reservations.iter().filter(|kept| kept.evicts && !kept.began).collect();
+    let lies_there = |held: &&Allocation| to_come.iter().any(|kept| kept.is_under(&held.placement));
+    let all = state.allocations.values().filter(|_| !to_come.is_empty());
+    let jobs: BTreeSet<JobId> = all.filter(lies_there).map(|held| held.job).collect();
+    let may_shrink = |job: &JobId| state.jobs.get(&job.number).is_none_or(|job| job.spec.gang.is_elastic());
+    let stop = |job: JobId| Some((job, state.stopped_for(job)?.from));
+    jobs.into_iter().filter(|job| !may_shrink(job)).filter_map(stop).collect()
+}
+
+/// Likewise when a job will be that starts on these placements.
+pub(super) fn stop_of(state: &State, spec: &JobSpec, placements: &[Placement]) -> Option<Time> {
+    let stops = |kept: &&Reservation| {
+        let lies_there = || placements.iter().any(|placement| kept.is_under(placement));
+        kept.evicts && !kept.began && !kept.is_for(spec) && lies_there()
+    };
+    let all = state.reservations.iter().filter(|_| !spec.gang.is_elastic());
+    all.filter(stops).map(|kept| kept.from).min()
+}
+
+/// What a job can hold at a moment to come of a placement that it has now: nothing of what it will have been stopped on by then.
+pub(super) fn lasting(state: &State, spec: &JobSpec, placement: &Placement, at: Time) -> Option<Placement> {
+    let stops = |kept: &&Reservation| kept.evicts && !kept.began && kept.from <= at && !kept.is_for(spec);
+    let kept = state.reservations.iter().filter(stops).flat_map(|kept| &kept.parts);
+    let mut lasts = placement.clone();
+    for part in kept.filter(|part| part.node == placement.node) {
+        if part.devices.is_empty() {
+            return None;
+        }
+        lasts.devices.retain(|(device, _)| !part.devices.contains(device));
+    }
+    Some(lasts)
 }
 
 /// All that a part has, whoever holds it now: what its holders leave is kept, too.

@@ -162,6 +162,7 @@ fn what_is_reserved_for_one_queue_does_not_bind_jobs_of_others_that_are_not_pree
             later
               DV-BOOKED what is free is reserved from 1970-01-01 00:00 UTC on | wait, or give it a time limit (-t) that ends before that: divvy reserve lists what is kept
               3 in pool > 3 right model > 3 enough memory > 3 healthy > 1 free > 1 on one node
+              room from 1h
             place w n1:0
         "#]],
     );

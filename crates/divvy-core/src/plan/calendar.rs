@@ -23,8 +23,19 @@ pub(super) fn put_aside(trial: &mut Trial, spec: &JobSpec) -> Option<Time> {
     put_aside_at(trial, spec, now)
 }
 
-/// Likewise what it keeps from one that would start at a moment to come.
-pub(super) fn put_aside_at(trial: &mut Trial, spec: &JobSpec, at: Time) -> Option<Time> {
+/// The pool as the calendar leaves it to a job that would start at a moment to come, to be rolled back: what is drained now takes tasks
+/// again if that is over by then.
+pub(super) fn come_to(trial: &mut Trial, spec: &JobSpec, at: Time) {
+    let state = trial.state;
+    let is_over = |kept: &&Reservation| kept.is_drain_now() && kept.until.is_some_and(|until| until <= at);
+    for part in state.reservations.iter().filter(is_over).flat_map(|kept| &kept.parts) {
+        trial.open(part.node, at);
+    }
+    put_aside_at(trial, spec, at);
+}
+
+/// Puts aside what it keeps from one that would start at a moment to come.
+fn put_aside_at(trial: &mut Trial, spec: &JobSpec, at: Time) -> Option<Time> {
     let closed = trial.state.reservations.iter().filter(|kept| is_closed(kept, spec, at));
     let mut first: Option<Time> = None;
     for kept in closed {

@@ -128,7 +128,8 @@ impl<'a> Reserve<'a> {
                 | Reason::NoIsland(..)
                 | Reason::NotSpread(..)
                 | Reason::Reserved(_)
-        ) || reason.is_of_neighbours();
+        ) || reason.is_of_neighbours()
+            || reason.is_of_calendar() && state.reservations.iter().any(|kept| kept.until.is_some());
         if is_room && self.heeds(state) {
             self.owners.push((job, collects));
         }
@@ -249,7 +250,7 @@ fn elsewhere(
         let lasts = until.is_none_or(|until| until > from);
         let beside = placements.iter().filter(|_| lasts).chain(found.iter().flatten());
         beside.for_each(|placement| trial.put_aside(placement.clone()));
-        calendar::put_aside_at(trial, &job.spec, from);
+        calendar::come_to(trial, &job.spec, from);
         by(from).flat_map(|(_, ids)| ids).for_each(|id| give_back(trial, *id));
         let placed = place::place_now(trial, &job.spec);
         trial.roll_back_to(mark);
@@ -383,7 +384,7 @@ fn first_of(trial: &mut Trial, spec: &JobSpec, ends: &[End]) -> Option<Found> {
             give_back(trial, *id);
         }
         let given_back = trial.mark();
-        calendar::put_aside_at(trial, spec, ends[ended].0.unwrap_or(trial.reserve.now));
+        calendar::come_to(trial, spec, ends[ended].0.unwrap_or(trial.reserve.now));
         let placed = place::place_now(trial, spec);
         trial.roll_back_to(given_back);
         match placed {

@@ -25,7 +25,7 @@ use crate::model::island::IslandLevel;
 use crate::model::job::JobSpec;
 use crate::model::queue::Budget;
 use crate::reason::Reason;
-use crate::snapshot::{Capacity, DeviceView, NodeView, Running, Snapshot, Waiting};
+use crate::snapshot::{Capacity, DeviceView, Drained, NodeView, Running, Snapshot, Waiting};
 use crate::state::{State, fingerprint};
 use crate::time::Time;
 
@@ -99,6 +99,8 @@ enum Step<'a> {
     Aside(Placement),
     /// Something gives back for the time being.
     Back(Cow<'a, Placement>),
+    /// What takes no tasks does for the time being.
+    Opened(Drained),
 }
 
 /// Queues that have used up their budgets by a moment, and what their jobs are told.
@@ -373,6 +375,14 @@ impl<'a> Trial<'a> {
         self.did(Step::Aside(placement));
     }
 
+    /// Has a node take tasks on what takes none now and will at a moment to come, to be rolled back.
+    pub(super) fn open(&mut self, node: NodeId, at: Time) {
+        if let Some(drained) = self.capacity.drained_until(self.state, node, at) {
+            self.capacity.open(&drained, false);
+            self.did(Step::Opened(drained));
+        }
+    }
+
     /// Gives back to capacity alone, to be rolled back.
     pub(super) fn put_back(&mut self, placement: Cow<'a, Placement>) {
         self.capacity.give_back(&placement);
@@ -426,6 +436,7 @@ impl<'a> Trial<'a> {
                 }
                 Step::Ends(placement) => self.around.ends(self.state, placement, true),
                 Step::Aside(placement) => self.capacity.give_back(&placement),
+                Step::Opened(drained) => self.capacity.open(&drained, true),
                 Step::Back(placement) => {
                     self.capacity.take(&placement);
                     self.around.end(self.state, &placement, true);

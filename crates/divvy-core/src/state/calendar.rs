@@ -29,17 +29,29 @@ impl State {
 
     /// Whether a node takes tasks: it is ready, and not drained as a whole.
     pub fn takes_tasks(&self, id: NodeId) -> bool {
-        let whole = |kept: &Reservation| {
-            kept.is_drain_now() && kept.parts.iter().any(|part| part.node == id && part.devices.is_empty())
-        };
-        self.nodes.get(&id).is_some_and(|node| node.state == NodeState::Ready)
-            && !self.reservations.iter().any(whole)
+        self.takes_tasks_at(id, None)
+    }
+
+    /// Likewise by what drains now; at a moment to come without that of it which is over by then.
+    pub(crate) fn takes_tasks_at(&self, id: NodeId, at: Option<Time>) -> bool {
+        let is_ready = self.nodes.get(&id).is_some_and(|node| node.state == NodeState::Ready);
+        let mut parts = self.drains(at).flat_map(|kept| &kept.parts);
+        is_ready && !parts.any(|part| part.node == id && part.devices.is_empty())
     }
 
     /// Whether a device is drained by itself.
     pub fn is_drained(&self, id: DeviceId) -> bool {
-        let has = |kept: &Reservation| kept.parts.iter().any(|part| part.devices.contains(&id));
-        self.reservations.iter().any(|kept| kept.is_drain_now() && has(kept))
+        self.is_drained_at(id, None)
+    }
+
+    /// Likewise by what drains now; at a moment to come without that of it which is over by then.
+    pub(crate) fn is_drained_at(&self, id: DeviceId, at: Option<Time>) -> bool {
+        self.drains(at).flat_map(|kept| &kept.parts).any(|part| part.devices.contains(&id))
+    }
+
+    fn drains(&self, at: Option<Time>) -> impl Iterator<Item = &Reservation> {
+        let is_over = move |kept: &Reservation| kept.until.zip(at).is_some_and(|(until, at)| until <= at);
+        self.reservations.iter().filter(move |kept| kept.is_drain_now() && !is_over(kept))
     }
 
     /// Whether any reservation, begun or to come, is of a device.

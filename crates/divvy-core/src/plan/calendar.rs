@@ -13,7 +13,7 @@ use crate::model::job::{Cause, JobSpec};
 use crate::model::queue::{Queue, lineage};
 use crate::model::reservation::{Part, Purpose, Reservation};
 use crate::snapshot::{DeviceView, NodeView};
-use crate::state::{Allocation, State};
+use crate::state::{Allocation, Goes, State};
 use crate::time::{Span, Time};
 
 /// Puts aside what the calendar keeps from a job now, to be rolled back. Gives from when on the first of it is kept; `None` where
@@ -76,16 +76,14 @@ pub(super) fn turns(state: &State, spec: &JobSpec, now: Time) -> Vec<Time> {
     turns
 }
 
-/// When those who run will be stopped for what is to come on the calendar. Of an elastic gang a part may go: nothing is known of it.
+/// When those who run will be stopped for what is to come on the calendar.
 pub(super) fn stops(state: &State) -> BTreeMap<JobId, Time> {
     let to_come: Vec<&Reservation> =
         state.reservations.iter().filter(|kept| kept.evicts && !kept.began).collect();
     let lies_there = |held: &&Allocation| to_come.iter().any(|kept| kept.is_under(&held.placement));
     let all = state.allocations.values().filter(|_| !to_come.is_empty());
     let jobs: BTreeSet<JobId> = all.filter(lies_there).map(|held| held.job).collect();
-    let may_shrink = |job: &JobId| state.jobs.get(&job.number).is_none_or(|job| job.spec.gang.is_elastic());
-    let stop = |job: JobId| Some((job, state.stopped_for(job)?.from));
-    jobs.into_iter().filter(|job| !may_shrink(job)).filter_map(stop).collect()
+    jobs.into_iter().filter_map(|job| Some((job, state.stopped_for(job)?.from))).collect()
 }
 
 /// Likewise when a job will be that starts on these placements.
@@ -94,8 +92,7 @@ pub(super) fn stop_of(state: &State, spec: &JobSpec, placements: &[Placement]) -
         let lies_there = || placements.iter().any(|placement| kept.is_under(placement));
         kept.evicts && !kept.began && !kept.is_for(spec) && lies_there()
     };
-    let all = state.reservations.iter().filter(|_| !spec.gang.is_elastic());
-    all.filter(stops).map(|kept| kept.from).min()
+    state.reservations.iter().filter(stops).map(|kept| kept.from).min()
 }
 
 /// What a job can hold at a moment to come of a placement that it has now: nothing of what it will have been stopped on by then.
@@ -134,7 +131,7 @@ fn whole(trial: &mut Trial, part: &Part) -> Option<Placement> {
     })
 }
 
-/// The attempts that are to make room for what has begun on the calendar.
+/// What is to make room for what has begun on the calendar: attempts, and surplus tasks of gangs that run on.
 pub(super) fn evicted(state: &State) -> Vec<Event> {
     let begun: Vec<&Reservation> =
         state.reservations.iter().filter(|kept| kept.began && kept.evicts).collect();
@@ -143,22 +140,28 @@ pub(super) fn evicted(state: &State) -> Vec<Event> {
     }
     let mut jobs: BTreeMap<JobId, &Reservation> = BTreeMap::new();
     for held in state.allocations.values() {
-        let spec = state.jobs.get(&held.job.number).map(|job| &job.spec);
-        let is_meant = |kept: &&&Reservation| {
-            kept.is_under(&held.placement) && !spec.is_some_and(|spec| kept.is_for(spec))
-        };
-        let stops = state.run(held.job).is_none_or(|run| run.stopping.is_some());
-        if let Some(kept) = begun.iter().filter(|_| !stops).find(|kept| is_meant(kept)) {
+        if let Some(kept) = begun.iter().find(|kept| is_meant(state, kept, (held.job, &held.placement))) {
             jobs.entry(held.job).or_insert(kept);
         }
     }
-    jobs.into_iter().filter_map(|(job, kept)| stopped(state, job, kept)).collect()
+    let evicted = |(job, kept): (JobId, &Reservation)| {
+        let lies_there = |held: &Placement| begun.iter().any(|kept| is_meant(state, kept, (job, held)));
+        let by = Some(format!("reservation {}", kept.id));
+        match state.goes_of(job, lies_there) {
+            Goes::Nothing => None,
+            Goes::Tasks(allocations) => Some(Event::Shrinking { job, allocations, cause: Cause::Drain, by }),
+            Goes::All => {
+                let order = state.jobs.get(&job.number)?.spec.notice();
+                Some(Event::Stopping { job, cause: Cause::Drain, by, order, requeue: true })
+            }
+        }
+    };
+    jobs.into_iter().filter_map(evicted).collect()
 }
 
-fn stopped(state: &State, id: JobId, kept: &Reservation) -> Option<Event> {
-    let order = state.jobs.get(&id.number)?.spec.notice();
-    let by = Some(format!("reservation {}", kept.id));
-    Some(Event::Stopping { job: id, cause: Cause::Drain, by, order, requeue: true })
+/// Whether something is kept from a job that runs on it.
+fn is_meant(state: &State, kept: &Reservation, (job, held): (JobId, &Placement)) -> bool {
+    kept.is_under(held) && !state.jobs.get(&job.number).is_some_and(|job| kept.is_for(&job.spec))
 }
 
 /// A queue for which devices are kept now is guaranteed them besides, and so are those above it that say what they are guaranteed.

@@ -313,6 +313,7 @@ pub(super) fn blockers(state: &State, snapshot: &Snapshot, spec: &JobSpec) -> (V
     let mut trial = Trial::new(state, &mut scratch);
     let draining = state.draining.then_some(Reason::PoolDraining);
     let mut blockers: Vec<Reason> = draining.into_iter().chain(trial.beyond(spec)).collect();
+    blockers.extend(trial.spent(spec).skip(1).cloned());
     blockers.extend(super::allows(state, snapshot, spec).err());
     blockers.extend(super::closed(state, snapshot, spec).err());
     // Without limits what is left is capacity alone.

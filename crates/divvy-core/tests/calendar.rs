@@ -59,7 +59,7 @@ fn a_drain_that_evicts_has_jobs_go_back_into_their_queue_and_is_over_in_time() {
             reservation 1 begins
             stop a Drain
             ended a pending Drain exit=0
-            wait DV-GPUS-BUSY: no node has 2 GPUs free that would do
+            wait DV-DRAINING: 1 node that would do is being drained
             reservation 1 is over
             place a n1:0+n1:1
         "#]],
@@ -175,6 +175,27 @@ fn where_queues_say_guarantees_what_is_reserved_counts_for_jobs_that_are_not_pre
         expect![[r#"
             reservation 1 begins
             refused cannot-fit: this pool can never run it: is not preemptible, and queue b is guaranteed 1 GPU for such jobs. The pool has 4 h100 (80GB).
+            place x n1:0+n1:1
+        "#]],
+    );
+}
+
+#[test]
+fn who_would_fit_on_a_drained_node_alone_is_told_of_the_drain_not_of_running_jobs() {
+    check(
+        "node n1 2xh100\nnode n2 1xh100\nsubmit w default 1\nplan\ndrain on n1\nsubmit x default 2\nsubmit y default 1\nplan\nexplain x\nexplain y\ndrain off n1\nplan",
+        expect![[r#"
+            place w n2:0
+            reservation 1 begins
+            wait DV-GPUS-BUSY: every GPU that would do is taken
+            wait DV-DRAINING: 1 node that would do is being drained
+            later
+              DV-DRAINING 1 node that would do is being drained | wait for the drain to end: divvy reserve lists what is drained, and until when
+              3 in pool > 3 right model > 3 enough memory > 3 healthy > 0 free > 0 on one node
+            later
+              DV-GPUS-BUSY every GPU that would do is taken | wait for running jobs to end, or ask for fewer GPUs or for other models, too
+              3 in pool > 3 right model > 3 enough memory > 3 healthy > 0 free > 0 on one node
+            reservation 1 is over
             place x n1:0+n1:1
         "#]],
     );

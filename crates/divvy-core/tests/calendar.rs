@@ -200,3 +200,14 @@ fn who_would_fit_on_a_drained_node_alone_is_told_of_the_drain_not_of_running_job
         "#]],
     );
 }
+
+#[test]
+fn a_queue_for_which_something_is_kept_is_not_removed() {
+    check(
+        "node n1 2xh100\nqueue a\nqueue b\nreserve n1 queue=a at=+1h for=2h\nremove a\nremove b\npass 3h\nplan\nremove a",
+        expect![[r#"
+            refused queue-reserved: for queue a capacity is kept by reservation 1: take that back (divvy reserve --cancel 1), or let it end, before the queue is removed
+            reservation 1 is over
+        "#]],
+    );
+}

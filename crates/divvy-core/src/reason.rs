@@ -265,6 +265,11 @@ impl Reason {
         matches!(self, Reason::NotNear(..) | Reason::NotApart(..) | Reason::Repelled(..))
     }
 
+    /// Whether it is about what is on the calendar.
+    pub(crate) fn is_of_calendar(&self) -> bool {
+        matches!(self, Reason::NodesDraining(_) | Reason::DevicesDraining(_) | Reason::Booked(_))
+    }
+
     /// Whether it is about the job alone, and not about others that stand before it.
     pub fn is_its_own(&self) -> bool {
         !matches!(self, Reason::InLine | Reason::Reserved(_))

@@ -12,6 +12,7 @@ mod waiting;
 
 use neighbours::{Neighbours, Presence};
 
+pub(crate) use capacity::Drained;
 pub use capacity::{Capacity, NodeView, TaskCounts, task_kind};
 pub use device::{DeviceView, Unusable};
 pub use order::OrderKey;

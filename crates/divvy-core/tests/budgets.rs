@@ -209,3 +209,39 @@ fn what_is_charged_below_a_queue_is_nothing_of_those_with_names_like_it() {
     let charged = |path| ledger.charged_below(path, Time(1));
     assert_eq!((charged("a"), charged("a/x"), charged("b"), charged("c")), (1101, 1100, 100_000, 0));
 }
+
+#[test]
+fn of_two_budgets_that_are_used_up_each_is_named() {
+    check(
+        r#"queue t {"path":"t","budget":{"every":"day","milli_gpu_hours":4000,"carry_milli":0}}
+queue t/a {"path":"t/a","budget":{"every":{"span":43200000},"milli_gpu_hours":2000,"carry_milli":0}}
+queue t/b
+submit a t/a 2
+submit b t/b 2
+plan
+pass 1h
+end a
+end b
+submit c t/a 1
+plan
+explain c
+pass 11h
+plan
+explain c"#,
+        expect![[r#"
+            place a n1:0+n1:1
+            place b n1:2+n1:3
+            ended a completed Exit exit=0
+            ended b completed Exit exit=0
+            wait DV-OVER-BUDGET: queue t/a has used its budget of 2 GPU-hours, which renews 1970-01-01 12:00 UTC
+            later
+              DV-OVER-BUDGET queue t/a has used its budget of 2 GPU-hours, which renews 1970-01-01 12:00 UTC | wait until 1970-01-01 12:00 UTC, or have the budget of t/a raised
+              DV-OVER-BUDGET queue t has used its budget of 4 GPU-hours, which renews 1970-01-02 00:00 UTC | wait until 1970-01-02 00:00 UTC, or have the budget of t raised
+              4 in pool > 4 right model > 4 enough memory > 4 healthy > 4 free > 4 on one node
+            wait DV-OVER-BUDGET: queue t has used its budget of 4 GPU-hours, which renews 1970-01-02 00:00 UTC
+            later
+              DV-OVER-BUDGET queue t has used its budget of 4 GPU-hours, which renews 1970-01-02 00:00 UTC | wait until 1970-01-02 00:00 UTC, or have the budget of t raised
+              4 in pool > 4 right model > 4 enough memory > 4 healthy > 4 free > 4 on one node
+        "#]],
+    );
+}

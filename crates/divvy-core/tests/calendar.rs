@@ -59,7 +59,7 @@ fn a_drain_that_evicts_has_jobs_go_back_into_their_queue_and_is_over_in_time() {
             reservation 1 begins
             stop a Drain
             ended a pending Drain exit=0
-            wait DV-GPUS-BUSY: no node has 2 GPUs free that would do
+            wait DV-DRAINING: 1 node that would do is being drained
             reservation 1 is over
             place a n1:0+n1:1
         "#]],
@@ -148,4 +148,66 @@ fn a_model_that_the_pool_has_not_is_told_apart_from_one_that_is_kept() {
     assert!(few.contains("2 l4 GPUs can be reserved") && !few.contains("take one back"), "{few}");
     let kept = refused("reserve 2 queue=b model=h100");
     assert!(kept.contains("1 h100 GPUs can be reserved") && kept.contains("take one back"), "{kept}");
+}
+
+#[test]
+fn what_is_reserved_for_one_queue_does_not_bind_jobs_of_others_that_are_not_preemptible() {
+    check(
+        "node n1 2xh100\nnode n2 1xh100\nqueue a\nqueue b\nreserve n1:0 queue=a for=1h\nplan\nsubmit x b 1 fixed\nsubmit y b 1 fixed\nsubmit z b 1 fixed\nplan\nexplain z\nsubmit w a 1 fixed\nplan",
+        expect![[r#"
+            reservation 1 begins
+            place x n1:1
+            place y n2:0
+            wait DV-BOOKED: what is free is reserved from 1970-01-01 00:00 UTC on
+            later
+              DV-BOOKED what is free is reserved from 1970-01-01 00:00 UTC on | wait, or give it a time limit (-t) that ends before that: divvy reserve lists what is kept
+              3 in pool > 3 right model > 3 enough memory > 3 healthy > 1 free > 1 on one node
+              room from 1h
+            place w n1:0
+        "#]],
+    );
+}
+
+#[test]
+fn where_queues_say_guarantees_what_is_reserved_counts_for_jobs_that_are_not_preemptible() {
+    check(
+        "node n1 4xh100\nqueue a guarantee=1\nqueue b guarantee=1\nreserve n1:0 queue=a for=1h\nplan\nsubmit x a 2 fixed\nsubmit y b 2 fixed\nplan",
+        expect![[r#"
+            reservation 1 begins
+            refused cannot-fit: this pool can never run it: is not preemptible, and queue b is guaranteed 1 GPU for such jobs. The pool has 4 h100 (80GB).
+            place x n1:0+n1:1
+        "#]],
+    );
+}
+
+#[test]
+fn who_would_fit_on_a_drained_node_alone_is_told_of_the_drain_not_of_running_jobs() {
+    check(
+        "node n1 2xh100\nnode n2 1xh100\nsubmit w default 1\nplan\ndrain on n1\nsubmit x default 2\nsubmit y default 1\nplan\nexplain x\nexplain y\ndrain off n1\nplan",
+        expect![[r#"
+            place w n2:0
+            reservation 1 begins
+            wait DV-GPUS-BUSY: every GPU that would do is taken
+            wait DV-DRAINING: 1 node that would do is being drained
+            later
+              DV-DRAINING 1 node that would do is being drained | wait for the drain to end: divvy reserve lists what is drained, and until when
+              3 in pool > 3 right model > 3 enough memory > 3 healthy > 0 free > 0 on one node
+            later
+              DV-GPUS-BUSY every GPU that would do is taken | wait for running jobs to end, or ask for fewer GPUs or for other models, too
+              3 in pool > 3 right model > 3 enough memory > 3 healthy > 0 free > 0 on one node
+            reservation 1 is over
+            place x n1:0+n1:1
+        "#]],
+    );
+}
+
+#[test]
+fn a_queue_for_which_something_is_kept_is_not_removed() {
+    check(
+        "node n1 2xh100\nqueue a\nqueue b\nreserve n1 queue=a at=+1h for=2h\nremove a\nremove b\npass 3h\nplan\nremove a",
+        expect![[r#"
+            refused queue-reserved: for queue a capacity is kept by reservation 1: take that back (divvy reserve --cancel 1), or let it end, before the queue is removed
+            reservation 1 is over
+        "#]],
+    );
 }

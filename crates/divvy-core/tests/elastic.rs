@@ -298,3 +298,49 @@ fn a_gang_that_grew_loses_no_more_than_its_tasks_held() {
     let hours: Vec<i64> = attempts.iter().map(|it| it.lost_milli_ms / 3_600_000_000).collect();
     assert_eq!(hours, [16]);
 }
+
+#[test]
+fn what_begins_on_the_calendar_stops_surplus_tasks_that_lie_there_and_the_gang_runs_on() {
+    check(
+        "node n1 2xh100\nnode n2 2xh100\nqueue a\nqueue b\nsubmit e a 1 tasks=1..4\nplan\npass 10h\nreserve n2 queue=b for=1h\nplan\nplan\nend e/2 signal=15\nend e/3 signal=15\nsubmit f b 2\nplan\nend f\npass 1h\nplan",
+        expect![[r#"
+            place e n1:0
+            grow e n1:1 n2:0 n2:1
+            reservation 1 begins
+            shrink e by n2:0 n2:1 Drain
+            place f n2:0+n2:1
+            ended f completed Exit exit=0
+            reservation 1 is over
+            grow e n2:0 n2:1
+        "#]],
+    );
+}
+
+#[test]
+fn what_begins_on_the_calendar_stops_a_gang_of_which_the_core_lies_there() {
+    check(
+        "node n1 1xh100\nnode n2 2xh100\nqueue a\nqueue b\nsubmit e a 1 tasks=2..3\nplan\npass 10h\nreserve n2 queue=b for=1h\nplan",
+        expect![[r#"
+            place e n2:0 n2:1
+            grow e n1:0
+            reservation 1 begins
+            stop e Drain
+        "#]],
+    );
+}
+
+#[test]
+fn who_is_guaranteed_something_takes_it_from_what_is_left_of_a_gang_that_gave_tasks_up_for_a_drain() {
+    check(
+        "policy {elastic: true, half_life: none}\nnode n1 2xh100\nnode n2 2xh100\nqueue a\nqueue b guarantee=1\nsubmit e a 1 tasks=1..4\nplan\npass 10h\ndrain on n2 evict for=1h\nsubmit f b 1\nplan\nend e/2 signal=15\nend e/3 signal=15\nplan",
+        expect![[r#"
+            place e n1:0
+            grow e n1:1 n2:0 n2:1
+            reservation 1 begins
+            shrink e by n2:0 n2:1 Drain
+            wait DV-GPUS-BUSY: every GPU that would do is taken
+            shrink e by n1:1 Reclaimed by f
+            promise f n1:1
+        "#]],
+    );
+}

@@ -188,7 +188,7 @@ fn nodes_that_drain_and_devices_that_broke_are_named() {
         "node n1 2xh100\nnode n2 1xh100\ndevice n2:0 down\ndrain on n1\nsubmit j default 1\nplan",
         "j",
         expect![[r#"
-            DV-GPUS-BUSY every GPU that would do is taken
+            DV-DRAINING 1 node that would do is being drained
                 n1 takes jobs again: divvy gpus undrain n1
             => n1 takes jobs again: divvy gpus undrain n1
         "#]],

@@ -44,8 +44,8 @@ fn a_job_without_devices_takes_places_within_the_guarantee_of_its_queue() {
             promise a1 n1
             promise a2 n1
             ended prepare pending Reclaimed exit=143
-            ended train pending Reclaimed exit=143
             place a1 n1
+            ended train pending Reclaimed exit=143
             place a2 n1
             wait DV-HOST-BUSY: no node has 50Gi of memory left
             wait DV-HOST-BUSY: no node has 50Gi of memory left
@@ -123,6 +123,91 @@ fn who_holds_most_of_the_cores_gives_back_first() {
             place b2 n1
             stop b2 Reclaimed by j
             promise j n1
+        "#]],
+    );
+}
+
+#[test]
+fn a_promise_waits_for_those_on_its_devices_not_for_all_on_the_host() {
+    told(
+        "node n1 2xh100\nqueue g guarantee=2\nqueue u\nsubmit v u 1 array=0-1\nplan\nsubmit a g 1\nsubmit b g 1\nplan\nend v_1 signal=15\nend v_0 signal=15",
+        expect![[r#"
+            place v_0 n1:0
+            place v_1 n1:1
+            stop v_1 Reclaimed by a
+            stop v_0 Reclaimed by b
+            promise a n1:1
+            promise b n1:0
+            ended v_1 pending Reclaimed exit=143
+            place a n1:1
+            ended v_0 pending Reclaimed exit=143
+            place b n1:0
+        "#]],
+    );
+}
+
+#[test]
+fn what_a_host_has_left_and_what_those_leave_who_go_is_given_to_one_promise_each() {
+    // a1 needs 10 of v2's memory beside v1's and the 20 that are left; a2 the rest of v2's.
+    told(
+        "node n1 4xh100 mem=100\nqueue a guarantee=4\nqueue b weight=0\nsubmit v1 b 2 mem=40\nsubmit v2 b 2 mem=40\nplan\nsubmit a1 a 2 mem=70\nsubmit a2 a 2 mem=30\nplan\nend v1 signal=15\nplan\nexplain a1\nend v2 signal=15",
+        expect![[r#"
+            place v1 n1:0+n1:1
+            place v2 n1:2+n1:3
+            stop v2 Reclaimed by a1
+            stop v1 Reclaimed by a1
+            promise a1 n1:0+n1:1
+            promise a2 n1:2+n1:3
+            ended v1 pending Reclaimed exit=143
+            wait DV-GPUS-BUSY: no node has 2 GPUs free that would do
+            later
+              DV-PROMISED its devices are promised to it; the task that holds them is being stopped | wait a moment: it starts when they have stopped
+              DV-GPUS-BUSY no node has 2 GPUs free that would do | wait for running jobs to end, or ask for fewer GPUs or for other models, too
+              4 in pool > 4 right model > 4 enough memory > 4 healthy > 0 free > 0 on one node
+            ended v2 pending Reclaimed exit=143
+            place a1 n1:0+n1:1
+            place a2 n1:2+n1:3
+        "#]],
+    );
+}
+
+#[test]
+fn who_needs_more_memory_than_is_left_waits_for_as_many_as_have_it() {
+    told(
+        "node n1 4xh100 mem=100\nqueue a guarantee=4\nqueue b weight=0\nsubmit v1 b 2 mem=40\nsubmit v2 b 2 mem=40\nplan\nsubmit a1 a 2 mem=90\nplan\nend v2 signal=15\nplan\nend v1 signal=15",
+        expect![[r#"
+            place v1 n1:0+n1:1
+            place v2 n1:2+n1:3
+            stop v2 Reclaimed by a1
+            stop v1 Reclaimed by a1
+            promise a1 n1:0+n1:1
+            ended v2 pending Reclaimed exit=143
+            wait DV-HOST-BUSY: no node has 40Gi of memory left
+            ended v1 pending Reclaimed exit=143
+            place a1 n1:0+n1:1
+        "#]],
+    );
+}
+
+#[test]
+fn of_those_for_whom_a_promise_waits_only_those_are_counted_that_have_not_ended() {
+    told(
+        "node n1 2xh100\nqueue g guarantee=2\nqueue u\nsubmit v u 1 array=0-1\nplan\nsubmit a g 2\nplan\nexplain a\nend v_1 signal=15\nexplain a",
+        expect![[r#"
+            place v_0 n1:0
+            place v_1 n1:1
+            stop v_1 Reclaimed by a
+            stop v_0 Reclaimed by a
+            promise a n1:0+n1:1
+            later
+              DV-PROMISED its devices are promised to it; 2 tasks that hold them are being stopped | wait a moment: it starts when they have stopped
+              DV-GPUS-BUSY no node has 2 GPUs free that would do | wait for running jobs to end, or ask for fewer GPUs or for other models, too
+              2 in pool > 2 right model > 2 enough memory > 2 healthy > 0 free > 0 on one node
+            ended v_1 pending Reclaimed exit=143
+            later
+              DV-PROMISED its devices are promised to it; the task that holds them is being stopped | wait a moment: it starts when they have stopped
+              DV-GPUS-BUSY no node has 2 GPUs free that would do | wait for running jobs to end, or ask for fewer GPUs or for other models, too
+              2 in pool > 2 right model > 2 enough memory > 2 healthy > 0 free > 0 on one node
         "#]],
     );
 }

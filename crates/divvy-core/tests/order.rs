@@ -154,9 +154,9 @@ fn an_array_that_gave_way_stands_where_its_service_puts_it() {
             promise sweep_2 n1:1
             promise sweep_3 n1:0
             ended sweep_0 pending Order exit=143
+            place sweep_3 n1:0
             ended sweep_1 pending Order exit=143
             place sweep_2 n1:1
-            place sweep_3 n1:0
             wait DV-GPUS-BUSY: every GPU that would do is taken
         "#]],
     );

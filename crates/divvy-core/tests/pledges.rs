@@ -108,21 +108,21 @@ fn who_is_ahead_of_his_pace_is_guaranteed_nothing_until_he_is_behind_again() {
             promise b_6 n1:1
             promise b_7 n1:0
             ended a_0 pending Reclaimed exit=0
+            place b_7 n1:0
             ended a_1 pending Reclaimed exit=0
+            place b_6 n1:1
             ended a_2 pending Reclaimed exit=0
+            place b_5 n1:2
             ended a_3 pending Reclaimed exit=0
+            place b_4 n1:3
             ended a_4 pending Reclaimed exit=0
+            place b_3 n1:4
             ended a_5 pending Reclaimed exit=0
+            place b_2 n1:5
             ended a_6 pending Reclaimed exit=0
+            place b_1 n1:6
             ended a_7 pending Reclaimed exit=0
             place b_0 n1:7
-            place b_1 n1:6
-            place b_2 n1:5
-            place b_3 n1:4
-            place b_4 n1:3
-            place b_5 n1:2
-            place b_6 n1:1
-            place b_7 n1:0
             wait DV-GPUS-BUSY: every GPU that would do is taken
             stop b_7 Reclaimed by a_0
             stop b_6 Reclaimed by a_1
@@ -143,56 +143,56 @@ fn a_period_begins_anew_whatever_was_used_in_the_last_one() {
     check(
         "submit a a 1 array=0-7\nplan\npass 4h\nsubmit b b 1 array=0-7\nplan\nend a_0\nend a_1\nend a_2\nend a_3\nend a_4\nend a_5\nend a_6\nend a_7\nplan\npass 1h\nplan\npass 19h\nplan",
         expect![[r#"
-        place a_0 n1:0
-        place a_1 n1:1
-        place a_2 n1:2
-        place a_3 n1:3
-        place a_4 n1:4
-        place a_5 n1:5
-        place a_6 n1:6
-        place a_7 n1:7
-        stop a_7 Reclaimed by b_0
-        stop a_6 Reclaimed by b_1
-        stop a_5 Reclaimed by b_2
-        stop a_4 Reclaimed by b_3
-        stop a_3 Reclaimed by b_4
-        stop a_2 Reclaimed by b_5
-        stop a_1 Reclaimed by b_6
-        stop a_0 Reclaimed by b_7
-        promise b_0 n1:7
-        promise b_1 n1:6
-        promise b_2 n1:5
-        promise b_3 n1:4
-        promise b_4 n1:3
-        promise b_5 n1:2
-        promise b_6 n1:1
-        promise b_7 n1:0
-        ended a_0 pending Reclaimed exit=0
-        ended a_1 pending Reclaimed exit=0
-        ended a_2 pending Reclaimed exit=0
-        ended a_3 pending Reclaimed exit=0
-        ended a_4 pending Reclaimed exit=0
-        ended a_5 pending Reclaimed exit=0
-        ended a_6 pending Reclaimed exit=0
-        ended a_7 pending Reclaimed exit=0
-        place b_0 n1:7
-        place b_1 n1:6
-        place b_2 n1:5
-        place b_3 n1:4
-        place b_4 n1:3
-        place b_5 n1:2
-        place b_6 n1:1
-        place b_7 n1:0
-        wait DV-GPUS-BUSY: every GPU that would do is taken
-        stop b_7 Reclaimed by a_0
-        stop b_6 Reclaimed by a_1
-        stop b_5 Reclaimed by a_2
-        stop b_4 Reclaimed by a_3
-        promise a_0 n1:0
-        promise a_1 n1:1
-        promise a_2 n1:2
-        promise a_3 n1:3
-    "#]],
+            place a_0 n1:0
+            place a_1 n1:1
+            place a_2 n1:2
+            place a_3 n1:3
+            place a_4 n1:4
+            place a_5 n1:5
+            place a_6 n1:6
+            place a_7 n1:7
+            stop a_7 Reclaimed by b_0
+            stop a_6 Reclaimed by b_1
+            stop a_5 Reclaimed by b_2
+            stop a_4 Reclaimed by b_3
+            stop a_3 Reclaimed by b_4
+            stop a_2 Reclaimed by b_5
+            stop a_1 Reclaimed by b_6
+            stop a_0 Reclaimed by b_7
+            promise b_0 n1:7
+            promise b_1 n1:6
+            promise b_2 n1:5
+            promise b_3 n1:4
+            promise b_4 n1:3
+            promise b_5 n1:2
+            promise b_6 n1:1
+            promise b_7 n1:0
+            ended a_0 pending Reclaimed exit=0
+            place b_7 n1:0
+            ended a_1 pending Reclaimed exit=0
+            place b_6 n1:1
+            ended a_2 pending Reclaimed exit=0
+            place b_5 n1:2
+            ended a_3 pending Reclaimed exit=0
+            place b_4 n1:3
+            ended a_4 pending Reclaimed exit=0
+            place b_3 n1:4
+            ended a_5 pending Reclaimed exit=0
+            place b_2 n1:5
+            ended a_6 pending Reclaimed exit=0
+            place b_1 n1:6
+            ended a_7 pending Reclaimed exit=0
+            place b_0 n1:7
+            wait DV-GPUS-BUSY: every GPU that would do is taken
+            stop b_7 Reclaimed by a_0
+            stop b_6 Reclaimed by a_1
+            stop b_5 Reclaimed by a_2
+            stop b_4 Reclaimed by a_3
+            promise a_0 n1:0
+            promise a_1 n1:1
+            promise a_2 n1:2
+            promise a_3 n1:3
+        "#]],
     );
 }
 

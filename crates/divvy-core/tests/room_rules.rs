@@ -335,3 +335,260 @@ explain wide",
         "#]],
     );
 }
+
+#[test]
+fn room_is_not_foretold_where_a_drain_will_have_begun() {
+    check(
+        "node n1 4xh100
+submit r default 2 limit=1h
+plan
+drain on n1 evict at=+1h for=5h
+submit w default 4 limit=30m
+plan
+explain w
+pass 1h
+end r
+plan
+pass 5h
+plan",
+        expect![[r#"
+            place r n1:0+n1:1
+            wait DV-GPUS-BUSY: no node has 4 GPUs free that would do
+            later
+              DV-GPUS-BUSY no node has 4 GPUs free that would do | wait for running jobs to end, or ask for fewer GPUs or for other models, too
+              4 in pool > 4 right model > 4 enough memory > 4 healthy > 2 free > 0 on one node
+              room from 6h
+            ended r completed Exit exit=0
+            reservation 1 begins
+            wait DV-DRAINING: 1 node that would do is being drained
+            reservation 1 is over
+            place w n1:0+n1:1+n1:2+n1:3
+        "#]],
+    );
+}
+
+#[test]
+fn no_room_is_kept_where_a_job_would_run_into_a_drain() {
+    check(
+        "node n1 4xh100
+node n2 4xh100
+submit r1 default 2 limit=1h
+submit r2 default 4 limit=8h
+plan
+drain on n1 evict at=+2h for=10h
+drain on n2 evict at=+2h for=10h
+submit w default 4 limit=90m
+submit s default 2 limit=110m
+plan
+explain w",
+        expect![[r#"
+            place r1 n1:0+n1:1
+            place r2 n2:0+n2:1+n2:2+n2:3
+            place s n1:2+n1:3
+            wait DV-GPUS-BUSY: no node has 4 GPUs free that would do
+            later
+              DV-GPUS-BUSY no node has 4 GPUs free that would do | wait for running jobs to end, or ask for fewer GPUs or for other models, too
+              8 in pool > 8 right model > 8 enough memory > 8 healthy > 0 free > 0 on one node
+              room from 12h
+        "#]],
+    );
+}
+
+#[test]
+fn room_is_kept_before_a_drain_for_who_ends_just_when_it_begins() {
+    check(
+        "node n1 4xh100
+submit r default 2 limit=1h
+plan
+drain on n1 evict at=+2h for=10h
+submit w default 4 limit=1h
+submit s default 2 limit=90m
+plan
+explain w
+pass 1h
+end r
+plan",
+        expect![[r#"
+            place r n1:0+n1:1
+            wait DV-GPUS-BUSY: no node has 4 GPUs free that would do
+            wait DV-RESERVED: what is free is kept for job 2, which is before it in line
+            later
+              DV-GPUS-BUSY no node has 4 GPUs free that would do | wait for running jobs to end, or ask for fewer GPUs or for other models, too
+              4 in pool > 4 right model > 4 enough memory > 4 healthy > 2 free > 0 on one node
+              room from 1h
+            ended r completed Exit exit=0
+            place w n1:0+n1:1+n1:2+n1:3
+            wait DV-GPUS-BUSY: no node has 2 GPUs free that would do
+        "#]],
+    );
+}
+
+#[test]
+fn room_is_foretold_from_the_end_of_what_is_kept_for_another_queue() {
+    check(
+        "node n1 4xh100
+queue a
+submit r default 2 limit=1h
+plan
+reserve n1 queue=a at=+30m for=3h
+submit w default 4 limit=2h
+plan
+explain w",
+        expect![[r#"
+            place r n1:0+n1:1
+            wait DV-GPUS-BUSY: no node has 4 GPUs free that would do
+            later
+              DV-GPUS-BUSY no node has 4 GPUs free that would do | wait for running jobs to end, or ask for fewer GPUs or for other models, too
+              4 in pool > 4 right model > 4 enough memory > 4 healthy > 2 free > 0 on one node
+              room from 3h30m
+        "#]],
+    );
+}
+
+#[test]
+fn who_will_be_stopped_for_a_drain_is_not_kept_from_room_that_begins_after_it() {
+    check(
+        "node n1 4xh100
+submit r default 1 limit=1h
+plan
+drain on n1 evict at=+2h for=10h
+submit w default 4 limit=90m
+submit s default 1
+submit t default 1 fixed limit=3h
+plan
+explain w",
+        expect![[r#"
+            place r n1:0
+            place s n1:1
+            wait DV-BOOKED: what is free is reserved from 1970-01-01 02:00 UTC on
+            wait DV-GPUS-BUSY: no node has 4 GPUs free that would do
+            later
+              DV-GPUS-BUSY no node has 4 GPUs free that would do | wait for running jobs to end, or ask for fewer GPUs or for other models, too
+              4 in pool > 4 right model > 4 enough memory > 4 healthy > 2 free > 0 on one node
+              room from 12h
+        "#]],
+    );
+}
+
+#[test]
+fn room_is_kept_for_who_needs_a_node_whose_drain_ends() {
+    check(
+        "node n1 4xh100
+node n2 4xh100
+drain on n1 for=2h
+submit w default 4 tasks=2
+submit s default 4 limit=10h
+submit t default 4 limit=2h
+plan
+explain w
+pass 2h
+end t
+plan",
+        expect![[r#"
+            reservation 1 begins
+            place t n2:0+n2:1+n2:2+n2:3
+            wait DV-GANG: not all of its 2 tasks fit at once
+            wait DV-RESERVED: what is free is kept for job 1, which is before it in line
+            later
+              DV-GPUS-BUSY no node has 4 GPUs free that would do | wait for running jobs to end, or ask for fewer GPUs or for other models, too
+              8 in pool > 8 right model > 8 enough memory > 8 healthy > 0 free > 0 on one node
+              room from 2h
+            ended t completed Exit exit=0
+            reservation 1 is over
+            place w n1:0+n1:1+n1:2+n1:3 n2:0+n2:1+n2:2+n2:3
+            wait DV-GPUS-BUSY: no node has 4 GPUs free that would do
+        "#]],
+    );
+}
+
+#[test]
+fn room_is_kept_for_who_waits_for_the_end_of_a_drain_alone() {
+    check(
+        "node n1 2xh100
+node n2 1xh100
+drain on n1:0 for=2h
+drain on n1:1 for=3h
+submit w default 2
+submit s default 1
+plan
+explain w
+pass 3h
+plan",
+        expect![[r#"
+            reservation 1 begins
+            reservation 2 begins
+            place s n2:0
+            wait DV-GPU-DRAINING: 2 GPUs that would do are being drained
+            later
+              DV-GPU-DRAINING 2 GPUs that would do are being drained | wait for the drain to end: divvy reserve lists what is drained, and until when
+              3 in pool > 3 right model > 3 enough memory > 1 healthy > 0 free > 0 on one node
+              room from 3h
+            reservation 1 is over
+            reservation 2 is over
+            place w n1:0+n1:1
+        "#]],
+    );
+}
+
+#[test]
+fn room_is_kept_for_who_waits_for_the_end_of_a_reservation() {
+    check(
+        "node n1 2xh100
+queue a
+reserve n1:0 queue=a for=2h
+submit w default 2
+submit s default 1 limit=3h
+submit t default 1 limit=2h
+plan
+explain w
+pass 2h
+end t
+plan",
+        expect![[r#"
+            reservation 1 begins
+            place t n1:1
+            wait DV-BOOKED: what is free is reserved from 1970-01-01 00:00 UTC on
+            wait DV-RESERVED: what is free is kept for job 1, which is before it in line
+            later
+              DV-GPUS-BUSY no node has 2 GPUs free that would do | wait for running jobs to end, or ask for fewer GPUs or for other models, too
+              2 in pool > 2 right model > 2 enough memory > 2 healthy > 1 free > 0 on one node
+              room from 2h
+            ended t completed Exit exit=0
+            reservation 1 is over
+            place w n1:0+n1:1
+            wait DV-GPUS-BUSY: every GPU that would do is taken
+        "#]],
+    );
+}
+
+#[test]
+fn where_nothing_on_the_calendar_ends_nobody_owns_room_for_it() {
+    check(
+        "policy reserve: 1
+node n1 2xh100
+node n2 2xh100
+submit r default 1 limit=1h
+plan
+drain on n2
+submit v default 2 limit=1h
+submit w default 2
+submit s default 1
+plan
+explain v
+explain w",
+        expect![[r#"
+            place r n1:0
+            reservation 1 begins
+            wait DV-RESERVED: what is free is kept for job 2, which is before it in line
+            wait DV-GPUS-BUSY: no node has 2 GPUs free that would do
+            wait DV-GPUS-BUSY: no node has 2 GPUs free that would do
+            later
+              DV-GPUS-BUSY no node has 2 GPUs free that would do | wait for running jobs to end, or ask for fewer GPUs or for other models, too
+              4 in pool > 4 right model > 4 enough memory > 4 healthy > 1 free > 0 on one node
+              room from 1h
+            later
+              DV-GPUS-BUSY no node has 2 GPUs free that would do | wait for running jobs to end, or ask for fewer GPUs or for other models, too
+              4 in pool > 4 right model > 4 enough memory > 4 healthy > 1 free > 0 on one node
+        "#]],
+    );
+}

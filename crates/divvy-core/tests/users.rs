@@ -124,9 +124,9 @@ fn a_queue_is_divided_among_those_who_run_and_wait_in_it_already() {
             promise a_1 n1:2
             wait DV-GPUS-BUSY: every GPU that would do is taken
             ended b_2 pending Reclaimed exit=143
+            place a_1 n1:2
             ended b_3 pending Reclaimed exit=143
             place a_0 n1:3
-            place a_1 n1:2
             wait DV-GPUS-BUSY: every GPU that would do is taken
             wait DV-GPUS-BUSY: every GPU that would do is taken
         "#]],

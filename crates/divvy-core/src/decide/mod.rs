@@ -243,6 +243,16 @@ pub enum Rejection {
         /// How many.
         jobs: usize,
     },
+    /// For a queue that goes something is kept on the calendar.
+    #[error(
+        "for queue {queue} capacity is kept by reservation {reservation}: take that back (divvy reserve --cancel {reservation}), or let it end, before the queue is removed"
+    )]
+    QueueReserved {
+        /// Which.
+        queue: String,
+        /// By which reservation.
+        reservation: u64,
+    },
     /// The specification makes no sense.
     #[error("{field}: {what}")]
     BadSpec {
@@ -296,6 +306,7 @@ impl Rejection {
             Rejection::NotAdmin => "not-admin",
             Rejection::WrongState { .. } => "wrong-state",
             Rejection::QueueInUse { .. } => "queue-in-use",
+            Rejection::QueueReserved { .. } => "queue-reserved",
             Rejection::BadSpec { .. } => "bad-spec",
         }
     }

@@ -8,6 +8,7 @@ use crate::event::Event;
 use crate::model::policy::Policy;
 use crate::model::queue::{Queue, Settings, lineage, user_at};
 use crate::model::recollection::Recollection;
+use crate::model::reservation::Purpose;
 use crate::state::State;
 use crate::time::Time;
 
@@ -77,6 +78,9 @@ pub(super) fn set_queues(
     if let Some((queue, jobs)) = in_use.into_iter().next() {
         return Err(Rejection::QueueInUse { queue: queue.to_owned(), jobs });
     }
+    if let Some((queue, reservation)) = reserved_for(state, &wanted) {
+        return Err(Rejection::QueueReserved { queue: queue.to_owned(), reservation });
+    }
     if queues.len() == state.queues.len()
         && queues.iter().all(|queue| state.queues.get(&queue.path) == Some(queue))
     {
@@ -85,6 +89,15 @@ pub(super) fn set_queues(
     let (by, note) = (by.name.clone(), note.map(str::to_owned));
     let set = Event::QueuesSet { queues: queues.to_vec(), by, note };
     Ok(promises_beyond(state, queues).chain([set]).collect())
+}
+
+/// A queue that goes and for which something is kept on the calendar, now or later, and by which reservation.
+fn reserved_for<'a>(state: &'a State, wanted: &BTreeSet<&str>) -> Option<(&'a str, u64)> {
+    let goes = |queue: &str| state.queues.contains_key(queue) && !wanted.contains(queue);
+    state.reservations.iter().find_map(|kept| match &kept.purpose {
+        Purpose::Queue(queue) if goes(queue) => Some((queue.as_str(), kept.id)),
+        _ => None,
+    })
 }
 
 /// Who administers queues sets those below them, and no others; nor do these guarantee more than what they lie in.

@@ -24,7 +24,7 @@ pub(crate) enum Gate {
     PoolDraining,
     Limit(String, Resource),
     UserLimit(String, Resource),
-    Budget,
+    Budget(String),
     Guarantee,
     Loans,
     InLine,
@@ -49,7 +49,7 @@ impl Gate {
                 let queue = user_at(seat).map_or(seat.as_str(), |(queue, _)| queue);
                 Gate::UserLimit(queue.to_owned(), resource.clone())
             }
-            Reason::OverBudget(..) => Gate::Budget,
+            Reason::OverBudget(queue, ..) => Gate::Budget(queue.clone()),
             Reason::BeyondGuarantee(..) => Gate::Guarantee,
             Reason::BorrowLimit(..) | Reason::NotLent(..) | Reason::LentOut(..) => Gate::Loans,
             Reason::InLine | Reason::Reserved(_) => Gate::InLine,
@@ -70,11 +70,11 @@ impl Gate {
             (Gate::UserLimit(queue, resource), Change::RaiseUserLimit(raise)) => {
                 (queue, resource) == (&raise.queue, &raise.resource)
             }
-            (Gate::Budget, grant) => matches!(grant, Change::RaiseBudget { .. }),
+            (Gate::Budget(own), Change::RaiseBudget { queue, .. }) => own == queue,
             (Gate::PoolDraining, grant) => *grant == Change::EndDrain,
             (Gate::Guarantee, grant) => matches!(grant, Change::RaiseGuarantee(_)),
             (Gate::Loans, Change::RaiseGuarantee(_) | Change::RaiseBorrow(_) | Change::RaiseLend(_)) => true,
-            (Gate::Limit(..) | Gate::UserLimit(..) | Gate::Loans, _) => false,
+            (Gate::Limit(..) | Gate::UserLimit(..) | Gate::Budget(_) | Gate::Loans, _) => false,
             (Gate::Size | Gate::Capacity | Gate::InLine | Gate::Other(_), grant) => {
                 let opens_another = matches!(
                     grant,
@@ -149,7 +149,7 @@ pub(super) fn own(state: &State, job: &Job, (id, run): (JobId, &Run)) -> Vec<Rea
     let held = (run.state == JobState::Held).then(|| Reason::Held(run.held_by.clone().unwrap_or_default()));
     // What is promised to the job itself is among its own blockers.
     let promise = id.member.and_then(|_| state.promises.get(&id));
-    let promised = promise.map(|promise| Reason::Promised(promise.waits_for.len() as u32));
+    let promised = promise.map(|promise| Reason::Promised(state.awaited_by(promise)));
     let before = held.into_iter().chain(promised);
     let mut own: Vec<Reason> = before.chain(job.own_blockers(state, state.now)).collect();
     // Who has a promise counts among those that run.

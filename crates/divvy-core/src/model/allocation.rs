@@ -46,11 +46,6 @@ pub struct Placement {
 }
 
 impl Placement {
-    /// Whether it draws on anything of the host but its devices.
-    pub fn draws_on_host(&self) -> bool {
-        self.cpu_milli > 0 || self.memory_bytes > 0 || !self.extras.is_empty()
-    }
-
     /// Thousandths of devices drawn in all.
     pub fn milli(&self) -> i64 {
         self.devices.iter().map(|(_, draw)| i64::from(draw.milli)).sum()

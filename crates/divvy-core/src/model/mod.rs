@@ -18,6 +18,7 @@ pub mod moves;
 pub mod newer;
 pub mod node;
 pub mod pace;
+pub(crate) mod parts;
 pub mod policy;
 pub mod prices;
 pub mod promise;

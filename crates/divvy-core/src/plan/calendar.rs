@@ -1,7 +1,7 @@
 //! The calendar in a plan: what reservations keep from a job, and what is to go when one begins.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::trial::Trial;
 use crate::amount::{Amount, Limits, Resource};
@@ -13,15 +13,30 @@ use crate::model::job::{Cause, JobSpec};
 use crate::model::queue::{Queue, lineage};
 use crate::model::reservation::{Part, Purpose, Reservation};
 use crate::snapshot::{DeviceView, NodeView};
-use crate::state::State;
-use crate::time::Time;
+use crate::state::{Allocation, Goes, State};
+use crate::time::{Span, Time};
 
-/// Puts aside what the calendar keeps from a job, to be rolled back. Gives from when on the first of it is kept; `None` where
+/// Puts aside what the calendar keeps from a job now, to be rolled back. Gives from when on the first of it is kept; `None` where
 /// nothing is.
 pub(super) fn put_aside(trial: &mut Trial, spec: &JobSpec) -> Option<Time> {
+    let now = trial.reserve.now().max(trial.state.now);
+    put_aside_at(trial, spec, now)
+}
+
+/// The pool as the calendar leaves it to a job that would start at a moment to come, to be rolled back: what is drained now takes tasks
+/// again if that is over by then.
+pub(super) fn come_to(trial: &mut Trial, spec: &JobSpec, at: Time) {
     let state = trial.state;
-    let now = trial.reserve.now().max(state.now);
-    let closed = state.reservations.iter().filter(|kept| is_closed(kept, spec, now));
+    let is_over = |kept: &&Reservation| kept.is_drain_now() && kept.until.is_some_and(|until| until <= at);
+    for part in state.reservations.iter().filter(is_over).flat_map(|kept| &kept.parts) {
+        trial.open(part.node, at);
+    }
+    put_aside_at(trial, spec, at);
+}
+
+/// Puts aside what it keeps from one that would start at a moment to come.
+fn put_aside_at(trial: &mut Trial, spec: &JobSpec, at: Time) -> Option<Time> {
+    let closed = trial.state.reservations.iter().filter(|kept| is_closed(kept, spec, at));
     let mut first: Option<Time> = None;
     for kept in closed {
         for part in &kept.parts {
@@ -34,17 +49,64 @@ pub(super) fn put_aside(trial: &mut Trial, spec: &JobSpec) -> Option<Time> {
     first
 }
 
-/// Whether a job may not be placed on what is kept. Work on it that has begun is seen in what is free. Before it begins those are
-/// kept away that say they would not have ended by then, and those that may not be stopped and do not say.
-fn is_closed(kept: &Reservation, spec: &JobSpec, now: Time) -> bool {
-    if kept.is_for(spec) {
+/// Whether a job that would start at a moment may not be placed on what is kept. Work on it that has begun is seen in what is free. Before
+/// it begins those are kept away that say they would not have ended by then, and those that may not be stopped and do not say.
+fn is_closed(kept: &Reservation, spec: &JobSpec, at: Time) -> bool {
+    if kept.is_for(spec) || kept.until.is_some_and(|until| until <= at) {
         return false;
     }
     if kept.began {
         return kept.purpose != Purpose::Maintenance;
     }
-    let ends_in_time = spec.known_length().map(|length| now + length <= kept.from);
-    kept.evicts && !ends_in_time.unwrap_or(spec.preemptible)
+    let ends_in_time = spec.known_length().map(|length| at + length <= kept.from);
+    kept.from <= at || kept.evicts && !ends_in_time.unwrap_or(spec.preemptible)
+}
+
+/// The moments to come from which on the calendar keeps other things from a job that would start then than just before, rising.
+pub(super) fn turns(state: &State, spec: &JobSpec, now: Time) -> Vec<Time> {
+    let of = |kept: &Reservation| {
+        // The last moment at which it would still have ended in time is one of those before.
+        let last = spec.known_length().filter(|_| kept.evicts).map(|length| kept.from - length + Span(1));
+        [last, Some(kept.from), kept.until]
+    };
+    let mut turns: Vec<Time> = state.reservations.iter().flat_map(of).flatten().collect();
+    turns.retain(|turn| *turn > now);
+    turns.sort_unstable();
+    turns.dedup();
+    turns
+}
+
+/// When those who run will be stopped for what is to come on the calendar.
+pub(super) fn stops(state: &State) -> BTreeMap<JobId, Time> {
+    let to_come: Vec<&Reservation> =
+        state.reservations.iter().filter(|kept| kept.evicts && !kept.began).collect();
+    let lies_there = |held: &&Allocation| to_come.iter().any(|kept| kept.is_under(&held.placement));
+    let all = state.allocations.values().filter(|_| !to_come.is_empty());
+    let jobs: BTreeSet<JobId> = all.filter(lies_there).map(|held| held.job).collect();
+    jobs.into_iter().filter_map(|job| Some((job, state.stopped_for(job)?.from))).collect()
+}
+
+/// Likewise when a job will be that starts on these placements.
+pub(super) fn stop_of(state: &State, spec: &JobSpec, placements: &[Placement]) -> Option<Time> {
+    let stops = |kept: &&Reservation| {
+        let lies_there = || placements.iter().any(|placement| kept.is_under(placement));
+        kept.evicts && !kept.began && !kept.is_for(spec) && lies_there()
+    };
+    state.reservations.iter().filter(stops).map(|kept| kept.from).min()
+}
+
+/// What a job can hold at a moment to come of a placement that it has now: nothing of what it will have been stopped on by then.
+pub(super) fn lasting(state: &State, spec: &JobSpec, placement: &Placement, at: Time) -> Option<Placement> {
+    let stops = |kept: &&Reservation| kept.evicts && !kept.began && kept.from <= at && !kept.is_for(spec);
+    let kept = state.reservations.iter().filter(stops).flat_map(|kept| &kept.parts);
+    let mut lasts = placement.clone();
+    for part in kept.filter(|part| part.node == placement.node) {
+        if part.devices.is_empty() {
+            return None;
+        }
+        lasts.devices.retain(|(device, _)| !part.devices.contains(device));
+    }
+    Some(lasts)
 }
 
 /// All that a part has, whoever holds it now: what its holders leave is kept, too.
@@ -69,7 +131,7 @@ fn whole(trial: &mut Trial, part: &Part) -> Option<Placement> {
     })
 }
 
-/// The attempts that are to make room for what has begun on the calendar.
+/// What is to make room for what has begun on the calendar: attempts, and surplus tasks of gangs that run on.
 pub(super) fn evicted(state: &State) -> Vec<Event> {
     let begun: Vec<&Reservation> =
         state.reservations.iter().filter(|kept| kept.began && kept.evicts).collect();
@@ -78,22 +140,28 @@ pub(super) fn evicted(state: &State) -> Vec<Event> {
     }
     let mut jobs: BTreeMap<JobId, &Reservation> = BTreeMap::new();
     for held in state.allocations.values() {
-        let spec = state.jobs.get(&held.job.number).map(|job| &job.spec);
-        let is_meant = |kept: &&&Reservation| {
-            kept.is_under(&held.placement) && !spec.is_some_and(|spec| kept.is_for(spec))
-        };
-        let stops = state.run(held.job).is_none_or(|run| run.stopping.is_some());
-        if let Some(kept) = begun.iter().filter(|_| !stops).find(|kept| is_meant(kept)) {
+        if let Some(kept) = begun.iter().find(|kept| is_meant(state, kept, (held.job, &held.placement))) {
             jobs.entry(held.job).or_insert(kept);
         }
     }
-    jobs.into_iter().filter_map(|(job, kept)| stopped(state, job, kept)).collect()
+    let evicted = |(job, kept): (JobId, &Reservation)| {
+        let lies_there = |held: &Placement| begun.iter().any(|kept| is_meant(state, kept, (job, held)));
+        let by = Some(format!("reservation {}", kept.id));
+        match state.goes_of(job, lies_there) {
+            Goes::Nothing => None,
+            Goes::Tasks(allocations) => Some(Event::Shrinking { job, allocations, cause: Cause::Drain, by }),
+            Goes::All => {
+                let order = state.jobs.get(&job.number)?.spec.notice();
+                Some(Event::Stopping { job, cause: Cause::Drain, by, order, requeue: true })
+            }
+        }
+    };
+    jobs.into_iter().filter_map(evicted).collect()
 }
 
-fn stopped(state: &State, id: JobId, kept: &Reservation) -> Option<Event> {
-    let order = state.jobs.get(&id.number)?.spec.notice();
-    let by = Some(format!("reservation {}", kept.id));
-    Some(Event::Stopping { job: id, cause: Cause::Drain, by, order, requeue: true })
+/// Whether something is kept from a job that runs on it.
+fn is_meant(state: &State, kept: &Reservation, (job, held): (JobId, &Placement)) -> bool {
+    kept.is_under(held) && !state.jobs.get(&job.number).is_some_and(|job| kept.is_for(&job.spec))
 }
 
 /// A queue for which devices are kept now is guaranteed them besides, and so are those above it that say what they are guaranteed.

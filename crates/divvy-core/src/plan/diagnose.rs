@@ -202,9 +202,12 @@ fn not_now(nodes: &Nodes, spec: &JobSpec, (alternative, tally): (&Alternative, &
     if let Some(ask) = &alternative.devices {
         let level = ask.required_island();
         let most_usable = level.map_or(tally.most_usable, |_| {
-            most_in_an_island(nodes, ask, |_, device| device.unusable.is_none())
+            most_in_an_island(nodes, ask, |node, device| node.takes_tasks && device.unusable.is_none())
         });
         if most_usable < ask.count {
+            if let drained @ 1.. = drained_for(nodes, ask) {
+                return Some(Reason::NodesDraining(drained));
+            }
             return Some(match (tally.down, tally.foreign, tally.draining) {
                 (down, foreign, draining) if draining > down.max(foreign) => {
                     Reason::DevicesDraining(draining)
@@ -223,6 +226,13 @@ fn not_now(nodes: &Nodes, spec: &JobSpec, (alternative, tally): (&Alternative, &
         }
     }
     host_busy(nodes, spec, alternative)
+}
+
+/// How many nodes that take no tasks would do once they are idle.
+fn drained_for(nodes: &Nodes, ask: &DeviceAsk) -> u32 {
+    let is_usable = |device: &DeviceView| is_good(device, ask) && device.unusable.is_none();
+    let drained = nodes.iter().filter(|node| !node.takes_tasks);
+    drained.filter(|node| islands::most(node, ask, is_usable) >= ask.count).count() as u32
 }
 
 /// What the hosts lack beside devices, if one task does not fit anywhere.
@@ -313,6 +323,7 @@ pub(super) fn blockers(state: &State, snapshot: &Snapshot, spec: &JobSpec) -> (V
     let mut trial = Trial::new(state, &mut scratch);
     let draining = state.draining.then_some(Reason::PoolDraining);
     let mut blockers: Vec<Reason> = draining.into_iter().chain(trial.beyond(spec)).collect();
+    blockers.extend(trial.spent(spec).skip(1).cloned());
     blockers.extend(super::allows(state, snapshot, spec).err());
     blockers.extend(super::closed(state, snapshot, spec).err());
     // Without limits what is left is capacity alone.

@@ -27,7 +27,10 @@ pub(super) fn expire(state: &State, snapshot: &Snapshot, now: Time) -> Vec<Event
 }
 
 fn stopped(event: &Event) -> Option<JobId> {
-    if let Event::Stopping { job, .. } = event { Some(*job) } else { None }
+    match event {
+        Event::Stopping { job, .. } | Event::Shrinking { job, .. } => Some(*job),
+        _ => None,
+    }
 }
 
 fn time_limit(state: &State, id: JobId) -> Option<Event> {

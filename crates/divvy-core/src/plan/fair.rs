@@ -2,7 +2,7 @@
 //! fits, else in the places of those that lose least, else it waits with its reason.
 
 use std::cell::OnceCell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::borrowers::{self, Borrowers};
 use super::consolidate::{self, Budget};
@@ -100,9 +100,9 @@ pub(super) fn in_turns<'a>(
 ) {
     let state = trial.state;
     let waiting = others.waiting;
-    let ending = plan.ending();
-    ending.iter().for_each(|job| count_ending(state, &mut shares, *job));
-    let mut fair = Fair::begin(trial, (others, shares), ending, now);
+    let told = plan.told(state);
+    told.iter().for_each(|(job, live)| count_ending(state, &mut shares, (*job, live)));
+    let mut fair = Fair::begin(trial, (others, shares), told, now);
     let relieved = starve::relieve(&mut fair, waiting, plan);
     let parties = (state, waiting, fair.running);
     let mut turns = Turns::new(parties, now, &fair.shares, &|view| fair.has_behind(view));
@@ -159,9 +159,9 @@ pub(super) fn in_turns<'a>(
 }
 
 /// What ends in this cycle for another cause its queue does not hold any more: it is no reason to take what else it has (L9).
-fn count_ending(state: &State, shares: &mut Shares, id: JobId) {
-    let Some((job, run)) = state.jobs.get(&id.number).zip(state.run(id)) else { return };
-    let held = run.live.iter().filter_map(|id| state.allocations.get(id));
+fn count_ending(state: &State, shares: &mut Shares, (id, live): (JobId, &[AllocationId])) {
+    let Some(job) = state.jobs.get(&id.number) else { return };
+    let held = live.iter().filter_map(|id| state.allocations.get(id));
     let stays = held.filter(|held| held.state != AllocationState::Stopping);
     let drawn = shares.counted(state, stays.map(|held| &held.placement));
     shares.stop(shares.place(job.spec.stand()), &drawn, 1);
@@ -172,14 +172,13 @@ impl<'a, 'b> Fair<'a, 'b> {
     fn begin(
         trial: &'b mut Trial<'a>,
         (others, shares): (Others<'a>, Shares),
-        ending: BTreeSet<JobId>,
+        told: BTreeMap<JobId, Vec<AllocationId>>,
         now: Time,
     ) -> Self {
         let state = trial.state;
         let Others { waiting, running, growing, leavers, .. } = others;
-        let told = ending.iter().filter_map(|job| state.run(*job)).flat_map(|run| run.live.iter().copied());
         Self {
-            leaving: Leaving::new(state, leavers, told),
+            leaving: Leaving::new(state, leavers, told.values().flatten().copied()),
             budget: Budget::new(&state.policy),
             borrowers: Borrowers::of(state, waiting, &shares),
             victims: Vec::new(),
@@ -194,7 +193,7 @@ impl<'a, 'b> Fair<'a, 'b> {
             running,
             now,
             growing,
-            ending,
+            ending: told.into_keys().collect(),
         }
     }
 }

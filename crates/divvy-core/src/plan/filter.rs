@@ -60,7 +60,7 @@ pub(super) struct Tally {
     pub(super) draining: u32,
     /// The most devices that would do on one node, however busy or broken.
     pub(super) most_on_a_node: u32,
-    /// The most that would do on one node if all were idle.
+    /// The most that would do on one node that takes tasks if all were idle.
     pub(super) most_usable: u32,
     /// The most that are free on one node.
     pub(super) most_free: u32,
@@ -180,7 +180,7 @@ pub(super) fn tally<'a>(nodes: impl IntoIterator<Item = &'a NodeView>, ask: &Dev
 }
 
 impl Tally {
-    /// The devices of a node that would do, those of them that can be given out, and those with enough left. Where all are alike,
+    /// The devices of a node that would do, those of them that can be given out, and those with enough left: none of either where it takes no tasks. Where all are alike,
     /// and most nodes are so, the first speaks for all.
     fn node(&mut self, node: &NodeView, suits: &mut Suits) -> (u32, u32, u32) {
         let Some(first) = node.devices.first() else { return (0, 0, 0) };
@@ -196,7 +196,7 @@ impl Tally {
             }
             let with_room = || node.devices.iter().filter(|device| has_left(device, ask)).count() as u32;
             let free = if ask.draw == DrawAsk::Whole { node.free } else { with_room() };
-            return (all, all, if node.takes_tasks { free } else { 0 });
+            return if node.takes_tasks { (all, all, free) } else { (all, 0, 0) };
         }
         let (mut would_do, mut usable, mut free) = (0, 0, 0);
         for device in node.devices.iter().filter(|device| ask.class.takes_model(&device.spec)) {
@@ -213,6 +213,6 @@ impl Tally {
             }
             free += u32::from(node.takes_tasks && has_left(device, ask));
         }
-        (would_do, usable, free)
+        (would_do, if node.takes_tasks { usable } else { 0 }, free)
     }
 }

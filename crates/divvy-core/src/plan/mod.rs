@@ -15,7 +15,6 @@ mod leaving;
 mod loans;
 mod near;
 mod order;
-mod parts;
 mod past;
 mod place;
 mod preempt;
@@ -40,9 +39,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::amount::Resource;
 use crate::event::Event;
-use crate::id::{ClassId, JobId, NodeId};
+use crate::id::{AllocationId, ClassId, JobId};
 use crate::model::allocation::Placement;
 use crate::model::job::JobSpec;
+use crate::model::parts;
 use crate::model::policy::Preempt;
 use crate::model::promise::Promise;
 use crate::model::queue::Queue;
@@ -127,11 +127,6 @@ impl Place {
         let port = placements.first().map_or(0, |first| FIRST_PORT + (first.allocation.0 % PORTS) as u16);
         Self { job, placements, port }
     }
-
-    /// The hosts of which its tasks draw.
-    fn hosts(&self) -> impl Iterator<Item = NodeId> {
-        self.placements.iter().filter(|placement| placement.draws_on_host()).map(|placement| placement.node)
-    }
 }
 
 /// Ports for the rendezvous of gangs: a range that Linux hands out to nobody by itself.
@@ -154,10 +149,24 @@ impl Plan {
         self.ends.into_iter().chain(starts).chain(grows).chain(due).chain(judged).collect()
     }
 
-    /// The attempts that it tells to stop.
+    /// The jobs of which it tells tasks to stop, and which.
+    fn told(&self, state: &State) -> BTreeMap<JobId, Vec<AllocationId>> {
+        let live = |job: JobId| state.run(job).map(|run| run.live.clone()).unwrap_or_default();
+        let told = |end: &Event| match end {
+            Event::Stopping { job, .. } => Some((*job, live(*job))),
+            Event::Shrinking { job, allocations, .. } => Some((*job, allocations.clone())),
+            _ => None,
+        };
+        self.ends.iter().filter_map(told).collect()
+    }
+
+    /// The jobs that it tells to stop, or to go on with less.
     fn ending(&self) -> BTreeSet<JobId> {
-        let ends = self.ends.iter();
-        ends.filter_map(|end| if let Event::Stopping { job, .. } = end { Some(*job) } else { None }).collect()
+        let job = |end: &Event| match end {
+            Event::Stopping { job, .. } | Event::Shrinking { job, .. } => Some(*job),
+            _ => None,
+        };
+        self.ends.iter().filter_map(job).collect()
     }
 
     /// Whether it changes nothing.
@@ -215,9 +224,9 @@ fn planned(state: &State, snapshot: &mut Snapshot, now: Time, reserves: bool) ->
     }
     let (mut trial, others) = trial::Trial::split(state, snapshot);
     trial.at(now);
-    let ending = plan.ending();
-    let runs = ending.iter().filter_map(|job| state.run(*job));
-    runs.flat_map(|run| settle::held_by(state, &run.live)).for_each(|placement| trial.ends(placement));
+    let told = plan.told(state);
+    let held = told.values().flat_map(|live| settle::held_by(state, live));
+    held.for_each(|placement| trial.ends(placement));
     let trial::Others { waiting, running, limits, leavers, .. } = others;
     if state.policy.preempt != Preempt::Walk {
         trial.reserve = reserve::Reserve::new(now, (running, limits), leavers);

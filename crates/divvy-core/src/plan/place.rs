@@ -155,7 +155,8 @@ pub(super) fn place_spec(trial: &mut Trial, spec: &JobSpec) -> Result<Vec<Placem
         placements.iter().for_each(|placement| trial.take(placement.clone(), spec));
         placements.sort_by_key(|placement| placement.rank);
     }
-    trial.reserve.started(spec, &placements);
+    let stop = calendar::stop_of(trial.state, spec, &placements);
+    trial.reserve.started(spec, &placements, stop);
     Ok(placements)
 }
 
@@ -181,6 +182,8 @@ fn instead(trial: &mut Trial, spec: &JobSpec) -> Option<Vec<Placement>> {
 
 /// Puts aside what is kept from a job, for those before it and by the calendar: why, if anything is.
 fn put_aside(trial: &mut Trial, spec: &JobSpec) -> Option<Reason> {
+    // What the calendar keeps from this one it may keep from none of those.
+    reserve::reserve(trial);
     let booked = calendar::put_aside(trial, spec).map(Reason::Booked);
     let owned = if trial.reserve.has_owners() { reserve::put_aside(trial, spec) } else { None };
     owned.map(Reason::Reserved).or(booked)

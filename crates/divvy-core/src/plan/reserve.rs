@@ -128,7 +128,8 @@ impl<'a> Reserve<'a> {
                 | Reason::NoIsland(..)
                 | Reason::NotSpread(..)
                 | Reason::Reserved(_)
-        ) || reason.is_of_neighbours();
+        ) || reason.is_of_neighbours()
+            || reason.is_of_calendar() && state.reservations.iter().any(|kept| kept.until.is_some());
         if is_room && self.heeds(state) {
             self.owners.push((job, collects));
         }
@@ -144,9 +145,9 @@ impl<'a> Reserve<'a> {
         spec.known_length().map(|length| self.now + length)
     }
 
-    /// Notes what was placed.
-    pub(super) fn started(&mut self, spec: &JobSpec, placements: &[Placement]) {
-        let until = self.until(spec);
+    /// Notes what was placed, and when it will be stopped there, if it will.
+    pub(super) fn started(&mut self, spec: &JobSpec, placements: &[Placement], stop: Option<Time>) {
+        let until = self.until(spec).into_iter().chain(stop).min();
         for placement in placements {
             match until {
                 Some(until) => self.ends.insert(placement.allocation, until),
@@ -186,13 +187,17 @@ pub(super) fn put_aside(trial: &mut Trial, spec: &JobSpec) -> Option<JobId> {
     let (until, leaves) = (trial.reserve.until(spec), trial.reserve.leaves);
     let in_time = |from: &Time| until.is_some_and(|until| until <= *from);
     let pushed = |kept: &&Kept| !kept.from.as_ref().is_some_and(in_time);
-    let kept: Vec<(JobId, Placement)> = trial
-        .reserve
-        .kept
-        .iter()
-        .filter(pushed)
-        .flat_map(|kept| kept.left(leaves).iter().map(|placement| (kept.owner, placement.clone())))
-        .collect();
+    let state = trial.state;
+    // Where it will have been stopped by then it is in nobody's way.
+    let lasting = |kept: &Kept, placement: &Placement| match kept.from {
+        Some(from) => calendar::lasting(state, spec, placement, from),
+        None => Some(placement.clone()),
+    };
+    let of = |kept: &Kept| -> Vec<(JobId, Placement)> {
+        let left = kept.left(leaves).iter().filter_map(|placement| lasting(kept, placement));
+        left.map(|placement| (kept.owner, placement)).collect()
+    };
+    let kept: Vec<_> = trial.reserve.kept.iter().filter(pushed).flat_map(of).collect();
     let mut first = None;
     for (owner, placement) in kept {
         if let Some(free) = what_is_free(trial.capacity(), &placement) {
@@ -245,7 +250,7 @@ fn elsewhere(
         let lasts = until.is_none_or(|until| until > from);
         let beside = placements.iter().filter(|_| lasts).chain(found.iter().flatten());
         beside.for_each(|placement| trial.put_aside(placement.clone()));
-        calendar::put_aside(trial, &job.spec);
+        calendar::come_to(trial, &job.spec, from);
         by(from).flat_map(|(_, ids)| ids).for_each(|id| give_back(trial, *id));
         let placed = place::place_now(trial, &job.spec);
         trial.roll_back_to(mark);
@@ -286,7 +291,6 @@ pub(super) fn reserve(trial: &mut Trial) {
         let mark = trial.mark();
         let others = trial.reserve.kept.iter().flat_map(|kept| kept.placements.clone()).collect::<Vec<_>>();
         others.into_iter().for_each(|placement| trial.put_aside(placement));
-        calendar::put_aside(trial, &job.spec);
         let names_reasons = trial.name_reasons(false);
         // Who has them looked at now may be a part of a gang that grows: where that must lie, and how it is spread, is not their concern.
         let (scope, around) = (trial.keep_to(None), trial.join_spread(Vec::new()));
@@ -321,7 +325,7 @@ struct Found {
 /// The earliest start of a job, and where. First the ends that are known are waited for; then, if it has waited long enough and
 /// nobody else does so, node by node what runs there without a known end.
 fn earliest(trial: &mut Trial, (job, may_collect): (&Job, bool)) -> Option<Found> {
-    let known = known_ends(trial);
+    let known = with_calendar(trial.state, known_ends(trial));
     let mut gone: BTreeSet<AllocationId> = known.iter().flat_map(|(_, ids)| ids).copied().collect();
     if let Some(found) = first_fit(trial, &job.spec, &known) {
         return Some(found);
@@ -345,10 +349,33 @@ fn earliest(trial: &mut Trial, (job, may_collect): (&Job, bool)) -> Option<Found
     first_fit(trial, &job.spec, &unknown)
 }
 
-/// What runs ends in these steps: where the job is placed after the first of them that makes room for it. Without success all is
-/// as it was.
+/// With the ends of what is on the calendar, at which nobody ends.
+fn with_calendar(state: &State, mut ends: Vec<End>) -> Vec<End> {
+    let over = state.reservations.iter().filter_map(|kept| kept.until);
+    ends.extend(over.map(|until| (Some(until), Vec::new())));
+    ends.sort_unstable();
+    ends
+}
+
+/// What runs ends in these steps: where the job is placed after the first of them that makes room for it. As long as the calendar keeps
+/// the same from it, room that is there once is there after each further step, and steps are passed by many at once. Without success
+/// all is as it was.
 fn first_fit(trial: &mut Trial, spec: &JobSpec, ends: &[End]) -> Option<Found> {
     let begin = trial.mark();
+    let turns = calendar::turns(trial.state, spec, trial.reserve.now);
+    let interval = |(at, _): &End| at.map(|at| turns.partition_point(|turn| *turn <= at));
+    for alike in ends.chunk_by(|one, next| interval(one) == interval(next)) {
+        if let Some(found) = first_of(trial, spec, alike) {
+            trial.roll_back_to(begin);
+            return Some(found);
+        }
+    }
+    trial.roll_back_to(begin);
+    None
+}
+
+/// Likewise among steps at which the calendar keeps the same from the job. All that is looked at stays given back.
+fn first_of(trial: &mut Trial, spec: &JobSpec, ends: &[End]) -> Option<Found> {
     let (mut ended, mut step, mut grows) = (0, 1, true);
     while ended < ends.len() {
         let mark = trial.mark();
@@ -356,10 +383,12 @@ fn first_fit(trial: &mut Trial, spec: &JobSpec, ends: &[End]) -> Option<Found> {
         for id in ends[ended..next].iter().flat_map(|(_, ids)| ids) {
             give_back(trial, *id);
         }
+        let given_back = trial.mark();
+        calendar::come_to(trial, spec, ends[ended].0.unwrap_or(trial.reserve.now));
         let placed = place::place_now(trial, spec);
+        trial.roll_back_to(given_back);
         match placed {
             Ok(placements) if next == ended + 1 => {
-                trial.roll_back_to(begin);
                 let (from, ids) = &ends[ended];
                 let awaits = ids.first().and_then(|id| Some(trial.state.allocations.get(id)?.job));
                 return Some(Found { from: *from, placements, awaits });
@@ -374,7 +403,6 @@ fn first_fit(trial: &mut Trial, spec: &JobSpec, ends: &[End]) -> Option<Found> {
             }
         }
     }
-    trial.roll_back_to(begin);
     None
 }
 
@@ -387,15 +415,16 @@ fn give_back(trial: &mut Trial, id: AllocationId) {
     }
 }
 
-/// The ends that are known, the first first: of what is being stopped, limits, estimates that have not been outrun, and those of what
-/// this cycle placed.
+/// The ends that are known, the first first: of what is being stopped, limits, estimates that have not been outrun, what the calendar will
+/// have stopped, and those of what this cycle placed.
 pub(super) fn known_ends(trial: &Trial) -> Vec<End> {
     let (state, reserve) = (trial.state, &trial.reserve);
     let Some((running, limits)) = reserve.running else { return Vec::new() };
     let released: BTreeSet<AllocationId> = trial.released().collect();
     let mut ends: BTreeMap<JobId, Time> =
         limits.iter().take(MOST_ENDS).map(|(at, job)| (*job, *at)).collect();
-    for (end, job) in running.ends_after(reserve.now).take(MOST_ENDS) {
+    let stops = calendar::stops(state).into_iter().map(|(job, at)| (at, job));
+    for (end, job) in running.ends_after(reserve.now).take(MOST_ENDS).chain(stops) {
         let known = ends.entry(job).or_insert(end);
         *known = end.min(*known);
     }

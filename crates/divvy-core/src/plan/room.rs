@@ -1,49 +1,166 @@
-//! Which places find room on hosts beside those that leave: these wait for nobody there.
+//! Whom places wait for on hosts: only as many of those that leave as hold what the host has not left beside them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::trial::{Left, Trial};
-use crate::id::NodeId;
+use super::Place;
+use super::settle::{Leaver, held_by};
+use super::trial::Trial;
+use crate::amount::Resource;
+use crate::id::{AllocationId, NodeId};
 use crate::model::allocation::Placement;
+use crate::model::extras::Extras;
 
-/// What hosts from which somebody goes have left for the places of a cycle as long as he is there. Where more is kept aside it is less.
-pub(super) struct Room(BTreeMap<NodeId, Left>);
+/// What hosts from which somebody goes have for the places of a cycle. Each amount is given once: what one place counts on, of what is
+/// left or of what somebody leaves, no other does. So in whatever order those go, nobody starts on what is still held.
+pub(super) struct Room(BTreeMap<NodeId, Host>);
+
+#[derive(Default)]
+struct Host {
+    /// What is left while all are there.
+    left: Amounts,
+    /// What each of those leaves, those first that have the least time to go.
+    leaving: Vec<Leaving>,
+}
+
+struct Leaving {
+    grace_ms: i64,
+    id: AllocationId,
+    /// Whether it goes so that somebody grows.
+    grows: bool,
+    leaves: Amounts,
+}
 
 impl Room {
-    /// The room beside those that leave, before any of these places takes of it.
+    /// What there is before any of these places takes of it.
     pub(super) fn beside<'a>(
         trial: &Trial,
-        leaving: impl Iterator<Item = &'a Placement>,
+        leavers: &[Leaver],
         places: impl Iterator<Item = &'a Placement>,
     ) -> Self {
-        let mut left: BTreeMap<NodeId, Left> = BTreeMap::new();
-        for held in leaving {
-            let now = || trial.left_on(held.node);
-            left.entry(held.node).or_insert_with(now).draw(held, 1);
+        let state = trial.state;
+        let mut hosts: BTreeMap<NodeId, Host> = BTreeMap::new();
+        for leaver in leavers {
+            let spec = state.jobs.get(&leaver.job.number).map(|job| &job.spec);
+            let grace_ms = spec.map_or(0, |spec| spec.notice().grace_ms);
+            for held in held_by(state, leaver.live) {
+                let host = || Host { left: Amounts::left_on(trial, held.node), leaving: Vec::new() };
+                let host = hosts.entry(held.node).or_insert_with(host);
+                host.left.add(held, -1);
+                let mut leaves = Amounts::default();
+                leaves.add(held, 1);
+                host.leaving.push(Leaving { grace_ms, id: held.allocation, grows: leaver.grows, leaves });
+            }
         }
         for placement in places {
-            if let Some(left) = left.get_mut(&placement.node) {
-                left.draw(placement, -1);
+            if let Some(host) = hosts.get_mut(&placement.node) {
+                host.left.add(placement, 1);
             }
         }
-        Self(left)
+        for host in hosts.values_mut() {
+            host.leaving.sort_by_key(|leaving| (leaving.grace_ms, leaving.id));
+        }
+        Self(hosts)
     }
 
-    /// Takes what a place needs of these hosts, if all of it is left.
-    pub(super) fn take(&mut self, placements: &[Placement]) -> bool {
-        let mut needs: BTreeMap<NodeId, Left> = BTreeMap::new();
-        for placement in placements.iter().filter(|placement| self.0.contains_key(&placement.node)) {
-            if !placement.extras.is_empty() {
-                return false;
-            }
-            needs.entry(placement.node).or_default().draw(placement, -1);
+    /// Takes what a place needs of these hosts: of those that it waits for anyway, of what is left, and of as many others as it takes,
+    /// which it waits for, too. An `early` one waits for nobody who goes so that others grow. Who wants a host for himself
+    /// (`alone`) waits for all on it.
+    pub(super) fn take(
+        &mut self,
+        place: &Place,
+        waits_for: &mut BTreeSet<AllocationId>,
+        (early, alone): (bool, bool),
+    ) {
+        let mut needs: BTreeMap<NodeId, Amounts> = BTreeMap::new();
+        for placement in place.placements.iter().filter(|placement| self.0.contains_key(&placement.node)) {
+            needs.entry(placement.node).or_default().add(placement, 1);
         }
-        let fits = needs.iter().all(|(node, need)| self.0.get(node).is_some_and(|left| left.holds(need)));
-        if fits {
-            for placement in placements {
-                self.0.entry(placement.node).and_modify(|left| left.draw(placement, 1));
+        for (node, mut need) in needs {
+            let Some(Host { left, leaving }) = self.0.get_mut(&node) else { continue };
+            let (known, others): (Vec<_>, Vec<_>) =
+                leaving.iter_mut().partition(|leaving| waits_for.contains(&leaving.id));
+            for leaving in known {
+                need.draw_from(&mut leaving.leaves);
+            }
+            need.draw_from(left);
+            for leaving in others.into_iter().filter(|leaving| !(early && leaving.grows)) {
+                if need.draw_from(&mut leaving.leaves) || alone {
+                    waits_for.insert(leaving.id);
+                }
             }
         }
-        fits
+    }
+}
+
+/// What of a host's own resources is left, leaves with somebody, or is needed.
+#[derive(Debug, Default, PartialEq)]
+struct Amounts {
+    cpu_milli: i64,
+    memory_bytes: i64,
+    tasks: i64,
+    extras: Extras,
+}
+
+impl Amounts {
+    /// What is left of a host as things stand, less than nothing where more is promised than there is; nothing of one that is not there.
+    fn left_on(trial: &Trial, node: NodeId) -> Self {
+        let capacity = trial.capacity();
+        let Some(place) = capacity.node_place(node) else { return Self::default() };
+        let node = &capacity.nodes[place];
+        let (cpu_milli, memory_bytes, tasks) = (node.cpu_milli.1, node.memory_bytes.1, node.most_tasks.1);
+        Self { cpu_milli, memory_bytes, tasks, extras: node.extras.1.clone() }
+    }
+
+    /// Adds what a placement draws; with the sign −1 takes it off.
+    fn add(&mut self, placement: &Placement, sign: i64) {
+        self.cpu_milli += sign * placement.cpu_milli;
+        self.memory_bytes += sign * placement.memory_bytes;
+        self.tasks += sign;
+        self.extras.add(&placement.extras, sign);
+    }
+
+    /// Covers of this need what another has; says whether that is anything.
+    fn draw_from(&mut self, other: &mut Self) -> bool {
+        let pairs = [
+            (&mut self.cpu_milli, &mut other.cpu_milli),
+            (&mut self.memory_bytes, &mut other.memory_bytes),
+            (&mut self.tasks, &mut other.tasks),
+        ];
+        let mut any = false;
+        for (need, there) in pairs {
+            let drawn = (*need).min(*there).max(0);
+            (*need, *there, any) = (*need - drawn, *there - drawn, any || drawn > 0);
+        }
+        let drawn = |(resource, need): (&Resource, i64)| {
+            (resource.clone(), need.min(other.extras.of(resource)).max(0))
+        };
+        let drawn: Extras = self.extras.iter().map(drawn).collect();
+        self.extras.add(&drawn, -1);
+        other.extras.add(&drawn, -1);
+        any || !drawn.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn amounts(cpu_milli: i64, nics: i64) -> Amounts {
+        let extras = [(Resource::from("example.com/nic"), nics)].into_iter().collect();
+        Amounts { cpu_milli, extras, ..Amounts::default() }
+    }
+
+    #[test]
+    fn a_need_is_covered_by_what_is_there_and_that_is_there_no_more() {
+        let (mut need, mut there) = (amounts(5, 3), amounts(8, 2));
+        assert!(need.draw_from(&mut there));
+        assert_eq!((need, there), (amounts(0, 1), amounts(3, 0)));
+    }
+
+    #[test]
+    fn who_has_nothing_of_what_is_needed_covers_nothing() {
+        let (mut need, mut there) = (amounts(5, 3), amounts(-1, 0));
+        assert!(!need.draw_from(&mut there));
+        assert_eq!((need, there), (amounts(5, 3), amounts(-1, 0)));
     }
 }

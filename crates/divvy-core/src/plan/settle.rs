@@ -8,7 +8,7 @@ use super::room::Room;
 use super::trial::Trial;
 use super::{Place, Plan};
 use crate::event::Event;
-use crate::id::{AllocationId, DeviceId, JobId, NodeId};
+use crate::id::{AllocationId, DeviceId, JobId};
 use crate::model::allocation::Placement;
 use crate::model::job::Cause;
 use crate::model::promise::Promise;
@@ -39,10 +39,12 @@ pub(super) fn held_by<'a, 'b>(
     live.iter().filter_map(|id| state.allocations.get(id)).map(|held| &held.placement)
 }
 
+/// What a place waits for.
+type Awaited = (BTreeSet<AllocationId>, Place);
+
 /// Turns places, and further parts of gangs, into events. Whoever gets places that leavers hold, or whom they leave for, gets a
 /// promise. Of `anyway` it is known already that they go. The `early` places were given before anybody was told to make room for the
-/// growth of others. Who waits for nobody else takes what hosts have left beside the leavers, and waits for these only where that does
-/// not do.
+/// growth of others.
 pub(super) fn settle(
     trial: &Trial,
     (leavers, anyway): (&[Leaver], &[Leaver]),
@@ -55,38 +57,14 @@ pub(super) fn settle(
     }
     let state = trial.state;
     let all: Vec<Leaver> = leavers.iter().chain(anyway).copied().collect();
-    let leaving = all.iter().flat_map(|leaver| held_by(state, leaver.live));
-    let given = places.iter().chain(&grown).flat_map(|place| &place.placements);
-    let mut room = Room::beside(trial, leaving, given);
-    let holders = Holders::of(state, &all);
+    let (places, grown) = awaited(trial, (leavers, &all), (places, early, grown));
     let mut taker: BTreeMap<JobId, JobId> = BTreeMap::new();
-    let before: Vec<Leaver> = all.iter().filter(|leaver| !leaver.grows).copied().collect();
-    let holders_before = Holders::of(state, &before);
-    let awaited = |place: Place| {
-        let mut waits_for = holders.of_place(state, &place, (leavers, true));
-        waits_for.extend(holders.of_hosts(&place));
-        (waits_for, place)
-    };
     let (mut later, mut now): (Vec<_>, Vec<_>) =
-        grown.into_iter().map(awaited).partition(|(waits_for, _)| !waits_for.is_empty());
-    let mut counted_on: BTreeSet<NodeId> = BTreeSet::new();
-    for (index, mut place) in places.into_iter().enumerate() {
-        let is_early = index < early;
-        let then = if is_early { &holders_before } else { &holders };
-        let mut waits_for = then.of_place(state, &place, (leavers, false));
-        // Places may have been exchanged since.
-        waits_for.extend(holders.of_devices(&place));
-        let is_taken = !is_early && place.hosts().any(|node| counted_on.contains(&node));
-        if !waits_for.is_empty() || is_taken || !room.take(&place.placements) {
-            waits_for.extend(then.of_hosts(&place));
-        }
+        grown.into_iter().partition(|(waits_for, _)| !waits_for.is_empty());
+    for (mut waits_for, mut place) in places {
         if waits_for.is_empty() {
             plan.places.push(place);
             continue;
-        }
-        // It does not wait for those who go for the growth of others: what is left beside them is its own.
-        if is_early && before.len() < all.len() {
-            counted_on.extend(place.hosts());
         }
         for id in &waits_for {
             if let Some(held) = state.allocations.get(id).filter(|held| held.job != place.job) {
@@ -94,7 +72,7 @@ pub(super) fn settle(
             }
         }
         // What starts later starts with all that it got.
-        let of_job = |(_, more): &mut (BTreeSet<AllocationId>, Place)| more.job == place.job;
+        let of_job = |(_, more): &mut Awaited| more.job == place.job;
         let more: Vec<_> = now.extract_if(.., of_job).chain(later.extract_if(.., of_job)).collect();
         for (awaited, more) in more {
             waits_for.extend(awaited);
@@ -113,6 +91,42 @@ pub(super) fn settle(
     }));
 }
 
+/// Whom places, and further parts of gangs, wait for. On hosts they share what is left beside the leavers: the early places come first
+/// where anybody goes for the growth of others, for what is left beside those is their own; then who waits for nobody else; growth
+/// comes last.
+fn awaited(
+    trial: &Trial,
+    (leavers, all): (&[Leaver], &[Leaver]),
+    (places, early, grown): (Vec<Place>, usize, Vec<Place>),
+) -> (Vec<Awaited>, Vec<Awaited>) {
+    let state = trial.state;
+    let mut room = Room::beside(trial, all, places.iter().chain(&grown).flat_map(|place| &place.placements));
+    let before: Vec<Leaver> = all.iter().filter(|leaver| !leaver.grows).copied().collect();
+    let (holders, holders_before) = (Holders::of(state, all), Holders::of(state, &before));
+    let alone = |place: &Place| state.jobs.get(&place.job.number).is_some_and(|job| job.spec.exclusive);
+    let of_place = |(index, place): (usize, Place)| {
+        let then = if index < early { &holders_before } else { &holders };
+        let mut waits_for = then.of_place(state, &place, (leavers, false));
+        // Places may have been exchanged since.
+        waits_for.extend(holders.of_devices(&place));
+        (waits_for, place)
+    };
+    let mut places: Vec<Awaited> = places.into_iter().enumerate().map(of_place).collect();
+    let is_early = |index: usize| index < early && before.len() < all.len();
+    let mut turns: Vec<usize> = (0..places.len()).collect();
+    turns.sort_by_key(|index| (!is_early(*index), !places[*index].0.is_empty()));
+    for index in turns {
+        let (waits_for, place) = &mut places[index];
+        room.take(place, waits_for, (is_early(index), alone(place)));
+    }
+    let of_growth = |place: Place| {
+        let mut waits_for = holders.of_place(state, &place, (leavers, true));
+        room.take(&place, &mut waits_for, (false, alone(&place)));
+        (waits_for, place)
+    };
+    (places, grown.into_iter().map(of_growth).collect())
+}
+
 /// How a job, or a part of it, is told to go.
 fn end(state: &State, leaver: &Leaver, by: Option<String>) -> Option<Event> {
     let Leaver { job, cause, .. } = *leaver;
@@ -129,8 +143,8 @@ fn promise(place: Place, waits_for: BTreeSet<AllocationId>, grows: bool) -> Prom
 }
 
 /// All further parts of a gang as one, with all that they wait for.
-fn by_job(parts: Vec<(BTreeSet<AllocationId>, Place)>) -> Vec<(BTreeSet<AllocationId>, Place)> {
-    let mut all: BTreeMap<JobId, (BTreeSet<AllocationId>, Place)> = BTreeMap::new();
+fn by_job(parts: Vec<Awaited>) -> Vec<Awaited> {
+    let mut all: BTreeMap<JobId, Awaited> = BTreeMap::new();
     for (waits_for, place) in parts {
         match all.entry(place.job) {
             Entry::Vacant(entry) => drop(entry.insert((waits_for, place))),
@@ -150,7 +164,6 @@ fn by_job(parts: Vec<(BTreeSet<AllocationId>, Place)>) -> Vec<(BTreeSet<Allocati
 #[derive(Default)]
 struct Holders {
     devices: BTreeMap<DeviceId, BTreeSet<AllocationId>>,
-    hosts: BTreeMap<NodeId, BTreeSet<AllocationId>>,
     /// By queue, where it has a limit: what goes there may need that they let go of it first.
     limited: BTreeMap<String, BTreeSet<AllocationId>>,
     /// As far as anybody asks whom they are near.
@@ -171,9 +184,6 @@ impl Holders {
             for (device, _) in &placement.devices {
                 holders.devices.entry(*device).or_default().insert(placement.allocation);
             }
-            if placement.draws_on_host() {
-                holders.hosts.entry(placement.node).or_default().insert(placement.allocation);
-            }
         }
         holders
     }
@@ -182,11 +192,6 @@ impl Holders {
     fn of_devices(&self, place: &Place) -> impl Iterator<Item = AllocationId> {
         let devices = place.placements.iter().flat_map(|placement| &placement.devices);
         devices.filter_map(|(device, _)| self.devices.get(device)).flatten().copied()
-    }
-
-    /// The allocations on the hosts of a place: it may need their cores or their memory.
-    fn of_hosts(&self, place: &Place) -> impl Iterator<Item = AllocationId> {
-        place.hosts().filter_map(|node| self.hosts.get(&node)).flatten().copied()
     }
 
     /// The allocations that must end before a place is free, whatever hosts have left: those on its devices, those that count

@@ -49,7 +49,8 @@ pub(crate) struct Shares {
     by_path: Arc<BTreeMap<String, usize>>,
     /// Whether any queue has a guarantee.
     pub(crate) guarantees: bool,
-    /// Whether any has one of a number, whichever nodes that is on: then jobs that are not preemptible stay within theirs.
+    /// Whether any says one of a number, whichever nodes that is on: then jobs that are not preemptible stay within theirs. What is
+    /// reserved for a queue for a time keeps others off its devices and no more.
     binds_fixed: bool,
     /// Whether what queues used in the past counts.
     pub(super) remembers: bool,
@@ -143,15 +144,15 @@ impl Shares {
             .flat_map(|queue| queue.guarantee.keys().chain(queue.borrow.keys()).chain(queue.lend.keys()));
         let named: BTreeSet<Resource> = named.filter(|it| **it != Resource::Any).cloned().collect();
         let resources = std::iter::once(Resource::Any).chain(named).collect();
-        let mut guarantees = state.queues.values().any(|queue| !queue.guarantee.is_empty());
-        guarantees |= state.reserved_now().next().is_some() || !state.pledges.is_empty();
-        let has_nodes = state.keeps_nodes();
+        let are_said = state.queues.values().any(|queue| !queue.guarantee.is_empty());
+        let binds_fixed = are_said || !state.pledges.is_empty();
+        let are_for_a_time = || state.reserved_now().next().is_some();
         let mut shares = Self {
             resources,
             queues: Vec::new(),
             by_path: Arc::default(),
-            guarantees: guarantees || has_nodes,
-            binds_fixed: guarantees,
+            guarantees: binds_fixed || state.keeps_nodes() || are_for_a_time(),
+            binds_fixed,
             remembers: false,
             loans: None,
         };

@@ -25,7 +25,7 @@ use crate::model::island::IslandLevel;
 use crate::model::job::JobSpec;
 use crate::model::queue::Budget;
 use crate::reason::Reason;
-use crate::snapshot::{Capacity, DeviceView, NodeView, Running, Snapshot, Waiting};
+use crate::snapshot::{Capacity, DeviceView, Drained, NodeView, Running, Snapshot, Waiting};
 use crate::state::{State, fingerprint};
 use crate::time::Time;
 
@@ -99,6 +99,8 @@ enum Step<'a> {
     Aside(Placement),
     /// Something gives back for the time being.
     Back(Cow<'a, Placement>),
+    /// What takes no tasks does for the time being.
+    Opened(Drained),
 }
 
 /// Queues that have used up their budgets by a moment, and what their jobs are told.
@@ -129,7 +131,7 @@ pub(super) struct Others<'a> {
 
 /// What is left of a host: less than nothing where more is promised than there is.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Left {
+struct Left {
     cpu_milli: i64,
     memory_bytes: i64,
     tasks: i64,
@@ -139,21 +141,6 @@ impl Left {
     fn of(node: &NodeView) -> Self {
         let (cpu_milli, memory_bytes, tasks) = (node.cpu_milli.1, node.memory_bytes.1, node.most_tasks.1);
         Self { cpu_milli, memory_bytes, tasks }
-    }
-
-    /// A placement draws on it; with the sign −1 it gives back.
-    pub(super) fn draw(&mut self, placement: &Placement, sign: i64) {
-        self.cpu_milli -= sign * placement.cpu_milli;
-        self.memory_bytes -= sign * placement.memory_bytes;
-        self.tasks -= sign;
-    }
-
-    /// Whether as much as this is left.
-    pub(super) fn holds(&self, need: &Self) -> bool {
-        let Self { cpu_milli, memory_bytes, tasks } = *need;
-        (cpu_milli <= 0 || cpu_milli <= self.cpu_milli)
-            && (memory_bytes <= 0 || memory_bytes <= self.memory_bytes)
-            && tasks <= self.tasks
     }
 }
 
@@ -388,6 +375,14 @@ impl<'a> Trial<'a> {
         self.did(Step::Aside(placement));
     }
 
+    /// Has a node take tasks on what takes none now and will at a moment to come, to be rolled back.
+    pub(super) fn open(&mut self, node: NodeId, at: Time) {
+        if let Some(drained) = self.capacity.drained_until(self.state, node, at) {
+            self.capacity.open(&drained, false);
+            self.did(Step::Opened(drained));
+        }
+    }
+
     /// Gives back to capacity alone, to be rolled back.
     pub(super) fn put_back(&mut self, placement: Cow<'a, Placement>) {
         self.capacity.give_back(&placement);
@@ -441,18 +436,13 @@ impl<'a> Trial<'a> {
                 }
                 Step::Ends(placement) => self.around.ends(self.state, placement, true),
                 Step::Aside(placement) => self.capacity.give_back(&placement),
+                Step::Opened(drained) => self.capacity.open(&drained, true),
                 Step::Back(placement) => {
                     self.capacity.take(&placement);
                     self.around.end(self.state, &placement, true);
                 }
             }
         }
-    }
-
-    /// What is left of a host as things stand; nothing of one that is not there.
-    pub(super) fn left_on(&self, node: NodeId) -> Left {
-        let place = self.capacity.node_place(node);
-        place.map(|place| Left::of(&self.capacity.nodes[place])).unwrap_or_default()
     }
 
     /// Lets a running job keep what it holds and was released, if as much of each node is still there. New placements that have

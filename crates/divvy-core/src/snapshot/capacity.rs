@@ -18,6 +18,7 @@ use crate::model::job::JobSpec;
 use crate::model::node::{NodeSpec, NodeState, OthersHold};
 use crate::model::score::Score;
 use crate::state::{Device, Node, State, fingerprint};
+use crate::time::Time;
 
 /// All nodes and devices, in the order of their ids.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -461,6 +462,30 @@ impl Capacity {
         self.restamp(Some(place));
     }
 
+    /// What of a node takes no tasks as things stand and will at a moment to come, since work on it is over by then.
+    pub(crate) fn drained_until(&self, state: &State, id: NodeId, at: Time) -> Option<Drained> {
+        let place = self.node_place(id)?;
+        let node = &self.nodes[place];
+        let opens = |device: &DeviceView| {
+            device.unusable == Some(Unusable::Draining) && !state.is_drained_at(device.id, Some(at))
+        };
+        let devices = (0..node.devices.len()).filter(|index| opens(&node.devices[*index])).collect();
+        let drained =
+            Drained { place, whole: !node.takes_tasks && state.takes_tasks_at(id, Some(at)), devices };
+        (drained.whole || !drained.devices.is_empty()).then_some(drained)
+    }
+
+    /// Has it take tasks, or (`back`) none again.
+    pub(crate) fn open(&mut self, drained: &Drained, back: bool) {
+        let node = &mut self.nodes[drained.place];
+        node.takes_tasks = if drained.whole { !back } else { node.takes_tasks };
+        for index in &drained.devices {
+            node.devices[*index].unusable = back.then_some(Unusable::Draining);
+        }
+        self.count(drained.place);
+        self.restamp(Some(drained.place));
+    }
+
     /// Follows a change of a device's health or outside user.
     pub fn refresh(&mut self, state: &State, id: DeviceId) {
         let Some(((place, index), device)) = self.place_of(id).zip(state.devices.get(&id)) else { return };
@@ -468,6 +493,16 @@ impl Capacity {
         self.count(place);
         self.restamp(Some(place));
     }
+}
+
+/// What of a node takes no tasks for work on it.
+#[derive(Debug)]
+pub(crate) struct Drained {
+    place: usize,
+    /// Whether that is all of it.
+    whole: bool,
+    /// The places of devices that are drained by themselves.
+    devices: Vec<usize>,
 }
 
 /// The entry of a number in a table that grows with the numbers.

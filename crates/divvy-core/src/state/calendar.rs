@@ -1,14 +1,28 @@
 //! The calendar: what is kept from when on, and what follows from it now.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use super::apply::{Applied, Wrong};
 use super::digest::{Entity, fingerprint};
 use super::{Device, State};
 use crate::event::Event;
-use crate::id::{DeviceId, JobId, NodeId};
-use crate::model::allocation::Placement;
+use crate::id::{AllocationId, DeviceId, JobId, NodeId};
+use crate::model::allocation::{AllocationState, Placement};
 use crate::model::node::NodeState;
+use crate::model::parts;
 use crate::model::reservation::{Purpose, Reservation};
 use crate::time::Time;
+
+/// What goes of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Goes {
+    /// Nothing.
+    Nothing,
+    /// These tasks: the rest runs on.
+    Tasks(Vec<AllocationId>),
+    /// All of it.
+    All,
+}
 
 impl State {
     /// When the next reservation begins or ends.
@@ -29,17 +43,29 @@ impl State {
 
     /// Whether a node takes tasks: it is ready, and not drained as a whole.
     pub fn takes_tasks(&self, id: NodeId) -> bool {
-        let whole = |kept: &Reservation| {
-            kept.is_drain_now() && kept.parts.iter().any(|part| part.node == id && part.devices.is_empty())
-        };
-        self.nodes.get(&id).is_some_and(|node| node.state == NodeState::Ready)
-            && !self.reservations.iter().any(whole)
+        self.takes_tasks_at(id, None)
+    }
+
+    /// Likewise by what drains now; at a moment to come without that of it which is over by then.
+    pub(crate) fn takes_tasks_at(&self, id: NodeId, at: Option<Time>) -> bool {
+        let is_ready = self.nodes.get(&id).is_some_and(|node| node.state == NodeState::Ready);
+        let mut parts = self.drains(at).flat_map(|kept| &kept.parts);
+        is_ready && !parts.any(|part| part.node == id && part.devices.is_empty())
     }
 
     /// Whether a device is drained by itself.
     pub fn is_drained(&self, id: DeviceId) -> bool {
-        let has = |kept: &Reservation| kept.parts.iter().any(|part| part.devices.contains(&id));
-        self.reservations.iter().any(|kept| kept.is_drain_now() && has(kept))
+        self.is_drained_at(id, None)
+    }
+
+    /// Likewise by what drains now; at a moment to come without that of it which is over by then.
+    pub(crate) fn is_drained_at(&self, id: DeviceId, at: Option<Time>) -> bool {
+        self.drains(at).flat_map(|kept| &kept.parts).any(|part| part.devices.contains(&id))
+    }
+
+    fn drains(&self, at: Option<Time>) -> impl Iterator<Item = &Reservation> {
+        let is_over = move |kept: &Reservation| kept.until.zip(at).is_some_and(|(until, at)| until <= at);
+        self.reservations.iter().filter(move |kept| kept.is_drain_now() && !is_over(kept))
     }
 
     /// Whether any reservation, begun or to come, is of a device.
@@ -62,12 +88,34 @@ impl State {
     /// The reservation for which what runs is stopped where it lies, the first to begin: it says when.
     pub fn stopped_for(&self, id: JobId) -> Option<&Reservation> {
         let spec = &self.jobs.get(&id.number)?.spec;
-        let run = self.run(id).filter(|run| run.stopping.is_none())?;
         let stops = |kept: &&Reservation| {
-            let lies_there = || run.placements.iter().any(|placement| kept.is_under(placement));
-            kept.evicts && !kept.began && !kept.is_for(spec) && lies_there()
+            let is_meant = kept.evicts && !kept.began && !kept.is_for(spec);
+            is_meant && self.goes_of(id, |held| kept.is_under(held)) == Goes::All
         };
         self.reservations.iter().filter(stops).min_by_key(|kept| (kept.from, kept.id))
+    }
+
+    /// What goes of a run so that nothing of it stays somewhere: of a gang that may run with less the surplus there, if that is all.
+    pub(crate) fn goes_of(&self, id: JobId, lies_there: impl Fn(&Placement) -> bool) -> Goes {
+        let run = self.run(id).filter(|run| run.stopping.is_none());
+        let Some((job, run)) = self.jobs.get(&id.number).zip(run) else { return Goes::Nothing };
+        let held = run.live.iter().filter_map(|id| self.allocations.get(id));
+        let held = held.filter(|held| held.state != AllocationState::Stopping).map(|held| &held.placement);
+        let by_rank: BTreeMap<u32, &Placement> = held.map(|held| (held.rank, held)).collect();
+        let there = by_rank.iter().filter(|(_, held)| lies_there(held)).map(|(rank, _)| *rank);
+        let mut there: BTreeSet<u32> = there.collect();
+        if there.is_empty() {
+            return Goes::Nothing;
+        }
+        let mut goes: BTreeSet<AllocationId> = BTreeSet::new();
+        for part in parts::surplus(&job.spec.gang, &by_rank.keys().copied().collect()) {
+            let before = there.len();
+            there.retain(|rank| !part.contains(rank));
+            if there.len() < before {
+                goes.extend(by_rank.range(part).map(|(_, held)| held.allocation));
+            }
+        }
+        if there.is_empty() { Goes::Tasks(goes.into_iter().collect()) } else { Goes::All }
     }
 
     /// The reservations that keep a device, or its whole node, in the order in which they begin.

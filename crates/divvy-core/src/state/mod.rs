@@ -45,6 +45,7 @@ use crate::reason::Reason;
 use crate::time::Time;
 
 pub use apply::{Misfit, count, counted};
+pub(crate) use calendar::Goes;
 pub(crate) use class::shape;
 pub use digest::fingerprint;
 pub use past::{Past, Record, TICK};

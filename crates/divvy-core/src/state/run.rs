@@ -258,7 +258,7 @@ impl Job {
     pub fn own_blockers(&self, state: &State, now: Time) -> Vec<Reason> {
         let mut blockers = Vec::new();
         if let Some(promise) = state.promises.get(&self.id()) {
-            blockers.push(Reason::Promised(promise.waits_for.len() as u32));
+            blockers.push(Reason::Promised(state.awaited_by(promise)));
         }
         for dependency in &self.spec.after {
             if state.dependency(dependency.job, dependency.on) != Dependable::Met {
@@ -284,6 +284,11 @@ pub enum Dependable {
 }
 
 impl State {
+    /// How many of those are still there for which a promise waits.
+    pub fn awaited_by(&self, promise: &Promise) -> u32 {
+        promise.waits_for.iter().filter(|id| self.allocations.contains_key(id)).count() as u32
+    }
+
     /// Whether all that is promised can still be had.
     pub fn is_good(&self, promise: &Promise) -> bool {
         self.is_good_at(promise, self.now)

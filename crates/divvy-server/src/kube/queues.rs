@@ -131,13 +131,15 @@ fn read(path: &str, spec: &Value) -> Result<Queue, String> {
     settings.queues.into_iter().next().ok_or_else(|| "it says nothing".to_owned())
 }
 
-/// Sets the queues. One that is still used stays, as it was, until nothing waits or runs in it.
+/// Sets the queues. One that is still used stays, as it was, until nothing waits or runs in it, and nothing is kept for it.
 fn keep_what_is_used(controller: &mut Controller, mut queues: Vec<Queue>, now: Time) -> Result<(), Broken> {
     loop {
         let set = Command::SetQueues(queues.clone(), admin());
         let Err(rejection) = controller.take(&set, now)? else { return Ok(()) };
         let used = match &rejection {
-            Rejection::QueueInUse { queue, .. } => controller.state().queues.get(queue).cloned(),
+            Rejection::QueueInUse { queue, .. } | Rejection::QueueReserved { queue, .. } => {
+                controller.state().queues.get(queue).cloned()
+            }
             _ => None,
         };
         match used {

@@ -87,9 +87,10 @@ fn rejected(rejection: &Rejection) -> Problem {
         Rejection::NoSuchJob(job) => no_such_job(&job.to_string()),
         Rejection::NotYours(_) => said(C::NotYours),
         Rejection::NotAdmin => said(C::NotMember).with_fix("ask root, or a member of the group divvy"),
-        Rejection::WrongState { .. } | Rejection::QueueInUse { .. } | Rejection::NoSuchNode(_) => {
-            said(C::Conflict)
-        }
+        Rejection::WrongState { .. }
+        | Rejection::QueueInUse { .. }
+        | Rejection::QueueReserved { .. }
+        | Rejection::NoSuchNode(_) => said(C::Conflict),
         Rejection::BadSpec { field, what } => Problem::new(C::BadSpec, what.clone()).with_field(*field),
     }
 }

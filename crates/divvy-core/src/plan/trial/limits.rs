@@ -244,6 +244,12 @@ impl<'a> Trial<'a> {
             && self.over(queue, more_milli) == Some((path, resource, *most))
     }
 
+    /// All budgets, from a job's queue upwards, that are used up by now: each has to be renewed before it starts.
+    pub(in crate::plan) fn spent(&self, spec: &JobSpec) -> impl Iterator<Item = &Reason> {
+        let counts = spec.milli_asked() > 0 && !self.spent.is_empty();
+        lineage(spec.stand()).filter(move |_| counts).filter_map(|path| self.spent.get(path))
+    }
+
     /// Why so many more devices (milli) are beyond the budget of a queue, or of one above it.
     fn spent_by(&self, queue: &str, more_milli: i64) -> Option<&Reason> {
         let counts = more_milli > 0 && !self.spent.is_empty();

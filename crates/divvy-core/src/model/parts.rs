@@ -4,11 +4,11 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use crate::model::gang::Group;
+use super::gang::Group;
 
 /// What may go of a gang that runs with these ranks: each part by the ranks of the group that it belongs to, of which the parts named
 /// before it may have gone. All other tasks are the gang's core, which goes only as a whole.
-pub(super) fn surplus(gang: &Group, present: &BTreeSet<u32>) -> Vec<Range<u32>> {
+pub(crate) fn surplus(gang: &Group, present: &BTreeSet<u32>) -> Vec<Range<u32>> {
     let mut parts = Vec::new();
     core(gang, (0, present), &mut parts);
     parts
@@ -44,13 +44,13 @@ fn core(group: &Group, (first, present): (u32, &BTreeSet<u32>), parts: &mut Vec<
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+mod tests {
     use super::*;
     use crate::model::ask::Ask;
     use crate::model::gang::{Branch, Role};
     use crate::model::job::Work;
 
-    pub(in crate::plan) fn role(minimum: u32, maximum: u32) -> Group {
+    fn role(minimum: u32, maximum: u32) -> Group {
         let (ask, work) = (Ask::default(), Work::External(Vec::new()));
         Group::Role(Role {
             name: "r".into(),
@@ -63,7 +63,7 @@ pub(super) mod tests {
         })
     }
 
-    pub(in crate::plan) fn branch(minimum: u32, groups: Vec<Group>) -> Group {
+    fn branch(minimum: u32, groups: Vec<Group>) -> Group {
         Group::Branch(Branch {
             name: "b".into(),
             minimum,

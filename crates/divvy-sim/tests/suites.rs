@@ -53,6 +53,10 @@ fn cases_of_flavors_and_quotas_are_staged_as_devices_and_limits() {
         own/quota-of-tasks Pass 0/0 {"a":{"start":1},"b":{"wait":1}} 
         own/one-flavor-for-both Pass 0/0 {"fits":false,"needs_eviction":false} 
         own/chosen-flavor Pass 0/0 {"high":{"keep":1},"low":{"keep":1},"p":{"wait":1}} 
+        own/beside-others-of-a-flavor Pass 0/0 {"p":{"start":1}} 
+        own/beside-odd-amounts Pass 0/0 {"p":{"wait":1}} 
+        own/beside-an-odd-number Pass 0/0 {"p":{"wait":1}} 
+        own/without-a-queue Pass 1/1 [{"count":2,"fits":true,"nodes":["y","y"],"podset":"main"}] 
     "#]]
     .assert_eq(&table(&own("kueue.json")));
 }

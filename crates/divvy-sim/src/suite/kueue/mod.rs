@@ -112,11 +112,8 @@ impl Scene<'_> {
             return Ok(self.pools(self.quotas.capacity(self.asked)?));
         }
         let mut hosts = Vec::new();
-        for node in self.asked.nodes.iter().filter(|node| node.ready && !node.unschedulable) {
-            let mut flavors = nodes::flavors(self.asked, node).peekable();
-            if flavors.peek().is_none() {
-                continue;
-            }
+        for node in self.asked.nodes.iter().filter(|node| nodes::is_offered(self.asked, node)) {
+            let flavors = nodes::flavors(self.asked, node);
             // Without flavors of their own all nodes are of the first.
             let flavors = flavors.take(if self.quotas.by_flavor { usize::MAX } else { 1 });
             let levels = self.asked.topologies.iter().map(|topology| topology.levels.as_slice());
@@ -303,10 +300,16 @@ impl Scene<'_> {
         Ok(seats)
     }
 
+    /// What runs outside the system holds amounts of its node, of whose flavor they are. Nothing is asked of a node that is not offered.
     fn foreign(&self, pod: &ForeignPod) -> Option<Result<Actor, Obstacle>> {
-        let node = pod.node.clone()?;
-        let seat = Seat { node, ..Seat::default() };
-        let alternative = self.quotas.alternative(self.asked, &BTreeMap::new(), &pod.request);
+        let node = self.asked.nodes.iter().find(|node| pod.node.as_ref() == Some(&node.name))?;
+        let flavor =
+            nodes::flavors(self.asked, node).next().filter(|_| nodes::is_offered(self.asked, node))?;
+        let seat = Seat { node: node.name.clone(), ..Seat::default() };
+        // Where flavors are amounts, what it holds is the node's alone, and of no quota.
+        let counted = pod.request.keys().filter(|_| !self.quotas.by_amount);
+        let flavors = counted.map(|resource| (resource.clone(), flavor.name.clone())).collect();
+        let alternative = self.quotas.alternative(self.asked, &flavors, &pod.request);
         Some(alternative.map(|alternative| resident(&pod.name, OUTSIDE, alternative, seat)))
     }
 

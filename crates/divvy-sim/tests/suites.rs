@@ -57,6 +57,8 @@ fn cases_of_flavors_and_quotas_are_staged_as_devices_and_limits() {
         own/beside-odd-amounts Pass 0/0 {"p":{"wait":1}} 
         own/beside-an-odd-number Pass 0/0 {"p":{"wait":1}} 
         own/without-a-queue Pass 1/1 [{"count":2,"fits":true,"nodes":["y","y"],"podset":"main"}] 
+        own/trees-apart Pass 0/0 [{"amount":4000,"flavor":"default","queue":"apart","resource":"cpu","when_empty":false},{"amount":5000,"flavor":"default","queue":"apart","resource":"cpu","when_empty":true},{"amount":0,"flavor":"default","queue":"holds","resource":"cpu","when_empty":false},{"amount":2000,"flavor":"default","queue":"holds","resource":"cpu","when_empty":true},{"amount":5000,"flavor":"default","queue":"keeps","resource":"cpu","when_empty":false},{"amount":8000,"flavor":"default","queue":"keeps","resource":"cpu","when_empty":true},{"amount":0,"flavor":"default","queue":"one","resource":"cpu","when_empty":false},{"amount":2000,"flavor":"default","queue":"one","resource":"cpu","when_empty":true},{"amount":4000,"flavor":"default","queue":"other","resource":"cpu","when_empty":false},{"amount":5000,"flavor":"default","queue":"other","resource":"cpu","when_empty":true}] 
+        own/start-in-a-tree-apart Pass 0/0 {"a":{"keep":1},"h":{"keep":1},"p":{"start":1}} 
     "#]]
     .assert_eq(&table(&own("kueue.json")));
 }

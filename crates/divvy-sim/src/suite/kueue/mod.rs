@@ -19,6 +19,7 @@ use divvy_core::model::gang::{Branch, Group, Role};
 use divvy_core::model::job::JobSpec;
 use divvy_core::model::node::NodeSpec;
 use divvy_core::model::policy::Policy;
+use divvy_core::model::queue::Queue;
 use divvy_core::model::topology::{Slice, TopologyAsk};
 use divvy_core::time::Span;
 use form::{Assigned, Flavor, ForeignPod, Job, Kind, Node, Placement, Podset, State, TopologyText, Usage};
@@ -44,13 +45,11 @@ pub(super) fn answer(asked: &Asked, policy: Policy) -> Result<Answer, Obstacle> 
     let paths = paths(asked.queues.iter().map(|queue| (queue.name.as_str(), queue.parent.as_deref())));
     let quotas = Quotas::of(asked)?;
     let mut queues = quotas.queues(asked, &paths);
-    queues.push(divvy_core::model::queue::Queue::named(OUTSIDE));
+    queues.push(Queue::named(OUTSIDE));
     let scene = Scene { asked, paths: &paths, quotas: &quotas };
     let policy = Policy { strict: policy.strict || words::strict(asked)?, ..policy };
     if asked.kind == Kind::Available {
-        let empty = set(policy.clone(), scene.hosts()?, queues.clone(), Vec::new())?;
-        let used = set(policy, scene.hosts()?, queues, scene.actors()?)?;
-        return Ok(Answer::Amounts(&scene.available(empty, true) | &scene.available(used, false)));
+        return scene.amounts(&policy, &queues);
     }
     if asked.kind == Kind::Shares {
         let empty = set(policy.clone(), scene.hosts()?, queues.clone(), Vec::new())?;
@@ -90,11 +89,34 @@ struct Scene<'a> {
 }
 
 impl Scene<'_> {
-    /// What each queue could still take of each flavor.
-    fn available(&self, stage: Stage, when_empty: bool) -> BTreeSet<Available> {
+    /// What each queue could still take of each flavor, while nothing is held and as things stand. What one tree holds beyond what it
+    /// may is none of the others' business: each is asked as if it alone held anything.
+    fn amounts(&self, policy: &Policy, queues: &[Queue]) -> Result<Answer, Obstacle> {
+        let top = |path: &str| path.split('/').next().unwrap_or_default().to_owned();
+        let tops: BTreeSet<String> = self.paths.values().map(|path| top(path)).collect();
+        let mut amounts = BTreeSet::new();
+        for tree in &tops {
+            let is_in_it = |path: &str| top(path) == *tree;
+            let mut held = self.actors()?;
+            held.retain(|actor| is_in_it(&actor.spec.queue));
+            for (actors, when_empty) in [(Vec::new(), true), (held, false)] {
+                let stage = set(policy.clone(), self.hosts()?, queues.to_vec(), actors)?;
+                amounts.extend(self.available(stage, &is_in_it, when_empty));
+            }
+        }
+        Ok(Answer::Amounts(amounts))
+    }
+
+    /// What each of these queues could still take of each flavor.
+    fn available(
+        &self,
+        stage: Stage,
+        is_asked: &dyn Fn(&str) -> bool,
+        when_empty: bool,
+    ) -> BTreeSet<Available> {
         let controller = Controller::open(stage.state);
         let mut amounts = BTreeSet::new();
-        for text in &self.asked.queues {
+        for text in self.asked.queues.iter().filter(|text| is_asked(&self.paths[&text.name])) {
             let of_queue = controller.available(&self.paths[&text.name]);
             for (flavor, resource) in self.quotas.lines(self.asked) {
                 let (counted, unit) = self.quotas.counted(&(flavor.clone(), resource.clone()));

@@ -358,9 +358,9 @@ impl Quotas {
         let top = tree.parent(text).is_none();
         for line in tree.lines() {
             let own = quota_of(text, &line);
-            // At the top there is nobody to borrow from, nor to lend to.
+            // At the top there is nobody to borrow from, nor to lend to: what one tree uses beyond its own leaves the others theirs.
             let borrows = if top { Some(0) } else { own.and_then(|quota| quota.borrow_limit) };
-            let lends = own.and_then(|quota| quota.lend_limit).filter(|_| !top);
+            let lends = if top { Some(0) } else { own.and_then(|quota| quota.lend_limit) };
             // A leaf without a quota of something cannot have it, unless its flavor is named without one.
             let is_named = text.quotas.iter().any(|quota| quota.flavor == line.0 && quota.resource.is_none());
             let none = own.is_none() && text.kind == QueueKind::Queue && !is_named;

@@ -37,7 +37,7 @@ pub(super) fn answer(asked: &Asked, policy: Policy) -> Result<Answer, Obstacle> 
     let paths = paths(asked.queues.iter().map(|queue| (queue.name.as_str(), queue.parent.as_deref())));
     let hosts_said =
         asked.queues.iter().any(|queue| queue.cpu_milli.is_some() || queue.memory_bytes.is_some());
-    let queues = asked.queues.iter().map(|text| queue(text, &paths, hosts_said)).collect();
+    let queues = asked.queues.iter().map(|text| queue(asked, text, (&paths, hosts_said))).collect();
     let actors = asked.jobs.iter().map(|job| actor(asked, job, &paths)).collect::<Result<Vec<_>, _>>()?;
     if is_broken_beside_others(&actors) {
         return Err(Obstacle::no_word("a running gang below its minimum while others wait"));
@@ -154,24 +154,39 @@ fn device_mib(node: &Node) -> u64 {
 }
 
 /// A queue. Cores and memory are divided only where some queue of the case is entitled to part of them.
-fn queue(text: &QueueText, paths: &BTreeMap<String, String>, hosts_said: bool) -> Queue {
+fn queue(asked: &Asked, text: &QueueText, (paths, hosts_said): (&BTreeMap<String, String>, bool)) -> Queue {
     let mut queue = Queue::named(&paths[&text.name]);
-    let unsaid = Entitlement::default();
-    let lines = [
-        (Resource::Any, &text.gpu, 1000.0),
-        (Resource::Cpu, text.cpu_milli.as_ref().unwrap_or(&unsaid), 1.0),
-        (Resource::Memory, text.memory_bytes.as_ref().unwrap_or(&unsaid), 1.0),
+    let lines: [(Resource, Line, f64); 3] = [
+        (Resource::Any, |text| Some(&text.gpu), 1000.0),
+        (Resource::Cpu, |text| text.cpu_milli.as_ref(), 1.0),
+        (Resource::Memory, |text| text.memory_bytes.as_ref(), 1.0),
     ];
     for (resource, line, scale) in lines.into_iter().take(if hosts_said { 3 } else { 1 }) {
         let amount = |amount: f64| Amount::Finite((amount * scale).round() as i64);
-        queue.guarantee.insert(resource.clone(), line.deserved.map_or(Amount::Unlimited, amount));
-        queue.limit.extend(line.limit.map(|limit| (resource, amount(limit))));
+        let deserved = deserved(asked, text, line);
+        queue.guarantee.insert(resource.clone(), deserved.map_or(Amount::Unlimited, amount));
+        let limit = line(text).and_then(|line| line.limit);
+        queue.limit.extend(limit.map(|limit| (resource, amount(limit))));
     }
     // Hundredths: weights are whole numbers, and only their proportion counts.
     let weight = text.gpu.over_quota_weight.unwrap_or(1.0);
     queue.weight = if weight < 0.0 { 100 } else { (weight * 100.0).round() as u32 };
     queue.priority = text.priority.unwrap_or(100);
     queue
+}
+
+/// What a queue says of a resource.
+type Line = fn(&QueueText) -> Option<&Entitlement>;
+
+/// What a queue deserves: no more than each above it, with which queues elsewhere are compared where their paths part.
+fn deserved(asked: &Asked, text: &QueueText, line: Line) -> Option<f64> {
+    let parent = |text: &&QueueText| {
+        let above = text.parent.as_ref()?;
+        asked.queues.iter().find(|other| other.name == *above)
+    };
+    // Parents that go round in a circle end somewhere.
+    let upwards = std::iter::successors(Some(text), parent).take(asked.queues.len());
+    upwards.filter_map(|text| line(text)?.deserved).reduce(f64::min)
 }
 
 fn actor(asked: &Asked, job: &Job, paths: &BTreeMap<String, String>) -> Result<Actor, Obstacle> {

@@ -34,7 +34,7 @@ pub(super) fn answer(asked: &Asked, policy: Policy) -> Result<Answer, Obstacle> 
     if !missing.is_empty() {
         return Err(Obstacle::NoWord(missing));
     }
-    let paths = paths(asked.queues.iter().map(|queue| (queue.name.as_str(), queue.parent.as_deref())));
+    let paths = paths_by_age(asked);
     let hosts_said =
         asked.queues.iter().any(|queue| queue.cpu_milli.is_some() || queue.memory_bytes.is_some());
     let queues = asked.queues.iter().map(|text| queue(asked, text, (&paths, hosts_said))).collect();
@@ -54,6 +54,18 @@ pub(super) fn answer(asked: &Asked, policy: Policy) -> Result<Answer, Obstacle> 
         [only] if only == "reclaim" || only == "preempt" => in_places_of_others(&stage, answer),
         _ => Ok(answer),
     }
+}
+
+/// The paths of the queues. What decides between those who are alike in all else is their path, here with the older queue first.
+fn paths_by_age(asked: &Asked) -> BTreeMap<String, String> {
+    let aged = |text: &QueueText| (text.name.clone(), format!("{:010}-{}", text.order, text.name));
+    let aged: BTreeMap<String, String> = asked.queues.iter().map(aged).collect();
+    let of = asked.queues.iter().filter_map(|text| {
+        let above = text.parent.as_ref().and_then(|above| aged.get(above));
+        Some((aged.get(&text.name)?.as_str(), above.map(String::as_str)))
+    });
+    let paths = paths(of);
+    aged.iter().filter_map(|(name, aged)| Some((name.clone(), paths.get(aged)?.clone()))).collect()
 }
 
 /// Whether a gang runs with fewer tasks than it needs while another job waits.

@@ -246,3 +246,24 @@ fn what_one_of_lower_priority_leaves_is_promised_where_nobody_is_moved() {
         "#]],
     );
 }
+
+/// A gang of a task that takes one device, and one that takes three.
+const UNEVEN: &str = r#"submit g default {"name": "g", "queue": "default", "gang": {"branch": {"name": "all", "minimum": 2, "groups": [
+    {"role": {"name": "a", "minimum": 1, "maximum": 1, "work": {"external": ["pod"]}, "ask": {"alternatives": [{"devices": {"class": {}, "count": 1, "draw": "whole"}, "speed_percent": 100}]}}},
+    {"role": {"name": "b", "minimum": 1, "maximum": 1, "work": {"external": ["pod"]}, "ask": {"alternatives": [{"devices": {"class": {}, "count": 3, "draw": "whole"}, "speed_percent": 100}]}}}]}}}"#;
+
+#[test]
+fn for_a_gang_of_unlike_tasks_one_node_is_cleared_where_that_leaves_the_other_to_who_lay_there() {
+    let gang = UNEVEN.replace('\n', " ");
+    check(
+        &format!(
+            "policy {{half_life: none}}\nnode n1 4xh100\nnode n2 4xh100\nnode n3 2xh100\nsubmit a default 2 resumable\nstart a on=n1:0+n1:1\n\
+            submit b default 2 resumable\nstart b on=n2:0+n2:1\nsubmit c default 2 resumable\nstart c on=n3:0+n3:1\n{gang}\npass 1h\nplan"
+        ),
+        expect![[r#"
+            stop a Moved by g
+            promise a n2:2+n2:3
+            promise g n1:0 n1:1+n1:2+n1:3
+        "#]],
+    );
+}

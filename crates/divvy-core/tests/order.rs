@@ -325,20 +325,28 @@ plan",
 fn beyond_guarantees_the_first_in_line_goes_first_where_the_policy_says_so() {
     let lines = "node n1 4xh100\nqueue a\nqueue b\nsubmit x a 2\nsubmit y b 1\nsubmit z default 1 fixed\nplan\n\
         end z\nsubmit old a 1\npass 1m\nsubmit new b 1\nplan";
-    check("{half_life: none, surplus: line}", lines, expect![[r#"
+    check(
+        "{half_life: none, surplus: line}",
+        lines,
+        expect![[r#"
         place x n1:0+n1:1
         place y n1:2
         place z n1:3
         ended z completed Exit exit=0
         place old n1:3
         wait DV-GPUS-BUSY: every GPU that would do is taken
-    "#]]);
-    check("{half_life: none}", lines, expect![[r#"
+    "#]],
+    );
+    check(
+        "{half_life: none}",
+        lines,
+        expect![[r#"
         place x n1:0+n1:1
         place y n1:2
         place z n1:3
         ended z completed Exit exit=0
         place new n1:3
         wait DV-GPUS-BUSY: every GPU that would do is taken
-    "#]]);
+    "#]],
+    );
 }

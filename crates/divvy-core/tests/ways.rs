@@ -165,6 +165,83 @@ fn others_give_way_for_the_first_way_for_which_they_may() {
     );
 }
 
+/// A gang of roles of one task each that take as many of the one model or of the other, in this order.
+fn choosy(name: &str, queue: &str, counts: &[u32], preemptible: bool) -> String {
+    let way = |model: &str, count: u32| {
+        format!(
+            r#"{{"devices": {{"class": {{"models": ["{model}"]}}, "count": {count}, "draw": "whole"}}, "speed_percent": 100}}"#
+        )
+    };
+    let role = |(place, count): (usize, &u32)| {
+        let ways = format!("{}, {}", way("h100", *count), way("l4", *count));
+        format!(
+            r#"{{"role": {{"name": "r{place}", "minimum": 1, "maximum": 1, "work": {{"external": ["pod"]}}, "ask": {{"alternatives": [{ways}]}}}}}}"#
+        )
+    };
+    let groups: Vec<String> = counts.iter().enumerate().map(role).collect();
+    format!(
+        r#"submit {name} {queue} {{"name": "{name}", "queue": "{queue}", "preemptible": {preemptible}, "gang": {{"branch": {{"name": "all", "minimum": {}, "groups": [{}]}}}}}}"#,
+        groups.len(),
+        groups.join(", ")
+    )
+}
+
+/// A queue that may have two devices of one model and four of another, and one that lends it nothing.
+const APART: &str = "policy {half_life: none}\nnode n1 4xh100\nnode n2 4xl4\n\
+    queue a {\"path\": \"a\", \"guarantee\": {\"h100\": {\"finite\": 2000}, \"l4\": {\"finite\": 4000}}, \"lend\": {\"h100\": {\"finite\": 0}}}\n\
+    queue b {\"path\": \"b\", \"guarantee\": {\"h100\": {\"finite\": 2000}}, \"lend\": {\"h100\": {\"finite\": 0}}}\n";
+
+#[test]
+fn roles_of_a_gang_are_served_in_different_ways_where_their_queue_may_not_have_all_in_one() {
+    check(
+        &format!("{APART}{}\nplan", choosy("g", "a", &[2, 4], true)),
+        expect![[r#"
+        place g n1:0+n1:1 n2:0+n2:1+n2:2+n2:3
+    "#]],
+    );
+    // The first goes without what it prefers, since the second has no place by its other way.
+    check(
+        &format!("{APART}submit x b 3 model=l4\nplan\n{}\nplan", choosy("g", "a", &[1, 2], true)),
+        expect![[r#"
+            place x n2:0+n2:1+n2:2
+            place g n2:3 n1:0+n1:1
+        "#]],
+    );
+    check(
+        &format!("{APART}{}\nplan", choosy("g", "a", &[4, 4], true)),
+        expect![[r#"
+        wait DV-GPUS-BUSY: no node has 4 GPUs free that would do
+    "#]],
+    );
+}
+
+#[test]
+fn who_is_not_preemptible_has_its_roles_by_different_ways_that_are_guaranteed_together() {
+    check(
+        &format!(
+            "{APART}{}\nplan\n{}\nplan",
+            choosy("g", "a", &[2, 4], false),
+            choosy("h", "a", &[1, 1], false)
+        ),
+        expect![[r#"
+            place g n1:0+n1:1 n2:0+n2:1+n2:2+n2:3
+            wait DV-OVER-QUOTA: is not preemptible, and queue a is guaranteed 6 GPUs for such jobs
+        "#]],
+    );
+}
+
+#[test]
+fn others_give_way_for_roles_that_are_served_in_different_ways() {
+    check(
+        &format!("{APART}submit x b 3 model=l4\nplan\npass 1h\n{}\nplan", choosy("g", "a", &[2, 4], true)),
+        expect![[r#"
+            place x n2:0+n2:1+n2:2
+            stop x Reclaimed by g
+            promise g n1:0+n1:1 n2:0+n2:1+n2:2+n2:3
+        "#]],
+    );
+}
+
 #[test]
 fn jobs_with_other_counts_are_no_class_of_their_own_likes() {
     check(

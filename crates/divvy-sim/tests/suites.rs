@@ -36,6 +36,10 @@ fn cases_of_jobs_and_queues_pass_fail_or_name_the_missing_word() {
         own/partition Unsupported 0/0 null no word for partitions (MIG)
         own/unheard-of Unsupported 0/0 null no word for the field jobs.0.moon_phase
         own/after-one-that-leaves Pass 0/0 {"a":{"start_later":1},"b":{"wait":1},"l":{"leaving":1}} 
+        own/memory-of-unlike-devices Pass 0/0 {"g":{"start":2},"p":{"start":1},"r":{"keep":1}} 
+        own/a-broken-gang-beside-others Unsupported 0/0 null no word for a running gang below its minimum while others wait
+        own/more-deserved-below-than-above Pass 0/0 {"f":{"keep":1},"p":{"wait":1},"r":{"keep":1}} 
+        own/the-odd-one-is-for-the-older Pass 0/0 {"o":{"keep":1},"p":{"start_later":1},"y0":{"keep":1},"y1":{"evict":1}} 
     "#]]
     .assert_eq(&table(&own("kai.json")));
 }
@@ -53,6 +57,12 @@ fn cases_of_flavors_and_quotas_are_staged_as_devices_and_limits() {
         own/quota-of-tasks Pass 0/0 {"a":{"start":1},"b":{"wait":1}} 
         own/one-flavor-for-both Pass 0/0 {"fits":false,"needs_eviction":false} 
         own/chosen-flavor Pass 0/0 {"high":{"keep":1},"low":{"keep":1},"p":{"wait":1}} 
+        own/beside-others-of-a-flavor Pass 0/0 {"p":{"start":1}} 
+        own/beside-odd-amounts Pass 0/0 {"p":{"wait":1}} 
+        own/beside-an-odd-number Pass 0/0 {"p":{"wait":1}} 
+        own/without-a-queue Pass 1/1 [{"count":2,"fits":true,"nodes":["y","y"],"podset":"main"}] 
+        own/trees-apart Pass 0/0 [{"amount":4000,"flavor":"default","queue":"apart","resource":"cpu","when_empty":false},{"amount":5000,"flavor":"default","queue":"apart","resource":"cpu","when_empty":true},{"amount":0,"flavor":"default","queue":"holds","resource":"cpu","when_empty":false},{"amount":2000,"flavor":"default","queue":"holds","resource":"cpu","when_empty":true},{"amount":5000,"flavor":"default","queue":"keeps","resource":"cpu","when_empty":false},{"amount":8000,"flavor":"default","queue":"keeps","resource":"cpu","when_empty":true},{"amount":0,"flavor":"default","queue":"one","resource":"cpu","when_empty":false},{"amount":2000,"flavor":"default","queue":"one","resource":"cpu","when_empty":true},{"amount":4000,"flavor":"default","queue":"other","resource":"cpu","when_empty":false},{"amount":5000,"flavor":"default","queue":"other","resource":"cpu","when_empty":true}] 
+        own/start-in-a-tree-apart Pass 0/0 {"a":{"keep":1},"h":{"keep":1},"p":{"start":1}} 
     "#]]
     .assert_eq(&table(&own("kueue.json")));
 }
@@ -60,7 +70,7 @@ fn cases_of_flavors_and_quotas_are_staged_as_devices_and_limits() {
 #[test]
 fn what_did_not_pass_is_counted_as_failed_whether_or_not_there_was_a_word_for_it() {
     let report = own("kai.json");
-    assert_eq!((report.passed, report.failed, report.unsupported), (4, 3, 2));
+    assert_eq!((report.passed, report.failed, report.unsupported), (7, 4, 3));
 }
 
 #[test]

@@ -163,15 +163,21 @@ impl Group {
 
     /// The same, where each role can be served in one way only: that of this number, or its last.
     pub fn by_alternative(&self, number: usize) -> Self {
+        self.by_alternatives(&mut std::iter::repeat(number))
+    }
+
+    /// Likewise by a number for each role, in their order.
+    pub fn by_alternatives(&self, numbers: &mut dyn Iterator<Item = usize>) -> Self {
         match self {
             Group::Role(role) => {
                 let of_role = &role.ask.alternatives;
-                let one = of_role.get(number).or(of_role.last()).cloned().into_iter().collect();
+                let chosen = numbers.next().and_then(|number| of_role.get(number));
+                let one = chosen.or(of_role.last()).cloned().into_iter().collect();
                 let ask = Ask { alternatives: one, ..role.ask.clone() };
                 Group::Role(Role { ask, ..role.clone() })
             }
             Group::Branch(branch) => {
-                let groups = branch.groups.iter().map(|group| group.by_alternative(number)).collect();
+                let groups = branch.groups.iter().map(|group| group.by_alternatives(numbers)).collect();
                 Group::Branch(Branch { groups, ..branch.clone() })
             }
         }
@@ -198,6 +204,15 @@ impl Group {
                 whole.count() >= branch.minimum as usize
             }
         }
+    }
+
+    /// Which of its roles a rank belongs to, in their order.
+    pub fn role_index(&self, rank: u32) -> Option<usize> {
+        let mut end = 0u32;
+        self.roles().iter().position(|role| {
+            end = end.saturating_add(role.maximum);
+            rank < end
+        })
     }
 
     /// The role of a rank, and the task's number in it.

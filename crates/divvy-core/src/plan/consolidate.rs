@@ -12,10 +12,12 @@ use super::reclaim::{self, Candidate, Candidates, Claim, Cost, Steps};
 use super::resize;
 use super::settle::held_by;
 use super::share::Amounts;
+use super::trial::Scope;
 use crate::id::{AllocationId, JobId};
 use crate::model::allocation::{AllocationState, Placement};
 use crate::model::ask::DeviceAsk;
 use crate::model::device::WHOLE_MILLI;
+use crate::model::gang::{Group, Role};
 use crate::model::job::{Cause, JobSpec};
 use crate::model::policy::Policy;
 use crate::snapshot::{NodeView, QueueOf, RunView};
@@ -235,9 +237,48 @@ fn movable<'a>(
     (found, later.map(|later| now + later))
 }
 
-/// Whom to move, in different ways: for one task the cheapest node to clear, and so on; for a gang as many nodes as it needs.
-/// `spares` leaves those out with whom their queues, or the cycle, would have to bear too much.
-fn ways(fair: &Fair, claim: &Claim, movable: &mut Candidates, spares: bool) -> Vec<Vec<usize>> {
+/// One way to make room.
+#[derive(Debug, PartialEq)]
+struct Way {
+    /// Who goes.
+    goes: Vec<usize>,
+    /// Whether all of the claim is to lie where they lay, so that what is free elsewhere is left to them.
+    there_alone: bool,
+}
+
+/// Whom to move, in different ways: for one task the cheapest node to clear, and so on; for a gang as many nodes as it needs; for one of
+/// unlike roles then one node for a task of the widest, with the others there and anywhere. `spares` leaves those out with whom their
+/// queues, or the cycle, would have to bear too much.
+fn ways(fair: &Fair, claim: &Claim, movable: &mut Candidates, spares: bool) -> Vec<Way> {
+    let way = |there_alone| move |goes| Way { goes, there_alone };
+    let mut ways: Vec<Way> = nodes(fair, claim, movable, spares).into_iter().map(way(false)).collect();
+    if let Some(widest) = widest_task(claim.spec) {
+        let of_one = Claim::of(claim.job, &widest, (claim.queue, Amounts::new()));
+        for goes in nodes(fair, &of_one, movable, spares) {
+            let both = [way(true)(goes.clone()), way(false)(goes)];
+            let new = both.into_iter().filter(|way| !ways.contains(way)).collect::<Vec<_>>();
+            ways.extend(new);
+        }
+        ways.truncate(MOST_WAYS);
+    }
+    ways
+}
+
+/// A job of one task of the role of a gang whose tasks ask for most devices; none where all its roles ask for as many.
+fn widest_task(spec: &JobSpec) -> Option<JobSpec> {
+    let roles = spec.gang.required_roles();
+    let milli = |role: &&Role| {
+        let ask = role.ask.alternatives.first().and_then(|one| one.devices.as_ref());
+        ask.map_or(0, |ask| i64::from(ask.count) * i64::from(ask.milli()))
+    };
+    let least = roles.iter().map(|role| milli(role)).min()?;
+    let widest = roles.iter().copied().max_by_key(milli).filter(|widest| milli(widest) > least)?;
+    let one = Group::Role(Role { minimum: 1, maximum: 1, ..widest.clone() });
+    Some(JobSpec { gang: one.into(), ..spec.clone() })
+}
+
+/// The nodes to clear, the cheapest first: each alone for one task, with all before it for more.
+fn nodes(fair: &Fair, claim: &Claim, movable: &mut Candidates, spares: bool) -> Vec<Vec<usize>> {
     let mut steps = Steps::new(fair.trial, claim, movable);
     let one = claim.spec.gang.tasks() == 1;
     let (mut ways, mut before): (Vec<Vec<usize>>, Vec<usize>) = (Vec::new(), Vec::new());
@@ -263,17 +304,17 @@ fn ways(fair: &Fair, claim: &Claim, movable: &mut Candidates, spares: bool) -> V
 fn clear<'a>(
     fair: &mut Fair<'a, '_>,
     claim: &Claim,
-    (movable, way, in_chains): (&Candidates<'a>, &[usize], bool),
+    (movable, way, in_chains): (&Candidates<'a>, &Way, bool),
     keep: &mut dyn FnMut(&mut Fair<'a, '_>, &[Placement]),
 ) -> Option<Vec<Placement>> {
-    let goes: Vec<&Candidate<'a>> = way.iter().map(|index| movable.get(*index)).collect();
-    let (placements, goes) = put_before(fair, claim, &goes)?;
+    let goes: Vec<&Candidate<'a>> = way.goes.iter().map(|index| movable.get(*index)).collect();
+    let (placements, goes) = put_before(fair, claim, (&goes, way.there_alone))?;
     // Where all may stay without whom it had no place, it has that of one for whom room is kept.
     if goes.is_empty() && fair.trial.reserve.has_owners() {
         return None;
     }
     let closed = std::mem::take(&mut fair.trial.not_lent);
-    let further = in_chains.then_some((movable, way));
+    let further = in_chains.then_some((movable, way.goes.as_slice()));
     let moves = elsewhere(fair, &goes, further);
     fair.trial.not_lent = closed;
     let moves = moves.filter(|moves| fair.budget.bears(moves.iter().map(|moved| moved.queue.path())))?;
@@ -291,13 +332,21 @@ fn clear<'a>(
 fn put_before<'a, 'c>(
     fair: &mut Fair<'a, '_>,
     claim: &Claim,
-    way: &[&'c Candidate<'a>],
+    (way, there_alone): (&[&'c Candidate<'a>], bool),
 ) -> Option<(Vec<Placement>, Vec<&'c Candidate<'a>>)> {
     let state = fair.trial.state;
     for candidate in way {
         held_by(state, &candidate.live).for_each(|held| fair.trial.release(held, &candidate.view.queue));
     }
-    let placements = claim.place(fair.trial).ok()?;
+    let wider = there_alone.then(|| {
+        let held = way.iter().flat_map(|candidate| held_by(state, &candidate.live));
+        let nodes = held.filter_map(|held| fair.trial.capacity().node_place(held.node));
+        let there: Scope = nodes.collect::<BTreeSet<usize>>().into_iter().collect();
+        fair.trial.keep_to(Some(there))
+    });
+    let placed = claim.place(fair.trial);
+    wider.into_iter().for_each(|wider| drop(fair.trial.keep_to(wider)));
+    let placements = placed.ok()?;
     // Who was released for it before stays rather than that another moves.
     let mut goes: Vec<&'c Candidate<'a>> = Vec::new();
     for candidate in way.iter().rev() {
@@ -367,8 +416,8 @@ fn into_anothers<'a>(
     let claim = Claim::of(candidate.job, &job.spec, (candidate.queue, Amounts::new()));
     let mark = fair.trial.mark();
     for way in ways(fair, &claim, &mut others, false).iter().take(MOST_CHAINS) {
-        let stands: Vec<&Candidate<'a>> = way.iter().map(|index| others.get(*index)).collect();
-        let found = put_before(fair, &claim, &stands).and_then(|(placements, goes)| {
+        let stands: Vec<&Candidate<'a>> = way.goes.iter().map(|index| others.get(*index)).collect();
+        let found = put_before(fair, &claim, (&stands, way.there_alone)).and_then(|(placements, goes)| {
             let placements = at_size(fair, (candidate, job), placements)?;
             let moves = elsewhere(fair, &goes, None)?;
             Some(std::iter::once(Move::of(candidate, placements)).chain(moves).collect())

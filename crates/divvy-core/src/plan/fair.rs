@@ -10,7 +10,7 @@ use super::leaving::Leaving;
 use super::reclaim::{self, Claim, Party, Strangers};
 use super::resize::Growth;
 use super::settle::{self, Leaver};
-use super::share::{Amounts, Shares};
+use super::share::{Amounts, Mix, Shares};
 use super::trial::{Others, Trial};
 use super::turns::{Turn, Turns};
 use super::{Place, Plan, Report, Verdicts, order, place, quicken, starve, stuck};
@@ -456,29 +456,37 @@ impl<'a> Fair<'a, '_> {
         reclaim::take_back(self, &claim)
     }
 
-    /// Likewise by each alternative that its queue may have: first by all of them those of other queues, then those of its own, too.
+    /// Likewise by each alternative that its queue may have, then by different ones for its roles: first by all of them those of other
+    /// queues, then those of its own, too.
     fn claim_any(
         &mut self,
         (queue, by): (usize, By),
         (job, spec): (JobId, &JobSpec),
         ways: &[JobSpec],
     ) -> Option<Vec<Placement>> {
-        let each = |own| ways.iter().enumerate().map(move |(number, only)| (own, number, only));
-        for (own, number, only) in [false, true].into_iter().flat_map(each) {
+        let mixes = self.shares.mixed_claims(queue, spec);
+        let mixed: Vec<JobSpec> = mixes.iter().map(|mix| by_mix(spec, mix)).collect();
+        let uniform = ways.iter().map(|only| (only, None));
+        let ways: Vec<(&JobSpec, Option<&Mix>)> =
+            uniform.chain(mixed.iter().zip(mixes.iter().map(Some))).collect();
+        let each = |own| ways.iter().enumerate().map(move |(number, way)| (own, number, *way));
+        for (own, number, (only, mix)) in [false, true].into_iter().flat_map(each) {
             // Without moves, and without anybody of its own, it would be the same once more.
             if own && !self.budget.has_any() && !self.may_take_own((queue, by), (job, spec)) {
                 break;
             }
-            let asked = self.shares.asked_by(spec, number);
+            let asked = self.shares.asked(only);
             let may_have = self.shares.allows_one(queue, &asked, spec).is_ok();
-            if !may_have || !self.may_claim((queue, by), (job, spec), (asked.clone(), number)) {
+            if !may_have || !self.may_claim((queue, by), (job, only), (asked.clone(), 0)) {
                 continue;
             }
             let placements = self.claim((queue, by), (job, only), (asked, own));
             let Some(mut placements) = placements else { continue };
+            let roles = spec.gang.roles();
             for placement in &mut placements {
-                let role = spec.gang.role_of(placement.rank);
-                let last = role.map_or(0, |(role, _)| role.ask.alternatives.len().saturating_sub(1));
+                let role = spec.gang.role_index(placement.rank).unwrap_or_default();
+                let last = roles.get(role).map_or(0, |role| role.ask.alternatives.len().saturating_sub(1));
+                let number = mix.and_then(|mix| mix.get(role)).map_or(number, |number| *number);
                 placement.alternative = number.min(last) as u32;
             }
             return Some(placements);
@@ -537,4 +545,9 @@ impl<'a> Fair<'a, '_> {
         let of_job = self.victims.iter().filter(|victim| victim.job == job);
         of_job.flat_map(|victim| victim.live.iter().copied()).collect()
     }
+}
+
+/// A job whose roles can be served by these alternatives alone.
+fn by_mix(spec: &JobSpec, mix: &Mix) -> JobSpec {
+    JobSpec { gang: spec.gang.by_alternatives(&mut mix.iter().copied()).into(), ..spec.clone() }
 }

@@ -248,7 +248,7 @@ fn place_by_first(trial: &mut Trial, spec: &JobSpec, role: &Role, rank: &mut u32
     let alternatives = &role.ask.alternatives;
     let homes = near::homes(trial, spec, (role, *rank)).unwrap_or_default();
     for (index, alternative) in alternatives.iter().enumerate() {
-        if trial.not_lent.closes(index, alternatives.len()) {
+        if trial.not_lent.closes((*rank, index), alternatives.len(), trial.gang_tasks()) {
             continue;
         }
         let placed = place_at_home(trial, spec, (role, index), (*rank, &homes));

@@ -5,6 +5,7 @@ mod closed;
 mod forks;
 mod held;
 mod lent;
+mod mixed;
 mod named;
 mod nodes;
 mod same;
@@ -18,6 +19,7 @@ use smallvec::{SmallVec, smallvec};
 
 pub(crate) use closed::Closed;
 pub(crate) use held::{ANY, at_stake};
+pub(super) use mixed::Mix;
 
 use super::Entitlement;
 use super::calendar;

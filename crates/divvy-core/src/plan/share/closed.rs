@@ -1,23 +1,44 @@
 //! Part of phase 1, share: whether a queue may have a job, and which of its alternatives it may not have.
 
+use super::mixed::Mixes;
 use super::{Amounts, Shares};
+use crate::model::allocation::Placement;
 use crate::model::job::JobSpec;
 use crate::reason::Reason;
 
-/// By number, whether a job may not have an alternative; nothing where it may have all.
+/// Which alternatives a job may not have; nothing where it may have all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Closed(Vec<bool>);
+pub(crate) struct Closed {
+    /// By number, whether all roles may not have it.
+    numbers: Vec<bool>,
+    /// The ways that it may have all the same in which roles are served by different numbers.
+    mixes: Mixes,
+}
 
 impl Closed {
     /// Whether it may have all.
     pub(in crate::plan) fn is_nothing(&self) -> bool {
-        !self.0.contains(&true)
+        !self.numbers.contains(&true)
     }
 
-    /// Whether a role may not have one of so many alternatives. The last of a role stands for all numbers that it has not.
-    pub(in crate::plan) fn closes(&self, index: usize, of: usize) -> bool {
-        let numbers = if index + 1 < of { index..index + 1 } else { index..self.0.len() };
-        self.0.get(numbers).is_some_and(|numbers| !numbers.is_empty() && numbers.iter().all(|closed| *closed))
+    /// Whether the role of a rank may not have one of so many alternatives beside what has been placed so far.
+    pub(in crate::plan) fn closes<'p>(
+        &self,
+        (rank, index): (u32, usize),
+        of: usize,
+        placed: impl Iterator<Item = &'p Placement>,
+    ) -> bool {
+        match self.mixes.is_empty() {
+            true => self.closes_number(index, of),
+            false => !self.mixes.allow((rank, index), placed),
+        }
+    }
+
+    /// The last of a role stands for all numbers that it has not.
+    fn closes_number(&self, index: usize, of: usize) -> bool {
+        let numbers = if index + 1 < of { index..index + 1 } else { index..self.numbers.len() };
+        let numbers = self.numbers.get(numbers);
+        numbers.is_some_and(|numbers| !numbers.is_empty() && numbers.iter().all(|closed| *closed))
     }
 }
 
@@ -28,8 +49,9 @@ impl Shares {
         if !self.binds(spec) || !spec.gang.has_alternatives() {
             return self.allows_one(place, asked, spec);
         }
-        let any = self.numbered(spec).any(|asked| self.pins(place, &asked).is_ok());
-        if any { Ok(()) } else { self.pins(place, asked) }
+        let may_have = |asked: &Amounts| self.pins(place, asked).is_ok();
+        let any = self.numbered(spec).any(|asked| may_have(&asked));
+        if any || !self.mixes(spec, &may_have).is_empty() { Ok(()) } else { self.pins(place, asked) }
     }
 
     /// Likewise, for what it asks for by one of its alternatives.
@@ -60,13 +82,23 @@ impl Shares {
         if self.loans.is_none() && (!self.binds(spec) || !spec.gang.has_alternatives()) {
             return Ok(Closed::default());
         }
-        let refused = |asked: Amounts| {
-            let allowed = self.allows_one(place, &asked, spec);
-            allowed.and_then(|()| self.lends(place, &asked)).err()
+        let why_not = |asked: &Amounts| {
+            let allowed = self.allows_one(place, asked, spec);
+            allowed.and_then(|()| self.lends(place, asked)).err()
         };
-        let refused: Vec<Option<Reason>> = self.numbered(spec).map(refused).collect();
-        let closed = Closed(refused.iter().map(Option::is_some).collect());
-        if !closed.0.iter().all(|is_closed| *is_closed) {
+        let refused: Vec<Option<Reason>> = self.numbered(spec).map(|asked| why_not(&asked)).collect();
+        let numbers: Vec<bool> = refused.iter().map(Option::is_some).collect();
+        let mut closed = Closed { numbers, mixes: Mixes::default() };
+        if !closed.is_nothing() {
+            closed.mixes = self.mixes(spec, &|asked| why_not(asked).is_none());
+        }
+        if !closed.mixes.is_empty() {
+            // Of many ways only the first are known.
+            let open = closed.numbers.iter().enumerate().filter(|(_, is_closed)| !**is_closed);
+            open.for_each(|(number, _)| closed.mixes.add(&spec.gang, number));
+            return Ok(closed);
+        }
+        if !closed.numbers.iter().all(|is_closed| *is_closed) {
             return Ok(closed);
         }
         // What others could give back goes before what nobody can.

@@ -61,8 +61,9 @@ pub(super) struct QueueText {
     pub(super) memory_bytes: Option<Entitlement>,
     pub(super) priority: Option<i32>,
     pub(super) reclaim_min_runtime_s: Option<f64>,
-    #[serde(rename = "order")]
-    _order: Option<Anything>,
+    /// The older of two has the lower one.
+    #[serde(default)]
+    pub(super) order: u32,
     // The peer's own division, for those who compare divisions. What is asked is what follows from it.
     #[serde(rename = "peer_share")]
     _peer_share: Option<Anything>,

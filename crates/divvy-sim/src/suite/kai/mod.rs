@@ -4,7 +4,7 @@ mod form;
 mod words;
 
 use std::cmp::{Ordering, Reverse};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::answer::{Answer, Obstacle, Until, in_places_of_others, play, with_leavers_gone};
 use super::measure::{domains, paths};
@@ -34,11 +34,14 @@ pub(super) fn answer(asked: &Asked, policy: Policy) -> Result<Answer, Obstacle> 
     if !missing.is_empty() {
         return Err(Obstacle::NoWord(missing));
     }
-    let paths = paths(asked.queues.iter().map(|queue| (queue.name.as_str(), queue.parent.as_deref())));
+    let paths = paths_by_age(asked);
     let hosts_said =
         asked.queues.iter().any(|queue| queue.cpu_milli.is_some() || queue.memory_bytes.is_some());
-    let queues = asked.queues.iter().map(|text| queue(text, &paths, hosts_said)).collect();
-    let actors = asked.jobs.iter().map(|job| actor(asked, job, &paths)).collect::<Result<_, _>>()?;
+    let queues = asked.queues.iter().map(|text| queue(asked, text, (&paths, hosts_said))).collect();
+    let actors = asked.jobs.iter().map(|job| actor(asked, job, &paths)).collect::<Result<Vec<_>, _>>()?;
+    if is_broken_beside_others(&actors) {
+        return Err(Obstacle::no_word("a running gang below its minimum while others wait"));
+    }
     let hosts = asked.nodes.iter().map(|node| host(asked, node)).collect();
     let stage = set(of_phases(policy, asked), hosts, queues, actors)?;
     // A case of one phase asks what is done within a cycle; one of all phases, how the pool comes to rest.
@@ -51,6 +54,32 @@ pub(super) fn answer(asked: &Asked, policy: Policy) -> Result<Answer, Obstacle> 
         [only] if only == "reclaim" || only == "preempt" => in_places_of_others(&stage, answer),
         _ => Ok(answer),
     }
+}
+
+/// The paths of the queues. What decides between those who are alike in all else is their path, here with the older queue first.
+fn paths_by_age(asked: &Asked) -> BTreeMap<String, String> {
+    let aged = |text: &QueueText| (text.name.clone(), format!("{:010}-{}", text.order, text.name));
+    let aged: BTreeMap<String, String> = asked.queues.iter().map(aged).collect();
+    let of = asked.queues.iter().filter_map(|text| {
+        let above = text.parent.as_ref().and_then(|above| aged.get(above));
+        Some((aged.get(&text.name)?.as_str(), above.map(String::as_str)))
+    });
+    let paths = paths(of);
+    aged.iter().filter_map(|(name, aged)| Some((name.clone(), paths.get(aged)?.clone()))).collect()
+}
+
+/// Whether a gang runs with fewer tasks than it needs while another job waits.
+fn is_broken_beside_others(actors: &[Actor]) -> bool {
+    let seats =
+        |actor: &Actor| actor.running.as_ref().map(|running| running.seats.clone()).unwrap_or_default();
+    let is_broken = |actor: &Actor| {
+        let seated = seats(actor).into_iter().zip(0u32..).filter_map(|(seat, rank)| seat.map(|_| rank));
+        actor.running.is_some() && !actor.spec.gang.is_whole(&seated.collect())
+    };
+    let waits = |actor: &Actor| actor.running.is_none() || seats(actor).contains(&None);
+    let waiting: Vec<&str> =
+        actors.iter().filter(|actor| waits(actor)).map(|actor| actor.name.as_str()).collect();
+    actors.iter().any(|actor| is_broken(actor) && waiting.iter().any(|other| *other != actor.name))
 }
 
 /// A phase that is not asked about is switched off, where there is a switch.
@@ -81,8 +110,20 @@ fn host(asked: &Asked, node: &Node) -> Host {
         ..NodeSpec::default()
     };
     let count = node.gpus_allocatable.unwrap_or(node.gpus);
-    let devices = devices(&node.name, 0, count, "gpu", device_mib(node));
+    let model = model(asked, device_mib(node));
+    let devices = devices(&node.name, 0, count, &model, device_mib(node));
     (spec, devices)
+}
+
+/// The model of devices of this memory: where there are devices of several sizes, each size is one.
+fn model(asked: &Asked, mib: u64) -> String {
+    if sizes_mib(asked).len() > 1 { format!("gpu-{mib}") } else { "gpu".into() }
+}
+
+/// The memory of the devices of a case.
+fn sizes_mib(asked: &Asked) -> BTreeSet<u64> {
+    let with_devices = asked.nodes.iter().filter(|node| node.gpus > 0);
+    with_devices.map(device_mib).collect()
 }
 
 /// The label by which tasks name nodes, or kinds of node.
@@ -125,24 +166,39 @@ fn device_mib(node: &Node) -> u64 {
 }
 
 /// A queue. Cores and memory are divided only where some queue of the case is entitled to part of them.
-fn queue(text: &QueueText, paths: &BTreeMap<String, String>, hosts_said: bool) -> Queue {
+fn queue(asked: &Asked, text: &QueueText, (paths, hosts_said): (&BTreeMap<String, String>, bool)) -> Queue {
     let mut queue = Queue::named(&paths[&text.name]);
-    let unsaid = Entitlement::default();
-    let lines = [
-        (Resource::Any, &text.gpu, 1000.0),
-        (Resource::Cpu, text.cpu_milli.as_ref().unwrap_or(&unsaid), 1.0),
-        (Resource::Memory, text.memory_bytes.as_ref().unwrap_or(&unsaid), 1.0),
+    let lines: [(Resource, Line, f64); 3] = [
+        (Resource::Any, |text| Some(&text.gpu), 1000.0),
+        (Resource::Cpu, |text| text.cpu_milli.as_ref(), 1.0),
+        (Resource::Memory, |text| text.memory_bytes.as_ref(), 1.0),
     ];
     for (resource, line, scale) in lines.into_iter().take(if hosts_said { 3 } else { 1 }) {
         let amount = |amount: f64| Amount::Finite((amount * scale).round() as i64);
-        queue.guarantee.insert(resource.clone(), line.deserved.map_or(Amount::Unlimited, amount));
-        queue.limit.extend(line.limit.map(|limit| (resource, amount(limit))));
+        let deserved = deserved(asked, text, line);
+        queue.guarantee.insert(resource.clone(), deserved.map_or(Amount::Unlimited, amount));
+        let limit = line(text).and_then(|line| line.limit);
+        queue.limit.extend(limit.map(|limit| (resource, amount(limit))));
     }
     // Hundredths: weights are whole numbers, and only their proportion counts.
     let weight = text.gpu.over_quota_weight.unwrap_or(1.0);
     queue.weight = if weight < 0.0 { 100 } else { (weight * 100.0).round() as u32 };
     queue.priority = text.priority.unwrap_or(100);
     queue
+}
+
+/// What a queue says of a resource.
+type Line = fn(&QueueText) -> Option<&Entitlement>;
+
+/// What a queue deserves: no more than each above it, with which queues elsewhere are compared where their paths part.
+fn deserved(asked: &Asked, text: &QueueText, line: Line) -> Option<f64> {
+    let parent = |text: &&QueueText| {
+        let above = text.parent.as_ref()?;
+        asked.queues.iter().find(|other| other.name == *above)
+    };
+    // Parents that go round in a circle end somewhere.
+    let upwards = std::iter::successors(Some(text), parent).take(asked.queues.len());
+    upwards.filter_map(|text| line(text)?.deserved).reduce(f64::min)
 }
 
 fn actor(asked: &Asked, job: &Job, paths: &BTreeMap<String, String>) -> Result<Actor, Obstacle> {
@@ -159,7 +215,7 @@ fn actor(asked: &Asked, job: &Job, paths: &BTreeMap<String, String>) -> Result<A
     };
     let runs = job.tasks.iter().any(|task| task.state != State::Pending);
     let since = NOW - RUNS_SINCE;
-    let seats = tasks().map(seat).collect::<Result<Vec<_>, _>>()?;
+    let seats = tasks().map(|task| seat(asked, task)).collect::<Result<Vec<_>, _>>()?;
     let mut releasing = of_state(State::Releasing);
     releasing.extend(of_state(State::StuckReleasing));
     let goes =
@@ -185,11 +241,15 @@ fn actor(asked: &Asked, job: &Job, paths: &BTreeMap<String, String>) -> Result<A
 }
 
 /// Where a task runs, if it does.
-fn seat(task: &TaskText) -> Result<Option<Seat>, Obstacle> {
+fn seat(asked: &Asked, task: &TaskText) -> Result<Option<Seat>, Obstacle> {
     match (&task.node, task.state) {
         (_, State::Pending) => Ok(None),
         (Some(node), _) => {
-            Ok(Some(Seat { node: node.clone(), alternative: 0, labels: task.gpu_groups.clone() }))
+            let host = asked.nodes.iter().find(|host| host.name == *node);
+            let size_mib = host.map(device_mib);
+            let ways = task.request.gpu_memory_mib.map(|mib| by_memory(asked, mib)).unwrap_or_default();
+            let alternative = ways.iter().position(|(mib, _)| Some(*mib) == size_mib).unwrap_or(0) as u32;
+            Ok(Some(Seat { node: node.clone(), alternative, labels: task.gpu_groups.clone() }))
         }
         (None, _) => Err(Obstacle::no_word("a task that ran nobody knows where")),
     }
@@ -254,18 +314,23 @@ fn leaf(
     });
     let all = tasks.len() as u32;
     let minimum = minimum.unwrap_or(all);
+    // Of those whose part depends on the device each has its own.
+    let apart = |request: &Request| request.gpu_memory_mib.is_some() && sizes_mib(asked).len() > 1;
     let mut kinds: Vec<(Kind, Vec<usize>)> = Vec::new();
     for index in tasks {
         let task = &job.tasks[index];
         let request = (&task.request, choice(task), affinity(task));
         match kinds.iter_mut().find(|(kind, _)| *kind == request && minimum == all) {
-            Some((_, same)) => same.push(index),
-            None => kinds.push((request, vec![index])),
+            Some((_, same)) if !apart(&task.request) => same.push(index),
+            _ => kinds.push((request, vec![index])),
         }
     }
-    let alike = kinds.iter().all(|(kind, _)| Some(kind) == kinds.first().map(|(first, _)| first));
+    let alike = |(kind, _): &(Kind, _)| {
+        Some(kind) == kinds.first().map(|(first, _)| first) && !(all > 1 && apart(kind.0))
+    };
+    let alike = kinds.iter().all(alike);
     let role = |name: String, (minimum, maximum): (u32, u32), (request, nodes, affinity): &Kind| {
-        let alternatives = vec![alternative(asked, request)];
+        let alternatives = alternatives(asked, request);
         let ask = Ask { alternatives, nodes: nodes.clone(), affinity: affinity.clone().into_said() };
         let work = plain_work();
         Group::Role(Role { name, minimum, maximum, ask, work, topology: None, spread: Default::default() })
@@ -307,29 +372,41 @@ impl Within {
     }
 }
 
-fn alternative(asked: &Asked, request: &Request) -> Alternative {
-    Alternative {
-        devices: device_ask(asked, request),
+/// What a task takes: so much memory of each size of device another part.
+fn alternatives(asked: &Asked, request: &Request) -> Vec<Alternative> {
+    let alternative = |devices: Option<DeviceAsk>| Alternative {
+        devices,
         cpu_milli: Some(request.cpu_milli),
         memory_bytes: Some(request.memory_bytes),
         speed_percent: 100,
         ..Alternative::default()
+    };
+    let devices = request.gpu_devices.unwrap_or(1);
+    let shared =
+        |class, milli, memory_mib| Some(DeviceAsk::of(class, devices, DrawAsk::Share { milli, memory_mib }));
+    if let Some(gpus) = request.gpus.filter(|gpus| *gpus > 0) {
+        return vec![alternative(Some(DeviceAsk::of(DeviceClass::default(), gpus, DrawAsk::Whole)))];
     }
+    if let Some(fraction) = request.gpu_fraction {
+        let milli = (fraction * 1000.0).round() as u32;
+        return vec![alternative(shared(DeviceClass::default(), milli, None))];
+    }
+    let Some(mib) = request.gpu_memory_mib else { return vec![alternative(None)] };
+    let ways = by_memory(asked, mib);
+    let class = |size_mib: u64| match ways.len() {
+        1 => DeviceClass::default(),
+        _ => DeviceClass { models: vec![model(asked, size_mib)], ..DeviceClass::default() },
+    };
+    let way = |(size_mib, milli): &(u64, u32)| alternative(shared(class(*size_mib), *milli, Some(mib)));
+    ways.iter().map(way).collect()
 }
 
-fn device_ask(asked: &Asked, request: &Request) -> Option<DeviceAsk> {
-    let (count, draw) = if let Some(gpus) = request.gpus.filter(|gpus| *gpus > 0) {
-        (gpus, DrawAsk::Whole)
-    } else if let Some(fraction) = request.gpu_fraction {
-        let milli = (fraction * 1000.0).round() as u32;
-        (request.gpu_devices.unwrap_or(1), DrawAsk::Share { milli, memory_mib: None })
-    } else {
-        // So much memory is that part of a device, in hundredths, rounded up; of the smallest, where they differ.
-        let mib = request.gpu_memory_mib?;
-        let with_devices = asked.nodes.iter().filter(|node| node.gpus > 0);
-        let device_mib = with_devices.map(device_mib).min().unwrap_or(UNSAID_DEVICE_MIB);
-        let milli = mib.saturating_mul(100).div_ceil(device_mib).min(100_000) as u32 * 10;
-        (request.gpu_devices.unwrap_or(1), DrawAsk::Share { milli, memory_mib: Some(mib) })
-    };
-    Some(DeviceAsk::of(DeviceClass::default(), count, draw))
+/// Which part so much memory is of devices of each size that has it, in thousandths: in hundredths, rounded up. The smallest come
+/// first, by which it is counted before it has a place; of the largest alone where none has it.
+fn by_memory(asked: &Asked, mib: u64) -> Vec<(u64, u32)> {
+    let sizes = sizes_mib(asked);
+    let largest = sizes.last().copied().unwrap_or(UNSAID_DEVICE_MIB);
+    let part = |size: u64| (size, mib.saturating_mul(100).div_ceil(size).min(100_000) as u32 * 10);
+    let fits: Vec<(u64, u32)> = sizes.into_iter().filter(|size| mib <= *size).map(part).collect();
+    if fits.is_empty() { vec![part(largest)] } else { fits }
 }

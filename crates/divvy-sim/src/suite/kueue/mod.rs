@@ -20,6 +20,7 @@ use divvy_core::model::job::JobSpec;
 use divvy_core::model::newer::Newer;
 use divvy_core::model::node::NodeSpec;
 use divvy_core::model::policy::{Policy, Surplus};
+use divvy_core::model::queue::Queue;
 use divvy_core::model::topology::{Slice, TopologyAsk};
 use divvy_core::time::Span;
 use form::{Assigned, Flavor, ForeignPod, Job, Kind, Node, Placement, Podset, State, TopologyText, Usage};
@@ -45,15 +46,13 @@ pub(super) fn answer(asked: &Asked, policy: Policy) -> Result<Answer, Obstacle> 
     let paths = paths(asked.queues.iter().map(|queue| (queue.name.as_str(), queue.parent.as_deref())));
     let quotas = Quotas::of(asked)?;
     let mut queues = quotas.queues(asked, &paths);
-    queues.push(divvy_core::model::queue::Queue::named(OUTSIDE));
+    queues.push(Queue::named(OUTSIDE));
     let scene = Scene { asked, paths: &paths, quotas: &quotas };
     // Without fair sharing those who borrow go by priority and age alone.
     let surplus = Newer((!asked.config.fair_sharing).then_some(Surplus::Line));
     let policy = Policy { strict: policy.strict || words::strict(asked)?, surplus, ..policy };
     if asked.kind == Kind::Available {
-        let empty = set(policy.clone(), scene.hosts()?, queues.clone(), Vec::new())?;
-        let used = set(policy, scene.hosts()?, queues, scene.actors()?)?;
-        return Ok(Answer::Amounts(&scene.available(empty, true) | &scene.available(used, false)));
+        return scene.amounts(&policy, &queues);
     }
     if asked.kind == Kind::Shares {
         let empty = set(policy.clone(), scene.hosts()?, queues.clone(), Vec::new())?;
@@ -93,11 +92,34 @@ struct Scene<'a> {
 }
 
 impl Scene<'_> {
-    /// What each queue could still take of each flavor.
-    fn available(&self, stage: Stage, when_empty: bool) -> BTreeSet<Available> {
+    /// What each queue could still take of each flavor, while nothing is held and as things stand. What one tree holds beyond what it
+    /// may is none of the others' business: each is asked as if it alone held anything.
+    fn amounts(&self, policy: &Policy, queues: &[Queue]) -> Result<Answer, Obstacle> {
+        let top = |path: &str| path.split('/').next().unwrap_or_default().to_owned();
+        let tops: BTreeSet<String> = self.paths.values().map(|path| top(path)).collect();
+        let mut amounts = BTreeSet::new();
+        for tree in &tops {
+            let is_in_it = |path: &str| top(path) == *tree;
+            let mut held = self.actors()?;
+            held.retain(|actor| is_in_it(&actor.spec.queue));
+            for (actors, when_empty) in [(Vec::new(), true), (held, false)] {
+                let stage = set(policy.clone(), self.hosts()?, queues.to_vec(), actors)?;
+                amounts.extend(self.available(stage, &is_in_it, when_empty));
+            }
+        }
+        Ok(Answer::Amounts(amounts))
+    }
+
+    /// What each of these queues could still take of each flavor.
+    fn available(
+        &self,
+        stage: Stage,
+        is_asked: &dyn Fn(&str) -> bool,
+        when_empty: bool,
+    ) -> BTreeSet<Available> {
         let controller = Controller::open(stage.state);
         let mut amounts = BTreeSet::new();
-        for text in &self.asked.queues {
+        for text in self.asked.queues.iter().filter(|text| is_asked(&self.paths[&text.name])) {
             let of_queue = controller.available(&self.paths[&text.name]);
             for (flavor, resource) in self.quotas.lines(self.asked) {
                 let (counted, unit) = self.quotas.counted(&(flavor.clone(), resource.clone()));
@@ -115,11 +137,8 @@ impl Scene<'_> {
             return Ok(self.pools(self.quotas.capacity(self.asked)?));
         }
         let mut hosts = Vec::new();
-        for node in self.asked.nodes.iter().filter(|node| node.ready && !node.unschedulable) {
-            let mut flavors = nodes::flavors(self.asked, node).peekable();
-            if flavors.peek().is_none() {
-                continue;
-            }
+        for node in self.asked.nodes.iter().filter(|node| nodes::is_offered(self.asked, node)) {
+            let flavors = nodes::flavors(self.asked, node);
             // Without flavors of their own all nodes are of the first.
             let flavors = flavors.take(if self.quotas.by_flavor { usize::MAX } else { 1 });
             let levels = self.asked.topologies.iter().map(|topology| topology.levels.as_slice());
@@ -306,10 +325,16 @@ impl Scene<'_> {
         Ok(seats)
     }
 
+    /// What runs outside the system holds amounts of its node, of whose flavor they are. Nothing is asked of a node that is not offered.
     fn foreign(&self, pod: &ForeignPod) -> Option<Result<Actor, Obstacle>> {
-        let node = pod.node.clone()?;
-        let seat = Seat { node, ..Seat::default() };
-        let alternative = self.quotas.alternative(self.asked, &BTreeMap::new(), &pod.request);
+        let node = self.asked.nodes.iter().find(|node| pod.node.as_ref() == Some(&node.name))?;
+        let flavor =
+            nodes::flavors(self.asked, node).next().filter(|_| nodes::is_offered(self.asked, node))?;
+        let seat = Seat { node: node.name.clone(), ..Seat::default() };
+        // Where flavors are amounts, what it holds is the node's alone, and of no quota.
+        let counted = pod.request.keys().filter(|_| !self.quotas.by_amount);
+        let flavors = counted.map(|resource| (resource.clone(), flavor.name.clone())).collect();
+        let alternative = self.quotas.alternative(self.asked, &flavors, &pod.request);
         Some(alternative.map(|alternative| resident(&pod.name, OUTSIDE, alternative, seat)))
     }
 

@@ -71,6 +71,11 @@ pub(super) fn flavors<'a>(asked: &'a Asked, node: &'a Node) -> impl Iterator<Ite
     asked.flavors.iter().filter(move |flavor| flavor.node_labels.iter().all(says))
 }
 
+/// Whether jobs may run on a node: it is up, and belongs to a flavor.
+pub(super) fn is_offered(asked: &Asked, node: &Node) -> bool {
+    node.ready && !node.unschedulable && flavors(asked, node).next().is_some()
+}
+
 /// Whether a node belongs to several flavors.
 pub(super) fn are_shared(asked: &Asked) -> bool {
     asked.nodes.iter().any(|node| flavors(asked, node).count() > 1)

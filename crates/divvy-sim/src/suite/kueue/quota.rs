@@ -69,7 +69,8 @@ impl Quotas {
         let mut quotas = Self { by_flavor, by_amount: false, counts_tasks, units };
         // Those who share fairly are compared by what they have over all flavors.
         let by_flavor = by_flavor && (nodes::are_shared(asked) || !asked.config.fair_sharing);
-        quotas.by_amount = counts_tasks || quotas.has_several(asked) || by_flavor;
+        let by_amount = counts_tasks || quotas.has_several(asked) || by_flavor;
+        quotas.by_amount = by_amount || quotas.is_too_fine(asked);
         Ok(quotas)
     }
 
@@ -82,6 +83,16 @@ impl Quotas {
         let jobs = || asked.jobs.iter();
         jobs().flat_map(|job| &job.podsets).any(|podset| several(&podset.request))
             || jobs().flat_map(|job| &job.assigned).any(|assigned| several(&assigned.usage))
+            || asked.foreign_pods.iter().any(|pod| several(&pod.request))
+    }
+
+    /// Whether a node would be of more devices than it may have: something odd is asked for or held.
+    fn is_too_fine(&self, asked: &Asked) -> bool {
+        let mut of_nodes = asked.nodes.iter().flat_map(|node| &node.allocatable);
+        of_nodes.any(|(resource, amount)| {
+            let device = self.device(NONE, resource).filter(|_| self.counts(resource));
+            device.is_some_and(|(_, unit)| amount / unit > i64::from(MOST_DEVICES))
+        })
     }
 
     /// Whether a resource is counted at all.
@@ -207,9 +218,18 @@ impl Quotas {
         podset: &Podset,
     ) -> Result<Vec<Alternative>, Obstacle> {
         let request = self.request(asked, job.queue.as_deref(), podset);
-        let mut ways = self.ways(asked, job, podset)?;
         let from =
             |flavor: &str| request.keys().map(|resource| (resource.clone(), flavor.to_owned())).collect();
+        if job.queue.is_none() {
+            // Without a queue there is no quota: only nodes bound it, of whatever flavor.
+            let flavors = asked.flavors.iter().filter(|_| self.by_flavor && !self.by_amount);
+            let mut ways: Vec<BTreeMap<String, String>> = flavors.map(|flavor| from(&flavor.name)).collect();
+            if ways.is_empty() {
+                ways.push(BTreeMap::new());
+            }
+            return ways.iter().map(|way| self.alternative(asked, way, &request)).collect();
+        }
+        let mut ways = self.ways(asked, job, podset)?;
         if ways.is_empty() || !self.by_flavor && !self.by_amount {
             ways = vec![from(NONE)];
         }
@@ -336,9 +356,9 @@ impl Quotas {
         let top = tree.parent(text).is_none();
         for line in tree.lines() {
             let own = quota_of(text, &line);
-            // At the top there is nobody to borrow from, nor to lend to.
+            // At the top there is nobody to borrow from, nor to lend to: what one tree uses beyond its own leaves the others theirs.
             let borrows = if top { Some(0) } else { own.and_then(|quota| quota.borrow_limit) };
-            let lends = own.and_then(|quota| quota.lend_limit).filter(|_| !top);
+            let lends = if top { Some(0) } else { own.and_then(|quota| quota.lend_limit) };
             // A leaf without a quota of something cannot have it, unless its flavor is named without one.
             let is_named = text.quotas.iter().any(|quota| quota.flavor == line.0 && quota.resource.is_none());
             let none = own.is_none() && text.kind == QueueKind::Queue && !is_named;
@@ -458,7 +478,8 @@ fn amounts(asked: &Asked) -> Vec<(&str, i64)> {
     }
     amounts.extend(asked.usage.iter().map(|usage| (usage.resource.as_str(), usage.amount)));
     let nodes = asked.nodes.iter().flat_map(|node| &node.allocatable);
-    amounts.extend(nodes.map(|(resource, amount)| (resource.as_str(), *amount)));
+    let foreign = asked.foreign_pods.iter().flat_map(|pod| &pod.request);
+    amounts.extend(nodes.chain(foreign).map(|(resource, amount)| (resource.as_str(), *amount)));
     amounts
 }
 

@@ -271,7 +271,7 @@ fn widest_task(spec: &JobSpec) -> Option<JobSpec> {
         let ask = role.ask.alternatives.first().and_then(|one| one.devices.as_ref());
         ask.map_or(0, |ask| i64::from(ask.count) * i64::from(ask.milli()))
     };
-    let least = roles.iter().map(|role| milli(role)).min()?;
+    let least = roles.iter().map(milli).min()?;
     let widest = roles.iter().copied().max_by_key(milli).filter(|widest| milli(widest) > least)?;
     let one = Group::Role(Role { minimum: 1, maximum: 1, ..widest.clone() });
     Some(JobSpec { gang: one.into(), ..spec.clone() })

@@ -159,14 +159,14 @@ fn before_others_go_for_it_a_job_gets_what_ends_anyway() {
 #[test]
 fn who_could_take_nothing_is_promised_nothing_that_ends() {
     check(
-        "node n1 1xh100\nsubmit a default 1\nplan\ncancel a\nplan\nsubmit b default 1\nplan\nsubmit c default 1 prio=high\nplan\nend a signal=15\nplan",
+        "node n1 1xh100\nsubmit a default 1\nplan\ncancel a\nplan\nsubmit b default 1\nplan\nsubmit c default 1 prio=low\nplan\nend a signal=15\nplan",
         expect![[r#"
             place a n1:0
             stop a Cancelled
             wait DV-GPUS-BUSY: every GPU that would do is taken
             wait DV-GPUS-BUSY: every GPU that would do is taken
             ended a cancelled Cancelled exit=143
-            place c n1:0
+            place b n1:0
         "#]],
     );
 }

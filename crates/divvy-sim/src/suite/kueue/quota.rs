@@ -67,8 +67,10 @@ impl Quotas {
         }
         let counts_tasks = words::pods_bound(asked);
         let mut quotas = Self { by_flavor, by_amount: false, counts_tasks, units };
-        // Those who share fairly are compared by what they have over all flavors.
-        let by_flavor = by_flavor && (nodes::are_shared(asked) || !asked.config.fair_sharing);
+        // Those who share fairly are compared by what they have over all flavors; podsets that are to share one lie in its domain.
+        let in_one = || asked.jobs.iter().flat_map(|job| &job.podsets).any(|it| it.shared_group().is_some());
+        let apart = !asked.config.fair_sharing && !in_one();
+        let by_flavor = by_flavor && (nodes::are_shared(asked) || apart);
         let by_amount = counts_tasks || quotas.has_several(asked) || by_flavor;
         quotas.by_amount = by_amount || quotas.is_too_fine(asked);
         Ok(quotas)

@@ -134,11 +134,12 @@ fn a_job_that_ends_while_no_daemon_runs_is_charged_until_then_and_shown_so() {
     assert_eq!(site.divvy(["wait", &id]).code, 0);
     let attempt = &site.shown(&id)["attempts"][0];
     assert_eq!(attempt["ended_ms"], ended_ms, "{attempt}");
-    let held = |gpu_seconds: &Value| gpu_seconds.as_f64().unwrap();
-    let most = 4.0 * (ended_ms - site.job(&id)["submitted_ms"].as_i64().unwrap()) as f64 / 1000.0;
-    assert!(held(&attempt["gpu_seconds"]) <= most, "{attempt} after {most}");
+    let gpu_ms =
+        |held: &Value, unit_seconds: f64| (held.as_f64().unwrap() * unit_seconds * 1000.0).round() as i64;
+    let most_gpu_ms = 4 * (ended_ms - site.job(&id)["submitted_ms"].as_i64().unwrap());
+    assert!(gpu_ms(&attempt["gpu_seconds"], 1.0) <= most_gpu_ms, "{attempt} after {most_gpu_ms}");
     let used = site.say("history --by user -o json").json();
-    assert!(held(&used[0]["gpu_hours"]) * 3600.0 <= most, "{used} after {most}");
+    assert!(gpu_ms(&used[0]["gpu_hours"], 3600.0) <= most_gpu_ms, "{used} after {most_gpu_ms}");
     assert_eq!(site.job(&id)["ended_ms"], ended_ms);
     site.assert_lawful();
 }

@@ -188,6 +188,7 @@ fn who_takes_a_place_back_has_those_stopped_beside_whom_it_does_not_lie() {
             stop web Reclaimed by j
             promise j n1:0
             ended x completed Exit exit=0
+            place j n3:0
         "#]],
     );
 }

@@ -96,7 +96,8 @@ fn what_others_run_there_is_taken_back_when_the_queue_wants_it_and_its_own_runs_
             stop q Reclaimed by b
             promise b n2:1
             ended p completed Exit exit=0
-            wait DV-HOST-BUSY: no node has 256Gi of memory left
+            place b n2:0
+            wait DV-GPUS-BUSY: every GPU that would do is taken
         "#]],
     );
 }

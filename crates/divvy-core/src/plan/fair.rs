@@ -11,6 +11,7 @@ use super::reclaim::{self, Claim, Party, Strangers};
 use super::resize::Growth;
 use super::settle::{self, Leaver};
 use super::share::{Amounts, Mix, Shares};
+use super::sooner::Sooner;
 use super::trial::{Others, Trial};
 use super::turns::{Turn, Turns};
 use super::{Place, Plan, Report, Verdicts, order, place, quicken, starve, stuck};
@@ -108,7 +109,9 @@ pub(super) fn in_turns<'a>(
     let mut turns = Turns::new(parties, now, &fair.shares, &|view| fair.has_behind(view));
     report.skipped = turns.left_out;
     let mut growth = Growth::new();
+    let mut sooner = Sooner::new(&fair);
     loop {
+        plan.ends.extend(sooner.before_turn(&mut fair, &turns));
         growth.before_turn(&mut fair, &mut turns);
         // Whoever is left waits still, and room is kept for others.
         if turns.all_stand() && !fair.trial.reserve.heeds(state) {
@@ -147,6 +150,7 @@ pub(super) fn in_turns<'a>(
         }
         turns.refresh(turn.queue, &fair.shares);
     }
+    plan.ends.extend(sooner.at_last(&mut fair));
     if fair.trial.reserve.is_asked() {
         borrowers::look(&mut fair);
     }

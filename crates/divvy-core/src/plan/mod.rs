@@ -27,6 +27,7 @@ mod score;
 mod seats;
 mod settle;
 mod share;
+mod sooner;
 mod spread;
 mod starve;
 mod stuck;
@@ -212,7 +213,7 @@ fn planned(state: &State, snapshot: &mut Snapshot, now: Time, reserves: bool) ->
     let mut report = Report::default();
     let mut verdicts = Verdicts::new();
     let may_grow = (state.freed || state.past.is_awaited()) && !snapshot.growing.is_empty();
-    let goes_on = may_grow || snapshot.running.may_quicken(state);
+    let goes_on = may_grow || sooner::may_be_sooner(state) || snapshot.running.may_quicken(state);
     let anyone = !snapshot.waiting.is_empty() || goes_on;
     let in_turns = state.policy.divides() && anyone;
     let shares = in_turns.then(|| share::Shares::at(state, snapshot, now));

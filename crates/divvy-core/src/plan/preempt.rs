@@ -152,7 +152,9 @@ fn fill(
         let Head { class, key, .. } = head;
         let most = if placed.contains(&key.number) && !is_array(state, key.number) { 0 } else { usize::MAX };
         if stopped.is_empty() && limit_stands(state, class) {
-            verdicts.entry(class).or_insert_with(|| state.verdicts.get(&class).cloned());
+            // Those of the class that were chosen may have got a place; what kept the class back keeps back the rest of it.
+            let verdict = verdicts.entry(class).or_default();
+            *verdict = verdict.take().or_else(|| state.verdicts.get(&class).cloned());
         } else if most == 0 || place_waiting(trial, (head, most), places, verdicts) {
             line.admit_next(class, key);
         }

@@ -93,6 +93,8 @@ enum Step<'a> {
     Released(&'a Placement, Option<Rc<str>>),
     /// A running one that was released draws again.
     Kept(&'a Placement, Option<Rc<str>>),
+    /// What was promised is not any more.
+    Withdrew(Placement, Option<Rc<str>>),
     /// A running one is told to stop in this cycle for another cause.
     Ends(&'a Placement),
     /// Something is drawn for the time being, for no queue.
@@ -363,6 +365,30 @@ impl<'a> Trial<'a> {
         self.did(Step::Released(placement, queue));
     }
 
+    /// Counts what is promised as if it were not.
+    pub(super) fn withdraw(&mut self, placement: Placement, queue: &str) {
+        self.capacity.give_back(&placement);
+        self.owe(&placement, 1);
+        let queue = self.limited(queue);
+        self.charge(queue.as_deref(), &placement, -1);
+        self.did(Step::Withdrew(placement, queue));
+    }
+
+    /// Corrects what was left before anything was released, by a promise that is taken back; with the sign −1 by one that is not.
+    fn owe(&mut self, placement: &Placement, sign: i64) {
+        let place = self.capacity.node_place(placement.node);
+        if let Some(left) = place.and_then(|place| self.before.get_mut(&place)) {
+            left.cpu_milli += sign * placement.cpu_milli;
+            left.memory_bytes += sign * placement.memory_bytes;
+            left.tasks += sign;
+        }
+        for (device, draw) in &placement.devices {
+            if let Some(owing) = self.owing.get_mut(device) {
+                *owing += sign as i32 * draw.milli as i32;
+            }
+        }
+    }
+
     /// A running task is told to stop in this cycle for another cause: nobody new is to be near it.
     pub(super) fn ends(&mut self, placement: &'a Placement) {
         self.around.ends(self.state, placement, false);
@@ -433,6 +459,11 @@ impl<'a> Trial<'a> {
                     self.capacity.take(placement);
                     self.around.release(self.state, placement, true);
                     self.charge(queue.as_deref(), placement, 1);
+                }
+                Step::Withdrew(placement, queue) => {
+                    self.capacity.take(&placement);
+                    self.owe(&placement, -1);
+                    self.charge(queue.as_deref(), &placement, 1);
                 }
                 Step::Ends(placement) => self.around.ends(self.state, placement, true),
                 Step::Aside(placement) => self.capacity.give_back(&placement),

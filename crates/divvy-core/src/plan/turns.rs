@@ -209,6 +209,17 @@ impl<'a> Turns<'a> {
         false
     }
 
+    /// The queue of whoever is next.
+    pub(super) fn next_queue(&self, shares: &Shares) -> Option<usize> {
+        let mut queue = POOL;
+        loop {
+            match self.first(queue, shares)?.child {
+                child if child == queue => return Some(queue),
+                child => queue = child,
+            }
+        }
+    }
+
     /// Who stands first in a queue's own line and has not had his turn.
     pub(super) fn first_of(&self, queue: usize) -> Option<Head<'a>> {
         self.lines[queue].next()

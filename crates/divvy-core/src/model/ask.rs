@@ -35,7 +35,7 @@ fn is_any_node(nodes: &NodeChoice) -> bool {
 /// Hashes a choice of nodes and an affinity only where there are any, so that the classes of all other jobs stay as they were.
 impl Hash for Ask {
     fn hash<H: Hasher>(&self, hasher: &mut H) {
-        // Named without a rest, so that a new field is not forgotten here.
+        // Destructured without `..`, so that a new field is not forgotten here.
         let Self { alternatives, nodes, affinity } = self;
         alternatives.hash(hasher);
         if !is_any_node(nodes) {

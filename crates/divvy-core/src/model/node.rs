@@ -71,7 +71,7 @@ pub struct OthersHold {
 /// Hashes only where there is anything, so that digests of pools without such tasks stay as they were.
 impl Hash for OthersHold {
     fn hash<H: Hasher>(&self, hasher: &mut H) {
-        // Named without a rest, so that a new field is not forgotten here.
+        // Destructured without `..`, so that a new field is not forgotten here.
         let Self { cpu_milli, memory_bytes, devices, tasks, extras } = self;
         if !self.is_nothing() {
             (cpu_milli, memory_bytes, devices, tasks, extras).hash(hasher);

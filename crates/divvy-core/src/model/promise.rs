@@ -26,7 +26,7 @@ pub struct Promise {
 /// Hashes what came with elastic gangs only where it is used: all other digests stay as they were.
 impl Hash for Promise {
     fn hash<H: Hasher>(&self, hasher: &mut H) {
-        // Named without a rest, so that a new field is not forgotten here.
+        // Destructured without `..`, so that a new field is not forgotten here.
         let Self { job, placements, port, waits_for, grows } = self;
         (job, placements, port, waits_for).hash(hasher);
         if *grows {

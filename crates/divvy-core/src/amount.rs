@@ -213,7 +213,7 @@ impl fmt::Display for Bytes {
     }
 }
 
-/// How fast memory is, as users write it: `900GB/s`, `3.35TB/s`; in GB/s, at least 1.
+/// Memory bandwidth as users write it: `900GB/s`, `3.35TB/s`; in GB/s, at least 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Bandwidth(pub u32);
 

@@ -13,14 +13,14 @@ use crate::time::Time;
 pub struct Ledger {
     /// By queue, then user.
     accounts: BTreeMap<String, BTreeMap<String, Account>>,
-    /// Device time of allocations that are over, by their own reckoning: what the accounts must sum to (L11).
+    /// Device time of allocations that are over, counted per allocation: what the accounts must sum to (L11).
     closed_milli_ms: i128,
-    /// The wrapping sum of all accounts' hashes: the digest of each cycle costs what has changed.
+    /// The wrapping sum of all accounts' hashes: a cycle's digest then costs only what has changed.
     #[serde(skip)]
     sum: u64,
 }
 
-/// A ledger as it is kept.
+/// A ledger as it is stored.
 #[derive(Deserialize)]
 struct Kept {
     accounts: BTreeMap<String, BTreeMap<String, Account>>,
@@ -98,7 +98,7 @@ impl Ledger {
         self.sum = self.sum.wrapping_add(hash(account));
     }
 
-    /// Notes that an allocation is over which held so much for so long.
+    /// Notes that an allocation is over, with the device time that it held, in milli-GPU·ms.
     pub fn close(&mut self, milli_ms: i128) {
         self.closed_milli_ms += milli_ms;
     }

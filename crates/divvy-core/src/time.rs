@@ -43,7 +43,7 @@ impl Span {
         Self(seconds * 1000)
     }
 
-    /// As it is read again, to the last millisecond.
+    /// Writes the span so that it reads back exactly, to the millisecond.
     pub fn written(self) -> String {
         let Self(ms) = self;
         let units = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000)];

@@ -1,4 +1,4 @@
-//! Deciding on what runs already when a term begins: it becomes a job that has what it holds.
+//! Deciding on what already runs when a term begins: it becomes a job that holds what it has.
 
 use super::{Adopt, Rejection, submit, what_there_is};
 use crate::amount::Resource;
@@ -11,8 +11,8 @@ use crate::reason::Reason;
 use crate::snapshot::{Capacity, NodeView};
 use crate::state::State;
 
-/// Turns what runs already into a job with its devices. Where devices have no names, any free ones of its node stand for those
-/// that it has. What does not fit beside what is held already is refused: the laws hold from the first event on.
+/// Turns what already runs into a job with its devices. If devices have no names, any free ones of its node stand for those that it has.
+/// What does not fit beside what is already held is refused: the laws hold from the first event on.
 pub(crate) fn adopt(state: &State, capacity: &Capacity, adopt: &Adopt) -> Result<Vec<Event>, Rejection> {
     let submitted = submit::taken_over(state, &adopt.submit)?;
     let gang = &adopt.submit.spec.gang;
@@ -34,7 +34,7 @@ pub(crate) fn adopt(state: &State, capacity: &Capacity, adopt: &Adopt) -> Result
     Ok(submitted.into_iter().chain([Event::Adopted { job, placements, since: adopt.since }]).collect())
 }
 
-/// What a task holds of its node, beside what the tasks before it do.
+/// What a task holds of its node, beside the tasks before it.
 fn on(
     node: &NodeView,
     alternative: &Alternative,

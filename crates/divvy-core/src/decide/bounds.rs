@@ -1,4 +1,4 @@
-//! What a queue, and those above it, allow the jobs that are submitted to it; and what it allows each of its users.
+//! What a queue and the queues above it allow jobs that are submitted to it, and what it allows each of its users.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -10,10 +10,10 @@ use crate::model::queue::{Bounds, DEFAULT, Queue, lineage};
 use crate::state::{Job, Runs, State};
 use crate::time::Span;
 
-/// Whose bounds they are, in words that follow "queue", and the bounds.
+/// Bounds, and whose they are, in words that follow "queue".
 type Bound<'a> = (Cow<'a, str>, &'a Bounds);
 
-/// Gives a job the time limit that it does not say itself, and refuses what is beyond what its queue allows.
+/// Gives a job that says no time limit the usual one, and refuses what is beyond what its queue allows.
 pub(super) fn keep(state: &State, submit: &Submit, spec: &mut Arc<JobSpec>) -> Result<(), Rejection> {
     let asked = Arc::clone(spec);
     let path = asked.queue.as_str();
@@ -32,7 +32,7 @@ pub(super) fn keep(state: &State, submit: &Submit, spec: &mut Arc<JobSpec>) -> R
     takes_more(state, submit, (of_user(path).into(), &users.bounds), is_users)
 }
 
-/// Refuses a priority, or a time limit, beyond what its queue, those above it and its user's part allow.
+/// Refuses a priority or a time limit beyond what the queue, the queues above it and its bounds for each user allow.
 pub(super) fn may_have(state: &State, path: &str, spec: &JobSpec) -> Result<(), Rejection> {
     let bounds = bounds_of(state, path);
     bounds.iter().try_for_each(|bound| allows(bound, spec))?;
@@ -42,8 +42,8 @@ pub(super) fn may_have(state: &State, path: &str, spec: &JobSpec) -> Result<(), 
     Ok(())
 }
 
-/// Whether a job may be urgent: where its queue, or one above it, says up to which priority its jobs go; in a pool in which nobody has
-/// set queues; and where others say who may have which priority.
+/// Whether a job may be urgent: if its queue, or one above it, says up to which priority its jobs go; in a pool whose queues nobody has
+/// set; and if priorities are given out elsewhere.
 fn has_leave(state: &State, (path, bounds): (&str, &[Bound]), spec: &JobSpec) -> bool {
     let is_untouched = || state.queues.len() == 1 && state.queues.get(path) == Some(&Queue::named(DEFAULT));
     spec.runs_outside() || bounds.iter().any(|(_, bounds)| bounds.max_priority.is_some()) || is_untouched()
@@ -62,14 +62,14 @@ fn of_user(queue: &str) -> String {
     format!("{queue}, of each user,")
 }
 
-/// What bounds jobs of a queue: what it says itself, what those above it say, and what it says of its users.
+/// The bounds for jobs of a queue: its own, those of the queues above it, and those that it sets for its users.
 fn bounds_of<'a>(state: &'a State, path: &str) -> Vec<Bound<'a>> {
     let users = state.users_of(path).map(|users| (of_user(path).into(), &users.bounds));
     let queues = lineage(path).filter_map(|path| state.queues.get(path));
     queues.map(|queue| (queue.path.as_str().into(), &queue.bounds)).chain(users).collect()
 }
 
-/// The time limit of jobs that say none. The nearest queue says what is usual; it may say more than one above it allows.
+/// The time limit of jobs that say none: that of the nearest queue that says one, but no more than any bound allows.
 fn usual_time(bounds: &[Bound]) -> Option<Span> {
     let most = bounds.iter().filter_map(|(_, bounds)| bounds.max_time).min();
     let said = bounds.iter().find_map(|(_, bounds)| bounds.default_time.or(bounds.max_time));
@@ -108,7 +108,7 @@ fn takes_more(
         return Ok(());
     }
     if more > most {
-        // However many end: so many it never takes.
+        // However many jobs end, the queue never takes this many.
         let (queue, most, asked) = (queue.into_owned(), most.to_string(), more.to_string());
         return Err(Rejection::BeyondQueue { queue, what: "number of members", most, asked });
     }

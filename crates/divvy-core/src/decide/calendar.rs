@@ -34,7 +34,7 @@ pub struct Reserve {
 pub enum Wanted {
     /// These: a node (`n1`), a device of a node (`n1:3`), of the only node there is (`3`), or by its uuid.
     Named(Vec<String>),
-    /// So many devices of a model, or of any, wherever that costs others least.
+    /// This many devices of a model, or of any, wherever that costs others least.
     Devices(u32, Option<String>),
 }
 
@@ -79,13 +79,13 @@ pub(super) fn end(state: &State, id: u64, by: &Person) -> Result<Vec<Event>, Rej
     }
 }
 
-/// Takes all drains of a node or device back, whether begun or to come.
+/// Takes back all drains of a node or device, begun or future.
 pub(super) fn undrain(state: &State, target: &str, by: &Person) -> Result<Vec<Event>, Rejection> {
     if !by.admin {
         return Err(Rejection::NotAdmin);
     }
     let part = part(state, target)?;
-    // Who names the node means its devices, too.
+    // The name of a node stands for its devices, too.
     let is_meant = |other: &Part| *other == part || part.devices.is_empty() && other.node == part.node;
     let drains = || state.reservations.iter().filter(|kept| kept.purpose == Purpose::Maintenance);
     let meant = drains().filter(|kept| kept.parts.iter().all(is_meant));
@@ -113,7 +113,7 @@ pub(super) fn undrain(state: &State, target: &str, by: &Person) -> Result<Vec<Ev
     })
 }
 
-/// What can be reserved for a queue: nodes that its jobs may use.
+/// Refuses to reserve nodes for a queue whose jobs may not use them.
 fn useful(state: &State, purpose: &Purpose, parts: Vec<Part>) -> Result<Vec<Part>, Rejection> {
     let useless = parts.iter().find(|part| !is_of_use(state, purpose, part.node));
     let Some(node) = useless.and_then(|part| state.nodes.get(&part.node)) else { return Ok(parts) };
@@ -146,7 +146,7 @@ fn named(state: &State, names: &[String]) -> Result<Vec<Part>, Rejection> {
     Ok(parts.into_iter().map(|(node, some)| Part { node, devices: devices(&node, some) }).collect())
 }
 
-/// What a name means.
+/// The node or device that a name stands for.
 fn part(state: &State, name: &str) -> Result<Part, Rejection> {
     let here = |id: &NodeId| state.nodes.get(id).is_some_and(|node| node.state != NodeState::Gone);
     if let Some(node) = state.node_by_name(name).filter(here) {
@@ -177,14 +177,14 @@ fn part(state: &State, name: &str) -> Result<Part, Rejection> {
     Ok(Part { node: known.node, devices: vec![id] })
 }
 
-/// The node, where there is one alone.
+/// The node, if there is only one.
 fn only_node(state: &State) -> Option<NodeId> {
     let mut here = state.nodes.iter().filter(|(_, node)| node.state != NodeState::Gone);
     let first = here.next().map(|(id, _)| *id);
     first.filter(|_| here.next().is_none())
 }
 
-/// So many devices where that costs others least: whole nodes before parts, of those the ones on which the least runs.
+/// Chooses devices where that costs others least: whole nodes before parts of nodes, and among these the nodes on which least runs.
 fn chosen(
     state: &State,
     asked: &Reserve,
@@ -213,7 +213,7 @@ fn chosen(
     if count == 0 || there < count as usize {
         no_such_model(state, model)?;
         let of = model.map_or(String::new(), |model| format!(" {model}"));
-        // What is too few on an empty calendar, too, nothing that is taken back makes enough.
+        // If even an empty calendar has too few, taking reservations back does not help.
         let would_do = there + taken.len() >= count as usize;
         let taken = if would_do { in_the_way(state, asked, &taken) } else { String::new() };
         return Err(bad("gpus", format!("{there}{of} GPUs can be reserved for that time{taken}")));
@@ -238,14 +238,14 @@ fn chosen(
     Ok(parts)
 }
 
-/// Whether those for whom it is reserved could use a node, by the nodes that queues keep.
+/// Whether a reservation for this purpose could use a node, given the nodes that queues keep.
 fn is_of_use(state: &State, purpose: &Purpose, node: NodeId) -> bool {
     let Purpose::Queue(queue) = purpose else { return true };
     let keeper = state.nodes.get(&node).and_then(|node| state.keeper_of(node));
     keeper == state.kept_to(queue).said().map(|queue| &**queue)
 }
 
-/// What else there is on the calendar for any of that time.
+/// The other reservations on the calendar that overlap it in time.
 fn others<'a>(state: &'a State, asked: &'a Reserve) -> impl Iterator<Item = &'a Reservation> {
     state.reservations.iter().filter(|kept| {
         kept.until.is_none_or(|until| until > asked.from) && asked.until.is_none_or(|until| kept.from < until)
@@ -284,7 +284,7 @@ fn in_the_way(state: &State, asked: &Reserve, taken: &[(DeviceId, NodeId)]) -> S
     )
 }
 
-/// Whether a device is reserved by another for any of that time.
+/// Whether another reservation has a device for any of that time.
 fn is_taken(state: &State, asked: &Reserve, (id, node): (DeviceId, NodeId)) -> bool {
     others(state, asked).any(|kept| kept.parts.iter().any(|part| part.has(node, id)))
 }

@@ -19,8 +19,8 @@ pub struct Beyond {
     pub queues: Vec<String>,
 }
 
-/// What is guaranteed beyond what the pool has, if anything: of devices of any model, or of one, or of what hosts have. Nodes that are
-/// gone do not count; a pool without devices is not asked.
+/// What is guaranteed beyond what the pool has, if anything: devices of any model or of one, or host amounts. Nodes that are gone do not
+/// count; a pool without devices is not checked.
 pub fn guaranteed_beyond(state: &State, queues: &[Queue]) -> Option<Beyond> {
     let there = has(state, |_| true)?;
     let amounts = in_amounts(state, queues, &there);
@@ -44,7 +44,7 @@ pub fn guaranteed_beyond(state: &State, queues: &[Queue]) -> Option<Beyond> {
     sums.iter().find(is_beyond).map(|(resource, sum)| beyond(queues, resource, (*sum, has_of(resource))))
 }
 
-/// What of a resource is guaranteed in all, and to whom most of it, and what the pool has of it.
+/// Says how much of a resource is guaranteed in total, which queues have most of it, and how much the pool has.
 fn beyond(queues: &[Queue], resource: &Resource, (sum, there): (i64, i64)) -> Beyond {
     let mut to = sayers(queues, resource);
     to.sort_by_key(|(path, amount)| (std::cmp::Reverse(*amount), *path));
@@ -63,8 +63,8 @@ fn beyond(queues: &[Queue], resource: &Resource, (sum, there): (i64, i64)) -> Be
 /// How many queues an error names.
 const MOST_NAMED: usize = 5;
 
-/// The queues, those with nodes of their own as if they said the guarantee that these come to, and those that are guaranteed all of
-/// something as if they said what the pool has of it.
+/// The queues with all guarantees as amounts: queues with nodes of their own are guaranteed what these have, and queues that are guaranteed
+/// all of something are guaranteed what the pool has of it.
 fn in_amounts<'a>(state: &State, queues: &'a [Queue], pool: &BTreeMap<Resource, i64>) -> Cow<'a, [Queue]> {
     let is_said = |queue: &Queue| queue.guarantee.values().all(|amount| *amount != Amount::Unlimited);
     if queues.iter().all(|queue| queue.nodes.is_unsaid() && is_said(queue)) {
@@ -87,7 +87,7 @@ fn in_amounts<'a>(state: &State, queues: &'a [Queue], pool: &BTreeMap<Resource, 
     Cow::Owned(queues.iter().map(of).collect())
 }
 
-/// What is guaranteed below a queue with nodes of its own beyond what these have, if anything.
+/// What is guaranteed below a queue with nodes of its own beyond what these nodes have, if anything.
 fn beyond_nodes(queues: &[Queue]) -> Option<Beyond> {
     let promised = guaranteed(queues);
     let with_nodes = queues.iter().filter(|queue| !queue.nodes.is_unsaid() && !queue.guarantee.is_empty());
@@ -107,7 +107,7 @@ fn beyond_nodes(queues: &[Queue]) -> Option<Beyond> {
     })
 }
 
-/// What those nodes of the pool have that are meant; nothing where they have no devices.
+/// What the nodes have for which `is_meant` holds; `None` if they have no devices.
 fn has(state: &State, is_meant: impl Fn(&Node) -> bool) -> Option<BTreeMap<Resource, i64>> {
     let there = |node: &&Node| node.state != NodeState::Gone && is_meant(node);
     let is_there = |node| state.nodes.get(node).filter(there).is_some();
@@ -126,7 +126,7 @@ fn has(state: &State, is_meant: impl Fn(&Node) -> bool) -> Option<BTreeMap<Resou
     Some(sums)
 }
 
-/// The queues, those to which device time is pledged as if they said at least the devices that make it up when they are held all the
+/// The queues, where a pledge of device time counts as a guarantee of at least the devices that add up to it when they are held all the
 /// time.
 fn with_pledges<'a>(state: &State, queues: &'a [Queue]) -> Cow<'a, [Queue]> {
     if queues.iter().all(|queue| queue.pledge.is_unsaid()) {

@@ -23,7 +23,7 @@ pub(super) fn hold(state: &State, id: JobId, by: &Person) -> Result<Vec<Event>, 
     Ok(taken_back.into_iter().chain(held).collect())
 }
 
-/// Holds all members that wait. Those stay whose they are that an administrator holds.
+/// Holds all members that wait. Members that an administrator holds stay held by the administrator.
 fn hold_array(state: &State, (job, array): (&Job, &ArrayRuns), by: &Person) -> Vec<Event> {
     let held = |job| Event::Held { job, by: by.name.clone() };
     let gives_in = |holder| gives_in(job, holder, by);
@@ -67,12 +67,12 @@ fn stays(state: &State, (job, holder): (&Job, &Option<String>), by: &Person) -> 
         && !by.administers(state, &job.spec.queue)
 }
 
-/// Whether a hold becomes the person's: what its user holds, an administrator may hold instead.
+/// Whether the person takes a hold over: an administrator may hold instead what its user holds.
 fn gives_in(job: &Job, holder: &Option<String>, by: &Person) -> bool {
     holder.as_ref().is_some_and(|holder| *holder == job.owner.name && *holder != by.name)
 }
 
-/// The members that are held by whom they were, whatever the person does to their array: what is done to it is done to all of them.
+/// Holds again the members that stay held whatever the person does to their array: what is done to an array is done to all its members.
 fn held_still(state: &State, (job, array): (&Job, &ArrayRuns), by: &Person) -> Vec<Event> {
     let still = |(member, run): (&u32, &Run)| {
         let holder = run.held_by.clone().filter(|_| stays(state, (job, &run.held_by), by))?;

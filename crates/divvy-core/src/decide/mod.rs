@@ -61,7 +61,7 @@ pub enum Command {
     Checkpointed(JobId, Person),
     /// An administrator changes how the planner decides.
     SetPolicy(Box<Policy>, Person),
-    /// Someone foresees how long a job (or each member of an array) runs.
+    /// Someone forecasts how long a job (or each member of an array) runs.
     Estimate(JobId, Estimate),
     /// An administrator puts a queues.yaml in force: all of it or nothing, with a note why.
     Configure(Box<Settings>, Person, Option<String>),
@@ -96,7 +96,7 @@ pub struct Submit {
     pub token: Option<String>,
     /// Whether it starts held.
     pub held: bool,
-    /// How jobs ended that the state no longer knows, as history has it: for the jobs that this one depends on.
+    /// How jobs that this one depends on ended, from history, where the state no longer knows them.
     pub history: BTreeMap<JobId, Outcome>,
 }
 
@@ -123,7 +123,7 @@ pub struct Person {
 }
 
 impl Person {
-    /// Whoever may change everything.
+    /// A user who may change everything.
     pub fn administrator(name: &str) -> Self {
         Self { name: name.to_owned(), admin: true, groups: Vec::new() }
     }
@@ -176,7 +176,7 @@ pub enum Rejection {
         /// How much is asked for.
         asked: String,
     },
-    /// It is urgent, and nobody has given its queue leave for that.
+    /// It is urgent, and its queue is not allowed urgent jobs.
     #[error("queue {queue} takes no urgent jobs, and this one has priority {priority}")]
     NoLeave {
         /// Which queue.
@@ -243,7 +243,7 @@ pub enum Rejection {
         /// How many.
         jobs: usize,
     },
-    /// For a queue that goes something is kept on the calendar.
+    /// Capacity is kept on the calendar for a queue that goes.
     #[error(
         "for queue {queue} capacity is kept by reservation {reservation}: take that back (divvy reserve --cancel {reservation}), or let it end, before the queue is removed"
     )]
@@ -263,7 +263,7 @@ pub enum Rejection {
     },
 }
 
-/// How many queues an error names; in a large pool those whose names begin most like what was written.
+/// How many queues an error names; in a large pool, those whose names begin most like the one that was written.
 const MOST_QUEUES_NAMED: usize = 8;
 
 fn few(queue: &str, known: &[String]) -> String {
@@ -317,7 +317,7 @@ pub fn decide(state: &State, command: &Command) -> Result<Vec<Event>, Rejection>
     match command {
         Command::Begin { term, boot_id, version } => {
             let began = Event::TermBegan { term: *term, boot_id: boot_id.clone(), version: version.clone() };
-            // Settings that nobody chose are in the log as well: another version may have others.
+            // Default settings go into the log as well: another version may have others.
             let policy =
                 Event::PolicySet { policy: Box::new(state.policy.clone()), by: "divvy".into(), note: None };
             Ok(std::iter::once(began).chain((state.position.0 == 0).then_some(policy)).collect())
@@ -408,7 +408,7 @@ pub(crate) fn stopping(job: JobId, cause: Cause, by: Option<String>, order: Stop
     Event::Stopping { job, cause, by, order, requeue: false }
 }
 
-/// Whoever may submit a job may change its priority, within the same bounds.
+/// Those who may change a job may change its priority, within the bounds for submissions.
 fn prioritise(state: &State, (id, priority): (JobId, i32), by: &Person) -> Result<Vec<Event>, Rejection> {
     let job = mine(state, id, by)?;
     if id.member.is_some() {
@@ -418,7 +418,7 @@ fn prioritise(state: &State, (id, priority): (JobId, i32), by: &Person) -> Resul
     if job.spec.priority == priority {
         return Ok(Vec::new());
     }
-    // Whatever it was submitted with before its queue allowed less stays.
+    // A time limit from before the queue allowed less stays as it is.
     let wanted = JobSpec { priority, time_limit: None, ..(*job.spec).clone() };
     bounds::may_have(state, &job.spec.queue, &wanted)?;
     Ok(vec![Event::Prioritised { job: id, priority, by: by.name.clone() }])
@@ -452,7 +452,7 @@ fn stop_all(state: &State, by: &Person) -> Result<Vec<Event>, Rejection> {
         .collect())
 }
 
-/// The tightest limit of a resource along a queue's line, and whose it is.
+/// The tightest limit on a resource among a queue and the queues above it, and the path of the queue that sets it.
 pub fn tightest_limit(state: &State, queue: &str, resource: &Resource) -> Option<(String, i64)> {
     let finite = |path: &str| match state.queues.get(path)?.limit.get(resource)? {
         crate::amount::Amount::Finite(limit) => Some((path.to_owned(), *limit)),

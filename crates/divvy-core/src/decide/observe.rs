@@ -25,8 +25,8 @@ pub struct Seen {
     pub actions: Vec<Action>,
     /// Allocations whose launch or stop is to be sent again.
     pub resend: Vec<AllocationId>,
-    /// Tasks that are over without a word of the engine: to be observed one after the other, since what follows from an end
-    /// depends on those before it.
+    /// Tasks that are over without word from the engine: to be observed one after the other, since what follows from an end depends on
+    /// those before it.
     pub lost: Vec<(AllocationId, TaskEnd)>,
 }
 
@@ -116,13 +116,13 @@ fn device_news(id: DeviceId, known: Option<&Device>, node: NodeId, spec: &Device
     events
 }
 
-/// After a start: what the engine no longer knows is lost, or was never launched; what the state no longer knows is to go.
+/// After a start: what the engine no longer knows is lost, or was never launched; what the state no longer knows is stopped.
 fn inventory(state: &State, known: &[AllocationId]) -> Seen {
     let known: BTreeSet<AllocationId> = known.iter().copied().collect();
     let mut seen = Seen::default();
     for (id, held) in &state.allocations {
         match held.state {
-            // A launch that the engine has seen is not repeated by it; one that it has not seen is due. A stop likewise.
+            // The engine does not repeat a launch that it has seen; one that it has not seen is due. The same goes for stops.
             AllocationState::Starting => seen.resend.push(*id),
             AllocationState::Stopping => seen.resend.push(*id),
             _ if known.contains(id) => {}
@@ -168,7 +168,7 @@ fn ended(state: &State, id: AllocationId, end: &TaskEnd) -> Seen {
 
 /// The end of a task, and what follows for its job.
 fn end_events(state: &State, id: AllocationId, held: &Allocation, end: &TaskEnd) -> Vec<Event> {
-    // Most are the last of their job.
+    // Most tasks are the last of their job.
     let mut events = Vec::with_capacity(2);
     let ended_at = ended_before(state, held, end);
     events.extend([Event::TaskEnded { allocation: id, end: end.clone(), ended_at }]);
@@ -205,14 +205,14 @@ fn end_events(state: &State, id: AllocationId, held: &Allocation, end: &TaskEnd)
 /// What ended longer ago than this ended while nobody looked.
 const LATE: Span = Span::seconds(1);
 
-/// When a task ended, where that is seen late, as after a time without a daemon. It ran for as long as it says from when it was given
-/// its devices: a clock that has been set back makes that no shorter.
+/// When a task ended, if that is seen late, as after a time without a daemon. It ran for as long as it says from when it was given its
+/// devices: a clock that has been set back does not make that shorter.
 fn ended_before(state: &State, held: &Allocation, end: &TaskEnd) -> Option<Time> {
     let ended = end.at.max(held.since + Span(end.ran_ms.max(0)));
     (state.now.since(ended) >= LATE).then_some(ended)
 }
 
-/// Why a gang loses a task without which it may run on: by bad luck, and it still has its minimum.
+/// The cause for which a gang loses a task without which it may run on: only bad luck, and only if it still has its minimum.
 fn can_do_without(state: &State, job: &Job, (run, id): (&Run, AllocationId), end: &TaskEnd) -> Option<Cause> {
     if !job.spec.gang.is_elastic() || run.stopping.is_some() {
         return None;
@@ -228,12 +228,12 @@ fn can_do_without(state: &State, job: &Job, (run, id): (&Run, AllocationId), end
     (cause.is_bad_luck() && others_live && job.spec.gang.is_whole(&ranks)).then_some(cause)
 }
 
-/// The promises that this task's end was the last to keep waiting: what was promised is given, or, where it is no longer good,
-/// taken back.
+/// Settles the promises for which this task's end was the last one awaited: what was promised is given, or taken back if it is no longer
+/// good.
 fn kept_promises(state: &State, (ended, end): (AllocationId, &TaskEnd), events: &[Event]) -> Vec<Event> {
     let over = |id: &AllocationId| *id == ended || !state.allocations.contains_key(id);
     let due = |promise: &&Promise| promise.waits_for.contains(&ended) && promise.waits_for.iter().all(over);
-    // With the job itself its promise goes, too; what it was to grow by goes with the attempt.
+    // A job's promise goes with the job; a promise of growth goes with the attempt.
     let leaves = |promise: &&Promise| {
         events.iter().any(|event| matches!(event, Event::AttemptEnded { job, state, .. } if *job == promise.job && (promise.grows || state.is_ended())))
     };
@@ -306,7 +306,7 @@ fn attempt_end<'a>(
     };
     let state = match stopping {
         Some(stopping) if stopping.requeue => JobState::Pending,
-        // Who saves his work and does something in between may go on so for ever: that is no restart.
+        // A job that saves its work and does something in between may go on like this for ever: that is no restart.
         None if saved && first.is_some_and(|end| run.has_done_something(end.at)) => JobState::Pending,
         None if saved && run.restarts < job.spec.most_restarts => JobState::Pending,
         _ if goes_back(job, run, end.cause, code, first) => JobState::Pending,
@@ -319,7 +319,7 @@ fn attempt_end<'a>(
     Event::AttemptEnded { job: id, end, exit_code: code, state, ended_at }
 }
 
-/// Cause, signal and what there is to say beyond.
+/// Cause, signal and further details.
 fn cause_of(how: &EndedHow, usage: &Usage) -> (Cause, Option<i32>, Option<String>) {
     let words = |bytes: i64| crate::amount::Bytes(bytes).to_string();
     match how {
@@ -361,7 +361,7 @@ fn goes_back(job: &Job, run: &Run, cause: Cause, code: i32, first: Option<&TaskE
         return false;
     }
     match (first.map(|end| &end.how), job.spec.requeue) {
-        // Nothing of it ever ran, and the device is another's by now: whatever the policy, it was not an attempt.
+        // Nothing of it ever ran, and the device now belongs to another pool: whatever the policy, it was not an attempt.
         (Some(EndedHow::LaunchFailed(LaunchFailure::DeviceLocked(..))), _) => true,
         (_, Requeue::Never) => false,
         (Some(EndedHow::LaunchFailed(LaunchFailure::Other(_))), Requeue::Lost) => true,

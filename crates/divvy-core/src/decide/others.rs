@@ -1,5 +1,5 @@
-//! Deciding on what others hold of a node: it is not given out, and where it is more than the pool left, the youngest of the
-//! pool's own tasks goes.
+//! Deciding on what tasks from outside the pool hold of a node: it is not given out, and if it is more than the pool left free, the
+//! youngest of the pool's own tasks goes.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use crate::model::job::Cause;
 use crate::model::node::{NodeState, OthersHold};
 use crate::state::{Allocation, Device, State};
 
-/// What a node's others hold, as an engine saw it.
+/// Takes in what tasks from outside the pool hold of a node, as an engine saw it.
 pub(super) fn hold(state: &State, name: &str, hold: &OthersHold) -> Vec<Event> {
     let Some((id, node)) = state.node_by_name(name).and_then(|id| Some((id, state.nodes.get(&id)?))) else {
         return Vec::new();
@@ -65,8 +65,8 @@ impl<'a> Own<'a> {
         self.tasks.iter().flat_map(|(_, held)| &held.placement.devices).map(|(device, _)| *device)
     }
 
-    /// The jobs that must go so that the rest fits beside the others: the youngest, and no more than needed. None where the
-    /// others alone hold more than there is: then it is not the pool's doing, and nothing of it would help.
+    /// The jobs that must go so that the rest fits beside the others: the youngest, and no more than needed. None if the others alone hold
+    /// more than there is: then it is not the pool's doing, and stopping jobs would not help.
     fn too_much(
         &self,
         state: &State,
@@ -93,7 +93,7 @@ impl<'a> Own<'a> {
             return BTreeSet::new();
         }
         let mut go = BTreeSet::new();
-        // What is on its way out already goes before anybody else has to.
+        // Tasks that are already stopping go before any other has to.
         let leaves = |held: &&Allocation| held.state == AllocationState::Stopping;
         stays.sort_by_key(|held| !leaves(held));
         while !fits(&stays) {
@@ -106,8 +106,8 @@ impl<'a> Own<'a> {
     }
 }
 
-/// Which devices stand for those that others have: those that did, then free ones from the last, then those of the youngest of
-/// the pool's own tasks. Gives them, and what is new about any.
+/// Chooses the devices that stand for those that others hold: those that did before, then free ones from the last on, then those of the
+/// youngest of the pool's own tasks. Returns them, and what is new about any.
 fn occupy(state: &State, node: NodeId, (wanted, own): (usize, &Own)) -> (BTreeSet<DeviceId>, Vec<Event>) {
     let works = |device: &Device| device.node == node && device.health == Health::Ok;
     let here = || state.devices.iter().filter(|(_, device)| works(device));

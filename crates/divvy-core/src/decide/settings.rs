@@ -12,7 +12,7 @@ use crate::model::reservation::Purpose;
 use crate::state::State;
 use crate::time::Time;
 
-/// Puts a whole queues.yaml in force. What it refuses of the queues leaves the policy as it was.
+/// Puts a whole queues.yaml in force. If it refuses the queues, the policy stays as it was.
 pub(super) fn configure(
     state: &State,
     wanted: &Settings,
@@ -41,7 +41,7 @@ pub(super) fn set_policy(
     Ok(set.into_iter().collect())
 }
 
-/// Takes in what is known of the past of queues that are there, where the log has none yet.
+/// Takes in what is known of the past of existing queues, if the log has none yet.
 pub(super) fn recall(
     state: &State,
     of: Time,
@@ -91,7 +91,7 @@ pub(super) fn set_queues(
     Ok(promises_beyond(state, queues).chain([set]).collect())
 }
 
-/// A queue that goes and for which something is kept on the calendar, now or later, and by which reservation.
+/// A queue that goes although something is kept for it on the calendar, now or later, and by which reservation.
 fn reserved_for<'a>(state: &'a State, wanted: &BTreeSet<&str>) -> Option<(&'a str, u64)> {
     let goes = |queue: &str| state.queues.contains_key(queue) && !wanted.contains(queue);
     state.reservations.iter().find_map(|kept| match &kept.purpose {
@@ -100,7 +100,7 @@ fn reserved_for<'a>(state: &'a State, wanted: &BTreeSet<&str>) -> Option<(&'a st
     })
 }
 
-/// Who administers queues sets those below them, and no others; nor do these guarantee more than what they lie in.
+/// Users who administer queues may set the queues below them, and no others; nor may these be guaranteed more than the queue they are in.
 fn of_their_own(state: &State, queues: &[Queue], by: &Person) -> Result<(), Rejection> {
     let wanted: BTreeMap<&str, &Queue> = queues.iter().map(|queue| (queue.path.as_str(), queue)).collect();
     let paths = state.queues.keys().map(String::as_str).chain(wanted.keys().copied());
@@ -110,7 +110,7 @@ fn of_their_own(state: &State, queues: &[Queue], by: &Person) -> Result<(), Reje
         // The parent in the tree is the next above it that is a queue.
         let above = lineage(path).skip(1).find(|above| state.queues.contains_key(*above));
         let above = above.filter(|above| by.administers(state, above)).ok_or(Rejection::NotAdmin)?;
-        // Whose jobs come in unasked is not theirs to say, nor from whom nodes are kept.
+        // They may not say whose default queue it is, nor which nodes are kept for it.
         let of_the_pool = |queue: Option<&Queue>| {
             queue
                 .map(|queue| (queue.default_for.said().cloned(), queue.nodes.said().cloned()))
@@ -128,8 +128,8 @@ fn of_their_own(state: &State, queues: &[Queue], by: &Person) -> Result<(), Reje
     Ok(())
 }
 
-/// What queues right below another are to be guaranteed beyond what that has, if anything. What was guaranteed to them before, by who
-/// may do so, stays.
+/// What the queues right below another would be guaranteed beyond what that one has, if anything. What was guaranteed to them before, by
+/// someone who may do so, stays.
 fn beyond(state: &State, above: &str, wanted: &BTreeMap<&str, &Queue>) -> Option<String> {
     let now: BTreeMap<&str, &Queue> =
         state.queues.iter().map(|(path, queue)| (path.as_str(), queue)).collect();
@@ -138,7 +138,7 @@ fn beyond(state: &State, above: &str, wanted: &BTreeMap<&str, &Queue>) -> Option
     let has = |resource: &Resource| match owner.guarantee.get(resource) {
         Some(Amount::Unlimited) => None,
         Some(Amount::Finite(amount)) => Some(*amount),
-        // What its nodes have is looked at where it is known.
+        // What its nodes have is checked where it is known.
         None if !owner.nodes.is_unsaid() => None,
         None => Some(0),
     };

@@ -1,4 +1,4 @@
-//! Deciding on what a gang says of being spread: what contradicts itself, or the topology that it asks for, is refused.
+//! Deciding on how a gang asks to be spread: what contradicts itself, or the topology that the gang asks for, is refused.
 
 use std::ops::Range;
 
@@ -13,7 +13,7 @@ use crate::state::State;
 struct Together<'a> {
     ranks: Range<u32>,
     within: &'a str,
-    /// So many of them start together.
+    /// How many of them start together.
     tasks: u32,
 }
 
@@ -49,7 +49,7 @@ fn wrong(
         ));
     }
     let most = spread.bound()?;
-    // Whatever lies in one domain lies in one of each wider level, too.
+    // What lies in one domain also lies in one domain of each wider level.
     let holds = |within: &str| {
         let place = |name: &str| levels.iter().position(|level| level == name);
         within == over || place(over).zip(place(within)).is_some_and(|(over, within)| over < within)
@@ -65,7 +65,7 @@ fn wrong(
     ))
 }
 
-/// All of a gang that has to lie in one domain each: groups, and blocks of tasks.
+/// All parts of a gang that must each lie in one domain: groups, and blocks of tasks.
 fn together(gang: &Group) -> Vec<Together<'_>> {
     let mut found = Vec::new();
     gang.visit(0, &mut |ranks, group| {
@@ -78,7 +78,7 @@ fn together(gang: &Group) -> Vec<Together<'_>> {
     found
 }
 
-/// The levels of the pool, coarse to fine, as the first node says that names any; else the usual ones.
+/// The levels of the pool, coarse to fine, from the first node that names any; else the usual ones.
 fn levels(state: &State) -> Vec<String> {
     let nodes = state.nodes.values().filter(|node| node.state != NodeState::Gone);
     let named = nodes.map(|node| &node.spec.domains).find(|domains| !domains.is_empty());

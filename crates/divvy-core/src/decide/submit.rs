@@ -41,7 +41,7 @@ pub(super) fn submit(state: &State, submit: &Submit) -> Result<Vec<Event>, Rejec
     Ok(vec![submitted(state, submit, spec)])
 }
 
-/// Submits what runs already: whether it might be submitted now is no matter any more.
+/// Submits what already runs: whether it could be submitted now no longer matters.
 pub(super) fn taken_over(state: &State, submit: &Submit) -> Result<Vec<Event>, Rejection> {
     let queue = &submit.spec.queue;
     if !state.queues.contains_key(queue) {
@@ -137,14 +137,14 @@ fn sense(spec: &JobSpec) -> Result<(), Rejection> {
     Ok(())
 }
 
-/// Whether a role is so many whole blocks of tasks, and each of these so many of the next kind.
+/// Whether a role consists of whole blocks of tasks, and each of these of whole blocks of the next kind.
 fn slices_divide(role: &Role) -> bool {
     let slices = role.topology.iter().flat_map(|ask| &ask.slices);
     let sizes: Vec<u32> = std::iter::once(role.minimum).chain(slices.map(|slice| slice.tasks)).collect();
     sizes.windows(2).all(|pair| pair[1] > 0 && pair[0] % pair[1] == 0)
 }
 
-/// What the model carries and no engine of this pool runs yet is refused by name, never ignored.
+/// What the model offers but no engine of this pool can run yet is refused by name, never ignored.
 fn supported(state: &State, spec: &JobSpec) -> Result<(), Rejection> {
     match unsupported(spec, (state.policy.shares, state.policy.elastic)) {
         None => Ok(()),

@@ -1,5 +1,5 @@
-//! Affinity: near which other tasks a task wants to lie, and apart from which. Tasks are told by labels, places by what nodes say of
-//! themselves.
+//! Affinity: which other tasks a task wants to lie near, and which it wants to lie apart from. Tasks are selected by their labels, places
+//! by what nodes declare.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,34 +19,34 @@ use crate::id::NodeId;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Affinity {
-    /// Labels of these tasks beside those of their job, by which others tell them: of a gang whose tasks are told apart.
+    /// Labels of these tasks beyond their job's, for gangs whose tasks are told apart: affinities of other tasks select by both.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
-    /// Each of these has somebody in the domain in which it lies.
+    /// Each of these needs a task in the domain in which this task lies.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub near: Vec<Others>,
-    /// None of these has anybody in the domain in which it lies, nor comes there later.
+    /// None of these may have a task in the domain in which this task lies, nor may one come there later.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub apart: Vec<Others>,
 }
 
-/// Other tasks, and what a domain is.
+/// A selection of other tasks, and what counts as a domain for it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Others {
-    /// What is to hold of their labels, all of it.
+    /// Conditions on their labels, all of which must hold.
     pub who: Vec<Condition>,
-    /// The nodes of a domain say the same of this: `node` for each by itself, a level of the topology, or a label. Nodes that say
-    /// nothing of it are in none.
+    /// What the nodes of a domain have in common: a level of the topology, a label, or `node` for each node by itself. Nodes that say
+    /// nothing of it are in no domain.
     pub within: String,
 }
 
-/// Where a node lies, as far as some task asks.
+/// The domain of a node, as an affinity divides the nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Domain<'a> {
-    /// Alone.
+    /// The node alone.
     Node(NodeId),
-    /// With all that say the same.
+    /// All nodes that say the same.
     Named(&'a str),
 }
 
@@ -56,12 +56,12 @@ impl Affinity {
         Self { labels: BTreeMap::new(), near: Vec::new(), apart: Vec::new() }
     }
 
-    /// As an ask says it: not at all if it says nothing.
+    /// Returns it as an ask stores it: unsaid if it says nothing.
     pub fn into_said(self) -> Newer<Arc<Self>> {
         Newer((!self.is_unsaid()).then(|| Arc::new(self)))
     }
 
-    /// Whether it wants nothing of others; then others may still tell it by its labels.
+    /// Whether it wants nothing of other tasks; affinities of other tasks may still select by its labels.
     pub fn wants_nothing(&self) -> bool {
         self.near.is_empty() && self.apart.is_empty()
     }
@@ -71,7 +71,7 @@ impl Affinity {
         self.labels.is_empty() && self.wants_nothing()
     }
 
-    /// The names of the labels by which it tells others.
+    /// The names of the labels by which it selects other tasks.
     pub fn keys(&self) -> impl Iterator<Item = &str> {
         let all = self.near.iter().chain(&self.apart);
         all.flat_map(|others| &others.who).map(|condition| condition.label.as_str())
@@ -84,7 +84,7 @@ impl Others {
         self.who.iter().all(|condition| condition.holds(labels))
     }
 
-    /// The domain of a node that says this.
+    /// The domain of a node that lies in these topology domains and has this face; `None` if it is in no domain.
     pub fn domain<'a>(
         &self,
         node: NodeId,
@@ -122,7 +122,7 @@ impl fmt::Display for Others {
 }
 
 impl JobSpec {
-    /// The labels by which others tell a task: its job's and its own.
+    /// The labels by which affinities of other tasks select a task: its job's and its own.
     pub fn labels_of<'a>(&'a self, affinity: &'a Affinity) -> Cow<'a, BTreeMap<String, String>> {
         if affinity.labels.is_empty() {
             return Cow::Borrowed(&self.labels);
@@ -132,14 +132,14 @@ impl JobSpec {
         Cow::Owned(labels)
     }
 
-    /// The names of the labels by which its tasks tell others.
+    /// The names of the labels by which its tasks select other tasks.
     pub fn heeded_labels(&self) -> BTreeSet<&str> {
         let mut keys = BTreeSet::new();
         note_keys(&self.gang, &mut keys);
         keys
     }
 
-    /// Whether any of its tasks wants anything of others.
+    /// Whether any of its tasks wants to lie near other tasks or apart from them.
     pub fn has_affinity(&self) -> bool {
         self.gang.roles().iter().any(|role| !role.ask.affinity().wants_nothing())
     }

@@ -37,7 +37,7 @@ pub struct Placement {
     pub cpu_milli: i64,
     /// Bytes of host memory.
     pub memory_bytes: i64,
-    /// What else of the host.
+    /// Other host amounts.
     #[serde(default, skip_serializing_if = "Extras::is_empty")]
     pub extras: Extras,
     /// Which of the ask's alternatives it satisfies.

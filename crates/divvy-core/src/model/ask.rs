@@ -23,7 +23,7 @@ pub struct Ask {
     /// On which nodes it may lie.
     #[serde(default, skip_serializing_if = "is_any_node")]
     pub nodes: NodeChoice,
-    /// Near whom it wants to lie, and apart from whom.
+    /// Which tasks it wants to lie near, and which apart from.
     #[serde(default, skip_serializing_if = "Newer::is_unsaid")]
     pub affinity: Newer<Arc<Affinity>>,
 }
@@ -32,10 +32,10 @@ fn is_any_node(nodes: &NodeChoice) -> bool {
     *nodes == NodeChoice::default()
 }
 
-/// A choice of nodes, and what is wanted of others, count only where there is such: classes of all other jobs stay what they were.
+/// Hashes a choice of nodes and an affinity only where there are any, so that the classes of all other jobs stay as they were.
 impl Hash for Ask {
     fn hash<H: Hasher>(&self, hasher: &mut H) {
-        // Named without a rest, so that a new field is not forgotten here.
+        // Destructured without `..`, so that a new field is not forgotten here.
         let Self { alternatives, nodes, affinity } = self;
         alternatives.hash(hasher);
         if !is_any_node(nodes) {
@@ -45,7 +45,7 @@ impl Hash for Ask {
     }
 }
 
-/// An ask as far as tasks are alike by it: all but the labels by which others tell them.
+/// An ask without the labels by which other tasks select its tasks: tasks with equal ones are alike.
 pub(crate) struct Alike<'a>(pub(crate) &'a Ask);
 
 impl Hash for Alike<'_> {
@@ -68,13 +68,13 @@ impl Ask {
         Self { alternatives, ..Self::default() }
     }
 
-    /// How many devices it asks for, by the way that takes most.
+    /// The number of devices of the alternative that takes most.
     pub fn most_devices(&self) -> u32 {
         let counts = self.alternatives.iter().filter_map(|way| Some(way.devices.as_ref()?.count));
         counts.max().unwrap_or(0)
     }
 
-    /// Near whom it wants to lie, and apart from whom.
+    /// Which tasks it wants to lie near, and which apart from.
     pub fn affinity(&self) -> &Affinity {
         static NOTHING: Affinity = Affinity::nothing();
         self.affinity.said().map_or(&NOTHING, |affinity| affinity)
@@ -93,7 +93,7 @@ pub struct Alternative {
     /// Bytes of host memory; `None` means its share of the node by devices.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_bytes: Option<i64>,
-    /// What else it asks of the host.
+    /// Other host amounts that it asks for.
     #[serde(default, skip_serializing_if = "Extras::is_empty")]
     pub extras: Extras,
     /// Relative speed in percent of the first alternative.
@@ -135,12 +135,12 @@ impl DeviceAsk {
         Self { class, count, draw, island: Newer::default() }
     }
 
-    /// The level of which one domain has to hold all devices of a task; one device is always in one.
+    /// The level at which one domain must hold all devices of a task, if any; a single device is always in one domain.
     pub fn required_island(&self) -> Option<IslandLevel> {
         self.island.said().filter(|ask| ask.required && self.count > 1).map(|ask| ask.level)
     }
 
-    /// Thousandths of each device; a partition is counted by the device itself.
+    /// Thousandths of each device; a partition counts as its whole device.
     pub fn milli(&self) -> u32 {
         match self.draw {
             DrawAsk::Share { milli, .. } => milli,
@@ -167,7 +167,7 @@ pub struct DeviceClass {
     /// A claim of the engine's own kind (DRA) that stands for the devices.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub claim: Option<String>,
-    /// The least speed of the memory of each device in GB/s.
+    /// The least memory bandwidth of each device, in GB/s.
     #[serde(default, skip_serializing_if = "Newer::is_unsaid")]
     pub least_gb_s: Newer<u32>,
 }
@@ -200,7 +200,7 @@ impl DeviceClass {
         self.models.is_empty() || self.models.contains(&device.model)
     }
 
-    /// Whether the device has memory within the bounds, by size and by speed. One of whose speed nothing is known is in no bound of it.
+    /// Whether the device's memory is within the bounds on size and bandwidth. A device of unknown bandwidth meets no bound on it.
     pub fn takes_memory(&self, device: &DeviceSpec) -> bool {
         self.least_gb.is_none_or(|least| device.size_gb() >= least)
             && self.most_gb.is_none_or(|most| device.size_gb() <= most)
@@ -281,7 +281,7 @@ fn count(part: &str) -> Result<u32, NotDevices> {
 
 type Bounds = (Option<u32>, Option<u32>);
 
-/// `None` if the part is no memory at all; otherwise its bounds in GB, or what is wrong with them.
+/// `None` if the part does not describe memory; otherwise its bounds in GB, or what is wrong with them.
 fn memory_bounds(part: &str) -> Option<Result<Bounds, NotDevices>> {
     let gb = |bound: &str| -> Option<u32> {
         let lower = bound.to_ascii_lowercase();

@@ -9,7 +9,7 @@ use crate::engine::{DeviceUsage, Isolation};
 use crate::id::JobId;
 use crate::time::Time;
 
-/// One run of a job that is over, or a job that ended without having run. Everything that cannot be recorded later.
+/// One run of a job that is over, or a job that ended without a run. Keeps everything that cannot be recorded later.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Attempt {
     /// The job, or member.
@@ -28,7 +28,7 @@ pub struct Attempt {
     pub project: Option<String>,
     /// What it was for.
     pub kind: Kind,
-    /// Its user's words.
+    /// The labels that its user gave it.
     pub labels: BTreeMap<String, String>,
     /// Its priority as submitted.
     pub priority: i32,
@@ -60,8 +60,8 @@ pub struct Attempt {
     pub devices: Vec<String>,
     /// Device time that it held, in milli-GPU·ms: what the ledger was charged.
     pub held_milli_ms: i64,
-    /// Of the work done in it, what is lost since it has to be done again: device time since its start or since its work was safe, in
-    /// milli-GPU·ms. 0 where the job does not come back, or saved its work when it was told to stop.
+    /// Work of this attempt that is lost because it has to be done again: device time since its start or since its work was last safe, in
+    /// milli-GPU·ms. 0 if the job does not come back, or saved its work when it was told to stop.
     #[serde(default)]
     pub lost_milli_ms: i64,
     /// How long it ran, by the supervisors' monotonic clocks: the longest task, in milliseconds.

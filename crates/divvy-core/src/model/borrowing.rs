@@ -1,4 +1,4 @@
-//! By what right a job takes devices of other queues while its own borrows.
+//! By what right a job takes devices of other queues while its own queue borrows.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -9,36 +9,36 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::job::priority;
 
-/// By what right a job takes devices of other queues beyond what is guaranteed to its own.
+/// By what right a job takes devices of other queues beyond what is guaranteed to its own queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BorrowEvicts {
-    /// Whether up to what is due to its queue, from those that hold more than is due to them.
+    /// Whether it may take what is due to its queue, from queues that hold more than is due to them.
     pub due: bool,
-    /// Up to which priority jobs of other queues that borrow give way to one of higher priority, whatever is due to either; `None` for
-    /// nobody.
+    /// The highest priority at which jobs of other queues that borrow give way to a job of higher priority, whatever is due to either
+    /// queue; `None` if none give way.
     pub lower: Option<i32>,
 }
 
-/// Any job of lower priority.
+/// Jobs of any lower priority.
 const ALL: i32 = i32::MAX;
 
 impl BorrowEvicts {
-    /// Nobody goes for what is borrowed.
+    /// A borrowing queue takes nothing.
     pub const NEVER: Self = Self { due: false, lower: None };
-    /// What is due is taken.
+    /// A borrowing queue takes what is due to it.
     pub const DUE: Self = Self { due: true, lower: None };
 
-    /// What goes by priority, for jobs of up to this one where that is said.
+    /// Takes by priority, from jobs of at most this priority if one is given.
     pub fn lower(up_to: Option<i32>) -> Self {
         Self { due: false, lower: Some(up_to.unwrap_or(ALL)) }
     }
 
-    /// Up to which priority jobs of other queues that borrow give way to one of this priority: to a higher one alone.
+    /// The highest priority at which jobs of other queues that borrow give way to a job of this priority; always below it.
     pub fn lower_than(self, priority: i32) -> Option<i32> {
         Some(self.lower?.min(priority.checked_sub(1)?))
     }
 
-    /// Whether one of this priority may take the devices of one of that, by priority alone.
+    /// Whether a job of `priority` may take the devices of a job of priority `other`, by priority alone.
     pub fn goes_before(self, priority: i32, other: i32) -> bool {
         self.lower_than(priority).is_some_and(|most| other <= most)
     }
@@ -76,7 +76,7 @@ impl fmt::Display for BorrowEvicts {
     }
 }
 
-/// Hashes like the truth value that this setting once was: digests of what says no more than that stay what they were.
+/// Hashes like the boolean that this setting once was, so that digests of settings that say no more than that stay as they were.
 impl Hash for BorrowEvicts {
     fn hash<H: Hasher>(&self, hasher: &mut H) {
         self.due.hash(hasher);
@@ -86,7 +86,7 @@ impl Hash for BorrowEvicts {
     }
 }
 
-/// Written as it was before there was more to say than yes and no.
+/// Written as a boolean where it says no more than yes or no, as before there was more to say.
 impl Serialize for BorrowEvicts {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self.said() {

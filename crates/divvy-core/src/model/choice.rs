@@ -1,4 +1,4 @@
-//! The choice of nodes: what a task wants of the labels of its node, and which taints it puts up with.
+//! The choice of nodes: what a task requires of the labels of its node, and which taints it tolerates.
 
 use std::collections::BTreeMap;
 
@@ -8,56 +8,56 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct NodeChoice {
-    /// One of these sets of conditions holds as a whole; without any, all nodes will do.
+    /// Sets of conditions, at least one of which must hold as a whole; if there are none, all nodes will do.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub any_of: Vec<Vec<Condition>>,
-    /// The taints that it puts up with.
+    /// The taints that it tolerates.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tolerates: Vec<Toleration>,
 }
 
-/// What is wanted of one label.
+/// A condition on one label.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Condition {
     /// The label's name.
     pub label: String,
-    /// How it has to be.
+    /// What it must be like.
     pub is: Is,
 }
 
-/// How a label has to be.
+/// What a label must be like.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Is {
-    /// One of these.
+    /// Has one of these values.
     In(Vec<String>),
-    /// There, and none of these; or not there.
+    /// Is present with none of these values, or is absent.
     NotIn(Vec<String>),
-    /// There.
+    /// Is present.
     There,
-    /// Not there.
+    /// Is absent.
     Absent,
-    /// A whole number above this one.
+    /// Is a whole number above this one.
     Above(i64),
-    /// A whole number below this one.
+    /// Is a whole number below this one.
     Below(i64),
 }
 
-/// What keeps tasks off a node that do not put up with it.
+/// Keeps tasks off a node that do not tolerate it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Taint {
     /// Its name.
     pub key: String,
-    /// What it says beyond that.
+    /// What it says in addition.
     #[serde(default)]
     pub value: String,
-    /// What it does, where there are several effects.
+    /// Its effect, where there are several.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub effect: String,
 }
 
-/// Taints that a task puts up with.
+/// The taints that a task tolerates.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Toleration {
@@ -73,12 +73,12 @@ pub struct Toleration {
 }
 
 impl NodeChoice {
-    /// Whether it leaves out no node that has no taints.
+    /// Whether it takes every node without taints.
     pub fn is_any(&self) -> bool {
         self.any_of.is_empty()
     }
 
-    /// Whether a node will do that says this.
+    /// Whether a node with this face will do.
     pub fn takes(&self, face: &Face) -> bool {
         let all_hold = |set: &Vec<Condition>| set.iter().all(|condition| condition.holds(&face.labels));
         (self.any_of.is_empty() || self.any_of.iter().any(all_hold))
@@ -87,7 +87,7 @@ impl NodeChoice {
 }
 
 impl Condition {
-    /// Whether it holds of a node, or a task, with these labels.
+    /// Whether it holds for a node, or a task, with these labels.
     pub fn holds(&self, labels: &BTreeMap<String, String>) -> bool {
         let value = labels.get(&self.label);
         match &self.is {
@@ -106,7 +106,7 @@ fn whole(value: Option<&String>) -> Option<i64> {
 }
 
 impl Toleration {
-    /// Whether it puts up with a taint.
+    /// Whether it tolerates a taint.
     pub fn covers(&self, taint: &Taint) -> bool {
         self.key.as_ref().is_none_or(|key| *key == taint.key)
             && self.value.as_ref().is_none_or(|value| *value == taint.value)
@@ -114,7 +114,7 @@ impl Toleration {
     }
 }
 
-/// What a node says to those who choose.
+/// What a node shows to tasks that choose nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Face {
     /// Its labels.
@@ -126,7 +126,7 @@ pub struct Face {
 }
 
 impl Face {
-    /// Whether it says nothing.
+    /// Whether it has neither labels nor taints.
     pub fn is_plain(&self) -> bool {
         self.labels.is_empty() && self.taints.is_empty()
     }

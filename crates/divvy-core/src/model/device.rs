@@ -1,4 +1,4 @@
-//! A device: a set of named integer counters, of which tasks draw.
+//! A device: a set of named integer counters, from which tasks draw.
 
 use serde::{Deserialize, Serialize};
 
@@ -47,7 +47,7 @@ impl DeviceSpec {
         self.nominal_gb.unwrap_or_else(|| u32::try_from(self.memory_mib.div_ceil(1024)).unwrap_or(u32::MAX))
     }
 
-    /// Whether no ask tells it and another by what they are; where they are and whom they are joined to is another question.
+    /// Whether no ask can tell it and another device apart by what they are. Where they are and what they are linked to is another matter.
     pub fn is_like(&self, other: &Self) -> bool {
         let memory = |spec: &Self| (spec.memory_mib, spec.nominal_gb, spec.bandwidth_gb_s);
         memory(self) == memory(other) && self.model == other.model
@@ -91,7 +91,7 @@ pub enum Occupant {
     },
     /// Another Divvy pool on the same machine.
     Pool {
-        /// Whose pool.
+        /// The user whose pool it is.
         user: String,
         /// Where its state is.
         state: String,

@@ -1,4 +1,4 @@
-//! Host amounts beside cores and memory: local storage, huge pages, whatever a node counts by a name of its own.
+//! Host amounts besides cores and memory: local storage, huge pages, whatever a node counts under a name of its own.
 
 use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
@@ -12,7 +12,7 @@ use crate::amount::Resource;
 #[serde(transparent)]
 pub struct Extras(BTreeMap<Resource, i64>);
 
-/// Counts only where there is any: digests of all else stay what they were.
+/// Hashes only where there are any amounts, so that digests of all else stay as they were.
 impl Hash for Extras {
     fn hash<H: Hasher>(&self, hasher: &mut H) {
         if !self.0.is_empty() {
@@ -43,12 +43,12 @@ impl Extras {
         self.0.iter().map(|(resource, amount)| (resource, *amount))
     }
 
-    /// The first resource of which there is more here than there.
+    /// The first resource of which there is more here than in `there`, with its amount here.
     pub fn beyond<'a>(&'a self, there: &Extras) -> Option<(&'a Resource, i64)> {
         self.iter().find(|(resource, amount)| *amount > there.of(resource))
     }
 
-    /// Adds amounts so many times; they may fall below zero.
+    /// Adds the amounts of another, `times` times; they may fall below zero.
     pub fn add(&mut self, other: &Extras, times: i64) {
         for (resource, amount) in other.iter() {
             let change = amount.saturating_mul(times);
@@ -60,7 +60,7 @@ impl Extras {
         self.0.retain(|_, amount| *amount != 0);
     }
 
-    /// How many times this fits into what is there.
+    /// How many times these amounts fit into `there`.
     pub fn times_in(&self, there: &Extras) -> u64 {
         let times = |(resource, each): (&Resource, i64)| (there.of(resource).max(0) / each.max(1)) as u64;
         self.iter().map(times).min().unwrap_or(u64::MAX)

@@ -59,7 +59,7 @@ pub struct Role {
     pub spread: Newer<Spread>,
 }
 
-/// Roles of a gang: of few, in nearly all.
+/// The roles of a gang; nearly all gangs have few.
 pub type Roles<'a> = SmallVec<[&'a Role; 4]>;
 
 impl Group {
@@ -96,7 +96,7 @@ impl Group {
         found
     }
 
-    /// Shows all groups in it, with the ranks of their tasks, from the outermost on.
+    /// Calls `see` for every group in it with the ranks of the group's tasks, from the outermost on.
     pub(crate) fn visit<'a>(&'a self, first: u32, see: &mut dyn FnMut(Range<u32>, &'a Group)) {
         see(first..first.saturating_add(self.most_tasks()), self);
         if let Group::Branch(branch) = self {
@@ -119,7 +119,7 @@ impl Group {
         }
     }
 
-    /// The number of tasks that start together; of a branch that needs only some of its groups, those of the first.
+    /// The number of tasks that start together. A branch that needs only some of its groups counts its first ones.
     pub fn tasks(&self) -> u32 {
         match self {
             Group::Role(role) => role.minimum,
@@ -127,7 +127,7 @@ impl Group {
         }
     }
 
-    /// The most tasks that it may have: as many ranks belong to it.
+    /// The most tasks that it may have, which is also how many ranks belong to it.
     pub fn most_tasks(&self) -> u32 {
         match self {
             Group::Role(role) => role.maximum,
@@ -135,7 +135,7 @@ impl Group {
         }
     }
 
-    /// The roles that start together; of a branch that needs only some of its groups, those of the first.
+    /// The roles that start together. A branch that needs only some of its groups counts its first ones.
     pub fn required_roles(&self) -> Roles<'_> {
         match self {
             Group::Role(role) => smallvec![role],
@@ -161,12 +161,12 @@ impl Group {
         }
     }
 
-    /// The same, where each role can be served in one way only: that of this number, or its last.
+    /// The same group with a single alternative for each role: the one with this number, or the role's last.
     pub fn by_alternative(&self, number: usize) -> Self {
         self.by_alternatives(&mut std::iter::repeat(number))
     }
 
-    /// Likewise by a number for each role, in their order.
+    /// Likewise with one number for each role, in their order.
     pub fn by_alternatives(&self, numbers: &mut dyn Iterator<Item = usize>) -> Self {
         match self {
             Group::Role(role) => {
@@ -183,7 +183,7 @@ impl Group {
         }
     }
 
-    /// Whether these ranks are as much of it as must run together. Nothing of a rank belongs to more than one group.
+    /// Whether these ranks are at least what must run together. Each rank counts for one group only.
     pub fn is_whole(&self, ranks: &BTreeSet<u32>) -> bool {
         self.is_whole_from(0, ranks)
     }
@@ -206,7 +206,7 @@ impl Group {
         }
     }
 
-    /// Which of its roles a rank belongs to, in their order.
+    /// The index of the role that a rank belongs to, in the order of the roles.
     pub fn role_index(&self, rank: u32) -> Option<usize> {
         let mut end = 0u32;
         self.roles().iter().position(|role| {
@@ -227,7 +227,7 @@ impl Group {
 }
 
 impl Branch {
-    /// The groups that are to start, as long as they do as well as any: the first.
+    /// The groups that are to start as long as no others would do better: the first ones.
     pub(crate) fn required(&self) -> impl Iterator<Item = &Group> {
         self.groups.iter().take(self.minimum as usize)
     }

@@ -1,4 +1,4 @@
-//! Levels within a node: where the devices of one task must lie together, or would better.
+//! Levels within a node: where the devices of one task must lie together, or should if possible.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,9 +12,9 @@ use super::newer::Newer;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum IslandLevel {
-    /// Devices that fast links join, directly or over others.
+    /// Devices joined by fast links, directly or through other devices.
     Nvlink,
-    /// Devices that hang on one NUMA node.
+    /// Devices attached to one NUMA node.
     Numa,
 }
 
@@ -42,7 +42,7 @@ impl fmt::Display for IslandLevel {
     }
 }
 
-/// It is the name of no level within a node.
+/// The text names no level within a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoIslandLevel;
 
@@ -57,23 +57,23 @@ impl FromStr for IslandLevel {
     }
 }
 
-/// What an ask says of where the devices of one task lie within their node.
+/// Where the devices of one task are to lie within their node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct IslandAsk {
-    /// The level of which one domain is to hold all devices of the task.
+    /// The level at which one domain is to hold all devices of the task.
     pub level: IslandLevel,
-    /// Whether it must be so, or would merely be better.
+    /// Whether this is required, or only preferred.
     pub required: bool,
 }
 
 impl Ask {
-    /// Lets the devices of each task lie so, by whichever alternative.
+    /// Sets where the devices of each task are to lie, for every alternative.
     pub fn lie(&mut self, island: Option<IslandAsk>) {
         let asks = self.alternatives.iter_mut().filter_map(|alternative| alternative.devices.as_mut());
         asks.for_each(|ask| ask.island = Newer(island));
     }
 
-    /// What it says of where the devices of each task lie.
+    /// Where the devices of each task are to lie, as the ask says.
     pub fn island(&self) -> Option<IslandAsk> {
         self.alternatives.iter().find_map(|alternative| alternative.devices.as_ref()?.island.0)
     }

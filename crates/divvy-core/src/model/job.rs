@@ -66,17 +66,17 @@ pub enum Kind {
 pub enum Requeue {
     /// None.
     Never,
-    /// Ends that were not its doing: a lost supervisor, a reboot, a device that died, a failed launch.
+    /// Ends that it did not cause: a lost supervisor, a reboot, a device that died, a failed launch.
     #[default]
     Lost,
-    /// Those, and its own failure.
+    /// Those ends, and its own failure.
     Failure,
 }
 
 /// A job that must end before this one may start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Dependency {
-    /// The other job; an array as a whole when it names no member.
+    /// The other job; the array as a whole if no member is named.
     pub job: JobId,
     /// How it must have ended.
     pub on: DependsOn,
@@ -100,7 +100,7 @@ pub enum DependsOn {
 pub struct StopOrder {
     /// The signal that announces it, without `SIG`: `TERM`.
     pub signal: Cow<'static, str>,
-    /// How long it may take until everything of it is killed, in milliseconds.
+    /// How long it may take before everything of it is killed, in milliseconds.
     pub grace_ms: i64,
 }
 
@@ -126,28 +126,28 @@ pub struct Checkpoint {
 /// The exit code that says: my work is saved, run me again.
 pub const RUN_ME_AGAIN: i32 = 85;
 
-/// How long a job will run, as someone foresees it.
+/// A forecast of how long a job will run.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Estimate {
-    /// As likely longer as shorter, in milliseconds.
+    /// The median: as likely too short as too long, in milliseconds.
     pub p50_ms: i64,
-    /// Longer in one case of ten, in milliseconds.
+    /// Exceeded in one case of ten, in milliseconds.
     pub p90_ms: i64,
-    /// What foresees it.
+    /// The model that made the forecast.
     pub model: String,
-    /// How soon it can be expected to end, by how long it has run: rising moments, the first of them 0. Empty where only the
-    /// length is foreseen.
+    /// How soon it can be expected to end, by how long it has run: rising moments, the first of them 0. Empty if only the length is
+    /// forecast.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub outlook: Vec<Prospect>,
 }
 
-/// What can be expected of a job that has run for some time and goes on.
+/// What can be expected of a job that has run for some time and is still running.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Prospect {
-    /// For how long it has run, at least, in milliseconds.
+    /// How long it has run, at least, in milliseconds.
     pub after_ms: i64,
-    /// Device time that one end of such jobs costs from there, in milliseconds, if each is given the further time that makes
-    /// this least: what all of them use of it, over those that end in it.
+    /// Device time that one end among such jobs costs from there on, in milliseconds: what all of them use of the further time given to
+    /// each, divided by how many end within it, for the further time that makes this least.
     pub per_end_device_ms: i64,
 }
 
@@ -177,7 +177,7 @@ pub enum Work {
     External(Vec<String>),
 }
 
-/// A process, without its environment: that holds secrets and stays out of the log.
+/// A process, without its environment, which holds secrets and stays out of the log.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Process {
     /// Program and arguments.
@@ -186,13 +186,13 @@ pub struct Process {
     pub directory: String,
     /// Where its output goes.
     pub output: Output,
-    /// Permissions that new files do not get.
+    /// The umask: permissions that new files do not get.
     #[serde(default = "usual_umask")]
     pub umask: u32,
     /// Limits of the submitting shell: name as in `prlimit` (`NOFILE`), soft, hard.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub limits: Vec<(String, u64, u64)>,
-    /// A unix socket on which a terminal waits for this process; then it runs on a pseudo-terminal.
+    /// A unix socket on which a terminal waits for this process; the process then runs on a pseudo-terminal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub terminal: Option<String>,
 }
@@ -208,7 +208,7 @@ pub enum Output {
     /// Into the state directory.
     #[default]
     Kept,
-    /// To a file of the user's: an absolute path in which `%j %A %a %x %u` stand for job, array, member, name and user.
+    /// To a file of the user: an absolute path in which `%j %A %a %x %u` stand for job, array, member, name and user.
     Path(String),
 }
 
@@ -225,27 +225,27 @@ pub struct JobSpec {
     /// What it is for.
     #[serde(default)]
     pub kind: Kind,
-    /// Words of the user's, for reports.
+    /// Labels that its user gave it, for reports.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
     /// Higher goes first.
     #[serde(default)]
     pub priority: i32,
-    /// Whether it may be taken back.
+    /// Whether its devices may be taken for other jobs.
     #[serde(default = "yes")]
     pub preemptible: bool,
-    /// Whether it can go on where it was stopped.
+    /// Whether it can continue from where it was stopped.
     #[serde(default)]
     pub resumable: bool,
     /// Whether it ends by itself.
     #[serde(default)]
     pub lifetime: Lifetime,
-    /// Its tasks: shared between jobs that are made alike, and with copies of the job.
+    /// Its tasks, shared with copies of the job and between jobs that are made alike.
     pub gang: Arc<Group>,
     /// The longest an attempt may run, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time_limit: Option<Span>,
-    /// How long its user thinks that it runs, in milliseconds.
+    /// How long its user expects it to run, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub estimate: Option<Span>,
     /// When it goes back into the queue.
@@ -254,7 +254,7 @@ pub struct JobSpec {
     /// How often it may go back, at most.
     #[serde(default = "usual_restarts")]
     pub most_restarts: u32,
-    /// What must end first.
+    /// The jobs that must end first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub after: Vec<Dependency>,
     /// When it may start.
@@ -272,58 +272,58 @@ pub struct JobSpec {
     /// Whether it wants its nodes for itself.
     #[serde(default)]
     pub exclusive: bool,
-    /// Where it stands below its queue, if that is divided among its users: the fold says so.
+    /// Its user's seat below its queue, if the queue is divided among its users; set by the fold.
     #[serde(default, skip_serializing_if = "Newer::is_unsaid")]
     pub seat: Newer<Arc<str>>,
-    /// When its user would like it to be over: nothing is decided by it.
+    /// When its user would like it to be over; no decision depends on it.
     #[serde(default, skip_serializing_if = "Newer::is_unsaid")]
     pub deadline: Newer<Time>,
-    /// Whether others may be stopped or moved for it: they may, if unsaid.
+    /// Whether other jobs may be stopped or moved for it; unsaid means that they may.
     #[serde(default, skip_serializing_if = "Newer::is_unsaid")]
     pub preempts: Newer<bool>,
-    /// The queue to whose nodes it is kept, its own or one above it: the fold says so.
+    /// The queue, its own or one above it, to whose nodes it is kept; set by the fold.
     #[serde(default, skip_serializing_if = "Newer::is_unsaid")]
     pub kept_to: Newer<Arc<str>>,
 }
 
 impl JobSpec {
-    /// Whether others may be stopped or moved for it; else it waits until places are free.
+    /// Whether other jobs may be stopped or moved for it; if not, it waits until there is free room.
     pub fn may_preempt(&self) -> bool {
         self.preempts.said() != Some(&false)
     }
 
-    /// Whether its tasks are run by other means: when they are over, whoever made them makes others, or not.
+    /// Whether its tasks are run by other means. When they are over, it is up to whatever made them to make new ones.
     pub fn runs_outside(&self) -> bool {
         self.gang.roles().iter().any(|role| matches!(role.work, Work::External(_)))
     }
 
-    /// Where it stands among those that the pool is divided between: its user's seat in its queue, or the queue.
+    /// Where it stands when the pool is divided: at its user's seat in its queue, or at the queue itself.
     pub fn stand(&self) -> &str {
         self.seat.said().map_or(&self.queue, |seat| seat)
     }
 
-    /// The same without limits: a seat that nobody knows has none. What is reserved for its queue is for it as before.
+    /// The same job without limits: an unknown seat has none. What is reserved for its queue remains reserved for it.
     pub fn without_limits(&self) -> Self {
         Self { seat: Newer(Some("".into())), ..self.clone() }
     }
 
-    /// Whether it goes on where it was when it is stopped and starts anew, as far as it has saved its work.
+    /// Whether it continues from where it was when it is stopped and started again, as far as it has saved its work.
     pub fn saves(&self) -> bool {
         self.resumable || self.checkpoint.is_some()
     }
 
-    /// How often it makes its work safe by itself, in milliseconds: no more than that has to be done again.
+    /// How often it saves its work by itself, in milliseconds; no more than that has to be done again.
     pub fn saves_every_ms(&self) -> Option<i64> {
         self.checkpoint.as_ref().and_then(|checkpoint| checkpoint.every_ms)
     }
 
-    /// How much of a run has to be done again at most when it is stopped, in milliseconds: nothing where a stop costs it no more than a
-    /// restart, what it has not saved by itself where it does so; else there is no bound but the run.
+    /// How much of a run has to be done again at most when it is stopped, in milliseconds: nothing if a stop costs it only a restart, or
+    /// what it has not yet saved if it saves by itself. `None` means that nothing but the run itself bounds it.
     pub fn loses_at_most_ms(&self) -> Option<i64> {
         if self.resumable { Some(0) } else { self.saves_every_ms() }
     }
 
-    /// How it is told that it (or a task of it) gives way: as its checkpoint wants it, else as for any stop.
+    /// How it is told that it (or one of its tasks) gives way: as its checkpoint says, else as for any stop.
     pub fn notice(&self) -> StopOrder {
         match &self.checkpoint {
             Some(checkpoint) => {
@@ -333,7 +333,7 @@ impl JobSpec {
         }
     }
 
-    /// How long a run of it lasts at most, by its limit or by what its user thinks.
+    /// The longest that one of its runs lasts, by its limit or by its user's estimate.
     pub fn known_length(&self) -> Option<Span> {
         self.time_limit.into_iter().chain(self.estimate).min()
     }
@@ -343,7 +343,7 @@ fn yes() -> bool {
     true
 }
 
-/// Three: enough for bad luck, too few for a job that kills its node to do so all night.
+/// Three: enough for bad luck, and too few for a job to crash its node all night.
 pub fn usual_restarts() -> u32 {
     3
 }
@@ -450,7 +450,7 @@ pub enum Cause {
     Preempted,
     /// Its devices went back to a queue that they are due to.
     Reclaimed,
-    /// Its devices went to a job that was before it in the order.
+    /// Its devices went to a job ahead of it in the order.
     Order,
     /// It saved its work, and asked to be run again.
     Checkpointed,
@@ -458,13 +458,13 @@ pub enum Cause {
     Shutdown,
     /// Its node was drained.
     Drain,
-    /// It goes on elsewhere, so that another job has room.
+    /// It continues elsewhere, so that another job has room.
     Moved,
-    /// Others took what it held of its node.
+    /// Tasks from outside the pool took what it held of its node.
     Crowded,
-    /// It goes on on faster devices.
+    /// It continues on faster devices.
     Faster,
-    /// Its devices went to the job that had not run for the longest time.
+    /// Its devices went to the job that had gone longest without running.
     Starved,
 }
 
@@ -474,14 +474,14 @@ impl Cause {
         matches!(self, Cause::Preempted | Cause::Reclaimed | Cause::Starved)
     }
 
-    /// Whether the planner had it stopped for the sake of another job.
+    /// Whether the planner stopped it for another job or for faster devices.
     pub fn is_planned(self) -> bool {
         self.takes() || matches!(self, Cause::Order | Cause::Moved | Cause::Faster)
     }
 }
 
 impl Cause {
-    /// Whether the end was not the job's own doing, nor anyone's wish.
+    /// Whether the end was neither caused by the job nor wanted by anyone.
     pub fn is_bad_luck(self) -> bool {
         matches!(self, Self::DeviceFault | Self::NodeReboot | Self::SupervisorLost)
     }
@@ -492,13 +492,13 @@ impl Cause {
 pub struct LastEnd {
     /// Why.
     pub cause: Cause,
-    /// Through whom: a user, a job, or the pool's own rule.
+    /// Who ended it: a user, a job, or a rule of the pool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
     /// The signal that ended it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signal: Option<i32>,
-    /// What there is to say beyond that: peak and limit, Xid, path.
+    /// Further details: peak and limit, Xid, path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
 }

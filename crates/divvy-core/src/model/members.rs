@@ -1,4 +1,4 @@
-//! Sets of array members, kept as ranges: an array of 100,000 that runs in order stays a few numbers.
+//! Sets of array members, kept as ranges: an array of 100,000 that runs in order takes a few numbers.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::job::Array;
 
-/// A set of member numbers as disjoint, not touching ranges: first → last.
+/// A set of member numbers as ranges (first → last) that neither overlap nor touch.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Members(BTreeMap<u32, u32>);

@@ -1,4 +1,4 @@
-//! What a reader of YAML finds wrong with a text, told to who wrote it.
+//! What a YAML reader finds wrong with a text, worded for its author.
 
 use serde_saphyr::Error;
 
@@ -24,7 +24,7 @@ fn unknown_key(field: &str, expected: &[&'static str]) -> String {
     format!("unknown key {field:?}: {hint}")
 }
 
-/// In the words of who writes such files: the reader speaks of its own types.
+/// The message in the words of users who write such files: the reader speaks of its own types.
 fn plainly(what: &str) -> String {
     match what {
         "invalid u32" => format!("a whole number from 0 to {} is expected", u32::MAX),

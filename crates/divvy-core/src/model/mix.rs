@@ -1,4 +1,4 @@
-//! The mix: which kinds of tasks have arrived. From it, and from nothing that is still to come, scores learn what to expect.
+//! The mix: which kinds of tasks have arrived. Scores learn what to expect from it alone, never from what is still to come.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use super::device::DeviceSpec;
 use super::newer::Newer;
 use crate::state::fingerprint;
 
-/// What arrivals are told apart by: a task's devices and cores, as its first alternative has them.
+/// What distinguishes arrivals: a task's devices and cores, as its first alternative has them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct TaskKind {
     /// Devices; none for a task of cores alone.
@@ -23,7 +23,7 @@ pub struct TaskKind {
 }
 
 impl TaskKind {
-    /// That of an alternative.
+    /// The kind of an alternative's tasks.
     pub fn of(alternative: &Alternative) -> Self {
         let mut class = alternative.devices.as_ref().map(|ask| ask.class.clone()).unwrap_or_default();
         class.models.sort_unstable();
@@ -41,26 +41,26 @@ impl TaskKind {
     }
 }
 
-/// How many tasks of each kind have arrived, and what was made of that when it was last looked at.
+/// How many tasks of each kind have arrived, and the outlook that was last made of that.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mix {
     /// Rising by kind.
     counts: Vec<(TaskKind, u64)>,
     seen: u64,
-    /// With how many tasks seen the outlook is due again.
+    /// The number of tasks seen at which the next outlook is due.
     due: u64,
     /// The wrapping sum of the counts' hashes.
     sum: u64,
     outlook: Arc<Outlook>,
 }
 
-/// Before so many arrivals nothing is expected: fewer say little.
+/// Nothing is expected before this many arrivals: fewer say little.
 const FIRST_DUE: u64 = 20;
 
-/// Counts are halved beyond so many arrivals, so that kinds which come no more are forgotten.
+/// Counts are halved beyond this many arrivals, so that kinds that no longer arrive are forgotten.
 const MOST_SEEN: u64 = 1 << 15;
 
-/// Counts are halved beyond so many kinds, too: whoever submits asks at random must not fill the memory.
+/// Counts are also halved beyond this many kinds, so that a user who submits random asks cannot fill the memory.
 const MOST_KINDS: usize = 1024;
 
 impl Default for Mix {
@@ -103,7 +103,7 @@ impl Mix {
         self.due = self.due.min(self.seen);
     }
 
-    /// Whether a new outlook is due: the arrivals have grown by a quarter, or what the old one was made of is half forgotten.
+    /// Whether a new outlook is due: arrivals have grown by a quarter, or half of what the old outlook was made of is forgotten.
     pub(crate) fn is_due(&self) -> bool {
         self.seen >= self.due
     }
@@ -130,25 +130,25 @@ impl Mix {
     }
 }
 
-/// What is to be expected, and how the pool stood when that was reckoned. It stays as it is until the next one, so that scores made
-/// from it can be kept.
+/// What is expected, and how the pool stood when that was computed. It stays unchanged until the next one, so that scores made from it can
+/// be cached.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Outlook {
     /// The hash of the rest; 0 before anything is expected.
     pub digest: u64,
     /// The kinds of tasks and how many of each have arrived.
     pub kinds: Vec<(TaskKind, u64)>,
-    /// Devices of nodes that take tasks, by model, MiB and nominal GB.
+    /// Devices of nodes that take tasks, by kind, and how many there are.
     pub devices: Vec<(DeviceKind, u64)>,
-    /// Milli-cores of those nodes that have devices.
+    /// Milli-cores of the nodes that have such devices.
     pub cpu_milli: i64,
     /// Devices that are neither full nor free: thousandths left, rising, and how many there are.
     pub open: Vec<(u32, u64)>,
-    /// Kinds of several devices (their place in `kinds`), and how many tasks of each there was room for.
+    /// Kinds that ask for several devices (by index in `kinds`), and how many tasks of each there was room for.
     pub places: Vec<(usize, u64)>,
 }
 
-/// What devices are told apart by.
+/// What distinguishes devices.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct DeviceKind {
     /// The catalogue's key of the model.
@@ -163,19 +163,19 @@ pub struct DeviceKind {
 }
 
 impl DeviceKind {
-    /// That of a device.
+    /// The kind of a device.
     pub fn of(spec: &DeviceSpec) -> Self {
         let (model, nominal_gb) = (spec.model.clone(), spec.nominal_gb);
         Self { model, memory_mib: spec.memory_mib, nominal_gb, bandwidth_gb_s: spec.bandwidth_gb_s }
     }
 
-    /// Whether a device is of it.
+    /// Whether a device is of this kind.
     pub fn is_of(&self, spec: &DeviceSpec) -> bool {
         let memory = (spec.memory_mib, spec.nominal_gb, spec.bandwidth_gb_s);
         (self.memory_mib, self.nominal_gb, self.bandwidth_gb_s) == memory && self.model == spec.model
     }
 
-    /// A device of it.
+    /// A device of this kind.
     pub fn example(&self) -> DeviceSpec {
         DeviceSpec {
             model: self.model.clone(),
@@ -188,7 +188,7 @@ impl DeviceKind {
 }
 
 impl Outlook {
-    /// With its hash.
+    /// The outlook with its hash filled in.
     pub(crate) fn sealed(self) -> Self {
         let digest = fingerprint(&self).max(1);
         Self { digest, ..self }

@@ -1,15 +1,15 @@
-//! What jobs and queues bear of being moved elsewhere, so that others have room in one piece.
+//! How often jobs and queues may be moved elsewhere, so that others have room in one piece.
 
 use serde::{Deserialize, Serialize};
 
 use super::policy::span_ms;
 use crate::time::Time;
 
-/// A budget of disruption.
+/// A disruption budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Moves {
-    /// How often a job is moved at most in a period, which begins with the first of these moves; 0 for never.
+    /// How often a job is moved at most in a period, which begins with the first move in it; 0 for never.
     pub per_job: u32,
     /// The period, in milliseconds.
     #[serde(alias = "every", deserialize_with = "span_ms")]
@@ -18,7 +18,7 @@ pub struct Moves {
     pub per_queue: u32,
 }
 
-/// An hour: the restart that a move costs is little of it.
+/// An hour: the restart that a move costs is a small part of it.
 const EVERY_MS: i64 = 3_600_000;
 
 /// As many as a cycle moves in all.
@@ -31,13 +31,13 @@ impl Default for Moves {
 }
 
 impl Moves {
-    /// Whether a job has been moved as often as it bears by now.
+    /// Whether a job has already been moved as often as it may be.
     pub fn are_used_up(&self, moved: Option<&Moved>, now: Time) -> bool {
         let count = moved.filter(|moved| self.is_in_period(moved, now)).map_or(0, |moved| moved.count);
         count >= self.per_job
     }
 
-    /// What a job has been moved after one more move.
+    /// A job's move count after one more move.
     pub fn one_more(&self, moved: Option<&Moved>, now: Time) -> Moved {
         match moved.filter(|moved| self.is_in_period(moved, now)) {
             Some(moved) => Moved { count: moved.count.saturating_add(1), ..*moved },
@@ -50,7 +50,7 @@ impl Moves {
     }
 }
 
-/// How often a job was moved in the period that began last.
+/// How often a job was moved in its latest period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Moved {
     /// When the first of these moves was.

@@ -1,9 +1,8 @@
-//! Settings that came after the first digests.
+//! Settings added after the first digests.
 
 use serde::{Deserialize, Serialize};
 
-/// A setting that may be unsaid, and then hashes to nothing: digests of what does not use it stay what they were before there was
-/// such a setting.
+/// A setting that may be unsaid, and then hashes to nothing: digests of what does not use it stay as they were before the setting existed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Newer<T>(pub Option<T>);

@@ -48,7 +48,7 @@ pub struct NumaNode {
     pub memory_bytes: i64,
 }
 
-/// What tasks that are not the pool's hold of a node.
+/// What tasks from outside the pool hold of a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OthersHold {
     /// Cores, in milli.
@@ -63,15 +63,15 @@ pub struct OthersHold {
     /// How many tasks.
     #[serde(default)]
     pub tasks: u32,
-    /// What else of the host.
+    /// Other host amounts.
     #[serde(default, skip_serializing_if = "Extras::is_empty")]
     pub extras: Extras,
 }
 
-/// Counts only where there is any: digests of pools without others stay what they were.
+/// Hashes only where there is anything, so that digests of pools without such tasks stay as they were.
 impl Hash for OthersHold {
     fn hash<H: Hasher>(&self, hasher: &mut H) {
-        // Named without a rest, so that a new field is not forgotten here.
+        // Destructured without `..`, so that a new field is not forgotten here.
         let Self { cpu_milli, memory_bytes, devices, tasks, extras } = self;
         if !self.is_nothing() {
             (cpu_milli, memory_bytes, devices, tasks, extras).hash(hasher);
@@ -80,7 +80,7 @@ impl Hash for OthersHold {
 }
 
 impl OthersHold {
-    /// Whether there are none.
+    /// Whether nothing is held.
     pub fn is_nothing(&self) -> bool {
         *self == Self::default()
     }
@@ -125,7 +125,7 @@ pub struct NodeSpec {
     /// How many tasks it takes at most.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub most_tasks: Option<u32>,
-    /// What else it has.
+    /// Other host amounts that it has.
     #[serde(default, skip_serializing_if = "Extras::is_empty")]
     pub extras: Extras,
 }

@@ -1,4 +1,4 @@
-//! How fast a job runs on what it has, beside how fast it could: by what its ask says of its alternatives.
+//! How fast a job runs on what it has, relative to how fast it could run, by the speeds of its ask's alternatives.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -8,7 +8,7 @@ use super::ask::{Alternative, Ask};
 use super::gang::{Group, Role};
 use super::job::JobSpec;
 
-/// As fast as it can.
+/// Full speed.
 pub const FULL_PERCENT: u32 = 100;
 
 impl Ask {
@@ -28,7 +28,7 @@ impl Ask {
 }
 
 impl Alternative {
-    /// The same on devices of each of these models, the fastest first, of equals the first by name. Speeds are in any one unit.
+    /// The same alternative for each of these models, the fastest first, equals by name. Speeds may be in any unit.
     pub fn by_speed(&self, speeds: &BTreeMap<String, u32>) -> Vec<Alternative> {
         let mut of_any = self.clone();
         of_any.devices.iter_mut().for_each(|ask| ask.class.models.clear());
@@ -36,8 +36,8 @@ impl Alternative {
     }
 }
 
-/// These ways on devices of each of the models that they name, or of all where they name none: the fastest first; of equals the
-/// first that is named, then the first by name. Speeds are in any one unit.
+/// These ways for each of the models that they name, or for all models if they name none: the fastest first; among equals the one named
+/// first, then by name. Speeds may be in any unit.
 pub fn by_speed(ways: &[Alternative], speeds: &BTreeMap<String, u32>) -> Vec<Alternative> {
     let mut all: Vec<(&Alternative, &String, u32)> = Vec::new();
     for way in ways {
@@ -58,7 +58,7 @@ pub fn by_speed(ways: &[Alternative], speeds: &BTreeMap<String, u32>) -> Vec<Alt
 }
 
 impl Ask {
-    /// How fast each model is beside the others, where that is all that tells the alternatives apart.
+    /// The relative speed of each model, if the alternatives differ in nothing else.
     pub fn speeds(&self) -> Option<BTreeMap<String, u32>> {
         let speed = |it: &Alternative| match it.devices.as_ref()?.class.models.as_slice() {
             [model] => Some((model.clone(), it.speed_percent)),
@@ -76,7 +76,7 @@ impl JobSpec {
         has_speeds(&self.gang)
     }
 
-    /// How fast it runs on what its tasks have, in percent of how fast it could: as its slowest task does.
+    /// How fast it runs on what its tasks have, in percent of how fast it could; its slowest task determines this.
     pub fn pace_percent(&self, placements: &[Placement]) -> u32 {
         let task = |placement: &Placement| {
             let role: Option<(&Role, u32)> = self.gang.role_of(placement.rank);

@@ -1,20 +1,19 @@
-//! What may go of a running gang while the rest runs on: tasks beyond a role's minimum, and groups beyond what their branch
-//! needs.
+//! What a running gang can lose while the rest runs on: tasks beyond a role's minimum, and groups beyond what their branch needs.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
 
 use super::gang::Group;
 
-/// What may go of a gang that runs with these ranks: each part by the ranks of the group that it belongs to, of which the parts named
-/// before it may have gone. All other tasks are the gang's core, which goes only as a whole.
+/// What a gang that runs with these ranks can lose, part by part in this order. A part is a range of ranks, of which earlier parts may
+/// already have removed some. All other tasks are the gang's core, which goes only as a whole.
 pub(crate) fn surplus(gang: &Group, present: &BTreeSet<u32>) -> Vec<Range<u32>> {
     let mut parts = Vec::new();
     core(gang, (0, present), &mut parts);
     parts
 }
 
-/// How many tasks of a group must stay as long as the group does; what may go before is noted.
+/// Returns how many tasks of a group must stay as long as the group does, and adds what may go earlier to `parts`.
 fn core(group: &Group, (first, present): (u32, &BTreeSet<u32>), parts: &mut Vec<Range<u32>>) -> usize {
     let branch = match group {
         Group::Role(role) => {

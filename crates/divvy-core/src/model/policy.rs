@@ -1,4 +1,4 @@
-//! The policy: the settings of the planner, part of the state and changed by events like all else.
+//! The policy: the settings of the planner, part of the state and changed by events like everything else.
 
 use serde::{Deserialize, Serialize};
 
@@ -19,7 +19,7 @@ use crate::time::Span;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Order {
-    /// Priority plus waiting at one slope.
+    /// Priority, plus waiting time at one rate.
     #[default]
     Arrival,
     /// Priority, then the smallest size by estimate: see [`Shortest`].
@@ -53,7 +53,7 @@ pub enum Length {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Attained {
-    /// Where levels end, rising, in device-milliseconds of service. A job in a lower level goes first.
+    /// Where levels end, rising, in device-milliseconds of service. Jobs in lower levels go first.
     #[serde(alias = "levels", deserialize_with = "spans_ms")]
     pub levels_device_ms: Vec<i64>,
     /// Service that every job starts with, per device: large jobs begin in a higher level.
@@ -61,22 +61,22 @@ pub struct Attained {
     pub head_start_ms: i64,
     /// The order inside a level.
     pub within: Within,
-    /// How long a run goes before everything else, from its start.
+    /// How long a run goes before all other jobs, counted from its start.
     #[serde(alias = "hold", deserialize_with = "span_ms")]
     pub hold_ms: i64,
-    /// Instead of all this, for jobs whose estimate has an outlook.
+    /// What replaces all this for jobs whose estimate has an outlook.
     pub foreseen: Foreseen,
 }
 
-/// The order of jobs of which it is foreseen how soon they end.
+/// The order of jobs for which a forecast says how soon they end.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Foreseen {
-    /// Where levels end, rising, in milliseconds of device time per end. Inside a level jobs go by submission. Empty:
-    /// outlooks are not looked at.
+    /// Where levels end, rising, in milliseconds of device time per end. Within a level, jobs go by submission. Empty: outlooks are not
+    /// looked at.
     #[serde(alias = "levels", deserialize_with = "spans_ms")]
     pub levels_device_ms: Vec<i64>,
-    /// How long a run goes before everything else, from its start.
+    /// How long a run goes before all other jobs, counted from its start.
     #[serde(alias = "hold", deserialize_with = "span_ms")]
     pub hold_ms: i64,
 }
@@ -88,48 +88,48 @@ pub enum Within {
     /// By submission.
     #[default]
     Submit,
-    /// Running before waiting, each by when it last arrived, started, was stopped or fell a level.
+    /// Running jobs before waiting ones, each by when it last arrived, started, was stopped or fell a level.
     Turn,
-    /// The longest time since submission per device asked for; in a strict order by submission.
+    /// The longest time since submission per device asked for; in a strict order, by submission.
     AgePerDevice,
 }
 
-/// Whether running jobs give way to those before them in the order.
+/// Whether running jobs give way to jobs ahead of them in the order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Preempt {
-    /// They do not.
+    /// Running jobs never give way.
     Off,
-    /// Jobs are walked in order and chosen by count; running ones that are not chosen give way where their places are wanted.
+    /// Jobs are walked in order and chosen by count; running jobs that are not chosen give way where their places are wanted.
     Walk,
-    /// A job that does not fit takes the places of those that lose least: of lower priority in its own queue, and of queues
-    /// beyond their due while its own stays within its due.
+    /// A job that does not fit takes the places of the jobs that lose least: jobs of lower priority in its own queue, and jobs of queues
+    /// beyond their due while its own queue stays within its due.
     #[default]
     LeastLoss,
 }
 
-/// Whose devices a job may take inside its own queue, by `least_loss`.
+/// From which jobs in its own queue a job may take devices, under `least_loss`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WithinQueue {
-    /// Nobody's.
+    /// None.
     Never,
-    /// Those of lower priority.
+    /// Jobs of lower priority.
     #[default]
     Lower,
-    /// Those of lower priority, and of equal priority those submitted later.
+    /// Jobs of lower priority, and jobs of equal priority that were submitted later.
     LowerOrNewer,
 }
 
-/// Whose devices a job may take in other queues that are beyond their due, by `least_loss`.
+/// From which jobs a job may take devices in other queues that are beyond their due, under `least_loss`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reclaim {
-    /// Nobody's.
+    /// None.
     Never,
-    /// Those of lower priority.
+    /// Jobs of lower priority.
     Lower,
-    /// Anybody's.
+    /// All jobs.
     #[default]
     Any,
 }
@@ -138,23 +138,23 @@ pub enum Reclaim {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Share {
-    /// It is not: all jobs stand in one line.
+    /// It is not divided: all jobs stand in one line.
     None,
     /// Guarantees first, then the surplus by weight, up to what each queue can use; each resource by itself.
     #[default]
     Fill,
-    /// Guarantees first, then the surplus so that what queues get beyond them is equal by weight, each measured by the resource
-    /// of which it gets the largest part of the whole.
+    /// Guarantees first, then the surplus, so that what queues get beyond their guarantees is equal by weight; each queue is measured by
+    /// the resource of which it gets the largest part of the whole.
     Dominant,
 }
 
-/// Who goes first of those whose jobs take their queues beyond what is guaranteed to them.
+/// Which jobs go first among those that take their queues beyond what is guaranteed to them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Surplus {
-    /// The queue that has least of what is due to it.
+    /// Jobs of the queue that has least of what is due to it.
     Share,
-    /// The first job of all, in the order of the policy, whatever its queue has.
+    /// The first job overall in the order of the policy, whatever its queue has.
     Line,
 }
 
@@ -168,34 +168,34 @@ pub struct Policy {
     pub shortest: Shortest,
     /// What `attained` compares.
     pub attained: Attained,
-    /// Whether the first job that does not fit keeps back all behind it.
+    /// Whether the first job that does not fit holds back all jobs behind it.
     pub strict: bool,
     /// How the pool is divided between queues.
     pub share: Share,
-    /// After what time a use counts half when the pool is divided, in milliseconds; 0 where the past does not count.
+    /// The time after which past use counts half when the pool is divided, in milliseconds; 0 if the past does not count.
     #[serde(alias = "half_life", deserialize_with = "span_ms")]
     pub half_life_ms: i64,
-    /// Over what time a queue catches up with what it missed, in milliseconds.
+    /// The time over which a queue catches up on what it missed, in milliseconds.
     #[serde(alias = "catch_up", deserialize_with = "span_ms")]
     pub catch_up_ms: i64,
     /// Whether running jobs give way.
     pub preempt: Preempt,
-    /// Whose devices a job may take inside its own queue, unless the queue says otherwise.
+    /// From which jobs in its own queue a job may take devices, unless the queue says otherwise.
     pub within_queue: WithinQueue,
-    /// Whose devices it may take in queues that are beyond their due, unless the queue says otherwise.
+    /// From which jobs it may take devices in queues that are beyond their due, unless the queue says otherwise.
     pub reclaim: Reclaim,
-    /// By what right a job takes devices of other queues beyond what is guaranteed to its own, unless the queue says otherwise.
+    /// By what right a job takes devices of other queues beyond what is guaranteed to its own queue, unless the queue says otherwise.
     pub borrow_evicts: BorrowEvicts,
-    /// How many of the first jobs that wait for room have it kept for them at the earliest time that limits and estimates allow;
-    /// others run around them.
+    /// For how many of the first jobs that wait for room it is kept at the earliest time that limits and estimates allow; other jobs run
+    /// around them.
     pub reserve: u32,
-    /// After how long waiting, in milliseconds, what becomes free is collected for the first of them whose start nothing
-    /// foretells.
+    /// The waiting time, in milliseconds, after which devices that become free are collected for the first of those jobs whose start cannot
+    /// be foretold.
     #[serde(alias = "collect_after", deserialize_with = "span_ms")]
     pub collect_after_ms: i64,
-    /// How many devices may be collected for it at most.
+    /// How many devices may be collected for that job at most.
     pub collect_devices: u32,
-    /// How long a run is safe from other queues, from its start, in milliseconds.
+    /// How long a run is safe from other queues, counted from its start, in milliseconds.
     #[serde(alias = "min_runtime", deserialize_with = "span_ms")]
     pub min_runtime_ms: i64,
     /// Whether jobs within their queue's guarantee go before those that borrow.
@@ -205,24 +205,24 @@ pub struct Policy {
     /// How long a job waits for one point of priority, in milliseconds. The default lets a normal job pass a high one that came a week later.
     #[serde(alias = "ageing", deserialize_with = "span_ms")]
     pub ageing_ms_per_point: i64,
-    /// Changes of a running job's place in the order take effect at multiples of this of its progress.
+    /// Changes of a running job's place in the order take effect at multiples of this much of its progress.
     #[serde(alias = "step", deserialize_with = "span_ms")]
     pub step_ms: i64,
-    /// Grace until the rest of a broken gang is killed, in milliseconds, where the job says nothing.
+    /// The grace before the rest of a broken gang is killed, in milliseconds, where the job says nothing.
     #[serde(alias = "broken_gang_grace", deserialize_with = "span_ms")]
     pub broken_gang_grace_ms: i64,
     /// How nodes and devices are chosen among those that fit.
     pub score: Score,
-    /// Whether tasks may have shares of a device: only where the engine keeps them to it.
+    /// Whether tasks may have shares of a device: only if the engine can keep them to their shares.
     pub shares: bool,
-    /// Whether gangs may grow and shrink while they run: only where the engine starts and stops single tasks of them.
+    /// Whether gangs may grow and shrink while they run: only if the engine can start and stop single tasks of a gang.
     pub elastic: bool,
     /// How many running jobs a cycle moves elsewhere at most, so that others have room; 0 for none.
     pub most_moves: u32,
-    /// From how much more work on, in percent, jobs whose asks name speeds go on on faster devices than they have; 0 for never.
+    /// The least gain in work, in percent, for which jobs whose asks name speeds move to faster devices than they have; 0 for never.
     pub speedup_percent: u32,
-    /// After how long without running a job gets a place before all others, in milliseconds, and how often one does at most; 0 or
-    /// unsaid for never.
+    /// The time without running after which a job gets a place before all others, in milliseconds, and also the least time between two such
+    /// places; 0 or unsaid for never.
     #[serde(
         alias = "starve_after",
         default,
@@ -230,7 +230,7 @@ pub struct Policy {
         skip_serializing_if = "Newer::is_unsaid"
     )]
     pub starve_after_ms: Newer<i64>,
-    /// For how long it keeps that place then, in milliseconds; unsaid for an hour, or for `starve_after` where that is less.
+    /// How long the job keeps that place, in milliseconds; unsaid for an hour, or for `starve_after` if that is less.
     #[serde(
         alias = "quantum",
         default,
@@ -238,7 +238,7 @@ pub struct Policy {
         skip_serializing_if = "Newer::is_unsaid"
     )]
     pub quantum_ms: Newer<i64>,
-    /// How long a job that had to give way is safe once it runs again, in milliseconds; 0 or unsaid for not at all.
+    /// How long a job that had to give way is safe once it runs again, in milliseconds; 0 or unsaid for no such time.
     #[serde(
         alias = "cool_down",
         default,
@@ -246,7 +246,7 @@ pub struct Policy {
         skip_serializing_if = "Newer::is_unsaid"
     )]
     pub cool_down_ms: Newer<i64>,
-    /// How often a job gives way at most; [`NO_CAP`] or unsaid for as often as others have a claim.
+    /// How often a job gives way at most; [`NO_CAP`] or unsaid for as often as other jobs have a claim.
     #[serde(
         default,
         deserialize_with = "cap",
@@ -254,27 +254,27 @@ pub struct Policy {
         skip_serializing_if = "Newer::is_unsaid"
     )]
     pub most_restarts: Newer<u32>,
-    /// What device-hours of the models cost: how an hour of one counts beside an hour of another in the past, in budgets and in
-    /// guarantees of GPU-hours; unsaid where all count alike.
+    /// What device-hours of the models cost: sets how an hour of one model compares with an hour of another in the past, in budgets and in
+    /// guarantees of GPU-hours; unsaid if all count alike.
     #[serde(skip_serializing_if = "Newer::is_unsaid")]
     pub prices: Newer<Prices>,
-    /// What each job and each queue bears of these moves; unsaid for a job an hour of running between two, and all that a cycle moves for
-    /// a queue.
+    /// How often each job and each queue may be moved in this way; unsaid for an hour of running between two moves of a job, and for no
+    /// bound per queue but that of the cycle.
     #[serde(default, skip_serializing_if = "Newer::is_unsaid")]
     pub moves: Newer<Moves>,
-    /// Who goes first beyond what is guaranteed; unsaid for who has least of what is due to him.
+    /// Which jobs go first beyond what is guaranteed; unsaid for those of the queue that has least of what is due to it.
     #[serde(default, skip_serializing_if = "Newer::is_unsaid")]
     pub surplus: Newer<Surplus>,
 }
 
 impl Policy {
-    /// Whether queues have anything of their own: a part of the pool, or a claim to take back.
+    /// Whether queues have anything of their own: a part of the pool, or a claim to take devices back.
     pub fn divides(&self) -> bool {
         self.share != Share::None || self.preempt == Preempt::LeastLoss
     }
 
-    /// One line for all, in which nobody gives way: what schedulers without queues do, and where settings of the literature
-    /// begin.
+    /// One line for all jobs, in which none gives way: what schedulers without queues do, and the baseline for settings from the
+    /// literature.
     pub fn one_line() -> Self {
         Self {
             share: Share::None,
@@ -289,8 +289,8 @@ impl Policy {
         }
     }
 
-    /// What a text says that left settings out which older logs do not have either: there they mean what held before there was such
-    /// a setting, in a text what holds by default.
+    /// Fills in settings that a text leaves out and that older logs lack, too: in a log, a missing one means what held before the setting
+    /// existed; in a text, it means the default.
     pub(crate) fn completed(self) -> Self {
         let usual = Self::default();
         Self {
@@ -302,7 +302,7 @@ impl Policy {
         }
     }
 
-    /// The same with all of these said, as a text has to say them.
+    /// The same policy with all of these settings said, as a text has to say them.
     pub(crate) fn spelled_out(&self) -> Self {
         Self {
             starve_after_ms: Newer(self.starve_after_ms.0.or(Some(0))),
@@ -313,18 +313,18 @@ impl Policy {
         }
     }
 
-    /// After how long without running a job gets a place before all others, if ever.
+    /// The time without running after which a job gets a place before all others, if ever.
     pub fn starve_after(&self) -> Option<Span> {
         let said = self.starve_after_ms.said().filter(|_| self.preempt != Preempt::Off);
         said.filter(|ms| **ms > 0).map(|ms| Span(*ms))
     }
 
-    /// Whether jobs may be safe from others until some time has passed.
+    /// Whether jobs can be safe from other jobs for some time.
     pub fn makes_safe(&self) -> bool {
         self.cool_down().is_some() || self.min_runtime_ms > 0
     }
 
-    /// Whether what nobody is guaranteed goes to the first job of all, whatever its queue has.
+    /// Whether what is guaranteed to no queue goes to the first job overall, whatever its queue has.
     pub fn lends_in_line(&self) -> bool {
         self.surplus.said() == Some(&Surplus::Line)
     }
@@ -339,7 +339,7 @@ impl Policy {
         self.cool_down_ms.said().filter(|ms| **ms > 0).map(|ms| Span(*ms))
     }
 
-    /// How often a job gives way, if there is a bound.
+    /// How often a job gives way at most, if there is a bound.
     pub fn restarts_cap(&self) -> Option<u32> {
         self.most_restarts.said().copied().filter(|most| *most != NO_CAP)
     }
@@ -349,7 +349,7 @@ impl Policy {
         self.cool_down().is_some() || self.restarts_cap().is_some()
     }
 
-    /// For how long it keeps that place.
+    /// How long a job keeps that place.
     pub fn quantum(&self) -> Span {
         let most_ms = self.starve_after().map_or(QUANTUM_MS, |after| after.0);
         let said = self.quantum_ms.said().copied().filter(|ms| *ms > 0);
@@ -369,19 +369,19 @@ const SPEEDUP_PERCENT: u32 = 30;
 /// An hour: restarts cost little of it.
 const QUANTUM_MS: i64 = 3_600_000;
 
-/// A week: who waits that long is in a pool that has more to do than it can, and would wait for ever.
+/// A week: a job that waits that long is in a pool that is asked for more than it has, and would wait for ever.
 const STARVE_AFTER_MS: i64 = 7 * 86_400_000;
 
-/// A minute: a job that has to load its work again gets to do some of it. More of it keeps what is due from small queues.
+/// A minute: a job that has to load its work again gets to do some of it. A longer time would keep what is due from small queues.
 const COOL_DOWN_MS: i64 = 60_000;
 
-/// As often as others have a claim.
+/// As often as other jobs have a claim.
 pub const NO_CAP: u32 = u32::MAX;
 
 /// A week: people remember the last one.
 const HALF_LIFE_MS: i64 = 7 * 86_400_000;
 
-/// An hour: jobs larger than what is due to their queue take turns about as often.
+/// An hour: jobs larger than what is due to their queue take turns about that often.
 const CATCH_UP_MS: i64 = 3_600_000;
 
 /// A second: finer would only add cycles.
@@ -427,7 +427,7 @@ impl Default for Policy {
 }
 
 impl Default for Attained {
-    /// Few, wide levels: past a level's entry jobs run to completion instead of taking turns. None ends between 71 and 889
+    /// Few, wide levels: once past a level's start, jobs run to completion instead of taking turns. None ends between 71 and 889
     /// device-hours, where most long runs end: there, all would pause shortly before their ends.
     fn default() -> Self {
         let levels_device_s =
@@ -442,7 +442,7 @@ impl Default for Attained {
     }
 }
 
-/// What is wrong with settings, each of which is of the right form.
+/// What is wrong with settings that are each well-formed, if anything.
 pub fn nonsense(policy: &Policy) -> Option<&'static str> {
     let Attained { levels_device_ms, head_start_ms, hold_ms, foreseen, .. } = &policy.attained;
     let rise = |levels: &[i64]| levels.windows(2).all(|pair| pair[0] < pair[1]);
@@ -474,7 +474,7 @@ pub fn nonsense(policy: &Policy) -> Option<&'static str> {
         .then_some("head_start, hold, min_runtime and collect_after must not be below 0")
 }
 
-/// What is wrong with how those are treated that wait for long.
+/// What is wrong with the settings for jobs that wait long, if anything.
 fn starves_for_nothing(policy: &Policy) -> Option<&'static str> {
     let (after, quantum) = (policy.starve_after_ms.said(), policy.quantum_ms.said());
     if [after, quantum, policy.cool_down_ms.said()].into_iter().flatten().any(|ms| *ms < 0) {

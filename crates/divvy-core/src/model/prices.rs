@@ -1,4 +1,4 @@
-//! What an hour of a device costs, by model: the currency in which an hour of one compares with an hour of another.
+//! What an hour of a device costs, by model: the currency in which hours of different models compare.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,17 +7,17 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::amount::scaled;
 
-/// Prices of models, per device-hour. What has none counts like the dearest.
+/// Prices of models, per device-hour. A model without a price counts like the dearest one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Prices(pub BTreeMap<String, Price>);
 
-/// A price in thousandths of whatever it is paid in: 2.90 is 2900. Written as a decimal number.
+/// A price in thousandths of its currency: 2.90 is 2900. Written as a decimal number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Price(pub i64);
 
 impl Prices {
-    /// What so much of a device (milli) of a model comes to, in thousandths of one of the dearest model.
+    /// What `milli` thousandths of a device of a model are worth, in thousandths of a device of the dearest model.
     pub fn worth_milli(&self, model: &str, milli: i64) -> i64 {
         let dearest = self.0.values().map(|price| price.0).max().filter(|dearest| *dearest > 0);
         let (Some(dearest), Some(Price(price))) = (dearest, self.0.get(model)) else { return milli };

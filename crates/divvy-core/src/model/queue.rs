@@ -47,31 +47,31 @@ pub struct Queue {
     /// What it gets whenever it wants it.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub guarantee: Limits,
-    /// What it may take beyond its guarantee of what its siblings lend; absent for as much as there is.
+    /// What it may take beyond its guarantee from what its siblings lend; absent for as much as there is.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub borrow: Limits,
-    /// What of its guarantee its siblings may use while it does not; absent for all of it.
+    /// How much of its guarantee its siblings may use while it does not; absent for all of it.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub lend: Limits,
-    /// Its part of the surplus among its siblings.
+    /// Its part of the surplus, relative to its siblings.
     #[serde(default = "one")]
     pub weight: u32,
-    /// Before its siblings.
+    /// Siblings of higher priority go first.
     #[serde(default)]
     pub priority: i32,
-    /// Whose devices its jobs may take inside it; absent for what the policy says.
+    /// From which jobs inside it its jobs may take devices; absent for what the policy says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub within_queue: Option<WithinQueue>,
-    /// Whose devices its jobs may take in other queues; absent for what the policy says.
+    /// From which jobs its jobs may take devices in other queues; absent for what the policy says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reclaim: Option<Reclaim>,
     /// By what right its jobs take devices of other queues while it borrows; absent for what the policy says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub borrow_evicts: Option<BorrowEvicts>,
-    /// When its jobs go back into the queue, unless they say otherwise.
+    /// After which ends its jobs go back into the queue, unless they say otherwise.
     #[serde(default)]
     pub requeue: Requeue,
-    /// What it allows jobs that are submitted to it or below it.
+    /// What it allows jobs that are submitted to it or to a queue below it.
     #[serde(default, skip_serializing_if = "Bounds::is_unsaid")]
     pub bounds: Bounds,
     /// Who may submit; empty for everyone.
@@ -80,19 +80,19 @@ pub struct Queue {
     /// How it is divided among its users, if it is.
     #[serde(default, skip_serializing_if = "Newer::is_unsaid")]
     pub users: Newer<Users>,
-    /// How much device time it and those below it may use in a period.
+    /// How much device time it and the queues below it may use in a period.
     #[serde(default, skip_serializing_if = "Newer::is_unsaid")]
     pub budget: Newer<Budget>,
-    /// How much device time it and those below it get in a period if they want it.
+    /// How much device time it and the queues below it get in a period if they want it.
     #[serde(default, skip_serializing_if = "Newer::is_unsaid")]
     pub pledge: Newer<Pledge>,
-    /// Who may end, hold and release its jobs and those below it, and set the queues below it.
+    /// Who may end, hold and release jobs of it and of the queues below it, and set the queues below it.
     #[serde(default, skip_serializing_if = "Newer::is_unsaid")]
     pub admins: Newer<Vec<Member>>,
-    /// Whose jobs go into it that name no queue.
+    /// Whose jobs go into it if they name no queue.
     #[serde(default, skip_serializing_if = "Newer::is_unsaid")]
     pub default_for: Newer<Vec<Member>>,
-    /// The nodes that are kept for it and those below it, on which alone their jobs lie.
+    /// The nodes that are kept for it and the queues below it; their jobs lie on no others.
     #[serde(default, skip_serializing_if = "Newer::is_unsaid")]
     pub nodes: Newer<Nodes>,
 }
@@ -121,7 +121,7 @@ impl fmt::Display for Member {
 }
 
 impl Member {
-    /// Whether somebody of this name and these groups is meant.
+    /// Whether a user with this name and these groups is meant.
     pub fn is(&self, name: &str, groups: &[u32]) -> bool {
         match self {
             Member::User(known) => known == name,
@@ -140,12 +140,12 @@ impl Queue {
         Self { path: path.to_owned(), weight: 1, ..Self::default() }
     }
 
-    /// Whether it says anything of what it lends or borrows.
+    /// Whether it limits what it lends or borrows.
     pub(crate) fn has_loans(&self) -> bool {
         !self.borrow.is_empty() || !self.lend.is_empty()
     }
 
-    /// Whether jobs of the user go here that name no queue: named himself, or by a group.
+    /// Whether the queue is the user's default: by name, and by name or group.
     fn is_default_for(&self, owner: &Owner) -> (bool, bool) {
         let members = self.default_for.said().map(Vec::as_slice).unwrap_or_default();
         let named = |member: &Member| matches!(member, Member::User(_)) && member.takes(owner);
@@ -153,8 +153,8 @@ impl Queue {
     }
 }
 
-/// Where jobs of a user go that name no queue: into the first that is the default for him by name, or else for one of his groups;
-/// [`DEFAULT`] if there is none.
+/// Where a user's jobs go that name no queue: into the first queue that is the default for the user by name, else for one of the user's
+/// groups; [`DEFAULT`] if there is none.
 pub fn default_of<'a>(queues: impl IntoIterator<Item = &'a Queue>, owner: &Owner) -> &'a str {
     let (mut of_user, mut of_group) = (None, None);
     for queue in queues {
@@ -165,7 +165,7 @@ pub fn default_of<'a>(queues: impl IntoIterator<Item = &'a Queue>, owner: &Owner
     of_user.or(of_group).unwrap_or(DEFAULT)
 }
 
-/// Who may submit to a queue, as it says, or the nearest above it that says something; nobody named is everybody.
+/// Who may submit to a queue, as it says itself, or else the nearest queue above it that says so; empty for everyone.
 pub fn submitters<'a>(queues: &'a BTreeMap<String, Queue>, path: &str) -> &'a [Member] {
     let above = lineage(path).filter_map(|path| queues.get(path));
     above.map(|queue| queue.submit.as_slice()).find(|members| !members.is_empty()).unwrap_or_default()

@@ -11,7 +11,7 @@ use crate::time::Time;
 /// Capacity that is kept for a time.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Reservation {
-    /// Its number: given one after the other, never again.
+    /// Its number: given out in sequence, never reused.
     pub id: u64,
     /// What for.
     pub purpose: Purpose,
@@ -19,15 +19,15 @@ pub struct Reservation {
     pub parts: Vec<Part>,
     /// From when.
     pub from: Time,
-    /// Until when; `None` until it is taken back.
+    /// Until when; `None` until it is cancelled.
     pub until: Option<Time>,
-    /// Whether what runs there when it begins is stopped, and goes back into its queue; else it runs on to its end.
+    /// Whether what runs there when it begins is stopped and goes back into its queue; if not, it runs to its end.
     pub evicts: bool,
     /// Whether it has begun.
     pub began: bool,
     /// Who made it.
     pub by: String,
-    /// Why, in the words of whoever did.
+    /// Why, in the words of the person who made it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }
@@ -38,7 +38,7 @@ pub struct Reservation {
 pub enum Purpose {
     /// Work on it: nothing runs there. A drain.
     Maintenance,
-    /// The jobs of this queue and of those below it.
+    /// The jobs of this queue and of the queues below it.
     Queue(String),
 }
 
@@ -47,7 +47,7 @@ pub enum Purpose {
 pub struct Part {
     /// Its node.
     pub node: NodeId,
-    /// The devices; all of the node where there is none.
+    /// The devices; all of the node if there are none.
     pub devices: Vec<DeviceId>,
 }
 

@@ -1,4 +1,4 @@
-//! The score: by which rule the planner chooses among the nodes and devices that can take a task. A setting of the policy.
+//! The score: the rule by which the planner chooses among the nodes and devices that can take a task. A setting of the policy.
 
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -15,22 +15,22 @@ pub enum Score {
     /// Tasks of a gang together, whole nodes whole, open devices before free ones. The default.
     #[default]
     KeepWhole,
-    /// The device that is expected to leave least unused in the end, as far as what has arrived tells.
+    /// The device that is expected to leave least unused in the end, judging by what has arrived.
     LeastWaste,
-    /// The node with the least left, cores and devices weighing the same.
+    /// The node with the least left, where cores and devices weigh the same.
     BestFit,
-    /// The node whose rest is least like the task's shape.
+    /// The node whose remaining capacity is least like the task's shape.
     DotProduct,
     /// Open devices before free ones, free ones of used nodes before those of idle nodes.
     GpuPacking,
     /// Nodes that run tasks of the same number of devices.
     GpuClustering,
-    /// Any.
+    /// A random one.
     Random {
-        /// Another seed, another choice.
+        /// Different seeds give different choices.
         seed: u64,
     },
-    /// The node whose fragmentation grows least, as tasks known beforehand see it.
+    /// The node whose fragmentation grows least, as measured by tasks known beforehand.
     Fgd {
         /// The tasks to expect.
         typical: Arc<Typical>,
@@ -53,7 +53,7 @@ pub struct TypicalTask {
     pub seen: u64,
 }
 
-/// The tasks to expect, in the order in which sums over them run: another order may round another way.
+/// The tasks to expect, in the order in which they are summed: another order may round differently.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "TypicalText", into = "TypicalText")]
 pub struct Typical {
@@ -63,7 +63,7 @@ pub struct Typical {
     digest: u64,
 }
 
-/// As it is written: without what follows from it.
+/// A [`Typical`] as it is written: without what follows from the rest.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct TypicalText {

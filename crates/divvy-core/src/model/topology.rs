@@ -1,4 +1,4 @@
-//! Topologies: named lists of levels, coarse to fine, by which nodes are near or far.
+//! Topologies: named lists of levels, coarse to fine, that say which nodes are near each other.
 
 use serde::{Deserialize, Serialize};
 
@@ -18,19 +18,19 @@ impl Default for Topology {
     }
 }
 
-/// What a gang or one of its groups wants of a topology.
+/// What a gang or one of its groups asks of a topology.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct TopologyAsk {
     /// Which topology.
     pub topology: String,
     /// The level within which all must lie.
     pub within: String,
-    /// Whether it must be so, or would merely be better.
+    /// Whether this is required, or only preferred.
     pub required: bool,
     /// A narrower level that would be better still, where `within` is required.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub near: Option<String>,
-    /// Blocks of so many tasks of a role that each lie within one domain; each kind of block divides the one before it.
+    /// Blocks of tasks of a role, each within one domain; the size of each kind of block divides that of the one before it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub slices: Vec<Slice>,
 }
@@ -66,7 +66,7 @@ pub struct Spread {
     /// How many of them may lie in one domain at most; if unsaid, as evenly as possible, wherever they have room.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub most: Option<u32>,
-    /// Whether no more may, or would merely be worse.
+    /// Whether the bound must hold, or exceeding it is only worse.
     pub required: bool,
 }
 
@@ -77,7 +77,7 @@ impl Spread {
     }
 }
 
-/// The level of which every node is a domain by itself, whether or not it says so.
+/// The level at which every node is a domain by itself, whether or not the node says so.
 pub const NODE: &str = "node";
-/// Levels within a node: places of the devices of one task ([`super::island`]), in which no tasks lie.
+/// Levels within a node: domains for the devices of one task ([`super::island`]), which never hold tasks.
 pub const INSIDE_A_NODE: [&str; 3] = ["nvlink", "numa", "device"];

@@ -7,10 +7,10 @@ use super::ask::{Alternative, Ask, DeviceClass, DeviceText, DrawAsk, NotDevices}
 use super::gang::Group;
 use super::job::JobSpec;
 
-/// The most ways that are written for one task. Each is tried whenever the job is, and nobody means as many by purpose.
+/// The most ways that can be written for one task. Each is tried whenever the job is, and nobody means that many on purpose.
 pub const MOST_WAYS: usize = 16;
 
-/// What `-g` takes: one way ([`DeviceText`]), or several with a comma behind the count of each, the preferred first.
+/// What `-g` takes: one way ([`DeviceText`]), or several, each count followed by a comma, the preferred way first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceWays(pub Vec<DeviceText>);
 
@@ -32,7 +32,7 @@ impl FromStr for DeviceWays {
     }
 }
 
-/// A comma behind a count ends a way; any other one stands between models of which any will do.
+/// A comma after a count ends a way; any other comma separates models of which any will do.
 fn parts(text: &str) -> Vec<&str> {
     let (mut parts, mut first) = (Vec::new(), 0);
     for (at, _) in text.match_indices(',') {
@@ -46,7 +46,7 @@ fn parts(text: &str) -> Vec<&str> {
     parts
 }
 
-/// Refuses ways of which the same devices could be two: which of them is meant is then said by nobody.
+/// Refuses two ways that the same devices could serve: the text would not say which of them is meant.
 pub fn unlike(ways: &[DeviceText]) -> Result<(), NotDevices> {
     if ways.len() > MOST_WAYS {
         return Err(NotDevices::TooManyWays(ways.len()));
@@ -60,7 +60,7 @@ pub fn unlike(ways: &[DeviceText]) -> Result<(), NotDevices> {
 }
 
 impl DeviceClass {
-    /// Whether there could be a device that is of both classes, as far as models and sizes say.
+    /// Whether a device could belong to both classes, as far as models and sizes say.
     pub fn overlaps(&self, other: &Self) -> bool {
         let any = self.models.is_empty() || other.models.is_empty();
         let least = self.least_gb.max(other.least_gb);
@@ -81,7 +81,7 @@ impl fmt::Display for DeviceText {
 }
 
 impl Ask {
-    /// Whether its ways take different numbers of devices: what it holds is known only once it has a place.
+    /// Whether its ways take different numbers of devices: then what it holds is known only once it has a place.
     pub fn has_counts(&self) -> bool {
         let mut milli = self.alternatives.iter().map(Alternative::milli);
         let first = milli.next();
@@ -105,7 +105,7 @@ impl Ask {
 }
 
 impl JobSpec {
-    /// Whether what it holds is known only once it has a place: ways of a role take different numbers of devices.
+    /// Whether what it holds is known only once it has a place, since ways of a role take different numbers of devices.
     pub fn has_counts(&self) -> bool {
         has_counts(&self.gang)
     }
@@ -115,15 +115,14 @@ impl JobSpec {
         milli(&self.gang, |each| each.min())
     }
 
-    /// Thousandths of devices that the job holds at most with its minimum of tasks. Where those who wait are compared with those who
-    /// run, it counts as that: who counted for less than he then holds would be given a place, lose it by what he holds, and be given
-    /// it again.
+    /// Thousandths of devices that the job holds at most with its minimum of tasks. It counts as this when waiting jobs are compared with
+    /// running ones: a job that counted for less than it then holds would get a place, lose it for what it holds, and get it again.
     pub fn most_milli(&self) -> i64 {
         milli(&self.gang, |each| each.max())
     }
 }
 
-/// What the roles of a group ask for that must start together, with one of the ways of each.
+/// What the roles of a group that must start together ask for, with one way of each role.
 fn milli(group: &Group, choose: fn(&mut dyn Iterator<Item = i64>) -> Option<i64>) -> i64 {
     match group {
         Group::Role(role) => {

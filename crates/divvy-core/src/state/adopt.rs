@@ -1,4 +1,4 @@
-//! The fold of nodes, of what was there before the log began, and of what others hold beside the pool.
+//! The fold of nodes, of jobs that ran before the log began, and of what tasks from outside the pool hold.
 
 use super::apply::{Applied, Wrong};
 use super::digest::{Entity, fingerprint};
@@ -10,7 +10,7 @@ use crate::model::node::{NodeSpec, NodeState, OthersHold};
 use crate::time::Time;
 
 impl State {
-    /// Takes a job for one that runs already. It is charged from here on: what it used before is in no ledger of this log.
+    /// Takes a job over as one that already runs. It is charged from now on: what it used before is in no ledger of this log.
     pub(super) fn adopt(&mut self, id: JobId, placements: &[Placement], since: Time, at: Time) -> Applied {
         self.place(id, placements, 0, at)?;
         for placement in placements {
@@ -22,7 +22,7 @@ impl State {
         })
     }
 
-    /// Notes what a node is now; what others hold of it stays as it was.
+    /// Notes what a node is now; what tasks from outside the pool hold of it stays as it was.
     pub(super) fn see_node(&mut self, id: NodeId, spec: &NodeSpec, state: NodeState) {
         let others = self.nodes.get(&id).map(|old| old.others.clone()).unwrap_or_default();
         let node = Node { spec: spec.clone(), state, others };
@@ -35,7 +35,7 @@ impl State {
         self.names.insert(name, id);
     }
 
-    /// Notes what others hold of a node.
+    /// Notes what tasks from outside the pool hold of a node.
     pub(super) fn leave_to_others(&mut self, id: NodeId, hold: &OthersHold) -> Applied {
         let mut node = self.nodes.remove(&id).ok_or_else(|| Wrong::Unknown(format!("node {id}")))?;
         self.minus(fingerprint(&Entity::Node(id.0, &node)));

@@ -1,4 +1,4 @@
-//! What affinity asks of the fold: who wants to lie near others, and when that may have come true.
+//! What affinity needs from the fold: which jobs want to lie near others, and when that may have become possible.
 
 use super::State;
 use crate::event::Event;
@@ -13,7 +13,7 @@ impl State {
         }
     }
 
-    /// Whether an event from outside brings somebody near whom a waiting job wants to lie: that may let it start (L10).
+    /// Whether an event from outside brings a task that a waiting job wants to lie near: that may let the job start (L10).
     pub(super) fn draws(&mut self, event: &Event) -> bool {
         if self.seekers.is_empty() {
             return false;
@@ -33,7 +33,7 @@ impl State {
         waiting.any(|seeker| self.is_sought(&seeker.spec, job, rank.unwrap_or(0)))
     }
 
-    /// Whether a task is one of those near whom a job wants to lie.
+    /// Whether a task is one of those that a job wants to lie near.
     fn is_sought(&self, by: &JobSpec, job: JobId, rank: u32) -> bool {
         let Some(spec) = self.jobs.get(&job.number).map(|job| &job.spec) else { return false };
         let Some((role, _)) = spec.gang.role_of(rank) else { return false };

@@ -81,13 +81,13 @@ impl State {
         (self.position, self.now) = (position, at);
         match stamped.event {
             Event::Tick => self.ticked_at = at,
-            // That a task runs puts nobody behind another: what the last cycle saw is still how it is.
+            // A task's start puts no job behind another: what the last cycle saw still holds.
             Event::TaskStarted { .. } if self.cycled_at.0 + 1 == position.0 => self.cycled_at = position,
             _ => {}
         }
         self.follow_relief(&stamped.event);
-        // With time, what is kept for those before others is foreseen for other moments; or those are not safe any more who had to give
-        // way before or had not run for long; or somebody has waited long enough for others to be moved, or may go before all others.
+        // Time alone can matter: room kept for jobs may be foreseen for other moments, jobs that gave way before or had not run for long
+        // may no longer be safe, and a job may have waited long enough for others to be moved or to go before all others.
         let by_time = self.policy.makes_safe() || self.policy.moves_any();
         let others = by_time || !self.pledges.is_empty() || self.may_relieve(at);
         let kept_anew = stamped.event == Event::Tick && (self.keeps_room() || others);
@@ -250,7 +250,7 @@ impl State {
         Ok(())
     }
 
-    /// Changes a job's whole set of runs, keeping the digest.
+    /// Changes a job with all its runs, and updates the digest.
     pub(super) fn change_job(&mut self, number: u64, change: impl FnOnce(&mut Job)) -> Applied {
         let job = self.jobs.get_mut(&number).ok_or_else(|| Wrong::Unknown(format!("job {number}")))?;
         let less = job_hashes(job);
@@ -263,7 +263,7 @@ impl State {
         Ok(())
     }
 
-    /// Changes one run, keeping the digest; an untouched member is touched by it. What the change returns goes back.
+    /// Changes one run and updates the digest; an untouched member becomes touched. Returns what the change returns.
     pub(super) fn change_run<T>(
         &mut self,
         id: JobId,
@@ -355,7 +355,7 @@ impl State {
         self.charge((&spec.queue, &owner.name), placements, at)
     }
 
-    /// Charges a user of a queue for what he holds from now on.
+    /// Charges a user of a queue for what these placements hold from now on.
     pub(super) fn charge(
         &mut self,
         (queue, user): (&str, &str),
@@ -368,7 +368,7 @@ impl State {
         self.charge_worth((queue, user), worth, at)
     }
 
-    /// What a job's tasks hold from now on.
+    /// Gives a job's tasks what they hold from now on.
     pub(super) fn allocate(&mut self, id: JobId, placements: &[Placement], at: Time) -> Applied {
         for placement in placements {
             let mut held = Allocation {
@@ -392,7 +392,7 @@ impl State {
         Ok(())
     }
 
-    /// Changes one allocation, keeping the digest.
+    /// Changes one allocation and updates the digest.
     pub(super) fn change_allocation<T>(
         &mut self,
         id: AllocationId,
@@ -453,21 +453,21 @@ impl State {
     }
 }
 
-/// What an allocation counts against queue limits: devices by model and in all, cores, memory.
+/// What an allocation counts against queue limits: devices by model and in total, cores, memory and extras.
 pub fn counted<'a>(placement: &Placement, model: impl Fn(DeviceId) -> Option<&'a str>) -> Holdings {
     let mut held = Holdings::default();
     count(placement, model, |resource, amount| *held.0.entry(resource).or_default() += amount);
     held
 }
 
-/// The same, one after the other: each resource once, and none of which nothing is drawn.
+/// The same, one resource at a time: each once, and only resources of which something is drawn.
 pub fn count<'a>(
     placement: &Placement,
     model: impl Fn(DeviceId) -> Option<&'a str>,
     mut add: impl FnMut(Resource, i64),
 ) {
     let mut all_milli = 0;
-    // A task has devices of one model, or of few: each is named once, and the first without a list.
+    // A task's devices are of one model or a few: each model is named once, and the first needs no list.
     let mut first: Option<(&str, i64)> = None;
     let mut others: Vec<(&str, i64)> = Vec::new();
     for (device, draw) in &placement.devices {

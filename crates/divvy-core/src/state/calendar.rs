@@ -1,4 +1,4 @@
-//! The calendar: what is kept from when on, and what follows from it now.
+//! The calendar: what is kept from which moment on, and what follows from that now.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ use crate::model::parts;
 use crate::model::reservation::{Purpose, Reservation};
 use crate::time::Time;
 
-/// What goes of a run.
+/// What part of a run has to go.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Goes {
     /// Nothing.
@@ -31,7 +31,7 @@ impl State {
         self.reservations.iter().flat_map(|kept| begin(kept).into_iter().chain(kept.until)).min()
     }
 
-    /// What has begun or ended on the calendar by a moment, and is not noted yet.
+    /// What has begun or ended on the calendar up to a moment and is not yet noted.
     pub fn calendar_news(&self, now: Time) -> Vec<Event> {
         let news = |kept: &Reservation| match kept.until {
             Some(until) if until <= now => Some(Event::ReservationEnded { id: kept.id, by: None }),
@@ -46,7 +46,7 @@ impl State {
         self.takes_tasks_at(id, None)
     }
 
-    /// Likewise by what drains now; at a moment to come without that of it which is over by then.
+    /// Likewise under the present drains; for a future moment, without those that are over by then.
     pub(crate) fn takes_tasks_at(&self, id: NodeId, at: Option<Time>) -> bool {
         let is_ready = self.nodes.get(&id).is_some_and(|node| node.state == NodeState::Ready);
         let mut parts = self.drains(at).flat_map(|kept| &kept.parts);
@@ -58,7 +58,7 @@ impl State {
         self.is_drained_at(id, None)
     }
 
-    /// Likewise by what drains now; at a moment to come without that of it which is over by then.
+    /// Likewise under the present drains; for a future moment, without those that are over by then.
     pub(crate) fn is_drained_at(&self, id: DeviceId, at: Option<Time>) -> bool {
         self.drains(at).flat_map(|kept| &kept.parts).any(|part| part.devices.contains(&id))
     }
@@ -68,12 +68,12 @@ impl State {
         self.reservations.iter().filter(move |kept| kept.is_drain_now() && !is_over(kept))
     }
 
-    /// Whether any reservation, begun or to come, is of a device.
+    /// Whether any reservation, begun or future, covers a device.
     pub(crate) fn is_reserved(&self, node: NodeId, device: DeviceId) -> bool {
         self.reservations.iter().any(|kept| kept.parts.iter().any(|part| part.has(node, device)))
     }
 
-    /// Whether what has begun on the calendar, or a queue's nodes, keep a placement from a job.
+    /// Whether a reservation that has begun, or the nodes kept for a queue, keep a placement from a job.
     pub(crate) fn is_kept_from(&self, job: JobId, placement: &Placement) -> bool {
         let spec = self.jobs.get(&job.number).map(|job| &job.spec);
         if self.keeps_nodes() && spec.is_some_and(|spec| !self.is_open_to(spec, placement.node)) {
@@ -85,7 +85,7 @@ impl State {
         self.reservations.iter().any(keeps)
     }
 
-    /// The reservation for which what runs is stopped where it lies, the first to begin: it says when.
+    /// The first reservation to begin for which a run is going to be stopped where it lies; it says when.
     pub fn stopped_for(&self, id: JobId) -> Option<&Reservation> {
         let spec = &self.jobs.get(&id.number)?.spec;
         let stops = |kept: &&Reservation| {
@@ -95,7 +95,7 @@ impl State {
         self.reservations.iter().filter(stops).min_by_key(|kept| (kept.from, kept.id))
     }
 
-    /// What goes of a run so that nothing of it stays somewhere: of a gang that may run with less the surplus there, if that is all.
+    /// What must go of a run so that none of it stays in a place: only the surplus there, if the gang may run with less and that is enough.
     pub(crate) fn goes_of(&self, id: JobId, lies_there: impl Fn(&Placement) -> bool) -> Goes {
         let run = self.run(id).filter(|run| run.stopping.is_none());
         let Some((job, run)) = self.jobs.get(&id.number).zip(run) else { return Goes::Nothing };
@@ -126,7 +126,7 @@ impl State {
         found
     }
 
-    /// What is kept for queues now: each with the devices.
+    /// The devices that are kept for queues now, each with its queue.
     pub fn reserved_now(&self) -> impl Iterator<Item = (&str, DeviceId, &Device)> {
         let kept = self.reservations.iter().filter(|kept| kept.began);
         kept.flat_map(|kept| {
@@ -139,7 +139,7 @@ impl State {
         })
     }
 
-    /// The node or device that a reservation drains, if it is one alone: as people name it.
+    /// The name, for people, of the node or device that a reservation drains, if it drains just one.
     pub fn drained_by(&self, kept: &Reservation) -> Option<String> {
         let [part] = kept.parts.as_slice() else { return None };
         let node = &self.nodes.get(&part.node)?.spec.name;

@@ -12,17 +12,17 @@ use crate::model::gang::{Branch, Group, Role};
 use crate::model::job::JobSpec;
 use crate::model::topology::Spread;
 
-/// Jobs alike in all that the planner looks at have the same class. Of their labels those count by which any job tells others.
+/// The class of jobs that are alike in all that the planner looks at. Of their labels, only those count by which some job selects others.
 pub(super) fn class_of(spec: &JobSpec, heeded: &BTreeSet<String>) -> ClassId {
     let shape = spread_so(shape_of((&spec.queue, spec.priority, spec.preemptible), spec), spec);
     let shape = if spec.may_preempt() { shape } else { ClassId(fingerprint(&(shape, "polite"))) };
     let shape = spec.seat.said().map_or(shape, |seat| ClassId(fingerprint(&(shape, seat))));
     let shape = labelled_so(shape, (spec, heeded));
-    // Who ends sooner may run where who ends later may not.
+    // A job that ends sooner may run where one that ends later may not.
     spec.known_length().map_or(shape, |length| ClassId(fingerprint(&(shape, length))))
 }
 
-/// What jobs have in common that find room in the same places, whichever queues they are in.
+/// A hash shared by jobs that find room in the same places, whichever queues they are in.
 pub(crate) fn shape(spec: &JobSpec, heeded: &BTreeSet<String>) -> u64 {
     let shape = labelled_so(spread_so(shape_of(("", 0, true), spec), spec), (spec, heeded)).0;
     spec.kept_to.said().map_or(shape, |queue| fingerprint(&(shape, "kept", queue)))
@@ -41,7 +41,7 @@ fn labelled_so(shape: ClassId, (spec, heeded): (&JobSpec, &BTreeSet<String>)) ->
     if is_told { ClassId(fingerprint(&(shape, "labels", told_by))) } else { shape }
 }
 
-/// The labels by which others tell the tasks of each role; nothing where nobody tells anybody by labels.
+/// The labels by which other jobs select the tasks of each role; empty if no job selects by labels.
 fn told_by(spec: &JobSpec, heeded: &BTreeSet<String>) -> Vec<Vec<(String, String)>> {
     if heeded.is_empty() {
         return Vec::new();
@@ -53,7 +53,7 @@ fn told_by(spec: &JobSpec, heeded: &BTreeSet<String>) -> Vec<Vec<(String, String
     spec.gang.roles().iter().map(of_role).collect()
 }
 
-/// Jobs alike in all but their labels, how they are spread and how long they may run.
+/// The class of jobs that are alike in all but their labels, how they are spread and how long they may run.
 fn shape_of((queue, priority, preemptible): (&str, i32, bool), spec: &JobSpec) -> ClassId {
     let roles = spec.gang.roles();
     let shapes: Vec<_> = roles.iter().map(|role| (role.minimum, Alike(&role.ask), &role.topology)).collect();
@@ -77,7 +77,7 @@ fn shape_of((queue, priority, preemptible): (&str, i32, bool), spec: &JobSpec) -
 }
 
 impl State {
-    /// Gives a job another priority: it is alike to others from now on.
+    /// Gives a job another priority, and with it another class.
     pub(super) fn prioritise(&mut self, number: u64, priority: i32) -> Result<(), Wrong> {
         let job = self.jobs.get(&number).ok_or_else(|| Wrong::Unknown(format!("job {number}")))?;
         let spec = JobSpec { priority, ..(*job.spec).clone() };
@@ -85,7 +85,7 @@ impl State {
         self.change_job(number, |job| (job.spec, job.class) = (spec.into(), class))
     }
 
-    /// The class of a new job. Jobs that were alike but for labels that nobody looked at may differ from now on.
+    /// The class of a new job. Jobs that differ only in labels that no job looked at before may have different classes from now on.
     pub(super) fn classify(&mut self, number: u64, spec: &JobSpec) -> Result<ClassId, Wrong> {
         self.note_seeker(number, spec);
         let keys = spec.heeded_labels().into_iter().filter(|key| !self.heeded.contains(*key));

@@ -6,8 +6,8 @@ use crate::id::{ClassId, Position};
 use crate::reason::Reason;
 
 impl State {
-    /// Whether these verdicts find jobs that could not start in an idle pool, and were not known as such: what was due to them is due to
-    /// others, if any wait.
+    /// Whether these verdicts newly find jobs that could not start even in an idle pool: what was due to them is then due to others, if any
+    /// wait.
     pub(super) fn gives_up(&self, event: &Event) -> bool {
         let Event::Judged { classes } = event else { return false };
         let is_known = |class: &ClassId| self.verdicts.get(class).is_some_and(Reason::is_for_good);
@@ -19,12 +19,12 @@ impl State {
         self.policy.divides() && classes.iter().any(is_new) && might_start()
     }
 
-    /// Whether somebody waits who could start in an idle pool, as far as that is known.
+    /// Whether a job waits that could start in an idle pool, as far as is known.
     fn anyone_might_start(&self) -> bool {
         self.verdicts.values().any(|reason| !reason.is_for_good())
     }
 
-    /// Notes of the last event whether it may let something start that could not before, and whether the pool is another by it.
+    /// Notes whether the last event may let a job start that could not before, and whether it changed the pool.
     pub(super) fn note_news(&mut self, event: &Event, frees: bool) {
         if frees {
             (self.freed, self.freed_at) = (true, self.position);
@@ -35,19 +35,19 @@ impl State {
         }
     }
 
-    /// Whether the pool is another than the one that the last cycle saw: verdicts by which jobs could not start in it are old.
+    /// Whether the pool has changed since the last cycle saw it: verdicts that jobs cannot start in it are then out of date.
     pub(crate) fn is_changed(&self) -> bool {
         self.changed_at > self.cycled_at
     }
 
-    /// Whether it is only being found out who wants something of a pool that has become another. As long as that is so nobody gives way:
-    /// what is due to others may be less than it will turn out to be.
+    /// Whether it is still being found out which jobs want something of a pool that has changed. Until that is known no job gives way: what
+    /// is due to others may turn out to be more.
     pub(crate) fn is_in_doubt(&self) -> bool {
         self.in_doubt && self.is_changed()
     }
 
-    /// A cycle is over that saw all up to a position: what the plan itself has freed it has not seen. In one that saw the pool change
-    /// those had a part of it, too, who turn out to have no use for it as before, and nobody gave way.
+    /// Ends a cycle that saw everything up to a position; what its own plan freed, it has not seen. If it saw the pool change, jobs that
+    /// turn out to have no use for it, as before, still had a part of it, and no job gave way.
     pub(super) fn end_cycle(&mut self, saw: Position) {
         let had_a_part = self.is_changed() && self.policy.divides();
         let is_in_vain = || self.verdicts.values().any(Reason::is_for_good);

@@ -15,8 +15,8 @@ pub fn fingerprint<T: Hash + ?Sized>(value: &T) -> u64 {
     hasher.finish()
 }
 
-/// Values consist of many parts of a few bytes. They are gathered into blocks, each of which is hashed at once behind the hash
-/// of the blocks before it: hashing part by part takes several times as long.
+/// Values consist of many parts of a few bytes. These are gathered into blocks, each of which is hashed at once, after the hash of the
+/// blocks before it: hashing part by part would take several times as long.
 struct Blocks {
     block: [u8; BLOCK_BYTES],
     filled: usize,
@@ -24,7 +24,7 @@ struct Blocks {
 
 /// The longest input for which XXH3 keeps no state.
 const BLOCK_BYTES: usize = 240;
-/// Where the hash of the blocks before stands.
+/// The bytes at the start of a block that hold the hash of the blocks before it.
 const CARRY_BYTES: usize = 8;
 
 impl Blocks {
@@ -35,7 +35,7 @@ impl Blocks {
         self.filled = CARRY_BYTES;
     }
 
-    /// Bytes that do not fit into what is left of the block.
+    /// Writes bytes that do not fit into the rest of the block.
     #[inline(never)]
     fn write_across(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
@@ -102,7 +102,7 @@ impl Hasher for Blocks {
     }
 }
 
-/// A digest that need not be reckoned again. Two states are not different because one of them has it at hand.
+/// A cached digest. Caching it in only one of two states does not make them different.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Remembered(pub(super) Option<u64>);
 
@@ -170,12 +170,12 @@ impl State {
         fingerprint(&(&self.policy, &self.queues))
     }
 
-    /// Reckons the digest of policy and queues once, until they change: every cycle asks for it.
+    /// Computes the digest of policy and queues once until they change, since every cycle asks for it.
     pub(crate) fn remember_settings(&mut self) {
         self.settings = Remembered(Some(self.settings_anew()));
     }
 
-    /// The sum that `apply` keeps, reckoned anew from everything that is there.
+    /// The sum that `apply` keeps, computed anew from all entities.
     pub fn entities_anew(&self) -> u64 {
         let anew = |id, run: &Run| fingerprint(&Entity::Run(id, run));
         let nodes = self.nodes.iter().map(|(id, node)| fingerprint(&Entity::Node(id.0, node)));
@@ -198,7 +198,7 @@ impl State {
     }
 }
 
-/// The hash of what changes of a job only with its estimate.
+/// The hash of a job without its runs.
 pub(super) fn job_hash(job: &Job) -> u64 {
     fingerprint(&Entity::Job(
         job.number,
@@ -206,18 +206,18 @@ pub(super) fn job_hash(job: &Job) -> u64 {
     ))
 }
 
-/// The hash of a run, as it was left by its last change or reckoned anew.
+/// The hash of a run: cached since its last change, or computed anew.
 pub(super) fn run_hash(id: JobId, run: &Run) -> u64 {
     run.hash.0.unwrap_or_else(|| fingerprint(&Entity::Run(id, run)))
 }
 
-/// The hash of an allocation, as it was left by its last change or reckoned anew.
+/// The hash of an allocation: cached since its last change, or computed anew.
 pub(super) fn allocation_hash(id: AllocationId, held: &Allocation) -> u64 {
     held.hash.0.unwrap_or_else(|| fingerprint(&Entity::Allocation(id.0, held)))
 }
 
 impl Allocation {
-    /// Reckons its hash, and keeps it until the next change.
+    /// Computes its hash and caches it until the next change.
     pub(super) fn hash_anew(&mut self, id: AllocationId) -> u64 {
         let hash = fingerprint(&Entity::Allocation(id.0, self));
         self.hash = Remembered(Some(hash));
@@ -227,16 +227,16 @@ impl Allocation {
 
 impl Hash for Allocation {
     fn hash<H: Hasher>(&self, hasher: &mut H) {
-        // Named without a rest, so that a new field is not forgotten here.
+        // Destructured without `..`, so that a new field is not forgotten here.
         let Self { job, placement, state, since, seq, worth, hash: _ } = self;
         (job, placement, state, since, seq, worth).hash(hasher);
     }
 }
 
-/// Of its placements only the ids: one is never given twice, and what it stands for never changes.
+/// Hashes only the ids of its placements: an id is never reused, and what it stands for never changes.
 impl Hash for Run {
     fn hash<H: Hasher>(&self, hasher: &mut H) {
-        // Named without a rest, so that a new field is not forgotten here.
+        // Destructured without `..`, so that a new field is not forgotten here.
         let Self {
             state,
             held_by,
@@ -260,7 +260,7 @@ impl Hash for Run {
             taken_at,
             gave_way,
             moved,
-            // For people alone: nothing is decided by it, and older logs have digests without it.
+            // For people only: no decision depends on it, and digests of older logs lack it.
             gave_up: _,
             hash: _,
         } = self;
@@ -268,7 +268,7 @@ impl Hash for Run {
         (outputs, isolation, port, held_milli_ms, stopping).hash(hasher);
         (last_end, attained_ms, back_since, promised, taken_at, placements.len()).hash(hasher);
         placements.iter().for_each(|placement| placement.allocation.hash(hasher));
-        // It came later: who never gave way hashes as before.
+        // Added later: a run that never gave way hashes as before.
         if *gave_way > 0 {
             gave_way.hash(hasher);
         }
@@ -295,7 +295,7 @@ fn job_hashes_by(job: &Job, own: u64, run_hash: impl Fn(JobId, &Run) -> u64) -> 
 }
 
 impl Job {
-    /// To be called when runs were changed one knows not how.
+    /// To be called after any change that may have touched its runs.
     pub(super) fn forget_run_hashes(&mut self) {
         match &mut self.runs {
             Runs::Single(run) => run.hash = Remembered::default(),

@@ -65,7 +65,7 @@ impl State {
         self.has_task(job, AllocationState::Starting)
     }
 
-    /// Whether all of a gang runs, now that one of its tasks goes: those that stay had started before.
+    /// Whether all of a gang runs now that one of its tasks goes: the tasks that stay have started.
     pub(super) fn begins_without(&self, job: JobId) -> bool {
         let is_starting = self.run(job).is_some_and(|run| run.state == JobState::Starting);
         is_starting && !self.has_starting(job) && self.has_task(job, AllocationState::Held)
@@ -73,13 +73,13 @@ impl State {
 
     fn has_task(&self, job: JobId, state: AllocationState) -> bool {
         let is = |id: &AllocationId| self.allocations.get(id).is_some_and(|held| held.state == state);
-        // From the last on: they start in the order of their ranks, nearly always.
+        // From the last on, since tasks nearly always start in the order of their ranks.
         self.run(job).is_some_and(|run| run.live.iter().rev().any(is))
     }
 }
 
 impl GaveUp {
-    /// With what was given up at the same moment for the same job: parts of a gang go one by one.
+    /// Adds what was given up at the same moment for the same job: parts of a gang go one by one.
     fn with(self, before: Option<&Self>) -> Self {
         let same =
             before.filter(|before| (before.at, &before.by, before.cause) == (self.at, &self.by, self.cause));

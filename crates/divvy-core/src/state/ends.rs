@@ -14,7 +14,7 @@ use crate::model::members::Members;
 use crate::time::Time;
 
 impl State {
-    /// Ends a task: what it held is free, and was charged until it ended, however late that was seen.
+    /// Ends a task: what it held becomes free, and is charged up to its end, however late that was seen.
     pub(super) fn end_task(
         &mut self,
         id: AllocationId,
@@ -26,7 +26,7 @@ impl State {
         let milli = held.placement.milli();
         let until = seen_end(ended_at, at).max(held.since);
         let milli_ms = i128::from(milli) * i128::from(until.since(held.since).0);
-        // Where it failed, the others are told to stop, or it was told to go before.
+        // If it failed, either the other tasks are told to stop, or it had been told to go.
         let begins = end.how == EndedHow::Exited(0) && self.begins_without(held.job);
         self.change_run(held.job, |run| {
             run.live.retain(|live| *live != id);
@@ -66,7 +66,7 @@ impl State {
         }
         let (moves, ended) = (self.policy.moves, seen_end(ended_at, at));
         self.change_run(id, |run| {
-            // One that saves its work and asks to be run again does as it should, unless it does nothing else.
+            // A job that saves its work and asks to be run again behaves well, unless it does nothing else.
             let asked = end.cause == Cause::Checkpointed && run.has_done_something(ended);
             let wished = asked || run.stopping.as_ref().is_some_and(|stopping| stopping.requeue);
             *run = Run {

@@ -74,19 +74,19 @@ pub struct State {
     /// The position of the last event by which a cycle ended.
     #[serde(default)]
     pub cycled_at: Position,
-    /// The position of the last event by which nodes, devices, queues or settings became others.
+    /// The position of the last event that changed nodes, devices, queues or settings.
     #[serde(default)]
     pub changed_at: Position,
-    /// Whether jobs waited then that could not start in the pool as it was.
+    /// Whether jobs waited at that event that could not start in the pool as it was before.
     #[serde(default)]
     pub in_doubt: bool,
-    /// Up to which moment all were looked at for what time alone changes.
+    /// The last tick, when everything that time alone changes was looked at.
     #[serde(default)]
     pub ticked_at: Time,
     /// How many events came from outside so far.
     #[serde(default)]
     pub news: u64,
-    /// The jobs whose devices were taken for others since then: with the next such event they may take others' again.
+    /// Jobs whose devices were taken for others since the last such event; at the next one, they may take devices of others again.
     #[serde(default)]
     pub taken: BTreeSet<JobId>,
     /// The position of the last event folded.
@@ -97,7 +97,7 @@ pub struct State {
     pub policy: Policy,
     /// The queues, by path.
     pub queues: BTreeMap<String, Queue>,
-    /// Who has submitted to queues that are divided among their users: where their jobs stand.
+    /// The seats of users who have submitted to queues that are divided among their users.
     #[serde(default)]
     pub seats: BTreeSet<String>,
     /// What queues that have budgets have used of them.
@@ -106,10 +106,10 @@ pub struct State {
     /// What pledges of device time to queues come to.
     #[serde(default, skip_serializing_if = "Pledges::is_empty")]
     pub pledges: Pledges,
-    /// Who gets a place before all others, since it has not run for long.
+    /// The job that gets a place before all others because it has not run for long.
     #[serde(default)]
     pub relief: Relief,
-    /// The names of the labels by which jobs have told others so far.
+    /// The names of the labels by which jobs have selected others so far.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub heeded: BTreeSet<String>,
     /// Jobs that want to lie near others; some of them may be over.
@@ -132,7 +132,7 @@ pub struct State {
     pub next_reservation: u64,
     /// Who used what.
     pub ledger: Ledger,
-    /// The same by the prices of the models, from when there first were any.
+    /// The same weighted by the prices of the models, since prices were first set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worth: Option<Box<Ledger>>,
     /// What queues used and missed in the past.
@@ -145,7 +145,7 @@ pub struct State {
     pub mix: Mix,
     /// How jobs ended lately.
     pub outcomes: Outcomes,
-    /// The keys of submissions lately, per user.
+    /// The keys of recent submissions, by user.
     pub tokens: Tokens,
     /// The number that the next job gets.
     pub next_job: u64,
@@ -171,7 +171,7 @@ pub struct Node {
     pub spec: NodeSpec,
     /// Whether it takes tasks.
     pub state: NodeState,
-    /// What tasks that are not the pool's hold of it.
+    /// What tasks from outside the pool hold of it.
     #[serde(default, skip_serializing_if = "OthersHold::is_nothing")]
     pub others: OthersHold,
 }
@@ -202,7 +202,7 @@ pub struct Job {
     pub submitted_at: Time,
     /// Jobs alike in queue, priority and ask share a class.
     pub class: ClassId,
-    /// How long it will run, if anyone foresees that.
+    /// How long it will run, if there is a forecast.
     #[serde(default)]
     pub estimate: Option<Arc<Estimate>>,
     /// Its run, or those of its members.
@@ -252,7 +252,7 @@ pub struct Run {
     pub held_by: Option<String>,
     /// Counts attempts from 1; a waiting job's is the one to come.
     pub attempt: u32,
-    /// How often it went back into the queue through no wish of anyone.
+    /// How often it went back into the queue without anyone wanting that.
     pub restarts: u32,
     /// When the attempt got its devices.
     pub placed_at: Option<Time>,
@@ -263,15 +263,15 @@ pub struct Run {
     pub checkpointed_at: Option<Time>,
     /// The allocations of tasks that are not over, by rank.
     pub live: Vec<AllocationId>,
-    /// How the others ended: rank and end.
+    /// How the tasks that are over ended: rank and end.
     pub over: Vec<(u32, TaskEnd)>,
     /// What the attempt got, by rank: kept for history.
     pub placements: Vec<Placement>,
     /// Where each task's output goes, by rank.
     pub outputs: BTreeMap<u32, String>,
-    /// What keeps its tasks apart.
+    /// What isolates its tasks.
     pub isolation: Option<Isolation>,
-    /// Where the gang meets.
+    /// The port at which the gang meets.
     pub port: u16,
     /// Device time that tasks already over have held, in milli-GPU·ms.
     pub held_milli_ms: i64,
@@ -279,25 +279,25 @@ pub struct Run {
     pub stopping: Option<Stopping>,
     /// How the attempt before ended.
     pub last_end: Option<LastEnd>,
-    /// For how long the attempts before ran, in milliseconds.
+    /// How long its earlier attempts ran in total, in milliseconds.
     #[serde(default)]
     pub attained_ms: i64,
-    /// Since when it is back in the queue, if it was in it before.
+    /// When it last came back into the queue, if it ever did.
     #[serde(default)]
     pub back_since: Option<Time>,
     /// Whether devices are promised to it.
     #[serde(default)]
     pub promised: bool,
-    /// How often it had to give way, as far as the policy asked for that.
+    /// How often it had to give way, counted while the policy asked for that.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub gave_way: u32,
-    /// How many events had come from outside when its devices were last taken for others.
+    /// What [`State::news`] was when its devices were last taken for other jobs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub taken_at: Option<u64>,
-    /// How often it was moved lately, as far as the policy asked for that.
+    /// How often it was moved lately, counted while the policy asked for that.
     #[serde(default, skip_serializing_if = "Newer::is_unsaid")]
     pub moved: Newer<Moved>,
-    /// What the gang gave up last of what it ran with, if it runs on without it.
+    /// The tasks that the gang last gave up and runs on without, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gave_up: Option<Box<GaveUp>>,
     /// Its hash, from one change to the next.
@@ -312,7 +312,7 @@ pub struct GaveUp {
     pub tasks: u32,
     /// Why.
     pub cause: Cause,
-    /// Through whom.
+    /// By whom, or for which job.
     pub by: Option<String>,
     /// When they were told to stop.
     pub at: Time,
@@ -327,7 +327,7 @@ fn is_zero(number: &u32) -> bool {
 pub struct Stopping {
     /// Why.
     pub cause: Cause,
-    /// Through whom.
+    /// By whom, or for which job.
     pub by: Option<String>,
     /// How.
     pub order: StopOrder,
@@ -338,9 +338,9 @@ pub struct Stopping {
 /// Devices and host amounts held by a task.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Allocation {
-    /// Whose.
+    /// The job that holds them.
     pub job: JobId,
-    /// What.
+    /// What is held.
     pub placement: Placement,
     /// Where it is in its life.
     pub state: AllocationState,
@@ -370,7 +370,7 @@ pub enum Outcome {
 pub struct Outcomes {
     by_job: BTreeMap<u64, Outcome>,
     oldest: VecDeque<u64>,
-    /// Which members completed, of arrays of which some did and some did not.
+    /// Which members completed, of arrays in which only some did.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     completed: BTreeMap<u64, Members>,
 }
@@ -410,7 +410,7 @@ impl Outcomes {
     }
 }
 
-/// The keys of submissions lately, so that a repeated request submits once.
+/// The keys of recent submissions, so that a repeated request submits once.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Tokens {
     by_user: BTreeMap<String, BTreeMap<String, u64>>,

@@ -25,7 +25,7 @@ impl State {
         Newer(kept_to(&self.queues, queue).map(Arc::from))
     }
 
-    /// A job that nobody has submitted, as it would be kept to nodes.
+    /// A job that has not been submitted, kept to nodes as it would be.
     pub(crate) fn at_home<'s>(&self, spec: &'s JobSpec) -> Cow<'s, JobSpec> {
         let kept_to = self.kept_to(&spec.queue);
         match spec.kept_to == kept_to || spec.queue.is_empty() {
@@ -34,7 +34,7 @@ impl State {
         }
     }
 
-    /// Whether a job may lie on a node, whoever is there: it is kept for the queue to whose nodes the job is kept, or neither is.
+    /// Whether a job may lie on a node, whatever runs there: the node is kept for the queue to which the job is kept, or neither is kept.
     pub(crate) fn is_open_to(&self, spec: &JobSpec, node: NodeId) -> bool {
         let keeper = self.nodes.get(&node).and_then(|node| self.keeper_of(node));
         keeper == spec.kept_to.said().map(|queue| &**queue)

@@ -1,5 +1,5 @@
-//! The outlook: what arrivals let expect, measured against the pool as it stands. Reckoned in the fold, at moments that follow from
-//! the arrivals alone, so that whoever folds the log has the same.
+//! The outlook: what arrivals lead to expect, measured against the pool as it stands. The fold computes it at moments that follow from the
+//! arrivals alone, so that every fold of the log gives the same.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ use crate::model::members::Members;
 use crate::model::mix::{DeviceKind, Outlook, TaskKind};
 use crate::model::node::NodeState;
 
-/// Kinds of tasks with several devices for which places are counted, at most: those that ask for most.
+/// The most kinds of tasks with several devices for which places are counted: those that ask for most.
 const MOST_LARGE: usize = 16;
 
 /// The pool as it stands, as far as it takes tasks and has devices.
@@ -33,7 +33,7 @@ struct Standing {
 }
 
 impl State {
-    /// Counts what a submission brings; now and then looks at what is to be expected.
+    /// Counts the tasks of a submission, and computes a new outlook if one is due.
     pub(super) fn note_arrivals(&mut self, submission: &Submission) {
         let members = submission.array.as_ref().map_or(1, |array| Members::of(array).len());
         for role in submission.spec.gang.roles() {

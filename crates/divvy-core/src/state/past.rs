@@ -1,5 +1,5 @@
-//! What queues used and missed in the past, decayed by half-lives, as of the last tick. The fold reckons it from the ledger and
-//! from what the planner has said was due; nothing here needs the planner.
+//! What queues used and missed in the past, decayed by half-lives, as of the last tick. The fold computes it from the ledger and from what
+//! the planner said was due; nothing here needs the planner.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -17,11 +17,11 @@ use crate::time::{Span, Time};
 /// The past of all queues.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Past {
-    /// Up to when it is reckoned; nothing before the first tick.
+    /// Up to when it is computed; `None` before the first tick.
     since: Option<Time>,
     /// Whether a tick has come since the planner last said what is due.
     awaited: bool,
-    /// When the past last changed what queues are to hold, by a whole device of any.
+    /// When the past last changed what some queue is to hold by a whole device.
     stepped_at: Time,
     queues: BTreeMap<String, Record>,
     #[serde(skip)]
@@ -40,21 +40,21 @@ pub struct Record {
     /// Device time that was due while the queue wanted more than that, decayed.
     #[serde(default)]
     owed_milli_ms: i128,
-    /// Device time that was used meanwhile, decayed.
+    /// Device time that was used in those times, decayed.
     #[serde(default)]
     given_milli_ms: i128,
     /// What the ledger had charged at the last tick.
     charged_milli_ms: i128,
-    /// What is due from the last tick on, in thousandths of devices; `None` for as much as is used: all that is wanted.
+    /// What is due from the last tick on, in thousandths of devices; `None` for as much as is used, because no more is wanted.
     pub due_milli: Option<i64>,
 }
 
 impl Record {
-    /// Takes in what the ledger has charged by now: less than before, where something had ended before that was seen.
+    /// Takes in what the ledger has charged by now; that is less than before if something had ended before its end was seen.
     fn pass(&mut self, charged_milli_ms: i128, passed_ms: i64, left: &Decay) {
         let used = charged_milli_ms - self.charged_milli_ms;
         self.charged_milli_ms = charged_milli_ms;
-        // What is taken back has faded since it was taken in, and would leave less than nothing.
+        // What is taken back has decayed since it was taken in, so the rest could fall below zero.
         self.used_milli_ms = (left.of(self.used_milli_ms) + used).max(0);
         self.owed_milli_ms = left.of(self.owed_milli_ms);
         self.given_milli_ms = left.of(self.given_milli_ms);
@@ -72,7 +72,7 @@ pub const TICK: Span = Span::seconds(60);
 const STEPS: i64 = 4;
 
 impl Past {
-    /// When it is to be reckoned again.
+    /// When it is to be computed next.
     pub fn next_tick(&self) -> Option<Time> {
         self.since.map(|since| since + TICK)
     }
@@ -82,7 +82,7 @@ impl Past {
         self.awaited
     }
 
-    /// Whether nobody waited when it was last said what is due: then time changes nobody's standing among others.
+    /// Whether no queue waited for more when the planner last said what is due: then time changes no queue's standing among the others.
     pub fn is_at_rest(&self) -> bool {
         self.queues.values().all(|record| record.due_milli.is_none())
     }
@@ -97,13 +97,13 @@ impl Past {
         self.queues.iter().map(|(queue, record)| (queue.as_str(), record))
     }
 
-    /// When it was news for the last time.
+    /// When it last was news.
     pub fn stepped_at(&self) -> Time {
         self.stepped_at
     }
 
-    /// Whether it is news: since it last was, what a queue missed has changed by a whole device of the time in which it catches
-    /// up, and so it is to hold one more or one less. So time is news (L10), but a bounded number of times.
+    /// Whether it is news: since it last was, what a queue missed has changed by a whole device over the time in which it catches up, so it
+    /// is to hold one more or one less. Time is news in this way (L10), but only a bounded number of times.
     fn step(&mut self, now: Time, catch_up_ms: i64) -> bool {
         let device_milli_ms = i128::from(WHOLE_MILLI) * i128::from(catch_up_ms);
         let moved =
@@ -117,7 +117,7 @@ impl Past {
         true
     }
 
-    /// Reckons it up to a moment.
+    /// Computes it up to a moment.
     fn tick(&mut self, charged: &Charges, now: Time, memory: Memory) {
         self.awaited = true;
         let Some(since) = self.since.replace(now) else {
@@ -141,8 +141,8 @@ impl Past {
         self.divide(memory.most_milli_ms);
     }
 
-    /// What all were given while they wanted more is theirs in the proportion of what was due to them then, over all that is
-    /// remembered: what nobody could use is nobody's credit, and those who want more bear it alike, whoever did so at the time.
+    /// Divides what all queues got while they wanted more in proportion to what was due to them then, over all that is remembered. What no
+    /// queue could use is no queue's credit; all queues that want more bear it alike, whichever of them did so at the time.
     fn divide(&mut self, most_milli_ms: i128) {
         let sum = |of: fn(&Record) -> i128| self.queues.values().map(of).sum::<i128>();
         let (given, owed) = (sum(|record| record.given_milli_ms), sum(|record| record.owed_milli_ms));
@@ -163,7 +163,7 @@ impl Past {
         }
     }
 
-    /// What is due to queues has been reckoned, if that was awaited.
+    /// Notes that what is due to queues has been computed, if that was awaited.
     pub(super) fn end_wait(&mut self) {
         if std::mem::take(&mut self.awaited) {
             self.remember_digest();
@@ -178,13 +178,13 @@ impl Past {
         fingerprint(&(self.since, self.awaited, self.stepped_at, &self.queues))
     }
 
-    /// Nothing where nothing is remembered.
+    /// Its digest; `None` if nothing is remembered.
     pub(super) fn digest(&self) -> Option<u64> {
         self.since.map(|_| self.digest.0.unwrap_or_else(|| self.digest_anew()))
     }
 }
 
-/// What was charged up to a moment, by where those stand that it is charged to.
+/// What was charged up to a moment, by the queue or seat to which it was charged.
 type Charges<'a> = BTreeMap<Cow<'a, str>, i128>;
 
 /// How long and how much is remembered.
@@ -196,7 +196,7 @@ struct Memory {
 }
 
 impl State {
-    /// Whether what queues used in the past counts: only where several share the pool, and devices alone are divided.
+    /// Whether past use counts: only if several queues or users share the pool, and only devices are divided.
     pub fn remembers(&self) -> bool {
         let Policy { half_life_ms, share, preempt, .. } = self.policy;
         half_life_ms > 0
@@ -205,7 +205,7 @@ impl State {
             && (self.queues.len() > 1 || self.has_users())
     }
 
-    /// The past as it would be reckoned at a moment.
+    /// The past as it would be computed at a moment.
     pub(super) fn past_at(&self, now: Time) -> Past {
         let mut past = self.past.clone();
         if past.since.is_some() {
@@ -231,7 +231,7 @@ impl State {
                 used_milli_ms,
                 credit_milli_ms,
                 stepped_milli_ms: credit_milli_ms,
-                // As if all that was used had been used while more was wanted, and all of what was due been used.
+                // As if all that was used had been used while more was wanted, and all that was due had been used.
                 owed_milli_ms: (used_milli_ms + credit_milli_ms).max(0),
                 given_milli_ms: used_milli_ms.max(0),
                 charged_milli_ms: charges.get(path.as_str()).copied().unwrap_or(0),
@@ -251,8 +251,7 @@ impl State {
         }
     }
 
-    /// Lets time pass. Where who waits may get a whole device more than before by what was missed, that is news for all that
-    /// waits.
+    /// Lets time pass. If a waiting queue may now get a whole device more because of what it missed, that is news for all that wait.
     pub(super) fn pass_tick(&mut self, now: Time) {
         if !self.remembers() {
             return;
@@ -272,12 +271,12 @@ impl State {
         self.past.remember_digest();
     }
 
-    /// Whether room is kept from anybody.
+    /// Whether room is kept from any job.
     pub(super) fn keeps_room(&self) -> bool {
         self.verdicts.values().any(|reason| matches!(reason, Reason::Reserved(_)))
     }
 
-    /// Where jobs stand elsewhere than before, what is charged there so far was used elsewhere.
+    /// Starts counting anew where jobs now stand elsewhere than before: what is charged there so far was used elsewhere.
     pub(super) fn rebase_past(&mut self, now: Time) {
         if self.past.since.is_none() {
             return;
@@ -289,7 +288,7 @@ impl State {
         self.past = past;
     }
 
-    /// Begins anew where settings make an end of the past, or a beginning.
+    /// Begins the past, or drops it, where settings say that it counts or no longer counts.
     pub(super) fn review_past(&mut self, now: Time) {
         if !self.remembers() {
             self.past = Past::default();
@@ -304,7 +303,7 @@ impl State {
     }
 }
 
-/// The part of an amount that some are of a whole, to 62 bits.
+/// `amount` times `some` over `whole`, to 62 bits.
 fn part(amount: i128, (some, whole): (i128, i128)) -> i128 {
     let most = amount.max(some).max(whole).max(1);
     let shift = 66u32.saturating_sub(most.leading_zeros());
@@ -331,7 +330,7 @@ impl Decay {
     fn over(passed_ms: i64, half_life_ms: i64) -> Self {
         let (passed, half_life) = (passed_ms.max(0) as u128, half_life_ms.max(1) as u128);
         let (whole, rest) = (passed / half_life, passed % half_life);
-        // The rest of a half-life, bit by bit: each halves the one before.
+        // The fraction of a half-life, bit by bit; each bit stands for half of the one before.
         let bits = (rest << 32) / half_life;
         let mut left: u128 = 1 << 62;
         for (at, root) in ROOTS.iter().enumerate() {
@@ -352,7 +351,7 @@ impl Decay {
 mod tests {
     use super::*;
 
-    /// What queues that hold so much all the time are charged up to a moment.
+    /// What queues that always hold these amounts are charged up to a moment.
     fn charged<'a>(rates: &[(&'a str, i64)], now: Time) -> Charges<'a> {
         let of = |(queue, milli): &(&'a str, i64)| (Cow::Borrowed(*queue), i128::from(milli * now.0));
         rates.iter().map(of).collect()

@@ -1,5 +1,5 @@
-//! What pledges of device time come to: the fold reckons from the ledger who is behind the pace of his period, and what is guaranteed
-//! to him for it.
+//! What pledges of device time come to: the fold computes from the ledger which queues are behind the pace of their period, and what is
+//! guaranteed to them for it.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use crate::time::{Span, Time};
 /// The pledges of all queues that have one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Pledges {
-    /// As of when they are reckoned.
+    /// The moment as of which they are computed.
     at: Time,
     /// How often any of what they come to has changed.
     changes: u64,
@@ -31,14 +31,14 @@ pub(super) struct Pledged {
     pub(super) until: Time,
     /// Whether the queue is behind its pace, or was until a moment ago.
     is_behind: bool,
-    /// What is guaranteed to it therefore, in thousandths of devices.
+    /// What is guaranteed to it because of that, in thousandths of devices.
     floor_milli: i64,
 }
 
-/// How far a queue gets ahead of its pace before nothing is guaranteed to it any more: so long at that pace, and with a device at
-/// least. Else who is just on his pace would be given GPUs and lose them again and again.
+/// How far a queue may get ahead of its pace before nothing is guaranteed to it any more: this long at that pace, and at one device at
+/// least. Otherwise a queue just on its pace would be given GPUs and lose them again and again.
 const AHEAD: Span = Span::seconds(3600);
-/// Who is behind gets at most so many times his pace: what he cannot make up with that by the end of the period is lost to him.
+/// A queue that is behind gets at most this many times its pace; what it cannot make up with that by the end of the period is lost to it.
 const FASTEST: i128 = 2;
 
 impl Pledges {
@@ -52,7 +52,7 @@ impl Pledges {
         self.changes
     }
 
-    /// When they are to be reckoned again.
+    /// When they are to be computed next.
     pub(crate) fn next_tick(&self) -> Option<Time> {
         (!self.is_empty()).then_some(self.at + TICK)
     }
@@ -63,7 +63,7 @@ impl Pledges {
 }
 
 impl State {
-    /// What is guaranteed to a queue since it is behind what was pledged to it, in thousandths of devices.
+    /// What is guaranteed to a queue because it is behind its pledge, in thousandths of devices.
     pub fn floor_milli(&self, queue: &str) -> i64 {
         self.pledges.queues.get(queue).map_or(0, |pledged| pledged.floor_milli)
     }
@@ -78,7 +78,7 @@ impl State {
         Some(pledge.milli_ms() * passed / i128::from(pledge.length(pledged.since).0.max(1)) - used)
     }
 
-    /// Reckons what pledges come to, from time to time; says whether that is something else than before.
+    /// Computes what pledges come to, from time to time; returns whether that has changed.
     pub(super) fn keep_pledges(&mut self, now: Time) -> bool {
         let is_due = |next: Time| next <= now || self.pledges.queues.values().any(|it| it.until <= now);
         if !self.pledges.next_tick().is_some_and(is_due) {
@@ -107,7 +107,7 @@ impl State {
         self.reckon_pledges(now);
     }
 
-    /// Takes what is remembered of a queue's period.
+    /// Takes in what is remembered of a queue's pledge in its period.
     pub(super) fn recall_pledge(&mut self, path: &str, used_milli_ms: i128, until: Time, now: Time) {
         let Some(pledge) = self.queues.get(path).and_then(|queue| queue.pledge.said()) else { return };
         if pledge.every.ends_after(now) != until {
@@ -120,7 +120,7 @@ impl State {
         self.reckon_pledges(now);
     }
 
-    /// A queue held so much less from a moment on than was charged to it: what of that was before its period is no loss in it.
+    /// Corrects a pledge when a queue held less from a moment on than was charged: the part before its period is no loss in it.
     pub(super) fn gave_less(&mut self, queue: &str, milli: i64, from: Time) {
         for path in lineage(queue) {
             if let Some(pledged) = self.pledges.queues.get_mut(path) {

@@ -13,7 +13,7 @@ use crate::time::{Span, Time};
 const LONGEST: Span = Span::seconds(366 * 86_400);
 
 impl State {
-    /// What is to be remembered of queues and their users, by where jobs stand, as of a moment: what decays as it is then.
+    /// What is to be remembered of queues and their users, by where jobs stand, as of a moment; decayed up to then.
     pub fn recollections(&self, now: Time) -> BTreeMap<String, Recollection> {
         let mut all: BTreeMap<String, Recollection> = BTreeMap::new();
         for (path, record) in self.past_at(now).records() {
@@ -60,7 +60,7 @@ impl State {
     }
 }
 
-/// When a budget renews of which so much was used: where its period is another now, that one's end counts.
+/// When a budget of which this much was used renews; if its period has changed, at the end of the present one.
 fn until(budget: &Budget, of: Time, spent: Spent, now: Time) -> Time {
     match budget.every.ends_after(of) {
         until if until == spent.until => until,

@@ -1,5 +1,5 @@
-//! Who has not run for long gets a place before all others, and some time in it. The planner says who (`Relieved`); the fold
-//! knows when that is over.
+//! A job that has not run for long gets a place before all others for some time. The planner says which job (`Relieved`); the fold knows
+//! when that time is over.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,34 +9,34 @@ use crate::id::JobId;
 use crate::model::job::Cause;
 use crate::time::Time;
 
-/// Who got a place before all others.
+/// The job that got a place before all others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Relief {
-    /// When the last one was chosen that came to run.
+    /// When the last job that came to run was chosen.
     pub last: Option<Time>,
-    /// Who has been chosen, and when, until its time is over.
+    /// The job that has been chosen, and when, until its time is over.
     pub open: Option<(JobId, Time)>,
 }
 
 impl State {
-    /// Whether somebody may be chosen again.
+    /// Whether a job may be chosen again.
     pub(crate) fn may_relieve(&self, now: Time) -> bool {
         let is_time = |after| self.relief.last.is_none_or(|last| last + after <= now);
         self.relief.open.is_none() && !self.draining && self.policy.starve_after().is_some_and(is_time)
     }
 
-    /// Whether a job keeps its place, whoever wants it, save for what is guaranteed to another queue.
+    /// Whether a job keeps its place whichever job wants it, except for what is guaranteed to another queue.
     pub(crate) fn is_relieved(&self, job: JobId) -> bool {
         self.relief.open.is_some_and(|(other, _)| other == job)
     }
 
-    /// When the time of whoever was chosen is over; nothing before all of its tasks run.
+    /// When the time of the chosen job is over; `None` until all of its tasks run.
     pub(crate) fn relief_ends(&self) -> Option<Time> {
         let (job, _) = self.relief.open?;
         Some(self.run(job)?.started_at? + self.policy.quantum())
     }
 
-    /// Says whether it is over by a moment: then others may take that place again.
+    /// Ends that time if it is over by a moment, so that others may take the place again; returns whether it was.
     pub(super) fn end_relief(&mut self, at: Time) -> bool {
         let is_over = self.relief_ends().is_some_and(|end| end <= at);
         if is_over {
@@ -45,12 +45,12 @@ impl State {
         is_over
     }
 
-    /// Notes that the chosen one runs; or that it does not, or not any more: then another may be chosen.
+    /// Notes that the chosen job runs; or that it does not, or no longer does: then another may be chosen.
     pub(super) fn follow_relief(&mut self, event: &Event) {
         let Some((job, at)) = self.relief.open else { return };
         let run = self.run(job);
         match event {
-            // All of its tasks run from when on the last one starts, or goes.
+            // All of its tasks run once the last one starts or goes.
             Event::TaskStarted { .. } | Event::Shrinking { .. } | Event::TaskEnded { .. }
                 if run.is_some_and(|run| run.started_at.is_some()) =>
             {
@@ -63,7 +63,7 @@ impl State {
                 if other.number == job.number && !run.is_some_and(|run| run.is_active() || run.promised) =>
             {
                 self.relief.open = None;
-                // What was guaranteed to others has cut its time short: the next one need not wait for its turn.
+                // A guarantee of others has cut its time short: the next job need not wait for its turn.
                 if matches!(event, Event::AttemptEnded { end, .. } if end.cause == Cause::Reclaimed) {
                     self.relief.last = None;
                 }
@@ -74,8 +74,8 @@ impl State {
 }
 
 impl Job {
-    /// Since when it has not run: since its submission, the moment at which it may start, or its last end. Nothing while it runs,
-    /// or a member of it does.
+    /// Since when it has not run: since its submission, the moment from which it may start, or its last end. `None` while it or one of its
+    /// members runs.
     pub(crate) fn idle_since(&self) -> Option<Time> {
         let ended = match &self.runs {
             Runs::Single(run) => run.back_since,

@@ -15,7 +15,7 @@ use crate::reason::Reason;
 use crate::state::{Outcome, State};
 use crate::time::Time;
 
-/// A job that was moved stays where it is for so long, where the policy does not say how often it may be: an hour.
+/// How long a job that was moved stays where it is, if the policy does not say how often it may be moved: an hour.
 const STAYS_MS: i64 = 3_600_000;
 
 /// A run shorter than this that asks to be run again counts as a restart.
@@ -52,7 +52,7 @@ impl Run {
         }
     }
 
-    /// All of its tasks run.
+    /// Notes that all of its tasks run.
     pub(super) fn begins(&mut self, at: Time) {
         self.started_at = self.started_at.or(Some(at));
         if self.state == JobState::Starting {
@@ -60,7 +60,7 @@ impl Run {
         }
     }
 
-    /// It is told to stop, after so much news; `counts` says whether it matters how often it gives way.
+    /// Notes that it is told to stop. `news` is that of the state; `counts` says whether it matters how often it gives way.
     pub(super) fn is_told(&mut self, stopping: Stopping, (news, counts): (u64, bool)) {
         self.state = JobState::Stopping;
         self.gave_way += u32::from(counts && stopping.cause.is_planned());
@@ -70,14 +70,14 @@ impl Run {
         self.stopping = Some(stopping);
     }
 
-    /// How often it was moved once this attempt is over.
+    /// How often it was moved, once this attempt is over.
     pub(super) fn moved_by(&self, moves: &Newer<Moves>, at: Time) -> Newer<Moved> {
         let goes_on = self.stopping.as_ref().is_some_and(|stopping| stopping.cause == Cause::Moved);
         let moves = moves.said().filter(|_| goes_on);
         moves.map_or(self.moved, |moves| Newer(Some(moves.one_more(self.moved.said(), at))))
     }
 
-    /// Whether it stays where it is, since it was moved as often as the policy says; without a word in it, for an hour of running.
+    /// Whether it stays where it is because it was moved as often as the policy allows; if the policy says nothing, for an hour of running.
     pub(crate) fn was_moved_enough(&self, policy: &Policy, now: Time) -> bool {
         if let Some(moves) = policy.moves.said() {
             return moves.are_used_up(self.moved.said(), now);
@@ -91,8 +91,8 @@ impl Run {
         policy.restarts_cap().is_some_and(|most| self.gave_way >= most)
     }
 
-    /// Until when it is safe since it had to give way before: without end before it runs, or once it has done so as often as the
-    /// policy lets it; nothing where it is not safe.
+    /// Until when it is safe because it had to give way before: without end until it runs, or once it has given way as often as the policy
+    /// lets it; `None` if it is not safe.
     pub fn cools_until(&self, policy: &Policy) -> Option<Time> {
         let without_end = Time(i64::MAX);
         if self.is_at_cap(policy) {
@@ -112,7 +112,7 @@ impl Run {
         self.attained_ms + self.started_at.map_or(0, |started| now.since(started).0)
     }
 
-    /// Whether this attempt has run for long enough by a moment to be more than a restart, if it asks to be run again.
+    /// Whether by a moment this attempt has run for so long that asking to be run again is no restart.
     pub(crate) fn has_done_something(&self, at: Time) -> bool {
         self.progress_ms(at) - self.attained_ms >= LEAST_RUN_MS
     }
@@ -124,7 +124,7 @@ impl Run {
 }
 
 impl Run {
-    /// How long the attempts before this one ran, as far as that need not be done again: not at all where the job saves nothing.
+    /// How long the attempts before this one ran, as far as that need not be done again: 0 if the job saves nothing.
     pub(crate) fn done_before_ms(&self, spec: &JobSpec) -> i64 {
         if spec.saves() || self.checkpointed_at.is_some() { self.attained_ms } else { 0 }
     }
@@ -137,14 +137,14 @@ impl State {
         stopping.is_some_and(|stopping| stopping.cause.is_planned())
     }
 
-    /// Whether the devices of a job were taken for others, and nothing has come from outside since: until then it takes nobody's
+    /// Whether the devices of a job were taken for others, and nothing has come from outside since: until then it takes none from others
     /// (L10).
     pub(crate) fn was_just_taken(&self, id: JobId) -> bool {
         self.run(id).is_some_and(|run| run.taken_at == Some(self.news))
     }
 
-    /// Something has come from outside: whose devices were taken before may take others' again. Says whether one of them wants
-    /// any, so that what was judged without that stands no more.
+    /// Notes that something has come from outside, so that jobs whose devices were taken may take devices of others again. Returns whether
+    /// one of them wants any: verdicts reached without that no longer stand.
     pub(super) fn may_take_again(&mut self) -> bool {
         let taken = std::mem::take(&mut self.taken);
         taken.iter().any(|id| {
@@ -284,7 +284,7 @@ pub enum Dependable {
 }
 
 impl State {
-    /// How many of those are still there for which a promise waits.
+    /// How many of the allocations for which a promise waits are still there.
     pub fn awaited_by(&self, promise: &Promise) -> u32 {
         promise.waits_for.iter().filter(|id| self.allocations.contains_key(id)).count() as u32
     }
@@ -294,8 +294,8 @@ impl State {
         self.is_good_at(promise, self.now)
     }
 
-    /// The same at a moment: the devices work and are nobody else's, the nodes take tasks, and the queue has not used up its
-    /// budget meanwhile.
+    /// The same at a moment: the devices work and nobody else uses them, the nodes take tasks, and the queue has not used up its budget
+    /// meanwhile.
     pub(crate) fn is_good_at(&self, promise: &Promise, now: Time) -> bool {
         let works = |device: &DeviceId| {
             self.devices

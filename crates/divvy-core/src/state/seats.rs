@@ -1,4 +1,4 @@
-//! Seats: where jobs stand below a queue that is divided among its users. They follow from the queues and from who has submitted.
+//! Seats: where jobs stand below a queue that is divided among its users. They follow from the queues and from which users have submitted.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -31,13 +31,13 @@ impl State {
         seats.take_while(move |seat| seat.starts_with(&end))
     }
 
-    /// Whether any queue, or any user of one, may hold so much and no more.
+    /// Whether any queue, or any user of one, has a limit.
     pub(crate) fn has_limits(&self) -> bool {
         let of_users = |queue: &Queue| queue.users.said().is_some_and(|users| !users.limit.is_empty());
         self.queues.values().any(|queue| !queue.limit.is_empty() || of_users(queue))
     }
 
-    /// What those who stand at a path may hold at most: a queue and those below it, or a user.
+    /// The limits at a path: those of a queue together with the queues below it, or those of a user.
     pub fn limit_at(&self, path: &str) -> Option<&Limits> {
         match self.queues.get(path) {
             Some(queue) => Some(&queue.limit),
@@ -45,12 +45,12 @@ impl State {
         }
     }
 
-    /// Where jobs of a user stand in a queue, if that is divided among users.
+    /// The seat of a user in a queue, if the queue is divided among its users.
     pub fn seat_in(&self, queue: &str, user: &str) -> Newer<Arc<str>> {
         Newer(self.users_of(queue).map(|_| seat(queue, user).into()))
     }
 
-    /// What is charged to all who stand somewhere, by their paths: to queues, or to users in them.
+    /// What is charged by path: to queues, or to users in queues that are divided among them.
     pub(super) fn charges(&self, now: Time) -> BTreeMap<Cow<'_, str>, i128> {
         let mut charges: BTreeMap<Cow<str>, i128> = BTreeMap::new();
         for (queue, user, account) in self.charging().accounts() {
@@ -80,7 +80,7 @@ impl State {
         Ok(())
     }
 
-    /// Whether there is something at a path that jobs can stand at.
+    /// Whether jobs can stand at a path: whether it is a queue or a seat.
     pub(super) fn is_stand(&self, path: &str) -> bool {
         self.queues.contains_key(path) || self.seats.contains(path)
     }

@@ -1,4 +1,4 @@
-//! What queues have used of their budgets. The fold reckons it from the ledger: a budget renews at its time, whoever looks.
+//! What queues have used of their budgets. The fold computes it from the ledger: a budget renews at its time, whether or not anyone looks.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use crate::time::{Span, Time};
 pub struct Spending {
     /// What had been charged to the queue and those below it when the period began, in milli-GPU·ms.
     pub charged_milli_ms: i128,
-    /// What is carried from the period before; below zero where that used more than it might.
+    /// What is carried over from the previous period; below zero if that used more than it was allowed.
     pub carried_milli_ms: i128,
     /// When the budget renews.
     pub until: Time,
@@ -37,8 +37,8 @@ impl State {
         Some(budget.milli_ms() + spent.carried_milli_ms - used)
     }
 
-    /// The queues that have used up their budgets, and when these renew so far that something is left again: what was used beyond
-    /// one is taken off those that come.
+    /// The queues that have used up their budgets, and when these have renewed so far that something is left again: what was used beyond a
+    /// budget is taken off the following ones.
     pub fn spent_out(&self, now: Time) -> BTreeMap<&str, (&Budget, Time)> {
         let of = |(queue, spent): (&'_ String, &Spending)| {
             let left = self.budget_left(queue, now).filter(|left| *left <= 0)?;
@@ -54,7 +54,7 @@ impl State {
         self.spending.values().map(|spent| spent.until).min()
     }
 
-    /// Whether devices for a queue's jobs would be used beyond its budget at a moment, or beyond one above it.
+    /// Whether devices for a queue's jobs would be used beyond its budget, or one of a queue above it, at a moment.
     pub(super) fn is_spent_out(&self, queue: &str, now: Time) -> bool {
         !self.spending.is_empty()
             && lineage(queue).any(|path| self.budget_left(path, now).is_some_and(|left| left <= 0))
@@ -74,7 +74,7 @@ impl State {
         !ended.is_empty()
     }
 
-    /// The period in which a moment is. What is carried follows from the period before.
+    /// The spending in the period that contains a moment. What is carried over follows from the period before.
     fn renewed(&self, queue: &str, (budget, mut spent): (&Budget, Spending), now: Time) -> Spending {
         while spent.until <= now {
             let charged_milli_ms = self.charged_below(queue, spent.until);
@@ -87,8 +87,8 @@ impl State {
         spent
     }
 
-    /// The period in which a moment is, or the one before it, at once: nothing happened since the last event, and so each period
-    /// used as much as the others. `None` where that is not so, or none has passed as a whole.
+    /// Skips to the period that contains a moment, or the one before it, in one step: nothing has happened since the last event, so each
+    /// period used as much as the others. `None` if that is not so, or if no whole period has passed.
     fn passed(&self, queue: &str, (budget, spent): (&Budget, Spending), now: Time) -> Option<Spending> {
         let length = budget.every.length().filter(|length| spent.until - *length >= self.now)?;
         let periods = (now.since(spent.until).0 / length.0).checked_sub(1).filter(|periods| *periods > 0)?;
@@ -102,8 +102,8 @@ impl State {
         })
     }
 
-    /// A queue held so much less from a moment on than was charged to it: what of that was before this period began is no gain in
-    /// it, but was left when those before it ended.
+    /// Corrects the spending when a queue held less from a moment on than was charged to it: the part before this period is no gain in it,
+    /// but was left over when earlier periods ended.
     pub(super) fn spent_less(&mut self, queue: &str, milli: i64, from: Time) {
         for path in lineage(queue) {
             let Some(budget) = self.queues.get(path).and_then(|queue| queue.budget.said()) else { continue };
@@ -118,7 +118,7 @@ impl State {
         }
     }
 
-    /// Begins budgets that are new, and forgets those that are no more. One whose period is another keeps what was used.
+    /// Begins new budgets, and forgets those that are gone. A budget whose period has changed keeps what was used.
     pub(super) fn review_budgets(&mut self, now: Time) {
         let mut spending = BTreeMap::new();
         for (path, queue) in &self.queues {
@@ -133,14 +133,14 @@ impl State {
     }
 }
 
-/// So many periods are looked ahead at most.
+/// How many periods are looked ahead at most.
 const MOST_PERIODS: usize = 1000;
 
-/// When something of a budget is left again of which now nothing is, if nothing more is used.
+/// When something is left again of a budget that is used up, if nothing more is used.
 fn renewed_at(budget: &Budget, left: i128, until: Time) -> Time {
     let next = |(at, left): &(Time, i128)| Some((budget.every.ends_after(*at), left + budget.milli_ms()));
     let mut renewals =
         std::iter::successors(Some((until, left + budget.milli_ms())), next).take(MOST_PERIODS);
-    // One of nothing never is: it is asked about at its next renewal.
+    // Of a budget of 0, nothing ever is: it is asked about at its next renewal.
     renewals.find(|(_, left)| *left > 0).map_or(until, |(at, _)| at)
 }

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-/// An ordered map whose values stay where they are while others come and go. A tree that holds large values itself moves several
-/// of them with each that is inserted or removed, and its nodes are too large for what an allocator has at hand. A copy shares its
-/// values with the original until one of them changes a value: copies are made to look ahead, and change few.
+/// An ordered map whose values stay in place while others come and go. A tree that holds large values itself moves several of them with
+/// each insertion or removal, and its nodes are too large for what an allocator has at hand. A copy shares its values with the original
+/// until one of the two changes a value: copies are made to look ahead, and change few.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Table<K: Ord, V>(BTreeMap<K, Arc<V>>);
@@ -41,7 +41,7 @@ impl<K: Ord, V> Table<K, V> {
         self.0.iter().map(both)
     }
 
-    /// Those of some keys.
+    /// The keys and values in a range of keys.
     pub fn range(&self, keys: impl RangeBounds<K>) -> impl DoubleEndedIterator<Item = (&K, &V)> {
         self.0.range(keys).map(|(key, value)| (key, value.as_ref()))
     }
@@ -56,12 +56,12 @@ impl<K: Ord, V> Table<K, V> {
         self.0.values().map(AsRef::as_ref)
     }
 
-    /// Sets the value of a key; gives the one before.
+    /// Sets the value of a key; returns the previous one.
     pub fn insert(&mut self, key: K, value: V) -> Option<Arc<V>> {
         self.0.insert(key, Arc::new(value))
     }
 
-    /// Takes the value of a key away.
+    /// Removes a key and returns its value.
     pub fn remove(&mut self, key: &K) -> Option<Arc<V>> {
         self.0.remove(key)
     }

@@ -1,5 +1,5 @@
-//! What device time is worth, where models have prices: a second ledger, in which an hour counts by its price beside the dearest. The
-//! past, budgets and pledges are reckoned from it; the ledger itself stays in device time.
+//! What device time is worth where models have prices: a second ledger, in which an hour counts by its price relative to the dearest
+//! model's. The past, budgets and pledges are computed from it; the ledger itself stays in device time.
 
 use super::State;
 use super::apply::Applied;
@@ -10,12 +10,12 @@ use crate::model::newer::Newer;
 use crate::time::Time;
 
 impl State {
-    /// The ledger from which the past, budgets and pledges are reckoned.
+    /// The ledger from which the past, budgets and pledges are computed.
     pub fn charging(&self) -> &Ledger {
         self.worth.as_deref().unwrap_or(&self.ledger)
     }
 
-    /// What a placement is worth now, in thousandths of a device of the dearest model; nothing where no prices were ever set.
+    /// What a placement is worth now, in thousandths of a device of the dearest model; unsaid if no prices were ever set.
     pub(super) fn worth_of(&self, placement: &Placement) -> Newer<i64> {
         Newer(self.worth.is_some().then(|| self.priced(placement)))
     }
@@ -35,7 +35,7 @@ impl State {
         }
     }
 
-    /// Charges a user of a queue no longer for so much, and so much worth, that he held until a moment which may have passed.
+    /// Stops charging a user of a queue for this much, and this much worth, held until a moment that may lie in the past.
     pub(super) fn charge_until(
         &mut self,
         (queue, user): (&str, &str),
@@ -57,7 +57,7 @@ impl State {
         Ok(())
     }
 
-    /// Reckons all that is held by the prices that are in force now. What was charged before stays as it was.
+    /// Charges for all that is held at the prices that are in force now. What was charged before stays as it was.
     pub(super) fn reprice(&mut self, at: Time) -> Applied {
         if self.worth.is_none() {
             if self.policy.prices.is_unsaid() {

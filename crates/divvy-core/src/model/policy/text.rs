@@ -1,4 +1,4 @@
-//! The text of a policy: settings by their names, lengths of time as people write them.
+//! The text of a policy: settings by name, with lengths of time as people write them.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ use crate::model::misread;
 use crate::model::newer::Newer;
 use crate::time::Span;
 
-/// What people write for settings that are milliseconds in the log. Texts may use either name.
+/// The names under which people write settings that the log keeps in milliseconds. Texts may use either name.
 const SPANS: [(&str, &str); 14] = [
     ("half_life_ms", "half_life"),
     ("catch_up_ms", "catch_up"),
@@ -30,7 +30,7 @@ const SPANS: [(&str, &str); 14] = [
     ("every_ms", "every"),
 ];
 
-/// All settings of a policy by the names under which [`parse`] reads them, lengths of time as `7d` or `none`.
+/// Returns all settings of a policy under the names that [`parse`] reads, with lengths of time as `7d` or `none`.
 pub fn said(policy: &Policy) -> Map<String, Value> {
     match serde_json::to_value(policy) {
         Ok(Value::Object(settings)) => in_words(settings),
@@ -99,7 +99,7 @@ pub(super) fn spans_ms<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec
     Ok(spans.into_iter().map(|Ms(ms)| ms).collect())
 }
 
-/// Reads how often at most: a number, or none.
+/// Reads a bound on how often something happens: a number, or `none`.
 pub(super) fn cap<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Newer<u32>, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged)]
@@ -114,7 +114,7 @@ pub(super) fn cap<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Newer<u3
     }
 }
 
-/// Writes it likewise.
+/// Writes such a bound likewise.
 pub(super) fn cap_said<S: serde::Serializer>(most: &Newer<u32>, serializer: S) -> Result<S::Ok, S::Error> {
     match most.said() {
         Some(&NO_CAP) | None => serializer.serialize_str("none"),
@@ -134,7 +134,7 @@ pub struct BadPolicy {
     pub what: String,
 }
 
-/// Reads the text of a policy file (YAML): the settings by their names; what it does not name stays at its default.
+/// Reads the text of a policy file (YAML): settings by name; those that it leaves out stay at their defaults.
 pub fn parse(text: &str) -> Result<Policy, BadPolicy> {
     if let Some(bad) = without_unit(text, None) {
         return Err(bad);
@@ -149,8 +149,8 @@ pub fn parse(text: &str) -> Result<Policy, BadPolicy> {
     }
 }
 
-/// The first length of time in the text of a policy, or in a section of a text, that is a number without a unit, which could be
-/// seconds or minutes. Only the names in milliseconds take numbers.
+/// Finds the first length of time in the text of a policy, or in a section of a text, that is a number without a unit: it could be seconds
+/// or minutes. Only the names in milliseconds take plain numbers.
 pub(in crate::model) fn without_unit(text: &str, section: Option<&str>) -> Option<BadPolicy> {
     let tree: Tree = serde_saphyr::from_str(text).ok()?;
     bare_number(match section {
@@ -161,7 +161,7 @@ pub(in crate::model) fn without_unit(text: &str, section: Option<&str>) -> Optio
 
 fn bare_number(tree: &Tree) -> Option<BadPolicy> {
     let Tree::Keys(pairs) = tree else { return None };
-    // Models have any names.
+    // Models can have any name.
     pairs.iter().filter(|(name, _)| name != "prices").find_map(|(name, value)| {
         let is_span = SPANS.iter().any(|(_, word)| word == name);
         if !is_span || !value.value.is_a_number() {
@@ -173,7 +173,7 @@ fn bare_number(tree: &Tree) -> Option<BadPolicy> {
     })
 }
 
-/// The form of a text: where there are numbers.
+/// The shape of a text: where it has numbers.
 enum Tree {
     Number,
     Keys(Vec<(String, Spanned<Tree>)>),

@@ -1,10 +1,10 @@
-//! What a queue allows its jobs, each by itself and all together.
+//! What a queue allows its jobs, individually and all together.
 
 use serde::{Deserialize, Serialize};
 
 use crate::time::Span;
 
-/// What a queue allows those that are submitted to it or below it; what it does not say is not bounded.
+/// What a queue allows jobs that are submitted to it or below it; what it does not say is unbounded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Bounds {
@@ -17,7 +17,7 @@ pub struct Bounds {
     /// The time limit of jobs that say none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub default_time: Option<Span>,
-    /// How many jobs of it may wait or run at once; the members of an array count each.
+    /// How many of its jobs may wait or run at once; each member of an array counts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_jobs: Option<u64>,
 }

@@ -6,18 +6,18 @@ use serde::{Deserialize, Serialize};
 
 use crate::time::{Span, Time};
 
-/// How many GPU-hours a queue and those below it may use in a period. A ceiling: nothing starts beyond it.
+/// How many GPU-hours a queue and the queues below it may use in a period. A ceiling: nothing starts beyond it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Budget {
     /// In thousandths of GPU-hours.
     pub milli_gpu_hours: i64,
-    /// From when to when.
+    /// The period.
     pub every: Period,
-    /// How much of what is left when a period ends may be used in the next, in thousandths of GPU-hours; `None` for all of it.
+    /// How much of what is left at the end of a period may be used in the next, in thousandths of GPU-hours; `None` for all of it.
     pub carry_milli: Option<i64>,
 }
 
-/// Milli-GPU·ms of a thousandth of a GPU-hour.
+/// A thousandth of a GPU-hour in milli-GPU·ms.
 pub(super) const UNIT: i128 = 3_600_000;
 
 impl Budget {
@@ -26,7 +26,7 @@ impl Budget {
         i128::from(self.milli_gpu_hours) * UNIT
     }
 
-    /// What is carried into the next period of that which is left of one, in milli-GPU·ms: what was used beyond it, always.
+    /// What is carried into the next period, given what is left of this one, in milli-GPU·ms. An overdraft is carried in full.
     pub fn carried(&self, left_milli_ms: i128) -> i128 {
         match self.carry_milli {
             Some(most) => left_milli_ms.min(i128::from(most) * UNIT),
@@ -40,8 +40,8 @@ pub fn milli_gpu_hours(milli_ms: i128) -> i64 {
     i64::try_from(milli_ms.div_euclid(UNIT)).unwrap_or(i64::MAX)
 }
 
-/// A length of time with fixed beginnings. Days are those of UTC, weeks begin on Mondays, months on their first days; other
-/// lengths are counted from 1970.
+/// A length of time with fixed starting points. Days are UTC days, weeks begin on Mondays and months on their first days; other lengths are
+/// counted from 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Period {
@@ -51,14 +51,14 @@ pub enum Period {
     Week,
     /// From the first of a month to the first of the next.
     Month,
-    /// So long.
+    /// Of this length.
     Span(Span),
 }
 
 const DAY_MS: i64 = 86_400_000;
 
 impl Period {
-    /// How long each is; `None` where one is longer than another.
+    /// The length of each period; `None` if lengths differ.
     pub(crate) fn length(self) -> Option<Span> {
         match self {
             Period::Day => Some(Span(DAY_MS)),
@@ -68,7 +68,7 @@ impl Period {
         }
     }
 
-    /// When a moment's period began.
+    /// The beginning of the period that contains a moment.
     pub fn begins_before(self, now: Time) -> Time {
         match self {
             Period::Month => {
@@ -81,7 +81,7 @@ impl Period {
         }
     }
 
-    /// When the period after a moment's begins.
+    /// The end of the period that contains a moment.
     pub fn ends_after(self, now: Time) -> Time {
         let next = |length_ms: i64, first_ms: i64| {
             let whole = (now.0 - first_ms).div_euclid(length_ms) + 1;
@@ -124,7 +124,7 @@ fn civil(days: i64) -> (i64, i64, i64) {
     (year + era * 400 + i64::from(month <= 2), month, day)
 }
 
-/// How many days since 1970 were before the first of a month (`days_from_civil`).
+/// The number of days from 1970 to the first of a month (`days_from_civil`).
 fn days_before(year: i64, month: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let (era, of_era) = (year.div_euclid(400), year.rem_euclid(400));

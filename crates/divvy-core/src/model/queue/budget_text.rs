@@ -17,10 +17,10 @@ pub(super) struct BudgetText {
     carry: Option<Spanned<Scalar>>,
 }
 
-/// An hour: shorter periods would be over before anybody noticed.
+/// An hour: a shorter period would be over before anyone noticed.
 const SHORTEST: Span = Span::seconds(3600);
 
-/// What is said of a queue's budget.
+/// Reads a queue's budget.
 pub(super) fn budget(text: BudgetText) -> Result<Budget, BadQueues> {
     Ok(Budget {
         milli_gpu_hours: gpu_hours("gpu_hours", &text.gpu_hours)?,
@@ -45,7 +45,7 @@ fn period(text: &Spanned<Scalar>) -> Result<Period, BadQueues> {
     period_of(&text.value.0).map_err(|what| BadQueues { line, column, what })
 }
 
-/// A period, or what is wrong with it.
+/// Reads a period, or says what is wrong with it.
 pub(super) fn period_of(text: &str) -> Result<Period, String> {
     let span = match text {
         "day" => return Ok(Period::Day),

@@ -1,4 +1,4 @@
-//! What a tree of queues promises in all.
+//! What a tree of queues guarantees in total.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -9,8 +9,8 @@ use crate::amount::{Amount, Resource};
 /// Amounts by resource.
 pub type Promised = BTreeMap<Resource, i64>;
 
-/// What is guaranteed to each queue and those below it, by path: what it says itself, or what its children have together, whichever is
-/// more; of devices of any model at least as many as of those that are named.
+/// What is guaranteed to each queue together with the queues below it, by path: its own guarantee, or the sum of its children's, whichever
+/// is more. Of devices of any model, at least as many as of the named models together.
 pub fn guaranteed(queues: &[Queue]) -> BTreeMap<&str, Promised> {
     let mut all: BTreeMap<&str, Promised> = queues.iter().map(|queue| (&*queue.path, own(queue))).collect();
     let mut below: BTreeMap<&str, Promised> = BTreeMap::new();
@@ -35,8 +35,8 @@ pub fn guaranteed(queues: &[Queue]) -> BTreeMap<&str, Promised> {
     all
 }
 
-/// By whom a resource is guaranteed: the queues that say themselves all that is promised to them and those below them, and have none
-/// above them that does, with how much.
+/// The queues that guarantee a resource, with how much: those whose own guarantee is all that is guaranteed to them and the queues below
+/// them, and that have no such queue above them.
 pub fn sayers<'a>(queues: &'a [Queue], resource: &Resource) -> Vec<(&'a str, i64)> {
     let promised = guaranteed(queues);
     let all_of = |path: &str| promised.get(path).and_then(|all| all.get(resource)).copied().unwrap_or(0);
@@ -49,7 +49,7 @@ pub fn sayers<'a>(queues: &'a [Queue], resource: &Resource) -> Vec<(&'a str, i64
     say.iter().map(|(path, said)| (*path, *said)).filter(is_first).collect()
 }
 
-/// What a queue says itself.
+/// What a queue's own guarantee says.
 pub fn own(queue: &Queue) -> Promised {
     let finite = |(resource, amount): (&Resource, &Amount)| match amount {
         Amount::Finite(amount) => Some((resource.clone(), *amount)),
@@ -65,7 +65,7 @@ pub fn own(queue: &Queue) -> Promised {
     own
 }
 
-/// Of the first queue that may hold less than is guaranteed to it and those below it: its path, and what that is.
+/// The first queue whose limit is below what is guaranteed to it and the queues below it, and the resource.
 pub fn beyond_limit(queues: &[Queue]) -> Option<(&str, Resource)> {
     let promised = guaranteed(queues);
     queues.iter().find_map(|queue| {
@@ -77,7 +77,7 @@ pub fn beyond_limit(queues: &[Queue]) -> Option<(&str, Resource)> {
     })
 }
 
-/// What that one is told.
+/// The message for such a queue.
 pub fn below_guarantee(path: &str, resource: &Resource) -> String {
     format!(
         "the limit of {resource} of {path} is below its guarantee, or that of the queues below it: raise the one or lower the other"

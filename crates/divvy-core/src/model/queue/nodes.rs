@@ -1,5 +1,5 @@
-//! Nodes that are kept for one queue: a static pool. Its jobs, and those of the queues below it, lie there and nowhere else; those of
-//! other queues do not.
+//! Nodes that are kept for one queue: a static pool. Jobs of that queue and of the queues below it lie on these nodes only, and jobs of
+//! other queues never do.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -30,7 +30,7 @@ impl Nodes {
         }
     }
 
-    /// What both say, if a node could be one of both by it. A node that one names and the other describes is his who names it.
+    /// What both could share, if anything. A node that one names and the other describes belongs to the one that names it.
     fn shared_with(&self, other: &Self) -> Option<String> {
         match (self, other) {
             (Nodes::Named(own), Nodes::Named(others)) => {
@@ -60,12 +60,12 @@ impl fmt::Display for Nodes {
     }
 }
 
-/// The queue to whose nodes the jobs of a queue are kept: itself, or one above it.
+/// The queue to whose nodes the jobs of a queue are kept: the queue itself, or one above it.
 pub fn kept_to<'q>(queues: &BTreeMap<String, Queue>, path: &'q str) -> Option<&'q str> {
     lineage(path).find(|path| queues.get(*path).is_some_and(|queue| !queue.nodes.is_unsaid()))
 }
 
-/// The queue for which a node is kept: who names it goes before who describes it.
+/// The queue for which a node is kept: a queue that names the node goes before one that describes it.
 pub fn keeper<'a>(queues: &'a BTreeMap<String, Queue>, node: &NodeSpec) -> Option<&'a str> {
     let keeps = |queue: &&Queue| queue.nodes.said().is_some_and(|nodes| nodes.takes(node));
     let names = |queue: &Queue| matches!(queue.nodes.said(), Some(Nodes::Named(_)));
@@ -91,7 +91,7 @@ pub fn overlap(queues: &[Queue]) -> Option<(&str, String)> {
     })
 }
 
-/// What a queue with nodes may not say besides, or lacks.
+/// What a queue with nodes may not say in addition, or lacks.
 pub(super) fn beside_nodes(queue: &Queue) -> Option<String> {
     let nodes = queue.nodes.said()?;
     let lends_nothing = queue.lend.len() == 1

@@ -1,4 +1,4 @@
-//! The text of the nodes that queues.yaml keeps for a queue.
+//! The text in queues.yaml for the nodes that are kept for a queue.
 
 use std::collections::BTreeMap;
 

@@ -6,8 +6,8 @@ use super::budget::{Period, UNIT};
 use crate::model::device::WHOLE_MILLI;
 use crate::time::{Span, Time};
 
-/// How many GPU-hours a queue and those below it get in a period if they want them. A floor: while they are behind the pace that
-/// makes it up, they are guaranteed GPUs.
+/// How many GPU-hours a queue and the queues below it get in a period if they want them. A floor: while they are behind the pace that adds
+/// up to it, GPUs are guaranteed to them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Pledge {
     /// In thousandths of GPU-hours.
@@ -22,12 +22,12 @@ impl Pledge {
         i128::from(self.milli_gpu_hours) * UNIT
     }
 
-    /// How long the period of a moment is.
+    /// The length of the period that contains a moment.
     pub fn length(&self, at: Time) -> Span {
         self.every.ends_after(at).since(self.every.begins_before(at))
     }
 
-    /// The GPUs that make it up if they are held all the time, in thousandths, in whole GPUs.
+    /// The devices that add up to it if they are held all the time, in thousandths, rounded up to whole devices.
     pub fn pace_milli(&self, at: Time) -> i64 {
         whole_devices(self.milli_ms() / i128::from(self.length(at).0.max(1)))
     }

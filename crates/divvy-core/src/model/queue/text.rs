@@ -1,4 +1,4 @@
-//! The text of queues.yaml: who may have how much, and how the planner decides.
+//! The text of queues.yaml: how much each queue may have, and how the planner decides.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -24,7 +24,7 @@ use crate::time::Span;
 /// What a queues.yaml says.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
-    /// The queues: these and no others.
+    /// All queues of the pool.
     pub queues: Vec<Queue>,
     /// The settings of the planner, where the file has a section for them.
     pub policy: Option<Policy>,
@@ -33,7 +33,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// The policy that they bring about beside the one that is in force; nothing where they say nothing of it.
+    /// The policy that these settings bring about, given the one in force; `None` if they do not change it.
     pub fn policy_beside(&self, now: &Policy) -> Option<Policy> {
         let Some(prices) = &self.prices else { return self.policy.clone() };
         let prices = Newer(Some(prices.clone()).filter(|prices| !prices.0.is_empty()));
@@ -61,7 +61,7 @@ struct QueuesText {
     prices: Option<Prices>,
 }
 
-/// A file of these sections alone.
+/// A file with these sections only.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct PolicyText {
@@ -135,7 +135,7 @@ impl<'de> Deserialize<'de> for Scalar {
     }
 }
 
-/// Reads the text of queues.yaml. The file is the whole set of queues.
+/// Reads the text of queues.yaml, which lists all queues of the pool.
 pub fn parse(text: &str) -> Result<Settings, BadQueues> {
     units_said(text)?;
     let read: QueuesText = serde_saphyr::from_str(text).map_err(|error| unreadable(&error))?;
@@ -169,8 +169,8 @@ pub fn parse(text: &str) -> Result<Settings, BadQueues> {
     Ok(Settings { queues, policy, prices: read.prices })
 }
 
-/// Line and column, from 1, of what the text of a queues.yaml guarantees to each queue; of one that it guarantees nothing, of all that it says
-/// of it. Nothing where it can't be read.
+/// Line and column, from 1, of each queue's guarantee in the text of a queues.yaml, or of the queue's whole entry if it has no guarantee.
+/// Empty if the text cannot be read.
 pub fn places(text: &str) -> BTreeMap<String, (u64, u64)> {
     let read: Option<QueuesText> = serde_saphyr::from_str(text).ok();
     let place = |text: Spanned<QueueText>| match &text.value.guarantee {
@@ -190,8 +190,8 @@ pub fn place_of_group(text: &str, path: &str, group: &str) -> Option<(u64, u64)>
     Some((place.line(), place.column()))
 }
 
-/// Reads a file that has the sections `policy` and `prices` of a queues.yaml, for pools whose queues are said elsewhere. What it
-/// does not say is as in a pool that is told nothing.
+/// Reads a file with the sections `policy` and `prices` of a queues.yaml, for pools whose queues are defined elsewhere. What it does not
+/// say stays at its default.
 pub fn parse_policy(text: &str) -> Result<Policy, BadQueues> {
     units_said(text)?;
     let PolicyText { policy, prices } = serde_saphyr::from_str(text).map_err(|error| unreadable(&error))?;
@@ -236,7 +236,7 @@ fn queue(path: &str, text: QueueText) -> Result<Queue, BadQueues> {
     })
 }
 
-/// A guarantee of GPUs, of GPU-hours in a period, or of both.
+/// Reads a guarantee of GPUs, of GPU-hours in a period, or of both.
 fn guaranteed(mut text: Spanned<LimitText>) -> Result<(Limits, Option<Pledge>), BadQueues> {
     let place = (text.referenced.line(), text.referenced.column());
     let wrong = |what: &str| BadQueues { line: place.0, column: place.1, what: format!("guarantee: {what}") };
@@ -262,7 +262,7 @@ fn members(names: Vec<Spanned<String>>) -> Result<Newer<Vec<Member>>, BadQueues>
     Ok(Newer((!members.is_empty()).then_some(members)))
 }
 
-/// What a queue says that cannot be, if anything.
+/// Finds settings of a queue that contradict each other.
 fn contradiction(queue: &Queue) -> Option<String> {
     let is_longer = queue.bounds.default_time > queue.bounds.max_time.or(queue.bounds.default_time);
     let longer =
@@ -291,7 +291,7 @@ pub(super) fn span(name: &str, text: Spanned<Scalar>) -> Result<Span, BadQueues>
     }
 }
 
-/// Whether all lengths of time say their units.
+/// Checks that all lengths of time have units.
 fn units_said(text: &str) -> Result<(), BadQueues> {
     match policy::without_unit(text, Some("policy")) {
         None => Ok(()),
@@ -346,7 +346,7 @@ pub(super) fn limits(what: &str, text: Spanned<LimitText>) -> Result<Limits, Bad
     pairs.into_iter().map(read).collect::<Result<_, String>>().map_err(wrong)
 }
 
-/// A resource by its name, as flags take it: models in capitals are the same. An error is what a word that is often meant is called.
+/// Reads a resource's name as flags take it; models may be in capitals. The error is the right name for a word often used instead.
 pub(super) fn named(name: &str) -> Result<Resource, &'static str> {
     match (Resource::from(name), name.to_ascii_lowercase().as_str()) {
         (Resource::Model(_), "gpu" | "gpus" | "device" | "devices" | "all") => Err("any"),

@@ -19,7 +19,7 @@ pub(super) struct UsersText {
     max_jobs: Option<u64>,
 }
 
-/// What is said of a queue's users.
+/// Reads what queues.yaml says of a queue's users.
 pub(super) fn users(text: UsersText) -> Result<Users, BadQueues> {
     let bounds = Bounds {
         max_priority: text.max_priority.map(max_priority).transpose()?,

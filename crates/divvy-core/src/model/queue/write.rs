@@ -1,4 +1,4 @@
-//! Writing the text of queues.yaml: what [`parse`] reads back as the very same settings, without what goes without saying.
+//! Writes the text of queues.yaml so that [`parse`] reads back exactly the same settings; defaults are left out.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::model::policy::{self, Policy};
 /// Keys of a queue in the order in which people think of them; others follow.
 const ORDER: [&str; 6] = ["guarantee", "limit", "borrow", "lend", "weight", "priority"];
 
-/// Paths up to so many letters are padded, so that what is said of queues stands in one column.
+/// Paths up to this many letters are padded, so that the settings of the queues line up in one column.
 const WIDEST_PADDED: usize = 32;
 
 /// Amounts by name or a setting by name, each a value that YAML can say.
@@ -42,8 +42,8 @@ pub fn write<'a>(queues: impl IntoIterator<Item = &'a Queue>, policy: &Policy) -
     text + &format!("policy: {}\n", flow(&Value::Object(differs(policy, &policy::said(&Policy::default())))))
 }
 
-/// A queue with some of its settings said anew, checked as in a file. Of amounts, those that are named change and the others stay;
-/// `null` takes a setting or an amount back. The error says what is wrong, and what to write.
+/// Changes some settings of a queue, with the same checks as for a file. Of amounts, the named ones change and the others stay; `null`
+/// removes a setting or an amount. The error says what is wrong, and what to write.
 pub fn change(queue: &Queue, settings: &BTreeMap<String, Value>) -> Result<Queue, String> {
     let mut whole = said(queue);
     say_anew(&mut whole, settings.iter());
@@ -61,7 +61,7 @@ fn say_anew<'a>(whole: &mut Said, settings: impl Iterator<Item = (&'a String, &'
         }
         match (whole.get_mut(name), value) {
             (_, Value::Null) => drop(whole.remove(name)),
-            // Others, not more of them.
+            // These replace what was there instead of adding to it.
             (_, other) if matches!(name.as_str(), "nodes" | "borrow_evicts") => {
                 drop(whole.insert(name.clone(), other.clone()))
             }
@@ -81,7 +81,7 @@ fn say_anew<'a>(whole: &mut Said, settings: impl Iterator<Item = (&'a String, &'
     }
 }
 
-/// What a queue says that does not go without saying; amounts by resource.
+/// The settings of a queue that differ from their defaults; amounts by resource.
 fn said(queue: &Queue) -> Said {
     let Queue {
         path,
@@ -131,7 +131,7 @@ fn said(queue: &Queue) -> Said {
     said
 }
 
-/// What is said of a queue's budget, by the keys of the file.
+/// A queue's budget, by the keys of the file.
 fn budget_said(budget: &Budget) -> Said {
     let mut said = Said::new();
     said.insert("gpu_hours".into(), hours(budget.milli_gpu_hours));
@@ -153,7 +153,7 @@ fn every(period: Period) -> Value {
     }
 }
 
-/// What is said of a queue's users, by the keys of the file.
+/// The settings for a queue's users, by the keys of the file.
 fn users_said(users: &Users) -> Said {
     let mut said: Said = bounds_said(&users.bounds).collect();
     if !users.weight.is_empty() {
@@ -178,13 +178,13 @@ fn bounds_said(bounds: &Bounds) -> impl Iterator<Item = (String, Value)> {
     said.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)))
 }
 
-/// Amounts of all GPUs alone as the number that stands for them.
+/// Writes amounts that are for all GPUs alone as the plain number that stands for them.
 fn short(mut said: Said) -> Said {
     for (name, value) in &mut said {
         if let ("users", Value::Object(users)) = (name.as_str(), &mut *value) {
             *users = short(std::mem::take(users));
         } else if let ("weight", Value::Object(_)) = (name.as_str(), &*value) {
-            // Somebody may have the name `any`.
+            // A user may have the name `any`.
         } else if name == "nodes" {
             // So may a label.
         } else if let Value::Object(amounts) = value
@@ -226,7 +226,7 @@ fn object(settings: &impl serde::Serialize) -> Said {
     }
 }
 
-/// What is not as in the other.
+/// Keeps the settings that differ from the usual ones.
 fn differs(mut settings: Said, usual: &Said) -> Said {
     settings.retain(|name, value| usual.get(name) != Some(value));
     settings
@@ -251,7 +251,7 @@ fn flow(value: &Value) -> String {
     }
 }
 
-/// Names of nodes, or labels with their values, each as a text, whatever number it looks like.
+/// Names of nodes, or labels with their values, each as a text even if it looks like a number.
 fn names(nodes: &Value) -> String {
     match nodes {
         Value::Array(all) => format!("[{}]", all.iter().map(names).collect::<Vec<_>>().join(", ")),
@@ -264,16 +264,16 @@ fn names(nodes: &Value) -> String {
     }
 }
 
-/// Words that YAML (of one version or another) takes for something else than a text.
+/// Words that YAML (in one version or another) takes for something other than text.
 const NO_TEXTS: [&str; 11] = ["true", "false", "yes", "no", "on", "off", "y", "n", "null", "nan", "inf"];
 
-/// Numbers of up to so many letters keep their value where YAML reads them as such.
+/// Numbers of up to this many letters keep their value when YAML reads them as numbers.
 const LONGEST_NUMBER: usize = 15;
 
-/// What may stand behind a number.
+/// What may follow a number.
 const UNITS: [&str; 10] = ["", "Ki", "Mi", "Gi", "Ti", "ms", "s", "m", "h", "d"];
 
-/// A text, bare where YAML reads it as that very text, or as a number that says the same; else in quotes.
+/// A text, bare if YAML reads it as the same text, or as a number with the same value; else in quotes.
 fn scalar(text: &str) -> String {
     let (number, unit) =
         text.split_at(text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len()));
@@ -389,7 +389,7 @@ mod tests {
 
     fn limits() -> impl Strategy<Value = Limits> {
         let resource = "(any|cpu|memory|storage|pods|h100|null|1.5|[ -~äß\u{7f}\u{2028}\\n]{0,5})"
-            // Models are read in small letters, and some words are refused, since something else is meant by them.
+            // Models are read in lower case, and some words are refused because they mean something else.
             .prop_map(|name| name.to_ascii_lowercase())
             .prop_filter("meant otherwise", |name| crate::model::queue::text::named(name).is_ok())
             .prop_map(|name| Resource::from(name.as_str()));
@@ -486,7 +486,7 @@ mod tests {
         }
     }
 
-    /// Without limits that are below guarantees: those cannot be in force.
+    /// Drops limits that are below guarantees: those cannot be in force.
     fn unbound(mut queues: Vec<Queue>) -> Vec<Queue> {
         while let Some(path) = beyond_limit(&queues).map(|(path, _)| path.to_owned()) {
             queues.iter_mut().filter(|queue| queue.path == path).for_each(|queue| queue.limit.clear());

@@ -32,7 +32,7 @@ fn write(rows: &[Box<RawValue>], paths: &[&str], out: impl Write, terminal: bool
     Ok(())
 }
 
-/// A number with decimals, as it was written: parsed and written again, its last digit might differ from that in JSON.
+/// A number with decimals as it was written, so that CSV and JSON agree in the last digit, which parsing might change.
 fn decimal(row: &str, path: &str) -> Option<String> {
     let mut text = row;
     for key in path.split('.') {

@@ -169,7 +169,7 @@ fn ends_early() -> Result<Arc<AtomicBool>, Failure> {
     Ok(ends)
 }
 
-/// The progress of a run: a bar on a terminal, else a line now and then; and each broken life as soon as it is known.
+/// The progress of a run: a bar on a terminal, else a line now and then; and each life that broke a law, once it has.
 struct Progress {
     bar: ProgressBar,
     lives: u64,

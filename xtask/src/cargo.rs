@@ -19,7 +19,7 @@ pub(crate) fn root() -> PathBuf {
 pub(crate) fn cargo() -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo")));
     command.current_dir(root());
-    // What cargo said about the package xtask would otherwise reach the build scripts of others, and rebuild them.
+    // Cargo's variables about xtask would otherwise reach other packages' build scripts, and rebuild them.
     for (name, _) in env::vars_os() {
         if is_about_this_package(&name.to_string_lossy()) {
             command.env_remove(&name);

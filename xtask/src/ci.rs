@@ -43,7 +43,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let mut summary = Vec::new();
     let mut failure = None;
     let steps = chosen(&options.only);
-    // Beside the steps that need none of it: where it was never built, that takes longer than any of them.
+    // Built beside the steps that do not need it: the first build takes longer than any of them.
     let mut cluster = match steps.contains(&Step::Test) {
         true => kube::Building::start()?,
         false => kube::Building::Done,
@@ -91,7 +91,7 @@ fn perform(step: Step, cluster: &mut kube::Building) -> Result<()> {
         Step::Tidy => tidy::run(),
         Step::Deny => deny::run(),
         Step::Test => {
-            // Compiled first, so that the cluster is built beside that too.
+            // Compiled first, so that the cluster is built meanwhile, too.
             cargo::run(command(step).arg("--no-run"))?;
             cluster.beside(|| cargo::run(&mut command(step)))
         }
@@ -99,7 +99,7 @@ fn perform(step: Step, cluster: &mut kube::Building) -> Result<()> {
     }
 }
 
-/// Returns the cargo command of a step; of the two that are verbs of their own, that verb.
+/// Returns the cargo command of a step; for the two steps that are verbs of their own, that verb.
 fn command(step: Step) -> Command {
     let mut cargo = cargo::cargo();
     match step {

@@ -46,7 +46,7 @@ fn install(tools: &Path) -> Result<()> {
             .args(["install", "--quiet", "--locked", "--force", "--debug", "--root"])
             .arg(tools)
             .arg(format!("cargo-deny@{VERSION}"))
-            // Optimised with link-time optimisation, as its own release profile has it, it would take many times longer.
+            // With link-time optimisation, as its own release profile has it, the build would take many times longer.
             .env("CARGO_PROFILE_DEV_DEBUG", "0")
             .env("CARGO_TARGET_DIR", &build)
             .env_remove("RUSTFLAGS"),

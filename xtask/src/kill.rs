@@ -1,10 +1,10 @@
-//! `cargo xtask kill`: the daemon is killed with SIGKILL again and again at random moments, under load, and after each
-//! restart everything it ever promised is compared with what is there.
+//! `cargo xtask kill`: kills the daemon with SIGKILL again and again at random moments, under load, and after each restart
+//! compares everything it ever promised with what is there.
 //!
-//! Every second life also loses supervisors: then attempts are lost, and what each job's policy says has to follow.
+//! Every second life also loses supervisors: then attempts are lost, and what each job's policy says must follow.
 //!
-//! A *life* is one state directory that survives up to [`ROUNDS_OF_A_LIFE`] kills; it has a seed of its own, from which
-//! all choices are drawn. What is drawn repeats with the seed; how the machine interleaves it does not.
+//! A *life* is one state directory that survives up to [`ROUNDS_OF_A_LIFE`] kills. It has a seed of its own, from which
+//! all choices are drawn. The choices repeat with the seed; their interleaving on the machine does not.
 
 mod book;
 mod draw;
@@ -53,7 +53,7 @@ enum Form {
     Json,
 }
 
-/// What came of all lives.
+/// The outcome of all lives.
 #[derive(Debug, Serialize)]
 struct Summary {
     seed: u64,
@@ -62,7 +62,7 @@ struct Summary {
     tally: Tally,
 }
 
-/// Lives as many lives as the rounds take; fails at the first that does not hold, with its seed.
+/// Runs as many lives as the rounds take; fails at the first life that does not hold, with its seed.
 pub(crate) fn run(options: &Options) -> Result<()> {
     let program = match &options.program {
         Some(program) => program.canonicalize().with_context(|| format!("finding {}", program.display()))?,
@@ -92,14 +92,14 @@ fn lives(seed: u64, rounds: u32) -> impl Iterator<Item = (u64, u32)> {
 }
 
 fn seed_of_the_moment() -> u64 {
-    // Any number will do; small ones are easier to say again.
+    // Any number will do; small ones are easier to type again.
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::from(since.subsec_nanos()) % 1_000_000
 }
 
 fn build() -> Result<PathBuf> {
     cargo::run(cargo::cargo().args(["build", "--quiet", "--package", "divvy"]))?;
-    // This program lies in the same folder of a profile.
+    // This program lies in the same profile folder.
     let me = std::env::current_exe().context("finding this program")?;
     let program = me.with_file_name("divvy");
     if !program.exists() {

@@ -13,7 +13,7 @@ use crate::model::job::{Owner, Process};
 pub struct Fence {
     /// The start of the daemon (or term of leadership) that sends it.
     pub term: Term,
-    /// What it is about.
+    /// The allocation that the action is about.
     pub allocation: AllocationId,
     /// Rises with each action about this allocation.
     pub seq: u32,
@@ -25,7 +25,7 @@ pub struct Fence {
 pub enum Action {
     /// Starts the task of an allocation; a second launch of the same allocation starts nothing.
     Launch(Fence, Box<Launch>),
-    /// Gives the outside task of an allocation its node; doing it twice does it once.
+    /// Binds the outside task of an allocation to its node; a second bind changes nothing.
     Bind(Fence, Box<Bind>),
     /// Stops it: notice signal, grace, then the whole tree is killed. A further stop may shorten the grace.
     Stop(Fence, Stop),
@@ -48,7 +48,7 @@ pub struct Launch {
     pub rank: u32,
     /// The number of tasks in the gang.
     pub world_size: u32,
-    /// Whether there may be more or fewer of them later.
+    /// Whether the gang may have more or fewer tasks later.
     #[serde(default)]
     pub is_elastic: bool,
     /// The task's role.
@@ -61,13 +61,13 @@ pub struct Launch {
     pub node: String,
     /// The devices, by uuid.
     pub devices: Vec<ExposedDevice>,
-    /// Milli-cores that are its own.
+    /// Milli-cores that the task gets.
     pub cpu_milli: i64,
-    /// Whether that is also its ceiling (it was asked for), or only its share when others want the cores, too.
+    /// Whether that is also its ceiling (the job asked for it), or only its share while others want the cores, too.
     pub cpu_is_ceiling: bool,
-    /// Bytes of host memory it may use at most; 0 where nothing is restricted.
+    /// Bytes of host memory that it may use at most; 0 where nothing is restricted.
     pub memory_bytes: i64,
-    /// Whose processes they are.
+    /// The user that its processes run as.
     pub owner: Owner,
     /// The job's queue.
     pub queue: String,
@@ -77,7 +77,7 @@ pub struct Launch {
     pub rendezvous: (String, u16),
 }
 
-/// Which task, run by other means, goes where.
+/// Which outside task goes to which node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bind {
     /// The job that the task belongs to.
@@ -109,7 +109,7 @@ pub struct Stop {
 }
 
 impl Action {
-    /// What it is about, and how recent.
+    /// Returns the action's fence.
     pub fn fence(&self) -> Fence {
         match self {
             Action::Launch(fence, _) | Action::Bind(fence, _) => *fence,

@@ -47,7 +47,7 @@ pub fn check(state: &State) -> Vec<Violation> {
     found
 }
 
-/// Counts who waits without any reason: after a cycle there is none (L6).
+/// The jobs that wait without any reason: after a cycle there are none (L6).
 pub fn waiting_without_reason(state: &State) -> Vec<JobId> {
     let unreasoned = |job: &&crate::state::Job| {
         job.waiting_members().next().is_some()
@@ -71,7 +71,7 @@ fn no_device_is_promised_twice(state: &State, found: &mut Vec<Violation>) {
             found.push(Violation { law: "L7", text: format!("device {device} is held and does not exist") });
             continue;
         };
-        // Who holds it is looked up only where it matters: that goes through all allocations.
+        // The holders are looked up only where it matters: that goes through all allocations.
         let too_much = || memory_mib > known.spec.memory_mib && memory_mib > memory_of_holders(state, device);
         if milli > u64::from(WHOLE_MILLI) || too_much() {
             found.push(Violation {
@@ -82,7 +82,7 @@ fn no_device_is_promised_twice(state: &State, found: &mut Vec<Violation>) {
     }
 }
 
-/// What is promised is reckoned apart from what is held: the one begins when the other ends.
+/// What is promised is reckoned apart from what is held: the promise begins when the hold ends.
 fn no_device_is_promised_beyond_what_it_is(state: &State, found: &mut Vec<Violation>) {
     let mut promised: BTreeMap<DeviceId, u64> = BTreeMap::new();
     for (job, promise) in &state.promises {
@@ -103,7 +103,7 @@ fn no_device_is_promised_beyond_what_it_is(state: &State, found: &mut Vec<Violat
     }));
 }
 
-/// A device that came back smaller keeps what its one whole holder was given.
+/// The memory that the one whole holder of a device was given: a device that came back smaller keeps that.
 fn memory_of_holders(state: &State, device: DeviceId) -> u64 {
     let holders: Vec<u64> = state.draws_on(device).map(|(_, draw)| draw.memory_mib).collect();
     if holders.len() == 1 { holders[0] } else { 0 }
@@ -186,7 +186,7 @@ fn gangs_are_whole(state: &State, found: &mut Vec<Violation>) {
         let in_state = |placement: &Placement, wanted| {
             state.allocations.get(&placement.allocation).is_some_and(|held| held.state == wanted)
         };
-        // Tasks that were told to go while the gang runs on are no part of it any more.
+        // Tasks that were told to stop while the gang runs on are no part of it any more.
         let goes =
             |placement: &Placement| run.stopping.is_none() && in_state(placement, AllocationState::Stopping);
         let ranks: BTreeSet<u32> =

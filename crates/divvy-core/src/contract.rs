@@ -29,11 +29,11 @@ pub trait Harness {
     /// The engine, as of the last start.
     fn engine(&mut self) -> &mut dyn Engine;
 
-    /// Ends the engine without any farewell and starts it again with this term, or with the next that it gets where that is not the
-    /// test's to choose; gives the term. What ran goes on.
+    /// Ends the engine without warning and starts it again with this term, or with the next that it gets where the test cannot choose
+    /// it; returns the term. What ran goes on.
     fn restart(&mut self, term: Term) -> Term;
 
-    /// Of an engine that does not keep its allocations: those of which the last restart has found that they run.
+    /// For an engine that does not keep its allocations: those that the last restart has found running.
     fn found(&mut self) -> Vec<AllocationId> {
         Vec::new()
     }
@@ -75,7 +75,7 @@ pub fn engine(harness: &mut dyn Harness) {
 }
 
 impl Course<'_> {
-    /// Restarts the engine; gives what it carries.
+    /// Restarts the engine; returns the allocations that it carries.
     fn restart(&mut self) -> Vec<AllocationId> {
         let before = self.term;
         self.seen.clear();
@@ -170,7 +170,7 @@ fn an_end_is_told_again_until_it_is_forgotten(course: &mut Course) {
     course.restart();
     assert_eq!(course.until_ended(id), EndedHow::Exited(7), "L5: an end was lost with its answer");
     course.submit(Action::Forget(course.fence(id, u32::MAX)));
-    // A task behind it, so that the forgetting is over when this one has ended.
+    // A task behind it: once this one has ended, the forgetting is over.
     let marker = course.allocation();
     let task = course.harness.brief(marker, 0);
     course.begin(marker, &task);

@@ -23,8 +23,8 @@ use crate::snapshot::Snapshot;
 use crate::state::{Job, Misfit, State};
 use crate::time::Time;
 
-/// State, snapshot and planner in one hand. Between `take`/`see`/`cycle` and a successful append of what [`Controller::drain`]
-/// gives, nothing that it says is to be acted upon; when the append fails, it is to be built anew from the log.
+/// State, snapshot and planner in one hand. Nothing that it says between `take`/`see`/`cycle` and a successful append of what
+/// [`Controller::drain`] returns may be acted upon; when the append fails, the controller must be built anew from the log.
 pub struct Controller {
     state: State,
     snapshot: Snapshot,
@@ -32,7 +32,7 @@ pub struct Controller {
     news: bool,
     report: Report,
     rooms: Rooms,
-    /// When a job that waits has done so long enough that others might be moved for it.
+    /// When a waiting job has waited long enough that others might be moved for it.
     moves_at: Option<Time>,
     check_every: u64,
     watch: Option<check::Watch>,
@@ -41,7 +41,7 @@ pub struct Controller {
     tells: Tells,
 }
 
-/// What launches say.
+/// How much launches say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tells {
     /// All that a process needs to know.
@@ -52,10 +52,10 @@ pub enum Tells {
     Jobs,
 }
 
-/// So often a cycle plans anew at most since it found jobs that could not start in an idle pool: once for all of them, nearly always.
+/// How often a cycle plans anew at most because it found jobs that could not start in an idle pool: nearly always once, for all of them.
 const MOST_ROUNDS: usize = 8;
 
-/// Tests check after every event; a daemon leaves it to those who ask.
+/// Tests check after every event; a daemon checks only when asked to.
 const CHECK_EVERY: u64 = if cfg!(any(test, feature = "contract")) { 1 } else { 0 };
 
 /// What one turn of the shell's loop gives.
@@ -101,7 +101,7 @@ impl Controller {
             news: true,
             report: Report::default(),
             rooms: Rooms::default(),
-            // What the one before it had noted is not known: it looks at once.
+            // What an earlier controller had noted is not known: it looks at once.
             moves_at: Some(now),
             check_every: CHECK_EVERY,
             watch: None,
@@ -148,12 +148,12 @@ impl Controller {
         &self.report
     }
 
-    /// For whom room is kept, as far as cycles have looked at it since this controller began.
+    /// The jobs for which room is kept, as far as cycles have looked at it since this controller began.
     pub fn rooms(&self) -> &Rooms {
         &self.rooms
     }
 
-    /// For whom room is kept now, whether anybody asks for what is free meanwhile or not. Nothing changes.
+    /// The jobs for which room is kept now, whether any job asks for what is free meanwhile or not. Nothing changes.
     pub(crate) fn look_at_rooms(&mut self, now: Time) -> Vec<Room> {
         plan::rooms(&self.state, &mut self.snapshot, now)
     }
@@ -219,10 +219,10 @@ impl Controller {
         }
         self.snapshot.pass_time(&self.state, now);
         for _ in 0..MOST_ROUNDS {
-            // What a plan drops may let others start, or be dropped in turn; who loses a promise waits again. Each round drops a job
+            // What a plan drops may let others start, or be dropped in turn; a job that loses a promise waits again. Each round drops a job
             // or a promise that cannot be kept, so there is an end.
             while self.plan_once(now)? {}
-            // Who is found to want nothing leaves what was due to it to others.
+            // A job that is found to want nothing leaves what was due to it to others.
             if !self.state.freed {
                 break;
             }
@@ -231,7 +231,7 @@ impl Controller {
         Ok(())
     }
 
-    /// Plans and folds the plan; says whether jobs or promises were dropped by it.
+    /// Plans and folds the plan; returns whether it dropped jobs or promises.
     fn plan_once(&mut self, now: Time) -> Result<bool, Broken> {
         let (saw, state, policy) = (self.state.position, self.state.digest(), self.state.policy_digest());
         let (plan, report) = plan::plan(&self.state, &mut self.snapshot, now);
@@ -262,13 +262,13 @@ impl Controller {
         timers.into_iter().chain(others).flatten().min()
     }
 
-    /// When somebody has waited long enough that others might be moved for him.
+    /// When a job has waited long enough that others might be moved for it.
     fn awaited_move(&self) -> Option<Time> {
         let waits = !self.snapshot.waiting.is_empty() && !self.state.allocations.is_empty();
         self.moves_at.filter(|_| waits && self.state.policy.moves_any())
     }
 
-    /// When the next budget renews, if anybody waits for that; for one of nothing nobody does.
+    /// When the next budget renews, if a job waits for that; no job waits for a budget of 0.
     fn awaited_renewal(&self) -> Option<Time> {
         let until = self.state.next_renewal()?;
         let waits = |reason: &Reason| matches!(reason, Reason::OverBudget(_, budget, _) if *budget > 0);
@@ -277,7 +277,7 @@ impl Controller {
         is_awaited.then_some(until)
     }
 
-    /// Whether a gang that runs may grow in one of these queues, or below it: it waits, though it stands in no line.
+    /// Whether a running gang may grow in one of these queues, or below it: such a gang waits, though it stands in no line.
     fn may_grow_where(&self, is_meant: impl Fn(&Queue) -> bool) -> bool {
         let stands_there = |job: &Job| {
             lineage(&job.spec.queue).filter_map(|path| self.state.queues.get(path)).any(&is_meant)
@@ -285,7 +285,7 @@ impl Controller {
         self.snapshot.growing.iter().filter_map(|id| self.state.jobs.get(&id.number)).any(stands_there)
     }
 
-    /// When it is to be reckoned again who is behind what was pledged to him: as long as jobs wait, or gangs of his may grow.
+    /// When it is to be reckoned again which queues are behind their pledges: as long as jobs wait, or gangs of such queues may grow.
     fn pledge_tick(&self) -> Option<Time> {
         let next = self.state.pledges.next_tick()?;
         let is_awaited =
@@ -293,7 +293,7 @@ impl Controller {
         (is_awaited && !self.state.allocations.is_empty()).then_some(next)
     }
 
-    /// When the past of queues is to be reckoned again: as long as jobs wait while others run, or gangs that run could have more, and
+    /// When the past of queues is to be reckoned again: as long as jobs wait while others run, or running gangs could have more, and
     /// once more after that.
     fn next_tick(&self) -> Option<Time> {
         let past = &self.state.past;
@@ -305,7 +305,7 @@ impl Controller {
         past.next_tick()
     }
 
-    /// Where a job of this shape would start now, or all that keeps it from it. Nothing changes.
+    /// Where a job of this shape would start now, or the reason why it would not. Nothing changes.
     pub fn dry_run(
         &mut self,
         spec: &crate::model::job::JobSpec,
@@ -318,7 +318,7 @@ impl Controller {
         plan::available(&self.state, &self.snapshot, queue)
     }
 
-    /// What a queue has of each resource of what others lend it, where queues say what they lend or borrow.
+    /// How much of each resource a queue has borrowed from others, where queues say what they lend or borrow.
     pub fn borrowed(&self, queue: &str) -> std::collections::BTreeMap<crate::amount::Resource, i64> {
         plan::borrowed(&self.state, &self.snapshot, queue)
     }
@@ -329,7 +329,7 @@ impl Controller {
         self.drain_into(&mut batch).then_some(batch)
     }
 
-    /// The same in place of what was in a batch, whose memory is used again; says whether anything has happened.
+    /// The same in place of what was in a batch, whose memory is reused; returns whether anything has happened.
     pub fn drain_into(&mut self, batch: &mut Batch) -> bool {
         if self.batch.commit.events.is_empty() && self.batch.actions.is_empty() {
             return false;
@@ -376,7 +376,7 @@ impl Controller {
         }
     }
 
-    /// Folds an event as it is: scenarios put a pool into a state with it, without a planner that says so.
+    /// Folds an event as it is: scenarios use it to put a pool into a state to which no plan has led.
     pub(crate) fn put(&mut self, event: Event, now: Time) -> Result<(), Broken> {
         self.fold(event, now)
     }
@@ -386,17 +386,17 @@ impl Controller {
         self.keeps_history = keeps;
     }
 
-    /// What launches say: an engine that runs no processes has no use for most of it.
+    /// Sets how much launches say: an engine that runs no processes has no use for most of it.
     pub fn tell(&mut self, tells: Tells) {
         self.tells = tells;
     }
 
-    /// Has the checker look at the state after every so many events; 0 for never. Tests check after each.
+    /// Lets the checker look at the state after every so many events; 0 for never. Tests check after each.
     pub fn check_every(&mut self, events: u64) {
         self.check_every = events;
     }
 
-    /// Has the checker's books follow every event from here on: each check costs what the event touches.
+    /// Lets the checker's books follow every event from here on: each check costs what the event touches.
     pub fn keep_books(&mut self) {
         self.watch = Some(check::Watch::new(&self.state));
     }
@@ -406,7 +406,7 @@ impl Controller {
         if violations.is_empty() { Ok(()) } else { Err(Broken::Laws(violations)) }
     }
 
-    /// The actions that an event asks for.
+    /// Adds the actions that an event asks for.
     fn act_on(&mut self, event: &Event) {
         match event {
             Event::Placed { placements, .. } | Event::Grown { placements, .. } => {
@@ -509,7 +509,7 @@ fn launch((state, snapshot): (&State, &Snapshot), id: AllocationId, tells: Tells
     })
 }
 
-/// Which outside task of an allocation goes where. `None` where the work is a process, or has no name outside.
+/// Which outside task of an allocation goes to which node. `None` where the work is a process, or has no name outside.
 fn bind(state: &State, id: AllocationId) -> Option<Bind> {
     let held = state.allocations.get(&id)?;
     let (role, number) = state.jobs.get(&held.job.number)?.spec.gang.role_of(held.placement.rank)?;

@@ -10,16 +10,16 @@ use crate::model::device::{DeviceSpec, Health, Occupant};
 use crate::model::node::{NodeSpec, OthersHold};
 use crate::time::Time;
 
-/// Something that carries out actions. Neither call blocks; engines that wait for something do so behind a channel and wake the
-/// shell when there is something to observe.
+/// Something that carries out actions. Neither call blocks: an engine that has to wait does so behind a channel, and wakes
+/// the shell when there is something to observe.
 pub trait Engine {
     /// Takes actions, to be carried out in this order for each allocation.
     fn submit(&mut self, actions: &[Action]);
 
-    /// What has happened since the last call. An observation comes again (at the latest after a restart) until `Forget` answers it.
+    /// Returns what has happened since the last call. An observation is repeated (at the latest after a restart) until `Forget` answers it.
     fn observe(&mut self) -> Vec<Observation>;
 
-    /// What this engine can honour.
+    /// Returns what this engine can honour.
     fn abilities(&self) -> Abilities;
 }
 
@@ -30,8 +30,8 @@ pub struct Abilities {
     pub names_devices: bool,
     /// It starts processes itself, so that trees, signals and grace are its business.
     pub runs_processes: bool,
-    /// It knows by itself, after a restart, which allocations it carries, and tells what has become of them. Without that, what
-    /// runs is found by other means and told to it before anything is decided.
+    /// After a restart it knows by itself which allocations it carries, and reports what has become of them. Otherwise what runs
+    /// is found by other means, and the engine is told of it before anything is decided.
     pub keeps_allocations: bool,
 }
 
@@ -41,9 +41,9 @@ pub struct Abilities {
 pub enum Observation {
     /// A node and its devices as they are now. Devices of the node that are absent here are gone.
     Node(NodeSpec, Vec<DeviceSpec>),
-    /// A node is not there any more.
+    /// A node is gone.
     NodeGone(String),
-    /// What tasks that are not the pool's hold of a node.
+    /// What tasks from outside the pool hold of a node.
     Others(String, OthersHold),
     /// A device's health, or who else uses it, has changed.
     Device {
@@ -69,7 +69,7 @@ pub struct TaskStart {
     pub at: Time,
     /// The first process.
     pub pid: u32,
-    /// What keeps it apart from others, and why not more.
+    /// How it is isolated from others, and why no better.
     pub isolation: Isolation,
     /// Where its output goes, as it was opened.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -82,7 +82,7 @@ pub struct TaskStart {
 pub enum Isolation {
     /// The kernel keeps it to its devices, cores and memory.
     Enforced,
-    /// Some of it rests on the task's good will; the text says what, and why.
+    /// Part of it relies on the task's cooperation; the text says which part, and why.
     Advisory(Cow<'static, str>),
 }
 
@@ -119,7 +119,7 @@ pub enum EndedHow {
     LaunchFailed(LaunchFailure),
     /// It was stopped before it had started.
     NeverStarted,
-    /// Its supervisor is gone without a word; its processes were killed.
+    /// Its supervisor is gone without a report; its processes were killed.
     SupervisorLost,
     /// The machine was restarted meanwhile.
     NodeReboot,
@@ -145,7 +145,7 @@ pub enum LaunchFailure {
     Output(String),
     /// Another pool holds a device: uuid, whose pool, where its state is.
     DeviceLocked(String, String, String),
-    /// Its environment is not there any more.
+    /// Its environment no longer exists.
     Environment(String),
     /// Anything else, in words.
     Other(String),
@@ -172,10 +172,10 @@ pub struct Usage {
     /// Per device: what telemetry saw.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub devices: Vec<DeviceUsage>,
-    /// The last lines speak of exhausted device memory.
+    /// The last lines of its output report exhausted device memory.
     #[serde(default)]
     pub out_of_gpu_memory: bool,
-    /// An Xid of one of its devices while it ran.
+    /// An Xid that one of its devices reported while it ran.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub xid: Option<u64>,
 }

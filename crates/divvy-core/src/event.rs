@@ -1,4 +1,4 @@
-//! Events: all that ever happens to the state. The log keeps them for ever, so each kind has a version and the past must load.
+//! Events: all that ever happens to the state. The log keeps them for ever, so their forms have a version, and old ones must load.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,8 +28,8 @@ pub struct Stamped {
     pub event: Event,
 }
 
-/// Something that happened. `State::apply` folds it; nothing in it needs the planner to be understood. What is large and rare in it
-/// is kept apart: an event is moved several times, and most are about one task.
+/// Something that happened. `State::apply` folds it; nothing in it needs the planner to be understood. Large and rare parts are
+/// behind a pointer: an event is moved several times, and most events are about one task.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Event {
@@ -42,25 +42,25 @@ pub enum Event {
         /// The program's version.
         version: String,
     },
-    /// A node is there, or is not what it was.
+    /// A node is new, or has changed.
     NodeSeen {
         /// Its id, new or known.
         node: NodeId,
         /// What it is now.
         spec: Box<NodeSpec>,
-        /// Where it is in its life.
+        /// Its state.
         state: NodeState,
     },
-    /// Tasks that are not the pool's hold so much of a node.
+    /// What tasks from outside the pool hold of a node.
     OthersHold {
         /// Which.
         node: NodeId,
         /// How much.
         hold: OthersHold,
-        /// Whether it is less of anything than before.
+        /// Whether they hold less of anything than before.
         frees: bool,
     },
-    /// A device is there, or is not what it was.
+    /// A device is new, or has changed.
     DeviceSeen {
         /// Its id, new or known.
         device: DeviceId,
@@ -78,23 +78,23 @@ pub enum Event {
         /// Who uses it besides the pool.
         occupant: Option<Occupant>,
     },
-    /// The queues are these from now on.
+    /// The queues were set.
     QueuesSet {
         /// All of them.
         queues: Vec<Queue>,
         /// Who changed them.
         by: String,
-        /// Why, in the words of whoever did.
+        /// Why, in that person's words.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         note: Option<String>,
     },
-    /// The planner's settings are these from now on.
+    /// The planner's settings were set.
     PolicySet {
         /// All of them.
         policy: Box<Policy>,
         /// Who changed them.
         by: String,
-        /// Why, in the words of whoever did.
+        /// Why, in that person's words.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         note: Option<String>,
     },
@@ -105,44 +105,44 @@ pub enum Event {
         /// Who said so.
         by: String,
     },
-    /// Nodes or devices are kept from a moment on.
+    /// A reservation was made: nodes or devices are kept from some moment on.
     ReservationMade(Box<Reservation>),
-    /// The moment has come.
+    /// A reservation has begun.
     ReservationBegan {
         /// Which reservation.
         id: u64,
     },
-    /// They are kept no longer.
+    /// A reservation is over.
     ReservationEnded {
         /// Which reservation.
         id: u64,
-        /// Who took it back; nobody where its time is over.
+        /// Who took it back; `None` where its time is over.
         by: Option<String>,
     },
     /// A job, or a whole array, was submitted.
     Submitted(Box<Submission>),
-    /// A waiting job waits until it is released.
+    /// A waiting job is held until it is released.
     Held {
         /// Which; an array as a whole when it names no member.
         job: JobId,
         /// Who did it.
         by: String,
     },
-    /// Its work up to now is safe: a stop loses only what comes after.
+    /// A job's work up to now is safe: a stop loses only what comes after.
     Checkpointed {
         /// Which.
         job: JobId,
         /// Who said so.
         by: String,
     },
-    /// It waits no longer for that.
+    /// A held job was released.
     Released {
         /// Which.
         job: JobId,
         /// Who did it.
         by: String,
     },
-    /// It has another priority from now on.
+    /// A job got another priority.
     Prioritised {
         /// Which; an array as a whole.
         job: JobId,
@@ -151,7 +151,7 @@ pub enum Event {
         /// Who did it.
         by: String,
     },
-    /// Someone foresees how long a job runs.
+    /// A job's run time was estimated.
     Estimated {
         /// Which; an array as a whole.
         job: JobId,
@@ -160,12 +160,12 @@ pub enum Event {
     },
     /// A job will get devices that others still hold.
     Promised(Box<Promise>),
-    /// It will not get them after all.
+    /// A promise was revoked: the job will not get these devices.
     Revoked {
         /// Which job.
         job: JobId,
     },
-    /// A job that has not run for long gets a place before all others, and keeps it for a while.
+    /// A job that has not run for a long time gets a place before all others, and keeps it for a while.
     Relieved {
         /// Which.
         job: JobId,
@@ -179,16 +179,16 @@ pub enum Event {
         /// Where the gang's tasks meet.
         port: u16,
     },
-    /// A job ran already when the log began, and has these devices.
+    /// A job was already running when the log began, and holds these devices.
     Adopted {
         /// Which job.
         job: JobId,
         /// One per task, by rank.
         placements: Vec<Placement>,
-        /// Since when it runs.
+        /// Since when it has been running.
         since: Time,
     },
-    /// A job that runs got devices for further tasks.
+    /// A running job got devices for further tasks.
     Grown {
         /// Which job.
         job: JobId,
@@ -199,14 +199,14 @@ pub enum Event {
     Shrinking {
         /// Which job.
         job: JobId,
-        /// What these tasks hold.
+        /// The allocations of these tasks.
         allocations: Vec<AllocationId>,
         /// Why.
         cause: Cause,
-        /// Through whom.
+        /// Through whom: a user, a job, or the pool's own rule.
         by: Option<String>,
     },
-    /// A task of it runs.
+    /// A task has started.
     TaskStarted {
         /// Which.
         allocation: AllocationId,
@@ -219,7 +219,7 @@ pub enum Event {
         job: JobId,
         /// Why.
         cause: Cause,
-        /// Through whom.
+        /// Through whom: a user, a job, or the pool's own rule.
         by: Option<String>,
         /// How.
         order: StopOrder,
@@ -232,7 +232,7 @@ pub enum Event {
         allocation: AllocationId,
         /// How.
         end: TaskEnd,
-        /// When it ended, where that was seen late: it is charged until then.
+        /// When it ended, where that was seen late: its use is charged until then.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         ended_at: Option<Time>,
     },
@@ -246,7 +246,7 @@ pub enum Event {
         exit_code: i32,
         /// What the job is from now on: an ended state, or pending (with the next attempt).
         state: JobState,
-        /// When the last of them ended, where that was seen late.
+        /// When the last task ended, where that was seen late.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         ended_at: Option<Time>,
     },
@@ -259,16 +259,16 @@ pub enum Event {
         /// The state it ends in.
         state: JobState,
     },
-    /// The verdicts of classes have changed; `None` where none waits any more.
+    /// The verdicts of classes have changed; `None` for a class in which no job waits any more.
     Judged {
-        /// Class and what keeps it waiting.
+        /// Class, and what keeps it waiting.
         classes: Vec<(ClassId, Option<Reason>)>,
     },
     /// Time has passed.
     Tick,
-    /// What is due to queues whose jobs wait has changed.
+    /// What is due to queues with waiting jobs has changed.
     Due {
-        /// Queue and what is due to its own jobs, in thousandths of devices; `None` for as much as they use, which is
+        /// Queue, and what is due to its own jobs in thousandths of devices; `None` where that is what they use now, which is
         /// all that they want.
         queues: Vec<(String, Option<i64>)>,
     },
@@ -283,16 +283,16 @@ pub enum Event {
         /// Digest of its plan.
         plan: u64,
     },
-    /// What was used before the log began is known again.
+    /// What was used before the log began has been restored.
     Recalled {
         /// As of when.
         of: Time,
-        /// By where jobs stand: queues, and users in them.
+        /// By where jobs stand: in queues, or as users of them.
         known: BTreeMap<String, Recollection>,
     },
 }
 
-/// When something ended that was seen at a moment, maybe late.
+/// Returns when something ended whose end was seen at a moment, maybe late.
 pub(crate) fn seen_end(ended_at: Option<Time>, seen_at: Time) -> Time {
     ended_at.map_or(seen_at, |ended| ended.min(seen_at))
 }
@@ -360,7 +360,7 @@ impl Event {
         }
     }
 
-    /// Whether planning cares about it. What the planner itself wrote is no news (L10).
+    /// Whether the planner has to look at it. What the planner itself wrote is no news (L10).
     pub fn is_news(&self) -> bool {
         !matches!(
             self,
@@ -380,8 +380,8 @@ impl Event {
 }
 
 impl Event {
-    /// Whether it came from outside, rather than from what the planner had decided: only after that may a job whose devices were
-    /// taken take those of others (L10). An attempt that gave way is over because of the planner, unless its job is, too.
+    /// Whether it came from outside, and not from a decision of the planner. Only after such an event may a job whose devices were
+    /// taken take those of others (L10). The end of an attempt that gave way comes from the planner, unless its job has ended, too.
     pub fn comes_from_outside(&self, gave_way: impl FnOnce(JobId) -> bool) -> bool {
         match self {
             Event::Submitted(_) | Event::Adopted { .. } | Event::Held { .. } => true,
@@ -391,7 +391,7 @@ impl Event {
         }
     }
 
-    /// Whether nodes, devices, queues, settings or priorities are others now.
+    /// Whether it changes nodes, devices, queues, settings or priorities.
     pub(crate) fn changes_pool(&self) -> bool {
         matches!(
             self,
@@ -410,9 +410,9 @@ impl Event {
         )
     }
 
-    /// Whether it may let something start that could not before: then all that waits is looked at again.
+    /// Whether it may let a job start that could not before: then all waiting jobs are looked at again.
     pub fn frees(&self) -> bool {
-        // Who waits no longer keeps nothing back, either.
+        // A job that no longer waits keeps nothing back, either.
         let goes = matches!(self, Event::Revoked { .. } | Event::Held { .. } | Event::Dropped { .. });
         let ends = matches!(self, Event::TaskEnded { .. } | Event::AttemptEnded { .. });
         ends || goes || self.changes_pool() || matches!(self, Event::OthersHold { frees: true, .. })

@@ -20,7 +20,7 @@ pub enum LogError {
     /// There is no room for it; it may be tried again later.
     #[error("the log cannot grow: {0}")]
     Full(String),
-    /// Someone else has appended meanwhile, or a later term has begun.
+    /// Another writer has appended meanwhile, or a later term has begun.
     #[error("the log has moved on: {0}")]
     Overtaken(String),
     /// Anything else.
@@ -28,7 +28,7 @@ pub enum LogError {
     Failed(String),
 }
 
-/// An append-only log. When `append` returns, the commit survives a power cut; when it fails, nothing of it is there.
+/// An append-only log. When `append` returns, the commit survives a power cut; when it fails, the log holds none of it.
 pub trait Log {
     /// Appends one commit and makes it durable.
     fn append(&mut self, commit: &Commit) -> Result<Position, LogError>;

@@ -32,7 +32,7 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// The verdict's name, as everywhere.
+    /// The verdict's name, the same everywhere.
     pub fn name(self) -> &'static str {
         match self {
             Verdict::NoFit => "no_fit",
@@ -43,7 +43,7 @@ impl Verdict {
     }
 }
 
-/// Why a job waits. New ones come last: the digests in logs count them by their places.
+/// Why a job waits. New ones come last: the digests in logs depend on their positions.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reason {
@@ -55,7 +55,7 @@ pub enum Reason {
     Dependency(JobId, DependsOn),
     /// It may not start before this.
     StartAfter(Time),
-    /// So many members of its array run already as may.
+    /// As many members of its array run as may run at once.
     ArrayLimit(u32),
     /// Its queue (or one above) would hold more than it may: queue, resource, limit, and what this job asks for.
     QueueLimit(String, Resource, i64, i64),
@@ -64,16 +64,16 @@ pub enum Reason {
     BeyondGuarantee(String, Resource, i64, i64),
     /// Its queue (or one above) has borrowed as much as it may: queue, resource, the bound, and what this job asks for.
     BorrowLimit(String, Resource, i64, i64),
-    /// Other queues keep for themselves what its queue would have to borrow: its queue, resource, what is left to be lent, and
+    /// Its queue would have to borrow what other queues keep for themselves: its queue, resource, what is left to be lent, and
     /// what this job asks for.
     NotLent(String, Resource, i64, i64),
     /// The pool takes nothing new: it is being taken down.
     PoolDraining,
-    /// No node is there that takes tasks.
+    /// The pool has no node that takes tasks.
     NoNode,
-    /// No device of the pool is of such a model.
+    /// The pool has no device of such a model.
     NoSuchModel(DeviceClass),
-    /// Devices of the model are there, but none has such memory.
+    /// The pool has devices of the model, but none with such memory.
     NoSuchMemory(DeviceClass),
     /// No node has so many such devices, not even an empty one: asked, most on a node.
     TooManyDevices(u32, u32),
@@ -89,7 +89,7 @@ pub enum Reason {
     NodesDraining(u32),
     /// All devices that would do are taken: how many a task needs on one node.
     DevicesBusy(u32),
-    /// Devices are free, but beside them the node has too little of this left: resource, asked.
+    /// Devices are free, but their node has too little of a host resource left: resource, asked.
     HostBusy(Resource, i64),
     /// It wants its nodes for itself, and none is idle.
     NoIdleNode,
@@ -99,13 +99,13 @@ pub enum Reason {
     GangIncomplete(u32),
     /// Jobs start strictly in order, and one before it does not fit yet.
     InLine,
-    /// It would fit, but it may run longer than until a job before it in line can start there: that job.
+    /// It would fit, but it may still run when a job before it in line can start there: that job.
     Reserved(JobId),
     /// Devices are promised to it: so many tasks that hold them are being stopped.
     Promised(u32),
     /// No engine of this pool can run it: what.
     Unsupported(String),
-    /// No node has the labels that it asks for, or it puts up with the taints of none that has: how many nodes there are.
+    /// No node has both the labels that it asks for and only taints that it tolerates: how many nodes there are.
     NoNodeChosen(u32),
     /// Its user would hold more in its queue than a user may there: the user's seat in the queue, resource, limit, and what this
     /// job asks for.
@@ -114,27 +114,27 @@ pub enum Reason {
     OverBudget(String, i64, Time),
     /// Devices that would do are being drained: how many.
     DevicesDraining(u32),
-    /// What is free is kept on the calendar, for work on it or for others: from when on.
+    /// What is free is kept on the calendar, for maintenance or for others: from when on.
     Booked(Time),
-    /// It wants others near it, and where these are it has no room, or there are none: which labels they have, and in what a
-    /// domain is one.
+    /// It wants to lie near others, and has no room where they are, or there are none: their labels, and what makes nodes one
+    /// domain.
     NotNear(String, String),
-    /// Where it would have room, others lie from whom it wants to lie apart: likewise.
+    /// It wants to lie apart from others that lie wherever it would have room: likewise.
     NotApart(String, String),
-    /// Where it would have room, others lie who do not want it around them: which labels they do not want, and where.
+    /// Wherever it would have room lie others that want no such task near them: the labels that they reject, and the domain likewise.
     Repelled(String, String),
-    /// The devices of a task must lie within one island of a level within a node, and none has as many free: level, asked, most that
-    /// would do in one when all are free.
+    /// The devices of a task must lie within one island of a level of a node, and no island has as many free: level, asked, the most
+    /// suitable devices in one island when all are free.
     NoIsland(IslandLevel, u32, u32),
-    /// Its tasks must be spread over the domains of a level, and there is no room for all of them so: level, the most that may lie
-    /// in one, tasks, and how many of them the idle pool holds so at most.
+    /// Its tasks must be spread over the domains of a level, and so spread not all of them have room: level, the most tasks in one
+    /// domain, tasks, and how many of them the idle pool holds at most.
     NotSpread(String, u32, u32, u32),
-    /// Nodes that would do are not for its queue: the queue to whose nodes it is kept, if it is, and the one for which those are kept
-    /// that would do, if they are.
+    /// The suitable nodes are not for its queue: the queue to whose nodes the job is kept, if it is, and the queue for which
+    /// suitable nodes are kept, if any are.
     OtherNodes(Option<String>, Option<String>),
-    /// None of the nodes is there that are kept for its queue, or one above: which.
+    /// None of the nodes that are kept for its queue, or one above, is there: that queue.
     NodesAbsent(String),
-    /// What it asks for is guaranteed to its queue, which has lent it, and those who have it are safe for now: its queue, and the
+    /// What it asks for is guaranteed to its queue but lent out, and the borrowers are safe for now: its queue, and the
     /// resource.
     LentOut(String, Resource),
 }
@@ -228,17 +228,17 @@ impl Reason {
         }
     }
 
-    /// Whether a job with this reason keeps back those behind it where jobs start strictly in order: not where the pool can
-    /// never hold it, or its queue never allow it.
+    /// Whether a job with this reason keeps back the jobs behind it where jobs start strictly in order. It does not if the pool can
+    /// never hold it, or its queue never allows it.
     pub fn keeps_back(&self) -> bool {
         match self {
-            // Others have budgets of their own.
+            // The others have budgets of their own.
             Reason::OverBudget(..) => false,
             _ => !self.keeps_back_for_ever() && self.verdict() != Verdict::NoFit,
         }
     }
 
-    /// Whether the job asks for more than what is set allows it at all: until that is set otherwise it never starts.
+    /// Whether the job asks for more than the settings allow at all: until they are changed it never starts.
     pub fn keeps_back_for_ever(&self) -> bool {
         match self {
             Reason::BeyondGuarantee(_, _, most, asked)
@@ -249,18 +249,18 @@ impl Reason {
         }
     }
 
-    /// Whether a job with this reason could not start in an idle pool, as that and its queue's limits are: it has no use for what others
-    /// want.
+    /// Whether a job with this reason could not start even in an idle pool, as the pool and the limits of its queue are now: it has no
+    /// use for what others want.
     pub fn is_for_good(&self) -> bool {
         !self.keeps_back() && !matches!(self, Reason::OverBudget(..))
     }
 
-    /// Whether others may give way so that it starts.
+    /// Whether others may give way so that a job with this reason starts.
     pub(crate) fn may_be_taken_for(&self) -> bool {
         self.verdict() == Verdict::Later && !matches!(self, Reason::OverBudget(..))
     }
 
-    /// Whether it is about those around whom it would lie.
+    /// Whether it is about the tasks around the job's place.
     pub(crate) fn is_of_neighbours(&self) -> bool {
         matches!(self, Reason::NotNear(..) | Reason::NotApart(..) | Reason::Repelled(..))
     }
@@ -275,7 +275,7 @@ impl Reason {
         !matches!(self, Reason::InLine | Reason::Reserved(_))
     }
 
-    /// Whether it stands until something becomes free (L10): who stands in line goes on as soon as the line does.
+    /// Whether it stands until something becomes free (L10). A job that is only in line moves on as soon as the line does.
     pub fn lasts(&self) -> bool {
         *self != Reason::InLine
     }
@@ -313,7 +313,7 @@ impl Reason {
         }
     }
 
-    /// Whether what it waits for is room: a further node may be its end, whatever else may be.
+    /// Whether the job waits for room: another node may end that, whatever else may.
     pub fn is_of_capacity(&self) -> bool {
         match self {
             Reason::NoNode
@@ -401,7 +401,7 @@ impl Reason {
             Reason::NodesDraining(_) | Reason::DevicesDraining(_) => {
                 "wait for the drain to end: divvy reserve lists what is drained, and until when".into()
             }
-            // It may have begun.
+            // The reservation may have begun.
             Reason::Booked(_) => {
                 "wait, or give it a time limit (-t) that ends before that: divvy reserve lists what is kept"
                     .into()
@@ -433,7 +433,7 @@ fn ends_before(owner: JobId) -> String {
     )
 }
 
-/// `2000 GPU-hours`, `1 GPU-hour`, of thousandths.
+/// Formats thousandths: `2000 GPU-hours`, `1 GPU-hour`.
 pub fn gpu_hours(milli: i64) -> String {
     format!("{} GPU-hour{}", shown(&Resource::Any, milli), if milli == 1000 { "" } else { "s" })
 }
@@ -529,7 +529,7 @@ fn incomplete(minimum: u32) -> String {
 }
 
 impl Reason {
-    /// What is more than the pool could ever give at once.
+    /// Writes the reasons of asking for more than the pool could ever give at once.
     fn fmt_too_much(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Reason::TooManyDevices(asked, most) => {
@@ -546,7 +546,7 @@ impl Reason {
         }
     }
 
-    /// Why a job waits that would take those who stand at a path beyond their limit: a queue, or a user.
+    /// The reason of a job that would exceed the limit at a path, which is that of a queue or of a user.
     pub(crate) fn limit(path: &str, resource: Resource, (most, asked): (i64, i64)) -> Self {
         match user_at(path) {
             None => Reason::QueueLimit(path.to_owned(), resource, most, asked),

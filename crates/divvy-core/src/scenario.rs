@@ -46,7 +46,7 @@ pub use write::{Written, write};
 /// A pool driven by lines of text, and all that was logged.
 pub struct Scenario {
     controller: Controller,
-    /// What looks at the laws, if anything does.
+    /// The checker's books, if the laws are checked.
     books: Option<Books>,
     now: Time,
     names: BTreeMap<String, u64>,
@@ -102,7 +102,7 @@ impl Scenario {
         scenario
     }
 
-    /// An empty pool at the time 0, at which nobody looks: for large ones whose plans are measured.
+    /// An empty pool at the time 0, without the checker: for large ones whose plans are measured.
     pub fn unchecked() -> Self {
         let mut scenario = Self {
             controller: Controller::open(State::default()),
@@ -129,7 +129,7 @@ impl Scenario {
         self.now
     }
 
-    /// What planning sees of it.
+    /// What the planner sees of the state.
     pub fn snapshot(&self) -> &Snapshot {
         self.controller.snapshot()
     }
@@ -149,8 +149,8 @@ impl Scenario {
         self.names.iter().map(|(name, number)| (name.as_str(), *number))
     }
 
-    /// Carries out a line of a text, in which each node and each job has a name of its own: another one of that name would
-    /// take the first one's place unseen. A submission that its token tells to be the first one again names nothing new.
+    /// Carries out a line of a text in which each node and each job has a name of its own: a second one of that name would silently
+    /// take the first one's place. A submission that repeats the first one, by its token, names nothing new.
     pub fn numbered_line(&mut self, number: usize, line: &str) -> Result<(), BadLine> {
         let bad = |what| BadLine { line: number, what };
         let (nodes, next_job) = (self.state().nodes.len(), self.state().next_job);
@@ -180,7 +180,7 @@ impl Scenario {
         Ok(())
     }
 
-    /// Carries out one line, whatever its number. That a law no longer holds after it is an error.
+    /// Carries out one line, whatever its number. It is an error if a law no longer holds after it.
     pub fn line(&mut self, line: &str) -> Done {
         self.carry_out(line)?;
         let found = self.books.as_mut().and_then(Books::found);
@@ -229,7 +229,7 @@ impl Scenario {
             Ok(_) => {}
             Err(rejection) => {
                 self.say(&format!("refused {}: {rejection}", rejection.code()));
-                // One that was carried out before is no less carried out.
+                // A repetition of a command that was carried out is no refusal.
                 if !matches!(rejection, Rejection::Repeated(..)) {
                     self.refused.push(rejection);
                 }
@@ -247,7 +247,7 @@ impl Scenario {
         Ok(())
     }
 
-    /// Moves what was logged into the log.
+    /// Moves the controller's new events into the log.
     fn keep(&mut self) -> Vec<Event> {
         let events: Vec<Stamped> =
             self.controller.drain().map(|batch| batch.commit.events).unwrap_or_default();
@@ -308,7 +308,7 @@ impl Scenario {
         Ok(())
     }
 
-    /// `estimate j1 1h 2h`: as likely longer as shorter, and longer in one case of ten.
+    /// `estimate j1 1h 2h`: the job is as likely longer as shorter than the one, and longer than the other in one case of ten.
     fn estimate(&mut self, words: &Words) -> Done {
         words.only(4, "", "")?;
         let job = self.job(words.at(1, "the job")?)?;

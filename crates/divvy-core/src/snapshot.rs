@@ -43,29 +43,29 @@ use crate::time::Time;
 pub struct Snapshot {
     /// What is free on each node.
     pub capacity: Capacity,
-    /// Who lies where, as far as anybody asks.
+    /// Which tasks lie on which node, as far as affinity looks at it.
     pub(crate) neighbours: Neighbours,
     /// What each queue and its children hold.
     pub held: BTreeMap<String, Holdings>,
-    /// What of it those hold that are being stopped.
+    /// The part of it that is held by tasks that are being stopped.
     pub leaving: BTreeMap<String, Holdings>,
-    /// Which those are.
+    /// The allocations of these tasks.
     pub leavers: BTreeSet<AllocationId>,
-    /// What of it those hold, or are promised, that are not preemptible.
+    /// The part of it that jobs which are not preemptible hold, or are promised.
     pub pinned: BTreeMap<String, Holdings>,
     /// The queues as the planner divides the pool between them, with what they hold.
     pub(crate) shares: Shares,
-    /// Who waits.
+    /// The waiting jobs.
     pub waiting: Waiting,
-    /// Who runs and may have to give way.
+    /// The running jobs that may have to give way.
     pub running: Running,
-    /// Who runs with fewer tasks than it may have.
+    /// The jobs that run with fewer tasks than they may have.
     pub growing: BTreeSet<JobId>,
     /// When the attempts that run reach their limits.
     pub limits: BTreeSet<(Time, JobId)>,
-    /// What scores have said of nodes: a cache.
+    /// The scores of nodes: a cache.
     pub(crate) scores: Scores,
-    /// Who was found to wait for what is not in the pool, whatever is free, since that changed: likewise.
+    /// The classes found to wait for what the pool does not have, whatever is free, since that last changed: likewise a cache.
     pub(crate) stuck: BTreeSet<ClassId>,
 }
 
@@ -108,14 +108,14 @@ impl Snapshot {
         Self { capacity, shares, neighbours: Neighbours::nobody(&state.heeded), ..Self::default() }
     }
 
-    /// What placing changes, and nothing else: a scratch pad that costs what the pool has, however many wait.
+    /// Copies what placing changes, and nothing else: a scratch pad that costs what the pool has, however many jobs wait.
     pub(crate) fn scratch(&self) -> Self {
         let Self { capacity, neighbours, held, scores, .. } = self;
         let (capacity, held, scores) = (capacity.clone(), held.clone(), scores.clone());
         Self { capacity, neighbours: neighbours.clone(), held, scores, ..Self::default() }
     }
 
-    /// Whether two see the same pool.
+    /// Whether two snapshots see the same pool.
     pub fn same_as(&self, other: &Self) -> bool {
         (&self.capacity, &self.held, &self.limits) == (&other.capacity, &other.held, &other.limits)
             && (&self.leaving, &self.pinned) == (&other.leaving, &other.pinned)
@@ -199,7 +199,7 @@ impl Snapshot {
         self.charge(state, holder, placement, -1);
     }
 
-    /// Lets go of what an event is about to take away, and notes what else is to be known of how things were, before it is folded.
+    /// Before an event is folded, lets go of what it is about to take away, and notes what must be known later of how things were.
     pub fn expect(&mut self, state: &State, event: &Event) -> Before {
         let mut before = Before::default();
         match event {
@@ -242,7 +242,7 @@ impl Snapshot {
                 true => drop(self.growing.insert(id)),
                 false => drop(self.growing.remove(&id)),
             }
-            // What happens to a job that has its devices does not change who waits.
+            // What happens to a job that has its devices does not change which jobs wait.
             if !matches!(event, Event::TaskStarted { .. } | Event::TaskEnded { .. } | Event::Stopping { .. })
             {
                 self.waiting.consider(state, &self.shares, id.number);
@@ -266,16 +266,16 @@ impl Snapshot {
         [limit, self.waiting.next_start(), self.running.next_crossing()].into_iter().flatten().min()
     }
 
-    /// When time alone changes whom somebody may take devices from, or who may.
+    /// When time alone changes which jobs may take devices, or from which.
     pub(crate) fn next_turn_of_time(&self, state: &State) -> Option<Time> {
-        // Whatever was folded since, moments that have passed unseen are looked at still.
+        // Moments that have passed unseen still count, whatever was folded since.
         let seen = state.ticked_at;
         let redone = || self.running.next_redone(seen).filter(|_| !state.pledges.is_empty());
         let let_go = [self.running.next_cooled(seen), redone()].into_iter().flatten();
         self.next_relief(state).into_iter().chain(let_go.filter(|_| !self.waiting.is_empty())).min()
     }
 
-    /// When somebody may be due a place before all others, or the time of one that has it is over.
+    /// When a job may be due a place before all others, or the time of the job that has such a place is over.
     fn next_relief(&self, state: &State) -> Option<Time> {
         let after = state.policy.starve_after()?;
         if state.relief.open.is_some() {
@@ -283,7 +283,7 @@ impl Snapshot {
         }
         let again = state.relief.last.map_or(Time(0), |last| last + after);
         let waited = state.ticked_at - after;
-        // Those that waited long enough before and could not be helped are looked at with the others, whenever there is a cycle.
+        // Jobs that had waited long enough before and could not be helped are looked at with the others, whenever there is a cycle.
         let waits = self.waiting.idle_since(waited).next().map(|_| again).filter(|at| *at > state.ticked_at);
         let next = self.waiting.idle_after(waited).map(|since| (since + after).max(again));
         waits.into_iter().chain(next).min()
@@ -299,14 +299,14 @@ impl Snapshot {
         held.chain(promised).for_each(|placement| self.capacity.take(placement));
     }
 
-    /// The queues are others: what they hold is counted anew by their tree, and who waits enters it anew.
+    /// Follows a change of the queues: what they hold is counted anew by their tree, and the waiting jobs enter it anew.
     fn divide_anew(&mut self, state: &State) {
         self.shares = Shares::tree(state);
         self.shares.note(&self.held, &self.leaving, &self.pinned);
         self.waiting.rebuild(state, &self.shares);
     }
 
-    /// A user who is new to a queue gets a seat there.
+    /// Gives a user who is new to a queue a seat there.
     fn seat(&mut self, state: &State, number: u64) {
         let seat = state.jobs.get(&number).and_then(|job| job.spec.seat.said());
         let new = seat.filter(|seat| !self.shares.has(seat));
@@ -358,7 +358,7 @@ impl Snapshot {
     }
 }
 
-/// What a placement draws, each resource once: without a copy of their names where its devices are there and of one model.
+/// Passes on what a placement draws, each resource once. Resource names are not copied where its devices are there and of one model.
 pub(crate) fn count_drawn(
     state: &State,
     capacity: &Capacity,
@@ -391,7 +391,7 @@ fn count_held(books: &mut BTreeMap<String, Holdings>, queue: &str, drawn: &[(&Re
             None => books.entry(path.to_owned()).or_default(),
         };
         for (resource, amount) in drawn {
-            // Cannot leave its range: what is taken away here was added before.
+            // Cannot overflow: what is taken away here was added before.
             let _ = held.change(resource, sign * amount);
         }
         if held.0.is_empty() {
@@ -400,43 +400,43 @@ fn count_held(books: &mut BTreeMap<String, Holdings>, queue: &str, drawn: &[(&Re
     }
 }
 
-/// How things were before an event.
+/// What is remembered of how things were before an event.
 #[derive(Clone, Debug, Default)]
 pub struct Before {
-    /// Whether a node that was seen had been there before: one that comes back has its devices already.
+    /// Whether the node that was seen had been known before: a node that comes back has its devices already.
     is_known_node: bool,
-    /// Whether jobs stood elsewhere, or were kept to nodes, by what queues said.
+    /// Whether queues had seats for their users, or nodes of their own.
     stands: bool,
-    /// By how many labels jobs were told.
+    /// The number of labels by which jobs selected others.
     heeded: usize,
-    /// The promises that it may end, each with whose it is.
+    /// The promises that the event may end, each with the job that they were made to.
     promises: Vec<(Promise, Arc<JobSpec>)>,
     job: Option<JobId>,
     limit: Option<(Time, JobId)>,
-    /// Who keeps its place, whoever wants it.
+    /// The job that keeps its place, whichever job wants it.
     relieved: Option<JobId>,
-    /// How often what pledges come to had changed.
+    /// How often what the pledges come to had changed.
     pledged: u64,
 }
 
-/// Whether queues say where jobs stand below them, or to which nodes they are kept.
+/// Whether any queue gives its users seats of their own, or keeps nodes for its jobs.
 fn has_stands(state: &State) -> bool {
     state.has_users() || state.keeps_nodes()
 }
 
-/// Who keeps its place, whoever wants it.
+/// The job that keeps its place, whichever job wants it.
 fn relieved(state: &State) -> Option<JobId> {
     state.relief.open.map(|(job, _)| job)
 }
 
-/// What a job holds that was not told to stop yet.
+/// The placements of a job's tasks that have not been told to stop.
 fn running_on(state: &State, job: JobId) -> impl Iterator<Item = &Placement> {
     let live = state.run(job).map(|run| run.live.as_slice()).unwrap_or_default();
     let held = live.iter().filter_map(|id| state.allocations.get(id));
     held.filter(|held| held.state != AllocationState::Stopping).map(|held| &held.placement)
 }
 
-/// The promises that an event about a job may take away, each with whose it is.
+/// The promises that an event about a job may take away, each with the job that it was made to.
 fn promises(state: &State, event: &Event, id: JobId) -> Vec<(Promise, Arc<JobSpec>)> {
     if state.promises.is_empty() {
         return Vec::new();
@@ -447,7 +447,7 @@ fn promises(state: &State, event: &Event, id: JobId) -> Vec<(Promise, Arc<JobSpe
         Event::Placed { .. } | Event::Grown { .. } | Event::Revoked { .. } | Event::AttemptEnded { .. } => {
             state.promises.get(&id).and_then(found).into_iter().collect()
         }
-        // An array as a whole, with what is promised to its members.
+        // An array as a whole ends, with what is promised to its members.
         Event::Dropped { .. } => {
             let meant = |promise: &&Promise| promise.job.number == id.number;
             state.promises.values().filter(meant).filter_map(found).collect()
@@ -456,7 +456,7 @@ fn promises(state: &State, event: &Event, id: JobId) -> Vec<(Promise, Arc<JobSpe
     }
 }
 
-/// The runs of a job that something has happened to.
+/// The runs of a job to which something has happened.
 fn runs(job: &Job) -> impl Iterator<Item = (JobId, &Run)> {
     let (single, array) = match &job.runs {
         Runs::Single(run) => (Some((job.id(), run)), None),
@@ -490,7 +490,7 @@ fn event_job(state: &State, event: &Event) -> Option<JobId> {
     }
 }
 
-/// A job and the run of it (or of its member) that something has happened to.
+/// A job, and its run (or that of its member) to which something has happened.
 fn known_run(state: &State, id: JobId) -> Option<(&Job, &Run)> {
     let job = state.jobs.get(&id.number)?;
     Some((job, job.known_run(id.member)?))
@@ -501,7 +501,7 @@ fn limit_entry(state: &State, id: JobId) -> Option<(Time, JobId)> {
     Some((limit_of(&job.spec, run)?, id))
 }
 
-/// Whether a gang runs and may have further tasks: none are promised to it yet, and it was not told to stop.
+/// Whether a gang runs and may get further tasks: none are promised to it yet, and it has not been told to stop.
 fn may_grow(spec: &JobSpec, run: &Run) -> bool {
     spec.gang.is_elastic()
         && run.is_active()
@@ -510,7 +510,7 @@ fn may_grow(spec: &JobSpec, run: &Run) -> bool {
         && run.placements.len() < spec.gang.most_tasks() as usize
 }
 
-/// When a run reaches its time limit, if it has one and was not told to stop yet.
+/// When a run reaches its time limit, if it has one and has not been told to stop.
 fn limit_of(spec: &JobSpec, run: &Run) -> Option<Time> {
     (run.stopping.is_none()).then_some(())?;
     Some(run.started_at? + spec.time_limit?)

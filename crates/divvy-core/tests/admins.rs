@@ -1,4 +1,4 @@
-//! Queues with administrators of their own, and queues that are the default for somebody.
+//! Queues with administrators of their own, and queues that are the default for some users.
 #![allow(clippy::unwrap_used, reason = "what a test's own functions can't set up has failed the test")]
 
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! Jobs that lie near others, or apart from them, told by their labels: as golden tests, one behaviour each, in words.
+//! Jobs that lie near others, or apart from them, which they select by labels: as golden tests, one behaviour each, in words.
 
 use divvy_core::scenario::run;
 use expect_test::{Expect, expect};

@@ -1,4 +1,4 @@
-//! Scenarios of by what right a queue that borrows takes what others borrow, and of guarantees of one model.
+//! Scenarios of the right by which a borrowing queue takes what others borrow, and of guarantees of one model.
 
 use divvy_core::scenario::run;
 use expect_test::{Expect, expect};

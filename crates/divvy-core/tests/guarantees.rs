@@ -1,4 +1,4 @@
-//! Scenarios of guarantees in a tree of queues: nobody waits for what is guaranteed to him longer than it takes to stop others.
+//! Scenarios of guarantees in a tree of queues: no job waits for what is guaranteed to it longer than it takes to stop others.
 
 use divvy_core::scenario::run;
 use expect_test::{Expect, expect};

@@ -1,4 +1,4 @@
-//! Devices that are joined, and tasks that must have such, as golden tests: one behaviour each, in words.
+//! Joined devices, and tasks that must have such, as golden tests: one behaviour each, in words.
 
 use divvy_core::scenario::{Scenario, run, write};
 use expect_test::{Expect, expect};

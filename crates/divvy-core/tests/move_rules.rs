@@ -1,4 +1,4 @@
-//! Scenarios of who moves, grows, and lies beside whom, over several cycles.
+//! Scenarios of which jobs move, grow, and lie beside which others, over several cycles.
 
 use divvy_core::scenario::run;
 use expect_test::{Expect, expect};

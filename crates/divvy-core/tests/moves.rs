@@ -1,4 +1,4 @@
-//! Scenarios of what jobs and queues bear of being moved, so that others have room in one piece.
+//! Scenarios of how much jobs and queues may be moved so that others have room in one piece.
 
 use divvy_core::scenario::run;
 use expect_test::{Expect, expect};

@@ -1,4 +1,4 @@
-//! Scenarios of prices: an hour of one model counts beside an hour of another as it costs.
+//! Scenarios of prices: an hour of one model counts beside an hour of another by what it costs.
 
 use divvy_core::scenario::run;
 use expect_test::{Expect, expect};

@@ -1,4 +1,4 @@
-//! Scenarios of what queues say, over several cycles: each fails where a setting is not heeded, or holds for one cycle only.
+//! Scenarios of the settings of queues, over several cycles: each fails where a setting is ignored, or holds for one cycle only.
 
 use divvy_core::decide::Rejection;
 use divvy_core::scenario::run;

@@ -1,4 +1,4 @@
-//! Scenarios of room that is kept for those who wait: from when on, and what is said when that changes.
+//! Scenarios of room that is kept for waiting jobs: from when on, and what is said when that changes.
 
 use divvy_core::scenario::run;
 use expect_test::{Expect, expect};

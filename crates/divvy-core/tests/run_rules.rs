@@ -1,4 +1,4 @@
-//! Scenarios of who gives way, and who goes first, over several cycles: each fails where a rule is dropped, or holds for one cycle only.
+//! Scenarios of which jobs give way or go first, over several cycles: each fails where a rule is dropped, or holds for one cycle only.
 
 use divvy_core::scenario::run;
 use expect_test::{Expect, expect};

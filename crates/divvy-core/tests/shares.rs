@@ -1,4 +1,4 @@
-//! Scenarios of what is divided, and among whom: what nobody could get, and who could not start, play no part.
+//! Scenarios of what is divided, and among which queues: what no job could get, and jobs that could not start, play no part.
 
 use divvy_core::scenario::run;
 use expect_test::{Expect, expect};

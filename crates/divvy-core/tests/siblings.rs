@@ -1,5 +1,5 @@
-//! Scenarios of queues below one that they share: what one of them has too much is not taken from those beside their parent, and what
-//! one of them cannot use now is not the others' by right.
+//! Scenarios of queues below one that they share: the excess of one is not taken from the queues beside their parent, and what one
+//! cannot use now is not the others' by right.
 
 use divvy_core::scenario::run;
 use expect_test::{Expect, expect};

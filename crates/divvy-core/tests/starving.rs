@@ -1,4 +1,4 @@
-//! Scenarios of jobs that wait for long: once in `starve_after` the one that has not run for the longest time gets a place.
+//! Scenarios of jobs that wait for a long time: once in `starve_after` the one that has not run for the longest time gets a place.
 
 use divvy_core::scenario::run;
 use expect_test::{Expect, expect};

@@ -1,4 +1,4 @@
-//! Static pools: nodes that are kept for one queue, and its jobs to them.
+//! Static pools: nodes that are kept for one queue, whose jobs are kept to them.
 
 use divvy_core::plan::entitlements;
 use divvy_core::scenario::{Scenario, run};

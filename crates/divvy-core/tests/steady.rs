@@ -1,4 +1,5 @@
-//! What does not depend on chance: more devices are never worse for who is first, and who asked first gets no more than his due.
+//! What does not depend on chance: more devices are never worse for the first job in line, and a job that asked first gets no more
+//! than its due.
 
 use std::collections::BTreeMap;
 

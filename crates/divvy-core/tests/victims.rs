@@ -1,4 +1,4 @@
-//! Scenarios of who gives way, and who does not: nobody is stopped who would take his place back at once.
+//! Scenarios of which jobs give way, and which do not: no job is stopped that would take its place back at once.
 
 use divvy_core::scenario::run;
 use expect_test::{Expect, expect};

@@ -1,4 +1,4 @@
-//! How long jobs run, by how long those ran that have ended.
+//! Estimates how long jobs run, from how long the jobs ran that have ended.
 
 use std::collections::BTreeMap;
 
@@ -6,13 +6,13 @@ use divvy_core::model::job::Estimate;
 
 use crate::spread::Spread;
 
-/// As how many of its own jobs the expectation counts that a group inherits from the one around it.
+/// What a group inherits from the wider group around it counts as this many jobs of its own.
 const INHERITED: f64 = 10.0;
 
-/// An estimate is renewed when so many hundredths more jobs have ended.
+/// Estimates are renewed when the number of ended jobs has reached this percentage of what it was.
 const RENEWED_AT_PERCENT: u64 = 105;
 
-/// A job counts for no more devices than its pool divided by this: what large jobs take is not worth their long wait.
+/// A job counts for at most its pool's devices divided by this: what large jobs take is not worth their long wait.
 const LARGEST_PART: f64 = 8.0;
 
 /// What makes jobs alike.
@@ -24,12 +24,12 @@ pub struct Likeness {
     pub user: String,
     /// What is run; may be empty.
     pub name: String,
-    /// On how many devices.
+    /// How many devices it runs on.
     pub devices: u32,
 }
 
-/// The lengths of jobs that have ended, by likeness and by queue. Foresees nothing before a job has shown a user or a name:
-/// sizes and queues alone mislead.
+/// The lengths of jobs that have ended, by likeness and by queue. Estimates nothing before any job has had a user or a
+/// name: sizes and queues alone mislead.
 pub struct History {
     pool_devices: u32,
     usual: Spread,
@@ -42,7 +42,7 @@ pub struct History {
 }
 
 impl History {
-    /// Of nothing yet, in a pool of so many devices.
+    /// Returns an empty history for a pool of this many devices.
     pub fn new(pool_devices: u32) -> Self {
         Self {
             pool_devices,
@@ -56,19 +56,19 @@ impl History {
         }
     }
 
-    /// A job has ended after so much run time.
+    /// Records that a job has ended after this much run time.
     pub fn note_end(&mut self, job: &Likeness, length_ms: i64) {
         self.alike.entry(job.clone()).or_insert_with(Spread::empty).add(length_ms);
         self.of_queue.entry(job.queue.clone()).or_insert_with(Spread::empty).add(length_ms);
         self.ended += 1;
     }
 
-    /// How many jobs of a queue have ended.
+    /// Returns how many jobs of a queue have ended.
     pub fn ended_of_queue(&self, queue: &str) -> u64 {
         self.of_queue.get(queue).map_or(0, |spread| spread.weight() as u64)
     }
 
-    /// What is foreseen of a job that has not ended. It stays the same until [`History::renews`] says otherwise.
+    /// Returns the estimate for a job that has not ended. It stays the same until [`History::renews`] is true.
     pub fn foresee(&mut self, job: &Likeness) -> Option<Estimate> {
         self.names_seen |= !job.user.is_empty() || !job.name.is_empty();
         if !self.names_seen {
@@ -82,7 +82,7 @@ impl History {
         Some(estimate)
     }
 
-    /// Whether enough jobs have ended since for all estimates to be made anew; asked once, they are.
+    /// Returns whether enough jobs have ended for all estimates to be made anew; if so, drops the old ones.
     pub fn renews(&mut self) -> bool {
         let grown = self.ended > self.ended_at_renewal
             && self.ended * 100 >= self.ended_at_renewal * RENEWED_AT_PERCENT;

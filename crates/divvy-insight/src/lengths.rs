@@ -1,14 +1,14 @@
-//! How long jobs run, for those who draw lots: the spread of the finished jobs that are most alike, filled up with less alike ones.
+//! How long jobs run, for forecasts by lot: the spread of the finished jobs that are most alike, filled up with less similar ones.
 
 use std::collections::BTreeMap;
 
 use crate::history::Likeness;
 use crate::spread::Spread;
 
-/// As how many of its own jobs what a group inherits from the one around it counts.
+/// What a group inherits from the wider group around it counts as this many jobs of its own.
 const INHERITED: f64 = 10.0;
 
-/// How many of the jobs of which nothing is known but their limit end before it; the others run into it.
+/// Of the jobs of which only the limit is known, the part that ends before it; the others run into it.
 pub const BEFORE_THE_LIMIT: f64 = 0.4;
 
 /// What a user says of a job.
@@ -16,7 +16,7 @@ pub const BEFORE_THE_LIMIT: f64 = 0.4;
 pub struct Said {
     /// How long it will run, in milliseconds.
     pub estimate_ms: Option<i64>,
-    /// When it is to be stopped.
+    /// After how many milliseconds it is stopped.
     pub limit_ms: Option<i64>,
 }
 
@@ -33,7 +33,7 @@ pub struct Lengths {
 #[derive(Clone, Debug)]
 struct Group {
     ended: Spread,
-    /// For how long the others have run.
+    /// How long the jobs that have not ended have run.
     running: Spread,
 }
 
@@ -50,12 +50,12 @@ impl Group {
 }
 
 impl Lengths {
-    /// A job has ended after so much run time.
+    /// Records that a job has ended after this much run time.
     pub fn note_end(&mut self, job: &Likeness, length_ms: i64) {
         self.groups(job).for_each(|group| group.ended.add(length_ms));
     }
 
-    /// A job has run for so long, and has not ended. It stays: what runs is to be told to a copy.
+    /// Records that a job has run for this long and has not ended. The record stays: tell it to a copy.
     pub fn note_running(&mut self, job: &Likeness, ran_ms: i64) {
         self.groups(job).for_each(|group| group.running.add(ran_ms));
     }
@@ -67,25 +67,25 @@ impl Lengths {
         alike.into_iter().chain([of_size, of_queue, &mut self.of_pool])
     }
 
-    /// How many jobs have ended.
+    /// Returns how many jobs have ended.
     pub fn count(&self) -> u64 {
         self.of_pool.ended.weight() as u64
     }
 
-    /// How many jobs have ended that were most like this one: alike in all, else of its size, else of its queue, else any.
+    /// Returns how many jobs most like this one have ended: alike in all, else of its size, else of its queue, else any.
     pub fn count_alike(&self, job: &Likeness) -> u64 {
         let groups = [self.alike.get(job), self.of_size.get(&size_of(job)), self.of_queue.get(&job.queue)];
         let mut counts = groups.into_iter().flatten().map(|group| group.ended.weight() as u64);
         counts.find(|count| *count > 0).unwrap_or_else(|| self.count())
     }
 
-    /// How the lengths of jobs like this one are spread; what its user says of it counts as some jobs most like it would.
-    /// `None` where its user says nothing (or no more than its limit) and nothing has ended.
+    /// Returns how the lengths of jobs like this one are spread; what its user says counts as several of the jobs most
+    /// like it would. `None` if its user says nothing (or only a limit) and nothing has ended.
     pub fn spread(&self, job: &Likeness, said: Said) -> Option<Spread> {
         let expected = match (said.estimate_ms, said.limit_ms) {
             (Some(estimate_ms), _) => Spread::said(estimate_ms),
             _ if self.count() == 0 => return None,
-            // One limit is thought about, another is the queue's longest: as good as what others have run.
+            // One limit is well considered, another is the queue's longest: as good as what others ran.
             (None, Some(limit_ms)) => {
                 self.around(job).blended(&Spread::limited(limit_ms, BEFORE_THE_LIMIT), 1.0)
             }
@@ -94,7 +94,7 @@ impl Lengths {
         Some(self.alike.get(job).map_or_else(|| expected.clone(), |own| own.blended(&expected)))
     }
 
-    /// What jobs of its size have run, filled up with those of its queue and of the pool; weighs as one job.
+    /// The lengths of jobs of its size, filled up with those of its queue and of the pool; weighs as one job.
     fn around(&self, job: &Likeness) -> Spread {
         let mut spread = self.of_pool.blended(&Spread::usual());
         for group in [self.of_queue.get(&job.queue), self.of_size.get(&size_of(job))].into_iter().flatten() {
@@ -104,7 +104,7 @@ impl Lengths {
     }
 }
 
-/// Without user and name, jobs of a size are all that can be told apart.
+/// Without user and name, only their size tells jobs apart.
 fn is_named(job: &Likeness) -> bool {
     !job.user.is_empty() || !job.name.is_empty()
 }

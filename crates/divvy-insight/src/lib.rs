@@ -1,8 +1,8 @@
-//! What is learned from history. Floats are welcome here: what leaves is integers, logged as estimates, and the planner never
-//! asks this crate.
+//! What is learned from history. Floats are allowed here: only integers leave this crate, logged as estimates, and the
+//! planner never asks it.
 //!
-//! [`History`] is told of each job that has ended and foresees those that have not; [`Lengths`] likewise, for those who draw
-//! lots; [`Spread`] is what all count in.
+//! [`History`] is told of each job that has ended and estimates those that have not; [`Lengths`] does the same for forecasts
+//! by lot; both count in [`Spread`]s.
 
 mod history;
 mod lengths;

@@ -1,18 +1,18 @@
-//! How lengths are spread, and what that says of a job that has run for some time.
+//! How the lengths of jobs are spread, and what that says of a job that has run for some time.
 
 use divvy_core::model::job::Prospect;
 
-/// Bins of a length: four for each doubling, from a second to four years.
+/// The number of bins of length: four for each doubling, from a second to four years.
 const BINS: usize = 108;
 
 const BINS_PER_DOUBLING: f64 = 4.0;
 
-/// What is taken for granted before anything has ended: lengths are spread log-normally about fifty minutes, as widely as
-/// clusters of very different kinds show together.
+/// The assumption before anything has ended: lengths are spread log-normally around fifty minutes, as widely as clusters
+/// of very different kinds show together.
 const USUAL_MEDIAN_MS: f64 = 3_000_000.0;
 const USUAL_SIGMA: f64 = 2.5;
 
-/// How widely lengths are spread about what users say of them: four in five within a factor of two and a half.
+/// How widely lengths are spread around what users say: four in five within a factor of two and a half.
 const SAID_SIGMA: f64 = 0.7;
 
 /// How many jobs, or parts of one, are in each bin of lengths.
@@ -36,30 +36,30 @@ fn bin_of(length_ms: i64) -> usize {
     (1..BINS).take_while(|bin| begins_ms(*bin) <= length_ms).last().unwrap_or(0)
 }
 
-/// The same from the logarithm: near an edge it may be the other side's.
+/// The same from the logarithm; near an edge it may give the bin on the other side.
 fn bin_at(length_ms: f64) -> usize {
     let bin = libm::floor(libm::log2(length_ms / 1000.0) * BINS_PER_DOUBLING);
     bin.clamp(0.0, (BINS - 1) as f64) as usize
 }
 
 impl Spread {
-    /// Of no job.
+    /// A spread of no job.
     pub fn empty() -> Self {
         Self { bins: vec![0.0; BINS], total: 0.0 }
     }
 
-    /// What is expected where nothing is known; it weighs as one job.
+    /// Returns the spread expected where nothing is known; it weighs as one job.
     pub fn usual() -> Self {
         Self::about(USUAL_MEDIAN_MS, USUAL_SIGMA)
     }
 
-    /// What is expected of a job that is said to take so long; it weighs as one job.
+    /// Returns the spread expected of a job that is said to take this long; it weighs as one job.
     pub fn said(length_ms: i64) -> Self {
         Self::about(length_ms.max(1) as f64, SAID_SIGMA)
     }
 
-    /// What is expected of a job of which no more is known than when it is stopped: this part of such jobs ends before, at any
-    /// time, the others run into it. It weighs as one job.
+    /// Returns the spread expected of a job of which only its limit is known: the part `before` of such jobs ends before the
+    /// limit, at any time, the others run into it. It weighs as one job.
     pub fn limited(limit_ms: i64, before: f64) -> Self {
         let mut spread = Self::empty();
         let last = bin_of(limit_ms);
@@ -73,7 +73,7 @@ impl Spread {
         spread.normalised()
     }
 
-    /// Log-normal about a median.
+    /// A log-normal spread around a median.
     fn about(median_ms: f64, sigma: f64) -> Self {
         let below = |bin: usize| match bin {
             0 => 0.0,
@@ -93,16 +93,15 @@ impl Spread {
         self.total += 1.0;
     }
 
-    /// These jobs, and `expected` as if so many more had shown it; weighs as one job.
+    /// Returns these jobs, and `expected` as if `weight` jobs had shown it; weighs as one job.
     pub fn blended(&self, expected: &Self, weight: f64) -> Self {
         let bins: Vec<f64> =
             self.bins.iter().zip(&expected.bins).map(|(own, other)| own + weight * other).collect();
         Self { total: bins.iter().sum(), bins }.normalised()
     }
 
-    /// The same where some jobs have not ended: it is only known of them for how long they have run. Each is taken for what those
-    /// are that ran longer (redistribution to the right: Efron, 1967), so that the short ones, whose ends come first, do not count
-    /// too much.
+    /// The same where some jobs have not ended, so that only how long they have run is known. Each counts as the jobs do that ran
+    /// longer (redistribution to the right: Efron, 1967); otherwise the short ones, whose ends come first, would count too much.
     pub fn blended_with_running(&self, running: &Self, expected: &Self, weight: f64) -> Self {
         let pairs = self.bins.iter().zip(&expected.bins);
         let mut bins: Vec<f64> = pairs.map(|(own, other)| own + weight * other).collect();
@@ -122,7 +121,7 @@ impl Spread {
         self
     }
 
-    /// The length that so large a part of the jobs does not exceed, in milliseconds.
+    /// Returns the length that this part of the jobs does not exceed, in milliseconds.
     pub fn quantile_ms(&self, part: f64) -> i64 {
         let mut sum = 0.0;
         let reached = |bin: &f64| {
@@ -132,13 +131,13 @@ impl Spread {
         begins_ms(self.bins.iter().position(reached).unwrap_or(BINS - 1) + 1)
     }
 
-    /// How many jobs it was told of, or parts of one.
+    /// Returns how many jobs were counted, parts of jobs included.
     pub fn weight(&self) -> f64 {
         self.total
     }
 
-    /// The length of a job that has run for so long: of all jobs that run longer, the one that this part of them (0 to 1) does
-    /// not exceed. Where none ran longer, up to three times as long as it has.
+    /// Returns the length of a job that has run for `ran_ms`: of all jobs that run longer, `part` (0 to 1) do not exceed it.
+    /// Where none ran longer, it is up to three times `ran_ms`.
     pub fn draw_ms(&self, ran_ms: i64, part: f64) -> i64 {
         let ran = (ran_ms.max(1)) as f64;
         let first = bin_at(ran);
@@ -161,7 +160,7 @@ impl Spread {
         (edge_ms(BINS) as i64).max(ran_ms + 1)
     }
 
-    /// What can be expected of a job whose devices count as so many, by how long it has run: the inverse of its Gittins index.
+    /// Returns what to expect of a job that counts as so many devices, by how long it has run: its Gittins index, inverted.
     pub fn outlook(&self, devices: f64) -> Vec<Prospect> {
         let prospect = |bin: usize| {
             let cost = libm::round(self.per_end_ms(bin)? * devices) as i64;
@@ -170,7 +169,7 @@ impl Spread {
         (0..BINS).map_while(prospect).collect()
     }
 
-    /// Run time per end from the start of a bin on, at the further time that makes it least; nothing where none is left.
+    /// The run time per end, from the start of a bin to the further time that minimises it; `None` if no job is left.
     fn per_end_ms(&self, from: usize) -> Option<f64> {
         let left: f64 = self.bins[from..].iter().sum();
         let (mut running, mut used_ms) = (left, 0.0);
@@ -178,7 +177,7 @@ impl Spread {
         for bin in from..BINS {
             let begin_ms = if bin == 0 { 0.0 } else { edge_ms(bin) };
             let beyond = (running - self.bins[bin]).max(0.0);
-            // Those that end inside the bin do so, on average, in its middle.
+            // Jobs that end inside the bin do so, on average, in its middle.
             used_ms += (edge_ms(bin + 1) - begin_ms) * 0.5 * (running + beyond);
             running = beyond;
             let ended = left - running;

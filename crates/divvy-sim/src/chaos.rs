@@ -1,6 +1,6 @@
-//! Chaos: whole lives of a pool from seeds, with faults, and then a quiet phase in which all that fits must run. A life is made
-//! first, as data ([`life::Life`]); living it checks every law on the way ([`live`]); one that breaks a law is made small
-//! ([`shrink`]) and kept as a test.
+//! Chaos: whole lives of a pool from seeds, with faults, and then a quiet phase in which everything that fits must run. A life
+//! is first made as data ([`life::Life`]); living it checks every law on the way ([`live`]); a life that breaks a law is made
+//! small ([`shrink`]) and kept as a test.
 
 pub mod calendar;
 mod company;
@@ -21,14 +21,14 @@ pub use generate::life;
 pub use shrink::shrink;
 pub use world::{Lived, live};
 
-/// What lives came to.
+/// The result of several lives.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Report {
     /// How many lives.
     pub seeds: u64,
-    /// Events in them, all told.
+    /// Events in them, in total.
     pub events: u64,
-    /// The hash of all that was decided in them.
+    /// The hash of all decisions in them.
     pub digest: String,
     /// Laws that were broken.
     pub violations: Vec<Broken>,
@@ -47,13 +47,13 @@ pub struct Broken {
     pub text: String,
 }
 
-/// Lives the lives of these seeds on so many threads. The report does not depend on their number.
+/// Lives the lives of these seeds on a number of threads. The report does not depend on that number.
 pub fn run(seeds: Range<u64>, events: u64, threads: usize) -> Report {
     run_told(seeds, events, threads, &mut |_, _| ControlFlow::Continue(()))
 }
 
-/// Likewise. `told` hears how many lives are over, and what the last of them broke; it may stop all of it. Then those that are under way
-/// are lived to their ends: the report is that of the first so many seeds, as if no more had been asked for.
+/// Likewise. `told` hears how many lives are over and what the last of them broke, and may stop the run. The lives under way are then
+/// lived to their ends: the report is that of the first seeds, as if no more had been asked for.
 pub fn run_told(
     seeds: Range<u64>,
     events: u64,
@@ -68,7 +68,7 @@ pub fn run_told(
             let (sender, next, end) = (sender.clone(), &next, seeds.end);
             scope.spawn(move || {
                 loop {
-                    // What is past the end stays there: the last seed that there is has no next one.
+                    // The counter stops at the end: there is no seed after the largest one.
                     let one_more = |next: u64| (next < end).then_some(next.saturating_add(1));
                     let taken = next.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more);
                     let Ok(seed) = taken else { return };
@@ -91,7 +91,7 @@ pub fn run_told(
     report(&lives)
 }
 
-/// What one life came to.
+/// Returns the result of one life.
 pub fn report_of(life: &life::Life) -> Report {
     report(&[(life.seed, live(life))])
 }
@@ -106,7 +106,7 @@ fn report(lives: &[(u64, Lived)]) -> Report {
     }
 }
 
-/// What a life broke, if it broke something.
+/// The law that a life broke, if any.
 fn broken((seed, lived): &(u64, Lived)) -> Option<Broken> {
     let (event, violation) = lived.violation.clone()?;
     Some(Broken { seed: *seed, law: violation.law, event, text: violation.text })

@@ -1,5 +1,5 @@
-//! Dice that fall the same on every machine: SplitMix64 (Steele, Lea and Flood, OOPSLA 2014), whose sequence no new version of a library
-//! can change.
+//! Dice that fall the same on every machine: SplitMix64 (Steele, Lea and Flood, OOPSLA 2014). No new version of a library can change its
+//! sequence.
 
 /// A generator of numbers from a seed.
 #[derive(Clone, Debug)]
@@ -20,7 +20,7 @@ impl Dice {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below a bound (0 for a bound of 0). What the remainder favours, it favours by less than one in a billion.
+    /// A number below a bound (0 for a bound of 0). The remainder favours some numbers by less than one in a billion.
     pub(crate) fn below(&mut self, bound: u64) -> u64 {
         self.any().checked_rem(bound).unwrap_or(0)
     }
@@ -31,7 +31,7 @@ impl Dice {
         first + i64::try_from(self.below(width)).unwrap_or(0)
     }
 
-    /// True in so many cases of a hundred.
+    /// True in this percentage of cases.
     pub(crate) fn percent(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }

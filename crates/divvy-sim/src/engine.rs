@@ -1,5 +1,5 @@
-//! The simulated engine: tasks that run in virtual time, as long as their course says. It starts, stops and remembers as the
-//! local engine does; it never chooses.
+//! The simulated engine: tasks run in virtual time for as long as their course says. It starts and stops tasks and remembers
+//! them as the local engine does; it never chooses.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,7 @@ use divvy_core::engine::{Abilities, EndedHow, Engine, Isolation, Observation, Ta
 use divvy_core::id::{AllocationId, JobId, Term};
 use divvy_core::time::{Span, Time};
 
-/// What becomes of a job when nobody interferes. Known to the engine alone; nothing here reaches the planner before it happens.
+/// What becomes of a job when nobody interferes. Only the engine knows it; nothing here reaches the planner before it happens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Course {
     /// How long it works undisturbed, in milliseconds on a device of speed one.
@@ -17,12 +17,12 @@ pub struct Course {
     pub exit_code: i32,
     /// Whether a stopped attempt's work counts for the next one.
     pub resumes: bool,
-    /// How fast it works on a device model, as a fraction of speed one: over and under the line. Models that are absent have speed one.
+    /// How fast it works on a device model, as a fraction of speed one: numerator and denominator. Absent models have speed one.
     pub speeds: BTreeMap<String, (u64, u64)>,
 }
 
 impl Course {
-    /// Works so long on any device, loses nothing when it is stopped, and ends well.
+    /// Returns a course that works this long on any device, loses nothing when stopped, and ends well.
     pub fn of_length(work_ms: i64) -> Self {
         Self { work_ms, exit_code: 0, resumes: true, speeds: BTreeMap::new() }
     }
@@ -50,16 +50,16 @@ pub struct SimulatedEngine {
     told: Vec<Observation>,
 }
 
-/// A task that was begun before the engine was, under the same fence.
+/// A task that began before this engine did, under the same fence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Adopted {
-    /// Who gave the last word about it.
+    /// The fence of the last command about it.
     pub fence: Fence,
     /// Its job.
     pub job: JobId,
     /// Which of the job's attempts it belongs to.
     pub attempt: u32,
-    /// Since when that attempt works; `None` while it has not begun.
+    /// When that attempt began to work; `None` while it has not.
     pub working_since: Option<Time>,
     /// Whether it was told to stop: it does so at once.
     pub stopping: bool,
@@ -75,7 +75,7 @@ enum Turn {
 /// How far a job has come over its attempts.
 #[derive(Clone, Debug, Default)]
 struct Progress {
-    /// A member has that of its array, unless it has one of its own.
+    /// A member without a course of its own has that of its array.
     course: Option<Course>,
     attempt: u32,
     done_ms: i64,
@@ -101,13 +101,13 @@ struct Task {
 }
 
 impl Task {
-    /// What is told of its start, if it has started.
+    /// What to report of its start, if it has started.
     fn start(&self) -> Option<TaskStart> {
         let isolation = Isolation::Advisory("simulated".into());
         self.started.map(|at| TaskStart { at, pid: 1, isolation, output: None })
     }
 
-    /// What is told of its end, if it has ended.
+    /// What to report of its end, if it has ended.
     fn end(&self) -> Option<TaskEnd> {
         let (at, how) = self.ended.clone()?;
         let ran_ms = self.started.map_or(0, |started| at.since(started).0);
@@ -116,7 +116,7 @@ impl Task {
 }
 
 impl SimulatedEngine {
-    /// An engine at a moment. Speeds are looked up by the model of a device: `models` names it by uuid.
+    /// Returns an engine at a moment. Speeds go by device model: `models` names it by uuid.
     pub fn new(now: Time, costs: Costs, models: BTreeMap<String, String>) -> Self {
         Self {
             now,
@@ -130,12 +130,12 @@ impl SimulatedEngine {
         }
     }
 
-    /// Says what becomes of a job (of each member, for an array). A job of which nothing is said ends at once.
+    /// Sets what becomes of a job (of each member, for an array). A job without a course ends at once.
     pub fn set_course(&mut self, number: u64, course: Course) {
         self.set_member_course(JobId::single(number), course);
     }
 
-    /// Says what becomes of one member of an array.
+    /// Sets what becomes of one member of an array.
     pub fn set_member_course(&mut self, job: JobId, course: Course) {
         self.jobs.entry(job).or_default().course = Some(course);
     }
@@ -149,7 +149,7 @@ impl SimulatedEngine {
         job.member.and_then(|_| self.jobs.get(&JobId::single(job.number))?.course.as_ref())
     }
 
-    /// How much a job has done of its work in attempts that are over, in milliseconds on a device of speed one.
+    /// Returns how much work a job's past attempts have done, in milliseconds on a device of speed one.
     pub fn done_ms(&self, job: JobId) -> i64 {
         self.jobs.get(&job).map_or(0, |progress| progress.done_ms)
     }
@@ -159,12 +159,12 @@ impl SimulatedEngine {
         self.jobs.remove(&job);
     }
 
-    /// When something happens next by itself.
+    /// Returns when something next happens by itself.
     pub fn next_due(&self) -> Option<Time> {
         self.timers.first().map(|(at, ..)| *at)
     }
 
-    /// Lets time pass: what is due by then has happened.
+    /// Lets time pass: everything due by then happens.
     pub fn advance_to(&mut self, now: Time) {
         self.now = self.now.max(now);
         while self.next_due().is_some_and(|at| at <= self.now) {
@@ -176,13 +176,13 @@ impl SimulatedEngine {
         }
     }
 
-    /// Begins a term: from here on, what an earlier one says is refused, and all that is known is told again.
+    /// Begins a term: from here on an earlier term's commands are refused; all that is known is told again.
     pub fn restart(&mut self, term: Term) {
         self.term = self.term.max(term);
         self.tell_all_again();
     }
 
-    /// What an engine says after its daemon has started again: all that it knows, as if nothing had been said.
+    /// Reports everything it knows, as if nothing had been reported: its daemon has started again.
     pub fn tell_all_again(&mut self) {
         self.told = vec![Observation::Inventory(self.tasks.keys().copied().collect())];
         for (id, task) in &self.tasks {
@@ -191,13 +191,13 @@ impl SimulatedEngine {
         }
     }
 
-    /// What [`Engine::observe`] gives, in place of what was in a list, whose memory is used again.
+    /// Replaces the contents of a list by what [`Engine::observe`] returns, to use its memory again.
     pub(crate) fn observe_into(&mut self, observed: &mut Vec<Observation>) {
         observed.clear();
         std::mem::swap(&mut self.told, observed);
     }
 
-    /// Whether it is of any interest to it on which devices tasks run.
+    /// Whether it matters on which devices tasks run.
     pub(crate) fn looks_at_devices(&self) -> bool {
         !self.models.is_empty()
     }
@@ -212,7 +212,7 @@ impl SimulatedEngine {
         self.end(id, self.now, Some(how));
     }
 
-    /// Refuses what an earlier term says, and what was said before.
+    /// Whether a command is new: refuses those of an earlier term, and those that came before.
     fn is_news(&mut self, fence: Fence) -> bool {
         if fence.term < self.term {
             return false;
@@ -238,7 +238,7 @@ impl SimulatedEngine {
         self.timers.insert((starts_at, Turn::Starts, fence.allocation));
     }
 
-    /// When an attempt starts and ends by itself, all tasks of it at the same moments; and how.
+    /// When an attempt starts and ends by itself, all its tasks at the same moments; and its exit code.
     fn begin(&mut self, launch: &Launch) -> (Time, Time, i32) {
         let cost = if launch.restart > 0 { self.costs.restart_ms } else { self.costs.start_ms };
         let course = self.course(launch.job);
@@ -259,7 +259,7 @@ impl SimulatedEngine {
         (since, since + Span(left), code)
     }
 
-    /// Takes over a task that was begun before. What an earlier attempt has done is not known here: the course is to leave it out.
+    /// Takes over a task that began earlier. The work of earlier attempts is not known here, so the course must leave it out.
     pub fn adopt(&mut self, adopted: Adopted) {
         let Adopted { fence, job, attempt, working_since, stopping } = adopted;
         self.term = self.term.max(fence.term);
@@ -284,7 +284,7 @@ impl SimulatedEngine {
         self.told.extend(task.start().map(|start| Observation::Started(id, start)));
     }
 
-    /// A task yields at its notice: what follows in reality within the grace follows here at once.
+    /// Stops a task at its notice: what in reality follows within the grace follows here at once.
     fn stop(&mut self, fence: Fence) {
         if !self.is_news(fence) {
             return;
@@ -302,7 +302,7 @@ impl SimulatedEngine {
         self.end(fence.allocation, self.now, Some(how));
     }
 
-    /// Ends a task so; by itself, where nothing is said, when its timer was due.
+    /// Ends a task in this way; without one, as it ends by itself when its timer is due.
     fn end(&mut self, id: AllocationId, at: Time, how: Option<EndedHow>) {
         let Some(task) = self.tasks.get_mut(&id).filter(|task| task.ended.is_none()) else { return };
         if how.is_some() {
@@ -316,7 +316,7 @@ impl SimulatedEngine {
         if !was_told {
             progress.running = progress.running.saturating_sub(1);
         }
-        // Where a task was told to go and others run on, so does the clock.
+        // If the task was told to go and others run on, so does the clock.
         if !was_told || progress.running == 0 {
             progress.stop_clock(at, resumes);
         }
@@ -324,7 +324,7 @@ impl SimulatedEngine {
 }
 
 impl Progress {
-    /// The first task of an attempt to end stops the clock of its work; `resumes` says what holds for its array.
+    /// Stops the clock of an attempt's work, as its first task to end does; `resumes` is what its array says.
     fn stop_clock(&mut self, at: Time, resumes: bool) {
         let resumes = self.course.as_ref().map_or(resumes, |course| course.resumes);
         if let Some(since) = self.working_since.take().filter(|_| resumes) {
@@ -333,7 +333,7 @@ impl Progress {
     }
 }
 
-/// How long so much work takes at a speed, rounded up to a second where the speed is not one.
+/// How long this much work takes at a speed, rounded up to a second where the speed is not one.
 fn time_for(work_ms: i64, speed: Option<(u64, u64)>) -> i64 {
     let Some((over, under)) = speed else { return work_ms };
     let exact = i128::from(work_ms) * i128::from(under);

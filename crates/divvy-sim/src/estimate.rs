@@ -1,5 +1,5 @@
-//! What is foreseen of jobs, from what a policy's class may know. An estimator sees arrivals, and of a job's length only what
-//! its end has shown; the oracle of class C alone is handed a length, and is none.
+//! Estimates of how long jobs run, from what a policy's class may know. An estimator sees arrivals, and a job's length only
+//! once it has ended; the oracle of class C, which alone is handed a length, is no estimator.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -8,26 +8,26 @@ use divvy_insight::Likeness;
 
 use crate::trace::jobs::{Arrival, Fate};
 
-/// Foresees how long jobs run.
+/// Estimates how long jobs run.
 pub trait Estimator {
-    /// How long a job that has arrived and has not ended will run; `None` if it cannot be said.
+    /// Returns how long a job that has arrived and has not ended will run; `None` if it cannot be said.
     fn foresee(&mut self, job: &Arrival) -> Option<Estimate>;
 
-    /// A job has ended after so many seconds of undisturbed work.
+    /// Records that a job has ended after this many seconds of undisturbed work.
     fn at_end(&mut self, job: &Arrival, duration_s: i64);
 
-    /// Whether all jobs that have not ended are to be foreseen anew.
+    /// Returns whether all jobs that have not ended are to be estimated anew.
     fn renews(&mut self) -> bool {
         false
     }
 }
 
-/// One length and nothing else.
+/// An estimate of one length and nothing else.
 fn exactly(seconds: i64, model: &str) -> Estimate {
     Estimate { p50_ms: seconds * 1000, p90_ms: seconds * 1000, model: model.into(), outlook: Vec::new() }
 }
 
-/// Foresees nothing (class N).
+/// Estimates nothing (class N).
 pub struct Blind;
 
 impl Estimator for Blind {
@@ -38,7 +38,7 @@ impl Estimator for Blind {
     fn at_end(&mut self, _: &Arrival, _: i64) {}
 }
 
-/// What one says who knows every length (class C).
+/// Returns the estimate of an oracle that knows every length (class C).
 pub fn oracle(fate: &Fate) -> Estimate {
     exactly(fate.duration_s(), "oracle")
 }
@@ -46,7 +46,7 @@ pub fn oracle(fate: &Fate) -> Estimate {
 /// How many finished jobs a mean is taken over.
 const REMEMBERED: usize = 10;
 
-/// What is foreseen where no job has ever finished, in seconds.
+/// The estimate where no job has ever finished, in seconds.
 const NOTHING_KNOWN_S: i64 = 3600;
 
 /// The mean of the last ten finished jobs that are most alike (class P): of the same queue, user, name and size, else of queue and
@@ -107,7 +107,7 @@ pub struct Learned {
 }
 
 impl Learned {
-    /// Of nothing yet, in a pool of so many GPUs.
+    /// Returns an empty history for a pool of this many GPUs.
     pub fn new(pool_gpus: u32) -> Self {
         Self { history: divvy_insight::History::new(pool_gpus) }
     }

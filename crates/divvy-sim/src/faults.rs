@@ -1,5 +1,5 @@
 //! Faults for the simulated engine: nodes and devices die, launches fail, tasks are struck down, answers are lost, doubled or late.
-//! Around them the engine keeps its contract: what is not forgotten is told again after a restart.
+//! Apart from that the engine keeps its contract: after a restart it reports again whatever is not forgotten.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,14 +12,14 @@ use divvy_core::time::{Span, Time};
 
 use crate::engine::SimulatedEngine;
 
-/// What becomes of the next answers of an engine.
+/// What happens to the next answers of an engine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Answers {
-    /// So many are lost; a restart tells them again.
+    /// How many are lost; a restart tells them again.
     pub lost: u32,
-    /// So many come twice.
+    /// How many come twice.
     pub doubled: u32,
-    /// So many come late, by so many milliseconds.
+    /// How many come late, and by how many milliseconds.
     pub late: (u32, i64),
 }
 
@@ -30,18 +30,18 @@ pub struct FaultyEngine {
     now: Time,
     nodes: Vec<Host>,
     answers: Answers,
-    /// So many of the next launches fail.
+    /// How many of the next launches fail.
     launches_fail: u32,
     late: BTreeMap<(Time, u64), Observation>,
     count: u64,
     told: Vec<Observation>,
     tasks: BTreeMap<AllocationId, Running>,
     xids: BTreeMap<AllocationId, u64>,
-    /// What happened that must not: a device given to two tasks at once.
+    /// Things that must not happen, and did: a device given to two tasks at once.
     wrongs: Vec<String>,
 }
 
-/// A node as it is, whatever the pool knows of it.
+/// A node as it really is, whatever the pool knows of it.
 #[derive(Clone, Debug)]
 struct Host {
     spec: NodeSpec,
@@ -61,7 +61,7 @@ struct Running {
 }
 
 impl FaultyEngine {
-    /// An engine below which these nodes are; it tells of them at once.
+    /// Returns an engine that runs on these nodes; it reports them at once.
     pub fn new(inner: SimulatedEngine, now: Time, nodes: Vec<(NodeSpec, Vec<DeviceSpec>)>) -> Self {
         let host = |(spec, devices)| Host {
             spec,
@@ -92,7 +92,7 @@ impl FaultyEngine {
         &mut self.inner
     }
 
-    /// When something happens next by itself.
+    /// Returns when something next happens by itself.
     pub fn next_due(&self) -> Option<Time> {
         let late = self.late.keys().next().map(|(at, _)| *at);
         [late, self.inner.next_due()].into_iter().flatten().min()
@@ -104,7 +104,7 @@ impl FaultyEngine {
         self.inner.advance_to(self.now);
     }
 
-    /// The daemon starts again: what was on its way to the old one is gone, and all that is known is told again.
+    /// Restarts the daemon: what was on its way to the old one is lost, and everything known is reported again.
     pub fn restart(&mut self, term: Term) {
         self.late.clear();
         self.told.clear();
@@ -116,17 +116,17 @@ impl FaultyEngine {
         self.inner.restart(term);
     }
 
-    /// Decides what becomes of the next answers.
+    /// Sets what happens to the next answers.
     pub fn set_answers(&mut self, answers: Answers) {
         self.answers = answers;
     }
 
-    /// Lets so many of the next launches fail.
+    /// Makes this many of the next launches fail.
     pub fn fail_launches(&mut self, count: u32) {
         self.launches_fail = count;
     }
 
-    /// A node is gone, with all that runs on it.
+    /// Takes a node down, with all that runs on it.
     pub fn kill_node(&mut self, node: usize) {
         let Some(host) = self.nodes.get_mut(node).filter(|host| host.up) else { return };
         host.up = false;
@@ -136,7 +136,7 @@ impl FaultyEngine {
         self.tell_node(node);
     }
 
-    /// It is back, started anew.
+    /// Brings a node back, started anew.
     pub fn raise_node(&mut self, node: usize) {
         let Some(host) = self.nodes.get_mut(node).filter(|host| !host.up) else { return };
         host.up = true;
@@ -144,7 +144,7 @@ impl FaultyEngine {
         self.tell_node(node);
     }
 
-    /// A device breaks, and what runs on it ends with an error of the device.
+    /// Breaks a device; what runs on it ends with an error of the device.
     pub fn break_device(&mut self, node: usize, place: usize) {
         let Some(uuid) = self.uuid(node, place) else { return };
         for id in self.running(|task| task.devices.iter().any(|(device, _)| *device == uuid)) {
@@ -154,14 +154,14 @@ impl FaultyEngine {
         self.set_device(node, place, (Health::Down("Xid 79: fallen off the bus".into()), None));
     }
 
-    /// Someone outside the pool uses a device.
+    /// Has someone outside the pool use a device.
     pub fn occupy_device(&mut self, node: usize, place: usize) {
         let (user, command) = ("eve".to_owned(), "python".to_owned());
         let occupant = Occupant::Process { pid: 7, user, command, memory_mib: 900 };
         self.set_device(node, place, (Health::Ok, Some(occupant)));
     }
 
-    /// A device works again, and is the pool's alone.
+    /// Makes a device work again, for the pool alone.
     pub fn heal_device(&mut self, node: usize, place: usize) {
         if let Some(host) = self.nodes.get_mut(node)
             && host.missing.remove(&place)
@@ -171,7 +171,7 @@ impl FaultyEngine {
         self.set_device(node, place, (Health::Ok, None));
     }
 
-    /// A device is not seen any more.
+    /// Makes a device disappear.
     pub fn lose_device(&mut self, node: usize, place: usize) {
         let Some(uuid) = self.uuid(node, place) else { return };
         for id in self.running(|task| task.devices.iter().any(|(device, _)| *device == uuid)) {
@@ -183,7 +183,7 @@ impl FaultyEngine {
         self.tell_node(node);
     }
 
-    /// Every node and device is there and works.
+    /// Ends all faults: every node and device is there and works.
     pub fn heal_all(&mut self) {
         self.answers = Answers::default();
         self.launches_fail = 0;
@@ -193,7 +193,7 @@ impl FaultyEngine {
         }
     }
 
-    /// Ends one of the running tasks from outside, the n-th around.
+    /// Ends one of the running tasks from outside: the n-th, counting round and round.
     pub fn strike(&mut self, nth: u64, how: EndedHow) {
         let running = self.running(|_| true);
         let count = running.len() as u64;
@@ -202,7 +202,7 @@ impl FaultyEngine {
         }
     }
 
-    /// What happened that must not, since the last call.
+    /// Returns the things that must not happen, and did since the last call.
     pub fn take_wrongs(&mut self) -> Vec<String> {
         std::mem::take(&mut self.wrongs)
     }
@@ -220,7 +220,7 @@ impl FaultyEngine {
         self.inner.live().filter(|id| self.tasks.get(id).is_some_and(&of)).collect()
     }
 
-    /// A node that is down shows no device.
+    /// Reports a node; one that is down shows no device.
     fn tell_node(&mut self, node: usize) {
         let host = &self.nodes[node];
         let there = |(place, _): &(usize, &DeviceSpec)| host.up && !host.missing.contains(place);
@@ -236,7 +236,7 @@ impl FaultyEngine {
         }
     }
 
-    /// A device of a node that is down, or that is missing, is not seen.
+    /// Reports a device, unless it is missing or its node is down.
     fn tell_device(&mut self, node: usize, place: usize) {
         let Some(host) = self.nodes.get(node).filter(|host| host.up && !host.missing.contains(&place)) else {
             return;
@@ -287,7 +287,7 @@ impl FaultyEngine {
         }
     }
 
-    /// Lets an answer through, or not.
+    /// Passes an answer on, or loses, delays or doubles it.
     fn answer(&mut self, observation: Observation, out: &mut Vec<Observation>) {
         let mut observation = observation;
         if let Observation::Ended(id, end) = &mut observation {
@@ -356,7 +356,7 @@ mod tests {
         engine: Counting,
     }
 
-    /// Counts what begins: an answer that is told again after a restart is none.
+    /// Counts what begins: an answer that is repeated after a restart does not count.
     struct Counting {
         inner: FaultyEngine,
         again: Vec<Observation>,

@@ -1,6 +1,6 @@
-//! When a waiting job will start: the very core, run forward from a pool as it is. How long each open job still runs is drawn by
-//! lot, several times over, from what is known: how long it has run, its limit, what its user says, and jobs like it that have
-//! ended. Nothing is known of jobs that are yet to arrive.
+//! When a waiting job will start: the same core, run forward from a pool as it is. How much longer each open job runs is drawn
+//! by lot, several times over, from what is known: how long it has run, its limit, what its user says, and jobs like it that
+//! have ended. Nothing is known of jobs that are yet to arrive.
 
 mod asked;
 mod experience;
@@ -26,9 +26,9 @@ pub struct Known<'a> {
     pub state: &'a State,
     /// What time it is.
     pub now: Time,
-    /// How long finished jobs have run.
+    /// How long finished jobs ran.
     pub lengths: &'a Lengths,
-    /// What a job has in common with those that have ended.
+    /// Returns what a job has in common with jobs that have ended.
     pub likeness: &'a dyn Fn(&Job) -> Likeness,
     /// What every attempt costs besides its work.
     pub costs: Costs,
@@ -37,23 +37,22 @@ pub struct Known<'a> {
 /// How far a forecast looks.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// How many courses of the future are drawn.
+    /// How many futures are drawn.
     pub samples: u32,
     /// How far into the future each is followed, in milliseconds.
     pub horizon_ms: i64,
-    /// How many moments at which something happens are followed in each.
+    /// How many moments at which something happens are followed in each, at most.
     pub moments: u64,
-    /// What the lots are drawn with.
+    /// The seed of the lots.
     pub seed: u64,
-    /// By how much all jobs of a future may end sooner or later than those before: the rate of their ends is multiplied by up to
-    /// the exponential of this, or divided by it.
+    /// How much sooner or later than those before all jobs of a future may end: the rate of their ends is multiplied or divided
+    /// by up to the exponential of this.
     pub doubt: f64,
 }
 
 impl Default for Bounds {
     /// Fifteen futures of four weeks: the second and the fourteenth of fifteen starts stand for the tenth and the ninetieth
-    /// percentile. Where jobs end up to half as fast again as before, or as slowly, the traces of the benchmarks are met best
-    /// before anything was learned from errors.
+    /// percentile. A doubt of 0.5 met the traces of the benchmarks best before anything was learned from errors.
     fn default() -> Self {
         Self { samples: 15, horizon_ms: 28 * 86_400_000, moments: 20_000, seed: 0, doubt: 0.5 }
     }
@@ -64,29 +63,29 @@ impl Default for Bounds {
 pub struct Basis {
     /// How many finished jobs are like those that run.
     pub finished: u64,
-    /// How many jobs run of which somebody says how long.
+    /// How many running jobs have a length or a limit that somebody stated.
     pub said: u64,
-    /// How many run of which nothing at all is known: they hold what they have for as long as is looked ahead.
+    /// How many running jobs nothing at all is known of: they keep what they hold up to the horizon.
     pub unknown: u64,
 }
 
 /// When jobs start, in each future.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Forecast {
-    /// The pool was looked at then.
+    /// When the pool was looked at.
     pub as_of: Time,
-    /// The last cycle before.
+    /// The last cycle before that.
     pub cycle: u64,
     /// What it rests on.
     pub basis: Basis,
-    /// Up to when every future was followed, unless all that was asked for had started before.
+    /// The time up to which every future was followed, unless all jobs asked about had started before.
     pub until: Time,
-    /// When each job that was asked for starts, in each future; absent where it does not.
+    /// When each job asked about starts, in each future; absent where it does not.
     starts: Vec<BTreeMap<JobId, Time>>,
 }
 
 impl Forecast {
-    /// How long a job waits in each future from now on, in milliseconds, rising; `None`, at the end, where it does not start.
+    /// Returns how long a job still waits in each future, in milliseconds, ascending; `None`, at the end, if it never starts.
     pub fn waits_ms(&self, job: JobId) -> Vec<Option<i64>> {
         let wait = |starts: &BTreeMap<JobId, Time>| starts.get(&job).map(|at| at.since(self.as_of).0);
         let mut waits: Vec<Option<i64>> = self.starts.iter().map(wait).collect();
@@ -94,14 +93,14 @@ impl Forecast {
         waits
     }
 
-    /// How many futures were followed to their end.
+    /// Returns how many futures were followed to their end.
     pub fn samples(&self) -> usize {
         self.starts.len()
     }
 }
 
-/// Runs the core forward until the wanted jobs have started. `gives_up` is asked from time to time: once it says so, what was found
-/// up to then is all, and a future that is not at its end is none.
+/// Runs the core forward until the wanted jobs have started. `gives_up` is asked from time to time: once it says so, the forecast
+/// is what was found up to then, without the unfinished future.
 pub fn forecast(
     known: &Known<'_>,
     wanted: &BTreeSet<JobId>,

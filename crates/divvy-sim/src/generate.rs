@@ -35,7 +35,7 @@ impl Default for Recipe {
     }
 }
 
-/// So many nodes with so many GPUs of one model.
+/// A number of nodes, each with so many GPUs of one model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeGroup {
     /// How many nodes.
@@ -73,7 +73,7 @@ impl FromStr for NodeGroup {
 const CPU_MILLI_PER_GPU: i64 = 12_000;
 const MEMORY_MIB_PER_GPU: i64 = 65_536;
 
-/// The nodes of a recipe. Teams own them in order, each as many as the next, give or take one.
+/// Returns the nodes of a recipe. Teams own them in order, in equal numbers, give or take one.
 pub fn cluster(recipe: &Recipe) -> Vec<ClusterNode> {
     let total: u64 = recipe.nodes.iter().map(|group| u64::from(group.count)).sum();
     let all = recipe.nodes.iter().flat_map(|group| (0..group.count).map(move |_| group));
@@ -92,7 +92,7 @@ fn team_name(team: u32) -> String {
     format!("team-{}", team + 1)
 }
 
-/// The jobs of a recipe, sorted by submission; endless recipes cost no memory.
+/// Returns the jobs of a recipe, sorted by submission; endless recipes cost no memory.
 pub fn jobs(recipe: &Recipe) -> impl Iterator<Item = TraceJob> + use<> {
     Workload::new(recipe).take(usize::try_from(recipe.jobs).unwrap_or(usize::MAX))
 }
@@ -107,7 +107,7 @@ struct Application {
     median_s: f64,
 }
 
-/// The median over applications of the median duration, and how far both spread (as sigma of the logarithm).
+/// The median over applications of their medians, and how widely both spread (as sigma of the logarithm).
 const MEDIAN_S: f64 = 1800.0;
 const SPREAD_OF_APPLICATIONS: f64 = 1.5;
 const SPREAD_OF_RUNS: f64 = 0.5;
@@ -128,22 +128,22 @@ const DAY_S: f64 = 86_400.0;
 /// No run is longer than this: clusters have limits.
 const LONGEST_S: f64 = 30.0 * DAY_S;
 
-/// Most applications of a user.
+/// The most applications that a user has.
 const MOST_APPLICATIONS: u64 = 8;
 
-/// GPUs of an application, with how many in a hundred ask for them.
+/// The GPUs that an application asks for, and how many applications in a hundred do.
 const SIZES: [(u32, u32); 7] = [(1, 50), (2, 12), (4, 12), (8, 16), (16, 6), (32, 3), (64, 1)];
 
 /// An endless stream of jobs.
 struct Workload {
     draws: Draws,
     applications: Vec<Application>,
-    /// Up to each application, the sum of the weights: few users submit most jobs, mostly of few applications.
+    /// Running sums of the applications' weights: few users submit most jobs, mostly of few applications.
     weights: Vec<f64>,
     /// Mean submissions per second; a sweep is one.
     submissions_per_s: f64,
     now_s: f64,
-    /// Runs of the sweep that are still to be submitted, and of which application.
+    /// The runs of the sweep that are still to be submitted, and their application.
     sweep: (u64, usize),
     count: u64,
 }
@@ -162,8 +162,8 @@ impl Workload {
         Self { draws, applications, weights, submissions_per_s, now_s: 0.0, sweep: (0, 0), count: 0 }
     }
 
-    /// Moves on to the next submission: a Poisson process whose rate swings with the day, by thinning one whose rate
-    /// is the highest.
+    /// Moves on to the next submission: a Poisson process whose rate swings with the day, made by thinning one at
+    /// the highest rate.
     fn wait(&mut self) {
         let most_per_s = self.submissions_per_s * (1.0 + SWING);
         loop {
@@ -215,14 +215,14 @@ impl Iterator for Workload {
     }
 }
 
-/// What a trace of such a length has of the mean submissions of a day: it begins when fewest are made. One of a day or more has
-/// all of them, nearly.
+/// The part of a day's mean submissions that a trace of this length sees: it begins when fewest are made. A trace of a day or
+/// more sees nearly all of them.
 fn mean_of_swing(span_s: f64) -> f64 {
     let turn = span_s / DAY_S * std::f64::consts::TAU;
     if turn > 0.0 && span_s < DAY_S { 1.0 - SWING * libm::sin(turn) / turn } else { 1.0 }
 }
 
-/// What all users run, with the sums of their weights.
+/// The applications of all users, with the running sums of their weights.
 fn applications(recipe: &Recipe, nodes: &[ClusterNode], draws: &mut Draws) -> (Vec<Application>, Vec<f64>) {
     let teams = recipe.teams.max(1);
     let sizes: Vec<_> = (0..teams).map(|team| sizes(nodes, &team_name(team))).collect();
@@ -245,7 +245,7 @@ fn applications(recipe: &Recipe, nodes: &[ClusterNode], draws: &mut Draws) -> (V
     (applications, weights)
 }
 
-/// The sizes that fit the nodes of a team, or of the pool where it owns none: on one node, or on whole nodes of eight.
+/// The sizes that fit the nodes of a team (of the pool, if it owns none): on one node, or on whole nodes of eight.
 fn sizes(nodes: &[ClusterNode], team: &str) -> Vec<(u32, u32)> {
     let own: Vec<_> = nodes.iter().filter(|node| node.pool == team).collect();
     let nodes = if own.is_empty() { nodes.iter().collect() } else { own };
@@ -256,7 +256,7 @@ fn sizes(nodes: &[ClusterNode], team: &str) -> Vec<(u32, u32)> {
     if sizes.is_empty() { vec![(1, 1)] } else { sizes }
 }
 
-/// The work of one job in the mean.
+/// The mean work of a job, in GPU seconds.
 fn mean_gpu_s(applications: &[Application], weights: &[f64]) -> f64 {
     let mean_of_runs = libm::exp(SPREAD_OF_RUNS * SPREAD_OF_RUNS / 2.0);
     let (mut sum, mut before) = (0.0, 0.0);
@@ -273,23 +273,23 @@ fn mean_gpu_s(applications: &[Application], weights: &[f64]) -> f64 {
 struct Draws(Dice);
 
 impl Draws {
-    /// From 0 up to, but not, 1.
+    /// A number from 0 up to, but not including, 1.
     fn unit(&mut self) -> f64 {
         (self.0.any() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// From 0 up to, but not, a bound.
+    /// A number from 0 up to, but not including, a bound.
     fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.0.any()) * u128::from(bound)) >> 64) as u64
     }
 
-    /// Normally distributed, with mean 0 and deviation 1 (Box and Muller).
+    /// A normally distributed number, with mean 0 and deviation 1 (Box and Muller).
     fn normal(&mut self) -> f64 {
         let (radius, angle) = (1.0 - self.unit(), self.unit());
         libm::sqrt(-2.0 * libm::log(radius)) * libm::cos(std::f64::consts::TAU * angle)
     }
 
-    /// A place among running sums of weights.
+    /// A random index into running sums of weights.
     fn weighted(&mut self, sums: &[f64]) -> usize {
         let at = self.unit() * sums.last().copied().unwrap_or_default();
         sums.partition_point(|sum| *sum <= at).min(sums.len().saturating_sub(1))

@@ -1,6 +1,6 @@
-//! Divvy on paper: the very core that runs a pool, in virtual time. It replays traces, answers what-if, and looks for broken laws.
+//! Divvy on paper: the core that runs a pool, in virtual time. It replays traces, answers what-if, and looks for broken laws.
 //!
-//! Nothing here decides: every decision is the core's [`divvy_core::controller::Controller`]'s.
+//! Nothing here decides: every decision is made by the core's [`divvy_core::controller::Controller`].
 
 pub mod chaos;
 mod dice;

@@ -1,4 +1,4 @@
-//! What came of a replay: completion times, waits, fairness, use.
+//! The results of a replay: completion times, waits, fairness, use.
 //!
 //! Sums are integers, so that a mean does not depend on the order of its terms; floats appear in the last division.
 //! Jobs are counted one by one when they end, and none of them is kept: four bytes remain of each, for the
@@ -30,11 +30,11 @@ pub struct Finished {
     pub finish_s: i64,
     /// Seconds of undisturbed work.
     pub duration_s: i64,
-    /// Seconds that count as work: the same, but where models differ in speed, those for which it held its GPUs.
+    /// Seconds that count as work: the duration or, where models differ in speed, the time it held its GPUs.
     pub worked_s: i64,
     /// How often it was stopped before its end.
     pub preemptions: u32,
-    /// What it got beside its fair share.
+    /// What it got compared with its fair share.
     pub fairness: Fairness,
 }
 
@@ -55,7 +55,7 @@ pub struct Cut {
     pub finish_s: i64,
     /// Seconds of undisturbed work that it would have needed.
     pub duration_s: i64,
-    /// Seconds that count as work, as of one that finished: what it did.
+    /// Seconds that count as work, as for a finished job: what it did.
     pub worked_s: i64,
     /// How often it was stopped before that.
     pub preemptions: u32,
@@ -97,7 +97,7 @@ pub struct Figures {
     pub p90_jct_s: i64,
     /// The 99th percentile.
     pub p99_jct_s: i64,
-    /// The mean of that time less the duration of the job; where models differ in speed, less the time for which it held its GPUs.
+    /// The mean completion time less the job's duration; where models differ in speed, less the time for which it held its GPUs.
     pub mean_wait_s: f64,
     /// How often jobs were stopped before their end.
     pub preemptions: u64,
@@ -115,12 +115,12 @@ pub struct Tallies {
     first_submit_s: Option<i64>,
     last_finish_s: Option<i64>,
     by_queue: BTreeMap<String, Tally>,
-    /// How long those took that are not measured: for the drawing alone.
+    /// Completion times of the jobs that are not measured: for the drawing alone.
     others_jct_s: Seconds,
 }
 
 impl Tallies {
-    /// Of nothing yet, in a pool of so many GPUs; `measured` are the rows that means and percentiles are taken over.
+    /// Returns empty tallies of a pool of so many GPUs; means and percentiles are taken over the rows `measured`.
     pub fn new(gpus: u32, measured: Interval) -> Self {
         Self {
             measured,
@@ -144,7 +144,7 @@ impl Tallies {
         }
     }
 
-    /// Counts a job that a time limit ended: its work and its end are as real as any, but it took no time to get done.
+    /// Counts a job that a time limit ended: its work and its end count, but it has no completion time.
     pub fn count_cut(&mut self, job: &Cut) {
         self.count_work(job.gpus, job.worked_s, (job.submit_s, job.finish_s));
         if !self.measured.has_row(job.row) {
@@ -162,7 +162,7 @@ impl Tallies {
         self.last_finish_s = self.last_finish_s.max(Some(finish_s));
     }
 
-    /// That of a queue. A name is copied only the first time.
+    /// The tally of a queue. A name is copied only the first time.
     fn tally(&mut self, queue: &str) -> Option<&mut Tally> {
         if !self.by_queue.contains_key(queue) {
             self.by_queue.insert(queue.to_owned(), Tally::default());
@@ -182,7 +182,7 @@ impl Tallies {
         self.others_jct_s.append(other.others_jct_s);
     }
 
-    /// Sums up, and gives the completion times of all jobs, measured or not, sorted in several lists.
+    /// Sums up, and returns the completion times of all jobs, measured or not, in several sorted lists.
     pub fn close(mut self) -> (Summary, Vec<Seconds>) {
         self.by_queue.values_mut().for_each(|tally| tally.jct_s.sort());
         self.others_jct_s.sort();
@@ -226,15 +226,15 @@ impl Fairness {
     }
 }
 
-/// Jobs shorter than this count as this long in their fairness: else a second's wait of a job of one second is unfair.
+/// Shorter jobs count as this long in their fairness: else one second's wait would be unfair to a job of one second.
 const SHORTEST_FAIR_S: i64 = 60;
 
-/// How much is wanted of a pool: the integral over time of max(GPUs of the pool, GPUs wanted by unfinished jobs), up
-/// to now.
+/// The demand on a pool: the integral over time, up to now, of max(GPUs of the pool, GPUs wanted by unfinished
+/// jobs).
 ///
 /// Contention at a moment is max(1, GPUs wanted by unfinished jobs ÷ GPUs of the pool). With I the integral over the
 /// stay of a job, the mean contention is I ÷ (pool · stay), hence ρ = stay² · pool ÷ (duration · I): whole numbers up
-/// to the last division. All that has to be kept of a job is what the integral was when it came.
+/// to the last division. All that must be kept per job is the integral at its arrival.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Contention {
     pool_gpus: i128,
@@ -244,19 +244,19 @@ pub struct Contention {
 }
 
 impl Contention {
-    /// Of a pool of so many GPUs, in which nobody wants anything.
+    /// Returns the contention of a pool of this many GPUs in which nothing is wanted.
     pub fn new(pool_gpus: u32) -> Self {
         Self { pool_gpus: pool_gpus.into(), ..Self::default() }
     }
 
-    /// A job was submitted. Gives the integral up to then.
+    /// Adds a submitted job. Returns the integral up to then.
     pub fn arrives(&mut self, at_s: i64, gpus: u32) -> i128 {
         self.pass_to(at_s);
         self.wanted_gpus += i128::from(gpus);
         self.integral
     }
 
-    /// A job ended that was submitted when the integral was `before`.
+    /// Removes a job that ended, submitted when the integral was `before`. Returns its fairness.
     pub fn ends(&mut self, job: Stay, before: i128) -> Fairness {
         self.pass_to(job.finish_s);
         self.wanted_gpus -= i128::from(job.gpus);
@@ -265,14 +265,14 @@ impl Contention {
         Fairness { over: stay * stay * self.pool_gpus, under: duration * (self.integral - before) }
     }
 
-    /// Calls come in the order of time.
+    /// Moves on to a time; calls come in the order of time.
     fn pass_to(&mut self, at_s: i64) {
         self.integral += i128::from(at_s - self.now_s) * self.wanted_gpus.max(self.pool_gpus);
         self.now_s = at_s;
     }
 }
 
-/// From when to when a job of how many GPUs was there, and how long it worked.
+/// The stay of a job: from when to when it was there, its GPUs, and how long it worked.
 #[derive(Clone, Copy, Debug)]
 pub struct Stay {
     /// The GPUs that it wanted all the time.
@@ -320,13 +320,13 @@ impl Tally {
 }
 
 impl Figures {
-    /// Over several tallies, the times of which are sorted.
+    /// Figures over several tallies whose times are sorted.
     fn of(tallies: &[&Tally]) -> Self {
         let times: Vec<&Seconds> = tallies.iter().map(|tally| &tally.jct_s).collect();
         let count: usize = times.iter().map(|times| times.len()).sum();
         let sum = |of: fn(&Tally) -> i128| tallies.iter().map(|tally| of(tally)).sum::<i128>() as f64;
         let per_job = |sum: f64| if count == 0 { 0.0 } else { sum / count as f64 };
-        // By nearest rank: the smallest value that at least so many percent of all are not above.
+        // By nearest rank: the smallest value that at least this percentage of all values does not exceed.
         let percentile = |percent: usize| at_rank(&times, (count * percent).div_ceil(100));
         Self {
             refused: 0,

@@ -43,7 +43,7 @@ pub enum Packing {
     GpuClustering,
     /// Any node.
     Random {
-        /// Another seed, another choice.
+        /// The seed of the choice.
         seed: u64,
     },
     /// Divvy's own default.
@@ -51,7 +51,7 @@ pub enum Packing {
 }
 
 impl Packing {
-    /// All, with this seed for the random one.
+    /// Returns all policies, with this seed for the random one.
     pub fn all(seed: u64) -> [Packing; 7] {
         [
             Packing::Fgd,
@@ -77,7 +77,7 @@ impl Packing {
         }
     }
 
-    /// The policy of a name, with this seed if it is the random one.
+    /// Returns the policy of a name, with this seed if it is the random one.
     pub fn named(name: &str, seed: u64) -> Result<Packing, NoSuchPacking> {
         let known = Packing::all(seed);
         known
@@ -146,11 +146,11 @@ impl PlacedByClass {
     }
 }
 
-/// What an experiment gives. The arrays hold one value per percent of the capacity that has arrived, 0 to 130: the mean over the
-/// arrivals that round to it; `None` where there were none.
+/// The result of an experiment. The arrays hold one value per percent of the capacity that has arrived, 0 to 130: the mean over
+/// the arrivals that round to that percentage; `None` where there were none.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Packed {
-    /// Which.
+    /// Which policy.
     pub policy: String,
     /// What it knew: `oracle` or `online`.
     pub knowledge: String,
@@ -160,7 +160,7 @@ pub struct Packed {
     pub placed: u64,
     /// Tasks that no node could take even if it were idle.
     pub never_fit: u64,
-    /// Of those placed, by class.
+    /// The placed ones, by class.
     pub placed_by_class: PlacedByClass,
     /// The hash of all decisions.
     pub digest: String,
@@ -273,7 +273,7 @@ impl Pool {
         let specs = workload.pods.iter().map(|pod| Arc::new(spec(pod))).collect();
         let owner = Arc::new(Owner { name: "trace".into(), ..Owner::default() });
         let mut controller = Controller::open(state);
-        // Laws are checked at the end: each check costs as much as all that is placed.
+        // Laws are checked only at the end: each check costs as much as all that is placed.
         controller.check_every(0);
         Ok(Self { controller, specs, owner })
     }
@@ -327,7 +327,7 @@ fn refused(task: usize) -> impl FnOnce(Rejection) -> PackError {
     move |rejection| PackError::Refused { task, rejection: Box::new(rejection) }
 }
 
-/// The events that make the pool: a node per row, so that a node's place is its rank.
+/// The events that make the pool: one node per row, so that a node's place is its rank.
 fn beginning(nodes: &[Node], policy: Policy) -> Vec<Event> {
     let mut events = vec![
         Event::TermBegan { term: Term(1), boot_id: String::new(), version: String::new() },
@@ -358,7 +358,7 @@ fn beginning(nodes: &[Node], policy: Policy) -> Vec<Event> {
     events
 }
 
-/// A task as a job: it waits for whatever there is, so that the pool does not refuse it outright.
+/// A task as a job that waits for capacity, so that the pool does not refuse it outright.
 fn spec(pod: &Pod) -> JobSpec {
     let draw = match pod.gpu_milli {
         1000 => DrawAsk::Whole,

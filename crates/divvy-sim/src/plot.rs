@@ -1,4 +1,4 @@
-//! Drawings of a replay: the queue, the use of the GPUs, and how long jobs took. One SVG file, without any font in it.
+//! Drawings of a replay: the queue, the use of the GPUs, and how long jobs took. One SVG file that contains no fonts.
 
 use std::error::Error;
 use std::ops::Range;
@@ -18,7 +18,7 @@ pub struct Plot<'a> {
     pub gpus: u32,
     /// What happened.
     pub timeline: &'a Timeline,
-    /// How long the jobs took that ended, from submission to end: in sorted lists.
+    /// How long the jobs that ended took, from submission to end: in sorted lists.
     pub jct_s: &'a [Seconds],
 }
 
@@ -30,10 +30,10 @@ pub struct PlotError(String);
 const WIDTH: u32 = 960;
 const HEIGHT: u32 = 1080;
 
-/// Labels that can be read where the drawing fills half a screen.
+/// Labels that are legible where the drawing fills half a screen.
 const LABELS: (&str, u32) = ("sans-serif", 18);
 
-/// As many points as the drawing has columns, or about.
+/// About as many points as the drawing has columns.
 const POINTS: usize = 800;
 
 const DAY_S: f64 = 86_400.0;
@@ -71,7 +71,7 @@ fn draw(plot: &Plot<'_>, text: &mut String) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// What time is counted in: the largest of which there are some.
+/// The unit of a time axis: the largest that fits into its length at least twice.
 #[derive(Clone, Copy)]
 struct Unit {
     name: &'static str,
@@ -119,7 +119,7 @@ impl Curve {
     fn times(&self) -> Range<f64> {
         let first = self.points.first().map_or(0.0, |(at, _)| *at);
         let last = self.points.last().map_or(0.0, |(at, _)| *at);
-        // A range of no length cannot be drawn.
+        // A range without length cannot be drawn.
         first..last.max(first + 1.0 / self.unit.s)
     }
 
@@ -153,7 +153,7 @@ fn over_time(area: &Area<'_>, curve: &Curve) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Up to eight whole numbers above 0, one, two or five apart, or ten times that: there is no half job.
+/// Up to eight whole numbers above 0, spaced one, two or five times a power of ten: there is no half job.
 fn whole_steps(top: f64) -> Vec<f64> {
     const MOST: f64 = 8.0;
     let (mut step, mut factors) = (1.0, [2.0, 2.5, 2.0].into_iter().cycle());
@@ -163,7 +163,7 @@ fn whole_steps(top: f64) -> Vec<f64> {
     (0..).map(|at| f64::from(at) * step).take_while(|count| *count <= top).collect()
 }
 
-/// The share of jobs that had ended after a time, which is drawn by its logarithm.
+/// Draws the share of jobs that had ended after a time, on a logarithmic axis of time.
 fn completion_times(area: &Area<'_>, jct_s: &[Seconds]) -> Result<(), Box<dyn Error>> {
     let shares = shares(jct_s);
     let longest = shares.last().map_or(10.0, |(longest, _)| longest.max(10.0));
@@ -180,14 +180,14 @@ fn completion_times(area: &Area<'_>, jct_s: &[Seconds]) -> Result<(), Box<dyn Er
         .x_label_formatter(&|seconds| time(*seconds))
         .y_desc("jobs ended, %")
         .draw()?;
-    // Between the ends of two jobs nobody ends.
+    // Between two ends the share stays the same.
     let before = std::iter::once(0.0).chain(shares.iter().map(|(_, share)| *share));
     let steps = shares.iter().zip(before).flat_map(|((at, share), before)| [(*at, before), (*at, *share)]);
     chart.draw_series(LineSeries::new(steps, DURATION.stroke_width(2)))?;
     Ok(())
 }
 
-/// Times, of at least a second, with the share that was not longer, as many as can be seen.
+/// Times of at least a second, each with the share of jobs that took no longer, as many as can be seen.
 fn shares(jct_s: &[Seconds]) -> Vec<(f64, f64)> {
     let count: usize = jct_s.iter().map(Seconds::len).sum();
     let points = count.min(POINTS);
@@ -198,7 +198,7 @@ fn shares(jct_s: &[Seconds]) -> Vec<(f64, f64)> {
     (1..=points).map(share).collect()
 }
 
-/// A power of ten in seconds, as people count.
+/// Writes a power of ten in seconds in the units that people use.
 fn time(seconds: f64) -> String {
     let (number, unit) = match seconds {
         _ if seconds >= DAY_S => (seconds / DAY_S, "d"),

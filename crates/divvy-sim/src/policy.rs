@@ -1,4 +1,4 @@
-//! The policies by their names: settings of the core, and what is foreseen of jobs. None of them is code of the simulator's own.
+//! The policies by their names: settings of the core, and how job lengths are estimated. None is code of the simulator's own.
 
 use std::fmt;
 use std::str::FromStr;
@@ -32,9 +32,9 @@ impl fmt::Display for Class {
 /// A policy by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Named {
-    /// First in, first out; the first that does not fit keeps back the rest.
+    /// First in, first out; the first job that does not fit keeps back the rest.
     Fifo,
-    /// First in, first out, passing over what does not fit.
+    /// First in, first out, passing over jobs that do not fit.
     FifoScan,
     /// The shortest first, by an oracle.
     Sjf,
@@ -44,11 +44,11 @@ pub enum Named {
     Srsf,
     /// Least attained service in two levels and a queue each (Tiresias, NSDI 2019).
     Las,
-    /// Levels of attained service that grow by four, inside by submission.
+    /// Levels of attained service that grow fourfold; within a level, by submission.
     Mlfq,
-    /// The least device-time first, as similar jobs ran before.
+    /// The least device-time first, estimated from how long similar jobs ran.
     Hist,
-    /// The least remaining device-time first, preemptive, likewise.
+    /// The least remaining device-time first, preemptive, with the same estimate.
     HistSrsf,
     /// Guarantees first, then by submission.
     QuotaFifo,
@@ -92,7 +92,7 @@ pub fn names() -> impl Iterator<Item = &'static str> {
     NAMES.iter().map(|(name, _)| *name)
 }
 
-/// The names of those that know no more than a pool does.
+/// Returns the names of those that know no more than a pool does.
 pub fn names_of_class_n() -> impl Iterator<Item = &'static str> {
     NAMES.iter().filter(|(_, policy)| policy.class() == Class::N).map(|(name, _)| *name)
 }
@@ -113,7 +113,7 @@ impl fmt::Display for Named {
     }
 }
 
-/// The file of Divvy's own default, as a pool uses it where it is told nothing else.
+/// The file of Divvy's own default, which a pool uses unless told otherwise.
 const OWN: &str = include_str!("../policies/divvy.yaml");
 
 impl Named {
@@ -126,12 +126,12 @@ impl Named {
         }
     }
 
-    /// Whether it comes from the literature: then its own rules say who loses.
+    /// Returns whether it comes from the literature: then its own rules choose the victims.
     pub fn is_reference(self) -> bool {
         !matches!(self, Self::Divvy | Self::DivvyHistory)
     }
 
-    /// The settings of the planner that are this policy.
+    /// Returns the settings of the planner for this policy.
     pub fn settings(self) -> Policy {
         let order = |order| Policy { order, ..Policy::one_line() };
         let walk = |policy| Policy { preempt: Preempt::Walk, ..policy };
@@ -157,7 +157,7 @@ impl Named {
     }
 }
 
-/// A policy as people choose it: by its name, or in a file of their own. What a file says knows no more than class N.
+/// A policy as people choose it: by name, or in a file of their own. What a file says knows no more than class N.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Chosen {
     /// The name, or where the file is.
@@ -168,19 +168,19 @@ pub struct Chosen {
     pub class: Class,
 }
 
-/// What is neither the name of a policy nor a file that says one.
+/// Why a text is neither the name of a policy nor a file that holds one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoPolicy {
-    /// There is no such file, either.
+    /// It names no policy, and there is no such file.
     #[error("{0}; a path to a file that says one would do, too")]
     Unknown(#[from] NoSuchPolicy),
-    /// It is a path, and there is nothing.
+    /// It is a path, and there is no file.
     #[error("there is no file {0}")]
     Missing(String),
     /// The file cannot be read.
     #[error("{0}: {1}")]
     Unreadable(String, String),
-    /// It is no text: from this line and byte on.
+    /// It is not text, from this line and byte on.
     #[error("{0}: line {1}, byte {2} of the file: it is not UTF-8 from there on")]
     NoText(String, usize, usize),
     /// It does not say a policy.
@@ -225,7 +225,7 @@ impl From<Named> for Chosen {
     }
 }
 
-/// Levels that end at so many device-seconds.
+/// A policy whose levels end at these device-seconds.
 fn levels(device_s: &[i64], within: Within) -> Policy {
     let levels_device_ms = device_s.iter().map(|seconds| seconds * 1000).collect();
     let attained = Attained { levels_device_ms, head_start_ms: 0, within, ..Attained::default() };

@@ -16,7 +16,7 @@ use divvy_core::time::{Span, Time};
 
 use crate::engine::{Costs, SimulatedEngine};
 
-/// Who gives the simulator's commands.
+/// The person who gives the simulator's commands.
 pub(crate) fn root() -> Person {
     Person::administrator("root")
 }
@@ -28,12 +28,12 @@ pub struct VirtualPool {
     now: Time,
     digest: u64,
     events: u64,
-    /// When the next decision is made, if the last one was followed by something.
+    /// When the next decision is made, if something follows from the last one.
     again: Option<Time>,
     lists: Lists,
 }
 
-/// Lists whose memory is used again.
+/// Lists whose memory is reused.
 #[derive(Default)]
 struct Lists {
     batch: Batch,
@@ -41,20 +41,20 @@ struct Lists {
     happened: Vec<Stamped>,
 }
 
-/// How long a stop takes until the pool plans with what it has freed: a second, so that endless rounds take time, too.
+/// How long after a stop the pool plans with what it has freed: a second, so that endless rounds take time, too.
 const NEXT_CYCLE: Span = Span(1000);
 
 /// What a pool begins with.
 pub struct Beginning {
     /// Its nodes with their devices, in the order of their ids.
     pub nodes: Vec<(NodeSpec, Vec<DeviceSpec>)>,
-    /// Its queues; none for the one that every pool has.
+    /// Its queues; empty for only the one that every pool has.
     pub queues: Vec<Queue>,
     /// How it decides.
     pub policy: Policy,
 }
 
-/// What queues are to be guaranteed beyond what such nodes have, if anything: what a pool that has them would refuse.
+/// Returns what these queues are guaranteed beyond what the nodes have, if anything: a pool would refuse them.
 pub fn beyond(
     nodes: Vec<(NodeSpec, Vec<DeviceSpec>)>,
     queues: &[Queue],
@@ -67,7 +67,7 @@ pub fn beyond(
 }
 
 impl VirtualPool {
-    /// A pool with nothing in it but its nodes and queues.
+    /// Begins a pool with nothing in it but its nodes and queues.
     pub fn begin(beginning: Beginning, engine: SimulatedEngine, now: Time) -> Result<Self, Broken> {
         let mut pool = Self::of(State::default(), engine, now);
         let term = Command::Begin {
@@ -90,7 +90,7 @@ impl VirtualPool {
         Ok(pool)
     }
 
-    /// A pool as it was found. The engine has taken over what runs in it.
+    /// Continues a pool as it was found. The engine has taken over what runs in it.
     pub fn resume(state: State, engine: SimulatedEngine, now: Time) -> Self {
         let now = now.max(state.now);
         Self::of(state, engine, now)
@@ -134,12 +134,12 @@ impl VirtualPool {
         self.events
     }
 
-    /// When something happens next by itself.
+    /// Returns when something next happens by itself.
     pub fn next_due(&self) -> Option<Time> {
         [self.engine.next_due(), self.controller.due(), self.again].into_iter().flatten().min()
     }
 
-    /// Whether something is due that the planner was not told of.
+    /// Returns whether something is due that the planner was not told of.
     pub fn is_due(&self) -> bool {
         self.controller.due().into_iter().chain(self.again).any(|due| due <= self.now)
     }
@@ -156,9 +156,9 @@ impl VirtualPool {
         Ok(self.controller.take(command, self.now)?.map(|answer| answer.job))
     }
 
-    /// Decides once, and carries out what was decided. What follows from that at the same moment waits for the next decision:
-    /// where jobs give way by least loss, that comes soon after, as in a pool; the orders of the literature decide when a job
-    /// arrives or ends, also where a decision ends it, as that of a time limit does.
+    /// Decides once, and carries out what was decided. What follows from that at the same moment waits for the next decision.
+    /// Where victims are chosen by least loss, that decision comes soon after, as in a pool; the orders of the literature
+    /// decide when a job arrives or ends, also where a decision ends it, as a time limit does.
     pub fn decide(&mut self) -> Result<Vec<Stamped>, Broken> {
         self.controller.cycle(self.now)?;
         let happened = self.settle()?;
@@ -204,7 +204,7 @@ impl VirtualPool {
         }
     }
 
-    /// Takes a list back that it gave: its memory is used again.
+    /// Takes back a list that it gave out, to reuse its memory.
     pub fn take_back(&mut self, mut happened: Vec<Stamped>) {
         happened.clear();
         self.lists.happened = happened;

@@ -1,7 +1,7 @@
-//! One cluster as many pools or as one: a replay of each, side by side, and what came of all.
+//! One cluster as many pools or as one: a replay of each, side by side, and the results of all together.
 //!
-//! The trace is read again by each thread, which hands every job to its pool: nothing is kept of a job but what is
-//! open, and, of those that have ended, what their percentiles need.
+//! Each thread reads the trace again and hands every job to its pool. Only open jobs are kept and, of those that
+//! have ended, what their percentiles need.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -37,7 +37,7 @@ pub enum Pools {
     Shared,
 }
 
-/// A text that is neither.
+/// A text that names neither.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is neither own nor shared")]
 pub struct NotPools(String);
@@ -54,17 +54,17 @@ impl FromStr for Pools {
     }
 }
 
-/// What a replay of a whole cluster takes.
+/// The input of a replay of a whole cluster.
 pub struct Request<'a> {
     /// All nodes.
     pub nodes: &'a [ClusterNode],
     /// Where all jobs are read from.
     pub trace: &'a Trace,
-    /// What it was found to hold.
+    /// What the trace was found to hold.
     pub survey: &'a Survey,
     /// Where they may run.
     pub pools: Pools,
-    /// The queues; none for one of each name in the trace.
+    /// The queues; empty for one queue per name in the trace.
     pub queues: Vec<Queue>,
     /// How it decides.
     pub policy: Policy,
@@ -72,23 +72,23 @@ pub struct Request<'a> {
     pub class: Class,
     /// What each later start of a job costs, in milliseconds.
     pub restart_ms: i64,
-    /// How fast each kind of job runs on each model; without it all run as fast on any.
+    /// How fast each kind of job runs on each model; without it all run equally fast on any.
     pub speeds: Option<&'a Speeds>,
     /// The rows that means and percentiles are taken over.
     pub measured: Interval,
-    /// Whether it is kept of each job when it started and ended: 40 bytes each.
+    /// Whether the start and the end of each job are kept: 40 bytes each.
     pub keeps_ends: bool,
-    /// How many threads share the pools. It changes nothing but the time that it takes.
+    /// How many threads share the pools. It changes only the time that it takes.
     pub threads: usize,
 }
 
-/// What came of it.
+/// The result of a replay.
 pub struct Outcome {
     /// The figures.
     pub summary: Summary,
     /// The GPUs of all pools that had jobs.
     pub gpus: u32,
-    /// How long all jobs took that ended, measured or not, in sorted lists.
+    /// How long all jobs that ended took, measured or not, in sorted lists.
     pub jct_s: Vec<Seconds>,
     /// What became of each job that ended, in the order of the trace, if that was asked for.
     pub ends: Vec<End>,
@@ -96,7 +96,7 @@ pub struct Outcome {
     pub first_cut: Option<Cut>,
     /// Jobs that could never run, and why, in the order of the trace.
     pub refused: Vec<Refused>,
-    /// Jobs that wait when nothing else can happen, and what for, likewise.
+    /// Jobs that wait when nothing else can happen, and what for, in the order of the trace.
     pub stranded: Vec<Stranded>,
     /// The hash of all decisions.
     pub digest: u64,
@@ -121,7 +121,7 @@ pub struct End {
     pub preemptions: u32,
 }
 
-/// Replays a cluster. `ended` is told how many more jobs have ended, from several threads.
+/// Replays a cluster. Several threads call `ended` with how many more jobs have ended.
 pub fn replay_pools(request: Request<'_>, ended: &(impl Fn(usize) + Sync)) -> Result<Outcome, ReplayError> {
     let parts = parts(&request);
     parts.iter().try_for_each(|part| part.keeps_guarantees(&request))?;
@@ -140,7 +140,7 @@ pub fn replay_pools(request: Request<'_>, ended: &(impl Fn(usize) + Sync)) -> Re
     outcome(&request, &parts, done, homeless)
 }
 
-/// Puts together what came of the parts, which are in their order.
+/// Combines the results of the parts, which are in their order.
 fn outcome(
     request: &Request<'_>,
     parts: &[Part<'_>],
@@ -186,13 +186,13 @@ struct Share {
     parts: Vec<usize>,
     /// How many jobs these have.
     jobs: usize,
-    /// Whether it tells which jobs are of no part. One of all does.
+    /// Whether it reports the jobs that belong to no part. Exactly one share does.
     tells_homeless: bool,
 }
 
-/// Who replays which parts: those with the most jobs are dealt first, each to who has the fewest.
+/// Deals the parts to threads: those with the most jobs first, each to the share with the fewest jobs.
 fn shares(parts: &[Part<'_>], threads: usize) -> Vec<Share> {
-    // With no part at all somebody must tell the jobs that have none.
+    // Even if there is no part, one share must report the jobs that have none.
     let mut shares = vec![Share::default(); threads.min(parts.len()).max(1)];
     shares[0].tells_homeless = true;
     let mut order: Vec<usize> = (0..parts.len()).collect();
@@ -223,20 +223,20 @@ fn side_by_side<S: Sync, R: Send>(shares: &[S], work: impl Fn(&S) -> R + Sync) -
     })
 }
 
-/// What came of a part, by its place among all.
+/// The result of a part, by its place among all.
 type PartDone<'a> = (usize, Result<(Books<'a>, Ended), ReplayError>);
 
-/// What came of the parts of one thread.
+/// The results of the parts of one thread.
 struct ShareDone<'a> {
     done: Vec<PartDone<'a>>,
-    /// Jobs of no part, if that is for this thread to tell.
+    /// Jobs of no part, if this thread reports them.
     homeless: Vec<Refused>,
     /// How many jobs the trace had.
     jobs: usize,
 }
 
-/// Reads the trace and replays some of its parts. One that breaks off does not keep the others from their end: which
-/// error is told must not depend on the threads.
+/// Reads the trace and replays some of its parts. A part that breaks off does not keep the others from finishing:
+/// which error is reported must not depend on the threads.
 fn replay_share<'a>(
     request: &'a Request<'_>,
     parts: &'a [Part<'a>],
@@ -271,7 +271,7 @@ fn replay_share<'a>(
 /// A replay under way, or why it broke off.
 type Played<'a> = Result<Run<'a, Books<'a>>, ReplayError>;
 
-/// What is written down of the jobs of one part.
+/// What is recorded of the jobs of one part.
 struct Books<'a> {
     tallies: Tallies,
     keeps_ends: bool,
@@ -280,7 +280,7 @@ struct Books<'a> {
     ended: &'a (dyn Fn(usize) + Sync),
 }
 
-/// Whichever stands first in the trace.
+/// Returns the cut that comes first in the trace.
 fn earlier(one: Option<Cut>, other: Option<Cut>) -> Option<Cut> {
     one.into_iter().chain(other).min_by_key(|cut| cut.row)
 }
@@ -304,7 +304,7 @@ impl Onlooker for Books<'_> {
 
 /// One pool with what is known of its jobs.
 struct Part<'a> {
-    /// The name of the pool; none where all nodes are one.
+    /// The name of the pool; empty where all nodes are one.
     name: String,
     nodes: Vec<&'a ClusterNode>,
     queues: Vec<Queue>,
@@ -312,7 +312,7 @@ struct Part<'a> {
 }
 
 impl<'a> Part<'a> {
-    /// Refuses queues that a pool of these nodes would refuse. In a pool of its own a queue is alone: the others have no jobs there.
+    /// Refuses queues that a pool of these nodes would refuse. In its own pool a queue is alone: other queues have no jobs there.
     fn keeps_guarantees(&self, request: &Request<'_>) -> Result<(), ReplayError> {
         let are_alone = request.pools == Pools::Own;
         let queues = request.queues.iter().filter(|queue| !are_alone || queue.path == self.name);
@@ -353,7 +353,7 @@ impl<'a> Part<'a> {
 }
 
 impl Pools {
-    /// The name of the pool of a queue, or of a node that is the queue's own.
+    /// Returns the name of the pool of a queue, or of a node that this queue owns.
     fn pool_of(self, queue: &str) -> &str {
         match self {
             Self::Own => queue,
@@ -380,14 +380,14 @@ fn parts<'a>(request: &Request<'a>) -> Vec<Part<'a>> {
     nodes_of.into_iter().map(part).filter(|part| part.jobs > 0).collect()
 }
 
-/// Reads the queues of the text of a queues.yaml, and whether it also says how to decide, which a replay is told otherwise.
+/// Reads the queues in the text of a queues.yaml, and whether it also says how to decide, which a replay is told otherwise.
 pub fn queues(text: &str) -> Result<(Vec<Queue>, bool), String> {
     let settings = divvy_core::model::queue::parse(text).map_err(|error| error.to_string())?;
     let says_more = settings.policy.is_some() || settings.prices.is_some();
     Ok((settings.queues, says_more))
 }
 
-/// A queue of each name in the trace, whose guarantee are the GPUs of its own nodes.
+/// A queue for each name in the trace, guaranteed the GPUs of its own nodes.
 fn with_guarantees(survey: &Survey, nodes: &[&ClusterNode]) -> Vec<Queue> {
     let mut gpus: BTreeMap<&str, i64> = survey.by_queue.keys().map(|queue| (queue.as_str(), 0)).collect();
     for node in nodes {

@@ -1,5 +1,5 @@
-//! The proof that what is said to start a waiting job starts it: pools from seeds, in each of which every waiting job is
-//! explained and what was said is tried, with the very commands and the very planner.
+//! The proof that what is said to start a waiting job does start it: in pools made from seeds, every waiting job is
+//! explained, and what was said is tried with the same commands and the same planner.
 
 mod generate;
 
@@ -23,17 +23,17 @@ pub struct Proof {
     pub with_fix: u64,
     /// Those that start in the next cycle once the fix is made.
     pub start: u64,
-    /// Those that start once everything is lifted that keeps them back, each thing by its own way.
+    /// Those that start once everything that keeps them back is lifted, each blocker in its own way.
     pub start_when_all_are_lifted: u64,
-    /// Of jobs with several things that keep them back: sets of all ways but one.
+    /// For jobs with several blockers: sets of all ways but one.
     pub all_but_one: u64,
-    /// Of these sets, those with which the job starts all the same.
+    /// Of these sets, those with which the job starts anyway.
     pub start_without_one: u64,
-    /// Jobs of pools of at most eight devices for which all small sets of changes were tried that cost less than the fix.
+    /// Jobs, in pools of at most eight devices, for which all small sets cheaper than the fix were tried.
     pub searched: u64,
-    /// Sets that were tried for these.
+    /// Sets that were tried for these jobs.
     pub sets: u64,
-    /// Jobs for which one of them does it.
+    /// Jobs that start with one of these sets.
     pub cheaper: u64,
     /// How often each reason was met.
     pub reasons: BTreeMap<&'static str, u64>,
@@ -46,12 +46,12 @@ pub struct Proof {
 pub struct Effort {
     /// Whether pools are kept to eight devices.
     pub small: bool,
-    /// Sets of so many changes are searched for a cheaper fix; 0 for none.
+    /// Sets of up to this many changes are searched for a cheaper fix; 0 for none.
     pub set_size: usize,
 }
 
 impl Proof {
-    /// Adds what another found.
+    /// Adds the results of another proof.
     pub fn add(&mut self, other: Proof) {
         self.pools += other.pools;
         self.jobs += other.jobs;
@@ -67,7 +67,7 @@ impl Proof {
         self.failures.extend(other.failures);
     }
 
-    /// Tries everything that is said of the waiting jobs of one pool.
+    /// Tries everything that is said about the waiting jobs of one pool.
     pub fn of_pool(seed: u64, effort: Effort) -> Self {
         let mut pool = Scenario::unchecked();
         for line in lines(seed, effort.small) {
@@ -128,7 +128,7 @@ impl Judge<'_> {
         }
     }
 
-    /// Lifts everything, and everything but one thing.
+    /// Lifts all blockers, and then all but one.
     fn lift(&self, advice: &Advice, proof: &mut Proof) {
         let ways: Vec<&Fix> = advice.blockers.iter().filter_map(|blocker| blocker.ways.first()).collect();
         let all = |without: Option<usize>| -> Vec<Change> {
@@ -149,7 +149,7 @@ impl Judge<'_> {
         }
     }
 
-    /// Tries all sets of so many changes that cost less, with and without giving up its own conditions.
+    /// Tries all sets of up to `size` changes that cost less, with and without waiving its own conditions.
     fn search(&self, fix: &Fix, size: usize, proof: &mut Proof) {
         let menu = explain::menu(self.pool.state(), self.pool.snapshot(), self.job);
         let Menu { waivers, edits, ends, grants, .. } = menu;
@@ -203,7 +203,7 @@ struct Space<'a> {
 }
 
 impl Space<'_> {
-    /// Whether one does it of the sets that add so many changes, from a place on, to those chosen.
+    /// Whether the job starts with the chosen changes and up to `left` more, taken from a place on.
     fn find(&mut self, chosen: &mut Vec<Change>, (from, left): (usize, usize), cost: Cost) -> bool {
         if left == 0 {
             return false;

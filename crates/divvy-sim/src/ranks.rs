@@ -1,4 +1,4 @@
-//! Seconds of which percentiles are asked: exact, in little memory.
+//! Percentiles of whole seconds: exact, in little memory.
 
 use std::borrow::Borrow;
 
@@ -40,7 +40,7 @@ impl Seconds {
         self.len() == 0
     }
 
-    /// How many are not above a number; sorted ones only.
+    /// How many are not above a number; for sorted lists only.
     fn not_above(&self, seconds: i64) -> usize {
         let short = self.short.partition_point(|short| i64::from(*short) <= seconds);
         short + self.long.partition_point(|long| *long <= seconds)
@@ -51,7 +51,7 @@ impl Seconds {
     }
 }
 
-/// Adds one list to another where their order does not matter: the shorter is copied.
+/// Adds one list to another where the order does not matter: the shorter one is copied.
 pub(crate) fn append<T>(to: &mut Vec<T>, mut from: Vec<T>) {
     if to.len() < from.len() {
         std::mem::swap(to, &mut from);
@@ -59,8 +59,8 @@ pub(crate) fn append<T>(to: &mut Vec<T>, mut from: Vec<T>) {
     to.append(&mut from);
 }
 
-/// The number of a rank, from 1, in several sorted lists together, none of which is below zero; 0 of nothing. Found
-/// by halving what it may be, so that the lists need not be copied into one.
+/// Returns the number at a rank, from 1, in several sorted lists together; 0 if they are empty. No number may be
+/// below zero. Found by bisection, so that the lists need not be copied into one.
 pub fn at_rank(lists: &[impl Borrow<Seconds>], rank: usize) -> i64 {
     let lists = || lists.iter().map(Borrow::borrow);
     let (mut least, mut most) = (0, lists().filter_map(Seconds::largest).max().unwrap_or(0));

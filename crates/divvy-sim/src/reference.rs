@@ -1,4 +1,4 @@
-//! The replays whose figures others have reckoned independently, and those figures: `reference.csv` beside the traces.
+//! The replays whose figures others have computed independently, and those figures: `reference.csv` beside the traces.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -19,11 +19,11 @@ use crate::trace::{Table, TraceError};
 /// One replay.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Experiment {
-    /// Which jobs on which cluster, by the name that the figures have.
+    /// Which jobs on which cluster, by the name used in the figures.
     pub trace: String,
     /// Where they may run.
     pub pools: Pools,
-    /// How is decided.
+    /// The policy that decides.
     pub policy: Named,
 }
 
@@ -58,7 +58,7 @@ pub enum ReferenceError {
         /// Why.
         source: ReplayError,
     },
-    /// The name is none of those whose files are known.
+    /// The name belongs to no trace whose files are known.
     #[error("nothing is known of the trace {0:?}")]
     UnknownTrace(String),
 }
@@ -119,7 +119,7 @@ pub fn read(path: &Path) -> Result<Vec<Expected>, TraceError> {
     Ok(all)
 }
 
-/// The replays that figures are there for.
+/// Returns the replays that there are figures for.
 pub fn experiments(expected: &[Expected]) -> BTreeSet<Experiment> {
     expected.iter().map(|expected| expected.experiment.clone()).collect()
 }
@@ -158,7 +158,7 @@ fn files(trace: &str) -> Option<(Vec<String>, &'static str, Selection)> {
     Some((parts.into_iter().map(|part| format!("jobs_{prefix}_{part}.csv")).collect(), cluster, selection))
 }
 
-/// What a replay takes, read into memory.
+/// The input of a replay, read into memory.
 pub struct Prepared {
     experiment: Experiment,
     settings: Policy,
@@ -166,7 +166,7 @@ pub struct Prepared {
     jobs: Vec<TraceJob>,
 }
 
-/// Reads what a replay takes from the files of a folder.
+/// Reads the input of a replay from the files of a folder.
 pub fn prepare(folder: &Path, experiment: &Experiment) -> Result<Prepared, ReferenceError> {
     let trace = &experiment.trace;
     let (files, cluster, selection) =
@@ -178,7 +178,7 @@ pub fn prepare(folder: &Path, experiment: &Experiment) -> Result<Prepared, Refer
 }
 
 impl Prepared {
-    /// The nodes and the jobs, for those who replay them in another way, with what a later start costs.
+    /// Returns the nodes, the jobs and what a later start costs, for callers that replay them in another way.
     pub fn parts(&self) -> (&[ClusterNode], &[TraceJob], i64) {
         (&self.nodes, &self.jobs, RESTART_MS)
     }
@@ -188,7 +188,7 @@ impl Prepared {
         Self { settings, ..self }
     }
 
-    /// The same replay with jobs as they might have been: each is submitted up to five minutes earlier or later, and runs for up to a
+    /// The same replay with jobs as they might have been: each is submitted up to five minutes earlier or later, and runs up to a
     /// tenth shorter or longer, as a seed says.
     pub fn jittered(self, seed: u64) -> Self {
         let mut dice = Dice::new(seed);
@@ -241,7 +241,7 @@ pub struct Difference {
     pub got: String,
     /// What was expected.
     pub expected: String,
-    /// How far it is off, in parts of what was expected.
+    /// How far it is off, relative to what was expected.
     pub relative: f64,
 }
 
@@ -254,8 +254,8 @@ impl Expected {
         self.queue == "all"
     }
 
-    /// What differs, in any digit that was written down. The share of unfair jobs is left out: figures reckoned in
-    /// floats have some jobs above 1 whose fairness is exactly 1.
+    /// Returns what differs, in any digit that was written down. The share of unfair jobs is left out: figures
+    /// computed in floats have some jobs above 1 whose fairness is exactly 1.
     pub fn differences(&self, summary: &Summary) -> Vec<Difference> {
         let none = Figures::default();
         let figures = match self.is_of_all() {

@@ -1,4 +1,4 @@
-//! Jobs of a trace that can never run, and why, in the words of the trace: it knows rows, GPUs and nodes, and nothing of tasks.
+//! Jobs of a trace that can never run, and why, in the words of the trace: rows, GPUs and nodes, but no tasks.
 
 use divvy_core::amount::{Amount, Limits, Resource};
 use divvy_core::decide::Rejection;
@@ -48,7 +48,7 @@ impl Refused {
         Self::of(row, job, why)
     }
 
-    /// A job that asks for more than limits leave it.
+    /// A job that asks for more than its limits leave it.
     pub(crate) fn beyond_limit(row: usize, job: &Arrival, room: &Room) -> Self {
         Self::of(row, job, format!("it asks for {} GPUs, and {room}", job.gpus))
     }
@@ -64,13 +64,13 @@ pub(crate) struct Room {
     queue: String,
     of_user: bool,
     milli: i64,
-    /// Whether limits on models make it so little.
+    /// Whether limits on models are what makes it so little.
     by_model: bool,
 }
 
 impl Room {
-    /// That of limits, those on one user of the queue or on all, where the job can use so many GPUs of each model. Nothing, where
-    /// they say nothing of GPUs.
+    /// The room that limits leave (those on one user of the queue, or those on all), where the job can use this many GPUs of each
+    /// model. `None` if they say nothing of GPUs.
     pub(crate) fn of<'m>(
         queue: &str,
         of_user: bool,
@@ -92,7 +92,7 @@ impl Room {
         Some(Self { queue: queue.to_owned(), of_user, milli, by_model })
     }
 
-    /// Whether so many GPUs are more.
+    /// Whether this many GPUs are more than the room.
     pub(crate) fn is_below(&self, gpus: u32) -> bool {
         self.milli < i64::from(gpus) * i64::from(WHOLE_MILLI)
     }
@@ -136,13 +136,13 @@ impl Stranded {
         }
     }
 
-    /// The same, where more was not awaited than so many moments at which that might have changed.
+    /// The same, where the replay gave up after this many moments at which that might have changed.
     pub(crate) fn after(self, rounds: usize) -> Self {
         Self { why: format!("{}; no more than {rounds} renewals were awaited", self.why), ..self }
     }
 }
 
-/// What the row asks for, and what the nodes have that it may use.
+/// Says what the row asks for, and what the nodes that it may use have.
 fn no_room(job: &Arrival, nodes: &[&ClusterNode], speeds: Option<&Speeds>) -> String {
     let gpus = job.gpus;
     let models: Option<Vec<&str>> =

@@ -1,4 +1,4 @@
-//! A trace through a pool in virtual time: what arrives, when each job starts and ends, and what that costs.
+//! Replays a trace through a pool in virtual time: what arrives, when jobs start and end, what that costs.
 
 pub(crate) mod ask;
 mod onlooker;
@@ -32,11 +32,11 @@ use crate::trace::cluster::ClusterNode;
 use crate::trace::jobs::{Arrival, Fate, TraceJob};
 use crate::trace::speeds::Speeds;
 
-/// What a replay takes.
+/// The input of a replay.
 pub struct Replay<'a> {
     /// The nodes of one pool, in their order.
     pub nodes: Vec<&'a ClusterNode>,
-    /// The queues; none for one queue without limits for each name in the trace.
+    /// The queues; empty for one queue without limits for each name in the trace.
     pub queues: Vec<Queue>,
     /// How it decides.
     pub policy: Policy,
@@ -44,17 +44,17 @@ pub struct Replay<'a> {
     pub class: Class,
     /// What a later start of a job costs, in milliseconds.
     pub restart_ms: i64,
-    /// How fast each kind of job runs on each model; without it all run as fast on any.
+    /// How fast each kind of job runs on each model; without it all run equally fast on any.
     pub speeds: Option<&'a Speeds>,
 }
 
-/// What came of it.
+/// The result of a replay.
 pub struct Replayed {
     /// Jobs that ended, in the order of their ends.
     pub finished: Vec<Finished>,
-    /// Jobs that a time limit ended before that, likewise.
+    /// Jobs that a time limit ended before their work was done, likewise.
     pub cut: Vec<Cut>,
-    /// When which job held its GPUs, in the order of the ends.
+    /// When each job held its GPUs, in the order of the ends.
     pub stretches: Vec<Stretch>,
     /// Jobs that the pool could never run, and why.
     pub refused: Vec<Refused>,
@@ -90,13 +90,13 @@ pub enum ReplayError {
         /// What was found.
         broken: Broken,
     },
-    /// Queues are to be guaranteed what the nodes do not have.
+    /// Queues are guaranteed more than the nodes have.
     #[error("{}", .0.what)]
     Queues(Beyond),
     /// A row of the trace is wrong, or cannot be read.
     #[error(transparent)]
     Trace(#[from] TraceError),
-    /// The files are others than they were.
+    /// The files are not what they were.
     #[error("the trace was changed while it was replayed: it had {before} jobs, and now has {now}")]
     Changed {
         /// How many jobs there were.
@@ -109,14 +109,14 @@ pub enum ReplayError {
     EndOfTime(usize, String),
 }
 
-/// How long virtual time lasts. Work of a job in GPU milliseconds, and all sums of times, are then far from the end of 64 bits.
+/// How long virtual time lasts. A job's work in GPU milliseconds, and all sums of times, are then far from the end of 64 bits.
 const YEARS_OF_TIME: i64 = 1_000_000;
-/// Who has not started by then in a pool that is empty never will: more than anything that is waited for there comes round.
+/// A job that has not started in an idle pool after so many rounds never will: whatever it waits for there comes sooner.
 const MOST_IDLE_ROUNDS: usize = 10_000;
 
 const END_OF_TIME: Time = Time(YEARS_OF_TIME * 366 * 86_400_000);
 
-/// Replays jobs that are in memory, in the order of their submission, and keeps all that happens. `progress` is told
+/// Replays jobs in memory, in the order of their submission, and keeps everything that happens. `progress` is told
 /// how many have ended.
 pub fn replay(
     setup: Replay<'_>,
@@ -126,7 +126,7 @@ pub fn replay(
     replay_before(&mut Nobody, setup, jobs, progress)
 }
 
-/// The same before the eyes of someone.
+/// The same with an onlooker.
 pub fn replay_before(
     onlooker: &mut dyn Onlooker,
     mut setup: Replay<'_>,
@@ -147,7 +147,7 @@ pub fn replay_before(
     Ok(Replayed { finished, cut, stretches, refused, stranded, digest, events, timeline })
 }
 
-/// A replay under way. Jobs are handed to it one by one, in the order of their submission; it keeps none but those
+/// A replay under way. Jobs are handed to it one by one, in the order of their submission; it keeps only those
 /// that have not ended, and tells an onlooker of the others.
 pub(crate) struct Run<'a, O> {
     onlooker: O,
@@ -156,7 +156,7 @@ pub(crate) struct Run<'a, O> {
     /// How many GPUs of each model these have.
     models: BTreeMap<&'a str, i64>,
     foresight: Foresight,
-    /// Those submitted next, all in the same second.
+    /// The jobs that are submitted next, all in the same second.
     coming: Vec<(usize, TraceJob)>,
     open: BTreeMap<u64, Box<Open>>,
     speeds: Option<&'a Speeds>,
@@ -167,11 +167,11 @@ pub(crate) struct Run<'a, O> {
     ended: usize,
     refused: Vec<Refused>,
     timeline: Timeline,
-    /// How often in a row something came due while nobody runs and nobody comes.
+    /// How often in a row something came due while no job runs and none is to come.
     idle_rounds: usize,
 }
 
-/// What is left of a replay that is over, beside what its onlooker was told.
+/// What a finished replay leaves, besides what its onlooker was told.
 pub(crate) struct Ended {
     pub(crate) refused: Vec<Refused>,
     pub(crate) stranded: Vec<Stranded>,
@@ -180,11 +180,11 @@ pub(crate) struct Ended {
     pub(crate) timeline: Timeline,
 }
 
-/// Who says how long jobs will run.
+/// What says how long jobs will run.
 enum Foresight {
-    /// One who knows it (class C), and alone is handed a fate.
+    /// It knows (class C), and it alone is handed a fate.
     Oracle,
-    /// One who sees arrivals and ends.
+    /// It sees arrivals and ends.
     Estimator(Box<dyn Estimator>),
 }
 
@@ -210,15 +210,15 @@ struct Open {
     start_s: Option<i64>,
     /// When it last got its GPUs.
     placed_s: i64,
-    /// For how long it held them before that.
+    /// How long it held them before that.
     held_s: i64,
     preemptions: u32,
-    /// How much was wanted of the pool up to its submission.
+    /// The integral of the demand on the pool up to its submission.
     contention: i128,
 }
 
 impl<'a, O: Onlooker> Run<'a, O> {
-    /// A pool with nothing in it, before the second in which the first job is submitted.
+    /// Begins with an empty pool, before the second in which the first job is submitted.
     pub(crate) fn begin(onlooker: O, setup: Replay<'a>, start_s: i64) -> Result<Self, ReplayError> {
         let start = Time(start_s * 1000);
         let foresight = Foresight::of(&setup);
@@ -247,7 +247,7 @@ impl<'a, O: Onlooker> Run<'a, O> {
         })
     }
 
-    /// Takes the next job of the trace. What happens before it is submitted is played when the second is known to be
+    /// Takes the next job of the trace. What happens before its submission is played once its second is known to be
     /// complete.
     pub(crate) fn take(&mut self, row: usize, job: TraceJob) -> Result<(), ReplayError> {
         if self.coming.first().is_some_and(|(_, first)| first.arrival.submit_s < job.arrival.submit_s) {
@@ -257,7 +257,7 @@ impl<'a, O: Onlooker> Run<'a, O> {
         Ok(())
     }
 
-    /// Lets all happen until those have arrived who come next; where nobody comes, until nothing happens any more.
+    /// Lets all happen until the coming jobs have arrived; if none is to come, until nothing happens any more.
     fn play(&mut self) -> Result<(), ReplayError> {
         let arrival = self.coming.first().map(|(_, job)| Time(job.arrival.submit_s * 1000));
         loop {
@@ -271,16 +271,16 @@ impl<'a, O: Onlooker> Run<'a, O> {
         }
     }
 
-    /// Whether nobody runs, nobody comes, and what came due many times over has started nobody: a budget of nothing begins
-    /// a new period each week for ever.
+    /// Whether no job runs, none is to come, and what came due many times over has started none: a budget of nothing
+    /// begins a new period each week for ever.
     fn waits_in_vain(&mut self, arrival: Option<Time>) -> bool {
         let is_idle = arrival.is_none() && self.pool.engine().next_due().is_none();
         self.idle_rounds = if is_idle { self.idle_rounds + 1 } else { 0 };
         self.idle_rounds > MOST_IDLE_ROUNDS
     }
 
-    /// One moment, at which those arrive who come next, or not yet. Decided is when a job arrives, ends or changes its place by running on; not when a stopped one has
-    /// come up again.
+    /// Plays one moment, at which the coming jobs arrive if `arrives`. Decides when a job arrives, ends or changes its
+    /// place by running on; not when a stopped job has come up again.
     fn step(&mut self, now: Time, arrives: bool) -> Result<(), Broken> {
         let news = self.advance_to(now)? || self.pool.is_due() || arrives;
         if arrives {
@@ -296,7 +296,7 @@ impl<'a, O: Onlooker> Run<'a, O> {
         Ok(())
     }
 
-    /// Lets time pass; says whether a job has ended.
+    /// Lets time pass; returns whether a job has ended.
     fn advance_to(&mut self, now: Time) -> Result<bool, Broken> {
         let (happened, before) = (self.pool.advance_to(now)?, self.ended);
         self.note(&happened);
@@ -344,8 +344,8 @@ impl<'a, O: Onlooker> Run<'a, O> {
         Ok(())
     }
 
-    /// The limit that keeps a job from ever running, and whose it is: here nobody changes it later. Beside one on all GPUs
-    /// there are those on the models that the job can use, and those on what one user of its queue holds.
+    /// The limit that keeps a job from ever running, and whose it is: here it never changes later. Besides the limit on
+    /// all GPUs there are those on the models that the job can use, and those on what one user of its queue holds.
     fn limit_below(&self, arrival: &Arrival) -> Option<Room> {
         let queues = &self.pool.state().queues;
         let of_user =
@@ -373,7 +373,7 @@ impl<'a, O: Onlooker> Run<'a, O> {
         self.pool.take(&Command::Estimate(JobId::single(number), estimate)).map(drop)
     }
 
-    /// Foresees all jobs anew, if it is time for that.
+    /// Renews all estimates, if it is time for that.
     fn renew(&mut self) -> Result<(), Broken> {
         let renews = match &mut self.foresight {
             Foresight::Oracle => false,
@@ -445,7 +445,7 @@ impl<'a, O: Onlooker> Run<'a, O> {
         self.onlooker.ended(job.number, finished);
     }
 
-    /// A time limit has ended a job: what it did is what an own history learns of it, as a pool's does.
+    /// Ends a job by a time limit: an estimator learns what the job did, as a pool's own history does.
     fn cut(&mut self, job: JobId, finish_s: i64) {
         let Some(open) = self.open.remove(&job.number) else { return };
         let done_s = self.pool.engine().done_ms(job) / 1000;
@@ -459,7 +459,7 @@ impl<'a, O: Onlooker> Run<'a, O> {
         }
         let Arrival { id, submit_s, gpus, queue, .. } = arrival;
         self.timeline.note(finish_s, 0, -i64::from(gpus));
-        // Nobody asks how fair that was, but the others contend with one less from now on.
+        // The fairness is not needed, but the others contend with one job less from now on.
         self.contention.ends(Stay { gpus, submit_s, finish_s, duration_s }, contention);
         self.ended += 1;
         let cut = Cut { row, id, queue, gpus, submit_s, finish_s, duration_s, worked_s, preemptions };
@@ -472,7 +472,7 @@ impl<'a, O: Onlooker> Run<'a, O> {
             self.play()?;
         }
         self.play()?;
-        // What runs would end, if there were time.
+        // The running jobs would end if there were time.
         if let (Some(open), Some(_)) = (self.open.values().next(), self.pool.engine().next_due()) {
             return Err(ReplayError::EndOfTime(self.open.len(), open.arrival.id.clone()));
         }
@@ -482,7 +482,7 @@ impl<'a, O: Onlooker> Run<'a, O> {
         Ok((onlooker, Ended { refused, stranded, digest, events, timeline }))
     }
 
-    /// Those who wait though nothing else can happen, and what for, as the core says it.
+    /// The jobs that wait though nothing else can happen, and what for, in the core's words.
     fn stranded(&self) -> Vec<Stranded> {
         let state = self.pool.state();
         let waits = |(number, open): (u64, &Open)| {
@@ -513,7 +513,7 @@ fn gpus_by_model<'a>(nodes: &[&'a ClusterNode]) -> BTreeMap<&'a str, i64> {
     gpus
 }
 
-/// One digest of several pools, in the order of their names.
+/// Returns one digest for several pools, in the order of their names.
 pub fn merged_digest(digests: &[u64]) -> u64 {
     match digests {
         [one] => *one,

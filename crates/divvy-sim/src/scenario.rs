@@ -18,28 +18,28 @@ pub struct BadScenario {
     pub text: String,
     /// What is wrong, and what is expected.
     pub what: String,
-    /// What the lines before it told.
+    /// What was told of the lines before it.
     pub before: Vec<String>,
 }
 
-/// What a scenario came to.
+/// The result of a scenario.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Ran {
     /// What its lines printed, one after the other.
     pub printed: Vec<String>,
-    /// The same with what each plan saw in between, if that was asked for.
+    /// The same with what each plan saw in between, if asked for.
     #[serde(skip)]
     pub told: Vec<String>,
-    /// What each plan saw, if that was asked for: as it is told in between.
+    /// What each plan saw, if asked for: as it is told in between.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub traced: Option<Vec<String>>,
-    /// What it says that they print, if it does.
+    /// What the scenario says its lines print, if it does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expected: Option<Vec<String>>,
     /// The number of the first line of that, from 1.
     #[serde(skip)]
     pub expected_from: usize,
-    /// Which lines were refused what.
+    /// Which lines were refused, and why.
     pub refused: Vec<Refused>,
     /// How each job that has not ended stands.
     pub jobs: Vec<Standing>,
@@ -76,7 +76,7 @@ pub struct Standing {
 }
 
 impl Ran {
-    /// Whether it printed what it says that it prints. One that does not say expects that nothing is refused.
+    /// Returns whether it printed what it expects; without an expectation, whether nothing was refused.
     pub fn is_as_expected(&self) -> bool {
         match &self.expected {
             Some(expected) => *expected == self.printed,
@@ -85,7 +85,7 @@ impl Ran {
     }
 }
 
-/// Runs a scenario: lines, and, behind a line `----`, what they print. With `traces`, what each plan saw is told, too.
+/// Runs a scenario: lines and, after a line `----`, what they print. With `traces`, what each plan saw is told, too.
 pub fn run(text: &str, traces: bool) -> Result<Ran, BadScenario> {
     let mut scenario = Scenario::new();
     let mut ran = Ran { traced: traces.then(Vec::new), ..Ran::default() };
@@ -120,7 +120,7 @@ pub fn run(text: &str, traces: bool) -> Result<Ran, BadScenario> {
     Ok(ran)
 }
 
-/// What the cycles of a line saw, and all that keeps those waiting that still do.
+/// What the cycles of a line saw, and everything that keeps the jobs waiting that still do.
 fn trace(scenario: &Scenario, line: usize, logged: usize) -> Vec<String> {
     let cycles = scenario.log[logged..].iter().filter_map(|stamped| match &stamped.event {
         Event::Planned { saw, state, policy, plan } => Some(format!(
@@ -183,7 +183,7 @@ fn runs(job: &Job) -> Vec<(JobId, Run)> {
     }
 }
 
-/// Follows a log to its end, and writes what it came to as a scenario.
+/// Follows a log to its end, and writes the result as a scenario.
 #[derive(Debug, Default)]
 pub struct Export {
     state: State,
@@ -195,7 +195,7 @@ impl Export {
         events.iter().try_for_each(|stamped| self.state.apply(stamped))
     }
 
-    /// The scenario, and what is otherwise in it than in the pool. What it prints stands behind its lines.
+    /// Returns the scenario, and how it differs from the pool. What it prints is appended to its lines.
     pub fn finish(self) -> scenario::Written {
         let mut written = scenario::write(&self.state);
         if let Ok(ran) = run(&written.text, false) {
@@ -210,7 +210,7 @@ impl Export {
 mod tests {
     use super::*;
 
-    /// A pool in which nearly everything is the case that a scenario can say.
+    /// A pool with nearly everything that a scenario can say.
     const EVERYTHING: &str = "\
 policy {strict: false, shares: true, ageing: 1s}
 queue  vision         limit=9 cpu=64 weight=3

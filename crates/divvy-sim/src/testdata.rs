@@ -5,8 +5,8 @@ use std::path::PathBuf;
 /// The variable that names the folder of such data.
 pub const VARIABLE: &str = "DIVVY_DATA";
 
-/// The path of a file (or folder) there. `None`, and a line that says so, where the variable is not set; in continuous
-/// integration (`CI` is set) its absence is an error, so that no check is left out unseen.
+/// Returns the path of a file (or folder) there. `None`, after a line that says so, where the variable is not set; in
+/// continuous integration (`CI` is set) a missing file is an error, so that no check is skipped unnoticed.
 #[allow(clippy::panic, reason = "for tests, which fail by panicking")]
 pub fn shared(path: &str) -> Option<PathBuf> {
     let found = std::env::var_os(VARIABLE).map(|folder| PathBuf::from(folder).join(path));

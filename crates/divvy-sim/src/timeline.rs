@@ -1,4 +1,4 @@
-//! A replay over time, for drawings: how many jobs waited and how many GPUs were held, over time.
+//! A replay over time, for drawings: how many jobs waited and how many GPUs were held.
 
 use std::collections::VecDeque;
 
@@ -10,7 +10,7 @@ pub struct Timeline {
     width_log2: u32,
     /// The number of the first bucket: second ÷ width.
     first: i64,
-    /// From that on, without gaps, to the last in which anything changed.
+    /// From there on, without gaps, to the last bucket in which anything changed.
     buckets: VecDeque<Bucket>,
 }
 
@@ -43,8 +43,8 @@ pub struct Moment {
 }
 
 impl Timeline {
-    /// Notes that from `at_s` on so many more jobs wait, and so many more GPUs are held; fewer, if negative. Calls
-    /// may come in any order.
+    /// Notes that from `at_s` on this many more jobs wait, and this many more GPUs are held; fewer, if negative.
+    /// Calls may come in any order.
     pub fn note(&mut self, at_s: i64, waiting: i64, held_gpus: i64) {
         self.reach(at_s);
         let number = at_s >> self.width_log2;
@@ -54,7 +54,7 @@ impl Timeline {
         bucket.held.add(Change::of(held_gpus, rest_s));
     }
 
-    /// Sees to it that a second is in a bucket.
+    /// Makes sure that there is a bucket for a second.
     fn reach(&mut self, at_s: i64) {
         loop {
             let number = at_s >> self.width_log2;
@@ -92,8 +92,8 @@ impl Timeline {
         }
     }
 
-    /// The means over time, bucket by bucket; buckets in which nothing changed are there as well, up to a number of
-    /// `most` in all.
+    /// Returns the means over time, bucket by bucket, including buckets in which nothing changed; `most` buckets at
+    /// most.
     pub fn moments(&self, most: usize) -> Vec<Moment> {
         let mut timeline = self.clone();
         while timeline.buckets.len() > most.max(1) {
@@ -119,7 +119,7 @@ impl Timeline {
         Some((self.first, self.first + last as i64))
     }
 
-    /// Makes one bucket of two.
+    /// Makes one bucket of every two.
     fn coarsen(&mut self) {
         let width_s = 1i128 << self.width_log2;
         let first = self.first >> 1;

@@ -1,6 +1,6 @@
-//! Verifying a log: fold it from the beginning, and plan every recorded cycle again from the state that it saw. The digests that
-//! the cycle left in the log are then those of today's fold and plan, or a law is broken: L2 (the fold gives the state), L3
-//! (the plan is a function of what it sees; a kept snapshot equals one built anew; warm caches plan like cold ones).
+//! Verifies a log: folds it from the beginning, and plans every recorded cycle again from the state that it saw. The digests
+//! that the cycle left in the log must be those of today's fold and plan; otherwise a law is broken: L2 (the fold gives the
+//! state), L3 (the plan is a function of what it sees; a kept snapshot equals one built anew; warm caches plan like cold ones).
 
 use divvy_core::check::{Violation, Watch, check};
 use divvy_core::event::{Event, Stamped};
@@ -11,12 +11,12 @@ use divvy_core::state::{Misfit, State};
 use divvy_core::time::Time;
 use serde::Serialize;
 
-/// A snapshot is built anew, and all of the state checked, once in so many cycles and events: each costs what the pool holds,
-/// while everything else costs what has changed.
+/// How many cycles pass between snapshots built anew, and how many events between checks of the whole state: each costs what
+/// the pool holds, while everything else costs what has changed.
 const COLD_EVERY_CYCLES: u64 = 64;
 /// See [`COLD_EVERY_CYCLES`].
 const CHECK_EVERY_EVENTS: u64 = 4096;
-/// How many differences are told; more say nothing new.
+/// How many differences are kept; more say nothing new.
 const MOST_TOLD: usize = 20;
 
 /// What a law of the log says and what was found instead.
@@ -30,7 +30,7 @@ pub struct Difference {
     pub text: String,
 }
 
-/// What a look at a log found.
+/// The result of verifying a log.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Verified {
     /// Commits.
@@ -41,9 +41,9 @@ pub struct Verified {
     pub terms: u64,
     /// Recorded cycles.
     pub cycles: u64,
-    /// Of these, those planned again with what was kept up to then.
+    /// Of these, those planned again with the snapshot that was kept up to then.
     pub planned_again: u64,
-    /// Of these, those planned again from a snapshot built anew, too.
+    /// Of these, those also planned again from a snapshot built anew.
     pub planned_cold: u64,
     /// Cycles of another version of the program: folded, but not planned again, since another planner made them.
     pub of_other_versions: u64,
@@ -66,7 +66,7 @@ pub struct Verify {
     found: Verified,
 }
 
-/// A recorded cycle: its events' place in the commit, and what it left.
+/// A recorded cycle: its events in the commit, and the digests that it left.
 struct Cycle<'a> {
     events: &'a [Stamped],
     at: Time,
@@ -223,7 +223,7 @@ impl Verify {
     }
 }
 
-/// Where two plans part.
+/// Returns where two plans first differ.
 fn first_difference(logged: &[Stamped], again: &[Event]) -> Option<String> {
     let words = |event: Option<&Event>| match event {
         None => "nothing".to_owned(),

@@ -1,4 +1,4 @@
-//! What if: a pool's own history again, as it was and under a change. Whoever has the log hands over its events.
+//! What if: replays a pool's own history, as it was and under a change. The caller hands over its events.
 
 mod change;
 mod figures;
@@ -31,7 +31,7 @@ pub enum CannotChange {
         /// What there is.
         there: usize,
     },
-    /// There is no node to be like.
+    /// There is no node for new nodes to be like.
     #[error("the pool has no node that others could be like: write nodes+1xh100:8")]
     NoNode,
     /// No node has this name.
@@ -50,7 +50,7 @@ pub enum CannotChange {
         /// The nearest path.
         hint: String,
     },
-    /// Queues are to be guaranteed what the pool does not have.
+    /// Queues are guaranteed more than the pool has.
     #[error("{0}")]
     Queues(String),
     /// The policy cannot be had.
@@ -62,21 +62,21 @@ pub enum CannotChange {
     /// The file of a policy says none.
     #[error("{0}")]
     PolicyFile(NoPolicy),
-    /// Two changes set the same, and are made together.
+    /// Two of the changes made together set the same thing.
     #[error("{0} is set twice: all changes are made together")]
     Twice(String),
 }
 
-/// Tells how much memory GPUs of a model have, in MiB, where that is known.
+/// Returns how much memory GPUs of a model have, in MiB, where that is known.
 pub type Memory<'a> = &'a dyn Fn(&str) -> Option<u64>;
 
-/// What GPUs of a model have of which nobody knows that: as much as most.
+/// The memory of GPUs of an unknown model: as much as most have.
 const USUAL_MEMORY_MIB: u64 = 80 << 10;
 
 impl Past {
-    /// What the pool is under changes, all made together. What the pool would refuse of its queues is refused in the same words;
-    /// where it is the nodes that become too few for them, the answer says so instead. `memory_mib` is asked how much memory GPUs of a
-    /// model have of which the pool has none.
+    /// Returns what the pool is under changes, all made together. Queues that the pool would refuse are refused in the same words; if
+    /// it is the nodes that become too few for them, the answer says so instead. `memory_mib` gives the memory of GPU models that the
+    /// pool does not have.
     pub fn under(&self, changes: &[Change], memory_mib: Memory) -> Result<Settings, CannotChange> {
         let settings = self.settings.under(changes, memory_mib)?;
         let is_changed = settings.queues != self.settings.queues;
@@ -92,7 +92,7 @@ impl Past {
 }
 
 impl Settings {
-    /// These settings under changes, all made together: nodes go first, and those that come are like the ones that were there.
+    /// Returns these settings under changes, all made together: nodes go first, and those that come are like the old ones.
     fn under(&self, changes: &[Change], memory_mib: Memory) -> Result<Settings, CannotChange> {
         if let Some(what) = change::contradiction(changes) {
             return Err(CannotChange::Twice(what));
@@ -126,8 +126,8 @@ impl Settings {
         }
     }
 
-    /// Takes nodes away: those with names, then the last. Gives what was taken, as it is written, and how many are still to go of
-    /// those that come.
+    /// Takes nodes away: the named ones, then the last. Returns what was taken, as it is written, and how many of the nodes to be
+    /// added are still to go.
     fn take_nodes(&mut self, changes: &[Change]) -> Result<(Option<String>, usize), CannotChange> {
         let mut gone = None;
         let mut count = 0;
@@ -147,7 +147,7 @@ impl Settings {
         Ok((fewer.or(gone), count.saturating_sub(there)))
     }
 
-    /// Adds a node under a name and with uuids that nothing else has; `names` are those of all nodes that were ever there.
+    /// Adds a node under a name and with uuids that nothing else has; `names` are those of all nodes that ever existed.
     fn add_node(&mut self, spec: NodeSpec, mut devices: Vec<DeviceSpec>, names: &mut BTreeSet<String>) {
         let mut number = self.nodes.len() + 1;
         while names.contains(&format!("new-{number}")) {
@@ -167,12 +167,12 @@ impl Settings {
         self.nodes.push((NodeSpec { name, ..spec }, devices));
     }
 
-    /// Devices of a model: like those that the pool has of it, or else with as much memory as such have.
+    /// Devices of a model: like the pool's own devices of it, or else with as much memory as it has.
     fn devices_like(&self, model: &str, count: u32, memory_mib: Memory) -> Vec<DeviceSpec> {
         let known = self.nodes.iter().flat_map(|(_, devices)| devices).find(|device| device.model == model);
         let memory_mib = memory_mib(model).unwrap_or(USUAL_MEMORY_MIB);
         let unknown = || DeviceSpec { model: model.to_owned(), memory_mib, ..DeviceSpec::default() };
-        // Where it is joined to others, these are all joined alike.
+        // If the pool's device is joined to others, these are all joined alike.
         let lanes = known.and_then(|known| known.links.first()).map(|link| link.lanes);
         let uuid = |index: u32| format!("{model}:{index}");
         let links = |index: u32| {
@@ -187,7 +187,7 @@ impl Settings {
         (0..count).map(one).collect()
     }
 
-    /// A host with as many cores and as much memory for each GPU as the pool's last node has; with the usual, if it has none.
+    /// A host with as many cores and as much memory per GPU as the pool's last node with GPUs; else with the usual amounts.
     fn host_like(&self, gpus: u32) -> NodeSpec {
         const CPU_MILLI_PER_GPU: i64 = 12_000;
         const MEMORY_BYTES_PER_GPU: i64 = 64 << 30;
@@ -258,14 +258,14 @@ impl Setting {
 #[error("the replay of the past stops: {0}. This is a mistake of this program; keep the log")]
 pub struct Stopped(#[from] Broken);
 
-/// Replays the past as it was and under other settings, side by side, and compares.
+/// Replays the past twice, as it was and under other settings, side by side, and compares.
 pub fn compare(past: &Past, changes: &[Change], under: Settings) -> Result<Answer, Stopped> {
     let (before, after) = std::thread::scope(|scope| {
         let other = scope.spawn(|| rerun::rerun(past, under));
         let before = rerun::rerun(past, past.settings.clone());
         (before, other.join())
     });
-    // A panic over there is a panic here.
+    // A panic in that thread is a panic here.
     let after = after.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
     Ok(figures::answer(past, changes, &before?, &after?))
 }

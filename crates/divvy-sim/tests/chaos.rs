@@ -32,7 +32,7 @@ fn lives_in_which_jobs_are_spread_over_racks_and_nodes_break_no_law() {
     }
 }
 
-/// In this life somebody is chosen who has not run for long, in a cycle that takes back what was promised to another.
+/// In this life a job is chosen that has not run for a long time, in a cycle that takes back a promise to another.
 #[test]
 fn who_was_chosen_stays_so_when_another_loses_its_promise() {
     assert_eq!(divvy_sim::chaos::run(142..143, 1500, 1).violations, []);
@@ -45,15 +45,15 @@ fn lives_in_which_devices_are_joined_in_part_break_no_law() {
     }
 }
 
-/// In this life a job was passed by one behind it in its queue, for which alone there seemed to be room in what is guaranteed to it,
-/// and took that one's place in the next cycle.
+/// In this life a job was passed by the job behind it in its queue, for which alone the guarantee seemed to have room, and took that
+/// job's place in the next cycle.
 #[test]
 fn who_fits_by_his_second_alternative_is_not_passed_and_then_made_room_for() {
     assert_eq!(divvy_sim::chaos::run(713..714, 10_000, 1).violations, []);
 }
 
-/// In the first of these lives two jobs that lose all their work took each other's places by the walk, since each had outrun what was
-/// foreseen of it; in the second jobs of two users' seats, by priority in a seat and for what is guaranteed to it in turns.
+/// In the first of these lives two jobs that lose all their work took each other's places under the walk, because each had outrun its
+/// estimate; in the second jobs of two users' seats did, by priority within a seat and for its guarantee in turns.
 #[test]
 fn lives_in_which_jobs_might_take_places_in_turns_come_to_rest() {
     for seed in [563, 643] {
@@ -61,27 +61,27 @@ fn lives_in_which_jobs_might_take_places_in_turns_come_to_rest() {
     }
 }
 
-/// In this life a job got what was kept for another since that would have had room in the place of a third, who stayed.
+/// In this life a job got what was kept for another, as that would have had room in place of a third job, which stayed.
 #[test]
 fn what_is_kept_for_one_is_not_had_by_others_who_might_have_gone() {
     assert_eq!(divvy_sim::chaos::run(264..265, 10_000, 1).violations, []);
 }
 
-/// In this life what was kept for a job was reckoned while others were counted as gone for a third, and stood so for the rest of the cycle.
+/// In this life what was kept for a job was computed while others were counted as gone for a third, and stood so for the rest of the cycle.
 #[test]
 fn what_is_kept_is_told_by_who_runs() {
     assert_eq!(divvy_sim::chaos::run(1857..1858, 10_000, 1).violations, []);
 }
 
-/// In this life gangs grew on an idle node, since that was due to their queue, and one of their queue that stood before them would have
-/// taken it from them in the next cycle.
+/// In this life gangs grew on an idle node because it was due to their queue, and a job ahead of them in that queue would have taken it
+/// from them in the next cycle.
 #[test]
 fn gangs_do_not_grow_before_those_who_would_take_it_from_them() {
     assert_eq!(divvy_sim::chaos::run(6577..6578, 10_000, 1).violations, []);
 }
 
-/// In the first of these lives a job was displaced for no other news than that tasks had started; in the second a gang that had been chosen
-/// since it had not run for long ran from when on the last of its tasks that had not started was told to go.
+/// In the first of these lives a job was displaced with no other news than that tasks had started; in the second a gang that was chosen
+/// because it had not run for a long time began its run when the last of its tasks that had not started was told to go.
 #[test]
 fn that_tasks_have_started_is_no_news_and_that_the_last_one_goes_begins_a_run() {
     for seed in [1529, 2174] {
@@ -89,7 +89,7 @@ fn that_tasks_have_started_is_no_news_and_that_the_last_one_goes_begins_a_run() 
     }
 }
 
-/// In these lives a job that is only let near another one waits first in the one strict line of all queues, and keeps back all of them.
+/// In these lives a job that may only run near another one waits first in the one strict line of all queues, and keeps them all back.
 #[test]
 fn who_never_fits_keeps_back_all_queues_where_they_stand_in_one_strict_line() {
     for seed in [4627, 9948, 11_300, 12_524] {

@@ -1,4 +1,4 @@
-//! The digests of all decisions, written down: the same in a debug and in a release build, on one thread and on two, on any machine.
+//! The recorded digests of all decisions: the same in a debug and in a release build, on one thread and on two, on any machine.
 #![allow(clippy::unwrap_used, reason = "what a test's own functions can't set up has failed the test")]
 
 use std::fmt::Write as _;

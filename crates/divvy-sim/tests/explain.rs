@@ -1,5 +1,5 @@
-//! What is said to lift a waiting job's blockers lifts them, what is said to start it starts it, and nothing cheaper does: in
-//! pools from seeds. `cargo xtask bench explain` tries more of them.
+//! In pools from seeds: what is said to lift a waiting job's blockers lifts them, what is said to start it starts it, and
+//! nothing cheaper does. `cargo xtask bench explain` tries more pools.
 
 use divvy_sim::proof::{Effort, Proof};
 
@@ -31,7 +31,7 @@ fn so_it_is_in_larger_pools() {
 
 #[test]
 fn in_a_small_pool_no_three_changes_are_cheaper() {
-    // 52: three grants, of which two are needed only since others wait, too. 262: more grants than were looked at two by two.
+    // 52: three grants, two of them needed only because others wait, too. 262: more grants than were looked at two by two.
     // 2887: two edits, though all edits together would not start the job even alone.
     for seeds in [40..44, 52..53, 262..263, 2887..2888] {
         let proof = proof(seeds, Effort { small: true, set_size: 3 });

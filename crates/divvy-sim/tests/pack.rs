@@ -1,4 +1,4 @@
-//! Packing as the literature has it: against the published curves, and the same every time.
+//! Packing as in the literature: compared with the published curves, and the same every time.
 #![allow(clippy::unwrap_used, reason = "what a test's own functions can't set up has failed the test")]
 
 use std::path::Path;
@@ -12,7 +12,7 @@ fn read(folder: &Path, trace: &str, seed: u64) -> Workload {
     workload(&folder.join("nodes.csv"), &pods, &folder.join(format!("orders/{trace}_{seed}.bin"))).unwrap()
 }
 
-/// What is published of an experiment: bin, allocated, fragmented of idle and of the capacity.
+/// The published values of an experiment: bin, allocated, fragmented of idle and of the capacity.
 fn published(folder: &Path, trace: &str, policy: &str, seed: u64) -> Vec<(usize, [f64; 3])> {
     let text = std::fs::read_to_string(folder.join("expected_curves.csv")).unwrap();
     let prefix = format!("{trace},{policy},{seed},");

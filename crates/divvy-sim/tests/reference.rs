@@ -1,4 +1,4 @@
-//! The policies of the literature against figures that an independent simulator has reckoned.
+//! The policies of the literature against figures that an independent simulator has computed.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test ends where something is wrong")]
 
@@ -7,7 +7,7 @@ use divvy_sim::pools::Pools;
 use divvy_sim::reference::{Experiment, experiments, read, run};
 use divvy_sim::testdata::shared;
 
-/// Compares the replays of a choice in every digit.
+/// Compares the chosen replays in every digit.
 #[track_caller]
 fn every_figure_is_equal(is_chosen: impl Fn(&Experiment) -> bool) {
     let Some(folder) = shared("jct") else { return };

@@ -1,4 +1,4 @@
-//! Replays against figures that were reckoned by others.
+//! Replays against figures that others have computed.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -85,7 +85,7 @@ fn a_job_that_a_time_limit_ends_is_no_finished_job_and_counts_for_what_it_did() 
     }
 }
 
-/// Forty long and forty short jobs of one user, one after the other; then one of each, so that the short one comes while the
+/// Forty long and forty short jobs of one user, one after the other; then one of each, where the short one comes while the
 /// long one runs.
 fn long_and_short(name: impl Fn(&str) -> String) -> Vec<TraceJob> {
     let row = |id: String, submit_s: i64, kind: &str| {

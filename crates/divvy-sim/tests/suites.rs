@@ -1,4 +1,4 @@
-//! Peers' cases before the core: own small ones, where each way to end is shown, and the shared suites, none of which may break it.
+//! Peers' cases before the core: small ones of our own, which show each outcome, and the shared suites, none of which may break it.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
 
@@ -99,7 +99,7 @@ fn a_case_is_answered_the_same_whatever_it_is_called_and_expects() {
     assert_eq!(answers(&text), answers(&renamed));
 }
 
-/// Of each suite and strength: how many pass, how many there are, how many of these have no word.
+/// For each suite and strength: how many pass, how many there are, how many of these have no word.
 type Counts = BTreeMap<(String, String), (usize, usize, usize)>;
 
 fn files(folder: &Path) -> Vec<PathBuf> {
@@ -129,13 +129,13 @@ fn every_case_of_the_shared_suites_is_answered_and_no_fewer_pass_than_before() {
             }
         }
     }
-    // At least so many pass. Whoever makes more pass raises the number.
+    // At least this many pass. If a change makes more pass, raise the number.
     let floor = [
         ("kai", "plain", 27),
         ("kai", "policy", 92),
         ("kueue", "must", 3),
         ("kueue", "plain", 41),
-        // One more where laws are not checked: in it a node holds more than it has to begin with.
+        // One more passes where laws are not checked: its node holds more than it has to begin with.
         ("kueue", "policy", 66),
         ("kueue", "peer", 23),
     ];

@@ -67,7 +67,7 @@ pub(crate) enum Verb {
 }
 
 impl Verb {
-    /// Does it.
+    /// Runs the command.
     pub(crate) fn run(&self, place: &Place) -> Result<Exit, Failure> {
         match self {
             Self::Demo(demo) => demo.run(),
@@ -103,7 +103,7 @@ impl Verb {
 /// Reads the command line; help, version and mistakes are printed here.
 pub(crate) fn read(args: impl IntoIterator<Item = OsString>) -> Result<Cli, Exit> {
     parsed(args).map_err(|error| {
-        // Help that nobody reads to its end is no mistake.
+        // It is no mistake to stop reading the help early.
         let _ = error.print();
         if error.use_stderr() { Exit::Usage } else { Exit::Success }
     })
@@ -115,7 +115,7 @@ fn parsed(args: impl IntoIterator<Item = OsString>) -> Result<Cli, clap::Error> 
     Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
 }
 
-/// `--limit -1` is a limit that is wrong, and not a flag `-1` that there is not.
+/// Makes `--limit -1` a wrong limit, not an unknown flag `-1`.
 fn with_negative_numbers(command: Command) -> Command {
     let is_valued = |arg: &Arg| arg.get_long().is_some() && arg.get_action().takes_values();
     let valued = |arg: Arg| if is_valued(&arg) { arg.allow_negative_numbers(true) } else { arg };

@@ -9,7 +9,7 @@ pub(crate) enum Exit {
     Success,
     /// The job's own exit code, or 128 + n for signal n.
     Job(u8),
-    /// 1: it looked, and what it looked at is not well (`doctor`, `demo`).
+    /// 1: the check ran, and what it looked at is not well (`doctor`, `demo`).
     Unwell,
     /// 64: the command line is wrong.
     Usage,
@@ -19,7 +19,7 @@ pub(crate) enum Exit {
     NotFound,
     /// 69: no daemon answers.
     NoDaemon,
-    /// 70: a mistake of the program's own.
+    /// 70: an internal error of the program.
     Internal,
     /// 73: something cannot be made: a state directory, a socket.
     CannotCreate,
@@ -27,7 +27,7 @@ pub(crate) enum Exit {
     Io,
     /// 75: not now; try again (disk full, shutting down, busy).
     TryAgain,
-    /// 77: not permitted: another user's job, a queue of others.
+    /// 77: not permitted: another user's job, a queue that belongs to others.
     NotPermitted,
 }
 
@@ -50,7 +50,7 @@ impl Exit {
         }
     }
 
-    /// The exit code of a job that a signal ended.
+    /// The exit code of a job that was ended by a signal.
     pub(crate) fn of_signal(signal: i32) -> Self {
         Self::Job(u8::try_from(128 + signal).unwrap_or(u8::MAX))
     }

@@ -1,4 +1,4 @@
-//! What went wrong, as a person reads it: what, why, and what helps.
+//! Errors as a person reads them: what failed, why, and what helps.
 
 use std::fmt::Write as _;
 use std::io;
@@ -12,7 +12,7 @@ use divvy_server::store::StoreError;
 use crate::exit::Exit;
 use crate::output::{plain, told};
 
-/// An end that is not success. Its texts may hold anything; they are escaped when they are printed.
+/// An end other than success. Its texts may hold anything; they are escaped when they are printed.
 #[derive(Debug)]
 pub(crate) struct Failure {
     /// The exit code.
@@ -23,7 +23,7 @@ pub(crate) struct Failure {
     pub(crate) why: Vec<String>,
     /// What helps.
     pub(crate) fix: Option<String>,
-    /// Nobody reads the output any more: nothing is said about it.
+    /// Whether nothing is printed, because nobody reads the output any more.
     quiet: bool,
 }
 
@@ -38,7 +38,7 @@ impl Failure {
         Self::new(Exit::Usage, what)
     }
 
-    /// A failure whose text says all, line by line.
+    /// A failure from a text that says everything, line by line.
     pub(crate) fn told(exit: Exit, text: &str) -> Self {
         let mut lines = text.lines();
         let mut failure = Self::new(exit, lines.next().unwrap_or("it did not work"));
@@ -58,7 +58,7 @@ impl Failure {
         self
     }
 
-    /// The log of a pool that cannot be read.
+    /// The failure for a pool's log that cannot be read.
     pub(crate) fn log(error: &StoreError) -> Self {
         let exit = match error {
             StoreError::NoLog(_) => Exit::NotFound,
@@ -71,23 +71,23 @@ impl Failure {
         Self::told(exit, &error.to_string())
     }
 
-    /// A file that cannot be made.
+    /// The failure for a file that cannot be made.
     pub(crate) fn making(path: &Path, error: &io::Error) -> Self {
         Self::new(Exit::CannotCreate, format!("cannot write {}", path.display())).because(error.to_string())
     }
 
-    /// A file that cannot be read or written.
+    /// The failure for a file that cannot be read or written.
     pub(crate) fn file(doing: &str, path: &Path, error: &io::Error) -> Self {
         let exit = if error.kind() == io::ErrorKind::NotFound { Exit::NotFound } else { Exit::Io };
         Self::new(exit, format!("cannot {doing} {}", path.display())).because(error.to_string())
     }
 
-    /// A text that cannot be understood.
+    /// The failure for a text that cannot be understood.
     pub(crate) fn text(path: &Path, error: &TextError) -> Self {
         Self::new(Exit::BadData, format!("{}: {error}", name_of(path)))
     }
 
-    /// Bytes that are no text.
+    /// The failure for bytes that are not text.
     pub(crate) fn not_utf8(path: &Path, error: &FromUtf8Error) -> Self {
         let at = error.utf8_error().valid_up_to();
         let line = 1 + error.as_bytes().iter().take(at).filter(|byte| **byte == b'\n').count();
@@ -99,7 +99,7 @@ impl Failure {
     /// Prints the report to standard error.
     pub(crate) fn report(&self) {
         if !self.quiet {
-            // With standard error gone, too, there is nobody to tell.
+            // If standard error is gone too, there is nobody to tell.
             let _ = io::Write::write_all(&mut io::stderr(), self.render().as_bytes());
         }
     }
@@ -118,7 +118,7 @@ impl Failure {
     }
 }
 
-/// Reading from or writing to the terminal or a pipe.
+/// An error in reading from or writing to the terminal or a pipe.
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
         let quiet = error.kind() == io::ErrorKind::BrokenPipe;
@@ -210,7 +210,7 @@ fn exit_of(code: &ProblemCode, status: u16) -> Exit {
         C::NotYours | C::NotMember => Exit::NotPermitted,
         C::DiskFull | C::ShuttingDown | C::Busy | C::Conflict => Exit::TryAgain,
         C::Internal => Exit::Internal,
-        // A code of a newer daemon: its status says enough.
+        // A code that only a newer daemon knows: its status says enough.
         C::Other(_) => match status {
             401 | 403 => Exit::NotPermitted,
             404 | 410 => Exit::NotFound,

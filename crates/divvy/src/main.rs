@@ -1,8 +1,8 @@
 //! A fair, queued, accounted GPU pool in one binary.
 //!
-//! `main` branches off into the supervisor of a task before anything else exists; then the command line is read and
-//! one of [`verbs`] runs. Each verb is a file; what they print goes through [`output`], how they end is an
-//! [`exit::Exit`], what goes wrong a [`failure::Failure`].
+//! Before anything else exists, `main` branches off into the supervisor of a task. Otherwise it reads the command line
+//! and runs one of [`verbs`]. Each verb is a file: it prints through [`output`], ends with an [`exit::Exit`], and reports
+//! what goes wrong as a [`failure::Failure`].
 
 mod cli;
 mod exit;

@@ -1,4 +1,4 @@
-//! Whole numbers on the command line. What is no such number is told what to write.
+//! Whole numbers on the command line. The error for any other text says what to write.
 
 use std::ops::{Bound, RangeBounds};
 
@@ -21,7 +21,7 @@ fn expected(within: &impl RangeBounds<u64>) -> String {
     }
 }
 
-/// What is told of a number that is too large though nobody said how large it may be: it does not go into the kind.
+/// The error for a number that is too large for its type, where no upper bound is set.
 fn largest<N: TryFrom<u64>>(text: &str, within: &impl RangeBounds<u64>) -> Option<String> {
     let has_end = !matches!(within.end_bound(), Bound::Unbounded);
     let is_large = text.len() > 2 && text.bytes().all(|byte| byte.is_ascii_digit());

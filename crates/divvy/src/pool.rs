@@ -1,4 +1,4 @@
-//! Reaching the pool: where its socket is, and asking it.
+//! Reaching the pool: finding its socket, and sending requests.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -27,7 +27,7 @@ impl Place {
         Sockets::from_env(self.socket.clone(), self.state.clone())
     }
 
-    /// The state directory: as named, as the environment has it, or the usual one.
+    /// The state directory: from the command line, from the environment, or the default.
     pub(crate) fn state_dir(&self) -> PathBuf {
         let variable = || self.sockets().state_variable.map(PathBuf::from);
         self.state.clone().or_else(variable).unwrap_or_else(divvy_server::usual_state)
@@ -59,7 +59,7 @@ pub(crate) async fn rows(client: &mut Client, path: &str) -> Result<Vec<Box<RawV
     Ok(client.get(path).await?)
 }
 
-/// The most rows that are asked for at a time.
+/// The most rows per request.
 const PAGE_ROWS: u32 = 1000;
 
 /// The rows of all pages, up to `limit`. The second value says whether there are more.
@@ -77,14 +77,14 @@ pub(crate) async fn jobs(
         rows.extend(page.items);
         let full = limit.is_some_and(|limit| rows.len() as u64 >= limit);
         match page.next {
-            // A cursor that stands still would ask for ever.
+            // A cursor that does not advance would loop for ever.
             Some(next) if !full && query.after.as_ref() != Some(&next) => query.after = Some(next),
             next => return Ok((rows, next.is_some())),
         }
     }
 }
 
-/// The newest `limit` jobs, oldest of them first. The second value says whether there are more.
+/// The newest `limit` jobs, oldest first. The second value says whether there are more.
 pub(crate) async fn newest_jobs(
     client: &mut Client,
     query: &JobsQuery,
@@ -97,7 +97,7 @@ pub(crate) async fn newest_jobs(
         _ => true,
     };
     if more && !falls {
-        // A daemon that does not know `newest` begins with the oldest: then all are asked for.
+        // A daemon that does not know `newest` begins with the oldest job: then all jobs are requested.
         rows = jobs(client, &JobsQuery { newest: false, ..query }, None).await?.0;
         rows.drain(..rows.len().saturating_sub(usize::try_from(limit).unwrap_or(usize::MAX)));
     }
@@ -105,7 +105,7 @@ pub(crate) async fn newest_jobs(
     Ok((rows, more))
 }
 
-/// Jobs in the order of their submission, members in that of their index.
+/// The sort key of a job: jobs in the order of submission, members of an array by index.
 fn order(row: &RawValue) -> (u64, u64) {
     #[derive(serde::Deserialize)]
     struct Named {
@@ -137,8 +137,8 @@ pub(crate) fn jobs_path(query: &JobsQuery) -> String {
 /// How long a daemon may be away before it counts as gone: a restart with a log of a million events takes 2 s.
 const AWAY_MOST: Duration = Duration::from_secs(60);
 
-/// Asks, and asks again while the daemon is away, as it is when it is upgraded. Jobs run on meanwhile. What is asked
-/// must bear being asked twice.
+/// Asks, and repeats the request while the daemon is away, for example during an upgrade. Jobs run on meanwhile. The
+/// request must be safe to repeat.
 pub(crate) async fn patiently<T>(
     client: &mut Client,
     mut ask: impl AsyncFnMut(&mut Client) -> Result<T, ClientError>,
@@ -153,7 +153,7 @@ pub(crate) async fn patiently<T>(
     }
 }
 
-/// Connects again, as soon as somebody listens.
+/// Reconnects, as soon as a daemon listens.
 pub(crate) async fn reconnect(client: &mut Client) -> Result<(), Failure> {
     let begun = Instant::now();
     let mut pause = Duration::from_millis(20);

@@ -1,4 +1,4 @@
-//! Who gives way to whom, with the real daemon and real processes.
+//! Which job gives way to which, with the real daemon and real processes.
 
 #![allow(
     clippy::unwrap_used,
@@ -61,7 +61,7 @@ fn who_gave_way_is_told_to_whom_what_it_lost_and_what_brings_it_back() {
     let displaced = &waits["displaced"];
     assert_eq!((&displaced["cause"], &displaced["by"]), (&json!("preempted"), &json!(urgent)), "{waits}");
     assert!(displaced["lost_gpu_seconds"].as_f64().unwrap() > 0.0, "{waits}");
-    // Its successor has a time limit, so it is known when it is back at the latest.
+    // The job that took its devices has a time limit, so the latest moment of its return is known.
     assert!(displaced["back_ms"].as_i64().unwrap() > displaced["at_ms"].as_i64().unwrap(), "{waits}");
     let ways = waits["blockers"][0]["ways"].as_array().unwrap();
     let end = ways.iter().find(|way| way["who"] == "time").unwrap();
@@ -121,7 +121,7 @@ fn a_queue_gets_back_what_is_guaranteed_to_it_from_one_that_borrowed_it() {
 #[test]
 fn a_queue_behind_what_is_guaranteed_to_it_in_gpu_hours_takes_back_what_makes_it_up() {
     let pool = Pool::start();
-    // By weight nothing is due to it: what it takes, it takes by its floor of four GPUs.
+    // With weight 0, nothing else is due to it: what it takes, it takes by its floor of four GPUs.
     std::fs::write(
         pool.work().join("queues.yaml"),
         "queues:\n  a: {guarantee: {gpu_hours: 96, every: day}, weight: 0}\n  b: {}\n",
@@ -137,7 +137,7 @@ fn a_queue_behind_what_is_guaranteed_to_it_in_gpu_hours_takes_back_what_makes_it
     on.await_job();
     let (floor, other) = (queue(&pool, "a"), queue(&pool, "b"));
     assert_eq!((&floor["gpu_milli"], &other["gpu_milli"]), (&json!(4000), &json!(4000)), "{floor}");
-    // What is beyond the floor waits: nothing else is due to the queue.
+    // A job beyond the floor waits: nothing else is due to the queue.
     let more = pool.submit("-q a -g 1", "true");
     let waits = pool.divvy(["explain", &more, "-o", "json"]).json();
     assert_eq!(waits["blockers"][0]["code"], "DV-GPUS-BUSY", "{waits}");
@@ -193,7 +193,7 @@ fn a_gang_grows_into_what_is_free_hears_of_it_and_shrinks_for_who_is_due_it() {
     let has_it = pool.divvy(["explain", &claim]);
     let text = format!("  for it job {gang} gave up 3 tasks (reclaimed), no work is lost\n");
     assert!(has_it.ok().contains(&text), "{has_it:?}");
-    // Neither the gang nor who listens minds that the daemon is not there for a while.
+    // Neither the gang nor the listener minds that the daemon is away for a while.
     pool.say("down").ok();
     pool.up();
     pool.divvy(["cancel", &claim]).ok();
@@ -271,12 +271,12 @@ fn exit_code_85_of_a_job_that_saves_its_work_means_run_me_again() {
     assert_eq!(pool.divvy(["wait", &again]).code, 0);
     assert_eq!(lines(&pool.work().join("runs")), ["0", "1"]);
     assert_eq!(shown(&pool, &again)["attempts"][0]["end"]["cause"], "checkpointed");
-    // Of others it is an exit code like any other.
+    // For other jobs, it is an exit code like any other.
     let plain = pool.submit("", "exit 85");
     assert_eq!(pool.divvy(["wait", &plain]).code, 85);
 }
 
-/// What `explain` says of a job's start, and the time in milliseconds since 1970 at which it said so, about.
+/// What `explain` says about a job's start, and about when it said so, in milliseconds since 1970.
 fn expected(pool: &Pool, id: &str) -> (Value, i64) {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
     (pool.divvy(["explain", id, "-o", "json"]).json(), i64::try_from(now.as_millis()).unwrap())
@@ -356,7 +356,7 @@ fn by_the_order_shortest_those_go_first_of_whom_finished_jobs_say_so() {
     pool.say("apply -f queues.yaml").ok();
     let ended: Vec<_> = (0..10).map(|_| pool.submit("-g 8 --name quick", "true")).collect();
     ended.iter().for_each(|job| assert_eq!(pool.divvy(["wait", job]).code, 0));
-    // What was learned is in the log, and learned again from it.
+    // What was learned is in the log, and is learned again from there.
     pool.say("down").ok();
     pool.up();
     let (started, go) = (pool.gate("started"), pool.gate("go"));

@@ -414,7 +414,7 @@ fn ctrl_c_cancels_and_a_lost_terminal_only_detaches() {
     started.await_job();
     signal(child.id(), Signal::HUP);
     finish(child);
-    // The job runs; that it does may not be in the log yet.
+    // The job runs, but the log may not say so yet.
     assert!(["starting", "running"].contains(&pool.job("2")["state"].as_str().unwrap()));
     gate.open();
     assert_eq!(pool.say("wait 2").code, 5);
@@ -553,7 +553,7 @@ fn secrets_stay_out_of_listings_and_the_exported_environment_arrives() {
     for command in ["ps -a -o json", "show 5 -o json", "history -o json", "explain 5 -o json"] {
         assert!(!pool.say(command).out.contains("s3cret"), "{command}");
     }
-    // Nor is it left in the state directory, but in what the jobs themselves wrote.
+    // Nor is it in the state directory, except in what the jobs themselves wrote.
     let found = Command::new("grep")
         .args(["-rl", "s3cret", "--exclude-dir=output"])
         .arg(pool.state())
@@ -641,7 +641,7 @@ fn a_job_of_two_gpus_gets_two_that_are_bridged() {
     assert!(refused.code != 0 && refused.err.contains("within one NVLink island"), "{refused:?}");
     let refused = submit(1, "device");
     assert!(refused.code != 0 && refused.err.contains("no level that several GPUs share"), "{refused:?}");
-    // One GPU of each pair is left: two are free, but not of one pair.
+    // One GPU of each pair is left: two are free, but not in the same pair.
     let (other_gate, third_gate) = (pool.gate("other"), pool.gate("third"));
     let other = pool.submit("-g 1", "read x < other");
     let third = pool.submit("-g 1", "read x < third");

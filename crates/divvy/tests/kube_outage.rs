@@ -40,12 +40,12 @@ impl Part {
         Self { pid_file, log_file, program, arguments: arguments.collect() }
     }
 
-    /// Kills it, and gives how to know that it is gone.
+    /// Kills it, and returns a check for whether it is gone.
     fn kill(&self) -> impl Fn() -> bool {
         let pid = fs::read_to_string(&self.pid_file).unwrap();
         assert!(Command::new("kill").args(["-s", "KILL", pid.trim()]).status().unwrap().success());
         let process = PathBuf::from("/proc").join(pid.trim());
-        // Until its parent asks for it, what has ended is a zombie; its threads may outlive it by a moment.
+        // An ended process is a zombie until its parent reaps it; its threads may outlive it by a moment.
         move || {
             let is_zombie = |stat: String| stat.contains(") Z ");
             let threads = fs::read_dir(process.join("task")).map_or(0, Iterator::count);
@@ -62,7 +62,7 @@ impl Part {
         child
     }
 
-    /// Starts it, as often as it ends for want of its port, until the server answers.
+    /// Starts it, again whenever it ends because its port is taken, until the server answers.
     #[allow(clippy::zombie_processes, reason = "it outlives the test: whoever ends the cluster ends it")]
     fn come_back(&self, site: &Site) {
         let child = RefCell::new(self.start());
@@ -84,13 +84,13 @@ fn answers(site: &Site) -> bool {
 #[test]
 fn the_api_server_and_its_database_are_killed_under_load_and_nothing_is_lost_or_given_twice() {
     let Some(mut site) = Site::new("outage", 4) else { return };
-    // Long enough that the leader leads on when the server is back.
+    // Long enough for the leader to keep its lease until the server is back.
     site.lease_s = 60;
     let history = History::begin(&site);
     site.schedule();
     for (round, name) in ["kube-apiserver", "etcd", "kube-apiserver"].into_iter().enumerate() {
         let part = Part::find(&site, name);
-        // Nobody but the scheduler has to find the server again: whoever makes pods for others takes his time for that.
+        // Only the scheduler has to find the server again: a controller that makes pods would take its time for that.
         let pods: Vec<_> = (0..10).map(|number| site.pod(&format!("load-{round}-{number}"), 1)).collect();
         site.create(&json!({"apiVersion": "v1", "kind": "List", "items": pods}));
         site.wait_until("some of the pods to be placed", || site.placed() > 10 * round + 2);

@@ -20,7 +20,7 @@ fn script(pool: &Pool, text: &str) -> String {
     "exec python3 script.py".to_owned()
 }
 
-/// Counts steps; what is done at the notice is kept, and the next run goes on from there.
+/// Counts steps; at the notice the count is saved, and the next run goes on from there.
 const TRAINS: &str = r#"
 import json, os, time
 story = open("story", "a", buffering=1)

@@ -17,7 +17,7 @@ use serde_json::Value;
 
 const QUEUES: &str = "queues:\n  default: {}\n  vision: {limit: 7}\n  vision/people: {limit: {any: 3}}\n";
 
-/// How the jobs that are no arrays stand, by number: state, code and text of the reason, how many devices.
+/// How the jobs that are not arrays stand, by number: state, code and text of the reason, how many devices.
 fn standings(
     jobs: &Value,
     number: impl Fn(&Value) -> Option<u64>,
@@ -79,7 +79,7 @@ fn a_pool_written_as_a_scenario_runs_and_waits_as_it_does_and_names_nobody() {
     let own: Vec<_> = own
         .into_iter()
         .map(|(id, state, code, why, on)| match code.as_str() {
-            // Who holds it, and which job comes first, have other names.
+            // The user who holds it, and the job it depends on, have other names.
             "DV-HELD" | "DV-DEPENDENCY" => (id, state, code, String::new(), on),
             _ => (id, state, code, renamed(why), on),
         })

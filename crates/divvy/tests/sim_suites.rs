@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 use simulator::{divvy, done};
 
-/// Looks for an exit code and for words on standard error.
+/// Asserts an exit code and words on standard error.
 #[track_caller]
 fn fails(folder: &Path, line: &str, code: i32, words: &str) {
     let said = divvy(folder, line);

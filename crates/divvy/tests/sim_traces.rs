@@ -173,7 +173,7 @@ fn what_no_pool_could_take_is_told_before_anything_is_replayed() {
         let said = divvy(folder.path(), &format!("sim replay --cluster {cluster} --policy fifo {flags}"));
         assert!(said.code == code && said.err.contains(told), "{flags}: {}", said.err);
     }
-    // In a pool of its own nobody is but its queue.
+    // With own pools, each queue has its pool to itself.
     done(
         folder.path(),
         &format!("sim replay --cluster {cluster} --policy fifo --trace {jobs} --queues much.yaml"),
@@ -422,7 +422,7 @@ fn what_is_read_or_written_already_is_not_written_over() {
     assert!(!here.join("both").exists());
 }
 
-/// Runs a command with its streams at files: what they had, and where they are opened for writing behind that.
+/// Runs a command with files as its streams: it reads the first, and appends to the other two.
 fn with_streams(here: &Path, line: &str, [input, output, error]: [&str; 3]) -> i32 {
     let append =
         |name: &str| std::fs::File::options().append(true).create(true).open(here.join(name)).unwrap();

@@ -60,7 +60,7 @@ impl Screen {
         Self { child, keyboard, output, seen: String::new() }
     }
 
-    /// Reads on until a text has appeared; what came up to its end is then forgotten.
+    /// Reads until a text has appeared, and forgets everything up to its end.
     #[track_caller]
     fn expect(&mut self, text: &str) {
         let begun = Instant::now();
@@ -81,7 +81,7 @@ impl Screen {
         self.keyboard.write_all(keys.as_bytes()).unwrap();
     }
 
-    /// Waits for the end, and returns the exit code and what was still shown.
+    /// Waits for the end, and returns the exit code and whatever was still shown.
     fn end(mut self) -> (i32, String) {
         let status =
             pool::within(move || self.child.wait().map(|status| (status, self.output, self.seen)).unwrap());
@@ -97,7 +97,7 @@ fn listen(mut master: File) -> Receiver<Vec<u8>> {
     let (sender, receiver) = mpsc::channel();
     std::thread::spawn(move || {
         let mut bytes = [0; 4096];
-        // It ends with an error when the last program on the terminal has ended.
+        // Reading fails once the last program on the terminal has ended.
         while let Ok(length @ 1..) = master.read(&mut bytes) {
             if sender.send(bytes[..length].to_vec()).is_err() {
                 return;
@@ -162,7 +162,7 @@ fn top_shows_devices_and_jobs_and_gives_the_terminal_back() {
     screen.expect("PRETENDED");
     screen.expect("h100");
     screen.expect("busybee");
-    // What happens is seen without waiting for the next second.
+    // A change is shown without waiting for the next second.
     pool.divvy(["cancel", &id]).ok();
     screen.type_keys("q");
     screen.expect("\x1b[?1049l");
@@ -250,7 +250,7 @@ fn the_demo_on_a_terminal_draws_a_live_table() {
     command.arg("demo").env("TMPDIR", place.path());
     let mut screen = Screen::start(command);
     screen.expect("throw-away pool");
-    // A terminal that is asked where its cursor is answers so.
+    // Answers the query for the cursor's position, as a terminal does.
     screen.expect("\x1b[6n");
     screen.type_keys("\x1b[6;1R");
     screen.expect("GPU 0");

@@ -24,7 +24,7 @@ struct Runs {
     flushes: Vec<f64>,
 }
 
-/// Divvy's throughput.
+/// Measures Divvy's throughput.
 pub(super) fn measure(bench: &Bench, figures: &mut Figures) -> Result<()> {
     for gpus in GPUS {
         let pool = Pool::start(bench, gpus)?;
@@ -76,7 +76,7 @@ impl Runs {
     }
 }
 
-/// Submits an array of `true` and waits for its end; in seconds from the exec of the one to the end of the other.
+/// Submits an array of `true` and waits for its end; returns the seconds from the first exec to the last end.
 fn array(pool: &Pool, jobs: usize) -> Result<f64> {
     let begun = Instant::now();
     let members = format!("0-{}", jobs - 1);
@@ -85,7 +85,7 @@ fn array(pool: &Pool, jobs: usize) -> Result<f64> {
     Ok(begun.elapsed().as_secs_f64())
 }
 
-/// Counts the daemon's fsyncs in a run of its own, since being traced makes it slow.
+/// Counts the daemon's fsyncs in a separate run, since tracing slows the daemon.
 fn count_fsyncs(bench: &Bench, pool: &Pool, gpus: u32, figures: &mut Figures) -> Result<()> {
     let jobs = bench.effort.jobs / 4;
     let Some(tracer) = bare::Tracer::attach(bench, pool.pid()) else {

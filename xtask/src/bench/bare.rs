@@ -108,7 +108,7 @@ impl Tracer {
         Some(Self { strace, counts })
     }
 
-    /// Lets go of the process, and returns how many there were.
+    /// Detaches from the process, and returns the number of fsyncs.
     pub(super) fn fsyncs(mut self) -> Result<u64> {
         let pid = rustix::process::Pid::from_child(&self.strace);
         rustix::process::kill_process(pid, rustix::process::Signal::INT).context("ending strace")?;

@@ -30,7 +30,7 @@ pub(super) struct Chaos {
 struct Figures {
     machine: machine::Machine,
     lives: u64,
-    /// How many end early, since they break a law.
+    /// How many end early because they break a law.
     broken: u64,
     events: u64,
     cpu_s: f64,

@@ -10,7 +10,7 @@ use divvy_core::scenario::Scenario;
 use super::Bench;
 use super::figure::{Bound, Figures};
 
-/// What a cycle costs behind an array, and behind as many jobs of a thousand kinds.
+/// Measures a cycle behind an array, and behind as many jobs of a thousand kinds.
 pub(super) fn measure(bench: &Bench, figures: &mut Figures) -> Result<()> {
     let waiting = bench.effort.waiting;
     let bound = Some(Bound::AtMost(5.0));
@@ -64,7 +64,7 @@ fn placed(event: &Event) -> Option<JobId> {
     if let Event::Placed { job, .. } = event { Some(*job) } else { None }
 }
 
-/// Ends a job, plans, and lets start what was placed; only the planning is timed.
+/// Ends a job, plans, and starts what was placed; only the planning is timed.
 fn cycle_ms(pool: &mut Scenario, ends: Option<JobId>) -> Result<f64> {
     let job = ends.ok_or_else(|| anyhow!("nothing runs in front of the line"))?;
     let member = job.member.map(|member| format!("_{member}")).unwrap_or_default();

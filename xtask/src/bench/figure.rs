@@ -1,8 +1,8 @@
-//! Figures: what was measured of whom, over some runs, and beside which bound.
+//! Figures: what was measured of which program, over some runs, and the bound it is compared with.
 
 use serde::Serialize;
 
-/// What the project has set itself.
+/// A target of the project.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Bound {
@@ -25,7 +25,7 @@ impl Bound {
 /// One figure of one program.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Figure {
-    /// Whose: `divvy`, `slurm`, `pueue`, or `bare` for the machine without any of them.
+    /// The program: `divvy`, `slurm`, `pueue`, or `bare` for the machine without any of them.
     pub(super) subject: &'static str,
     /// A stable name, ending in the unit.
     pub(super) name: String,
@@ -39,7 +39,7 @@ pub(super) struct Figure {
     pub(super) most: f64,
     /// How many runs there were.
     pub(super) runs: usize,
-    /// What the project has set itself, if anything.
+    /// The project's target, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) bound: Option<Bound>,
     /// The median as a share of the bound: up to 1 is within it.
@@ -54,7 +54,7 @@ pub(super) struct Ratio {
     pub(super) what: String,
     /// Divvy's median over the other's.
     pub(super) ratio: f64,
-    /// What the project has set itself, if anything.
+    /// The project's target, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) bound: Option<Bound>,
     /// The ratio as a share of the bound: up to 1 is within it.

@@ -43,7 +43,7 @@ pub(super) fn measure(bench: &Bench, figures: &mut Figures) -> Result<()> {
 }
 
 fn idle_cpu_percent(pool: &Pool, seconds: u64) -> Result<f64> {
-    // What starting leaves behind is no part of being idle.
+    // The aftermath of the start is not part of being idle.
     std::thread::sleep(Duration::from_secs(1));
     let (begun, before) = (Instant::now(), running_ns(pool.pid())?);
     std::thread::sleep(Duration::from_secs(seconds));
@@ -55,7 +55,7 @@ fn idle_cpu_percent(pool: &Pool, seconds: u64) -> Result<f64> {
 fn supervisor_of_a_sleep(pool: &Pool) -> Result<u32> {
     pool.say(&["run", "-d", "-g", "1", "--", "sleep", "1000"])?;
     pool.until_job_runs()?;
-    // It gives back what it needed to start; for days, it only waits.
+    // It gives back what it needed to start; after that it only waits, for days.
     std::thread::sleep(Duration::from_secs(1));
     until("the supervisor", Duration::from_secs(10), || children_of(pool.pid()).first().copied())
 }

@@ -15,7 +15,7 @@ pub(super) struct Machine {
     kernel: String,
     /// What the state and the log lay on.
     disk: String,
-    /// Runnable programs in the minute before: far above 0, figures are those of a busy machine.
+    /// Runnable programs in the minute before: if far above 0, the figures are those of a busy machine.
     load_before: f64,
 }
 

@@ -178,7 +178,7 @@ fn measure(bench: &Bench, local: &Local) -> Result<(Figures, Vec<Ratio>, Version
     Ok((figures, ratios, versions))
 }
 
-/// The commit that is checked out, and whether the checkout is it.
+/// The checked-out commit, and whether the checkout differs from it.
 fn commit() -> Option<String> {
     let mut git = std::process::Command::new("git");
     git.args(["describe", "--always", "--dirty", "--exclude", "*"]).current_dir(cargo::root());
@@ -190,7 +190,7 @@ fn chosen(only: &[Measure]) -> Vec<Measure> {
     all.filter(|measure| only.is_empty() || only.contains(measure)).collect()
 }
 
-/// Builds the product and this program as users get them, and goes on in that program: a debug build would measure itself.
+/// Builds the product and this program as users get them, and continues in that build: a debug build would measure itself.
 fn again_in_release(needs_product: bool) -> Result<()> {
     let mut build = cargo::cargo();
     build.args(["build", "--release", "--package", "xtask"]);
@@ -212,13 +212,13 @@ fn build_directory() -> Result<PathBuf> {
 }
 
 impl Bench {
-    /// Where measures keep their files: on the disk that the checkout lies on, so that an fsync is one.
+    /// Where measures keep their files: on the disk of the checkout, so that an fsync is a real one.
     fn directory(&self) -> PathBuf {
         self.target.join("bench")
     }
 }
 
-/// Tells whoever waits what happens; never part of the result.
+/// Tells a waiting person what happens; never part of the result.
 fn say(text: &str) {
     eprintln!("bench: {text}");
 }

@@ -25,7 +25,7 @@ impl Cpu {
 /// The clock's ticks per second in /proc; the kernel's interface has had this value on all machines since 2.6.
 const TICKS: f64 = 100.0;
 
-/// What a process has spent itself, and what its ended and reaped children have (with theirs).
+/// What a process itself has spent, and what its ended and reaped children have (with theirs).
 pub(super) fn cpu_of(pid: u32) -> Result<(Cpu, Cpu)> {
     let stat = proc_file(pid, "stat")?;
     parse_cpu(&stat).with_context(|| format!("reading the processor time of process {pid}"))
@@ -39,7 +39,7 @@ fn parse_cpu(stat: &str) -> Option<(Cpu, Cpu)> {
     Some((own, Cpu { user_s: seconds(13)?, system_s: seconds(14)? }))
 }
 
-/// What a process has spent itself, in seconds.
+/// What a process itself has spent, in seconds.
 pub(super) fn spent_s(pid: u32) -> Result<f64> {
     let (own, _) = cpu_of(pid)?;
     Ok(own.user_s + own.system_s)
@@ -64,7 +64,7 @@ pub(super) fn memory_mib(pid: u32, line: &str) -> Result<f64> {
     Ok(kib.with_context(|| format!("process {pid} has no {line}"))? / 1024.0)
 }
 
-/// The processes that a process has started, whichever of its threads did.
+/// The child processes of a process, whichever of its threads started them.
 pub(super) fn children_of(pid: u32) -> Vec<u32> {
     let threads = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().filter_map(Result::ok);
     let texts =
@@ -79,7 +79,7 @@ fn proc_file(pid: u32, name: &str) -> Result<String> {
     std::fs::read_to_string(&path).with_context(|| format!("reading {path}"))
 }
 
-/// Runs a command, keeps what it writes, and fails with it unless it succeeds.
+/// Runs a command and keeps what it writes; fails with that unless the command succeeds.
 pub(super) fn output(command: &mut Command) -> Result<Output> {
     let line = cargo::shown(command);
     let output = command.output().with_context(|| format!("starting `{line}`"))?;
@@ -115,7 +115,7 @@ pub(super) fn until<T>(what: &str, within: Duration, mut look: impl FnMut() -> O
     }
 }
 
-/// Ends with this program, however that ends: nothing that a benchmark has started is left behind.
+/// Makes a command end with this program, however that ends: a benchmark leaves nothing behind.
 pub(super) fn dies_with_us(command: &mut Command) -> &mut Command {
     use std::os::unix::process::CommandExt;
     // SAFETY: prctl is async-signal-safe and touches no memory of this process.

@@ -11,7 +11,7 @@ use super::machine::Machine;
 #[derive(Serialize)]
 pub(super) struct Report {
     pub(super) machine: Machine,
-    /// Of the programs that were measured.
+    /// The versions of the measured programs.
     pub(super) versions: Vec<(String, String)>,
     pub(super) figures: Vec<Figure>,
     pub(super) ratios: Vec<Ratio>,
@@ -65,7 +65,7 @@ fn share(share: Option<f64>) -> String {
     share.map(|share| format!("{share:.2}")).unwrap_or_default()
 }
 
-/// Three digits that count, whatever the size.
+/// A number with three significant digits.
 fn number(value: f64) -> String {
     match value.abs() {
         0.0 => "0".to_owned(),

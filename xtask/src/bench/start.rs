@@ -15,11 +15,11 @@ use super::process::output;
 pub(super) struct Start {
     /// Until the job's first instruction.
     pub(super) first_ms: f64,
-    /// Until the command line has ended, with the job's output and exit code; `None` where it does not stay that long.
+    /// Until the command line has ended, with the job's output and exit code; `None` if it ends before that.
     pub(super) whole_ms: Option<f64>,
 }
 
-/// Divvy's starts.
+/// Measures Divvy's starts.
 pub(super) fn measure(bench: &Bench, figures: &mut Figures) -> Result<()> {
     let job = first::build(bench)?;
     let job = job.to_string_lossy();
@@ -32,7 +32,7 @@ pub(super) fn measure(bench: &Bench, figures: &mut Figures) -> Result<()> {
 
 /// Starts a program that passes on its job's output, and reads when the job began.
 pub(super) fn attached(command: &mut Command) -> Result<Start> {
-    // Before the fork that comes before the exec: a little too early, for all alike.
+    // Taken before the fork that precedes the exec: slightly too early, but for all programs alike.
     let begun = Moment::now();
     let output = output(command)?;
     let whole_ms = Some(Moment::now().ms_since(begun));
@@ -48,7 +48,7 @@ pub(super) struct Starts {
 }
 
 impl Starts {
-    /// Takes as many runs of as many starts as the effort says.
+    /// Takes as many runs of as many starts as the effort prescribes.
     pub(super) fn of(bench: &Bench, mut start: impl FnMut() -> Result<Start>) -> Result<Self> {
         // The first pulls programs and libraries into memory.
         start()?;

@@ -18,7 +18,7 @@ struct Runs {
     jobs_per_s: Vec<f64>,
 }
 
-/// What a long line costs.
+/// Measures what a long line costs.
 pub(super) fn measure(bench: &Bench, figures: &mut Figures) -> Result<()> {
     let mut runs = Runs::default();
     for _ in 0..bench.effort.runs {

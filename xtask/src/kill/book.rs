@@ -1,4 +1,4 @@
-//! What was asked of the daemon, what it promised, and whether what it says now fits to that.
+//! What was asked of the daemon, what it promised, and whether what it says now agrees with that.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,7 @@ pub(super) struct Submission {
     /// The job's name and the request's idempotency key.
     pub(super) token: String,
     pub(super) body: String,
-    /// Jobs that come of it: an array's members.
+    /// How many jobs come of it: an array's members.
     pub(super) members: usize,
     pub(super) tasks: u32,
     pub(super) exit: i32,
@@ -25,7 +25,7 @@ pub(super) struct Submission {
     pub(super) cancel: Cancel,
 }
 
-/// How far a wish to cancel came.
+/// How far a request to cancel got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Cancel {
     None,
@@ -40,7 +40,7 @@ pub(super) struct Book {
     pub(super) submissions: Vec<Submission>,
     /// Answers that no request should get.
     pub(super) refusals: Vec<String>,
-    /// Jobs of which a supervisor was killed.
+    /// Jobs that lost a supervisor to a kill.
     pub(super) bereft: BTreeSet<String>,
     /// Jobs that were seen ended: their states and exit codes, which never change again.
     ended: BTreeMap<String, (String, Option<i64>)>,
@@ -86,7 +86,7 @@ impl Row {
 }
 
 impl Book {
-    /// What was used of a budget stays used.
+    /// Checks that what was used of a budget stays used.
     pub(super) fn spend(&mut self, left: Option<f64>) -> Option<String> {
         let Some(left) = left else { return Some("the budget is gone".to_owned()) };
         let before = self.budget_left.replace(left);
@@ -115,7 +115,7 @@ impl Book {
         findings
     }
 
-    /// Each submission that was answered is there, once and as a whole; others are there as a whole or not at all.
+    /// Checks that each answered submission is there, once and whole, and each other one whole or not at all.
     fn members(&self, rows: &[Row]) -> Vec<String> {
         let mut by_name: BTreeMap<&str, Vec<&Row>> = BTreeMap::new();
         for row in rows {
@@ -149,7 +149,7 @@ impl Book {
         findings
     }
 
-    /// Compares how everything ended with what was to come of it.
+    /// Compares how everything ended with how it had to end.
     pub(super) fn settle(&self, rows: &[Row], journal: &Journal) -> Vec<String> {
         let by_name: BTreeMap<&str, &Submission> =
             self.submissions.iter().map(|submission| (submission.token.as_str(), submission)).collect();
@@ -161,7 +161,7 @@ impl Book {
     }
 }
 
-/// Devices of which the daemon says that more is held than there is.
+/// Devices of which more is held than there is, by what the daemon says.
 pub(super) fn held_twice(gpus: &[Gpu]) -> Vec<String> {
     let twice = gpus.iter().filter(|gpu| gpu.allocations.iter().map(|held| held.milli).sum::<u64>() > 1000);
     twice
@@ -172,7 +172,7 @@ pub(super) fn held_twice(gpus: &[Gpu]) -> Vec<String> {
         .collect()
 }
 
-/// What is wrong with how a job ended. Where only daemons were killed, no attempt is lost by that.
+/// What is wrong with how a job ended. If only daemons were killed, no attempt is lost.
 fn wrong_end(row: &Row, submission: &Submission, is_bereft: bool, journal: &Journal) -> Vec<String> {
     let Row { id, state, attempt, exit_code, .. } = row;
     let was_cancelled = submission.cancel != Cancel::None && state == "cancelled";

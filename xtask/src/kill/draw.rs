@@ -7,7 +7,7 @@ use std::time::Duration;
 pub(super) struct Draw(u64);
 
 impl Draw {
-    /// The source of a seed; each stream of it draws for itself.
+    /// A source for one stream of a seed; each stream draws for itself.
     pub(super) fn new(seed: u64, stream: u64) -> Self {
         let mut draw = Self(seed.wrapping_mul(0x2545_f491_4f6c_dd1d) ^ stream);
         draw.next();
@@ -27,7 +27,7 @@ impl Draw {
         self.next() % bound.max(1)
     }
 
-    /// True so many times in a hundred.
+    /// True in so many cases out of a hundred.
     pub(super) fn percent(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }

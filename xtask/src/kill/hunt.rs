@@ -11,7 +11,7 @@ use super::draw::Draw;
 use super::load::held;
 use super::site::{Site, kill};
 
-/// The longest pause between two: most rounds lose a few, most jobs none.
+/// The longest pause between two kills: most rounds lose a few supervisors, most jobs none.
 const PAUSE_MOST: Duration = Duration::from_millis(200);
 
 /// Kills supervisors until told to stop; returns how many.
@@ -22,7 +22,7 @@ pub(super) fn hunt(site: &Site, book: &Mutex<Book>, draw: &mut Draw, stop: &Atom
         let prey = supervisors(site);
         let at = draw.below(prey.len() as u64);
         if let Some((job, pid)) = prey.into_iter().nth(usize::try_from(at).unwrap_or(0)) {
-            // In the book before it is done: the daemon may see it first.
+            // Noted in the book before the kill: the daemon may see it first.
             held(book).bereft.insert(job);
             kill(pid);
             killed += 1;
@@ -31,7 +31,7 @@ pub(super) fn hunt(site: &Site, book: &Mutex<Book>, draw: &mut Draw, stop: &Atom
     killed
 }
 
-/// The supervisors that run, with their jobs.
+/// The running supervisors, with their jobs.
 fn supervisors(site: &Site) -> Vec<(String, u32)> {
     let records = fs::read_dir(site.state().join("tasks")).into_iter().flatten().flatten();
     let mut found: Vec<(String, u32)> = records.filter_map(|record| supervisor(&record.path())).collect();

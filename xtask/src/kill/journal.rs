@@ -1,4 +1,4 @@
-//! What the jobs themselves wrote while they ran: the witness that does not ask the daemon.
+//! What the jobs themselves wrote while they ran: a witness that does not ask the daemon.
 
 use std::collections::BTreeMap;
 
@@ -26,12 +26,12 @@ pub(super) type Run = (String, u32, u32);
 pub(super) struct Journal {
     pub(super) starts: BTreeMap<Run, u32>,
     pub(super) ends: BTreeMap<Run, u32>,
-    /// Devices that were somebody else's when a task had them.
+    /// Devices that another task held when a task got them.
     pub(super) twice: Vec<String>,
 }
 
 impl Journal {
-    /// Reads it. A last line without an end is being written.
+    /// Reads the journal. A last line without an end is still being written.
     pub(super) fn read(text: &str) -> Result<Self, String> {
         let mut journal = Self::default();
         let whole = text.rfind('\n').map_or("", |end| &text[..end]);
@@ -53,7 +53,7 @@ impl Journal {
         Ok(journal)
     }
 
-    /// What is wrong with it whatever the daemon says.
+    /// What is wrong with the journal, whatever the daemon says.
     pub(super) fn findings(&self) -> Vec<String> {
         let often = |what, runs: &BTreeMap<Run, u32>| {
             let often = runs.iter().filter(|(_, count)| **count > 1);

@@ -1,4 +1,4 @@
-//! A life: kills and restarts over one state directory, and in the end everything has to have come out right.
+//! A life: kills and restarts over one state directory, after which everything must have come out right.
 
 use std::fmt;
 use std::fs;
@@ -19,7 +19,7 @@ use super::load::{self, Client, held};
 use super::site::{Daemon, Site};
 use super::wire;
 
-/// How long a daemon lives at most that came so far as to serve.
+/// How long a daemon that serves lives at most.
 const SERVES_MOST: Duration = Duration::from_millis(250);
 /// Clients at once: enough that a kill falls between any two steps of a request.
 const CLIENTS: u64 = 4;
@@ -69,7 +69,7 @@ impl fmt::Display for Tally {
     }
 }
 
-/// Lives one life. Where it does not hold, its directory stays.
+/// Runs one life. If it does not hold, its directory stays.
 pub(super) fn live(program: &Path, seed: u64, rounds: u32) -> Result<Tally> {
     let mut site = Site::new(program, seed)?;
     let book = Mutex::new(Book::default());
@@ -93,7 +93,7 @@ pub(super) fn live(program: &Path, seed: u64, rounds: u32) -> Result<Tally> {
     })
 }
 
-/// Kills the daemon so often; returns how often while it started.
+/// Kills the daemon so many times; returns how many of the kills hit its start.
 fn rounds_of(site: &Site, book: &Mutex<Book>, seed: u64, rounds: u32) -> Result<u64> {
     let mut draw = Draw::new(seed, 0);
     let mut start_takes = SERVES_MOST;
@@ -116,7 +116,7 @@ fn rounds_of(site: &Site, book: &Mutex<Book>, seed: u64, rounds: u32) -> Result<
     Ok(in_start)
 }
 
-/// What is reckoned over time: budgets, past use, what is pledged, all by prices.
+/// Everything that is accounted over time: budgets, past use, what is pledged, all by prices.
 const QUEUES: &str = "queues:
   default: {users: {}, budget: {gpu_hours: 100000, every: 5000d}, guarantee: {gpu_hours: 24, every: day}}
   other: {guarantee: 1}
@@ -144,7 +144,7 @@ fn budget_left(site: &Site) -> Result<Option<f64>> {
 fn serve(site: &Site, book: &Mutex<Book>, draw: &mut Draw, daemon: Daemon) -> Result<()> {
     let moment = draw.moment_below(SERVES_MOST);
     std::thread::scope(|scope| {
-        // Whoever got no answer asks again, with the same key.
+        // Submissions without an answer are sent again, with the same key.
         scope
             .spawn(|| unanswered(book).iter().all(|submission| load::send(&site.socket(), book, submission)));
         for _ in 0..CLIENTS {
@@ -157,7 +157,7 @@ fn serve(site: &Site, book: &Mutex<Book>, draw: &mut Draw, daemon: Daemon) -> Re
     })
 }
 
-/// Submissions of which it is not known whether the daemon has them.
+/// Submissions that the daemon may or may not have.
 fn unanswered(book: &Mutex<Book>) -> Vec<Submission> {
     held(book).submissions.iter().filter(|submission| submission.id.is_none()).cloned().collect()
 }
@@ -216,7 +216,7 @@ fn list(site: &Site) -> Result<Vec<Row>> {
     }
 }
 
-/// Lets everything end, and compares how it ended with how it had to.
+/// Lets everything end, and compares how it ended with how it had to end.
 fn end(site: &Site, book: &Mutex<Book>) -> Result<Tally> {
     let mut daemon = site.start()?;
     daemon.wait_until_ready(site)?;
@@ -237,7 +237,7 @@ fn end(site: &Site, book: &Mutex<Book>) -> Result<Tally> {
     wait_until_nothing_is_left(site, &daemon)?;
     daemon.kill()?;
 
-    // How it all ended is known for good: also by the next daemon.
+    // How everything ended is known for good, also to the next daemon.
     let mut daemon = site.start()?;
     daemon.wait_until_ready(site)?;
     let rows = compare(site, book).context("in the end")?;
@@ -270,7 +270,7 @@ fn wait_until_all_ended(site: &Site) -> Result<()> {
     }
 }
 
-/// Nothing of the jobs is left: every device is free, and only the daemon runs. A supervisor exits a moment after its job.
+/// Waits until every device is free and only the daemon runs. A supervisor exits a moment after its job.
 fn wait_until_nothing_is_left(site: &Site, daemon: &Daemon) -> Result<()> {
     let begun = Instant::now();
     loop {

@@ -1,4 +1,4 @@
-//! The load: requests that are sent until the daemon answers no more.
+//! The load: requests that are sent until the daemon stops answering.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -44,7 +44,7 @@ impl Client<'_> {
     }
 
     fn submit(&mut self) -> bool {
-        // In the book before it is sent: the daemon may take it and die without an answer.
+        // Noted in the book before it is sent: the daemon may take it and die without an answer.
         let submission = {
             let mut book = held(self.book);
             let number = book.submissions.len();
@@ -55,7 +55,7 @@ impl Client<'_> {
         send(&self.socket, self.book, &submission)
     }
 
-    /// A request that was sent before, with the same key.
+    /// Sends an earlier request again, with the same key.
     fn submit_again(&mut self) -> bool {
         match self.any(|_| true) {
             Some(submission) => send(&self.socket, self.book, &submission),
@@ -173,7 +173,7 @@ fn drawn(draw: &mut Draw, site: &Site, number: usize) -> Submission {
     Submission { token, body, members, tasks, exit, endless, returns, id: None, cancel: Cancel::None }
 }
 
-/// The book, whatever became of who had it last.
+/// The book, even if the thread that last held it has panicked.
 pub(super) fn held(book: &Mutex<Book>) -> MutexGuard<'_, Book> {
     book.lock().unwrap_or_else(PoisonError::into_inner)
 }

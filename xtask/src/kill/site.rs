@@ -10,10 +10,10 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::wire;
 
-/// A start that takes longer has failed: it takes some 50 ms.
+/// A start that takes longer has failed: a start takes some 50 ms.
 const READY_WITHIN: Duration = Duration::from_secs(60);
 
-/// The directories of a life. What still runs there is ended when this is dropped.
+/// The directories of a life. Dropping this ends what still runs there.
 #[derive(Debug)]
 pub(super) struct Site {
     root: PathBuf,
@@ -66,7 +66,7 @@ impl Site {
         self.root.join("journal")
     }
 
-    /// Starts a daemon, and does not wait for it.
+    /// Starts a daemon without waiting for it.
     pub(super) fn start(&self) -> Result<Daemon> {
         let path = self.root.join("daemon.log");
         let log = OpenOptions::new().create(true).append(true).open(&path)?;

@@ -1,4 +1,4 @@
-//! Requests to the daemon, of which it has to be known whether their answer came as a whole: an answer is a promise.
+//! Requests to the daemon that tell whether the whole answer came: an answer is a promise.
 
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -10,14 +10,14 @@ use serde_json::Value;
 /// A daemon that is not killed answers within milliseconds.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// An answer that came as a whole.
+/// A whole answer.
 #[derive(Debug)]
 pub(super) struct Answer {
     pub(super) status: u16,
     pub(super) body: Value,
 }
 
-/// Asks. An error says that no answer came: what was asked was done, or not.
+/// Sends a request. An error says that no answer came: the request was carried out, or not.
 pub(super) fn ask(socket: &Path, line: &str, key: Option<&str>, body: &str) -> io::Result<Answer> {
     let mut stream = UnixStream::connect(socket)?;
     stream.set_read_timeout(Some(PATIENCE))?;

@@ -11,19 +11,19 @@ use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::{build, down, shared_state, up};
 
-/// The build of the test cluster's programs, under way: a quarter of an hour of one core where they were never built.
+/// The build of the test cluster's programs, under way: the first one takes a quarter of an hour of one core.
 pub(crate) enum Building {
     /// A process of its own, and what it writes.
     Started(Child, PathBuf),
     /// They are there.
     Done,
-    /// They cannot be built here; why.
+    /// Why they cannot be built here.
     Impossible(String),
 }
 
 impl Building {
-    /// Begins to build what is not there. Without Go it is done without: tests that need a cluster say that they were skipped,
-    /// and where everything must be tested (`CI` is set) that is an error.
+    /// Begins to build what is missing. Without Go there is no cluster: tests that need one say that they were skipped, and where
+    /// everything must be tested (`CI` is set) that is an error.
     pub(crate) fn start() -> Result<Self> {
         if build::is_done()? {
             return Ok(Self::Done);
@@ -69,7 +69,7 @@ impl Building {
 }
 
 impl Drop for Building {
-    /// Where the steps before have failed, nobody waits for it any more; what was compiled stays in Go's cache.
+    /// If earlier steps have failed, nobody waits for the build any more; what was compiled stays in Go's cache.
     fn drop(&mut self) {
         if let Self::Started(child, _) = self
             && let Some(group) = Pid::from_raw(child.id().cast_signed())

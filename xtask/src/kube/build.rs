@@ -50,8 +50,8 @@ pub(super) fn is_done() -> Result<bool> {
     Ok(BUILT.iter().all(|(name, _)| bin.join(name).exists()))
 }
 
-/// Builds what of the programs is not there yet; gives their folder. Progress goes to standard error: the output of `up` is for
-/// a shell to evaluate.
+/// Builds the programs that are missing; returns their folder. Progress goes to standard error: the output of `up` is for a shell
+/// to evaluate.
 pub(super) fn build(jobs: Option<usize>) -> Result<PathBuf> {
     let bin = folder()?;
     if is_done()? {
@@ -72,7 +72,7 @@ pub(super) fn build(jobs: Option<usize>) -> Result<PathBuf> {
         }
         eprintln!("{step}: building …");
         let started = Instant::now();
-        // Built beside and moved: a build that is broken off leaves no half a program that the next one would skip.
+        // Built under another name and moved: an interrupted build leaves no partial program for the next build to skip.
         let partial = bin.join(format!(".{name}"));
         cargo::run(&mut go_build(package, &partial, (&version, jobs)))?;
         fs::rename(&partial, bin.join(name)).with_context(|| format!("putting {name} into its place"))?;
@@ -115,7 +115,7 @@ fn go_build(package: &str, into: &Path, (version, jobs): (&str, usize)) -> Comma
         .arg("-ldflags")
         .arg(ldflags(version));
     command.arg("-o").arg(into).arg(package).current_dir(module());
-    // The toolchain that is installed, and this go.mod and nothing else: no silent download of another Go.
+    // Use the installed toolchain, and this go.mod and nothing else: no silent download of another Go.
     command.env("GOTOOLCHAIN", "local").env("GOWORK", "off");
     command.env("GOFLAGS", "-buildvcs=false").env("CGO_ENABLED", "0");
     command

@@ -1,4 +1,4 @@
-//! A cluster of one's own, for measuring.
+//! A separate cluster for measurements.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -23,12 +23,12 @@ impl Cluster {
         Ok(Self { state: state.canonicalize()?, bin, shape })
     }
 
-    /// How it is reached.
+    /// The kubeconfig that reaches it.
     pub(crate) fn kubeconfig(&self) -> PathBuf {
         self.state.join("kubeconfig")
     }
 
-    /// Where a program beside it may write what it has to say.
+    /// The log file for a program beside it.
     pub(crate) fn log(&self, name: &str) -> PathBuf {
         process::log_file(&self.state, name)
     }
@@ -39,7 +39,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Makes what manifests say.
+    /// Applies manifests.
     pub(crate) fn apply(&self, manifests: &[u8]) -> Result<()> {
         let mut command = Command::new(self.bin.join("kubectl"));
         command.arg("--kubeconfig").arg(self.kubeconfig()).args(["apply", "-f", "-"]);
@@ -59,7 +59,7 @@ impl Cluster {
         u32::try_from(pid.as_raw_nonzero().get()).ok()
     }
 
-    /// The parts that run, each with the CPU time in seconds that is said of its process.
+    /// The parts that run, each with the CPU time of its process in seconds, as `spent_s` says.
     pub(crate) fn cpu_s(&self, spent_s: fn(u32) -> Result<f64>) -> Result<Vec<(String, f64)>> {
         let running = parts::STARTED.iter().filter_map(|name| Some((name, self.pid(name)?)));
         running.map(|(name, pid)| Ok(((*name).to_owned(), spent_s(pid)?))).collect()

@@ -10,12 +10,12 @@ use anyhow::{Result, bail};
 
 use super::process;
 
-/// A part that has not answered for so long will not.
+/// A part that has not answered after this time will not answer.
 const LONGEST: Duration = Duration::from_secs(60);
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);
 
-/// Waits until a part answers; fails with its last words when it ends, or stays silent.
+/// Waits until a part answers; fails with its last words if it ends or stays silent.
 pub(super) fn wait_for(state: &Path, name: &str, answers: impl Fn() -> bool) -> Result<()> {
     let started = Instant::now();
     while !answers() {

@@ -43,7 +43,7 @@ struct Down {
     state: Option<PathBuf>,
 }
 
-/// The variable that tells tests where the cluster lies that they may use.
+/// The variable that tells tests where to find the cluster that they may use.
 pub(crate) const VARIABLE: &str = "DIVVY_KUBE";
 
 /// Runs the verb.

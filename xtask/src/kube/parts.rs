@@ -125,7 +125,7 @@ impl Setting<'_> {
         ]
     }
 
-    /// The usual scheduler, for whoever compares with it. Its usual rates would be what is measured.
+    /// The standard scheduler, for comparisons. With its default rates, those would be what is measured.
     pub(super) fn scheduler(&self) -> Vec<String> {
         vec![
             format!("--kubeconfig={}", self.in_state("pki/scheduler.kubeconfig")),

@@ -17,12 +17,12 @@ fn pid_file(state: &Path, name: &str) -> PathBuf {
     state.join("pid").join(name)
 }
 
-/// Where a part writes what it has to say.
+/// The log file of a part.
 pub(super) fn log_file(state: &Path, name: &str) -> PathBuf {
     state.join("log").join(name)
 }
 
-/// The pid of a part that runs. A pid may have been given to another process since: only one that still is this program counts.
+/// The pid of a running part. The pid may have been reused since: it counts only if it is still this program.
 pub(super) fn running(state: &Path, name: &str) -> Option<Pid> {
     let pid: i32 = fs::read_to_string(pid_file(state, name)).ok()?.trim().parse().ok()?;
     let program = fs::read_link(format!("/proc/{pid}/exe")).ok()?;

@@ -55,7 +55,7 @@ pub(super) fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Builds what is missing, starts what is not running, and waits until it answers; gives the folder of the programs.
+/// Builds what is missing, starts what is not running, and waits until it answers; returns the folder of the programs.
 pub(super) fn start(state: &Path, shape: &Shape) -> Result<PathBuf> {
     let bin = build::build(None)?;
     // Keys and tokens of an administrator lie here.
@@ -96,7 +96,7 @@ fn start_parts(bin: &Path, setting: &Setting, shape: &Shape) -> Result<()> {
     health::wait_for(state, "kube-controller-manager", || health::kubectl(bin, state, &account))
 }
 
-/// Tests find kubectl by the cluster's folder alone.
+/// Tests find kubectl through the cluster's folder alone.
 fn link(bin: &Path, link: &Path) -> std::io::Result<()> {
     if fs::read_link(link).is_ok_and(|old| old == bin) {
         return Ok(());
@@ -116,10 +116,10 @@ fn ports(state: &Path) -> Result<Ports> {
     Ok(ports)
 }
 
-/// Six free ports in a row, below the range that the kernel hands out to clients: none is taken between the look and the start.
+/// Six free ports in a row, below the range that the kernel gives to clients: none is taken between the check and the start.
 fn free_ports() -> Result<Ports> {
     let is_free = |port: u16| TcpListener::bind(("127.0.0.1", port)).is_ok();
-    // Begins where others that look at the same time do not.
+    // Begins at another port than processes that search at the same time.
     let first = 20_000 + (std::process::id() % 1_600) as u16 * Ports::COUNT;
     let starts = (first..30_000).step_by(usize::from(Ports::COUNT));
     let mut free = starts.filter(|start| (*start..start + Ports::COUNT).all(is_free));

@@ -60,7 +60,7 @@ fn of_crate(metadata: &Metadata, tree: &Tree, package: &Package) -> Vec<Finding>
     findings
 }
 
-/// Tests may also name what their crate reaches through others, which tells the product nothing new.
+/// Tests may also use what their crate reaches through others, which tells the product nothing new.
 fn tests_may_use(from: &str, to: &str) -> bool {
     to == FOR_TESTS || from == to || reached(from).contains(to)
 }

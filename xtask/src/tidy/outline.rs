@@ -150,7 +150,7 @@ fn line_of(span: Span) -> usize {
 }
 
 /// Tells whether an attribute is `name(…)` with `word` as one of its words, nested ones too; what stands in
-/// `not(…)` is said of other builds.
+/// `not(…)` applies to other builds.
 fn is_list_with(attribute: &syn::Attribute, name: &str, word: &str) -> bool {
     match &attribute.meta {
         syn::Meta::List(list) => list.path.is_ident(name) && has_word(list.tokens.clone(), word),

@@ -79,7 +79,7 @@ fn test_names(file: &File, code: &str) -> bool {
         })
 }
 
-/// A page whose code appears in no source was left behind by a reason that is gone, or is misspelt.
+/// Finds pages whose code appears in no source: left behind by a reason that is gone, or misspelt.
 fn pages_without_a_code(tree: &Tree) -> Vec<Finding> {
     let sources: Vec<&File> = tree.files.iter().filter(|file| file.is_rust()).collect();
     let mut findings = Vec::new();

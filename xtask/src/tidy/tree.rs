@@ -45,7 +45,7 @@ impl File {
     }
 }
 
-/// Everything that is tracked by git, or would be once added.
+/// Everything that git tracks, or would track once added.
 #[derive(Debug, Default)]
 pub(super) struct Tree {
     /// The text files.

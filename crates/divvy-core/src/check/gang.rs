@@ -4,13 +4,13 @@ use std::collections::BTreeSet;
 
 use crate::model::gang::Group;
 
-/// Whether a gang may run with tasks of these ranks: each group as a whole as it needs, and no more than there may be.
+/// Whether a gang may run with tasks of these ranks: each group is as complete as it must be, and there are no more than allowed.
 pub(super) fn may_run(gang: &Group, ranks: &BTreeSet<u32>) -> bool {
     let all = (0..most(gang)).collect();
     ranks.is_subset(&all) && starts(gang, &mut (0..most(gang)), ranks) == Some(true)
 }
 
-/// Whether the ranks, of those that come next, are enough of a group; `None` if it has none of them, which its branch may allow.
+/// Whether these ranks are enough of a group, whose ranks come next; `None` if it has none of them, which its branch may allow.
 fn starts(group: &Group, next: &mut impl Iterator<Item = u32>, ranks: &BTreeSet<u32>) -> Option<bool> {
     match group {
         Group::Role(role) => {

@@ -1,4 +1,4 @@
-//! What the books of the checker count, reckoned for themselves.
+//! What the checker's books count, computed here independently.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ pub(super) fn mib(draw: &Draw) -> i64 {
     i64::try_from(draw.memory_mib).unwrap_or(i64::MAX)
 }
 
-/// What a placement counts against limits, reckoned here for itself.
+/// What a placement counts against limits, computed here independently.
 pub(super) fn counts(state: &State, placement: &Placement) -> Vec<(Resource, i64)> {
     let mut counted = vec![
         (Resource::Any, placement.milli()),
@@ -49,13 +49,13 @@ pub(super) fn limits_at<'a>(state: &'a State, path: &str) -> Option<&'a Limits> 
     state.queues.get(path).map(|queue| &queue.limit).or_else(of_user)
 }
 
-/// What is guaranteed to a queue of devices, in thousandths: what it says of any or of models, or what those below it are
+/// The devices that are guaranteed to a queue, in thousandths: what it says of any device or of models, or what those below it are
 /// guaranteed, whichever is more.
 pub(super) fn guaranteed_milli(state: &State, path: &str) -> i64 {
     guaranteed_with(state, path, &|path| state.floor_milli(path))
 }
 
-/// Likewise whatever it has used: without what is guaranteed to it since it is behind what is pledged to it.
+/// Likewise, whatever it has used: without what is guaranteed to it because it is behind its pledge.
 pub(super) fn always_guaranteed_milli(state: &State, path: &str) -> i64 {
     guaranteed_with(state, path, &|_| 0)
 }
@@ -74,7 +74,7 @@ fn guaranteed_with(state: &State, path: &str, floor_milli: &dyn Fn(&str) -> i64)
     if state.queues.get(path).is_some_and(|queue| queue.nodes.0.is_some()) {
         return there_milli(state, path);
     }
-    // Who says nothing is guaranteed what is kept for him alone, and for those below him what they are.
+    // A queue that says nothing is guaranteed what is kept for it alone, and what those below it are guaranteed.
     let said = said.saturating_add(reserved_milli(state, path, (said > 0, None)));
     let said = said.max(floor_milli(path));
     let children = right_below(state, path).map(|queue| guaranteed_with(state, queue, floor_milli));
@@ -109,8 +109,8 @@ fn right_below<'a>(state: &'a State, path: &'a str) -> impl Iterator<Item = &'a 
     state.queues.keys().filter(is_next)
 }
 
-/// What of its devices a queue keeps for itself and those below it, in thousandths: what is guaranteed to it, without what those below it
-/// keep and what it lends; and what these keep.
+/// The devices that a queue keeps for itself and those below it, in thousandths: what is guaranteed to it, without what those below it
+/// keep and what it lends; plus what those below it keep.
 pub(super) fn kept_milli(state: &State, path: &str) -> i64 {
     let below = right_below(state, path).map(|queue| kept_milli(state, queue)).fold(0, i64::saturating_add);
     let own = guaranteed_milli(state, path).saturating_sub(below);
@@ -121,7 +121,7 @@ pub(super) fn kept_milli(state: &State, path: &str) -> i64 {
     own.saturating_sub(lent).max(0).saturating_add(below)
 }
 
-/// What is kept now on the calendar for a queue, and perhaps for those below it, in thousandths of devices: of one model, or of all.
+/// The devices kept now on the calendar for a queue, and perhaps for those below it, in thousandths: of one model, or of all.
 fn reserved_milli(state: &State, path: &str, (with_below, model): (bool, Option<&Resource>)) -> i64 {
     let is_of = |device: &Device| match model {
         Some(Resource::Model(model)) => device.spec.model == *model,
@@ -148,7 +148,7 @@ fn reserved_milli(state: &State, path: &str, (with_below, model): (bool, Option<
     milli
 }
 
-/// The reservation that has begun and keeps what a placement draws on from a job, if there is one.
+/// The reservation that has begun and keeps a job off what a placement draws on, if there is one.
 pub(super) fn keeps_from(state: &State, job: JobId, placement: &Placement) -> Option<u64> {
     let queue = state.jobs.get(&job.number).map(|job| job.spec.queue.as_str()).unwrap_or_default();
     let draws = |part: &Part| match part.devices.is_empty() {
@@ -163,7 +163,7 @@ pub(super) fn keeps_from(state: &State, job: JobId, placement: &Placement) -> Op
     begun.find(|kept| !is_for(kept) && kept.parts.iter().any(draws)).map(|kept| kept.id)
 }
 
-/// What of the devices can be given out of nodes that are kept for a queue, or is held, in thousandths: who has a drained one has it still.
+/// The devices, in thousandths, of nodes kept for a queue that can be given out or are held: a drained one still belongs to its holder.
 fn there_milli(state: &State, path: &str) -> i64 {
     let is_there = |id| state.nodes.get(&id).is_some_and(|node| node.state != NodeState::Gone);
     let counts = |(id, device): &(&DeviceId, &Device)| {
@@ -183,7 +183,7 @@ fn is_of(nodes: &Nodes, node: &NodeSpec) -> bool {
     }
 }
 
-/// For which queue a node is kept, if it is: by name before by its labels.
+/// The queue for which a node is kept, if it is: by name rather than by its labels.
 fn owner(state: &State, node: NodeId) -> Option<&str> {
     let node = &state.nodes.get(&node)?.spec;
     let of = |by_name: bool| {
@@ -199,13 +199,13 @@ fn home<'q>(state: &State, queue: &'q str) -> Option<&'q str> {
     lineage(queue).find(|path| state.queues.get(*path).is_some_and(|queue| queue.nodes.0.is_some()))
 }
 
-/// Whether a job lies where it may by the nodes that queues keep: on those of its queue, or where it has none on those of nobody.
+/// Whether a job lies on nodes that it may use: those of its queue or, where that has none, those kept for no queue.
 pub(super) fn lies_at_home(state: &State, job: JobId, placement: &Placement) -> bool {
     let queue = state.jobs.get(&job.number).map(|job| job.spec.queue.as_str()).unwrap_or_default();
     home(state, queue) == owner(state, placement.node)
 }
 
-/// Whether something of a job lies on the nodes to which those of a queue are kept, and it is not one of them.
+/// Whether a task of a job lies on the nodes to which jobs of a queue are kept, though the job is none of these.
 pub(super) fn is_strange(state: &State, job: JobId, to: &str) -> bool {
     let Some(own) = home(state, to) else { return false };
     let queue = state.jobs.get(&job.number).map(|job| job.spec.queue.as_str()).unwrap_or_default();

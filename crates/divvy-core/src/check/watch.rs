@@ -59,22 +59,22 @@ pub struct Watch {
     /// What is on its way out, and what of it each queue has.
     leaving: BTreeSet<AllocationId>,
     leaves: BTreeMap<String, BTreeMap<Resource, i64>>,
-    /// Whose devices were taken since something came from outside.
+    /// The jobs whose devices were taken since something last came from outside.
     taken: BTreeSet<JobId>,
-    /// When what queues missed was news for the last time, and what it was.
+    /// When what queues missed was last news, and what it was.
     stepped: (Time, BTreeMap<String, i128>),
-    /// What was guaranteed last to queues that are behind what is pledged to them, in thousandths of devices.
+    /// What was last guaranteed to queues that are behind their pledges, in thousandths of devices.
     floors: BTreeMap<String, i64>,
-    /// Who goes before all others, since it has not run for long.
+    /// The job that goes before all others, because it has not run for a long time.
     relieved: starving::Relieved,
     /// From which positions on something had become free, and from which on not.
     freed: Vec<(Position, bool)>,
-    /// Who gives way and is not over yet.
+    /// The jobs that give way and have not ended yet.
     giving_way: BTreeSet<JobId>,
     moving: moving::Moving,
-    /// Whether any job tells others by labels.
+    /// Whether any job selects others by labels.
     tells: bool,
-    /// Who was told to make room since the last cycle, and what they hold.
+    /// The jobs that were told to make room since the last cycle, and what they hold.
     preempted: Vec<(JobId, Vec<AllocationId>)>,
 }
 
@@ -138,7 +138,7 @@ impl Watch {
         watch
     }
 
-    /// Follows one event that the state has just folded, and says what is wrong now that was right before.
+    /// Follows one event that the state has just folded, and returns what is wrong now that was right before.
     pub fn follow(&mut self, state: &State, stamped: &Stamped) -> Vec<Violation> {
         let mut wrong = self.clock(state, stamped);
         self.affinity(state, &stamped.event, &mut wrong);
@@ -229,7 +229,7 @@ impl Watch {
                 format!("job {job}: {count} tasks were placed, {}", gang::words(&spec.gang)),
             ));
         }
-        // What was promised was allowed when it was.
+        // What was promised was found to be allowed then.
         if taken_up.is_none() {
             self.budgets(state, (job, placements), wrong);
         }
@@ -293,7 +293,7 @@ impl Watch {
             }
             let most = state.nodes.get(&placement.node).and_then(|node| node.spec.most_tasks);
             let tasks = self.hosts.get(&placement.node).map_or(0, |host| host.2);
-            // What was promised was counted when it was.
+            // What was promised was counted then.
             if !promised && most.is_some_and(|most| tasks > most) {
                 let text = format!("node {} has {tasks} tasks, more than it takes", placement.node);
                 wrong.push(found("L7", text));
@@ -422,7 +422,7 @@ impl Watch {
         self.promises.insert(job, placements);
     }
 
-    /// A promise ends, kept or not: what it was.
+    /// Ends a promise, kept or not; returns what it was.
     fn drop_promise(&mut self, job: JobId) -> Option<Vec<Placement>> {
         let placements = self.promises.remove(&job)?;
         for (device, draw) in placements.iter().flat_map(|placement| &placement.devices) {
@@ -447,7 +447,7 @@ impl Watch {
             self.giving_way.insert(job);
             self.preempted.push((job, live.clone()));
         }
-        // Who moves goes on elsewhere: its queue loses nothing by it.
+        // A job that moves goes on elsewhere: its queue loses nothing by it.
         if !matches!(cause, Cause::Moved | Cause::Faster) {
             self.leave(&live);
         }
@@ -494,7 +494,7 @@ impl Watch {
         self.ledger_agrees(state, &hold, wrong);
     }
 
-    /// Promises that an event has ended beside those it names.
+    /// Drops the promises that an event has ended beside those it names.
     fn forget_promises(&mut self, state: &State, job: JobId, wrong: &mut Found) {
         let first = JobId { number: job.number, member: None };
         let gone = |(id, _): (&JobId, _)| (!state.promises.contains_key(id)).then_some(*id);
@@ -535,7 +535,7 @@ impl Watch {
     }
 }
 
-/// Counts what someone in a queue holds for it and those above it.
+/// Counts what is held in a queue for it and those above it.
 fn count(
     queues: &mut BTreeMap<String, BTreeMap<Resource, i64>>,
     queue: &str,

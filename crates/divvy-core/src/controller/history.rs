@@ -54,8 +54,8 @@ fn attempt(state: &State, job: &Job, (id, run): (JobId, &Run), ending: Ending) -
     let mut nodes: Vec<String> = run.placements.iter().filter_map(|placement| node(placement.node)).collect();
     nodes.dedup();
     let devices = run.placements.iter().flat_map(|placement| &placement.devices);
-    // Of several ways to be served, with other numbers of devices each, it tells the one that it had; of a gang that grows and
-    // shrinks, what it had in the end.
+    // A job whose alternatives have different numbers of devices is recorded with the one that it got; a gang that grows and
+    // shrinks, with what it had in the end.
     let varies = spec.has_counts() || spec.gang.is_elastic();
     let (gpus, gpu_milli, tasks) = match varies && !run.placements.is_empty() {
         true => {
@@ -101,7 +101,7 @@ fn attempt(state: &State, job: &Job, (id, run): (JobId, &Run), ending: Ending) -
     }
 }
 
-/// When an attempt began: where that was seen only once it was over, as long before its end as it ran.
+/// When an attempt began: if that was seen only once it was over, as long before its end as it ran.
 fn began(run: &Run, ended: Time) -> Option<Time> {
     let seen = run.started_at?;
     let ran_ms = run.over.iter().map(|(_, end)| end.ran_ms).max().unwrap_or(0);

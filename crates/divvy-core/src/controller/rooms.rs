@@ -1,5 +1,5 @@
-//! What was kept for whom, for people: from when on, and from when it was to be before. It is in no log: a daemon that starts again
-//! has not said anything yet.
+//! The room that was kept for each job, as it is told to people: from when on, and from when it was to be before. It is in no log:
+//! a restarted daemon has not said anything yet.
 
 use std::collections::BTreeMap;
 
@@ -8,10 +8,10 @@ use crate::plan::{Keeps, Room};
 use crate::state::State;
 use crate::time::Time;
 
-/// So many jobs are remembered, those of which was heard last: room is kept for a few at a time.
+/// So many jobs are remembered, those that were noted last: room is kept for a few at a time.
 const MOST_JOBS: usize = 64;
 
-/// What was kept for jobs that wait still.
+/// What was kept for jobs that still wait.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rooms {
     of: BTreeMap<JobId, Noted>,
@@ -33,9 +33,9 @@ pub struct Noted {
 pub struct Shifted {
     /// From when on it was kept before.
     pub from: Time,
-    /// When it was seen that it is not.
+    /// When it was seen that it is no longer.
     pub at: Time,
-    /// Who runs on beyond the end that was reckoned with, if that is why.
+    /// The job that runs on beyond the end that was reckoned with, if that is why.
     pub outrun_by: Option<JobId>,
 }
 
@@ -62,7 +62,7 @@ impl Rooms {
     }
 }
 
-/// What is to be said of room after what was said before.
+/// What is to be said of a room, given what was said of it before.
 pub(crate) fn noted(before: Option<&Noted>, state: &State, room: Room, now: Time) -> Noted {
     let moved = before.and_then(|before| match before.room.keeps {
         Keeps::From(from) if room.keeps != before.room.keeps => {

@@ -26,8 +26,8 @@ pub struct Advice {
 }
 
 impl Advice {
-    /// When the job can be expected to start without anybody's doing: if all that keeps it waiting goes with time, and it is known
-    /// when.
+    /// When the job can be expected to start without anyone's doing: if all that keeps it waiting goes away with time, and it is
+    /// known when.
     pub fn comes_with_time(&self) -> Option<Time> {
         let is_time = |way: &&Fix| way.changes.iter().all(|change| change.tier() == Tier::Time);
         let with_time = |blocker: &Blocker| blocker.ways.iter().find(is_time)?.until();
@@ -42,8 +42,8 @@ impl Advice {
 pub struct Blocker {
     /// What.
     pub reason: Reason,
-    /// What lifts it, the cheapest first: at most one way for each that can bring it about. Empty where what lifts another one
-    /// lifts it, too, or where nothing was found.
+    /// What lifts it, the cheapest first: at most one way for each party that can bring it about. Empty where what lifts another
+    /// blocker lifts it, too, or where nothing was found.
     pub ways: Vec<Fix>,
 }
 
@@ -53,7 +53,7 @@ const MOST_GATES: usize = 12;
 /// How many nodes, devices, jobs and allocations are looked at for one piece of advice, over all copies of the pool: about a second.
 const MOST_LOOKS: u64 = 2_000_000;
 
-/// Copies that are tried in the smallest pools, at most, and in the largest, at least.
+/// The fewest copies that are tried, in the largest pools, and the most, in the smallest.
 const TRIES: (u64, u64) = (6, 6000);
 
 /// Advises on a job (or member, or array as a whole) that waits. `None` if there is none.
@@ -72,7 +72,7 @@ pub fn advise_spec(state: &State, snapshot: &Snapshot, submit: &Submit) -> Optio
 fn of_world(world: &World) -> Advice {
     let left = tries(world.state());
     let is_scarce = left < FEW_TRIES;
-    // Half of what is enough is for all that lifts one thing alone.
+    // Where there are tries enough, half of them are for all that lifts one thing alone.
     let spared = if is_scarce { 0 } else { left / 2 };
     let mut meter = Meter { left: left - spared, is_scarce };
     let mut ladder = Ladder::default();
@@ -101,7 +101,7 @@ struct Ladder {
 }
 
 impl Ladder {
-    /// Lifts gate by gate; gives all changes that this took, if the job starts with them.
+    /// Lifts gate by gate; returns all changes that this took, if the job starts with them.
     fn climb(&mut self, world: &World, meter: &mut Meter) -> Option<Vec<Change>> {
         let mut changes: Vec<Change> = Vec::new();
         for _ in 0..MOST_GATES {
@@ -111,7 +111,7 @@ impl Ladder {
             let Outcome::Waits(verdict) = outcome else { return Some(changes) };
             match &verdict {
                 Some(Reason::Reserved(_)) => self.kept_from.extend(here.kept_anew()),
-                // Verdicts that stand say nothing of what is kept: to look at all again is dear in large pools.
+                // Verdicts that stand do not tell what is kept, and in large pools it is too dear to look at all jobs again.
                 _ if !meter.is_scarce => self.kept_from.extend(here.kept_anew()),
                 _ => self.kept_from.extend(then.kept_from()),
             }
@@ -135,7 +135,7 @@ impl Ladder {
         None
     }
 
-    /// Takes a reason in, unless its gate is known.
+    /// Adds a blocker for a reason, unless its gate is known.
     fn note(&mut self, reason: &Reason) {
         if self.blockers.iter().all(|known| Gate::of(&known.reason) != Gate::of(reason)) {
             self.blockers.push(Blocker { reason: reason.clone(), ways: Vec::new() });
@@ -148,7 +148,7 @@ impl Ladder {
         &mut self.blockers[place]
     }
 
-    /// Takes the ways of a blocker away that is lifted by what the others take.
+    /// Removes the ways of each blocker that is lifted by what lifts the others.
     fn drop_needless(&mut self, world: &World, meter: &mut Meter) {
         let menu = Menu::default();
         let mut needless = |place: &usize, ladder: &Self| {
@@ -156,13 +156,13 @@ impl Ladder {
             let mut search = Search::new(world, &menu, Goal::Starts, meter);
             !ladder.blockers[*place].ways.is_empty() && !others.is_empty() && search.does(&others)
         };
-        // What goes may have been all that made another one needed.
+        // What was removed may have been all that made another one needed.
         while let Some(place) = (0..self.blockers.len()).find(|place| needless(place, self)) {
             self.blockers[place].ways.clear();
         }
     }
 
-    /// Has one fix lift all, where what lifts one after the other does not start the job.
+    /// Lets one fix lift all gates, where what lifts them one after the other does not start the job.
     fn lift_at_once(&mut self, fix: &Fix) {
         self.blockers.iter_mut().skip(1).for_each(|blocker| blocker.ways.clear());
         if let Some(first) = self.blockers.first_mut() {
@@ -179,12 +179,12 @@ impl Ladder {
 }
 
 impl Blocker {
-    /// Takes in what lifts it; if it had been lifted before and has come back, beside what lifted it then.
+    /// Takes in what lifts it; if it had been lifted before and has come back, in addition to what lifted it then.
     fn lift(&mut self, world: &World, ways: Vec<Fix>) {
         let before = self.ways.first().map(|way| way.changes.clone()).unwrap_or_default();
         let Some(job) = world.job() else { return };
         let with = |way: Fix| {
-            // Found where other changes were made before: what is said is what the job and its queues have now.
+            // The ways were found after other changes: they are restated from what the job and its queues have now.
             let changes = way.changes.into_iter().map(|change| from_now(world.state(), &job.spec, change));
             Fix::of(world.state(), &job.spec, &before.iter().cloned().chain(changes).collect::<Vec<_>>())
         };
@@ -192,7 +192,7 @@ impl Blocker {
     }
 }
 
-/// What lifts one gate, by who can bring it about, the cheapest first; else whatever does it together.
+/// What lifts one gate, by the party that can bring it about, the cheapest first; else whatever does it together.
 fn ways_of(world: &World, menu: &Menu, (reason, goal): (&Reason, Goal), meter: &mut Meter) -> Vec<Fix> {
     let waiver = |change: &&Change| match (reason, change) {
         (Reason::Held(_), Change::Release) | (Reason::StartAfter(_), Change::StartNow) => true,
@@ -239,14 +239,14 @@ fn remedy(world: &World, ladder: &mut Ladder, whole: Option<Vec<Change>>, meter:
         return Some(best);
     }
     let [only] = &mut ladder.blockers[..] else { return Some(best) };
-    // Where one thing keeps it back, what starts it is what lifts that.
+    // Where only one thing keeps it back, what starts it is what lifts that.
     if only.ways.first().is_none_or(|first| best.cost < first.cost) {
         only.ways.insert(0, best.clone());
     }
     Some(best)
 }
 
-/// The job that advice is sought for, where it is not there yet.
+/// A world with the job that advice is sought for, where that is not there yet.
 impl World {
     fn submitted(state: &State, snapshot: &Snapshot, submit: &Command) -> Option<Self> {
         let target = JobId::single(state.next_job);

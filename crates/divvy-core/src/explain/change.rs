@@ -1,4 +1,4 @@
-//! Changes: what of a job, of others, or of the pool can be otherwise so that a job starts; what each costs, and its words.
+//! Changes: what can be different about a job, other jobs or the pool so that it starts; what each costs, and its text.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -40,7 +40,7 @@ pub enum Change {
     AnyIsland,
     /// Let its tasks lie on any node, whatever its labels and taints.
     AnyNode,
-    /// Let its tasks lie beside anybody.
+    /// Let its tasks lie beside any others.
     AnyNeighbours,
     /// Let it take another model, too.
     AcceptModel {
@@ -49,7 +49,7 @@ pub enum Change {
     },
     /// Let it take devices of any memory.
     AcceptSizes,
-    /// Let it take devices whose memory is however slow.
+    /// Let it take devices however slow their memory is.
     AcceptSlower,
     /// Ask for fewer devices for each task of a role.
     FewerDevices {
@@ -80,7 +80,7 @@ pub enum Change {
         /// What it is to ask for.
         to: i64,
     },
-    /// Say a time limit, or a shorter one: what is kept for others may be used until then.
+    /// Set a time limit, or a shorter one: what is kept for others may be used until then.
     TimeLimit {
         /// What it says, in milliseconds.
         from_ms: Option<i64>,
@@ -99,7 +99,7 @@ pub enum Change {
         /// When it does.
         until: Time,
     },
-    /// Wait until those who run, and are safe for now, may be stopped for others.
+    /// Wait until running jobs that are safe for now may be stopped for others.
     AwaitSafety {
         /// When one of them may be.
         until: Time,
@@ -123,11 +123,11 @@ pub enum Change {
         /// Its name.
         node: String,
     },
-    /// Take a reservation on the calendar back.
+    /// Cancel a reservation on the calendar.
     EndReservation {
         /// Which.
         id: u64,
-        /// The node or device that it drains, where it is one alone.
+        /// The node or device that it drains, where that is a single one.
         drained: Option<String>,
     },
     /// Have broken devices of a node repaired.
@@ -211,7 +211,7 @@ pub struct Raise {
     pub to: i64,
 }
 
-/// Who can bring a change about. Of two changes the one of the lesser tier is cheaper, whatever else they are.
+/// Who can bring a change about. Of two changes the one of the lower tier is cheaper, whatever else they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Tier {
     /// The job's user, on the job alone.
@@ -223,8 +223,8 @@ pub enum Tier {
 }
 
 /// What changes cost, compared from the first field to the last: what must be bought, then what an administrator must grant,
-/// then what must be waited for, then what the job gets less, then what it accepts. Sums of several changes add up; of moments
-/// to wait for the last counts.
+/// then what must be waited for, then how much less the job gets, then what it accepts. The costs of several changes add up;
+/// of the moments to wait for, the last one counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct Cost {
     /// Devices (tasks, where these have none) for which nodes must be added.
@@ -233,13 +233,13 @@ pub struct Cost {
     pub grants: u32,
     /// By how much settings must be raised: thousandths of devices or cores, MiB.
     pub granted: i64,
-    /// When the last of the ends waited for is expected, in milliseconds; the largest number where nobody knows.
+    /// When the last of the ends waited for is expected, in milliseconds; the largest number where that is unknown.
     pub until_ms: i64,
     /// How many ends must be waited for.
     pub ends: u32,
-    /// Thousandths of devices that the job gets less.
+    /// How much less the job gets, in thousandths of devices.
     pub fewer_milli: i64,
-    /// Cores and memory that it gets less, in thousandths of what it asks for.
+    /// How much less it gets of cores and memory, in thousandths of what it asks for.
     pub less_host: i64,
     /// By how much sooner its time limit ends it, in milliseconds; a job without one counts as four weeks.
     pub less_time_ms: i64,
@@ -299,7 +299,7 @@ impl Change {
         }
     }
 
-    /// Whether it gives up a condition that the job itself sets: what lets it into the line at all.
+    /// Whether it gives up a condition of the job's own, which keeps it out of the line.
     pub fn is_waiver(&self) -> bool {
         matches!(
             self,
@@ -307,7 +307,7 @@ impl Change {
         )
     }
 
-    /// What two changes of which only one can be made have in common.
+    /// What the change is about: of two changes with the same subject only one can be made. 0 is no subject.
     pub(crate) fn subject(&self) -> (u8, &str, Option<&Resource>) {
         match self {
             Change::FewerDevices { role, .. } => (1, role, None),
@@ -333,9 +333,9 @@ impl Change {
     }
 }
 
-/// Changes in their order, of those with one subject the one that goes furthest.
+/// The changes in their order; of those with one subject, the one that goes furthest.
 pub(crate) fn merged(changes: &[Change]) -> Vec<Change> {
-    // Ends can be very many, and none speaks of another's subject.
+    // There can be very many ends, and no two have the same subject.
     let mut alone: BTreeSet<&Change> = BTreeSet::new();
     let mut merged: Vec<Change> = Vec::new();
     for change in changes {
@@ -354,7 +354,7 @@ pub(crate) fn merged(changes: &[Change]) -> Vec<Change> {
 }
 
 impl Change {
-    /// Goes from where the one begins to where the other ends.
+    /// Makes it go from where the one begins to where the other ends.
     fn take_in(&mut self, other: &Change) {
         match (self, other) {
             (
@@ -413,7 +413,7 @@ impl Raise {
     }
 }
 
-/// In the words of someone who advises.
+/// The text of the change, as advice.
 impl fmt::Display for Change {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -504,7 +504,7 @@ impl Change {
     }
 }
 
-/// New nodes, and by what they belong to a queue that has nodes of its own.
+/// Names new nodes, and what makes them those of a queue that has nodes of its own.
 fn room(tasks: u32, devices: u32, model: &str, kept: Option<&Nodes>) -> String {
     let nodes = match (tasks, devices) {
         (_, 0) => format!("nodes for {tasks} more tasks"),

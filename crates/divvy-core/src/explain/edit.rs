@@ -79,7 +79,7 @@ pub(crate) fn edited(spec: &JobSpec, changes: &[Change]) -> JobSpec {
     spec
 }
 
-/// A change that goes as far, from what the job asks for and what its queues have.
+/// A change that goes as far, but starts from what the job asks for and what its queues have.
 pub(crate) fn from_now(state: &State, spec: &JobSpec, mut change: Change) -> Change {
     let role = |name: &str| spec.gang.roles().into_iter().find(|role| role.name == *name);
     let of_queue = |raise: &Raise, limits: fn(&Queue) -> &Limits| {

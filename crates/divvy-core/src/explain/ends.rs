@@ -1,4 +1,4 @@
-//! Ends: when what runs can be expected to end.
+//! Ends: when running jobs can be expected to end.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -28,7 +28,7 @@ pub fn expected_end(state: &State, id: JobId) -> Option<Time> {
     ends.filter(|at| *at > state.now).min()
 }
 
-/// All that hold devices or hosts, as they can be expected to end: those of which nobody knows come last.
+/// All jobs that hold devices or hosts, in the order in which they can be expected to end: unknown ends come last.
 pub(crate) fn in_order(state: &State) -> Vec<JobId> {
     let mut active: Vec<JobId> =
         state.jobs.values().flat_map(|job| active_runs(job.number, &job.runs)).collect();
@@ -47,8 +47,8 @@ fn active_runs(number: u64, runs: &Runs) -> Vec<JobId> {
     }
 }
 
-/// The ends that make room for the tasks of a job first, node by node: what to look at in a pool in which not all sets of ends can
-/// be tried. By the first alternative of its first role.
+/// The ends that make room for the tasks of a job first, node by node: what to look at in a pool where not all sets of ends
+/// can be tried. By the first alternative of its first role.
 pub(crate) fn clearing(state: &State, snapshot: &Snapshot, spec: &JobSpec) -> BTreeSet<JobId> {
     let roles = spec.gang.roles();
     let ask = roles.first().and_then(|role| role.ask.alternatives.first()?.devices.as_ref());

@@ -1,5 +1,5 @@
-//! The last look: whether any few changes cost less than what was found in order. The order takes it that what asks for less starts
-//! no later, and looks at three grants, or at edits beside ends, only where more of them were seen to help; neither is always right.
+//! The last look: whether few changes cost less than what was found in order. The search in order assumes that what asks for less
+//! starts no later, and looks at three grants, or at edits beside ends, only where more of them helped; neither is always right.
 
 use super::change::{Change, Cost, merged};
 use super::fix::{Fix, cost};
@@ -12,8 +12,8 @@ const MOST_FOR_TWO: usize = 160;
 const MOST_FOR_THREE: usize = 48;
 
 impl Search<'_> {
-    /// Up to three changes that cost less than what was found, beside giving up its own conditions or not; of long menus up to two, or
-    /// three edits. In the order of their cost, and without those that were tried already.
+    /// Up to three changes that cost less than what was found, with or without giving up the job's own conditions; of long menus up to
+    /// two, or three edits. Tried in the order of their cost, without those that were tried already.
     pub(super) fn few(&mut self, best: Option<Fix>) -> Option<Fix> {
         let menu = self.menu;
         let all = [&menu.edits[..], &menu.ends, &menu.grants].concat();
@@ -69,7 +69,7 @@ struct Sets<'a> {
 }
 
 impl Sets<'_> {
-    /// Adds the sets that have up to so many more of the first changes than those chosen, each after these.
+    /// Adds the sets of up to `most` changes that extend those chosen by later ones among the first `to`.
     fn extend(&mut self, (waivers, chosen): (usize, &mut Vec<usize>), cost: Cost, to: usize, most: usize) {
         let from = chosen.last().map_or(0, |last| last + 1);
         for place in from..to {

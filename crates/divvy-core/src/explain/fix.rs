@@ -19,19 +19,19 @@ pub struct Fix {
 }
 
 impl Fix {
-    /// These changes of a job of this shape, reckoned in a state.
+    /// The fix of these changes to a job, with its cost in this state.
     pub fn of(state: &State, spec: &JobSpec, changes: &[Change]) -> Self {
         let changes = merged(changes);
         let cost = changes.iter().map(|change| cost(state, spec, change)).fold(Cost::default(), Cost::with);
         Self { changes, cost }
     }
 
-    /// Who of those that it needs is hardest to move.
+    /// The highest tier of its changes: of all that it needs, the hardest to bring about.
     pub fn tier(&self) -> Tier {
         self.changes.iter().map(Change::tier).max().unwrap_or(Tier::Own)
     }
 
-    /// Who can bring it about: what costs others something, and its user may do himself within what his queue allows, is his.
+    /// Who can bring it about. A change that costs others something, but that the user may make within the queue's bounds, is the user's.
     pub fn who(&self) -> Tier {
         let own = |change: &Change| match change {
             Change::Prioritise { .. } => Tier::Own,
@@ -47,7 +47,7 @@ impl Fix {
             .filter_map(|change| if let Change::End { job } = change { Some(*job) } else { None })
     }
 
-    /// When what it waits for can be expected; `None` where it waits for nothing, or nobody knows.
+    /// When what it waits for can be expected; `None` where it waits for nothing, or that is unknown.
     pub fn until(&self) -> Option<Time> {
         (1..i64::MAX).contains(&self.cost.until_ms).then_some(Time(self.cost.until_ms))
     }
@@ -94,7 +94,7 @@ pub fn cost(state: &State, spec: &JobSpec, change: &Change) -> Cost {
         Change::RaiseBudget { from, to, .. } => grant(to.saturating_sub(*from)),
         Change::EndDrain | Change::Undrain { .. } | Change::EndReservation { .. } => grant(0),
         Change::Repair { .. } | Change::Vacate { .. } => grant(0),
-        // Others wait longer for it, by as much as the job asks for; the more of them, the higher it goes.
+        // Others wait longer for it, by as much as the job asks for; the higher it goes, the more of them do.
         Change::Prioritise { to } => {
             let by = i64::from(*to).saturating_sub(i64::from(spec.priority));
             grant(spec.milli_asked().saturating_add(by.max(1)))
@@ -108,7 +108,7 @@ pub fn cost(state: &State, spec: &JobSpec, change: &Change) -> Cost {
     }
 }
 
-/// Four weeks: for so long a job may run that says nothing, as far as costs are concerned.
+/// Four weeks: how long a job without a time limit may run, as far as costs are concerned.
 const UNSAID_LIMIT_MS: i64 = 28 * 86_400_000;
 
 /// A part in thousandths, at least one.

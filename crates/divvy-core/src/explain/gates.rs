@@ -1,4 +1,4 @@
-//! Gates: what a job has to pass before it starts. Each reason names one; what it says of it may change with the numbers.
+//! Gates: what a job has to pass before it starts. Each reason names one gate; its details may change with the numbers.
 
 use super::change::Change;
 use super::never;
@@ -12,8 +12,8 @@ use crate::reason::{Reason, Verdict};
 use crate::snapshot::Snapshot;
 use crate::state::{Job, Run, Runs, State};
 
-/// What two reasons have in common that speak of the same gate. What nodes and devices lack is one gate: which of it is named
-/// first depends on numbers.
+/// A gate: what reasons have in common that speak of the same obstacle. What nodes and devices lack is one gate: which part of it
+/// is named first depends on numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Gate {
     Held,
@@ -90,7 +90,7 @@ impl Gate {
     }
 }
 
-/// All that keeps a job (or member) from starting: of its own, its place in the line, limits and guarantees, capacity.
+/// All that keeps a job (or member) from starting: what is its own, its place in the line, limits and guarantees, capacity.
 pub(super) fn reasons(state: &State, snapshot: &Snapshot, job: &Job, run: (JobId, &Run)) -> Vec<Reason> {
     let mut found = own(state, job, run);
     let in_line = || state.verdicts.get(&job.class).filter(|reason| !reason.is_its_own()).cloned();
@@ -101,8 +101,8 @@ pub(super) fn reasons(state: &State, snapshot: &Snapshot, job: &Job, run: (JobId
     found
 }
 
-/// What limits, guarantees and capacity have against a job. What no end of others lifts comes first: whatever passes before it does,
-/// the job waits on.
+/// What limits, guarantees and capacity have against a job. What no end of other jobs lifts comes first: whatever else goes before
+/// that does, the job still waits.
 pub(super) fn of_pool(state: &State, snapshot: &Snapshot, spec: &JobSpec) -> (Vec<Reason>, Funnel) {
     let (passing, funnel) = plan::blockers(state, snapshot, spec);
     let mut found = never::as_set(state, snapshot, spec);
@@ -115,13 +115,13 @@ pub(super) fn of_pool(state: &State, snapshot: &Snapshot, spec: &JobSpec) -> (Ve
     (found, funnel)
 }
 
-/// What is thought of a job with these reasons: it never starts where one asks for more than is allowed at all.
+/// The verdict on a job with these reasons: it never starts where one says that it asks for more than is allowed at all.
 pub(super) fn verdict<'a>(reasons: impl Iterator<Item = &'a Reason>) -> Verdict {
     let of = |reason: &Reason| if reason.keeps_back_for_ever() { Verdict::NoFit } else { reason.verdict() };
     reasons.map(of).min().unwrap_or(Verdict::Fit)
 }
 
-/// Likewise in a world of whose next cycle the verdict is known, where the place in the line matters.
+/// All that keeps the job of a world from starting; `verdict` is that of the next cycle, where the place in the line matters.
 pub(crate) fn of_world(world: &World, verdict: Option<&Reason>) -> Vec<Reason> {
     let Some((job, (id, run))) = world.job().and_then(|job| Some((job, run_of(job, world.target())?))) else {
         return Vec::new();
@@ -135,7 +135,7 @@ pub(crate) fn of_world(world: &World, verdict: Option<&Reason>) -> Vec<Reason> {
     found
 }
 
-/// The run that is meant, and whose it is: of an array as a whole the first that waits, else the first that has not ended.
+/// The run that an id means, and its full id: for an array as a whole, the first that waits, else the first that has not ended.
 pub(super) fn run_of(job: &Job, id: JobId) -> Option<(JobId, Run)> {
     let member = match (&job.runs, id.member) {
         (Runs::Array(_), None) => job.waiting_members().next().or_else(|| job.open_members().next())?,
@@ -152,7 +152,7 @@ pub(super) fn own(state: &State, job: &Job, (id, run): (JobId, &Run)) -> Vec<Rea
     let promised = promise.map(|promise| Reason::Promised(state.awaited_by(promise)));
     let before = held.into_iter().chain(promised);
     let mut own: Vec<Reason> = before.chain(job.own_blockers(state, state.now)).collect();
-    // Who has a promise counts among those that run.
+    // A member with a promise counts among those that run.
     if let (Some(0), Runs::Array(array), None) = (job.members_left(), &job.runs, promise) {
         own.push(Reason::ArrayLimit(array.array.at_most.unwrap_or(0)));
     }

@@ -1,14 +1,14 @@
-//! The least that has to be granted: the menu has one amount of each setting, beside what is held and asked for now, and what else is
-//! changed may leave less of it to be granted.
+//! The least that has to be granted. The menu has one amount of each setting, beside what is held and asked for now; the other
+//! changes of a fix may leave less of it to be granted.
 
 use super::change::{Change, Raise};
 use super::search::{Goal, Search};
 use crate::amount::Resource;
 
 impl Search<'_> {
-    /// The same, with each amount that is granted as small as it can be and still do it: the one after the other.
+    /// The same changes, with each granted amount lowered in turn as far as the changes still do it.
     pub(super) fn lowered(&mut self, mut changes: Vec<Change>) -> Vec<Change> {
-        // What lifts one thing alone may be beside other ways of what comes after it.
+        // What lifts one gate alone may stand beside various ways past the gates behind it.
         if self.meter.is_scarce || self.goal != Goal::Starts {
             return changes;
         }
@@ -17,7 +17,7 @@ impl Search<'_> {
             let unit = unit(&raise.resource);
             let steps = raise.to.saturating_sub(raise.from).saturating_sub(1) / unit + 1;
             let (mut fails, mut does) = (0, steps);
-            // Mostly nothing less does it.
+            // Usually nothing less does it.
             let mut next = steps - 1;
             while does - fails > 1 {
                 let mut less = changes.clone();
@@ -48,7 +48,7 @@ fn raise(change: &mut Change) -> Option<&mut Raise> {
     }
 }
 
-/// By how much settings are raised: whole devices and cores, GiB, pieces.
+/// The unit in which settings are raised: whole devices and cores, GiB, pieces.
 fn unit(resource: &Resource) -> i64 {
     match resource {
         Resource::Any | Resource::Model(_) | Resource::Cpu => 1000,

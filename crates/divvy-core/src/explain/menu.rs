@@ -1,5 +1,5 @@
-//! The menu: the changes that a fix is made of, the cheapest first. It is the whole space that is searched, so that what is said
-//! to be the cheapest is the cheapest of these.
+//! The menu: the changes that a fix is made of, the cheapest first. It is the whole space of the search: what is called the cheapest
+//! is the cheapest of these.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -30,7 +30,7 @@ pub struct Menu {
     pub waivers: Vec<Change>,
     /// What its user can ask for instead.
     pub edits: Vec<Change>,
-    /// Whether that includes time limits for what others are kept room for once other changes are made.
+    /// Whether that includes time limits that suit the room kept for others once other changes are made.
     pub in_time: bool,
     /// What can be waited for, the first to come first.
     pub ends: Vec<Change>,
@@ -38,7 +38,7 @@ pub struct Menu {
     pub grants: Vec<Change>,
 }
 
-/// Numbers up to this are all on the menu; of larger ones those that halve what is asked for.
+/// Up to this number, all smaller ones are on the menu; beyond it, those that halve what is asked for.
 const FEW: u32 = 16;
 
 /// The menu of a job in a pool in which capacity is kept for others from these moments on.
@@ -63,7 +63,7 @@ pub(crate) fn menu(world: &World, kept_from: &[Time]) -> Menu {
 /// So many moments of one kind are on the menu at most.
 const MOST_MOMENTS: usize = 4;
 
-/// Moments at which time alone lets it start, maybe.
+/// Moments at which time alone may let it start.
 fn moments(world: &World, spec: &JobSpec) -> Vec<Change> {
     let state = world.state();
     let turns = state.reservations.iter().filter_map(|kept| {
@@ -133,7 +133,7 @@ fn edits(state: &State, snapshot: &Snapshot, spec: &JobSpec) -> Vec<Change> {
     edits
 }
 
-/// Margin for whoever reads the advice and submits the job.
+/// Margin for the time that it takes to read the advice and submit the job.
 const MARGIN_MS: i64 = 10_000;
 
 /// Time limits, in whole minutes, the shortest first, with which a job is over before others need what is kept for them.
@@ -150,7 +150,7 @@ fn has_topology(group: &Group) -> bool {
     group.topology().is_some() || matches!(group, Group::Branch(branch) if below(branch))
 }
 
-/// More tasks in one domain where so many may lie there at most, the fewest first; at last as many as there are.
+/// More tasks in one domain, where their number there is bounded: the fewest first, at last as many as there are.
 fn spreads(gang: &Group) -> Vec<Change> {
     let spreads = gang.spreads();
     let bounds =
@@ -183,7 +183,7 @@ fn models(snapshot: &Snapshot) -> BTreeSet<String> {
 /// Fewer devices for each task, or fewer tasks.
 fn fewer(role: &Role) -> Vec<Change> {
     let name = || role.name.clone();
-    // Of several ways none is to take more.
+    // None of several alternatives is to take more.
     let devices = role.ask.most_devices();
     let counts = below(devices).map(|to| Change::FewerDevices { role: name(), from: devices, to });
     let tasks = below(role.minimum).map(|to| Change::FewerTasks { role: name(), from: role.minimum, to });
@@ -250,7 +250,7 @@ fn grants(state: &State, snapshot: &Snapshot, spec: &JobSpec) -> Vec<Change> {
     grants.extend(budget_raises(state, spec));
     grants.extend(ways.iter().flat_map(|drawn| user_raises(state, snapshot, spec, drawn)));
     let is_own = |path: &String| lineage(&spec.queue).any(|own| own == path);
-    // Nodes that are kept for a queue it cannot lend.
+    // A queue cannot lend nodes that are kept for it.
     let lends = |queue: &&Queue| !queue.lend.is_empty() && queue.nodes.is_unsaid();
     let others = state.queues.values().filter(|queue| !is_own(&queue.path)).filter(lends);
     let others: Vec<&Queue> = others.collect();
@@ -271,12 +271,12 @@ fn grants(state: &State, snapshot: &Snapshot, spec: &JobSpec) -> Vec<Change> {
     unlike
 }
 
-/// So many priorities are on the menu at most, and in pools of more jobs than this the highest of them alone: each is a try.
+/// At most so many priorities are on the menu; in pools of more than `MANY_JOBS` jobs, only the highest of them: each costs a try.
 const MOST_PRIORITIES: usize = 6;
 const MANY_JOBS: usize = 2000;
 
-/// Priorities just above those of the others, up to the highest that it may have: the least first. One that is somewhat higher than
-/// theirs is all it takes to pass who wait, or to have who run give way.
+/// Priorities just above those of other jobs, up to the highest that it may have: the lowest first. To be just above theirs is
+/// all it takes to pass waiting jobs, or to have running jobs give way.
 fn priorities(state: &State, spec: &JobSpec) -> Vec<Change> {
     let highest = highest_priority(state, spec);
     let others: BTreeSet<i32> = state.jobs.values().map(|job| job.spec.priority).collect();
@@ -293,7 +293,7 @@ fn priorities(state: &State, spec: &JobSpec) -> Vec<Change> {
     found.into_iter().map(|to| Change::Prioritise { to }).collect()
 }
 
-/// Reservations for others; of a node or device that was drained several times one, which stands for all.
+/// Reservations for others; for a node or device that was drained several times, one that stands for all.
 fn kept_for_others(state: &State, spec: &JobSpec) -> Vec<Change> {
     let mut seen: BTreeSet<String> = BTreeSet::new();
     let keeps = state.reservations.iter().filter(|kept| !kept.is_for(spec));
@@ -350,7 +350,7 @@ fn drawn_by(snapshot: &Snapshot, alternative: &Alternative) -> Vec<(Resource, i6
     host.into_iter().chain(models.into_iter().map(|model| (Resource::Model(model), milli))).collect()
 }
 
-/// Raises of a queue of the job's own line: as much as the job needs beside what is there.
+/// Raises of a queue on the job's own path: as much as the job needs beside what is held.
 fn raises(snapshot: &Snapshot, queue: &Queue, drawn: &Holdings) -> Vec<Change> {
     let of = |books: &std::collections::BTreeMap<String, Holdings>, resource: &Resource| {
         books.get(&queue.path).map_or(0, |held| held.of(resource))
@@ -420,8 +420,8 @@ fn budget_raises(state: &State, spec: &JobSpec) -> Vec<Change> {
     own.map(raise).collect()
 }
 
-/// What another queue could lend more of what it is guaranteed: what the job asks for, and what is missing already where more is kept
-/// than there is.
+/// How much more another queue could lend of what it is guaranteed: what the job asks for, and what is missing already where more is
+/// kept than there is.
 fn lent(state: &State, queue: &Queue, drawn: &Holdings, left: &BTreeMap<Resource, i64>) -> Vec<Change> {
     let own = |resource: &Resource| own(state, queue, resource).unwrap_or(i64::MAX);
     let raise = |(resource, amount): (&Resource, &Amount)| {
@@ -438,8 +438,8 @@ fn lent(state: &State, queue: &Queue, drawn: &Holdings, left: &BTreeMap<Resource
     queue.lend.iter().filter_map(raise).collect()
 }
 
-/// How much of a resource a queue says is guaranteed to it, of models in all where it says those; nothing where it may come from those
-/// below it.
+/// How much of a resource is guaranteed to a queue by its own word, over all models where it names those; `None` where that may come
+/// from the queues below it.
 fn own(state: &State, queue: &Queue, resource: &Resource) -> Option<i64> {
     let above = format!("{}/", queue.path);
     let is_above_others = || {
@@ -473,7 +473,7 @@ fn room(state: &State, snapshot: &Snapshot, spec: &JobSpec) -> Vec<Change> {
     below(all).chain([all]).filter_map(|tasks| add(tasks, ask.count, model.clone(), class.clone())).collect()
 }
 
-/// What a device of a model has to be like, where bounds are asked for and the pool has none by which to tell whether it would be.
+/// What a device of a model has to be like, where the job asks for bounds and the pool has no such device to tell whether it fits.
 fn bounds_unknown(snapshot: &Snapshot, class: &DeviceClass, model: &str) -> Option<DeviceClass> {
     let class = DeviceClass { models: vec![model.to_owned()], ..class.clone() };
     let is_bounded = class != DeviceClass { models: class.models.clone(), ..DeviceClass::default() };
@@ -486,8 +486,8 @@ pub(super) fn nodes_for(spec: &JobSpec, tasks: u32) -> u32 {
     if spec.exclusive || is_spread { tasks } else { 1 }
 }
 
-/// What so many new nodes need so that the job may lie there: the labels of its queue's own nodes, or names of these that are not
-/// there. `None` where too few of these are missing.
+/// What so many new nodes need so that the job may lie there: the labels of its queue's own nodes, or names of own nodes that are
+/// not there. `None` where too few of these are missing.
 #[expect(clippy::option_option, reason = "most jobs may lie on any new node")]
 fn joining(state: &State, spec: &JobSpec, count: u32) -> Option<Option<Nodes>> {
     let own = spec.kept_to.said().and_then(|queue| state.queues.get(&**queue)?.nodes.said());
@@ -498,7 +498,7 @@ fn joining(state: &State, spec: &JobSpec, count: u32) -> Option<Option<Nodes>> {
     (missing.len() == count as usize).then_some(Some(Nodes::Named(missing)))
 }
 
-/// Whether the job could start with these settings and asks if nobody else were there: what no ends can bring, is not waited for.
+/// Whether the job could start with these settings and asks if no other job were there: what no end can bring is not waited for.
 pub(crate) fn fits_alone(world: &World, spec: &JobSpec) -> bool {
     let state = world.state();
     let mut alone = Snapshot::unused(state);

@@ -32,8 +32,8 @@ use crate::reason::{Reason, Verdict};
 use crate::snapshot::Snapshot;
 use crate::state::{Job, Run, State};
 
-/// From when on room is kept for a job (or member) that waits, and from when it was to be, by what was noted of it before. `None` where
-/// no room is kept for it.
+/// From when on room is kept for a waiting job (or member), and from when on it was to be, by what was noted of it before. `None`
+/// where no room is kept for it.
 pub fn room(state: &State, snapshot: &Snapshot, id: JobId, before: Option<&Noted>) -> Option<Noted> {
     let room = world::World::of(state, snapshot, id).room()?;
     Some(noted(before, state, room, state.now))
@@ -86,8 +86,8 @@ pub fn position(snapshot: &Snapshot, job: &Job) -> Option<usize> {
     Some(snapshot.waiting.classes.values().map(before).sum())
 }
 
-/// The work that a running job would lose were it stopped now, in milli-GPU·ms: since its start, or since its work was safe, as far as
-/// its job does not save it by itself; of a task that joined its gang later, since it did.
+/// The work that a running job would lose if it were stopped now, in milli-GPU·ms: since its start, or since its work was last safe,
+/// as far as the job does not save it by itself; for a task that joined its gang later, since then.
 pub fn lost_so_far(state: &State, (spec, run): (&JobSpec, &Run)) -> i64 {
     let Some(unsaved_since) = run.checkpointed_at.or(run.started_at) else { return 0 };
     let of = |placement: &Placement| {

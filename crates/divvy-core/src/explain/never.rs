@@ -1,4 +1,4 @@
-//! Never: what a job takes at least, and the limits that this alone exceeds. No end of others lifts these.
+//! Never: what a job takes at least, and the limits that this alone exceeds. No end of other jobs lifts these.
 
 use std::collections::BTreeSet;
 

@@ -48,7 +48,7 @@ const SPARED: u32 = 200;
 /// One in so many tries is left for sets of few changes that were not looked at in order.
 const LEFT_FOR_FEW: u32 = 4;
 
-/// How many ends are waited for beside so many grants: three changes of others are enough to look for.
+/// How many ends are tried together with so many grants: three changes that are not the job's own are enough.
 fn most_ends(grants: usize) -> usize {
     if grants == 0 { usize::MAX } else { 3usize.saturating_sub(grants) }
 }
@@ -86,7 +86,7 @@ impl Search<'_> {
         best.or_else(|| self.all_that_can_be_granted(&relaxed))
     }
 
-    /// Likewise of everything; and with certainty, where there are tries enough, no set of few changes costs less.
+    /// The cheapest fix of all: where there are tries enough, it is certain that no set of few changes costs less.
     pub(crate) fn cheapest_of_all(&mut self) -> Option<Fix> {
         let spared = if self.meter.is_scarce { 0 } else { self.meter.left / LEFT_FOR_FEW };
         self.meter.left -= spared;
@@ -95,11 +95,11 @@ impl Search<'_> {
         self.few(best)
     }
 
-    /// The cheapest beside these own conditions that are given up: grants, ends and edits, each in the order of their cost.
+    /// The cheapest fix with these own conditions given up: grants, ends and edits, each in the order of their cost.
     fn in_order(&mut self, waivers: &[Change], relaxed: &Relaxed, mut best: Option<Fix>) -> Option<Fix> {
         let end_sets = self.end_sets();
         for grants in self.grant_sets() {
-            // Sets of grants come by their cost: what follows is dearer.
+            // Sets of grants come in the order of their cost: what follows is dearer.
             if self.is_beaten(&grants, best.as_ref()) || self.meter.left == 0 {
                 break;
             }
@@ -121,7 +121,7 @@ impl Search<'_> {
         best
     }
 
-    /// Which of its own conditions are given up: all; or only what does not go with time.
+    /// The sets of its own conditions that are given up: all, or only those that do not go with time.
     pub(super) fn waiver_sets(&self) -> Vec<Vec<Change>> {
         let all = self.menu.waivers.clone();
         let lasting: Vec<Change> = all.iter().filter(|waiver| **waiver == Change::Release).cloned().collect();
@@ -130,8 +130,8 @@ impl Search<'_> {
         std::iter::once(all).chain(others).collect()
     }
 
-    /// All edits at once, in ways of which one does it if any edits do. Who asks for fewer devices gets less memory with them: then
-    /// to say how much may be to ask for more.
+    /// All edits at once, in sets of which one does it if any edits do. A job that asks for fewer devices gets less memory with them, so
+    /// that to name an amount of memory may then be to ask for more.
     fn relaxed(&self) -> Relaxed {
         let edits = &self.menu.edits;
         let unsaid = |edit: &&Change| !matches!(edit, Change::LessHost { .. });
@@ -145,13 +145,13 @@ impl Search<'_> {
         best.is_some_and(|best| self.fix(changes).is_some_and(|least| least.cost >= best.cost))
     }
 
-    /// Where no few grants do it, since others take what they bring: all of them, and all ends, without those that are not needed.
+    /// Where no few grants do it, because others take what they bring: all grants, and all ends, without those that are not needed.
     fn all_that_can_be_granted(&mut self, relaxed: &Relaxed) -> Option<Fix> {
         let all = self.all_grants();
         if all.is_empty() {
             return None;
         }
-        // What little this takes is spared for it.
+        // The few tries that this takes are spared for it.
         if !self.meter.is_scarce {
             self.meter.left = self.meter.left.max(SPARED);
         }
@@ -169,7 +169,7 @@ impl Search<'_> {
         self.fix(&found)
     }
 
-    /// All grants, each as far as it goes; of what is guaranteed as much as the pool has.
+    /// All grants, each as far as it goes; guarantees only as far as the pool has what they are of.
     fn all_grants(&self) -> Vec<Change> {
         let all = furthest(&self.menu.grants);
         if self.meter.is_scarce || self.world.after(&all).is_some() {
@@ -219,7 +219,7 @@ impl Search<'_> {
         }
     }
 
-    /// Whether a gate of limits or capacity lets a job pass that asks for something else: that needs no other pool.
+    /// Whether a gate of limits or capacity lets the job pass once it asks for something else; that takes no other pool. `None` otherwise.
     fn lifts_by_itself(&mut self, changes: &[Change]) -> Option<bool> {
         let Goal::Lifts(gate) = self.goal.clone() else { return None };
         let is_edit = |change: &Change| change.tier() == Tier::Own && !change.is_waiver();
@@ -243,7 +243,7 @@ impl Search<'_> {
         plan::would_place_in(state, (snapshot, scratch), spec).is_ok()
     }
 
-    /// Whether it is worth a try. In a pool in which few can be made, a job that asks for something else has to fit what is free.
+    /// Whether these changes are worth a try. In a pool that allows few tries, a job that asks for something else has to fit what is free.
     fn may_do(&mut self, changes: &[Change]) -> bool {
         let is_edit = |change: &Change| change.tier() == Tier::Own;
         if !self.meter.is_scarce || self.goal != Goal::Starts || !changes.iter().all(is_edit) {
@@ -255,7 +255,7 @@ impl Search<'_> {
     }
 
     /// Whether anything but more grants could still help: if the job does not fit even alone, asking for as little as it can, no
-    /// end of others brings it forward.
+    /// end of other jobs helps.
     fn could(&mut self, grants: &[Change], relaxed: &Relaxed) -> bool {
         if self.goal != Goal::Starts {
             return true;
@@ -270,7 +270,7 @@ impl Search<'_> {
         world.is_some_and(|world| specs.any(|spec| fits_alone(&world, &spec)))
     }
 
-    /// The least that the job has to ask for otherwise, beside what is changed already.
+    /// What is changed already, with the least that the job has to ask for otherwise beside it.
     fn with_edits(&mut self, base: &[Change], relaxed: &Relaxed) -> Option<Vec<Change>> {
         if !base.is_empty() && self.does(base) {
             return Some(base.to_vec());
@@ -280,7 +280,7 @@ impl Search<'_> {
         let most = most.into_iter().find(|most| self.does(most));
         let any_help = most.is_some();
         let waits_for_none = base.iter().all(|change| change.tier() != Tier::Time);
-        // One edit may do it where all together do not: what is asked for less may go to others.
+        // One edit may do it where all together do not: what the job no longer asks for may go to others.
         let mut sets = if any_help || waits_for_none { self.edit_sets() } else { Vec::new() };
         sets.retain(|edits| any_help || edits.len() == 1);
         sets.extend(in_time.into_iter().map(|limit| vec![limit]));
@@ -366,7 +366,7 @@ impl Search<'_> {
         sets
     }
 
-    /// Without what is not needed after all, the dearest first; and with what is needed as small as possible.
+    /// Leaves out what is not needed after all, the dearest first, and makes what is needed as small as possible.
     pub(crate) fn pruned(&mut self, mut changes: Vec<Change>) -> Vec<Change> {
         let Some(spec) = self.world.job().map(|job| job.spec.clone()) else { return changes };
         let state = self.world.state();
@@ -393,8 +393,8 @@ impl Search<'_> {
         self.lowered(changes)
     }
 
-    /// What may do instead, the cheapest first: a change that asks for less of the same, or grants less of it; to wait for what a
-    /// waiver would not, as long as it comes no later than what is waited for anyway.
+    /// What may do instead, the cheapest first: a change that asks for less of the same, or grants less of it; or, in place of a waiver,
+    /// to wait for what it would not, as long as that comes no later than what is waited for anyway.
     fn instead_of(&self, change: &Change) -> Vec<Change> {
         let waits_for = |end: &&Change| match (change, end) {
             (Change::StartNow, Change::Wait { .. }) => true,

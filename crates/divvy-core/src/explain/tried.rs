@@ -17,11 +17,11 @@ pub struct Tried {
     pub starts: bool,
     /// Its places, if it has them at once; of an array those of the first member.
     pub placements: Vec<Placement>,
-    /// Who gives way for it.
+    /// The jobs that give way for it.
     pub gives_way: Vec<GivesWay>,
 }
 
-/// Who would give way for a job.
+/// A job that would give way for another.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GivesWay {
     /// Which job (or member).

@@ -81,21 +81,21 @@ impl World {
         self.target
     }
 
-    /// From when on the last cycle keeps capacity for those who wait, where it knows.
+    /// From when on the last cycle keeps capacity for waiting jobs, where it knows.
     pub(crate) fn kept_from(&self) -> &[Time] {
         &self.controller.report().kept_from
     }
 
-    /// Likewise of a cycle in which all are looked at again: verdicts that stand say nothing of it.
+    /// Likewise for a cycle that looks at all jobs again: verdicts that stand do not tell.
     pub(crate) fn kept_anew(&self) -> Vec<Time> {
         let Some(mut world) = self.after(&[]) else { return Vec::new() };
-        // That the pool goes on as it did is news, and changes nothing else.
+        // To set the drain to what it is counts as news, and changes nothing else.
         let on = world.state().draining;
         world.command(&Command::SetDrain(on, root()));
         world.cycle().0.kept_from().to_vec()
     }
 
-    /// What a cycle keeps for the job in which all are looked at again.
+    /// What is kept for the job by a cycle that looks at all jobs again.
     pub(crate) fn room(mut self) -> Option<Room> {
         let on = self.state().draining;
         self.command(&Command::SetDrain(on, root()));
@@ -218,7 +218,7 @@ impl World {
         }
     }
 
-    /// Takes a reservation back; of a node or device that is drained alone all drains at once, as the command that is named does.
+    /// Cancels a reservation. For a single node or device that is drained, ends all its drains at once, as the command that is named does.
     fn end_reservation(&mut self, id: u64, drained: Option<&String>) -> bool {
         if self.state().reservations.iter().all(|kept| kept.id != id) {
             return true;
@@ -229,7 +229,7 @@ impl World {
         }
     }
 
-    /// Has devices of a node work again, or be free of those who use them from outside.
+    /// Lets devices of a node work again, or be free of use from outside the pool.
     fn mend(&mut self, node: &str, is_meant: fn(&Health) -> (bool, bool)) -> bool {
         let Some(id) = self.state().node_by_name(node) else { return false };
         let mut seen = Vec::new();
@@ -246,7 +246,7 @@ impl World {
         seen.iter().all(|observation| self.observe(observation))
     }
 
-    /// Adds nodes that are like the pool's best, in a domain of their own: one for all tasks, where its tasks may
+    /// Adds nodes that are like the pool's best, in a domain of their own: one node for all tasks, where these may
     /// share one and need not be spread.
     fn add_room(&mut self, (tasks, devices): (u32, u32), model: &str, kept: Option<&Nodes>) -> bool {
         let count = self.job().map_or(1, |job| menu::nodes_for(&job.spec, tasks));
@@ -273,7 +273,7 @@ impl World {
             None => (new_names(first, count), BTreeMap::new()),
         };
         names.into_iter().all(|name| {
-            // Coarse to fine: nodes that lie in several domains of a level do so of each finer one.
+            // Coarse to fine: nodes in different domains of a level are in different domains of each finer one.
             let mut alone = false;
             let domain = |(level, _): &(String, String)| {
                 alone |= level == crate::model::topology::NODE || over.contains(level);
@@ -291,7 +291,7 @@ impl World {
                 face,
                 ..NodeSpec::default()
             };
-            // What a task must have in one island, it has there.
+            // Devices that a task must have in one island are in one.
             let island = |index: u32| index / devices.max(1);
             let link = |other: u32| Link { uuid: format!("{name}:{other}"), lanes: 1 };
             let device = |index: u32| {
@@ -303,7 +303,7 @@ impl World {
                 DeviceSpec { uuid, index, numa, minor: None, links, ..example.clone() }
             };
             let node = Observation::Node(spec, (0..each * devices).map(device).collect());
-            // Devices of a node that is not known yet come with its second sight.
+            // The devices of a new node are taken in only when it is observed again.
             self.observe(&node) && self.observe(&node)
         })
     }
@@ -333,7 +333,7 @@ impl World {
         self.state().reservations.iter().any(begins).then_some(until)
     }
 
-    /// Lets a job end as those who wait for it want.
+    /// Lets a job end as the job in question waits for it: with a failure, if it waits for that.
     fn end(&mut self, id: JobId) -> bool {
         let failed = |job: &Job| {
             let mut awaited = job.spec.after.iter().filter(|dependency| dependency.job.number == id.number);
@@ -394,7 +394,7 @@ fn new_names(first: u32, count: u32) -> Vec<String> {
     (first..first + count).map(|id| format!("new-{id}")).collect()
 }
 
-/// A device of a model that the pool does not have: whoever asks for it by name takes its memory to be fast enough.
+/// A device of a model that the pool does not have: a job that asks for it by name takes its memory to be fast enough.
 fn unknown_device(model: &str) -> DeviceSpec {
     DeviceSpec {
         model: model.to_owned(),

@@ -1,5 +1,5 @@
-//! What reasons say that are about domains: within which all must lie (of nodes for tasks, within a node for devices), or over which
-//! tasks must be spread.
+//! The texts of reasons about domains: those within which everything must lie (domains of nodes for tasks, islands of a node for
+//! devices), and those over which tasks must be spread.
 
 use std::fmt;
 
@@ -41,7 +41,7 @@ pub(super) fn fix(reason: &Reason) -> String {
     }
 }
 
-/// What there is to say.
+/// Writes the text of the reason.
 pub(super) fn text(f: &mut fmt::Formatter<'_>, reason: &Reason) -> fmt::Result {
     match reason {
         Reason::NoDomain(level, tasks, most) => {

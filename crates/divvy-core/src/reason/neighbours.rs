@@ -1,4 +1,4 @@
-//! What reasons say that are about those around whom a job would lie.
+//! The texts of reasons about the tasks around a job's place.
 
 use std::fmt;
 
@@ -20,7 +20,7 @@ pub(super) fn fix(reason: &Reason) -> String {
     }
 }
 
-/// What there is to say.
+/// Writes the text of the reason.
 pub(super) fn text(f: &mut fmt::Formatter<'_>, reason: &Reason) -> fmt::Result {
     match reason {
         Reason::NotNear(who, within) => {

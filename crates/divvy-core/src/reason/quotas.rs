@@ -7,7 +7,7 @@ use crate::amount::Resource;
 use crate::model::queue::{user_at, utc};
 
 impl Reason {
-    /// What gives a queue more of a resource than this amount.
+    /// Says what gives a queue more of a resource than this amount.
     pub(super) fn fix_entitlement(
         &self,
         (queue, resource): (&str, &Resource),
@@ -35,7 +35,7 @@ impl Reason {
         format!("{way} (this job asks for {asked})")
     }
 
-    /// What gives a user, or a queue over time, more.
+    /// Says what gives a user more, or a queue over time.
     pub(super) fn fix_bound(&self) -> String {
         match self {
             Reason::UserLimit(seat, resource, most, asked) if asked > most => format!(
@@ -59,7 +59,7 @@ impl Reason {
         }
     }
 
-    /// What a queue may not have more of.
+    /// Writes what a queue may not have more of.
     pub(super) fn fmt_entitlement(
         &self,
         f: &mut fmt::Formatter<'_>,
@@ -87,7 +87,7 @@ impl Reason {
         }
     }
 
-    /// What a user, or a queue over time, may not have more of.
+    /// Writes what a user, or a queue over time, may not have more of.
     pub(super) fn fmt_bound(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Reason::UserLimit(seat, resource, most, asked) => {
@@ -112,7 +112,7 @@ impl Reason {
     }
 }
 
-/// That others have what a queue has lent.
+/// Writes that others have what a queue has lent.
 pub(super) fn fmt_lent(f: &mut fmt::Formatter<'_>, queue: &str, resource: &Resource) -> fmt::Result {
     let of = if *resource == Resource::Any { String::new() } else { format!(" of {resource}") };
     write!(f, "what is guaranteed to queue {queue}{of} is lent to others, who are safe for now")

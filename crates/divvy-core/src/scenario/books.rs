@@ -1,11 +1,11 @@
-//! The checker beside a scenario: it folds what is logged by itself and looks at every event, so that no golden text holds
+//! The checker beside a scenario: it folds the log by itself and looks at every event, so that no golden text holds
 //! an answer that breaks a law.
 
 use crate::check::{Violation, Watch, check};
 use crate::event::{Event, Stamped};
 use crate::state::State;
 
-/// A pool of the checker's own, and its books.
+/// The checker's own state of the pool, and its books.
 pub(super) struct Books {
     state: State,
     watch: Watch,
@@ -14,7 +14,7 @@ pub(super) struct Books {
 }
 
 impl Books {
-    /// Opens them on a pool as it is: what holds there is taken as right, what comes is checked.
+    /// Opens the books on a pool as it is: what holds there is taken as right, what comes is checked.
     pub(super) fn open(state: &State) -> Self {
         Self { state: state.clone(), watch: Watch::new(state), found: Vec::new() }
     }

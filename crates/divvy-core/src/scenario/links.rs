@@ -7,8 +7,8 @@ use crate::model::island::{IslandAsk, IslandLevel};
 /// Two devices, by their places, and the lanes between them.
 type Joint = (u32, u32, u32);
 
-/// Which of so many devices are joined: `linked` all with each other, `linked=2` each so many that follow each other,
-/// `linked=0+1:2,1+2` those that are named, by so many lanes.
+/// Which of so many devices are joined: by `linked` all with each other, by `linked=2` each group of so many consecutive ones, by
+/// `linked=0+1:2,1+2` the pairs that are named, by so many lanes.
 fn joints(words: &Words, count: u32) -> Result<Vec<Joint>, String> {
     let among = |first: u32, end: u32| {
         (first..end).flat_map(move |one| (one + 1..end).map(move |other| (one, other, 1)))

@@ -56,7 +56,7 @@ impl<'a> Names<'a> {
         names
     }
 
-    /// A queue lies below those that it lay below.
+    /// Names a queue. It stays below the same queues as before.
     fn name_queue(&mut self, path: &'a str) {
         let mut line: Vec<&str> = lineage(path).collect();
         line.reverse();
@@ -111,14 +111,14 @@ impl<'a> Names<'a> {
         Time(at.since(self.begin).0)
     }
 
-    /// Domains stand in the order of their names, which decides between equals.
+    /// Another name for a domain. Domains keep the order of their names, which decides between equals.
     fn domain(&self, name: &str) -> String {
         let specs = self.state.nodes.values().flat_map(|node| &node.spec.domains);
         let names: std::collections::BTreeSet<&str> = specs.map(|(_, domain)| domain.as_str()).collect();
         format!("d{:05}", names.range(..=name).count())
     }
 
-    /// What planning sees of a node.
+    /// What the planner sees of a node.
     pub(super) fn hardware(&self, id: NodeId, spec: &NodeSpec) -> Hardware {
         let devices = self.state.devices.iter().filter(|(_, device)| device.node == id);
         let spec = NodeSpec {
@@ -136,7 +136,7 @@ impl<'a> Names<'a> {
         };
         let mut devices: Vec<DeviceSpec> =
             devices.map(|(id, device)| self.device_spec(*id, &device.spec)).collect();
-        // Where all are joined by as many lanes, their number makes no difference.
+        // Where all are joined by the same number of lanes, that number makes no difference.
         let links = || devices.iter().flat_map(|device| &device.links);
         let first = links().next().map(|link| link.lanes);
         if links().all(|link| Some(link.lanes) == first) {
@@ -185,7 +185,7 @@ impl<'a> Names<'a> {
         Nodes::Named(names)
     }
 
-    /// What planning sees of a job; what it waits for only as far as that is still open.
+    /// What the planner sees of a job, with only those dependencies that are still open.
     pub(super) fn renamed_spec(&self, job: &Job) -> JobSpec {
         let spec = &job.spec;
         let open = |dependency: &&Dependency| {
@@ -214,7 +214,7 @@ impl<'a> Names<'a> {
         renamed
     }
 
-    /// A job's reason by these names; who holds the job of another is an administrator.
+    /// A job's reason by these names; a user who holds another user's job becomes an administrator.
     pub(super) fn reason(&self, job: &Job, reason: &Reason) -> Reason {
         match reason {
             Reason::Held(by) if *by != job.owner.name => Reason::Held("root".into()),
@@ -240,7 +240,7 @@ impl<'a> Names<'a> {
     }
 }
 
-/// What its tasks do is nobody's business.
+/// Leaves out what the tasks do: that is private.
 fn plain(group: &mut Group) {
     match group {
         Group::Role(role) => {

@@ -78,7 +78,7 @@ impl Scenario {
         }
     }
 
-    /// ` by j1`, where a job goes for another one.
+    /// ` by j1`, where a job gives way to another one.
     fn taker(&self, cause: Cause, by: Option<&str>) -> String {
         let taker = by.and_then(|by| by.parse().ok()).map(|by| self.name_of(by));
         let taker = taker.filter(|_| cause.takes() || matches!(cause, Cause::Moved | Cause::Order));

@@ -95,7 +95,7 @@ fn bandwidth(words: &Words) -> Result<Newer<u32>, String> {
     words.count("bandwidth", 0).map(|gb_s| Newer((gb_s > 0).then_some(gb_s)))
 }
 
-/// `labels=disk:ssd,pool:a`: names and what they say, where they say anything.
+/// `labels=disk:ssd,pool:a`: names, and their values where they have any.
 fn pairs(words: &Words, name: &str) -> impl Iterator<Item = (String, String)> {
     labels(words.named.get(name).copied().unwrap_or_default())
 }
@@ -113,7 +113,7 @@ fn taints(words: &Words) -> Vec<Taint> {
     pairs(words, "taints").map(|(key, value)| Taint { key, value, effect: String::new() }).collect()
 }
 
-/// `nodes=disk:ssd,pool:a tolerates=spot`: labels that its nodes have, and taints that it puts up with.
+/// `nodes=disk:ssd,pool:a tolerates=spot`: labels that its nodes have, and taints that it tolerates.
 fn choice(words: &Words) -> NodeChoice {
     let wanted = pairs(words, "nodes").map(|(label, value)| Condition { label, is: Is::In(vec![value]) });
     let wanted: Vec<Condition> = wanted.collect();
@@ -138,7 +138,7 @@ fn affinity(words: &Words) -> Newer<Arc<Affinity>> {
     Affinity { labels: BTreeMap::new(), near, apart }.into_said()
 }
 
-/// Whom a word names by labels, and in what a domain is one: `near=rack` names a level and nobody.
+/// The tasks that a word names by labels, and their domain; `None` for a level alone, as in `near=rack`.
 fn others_named<'a>(words: &Words<'a>, name: &str) -> Option<(&'a str, &'a str)> {
     let text = words.named.get(name).filter(|text| text.contains([':', '@']))?;
     Some(text.split_once('@').unwrap_or((text, NODE)))
@@ -159,7 +159,7 @@ fn count_of(devices: &str) -> Result<(u32, &str), String> {
     Ok((count, model))
 }
 
-/// More devices on a node than any machine has; more is a typing error, and each device is looked at beside each other.
+/// More devices on a node than any machine has. More is a typing error, and each device is compared with each other.
 const MOST_DEVICES: u32 = 1024;
 
 fn not_too_many(count: u32) -> Result<(), String> {
@@ -184,7 +184,7 @@ pub(super) fn queue(words: &Words) -> Result<Queue, String> {
             "guarantee" => drop(queue.guarantee.insert("any".into(), amount("any", text)?)),
             "lend" => drop(queue.lend.insert("any".into(), amount("any", text)?)),
             "borrow" => drop(queue.borrow.insert("any".into(), amount("any", text)?)),
-            // They lend nothing.
+            // A queue with nodes of its own lends nothing.
             "nodes" => {
                 queue.nodes = Newer(Some(kept(text)));
                 queue.lend.entry(Resource::Any).or_insert(Amount::Finite(0));
@@ -296,7 +296,7 @@ fn tasks(words: &Words, mut role: Role) -> Result<Role, String> {
     Ok(Role { minimum: number(least)?, maximum: number(most)?, ..role })
 }
 
-/// `or=l4:4,a100:8`: what will do if that which was named before has no place, in this order.
+/// `or=l4:4,a100:8`: what will do, in this order, if what was named before has no place.
 fn ways(words: &Words, mut role: Role) -> Result<Role, String> {
     let Some(text) = words.named.get("or") else { return Ok(role) };
     let others = text.parse::<DeviceWays>().map_err(|error| format!("or={text}: {error}"))?.0;
@@ -313,7 +313,7 @@ fn ways(words: &Words, mut role: Role) -> Result<Role, String> {
     Ok(role)
 }
 
-/// `speed=h100:100,a100:50`: it takes any of these models, and how fast it is on each; of ways that name models those.
+/// `speed=h100:100,a100:50`: how fast the job is on each model. It takes any of these; where alternatives name models, those.
 fn by_speed(words: &Words, mut role: Role) -> Result<Role, String> {
     let Some(text) = words.named.get("speed") else { return Ok(role) };
     let one = |text: &str| {

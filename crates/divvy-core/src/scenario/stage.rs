@@ -16,7 +16,7 @@ use crate::model::job::{Cause, JobSpec, StopOrder};
 use crate::model::promise::Promise;
 
 impl Scenario {
-    /// Logs events as they are. No plan answers for them: the checker takes what they come to as it is.
+    /// Logs events as they are. No plan led to them: the checker takes their result as it is.
     fn put(&mut self, events: Vec<Event>) -> Done {
         let told = |broken: Broken| broken.to_string();
         events.into_iter().try_for_each(|event| self.controller.put(event, self.now)).map_err(told)?;
@@ -41,7 +41,7 @@ impl Scenario {
         placed.into_iter().try_for_each(|id| self.see(&Observation::Started(id, start.clone())))
     }
 
-    /// `promise j1 on=n1:0`: the job gets these when those who hold them have gone.
+    /// `promise j1 on=n1:0`: the job gets these devices once the tasks that hold them have ended.
     pub(super) fn promise(&mut self, words: &Words) -> Done {
         words.only(2, "", "on cpu mem alt")?;
         let job = self.job(words.at(1, "the job")?)?;
@@ -55,7 +55,7 @@ impl Scenario {
         self.put(vec![Event::Promised(Box::new(Promise { job, placements, port: 0, waits_for, grows }))])
     }
 
-    /// `stop j1`: it was told to go, and goes back into its queue.
+    /// `stop j1`: the job was told to stop, and goes back into its queue.
     pub(super) fn stop(&mut self, words: &Words) -> Done {
         words.only(2, "", "")?;
         let job = self.job(words.at(1, "the job")?)?;
@@ -99,7 +99,7 @@ impl Scenario {
         places.iter().enumerate().filter(|(_, place)| **place != "-").map(placement).collect()
     }
 
-    /// Refuses to give what others have, or twice the same: no pool could come to that.
+    /// Refuses to give what others have, or the same thing twice: no pool could get into that state.
     fn nobody_else_has(&self, placements: &[Placement]) -> Done {
         let held = self.state().allocations.values().map(|held| &held.placement);
         let mut drawn: BTreeMap<DeviceId, u32> = BTreeMap::new();
@@ -155,7 +155,7 @@ impl Scenario {
 }
 
 impl Scenario {
-    /// What there is in the place of a device that there is not.
+    /// Says what there is, where a line names a device that does not exist.
     fn no_device(&self, uuid: &str) -> String {
         let node = uuid.split_once(':').and_then(|(node, _)| self.state().node_by_name(node));
         let own = self.state().devices.values().filter(|device| Some(device.node) == node);

@@ -11,7 +11,7 @@ pub(super) struct Words<'a> {
     pub(super) named: BTreeMap<&'a str, &'a str>,
     /// From the first brace to the end of the line.
     pub(super) braces: Option<&'a str>,
-    /// All behind the verb.
+    /// Everything after the verb.
     pub(super) rest: &'a str,
     /// A name that has two values.
     twice: Option<&'a str>,
@@ -50,13 +50,13 @@ impl<'a> Words<'a> {
             .map_or(Ok(default), |text| text.parse().map_err(|_| format!("{name}={text} is no number")))
     }
 
-    /// A whole number that is not below 0 nor beyond what counts of tasks and devices can be.
+    /// A whole number from 0 to the highest count that tasks and devices can have.
     pub(super) fn count(&self, name: &str, default: u32) -> Result<u32, String> {
         let wrong = |text: &str| format!("{name}={text} is no number of things: write 0 or more");
         self.named.get(name).map_or(Ok(default), |text| text.parse().map_err(|_| wrong(text)))
     }
 
-    /// Cores, whole or decimal, in milli.
+    /// Cores, whole or decimal, as milli-cores.
     pub(super) fn cores(&self, name: &str) -> Result<Option<i64>, String> {
         let wrong = |text: &str| format!("{name}={text} is no number of cores: write 4 or 0.5");
         self.named.get(name).map(|text| scaled(text, 1000).ok_or_else(|| wrong(text))).transpose()
@@ -87,7 +87,7 @@ impl<'a> Words<'a> {
         self.named.get(name).map(read).transpose().map_err(wrong)
     }
 
-    /// Refuses what the verb does not know: so many words in place, then these.
+    /// Refuses words that the verb does not know: it takes so many words in place, then these.
     pub(super) fn only(&self, places: usize, flags: &str, names: &str) -> Result<(), String> {
         if let Some(name) = self.twice {
             return Err(format!("{name}= stands twice: write it once"));

@@ -35,7 +35,7 @@ use crate::time::Time;
 pub struct Written {
     /// Its lines; the last one plans.
     pub text: String,
-    /// What is otherwise when the scenario is run: empty where it shows the same jobs in the same places, waiting for the same reasons.
+    /// What is different when the scenario is run: empty where it shows the same jobs in the same places, waiting for the same reasons.
     pub differences: Vec<String>,
 }
 
@@ -86,7 +86,7 @@ impl Script<'_> {
 
     fn job(&mut self, job: &Job) {
         let mut spec = self.names.renamed_spec(job);
-        // It was taken once; the pool may have had more then.
+        // It was accepted once; the pool may have had more then.
         spec.wait_for_capacity |= plan::fits_empty(&self.empty, &job.spec).is_err();
         let name = spec.name.clone();
         self.add(job.submitted_at, 1, self.submit_line(job, &spec));
@@ -158,7 +158,7 @@ impl Script<'_> {
         for (rank, end) in &run.over {
             let code = i32::from(end.how != EndedHow::Exited(0));
             let over = end.at.max(at).min(self.state.now);
-            // What it held may be another's by the same moment.
+            // What it held may go to another job at the same moment.
             let order = if over > at { 2 } else { 4 };
             self.add(over, order, format!("end {name}/{rank} exit={code}"));
         }
@@ -182,7 +182,7 @@ impl Script<'_> {
         (0..=last).map(of).collect::<Vec<_>>().join(",")
     }
 
-    /// `on=n1:0,n1:1 cpu=4 mem=8`: what the tasks have, and of the host as far as the job does not say it.
+    /// `on=n1:0,n1:1 cpu=4 mem=8`: what the tasks have; of the host only what the job does not say.
     fn on(&self, job: &Job, placements: &[Placement]) -> String {
         let mut text = format!("on={}", self.by_rank(job, placements));
         let asked: Vec<_> = placements
@@ -544,8 +544,8 @@ fn standings(
     })
 }
 
-/// Leaves out who waits for the same as another member before it: one that has waited since a stop or a hold is touched, and not
-/// in the scenario, in which it never ran.
+/// Leaves out a member that waits for the same reason as another before it. A member that has waited since a stop or a hold is
+/// touched here, but not in the scenario, in which it never ran.
 fn without_likes(mut runs: Vec<(JobId, Standing)>) -> Vec<(JobId, Standing)> {
     runs.sort_by_key(|(id, _)| *id);
     let (mut told, mut waiting): (Vec<_>, Vec<Standing>) = (Vec::new(), Vec::new());

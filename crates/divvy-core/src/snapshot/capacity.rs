@@ -38,7 +38,7 @@ pub struct Capacity {
     stamps: Vec<u64>,
     /// Whether any node has taints.
     pub(crate) is_tainted: bool,
-    /// Whether nodes are kept for any queue, and what those have that are there, by the queue.
+    /// Whether nodes are kept for any queue, and what those of them that are there have, by queue.
     pub(crate) keeps_nodes: bool,
     kept: BTreeMap<Arc<str>, Whole>,
     /// The most milli-cores, and the most devices, of any node.
@@ -56,7 +56,7 @@ struct Whole {
     memory_bytes: i64,
 }
 
-/// Where there is nothing.
+/// The place of what is not there.
 const NOWHERE: u32 = u32::MAX;
 
 /// A node as the planner sees it.
@@ -82,7 +82,7 @@ pub struct NodeView {
     pub uniform: bool,
     /// By how many lanes any two of them are joined, where it matters which are taken.
     pub(crate) lanes: Option<Arc<Lanes>>,
-    /// How many tasks with devices draw on it, by how many each has.
+    /// How many tasks with devices draw on it, by how many devices each has.
     pub tasks: TaskCounts,
     /// Its domain on each level that it names, coarse to fine.
     pub domains: Arc<[(String, String)]>,
@@ -92,7 +92,7 @@ pub struct NodeView {
     pub(crate) kept_for: Option<Arc<str>>,
     /// How many tasks it takes at most, and how many more it takes now.
     pub most_tasks: (i64, i64),
-    /// What others hold of it: taken off what is left.
+    /// What tasks from outside the pool hold of it; this is already off what is left.
     others: OthersHold,
     /// The hash of what does not change while it is there.
     fixed: u64,
@@ -151,7 +151,7 @@ impl NodeView {
         self.extras.1.add(&hold.extras, -1);
     }
 
-    /// The hash of all that a choice among nodes may look at, but for its name: equal nodes have equal ones.
+    /// The hash of all that a choice among nodes may look at, without the node's name: equal nodes have equal hashes.
     fn stamp(&self) -> u64 {
         let devices = self.devices.iter();
         let left = |device: &DeviceView| (device.free_milli, device.free_memory_mib, device.unusable);
@@ -164,7 +164,7 @@ impl NodeView {
         self.kept_for == spec.kept_to.0
     }
 
-    /// Whether it will do for a task of a job that chooses so.
+    /// Whether it suits a task of a job with this choice of nodes.
     pub(crate) fn takes(&self, spec: &JobSpec, choice: &NodeChoice) -> bool {
         self.is_open_to(spec) && choice.takes(&self.face)
     }
@@ -217,7 +217,7 @@ impl Capacity {
         capacity
     }
 
-    /// Adds a node without its devices; gives its place.
+    /// Adds a node without its devices; returns its place.
     fn join(&mut self, state: &State, id: NodeId, node: &Node) -> usize {
         let place = self.nodes.len();
         *entry(&mut self.node_places, id.0, NOWHERE) = place as u32;
@@ -234,7 +234,7 @@ impl Capacity {
         place
     }
 
-    /// The place of a device's model and, where it has devices alike, of their kind: both known from here on.
+    /// Returns the place of a device's model. The model, and the kind of the device, are known from here on.
     fn model_of(&mut self, device: &Device) -> usize {
         self.shelves.kind_of(&device.spec);
         let is_it = |model: &Resource| matches!(model, Resource::Model(name) if *name == device.spec.model);
@@ -245,7 +245,7 @@ impl Capacity {
         })
     }
 
-    /// Puts a node's devices in order, and reckons what follows from them.
+    /// Sorts a node's devices, and computes what follows from them.
     fn finish(&mut self, place: usize, state: &State) {
         let node = &mut self.nodes[place];
         node.devices.sort_by_key(|device| (device.index, device.id));
@@ -261,7 +261,7 @@ impl Capacity {
         self.count(place);
     }
 
-    /// Counts what of a node's devices is free and can be given out.
+    /// Counts which of a node's devices are free and can be given out.
     fn count(&mut self, place: usize) {
         self.add_up(place, -1);
         let node = &mut self.nodes[place];
@@ -277,7 +277,7 @@ impl Capacity {
         self.file(place);
     }
 
-    /// Adds a node's devices that can be given out to what the nodes have; with the sign −1 takes them off.
+    /// Adds a node's devices that can be given out to what the nodes have; with the sign −1 subtracts them.
     fn add_up(&mut self, place: usize, sign: i64) {
         let Self { nodes, whole, kept, .. } = self;
         let node = &nodes[place];
@@ -290,7 +290,7 @@ impl Capacity {
         }
     }
 
-    /// Keeps a node among those with as many free devices.
+    /// Files a node with those that have as many free devices.
     fn file(&mut self, place: usize) {
         let node = &self.nodes[place];
         let is_impaired = !node.takes_tasks || node.usable as usize != node.devices.len();
@@ -298,13 +298,13 @@ impl Capacity {
         self.shelves.file(place, Filed { kind: node.kind, shelf, is_impaired });
     }
 
-    /// What the nodes have of a resource: devices that can be given out, in thousandths, or are held; hosts as they are.
+    /// What the nodes have of a resource: devices that can be given out or are held, in thousandths; hosts as they are.
     pub fn total(&self, resource: &Resource) -> i64 {
-        // Not added up: whoever has it on one node cannot lend it on another.
+        // Not added up: a queue that has it on one node cannot lend it on another.
         self.added_up(&self.whole, resource).unwrap_or(i64::MAX)
     }
 
-    /// Likewise what those have that are kept for a queue; nothing of what is not added up.
+    /// Likewise what the nodes that are kept for a queue have; `None` for what is not added up.
     pub(crate) fn kept_total(&self, queue: &str, resource: &Resource) -> Option<i64> {
         match self.kept.get(queue) {
             Some(kept) => self.added_up(kept, resource),
@@ -342,7 +342,7 @@ impl Capacity {
         &self.shelves
     }
 
-    /// Takes in a node that is new, and the last by its id; says whether it was that. Anything else is to be built anew.
+    /// Takes in a node, if it is new and the last by its id; returns whether it is. Otherwise all is to be built anew.
     pub(super) fn add_node(&mut self, state: &State, id: NodeId) -> bool {
         let Some(node) = state.nodes.get(&id).filter(|node| node.state != NodeState::Gone) else {
             return false;
@@ -358,7 +358,7 @@ impl Capacity {
         true
     }
 
-    /// Takes in a device that is new on a node that is there; says whether it was that, likewise.
+    /// Takes in a device, if it is new and its node is there; returns whether it is, likewise.
     pub(super) fn add_device(&mut self, state: &State, id: DeviceId) -> bool {
         let device = state.devices.get(&id).filter(|_| self.place_of(id).is_none());
         let Some((device, place)) = device.and_then(|device| Some((device, self.node_place(device.node)?)))
@@ -378,7 +378,7 @@ impl Capacity {
         self.stamps = if self.is_stamped { stamps.collect() } else { Vec::new() };
     }
 
-    /// The hash of all that a choice among nodes may look at, node by node; empty where no score is kept by it.
+    /// The hash of all that a choice among nodes may look at, node by node; empty where no scores are cached by it.
     pub fn stamps(&self) -> &[u64] {
         &self.stamps
     }
@@ -394,7 +394,7 @@ impl Capacity {
         self.node_places.get(node.0 as usize).filter(|place| **place != NOWHERE).map(|place| *place as usize)
     }
 
-    /// The cores that belong to a placement's devices when nobody asked for any: a share, not a claim.
+    /// The cores that belong to a placement's devices when none were asked for: a share, not a claim.
     pub fn core_share(&self, placement: &Placement) -> i64 {
         let share = |device: &DeviceId| {
             let (place, index) = self.place_of(*device)?;
@@ -413,8 +413,8 @@ impl Capacity {
         self.draw(placement, false);
     }
 
-    /// Amounts may fall below zero: a promise draws on what others still hold. What must not be is for the checker to find,
-    /// which reckons from the state.
+    /// Amounts may fall below zero: a promise draws on what others still hold. To find what must not be is left to the checker,
+    /// which computes from the state.
     fn draw(&mut self, placement: &Placement, take: bool) {
         let sign: i64 = if take { -1 } else { 1 };
         let home = self.node_place(placement.node);
@@ -448,7 +448,7 @@ impl Capacity {
         self.restamp(home);
     }
 
-    /// Keeps a node's hash, where scores are kept by it.
+    /// Updates a node's hash, where scores are cached by it.
     fn restamp(&mut self, place: Option<usize>) {
         if let Some(place) = place.filter(|_| self.is_stamped) {
             self.stamps[place] = self.nodes[place].stamp();
@@ -462,7 +462,7 @@ impl Capacity {
         self.restamp(Some(place));
     }
 
-    /// What of a node takes no tasks as things stand and will at a moment to come, since work on it is over by then.
+    /// The parts of a node that take no tasks now, but will at a moment to come, because maintenance is over by then.
     pub(crate) fn drained_until(&self, state: &State, id: NodeId, at: Time) -> Option<Drained> {
         let place = self.node_place(id)?;
         let node = &self.nodes[place];
@@ -475,7 +475,7 @@ impl Capacity {
         (drained.whole || !drained.devices.is_empty()).then_some(drained)
     }
 
-    /// Has it take tasks, or (`back`) none again.
+    /// Lets these parts take tasks, or (`back`) none again.
     pub(crate) fn open(&mut self, drained: &Drained, back: bool) {
         let node = &mut self.nodes[drained.place];
         node.takes_tasks = if drained.whole { !back } else { node.takes_tasks };
@@ -495,11 +495,11 @@ impl Capacity {
     }
 }
 
-/// What of a node takes no tasks for work on it.
+/// The parts of a node that take no tasks because of maintenance.
 #[derive(Debug)]
 pub(crate) struct Drained {
     place: usize,
-    /// Whether that is all of it.
+    /// Whether that is the whole node.
     whole: bool,
     /// The places of devices that are drained by themselves.
     devices: Vec<usize>,

@@ -20,7 +20,7 @@ pub struct DeviceView {
     pub spec: Arc<DeviceSpec>,
     /// Why it cannot be given out, if it cannot.
     pub unusable: Option<Unusable>,
-    /// Thousandths left; below zero where what is held is promised to someone else besides.
+    /// Thousandths left; below zero where what a job holds is also promised to another.
     pub free_milli: i32,
     /// MiB left, likewise.
     pub free_memory_mib: i64,
@@ -44,7 +44,8 @@ pub enum Unusable {
 }
 
 impl DeviceView {
-    /// Whether it is a part of what is divided: who has a drained one has it still, and nobody else gets it.
+    /// Whether it is a part of what is divided. A drained device is one while a job still holds it, though no
+    /// other job gets it.
     pub(super) fn counts(&self) -> bool {
         match self.unusable {
             None => true,

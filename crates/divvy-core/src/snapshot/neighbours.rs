@@ -1,4 +1,4 @@
-//! Who lies where, as far as any job tells others by labels: what affinity is measured by. Empty where no job ever did.
+//! Which tasks lie where, as far as any job selects others by labels: the basis of affinity. Empty where no job ever did.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::state::State;
 /// The tasks on each node, by what affinity sees of them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Neighbours {
-    /// The names of the labels by which jobs tell others.
+    /// The names of the labels by which jobs select others.
     keys: BTreeSet<String>,
     kinds: BTreeMap<Arc<Kind>, BTreeMap<NodeId, Count>>,
 }
@@ -19,9 +19,9 @@ pub(crate) struct Neighbours {
 /// Tasks alike in what affinity sees of them.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Kind {
-    /// The labels by which others tell them: of all that they have those by whose names anybody is told.
+    /// Those of their labels by whose names any job selects others.
     pub(crate) labels: BTreeMap<String, String>,
-    /// Whom they do not want around them.
+    /// The tasks that they do not want around them.
     pub(crate) apart: Vec<Others>,
 }
 
@@ -30,7 +30,7 @@ pub(crate) struct Kind {
 pub(crate) struct Count {
     /// Tasks that have their places and were not told to go.
     pub(crate) there: u32,
-    /// Tasks that were told to go, to which the place is only promised, or that get it in this cycle: they repel, and draw nobody.
+    /// Tasks that were told to stop, that are only promised the place, or that get it in this cycle: they repel, and attract none.
     pub(crate) passing: u32,
     /// Tasks that this cycle counts as gone, and that may stay after all.
     pub(crate) released: u32,
@@ -58,12 +58,12 @@ impl Count {
 }
 
 impl Neighbours {
-    /// Nobody, where tasks are told by these labels.
+    /// No tasks at all; those to come are told apart by these labels.
     pub(crate) fn nobody(keys: &BTreeSet<String>) -> Self {
         Self { keys: keys.clone(), kinds: BTreeMap::new() }
     }
 
-    /// All that lie somewhere, or to whom a place is promised, told by these labels.
+    /// All tasks that have a place, or the promise of one, told apart by these labels.
     fn all(state: &State, keys: &BTreeSet<String>) -> Self {
         let mut all = Self::nobody(keys);
         let spec = |job: crate::id::JobId| state.jobs.get(&job.number).map(|job| &job.spec);
@@ -80,12 +80,12 @@ impl Neighbours {
         all
     }
 
-    /// Whether any job tells others by labels.
+    /// Whether any job selects others by labels.
     pub(crate) fn are_told(&self) -> bool {
         !self.keys.is_empty()
     }
 
-    /// Lets tasks be told by the labels of a job that is not among the state's, too; gives how it was, if that changes anything.
+    /// Tells tasks apart also by the labels that a job outside the state looks at; returns the old value, if that changes anything.
     pub(crate) fn heed(&mut self, state: &State, spec: &JobSpec) -> Option<Self> {
         let keys = spec.heeded_labels();
         if keys.iter().all(|key| self.keys.contains(*key)) {
@@ -95,18 +95,18 @@ impl Neighbours {
         Some(std::mem::replace(self, Self::all(state, &keys)))
     }
 
-    /// What affinity sees of a task of this rank; nothing where nobody looks at it and it wants nothing.
+    /// What affinity sees of a task of this rank; `None` where no job selects others by labels.
     pub(crate) fn kind(&self, spec: &JobSpec, rank: u32) -> Option<Arc<Kind>> {
         kind_of(&self.keys, spec, rank)
     }
 
-    /// Notes one more.
+    /// Counts one more task.
     pub(crate) fn add(&mut self, kind: Option<Arc<Kind>>, node: NodeId, presence: Presence) {
         let Some(kind) = kind else { return };
         *self.kinds.entry(kind).or_default().entry(node).or_default().part(presence) += 1;
     }
 
-    /// Notes one less.
+    /// Counts one task less.
     pub(crate) fn remove(&mut self, kind: Option<&Arc<Kind>>, node: NodeId, presence: Presence) {
         let Some(kind) = kind else { return };
         let Some(nodes) = self.kinds.get_mut(kind) else { return };
@@ -122,13 +122,13 @@ impl Neighbours {
         }
     }
 
-    /// All kinds, and where how many of them are.
+    /// All kinds, and how many tasks of each are on which nodes.
     pub(crate) fn kinds(&self) -> impl Iterator<Item = (&Arc<Kind>, &BTreeMap<NodeId, Count>)> {
         self.kinds.iter()
     }
 }
 
-/// What affinity sees of a task of this rank, where tasks are told by these labels.
+/// What affinity sees of a task of this rank, where these labels tell tasks apart.
 pub(crate) fn kind_of(keys: &BTreeSet<String>, spec: &JobSpec, rank: u32) -> Option<Arc<Kind>> {
     if keys.is_empty() {
         return None;

@@ -47,7 +47,7 @@ pub(crate) fn key(policy: &Policy, job: &Standing<'_>) -> OrderKey {
         }
         Order::Shortest => (rank, length(policy, job), 0),
         Order::Attained => match policy.attained.within {
-            // The two kinds of level have different measures: at the same one, those that are foreseen go first.
+            // The two kinds of levels have different measures: at the same level, foreseen jobs go first.
             _ if !outlook(policy, job.estimate).is_empty() => (rank, job.level * 2, job.submitted_at.0),
             Within::Submit | Within::AgePerDevice => (rank, job.level * 2 + 1, job.submitted_at.0),
             Within::Turn => (rank, job.level * 2 + i64::from(job.waits), job.turn.0),
@@ -56,7 +56,7 @@ pub(crate) fn key(policy: &Policy, job: &Standing<'_>) -> OrderKey {
     OrderKey { rank, first, second, number: job.number }
 }
 
-/// The key of a job that waits, by the run of it that does; one that has not run has none.
+/// The key of a waiting job; `run` is its waiting run, or `None` for one that has not run.
 pub(crate) fn of_waiting(policy: &Policy, job: &Job, run: Option<&Run>) -> OrderKey {
     let (milli, progress_ms) = (job.spec.most_milli(), run.map_or(0, |run| run.attained_ms));
     let estimate = job.estimate.as_deref();
@@ -74,7 +74,7 @@ pub(crate) fn of_waiting(policy: &Policy, job: &Job, run: Option<&Run>) -> Order
     key(policy, &standing)
 }
 
-/// The runs of a job that wait, each with its key, in the order in which they start: members of an array that have run before
+/// The waiting runs of a job, each with its key, in the order in which they start. Members of an array that have run before
 /// stand where their service puts them, or they would give way and come back for ever.
 pub(crate) fn starts<'a>(
     policy: &Policy,
@@ -105,7 +105,7 @@ pub(crate) fn starts<'a>(
     }))
 }
 
-/// The runs of a job that wait, in the order in which they start.
+/// The waiting runs of a job, in the order in which they start.
 pub(crate) fn members<'a>(policy: &Policy, job: &'a Job) -> impl Iterator<Item = Option<u32>> + use<'a> {
     let (single, array) = match &job.runs {
         Runs::Single(run) => (run.waits().then_some(None), None),
@@ -114,7 +114,7 @@ pub(crate) fn members<'a>(policy: &Policy, job: &'a Job) -> impl Iterator<Item =
     single.into_iter().chain(array.into_iter().flatten().map(|(_, member)| member))
 }
 
-/// The key of the run of a job that starts first, if one waits.
+/// The key of the waiting run of a job that starts first, if there is one.
 pub(crate) fn first_start(policy: &Policy, job: &Job) -> Option<OrderKey> {
     match &job.runs {
         Runs::Single(run) => run.waits().then(|| of_waiting(policy, job, Some(run))),
@@ -122,9 +122,9 @@ pub(crate) fn first_start(policy: &Policy, job: &Job) -> Option<OrderKey> {
     }
 }
 
-/// The place in the line at this moment: the key, but where the order goes by age per device, that age instead of the time of
-/// submission. Among jobs of as many devices both give the same order. Foreseen jobs, those of even `first`, stay by submission; so
-/// do all in a strict order: where the first keeps back those behind it, nobody passes by it merely because time does (L10).
+/// The place in the line at this moment: the key, with age per device in place of the time of submission where the order goes by that.
+/// Among jobs with as many devices both give the same order. Foreseen jobs, those with an even `first`, keep the time of submission.
+/// So do all in a strict order: where the first keeps back those behind it, no job passes it merely because time does (L10).
 pub(crate) fn place(policy: &Policy, key: OrderKey, milli: i64, now: Time) -> OrderKey {
     let by_age = policy.order == Order::Attained && policy.attained.within == Within::AgePerDevice;
     if !by_age || policy.strict || key.first % 2 == 0 {
@@ -134,8 +134,8 @@ pub(crate) fn place(policy: &Policy, key: OrderKey, milli: i64, now: Time) -> Or
     OrderKey { second: -i64::try_from(age).unwrap_or(i64::MAX), ..key }
 }
 
-/// Of the running jobs of so many devices, in thousandths, at the same level as a place in the line: those behind it were submitted then
-/// or later. Where that does not tell, all were.
+/// Returns when the running jobs with so many devices, in thousandths, that stand behind a place in the line at its level were
+/// submitted at the earliest. Where that does not tell, it is the beginning of time.
 pub(crate) fn submitted_behind(policy: &Policy, place: OrderKey, milli: i64, now: Time) -> Time {
     if !by_submission(policy) {
         return Time(i64::MIN);
@@ -143,7 +143,7 @@ pub(crate) fn submitted_behind(policy: &Policy, place: OrderKey, milli: i64, now
     if policy.attained.within == Within::Submit || policy.strict || place.first % 2 == 0 {
         return Time(place.second);
     }
-    // The oldest of which as little is left for each device when it is rounded.
+    // The greatest age that is rounded to the same age per device.
     let age = (i128::from(place.second).saturating_neg() + 1) * i128::from(milli.max(1)) / 1_000_000 + 1;
     Time(i64::try_from(i128::from(now.0) - age).unwrap_or(i64::MIN))
 }
@@ -153,8 +153,8 @@ fn by_submission(policy: &Policy) -> bool {
     policy.order == Order::Attained && policy.attained.within != Within::Turn
 }
 
-/// Whether a running job at the same level as a place in the line stands behind it: which job, when it was submitted, and how many
-/// devices it has, in thousandths. Where that does not tell, it may.
+/// Whether a running job at the same level as a place in the line stands behind it, by its id, when it was submitted, and how many
+/// devices it has, in thousandths; `true` where these do not tell.
 pub(crate) fn is_behind(
     policy: &Policy,
     line: OrderKey,
@@ -165,8 +165,8 @@ pub(crate) fn is_behind(
     !by_submission(policy) || line < place(policy, key, milli, now)
 }
 
-/// Whether running jobs are walked in an order in which the place of one stays the same between two crossings: neither the length that is left nor age per device
-/// counts, nor when it was its turn, nor is anybody held at his place for a while.
+/// Whether running jobs are walked in an order in which a place stays the same between two crossings: it counts neither the length
+/// that is left, nor age per device, nor when a job had its turn, and holds no job at its place for a while.
 pub(crate) fn lasts(policy: &Policy) -> bool {
     let Attained { within, hold_ms, foreseen, .. } = &policy.attained;
     let lasts = match policy.order {
@@ -177,41 +177,41 @@ pub(crate) fn lasts(policy: &Policy) -> bool {
     policy.preempt == Preempt::Walk && lasts
 }
 
-/// Whether running jobs are walked in an order by what is left of each: with time that shrinks by as much for all that run.
+/// Whether running jobs are walked in an order by what is left of each, which shrinks with time by as much for all that run.
 pub(crate) fn shrinks(policy: &Policy) -> bool {
     let by_time = policy.shortest.of == Length::Remaining && !policy.shortest.by_devices;
     policy.preempt == Preempt::Walk && policy.order == Order::Shortest && by_time
 }
 
 /// Whether a running job keeps its place before all others of its priority, where the order of the walk would change as it runs:
-/// all its work would be lost each time, and two such jobs could take each other's places until neither is ever done.
+/// it would lose all its work each time, and two such jobs could take each other's places for ever without finishing.
 pub(crate) fn stands_fast(policy: &Policy, view: &RunView) -> bool {
     let changes = policy.preempt == Preempt::Walk && policy.order != Order::Arrival;
     changes && !view.resumes && view.checkpointed_at.is_none()
 }
 
-/// The place of one that does.
+/// The place of a job that stands fast.
 pub(crate) fn fast(key: OrderKey) -> OrderKey {
     OrderKey { first: i64::MIN, ..key }
 }
 
-/// The place of a running job in such an order, reckoned back to moment 0, as long as it has not outrun what was foreseen of it.
+/// The place of a running job in an order that shrinks, reckoned back to moment 0, as long as it has not outrun its estimate.
 pub(crate) fn shrinking(policy: &Policy, id: JobId, view: &RunView, now: Time) -> Option<OrderKey> {
     let shrinks = shrinks(policy) && !stands_fast(policy, view);
     let estimate_ms = view.estimate.as_ref().filter(|_| shrinks)?.p50_ms;
     let left_ms = estimate_ms.checked_sub(view.attained_ms).filter(|left| *left > 0)?;
-    // Like all changes of a place, that it has outrun it takes effect at a whole step.
+    // Like all changes of a place, outrunning the estimate takes effect at a whole step.
     let within = view.progress_ms(now) < up_to_step(estimate_ms, policy.step_ms);
     let (rank, first) = (-i64::from(view.priority), view.started_at?.0.checked_add(left_ms)?);
     within.then_some(OrderKey { rank, first, second: 0, number: id.number })
 }
 
-/// Whether running jobs give way to those of their own queue that stand before them in the order, where they do by least loss.
+/// Whether jobs give way by least loss, and running jobs give way to those of their own queue that stand before them in the order.
 pub(crate) fn displaces(policy: &Policy) -> bool {
     policy.preempt == Preempt::LeastLoss && policy.order != Order::Arrival
 }
 
-/// What is compared first of a running job that has reached so many levels' ends, at most until its next crossing.
+/// An upper bound, until its next crossing, for what is compared first of a running job that has reached so many levels' ends.
 pub(crate) fn first_at_most(policy: &Policy, id: JobId, (view, level): (&RunView, i64)) -> i64 {
     match policy.order {
         Order::Attained => lasting(policy, id, (view, level)).first,
@@ -284,7 +284,7 @@ pub(crate) fn next_foreseen(policy: &Policy, outlook: &[Prospect], progress_ms: 
     moments.find(|moment| foreseen_level(policy, outlook, *moment) != now)
 }
 
-/// What `shortest` compares. A job of which nobody foresees anything goes last.
+/// What `shortest` compares. A job without an estimate goes last.
 fn length(policy: &Policy, job: &Standing<'_>) -> i64 {
     length_of(policy.shortest.of, policy, job)
 }
@@ -315,7 +315,7 @@ mod tests {
         Policy { order: Order::Attained, attained, ..Policy::default() }
     }
 
-    /// Near its end at first and, once it has outlived the short ones of its like, far from it.
+    /// A job that is near its end at first and, once it has outlived the short ones like it, far from it.
     fn outlived() -> Estimate {
         let prospect = |after_ms, per_end_device_ms| Prospect { after_ms, per_end_device_ms };
         let outlook = vec![prospect(0, 5_000), prospect(8_000, 9_999), prospect(19_001, 500_000)];

@@ -1,4 +1,4 @@
-//! Who runs: what the order needs to know of each, and when the place of one in the order changes by its running on.
+//! The running jobs: what the order needs to know of each, and when running on changes the place of one in the order.
 
 mod ends;
 mod of_queue;
@@ -28,21 +28,21 @@ use crate::time::{Span, Time};
 pub struct Running {
     /// By id.
     pub jobs: Table<JobId, RunView>,
-    /// By where they stand: where jobs give way by least loss.
+    /// By queue (or seat), where jobs give way by least loss.
     queues: BTreeMap<String, OfQueue>,
     /// Those that run faster on some devices than on others.
     choosy: BTreeSet<JobId>,
-    /// When each is not safe any more that had to give way before, or had not run for long.
+    /// When each job that had to give way before, or has not been running for long, is no longer safe.
     cooling: BTreeSet<(Time, JobId)>,
-    /// When each has done again what it lost before.
+    /// When each has redone what it lost before.
     redoing: BTreeSet<(Time, JobId)>,
-    /// When each changes its place by running on, or has run long enough for a restart to pay.
+    /// When running on changes the place of each, or has made a restart pay.
     crossings: BTreeSet<(Time, JobId)>,
-    /// When each ends by what is foreseen, also of those that never give way.
+    /// When each is foreseen to end, also those that never give way.
     ends: BTreeSet<(Time, JobId)>,
     /// The same of the latter alone: nothing else is known of them.
     ends_of_others: BTreeMap<JobId, Time>,
-    /// The places of all in the order, where they last, or what is left of all shrinks alike.
+    /// The places of all in the order, where places last, or where what is left of each shrinks alike.
     line: BTreeSet<(OrderKey, JobId)>,
 }
 
@@ -61,7 +61,7 @@ pub struct RunView {
     pub submitted_at: Time,
     /// When it got its devices.
     pub placed_at: Time,
-    /// When all of its tasks ran, if they do by now.
+    /// Since when all of its tasks run, if they do by now.
     pub started_at: Option<Time>,
     /// Up to when its work is safe, if it has said so.
     pub checkpointed_at: Option<Time>,
@@ -71,32 +71,32 @@ pub struct RunView {
     pub cools_until: Option<Time>,
     /// Until when other queues take nothing from it, since it has not run for long: without end before it runs.
     pub young_until: Option<Time>,
-    /// When it has done again what it lost as it made room for others, if it saves nothing: without an end before it runs.
+    /// When it has redone what it lost by making room for others, if it saves nothing: without an end before it runs.
     pub redone_at: Option<Time>,
     /// For how long the attempts before ran, in milliseconds.
     pub attained_ms: i64,
     /// How long it runs, by estimate.
     pub estimate: Option<Arc<Estimate>>,
-    /// When it ends by its own estimate or by what is foreseen, whichever is sooner.
+    /// When it ends, by its own estimate or by what is foreseen, whichever is sooner.
     pub ends_at: Option<Time>,
-    /// Its allocations, but for those of tasks that were told to go.
+    /// Its allocations, without those of tasks that were told to stop.
     pub live: Vec<AllocationId>,
-    /// What it holds on which nodes, where running jobs give way by least loss.
+    /// What it holds on each node, where running jobs give way by least loss.
     pub(crate) spots: SmallVec<[Spot; 1]>,
     /// Whether it may run with fewer tasks than it has.
     pub elastic: bool,
     /// Whether it loses nothing but a restart, or little else, when it is stopped.
     pub resumes: bool,
-    /// How fast it runs on what it has, in percent of how fast it could; nothing where it is as fast on all that it asks for, or
-    /// is not to be moved for that.
+    /// How fast it runs on its devices, in percent of how fast it could; `None` where it is as fast on all that it asks for, or is
+    /// not to be moved for speed.
     pub pace_percent: Option<u32>,
-    /// When its place changes next by its running on, as of the last look.
+    /// When running on changes its place next, as of the last look.
     crossing: Option<Time>,
-    /// Where its service is among the levels of the order until then.
+    /// The level of its service in the order until then.
     standing: Level,
-    /// Its place in the order until then, where that lasts; or as of moment 0, where what is left of all that run shrinks alike.
+    /// Its place in the order until then, where places last; or as of moment 0, where what is left of each running job shrinks alike.
     place: Option<OrderKey>,
-    /// What the order compares first of it until then, at most, where it gives way by that.
+    /// An upper bound until then for what the order compares first of it, where it gives way by that.
     first: Option<i64>,
 }
 
@@ -121,7 +121,7 @@ fn remark<T: Ord + Copy>(list: &mut BTreeSet<(T, JobId)>, id: JobId, (before, no
     }
 }
 
-/// Where a job stands, in its queue or in its user's seat there, without a copy of that.
+/// Where a job stands: its queue, or its user's seat there. The path is not copied.
 #[derive(Clone, Debug)]
 pub struct QueueOf(Arc<JobSpec>);
 
@@ -134,7 +134,7 @@ impl std::ops::Deref for QueueOf {
 }
 
 impl QueueOf {
-    /// The queue itself, whoever's seat in it the job has.
+    /// The queue itself, whichever seat in it the job has.
     pub fn path(&self) -> &str {
         &self.0.queue
     }
@@ -167,7 +167,7 @@ pub(crate) struct Level {
     pub(crate) fell: Option<Time>,
 }
 
-/// Until when a run is left alone by other queues.
+/// Until when other queues leave a run alone.
 fn young_until(policy: &Policy, started_at: Option<Time>) -> Option<Time> {
     let least = (policy.min_runtime_ms > 0).then_some(Span(policy.min_runtime_ms))?;
     Some(started_at.map_or(Time(i64::MAX), |started| Time(started.0.saturating_add(least.0))))
@@ -217,7 +217,7 @@ impl RunView {
         }
     }
 
-    /// Whether it is safe still, since it had to give way before, or had not run for long.
+    /// Whether it is still safe, because it had to give way before, or had not run for a long time.
     pub(crate) fn is_cooling(&self, now: Time) -> bool {
         self.cools_until.is_some_and(|until| until > now)
     }
@@ -227,29 +227,29 @@ impl RunView {
         self.young_until.is_some_and(|until| until > now)
     }
 
-    /// Whether it does again what it lost as it made room for others.
+    /// Whether it is redoing what it lost by making room for others.
     pub(crate) fn is_redoing(&self, now: Time) -> bool {
         self.redone_at.is_some_and(|at| at > now)
     }
 
-    /// The least that it gives back of devices, in thousandths, when it gives way: a part of it, if it may run with fewer tasks.
+    /// The least that it gives back when it gives way, in thousandths of devices: any part of them, if it may run with fewer tasks.
     fn least_milli(&self) -> i64 {
         if self.elastic { 0 } else { self.milli }
     }
 
-    /// The devices by which it stands in the order, in thousandths: without what a gang has beyond what it starts with, or it would fall
-    /// behind its like by growing.
+    /// The devices that count for its place in the order, in thousandths: not those that a gang has beyond what it starts with, or it
+    /// would fall behind jobs like it by growing.
     pub(crate) fn order_milli(&self) -> i64 {
         if self.elastic { self.milli.min(self.queue.0.most_milli()) } else { self.milli }
     }
 
-    /// Whether its queue keeps something else of it than before.
+    /// Whether what its queue keeps of it has changed.
     fn stands_otherwise(&self, now: &Self) -> bool {
         let kept = |view: &Self| (view.least_milli(), view.milli, view.first);
         kept(self) != kept(now)
     }
 
-    /// Tasks that were told to go are no part of it any more.
+    /// Leaves out the tasks that were told to stop.
     fn forget_leaving(&mut self, state: &State) {
         let held = |id: &AllocationId| state.allocations.get(id);
         let stays = |id: &AllocationId| held(id).is_some_and(|it| it.state != AllocationState::Stopping);
@@ -257,7 +257,7 @@ impl RunView {
         self.milli = self.live.iter().filter_map(held).map(|it| it.placement.milli()).sum();
     }
 
-    /// Looks at what its running on does to its place.
+    /// Updates its place, and when running on changes it next.
     fn look(&mut self, policy: &Policy, id: JobId, now: Time) {
         let restart_pays = self.restart_pays(policy).filter(|at| *at > now);
         let let_go = self.started_at.and(order::held_until(policy, self)).filter(|at| *at > now);
@@ -273,7 +273,7 @@ impl RunView {
             .then(|| order::first_at_most(policy, id, (self, number)));
     }
 
-    /// Where it stands among the levels, where the order has such. Between two crossings that is known.
+    /// Its level, where the order has levels. Between two crossings it is known.
     pub(crate) fn level(&self, policy: &Policy, now: Time) -> Level {
         match self.crossing {
             Some(at) if at <= now => self.level_anew(policy, now),
@@ -304,7 +304,7 @@ impl RunView {
         self.attained_ms + self.started_at.map_or(0, |started| now.since(started).0)
     }
 
-    /// Its progress, where it has outrun its estimate as of when that was used up or has doubled since, or of when this attempt began.
+    /// Its progress; where it has outrun its estimate, as of when that was used up or has doubled since, or as of when this attempt began.
     pub(crate) fn stepped_ms(&self, policy: &Policy, now: Time) -> i64 {
         let progress_ms = self.progress_ms(now);
         let Some(estimate) = self.estimate.as_ref().filter(|estimate| estimate.p50_ms <= progress_ms) else {
@@ -324,8 +324,8 @@ impl RunView {
     }
 
     /// When it has run long enough for a restart to pay, if it could go on on devices that are faster by as much as the policy
-    /// wants. Nobody knows for how long it will run: of what has run so long, as much again is to be expected. Who is safe for longer,
-    /// since he had to give way, stays until then.
+    /// wants. How long it will run is unknown: a job that has run for so long can be expected to run as long again. A job that is
+    /// safe for longer, because it had to give way, stays until then.
     fn restart_pays(&self, policy: &Policy) -> Option<Time> {
         let (pace, percent) = (self.pace_percent?, policy.speedup_percent);
         let slow = percent > 0 && gains(pace, FULL_PERCENT, percent);
@@ -340,7 +340,7 @@ impl RunView {
         own.is_some_and(|own| gains(own, pace_percent, policy.speedup_percent))
     }
 
-    /// When its place in the order changes next by its running on.
+    /// When running on changes its place in the order next.
     fn next_crossing(&self, policy: &Policy, now: Time) -> Option<Time> {
         let progress = self.progress_ms(now);
         self.started_at?;
@@ -361,7 +361,7 @@ impl RunView {
     }
 }
 
-/// After what time of running a restart pays where it makes a job faster: four times what a restart is taken to cost.
+/// How long a job has to run before a restart that makes it faster pays: four times what a restart is taken to cost.
 const RESTART_PAYS_MS: i64 = 120_000;
 
 /// Whether one pace is above another by so many percent of it.
@@ -369,14 +369,14 @@ fn gains(from_percent: u32, to_percent: u32, by_percent: u32) -> bool {
     u64::from(to_percent) * 100 >= u64::from(from_percent) * (100 + u64::from(by_percent))
 }
 
-/// When a run has done again what those before it did in vain, since the last of them made room for others.
+/// When a run has redone what those before it did in vain, where the last of them made room for others.
 fn redone_at(job: &Job, run: &Run) -> Option<Time> {
     let made_room = run.last_end.as_ref().is_some_and(|end| end.cause.is_planned());
     let lost = made_room && run.attained_ms > 0 && !job.spec.saves() && run.checkpointed_at.is_none();
     lost.then(|| run.started_at.map_or(Time(i64::MAX), |started| started + Span(run.attained_ms)))
 }
 
-/// How fast a job runs, where others of its alternatives are slower or faster, and it would lose nothing but a restart.
+/// How fast a job runs, where some of its alternatives are slower or faster, and it would lose nothing but a restart.
 fn pace_percent(spec: &JobSpec, run: &Run) -> Option<u32> {
     let moves = spec.has_speeds() && spec.saves() && !spec.gang.is_elastic();
     moves.then(|| spec.pace_percent(&run.placements))
@@ -448,7 +448,7 @@ impl Running {
         remark(&mut self.line, id, (before.place, now.place));
     }
 
-    /// Those whose places are behind this one, in order, as far as they are known without a look at each: until the next crossing.
+    /// The jobs whose places are behind this one, in order; `None` where only a look at each would tell, as from the next crossing on.
     pub(crate) fn behind(
         &self,
         place: OrderKey,
@@ -470,7 +470,7 @@ impl Running {
         })
     }
 
-    /// Whether what is left of all of them shrinks, and they stand in the line by when it is used up: they run, are of one priority,
+    /// Whether what is left of every job shrinks, so that they stand in the line by when it is used up: all run and have one priority,
     /// and none has outrun what was foreseen.
     fn all_shrink(&self, now: Time) -> bool {
         let ends = self.line.first().zip(self.line.last());
@@ -479,12 +479,12 @@ impl Running {
         rank && soonest > now.0 && self.line.len() == self.jobs.len()
     }
 
-    /// When the first after a moment is not safe any more that had to give way before, or had not run for long.
+    /// When, after a moment, the first job that had to give way before, or has not been running for long, is no longer safe.
     pub(crate) fn next_cooled(&self, now: Time) -> Option<Time> {
         self.cooling.range((now + Span(1), JobId::single(0))..).next().map(|(until, _)| *until)
     }
 
-    /// When the first after a moment has done again what it lost.
+    /// When, after a moment, the first job has redone what it lost.
     pub(crate) fn next_redone(&self, now: Time) -> Option<Time> {
         self.redoing.range((now + Span(1), JobId::single(0))..).next().map(|(at, _)| *at)
     }
@@ -508,7 +508,7 @@ impl Running {
         }
     }
 
-    /// Whether any of them might go on on faster ones.
+    /// Whether any of them might go on on faster devices.
     pub fn may_quicken(&self, state: &State) -> bool {
         state.policy.speedup_percent > 0 && !self.choosy.is_empty() && !state.draining
     }
@@ -518,12 +518,12 @@ impl Running {
         self.choosy.iter().filter_map(|id| Some((*id, self.jobs.get(id)?)))
     }
 
-    /// The queues that have such jobs.
+    /// The queues (or seats) that have running jobs, where jobs give way by least loss.
     pub fn queues(&self) -> impl Iterator<Item = &str> {
         self.queues.keys().map(String::as_str)
     }
 
-    /// The least that any job of each queue gives back of devices, in thousandths, when it gives way.
+    /// For each queue, the least that any of its jobs gives back when it gives way, in thousandths of devices.
     pub fn least_milli(&self) -> impl Iterator<Item = (&str, i64)> {
         self.queues.iter().filter_map(|(path, queue)| Some((path.as_str(), queue.least_milli()?)))
     }
@@ -539,13 +539,13 @@ impl Running {
         self.queues.get(queue)?.jobs.first().map(|(priority, _)| *priority)
     }
 
-    /// How many devices jobs of a queue hold that are of lower priority than this, in thousandths.
+    /// How many devices, in thousandths, those jobs of a queue hold that have a lower priority than this.
     pub(crate) fn lower_milli(&self, queue: &str, priority: i32) -> i64 {
         self.queues.get(queue).map_or(0, |queue| queue.lower_milli(priority))
     }
 
-    /// Whether jobs of a queue that may be behind a place in the order, and lose nothing but a restart, hold so many devices, in
-    /// thousandths, together with those of lower priority; not where there is none of the former.
+    /// Whether the jobs of a queue that may be behind a place in the order and lose nothing but a restart hold, together with those of
+    /// lower priority, so many devices, in thousandths; `false` where there is none of the former.
     pub(crate) fn has_behind(
         &self,
         queue: &str,
@@ -562,7 +562,7 @@ impl Running {
             })
     }
 
-    /// These jobs.
+    /// The jobs that [`Self::has_behind`] counts.
     pub(crate) fn behind_in(
         &self,
         queue: &str,
@@ -575,7 +575,7 @@ impl Running {
         jobs.filter_map(|job| self.jobs.get(&job))
     }
 
-    /// Notes what has changed its place by now.
+    /// Updates the jobs whose places have changed by now.
     pub fn pass_time(&mut self, state: &State, now: Time) {
         while let Some(&(at, id)) = self.crossings.first().filter(|(at, _)| *at <= now) {
             self.crossings.remove(&(at, id));
@@ -592,7 +592,7 @@ impl Running {
         }
     }
 
-    /// The next moment at which one changes its place.
+    /// The next moment at which a job changes its place.
     pub fn next_crossing(&self) -> Option<Time> {
         self.crossings.first().map(|(at, _)| *at)
     }

@@ -1,4 +1,4 @@
-//! The nodes by the kind of their devices and by how many of these are free: whoever looks for a place need not look at nodes
+//! The nodes by the kind of their devices and by how many of these are free: a search for a place need not look at nodes
 //! that are full, or have devices of another kind.
 
 use crate::model::ask::DeviceAsk;
@@ -81,7 +81,7 @@ impl Shelves {
         self.filed[place] = filed;
     }
 
-    /// Those of nodes that may have what is asked for; all, where no devices are.
+    /// The shelves of nodes that may have what is asked for; all shelves, where no devices are asked for.
     pub fn of<'a>(&'a self, ask: Option<&'a DeviceAsk>) -> Chosen<'a> {
         Chosen { shelves: self, ask }
     }
@@ -117,7 +117,7 @@ impl<'a> Chosen<'a> {
         self.kinds().map(|kind| kind.free).sum()
     }
 
-    /// For how many tasks of so many whole devices each they have free ones.
+    /// For how many tasks of so many whole devices each they have enough free ones.
     pub fn slots(&self, each: u32) -> u32 {
         let of_kind = |kind: &Kind| {
             let shelves = kind.shelves.iter().enumerate().skip(each as usize);
@@ -150,7 +150,7 @@ impl Kind {
         let Some(shelf) = filed.shelf else { return };
         self.free -= u64::from(shelf);
         self.shelves[shelf as usize].remove(place);
-        // As if the last shelves had never been there: equal contents are to be equal.
+        // As if the last shelves had never been there, so that equal contents compare equal.
         while self.shelves.last().is_some_and(|shelf| shelf.nodes == 0) {
             self.shelves.pop();
         }

@@ -13,7 +13,7 @@ pub(crate) struct Site {
     pub(crate) place: u32,
     /// The first device that fast links join it to, directly or over others: the number of their island.
     nvlink: u32,
-    /// Its NUMA node; for one of which that is not known a number that no other has.
+    /// Its NUMA node; where that is not known, a number that no other device has.
     numa: u32,
 }
 
@@ -35,14 +35,14 @@ pub(crate) struct Lanes {
 }
 
 impl Lanes {
-    /// Those between two devices, by their places.
+    /// The lanes between two devices, by their places.
     pub(crate) fn between(&self, one: u32, other: u32) -> u64 {
         u64::from(self.between[one as usize * self.devices + other as usize])
     }
 }
 
-/// Notes where each of a node's devices lies. Gives the lanes, unless it makes no difference which devices of an island are taken:
-/// where none are joined, or in each island all with each other, by as many lanes as in any.
+/// Notes where each of a node's devices lies. Returns the lanes, unless it makes no difference which devices of an island are taken:
+/// where none are joined, or where those of each island are all joined to each other, everywhere by the same number of lanes.
 pub(super) fn survey(devices: &mut [DeviceView], one_numa: bool) -> Option<Arc<Lanes>> {
     for (place, device) in devices.iter_mut().enumerate() {
         let place = place as u32;
@@ -55,7 +55,7 @@ pub(super) fn survey(devices: &mut [DeviceView], one_numa: bool) -> Option<Arc<L
     let count = devices.len();
     let mut lanes = Lanes { devices: count, between: vec![0; count * count] };
     for (one, other, joined) in joined(devices) {
-        // What one end says and the other does not is true all the same.
+        // A link that only one end reports counts, too.
         for at in [one * count + other, other * count + one] {
             lanes.between[at] = lanes.between[at].max(joined);
         }
@@ -74,7 +74,7 @@ fn joined(devices: &[DeviceView]) -> Vec<(usize, usize, u32)> {
     let mut joined = Vec::new();
     for (place, device) in devices.iter().enumerate() {
         let ends = device.spec.links.iter().filter_map(|link| Some((*places.get(link.uuid.as_str())?, link)));
-        // Lanes that nobody counted are one at least.
+        // Lanes that were not counted are at least one.
         joined.extend(
             ends.filter(|(other, _)| *other != place).map(|(other, link)| (place, other, link.lanes.max(1))),
         );
@@ -82,7 +82,7 @@ fn joined(devices: &[DeviceView]) -> Vec<(usize, usize, u32)> {
     joined
 }
 
-/// Whether every device is joined to all others of its island, to one at least, and everywhere by as many lanes.
+/// Whether every device is joined to all others of its island, to at least one, and everywhere by the same number of lanes.
 fn is_even(devices: &[DeviceView], lanes: &Lanes) -> bool {
     let usual = lanes.between.iter().find(|lanes| **lanes > 0).copied().unwrap_or(0);
     devices.iter().all(|one| {

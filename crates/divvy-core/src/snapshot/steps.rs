@@ -12,7 +12,7 @@ pub(crate) fn thresholds(policy: &Policy, milli: i64) -> impl Iterator<Item = i6
     })
 }
 
-/// One of them, where everything stays within 64 bits: all but absurd ones, and several times as fast.
+/// One threshold, where everything stays within 64 bits: true of all but absurd ones, and several times as fast.
 fn threshold(level: i64, milli: i64, (head_start, step): (i64, i64)) -> Option<i64> {
     let progress = level.checked_mul(1000)?.checked_sub(head_start.checked_mul(milli)?)?;
     let whole = milli.checked_mul(step)?;
@@ -30,8 +30,8 @@ pub(super) fn up_to_step(span_ms: i64, step_ms: i64) -> i64 {
     span_ms.saturating_add(step_ms - 1) / step_ms * step_ms
 }
 
-/// The progress at which a job of an order of lengths changes its place: when its estimate is used up, and whenever its progress has
-/// doubled since.
+/// The progress at which a job changes its place in an order by length: when its estimate is used up, and whenever its progress
+/// has doubled since.
 pub(super) fn doublings(first_ms: i64, step_ms: i64) -> impl Iterator<Item = i64> {
     let doubled = std::iter::successors(Some(first_ms), |next| Some(next.saturating_mul(2)));
     doubled.map(move |next| up_to_step(next, step_ms))

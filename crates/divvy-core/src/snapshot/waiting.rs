@@ -1,4 +1,4 @@
-//! Who waits: jobs by class, in order. Jobs that something of their own keeps back are not among them.
+//! The waiting jobs by class, in order. Jobs that something of their own keeps back are not among them.
 
 mod blocks;
 mod in_queue;
@@ -26,16 +26,16 @@ pub struct Waiting {
     entries: Blocks<Entry>,
     /// The same classes by the places of their queues.
     queues: BTreeMap<usize, InQueue>,
-    /// Those of them that have no verdict which lasts.
+    /// Those of them without a verdict that lasts.
     untold: BTreeSet<ClassId>,
-    /// Classes that have a verdict, though nobody waits in them any more.
+    /// Classes that have a verdict, though no job waits in them any more.
     left: BTreeSet<ClassId>,
     /// Jobs that may not start before a moment.
     starts: BTreeSet<(Time, u64)>,
     start_of: BTreeMap<u64, Time>,
     /// Jobs that wait for what can no longer happen.
     hopeless: BTreeSet<u64>,
-    /// Since when each of `classes` has not run, where the policy asks, the longest first.
+    /// Since when each job of `classes` has not run, where the policy asks, the longest first.
     idle: BTreeSet<(Time, u64)>,
     idle_since: BTreeMap<u64, Time>,
     /// Which jobs wait for which.
@@ -49,7 +49,7 @@ pub struct ClassView {
     pub jobs: BTreeSet<OrderKey>,
     /// Thousandths of devices that each of them asks for, at most.
     pub milli: i64,
-    /// How many runs they are: the members of an array that may start count each.
+    /// How many runs they are: each member of an array that may start counts.
     pub runs: i64,
     /// The place of their queue among those that the pool is divided between.
     pub(crate) queue: usize,
@@ -59,11 +59,11 @@ pub struct ClassView {
     pub(crate) wanted: Amounts,
     /// Whether they could not start in an idle pool, so that they want nothing of what is divided.
     pub(crate) is_left_out: bool,
-    /// What they have in common with all that find room in the same places, whichever queues they are in.
+    /// What they have in common with all jobs that find room in the same places, whichever queues they are in.
     pub(crate) shape: u64,
-    /// What one of them is: in all that planning looks at, the others are the same.
+    /// One of them: in all that planning looks at, the others are the same.
     pub(crate) example: Arc<JobSpec>,
-    /// The same by each of its alternatives alone, once anybody has asked.
+    /// The same by each of its alternatives alone, once that was asked for.
     ways: OnceLock<Arc<[JobSpec]>>,
 }
 
@@ -92,7 +92,7 @@ impl ClassView {
         }
     }
 
-    /// What one of them is by its alternatives of each number alone.
+    /// The example by its alternatives of each number alone.
     pub(crate) fn ways(&self) -> &[JobSpec] {
         self.ways.get_or_init(|| {
             let spec = &*self.example;
@@ -192,8 +192,8 @@ impl Waiting {
         }
     }
 
-    /// Notes of a class whether somebody waits in it without a verdict that lasts, whether it has one for nobody, and whether its jobs
-    /// want any of what is divided.
+    /// Notes whether jobs of a class wait without a verdict that lasts, whether it has a verdict though no job waits, and whether its
+    /// jobs want any of what is divided.
     pub(crate) fn look_at_verdict(&mut self, state: &State, class: ClassId) {
         let verdict = state.verdicts.get(&class);
         self.leave_out(class, verdict.is_some_and(Reason::is_for_good));
@@ -202,7 +202,7 @@ impl Waiting {
         keep(&mut self.left, class, !waits && verdict.is_some());
     }
 
-    /// Has the jobs of a class want nothing of what is divided, or want it again.
+    /// Lets the jobs of a class want nothing of what is divided, or want it again.
     fn leave_out(&mut self, class: ClassId, is_left_out: bool) {
         let Some(view) = self.classes.get_mut(&class).filter(|view| view.is_left_out != is_left_out) else {
             return;
@@ -229,7 +229,7 @@ impl Waiting {
         self.hopeless.iter().copied()
     }
 
-    /// Lets jobs whose start time has come in.
+    /// Lets in the jobs whose start time has come.
     pub(crate) fn pass_time(&mut self, state: &State, shares: &Shares, now: Time) {
         while let Some(&(at, number)) = self.starts.first().filter(|(at, _)| *at <= now) {
             self.starts.remove(&(at, number));
@@ -254,7 +254,7 @@ impl Waiting {
         self.idle.iter().take_while(move |(idle, _)| *idle <= since).map(|(_, number)| *number)
     }
 
-    /// Since when that one has not run which is the first to have stopped after a moment.
+    /// The first moment after this one since which a job has not run.
     pub(crate) fn idle_after(&self, moment: Time) -> Option<Time> {
         self.idle.range((moment + Span(1), 0)..).next().map(|(since, _)| *since)
     }
@@ -266,7 +266,7 @@ impl Waiting {
         state.verdicts.keys().for_each(|class| self.look_at_verdict(state, *class));
     }
 
-    /// The queues in which somebody waits, by their places among those that the pool is divided between.
+    /// The queues in which jobs wait, by their places among those that the pool is divided between.
     pub(crate) fn in_queues(&self) -> impl Iterator<Item = (usize, &InQueue)> {
         self.queues.iter().map(|(place, queue)| (*place, queue))
     }
@@ -279,12 +279,12 @@ impl Waiting {
         queue.classes.iter().filter_map(|class| Some((*class, self.classes.get(class)?)))
     }
 
-    /// The classes that have no verdict which lasts, by id.
+    /// The classes without a verdict that lasts, by id.
     pub(crate) fn untold(&self) -> impl Iterator<Item = (ClassId, &ClassView)> {
         self.untold.iter().filter_map(|class| Some((*class, self.classes.get(class)?)))
     }
 
-    /// The classes that have a verdict, though nobody waits in them any more, by id.
+    /// The classes that have a verdict, though no job waits in them any more, by id.
     pub(crate) fn left(&self) -> impl Iterator<Item = ClassId> {
         self.left.iter().copied()
     }

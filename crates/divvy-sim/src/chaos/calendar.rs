@@ -10,15 +10,15 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Kept {
-    /// For whom; nobody for work on it.
+    /// For which queue; `None` for work on them.
     pub queue: Option<String>,
-    /// A node as a whole, or a device of it, as commands name them; else so many devices.
+    /// A node as a whole, or a device of it, as commands name them; `None` for a number of devices.
     pub target: Option<String>,
     /// How many devices, where no target is named.
     pub devices: u32,
     /// From when.
     pub after_ms: i64,
-    /// For how long; until the end where that is not said.
+    /// For how long; `None` for until the end.
     pub for_ms: Option<i64>,
     /// Whether what runs there is stopped.
     pub evicts: bool,
@@ -46,7 +46,7 @@ pub(super) fn drain(node: &str, now: Time, by: Person) -> Command {
     Kept { queue: None, target, devices: 0, after_ms: 0, for_ms: None, evicts: false }.command(now, by)
 }
 
-/// Takes back all that is kept.
+/// Takes back everything that is kept.
 pub(super) fn all_back(state: &State, by: &Person) -> Vec<Command> {
     state.reservations.iter().map(|kept| Command::EndReservation(kept.id, by.clone())).collect()
 }

@@ -10,13 +10,13 @@ use serde::{Deserialize, Serialize};
 use super::life::NodeLine;
 use crate::dice::Dice;
 
-/// The kind that a job is of, and what it wants of kinds.
+/// The kind of a job, and what it wants of other kinds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Company {
-    /// Its kind, by which others tell it.
+    /// Its kind, by which other jobs refer to it.
     pub app: u32,
-    /// A kind that it wants near it, and in what.
+    /// A kind that it wants near it, and within what.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub near: Option<(u32, String)>,
     /// A kind that it wants to lie apart from.
@@ -53,7 +53,7 @@ impl Company {
     }
 }
 
-/// How many tasks a job has that says how they are spread, and what it says: of most jobs.
+/// How many tasks a job that is spread has, and how it is spread; for most jobs.
 pub(super) fn spread(dice: &mut Dice) -> Option<(u32, Spread)> {
     let over = (*dice.one_of(&["rack", "rack", "node"])).to_owned();
     let (most, required) = *dice.one_of(&[(Some(1), true), (Some(2), true), (Some(1), false), (None, false)]);
@@ -61,7 +61,7 @@ pub(super) fn spread(dice: &mut Dice) -> Option<(u32, Spread)> {
     dice.percent(60).then_some((tasks, Spread { over, most, required }))
 }
 
-/// Says of nodes in which rack they are; of some nobody knows.
+/// Tells of some nodes which rack they are in; the others' racks stay unknown.
 pub(super) fn name_racks(dice: &mut Dice, nodes: &mut [NodeLine]) {
     for (place, node) in (0..).zip(nodes) {
         node.rack = dice.percent(80).then_some(place / 2);

@@ -20,12 +20,12 @@ use super::life::{Blow, Crash, JobLine, Life, NodeLine, Step, What, node_name, u
 use super::pools;
 use crate::dice::Dice;
 
-/// Events that a step brings about, on average: a job has about seven, a cycle one or two.
+/// How many events a step causes on average: a job has about seven, a cycle one or two.
 const EVENTS_PER_STEP: u64 = 5;
 
-/// A life of about so many events.
+/// Returns a life of about this many events.
 pub fn life(seed: u64, events: u64) -> Life {
-    // Seeds that follow each other are to have nothing in common.
+    // Consecutive seeds should have nothing in common.
     let mut dice = Dice::new(seed.wrapping_mul(0xd134_2543_de82_ef95) ^ 0x0064_6976_7679);
     let mut nodes = nodes(&mut dice);
     let says_more = seed % 8 >= 6;
@@ -100,7 +100,7 @@ fn queues(dice: &mut Dice, says_more: bool, loans: &mut Option<Dice>) -> Vec<Que
     queues
 }
 
-/// Has queues say what they lend and borrow, and whose devices their jobs may take.
+/// Lets queues say what they lend and borrow, and whose devices their jobs may take.
 fn lend(dice: &mut Dice, queues: &mut [Queue]) {
     for queue in queues {
         let resource = *dice.one_of(&["any", "any", "any", "h100", "cpu"]);
@@ -140,7 +140,7 @@ fn queue(dice: &mut Dice, path: &str, says_more: bool) -> Queue {
     if dice.percent(40) {
         queue.guarantee.insert("any".into(), Amount::Finite(dice.between(1, 8) * 1000));
     }
-    // Elsewhere nobody may be urgent.
+    // In queue `b` no job may be urgent.
     queue.bounds.max_priority = (path != "b").then_some(priority::URGENT);
     queue.requeue = *dice.one_of(&[Requeue::Lost, Requeue::Lost, Requeue::Never, Requeue::Failure]);
     if says_more {
@@ -149,7 +149,7 @@ fn queue(dice: &mut Dice, path: &str, says_more: bool) -> Queue {
     queue
 }
 
-/// What came to be said of queues later: in some lives, so that the others stay what they were.
+/// Settings that came later: only some lives have them, so that the others stay what they were.
 fn say_more(dice: &mut Dice, queue: &mut Queue) {
     if dice.percent(60) {
         let mut users = Users::default();
@@ -164,7 +164,7 @@ fn say_more(dice: &mut Dice, queue: &mut Queue) {
         let carry_milli = *dice.one_of(&[Some(0), Some(500), None]);
         queue.budget = Newer(Some(Budget { milli_gpu_hours: dice.between(0, 8000), every, carry_milli }));
     }
-    // Without the dice: what they say of everything else stays what it was.
+    // Without the dice, so that everything else stays what it was.
     if queue.requeue != Requeue::Lost {
         let milli_gpu_hours = 2000 * (1 + queue.path.len() as i64);
         queue.pledge = Newer(Some(Pledge { milli_gpu_hours, every: Period::Span(Span::seconds(3600)) }));
@@ -191,9 +191,9 @@ fn policy(dice: &mut Dice, says_more: bool) -> Policy {
     policy
 }
 
-/// What policies said at first.
+/// The settings that policies had at first.
 fn first_policy(dice: &mut Dice) -> Policy {
-    // A past ticks by the minute, and a life lasts for days: not all remember theirs.
+    // The usage history ticks by the minute, and a life lasts for days: not all lives keep one.
     let usual = Policy { half_life_ms: 0, ..Policy::default() };
     if dice.percent(40) {
         return usual;
@@ -209,7 +209,7 @@ fn first_policy(dice: &mut Dice) -> Policy {
             head_start_ms: *dice.one_of(&[0, 60_000]),
             within: *dice.one_of(&[Within::Submit, Within::Turn, Within::AgePerDevice]),
             hold_ms: *dice.one_of(&[0, 0, 300_000]),
-            // Jobs with an estimate of their user's have an outlook, all others none: both stand in one line.
+            // Jobs with an estimate from their user have an outlook, the others none: both stand in one line.
             foreseen: Foreseen { levels_device_ms: vec![60_000, 600_000, 6_000_000], hold_ms: 300_000 },
         },
         strict: dice.percent(20),
@@ -240,7 +240,7 @@ fn speed(dice: &mut Dice) -> BTreeMap<String, u32> {
     [speed("h100"), speed("a100")].into()
 }
 
-/// Models in order of preference, and how many of each: of some jobs.
+/// Models in order of preference, and how many of each: for some jobs.
 fn ways(dice: &mut Dice) -> Vec<(String, u32)> {
     let models = *dice.one_of(&["", "", "h100 a100", "a100 h100", "h100 b200 a100"]);
     let mut way = |model: &str| (model.to_owned(), *dice.one_of(&[1, 1, 2, 3, 4, 8]));
@@ -252,21 +252,21 @@ struct Maker {
     dice: Dice,
     nodes: Vec<NodeLine>,
     queues: Vec<Queue>,
-    /// What queues lend, if they say that in this life.
+    /// Decides what queues lend, if they do in this life.
     loans: Option<Dice>,
-    /// Other priorities for jobs, where lives have them.
+    /// Decides other priorities for jobs, if lives have them.
     priorities: Option<Dice>,
-    /// Which queues have nodes of their own, if any have in this life.
+    /// Decides which queues have nodes of their own, if any do in this life.
     pools: Option<Dice>,
-    /// What jobs want of each other, if they do in this life.
+    /// Decides what jobs want of each other, if they do in this life.
     company: Option<Dice>,
-    /// Of how many devices of which models jobs would rather have, if they say that in this life.
+    /// Decides how many devices of which models jobs prefer, if they do in this life.
     ways: Option<Dice>,
-    /// In which islands of a node jobs want to lie, if they say that in this life.
+    /// Decides in which islands of a node jobs want to lie, if they do in this life.
     islands: Option<Dice>,
-    /// How jobs are spread, if they say that in this life.
+    /// Decides how jobs are spread, if they are in this life.
     spreads: Option<Dice>,
-    /// Whether its queues say what came later, too.
+    /// Whether its queues have the settings that came later, too.
     says_more: bool,
     policy: Policy,
     devices: i64,
@@ -292,7 +292,7 @@ impl Maker {
                 let node = self.node();
                 let drain = |on| if node == 0 { What::Drain(on) } else { What::DrainNode(node - 1, on) };
                 self.push(0, drain(true));
-                // Sometimes nobody takes it back.
+                // Sometimes it is taken back only the second time.
                 self.push(after, drain(on));
                 self.push(after * 2, drain(false));
             }
@@ -304,7 +304,7 @@ impl Maker {
         }
     }
 
-    /// Something is kept on the calendar: for work on it, or for a queue.
+    /// Keeps something on the calendar: for maintenance, or for a queue.
     fn keep(&mut self) {
         let node = self.node();
         let name = if node == 0 { 0 } else { node - 1 };
@@ -326,7 +326,7 @@ impl Maker {
         self.steps.push(Step { at_ms: self.now_ms + after_ms, what });
     }
 
-    /// A job, and time until the next: as long as the pool takes for it, more or less.
+    /// Submits a job, and waits for the next: about as long as the pool takes for it.
     fn submit(&mut self) {
         let job = self.job();
         let members = match job.array.as_deref() {
@@ -408,7 +408,7 @@ impl Maker {
         }
     }
 
-    /// Someone does something about a job of late.
+    /// A user cancels, holds or releases one of the latest jobs.
     fn change(&mut self) {
         if self.lines == 0 {
             return;

@@ -1,4 +1,4 @@
-//! Nodes of a life whose devices are joined in part, and jobs that want such as are.
+//! Nodes of a life whose devices are partly joined, and jobs that want joined devices.
 
 use divvy_core::model::device::{DeviceSpec, Link};
 use divvy_core::model::island::{IslandAsk, IslandLevel};
@@ -11,9 +11,9 @@ use crate::dice::Dice;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Joined {
-    /// So many each that follow each other, all with all. They hang on a NUMA node for each.
+    /// In groups of this many consecutive devices, all with all. Each group hangs on a NUMA node of its own.
     Each(u32),
-    /// All in a ring, by two lanes and one in turns.
+    /// All in a ring, by two lanes and by one, alternately.
     Ring,
 }
 
@@ -43,14 +43,14 @@ impl Joined {
     }
 }
 
-/// Says of nodes how their devices are joined, if they are.
+/// Decides how the devices of nodes are joined, if they are.
 pub(super) fn join(dice: &mut Dice, nodes: &mut [NodeLine]) {
     let ways =
         [None, Some(Joined::Each(2)), Some(Joined::Each(2)), Some(Joined::Each(4)), Some(Joined::Ring)];
     nodes.iter_mut().for_each(|node| node.joined = *dice.one_of(&ways));
 }
 
-/// What a job wants of them, if it wants anything.
+/// The island that a job wants, if it wants one.
 pub(super) fn wish(dice: &mut Dice) -> Option<IslandAsk> {
     let level = *dice.one_of(&[IslandLevel::Nvlink, IslandLevel::Nvlink, IslandLevel::Numa]);
     let required = dice.percent(70);

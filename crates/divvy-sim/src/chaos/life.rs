@@ -27,19 +27,19 @@ use super::islands::Joined;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Life {
-    /// What it was made from; its dice decide where it is looked at more closely.
+    /// The seed it was made from; its dice decide where it is looked at more closely.
     pub seed: u64,
-    /// What it once showed, for those who read a kept one.
+    /// What it once showed, for readers of a life that was kept.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub story: String,
     /// The nodes.
     pub nodes: Vec<NodeLine>,
     /// The settings at the beginning.
     pub policy: Policy,
-    /// The queues at the beginning; none for `default` alone.
+    /// The queues at the beginning; empty for `default` alone.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub queues: Vec<Queue>,
-    /// Of a hundred steps, how many find the daemon busy: what they ask for, and what is seen meanwhile, it takes together with the next.
+    /// The percentage of steps that find the daemon busy: what they ask for, and what is seen meanwhile, it takes with the next step.
     #[serde(default, skip_serializing_if = "is_nothing")]
     pub busy_percent: u32,
     /// All that happens, by time.
@@ -80,7 +80,7 @@ pub struct Step {
     pub what: What,
 }
 
-/// What can happen. Jobs are named by the number of their line, so that a life without some of its lines means the same.
+/// What can happen. Jobs are named by the number of their line, so that without some lines a life still means the same.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum What {
@@ -120,15 +120,15 @@ pub enum What {
     DeviceTaken(u32, u32),
     /// A device is well again.
     DeviceHeals(u32, u32),
-    /// So many of the next launches fail.
+    /// This many of the next launches fail.
     LaunchesFail(u32),
-    /// So many of the next answers are lost.
+    /// This many of the next answers are lost.
     AnswersLost(u32),
-    /// So many of the next answers come twice.
+    /// This many of the next answers come twice.
     AnswersDoubled(u32),
-    /// So many of the next answers are late, by so many milliseconds.
+    /// This many of the next answers are late, by a number of milliseconds.
     AnswersLate(u32, i64),
-    /// One of the running tasks ends: the n-th around.
+    /// One of the running tasks ends: the n-th, counting round and round.
     Struck(u64, Blow),
     /// Nothing: time passes.
     Nothing,
@@ -140,7 +140,7 @@ pub enum What {
 pub enum Crash {
     /// Before its commit is in the log.
     BeforeCommit,
-    /// When the commit is in the log, and so many of its actions were sent.
+    /// When the commit is in the log and this many of its actions were sent.
     AfterActions(u32),
 }
 
@@ -158,7 +158,7 @@ pub enum Blow {
     SupervisorLost,
 }
 
-/// A job to be submitted. What is left out has the usual value.
+/// A job to be submitted. Fields that are left out have the usual value.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct JobLine {
@@ -172,12 +172,12 @@ pub struct JobLine {
     pub gpus: u32,
     /// Tasks.
     pub tasks: u32,
-    /// How many it may grow to beyond these.
+    /// How many tasks it may grow by.
     #[serde(default, skip_serializing_if = "is_none")]
     pub more_tasks: u32,
-    /// For how long it works undisturbed.
+    /// How long it works undisturbed.
     pub work_ms: i64,
-    /// With which code it exits.
+    /// The code that it exits with.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub exit_code: i32,
     /// Thousandths of each device; 0 for all.
@@ -204,13 +204,13 @@ pub struct JobLine {
     /// When it goes back into the queue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requeue: Option<Requeue>,
-    /// After which other line, and how that must have ended.
+    /// Which other line it comes after, and how that must have ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<(u32, DependsOn)>,
-    /// In how long it may start.
+    /// After how long it may start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_in_ms: Option<i64>,
-    /// How long its user thinks that it runs.
+    /// How long its user thinks that it will run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub estimate_ms: Option<i64>,
     /// A client's key.
@@ -228,19 +228,19 @@ pub struct JobLine {
     /// Whether it wants its nodes for itself.
     #[serde(default, skip_serializing_if = "is_not")]
     pub exclusive: bool,
-    /// Whether it may not be taken back.
+    /// Whether it may not be preempted.
     #[serde(default, skip_serializing_if = "is_not")]
     pub stays: bool,
-    /// The models that it takes, and how fast it thinks that it is on each.
+    /// The models that it takes, and how fast it thinks that it runs on each.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub speed: BTreeMap<String, u32>,
-    /// What it wants of others, and by what others tell it.
+    /// What it wants of other jobs, and how they refer to it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub company: Option<Company>,
     /// The models that it takes in order of preference, and how many devices of each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ways: Vec<(String, u32)>,
-    /// In which island of their node the devices of each task lie.
+    /// In which island of a node the devices of each task lie.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub island: Option<IslandAsk>,
     /// How its tasks are spread.
@@ -271,7 +271,7 @@ pub(super) fn user_name(user: u32) -> String {
 }
 
 impl NodeLine {
-    /// The node and its devices, as an engine would tell of them.
+    /// The node and its devices, as an engine reports them.
     pub fn hardware(&self, node: u32) -> (NodeSpec, Vec<DeviceSpec>) {
         let name = node_name(node);
         let memory_mib = if self.model == "a100" { 40_960 } else { 81_559 };
@@ -297,7 +297,7 @@ impl NodeLine {
 }
 
 impl JobLine {
-    /// The submission; `number_of` tells under which number a line was submitted.
+    /// The submission; `number_of` maps each line to the number under which it was submitted.
     pub fn submit(&self, now: Time, number_of: &BTreeMap<u32, u64>) -> Option<Submit> {
         let array = self.array.as_deref().map(str::parse).transpose().ok()?;
         let owner = Owner { name: user_name(self.user), uid: 1000 + self.user, ..Owner::default() };
@@ -325,7 +325,7 @@ impl JobLine {
             queue: self.queue.clone(),
             project: None,
             kind: Kind::Train,
-            // What becomes of the job, for the engine alone: nobody tells jobs by that.
+            // What becomes of the job, for the engine alone: nothing else reads these labels.
             labels: [("work", self.work_ms.to_string()), ("exit", self.exit_code.to_string())]
                 .map(|(label, text)| (label.to_owned(), text))
                 .into_iter()

@@ -9,16 +9,16 @@ use divvy_core::model::queue::{Nodes, Queue, lineage};
 use super::life::node_name;
 use crate::dice::Dice;
 
-/// The first seed of which they may be: the lives before it are what they were before there were such queues.
+/// The first seed whose life may have them: earlier lives stay what they were before such queues existed.
 const FIRST_SEED: u64 = 150;
 
-/// The dice by which a life's queues get nodes of their own, if they do.
+/// The dice that give queues of a life nodes of their own, if any get some.
 pub(super) fn dice(seed: u64) -> Option<Dice> {
     (seed >= FIRST_SEED && seed.is_multiple_of(3))
         .then(|| Dice::new(seed.wrapping_mul(0x94d0_49bb_1331_11eb)))
 }
 
-/// Keeps some of so many nodes for one queue or two, one beside the other; now and then for none. Some are not there.
+/// Keeps some of the nodes for one queue or two, side by side; now and then for none. Some do not exist.
 pub(super) fn keep(dice: &mut Dice, queues: &mut [Queue], nodes: u32) {
     let mut left: BTreeSet<u32> = (0..=nodes).collect();
     for _ in 0..dice.below(3) {

@@ -1,4 +1,4 @@
-//! Making a life that breaks a law small: what can be left out without the law being kept is left out.
+//! Makes a life that breaks a law small: leaves out everything without which the law is still broken.
 
 use divvy_core::amount::Limits;
 use divvy_core::model::policy::Policy;
@@ -7,8 +7,8 @@ use divvy_core::model::queue::Queue;
 use super::life::{JobLine, Life, What};
 use super::world::live;
 
-/// A smaller life that breaks the same law, found by leaving out steps (first many, then single ones), then by making nodes, queues,
-/// settings and jobs plainer. `tries` bounds how many lives are lived; `told` hears how many steps are left.
+/// Returns a smaller life that breaks the same law, found by leaving out steps (first many, then single ones), then by making nodes,
+/// queues, settings and jobs plainer. `tries` bounds how many lives are lived; `told` hears how many steps are left.
 pub fn shrink(life: &Life, tries: usize, told: &mut dyn FnMut(usize)) -> Life {
     let Some(law) = live(life).violation.map(|(_, violation)| violation.law) else { return life.clone() };
     let mut search = Search { law, left: tries, best: life.clone() };
@@ -29,7 +29,7 @@ struct Search {
 }
 
 impl Search {
-    /// Takes a smaller life if it breaks the same law.
+    /// Keeps a smaller life if it breaks the same law.
     fn take(&mut self, smaller: Life) -> bool {
         if self.left == 0 || smaller == self.best {
             return false;

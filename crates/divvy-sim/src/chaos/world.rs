@@ -1,4 +1,4 @@
-//! A life lived: the daemon's loop in memory, over the simulated engine and its faults, with every law looked after.
+//! Lives a life: the daemon's loop in memory, over the simulated engine and its faults, with a check of every law.
 
 mod quiet;
 
@@ -29,7 +29,7 @@ use crate::engine::{Costs, Course, SimulatedEngine};
 use crate::faults::{Answers, FaultyEngine};
 use crate::verify::Verify;
 
-/// What a life came to.
+/// The result of a life.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lived {
     /// Events in its log.
@@ -40,28 +40,28 @@ pub struct Lived {
     pub violation: Option<(u64, Violation)>,
 }
 
-/// After so many events, on average, everything is looked at: the whole state, the snapshot built anew, planning again.
+/// After about this many events everything is checked: the state, the snapshot against a new one, and planning again.
 const LOOK_EVERY_EVENTS: u64 = 700;
-/// The log is folded from its very beginning after one restart in so many; after the others, from the last one on. What that one
-/// went on from is such a fold as well, and at the end of a life all of its log is folded once more: seldom is enough.
+/// One restart in this many folds the log from its very beginning; the others fold it from the last restart on. What that one
+/// continued from is such a fold as well, and the end of a life folds the whole log once more: seldom is enough.
 const WHOLE_FOLD_EVERY: u64 = 64;
-/// One life in so many is read back from its text and planned again cycle by cycle.
+/// One life in this many is read back from its text and planned again cycle by cycle.
 const VERIFY_EVERY_LIFE: u64 = 16;
-/// The daemon lets time pass in its log so often.
+/// How often the daemon lets time pass in its log.
 const TICK_MS: i64 = 60_000;
-/// A job of which this is still heard after the faults is never going to end: far more turns than any life takes.
+/// A job that is still busy this many turns after the faults never ends: no life takes nearly as many turns.
 const MOST_QUIET_TURNS: u64 = 200_000;
-/// Turns at one moment before something must be going round in circles.
+/// How many turns at one moment mean that something goes round in circles.
 const MOST_TURNS_AT_ONCE: u64 = 1000;
 
 type Done = Result<(), Violation>;
-/// What was submitted in a turn, and taken, each with its number.
+/// What was submitted and accepted in a turn, each with its number.
 type Submitted<'a> = [(&'a Submit, u64)];
 
 /// Lives a life to its end, or to the first law that is broken.
 pub fn live(life: &Life) -> Lived {
     let mut world = World::new(life);
-    // A mistake that ends the program is found, told and made small like any other.
+    // A bug that panics is found, reported and made small like any other.
     let lived = panic::catch_unwind(AssertUnwindSafe(|| world.live(life)));
     let outcome = lived.unwrap_or_else(|payload| Err(broken("panic", words_of(payload.as_ref()))));
     Lived {
@@ -78,9 +78,9 @@ struct World {
     log: Vec<Stamped>,
     /// Where each commit begins.
     commits: Vec<usize>,
-    /// The state when the daemon started last, and how much of the log is in it.
+    /// The state when the daemon last started, and how much of the log is in it.
     kept: (State, usize),
-    /// Seen, and not in the log yet.
+    /// What was seen and is not in the log yet.
     observed: Vec<Observation>,
     now: Time,
     /// Under which number each line was submitted.
@@ -93,7 +93,7 @@ struct World {
     dice: Dice,
     /// What was asked of the daemon while it was busy.
     asked: Vec<Command>,
-    /// Whether it is, how often, and the dice for that.
+    /// Whether it is busy, how often, and the dice for that.
     is_busy: bool,
     busy: (u32, Dice),
     digest: u64,
@@ -174,7 +174,7 @@ impl World {
         self.the_log_gives_the_state()
     }
 
-    /// Lets all happen that is due until then.
+    /// Lets everything happen that is due by a time.
     fn run_until(&mut self, until: Time) -> Done {
         while let Some(due) = self.next_due().filter(|due| *due <= until) {
             self.pass_to(due);
@@ -206,7 +206,7 @@ impl World {
         self.turns(asked)
     }
 
-    /// What a step asks of the daemon; what it does to the machines is done.
+    /// Returns what a step asks of the daemon; what the step does to the machines is done here.
     fn happen(&mut self, what: &What) -> Vec<Command> {
         let mut commands = Vec::new();
         match what {
@@ -306,13 +306,13 @@ impl World {
         self.look_closer()?;
         let Some(batch) = self.controller.drain() else {
             self.observed.clear();
-            // A daemon that has nothing to write can die, too.
+            // A daemon with nothing to write can die, too.
             return if self.crash.take().is_some() { self.restart() } else { Ok(()) };
         };
         self.commit(batch, &submitted)
     }
 
-    /// What a user thinks becomes an estimate, as the predictor would log it.
+    /// Turns what a user thinks into an estimate, as the predictor would log it.
     fn foresee(&mut self, submitted: &Submitted) -> Done {
         for (submit, number) in submitted {
             let Some(p50) = submit.spec.estimate else { continue };
@@ -337,7 +337,7 @@ impl World {
 
     fn commit(&mut self, batch: Batch, submitted: &Submitted) -> Done {
         if std::mem::take(&mut self.disk_full) {
-            // Nothing was written: the daemon goes back to what the log has, and sees again what it saw.
+            // Nothing was written: the daemon goes back to the state in the log, and sees again what it saw.
             let state = self.fold()?;
             self.open(state);
             return Ok(());
@@ -358,7 +358,7 @@ impl World {
         }
     }
 
-    /// Writes the log, and gives what is to be done.
+    /// Writes the log, and returns the actions to take.
     fn append(&mut self, batch: Batch, submitted: &Submitted) -> Vec<Action> {
         self.observed.clear();
         for (submit, number) in submitted {
@@ -382,7 +382,7 @@ impl World {
         batch.actions
     }
 
-    /// The engine learns what becomes of a job: the life says so in the job's labels, which nobody else reads.
+    /// Tells the engine what becomes of a job: the life says so in the job's labels, which nothing else reads.
     fn set_courses(&mut self, submitted: &Submitted) {
         for (submit, number) in submitted {
             let said = |label: &str| submit.spec.labels.get(label).and_then(|text| text.parse::<i64>().ok());
@@ -419,7 +419,7 @@ impl World {
         self.controller = Controller::open(state);
         self.controller.check_every(0);
         self.controller.keep_books();
-        // Nobody reads it here; in some lives it is gathered to see that it can be.
+        // Nothing reads the history here; some lives keep it to show that it can be kept.
         self.controller.keep_history(self.seed.is_multiple_of(VERIFY_EVERY_LIFE));
         let next = self.controller.state().next_job;
         self.numbers.retain(|_, number| *number < next);
@@ -441,7 +441,7 @@ impl World {
         self.start(state)
     }
 
-    /// The same, where all that the daemon knew is in the log.
+    /// The same, where everything that the daemon knew is in the log.
     fn restart_as_it_was(&mut self) -> Done {
         let folded = self.fold()?;
         if folded != *self.controller.state() {
@@ -450,7 +450,7 @@ impl World {
         self.restart()
     }
 
-    /// The state that the log gives: mostly from the last start on, now and then from the very beginning.
+    /// The state that the log gives: mostly from the last start on, now and then from its very beginning.
     fn fold(&self) -> Result<State, Violation> {
         let whole = self.restarts.is_multiple_of(WHOLE_FOLD_EVERY);
         let (mut state, from) = if whole { (State::default(), 0) } else { self.kept.clone() };
@@ -463,7 +463,7 @@ impl World {
 
 /// Looking closer.
 impl World {
-    /// At random events: the whole state, the snapshot against one built anew, and planning again.
+    /// Checks at random events: the whole state, the snapshot against one built anew, and planning again.
     fn look_closer(&mut self) -> Done {
         let position = self.controller.state().position.0;
         if position < self.look_at {
@@ -492,7 +492,7 @@ impl World {
         if !kept.same_as(&anew) {
             return Err(broken("L3", "planning has left the snapshot another than it was"));
         }
-        // Under the literature's walk it is the walk that says who loses, and where it ends.
+        // Under the literature's walk, the walk itself says which jobs lose, and where it ends.
         if !warm.is_empty() && state.policy.preempt != Preempt::Walk {
             return Err(broken("L10", format!("planned again without news: {warm:?}")));
         }
@@ -502,7 +502,7 @@ impl World {
         }
     }
 
-    /// The log, folded from the beginning, is the state; in some lives it is read back from its text and planned again.
+    /// Checks that the log, folded from the beginning, is the state; some lives are read from text and planned again.
     fn the_log_gives_the_state(&mut self) -> Done {
         self.restarts = 0;
         if self.fold()? != *self.controller.state() {

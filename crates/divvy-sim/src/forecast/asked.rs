@@ -1,4 +1,4 @@
-//! How true forecasts are: a trace is replayed, and of some of its jobs it is asked at their submission when they will start.
+//! How accurate forecasts are: a trace is replayed, and some of its jobs are asked about at their submission.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,10 +14,10 @@ use crate::metrics::{Cut, Finished};
 use crate::replay::{Onlooker, Replay, ReplayError, replay_before};
 use crate::trace::jobs::TraceJob;
 
-/// Of which jobs to ask, and how far to look.
+/// Which jobs to ask about, and how far to look.
 #[derive(Clone, Copy, Debug)]
 pub struct Ask {
-    /// Of every so many-th job.
+    /// One in this many jobs is asked about.
     pub every: usize,
     /// How far each forecast looks.
     pub bounds: Bounds,
@@ -32,13 +32,13 @@ pub struct Asked {
     pub at: Time,
     /// What was drawn; `None` where the job starts in less than half of the futures.
     pub drawn: Option<Expected>,
-    /// What was said, with what was learned from earlier errors.
+    /// What was answered, with what was learned from earlier errors.
     pub said: Option<Expected>,
     /// When it started.
     pub started_at: Time,
 }
 
-/// Replays a trace and asks, from nothing but what the pool has shown up to then (class P).
+/// Replays a trace and asks, using only what the pool has shown up to then (class P).
 pub fn ask(
     setup: Replay<'_>,
     jobs: &[TraceJob],
@@ -71,9 +71,9 @@ struct Asker<'a> {
     experience: Experience,
     /// The row of each job that has not ended.
     open: BTreeMap<u64, usize>,
-    /// Jobs that have just arrived and are to be asked of.
+    /// Jobs that have just arrived and are to be asked about.
     new: BTreeSet<u64>,
-    /// What was answered of jobs that have not started.
+    /// The answers for jobs that have not started.
     waiting: BTreeMap<u64, Asked>,
     asked: Vec<Asked>,
 }
@@ -146,12 +146,12 @@ pub enum Truth {
     Before,
     /// Inside.
     Inside,
-    /// Behind it.
+    /// After it.
     After,
 }
 
 impl Expected {
-    /// Where a start after such a wait lies, to the second: traces know no less.
+    /// Returns where a start after this wait lies, to the second: traces know no less.
     pub fn truth(&self, wait_ms: i64) -> Truth {
         if wait_ms + 999 < self.low_ms {
             Truth::Before

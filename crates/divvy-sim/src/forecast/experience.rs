@@ -1,42 +1,42 @@
-//! An interval for a start, from the futures that were drawn and from how wrong earlier ones were: split conformal prediction
-//! (Vovk and others, 2005; of quantiles, Romano and others, 2019), on the scale of logarithms and with the latest errors alone.
+//! An interval for a start, from the futures that were drawn and from the errors of earlier ones: split conformal prediction
+//! (Vovk and others, 2005; for quantiles, Romano and others, 2019), on a logarithmic scale and with the latest errors alone.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use divvy_core::id::JobId;
 use divvy_core::time::Time;
 
-/// The part of all starts that is to lie before the interval, and behind it.
+/// The part of all starts that should lie before the interval, and the part that should lie after it.
 const OUTSIDE: f64 = 0.1;
 
-/// How many errors are remembered. Waits in one jam are wrong together, so that a few hundred of them show but a few jams.
+/// How many errors are remembered. Waits in one jam are wrong together, so a few hundred errors show only a few jams.
 const REMEMBERED: usize = 500;
 
-/// With fewer errors than this, futures are taken as they are.
+/// With fewer errors than this, the futures are taken as they are.
 const LEAST: usize = 10;
 
-/// As how many errors of nothing it counts that intervals were too wide: after a calm time the next jam comes all the same.
+/// An interval is narrowed as if this many errors of nothing were known, too: after a calm time the next jam still comes.
 const CAUTION: f64 = 200.0;
 
-/// How many answers are remembered whose jobs have not started.
+/// How many answers are remembered for jobs that have not started.
 const MOST_WAITING: usize = 10_000;
 
-/// Errors of less than a minute are of no importance: it is added to every wait before its logarithm is taken.
+/// Errors of less than a minute do not matter: a minute is added to every wait before its logarithm is taken.
 const UNIMPORTANT_MS: f64 = 60_000.0;
 
-/// When a job starts, in milliseconds from when it was asked.
+/// When a job starts, in milliseconds from the question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Expected {
-    /// In four cases of five not before, …
+    /// The lower end: in four cases of five the start is between the two.
     pub low_ms: i64,
-    /// As often before as after.
+    /// The middle: the start is as often before as after.
     pub middle_ms: i64,
-    /// … and not after; `None` beyond what was looked ahead.
+    /// The upper end; `None` if it is beyond what was looked ahead.
     pub high_ms: Option<i64>,
 }
 
 impl Expected {
-    /// The same for a job that may not start for so long: what others' starts teach does not bring its own moment forward.
+    /// The same for a job that may not start for so long: the starts of other jobs do not bring its own moment forward.
     #[must_use]
     pub fn no_sooner_than(self, least_ms: i64) -> Self {
         Self {
@@ -47,14 +47,14 @@ impl Expected {
     }
 }
 
-/// What was said of starts, and how wrong it was.
+/// What was answered about starts, and how wrong it was.
 #[derive(Clone, Debug, Default)]
 pub struct Experience {
     waiting: BTreeMap<JobId, Told>,
     errors: VecDeque<Error>,
 }
 
-/// What was said of a job that has not started.
+/// The answer for a job that has not started.
 #[derive(Clone, Copy, Debug)]
 struct Told {
     as_of: Time,
@@ -64,17 +64,17 @@ struct Told {
 /// How wrong an answer was, in logarithms.
 #[derive(Clone, Copy, Debug)]
 struct Error {
-    /// By how much the interval would have had to be wider at its lower end; negative where it was too wide.
+    /// How much wider the interval should have been at its lower end; negative where it was too wide.
     low: f64,
-    /// By how much later it started than in the middle of the futures.
+    /// How much later the job started than in the middle of the futures.
     middle: f64,
     /// As `low`, at the upper end.
     high: f64,
 }
 
 impl Experience {
-    /// When a job starts, by how long it waits in each future (rising; `None`, at the end, where it does not start). `None` if it
-    /// starts in less than half of them.
+    /// Returns when a job starts, from its wait in each future (ascending; `None`, at the end, where it does not start). `None`
+    /// if it starts in less than half of them.
     pub fn expect(&self, now: Time, waits_ms: &[Option<i64>]) -> Option<Expected> {
         let drawn = Expected::drawn(waits_ms)?;
         let errors = self.errors(now);
@@ -90,7 +90,7 @@ impl Experience {
         Some(Expected { low_ms, middle_ms: middle_ms.min(high_ms), high_ms: Some(high_ms) })
     }
 
-    /// Remembers what was drawn of a job that waits, so that its start can teach something.
+    /// Remembers what was drawn for a waiting job, so that its start can teach something.
     pub fn remember(&mut self, job: JobId, as_of: Time, waits_ms: &[Option<i64>]) {
         let drawn = Expected::drawn(waits_ms).filter(|drawn| !drawn.is_now());
         if let Some(drawn) = drawn.filter(|_| self.waiting.len() < MOST_WAITING) {
@@ -98,7 +98,7 @@ impl Experience {
         }
     }
 
-    /// A job has started.
+    /// Records that a job has started.
     pub fn started(&mut self, job: JobId, at: Time) {
         if let Some(told) = self.waiting.remove(&job) {
             self.errors.push_back(told.error(at));
@@ -108,17 +108,17 @@ impl Experience {
         }
     }
 
-    /// A job will never start.
+    /// Records that a job will never start.
     pub fn forget(&mut self, job: JobId) {
         self.waiting.remove(&job);
     }
 
-    /// The jobs of which something was said and that have not started.
+    /// Returns the jobs with an answer that have not started.
     pub fn waiting(&self) -> impl Iterator<Item = JobId> + '_ {
         self.waiting.keys().copied()
     }
 
-    /// All errors that are known, with those of jobs that should have started by now.
+    /// All known errors, with those of jobs that should have started by now.
     fn errors(&self, now: Time) -> Vec<Error> {
         let overdue = self.waiting.values().filter(|told| told.is_overdue(now));
         self.errors.iter().copied().chain(overdue.map(|told| told.error(now))).collect()
@@ -139,7 +139,7 @@ impl Told {
 }
 
 impl Expected {
-    /// The tenth, fiftieth and ninetieth percentile of what was drawn.
+    /// Returns the tenth, fiftieth and ninetieth percentile of what was drawn.
     pub fn drawn(waits_ms: &[Option<i64>]) -> Option<Self> {
         let last = waits_ms.len().checked_sub(1)?;
         let at = |percent: usize| waits_ms[(last * percent + 50) / 100];
@@ -160,13 +160,13 @@ fn moved_ms(wait_ms: i64, by: f64) -> i64 {
     libm::round((libm::exp(logarithm(wait_ms) + by) - UNIMPORTANT_MS).max(0.0)) as i64
 }
 
-/// By how much to move an end: outwards at once, inwards by and by.
+/// How far to move an end: outwards at once, inwards by and by.
 fn cautious(by: f64, errors: usize) -> f64 {
     let errors = errors as f64;
     if by < 0.0 { by * errors / (errors + CAUTION) } else { by }
 }
 
-/// What this part of the errors does not exceed; of few errors, a little more than that.
+/// The value that this part of the errors does not exceed; with few errors, a little more than that.
 fn quantile(errors: impl Iterator<Item = f64>, part: f64) -> f64 {
     let mut errors: Vec<f64> = errors.collect();
     errors.sort_unstable_by(f64::total_cmp);
@@ -184,7 +184,7 @@ mod tests {
         waits.into_iter().map(|hours| Some(hours * HOUR_MS)).collect()
     }
 
-    /// Experience of jobs of which the same was said, and which waited so many hours.
+    /// Experience from jobs that all got the same answer, and waited these numbers of hours.
     fn taught(waits: &[Option<i64>], truths: &[i64]) -> Experience {
         let mut experience = Experience::default();
         for (number, truth) in (1..).zip(truths) {

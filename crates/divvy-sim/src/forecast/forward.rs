@@ -1,4 +1,4 @@
-//! One future: the pool goes on from what it is, with each open job running as long as its lot says.
+//! One future: the pool goes on from its present state, with each open job running as long as its lot says.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,10 +14,10 @@ use super::{Bounds, Known};
 use crate::engine::{Adopted, Course, SimulatedEngine};
 use crate::pool::VirtualPool;
 
-/// So many moments pass between two questions whether to give up.
+/// How many moments pass between two questions whether to give up.
 const ASKED_EVERY: u64 = 16;
 
-/// So many decisions follow from one another at one moment, at most; the next moment brings the rest.
+/// How many decisions may follow from one another at one moment; the next moment brings the rest.
 const MOST_DECISIONS: u32 = 100;
 
 /// What is followed, and how far.
@@ -33,12 +33,12 @@ pub(super) struct Future<'a> {
 pub(super) struct Seen {
     /// When the wanted jobs started.
     pub(super) starts: BTreeMap<JobId, Time>,
-    /// Up to when it was followed, or for ever, once all had started.
+    /// The time up to which it was followed; for ever, once all had started.
     pub(super) until: Time,
 }
 
 impl Future<'_> {
-    /// Follows it until all wanted jobs have started, or as far as the bounds allow. `None` if that was given up.
+    /// Follows it until all wanted jobs have started, or as far as the bounds allow. `None` if it gave up before.
     pub(super) fn follow(&self, courses: BTreeMap<JobId, Course>) -> Result<Option<Seen>, Broken> {
         let horizon = self.as_of + Span(self.bounds.horizon_ms);
         let engine = self.engine(courses);
@@ -63,7 +63,7 @@ impl Future<'_> {
         Ok(Some(seen))
     }
 
-    /// Decides until nothing follows any more: who was stopped makes room at the same moment.
+    /// Decides until nothing follows any more: a stopped job makes room at the same moment.
     fn decide(&self, pool: &mut VirtualPool, seen: &mut Seen) -> Result<(), Broken> {
         for _ in 0..MOST_DECISIONS {
             let happened = pool.decide()?;
@@ -85,7 +85,7 @@ impl Future<'_> {
         }
     }
 
-    /// An engine that runs what runs.
+    /// An engine that has taken over what runs.
     fn engine(&self, courses: BTreeMap<JobId, Course>) -> SimulatedEngine {
         let mut engine = SimulatedEngine::new(self.as_of, self.known.costs, BTreeMap::new());
         courses.into_iter().for_each(|(job, course)| engine.set_member_course(job, course));
@@ -96,7 +96,7 @@ impl Future<'_> {
     }
 }
 
-/// The tasks that the engine has begun, and has not seen end.
+/// The tasks that the engine has begun and not seen end.
 fn running(state: &State) -> impl Iterator<Item = Adopted> + '_ {
     state.allocations.iter().filter_map(|(id, held)| {
         let run = state.run(held.job)?;

@@ -1,4 +1,4 @@
-//! How long each open job still runs, drawn by lot.
+//! How much longer each open job runs, drawn by lot.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,10 +11,10 @@ use divvy_insight::{BEFORE_THE_LIMIT, Lengths, Likeness, Said, Spread};
 use super::{Basis, Known};
 use crate::engine::Course;
 
-/// Members of arrays that get a lot of their own; those beyond share their array's.
+/// How many members of arrays get a lot of their own; those beyond share their array's.
 const MOST_MEMBERS: usize = 10_000;
 
-/// Longer than anything is looked ahead, and far below where milliseconds overflow.
+/// Longer than any forecast looks ahead, and far below where milliseconds overflow.
 const FOR_EVER_MS: i64 = i64::MAX / 4;
 
 /// Which lot is drawn.
@@ -24,13 +24,13 @@ pub(super) struct Draw {
     pub(super) sample: u32,
     /// How many futures there are.
     pub(super) of: u32,
-    /// What all are drawn with.
+    /// The seed of all lots.
     pub(super) seed: u64,
-    /// By how much all jobs of a future may end sooner or later than those before, in logarithms of the rate of ends.
+    /// How much sooner or later than those before all jobs of a future may end, in logarithms of the rate of ends.
     pub(super) doubt: f64,
 }
 
-/// What lots are drawn from, for each open job.
+/// What the lots of all open jobs are drawn from.
 pub(super) struct Lots {
     hands: Vec<Hand>,
     spreads: Vec<Spread>,
@@ -40,9 +40,9 @@ pub(super) struct Lots {
 /// A job that gets a lot.
 struct Hand {
     job: JobId,
-    /// For how long it has run, in milliseconds, in all attempts that count.
+    /// How long it has run, in milliseconds, in all attempts that count.
     ran_ms: i64,
-    /// Of that, in attempts before.
+    /// How much of that was in earlier attempts.
     before_ms: i64,
     resumes: bool,
     length: Length,
@@ -53,9 +53,9 @@ struct Hand {
 enum Length {
     /// It does not end by itself, or nothing is known.
     Endless,
-    /// It is stopped after so many milliseconds.
+    /// It is stopped after this many milliseconds.
     Limited(i64),
-    /// One of the spreads.
+    /// The spread at this index.
     Spread(usize),
 }
 
@@ -70,7 +70,7 @@ impl Lots {
             let length = lots.length(known, job, (&likeness, &mut places));
             let mut active = 0;
             if matches!(job.runs, Runs::Array(_)) {
-                // Holds for the members beyond the bound.
+                // This lot holds for the members beyond the bound.
                 lots.hands.push(Hand::fresh(job, length));
             }
             for member in job.open_members() {
@@ -126,7 +126,7 @@ impl Lots {
         let spreads = &mut self.spreads;
         let spread = |(likeness, said): &(Likeness, Said)| match known.lengths.spread(likeness, *said) {
             None => said.limit_ms.map_or(Length::Endless, Length::Limited),
-            // Beyond its limit the core stops it.
+            // The core stops it at its limit.
             Some(spread) => {
                 spreads.push(spread);
                 Length::Spread(spreads.len() - 1)
@@ -145,7 +145,7 @@ impl Lots {
                 Length::Limited(limit_ms) => limited_ms(hand.ran_ms, limit_ms, part),
                 Length::Spread(at) => self.spreads[at].draw_ms(hand.ran_ms, part),
             };
-            // The engine knows nothing of attempts before.
+            // The engine knows nothing of earlier attempts.
             let work_ms = (length_ms - hand.before_ms).max(1);
             (hand.job, Course { resumes: hand.resumes, ..Course::of_length(work_ms) })
         };
@@ -153,7 +153,7 @@ impl Lots {
     }
 }
 
-/// What is known of lengths, with what running jobs show of theirs.
+/// The known lengths, with what running jobs show of theirs.
 fn with_running(known: &Known<'_>, now: Time) -> Lengths {
     let mut lengths = known.lengths.clone();
     for job in known.state.jobs.values() {
@@ -173,7 +173,7 @@ fn with_running(known: &Known<'_>, now: Time) -> Lengths {
 }
 
 impl Hand {
-    /// Of any member of an array that has not run.
+    /// For any member of an array that has not run.
     fn fresh(job: &Job, length: Length) -> Self {
         Self { job: job.id(), ran_ms: 0, before_ms: 0, resumes: job.spec.resumable, length }
     }
@@ -186,7 +186,7 @@ impl Hand {
     }
 }
 
-/// Of a job of which nothing is known but its limit.
+/// The length of a job of which only the limit is known.
 fn limited_ms(ran_ms: i64, limit_ms: i64, part: f64) -> i64 {
     let left = limit_ms.saturating_sub(ran_ms).max(0) as f64;
     ran_ms
@@ -194,8 +194,8 @@ fn limited_ms(ran_ms: i64, limit_ms: i64, part: f64) -> i64 {
         .max(ran_ms.saturating_add(1))
 }
 
-/// A number from 0 to 1. Over all futures those of one job are spread evenly, in an order of its own (Latin hypercube: McKay,
-/// Beckman and Conover, 1979), so that few futures show the whole of what may happen.
+/// A number from 0 to 1. The numbers of one job are spread evenly over all futures, in an order of its own (Latin hypercube:
+/// McKay, Beckman and Conover, 1979), so that few futures show everything that may happen.
 fn part(job: JobId, draw: Draw) -> f64 {
     let of = u64::from(draw.of.max(1));
     let mixed = fingerprint(&(draw.seed, job.number, job.member));
@@ -205,13 +205,13 @@ fn part(job: JobId, draw: Draw) -> f64 {
     (stratum as f64 + within as f64 / (1u64 << 53) as f64) / of as f64
 }
 
-/// How fast jobs end in a future, compared with those before: what is not known of one job is often not known of any.
+/// How fast jobs end in a future, compared with those before: what is unknown of one job is often unknown of all.
 fn pace(draw: Draw) -> f64 {
     let of_all = part(JobId::single(u64::MAX), draw);
     libm::exp(draw.doubt * (2.0 * of_all - 1.0))
 }
 
-/// The part of lengths below the one that is drawn, where jobs end at another pace at all times of their lives.
+/// The part of lengths below the drawn one, if jobs end at another pace throughout their lives.
 fn slowed(part: f64, pace: f64) -> f64 {
     1.0 - libm::pow(1.0 - part, 1.0 / pace)
 }

@@ -63,7 +63,7 @@ fn behind_a_job_of_which_nothing_is_known_no_start_is_foreseen() {
     );
     assert_eq!((waits_min(&found, 2), found.basis.unknown), (vec![None; 15], 1));
     assert_eq!(found.until, Time(28 * 86_400_000));
-    // Nobody waits for ever: after a week it goes before all others.
+    // No job waits for ever: after a week this one goes before all others.
     let found = forecast_of(&pool(jobs), &Lengths::default(), JobId::single(2));
     assert_eq!(waits_min(&found, 2), vec![Some(7 * 24 * 60); 15]);
 }
@@ -171,7 +171,7 @@ fn a_trace_is_asked_and_its_answers_are_compared_with_what_came() {
     assert!(asked[0].said.is_some_and(|said| said.is_now()) && asked[0].wait_ms() == 0);
     let truths =
         |from: usize| asked[from..].iter().map(|asked| asked.said.map(|said| said.truth(asked.wait_ms())));
-    // Long lines of jobs alike: what is drawn is right once a few have ended.
+    // Long lines of similar jobs: what is drawn is right once a few have ended.
     let inside = truths(5).filter(|truth| *truth == Some(Truth::Inside)).count();
     assert!(inside >= 15, "{:?}", truths(0).collect::<Vec<_>>());
 }

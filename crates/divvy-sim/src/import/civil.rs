@@ -1,11 +1,11 @@
-//! Times as clusters write them, most of them without a zone.
+//! Times as clusters write them, mostly without a zone.
 
 use jiff::Timestamp;
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 
-/// Seconds since 1970 of a time like `2017-10-07 01:12:09` or `2017-10-07T01:12:09`, taken as if the clock never
-/// changed for summer: where it did, jobs of that night are an hour off, and no others. One with an offset like `+01:00` is
+/// Returns the seconds since 1970 of a time like `2017-10-07 01:12:09` or `2017-10-07T01:12:09`, as if the clock never
+/// changed for summer: where it did, the jobs of that night alone are an hour off. A time with an offset like `+01:00` is
 /// the moment that it says. A number is taken as seconds (Slurm writes those with `SLURM_TIME_FORMAT=%s`).
 pub(super) fn seconds(text: &str) -> Option<i64> {
     let text = text.trim();
@@ -15,7 +15,7 @@ pub(super) fn seconds(text: &str) -> Option<i64> {
     if let Ok(moment) = text.parse::<Timestamp>() {
         return Some(moment.as_second());
     }
-    // The name of a zone would be passed over.
+    // The name of a zone would be ignored.
     let civil: DateTime = text.parse().ok().filter(|_| !text.contains('['))?;
     Some(civil.to_zoned(TimeZone::UTC).ok()?.timestamp().as_second())
 }
@@ -23,7 +23,7 @@ pub(super) fn seconds(text: &str) -> Option<i64> {
 /// What to write into an error about such a time.
 pub(super) const EXPECTED: &str = "a time like 2017-10-07 01:12:09, or seconds";
 
-/// Whether a text says that there is no such time.
+/// Whether a text means that there is no such time.
 pub(super) fn is_none(text: &str) -> bool {
     matches!(
         text.trim(),

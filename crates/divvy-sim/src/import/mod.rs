@@ -1,4 +1,4 @@
-//! From what others write down about their clusters to the neutral form of [`crate::trace::jobs`].
+//! Converts what others record about their clusters to the neutral form of [`crate::trace::jobs`].
 
 mod civil;
 mod helios;
@@ -15,7 +15,7 @@ use crate::trace::jobs::{Arrival, Fate, TraceJob};
 
 pub use slurm::SlurmQueue;
 
-/// Whose form a file has.
+/// The form of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
     /// What `sacct -P` prints, with the column that becomes the queue.
@@ -43,7 +43,7 @@ pub enum LeftOut {
     NotEnded,
 }
 
-/// Says so after a number of jobs, as in "3 jobs that never started".
+/// Words it to follow a number of jobs, as in "3 jobs that never started".
 impl fmt::Display for LeftOut {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -63,11 +63,11 @@ pub struct Imported {
     pub jobs: Vec<TraceJob>,
     /// How many records became no job, and why.
     pub left_out: BTreeMap<LeftOut, usize>,
-    /// How many steps had no job that they belong to.
+    /// How many steps had no job to belong to.
     pub steps: usize,
     /// How many jobs had a part of a GPU, which a trace counts as a whole one.
     pub shares: usize,
-    /// How many jobs had the id of a job before them, and so were given one of their own, like `7#2`.
+    /// How many jobs had the id of an earlier job, and so were given one of their own, like `7#2`.
     pub recurred: usize,
 }
 
@@ -83,13 +83,13 @@ pub fn import(source: Source, files: &[PathBuf]) -> Result<Imported, TraceError>
     Ok(records.into_trace())
 }
 
-/// One job as a source has it, with seconds of whatever clock that source keeps.
+/// One job as its source records it, in seconds of the source's own clock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Record {
     id: String,
     submit_s: i64,
     gpus: u32,
-    /// Seconds of work; what took less than a second counts as one.
+    /// Seconds of work; less than a second counts as one.
     duration_s: i64,
     queue: String,
     user: String,
@@ -98,7 +98,7 @@ struct Record {
 }
 
 impl Record {
-    /// Whoever reads a trace passes over space around a name.
+    /// Trims the names: readers of a trace ignore space around them.
     fn trim(&mut self) {
         for text in [&mut self.id, &mut self.queue, &mut self.user, &mut self.name] {
             let bare = text.trim();
@@ -109,7 +109,7 @@ impl Record {
     }
 }
 
-/// What was read so far.
+/// The records read so far.
 #[derive(Debug, Default)]
 struct Records {
     kept: Vec<Record>,
@@ -142,9 +142,9 @@ impl Records {
     }
 }
 
-/// Names of which no two are alike.
+/// Makes names unique.
 struct Names {
-    /// How many jobs had each name so far. All names of the source are in it from the start, so that what is made up
+    /// How many jobs had each name so far. All names of the source are in it from the start, so that a made-up name
     /// equals none of them.
     times: BTreeMap<String, u32>,
     recurred: usize,

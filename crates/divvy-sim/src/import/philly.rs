@@ -49,7 +49,7 @@ fn wrong(path: &Path, error: serde_json::Error, misfit: Option<String>) -> Trace
     if let Some(what) = misfit {
         return TraceError::Line { path, line, what };
     }
-    // The place ends the text, and stands before it already.
+    // The text ends with the place, which the error states in front already.
     let text = error.to_string();
     let place = format!(" at line {} column {}", error.line(), error.column());
     let what = text.strip_suffix(&place).unwrap_or(&text);
@@ -59,10 +59,10 @@ fn wrong(path: &Path, error: serde_json::Error, misfit: Option<String>) -> Trace
     TraceError::Line { path, line, what }
 }
 
-/// Takes one job after the other, so that only what is kept of them is in memory.
+/// Takes the jobs one by one, so that only what is kept of them is in memory.
 struct Jobs<'a> {
     records: &'a mut Records,
-    /// What is wrong with a job whose form is right: an error of the format would say where once more.
+    /// What is wrong with a well-formed job: an error of the parser would state the place once more.
     misfit: &'a mut Option<String>,
 }
 
@@ -91,7 +91,7 @@ impl<'de> Visitor<'de> for Jobs<'_> {
 }
 
 impl Job {
-    /// The job as a record, why it is none, or what is wrong with it.
+    /// Returns the job as a record, or why it is left out, or what is wrong with it.
     fn record(self) -> Result<Result<Record, LeftOut>, String> {
         let Some(submit_s) = moment(self.submitted_time.as_deref())? else {
             return Ok(Err(LeftOut::NoSubmission));

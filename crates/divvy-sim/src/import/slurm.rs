@@ -31,7 +31,7 @@ impl SlurmQueue {
     }
 }
 
-/// Reads files as one: monthly exports may overlap, and a job that was requeued has several lines.
+/// Reads files as one: monthly exports may overlap, and a requeued job has several lines.
 pub(super) fn read(files: &[PathBuf], queue: SlurmQueue, records: &mut Records) -> Result<(), TraceError> {
     let mut ledger = Ledger::default();
     for file in files {
@@ -52,7 +52,7 @@ pub(super) fn read(files: &[PathBuf], queue: SlurmQueue, records: &mut Records) 
 struct Ledger {
     jobs: Vec<Job>,
     by_id: HashMap<String, usize>,
-    /// Steps that were read before their job, if there is one: it may stand in a later file.
+    /// Steps that were read before their job, if they have one: it may be in a later file.
     early_steps: HashSet<String>,
 }
 
@@ -64,12 +64,12 @@ impl Ledger {
 
 /// One job over all its lines.
 struct Job {
-    /// Without submission, GPUs and duration, which the runs say.
+    /// Without submission, GPUs and duration, which come from the runs.
     record: Record,
-    /// The first that a line says.
+    /// The first submission that a line states.
     submit_s: Option<i64>,
-    /// By component (of a heterogeneous job) and start, so that a line that was read before replaces itself. Where no line says when
-    /// it started, by submission: whoever is requeued is submitted anew.
+    /// By component (of a heterogeneous job) and start, so that a repeated line replaces itself. Lines that state no start go by
+    /// submission: a requeued job is submitted anew.
     runs: BTreeMap<(String, String), Run>,
 }
 
@@ -83,7 +83,7 @@ struct Run {
 }
 
 impl Job {
-    /// Runs of one component follow each other; components run side by side.
+    /// Makes the record: runs of one component follow each other; components run side by side.
     fn record(mut self) -> Result<Record, LeftOut> {
         let mut components: BTreeMap<&str, Run> = BTreeMap::new();
         for ((component, _), run) in self.runs.iter().filter(|(_, run)| run.started) {
@@ -117,7 +117,7 @@ struct Lines {
     columns: Columns,
 }
 
-/// Where the columns are that matter.
+/// Where the columns that matter are.
 #[derive(Clone, Copy)]
 struct Columns {
     id: usize,
@@ -207,7 +207,7 @@ impl Lines {
         })
     }
 
-    /// Where a column is, if it is there. Two of one name are an error: nobody knows which is meant.
+    /// Returns where a column is, if anywhere. Two of one name are an error: it is unclear which is meant.
     fn place(&self, column: &'static str) -> Result<Option<usize>, TraceError> {
         let mut places = self.header.iter().enumerate().filter(|(_, there)| *there == column);
         let (first, second) = (places.next(), places.next());
@@ -328,15 +328,15 @@ impl Lines {
         let ended = there(columns.end) && !runs;
         let elapsed_s = match elapsed_s {
             Some(elapsed_s) => elapsed_s,
-            // It will be left out: nobody asks how long it took.
+            // The job will be left out, so its duration does not matter.
             None if (waits || runs) && !(started && ended) => 0,
             None => self.start_to_end(cells)?,
         };
         Ok(Run { gpus, elapsed_s, started, ended })
     }
 
-    /// Whether a line of one that took no time says that it never started: who is cancelled while he waits is said to have started
-    /// when he ended, with nothing.
+    /// Whether the line of a job that took no time says that it never started: a job cancelled while it waited is said to have
+    /// started when it ended, with nothing.
     fn says_never(&self, cells: &[String], has_elapsed: bool) -> bool {
         let Columns { start, end, tres: [allocated, _], .. } = self.columns;
         let Some(start) = start else { return has_elapsed };
@@ -344,7 +344,7 @@ impl Lines {
         had_nothing && end.is_some_and(|end| cells[end] == cells[start])
     }
 
-    /// The GPUs of what was allocated, or, where that says nothing, of what was requested.
+    /// The GPUs that were allocated or, where the line does not say, requested.
     fn gpus(&self, cells: &[String]) -> Result<u32, TraceError> {
         for (at, column) in self.columns.tres.iter().zip(["AllocTRES", "ReqTRES"]) {
             let Some(list) = at.map(|at| cells[at].as_str()).filter(|list| !list.is_empty()) else {
@@ -371,7 +371,7 @@ impl Lines {
         seconds.map(Some).ok_or_else(|| self.cell(elapsed.column(), text, elapsed.expected()))
     }
 
-    /// What a job took of which the line says only when it started and ended.
+    /// The duration of a job whose line says only when it started and ended.
     fn start_to_end(&self, cells: &[String]) -> Result<i64, TraceError> {
         let known = |at: Option<usize>| at.filter(|at| !civil::is_none(&cells[*at]));
         let Some((start, end)) = known(self.columns.start).zip(known(self.columns.end)) else {
@@ -399,12 +399,12 @@ impl Lines {
     }
 }
 
-/// The first word: a job is `CANCELLED by 1000`.
+/// The first word of a state: `CANCELLED` for `CANCELLED by 1000`.
 fn state(cell: &str) -> &str {
     cell.split_whitespace().next().unwrap_or_default()
 }
 
-/// The job that a line of accounting belongs to: `7` of its step `7.batch`, and of `7+1`, a component of it.
+/// The job that a line of accounting belongs to: `7` for its step `7.batch` and for `7+1`, a component of it.
 fn job_of(id: &str) -> &str {
     id.split(['.', '+']).next().unwrap_or(id)
 }

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::trace::jobs;
 
-/// Writes texts into files, imports them, and shows what came of it.
+/// Writes texts into files, imports them, and shows the result.
 fn shown(source: Source, texts: &[&str]) -> String {
     let folder = tempfile::tempdir().unwrap();
     let write = |(at, text): (usize, &&str)| -> PathBuf {

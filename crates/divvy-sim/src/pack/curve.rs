@@ -1,4 +1,4 @@
-//! The curve of an experiment: what is allocated and fragmented, over what has arrived.
+//! The curve of an experiment: what is allocated and fragmented, against what has arrived.
 
 use super::Watch;
 
@@ -25,13 +25,13 @@ impl Bins {
     }
 }
 
-/// To so many decimals, halves to even.
+/// Rounds to a number of decimals, halves to even.
 fn rounded(value: f64, decimals: i32) -> f64 {
     let scale = 10_f64.powi(decimals);
     (value * scale).round_ties_even() / scale
 }
 
-/// Everything that is noted after each arrival.
+/// What is noted after each arrival.
 pub(super) struct Curve {
     pub(super) capacity_milli: i64,
     arrived_milli: i64,
@@ -55,7 +55,7 @@ impl Curve {
         self.allocated_milli += milli;
     }
 
-    /// Notes how things stand, each value rounded to hundredths of a percent as the published curves are.
+    /// Notes the present values, each rounded to hundredths of a percent as in the published curves.
     pub(super) fn note(&mut self, watch: &Watch) {
         let bin = self.bin();
         let percent = |part: f64, whole: i64| rounded(100.0 * part / whole as f64, 2);

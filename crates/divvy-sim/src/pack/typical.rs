@@ -10,7 +10,7 @@ use crate::trace::openb::Pod;
 /// Percent of all tasks that the kinds have to cover, as in the paper.
 const COVERED_PERCENT: u64 = 95;
 
-/// The kinds of the whole trace by how often they occur; ties by cores, share, number and models, all falling.
+/// The kinds of the whole trace by frequency; ties by cores, share, number and models, all descending.
 pub(super) fn typical(pods: &[Pod]) -> Typical {
     let mut counts: BTreeMap<(i64, u32, u32, &str), u64> = BTreeMap::new();
     for pod in pods {

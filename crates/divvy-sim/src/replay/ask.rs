@@ -18,7 +18,7 @@ use crate::trace::decimal::Ratio;
 use crate::trace::jobs::Arrival;
 use crate::trace::speeds::Speeds;
 
-/// GPUs that a task has at most: a larger job is a gang of such tasks and one of the rest.
+/// The most GPUs of a task: a larger job is a gang of such tasks and one for the rest.
 pub(crate) const GPUS_OF_A_TASK: u32 = 8;
 
 pub(crate) fn node(row: &ClusterNode) -> (NodeSpec, Vec<DeviceSpec>) {
@@ -49,13 +49,13 @@ fn uuid(row: &ClusterNode, index: u32) -> String {
     format!("{}:{index}", row.node)
 }
 
-/// A model that a job can run on, any where there is no name, and how fast.
+/// A model that a job can run on (any, if there is no name), and how fast.
 struct KindOfDevice {
     model: Option<String>,
     speed: (u64, u64),
 }
 
-/// What a job can run on, the fastest first. Nothing, for a kind of job that the speeds know nothing of.
+/// What a job can run on, the fastest first. Empty for a kind of job that the speeds do not know.
 fn kinds(job: &Arrival, speeds: Option<&Speeds>) -> Vec<KindOfDevice> {
     let Some(speeds) = speeds else { return vec![KindOfDevice { model: None, speed: (1, 1) }] };
     let kind = |(model, ratio): (&str, Ratio)| KindOfDevice {
@@ -63,7 +63,7 @@ fn kinds(job: &Arrival, speeds: Option<&Speeds>) -> Vec<KindOfDevice> {
         speed: (ratio.over(), ratio.under()),
     };
     let mut kinds: Vec<_> = speeds.models(&job.name, job.gpus).map(kind).collect();
-    // Cross-multiplied: exact. Of equals the first by name.
+    // Cross-multiplied, so exact. Equals go by name.
     let product =
         |one: &KindOfDevice, other: &KindOfDevice| u128::from(one.speed.0) * u128::from(other.speed.1);
     kinds.sort_by(|a, b| product(b, a).cmp(&product(a, b)));
@@ -99,7 +99,7 @@ fn role(name: &str, tasks: u32, gpus: u32, kinds: &[KindOfDevice]) -> Role {
     }
 }
 
-/// The tasks of a job of so many GPUs.
+/// The tasks of a job with this many GPUs.
 fn gang(gpus: u32, kinds: &[KindOfDevice]) -> Group {
     let (whole, rest) = (gpus / GPUS_OF_A_TASK, gpus % GPUS_OF_A_TASK);
     match (whole, rest) {
@@ -118,13 +118,13 @@ fn gang(gpus: u32, kinds: &[KindOfDevice]) -> Group {
     }
 }
 
-/// What jobs of as many GPUs ask for, and of a kind where speeds tell kinds apart: made once for all of them.
+/// What jobs of as many GPUs ask for, of one kind where speeds tell kinds apart: made once for all of them.
 pub(super) struct Shape {
-    /// All but whose it is.
+    /// Everything but whose job it is.
     spec: JobSpec,
     /// How fast they work on each model.
     pub(super) speeds: BTreeMap<String, (u64, u64)>,
-    /// The queues in which the empty pool was found to hold one of them. That is looked at once: the pool does not change.
+    /// The queues in which the empty pool was found to hold such a job. Each is checked once: the pool does not change.
     fitting: BTreeSet<String>,
 }
 
@@ -146,7 +146,7 @@ impl Shape {
         }
     }
 
-    /// Notes that the pool holds one of them in a queue.
+    /// Notes that the pool holds such a job in a queue.
     pub(super) fn fits(&mut self, queue: &str) {
         if !self.fitting.contains(queue) {
             self.fitting.insert(queue.to_owned());
@@ -159,7 +159,7 @@ impl Shape {
 pub(super) struct Shapes(BTreeMap<String, BTreeMap<u32, Shape>>);
 
 impl Shapes {
-    /// That of a job.
+    /// The shape of a job.
     pub(super) fn of(&mut self, job: &Arrival, speeds: Option<&Speeds>) -> &mut Shape {
         let kind = if speeds.is_some() { job.name.as_str() } else { "" };
         let of_kind = self.0.entry(kind.to_owned()).or_default();
@@ -167,12 +167,12 @@ impl Shapes {
     }
 }
 
-/// Who submitted jobs so far.
+/// The owners of jobs so far.
 #[derive(Default)]
 pub(super) struct Owners(BTreeMap<String, Arc<Owner>>);
 
 impl Owners {
-    /// Who submitted a job.
+    /// The owner of a job.
     pub(super) fn of(&mut self, job: &Arrival) -> Arc<Owner> {
         let name = named(&job.user);
         let known = self.0.get(name).map(Arc::clone);
@@ -184,7 +184,7 @@ impl Owners {
     }
 }
 
-/// A name that a trace may leave out.
+/// The name, which a trace may leave out.
 fn named(name: &str) -> &str {
     if name.is_empty() { "-" } else { name }
 }

@@ -1,4 +1,4 @@
-//! Those who look on while a trace is replayed.
+//! Onlookers, who watch while a trace is replayed.
 
 use divvy_core::controller::Broken;
 use divvy_core::state::State;
@@ -7,7 +7,7 @@ use divvy_core::time::Time;
 use super::Stretch;
 use crate::metrics::{Cut, Finished};
 
-/// Looks on while a trace is replayed. It is told what happens, when it happens.
+/// Watches while a trace is replayed. It is told what happens, when it happens.
 pub trait Onlooker {
     /// A job was submitted under a number; nothing was decided about it yet.
     fn arrived(&mut self, _number: u64, _row: usize) {}
@@ -24,18 +24,18 @@ pub trait Onlooker {
     /// A job was ended by a time limit before its work was done.
     fn cut(&mut self, _number: u64, _cut: Cut) {}
 
-    /// Everything that has happened by now is known; what follows from it is about to be decided.
+    /// Everything that has happened by now is known; the decision that follows from it is about to be made.
     fn about_to_decide(&mut self, _state: &State, _now: Time) -> Result<(), Broken> {
         Ok(())
     }
 }
 
-/// Does not look.
+/// Ignores everything.
 pub(super) struct Nobody;
 
 impl Onlooker for Nobody {}
 
-/// Keeps what has happened, for one who looks at it afterwards.
+/// Keeps what has happened, for looking at it afterwards.
 pub(super) struct Kept<'o, P> {
     pub(super) onlooker: &'o mut dyn Onlooker,
     pub(super) progress: P,

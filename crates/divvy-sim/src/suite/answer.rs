@@ -22,7 +22,7 @@ use super::stage::{Actor, Stage};
 /// Why there is no answer.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Obstacle {
-    /// Divvy has no word for something that the case asks for: what.
+    /// Divvy has no word for these things that the case asks for.
     NoWord(BTreeSet<String>),
     /// The core would not go on.
     Broken(String),
@@ -40,7 +40,7 @@ impl From<Broken> for Obstacle {
     }
 }
 
-/// What the core carries and does not do yet, it refuses by name.
+/// The core refuses by name what it carries but does not do yet.
 impl From<Rejection> for Obstacle {
     fn from(rejection: Rejection) -> Self {
         match rejection {
@@ -67,9 +67,9 @@ pub(super) enum Outcome {
     Evict,
     /// It is stopped here and goes on elsewhere.
     Move,
-    /// It was on its way out before.
+    /// It was already on its way out.
     Leaving,
-    /// It was over before.
+    /// It was already over.
     Finished,
 }
 
@@ -119,7 +119,7 @@ pub(super) struct TaskFate {
 pub(super) struct JobFate {
     pub(super) name: String,
     pub(super) tasks: Vec<TaskFate>,
-    /// Its sets of pods, where the case has such.
+    /// Its sets of pods, where the case has any.
     pub(super) podsets: Vec<PodsetFate>,
     /// Why it was stopped, if it was.
     pub(super) cause: Option<Cause>,
@@ -142,13 +142,13 @@ pub(super) struct Available {
     pub(super) queue: String,
     pub(super) flavor: String,
     pub(super) resource: String,
-    /// Whether nobody uses anything.
+    /// Whether this is while nothing is in use.
     #[serde(skip)]
     pub(super) when_empty: bool,
     pub(super) amount: i64,
 }
 
-/// How much of what others lend a queue has.
+/// How much a queue has of what others lend.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 pub(super) struct Share {
     pub(super) node: String,
@@ -158,7 +158,7 @@ pub(super) struct Share {
     pub(super) borrowing: bool,
 }
 
-/// Thousandths for each unit of weight; without end where a queue has no weight.
+/// Thousandths per unit of weight; infinite where a queue has no weight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Permille {
     Finite(i64),
@@ -189,15 +189,15 @@ impl<'de> Deserialize<'de> for Permille {
 /// The core's answer to a case.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Answer {
-    /// What became of each job; `settled` after cycles to rest, where a move leaves no trace.
+    /// What became of each job; `settled` if it was planned to rest, where a move leaves no trace.
     Fates { jobs: Vec<JobFate>, settled: bool },
     /// Whether, and where, sets of pods fit.
     Placements { podsets: Vec<PodsetFate>, labels: BTreeMap<String, BTreeMap<String, String>> },
     /// How much each queue could still take.
     Amounts(BTreeSet<Available>),
-    /// How much of what others lend each queue has.
+    /// How much each queue has of what others lend.
     Shares(BTreeSet<Share>),
-    /// Whether a job fits, and would after evictions.
+    /// Whether a job fits, and whether it would after evictions.
     Choice { fits: bool, needs_eviction: bool },
 }
 
@@ -233,10 +233,10 @@ fn tally(job: &JobFate) -> BTreeMap<String, u32> {
     tally
 }
 
-/// For how long the core plans.
+/// How long the core plans.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Until {
-    /// So many cycles, in which nothing happens but what they plan.
+    /// This many cycles, in which nothing happens but what they plan.
     Cycles(u32),
     /// Until a cycle changes nothing, with an engine that starts and ends tasks at once.
     Rest,
@@ -245,8 +245,8 @@ pub(super) enum Until {
 /// The most cycles until rest: each moves some job, and no case has more than a few dozen.
 const MOST_CYCLES: u32 = 64;
 
-/// Where a case asks about the places of others alone, those wait for whom nobody makes room: to start where there is room is
-/// another phase's part.
+/// Where a case asks only about places that others hold, a job for which nobody makes room waits: starting where there is
+/// room is another phase's part.
 pub(super) fn in_places_of_others(stage: &Stage, answer: Answer) -> Result<Answer, Obstacle> {
     let Answer::Fates { mut jobs, settled } = answer else { return Ok(answer) };
     let mut controller = Controller::open(stage.state.clone());
@@ -267,7 +267,7 @@ pub(super) fn in_places_of_others(stage: &Stage, answer: Answer) -> Result<Answe
     Ok(Answer::Fates { jobs, settled })
 }
 
-/// Lets the core plan, and says what became of each actor.
+/// Lets the core plan, and returns what became of each actor.
 pub(super) fn play(stage: Stage, until: Until) -> Result<Answer, Obstacle> {
     let Stage { state, cast, mut now } = stage;
     let mut controller = Controller::open(state);
@@ -298,8 +298,8 @@ fn settle(controller: &mut Controller, cast: &[(JobId, Actor)], mut now: Time) -
     Err(Obstacle::Broken(format!("the pool does not come to rest in {MOST_CYCLES} cycles")))
 }
 
-/// Who waits and starts as soon as those have gone that were on their way out before anybody planned starts later: nobody is told
-/// beforehand for whom nobody goes.
+/// A waiting job that can start once the tasks that were leaving before the plan have gone counts as starting later: the core
+/// promises nothing to a job that no victim leaves for.
 pub(super) fn with_leavers_gone(stage: &Stage, answer: Answer) -> Result<Answer, Obstacle> {
     let Answer::Fates { mut jobs, settled } = answer else { return Ok(answer) };
     let lingers = |job: JobId| stage.cast.iter().any(|(id, actor)| *id == job && actor.lingers);
@@ -329,7 +329,7 @@ pub(super) fn with_leavers_gone(stage: &Stage, answer: Answer) -> Result<Answer,
     Ok(Answer::Fates { jobs, settled })
 }
 
-/// Starts what is to start and ends what is to stop, at once; says whether there was anything.
+/// Starts what is to start and ends what is to stop, at once; returns whether there was anything.
 fn carry_out(controller: &mut Controller, cast: &[(JobId, Actor)], now: Time) -> Result<bool, Obstacle> {
     let lingers = |job: JobId| cast.iter().any(|(id, actor)| *id == job && actor.lingers);
     let due: Vec<(AllocationId, AllocationState)> = (controller.state().allocations.iter())
@@ -393,7 +393,7 @@ fn held<'a>(state: &'a State, run: Option<&Run>, rank: u32) -> Option<(&'a Place
     held.into_iter().find(|(placement, _)| placement.rank == rank)
 }
 
-/// From how a task was and how it is: whether what it holds it is to leave, and whether something is promised to it.
+/// A task's outcome, from how it was and how it is: whether it must leave what it holds, and what is promised to it.
 fn outcome(actor: &Actor, run: Option<&Run>, rank: u32, (goes, promised): (Option<bool>, bool)) -> Outcome {
     let stays = goes == Some(false);
     let first_attempt = run.is_some_and(|run| run.attempt == 1 && run.stopping.is_none());

@@ -1,11 +1,11 @@
-//! Comparing with what must come out, leniently: a plan that starts the same jobs and takes less from those that run is as good.
+//! Compares with what must come out, leniently: a plan that starts the same jobs and takes less from those that run is as good.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::answer::{Answer, Available, JobFate, Outcome, Share, TaskFate};
 use super::expected::{Expected, Fared, MustBe, Tally};
 
-/// Whether all facts hold, or the first that does not, in words.
+/// Checks all facts; the error is the first that does not hold, in words.
 pub(super) fn must(answer: &Answer, expected: &Expected) -> Result<(), String> {
     if expected.must.is_empty() {
         return Err("the case states no facts of this kind".to_owned());
@@ -14,7 +14,7 @@ pub(super) fn must(answer: &Answer, expected: &Expected) -> Result<(), String> {
     expected.for_whom.as_ref().map_or(Ok(()), |job| gets_a_place(answer, job))
 }
 
-/// To take less from those that run is as good only if it serves the same.
+/// Taking less from running jobs is as good only if the same job is served.
 fn gets_a_place(answer: &Answer, job: &str) -> Result<(), String> {
     let Answer::Fates { jobs, .. } = answer else { return Ok(()) };
     let fate = jobs.iter().find(|fate| fate.name == job);
@@ -83,7 +83,7 @@ fn holds(answer: &Answer, fact: &MustBe) -> Result<(), String> {
     }
 }
 
-/// Some one-to-one match of the jobs to the tallies must exist.
+/// Checks that the jobs can be matched one to one with the tallies.
 fn class(fates: &[JobFate], settled: bool, jobs: &[String], tallies: &[Tally]) -> Result<(), String> {
     let of = |name: &String| fates.iter().find(|fate| fate.name == *name);
     let fates: Vec<&JobFate> = jobs.iter().filter_map(of).collect();
@@ -99,7 +99,7 @@ fn class(fates: &[JobFate], settled: bool, jobs: &[String], tallies: &[Tally]) -
     Err(format!("{}: got {}, wanted {}", jobs.join(", "), got.join(" | "), want.join(" | ")))
 }
 
-/// Whether each row can have a column of its own (augmenting paths).
+/// Whether each row can have a column of its own (by augmenting paths).
 fn matches_all<R, C>(rows: &[&R], columns: &[C], good: impl Fn(&R, &C) -> bool) -> bool {
     let mut owner: Vec<Option<usize>> = vec![None; columns.len()];
     (0..rows.len()).all(|row| {
@@ -130,7 +130,7 @@ fn settle(
     false
 }
 
-/// How a job's tasks fared; by group, where the case distinguishes them.
+/// How a job's tasks fared; by group, if the case distinguishes groups.
 pub(super) fn tally_of(fate: &JobFate, by_group: bool) -> Tally {
     let mut tally = Tally::new();
     for task in &fate.tasks {
@@ -260,7 +260,7 @@ mod tests {
         let evicts = expected(r#"{"evict": 1}"#);
         assert_eq!(must(&answer(StartLater), &evicts), Ok(()));
         assert_eq!(must(&answer(Wait), &evicts).unwrap_err(), "in: got wait, wanted a place");
-        // Where nobody is to go it may wait.
+        // Where no job is to go, it may wait.
         assert_eq!(must(&answer(Wait), &expected(r#"{"keep": 1}"#)), Ok(()));
     }
 

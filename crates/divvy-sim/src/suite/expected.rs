@@ -14,7 +14,7 @@ use super::read::strictly;
 pub(super) struct Expected {
     pub(super) strength: String,
     pub(super) must: Vec<MustBe>,
-    /// For whom others go, where the facts speak only of these.
+    /// The job for which others go, where the facts speak only of those others.
     pub(super) for_whom: Option<String>,
     pub(super) prefer: Vec<Prefer>,
     /// What must come out, as the case has it.
@@ -60,7 +60,7 @@ impl<'de> Deserialize<'de> for Fared {
     }
 }
 
-/// One choice of the peer's: whom or what it is about, and what was chosen.
+/// One choice of the peer: what it is about, and what was chosen.
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct Prefer {
     pub(super) job: Option<String>,
@@ -75,7 +75,7 @@ pub(super) struct Prefer {
     pub(super) placement: Option<Spread>,
 }
 
-/// Where pods go: so many to each domain.
+/// Where pods go: how many to each domain.
 #[derive(Debug, Deserialize)]
 pub(super) struct Spread {
     pub(super) levels: Vec<String>,
@@ -117,10 +117,10 @@ impl ExpectedText {
     }
 }
 
-/// Of the jobs of a case by name: their queue, and their priority.
+/// The queue and the priority of each job of a case, by its name.
 pub(super) type Ranks = BTreeMap<String, (String, i32)>;
 
-/// Facts about jobs of one queue and priority that run as one: that some of them go must be, and which is the peer's choice.
+/// Merges facts about running jobs of one queue and priority: that some of them go must be, but which is the peer's choice.
 fn together(facts: Vec<MustBe>, ranks: &Ranks) -> Vec<MustBe> {
     type Alike = (Vec<String>, Vec<Tally>);
     let mut running: BTreeMap<&(String, i32), Alike> = BTreeMap::new();
@@ -147,7 +147,7 @@ fn together(facts: Vec<MustBe>, ranks: &Ranks) -> Vec<MustBe> {
     others.into_iter().chain(running).collect()
 }
 
-/// Reads what is expected of a case that can be asked: of one about victims, for the one that is named.
+/// Reads what is expected of a case that can be asked; `incoming` is the job that a case about victims names.
 pub(super) fn read(value: Value, incoming: Option<&str>, ranks: &Ranks) -> Result<Expected, String> {
     let shown = shown(&value);
     let (mut read, _): (ExpectedText, _) = strictly(value).map_err(|what| format!("expected.{what}"))?;
@@ -171,7 +171,7 @@ pub(super) fn unread(value: Value) -> Expected {
     Expected { strength, must: Vec::new(), for_whom: None, prefer: Vec::new(), shown: shown(&value) }
 }
 
-/// The facts; of the kinds that have no list of them, the amounts.
+/// The facts or, for kinds of cases that have no list of facts, the amounts.
 fn shown(value: &Value) -> Value {
     let field = |name: &str| value.get(name).filter(|value| **value != Value::Array(Vec::new())).cloned();
     let first = ["must", "available", "shares"].into_iter().find_map(field);

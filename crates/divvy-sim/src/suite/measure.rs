@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-/// The paths of queues, from their names and parents. A parent that is not there is none.
+/// The paths of queues, from their names and parents. A parent that is not listed is none.
 pub(super) fn paths<'a>(
     queues: impl Iterator<Item = (&'a str, Option<&'a str>)>,
 ) -> BTreeMap<String, String> {
@@ -10,7 +10,7 @@ pub(super) fn paths<'a>(
     let path = |name: &str| {
         let known = |name: &&str| parents.contains_key(*name);
         let above = |name: &&str| parents.get(*name).copied().flatten().filter(known);
-        // No deeper than there are queues: parents that go round in a circle end somewhere.
+        // No deeper than there are queues: this ends even if parents go round in a circle.
         let line = std::iter::successors(Some(name), |name| above(name)).take(parents.len());
         let mut parts: Vec<String> = line.map(|part| part.replace('/', ".")).collect();
         parts.reverse();
@@ -19,8 +19,8 @@ pub(super) fn paths<'a>(
     parents.keys().map(|name| ((*name).to_owned(), path(name))).collect()
 }
 
-/// A node's domain on each level of a topology; none where it lacks a level's label: then it is outside. A domain's name begins
-/// with that of the wider one around it, so that rack 1 of one block is not rack 1 of another.
+/// A node's domain on each level of a topology; none if it lacks a level's label: then it is outside. A domain's name begins
+/// with that of the wider domain around it, so that rack 1 of one block is not rack 1 of another.
 pub(super) fn domains(levels: &[String], labels: &BTreeMap<String, String>) -> Vec<(String, String)> {
     let mut wider = String::new();
     let mut domains = Vec::new();

@@ -1,8 +1,8 @@
-//! Suites: cases that other schedulers test themselves with, in a neutral form. Each is put before the core as a pool at rest,
-//! the core plans, and what it does is compared with what must come out.
+//! Suites: cases that other schedulers test themselves with, in a neutral form. The core is given each case as a pool at rest,
+//! it plans, and its plan is compared with what must come out.
 //!
-//! A case is split when it is read: what is asked (the question) goes to the core, what is expected stays behind until there is
-//! an answer. So no path from a case's expectation (or its name) to a decision can exist.
+//! A case is split when it is read: the question goes to the core, and the expectation stays behind until there is an answer.
+//! So no path from a case's expectation (or its name) to a decision can exist.
 
 mod answer;
 mod compare;
@@ -24,10 +24,10 @@ pub use read::{BadSuite, Case, read};
 use answer::{Answer, Obstacle};
 use read::Question;
 
-/// The most devices of a node that a case is staged with: cases have some dozens.
+/// The most devices that a node of a case may have: cases have some dozens.
 const MOST_DEVICES: u32 = 10_000;
 
-/// How the core's answer to a case stands to what must come out.
+/// How the core's answer to a case compares with what must come out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Must {
@@ -39,7 +39,7 @@ pub enum Must {
     Unsupported,
 }
 
-/// How much of what the peer chose beyond that is matched.
+/// How many of the peer's choices beyond that are matched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Preferred {
     /// Choices that are the same.
@@ -59,7 +59,7 @@ pub struct Judged {
     pub strength: String,
     /// Whether what must come out did.
     pub must: Must,
-    /// Likeness beyond that.
+    /// How much is the same beyond that.
     pub prefer: Preferred,
     /// What the core did; null where it was not asked.
     pub got: Value,
@@ -82,7 +82,7 @@ pub struct Report {
     pub cases: Vec<Judged>,
 }
 
-/// Puts cases before the core. Without a policy the case's suite picks the one that is built in.
+/// Puts cases before the core. Without a policy, each case's suite picks its built-in one.
 pub fn run(cases: &[Case], policy: Option<&Policy>) -> Result<Report, BadPolicy> {
     let judged = cases.iter().map(|case| judge(case, policy)).collect::<Result<Vec<_>, _>>()?;
     let count = |must| judged.iter().filter(|case| case.must == must).count();
@@ -127,7 +127,7 @@ fn nothing_of(expected: &expected::Expected) -> Preferred {
     Preferred { matched: 0, of: expected.prefer.len() }
 }
 
-/// Puts a question before the core. Nothing of what is expected can be seen from here.
+/// Puts a question before the core. Nothing of the expectation can be seen from here.
 fn ask(question: &Question, policy: Policy) -> Result<Answer, Obstacle> {
     match question {
         Question::Kai(asked) => kai::answer(asked, policy),

@@ -1,4 +1,4 @@
-//! Scoring likeness: how many of the peer's own choices the core made, too. Nothing here is right or wrong.
+//! Scores likeness: how many of the peer's own choices the core made, too. Nothing here is right or wrong.
 
 use std::collections::BTreeMap;
 
@@ -59,7 +59,7 @@ fn same_task(task: &TaskFate, choice: &Prefer) -> bool {
     }
 }
 
-/// The peer's devices have names of its own making; they are numbers, and then meant as the device's place on its node.
+/// The peer names devices in its own way: the names are numbers, taken here as the device's place on its node.
 fn same_devices(job: &JobFate, groups: &[String]) -> bool {
     let has = |task: &TaskFate| task.devices.iter().map(u32::to_string).collect::<Vec<_>>() == groups;
     !job.tasks.is_empty() && job.tasks.iter().all(has)

@@ -1,4 +1,4 @@
-//! Reading a file of cases. What is asked and what is expected part here, and never meet before there is an answer.
+//! Reads a file of cases. Question and expectation are separated here, and never meet before there is an answer.
 
 use std::collections::BTreeMap;
 
@@ -33,11 +33,11 @@ pub(super) enum Question {
     Kai(Box<kai::Asked>),
     /// In the form of the `kueue` suite: flavors, quotas, podsets.
     Kueue(Box<kueue::Asked>),
-    /// It speaks of something that Divvy does not know: what.
+    /// It speaks of this, which Divvy does not know.
     Unknown(String),
 }
 
-/// A file that is no suite, or a case that is of another form.
+/// A file that is no suite, or a case of another form.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}{}: {what}", case.as_ref().map(|case| format!(", case {case}")).unwrap_or_default())]
 pub struct BadSuite {
@@ -65,7 +65,7 @@ pub fn read(text: &str) -> Result<Vec<Case>, BadSuite> {
     Ok(cases)
 }
 
-/// A file of another kind is told by its beginning; one that breaks off in the middle, by what is wrong there.
+/// A file of another kind is told by its beginning; one that breaks off, by what is wrong there.
 fn no_array(text: &str, error: &serde_json::Error) -> BadSuite {
     let begins = text.trim_start();
     let what = match begins.lines().next() {
@@ -126,7 +126,7 @@ fn text_of(fields: &mut Map<String, Value>, name: &str) -> Result<String, String
     }
 }
 
-/// What counts something: a number, none, or several by name.
+/// An amount: a number, none, or several by name.
 pub(super) trait Amount {
     fn is_below_zero(&self) -> bool;
 }
@@ -155,7 +155,7 @@ impl Amount for BTreeMap<String, i64> {
     }
 }
 
-/// Reads what is never below 0.
+/// Reads an amount, which is never below 0.
 pub(super) fn amount<'de, D: serde::Deserializer<'de>, T: Deserialize<'de> + Amount>(
     deserializer: D,
 ) -> Result<T, D::Error> {
@@ -177,7 +177,7 @@ fn question(suite: &str, fields: Value) -> Result<Question, String> {
     }
 }
 
-/// A field that nobody here has heard of may change the question: then it cannot be answered.
+/// An unknown field may change the question, which then cannot be answered.
 fn known<T>((read, unknown): (T, Option<String>), question: impl FnOnce(T) -> Question) -> Question {
     match unknown {
         None => question(read),
@@ -185,7 +185,7 @@ fn known<T>((read, unknown): (T, Option<String>), question: impl FnOnce(T) -> Qu
     }
 }
 
-/// Something whose presence may matter, and whose content does not. (Unlike `IgnoredAny` it counts as read.)
+/// Something whose presence may matter, but not its content. (Unlike `IgnoredAny` it counts as read.)
 #[derive(Debug)]
 pub(super) struct Anything;
 
@@ -195,7 +195,7 @@ impl<'de> Deserialize<'de> for Anything {
     }
 }
 
-/// Reads a value, with the path of what is wrong, or of the first field that is not known.
+/// Reads a value, with the path of the first unknown field; the error has the path of what is wrong.
 pub(super) fn strictly<T: DeserializeOwned>(value: Value) -> Result<(T, Option<String>), String> {
     let mut unknown = None;
     let mut note = |path: serde_ignored::Path<'_>| {

@@ -1,4 +1,4 @@
-//! Which devices the tasks hold that run when a case begins: a case names nodes, and devices only where they are shared.
+//! Which devices the running tasks hold when a case begins: a case names nodes, and devices only if they are shared.
 
 use std::collections::BTreeMap;
 
@@ -17,11 +17,11 @@ pub(super) type Draws = Vec<(DeviceId, Draw)>;
 /// The devices of all nodes, and who sits on them.
 pub(super) struct Seating {
     chairs: BTreeMap<NodeId, Vec<Chair>>,
-    /// Of each actor that runs, by rank.
+    /// For each actor that runs, by rank.
     pub(super) draws: BTreeMap<usize, Vec<Draws>>,
 }
 
-/// A device, and what is taken of it.
+/// A device, and how much of it is taken.
 struct Chair {
     device: DeviceId,
     index: u32,
@@ -31,7 +31,7 @@ struct Chair {
     label: Option<String>,
 }
 
-/// Who sits down first: those whose device has a name, other shares, then those who want devices to themselves.
+/// The order of seating: tasks whose device has a name, other shares, then tasks that want whole devices.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Turn {
     Named,

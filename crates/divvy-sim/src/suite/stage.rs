@@ -1,5 +1,5 @@
 //! The stage: a pool at rest, as a case describes it. It is folded from events, as if a daemon had written them, so that the
-//! controller takes it over like any log.
+//! controller opens it like any log.
 
 use std::collections::BTreeMap;
 
@@ -45,7 +45,7 @@ pub(super) struct Actor {
     pub(super) running: Option<Running>,
     /// Whether it is on its way out.
     pub(super) leaving: bool,
-    /// Whether it never goes, once it was told to stop.
+    /// Whether it never goes once it was told to stop.
     pub(super) lingers: bool,
     /// Its tasks, by rank.
     pub(super) tasks: Vec<Task>,
@@ -62,9 +62,9 @@ pub(super) struct Task {
 #[derive(Clone, Debug)]
 pub(super) struct Running {
     pub(super) since: Time,
-    /// One per task, by rank; none where a gang runs without that task.
+    /// One per task, by rank; `None` where a gang runs without that task.
     pub(super) seats: Vec<Option<Seat>>,
-    /// The ranks whose tasks are over, well.
+    /// The ranks whose tasks have ended well.
     pub(super) over: Vec<u32>,
     /// The ranks whose tasks were told to go, while the others run on.
     pub(super) leaving: Vec<u32>,
@@ -83,7 +83,7 @@ pub(super) struct Seat {
 /// A node and its devices.
 pub(super) type Host = (NodeSpec, Vec<DeviceSpec>);
 
-/// A job specification in which all that cases do not speak of has its default.
+/// A job specification with the defaults for everything that cases do not mention.
 pub(super) fn plain_spec(name: &str, queue: &str, gang: Group) -> JobSpec {
     JobSpec {
         name: name.to_owned(),
@@ -106,7 +106,7 @@ pub(super) fn plain_spec(name: &str, queue: &str, gang: Group) -> JobSpec {
         preempts: Newer::default(),
         stop: StopOrder::default(),
         checkpoint: None,
-        // A case may ask for more than there is: then it waits.
+        // A case may ask for more than there is: then the job waits.
         wait_for_capacity: true,
         exclusive: false,
         seat: Newer::default(),
@@ -150,7 +150,7 @@ pub(super) fn set(
     for (node, devices) in hosts {
         log.see(&Observation::Node(node, devices), first)?;
     }
-    // Elsewhere any number is a priority.
+    // Other schedulers take any number as a priority.
     queues.iter_mut().for_each(|queue| queue.bounds.max_priority = Some(i32::MAX));
     log.take(&Command::SetQueues(queues, admin()), first)?;
     let mut seating = Seating::of(&log.state, &actors)?;
@@ -193,7 +193,7 @@ enum Scene {
     Leave,
 }
 
-/// All that happens before, in the order of time; at one moment, in the order of the case.
+/// Everything that happens before, in the order of time; at one moment, in the order of the case.
 fn scenes(actors: &[Actor]) -> Vec<(Time, Scene, usize)> {
     let of = |(index, actor): (usize, &Actor)| {
         let run = actor.running.as_ref().map(|running| (running.since, Scene::Run, index));

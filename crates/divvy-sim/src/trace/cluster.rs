@@ -22,11 +22,11 @@ pub struct ClusterNode {
     pub cpu_milli: i64,
     /// Memory, in MiB.
     pub memory_mib: i64,
-    /// The pool that it belongs to: the queue whose own it is.
+    /// The pool that it belongs to: the name of the queue that owns it.
     pub pool: String,
 }
 
-/// More nodes than this is a mistake; the pool is kept in memory.
+/// More nodes than this are a mistake; the pool is kept in memory.
 const MOST_NODES: usize = 1_000_000;
 
 /// Reads all nodes of a file, in its order.

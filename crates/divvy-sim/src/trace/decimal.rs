@@ -1,4 +1,4 @@
-//! Decimal numbers, exact: what a file says is what is reckoned with, on every machine.
+//! Exact decimal numbers: every machine computes with exactly what a file says.
 
 use std::fmt;
 use std::str::FromStr;
@@ -35,7 +35,7 @@ impl Decimal {
         Some(Ratio { over: over?, under: under? })
     }
 
-    /// A whole number divided by this one, cut to a whole number.
+    /// A whole number divided by this one, truncated to a whole number.
     pub fn divides(self, whole: i64) -> i128 {
         i128::from(whole) * 10i128.pow(self.places) / i128::from(self.digits)
     }
@@ -45,12 +45,12 @@ impl Ratio {
     /// One to one.
     pub const ONE: Self = Self { over: 1, under: 1 };
 
-    /// What stands above the line.
+    /// The numerator.
     pub fn over(self) -> u64 {
         self.over
     }
 
-    /// What stands below the line.
+    /// The denominator.
     pub fn under(self) -> u64 {
         self.under
     }

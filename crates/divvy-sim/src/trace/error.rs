@@ -52,7 +52,7 @@ pub enum TraceError {
         /// Where the second is.
         second: usize,
     },
-    /// One cell holds something else than it should.
+    /// A cell holds something other than it should.
     #[error("{}, line {line}, column {column}: {} is not {expected}", path.display(), quoted(found))]
     Cell {
         /// Which file.
@@ -100,7 +100,7 @@ pub enum TraceError {
         /// The name that recurs.
         found: String,
     },
-    /// A name is that of a copy of another job.
+    /// A name equals that of a copy of another job.
     #[error("{}, line {line}, column job_id: {} was there before: copies that --repeat makes are called like that; expected no name that ends in ~ and a number", path.display(), quoted(found))]
     NamedAsACopy {
         /// Which file.

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// `A..B`: whole numbers from A to B, both included; a side that is left out is open.
+/// `A..B`: the whole numbers from A to B, both included; a side that is left out is unbounded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Interval {
     /// The first that is inside.

@@ -27,7 +27,7 @@ pub struct Arrival {
     pub submit_s: i64,
     /// How many GPUs it needs, all at once.
     pub gpus: u32,
-    /// Whose entitlement it uses.
+    /// The queue whose entitlement it uses.
     pub queue: String,
     /// Who submitted it; empty where the trace does not say.
     pub user: String,
@@ -35,7 +35,7 @@ pub struct Arrival {
     pub name: String,
 }
 
-/// What becomes of a job. Only the engine that plays the job, and an oracle, are ever given one.
+/// What becomes of a job. Only the engine that plays the job, and an oracle, are ever given it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fate {
     duration_s: i64,
@@ -73,8 +73,8 @@ impl Fate {
 pub struct Selection {
     /// Only jobs that the file says were submitted within.
     pub submitted: Interval,
-    /// Twice as many jobs in the same time with a rate of 4, half as many with 1: second s becomes s·2/rate, cut to
-    /// a whole second. The files were made at a rate of 2.
+    /// With a rate of 4 twice as many jobs in the same time, with 1 half as many: second s becomes s·2/rate,
+    /// truncated to a whole second. The files were made at a rate of 2.
     pub rate: Option<Decimal>,
     /// How many copies of all files are submitted, at least one.
     pub repeat: u32,
@@ -93,13 +93,13 @@ pub fn read(path: &Path) -> Result<Jobs, TraceError> {
     merge(&[path.to_owned()], Selection::default())
 }
 
-/// Reads the jobs of several files as one trace: by `submit_s`, and of jobs submitted in the same second those of an
-/// earlier copy and of a file named earlier first.
+/// Reads the jobs of several files as one trace, by `submit_s`. Among jobs of the same second, those of an earlier
+/// copy come first, and then those of an earlier file.
 pub fn merge(files: &[PathBuf], selection: Selection) -> Result<Jobs, TraceError> {
     open(files, selection, Some(HashSet::new()))
 }
 
-/// The same for one who knows that no name recurs, or will see to it: nothing is kept of what was read.
+/// The same for callers who know that no name recurs, or check it: nothing is kept of what was read.
 pub(crate) fn merge_known(files: &[PathBuf], selection: Selection) -> Result<Jobs, TraceError> {
     open(files, selection, None)
 }
@@ -124,11 +124,11 @@ pub struct Jobs {
     selection: Selection,
     /// Copies are opened when their time comes, so that few files are open at once.
     next_copy: u32,
-    /// What is open: copy by copy, and in each the files in their order.
+    /// What is open: copy by copy, and within each the files in their order.
     streams: Vec<Stream>,
     /// The next job of each stream, the earliest on top.
     heads: BinaryHeap<Reverse<Head>>,
-    /// Hashes of the names so far, where these are looked at: against a false alarm in 10^20 for a billion jobs.
+    /// Hashes of the names so far, if names are checked: one false alarm in 10^20 for a billion jobs.
     seen: Option<HashSet<u128>>,
     failed: bool,
 }
@@ -222,7 +222,7 @@ impl Jobs {
         Ok(())
     }
 
-    /// Reads the next job of a stream that is wanted, and closes the file after the last.
+    /// Reads the next wanted job of a stream, and closes the file after the last.
     fn refill(&mut self, at: usize) -> Result<(), TraceError> {
         let stream = &mut self.streams[at];
         while let Some(rows) = &mut stream.rows {
@@ -252,7 +252,7 @@ impl Selection {
         i128::from(copy) * i128::from(self.shift_s)
     }
 
-    /// When a job is submitted that the file says was at `submit_s`; `None` beyond the end of time.
+    /// When a job is submitted whose file says `submit_s`; `None` beyond the end of time.
     fn moved(&self, submit_s: i64, copy: u32) -> Option<i64> {
         let at_rate = self.rate.map_or(i128::from(submit_s), |rate| rate.divides(2 * submit_s));
         let moved = at_rate + self.shift_of(copy);

@@ -128,7 +128,7 @@ pub fn pods(path: &Path) -> Result<Vec<Pod>, TraceError> {
     Ok(pods)
 }
 
-/// A name that was not there before: else places in the order would be ambiguous.
+/// Reads a name that must be new: otherwise places in the order would be ambiguous.
 fn once(table: &Table, column: Column, names: &mut BTreeSet<String>) -> Result<String, TraceError> {
     let name = table.name(column)?;
     match names.insert(name.clone()) {
@@ -137,7 +137,7 @@ fn once(table: &Table, column: Column, names: &mut BTreeSet<String>) -> Result<S
     }
 }
 
-/// The largest order that makes sense: two counts and as many entries as they can say.
+/// The largest order that makes sense: two counts, and as many entries as these can state.
 const LONGEST_ORDER: u64 = 2 * (2 + 2 * 65_535);
 
 /// Reads an order: little-endian 16-bit numbers, each list after its length.

@@ -23,7 +23,7 @@ pub enum Trace {
     Jobs(Vec<TraceJob>),
 }
 
-/// What is known of a trace that was read once to its end: its rows are right, and no name recurs.
+/// What is known of a trace after it was read to its end once: its rows are right, and no name recurs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Survey {
     /// How many jobs there are.
@@ -33,7 +33,7 @@ pub struct Survey {
 }
 
 impl Trace {
-    /// A trace of several files. What can be read only once, as a pipe can, is read into memory.
+    /// A trace of several files. Files that can be read only once, such as pipes, are read into memory.
     pub fn of_files(files: &[PathBuf], selection: Selection) -> Result<Self, TraceError> {
         let once = |file: &PathBuf| std::fs::metadata(file).is_ok_and(|found| !found.is_file());
         if files.iter().any(once) {
@@ -42,7 +42,7 @@ impl Trace {
         Ok(Self::Files { files: files.to_vec(), selection })
     }
 
-    /// Its jobs, in the order of their submission. Whether a name recurs is not looked at again.
+    /// Returns its jobs, in the order of their submission. Whether a name recurs is not checked again.
     pub fn jobs(&self) -> Result<Box<dyn Iterator<Item = Result<TraceJob, TraceError>> + '_>, TraceError> {
         Ok(match self {
             Self::Files { files, selection } => Box::new(jobs::merge_known(files, *selection)?),
@@ -57,7 +57,7 @@ impl Trace {
 
     fn survey_by(&self, hash: impl Fn(&str) -> u64) -> Result<Survey, TraceError> {
         let (mut survey, mut names) = (Survey::default(), Vec::new());
-        // Who made these saw to it that no name recurs.
+        // Whoever made these jobs saw to it that no name recurs.
         if let Self::Jobs(jobs) = self {
             jobs.iter().for_each(|job| survey.count(&job.arrival.queue));
             return Ok(survey);
@@ -74,8 +74,8 @@ impl Trace {
         Ok(survey)
     }
 
-    /// Two names are equal, or their short hashes are by chance, in one of some ten million traces of a million jobs:
-    /// longer ones tell, and where the second stands.
+    /// Two names are equal, or their short hashes collide, as in one of some ten million traces of a million jobs:
+    /// longer hashes tell which, and where the second name stands.
     fn look_for_a_name_that_recurs(&self) -> Result<(), TraceError> {
         match self {
             Self::Files { files, selection } => {

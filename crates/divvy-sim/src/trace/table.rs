@@ -52,7 +52,7 @@ impl Table {
         Ok(columns)
     }
 
-    /// The column of a name, if there is one. Two of one name are an error: nobody knows which is meant.
+    /// The column of a name, if there is one. Two of one name are an error: it is unclear which is meant.
     pub(crate) fn column(&self, name: &'static str) -> Result<Option<Column>, TraceError> {
         let mut places = self.header.iter().enumerate().filter(|(_, there)| *there == name).map(|(at, _)| at);
         match (places.next(), places.next()) {
@@ -125,14 +125,14 @@ impl Table {
         number.ok_or_else(|| self.cell(column, &expected()))
     }
 
-    /// The error that a cell of the current row is not what was expected.
+    /// The error for a cell of the current row that is not what was expected.
     pub(crate) fn cell(&self, column: Column, expected: &str) -> TraceError {
         let (path, line) = self.place();
         let found = self.row.get(column.at).unwrap_or_default().to_owned();
         TraceError::Cell { path, line, column: column.name, found, expected: expected.into() }
     }
 
-    /// The error that a name in the current row was there before.
+    /// The error for a name in the current row that occurred before.
     pub(crate) fn duplicate(&self, column: Column) -> TraceError {
         let (path, line) = self.place();
         TraceError::Duplicate { path, line, column: column.name, found: self.text(column).into() }
@@ -145,7 +145,7 @@ impl Table {
         match error.into_kind() {
             ErrorKind::Io(source) => TraceError::Read { path, line: self.line, source },
             ErrorKind::UnequalLengths { expected_len, len, .. } => {
-                // A quote that nobody closes takes in all that follows it.
+                // A quote that is never closed takes in everything after it.
                 let hint = if self.row.iter().any(|cell| cell.contains('\n')) {
                     ": is a quote opened there that is not closed?"
                 } else {

@@ -23,7 +23,7 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
-/// Reads all jobs of a text, as `id@submit×gpus`, and the error that ended it without the folder.
+/// Reads all jobs of a text, as `id@submit×gpus`, and the error that ended the reading, without the folder.
 fn read_text(text: impl AsRef<[u8]>) -> (Vec<String>, Option<String>) {
     let folder = tempfile::tempdir().unwrap();
     outcome(jobs::read(&file(&folder, "jobs.csv", text)), folder.path())

@@ -22,7 +22,7 @@ pub(crate) fn open(path: &Path) -> Result<Bounded, TraceError> {
     Ok(Bounded { inner: open_unbounded(path)?, since_record: 0 })
 }
 
-/// Opens a file in which records cannot be told apart by the one who reads it.
+/// Opens a file whose reader cannot tell records apart.
 pub(crate) fn open_unbounded(path: &Path) -> Result<Box<dyn Read + Send>, TraceError> {
     let cannot = |source| TraceError::Open { path: path.to_owned(), source };
     let mut packed = BufReader::with_capacity(BUFFER, File::open(path).map_err(cannot)?);
@@ -30,7 +30,7 @@ pub(crate) fn open_unbounded(path: &Path) -> Result<Box<dyn Read + Send>, TraceE
     Ok(if gzipped { Box::new(MultiGzDecoder::new(packed)) } else { Box::new(packed) })
 }
 
-/// A reader that ends with an error once a single record took more than [`LONGEST_RECORD`].
+/// A reader that fails once a single record takes more than [`LONGEST_RECORD`].
 pub(crate) struct Bounded {
     inner: Box<dyn Read + Send>,
     since_record: u64,

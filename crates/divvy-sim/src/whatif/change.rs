@@ -12,13 +12,13 @@ use crate::generate::NodeGroup;
 /// What is to be different.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// So many more nodes like the pool's last one.
+    /// This many more nodes like the pool's last one.
     MoreNodes(u32),
-    /// These nodes more.
+    /// These nodes in addition.
     AddNodes(NodeGroup),
-    /// So many nodes less, the last first.
+    /// This many nodes fewer, the last first.
     FewerNodes(u32),
-    /// One node less, by its name.
+    /// One node fewer, by its name.
     RemoveNode(String),
     /// A queue's settings.
     Queue(String, Vec<Setting>),
@@ -39,7 +39,7 @@ pub enum Setting {
     Lend(Limits),
     /// Its part of the surplus among its siblings.
     Weight(u32),
-    /// Before its siblings.
+    /// Its priority among its siblings.
     Priority(i32),
 }
 
@@ -100,7 +100,7 @@ fn count(text: &str) -> Option<u32> {
     text.parse().ok().filter(|count| (1..=MOST_NODES).contains(count))
 }
 
-/// Not a number that is out of bounds.
+/// Whether a text names a node, and is not a number out of bounds.
 fn is_name(text: &str) -> bool {
     let word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     text.starts_with(|c: char| c.is_ascii_alphabetic()) && text.chars().all(word)
@@ -122,14 +122,14 @@ fn queue(rest: &str) -> Result<Change, String> {
     Ok(Change::Queue(path.to_owned(), settings))
 }
 
-/// The first that was there before.
+/// The first item that occurred before.
 fn twice<T: Ord>(all: impl IntoIterator<Item = T>) -> Option<T> {
     let mut seen = BTreeSet::new();
     let mut all = all.into_iter();
     all.find_map(|one| seen.replace(one))
 }
 
-/// What several changes set, each otherwise.
+/// What more than one change sets, if anything.
 pub(super) fn contradiction(changes: &[Change]) -> Option<String> {
     let set = changes.iter().flat_map(|change| match change {
         Change::Queue(path, settings) => {
@@ -232,7 +232,7 @@ impl fmt::Display for Setting {
     }
 }
 
-/// Amounts as they are read.
+/// Writes amounts as they are read.
 fn written(limits: &Limits) -> String {
     use divvy_core::amount::Amount;
     let amount = |resource: &Resource, amount: &Amount| match (resource, amount) {

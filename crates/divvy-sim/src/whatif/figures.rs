@@ -1,4 +1,4 @@
-//! What came of the two replays, side by side.
+//! The results of the two replays, side by side.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,7 +22,7 @@ pub struct Answer {
     pub jobs: usize,
     /// Of these, those that have not ended yet.
     pub open: usize,
-    /// How far the replay as it was is from what was.
+    /// How far the replay as it was is from what really happened.
     pub fidelity: Fidelity,
     /// The replay as it was.
     pub before: Side,
@@ -32,7 +32,7 @@ pub struct Answer {
     pub assumptions: Vec<String>,
 }
 
-/// The replay as it was, beside what was recorded: the same jobs.
+/// The replay as it was, beside the record of the same jobs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Fidelity {
     /// Jobs that started both in the past and in the replay.

@@ -1,4 +1,4 @@
-//! What a pool has lived through, gathered from the events of its log: who submitted what when, how long it ran, what it
+//! The past of a pool, gathered from the events of its log: who submitted what and when, how long it ran, how long it
 //! waited, and what the pool is now.
 
 use std::collections::BTreeMap;
@@ -47,7 +47,7 @@ pub struct Past {
     pub lives: BTreeMap<JobId, Life>,
     /// The median time from a placement to the start of the work.
     pub start_ms: i64,
-    /// What happened since then that a replay leaves out, with how often.
+    /// What a replay leaves out of what happened since then, with how often.
     pub left_out: BTreeMap<&'static str, u64>,
 }
 
@@ -72,13 +72,13 @@ pub struct Deed {
 pub enum What {
     /// Submitted a job.
     Submitted(Box<Submission>),
-    /// Let it wait.
+    /// Held a job, so that it waits.
     Held(JobId),
-    /// Took that back.
+    /// Released a held job.
     Released(JobId),
-    /// Gave it another priority.
+    /// Gave a job another priority.
     Prioritised(JobId, i32),
-    /// Ended it while it waited.
+    /// Ended a job while it waited.
     Cancelled(JobId),
 }
 
@@ -91,7 +91,7 @@ pub struct Life {
     pub submitted_at: Time,
     /// When it first ran.
     pub started_at: Option<Time>,
-    /// How long it worked: what counts of its attempts, or, of a job that has not ended, what was foreseen.
+    /// How long it worked: what counts of its attempts or, for a job that has not ended, the estimate.
     pub work_ms: i64,
     /// When it ended, and how.
     pub ended: Option<(Time, JobState)>,
@@ -149,7 +149,7 @@ impl Recorder {
         if let Some(started_to_end) = run.started_at.zip(run.placed_at) {
             self.starts_ms.push(started_to_end.0.since(started_to_end.1).0);
         }
-        // What a stop or bad luck has undone is not to be done again, unless the job goes on where it was.
+        // Work that a stop or bad luck has undone does not count, unless the job goes on where it was.
         let own_doing =
             matches!(cause, Cause::Exit | Cause::Signal | Cause::OutOfMemory | Cause::OutOfGpuMemory);
         if becomes.is_ended() || own_doing || job.spec.resumable {
@@ -178,7 +178,7 @@ impl Recorder {
         }
     }
 
-    /// Counts what a replay does not have.
+    /// Counts what a replay leaves out.
     fn leave_out(&mut self, at: Time, event: &Event) {
         let what = match event {
             Event::QueuesSet { .. } => "changes of the queues",
@@ -212,7 +212,7 @@ impl Recorder {
         Past { since: since.max(first(&deeds, since)), until, settings, deeds, lives, start_ms, left_out }
     }
 
-    /// Gives each open job the time that it will have worked at its end.
+    /// Estimates for each open job how long it will have worked when it ends.
     fn foresee(&mut self) {
         let mut by_queue: BTreeMap<&str, Vec<i64>> = BTreeMap::new();
         let mut all = Vec::new();
@@ -241,7 +241,7 @@ impl Recorder {
     }
 }
 
-/// Where nothing at all is known of lengths.
+/// The length of jobs where nothing at all is known of lengths.
 const USUAL_MS: i64 = 3_600_000;
 
 impl Life {
@@ -266,7 +266,7 @@ impl What {
     }
 }
 
-/// How long an attempt ran by its supervisors' clocks; by the log's where these say nothing.
+/// How long an attempt ran by its supervisors' clocks; by the log's clock, if they say nothing.
 fn ran_ms(run: &Run, ended_at: Time) -> i64 {
     let ran = run.over.iter().map(|(_, end)| end.ran_ms).max().unwrap_or(0);
     if ran > 0 { ran } else { run.started_at.map_or(0, |started| ended_at.since(started).0) }
@@ -301,7 +301,7 @@ fn settings(state: &State) -> Settings {
     }
 }
 
-/// The members that a submission has; one without a number for a job that is no array.
+/// The members of a submission; one without a number for a job that is no array.
 pub(super) fn members(submission: &Submission) -> Vec<Option<u32>> {
     match &submission.array {
         None => vec![None],

@@ -1,4 +1,4 @@
-//! The past again: what people did at the moments at which they did it; everything else is decided anew.
+//! Replays the past: people do what they did, when they did it; everything else is decided anew.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -29,7 +29,7 @@ pub(super) struct Rerun {
     pub(super) held_milli_ms: BTreeMap<String, i128>,
     /// Jobs that this pool would have refused, and why.
     pub(super) refused: BTreeMap<u64, String>,
-    /// Jobs that are left at the end, when nothing happens any more, and what each waits for.
+    /// Jobs that are left when nothing happens any more, and what each waits for.
     pub(super) stranded: BTreeMap<u64, String>,
     /// What is guaranteed beyond what the pool has.
     pub(super) beyond: Option<String>,
@@ -56,7 +56,7 @@ pub(super) fn rerun(past: &Past, settings: Settings) -> Result<Rerun, Broken> {
 struct Run<'a> {
     past: &'a Past,
     pool: VirtualPool,
-    /// The numbers of then, and their numbers now.
+    /// The number now of each job, by its number then.
     numbers: BTreeMap<u64, u64>,
     /// The same the other way round.
     then: BTreeMap<u64, u64>,
@@ -110,7 +110,7 @@ impl<'a> Run<'a> {
             What::Prioritised(job, to) => now(job).map(|job| Command::Prioritise(job, *to, root())),
             What::Cancelled(job) => now(job).map(|job| Command::Cancel(job, root())),
         };
-        // What was waiting then may run or be over now: then there is nothing to hold or to cancel.
+        // A job that waited then may run or be over now: then there is nothing to hold or to cancel.
         if let Some(command) = command {
             let _ = self.pool.take(&command)?;
         }
@@ -120,7 +120,7 @@ impl<'a> Run<'a> {
     fn submit(&mut self, then: &Submission) -> Result<(), Broken> {
         let mut spec = (*then.spec).clone();
         spec.after.retain_mut(|dependency| match self.numbers.get(&dependency.job.number) {
-            // Ended before what is replayed, or refused: there is nothing to wait for.
+            // That job ended before the replayed time, or was refused: there is nothing to wait for.
             None => false,
             Some(number) => {
                 dependency.job.number = *number;
@@ -131,10 +131,10 @@ impl<'a> Run<'a> {
             self.ended.get(&dependency.job).map(|outcome| (dependency.job, *outcome))
         });
         let history = over.collect();
-        // What fits is looked at once for each shape: the pool does not change.
+        // What fits is checked once for each shape: the pool does not change.
         let shape = fingerprint(&(&spec.gang, &spec.queue, spec.exclusive));
         spec.wait_for_capacity = self.fitting.contains(&shape);
-        // How often it ran is in the length of its work.
+        // The length of its work already covers all its runs.
         spec.requeue = Requeue::Never;
         let (owner, array, held) = (then.owner.clone(), then.array.clone(), then.held);
         let spec = spec.into();
@@ -202,7 +202,7 @@ impl<'a> Run<'a> {
         let outcome = if state == JobState::Completed { Outcome::Ok } else { Outcome::Fail };
         self.ended.insert(job, outcome);
         if job.member.is_some() {
-            // An array has gone well when all of its members have.
+            // An array has gone well only when all of its members have.
             let whole = self.ended.entry(JobId::single(job.number)).or_insert(outcome);
             *whole = if outcome == Outcome::Ok { *whole } else { Outcome::Fail };
         }
@@ -214,7 +214,7 @@ impl<'a> Run<'a> {
     }
 
     fn end(mut self) -> Rerun {
-        // What runs for ever (a service that nobody stopped) holds until the end of what is counted.
+        // A job that runs for ever (a service that nobody stopped) holds until the end of what is counted.
         let left: Vec<JobId> = self.holding.keys().copied().collect();
         left.into_iter().for_each(|job| self.release(job, self.past.until));
         self.found.stranded = self.stranded();
@@ -238,14 +238,14 @@ impl<'a> Run<'a> {
 fn course(life: &Life, then: &Submission) -> Course {
     let (spec, state) = (&then.spec, life.ended.map(|(_, state)| state));
     let limit_ms = spec.time_limit.map_or(0, |limit| limit.0);
-    // Who ran into the limit would have run on.
+    // A job that ran into the limit would have run on.
     let work_ms =
         if state == Some(JobState::Timeout) { life.work_ms.max(limit_ms + 1000) } else { life.work_ms };
     let exit_code = i32::from(state.is_some_and(|state| state != JobState::Completed));
     Course { work_ms, exit_code, resumes: spec.resumable, speeds: BTreeMap::new() }
 }
 
-/// The queues, open to all that was accepted then; and those that are no more, without limits.
+/// The queues, open to everyone accepted then; queues that no longer exist are added without limits.
 fn open_queues(queues: Vec<Queue>, past: &Past) -> Vec<Queue> {
     let mut open: BTreeMap<String, Queue> =
         queues.into_iter().map(|queue| (queue.path.clone(), Queue { submit: Vec::new(), ..queue })).collect();

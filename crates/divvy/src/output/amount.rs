@@ -31,12 +31,12 @@ pub(crate) fn bytes(bytes: i64) -> String {
     format!("{scaled:.digits$}{}", UNITS[unit])
 }
 
-/// MiB as bytes are written.
+/// MiB, written as bytes are.
 pub(crate) fn mib(mib: u64) -> String {
     bytes(i64::try_from(mib).unwrap_or(i64::MAX >> 20).saturating_mul(1 << 20))
 }
 
-/// Used of all, in GiB: `12/80Gi`; `-/80Gi` where nobody knows.
+/// Used of total memory, in GiB: `12/80Gi`; `-/80Gi` where the use is not known.
 pub(crate) fn memory_pair(used_mib: Option<u64>, all_mib: u64) -> String {
     let gib = |mib: u64| (mib + 512) / 1024;
     match used_mib {

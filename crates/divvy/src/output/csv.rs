@@ -9,8 +9,8 @@ use serde_json::value::RawValue;
 use super::plain;
 use crate::failure::Failure;
 
-/// Writes rows as CSV. A path such as `reason.code` goes into an object; lists of words are joined by spaces, other
-/// lists stay JSON; null is empty.
+/// Writes rows as CSV. A path such as `reason.code` reaches into an object. Lists of words are joined by spaces, other
+/// lists stay JSON, and null is empty.
 pub(crate) fn write_csv(rows: &[Box<RawValue>], paths: &[&str]) -> Result<(), Failure> {
     let stdout = io::stdout();
     write(rows, paths, stdout.lock(), stdout.is_terminal())
@@ -32,7 +32,7 @@ fn write(rows: &[Box<RawValue>], paths: &[&str], out: impl Write, terminal: bool
     Ok(())
 }
 
-/// A number with decimals as it was written, so that CSV and JSON agree in the last digit: read and written again, it may not.
+/// A number with decimals as it was written, so that CSV and JSON agree in the last digit, which parsing might change.
 fn decimal(row: &str, path: &str) -> Option<String> {
     let mut text = row;
     for key in path.split('.') {

@@ -1,4 +1,4 @@
-//! What a person or a program reads: tables, JSON, CSV; escaped, coloured only on a terminal, times as the place has them.
+//! Output for people and programs: tables, JSON and CSV; escaped, coloured only on a terminal, with times in the local zone.
 
 mod amount;
 mod csv;
@@ -33,11 +33,11 @@ pub(crate) enum Format {
     Csv,
 }
 
-/// Ways in which something is written.
+/// The formats in which something can be written.
 pub(crate) trait Written: ValueEnum + Default + Send + Sync + 'static {
-    /// Their names, as the help has them.
+    /// The names of the formats, as the help lists them.
     const NAMES: &'static str;
-    /// The name of the one that is taken where none is asked for.
+    /// The name of the default format.
     const USUAL: &'static str;
 }
 
@@ -61,7 +61,7 @@ pub(crate) struct FormatFlag<F: Written = Format> {
     pub(crate) output: F,
 }
 
-/// A colour that says how something stands.
+/// A colour that shows a status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tone {
     /// As it should be.
@@ -77,7 +77,7 @@ pub(crate) enum Tone {
 }
 
 impl Tone {
-    /// How a job in a state stands.
+    /// Returns the tone for a job in this state.
     pub(crate) fn of_job(state: &JobState) -> Self {
         match state {
             JobState::Running | JobState::Completed => Self::Good,
@@ -88,7 +88,7 @@ impl Tone {
         }
     }
 
-    /// How a device in a state stands.
+    /// Returns the tone for a device in this state.
     pub(crate) fn of_gpu(state: &GpuState) -> Self {
         match state {
             GpuState::Free => Self::Faint,
@@ -100,11 +100,11 @@ impl Tone {
     }
 }
 
-/// What standard output is, and whether it may be coloured.
+/// Returns how tables look on standard output, and whether they may be coloured.
 pub(crate) fn look(format: Format) -> Look {
     let terminal = io::stdout().is_terminal();
     let width = if terminal { crossterm::terminal::size().ok().map(|(columns, _)| columns) } else { None };
-    // A terminal that has not been told how wide it is says 0.
+    // A terminal whose width was never set reports 0.
     let width = width.filter(|columns| *columns > 0);
     Look { colour: terminal && colour_wanted(), width, wide: format == Format::Wide, now_ms: now_ms() }
 }
@@ -116,7 +116,7 @@ pub(crate) fn colour_wanted() -> bool {
     !no_color && !dumb
 }
 
-/// Tells a person something beside the output. With standard error gone there is nobody to tell.
+/// Prints a message for a person, beside the output. If standard error is gone, there is nobody to tell.
 pub(crate) fn say(text: &str) {
     let _ = io::Write::write_all(&mut io::stderr(), format!("divvy: {}\n", plain(&told(text))).as_bytes());
 }

@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use super::{Format, Tone, look, plain, write_csv, write_json_array};
 use crate::failure::Failure;
 
-/// How tables look where they go.
+/// How tables look at their destination.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Look {
     /// Whether colours may be used.
@@ -25,17 +25,17 @@ pub(crate) struct Look {
 /// A column of a table.
 #[derive(Debug)]
 pub(crate) struct Column<T> {
-    /// What stands above it.
+    /// The heading.
     pub(crate) name: &'static str,
-    /// Whether only `-o wide` has it.
+    /// Whether only `-o wide` shows it.
     pub(crate) wide: bool,
     /// Whether it holds numbers.
     pub(crate) right: bool,
-    /// What stands in it.
+    /// The text of a cell.
     pub(crate) text: fn(&T, &Look) -> String,
-    /// How that stands.
+    /// The tone of a cell.
     pub(crate) tone: fn(&T) -> Tone,
-    /// Whether it says anything of a row: a table has it where it does of one, `-o wide` always.
+    /// Whether it says anything about a row: a table shows it if it does for any row, `-o wide` always.
     pub(crate) says: fn(&T) -> bool,
 }
 
@@ -51,13 +51,13 @@ impl<T> Column<T> {
         self
     }
 
-    /// A column that only `-o wide` has.
+    /// A column that only `-o wide` shows.
     pub(crate) const fn wide(mut self) -> Self {
         self.wide = true;
         self
     }
 
-    /// A column that is left out where it says nothing of any row.
+    /// A column that is left out if it says nothing about any row.
     pub(crate) const fn when(mut self, says: fn(&T) -> bool) -> Self {
         self.says = says;
         self
@@ -107,7 +107,7 @@ impl Table {
     }
 }
 
-/// The table as text, with a line break behind each row.
+/// The table as text, with a line break after each row.
 pub(crate) fn render<T: Listing>(rows: &[T], look: &Look) -> String {
     if rows.is_empty() {
         return format!("{}\n", T::EMPTY);
@@ -145,14 +145,14 @@ pub(crate) fn render<T: Listing>(rows: &[T], look: &Look) -> String {
     table.lines().map(|line| line.trim_end().to_owned() + "\n").collect()
 }
 
-/// Between two columns.
+/// The space between two columns.
 const GAP: u16 = 2;
 
-/// What is left of a column of words at least: enough to know a name by.
+/// The least width of a column of words: enough to recognize a name.
 const LEAST_OF_WORDS: u16 = 8;
 
-/// Fits a table into so many columns of a terminal, at the cost of words: half a number is a wrong one. Where even that is
-/// not enough, it is wider than the terminal.
+/// Fits a table into this many columns of a terminal by shortening words only: half a number is a wrong number. If even that
+/// is not enough, the table is wider than the terminal.
 fn fit<T>(table: &mut comfy_table::Table, columns: &[Column<T>], width: u16) {
     let contents = table.column_max_content_widths();
     let mut least = 0u16;

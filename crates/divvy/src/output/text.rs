@@ -1,9 +1,9 @@
-//! Text of others on one's own terminal.
+//! Text from others, made safe for the user's terminal.
 
 use std::borrow::Cow;
 
-/// A text in which nothing can move the cursor, change colours or reorder what is read: control characters, and
-/// those that turn the direction of writing, stand escaped. Spaces other than ` ` do, too.
+/// Escapes whatever in a text could move the cursor, change colours or reorder what is read: control characters,
+/// characters that change the direction of writing, and spaces other than ` `.
 pub(crate) fn plain(text: &str) -> Cow<'_, str> {
     if !text.chars().any(is_hostile) {
         return Cow::Borrowed(text);

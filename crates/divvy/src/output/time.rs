@@ -19,7 +19,7 @@ pub(crate) fn near(ms: i64, now_ms: i64) -> String {
     near_in_zone(ms, now_ms, TimeZone::system())
 }
 
-/// What the pool says, with its moments (`2026-11-21 18:00 UTC`) as `near` writes them.
+/// A message of the pool, with its moments (`2026-11-21 18:00 UTC`) written as `near` writes them.
 pub(crate) fn told(text: &str) -> String {
     told_in_zone(text, now_ms(), &TimeZone::system())
 }

@@ -1,4 +1,4 @@
-//! `divvy apply`: puts queues.yaml in force, or what was in force before.
+//! `divvy apply`: puts queues.yaml in force, or an earlier state of the queues.
 
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
@@ -53,7 +53,7 @@ pub(crate) struct Change {
 }
 
 impl Change {
-    /// Where it is asked for.
+    /// The path of the request.
     pub(crate) fn path(&self) -> String {
         let dry_run = self.dry_run.then(|| "true".to_owned());
         paths::with_query(paths::QUEUES, &[("dry_run", dry_run), ("note", self.note.clone())])
@@ -80,7 +80,7 @@ impl Apply {
         }
     }
 
-    /// Whoever goes back says so, if nothing else.
+    /// Adds a note to a change that goes back, unless it has one.
     fn noted(&self) -> Change {
         let back = match self.as_of {
             Some(AsOf::Change(change)) => Some(format!("as of change {change}")),
@@ -90,7 +90,7 @@ impl Apply {
         Change { note: self.change.note.clone().or(back), ..self.change.clone() }
     }
 
-    /// What is wrong with the text is told with the file's name in front.
+    /// Puts the file's name in front of an error in its text.
     fn in_file(&self, error: ClientError) -> Failure {
         let (ClientError::Problem(problem), Some(file)) = (&error, &self.file) else { return error.into() };
         let place = match (problem.line, problem.column) {
@@ -103,14 +103,14 @@ impl Apply {
     }
 }
 
-/// Prints what changes, or would.
+/// Prints what changes, or what would change.
 pub(crate) fn show(applied: &Applied, dry_run: bool) -> Result<Exit, Failure> {
     let colour = std::io::stdout().is_terminal() && colour_wanted();
     std::io::stdout().lock().write_all(render(applied, dry_run, colour).as_bytes())?;
     Ok(Exit::Success)
 }
 
-/// A line of a difference, in the colour of what it does.
+/// A line of a difference, coloured by what it does.
 pub(crate) fn painted(line: &str, colour: bool) -> String {
     let line = plain(line);
     match line.as_bytes().first() {

@@ -136,7 +136,7 @@ impl Release {
 }
 
 impl Jobs {
-    /// Changes each; one that cannot be changed does not keep the others from it.
+    /// Changes every job; a job that cannot be changed does not keep the others from it.
     fn change(&self, place: &Place, verb: &str) -> Result<Exit, Failure> {
         pool::with_client(place, async |mut client| {
             let mut worst = Exit::Success;

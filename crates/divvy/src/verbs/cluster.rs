@@ -1,4 +1,4 @@
-//! The pods of a Kubernetes cluster, told as the jobs of a pool are.
+//! The pods of a Kubernetes cluster, shown like the jobs of a pool.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -41,11 +41,11 @@ pub(crate) struct Cluster {
     policy: Option<PathBuf>,
 }
 
-/// No lease is held to look.
+/// Looking takes no lease.
 const NO_LEASE: Duration = Duration::from_secs(15);
 
 impl Cluster {
-    /// Lists it.
+    /// Lists the cluster.
     pub(crate) fn look(&self) -> Result<Looked, Failure> {
         let site = Site {
             kubeconfig: self.kubeconfig.clone(),
@@ -68,7 +68,7 @@ impl Cluster {
     }
 }
 
-/// Rows as a table takes them.
+/// Converts rows to the form that a table takes.
 pub(crate) fn rows<T: Serialize>(rows: &[T]) -> Result<Vec<Box<RawValue>>, Failure> {
     Ok(rows.iter().map(to_raw_value).collect::<Result<_, _>>()?)
 }

@@ -77,7 +77,7 @@ fn count(number: u64, noun: &str) -> String {
     format!("{number} {noun}{s}")
 }
 
-/// Waits for the daemon's process to end, without asking again and again.
+/// Waits for the daemon's process to end, without polling.
 fn await_end(pid: u32) -> Result<(), Failure> {
     let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { return Ok(()) };
     let pidfd = match rustix::process::pidfd_open(pid, PidfdFlags::empty()) {

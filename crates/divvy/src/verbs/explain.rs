@@ -51,12 +51,12 @@ impl Written for Shape {
 }
 
 impl OneObject {
-    /// Whether a program reads it.
+    /// Whether the output is for a program.
     pub(crate) fn is_json(self) -> bool {
         self.output == Shape::Json
     }
 
-    /// Writes an object as it came, or as a person reads it.
+    /// Writes an object as it came, or rendered for people.
     pub(crate) fn print<T: serde::de::DeserializeOwned>(
         self,
         object: &RawValue,
@@ -101,12 +101,12 @@ fn render(explained: &Explained, now_ms: i64) -> String {
         asks.push(format!("submitted {} ago", ago(submitted, now_ms)));
     }
     if !asks.is_empty() {
-        // Of a job that is over it is not told what it asked for.
+        // For a job that is over, the answer does not say what it asked for.
         let label = if explained.ask.is_empty() { "was" } else { "asks" };
         text += &labelled(label, &asks.join(", "));
     }
     text += &blockers(&explained.blockers, &explained.job);
-    // Where one thing keeps it back, what removes that is what starts it.
+    // If only one thing keeps the job back, removing that also starts it.
     if let Some(remedy) = explained.remedy.as_ref().filter(|_| explained.blockers.len() > 1) {
         text += &labelled("start", &way(remedy, &explained.job));
     }
@@ -222,8 +222,8 @@ fn headline(explained: &Explained) -> String {
     format!("{}{name} is {}: {verdict}\n", plain(&explained.job), plain(state))
 }
 
-/// Whether what is set for its queue, or its user, is in the way of a job that never starts: the pool may well hold it. A budget is
-/// only where there is nothing of it; one that is used up renews.
+/// Whether the settings of its queue or its user keep a job from ever starting: the pool may well have room for it. A budget counts
+/// only where it is zero; one that is used up renews.
 fn is_beyond_settings(blockers: &[divvy_api::Blocker]) -> bool {
     let of_settings = ["DV-QUEUE-LIMIT", "DV-USER-LIMIT", "DV-OVER-QUOTA"];
     let is_nothing = |change: &serde_json::Value| change["kind"] == "raise_budget" && change["from"] == 0;
@@ -233,14 +233,14 @@ fn is_beyond_settings(blockers: &[divvy_api::Blocker]) -> bool {
     })
 }
 
-/// Whether everything that keeps a job back goes away by time alone.
+/// Whether all that keeps a job back goes away with time alone.
 fn waits_for_moments(explained: &Explained) -> bool {
     let mut blockers = explained.blockers.iter().filter(|blocker| !blocker.ways.is_empty()).peekable();
     explained.remedy.as_ref().is_some_and(is_a_matter_of_time)
         || blockers.peek().is_some() && blockers.all(|blocker| blocker.ways.iter().any(is_a_matter_of_time))
 }
 
-/// Whether moments are all that is waited for, and no end of a job.
+/// Whether a way waits only for moments, and not for the end of a job.
 fn is_a_matter_of_time(way: &Way) -> bool {
     let is_moment = |change: &serde_json::Value| {
         let kind = change["kind"].as_str().unwrap_or_default();
@@ -255,12 +255,12 @@ fn placed(explained: &Explained) -> String {
     if nodes.is_empty() { "it has its place".into() } else { format!("on {}{why}", plain(&nodes)) }
 }
 
-/// Changes in words, with the moment until which they take, and the command for what no other words of them name.
+/// Changes in words, with the moment until which they take, and the command for a change whose words name none.
 fn way(way: &Way, job: &str) -> String {
     let who = if way.who == "administrator" { "an administrator: " } else { "" };
     let until = way.until_ms.map(|until| format!(" (≈ {})", local(until))).unwrap_or_default();
     let is_priority = |change: &&serde_json::Value| change["kind"] == "prioritise";
-    // One that is only tried has no number; what priority a pod has is said where it is made.
+    // A trial has no job number, and a pod's priority is set where the pod is made.
     let number = job.split('_').next().filter(|number| number.parse::<u64>().is_ok());
     let set = way.changes.iter().find(is_priority).zip(number);
     let set = set.map(|(change, number)| format!(" (divvy set {number} --priority {})", change["to"]));
@@ -279,7 +279,7 @@ fn tasks(count: u32) -> String {
     format!("{count} task{}", if count == 1 { "" } else { "s" })
 }
 
-/// `job 3 gave way (reclaimed), 1.50 GPU-hours of work are to be done again`; of more than three the rest together.
+/// `job 3 gave way (reclaimed), 1.50 GPU-hours of work are to be done again`; beyond three jobs, the rest together.
 fn made_room(who: &[MadeRoom]) -> String {
     const NAMED: usize = 3;
     let told = |who: &MadeRoom| {
@@ -305,10 +305,10 @@ fn cost(lost_gpu_seconds: f64) -> String {
     }
 }
 
-/// How it lost its devices, what that cost, and when it is back.
+/// How a job lost its devices, what that cost, and when it is back.
 fn lost(displaced: &Displaced) -> String {
     let to = match (&displaced.by, displaced.cause.as_str()) {
-        // Which of them, as `reservation 3`.
+        // `by` says which, as `reservation 3`.
         (Some(by), "drain") => plain(by).into_owned(),
         (Some(by), _) => format!("job {}", plain(by)),
         (None, "drain") => "a drain or a reservation, which divvy reserve lists".into(),

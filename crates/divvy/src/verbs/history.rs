@@ -121,7 +121,7 @@ fn group(usage: &Usage) -> String {
     keys.into_iter().flatten().map(named).collect::<Vec<_>>().join("  ")
 }
 
-/// The part of the hours held in which nothing was done with the devices.
+/// The part of the held hours in which the devices were idle.
 fn idle(usage: &Usage) -> String {
     let share =
         usage.idle_gpu_hours.filter(|_| usage.gpu_hours > 0.0).map(|idle| 100.0 * idle / usage.gpu_hours);

@@ -83,7 +83,7 @@ struct Run {
 }
 
 impl Kube {
-    /// Does it.
+    /// Runs the verb.
     pub(crate) fn run(&self) -> Result<Exit, Failure> {
         match &self.verb {
             Verb::Manifests(wanted) => {
@@ -108,7 +108,7 @@ impl Kube {
 
 impl Manifests {
     fn inside(&self) -> Result<Option<Inside>, Failure> {
-        // What no scheduler could read is not put into a cluster.
+        // A policy that no scheduler could read is not put into a cluster.
         let policy = self.policy.as_deref().map(read_policy).transpose()?.map(|(text, _)| text);
         let inside = |image: &String| Inside {
             image: image.clone(),
@@ -122,12 +122,12 @@ impl Manifests {
     }
 }
 
-/// The policy that a file says; that of a pool which is told nothing where there is none.
+/// The policy in a file; without a file, the policy of a pool that is given none.
 pub(super) fn policy_of(file: Option<&Path>) -> Result<Policy, Failure> {
     file.map_or_else(|| Ok(Policy::default()), |file| Ok(read_policy(file)?.1))
 }
 
-/// What a file says of a policy, and what that means.
+/// Reads a policy file: its text, and the policy that it means.
 fn read_policy(file: &Path) -> Result<(String, Policy), Failure> {
     let text = read_text(file)?;
     let policy = kube::parse_policy(&text).map_err(|wrong| {
@@ -137,7 +137,7 @@ fn read_policy(file: &Path) -> Result<(String, Policy), Failure> {
     Ok((text, policy))
 }
 
-/// What a failure of the scheduler means to a shell.
+/// Turns a failure of the scheduler into one with an exit code.
 pub(super) fn failure(error: KubeError) -> Failure {
     let exit = match &error {
         KubeError::Connect(_) => Exit::NotFound,

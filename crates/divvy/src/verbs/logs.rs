@@ -46,7 +46,7 @@ impl Logs {
                 };
                 match pass_on(stream, &mut seen).await {
                     Ok(()) => return Ok(Exit::Success),
-                    // The daemon is being restarted: the job writes on, and so does its file.
+                    // The daemon is restarting: the job writes on, and its file grows.
                     Err(Broken::Connection(error)) if self.follow && error.is_away() => {}
                     Err(Broken::Connection(error)) => return Err(error.into()),
                     Err(Broken::Output(failure)) => return Err(failure),

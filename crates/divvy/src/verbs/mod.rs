@@ -25,7 +25,7 @@ pub(crate) mod top;
 pub(crate) mod up;
 pub(crate) mod wait;
 
-/// Reads what names a job; nothing names none.
+/// Reads the name of a job; an empty text is an error.
 fn job(text: &str) -> Result<String, String> {
     match text.trim() {
         "" => Err("a job has a number: 12, or 12_3 for a member of an array (divvy ps lists them)".into()),

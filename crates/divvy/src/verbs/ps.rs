@@ -48,7 +48,7 @@ pub(crate) struct Ps {
     cluster: super::cluster::Cluster,
 }
 
-/// Rows that a person gets who does not say how many: two screens.
+/// The default number of rows for people: two screens.
 const ROWS_FOR_PEOPLE: u64 = 100;
 
 impl Ps {
@@ -56,7 +56,7 @@ impl Ps {
         let format = self.format.output;
         let people = matches!(format, Format::Table | Format::Wide);
         let limit = self.limit.or(people.then_some(ROWS_FOR_PEOPLE));
-        // Asked for a part of all, people want the end of it, with the newest at the bottom.
+        // If only a part is shown, people want the end of the list, with the newest at the bottom.
         let query = self.query()?;
         #[cfg(feature = "kubernetes")]
         if self.cluster.kube {
@@ -73,7 +73,7 @@ impl Ps {
         Ok(Exit::Success)
     }
 
-    /// The pods of a cluster. Those that have ended are not looked at there.
+    /// Lists the pods of a cluster, without those that have ended.
     #[cfg(feature = "kubernetes")]
     fn of_cluster(&self, query: &JobsQuery) -> Result<Exit, Failure> {
         let mut jobs = self.cluster.look()?.jobs();
@@ -101,7 +101,7 @@ impl Ps {
             other => other.map(str::to_owned),
         };
         let (queue, job) = (self.queue.clone(), self.job.clone());
-        // Whoever names a job or a state wants it, ended or not.
+        // A job or a state that is named is wanted, ended or not.
         let all = self.looks_back() || job.is_some();
         Ok(JobsQuery { all, user, queue, job, state: self.wanted_states()?, ..JobsQuery::default() })
     }
@@ -120,7 +120,7 @@ impl Ps {
     }
 }
 
-/// The name of the user who asks, from the environment of the login.
+/// The name of the calling user, from the login's environment.
 fn own_name() -> Result<String, Failure> {
     let name =
         ["USER", "LOGNAME"].iter().find_map(|name| std::env::var(name).ok().filter(|name| !name.is_empty()));
@@ -186,7 +186,7 @@ impl Listing for Job {
     }
 }
 
-/// How long it has been doing what it does: run time, or the time it has waited.
+/// How long the job has been in its state: the time it has run or, if it waits, has waited.
 pub(crate) fn elapsed(job: &Job, look: &Look) -> String {
     match (job.started_ms, job.ended_ms) {
         (Some(started), Some(ended)) => span(ended - started),

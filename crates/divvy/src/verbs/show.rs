@@ -124,7 +124,7 @@ impl Sheet {
         let job = &detail.job;
         self.line("submitted", local(job.submitted_ms));
         if let Some(started) = job.started_ms {
-            // Of one that has run before, not all that time was waiting.
+            // If the job has run before, not all of that time was spent waiting.
             let again = detail.attempts.last().is_some_and(|attempt| attempt.attempt > 1);
             let after = (!again).then(|| format!(", after {}", span(started - job.submitted_ms)));
             self.line("started", format!("{}{}", local(started), after.unwrap_or_default()));
@@ -156,7 +156,7 @@ impl Sheet {
         self.saves(detail, now_ms);
     }
 
-    /// How its work is made safe, and when it last was.
+    /// How the job's work is saved, and when it last was.
     fn saves(&mut self, detail: &JobDetail, now_ms: i64) {
         let mut parts = Vec::new();
         if let Some(checkpoint) = &detail.checkpoint {
@@ -225,7 +225,7 @@ fn where_it_ran(task: &Task) -> String {
     let pid = task.pid.map(|pid| format!(", pid {pid}")).unwrap_or_default();
     let share = match (task.cpu_milli, task.memory_bytes) {
         (0, 0) => String::new(),
-        // A share of the cores that yields to others is no number of them.
+        // A share of the cores that yields to others is not a number of cores.
         (0, memory) => format!(", {}", bytes(memory)),
         (milli, memory) => format!(", {}, {}", counted(milli), bytes(memory)),
     };

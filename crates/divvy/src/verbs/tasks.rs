@@ -1,4 +1,4 @@
-//! `divvy tasks`: the tasks that a job has now, and how they change. A gang that grows and shrinks hears of it by this.
+//! `divvy tasks`: the tasks that a job has now, and how they change. This is how a gang learns that it grows or shrinks.
 
 use std::io::Write;
 
@@ -40,7 +40,7 @@ impl Tasks {
             let mut last = Vec::new();
             let mut seen = false;
             loop {
-                // Listened to before it is looked at: nothing happens between the two that is not heard.
+                // Listen before looking: no event between the two is missed.
                 let mut events = match self.follow {
                     true => Some(self.listen(&mut Client::connect(&sockets).await?).await?),
                     false => None,
@@ -99,7 +99,7 @@ fn is_news<T>(event: Result<Option<T>, ClientError>) -> Result<bool, Failure> {
     }
 }
 
-/// The tasks that a job has: those that were told to stop are on their way out.
+/// The tasks that a job has, without those that were told to stop: they are on their way out.
 fn there(job: &JobDetail) -> Vec<(u32, String)> {
     let tasks = job.attempts.last().map(|attempt| attempt.tasks.as_slice()).unwrap_or_default();
     let stays = tasks.iter().filter(|task| ["starting", "held", "paused"].contains(&task.state.as_str()));

@@ -45,7 +45,7 @@ impl Up {
     pub(crate) fn run(&self, place: &Place) -> Result<Exit, Failure> {
         let sockets = place.sockets();
         let variable = |name: &Option<std::ffi::OsString>| name.clone().map(PathBuf::from);
-        // A state directory that is named on the command line has its socket in it, whatever the environment says.
+        // A state directory named on the command line has its socket in it, whatever the environment says.
         let socket_variable = if place.state.is_some() { None } else { variable(&sockets.socket_variable) };
         let state = place.state.clone().or_else(|| variable(&sockets.state_variable));
         let socket = place.socket.clone().or(socket_variable);
@@ -54,7 +54,7 @@ impl Up {
         }
         let gpus = self.gpus.clone();
         let settings = Settings { state, socket, gpus, foreign: !self.ignore_foreign, ..Settings::default() };
-        // Whoever closes the terminal's output meanwhile does not end the daemon.
+        // A closed terminal output does not end the daemon.
         let stopped =
             divvy_server::run(settings, |started| say_lines(&started.to_string())).map_err(from_server)?;
         say_lines(&stopped.to_string());
@@ -64,7 +64,7 @@ impl Up {
     /// Starts this program again without a terminal, and waits until it serves or has failed.
     fn in_background(&self, state: Option<&Path>, socket: Option<&Path>) -> Result<Exit, Failure> {
         let log = daemon_log(state)?;
-        // Before it starts: what it says at once is to be passed on, too.
+        // Measured before the start, so that the daemon's first messages are passed on, too.
         let began = log.metadata().map(|file| file.len())?;
         let mut child = self.command(state, socket, &log)?;
         let sockets =
@@ -99,7 +99,7 @@ impl Up {
                 command.arg(flag).arg(std::path::absolute(path)?);
             }
         }
-        // It must not keep anyone from unmounting where it happened to be started.
+        // The daemon must not keep a file system busy only because it was started there.
         command.current_dir("/");
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log.try_clone()?);
         // SAFETY: setsid is async-signal-safe and touches no memory of this process.
@@ -112,7 +112,7 @@ impl Up {
     }
 }
 
-/// What came of a daemon in the background.
+/// The outcome of starting a daemon in the background.
 enum Served {
     /// It serves on this socket.
     By(PathBuf),
@@ -168,7 +168,7 @@ fn daemon_log(state: Option<&Path>) -> Result<File, Failure> {
     OpenOptions::new().create(true).append(true).mode(0o600).open(&path).map_err(cannot)
 }
 
-/// What was written to a file since it had some length.
+/// What was written to a file since it had this length.
 fn since(path: &Path, length: u64) -> String {
     let bytes = std::fs::read(path).unwrap_or_default();
     let start = usize::try_from(length).unwrap_or(0).min(bytes.len());

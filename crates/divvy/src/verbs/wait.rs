@@ -30,7 +30,7 @@ pub(crate) struct Wait {
     quiet: bool,
 }
 
-/// How long the daemon may hold one question. Then it is asked again, so that a daemon that hangs is noticed.
+/// How long the daemon may hold one request. After that it is repeated, so that a daemon that hangs is noticed.
 const ONE_QUESTION: Duration = Duration::from_secs(60);
 
 impl Wait {
@@ -51,7 +51,7 @@ impl Wait {
     }
 }
 
-/// Waits for one job. A daemon that is restarted meanwhile is asked again.
+/// Waits for one job; asks again if the daemon restarts meanwhile.
 pub(crate) async fn until_over(client: &mut Client, job: &str) -> Result<Waited, Failure> {
     let timeout = ONE_QUESTION.as_millis().to_string();
     let path = paths::with_query(&paths::wait(job), &[("timeout_ms", Some(timeout))]);
@@ -65,7 +65,7 @@ pub(crate) async fn until_over(client: &mut Client, job: &str) -> Result<Waited,
 }
 
 /// The exit code that stands for a job's end: its own, 128 + n for signal n. A job that did not complete never gives
-/// 0: one that met its time limit with 0 gives 124 as `timeout` does, others 1.
+/// 0: a job that met its time limit and exited with 0 gives 124, as `timeout` does; others give 1.
 pub(crate) fn exit_of(waited: &Waited) -> Exit {
     let own = waited.exit_code.map(|code| u8::try_from(code).unwrap_or(u8::MAX));
     match (waited.signal, own, &waited.state) {

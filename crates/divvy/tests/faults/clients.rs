@@ -10,7 +10,7 @@ use serde_json::json;
 use crate::site::{PATIENCE, Site};
 use crate::wire;
 
-/// The pool answers as if nothing was: at once, by a bound that leaves room for slow machines.
+/// The pool answers as usual and at once, within a bound that leaves room for slow machines.
 #[track_caller]
 fn assert_well(site: &Site) {
     let begun = Instant::now();
@@ -20,7 +20,7 @@ fn assert_well(site: &Site) {
     site.assert_lawful();
 }
 
-/// A daemon whose process is the same afterwards.
+/// Attacks a daemon; its process must be the same afterwards.
 fn unharmed(attack: impl FnOnce(&Site)) {
     let site = Site::start();
     let daemon = site.daemon();
@@ -139,7 +139,7 @@ fn a_thousand_idle_connections_keep_nobody_waiting() {
 fn slow_clients_keep_nobody_waiting() {
     unharmed(|site| {
         site.submit("--array 0-2999 --hold", "true");
-        // One that never ends its head, one that never sends its body, and one that never reads its answers.
+        // One client never ends its head, one never sends its body, and one never reads its answers.
         let mut head = wire::connect(&site.socket());
         head.write_all(b"GET /v1/pool HTTP/1.1\r\nhost: ").unwrap();
         let mut body = wire::connect(&site.socket());
@@ -196,7 +196,7 @@ fn clients_that_are_killed_at_any_moment_leave_no_connection_and_no_half_job() {
     });
 }
 
-/// The moment is what is tested here: nothing shows how far another program has come.
+/// The timing itself is under test: nothing shows how far another program has come.
 fn wait_for_moment(after: Duration) {
     std::thread::sleep(after);
 }

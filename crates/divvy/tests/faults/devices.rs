@@ -52,7 +52,7 @@ fn two_pools_on_one_machine_never_hand_out_the_same_device() {
     let user = one.job(&first)["user"].as_str().unwrap().to_owned();
     assert!(reason.contains(&format!("pool of {user}")), "{reason}");
 
-    // Of two, it has the other one; for both it waits until the first pool's job has ended.
+    // For one GPU, it gets the other one; for both, it waits until the first pool's job has ended.
     let said = other.divvy(["run", "-g", "1", "--", "sh", "-c", "echo $CUDA_VISIBLE_DEVICES"]);
     assert!(said.code == 0 && said.ok() != device.trim(), "{said:?}");
     let both = other.submit("-g 2", "exit 4");
@@ -170,7 +170,7 @@ fn a_free_device_that_a_foreign_process_uses_is_not_handed_out() {
     machine.describe(TWO);
     assert_eq!(site.divvy(["wait", &id]).code, 3);
 
-    // Who says so gets it all the same.
+    // With `--ignore-foreign` it is handed out all the same.
     site.say("down").ok();
     machine.describe(&used);
     let said = site.up_with("nvml", |command| {

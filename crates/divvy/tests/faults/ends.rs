@@ -93,7 +93,7 @@ fn an_upgraded_daemon_takes_over_the_jobs_of_the_old_one() {
     let gate = site.gate("gate");
     let id = site.submit("-g 2 --tasks 2", "echo $$ >> pids; [ $RANK = 0 ] && read x < gate; exit 0");
     wait_for_lines(&site.work().join("pids"), 2);
-    // Installers put the new program in the place of the old one while that still runs, and the old one starts jobs on.
+    // Installers replace the program while the old one still runs, and the old one goes on starting jobs.
     let newer = site.root().join("divvy.new");
     copy_program(&newer);
     fs::rename(&newer, &program).unwrap();

@@ -11,7 +11,7 @@ fn a_daemon_that_is_killed_at_forty_random_moments_loses_and_doubles_nothing() {
     let mut command = Command::new(cargo);
     for (name, _) in std::env::vars_os() {
         let name = name.to_string_lossy();
-        // What cargo says of this package would make it build others anew.
+        // Cargo's variables about this package would make it build other packages anew.
         if ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_BIN_", "CARGO_CRATE_"]
             .iter()
             .any(|about| name.starts_with(about))

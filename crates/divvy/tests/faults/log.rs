@@ -38,7 +38,7 @@ fn a_torn_tail_is_recovered_and_said() {
     assert_eq!(site.job(&kept)["state"], "held");
     let jobs = site.say("ps -a -o json").json();
     assert_eq!(jobs.as_array().unwrap().len(), 1, "the job of the torn commit is gone: {jobs}");
-    // The number was given out once and is not given out again for another job without a word; the pool goes on.
+    // The number of the lost job is not silently given to another job; the pool goes on.
     let next = site.submit("", "exit 5");
     assert_eq!(site.divvy(["wait", &next]).code, 5, "after {torn} was lost");
     site.divvy(["release", &kept]).ok();

@@ -1,4 +1,4 @@
-//! Jobs that do not behave: whatever they start, it ends with them, and the GPU is free.
+//! Jobs that misbehave: whatever they start ends with them, and the GPU is free.
 
 use std::fs;
 use std::time::Instant;

@@ -15,10 +15,10 @@ use serde_json::Value;
 use crate::pool::{DIVVY, Pool, Said};
 use crate::wire;
 
-/// Nothing here takes a tenth of it; what does is stuck.
+/// Nothing here takes a tenth of this; whatever takes it all is stuck.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A pool, and what ends whatever is left of it when a test fails half-way.
+/// A pool. Dropping it ends whatever is left when a test fails half-way.
 pub(crate) struct Site {
     pool: Pool,
 }
@@ -39,12 +39,12 @@ impl Site {
         site
     }
 
-    /// Only the place of one.
+    /// Only a place, without a daemon.
     pub(crate) fn unstarted() -> Self {
         Self { pool: Pool::unstarted() }
     }
 
-    /// The directory that everything of it is in.
+    /// The directory that contains everything of the pool.
     pub(crate) fn root(&self) -> PathBuf {
         self.work().parent().unwrap().to_owned()
     }
@@ -93,14 +93,14 @@ impl Site {
         self.up();
     }
 
-    /// Every law holds.
+    /// Asserts that every law holds.
     #[track_caller]
     pub(crate) fn assert_lawful(&self) {
         let check = wire::get(&self.socket(), "/v1/pool/check");
         assert_eq!(check["violations"], Value::Array(Vec::new()), "{check}");
     }
 
-    /// No device is held by anyone.
+    /// Asserts that no device is held by anyone.
     #[track_caller]
     pub(crate) fn assert_all_free(&self) {
         let gpus = self.say("gpus -o json").json();
@@ -109,7 +109,7 @@ impl Site {
         }
     }
 
-    /// `show` of a job, as JSON.
+    /// The output of `show` for a job, as JSON.
     #[track_caller]
     pub(crate) fn shown(&self, id: &str) -> Value {
         self.divvy(["show", id, "-o", "json"]).json()
@@ -153,7 +153,7 @@ impl Drop for Site {
     }
 }
 
-/// Asks again and again, until a deadline, for what a `Result` says: what was seen instead is told in the end.
+/// Asks again and again until the `Result` is `Ok`; at the deadline, fails with what was seen instead.
 #[track_caller]
 pub(crate) fn wait_until<T, E: Debug>(what: &str, mut ask: impl FnMut() -> Result<T, E>) -> T {
     let begun = Instant::now();
@@ -166,8 +166,8 @@ pub(crate) fn wait_until<T, E: Debug>(what: &str, mut ask: impl FnMut() -> Resul
     }
 }
 
-/// Copies the program, in a process of its own: one that another test forks meanwhile would inherit a descriptor that
-/// is open for writing, and a program that is written to cannot be started (`ETXTBSY`).
+/// Copies the program in a separate process: a process that another test forks meanwhile would inherit a descriptor
+/// open for writing, and a program that is open for writing cannot be started (`ETXTBSY`).
 pub(crate) fn copy_program(to: &Path) {
     assert!(Command::new("cp").arg(DIVVY).arg(to).status().unwrap().success(), "{}", to.display());
 }

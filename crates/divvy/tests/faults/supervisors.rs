@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::pool::{finish, lines, signal};
 use crate::site::{Site, is_alive, kill, wait_for_lines, wait_until, wait_until_gone};
 
-/// Says its pid and those of two children, one of them in a session of its own, and waits.
+/// Prints its pid and those of two children, one of them in a session of its own, and waits.
 const FAMILY: &str =
     "echo $$ >> pids; sleep 1000 & echo $! >> pids; setsid sleep 1000 & echo $! >> pids; wait";
 
@@ -144,7 +144,7 @@ fn a_job_that_ends_while_no_daemon_runs_is_charged_until_then_and_shown_so() {
     site.assert_lawful();
 }
 
-/// When the only task ended, as its supervisor has written it down.
+/// When the only task ended, as its supervisor recorded it.
 fn end_in_the_record(site: &Site) -> i64 {
     wait_until("the end is written down", || {
         let records: Vec<_> = fs::read_dir(site.state().join("tasks")).unwrap().flatten().collect();
@@ -159,7 +159,7 @@ fn wall_ms() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as i64
 }
 
-/// Its supervisor reaps it, or it is no one's and is reaped by the system.
+/// Waits for the end: the supervisor reaps the process, or the system does if it has none.
 fn wait_for_exit(pid: u32) {
     wait_until_gone(pid);
     wait_until("the end is written down", || if is_alive(pid) { Err(pid) } else { Ok(()) });
@@ -174,12 +174,12 @@ fn a_stop_signal_at_any_moment_of_the_start_ends_the_daemon_and_harms_nothing() 
     started.await_job();
     let waiting = site.submit("-g 8", "exit 0");
     site.say("down").ok();
-    // How long a start takes decides how far apart the moments have to be to reach all of it.
+    // The length of a start decides how far apart the moments must be to cover all of it.
     let begun = Instant::now();
     site.up();
     let start_takes = begun.elapsed().max(Duration::from_millis(20));
     site.say("down").ok();
-    // Not `INT`: whoever runs tests in the background ignores it, and so does a program that has only just begun.
+    // Not `INT`: a shell that runs tests in the background ignores it, and so does a program that has only just begun.
     for round in 0..24 {
         let mut command = site.command();
         command.args(["up", "--gpus", "pretend:8xH100"]).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -187,7 +187,7 @@ fn a_stop_signal_at_any_moment_of_the_start_ends_the_daemon_and_harms_nothing() 
         wait_for_moment(start_takes.mul_f64(f64::from(round) / 20.0));
         signal(daemon.id(), Signal::TERM);
         let said = finish(daemon);
-        // Before the program has looked at signals at all, they end it as they end any program.
+        // Before the program handles signals, they end it as they end any program.
         assert!(said.code == 0 || said.code == -1, "after {round}/20 of a start: {said:?}");
     }
     site.up();
@@ -199,7 +199,7 @@ fn a_stop_signal_at_any_moment_of_the_start_ends_the_daemon_and_harms_nothing() 
     site.assert_lawful();
 }
 
-/// The moment is what is tested here: nothing shows how far a program has come in its start.
+/// The timing itself is under test: nothing shows how far a program has come in its start.
 fn wait_for_moment(after: Duration) {
     std::thread::sleep(after);
 }
@@ -214,7 +214,7 @@ fn after_another_boot_nothing_is_adopted_and_waiting_jobs_keep_their_place() {
     let places: Vec<_> = waiting.iter().map(|id| site.job(id)["position"].clone()).collect();
     assert!(places.iter().all(|place| place.is_u64()), "{places:?}");
     site.kill_daemon();
-    // What another boot leaves of them: records, and pids that may be anyone's by now.
+    // What is left of the jobs after another boot: records, and pids that may be anyone's by now.
     for supervisor in old.iter().map(|pid| parent(*pid)) {
         kill(supervisor);
         wait_until_gone(supervisor);

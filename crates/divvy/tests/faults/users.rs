@@ -16,7 +16,7 @@ use crate::wire;
 const ANA: (&str, u32) = ("daemon", 1);
 const BEN: (&str, u32) = ("nobody", 65534);
 
-/// A pool of root that everybody reaches.
+/// A pool of root that everybody can reach.
 struct Shared {
     site: Site,
     program: PathBuf,
@@ -32,7 +32,7 @@ impl Shared {
         let site = Site::unstarted();
         let mode = |path: PathBuf, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
         mode(site.root(), 0o711);
-        // The checkout may be where others cannot go.
+        // Other users may not be able to enter the checkout.
         let program = site.root().join("divvy");
         copy_program(&program);
         for (name, uid) in [ANA, BEN] {
@@ -227,7 +227,7 @@ fn output_never_follows_a_link_with_roots_eyes_or_hands() {
     let said = pool.divvy(ANA, &["logs", &id]);
     assert!(!said.out.contains("r00t-only"), "{said:?} after {code}");
     assert_eq!(fs::read_to_string(&secret).unwrap(), "r00t-only");
-    // Exchanged after the job ran: what is read is read as the user.
+    // The file is exchanged after the job ran: it is read with the user's rights.
     let id = pool.divvy(ANA, &["run", "-d", "--log", "own.out", "--", "echo", "x"]).ok().to_owned();
     assert_eq!(pool.divvy(ANA, &["wait", &id]).code, 0);
     let own = pool.home(ANA).join("own.out");

@@ -60,7 +60,7 @@ fn other_daemon(site: &Site, version: &'static str) -> UnixListener {
     listener
 }
 
-/// Reads a request up to the end of its body; its path.
+/// Reads a request up to the end of its body, and returns its path.
 fn request(reader: &mut impl BufRead) -> Option<String> {
     let mut line = String::new();
     reader.read_line(&mut line).ok().filter(|length| *length > 0)?;
@@ -79,7 +79,7 @@ fn request(reader: &mut impl BufRead) -> Option<String> {
     }
 }
 
-/// As a newer daemon says it: with keys, states and causes that this program has never heard of.
+/// The answer of a newer daemon, with keys, states and causes that this program has never heard of.
 fn said(path: &str) -> serde_json::Value {
     let job = json!({
         "id": "7", "name": "n", "user": "ana", "queue": "q", "state": "levitating", "moon": {"phase": "full"},

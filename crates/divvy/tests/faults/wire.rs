@@ -32,7 +32,7 @@ pub(crate) fn connect(socket: &Path) -> UnixStream {
     stream
 }
 
-/// Sends a request with further lines of its head, and reads the answer.
+/// Sends a request with additional header lines, and reads the answer.
 pub(crate) fn request(socket: &Path, line: &str, head: &str, body: &[u8]) -> Answer {
     let mut stream = connect(socket);
     let length = body.len();

@@ -21,9 +21,9 @@ fn the_contract_of_engines_holds_for_pods() {
     divvy_core::contract::engine(&mut pods);
 }
 
-/// How long a leader leads that is never heard of again: each restart waits for it.
+/// How long a vanished leader keeps its lease: each restart waits for it.
 const LEASE: Duration = Duration::from_secs(3);
-/// How long the whole course may take.
+/// How long the whole test may take.
 const PATIENCE: Duration = Duration::from_secs(300);
 
 struct Pods {
@@ -65,7 +65,7 @@ impl Harness for Pods {
     }
 
     fn restart(&mut self, _: Term) -> Term {
-        // What it was about to write is not written any more.
+        // Whatever it was about to write is no longer written.
         drop(self.engine.take());
         let cluster = Cluster {
             kubeconfig: Some(self.site.own_kubeconfig()),

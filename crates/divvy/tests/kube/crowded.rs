@@ -1,4 +1,4 @@
-//! Nodes that hold more than they have: by another scheduler, or since they have less than before.
+//! Nodes that hold more than they have: because of another scheduler, or because they have less than before.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::history::History;
 use crate::other::Other;
 use crate::site::Site;
 
-/// How soon what others have done is repaired.
+/// How soon an over-commitment by others is repaired.
 const REPAIRED_WITHIN: Duration = Duration::from_secs(5);
 
 fn events_of(site: &Site, reason: &str) -> Vec<Value> {

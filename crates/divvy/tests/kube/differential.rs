@@ -1,7 +1,7 @@
-//! The same pods can go to the same nodes as kube-scheduler says: on generated clusters, for each pod the whole set of nodes.
+//! Which pods can go to which nodes, as kube-scheduler sees it: on generated clusters, for each pod the whole set of nodes.
 //!
-//! What kube-scheduler thinks is told by itself: it hands the nodes that passed all its filters to an extender, which is this test,
-//! notes them and takes none. So no pod is ever bound, and none stands in the way of another.
+//! kube-scheduler itself reports what it decides: it hands the nodes that passed all its filters to an extender, which is this test.
+//! The extender notes the nodes and accepts none, so no pod is ever bound and none stands in the way of another.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
@@ -20,7 +20,7 @@ use crate::site::Site;
 /// The nodes that passed the filters, by the names of the pods.
 type Passed = Arc<Mutex<BTreeMap<String, BTreeSet<String>>>>;
 
-/// Takes what kube-scheduler thinks of pods; gives where it is to be told.
+/// Starts an extender that records which nodes passed for each pod, and returns its address.
 fn extender(passed: &Passed) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());
@@ -42,12 +42,12 @@ fn extender(passed: &Passed) -> String {
     address
 }
 
-/// One of these.
+/// Draws one of these.
 fn one<'a>(draw: &mut Draw, of: &[&'a str]) -> &'a str {
     of[draw.below(of.len() as u64) as usize]
 }
 
-/// A name and value for so many in a hundred; nothing for the others.
+/// Sets a key to one of these values, in so many cases out of a hundred.
 fn maybe(draw: &mut Draw, percent: u64, into: &mut Value, (key, of): (&str, &[&str])) {
     if draw.percent(percent) {
         into[key] = json!(one(draw, of));
@@ -166,13 +166,13 @@ fn pod(site: &Site, draw: &mut Draw, (scheduler, number, nodes): (&str, u64, u64
     if draw.percent(15) {
         spec["runtimeClassName"] = json!(RUNTIME);
     } else if draw.percent(15) {
-        // What all of it asks for together is below that.
+        // All containers together ask for less than this.
         spec["resources"] = json!({"requests": {"cpu": "7200m", "memory": "14Gi"}});
     }
     pod
 }
 
-/// A way of running containers that costs something by itself.
+/// A runtime class with an overhead of its own.
 const RUNTIME: &str = "differential-heavy";
 
 fn runtime() -> Value {

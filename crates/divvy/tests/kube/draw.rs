@@ -1,4 +1,4 @@
-//! Numbers that look like chance and are the same in each run.
+//! Pseudo-random numbers that are the same in each run.
 
 /// A source of such numbers.
 pub(crate) struct Draw(u64);
@@ -22,7 +22,7 @@ impl Draw {
         (mixed ^ (mixed >> 31)) % bound.max(1)
     }
 
-    /// Whether something comes to pass that does so that often in a hundred.
+    /// True in so many cases out of a hundred.
     pub(crate) fn percent(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }

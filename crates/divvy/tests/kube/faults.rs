@@ -21,7 +21,7 @@ fn gang(site: &Site, name: &str, (pods, gpus): (u32, u32)) -> Value {
     })
 }
 
-/// A crash keeps to no event: it comes somewhere between the lease, the lists and the bindings.
+/// A crash waits for no event: it comes somewhere between the lease, the lists and the bindings.
 fn wait_into_its_work(moment: Duration) {
     std::thread::sleep(moment);
 }
@@ -75,7 +75,7 @@ fn a_node_that_is_cordoned_gets_no_pod_and_the_pods_of_one_that_goes_are_placed_
     site.wait_until("all to be on the other node", || on("nodes-go-1") == 4);
     site.kubectl(&["uncordon", "nodes-go-0"], None);
     site.kubectl(&["delete", "node", "nodes-go-1"], None);
-    // Nobody collects the pods of the node here as fast as a test wants: their kubelet is gone with it.
+    // Nothing here collects the pods of the node as fast as a test wants: their kubelet is gone with it.
     site.kubectl(
         &["delete", "pods", "-l", "app=four", "--field-selector", "spec.nodeName=nodes-go-1", "--force"],
         None,

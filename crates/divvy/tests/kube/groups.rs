@@ -1,10 +1,10 @@
-//! Groups of pods as their users write them for other schedulers: only the name of the scheduler is another.
+//! Groups of pods as users write them for other schedulers: only the name of the scheduler differs.
 
 use serde_json::{Value, json};
 
 use crate::site::Site;
 
-/// The kind of another project, as far as it is looked at.
+/// The resource kind of another project, as far as it is looked at.
 fn kind(group: &str, version: &str) -> Value {
     let spec = json!({"type": "object", "properties": {"minMember": {"type": "integer", "format": "int32"}}});
     let schema = json!({"openAPIV3Schema": {"type": "object", "properties": {"spec": spec}}});

@@ -24,11 +24,11 @@ struct Reckoning {
     wrong: Vec<String>,
     /// Nodes that are over-committed now, since when.
     since: BTreeMap<String, Instant>,
-    /// For how long a node ever was.
+    /// The longest time that a node was over-committed.
     longest: Duration,
 }
 
-/// A watch that goes on until it is asked.
+/// A watch that runs until it is ended.
 pub(crate) struct History {
     end: Arc<AtomicBool>,
     child: Arc<Mutex<Option<Child>>>,
@@ -76,13 +76,13 @@ impl History {
         Self { end, child, thread: Some(thread) }
     }
 
-    /// Ends it: fails if any node was ever given more than it has.
+    /// Ends the watch; fails if any node was ever given more than it has.
     pub(crate) fn end(self) {
         let reckoning = self.ended();
         assert!(reckoning.wrong.is_empty(), "over-committed: {:#?}", reckoning.wrong);
     }
 
-    /// Ends it: fails if any node had more than it has for longer than that, or has in the end. Gives how often it was so.
+    /// Ends the watch; fails if a node had more than it has for longer than this, or still has. Returns how often that was seen.
     pub(crate) fn repaired_within(self, longest: Duration) -> usize {
         let reckoning = self.ended();
         let (wrong, still) = (&reckoning.wrong, &reckoning.since);

@@ -66,7 +66,7 @@ fn pods_queues_and_reasons_are_told_as_on_one_machine_and_the_fix_is_true() {
     let ways = explained["blockers"][0]["ways"].as_array().unwrap();
     let by_administrator = ways.iter().find(|way| way["who"] == "administrator").unwrap();
     assert!(by_administrator["text"].as_str().unwrap().contains("look-small"), "{explained}");
-    // What it says would start it does.
+    // What is said to start it does start it.
     site.queue("look-small", &json!({"limit": {"any": 3}, "guarantee": {"any": 3}}));
     site.wait_until("the second pod to be placed", || site.placed() == 2);
     let explained = divvy(&site, &["explain", &format!("{}/waits", site.namespace)]);

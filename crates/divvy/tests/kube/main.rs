@@ -1,6 +1,6 @@
 //! `divvy kube run` on a real API server, with the rights of the shipped manifests and nothing more. The tests share the cluster
-//! of `cargo xtask kube up`; each has a namespace, nodes and a scheduler of its own, and the schedulers of the others are other
-//! schedulers to it.
+//! of `cargo xtask kube up`; each has a namespace, nodes and a scheduler of its own. To each test, the schedulers of the other
+//! tests are other schedulers.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "only tests live here")]
 

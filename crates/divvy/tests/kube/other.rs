@@ -27,7 +27,7 @@ impl Other {
         fs::write(&file, text).unwrap();
         let log = File::create(log).unwrap();
         let mut command = Command::new(site.state.join("bin/kube-scheduler"));
-        // It serves nobody: what it would say of itself is in its log.
+        // It serves no port: what it would report is in its log.
         command.arg("--config").arg(&file).arg("--secure-port=0");
         let process = command.stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap();
         Self { name, process, _folder: folder }

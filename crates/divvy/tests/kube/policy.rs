@@ -1,4 +1,4 @@
-//! How is decided, said by a file.
+//! How the scheduler decides, set by a file.
 
 use std::process::Command;
 

@@ -1,5 +1,5 @@
-//! A bad network: what stands between a scheduler and the real API server, and loses, delays and refuses some of what passes. What
-//! it does not refuse itself the server answers.
+//! A bad network between a scheduler and the real API server: it loses, delays and refuses some of what passes. What it does not
+//! refuse itself is answered by the server.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -10,18 +10,18 @@ use std::time::Duration;
 use crate::draw::Draw;
 use crate::site::Site;
 
-/// How often in a hundred each befalls a request.
+/// How often each fault happens to a request, in percent.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Odds {
-    /// The server is said to have too much to do (429).
+    /// Answered as if the server had too much to do (429).
     pub(crate) busy: u64,
-    /// It is cut before it gets there.
+    /// Cut off before it reaches the server.
     pub(crate) cut: u64,
-    /// It is carried out, and the answer is lost.
+    /// Carried out, but the answer is lost.
     pub(crate) lost: u64,
-    /// It takes its time.
+    /// Delayed.
     pub(crate) slow: u64,
-    /// A watch asks for a version that is long forgotten, and is told so by the server (410). Where that may be, all watches are
+    /// A watch asks for a version that is long forgotten, and the server says so (410). If this can happen, all watches are
     /// short.
     pub(crate) forgotten: u64,
 }
@@ -37,17 +37,17 @@ pub(crate) struct Tally {
 
 /// The network.
 pub(crate) struct Proxy {
-    /// Where it is to be found.
+    /// Its address.
     pub(crate) address: String,
     tally: Arc<Mutex<Tally>>,
     gateway: Child,
 }
 
-/// What a slow request takes.
+/// How long a slow request is delayed.
 const SLOW_MS: u64 = 700;
 
 impl Proxy {
-    /// Puts a bad network before the API server. The rights are those of the scheduler's account.
+    /// Puts a bad network in front of the API server, with the rights of the scheduler's account.
     pub(crate) fn start(site: &Site, odds: Odds) -> Self {
         let (gateway, behind) = gateway(site);
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -99,7 +99,7 @@ struct Passage<'a> {
     draw: &'a Mutex<Draw>,
 }
 
-/// A request: its lines, without that on the connection, and its body.
+/// A request: its lines, without the client's `Connection` header, and its body.
 pub(crate) struct Request {
     lines: Vec<String>,
     pub(crate) body: Vec<u8>,
@@ -185,7 +185,7 @@ impl Passage<'_> {
         server.write_all((request.lines.join("\r\n") + "\r\n\r\n").as_bytes())?;
         server.write_all(&request.body)?;
         if request.is_write() && self.befalls(self.odds.lost, |tally| &mut tally.lost) {
-            // The server has done it when it has answered.
+            // Once the server has answered, it has carried out the request.
             return server.read_to_end(&mut Vec::new()).map(drop);
         }
         pass_on(server, stream)
@@ -201,7 +201,7 @@ fn refuse(mut stream: &TcpStream) -> std::io::Result<()> {
     )
 }
 
-/// Byte by byte as they come: a watch goes on.
+/// Passes bytes on as they come: a watch does not end.
 fn pass_on(mut server: TcpStream, mut stream: &TcpStream) -> std::io::Result<()> {
     let mut piece = [0; 16_384];
     loop {

@@ -34,7 +34,7 @@ fn a_pod_whose_queue_is_not_there_waits_until_it_is() {
     pod["metadata"]["labels"] = json!({"divvy.dev/queue": "no-queue-yet"});
     pod["metadata"]["annotations"] = json!({"divvy.dev/preemptible": "true"});
     site.create(&pod);
-    // That of another pool is none.
+    // A queue of another pool does not count.
     site.queue_of("others", "no-queue-yet", &json!({}));
     site.schedule();
     site.wait_until("a reason", || site.why("early").0 == "Refused");
@@ -88,7 +88,7 @@ fn a_queue_bounds_priority_time_and_number_of_its_pods() {
     pod("short", json!({"activeDeadlineSeconds": 11}));
     pod("silent", json!({}));
     site.wait_until("two to be placed", || site.placed() == 2);
-    // The server keeps with the pod what its queue lets it run.
+    // The server keeps with the pod how long its queue lets it run.
     let limit = |name: &str| site.get("pod", name)["metadata"]["annotations"]["divvy.dev/time-limit"].clone();
     assert_eq!((limit("silent"), limit("short")), (json!("12s"), Value::Null));
     pod("third", json!({}));

@@ -16,7 +16,7 @@ fn another_takes_over_from_a_killed_leader_and_a_stopped_one_ends_when_it_wakes(
     site.kill();
     ["c", "d"].iter().for_each(|name| site.create(&site.pod(name, 3)));
     site.wait_until("the next to place pods", || site.placed() == 4);
-    // Either of the two may lead now: what is stopped is the one that was started first.
+    // Either of the two may lead now; the one that was started first is stopped.
     site.signal("STOP");
     site.create(&site.pod("e", 2));
     site.wait_until("somebody who is not stopped to lead", || site.placed() == 5);

@@ -10,15 +10,15 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-/// What tells a test's nodes from those of the others: a label and a taint.
+/// The label and the taint that mark a test's nodes.
 const MARK: &str = "test.divvy.dev/site";
-/// The cluster shares two cores with all else that is tested, and its controllers come back late after an outage.
+/// The cluster shares two cores with everything else under test, and its controllers come back late after an outage.
 const PATIENCE: Duration = Duration::from_secs(150);
-/// A lease that outlasts a busy machine; whoever waits for the next leader sets a shorter one.
+/// A lease that outlasts a busy machine; a test that waits for the next leader sets a shorter one.
 const LEASE_S: u32 = 30;
 /// A lease for which a test can wait.
 pub(crate) const SOON_OVER_S: u32 = 5;
-/// How a scheduler ends whose lease is over: it is to be started again.
+/// The exit code of a scheduler whose lease is over: it is to be started again.
 const TRY_AGAIN: i32 = 75;
 
 /// A namespace, nodes and a scheduler.
@@ -26,17 +26,17 @@ pub(crate) struct Site {
     pub(crate) name: String,
     pub(crate) namespace: String,
     pub(crate) state: PathBuf,
-    /// How long a leader's lease lasts: so long a test waits for the next leader.
+    /// How long a leader's lease lasts, and so how long a test waits for the next leader.
     pub(crate) lease_s: u32,
     /// What the file of its policy says, if it has one.
     pub(crate) policy: Option<String>,
-    /// Where its schedulers find the API server, if not where it is.
+    /// The address at which its schedulers find the API server, if not its own.
     pub(crate) server: Option<String>,
     schedulers: RefCell<Vec<Child>>,
     folder: tempfile::TempDir,
 }
 
-/// The folder of the shared cluster, if it runs. Where everything must be tested, it does.
+/// The folder of the shared cluster, if it runs. Where everything must be tested, it must run.
 fn cluster() -> Option<PathBuf> {
     let shared = || Some(Path::new(env!("CARGO_TARGET_TMPDIR")).parent()?.join("kube"));
     let state = std::env::var_os("DIVVY_KUBE").map(PathBuf::from).or_else(shared)?;
@@ -81,7 +81,7 @@ impl Site {
     pub(crate) fn new(name: &str, nodes: u32) -> Option<Self> {
         let state = cluster()?;
         let folder = tempfile::tempdir().unwrap();
-        // A namespace takes a while to go: the next run does not wait for it.
+        // Deleting a namespace takes a while: the next run does not wait for it.
         let namespace = format!("{name}-{}", std::process::id());
         let (name, schedulers) = (name.to_owned(), RefCell::default());
         let (policy, server) = (None, None);
@@ -121,17 +121,17 @@ impl Site {
         self.in_namespace(words, input).unwrap_or_else(|error| panic!("kubectl {words:?}: {error}"))
     }
 
-    /// Makes what is written; objects of a namespace in that of the test.
+    /// Creates an object; a namespaced one in the test's namespace.
     pub(crate) fn create(&self, object: &Value) {
         self.kubectl(&["create", "-f", "-"], Some(&object.to_string()));
     }
 
-    /// Tries to make what is written.
+    /// Tries to create an object.
     pub(crate) fn try_create(&self, object: &Value) -> bool {
         self.in_namespace(&["create", "-f", "-"], Some(&object.to_string())).is_ok()
     }
 
-    /// Makes what is written, or changes it to that, for all tests.
+    /// Creates an object or changes it to this, for all tests.
     pub(crate) fn apply(&self, object: &Value) {
         self.everywhere(&["apply", "-f", "-"], Some(&object.to_string()));
     }
@@ -142,7 +142,7 @@ impl Site {
         self.node_of(name, labels, &amounts, (&[], false));
     }
 
-    /// Makes a fake node that has this, with further labels and taints; cordoned, if it is to be.
+    /// Makes a fake node with these amounts, further labels and taints; cordoned, if so asked.
     pub(crate) fn node_of(
         &self,
         name: &str,
@@ -164,7 +164,7 @@ impl Site {
         }));
     }
 
-    /// Whether no node of the test has a taint of one that has just come.
+    /// Whether no node of the test still has the taint of a new node.
     pub(crate) fn are_ready(&self) -> bool {
         let nodes = self.kubectl(
             &["get", "nodes", "-l", &self.own(), "-o", "jsonpath={.items[*].spec.taints[*].key}"],
@@ -202,12 +202,12 @@ impl Site {
         })
     }
 
-    /// A class of priority that goes with the test.
+    /// Makes a priority class that is removed with the test.
     pub(crate) fn priority_class(&self, name: &str, value: i32) {
         self.class(name, value, "PreemptLowerPriority");
     }
 
-    /// One whose pods nobody is stopped for.
+    /// Makes a priority class whose pods stop nobody.
     pub(crate) fn polite_class(&self, name: &str, value: i32) {
         self.class(name, value, "Never");
     }
@@ -224,7 +224,7 @@ impl Site {
         format!("divvy-{}", self.namespace)
     }
 
-    /// How the cluster is reached as the account of the manifests.
+    /// The kubeconfig that reaches the cluster as the account of the manifests.
     pub(crate) fn own_kubeconfig(&self) -> PathBuf {
         let own = self.folder.path().join("kubeconfig");
         if !own.exists() {
@@ -252,7 +252,7 @@ impl Site {
         let own = self.own_kubeconfig();
         let log = File::options().create(true).append(true).open(self.folder.path().join("log")).unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_divvy"));
-        // The GPUs of the other tests are not there to be divided, and what their queues have others say.
+        // The GPUs of the other tests are not there to be divided, and other schedulers speak for their queues.
         command.args(["kube", "run", "--nodes", &self.own(), "--queues", &self.own()]);
         command.args(["--scheduler-name", &self.scheduler_name()]);
         if let Some(policy) = &self.policy {
@@ -269,7 +269,7 @@ impl Site {
         format!("{MARK}={}", self.name)
     }
 
-    /// Starts those again that have ended since their lease was over: a busy machine does that, and a cluster's controllers do this.
+    /// Starts schedulers again that lost their lease, as happens on a busy machine: in a cluster, its controllers do this.
     fn revive(&self) {
         for scheduler in self.schedulers.borrow_mut().iter_mut() {
             let ended = scheduler.try_wait().unwrap();
@@ -359,12 +359,12 @@ impl Site {
         let _ = run(kubectl_of(&self.state).args(["delete", all, "-l", &mark, &wait]), None);
     }
 
-    /// A queue that goes with the test.
+    /// Makes a queue that is removed with the test.
     pub(crate) fn queue(&self, name: &str, spec: &Value) {
         self.queue_of(&self.name, name, spec);
     }
 
-    /// Likewise, for another pool.
+    /// Makes a queue that belongs to another pool.
     pub(crate) fn queue_of(&self, pool: &str, name: &str, spec: &Value) {
         self.apply(&json!({
             "apiVersion": "scheduling.divvy.dev/v1alpha1", "kind": "Queue",

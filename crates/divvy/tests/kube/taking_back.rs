@@ -1,10 +1,10 @@
-//! Preemption and reclaim: who goes, how it is told, and for whom its place is kept.
+//! Preemption and reclaim: which pod goes, how it is told, and for which pod its place is kept.
 
 use serde_json::{Value, json};
 
 use crate::site::Site;
 
-/// A pod of a queue that may be taken back and then takes a while to stop.
+/// A pod of a queue that may be taken back, but takes a while to stop.
 fn slow_to_go(site: &Site, name: &str, (gpus, queue): (u32, &str)) -> Value {
     let mut pod = site.pod(name, gpus);
     pod["metadata"]["labels"] = json!({"divvy.dev/queue": queue});
@@ -56,12 +56,12 @@ fn a_pod_that_nobody_makes_anew_is_no_victim() {
     site.create(&urgent);
     site.wait_until("a reason", || site.why("urgent").0 == "Unschedulable");
     assert!(told_to_go(&site, "stays").is_none());
-    // The same pod under a controller: it may go, since another is made of it.
+    // The same pod under a controller may go, since the controller makes another one.
     site.kubectl(&["delete", "pod", "urgent", "stays"], None);
     site.create(&site.replicas("anew", 6));
     site.wait_until("the replica to be placed", || site.placed() == 1);
     let before = site.places();
-    // Of a class that stops nobody, it waits.
+    // A pod of a class that stops nobody waits.
     site.polite_class("no-victim-polite", 2000);
     let mut polite = site.pod("polite", 4);
     polite["spec"]["priorityClassName"] = json!("no-victim-polite");
@@ -80,7 +80,7 @@ fn a_pod_that_nobody_makes_anew_is_no_victim() {
 #[test]
 fn whoever_waits_tells_it_once_to_its_owner() {
     let Some(site) = Site::new("events", 1) else { return };
-    // A node that has just come has a taint for a moment: that would be another reason.
+    // A new node has a taint for a moment, which would be another reason.
     site.wait_until("the node to be ready", || site.are_ready());
     site.schedule();
     let mut many = site.replicas("many", 9);

@@ -14,7 +14,7 @@ use tempfile::TempDir;
 /// The program.
 pub const DIVVY: &str = env!("CARGO_BIN_EXE_divvy");
 
-/// Nothing here takes a tenth of it; a test that does is stuck.
+/// Nothing here takes a tenth of this; a test that takes it all is stuck.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A daemon with eight pretended devices. It ends with its jobs when this is dropped.
@@ -60,7 +60,7 @@ impl Pool {
         pool
     }
 
-    /// Only the place of one.
+    /// Only a place, without a daemon.
     pub fn unstarted() -> Self {
         let pool = Self { directory: tempfile::Builder::new().prefix("divvy-test-").tempdir().unwrap() };
         std::fs::create_dir(pool.work()).unwrap();
@@ -117,7 +117,7 @@ impl Pool {
         row.unwrap_or_else(|| panic!("no job {id} in {rows}")).clone()
     }
 
-    /// A named pipe in the working directory: jobs and tests wait for each other at it.
+    /// A named pipe in the working directory, at which jobs and tests wait for each other.
     pub fn gate(&self, name: &str) -> Gate {
         let path = self.work().join(name);
         assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());

@@ -18,7 +18,7 @@ pub(crate) fn divvy(folder: &Path, line: &str) -> Said {
     Said { code: output.status.code().unwrap(), out: text(output.stdout), err: text(output.stderr) }
 }
 
-/// Likewise one that must succeed; gives what it wrote.
+/// Likewise for a command that must succeed; returns what it wrote.
 #[track_caller]
 pub(crate) fn done(folder: &Path, line: &str) -> String {
     let said = divvy(folder, line);

@@ -1,4 +1,4 @@
-//! What each queue had of the pool over time, beside what it was due; and for how long a guarantee was not kept.
+//! What each queue had of the pool over time, compared with what it was due; and for how long a guarantee was not kept.
 
 use std::collections::BTreeMap;
 
@@ -8,31 +8,31 @@ use super::water;
 use super::whole::{self, Sizes};
 use super::world::World;
 
-/// What one queue had and was due, in GPUs, in the mean over the time that is measured.
+/// What one queue had and was due, in GPUs, averaged over the measured time.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Account {
     pub(super) held: f64,
     pub(super) wanted: f64,
-    /// The mean of the water-filling at each moment: who had less at one moment is owed nothing at another.
+    /// The mean of the water-filling at each moment: a queue that had less at one moment is owed nothing at another.
     pub(super) due: f64,
-    /// Likewise of what whole jobs could hold at each moment: see [`whole::usable`].
+    /// Likewise for what whole jobs could hold at each moment: see [`whole::usable`].
     pub(super) due_whole: f64,
     /// The water-filling over all of that time at once: as much as its work needs, whenever it gets it.
     pub(super) due_at_once: f64,
-    /// The longest time within which a job waited that the guarantee had room for.
+    /// The longest time that a job waited although the guarantee had room for it.
     pub(super) longest_denial_s: i64,
-    /// How many such times went on for longer than the grace.
+    /// How many such times lasted longer than the grace.
     pub(super) violations: u64,
-    /// How long they were, together.
+    /// How long these lasted in total.
     pub(super) violated_s: i64,
 }
 
-/// GPUs of the whole pool, in the mean.
+/// GPUs of the whole pool, on average.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Pool {
     /// What whole jobs could have held.
     pub(super) usable: f64,
-    /// What stood idle while a job waited that asked for no more than that.
+    /// What stood idle while a waiting job asked for no more than that.
     pub(super) in_vain: f64,
 }
 
@@ -44,7 +44,7 @@ pub(super) struct Measured {
     pub(super) grace_s: i64,
 }
 
-/// Reckons the account of each leaf, and of the pool.
+/// Computes the account of each leaf, and of the pool.
 pub(super) fn accounts(world: &World, replayed: &Replayed, measured: Measured) -> (Vec<Account>, Pool) {
     let mut sweep = Sweep::new(world, measured);
     let mut before_s = measured.from_s;
@@ -63,8 +63,8 @@ pub(super) fn accounts(world: &World, replayed: &Replayed, measured: Measured) -
     (accounts, pool)
 }
 
-/// The GPUs that each vessel's work would have kept busy: all that was submitted until the end of what is measured and
-/// not done at its beginning.
+/// The GPUs that each vessel's work would have kept busy: all work that was submitted before the end of the measured time
+/// and not done at its beginning.
 fn offered(world: &World, replayed: &Replayed, measured: Measured) -> Vec<f64> {
     let leaf_of = leaves(world);
     let vessel =
@@ -85,7 +85,7 @@ fn offered(world: &World, replayed: &Replayed, measured: Measured) -> Vec<f64> {
     work_s.into_iter().map(|work_s| (work_s / seconds).max(0.0)).collect()
 }
 
-/// The place of each leaf by its path.
+/// The index of each leaf by its path.
 fn leaves(world: &World) -> BTreeMap<&str, usize> {
     world.leaves.iter().enumerate().map(|(at, (path, _))| (path.as_str(), at)).collect()
 }
@@ -94,11 +94,11 @@ fn leaves(world: &World) -> BTreeMap<&str, usize> {
 struct Change {
     leaf: usize,
     gpus: u32,
-    /// One more or one less that is there.
+    /// One more or one fewer open job.
     open: i64,
-    /// One more or one less that waits.
+    /// One more or one fewer waiting job.
     waiting: i64,
-    /// One more or one less that holds.
+    /// One more or one fewer job that holds GPUs.
     holding: i64,
 }
 
@@ -116,7 +116,7 @@ fn by_second(world: &World, replayed: &Replayed) -> BTreeMap<i64, Vec<Change>> {
         note(job.row, job.submit_s, (1, 1, 0));
         note(job.row, job.finish_s, (-1, -1, 0));
     }
-    // Who stops holding waits again, unless it has ended: then the end takes that back.
+    // A job that stops holding waits again, unless it has ended: then the end takes that back.
     for stretch in &replayed.stretches {
         note(stretch.row, stretch.from_s, (0, -1, 1));
         note(stretch.row, stretch.to_s, (0, 1, -1));
@@ -132,10 +132,10 @@ struct Sweep<'a> {
     held: Vec<i64>,
     waited_for: Vec<i64>,
     sizes: Vec<Sizes>,
-    /// Of each leaf: jobs that are there, waiting or not, by size.
+    /// Of each leaf: open jobs, waiting or not, by size.
     open: Vec<Sizes>,
     pool: Pool,
-    /// Of each leaf: since when a job waits that the guarantee has room for.
+    /// Of each leaf: since when a job waits although the guarantee has room for it.
     denied_since_s: Vec<Option<i64>>,
     accounts: Vec<Account>,
 }
@@ -164,7 +164,7 @@ impl<'a> Sweep<'a> {
         count(&mut self.open[change.leaf], change.gpus, change.open);
     }
 
-    /// Adds what was so from one second to another.
+    /// Adds the state between two seconds to the accounts.
     fn pass(&mut self, from_s: i64, to_s: i64) {
         let Measured { from_s: first_s, to_s: last_s, .. } = self.measured;
         let seconds = to_s.min(last_s) - from_s.max(first_s);
@@ -189,7 +189,7 @@ impl<'a> Sweep<'a> {
         }
     }
 
-    /// The GPUs that are idle, if a job waits that asks for no more.
+    /// The idle GPUs, if a waiting job asks for no more.
     fn idle_in_vain(&self) -> i64 {
         let idle = i64::from(self.world.gpus()) - self.held.iter().sum::<i64>();
         let smallest =
@@ -197,7 +197,7 @@ impl<'a> Sweep<'a> {
         if smallest.is_some_and(|gpus| i64::from(gpus) <= idle) { idle } else { 0 }
     }
 
-    /// Looks whose guarantee has room for a job that waits.
+    /// Checks whose guarantee has room for a waiting job.
     fn look(&mut self, at_s: i64) {
         for (leaf, (_, vessel)) in self.world.leaves.iter().enumerate() {
             let room = self.world.vessels[*vessel].guarantee as i64 - self.held[leaf];
@@ -228,7 +228,7 @@ impl<'a> Sweep<'a> {
     }
 }
 
-/// So many more or fewer of a size.
+/// Adds so many jobs of a size, or removes them.
 fn count(sizes: &mut Sizes, gpus: u32, more: i64) {
     let count = sizes.entry(gpus).or_default();
     *count += more;

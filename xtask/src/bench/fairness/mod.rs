@@ -1,4 +1,4 @@
-//! `cargo xtask bench fairness`: a month of contention among queues in three levels; what each had beside what it was due.
+//! `cargo xtask bench fairness`: a month of contention among queues in three levels; what each had compared with what it was due.
 
 mod account;
 mod table;
@@ -46,7 +46,7 @@ pub(super) struct Fairness {
     output: Output,
 }
 
-/// The time after which a use counts half; measured is what comes after two of them.
+/// The time after which past use counts half; measuring starts after two of them.
 const HALF_LIFE_S: i64 = 7 * 86_400;
 
 /// What each later start of a job costs.
@@ -60,7 +60,7 @@ struct Trial<'a> {
     settings: Policy,
 }
 
-/// What came of it.
+/// The outcome of a trial.
 struct Outcome {
     queues: Vec<(String, Account)>,
     gpus: u32,
@@ -73,7 +73,7 @@ struct Outcome {
     cpu_s: f64,
 }
 
-/// Runs all months under all policies and prints what came of them.
+/// Runs all months under all policies and prints the outcomes.
 pub(super) fn run(fairness: &Fairness, target: &Path) -> Result<()> {
     let worlds: Vec<_> = fairness
         .queues

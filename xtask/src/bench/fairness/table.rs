@@ -28,17 +28,17 @@ struct Month {
     used: f64,
     /// The part of it that whole jobs could have held.
     usable: f64,
-    /// The part of it that stood idle while a job waited that asked for no more than that.
+    /// The part of it that stood idle while a waiting job asked for no more than that.
     in_vain: f64,
     /// The largest |share − due| ÷ due of any queue.
     worst_of_due: f64,
     /// The same, in the mean over queues.
     mean_of_due: f64,
-    /// The largest difference from what is due of that which whole jobs could have held, and how many queues are off by more
-    /// than 2 % of it.
+    /// The largest difference from the due of what whole jobs could have held, and how many queues are off by more than 2 %
+    /// of it.
     worst_of_whole: f64,
     beyond_2_percent_of_whole: usize,
-    /// The largest difference from what the queue is due over all of the time at once.
+    /// The largest difference from what the queue is due over the whole time at once.
     worst_at_once: f64,
     /// How many queues are off by more than 2 % of their due.
     beyond_2_percent: usize,
@@ -53,7 +53,7 @@ struct Month {
     each: Vec<Row>,
 }
 
-/// One queue: GPUs in the mean.
+/// One queue: GPUs on average.
 #[derive(Serialize)]
 struct Row {
     queue: String,
@@ -68,7 +68,7 @@ struct Row {
     longest_denial_s: i64,
 }
 
-/// As a part of the due by which a share is off. Who is due nothing is off by nothing.
+/// How far a share is off, as a part of the due. A queue that is due nothing is off by nothing.
 fn off(held: f64, due: f64) -> f64 {
     if due > 0.0 { (held - due) / due } else { 0.0 }
 }

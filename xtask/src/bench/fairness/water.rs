@@ -1,10 +1,10 @@
 //! What each queue is due, by the definition alone: water-filling through the tree. Shares no code with the core, which works
-//! in integers and keeps what it found; here all is reckoned anew in floats.
+//! in integers and keeps its results; here everything is computed anew in floats.
 
-/// A queue, or what holds several together.
+/// A queue, or a group of several.
 #[derive(Clone, Debug)]
 pub(super) struct Vessel {
-    /// The one that it is part of; the first vessel is the pool and part of none.
+    /// The vessel above it; the first vessel is the pool and has none.
     pub(super) parent: Option<usize>,
     /// What it gets first, as far as it wants it.
     pub(super) guarantee: f64,
@@ -12,7 +12,7 @@ pub(super) struct Vessel {
     pub(super) weight: f64,
 }
 
-/// What each vessel gets of so much, if each leaf wants as much as `wanted` says (what is said for others does not
+/// What each vessel gets of an amount, if each leaf wants what `wanted` says (the entries of other vessels do not
 /// count). A parent stands before its children.
 pub(super) fn fill(vessels: &[Vessel], amount: f64, wanted: &[f64]) -> Vec<f64> {
     let mut wants = wanted.to_vec();

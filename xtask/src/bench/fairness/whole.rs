@@ -1,4 +1,4 @@
-//! What could be given at a moment to jobs that are not split: the part of the pool that whole jobs fill at most, and who could
+//! What could be given at a moment to jobs that are not split: the largest part of the pool that whole jobs fill, and who could
 //! use it.
 
 use std::collections::BTreeMap;
@@ -15,8 +15,8 @@ pub(super) struct Usable {
     pub(super) wanted: Vec<f64>,
 }
 
-/// The most that jobs of these sizes fill of some room, none of them split. Exact where each size divides the next one, as the
-/// generator's do.
+/// The most of some room that whole jobs of these sizes fill. Exact where each size divides the next one, as the generator's
+/// sizes do.
 fn most_held(sizes: &Sizes, room: i64) -> i64 {
     let mut left = room.max(0);
     for (gpus, count) in sizes.iter().rev() {
@@ -26,9 +26,9 @@ fn most_held(sizes: &Sizes, room: i64) -> i64 {
     room.max(0) - left
 }
 
-/// What could be used by the jobs that are there, waiting or not. A job counts only if it fits beside what whole jobs of the other
-/// leaves fill of their guarantees, of which nobody takes anything. Whoever is due all that he wants has it; what the others could
-/// use are whole jobs beside that.
+/// What the open jobs could use, waiting or not. A job counts only if it fits beside what whole jobs of the other leaves fill of
+/// their guarantees, of which nobody takes anything. A leaf that is due all that it wants has it; the others could use whole jobs
+/// beside that.
 pub(super) fn usable(world: &World, open: &[Sizes]) -> Usable {
     let gpus = i64::from(world.gpus());
     let fitting = fitting(world, open, gpus);
@@ -53,7 +53,7 @@ pub(super) fn usable(world: &World, open: &[Sizes]) -> Usable {
     }
 }
 
-/// The jobs of each leaf that fit beside what whole jobs of the others fill of their guarantees.
+/// The jobs of each leaf that fit beside what whole jobs of the other leaves fill of their guarantees.
 fn fitting(world: &World, open: &[Sizes], gpus: i64) -> Vec<Sizes> {
     let guarantees = world.leaves.iter().map(|(_, vessel)| world.vessels[*vessel].guarantee as i64);
     let firm: Vec<i64> =
@@ -66,7 +66,7 @@ fn fitting(world: &World, open: &[Sizes], gpus: i64) -> Vec<Sizes> {
     open.iter().zip(firm).map(of).collect()
 }
 
-/// What each vessel wants of its own: leaves alone do.
+/// What each vessel itself wants: only leaves want anything.
 pub(super) fn in_vessels(world: &World, wanted: &[i64]) -> Vec<f64> {
     let mut all = vec![0.0; world.vessels.len()];
     for ((_, vessel), wanted) in world.leaves.iter().zip(wanted) {
@@ -117,7 +117,7 @@ mod tests {
     fn whoever_is_due_all_that_he_wants_has_it_and_the_others_fill_the_rest_with_whole_jobs() {
         let open = [sizes(&[(8, 9)]), sizes(&[(1, 3)])];
         assert_eq!(usable(&pool(32, &[0.0, 0.0]), &open).gpus, 27.0);
-        // Who wants more than he is due may wait for another's whole job.
+        // A leaf that wants more than it is due may wait for another leaf's whole job.
         let open = [sizes(&[(8, 9)]), sizes(&[(1, 30)])];
         assert_eq!(usable(&pool(32, &[0.0, 0.0]), &open).gpus, 32.0);
     }

@@ -1,4 +1,4 @@
-//! What is simulated: a pool, a tree of queues in three levels, and a month of jobs that are more than it can do.
+//! What is simulated: a pool, a tree of queues in three levels, and a month of jobs, more than the pool can do.
 
 use divvy_core::amount::{Amount, Limits, Resource};
 use divvy_core::model::queue::Queue;
@@ -14,7 +14,7 @@ pub(super) struct World {
     pub(super) jobs: Vec<TraceJob>,
     /// The tree as the core takes it.
     pub(super) queues: Vec<Queue>,
-    /// The same tree for the water: first the pool, then what the queues are.
+    /// The same tree for the water-filling: first the pool, then one vessel per queue.
     pub(super) vessels: Vec<Vessel>,
     /// The queues that jobs are submitted to: path and vessel.
     pub(super) leaves: Vec<(String, usize)>,
@@ -29,10 +29,10 @@ const LOAD_PERCENT: u32 = 120;
 /// Users in each queue.
 const USERS_PER_QUEUE: u32 = 4;
 
-/// Of the pool that is guaranteed, to all queues together.
+/// The part of the pool that is guaranteed, to all queues together.
 const GUARANTEED: f64 = 0.5;
 
-/// Makes the world of so many queues from a seed. A queue has ten GPUs in the mean, so that its jobs fit it.
+/// Makes the world of so many queues from a seed. A queue has ten GPUs on average, so that its jobs fit it.
 pub(super) fn world(leaves: u32, seed: u64) -> World {
     let node = NodeGroup { count: (leaves * 10).div_ceil(8).max(8), model: "h100".into(), gpus: 8 };
     let users = leaves * USERS_PER_QUEUE;
@@ -70,8 +70,8 @@ fn path_of_team(team: &str, leaves: u32) -> String {
     path
 }
 
-/// The tree: weights of one to three; half of the pool guaranteed, by weight, in whole GPUs; a parent's guarantee is what
-/// its children's add up to.
+/// The tree: weights of one to three; half of the pool guaranteed, by weight, in whole GPUs; a parent's guarantee is the
+/// sum of its children's.
 fn tree(leaves: u32, gpus: u32) -> World {
     let pool = Vessel { parent: None, guarantee: 0.0, weight: 1.0 };
     let (nodes, jobs, queues) = (Vec::new(), Vec::new(), Vec::new());
@@ -100,7 +100,7 @@ fn weight(number: u32) -> u32 {
 }
 
 impl World {
-    /// Adds a queue and its vessel; gives the place of that.
+    /// Adds a queue and its vessel; returns the vessel's index.
     fn add(&mut self, path: &str, parent: usize, weight: u32) -> usize {
         self.queues.push(Queue { weight, ..Queue::named(path) });
         self.vessels.push(Vessel { parent: Some(parent), guarantee: 0.0, weight: f64::from(weight) });

@@ -1,5 +1,5 @@
-//! `cargo xtask bench forecast`: how true the expected start is. Public traces are replayed, and of some jobs it is asked at their
-//! submission when they will start.
+//! `cargo xtask bench forecast`: how accurate the expected start is. Public traces are replayed, and for some jobs the replay is
+//! asked at their submission when they will start.
 
 mod table;
 
@@ -17,7 +17,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use super::{Output, machine};
 
-/// The policy of a pool that is told nothing.
+/// The policy of a pool that is given none.
 const POOL: &str = "pool";
 
 /// What to ask.
@@ -48,7 +48,7 @@ pub(super) struct Forecast {
     output: Output,
 }
 
-/// What came of a trace under a policy.
+/// The outcome of a trace under a policy.
 struct Outcome {
     trace: String,
     policy: String,
@@ -57,7 +57,7 @@ struct Outcome {
     cpu_s: f64,
 }
 
-/// Asks, and prints how true the answers were.
+/// Asks, and prints how accurate the answers were.
 pub(super) fn run(options: &Forecast, target: &Path) -> Result<()> {
     let mut outcomes = Vec::new();
     for trace in &options.traces {
@@ -77,7 +77,7 @@ pub(super) fn run(options: &Forecast, target: &Path) -> Result<()> {
 
 fn run_one(options: &Forecast, trace: &str, policy: &str) -> Result<Outcome> {
     let named = if policy == POOL { None } else { Some(policy.parse::<Named>()?) };
-    // Whose figures these were does not matter here: only the files do.
+    // Which policy stands here does not matter: only the files are used.
     let experiment =
         Experiment { trace: trace.into(), pools: Pools::Own, policy: named.unwrap_or(Named::Fifo) };
     let prepared = reference::prepare(&options.data.join("jct"), &experiment)

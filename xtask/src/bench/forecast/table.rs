@@ -14,7 +14,7 @@ pub(super) struct Table {
     rows: Vec<Row>,
 }
 
-/// A trace under a policy. Shares are parts of the jobs that were said to wait and of which an interval was said.
+/// A trace under a policy. Shares are parts of the jobs that were said to wait and were given an interval.
 #[derive(Serialize)]
 struct Row {
     trace: String,
@@ -26,7 +26,7 @@ struct Row {
     now_right: usize,
     /// Jobs that were said to wait, with an interval.
     wait: usize,
-    /// Jobs of which no start was foreseen.
+    /// Jobs for which no start was foreseen.
     no_answer: usize,
     /// How often the interval held.
     inside: f64,
@@ -40,8 +40,8 @@ struct Row {
     open: f64,
     median_width_s: i64,
     median_wait_s: i64,
-    /// Half of the jobs started at no more than so many times the wait in the middle of the interval, or at no less than a
-    /// part of it as small; a minute is added to both.
+    /// The median ratio of the actual wait and the middle of the interval, the longer over the shorter; a minute is added to
+    /// both.
     median_factor: f64,
     cpu_s: f64,
 }

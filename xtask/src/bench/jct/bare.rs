@@ -1,5 +1,5 @@
-//! Three policies of the literature on plain arrays: an oracle that shares no line with the core, and what a replay costs
-//! that does nothing but decide. Times are whole seconds; jobs are their rows.
+//! Three policies of the literature on plain arrays: an oracle that shares no code with the core, and the cost of a replay
+//! that does nothing but decide. Times are whole seconds; a job is its row.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -114,7 +114,7 @@ impl<'a> Pool<'a> {
         self.due.peek().map(|Reverse((at, ..))| *at)
     }
 
-    /// Lets what is due happen; says whether anything of it still counted.
+    /// Lets what is due happen; returns whether any of it still counted.
     fn run_until(&mut self, now: i64) -> bool {
         let mut news = false;
         while self.next_due().is_some_and(|at| at <= now) {
@@ -166,7 +166,7 @@ impl<'a> Pool<'a> {
         }
     }
 
-    /// The node that takes so many GPUs and is left with the fewest, beside the nodes that are taken whole.
+    /// The node that takes so many GPUs and is left with the fewest, apart from the nodes that are taken whole.
     fn best_fit(&self, gpus: i64, whole: &[(usize, i64)]) -> Option<usize> {
         let fits = |node: &usize| self.free[*node] >= gpus && whole.iter().all(|(taken, _)| taken != node);
         (0..self.free.len()).filter(fits).min_by_key(|node| self.free[*node])
@@ -270,7 +270,7 @@ impl<'a> Pool<'a> {
 
     /// Starts whatever still fits, in order.
     fn fill(&mut self, line: &[(i64, usize)], now: i64) {
-        // Where a job does not fit, no larger one does.
+        // If a job does not fit, no larger one does.
         let mut too_large = i64::MAX;
         for (_, job) in line {
             let gpus = self.jobs.gpus[*job];

@@ -1,4 +1,4 @@
-//! `cargo xtask bench jct`: the traces of the literature under every policy, beside figures that were reckoned
+//! `cargo xtask bench jct`: the traces of the literature under every policy, compared with figures that were computed
 //! independently.
 
 mod bare;
@@ -51,7 +51,7 @@ pub(super) struct Jct {
     output: Output,
 }
 
-/// What came of a replay.
+/// The outcome of a replay.
 struct Outcome {
     experiment: Experiment,
     summary: Summary,
@@ -82,7 +82,7 @@ pub(super) fn run(jct: &Jct, target: &Path) -> Result<()> {
     Ok(())
 }
 
-/// All that figures are there for, and Divvy's own policies on the same traces.
+/// Everything that figures exist for, and Divvy's own policies on the same traces.
 fn experiments(jct: &Jct, expected: &[Expected]) -> Vec<Experiment> {
     let asked = |names: &[String], name: &str| names.is_empty() || names.iter().any(|asked| asked == name);
     let mut all = reference::experiments(expected);
@@ -122,7 +122,7 @@ fn run_all(folder: &Path, experiments: Vec<Experiment>, threads: usize) -> Resul
     Ok(done)
 }
 
-/// What work gives, and the processor time that this thread has spent on it.
+/// Returns the result of some work, and the processor time that this thread spent on it.
 fn timed<T>(work: impl FnOnce() -> T) -> (T, f64) {
     let before = clock_gettime(ClockId::ThreadCPUTime);
     let result = work();

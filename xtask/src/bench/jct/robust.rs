@@ -1,5 +1,5 @@
 //! `cargo xtask bench jct --robust`: Divvy's own order with each of its settings changed, and on copies of the traces in which
-//! every job is submitted and runs somewhat otherwise. Who does well only at one spot shows here.
+//! every job is submitted and runs slightly differently. This shows a policy that does well only at one spot.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -33,7 +33,7 @@ const WITH_NAMES: &str = "ipsc_a";
 struct Row {
     changed: String,
     policy: String,
-    /// The geometric mean over the traces of its mean JCT over the smaller of las' and mlfq's.
+    /// The geometric mean over the traces of its mean JCT divided by the smaller of las' and mlfq's.
     geometric_mean: f64,
     worst: f64,
     worst_trace: String,
@@ -196,8 +196,8 @@ fn mean_jct_s(folder: &Path, variant: &Variant, trace: &str) -> Result<f64> {
     Ok(prepared.run(Interval::ALL)?.summary.all.mean_jct_s)
 }
 
-/// How a variant fares beside the smaller of las and mlfq on the same jobs. Where history decides nothing its figures are those of
-/// the policy without.
+/// How a variant compares with the smaller of las and mlfq on the same jobs. Where history decides nothing, its figures are those
+/// of the policy without history.
 fn row(variant: &Variant, means: &Means) -> Option<Row> {
     let on = if variant.jitter.is_some() { variant.changed.as_str() } else { "nothing" };
     let mean = |changed: &str, policy, trace| means.get(&(changed.to_owned(), policy, trace)).copied();

@@ -1,5 +1,5 @@
 //! `cargo xtask bench jct --speed`: the processor time of a replay through the whole core (events, state, digests, reasons,
-//! plans; checker off) beside that of a program of plain arrays, job by job the same.
+//! plans; checker off) compared with a program of plain arrays that does the same job by job.
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ use super::{Jct, Output, timed};
 use crate::bench::report::aligned;
 use crate::bench::{machine, say};
 
-/// The trace, as often as it is repeated, and how much later each copy is submitted.
+/// The trace, how often it is repeated, and how much later each copy is submitted.
 const TRACE: &str = "itp_c04";
 const COPIES: i64 = 7;
 const SHIFT_S: i64 = 60 * 86_400;
@@ -41,7 +41,7 @@ struct Row {
     ratio: f64,
     at_most: f64,
     mean_jct_s: f64,
-    /// Of one copy alone.
+    /// The mean of one copy alone.
     mean_of_one_s: f64,
     /// Jobs that end in another second than in the program of plain arrays.
     differing: usize,

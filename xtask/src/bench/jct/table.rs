@@ -1,4 +1,4 @@
-//! How the replays compare: with figures that were reckoned independently, and policies with each other.
+//! How the replays compare: with figures that were computed independently, and policies with each other.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -20,7 +20,7 @@ pub(super) const COMPARED: [&str; 7] =
 pub(super) struct Table {
     machine: Machine,
     rows: Vec<Row>,
-    /// By policy, the geometric mean over the compared rows of its mean JCT over the smaller of las' and mlfq's; where
+    /// By policy, the geometric mean over the compared rows of its mean JCT divided by the smaller of las' and mlfq's; where
     /// all of these were run.
     geometric_mean: BTreeMap<String, f64>,
 }

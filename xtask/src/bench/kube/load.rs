@@ -1,4 +1,4 @@
-//! The load: nodes and pods, bindings without a thought, and a watch that counts who has a node.
+//! The load: nodes and pods, bindings that decide nothing, and a watch that counts the pods that have a node.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -84,7 +84,7 @@ impl Load {
         Ok(())
     }
 
-    /// Makes nodes and waits until the controller manager has taken its taints off all of them.
+    /// Makes nodes and waits until the controller manager has removed its taints from all of them.
     pub(super) async fn nodes(&self, count: usize) -> Result<()> {
         let amounts =
             json!({"cpu": "128", "memory": "1Ti", "pods": "110", "nvidia.com/gpu": GPUS.to_string()});
@@ -114,7 +114,7 @@ impl Load {
         }
     }
 
-    /// Makes pods for a scheduler: how they are called, and of how many GPUs.
+    /// Makes pods for a scheduler, with this name and so many GPUs each.
     pub(super) async fn pods(&self, count: usize, scheduler: &str, (name, gpus): (&str, u32)) -> Result<()> {
         self.each(count, |number| {
             let spec = spec(scheduler, &json!({"cpu": "1", "nvidia.com/gpu": gpus.to_string()}));
@@ -151,8 +151,8 @@ impl Load {
         .await
     }
 
-    /// Counts pods as they come to have a node; the server chooses them, so that those that wait cost nothing here. Gives when
-    /// each was seen.
+    /// Counts pods as they get a node. The server selects them, so that waiting pods cost nothing here. Returns when each was
+    /// seen.
     pub(super) async fn watch(self, count: usize, ready: Arc<tokio::sync::Notify>) -> Result<Vec<Instant>> {
         let (mut seen, started) = (Vec::with_capacity(count), Instant::now());
         let mut names = std::collections::HashSet::new();

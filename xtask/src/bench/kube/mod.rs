@@ -1,4 +1,4 @@
-//! `cargo xtask bench kube`: how fast pods get nodes on a real API server, by a loop that does not think, by kube-scheduler and by
+//! `cargo xtask bench kube`: how fast pods get nodes on a real API server, by a loop that decides nothing, by kube-scheduler and by
 //! this scheduler, each on a cluster of its own, one after the other in the same run.
 
 mod load;
@@ -60,7 +60,7 @@ enum Contender {
 /// What one run has shown.
 #[derive(Clone, Copy, Debug, Default)]
 struct Run {
-    /// From the start (of a gang: its making) to the first pod that has a node, and to the last, in seconds.
+    /// Seconds from the start (for a gang: from its creation) to the first pod that has a node, and to the last.
     first_s: f64,
     all_s: f64,
     /// Pods per second between the first and the last.
@@ -68,7 +68,7 @@ struct Run {
     /// CPU milliseconds per pod: the contender's own, and those of etcd, API server, controller manager and fake kubelets.
     own_ms: f64,
     others_ms: f64,
-    /// What the contender holds of memory in the end.
+    /// The contender's memory at the end.
     rss_mib: f64,
 }
 
@@ -146,7 +146,7 @@ impl Kube {
 /// How long a cluster is left alone before it is measured.
 const SETTLE: Duration = Duration::from_secs(3);
 
-/// Starts a contender; gives the process that is this program's child.
+/// Starts a contender; returns its process if that is a child of this program.
 fn start(cluster: &Cluster, contender: Contender, program: &Path) -> Result<Option<Child>> {
     match contender {
         Contender::Bind => Ok(None),
@@ -163,7 +163,7 @@ fn start(cluster: &Cluster, contender: Contender, program: &Path) -> Result<Opti
     }
 }
 
-/// The CPU time of whoever gives nodes, in seconds. The loop that does not think lives in this program, beside the watch: it has
+/// The CPU time of whatever gives nodes, in seconds. The loop that decides nothing lives in this program, beside the watch: it has
 /// no figure of its own.
 fn own_cpu_s(contender: Contender, own: Option<&Child>) -> Result<f64> {
     match (contender, own) {
@@ -172,7 +172,7 @@ fn own_cpu_s(contender: Contender, own: Option<&Child>) -> Result<f64> {
     }
 }
 
-/// What the parts of the cluster have spent, and the contender.
+/// What the parts of the cluster and the contender have spent.
 type Spent = (Vec<(String, f64)>, f64);
 
 fn of_run((started, seen): (Instant, &[Instant]), (before, after): (Spent, Spent), rss_mib: f64) -> Run {
@@ -194,7 +194,7 @@ fn of_run((started, seen): (Instant, &[Instant]), (before, after): (Spent, Spent
     }
 }
 
-/// Medians, and rates beside that of the first contender.
+/// Medians, and rates relative to the first contender.
 fn table(runs: &[(Contender, Vec<Run>)]) -> String {
     let median = |runs: &[Run], of: fn(&Run) -> f64| {
         let mut values: Vec<f64> = runs.iter().map(of).collect();

@@ -7,9 +7,9 @@ use serde::Serialize;
 
 use super::Outcome;
 
-/// The least part of what the gradient places of a class of tasks that has to be placed.
+/// For each class of tasks, the part of what the gradient places that has to be placed at least.
 const LEAST_OF_CLASS: f64 = 0.9;
-/// Classes of tasks with GPUs, by how many.
+/// Classes of tasks with GPUs, by their number of GPUs.
 const CLASSES: [&str; 5] = ["share", "1", "2", "4", "8"];
 
 /// What was found on the orders of one trace.
@@ -19,17 +19,17 @@ pub(super) struct Against {
     pub(super) orders: usize,
     /// Allocated at the end, in percent: the mean over the orders.
     pub(super) allocated_percent: f64,
-    /// By how many points more than the gradient, in the mean and on the worst order.
+    /// Percentage points above the gradient, on average and on the worst order.
     pub(super) mean_gain: f64,
     pub(super) least_gain: f64,
     /// Placed over all orders by class, here and by the gradient.
     pub(super) placed: [(u64, u64); 5],
-    /// On any order: the least part of what the gradient places of a class, and of which.
+    /// The smallest part of what the gradient places of a class, on any order, and that class.
     pub(super) least_of_class: f64,
     pub(super) of_class: String,
 }
 
-/// One row per trace on whose orders both were run.
+/// One row per trace with orders on which both were run.
 pub(super) fn by_trace(outcomes: &[Outcome]) -> Vec<Against> {
     let mut pairs: BTreeMap<&str, Vec<(&Outcome, &Outcome)>> = BTreeMap::new();
     for own in outcomes.iter().filter(|outcome| outcome.experiment.packing == Packing::Divvy) {
@@ -50,7 +50,7 @@ impl Against {
         self.least_gain > 0.0 && self.least_of_class >= LEAST_OF_CLASS
     }
 
-    /// The heads of [`Self::cells`].
+    /// The headings of [`Self::cells`].
     pub(super) fn head() -> Vec<String> {
         let first = ["trace", "orders", "allocated", "gain", "least gain", "least of a class"];
         let classes = CLASSES.map(|class| format!("{class} GPU"));

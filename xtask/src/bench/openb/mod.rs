@@ -46,7 +46,7 @@ pub(super) struct Experiment {
     pub(super) packing: Packing,
 }
 
-/// What came of it.
+/// The outcome of an experiment.
 pub(super) struct Outcome {
     pub(super) experiment: Experiment,
     pub(super) packed: Packed,

@@ -11,7 +11,7 @@ use super::expected::{Expected, Point};
 use crate::bench::machine::Machine;
 use crate::bench::report::aligned;
 
-/// Within how much of the published value every bin has to be.
+/// How far every bin may be from the published value.
 const BOUND: f64 = 0.01;
 /// The same for the mean over seeds of a random policy.
 const RANDOM_BOUND: f64 = 0.5;
@@ -25,7 +25,7 @@ pub(super) struct Table {
     against_fgd: Vec<Against>,
 }
 
-/// What was found of one policy.
+/// The results of one policy.
 #[derive(Serialize)]
 struct Row {
     policy: String,

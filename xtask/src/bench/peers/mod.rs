@@ -1,4 +1,4 @@
-//! What others need for the same, on the same machine in the same run. They are installed and run below target/.
+//! What others need for the same work, on the same machine in the same run; installed and run below target/.
 
 mod pueue;
 mod slurm;
@@ -12,7 +12,7 @@ use super::figure::{Bound, Figures, Ratio};
 use super::start::{Start, Starts};
 use super::{Bench, Measure, Versions, say};
 
-/// Another program that runs jobs, set up for some number of GPUs; dropped, it ends.
+/// Another program that runs jobs, set up for some number of GPUs; it ends when it is dropped.
 trait Peer: Sized {
     /// Its name in the report.
     const NAME: &'static str;
@@ -32,7 +32,7 @@ trait Peer: Sized {
     fn many(&mut self, jobs: usize) -> Result<f64>;
 }
 
-/// Measures all peers; one that cannot be had is left out, with the reason in place of its version.
+/// Measures all peers; a peer that cannot be measured is left out, with the reason in place of its version.
 pub(super) fn measure(bench: &Bench, measures: &[Measure], figures: &mut Figures) -> Result<Versions> {
     Ok(vec![of::<slurm::Slurm>(bench, measures, figures), of::<pueue::Pueue>(bench, measures, figures)])
 }
@@ -57,7 +57,7 @@ fn take<P: Peer>(bench: &Bench, measures: &[Measure], figures: &mut Figures) -> 
     for gpus in GPUS.into_iter().filter(|_| measures.contains(&Measure::Array)) {
         say(&format!("Array over {gpus} GPUs: {}", P::NAME));
         let mut peer = P::start(bench, gpus)?;
-        // Long enough for a steady state: as many rounds over all GPUs whatever their number.
+        // Long enough for a steady state: the same number of rounds over all GPUs, however many there are.
         let jobs = bench.effort.peer_jobs * gpus as usize / 8;
         let rates = (0..bench.effort.runs).map(|_| Ok(jobs as f64 / peer.many(jobs)?));
         let rates = rates.collect::<Result<Vec<f64>>>()?;
@@ -67,12 +67,12 @@ fn take<P: Peer>(bench: &Bench, measures: &[Measure], figures: &mut Figures) -> 
     Ok(())
 }
 
-/// Where a peer lives.
+/// The directory of a peer.
 fn home(bench: &Bench, name: &str) -> PathBuf {
     bench.target.join("peers").join(name)
 }
 
-/// Divvy's medians as multiples of what the others and the bare loop have.
+/// Divvy's medians as multiples of those of the others and of the bare loop.
 pub(super) fn ratios(figures: &Figures) -> Vec<Ratio> {
     let third = Some(Bound::AtMost(1.0 / 3.0));
     let five = Some(Bound::AtLeast(5.0));

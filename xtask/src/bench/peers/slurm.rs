@@ -1,5 +1,5 @@
 //! Slurm as Debian packages it: munged, slurmctld and slurmd as plain processes, with a configuration of our own that
-//! leaves out all that costs time and may be left out.
+//! leaves out everything optional that costs time.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -22,7 +22,7 @@ pub(super) struct Slurm {
     daemons: Vec<Child>,
 }
 
-/// Where it lies.
+/// Where it is installed.
 struct Place {
     /// The unpacked packages.
     root: PathBuf,
@@ -75,8 +75,8 @@ impl Peer for Slurm {
         let mut sbatch = self.place.tool("sbatch");
         sbatch.args(["--parsable", "--gres=gpu:1", "--output=/dev/null", "--wrap", "true"]);
         output(sbatch.arg(format!("--array=0-{}", jobs - 1)))?;
-        // Asked four times a second, the controller loses some 5 % of a processor to it; `sbatch --wait` asks at
-        // growing intervals of seconds, which would count against Slurm.
+        // Polling four times a second costs the controller some 5 % of a processor; `sbatch --wait` asks at growing
+        // intervals of seconds, which would count against Slurm.
         while !first_line(self.place.tool("squeue").args(["--noheader", "--states=PD,R,CG,CF"]))?.is_empty() {
             std::thread::sleep(Duration::from_millis(250));
         }

@@ -69,9 +69,9 @@ struct Pool {
     waiting: usize,
     queues: usize,
     classes: usize,
-    /// From an event to its plan folded, the events of all kinds together.
+    /// From an event until its plan is folded, over all kinds of events.
     event: Spread,
-    /// A job has ended: what it held goes to whoever is next.
+    /// A job has ended: the next one gets what it held.
     ended: Spread,
     /// A job arrives that must wait.
     waits: Spread,
@@ -81,11 +81,11 @@ struct Pool {
     fits: Spread,
     /// A snapshot built from the state.
     cold_snapshot_ms: f64,
-    /// The first plan after a start, all verdicts in question, with its snapshot.
+    /// The first plan after a start, with its snapshot: all verdicts are in question.
     cold_plan_ms: f64,
-    /// The longest plan in which a gang takes what is guaranteed to it from others.
+    /// The longest plan in which a gang takes back from others what is guaranteed to it.
     reclaim_ms: Option<f64>,
-    /// What the process has in memory once this pool is there.
+    /// The memory of the process once this pool is there.
     rss_mib: u64,
 }
 
@@ -153,7 +153,7 @@ fn measure(nodes: u32, plan: &Plan) -> Result<Pool> {
     })
 }
 
-/// Milliseconds of the longest of some plans in which a gang takes what is guaranteed to it from those that have borrowed it.
+/// The longest of some plans in which a gang takes what is guaranteed to it from those that have borrowed it, in milliseconds.
 fn reclaim(site: &mut Site) -> Result<f64> {
     say("a gang takes what is guaranteed to it");
     let mut longest_ms: f64 = 0.0;
@@ -168,10 +168,10 @@ fn reclaim(site: &mut Site) -> Result<f64> {
     Ok(longest_ms)
 }
 
-/// How often that is done.
+/// How many such plans are measured.
 const RECLAIMS: usize = 5;
 
-/// Milliseconds of processor time from an event to its plan. What the engine says of the plan comes after.
+/// Milliseconds of processor time from an event to its plan. What the engine reports about the plan comes after.
 fn timed(site: &mut Site, event: impl FnOnce(&mut Site) -> Result<()>) -> Result<f64> {
     let begun = processor_ms();
     event(site)?;
@@ -203,8 +203,8 @@ fn cold(site: &Site) -> Result<(f64, f64)> {
     Ok((least(snapshots), least(plans)))
 }
 
-/// The processor time of this thread: the core has one, and neither waits nor sleeps. On a machine that others use, the wall
-/// clock would measure them.
+/// The processor time of this thread: the core has one, and neither waits nor sleeps. On a shared machine, the wall clock would
+/// measure the other users, too.
 fn processor_ms() -> f64 {
     let now = clock_gettime(ClockId::ThreadCPUTime);
     now.tv_sec as f64 * 1000.0 + now.tv_nsec as f64 / 1e6
@@ -214,7 +214,7 @@ fn ms_since(begun_ms: f64) -> f64 {
     processor_ms() - begun_ms
 }
 
-/// What this process has in memory.
+/// The memory of this process.
 fn resident_mib() -> Result<u64> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));

@@ -29,9 +29,9 @@ const BUSY: &str = "h100";
 /// The model of one node in a hundred: some of it is always free.
 const SPARE: &str = "l4";
 
-/// A queue that has nothing, and devices that are guaranteed to it: who comes there takes them from the others.
+/// A queue that holds nothing, and devices that are guaranteed to it: a job there takes them from the others.
 const GUARANTEED: &str = "guaranteed";
-/// How many.
+/// How many devices are guaranteed to it.
 pub(super) const GUARANTEED_DEVICES: u32 = 512;
 
 /// How large a pool.
@@ -73,11 +73,11 @@ impl Dice {
     }
 }
 
-/// Devices that a waiting job asks for, as often as they stand here.
+/// How many devices a waiting job asks for: each number as often as it stands here.
 const ASKS: [u32; 20] = [1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 4, 4, 8, 8, 16];
 
 impl Site {
-    /// A pool with all its nodes and queues, and nothing in them.
+    /// Makes a pool with all its nodes and queues, and nothing in them.
     fn empty(size: Size, policy: Policy) -> Result<Self> {
         let mut controller = Controller::open(State::default());
         controller.check_every(0);
@@ -99,7 +99,7 @@ impl Site {
         Ok(site)
     }
 
-    /// A pool whose devices of the busy model are all held, with jobs waiting for more of them.
+    /// Makes a pool whose devices of the busy model are all held, with jobs waiting for more of them.
     pub(in crate::bench) fn full(size: Size, policy: Policy) -> Result<Self> {
         let mut site = Self::empty(size, policy)?;
         for devices in sizes(size) {
@@ -132,7 +132,7 @@ impl Site {
         self.submit_to(queue, devices, model)
     }
 
-    /// A gang to which as many devices are guaranteed as it asks for.
+    /// Submits a gang to which as many devices are guaranteed as it asks for.
     pub(super) fn submit_guaranteed(&mut self) -> Result<u64> {
         self.submit_to(GUARANTEED.to_owned(), GUARANTEED_DEVICES, BUSY)
     }
@@ -152,18 +152,18 @@ impl Site {
         job.context("a submission without a number")
     }
 
-    /// A job of a spare device: it fits at once.
+    /// Submits a job that asks for a spare device: it fits at once.
     pub(super) fn submit_spare(&mut self) -> Result<u64> {
         self.submit(1, SPARE)
     }
 
-    /// A job that has to wait.
+    /// Submits a job that has to wait.
     pub(super) fn submit_one_more(&mut self) -> Result<u64> {
         let devices = ASKS[self.dice.below(ASKS.len())];
         self.submit(devices, BUSY)
     }
 
-    /// Ends the tasks of a running job that chance chooses.
+    /// Ends the tasks of a running job chosen at random.
     pub(super) fn end_one(&mut self) -> Result<()> {
         let chosen = self.dice.below(self.running.len());
         let held = self.state().allocations.get(&self.running[chosen]).context("nothing runs")?;
@@ -193,14 +193,14 @@ impl Site {
         Ok(answer.map_err(|rejection| anyhow!("{rejection}"))?.job)
     }
 
-    /// Plans, and lets time pass by a second: what is measured of each event.
+    /// Plans, and lets a second pass: this is measured for each event.
     pub(super) fn cycle(&mut self) -> Result<Option<Batch>> {
         self.now = Time(self.now.0 + 1000);
         self.controller.cycle(self.now)?;
         Ok(self.controller.drain())
     }
 
-    /// Lets what was planned happen, as an engine would report it: what was placed runs, what was told to stop ends.
+    /// Carries out the plan and reports it as an engine would: what was placed runs, what was told to stop ends.
     pub(super) fn settle(&mut self, batch: Option<Batch>) -> Result<()> {
         let mut batch = batch;
         while let Some(Batch { commit, .. }) = batch {
@@ -225,7 +225,7 @@ impl Site {
         Ok(())
     }
 
-    /// Plans and lets happen what was planned, until nothing more follows.
+    /// Plans and carries out the plans, until nothing more follows.
     pub(super) fn rest(&mut self) -> Result<()> {
         while let Some(batch) = self.cycle()? {
             self.settle(Some(batch))?;
@@ -278,7 +278,7 @@ fn sizes(size: Size) -> Vec<u32> {
             (left, jobs) = (left - each, jobs - 1);
         }
     }
-    // As many of two and of one as come out even.
+    // As many twos and ones as come out even.
     let twos = left.saturating_sub(jobs);
     sizes.extend((0..twos).map(|_| 2));
     sizes.extend((0..left - 2 * twos).map(|_| 1));

@@ -1,4 +1,4 @@
-//! Who wants to lie near others, or apart from them, does so when it gets its place: reckoned from the labels of all that hold something.
+//! Tasks that want to lie near others, or apart from them, do so when they get their places: by the labels of all that hold something.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +26,7 @@ fn seen<'a>(spec: &'a JobSpec, placement: &Placement) -> Option<Seen<'a>> {
     Some(Seen { id: placement.allocation, node: placement.node, affinity, labels })
 }
 
-/// What the nodes of a domain say alike; a node that says nothing is in none.
+/// The domain of a node: what all of its nodes say alike. A node that says nothing is in none.
 fn domain(state: &State, within: &str, id: NodeId) -> Option<String> {
     let spec = &state.nodes.get(&id)?.spec;
     let level = spec.domains.iter().find(|(level, _)| level == within);
@@ -45,7 +45,7 @@ fn is_one_of(others: &Others, task: &Seen) -> bool {
 }
 
 impl Watch {
-    /// Whether a job wants anything of others; from then on it is looked at.
+    /// Whether any job wants to lie near others, or apart from them: from the first such job on, affinity is looked at.
     pub(super) fn tells_others(&self, state: &State) -> bool {
         self.tells || state.jobs.values().any(|job| job.spec.has_affinity())
     }
@@ -68,7 +68,7 @@ impl Watch {
         let is_given = !self.promises.contains_key(&job);
         let held = self.holds.iter().filter(|(id, _)| !waits_for.contains(id));
         let held = held.map(|(_, hold)| (hold.job, &hold.placement));
-        // What is promised lies there as good as what is held; but nobody is near it yet.
+        // A promised place counts like a held one, but no task is near it yet.
         let promised = self.promises.iter().filter(|(other, _)| **other != job);
         let promised = promised.flat_map(|(job, all)| all.iter().map(move |one| (*job, one)));
         let spec = |job: JobId| state.jobs.get(&job.number).map(|job| &*job.spec);
@@ -98,7 +98,7 @@ fn apart(state: &State, (job, task): (JobId, &Seen), other: &Seen, wrong: &mut F
     }
 }
 
-/// Somebody of each kind that it wants is near it, or nobody is anywhere and it is of that kind itself.
+/// A task of each kind that it wants is near it, or none is anywhere and it is of that kind itself.
 fn near(
     state: &State,
     (job, task): (JobId, &Seen),
@@ -109,11 +109,11 @@ fn near(
         let together = |other: &&Seen| are_together(state, others, (task.node, other.node));
         let mut near = held.iter().chain(own.iter().filter(|other| other.id != task.id));
         let has_one = near.any(|other| is_one_of(others, other) && together(&other));
-        // Ids rise in the order in which places are given: events of one plan may stand in another.
+        // Ids rise in the order in which places are given: the events of one plan may stand in another order.
         let mut before = held.iter().chain(promised).filter(|other| other.id < task.id);
         let is_anywhere = before.any(|other| is_one_of(others, other));
         let is_first = !is_anywhere && is_one_of(others, task) && together(&task);
-        // Of its gang the others lie near the first.
+        // The others of its gang lie near the first.
         let leads = own.iter().find(|other| is_one_of(others, other)).is_none_or(|first| first.id == task.id);
         if !(has_one || is_first && leads) {
             wrong.push(found("affinity", format!("a task of job {job} lies near nobody with {others}")));

@@ -1,4 +1,4 @@
-//! What a task is given: an id of its own, and what one of the ways that it asks for says.
+//! What a task is given: an id of its own, and what one of its alternatives says.
 
 use super::{Found, Watch, found};
 use crate::id::{AllocationId, JobId};
@@ -16,8 +16,8 @@ impl Watch {
     }
 }
 
-/// Whether a task got as many devices as the alternative says that it got, of its models and with such memory (L4). Where an engine does not name
-/// devices, none are looked at.
+/// Checks that a task got as many devices as the alternative says that it got, of its models and with such memory (L4). Where an
+/// engine does not name devices, none are looked at.
 pub(super) fn as_asked(state: &State, (job, placement): (JobId, &Placement), wrong: &mut Found) {
     let asked = state.jobs.get(&job.number).and_then(|job| {
         let (role, _) = job.spec.gang.role_of(placement.rank)?;
@@ -42,7 +42,7 @@ pub(super) fn as_asked(state: &State, (job, placement): (JobId, &Placement), wro
     }
 }
 
-/// Whether a device is none of a class.
+/// Whether a device is not of a class.
 fn is_other(class: &DeviceClass, device: &DeviceSpec) -> bool {
     let gb = device.nominal_gb.map_or(device.memory_mib.div_ceil(1024), u64::from);
     let gb_s = device.bandwidth_gb_s.0.unwrap_or(0);

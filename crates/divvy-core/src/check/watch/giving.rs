@@ -1,4 +1,4 @@
-//! Who gives way to whom: only to those that may take (L8, L9), and never in turns (L10).
+//! Which jobs give way to which: only to those that may take (L8, L9), and never in turns (L10).
 
 use super::*;
 use crate::amount::Amount;
@@ -7,7 +7,7 @@ use crate::model::policy::{Preempt, WithinQueue};
 use crate::model::queue::Queue;
 use crate::state::{Job, Record};
 
-/// When what queues missed was news for the last time, by the state's own word, and what it was then.
+/// When what queues missed was last news, by the state's own word, and what it was then.
 pub(super) fn last_step(state: &State) -> (Time, BTreeMap<String, i128>) {
     let credits = state.past.records().map(|(queue, record)| (queue.to_owned(), record.stepped_milli_ms));
     (state.past.stepped_at(), credits.collect())
@@ -21,7 +21,7 @@ fn is_faster(state: &State, id: JobId) -> bool {
     })
 }
 
-/// What is guaranteed to queues since they are behind what is pledged to them.
+/// What is guaranteed to queues because they are behind their pledges.
 pub(super) fn floors(state: &State) -> BTreeMap<String, i64> {
     let pledged = state.queues.iter().filter(|(_, queue)| !queue.pledge.is_unsaid());
     pledged.map(|(path, _)| (path.clone(), state.floor_milli(path))).collect()
@@ -39,7 +39,7 @@ impl Watch {
             let books = self.account_of.iter().filter(|(queue, _)| lineage(queue).any(|above| above == path));
             let books = books.flat_map(|(_, users)| users.values());
             let own: i128 = books.map(|book| self.accounts[*book].charged_at(state.now)).sum();
-            // By prices there are no books of its own: that they agree with what is held is checked (L11).
+            // With prices the checker has no books of its own: that the state's agree with what is held is checked elsewhere (L11).
             let is_below = |queue: &&str| lineage(queue).any(|above| above == path);
             let charged = state.worth.as_ref().map_or(own, |worth| {
                 worth.queues().filter(is_below).map(|queue| worth.charged(queue, state.now)).sum()
@@ -52,8 +52,8 @@ impl Watch {
         }
     }
 
-    /// Nobody gives way more often than the policy says, nor shortly after having done so, nor does a part of it: save for
-    /// what is guaranteed to another queue.
+    /// No job, or part of one, gives way more often than the policy says, nor shortly after having done so: except for what is
+    /// guaranteed to another queue.
     pub(super) fn again(
         &mut self,
         state: &State,
@@ -62,7 +62,7 @@ impl Watch {
     ) {
         self.in_vain(state, (job, cause, by), wrong);
         let policy = &state.policy;
-        // Whoever changes places with one that runs does so for speed.
+        // A job that changes places with a running one does so for speed.
         if cause == Cause::Moved && !grows(state, by) && self.moving.is_enough(job, state.now) {
             wrong.push(found("moves", format!("job {job} is moved again, which it does not bear so soon")));
         }
@@ -77,7 +77,7 @@ impl Watch {
             return;
         }
         let Some(run) = state.run(job) else { return };
-        // That of a whole job counts by now.
+        // The stop of a whole job is counted already.
         let before = run.gave_way - u32::from(run.stopping.is_some());
         let most = policy.restarts_cap().unwrap_or(u32::MAX);
         let cool_down_ms = policy.cool_down().map_or(0, |span| span.0);
@@ -91,8 +91,8 @@ impl Watch {
         }
     }
 
-    /// Where device time is pledged, a job that saves nothing and made room before does so for another queue, or is moved, only once it
-    /// has run for as long as it did in vain; save for what is guaranteed to that queue whatever it has used.
+    /// Where device time is pledged, a job that saves nothing and made room before makes room for another queue, or is moved, only once it
+    /// has run for as long as it did in vain; except for what is guaranteed to that queue whatever it has used.
     fn in_vain(&self, state: &State, (job, cause, by): (JobId, Cause, Option<&str>), wrong: &mut Found) {
         let known = state.jobs.get(&job.number).zip(state.run(job));
         let Some((spec, run)) = known.map(|(job, run)| (&job.spec, run)) else { return };
@@ -117,7 +117,7 @@ impl Watch {
         }
     }
 
-    /// Where queues are divided among others than before, what is held stands elsewhere.
+    /// Where queues are divided differently than before, moves what is held to where it now stands.
     pub(super) fn seat_anew(&mut self, state: &State) {
         let stand = |hold: &Hold| Some(stand(state, state.jobs.get(&hold.job.number)?));
         let stands = self.holds.iter().map(|(id, hold)| (*id, stand(hold)));
@@ -135,7 +135,7 @@ impl Watch {
         }
     }
 
-    /// Whether it did not follow from what was planned: the end of an attempt did if the job was told to make room and is not over.
+    /// Whether an event did not follow from a plan: the end of an attempt did if the job was told to make room and is not over.
     pub(super) fn is_from_outside(&mut self, state: &State, event: &Event) -> bool {
         let floors = floors(state);
         let are_others = std::mem::replace(&mut self.floors, floors) != self.floors;
@@ -148,12 +148,12 @@ impl Watch {
             }
             event => event.comes_from_outside(|_| true),
         };
-        // Who is behind his pace, or is not any more, is so with time.
+        // Queues fall behind their pace, or catch up with it, as time passes.
         is_from_outside || are_others
     }
 
-    /// Whether what a queue missed has changed by what a device does in the time in which queues catch up, since the last time
-    /// that it had; that counts every quarter of that time at most.
+    /// Whether what a queue missed has changed, since it last did, by what one device does in the time in which queues catch up; that
+    /// counts once in a quarter of that time at most.
     fn is_step(&mut self, state: &State) -> bool {
         let catch_up_ms = state.policy.catch_up_ms;
         let (before_at, before) = &self.stepped;
@@ -170,7 +170,7 @@ impl Watch {
         true
     }
 
-    /// A job is taken back only by one that may: inside a queue by one of higher priority; across queues only from a queue that
+    /// A job gives way only to one that may take from it: inside a queue to one of higher priority; across queues only if its queue
     /// holds more devices than are guaranteed to it, compared where the paths part (L9).
     pub(super) fn taking_back(
         &mut self,
@@ -210,7 +210,7 @@ impl Watch {
             let text = format!("job {job} gives way to {by:?}, whose devices were taken since the last news");
             wrong.push(found("L10", text));
         }
-        // Who lies on nodes that are kept for others has no guarantee there.
+        // A job on nodes that are kept for others has no guarantee there.
         if cause == Cause::Reclaimed && is_strange(state, job, &claimant.spec.queue) {
             return;
         }
@@ -221,7 +221,7 @@ impl Watch {
             }
             return;
         }
-        // In its own queue all give way to it; by the walk, all do.
+        // In its own queue all jobs give way to it; by the walk, those of all queues do.
         let anyone = own == other || state.policy.preempt == Preempt::Walk;
         if cause == Cause::Starved && anyone {
             return;
@@ -236,8 +236,8 @@ impl Watch {
         self.across((state, job, spares), (own, other), (claimant, &models), wrong);
     }
 
-    /// By the order of its queue a job gives way only to one of the same priority there that stands before it, and only if it goes on
-    /// where it was (L9).
+    /// By the order of its queue a job gives way only to one of the same priority there that stands before it, and only if it can go on
+    /// from where it was (L9).
     fn by_order(&self, state: &State, (job, by): (JobId, Option<&str>), wrong: &mut Found) {
         let parties = claimant(state, by).zip(state.jobs.get(&job.number));
         let first = by.and_then(|by| by.parse().ok());
@@ -279,7 +279,7 @@ impl Watch {
             let is_within = (level == 0 || guarantee > 0)
                 && held - leaving <= guarantee
                 && !models.iter().any(|model| self.exceeds(state, (job, path), model));
-            // Only who is guaranteed it himself leaves others with less than is guaranteed to them.
+            // Only a job that is guaranteed what it takes leaves others with less than is guaranteed to them.
             let falls_below = spares && held - leaving - gone_milli < guarantee;
             if is_within || falls_below {
                 let (has, gives) = self.held_milli(own);
@@ -292,7 +292,7 @@ impl Watch {
         }
     }
 
-    /// Whether a queue has more than is guaranteed to it of something else that a job holds and that queues speak of.
+    /// Whether a queue has more than is guaranteed to it of another resource, one that a job holds and that queues speak of.
     fn exceeds_else(&self, state: &State, job: JobId, path: &str) -> bool {
         let live = state.run(job).map(|run| run.live.as_slice()).unwrap_or_default();
         let counted = live.iter().filter_map(|id| self.holds.get(id)).flat_map(|hold| &hold.counted);
@@ -312,7 +312,7 @@ impl Watch {
             .any(|(resource, _)| held(resource) > Some(guarantee(resource).unwrap_or(0)))
     }
 
-    /// What of devices a job was just told to give up.
+    /// The devices that a job was just told to give up, in thousandths.
     fn going_milli(&self, state: &State, job: JobId) -> i64 {
         let live = state.run(job).map(|run| run.live.as_slice()).unwrap_or_default();
         let goes = |id: &&AllocationId| {
@@ -322,7 +322,7 @@ impl Watch {
         live.iter().filter(goes).filter_map(|id| Some(self.holds.get(id)?.placement.milli())).sum()
     }
 
-    /// What a queue holds of devices, and what of that is being stopped.
+    /// The devices that a queue holds, and those of them that are being stopped, in thousandths.
     pub(super) fn held_milli(&self, path: &str) -> (i64, i64) {
         self.held_of(path, &Resource::Any)
     }
@@ -335,15 +335,15 @@ impl Watch {
         (of(&self.queues), of(&self.leaves))
     }
 
-    /// Whether a job's queue stays within its guarantee with it, by the smallest of its alternatives, since which it gets is said
-    /// only later; where it is a user's part that counts, whether there is any.
+    /// Whether a job's queue stays within its guarantee with the job, by the smallest of its alternatives, since which one it gets is said
+    /// only later; where a user's part is what counts, whether there is any guarantee.
     pub(super) fn is_entitled(&self, state: &State, claimant: &Job, grows: bool) -> bool {
         self.stays_within(state, (claimant, grows), guaranteed_milli)
             || !self.entitled_to(state, (claimant, grows), &[&claimant.spec.queue]).is_empty()
             || self.is_entitled_to_hosts(state, claimant)
     }
 
-    /// Whether a queue above a job's, that is not above another one, stays within its guarantee with it.
+    /// Whether a queue above a job's, that is not above the other path, stays within its guarantee with the job.
     fn is_entitled_above(&self, state: &State, (claimant, grows): (&Job, bool), other: &str) -> bool {
         let milli = least_asked(claimant, grows);
         let apart = |path: &&str| !lineage(other).any(|above| above == *path);
@@ -370,7 +370,7 @@ impl Watch {
             && (stand(state, claimant) != *queue || held - leaving + milli <= guarantee)
     }
 
-    /// Whoever was told to make room does so for someone (L8).
+    /// Every job that was told to make room does so for one that is promised it (L8).
     pub(super) fn planned(&mut self, state: &State, saw: Position, wrong: &mut Found) {
         for (job, live) in std::mem::take(&mut self.preempted) {
             let waits = |promise: &&Promise| promise.waits_for.iter().any(|id| live.contains(id));
@@ -402,24 +402,24 @@ impl Watch {
     }
 }
 
-/// The least that a job asks for of devices. By how much a gang grows is not said: by a part of a device at least.
+/// The least that a job asks for, in thousandths of devices. By how much a gang grows is not said: by a part of a device at least.
 pub(super) fn least_asked(claimant: &Job, grows: bool) -> i64 {
     let asked = claimant.spec.milli_asked();
     if grows { asked.min(1) } else { claimant.spec.least_milli().max(asked.min(1)) }
 }
 
-/// For whom somebody goes.
+/// The job to which another gives way.
 pub(super) fn claimant<'a>(state: &'a State, by: Option<&str>) -> Option<&'a Job> {
     state.jobs.get(&by?.parse::<JobId>().ok()?.number)
 }
 
-/// Whether that one runs already, and is to have more.
+/// Whether that job runs already, and is to have more.
 pub(super) fn grows(state: &State, by: Option<&str>) -> bool {
     by.and_then(|by| state.run(by.parse().ok()?)).is_some_and(|run| !run.live.is_empty())
 }
 
-/// Whether a job may take the devices of another one in its queue: it is of higher priority or, where its queue says that this
-/// suffices, of the same and older.
+/// Whether a job may take the devices of another one in its queue: it has a higher priority or, where its queue says that this
+/// suffices, the same priority and is older.
 fn goes_before(state: &State, claimant: &Job, victim: &Job) -> bool {
     let own = state.queues.get(&claimant.spec.queue).and_then(|queue| queue.within_queue);
     let or_older = own.unwrap_or(state.policy.within_queue) == WithinQueue::LowerOrNewer;

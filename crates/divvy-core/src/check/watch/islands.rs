@@ -1,5 +1,5 @@
-//! Whose devices must lie within one island of a node gets such when it gets its place: reckoned from what the devices say of
-//! themselves, link by link.
+//! Tasks whose devices must lie within one island of a node get such devices with their places: computed from what the
+//! devices say of themselves, link by link.
 
 use std::collections::BTreeSet;
 
@@ -48,7 +48,7 @@ fn are_together(state: &State, level: IslandLevel, placement: &Placement) -> boo
     }
 }
 
-/// All devices to which links lead from one, over however many others of its node.
+/// All devices that links reach from one, over however many others of its node.
 fn reached(state: &State, first: DeviceId) -> BTreeSet<DeviceId> {
     let Some(node) = state.devices.get(&first).map(|device| device.node) else { return BTreeSet::new() };
     let here = || state.devices.iter().filter(|(_, device)| device.node == node);

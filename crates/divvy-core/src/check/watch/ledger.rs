@@ -1,4 +1,4 @@
-//! What the books say that was charged, beside the ledger (L11).
+//! What was charged according to the books, compared with the ledger (L11).
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! What queues keep for themselves, in whichever cycle it was idle: nobody borrows it.
+//! What queues keep for themselves is borrowed by no job, in whichever cycle it was idle.
 
 use super::{Found, Watch, found};
 use crate::check::reckon::{guaranteed_milli, kept_milli, stand};
@@ -9,9 +9,9 @@ use crate::model::queue::lineage;
 use crate::state::State;
 
 impl Watch {
-    /// Whoever was given devices beyond what is guaranteed to the outermost of its queues left the others what they do not lend. What
-    /// is being stopped is nobody's, and broken devices count as there: that is more than may be lent, never less. Policies by which
-    /// queues have nothing of their own know no loans.
+    /// A job that was given devices beyond what is guaranteed to the outermost of its queues left the others what they do not lend. What
+    /// is being stopped counts for no queue, and broken devices count as there: so more may seem to be left than may be lent, never less.
+    /// Policies by which queues have nothing of their own know no loans.
     pub(super) fn lent(&self, state: &State, (job, placements): (JobId, &[Placement]), wrong: &mut Found) {
         let lends = match state.policy.preempt {
             Preempt::LeastLoss => true,
@@ -19,7 +19,7 @@ impl Watch {
             Preempt::Walk => false,
         };
         let keeps = || state.queues.values().any(|queue| !queue.lend.is_empty());
-        // Whose nodes are whose is another law.
+        // Which nodes are kept for which queue is another law.
         let have_nodes = || state.queues.values().any(|queue| !queue.nodes.is_unsaid());
         if !lends || !keeps() || have_nodes() || placements.iter().map(Placement::milli).sum::<i64>() == 0 {
             return;

@@ -1,4 +1,4 @@
-//! Who may take what where guarantees are of models, and by what right, where nothing is guaranteed (L9).
+//! Which jobs may take what where guarantees name models, and by what right where nothing is guaranteed (L9).
 
 use super::*;
 use crate::check::reckon::{guaranteed_of, models_guaranteed};
@@ -8,7 +8,7 @@ use crate::model::gang::Role;
 use crate::state::Job;
 
 impl Watch {
-    /// Of which models that a job asks for one of these queues stays within its guarantee with it, by the smallest of its alternatives.
+    /// The models asked for by a job of which one of these queues stays within its guarantee with it, by its smallest alternative.
     pub(super) fn entitled_to(
         &self,
         state: &State,
@@ -35,7 +35,7 @@ impl Watch {
         models.filter(|model| is_asked(model) && stays(model)).collect()
     }
 
-    /// Whether a job that asks for no devices stays with what it asks of a host within what is guaranteed to its queue of that.
+    /// Whether a job that asks for no devices stays, with the cores or memory that it asks for, within its queue's guarantee of these.
     pub(super) fn is_entitled_to_hosts(&self, state: &State, claimant: &Job) -> bool {
         let spec = &claimant.spec;
         let sum = |of: fn(&Alternative) -> Option<i64>| {
@@ -55,7 +55,7 @@ impl Watch {
         spec.milli_asked() == 0 && asked.iter().any(stays)
     }
 
-    /// Whether a queue holds more of a model, which a job gives back, than is guaranteed to it of that or of any.
+    /// Whether a job gives back a model of which a queue holds more than is guaranteed to it of that model, or of any.
     pub(super) fn exceeds(&self, state: &State, (job, path): (JobId, &str), model: &Resource) -> bool {
         let live = state.run(job).map(|run| run.live.as_slice()).unwrap_or_default();
         let mut counted = live.iter().filter_map(|id| self.holds.get(id)).flat_map(|hold| &hold.counted);
@@ -74,8 +74,8 @@ impl Watch {
         gives && has(model) > guaranteed_of(state, path, model) && has(&Resource::Any) - covered > unnamed
     }
 
-    /// What is not guaranteed to a queue its jobs take from others only by the right that is said: by what is due, or by priority alone;
-    /// and by what is due from nobody who could take it back by priority.
+    /// What is not guaranteed to a queue, its jobs take from others only by a right that is set: by what is due, or by priority alone. By
+    /// what is due they do not take from a job that could take it back by priority.
     pub(super) fn borrowing(
         &self,
         state: &State,

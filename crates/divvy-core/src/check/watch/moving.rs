@@ -1,22 +1,22 @@
-//! How often a job is moved, by a book of when it was.
+//! How often a job is moved, by a record of its moves.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::*;
 use crate::model::moves::Moves;
 
-/// Who is moved, and when each was.
+/// The jobs that are moved, and when each was.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Moving {
-    /// Who was told to move and has not left yet.
+    /// The jobs that were told to move and have not left yet.
     going: BTreeSet<JobId>,
-    /// When each job left for another place, as long as it is there, since how often that may be was said last.
+    /// When each job that has not ended left for another place, since the bound on moves was last set.
     left: BTreeMap<JobId, Vec<Time>>,
     said: Option<Moves>,
 }
 
 impl Moving {
-    /// What a state says of the moves before is taken as it is.
+    /// Takes what a state says of earlier moves as it is.
     pub(super) fn of(state: &State) -> Self {
         let mut moving = Self { said: state.policy.moves.said().copied(), ..Self::default() };
         for (job, run, _) in super::super::runs(state) {

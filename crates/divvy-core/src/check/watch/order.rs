@@ -1,4 +1,4 @@
-//! Who goes before whom in the order of a queue, reckoned anew from what the jobs have had (L9).
+//! Which job goes before which in the order of a queue, reckoned anew from what the jobs have had (L9).
 
 use crate::id::JobId;
 use crate::model::allocation::Placement;
@@ -9,7 +9,7 @@ use crate::state::State;
 struct Had {
     milli: i64,
     progress_ms: i64,
-    /// How long it runs, if anybody has said or foreseen that.
+    /// How long it runs, if that is estimated.
     length_ms: Option<i64>,
     /// Whether it stands by how soon jobs like it end.
     is_foreseen: bool,
@@ -42,7 +42,7 @@ impl Had {
         attained.levels_device_ms.iter().take_while(|end| i128::from(**end) * 1000 <= service).count()
     }
 
-    /// How long it has to run still; once it has outrun what was foreseen, as long as it has run.
+    /// How long it still has to run; once it has outrun its estimate, as long as it has run.
     fn left_ms(&self) -> Option<i64> {
         let length_ms = self.length_ms?;
         Some(if self.progress_ms < length_ms { length_ms - self.progress_ms } else { self.progress_ms })

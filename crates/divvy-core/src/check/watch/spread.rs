@@ -1,4 +1,4 @@
-//! Tasks that must be spread are when they get their places: counted from the ranks of all that the gang has.
+//! Tasks that must be spread are so when they get their places: counted from the ranks of all tasks that the gang has.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::model::allocation::Placement;
 use crate::model::gang::Group;
 use crate::state::State;
 
-/// A group that may have no more than so many tasks in one domain of a level: the ranks that are its.
+/// A group that may have no more than so many tasks in one domain of a level, and the ranks of its tasks.
 struct Bound<'a> {
     over: &'a str,
     most: usize,
@@ -35,7 +35,7 @@ fn bounds<'a>(group: &'a Group, first: u32, found: &mut Vec<Bound<'a>>) -> u32 {
     next
 }
 
-/// What the nodes of a domain say alike; a node that says nothing is in none.
+/// The domain of a node: what all of its nodes say alike. A node that says nothing is in none.
 fn domain(state: &State, over: &str, id: NodeId) -> Option<String> {
     let domains = &state.nodes.get(&id)?.spec.domains;
     let said = domains.iter().find(|(level, _)| level == over).map(|(_, domain)| format!("domain {domain}"));
@@ -43,7 +43,7 @@ fn domain(state: &State, over: &str, id: NodeId) -> Option<String> {
 }
 
 impl Watch {
-    /// Looks at what an event is about to give, before the books know of it. What was promised was looked at when it was.
+    /// Looks at what an event is about to give, before the books know of it. What was promised was looked at then.
     pub(super) fn spread(&self, state: &State, event: &Event, wrong: &mut Found) {
         let (job, placements, grows): (JobId, &[Placement], bool) = match event {
             Event::Placed { job, placements, .. } => (*job, placements, false),

@@ -1,5 +1,5 @@
-//! Nobody waits for ever: once in `starve_after` the job that has not run for the longest time gets a place, and has it for the
-//! `quantum`.
+//! No job waits for ever: once in `starve_after` the job that has not run for the longest time gets a place, and keeps it for
+//! the `quantum`.
 
 use super::*;
 use crate::model::ask::DrawAsk;
@@ -9,17 +9,17 @@ use crate::model::policy::Preempt;
 use crate::state::{Job, Run, Runs};
 use crate::time::Span;
 
-/// Who was chosen, and when.
+/// The job that was chosen, and when.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Relieved {
     last: Option<Time>,
     open: Option<(JobId, Time)>,
 }
 
-/// More waiting classes than these are not all looked at in a cycle.
+/// Where more classes than these wait, not all of them are looked at in a cycle.
 const FEW_CLASSES: usize = 32;
 
-/// Since when a job has not run, reckoned here for itself.
+/// Since when a job has not run, computed here independently.
 fn idle_since(job: &Job) -> Time {
     let ends = match &job.runs {
         Runs::Single(run) => run.back_since,
@@ -37,7 +37,7 @@ impl Relieved {
 }
 
 impl Watch {
-    /// The time of the one who was chosen is over before anything else happens at a moment; that is news.
+    /// The time of the chosen job is over before anything else happens at that moment; that is news.
     pub(super) fn pass_relief(&mut self, state: &State, at: Time) -> bool {
         let Some((job, _)) = self.relieved.open else { return false };
         // The event may have ended the run: then its time was not over.
@@ -50,7 +50,7 @@ impl Watch {
         is_over && is_told
     }
 
-    /// Who is chosen has waited long enough, and longer than all that are like it.
+    /// The chosen job has waited long enough, and longer than all jobs that are like it.
     pub(super) fn relieve(&mut self, state: &State, id: JobId, wrong: &mut Found) {
         let after = state.policy.starve_after().unwrap_or(Span(i64::MAX));
         let early = self.relieved.last.is_some_and(|last| last + after > self.at);
@@ -66,11 +66,11 @@ impl Watch {
         self.relieved.open = Some((id, self.at));
     }
 
-    /// Follows what becomes of it.
+    /// Follows what becomes of the chosen job.
     pub(super) fn follow_relief(&mut self, state: &State, event: &Event, wrong: &mut Found) {
         let Some((job, at)) = self.relieved.open else { return };
         let run = state.run(job);
-        // All of its tasks run from when on the last one starts, or goes.
+        // All of its tasks run as soon as the last one has started, or gone.
         let may_begin =
             matches!(event, Event::TaskStarted { .. } | Event::Shrinking { .. } | Event::TaskEnded { .. });
         if may_begin && run.is_some_and(|run| run.started_at.is_some()) {
@@ -83,7 +83,7 @@ impl Watch {
             {
                 let claimant = giving::claimant(state, by.as_deref()).filter(|_| *cause == Cause::Reclaimed);
                 let grows = giving::grows(state, by.as_deref());
-                // Nodes that a queue has for itself are its own, whoever lies there.
+                // Nodes that a queue has for itself are its own, whichever jobs lie there.
                 let is_owed = |claimant: &Job| {
                     is_strange(state, job, &claimant.spec.queue) || self.is_entitled(state, claimant, grows)
                 };
@@ -106,7 +106,7 @@ impl Watch {
         }
     }
 
-    /// Who gives way to it gives way to nobody else by that name.
+    /// A job that gives way because another one starves does so for the chosen job, and no other.
     pub(super) fn gives_way_to(&self, job: JobId, by: Option<&str>, wrong: &mut Found) {
         let chosen = self.relieved.open.map(|(chosen, _)| chosen.to_string());
         if chosen.as_deref() != by {
@@ -121,7 +121,7 @@ impl Watch {
         }
     }
 
-    /// After a cycle: who was chosen has a place, or will; and nobody waits who should have been chosen.
+    /// After a cycle: the chosen job has a place, or will; and no job waits that should have been chosen.
     pub(super) fn nobody_starves(&mut self, state: &State, saw: Position, wrong: &mut Found) {
         let freed = self.freed.iter().rev().find(|(from, _)| *from <= saw).is_none_or(|(_, freed)| *freed);
         self.freed.clear();
@@ -164,7 +164,7 @@ fn waits(state: &State, job: &Job, now: Time) -> bool {
     single && job.own_blockers(state, now).is_empty()
 }
 
-/// Whether queues say nothing that keeps a job back, jobs give way, and nobody wants others near him or apart.
+/// Whether queues say nothing that keeps a job back, jobs give way, and no job wants others near it or apart.
 fn is_simple(state: &State) -> bool {
     let says = |queue: &crate::model::queue::Queue| {
         let amounts = [&queue.limit, &queue.guarantee, &queue.borrow, &queue.lend];
@@ -191,7 +191,7 @@ fn plain_devices(spec: &JobSpec) -> Option<usize> {
     (any_class && plain && one && anywhere && usual).then_some(ask.count as usize)
 }
 
-/// Whether so many devices of a node could be had if all on it gave way that may: nothing else keeps them.
+/// Whether so many devices of a node could be had if all on it gave way that may, and nothing else keeps them.
 fn could_have(state: &State, id: NodeId, devices: usize, now: Time) -> bool {
     let Some(node) = state.nodes.get(&id) else { return false };
     let plain = state.takes_tasks(id) && node.others.is_nothing() && node.spec.most_tasks.is_none();
@@ -209,7 +209,7 @@ fn could_have(state: &State, id: NodeId, devices: usize, now: Time) -> bool {
             let again = run.last_end.as_ref().is_some_and(|end| end.cause == Cause::Starved);
             let runs_on = run.stopping.is_none() && !run.promised && held.since < now;
             let whole = held.state != AllocationState::Stopping && !job.spec.gang.is_elastic();
-            // Who had to give way before may be safe for a while, or for ever.
+            // A job that had to give way before may be safe for a while, or for ever.
             let never = state.policy.restarts_cap() == Some(0);
             let counts = never || state.policy.counts_restarts() && run.gave_way > 0;
             job.spec.preemptible && runs_on && whole && (saves || !again) && !counts

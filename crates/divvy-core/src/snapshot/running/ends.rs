@@ -1,4 +1,4 @@
-//! When those who run end by what is foreseen: for whom room is kept counts on it, whether they may have to give way or not.
+//! When running jobs are foreseen to end: a job for which room is kept counts on it, whether they may have to give way or not.
 
 use super::{Running, remark};
 use crate::id::JobId;
@@ -10,8 +10,8 @@ pub(super) fn runs_on(run: &Run) -> bool {
     run.is_active() && run.stopping.is_none() && !run.promised
 }
 
-/// When a run ends, by how long its job is expected to run: what earlier runs have done for good counts. Of one that has its devices and
-/// is still about to start its time limit counts as well, which is looked after only once it runs.
+/// When a run ends, by how long its job is expected to run: what earlier runs have done for good counts. For a run that has its
+/// devices and is about to start, its time limit counts as well, because that is enforced only once the run has started.
 pub(super) fn ends_at(job: &Job, run: &Run) -> Option<Time> {
     let foreseen = job.estimate.as_ref().map(|estimate| estimate.p90_ms);
     let foreseen = job.spec.estimate.map(|estimate| estimate.0).into_iter().chain(foreseen).min();
@@ -27,7 +27,7 @@ pub(super) fn ends_at(job: &Job, run: &Run) -> Option<Time> {
 }
 
 impl Running {
-    /// Notes when one ends that never gives way, if that is foreseen; room that it leaves is kept, too.
+    /// Notes when a job ends that never gives way, if that is foreseen: the room that it leaves is kept, too.
     pub(super) fn note_end_of_other(&mut self, id: JobId, other: Option<(&Job, &Run, JobId)>) {
         let now = other.and_then(|(job, run, _)| ends_at(job, run));
         let before = match now {
@@ -37,7 +37,7 @@ impl Running {
         remark(&mut self.ends, id, (before, now));
     }
 
-    /// Who ends after a moment by what is foreseen, and when, the first first.
+    /// The jobs that are foreseen to end after a moment, and when, the earliest first.
     pub(crate) fn ends_after(&self, now: Time) -> impl Iterator<Item = (Time, JobId)> {
         self.ends.range((now + Span(1), JobId::single(0))..).copied()
     }

@@ -1,4 +1,4 @@
-//! The running jobs of one queue, as far as it matters who of them might give way.
+//! The running jobs of one queue, as far as it matters which of them might give way.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ use crate::time::Time;
 pub(super) struct OfQueue {
     /// The lowest priority first.
     pub(super) jobs: BTreeSet<(i32, JobId)>,
-    /// How many give back so much at least when they give way.
+    /// How many of them give back at least so much when they give way.
     sizes: BTreeMap<i64, u32>,
     /// How many devices they hold, in thousandths, by priority.
     held_milli: BTreeMap<i32, i64>,
@@ -21,8 +21,8 @@ pub(super) struct OfQueue {
     in_order: BTreeSet<Stands>,
 }
 
-/// Where a job stands: its priority, what the order compares first of it, at most; the devices by which it stands there, in thousandths,
-/// when it was submitted, and which it is; and its devices.
+/// Where a job stands: its priority; an upper bound for what the order compares first of it; the devices that count for its place,
+/// in thousandths; when it was submitted; its id; and all of its devices, in thousandths.
 type Stands = (i32, i64, i64, Time, JobId, i64);
 
 impl OfQueue {
@@ -50,7 +50,7 @@ impl OfQueue {
         }
     }
 
-    /// Notes that a job has run on to where it stands now; the order compared this of it first before.
+    /// Notes that running on has moved a job; `before` is what the order compared first of it until now.
     pub(super) fn cross(&mut self, id: JobId, view: &RunView, before: i64) {
         if let Some(now) = stands(id, view) {
             self.in_order.remove(&(now.0, before, now.2, now.3, now.4, now.5));
@@ -66,7 +66,7 @@ impl OfQueue {
         }
     }
 
-    /// The least that any of them gives back of devices, in thousandths, when it gives way.
+    /// The least that any of them gives back when it gives way, in thousandths of devices.
     pub(super) fn least_milli(&self) -> Option<i64> {
         self.sizes.first_key_value().map(|(milli, _)| *milli)
     }
@@ -81,8 +81,8 @@ impl OfQueue {
         self.jobs.range(..(priority, JobId::single(0))).map(|(_, job)| *job)
     }
 
-    /// Those of a priority that lose nothing but a restart and may stand behind a place in the order, with how many devices they have, in
-    /// thousandths: by attained service those that do.
+    /// The jobs of a priority that lose nothing but a restart and may stand behind a place in the order (by attained service, those that
+    /// do), with their devices in thousandths.
     pub(super) fn behind(
         &self,
         (priority, place): (i32, OrderKey),

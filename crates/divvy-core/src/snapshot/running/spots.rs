@@ -1,4 +1,4 @@
-//! What running jobs hold on which nodes: whoever looks for room asks that of all who might give way.
+//! What running jobs hold on each node: the search for room asks it of every job that might give way.
 
 use super::RunView;
 use crate::id::NodeId;
@@ -8,14 +8,14 @@ use crate::state::State;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Spot {
     pub(crate) node: NodeId,
-    /// Of how many devices it has some.
+    /// The number of devices of which it holds something.
     pub(crate) devices: u32,
     /// How much of them, in thousandths.
     pub(crate) milli: i64,
 }
 
 impl RunView {
-    /// Notes on which nodes it is.
+    /// Notes what it holds on each node.
     pub(super) fn note_spots(&mut self, state: &State) {
         let held = self.live.iter().filter_map(|id| state.allocations.get(id));
         for placement in held.map(|held| &held.placement) {

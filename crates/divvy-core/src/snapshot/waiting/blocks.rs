@@ -1,9 +1,9 @@
-//! Values by number, of which copies share what they do not change.
+//! Values by number, whose copies share what they do not change.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// So many numbers in sequence make a block. A copy of 100,000 values is one of 400 references then, and what changes a value in it
+/// So many consecutive numbers make a block. A copy of 100,000 values then copies 400 references, and to change a value in it
 /// copies at most so many others.
 const NUMBERS: u64 = 256;
 
@@ -34,7 +34,7 @@ impl<V: Copy> Blocks<V> {
     }
 
     pub(super) fn remove(&mut self, number: u64) -> Option<V> {
-        // What is not there needs no copy of its block.
+        // A value that is not there needs no copy of its block.
         self.get(number)?;
         let block = Arc::make_mut(self.blocks.get_mut(&(number / NUMBERS))?);
         let value = block.remove(&number);

@@ -1,4 +1,4 @@
-//! Who waits in which queue, and what they could use together: a cycle adds up queues, however many classes wait in them.
+//! Which classes wait in which queue, and what they could use together: a cycle adds up queues, however many classes wait in them.
 
 use std::collections::BTreeSet;
 
@@ -16,20 +16,20 @@ pub(crate) struct InQueue {
 /// What jobs could use of a resource.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct Wanted {
-    /// Those who ask for no devices.
+    /// By jobs that ask for no devices.
     without: i128,
-    /// Those who do.
+    /// By jobs that do.
     with: i128,
-    /// Those, of both kinds, who could not start in an idle pool when they were judged last.
+    /// By jobs of both kinds that could not start in an idle pool when they were last judged.
     left_out: [i128; 2],
 }
 
-/// Who counts among those that could use something.
+/// Which jobs count among those that could use something.
 #[derive(Clone, Copy)]
 pub(crate) struct Counts {
-    /// Those who ask for devices.
+    /// Those that ask for devices.
     pub(crate) with_devices: bool,
-    /// Those who could not start in an idle pool when they were judged last.
+    /// Those that could not start in an idle pool when they were last judged.
     pub(crate) left_out: bool,
 }
 

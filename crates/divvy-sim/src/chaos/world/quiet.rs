@@ -7,15 +7,15 @@ use divvy_core::model::job::JobSpec;
 
 use super::*;
 
-/// So many starts are looked at where the pool does not come to rest.
+/// How many of the last starts are looked at where the pool does not come to rest.
 const LAST_STARTS: usize = 100;
 
 impl World {
-    /// The faults stop: all is whole again, all that was held is released, and everything takes its course.
+    /// Ends the faults: everything is whole again, what was held is released, and all takes its course.
     pub(super) fn be_quiet(&mut self) -> Done {
         (self.crash, self.disk_full) = (None, false);
         self.engine.heal_all();
-        // What was lost on the way is told again.
+        // Whatever was lost on the way is reported again.
         self.restart()?;
         self.turns(Vec::new())?;
         let state = self.controller.state();
@@ -45,7 +45,7 @@ impl World {
         jobs.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
     }
 
-    /// Whatever is left could not have run in the whole, empty pool within its queue's limits, or waits for such a job.
+    /// Checks that what is left could not run in the empty pool within its queue's limits, or waits for such a job.
     pub(super) fn all_that_fits_has_run(&mut self) -> Done {
         let state = self.controller.state();
         if let Some(device) =
@@ -70,7 +70,7 @@ impl World {
             .filter(|job| job.own_blockers(state, self.now).is_empty())
             .map(|job| (job.id(), job.spec.clone(), state.verdicts.get(&job.class) == Some(&Reason::InLine)))
             .collect();
-        // In a strict order one that never fits keeps back all behind it in its line.
+        // In a strict order, a job that never fits keeps back all behind it in its line.
         let mut blocked: BTreeSet<String> = BTreeSet::new();
         let mut fits = Vec::new();
         for (id, spec, in_line) in waiting {
@@ -87,7 +87,7 @@ impl World {
         })
     }
 
-    /// The line that a job stands in: that of its queue, or the one of all where nothing is divided.
+    /// The line that a job stands in: its queue's, or the one line for all where nothing is divided.
     fn line_of<'a>(&self, spec: &'a JobSpec) -> &'a str {
         if self.controller.state().policy.divides() { spec.stand() } else { "" }
     }

@@ -61,10 +61,10 @@ pub(super) struct QueueText {
     pub(super) memory_bytes: Option<Entitlement>,
     pub(super) priority: Option<i32>,
     pub(super) reclaim_min_runtime_s: Option<f64>,
-    /// The older of two has the lower one.
+    /// Older queues have lower numbers.
     #[serde(default)]
     pub(super) order: u32,
-    // The peer's own division, for those who compare divisions. What is asked is what follows from it.
+    // The peer's own division, for comparing divisions. Cases ask what follows from it.
     #[serde(rename = "peer_share")]
     _peer_share: Option<Anything>,
 }
@@ -148,7 +148,7 @@ pub(super) enum State {
     Succeeded,
 }
 
-/// A pod's labels, by which it also tells whom it wants near it or apart: those with the same.
+/// A pod's labels, which also say near or apart from which pods it wants to lie: those with the same.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct PodAffinity {

@@ -23,9 +23,9 @@ use form::{Entitlement, Job, Node, PodAffinity, QueueText, Request, State, TaskT
 
 pub(super) use form::Asked;
 
-/// The memory of a device whose case does not say it: a MiB then reads as a hundredth of the device.
+/// The memory of a device whose case does not state it: a MiB then means a hundredth of the device.
 const UNSAID_DEVICE_MIB: u64 = 100;
-/// Every task of these cases that runs has done so for a minute.
+/// Every running task of these cases has run for a minute.
 const RUNS_SINCE: Span = Span(60_000);
 
 /// Puts a case before the core.
@@ -56,7 +56,7 @@ pub(super) fn answer(asked: &Asked, policy: Policy) -> Result<Answer, Obstacle> 
     }
 }
 
-/// The paths of the queues. What decides between those who are alike in all else is their path, here with the older queue first.
+/// The paths of the queues. Between queues that are alike in all else the path decides; here the older queue's comes first.
 fn paths_by_age(asked: &Asked) -> BTreeMap<String, String> {
     let aged = |text: &QueueText| (text.name.clone(), format!("{:010}-{}", text.order, text.name));
     let aged: BTreeMap<String, String> = asked.queues.iter().map(aged).collect();
@@ -82,12 +82,12 @@ fn is_broken_beside_others(actors: &[Actor]) -> bool {
     actors.iter().any(|actor| is_broken(actor) && waiting.iter().any(|other| *other != actor.name))
 }
 
-/// A phase that is not asked about is switched off, where there is a switch.
+/// Switches off the phases that are not asked about, where there is a switch.
 fn of_phases(policy: Policy, asked: &Asked) -> Policy {
     let phases = &asked.config.phases;
     let has = |name: &str| phases.iter().any(|phase| phase == name);
     let evicts = phases.iter().any(|phase| phase != "allocate");
-    // Moves are a phase of their own, and a part of those that evict.
+    // Moves are a phase of their own, and a part of the phases that evict.
     let most_moves = asked.config.max_moved_jobs.unwrap_or(policy.most_moves);
     Policy {
         most_moves: if evicts { most_moves } else { 0 },
@@ -115,7 +115,7 @@ fn host(asked: &Asked, node: &Node) -> Host {
     (spec, devices)
 }
 
-/// The model of devices of this memory: where there are devices of several sizes, each size is one.
+/// The model of devices of this memory: where device sizes differ, each size is a model.
 fn model(asked: &Asked, mib: u64) -> String {
     if sizes_mib(asked).len() > 1 { format!("gpu-{mib}") } else { "gpu".into() }
 }
@@ -129,7 +129,7 @@ fn sizes_mib(asked: &Asked) -> BTreeSet<u64> {
 /// The label by which tasks name nodes, or kinds of node.
 const NODE_LABEL: &str = "kai.scheduler/type";
 
-/// A node's labels. One that says nothing of its kind is of its own.
+/// A node's labels. A node that does not state its kind is a kind of its own.
 fn face(node: &Node) -> Face {
     let mut labels = node.labels.clone();
     labels.entry(NODE_LABEL.to_owned()).or_insert_with(|| node.name.clone());
@@ -143,7 +143,7 @@ fn choice(task: &TaskText) -> NodeChoice {
     NodeChoice { any_of: task.allowed_nodes.iter().map(named).collect(), tolerates: Vec::new() }
 }
 
-/// Near whom a task wants to lie, and apart from whom: in both cases those with its own labels.
+/// Near which tasks a task wants to lie, and apart from which: in both cases those with its own labels.
 fn affinity(task: &TaskText) -> Affinity {
     let Some(PodAffinity { labels, same_domain_key, different_domain_key }) = &task.pod_affinity else {
         return Affinity::default();
@@ -190,13 +190,13 @@ fn queue(asked: &Asked, text: &QueueText, (paths, hosts_said): (&BTreeMap<String
 /// What a queue says of a resource.
 type Line = fn(&QueueText) -> Option<&Entitlement>;
 
-/// What a queue deserves: no more than each above it, with which queues elsewhere are compared where their paths part.
+/// What a queue deserves: at most what each queue above it does, since those are compared where the paths part.
 fn deserved(asked: &Asked, text: &QueueText, line: Line) -> Option<f64> {
     let parent = |text: &&QueueText| {
         let above = text.parent.as_ref()?;
         asked.queues.iter().find(|other| other.name == *above)
     };
-    // Parents that go round in a circle end somewhere.
+    // This ends even if parents go round in a circle.
     let upwards = std::iter::successors(Some(text), parent).take(asked.queues.len());
     upwards.filter_map(|text| line(text)?.deserved).reduce(f64::min)
 }
@@ -300,7 +300,7 @@ fn branch(asked: &Asked, job: &Job, tree: &Tree, ranks: &mut Vec<usize>) -> Resu
 /// What a task asks for, and where.
 type Kind<'a> = (&'a Request, NodeChoice, Affinity);
 
-/// Tasks that start together, those that run already first, then by their priority: a role for each kind of request among them.
+/// Tasks that start together, the running ones first, then by priority: one role for each kind of request among them.
 fn leaf(
     asked: &Asked,
     job: &Job,
@@ -314,7 +314,7 @@ fn leaf(
     });
     let all = tasks.len() as u32;
     let minimum = minimum.unwrap_or(all);
-    // Of those whose part depends on the device each has its own.
+    // Tasks whose part depends on the device have a role each.
     let apart = |request: &Request| request.gpu_memory_mib.is_some() && sizes_mib(asked).len() > 1;
     let mut kinds: Vec<(Kind, Vec<usize>)> = Vec::new();
     for index in tasks {
@@ -341,7 +341,7 @@ fn leaf(
         (_, None) => Err(Obstacle::no_word("a group without tasks")),
         (_, Some((request, _))) if alike => Ok(role(name.to_owned(), (minimum, all), request)),
         (order, _) => {
-            // Of unlike tasks of which only some are needed each is a group of its own.
+            // If only some of unlike tasks are needed, each kind is a group of its own.
             let of = |(number, (request, same)): (usize, &(Kind, Vec<usize>))| {
                 let count = same.len() as u32;
                 role(format!("{name}-{number}"), (count, count), request)
@@ -372,7 +372,7 @@ impl Within {
     }
 }
 
-/// What a task takes: so much memory of each size of device another part.
+/// What a task takes: an amount of memory is a different part of each size of device.
 fn alternatives(asked: &Asked, request: &Request) -> Vec<Alternative> {
     let alternative = |devices: Option<DeviceAsk>| Alternative {
         devices,
@@ -401,8 +401,8 @@ fn alternatives(asked: &Asked, request: &Request) -> Vec<Alternative> {
     ways.iter().map(way).collect()
 }
 
-/// Which part so much memory is of devices of each size that has it, in thousandths: in hundredths, rounded up. The smallest come
-/// first, by which it is counted before it has a place; of the largest alone where none has it.
+/// Which part of a device this much memory is, for each size that has it, in thousandths: in hundredths, rounded up. The smallest
+/// size comes first, by which the task is counted before it has a place; if no size has it, the largest stands alone.
 fn by_memory(asked: &Asked, mib: u64) -> Vec<(u64, u32)> {
     let sizes = sizes_mib(asked);
     let largest = sizes.last().copied().unwrap_or(UNSAID_DEVICE_MIB);

@@ -1,4 +1,4 @@
-//! What the cases of the `kai` suite may ask for and Divvy has no word for.
+//! What the cases of the `kai` suite may ask for that Divvy has no word for.
 
 use std::collections::BTreeSet;
 

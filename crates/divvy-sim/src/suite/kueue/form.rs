@@ -28,13 +28,13 @@ pub(in crate::suite) struct Asked {
     _local_queues: Option<Anything>,
     #[serde(rename = "oracle")]
     _oracle: Option<Anything>,
-    /// What is asked beside what is in use.
+    /// What is asked for besides what is in use.
     #[serde(default)]
     extra_request: Vec<Extra>,
 }
 
 impl Asked {
-    /// For whom victims are asked for, if they are.
+    /// The job that victims are asked for, if any.
     pub(in crate::suite) fn incoming(&self) -> Option<&str> {
         let mut incoming = self.jobs.iter().filter(|job| job.state == State::Incoming);
         incoming.next().filter(|_| self.kind == Kind::Victims).map(|job| job.name.as_str())
@@ -46,8 +46,8 @@ impl Asked {
         self.jobs.iter().filter_map(rank).collect()
     }
 
-    /// With what is asked beside what is in use as if it were in use: by the queue that it names, or else by that which uses
-    /// something, or else the first.
+    /// Counts the extra request as in use: by the queue that it names, else by the queue that uses something, else by the
+    /// first queue.
     pub(in crate::suite) fn with_extra(mut self) -> Self {
         let of_usage = self.usage.first().map(|usage| usage.queue.clone());
         let first = self.queues.iter().find(|queue| queue.kind == QueueKind::Queue);
@@ -108,7 +108,7 @@ pub(super) struct Node {
     pub(super) taints: Vec<TaintText>,
 }
 
-/// What keeps pods off.
+/// A taint, which keeps pods off.
 #[derive(Debug, Deserialize)]
 pub(super) struct TaintText {
     pub(super) key: String,
@@ -117,7 +117,7 @@ pub(super) struct TaintText {
     pub(super) effect: Option<String>,
 }
 
-/// What a pod puts up with.
+/// A taint that a pod tolerates.
 #[derive(Debug, Deserialize)]
 pub(super) struct TolerationText {
     pub(super) key: Option<String>,
@@ -191,12 +191,12 @@ pub(super) struct QueueText {
     #[serde(rename = "admission_mode")]
     _admission_mode: Option<String>,
     pub(super) preemption: Option<Knobs>,
-    // When it looks at the next flavor.
+    // When the queue looks at the next flavor.
     #[serde(rename = "fungibility")]
     _fungibility: Option<Anything>,
 }
 
-/// Whom a queue may evict.
+/// Which jobs a queue may evict.
 #[derive(Debug, Deserialize)]
 pub(super) struct Knobs {
     pub(super) within_queue: Option<String>,
@@ -260,7 +260,7 @@ pub(super) struct Job {
     _local_queue: Option<Anything>,
     #[serde(rename = "uid")]
     _uid: Option<Anything>,
-    /// Only of the incoming job of a case about victims: its flavors are chosen already.
+    /// Only for the incoming job of a case about victims: its flavors are chosen already.
     #[serde(default)]
     pub(super) wanted_flavors: Vec<Wanted>,
 }

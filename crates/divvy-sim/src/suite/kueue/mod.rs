@@ -30,11 +30,11 @@ pub(super) use form::Asked;
 
 /// The one node of a case in which quota alone decides.
 const POOL: &str = "pool";
-/// The domain of the nodes of a flavor, where there are such: a case has none, and podsets that are to share a flavor.
+/// The domain of a flavor's nodes, where a case has no nodes and its podsets are to share a flavor.
 const FLAVOR: &str = "flavor";
 /// The queue of what runs outside the system, and of jobs without a queue.
 const OUTSIDE: &str = "outside-of-all-queues";
-/// The priority of what is in use where a case says nothing of jobs: below all.
+/// The priority of what is in use where a case lists no jobs: below all others.
 const LOWEST: i32 = -1_000_000;
 
 /// Puts a case before the core.
@@ -48,7 +48,7 @@ pub(super) fn answer(asked: &Asked, policy: Policy) -> Result<Answer, Obstacle> 
     let mut queues = quotas.queues(asked, &paths);
     queues.push(Queue::named(OUTSIDE));
     let scene = Scene { asked, paths: &paths, quotas: &quotas };
-    // Without fair sharing those who borrow go by priority and age alone.
+    // Without fair sharing, jobs that borrow go by priority and age alone.
     let surplus = Newer((!asked.config.fair_sharing).then_some(Surplus::Line));
     let policy = Policy { strict: policy.strict || words::strict(asked)?, surplus, ..policy };
     if asked.kind == Kind::Available {
@@ -67,7 +67,7 @@ pub(super) fn answer(asked: &Asked, policy: Policy) -> Result<Answer, Obstacle> 
     }
 }
 
-/// Whether the one job that waits would start now, or after evictions: then it is promised what others hold.
+/// Whether the one waiting job would start now, or after evictions: then it is promised what others hold.
 fn choice(stage: Stage) -> Result<Answer, Obstacle> {
     let waiting = stage.cast.iter().find(|(_, actor)| actor.running.is_none());
     let Some((_, actor)) = waiting else { return Err(Obstacle::Broken("no job of the case waits".into())) };
@@ -92,8 +92,8 @@ struct Scene<'a> {
 }
 
 impl Scene<'_> {
-    /// What each queue could still take of each flavor, while nothing is held and as things stand. What one tree holds beyond what it
-    /// may is none of the others' business: each is asked as if it alone held anything.
+    /// What each queue could still take of each flavor, with nothing held and as things stand. If one tree holds more than it may,
+    /// that does not concern the others: each tree is asked as if it alone held anything.
     fn amounts(&self, policy: &Policy, queues: &[Queue]) -> Result<Answer, Obstacle> {
         let top = |path: &str| path.split('/').next().unwrap_or_default().to_owned();
         let tops: BTreeSet<String> = self.paths.values().map(|path| top(path)).collect();
@@ -123,7 +123,7 @@ impl Scene<'_> {
             let of_queue = controller.available(&self.paths[&text.name]);
             for (flavor, resource) in self.quotas.lines(self.asked) {
                 let (counted, unit) = self.quotas.counted(&(flavor.clone(), resource.clone()));
-                // Nothing is left where more is held than there is.
+                // Nothing is left if more is held than there is.
                 let amount = of_queue.get(&counted).map_or(0, |amount| unit.of(*amount).max(0));
                 let queue = text.name.clone();
                 amounts.insert(Available { queue, flavor, resource, when_empty, amount });
@@ -139,7 +139,7 @@ impl Scene<'_> {
         let mut hosts = Vec::new();
         for node in self.asked.nodes.iter().filter(|node| nodes::is_offered(self.asked, node)) {
             let flavors = nodes::flavors(self.asked, node);
-            // Without flavors of their own all nodes are of the first.
+            // If flavors are not told apart, all nodes belong to the first.
             let flavors = flavors.take(if self.quotas.by_flavor { usize::MAX } else { 1 });
             let levels = self.asked.topologies.iter().map(|topology| topology.levels.as_slice());
             let places = levels.flat_map(|levels| domains(levels, &node.labels)).collect();
@@ -160,7 +160,7 @@ impl Scene<'_> {
         Ok(hosts)
     }
 
-    /// The one node of a case in which quota alone decides; one for each flavor, where podsets are to share one.
+    /// The one node of a case in which quota alone decides; one for each flavor, if podsets are to share one.
     fn pools(&self, capacity: BTreeMap<(String, String), i64>) -> Vec<Host> {
         let mut by_flavor: BTreeMap<String, BTreeMap<(String, String), i64>> = BTreeMap::new();
         for (line, amount) in capacity {
@@ -171,7 +171,7 @@ impl Scene<'_> {
         by_flavor.iter().map(|(name, amounts)| self.host(name, domains(name), amounts)).collect()
     }
 
-    /// Its name.
+    /// The name of that node.
     fn pool(&self, flavor: &str) -> String {
         let podsets = || self.asked.jobs.iter().flat_map(|job| &job.podsets);
         let apart = self.quotas.by_flavor && !self.quotas.by_amount;
@@ -234,7 +234,7 @@ impl Scene<'_> {
         );
         spec.priority = job.priority;
         let since = NOW - ms(job.reserved_age_s.unwrap_or(0.0));
-        // The oldest of those whose age is below zero makes the present.
+        // The present is when the youngest was submitted, if its age is below zero.
         let youngest = self.asked.jobs.iter().filter_map(|job| job.age_s).fold(0.0, f64::min);
         let submitted_at = NOW - ms(job.age_s.unwrap_or(0.0) - youngest);
         Ok(Actor {
@@ -254,7 +254,7 @@ impl Scene<'_> {
         let count = assigned.map_or(podset.count, Assigned::pods).max(1);
         let (count, alternatives) = match assigned {
             None => (count, self.quotas.alternatives(self.asked, job, podset)?),
-            // It holds what it uses, whatever it asks for. What does not divide among its pods is held by one.
+            // It holds what it uses, whatever it asks for. One pod holds usage that does not divide evenly.
             Some(assigned) => {
                 let divides = assigned.usage.values().all(|usage| usage % i64::from(count) == 0);
                 let count = if divides { count } else { 1 };
@@ -275,10 +275,10 @@ impl Scene<'_> {
             // What was admitted stays as it is.
             minimum: podset.min_count.filter(|_| !runs && in_part).unwrap_or(count).min(count),
             maximum: count,
-            // Where something runs, it runs.
+            // A running podset stays where it is.
             ask: Ask { nodes, ..Ask::of(alternatives) },
             work: plain_work(),
-            // Where something runs, it runs.
+            // A running podset stays where it is.
             topology: podset.topology.as_ref().filter(|_| !runs).and_then(|text| self.topology(text)),
             spread: Default::default(),
         };
@@ -320,18 +320,18 @@ impl Scene<'_> {
                 _ => return Err(Obstacle::no_word("a running job whose nodes are not said")),
             }
         }
-        // Usage that does not divide is held by one.
+        // Usage that cannot be divided evenly is held by one pod.
         seats.truncate(count as usize);
         Ok(seats)
     }
 
-    /// What runs outside the system holds amounts of its node, of whose flavor they are. Nothing is asked of a node that is not offered.
+    /// What runs outside the system holds amounts of its node, of the node's flavor. It is left out on a node that is not offered.
     fn foreign(&self, pod: &ForeignPod) -> Option<Result<Actor, Obstacle>> {
         let node = self.asked.nodes.iter().find(|node| pod.node.as_ref() == Some(&node.name))?;
         let flavor =
             nodes::flavors(self.asked, node).next().filter(|_| nodes::is_offered(self.asked, node))?;
         let seat = Seat { node: node.name.clone(), ..Seat::default() };
-        // Where flavors are amounts, what it holds is the node's alone, and of no quota.
+        // Where flavors are amounts, it holds amounts of the node alone, and none of any quota.
         let counted = pod.request.keys().filter(|_| !self.quotas.by_amount);
         let flavors = counted.map(|resource| (resource.clone(), flavor.name.clone())).collect();
         let alternative = self.quotas.alternative(self.asked, &flavors, &pod.request);
@@ -352,7 +352,7 @@ impl Scene<'_> {
         Ok(actor)
     }
 
-    /// The fates of the case's own jobs, each as one: its podsets start and end together.
+    /// The fates of the case's own jobs, each as one fate: a job's podsets start and end together.
     fn fates(&self, answer: Answer) -> Result<Answer, Obstacle> {
         let Answer::Fates { jobs, settled } = answer else { return Ok(answer) };
         let own = jobs.into_iter().take(self.asked.jobs.len()).zip(&self.asked.jobs);
@@ -375,7 +375,7 @@ impl Scene<'_> {
             }
         });
         let podsets = podsets.collect();
-        // Who is on its way out already is not told to go again.
+        // A job that is already on its way out is not told to go again.
         let outcome = |outcome| match (outcome, self.asked.kind) {
             (Outcome::Leaving, Kind::Victims) => Outcome::Keep,
             (outcome, _) => outcome,
@@ -412,7 +412,7 @@ fn add(spec: &mut NodeSpec, resource: Resource, amount: i64) {
     spec.extras = known.chain([(resource, amount)]).collect();
 }
 
-/// Something that runs, and that nothing is asked about.
+/// An actor that runs, and that nothing is asked about.
 fn resident(name: &str, queue: &str, alternative: Alternative, seat: Seat) -> Actor {
     let role = Role {
         name: "main".into(),
@@ -444,7 +444,7 @@ fn ms(seconds: f64) -> Span {
     Span((seconds * 1000.0).round() as i64)
 }
 
-/// The podsets as a gang. Podsets that are to share a domain are a branch with one ask.
+/// The gang of the podsets. Podsets that are to share a domain are a branch with one ask.
 fn gang(asked: &Asked, job: &Job, roles: Vec<Role>) -> Result<Group, Obstacle> {
     let podsets = job.podsets.iter().filter(|podset| podset.count > 0);
     let mut parts: Vec<(Option<&String>, Vec<Role>)> = Vec::new();
@@ -476,7 +476,7 @@ fn gang(asked: &Asked, job: &Job, roles: Vec<Role>) -> Result<Group, Obstacle> {
     }))
 }
 
-/// Podsets that are to share a domain; where there are no nodes, a flavor.
+/// Podsets that are to share a domain or, where there are no nodes, a flavor.
 fn together(asked: &Asked, mut roles: Vec<Role>) -> Result<Vec<Group>, Obstacle> {
     let topology = match (asked.topologies.is_empty(), asked.nodes.is_empty()) {
         (false, _) => {
@@ -489,7 +489,7 @@ fn together(asked: &Asked, mut roles: Vec<Role>) -> Result<Vec<Group>, Obstacle>
         }
         (true, false) => return Err(Obstacle::no_word("a shared domain of nodes that lie in none")),
     };
-    // What each podset asks for by itself is to lie in blocks.
+    // Of what each podset asks for by itself, only its blocks are left.
     let in_blocks = |ask: &TopologyAsk| !ask.slices.is_empty();
     roles.iter_mut().for_each(|role| role.topology = role.topology.take().filter(in_blocks));
     let minimum = roles.len() as u32;
@@ -504,7 +504,7 @@ fn together(asked: &Asked, mut roles: Vec<Role>) -> Result<Vec<Group>, Obstacle>
 }
 
 impl Assigned {
-    /// How many pods hold it: as many as are placed, where that is said.
+    /// How many pods hold it: as many as are placed, if the case says so.
     pub(super) fn pods(&self) -> u32 {
         let sum = |placement: &Placement| {
             placement.domains.iter().map(|domain| domain.count).fold(0, u32::saturating_add)
@@ -513,7 +513,7 @@ impl Assigned {
         placed.or(self.count).unwrap_or(1)
     }
 
-    /// What each pod holds, where that divides.
+    /// What each pod holds, if the usage divides evenly.
     pub(super) fn per_pod(&self) -> Vec<(&str, i64)> {
         let count = i64::from(self.pods().max(1));
         let divides = self.usage.values().all(|usage| usage % count == 0);

@@ -6,7 +6,7 @@ use super::form::{Asked, Expression, Flavor, Node, Podset, TaintText, Toleration
 use crate::suite::answer::Obstacle;
 use divvy_core::model::choice::{Condition, Face, Is, NodeChoice, Taint, Toleration};
 
-/// What a node or a flavor says. A taint that only makes others preferable keeps nobody off.
+/// What a node or a flavor says. A taint that only makes other nodes preferable keeps no pod off.
 pub(super) fn face(labels: &BTreeMap<String, String>, taints: &[TaintText]) -> Face {
     let binds = |taint: &&TaintText| taint.effect.as_deref() != Some("PreferNoSchedule");
     let taint = |taint: &TaintText| Taint {
@@ -17,7 +17,7 @@ pub(super) fn face(labels: &BTreeMap<String, String>, taints: &[TaintText]) -> F
     Face { labels: labels.clone(), taints: taints.iter().filter(binds).map(taint).collect() }
 }
 
-/// Which nodes the pods of a set choose. What flavors add to tolerations counts for all.
+/// Which nodes the pods of a set choose. Tolerations that flavors add count for all.
 pub(super) fn choice(podset: &Podset, flavors: &[Flavor]) -> Result<NodeChoice, Obstacle> {
     let affinities = podset.affinity.iter().filter_map(|affinity| affinity.node_affinity.as_ref());
     let required = affinities.chain(&podset.node_affinity).filter_map(|affinity| affinity.required.as_ref());
@@ -54,7 +54,7 @@ fn toleration(text: &TolerationText) -> Toleration {
     Toleration { key: text.key.clone().filter(|key| !key.is_empty()), value, effect: None }
 }
 
-/// Whether pods may have a flavor: of what they want of labels, that which flavors speak of.
+/// Whether pods may have a flavor: of the labels that they want, only those that flavors speak of count.
 pub(super) fn may_have(choice: &NodeChoice, flavor: &Flavor, flavors: &[Flavor]) -> bool {
     let spoken_of = |condition: &Condition| {
         flavors.iter().any(|flavor| flavor.node_labels.contains_key(&condition.label))

@@ -1,5 +1,5 @@
-//! Quotas of flavors as the core's limits and guarantees. A flavor's amounts become devices of a model of its own where a case
-//! has several flavors: a flavor is a kind of capacity, and that is what a model is to the core.
+//! Quotas of flavors as the core's limits and guarantees. Where a case has several flavors, a flavor's amounts become devices
+//! of a model of its own: a flavor is a kind of capacity, and so is a model in the core.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,19 +16,19 @@ use super::form::{Asked, Job, Kind, Podset, QueueKind, QueueText, Quota};
 use super::nodes;
 use super::words;
 
-/// A flavor's name, and a resource's.
+/// The names of a flavor and of a resource.
 type Line = (String, String);
 
-/// What the core's amount of a resource is in the case's.
+/// How the core's amount of a resource converts to the case's.
 pub(super) enum Unit {
-    /// The same.
+    /// They are equal.
     Same,
-    /// Each device, a thousand in the core, stands for so much.
+    /// Each device, a thousand in the core, stands for this much.
     Whole(i64),
 }
 
 impl Unit {
-    /// The core's amount in the case's.
+    /// Converts the core's amount to the case's.
     pub(super) fn of(&self, amount: i64) -> i64 {
         match self {
             Unit::Same => amount,
@@ -41,18 +41,18 @@ impl Unit {
 pub(super) struct Quotas {
     /// Whether flavors are told apart: there are several.
     pub(super) by_flavor: bool,
-    /// Whether flavors are amounts of resources of their own that nodes count, instead of devices: a task draws on several at once,
-    /// or several share a node.
+    /// Whether flavors are amounts of resources of their own that nodes count, instead of devices: if a task draws on several at
+    /// once, or several share a node.
     pub(super) by_amount: bool,
-    /// Whether tasks are counted: somebody has a quota of them that could be felt.
+    /// Whether tasks are counted: if someone has a quota of them that could matter.
     counts_tasks: bool,
-    /// Of each resource, the largest amount that divides all others: one device.
+    /// For each resource, the largest amount that divides all its amounts: one device.
     units: BTreeMap<String, i64>,
 }
 
 /// What a quota of tasks is called.
 const PODS: &str = "pods";
-/// The flavor of what nobody has a quota of.
+/// The flavor of what nobody has a quota for.
 const NONE: &str = "none";
 
 impl Quotas {
@@ -67,7 +67,7 @@ impl Quotas {
         }
         let counts_tasks = words::pods_bound(asked);
         let mut quotas = Self { by_flavor, by_amount: false, counts_tasks, units };
-        // Those who share fairly are compared by what they have over all flavors; podsets that are to share one lie in its domain.
+        // Queues that share fairly are compared by their sums over flavors; podsets that are to share a flavor lie in its domain.
         let in_one = || asked.jobs.iter().flat_map(|job| &job.podsets).any(|it| it.shared_group().is_some());
         let apart = !asked.config.fair_sharing && !in_one();
         let by_flavor = by_flavor && (nodes::are_shared(asked) || apart);
@@ -88,7 +88,7 @@ impl Quotas {
             || asked.foreign_pods.iter().any(|pod| several(&pod.request))
     }
 
-    /// Whether a node would be of more devices than it may have: something odd is asked for or held.
+    /// Whether a node would have more devices than it may: something odd is asked for or held.
     fn is_too_fine(&self, asked: &Asked) -> bool {
         let mut of_nodes = asked.nodes.iter().flat_map(|node| &node.allocatable);
         of_nodes.any(|(resource, amount)| {
@@ -140,7 +140,7 @@ impl Quotas {
         Tree { asked }.lines()
     }
 
-    /// The ways in which a job's queue may serve a podset of it, in its order of preference: from which flavor each resource. Those of
+    /// The ways in which a job's queue may serve one of its podsets, in order of preference: the flavor of each resource. Resources of
     /// one group come from one flavor; what is chosen already comes from that.
     pub(super) fn ways(
         &self,
@@ -169,7 +169,7 @@ impl Quotas {
             .filter(|text| Some(text.name.as_str()) == queue)
             .flat_map(|text| &text.quotas)
             .flat_map(|quota| {
-                // A flavor that is named alone may serve all.
+                // A flavor that is named without a resource may serve all.
                 let named = request.keys().filter(|_| quota.resource.is_none());
                 let resources = quota.resource.iter().chain(named).filter(|it| wanted(it));
                 resources.map(move |resource| (quota, resource))
@@ -185,7 +185,7 @@ impl Quotas {
                 flavors.push(&quota.flavor);
             }
         }
-        // Where flavors are devices there is one resource, and so one group.
+        // Where flavors are devices, there is one resource and so one group.
         let mut ways = vec![BTreeMap::new()];
         for (flavors, resources) in groups.values() {
             let with = |way: &BTreeMap<String, String>, flavor: &str| {
@@ -198,7 +198,7 @@ impl Quotas {
         Ok(ways)
     }
 
-    /// What a task of a podset wants; itself, where its queue counts tasks.
+    /// What a task of a podset wants, including the task itself, if its queue counts tasks.
     fn request(&self, asked: &Asked, queue: Option<&str>, podset: &Podset) -> BTreeMap<String, i64> {
         let mut request = podset.request.clone();
         let mut quotas = asked
@@ -212,7 +212,7 @@ impl Quotas {
         request
     }
 
-    /// The ways to serve a request; one that nothing serves where the queue has no quota of it.
+    /// The ways to serve a request; where the queue has no quota for it, one that nothing serves.
     pub(super) fn alternatives(
         &self,
         asked: &Asked,
@@ -223,7 +223,7 @@ impl Quotas {
         let from =
             |flavor: &str| request.keys().map(|resource| (resource.clone(), flavor.to_owned())).collect();
         if job.queue.is_none() {
-            // Without a queue there is no quota: only nodes bound it, of whatever flavor.
+            // Without a queue there is no quota: only nodes bound the request, of whatever flavor.
             let flavors = asked.flavors.iter().filter(|_| self.by_flavor && !self.by_amount);
             let mut ways: Vec<BTreeMap<String, String>> = flavors.map(|flavor| from(&flavor.name)).collect();
             if ways.is_empty() {
@@ -235,7 +235,7 @@ impl Quotas {
         if ways.is_empty() || !self.by_flavor && !self.by_amount {
             ways = vec![from(NONE)];
         }
-        // What the queue has no quota of comes from nowhere.
+        // What the queue has no quota for comes from no flavor.
         ways.iter_mut().for_each(|way| {
             for resource in request.keys() {
                 way.entry(resource.clone()).or_insert_with(|| NONE.to_owned());
@@ -280,7 +280,7 @@ impl Quotas {
         Ok(alternative)
     }
 
-    /// The way to serve a request where flavors are amounts: of what nodes have, and of flavors.
+    /// The way to serve a request where flavors are amounts: from what nodes have, and from flavors.
     fn amounts(
         &self,
         asked: &Asked,
@@ -306,10 +306,10 @@ impl Quotas {
         }
     }
 
-    /// What there is in all where a case has no nodes: what is granted, or what is held if that is more.
+    /// The total capacity of a case without nodes: what is granted, or what is held if that is more.
     pub(super) fn capacity(&self, asked: &Asked) -> Result<BTreeMap<Line, i64>, Obstacle> {
         let tree = Tree { asked };
-        // Of each tree by itself: one that holds more than it is granted takes nothing from the others.
+        // For each tree by itself: one that holds more than it is granted takes nothing from the others.
         let mut by_tree: BTreeMap<(&str, Line), (i64, i64)> = BTreeMap::new();
         let mut note = |queue: &str, line: Line, (granted, held): (i64, i64)| {
             let all = by_tree.entry((tree.top(queue), line)).or_default();
@@ -358,10 +358,10 @@ impl Quotas {
         let top = tree.parent(text).is_none();
         for line in tree.lines() {
             let own = quota_of(text, &line);
-            // At the top there is nobody to borrow from, nor to lend to: what one tree uses beyond its own leaves the others theirs.
+            // At the top there is nobody to borrow from or to lend to: what one tree uses beyond its own leaves the others theirs.
             let borrows = if top { Some(0) } else { own.and_then(|quota| quota.borrow_limit) };
             let lends = if top { Some(0) } else { own.and_then(|quota| quota.lend_limit) };
-            // A leaf without a quota of something cannot have it, unless its flavor is named without one.
+            // A leaf without a quota for something cannot have it, unless its flavor is named without one.
             let is_named = text.quotas.iter().any(|quota| quota.flavor == line.0 && quota.resource.is_none());
             let none = own.is_none() && text.kind == QueueKind::Queue && !is_named;
             queue.limit.extend(none.then(|| self.limit(&line, 0)));
@@ -376,15 +376,15 @@ impl Quotas {
     }
 }
 
-/// What nodes have beside cores and memory, where flavors are amounts.
+/// What nodes have besides cores and memory, where flavors are amounts.
 pub(super) fn of_node(resource: &str) -> Resource {
     Resource::Extended(format!("node/{resource}"))
 }
 
-/// Whom a queue's jobs may stop.
+/// Which jobs a queue's jobs may stop.
 fn knobs(queue: &mut Queue, asked: &Asked, text: &QueueText) {
     let Some(knobs) = &text.preemption else { return };
-    // Where a flavor is chosen, it is asked what evictions could give at all.
+    // A case about the choice of a flavor asks what evictions could give at all.
     let asks_what_could = asked.kind == Kind::FlavorChoice;
     queue.within_queue = knobs.within_queue.as_deref().map(|knob| match knob {
         "Never" => WithinQueue::Never,
@@ -399,7 +399,7 @@ fn knobs(queue: &mut Queue, asked: &Asked, text: &QueueText) {
     if asks_what_could {
         (queue.within_queue, queue.reclaim) = (None, None);
     }
-    // Where the surplus is shared fairly, who is below its share may take from who is above, borrowing or not.
+    // Where the surplus is shared fairly, a queue below its share may take from one above, borrowing or not.
     queue.borrow_evicts = Some(match knobs.borrow_within_cohort.as_deref() {
         _ if asked.config.fair_sharing => BorrowEvicts::DUE,
         None | Some("Never") => BorrowEvicts::NEVER,
@@ -418,11 +418,11 @@ impl Tree<'_> {
         self.asked.queues.iter().find(|other| other.name == *parent)
     }
 
-    /// The name of the top of the tree in which a queue is; its own where there is none.
+    /// The name of the top of a queue's tree; the queue's own if it has no parent.
     fn top(&self, queue: &str) -> &str {
         let named = |name: &str| self.asked.queues.iter().find(|text| text.name == *name);
         let mut top = named(queue);
-        // Parents that go round in a circle end somewhere.
+        // This ends even if parents go round in a circle.
         for _ in &self.asked.queues {
             top = top.map(|text| self.parent(text).unwrap_or(text));
         }
@@ -434,7 +434,7 @@ impl Tree<'_> {
         self.asked.queues.iter().filter(move |other| other.parent.as_ref() == Some(&name))
     }
 
-    /// All flavors and resources that someone has a quota of, or asks for.
+    /// All flavors and resources that someone has a quota for.
     fn lines(&self) -> BTreeSet<Line> {
         let quotas = self.asked.queues.iter().flat_map(|queue| &queue.quotas);
         quotas
@@ -443,13 +443,13 @@ impl Tree<'_> {
             .collect()
     }
 
-    /// What is granted to a node of the tree and those below it, kept parts included.
+    /// What is granted to a node of the tree and to those below it, kept parts included.
     fn total(&self, text: &QueueText, line: &Line) -> i64 {
         self.sum(text, line, self.asked.queues.len())
     }
 
-    /// A node's own quota and its children's sums. The tree is no deeper than it has nodes: parents that go round in a circle
-    /// end somewhere.
+    /// A node's own quota plus its children's sums. The tree is no deeper than it has nodes, so this ends even if parents go
+    /// round in a circle.
     fn sum(&self, text: &QueueText, line: &Line, depth: usize) -> i64 {
         let own = quota_of(text, line).map_or(0, |quota| quota.nominal);
         if depth == 0 {

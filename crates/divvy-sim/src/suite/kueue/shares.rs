@@ -1,4 +1,4 @@
-//! How much of what others lend each queue has, as the suite measures it: of the resource of which that is most, in thousandths of
+//! How much each queue has of what others lend, as the suite measures it: of the resource of which it has most, in thousandths of
 //! all that could be had above the queue, by its weight. The amounts are the core's.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,7 +12,7 @@ use crate::suite::answer::{Permille, Share};
 use crate::suite::stage::Stage;
 
 impl Scene<'_> {
-    /// The share of each queue, by what is in use, and by what there would be if nothing were.
+    /// The share of each queue, from what is in use and from what there would be if nothing were.
     pub(super) fn shares(&self, empty: Stage, used: Stage) -> BTreeSet<Share> {
         let (empty, used) = (Controller::open(empty.state), Controller::open(used.state));
         let share = |text: &QueueText| {
@@ -34,7 +34,7 @@ impl Scene<'_> {
         self.asked.queues.iter().map(share).collect()
     }
 
-    /// Amounts of the core as those of the case, over all flavors.
+    /// Converts amounts of the core to those of the case, over all flavors.
     fn by_resource(&self, amounts: &BTreeMap<Resource, i64>) -> BTreeMap<String, i64> {
         let mut of: BTreeMap<String, i64> = BTreeMap::new();
         for line in self.quotas.lines(self.asked) {
@@ -47,7 +47,7 @@ impl Scene<'_> {
     }
 }
 
-/// A part of a whole in thousandths for each unit of weight, rounded up.
+/// A part of a whole in thousandths per unit of weight, rounded up.
 fn permille((part, whole): (i64, i64), weight: Option<f64>) -> Permille {
     // Weights have three decimals at most.
     let weight_milli = (weight.unwrap_or(1.0) * 1000.0).round() as i128;

@@ -1,4 +1,4 @@
-//! What the cases of the `kueue` suite may ask for and Divvy has no word for.
+//! What the cases of the `kueue` suite may ask for that Divvy has no word for.
 
 use std::collections::BTreeSet;
 
@@ -41,7 +41,7 @@ fn tasks(asked: &Asked) -> i64 {
     asked.jobs.iter().flat_map(|job| &job.podsets).map(|podset| i64::from(podset.count)).sum()
 }
 
-/// Whether a quota of pods could ever be felt.
+/// Whether a quota of pods could ever matter.
 pub(super) fn pods_bound(asked: &Asked) -> bool {
     let held: i64 =
         asked.usage.iter().filter(|usage| usage.resource == "pods").map(|usage| usage.amount).sum();
@@ -50,7 +50,7 @@ pub(super) fn pods_bound(asked: &Asked) -> bool {
     of_pods.any(|quota| tasks(asked) + held > quota.nominal)
 }
 
-/// Whether jobs start strictly in order. The core has that for a pool; here it is a queue's own.
+/// Whether jobs start strictly in order. In the core that is a pool's setting; here it is a queue's.
 pub(super) fn strict(asked: &Asked) -> Result<bool, Obstacle> {
     let waits = |queue: &str| {
         let here = asked.jobs.iter().filter(|job| job.queue.as_deref() == Some(queue));

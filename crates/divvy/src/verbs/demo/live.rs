@@ -11,12 +11,12 @@ use ratatui::{Terminal, TerminalOptions, Viewport, backend::CrosstermBackend};
 use super::story::Story;
 use crate::output::{Look, now_ms, plain, render};
 
-/// A part of the terminal that is drawn again and again.
+/// A part of the terminal that is redrawn in place.
 pub(super) struct Live {
     screen: Terminal<CrosstermBackend<io::Stdout>>,
 }
 
-/// Lines that all of it needs: eight devices, a header, the jobs of the script.
+/// The lines that everything needs: eight devices, a header, the jobs of the script.
 const LINES: u16 = 30;
 
 impl Live {
@@ -31,7 +31,7 @@ impl Live {
         Terminal::with_options(backend, TerminalOptions { viewport }).ok().map(|screen| Self { screen })
     }
 
-    /// Draws what there is now.
+    /// Draws the current state.
     pub(super) fn draw(&mut self, story: &Story, gpus: &[Gpu]) -> io::Result<()> {
         let look = Look { now_ms: now_ms(), ..Look::default() };
         let jobs = render(&story.rows(), &look);
@@ -49,7 +49,7 @@ impl Live {
 
 impl Drop for Live {
     fn drop(&mut self) {
-        // The table in the end says all of it again.
+        // The table at the end shows all of this again.
         let _ = self.screen.clear();
         let _ = self.screen.show_cursor();
     }

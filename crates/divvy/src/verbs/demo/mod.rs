@@ -1,4 +1,4 @@
-//! `divvy demo`: a throw-away pool, two teams on it, and what became of their jobs.
+//! `divvy demo`: a throw-away pool with two teams, and what became of their jobs.
 
 mod live;
 mod script;
@@ -35,7 +35,7 @@ pub(crate) struct Demo {
     gpus: Option<String>,
 }
 
-/// How often the pool is looked at: as often as the eye follows.
+/// How often the demo looks at the pool: as often as the eye can follow.
 const EVERY: Duration = Duration::from_millis(100);
 
 /// A demo that takes longer is stuck.
@@ -56,7 +56,7 @@ impl Demo {
                     Ok(exit_of(told))
                 }
             };
-            // Whatever happened: the jobs are stopped, the daemon ends, the directory goes.
+            // Whatever happened, the jobs are stopped, the daemon ends and the directory is removed.
             stage.end().await;
             played
         })

@@ -1,4 +1,4 @@
-//! Who submits what, and when: sized to the pool, so that there is always a little too much.
+//! Which job is submitted when: sized to the pool, so that there is always slightly too much work.
 
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ enum Part {
 }
 
 impl Script {
-    /// For the devices that are free.
+    /// Makes the script for the devices that are free.
     pub(super) fn for_pool(gpus: &[Gpu]) -> Self {
         let free = gpus.iter().filter(|gpu| gpu.state == GpuState::Free).count();
         let free = u32::try_from(free).unwrap_or(u32::MAX).min(8);
@@ -65,7 +65,7 @@ impl Script {
         Self { scenes, free, gang: None, sweep: None }
     }
 
-    /// The teams' queues. Together their limits exceed the pool, as they should where not everyone always wants all.
+    /// The teams' queues. Their limits add up to more than the pool, as they should if not everyone always wants everything.
     pub(super) fn queues(&self) -> String {
         let limit = (self.free * 3).div_ceil(4).max(4.min(self.free)).max(1);
         format!(
@@ -73,7 +73,7 @@ impl Script {
         )
     }
 
-    /// What the reader will see.
+    /// Tells the reader what is to come.
     pub(super) fn cast(&self) -> &'static str {
         "Two teams, vision and speech, fill it with short jobs. Then come a gang of four tasks that start together or\n\
          not at all, an array of six (two at a time), two jobs that depend on others, and an urgent one for which\n\

@@ -1,4 +1,4 @@
-//! What has been seen of the demo's jobs: news as they come, and who ran where and waited why in the end.
+//! What was seen of the demo's jobs: news as it happens, and at the end which job ran where and why it waited.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -20,7 +20,7 @@ impl Story {
         Self { indices, jobs: Vec::new(), waited_for: BTreeMap::new() }
     }
 
-    /// Takes in what is there now, and returns what is new about it.
+    /// Takes the current jobs, and returns what is new about them.
     pub(super) fn take(&mut self, jobs: Vec<Job>, at: Duration) -> Vec<String> {
         let mut news: Vec<(String, String)> = Vec::new();
         for job in &jobs {
@@ -52,7 +52,7 @@ impl Story {
         }
     }
 
-    /// A job that was stopped for another one, and is in the line again (or has devices again by now).
+    /// The line for a job that was stopped for another job and waits again (or has devices again by now).
     fn gave_way(&self, job: &Job) -> Option<String> {
         let by = job.last_end.as_ref().and_then(|end| end.by.as_ref());
         let Some(by) = by else { return self.line(job) };
@@ -85,13 +85,13 @@ impl Story {
         self.jobs.iter().all(|job| job.state == JobState::Completed)
     }
 
-    /// The jobs that are not over, for a report of what is stuck.
+    /// The jobs that have not ended, for a report of what is stuck.
     pub(super) fn unfinished(&self) -> String {
         let open = self.jobs.iter().filter(|job| !job.state.is_ended());
         open.map(|job| format!("{} {} is {}", job.id, job.name, job.state)).collect::<Vec<_>>().join("; ")
     }
 
-    /// Who ran where, who waited why.
+    /// Which job ran where, and why it waited.
     pub(super) fn rows(&self) -> Vec<Role> {
         let role = |job: &Job| Role {
             place: if job.started_ms.is_some() { self.place(job) } else { String::new() },
@@ -101,7 +101,7 @@ impl Story {
         self.jobs.iter().map(role).collect()
     }
 
-    /// The last words: the table, and whether every law held.
+    /// The closing text: the table, and whether every law held.
     pub(super) fn ending(&self, check: &Check, colour: bool) -> String {
         let look = Look { colour, ..Look::default() };
         let mut text = format!("\nWho ran where, who waited why:\n{}\n", render(&self.rows(), &look));
@@ -122,7 +122,7 @@ impl Story {
     }
 }
 
-/// Puts members of an array of which the same is to be said into one line: `10_2..5`.
+/// Merges array members with the same news into one line: `10_2..5`.
 fn gather(news: &mut Vec<(String, String)>, job: &Job, line: Option<String>) {
     let Some(line) = line else { return };
     let id = plain(&job.id).into_owned();

@@ -18,23 +18,23 @@ use tempfile::TempDir;
 use crate::exit::Exit;
 use crate::failure::Failure;
 
-/// Where a machine has no free GPU of its own.
+/// The devices where a machine has no free GPU of its own.
 const PRETENDED: &str = "pretend:8xH100";
 
-/// How long the daemon may take to come up, and to go.
+/// How long the daemon may take to start, and to end.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A daemon of the demo's own.
+/// The demo's own daemon.
 pub(super) struct ThrowAway {
-    /// Asks it.
+    /// The connection to it.
     pub(super) client: Client,
-    /// What it has, in words; pretended devices are said out loud.
+    /// Its devices in words; pretended devices are named as such.
     pub(super) devices: String,
     daemon: Daemon,
 }
 
 impl ThrowAway {
-    /// Starts it with the devices asked for: otherwise with the machine's own, or pretended ones if none is free.
+    /// Starts it with the given devices, or else with the machine's own, or pretended ones if none is free.
     pub(super) async fn start(gpus: Option<&str>) -> Result<Self, Failure> {
         if let Some(source) = gpus {
             let (daemon, mut client) = Daemon::start(source).await?;
@@ -101,7 +101,7 @@ impl Daemon {
         // SAFETY: both calls are async-signal-safe and touch no memory of this process.
         unsafe {
             command.pre_exec(|| {
-                // Ctrl-C is for the demo alone. Should it be killed, the daemon ends by itself.
+                // Ctrl-C goes to the demo alone. If the demo is killed, the daemon ends by itself.
                 rustix::process::setsid()?;
                 rustix::process::set_parent_process_death_signal(Some(Signal::TERM))?;
                 Ok(())
@@ -133,10 +133,10 @@ impl Daemon {
         }
     }
 
-    /// Ends it in an orderly way; what is left of it after that is killed when this is dropped.
+    /// Ends it in an orderly way; whatever is left of it after that is killed on drop.
     async fn end(mut self, client: &mut Client) {
         let ask = Ask::post(paths::SHUTDOWN, &Shutdown { mode: ShutdownMode::Kill }).within(PATIENCE);
-        // The connection may be busy with an answer that nobody wants any more.
+        // The connection may be busy with an answer that is no longer wanted.
         let asked = match client.reconnect().await {
             Ok(()) => client.ask::<ShutdownBegun>(&ask).await,
             Err(error) => Err(error),

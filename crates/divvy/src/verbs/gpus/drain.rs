@@ -50,12 +50,12 @@ pub(crate) struct When {
 }
 
 impl When {
-    /// Whether anything is said of when and why.
+    /// Whether a time or a reason was given.
     pub(crate) fn says_something(&self) -> bool {
         self.at.is_some() || self.length.is_some() || self.note.is_some()
     }
 
-    /// As the API takes it.
+    /// Adds these settings to a request.
     pub(crate) fn of(&self, reserve: Reserve) -> Reserve {
         Reserve { from: self.at.clone(), length: self.length.clone(), note: self.note.clone(), ..reserve }
     }
@@ -93,7 +93,7 @@ impl Undrain {
     }
 }
 
-/// One after the other; one that is refused does not keep the others from it.
+/// Acts on one target after the other; a refusal does not keep the others from it.
 async fn one_by_one(
     client: &mut divvy_api::Client,
     targets: &[String],

@@ -47,7 +47,7 @@ impl Gpus {
         }
         let rows = pool::with_client(place, async |mut client| pool::rows(&mut client, paths::GPUS).await)?;
         let format = self.format.output;
-        // Said out loud, but not into what a program reads.
+        // People are told; the output for programs does not change.
         let pretended = rows.iter().any(|row| row.get().contains("\"source\":\"pretend\""));
         Table { rows }.print::<Gpu>(format)?;
         if pretended && matches!(format, Format::Table | Format::Wide) {
@@ -116,7 +116,7 @@ fn or_dash(value: Option<impl ToString>) -> String {
     value.map_or_else(|| "-".into(), |value| value.to_string())
 }
 
-/// The GPUs of the node that fast links join it to, those with most lanes first: `1-7×18`, `3,4×2 1,2×1`.
+/// The GPUs of the node that fast links connect to this one, most lanes first: `1-7×18`, `3,4×2 1,2×1`.
 fn joined(links: &[GpuLink]) -> String {
     let mut by_lanes: BTreeMap<Reverse<u32>, Vec<u32>> = BTreeMap::new();
     for link in links {
@@ -148,7 +148,7 @@ fn held_for(gpu: &Gpu, now_ms: i64) -> String {
     since.map(|since| ago(since, now_ms)).unwrap_or_default()
 }
 
-/// Whose it is: jobs with their users, or why nobody can have it.
+/// Who has it: jobs with their users, or why nobody can have it.
 pub(crate) fn who(gpu: &Gpu) -> String {
     let one = |held: &divvy_api::GpuAllocation| {
         let task = if held.task > 0 { format!(" task {}", held.task) } else { String::new() };

@@ -9,7 +9,7 @@ use crate::failure::Failure;
 use crate::output::{Column, Format, Listing, Table, local, look, plain};
 use crate::pool::{self, Place};
 
-/// Changes that a person gets who does not say how many.
+/// The default number of changes for people.
 const CHANGES_FOR_PEOPLE: u64 = 20;
 
 /// Prints the newest changes, the newest at the bottom.

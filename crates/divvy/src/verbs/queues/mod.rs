@@ -1,4 +1,4 @@
-//! `divvy queues`: who may have how much, and has; what that was before; and changing one of them.
+//! `divvy queues`: lists queues with their limits and use, shows earlier states, and changes one queue.
 
 mod history;
 mod set;
@@ -110,7 +110,7 @@ impl AsOf {
         }
     }
 
-    /// Where the file of that time is.
+    /// The path of the file as of then.
     pub(super) fn path(self) -> String {
         let (change, at_ms) = match self {
             Self::Change(change) => (Some(change), None),
@@ -267,7 +267,7 @@ impl Listing for Queue {
     }
 }
 
-/// What is left of how much: `120.5h of 2000h/week`.
+/// What is left of the budget: `120.5h of 2000h/week`.
 fn budget(queue: &Queue, _: &crate::output::Look) -> String {
     let Queue { budget_gpu_hours, budget_left_gpu_hours, budget_every, .. } = queue;
     match (budget_left_gpu_hours, budget_gpu_hours, budget_every) {
@@ -277,7 +277,7 @@ fn budget(queue: &Queue, _: &crate::output::Look) -> String {
 }
 
 fn hours(hours: Option<f64>) -> String {
-    // A credit of nothing is no debt.
+    // A credit that rounds to zero is not shown as a debt.
     hours.map_or_else(|| "-".into(), |hours| format!("{:.1}h", if hours.abs() < 0.05 { 0.0 } else { hours }))
 }
 

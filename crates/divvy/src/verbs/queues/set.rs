@@ -127,7 +127,7 @@ impl Set {
         show(&applied, self.change.dry_run)
     }
 
-    /// What is said, by the keys of queues.yaml.
+    /// The given settings, by the keys of queues.yaml.
     fn settings(&self) -> Result<BTreeMap<String, Value>, Failure> {
         let mut settings = BTreeMap::new();
         let amounts = [
@@ -173,7 +173,7 @@ impl Set {
 }
 
 impl Set {
-    /// Which nodes are kept for it: all by name, or all by their labels.
+    /// Which nodes are kept for the queue: all by name, or all by their labels.
     fn of_nodes(&self) -> Result<Option<Value>, Failure> {
         let labels: Option<serde_json::Map<String, Value>> = self
             .nodes
@@ -191,7 +191,7 @@ impl Set {
         }
     }
 
-    /// What is said of its budget.
+    /// The given settings of the budget.
     fn of_budget(&self) -> Result<Option<Value>, Failure> {
         let mut budget = serde_json::Map::new();
         match self.budget.as_deref() {
@@ -210,7 +210,7 @@ impl Set {
         Ok((!budget.is_empty()).then(|| budget.into()))
     }
 
-    /// What is said of its users.
+    /// The given settings of the users.
     fn of_users(&self) -> Result<Option<Value>, Failure> {
         if self.users == Some(false) {
             return Ok(Some(Value::Null));

@@ -27,7 +27,7 @@ pub(super) fn run(place: &Place, mut submit: Submit, pty: bool) -> Result<Exit, 
         let mut signals = Signals::new()?;
         let client = Client::connect(&sockets).await?;
         let (mut watch, told) = begin(client, &submit, &mut signals).await?;
-        // A signal that came before the answer counts now that there is a job to which it applies.
+        // A signal that came before the answer takes effect now that the job is known.
         match told.and_then(|told| watch.obey(told, &sockets)) {
             Some(exit) => Ok(exit),
             None => watch.until_over(&sockets, &mut signals, terminal.as_mut()).await,
@@ -60,7 +60,7 @@ fn left_early(signal: Told) -> Failure {
         .fix("look with `divvy ps`")
 }
 
-/// What this process is told from outside.
+/// What a signal tells this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Told {
     /// Ctrl-C.
@@ -81,7 +81,7 @@ impl Told {
     }
 }
 
-/// The signals that have a meaning here.
+/// The signals that this process handles.
 pub(crate) struct Signals {
     interrupt: Signal,
     terminate: Signal,
@@ -98,7 +98,7 @@ impl Signals {
         })
     }
 
-    /// The next one.
+    /// Waits for the next signal.
     pub(crate) async fn next(&mut self) -> Told {
         tokio::select! {
             _ = self.interrupt.recv() => Told::Interrupt,
@@ -108,7 +108,7 @@ impl Signals {
     }
 }
 
-/// Asks for the end of a job, on a connection of its own: the first one is busy with the output.
+/// Cancels a job on a separate connection: the first one is busy with the output.
 pub(super) fn cancel(sockets: &Sockets, id: &str) {
     say(&format!("cancelling job {id}; once more leaves at once"));
     let (sockets, id) = (sockets.clone(), id.to_owned());
@@ -134,20 +134,20 @@ struct Watch {
     client: Client,
     frames: FrameStream,
     id: String,
-    /// Output that is not passed on yet.
+    /// Output that has not been passed on yet.
     pending: Vec<u8>,
-    /// Bytes of output that have come.
+    /// Bytes of output that have arrived.
     seen_bytes: u64,
     /// The first signal that asked for the job's end.
     cancelled: Option<Told>,
-    /// What was last said about its waiting.
+    /// The last message about its wait.
     said: Option<String>,
     /// Whether a person reads standard error.
     person: bool,
 }
 
 impl Watch {
-    /// Submits. If the daemon goes away before it answers, the same key asks again without submitting twice.
+    /// Submits. If the daemon goes away before it answers, a retry with the same key does not submit twice.
     async fn begin(mut client: Client, submit: &Submit) -> Result<Self, Failure> {
         let ask = request(submit);
         let first = pool::patiently(&mut client, async |client| first_frame(client, &ask).await);
@@ -173,7 +173,7 @@ impl Watch {
         mut terminal: Option<&mut Terminal>,
     ) -> Result<Exit, Failure> {
         loop {
-            // Each branch can be dropped without loss; what has come is dealt with below.
+            // Each branch can be dropped without loss; what has arrived is handled below.
             tokio::select! {
                 frame = self.frames.next(), if self.pending.is_empty() => {
                     if let Some(waited) = self.take(frame, terminal.is_some()).await? {
@@ -199,7 +199,7 @@ impl Watch {
         }
     }
 
-    /// Cancels at the first signal and leaves at the second; a terminal that is gone only detaches.
+    /// Cancels at the first signal and leaves at the second. A lost terminal only detaches.
     fn obey(&mut self, told: Told, sockets: &Sockets) -> Option<Exit> {
         match (told, self.cancelled) {
             (Told::Hangup, _) => Some(Exit::Success),
@@ -212,7 +212,7 @@ impl Watch {
         }
     }
 
-    /// Takes a frame in. At the end it returns how the job ended.
+    /// Handles a frame. The last one returns how the job ended.
     async fn take(
         &mut self,
         frame: Result<Option<Frame>, ClientError>,
@@ -221,7 +221,7 @@ impl Watch {
         match frame {
             Ok(Some(Frame::Output(bytes))) => {
                 self.seen_bytes += bytes.len() as u64;
-                // On a terminal of its own, the output has come that way already.
+                // With a terminal of its own, the output has already arrived there.
                 if !pty {
                     self.pending = bytes;
                 }
@@ -229,7 +229,7 @@ impl Watch {
             Ok(Some(Frame::Progress(progress))) => self.tell(&progress),
             Ok(Some(Frame::Ended(waited))) => return Ok(Some(waited)),
             Ok(Some(Frame::Submitted(_))) => {}
-            // The daemon is being restarted. The job runs on, and is taken up where it was left.
+            // The daemon is restarting. The job runs on, and watching resumes where it stopped.
             Ok(None) | Err(ClientError::Broken { .. }) => self.resume().await?,
             Err(error) => return Err(error.into()),
         }
@@ -248,7 +248,7 @@ impl Watch {
         Ok(())
     }
 
-    /// Says once what the job waits for, and that it runs, if it was waiting.
+    /// Says once what the job waits for, and that it runs if it had waited.
     fn tell(&mut self, progress: &Progress) {
         if !self.person {
             return;
@@ -313,7 +313,7 @@ async fn first_frame(
     }
 }
 
-/// What comes next from the terminal, if there is a terminal.
+/// The next news from the terminal, if there is a terminal.
 async fn news(terminal: &mut Option<&mut Terminal>) -> Result<News, Failure> {
     match terminal {
         Some(terminal) => terminal.news().await,

@@ -9,10 +9,10 @@ use divvy_api::JobFile;
 use crate::exit::Exit;
 use crate::failure::Failure;
 
-/// What a job gets at least: without these hardly a program runs.
+/// The variables that a job gets at least: hardly any program runs without them.
 const ALWAYS: [&str; 6] = ["HOME", "USER", "LOGNAME", "SHELL", "PATH", "LANG"];
 
-/// Variables of the job in which this runs, if it runs in one: they are another job's.
+/// Variables of the job in which this runs, if any: they do not belong to the new job.
 const OF_ANOTHER_JOB: [&str; 10] = [
     "RANK",
     "LOCAL_RANK",
@@ -51,10 +51,10 @@ pub(super) fn of_job(
     }
 }
 
-/// What is no UTF-8 is left out: it cannot travel.
+/// The shell's variables, without those that are not UTF-8: they cannot travel.
 fn of_shell(shell: impl Iterator<Item = (OsString, OsString)>) -> Environment {
     let texts = shell.filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
-    // Shells may export names that no file or flag could.
+    // Shells may export names that a file or a flag could not.
     let mut environment: Environment = texts.filter(|(name, _)| is_name(name)).collect();
     if environment.contains_key("DIVVY_JOB_ID") {
         environment.retain(|name, _| !name.starts_with("DIVVY_") && !OF_ANOTHER_JOB.contains(&name.as_str()));

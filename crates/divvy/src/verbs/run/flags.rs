@@ -1,4 +1,4 @@
-//! The flags of `run`, and how they go over a job file.
+//! The flags of `run`, and how they override a job file.
 
 use std::path::PathBuf;
 
@@ -159,7 +159,7 @@ fn pair(text: &str) -> Result<(String, String), String> {
 }
 
 impl Run {
-    /// Puts what the flags say over what the file says.
+    /// Overrides the settings of the file with those of the flags.
     pub(super) fn put_over(&self, job: &mut JobFile) -> Result<(), Failure> {
         self.put_needs(job);
         self.put_times(job);
@@ -240,7 +240,7 @@ impl Run {
     }
 }
 
-/// `KEY=VALUE`, or `KEY` with the value that this shell has.
+/// `KEY=VALUE`, or `KEY` with its value in this shell.
 fn variable(word: &str) -> Result<(String, String), Failure> {
     if let Some((key, value)) = word.split_once('=') {
         return Ok((key.into(), value.into()));

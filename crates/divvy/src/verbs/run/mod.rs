@@ -48,7 +48,7 @@ impl Run {
     }
 
     fn submit(&self, job: JobFile) -> Result<Submit, Failure> {
-        // An array has no one output to watch: its members write to files, as if detached.
+        // An array has no single output to watch: its members write to files, as if detached.
         let attached = !self.detach && !self.dry_run && job.array.is_none();
         let environment = environment::of_job(&job, std::env::vars_os())?;
         Ok(Submit {
@@ -119,7 +119,7 @@ fn array(place: &Place, submit: &Submit) -> Result<Exit, Failure> {
                 },
             }
             told = true;
-            // The wait was cut off in the middle of its answer; the next one needs a connection of its own.
+            // The wait was cut off in the middle of its answer; the next one needs a new connection.
             pool::reconnect(&mut client).await?;
         }
     })
@@ -141,10 +141,10 @@ fn tell_notices(submitted: &Submitted) {
     }
 }
 
-/// Room that a pipe that can be written to always has, in bytes: one page (`pipe(7)`).
+/// Bytes that a writable pipe always has room for: one page (`pipe(7)`).
 const SURE_ROOM: usize = 4096;
 
-/// Passes bytes on to standard output, exactly, without holding up the rest of the program while nobody reads them.
+/// Passes bytes on to standard output unchanged, without blocking the rest of the program while nobody reads them.
 pub(crate) async fn write_through(mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
         let written = write_some(bytes).await?;
@@ -153,7 +153,7 @@ pub(crate) async fn write_through(mut bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// Writes the first of the bytes to standard output once it takes some, and says how many. Can be dropped and called
+/// Writes the first bytes to standard output once it accepts some, and returns how many. Can be dropped and called
 /// again without loss.
 async fn write_some(bytes: &[u8]) -> io::Result<usize> {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};

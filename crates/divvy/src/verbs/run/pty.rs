@@ -20,7 +20,7 @@ const LAST_BYTES: Duration = Duration::from_millis(500);
 
 /// This terminal, waiting for a job or joined to it.
 pub(super) struct Terminal {
-    /// Private (0700): whoever reaches the socket types as this user.
+    /// Private (0700): anyone who reaches the socket types as this user.
     directory: TempDir,
     listener: UnixListener,
     resized: Signal,
@@ -32,7 +32,7 @@ pub(super) struct Terminal {
 pub(super) enum News {
     /// The job's supervisor has connected.
     Job(UnixStream),
-    /// It is gone.
+    /// The supervisor is gone.
     JobGone,
     /// The job wrote something.
     Shown(Vec<u8>),
@@ -42,7 +42,7 @@ pub(super) enum News {
     Resized,
 }
 
-/// A terminal that a job has.
+/// A terminal that a job uses.
 struct Joined {
     stream: UnixStream,
     decoder: Decoder,
@@ -50,7 +50,7 @@ struct Joined {
 }
 
 impl Terminal {
-    /// Makes the socket on which the supervisor is awaited.
+    /// Creates the socket on which the supervisor is expected.
     pub(super) fn listen() -> Result<Self, Failure> {
         if !io::stdin().is_terminal() || !io::stdout().is_terminal() {
             return Err(Failure::usage("--pty needs a terminal, and this is none").fix("run without --pty"));
@@ -68,7 +68,7 @@ impl Terminal {
         Ok(Self { directory, listener, resized, keyboard, joined: None })
     }
 
-    /// Where the supervisor finds it.
+    /// The address at which the supervisor finds it.
     pub(super) fn address(&self) -> Result<String, Failure> {
         let path = self.directory.path().join("tty").into_os_string().into_string();
         path.map_err(|path| {
@@ -105,7 +105,7 @@ impl Terminal {
         }
     }
 
-    /// Deals with what came.
+    /// Handles the news.
     pub(super) async fn take(&mut self, news: News) -> Result<(), Failure> {
         match (news, &mut self.joined) {
             (News::Job(stream), _) => {
@@ -122,7 +122,7 @@ impl Terminal {
         Ok(())
     }
 
-    /// Shows what is still under way when the job is over, and gives the terminal back.
+    /// Shows the output that is still under way when the job is over, and gives the terminal back.
     pub(super) async fn finish(&mut self) {
         let Some(joined) = &mut self.joined else { return };
         let rest = async {
@@ -133,7 +133,7 @@ impl Terminal {
                 }
             }
         };
-        // What comes later than that is in the job's output file.
+        // Any later output is in the job's output file.
         let _ = tokio::time::timeout(LAST_BYTES, rest).await;
         self.joined = None;
     }
@@ -152,7 +152,7 @@ impl Joined {
         Ok(())
     }
 
-    /// A supervisor that is gone is noticed when reading.
+    /// Sends keys. That the supervisor is gone is noticed when reading.
     async fn send(&mut self, typed: &[u8]) {
         let mut frames = Vec::with_capacity(typed.len() + 8);
         encode_data(typed, &mut frames);
@@ -177,7 +177,7 @@ fn private_directory() -> io::Result<TempDir> {
     }
 }
 
-/// The terminal passes every key on, until this is dropped.
+/// The terminal passes on every key until this is dropped.
 struct RawMode;
 
 impl RawMode {

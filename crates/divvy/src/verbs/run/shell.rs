@@ -1,4 +1,4 @@
-//! What the submitting shell has: directory, umask, limits.
+//! What a job takes from the submitting shell: directory, umask, limits.
 
 use divvy_api::Limit;
 use rustix::process::{Resource, getrlimit};

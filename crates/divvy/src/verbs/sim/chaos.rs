@@ -1,4 +1,4 @@
-//! `divvy sim chaos`: whole lives of a pool from seeds, with faults, every law looked after.
+//! `divvy sim chaos`: whole lives of a pool from seeds, with faults, every law checked.
 
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Write as _};
@@ -33,7 +33,7 @@ Examples:
 /// How many smaller lives are tried: some minutes at most, and far more than a life of 10,000 events needs.
 const MOST_TRIES: usize = 20_000;
 
-/// So often a run says how far it is where nobody looks at a terminal.
+/// How often a run reports its progress where nobody looks at a terminal.
 const TOLD_TIMES: u64 = 20;
 
 /// Live whole lives of a pool from seeds, with faults: is a law ever broken?
@@ -154,12 +154,12 @@ fn read(file: &Path) -> Result<Life, Failure> {
     })
 }
 
-/// A life that panics is told as one that breaks a law; many of them would drown all else.
+/// A life that panics is reported as one that breaks a law; the messages of many would drown everything else.
 fn be_silent_about_panics() {
     std::panic::set_hook(Box::new(|_| ()));
 }
 
-/// Whether somebody wants it to end: lives that are under way are finished then. Who says so twice has it end at once.
+/// Set by the first signal: lives that are under way are finished then. A second signal ends the program at once.
 fn ends_early() -> Result<Arc<AtomicBool>, Failure> {
     let ends = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
@@ -169,7 +169,7 @@ fn ends_early() -> Result<Arc<AtomicBool>, Failure> {
     Ok(ends)
 }
 
-/// How far a run is: a bar on a terminal, else a line now and then; and each life that broke a law as soon as it has.
+/// The progress of a run: a bar on a terminal, else a line now and then; and each life that broke a law, once it has.
 struct Progress {
     bar: ProgressBar,
     lives: u64,
@@ -193,14 +193,14 @@ impl Progress {
         }
     }
 
-    /// Whether another part of all lives is over.
+    /// Whether another part of the lives is over.
     fn is_worth_a_line(&self, over: u64) -> bool {
         let part = |over: u64| u128::from(over) * u128::from(TOLD_TIMES) / u128::from(self.lives.max(1));
         over > 0 && over < self.lives && part(over) > part(over - 1)
     }
 }
 
-/// Lives that are over; nothing where nobody looks at a terminal.
+/// A bar of the lives that are over; hidden where nobody looks at a terminal.
 fn progress_bar(lives: u64) -> ProgressBar {
     let bar = ProgressBar::new(lives);
     let style = ProgressStyle::with_template("{bar:30} {human_pos} of {human_len} lives, {eta} left");

@@ -22,7 +22,7 @@ impl From<TraceError> for Failure {
     }
 }
 
-/// What the program can write to from the start.
+/// The streams that are open for writing from the start.
 #[derive(Clone, Copy)]
 enum Stream {
     Output,
@@ -30,8 +30,8 @@ enum Stream {
 }
 
 impl Stream {
-    /// By the names that the system has for them. A file that is behind one would be opened anew by such a name, and
-    /// written over from its beginning.
+    /// Recognizes the system's names for the streams. Opening such a name would open the file behind the stream anew, and
+    /// write over it from its beginning.
     fn of(path: &Path) -> Option<Self> {
         match path.to_str()? {
             "/dev/stdout" | "/dev/fd/1" | "/proc/self/fd/1" => Some(Self::Output),
@@ -40,7 +40,7 @@ impl Stream {
         }
     }
 
-    /// Writes behind what is there.
+    /// Writes after what is there.
     fn open(self) -> Box<dyn Write> {
         match self {
             Self::Output => Box::new(io::stdout().lock()),
@@ -65,17 +65,17 @@ pub(super) fn write_to(
     out.flush().map_err(|error| Failure::file("write", path, &error))
 }
 
-/// A file by what it is, whichever of its names it is called by.
+/// The identity of a file, whichever of its names is used.
 #[derive(PartialEq, Eq)]
 enum Which {
-    /// Device and number of one that is there.
+    /// Device and inode of an existing file.
     There(u64, u64),
-    /// Where one would be made.
+    /// Where a new file would be made.
     New(PathBuf),
 }
 
 impl Which {
-    /// Nothing for what is no file: into a pipe or a terminal several may write.
+    /// `None` for what is not a file: several writers may share a pipe or a terminal.
     fn of(path: &Path) -> Option<Self> {
         match std::fs::metadata(path) {
             Ok(there) => there.is_file().then(|| Self::There(there.dev(), there.ino())),
@@ -88,19 +88,19 @@ impl Which {
         }
     }
 
-    /// The file that is read, or that behind standard input.
+    /// The file that is read, or the one behind standard input.
     fn read(path: &Path) -> Option<Self> {
         if path == Path::new("-") { Self::behind(io::stdin().as_fd()) } else { Self::of(path) }
     }
 
-    /// The file behind what the program has open.
+    /// The file behind an open descriptor.
     fn behind(open: BorrowedFd<'_>) -> Option<Self> {
         let there = File::from(open.try_clone_to_owned().ok()?).metadata().ok()?;
         there.is_file().then(|| Self::There(there.dev(), there.ino()))
     }
 }
 
-/// Where links lead that end at a file which is not there yet: that is the one that would be made.
+/// Where links lead that end at a file that does not exist yet: that file would be made.
 fn end_of(path: &Path) -> PathBuf {
     /// As many as the system follows.
     const MOST_LINKS: usize = 40;
@@ -112,8 +112,8 @@ fn end_of(path: &Path) -> PathBuf {
     end
 }
 
-/// Refuses to write over what is read or what the figures and messages go to, and to write twice into one file: what was there
-/// would be gone. `-` is read from standard input.
+/// Refuses to write over an input or over the file that takes the figures or messages, and to write twice into one file: its content
+/// would be lost. `-` is read from standard input.
 pub(super) fn must_differ<'a>(
     read: impl IntoIterator<Item = &'a Path>,
     written: impl IntoIterator<Item = &'a Path>,
@@ -136,7 +136,7 @@ pub(super) fn must_differ<'a>(
     Ok(())
 }
 
-/// Whether a file can be written when there is something to write, which may be hours from now. What stands in it stays.
+/// Checks that a file can be written when the time comes, which may be hours from now. Its content stays.
 pub(super) fn will_be_written(path: &Path) -> Result<(), Failure> {
     if path == Path::new("-") {
         return Err(Failure::usage("standard output has the figures").fix("name a file, or /dev/stderr"));

@@ -82,8 +82,8 @@ impl Import {
         Ok(Exit::Success)
     }
 
-    /// Standard input as a file, where it is one of the files. A file can be opened by its path, as every source is; what
-    /// the system calls /dev/stdin cannot where that is a socket.
+    /// A copy of standard input, if it is one of the files. Every source is opened by its path, and what the system calls
+    /// /dev/stdin cannot be opened if it is a socket.
     fn standard_input(&self) -> Result<Option<NamedTempFile>, Failure> {
         match self.files.iter().filter(|file| is_standard_input(file)).count() {
             0 => Ok(None),
@@ -129,7 +129,7 @@ fn copied(input: &mut impl io::Read) -> Result<NamedTempFile, Failure> {
     Ok(file)
 }
 
-/// An error that names standard input where it is about the copy of it.
+/// Names standard input in an error that is about its copy.
 fn with_its_name(mut error: TraceError, input: Option<&Path>) -> TraceError {
     use TraceError as E;
     let (E::Open { path, .. }
@@ -148,7 +148,7 @@ fn with_its_name(mut error: TraceError, input: Option<&Path>) -> TraceError {
     error
 }
 
-/// What a person is told besides the trace: nothing that was read is dropped unsaid.
+/// The messages besides the trace: nothing that was read is dropped silently.
 fn said(imported: &Imported) -> Vec<String> {
     let jobs = |count: usize| if count == 1 { "1 job".into() } else { format!("{count} jobs") };
     let mut lines = vec![jobs(imported.jobs.len())];

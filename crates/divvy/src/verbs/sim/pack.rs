@@ -43,7 +43,7 @@ pub(crate) struct Pack {
     format: FormatFlag,
 }
 
-/// What a program reads.
+/// The report for programs.
 #[derive(Serialize)]
 struct Report<'a> {
     #[serde(flatten)]
@@ -59,7 +59,7 @@ impl Pack {
         let bar = bar(workload.arrivals.len())?;
         let start = Instant::now();
         let packed = pack::run(&workload, packing, |arrived| {
-            // A terminal shows no more, and the clock behind it costs as much as a task.
+            // A terminal shows no more, and the bar's clock costs as much as a task.
             if arrived % 256 == 0 {
                 bar.set_position(arrived as u64);
             }
@@ -80,7 +80,7 @@ fn known(name: &str) -> Result<String, String> {
     Packing::named(name, 0).map(|_| name.to_owned()).map_err(|error| error.to_string())
 }
 
-/// Seen on a terminal alone; where standard error is none, nothing is written.
+/// The progress bar: shown only on a terminal; if standard error is none, nothing is written.
 fn bar(tasks: usize) -> Result<ProgressBar, Failure> {
     let bar = ProgressBar::new(tasks as u64);
     let style = ProgressStyle::with_template("{bar:40} {pos}/{len} tasks, {eta} left");
@@ -106,13 +106,13 @@ fn csv(packed: &Packed) -> String {
     for (bin, percent) in packed.arrived_percent.iter().enumerate() {
         let cells = [&packed.allocated_percent, &packed.frag_of_idle, &packed.frag_of_capacity];
         let cells = cells.map(|values| cell(values, bin)).join(",");
-        // The names of both are single words.
+        // Both names are single words.
         let _ = writeln!(text, "{percent},{cells},{},{}", packed.policy, packed.knowledge);
     }
     text
 }
 
-/// The percents that a person is shown.
+/// The percentages that people are shown.
 const SHOWN: [usize; 7] = [50, 80, 90, 100, 110, 120, 130];
 
 fn table(packed: &Packed, wall_s: f64) -> String {

@@ -81,7 +81,7 @@ pub(crate) struct Replay {
     format: FormatFlag,
 }
 
-/// No time needs no unit.
+/// `0` needs no unit.
 fn penalty(text: &str) -> Result<Span, String> {
     if text == "0" { Ok(Span(0)) } else { whole_seconds(text) }
 }
@@ -94,7 +94,7 @@ fn whole_seconds(text: &str) -> Result<Span, String> {
     }
 }
 
-/// A policy, or what is wrong with the file that was to say one. A name that is none is an error of the command line.
+/// A policy, or what is wrong with the file that should contain one. An unknown name is an error of the command line.
 #[derive(Clone, Debug)]
 struct Wanted(Result<Chosen, NoPolicy>);
 
@@ -166,7 +166,7 @@ impl Replay {
         Ok(Exit::Success)
     }
 
-    /// What is to be read and written is looked at before anything is replayed, which may take hours.
+    /// Checks the files to read and to write before the replay, which may take hours.
     fn look_at_files(&self, policy: &Chosen) -> Result<(), Failure> {
         let written = || [&self.per_job, &self.plot].into_iter().flatten().map(PathBuf::as_path);
         let policy = Path::new(&policy.name);
@@ -176,7 +176,7 @@ impl Replay {
         self.trace.iter().chain([&self.cluster]).try_for_each(|path| is_file(path))
     }
 
-    /// Which of the files are to be looked at where nothing could run.
+    /// Which files to check if nothing could run.
     fn misfit(&self) -> &'static str {
         match (&self.speeds, &self.queues) {
             (Some(_), _) => "do --speeds name the jobs of --trace, by their names and GPUs, on a v100, too?",
@@ -252,7 +252,7 @@ impl Replay {
         })
     }
 
-    /// Says where the queues are guaranteed what the nodes do not have, as `divvy apply` does.
+    /// Says where the queues are guaranteed more than the nodes have, as `divvy apply` does.
     fn beyond(&self, beyond: &Beyond, places: &Places) -> Failure {
         let file = self.queues.as_deref().unwrap_or(Path::new("")).display();
         let last = beyond.queues.iter().filter_map(|path| places.get(path)).max();
@@ -260,7 +260,7 @@ impl Replay {
         Failure::new(Exit::BadData, format!("{file}: {at}{}", beyond.what))
     }
 
-    /// What stands above the drawing: the names of the files and the policy.
+    /// The title of the drawing: the names of the files and the policy.
     fn title(&self, policy: &Chosen) -> String {
         let name = |path: &PathBuf| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let files: Vec<_> = self.trace.iter().map(name).collect();
@@ -268,7 +268,7 @@ impl Replay {
     }
 }
 
-/// A trace is read more than once.
+/// Refuses standard input: a trace is read more than once.
 fn is_file(path: &Path) -> Result<(), Failure> {
     if path != Path::new("-") {
         return Ok(());
@@ -279,7 +279,7 @@ fn is_file(path: &Path) -> Result<(), Failure> {
     .fix("write them to files first"))
 }
 
-/// Where a queues.yaml says what it guarantees to each queue: line and column.
+/// The line and column of each queue's guarantee in a queues.yaml.
 type Places = BTreeMap<String, (u64, u64)>;
 
 fn read_queues(path: &Path) -> Result<(Vec<pools::Queue>, Places), Failure> {
@@ -293,7 +293,7 @@ fn read_queues(path: &Path) -> Result<(Vec<pools::Queue>, Places), Failure> {
     Ok((queues, pools::places(&text)))
 }
 
-/// Jobs that have ended, and when the rest will have; nothing where nobody looks at a terminal.
+/// A bar of the jobs that have ended, and when the rest will have; hidden where nobody looks at a terminal.
 fn progress_bar(jobs: usize) -> ProgressBar {
     let bar = ProgressBar::new(jobs as u64);
     let style = ProgressStyle::with_template("{bar:30} {human_pos} of {human_len} jobs, {eta} left");

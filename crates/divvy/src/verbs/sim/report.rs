@@ -1,4 +1,4 @@
-//! What came of a replay, for people and programs.
+//! The results of a replay, for people and programs.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write as _};
@@ -18,18 +18,18 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::output::{Column, Format, Listing, Table, plain, span, write_json};
 
-/// How many of the jobs that could never run a person is told by name.
+/// How many of the jobs that could never run are named to people.
 const MOST_NAMED: usize = 3;
 
-/// How many queues a person is shown.
+/// How many queues people are shown.
 const MOST_QUEUES: usize = 100;
 
-/// A replay that is over.
+/// A finished replay.
 pub(super) struct Report<'a> {
     pub(super) policy: &'a Chosen,
     /// The jobs of the trace that are measured, whether they ended or not.
     pub(super) jobs: usize,
-    /// All that were replayed.
+    /// All replayed jobs.
     pub(super) all_jobs: usize,
     pub(super) wall_s: f64,
     pub(super) outcome: &'a Outcome,
@@ -46,7 +46,7 @@ struct Object<'a> {
     summary: &'a Summary,
     refused_ids: Vec<&'a str>,
     stranded_ids: Vec<&'a str>,
-    /// What those wait for.
+    /// What the stranded jobs wait for.
     stranded_by_reason: BTreeMap<&'a str, Strand<'a>>,
     restarts: u64,
     events: u64,
@@ -92,7 +92,7 @@ impl Report<'_> {
             refused_ids: self.outcome.refused.iter().map(|refused| refused.id.as_str()).collect(),
             stranded_ids: self.outcome.stranded.iter().map(|stranded| stranded.id.as_str()).collect(),
             stranded_by_reason: self.strands(),
-            // Who is stopped before the end starts again: a trace does not cancel its jobs.
+            // A job that is stopped before its end starts again: a trace does not cancel its jobs.
             restarts: self.outcome.summary.all.preemptions,
             events: self.outcome.events,
             wall_s: self.wall_s,
@@ -151,7 +151,7 @@ impl Report<'_> {
         more + &cut + &stranded + &self.refused_line().unwrap_or_default()
     }
 
-    /// Those who wait for ever, by the code of what they wait for.
+    /// The jobs that wait for ever, by the code of what they wait for.
     fn strands(&self) -> BTreeMap<&str, Strand<'_>> {
         let mut strands: BTreeMap<&str, Strand<'_>> = BTreeMap::new();
         for Stranded { id, code, why, .. } in &self.outcome.stranded {
@@ -165,7 +165,7 @@ impl Report<'_> {
         strands
     }
 
-    /// Who waits for ever for what.
+    /// Which jobs wait for ever, and for what.
     fn stranded_lines(&self) -> impl Iterator<Item = String> {
         self.strands().into_iter().map(|(code, strand)| {
             let named = strand.named.join(", ");
@@ -185,7 +185,7 @@ impl Report<'_> {
         (!refused.is_empty()).then(|| format!("{} refused: {}{more}\n", refused.len(), named.join(", ")))
     }
 
-    /// What a person must know besides the figures: no job is dropped unsaid.
+    /// What a person must know besides the figures: no job is dropped silently.
     pub(super) fn told(&self) -> Vec<String> {
         let refused = &self.outcome.refused;
         let told = |refused: &Refused| format!("job {} never ran: {}", refused.id, refused.why);

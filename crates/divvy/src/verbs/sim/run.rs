@@ -1,4 +1,4 @@
-//! `divvy sim run`: a text scenario of a few lines.
+//! `divvy sim run`: runs a text scenario of a few lines.
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -45,7 +45,7 @@ impl Run {
     pub(crate) fn run(&self) -> Result<Exit, Failure> {
         let text = read(&self.file)?;
         let ran = scenario::run(&text, self.trace_plan).map_err(|bad| {
-            // What the lines before it told helps to find the mistake; programs want one object or none.
+            // The output of the lines before it helps to find the mistake; programs want one object or none.
             if self.form.output == Form::Table {
                 let _ = std::io::stdout().lock().write_all(told(&bad.before).as_bytes());
             }
@@ -57,7 +57,7 @@ impl Run {
     }
 }
 
-/// More than any scenario has; what goes on beyond that has no end.
+/// More than any scenario has; an input that goes on beyond that has no end.
 const MOST_BYTES: u64 = 64 << 20;
 
 fn read(path: &Path) -> Result<String, Failure> {
@@ -104,7 +104,7 @@ fn render(ran: &Ran) -> String {
     text + &refusals(ran) + &difference(ran).unwrap_or_default()
 }
 
-/// Which lines were refused, where the scenario does not say that they are.
+/// The lines that were refused, if the scenario does not say what to expect.
 fn refusals(ran: &Ran) -> String {
     let refused = ran.refused.iter().filter(|_| ran.expected.is_none());
     let lines: String = refused
@@ -113,7 +113,7 @@ fn refusals(ran: &Ran) -> String {
     if lines.is_empty() { lines } else { format!("\nrefused:\n{lines}") }
 }
 
-/// Where what was printed and what the scenario says part.
+/// The first difference between what was printed and what the scenario says.
 fn difference(ran: &Ran) -> Option<String> {
     let expected = ran.expected.as_ref()?;
     let at =

@@ -1,4 +1,4 @@
-//! `divvy sim suite`: cases that other schedulers test themselves with, put before the core.
+//! `divvy sim suite`: puts the test cases of other schedulers before the core.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -39,7 +39,7 @@ pub(crate) struct Suite {
 }
 
 impl Suite {
-    /// The cases of all files. One that is there twice would be counted twice.
+    /// The cases of all files. A case that appears twice is an error: it would be counted twice.
     fn cases(&self) -> Result<Vec<Case>, Failure> {
         let (mut cases, mut places) = (Vec::new(), BTreeMap::new());
         for file in &self.files {
@@ -93,7 +93,7 @@ fn name_of(file: &Path) -> String {
     if file == Path::new("-") { "standard input".into() } else { file.display().to_string() }
 }
 
-/// Passed, failed, and how many of these are unsupported.
+/// Passed, failed, and how many of the failed are unsupported.
 type Counts = (usize, usize, usize);
 
 fn render(report: &Report) -> String {

@@ -1,4 +1,4 @@
-//! `divvy sim whatif`: the pool's own history again, as it was and under a change.
+//! `divvy sim whatif`: replays the pool's own history, as it was and under a change.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -54,7 +54,7 @@ impl Whatif {
     }
 }
 
-/// Folds the log; a daemon may run on it.
+/// Folds the log; a daemon may be running on it.
 fn past(state: &Path, since_ms: i64) -> Result<Past, Failure> {
     let mut recorder = Recorder::since(since_ms);
     let mut misfit = None;
@@ -169,12 +169,12 @@ fn seconds(seconds: f64) -> String {
     span((seconds * 1000.0) as i64)
 }
 
-/// Where nobody started, nobody's wait is known.
+/// If no job started, no wait is known.
 fn waited(wait_s: Option<f64>) -> String {
     wait_s.map_or_else(|| "-".to_owned(), seconds)
 }
 
-/// Why fewer jobs start than did, if they do.
+/// Says why fewer jobs start than before, if fewer do.
 fn never(before: &Side, after: &Side) -> String {
     const MOST_NAMED: usize = 3;
     let mut text = String::new();

@@ -30,10 +30,10 @@ pub(crate) struct Top {}
 /// Telemetry is sampled about once a second; asking more often would show nothing new.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// What happens is shown at once, but not more often than a person can see.
+/// Changes are shown at once, but not more often than a person can see.
 const AT_LEAST_BETWEEN: Duration = Duration::from_millis(150);
 
-/// Jobs that are asked for: more than any screen has lines, few enough to be cheap each second.
+/// How many jobs are requested: more than any screen has lines, few enough to be cheap each second.
 const JOBS: u32 = 500;
 
 impl Top {
@@ -44,7 +44,7 @@ impl Top {
         let sockets = place.sockets();
         pool::runtime()?.block_on(async {
             let mut client = Client::connect(&sockets).await?;
-            // The first answer comes before the screen is taken: what is wrong then is told as usual.
+            // Ask before taking the screen: an error at that point is reported as usual.
             let mut view = View::default();
             refresh(&mut client, &mut view).await?;
             let keys = keys();
@@ -88,7 +88,7 @@ async fn watch(
     }
 }
 
-/// A daemon that is away is said on the screen, and looked for at the next tick.
+/// If the daemon is away, the screen says so, and the next tick tries again.
 async fn look_again(client: &mut Client, view: &mut View) {
     view.trouble = match refresh(client, view).await {
         Ok(()) => None,
@@ -147,7 +147,7 @@ fn meaning(event: &event::Event) -> Option<Key> {
     }
 }
 
-/// Says when something happened in the pool. Without the stream of events the ticks are left.
+/// Reports that something happened in the pool. Without the stream of events, the ticks remain.
 fn news(sockets: Sockets) -> mpsc::Receiver<()> {
     let (sender, receiver) = mpsc::channel(1);
     tokio::spawn(async move {

@@ -1,4 +1,4 @@
-//! What `top` shows, and how: a pure function of what was asked.
+//! What `top` shows, and how: a pure function of the answers.
 
 use divvy_api::{Gpu, Job, Pool, Queue};
 use ratatui::Frame;
@@ -28,14 +28,14 @@ pub(crate) struct View {
 }
 
 impl View {
-    /// Puts those that run first, then those that wait, each in the order of their turn.
+    /// Puts running jobs first, then waiting jobs, each in the order of their turn.
     pub(crate) fn put_jobs(&mut self, mut jobs: Vec<Job>) {
         jobs.sort_by_key(|job| (job.state.is_waiting(), job.position.unwrap_or(u64::MAX)));
         self.jobs = jobs;
         self.scroll(0);
     }
 
-    /// Moves through the jobs.
+    /// Scrolls through the jobs.
     pub(crate) fn scroll(&mut self, by: isize) {
         self.top = self.top.saturating_add_signed(by).min(self.jobs.len().saturating_sub(1));
     }
@@ -84,7 +84,7 @@ fn draw_head(frame: &mut Frame<'_>, area: Rect, view: &View) {
     frame.render_widget(Paragraph::new(Line::from(line)), area);
 }
 
-/// A bar of eighths, `▎` to `█`, as wide as it is told.
+/// A bar of eighths, `▎` to `█`, as wide as `width` says.
 fn bar(percent: u32, width: usize) -> String {
     const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
     let eighths = percent.min(100) as usize * width * 8 / 100;
@@ -94,14 +94,14 @@ fn bar(percent: u32, width: usize) -> String {
 }
 
 fn draw_devices(frame: &mut Frame<'_>, area: Rect, all: &[Gpu]) {
-    // The header takes a line; the one that is free below is given up where devices need it.
+    // The header takes a line; the free line below is given up if the devices need it.
     let rows_that_fit = usize::from(area.height.saturating_sub(1)).max(1);
     let blocks = all.len().div_ceil(rows_that_fit).max(1);
     let widths = vec![Constraint::Ratio(1, u32::try_from(blocks).unwrap_or(1)); blocks];
     let several_nodes = all.iter().any(|gpu| gpu.node != all[0].node);
     let areas = Layout::horizontal(widths).spacing(2).split(area);
     for (gpus, area) in all.chunks(rows_that_fit).zip(areas.iter()) {
-        // Where devices stand in several columns there is room for the essential only.
+        // With several columns of devices, there is room for the essentials only.
         let table = if blocks == 1 { full_devices(gpus, several_nodes) } else { short_devices(gpus) };
         frame.render_widget(table, *area);
     }

@@ -34,7 +34,7 @@ pub(super) struct Leadership {
 }
 
 impl Leadership {
-    /// That of nobody.
+    /// The leadership of nobody.
     pub(super) fn none() -> Self {
         Self { began: Instant::now(), until_ms: AtomicU64::new(0), lasts: Duration::ZERO }
     }

@@ -11,7 +11,7 @@ use super::{affinity, groups, wishes};
 pub const QUEUE_LABEL: &str = "divvy.dev/queue";
 /// The label that says how many pods of one owner, this pod included, start together.
 pub const GANG_LABEL: &str = "divvy.dev/gang";
-/// The annotation that says whether a pod may be taken back; without it, only one that a controller recreates.
+/// The annotation that says whether a pod may be taken back; by default, if a controller recreates it.
 pub const PREEMPTIBLE: &str = "divvy.dev/preemptible";
 /// The annotation that limits how long a pod may run, such as 2h: the scheduler ends it then.
 pub const TIME_LIMIT: &str = "divvy.dev/time-limit";

@@ -85,7 +85,7 @@ fn framed(kind: u8, payload: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// Takes frames out of bytes as they arrive.
+/// Extracts frames from bytes as they arrive.
 #[derive(Debug, Default)]
 pub struct FrameReader {
     bytes: Vec<u8>,

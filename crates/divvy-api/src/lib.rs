@@ -1,7 +1,7 @@
 //! Wire types of Divvy's REST API and the client for it.
 //!
 //! Start at [`paths`] (what can be asked), go on to [`types`] (what is sent and answered) and [`client`] (how a
-//! program asks). Clients tolerate keys and states that they do not know: a daemon one minor version ahead adds some.
+//! program asks). Clients tolerate unknown keys and states: a daemon one minor version ahead adds some.
 
 pub mod attach;
 pub mod client;

@@ -80,7 +80,7 @@ pub const PROBLEM_TYPE: &str = "application/problem+json";
 /// The longest body that the daemon reads, in bytes. An environment is at most 2 MiB on Linux (`ARG_MAX`).
 pub const LONGEST_BODY_BYTES: usize = 8 << 20;
 
-/// Writes a text so that it can stand in a path or query: all but unreserved characters as `%XX`.
+/// Escapes a text for a path or query: all but unreserved characters as `%XX`.
 pub fn escape(text: &str) -> String {
     use std::fmt::Write;
     let mut escaped = String::with_capacity(text.len());
@@ -95,7 +95,7 @@ pub fn escape(text: &str) -> String {
     escaped
 }
 
-/// Puts a path and the parts of a query that are there together.
+/// Joins a path and the given parts of a query.
 pub fn with_query(path: &str, parts: &[(&str, Option<String>)]) -> String {
     let mut whole = path.to_owned();
     let mut sign = '?';

@@ -48,7 +48,7 @@ impl From<TextError> for Problem {
     }
 }
 
-/// Reads a job file. Unknown and repeated keys are errors.
+/// Parses a job file. Unknown and repeated keys are errors.
 pub fn job_file(text: &str) -> Result<JobFile, TextError> {
     let plain = |what: String| TextError { what, nearest: None, field: None, line: 0, column: 0 };
     if text.len() > LONGEST_JOB_FILE_BYTES {
@@ -60,7 +60,7 @@ pub fn job_file(text: &str) -> Result<JobFile, TextError> {
     serde_saphyr::from_str_with_options(text, strict()).map_err(|error| from_yaml(&error))
 }
 
-/// Limits that refuse bombs of aliases and of depth long before they cost anything.
+/// Limits that refuse alias bombs and deep nesting long before they cost anything.
 fn strict() -> serde_saphyr::Options {
     serde_saphyr::options! {
         budget: serde_saphyr::budget! {
@@ -96,18 +96,18 @@ fn from_yaml(error: &serde_saphyr::Error) -> TextError {
     read
 }
 
-/// The reader's own message, less its place, which is told in front.
+/// Returns the reader's own message without its place, which is shown in front.
 fn without_place(message: &str) -> String {
     let first = message.lines().next().unwrap_or_default();
     let cut = [" at line ", ", line "].iter().filter_map(|mark| first.rfind(mark)).min();
     first[..cut.unwrap_or(first.len())].to_owned()
 }
 
-/// The word most like one that is not known, if any is like it at all.
+/// Returns the known word that is most like a given one, if any is like it at all.
 pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<String> {
     let word = word.replace('-', "_").to_lowercase();
     let score = |candidate: &str| {
-        // A word that begins like it, or that it begins with, is meant more often than one that merely looks like it.
+        // A word that begins like it, or is its beginning, is meant more often than one that merely looks like it.
         let bonus = if candidate.starts_with(&word) || word.starts_with(candidate) { 0.2 } else { 0.0 };
         strsim::jaro_winkler(&word, candidate).max(strsim::normalized_damerau_levenshtein(&word, candidate))
             + bonus
@@ -117,7 +117,7 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
     best.filter(|(score, _)| *score > 0.75).map(|(_, candidate)| candidate.to_owned())
 }
 
-/// Reads a JSON body; what is wrong with it has line, column and the nearest key.
+/// Parses a JSON body; errors have line, column and the nearest key.
 pub fn json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, TextError> {
     serde_json::from_slice(bytes).map_err(|error| from_json(&error))
 }

@@ -120,7 +120,7 @@ fn cpu_ms(who: i32) -> f64 {
     ms(usage.ru_utime) + ms(usage.ru_stime)
 }
 
-/// From the launch until the end of a task that does nothing is known, one after the other.
+/// Measures the time from a launch until the end of an idle task is known, one task after the other.
 fn latency(engine: &mut LocalEngine, tasks: u64, next: impl Fn(&mut LocalEngine) -> Vec<Observation>) {
     let mut took: Vec<Duration> = (1..=200)
         .map(|allocation| {
@@ -146,7 +146,7 @@ fn size(
     let allocation = tasks + 1000;
     launch(engine, allocation, &["sleep", "1000"]);
     while !next(engine).iter().any(|seen| matches!(seen, Observation::Started(..))) {}
-    // It makes itself small a tenth of a second after the start.
+    // The supervisor makes itself small a tenth of a second after the start.
     let _ = rustix::event::poll(&mut [], Some(&rustix::event::Timespec { tv_sec: 0, tv_nsec: 300_000_000 }));
     let lock = state.canonicalize()?.join("tasks").join(allocation.to_string()).join("lock");
     let supervisor = std::fs::read_to_string(lock)?;

@@ -1,4 +1,4 @@
-//! The accelerators that are known by name: canonical keys, nominal sizes and what the datasheets say.
+//! The known accelerators by name: canonical keys, nominal sizes and datasheet figures.
 //!
 //! Users write `h100`; NVML says "NVIDIA H100 80GB HBM3". Both lead to one key here. A product that is not in the
 //! table gets a key derived from its name, so that it can be asked for, but no nominal size.
@@ -35,7 +35,7 @@ pub fn lookup(product: &str, memory_mib: Option<u64>) -> Option<Known> {
     Some(Known { model, variant, is_card: words.iter().any(|word| word == "pcie") })
 }
 
-/// Returns the canonical key of whatever a user or NVML calls a product: `rtx4090` for "RTX 4090", "rtx-4090" and
+/// Returns the canonical key of a product as a user or NVML calls it: `rtx4090` for "RTX 4090", "rtx-4090" and
 /// "NVIDIA GeForce RTX 4090". Names that the catalogue does not know become lower case with hyphens, without vendor.
 pub fn key(name: &str) -> String {
     if let Some(known) = lookup(name, None) {
@@ -59,7 +59,7 @@ fn words(name: &str) -> Vec<String> {
     let lower = name.to_lowercase();
     let words = lower.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
     let named: Vec<String> = words.clone().filter(|word| !is_brand(word)).map(str::to_owned).collect();
-    // A name of brands only must not vanish.
+    // A name that consists only of brand words must not vanish.
     if named.is_empty() { words.map(str::to_owned).collect() } else { named }
 }
 

@@ -1,15 +1,15 @@
-//! What the user chose as the source of devices: `--gpus nvml|none|pretend:8xH100,4xA100-40GB`.
+//! The source of devices that the user chose: `--gpus nvml|none|pretend:8xH100,4xA100-40GB`.
 
 use std::{fmt, str::FromStr};
 
 use crate::catalogue;
 
-/// The most devices that may be pretended: sixteen times the largest single machine, and still listed at once.
+/// The most devices that may be pretended: sixteen times the largest single machine, and still quick to list.
 pub const MAX_PRETENDED: u32 = 1024;
-/// More cards than bridges ever joined.
+/// The most devices that a set of bridges joins: more cards than bridges ever joined.
 const MOST_BRIDGED: u32 = 8;
 
-/// Says where devices shall come from.
+/// Where devices shall come from.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Choice {
     /// NVML where it is installed and its driver loaded, otherwise no devices.
@@ -17,7 +17,7 @@ pub enum Choice {
     Auto,
     /// No devices: CPU tasks only.
     None,
-    /// NVML; an error where it can't be had.
+    /// NVML; an error if it is not available.
     Nvml,
     /// Devices on paper.
     Pretend(Vec<PretendedGroup>),
@@ -32,14 +32,14 @@ pub struct PretendedGroup {
     pub model: String,
     /// The nominal size in GB; `None` means the model's most common one.
     pub memory_gb: Option<u32>,
-    /// How many each are joined by bridges; `None` means as the model's boards join them.
+    /// How many devices each set of bridges joins; `None` means as the model's boards join them.
     pub bridged: Option<u32>,
 }
 
-/// Says what is wrong with a `--gpus` value.
+/// What is wrong with a `--gpus` value.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum ChoiceError {
-    /// The word before the colon is not one that is known.
+    /// The word before the colon is unknown.
     #[error("--gpus {given}: no such source; use auto, nvml, none or pretend:8xH100")]
     UnknownSource {
         /// What was given, printable.
@@ -170,7 +170,7 @@ fn require_size(known: &'static catalogue::Model, memory_gb: u32) -> Result<(), 
     Err(ChoiceError::UnknownSize { model: known.key.to_owned(), memory_gb, sizes })
 }
 
-/// Finds the key that a misspelt one most likely meant: at most a third of it differs.
+/// Finds the key that a misspelt one most likely means: at most a third of it differs.
 fn nearest_key(model: &str) -> Option<&'static str> {
     let (distance, key) =
         catalogue::keys().map(|key| (strsim::damerau_levenshtein(key, model), key)).min()?;

@@ -1,4 +1,4 @@
-//! Devices that ought to be free and are used by somebody outside Divvy.
+//! Devices that should be free but are used by somebody outside Divvy.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -14,16 +14,16 @@ pub const COMPUTE_FLOOR_MIB: u64 = 64;
 
 /// Returns how much memory may be in use by no visible process before a device counts as used by an unseen one.
 ///
-/// Drivers from 510 on report what they keep for themselves apart, and an idle device then shows 0 to 5 MiB in use.
-/// Older ones, and some virtual devices, count it as used: 300 MiB on a 16 GB device and up to 600 MiB on an 80 GB one,
-/// since page tables and ECC bookkeeping grow with the memory. What hides behind an unseen process, on the other hand,
-/// is a context (300 to 600 MiB) plus the model that it was opened for, which is rarely below a GiB. Hence 1 GiB, or
-/// 1/128 of the memory where that is more (devices above 128 GiB).
+/// Drivers from 510 on report their own reserve separately, and an idle device then shows 0 to 5 MiB in use. Older
+/// drivers, and some virtual devices, count the reserve as used: 300 MiB on a 16 GB device and up to 600 MiB on an 80
+/// GB one, since page tables and ECC bookkeeping grow with the memory. An unseen process, on the other hand, has a
+/// context (300 to 600 MiB) plus the model that it was opened for, which is rarely below a GiB. Hence 1 GiB, or 1/128
+/// of the memory where that is more (devices above 128 GiB).
 pub fn unseen_slack_mib(memory_total_mib: u64) -> u64 {
     (memory_total_mib / 128).max(1024)
 }
 
-/// Says who uses a device that Divvy has given to nobody.
+/// Who uses a device that Divvy has given to nobody.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", tag = "occupancy")]
 pub enum Occupancy {
@@ -33,14 +33,14 @@ pub enum Occupancy {
     Foreign {
         /// The process.
         pid: u32,
-        /// Its owner's name, or number where that has no name; `None` if the process is not visible from here.
+        /// Its owner's name, or the uid if it has no name; `None` if the process is not visible from here.
         user: Option<String>,
         /// Its command's name, printable; `None` if the process is not visible from here.
         command: Option<String>,
         /// Device memory it holds, in MiB, where the driver tells.
         memory_mib: Option<u64>,
     },
-    /// Memory is in use, by no process that can be seen.
+    /// Memory is in use, but by no visible process.
     ForeignUnknown {
         /// How much of it, in MiB.
         memory_mib: u64,
@@ -49,7 +49,7 @@ pub enum Occupancy {
     },
 }
 
-/// Tells who uses a device that ought to be free. `ours` are the processes that Divvy started, dying ones included.
+/// Returns who uses a device that should be free. `ours` are the processes that Divvy started, dying ones included.
 pub fn occupancy(sample: &DeviceSample, ours: &BTreeSet<u32>) -> Occupancy {
     let strangers = sample.processes.iter().filter(|process| !ours.contains(&process.pid));
     let computing =
@@ -73,7 +73,7 @@ struct Stranger {
     command: Option<String>,
 }
 
-/// Looks a process up, and leaves out those that belong to the machine.
+/// Looks a process up; `None` for one that belongs to the machine.
 fn identify(process: &DeviceProcess) -> Option<Stranger> {
     let folder = format!("/proc/{}", process.pid);
     let command = fs::read(format!("{folder}/comm")).ok();
@@ -86,7 +86,7 @@ fn identify(process: &DeviceProcess) -> Option<Stranger> {
 }
 
 impl Stranger {
-    /// The largest first; between equals the one with the lowest pid, so that the answer does not flicker.
+    /// The largest first; among equals the one with the lowest pid, so that the answer does not flicker.
     fn rank(&self) -> (u64, std::cmp::Reverse<u32>) {
         (self.process.used_memory_mib.unwrap_or(0), std::cmp::Reverse(self.process.pid))
     }
@@ -137,7 +137,7 @@ fn unseen(sample: &DeviceSample) -> Occupancy {
     let (Some(used), Some(total)) = (sample.memory_used_mib, sample.memory_total_mib) else {
         return Occupancy::Free;
     };
-    // A visible process of unknown size may hold all of it.
+    // A visible process of unknown size may hold all of the memory.
     let Some(seen) = sample.processes.iter().map(|process| process.used_memory_mib).sum::<Option<u64>>()
     else {
         return Occupancy::Free;

@@ -64,7 +64,7 @@ fn discover_under(root: &Path) -> Result<Host, HostError> {
     })
 }
 
-/// Reads the CPUs of this process's affinity. The file has no upper bound of 1024 CPUs, as the call has in most libraries.
+/// Reads the CPUs of this process's affinity. The file has no limit of 1024 CPUs, unlike the call in most libraries.
 fn allowed_cpus(root: &Path) -> Result<Vec<u32>, HostError> {
     let status = read(&root.join("proc/self/status"))?;
     let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap_or("0");

@@ -1,8 +1,8 @@
 //! What a machine has: discovery, telemetry and health through NVML, and the accelerator catalogue.
 //!
-//! Start at [`Source`]: it is opened from what the user gave as `--gpus` ([`Choice`]), tells what the machine has
-//! ([`Source::discover`]) and how its devices are right now ([`Source::sample`]). [`occupancy`] says whether a device
-//! that ought to be free is used by somebody else; [`Locks`] keep two pools on one machine apart.
+//! Start at [`Source`]: it is opened from the user's `--gpus` ([`Choice`]), and tells what the machine has
+//! ([`Source::discover`]) and how its devices are at the moment ([`Source::sample`]). [`occupancy`] says whether a
+//! device that should be free is used by somebody else; [`Locks`] keep two pools on one machine apart.
 
 pub mod catalogue;
 mod choice;

@@ -1,11 +1,11 @@
-//! Machine-wide locks on devices, so that two pools on one machine cannot hand out the same one.
+//! Machine-wide locks on devices, so that two pools on one machine cannot hand out the same device.
 //!
-//! There is one file per device in a folder that everybody can write; who holds the write lock on it holds the device.
-//! The locks are of the kind that belongs to the open file and not to the process (`F_OFD_SETLK`): they survive `fork`
-//! and fall when the last descriptor of the file is closed, however the processes end. The file's text only says who
-//! the holder claims to be; whether there is one is the kernel's word.
+//! There is one file per device, in a folder that everybody can write; the holder of the write lock on it holds the
+//! device. The locks belong to the open file and not to the process (`F_OFD_SETLK`): they survive `fork`, and are
+//! released when the last descriptor of the file is closed, however the processes end. The file's text only says who
+//! the holder claims to be; whether there is a holder, the kernel tells.
 //!
-//! **Invariant:** no lock file is ever removed, else a second file of that name could be locked beside the first.
+//! **Invariant:** no lock file is ever removed; otherwise a second file of that name could be locked, too.
 
 mod file;
 mod place;
@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use place::Place;
 
-/// Says who holds a device. Others see it as `foreign: pool of ana`.
+/// The holder of a device. Other pools see it as `foreign: pool of ana`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LockOwner {
     /// The name of the user whose pool it is.
@@ -27,7 +27,7 @@ pub struct LockOwner {
     pub pool: String,
 }
 
-/// Says why a device can't be locked or asked about.
+/// Why a device can't be locked or asked about.
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
     /// Another pool, or another allocation of this one, holds the device.
@@ -35,10 +35,10 @@ pub enum LockError {
     Held {
         /// The device.
         uuid: String,
-        /// Who says to hold it.
+        /// The claimed holder.
         owner: LockOwner,
     },
-    /// The device's name is not one that a file can have.
+    /// The device's name can't be a file name.
     #[error("locking device {uuid:?}: a device's name is of letters, digits, '-' and '/', 128 at most")]
     BadName {
         /// The name, printable.
@@ -64,7 +64,7 @@ pub enum LockError {
     },
 }
 
-/// Knows where the machine's device locks are.
+/// The places of the machine's device locks.
 #[derive(Debug, Clone)]
 pub struct Locks {
     places: Vec<Place>,
@@ -97,8 +97,8 @@ impl Locks {
         let Some(fd) = file::lock(&path).map_err(unusable)? else {
             return Err(self.held(uuid, &path));
         };
-        // A pool that could not use this place took the next one. Both look at all places after they took theirs, so
-        // it may be that both give up, and never that both hold the device.
+        // A pool that could not use this place took the next one. Both pools look at all places after they took
+        // theirs: both may give up, but never both hold the device.
         for other in self.places.iter().map(|place| place.file(&name)).filter(|other| *other != path) {
             if file::is_locked(&other).unwrap_or(false) {
                 return Err(self.held(uuid, &other));
@@ -131,7 +131,7 @@ fn unusable(uuid: &str, path: &Path, error: &io::Error) -> LockError {
     LockError::Unusable { uuid: uuid.to_owned(), path: path.to_owned(), problem: error.to_string() }
 }
 
-/// Makes a file's name of a device's. (The names of MIG instances have slashes in older drivers.)
+/// Turns a device's name into a file name. (The names of MIG instances have slashes in older drivers.)
 fn file_name(uuid: &str) -> Result<String, LockError> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '/');
     if uuid.is_empty() || uuid.len() > 128 || !uuid.chars().all(is_plain) {
@@ -140,7 +140,7 @@ fn file_name(uuid: &str) -> Result<String, LockError> {
     Ok(format!("{}.lock", uuid.replace('/', "_")))
 }
 
-/// A held device: an open lock file. It is closed on `exec` unless asked otherwise, and inherited by `fork` always.
+/// A held device: an open lock file. It is always inherited by `fork`, and closed on `exec` unless asked otherwise.
 #[derive(Debug)]
 pub struct DeviceLock {
     uuid: String,
@@ -158,8 +158,8 @@ impl DeviceLock {
         &self.uuid
     }
 
-    /// Says whether the descriptor, and so the lock, goes along when this process, or a child of it, runs another
-    /// program: for the supervisor yes, for a job no.
+    /// Sets whether the descriptor, and so the lock, survives when this process, or a child of it, runs another
+    /// program: yes for the supervisor, no for a job.
     pub fn set_inherit_on_exec(&self, inherit: bool) -> io::Result<()> {
         let flags = if inherit { rustix::io::FdFlags::empty() } else { rustix::io::FdFlags::CLOEXEC };
         Ok(rustix::io::fcntl_setfd(&self.fd, flags)?)

@@ -1,16 +1,16 @@
-//! The words in which a machine and its devices are described.
+//! The types that describe a machine and its devices.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// Says where the devices of a [`Machine`] come from.
+/// Where the devices of a [`Machine`] come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SourceKind {
-    /// Real devices (or those of a library that speaks for them), through NVML.
+    /// Real devices (or those of a library that stands in for them), through NVML.
     Nvml,
-    /// Devices that exist on paper only; whoever shows them says so.
+    /// Devices that exist on paper only; every display of them says so.
     Pretend,
     /// No devices at all.
     None,
@@ -26,12 +26,12 @@ impl fmt::Display for SourceKind {
     }
 }
 
-/// Describes the host and its devices at one moment.
+/// The host and its devices at one moment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machine {
     /// The host's name as the kernel has it, made printable.
     pub hostname: String,
-    /// The kernel's boot id; another one means that nothing of before is still running.
+    /// The kernel's boot id; if it has changed, nothing from before is still running.
     pub boot_id: String,
     /// Whole CPUs this process may use: affinity, and cgroup quota where that is lower; at least 1.
     pub cpus: u32,
@@ -51,7 +51,7 @@ pub struct Machine {
     pub source: SourceKind,
 }
 
-/// Describes one NUMA node, as far as this process may use it.
+/// One NUMA node, as far as this process may use it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NumaNode {
     /// The kernel's number of the node.
@@ -64,7 +64,7 @@ pub struct NumaNode {
     pub memory_bytes: u64,
 }
 
-/// Describes what does not change about a device while it stays on the bus.
+/// The properties of a device that do not change while it stays on the bus.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Device {
     /// The place in NVML's enumeration (PCI order); may change when devices come and go.
@@ -79,7 +79,7 @@ pub struct Device {
     pub memory_mib: u64,
     /// The size on the box in GB; `None` for a product that the catalogue does not know.
     pub nominal_memory_gb: Option<u32>,
-    /// Memory bandwidth in GB/s: the catalogue's, or the driver's where that is another; `None` where neither knows.
+    /// Memory bandwidth in GB/s: the catalogue's, or the driver's where that differs; `None` where neither knows.
     pub memory_bandwidth_gb_s: Option<u32>,
     /// The PCI address as `00000000:17:00.0`.
     pub pci_bus_id: Option<String>,
@@ -95,7 +95,7 @@ pub struct Device {
     pub mig_mode: MigMode,
 }
 
-/// Names a device at the other end of NVLinks.
+/// A device at the other end of NVLinks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NvlinkPeer {
     /// The peer's UUID.
@@ -123,35 +123,35 @@ impl fmt::Display for ComputeCapability {
     }
 }
 
-/// Says whether a device is cut into MIG instances.
+/// Whether a device is split into MIG instances.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum MigMode {
-    /// The device can't be cut.
+    /// The device can't be split.
     Unsupported,
-    /// The device could be cut and is whole.
+    /// The device could be split but is whole.
     Disabled,
     /// The device is in MIG mode: CUDA can't use it as a whole.
     Enabled,
 }
 
-/// Names a device that does not answer.
+/// A device that does not answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LostDevice {
     /// The index at which it is, or was last, enumerated.
     pub index: u32,
-    /// Its UUID, if it ever told it to this process.
+    /// Its UUID, if this process ever learned it.
     pub uuid: Option<String>,
     /// Why it counts as lost.
     pub reason: String,
 }
 
-/// Describes a device at the moment of sampling. What a device does not support is `None`.
+/// A device at the moment of sampling. Values that the device does not support are `None`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceSample {
     /// The device's UUID.
     pub uuid: String,
-    /// Memory in use, in MiB, without what the driver keeps for itself where it can tell these apart.
+    /// Memory in use, in MiB, without the driver's reserve where the driver reports it separately.
     pub memory_used_mib: Option<u64>,
     /// Memory as the device reports it, in MiB.
     pub memory_total_mib: Option<u64>,
@@ -163,18 +163,18 @@ pub struct DeviceSample {
     pub power_w: Option<u32>,
     /// The processes on the device that the driver shows; empty also where it shows none.
     pub processes: Vec<DeviceProcess>,
-    /// Xid codes that the driver raised for the device since the last sample, of applications' faults too.
+    /// Xid codes that the driver raised for the device since the last sample, including application faults.
     pub xids: Vec<u64>,
     /// Whether work should be put on the device.
     pub health: Health,
 }
 
-/// Names one process on a device.
+/// One process on a device.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceProcess {
     /// The process id, as this process's PID namespace sees it where the driver translates.
     pub pid: u32,
-    /// What kind of context it has open. One that has both is listed as compute.
+    /// The kind of context it has open. A process with both kinds is listed as compute.
     pub kind: ProcessKind,
     /// Device memory it holds, in MiB; `None` where the driver does not account it.
     pub used_memory_mib: Option<u64>,
@@ -190,7 +190,7 @@ pub enum ProcessKind {
     Graphics,
 }
 
-/// Says whether work should be put on a device.
+/// Whether work should be put on a device.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", tag = "state")]
 pub enum Health {
@@ -201,15 +201,15 @@ pub enum Health {
         /// What NVML said.
         reason: String,
     },
-    /// The driver raised an Xid after which the device needs a reset; kept until the device was away, or
-    /// [`Source::forgive`](crate::Source::forgive).
+    /// The driver raised an Xid after which the device needs a reset; kept until the device has been away, or
+    /// until [`Source::forgive`](crate::Source::forgive).
     Xid {
         /// The code, as in NVIDIA's list of Xid errors.
         xid: u64,
         /// What the code means and what to do.
         reason: String,
     },
-    /// Memory errors wait for a reset: a row remapping or page retirement is pending, or could not be done.
+    /// Memory errors that need a reset: a row remapping or page retirement is pending, or has failed.
     Ecc {
         /// What is pending and what to do.
         reason: String,
@@ -217,14 +217,14 @@ pub enum Health {
 }
 
 impl Health {
-    /// Tells whether work may be put on the device.
+    /// Returns whether work may be put on the device.
     pub fn is_ok(&self) -> bool {
         matches!(self, Self::Ok)
     }
 }
 
 impl DeviceSample {
-    /// Makes the sample of a device of which nothing is known but its health.
+    /// Makes the sample of a device of which only the health is known.
     pub fn unknown(uuid: &str, health: Health) -> Self {
         Self {
             uuid: uuid.to_owned(),

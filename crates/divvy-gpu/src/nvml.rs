@@ -1,4 +1,4 @@
-//! Devices through NVML, the NVIDIA driver's library, loaded while running.
+//! Devices through NVML, the NVIDIA driver's library, which is loaded at run time.
 
 mod describe;
 mod faults;
@@ -19,12 +19,12 @@ use session::Session;
 
 pub(crate) use session::library_paths;
 
-/// While a device is lost, each so-many-th sample starts NVML anew, since a running NVML does not see a device that was
-/// plugged again. Not more often: without persistence mode each start may initialise all devices, for seconds.
+/// While a device is lost, NVML is restarted every so many samples, since a running NVML does not see a device that was
+/// plugged in again. Not more often: without persistence mode each start may initialise all devices, for seconds.
 const SAMPLES_BETWEEN_RESTARTS: u32 = 60;
 
-/// Memory faults that wait for a reset change only after an error, which raises an event; they are asked for then, and
-/// each so-many-th sample in case the device has no events.
+/// Memory faults that wait for a reset change only after an error, which raises an event. They are read then, and
+/// every so many samples in case the device has no events.
 const SAMPLES_BETWEEN_FAULT_CHECKS: u32 = 60;
 
 /// NVML and what is remembered between calls.
@@ -32,7 +32,7 @@ const SAMPLES_BETWEEN_FAULT_CHECKS: u32 = 60;
 pub(crate) struct Backend {
     libraries: Vec<PathBuf>,
     session: Option<Session>,
-    /// All devices that ever told their UUID, with the index they had last.
+    /// All devices that ever reported their UUID, each with its last index.
     known: BTreeMap<String, u32>,
     faults: Faults,
     samples: u32,
@@ -83,7 +83,7 @@ impl Backend {
         let check_faults = self.samples % SAMPLES_BETWEEN_FAULT_CHECKS == 1;
         let sampled = self.open_session().map(|session| {
             let sampled = sample::all(session, check_faults)?;
-            // Those that are new, and all of them after NVML was started anew.
+            // The new devices, and all devices after a restart of NVML.
             let well = sampled.observed.iter().filter(|one| one.sample.health.is_ok());
             well.for_each(|one| session.watch(&one.sample.uuid, one.index));
             Ok(sampled)
@@ -103,7 +103,7 @@ impl Backend {
         self.faults.forgive(uuid);
     }
 
-    /// Returns the session, a new one if a device is lost or the bus has changed.
+    /// Returns the session; a new one if a device is lost or the bus has changed.
     fn fresh_session(&mut self) -> Result<&mut Session, SourceError> {
         if self.some_lost || self.session.as_ref().is_some_and(Session::bus_has_changed) {
             self.session = None;
@@ -119,7 +119,7 @@ impl Backend {
         Ok(self.session.insert(session))
     }
 
-    /// Gives lost devices the UUID of the known device that was last at their index, and adds the known ones that are
+    /// Gives lost devices the UUID of the known device that was last at their index, and adds known devices that are
     /// no longer enumerated.
     fn name_the_lost(&self, found: &mut Found) {
         let is_present = |uuid: &str| found.devices.iter().any(|device| device.uuid == uuid);
@@ -139,8 +139,8 @@ impl Backend {
         }));
     }
 
-    /// Remembers the devices that are new, and adds a sample for each known one that gave none, with what was said at
-    /// its index or else `reason`.
+    /// Remembers new devices, and adds a sample for each known device that gave none, with the message at its index
+    /// or else `reason`.
     fn with_the_lost(&mut self, sampled: Sampled, reason: &str) -> Vec<Observed> {
         let Sampled { mut observed, silent } = sampled;
         self.known.extend(observed.iter().map(|one| (one.sample.uuid.clone(), one.index)));
@@ -158,7 +158,7 @@ impl Backend {
 
 const NOT_ENUMERATED: &str = "the driver no longer enumerates the device";
 
-/// Tells whether an answer means that the device as a whole can't be used.
+/// Returns whether an answer means that the device as a whole can't be used.
 fn means_lost(error: &NvmlError) -> bool {
     matches!(
         error,

@@ -9,14 +9,14 @@ use siphasher::sip128::{Hasher128, SipHasher13};
 use crate::catalogue::{self, Model};
 use crate::{Device, DeviceSample, Health, MigMode, NumaNode, NvlinkPeer, PretendedGroup};
 
-/// A pretended device idles at the temperature and power of a modern accelerator without work.
+/// A pretended device has the temperature and power of an idle modern accelerator.
 const IDLE_TEMPERATURE_C: u32 = 30;
 const IDLE_POWER_W: u32 = 70;
 
 /// Devices per NVLink island, as on the common eight-GPU boards.
 const ISLAND: usize = 8;
 
-/// Models with fewer links are joined by bridges that are bought apart, so none are pretended unless they are asked for.
+/// Models with fewer links are joined by bridges that are sold separately, so they are pretended only on request.
 const LEAST_BOARD_LINKS: u32 = 6;
 
 /// Makes the devices of `groups` for the pool that keeps its state in `state_dir`, spread over the NUMA nodes.
@@ -37,7 +37,7 @@ pub(crate) fn devices(groups: &[PretendedGroup], state_dir: &Path, numa: &[NumaN
     }
     let total = devices.len();
     for (i, device) in devices.iter_mut().enumerate() {
-        // The first half of the devices on the first of two nodes, and so on, as machines are built.
+        // As machines are built: the first half of the devices is on the first of two nodes, and so on.
         device.numa_node = numa.get(i * numa.len() / total).map(|node| node.id);
     }
     devices
@@ -59,7 +59,7 @@ fn device(group: &PretendedGroup, model: Option<&'static Model>, identity: (&Pat
     let (state_dir, index) = identity;
     let variant =
         model.and_then(|m| m.variants.iter().find(|v| group.memory_gb.is_none_or(|gb| gb == v.memory_gb)));
-    // A model of the user's own reports exactly the size that was given.
+    // A model of the user's own reports exactly the given size.
     let own_mib = u64::from(group.memory_gb.unwrap_or(0)) * 1024;
     Device {
         index,
@@ -78,7 +78,7 @@ fn device(group: &PretendedGroup, model: Option<&'static Model>, identity: (&Pat
     }
 }
 
-/// Returns the product's name with the size that was asked for in the place of the usual one.
+/// Returns the product's name with the requested size in the place of the usual one.
 fn product(model: &Model, memory_gb: Option<u32>) -> String {
     let usual = model.variants.first().map(|variant| format!("{}GB", variant.memory_gb));
     match (memory_gb, usual) {
@@ -103,13 +103,13 @@ fn link(island: &mut [Device], (lanes, switched): (u32, bool)) {
     }
 }
 
-/// Returns a PCI address in a domain that no real device of the machine is in.
+/// Returns a PCI address in a domain without real devices.
 fn bus_id(index: u32) -> String {
     format!("0000FFFF:{:02X}:{:02X}.0", index / 32, index % 32)
 }
 
 /// Hashes state directory and index into a UUID of NVML's form. A fixed key keeps it the same over restarts and
-/// releases; 122 bits keep two pools apart. The version nibble says 8: "made by a rule of one's own" (RFC 9562).
+/// releases; 122 bits keep two pools apart. The version nibble is 8: a custom scheme (RFC 9562).
 fn uuid(state_dir: &Path, index: u32) -> String {
     let mut hasher = SipHasher13::new_with_keys(0x6469_7676_795f_6770, 0x755f_7072_6574_656e);
     hasher.write(state_dir.as_os_str().as_bytes());
@@ -164,7 +164,7 @@ mod tests {
             assert_eq!(lengths, [3, 8, 4, 4, 4, 12], "{uuid}");
         }
         assert_eq!(of("/a"), of("/a"));
-        // Waiting jobs and history refer to these: they must not change from one release to the next.
+        // Waiting jobs and history refer to these UUIDs: they must not change between releases.
         assert_eq!(uuid(Path::new("/var/lib/divvy"), 0), "GPU-ff831c37-0e97-8cdf-8bb0-10d1caf314cb");
     }
 

@@ -1,4 +1,4 @@
-//! Text from outside, made fit to be shown.
+//! Makes text from outside fit for display.
 
 /// The most characters that are kept; names of products, users and processes are far shorter.
 const MAX_CHARS: usize = 128;
@@ -9,7 +9,7 @@ pub fn printable(text: &str) -> String {
     harmless(text).take(MAX_CHARS).collect()
 }
 
-/// Returns a path as [`printable`] does, uncut: `text` is bounded by who read it.
+/// Returns a path as [`printable`] does, but uncut: its reader has bounded `text`.
 pub(crate) fn printable_path(text: &str) -> String {
     harmless(text).collect()
 }

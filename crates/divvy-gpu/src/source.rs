@@ -6,7 +6,7 @@ use crate::host::{self, HostError};
 use crate::nvml::{self, Backend};
 use crate::{Choice, Device, DeviceSample, LostDevice, Machine, PretendedGroup, SourceKind, pretend};
 
-/// Says why devices can't be found out.
+/// Why devices can't be found out.
 #[derive(Debug, thiserror::Error)]
 pub enum SourceError {
     /// No library of NVML could be loaded.
@@ -21,7 +21,7 @@ pub enum SourceError {
         /// What the loader said to the last of them.
         reason: String,
     },
-    /// The library is there, its driver is not running.
+    /// The library is there, but its driver is not running.
     #[error(
         "starting NVML from {}: the NVIDIA driver is not loaded; run `modprobe nvidia` and look at `dmesg`, or start \
          with --gpus none or --gpus pretend:8xH100", library.display()
@@ -30,7 +30,7 @@ pub enum SourceError {
         /// The library that was loaded.
         library: PathBuf,
     },
-    /// Library and driver are there and do not work.
+    /// Library and driver are there but do not work.
     #[error("{doing} with NVML from {}: {reason}; see whether `nvidia-smi` works, or start with --gpus none", library.display())]
     Broken {
         /// What was being done.
@@ -45,7 +45,7 @@ pub enum SourceError {
     Host(#[from] HostError),
 }
 
-/// Tells what devices a machine has and how they are. Calls block; it wants a thread of its own.
+/// Reports which devices a machine has and how they are. Calls block, so it needs a thread of its own.
 #[derive(Debug)]
 pub struct Source {
     origin: Origin,
@@ -61,7 +61,7 @@ enum Origin {
 
 impl Source {
     /// Opens the source that the user chose, for the pool that keeps its state in `state_dir`. `DIVVY_NVML` replaces
-    /// the places where NVML's library is looked for.
+    /// the places where NVML's library is searched.
     pub fn open(choice: &Choice, state_dir: &Path) -> Result<Self, SourceError> {
         Self::open_from(choice, state_dir, &nvml::library_paths())
     }
@@ -76,7 +76,7 @@ impl Source {
         }
     }
 
-    /// Tells what kind of devices this source has.
+    /// Returns which kind of devices this source has.
     pub fn kind(&self) -> SourceKind {
         match self.origin {
             Origin::None => SourceKind::None,
@@ -85,7 +85,7 @@ impl Source {
         }
     }
 
-    /// Returns why there are no devices although none were declined.
+    /// Returns why there are no devices although they were not declined.
     pub fn note(&self) -> Option<&str> {
         self.note.as_deref()
     }
@@ -124,7 +124,7 @@ impl Source {
         })
     }
 
-    /// Samples each device that is there or was there before. Never fails: what does not answer is `Lost`.
+    /// Samples each device that is or was there. Never fails: a device that does not answer is `Lost`.
     pub fn sample(&mut self) -> Vec<DeviceSample> {
         match &mut self.origin {
             Origin::None => Vec::new(),
@@ -133,7 +133,7 @@ impl Source {
         }
     }
 
-    /// Forgets the Xid for which the device counts as unhealthy, after somebody has looked after it.
+    /// Forgets the Xid for which the device counts as unhealthy, after somebody has serviced it.
     pub fn forgive(&mut self, uuid: &str) {
         if let Origin::Nvml(backend) = &mut self.origin {
             backend.forgive(uuid);
@@ -141,7 +141,7 @@ impl Source {
     }
 
     fn pretend(groups: &[PretendedGroup], state_dir: &Path) -> Self {
-        // The same folder by another spelling is the same pool.
+        // The same folder under another path is the same pool.
         let state_dir = std::fs::canonicalize(state_dir).unwrap_or_else(|_| state_dir.to_owned());
         let devices = pretend::devices(groups, &state_dir, &[]);
         Self { origin: Origin::Pretend { groups: groups.to_vec(), state_dir, devices }, note: None }
@@ -152,8 +152,8 @@ impl Source {
         Ok(Self { origin: Origin::Nvml(Box::new(backend)), note: None })
     }
 
-    /// Opens NVML if there is any. A driver that is there and broken is an error: to start without the machine's GPUs
-    /// because of it would look like success.
+    /// Opens NVML if there is any. A driver that exists but does not work is an error: starting without the machine's
+    /// GPUs because of it would look like success.
     fn auto(libraries: &[PathBuf]) -> Result<Self, SourceError> {
         match Self::nvml(libraries) {
             Err(error @ (SourceError::NoLibrary { .. } | SourceError::NoDriver { .. })) => {

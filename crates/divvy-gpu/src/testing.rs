@@ -1,5 +1,5 @@
-//! Machines of fake devices for tests, of this crate and of those that build on it: the real backend over fake-nvml.
-//! Behind the feature `testing`, which no product turns on.
+//! Machines of fake devices for tests of this crate and of crates that use it: the real backend over fake-nvml.
+//! Behind the feature `testing`, which no product enables.
 #![allow(clippy::expect_used, clippy::panic, reason = "a test that can't be set up has failed")]
 
 use std::env;
@@ -27,11 +27,11 @@ impl FakeMachine {
         machine
     }
 
-    /// Changes the machine, for programs that are running on it too.
+    /// Changes the machine, also for programs that are running on it.
     pub fn describe(&self, description: &str) {
         let draft = self.folder.path().join("draft.toml");
         fs::write(&draft, description).expect("a description");
-        // Renamed into place, so that no half of it is ever read.
+        // Renamed into place, so that a half-written one is never read.
         fs::rename(draft, self.folder.path().join("machine.toml")).expect("a description in its place");
     }
 
@@ -47,7 +47,7 @@ impl FakeMachine {
     }
 }
 
-/// Builds fake-nvml, once per process, and returns the library. Cargo does nothing when it is up to date.
+/// Builds fake-nvml, once per process, and returns the library. Cargo does nothing if it is up to date.
 pub fn fake_nvml() -> &'static Path {
     static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
     LIBRARY.get_or_init(build)
@@ -72,7 +72,7 @@ fn build() -> PathBuf {
         .args(["build", "--quiet", "--package", "fake-nvml", "--profile", profile, "--target-dir"])
         .arg(target_folder)
         .current_dir(env!("CARGO_MANIFEST_DIR"))
-        // Set for this package while its tests run; another package's build must not see them.
+        // Set for this package while its tests run; it must not affect another package's build.
         .env_remove("CARGO_MANIFEST_DIR")
         .output()
         .expect("cargo, to build fake-nvml");

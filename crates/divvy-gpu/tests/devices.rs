@@ -325,7 +325,7 @@ fn a_machine_with_a_lost_device_still_tells_the_faults_of_the_others_after_nvml_
     let mut source = machine.source();
     devices(&mut source);
     machine.describe(&with(""));
-    // More samples than between two starts of NVML.
+    // More samples than lie between two starts of NVML.
     for _ in 0..130 {
         assert_eq!(source.sample().len(), 2);
     }

@@ -10,15 +10,15 @@ use divvy_gpu::{LockError, LockOwner, Locks};
 
 const UUID: &str = "GPU-fa4e0000-0000-4000-8000-000000000000";
 
-/// The user of other processes where this one is root: nobody.
+/// The user of other processes if this one is root: nobody.
 const OTHER_UID: u32 = 65_534;
 
 fn owner(user: &str) -> LockOwner {
     LockOwner { user: user.to_owned(), pool: format!("/home/{user}/divvy") }
 }
 
-/// A process that is branched off holds copies of all descriptors, and so the locks of other tests, until it runs its
-/// own program: one test at a time.
+/// A forked process holds copies of all descriptors, and so the locks of other tests, until it runs its own program:
+/// so only one test runs at a time.
 static ALONE: Mutex<()> = Mutex::new(());
 
 fn alone() -> MutexGuard<'static, ()> {
@@ -31,7 +31,7 @@ fn locks(folder: &tempfile::TempDir) -> Locks {
     Locks::at(&folder.path().join("locks"))
 }
 
-/// Runs `act` in a branched-off process, as another user if this one is root, and returns its answer.
+/// Runs `act` in a forked process, as another user if this one is root, and returns its answer.
 fn elsewhere(act: impl FnOnce() -> u8) -> i32 {
     // SAFETY: the child runs only `act`, which takes no lock that another thread may have held at the fork, and leaves
     // without running this process's exit functions.
@@ -109,11 +109,11 @@ fn a_program_that_is_run_does_not_get_the_lock_unless_asked() {
     job.wait().unwrap();
 }
 
-/// Takes the lock, starts a program, and lets go here.
+/// Takes the lock, starts a program, and releases its own copy.
 fn held_by_another_program(locks: &Locks, inherit: bool) -> std::process::Child {
     let lock = locks.acquire(UUID, &owner("ana")).unwrap();
     lock.set_inherit_on_exec(inherit).unwrap();
-    // The call returns when the program has been executed, that is, after descriptors were closed on it.
+    // The call returns once the program has been executed, so after descriptors were closed on it.
     Command::new(Path::new("/bin/sleep")).arg("1000").stdin(Stdio::null()).spawn().unwrap()
 }
 

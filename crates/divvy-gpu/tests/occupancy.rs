@@ -22,12 +22,12 @@ impl Named {
     fn start(name: &[u8]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let program = folder.path().join(OsStr::from_bytes(name));
-        // The kernel names a process after the link; the program, which may serve several names, after `arg0`.
+        // The kernel names a process after the link; a program that serves several names chooses by `arg0`.
         symlink("/bin/cat", &program).unwrap();
         let mut command = Command::new(program);
         command.arg0("cat").stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
-        // It has its name when it answers; that it was started is not enough.
+        // The process has its name once it answers; a start alone is not enough.
         child.stdin.as_mut().unwrap().write_all(b"!").unwrap();
         child.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
         Self { child, _folder: folder }

@@ -1,6 +1,6 @@
-//! How long a log of so many events takes to open: `cargo run --release -p divvy-server --example log_open -- 1000000`.
+//! How long it takes to open a log of N events: `cargo run --release -p divvy-server --example log_open -- N`.
 //!
-//! The log is that of short jobs as a daemon writes it: submission, placement, start, end, a cycle's record, in commits of a job each.
+//! The log is one of short jobs as a daemon writes it: submission, placement, start, end, a cycle's record, one commit per job.
 
 use std::error::Error;
 use std::path::Path;
@@ -11,7 +11,7 @@ use divvy_core::log::Commit;
 use divvy_server::store::Store;
 use serde_json::{Value, json};
 
-/// A snapshot each so many events, as the daemon takes them.
+/// How often a snapshot is taken, in events: as the daemon does.
 const SNAPSHOT_EVERY: u64 = 20_000;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -31,7 +31,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Writes the events in large commits of many jobs, since only their number and bytes matter to a reader.
+/// Writes the events in large commits of many jobs: only their number and bytes matter to a reader.
 fn write(dir: &Path, events: u64) -> Result<(), Box<dyn Error>> {
     let (mut store, _) = Store::open(dir)?;
     let mut state = store.fold()?;

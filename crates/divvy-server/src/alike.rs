@@ -1,12 +1,12 @@
-//! Which jobs are alike: how long the ones ran says how long the others will.
+//! Which jobs are alike: how long finished jobs ran tells how long similar jobs will run.
 
 use divvy_core::state::Job;
 use divvy_insight::Likeness;
 
-/// How many finished jobs are learned from: the latest.
+/// How many finished jobs the forecast learns from: the latest ones.
 pub(crate) const LEARNED_FROM: usize = 5_000;
 
-/// What a job has in common with others.
+/// Returns what a job has in common with others.
 pub(crate) fn likeness(job: &Job) -> Likeness {
     named_alike(Likeness {
         queue: job.spec.queue.clone(),
@@ -16,7 +16,7 @@ pub(crate) fn likeness(job: &Job) -> Likeness {
     })
 }
 
-/// Jobs whose names differ in their numbers alone are alike: `train-17` and `train-18`.
+/// Treats jobs whose names differ only in their numbers as alike: `train-17` and `train-18`.
 pub(crate) fn named_alike(job: Likeness) -> Likeness {
     let is_number = |letter: char| letter.is_ascii_digit() || matches!(letter, '-' | '_' | '.');
     let name = job.name.trim_end_matches(is_number).to_owned();

@@ -1,4 +1,4 @@
-//! The wall clock, as the core wants it.
+//! The wall clock, in the core's units.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

@@ -1,4 +1,4 @@
-//! Environments of jobs: files for the daemon's eyes only, from submission until the job has ended. They never enter the log.
+//! The environments of jobs: files for the daemon only, from submission until the job has ended. They never enter the log.
 
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Write};
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use divvy_engine::local::JobEnvironment;
 
-/// An environment on the disk, waiting for the number of its job. It is gone when dropped.
+/// An environment on the disk, whose job has no number yet. Dropping it removes the file.
 #[derive(Debug)]
 pub(crate) struct Arrived {
     path: Option<PathBuf>,
@@ -16,7 +16,7 @@ pub(crate) struct Arrived {
 }
 
 impl Arrived {
-    /// Writes the file and makes it durable: a job that is in the log after a power cut has its environment, too.
+    /// Writes the file and makes it durable: after a power cut, each job in the log has its environment, too.
     pub(crate) fn write(state: &Path, environment: &JobEnvironment) -> io::Result<Self> {
         static COUNTER: AtomicU64 = AtomicU64::new(0);
         let folder = state.join("environments");
@@ -29,7 +29,7 @@ impl Arrived {
         Ok(arrived)
     }
 
-    /// Makes it that of a job.
+    /// Gives the file to the job with this number.
     pub(crate) fn belong_to(mut self, number: u64) -> io::Result<()> {
         match self.path.take() {
             Some(path) => fs::rename(path, JobEnvironment::path(&self.state, number)),
@@ -46,7 +46,7 @@ impl Drop for Arrived {
     }
 }
 
-/// Removes all files but those of jobs that have not ended.
+/// Removes all files except those of jobs that have not ended.
 pub(crate) fn sweep(state: &Path, is_open: impl Fn(u64) -> bool) -> io::Result<()> {
     let entries = match fs::read_dir(state.join("environments")) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),

@@ -1,5 +1,5 @@
-//! When a waiting job can be expected to start: the core run forward from a copy of the state, when somebody asks, away from the
-//! threads that decide and serve. What was answered is remembered until the job starts, so that the answers grow truer.
+//! When a waiting job can be expected to start: on request, the core is run forward from a copy of the state, away from the
+//! threads that decide and serve. Answers are remembered until the job starts, so that later answers become more accurate.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -19,22 +19,22 @@ use crate::clock;
 use crate::pool::Pool;
 use crate::store::{Reader, StoreError};
 
-/// How long an answer may take, and how long another may be waited for before.
+/// How long an answer may take, and how long a question may wait for the one before it.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(2);
 
-/// How old what was learned may be.
+/// How old the learned lengths may be.
 const LEARNED_AGAIN_AFTER: Duration = Duration::from_secs(10);
 
-/// What can be said of a job's start.
+/// What can be said about a job's start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Answer {
-    /// When it is expected; absent where that cannot be said.
+    /// When it is expected; absent where no time can be given.
     pub(crate) at: Option<Time>,
-    /// The start is not expected before.
+    /// The start is not expected before this time.
     pub(crate) low: Option<Time>,
-    /// Nor after, if it is foreseen at all.
+    /// Nor after this time, where that is known.
     pub(crate) high: Option<Time>,
-    /// What that rests on, or why nothing can be said.
+    /// What the answer is based on, or why there is none.
     pub(crate) by: String,
 }
 
@@ -49,7 +49,7 @@ impl Answer {
 pub(crate) struct Expectations(Arc<Mutex<Forecaster>>);
 
 impl Expectations {
-    /// When a job that waits is expected to start.
+    /// Returns when a waiting job is expected to start.
     pub(crate) async fn of(&self, pool: &Arc<Pool>, id: JobId) -> Answer {
         let busy = || Answer::nothing("others are asking, too: ask again in a few seconds");
         let turn = tokio::time::timeout(ANSWERED_WITHIN, self.0.clone().lock_owned());
@@ -61,7 +61,7 @@ impl Expectations {
     }
 }
 
-/// What was learned, and what was answered.
+/// The lengths that were learned, and the answers that were given.
 #[derive(Default)]
 struct Forecaster {
     lengths: Lengths,
@@ -93,7 +93,7 @@ impl Forecaster {
         }
     }
 
-    /// Puts what was found into an answer, and remembers it.
+    /// Turns a forecast into an answer, and remembers it.
     fn tell(&mut self, found: &Forecast, id: JobId, own: Option<Time>) -> Answer {
         let waits_ms = found.waits_ms(id);
         let Some(expected) = self.experience.expect(found.as_of, &waits_ms) else {
@@ -116,7 +116,7 @@ impl Forecaster {
         }
     }
 
-    /// Learns from the jobs that have ended, and from those that have started since something was said of them.
+    /// Learns from the jobs that have ended, and from those that have started since they got an answer.
     fn learn(&mut self, reader: &Reader, state: &State) -> Result<(), StoreError> {
         if self.learned.is_none_or(|at| at.elapsed() > LEARNED_AGAIN_AFTER) {
             self.learned = Some(Instant::now());
@@ -145,7 +145,7 @@ fn first_start(attempts: &[Attempt]) -> Option<Time> {
     attempts.iter().find_map(|attempt| attempt.started_at)
 }
 
-/// What an answer rests on.
+/// Says what an answer is based on.
 fn basis(basis: Basis) -> String {
     let many = |count: u64, one: &str, more: &str| format!("{count} {}", if count == 1 { one } else { more });
     let finished = many(basis.finished, "finished job", "finished jobs");
@@ -162,7 +162,7 @@ fn basis(basis: Basis) -> String {
     }
 }
 
-/// Why no start is foreseen, from how many futures were followed, and how far.
+/// Says why no start is foreseen, from how many futures were followed and how far.
 fn why_not(samples: usize, unknown: u64, followed: Span) -> String {
     if samples == 0 {
         return format!("not known: looking ahead takes longer than {} s", ANSWERED_WITHIN.as_secs());

@@ -1,4 +1,4 @@
-//! Files that grow: whoever follows one is woken by the kernel when something was written to it.
+//! Files that grow: the kernel wakes the followers of a file when something was written to it.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -11,7 +11,7 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::watch;
 
-/// All files that are followed: one inotify instance for the daemon, made when first needed.
+/// All files that are followed: one inotify instance for the daemon, made when it is first needed.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Growth {
     watched: Arc<Mutex<Watched>>,
@@ -32,7 +32,7 @@ pub(crate) struct Following {
 }
 
 impl Growth {
-    /// Follows an open file. To be called on the runtime, and before the file is read to its end.
+    /// Follows an open file. Must be called on the runtime, and before the file is read to its end.
     pub(crate) fn follow(&self, file: &File) -> std::io::Result<Following> {
         let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
         let fd = match &watched.fd {
@@ -46,7 +46,7 @@ impl Growth {
                 fd
             }
         };
-        // By descriptor, so that it is this very file whatever its path leads to by now.
+        // Watched by descriptor: it is this very file, whatever its path leads to by now.
         let path = format!("/proc/self/fd/{}", file.as_raw_fd());
         let descriptor = inotify::add_watch(fd.get_ref(), path, WatchFlags::MODIFY)?;
         let receiver =
@@ -56,12 +56,12 @@ impl Growth {
 }
 
 impl Following {
-    /// Returns when something was written since the last call, or since the file is followed.
+    /// Returns when something was written since the last call, or since the file has been followed.
     pub(crate) async fn grown(&mut self) {
         if let Some(receiver) = &mut self.receiver
             && receiver.changed().await.is_err()
         {
-            // Nobody will ever say anything again.
+            // The sender is gone: no news will ever come.
             std::future::pending::<()>().await;
         }
     }

@@ -1,4 +1,4 @@
-//! Touching files as a user: with that user's rights on the file system and no more, never as root.
+//! File access as a user: with exactly that user's rights on the file system, never root's.
 
 use std::fs::File;
 use std::io;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use divvy_core::model::job::Owner;
 use rustix::fs::{Mode, OFlags};
 
-/// Does something with the rights of a user, on this thread only. A daemon that is not root has no other user's rights.
+/// Runs `act` with a user's rights, on this thread only. A daemon that is not root can only use its own rights.
 pub(crate) fn as_user<T>(owner: &Owner, act: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
     if !rustix::process::geteuid().is_root() || owner.uid == 0 {
         return act();
@@ -28,8 +28,8 @@ impl Guise {
         let groups = rustix::process::getgroups()?.into_iter().map(rustix::process::Gid::as_raw).collect();
         let guise = Self { groups };
         set_thread_groups(&owner.groups)?;
-        // SAFETY: these change only what this thread may do on file systems; the kernel drops the capabilities that go
-        // with it. They report no errors, so the result is asked for by an impossible id.
+        // SAFETY: these change only this thread's file system identity; the kernel drops the matching capabilities.
+        // They report no errors, so passing an impossible id reads the result back.
         let done = unsafe {
             libc::setfsgid(owner.gid);
             libc::setfsuid(owner.uid);
@@ -48,22 +48,22 @@ impl Drop for Guise {
             (libc::setfsgid(u32::MAX), libc::setfsuid(u32::MAX))
         };
         if back != (0, 0) || set_thread_groups(&self.groups).is_err() {
-            // A thread that stays someone else would do other people's work with the wrong rights.
+            // A thread that kept another identity would do other users' work with the wrong rights.
             std::process::abort();
         }
     }
 }
 
-/// The system call itself: the C library's function would change all threads.
+/// Makes the system call itself: the C library's function would change all threads.
 fn set_thread_groups(groups: &[libc::gid_t]) -> io::Result<()> {
     // SAFETY: the pointer and length are those of a slice.
     let done = unsafe { libc::syscall(libc::SYS_setgroups, groups.len(), groups.as_ptr()) };
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Whether the user can enter a directory; the error says why not.
+/// Checks whether the user can enter a directory; the error says why not.
 pub(crate) fn can_enter(owner: &Owner, directory: &Path) -> io::Result<()> {
-    // To resolve `.` in it needs the right to search it: what `chdir` needs.
+    // Resolving `.` in it needs the search permission that `chdir` needs.
     let inside: PathBuf = directory.join(".");
     as_user(owner, || {
         rustix::fs::open(&inside, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
@@ -71,20 +71,20 @@ pub(crate) fn can_enter(owner: &Owner, directory: &Path) -> io::Result<()> {
     })
 }
 
-/// Whether the user can make files in a directory.
+/// Returns whether the user can make files in a directory.
 pub(crate) fn can_write(owner: &Owner, directory: &Path) -> bool {
     use rustix::fs::{Access, AtFlags, CWD, accessat};
     as_user(owner, || Ok(accessat(CWD, directory, Access::WRITE_OK | Access::EXEC_OK, AtFlags::EACCESS)?))
         .is_ok()
 }
 
-/// Whether something is there that the user can write to.
+/// Returns whether there is something at the path that the user can write to.
 pub(crate) fn can_write_to(owner: &Owner, path: &Path) -> bool {
     use rustix::fs::{Access, AtFlags, CWD, accessat};
     as_user(owner, || Ok(accessat(CWD, path, Access::WRITE_OK, AtFlags::EACCESS)?)).is_ok()
 }
 
-/// Opens a file for reading as the user. Only plain files: anything else could block or do something.
+/// Opens a file for reading as the user. Only plain files: opening others could block or do something.
 pub(crate) fn open(owner: &Owner, path: &Path) -> io::Result<File> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     let file = as_user(owner, || Ok(File::from(rustix::fs::open(path, flags, Mode::empty())?)))?;

@@ -1,4 +1,4 @@
-//! Who asks: users of the machine by their uid, with name and groups as the machine's name service has them.
+//! Users of the machine by their uid, with name and groups as the machine's name service has them.
 
 use std::collections::HashMap;
 use std::ffi::{CStr, CString};
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use divvy_core::model::job::Owner;
 
-/// How long what the name service said is believed: it may be far away (LDAP), and groups change rarely.
+/// How long an answer of the name service is kept: it may be far away (LDAP), and groups change rarely.
 const BELIEVED_FOR: Duration = Duration::from_secs(60);
 
 /// The group whose members may change everything.
@@ -22,14 +22,14 @@ pub(crate) struct User {
     pub(crate) admin: bool,
 }
 
-/// Looks users up and remembers them for a while.
+/// Looks users up, and caches them for a while.
 #[derive(Debug, Default)]
 pub(crate) struct People {
     known: Mutex<HashMap<u32, (Instant, User)>>,
 }
 
 impl People {
-    /// The user, if known and fresh.
+    /// Returns the user, if the cache has a fresh entry.
     pub(crate) fn remembered(&self, uid: u32) -> Option<User> {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.get(&uid).filter(|(at, _)| at.elapsed() < BELIEVED_FOR).map(|(_, user)| user.clone())
@@ -40,7 +40,7 @@ impl People {
     pub(crate) fn look_up(&self, uid: u32, gid: u32) -> User {
         let user = user_of(uid, gid);
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        // Bounded by the users of the machine, and against a name service that makes them up.
+        // Bounds the cache, even against a name service that makes users up.
         if known.len() > 10_000 {
             known.clear();
         }
@@ -62,7 +62,7 @@ fn user_of(uid: u32, gid: u32) -> User {
     User { admin: uid == 0 || member, owner }
 }
 
-/// The largest entry that is read, in bytes: groups of a whole company fit.
+/// The largest entry that is read, in bytes: it has room for the groups of a whole company.
 const LARGEST_ENTRY_BYTES: usize = 1 << 20;
 
 fn passwd_entry(uid: u32) -> Option<(CString, u32)> {
@@ -79,7 +79,7 @@ fn passwd_entry(uid: u32) -> Option<(CString, u32)> {
     })
 }
 
-/// The id of a group.
+/// Returns the id of a group.
 pub(crate) fn group_id(name: &CStr) -> Option<u32> {
     with_room(|buffer| {
         // SAFETY: as above.
@@ -98,7 +98,7 @@ pub(crate) fn group_id(name: &CStr) -> Option<u32> {
     })
 }
 
-/// Calls with a larger buffer until the entry fits.
+/// Repeats the call with a larger buffer until the entry fits.
 fn with_room<T>(mut call: impl FnMut(&mut [u8]) -> (i32, Option<T>)) -> Option<T> {
     let mut buffer = vec![0u8; 4096];
     loop {

@@ -1,4 +1,4 @@
-//! Where the pool is: its state directory and its socket, and what they are open to.
+//! The pool's state directory and socket, and who may access them.
 
 use std::fs::{DirBuilder, Permissions};
 use std::io;
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use divvy_api::client::{SYSTEM_SOCKET, reachable_path, user_socket};
 
-/// Where the state is when nobody says: `/var/lib/divvy` for root, else below the user's own state directory.
+/// The default state directory: `/var/lib/divvy` for root, else below the user's own state directory.
 pub fn usual_state() -> PathBuf {
     if rustix::process::geteuid().is_root() {
         return "/var/lib/divvy".into();
@@ -19,7 +19,7 @@ pub fn usual_state() -> PathBuf {
     absolute("XDG_STATE_HOME").or_else(own).map_or_else(temporary, |state| state.join("divvy"))
 }
 
-/// Where the daemon listens, by what the user said.
+/// Returns where the daemon listens, from the user's settings.
 pub(crate) fn socket(socket: Option<&Path>, state: Option<&Path>) -> PathBuf {
     match (socket, state) {
         (Some(socket), _) => socket.to_owned(),
@@ -29,8 +29,8 @@ pub(crate) fn socket(socket: Option<&Path>, state: Option<&Path>) -> PathBuf {
     }
 }
 
-/// The mode of the state directory. In root's pool everybody must reach a socket that lies in it; what else is there has
-/// modes of its own (0600, 0700).
+/// Returns the mode of the state directory. In root's pool everybody must reach a socket in it; the other files there
+/// have modes of their own (0600, 0700).
 pub(crate) fn state_mode(state: &Path, socket: &Path) -> u32 {
     let inside = socket.parent() == Some(state);
     if inside && rustix::process::geteuid().is_root() { 0o711 } else { 0o700 }
@@ -39,10 +39,10 @@ pub(crate) fn state_mode(state: &Path, socket: &Path) -> u32 {
 /// What is wrong with the place of a socket.
 #[derive(Debug, thiserror::Error)]
 pub enum SocketError {
-    /// Someone answers there.
+    /// Another daemon answers there.
     #[error("another daemon listens on {}: stop that one first (`divvy down`), or use another --socket", .0.display())]
     Taken(PathBuf),
-    /// The directory could be changed by others.
+    /// Other users could change the directory.
     #[error("{} belongs to user {owner}, and its sockets could be theirs: use another --socket", path.display())]
     NotYours {
         /// The directory.
@@ -50,7 +50,7 @@ pub enum SocketError {
         /// Whose it is.
         owner: u32,
     },
-    /// The operating system said no.
+    /// A system call failed.
     #[error("cannot listen on {}: {source}; use another --socket", path.display())]
     Io {
         /// The socket.
@@ -60,8 +60,8 @@ pub enum SocketError {
     },
 }
 
-/// Listens on a socket: everybody's for root (the kernel says who asks), the user's alone otherwise. A socket that nobody answers
-/// on any more is replaced.
+/// Listens on a socket: open to everybody for root (the kernel says who connects), to the user alone otherwise. Replaces a socket
+/// that nobody answers on any more.
 pub(crate) fn listen(socket: &Path) -> Result<UnixListener, SocketError> {
     let wrong = |source| SocketError::Io { path: socket.to_owned(), source };
     let root = rustix::process::geteuid().is_root();
@@ -76,7 +76,7 @@ pub(crate) fn listen(socket: &Path) -> Result<UnixListener, SocketError> {
     if UnixStream::connect(reached.path()).is_ok() {
         return Err(SocketError::Taken(socket.to_owned()));
     }
-    // Beside it, and renamed into place when its mode is right: nobody ever meets it half-made.
+    // Made beside its place, and renamed once its mode is right: nobody ever sees it half-made.
     let name = format!(".divvy-{}", std::process::id());
     let beside = reachable_path(&parent.join(name)).map_err(wrong)?;
     let _ = std::fs::remove_file(beside.path());

@@ -24,25 +24,25 @@ pub(crate) struct Settled {
     /// The state directory, canonical.
     pub(crate) state: PathBuf,
     pub(crate) socket: PathBuf,
-    /// The user whose pool it is; `None` for root's, which is everybody's.
+    /// The user whose pool it is; `None` for root's pool, which serves everybody.
     pub(crate) only: Option<Owner>,
     pub(crate) node: String,
     /// `nvml`, `pretend` or `none`.
     pub(crate) source: String,
     pub(crate) started_at: Time,
-    /// What a person should know for as long as the daemon runs.
+    /// Warnings to show for as long as the daemon runs.
     pub(crate) warnings: Vec<String>,
 }
 
 /// Everything that requests need.
 pub(crate) struct Pool {
     pub(crate) settings: Settled,
-    /// A fair lock: neither do readers keep the control thread away nor it them.
+    /// A fair lock: readers and the control thread cannot starve each other.
     pub(crate) controller: RwLock<Controller>,
     pub(crate) requests: Requests,
     pub(crate) reader: Reader,
     pub(crate) watchers: Watchers,
-    /// The last position that is in the log for good.
+    /// The last durable position of the log.
     pub(crate) position: watch::Sender<Position>,
     pub(crate) people: People,
     pub(crate) growth: Growth,
@@ -51,7 +51,7 @@ pub(crate) struct Pool {
     pub(crate) places: Places,
     /// When waiting jobs will start.
     pub(crate) expectations: Expectations,
-    /// Held by whoever reads the queues to change them: one after the other.
+    /// Held while the queues are read to be changed: one change at a time.
     pub(crate) changing: tokio::sync::Mutex<()>,
     condition: Mutex<Condition>,
 }
@@ -61,11 +61,11 @@ pub(crate) struct Pool {
 pub(crate) struct Condition {
     /// Why the log cannot be written.
     pub(crate) full: Option<String>,
-    /// The daemon is going down.
+    /// The daemon is ending.
     pub(crate) ending: bool,
 }
 
-/// The parts of a pool that come from elsewhere.
+/// The parts of a pool that are made elsewhere.
 pub(crate) struct Parts {
     pub(crate) settings: Settled,
     pub(crate) controller: Controller,
@@ -95,7 +95,7 @@ impl Pool {
         }
     }
 
-    /// What may keep the pool from taking jobs now.
+    /// Returns what may keep the pool from taking jobs now.
     pub(crate) fn condition(&self) -> Condition {
         self.condition.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -108,7 +108,7 @@ impl Pool {
         self.condition.lock().unwrap_or_else(PoisonError::into_inner).ending = true;
     }
 
-    /// Whether the user may change everything: an administrator, or the user whose pool it is.
+    /// Returns whether the user may change everything: an administrator, or the user whose pool it is.
     pub(crate) fn rules(&self, user: &User) -> bool {
         match &self.settings.only {
             Some(only) => only.uid == user.owner.uid,
@@ -116,12 +116,12 @@ impl Pool {
         }
     }
 
-    /// Whether a job of this uid shows the user all there is.
+    /// Returns whether the user may see everything about the jobs of this uid.
     pub(crate) fn may_see(&self, user: &User, uid: u32) -> bool {
         user.owner.uid == uid || self.rules(user)
     }
 
-    /// Runs something that waits for the disk or the name service, away from the threads that serve requests.
+    /// Runs blocking work (disk, name service) away from the threads that serve requests.
     pub(crate) async fn blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,

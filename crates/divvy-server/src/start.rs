@@ -1,4 +1,4 @@
-//! From nothing to a pool that serves, and back.
+//! Starting a pool, serving it, and ending it.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -25,13 +25,13 @@ use crate::{clock, environments, http};
 /// What a user says when starting a pool.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The state directory; the usual place if unsaid.
+    /// The state directory; the usual place if `None`.
     pub state: Option<PathBuf>,
-    /// The socket; in the state directory if that was said, else the usual place.
+    /// The socket; if `None`, in `state` if that is set, else the usual place.
     pub socket: Option<PathBuf>,
     /// Where GPUs come from: `auto`, `nvml`, `none` or `pretend:8xH100`.
     pub gpus: String,
-    /// Whether free GPUs that someone outside the pool uses are kept back.
+    /// Whether free GPUs that processes outside the pool use are kept back.
     pub foreign: bool,
     /// The program that supervises tasks: this one.
     pub program: PathBuf,
@@ -76,12 +76,12 @@ pub enum RunError {
     /// The disk is full at the start.
     #[error("the daemon cannot start: {0}. Make room on the disk of the state directory {path}; jobs that run are not touched", path = .1.display())]
     Full(String, PathBuf),
-    /// The operating system said no.
+    /// A system call failed.
     #[error("the daemon cannot start: {0}")]
     System(#[from] std::io::Error),
 }
 
-/// An engine that cannot be opened for want of room has another remedy than any other.
+/// An engine that cannot be opened because the disk is full needs a different remedy.
 fn not_opened(error: OpenError) -> RunError {
     match &error {
         OpenError::State { doing, path, source } if source.kind() == std::io::ErrorKind::StorageFull => {
@@ -91,23 +91,23 @@ fn not_opened(error: OpenError) -> RunError {
     }
 }
 
-/// What kind of error it is, for exit codes.
+/// The kind of an error, for exit codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// What the user said makes no sense.
+    /// The settings make no sense.
     Usage,
-    /// The log is damaged, or of a newer version.
+    /// The log is damaged, or from a newer version.
     Data,
     /// Another daemon is there.
     Taken,
-    /// The place cannot be used.
+    /// The state directory or the socket cannot be used.
     Place,
-    /// The system, or this program.
+    /// The system, or a bug in this program.
     System,
 }
 
 impl RunError {
-    /// What kind of error it is.
+    /// Returns the kind of the error.
     pub fn kind(&self) -> Kind {
         match self {
             Self::Gpus(_) => Kind::Usage,
@@ -122,7 +122,7 @@ impl RunError {
     }
 }
 
-/// A pool that serves: what a person wants to know. Displayed, it is a few lines.
+/// A pool that serves. Displayed, it is a few lines for people.
 #[derive(Clone, Debug)]
 pub struct Started {
     /// Where clients connect.
@@ -135,9 +135,9 @@ pub struct Started {
     pub source: String,
     /// How many GPUs of each model there are.
     pub gpus: BTreeMap<String, u32>,
-    /// Whom it serves.
+    /// Which users it serves.
     pub serves: String,
-    /// What a person should know.
+    /// Warnings to show.
     pub warnings: Vec<String>,
 }
 
@@ -170,7 +170,7 @@ impl fmt::Display for Started {
 /// How a pool ended. Displayed, it is one line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stopped {
-    /// Tasks that run on.
+    /// Tasks that go on running.
     pub tasks: usize,
 }
 
@@ -208,15 +208,15 @@ pub fn run(settings: Settings, announce: impl FnOnce(&Started)) -> Result<Stoppe
     served.map(|()| Stopped { tasks })
 }
 
-/// Settles what the whole process is like.
+/// Sets limits and signals of the whole process.
 fn prepare_process() {
     let filter = tracing_subscriber::EnvFilter::try_from_env("DIVVY_LOG").unwrap_or_else(|_| "warn".into());
     let _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).try_init();
     // SAFETY: both only set a number of this process, before other threads are there.
     unsafe {
-        // A file over its size limit is an error to be told, not a signal to die of.
+        // Writing beyond the file size limit becomes an error instead of a deadly signal.
         libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
-        // Two arenas: each further one costs memory, and few threads ever allocate at once.
+        // Two arenas: each further one costs memory, and few threads ever allocate at the same time.
         libc::mallopt(libc::M_ARENA_MAX, 2);
     }
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
@@ -227,7 +227,7 @@ fn prepare_process() {
     );
 }
 
-/// Makes and claims the state directory. Both paths come back as the kernel has them.
+/// Makes and claims the state directory. Returns its canonical path and the absolute path of the socket.
 fn claim(settings: &Settings, socket: &Path) -> Result<(PathBuf, PathBuf, Claim), RunError> {
     let state = settings.state.clone().unwrap_or_else(place::usual_state);
     let claim = crate::store::place::claim(&state, place::state_mode(&state, socket))?;
@@ -239,7 +239,7 @@ fn claim(settings: &Settings, socket: &Path) -> Result<(PathBuf, PathBuf, Claim)
     Ok((canonical, socket, claim))
 }
 
-/// Opens log, engine and controller, and takes the first turn: the term, the devices, what was adopted.
+/// Opens log, engine and controller, and runs the first turn: the term, the devices, the adopted tasks.
 fn open(
     settings: &Settings,
     choice: &Choice,
@@ -281,7 +281,7 @@ fn open(
     }
 }
 
-/// Above all terms that the log or the engine has seen: the log may have lost its tail.
+/// Returns a term above all that the log or the engine has seen: the log may have lost its tail.
 fn next_term(state_dir: &Path, store: &Store, state: &State) -> Result<Term, RunError> {
     let engine = last_term(state_dir).map_err(StoreError::io("read the last term of", state_dir))?;
     let highest =
@@ -296,17 +296,17 @@ fn begin(state: State, term: Term) -> Result<Controller, RunError> {
         Command::Begin { term, boot_id: divvy_gpu::boot_id()?, version: env!("CARGO_PKG_VERSION").into() };
     let mut commands = vec![command];
     if draining {
-        // It was drained to be taken down; now it is up again.
+        // The drain was for taking the pool down; now it is up again.
         commands.push(Command::SetDrain(false, Person::administrator("divvy up")));
     }
     for command in commands {
-        // Neither is ever refused: both come from the daemon itself.
+        // The core never refuses these two: both come from the daemon itself.
         let _ = controller.take(&command, clock::now()).map_err(ControlError::Broken)?;
     }
     Ok(controller)
 }
 
-/// The user whose own pool it is; `None` for root's.
+/// Returns the user whose own pool it is; `None` for root's pool.
 fn only_user() -> Option<divvy_core::model::job::Owner> {
     let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
     (!uid.is_root()).then(|| People::default().look_up(uid.as_raw(), gid.as_raw()).owner)
@@ -347,7 +347,7 @@ fn started(pool: &Pool) -> Started {
     }
 }
 
-/// Serves requests while the control thread turns; ends when that ends.
+/// Serves requests while the control thread runs; returns when that thread ends.
 async fn serve(
     control: Control,
     pool: Arc<Pool>,
@@ -375,8 +375,8 @@ async fn serve(
     Ok(result?)
 }
 
-/// A signal to end leaves the jobs running; a hang-up is not for a daemon. From here on none is lost: what comes is kept in a
-/// pipe until the thread has read it.
+/// A signal to end leaves the jobs running; a hang-up does not concern a daemon. From here on no signal is lost: each is kept
+/// in a pipe until the thread has read it.
 fn end_on_signals(requests: Requests) -> std::io::Result<()> {
     let mut signals = Signals::new([libc::SIGTERM, libc::SIGINT, libc::SIGHUP])?;
     let thread = std::thread::Builder::new().name("divvy-signals".into());

@@ -1,4 +1,4 @@
-//! Who waits for news of a job: woken when something in the log concerns it, not before.
+//! Waiting for news of a job: watchers are woken when an event in the log concerns the job, not before.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -9,10 +9,10 @@ use divvy_core::model::attempt::Attempt;
 use divvy_core::state::State;
 use tokio::sync::watch;
 
-/// How many ended attempts are remembered, so that those who waited need not ask the disk.
+/// How many ended attempts are remembered, so that watchers need not read them from the disk.
 const ENDINGS_KEPT: usize = 512;
 
-/// Those who wait, by the number of the job (of the array as a whole).
+/// The watchers, by the number of the job (of the array as a whole).
 #[derive(Debug, Default)]
 pub(crate) struct Watchers {
     by_number: Mutex<HashMap<u64, watch::Sender<u64>>>,
@@ -27,17 +27,17 @@ struct Endings {
 }
 
 impl Watchers {
-    /// News of a job from this moment on. To be asked for before the state is looked at.
+    /// Subscribes to news of a job from this moment on. To be called before the state is looked at.
     pub(crate) fn subscribe(&self, number: u64) -> watch::Receiver<u64> {
         let mut all = self.by_number.lock().unwrap_or_else(PoisonError::into_inner);
-        // What nobody listens to any more goes, now and then.
+        // Now and then, entries without listeners are removed.
         if all.len() > 64 && all.len().is_power_of_two() {
             all.retain(|_, sender| sender.receiver_count() > 0);
         }
         all.entry(number).or_insert_with(|| watch::channel(0).0).subscribe()
     }
 
-    /// Wakes all whom a commit concerns. The state is that after it.
+    /// Wakes all watchers that a commit concerns. `state` is the state after the commit.
     pub(crate) fn tell(&self, state: &State, events: &[Stamped]) {
         let mut all = self.by_number.lock().unwrap_or_else(PoisonError::into_inner);
         if all.is_empty() {
@@ -65,7 +65,7 @@ impl Watchers {
         }
     }
 
-    /// The last attempt of a job that ended lately.
+    /// Returns the last attempt of a job that ended recently.
     pub(crate) fn ending(&self, job: JobId) -> Option<Attempt> {
         let endings = self.endings.lock().unwrap_or_else(PoisonError::into_inner);
         endings.newer.get(&job).or_else(|| endings.older.get(&job)).cloned()

@@ -30,7 +30,7 @@ pub(crate) type Handle = *mut c_void;
 /// `NVML_VALUE_NOT_AVAILABLE`, in 64 bits.
 pub(crate) const NOT_AVAILABLE: u64 = u64::MAX;
 
-/// The instance ids of a process or event on a device that is not cut into instances.
+/// The instance ids of a process or event on a device that is not split into instances.
 pub(crate) const NO_INSTANCE: u32 = u32::MAX;
 
 /// `NVML_NVLINK_MAX_LINKS`.

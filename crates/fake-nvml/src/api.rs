@@ -1,7 +1,7 @@
-//! NVML's functions, by subject. Each writes its answer where the caller's pointer says and returns a code.
+//! NVML's functions, by subject. Each writes its answer to the caller's pointer and returns a code.
 //!
-//! The safety of all of them is that of nvml.h: pointers are null or point to what the prototype says, with room for as
-//! many elements as the caller states.
+//! Their safety is that of nvml.h: pointers are null or point to what the prototype says, with room for as many
+//! elements as the caller states.
 
 mod device;
 mod events;

@@ -1,4 +1,4 @@
-//! The description of a machine: what README.md says, read and filled with what it leaves unsaid.
+//! The description of a machine, as in README.md: read, and completed with defaults.
 
 use serde::Deserialize;
 
@@ -14,7 +14,7 @@ pub(crate) struct Machine {
     pub(crate) fault: Option<MachineFault>,
     #[serde(default, rename = "device")]
     groups: Vec<Group>,
-    /// The groups, unfolded.
+    /// The groups, expanded into devices.
     #[serde(skip)]
     pub(crate) devices: Vec<Device>,
 }
@@ -42,7 +42,7 @@ pub(crate) enum DeviceFault {
     NoPermission,
 }
 
-/// What a device may be asked for and not know.
+/// What a device may be asked for without knowing it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Ability {
@@ -78,7 +78,7 @@ pub(crate) struct Device {
     pub(crate) memory_mib: u64,
     #[serde(default)]
     pub(crate) reserved_mib: u64,
-    /// What is in use; what the processes hold, if unsaid.
+    /// What is in use; by default the sum of what the processes hold.
     pub(crate) used_mib: Option<u64>,
     #[serde(default)]
     pub(crate) utilization_percent: u32,
@@ -101,7 +101,7 @@ pub(crate) struct Device {
     #[serde(default)]
     pub(crate) unsupported: Vec<Ability>,
     pub(crate) fault: Option<DeviceFault>,
-    /// Codes of all Xids ever raised; each is delivered once to each event set that was there before it.
+    /// Codes of all Xids ever raised; each is delivered once to each event set that existed before it.
     #[serde(default)]
     pub(crate) xids: Vec<u64>,
     #[serde(default)]
@@ -168,7 +168,7 @@ pub(crate) struct Process {
     pub(crate) pid: u32,
     #[serde(default)]
     pub(crate) kind: Kind,
-    /// Unsaid: not told.
+    /// Not reported by default.
     pub(crate) used_mib: Option<u64>,
 }
 
@@ -212,7 +212,7 @@ fn default_capability() -> String {
     "9.0".to_owned()
 }
 
-/// The most devices of a machine: what bus numbers allow below.
+/// The most devices of a machine: as many as the bus numbers below allow.
 const MOST_DEVICES: usize = 4096;
 
 /// Reads a description, or says what is wrong with it.

@@ -1,4 +1,4 @@
-//! What the library remembers between calls: the machine as last read, handles that were given out, event sets.
+//! What the library remembers between calls: the machine as last read, the handles given out, the event sets.
 
 use std::collections::BTreeMap;
 use std::ffi::{CStr, OsStr, c_void};
@@ -22,7 +22,7 @@ pub(crate) struct World {
     starts: u32,
     stamp: Option<Stamp>,
     machine: Result<Machine, Code>,
-    /// UUIDs by number of handle. A handle means its device for ever, whatever the file says later.
+    /// UUIDs by number of the handle. A handle always means the same device, whatever the file says later.
     handles: Vec<String>,
     pub(crate) sets: BTreeMap<usize, Vec<Watch>>,
     next_set: usize,
@@ -32,7 +32,7 @@ pub(crate) struct World {
 pub(crate) struct Watch {
     pub(crate) uuid: String,
     pub(crate) types: u64,
-    /// How many of the device's Xids were there before, or have been delivered.
+    /// How many of the device's Xids existed before, or have been delivered.
     pub(crate) seen: usize,
 }
 
@@ -64,7 +64,7 @@ pub(crate) fn start() -> u32 {
     })
 }
 
-/// Takes one start back.
+/// Takes back one start.
 pub(crate) fn stop() -> u32 {
     guard(|world| {
         world.starts = world.starts.checked_sub(1).ok_or(Code::Uninitialized)?;
@@ -131,7 +131,7 @@ impl World {
         Ok(found)
     }
 
-    /// Lends the machine and the watches of an event set.
+    /// Lends the machine and an event set's watches.
     pub(crate) fn machine_and_set(&mut self, set: usize) -> Result<(&Machine, &mut Vec<Watch>), Code> {
         let machine = self.machine.as_ref().map_err(|code| *code)?;
         Ok((machine, self.sets.get_mut(&set).ok_or(Code::InvalidArgument)?))
@@ -144,7 +144,7 @@ impl World {
         std::ptr::without_provenance_mut(id)
     }
 
-    /// Reads the file anew if it is another one than last time.
+    /// Reads the file again if it has changed.
     fn refresh(&mut self) {
         let Some(path) = description() else {
             self.machine = Err(Code::DriverNotLoaded);
@@ -176,8 +176,8 @@ fn read(path: &Path) -> Result<Machine, String> {
     machine::read(&fs::read_to_string(path).map_err(|error| error.to_string())?)
 }
 
-/// Finds the description: `FAKE_NVML_MACHINE`, or `machine.toml` beside the library. A copy of the library with a
-/// description of its own is a machine of its own, several of which one process may load.
+/// Finds the description: `FAKE_NVML_MACHINE`, or `machine.toml` beside the library. A copy of the library with
+/// its own description is a machine of its own; one process may load several.
 fn description() -> Option<PathBuf> {
     if let Some(path) = env::var_os("FAKE_NVML_MACHINE").filter(|path| !path.is_empty()) {
         return Some(path.into());

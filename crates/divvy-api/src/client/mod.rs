@@ -31,10 +31,10 @@ pub const USUAL_DEADLINE: Duration = Duration::from_secs(30);
 /// Why a request did not succeed.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// Nobody listens on any socket.
+    /// Nobody listens on any of the sockets.
     #[error("no daemon answers")]
     NoDaemon {
-        /// The sockets that were tried, and what came of each.
+        /// The sockets that were tried, each with its error.
         tried: Vec<(PathBuf, std::io::Error)>,
     },
     /// The daemon is there, but silent.
@@ -53,7 +53,7 @@ pub enum ClientError {
         /// Why.
         source: hyper::Error,
     },
-    /// The daemon said no.
+    /// The daemon answered with a problem.
     #[error(transparent)]
     Problem(Box<Problem>),
     /// The daemon speaks another API.
@@ -73,7 +73,7 @@ pub enum ClientError {
 }
 
 impl ClientError {
-    /// Whether the daemon went away, as it does when it is restarted: asking again may succeed.
+    /// Returns whether the daemon went away, as when it is restarted: asking again may succeed.
     pub fn is_away(&self) -> bool {
         matches!(self, Self::NoDaemon { .. } | Self::Broken { .. })
     }
@@ -104,7 +104,7 @@ impl Ask {
 
     /// A `POST` of JSON.
     pub fn post(path: impl Into<String>, body: &impl Serialize) -> Self {
-        // The wire types are plain maps, lists and texts: none of them can fail to be written.
+        // The wire types are plain maps, lists and texts: writing them cannot fail.
         Self { body: serde_json::to_vec(body).unwrap_or_default().into(), ..Self::new(Method::POST, path) }
     }
 
@@ -124,7 +124,7 @@ impl Ask {
         self
     }
 
-    /// Gives the daemon longer, or shorter, to begin its answer.
+    /// Sets how long the daemon may take to begin its answer.
     pub fn within(mut self, deadline: Duration) -> Self {
         self.deadline = deadline;
         self
@@ -215,7 +215,7 @@ impl Client {
 
     /// Sends the request and waits for the head of the answer; a problem is an error.
     async fn send(&mut self, ask: &Ask) -> Result<Response<Incoming>, ClientError> {
-        // A connection that is busy with an answer that nobody reads any more is left for a new one.
+        // A connection that is busy with an answer that nobody reads any more is replaced by a new one.
         let ready = tokio::time::timeout(Duration::from_millis(100), self.sender.ready()).await;
         if !matches!(ready, Ok(Ok(()))) {
             self.reconnect().await?;
@@ -264,7 +264,7 @@ fn bare(path: &str, status: StatusCode) -> Problem {
     problem
 }
 
-/// Connects. Where so many clients arrive at once that the daemon's queue of them is full, it waits for its turn.
+/// Connects. If so many clients arrive at once that the daemon's queue of them is full, waits for its turn.
 async fn open(socket: &Path) -> std::io::Result<UnixStream> {
     let reachable = reachable_path(socket)?;
     let begun = std::time::Instant::now();
@@ -296,7 +296,7 @@ fn trusted(stream: UnixStream) -> std::io::Result<UnixStream> {
 async fn handshake(socket: &Path, stream: UnixStream) -> Result<SendRequest<Full<Bytes>>, ClientError> {
     let broken = |source| ClientError::Broken { socket: socket.to_owned(), source };
     let (sender, connection) = Builder::new().handshake(TokioIo::new(stream)).await.map_err(broken)?;
-    // The connection's own errors reach whoever waits for an answer.
+    // The errors of the connection reach the caller that waits for an answer.
     tokio::spawn(async move { drop(connection.await) });
     Ok(sender)
 }

@@ -14,7 +14,7 @@ pub const SYSTEM_SOCKET: &str = "/run/divvy/divvy.sock";
 /// `sun_path` has 108 bytes, the last of them a zero.
 pub const LONGEST_SOCKET_PATH_BYTES: usize = 107;
 
-/// What says where the daemon listens. What a person says beats the environment; a socket beats a state directory.
+/// The settings that say where the daemon listens. A flag beats the environment; a socket beats a state directory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sockets {
     /// `--socket`.
@@ -28,14 +28,14 @@ pub struct Sockets {
 }
 
 impl Sockets {
-    /// The flags, and what the environment says.
+    /// Combines the flags with the environment.
     pub fn from_env(socket: Option<PathBuf>, state: Option<PathBuf>) -> Self {
         let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
         let (socket_variable, state_variable) = (variable("DIVVY_SOCKET"), variable("DIVVY_STATE"));
         Self { socket, state, socket_variable, state_variable }
     }
 
-    /// The socket that somebody named, if anybody did.
+    /// Returns the socket that a flag or a variable names, if any.
     pub fn named(&self) -> Option<PathBuf> {
         let in_state = |state: &Path| state.join("divvy.sock");
         (self.socket.clone())
@@ -44,7 +44,7 @@ impl Sockets {
             .or_else(|| self.state_variable.as_ref().map(|state| in_state(Path::new(state))))
     }
 
-    /// The sockets to try, in order. Where one is named there is no other.
+    /// Returns the sockets to try, in order. A named socket is the only one.
     pub fn candidates(&self) -> Vec<PathBuf> {
         match self.named() {
             Some(socket) => vec![socket],
@@ -53,14 +53,14 @@ impl Sockets {
     }
 }
 
-/// Where the daemon of an ordinary user listens: in the user's private runtime directory.
+/// Returns where an ordinary user's daemon listens: in the user's private runtime directory.
 pub fn user_socket() -> PathBuf {
     let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| path.is_absolute());
     let own = || PathBuf::from(format!("/tmp/divvy-{}", rustix::process::getuid().as_raw()));
     runtime.map_or_else(own, |runtime| runtime.join("divvy")).join("divvy.sock")
 }
 
-/// A path by which the kernel reaches a socket; it holds what it needs for that.
+/// A path by which the kernel reaches a socket; it keeps open what that needs.
 #[derive(Debug)]
 pub struct ReachablePath {
     path: PathBuf,
@@ -74,7 +74,7 @@ impl ReachablePath {
     }
 }
 
-/// The path itself if it is short enough; otherwise one through an open descriptor of its directory.
+/// Returns the path itself if it is short enough, else one through an open descriptor of its directory.
 pub fn reachable_path(socket: &Path) -> io::Result<ReachablePath> {
     if socket.as_os_str().as_bytes().len() <= LONGEST_SOCKET_PATH_BYTES {
         return Ok(ReachablePath { path: socket.to_owned(), _directory: None });

@@ -26,7 +26,7 @@ impl ByteStream {
         Self { socket, offset, body: response.into_body() }
     }
 
-    /// The offset of the first byte, where the daemon said it.
+    /// The offset of the first byte, if the daemon sent it.
     pub fn offset(&self) -> Option<u64> {
         self.offset
     }
@@ -108,7 +108,7 @@ impl EventStream {
     }
 }
 
-/// Takes events out of bytes as they arrive.
+/// Extracts events from bytes as they arrive.
 #[derive(Debug, Default)]
 struct EventReader {
     bytes: Vec<u8>,

@@ -1,4 +1,4 @@
-//! What happens, as a stream.
+//! What happens in the pool, as a stream.
 
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};

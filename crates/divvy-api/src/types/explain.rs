@@ -28,16 +28,16 @@ open_enum! {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default)]
 pub struct Room {
-    /// From when on, by the time limits and estimates of those that run; milliseconds since 1970. Null where nothing foretells it: then
-    /// it is collected as it becomes free.
+    /// From when on it is kept, by the time limits and estimates of running jobs; milliseconds since 1970. Null where nothing foretells
+    /// it: then the devices are collected as they become free.
     pub from_ms: Option<i64>,
-    /// The job whose end makes it whole.
+    /// The job whose end completes the room.
     pub awaits: Option<String>,
-    /// From when on it was kept before, if that has changed.
+    /// The former `from_ms`, if it has changed.
     pub was_from_ms: Option<i64>,
-    /// When that was seen.
+    /// When it was found to have changed.
     pub moved_at_ms: Option<i64>,
-    /// The job that runs on beyond the end that was reckoned with, if that is why.
+    /// The job that runs on beyond its expected end, if that is why.
     pub outrun_by: Option<String>,
 }
 
@@ -48,7 +48,7 @@ pub struct Explain {
     pub job: String,
     /// What the last cycle found.
     pub verdict: Verdict,
-    /// All of them, in order; empty if nothing stands in its way.
+    /// All that stands in its way, in order; empty if nothing does.
     pub blockers: Vec<Blocker>,
     /// The cheapest changes with which it starts in the next cycle; null where none were found, or where it does not wait.
     #[serde(default)]
@@ -56,10 +56,10 @@ pub struct Explain {
     /// How it lost its devices the last time, if others got them.
     #[serde(default)]
     pub displaced: Option<Displaced>,
-    /// What the gang gave up last of what it runs with, if others got that.
+    /// The tasks that the gang gave up last, if others got their devices.
     #[serde(default)]
     pub gave_up: Option<GaveUp>,
-    /// Who lost devices for it since it last waited, or is losing them, the first to go first; empty for a job that waits.
+    /// Jobs that lost devices for it since it last waited, or are losing them, first to go first; empty while it waits.
     #[serde(default)]
     pub made_room: Vec<MadeRoom>,
     /// The room that is kept for it while it waits, and from when on; null where none is.
@@ -106,7 +106,7 @@ pub struct Explain {
     /// … and not after this one; null where that is beyond what was looked ahead.
     #[serde(default)]
     pub expected_start_high_ms: Option<i64>,
-    /// What that rests on, or why nothing can be said; empty for a job that does not wait.
+    /// What the expected start is based on, or why there is none; empty for a job that does not wait.
     #[serde(default)]
     pub expected_start_by: String,
     /// When it should be over, by its user's word.
@@ -115,7 +115,7 @@ pub struct Explain {
     /// How long it runs at most, by its limit or estimate.
     #[serde(default)]
     pub length_ms: Option<i64>,
-    /// When it can be expected to be over at the latest: where it runs, or will probably start, and is known to end.
+    /// When it can be expected to be over at the latest, if it runs or will probably start, and its end is known.
     #[serde(default)]
     pub expected_end_ms: Option<i64>,
     /// The cycle that found this.
@@ -149,9 +149,9 @@ pub struct Way {
     pub who: String,
     /// The changes in words.
     pub text: String,
-    /// When the last end that is waited for can be expected; null if none is, or nobody knows.
+    /// When the last awaited end can be expected; null if none is awaited, or nobody knows.
     pub until_ms: Option<i64>,
-    /// The changes: each has a `kind`, and what it says beyond that.
+    /// The changes: each has a `kind` and further fields.
     #[schema(value_type = Vec<Object>)]
     pub changes: Vec<serde_json::Value>,
 }

@@ -1,9 +1,9 @@
-//! What was used.
+//! Usage over time.
 
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-/// Which past to sum up.
+/// Which usage to sum up.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams, ToSchema)]
 #[serde(default)]
 #[into_params(parameter_in = Query)]

@@ -153,7 +153,7 @@ pub struct Job {
     /// The longest an attempt may run.
     #[serde(default)]
     pub time_limit_ms: Option<i64>,
-    /// Null until it has ended, then that of the first task to fail, else 0.
+    /// Exit code of the first task to fail, else 0; null until it has ended.
     #[serde(default)]
     pub exit_code: Option<i32>,
     /// How the last attempt ended.
@@ -236,7 +236,7 @@ pub struct JobDetail {
     /// How long its user thinks that it runs.
     #[serde(default)]
     pub estimate_ms: Option<i64>,
-    /// How long finished jobs like it let expect that it runs, until it has ended: as likely longer as shorter.
+    /// How long it is likely to run, by finished jobs like it, until it has ended: as likely longer as shorter.
     #[serde(default)]
     pub foreseen_ms: Option<i64>,
     /// The same, longer in one case of ten.
@@ -453,7 +453,7 @@ pub struct TaskDevice {
     pub index: u32,
     /// The driver's name for it.
     pub uuid: String,
-    /// Seconds during which it was held without being used, of those it was watched.
+    /// Seconds in which it was held but not used, as far as it was watched.
     pub idle_seconds: Option<f64>,
     /// Mean utilisation.
     pub mean_utilization_percent: Option<f64>,
@@ -495,7 +495,7 @@ pub struct Changed {
     pub members: u64,
 }
 
-/// What is to be another at a job, or a whole array.
+/// A change of a job, or of a whole array.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct JobChange {
@@ -503,7 +503,7 @@ pub struct JobChange {
     pub priority: Scalar,
 }
 
-/// What of a task's output is wanted.
+/// Which part of a task's output is wanted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams, ToSchema)]
 #[serde(default)]
 #[into_params(parameter_in = Query)]

@@ -124,7 +124,7 @@ pub struct JobFile {
     /// The most tasks that it may grow to while it runs; as many as it starts with if unsaid.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_tasks: Option<u32>,
-    /// Unlike tasks that start together or not at all. What a role leaves out is taken from the job.
+    /// Different tasks that start together or not at all. What a role leaves out is taken from the job.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub roles: Vec<RoleFile>,
     /// Where the tasks must lie, and the devices of each.
@@ -133,10 +133,10 @@ pub struct JobFile {
     /// How the tasks are spread over racks, nodes or another level.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub spread: Option<SpreadFile>,
-    /// Tasks of other jobs, or its own, of which each of its tasks has some near it.
+    /// Tasks, of other jobs or its own: each of its tasks must have some of them near it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub near: Vec<OthersFile>,
-    /// Such tasks of which none of its tasks has any near it.
+    /// Tasks, of other jobs or its own: none of its tasks may have any of them near it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub apart: Vec<OthersFile>,
 }
@@ -183,10 +183,10 @@ pub struct RoleFile {
     /// How its tasks are spread, beside what the job says of all of them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub spread: Option<SpreadFile>,
-    /// Tasks of which each of its tasks has some near it.
+    /// Tasks of which each of its tasks must have some near it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub near: Vec<OthersFile>,
-    /// Tasks of which none of its tasks has any near it.
+    /// Tasks of which none of its tasks may have any near it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub apart: Vec<OthersFile>,
 }
@@ -229,7 +229,7 @@ pub enum TopologyFiles {
 }
 
 impl TopologyFiles {
-    /// All of them.
+    /// Returns all levels.
     pub fn levels(&self) -> &[TopologyFile] {
         match self {
             TopologyFiles::One(one) => std::slice::from_ref(one),
@@ -291,7 +291,7 @@ pub struct SpreadFile {
     pub required: Option<bool>,
 }
 
-/// Tasks that are told by the labels of their jobs, and what near means.
+/// Tasks, selected by the labels of their jobs, and what near means.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct OthersFile {
@@ -329,7 +329,7 @@ pub enum Command {
 }
 
 impl Command {
-    /// Program and arguments, with the further arguments of the job behind.
+    /// Returns program and arguments, followed by the further arguments of the job.
     pub fn argv(&self, args: &[String]) -> Vec<String> {
         let mut argv = match self {
             Self::Argv(argv) => argv.clone(),

@@ -1,4 +1,4 @@
-//! Enums that are open: a word that this version does not know is kept as it came.
+//! Open enums: a word that this version does not know is kept as it came.
 
 /// Makes an enum of words with a last variant `Other` for words of another version.
 macro_rules! open_enum {

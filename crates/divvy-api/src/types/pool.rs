@@ -6,20 +6,20 @@ use utoipa::ToSchema;
 /// A version of the API.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ApiVersion {
-    /// Another one means another API.
+    /// A different major version is a different API.
     pub major: u32,
     /// Rises when something is added.
     pub minor: u32,
 }
 
 impl ApiVersion {
-    /// Reads `1.0`.
+    /// Parses `1.0`.
     pub fn parse(text: &str) -> Option<Self> {
         let (major, minor) = text.split_once('.')?;
         Some(Self { major: major.parse().ok()?, minor: minor.parse().ok()? })
     }
 
-    /// Whether a client of this version works with a daemon of that one.
+    /// Returns whether a client of this version works with a daemon of that one.
     pub fn works_with(self, daemon: ApiVersion) -> bool {
         self.major == daemon.major && self.minor.abs_diff(daemon.minor) <= 1
     }

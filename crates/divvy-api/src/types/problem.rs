@@ -1,4 +1,4 @@
-//! Errors, as RFC 9457 has them.
+//! Errors in the form of RFC 9457.
 
 use std::fmt;
 
@@ -82,7 +82,7 @@ fn blank() -> String {
 }
 
 impl Problem {
-    /// A problem of a kind, with its usual status and title.
+    /// Makes a problem of a kind, with its usual status and title.
     pub fn new(code: ProblemCode, detail: impl Into<String>) -> Self {
         let (status, title) = usual(&code);
         let kind = format!("https://divvy.dev/problems/{code}");

@@ -51,11 +51,11 @@ pub struct Queue {
     pub budget_left_gpu_hours: Option<f64>,
     /// When it renews; milliseconds since 1970.
     pub budget_renews_at_ms: Option<i64>,
-    /// How many of the GPU-hours pledged to it it is behind their pace; below zero where it is ahead; absent without a pledge.
+    /// How many of its pledged GPU-hours it is behind the pace; below zero where it is ahead; absent without a pledge.
     pub pledge_behind_gpu_hours: Option<f64>,
     /// What each user of its own jobs may hold at most, by resource.
     pub user_limit: BTreeMap<String, String>,
-    /// Those among whom it is divided, by name; empty where it is not.
+    /// The users among whom it is divided, by name; empty where it is not.
     pub users: Vec<QueueUser>,
     /// Who may submit: `user:eva`, `group:research`; empty means everyone.
     pub submit: Vec<String>,
@@ -86,13 +86,13 @@ pub struct Queue {
     pub longest_wait_ms: Option<i64>,
 }
 
-/// A user of a queue that is divided among its users, and what he has of it.
+/// A user of a queue that is divided among its users, and what the user has of it.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(default)]
 pub struct QueueUser {
     /// The name.
     pub user: String,
-    /// The part among the queue's users.
+    /// The user's weight among the queue's users.
     pub weight: u32,
     /// Jobs that run, start or stop.
     pub running: u64,
@@ -131,13 +131,13 @@ pub struct ChangeQuery {
     pub note: Option<String>,
 }
 
-/// What one queue is to say otherwise.
+/// New settings for one queue.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SetQueue {
     /// Its path.
     pub queue: String,
-    /// Whether it is to be made if it is not there.
+    /// Whether to make it if it does not exist.
     pub create: bool,
     /// Settings by their keys in queues.yaml. Of amounts, those named change and the others stay; `null` takes a setting, or an
     /// amount, back.

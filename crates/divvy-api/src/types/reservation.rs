@@ -1,4 +1,4 @@
-//! Reservations on the calendar: drains, and what is kept for a queue.
+//! Reservations on the calendar: drains, and nodes or devices kept for a queue.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -27,7 +27,7 @@ pub struct Reservation {
     pub queue: Option<String>,
     /// What is kept: `node` as a whole, or devices as `node:index`.
     pub on: Vec<String>,
-    /// How many devices that are.
+    /// How many devices these are.
     pub gpus: u64,
     /// From when.
     pub from_ms: i64,

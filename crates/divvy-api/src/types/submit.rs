@@ -32,7 +32,7 @@ pub struct Submit {
     /// Whether someone watches: the answer is a stream of attach frames, and the output is kept in the state directory.
     #[serde(default)]
     pub attached: bool,
-    /// Whether only to say what would happen: the answer is a [`Trial`], and nothing is logged.
+    /// Whether to only say what would happen: the answer is a [`Trial`], and nothing is logged.
     #[serde(default)]
     pub dry_run: bool,
 }

@@ -1,4 +1,4 @@
-//! Near which other pods a pod wants to lie, and apart from which: its required pod affinity and anti-affinity.
+//! A pod's required affinity and anti-affinity: which other pods it wants near it, and which not.
 
 use divvy_core::model::affinity::{Affinity, Others};
 use divvy_core::model::choice::{Condition, Is};
@@ -6,10 +6,10 @@ use divvy_core::model::choice::{Condition, Is};
 use super::objects::{LabelSelector, Pod, PodAffinity, PodAffinityTerm, Requirement};
 use super::wishes::{NotUnderstood, refused};
 
-/// The label that stands for a pod's namespace. No label can be called so.
+/// The label that stands for a pod's namespace. No real label can have this name.
 pub const NAMESPACE_NAME: &str = ".metadata.namespace";
 
-/// What a pod wants of others, and by what others tell it.
+/// Returns what a pod wants of other pods, and the labels by which other pods find it.
 pub(super) fn affinity(pod: &Pod) -> Result<Affinity, NotUnderstood> {
     let namespace = &pod.metadata.namespace;
     let all = |affinity: &PodAffinity, what: &str| {
@@ -34,7 +34,7 @@ fn others(term: &PodAffinityTerm, own: &str, what: &str) -> Result<Others, NotUn
     }
     let mut who = match label_selector {
         Some(selector) => conditions(selector, what)?,
-        // A selector that is not there selects nobody; an empty one everybody.
+        // A missing selector selects no pod; an empty one selects every pod.
         None => vec![Condition { label: NAMESPACE_NAME.into(), is: Is::In(Vec::new()) }],
     };
     let of = |names: Vec<String>| Condition { label: NAMESPACE_NAME.into(), is: Is::In(names) };
@@ -42,7 +42,7 @@ fn others(term: &PodAffinityTerm, own: &str, what: &str) -> Result<Others, NotUn
         Some(selector) if !selector.match_labels.is_empty() || !selector.match_expressions.is_empty() => {
             return Err(NotUnderstood(format!("{what} with a namespaceSelector that chooses by labels")));
         }
-        // All of them, whatever else is named.
+        // All namespaces, whatever else is named.
         Some(_) => who.push(Condition { label: NAMESPACE_NAME.into(), is: Is::There }),
         None if namespaces.is_empty() => who.push(of(vec![own.to_owned()])),
         None => who.push(of(namespaces.clone())),

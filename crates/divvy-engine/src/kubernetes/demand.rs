@@ -1,4 +1,4 @@
-//! What a pod takes of its node: requests of its containers, init containers, sidecars and overhead, added up as the kubelet does.
+//! What a pod takes of its node: requests of its containers, init containers and sidecars plus overhead, summed as by the kubelet.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ pub struct Demand {
     pub memory_bytes: i64,
     /// Whole devices.
     pub devices: u32,
-    /// What else.
+    /// All other resources.
     pub extras: Extras,
 }
 
@@ -29,17 +29,17 @@ pub struct Demand {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("its request of {resource} is no quantity that can be read: {text:?}")]
 pub struct Unreadable {
-    /// Of what.
+    /// The resource.
     pub resource: String,
-    /// As written.
+    /// The text as written.
     pub text: String,
 }
 
-/// Amounts by resource name: thousandths of cores, whole units of all else.
+/// Amounts by resource name: thousandths of a core for `cpu`, whole units for all others.
 type Sums = BTreeMap<String, i64>;
 
 impl Demand {
-    /// What a pod takes.
+    /// Returns what a pod takes.
     pub fn of(pod: &Pod) -> Result<Self, Unreadable> {
         let spec = &pod.spec;
         let mut all = Sums::new();
@@ -55,14 +55,14 @@ impl Demand {
                 add(&mut beside, &own);
                 raise(&mut most, &beside);
             } else {
-                // It runs alone, but for the sidecars that were started before it.
+                // It runs alone, except for the sidecars that were started before it.
                 let mut together = beside.clone();
                 add(&mut together, &own);
                 raise(&mut most, &together);
             }
         }
         raise(&mut all, &most);
-        // What the pod asks for as a whole takes the place of what its containers do.
+        // A request of the pod as a whole replaces the requests of its containers.
         all.extend(read(&spec.resources.requests)?);
         add(&mut all, &read(&spec.overhead)?);
         Ok(Self::from_sums(all))
@@ -76,7 +76,7 @@ impl Demand {
         Self { cpu_milli, memory_bytes, devices, extras }
     }
 
-    /// Adds it to what is held of a node, so many times.
+    /// Adds the demand to what is held of a node, `times` times.
     pub(super) fn add_to(&self, hold: &mut OthersHold, times: i64) {
         hold.cpu_milli = hold.cpu_milli.saturating_add(self.cpu_milli.saturating_mul(times));
         hold.memory_bytes = hold.memory_bytes.saturating_add(self.memory_bytes.saturating_mul(times));
@@ -92,7 +92,7 @@ impl Demand {
     }
 }
 
-/// The core's word for a resource of a node.
+/// Returns the core's name for a resource of a node.
 pub(super) fn resource(name: &str) -> Resource {
     if name == "ephemeral-storage" { Resource::Storage } else { Resource::Extended(name.to_owned()) }
 }

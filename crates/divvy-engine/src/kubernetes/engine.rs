@@ -1,4 +1,4 @@
-//! The engine: what the watches tell goes into the [`World`]; what the core wants goes to the API server.
+//! The engine: what the watches report goes into the [`World`]; what the core wants goes to the API server.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -38,13 +38,13 @@ pub enum ConnectError {
         /// What is wrong.
         error: String,
     },
-    /// Nothing says which cluster is meant.
+    /// Nothing tells which cluster is meant.
     #[error("nothing says how the cluster is reached: {0}. Say --kubeconfig FILE")]
     Nowhere(String),
-    /// No client can be made of it.
+    /// No client can be made from the configuration.
     #[error("no connection to the cluster can be made: {0}")]
     Client(String),
-    /// It has no rights there.
+    /// The program has no rights in the cluster.
     #[error(
         "the cluster does not let it: {0}. `divvy kube manifests | kubectl apply -f -` gives it what it needs"
     )]
@@ -57,22 +57,22 @@ pub enum ConnectError {
     Threads(#[from] std::io::Error),
 }
 
-/// Which cluster, and what of it is the pool's.
+/// Which cluster to use, and which part of it is the pool's.
 #[derive(Clone, Debug)]
 pub struct Site {
-    /// How it is reached; as the environment says, if nothing is said: `$KUBECONFIG`, `~/.kube/config`, or from inside it.
+    /// The kubeconfig; if `None`, `$KUBECONFIG`, `~/.kube/config` or the service account inside the cluster.
     pub kubeconfig: Option<PathBuf>,
-    /// Pods that name this scheduler are the pool's.
+    /// Pods that name this scheduler belong to the pool.
     pub scheduler: String,
-    /// Nodes with these labels are the pool's, as a label selector; all, if it is empty.
+    /// Nodes with these labels belong to the pool, as a label selector; all, if empty.
     pub nodes: String,
-    /// Queues with these labels are the pool's, as a label selector; all, if it is empty.
+    /// Queues with these labels belong to the pool, as a label selector; all, if empty.
     pub queues: String,
-    /// How long a leader leads without renewing its lease. A third of it is what a request may take.
+    /// How long a leader leads without renewing its lease. A request may take a third of it.
     pub lease: Duration,
 }
 
-/// What the threads tell.
+/// What the threads report.
 enum News {
     Nodes(Change<Node>),
     Pods(Change<Pod>),
@@ -81,11 +81,11 @@ enum News {
     Bound(Bound),
 }
 
-/// Pods of a Kubernetes cluster. Its calls don't block: threads of its own talk to the API server.
+/// Pods of a Kubernetes cluster. Calls do not block: the engine's own threads talk to the API server.
 pub struct KubernetesEngine {
     world: World,
     news: Receiver<News>,
-    /// Bindings and evictions; conditions, which may wait.
+    /// Urgent writes (bindings, evictions), and patient ones (conditions, which may wait).
     writes: (UnboundedSender<Write>, UnboundedSender<Write>),
     queues: Vec<Change<QueueObject>>,
     queues_listed: bool,
@@ -96,13 +96,13 @@ pub struct KubernetesEngine {
     stopped: HashSet<AllocationId>,
     /// Why tasks are about to be stopped.
     causes: HashMap<AllocationId, Condition>,
-    /// How long tasks may run that are about to get their nodes, and do not say so themselves.
+    /// Time limits of tasks that are about to get their nodes and whose pods have none.
     limits: HashMap<AllocationId, Span>,
     leadership: Arc<Leadership>,
-    /// What is said of pods: nothing of their waiting, once they have their nodes.
+    /// What was last written about pods. Once a pod has its node, nothing more is said about its waiting.
     latest: Arc<Latest>,
     candidate: Candidate,
-    /// Dropped last: with it, the threads end.
+    /// Dropped last, which ends the threads.
     runtime: Runtime,
 }
 
@@ -131,7 +131,7 @@ impl Watched for QueueObject {
 const CONNECT_WITHIN: Duration = Duration::from_secs(5);
 
 impl KubernetesEngine {
-    /// Connects to a cluster, waits until no other replica leads, and begins to watch it; `None` if it is to end before that.
+    /// Connects to a cluster, waits until it may lead, and starts the watches; `None` if `end` was set before that.
     pub fn connect(site: &Site, end: &AtomicBool) -> Result<Option<(Self, Term)>, ConnectError> {
         let threads = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
         let client = threads.block_on(client(site.kubeconfig.as_deref()))?;
@@ -153,14 +153,14 @@ impl KubernetesEngine {
         Ok(Some((Self { term, latest, ..engine }, term)))
     }
 
-    /// Connects to a cluster and watches it, to look only: it leads nobody, and nothing that it is told to do is done.
+    /// Connects to a cluster and watches it, only to look: it does not lead, and it carries out nothing.
     pub fn look(site: &Site) -> Result<Self, ConnectError> {
         let threads = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
         let client = threads.block_on(client(site.kubeconfig.as_deref()))?;
         let candidate = Candidate::new(client.clone(), &site.scheduler, site.lease);
         let (tell, news) = mpsc::channel();
         watch_all(&threads, (&client, site), &tell);
-        // Nobody takes what is sent there.
+        // Writes sent there have no receiver.
         let nowhere = || unbounded_channel().0;
         let leadership = Arc::new(Leadership::none());
         Ok(Self::with(site, (threads, news), (leadership, candidate), (nowhere(), nowhere())))
@@ -191,22 +191,22 @@ impl KubernetesEngine {
         }
     }
 
-    /// Whether another replica may lead by now.
+    /// Returns whether another replica may lead by now.
     pub fn is_deposed(&self) -> bool {
         self.leadership.is_over()
     }
 
-    /// Lets go of the lease, so that the next leader need not wait for its end.
+    /// Gives up the lease, so that the next leader need not wait until it runs out.
     pub fn resign(&self) {
         self.runtime.block_on(self.candidate.release());
     }
 
-    /// Waits for something to happen, at most so long; then takes in all that has.
+    /// Waits for news, at most `longest`; then takes all news that has come.
     pub fn wait(&mut self, longest: Duration) {
         match self.news.recv_timeout(longest) {
             Ok(news) => self.take(news),
             Err(RecvTimeoutError::Timeout) => return,
-            // All threads are gone: the shell finds out by what it waits for in vain, and must not spin until then.
+            // All threads are gone. The shell notices by what does not come, and must not spin until then.
             Err(RecvTimeoutError::Disconnected) => std::thread::park_timeout(longest),
         }
         self.take_all();
@@ -240,12 +240,12 @@ impl KubernetesEngine {
         }
     }
 
-    /// Whether all kinds have been listed: before that, nothing is to be decided.
+    /// Returns whether all kinds have been listed: before that, nothing may be decided.
     pub fn is_listed(&self) -> bool {
         self.world.is_listed() && self.queues_listed && self.groups.is_listed()
     }
 
-    /// What happened to pods that have no allocation, and to their groups, since the last call.
+    /// Returns what happened to pods without an allocation, and to their groups, since the last call.
     pub fn pod_news(&mut self) -> Vec<PodNews> {
         let mut news = std::mem::take(&mut self.group_news);
         news.extend(self.world.pod_news());
@@ -264,58 +264,58 @@ impl KubernetesEngine {
         news.collect()
     }
 
-    /// Whether a pod is there and has no node.
+    /// Returns whether a pod is there and has no node.
     pub fn still_waits(&self, uid: &str) -> bool {
         self.world.still_waits(uid)
     }
 
-    /// A pod that was found running belongs to this allocation.
+    /// Gives a pod that was found running to this allocation.
     pub fn adopted(&mut self, uid: &str, id: AllocationId) {
         self.world.adopt(uid, id);
     }
 
-    /// A pod that was found running does not fit beside what the others hold: it is told to go.
+    /// Evicts a pod that was found running and does not fit beside what the others hold.
     pub fn not_adopted(&mut self, uid: &str, why: &str) {
         if let Some(pod) = self.world.leave(uid) {
             self.send(Write::Evict(pod, disruption(CROWDED, why)));
         }
     }
 
-    /// Notes why a task is about to be stopped, in a word and a sentence: its pod is told so.
+    /// Notes why a task is about to be stopped, as a word and a sentence, which its pod is told.
     pub fn because(&mut self, id: AllocationId, (word, why): (&str, &str)) {
         self.causes.insert(id, disruption(word, why));
     }
 
-    /// Notes how long a task may run that is about to get its node: its pod is given that with it, so that the next scheduler knows.
+    /// Notes the time limit of a task that is about to get its node. Its pod gets it with the node, for the next scheduler.
     pub fn limited(&mut self, id: AllocationId, limit: Span) {
         self.limits.insert(id, limit);
     }
 
-    /// Says of a pod which node it gets when others have left it; or that it does not any more.
+    /// Tells a pod which node it gets when others have left, or that it no longer gets one.
     pub fn nominate(&mut self, uid: &str, node: Option<String>) {
         if let Some(pod) = self.world.address(uid) {
             self.send(Write::Nominate(pod, node));
         }
     }
 
-    /// Says of a pod why it waits.
+    /// Tells a pod why it waits.
     pub fn say(&mut self, uid: &str, condition: Condition) {
         if let Some(pod) = self.world.address(uid) {
             let _ = self.writes.1.send(Write::Say(pod, condition));
         }
     }
 
-    /// Makes an event about a pod or its owner: why it waits.
+    /// Makes an event about a pod or its owner that says why it waits.
     pub fn tell(&mut self, subject: Subject, said: Condition) {
         let _ = self.writes.1.send(Write::Event(subject, said));
     }
 
-    /// Says of a queue whether it is in force.
+    /// Writes to a queue's status whether it is in force.
     pub fn say_of_queue(&mut self, name: &str, generation: i64, condition: Condition) {
         let _ = self.writes.1.send(Write::SayOfQueue(name.to_owned(), generation, condition));
     }
 
-    /// Says of a queue what it has and used.
+    /// Writes to a queue's status what it has and used.
     pub fn tell_of_queue(&mut self, name: &str, status: QueueStatus) {
         let _ = self.writes.1.send(Write::Tell(name.to_owned(), Box::new(status)));
     }
@@ -360,14 +360,14 @@ impl KubernetesEngine {
         }
     }
 
-    /// Why the pod of an allocation waits may be said again: it has no node by that.
+    /// Allows messages again about why the pod of an allocation waits: it has no node.
     fn may_speak_of(&self, id: AllocationId) {
         if let Some(uid) = self.world.uid_of(id) {
             self.latest.reopen(&writes::about(uid, writes::SCHEDULED));
         }
     }
 
-    /// Where nobody listens any more, the program is about to end.
+    /// The send fails only when no thread listens any more: then the program is about to end.
     fn send(&mut self, write: Write) {
         let _ = self.writes.0.send(write);
     }
@@ -376,26 +376,26 @@ impl KubernetesEngine {
 /// What happened to a queue.
 #[derive(Clone, Debug)]
 pub enum QueueNews {
-    /// Those that follow are all.
+    /// The queues that follow are all.
     Anew,
-    /// It is there, or is not what it was.
+    /// A queue that is new or has changed.
     Is(Box<QueueObject>),
-    /// It is gone: its name.
+    /// The name of a queue that is gone.
     Gone(String),
 }
 
-/// Why a pod goes where others have taken what it has.
+/// Reason for eviction: others have taken what the pod has.
 pub const CROWDED: &str = "Overcommitted";
-/// Why a pod goes whose place goes to another: the API's own word for it.
+/// Reason for eviction: the pod's place goes to another (the API's own word).
 pub const PREEMPTED: &str = "PreemptionByScheduler";
-/// Why a pod goes for any other reason.
+/// Any other reason for eviction.
 pub const STOPPED: &str = "StoppedByScheduler";
 
-/// Why a pod goes that has run for as long as it may.
+/// Reason for eviction: the pod has reached its time limit.
 pub const TIMED_OUT: &str = "TimeLimit";
 
-/// What a pod is told that has to go. Of one that used up its time it is not said that others are the cause: policies of Jobs make
-/// such pods anew without counting them.
+/// Returns the condition of a pod that has to go. A pod that used up its time does not count as disrupted by others: Job policies
+/// would recreate such pods without counting them.
 fn disruption(reason: &str, message: &str) -> Condition {
     let kind = if reason == TIMED_OUT { "divvy.dev/Stopped" } else { "DisruptionTarget" };
     Condition { kind: kind.into(), status: "True".into(), reason: reason.into(), message: message.into() }
@@ -437,7 +437,7 @@ async fn client(file: Option<&Path>) -> Result<Client, ConnectError> {
         None => Config::infer().await.map_err(|error| ConnectError::Nowhere(error.to_string()))?,
     };
     config.connect_timeout = Some(CONNECT_WITHIN);
-    // What is tried again, when and how often is decided here.
+    // This module decides what is retried, when and how often.
     config.default_retry = false;
     Client::try_from(config).map_err(|error| ConnectError::Client(error.to_string()))
 }

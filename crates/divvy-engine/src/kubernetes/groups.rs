@@ -1,4 +1,4 @@
-//! Groups of pods as other schedulers' custom resources say them: Volcano's, and those of the coscheduling plugin.
+//! Pod groups from the custom resources of other schedulers: Volcano, and the coscheduling plugin.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,19 +7,19 @@ use serde::Deserialize;
 use super::objects::{Meta, Pod};
 use super::watch::{Change, Watched};
 
-/// Annotations that name a pod's group at Volcano.
+/// Annotations that name a pod's Volcano group.
 const VOLCANO: [&str; 2] = ["scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name"];
-/// The label that names a pod's group at the coscheduling plugin.
+/// The label that names a pod's coscheduling group.
 const COSCHEDULING: &str = "scheduling.x-k8s.io/pod-group";
 
-/// Whose groups.
+/// The scheduler whose group it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Volcano,
     Coscheduling,
 }
 
-/// A group, as far as it is looked at.
+/// The fields of a group that are used.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct PodGroup {
@@ -33,12 +33,12 @@ struct Spec {
     min_member: i64,
 }
 
-/// A group of Volcano's.
+/// A Volcano group.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(transparent)]
 pub(super) struct OfVolcano(pub(super) PodGroup);
 
-/// A group of the coscheduling plugin's.
+/// A coscheduling group.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(transparent)]
 pub(super) struct OfCoscheduling(pub(super) PodGroup);
@@ -58,7 +58,7 @@ impl Watched for OfCoscheduling {
 }
 
 impl Kind {
-    /// A group's name among all: whose it is, namespace and name.
+    /// Returns a group's unique name: scheduler, namespace and name.
     fn name(self, namespace: &str, name: &str) -> String {
         let whose = match self {
             Self::Volcano => "Volcano",
@@ -68,7 +68,7 @@ impl Kind {
     }
 }
 
-/// The group that a pod says it is of.
+/// Returns the group that a pod names.
 pub(super) fn of(pod: &Pod) -> Option<String> {
     let Meta { namespace, labels, annotations, .. } = &pod.metadata;
     let at_volcano = VOLCANO.iter().find_map(|key| annotations.get(*key));
@@ -76,23 +76,23 @@ pub(super) fn of(pod: &Pod) -> Option<String> {
     at_volcano.or_else(|| Some(Kind::Coscheduling.name(namespace, labels.get(COSCHEDULING)?)))
 }
 
-/// The groups there are: how many pods of each start together.
+/// The known groups: how many pods of each start together.
 #[derive(Debug, Default)]
 pub(super) struct Groups {
     minimum: BTreeMap<String, u32>,
     listed: (bool, bool),
 }
 
-/// A group's name, and how many of its pods start together; nothing where it is gone.
+/// A group's name, and how many of its pods start together; `None` where it is gone.
 pub(super) type GroupNews = (String, Option<u32>);
 
 impl Groups {
-    /// Whether both kinds have been listed.
+    /// Returns whether both kinds have been listed.
     pub(super) fn is_listed(&self) -> bool {
         self.listed == (true, true)
     }
 
-    /// Takes what has happened to groups of a kind; gives what is new of it.
+    /// Takes a change to groups of a kind; returns the news.
     pub(super) fn see(&mut self, kind: Kind, change: Change<PodGroup>) -> Vec<GroupNews> {
         let name = |group: &PodGroup| kind.name(&group.metadata.namespace, &group.metadata.name);
         match change {
@@ -118,7 +118,7 @@ impl Groups {
     }
 
     fn note(&mut self, name: String, group: Option<&PodGroup>) -> Option<GroupNews> {
-        // A group that says nothing of its size is one of pods that start alone.
+        // A group without a size has pods that start alone.
         let minimum = group.map(|group| u32::try_from(group.spec.min_member.max(1)).unwrap_or(u32::MAX));
         let before = match minimum {
             Some(minimum) => self.minimum.insert(name.clone(), minimum),

@@ -1,5 +1,5 @@
-//! Two lanes to the server: bindings and evictions, which somebody waits for, and what is only told. While anything of the first
-//! is under way, few are told, one after the other.
+//! Two lanes to the server: an urgent one for bindings and evictions, which somebody waits for, and a patient one for messages.
+//! While an urgent write is under way, messages go out slowly, one after the other.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -7,20 +7,20 @@ use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// The pause before each of the few: twenty a second cost a server little, and what pods wait for is told in the end, however
-/// long the others take.
+/// The pause before each slow message: twenty a second cost the server little, and messages arrive in the end, however long
+/// the urgent writes take.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// One of the two.
+/// One of the two lanes.
 #[derive(Clone)]
 pub(super) enum Lane {
-    /// What somebody waits for, and how much of it is under way.
+    /// Writes that somebody waits for, with how many are under way.
     Urgent(Arc<AtomicUsize>),
-    /// What is only told, beside how much that is urgent.
+    /// Messages, with how many urgent writes are under way.
     Patient(Arc<AtomicUsize>, Arc<Semaphore>),
 }
 
-/// A write on its way: over when it is dropped.
+/// A write on its way: its turn ends when this is dropped.
 pub(super) enum Turn {
     Urgent(Arc<AtomicUsize>),
     Few(Option<OwnedSemaphorePermit>),
@@ -28,13 +28,13 @@ pub(super) enum Turn {
 }
 
 impl Lane {
-    /// Both: the urgent one first.
+    /// Makes both lanes, the urgent one first.
     pub(super) fn pair() -> (Self, Self) {
         let urgent = Arc::new(AtomicUsize::new(0));
         (Self::Urgent(Arc::clone(&urgent)), Self::Patient(urgent, Arc::new(Semaphore::new(1))))
     }
 
-    /// Waits for the turn of a write.
+    /// Waits until a write may go out.
     pub(super) async fn turn(&self) -> Turn {
         match self {
             Self::Urgent(under_way) => {

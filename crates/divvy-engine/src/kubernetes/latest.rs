@@ -1,5 +1,5 @@
-//! What is said of a thing, the last word last: writes are many at once, and each is tried until the server has taken it. Of one thing
-//! at most one is under way; what comes meanwhile waits, and of that only the latest is sent. Of what is settled nothing more is said.
+//! Keeps the last message about a thing last. Many writes run at once, each retried until the server accepts it. Per thing at most one
+//! is under way; of those that come meanwhile only the latest is sent. About a settled thing nothing more is sent.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -7,23 +7,23 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-/// What is under way.
+/// The messages under way.
 #[derive(Default)]
 pub(super) struct Latest(Mutex<Books>);
 
 #[derive(Default)]
 struct Books {
-    /// By what it is about, and what is to be sent after it.
+    /// By thing, with the message to send next.
     under_way: HashMap<String, Option<Value>>,
     settled: HashSet<String>,
 }
 
-/// How often it is looked whether a write is over.
+/// How often to check whether a write is over.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 impl Latest {
-    /// Whether a body about something is to be sent now, and then what [`Self::next`] gives, until that is nothing. Else somebody is at
-    /// it already, who sends it then, or nothing more is to be said.
+    /// Returns whether the caller has to send this message, and then everything that [`Self::next`] returns until that is `None`.
+    /// Otherwise another caller sends it in its turn, or nothing more may be sent.
     pub(super) fn begin(&self, about: &str, body: &Value) -> bool {
         let mut books = self.books();
         if books.settled.contains(about) {
@@ -41,7 +41,7 @@ impl Latest {
         }
     }
 
-    /// What is to be sent now; where there is nothing, nothing is under way any more.
+    /// Returns the message to send now; with `None`, nothing is under way about it any more.
     pub(super) fn next(&self, about: &str) -> Option<Value> {
         let mut books = self.books();
         let is_settled = books.settled.contains(about);
@@ -52,22 +52,22 @@ impl Latest {
         next
     }
 
-    /// Has nothing more said of something.
+    /// Stops all further messages about a thing.
     pub(super) fn settle(&self, about: String) {
         self.books().settled.insert(about);
     }
 
-    /// Takes that back.
+    /// Allows messages about a thing again.
     pub(super) fn reopen(&self, about: &str) {
         self.books().settled.remove(about);
     }
 
-    /// Whether nothing more is to be said of it.
+    /// Returns whether a thing is settled.
     pub(super) fn is_settled(&self, about: &str) -> bool {
         self.books().settled.contains(about)
     }
 
-    /// Waits until nothing is under way about something.
+    /// Waits until no message about a thing is under way.
     pub(super) async fn quiet(&self, about: &str) {
         while self.books().under_way.contains_key(about) {
             tokio::time::sleep(LOOK_EVERY).await;
@@ -85,7 +85,7 @@ mod tests {
     use serde_json::json;
     use std::cell::RefCell;
 
-    /// Says a word that takes so long.
+    /// Sends a word, which takes the given time.
     async fn wait_and_say(
         latest: &Latest,
         sent: &RefCell<Vec<Value>>,

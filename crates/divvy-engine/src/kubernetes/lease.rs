@@ -1,6 +1,6 @@
-//! Leadership: a Lease says which of several replicas writes. Who holds it renews it, and writes only while the rest of it is
-//! longer than a write may take; who takes it over from another waits for as long as a write may take before it looks at
-//! anything. So what the last leader wrote is there when the next one lists, whatever became of the answers.
+//! Leadership: a Lease says which of several replicas writes. The holder renews it, and writes only while the lease lasts
+//! longer than a write may take. A replica that takes it over from another first waits as long as a write may take. So
+//! everything that the last leader wrote is there when the next one lists, whether or not its answers arrived.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -13,44 +13,44 @@ use serde_json::json;
 
 use super::engine::ConnectError;
 
-/// The namespace of what is the scheduler's own.
+/// The namespace of the scheduler's own objects.
 pub const NAMESPACE: &str = "divvy-system";
-/// How often a lease is renewed while it lasts once.
+/// How many times a lease is renewed within its duration.
 const RENEWALS: u32 = 5;
-/// How much sooner it is tried again where that went wrong.
+/// How many times sooner a failed renewal is retried.
 const SOONER: u32 = 8;
 /// What part of a lease a write may take.
 const WRITE_PART: u32 = 3;
-/// How often somebody who waits for the lease looks whether it is to end.
+/// How often a replica that waits for the lease checks whether it has to end.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// Until when this replica leads, and how long its writes may take.
 #[derive(Debug)]
 pub(super) struct Leadership {
     began: Instant,
-    /// Milliseconds since it began; 0 once another leads.
+    /// Milliseconds since `began`; 0 once another replica leads.
     until_ms: AtomicU64,
     lasts: Duration,
 }
 
 impl Leadership {
-    /// That of nobody.
+    /// The leadership of nobody.
     pub(super) fn none() -> Self {
         Self { began: Instant::now(), until_ms: AtomicU64::new(0), lasts: Duration::ZERO }
     }
 
-    /// What one request may take.
+    /// Returns how long one request may take.
     pub(super) fn within(&self) -> Duration {
         self.lasts / WRITE_PART
     }
 
-    /// Whether a request that is sent now is over before the lease is.
+    /// Returns whether a request sent now ends before the lease does.
     pub(super) fn may_write(&self) -> bool {
         let rest = Duration::from_millis(self.until_ms.load(Ordering::Relaxed));
         rest.saturating_sub(self.began.elapsed()) > self.within()
     }
 
-    /// Whether another may lead by now.
+    /// Returns whether another replica may lead by now.
     pub(super) fn is_over(&self) -> bool {
         self.began.elapsed() >= Duration::from_millis(self.until_ms.load(Ordering::Relaxed))
     }
@@ -92,11 +92,11 @@ struct Spec {
     lease_transitions: Option<u64>,
 }
 
-/// Who asks for which lease.
+/// A replica that asks for a lease.
 #[derive(Clone)]
 pub(super) struct Candidate {
     client: Client,
-    /// The lease's name: one per name of a scheduler.
+    /// The lease's name: one per scheduler name.
     name: String,
     /// How long it lasts.
     lasts: Duration,
@@ -110,12 +110,12 @@ impl Candidate {
         Self { client, name: scheduler.to_owned(), lasts, identity }
     }
 
-    /// Waits until this replica leads; `None` if it is to end before that. Gives the term, and how it is known whether that lasts.
+    /// Waits until this replica leads; `None` if it has to end before that. Returns the term, and a handle on the leadership.
     pub(super) async fn lead(
         self,
         end: &AtomicBool,
     ) -> Result<Option<(Term, Arc<Leadership>)>, ConnectError> {
-        // What was seen last, and since when it has not changed, by the clock here: clocks of replicas may differ.
+        // The last seen lease, and since when it is unchanged, by the local clock: replicas' clocks may differ.
         let mut seen: Option<(Lease, Instant)> = None;
         while !end.load(Ordering::Relaxed) {
             let asked_at = Instant::now();
@@ -151,7 +151,7 @@ impl Candidate {
         }
     }
 
-    /// Takes the lease if nobody has it, or whoever has it has not renewed it for as long as it lasts.
+    /// Takes the lease if nobody holds it, or if its holder has not renewed it for its whole duration.
     async fn take_over(
         &self,
         found: Option<Lease>,
@@ -168,7 +168,7 @@ impl Candidate {
         let Some((lease, since)) = seen.as_ref() else { return Ok(None) };
         let lasts = Duration::from_secs(lease.spec.lease_duration_seconds.unwrap_or(1));
         let holder = lease.spec.holder_identity.as_deref().unwrap_or_default();
-        // Its own name: it was taken, and the answer was lost.
+        // Our own name: we took it before, and the answer was lost.
         let is_free = holder.is_empty() || holder == self.identity;
         if !is_free && since.elapsed() <= lasts {
             return Ok(None);
@@ -194,7 +194,7 @@ impl Candidate {
         }
     }
 
-    /// Begins to renew the lease; where another had it before, waits until what that one wrote has arrived.
+    /// Begins to renew the lease; after another holder, waits until that one's writes have arrived.
     async fn begin(self, lease: Lease, asked_at: Instant, is_new: bool) -> (Term, Arc<Leadership>) {
         let leadership = Leadership { began: asked_at, until_ms: AtomicU64::new(0), lasts: self.lasts };
         leadership.renewed(asked_at);
@@ -208,7 +208,7 @@ impl Candidate {
         (term, leadership)
     }
 
-    /// Renews the lease until another has it.
+    /// Renews the lease until another replica holds it.
     async fn renew(self, mut lease: Lease, leadership: Arc<Leadership>) {
         let mut pause = self.lasts / RENEWALS;
         loop {
@@ -222,7 +222,7 @@ impl Candidate {
                     leadership.renewed(asked_at);
                     pause = self.lasts / RENEWALS;
                 }
-                // It is not what it was; or the answer to the last renewal was lost.
+                // The lease has changed, or the answer to the last renewal was lost.
                 Ok(None) => match self.get().await {
                     Ok(Some(there)) if there.spec.holder_identity == lease.spec.holder_identity => {
                         lease = there;
@@ -235,7 +235,7 @@ impl Candidate {
         }
     }
 
-    /// Lets go of the lease, so that the next leader need not wait for its end.
+    /// Gives up the lease, so that the next leader need not wait until it runs out.
     pub(super) async fn release(&self) {
         let Ok(Some(mut lease)) = self.get().await else { return };
         if lease.spec.holder_identity.as_deref() == Some(&self.identity) {
@@ -260,7 +260,7 @@ impl Candidate {
         }
     }
 
-    /// Writes the lease; `None` where it is not any more what it is thought to be.
+    /// Writes the lease; `None` if it has changed meanwhile.
     async fn write(&self, lease: Lease, method: &str) -> Result<Option<Lease>, ConnectError> {
         let path = if method == "POST" { self.path() } else { format!("{}/{}", self.path(), self.name) };
         let mut body = json!(lease);

@@ -1,11 +1,11 @@
 //! Pods of a Kubernetes cluster.
 //!
-//! Start at [`KubernetesEngine`]: watches (`watch`) tell what happens to nodes, pods and queues, `world` keeps what of it matters,
-//! and `writes` carries out what the core wants: bindings and evictions, as many at once as the server bears (`window`). What a
-//! pod asks for is read in `demand` (how much), `wishes` (where) and `quantity` (the numbers), a node in `nodes`.
+//! Start at [`KubernetesEngine`]. `watch` reports what happens to nodes, pods and queues, `world` keeps the relevant part, and
+//! `writes` carries out what the core wants: bindings and evictions, as many at once as the server can take (`window`). `demand`
+//! reads how much a pod asks for, `wishes` where it may run, `quantity` the numbers, and `nodes` reads a node.
 //!
-//! **Invariant:** what is not understood counts as taken. A pod on a node that no allocation of the pool put there is one of the
-//! others, whoever placed it; a wish that nobody here can look at is refused by name.
+//! **Invariant:** what is not understood counts as taken. A pod that no allocation of the pool put on its node counts among the
+//! others, whoever placed it. A wish that cannot be checked here is refused by name.
 
 mod affinity;
 mod demand;
@@ -38,7 +38,7 @@ pub use waiting::{
 };
 pub use wishes::{NODE_NAME, NotUnderstood, choice};
 
-/// The API group of what the pool adds to a cluster.
+/// The API group of the pool's custom resources.
 pub const GROUP: &str = "scheduling.divvy.dev";
 /// Its version.
 pub const VERSION: &str = "v1alpha1";
@@ -48,13 +48,13 @@ fn now() -> Time {
     Time(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
 }
 
-/// The time as events have it: RFC 3339, to the microsecond.
+/// The current time in the format of events: RFC 3339, to the microsecond.
 fn now_in_events() -> String {
     let now = jiff::Timestamp::from_millisecond(now().0).unwrap_or_default();
     format!("{now:.6}")
 }
 
-/// The time as the API writes it: RFC 3339, to the second.
+/// The current time in the format of the API: RFC 3339, to the second.
 fn now_text() -> String {
     let now = jiff::Timestamp::from_second(now().0 / 1000).unwrap_or_default();
     now.to_string()

@@ -1,4 +1,4 @@
-//! What a node has, in the core's words.
+//! What a node has, in the core's types.
 
 use std::collections::BTreeMap;
 
@@ -13,18 +13,18 @@ use super::objects::{Amounts, Node};
 use super::quantity::{milli_down, whole_down};
 use super::wishes::NODE_NAME;
 
-/// The taint of a node that takes nothing new: tolerated like any other.
+/// The taint of a cordoned node: tolerated like any other.
 const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
-/// What keeps a pod off, rather than only away as long as there is another place.
+/// The effects that keep a pod off; the others only make the node less preferred.
 const HARD: [&str; 2] = ["NoSchedule", "NoExecute"];
-/// No node has more devices; a larger number is a mistake of whoever wrote it.
+/// The most devices of a node; a larger number is a mistake in the node's status.
 const MOST_DEVICES: i64 = 4096;
 
 /// Labels of GPU feature discovery.
 const PRODUCT: &str = "nvidia.com/gpu.product";
 const MEMORY: &str = "nvidia.com/gpu.memory";
 
-/// A node and its devices. Devices have no names here: they are numbered, and stand for any.
+/// Returns a node and its devices. Devices have no names here: they are numbered, and stand for any.
 pub(super) fn read(node: &Node) -> (NodeSpec, Vec<DeviceSpec>) {
     let (meta, allocatable) = (&node.metadata, &node.status.allocatable);
     let extras = allocatable.iter().filter(|(name, _)| !COUNTED.contains(&name.as_str()));
@@ -44,7 +44,7 @@ pub(super) fn read(node: &Node) -> (NodeSpec, Vec<DeviceSpec>) {
 /// Resources that have fields of their own.
 const COUNTED: [&str; 4] = ["cpu", "memory", "pods", GPU];
 
-/// What cannot be read is not there.
+/// Returns an amount; one that cannot be read counts as 0.
 fn amount(allocatable: &Amounts, name: &str) -> i64 {
     allocatable.get(name).and_then(|text| whole_down(text)).unwrap_or(0)
 }
@@ -63,7 +63,7 @@ fn taints(node: &Node) -> Vec<Taint> {
             effect: taint.effect.clone(),
         })
         .collect();
-    // The controller that writes this taint comes a moment after the field was set.
+    // The controller writes this taint a moment after the field is set.
     if node.spec.unschedulable && !taints.iter().any(|taint| taint.key == UNSCHEDULABLE) {
         let (key, effect) = (UNSCHEDULABLE.into(), "NoSchedule".into());
         taints.push(Taint { key, value: String::new(), effect });
@@ -94,7 +94,7 @@ fn devices(node: &Node) -> Vec<DeviceSpec> {
         memory_mib,
         nominal_gb: known.map(|known| known.variant.memory_gb),
         bandwidth_gb_s: Newer(known.map(|known| known.bandwidth_gb_s())),
-        // No links, and no NUMA node: which devices a pod gets is not the scheduler's to say, so it never has several in one island (L4).
+        // No links and no NUMA node: the scheduler does not choose a pod's devices, so it must never count on several in one island (L4).
         ..DeviceSpec::default()
     };
     let count = amount(&node.status.allocatable, GPU).min(MOST_DEVICES) as u32;

@@ -1,4 +1,4 @@
-//! The parts of Kubernetes' objects that placement needs. What is not named here is not kept: it is passed over while reading.
+//! The parts of Kubernetes objects that placement needs. Other fields are skipped while reading.
 
 use std::collections::BTreeMap;
 
@@ -7,33 +7,33 @@ use serde::{Deserialize, Serialize};
 /// Amounts by resource name, as written.
 pub type Amounts = BTreeMap<String, String>;
 
-/// What all objects have.
+/// The metadata of every object.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Meta {
     /// Unique in its namespace.
     pub name: String,
-    /// Empty for what belongs to none.
+    /// Empty for objects without a namespace.
     pub namespace: String,
     /// Unique for ever.
     pub uid: String,
-    /// Which state of the object this is.
+    /// The version of the object.
     pub resource_version: String,
-    /// Which state of its spec this is.
+    /// The version of its spec.
     pub generation: i64,
     /// When it was made, as RFC 3339.
     pub creation_timestamp: String,
     /// When it was told to go.
     pub deletion_timestamp: Option<String>,
-    /// By which others choose it.
+    /// The labels by which it is selected.
     pub labels: BTreeMap<String, String>,
-    /// What others say of it.
+    /// Its annotations.
     pub annotations: BTreeMap<String, String>,
-    /// Who made it.
+    /// Its owners.
     pub owner_references: Vec<OwnerReference>,
 }
 
-/// Who made an object.
+/// The owner of an object.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct OwnerReference {
@@ -45,7 +45,7 @@ pub struct OwnerReference {
     pub name: String,
     /// Its uid.
     pub uid: String,
-    /// Whether it makes another when this one goes.
+    /// Whether it replaces the object when that is gone.
     pub controller: bool,
 }
 
@@ -53,19 +53,19 @@ pub struct OwnerReference {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Node {
-    /// What all objects have.
+    /// The metadata.
     pub metadata: Meta,
-    /// What is wanted of it.
+    /// The wanted state.
     pub spec: NodeSpec,
-    /// How it is.
+    /// The actual state.
     pub status: NodeStatus,
 }
 
-/// What is wanted of a node.
+/// The wanted state of a node.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct NodeSpec {
-    /// Whether it takes nothing new.
+    /// Whether it takes no new pods.
     pub unschedulable: bool,
     /// What keeps pods off.
     pub taints: Vec<Taint>,
@@ -77,17 +77,17 @@ pub struct NodeSpec {
 pub struct Taint {
     /// Its name.
     pub key: String,
-    /// What it says beyond that.
+    /// The taint's value.
     pub value: String,
     /// NoSchedule, PreferNoSchedule or NoExecute.
     pub effect: String,
 }
 
-/// How a node is.
+/// The actual state of a node.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct NodeStatus {
-    /// What pods can have of it.
+    /// What pods can use of it.
     pub allocatable: Amounts,
 }
 
@@ -95,19 +95,19 @@ pub struct NodeStatus {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Pod {
-    /// What all objects have.
+    /// The metadata.
     pub metadata: Meta,
-    /// What is wanted.
+    /// The wanted state.
     pub spec: PodSpec,
-    /// How it is.
+    /// The actual state.
     pub status: PodStatus,
 }
 
-/// What is wanted of a pod.
+/// The wanted state of a pod.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodSpec {
-    /// Who gives it a node.
+    /// The scheduler that gives it a node.
     pub scheduler_name: String,
     /// Its node, once it has one.
     pub node_name: Option<String>,
@@ -117,7 +117,7 @@ pub struct PodSpec {
     pub preemption_policy: Option<String>,
     /// What it runs.
     pub containers: Vec<Container>,
-    /// What it runs before, and beside.
+    /// What it runs before the containers, and beside them.
     pub init_containers: Vec<Container>,
     /// What the runtime needs beyond the containers.
     pub overhead: Amounts,
@@ -127,9 +127,9 @@ pub struct PodSpec {
     pub node_selector: BTreeMap<String, String>,
     /// What else it wants of its place.
     pub affinity: Affinity,
-    /// Taints that it puts up with.
+    /// Taints that it tolerates.
     pub tolerations: Vec<Toleration>,
-    /// What it waits for before anyone may give it a node.
+    /// What must be lifted before a scheduler may give it a node.
     pub scheduling_gates: Vec<Gate>,
     /// How its pods are spread.
     pub topology_spread_constraints: Vec<Spread>,
@@ -145,7 +145,7 @@ pub struct PodSpec {
     pub active_deadline_seconds: Option<i64>,
 }
 
-/// What a pod runs.
+/// A container of a pod.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Container {
@@ -159,7 +159,7 @@ pub struct Container {
     pub restart_policy: Option<String>,
 }
 
-/// What is asked for.
+/// The resources asked for.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Resources {
@@ -197,11 +197,11 @@ pub struct Spread {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Affinity {
-    /// Of the node.
+    /// Conditions on the node.
     pub node_affinity: NodeAffinity,
-    /// Of the pods there.
+    /// Pods that must be near.
     pub pod_affinity: PodAffinity,
-    /// Of the pods that are not there.
+    /// Pods that must not be near.
     pub pod_anti_affinity: PodAffinity,
 }
 
@@ -209,11 +209,11 @@ pub struct Affinity {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NodeAffinity {
-    /// What has to be.
+    /// Conditions that must hold.
     pub required_during_scheduling_ignored_during_execution: Option<NodeSelector>,
 }
 
-/// Terms of which one has to hold.
+/// Terms of which at least one must hold.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NodeSelector {
@@ -221,17 +221,17 @@ pub struct NodeSelector {
     pub node_selector_terms: Vec<NodeSelectorTerm>,
 }
 
-/// Requirements that hold together.
+/// Requirements that must all hold.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NodeSelectorTerm {
-    /// Of labels.
+    /// On labels.
     pub match_expressions: Vec<Requirement>,
-    /// Of fields: the node's name.
+    /// On fields: the node's name.
     pub match_fields: Vec<Requirement>,
 }
 
-/// What a label or field has to be.
+/// What a label or field must be.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Requirement {
@@ -247,39 +247,39 @@ pub struct Requirement {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodAffinity {
-    /// What has to be.
+    /// Conditions that must hold.
     pub required_during_scheduling_ignored_during_execution: Vec<PodAffinityTerm>,
 }
 
-/// Other pods, and what nodes have alike that are near each other.
+/// Other pods, and the node label by which nodes are near each other.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodAffinityTerm {
-    /// Which pods: nobody without it, all if it is empty.
+    /// Which pods: none if absent, all if empty.
     pub label_selector: Option<LabelSelector>,
-    /// The label of nodes that says where they lie.
+    /// The node label that says where nodes lie.
     pub topology_key: String,
-    /// Of which namespaces.
+    /// The pods' namespaces.
     pub namespaces: Vec<String>,
-    /// And of which others, by labels; of all if it is empty.
+    /// Further namespaces, by labels; all if empty.
     pub namespace_selector: Option<LabelSelector>,
-    /// Labels that the others have as the pod has them.
+    /// Labels that the other pods share with the pod.
     pub match_label_keys: Vec<String>,
-    /// Labels that they have otherwise.
+    /// Labels in which the other pods differ from the pod.
     pub mismatch_label_keys: Vec<String>,
 }
 
-/// What labels have to be, all of it.
+/// What labels must be: all conditions hold.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct LabelSelector {
     /// They have these values.
     pub match_labels: BTreeMap<String, String>,
-    /// And are like this.
+    /// They meet these requirements.
     pub match_expressions: Vec<Requirement>,
 }
 
-/// Taints that a pod puts up with.
+/// Taints that a pod tolerates.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Toleration {
@@ -293,17 +293,17 @@ pub struct Toleration {
     pub effect: String,
 }
 
-/// How a pod is.
+/// The actual state of a pod.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodStatus {
     /// Pending, Running, Succeeded, Failed or Unknown.
     pub phase: String,
-    /// Since when the kubelet has it, as RFC 3339.
+    /// When the kubelet accepted it, as RFC 3339.
     pub start_time: Option<String>,
     /// What is said of it.
     pub conditions: Vec<Condition>,
-    /// How its containers are.
+    /// The state of its containers.
     pub container_statuses: Vec<ContainerStatus>,
 }
 
@@ -322,15 +322,15 @@ pub struct Condition {
     pub message: String,
 }
 
-/// How a container is.
+/// The status of a container.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct ContainerStatus {
-    /// What it does.
+    /// Its state.
     pub state: ContainerState,
 }
 
-/// What a container does.
+/// The state of a container.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct ContainerState {
@@ -346,19 +346,19 @@ pub struct Terminated {
     pub exit_code: i32,
 }
 
-/// A queue, as its custom resource says it. Its fields are read where queues.yaml is.
+/// A queue as a custom resource. Its spec is read like queues.yaml.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct QueueObject {
-    /// What all objects have.
+    /// The metadata.
     pub metadata: Meta,
-    /// What is wanted.
+    /// The wanted state.
     pub spec: serde_json::Value,
-    /// What is said of it.
+    /// The actual state.
     pub status: QueueStatus,
 }
 
-/// What is said of a queue.
+/// The status of a queue.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct QueueStatus {
@@ -369,7 +369,7 @@ pub struct QueueStatus {
     pub running: u64,
     /// Jobs that wait.
     pub waiting: u64,
-    /// The GPUs that its jobs and those below it have.
+    /// The GPUs held by its jobs and by those below it.
     pub gpus: u64,
     /// The GPUs that are due to them.
     pub gpus_due: Option<i64>,
@@ -381,39 +381,39 @@ pub struct QueueStatus {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Usage {
-    /// As of when it is reckoned: RFC 3339.
+    /// The time for which the numbers hold: RFC 3339.
     pub as_of: String,
     /// GPU-seconds that its own jobs used, decayed.
     pub gpu_seconds: i64,
-    /// GPU-seconds that were due to them and that others had, decayed; below zero where it is the other way round.
+    /// GPU-seconds that were due to them but held by others, decayed; negative where it is the other way round.
     pub credit_gpu_seconds: i64,
-    /// What of its budget is used, if it has one.
+    /// The used part of its budget, if it has one.
     pub budget: Option<BudgetUse>,
-    /// What of the GPU-hours pledged to it was used, if any were.
+    /// The used part of the GPU-hours pledged to it, if any were.
     pub pledged: Option<PledgeUse>,
-    /// The same of its users, where it is divided among them.
+    /// The usage of its users, where it is divided among them.
     pub users: Vec<UserUse>,
 }
 
-/// What a queue and those below it have used of its budget.
+/// The budget that a queue and those below it have used.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct BudgetUse {
     /// In this period.
     pub used_gpu_seconds: i64,
-    /// Carried from the one before.
+    /// Carried over from the last period.
     pub carried_gpu_seconds: i64,
     /// When it renews: RFC 3339.
     pub renews_at: String,
 }
 
-/// What a queue and those below it have used of what was pledged to them.
+/// The pledged GPU-hours that a queue and those below it have used.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PledgeUse {
     /// In this period.
     pub used_gpu_seconds: i64,
-    /// When that ends: RFC 3339.
+    /// When the period ends: RFC 3339.
     pub ends_at: String,
 }
 
@@ -425,6 +425,6 @@ pub struct UserUse {
     pub name: String,
     /// GPU-seconds, decayed.
     pub gpu_seconds: i64,
-    /// GPU-seconds that were due and that others had, decayed.
+    /// GPU-seconds that were due but held by others, decayed.
     pub credit_gpu_seconds: i64,
 }

@@ -1,33 +1,33 @@
-//! Quantities as Kubernetes writes them: `500m`, `1.5`, `40Gi`, `12e6`. Read into whole numbers of a unit, exactly.
+//! Quantities in Kubernetes notation: `500m`, `1.5`, `40Gi`, `12e6`. Parsed exactly, into whole numbers of a unit.
 
-/// Reads a quantity into thousandths, rounded up: what is asked for is never less than was written.
+/// Parses a quantity into thousandths, rounded up: a request is never less than what was written.
 pub(super) fn milli_up(text: &str) -> Option<i64> {
     scaled(text, 1000, true)
 }
 
-/// Reads a quantity into thousandths, rounded down: what is there is never more than was written.
+/// Parses a quantity into thousandths, rounded down: an offer is never more than what was written.
 pub(super) fn milli_down(text: &str) -> Option<i64> {
     scaled(text, 1000, false)
 }
 
-/// Reads a quantity into whole units, rounded up.
+/// Parses a quantity into whole units, rounded up.
 pub(super) fn whole_up(text: &str) -> Option<i64> {
     scaled(text, 1, true)
 }
 
-/// Reads a quantity into whole units, rounded down.
+/// Parses a quantity into whole units, rounded down.
 pub(super) fn whole_down(text: &str) -> Option<i64> {
     scaled(text, 1, false)
 }
 
-/// `None` for what is no quantity, or negative. Larger than an i64 is as large as an i64.
+/// Returns `None` for anything that is no quantity or negative. Values beyond an i64 become the largest i64.
 fn scaled(text: &str, unit: u128, up: bool) -> Option<i64> {
     let end = text.find(|c: char| !c.is_ascii_digit() && !"+-.".contains(c)).unwrap_or(text.len());
     let (number, suffix) = text.split_at(end);
     let number = number.strip_prefix('+').unwrap_or(number);
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
     let digits = format!("{whole}{fraction}");
-    // More digits than any quantity has: refused, rather than reckoned with.
+    // More digits than any real quantity has: refused rather than computed.
     if digits.is_empty() || digits.len() > 30 || !digits.bytes().all(|digit| digit.is_ascii_digit()) {
         return None;
     }

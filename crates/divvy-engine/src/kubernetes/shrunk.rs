@@ -1,5 +1,5 @@
-//! A node that has less than before. A device plugin that starts anew shows no devices for a moment, and all that runs goes on: so
-//! what pods of the pool are on is kept as it was, and what is missing counts as taken by others, as far as nobody has it.
+//! A node that has less than before. A device plugin that restarts shows no devices for a moment, while all pods run on. So a node
+//! with pods of the pool keeps its size, and what is missing counts as taken by others, as far as nobody holds it.
 
 use divvy_core::amount::Resource;
 use divvy_core::model::device::DeviceSpec;
@@ -9,7 +9,7 @@ use divvy_core::model::node::{NodeSpec, OthersHold};
 /// A node and its devices.
 pub(super) type Seen = (NodeSpec, Vec<DeviceSpec>);
 
-/// What a node has, with at least the amounts that it had before; and what is missing of those.
+/// Returns the node with at least its former amounts, and what is missing of them.
 pub(super) fn kept((before, devices_before): &Seen, (now, mut devices): Seen) -> (Seen, OthersHold) {
     let resources = before.extras.iter().chain(now.extras.iter()).map(|(resource, _)| resource);
     let most = |resource: &Resource| before.extras.of(resource).max(now.extras.of(resource));
@@ -35,7 +35,7 @@ pub(super) fn kept((before, devices_before): &Seen, (now, mut devices): Seen) ->
     ((spec, devices), missing)
 }
 
-/// What others hold of a node, with what is missing of it, as far as that is left by them and by the pool's own pods.
+/// Returns what others hold of a node, plus the missing part, as far as neither they nor the pool's own pods hold it.
 pub(super) fn with_missing(
     node: &Seen,
     (others, own): (&OthersHold, &OthersHold),

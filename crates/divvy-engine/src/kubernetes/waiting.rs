@@ -1,4 +1,4 @@
-//! A pod that waits for a node, and what it asks for, in the core's words.
+//! A pod that waits for a node, and its ask, in the core's types.
 
 use divvy_core::model::ask::{Alternative, Ask, DeviceAsk, DeviceClass, DrawAsk};
 use divvy_core::time::Span;
@@ -9,25 +9,25 @@ use super::{affinity, groups, wishes};
 
 /// The label that names a pod's queue.
 pub const QUEUE_LABEL: &str = "divvy.dev/queue";
-/// The label that says with how many others, itself included, a pod starts: those that have the same owner.
+/// The label that says how many pods of one owner, this pod included, start together.
 pub const GANG_LABEL: &str = "divvy.dev/gang";
-/// The annotation that says whether a pod may be taken back; without it, only one that somebody makes anew may.
+/// The annotation that says whether a pod may be taken back; by default, if a controller recreates it.
 pub const PREEMPTIBLE: &str = "divvy.dev/preemptible";
-/// The annotation that says how long a pod may run, such as 2h: the scheduler ends it then.
+/// The annotation that limits how long a pod may run, such as 2h: the scheduler ends it then.
 pub const TIME_LIMIT: &str = "divvy.dev/time-limit";
 /// The largest gang that a label can ask for.
 const LARGEST_GANG: u32 = 100_000;
 
-/// What happened to pods of the pool that have no allocation.
+/// News about pods of the pool that have no allocation.
 #[derive(Clone, Debug)]
 pub enum PodNews {
     /// It waits for a node.
     Waits(Box<Waiting>),
-    /// It waits no longer, since it is gone, is over, or somebody else gave it a node: its uid.
+    /// The uid of a pod that no longer waits: it is gone, is over, or another scheduler gave it a node.
     Gone(String),
-    /// It was on a node already when the term began.
+    /// A pod that was on a node already when the term began.
     Runs(Box<Running>),
-    /// A group's name, and how many of its pods start together; nothing where it is gone.
+    /// A group's name, and how many of its pods start together; `None` where it is gone.
     Group(String, Option<u32>),
 }
 
@@ -36,11 +36,11 @@ pub enum PodNews {
 pub struct Waiting {
     /// Unique for ever.
     pub uid: String,
-    /// Its namespace: whose it is.
+    /// Its namespace, which is its user.
     pub namespace: String,
     /// Its name.
     pub name: String,
-    /// When it was made, as RFC 3339.
+    /// When it was created, as RFC 3339.
     pub created: String,
     /// Its queue, if it names one.
     pub queue: Option<String>,
@@ -50,21 +50,21 @@ pub struct Waiting {
     pub preemptible: bool,
     /// Whether others may be taken back for it.
     pub preempts: bool,
-    /// With whom it starts, if not alone.
+    /// The pods that it starts with, if it does not start alone.
     pub gang: Option<Gang>,
     /// How long it may take to stop, in milliseconds.
     pub grace_ms: i64,
-    /// How long it may run, if it says so.
+    /// Its time limit, if it has one.
     pub time_limit: Option<Span>,
-    /// What it asks for, or why nobody here can give it.
+    /// Its ask, or why it cannot be met here.
     pub ask: Result<Ask, String>,
-    /// What is said of its place so far.
+    /// The condition that it has about its place so far.
     pub scheduled: Option<Condition>,
-    /// Whom events about it are about: its owner, or itself.
+    /// The subject of its events: its owner, or itself.
     pub subject: Subject,
 }
 
-/// Whom an event is about.
+/// The subject of an event.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Subject {
     /// The group and version of its kind.
@@ -82,9 +82,9 @@ pub struct Subject {
 /// The pods that start together.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Gang {
-    /// Whose pods they are: the owner's uid, or the group that they name.
+    /// The owner's uid, or the group that the pods name.
     pub of: String,
-    /// How many start together; nothing where the group's own object says it.
+    /// How many pods start together; `None` where the group's own object says it.
     pub minimum: Option<u32>,
 }
 
@@ -95,13 +95,13 @@ pub struct Running {
     pub pod: Waiting,
     /// Its node.
     pub node: String,
-    /// Since when, as RFC 3339: the kubelet's start, else its making.
+    /// When it started, as RFC 3339: the kubelet's start time, else its creation.
     pub since: String,
     /// Whether it was told to go.
     pub leaves: bool,
 }
 
-/// What a pod may take to stop if it does not say.
+/// The usual time that a pod may take to stop, in seconds.
 const USUAL_GRACE_S: i64 = 30;
 
 impl Waiting {
@@ -149,7 +149,7 @@ fn subject(meta: &Meta) -> Subject {
     }
 }
 
-/// Only what somebody makes anew may go, unless it says otherwise.
+/// Without an annotation, only a pod that a controller recreates may be taken back.
 fn preemptible(pod: &Pod) -> bool {
     match pod.metadata.annotations.get(PREEMPTIBLE).map(String::as_str) {
         Some("true") => true,
@@ -158,7 +158,7 @@ fn preemptible(pod: &Pod) -> bool {
     }
 }
 
-/// What is wrong with what a pod says of itself, while that keeps it waiting: who has a node runs on, whatever is written on it later.
+/// Checks a waiting pod's own labels and annotations. A pod that has a node runs on, whatever is written on it later.
 fn understood(pod: &Pod) -> Result<(), String> {
     if pod.spec.node_name.is_some() {
         return Ok(());
@@ -167,7 +167,7 @@ fn understood(pod: &Pod) -> Result<(), String> {
     time_limit(pod).map(drop)
 }
 
-/// How long a pod may run: as long as the kubelet lets it, and its annotation; or what is wrong with that.
+/// Returns how long a pod may run: the lower of the kubelet's limit and its annotation; or what is wrong.
 fn time_limit(pod: &Pod) -> Result<Option<Span>, String> {
     let text = pod.metadata.annotations.get(TIME_LIMIT);
     let said = text.map(|text| text.parse::<Span>().map_err(|error| error.to_string())).transpose();
@@ -180,7 +180,7 @@ fn time_limit(pod: &Pod) -> Result<Option<Span>, String> {
     Ok(said.into_iter().chain(deadline).min())
 }
 
-/// With whom a pod starts, or what is wrong with what it says of that.
+/// Returns the gang of a pod, or what is wrong with its label.
 fn gang(pod: &Pod) -> Result<Option<Gang>, String> {
     let Some(text) = pod.metadata.labels.get(GANG_LABEL) else {
         return Ok(groups::of(pod).map(|of| Gang { of, minimum: None }));
@@ -195,7 +195,7 @@ fn gang(pod: &Pod) -> Result<Option<Gang>, String> {
     Ok(Some(Gang { of, minimum: Some(minimum) }))
 }
 
-/// What a pod asks for. Nothing of it is left open: what it does not ask for it does not get.
+/// Returns the ask of a pod. Nothing is left open: a pod does not get what it does not ask for.
 fn ask(pod: &Pod) -> Result<Ask, String> {
     let demand = Demand::of(pod).map_err(|error| error.to_string())?;
     let nodes = wishes::choice(&pod.spec).map_err(|error| error.to_string())?;

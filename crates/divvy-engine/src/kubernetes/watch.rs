@@ -1,5 +1,5 @@
-//! Watching: lists the objects of a kind, then follows what happens to them, for ever. A watch that was cut goes on where it was;
-//! one that is too old (410 Gone) begins anew with a list.
+//! Watches: list the objects of a kind, then follow their changes for ever. A watch that breaks continues where it was; one that
+//! is too old (410 Gone) starts again with a list.
 
 use std::time::Duration;
 
@@ -11,19 +11,19 @@ use serde::de::DeserializeOwned;
 
 use super::objects::Meta;
 
-/// What happened to objects of a kind.
+/// A change to the objects of a kind.
 #[derive(Clone, Debug)]
 pub(super) enum Change<T> {
-    /// These are there, and no others.
+    /// These objects exist, and no others.
     All(Vec<T>),
-    /// This one is there, or is not what it was.
+    /// This object is new or has changed.
     Is(Box<T>),
-    /// This one is gone.
+    /// This object is gone.
     Gone(Box<T>),
 }
 
 impl<T> Change<T> {
-    /// The same of something made of each object.
+    /// Converts each object in the change.
     pub(super) fn map<U>(self, of: impl Fn(T) -> U) -> Change<U> {
         match self {
             Self::All(all) => Change::All(all.into_iter().map(of).collect()),
@@ -43,15 +43,15 @@ pub(super) trait Watched: DeserializeOwned + Clone + Send + 'static {
 
 /// How many objects one answer holds: a few MB of pods.
 const PAGE: usize = 500;
-/// How long the server keeps a watch; it is renewed from where it was.
+/// How long the server keeps a watch, in seconds; it is renewed from where it was.
 const WATCH_S: u32 = 290;
-/// Bookmarks come every minute: a connection that is silent for longer than two is dead.
+/// Bookmarks come every minute: a connection that is silent for more than two minutes is dead.
 const SILENCE: Duration = Duration::from_secs(130);
-/// What a list may take at most.
+/// How long a list may take at most.
 const LIST_WITHIN: Duration = Duration::from_secs(60);
-/// What may pass until a watch begins: that does not wait for anything to happen.
+/// How long a watch may take to begin: its beginning does not depend on any event.
 const WATCH_WITHIN: Duration = Duration::from_secs(20);
-/// How long to wait after a failure: doubled up to the most.
+/// How long to wait after a failure: doubled from the first value up to the second.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 
 /// One page of a list.
@@ -73,11 +73,11 @@ struct ListMeta {
 enum Cut {
     /// Nobody listens any more.
     Unheard,
-    /// What it knew is too old: a list has to come first.
+    /// Its version is too old: a list has to come first.
     TooOld,
 }
 
-/// Tells all that happens to objects of a kind that have these labels (all, if it is empty), until nobody listens.
+/// Reports all changes to objects of a kind with these labels (all objects, if empty), until nobody listens.
 pub(super) async fn follow<T: Watched>(client: Client, labels: String, tell: impl Fn(Change<T>) -> bool) {
     let chosen = &format!("{}?labelSelector={}", T::PATH, encoded(&labels));
     let mut pause = PAUSE.0;
@@ -92,7 +92,7 @@ pub(super) async fn follow<T: Watched>(client: Client, labels: String, tell: imp
                     return;
                 }
             }
-            // A kind that the server does not know yet has no objects.
+            // A kind that the server does not know yet: it has no objects.
             Ok(Err(kube::Error::Api(status))) if status.code == 404 => {
                 pause = PAUSE.1;
                 if !tell(Change::All(Vec::new())) {
@@ -107,7 +107,7 @@ pub(super) async fn follow<T: Watched>(client: Client, labels: String, tell: imp
     }
 }
 
-/// All objects, page by page, and the version that they are of.
+/// Lists all objects, page by page; returns them with their version.
 async fn list<T: Watched>(client: &Client, chosen: &str) -> kube::Result<(Vec<T>, String)> {
     let (mut items, mut go_on) = (Vec::new(), String::new());
     loop {
@@ -121,7 +121,7 @@ async fn list<T: Watched>(client: &Client, chosen: &str) -> kube::Result<(Vec<T>
     }
 }
 
-/// Follows from a version on.
+/// Watches from a version on, again and again.
 async fn go_on<T: Watched>(
     of: (&Client, &str),
     mut version: String,
@@ -144,7 +144,7 @@ async fn go_on<T: Watched>(
     }
 }
 
-/// One watch, to its end.
+/// Runs one watch to its end.
 async fn watch<T: Watched>(
     (client, chosen): (&Client, &str),
     version: &mut String,
@@ -177,7 +177,7 @@ async fn watch<T: Watched>(
     Ok(None)
 }
 
-/// Text as it may stand in a path.
+/// Encodes a text for use in a path.
 fn encoded(text: &str) -> String {
     let byte = |byte: u8| match byte {
         b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' => char::from(byte).to_string(),

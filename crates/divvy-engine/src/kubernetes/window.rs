@@ -1,11 +1,11 @@
-//! How many requests are under way at once: more while the server bears it, fewer when it says that it is too much.
+//! How many requests may be under way at once: more while the server keeps up, fewer when it reports overload.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// How many there are at the start, at least and at most. Thirty-two fill two quiet cores of a server; more only wait there.
+/// The size at the start, the least and the most. Thirty-two requests keep two idle server cores busy; more would only wait.
 const SIZES: (usize, usize, usize) = (32, 2, 64);
 
 /// The requests that may be under way.
@@ -25,12 +25,12 @@ impl Window {
         }
     }
 
-    /// Waits for a place; it is free again when what is given back is dropped.
+    /// Waits for a place; dropping the permit frees it again.
     pub(super) async fn enter(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.places).acquire_owned().await.ok()
     }
 
-    /// A request went well: after as many as there are places, there is one more.
+    /// Notes a successful request: after as many as there are places, one place is added.
     pub(super) fn widen(&self) {
         let size = self.size.load(Ordering::Relaxed);
         if size < SIZES.2 && self.well.fetch_add(1, Ordering::Relaxed) >= size {
@@ -40,7 +40,7 @@ impl Window {
         }
     }
 
-    /// The server has too much to do: half as many places, as far as they are free.
+    /// Notes an overload of the server: halves the places, as far as they are free.
     pub(super) fn narrow(&self) {
         let size = self.size.load(Ordering::Relaxed);
         let fewer = (size / 2).min(size.saturating_sub(SIZES.1));
@@ -49,7 +49,7 @@ impl Window {
         self.well.store(0, Ordering::Relaxed);
     }
 
-    /// How many requests may be under way.
+    /// Returns how many requests may be under way.
     #[cfg(test)]
     fn size(&self) -> usize {
         self.size.load(Ordering::Relaxed)

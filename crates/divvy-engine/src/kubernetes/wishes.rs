@@ -1,4 +1,4 @@
-//! Where a pod may lie: its node selector, node affinity and tolerations; and what it asks for that is not understood here.
+//! Where a pod may run: its node selector, node affinity and tolerations; and which of its wishes are not understood.
 
 use std::collections::BTreeMap;
 
@@ -6,18 +6,18 @@ use divvy_core::model::choice::{Condition, Is, NodeChoice, Toleration};
 
 use super::objects::{NodeSelectorTerm, PodSpec, Requirement, Toleration as Tolerated};
 
-/// The label that stands for a node's name. No label can be called so.
+/// The label that stands for a node's name. No real label can have this name.
 pub const NODE_NAME: &str = ".metadata.name";
 
-/// The most of a text that is repeated to those who wrote it.
+/// The longest text that an error repeats to the user.
 const SHORT: usize = 60;
 
-/// Something that a pod asks for and nobody here understands: it is refused by name, never ignored.
+/// A wish of a pod that is not understood: it is refused by name, never ignored.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct NotUnderstood(pub String);
 
-/// On which nodes a pod may lie.
+/// Returns the nodes on which a pod may run.
 pub fn choice(spec: &PodSpec) -> Result<NodeChoice, NotUnderstood> {
     understood(spec)?;
     let own: Vec<Condition> = spec.node_selector.iter().map(has_label).collect();
@@ -26,7 +26,7 @@ pub fn choice(spec: &PodSpec) -> Result<NodeChoice, NotUnderstood> {
         None if own.is_empty() => Vec::new(),
         None => vec![own],
         Some(selector) => {
-            // A term that says nothing matches nothing.
+            // An empty term matches nothing.
             let says = |term: &&NodeSelectorTerm| {
                 !term.match_expressions.is_empty() || !term.match_fields.is_empty()
             };
@@ -44,7 +44,7 @@ fn has_label((label, value): (&String, &String)) -> Condition {
     Condition { label: label.clone(), is: Is::In(vec![value.clone()]) }
 }
 
-/// What no node meets.
+/// A condition that no node meets.
 fn nowhere() -> Condition {
     Condition { label: NODE_NAME.into(), is: Is::In(Vec::new()) }
 }
@@ -90,14 +90,14 @@ pub(super) fn refused(what: &str, text: &str) -> NotUnderstood {
     NotUnderstood(format!("{what} {:?}", text.chars().take(SHORT).collect::<String>()))
 }
 
-/// Volumes that say nothing of where a pod may lie.
+/// Volume types that do not restrict where a pod may run.
 const PLACELESS: [&str; 7] =
     ["emptyDir", "configMap", "secret", "downwardAPI", "projected", "hostPath", "image"];
 
-/// What a pod asks for that would have to be looked at here, and is not.
+/// Refuses wishes of a pod that placement would have to check and does not.
 fn understood(spec: &PodSpec) -> Result<(), NotUnderstood> {
     let refused = |what: &str| Err(NotUnderstood(what.to_owned()));
-    // Where it is only preferred (ScheduleAnyway), it leaves out no node.
+    // If it is only preferred (ScheduleAnyway), it excludes no node.
     if spec.topology_spread_constraints.iter().any(|it| it.when_unsatisfiable != "ScheduleAnyway") {
         return refused("topology spread constraints");
     }

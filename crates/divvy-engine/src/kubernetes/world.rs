@@ -1,5 +1,5 @@
-//! What is known of the cluster: its nodes, and what pods hold of them. Pods that the pool placed are its own; all others, whoever
-//! placed them, are what is taken off a node.
+//! What is known of the cluster: its nodes, and what pods hold of them. Pods that the pool placed are its own. All other pods,
+//! whoever placed them, reduce what a node has to give.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -18,30 +18,30 @@ use super::watch::Change;
 /// What is known of the cluster.
 #[derive(Debug, Default)]
 pub(super) struct World {
-    /// Whose pods are the pool's: those that name this scheduler.
+    /// The scheduler name that the pool's pods have.
     scheduler: String,
     nodes: BTreeMap<String, KnownNode>,
     pods: HashMap<String, KnownPod>,
     by_allocation: HashMap<AllocationId, String>,
-    /// Nodes of which others hold more or less than was last told.
+    /// Nodes of which others hold more or less than was last reported.
     touched: BTreeSet<String>,
-    /// What the core is to be told.
+    /// Observations for the core.
     observed: Vec<Observation>,
-    /// What the shell is to be told of pods that wait.
+    /// News about waiting pods for the shell.
     news: Vec<PodNews>,
-    /// Which kinds have been listed.
+    /// Whether nodes and pods have been listed.
     listed: (bool, bool),
 }
 
 #[derive(Debug, Default)]
 struct KnownNode {
-    /// As it was told last; nothing, while only pods speak of it.
+    /// The node as it was last reported; `None` while only pods mention it.
     is: Option<Seen>,
     is_gone: bool,
     others: OthersHold,
-    /// What pods hold that were placed from here.
+    /// What the pool's own pods hold.
     own: OthersHold,
-    /// What it had when those came, and has not any more.
+    /// What the node had when those pods came, and no longer has.
     missing: OthersHold,
 }
 
@@ -50,7 +50,7 @@ impl KnownNode {
         self.is.is_some() && !self.is_gone
     }
 
-    /// What others hold, and what is missing.
+    /// Returns what others hold, and what is missing.
     fn taken(&self) -> OthersHold {
         match self.is.as_ref().filter(|_| !self.missing.is_nothing()) {
             Some(is) => shrunk::with_missing(is, (&self.others, &self.own), &self.missing),
@@ -66,23 +66,23 @@ struct KnownPod {
     node: Option<String>,
     demand: Demand,
     is_over: bool,
-    /// Whether the shell was told that it waits.
+    /// Whether the shell was told that the pod waits.
     waits: bool,
     held: Held,
 }
 
-/// By whom a pod is held.
+/// Who holds a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Held {
-    /// By nobody here: on a node, it is one of the others.
+    /// Nobody here: on a node, it counts among the others.
     Nobody,
-    /// It was there when the term began, and nobody has said yet what becomes of it.
+    /// It was there when the term began, and is neither adopted nor left to others yet.
     Found,
-    /// By an allocation, on this node.
+    /// An allocation, on this node.
     Here(AllocationId, String, Told),
 }
 
-/// What the core was told of a task.
+/// What the core has been told about a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Told {
     Nothing,
@@ -90,7 +90,7 @@ enum Told {
     Ended,
 }
 
-/// Where a pod is to be found.
+/// The identity of a pod on the API server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Address {
     pub(super) namespace: String,
@@ -104,12 +104,12 @@ impl World {
         Self { scheduler: scheduler.to_owned(), ..Self::default() }
     }
 
-    /// Whether nodes and pods have been listed.
+    /// Returns whether nodes and pods have been listed.
     pub(super) fn is_listed(&self) -> bool {
         self.listed == (true, true)
     }
 
-    /// What the core is to be told since the last call: nodes before what is on them.
+    /// Returns what to tell the core since the last call: nodes before what is on them.
     pub(super) fn observations(&mut self) -> Vec<Observation> {
         let mut observed = std::mem::take(&mut self.observed);
         for name in std::mem::take(&mut self.touched) {
@@ -119,7 +119,7 @@ impl World {
         observed
     }
 
-    /// What the shell is to be told.
+    /// Returns what to tell the shell.
     pub(super) fn pod_news(&mut self) -> Vec<PodNews> {
         std::mem::take(&mut self.news)
     }
@@ -191,7 +191,7 @@ impl World {
         let is_ours = pod.spec.scheduler_name == self.scheduler;
         let is_new = before.is_none();
         let mut known = KnownPod::new(pod, before);
-        // What is bound before the first list is through was bound in an earlier term.
+        // A pod bound before the first list is complete was bound in an earlier term.
         if is_ours && is_new && !self.listed.1 && known.node.is_some() && !known.is_over {
             known.held = Held::Found;
             self.news.push(PodNews::Runs(Box::new(Running::new(pod))));
@@ -204,7 +204,7 @@ impl World {
         self.pods.insert(uid.clone(), known);
     }
 
-    /// Tells of a task's start and end.
+    /// Tells the core about a task's start and end.
     fn tell_core(&mut self, known: &mut KnownPod, pod: &Pod, now: Time) {
         let Held::Here(id, node, told) = &mut known.held else { return };
         let elsewhere = known.node.as_ref().filter(|there| there.as_str() != node.as_str());
@@ -225,7 +225,7 @@ impl World {
         }
     }
 
-    /// Tells whether a pod waits for a node from here.
+    /// Tells the shell whether a pod waits for a node from this scheduler.
     fn tell_shell(&mut self, known: &mut KnownPod, pod: &Pod) {
         let goes = pod.metadata.deletion_timestamp.is_some() || known.is_over;
         let waits = known.node.is_none() && !goes && pod.spec.scheduling_gates.is_empty();
@@ -249,7 +249,7 @@ impl World {
         self.news.push(PodNews::Gone(uid.to_owned()));
     }
 
-    /// Adds a pod to what is held of its node, by the pool or by others, or takes it off.
+    /// Adds a pod to what the pool or others hold of its node, or removes it.
     fn count(&mut self, pod: &KnownPod, times: i64) {
         let (name, is_own) = match (&pod.held, &pod.node) {
             _ if pod.is_over => return,
@@ -266,7 +266,7 @@ impl World {
         }
     }
 
-    /// Says by whom a pod is held from now on.
+    /// Sets who holds a pod from now on.
     fn hold(&mut self, uid: &str, held: Held) -> bool {
         let Some(mut pod) = self.pods.remove(uid) else { return false };
         self.count(&pod, -1);
@@ -276,7 +276,7 @@ impl World {
         true
     }
 
-    /// A pod is to go to a node, for an allocation; gives where it is to be found.
+    /// Gives a pod to an allocation on a node; returns its address.
     pub(super) fn give(&mut self, uid: &str, id: AllocationId, node: &str) -> Option<Address> {
         let told = match &self.pods.get(uid)?.held {
             Held::Here(before, _, told) if *before == id => *told,
@@ -287,41 +287,41 @@ impl World {
         self.address(uid)
     }
 
-    /// A pod that was found running belongs to an allocation from now on.
+    /// Gives a pod that was found running to an allocation.
     pub(super) fn adopt(&mut self, uid: &str, id: AllocationId) {
         let Some(node) = self.pods.get(uid).and_then(|pod| pod.node.clone()) else { return };
         self.hold(uid, Held::Here(id, node, Told::Started));
         self.by_allocation.insert(id, uid.to_owned());
     }
 
-    /// A pod that was found running is one of the others from now on.
+    /// Counts a pod that was found running among the others from now on.
     pub(super) fn leave(&mut self, uid: &str) -> Option<Address> {
         self.hold(uid, Held::Nobody);
         self.address(uid)
     }
 
-    /// The pod of an allocation.
+    /// Returns the pod of an allocation.
     pub(super) fn pod_of(&self, id: AllocationId) -> Option<Address> {
         self.address(self.uid_of(id)?)
     }
 
-    /// Its uid, also when it is gone.
+    /// Returns its uid, even when it is gone.
     pub(super) fn uid_of(&self, id: AllocationId) -> Option<&str> {
         self.by_allocation.get(&id).map(String::as_str)
     }
 
-    /// Whether a pod is there and has no node.
+    /// Returns whether a pod is there and has no node.
     pub(super) fn still_waits(&self, uid: &str) -> bool {
         self.pods.get(uid).is_some_and(|pod| pod.waits && pod.node.is_none())
     }
 
-    /// Where a pod is to be found.
+    /// Returns the address of a pod.
     pub(super) fn address(&self, uid: &str) -> Option<Address> {
         let pod = self.pods.get(uid)?;
         Some(Address { namespace: pod.namespace.clone(), name: pod.name.clone(), uid: uid.to_owned() })
     }
 
-    /// A task could not be bound, or is known to be over otherwise.
+    /// Ends a task that could not be bound, or that is known to be over otherwise.
     pub(super) fn end(&mut self, id: AllocationId, how: EndedHow, now: Time) {
         let pod = self.by_allocation.get(&id).and_then(|uid| self.pods.get_mut(uid));
         if let Some(KnownPod { held: Held::Here(held, _, told), .. }) = pod
@@ -335,7 +335,7 @@ impl World {
         self.observed.push(ended(id, how, now));
     }
 
-    /// The end of a task is known to all: its pod, if it is still there, is nobody's.
+    /// Forgets a task whose end is known: its pod, if it still exists, belongs to nobody.
     pub(super) fn forget(&mut self, id: AllocationId) {
         let Some(uid) = self.by_allocation.remove(&id) else { return };
         let is_held = |pod: &KnownPod| matches!(&pod.held, Held::Here(held, ..) if *held == id);
@@ -360,7 +360,7 @@ impl KnownPod {
             namespace: pod.metadata.namespace.clone(),
             name: pod.metadata.name.clone(),
             node: pod.spec.node_name.clone().filter(|node| !node.is_empty()),
-            // A request that nobody can read was never admitted by a server.
+            // The server never admits a request that cannot be read.
             demand: Demand::of(pod).unwrap_or_default(),
             is_over: is_over(pod),
             waits,
@@ -369,7 +369,7 @@ impl KnownPod {
     }
 }
 
-/// What ends a pod that is deleted.
+/// The signal that ends a deleted pod.
 const TERM: i32 = 15;
 
 fn ended(id: AllocationId, how: EndedHow, at: Time) -> Observation {
@@ -380,7 +380,7 @@ fn is_over(pod: &Pod) -> bool {
     ["Succeeded", "Failed"].contains(&pod.status.phase.as_str())
 }
 
-/// The exit code of the first container that failed; of a pod that failed otherwise, 1.
+/// Returns the exit code of the first container that failed; 1 for a pod that failed otherwise.
 fn exit_code(pod: &Pod) -> i32 {
     let codes = pod.status.container_statuses.iter().filter_map(|status| status.state.terminated.as_ref());
     let failed = codes.map(|terminated| terminated.exit_code).find(|code| *code != 0);

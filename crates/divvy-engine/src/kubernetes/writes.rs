@@ -1,5 +1,5 @@
-//! Writing: bindings, evictions and conditions, many at once. Each is idempotent: after a lost answer or a conflict the server is
-//! asked how things are, and what is there already is not done again.
+//! Writing: bindings, evictions and conditions, many at once. Each write is idempotent: after a lost answer or a conflict the
+//! server is asked for the present state, and what is done already is not repeated.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,55 +19,55 @@ use super::waiting::{Subject, TIME_LIMIT};
 use super::window::Window;
 use super::world::Address;
 
-/// Something to be written.
+/// A write to the server.
 #[derive(Clone, Debug)]
 pub(super) enum Write {
-    /// A pod gets its node.
+    /// Gives a pod its node.
     Bind(AllocationId, Address, Place),
-    /// A pod is told to go, for a reason.
+    /// Evicts a pod, for a reason.
     Evict(Address, Condition),
-    /// What keeps a pod waiting.
+    /// Tells a pod what keeps it waiting.
     Say(Address, Condition),
-    /// A pod is promised a node, or is not any more.
+    /// Promises a node to a pod, or takes the promise back.
     Nominate(Address, Option<String>),
-    /// Something has happened to a pod, or to the pods of an owner.
+    /// Makes an event about a pod, or about the pods of an owner.
     Event(Subject, Condition),
-    /// What is said of a queue: its name, and the generation that it is about.
+    /// Writes a queue's condition: its name, and the generation that it concerns.
     SayOfQueue(String, i64, Condition),
-    /// What a queue has and used, by its name.
+    /// Writes what a queue has and used, by its name.
     Tell(String, Box<QueueStatus>),
 }
 
-/// What a pod gets.
+/// The node that a pod gets.
 #[derive(Clone, Debug)]
 pub(super) struct Place {
     pub(super) node: String,
-    /// How long it may run, where it does not say so itself.
+    /// Its time limit, where it has none of its own.
     pub(super) limit: Option<Span>,
 }
 
 /// Why a pod did not get its node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum NotBound {
-    /// It is not there any more, or on its way out.
+    /// The pod no longer exists, or is being deleted.
     Gone,
-    /// The server does not want it, in its words.
+    /// The server refuses it, in its words.
     Refused(String),
 }
 
-/// What became of a binding.
+/// The result of a binding.
 pub(super) type Bound = (AllocationId, Result<(), NotBound>);
 
-/// For how long a binding is tried, and what the server does not permit.
+/// How long a binding, or a write that the server does not permit, is retried.
 const TRIED_FOR: Duration = Duration::from_secs(60);
-/// How long a refusal is kept: what the server does not want now it will not want in a moment.
+/// How long a refusal is held back: the server will not change its mind at once.
 const REFUSED_PAUSE: Duration = Duration::from_secs(5);
-/// How often a conflict is tried again.
+/// How often a conflict is retried.
 const CONFLICTS: u32 = 5;
-/// How long to wait before the next try: doubled up to the most.
+/// How long to wait before the next try: doubled from the first value up to the second.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
 
-/// Carries out what comes, as many at once as the window allows, until nothing comes any more.
+/// Carries out the writes, as many at once as the window allows, until none come any more.
 pub(super) async fn carry_out(
     post: Post,
     mut writes: UnboundedReceiver<Write>,
@@ -75,7 +75,7 @@ pub(super) async fn carry_out(
 ) {
     while let Some(write) = writes.recv().await {
         let patch = patch_of(&write);
-        // In the order in which they came: whoever is sending an earlier one sends it.
+        // In the order in which they came: the task that sends an earlier patch also sends this one.
         if patch.as_ref().is_some_and(|patch| !post.latest.begin(&patch.about, &patch.body)) {
             continue;
         }
@@ -87,7 +87,7 @@ pub(super) async fn carry_out(
                 Write::Bind(id, pod, place_there) => {
                     let bound = desk.bind(&pod, &place_there).await;
                     drop((place, turn));
-                    // The core tries again at once.
+                    // The core would retry at once.
                     if let Err(NotBound::Refused(_)) = &bound {
                         tokio::time::sleep(REFUSED_PAUSE).await;
                     }
@@ -104,7 +104,7 @@ pub(super) async fn carry_out(
     }
 }
 
-/// A change of what an object says: of one thing what is said last is what stands there in the end.
+/// A change of what an object says. Of several about the same thing, the last one is what remains.
 struct Patch {
     about: String,
     path: String,
@@ -112,7 +112,7 @@ struct Patch {
     body: Value,
 }
 
-/// What is to be changed by a write that says something.
+/// Returns the patch of a write that only says something.
 fn patch_of(write: &Write) -> Option<Patch> {
     match write {
         Write::Say(pod, condition) => Some(condition_of(pod, condition)),
@@ -143,20 +143,20 @@ fn status_of(pod: &Address, field: &str, status: &Value) -> Patch {
     Patch { about: about(&pod.uid, field), path, kind: STRATEGIC, body }
 }
 
-/// What became of one request.
+/// The result of one request.
 enum Answer {
     Done,
-    /// The server is busy, or nobody knows what became of it.
+    /// The server is busy, or the result is unknown.
     Again(String),
-    /// The server says that one may not: a server that has just started says so of everybody.
+    /// The server refuses for lack of rights: a server that has just started does so for everybody.
     NotPermitted(String),
-    /// It contradicts what is there.
+    /// It conflicts with the present state.
     Conflict,
     Missing,
     Refused(String),
 }
 
-/// Where writes are sent from.
+/// Sends writes.
 #[derive(Clone)]
 pub(super) struct Post {
     pub(super) client: Client,
@@ -170,7 +170,7 @@ impl Post {
     async fn bind(&self, pod: &Address, place: &Place) -> Result<(), NotBound> {
         let node = &place.node;
         let path = format!("/api/v1/namespaces/{}/pods/{}/binding", pod.namespace, pod.name);
-        // With the uid a pod that was made anew under the same name is not meant.
+        // The uid excludes a new pod of the same name.
         let mut metadata = json!({"name": pod.name, "namespace": pod.namespace, "uid": pod.uid});
         if let Some(limit) = place.limit {
             // The server copies the annotations of a binding to its pod.
@@ -178,7 +178,7 @@ impl Post {
         }
         let target = json!({"apiVersion": "v1", "kind": "Node", "name": node});
         let body = json!({"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target});
-        // What was said of its waiting must not arrive after it.
+        // Messages about its waiting must not arrive after the binding.
         self.latest.quiet(&about(&pod.uid, SCHEDULED)).await;
         let (started, mut pause) = (Instant::now(), PAUSE.0);
         loop {
@@ -205,7 +205,7 @@ impl Post {
         }
     }
 
-    /// The node that a pod has, empty for none; an error without a word where that cannot be told now.
+    /// Returns the node of a pod, empty for none; `Err(None)` where that cannot be told now.
     async fn where_is(&self, pod: &Address) -> Result<String, Option<NotBound>> {
         let path = format!("/api/v1/namespaces/{}/pods/{}", pod.namespace, pod.name);
         let request = http::Request::get(path).body(Vec::new()).map_err(|_| None)?;
@@ -220,7 +220,7 @@ impl Post {
         }
     }
 
-    /// Says why, then deletes the pod, which gets its own grace. What is said of a pod goes with it: the event stays.
+    /// Says why, then deletes the pod with its own grace. The pod's condition vanishes with it; the event stays.
     async fn evict(&self, pod: &Address, condition: &Condition) {
         let said = condition_of(pod, condition);
         if self.latest.begin(&said.about, &said.body) {
@@ -234,7 +234,7 @@ impl Post {
         self.event(&subject, condition).await;
     }
 
-    /// Sends a patch whose turn it is, and what has come since about the same.
+    /// Sends a patch whose turn it is, and the ones that have come since about the same thing.
     async fn send_all(&self, patch: Option<Patch>) {
         let Some(Patch { about, path, kind, body }) = patch else { return };
         let mut next = Some(body);
@@ -246,7 +246,7 @@ impl Post {
 
     async fn event(&self, subject: &Subject, said: &Condition) {
         let path = format!("/apis/events.k8s.io/v1/namespaces/{}/events", subject.namespace);
-        // Named here, so that a second try after a lost answer makes no second event.
+        // Named here, so that a retry after a lost answer makes no second event.
         let name = shortened(&subject.name, LONGEST_NAME);
         let name = format!("{name}.{:x}{:x}", super::now().0, NEXT_EVENT.fetch_add(1, Ordering::Relaxed));
         let Subject { api_version, kind, namespace, name: of, uid } = subject;
@@ -264,13 +264,12 @@ impl Post {
         self.insist(None, ("POST", &path), (JSON, &body)).await;
     }
 
-    /// Tries until the server has an opinion, however long it is away, or what it is about is settled. What it refuses is said in the
-    /// log.
+    /// Retries until the server decides, however long it is away, or until the thing is settled. Refusals go to the log.
     async fn insist(&self, about: Option<&str>, (method, path): (&str, &str), body: (&str, &Value)) {
         let (started, mut pause, mut conflicts) = (Instant::now(), PAUSE.0, 0);
         while about.is_none_or(|about| !self.latest.is_settled(about)) {
             match self.send(method, path, body).await {
-                // Others change the same object just now; or it is another one by now, of the same name.
+                // Others are changing the same object, or it is a new object of the same name.
                 Answer::Conflict if method == "PATCH" && conflicts < CONFLICTS => conflicts += 1,
                 Answer::Done | Answer::Missing | Answer::Conflict => return,
                 Answer::Again(_) => {}
@@ -285,7 +284,7 @@ impl Post {
         }
     }
 
-    /// Sends one request, and lets the window know how the server bears it.
+    /// Sends one request, and tells the window how the server copes.
     async fn send(&self, method: &str, path: &str, (kind, body): (&str, &Value)) -> Answer {
         let request = http::Request::builder().method(method).uri(path).header("content-type", kind);
         let request = match request.body(body.to_string().into_bytes()) {
@@ -320,23 +319,23 @@ impl Post {
     }
 }
 
-/// The beginning of a text, so many bytes at most.
+/// Returns the beginning of a text, at most so many bytes.
 fn shortened(text: &str, most: usize) -> &str {
     let end = (0..=most.min(text.len())).rev().find(|end| text.is_char_boundary(*end));
     &text[..end.unwrap_or(0)]
 }
 
-/// The server takes notes of fewer than 1,024 bytes.
+/// The server takes only notes of fewer than 1,024 bytes.
 const LONGEST_NOTE: usize = 1000;
-/// What is left of a name's 253 bytes beside what makes it one of its own.
+/// What is left of a name's 253 bytes beside the suffix that makes it unique.
 const LONGEST_NAME: usize = 200;
-/// Tells the events of one millisecond apart.
+/// Distinguishes events of the same millisecond.
 static NEXT_EVENT: AtomicU64 = AtomicU64::new(0);
 
 /// The condition that says whether a pod has its node.
 pub(super) const SCHEDULED: &str = "PodScheduled";
 
-/// What of a pod something is about.
+/// Returns the key of a field of a pod.
 pub(super) fn about(uid: &str, field: &str) -> String {
     format!("{uid}/{field}")
 }

@@ -1,4 +1,4 @@
-//! After a start: what earlier daemons left, running, ended or broken off.
+//! Adoption after a start: what earlier daemons left, whether running, ended or broken off.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -16,7 +16,7 @@ use super::supervisor::SUPERVISE;
 use super::tree::{self, Marks};
 use super::worker::{Stage, Task, Worker};
 
-/// Takes over all tasks that have a record, says what is known of them, and then which they are.
+/// Takes over all tasks that have a record, reports what is known of them, and then which they are.
 pub(crate) fn adopt(worker: &mut Worker) -> Result<(), OpenError> {
     RecordDir::remove_retired(&worker.settings.state);
     let folder = worker.settings.state.join("tasks");
@@ -59,7 +59,7 @@ fn adopt_one(worker: &mut Worker, allocation: AllocationId) {
     }
 }
 
-/// Says how far the task of a record is; `None` if it never began, and never will.
+/// Returns how far the task of a record is; `None` if it never began, and never will.
 fn stage_of(record: &RecordDir, boot_id: &str) -> Option<Stage> {
     let ended = record.read::<EndedRecord>(ENDED).ok().flatten();
     let is_held = || !matches!(record.try_lock(), Ok(Some(_)));
@@ -88,7 +88,7 @@ fn stage_of(record: &RecordDir, boot_id: &str) -> Option<Stage> {
         .then(|| Stage::Over(TaskEnd { at: wall(), how: EndedHow::NeverStarted, ..TaskEnd::default() }))
 }
 
-/// Ends a task of another boot, in its record too, so that it is told alike the next time.
+/// Ends a task of another boot, also in its record, so that the next report says the same.
 fn reboot(record: &RecordDir) -> TaskEnd {
     let end = TaskEnd { at: wall(), how: EndedHow::NodeReboot, ..TaskEnd::default() };
     if let Err(error) = record.write(ENDED, &EndedRecord { end: end.clone(), boot_id: String::new() }) {
@@ -102,17 +102,17 @@ fn reboot(record: &RecordDir) -> TaskEnd {
 pub(crate) enum Found {
     /// This process.
     Supervisor(u32, OwnedFd),
-    /// Somebody who has not said yet who it is, or is about to go.
+    /// A supervisor that has not written its pid yet, or is about to exit.
     NotYet,
     /// The lock is free.
     Nobody,
 }
 
-/// Finds the process of a supervisor. The lock says whether there is one, its text which.
+/// Finds the supervisor's process. The lock says whether there is one, the lock's text which.
 pub(crate) fn find_supervisor(record: &RecordDir) -> Found {
     let supervisor = record.supervisor().and_then(|pid| {
         let pidfd = pidfd_open(Pid::from_raw(i32::try_from(pid).ok()?)?, PidfdFlags::empty()).ok()?;
-        // Asked after the pidfd is open: what it shows now cannot become another process.
+        // Checked after the pidfd is open, so the answer cannot be about another process.
         is_supervisor_of(pid, record).then_some((pid, pidfd))
     });
     match (supervisor, record.try_lock()) {
@@ -129,7 +129,7 @@ fn is_supervisor_of(pid: u32, record: &RecordDir) -> bool {
         && arguments.next() == Some(record.path().as_os_str().as_encoded_bytes())
 }
 
-/// A task whose supervisor is gone without a word.
+/// A task whose supervisor is gone without having written the end.
 #[derive(Debug)]
 pub(crate) struct Lost {
     pub(crate) allocation: AllocationId,
@@ -139,7 +139,7 @@ pub(crate) struct Lost {
 }
 
 impl Lost {
-    /// Kills what is left of it, and writes its end.
+    /// Kills what is left of the task, and writes its end.
     pub(crate) fn clean(&self) -> TaskEnd {
         let started = self.record.read::<StartedRecord>(STARTED).ok().flatten();
         let group = self.parents.existing(self.allocation);

@@ -1,8 +1,8 @@
-//! Control groups: limits, the list of a task's processes, its end, its peak of memory, and the devices it may open.
+//! Control groups: a task's limits, its list of processes, its end, its peak memory, and the devices it may open.
 //!
-//! Version 1 is used where its memory controller is mounted, version 2 elsewhere. A task's group is made by its
-//! supervisor below a parent that the daemon has found (and tells in the launch record, so that whoever cleans up
-//! after a crash knows where to look).
+//! Version 1 is used where its memory controller is mounted, version 2 elsewhere. The supervisor makes its task's
+//! group below a parent that the daemon has found. The launch record names the parent, so that a cleanup after a
+//! crash knows where to look.
 
 mod legacy;
 mod program;
@@ -31,12 +31,12 @@ pub(crate) enum Parents {
     Nowhere(String),
 }
 
-/// What a task's group shall keep it to; 0 and empty restrict nothing.
+/// The limits of a task's group; 0 and empty restrict nothing.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Limits {
     pub(crate) memory_bytes: i64,
     pub(crate) cpu_milli: i64,
-    /// Whether it may not use more cores than that, even if nobody else wants them.
+    /// Whether the cores are a ceiling even when nobody else wants them.
     pub(crate) cpu_is_ceiling: bool,
     /// The device files that it must not open.
     pub(crate) denied: Vec<DeviceFile>,
@@ -49,15 +49,15 @@ pub(crate) struct Group {
     directories: Vec<PathBuf>,
     is_unified: bool,
     memory_bytes: i64,
-    /// What was to be limited, is not, and why.
+    /// Which limits are missing, and why.
     pub(crate) shortfalls: Vec<String>,
 }
 
 /// How a new process gets into a group.
 #[derive(Debug)]
 pub(crate) enum Entrance {
-    /// It writes itself into these files. (One thread moving itself takes no lock over all forks of the machine, unlike
-    /// a process that is moved by another: milliseconds.)
+    /// The process writes itself into these files. (A thread that moves itself takes no lock over all forks of the
+    /// machine; moving another process does, and costs milliseconds.)
     Files(Vec<fs::File>),
     /// It is cloned into this directory.
     Directory(OwnedFd),
@@ -76,7 +76,7 @@ impl Parents {
             .unwrap_or_else(|| Self::Nowhere(why_nowhere()))
     }
 
-    /// Makes the group of a task. What cannot be limited is in its shortfalls.
+    /// Makes the group of a task. Limits that cannot be set are in its shortfalls.
     pub(crate) fn make(&self, allocation: AllocationId, limits: &Limits) -> Option<Group> {
         match self {
             Self::Legacy { memory, cpu, devices } => {
@@ -89,7 +89,7 @@ impl Parents {
         }
     }
 
-    /// Names the group that a task has, if it has one.
+    /// Returns the group of a task, if it has one.
     pub(crate) fn existing(&self, allocation: AllocationId) -> Option<Group> {
         let directories = self.directories().map(|parent| parent.join(allocation.to_string()));
         let directories: Vec<PathBuf> = directories.filter(|directory| directory.is_dir()).collect();
@@ -131,7 +131,7 @@ impl Parents {
 }
 
 impl Group {
-    /// Opens the way in.
+    /// Opens the way into the group.
     pub(crate) fn entrance(&self) -> io::Result<Entrance> {
         if self.is_unified {
             return Ok(Entrance::Directory(fs::File::open(&self.directories[0])?.into()));
@@ -140,7 +140,7 @@ impl Group {
         Ok(Entrance::Files(self.directories.iter().map(open).collect::<io::Result<_>>()?))
     }
 
-    /// Kills all that is in it.
+    /// Kills all processes in it.
     pub(crate) fn kill(&self) {
         if self.is_unified && fs::write(self.directories[0].join("cgroup.kill"), "1").is_ok() {
             return;
@@ -180,8 +180,8 @@ impl Group {
     }
 }
 
-/// A name for the pool's groups, apart from those of other pools. (FNV-1a: enough for a handful of paths, and the same
-/// in every version.)
+/// Returns a name for the pool's groups that differs from those of other pools. (FNV-1a: enough for a handful of
+/// paths, and the same in every version.)
 fn pool_name(state: &Path) -> String {
     let bytes = state.as_os_str().as_encoded_bytes().iter();
     let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {

@@ -1,4 +1,4 @@
-//! From fork to exec: what a process must do to itself before it becomes the task.
+//! From fork to exec: what the new process does to itself before it becomes the task.
 
 use std::collections::BTreeMap;
 use std::ffi::{CString, OsStr};
@@ -69,7 +69,7 @@ fn candidates(name: &str, path: &str) -> Vec<String> {
     directories.map(|directory| format!("{directory}/{name}")).collect()
 }
 
-/// Forks a process that becomes the task, and returns its pid. What keeps it from that is written to `report`, which
+/// Forks a process that becomes the task, and returns its pid. A failure on the way is written to `report`, which
 /// closes on success.
 pub(crate) fn fork(
     program: &Program,
@@ -94,7 +94,7 @@ fn fork_into(entrance: &mut Entrance) -> io::Result<i32> {
     if let Entrance::Directory(directory) = entrance {
         match clone_into(directory) {
             Ok(pid) => return Ok(pid),
-            // Not the group's fault, or an older kernel: without the group, then.
+            // The group is not at fault, or the kernel is older: it goes on without the group.
             Err(_) => *entrance = Entrance::None,
         }
     }
@@ -163,8 +163,8 @@ fn become_task(
     execute(program, process)
 }
 
-/// Without a place in its group the task is found by descent; the limits are then not in force, which is rare enough
-/// (the group was made a moment ago) to be left at that.
+/// A task that could not enter its group is found by descent, and its limits are not in force. This is accepted,
+/// since it is rare (the group was made a moment ago).
 fn enter_group(entrance: &Entrance) {
     if let Entrance::Files(files) = entrance {
         for mut file in files {
@@ -196,7 +196,7 @@ fn become_user(owner: &Owner) -> io::Result<()> {
     if !guise::set_groups(&owner.groups) {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: these take numbers alone. The group goes first, while it still may.
+    // SAFETY: these take only numbers. The groups are set first, while that is still permitted.
     let is_done = unsafe {
         libc::setresgid(owner.gid, owner.gid, owner.gid) == 0
             && libc::setresuid(owner.uid, owner.uid, owner.uid) == 0
@@ -204,7 +204,7 @@ fn become_user(owner: &Owner) -> io::Result<()> {
     if is_done { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Limits of the submitting shell, lowered to what this process may set.
+/// Applies the limits of the submitting shell, lowered to what this process may set.
 fn apply_limits(limits: &[(String, u64, u64)]) {
     for (name, soft, hard) in limits {
         let Some(resource) = resource(name) else { continue };
@@ -271,7 +271,7 @@ fn execute(program: &Program, process: &Process) -> LaunchFailure {
         unsafe { libc::execve(candidate.as_ptr(), arguments.as_ptr(), environment.as_ptr()) };
         let error = io::Error::last_os_error();
         let path = Path::new(OsStr::from_bytes(candidate.to_bytes()));
-        // What lies in a directory of PATH that the user may not search is not there for them, as for a shell.
+        // A file in a PATH directory that the user may not search counts as missing, as for a shell.
         let is_hidden = program.candidates.len() > 1 && std::fs::symlink_metadata(path).is_err();
         let is_absent = matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ENOTDIR)) || is_hidden;
         if !is_absent {

@@ -41,7 +41,7 @@ pub(crate) fn denied(all: &[DeviceFile], exposed: &[ExposedDevice]) -> Vec<Devic
     all.iter().filter(|device| !own.contains(&device.number)).copied().collect()
 }
 
-/// Says why access to GPUs rests on good will whatever the kernel can do; `None` where it need not.
+/// Returns why access to GPUs rests on good will whatever the kernel can do; `None` where it need not.
 pub(crate) fn why_advisory(all: &[DeviceFile], exposed: &[ExposedDevice]) -> Option<String> {
     if exposed.iter().any(|device| device.minor.is_none()) {
         return Some("pretended devices".into());

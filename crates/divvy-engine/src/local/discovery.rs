@@ -1,4 +1,4 @@
-//! From what `divvy-gpu` sees to what the core knows of a node and its devices.
+//! Turns what `divvy-gpu` sees into the core's description of a node and its devices.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ pub(crate) fn node(name: &str, machine: &Machine) -> NodeSpec {
     }
 }
 
-/// Lists the NUMA nodes so that each stands at its own number; those without usable cores are empty.
+/// Lists the NUMA nodes, each at its own number; nodes without usable cores are empty.
 fn numa(machine: &Machine) -> Vec<NumaNode> {
     let by_id: BTreeMap<u32, &divvy_gpu::NumaNode> =
         machine.numa.iter().map(|numa| (numa.id, numa)).collect();
@@ -71,7 +71,7 @@ pub(crate) fn health(device: Option<&Device>, health: &divvy_gpu::Health) -> Hea
     }
 }
 
-/// Names who uses a device that the pool has given to nobody. Another pool's lock says more than its processes do.
+/// Returns who uses a device that the pool gave to nobody. Another pool's lock says more than its processes do.
 pub(crate) fn occupant(own_state: &str, lock: Option<LockOwner>, occupancy: Occupancy) -> Option<Occupant> {
     if let Some(owner) = lock.filter(|owner| owner.pool != own_state) {
         return Some(Occupant::Pool { user: owner.user, state: owner.pool });
@@ -89,7 +89,7 @@ pub(crate) fn occupant(own_state: &str, lock: Option<LockOwner>, occupancy: Occu
     }
 }
 
-/// Remembers what was said of each device, so that only changes are said.
+/// The last reports about devices, so that only changes are reported.
 #[derive(Debug, Default)]
 pub(crate) struct Said {
     devices: BTreeMap<String, Remembered>,
@@ -105,8 +105,8 @@ struct Remembered {
 impl Said {
     /// Returns the observation to make, if it is news. `occupant` is `None` for a device that the pool has given out.
     ///
-    /// Somebody must be seen twice in a row: a driver takes a moment to clear up after a task that has just ended. Not at the
-    /// first look, which is always said: the pool remembers from before the start, and nothing has just ended.
+    /// An occupant must be seen twice in a row: a driver takes a moment to clean up after a task that has just ended. The
+    /// first look is excepted and always reported: the pool remembers from before the start, and nothing has just ended.
     pub(crate) fn news(
         &mut self,
         uuid: &str,
@@ -129,13 +129,13 @@ impl Said {
         Some(Observation::Device { uuid: uuid.to_owned(), health, occupant })
     }
 
-    /// Forgets what was said of devices: they are gone, or to be said again.
+    /// Forgets the reports on devices that are gone or have to be reported again.
     pub(crate) fn retain(&mut self, is_there: impl Fn(&str) -> bool) {
         self.devices.retain(|uuid, _| is_there(uuid));
     }
 }
 
-/// That somebody's memory went up or down is not news.
+/// A change of only the occupant's memory is not news.
 fn is_same(before: Option<&Occupant>, now: Option<&Occupant>) -> bool {
     match (before, now) {
         (Some(Occupant::Process { pid: a, .. }), Some(Occupant::Process { pid: b, .. })) => a == b,

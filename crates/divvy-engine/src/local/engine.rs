@@ -32,18 +32,18 @@ pub struct LocalEngine {
     thread: Option<JoinHandle<()>>,
 }
 
-/// What the thread is told.
+/// A command to the thread.
 #[derive(Debug)]
 pub(crate) enum Command {
-    /// To carry out an action.
+    /// Carry out an action.
     Act(Action),
-    /// That nothing is left of a task whose supervisor was lost.
+    /// Nothing is left of a task whose supervisor was lost.
     Cleaned(AllocationId, TaskEnd),
-    /// To end.
+    /// End the thread.
     Quit,
 }
 
-/// The way to the thread. Clones share it.
+/// Sends commands to the thread. Clones share the queue.
 #[derive(Clone, Debug)]
 pub(crate) struct Commands {
     waiting: Arc<Mutex<VecDeque<Command>>>,
@@ -56,10 +56,10 @@ impl Commands {
         Ok(Self { waiting: Arc::default(), bell: Arc::new(bell) })
     }
 
-    /// Adds commands and rings.
+    /// Adds commands and rings the bell.
     pub(crate) fn give(&self, commands: impl IntoIterator<Item = Command>) {
         lock(&self.waiting).extend(commands);
-        // It fails only if it has rung 2⁶⁴ times.
+        // Fails only after 2⁶⁴ rings.
         let _ = rustix::io::write(&*self.bell, &1u64.to_ne_bytes());
     }
 
@@ -69,15 +69,15 @@ impl Commands {
         std::mem::take(&mut *lock(&self.waiting))
     }
 
-    /// What is readable when there are commands.
+    /// Returns the descriptor that is readable when there are commands.
     pub(crate) fn bell(&self) -> &OwnedFd {
         &self.bell
     }
 }
 
 impl LocalEngine {
-    /// Opens the engine on a state directory and adopts the tasks that it finds there. What they are doing, and then
-    /// the inventory, is there to be observed at once.
+    /// Opens the engine on a state directory and adopts the tasks that it finds there. Their state, and then the
+    /// inventory, can be observed at once.
     pub fn open(settings: Settings) -> Result<Self, OpenError> {
         let settings = prepare(settings)?;
         let Settings { devices, foreign, sample_every, ref node, ref state, .. } = settings;
@@ -100,12 +100,12 @@ impl LocalEngine {
         Ok(Self { commands, outbox, processes, telemetry, thread: Some(thread) })
     }
 
-    /// Returns what knows the processes of the tasks.
+    /// Returns the lookup from processes to tasks.
     pub fn processes(&self) -> Processes {
         self.processes.clone()
     }
 
-    /// Returns what knows the devices' latest samples.
+    /// Returns access to the devices' latest samples.
     pub fn telemetry(&self) -> Telemetry {
         self.telemetry.clone()
     }

@@ -1,7 +1,7 @@
-//! The environment of a task: what its user submitted, and above it what Divvy says.
+//! The environment of a task: what its user submitted, and over it what Divvy sets.
 //!
-//! Values may be secrets. They are in `STATE/environments/<job number>.json` alone, readable by the pool's user, and are
-//! read once, by the supervisor.
+//! Values may be secrets. They are kept only in `STATE/environments/<job number>.json`, which only the pool's user can
+//! read. The supervisor reads it once.
 
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, OpenOptions};
@@ -19,13 +19,13 @@ use super::tree::RECORD_VARIABLE;
 /// Where programs are looked for when the submitted environment has no `PATH`.
 pub(crate) const USUAL_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// The environment of a job as it was submitted: the file `STATE/environments/<job number>.json`.
+/// The environment of a job as submitted: the file `STATE/environments/<job number>.json`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobEnvironment {
     /// For all tasks.
     #[serde(default)]
     pub base: BTreeMap<String, String>,
-    /// By role, over the base.
+    /// Variables by role; they override the base.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub roles: BTreeMap<String, BTreeMap<String, String>>,
 }
@@ -36,7 +36,7 @@ impl JobEnvironment {
         state.join("environments").join(format!("{job_number}.json"))
     }
 
-    /// Puts the file in its place, readable by the pool's user alone. To be done before a task of the job is launched.
+    /// Writes the file, readable by the pool's user alone. Must be done before a task of the job is launched.
     pub fn write(&self, state: &Path, job_number: u64) -> io::Result<()> {
         let path = Self::path(state, job_number);
         let beside = path.with_extension("new");
@@ -49,7 +49,7 @@ impl JobEnvironment {
         fs::rename(beside, path)
     }
 
-    /// Removes the file, when no task of the job will be launched any more.
+    /// Removes the file. To be done when no task of the job will be launched any more.
     pub fn remove(state: &Path, job_number: u64) -> io::Result<()> {
         match fs::remove_file(Self::path(state, job_number)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -67,7 +67,7 @@ impl JobEnvironment {
             ))
         };
         let bytes = fs::read(&path).map_err(|error| failure(error.to_string()))?;
-        // Not the parser's own message: it may quote the text.
+        // The parser's own message is left out: it may quote the text.
         serde_json::from_slice(&bytes)
             .map_err(|error| failure(format!("damaged at column {}", error.column())))
     }
@@ -117,7 +117,7 @@ fn divvy(record: &LaunchRecord, directory: &Path) -> [(&'static str, String); 14
     ]
 }
 
-/// Empty, not unset, without devices: CUDA takes an unset list for all of them.
+/// Without devices the list is empty, not unset: CUDA takes an unset list for all devices.
 fn devices(launch: &Launch) -> [(&'static str, String); 3] {
     let uuids: Vec<&str> = launch.devices.iter().map(|device| device.uuid.as_str()).collect();
     let uuids = uuids.join(",");
@@ -128,13 +128,13 @@ fn devices(launch: &Launch) -> [(&'static str, String); 3] {
     ]
 }
 
-/// What torchrun would set for its workers. Each task is a group of its own.
+/// Returns what torchrun would set for its workers. Each task is a group of its own.
 fn gang(launch: &Launch) -> [(&'static str, String); 11] {
     let (address, port) = &launch.rendezvous;
     [
         ("RANK", launch.rank.to_string()),
         ("WORLD_SIZE", launch.world_size.to_string()),
-        // A task sees its own devices alone, so it is a host of its own to torch: `set_device(LOCAL_RANK)` takes the first.
+        // A task sees only its own devices, so torch takes it for its own host: `set_device(LOCAL_RANK)` picks the first.
         ("LOCAL_RANK", "0".into()),
         ("LOCAL_WORLD_SIZE", "1".into()),
         ("GROUP_RANK", launch.rank.to_string()),

@@ -1,4 +1,4 @@
-//! Touching files as the task's user while the supervisor is root.
+//! File access as the task's user while the supervisor is root.
 
 use divvy_core::model::job::Owner;
 
@@ -13,7 +13,7 @@ pub(crate) fn as_user<T>(owner: &Owner, act: impl FnOnce() -> T) -> T {
     let own_groups = rustix::process::getgroups().unwrap_or_default();
     let own_groups: Vec<u32> = own_groups.iter().map(|group| group.as_raw()).collect();
     if !set_groups(&owner.groups) {
-        // Too many for this kernel; none is better than root's.
+        // Too many groups for this kernel; none is better than root's.
         set_groups(&[]);
     }
     // SAFETY: these change only the calling thread's identity for file access.
@@ -31,7 +31,7 @@ pub(crate) fn as_user<T>(owner: &Owner, act: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Sets the further groups of this process; false if the kernel does not take them.
+/// Sets the supplementary groups of this process; false if the kernel refuses them.
 pub(crate) fn set_groups(groups: &[u32]) -> bool {
     // SAFETY: the pointer and the length are of one slice.
     unsafe { libc::setgroups(groups.len(), groups.as_ptr()) == 0 }

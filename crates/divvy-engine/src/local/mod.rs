@@ -1,12 +1,12 @@
-//! Processes of the submitting users on this machine.
+//! Tasks as processes of the submitting users on this machine.
 //!
 //! Start at [`LocalEngine`], which takes actions and gives observations through a thread of its own (`worker`). It makes a
 //! record directory per allocation (`records`) and starts a small supervisor for it (`spawn`, `supervisor`), which
 //! becomes the parent of the task (`child`), watches it (`watch`) and writes down how it ended. Supervisors outlive the
 //! daemon; the next one adopts them (`adopt`). Beside that, `telemetry` looks at the devices each second.
 //!
-//! **Invariant:** whoever holds the lock of a record directory is in charge of the task; nobody starts or ends
-//! anything of it without. A pid is only ever used together with something that shows whose it is.
+//! **Invariant:** the holder of a record directory's lock is in charge of the task. Nobody starts or ends
+//! anything of it without the lock. A pid is only used together with something that shows whose it is.
 
 mod adopt;
 mod cgroup;

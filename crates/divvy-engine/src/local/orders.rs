@@ -1,8 +1,8 @@
 //! Stop orders on their way from the daemon to a supervisor.
 //!
-//! The daemon renames the order into the record directory and queues a signal that carries it. Signals are blocked from
-//! the supervisor's first instant, so that one waits until the supervisor listens; it looks for the file once, before
-//! it starts the task. So no order is lost, whenever it comes, and a full disk does not keep a task from being stopped.
+//! The daemon renames the order into the record directory and queues a signal that carries it. A supervisor has signals
+//! blocked from its first instant, so the signal waits until it listens; it looks for the file once before it starts
+//! the task. So no order is ever lost, and a full disk does not keep a task from being stopped.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -15,7 +15,7 @@ use super::signal;
 pub(crate) enum Delivery {
     /// The supervisor has it, or will find it.
     Done,
-    /// It could neither be written nor sent now; to be tried again.
+    /// It could be neither written nor sent now; the caller has to retry.
     Failed,
 }
 
@@ -24,11 +24,11 @@ pub(crate) enum Delivery {
 pub(crate) struct Carried {
     /// The signal that announces the end to the task.
     pub(crate) signal: i32,
-    /// When the whole tree is killed, by the monotonic clock.
+    /// When the whole tree is killed, on the monotonic clock.
     pub(crate) kill_at_ms: i64,
 }
 
-/// The signal that carries orders. Of the real-time ones, since those are queued; the library keeps the first for itself.
+/// Returns the signal that carries orders: a real-time one, since those are queued; libc keeps the first for itself.
 pub(crate) fn carrier() -> i32 {
     libc::SIGRTMIN() + 1
 }
@@ -36,7 +36,7 @@ pub(crate) fn carrier() -> i32 {
 impl Carried {
     const TIME_BITS: u32 = 56;
 
-    /// Reads an order as it is written: `TERM` is what signals of unknown names become.
+    /// Converts a written order; signals of unknown name become `TERM`.
     pub(crate) fn of(order: &StopRecord) -> Self {
         let signal = signal::number(&order.signal).unwrap_or(libc::SIGTERM);
         Self { signal, kill_at_ms: order.kill_at_ms }
@@ -56,12 +56,12 @@ impl Carried {
     }
 }
 
-/// Gives an order to the supervisor of a task; without a pidfd, by the file alone.
+/// Gives an order to the supervisor of a task; without a pidfd, only as a file.
 pub(crate) fn give(record: &RecordDir, order: &StopRecord, supervisor: Option<&OwnedFd>) -> Delivery {
     let written = record.write(STOP, order);
     let sent = supervisor.map(|supervisor| send(supervisor, Carried::of(order)));
     match (&written, &sent) {
-        // Dead already: its end is about to be seen.
+        // The supervisor is dead: its end will be seen soon.
         (_, Some(Err(error))) if error.raw_os_error() == Some(libc::ESRCH) => Delivery::Done,
         (_, Some(Ok(()))) | (Ok(()), None) => Delivery::Done,
         _ => {

@@ -34,7 +34,7 @@ impl Outbox {
     }
 }
 
-/// Locks; what a thread that panicked left is still whole, since nothing here is changed in several steps.
+/// Locks the mutex. What a panicked thread left is intact, since nothing here is changed in several steps.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -15,7 +15,7 @@ use rustix::fs::{FallocateFlags, OFlags};
 
 use super::guise;
 
-/// How much of the end of the output is searched for what the device's allocator said.
+/// How much of the end of the output is searched for the device allocator's messages.
 const TAIL_BYTES: u64 = 64 * 1024;
 
 /// What the frameworks write when device memory is exhausted.
@@ -35,13 +35,13 @@ const OUT_OF_GPU_MEMORY: [&str; 8] = [
 pub(crate) struct OpenOutput {
     pub(crate) file: File,
     pub(crate) path: PathBuf,
-    /// Whether it is in the state directory, so that its size is Divvy's business.
+    /// Whether it is in the state directory, so that Divvy limits its size.
     pub(crate) is_kept: bool,
-    /// Its size when it was opened: what is before is of earlier attempts.
+    /// Its size when it was opened: the part before is from earlier attempts.
     begins_at: u64,
 }
 
-/// Opens the output of a task. A file of the user's that cannot be opened is replaced by one in the state directory.
+/// Opens the output of a task. If the user's file cannot be opened, a file in the state directory takes its place.
 pub(crate) fn open(launch: &Launch, state: &Path) -> Result<OpenOutput, LaunchFailure> {
     if let Output::Path(pattern) = &launch.process.output {
         let path = PathBuf::from(expand(pattern, launch));
@@ -58,7 +58,7 @@ pub(crate) fn open(launch: &Launch, state: &Path) -> Result<OpenOutput, LaunchFa
     Ok(opened(file, path, true))
 }
 
-/// Names the file in the state directory that keeps the output of a task, of all its attempts.
+/// Returns the file in the state directory that keeps the output of a task, over all its attempts.
 pub fn kept_output(state: &Path, job: JobId, rank: u32) -> PathBuf {
     state.join("output").join(job.to_string()).join(format!("{rank}.log"))
 }
@@ -69,7 +69,7 @@ fn opened(file: File, path: PathBuf, is_kept: bool) -> OpenOutput {
 }
 
 fn open_own(path: &Path, umask: u32) -> io::Result<File> {
-    // A pipe without a reader must not hold up the supervisor: it counts as one that cannot be opened.
+    // A pipe without a reader must not block the supervisor: it counts as a file that cannot be opened.
     let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
     let former = rustix::process::umask(rustix::fs::Mode::from_raw_mode(umask));
     let file = OpenOptions::new()
@@ -87,7 +87,7 @@ fn open_own(path: &Path, umask: u32) -> io::Result<File> {
 
 fn open_kept(path: &Path, launch: &Launch) -> io::Result<File> {
     match open_in_folder(path, launch) {
-        // The folder was found empty and old, and swept away.
+        // The sweep found the folder empty and old, and removed it.
         Err(error) if error.kind() == io::ErrorKind::NotFound => open_in_folder(path, launch),
         other => other,
     }
@@ -167,8 +167,8 @@ impl OpenOutput {
         Ok(tail)
     }
 
-    /// Gives back the oldest part of a kept file that has grown beyond `most_bytes`. Whoever writes or follows it does
-    /// not notice: its length and offsets stay.
+    /// Releases the oldest part of a kept file that has grown beyond `most_bytes`. Writers and followers do not
+    /// notice: its length and offsets stay.
     pub(crate) fn trim(&self, most_bytes: u64) {
         if self.is_kept {
             let _ = trim(&self.file, most_bytes);
@@ -177,13 +177,13 @@ impl OpenOutput {
 }
 
 fn trim(file: &File, most_bytes: u64) -> io::Result<()> {
-    /// Holes are of whole blocks; this is a multiple of all usual sizes.
+    /// Holes consist of whole blocks; this is a multiple of all usual sizes.
     const BLOCK_BYTES: u64 = 64 * 1024;
     let metadata = file.metadata()?;
     if metadata.blocks().saturating_mul(512) <= most_bytes {
         return Ok(());
     }
-    // A quarter less than allowed, so that a steady writer does not make work at each look.
+    // Keeps a quarter less than allowed, so that a steady writer does not cause work at each look.
     let keep = most_bytes - most_bytes / 4;
     let until = metadata.len().saturating_sub(keep) / BLOCK_BYTES * BLOCK_BYTES;
     if until > 0 {
@@ -197,7 +197,7 @@ fn trim(file: &File, most_bytes: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Removes kept files that nobody has written to for `age`, but for those of the jobs in `alive`.
+/// Removes kept files that nobody has written to for `age`, except those of the jobs in `alive`.
 pub(crate) fn remove_old(state: &Path, age: Duration, alive: &std::collections::BTreeSet<String>) {
     let Ok(jobs) = fs::read_dir(state.join("output")) else { return };
     let Some(before) = SystemTime::now().checked_sub(age) else { return };
@@ -213,7 +213,7 @@ pub(crate) fn remove_old(state: &Path, age: Duration, alive: &std::collections::
             }
         }
         if is_old_folder {
-            // Stays, without harm, where a younger file is in it.
+            // A folder with younger files stays, without harm.
             let _ = fs::remove_dir(job.path());
         }
     }

@@ -1,4 +1,4 @@
-//! Which allocation a process belongs to, for whoever sees processes by pid.
+//! Finds the allocation of a process, for callers that see processes by pid.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -24,20 +24,20 @@ pub(crate) struct Held {
 #[derive(Clone, Debug, Default)]
 pub struct Processes {
     held: Arc<Mutex<BTreeMap<AllocationId, Held>>>,
-    /// Devices that a launch found locked: the pool believes them another's until they are looked at anew.
+    /// Devices that a launch found locked: the pool takes them for another's until the next look.
     doubted: Arc<Mutex<BTreeSet<String>>>,
 }
 
 impl Processes {
-    /// Returns the allocation that a process belongs to, by descent from a supervisor; all processes of a task do
-    /// descend from theirs.
+    /// Returns the allocation of a process, found by descent from a supervisor: all processes of a task descend
+    /// from theirs.
     pub fn allocation_of(&self, pid: u32) -> Option<AllocationId> {
         let supervisors: BTreeMap<u32, AllocationId> =
             self.held().iter().map(|(allocation, held)| (held.supervisor, *allocation)).collect();
         find(&supervisors, pid, |pid| tree::look(pid).map(|seen| seen.parent))
     }
 
-    /// Has a device said again at the next look, whatever was said of it before.
+    /// Has a device reported again at the next look, whatever was reported before.
     pub(crate) fn doubt(&self, uuid: &str) {
         lock(&self.doubted).insert(uuid.to_owned());
     }
@@ -56,7 +56,7 @@ fn find(
     pid: u32,
     parent: impl Fn(u32) -> Option<u32>,
 ) -> Option<AllocationId> {
-    /// No tree is that deep; pids that are reused while we climb cannot keep us forever.
+    /// No tree is this deep; reused pids cannot keep the climb going forever.
     const MOST_GENERATIONS: usize = 1000;
     let ancestry = std::iter::successors(Some(pid), |pid| parent(*pid).filter(|parent| *parent > 1));
     ancestry.take(MOST_GENERATIONS).find_map(|pid| supervisors.get(&pid).copied())

@@ -1,7 +1,7 @@
-//! The bridge between a task's pseudo-terminal and the terminal of a person.
+//! The bridge between a task's pseudo-terminal and a person's terminal.
 //!
-//! What the task writes goes to its output file and, while somebody is connected, to them. When they are gone the task
-//! goes on, as on a terminal at which nobody looks.
+//! What the task writes goes to its output file and, while a terminal is connected, to that terminal. When the
+//! terminal is gone the task goes on, as on a terminal that nobody watches.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -17,10 +17,10 @@ use rustix::termios::Winsize;
 use super::guise;
 use super::terminal::{Decoder, Frame, encode_data};
 
-/// How much may wait for a slow terminal until the task has to wait, as on any terminal.
+/// How much may wait for a slow terminal before the task has to wait, as on any terminal.
 const BACKLOG_BYTES: usize = 1 << 20;
 
-/// The upper end of a pseudo-terminal, and who is connected to it.
+/// The upper end of a pseudo-terminal, and the terminal connected to it.
 #[derive(Debug)]
 pub(crate) struct Bridge {
     upper: Option<File>,
@@ -31,10 +31,10 @@ pub(crate) struct Bridge {
 }
 
 impl Bridge {
-    /// Opens a pseudo-terminal of the user's and connects it to who waits at `socket`. Returns the lower end too.
+    /// Opens a pseudo-terminal of the user's, connected to the terminal at `socket`. Also returns the lower end.
     pub(crate) fn open(owner: &Owner, socket: &str) -> io::Result<(Self, OwnedFd)> {
         let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
-        // Its file belongs to who opens it.
+        // The device file belongs to the user who opens it.
         let (upper, lower) = guise::as_user(owner, || -> io::Result<_> {
             let upper = rustix::pty::openpt(flags)?;
             rustix::pty::grantpt(&upper)?;
@@ -58,13 +58,13 @@ impl Bridge {
         Ok((bridge, lower))
     }
 
-    /// Adds what the bridge waits for.
+    /// Adds the descriptors that the bridge waits for.
     pub(crate) fn interest<'a>(&'a self, fds: &mut Vec<PollFd<'a>>) {
         let mut add = |fd, reads, writes| {
             let mut flags = PollFlags::empty();
             flags.set(PollFlags::IN, reads);
             flags.set(PollFlags::OUT, writes);
-            // One of which nothing is wanted is left out: that it hung up would be told again and again.
+            // An idle descriptor is left out: its hang-up would be reported again and again.
             if !flags.is_empty() {
                 fds.push(PollFd::from_borrowed_fd(fd, flags));
             }
@@ -85,7 +85,7 @@ impl Bridge {
         self.to_task.len() < BACKLOG_BYTES
     }
 
-    /// Carries what there is in both directions, without waiting.
+    /// Moves the available bytes in both directions, without waiting.
     pub(crate) fn turn(&mut self, output: &File) {
         self.read_peer();
         self.feed_task();
@@ -93,7 +93,7 @@ impl Bridge {
         self.feed_peer();
     }
 
-    /// Carries the last bytes of a task that is gone, waiting for a slow terminal only so long.
+    /// Moves the last bytes of a task that is gone, waiting for a slow terminal only for a limited time.
     pub(crate) fn finish(mut self, output: &File) {
         /// Enough for a terminal at the other end of the world.
         const LAST_WORDS_MS: i64 = 2000;
@@ -120,7 +120,7 @@ impl Bridge {
             match upper.read(&mut buffer) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // The kernel says EIO when no process has the lower end open any more.
+                // The kernel returns EIO when no process has the lower end open any more.
                 Ok(0) | Err(_) => self.upper = None,
                 Ok(count) => {
                     let _ = output.write_all(&buffer[..count]);
@@ -182,7 +182,7 @@ impl Bridge {
     }
 }
 
-/// Writes what goes without waiting; a side that is gone takes what was meant for it along.
+/// Writes what can be written without waiting; if the side is gone, its bytes are dropped.
 fn feed<W: Write>(to: &mut Option<W>, buffer: &mut Vec<u8>) {
     while !buffer.is_empty() {
         let Some(side) = to else { return buffer.clear() };

@@ -1,8 +1,8 @@
 //! What is kept on disk about each task, so that it outlives the daemon.
 //!
-//! `STATE/tasks/<allocation>/` is made exclusively: that it exists means that the allocation was launched (or may never be).
-//! Whoever holds the `lock` in it is in charge of the task; each record is renamed into place. Nothing is synced: the
-//! records are read again only under the boot in which they were written.
+//! `STATE/tasks/<allocation>/` is made exclusively: its existence means that the allocation was launched, or never may be.
+//! The holder of its `lock` is in charge of the task. Each record is renamed into place. Nothing is synced: records are read
+//! again only under the boot in which they were written.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
@@ -25,13 +25,13 @@ use super::signal;
 pub(crate) const LAUNCH: &str = "launch.json";
 /// Written when the task runs.
 pub(crate) const STARTED: &str = "started.json";
-/// Written when all of the task is gone.
+/// Written when nothing is left of the task.
 pub(crate) const ENDED: &str = "ended.json";
 /// The latest stop order.
 pub(crate) const STOP: &str = "stop.json";
 /// Held for life by the supervisor; its text is the supervisor's pid, once it runs.
 pub(crate) const LOCK: &str = "lock";
-/// What the names of retired directories begin with, so that they are not taken for tasks.
+/// Prefix of the names of retired directories, so that they are not taken for tasks.
 const SPARE: &str = "spare-";
 
 /// The order to launch a task, with what the supervisor needs to know of its pool.
@@ -81,12 +81,12 @@ pub(crate) struct EndedRecord {
 pub(crate) struct StopRecord {
     pub(crate) fence: Fence,
     pub(crate) signal: String,
-    /// When the whole tree is killed, by the monotonic clock, which is one for all processes of a boot.
+    /// When the whole tree is killed, on the monotonic clock, which all processes of a boot share.
     pub(crate) kill_at_ms: i64,
 }
 
 impl StopRecord {
-    /// Makes the record of an order that is given now. An earlier order's end of grace is not put off by it.
+    /// Makes the record of an order that is given now. It does not put off an earlier order's end of grace.
     pub(crate) fn new(fence: Fence, stop: &Stop, former: Option<&StopRecord>) -> Self {
         let grace_ms =
             if signal::number(&stop.signal) == Some(libc::SIGKILL) { 0 } else { stop.grace_ms.max(0) };
@@ -108,7 +108,7 @@ impl RecordDir {
         Self { path: state.join("tasks").join(allocation.to_string()) }
     }
 
-    /// Names the directory that the process is in.
+    /// Returns the directory that the process is in.
     pub(crate) fn here() -> Self {
         Self { path: PathBuf::from(".") }
     }
@@ -142,7 +142,7 @@ impl RecordDir {
         }
     }
 
-    /// Returns the supervisor's pid, if it came so far as to write it.
+    /// Returns the supervisor's pid, if the supervisor has written it.
     pub(crate) fn supervisor(&self) -> Option<u32> {
         fs::read_to_string(self.path.join(LOCK)).ok()?.trim().parse().ok()
     }
@@ -160,7 +160,7 @@ impl RecordDir {
     pub(crate) fn write<T: Serialize>(&self, name: &str, record: &T) -> io::Result<()> {
         let bytes = serde_json::to_vec(record)?;
         let beside = self.path.join(format!("{name}.new"));
-        // Not truncated on opening: space that was reserved here must not be given back on a full disk.
+        // Not truncated on opening: on a full disk, space that was reserved here must not be given back.
         let mut file = OpenOptions::new();
         let mut file = file.write(true).create(true).truncate(false).mode(0o600).open(&beside)?;
         file.write_all(&bytes)?;
@@ -168,7 +168,7 @@ impl RecordDir {
         fs::rename(beside, self.path.join(name))
     }
 
-    /// Reserves the space of a record that has to be written later, even on a full disk.
+    /// Reserves space for a record that must be written later, even on a full disk.
     pub(crate) fn reserve(&self, name: &str) -> io::Result<()> {
         /// A record is below 2 KiB but for the path of the output, which is 4 KiB at most.
         const RECORD_BYTES: u64 = 8192;
@@ -179,24 +179,24 @@ impl RecordDir {
             .mode(0o600)
             .open(self.path.join(format!("{name}.new")))?;
         match rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, RECORD_BYTES) {
-            // A filesystem that cannot reserve may still be able to write.
+            // A filesystem that cannot reserve space may still be able to write.
             Err(rustix::io::Errno::OPNOTSUPP) => Ok(()),
             other => Ok(other?),
         }
     }
 
-    /// Takes the record out of the tasks and makes it ready for another one; `None` if that fails, in which case it is
+    /// Takes the record away from the tasks and makes it ready for another task; `None` if that fails: then it is
     /// removed.
     ///
-    /// Files that are made and removed hundreds of times a second cost more than the rest of the launch: ext4 goes over
-    /// all that were removed within the last minutes before it makes one.
+    /// Making and removing files hundreds of times a second costs more than the rest of the launch: before ext4 makes a
+    /// file, it goes over all that were removed within the last minutes.
     pub(crate) fn retire(&self) -> io::Result<Option<Self>> {
         let name = self.path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let spare = Self { path: self.path.with_file_name(format!("{SPARE}{name}")) };
-        // From here on it is no task's, whatever happens.
+        // From here on the directory belongs to no task, whatever happens.
         match fs::rename(&self.path, &spare.path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            // A stop came after the task was forgotten once already, and made the directory again.
+            // A stop that came after the task was forgotten has made the directory again.
             Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {
                 return self.remove().map(|()| None);
             }
@@ -219,7 +219,7 @@ impl RecordDir {
         Ok(())
     }
 
-    /// Makes the directory out of one that was retired; `false` if it is there already.
+    /// Makes the directory out of a retired one; `false` if it exists already.
     pub(crate) fn make_of(&self, spare: &Self) -> io::Result<bool> {
         let here = rustix::fs::CWD;
         match rustix::fs::renameat_with(here, &spare.path, here, &self.path, RenameFlags::NOREPLACE) {

@@ -1,4 +1,4 @@
-//! What a local engine is told when it is opened, and what can be wrong with that.
+//! The settings with which a local engine is opened, and what can be wrong with them.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -21,13 +21,13 @@ pub struct Settings {
     pub term: Term,
     /// What the node is called.
     pub node: String,
-    /// Where the machine's devices are seen; without it, neither node nor devices are observed.
+    /// The source of the machine's devices; without it, neither node nor devices are observed.
     pub devices: Option<Source>,
     /// Whether free devices are checked for use by others.
     pub foreign: bool,
     /// How often devices are sampled.
     pub sample_every: Duration,
-    /// The most that is kept of an output file in the state directory, in bytes: the end of it.
+    /// How much of an output file in the state directory is kept at most, in bytes: its end.
     pub kept_output_most_bytes: u64,
     /// How long output files in the state directory are kept after they were last written to.
     pub kept_output_age: Duration,

@@ -18,7 +18,7 @@ const FIRST_OWN_FD: i32 = 10;
 #[derive(Debug)]
 pub(crate) struct Program {
     path: CString,
-    /// The daemon's variables that supervisors need: Divvy's own.
+    /// The daemon's environment variables that supervisors need: Divvy's own.
     environment: Vec<CString>,
     _file: OwnedFd,
 }
@@ -34,8 +34,8 @@ impl Program {
     /// Opens the program.
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
         let file = above(std::fs::File::open(path)?.into())?;
-        // The first is wrong in a supervisor, if the daemon is itself a job of an outer pool: it would make the outer
-        // pool's marks and ours one. Descent ties it to the outer job all the same.
+        // The record variable must not be passed on if the daemon is itself a job of an outer pool: it would mix the
+        // outer pool's marks with ours. The supervisor still descends from the outer job.
         let is_wanted = |name: &str| name.starts_with("DIVVY_") && name != RECORD_VARIABLE;
         let variables = std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(is_wanted));
         let entries = variables.filter_map(|(name, value)| {
@@ -59,7 +59,7 @@ impl Program {
         let environment: Vec<_> = environment.chain([mark.as_ptr(), std::ptr::null()]).collect();
         let pid = spawn(&self.path, &arguments, &environment, lock.as_raw_fd())?;
         let child = Pid::from_raw(pid).ok_or(io::ErrorKind::NotFound)?;
-        // Until it is reaped, which only this thread does, the pid is its own.
+        // The pid stays valid until the child is reaped, which only this thread does.
         Ok(Spawned { pid: pid.unsigned_abs(), pidfd: pidfd_open(child, PidfdFlags::empty())? })
     }
 }
@@ -89,7 +89,7 @@ fn spawn(
         libc::sigfillset(&raw mut all);
         let mut default: libc::sigset_t = std::mem::zeroed();
         libc::sigemptyset(&raw mut default);
-        // Ignored, children would vanish before it is known how they ended.
+        // If it were ignored, children would vanish before their end is known.
         libc::sigaddset(&raw mut default, libc::SIGCHLD);
         let flags =
             i32::from(libc::POSIX_SPAWN_SETSID) | libc::POSIX_SPAWN_SETSIGMASK | libc::POSIX_SPAWN_SETSIGDEF;

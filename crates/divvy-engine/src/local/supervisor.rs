@@ -1,8 +1,8 @@
 //! The supervisor: one small process per task, which outlives the daemon.
 //!
-//! It is the daemon's own program under another first argument, branched off before anything else is set up. It holds the
-//! record's lock from before it exists (the descriptor is inherited) until it dies, so that whoever can take the lock knows
-//! that no supervisor is there, and none is coming.
+//! It is the daemon's own program with another first argument, checked before anything else is set up. It inherits the
+//! descriptor of the record's lock, so the lock is held from before it exists until it dies: whoever can take the lock
+//! knows that no supervisor is there, and none is coming.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -31,7 +31,7 @@ use super::{devices, tree};
 
 /// The first argument that makes the program a supervisor.
 pub(crate) const SUPERVISE: &str = "__supervise";
-/// Where the record's lock is inherited.
+/// The descriptor at which the record's lock is inherited.
 pub(crate) const LOCK_FD: i32 = 3;
 
 /// Becomes a supervisor if the program was started as one. To be called first in `main`, with the program's arguments.
@@ -43,7 +43,7 @@ pub fn supervisor_main(arguments: impl IntoIterator<Item = OsString>) -> Option<
     let record = arguments.next().unwrap_or_default();
     Some(match supervise(Path::new(&record)) {
         Ok(()) => ExitCode::SUCCESS,
-        // Nobody reads it: that the record has no end tells the daemon.
+        // Nobody reads the code: the missing end in the record tells the daemon.
         Err(_) => ExitCode::FAILURE,
     })
 }
@@ -62,7 +62,7 @@ fn supervise(directory: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Cuts the ties to the daemon, and ties all that comes from the task to this process.
+/// Cuts the ties to the daemon, and ties everything that the task starts to this process.
 fn become_supervisor(directory: &Path) -> io::Result<Signals> {
     // SAFETY: closes descriptors that nothing in this new process uses, and sets attributes of the process.
     unsafe {
@@ -105,14 +105,14 @@ fn inherited_lock(record: &RecordDir) -> Option<OwnedFd> {
     Some(lock)
 }
 
-/// Writes the end; on a full disk, in spite of the space reserved, as soon as it can be written.
+/// Writes the end. If the disk is full despite the reserved space, retries until it can be written.
 fn record_end(record: &RecordDir, ended: &EndedRecord) {
     while record.write(ENDED, ended).is_err() && record.path().join(LOCK).exists() {
         let _ = rustix::event::poll(&mut [], Some(&timespec(1000)));
     }
 }
 
-/// A task in the hands of its supervisor.
+/// A task in the care of its supervisor.
 struct Task<'a> {
     record: &'a RecordDir,
     /// The record directory, absolute.
@@ -121,7 +121,7 @@ struct Task<'a> {
     signals: &'a Signals,
 }
 
-/// What is ready before the fork.
+/// What is prepared before the fork.
 struct Ready {
     /// Held until this process ends.
     _locks: Vec<DeviceLock>,
@@ -134,7 +134,7 @@ struct Ready {
 impl Task<'_> {
     /// Runs the task from start to end.
     fn run(&self) -> TaskEnd {
-        // A signal that comes after this look waits until the task is watched.
+        // A signal that comes after this check waits until the task is watched.
         if self.record.has(STOP) || !self.signals.drain().is_empty() {
             return ended(EndedHow::NeverStarted);
         }
@@ -221,7 +221,7 @@ impl Task<'_> {
         }
         let out_of_memory = ready.group.as_ref().and_then(Group::out_of_memory);
         let how = match (gone.status, out_of_memory) {
-            // A task that got over the loss of a process did not end by it.
+            // A task that survived the loss of a process did not end because of it.
             (Status::Exited(0), _) => EndedHow::Exited(0),
             (_, Some((peak, limit))) => EndedHow::OutOfMemory(peak, limit),
             (Status::Exited(code), None) => EndedHow::Exited(code),
@@ -253,7 +253,7 @@ fn standard(order: &LaunchRecord, output: &OpenOutput) -> io::Result<(Option<Bri
     }
 }
 
-/// Makes the task's group, and says honestly what it is worth.
+/// Makes the task's group, and says which limits are really enforced.
 fn isolate(order: &LaunchRecord) -> (Option<Group>, Isolation) {
     let launch = &order.launch;
     let files = devices::list(Path::new("/dev"));
@@ -296,7 +296,7 @@ fn record_start(record: &RecordDir, order: &LaunchRecord, ready: &Ready, (first,
         boot_id: order.boot_id.clone(),
         monotonic_ms: begun_ms,
     };
-    // Its space is reserved. Failing all the same, the end of the task still tells that it ran.
+    // Its space is reserved. If writing still fails, the end of the task shows that it ran.
     let _ = record.write(STARTED, &started);
 }
 
@@ -304,7 +304,7 @@ fn record_start(record: &RecordDir, order: &LaunchRecord, ready: &Ready, (first,
 fn tell_daemon(order: &LaunchRecord) -> bool {
     let told = UnixDatagram::unbound().and_then(|socket| {
         socket.set_nonblocking(true)?;
-        // Seen from the record directory.
+        // The path is relative to the record directory.
         socket.send_to(order.fence.allocation.to_string().as_bytes(), "../../engine.sock")
     });
     !told.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)

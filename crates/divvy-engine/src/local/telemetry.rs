@@ -1,4 +1,4 @@
-//! A look at the devices each second: for people, for the health that planning needs, and for what tasks use.
+//! Looks at the devices every second: for people, for the health that planning needs, and for what tasks use.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -16,12 +16,12 @@ use super::outbox::{Outbox, lock};
 use super::processes::Processes;
 use super::settings::OpenError;
 
-/// The devices as they were last seen.
+/// The devices at the last look.
 #[derive(Clone, Debug)]
 pub struct Latest {
     /// Where they come from.
     pub source: SourceKind,
-    /// Why there are none although none were declined.
+    /// Why there are none although they were not declined.
     pub note: Option<String>,
     /// The machine; absent if the engine was opened without a source.
     pub machine: Option<Machine>,
@@ -31,7 +31,7 @@ pub struct Latest {
     pub at: Time,
 }
 
-/// Knows the latest samples. Clones share one; all may be used from any thread.
+/// Gives access to the latest samples. Clones share them; all may be used from any thread.
 #[derive(Clone, Debug)]
 pub struct Telemetry {
     shared: Arc<Shared>,
@@ -65,13 +65,13 @@ impl Telemetry {
         lock(&self.shared.latest).clone()
     }
 
-    /// Forgets the fault for which a device counts as unhealthy, after somebody has looked after it.
+    /// Forgets the fault for which a device counts as unhealthy, after somebody has serviced it.
     pub fn forgive(&self, uuid: &str) {
         lock(&self.shared.orders).forgive.push(uuid.to_owned());
         self.shared.bell.notify_all();
     }
 
-    /// Finds out what there is, says so, and starts to watch. Without devices nothing has to be watched.
+    /// Finds out what there is, reports it, and starts to watch. Without devices nothing has to be watched.
     pub(crate) fn start(
         source: Option<Source>,
         watched: Watched,
@@ -107,7 +107,7 @@ impl Telemetry {
         Ok(telemetry)
     }
 
-    /// Ends the thread, not waiting for a driver that takes its time.
+    /// Ends the thread, without waiting for a slow driver.
     pub(crate) fn stop(&self) {
         lock(&self.shared.orders).stop = true;
         self.shared.bell.notify_all();
@@ -138,7 +138,7 @@ struct Watcher {
     watched: Watched,
     outbox: Outbox,
     processes: Processes,
-    /// The devices that have been said to be there, by uuid.
+    /// The devices that have been reported, by uuid.
     devices: BTreeMap<String, Device>,
     said: Said,
     own_state: String,
@@ -156,12 +156,12 @@ impl Watcher {
         }
     }
 
-    /// Finds out what the machine has now, and says so.
+    /// Finds out what the machine has now, and reports it.
     fn discover(&mut self) -> Result<(), SourceError> {
         let machine = self.source.discover()?;
         let mut devices: BTreeMap<String, Device> =
             machine.devices.iter().map(|device| (device.uuid.clone(), device.clone())).collect();
-        // One that fell off the bus is still the node's, if unhealthy: it may come back.
+        // A device that fell off the bus still belongs to the node, as unhealthy: it may come back.
         for lost in machine.lost.iter().filter_map(|lost| lost.uuid.as_ref()) {
             if let Some(known) = self.devices.get(lost) {
                 devices.entry(lost.clone()).or_insert_with(|| known.clone());
@@ -176,7 +176,7 @@ impl Watcher {
         Ok(())
     }
 
-    /// Samples all devices; says what is news, and adds up what tasks use.
+    /// Samples all devices; reports news, and adds up what tasks use.
     fn look(&mut self) {
         let mut samples = self.source.sample();
         if self.has_changed(&samples) {
@@ -196,7 +196,7 @@ impl Watcher {
         self.telemetry.publish(|latest| (latest.samples, latest.at) = (samples, wall()));
     }
 
-    /// Whether there is a device that was not there before, or one that was there is not even lost.
+    /// Returns whether a device has appeared, or a known one is not even reported as lost.
     fn has_changed(&self, samples: &[DeviceSample]) -> bool {
         let sampled: BTreeSet<&str> = samples.iter().map(|sample| sample.uuid.as_str()).collect();
         let new =

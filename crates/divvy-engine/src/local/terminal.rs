@@ -1,8 +1,8 @@
-//! What a terminal and a supervisor say to each other over a unix socket.
+//! The protocol between a terminal and a supervisor over a unix socket.
 //!
-//! A frame is a byte for its kind (0 data, 1 window size), two bytes for the length of what follows (big-endian), and that
-//! many bytes: raw bytes, or columns and rows of two bytes each. The terminal's side listens; the supervisor connects when the
-//! job starts. The supervisor sends data alone.
+//! A frame is a byte for its kind (0 data, 1 window size), two bytes for the length of the rest (big-endian), and the rest
+//! itself: raw bytes, or columns and rows of two bytes each. The terminal's side listens; the supervisor connects when the job
+//! starts, and sends only data.
 
 /// A frame of the conversation between a terminal and a task.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub enum Frame {
     },
 }
 
-/// Says that what came over the socket is no frame; the connection is of no further use.
+/// The bytes on the socket are no frame; the connection is of no further use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the other side of the terminal's socket does not speak its language: unknown frame (kind {kind}, {length} bytes)"
@@ -56,7 +56,7 @@ pub fn encode_data(bytes: &[u8], buffer: &mut Vec<u8>) {
     }
 }
 
-/// Takes frames out of a stream of bytes that comes in pieces.
+/// Extracts frames from a stream of bytes that arrives in pieces.
 #[derive(Debug, Default)]
 pub struct Decoder {
     buffer: Vec<u8>,

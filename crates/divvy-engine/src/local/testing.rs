@@ -1,4 +1,4 @@
-//! What unit tests of several modules start from.
+//! Fixtures for the unit tests of several modules.
 
 use divvy_core::action::{Fence, Launch};
 use divvy_core::id::{AllocationId, JobId, Term};

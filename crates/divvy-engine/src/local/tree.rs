@@ -1,4 +1,4 @@
-//! The processes of a task, and their end.
+//! The processes of a task, and how they are ended.
 //!
 //! While its supervisor lives, a task is exactly the supervisor's descendants: the supervisor is a subreaper, so that
 //! orphans come back to it, whatever session, group or environment they made for themselves. When the supervisor is
@@ -11,8 +11,8 @@ use std::path::Path;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-/// The variable that names a task's record directory. Allocations are numbered per pool, so that the number alone could
-/// name a task of another pool on the machine.
+/// The variable that names a task's record directory. An allocation's number alone would not do: each pool counts its
+/// own, so another pool on the machine may have the same number.
 pub(crate) const RECORD_VARIABLE: &str = "DIVVY_RECORD";
 
 /// A process as `/proc` shows it.
@@ -64,7 +64,7 @@ pub(crate) fn descendants(all: &[Seen], roots: &BTreeSet<u32>) -> Vec<Seen> {
     let mut found: Vec<Seen> = Vec::new();
     let mut next: Vec<u32> = roots.iter().copied().collect();
     while let Some(parent) = next.pop() {
-        // Taken out, so that a picture of /proc in which a pid was reused cannot lead in circles.
+        // Taken out of the map: if a pid was reused while /proc was read, the search cannot run in circles.
         for child in children.remove(&parent).unwrap_or_default() {
             next.push(child.pid);
             found.push(child);
@@ -81,7 +81,7 @@ pub(crate) fn below_me() -> Vec<Seen> {
     found
 }
 
-/// Sends a signal; that the process is gone, or not ours to signal, is no error.
+/// Sends a signal. It is no error if the process is gone or not ours to signal.
 pub(crate) fn send(pid: u32, signal: i32) {
     if let Ok(pid) = i32::try_from(pid)
         && pid > 1
@@ -91,7 +91,7 @@ pub(crate) fn send(pid: u32, signal: i32) {
     }
 }
 
-/// Sends a signal to a process group, and wakes it if it was stopped; `false` if there is no such group.
+/// Sends a signal to a process group, and resumes it if it was stopped; `false` if there is no such group.
 pub(crate) fn send_to_group(group: u32, signal: i32) -> bool {
     let Ok(group) = i32::try_from(group) else { return false };
     if group <= 1 {
@@ -106,7 +106,7 @@ pub(crate) fn send_to_group(group: u32, signal: i32) -> bool {
     reached
 }
 
-/// How to recognise what a lost supervisor left behind.
+/// Marks by which to recognise what a lost supervisor left behind.
 #[derive(Debug)]
 pub(crate) struct Marks {
     /// The record directory, absolute.
@@ -139,8 +139,8 @@ pub(crate) fn left_behind(marks: &Marks) -> Vec<Seen> {
     found.into_values().collect()
 }
 
-/// A session keeps the number of its first process from being used again. So if another process has that number now,
-/// or sessions of that number hold processes older than the task, the task's session is gone.
+/// While a session exists, the number of its first process is not used again. So if another process has that number
+/// now, or sessions of that number hold processes older than the task, the task's session is gone.
 fn session_of(all: &[Seen], pid: u32, start_ticks: u64) -> Option<u32> {
     let is_ours = |seen: &Seen| match seen.pid == pid {
         true => seen.start_ticks == start_ticks,
@@ -170,7 +170,7 @@ pub(crate) fn kill_left_behind(marks: &mut Marks, refresh: impl Fn() -> Vec<u32>
     }
 }
 
-/// Waits until all have ended, for a second at most: one that sleeps in the kernel is looked at again.
+/// Waits until all have ended, at most a second each: a process that sleeps in the kernel is looked at again.
 fn await_end(processes: &[Seen]) {
     let pid = |seen: &Seen| Pid::from_raw(i32::try_from(seen.pid).ok()?);
     let pidfds = processes.iter().filter_map(|seen| pidfd_open(pid(seen)?, PidfdFlags::empty()).ok());

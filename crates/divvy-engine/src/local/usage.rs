@@ -16,7 +16,7 @@ pub(crate) struct Meter {
 struct Sum {
     watched_ms: i64,
     idle_ms: i64,
-    /// Percent times milliseconds.
+    /// Percent × milliseconds.
     utilization_ms: i64,
     peak_memory_mib: u64,
 }
@@ -29,7 +29,7 @@ impl Meter {
         if let Some(memory_mib) = memory_of(sample, own) {
             sum.peak_memory_mib = sum.peak_memory_mib.max(memory_mib);
         }
-        // A device that tells no utilisation was not watched.
+        // A device that reports no utilisation does not count as watched.
         let Some(percent) = sample.utilization_percent else { return };
         sum.watched_ms += passed_ms;
         sum.utilization_ms += passed_ms * i64::from(percent);
@@ -60,8 +60,8 @@ fn mean(sum: i64, count: i64) -> u32 {
     if count <= 0 { 0 } else { u32::try_from((sum + count / 2) / count).unwrap_or(0) }
 }
 
-/// The memory of the task's own processes where the driver tells it by process, else all that is in use: the device is
-/// the task's alone.
+/// Returns the memory of the task's own processes where the driver reports it by process, else all memory in use: the
+/// task has the device alone.
 fn memory_of(sample: &DeviceSample, own: &BTreeSet<u32>) -> Option<u64> {
     let ours = sample.processes.iter().filter(|process| own.contains(&process.pid));
     let by_process: Option<Vec<u64>> = ours.map(|process| process.used_memory_mib).collect();

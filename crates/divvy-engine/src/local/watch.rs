@@ -1,8 +1,8 @@
-//! A supervisor's life between the start of its task and the end of the last process of it.
+//! A supervisor's work from the start of its task to the end of the task's last process.
 //!
-//! The task is over when the supervisor, which is a subreaper, has no children left: then nothing of the tree lives,
-//! whatever it did to hide. What the first process leaves behind is told to end and killed two seconds later; a task
-//! that is being stopped has its grace for the whole tree.
+//! The task is over when the supervisor, a subreaper, has no children left: then nothing of the tree lives, however
+//! it tried to hide. Processes that the first process leaves behind are told to end, and killed two seconds later. A
+//! task that is being stopped has its grace for the whole tree.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -18,18 +18,18 @@ use super::output::OpenOutput;
 use super::pty::Bridge;
 use super::{slim, tree};
 
-/// How long what the first process left behind has between TERM and KILL.
+/// How long the processes that the first process left behind have between TERM and KILL.
 const LEFTOVERS_MS: i64 = 2000;
 /// How long a task has when the supervisor itself is told to end (by the machine's shutdown).
 const SHUTDOWN_GRACE_MS: i64 = 10_000;
-/// How soon the tree is looked at again after a kill, growing up to `LAST_KILL_PAUSE_MS`: processes may fork meanwhile.
+/// How soon the tree is looked at again after a kill, growing to `LAST_KILL_PAUSE_MS`: processes may fork meanwhile.
 const FIRST_KILL_PAUSE_MS: i64 = 10;
 const LAST_KILL_PAUSE_MS: i64 = 1000;
-/// How often the size of a kept output is looked at.
+/// How often the size of a kept output is checked.
 const TRIM_PAUSE_MS: i64 = 10_000;
-/// When the supervisor of a task that goes on makes itself small; most tasks of a benchmark are over by then.
+/// When the supervisor of a longer task makes itself small; most tasks of a benchmark are over by then.
 const SLIM_PAUSE_MS: i64 = 100;
-/// How soon a message that the daemon's full queue did not take is sent again.
+/// How soon a message is sent again that did not fit into the daemon's full queue.
 const TELL_PAUSE_MS: i64 = 50;
 
 /// What a supervisor watches.
@@ -40,7 +40,7 @@ pub(crate) struct Watch<'a> {
     pub(crate) output: &'a OpenOutput,
     pub(crate) bridge: Option<Bridge>,
     pub(crate) first: u32,
-    /// The child's way to say why it could not become the task; closes when it did.
+    /// The channel on which the child says why it could not become the task; it closes when it did.
     pub(crate) report: Option<File>,
     pub(crate) kept_output_most_bytes: u64,
 }
@@ -59,17 +59,17 @@ pub(crate) struct Gone {
     pub(crate) failure: Option<LaunchFailure>,
 }
 
-/// What happens to a task that shall end.
+/// How a task that has to end is ended.
 #[derive(Clone, Copy, Debug)]
 struct Ending {
     signal: i32,
     kill_at_ms: i64,
     kill_pause_ms: i64,
-    /// Whether somebody ordered it, rather than the first process having ended.
+    /// Whether the end was ordered, rather than caused by the end of the first process.
     is_ordered: bool,
 }
 
-/// What is going on; what it watches is in [`Watch`].
+/// The progress of a task; what it watches is in [`Watch`].
 #[derive(Debug, Default)]
 struct Progress {
     status: Option<Status>,
@@ -83,8 +83,8 @@ struct Progress {
 }
 
 impl Watch<'_> {
-    /// Waits until nothing of the task is left. `started` is called when the program runs, `tell` until it says that the
-    /// daemon was told.
+    /// Waits until nothing of the task is left. `started` is called when the program runs; `tell` is called until it
+    /// returns that the daemon was told.
     pub(crate) fn until_gone(mut self, started: impl FnOnce(), mut tell: impl FnMut() -> bool) -> Gone {
         let mut progress = Progress {
             trim_at_ms: monotonic_ms() + TRIM_PAUSE_MS,
@@ -144,8 +144,8 @@ impl Watch<'_> {
         }
     }
 
-    /// Announces the end to the first process group, as a terminal would; to all if that group is gone. A further order
-    /// may shorten the grace, not lengthen it.
+    /// Announces the end to the first process group, as a terminal would, or to all if that group is gone. A further
+    /// order may shorten the grace but not lengthen it.
     fn end(&self, progress: &mut Progress, signal: i32, kill_at_ms: i64) {
         let former = progress.ending.filter(|ending| ending.is_ordered);
         let kill_at_ms = progress.ending.map_or(kill_at_ms, |ending| ending.kill_at_ms.min(kill_at_ms));
@@ -197,7 +197,7 @@ impl Watch<'_> {
         }
         progress.leftovers_noticed = true;
         match progress.ending {
-            // The group was told when the stop was ordered; those who had left it were not.
+            // The group was told when the stop was ordered; processes that had left the group were not.
             Some(ending) => announce(ending.signal, |seen| seen.group != self.first),
             None => {
                 let kill_at_ms = monotonic_ms() + LEFTOVERS_MS;
@@ -243,7 +243,7 @@ impl Watch<'_> {
     }
 }
 
-/// Sends a signal to those of the tree that `which` picks, and wakes the stopped ones.
+/// Sends a signal to the processes of the tree that `which` picks, and resumes stopped ones.
 fn announce(signal: i32, which: impl Fn(&tree::Seen) -> bool) {
     for seen in tree::below_me().iter().filter(|seen| which(seen)) {
         tree::send(seen.pid, signal);

@@ -1,4 +1,4 @@
-//! The engine's thread: carries out actions, and learns what became of tasks by waiting for their supervisors.
+//! The engine's thread: carries out actions, and learns how tasks ended by waiting for their supervisors.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -28,18 +28,18 @@ use super::settings::{OpenError, keep_term};
 use super::spawn::Program;
 use super::watch::timespec;
 
-/// Marks the bell among the things that are waited for; allocations never get that far.
+/// Marks the bell among the awaited descriptors; allocation numbers never get that high.
 const BELL: u64 = u64::MAX;
-/// Marks the socket on which supervisors tell that their task has started.
+/// Marks the socket on which supervisors report that their task has started.
 const SOCKET: u64 = u64::MAX - 1;
-/// How often old output files are looked for.
+/// How often to look for old output files.
 const SWEEP_PAUSE_MS: i64 = 86_400_000;
-/// How soon something that could not be done is tried again.
+/// How soon a failed step is retried.
 const RETRY_PAUSE_MS: i64 = 200;
-/// How soon a supervisor that has not yet said its pid is looked at again: it takes microseconds to do so.
+/// How soon to look again at a supervisor that has not written its pid yet: that takes it microseconds.
 const SETTLE_PAUSE_MS: i64 = 10;
 
-/// How many records of forgotten tasks are kept for the next ones: more than tasks end between two launches.
+/// How many records of forgotten tasks are kept for reuse: more than the tasks that end between two launches.
 const MOST_SPARES: usize = 128;
 
 /// What the thread needs to know of the pool.
@@ -66,9 +66,9 @@ pub(crate) struct Worker {
     socket: UnixDatagram,
     commands: Commands,
     processes: Processes,
-    /// Tasks whose stop order could not be given to them yet.
+    /// Tasks whose stop order could not be delivered yet.
     undelivered: BTreeSet<AllocationId>,
-    /// Records of forgotten tasks, for the next ones.
+    /// Records of forgotten tasks, kept for reuse.
     spares: Vec<RecordDir>,
     sweep_at_ms: i64,
 }
@@ -82,21 +82,21 @@ pub(crate) struct Task {
     pub(super) stop: Option<StopRecord>,
 }
 
-/// How far a task is, as the engine knows.
+/// How far a task is, as far as the engine knows.
 #[derive(Debug)]
 pub(crate) enum Stage {
     /// Its supervisor is watched.
     Supervised { supervisor: OwnedFd, is_child: bool },
-    /// Its supervisor is there, or was a moment ago; which process it is, is not known yet.
+    /// Its supervisor exists, or did a moment ago; which process it is, is not known yet.
     Unsettled,
-    /// Its supervisor is gone without a word; what is left of it is being killed.
+    /// Its supervisor is gone without having written the end; what is left of the task is being killed.
     Cleaning,
-    /// Nothing of it is left.
+    /// Nothing is left of it.
     Over(TaskEnd),
 }
 
 impl Worker {
-    /// Makes the thread's things and adopts what is there.
+    /// Sets up the thread and adopts the existing tasks.
     pub(crate) fn open(
         settings: PoolSettings,
         program: &Path,
@@ -155,7 +155,7 @@ impl Worker {
         }
     }
 
-    /// A pool that is given up, such as a demo's, leaves no empty groups. Those of tasks that run, or start, are needed.
+    /// Leaves no empty groups when a pool is given up, such as a demo's. Groups of running or starting tasks stay.
     fn leave(self) {
         if self.tasks.values().all(|task| matches!(task.stage, Stage::Over(_))) {
             self.parents.remove();
@@ -174,7 +174,7 @@ impl Worker {
         Some(timespec(wait_ms))
     }
 
-    /// Does what was put off.
+    /// Does the work that was put off.
     fn keep_time(&mut self) {
         let unsettled = self.tasks.iter().filter(|(_, task)| matches!(task.stage, Stage::Unsettled));
         for allocation in unsettled.map(|(allocation, _)| *allocation).collect::<Vec<_>>() {
@@ -189,7 +189,7 @@ impl Worker {
         }
     }
 
-    /// Carries out what was submitted; true when the thread shall end.
+    /// Carries out what was submitted; true when the thread has to end.
     fn obey(&mut self) -> bool {
         for command in self.commands.take() {
             match command {
@@ -214,7 +214,7 @@ impl Worker {
         }
     }
 
-    /// Refuses what comes from an earlier daemon.
+    /// Refuses actions of an earlier daemon.
     fn is_current(&mut self, fence: Fence) -> bool {
         if fence.term < self.settings.term {
             let (given, seen) = (fence.term, self.settings.term);
@@ -254,7 +254,7 @@ impl Worker {
         self.tasks.insert(fence.allocation, Task { record, stage, started: None, stop: None });
     }
 
-    /// Ends what is not a process: nothing else runs on this machine.
+    /// Ends an allocation that is not a process: nothing else runs on this machine.
     fn refuse(&mut self, allocation: AllocationId) {
         let record = RecordDir::of(&self.settings.state, allocation);
         let failure = LaunchFailure::Other("this pool runs processes, and none was named".into());
@@ -298,14 +298,14 @@ impl Worker {
         Ok(epoll::add(&self.epoll, supervisor, mark, epoll::EventFlags::IN)?)
     }
 
-    /// Ends what has no process, so that it stays ended: in the record if that can be written, else until the end of
-    /// this daemon.
+    /// Ends a task that has no process, so that it stays ended: in the record if that can be written, else only
+    /// until this daemon ends.
     fn conclude_unstarted(&self, record: &RecordDir, allocation: AllocationId, how: EndedHow) -> Stage {
         let end = TaskEnd { at: wall(), how, ..TaskEnd::default() };
         let ended = EndedRecord { end: end.clone(), boot_id: self.boot_id.clone() };
         if let Err(error) = record.make().and_then(|_| record.write(ENDED, &ended)) {
             tracing::warn!("writing the end of a task into {}: {error}", record.path().display());
-            // On a full disk a half-made directory would be taken for a launch that never began, rightly.
+            // On a full disk, a half-made directory would rightly be taken for a launch that never began.
             let _ = record.remove();
         }
         self.outbox.put([Observation::Ended(allocation, end.clone())]);
@@ -324,7 +324,7 @@ impl Worker {
         }
     }
 
-    /// Makes a launch of an allocation that was stopped before it was launched impossible.
+    /// Makes it impossible to launch an allocation that was stopped before its launch.
     fn fence_off(&mut self, allocation: AllocationId) {
         let record = RecordDir::of(&self.settings.state, allocation);
         let stage = self.conclude_unstarted(&record, allocation, EndedHow::NeverStarted);
@@ -359,7 +359,7 @@ impl Worker {
         self.tasks.remove(&allocation);
     }
 
-    /// Says again what is known of a task.
+    /// Reports again what is known of a task.
     pub(super) fn repeat(&self, allocation: AllocationId) {
         let Some(task) = self.tasks.get(&allocation) else { return };
         let started = task.started.clone().map(|start| Observation::Started(allocation, start));
@@ -380,7 +380,7 @@ impl Worker {
         }
     }
 
-    /// Tells that a task runs, if its record says so and it was not told yet.
+    /// Reports that a task runs, if its record says so and this was not reported yet.
     pub(super) fn look_for_start(&mut self, allocation: AllocationId) {
         let Some(task) = self.tasks.get_mut(&allocation).filter(|task| task.started.is_none()) else {
             return;
@@ -416,7 +416,7 @@ impl Worker {
             boot_id: self.boot_id.clone(),
         };
         let commands = self.commands.clone();
-        // Something that sleeps in the kernel may take its time to die; the other tasks must not wait for that.
+        // A process that sleeps in the kernel may take long to die; the other tasks must not wait for it.
         let clean = move || {
             let end = lost.clean();
             commands.give([Command::Cleaned(allocation, end)]);
@@ -444,13 +444,13 @@ impl Worker {
             _ => None,
         };
         self.outbox.put([Observation::Ended(allocation, end)]);
-        // After the end, which makes the pool believe that the device is another's: the next look says how it is.
+        // After the end, since this makes the pool believe that the device is another's: the next look tells.
         if let Some(uuid) = locked {
             self.processes.doubt(&uuid);
         }
     }
 
-    /// Finds the supervisor's process, or that there is none.
+    /// Finds the supervisor's process, or finds that there is none.
     pub(super) fn settle(&mut self, allocation: AllocationId) {
         let Some(task) = self.tasks.get(&allocation) else { return };
         match adopt::find_supervisor(&task.record) {
@@ -464,7 +464,7 @@ impl Worker {
                     held.supervisor = pid;
                 }
                 self.set_stage(allocation, Stage::Supervised { supervisor, is_child: false });
-                // It may have looked for the file of an order before the order was given.
+                // The supervisor may have looked for an order's file before the order was given.
                 self.deliver(allocation);
                 self.look_for_start(allocation);
             }
@@ -475,7 +475,7 @@ impl Worker {
         self.processes.held().insert(allocation, Held { devices, ..Held::default() });
     }
 
-    /// Removes old output, beside the other work. Files of tasks that run are kept however old.
+    /// Removes old output, beside the other work. Files of running tasks are kept however old they are.
     fn sweep_output(&self) {
         let alive = self.tasks.values().filter(|task| !matches!(task.stage, Stage::Over(_)));
         let job = |task: &Task| Some(task.record.read::<LaunchRecord>(LAUNCH).ok()??.launch.job.to_string());
@@ -488,7 +488,7 @@ impl Worker {
     }
 }
 
-/// Binds the socket on which supervisors tell of starts; it is bound before records are looked at, so that no start is missed.
+/// Binds the socket on which supervisors report starts. It is bound before records are read, so that no start is missed.
 fn bind(state: &Path) -> Result<UnixDatagram, OpenError> {
     let path = state.join("engine.sock");
     let error =
@@ -497,7 +497,7 @@ fn bind(state: &Path) -> Result<UnixDatagram, OpenError> {
         Err(source) if source.kind() != io::ErrorKind::NotFound => return Err(error(source)),
         _ => {}
     }
-    // By way of a descriptor: the path itself may be longer than a socket's address.
+    // Uses a descriptor: the path itself may be too long for a socket address.
     let folder = std::fs::File::open(state).map_err(error)?;
     let short = format!("/proc/self/fd/{}/engine.sock", std::os::fd::AsRawFd::as_raw_fd(&folder));
     let socket = UnixDatagram::bind(short).map_err(error)?;
@@ -505,7 +505,7 @@ fn bind(state: &Path) -> Result<UnixDatagram, OpenError> {
     Ok(socket)
 }
 
-/// The name of the user whose pool it is, or the number if it has none.
+/// Returns the name of the user whose pool it is, or the uid if it has no name.
 fn user_name() -> String {
     let uid = rustix::process::geteuid().as_raw();
     let mut buffer = vec![0; 16 * 1024];

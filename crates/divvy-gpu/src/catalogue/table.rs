@@ -1,5 +1,5 @@
-//! The table itself. Reported sizes are those of NVML on current drivers with ECC as shipped; bandwidth and links are
-//! those of the datasheets, for the form factor with the most of them.
+//! The table itself. Reported sizes are those of NVML on current drivers with ECC as shipped. Bandwidth and links are
+//! those of the datasheets, for the form factor with the highest figures.
 
 /// A model of accelerator.
 #[derive(Debug, PartialEq, Eq)]
@@ -8,7 +8,7 @@ pub struct Model {
     pub key: &'static str,
     /// The name under which a pretended device of this model appears.
     pub product: &'static str,
-    /// Names in NVML's and users' mouths besides the key, without vendor and form.
+    /// Other names that NVML and users use for it, without vendor and form.
     pub(super) names: &'static [&'static str],
     /// The sizes it is sold in, the most common first.
     pub variants: &'static [Variant],
@@ -27,7 +27,7 @@ pub struct Variant {
     pub memory_mib: u64,
     /// Memory bandwidth in GB/s.
     pub bandwidth_gb_s: u32,
-    /// The same on PCIe cards, where these have other memory.
+    /// The bandwidth of PCIe cards, where these have different memory.
     pub(super) card_gb_s: Option<u32>,
 }
 

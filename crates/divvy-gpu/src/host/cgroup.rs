@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The lowest limits on the way from this process's group up to the root of what is mounted.
+/// The lowest limits between this process's group and the root of the mount.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Limits {
     /// CPU quota: 1000 is one CPU's full time.
@@ -11,11 +11,11 @@ pub(super) struct Limits {
     pub(super) memory_bytes: Option<u64>,
 }
 
-/// A hierarchy that limits something: which controller, and where it is mounted.
+/// The hierarchy of a controller, and where it is mounted.
 struct Hierarchy {
     /// The mount point, under the root that is looked at.
     mounted: PathBuf,
-    /// The group within the hierarchy that the mount shows as its root.
+    /// The group within the hierarchy that appears as the root of the mount.
     shown: String,
     /// This process's group.
     group: String,
@@ -95,7 +95,7 @@ fn memory_v1(folder: &Path) -> Option<u64> {
     number(&folder.join("memory.limit_in_bytes"))
 }
 
-/// Reads a number; `max` and `-1` are not one, which is what they mean here.
+/// Reads a number; `max` and `-1` give `None`, which means no limit.
 fn number(path: &Path) -> Option<u64> {
     fs::read_to_string(path).ok()?.trim().parse().ok()
 }

@@ -11,13 +11,13 @@ use super::LockOwner;
 use crate::foreign::user_name;
 use crate::printable::{printable, printable_path};
 
-/// The most of a lock file that is read: a user's name and a path of the kernel's greatest length fit.
+/// The most bytes of a lock file that are read: a user's name and a path of maximum length fit.
 const MOST_BYTES: u64 = 8192;
 
-/// How often a file may be replaced under our hands before that is somebody's intent.
+/// How often a file may be replaced while it is opened before that counts as intent.
 const MOST_TRIES: u32 = 16;
 
-/// Locks the file at `path`, made if it is missing; `None` if it is held.
+/// Locks the file at `path`, made if it is missing; `None` if another holder has it.
 pub(super) fn lock(path: &Path) -> io::Result<Option<OwnedFd>> {
     for _ in 0..MOST_TRIES {
         let file = match open(path, true) {
@@ -38,7 +38,7 @@ pub(super) fn lock(path: &Path) -> io::Result<Option<OwnedFd>> {
     Err(io::Error::other("is replaced again and again by somebody"))
 }
 
-/// Tells whether somebody holds the file at `path`, without disturbing.
+/// Returns whether somebody holds the file at `path`, without disturbing the holder.
 pub(super) fn is_locked(path: &Path) -> io::Result<bool> {
     match open(path, false) {
         Ok(file) => {
@@ -51,9 +51,9 @@ pub(super) fn is_locked(path: &Path) -> io::Result<bool> {
     }
 }
 
-/// Opens without making: where `fs.protected_regular` is set, not even root may open a file of another user in a
-/// shared folder with `O_CREAT`. Links are not followed, and nothing but a plain file with one name is accepted, so
-/// that nobody can have another file written or a pipe waited for.
+/// Opens without making: where `fs.protected_regular` is set, not even root may open another user's file in a
+/// shared folder with `O_CREAT`. Links are not followed, and only a plain file with one name is accepted: nobody
+/// can make this process write another file or wait for a pipe.
 fn open(path: &Path, write: bool) -> io::Result<File> {
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_CLOEXEC | libc::O_NOCTTY;
     let file = fs::OpenOptions::new().read(true).write(write).custom_flags(flags).open(path)?;
@@ -93,14 +93,14 @@ fn take(file: &File) -> io::Result<bool> {
     }
 }
 
-/// Takes a shared lock of the other kind, which those who remove old files from /tmp respect (systemd-tmpfiles does):
-/// a held file that was removed would leave its name to a second holder. Where it can't be had the lock holds all the
-/// same.
+/// Takes a shared lock of the other kind, which programs that remove old files from /tmp respect (systemd-tmpfiles
+/// does): if a held file were removed, a second holder could use its name. Without this lock the device lock still
+/// holds.
 fn keep_from_cleaners(file: &File) {
     let _ = rustix::fs::flock(file, rustix::fs::FlockOperation::NonBlockingLockShared);
 }
 
-/// Tells whether the file that was locked is still the one that others will find.
+/// Returns whether the locked file is still the one at `path`.
 fn is_still_at(file: &File, path: &Path) -> io::Result<bool> {
     let ours = file.metadata()?;
     match fs::symlink_metadata(path) {
@@ -134,14 +134,14 @@ pub(super) fn write_owner(fd: &OwnedFd, owner: &LockOwner) -> io::Result<()> {
     file.write_all(text.as_bytes())
 }
 
-/// Reads who says to hold the lock; what the text does not say in proper form is filled from the file's owner.
+/// Reads who claims to hold the lock; what the text does not state properly is filled from the file's owner.
 pub(super) fn read_owner(path: &Path) -> LockOwner {
     let file = open(path, false);
     let made_by =
         file.as_ref().ok().and_then(|file| file.metadata().ok()).map(|metadata| user_name(metadata.uid()));
     let mut bytes = Vec::new();
     if let Ok(file) = file {
-        // A file that fails while it is read has the text that was read until then.
+        // If reading fails midway, the text read until then counts.
         let _ = file.take(MOST_BYTES).read_to_end(&mut bytes);
     }
     let text = String::from_utf8_lossy(&bytes);

@@ -5,20 +5,20 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-/// Everybody may make files; nobody may remove those of others.
+/// Everybody may make files; nobody may remove those of other users.
 const SHARED: u32 = 0o1777;
 
 /// A folder for lock files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Place {
     folder: PathBuf,
-    /// What the names of lock files start with, in folders that are not Divvy's own.
+    /// The prefix of lock files' names, in folders that are not Divvy's own.
     prefix: &'static str,
     /// Whether the folder is Divvy's own, to be made if it is missing.
     is_own: bool,
 }
 
-/// Lists the places of a machine, the best first. Which one is used depends on who came first: where ordinary users
+/// Lists the places of a machine, the best first. Which one is used depends on who came first: if ordinary users
 /// may not write to /run/lock, and root has made no folder for them, they use /tmp.
 pub(super) fn of_the_machine() -> Vec<Place> {
     vec![
@@ -47,8 +47,8 @@ impl Place {
         self.folder.join(format!("{}{name}", self.prefix))
     }
 
-    /// Makes the folder if it is missing and sees that everybody can use it, so that no pool is kept out of it and
-    /// locks elsewhere.
+    /// Makes the folder if it is missing and lets everybody use it, so that no pool is kept out of it and locks
+    /// elsewhere.
     pub(super) fn prepare(&self) -> io::Result<()> {
         if self.is_own {
             self.make()?;
@@ -59,12 +59,12 @@ impl Place {
         if !self.is_own {
             return Err(io::Error::other("is not writable by everybody"));
         }
-        // Made a moment ago under a umask, or wrongly; only its owner and root can mend that.
+        // It was made a moment ago under a umask, or wrongly; only its owner and root can fix that.
         fs::set_permissions(&self.folder, Permissions::from_mode(SHARED))
     }
 
-    /// Tells whether a lock file here that can't be used is an error, and not a plant in a folder that is everybody's
-    /// or the folder itself a plant, which both are passed over when a place is chosen.
+    /// Returns whether an unusable lock file here is an error. In a folder that everybody can write it may be
+    /// planted, or the folder itself may be: both are passed over when a place is chosen.
     pub(super) fn is_trusted(&self) -> bool {
         self.is_own && self.is_shared().unwrap_or(false)
     }

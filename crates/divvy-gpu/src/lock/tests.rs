@@ -114,7 +114,7 @@ fn names_that_are_no_devices_never_become_paths() {
     for name in ["", "../../etc/passwd", "GPU-\0", "a b", &"x".repeat(129)] {
         assert!(matches!(locks.query(name), Err(LockError::BadName { .. })), "{name:?}");
     }
-    // What older drivers call an instance.
+    // An instance's name in older drivers.
     drop(locks.acquire("MIG-GPU-fa4e0000/1/0", &owner("ana")).unwrap());
 }
 

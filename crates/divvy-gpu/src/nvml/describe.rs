@@ -1,4 +1,4 @@
-//! What does not change about devices, asked for once per discovery.
+//! The fixed properties of devices, read once per discovery.
 
 use std::{fs, path::Path};
 
@@ -11,7 +11,7 @@ use crate::{ComputeCapability, Device, LostDevice, MigMode, SourceError, printab
 /// `NVML_AFFINITY_SCOPE_NODE` of nvml.h.
 const SCOPE_NODE: u32 = 0;
 
-/// Words of 64 NUMA nodes that are asked for: the kernel is built for 1024 at most.
+/// How many words of 64 NUMA nodes are requested: the kernel is built for at most 1024 nodes.
 const NODE_WORDS: usize = 16;
 
 /// Describes every device that answers and names those that do not.
@@ -27,7 +27,7 @@ pub(super) fn all(session: &Session) -> Result<Found, SourceError> {
                 found.devices.push(device);
                 ends.push(device_ends);
             }
-            // Counted, but not for this user or container.
+            // Counted, but not accessible to this user or container.
             Err(NvmlError::NoPermission) => {}
             Err(error) => found.lost.push(LostDevice { index, uuid: None, reason: reason(&error) }),
         }
@@ -40,7 +40,7 @@ fn one(device: &nvml_wrapper::Device<'_>, index: u32) -> Result<Device, NvmlErro
     let product = printable(&device.name()?);
     let memory_mib = match sample::memory(device) {
         Ok(memory) => memory.total_mib,
-        // Devices that share the host's memory have none of their own to report.
+        // Devices that share the host's memory have none of their own.
         Err(error) if !means_lost(&error) => 0,
         Err(error) => return Err(error),
     };
@@ -65,23 +65,23 @@ fn one(device: &nvml_wrapper::Device<'_>, index: u32) -> Result<Device, NvmlErro
     })
 }
 
-/// What is sold under its name, unless the driver tells of other memory.
+/// Returns the sold bandwidth, unless the driver reports different memory.
 fn bandwidth_gb_s(device: &nvml_wrapper::Device<'_>, known: Option<Known>) -> Option<u32> {
     let sold = known.map(|known| known.bandwidth_gb_s());
     let told = told_bandwidth_gb_s(device).filter(|told| *told > 0);
-    // Data sheets round, and boards of one name run a little faster or slower.
+    // Datasheets round, and boards of one name run a little faster or slower.
     let is_that = |sold: &u32| told.is_none_or(|told| told.abs_diff(*sold) <= sold / 20);
     sold.filter(is_that).or(told)
 }
 
-/// As the driver's figures have it: of each line of the bus, two bits in each cycle of the memory's clock.
+/// The bandwidth from the driver's figures: two bits per line of the bus and cycle of the memory clock.
 fn told_bandwidth_gb_s(device: &nvml_wrapper::Device<'_>) -> Option<u32> {
     let lines = u64::from(device.memory_bus_width().ok()?);
     let mhz = u64::from(device.max_clock_info(Clock::Memory).ok()?);
     u32::try_from(lines.checked_mul(2 * mhz)? / 8 / 1000).ok()
 }
 
-/// Asks for the node whose memory is near. (`nvmlDeviceGetNumaNodeId` is another thing: the node that a coherent
+/// Returns the node whose memory is near. (`nvmlDeviceGetNumaNodeId` is something else: the node that a coherent
 /// device's own memory forms.)
 fn numa_node(device: &nvml_wrapper::Device<'_>) -> Option<u32> {
     let words = device.memory_affinity(NODE_WORDS, SCOPE_NODE).ok()?;

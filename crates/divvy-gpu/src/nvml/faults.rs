@@ -1,4 +1,4 @@
-//! Faults after which a device should get no work: what they are, and for how long they are remembered.
+//! Faults after which a device should get no work, and how long they are remembered.
 
 use std::collections::BTreeMap;
 
@@ -19,11 +19,11 @@ pub(super) struct Faults {
 }
 
 impl Faults {
-    /// Puts the faults of a device into its sample: those remembered, those that it brings, and the state of its
-    /// memory's repairs if that was asked for.
+    /// Adds a device's faults to its sample: the remembered ones, the new ones, and the state of its memory
+    /// repairs if that was read.
     pub(super) fn judge(&mut self, mut sample: DeviceSample, memory: Option<Health>) -> DeviceSample {
         if let Health::Lost { .. } = sample.health {
-            // What was wrong before went with the device: to come back it was reset.
+            // A device that was away was reset before it came back, which cleared its faults.
             self.forgive(&sample.uuid);
             self.memory.remove(&sample.uuid);
             return sample;
@@ -46,8 +46,8 @@ impl Faults {
     }
 }
 
-/// Tells which Xids leave a device unfit for the next job. The list is of those for which NVIDIA's "Xid Errors" asks
-/// for a reset or a restart; an application's own faults (13, 31, 43, 45, 68, 94, …) end only the application.
+/// Returns the fault for an Xid that leaves a device unfit for the next job: those for which NVIDIA's "Xid Errors"
+/// asks for a reset or a restart. An application's own faults (13, 31, 43, 45, 68, 94, …) end only the application.
 fn needs_reset(xid: u64) -> Option<Health> {
     let what = match xid {
         48 => "uncorrectable memory error",
@@ -68,7 +68,7 @@ fn needs_reset(xid: u64) -> Option<Health> {
     Some(Health::Xid { xid, reason })
 }
 
-/// Asks whether memory repairs wait for a reset or have failed. Devices that do not know the question are well.
+/// Asks whether memory repairs wait for a reset or have failed. Devices without this query count as healthy.
 pub(super) fn pending(device: &Device<'_>) -> Health {
     let asked = [NVML_FI_DEV_REMAPPED_FAILURE, NVML_FI_DEV_REMAPPED_PENDING, NVML_FI_DEV_RETIRED_PENDING];
     let answers = device.field_values_for(&asked.map(FieldId)).unwrap_or_default();

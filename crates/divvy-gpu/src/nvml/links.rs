@@ -9,7 +9,7 @@ use nvml_wrapper::sys_exports::field_id::NVML_FI_DEV_NVLINK_LINK_COUNT;
 
 use crate::{Device, NvlinkPeer, printable};
 
-/// `NVML_NVLINK_MAX_LINKS` of nvml.h, for drivers that do not tell how many links a device has.
+/// `NVML_NVLINK_MAX_LINKS` of nvml.h, for drivers that do not report how many links a device has.
 const MOST_LINKS: u32 = 18;
 
 /// `NVML_NVLINK_DEVICE_TYPE_SWITCH` of nvml.h.
@@ -34,8 +34,8 @@ pub(super) fn ends(device: &nvml_wrapper::Device<'_>) -> Ends {
         }
         match remote_type(device, link) {
             Ok(SWITCH) => ends.switches += 1,
-            // Links to a CPU of POWER join no devices; drivers that do not tell the type give an address all the same,
-            // and one that is no device's joins nothing either.
+            // Links to a POWER CPU join no devices. Drivers that do not report the type give an address anyway; one
+            // that is no device's joins nothing either.
             Ok(_) | Err(_) => {
                 if let Ok(pci) = wrapper.remote_pci_info() {
                     *ends.devices.entry(normal(&pci.bus_id)).or_default() += 1;
@@ -46,8 +46,8 @@ pub(super) fn ends(device: &nvml_wrapper::Device<'_>) -> Ends {
     ends
 }
 
-/// Asks what is at the other end of a link. (The wrapper's own call, in its version 0.13, throws the answer away and
-/// returns "unknown" always.)
+/// Returns what is at the other end of a link. (The wrapper's own call, in its version 0.13, discards the answer and
+/// always returns "unknown".)
 fn remote_type(device: &nvml_wrapper::Device<'_>, link: u32) -> Result<u32, NvmlError> {
     let Ok(call) = device.nvml().lib().nvmlDeviceGetNvLinkRemoteDeviceType.as_ref() else {
         return Err(NvmlError::FunctionNotFound);
@@ -63,15 +63,15 @@ fn count(device: &nvml_wrapper::Device<'_>) -> u32 {
     match values.into_iter().next() {
         Some(Ok(sample)) => match sample.value {
             Ok(SampleValue::U32(count)) => count.min(64),
-            // Answered, and has none.
+            // The driver answered that the device has none.
             Ok(_) | Err(_) => MOST_LINKS,
         },
         _ => MOST_LINKS,
     }
 }
 
-/// Writes each device's peers from the ends of all. Devices on switches reach each other with all the links that both
-/// have: a switch does not block.
+/// Fills in each device's peers from the ends of all devices. Devices on switches reach each other over all the links
+/// that both have: a switch does not block.
 pub(super) fn join(devices: &mut [Device], ends: &[Ends]) {
     let names: Vec<(String, String)> = devices
         .iter()
@@ -96,7 +96,7 @@ pub(super) fn join(devices: &mut [Device], ends: &[Ends]) {
     }
 }
 
-/// Writes PCI addresses alike: lower case, a domain of eight digits.
+/// Normalises a PCI address: lower case, a domain of eight digits.
 fn normal(bus_id: &str) -> String {
     let lower = printable(bus_id).to_ascii_lowercase();
     match lower.split_once(':') {

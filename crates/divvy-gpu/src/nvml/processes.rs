@@ -9,7 +9,7 @@ use crate::{DeviceProcess, ProcessKind};
 
 const MIB: u64 = 1 << 20;
 
-/// Lists the processes with any context on the device, by pid. What the driver does not list is not there.
+/// Lists the processes with any context on the device, by pid, as far as the driver lists them.
 pub(super) fn on(device: &Device<'_>) -> Vec<DeviceProcess> {
     let compute = listed(|| device.running_compute_processes(), || device.running_compute_processes_v2());
     let graphics = listed(|| device.running_graphics_processes(), || device.running_graphics_processes_v2());
@@ -18,8 +18,8 @@ pub(super) fn on(device: &Device<'_>) -> Vec<DeviceProcess> {
     merge(compute.chain(graphics).collect())
 }
 
-/// Asks the current way; drivers before 510 know only the older one. One more try if processes came between counting
-/// and listing them.
+/// Uses the current call; drivers before 510 have only the older one. Tries once more if processes were added
+/// between counting and listing them.
 fn listed(
     current: impl Fn() -> Result<Vec<ProcessInfo>, NvmlError>,
     older: impl Fn() -> Result<Vec<ProcessInfo>, NvmlError>,
@@ -40,8 +40,8 @@ fn of_kind(kind: ProcessKind, process: &ProcessInfo) -> DeviceProcess {
     DeviceProcess { pid: process.pid, kind, used_memory_mib }
 }
 
-/// Makes one of each process. A process with contexts of both kinds is in both lists with the same memory; one with
-/// several instances of a device is in one list several times, with a part of its memory each.
+/// Makes one entry per process. A process with contexts of both kinds is in both lists with the same memory. One
+/// with several instances of a device is in one list several times, each time with a part of its memory.
 fn merge(listed: Vec<DeviceProcess>) -> Vec<DeviceProcess> {
     let mut merged: Vec<DeviceProcess> = Vec::with_capacity(listed.len());
     for process in listed {

@@ -1,4 +1,4 @@
-//! How devices are at one moment. This runs each second: a handful of calls per device, no allocation to speak of.
+//! The state of devices at one moment. Runs each second: a handful of calls per device, hardly any allocation.
 
 use std::collections::BTreeMap;
 
@@ -11,25 +11,25 @@ use crate::{DeviceSample, Health, printable};
 
 const MIB: u64 = 1 << 20;
 
-/// What a round over the devices gave.
+/// The result of one round over the devices.
 #[derive(Debug, Default)]
 pub(super) struct Sampled {
-    /// What each device that answers told.
+    /// What each answering device reported.
     pub(super) observed: Vec<Observed>,
-    /// Indices at which a device is enumerated that does not even tell its UUID, and what it said instead.
+    /// Indices at which the enumerated device does not even report its UUID, each with its error.
     pub(super) silent: BTreeMap<u32, String>,
 }
 
-/// What a device told.
+/// What a device reported.
 #[derive(Debug)]
 pub(super) struct Observed {
     pub(super) index: u32,
     pub(super) sample: DeviceSample,
-    /// The state of its memory's repairs, if it was asked for.
+    /// The state of its memory repairs, if it was read.
     pub(super) memory: Option<Health>,
 }
 
-/// Samples each enumerated device; an error is one of NVML as a whole.
+/// Samples each enumerated device; an error concerns NVML as a whole.
 pub(super) fn all(session: &Session, check_faults: bool) -> Result<Sampled, String> {
     let count = session.nvml().device_count().map_err(|error| reason(&error))?;
     let mut sampled = Sampled::default();
@@ -76,11 +76,11 @@ fn one(session: &Session, device: &Device<'_>, asked: (&str, bool)) -> (DeviceSa
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Memory {
     pub(super) total_mib: u64,
-    /// Without the driver's reserve, where the driver tells it apart.
+    /// Without the driver's reserve, if the driver reports it separately.
     pub(super) used_mib: u64,
 }
 
-/// Asks for the memory; drivers before 510 know only the first version of the call, which counts the reserve as used.
+/// Reads the memory; drivers before 510 have only the first version of the call, which counts the reserve as used.
 pub(super) fn memory(device: &Device<'_>) -> Result<Memory, NvmlError> {
     match device.memory_info() {
         Ok(info) => Ok(Memory { total_mib: info.total / MIB, used_mib: info.used / MIB }),

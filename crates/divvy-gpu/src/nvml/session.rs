@@ -1,4 +1,4 @@
-//! One start of NVML: the loaded library and the event sets that belong to it.
+//! One start of NVML: the loaded library and its event sets.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -13,7 +13,7 @@ use nvml_wrapper::{EventSet, Nvml, cuda_driver_version_major, cuda_driver_versio
 
 use crate::{SourceError, printable};
 
-/// Where the library is looked for: by the loader, then where WSL, Debian's alternatives, container hosts and NixOS put it.
+/// Where the library is searched: by the loader, then where WSL, Debian's alternatives, container hosts and NixOS put it.
 const LIBRARIES: [&str; 5] = [
     "libnvidia-ml.so.1",
     "/usr/lib/wsl/lib/libnvidia-ml.so.1",
@@ -22,23 +22,23 @@ const LIBRARIES: [&str; 5] = [
     "/run/opengl-driver/lib/libnvidia-ml.so.1",
 ];
 
-/// The driver keeps a folder for each device bound to it here.
+/// The folder in which the driver keeps a folder for each device bound to it.
 const BUS: &str = "/proc/driver/nvidia/gpus";
 
-/// The most events taken from a device in one sample; what is left is taken in the next.
+/// The most events taken from a device in one sample; the rest is taken in the next.
 const MOST_EVENTS: usize = 32;
 
-/// The Xid that NVML gives when it does not know which.
+/// The Xid that NVML reports when it does not know which one occurred.
 const UNKNOWN_XID: u64 = 999;
 
 /// A started NVML.
 pub(crate) struct Session {
-    /// One event set per device, by UUID, so that a device that is lost does not end the events of the others; `None`
-    /// for one that has no events. Declared before `nvml`: the sets must be freed before the library is shut down.
+    /// One event set per device, by UUID, so that a lost device does not end the events of the others; `None` for a
+    /// device without events. Declared before `nvml`: the sets must be freed before the library is shut down.
     watches: BTreeMap<String, Option<EventSet<'static>>>,
     nvml: Arc<Nvml>,
     library: PathBuf,
-    /// What was bound to the driver when NVML was started.
+    /// The devices bound to the driver when NVML was started.
     bus: Vec<OsString>,
 }
 
@@ -75,7 +75,7 @@ impl Session {
         &self.nvml
     }
 
-    /// Makes the error of a call that concerns no single device.
+    /// Makes the error of a call that does not concern a single device.
     pub(crate) fn broken(&self, doing: &'static str, error: &NvmlError) -> SourceError {
         SourceError::Broken { doing, library: self.library.clone(), reason: super::reason(error) }
     }
@@ -87,13 +87,13 @@ impl Session {
         (driver, cuda)
     }
 
-    /// Tells whether devices were bound to the driver, or taken from it, since NVML was started.
+    /// Returns whether devices were bound to the driver, or unbound, since NVML was started.
     pub(crate) fn bus_has_changed(&self) -> bool {
         self.bus != bus()
     }
 
-    /// Begins to collect the events of a device, if it is not watched yet. One that has no events (a virtual one, say)
-    /// is left: it still tells by its answers that it is lost.
+    /// Begins to collect a device's events, if it is not watched yet. A device without events (a virtual one, say) is
+    /// left out: its answers still show when it is lost.
     pub(crate) fn watch(&mut self, uuid: &str, index: u32) {
         if !self.watches.contains_key(uuid) {
             let set = self.watch_one(index).ok();
@@ -112,7 +112,7 @@ impl Session {
         Ok(unsafe { std::mem::transmute::<EventSet<'_>, EventSet<'static>>(set) })
     }
 
-    /// Takes the events that came since the last call; without waiting.
+    /// Takes the events since the last call, without waiting.
     pub(crate) fn take_events(&self, uuid: &str) -> Events {
         let mut events = Events::default();
         let Some(Some(set)) = self.watches.get(uuid) else { return events };
@@ -127,7 +127,7 @@ impl Session {
     }
 }
 
-/// What a device raised since it was last asked.
+/// The events of a device since the last call.
 #[derive(Debug, Default)]
 pub(crate) struct Events {
     /// Whether there was any event, Xid or not.

@@ -1,5 +1,5 @@
-//! What users say of how long their jobs run, and, where the policy's order goes by lengths, what jobs that have ended show of
-//! the others: estimates in the log, which are all that the planner goes by.
+//! Estimates of how long jobs run. They come from the users; where the policy's order depends on lengths, they also come from
+//! jobs that have ended. The estimates are written to the log, and the planner uses nothing else.
 
 use divvy_core::controller::{Broken, Controller};
 use divvy_core::decide::Command;
@@ -14,34 +14,34 @@ use divvy_insight::History;
 use crate::alike;
 use crate::store::{Reader, StoreError};
 
-/// So many jobs of a queue have to have ended before anything is foreseen of its others.
+/// How many jobs of a queue must have ended before the lengths of its other jobs are foreseen.
 const ENDED_AT_LEAST: u64 = 10;
 
-/// An estimate stands until what is foreseen differs from it by more than one part of so many.
+/// An estimate stays until the forecast differs from it by more than one part in this many.
 const NEWS_FROM: i64 = 10;
 
-/// What an order goes by.
+/// What an order depends on.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum GoesBy {
-    /// Nothing that is foreseen.
+    /// Nothing that has to be foreseen.
     #[default]
     Nothing,
     /// How long jobs run.
     Length,
-    /// How soon they can be expected to end.
+    /// How soon jobs can be expected to end.
     Outlook,
 }
 
-/// Learns from those that end, and foresees those that have not.
+/// Learns from the jobs that have ended, and foresees those that have not.
 #[derive(Default)]
 pub(super) struct Foresight {
     history: Option<History>,
-    /// What the policy went by when all jobs were last foreseen.
+    /// What the policy depended on when all jobs were last foreseen.
     goes_by: GoesBy,
 }
 
 impl Foresight {
-    /// Foresees a job that was just taken.
+    /// Foresees a job that was just submitted.
     pub(super) fn foresee(
         &mut self,
         reader: &Reader,
@@ -56,13 +56,13 @@ impl Foresight {
         let Some(estimate) = job.and_then(|job| self.estimate(controller.state(), job)) else {
             return Ok(());
         };
-        // One that was submitted before, by its token, may be over.
+        // A job that was submitted before (same token) may be over.
         controller.take(&Command::Estimate(JobId::single(number), estimate), now).map(drop)
     }
 
-    /// Learns from the attempts that a commit has ended for good.
+    /// Learns from the attempts that ended for good in a commit.
     pub(super) fn note(&mut self, reader: &Reader, attempts: &[Attempt]) {
-        // What has not been learned yet will be, with all others.
+        // Nothing is lost: attempts that are not learned now are read later, with all others.
         let Some(history) = &mut self.history else { return };
         for attempt in attempts.iter().filter(|attempt| attempt.state.is_ended()) {
             match reader.length_of(attempt.job) {
@@ -72,7 +72,7 @@ impl Foresight {
         }
     }
 
-    /// Foresees all jobs anew, when enough others have ended since, or the policy has come to go by something else.
+    /// Foresees all jobs anew, when enough others have ended since or the policy now depends on something else.
     pub(super) fn renew(
         &mut self,
         reader: &Reader,
@@ -115,7 +115,7 @@ impl Foresight {
         }
     }
 
-    /// What its user says of a job's length, else what others show; how soon it can be expected to end only they say.
+    /// Takes the length from the user, else from ended jobs; how soon a job may end comes from ended jobs only.
     fn estimate(&mut self, state: &State, job: &Job) -> Option<Estimate> {
         let alike = alike::likeness(job);
         let goes_by = goes_by(&state.policy);
@@ -127,7 +127,7 @@ impl Foresight {
             shown.outlook.clear();
         }
         let Some(Span(length_ms)) = job.spec.estimate else { return shown };
-        // One number says nothing of how far the truth may be from it.
+        // A single number says nothing about how far off it may be.
         let outlook = shown.map(|shown| shown.outlook).unwrap_or_default();
         Some(Estimate { p50_ms: length_ms, p90_ms: length_ms, model: "user".into(), outlook })
     }

@@ -1,8 +1,8 @@
 //! The control thread: the only one that changes anything.
 //!
-//! Each turn takes what has come in (requests, observations, due timers), plans, appends one commit, and only then tells
-//! the engine, those who asked, and those who watch. What comes in during the append is the next turn: one fsync serves
-//! all of it.
+//! Each turn takes everything that has come in (requests, observations, due timers), plans and appends one commit. Only
+//! then does it tell the engine, answer the requests and wake the watchers. What comes in during the append waits for
+//! the next turn, so one fsync serves all of it.
 
 mod foresight;
 mod snapshots;
@@ -26,38 +26,38 @@ use crate::environments::Arrived;
 use crate::pool::Pool;
 use crate::store::{Store, StoreError};
 
-/// What the control thread is asked.
+/// A request to the control thread.
 pub(crate) enum Request {
-    /// To take a job.
+    /// Submit a job.
     Submit(Box<Submit>, Option<Arrived>, Reply),
-    /// To take any other command.
+    /// Carry out any other command.
     Command(Box<Command>, Reply),
-    /// To see what the engine has observed.
+    /// Look at what the engine has observed.
     Wake,
-    /// To end.
+    /// End the daemon.
     End(Ending, Reply),
 }
 
-/// Where the answer goes, once it is in the log for good.
+/// Where the answer goes once the commit is durable.
 pub(crate) type Reply = oneshot::Sender<Result<Answer, Refusal>>;
 
 /// Why a request was not carried out.
 #[derive(Clone, Debug)]
 pub(crate) enum Refusal {
-    /// The pool does not want it.
+    /// The core rejects it.
     Rejected(Rejection),
-    /// The log takes nothing.
+    /// The log cannot be written.
     Log(LogError),
     /// The daemon is ending.
     Ending,
 }
 
-/// What becomes of the jobs when the daemon ends.
+/// What happens to the jobs when the daemon ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
     /// They run on.
     Leave,
-    /// Nothing starts any more; it ends with the last one that runs.
+    /// Nothing starts any more; the daemon ends when the last running job has ended.
     Drain(Person),
     /// They are stopped.
     Kill(Person),
@@ -74,17 +74,17 @@ pub enum ControlError {
     /// The log cannot be read again.
     #[error("{0}")]
     Store(#[from] StoreError),
-    /// The log cannot be written, for another reason than a full disk.
+    /// The log cannot be written, for a reason other than a full disk.
     #[error("the log cannot be written: {0}. Jobs run on; look at the state with `divvy doctor`")]
     Log(LogError),
-    /// The thread is gone without a word.
+    /// The thread ended without saying why.
     #[error(
         "the daemon's control thread broke off: a mistake of this program. Jobs run on; start it again with `divvy up`"
     )]
     Vanished,
 }
 
-/// The control thread's own.
+/// The control thread's own state.
 pub(crate) struct Control {
     pool: Arc<Pool>,
     store: Store,
@@ -92,7 +92,7 @@ pub(crate) struct Control {
     requests: Receiver<Request>,
     /// What the engine has observed and is not in the log yet.
     observed: Vec<Observation>,
-    /// Set while the disk is full: nothing is tried before there is room.
+    /// Set while the disk is full: nothing is tried until there is room.
     full: Option<LogError>,
     /// How the daemon is about to end.
     ending: Option<Ending>,
@@ -101,7 +101,7 @@ pub(crate) struct Control {
     snapshots: snapshots::Snapshots,
 }
 
-/// The way to the control thread.
+/// Sends requests to the control thread.
 #[derive(Clone, Debug)]
 pub(crate) struct Requests {
     sender: mpsc::Sender<Request>,
@@ -110,30 +110,30 @@ pub(crate) struct Requests {
 }
 
 impl Requests {
-    /// A channel to a control thread that is to come.
+    /// Makes the channel to a control thread that has not started yet.
     pub(crate) fn new() -> (Self, Receiver<Request>) {
         let (sender, receiver) = mpsc::channel();
         (Self { sender, woken: Arc::default() }, receiver)
     }
 
-    /// Asks for something; says nothing if nobody listens any more: the reply's end tells.
+    /// Sends a request. Does not fail if the thread is gone: the closed reply tells.
     pub(crate) fn send(&self, request: Request) {
         let _ = self.sender.send(request);
     }
 
-    /// Has the engine looked at.
+    /// Has the control thread look at the engine.
     pub(crate) fn wake(&self) {
         if !self.woken.swap(true, Ordering::AcqRel) {
             self.send(Request::Wake);
         }
     }
 
-    /// From here on, a wake-up means news again.
+    /// Allows wake-ups again: from here on a wake-up means news.
     fn awake(&self) {
         self.woken.store(false, Ordering::Release);
     }
 
-    /// Asks for something and waits until it is in the log for good.
+    /// Sends a request and waits until its commit is durable.
     pub(crate) async fn ask(&self, request: impl FnOnce(Reply) -> Request) -> Result<Answer, Refusal> {
         let (reply, answer) = oneshot::channel();
         self.send(request(reply));
@@ -141,17 +141,17 @@ impl Requests {
     }
 }
 
-/// How long until the disk is looked at again while it is full and jobs have something to say.
+/// How soon the disk is looked at again while it is full and there is something to write.
 const FULL_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
-/// How often time passes in the log, if anything else has happened since it did last.
+/// How often a tick is logged, if anything has happened since the last one.
 const TICK: Duration = Duration::from_secs(60);
 
-/// The most that a turn takes at once: bounds how long the first of them waits.
+/// The most requests that one turn takes: bounds how long the first of them waits.
 const MOST_AT_ONCE: usize = 1024;
 
 impl Control {
-    /// Puts together what the thread needs.
+    /// Puts together what the control thread needs.
     pub(crate) fn new(
         pool: Arc<Pool>,
         store: Store,
@@ -173,7 +173,7 @@ impl Control {
         }
     }
 
-    /// Turns until the daemon ends.
+    /// Runs turns until the daemon ends.
     pub(crate) fn run(mut self) -> Result<(), ControlError> {
         while !self.is_over() {
             let requests = self.wait();
@@ -184,7 +184,7 @@ impl Control {
         Ok(())
     }
 
-    /// One turn before the thread starts, so that the pool knows its devices when the first request comes.
+    /// Runs one turn before the thread starts, so that the first request finds the pool's devices known.
     pub(crate) fn first_turn(&mut self) -> Result<(), ControlError> {
         self.turn(Vec::new())
     }
@@ -199,7 +199,7 @@ impl Control {
         }
     }
 
-    /// Waits for something to do, and takes all of it.
+    /// Waits for something to do, and takes everything that has come in.
     fn wait(&self) -> Vec<Request> {
         let first = match self.pause() {
             None => self.requests.recv().map_err(|_| RecvTimeoutError::Disconnected),
@@ -210,14 +210,14 @@ impl Control {
         requests
     }
 
-    /// How long to wait at most; `None` when nothing is due.
+    /// Returns how long to wait at most; `None` when nothing is due.
     fn pause(&self) -> Option<Duration> {
         if self.full.is_some() && !self.observed.is_empty() {
             return Some(FULL_AGAIN_AFTER);
         }
         let due = self.pool.controller.blocking_read().due();
         let until = due.map(|due| Duration::from_millis(u64::try_from(due.0 - clock::now().0).unwrap_or(0)));
-        // Never at once: what is due was just looked at. And never for long: the wall clock may step.
+        // At least 1 ms: what is due was just looked at. At most a tick: the wall clock may step.
         let due = until.map(|until| until.clamp(Duration::from_millis(1), TICK));
         let tick = (self.store.position() > self.ticked).then_some(TICK);
         due.into_iter().chain(tick).min()

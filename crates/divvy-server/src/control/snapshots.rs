@@ -1,4 +1,4 @@
-//! When snapshots are written: each so many events, on a thread of their own, and at the end.
+//! When snapshots are written: every so many events, on a thread of their own, and when the daemon ends.
 
 use std::thread::JoinHandle;
 
@@ -7,13 +7,13 @@ use divvy_core::id::Position;
 use crate::pool::Pool;
 use crate::store::Store;
 
-/// So many events are folded in well under a second when the daemon starts.
+/// The daemon folds this many events at its start in well under a second.
 const EVERY_EVENTS: u64 = 20_000;
 
-/// At the end, fewer are worth a snapshot: none means that the next start folds them.
+/// When the daemon ends, this many events are worth a snapshot: without one the next start folds them.
 const LEAST_AT_THE_END: u64 = 1_000;
 
-/// The snapshot that is being written, and up to where there is one.
+/// The snapshot that is being written, and the position of the last one.
 #[derive(Debug)]
 pub(crate) struct Snapshots {
     last: Position,
@@ -21,12 +21,12 @@ pub(crate) struct Snapshots {
 }
 
 impl Snapshots {
-    /// None is there behind this position.
+    /// Starts from a last snapshot at this position.
     pub(crate) fn since(position: Position) -> Self {
         Self { last: position, writing: None }
     }
 
-    /// Writes one if it is time and none is being written.
+    /// Writes a snapshot if one is due and none is being written.
     pub(crate) fn maybe(&mut self, store: &Store, pool: &Pool) {
         let due = store.position().0 >= self.last.0 + EVERY_EVENTS;
         if !due || self.writing.as_ref().is_some_and(|writing| !writing.is_finished()) {
@@ -38,7 +38,7 @@ impl Snapshots {
         self.writing = thread.spawn(move || say(write())).ok();
     }
 
-    /// Writes a last one, if it saves the next start something.
+    /// Writes a last snapshot, if it saves the next start some work.
     pub(crate) fn at_the_end(&mut self, store: &Store, pool: &Pool) {
         if let Some(writing) = self.writing.take() {
             let _ = writing.join();

@@ -1,4 +1,4 @@
-//! One turn: take, see, plan, append, and only then act and answer.
+//! One turn: take, observe, plan, append, and only then act and answer.
 
 use std::fs;
 use std::io::Write;
@@ -11,7 +11,7 @@ use divvy_core::state::State;
 use divvy_core::time::Time;
 use divvy_engine::local::JobEnvironment;
 
-/// A request that was taken, and what it will be answered.
+/// A request that was taken, and the answer it will get.
 type Answered = (Reply, Result<Answer, Refusal>);
 
 impl Control {
@@ -25,7 +25,7 @@ impl Control {
         }
         let now = clock::now();
         let pool = self.pool.clone();
-        // Held until the commit is durable: nobody reads what could still vanish.
+        // Held until the commit is durable, so that nobody reads events that could still be lost.
         let mut controller = pool.controller.blocking_write();
         let mut answers = Vec::new();
         for observation in &self.observed {
@@ -61,7 +61,7 @@ impl Control {
         Ok(())
     }
 
-    /// Whether there is anything to gain from trying: while the disk is full, only after a look at it.
+    /// Returns whether it makes sense to write: while the disk is full, only after a probe succeeds.
     fn has_room(&mut self) -> bool {
         if self.full.is_some() && self.probe().is_ok() {
             self.full = None;
@@ -117,7 +117,7 @@ impl Control {
                     self.foresight.foresee(&self.pool.reader, controller, *number, now)?;
                 }
                 if let (Ok(Answer { job: Some(number), .. }), Some(environment)) = (&taken, environment) {
-                    // A rename within a directory that was just written to; if it fails all the same, the launch says so.
+                    // Only a rename within a directory that was just written to. If it fails, the launch reports it.
                     if let Err(error) = environment.belong_to(*number) {
                         tracing::warn!("cannot keep the environment of job {number}: {error}");
                     }
@@ -152,7 +152,7 @@ impl Control {
         Ok(Ok(Answer::default()))
     }
 
-    /// Lets time pass in the log, if anything has happened since it did last.
+    /// Logs a tick, if anything has happened since the last one.
     fn tick(&mut self, controller: &mut Controller, now: Time) -> Result<(), ControlError> {
         let since = now.since(controller.state().now).0;
         if self.store.position() > self.ticked && since >= TICK.as_millis() as i64 {
@@ -169,7 +169,8 @@ impl Control {
         self.store.append_with(&batch.commit, &batch.attempts).map(|_| ())
     }
 
-    /// The controller as the log has it. The database is opened anew: after a failed write only its file is to be trusted.
+    /// Rebuilds the controller from the log. The database is opened anew: after a failed write only its file can be
+    /// trusted.
     fn rebuild(&mut self) -> Result<Controller, ControlError> {
         let (store, _) = Store::open(&self.pool.settings.state)?;
         let state = store.fold()?;
@@ -190,7 +191,7 @@ impl Control {
         Ok(())
     }
 
-    /// Removes the environments of jobs that have ended with all their members.
+    /// Removes the environments of jobs that have ended, arrays once all their members have.
     fn forget_environments(&self, state: &State, batch: &Batch) {
         let ended = batch.commit.events.iter().filter_map(|stamped| match &stamped.event {
             Event::AttemptEnded { job, .. } | Event::Dropped { job, .. } => Some(job.number),
@@ -206,7 +207,7 @@ impl Control {
 
 fn answer(answers: Vec<Answered>) {
     for (reply, answer) in answers {
-        // Whoever asked may be gone; what was asked is done all the same.
+        // The asker may be gone; the request was carried out anyway.
         let _ = reply.send(answer);
     }
 }

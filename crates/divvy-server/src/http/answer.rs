@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 #[derive(Debug)]
 pub(super) struct Refused(pub(super) Box<Problem>);
 
-/// What most requests come to.
+/// The result of most requests.
 pub(super) type Answer = Result<Response, Refused>;
 
 impl From<Problem> for Refused {
@@ -39,12 +39,12 @@ pub(super) fn json(status: StatusCode, value: &impl Serialize) -> Response {
     }
 }
 
-/// A value as JSON, as asked.
+/// A value as JSON, with status 200.
 pub(super) fn ok(value: &impl Serialize) -> Answer {
     Ok(json(StatusCode::OK, value))
 }
 
-/// A thread of the daemon's own vanished with the work on it.
+/// A thread of the daemon was lost together with the work on it.
 pub(super) fn vanished() -> Problem {
     Problem::new(ProblemCode::Internal, "the work on this request broke off; the daemon's log says more")
 }
@@ -63,7 +63,7 @@ pub(super) async fn no_such_method(method: Method, uri: Uri) -> Refused {
     problem.into()
 }
 
-/// The words behind `?`.
+/// The parameters of a query string.
 #[derive(Debug)]
 pub(super) struct Words<T>(pub(super) T);
 

@@ -1,4 +1,4 @@
-//! Watching a job: its output, where it is, and how it ends, in one stream of frames.
+//! Watching a job: its output, its state and its end, in one stream of frames.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use super::{output, show, wait};
 use crate::pool::Pool;
 use crate::wire::row;
 
-/// What may be said when attaching.
+/// The query of an attach request.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct From {
@@ -62,7 +62,7 @@ pub(super) async fn stream(pool: Arc<Pool>, caller: Caller, submitted: Submitted
     let owner =
         if submitted.members > 0 { caller.0.owner } else { output::allowed(&pool, &caller, id).await? };
     let (sender, receiver) = mpsc::channel(4);
-    // In the channel before the head of the answer goes out: both leave in one write.
+    // Queued before the head of the answer goes out, so that both leave in one write.
     let _ = sender.try_send(Ok(Frame::Submitted(submitted).encode().into()));
     tokio::spawn(async move {
         if let Err(error) = watch(pool, id, owner, (from, &sender)).await {
@@ -107,7 +107,7 @@ async fn watch(pool: Arc<Pool>, id: JobId, owner: Owner, (from, to): (u64, &Fram
     }
 }
 
-/// Says how it ended. An array as a whole is over when all of its members are.
+/// Sends how the job ended. An array as a whole is over when all of its members are.
 async fn end(pool: &Arc<Pool>, id: JobId, to: &Frames) -> std::io::Result<()> {
     let mut news = pool.watchers.subscribe(id.number);
     loop {
@@ -123,7 +123,7 @@ async fn end(pool: &Arc<Pool>, id: JobId, to: &Frames) -> std::io::Result<()> {
     }
 }
 
-/// Where a job is now; `None` when it has ended, and for an array as a whole.
+/// Returns where a job is now; `None` when it has ended, and for an array as a whole.
 async fn progress(pool: &Pool, id: JobId) -> Option<Progress> {
     let controller = pool.controller.read().await;
     let state = controller.state();

@@ -1,4 +1,4 @@
-//! What a request carries is read as a whole before anything answers it.
+//! Reads the whole body of a request before anything answers it.
 
 use axum::body::{Body, Bytes};
 use axum::extract::Request;
@@ -10,15 +10,15 @@ use http_body_util::BodyExt;
 
 use super::answer::Refused;
 
-/// Reads the body, also where nobody looks at it: a connection that is closed with bytes unread on it breaks at its
-/// sender's end, at times before the answer is read.
+/// Reads the body even where nobody uses it: if a connection is closed with bytes unread, it breaks at the sender's
+/// end, sometimes before the answer has been read.
 pub(super) async fn whole(request: Request, next: Next) -> Result<Response, Refused> {
     let (head, body) = request.into_parts();
     let bytes = read(&head.headers, body).await?;
     Ok(next.run(Request::from_parts(head, Body::from(bytes))).await)
 }
 
-/// How much of a body that is too long is read and thrown away, so that its sender gets to read the answer.
+/// How much of a too long body is read and thrown away, so that the sender gets to read the answer.
 const MOST_DISCARDED_BYTES: usize = 256 << 20;
 
 /// Reads a whole body, up to the limit.

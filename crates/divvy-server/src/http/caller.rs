@@ -1,4 +1,4 @@
-//! Who asks: the kernel says so, per connection.
+//! Who sends a request: the kernel tells, per connection.
 
 use std::sync::Arc;
 
@@ -20,12 +20,12 @@ pub(super) struct Peer {
     pub(super) gid: u32,
 }
 
-/// The user who asks.
+/// The user who sends the request.
 #[derive(Clone, Debug)]
 pub(super) struct Caller(pub(super) User);
 
 impl Caller {
-    /// As the core wants it.
+    /// The caller as the core's person.
     pub(super) fn person(&self, pool: &Pool) -> Person {
         let owner = &self.0.owner;
         let groups = owner.groups.iter().copied().chain([owner.gid]).collect();
@@ -33,7 +33,7 @@ impl Caller {
     }
 }
 
-/// Finds out who asks, and refuses whom the pool does not serve.
+/// Identifies the caller, and refuses users whom the pool does not serve.
 pub(super) async fn identify(
     State(pool): State<Arc<Pool>>,
     mut request: Request,

@@ -1,4 +1,4 @@
-//! Cancelling, holding and releasing jobs, other priorities for them, and what they say of themselves.
+//! Changes of jobs: cancel, hold, release, priority, and the notes that a job sends about itself.
 
 use std::sync::Arc;
 
@@ -76,7 +76,7 @@ pub(super) async fn set(
     change(pool, caller, &id, |id, by| Command::Prioritise(id, priority, by), |state| !state.is_ended()).await
 }
 
-/// Gives the command and says what became of the job. `concerns` tells which states it can change.
+/// Gives the command and returns what became of the job. `concerns` tells which states it can change.
 async fn change(
     pool: Arc<Pool>,
     caller: Caller,
@@ -98,7 +98,7 @@ async fn change(
             ok(&Changed { id: id.to_string(), state: row::job_state(state), changed, members })
         }
         Err(Refusal::Rejected(Rejection::NoSuchJob(_))) => {
-            // One that has ended is there, and stays as it is.
+            // A job that has ended still exists, and stays as it is.
             let state = state_of(&pool, id).await?;
             ok(&Changed { id: id.to_string(), state: row::job_state(state), changed: false, members: 0 })
         }
@@ -106,7 +106,7 @@ async fn change(
     }
 }
 
-/// How many members the command means.
+/// Returns how many members the command applies to.
 fn count(job: &Job, id: JobId, concerns: fn(JobState) -> bool) -> u64 {
     match (&job.runs, id.member) {
         (Runs::Array(array), None) => {
@@ -120,7 +120,7 @@ fn count(job: &Job, id: JobId, concerns: fn(JobState) -> bool) -> u64 {
     }
 }
 
-/// Where a job is now; for an array as a whole, its furthest member that has not ended.
+/// Returns where a job is now; for an array as a whole, its furthest member that has not ended.
 async fn state_of(pool: &Arc<Pool>, id: JobId) -> Result<JobState, Refused> {
     {
         let controller = pool.controller.read().await;

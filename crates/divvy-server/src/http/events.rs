@@ -1,4 +1,4 @@
-//! What happens, as server-sent events: read from the log by each client at its own pace, so that none can hold up another.
+//! What happens, as server-sent events. Each client reads from the log at its own pace, so that no client holds up another.
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -22,10 +22,10 @@ use crate::pool::Pool;
 use crate::store::EndedJobs;
 use crate::wire::event::{self as words, Who};
 
-/// Events read from the log at once.
+/// How many events are read from the log at once.
 const EVENTS_AT_ONCE: usize = 256;
 
-/// A sign of life, so that both sides notice when the other is gone.
+/// How often a keep-alive is sent, so that both sides notice when the other is gone.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(15);
 
 /// Streams what happens. `id:` is the position in the log; `Last-Event-ID` resumes behind it; without it, from now on.
@@ -111,7 +111,7 @@ async fn stream(
 
 type Batch = Vec<(Position, Stamped)>;
 
-/// Events behind a position, and who the jobs are that they are about and that have ended.
+/// Returns the events after a position, and who the jobs are that they concern and that have ended.
 fn batch(pool: &Pool, after: Position) -> Option<(Batch, HashMap<u64, Who>)> {
     let events = pool
         .reader

@@ -1,4 +1,4 @@
-//! A task's output, from a byte on, for as long as its job lasts.
+//! A task's output, starting at a byte, for as long as its job lasts.
 
 use std::fs::File;
 use std::io;
@@ -21,7 +21,7 @@ use crate::pool::Pool;
 /// How much is read and sent at once.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// Output being read.
+/// An output that is read.
 pub(super) struct Follow {
     pool: Arc<Pool>,
     id: JobId,
@@ -32,22 +32,22 @@ pub(super) struct Follow {
     grown: Option<Following>,
     at: u64,
     over: bool,
-    /// Whether what is yet to be written is waited for.
+    /// Whether to wait for output that is not written yet.
     follows: bool,
 }
 
-/// What happened next.
+/// What happened next while following.
 pub(super) enum Step {
     /// Bytes of output.
     Bytes(Bytes),
-    /// Something about the job: it may be somewhere else now.
+    /// News about the job: its state may have changed.
     News,
-    /// The job has ended for good, and all output was given.
+    /// The job has ended for good, and all output was sent.
     Over,
 }
 
 impl Follow {
-    /// Output of a job's task from a byte on. Who may read it is settled by then.
+    /// Opens the output of a job's task at a byte. The caller must have checked who may read it.
     pub(super) async fn new(
         pool: Arc<Pool>,
         id: JobId,
@@ -62,7 +62,7 @@ impl Follow {
         Ok(follow)
     }
 
-    /// Where the next byte comes from, as far as is known: what lies before may be gone.
+    /// Returns where the next byte comes from, as far as is known: earlier output may be gone.
     pub(super) fn at(&mut self) -> io::Result<u64> {
         if let Some(file) = &self.file {
             self.at = data_from(file, self.at)?.unwrap_or(self.at);
@@ -88,7 +88,7 @@ impl Follow {
         Ok(())
     }
 
-    /// What is there now, without waiting; `None` at the end.
+    /// Returns what is there now, without waiting; `None` at the end.
     pub(super) fn read_on(&mut self) -> io::Result<Option<Bytes>> {
         let Some(file) = &self.file else { return Ok(None) };
         let Some(at) = data_from(file, self.at)? else { return Ok(None) };
@@ -127,12 +127,12 @@ impl Follow {
         }
     }
 
-    /// A file of the user's may be far away: such reads must not hold up others.
+    /// A user's file may be on slow storage: such reads must not hold up others.
     async fn read_piece(&mut self) -> io::Result<Option<Bytes>> {
         tokio::task::block_in_place(|| self.read_on())
     }
 
-    /// Finds out whether the job is over, and opens its output as soon as it is there.
+    /// Finds out whether the job is over, and opens its output as soon as there is a file.
     async fn look(&mut self) -> Result<(), Refused> {
         let open = {
             let controller = self.pool.controller.read().await;
@@ -141,7 +141,7 @@ impl Follow {
             run.map(|run| run.outputs.get(&self.rank).cloned())
         };
         let path = match open {
-            // Between two attempts the last one's is what there is. Who follows it goes on with the next one's.
+            // Between two attempts only the last one's output exists. A follower goes on with the next one's.
             Some(None) if !self.follows && self.file.is_none() => self.past_output().await?,
             Some(path) => path,
             None => {
@@ -182,7 +182,7 @@ impl Follow {
     }
 }
 
-/// Opens output: a kept file as the daemon, any other as the user whose job wrote it.
+/// Opens output: a kept file as the daemon, any other file as the user whose job wrote it.
 pub(super) async fn open(pool: &Arc<Pool>, owner: &Owner, path: PathBuf) -> io::Result<File> {
     if is_kept(&pool.settings.state, &path) {
         return File::open(&path);
@@ -198,21 +198,21 @@ fn is_kept(state: &Path, path: &Path) -> bool {
         && !path.components().any(|part| part == std::path::Component::ParentDir)
 }
 
-/// The first byte from here on that is there; the beginning of a long output may have been released. `None` at the end.
+/// Returns the first byte from `at` on that still exists: the beginning may have been released. `None` at the end.
 fn data_from(file: &File, at: u64) -> io::Result<Option<u64>> {
     match rustix::fs::seek(file, SeekFrom::Data(at)) {
         Ok(found) => Ok(Some(found)),
         Err(rustix::io::Errno::NXIO) => Ok(None),
-        // A file system that knows nothing of holes has none.
+        // A file system without support for holes has none.
         Err(rustix::io::Errno::INVAL | rustix::io::Errno::OPNOTSUPP) => Ok(Some(at)),
         Err(error) => Err(error.into()),
     }
 }
 
-/// How far back the beginning of the last lines is looked for.
+/// How far back to search for the beginning of the last lines.
 const FURTHEST_BACK_BYTES: u64 = 16 << 20;
 
-/// Where the last lines begin. A last line without its end counts.
+/// Returns where the last lines begin. A last line without a newline counts.
 pub(super) fn start_of_last_lines(file: &File, lines: u64) -> io::Result<u64> {
     let end = file.metadata()?.len();
     let first = data_from(file, 0)?.unwrap_or(end).max(end.saturating_sub(FURTHEST_BACK_BYTES));
@@ -227,7 +227,7 @@ pub(super) fn start_of_last_lines(file: &File, lines: u64) -> io::Result<u64> {
         file.read_exact_at(&mut piece[..length], from)?;
         for (index, byte) in piece[..length].iter().enumerate().rev() {
             let place = from + index as u64;
-            // The end of the last line itself ends nothing before it.
+            // The newline of the last line itself ends no line before it.
             if *byte == b'\n' && place + 1 < end {
                 ends += 1;
                 if ends == lines {

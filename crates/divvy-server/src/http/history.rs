@@ -1,4 +1,4 @@
-//! What was used.
+//! Usage over time.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Listing jobs, a page at a time: open ones from the state, ended ones from history, in one order by id.
+//! Lists jobs, a page at a time: open jobs from the state and ended jobs from history, in one order by id.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,10 +15,10 @@ use crate::pool::Pool;
 use crate::store::EndedJobs;
 use crate::wire::{refusal, row};
 
-/// The most rows of one page: how long the state is looked at in one go.
+/// The most rows of one page: bounds how long the state is read at a time.
 const LARGEST_PAGE: usize = 1000;
 
-/// What is wanted, understood.
+/// The parsed query.
 struct Wanted {
     ended: EndedJobs,
     with_open: bool,
@@ -35,7 +35,7 @@ pub(super) async fn list(
     Words(query): Words<JobsQuery>,
 ) -> Answer {
     let wanted = understood(&query)?;
-    // Open ones first: what ends in between is then in history, too, and is dropped there.
+    // Open jobs first: a job that ends in between is then in history, too, and is dropped there.
     let mut rows = if wanted.with_open { open(&pool, &caller, &wanted).await } else { Vec::new() };
     if wanted.with_ended {
         rows = merged(rows, ended(&pool, &caller, &wanted).await?);
@@ -132,17 +132,17 @@ async fn ended(pool: &Arc<Pool>, caller: &Caller, wanted: &Wanted) -> Result<Vec
     Ok(attempts.iter().map(row).collect())
 }
 
-/// Both in one order; an open row hides that of its end a moment later.
+/// Merges both in one order. An open row hides the row of its end a moment later.
 fn merged(open: Vec<Row>, ended: Vec<Row>) -> Vec<Row> {
     let mut all = open;
     all.extend(ended);
-    // Stable, so that the open one of two comes first.
+    // Stable, so that the open row comes first of the two.
     all.sort_by_key(|(id, _)| *id);
     all.dedup_by_key(|(id, _)| *id);
     all
 }
 
-/// Places in the line of those who wait, reckoned once per position of the log.
+/// Places in the line of waiting jobs, computed once per position of the log.
 #[derive(Debug, Default)]
 pub(crate) struct Places(Mutex<Option<(Position, Line)>>);
 
@@ -150,7 +150,7 @@ pub(crate) struct Places(Mutex<Option<(Position, Line)>>);
 type Line = Arc<HashMap<u64, u64>>;
 
 impl Places {
-    /// The place of each job (arrays count once), from 1.
+    /// Returns the place of each job (an array counts once), from 1.
     pub(crate) fn of(&self, snapshot: &Snapshot, position: Position) -> Arc<HashMap<u64, u64>> {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, places)) = kept.as_ref().filter(|(at, _)| *at == position) {

@@ -1,4 +1,4 @@
-//! The API: what can be asked, of whom, and how it is answered.
+//! The API: its paths, its callers, and how requests are answered.
 
 mod answer;
 mod attach;
@@ -55,7 +55,7 @@ use crate::pool::Pool;
 )]
 struct Document;
 
-/// All paths. A path that is served is in the document, since both come from here.
+/// All paths. Router and document both come from here, so each path that is served is in the document.
 fn routes() -> OpenApiRouter<Arc<Pool>> {
     OpenApiRouter::with_openapi(Document::openapi())
         .routes(routes!(pool::pool))
@@ -84,14 +84,14 @@ fn routes() -> OpenApiRouter<Arc<Pool>> {
         .routes(routes!(pool::reasons))
 }
 
-/// The OpenAPI document. Made when it is asked for: it would only lie in memory otherwise.
+/// Builds the OpenAPI document when it is asked for: kept, it would only use memory.
 fn document() -> utoipa::openapi::OpenApi {
     let mut document = routes().into_openapi();
     document.info.version = paths::API_VERSION.to_string();
     document
 }
 
-/// The router, with what is asked read and who asks found out in front of it.
+/// Builds the router, behind the layers that read the request and identify the caller.
 fn router(pool: Arc<Pool>) -> Router {
     let (router, _) = routes().split_for_parts();
     router

@@ -20,7 +20,7 @@ use super::show;
 use crate::pool::Pool;
 use crate::wire::refusal;
 
-/// Pieces under way to a client: a slow one holds up nobody and costs no more than these.
+/// How many pieces may be under way to a client: a slow client holds up nobody and costs no more than these.
 const PIECES_UNDER_WAY: usize = 4;
 
 /// The output of a task: bytes, from `from` on, or the last `lines`; with `follow` until the job has ended for good.
@@ -68,7 +68,7 @@ fn bytes(offset: u64, body: Body) -> Response {
     response
 }
 
-/// Sends until the end, or until nobody listens.
+/// Sends output until its end, or until nobody listens.
 async fn send(mut follow: Follow, following: bool, to: &mpsc::Sender<std::io::Result<Bytes>>) {
     loop {
         let step = if following {
@@ -81,7 +81,7 @@ async fn send(mut follow: Follow, following: bool, to: &mpsc::Sender<std::io::Re
             Ok(Step::Bytes(bytes)) => to.send(Ok(bytes)).await,
             Ok(Step::News) => Ok(()),
             Ok(Step::Over) => return,
-            // The stream breaks off, so that the client knows that this was not all.
+            // The stream breaks off, so that the client knows that it did not get everything.
             Err(error) => {
                 let _ = to.send(Err(error)).await;
                 return;
@@ -93,7 +93,7 @@ async fn send(mut follow: Follow, following: bool, to: &mpsc::Sender<std::io::Re
     }
 }
 
-/// The owner of a job whose output the caller may see.
+/// Returns the owner of a job whose output the caller may see.
 pub(super) async fn allowed(pool: &Arc<Pool>, caller: &Caller, id: JobId) -> Result<Owner, Refused> {
     let open = {
         let controller = pool.controller.read().await;
@@ -121,7 +121,7 @@ pub(super) async fn allowed(pool: &Arc<Pool>, caller: &Caller, id: JobId) -> Res
     .into())
 }
 
-/// The user of a job that is over, with the groups of today.
+/// Returns the user of a job that is over, with the user's present groups.
 async fn former(pool: &Arc<Pool>, attempt: &Attempt) -> Owner {
     let (asked, uid) = (pool.clone(), attempt.uid);
     let found = pool
@@ -133,10 +133,10 @@ async fn former(pool: &Arc<Pool>, attempt: &Attempt) -> Owner {
     )
 }
 
-/// How many tasks' outputs are looked at for last lines: a gang may have thousands.
+/// How many tasks are searched for last lines: a gang may have thousands.
 const MOST_LOOKED_AT: usize = 8;
 
-/// The last lines that an attempt wrote, and the task that wrote them: the first by rank that wrote any.
+/// Returns the last lines of an attempt, and the task that wrote them: the first by rank that wrote any.
 pub(super) async fn last_lines(
     pool: &Arc<Pool>,
     attempt: &Attempt,
@@ -156,7 +156,7 @@ pub(super) async fn last_lines(
     None
 }
 
-/// The most bytes of last lines that `show` brings.
+/// The most bytes of last lines that `show` returns.
 const MOST_TAIL_BYTES: u64 = 16 << 10;
 
 fn tail(file: &std::fs::File, lines: usize) -> std::io::Result<Vec<String>> {

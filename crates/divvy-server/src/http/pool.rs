@@ -1,4 +1,4 @@
-//! The pool as a whole: what it is, whether its laws hold, its devices, its end.
+//! The pool as a whole: its description, the check of its laws, its devices, its shutdown.
 
 use std::sync::Arc;
 
@@ -59,7 +59,7 @@ pub(super) async fn pool(Shared(pool): Shared<Arc<Pool>>) -> Answer {
     })
 }
 
-/// Jobs (members) that have devices, and those that wait or are held.
+/// Counts the jobs (members) that have devices, and those that wait or are held.
 fn counts(state: &State) -> (u64, u64) {
     let (mut running, mut waiting) = (0, 0);
     let mut count = |state: JobState| {
@@ -81,7 +81,7 @@ fn counts(state: &State) -> (u64, u64) {
 /// Runs the checker of the laws over the pool's state.
 #[utoipa::path(get, path = paths::POOL_CHECK, tag = "pool", responses((status = 200, body = Check)))]
 pub(super) async fn check(Shared(pool): Shared<Arc<Pool>>) -> Answer {
-    // On a copy: what costs as much as all jobs must not hold up the control thread.
+    // On a copy: work that grows with the number of jobs must not hold up the control thread.
     let state = pool.controller.read().await.state().clone();
     let (events, cycles) = (state.position.0, state.cycles);
     let found = pool.blocking(move || check::check(&state)).await.ok_or_else(vanished)?;

@@ -1,4 +1,4 @@
-//! Queues: what there are, and setting them.
+//! Queues: listing them and changing their settings.
 
 use std::ffi::CString;
 use std::sync::Arc;
@@ -78,7 +78,8 @@ pub(super) async fn change(
 /// How long a note may be, in characters.
 const LONGEST_NOTE: usize = 500;
 
-/// Who changes the queues: anybody may ask what would change, and the core knows who may change which.
+/// Returns who changes the queues: anybody may ask what would change, and the core knows who may change
+/// which.
 fn asking(pool: &Pool, caller: &Caller, how: &ChangeQuery) -> Result<Person, Problem> {
     let person = caller.person(pool);
     if how.note.as_ref().is_some_and(|note| note.chars().count() > LONGEST_NOTE) {
@@ -95,7 +96,7 @@ fn unknown<'a>(queue: &str, known: impl Iterator<Item = &'a String>) -> Problem 
     problem.with_fix("name one that is there (`divvy queues`), or make it with --create")
 }
 
-/// Refuses what cannot be kept together: at the last place in the text, where there is one, that guarantees some of it.
+/// Refuses settings that cannot hold together; points to the last place in the text, if any, that guarantees a part.
 fn feasible(state: &State, (wanted, text): (&Settings, Option<&str>)) -> Result<(), Problem> {
     let below = beyond_limit(&wanted.queues).map(|(path, resource)| below_guarantee(path, &resource));
     let beyond = || guaranteed_beyond(state, &wanted.queues);
@@ -114,7 +115,7 @@ fn feasible(state: &State, (wanted, text): (&Settings, Option<&str>)) -> Result<
     Err(problem)
 }
 
-/// A node that a queue names and that is not there, if there is one: labels may come to hold later, names are mistyped.
+/// Returns a node that a queue names and the pool lacks, if any. A label may apply later; an unknown name is a typo.
 fn unknown_nodes(state: &State, queues: &[Queue]) -> Option<Beyond> {
     let there = state.nodes.values().filter(|node| node.state != NodeState::Gone);
     let known: Vec<&str> = there.map(|node| node.spec.name.as_str()).collect();
@@ -131,8 +132,8 @@ fn unknown_nodes(state: &State, queues: &[Queue]) -> Option<Beyond> {
 /// How many nodes an error names.
 const MOST_NODES_NAMED: usize = 8;
 
-/// Checks settings, says what they change, and puts them in force unless that is all that was asked for; with the text that says them,
-/// where there is one.
+/// Checks settings, says what they change, and puts them in force unless only the changes were asked for. `text` is the file that
+/// states the settings, where there is one.
 async fn put_in_force(
     pool: &Pool,
     (wanted, text): (Settings, Option<&str>),
@@ -151,7 +152,7 @@ async fn put_in_force(
         notices.extend(models::unknown(&wanted, state));
         notices.extend(without_default(state, &wanted.queues));
         let command = Command::Configure(Box::new(wanted), person, note);
-        // What would be refused is refused in a trial, too.
+        // A trial refuses what the change itself would be refused for.
         decide(state, &command).map_err(|rejection| refusal::problem(Refusal::Rejected(rejection)))?;
         (diff, notices, Box::new(command))
     };
@@ -163,7 +164,7 @@ async fn put_in_force(
     ok(&Applied { applied: events > 0, diff, notices })
 }
 
-/// That whoever names no queue is refused from now on, where that is new.
+/// Warns that jobs without a queue are refused from now on, where that is new.
 fn without_default(state: &State, queues: &[Queue]) -> Option<String> {
     let is_gone = state.queues.contains_key(DEFAULT) && queues.iter().all(|queue| queue.path != DEFAULT);
     let note = "no queue is called default: jobs that name no queue (-q) are refused, save of those for whom a queue is default_for";
@@ -178,7 +179,7 @@ fn understood(text: &str) -> Result<Settings, Problem> {
     })
 }
 
-/// Finds the ids of the groups that are named; the core knows groups by id. One that there is not is told with its place in the text,
+/// Looks up the ids of the named groups: the core knows groups by id. The problem with an unknown group has its place in the text,
 /// where there is one.
 async fn resolved(pool: &Pool, mut queues: Vec<Queue>, text: Option<&str>) -> Result<Vec<Queue>, Refused> {
     let work = move || {

@@ -1,4 +1,4 @@
-//! What queues.yaml says, and has said.
+//! The queues.yaml that is in force, and those that were.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -32,7 +32,7 @@ pub(super) async fn file(Shared(pool): Shared<Arc<Pool>>, Words(query): Words<Fi
     Ok(([(header::CONTENT_TYPE, kind)], text).into_response())
 }
 
-/// What was in force after a change, or at a moment.
+/// Returns what was in force after a change, or at a moment.
 async fn in_force(pool: &Arc<Pool>, query: FileQuery) -> Result<InForce, Refused> {
     let (asked, FileQuery { change, at_ms }) = (pool.clone(), query);
     let work = move || {
@@ -68,7 +68,7 @@ pub(super) async fn history(Shared(pool): Shared<Arc<Pool>>, Words(query): Words
     ok(&changes)
 }
 
-/// Changes as they are told: each by what it made different.
+/// Collects the changes, each with what it made different.
 struct Told {
     most: usize,
     queues: BTreeMap<String, Queue>,

@@ -1,4 +1,4 @@
-//! The calendar: drains, and what is kept for queues.
+//! The calendar: drains, and nodes or devices that are kept for queues.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

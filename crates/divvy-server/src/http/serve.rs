@@ -1,4 +1,4 @@
-//! Connections: accepted from the unix socket, bounded in number and in patience.
+//! Connections: accepted from the unix socket, limited in number and in time.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use tokio::sync::{Semaphore, watch};
 use super::caller::Peer;
 use crate::pool::Pool;
 
-/// Connections at once: far below the usual limit of 20,000 files, of which each stream of output takes two.
+/// Connections at once: far below the usual limit of 20,000 files, of which each output stream takes two.
 const MOST_CONNECTIONS: usize = 4096;
 
 /// How long the head of a request may take, and how long a connection may idle between two. Local clients need milliseconds.
@@ -22,15 +22,15 @@ const HEAD_WITHIN: Duration = Duration::from_secs(30);
 /// The longest head, in bytes.
 const LONGEST_HEAD_BYTES: usize = 64 << 10;
 
-/// How long answers that are under way may take when the daemon ends.
+/// How long answers under way may still take when the daemon ends.
 const LAST_WORDS: Duration = Duration::from_millis(300);
 
-/// Serves until told to end.
+/// Serves until it is told to end.
 pub(crate) async fn serve(listener: UnixListener, pool: Arc<Pool>, mut ending: watch::Receiver<bool>) {
     let router = super::router(pool);
     let places = Arc::new(Semaphore::new(MOST_CONNECTIONS));
     loop {
-        // A place first: who finds none waits in the kernel's queue.
+        // Takes a place first: without one, clients wait in the kernel's queue.
         let Ok(place) = places.clone().acquire_owned().await else { return };
         let stream = tokio::select! {
             accepted = listener.accept() => accepted,
@@ -39,7 +39,7 @@ pub(crate) async fn serve(listener: UnixListener, pool: Arc<Pool>, mut ending: w
         let stream = match stream {
             Ok((stream, _)) => stream,
             Err(error) => {
-                // Out of descriptors, most likely: others must close first.
+                // Most likely out of descriptors: other connections must close first.
                 tracing::warn!("cannot accept a connection: {error}");
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 continue;
@@ -51,7 +51,7 @@ pub(crate) async fn serve(listener: UnixListener, pool: Arc<Pool>, mut ending: w
             drop(place);
         });
     }
-    // Whoever has a place is being answered.
+    // A connection that holds a place is still being answered.
     let all = u32::try_from(MOST_CONNECTIONS).unwrap_or(u32::MAX);
     let _ = tokio::time::timeout(LAST_WORDS, places.acquire_many(all)).await;
 }
@@ -66,14 +66,14 @@ async fn connection(stream: UnixStream, router: axum::Router, mut ending: watch:
     let served = builder.serve_connection(TokioIo::new(stream), service);
     tokio::pin!(served);
     tokio::select! {
-        // What a client did wrong, or that it is gone, is its own business.
+        // A client's mistakes, or its disappearance, concern only the client.
         _ = served.as_mut() => return,
         _ = ending.wait_for(|ending| *ending) => served.as_mut().graceful_shutdown(),
     }
     let _ = served.await;
 }
 
-/// The router, taking hyper's own body.
+/// Wraps the router so that it takes hyper's own body type.
 fn tower_service(
     router: axum::Router,
 ) -> impl tower_service::Service<

@@ -1,4 +1,4 @@
-//! One job: what it is, what became of it, and why it waits.
+//! One job: its description, how its attempts ended, and why it waits.
 
 use std::sync::Arc;
 
@@ -74,7 +74,7 @@ async fn ended(pool: &Arc<Pool>, caller: &Caller, last: &Attempt) -> Shown {
     Shown { detail, last_lines_task }
 }
 
-/// What was submitted; `None` where that is not kept. How a job ended is worth telling without it.
+/// Returns what was submitted; `None` where that is not kept: how a job ended is worth telling without it.
 async fn submission(pool: &Arc<Pool>, id: JobId) -> Option<Submission> {
     let asked = pool.clone();
     let read = pool.blocking(move || asked.reader.submission(id.number)).await?;
@@ -108,7 +108,7 @@ async fn with_expected_start(pool: &Arc<Pool>, explained: Explain) -> Result<Exp
     Ok(words::with_start(explained, start))
 }
 
-/// Adds who lost devices for a job that has its own, since it last waited.
+/// Adds the jobs that lost devices for a job, since it last waited; only for a job that has its own.
 async fn with_who_made_room(
     pool: &Arc<Pool>,
     explained: Explain,
@@ -124,7 +124,7 @@ async fn with_who_made_room(
     Ok(Explain { made_room: gone.chain(explained.made_room).collect(), ..explained })
 }
 
-/// Explains a job that has not ended, with what its attempt before came to.
+/// Explains a job that has not ended, with how its last attempt ended.
 async fn open_explained(
     pool: &Arc<Pool>,
     id: JobId,
@@ -139,7 +139,7 @@ async fn open_explained(
         if run.is_active() {
             return Ok(Some(words::placed(state, snapshot, job, (meant, &run))));
         }
-        // What is tried to find a fix takes its time: the pool goes on meanwhile.
+        // The search for a fix takes a while: the pool goes on meanwhile.
         (state.clone(), snapshot.clone(), controller.rooms().of(meant).copied())
     };
     let last = last.cloned();
@@ -157,7 +157,7 @@ async fn open_explained(
     Ok(explained.await.ok_or_else(vanished)?)
 }
 
-/// Of an array as a whole its first member that waits, else the first that has not ended.
+/// Returns, for an array as a whole, its first member that waits, else the first that has not ended.
 fn member_meant(job: &Job, id: JobId) -> JobId {
     let member = match (&job.runs, id.member) {
         (Runs::Array(_), None) => {
@@ -168,21 +168,21 @@ fn member_meant(job: &Job, id: JobId) -> JobId {
     JobId { number: id.number, member }
 }
 
-/// Reads what stands for a job in a path.
+/// Parses a job id in a path.
 pub(super) fn read_id(text: &str) -> Result<JobId, Problem> {
     text.parse().map_err(|error: divvy_core::id::NotAJobId| {
         Problem::new(ProblemCode::BadSpec, error.to_string()).with_field("id")
     })
 }
 
-/// The attempts of a job that are over.
+/// Returns the attempts of a job that are over.
 pub(super) async fn past(pool: &Arc<Pool>, id: JobId) -> Result<Vec<Attempt>, Refused> {
     let asked = pool.clone();
     let read = pool.blocking(move || asked.reader.attempts(id)).await.ok_or_else(vanished)?;
     Ok(read.map_err(|error| refusal::store(&error))?)
 }
 
-/// The problem with an id that names neither a job nor a member: it may still be that of an array as a whole.
+/// Returns the problem with an id that names no job and no member: it may still be that of a whole array.
 async fn unknown(pool: &Arc<Pool>, id: JobId) -> Result<Problem, Refused> {
     let asked = pool.clone();
     let known = pool.blocking(move || asked.reader.knows(id.number)).await.ok_or_else(vanished)?;

@@ -81,7 +81,7 @@ async fn never(pool: &Pool, number: u64) -> Vec<String> {
     state.jobs.get(&number).map(|job| notice::never(&job.spec, state, snapshot)).unwrap_or_default()
 }
 
-/// The client's key, if it sent one.
+/// Returns the client's key, if it sent one.
 fn token(headers: &HeaderMap) -> Result<Option<String>, Problem> {
     let Some(value) = headers.get(paths::IDEMPOTENCY_KEY) else { return Ok(None) };
     let text = value.to_str().ok().filter(|text| (1..=200).contains(&text.len()));
@@ -91,7 +91,7 @@ fn token(headers: &HeaderMap) -> Result<Option<String>, Problem> {
     text.map(|text| Some(text.to_owned())).ok_or_else(wrong)
 }
 
-/// Looks at what only the machine knows: the directory, the output, history; and puts the environment on the disk.
+/// Checks what only the machine knows (the directory, the output, history), and writes the environment.
 async fn prepared(
     pool: &Arc<Pool>,
     caller: &Caller,
@@ -121,7 +121,7 @@ fn bad_directory(directory: &std::path::Path, owner: &Owner, error: &std::io::Er
         .with_fix("submit from a directory that you can enter, or name one with --chdir")
 }
 
-/// Output that cannot be written where it was to go is kept in the state directory, and the user is told.
+/// Keeps output in the state directory where its file cannot be written, and returns notices for the user.
 fn settle_output(spec: &mut JobSpec, owner: &Owner) -> Vec<String> {
     let mut notices = Vec::new();
     for_each_role(Arc::make_mut(&mut spec.gang), &mut |work| {
@@ -131,9 +131,9 @@ fn settle_output(spec: &mut JobSpec, owner: &Owner) -> Vec<String> {
             .parent()
             .map(|parent| parent.to_string_lossy().into_owned())
             .unwrap_or_default();
-        // A directory with a placeholder in its name is looked at when it has one.
+        // A directory with a placeholder in its name is checked once the name is complete.
         let is_kept_out = || !guise::can_write(owner, std::path::Path::new(&parent));
-        // What is there already, such as /dev/null, need not be made.
+        // What exists already, such as /dev/null, need not be made.
         let is_there = || guise::can_write_to(owner, std::path::Path::new(path));
         if !parent.contains('%') && is_kept_out() && !is_there() {
             if notices.is_empty() {
@@ -154,7 +154,7 @@ fn for_each_role(group: &mut Group, act: &mut impl FnMut(&mut Work)) {
     }
 }
 
-/// The jobs that it depends on and that the state no longer has.
+/// Returns the jobs that it depends on and that are no longer in the state.
 async fn gone(pool: &Pool, spec: &JobSpec) -> Vec<JobId> {
     if spec.after.is_empty() {
         return Vec::new();
@@ -164,7 +164,7 @@ async fn gone(pool: &Pool, spec: &JobSpec) -> Vec<JobId> {
     spec.after.iter().map(|dependency| dependency.job).filter(|job| !jobs.contains_key(&job.number)).collect()
 }
 
-/// How a job ended, as history has it.
+/// Returns how a job ended, from history.
 fn outcome(pool: &Pool, job: JobId) -> Option<Outcome> {
     let of = |completed: bool| if completed { Outcome::Ok } else { Outcome::Fail };
     if job.member.is_some() {
@@ -175,7 +175,7 @@ fn outcome(pool: &Pool, job: JobId) -> Option<Outcome> {
     (count > 0).then(|| of(failed.is_none()))
 }
 
-/// The answer to a submission that was made before with the same key.
+/// Answers a submission that was made before with the same key.
 async fn repeated(pool: &Arc<Pool>, number: u64) -> Result<Submitted, Refused> {
     let open = {
         let controller = pool.controller.read().await;
@@ -203,7 +203,7 @@ async fn repeated(pool: &Arc<Pool>, number: u64) -> Result<Submitted, Refused> {
     Ok(Submitted { id: number.to_string(), members, notices })
 }
 
-/// What would become of it.
+/// Answers a dry run.
 async fn trial(pool: &Arc<Pool>, caller: &Caller, incoming: Incoming) -> Answer {
     let (owner, directory) = (caller.0.owner.clone(), incoming.directory.clone());
     let entered = pool.blocking(move || {
@@ -221,7 +221,7 @@ async fn trial(pool: &Arc<Pool>, caller: &Caller, incoming: Incoming) -> Answer 
     let (state, snapshot) = (controller.state().clone(), controller.snapshot().clone());
     drop(controller);
     let (array, held, owner) = (incoming.array, incoming.held, caller.0.owner.clone().into());
-    // What is tried takes its time: the pool goes on meanwhile.
+    // The trial takes a while: the pool goes on meanwhile.
     let explained = pool.blocking(move || {
         let (token, history) = (None, std::collections::BTreeMap::new());
         let wanted = Wanted { owner, spec: spec.into(), requeue_said: true, array, token, held, history };
@@ -232,7 +232,7 @@ async fn trial(pool: &Arc<Pool>, caller: &Caller, incoming: Incoming) -> Answer 
     ok(&explained)
 }
 
-/// What the next cycle would make of it, told as far as it is taken. What the pool can never run is explained, too.
+/// Returns what the next cycle would do with the job, if it is taken. A job that can never run is explained, too.
 fn tried(state: &Folded, snapshot: &Snapshot, wanted: &Wanted) -> Result<divvy_api::Trial, Rejection> {
     let tried = match explain::tried(state, snapshot, wanted) {
         Err(Rejection::CannotFit { .. }) => Tried::default(),

@@ -1,4 +1,4 @@
-//! Waiting for a job's end, without asking again and again.
+//! Waiting for a job's end without polling.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,11 +16,11 @@ use super::show;
 use crate::pool::Pool;
 use crate::wire::{refusal, row};
 
-/// How long a question may wait for its answer if it does not say, and at most.
+/// How long a request waits for the job's end: the default, and the most.
 const USUALLY_MS: u64 = 30_000;
 const AT_MOST_MS: u64 = 300_000;
 
-/// What may be said with a wait.
+/// The query of a wait.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Patience {
@@ -47,7 +47,7 @@ pub(super) async fn wait(
                 let timed = tokio::time::timeout_at(until, news.changed()).await;
                 match timed {
                     Err(_) => return ok(&waited),
-                    // Nobody will say more on this line: the next look tells, and a new line takes its place.
+                    // This channel is closed: the next look tells, and a new channel takes its place.
                     Ok(Err(_)) => news = pool.watchers.subscribe(id.number),
                     Ok(Ok(())) => {}
                 }
@@ -56,7 +56,7 @@ pub(super) async fn wait(
     }
 }
 
-/// How a job stands now, and how it ended if it has.
+/// Returns the state of a job, and how it ended if it has.
 pub(super) async fn look(pool: &Arc<Pool>, id: JobId) -> Result<Waited, Refused> {
     if let Some(state) = open_state(pool, id).await {
         let state = row::job_state(state);

@@ -1,4 +1,4 @@
-//! The cheapest fix of those who wait, reckoned beside the control loop: what is tried to find it takes its time, up to a second.
+//! The cheapest fix for waiting jobs, searched beside the control loop: trying candidates takes up to a second.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -11,18 +11,18 @@ use divvy_core::reason::Reason;
 use divvy_core::snapshot::Snapshot;
 use divvy_core::state::State;
 
-/// Whoever looks for fixes, one after the other.
+/// Searches for fixes on its own thread, one after the other.
 pub(super) struct Advisor {
     questions: Sender<Question>,
     answers: Receiver<(Advised, Duration)>,
-    /// Classes that wait for an answer, each with a job of it.
+    /// Classes that wait for an answer, each with one of its jobs.
     wanted: BTreeMap<ClassId, u64>,
     is_busy: bool,
-    /// Not before this is anything asked again.
+    /// No question is asked before this time.
     rests_until: Instant,
 }
 
-/// What is asked.
+/// A question to the thread.
 struct Question {
     state: State,
     snapshot: Snapshot,
@@ -30,21 +30,21 @@ struct Question {
     job: u64,
 }
 
-/// What starts the jobs of a class that waits for a reason.
+/// What starts the jobs of a class, for the reason that the class waits for.
 pub(super) struct Advised {
     pub(super) class: ClassId,
-    /// The verdict that it is about.
+    /// The verdict that the fix is for.
     pub(super) reason: Reason,
     pub(super) fix: Fix,
 }
 
-/// How many nodes, devices, jobs and allocations there are at most where fixes are looked for: each question copies them.
+/// The most nodes, devices, jobs and allocations together for which fixes are searched: each question copies them.
 const LARGEST: usize = 20_000;
-/// For how many times as long as it took there is rest after an answer: a tenth of one core is enough for this.
+/// After an answer the thread rests this many times as long as it took: a tenth of one core is enough.
 const RESTS: u32 = 9;
 
 impl Advisor {
-    /// Begins to wait for questions; ends with the one who asks.
+    /// Starts the thread, which ends when the advisor is dropped.
     pub(super) fn start() -> Self {
         let (questions, asked) = mpsc::channel::<Question>();
         let (answer, answers) = mpsc::channel();
@@ -66,19 +66,19 @@ impl Advisor {
         Self { questions, answers, wanted, is_busy: false, rests_until }
     }
 
-    /// Wants to know what starts a job of a class.
+    /// Asks what would start a job of a class.
     pub(super) fn want(&mut self, class: ClassId, job: u64) {
         self.wanted.insert(class, job);
     }
 
-    /// What was found since the last call.
+    /// Returns what was found since the last call.
     pub(super) fn found(&mut self) -> Option<Advised> {
         let (advised, took) = self.answers.try_recv().ok()?;
         (self.is_busy, self.rests_until) = (false, Instant::now() + took * RESTS);
         (!advised.fix.changes.is_empty()).then_some(advised)
     }
 
-    /// Asks the next question, if there is one and the last is answered.
+    /// Sends the next question, if there is one and the last one is answered.
     pub(super) fn ask(&mut self, controller: &Controller) {
         if self.is_busy || self.wanted.is_empty() || Instant::now() < self.rests_until {
             return;

@@ -1,16 +1,16 @@
-//! Pods that a queue has no room for, by its `max_jobs`: when a job ends, those at the head of its line are submitted again.
+//! Pods that a queue refused by its `max_jobs`: when a job ends, those at the head of the line are submitted again.
 
 use std::collections::BTreeMap;
 
 use divvy_core::time::Time;
 use divvy_engine::kubernetes::Waiting;
 
-/// How many jobs of a queue are tried at once: each try looks at all jobs that there are.
+/// How many jobs of a line are tried at once: each try looks at all jobs.
 const FEW: usize = 64;
-/// How often they are.
+/// How often they are tried.
 const EVERY_MS: i64 = 1_000;
 
-/// Pods that wait for room in their queues, by the names of these and by namespaces: each of these may have a bound of its own.
+/// Pods that wait for room in their queues, by queue name and namespace: each of these may have a bound of its own.
 #[derive(Debug, Default)]
 pub(super) struct Full {
     lines: BTreeMap<(Option<String>, String), Line>,
@@ -19,14 +19,14 @@ pub(super) struct Full {
 
 #[derive(Debug, Default)]
 struct Line {
-    /// The pods of each job, by when the first was made and its name.
+    /// The pods of each job, by the creation time and the name of its first pod.
     jobs: BTreeMap<(String, String), Vec<String>>,
     /// Whether there may be room.
     is_open: bool,
 }
 
 impl Full {
-    /// Pods that would be a job were refused.
+    /// Adds pods that would be one job and were refused.
     pub(super) fn refused(&mut self, pods: &[Waiting]) {
         let Some(first) = pods.first() else { return };
         let line = self.lines.entry((first.queue.clone(), first.namespace.clone())).or_default();
@@ -35,17 +35,17 @@ impl Full {
         line.jobs.insert((first.created.clone(), first.name.clone()), uids);
     }
 
-    /// A job has ended: there may be room.
+    /// Notes that a job has ended: there may be room.
     pub(super) fn open(&mut self) {
         self.lines.values_mut().for_each(|line| line.is_open = true);
     }
 
-    /// All are submitted anew.
+    /// Forgets all pods: they are submitted anew.
     pub(super) fn clear(&mut self) {
         self.lines.clear();
     }
 
-    /// The pods that are to be submitted again now.
+    /// Returns the pods to submit again now.
     pub(super) fn next(&mut self, now: Time) -> Vec<String> {
         if self.tried.is_some_and(|tried| now.since(tried).0 < EVERY_MS) {
             return Vec::new();

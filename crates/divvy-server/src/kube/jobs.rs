@@ -1,4 +1,4 @@
-//! Which pods are which job. A pod, or the pods of a gang, is one job; ranks follow the pods' names.
+//! Which pods form which job: a pod, or the pods of a gang, are one job. Ranks follow the names of the pods.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -17,7 +17,7 @@ use super::full::Full;
 use super::submission::submission;
 use super::{admin, words};
 
-/// The pods that have no node yet, and what they are in the core.
+/// The pods that have no node yet, and the jobs that they belong to in the core.
 #[derive(Debug, Default)]
 pub(super) struct Jobs {
     pods: HashMap<String, Entry>,
@@ -26,56 +26,56 @@ pub(super) struct Jobs {
     classes: BTreeMap<ClassId, BTreeSet<u64>>,
     /// Pods that are in no job yet.
     loose: BTreeSet<String>,
-    /// Whether anything has happened since they were looked at.
+    /// Whether anything has happened since the loose pods were last looked at.
     news: bool,
-    /// Pods of which there may be something new to say.
+    /// Pods whose condition may have changed.
     to_say: BTreeSet<String>,
     told: Told,
-    /// How many pods start together of each group that has an object of its own.
+    /// How many pods start together, for each group that has an object of its own.
     groups: HashMap<String, u32>,
     /// The jobs of gangs that wait or run.
     gangs: BTreeMap<Gang, u64>,
-    /// What starts the jobs of a class, and the reason that it is about.
+    /// What starts the jobs of a class, and the reason that it is for.
     advice: BTreeMap<ClassId, (Reason, String)>,
-    /// Classes of which that is not known, each with a job of it.
+    /// Classes without such advice, each with one of its jobs.
     to_advise: BTreeMap<ClassId, u64>,
-    /// Gangs of which pods are missing, and have not been told so yet.
+    /// Gangs that lack pods and whose pods have not been told so yet.
     incomplete: BTreeMap<Gang, Incomplete>,
     full: Full,
 }
 
-/// A gang that is not all there.
+/// A gang that lacks pods.
 #[derive(Debug)]
 struct Incomplete {
     pods: Vec<String>,
     minimum: u32,
-    /// Since when no other has come.
+    /// When its last pod came.
     since: Time,
 }
 
-/// How long nobody of a gang has to come before those that are there are told: while a controller makes hundreds of pods, each
-/// would be news to all.
+/// How long no pod of a gang must have come before the present ones are told: while a controller creates hundreds of pods,
+/// each new pod would be news to all of them.
 const QUIET_MS: i64 = 2_000;
 
-/// How many jobs of a class may wait for each to be told what would start it: of more, one would be told what does not help the
-/// others, and each is a write more.
+/// The most jobs of a class for which advice is sought: with more jobs, it would help one and not the others, and each job
+/// costs one more write.
 const FEW: usize = 20;
 
-/// What is said of a pod: its uid, its condition, and the event that says it to its owner.
+/// A message about a pod: its uid, its condition, and the subject of the event that tells the owner.
 pub(super) type Said = (String, Condition, Option<Subject>);
 
-/// Why pods of an owner and a class wait, as the last event said it: one event is enough for all of them.
+/// Why the pods of an owner and a class wait, as the last event said: one event is enough for all of them.
 #[derive(Debug, Default)]
 struct Told(HashMap<(String, Option<ClassId>), String>);
 
 impl Told {
-    /// Whether this is news.
+    /// Returns whether this is news.
     fn note(&mut self, owner: &str, class: Option<ClassId>, reason: &str) -> bool {
         let last = self.0.insert((owner.to_owned(), class), reason.to_owned());
         last.as_deref() != Some(reason)
     }
 
-    /// Forgets owners of whose pods none waits, from time to time.
+    /// Now and then, forgets owners without waiting pods.
     fn forget(&mut self, pods: &HashMap<String, Entry>) {
         if self.0.len() > 2 * pods.len() + 1000 {
             let there: HashSet<&str> = pods.values().map(|it| it.waiting.subject.uid.as_str()).collect();
@@ -90,33 +90,33 @@ struct Entry {
     job: Option<u64>,
     /// Why it is in no job.
     refused: Option<Condition>,
-    /// What was said last: reason and message.
+    /// The last message: reason and text.
     said: (String, String),
 }
 
 impl Jobs {
-    /// How many pods wait.
+    /// Returns how many pods wait.
     pub(super) fn waiting(&self) -> usize {
         self.pods.len()
     }
 
-    /// The pods of each job, by rank.
+    /// Returns the pods of each job, by rank.
     pub(super) fn of_jobs(&self) -> impl Iterator<Item = (u64, &[String])> {
         self.jobs.iter().map(|(job, pods)| (*job, pods.as_slice()))
     }
 
-    /// The pods that are in no job, and why.
+    /// Returns the pods that are in no job, and why.
     pub(super) fn in_none(&self) -> impl Iterator<Item = (&Waiting, Option<&Condition>)> {
         let loose = self.pods.values().filter(|entry| entry.job.is_none());
         loose.map(|entry| (&entry.waiting, entry.refused.as_ref()))
     }
 
-    /// The pod of a rank of a job.
+    /// Returns the pod that has a rank in a job.
     pub(super) fn pod(&self, job: JobId, rank: u32) -> Option<&str> {
         Some(self.jobs.get(&job.number)?.get(rank as usize)?.as_str())
     }
 
-    /// A pod waits for a node.
+    /// Adds a pod that waits for a node.
     pub(super) fn wait(&mut self, waiting: Waiting) {
         let uid = waiting.uid.clone();
         let said = waiting.scheduled.as_ref().map(|it| (it.reason.clone(), it.message.clone()));
@@ -126,7 +126,7 @@ impl Jobs {
         self.pods.insert(uid, Entry { waiting, job: None, refused: None, said: said.unwrap_or_default() });
     }
 
-    /// A group is there and has this size, or is gone.
+    /// Notes the size of a group, or that the group is gone.
     pub(super) fn group(&mut self, name: String, minimum: Option<u32>) {
         self.news = true;
         match minimum {
@@ -135,14 +135,14 @@ impl Jobs {
         }
     }
 
-    /// A pod waits no longer; gives the job that cannot start without it.
+    /// Removes a pod that no longer waits; returns the job that cannot start without it.
     pub(super) fn gone(&mut self, uid: &str) -> Option<u64> {
         self.news |= self.loose.remove(uid);
         self.to_say.remove(uid);
         self.pods.remove(uid)?.job
     }
 
-    /// How long tasks may run that are about to be bound, by their queues: their pods do not say so themselves.
+    /// Returns the time limits that tasks about to be bound have from their queues, where their pods have none.
     pub(super) fn limits(&self, state: &State, actions: &[Action]) -> Vec<(AllocationId, Span)> {
         let limit = |action: &Action| {
             let Action::Bind(fence, bind) = action else { return None };
@@ -153,7 +153,7 @@ impl Jobs {
         actions.iter().filter_map(limit).collect()
     }
 
-    /// A job is over: those of its pods that still wait are in no job.
+    /// Notes that a job is over: its pods that still wait become loose.
     pub(super) fn ended(&mut self, job: u64, still_waits: impl Fn(&str) -> bool) {
         self.news = true;
         self.full.open();
@@ -174,7 +174,7 @@ impl Jobs {
         });
     }
 
-    /// What was refused is looked at again.
+    /// Makes all refused pods loose, to look at them again.
     pub(super) fn retry_refused(&mut self) {
         self.news = true;
         self.full.clear();
@@ -182,12 +182,12 @@ impl Jobs {
         self.loose.extend(refused.map(|(uid, _)| uid.clone()));
     }
 
-    /// Classes that wait for a reason of which it is not known what removes it, each with a job of it.
+    /// Returns the classes whose reason has no advice yet, each with one of its jobs.
     pub(super) fn unadvised(&mut self) -> BTreeMap<ClassId, u64> {
         std::mem::take(&mut self.to_advise)
     }
 
-    /// It is known now what starts the jobs of a class.
+    /// Takes the advice for a class: what starts its jobs.
     pub(super) fn advised(&mut self, class: ClassId, (reason, way): (Reason, String)) {
         let classes = &self.classes;
         self.advice.retain(|known, _| classes.contains_key(known));
@@ -195,14 +195,14 @@ impl Jobs {
         self.judged(std::iter::once(class));
     }
 
-    /// The verdicts of these classes are others now.
+    /// Notes that the verdicts of these classes have changed.
     pub(super) fn judged(&mut self, classes: impl Iterator<Item = ClassId>) {
         for job in classes.filter_map(|class| self.classes.get(&class)).flatten() {
             self.to_say.extend(self.jobs.get(job).into_iter().flatten().cloned());
         }
     }
 
-    /// Makes jobs of the pods that are in none, where that can be.
+    /// Makes jobs of loose pods, where possible.
     pub(super) fn submit(&mut self, controller: &mut Controller, now: Time) -> Result<(), Broken> {
         let again = self.full.next(now);
         if !std::mem::take(&mut self.news) && again.is_empty() {
@@ -219,7 +219,7 @@ impl Jobs {
         Ok(())
     }
 
-    /// The pods that are in no job, in the order in which they were made, those of a gang together: at its last one.
+    /// Returns the loose pods by creation time; a gang stands together, at the time of its last pod.
     fn in_line(&mut self) -> Vec<(Option<Gang>, Vec<Waiting>)> {
         let loose = std::mem::take(&mut self.loose);
         let mut pods: Vec<Waiting> =
@@ -235,12 +235,12 @@ impl Jobs {
         }
         let made = |pods: &[Waiting]| pods.last().map(|pod| pod.created.clone()).unwrap_or_default();
         line.extend(gangs.into_iter().map(|(gang, pods)| (made(&pods), Some(gang), pods)));
-        // Stable: what was made in the same second goes by its name.
+        // Stable: pods of the same second are ordered by name.
         line.sort_by(|(a, ..), (b, ..)| a.cmp(b));
         line.into_iter().map(|(_, gang, pods)| (gang, pods)).collect()
     }
 
-    /// Makes a job of the pods of a gang if they are all there. Those that are in none stay loose: the next may complete it.
+    /// Makes a job of a gang's pods if all are there. Otherwise they stay loose: the next pod may complete the gang.
     fn submit_gang(
         &mut self,
         controller: &mut Controller,
@@ -255,7 +255,7 @@ impl Jobs {
         };
         let run = self.gangs.get(gang).and_then(|job| controller.state().run(JobId::single(*job)));
         if let Some(runs) = run.map(|run| run.is_active() && run.stopping.is_none()) {
-            // Who comes late joins a gang that runs, each by itself; while it waits or stops, nobody knows which pods it will be.
+            // A late pod joins a running gang, as a job of its own. While the gang waits or stops, its members are still open.
             return match runs {
                 true => pods.into_iter().try_for_each(|pod| self.submit_one(controller, vec![pod], now)),
                 false => {
@@ -278,7 +278,7 @@ impl Jobs {
         Ok(())
     }
 
-    /// How many pods of a gang start together.
+    /// Returns how many pods of a gang start together.
     pub(super) fn minimum(&self, gang: &Gang) -> Option<u32> {
         gang.minimum.or_else(|| self.groups.get(&gang.of).copied())
     }
@@ -288,7 +288,7 @@ impl Jobs {
         self.gangs.contains_key(gang)
     }
 
-    /// A job has its place: those who come late to its gang may join now.
+    /// Notes that a job was placed: pods that came late to its gang may join now.
     pub(super) fn placed(&mut self) {
         self.news = true;
     }
@@ -301,7 +301,7 @@ impl Jobs {
         }
     }
 
-    /// Tells those of whose gang nobody has come for a while.
+    /// Tells the pods of gangs that are incomplete and that no pod has joined for a while.
     fn tell_incomplete(&mut self, now: Time) {
         let is_quiet = |known: &Incomplete| now.since(known.since).0 >= QUIET_MS;
         let quiet: Vec<Gang> = self
@@ -349,7 +349,7 @@ impl Jobs {
         Ok(())
     }
 
-    /// Pods are a job from now on.
+    /// Notes that these pods are a job from now on.
     fn joined(&mut self, controller: &Controller, job: u64, uids: Vec<String>) {
         if let Some(known) = controller.state().jobs.get(&job) {
             self.classes.entry(known.class).or_default().insert(job);
@@ -369,7 +369,7 @@ impl Jobs {
         }
     }
 
-    /// What there is new to say of pods that wait.
+    /// Returns the news about waiting pods.
     pub(super) fn said(&mut self, controller: &Controller, now: Time) -> Vec<Said> {
         self.tell_incomplete(now);
         let state = controller.state();
@@ -409,7 +409,7 @@ impl Jobs {
         new
     }
 
-    /// Takes over pods that are on nodes already, as one job; or says why not.
+    /// Adopts pods that are on nodes already, as one job; the inner error says why not.
     pub(super) fn adopt(
         &mut self,
         controller: &mut Controller,
@@ -417,7 +417,7 @@ impl Jobs {
         now: Time,
     ) -> Result<Result<(), String>, Broken> {
         let pods: Vec<Waiting> = gang.iter().map(|running| running.pod.clone()).collect();
-        // Whose queue is gone meanwhile runs on all the same.
+        // A pod whose queue is gone runs on anyway.
         let homeless = || {
             let mut pods = pods.clone();
             pods.iter_mut().for_each(|pod| pod.queue = None);
@@ -440,7 +440,7 @@ impl Jobs {
         }))
     }
 
-    /// The allocation of a pod that was just taken over, by its rank.
+    /// Returns the allocation of a pod that was just adopted, by its rank.
     pub(super) fn allocation(&self, controller: &Controller, uid: &str, rank: u32) -> Option<AllocationId> {
         let (job, _) = self.jobs.iter().next_back().filter(|(_, pods)| pods.iter().any(|pod| pod == uid))?;
         let run = controller.state().run(JobId::single(*job))?;
@@ -448,7 +448,7 @@ impl Jobs {
     }
 }
 
-/// The nodes that a job may use, and the way of its GPUs through them.
+/// Returns how many nodes a job may use, and how many GPUs pass each step of the funnel.
 fn choice(controller: &Controller, spec: &JobSpec) -> words::Choice {
     let nodes = &controller.snapshot().capacity.nodes;
     let roles = spec.gang.roles();
@@ -457,7 +457,7 @@ fn choice(controller: &Controller, spec: &JobSpec) -> words::Choice {
     words::Choice { chosen: chosen.count(), all: nodes.len(), funnel }
 }
 
-/// A job that has no devices is not to get any.
+/// Cancels a job that has no devices, so that it does not get any.
 pub(super) fn cancel_if_it_waits(controller: &mut Controller, job: u64, now: Time) -> Result<(), Broken> {
     let id = JobId::single(job);
     let waits = controller.state().run(id).is_some_and(|run| !run.is_active());
@@ -467,7 +467,7 @@ pub(super) fn cancel_if_it_waits(controller: &mut Controller, job: u64, now: Tim
     Ok(())
 }
 
-/// Pods that run already, each with those of its gang: as many as start together; who came late is for itself.
+/// Groups running pods by gang, up to the number that start together; each further pod stands alone.
 pub(super) fn by_gang(running: Vec<Running>, minimum: impl Fn(&Gang) -> Option<u32>) -> Vec<Vec<Running>> {
     let mut gangs: Vec<Vec<Running>> = Vec::new();
     let mut places: BTreeMap<Gang, usize> = BTreeMap::new();
@@ -494,7 +494,7 @@ pub(super) fn any_waits(news: &[PodNews], gang: &Gang) -> bool {
     news.iter().any(|news| matches!(news, PodNews::Waits(waiting) if waiting.gang.as_ref() == Some(gang)))
 }
 
-/// Why pods are not taken, in the words of a cluster.
+/// Says why pods are refused, in the terms of a cluster.
 fn told(rejection: &Rejection) -> String {
     match rejection {
         Rejection::NotAMember { user, queue, .. } => {

@@ -1,5 +1,5 @@
-//! Looking at a cluster from outside: the same lists, the same adoption and the same planner, and nothing is written. What waits,
-//! runs and why, as a pool on one machine tells it.
+//! A view of a cluster from outside. It uses the same lists, the same adoption and the same planner, but writes nothing. It shows
+//! what waits, what runs and why, as a pool on one machine shows it.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -26,10 +26,10 @@ use crate::wire::{explain as words, queue, row};
 
 /// A cluster as it was at a moment.
 pub struct Looked {
-    /// Before anything was planned: what is so.
+    /// The state before planning: what is so now.
     state: State,
     snapshot: Snapshot,
-    /// After it: what the planner thinks of those who wait.
+    /// The state after planning: what the planner thinks of the waiting jobs.
     planned: Controller,
     jobs: Vec<Known>,
     /// Pods that are in no job.
@@ -40,20 +40,20 @@ pub struct Looked {
 #[derive(Debug)]
 struct Known {
     number: u64,
-    /// How it is called: namespace and name of its pod, or of who made its gang.
+    /// Its name: namespace and name of its pod, or of the owner of its gang.
     id: String,
     pods: Vec<Waiting>,
     /// Whether its pods were told to go.
     leaves: bool,
 }
 
-/// What is said where nothing else went wrong.
+/// The log filter: only what goes wrong is shown.
 const QUIET_LOG: &str = "error,divvy_engine::kubernetes=warn,kube_client=off";
-/// Gangs of which pods are missing are told so after a while: here it is over.
+/// Gangs that lack pods are told so after a while: here that time has passed.
 const LATER: Span = Span::seconds(60);
 
 impl Looked {
-    /// Lists a cluster and looks at it as a scheduler of this policy does that starts now.
+    /// Lists a cluster and looks at it as a scheduler with this policy would at its start.
     pub fn at(site: &Site, policy: &Policy) -> Result<Self, KubeError> {
         super::log_to_standard_error(QUIET_LOG);
         let mut shell = Shell::new(KubernetesEngine::look(site)?, policy);
@@ -70,7 +70,7 @@ impl Looked {
         Ok(Self { state, snapshot, planned: shell.controller, jobs, loose })
     }
 
-    /// What waits and what runs.
+    /// Returns what waits and what runs.
     pub fn jobs(&self) -> Vec<api::Job> {
         let mut rows: Vec<api::Job> = self.jobs.iter().filter_map(|known| self.row(known)).collect();
         rows.extend(self.loose.iter().cloned());
@@ -78,14 +78,14 @@ impl Looked {
         rows
     }
 
-    /// The queues, with what is due to them and what they hold.
+    /// Returns the queues, with what is due to them and what they hold.
     pub fn queues(&self) -> Vec<api::Queue> {
         let nobody = Owner { name: String::new(), uid: NOBODY, gid: NOBODY, groups: Vec::new() };
         queue::all(&self.state, &self.snapshot, &nobody)
     }
 
-    /// Why a pod, or its gang, waits or runs where it runs: by `namespace/name`, or by a name that only one has. `None` if there is
-    /// none.
+    /// Explains why a pod, or its gang, waits or runs where it runs. `name` is `namespace/name`, or a name that only one has.
+    /// `None` if nothing has that name.
     pub fn explain(&self, name: &str) -> Option<api::Explain> {
         let Some((known, job)) = self.find(name) else {
             let row = self.loose.iter().find(|row| is_called(&row.id, name))?;
@@ -108,7 +108,7 @@ impl Looked {
         Some(api::Explain { job, submitted_ms, ..explained })
     }
 
-    /// The nodes on which a pod could start now if nobody were before it in line.
+    /// Returns the nodes on which a pod could start now if no other pod were before it.
     pub fn nodes_for(&mut self, name: &str) -> BTreeSet<String> {
         let Some((_, job)) = self.find(name) else { return BTreeSet::new() };
         let spec = Arc::clone(&job.spec);
@@ -120,7 +120,7 @@ impl Looked {
         nodes.into_iter().filter(|node| takes(node)).collect()
     }
 
-    /// The same with the names of pods where the pool has numbers.
+    /// Puts names of pods in the place of the pool's job numbers.
     fn with_names(&self, mut said: api::Explain, advice: &Advice) -> api::Explain {
         for (blocker, known) in said.blockers.iter_mut().zip(&advice.blockers) {
             blocker.text = cluster_words::said(&known.reason, &self.state);
@@ -163,7 +163,7 @@ impl Looked {
         Some(api::Job { id, name, submitted_ms, state, reason, devices: Vec::new(), ..row })
     }
 
-    /// Why a job waits, as the planner sees it.
+    /// Returns why a job waits, as the planner sees it.
     fn why(&self, number: u64) -> api::Reason {
         let state = self.planned.state();
         let job = state.jobs.get(&number);
@@ -174,7 +174,7 @@ impl Looked {
 }
 
 impl Known {
-    /// When the first of its pods was made.
+    /// Returns when the first of its pods was created.
     fn created(&self) -> Time {
         self.pods.iter().map(|pod| moment(&pod.created)).min().unwrap_or_default()
     }
@@ -209,7 +209,7 @@ fn called(namespace: &str, name: &str) -> String {
     format!("{namespace}/{name}")
 }
 
-/// Whether that is meant by a name, with its namespace or without.
+/// Returns whether a name means this id, with its namespace or without.
 fn is_called(id: &str, name: &str) -> bool {
     id == name || id.split_once('/').is_some_and(|(_, own)| own == name)
 }
@@ -218,7 +218,7 @@ fn moment(text: &str) -> Time {
     text.parse::<jiff::Timestamp>().map_or(Time(0), |at| Time(at.as_millisecond()))
 }
 
-/// A pod that is in no job: the row that it would have.
+/// Returns the row for a pod that is in no job.
 fn of_none(pod: &Waiting, why: Option<&divvy_engine::kubernetes::objects::Condition>) -> api::Job {
     let asked = pod.ask.as_ref().ok().and_then(|ask| ask.alternatives.first()?.devices.as_ref());
     let gpus = asked.map_or(0, |devices| u64::from(devices.count));
@@ -251,7 +251,7 @@ fn of_none(pod: &Waiting, why: Option<&divvy_engine::kubernetes::objects::Condit
     }
 }
 
-/// The same job, for one node alone.
+/// Restricts a job to one node.
 fn on_the_node(spec: &JobSpec, node: &str) -> JobSpec {
     let here = Condition { label: NODE_NAME.to_owned(), is: Is::In(vec![node.to_owned()]) };
     let mut spec = spec.clone();

@@ -1,16 +1,16 @@
-//! What the scheduler adds to a cluster: the kind of its queues, what it may do, and the scheduler itself.
+//! What the scheduler adds to a cluster: the type of its queues, its access rights, and the scheduler itself.
 
 use divvy_core::state::fingerprint;
 use serde_json::json;
 
-/// Queues, as the API server is to know them.
+/// The custom resource definition of queues.
 const QUEUES: &str = include_str!("manifests/queues.yaml");
-/// What the scheduler may do, and no more.
+/// What the scheduler may do, and nothing else.
 const RIGHTS: &str = include_str!("manifests/rights.yaml");
 /// The scheduler in the cluster.
 const SCHEDULER: &str = include_str!("manifests/scheduler.yaml");
 
-/// Where a scheduler in the cluster finds its policy.
+/// The folder in which a scheduler in the cluster finds its policy.
 const POLICY_FOLDER: &str = "/etc/divvy";
 const POLICY_FILE: &str = "policy.yaml";
 
@@ -19,19 +19,19 @@ const POLICY_FILE: &str = "policy.yaml";
 pub struct Inside {
     /// The image, with the program in its path.
     pub image: String,
-    /// How many there are, of which one leads.
+    /// How many replicas run, of which one leads.
     pub replicas: u32,
     /// The `schedulerName` of its pods.
     pub scheduler: String,
-    /// Nodes with these labels are the pool's; all, if it is empty.
+    /// Nodes with these labels belong to the pool; all, if empty.
     pub nodes: String,
-    /// Queues with these labels are the pool's; all, if it is empty.
+    /// Queues with these labels belong to the pool; all, if empty.
     pub queues: String,
-    /// What a file of its policy says, if there is one.
+    /// The text of its policy file, if there is one.
     pub policy: Option<String>,
 }
 
-/// The manifests, for `kubectl apply -f -`; with a scheduler in the cluster, if there is to be one.
+/// Returns the manifests for `kubectl apply -f -`, with those of a scheduler in the cluster if one is wanted.
 pub fn manifests(inside: Option<&Inside>) -> String {
     let scheduler = inside.map(|inside| format!("---\n{}", deployment(inside)));
     format!("{QUEUES}---\n{RIGHTS}{}", scheduler.unwrap_or_default())
@@ -57,10 +57,10 @@ fn deployment(inside: &Inside) -> String {
         config = format!("{object}\n---\n");
         volumes = json!([{"name": "policy", "configMap": {"name": name}}]);
         mounts = json!([{"name": "policy", "mountPath": POLICY_FOLDER, "readOnly": true}]);
-        // With another policy there are other pods: it is read when a scheduler starts.
+        // A new policy makes new pods: a scheduler reads its policy when it starts.
         annotations = json!({"divvy.dev/policy": format!("{:016x}", fingerprint(policy))});
     }
-    // JSON is YAML: nothing that is said can end a text or begin another key.
+    // JSON is YAML: no value can end a text or begin another key.
     let scheduler = SCHEDULER
         .replace("ANNOTATIONS", &annotations.to_string())
         .replace("VOLUMES", &volumes.to_string())

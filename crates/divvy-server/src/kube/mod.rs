@@ -1,8 +1,8 @@
-//! The scheduler of a Kubernetes cluster: the control loop without a store. The API server is the truth; each start is a term of
-//! its own, which begins with what runs already.
+//! The scheduler of a Kubernetes cluster: the control loop without a store. The API server holds the truth. Each start is a term
+//! of its own, which begins with adopting what already runs.
 //!
-//! Each turn takes what the watches have told, plans, and only then has pods bound and told why they wait. What is a job is kept
-//! in `jobs`, what is in force of the queues in `queues`, and `words` says of a pod why it waits.
+//! Each turn takes what the watches report, plans, and only then has pods bound and told why they wait. `jobs` keeps which pods
+//! form which job, `queues` which queues are in force, and `words` says why a pod waits.
 
 mod advice;
 mod full;
@@ -49,7 +49,7 @@ pub enum KubeError {
     /// Nothing could be listed.
     #[error("the cluster has not told its nodes, pods and queues within {0:?}: see the warnings above")]
     Silent(Duration),
-    /// The lease was not renewed in time, or another has it.
+    /// The lease was not renewed in time, or another replica has it.
     #[error(
         "another scheduler of this name may lead by now, so this one ends: start it again, and it waits for its turn"
     )]
@@ -57,19 +57,19 @@ pub enum KubeError {
     /// A law is broken, or an event does not fit.
     #[error("the scheduler stops, since going on could harm: {0}. Pods run on")]
     Broken(#[from] Broken),
-    /// The signals that end it cannot be heard.
+    /// The handlers for the signals that end it cannot be set.
     #[error("listening for signals: {0}")]
     Signals(#[from] std::io::Error),
 }
 
-/// What is logged unless the environment says otherwise. What the client would say of each request is said here once.
+/// The log filter unless the environment sets one. The client's messages on each request are off: they are logged here once.
 const USUAL_LOG: &str = "warn,divvy_server::kube=info,divvy_engine::kubernetes=info,kube_client=off";
 /// How long the first lists may take.
 const LISTED_WITHIN: Duration = Duration::from_secs(120);
-/// The longest pause between two turns: so soon a signal is heard.
+/// The longest pause between two turns: a signal is noticed within this time.
 const LONGEST_PAUSE: Duration = Duration::from_millis(200);
 
-/// Schedules by a policy until it is told to end by a signal.
+/// Schedules by a policy until a signal ends it.
 pub fn run(site: &Site, policy: &Policy) -> Result<(), KubeError> {
     log_to_standard_error(USUAL_LOG);
     let end = Arc::new(AtomicBool::new(false));
@@ -92,7 +92,7 @@ fn log_to_standard_error(usual: &str) {
     let _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).try_init();
 }
 
-/// Who changes queues and cancels jobs here.
+/// The person who changes queues and cancels jobs here.
 pub(crate) fn admin() -> Person {
     Person::administrator("divvy")
 }
@@ -128,7 +128,7 @@ impl Shell {
         until.map_or(LONGEST_PAUSE, |until| until.clamp(Duration::from_millis(1), LONGEST_PAUSE))
     }
 
-    /// Begins a term: takes over what runs already, and plans.
+    /// Begins a term: adopts what runs already, and plans.
     fn begin(&mut self, term: Term, end: &AtomicBool) -> Result<(), KubeError> {
         let started = Instant::now();
         self.await_lists(end)?;
@@ -156,7 +156,7 @@ impl Shell {
         Ok(())
     }
 
-    /// Takes over what there is and what runs already; gives what is new of pods, those that wait among them.
+    /// Takes over the cluster and adopts what runs already; returns the pod news, waiting pods included.
     fn take_over(&mut self, term: Term, now: Time) -> Result<Vec<PodNews>, KubeError> {
         let version = env!("CARGO_PKG_VERSION").to_owned();
         let _ = self.controller.take(&Command::Begin { term, boot_id: String::new(), version }, now)?;
@@ -197,12 +197,12 @@ impl Shell {
         for (name, generation, condition) in said {
             self.engine.say_of_queue(&name, generation, condition);
         }
-        // Pods whose queue was not there may have one now.
+        // Pods whose queue was missing may have one now.
         self.jobs.retry_refused();
         Ok(())
     }
 
-    /// Takes over what runs already, the oldest first: what does not fit beside the others goes, the youngest of all.
+    /// Adopts the running pods, the oldest first: what does not fit beside the others has to go, the youngest of all.
     fn adopt(&mut self, news: &[PodNews], now: Time) -> Result<(), KubeError> {
         let running =
             |news: &PodNews| if let PodNews::Runs(running) = news { Some(*running.clone()) } else { None };
@@ -254,7 +254,7 @@ impl Shell {
         Ok(())
     }
 
-    /// Plans, has it done, and says what there is to say.
+    /// Plans, has the plan carried out, and tells the news.
     fn finish(&mut self, now: Time) -> Result<(), KubeError> {
         self.controller.cycle(now)?;
         let Some(batch) = self.controller.drain() else {

@@ -1,4 +1,5 @@
-//! Queues as custom resources: the fields of queues.yaml. A mistake in one leaves what was in force before.
+//! Queues as custom resources: the fields of queues.yaml. A mistake in one leaves its last good spec in
+//! force.
 
 use std::collections::BTreeMap;
 
@@ -16,18 +17,18 @@ use super::admin;
 #[derive(Debug, Default)]
 pub(super) struct Queues {
     wanted: BTreeMap<String, QueueObject>,
-    /// What was good last of each.
+    /// The last good spec of each queue.
     good: BTreeMap<String, Value>,
 }
 
-/// Something to be said of a queue: its name, the generation that it is about, and what.
+/// A message about a queue: its name, the generation that it concerns, and the condition.
 pub(super) type Said = (String, i64, Condition);
 
-/// No queue lies deeper.
+/// The deepest level of a queue.
 const DEEPEST: usize = 8;
 
 impl Queues {
-    /// Takes what has happened to queues; says whether it is about more than what they have and used.
+    /// Takes the news about queues; returns whether more has changed than what they have and used.
     pub(super) fn take(&mut self, news: Vec<QueueNews>) -> bool {
         let mut is_news = false;
         for news in news {
@@ -49,20 +50,20 @@ impl Queues {
         is_news
     }
 
-    /// What is kept of the past of queues, by their paths.
+    /// Returns the recorded past usage of queues, by path.
     pub(super) fn kept(&self) -> impl Iterator<Item = (String, &Usage)> {
         self.wanted
             .iter()
             .filter_map(|(name, queue)| Some((self.path(name).ok()?, queue.status.usage.as_ref()?)))
     }
 
-    /// The name of the object of a queue, if there is one.
+    /// Returns the name of a queue's object, if there is one.
     pub(super) fn name<'a>(&self, path: &'a str) -> Option<&'a str> {
         let name = path.rsplit('/').next()?;
         self.wanted.contains_key(name).then_some(name)
     }
 
-    /// Puts in force what is good; gives what there is to say of each queue.
+    /// Puts the good specs in force; returns the news about each queue.
     pub(super) fn put_in_force(
         &mut self,
         controller: &mut Controller,
@@ -94,7 +95,7 @@ impl Queues {
             .collect())
     }
 
-    /// The path of a queue: its parents' names, and its own.
+    /// Returns the path of a queue: its parents' names and its own.
     fn path(&self, name: &str) -> Result<String, String> {
         let mut line = vec![name.to_owned()];
         while let Some(parent) = self.good.get(&line[line.len() - 1]).and_then(|spec| spec["parent"].as_str())
@@ -112,12 +113,12 @@ impl Queues {
     }
 }
 
-/// Reads the spec of a queue as queues.yaml is read.
+/// Reads the spec of a queue in the way of queues.yaml.
 fn read(path: &str, spec: &Value) -> Result<Queue, String> {
     let mut spec = spec.clone();
     if let Some(fields) = spec.as_object_mut() {
         fields.remove("parent");
-        // Whose pods they are is their namespace.
+        // The namespace stands for the user of a pod.
         for (said, meant) in [("namespaces", "submit"), ("default_for", "default_for")] {
             if let Some(Value::Array(namespaces)) = fields.remove(said) {
                 let users = namespaces.iter().filter_map(Value::as_str).map(|name| format!("user:{name}"));
@@ -125,13 +126,13 @@ fn read(path: &str, spec: &Value) -> Result<Queue, String> {
             }
         }
     }
-    // JSON is YAML, and the mistakes are told in the same words.
+    // JSON is YAML, and mistakes are reported in the same words.
     let text = json!({"queues": {path: spec}}).to_string();
     let settings = queue::parse(&text).map_err(|error| error.what)?;
     settings.queues.into_iter().next().ok_or_else(|| "it says nothing".to_owned())
 }
 
-/// Sets the queues. One that is still used stays, as it was, until nothing waits or runs in it, and nothing is kept for it.
+/// Sets the queues. A queue in use stays as it was until nothing waits or runs in it and nothing is reserved for it.
 fn keep_what_is_used(controller: &mut Controller, mut queues: Vec<Queue>, now: Time) -> Result<(), Broken> {
     loop {
         let set = Command::SetQueues(queues.clone(), admin());
@@ -152,7 +153,7 @@ fn keep_what_is_used(controller: &mut Controller, mut queues: Vec<Queue>, now: T
     }
 }
 
-/// What there is to say of a queue, if that is not said already.
+/// Returns the condition of a queue, if it is not in its status already.
 fn news_of(queue: &QueueObject, mistake: Option<&String>) -> Option<Said> {
     let (status, reason) = if mistake.is_some() { ("False", "Mistaken") } else { ("True", "InForce") };
     let message = match mistake {

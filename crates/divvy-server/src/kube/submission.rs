@@ -1,4 +1,4 @@
-//! The submission that pods are.
+//! Turns pods into a submission.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use divvy_core::model::queue::default_of;
 use divvy_core::time::Span;
 use divvy_engine::kubernetes::Waiting;
 
-/// The submission that pods are.
+/// Returns the submission for pods that form one job.
 pub(super) fn submission(controller: &Controller, pods: &[Waiting]) -> Result<Submit, String> {
     let Some(first) = pods.first() else { return Err("there are no pods".into()) };
     let owner = Owner { name: first.namespace.clone(), uid: NOBODY, gid: NOBODY, groups: Vec::new() };
@@ -32,7 +32,7 @@ pub(super) fn submission(controller: &Controller, pods: &[Waiting]) -> Result<Su
         time_limit: time_limit(pods),
         estimate: None,
         requeue: Requeue::Lost,
-        // A binding that the server refuses is tried again for as long as the pod waits.
+        // A binding that the server refuses is retried for as long as the pod waits.
         most_restarts: u32::MAX,
         after: Vec::new(),
         start_after: None,
@@ -56,7 +56,7 @@ pub(super) fn submission(controller: &Controller, pods: &[Waiting]) -> Result<Su
     })
 }
 
-/// The queue of a pod: the one that it names, or that of its namespace.
+/// Returns the queue of a pod: the one that it names, or the default of its namespace.
 fn queue(controller: &Controller, pod: &Waiting, owner: &Owner) -> Result<String, String> {
     let queues = &controller.state().queues;
     let Some(wanted) = pod.queue.as_deref() else { return Ok(default_of(queues.values(), owner).to_owned()) };
@@ -66,16 +66,16 @@ fn queue(controller: &Controller, pod: &Waiting, owner: &Owner) -> Result<String
     there.ok_or_else(|| format!("there is no queue {wanted:?}: make it, or name another"))
 }
 
-/// How long pods run that start together: as long as the longest, if each says so.
+/// Returns the time limit of pods that start together: the longest one, if each pod has one.
 fn time_limit(pods: &[Waiting]) -> Option<Span> {
     let limits: Option<Vec<Span>> = pods.iter().map(|pod| pod.time_limit).collect();
     limits?.into_iter().max()
 }
 
-/// The id of users that are no users of a machine.
+/// The user and group id of namespaces, which are no users of a machine.
 pub(super) const NOBODY: u32 = u32::MAX;
 
-/// Labels by which controllers number the pods that they make.
+/// Labels with which controllers number the pods that they create.
 const NUMBERING: [&str; 8] = [
     "apps.kubernetes.io/pod-index",
     "batch.kubernetes.io/job-completion-index",
@@ -87,7 +87,7 @@ const NUMBERING: [&str; 8] = [
     "volcano.sh/task-index",
 ];
 
-/// What a pod of several that start together asks for. Labels that only number them are left out: each would be a role of its own.
+/// Returns what a pod asks for. Of a gang's pod, labels that only number it are left out: each would make a role of its own.
 fn ask_of(pod: &Waiting, is_alone: bool) -> Result<Ask, String> {
     let ask = pod.ask.as_ref().map_err(|why| format!("no part of the scheduler here takes {why}"))?;
     let mut ask = ask.clone();
@@ -99,7 +99,7 @@ fn ask_of(pod: &Waiting, is_alone: bool) -> Result<Ask, String> {
     Ok(ask)
 }
 
-/// The gang that pods are: a role for each run of pods that ask for the same.
+/// Returns the gang of the pods: one role for each run of pods with the same ask.
 fn group(pods: &[Waiting]) -> Result<Group, String> {
     let mut roles: Vec<(Ask, Vec<String>)> = Vec::new();
     for pod in pods {

@@ -1,4 +1,4 @@
-//! What is taken back from pods, and for whom: why a pod has to go, and where another is to go when it has.
+//! What is taken back from pods, and for whom: why a pod has to go, and which node another pod gets then.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -12,12 +12,12 @@ use divvy_engine::kubernetes::{CROWDED, KubernetesEngine, PREEMPTED, STOPPED, TI
 
 use super::jobs::Jobs;
 
-/// Pods that were told which node they get.
+/// Pods that were told which node they will get.
 #[derive(Debug, Default)]
 pub(super) struct Nominated(BTreeMap<JobId, Vec<String>>);
 
 impl Nominated {
-    /// Tells pods to which a batch promises nodes, and those whose promise is gone.
+    /// Tells pods which nodes a batch promises to them, and tells pods whose promise is gone.
     pub(super) fn follow(&mut self, state: &State, batch: &Batch, to: (&Jobs, &mut KubernetesEngine)) {
         let (jobs, engine) = to;
         for stamped in &batch.commit.events {
@@ -35,7 +35,7 @@ impl Nominated {
         let over: Vec<JobId> = self.0.keys().filter(is_over).copied().collect();
         for job in over {
             let pods = self.0.remove(&job).unwrap_or_default();
-            // Where they are bound, the server forgets the nomination by itself.
+            // When a pod is bound, the server removes the nomination by itself.
             if state.run(job).is_none_or(|run| !run.is_active()) {
                 let waiting: Vec<String> = pods.into_iter().filter(|uid| engine.still_waits(uid)).collect();
                 waiting.iter().for_each(|uid| engine.nominate(uid, None));
@@ -44,7 +44,7 @@ impl Nominated {
     }
 }
 
-/// Why the tasks that a batch stops have to go, in a word and a sentence.
+/// Returns why the tasks that a batch stops have to go, as a word and a sentence.
 pub(super) fn causes(state: &State, batch: &Batch) -> Vec<(AllocationId, &'static str, String)> {
     let (mut why, mut for_whom) = (HashMap::new(), HashMap::new());
     for stamped in &batch.commit.events {

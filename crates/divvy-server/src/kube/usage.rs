@@ -1,4 +1,4 @@
-//! What queues have and used, in their status: for those who look, and for the next scheduler, whose log begins anew.
+//! What queues have and used, in their status: for people, and for the next scheduler, whose log begins anew.
 
 use std::collections::BTreeMap;
 
@@ -15,23 +15,23 @@ use jiff::Timestamp;
 use super::admin;
 use super::submission::NOBODY;
 
-/// What was last said of queues, by path.
+/// The last status that was written for each queue, by path.
 #[derive(Debug, Default)]
 pub(super) struct Told {
     last: BTreeMap<String, (QueueStatus, Time)>,
     looked_at: Time,
 }
 
-/// How often it is looked whether there is something to be said.
+/// How often to look for a status that has to be written.
 const LOOK_EVERY: Span = Span::seconds(5);
-/// How often the use of a queue is written in which something runs or waits: so much of it a crash may lose.
+/// How often the usage of a queue is written while jobs run or wait in it: a crash may lose so much of it.
 const KEPT_EVERY: Span = Span::seconds(60);
-/// No status has more users: those who used the most stay.
+/// The most users in a status: those who used the most stay.
 const MOST_USERS: usize = 1000;
 const SECOND_MS: i64 = 1000;
 
 impl Told {
-    /// What is to be written now, by the paths of queues. A queue that never had anything has nothing said of it.
+    /// Returns the statuses to write now, by queue path. Nothing is written for a queue that never had anything.
     pub(super) fn due(&mut self, controller: &Controller, now: Time) -> Vec<(String, QueueStatus)> {
         if now.since(self.looked_at) < LOOK_EVERY {
             return Vec::new();
@@ -54,7 +54,7 @@ impl Told {
     }
 }
 
-/// What there is to say of all queues, by path.
+/// Returns the status of every queue, by path.
 fn statuses(controller: &Controller, now: Time) -> BTreeMap<String, QueueStatus> {
     let (state, nobody) =
         (controller.state(), Owner { name: String::new(), uid: NOBODY, gid: NOBODY, groups: Vec::new() });
@@ -92,7 +92,7 @@ fn note(usage: &mut Usage, user: Option<&str>, known: Recollection) {
         None => {
             (usage.gpu_seconds, usage.credit_gpu_seconds) = (used, credit);
             usage.budget = known.spent.map(|spent| BudgetUse {
-                // Rounded up: what is used up stays used up for the next scheduler.
+                // Rounded up: a budget that is used up stays so for the next scheduler.
                 used_gpu_seconds: (spent.used_gpu_ms + SECOND_MS - 1) / SECOND_MS,
                 carried_gpu_seconds: spent.carried_gpu_ms / SECOND_MS,
                 renews_at: text(spent.until),
@@ -104,7 +104,7 @@ fn note(usage: &mut Usage, user: Option<&str>, known: Recollection) {
     }
 }
 
-/// Gives the core what the status of queues says of their past.
+/// Restores the queues' past usage in the core, from their status.
 pub(super) fn recall<'a>(
     controller: &mut Controller,
     kept: impl Iterator<Item = (String, &'a Usage)>,
@@ -207,7 +207,7 @@ mod tests {
         let due = told.due(&controller, now);
         assert_eq!(due.len(), 1, "{due:?}");
         assert_eq!((due[0].0.as_str(), due[0].1.usage.as_ref()), ("lab/vision", Some(&usage())));
-        // Nothing runs and nothing waits: nothing is to be said again.
+        // Nothing runs and nothing waits: nothing is written again.
         assert_eq!(told.due(&controller, now + Span::seconds(600)), []);
     }
 

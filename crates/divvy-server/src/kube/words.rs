@@ -1,4 +1,4 @@
-//! What is said of a pod that waits.
+//! The conditions of waiting pods, in words.
 
 use divvy_core::explain::{Change, Fix};
 use divvy_core::id::JobId;
@@ -8,21 +8,21 @@ use divvy_core::state::State;
 use divvy_engine::kubernetes::PREEMPTIBLE;
 use divvy_engine::kubernetes::objects::Condition;
 
-/// The word by which autoscalers buy nodes: said only where a further node would help.
+/// The word on which autoscalers add nodes: used only where a further node would help.
 const UNSCHEDULABLE: &str = "Unschedulable";
 
-/// What a pod's choice of nodes leaves: of so many nodes, and the way of its GPUs through them.
+/// What is left of the nodes and GPUs for a pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Choice {
     /// The nodes that it may use.
     pub(super) chosen: usize,
-    /// The nodes that are there.
+    /// All nodes that are there.
     pub(super) all: usize,
-    /// How many GPUs of theirs pass each step.
+    /// How many GPUs of the usable nodes pass each step.
     pub(super) funnel: Funnel,
 }
 
-/// Why a pod waits, for its status; with what starts it, if that is known.
+/// Returns the condition that says why a pod waits, with what would start it, if known.
 pub(super) fn waits((reason, state): (&Reason, &State), choice: &Choice, known: Option<&str>) -> Condition {
     let helps = reason.is_of_capacity();
     let word = if helps { UNSCHEDULABLE.to_owned() } else { word(reason.code()) };
@@ -31,7 +31,7 @@ pub(super) fn waits((reason, state): (&Reason, &State), choice: &Choice, known: 
     not_scheduled(&word, format!("{where_from}{}; {fix}", said(reason, state)))
 }
 
-/// A reason in words. What the pool has a number for has a name here.
+/// Returns a reason in words, with names in the place of the pool's job numbers.
 pub(super) fn said(reason: &Reason, state: &State) -> String {
     match reason {
         Reason::Reserved(owner) => {
@@ -41,12 +41,12 @@ pub(super) fn said(reason: &Reason, state: &State) -> String {
     }
 }
 
-/// The pod of a job, or the first of its gang.
+/// Returns the name of a job's pod, or of the first pod of its gang.
 fn name(job: JobId, state: &State) -> String {
     state.jobs.get(&job.number).map_or_else(|| job.to_string(), |job| job.spec.name.clone())
 }
 
-/// What to do, with the words of a cluster.
+/// Returns what to do, in the terms of a cluster.
 pub(super) fn way(fix: &Fix, state: &State) -> String {
     let one = |change: &Change| match change {
         Change::Preemptible => format!("annotate it {PREEMPTIBLE}: \"true\""),
@@ -68,11 +68,12 @@ pub(super) fn way(fix: &Fix, state: &State) -> String {
     parts.join(" and ")
 }
 
-/// How many pods are named before the rest is counted.
+/// How many pods are named before the rest is only counted.
 const MOST_NAMED: usize = 4;
 
 impl Choice {
-    /// `3 of 12 nodes may be used; GPUs: 24 in pool, 8 right model, 2 free: `, as far as that tells anything.
+    /// `3 of 12 nodes may be used; GPUs: 24 in pool, 8 right model, 2 free: `, or the parts that say
+    /// anything.
     fn said(&self) -> String {
         let mut parts = Vec::new();
         if self.chosen < self.all && self.chosen > 0 {
@@ -83,7 +84,7 @@ impl Choice {
         let fewer = self.funnel.0.iter().zip(before).filter(|((_, devices, _), before)| devices < before);
         let steps: Vec<String> =
             fewer.map(|((step, devices, _), _)| format!("{devices} {}", step.name())).collect();
-        // Where all pass all, the GPUs are not what it waits for.
+        // Where every step passes all, the pod does not wait for GPUs.
         if steps.len() > 1 {
             parts.push(format!("GPUs: {}", steps.join(", ")));
         }
@@ -91,7 +92,7 @@ impl Choice {
     }
 }
 
-/// What would help, in the words of a cluster where the pool's own are about a single machine.
+/// Returns what would help, in the terms of a cluster where the pool's text is about a single machine.
 fn fix(reason: &Reason) -> String {
     match reason {
         Reason::NoNode => "add a node that takes pods".into(),
@@ -108,24 +109,24 @@ fn fix(reason: &Reason) -> String {
     }
 }
 
-/// A pod that cannot be taken at all.
+/// A pod that cannot be accepted at all.
 pub(super) fn refused(why: &str) -> Condition {
     not_scheduled("Refused", why.to_owned())
 }
 
-/// A pod whose gang is not all there.
+/// A pod whose gang lacks pods.
 pub(super) fn gang_incomplete(there: usize, minimum: u32) -> Condition {
     let message = format!("{there} of the {minimum} pods that start together are there; make the others");
     not_scheduled("GangIncomplete", message)
 }
 
-/// A pod of a gang that has as many as it needs.
+/// A pod of a gang that already has as many pods as it needs.
 pub(super) fn beyond_the_gang(minimum: u32) -> Condition {
     let message = format!("the {minimum} pods that start together are others; it joins them when they run");
     not_scheduled("BeyondGang", message)
 }
 
-/// A pod whose group is not there.
+/// A pod whose group does not exist.
 pub(super) fn group_missing(group: &str) -> Condition {
     not_scheduled("GroupMissing", format!("its pod group {group} is not there: make it"))
 }
@@ -134,7 +135,7 @@ fn not_scheduled(reason: &str, message: String) -> Condition {
     Condition { kind: "PodScheduled".into(), status: "False".into(), reason: reason.into(), message }
 }
 
-/// `DV-QUEUE-LIMIT` as the API writes reasons: `QueueLimit`.
+/// Turns `DV-QUEUE-LIMIT` into the API's form of a reason: `QueueLimit`.
 fn word(code: &str) -> String {
     let parts = code.trim_start_matches("DV-").split('-');
     let capital = |part: &str| {

@@ -1,4 +1,4 @@
-//! The position that was last acknowledged, kept beside the database: what it has and the log lacks was lost.
+//! The last acknowledged position, kept beside the database: events up to it that the log lacks were lost.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -15,7 +15,7 @@ const NAME: &str = "acked";
 /// Position, link and a checksum of both.
 const BYTES: usize = 24;
 
-/// What was acknowledged last.
+/// The last commit that was acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Acked {
     pub(crate) position: Position,
@@ -27,7 +27,7 @@ pub(crate) struct Acked {
 pub(crate) struct AckedFile(File);
 
 impl AckedFile {
-    /// Opens the file, or makes it; says what it holds. What cannot be read counts as nothing.
+    /// Opens the file, or makes it; returns what it holds. Unreadable content counts as none.
     pub(crate) fn open(state: &Path) -> io::Result<(Self, Option<Acked>)> {
         let path = state.join(NAME);
         let file =
@@ -36,8 +36,8 @@ impl AckedFile {
         Ok((Self(file), held))
     }
 
-    /// Notes what is acknowledged from now on. It is in the kernel's hands when this returns: that survives the daemon, and a power
-    /// cut that loses it loses only the means to notice another loss.
+    /// Notes what is acknowledged from now on. When this returns the kernel has it, so it survives the daemon. A power cut may lose
+    /// it: then only the means to notice another loss is gone.
     pub(crate) fn note(&self, acked: Acked) -> io::Result<()> {
         let mut bytes = [0u8; BYTES];
         bytes[..8].copy_from_slice(&acked.position.0.to_le_bytes());
@@ -48,7 +48,7 @@ impl AckedFile {
     }
 }
 
-/// Reads what a state directory says without changing anything.
+/// Reads the record of a state directory without changing anything.
 pub(crate) fn held(state: &Path) -> Option<Acked> {
     File::open(state.join(NAME)).ok().and_then(|file| read(&file))
 }

@@ -1,4 +1,4 @@
-//! History: a row per attempt that is over, written with the events that it follows from and read without folding the log.
+//! History: a row per attempt that is over, written together with the events that end it and read without folding the log.
 
 use divvy_core::engine::DeviceUsage;
 use divvy_core::id::{JobId, Position};
@@ -12,10 +12,10 @@ use rusqlite::{Connection, OptionalExtension, Row, params, params_from_iter};
 use super::body;
 use crate::alike::named_alike;
 
-/// A job that is no member of an array has this in the column `member`, so that it comes first and the key has no null.
+/// The column `member` has this value for a job that is no member of an array: it sorts first and the key has no null.
 const NO_MEMBER: i64 = -1;
 
-/// The word for what a job is for.
+/// Returns the word for what a job is for.
 pub(crate) fn kind_name(kind: Kind) -> &'static str {
     match kind {
         Kind::Train => "train",
@@ -25,7 +25,7 @@ pub(crate) fn kind_name(kind: Kind) -> &'static str {
     }
 }
 
-/// Writes a row. The same attempt can come again only from a repeated commit; the later one counts.
+/// Writes a row. An attempt can occur twice only through a repeated commit; the later row counts.
 pub(crate) fn insert(db: &Connection, position: Position, attempt: &Attempt) -> rusqlite::Result<()> {
     let (sum, body) = body::of(attempt)?;
     let sql = "INSERT OR REPLACE INTO attempts VALUES
@@ -61,22 +61,22 @@ pub(crate) fn insert(db: &Connection, position: Position, attempt: &Attempt) -> 
     db.prepare_cached(sql)?.execute(row).map(|_| ())
 }
 
-/// What of the past is listed: jobs that are over, by rising id.
+/// Which jobs of the past to list: jobs that are over, by rising id.
 #[derive(Clone, Debug, Default)]
 pub struct EndedJobs {
-    /// Only those behind this one.
+    /// Only jobs after this one.
     pub after: Option<JobId>,
     /// Only this job, or the members of this array.
     pub job: Option<JobId>,
-    /// Only this user's.
+    /// Only jobs of this user.
     pub user: Option<String>,
-    /// Only this queue's.
+    /// Only jobs of this queue.
     pub queue: Option<String>,
-    /// Only those that ended in one of these states; empty for all.
+    /// Only jobs that ended in one of these states; empty for all.
     pub states: Vec<String>,
 }
 
-/// Reads at most `limit` of them: each job's last attempt.
+/// Reads at most `limit` of these jobs: the last attempt of each.
 pub(crate) fn ended(db: &Connection, wanted: &EndedJobs, limit: usize) -> rusqlite::Result<Vec<Attempt>> {
     let mut sql = String::from("SELECT checksum, body FROM attempts WHERE ended = 1");
     let mut values: Vec<Value> = Vec::new();
@@ -113,7 +113,7 @@ pub(crate) fn ended(db: &Connection, wanted: &EndedJobs, limit: usize) -> rusqli
     rows.collect()
 }
 
-/// All attempts of one job (or member), oldest first.
+/// Reads all attempts of one job (or member), oldest first.
 pub(crate) fn of(db: &Connection, job: JobId) -> rusqlite::Result<Vec<Attempt>> {
     let sql = "SELECT checksum, body FROM attempts WHERE number = ?1 AND member = ?2 ORDER BY attempt";
     let mut statement = db.prepare(sql)?;
@@ -121,7 +121,7 @@ pub(crate) fn of(db: &Connection, job: JobId) -> rusqlite::Result<Vec<Attempt>> 
     rows.collect()
 }
 
-/// The attempts that ended from one moment to another for a job (or member) that got their devices, oldest first.
+/// Reads the attempts that ended in a window of time for a job (or member) that got their devices, oldest first.
 pub(crate) fn gave_way_to(
     db: &Connection,
     job: JobId,
@@ -134,7 +134,7 @@ pub(crate) fn gave_way_to(
     rows.collect()
 }
 
-/// What jobs that have ended had in common with others, and how long they took: of their earlier attempts, what was not lost.
+/// Likeness and length of the jobs that have ended; of earlier attempts only the work that was not lost counts.
 const LENGTHS: &str = "SELECT queue, user, name, json_extract(body, '$.gpus'), ran_ms + CASE attempt WHEN 1 THEN 0 ELSE (
         SELECT coalesce(sum(max(earlier.ran_ms - coalesce(json_extract(earlier.body, '$.lost_milli_ms'), 0)
             / max(json_extract(earlier.body, '$.gpu_milli'), 1), 0)), 0)
@@ -142,7 +142,7 @@ const LENGTHS: &str = "SELECT queue, user, name, json_extract(body, '$.gpus'), r
         WHERE earlier.number = last.number AND earlier.member = last.member AND earlier.attempt < last.attempt) END
     FROM attempts AS last WHERE ended = 1 AND started_at IS NOT NULL";
 
-/// How long the jobs took that ended last, at most `limit` of them, with what they had in common with others; oldest first.
+/// Reads likeness and length of the jobs that ended last, at most `limit` of them, oldest first.
 pub(crate) fn lengths(db: &Connection, limit: usize) -> rusqlite::Result<Vec<(Likeness, i64)>> {
     let mut statement = db.prepare_cached(&format!("{LENGTHS} ORDER BY ended_at DESC LIMIT ?1"))?;
     let rows = statement.query_map([i64::try_from(limit).unwrap_or(i64::MAX)], length)?;
@@ -151,7 +151,7 @@ pub(crate) fn lengths(db: &Connection, limit: usize) -> rusqlite::Result<Vec<(Li
     Ok(lengths)
 }
 
-/// The same of one job (or member), if it has ended and ran.
+/// Reads likeness and length of one job (or member), if it has ended and ran.
 pub(crate) fn length_of(db: &Connection, job: JobId) -> rusqlite::Result<Option<(Likeness, i64)>> {
     let sql = format!("{LENGTHS} AND number = ?1 AND member = ?2 ORDER BY attempt DESC LIMIT 1");
     let mut statement = db.prepare_cached(&sql)?;
@@ -164,7 +164,7 @@ fn length(row: &Row<'_>) -> rusqlite::Result<(Likeness, i64)> {
     Ok((named_alike(job), row.get(4)?))
 }
 
-/// How a job that has ended ended, over all its members: how many there are, and the first (by index) that did not complete.
+/// Returns how many members of an ended job there are, and the first of them (by index) that did not complete.
 pub(crate) fn summary(db: &Connection, number: u64) -> rusqlite::Result<(u64, Option<Attempt>)> {
     let count = "SELECT count(*) FROM attempts WHERE number = ?1 AND ended = 1";
     let count: i64 = db.query_row(count, [sql_number(number)], |row| row.get(0))?;
@@ -183,7 +183,7 @@ fn member_column(job: JobId) -> i64 {
     job.member.map_or(NO_MEMBER, i64::from)
 }
 
-/// Numbers of the database are signed; none of ours comes near the end.
+/// Converts to the database's signed numbers; none of ours comes near their end.
 pub(crate) fn sql_number(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }

@@ -1,4 +1,4 @@
-//! Rows that hold their matter as JSON, with a checksum that stands alone.
+//! Rows that hold their content as JSON, each with a checksum of its own.
 
 use rusqlite::Row;
 use serde::Serialize;
@@ -6,7 +6,7 @@ use serde::de::DeserializeOwned;
 
 use super::chain::checksum;
 
-/// What a row keeps of a thing: its checksum and its text.
+/// Returns what a row holds of a thing: its checksum and its text.
 pub(crate) fn of<T: Serialize>(thing: &T) -> rusqlite::Result<(i64, String)> {
     let body = serde_json::to_string(thing)
         .map_err(|error| rusqlite::Error::ToSqlConversionFailure(Box::new(error)))?;

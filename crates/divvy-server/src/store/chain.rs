@@ -1,5 +1,5 @@
-//! The chain of checksums: each commit's covers its bytes and the checksum before it, so that no commit can change, vanish or move
-//! without a later one telling.
+//! The chain of checksums: the checksum of a commit covers its bytes and the checksum before it. A commit that changes, vanishes
+//! or moves therefore shows in a later one.
 
 use std::hash::Hasher;
 
@@ -10,21 +10,21 @@ use twox_hash::XxHash3_64;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Link(pub(crate) u64);
 
-/// What of a commit the chain covers.
+/// The parts of a commit that the chain covers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Covered<'a> {
     /// The positions of its first and last event.
     pub(crate) first: Position,
     pub(crate) last: Position,
     pub(crate) term: Term,
-    /// The version of its events' forms.
+    /// The version of the forms of its events.
     pub(crate) version: u16,
     /// Its events as text.
     pub(crate) body: &'a [u8],
 }
 
 impl Link {
-    /// The link behind this one.
+    /// Returns the link after this one.
     pub(crate) fn next(self, commit: &Covered<'_>) -> Link {
         let mut hasher = XxHash3_64::with_seed(self.0);
         let mut head = [0u8; 26];
@@ -37,18 +37,18 @@ impl Link {
         Link(hasher.finish())
     }
 
-    /// As the database keeps it: the same bits as a signed number.
+    /// Returns the link as the database keeps it: the same bits as a signed number.
     pub(crate) fn to_sql(self) -> i64 {
         i64::from_le_bytes(self.0.to_le_bytes())
     }
 
-    /// From what the database keeps.
+    /// Restores a link from the database's number.
     pub(crate) fn from_sql(kept: i64) -> Link {
         Link(u64::from_le_bytes(kept.to_le_bytes()))
     }
 }
 
-/// A checksum of bytes that stand alone.
+/// Returns a checksum of bytes outside the chain.
 pub(crate) fn checksum(bytes: &[u8]) -> u64 {
     XxHash3_64::oneshot(bytes)
 }

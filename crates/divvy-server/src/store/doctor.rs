@@ -1,4 +1,4 @@
-//! Looking at a log that may be damaged, and cutting it where it stops being good. No daemon may be running.
+//! Checks a log that may be damaged, and cuts it where it stops being good. No daemon may be running.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use super::walk::{self, Place, RawCommit};
 use super::{acked, place, schema, submissions, untouched};
 use crate::clock;
 
-/// What a look at a state directory found.
+/// What the check of a state directory found.
 #[derive(Debug, Default)]
 pub struct Report {
     /// The database.
@@ -28,14 +28,14 @@ pub struct Report {
     pub attempts: u64,
     /// Jobs that have not ended.
     pub open_jobs: u64,
-    /// What is wrong with the log: it does not open until that is repaired.
+    /// What is wrong with the log: it cannot be opened until this is repaired.
     pub damage: Option<String>,
-    /// What is wrong, but does not keep the daemon from starting.
+    /// What is wrong without keeping the daemon from starting.
     pub remarks: Vec<String>,
 }
 
 impl Report {
-    /// Whether a daemon would start on it.
+    /// Returns whether a daemon would start on it.
     pub fn is_good(&self) -> bool {
         self.damage.is_none()
     }
@@ -46,13 +46,13 @@ impl Report {
 pub struct Repair {
     /// The last position that the log has now.
     pub position: Position,
-    /// What was wrong; `None` if nothing was, and nothing was done.
+    /// What was wrong; `None` if nothing was wrong and nothing was done.
     pub damage: Option<String>,
     /// The copy of the log as it was.
     pub copy: Option<PathBuf>,
 }
 
-/// Looks at everything: the chain, each event, the fold, the laws, history, the acknowledged position. Changes nothing.
+/// Checks everything: the chain, each event, the fold, the laws, history, the acknowledged position. Changes nothing.
 pub fn check(state_dir: &Path) -> Result<Report, StoreError> {
     let file = there(state_dir)?;
     let mut report = Report { file: file.clone(), ..Report::default() };
@@ -93,7 +93,7 @@ pub fn check(state_dir: &Path) -> Result<Report, StoreError> {
     Ok(report)
 }
 
-/// Hands on the events of each commit, verified, from the first on. A daemon may run on it; nothing is changed.
+/// Passes the verified events of each commit to `see`, from the first on. A daemon may run; nothing is changed.
 pub fn each_commit(state_dir: &Path, mut see: impl FnMut(&[Stamped])) -> Result<Position, StoreError> {
     let file = there(state_dir)?;
     let db = untouched::open(state_dir)?;
@@ -104,7 +104,7 @@ pub fn each_commit(state_dir: &Path, mut see: impl FnMut(&[Stamped])) -> Result<
     walked.map(|at| at.position).map_err(|stopped| stopped.error)
 }
 
-/// Cuts the log behind its last good commit, if it is damaged, and keeps a copy of the file as it was.
+/// Cuts the log after its last good commit, if it is damaged, and keeps a copy of the file as it was.
 pub fn repair(state_dir: &Path) -> Result<Repair, StoreError> {
     let _claim = place::claim_as_is(state_dir)?;
     let file = schema::file(state_dir);
@@ -124,7 +124,7 @@ pub fn repair(state_dir: &Path) -> Result<Repair, StoreError> {
     Ok(Repair { position, damage: Some(damage), copy: Some(copy) })
 }
 
-/// The log of a state directory, if that can be looked into and has one.
+/// Returns the log of a state directory, if it exists and can be read.
 fn there(state_dir: &Path) -> Result<PathBuf, StoreError> {
     let file = schema::file(state_dir);
     match file.try_exists().map_err(StoreError::io("look at", &file))? {
@@ -133,7 +133,7 @@ fn there(state_dir: &Path) -> Result<PathBuf, StoreError> {
     }
 }
 
-/// Opened for writing, so that what is in the write-ahead log is in the copy that is kept, too.
+/// Opened for writing, so that the kept copy includes the write-ahead log.
 fn open(state_dir: &Path) -> Result<Connection, StoreError> {
     let file = schema::file(state_dir);
     let flags = rusqlite::OpenFlags::SQLITE_OPEN_READ_WRITE | rusqlite::OpenFlags::SQLITE_OPEN_NO_MUTEX;
@@ -144,7 +144,7 @@ fn open(state_dir: &Path) -> Result<Connection, StoreError> {
     Ok(db)
 }
 
-/// Folds a commit, and gives its events.
+/// Folds a commit into the state, and returns its events.
 fn fold(state: &mut State, commit: &RawCommit<'_>, file: &Path) -> Result<Vec<Stamped>, StoreError> {
     if commit.version > event::VERSION {
         let what =
@@ -178,7 +178,7 @@ fn history(db: &Connection) -> rusqlite::Result<u64> {
     rows.try_fold(0, |count, row| row.map(|_| count + 1))
 }
 
-/// A database from before such rows were kept has none to read.
+/// An older database has no such rows.
 fn submitted(db: &Connection) -> rusqlite::Result<()> {
     if !db.table_exists(None, "submissions")? {
         return Ok(());
@@ -203,7 +203,7 @@ fn quick_check(db: &Connection) -> Vec<String> {
     }
 }
 
-/// Writes what is good into a new database: commits up to the first that is not, and the history that follows from them.
+/// Writes the good commits, up to the first bad one, and the history that follows from them into a new database.
 fn rebuild(damaged: &Connection, file: &Path, made: &Path) -> Result<Position, StoreError> {
     let _ = fs::remove_file(made);
     let good = schema::make(made)?;
@@ -234,7 +234,7 @@ fn rebuild(damaged: &Connection, file: &Path, made: &Path) -> Result<Position, S
     Ok(at.position)
 }
 
-/// Copies the rows of history that can be read and follow from commits that are kept.
+/// Copies the readable rows of history that follow from kept commits.
 fn copy_history(damaged: &Connection, good: &Connection, up_to: Position) -> rusqlite::Result<()> {
     let Ok(mut statement) =
         damaged.prepare("SELECT checksum, body, position FROM attempts WHERE position <= ?1")
@@ -250,7 +250,7 @@ fn copy_history(damaged: &Connection, good: &Connection, up_to: Position) -> rus
     Ok(())
 }
 
-/// Puts the damaged database and what SQLite keeps beside it out of the way.
+/// Moves the damaged database, and what SQLite keeps beside it, out of the way.
 fn keep(state_dir: &Path, file: &Path) -> Result<PathBuf, StoreError> {
     let copy = state_dir.join(format!("divvy.db.damaged-{}", clock::now().0));
     fs::rename(file, &copy).map_err(StoreError::io("keep a copy of", file))?;

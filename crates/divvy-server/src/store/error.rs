@@ -1,4 +1,4 @@
-//! What can be wrong with a state directory or its log.
+//! Errors of a state directory or its log.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ pub enum StoreError {
     /// There is no log.
     #[error("there is no log {}: is that the state directory of a pool?", .0.display())]
     NoLog(PathBuf),
-    /// The place is not fit for a state directory.
+    /// The place is unfit for a state directory.
     #[error("{0}")]
     Place(#[from] super::place::PlaceError),
     /// The bytes of the log are not those that were written.
@@ -38,24 +38,24 @@ pub enum StoreError {
         /// What this program does not know.
         what: String,
     },
-    /// The operating system said no.
+    /// A system call failed.
     #[error("cannot {doing} {}: {source}", path.display())]
     Io {
         /// What was being done.
         doing: &'static str,
-        /// To what.
+        /// The path concerned.
         path: PathBuf,
-        /// What it said.
+        /// The system's error.
         source: io::Error,
     },
-    /// The database said no.
+    /// The database reported an error.
     #[error("cannot {doing} {}: {source}", file.display())]
     Database {
         /// What was being done.
         doing: &'static str,
         /// The database.
         file: PathBuf,
-        /// What it said.
+        /// The database's error.
         source: rusqlite::Error,
     },
 }
@@ -65,13 +65,14 @@ fn parent(file: &Path) -> String {
 }
 
 impl StoreError {
-    /// For `map_err` after a system call.
+    /// Makes the error of a system call, for `map_err`.
     pub(crate) fn io(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_owned();
         move |source| Self::Io { doing, path, source }
     }
 
-    /// For `map_err` after a call of the database; what it calls corrupt is damage after that position.
+    /// Makes the error of a database call, for `map_err`; what it calls corrupt is damage after that
+    /// position.
     pub(crate) fn database(
         doing: &'static str,
         file: &Path,
@@ -88,7 +89,7 @@ impl StoreError {
     }
 }
 
-/// Whether the database itself finds its file broken, or finds something there that it never wrote.
+/// Returns whether the database finds its file broken, or finds content in it that it never wrote.
 pub(crate) fn is_corrupt(error: &rusqlite::Error) -> bool {
     use rusqlite::ErrorCode as C;
     match error {

@@ -1,8 +1,8 @@
-//! The store: the log and what hangs on it, in one SQLite database of the state directory.
+//! The store: the log and all that depends on it, in one SQLite database in the state directory.
 //!
-//! [`Store::open`] verifies the whole chain of checksums, [`Store::fold`] gives the state (from the newest good snapshot on), and
-//! [`Store::append`] makes a commit durable together with the history rows that it implies. One writer lives in the control
-//! thread; a [`Reader`] serves everybody else.
+//! [`Store::open`] verifies the whole chain of checksums. [`Store::fold`] returns the state, starting from the newest good
+//! snapshot. [`Store::append`] makes a commit durable together with the history rows that it implies. The one writer lives in the
+//! control thread; a [`Reader`] serves everybody else.
 
 mod acked;
 mod attempts;
@@ -56,7 +56,7 @@ pub struct Store {
     acked: AckedFile,
 }
 
-/// What was acknowledged once and is not in the log any more.
+/// What was acknowledged once and is no longer in the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Lost {
     /// The tail: these positions.
@@ -66,7 +66,7 @@ pub enum Lost {
         /// The last one lost.
         to: Position,
     },
-    /// The log has other events up to this position than were acknowledged: it was put there from elsewhere.
+    /// Up to this position the log has other events than those acknowledged: it was put there from elsewhere.
     Exchanged(Position),
 }
 
@@ -92,7 +92,7 @@ impl std::fmt::Display for Lost {
 }
 
 impl Store {
-    /// Opens the log of a state directory, or makes it, and verifies all of it.
+    /// Opens the log of a state directory, or makes it, and verifies it completely.
     pub fn open(state_dir: &Path) -> Result<(Self, Option<Lost>), StoreError> {
         let file = schema::file(state_dir);
         let db = schema::open_writer(state_dir)?;
@@ -107,7 +107,7 @@ impl Store {
         Ok((store, lost))
     }
 
-    /// The state that the log gives: the newest good snapshot, and the events behind it.
+    /// Returns the state of the log: the newest good snapshot with the events after it.
     pub fn fold(&self) -> Result<State, StoreError> {
         let fits = |position: Position| {
             self.link_at(position).ok().flatten().filter(|_| position <= self.at.position)
@@ -133,7 +133,7 @@ impl Store {
         Ok(state)
     }
 
-    /// Appends a commit, what was submitted with it and the attempts that ended with it, durably and as a whole.
+    /// Appends a commit, the submissions in it and the attempts that ended with it, durably and atomically.
     pub fn append_with(&mut self, commit: &Commit, attempts: &[Attempt]) -> Result<Position, LogError> {
         let next = self.write(commit, attempts)?;
         self.at = next;
@@ -176,17 +176,17 @@ impl Store {
         Ok(Place { position: last, link, term })
     }
 
-    /// The position of the last event in the log.
+    /// Returns the position of the last event in the log.
     pub fn position(&self) -> Position {
         self.at.position
     }
 
-    /// The term of the last commit.
+    /// Returns the term of the last commit.
     pub fn term(&self) -> Term {
         self.at.term
     }
 
-    /// Something that writes the state of this moment as a snapshot, wherever it is called.
+    /// Returns a closure that writes the given state as a snapshot; it can run on any thread.
     pub fn snapshot(&self, state: State) -> impl FnOnce() -> std::io::Result<()> + Send + 'static {
         let (dir, link) = (self.state_dir.clone(), self.at.link);
         move || snapshot::write(&dir, link, &state)
@@ -211,7 +211,7 @@ impl Store {
         Ok(link.map(Link::from_sql))
     }
 
-    /// Notes that this program has written here, so that an older one can name it.
+    /// Notes that this program's version has written here, so that an older program can name it.
     fn note_program(&mut self) -> Result<(), StoreError> {
         let sql = "UPDATE meta SET value = ?1 WHERE key = 'program' AND value <> ?1";
         let noted = self.db.execute(sql, [env!("CARGO_PKG_VERSION")]);
@@ -242,7 +242,7 @@ fn refuse_newer_events(commit: &walk::RawCommit<'_>, file: &Path, db: &Connectio
     Err(StoreError::Newer { file: file.to_owned(), program, what })
 }
 
-/// Whether there is room again may be asked later; whatever else fails is for a person.
+/// A full disk may have room again later; any other failure needs a person.
 fn log_error(error: rusqlite::Error) -> LogError {
     use rusqlite::ErrorCode as C;
     match &error {

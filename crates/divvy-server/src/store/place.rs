@@ -13,7 +13,7 @@ use super::error::StoreError;
 /// What is wrong with a place for a state directory.
 #[derive(Debug, thiserror::Error)]
 pub enum PlaceError {
-    /// It is reached over a network, or through a program: locks and fsync cannot be trusted there.
+    /// The directory is reached over a network or through a program: locks and fsync cannot be trusted there.
     #[error(
         "the state directory {} is on {kind}, where file locks and fsync cannot be relied on; use a local disk: --state {}",
         path.display(), proposal.display()
@@ -23,10 +23,10 @@ pub enum PlaceError {
         path: PathBuf,
         /// The kind of file system.
         kind: &'static str,
-        /// A local directory that would do.
+        /// A suitable local directory.
         proposal: PathBuf,
     },
-    /// Another daemon has it.
+    /// Another daemon uses it.
     #[error("the state directory {} is used by another divvy daemon{}: stop that one first (`divvy down`), or use another --state", path.display(), with_pid(*pid))]
     Taken {
         /// The directory.
@@ -34,7 +34,7 @@ pub enum PlaceError {
         /// The daemon's process id, if it could be read.
         pid: Option<u32>,
     },
-    /// Another user could change it.
+    /// Other users could change it.
     #[error("the state directory {} belongs to user {owner}, not to you: use another --state", path.display())]
     NotYours {
         /// The directory.
@@ -48,7 +48,7 @@ fn with_pid(pid: Option<u32>) -> String {
     pid.map(|pid| format!(" (pid {pid})")).unwrap_or_default()
 }
 
-/// A state directory that is this process's alone until this is dropped.
+/// Exclusive use of a state directory by this process, until dropped.
 #[derive(Debug)]
 pub struct Claim {
     lock: File,
@@ -56,14 +56,14 @@ pub struct Claim {
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        // A child that was just forked has the file, too, until it becomes another program: unlocking it frees it for all. What fails
-        // here is undone when the file is closed.
+        // A child that was just forked also has the file until it runs another program: unlocking frees it for all. If this fails,
+        // closing the file releases the lock.
         let _ = flock(&self.lock, FlockOperation::NonBlockingUnlock);
     }
 }
 
-/// Makes the directory if it is not there, and claims it. `mode` is that of the directory: 0700, or 0711 where others must reach
-/// the socket in it.
+/// Makes the directory if it does not exist, and claims it. `mode` is its mode: 0700, or 0711 where others must reach the socket
+/// in it.
 pub fn claim(state: &Path, mode: u32) -> Result<Claim, StoreError> {
     refuse_remote(state)?;
     DirBuilder::new()
@@ -78,7 +78,7 @@ pub fn claim(state: &Path, mode: u32) -> Result<Claim, StoreError> {
     Ok(Claim { lock })
 }
 
-/// Claims a directory that is there already, without changing its permissions.
+/// Claims an existing directory without changing its permissions.
 pub fn claim_as_is(state: &Path) -> Result<Claim, StoreError> {
     refuse_others(state)?;
     Ok(Claim { lock: lock(state)? })
@@ -100,7 +100,7 @@ fn magic_of(path: &Path) -> io::Result<u32> {
     Ok((statfs(path)?.f_type as u64 & 0xffff_ffff) as u32)
 }
 
-/// The kinds of file systems that are refused, by their magic number (`statfs(2)`, `linux/magic.h`).
+/// Returns the kind of a refused file system, by its magic number (`statfs(2)`, `linux/magic.h`).
 pub fn remote_kind(magic: u32) -> Option<&'static str> {
     let kinds = [
         (0x6969, "NFS"),
@@ -125,7 +125,7 @@ pub fn remote_kind(magic: u32) -> Option<&'static str> {
     kinds.iter().find(|(known, _)| *known == magic).map(|(_, kind)| *kind)
 }
 
-/// The first usual place that is local.
+/// Returns the first usual place that is local.
 fn proposal() -> PathBuf {
     let uid = rustix::process::getuid().as_raw();
     let places = [
@@ -150,11 +150,11 @@ fn refuse_others(state: &Path) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// How long a lock whose owner is dead is waited for. A daemon that was killed while it launched something leaves a child that
-/// holds a copy of the lock until its `exec`: milliseconds, more on a machine under load.
+/// How long to wait for the lock of a dead owner. A daemon killed during a launch leaves a child that holds a copy of the lock
+/// until its `exec`: milliseconds, more on a machine under load.
 const DEAD_OWNER_WITHIN: Duration = Duration::from_secs(10);
 
-/// Locks the directory for this process; the kernel lets go when the process is gone, however it went.
+/// Locks the directory for this process; the kernel releases it when the process is gone, however it ended.
 fn lock(state: &Path) -> Result<File, StoreError> {
     let path = state.join("lock");
     let open = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(&path);
@@ -172,10 +172,10 @@ fn lock(state: &Path) -> Result<File, StoreError> {
     Ok(file)
 }
 
-/// Whether a process is there and not merely waiting to be reaped.
+/// Returns whether a process exists and is not merely waiting to be reaped.
 fn is_alive(pid: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // The state stands behind the name, which may hold anything but is in brackets.
+    // The state follows the name, which is in brackets and may contain anything.
     let state = stat.rsplit_once(')').and_then(|(_, rest)| rest.trim_start().chars().next());
     state.is_some_and(|state| !matches!(state, 'Z' | 'X'))
 }
@@ -215,7 +215,7 @@ mod tests {
         let mut dead = std::process::Command::new("true").spawn().unwrap();
         dead.wait().unwrap();
         std::fs::write(&path, format!("{}\n", dead.id())).unwrap();
-        // The child: it holds the lock for a moment longer than its parent lived.
+        // The child holds the lock for a moment longer than its parent lives.
         let child = std::process::Command::new("sleep").arg("0.1").stdin(file).spawn().unwrap();
         claim(dir.path(), 0o700).unwrap();
         drop(child.wait_with_output().unwrap());

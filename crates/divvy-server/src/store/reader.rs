@@ -1,4 +1,4 @@
-//! Reading the log and history while the daemon writes: connections of their own, opened when needed and kept for the next.
+//! Reading the log and history while the daemon writes: over connections that are opened when needed and kept for reuse.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,10 +18,10 @@ use super::settings::{Changes, InForce};
 use super::usage::{self, GroupBy, Sums, Window};
 use super::{schema, submissions, walk};
 
-/// How many idle connections are kept: more readers at once than cores gain nothing.
+/// How many idle connections are kept: more readers than cores at once gain nothing.
 const KEPT: usize = 2;
 
-/// Reads what is in the log for good. Its calls block on the disk.
+/// Reads what is durable in the log. Its calls block on the disk.
 #[derive(Clone, Debug)]
 pub struct Reader {
     state_dir: PathBuf,
@@ -29,12 +29,12 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// A reader of a state directory whose log is there.
+    /// Makes a reader for a state directory that has a log.
     pub fn new(state_dir: &Path) -> Self {
         Self { state_dir: state_dir.to_owned(), idle: Arc::default() }
     }
 
-    /// The events behind a position, with theirs: at least one commit's and about `most`; empty if there are none yet.
+    /// Returns the events after a position, with theirs: at least one commit's and about `most`; empty if none.
     pub fn events_after(&self, after: Position, most: usize) -> Result<Vec<(Position, Stamped)>, StoreError> {
         self.with(|db| {
             let sql =
@@ -57,10 +57,10 @@ impl Reader {
         })?
     }
 
-    /// Hands all that ever was in force to `see`, oldest first. Looks through the whole log.
+    /// Passes all settings that ever were in force to `see`, oldest first. Reads the whole log.
     pub fn settings(&self, mut see: impl FnMut(InForce)) -> Result<(), StoreError> {
         self.with(|db| {
-            // An event's kind stands in its text; what merely looks like it is told apart by reading it.
+            // The search finds an event's kind in the text; reading the events drops false hits.
             let sql = "SELECT first, last, term, version, body FROM log
                 WHERE instr(body, '\"queues_set\"') OR instr(body, '\"policy_set\"') ORDER BY last";
             let mut statement = db.prepare_cached(sql)?;
@@ -80,7 +80,7 @@ impl Reader {
         })?
     }
 
-    /// The events of a row of the log, with their positions.
+    /// Returns the events of a row of the log, with their positions.
     fn events_of(&self, row: &Row<'_>) -> rusqlite::Result<Result<Vec<(Position, Stamped)>, StoreError>> {
         let number = |at| row.get::<_, i64>(at).map(|value| u64::try_from(value).unwrap_or(0));
         let commit = walk::RawCommit {
@@ -95,61 +95,61 @@ impl Reader {
         Ok(read.map(|events| (commit.first.0..).map(Position).zip(events).collect()))
     }
 
-    /// The last position in the log.
+    /// Returns the last position in the log.
     pub fn position(&self) -> Result<Position, StoreError> {
         let last = self
             .with(|db| db.query_row("SELECT max(last) FROM log", [], |row| row.get::<_, Option<i64>>(0)))?;
         Ok(Position(last.and_then(|last| u64::try_from(last).ok()).unwrap_or(0)))
     }
 
-    /// Jobs that are over, by rising id, at most `limit`.
+    /// Returns jobs that are over, by rising id, at most `limit`.
     pub fn ended(&self, wanted: &EndedJobs, limit: usize) -> Result<Vec<Attempt>, StoreError> {
         self.with(|db| attempts::ended(db, wanted, limit))
     }
 
-    /// The attempts of a job (or member) that are over, oldest first.
+    /// Returns the attempts of a job (or member) that are over, oldest first.
     pub fn attempts(&self, job: JobId) -> Result<Vec<Attempt>, StoreError> {
         self.with(|db| attempts::of(db, job))
     }
 
-    /// The attempts that ended from one moment to another for a job (or member) that got their devices, oldest first.
+    /// Returns the attempts that ended in a window for a job (or member) that got their devices, oldest first.
     pub fn gave_way_to(&self, job: JobId, window: (Time, Time)) -> Result<Vec<Attempt>, StoreError> {
         self.with(|db| attempts::gave_way_to(db, job, window))
     }
 
-    /// How long the jobs took that ended last, at most `limit` of them, oldest first: work that was lost left out.
+    /// Returns how long the jobs took that ended last, at most `limit` of them, oldest first: lost work left out.
     pub fn lengths(&self, limit: usize) -> Result<Vec<(Likeness, i64)>, StoreError> {
         self.with(|db| attempts::lengths(db, limit))
     }
 
-    /// The same of one job (or member), if it has ended and ran.
+    /// Returns the same for one job (or member), if it has ended and ran.
     pub fn length_of(&self, job: JobId) -> Result<Option<(Likeness, i64)>, StoreError> {
         self.with(|db| attempts::length_of(db, job))
     }
 
-    /// What was submitted under a number, if that is known.
+    /// Returns what was submitted under a number, if that is known.
     pub fn submission(&self, number: u64) -> Result<Option<Submission>, StoreError> {
         self.with(|db| submissions::of(db, number))
     }
 
-    /// How many members of a job (or how often a single job) have ended for good, and the first that did not complete.
+    /// Returns how many members (or how often a single job) ended for good, and the first that did not complete.
     pub fn summary(&self, number: u64) -> Result<(u64, Option<Attempt>), StoreError> {
         self.with(|db| attempts::summary(db, number))
     }
 
-    /// Whether history knows a job of this number.
+    /// Returns whether history has a job of this number.
     pub fn knows(&self, number: u64) -> Result<bool, StoreError> {
         let sql = "SELECT 1 FROM attempts WHERE number = ?1 LIMIT 1";
         self.with(|db| db.query_row(sql, [sql_number(number)], |_| Ok(())).optional())
             .map(|row| row.is_some())
     }
 
-    /// What was used within a window, by groups, of attempts that are over.
+    /// Returns the usage within a window, by groups, of attempts that are over.
     pub fn usage(&self, window: Window, by: &[GroupBy]) -> Result<Vec<(Vec<String>, Sums)>, StoreError> {
         self.with(|db| usage::sums(db, window, by))
     }
 
-    /// Closes the idle connections: the writer tidies up when it is the last to close.
+    /// Closes the idle connections: the writer cleans up when it is the last to close.
     pub(crate) fn rest(&self) {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }

@@ -9,14 +9,14 @@ use rusqlite::{Connection, OpenFlags};
 
 use super::error::StoreError;
 
-/// The number of the tables' form. A program refuses a higher one.
+/// The version of the tables' form. A program refuses a higher one.
 pub(crate) const FORMAT: i64 = 1;
 
-/// "divv" in ASCII: tells tools and `file(1)` whose database it is.
+/// "divv" in ASCII: tells tools and `file(1)` which program's database it is.
 const APPLICATION_ID: i64 = 0x6469_7676;
 
 /// `log` has a row per commit: its events as lines of JSON, and the checksum of everything up to it. `attempts` is history for
-/// reports, written in the same transaction as the events that it follows from; so is what is in [`LATER_TABLES`].
+/// reports; like the tables in [`LATER_TABLES`], it is written in the same transaction as the events that it follows from.
 const TABLES: &str = "
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID, STRICT;
 CREATE TABLE log (
@@ -59,8 +59,8 @@ CREATE INDEX attempts_by_user ON attempts (user, number, member);
 CREATE INDEX attempts_by_queue ON attempts (queue, number, member);
 ";
 
-/// Tables that the first databases of this form lack. Programs that do not know them do well without.
-/// `submissions` keeps what was asked for, for those who look at a job that is over.
+/// Tables that the first databases of this form lack; programs that do not know them can ignore them.
+/// `submissions` keeps what was asked for, to show jobs that are over.
 const LATER_TABLES: &str = "
 CREATE TABLE IF NOT EXISTS submissions (
     number INTEGER PRIMARY KEY,
@@ -69,7 +69,7 @@ CREATE TABLE IF NOT EXISTS submissions (
 ) STRICT;
 ";
 
-/// The database's place in a state directory.
+/// Returns the path of the database in a state directory.
 pub(crate) fn file(state: &Path) -> PathBuf {
     state.join("divvy.db")
 }
@@ -79,9 +79,9 @@ pub(crate) fn open_writer(state: &Path) -> Result<Connection, StoreError> {
     make(&file(state))
 }
 
-/// The same for a database at any place.
+/// Opens a database for writing at any path.
 pub(crate) fn make(file: &Path) -> Result<Connection, StoreError> {
-    // The database and what SQLite puts beside it (it copies the mode) are for the daemon's eyes only.
+    // Only the daemon may read the database and what SQLite puts beside it (SQLite copies the mode).
     let made = OpenOptions::new().append(true).create(true).mode(0o600).open(file);
     made.map_err(StoreError::io("make the log", file))?;
     let wrong = |doing| StoreError::database(doing, file, Position(0));
@@ -131,7 +131,7 @@ fn make_tables(db: &Connection, file: &Path) -> Result<(), StoreError> {
     db.execute_batch(&all).map_err(wrong())
 }
 
-/// Refuses tables of a newer form, and notes the newest program that has used these.
+/// Refuses tables of a newer form, and records the newest program that has used this database.
 pub(crate) fn refuse_newer(db: &Connection, file: &Path) -> Result<(), StoreError> {
     let meta = |key: &str| {
         db.query_row("SELECT value FROM meta WHERE key = ?1", [key], |row| row.get::<_, String>(0))

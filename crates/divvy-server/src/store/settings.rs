@@ -1,4 +1,4 @@
-//! What was in force when: the changes of queues and policy, read from the log.
+//! Which settings were in force when: the changes of queues and policy, read from the log.
 
 use divvy_core::event::{Event, Stamped};
 use divvy_core::id::Position;
@@ -7,10 +7,10 @@ use divvy_core::model::queue::Queue;
 use divvy_core::state::State;
 use divvy_core::time::Time;
 
-/// What is in force from one change to the next.
+/// The settings in force from one change to the next.
 #[derive(Clone, Debug, PartialEq)]
 pub struct InForce {
-    /// Its number, from 1: what the pool began with.
+    /// The number of the change; 1 is what the pool began with.
     pub change: u64,
     /// Its last position in the log.
     pub position: Position,
@@ -18,7 +18,7 @@ pub struct InForce {
     pub at: Time,
     /// By whom.
     pub by: String,
-    /// Why, if that was said.
+    /// The reason, if one was given.
     pub note: Option<String>,
     /// The queues, by path.
     pub queues: Vec<Queue>,
@@ -26,14 +26,14 @@ pub struct InForce {
     pub policy: Policy,
 }
 
-/// Puts events that change settings, in the order of the log, together to what was in force, oldest first. Others are passed over.
+/// Collects the events that change settings, in log order, into the settings that were in force, oldest first. Ignores others.
 #[derive(Debug, Default)]
 pub(crate) struct Changes {
     last: Option<InForce>,
 }
 
 impl Changes {
-    /// Takes in the next event; gives what was in force before, once it is known to be whole.
+    /// Takes the next event; returns the settings before it, once no further event can belong to them.
     pub(crate) fn note(&mut self, position: Position, stamped: Stamped) -> Option<InForce> {
         let at = stamped.at;
         match stamped.event {
@@ -57,7 +57,7 @@ impl Changes {
         }
     }
 
-    /// The last that was put in force.
+    /// Returns the last settings that were put in force.
     pub(crate) fn last(self) -> Option<InForce> {
         self.last
     }
@@ -69,14 +69,14 @@ impl Changes {
 }
 
 impl InForce {
-    /// Whether it is the second half of what one file says: queues first, then the policy.
+    /// Returns whether this is the second half of one file's change: queues first, then the policy.
     fn completes(&self, first: &InForce) -> bool {
         let who = |it: &InForce| (it.by.clone(), it.note.clone(), it.at);
         first.position.0 + 1 == self.position.0 && first.policy != self.policy && who(first) == who(self)
     }
 }
 
-/// What a pool begins with.
+/// Returns the queues that a pool begins with.
 fn first_queues() -> Vec<Queue> {
     State::default().queues.into_values().collect()
 }

@@ -1,4 +1,4 @@
-//! A disk that is full soon, for tests of what happens then.
+//! A small disk, for tests of what happens when it is full.
 
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 

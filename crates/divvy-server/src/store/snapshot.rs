@@ -1,5 +1,5 @@
-//! Snapshots: the state at a position, as a cache, so that opening folds only the tail of the log. Whatever is wrong with one,
-//! it is ignored: the log is the truth.
+//! Snapshots: the state at a position, kept as a cache, so that opening folds only the tail of the log. A bad snapshot is
+//! ignored: the log is the truth.
 
 use std::fs::{self, OpenOptions};
 use std::hash::Hasher;
@@ -15,19 +15,19 @@ use twox_hash::XxHash3_64;
 
 use super::chain::{Link, checksum};
 
-/// How many are kept: the newest, and one more in case that is unreadable.
+/// How many are kept: the newest, and one more in case the newest is unreadable.
 const KEPT: usize = 2;
 
 /// The first line of a snapshot; the state follows as JSON, and eight bytes of checksum.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Head {
-    /// The program's version: another one may keep another state.
+    /// The program's version: another version may keep a different state.
     pub(crate) program: String,
     /// The version of the events' forms.
     pub(crate) version: u16,
-    /// The state is that at this position.
+    /// The position of the state.
     pub(crate) position: Position,
-    /// The chain up to there: a log that took another way has another one.
+    /// The chain up to that position: a log with other events has another one.
     pub(crate) link: u64,
     /// The state's own digest.
     pub(crate) digest: u64,
@@ -60,7 +60,7 @@ pub(crate) fn write(state_dir: &Path, link: Link, state: &State) -> io::Result<(
     Ok(())
 }
 
-/// The newest state that was kept for a place in the log; `fits` tells the chain at a position.
+/// Returns the newest state that fits the log; `fits` returns the chain at a position.
 pub(crate) fn newest(state_dir: &Path, fits: impl Fn(Position) -> Option<Link>) -> Option<(State, Link)> {
     let found = kept(&state_dir.join("snapshots")).ok()?;
     found.iter().find_map(|path| read(path, &fits))
@@ -82,7 +82,7 @@ fn read(path: &Path, fits: impl Fn(Position) -> Option<Link>) -> Option<(State, 
     (state.position == head.position && state.digest() == head.digest).then_some((state, link))
 }
 
-/// Passes bytes on and keeps their checksum.
+/// Passes bytes on and computes their checksum.
 struct Summing<W> {
     inner: W,
     hasher: XxHash3_64,

@@ -1,5 +1,5 @@
-//! What was submitted: a row per job (an array's members share theirs), written with the event and read without folding the log,
-//! so that a job that is over still says what it asked for.
+//! Submissions: a row per job (the members of an array share one), written with the event and read without folding the log, so
+//! that a job that is over still shows what it asked for.
 
 use divvy_core::event::{Event, Stamped};
 use divvy_core::model::job::Submission;
@@ -24,7 +24,7 @@ fn insert(db: &Connection, submission: &Submission) -> rusqlite::Result<()> {
     db.prepare_cached(sql)?.execute(params![sql_number(submission.number), sum, body]).map(|_| ())
 }
 
-/// What was submitted under a number; `None` if nothing was, or before such rows were kept.
+/// Returns what was submitted under a number; `None` if nothing was, or if it was before such rows were kept.
 pub(crate) fn of(db: &Connection, number: u64) -> rusqlite::Result<Option<Submission>> {
     let sql = "SELECT checksum, body FROM submissions WHERE number = ?1";
     db.prepare_cached(sql)?.query_row([sql_number(number)], read).optional()

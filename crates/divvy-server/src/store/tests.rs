@@ -1,4 +1,4 @@
-//! The store under everything that happens to disks and files.
+//! The store under all that can happen to disks and files.
 
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -122,7 +122,7 @@ fn a_commit_that_does_not_follow_the_last_or_has_a_lower_term_is_refused() {
     store.append(&tick(1)).unwrap();
 }
 
-/// Copies a state directory as a crash would leave it: with its write-ahead log.
+/// Copies a state directory as a crash would leave it: including the write-ahead log.
 fn crashed(from: &Path) -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     for entry in fs::read_dir(from).unwrap() {
@@ -289,7 +289,7 @@ fn a_database_from_before_submissions_were_kept_opens_and_knows_none() {
     assert_eq!([3, 4].map(|number| reader.submission(number).unwrap().is_some()), [false, true]);
 }
 
-/// The files of a folder, each with what is in it.
+/// The files of a folder, each with its content.
 fn contents(dir: &Path) -> std::collections::BTreeMap<std::ffi::OsString, Vec<u8>> {
     let entries = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
     let files = entries.filter(|path| path.is_file());
@@ -308,7 +308,7 @@ fn whoever_only_looks_changes_nothing_and_sees_all_that_was_committed() {
         (at, contents(dir) == before)
     };
     assert_eq!(seen(dir.path()), (Position(6), true));
-    // With a daemon, and where it was killed.
+    // While a daemon runs, and where it was killed.
     let (mut store, _) = Store::open(dir.path()).unwrap();
     let event = Stamped { at: Time(9), event: submitted(9) };
     store.append(&Commit { term: Term(1), after: Position(6), events: vec![event] }).unwrap();
@@ -350,7 +350,7 @@ fn a_snapshot_saves_the_fold_and_is_ignored_when_it_does_not_fit() {
         fs::write(&path, bad).unwrap();
         assert_eq!(Store::open(dir.path()).unwrap().0.fold().unwrap(), whole);
     }
-    // A log that took another way: the same position, another chain.
+    // A log with other events: the same position, another chain.
     let other = tempfile::tempdir().unwrap();
     let (mut store, _) = Store::open(other.path()).unwrap();
     store.append(&commits(1)[0]).unwrap();
@@ -489,7 +489,7 @@ proptest! {
         let mut byte = [0u8];
         file.read_exact_at(&mut byte, at).unwrap();
         file.write_all_at(&[byte[0] ^ (1 << bit)], at).unwrap();
-        // Refused is fine. Opened: what is there is a beginning of what was written, and what is missing was said.
+        // A refusal is fine. If opened, the log is a prefix of what was written, and a loss was reported.
         if let Ok((store, lost)) = Store::open(copy.path()) {
             let there = Reader::new(copy.path()).events_after(Position(0), 1000).unwrap();
             prop_assert_eq!(&there[..], &whole[..there.len()]);
@@ -499,7 +499,7 @@ proptest! {
     }
 }
 
-/// Puts a log together as an earlier program wrote it: a line of JSON per commit, `testdata/log-v*.jsonl`.
+/// Builds a log as an earlier program wrote it: a line of JSON per commit, `testdata/log-v*.jsonl`.
 fn golden(dir: &Path, text: &str) {
     drop(Store::open(dir).unwrap());
     let db = Connection::open(dir.join("divvy.db")).unwrap();

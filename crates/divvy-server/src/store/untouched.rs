@@ -1,4 +1,4 @@
-//! Opening the database so that nothing is changed: neither it nor what SQLite keeps beside it.
+//! Opens the database without changing anything: neither the database nor what SQLite keeps beside it.
 
 use std::ffi::OsStr;
 use std::fmt::Write as _;
@@ -19,7 +19,7 @@ use super::schema;
 /// A database that is only read.
 pub(super) struct Untouched {
     db: Connection,
-    /// Where a copy of it is, if that is what is read. It goes when the connection has gone.
+    /// The folder of the copy, if a copy is read. Removed after the connection is closed.
     _copy: Option<TempDir>,
 }
 
@@ -31,30 +31,30 @@ impl Deref for Untouched {
     }
 }
 
-/// Opens a log for reading, also one that lies where nothing can be written. A daemon may run on it.
+/// Opens a log for reading, even in a place where nothing can be written. A daemon may run on it.
 pub(super) fn open(state: &Path) -> Result<Untouched, StoreError> {
     let file = schema::file(state);
-    // The database would not say why not.
+    // SQLite would not say why the file cannot be opened.
     File::open(&file).map_err(StoreError::io("open the log", &file))?;
     let [wal, shm] = ["-wal", "-shm"].map(|suffix| beside(&file, suffix));
     let (in_wal, has_index) = (length(&wal)?, length(&shm)?.is_some());
     let untouched = match in_wal {
-        // A daemon runs, or was killed: what is beside the database is used as it is.
+        // A daemon runs, or was killed: the files beside the database are used as they are.
         Some(_) if has_index => Untouched { db: connect(&file, &file, "")?, _copy: None },
-        // Only with its index is a write-ahead log read, and that would be made here.
+        // SQLite reads a write-ahead log only with its index, and would make the index here.
         Some(1..) => {
             let copy = copied(&file, &wal)?;
             let db = connect(&schema::file(copy.path()), &file, "")?;
             Untouched { db, _copy: Some(copy) }
         }
-        // All is in the database. Opened otherwise, SQLite would make an empty write-ahead log beside it.
+        // All is in the database. Without `immutable`, SQLite would make an empty write-ahead log beside it.
         _ => Untouched { db: connect(&file, &file, "?immutable=1")?, _copy: None },
     };
     schema::refuse_newer(&untouched, &file)?;
     Ok(untouched)
 }
 
-/// A connection to a database that errors call by the name of the log.
+/// Connects to a database; errors call it by the path of the log.
 fn connect(database: &Path, log: &Path, how: &str) -> Result<Connection, StoreError> {
     let wrong = || StoreError::database("open the log", log, Position(0));
     let flags =
@@ -64,7 +64,7 @@ fn connect(database: &Path, log: &Path, how: &str) -> Result<Connection, StoreEr
     Ok(db)
 }
 
-/// A path as SQLite takes it with settings behind it.
+/// Returns a path as a SQLite URI that can have parameters.
 fn uri(path: &Path) -> String {
     let mut uri = "file:".to_owned();
     for byte in path.as_os_str().as_bytes() {
@@ -79,14 +79,14 @@ fn uri(path: &Path) -> String {
     uri
 }
 
-/// What SQLite keeps beside a database.
+/// The path of a file beside a database.
 pub(super) fn beside(file: &Path, suffix: &str) -> PathBuf {
     let mut name = file.as_os_str().to_owned();
     name.push(OsStr::new(suffix));
     PathBuf::from(name)
 }
 
-/// The length of a file, if it is there.
+/// Returns the length of a file, if it exists.
 fn length(path: &Path) -> Result<Option<u64>, StoreError> {
     match fs::metadata(path) {
         Ok(there) => Ok(Some(there.len())),
@@ -95,7 +95,7 @@ fn length(path: &Path) -> Result<Option<u64>, StoreError> {
     }
 }
 
-/// The database and its write-ahead log in a folder of their own.
+/// Copies the database and its write-ahead log into a folder of their own.
 fn copied(file: &Path, wal: &Path) -> Result<TempDir, StoreError> {
     let folder = TempDir::new().map_err(StoreError::io("make a folder in", &std::env::temp_dir()))?;
     let to = schema::file(folder.path());

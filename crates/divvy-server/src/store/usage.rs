@@ -1,4 +1,4 @@
-//! Sums over history: who used how much, by what one likes.
+//! Sums over history: who used how much, grouped as wanted.
 
 use divvy_core::time::Time;
 use rusqlite::types::Value;
@@ -28,7 +28,7 @@ impl GroupBy {
     pub const ALL: [GroupBy; 7] =
         [Self::User, Self::Queue, Self::Project, Self::Kind, Self::Name, Self::State, Self::Day];
 
-    /// The word for it.
+    /// Returns the word for it.
     pub fn name(self) -> &'static str {
         match self {
             Self::User => "user",
@@ -56,13 +56,13 @@ pub struct Sums {
     pub jobs: u64,
     /// Their attempts.
     pub attempts: u64,
-    /// Of these, those that ended badly.
+    /// Attempts that ended badly.
     pub failed: u64,
     /// Device time held, in milli-GPU·ms.
     pub held_milli_ms: f64,
     /// Device time watched by telemetry, in ms.
     pub watched_ms: f64,
-    /// Of that, idle.
+    /// Of the watched time, idle, in ms.
     pub idle_ms: f64,
     /// Percent × ms watched.
     pub busy_percent_ms: f64,
@@ -74,12 +74,12 @@ pub struct Sums {
     pub peak_memory_bytes: u64,
     /// Time from submission to the first start, summed, in ms.
     pub waited_ms: f64,
-    /// How many first starts that is.
+    /// The number of first starts in that sum.
     pub waits: u64,
 }
 
 impl Sums {
-    /// Adds another group's.
+    /// Adds the sums of another group.
     pub fn add(&mut self, other: &Sums) {
         self.jobs += other.jobs;
         self.attempts += other.attempts;
@@ -101,12 +101,12 @@ impl Sums {
 pub struct Window {
     /// The first moment.
     pub since: Time,
-    /// The moment behind the last.
+    /// The moment after the last.
     pub until: Time,
 }
 
 impl Window {
-    /// The part of an interval that lies in the window, from 0 to 1. A moment counts as a whole.
+    /// Returns the part of an interval that lies in the window, from 0 to 1. A moment counts as a whole.
     pub fn part(&self, from: Time, to: Time) -> f64 {
         if to <= from {
             return f64::from(u8::from(self.since <= from && from < self.until));
@@ -116,7 +116,7 @@ impl Window {
     }
 }
 
-/// Sums up attempts that are over. Of one that reaches out of the window, only the part inside counts.
+/// Sums up attempts that are over. Of an attempt that extends beyond the window, only the part inside counts.
 pub(crate) fn sums(
     db: &Connection,
     window: Window,
@@ -126,7 +126,7 @@ pub(crate) fn sums(
     let listed = if keys.is_empty() { String::new() } else { format!("{}, ", keys.join(", ")) };
     let grouped =
         if keys.is_empty() { String::new() } else { format!("GROUP BY {0} ORDER BY {0}", keys.join(", ")) };
-    // `part` is the share of the attempt that lies in the window; an attempt that never ran has no length and is in it as a whole.
+    // `part` is the share of the attempt that lies in the window; an attempt that never ran has no length and counts as a whole.
     let sql = format!(
         "WITH inside AS (
             SELECT *, CASE WHEN started_at IS NULL OR ended_at <= started_at THEN 1.0 ELSE

@@ -1,4 +1,4 @@
-//! Walking the log: every commit in order, its checksum verified on the raw bytes.
+//! Walks the log: every commit in order, with its checksum verified on the raw bytes.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 use super::chain::{Covered, Link};
 use super::error::StoreError;
 
-/// Where a walk has come to: the last good commit.
+/// How far a walk has come: the last good commit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) position: Position,
@@ -20,7 +20,7 @@ pub(crate) struct Place {
     pub(crate) term: Term,
 }
 
-/// A commit as it stands in the log.
+/// A commit as it is stored in the log.
 pub(crate) struct RawCommit<'a> {
     pub(crate) first: Position,
     pub(crate) last: Position,
@@ -30,14 +30,14 @@ pub(crate) struct RawCommit<'a> {
     pub(crate) body: &'a [u8],
 }
 
-/// A walk that had to stop: how far it came, and why.
+/// A walk that had to stop: how far it came, and why it stopped.
 #[derive(Debug)]
 pub(crate) struct Stopped {
     pub(crate) at: Place,
     pub(crate) error: StoreError,
 }
 
-/// Walks all commits behind `from` and hands each good one to `see`. Stops at the first that is not good.
+/// Walks all commits after `from` and passes each good one to `see`. Stops at the first bad commit.
 pub(crate) fn walk(
     db: &Connection,
     file: &Path,
@@ -70,7 +70,7 @@ pub(crate) fn walk(
 }
 
 fn raw<'a>(row: &'a Row<'_>) -> rusqlite::Result<RawCommit<'a>> {
-    // What cannot be a position or version becomes one that fits nowhere; the chain would not fit either.
+    // What is no position or version becomes one that fits nowhere; the chain would not fit either.
     let position = |at| row.get::<_, i64>(at).map(|value| Position(u64::try_from(value).unwrap_or(u64::MAX)));
     Ok(RawCommit {
         first: position(0)?,
@@ -99,7 +99,7 @@ fn wrong_with(commit: &RawCommit<'_>, before: Place) -> Option<String> {
     }
 }
 
-/// An event as the log keeps it, not read yet.
+/// An event as the log stores it, not parsed yet.
 #[derive(Deserialize)]
 struct RawEvent<'a> {
     at: Time,
@@ -107,7 +107,7 @@ struct RawEvent<'a> {
     event: &'a RawValue,
 }
 
-/// The events of a commit as its body.
+/// Returns the events of a commit as its body.
 pub(crate) fn body_of(events: &[Stamped]) -> Result<String, serde_json::Error> {
     let mut body = String::new();
     for event in events {
@@ -155,7 +155,7 @@ pub(crate) fn events_of(commit: &RawCommit<'_>, file: &Path) -> Result<Vec<Stamp
     Ok(events)
 }
 
-/// The kind that an event's text claims: its only key, or itself if it has no data.
+/// Returns the kind that an event's text claims: its only key, or the text itself if it has no data.
 fn kind_of(text: &str) -> &str {
     text.split('"').nth(1).unwrap_or_default()
 }

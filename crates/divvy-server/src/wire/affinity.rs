@@ -1,4 +1,4 @@
-//! `near` and `apart` of a job file: near whom tasks want to lie, and apart from whom.
+//! `near` and `apart` of a job file: which other tasks a job's tasks want near them, and which not.
 
 use divvy_api::types::{JobFile, OthersFile, Problem, RoleFile};
 use divvy_core::model::affinity::{Affinity, Others};
@@ -7,12 +7,12 @@ use divvy_core::model::topology::{INSIDE_A_NODE, NODE};
 
 use super::incoming::bad;
 
-/// Wishes of one kind that a role can have at most, and labels of each: each is looked at for each task that is placed.
+/// The most wishes of one kind per role, and the most labels per wish: each is checked for each task that is placed.
 const MOST: usize = 16;
 /// The longest text of a label or level, in bytes.
 const LONGEST_BYTES: usize = 200;
 
-/// What the tasks of a role want of others: what the role says, else what the job says.
+/// Returns what a role's tasks want of other tasks: what the role says, else what the job says.
 pub(super) fn affinity(job: &JobFile, role: &RoleFile, prefix: &str) -> Result<Affinity, Problem> {
     let said = |own: &'_ [OthersFile], of_job: &'_ [OthersFile], name: &str| {
         let (all, field) = match own.is_empty() {

@@ -1,4 +1,4 @@
-//! One job with all there is to say about it.
+//! One job with all its details.
 
 use divvy_api as api;
 use divvy_core::engine::{Isolation, TaskEnd};
@@ -23,7 +23,7 @@ pub(crate) fn isolation(isolation: &Isolation) -> api::Isolation {
     }
 }
 
-/// The word for when a job goes back into its queue.
+/// Returns the word for when a job goes back into its queue.
 pub(crate) fn requeue(requeue: Requeue) -> &'static str {
     match requeue {
         Requeue::Never => "never",
@@ -59,11 +59,11 @@ pub(crate) fn bare(job: api::Job) -> api::JobDetail {
     }
 }
 
-/// What a job that has not ended is, without its past attempts.
+/// Returns the details of a job that has not ended, without its past attempts.
 pub(crate) fn open(state: &State, job: &Job, (id, run): (JobId, &Run), private: bool) -> api::JobDetail {
     let mut detail = bare(row::open(state, job, (id, run), None, private));
     put_wanted(&mut detail, &job.spec, private);
-    // What its user says is not foreseen.
+    // A length that the user gave is not a forecast.
     if let Some(estimate) = job.estimate.as_ref().filter(|_| job.spec.estimate.is_none()) {
         (detail.foreseen_ms, detail.foreseen_p90_ms) = (Some(estimate.p50_ms), Some(estimate.p90_ms));
     }
@@ -80,7 +80,7 @@ pub(crate) fn open(state: &State, job: &Job, (id, run): (JobId, &Run), private: 
     detail
 }
 
-/// Puts in what its user wanted.
+/// Fills in what the user asked for.
 fn put_wanted(detail: &mut api::JobDetail, spec: &JobSpec, private: bool) {
     detail.roles = spec.gang.roles().into_iter().map(role).collect();
     detail.estimate_ms = spec.estimate.map(|span| span.0);
@@ -136,7 +136,7 @@ fn ways(ask: &Ask) -> Vec<api::WayDetail> {
     devices.map(|ask| api::WayDetail { gpus: ask.count, devices: ask.class.to_string() }).collect()
 }
 
-/// The attempt that runs now.
+/// Returns the attempt that runs now.
 fn running(state: &State, job: &Job, run: &Run, private: bool) -> api::Attempt {
     let so_far = usage::held_milli_ms(state, run, state.now);
     api::Attempt {
@@ -162,7 +162,7 @@ fn running(state: &State, job: &Job, run: &Run, private: bool) -> api::Attempt {
     }
 }
 
-/// A task of the attempt that runs now, without where its output goes.
+/// Returns a task of the attempt that runs now, without the path of its output.
 fn task(state: &State, job: &Job, run: &Run, placement: &Placement) -> api::Task {
     let held = state.allocations.get(&placement.allocation);
     let ended = run.over.iter().find(|(rank, _)| *rank == placement.rank).map(|(_, end)| end);
@@ -201,7 +201,7 @@ fn task(state: &State, job: &Job, run: &Run, placement: &Placement) -> api::Task
     }
 }
 
-/// When a task began: with its gang, or, where it joined that later, when it got its devices.
+/// Returns when a task began: with its gang, or, where it joined the gang later, when it got its devices.
 fn started(job: &Job, run: &Run, held: Option<&Allocation>, ended: Option<&TaskEnd>) -> Option<Time> {
     let with_gang = run.started_at?;
     match (held, ended) {
@@ -213,10 +213,10 @@ fn started(job: &Job, run: &Run, held: Option<&Allocation>, ended: Option<&TaskE
     }
 }
 
-/// The same of a task that has its devices; nothing while it is starting.
+/// Returns the same for a task that has its devices; `None` while it is starting.
 pub(crate) fn task_started(job: &Job, run: &Run, held: &Allocation) -> Option<Time> {
     let with_gang = run.started_at.filter(|_| held.state != AllocationState::Starting)?;
-    // A job that was adopted ran before it was held here, and no gang that grows is adopted.
+    // An adopted job ran before it was held here, and a gang that grows is never adopted.
     Some(if job.spec.gang.is_elastic() { with_gang.max(held.since) } else { with_gang })
 }
 
@@ -224,7 +224,7 @@ fn role_of(job: &Job, rank: u32) -> String {
     job.spec.gang.role_of(rank).map(|(role, _)| role.name.clone()).unwrap_or_default()
 }
 
-/// A job that has ended, by its last attempt and what was submitted, if that is known.
+/// Returns the details of a job that has ended, from its last attempt and its submission, if known.
 pub(crate) fn ended(attempt: &Attempt, submission: Option<&Submission>, private: bool) -> api::JobDetail {
     let mut detail = bare(row::ended(attempt, private));
     if let Some(submission) = submission {
@@ -270,7 +270,7 @@ mod tests {
 
     const HOUR_S: f64 = 3600.0;
 
-    /// A gang that has run with one task for ten hours, and with three since two hours.
+    /// A gang that has run with one task for ten hours, and with three for the last two hours.
     fn grown() -> Scenario {
         let mut pool = Scenario::new();
         let before = ["policy {elastic: true, half_life: none}", "node n1 3xh100", "submit other default 2"];

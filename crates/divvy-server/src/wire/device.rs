@@ -1,4 +1,4 @@
-//! Devices, as `divvy gpus` lists them: what the state knows, and what telemetry saw last.
+//! Devices, as `divvy gpus` lists them: from the state, and from the last telemetry samples.
 
 use divvy_api as api;
 use divvy_core::id::DeviceId;
@@ -12,7 +12,7 @@ use divvy_gpu::MigMode;
 
 use super::detail::task_started;
 
-/// All devices of nodes that are there, by node and index.
+/// Returns all devices of present nodes, by node and index.
 pub(crate) fn all(state: &State, latest: &Latest) -> Vec<api::Gpu> {
     let here =
         |device: &Device| state.nodes.get(&device.node).is_some_and(|node| node.state != NodeState::Gone);
@@ -118,7 +118,7 @@ fn reason(state: &State, id: DeviceId, device: &Device) -> Option<String> {
     occupied(device).or_else(kept)
 }
 
-/// By whom it is kept, for what, from when and until when.
+/// Says for what a device is kept, from when, until when and by whom.
 fn reserved(kept: &Reservation) -> String {
     let what = match &kept.purpose {
         Purpose::Maintenance => "drained".to_owned(),

@@ -1,4 +1,4 @@
-//! Events as they are streamed: in words, without command lines or secrets.
+//! Events for the stream: in words, without command lines or secrets.
 
 use divvy_api as api;
 use divvy_core::event::{Event, Stamped};
@@ -10,7 +10,7 @@ use divvy_core::state::State;
 
 use super::{reservation, row};
 
-/// Who a job is, for events about it.
+/// The job that an event is about.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Who {
     pub(crate) name: String,
@@ -18,7 +18,7 @@ pub(crate) struct Who {
     pub(crate) queue: String,
 }
 
-/// What an event is about, in words. `None` for what only matters inside (ticks, cycles, verdicts).
+/// Returns what an event is about, in words. `None` for what only matters inside (ticks, cycles, verdicts).
 pub(crate) fn event(
     state: &State,
     position: Position,
@@ -106,12 +106,12 @@ fn describe(state: &State, event: &Event, told: &mut api::Event) {
     }
 }
 
-/// What was said of a change.
+/// Returns the note of a change.
 fn noted(note: Option<&String>) -> String {
     note.map(|note| format!(": {note}")).unwrap_or_default()
 }
 
-/// What was given, by uuid.
+/// Returns the UUIDs of the devices in placements.
 fn uuids(state: &State, placements: &[Placement]) -> Vec<String> {
     let devices = placements.iter().flat_map(|placement| &placement.devices);
     devices.filter_map(|(id, _)| Some(state.devices.get(id)?.spec.uuid.clone())).collect()

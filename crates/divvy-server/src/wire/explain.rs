@@ -1,4 +1,4 @@
-//! Why a job waits, or where it would go.
+//! Why a job waits, where it would go, or how it ended.
 
 use std::collections::BTreeSet;
 
@@ -19,7 +19,7 @@ use divvy_core::time::Time;
 use super::{row, safe};
 use crate::expected::Answer;
 
-/// What stands in a job's way, with what removes each.
+/// Returns what stands in a job's way, each with what removes it.
 fn blockers(found: &Explanation, advice: Option<&Advice>) -> Vec<api::Blocker> {
     let plain = |reason: &Reason| api::Blocker {
         code: reason.code().to_owned(),
@@ -43,7 +43,7 @@ fn blockers(found: &Explanation, advice: Option<&Advice>) -> Vec<api::Blocker> {
     }
 }
 
-/// Changes that together do something.
+/// Returns changes that together remove a blocker or start a job.
 fn way(fix: &Fix) -> api::Way {
     let who = match fix.who() {
         Tier::Own => "user",
@@ -59,7 +59,7 @@ fn way(fix: &Fix) -> api::Way {
     }
 }
 
-/// How a job lost its devices the last time, if others got them.
+/// Returns how a job lost its devices the last time, if others got them.
 pub(crate) fn displaced(attempt: &Attempt, advice: Option<&Advice>) -> Option<api::Displaced> {
     Some(api::Displaced {
         cause: displacement(attempt.end.cause)?.to_owned(),
@@ -70,7 +70,7 @@ pub(crate) fn displaced(attempt: &Attempt, advice: Option<&Advice>) -> Option<ap
     })
 }
 
-/// How a job is losing its devices, if others get them.
+/// Returns how a job is losing its devices, if others get them.
 fn displaced_now(state: &State, (spec, run): (&JobSpec, &Run)) -> Option<api::Displaced> {
     let stopping = run.stopping.as_ref().filter(|stopping| stopping.requeue)?;
     Some(api::Displaced {
@@ -82,13 +82,13 @@ fn displaced_now(state: &State, (spec, run): (&JobSpec, &Run)) -> Option<api::Di
     })
 }
 
-/// The reservation for which a job that runs is stopped.
+/// Returns the reservation for which a running job is stopped.
 pub(crate) fn stopped_for(state: &State, id: JobId) -> Option<api::StoppedFor> {
     let kept = state.stopped_for(id)?;
     Some(api::StoppedFor { reservation: kept.id, at_ms: kept.from.0 })
 }
 
-/// Who lost its devices for a job in an attempt that is over.
+/// Returns the job that lost its devices for another in an attempt that is over.
 pub(crate) fn made_room(attempt: &Attempt) -> Option<api::MadeRoom> {
     Some(api::MadeRoom {
         job: attempt.job.to_string(),
@@ -99,7 +99,7 @@ pub(crate) fn made_room(attempt: &Attempt) -> Option<api::MadeRoom> {
     })
 }
 
-/// Who is losing its devices for a job, and which gangs have run on with less for it since it last waited.
+/// Returns the jobs that are losing devices for a job, and the gangs that gave it some since it last waited.
 fn makes_room(state: &State, (id, waited_from): (JobId, Time)) -> Vec<api::MadeRoom> {
     let by = id.to_string();
     let holders: BTreeSet<JobId> = state.allocations.iter().map(|(_, allocation)| allocation.job).collect();
@@ -129,7 +129,7 @@ fn makes_room(state: &State, (id, waited_from): (JobId, Time)) -> Vec<api::MadeR
     runs.filter_map(|run| goes(run).or_else(|| gives_up(run))).collect()
 }
 
-/// What a gang gave up last and runs on without; nothing of one that is being stopped.
+/// Returns what a gang that runs on gave up last; nothing for a gang that is being stopped.
 fn gave_up(run: &Run) -> Option<api::GaveUp> {
     let gave_up = run.gave_up.as_ref().filter(|_| run.stopping.is_none())?;
     let GaveUp { tasks, cause, by, at } = &**gave_up;
@@ -151,7 +151,7 @@ fn displacement(cause: Cause) -> Option<&'static str> {
     }
 }
 
-/// The room that is kept for a job, if any is or was.
+/// Returns the room that is, or was, kept for a job.
 pub(crate) fn room(noted: &Noted) -> Option<api::Room> {
     let from_ms = match noted.room.keeps {
         Keeps::From(at) => Some(at.0),
@@ -169,7 +169,7 @@ pub(crate) fn room(noted: &Noted) -> Option<api::Room> {
     })
 }
 
-/// A job's way through the devices.
+/// Returns how many devices pass each filter for a job.
 pub(crate) fn funnel(funnel: &Funnel) -> Vec<api::FunnelStep> {
     let step = |&(step, devices, nodes): &(divvy_core::plan::Step, u32, u32)| api::FunnelStep {
         step: step.name().to_owned(),
@@ -179,14 +179,14 @@ pub(crate) fn funnel(funnel: &Funnel) -> Vec<api::FunnelStep> {
     funnel.0.iter().map(step).collect()
 }
 
-/// The classes of devices of which any will do.
+/// Returns the classes of devices of which any will do, as text.
 pub(crate) fn classes(ask: &Ask, between: &str) -> String {
     let classes = ask.alternatives.iter().filter_map(|way| Some(way.devices.as_ref()?.class.to_string()));
     classes.collect::<Vec<_>>().join(between)
 }
 
-/// What is asked for, in words: `4 × h100`, `2 × h100 or 4 × l4`, `2 tasks of 4 × any GPU in one NVLink island`,
-/// `2 to 8 tasks of 1 × h100`, `cores only`.
+/// Returns what is asked for, in words: `4 × h100`, `2 × h100 or 4 × l4`, `2 tasks of 4 × any GPU in one NVLink
+/// island`, `2 to 8 tasks of 1 × h100`, `cores only`.
 pub(crate) fn ask(spec: &JobSpec) -> String {
     let one = |role: &&divvy_core::model::gang::Role| {
         let devices = role.ask.alternatives.iter().filter_map(|ask| ask.devices.as_ref());
@@ -225,7 +225,7 @@ pub(crate) fn waiting(
     }
 }
 
-/// The same with when it is expected to start.
+/// Adds when the job is expected to start.
 pub(crate) fn with_start(explained: api::Explain, start: Answer) -> api::Explain {
     api::Explain {
         expected_start_ms: start.at.map(|at| at.0),
@@ -326,7 +326,7 @@ pub(crate) fn ended(state: &State, attempt: &Attempt) -> api::Explain {
     }
 }
 
-/// The answer for what is in no queue's line, and why.
+/// The answer for something that is in no queue's line, with the reason.
 #[cfg(feature = "kubernetes")]
 pub(crate) fn refused(state: &State, row: &api::Job) -> api::Explain {
     let blocker = |reason: &api::Reason| api::Blocker {

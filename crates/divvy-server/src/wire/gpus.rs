@@ -1,4 +1,4 @@
-//! `gpus: h100:2`, `gpus: [h100:2, l4:4]`: the devices of a task, in one way or in several, the preferred first.
+//! `gpus: h100:2`, `gpus: [h100:2, l4:4]`: the devices of a task, in one or several ways, the preferred first.
 
 use divvy_api::{Gpus, JobFile, Problem, RoleFile, Scalar};
 use divvy_core::amount::{Bandwidth, Bytes};
@@ -8,7 +8,7 @@ use divvy_core::model::ways::{DeviceWays, unlike};
 
 use super::incoming::{bad, parsed};
 
-/// What each device must have at least, whichever way it is.
+/// What each device must have at least, in every way.
 #[derive(Default)]
 pub(super) struct Least {
     /// `gpu_memory`: as the driver reports it.
@@ -18,7 +18,7 @@ pub(super) struct Least {
 }
 
 impl Least {
-    /// What a role says, or else its job. What a job says of the GPUs of its roles is nothing to one that has none.
+    /// Returns the role's values, else the job's. The job's values do not apply to a role without GPUs.
     pub(super) fn of(job: &JobFile, role: &RoleFile, gpus: Option<&Gpus>) -> Self {
         let of_job = |said: &Option<Scalar>| {
             said.clone().filter(|_| job.roles.is_empty() || gpus.is_some_and(|gpus| !is_none(gpus)))
@@ -30,12 +30,12 @@ impl Least {
     }
 }
 
-/// Whether it says that there are none.
+/// Returns whether it asks for no GPUs.
 fn is_none(gpus: &Gpus) -> bool {
     matches!(gpus, Gpus::One(text) if text.as_str() == "0")
 }
 
-/// Each way to serve a task; none where no devices are asked for.
+/// Returns each way to serve a task; none where no devices are asked for.
 pub(super) fn ways(gpus: Option<&Gpus>, least: &Least, prefix: &str) -> Result<Vec<DeviceAsk>, Problem> {
     let Some(gpus) = gpus.filter(|gpus| !is_none(gpus)) else {
         let (field, what) = match least {
@@ -54,7 +54,7 @@ pub(super) fn ways(gpus: Option<&Gpus>, least: &Least, prefix: &str) -> Result<V
     for model in texts.iter_mut().flat_map(|text| &mut text.class.models) {
         *model = divvy_gpu::catalogue::key(model);
     }
-    // Two names may stand for one model.
+    // Two names may mean one model.
     unlike(&texts).map_err(|error| bad(field, error))?;
     let memory = least.memory.as_ref().map(|text| parsed::<Bytes>(&format!("{prefix}gpu_memory"), text));
     let memory_mib =

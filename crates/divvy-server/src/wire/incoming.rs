@@ -1,4 +1,4 @@
-//! A submission: from `job.yaml`'s words to what the core takes. Each problem names the field.
+//! A submission: from the words of `job.yaml` to the core's types. Each problem names the field.
 
 use std::fmt::Display;
 use std::path::{Component, Path, PathBuf};
@@ -22,24 +22,24 @@ use divvy_engine::local::{JobEnvironment, signal_number};
 
 use super::{affinity, gpus, speed, topology};
 
-/// A submission in the core's words.
+/// A submission in the core's types.
 #[derive(Clone, Debug)]
 pub(crate) struct Incoming {
-    /// What is wanted.
+    /// What the user wants to run.
     pub(crate) spec: JobSpec,
-    /// Whether the user said when it is to be requeued.
+    /// Whether the user set `requeue`.
     pub(crate) requeue_said: bool,
     /// The members, if it is an array.
     pub(crate) array: Option<Array>,
-    /// Whether it starts held.
+    /// Whether the job starts held.
     pub(crate) held: bool,
-    /// Where it starts.
+    /// The working directory.
     pub(crate) directory: PathBuf,
-    /// The secrets.
+    /// The environment: secret.
     pub(crate) environment: JobEnvironment,
 }
 
-/// Reads a submission. Where its output goes when nothing is said depends on the file system: that is `Output::Path` here.
+/// Reads a submission. The default place of the output depends on the file system: here it becomes `Output::Path`.
 pub(crate) fn read(submit: Submit, now: Time) -> Result<Incoming, Problem> {
     let job = &submit.job;
     let directory = directory(&submit)?;
@@ -94,7 +94,7 @@ pub(crate) fn read(submit: Submit, now: Time) -> Result<Incoming, Problem> {
     Ok(Incoming { spec, requeue_said, array, held, directory, environment: environment(submit) })
 }
 
-/// A problem with a value, and the field that holds it.
+/// Makes the problem with a value, and names its field.
 pub(crate) fn bad(field: impl Into<String>, what: impl Display) -> Problem {
     Problem::new(ProblemCode::BadSpec, what.to_string()).with_field(field)
 }
@@ -111,7 +111,7 @@ fn span(field: &str, text: &Option<Scalar>) -> Result<Option<Span>, Problem> {
     text.as_ref().map(|text| parsed(field, text)).transpose()
 }
 
-/// Texts that go into every listing are kept short.
+/// Short limit for texts that appear in every listing.
 const LONGEST_WORD_BYTES: usize = 200;
 
 fn bounded(spec: &JobSpec) -> Result<(), Problem> {
@@ -201,7 +201,7 @@ fn dependency(at: usize, text: &Scalar) -> Result<Dependency, Problem> {
     Ok(Dependency { job: job.parse::<JobId>().map_err(|error| bad(field(), error))?, on })
 }
 
-/// Reads a moment, or a time from now.
+/// Reads a moment, or a length of time from now.
 pub(super) fn moment(field: &str, text: &str, now: Time) -> Result<Time, Problem> {
     if let Ok(span) = text.parse::<Span>() {
         return Ok(now + span);
@@ -259,7 +259,7 @@ fn directory(submit: &Submit) -> Result<PathBuf, Problem> {
     if whole.as_os_str().as_encoded_bytes().contains(&0) {
         return Err(bad("directory", "it holds a NUL byte"));
     }
-    // `.` goes; `..` stays, since what it leads to is the file system's business.
+    // `.` is dropped; `..` stays, since only the file system knows where it leads.
     Ok(whole.components().filter(|part| *part != Component::CurDir).collect())
 }
 
@@ -336,7 +336,7 @@ fn role(job: &JobFile, role: &RoleFile, prefix: &str, process: &Process) -> Resu
     Ok(Role { name: role.name.clone(), minimum: tasks, maximum, ask, work, topology: own.tasks, spread })
 }
 
-/// The ways in which a task may be served, the preferred first.
+/// Returns the ways in which a task may be served, the preferred way first.
 fn alternatives(job: &JobFile, role: &RoleFile, prefix: &str) -> Result<Vec<Alternative>, Problem> {
     let or = |own: &Option<Scalar>, jobs: &Option<Scalar>| own.clone().or_else(|| jobs.clone());
     let field = |name: &str| format!("{prefix}{name}");
@@ -364,7 +364,7 @@ fn alternatives(job: &JobFile, role: &RoleFile, prefix: &str) -> Result<Vec<Alte
     Ok(devices.into_iter().map(way).collect())
 }
 
-/// How tasks are spread. Who says how many may lie together requires it, if he does not say that he merely prefers it.
+/// Reads how tasks are spread. A job that gives `most` requires it, unless it says that it only prefers it.
 fn spread(file: Option<&SpreadFile>, prefix: &str) -> Result<Newer<Spread>, Problem> {
     let Some(SpreadFile { over, most, required }) = file.cloned() else { return Ok(Newer::default()) };
     if over.is_empty() || over.len() > LONGEST_WORD_BYTES {

@@ -1,4 +1,4 @@
-//! Between the words of the API and those of the core: small functions without side effects, each way.
+//! Conversions between the API's types and the core's, both ways: small functions without side effects.
 
 mod affinity;
 pub(crate) mod detail;

@@ -1,4 +1,4 @@
-//! Models that new settings name and that nobody knows: a slip, most likely, that would bind nothing.
+//! Models in new settings that nobody knows: most likely typos, which would apply to nothing.
 
 use std::collections::BTreeSet;
 
@@ -10,14 +10,14 @@ use divvy_core::model::queue::{Queue, Settings};
 use divvy_core::state::State;
 use divvy_gpu::catalogue;
 
-/// How much memory GPUs of a model have, in MiB, as the driver tells it; of several sizes the one that is most usual. Nothing for a
-/// model that the catalogue does not know.
+/// Returns the memory of a model's GPUs in MiB, as the driver reports it; of several sizes the most common one. `None` for a model
+/// that the catalogue does not know.
 pub fn memory_mib_of(model: &str) -> Option<u64> {
     catalogue::lookup(model, None).map(|known| known.variant.memory_mib)
 }
 
-/// A line for each model that settings name anew, that no node has and that the catalogue does not know either. Nothing where no node
-/// has devices, by which to tell.
+/// Returns a line for each newly named model that no node has and that the catalogue does not know. Returns none where no node has
+/// devices to compare with.
 pub(crate) fn unknown(wanted: &Settings, state: &State) -> Vec<String> {
     let is_there = |node| state.nodes.get(node).is_some_and(|node| node.state != NodeState::Gone);
     let devices = state.devices.values().filter(|device| is_there(&device.node));
@@ -34,7 +34,7 @@ pub(crate) fn unknown(wanted: &Settings, state: &State) -> Vec<String> {
         !before.contains(name) && !here.contains(name.1) && catalogue::by_key(name.1).is_none()
     };
     let line = |(place, model): (String, &str)| {
-        // What is there is meant more often than what merely exists.
+        // Models that the pool has are meant more often than others that exist.
         let near = nearest(model, here.iter().copied()).or_else(|| nearest(model, catalogue::keys()));
         let hint =
             near.map_or("`divvy gpus` lists what there is".into(), |near| format!("did you mean {near}?"));
@@ -43,7 +43,7 @@ pub(crate) fn unknown(wanted: &Settings, state: &State) -> Vec<String> {
     named.filter(is_new).map(line).collect()
 }
 
-/// Where a queue names which models.
+/// Returns the models that a queue names, each with the place where it does.
 fn named(queue: &Queue) -> Vec<(String, &str)> {
     let mut amounts: Vec<(&str, &Limits)> = vec![
         ("guarantee", &queue.guarantee),

@@ -1,4 +1,4 @@
-//! What a user is told about a job that was taken: what it gets without having asked for it.
+//! What a user is told about a job that was taken: above all what it gets without having asked for it.
 
 use divvy_core::amount::{Bytes, Resource};
 use divvy_core::model::ask::{Alternative, DeviceAsk};
@@ -8,10 +8,10 @@ use divvy_core::reason::{Reason, shown};
 use divvy_core::snapshot::Snapshot;
 use divvy_core::state::State;
 
-/// Gangs above this are not placed on paper for the sake of a notice.
+/// Gangs with more tasks are not placed on paper just for a notice.
 const MOST_TASKS: u32 = 1000;
 
-/// Tells what tasks get where cores or memory are unsaid.
+/// Tells what tasks get where cores or memory are not given.
 pub(crate) fn shares(spec: &JobSpec, state: &State) -> Vec<String> {
     let roles = spec.gang.roles();
     let asks = || roles.iter().filter_map(|role| role.ask.alternatives.first().map(|ask| (role, ask)));
@@ -39,14 +39,15 @@ pub(crate) fn shares(spec: &JobSpec, state: &State) -> Vec<String> {
     told
 }
 
-/// Tells what limits a job exceeds by itself: as things are set it never starts, and nothing that ends changes that.
+/// Tells which limits a job exceeds by itself: as things are set it never starts, whatever else ends.
 pub(crate) fn never(spec: &JobSpec, state: &State, snapshot: &Snapshot) -> Vec<String> {
     let beyond = divvy_core::explain::as_set(state, snapshot, spec);
     let told = |reason: &Reason| format!("as things are set it never starts: {reason}; {}", reason.fix());
     beyond.iter().map(told).collect()
 }
 
-/// The cores that go with devices, in milli: a share that yields to others who asked, so no placement names it.
+/// Returns the cores that go with devices, in milli: a share that yields to others' asks, so no placement names
+/// it.
 fn cores_of(devices: &DeviceAsk, snapshot: &Snapshot) -> Option<i64> {
     let mut all = snapshot.capacity.nodes.iter().flat_map(|node| &node.devices);
     let device = all.find(|device| devices.class.takes(&device.spec))?;

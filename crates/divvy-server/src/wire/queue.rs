@@ -1,4 +1,4 @@
-//! Queues: what they may have and have, and what a new queues.yaml changes.
+//! Queues: what they may have and what they have, and what a new queues.yaml changes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,7 +16,7 @@ use serde_json::Value;
 use super::detail::requeue;
 use super::users;
 
-/// All queues, by path.
+/// Returns all queues, by path.
 pub(crate) fn all(state: &State, snapshot: &Snapshot, asker: &Owner) -> Vec<api::Queue> {
     let entitled = plan::entitlements(state, snapshot);
     let pasts = state.remembers().then(|| pasts(state));
@@ -42,7 +42,7 @@ pub(crate) fn all(state: &State, snapshot: &Snapshot, asker: &Owner) -> Vec<api:
     rows.into_values().collect()
 }
 
-/// With what is left of its budget.
+/// Adds what is left of the queue's budget.
 fn with_budget(state: &State, queue: &Queue, row: api::Queue) -> api::Queue {
     let Some((budget, spent)) = state.budget_of(&queue.path) else { return row };
     let left = state.budget_left(&queue.path, state.now).map(|milli_ms| milli_ms as f64 / 3.6e9);
@@ -55,7 +55,7 @@ fn with_budget(state: &State, queue: &Queue, row: api::Queue) -> api::Queue {
     }
 }
 
-/// What each queue and those below it used in the past, and their credit, in device-hours; of users in them likewise.
+/// Returns past usage and credit in device-hours, of each queue with those below it and of the users in them.
 fn pasts(state: &State) -> BTreeMap<&str, (f64, f64)> {
     let mut sums: BTreeMap<&str, (i128, i128)> = BTreeMap::new();
     for (path, record) in state.past.records() {
@@ -139,7 +139,7 @@ fn limits(limits: &Limits) -> BTreeMap<String, String> {
     limits.iter().map(|(resource, amount)| (resource.to_string(), amount_text(resource, *amount))).collect()
 }
 
-/// What is guaranteed, by resource; `gpu_hours` are `1500/week`.
+/// Returns what is guaranteed, by resource; `gpu_hours` as `1500/week`.
 fn guaranteed(queue: &Queue) -> BTreeMap<String, String> {
     let pledge = queue.pledge.said().map(|pledge| {
         (
@@ -150,14 +150,14 @@ fn guaranteed(queue: &Queue) -> BTreeMap<String, String> {
     limits(&queue.guarantee).into_iter().chain(pledge).collect()
 }
 
-/// Likewise, for a queue with nodes what these have.
+/// Returns the same; for a queue with nodes, `any` is what these nodes have.
 fn guaranteed_to(queue: &Queue, entitled: Option<&Entitlement>) -> BTreeMap<String, String> {
     let there = entitled.filter(|_| !queue.nodes.is_unsaid());
     let there = there.map(|it| ("any".to_owned(), shown(&Resource::Any, it.guarantee_milli)));
     guaranteed(queue).into_iter().chain(there).collect()
 }
 
-/// The names of nodes, or the labels that they have.
+/// Returns the names of nodes, or the labels that they have.
 fn nodes(nodes: &Nodes) -> Vec<String> {
     match nodes {
         Nodes::Named(names) => names.iter().cloned().collect(),
@@ -172,7 +172,7 @@ fn amount_text(resource: &Resource, amount: Amount) -> String {
     }
 }
 
-/// One line per difference between the queues in force and others.
+/// Returns one line per difference between the queues in force and the wanted ones.
 pub(crate) fn diff(now: &BTreeMap<String, Queue>, wanted: &[Queue]) -> Vec<String> {
     let mut lines = Vec::new();
     for queue in wanted {
@@ -187,7 +187,7 @@ pub(crate) fn diff(now: &BTreeMap<String, Queue>, wanted: &[Queue]) -> Vec<Strin
     lines
 }
 
-/// What a queue says, part by part: the name of the setting and its text.
+/// Returns the settings of a queue: name and text of each.
 fn settings(queue: &Queue) -> BTreeMap<String, String> {
     let amounts = [
         ("guarantee", guaranteed(queue)),
@@ -219,7 +219,7 @@ fn settings(queue: &Queue) -> BTreeMap<String, String> {
     said
 }
 
-/// `2000 GPU-hours a week`, and what is carried.
+/// The budget in words: `2000 GPU-hours a week`, and what is carried.
 fn budget_text(budget: &Budget) -> String {
     let hours = |milli| shown(&Resource::Any, milli);
     let carried = match budget.carry_milli {
@@ -230,7 +230,7 @@ fn budget_text(budget: &Budget) -> String {
     format!("{} every {}{carried}", gpu_hours(budget.milli_gpu_hours), budget.every)
 }
 
-/// What is said of a queue's users.
+/// Returns the settings for a queue's users.
 fn of_users(users: &Users) -> Vec<(String, String)> {
     let Bounds { max_priority, max_time, max_jobs, .. } = users.bounds;
     let limits = limits(&users.limit).into_iter().map(|(resource, most)| (format!("limit {resource}"), most));
@@ -243,12 +243,12 @@ fn of_users(users: &Users) -> Vec<(String, String)> {
     said.chain([("users".to_owned(), "divided".to_owned())]).collect()
 }
 
-/// A setting's word as it is written.
+/// Returns the word of a setting as it is written in the file.
 fn word(setting: &impl serde::Serialize) -> Option<String> {
     Some(serde_json::to_value(setting).ok()?.as_str()?.to_owned())
 }
 
-/// What a setting is where nothing is said of it.
+/// Returns what applies where a setting is not given.
 fn unsaid(name: &str) -> &'static str {
     match name.split(' ').next().unwrap_or_default() {
         "users" => "together",
@@ -289,7 +289,7 @@ fn changes(before: &Queue, after: &Queue) -> Vec<String> {
     changed.map(line).collect()
 }
 
-/// One line per setting of the planner that differs.
+/// Returns one line per setting of the planner that differs.
 pub(crate) fn policy_diff(now: &Policy, wanted: &Policy) -> Vec<String> {
     let (now, wanted) = (spelled_out(now), spelled_out(wanted));
     let names: BTreeSet<&String> = now.keys().chain(wanted.keys()).collect();
@@ -301,7 +301,7 @@ pub(crate) fn policy_diff(now: &Policy, wanted: &Policy) -> Vec<String> {
     differs.map(line).collect()
 }
 
-/// The settings of the planner, each by its path in the file.
+/// Returns the settings of the planner, each by its path in the file.
 fn spelled_out(policy: &Policy) -> BTreeMap<String, String> {
     let mut settings = policy::said(policy);
     let prices = settings.remove("prices").unwrap_or_default();
@@ -339,7 +339,7 @@ fn names(members: &[Member]) -> Vec<String> {
     members.iter().map(ToString::to_string).collect()
 }
 
-/// What a person should know about limits that running jobs exceed already.
+/// Returns notices about limits that running jobs exceed already.
 pub(crate) fn notices(wanted: &[Queue], snapshot: &Snapshot) -> Vec<String> {
     let over = |queue: &Queue| {
         let held = snapshot.held.get(&queue.path)?;

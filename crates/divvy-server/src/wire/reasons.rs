@@ -1,4 +1,4 @@
-//! One example of each reason, for the list of codes.
+//! An example of each reason, for the list of codes.
 
 use divvy_core::amount::Resource;
 use divvy_core::id::JobId;
@@ -8,7 +8,7 @@ use divvy_core::model::job::DependsOn;
 use divvy_core::reason::Reason;
 use divvy_core::time::Time;
 
-/// One of each, in the order of the enum.
+/// Returns one example of each reason, in the order of the enum.
 pub(crate) fn examples() -> Vec<Reason> {
     let class = || DeviceClass { models: vec!["h100".into()], ..DeviceClass::default() };
     vec![

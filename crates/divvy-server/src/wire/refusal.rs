@@ -1,4 +1,4 @@
-//! Why something was refused, as the API says it.
+//! Why a request was refused, as the API says it.
 
 use divvy_api::{Problem, ProblemCode};
 use divvy_core::decide::Rejection;
@@ -8,7 +8,7 @@ use divvy_core::reason::Reason;
 use crate::control::Refusal;
 use crate::store::StoreError;
 
-/// The problem that a refusal is to the one who asked.
+/// Returns the problem for a refusal.
 pub(crate) fn problem(refusal: Refusal) -> Problem {
     match refusal {
         Refusal::Rejected(rejection) => rejected(&rejection),
@@ -21,13 +21,13 @@ pub(crate) fn problem(refusal: Refusal) -> Problem {
     }
 }
 
-/// Nothing can be written.
+/// The disk is full: nothing can be written.
 pub(crate) fn disk_full(what: &str) -> Problem {
     Problem::new(ProblemCode::DiskFull, format!("{what}. Nothing was changed; running jobs go on"))
         .with_fix("make room on the disk of the state directory, then repeat the request")
 }
 
-/// What went wrong with a file of the daemon's own.
+/// Returns the problem with a file of the daemon's own.
 pub(crate) fn own_file(error: &std::io::Error) -> Problem {
     use std::io::ErrorKind as K;
     match error.kind() {
@@ -38,12 +38,12 @@ pub(crate) fn own_file(error: &std::io::Error) -> Problem {
     }
 }
 
-/// History cannot be read.
+/// Returns the problem that history cannot be read.
 pub(crate) fn store(error: &StoreError) -> Problem {
     Problem::new(ProblemCode::Internal, error.to_string())
 }
 
-/// There is no such job, as far as the asking user may know.
+/// There is no such job, as far as the user may know.
 pub(crate) fn no_such_job(id: &str) -> Problem {
     Problem::new(ProblemCode::NoSuchJob, format!("there is no job {id}"))
         .with_fix("`divvy ps -a` lists all jobs")
@@ -72,7 +72,7 @@ fn rejected(rejection: &Rejection) -> Problem {
         Rejection::QueueFull { .. } => said(C::Conflict)
             .with_field("queue")
             .with_fix("wait until jobs of the queue have ended, or use another queue (`divvy queues`)"),
-        // No machine that may come makes it possible.
+        // No machine that might be added makes it possible.
         Rejection::CannotFit { reason: reason @ Reason::Unsupported(_), .. } => {
             said(C::CannotFit).with_fix(reason.fix())
         }

@@ -9,7 +9,7 @@ use divvy_core::time::{Span, Time};
 
 use super::incoming::{bad, moment};
 
-/// All of them, the first to begin first.
+/// Returns all reservations, the first to begin first.
 pub(crate) fn all(state: &State) -> Vec<api::Reservation> {
     let mut kept: Vec<&Reservation> = state.reservations.iter().collect();
     kept.sort_by_key(|kept| (kept.from, kept.id));
@@ -34,7 +34,7 @@ pub(crate) fn one(state: &State, kept: &Reservation) -> api::Reservation {
     }
 }
 
-/// What someone did who made it: `drains n1:3`, `keeps n1 for vision`.
+/// Says what the reservation does: `drains n1:3`, `keeps n1 for vision`.
 pub(super) fn in_words(state: &State, kept: &Reservation) -> String {
     let on: Vec<String> = kept.parts.iter().flat_map(|part| words(state, part)).collect();
     match &kept.purpose {
@@ -43,7 +43,7 @@ pub(super) fn in_words(state: &State, kept: &Reservation) -> String {
     }
 }
 
-/// What is kept of a node, in words that name it again.
+/// Names what is kept of a node, in the form that requests use.
 fn words(state: &State, part: &Part) -> Vec<String> {
     let node = state.nodes.get(&part.node).map(|node| node.spec.name.clone()).unwrap_or_default();
     if part.devices.is_empty() {
@@ -53,7 +53,7 @@ fn words(state: &State, part: &Part) -> Vec<String> {
     devices.map(|device| format!("{node}:{}", device.spec.index)).collect()
 }
 
-/// The jobs on what is kept that it is not kept for.
+/// Returns the jobs on kept devices for which these are not kept.
 fn strangers(state: &State, kept: &Reservation) -> Vec<JobId> {
     let under = state.allocations.values().filter(|held| kept.is_under(&held.placement));
     let is_for = |job: &JobId| state.jobs.get(&job.number).is_some_and(|job| kept.is_for(&job.spec));
@@ -66,7 +66,7 @@ fn strangers(state: &State, kept: &Reservation) -> Vec<JobId> {
 /// How long a note may be, in characters.
 const LONGEST_NOTE: usize = 500;
 
-/// What a request asks to keep.
+/// Reads what a request wants to keep.
 pub(crate) fn wanted(asked: &api::Reserve, now: Time) -> Result<Reserve, api::Problem> {
     let what = match (asked.on.as_slice(), asked.gpus) {
         ([], Some(gpus)) => Wanted::Devices(gpus, asked.model.clone()),
@@ -86,7 +86,7 @@ pub(crate) fn wanted(asked: &api::Reserve, now: Time) -> Result<Reserve, api::Pr
         .as_ref()
         .map(|text| text.parse::<Span>().map_err(|error| bad("for", error)))
         .transpose()?;
-    // Counted from the moment that is named, also where that is over.
+    // Counted from the given moment, even if that has passed.
     let until = length.map(|length| begins + length);
     if begins < now && until.is_some_and(|until| until <= now) {
         let ago = until.map_or(Span(0), |until| now.since(until));

@@ -1,4 +1,4 @@
-//! Jobs as `ps` lists them: from the state while they are open, from history when they have ended.
+//! Jobs as `ps` lists them: open jobs from the state, ended jobs from history.
 
 use divvy_api as api;
 use divvy_core::explain;
@@ -10,19 +10,19 @@ use divvy_core::state::{Job, Run, State};
 
 use crate::store::kind_name;
 
-/// The state's word, as the API's.
+/// Returns a state as the API's word.
 pub(crate) fn job_state(state: JobState) -> api::JobState {
     api::JobState::from(state.name())
 }
 
-/// A reason in code and words.
+/// Returns a reason as code and text.
 pub(crate) fn reason(reason: &Reason) -> api::Reason {
     api::Reason { code: reason.code().to_owned(), text: reason.to_string() }
 }
 
-/// How an attempt ended.
+/// Returns how an attempt ended.
 pub(crate) fn last_end(end: &LastEnd) -> api::LastEnd {
-    // The core's enum is written in the API's words: `time_limit`.
+    // The core's enum has the API's words: `time_limit`.
     let cause = serde_json::to_value(end.cause).ok().and_then(|word| word.as_str().map(api::Cause::from));
     api::LastEnd {
         cause: cause.unwrap_or(api::Cause::Other("unknown".into())),
@@ -32,7 +32,7 @@ pub(crate) fn last_end(end: &LastEnd) -> api::LastEnd {
     }
 }
 
-/// A command line as one text, each word quoted where a shell would need it.
+/// Returns a command line as one text, with each word quoted where a shell needs it.
 pub(crate) fn command_line(argv: &[String]) -> String {
     let plain = |word: &str| {
         !word.is_empty() && word.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_./=:,@%+".contains(&b))
@@ -42,7 +42,7 @@ pub(crate) fn command_line(argv: &[String]) -> String {
     argv.iter().map(quoted).collect::<Vec<_>>().join(" ")
 }
 
-/// Program and arguments of the first role.
+/// Returns program and arguments of the first role.
 pub(crate) fn argv(job: &Job) -> Vec<String> {
     job.spec
         .gang
@@ -55,7 +55,7 @@ pub(crate) fn argv(job: &Job) -> Vec<String> {
         .unwrap_or_default()
 }
 
-/// A job (or member) that has not ended. `position` is its place among those that wait; `private` shows the command line.
+/// Returns a job (or member) that has not ended. `position` is its place among waiting jobs; `private` shows the command.
 pub(crate) fn open(
     state: &State,
     job: &Job,
@@ -65,7 +65,7 @@ pub(crate) fn open(
 ) -> api::Job {
     let spec = &job.spec;
     let (devices, nodes) = where_it_runs(state, run);
-    // Of a gang that grows and shrinks, and of a job that may have one number of devices or another, it says what it has while it runs.
+    // A gang that grows and shrinks, or a job that may have different numbers of devices, shows what it has while it runs.
     let varies = spec.gang.is_elastic() || spec.has_counts();
     let grown = Some(run).filter(|run| varies && run.is_active());
     let milli = grown.map(|run| run.placements.iter().map(|placement| placement.milli()).sum());
@@ -97,7 +97,7 @@ pub(crate) fn open(
     }
 }
 
-/// UUIDs and nodes of the placements, each node once.
+/// Returns UUIDs and nodes of the placements, each node once.
 pub(crate) fn where_it_runs(state: &State, run: &Run) -> (Vec<String>, Vec<String>) {
     let drawn = run.placements.iter().flat_map(|placement| &placement.devices);
     let devices =

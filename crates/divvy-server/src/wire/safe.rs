@@ -1,11 +1,11 @@
-//! Why nobody takes the place of a job that runs.
+//! Why no other job takes the place of a running job.
 
 use divvy_core::id::JobId;
 use divvy_core::model::queue::utc;
 use divvy_core::state::{Job, Run, State};
 use divvy_core::time::Span;
 
-/// In words, or nothing where others may, or where it is being stopped.
+/// Returns the reason in words; `None` where another job may take its place, or where it is being stopped.
 pub(super) fn why_safe(state: &State, job: &Job, (id, run): (JobId, &Run)) -> Option<String> {
     let policy = &state.policy;
     if run.stopping.is_some() {
@@ -31,7 +31,7 @@ pub(super) fn why_safe(state: &State, job: &Job, (id, run): (JobId, &Run)) -> Op
     Some(format!("it gave way before{until}{GUARANTEED}"))
 }
 
-/// Why other queues take nothing from it yet.
+/// Returns why other queues take nothing from the job yet.
 fn why_young(state: &State, run: &Run) -> Option<String> {
     let least = Some(Span(state.policy.min_runtime_ms)).filter(|least| least.0 > 0)?;
     let until = run.started_at.map(|started| started + least);
@@ -41,7 +41,7 @@ fn why_young(state: &State, run: &Run) -> Option<String> {
     })
 }
 
-/// What takes its place all the same.
+/// The exception: what takes the job's place all the same.
 const GUARANTEED: &str = ", save for what is guaranteed to another queue";
 
 #[cfg(test)]

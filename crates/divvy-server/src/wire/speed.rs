@@ -9,12 +9,12 @@ use divvy_core::model::pace::by_speed;
 
 use super::incoming::bad;
 
-/// Speeds are kept to a thousandth.
+/// Speeds are kept in thousandths.
 const MILLI: f64 = 1000.0;
-/// No model is a million times as fast as another.
+/// The greatest speed ratio: no model is a million times as fast as another.
 const MOST: f64 = 1e6;
 
-/// A way on each model that the job names with its speed, the fastest first; the ways that there are where it names none.
+/// Returns a way on each model for which the job gives a speed, the fastest first; the given ways where it gives none.
 pub(super) fn ways(job: &JobFile, ways: Vec<Alternative>, prefix: &str) -> Result<Vec<Alternative>, Problem> {
     let mut asks = ways.iter().filter_map(|way| way.devices.as_ref()).peekable();
     if job.speed.is_empty() || asks.peek().is_none() {

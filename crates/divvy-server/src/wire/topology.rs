@@ -1,4 +1,4 @@
-//! `topology` of a job file: where tasks must lie, and the devices of each.
+//! `topology` of a job file: where tasks must lie, and where the devices of each task must lie.
 
 use divvy_api::Problem;
 use divvy_api::types::{TopologyFile, TopologyFiles};
@@ -9,16 +9,16 @@ use divvy_core::model::topology::{INSIDE_A_NODE, Spread, TopologyAsk};
 
 use super::incoming::bad;
 
-/// What a job, or a role of it, says of topology.
+/// What a job or a role says about topology.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Said {
-    /// Of its tasks.
+    /// For its tasks.
     pub(super) tasks: Option<TopologyAsk>,
-    /// Of the devices of each task.
+    /// For the devices of each task.
     pub(super) devices: Option<IslandAsk>,
 }
 
-/// Reads what is said in a field.
+/// Reads a topology field.
 pub(super) fn said(files: Option<&TopologyFiles>, field: &str) -> Result<Said, Problem> {
     let mut said = Said::default();
     for file in files.map(TopologyFiles::levels).unwrap_or_default() {
@@ -43,7 +43,7 @@ pub(super) fn said(files: Option<&TopologyFiles>, field: &str) -> Result<Said, P
     Ok(said)
 }
 
-/// What the job says of its tasks holds for all its roles together.
+/// Builds the gang: what the job says about its tasks holds for all its roles together.
 pub(super) fn gang(mut roles: Vec<Role>, together: Option<TopologyAsk>, spread: Newer<Spread>) -> Group {
     match (roles.len(), roles.pop()) {
         (1, Some(mut only)) => {

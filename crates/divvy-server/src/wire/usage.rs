@@ -6,7 +6,7 @@ use divvy_core::time::Time;
 
 use crate::store::{GroupBy, Sums, Window, kind_name};
 
-/// One group's row.
+/// Returns the row of one group.
 pub(crate) fn row(by: &[GroupBy], group: &[String], sums: &Sums) -> api::Usage {
     let mut row = api::Usage {
         jobs: sums.jobs,
@@ -36,14 +36,14 @@ pub(crate) fn row(by: &[GroupBy], group: &[String], sums: &Sums) -> api::Usage {
     row
 }
 
-/// Of the GPU-hours held, as far as they were watched, those in which nothing was done. A device is watched as a whole, by samples:
-/// who holds a share of it held that part of them, and nobody more than he held.
+/// Returns the GPU-hours held in which nothing was done, as far as they were watched. Samples cover whole devices: a holder of a
+/// share counts that part of them, and never more than it held.
 fn idle_hours(sums: &Sums) -> f64 {
     let held_ms = sums.held_milli_ms / 1000.0;
     sums.idle_ms / sums.watched_ms * sums.watched_ms.min(held_ms) / 3.6e6
 }
 
-/// What attempts that run now have used so far, within a window, by groups.
+/// Returns what running attempts have used so far, within a window, by groups.
 pub(crate) fn running(state: &State, window: Window, by: &[GroupBy], now: Time) -> Vec<(Vec<String>, Sums)> {
     let mut groups: Vec<(Vec<String>, Sums)> = Vec::new();
     for job in state.jobs.values() {
@@ -59,7 +59,7 @@ pub(crate) fn running(state: &State, window: Window, by: &[GroupBy], now: Time) 
     groups
 }
 
-/// The device time that an attempt has held by a moment, in milli-GPU·ms: each of its tasks for as long as it had its devices.
+/// Returns the device time that an attempt has held up to a moment, in milli-GPU·ms: each task while it had its devices.
 pub(crate) fn held_milli_ms(state: &State, run: &Run, now: Time) -> i64 {
     let live = run.live.iter().filter_map(|id| state.allocations.get(id));
     let held = live.map(|held| held.placement.milli().saturating_mul(now.since(held.since).0));
@@ -72,7 +72,7 @@ fn so_far(state: &State, (job, run): (&Job, &Run), window: Window, now: Time) ->
     let first = run.attempt == 1;
     let waited = run.started_at.filter(|_| first).map(|at| at.since(job.submitted_at).0);
     (part > 0.0).then(|| Sums {
-        // An earlier attempt of it is in history already, and has counted the job.
+        // An earlier attempt of the job is in history already, and has counted it.
         jobs: u64::from(first),
         attempts: 1,
         held_milli_ms: held_milli_ms(state, run, now) as f64 * part,
@@ -96,13 +96,13 @@ fn key(job: &Job, run: &Run, by: &[GroupBy]) -> Vec<String> {
     by.iter().map(value).collect()
 }
 
-/// The day (UTC) of a moment: `2026-11-21`.
+/// Returns the day (UTC) of a moment: `2026-11-21`.
 pub(crate) fn day(at: Time) -> String {
     let moment = jiff::Timestamp::from_millisecond(at.0).unwrap_or_default();
     moment.to_zoned(jiff::tz::TimeZone::UTC).date().to_string()
 }
 
-/// Adds a group's sums to those that are there.
+/// Adds a group's sums to the existing groups.
 pub(crate) fn add(groups: &mut Vec<(Vec<String>, Sums)>, key: Vec<String>, sums: &Sums) {
     match groups.iter_mut().find(|(group, _)| *group == key) {
         Some((_, there)) => there.add(sums),

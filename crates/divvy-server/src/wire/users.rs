@@ -7,7 +7,7 @@ use divvy_core::plan::Entitlement;
 use divvy_core::snapshot::Snapshot;
 use divvy_core::state::State;
 
-/// What a queue gives each of its users, if it is divided among them; `jobs` are counted by others.
+/// Returns what each user of a divided queue is due and has. The caller counts `jobs`.
 pub(super) fn of_queue(
     state: &State,
     snapshot: &Snapshot,

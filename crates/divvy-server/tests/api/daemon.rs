@@ -30,7 +30,7 @@ pub(crate) struct Reply {
 }
 
 impl Daemon {
-    /// A pool of two pretended devices.
+    /// Starts a pool of two pretended devices.
     pub(crate) fn start() -> Self {
         let dir = tempfile::tempdir().unwrap();
         std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
@@ -39,7 +39,7 @@ impl Daemon {
         daemon
     }
 
-    /// A daemon on a state directory.
+    /// Starts a daemon on a state directory.
     pub(crate) fn on(state: &Path) -> Result<Self, RunError> {
         let settings =
             Settings { state: Some(state.to_owned()), gpus: "pretend:2xH100".into(), ..Settings::default() };
@@ -63,7 +63,7 @@ impl Daemon {
         ask(&self.socket(), "POST", path, &[], body.to_string().as_bytes())
     }
 
-    /// Submits a job and gives its id.
+    /// Submits a job and returns its id.
     pub(crate) fn submit(&self, job: Value) -> String {
         let reply = self.post("/v1/jobs", &submission(job));
         assert_eq!(reply.status, 201, "{reply:?}");
@@ -77,7 +77,7 @@ impl Daemon {
         waited
     }
 
-    /// Reads the log as a stream of events until one that is looked for.
+    /// Reads the log as a stream of events until the one looked for.
     pub(crate) fn events_until(&self, after: u64, found: impl Fn(&Value) -> bool) -> Vec<Value> {
         let mut stream = connect(&self.socket());
         write!(stream, "GET /v1/events HTTP/1.1\r\nhost: x\r\nlast-event-id: {after}\r\n\r\n").unwrap();
@@ -103,14 +103,14 @@ impl Daemon {
         }
     }
 
-    /// Ends the daemon and leaves its jobs.
+    /// Ends the daemon and leaves its jobs running.
     pub(crate) fn leave(&mut self) -> Stopped {
         let reply = self.post("/v1/shutdown", &json!({"mode": "leave"}));
         assert_eq!(reply.status, 200, "{reply:?}");
         self.ended()
     }
 
-    /// Waits for the daemon's end, which someone has begun.
+    /// Waits for the daemon's end, which has begun already.
     pub(crate) fn ended(&mut self) -> Stopped {
         self.thread.take().unwrap().join().unwrap().unwrap()
     }
@@ -134,7 +134,7 @@ impl Reply {
         String::from_utf8_lossy(&self.body).into_owned()
     }
 
-    /// The stable code of a problem.
+    /// Returns the stable code of a problem.
     pub(crate) fn code(&self) -> String {
         assert!(self.head.contains("application/problem+json"), "{self:?}");
         let problem = self.json();
@@ -143,10 +143,10 @@ impl Reply {
     }
 }
 
-/// A job with what the submitting shell adds. Its output is kept by the pool unless the job names a file.
+/// Returns a job with what the submitting shell adds. The pool keeps its output unless the job names a file.
 pub(crate) fn submission(mut job: Value) -> Value {
     if job.get("log").is_none() {
-        // A folder that nobody can write: the output falls to the state directory.
+        // A folder in which nobody can write: the output goes to the state directory.
         job["log"] = json!("/proc/divvy-%j.out");
     }
     json!({"job": job, "directory": "/tmp", "environment": {"PATH": "/usr/bin:/bin", "TOKEN": "s3cret-value"}})
@@ -158,7 +158,7 @@ pub(crate) fn connect(socket: &Path) -> UnixStream {
     stream
 }
 
-/// One request, and the whole answer.
+/// Sends one request and returns the whole answer.
 pub(crate) fn ask(socket: &Path, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Reply {
     let mut stream = connect(socket);
     let mut head = format!(
@@ -174,7 +174,7 @@ pub(crate) fn ask(socket: &Path, method: &str, path: &str, headers: &[(&str, &st
     read_reply(&mut stream)
 }
 
-/// The whole answer, until the daemon closes.
+/// Reads the whole answer, until the daemon closes.
 pub(crate) fn read_reply(stream: &mut UnixStream) -> Reply {
     let mut bytes = Vec::new();
     stream.read_to_end(&mut bytes).unwrap();

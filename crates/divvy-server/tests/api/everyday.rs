@@ -182,7 +182,7 @@ fn jobs_are_held_released_and_cancelled() {
     assert_eq!(daemon.post("/v1/jobs/x/cancel", &json!({})).code(), "bad-spec");
 }
 
-/// What a job says of itself that does not change with its state.
+/// Returns the parts of a job's details that do not change with its state.
 fn wanted(detail: &Value) -> Vec<Value> {
     let keys = [
         "argv",
@@ -335,7 +335,7 @@ fn no_secret_leaves_its_file() {
     assert!(kept.contains("s3cret-value"));
     let looks = ["/v1/jobs", "/v1/jobs/1", "/v1/jobs/1/explain", "/v1/pool", "/v1/history?by=name"];
     for path in looks {
-        // The command line is the user's own; the value in it is theirs to see. Nothing else may bring it.
+        // The command line is the user's own; they may see the value in it. It may appear nowhere else.
         let text =
             daemon.get(path).text().replace("test $TOKEN = s3cret-value && test $MINE = s3cret-value", "");
         assert!(!text.contains("s3cret-value"), "{path}: {text}");

@@ -1,4 +1,4 @@
-//! What must not hurt: hostile clients, a full disk, restarts, a second daemon.
+//! What must do no harm: hostile clients, a full disk, restarts, a second daemon.
 
 use std::io::{Read, Write};
 use std::time::{Duration, Instant};
@@ -96,7 +96,7 @@ fn hostile_bytes_and_a_thousand_idle_connections_do_no_harm() {
 fn a_slow_client_holds_up_nobody() {
     let daemon = Daemon::start();
     let big = daemon.submit(json!({"command": "head -c 50000000 /dev/zero"}));
-    // One asks for all of it and reads nothing, one for all events, one sends half a request.
+    // One client asks for all output and reads nothing, one asks for all events, one sends half a request.
     let mut output = connect(&daemon.socket());
     write!(output, "GET /v1/jobs/{big}/output?follow=true HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
     let mut events = connect(&daemon.socket());
@@ -114,7 +114,7 @@ fn a_body_that_nobody_reads_breaks_no_connection() {
     let mut stream = connect(&daemon.socket());
     let head = "POST /v1/jobs/9/cancel HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: 2\r\n\r\n";
     stream.write_all(head.as_bytes()).unwrap();
-    // The daemon has read the head by the time it has answered someone who came later.
+    // The daemon has read the head by the time it answers a later client.
     assert_eq!(daemon.get("/v1/pool").status, 200);
     stream.write_all(b"{}").unwrap();
     assert_eq!(read_reply(&mut stream).code(), "no-such-job");
@@ -178,7 +178,7 @@ fn a_full_disk_refuses_submissions_and_the_pool_recovers_by_itself() {
     while file.write_all(&[0]).is_ok() {}
     drop(file);
     let refused = loop {
-        // What SQLite has set aside may take one or two more.
+        // Space that SQLite has reserved may take one or two more.
         let reply = daemon.post("/v1/jobs", &submission(json!({"command": "true"})));
         if reply.status != 201 {
             break reply;
@@ -215,6 +215,6 @@ fn a_stream_ends_at_once_when_its_job_does() {
         })
         .collect();
     times.sort();
-    // Far above what it takes (10 ms or so), far below any timer.
+    // Far above what it takes (about 10 ms), far below any timer.
     assert!(times[10] < Duration::from_millis(250), "{times:?}");
 }

@@ -1,6 +1,6 @@
-//! The daemon as its clients meet it: real sockets, real processes, pretended devices.
+//! The daemon as its clients see it: real sockets, real processes, pretended devices.
 //!
-//! This program is its own supervisor, as `divvy` is: so it has no harness but a list of sentences.
+//! This program is its own supervisor, as `divvy` is. So it has no test harness, only a list of sentences.
 
 #![allow(
     clippy::unwrap_used,
@@ -19,7 +19,7 @@ mod small_disk;
 use std::panic::catch_unwind;
 use std::process::ExitCode;
 
-/// A test: its sentence and what it does.
+/// A test: a sentence, and the function that checks it.
 pub(crate) type Sentence = (&'static str, fn());
 
 fn main() -> ExitCode {

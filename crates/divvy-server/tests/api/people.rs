@@ -1,4 +1,4 @@
-//! Users and what they may do to each other: nothing.
+//! Users, and that they can do nothing to each other.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -30,7 +30,7 @@ fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Does something on a thread that is another user for the kernel.
+/// Runs something on a thread that the kernel takes for another user's.
 fn as_nobody<T: Send>(act: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| {
         let thread = scope.spawn(|| {

@@ -133,7 +133,7 @@ unsafe extern "C" fn nvmlDeviceGetPowerUsage(device: Handle, out: *mut c_uint) -
     })
 }
 
-/// The highest clock of a kind, of which that of the memory (2) is the only one told.
+/// The highest clock of a kind; only that of the memory (2) is reported.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlDeviceGetMaxClockInfo(device: Handle, kind: c_uint, out: *mut c_uint) -> c_uint {
     on(device, None, |_, device| {
@@ -172,7 +172,7 @@ pub(super) fn pci_info(pci: Pci) -> PciInfo {
     }
 }
 
-/// Answers for coherent devices, whose memory is a node of its own; none of the described ones is.
+/// Answers for coherent devices, whose memory is a node of its own; no described device is one.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlDeviceGetNumaNodeId(device: Handle, _out: *mut c_uint) -> c_uint {
     on(device, None, |_, _| Err(Code::NotSupported))

@@ -1,4 +1,4 @@
-//! Event sets: Xids as they are added to the description.
+//! Event sets: they deliver Xids as these are added to the description.
 
 use std::ffi::{c_uint, c_ulonglong};
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use crate::abi::{Code, EVENT_XID, EventV1, EventV2, Handle, NO_INSTANCE, SUCCESS
 use crate::machine::Ability;
 use crate::world::{Watch, World, call};
 
-/// How often the description is looked at while a caller waits.
+/// How often the description is read while a caller waits.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 #[unsafe(no_mangle)]
@@ -73,7 +73,7 @@ unsafe extern "C" fn nvmlEventSetWait_v2(set: Handle, out: *mut EventV2, timeout
     })
 }
 
-/// Waits for an event without keeping other calls waiting.
+/// Waits for an event without blocking other calls.
 fn wait(set: Handle, timeout_ms: c_uint, deliver: impl Fn(Handle, u64) -> Result<(), Code>) -> c_uint {
     let deadline = Instant::now() + Duration::from_millis(u64::from(timeout_ms));
     loop {
@@ -101,7 +101,7 @@ fn next(world: &mut World, set: usize) -> Result<Option<(Handle, u64)>, Code> {
     for watch in watches {
         let device =
             machine.devices.iter().find(|device| device.uuid == watch.uuid).ok_or(Code::GpuIsLost)?;
-        // A shorter list is a new one, of which nothing has been delivered.
+        // A shorter list is a new list, from which nothing has been delivered.
         watch.seen = if watch.seen > device.xids.len() { 0 } else { watch.seen };
         if let Some(xid) = device.xids.get(watch.seen).filter(|_| watch.types & EVENT_XID != 0) {
             watch.seen += 1;

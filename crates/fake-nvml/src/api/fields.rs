@@ -1,4 +1,4 @@
-//! Values that are asked for by number, several in one call.
+//! Values that are requested by number, several in one call.
 
 use std::ffi::{c_int, c_uint};
 

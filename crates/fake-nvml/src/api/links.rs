@@ -7,13 +7,13 @@ use crate::abi::{Code, Handle, MOST_LINKS, PciInfo};
 use crate::machine::{Device, End, Pci};
 use crate::world::call;
 
-/// The address of the switch at which all links to a switch end.
+/// The address of the switch at which all switch links end.
 const SWITCH: Pci = Pci { domain: 0, bus: 0x05, device: 0 };
 
-/// Versions that `nvmlDeviceGetNvLinkVersion` tells: that of Hopper.
+/// The version that `nvmlDeviceGetNvLinkVersion` returns: that of Hopper.
 const LINK_VERSION: u32 = 4;
 
-/// Runs a call on a link: `None` for one that is there and leads nowhere.
+/// Runs a call on a link; `None` for a link that exists but leads nowhere.
 fn on(device: Handle, link: c_uint, act: impl FnOnce(Option<End>, &[Device]) -> Result<(), Code>) -> c_uint {
     call(|world| {
         let (number, device) = world.device(device)?;

@@ -23,15 +23,15 @@ fn second(process: &Process) -> ProcessV2 {
     }
 }
 
-/// What a list is asked for: by whom, of which kind (`None`: of a kind that no process has), and in which layout.
+/// A request for a list: the device, the kind of processes (`None`: a kind that no process has), and the layout.
 struct Asked<T> {
     device: Handle,
     kind: Option<Kind>,
     layout: fn(&Process) -> T,
 }
 
-/// Lists processes as NVML does: `count` says how much room there is and then how many there are; too little room,
-/// which is how callers ask for the number, is an error.
+/// Lists processes as NVML does: `count` has the room on entry and the number of processes on return. Too little
+/// room, which is how callers ask for the number, is an error.
 ///
 /// # Safety
 /// `count` is null or points to a number, and `out` is null or has room for that many.

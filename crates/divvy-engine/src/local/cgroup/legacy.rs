@@ -9,10 +9,10 @@ use super::{Group, Limits, Mount, Parents, set};
 
 /// The period in which a quota of processor time is counted, in µs; the kernel's own default.
 const PERIOD_US: i64 = 100_000;
-/// The least quota that the kernel takes, in µs.
+/// The lowest quota that the kernel accepts, in µs.
 const LEAST_QUOTA_US: i64 = 1000;
 
-/// Makes the pool's parents below the groups that the daemon itself is in, so that its limits hold for its jobs too.
+/// Makes the pool's parents below the daemon's own groups, so that the daemon's limits hold for its jobs too.
 pub(super) fn find(mounts: &str, own: &str, name: &str) -> Option<Parents> {
     let parent = |controller: &str| {
         let (mount, own) = Mount::find(mounts, own, "cgroup", controller)?;
@@ -63,7 +63,7 @@ fn group(parent: &Path, allocation: AllocationId) -> Result<PathBuf, String> {
     let directory = parent.join(allocation.to_string());
     // Left over from a crash, with the old limits and counters: an empty one goes, a full one is someone's.
     let _ = fs::remove_dir(&directory);
-    // With the parent, should somebody have tidied it away while it was empty.
+    // Makes the parent too, in case somebody removed it while it was empty.
     fs::create_dir_all(&directory).map_err(|error| format!("making {}: {error}", directory.display()))?;
     Ok(directory)
 }
@@ -90,7 +90,7 @@ fn limit_memory(directory: &Path, bytes: i64) -> Result<(), String> {
 }
 
 fn limit_cpu(directory: &Path, limits: &Limits) -> Result<(), String> {
-    // The kernel's usual group has 1024; it takes no fewer than 2.
+    // The kernel's default group has 1024 shares; the minimum is 2.
     let shares = (limits.cpu_milli.saturating_mul(1024) / 1000).clamp(2, 262_144);
     set(directory, "cpu.shares", &shares.to_string())?;
     if !limits.cpu_is_ceiling {

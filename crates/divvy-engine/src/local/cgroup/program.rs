@@ -13,7 +13,7 @@ const PROG_LOAD: libc::c_long = 5;
 const PROG_ATTACH: libc::c_long = 8;
 const PROG_TYPE_CGROUP_DEVICE: u32 = 15;
 const ATTACH_TYPE_CGROUP_DEVICE: u32 = 6;
-/// Programs of the groups above and below go on having their say.
+/// Programs of the groups above and below stay in effect.
 const ALLOW_MULTI: u32 = 2;
 const DEVICE_IS_CHARACTER: i32 = 2;
 

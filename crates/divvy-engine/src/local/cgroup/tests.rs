@@ -59,7 +59,7 @@ fn version_1_keeps_a_task_to_its_devices() {
         return println!("no control groups of version 1 here");
     }
     assert_devices_are_restricted(|limits| parents.make(AllocationId(1), limits));
-    // Tidied away by somebody, it is made again.
+    // If somebody removed the parent, it is made again.
     parents.remove();
     assert_devices_are_restricted(|limits| parents.make(AllocationId(2), limits));
     parents.remove();

@@ -10,7 +10,7 @@ use super::{Group, Limits, Mount, Parents, program, set};
 /// The controllers that are wanted below the parent.
 const WANTED: [&str; 2] = ["memory", "cpu"];
 
-/// Makes the pool's parent where its groups can have controllers; failing that, where groups can be made at all.
+/// Makes the pool's parent where its groups can have controllers, or else where groups can be made at all.
 ///
 /// Tried in turn: the daemon's own group (a unit with `Delegate=yes`), those above it as far as they may be written
 /// (a user's delegated subtree), and for root the top.
@@ -64,7 +64,7 @@ fn step_aside(own: &Path) -> Option<()> {
 
 fn enable(directory: &Path) {
     for controller in WANTED {
-        // Each by itself: one that is not available must not keep the other out.
+        // One by one: a controller that is not available must not keep the other out.
         let _ = fs::write(directory.join("cgroup.subtree_control"), format!("+{controller}"));
     }
 }
@@ -122,13 +122,13 @@ fn limit_memory(directory: &Path, bytes: i64) -> Result<(), String> {
 }
 
 fn limit_cpu(directory: &Path, limits: &Limits) -> Result<(), String> {
-    // The kernel's usual weight, 100, for a core.
+    // The kernel's default weight, 100, for each core.
     let weight = (limits.cpu_milli / 10).clamp(1, 10_000);
     set(directory, "cpu.weight", &weight.to_string())?;
     if !limits.cpu_is_ceiling {
         return Ok(());
     }
-    // In the kernel's usual period of 100 ms; it takes no quota below 1 ms.
+    // In the kernel's default period of 100 ms; it takes no quota below 1 ms.
     let quota_us = limits.cpu_milli.saturating_mul(100).max(1000);
     set(directory, "cpu.max", &format!("{quota_us} 100000"))
 }

@@ -70,7 +70,7 @@ pub fn change(id: &str, verb: &str) -> String {
 pub const API_HEADER: &str = "x-divvy-api";
 /// Carries the client's key for a submission: the same key submits once.
 pub const IDEMPOTENCY_KEY: &str = "idempotency-key";
-/// Carries the offset behind the bytes of an answer to `output`, or in front of them when following.
+/// Carries the offset of the first byte of an answer to `output`.
 pub const OFFSET: &str = "x-divvy-offset";
 /// The media type of attach frames.
 pub const ATTACH_TYPE: &str = "application/vnd.divvy.attach";

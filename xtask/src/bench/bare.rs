@@ -77,7 +77,7 @@ fn on_every_cpu(bench: &Bench, rounds: usize) -> Result<f64> {
     Ok((loops * rounds) as f64 / begun.elapsed().as_secs_f64())
 }
 
-/// How many flushes the disks of this machine have done since it started; `None` where the kernel does not say.
+/// How many flushes the busiest disk of this machine has done since it started; `None` where the kernel does not say.
 pub(super) fn flushes() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/diskstats").ok()?;
     let counts = text.lines().filter_map(|line| line.split_whitespace().nth(18)?.parse::<u64>().ok());

@@ -5,8 +5,7 @@ use std::collections::BTreeSet;
 use super::{Finding, Tree};
 use crate::metadata::{Metadata, Package};
 
-/// What each crate may depend on. The simulator and what is learned from history have their lines already, so that
-/// they start inside the fence.
+/// What each crate may depend on.
 const ALLOWED: &[(&str, &[&str])] = &[
     ("divvy-core", &[]),
     ("divvy-api", &[]),

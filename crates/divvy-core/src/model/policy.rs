@@ -208,7 +208,7 @@ pub struct Policy {
     /// Changes of a running job's place in the order take effect at multiples of this much of its progress.
     #[serde(alias = "step", deserialize_with = "span_ms")]
     pub step_ms: i64,
-    /// The grace before the rest of a broken gang is killed, in milliseconds, where the job says nothing.
+    /// The grace before the rest of a broken gang is killed, in milliseconds: the job's own grace, but at most this.
     #[serde(alias = "broken_gang_grace", deserialize_with = "span_ms")]
     pub broken_gang_grace_ms: i64,
     /// How nodes and devices are chosen among those that fit.

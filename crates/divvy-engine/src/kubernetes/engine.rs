@@ -252,7 +252,7 @@ impl KubernetesEngine {
         news
     }
 
-    /// What happened to queues since the last call, in order: `None` where those that follow are all.
+    /// What happened to queues since the last call, in order: after [`QueueNews::Anew`] follow all that there are.
     pub fn queue_news(&mut self) -> Vec<QueueNews> {
         let news = std::mem::take(&mut self.queues).into_iter().flat_map(|change| match change {
             Change::All(all) => std::iter::once(QueueNews::Anew)

@@ -181,7 +181,7 @@ fn await_end(processes: &[Seen]) {
     }
 }
 
-/// Returns whether the directory's path can be an entry of an environment.
+/// Returns the path of a record's directory as it stands in the environment of its tasks.
 pub(crate) fn record_name(directory: &Path) -> String {
     directory.to_string_lossy().into_owned()
 }

@@ -1,5 +1,6 @@
 //! Lists jobs, a page at a time: open jobs from the state and ended jobs from history, in one order by id.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -26,7 +27,7 @@ struct Wanted {
     limit: usize,
 }
 
-/// Lists jobs by rising id. An array gives one row per member.
+/// Lists jobs by rising id, or by falling id with `newest`. An array gives one row per member.
 #[utoipa::path(get, path = paths::JOBS, tag = "jobs", params(JobsQuery),
     responses((status = 200, body = Page<Job>), (status = 400, body = Problem, content_type = paths::PROBLEM_TYPE)))]
 pub(super) async fn list(
@@ -38,7 +39,7 @@ pub(super) async fn list(
     // Open jobs first: a job that ends in between is then in history, too, and is dropped there.
     let mut rows = if wanted.with_open { open(&pool, &caller, &wanted).await } else { Vec::new() };
     if wanted.with_ended {
-        rows = merged(rows, ended(&pool, &caller, &wanted).await?);
+        rows = merged(rows, ended(&pool, &caller, &wanted).await?, wanted.ended.newest);
     }
     let more = rows.len() > wanted.limit;
     rows.truncate(wanted.limit);
@@ -69,6 +70,7 @@ fn understood(query: &JobsQuery) -> Result<Wanted, Problem> {
         user: query.user.clone(),
         queue: query.queue.clone(),
         states,
+        newest: query.newest,
     };
     Ok(Wanted { ended, with_open, with_ended, limit })
 }
@@ -78,20 +80,23 @@ type Row = (JobId, Job);
 async fn open(pool: &Pool, caller: &Caller, wanted: &Wanted) -> Vec<Row> {
     let controller = pool.controller.read().await;
     let (state, places) = (controller.state(), pool.places.of(controller.snapshot(), controller.position()));
-    let first = wanted.ended.job.or(wanted.ended.after).map_or(0, |id| id.number);
-    let last = wanted.ended.job.map_or(u64::MAX, |job| job.number);
+    let (after, newest) = (wanted.ended.after.map(|id| id.number), wanted.ended.newest);
+    let only = wanted.ended.job.map(|id| id.number);
+    let first = only.or(after.filter(|_| !newest)).unwrap_or(0);
+    let last = only.or(after.filter(|_| newest)).unwrap_or(u64::MAX);
+    let mut jobs = state.jobs.range(first..=last).map(|(_, job)| job);
     let mut rows = Vec::new();
-    if first > last {
-        return rows;
-    }
-    for job in state.jobs.range(first..=last).map(|(_, job)| job).filter(|job| fits(job, &wanted.ended)) {
+    while let Some(job) = if newest { jobs.next_back() } else { jobs.next() } {
+        if rows.len() > wanted.limit {
+            break;
+        }
+        if !fits(job, &wanted.ended) {
+            continue;
+        }
         members(job, wanted, &mut rows, |id, run| {
             let position = (!run.is_active()).then(|| places.get(&job.number).copied()).flatten();
             row::open(state, job, (id, run), position, pool.may_see(&caller.0, job.owner.uid))
         });
-        if rows.len() > wanted.limit {
-            break;
-        }
     }
     rows
 }
@@ -107,11 +112,18 @@ fn members(
     rows: &mut Vec<Row>,
     make: impl Fn(JobId, &divvy_core::state::Run) -> Job,
 ) {
-    let behind = |id: &JobId| wanted.ended.after.is_none_or(|after| *id > after);
+    let newest = wanted.ended.newest;
+    let behind =
+        |id: &JobId| wanted.ended.after.is_none_or(|after| if newest { *id < after } else { *id > after });
     let meant =
         |id: &JobId| wanted.ended.job.is_none_or(|job| job.member.is_none() || job.member == id.member);
     let ids = job.open_members().map(|member| JobId { number: job.number, member });
-    for id in ids.filter(behind).filter(meant) {
+    let ids = ids.filter(behind).filter(meant);
+    let ids: Box<dyn Iterator<Item = JobId>> = match newest {
+        true => Box::new(ids.collect::<Vec<_>>().into_iter().rev()),
+        false => Box::new(ids),
+    };
+    for id in ids {
         let Some(run) = job.run(id.member) else { continue };
         if wanted.ended.states.is_empty() || wanted.ended.states.iter().any(|word| word == run.state.name()) {
             rows.push((id, make(id, &run)));
@@ -133,11 +145,14 @@ async fn ended(pool: &Arc<Pool>, caller: &Caller, wanted: &Wanted) -> Result<Vec
 }
 
 /// Merges both in one order. An open row hides the row of its end a moment later.
-fn merged(open: Vec<Row>, ended: Vec<Row>) -> Vec<Row> {
+fn merged(open: Vec<Row>, ended: Vec<Row>, newest: bool) -> Vec<Row> {
     let mut all = open;
     all.extend(ended);
     // Stable, so that the open row comes first of the two.
-    all.sort_by_key(|(id, _)| *id);
+    match newest {
+        true => all.sort_by_key(|(id, _)| Reverse(*id)),
+        false => all.sort_by_key(|(id, _)| *id),
+    }
     all.dedup_by_key(|(id, _)| *id);
     all
 }

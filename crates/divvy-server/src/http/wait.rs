@@ -100,7 +100,8 @@ async fn open_state(pool: &Pool, id: JobId) -> Option<JobState> {
     let job = controller.state().jobs.get(&id.number)?;
     match (&job.runs, id.member) {
         (Runs::Array(array), None) => {
-            Some(array.touched.values().map(|run| run.state).max().unwrap_or(JobState::Pending))
+            let fresh = if array.held.is_some() { JobState::Held } else { JobState::Pending };
+            Some(array.touched.values().map(|run| run.state).max().unwrap_or(fresh))
         }
         (_, member) => job.run(member).map(|run| run.state),
     }

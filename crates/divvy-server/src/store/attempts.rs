@@ -61,10 +61,10 @@ pub(crate) fn insert(db: &Connection, position: Position, attempt: &Attempt) -> 
     db.prepare_cached(sql)?.execute(row).map(|_| ())
 }
 
-/// Which jobs of the past to list: jobs that are over, by rising id.
+/// Which jobs of the past to list: jobs that are over, by rising id, or by falling id with `newest`.
 #[derive(Clone, Debug, Default)]
 pub struct EndedJobs {
-    /// Only jobs after this one.
+    /// Only jobs after this one in the order of the list.
     pub after: Option<JobId>,
     /// Only this job, or the members of this array.
     pub job: Option<JobId>,
@@ -74,6 +74,8 @@ pub struct EndedJobs {
     pub queue: Option<String>,
     /// Only jobs that ended in one of these states; empty for all.
     pub states: Vec<String>,
+    /// Whether the newest come first.
+    pub newest: bool,
 }
 
 /// Reads at most `limit` of these jobs: the last attempt of each.
@@ -86,7 +88,8 @@ pub(crate) fn ended(db: &Connection, wanted: &EndedJobs, limit: usize) -> rusqli
         values.extend(with);
     };
     if let Some(after) = wanted.after {
-        only("(number, member) > (?, ?)", vec![sql_number(after.number).into(), member_column(after).into()]);
+        let is_behind = if wanted.newest { "(number, member) < (?, ?)" } else { "(number, member) > (?, ?)" };
+        only(is_behind, vec![sql_number(after.number).into(), member_column(after).into()]);
     }
     if let Some(job) = wanted.job {
         only("number = ?", vec![sql_number(job.number).into()]);
@@ -106,7 +109,10 @@ pub(crate) fn ended(db: &Connection, wanted: &EndedJobs, limit: usize) -> rusqli
             wanted.states.iter().map(|state| state.clone().into()).collect(),
         );
     }
-    sql.push_str(" ORDER BY number, member LIMIT ?");
+    sql.push_str(match wanted.newest {
+        true => " ORDER BY number DESC, member DESC LIMIT ?",
+        false => " ORDER BY number, member LIMIT ?",
+    });
     values.push(Value::Integer(i64::try_from(limit).unwrap_or(i64::MAX)));
     let mut statement = db.prepare(&sql)?;
     let rows = statement.query_map(params_from_iter(values), read)?;

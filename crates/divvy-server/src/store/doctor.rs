@@ -1,4 +1,4 @@
-//! Checks a log that may be damaged, and cuts it where it stops being good. No daemon may be running.
+//! Checks a log that may be damaged, and cuts it where it stops being good. To repair one, no daemon may be running.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -102,7 +102,7 @@ impl Reader {
         Ok(Position(last.and_then(|last| u64::try_from(last).ok()).unwrap_or(0)))
     }
 
-    /// Returns jobs that are over, by rising id, at most `limit`.
+    /// Returns jobs that are over, at most `limit`, in the order that is asked for.
     pub fn ended(&self, wanted: &EndedJobs, limit: usize) -> Result<Vec<Attempt>, StoreError> {
         self.with(|db| attempts::ended(db, wanted, limit))
     }

@@ -219,7 +219,7 @@ fn settings(queue: &Queue) -> BTreeMap<String, String> {
     said
 }
 
-/// The budget in words: `2000 GPU-hours a week`, and what is carried.
+/// The budget in words: `2000 GPU-hours every week`, and what is carried.
 fn budget_text(budget: &Budget) -> String {
     let hours = |milli| shown(&Resource::Any, milli);
     let carried = match budget.carry_milli {

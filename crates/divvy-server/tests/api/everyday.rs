@@ -134,23 +134,27 @@ fn listings_come_in_pages_that_lose_and_repeat_nothing() {
     daemon.wait("1");
     daemon.submit(json!({"command": "true", "array": "0-4", "hold": true}));
     daemon.submit(json!({"command": "true", "hold": true}));
-    let (mut after, mut ids) = (String::new(), Vec::new());
-    loop {
-        let page = daemon.get(&format!("/v1/jobs?all=true&limit=4{after}")).json();
-        ids.extend(
-            page["items"].as_array().unwrap().iter().map(|row| row["id"].as_str().unwrap().to_owned()),
-        );
-        match page["next"].as_str() {
-            Some(next) => after = format!("&after={next}"),
-            None => break,
+    let listed = |query: &str| {
+        let (mut after, mut ids) = (String::new(), Vec::new());
+        loop {
+            let page = daemon.get(&format!("/v1/jobs?all=true&limit=4{query}{after}")).json();
+            ids.extend(
+                page["items"].as_array().unwrap().iter().map(|row| row["id"].as_str().unwrap().to_owned()),
+            );
+            match page["next"].as_str() {
+                Some(next) => after = format!("&after={next}"),
+                None => return ids,
+            }
         }
-    }
-    let expected: Vec<String> = (0..7)
+    };
+    let mut expected: Vec<String> = (0..7)
         .map(|n| format!("1_{n}"))
         .chain((0..5).map(|n| format!("2_{n}")))
         .chain(["3".to_owned()])
         .collect();
-    assert_eq!(ids, expected);
+    assert_eq!(listed(""), expected);
+    expected.reverse();
+    assert_eq!(listed("&newest=true"), expected);
     let count =
         |query: &str| daemon.get(&format!("/v1/jobs?{query}")).json()["items"].as_array().unwrap().len();
     assert_eq!(

@@ -109,7 +109,7 @@ pub(crate) fn look(format: Format) -> Look {
     Look { colour: terminal && colour_wanted(), width, wide: format == Format::Wide, now_ms: now_ms() }
 }
 
-/// `NO_COLOR` in any form, or a terminal that cannot, means no colour.
+/// Returns whether colour is wanted: not with a `NO_COLOR` that is not empty, and not with `TERM=dumb`.
 pub(crate) fn colour_wanted() -> bool {
     let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     let dumb = std::env::var_os("TERM").is_some_and(|value| value == "dumb");

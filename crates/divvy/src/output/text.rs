@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 /// Escapes whatever in a text could move the cursor, change colours or reorder what is read: control characters,
-/// characters that change the direction of writing, and spaces other than ` `.
+/// characters that change the direction of writing, and characters without a width.
 pub(crate) fn plain(text: &str) -> Cow<'_, str> {
     if !text.chars().any(is_hostile) {
         return Cow::Borrowed(text);

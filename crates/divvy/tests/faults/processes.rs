@@ -61,7 +61,6 @@ fn a_job_that_ignores_the_stop_signal_is_killed_when_its_grace_is_over() {
 #[test]
 fn a_job_may_write_a_gigabyte_and_nobody_has_to_read_it() {
     let site = Site::start();
-    // Kept by the pool, which bounds what it keeps; what a job's own file takes is its user's business.
     let said = site.divvy([
         "run",
         "-g",

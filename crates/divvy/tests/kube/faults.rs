@@ -32,7 +32,8 @@ fn placed_of(site: &Site, gang: &str) -> usize {
     site.places().iter().filter(|(name, node)| name.starts_with(&begin) && !node.is_empty()).count()
 }
 
-/// Moments at which it is killed, in milliseconds after it has begun to lead: all there is between the lists and the last binding.
+/// When it is killed: at least and at most so many milliseconds after it has begun to lead, in so many rounds. That is all there is
+/// between the lists and the last binding.
 const MOMENTS: [u64; 3] = [0, 1500, 3];
 
 #[test]

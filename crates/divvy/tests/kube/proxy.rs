@@ -1,5 +1,5 @@
-//! A bad network between a scheduler and the real API server: it loses, delays and refuses some of what passes. What it does not
-//! refuse itself is answered by the server.
+//! A bad network between a scheduler and the real API server: it loses, delays and refuses some of what passes. The server
+//! answers what it does not refuse, cut or lose.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};

@@ -210,7 +210,7 @@ impl<'a> Sweep<'a> {
         }
     }
 
-    /// A denial is over: it counts if it ended within what is measured.
+    /// A denial is over: the part of it within what is measured counts.
     fn close(&mut self, leaf: usize, at_s: i64) {
         let Some(since_s) = self.denied_since_s[leaf].take() else { return };
         let lasted_s = at_s.min(self.measured.to_s) - since_s.max(self.measured.from_s);

@@ -26,7 +26,7 @@ pub(super) struct Load {
     client: Client,
 }
 
-/// Who waits, as far as it matters here.
+/// An object of a list, as far as it matters here.
 #[derive(Clone, Deserialize)]
 struct Named {
     metadata: Meta,

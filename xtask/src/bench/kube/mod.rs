@@ -164,7 +164,7 @@ fn start(cluster: &Cluster, contender: Contender, program: &Path) -> Result<Opti
 }
 
 /// The CPU time of whatever gives nodes, in seconds. The loop that decides nothing lives in this program, beside the watch: it has
-/// no figure of its own.
+/// no figure of its own. That of kube-scheduler is counted with its cluster.
 fn own_cpu_s(contender: Contender, own: Option<&Child>) -> Result<f64> {
     match (contender, own) {
         (Contender::Divvy, Some(own)) => process::spent_s(own.id()),

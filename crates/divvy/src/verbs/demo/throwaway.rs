@@ -156,7 +156,7 @@ impl Drop for Daemon {
     }
 }
 
-/// `8 pretended GPUs (h100)`
+/// Describes the GPUs of the pool: `8 PRETENDED GPUs (h100)`.
 fn described(gpus: &[Gpu]) -> String {
     let pretended = gpus.iter().any(|gpu| gpu.source == "pretend");
     let mut models: Vec<&str> = gpus.iter().map(|gpu| gpu.model.as_str()).collect();

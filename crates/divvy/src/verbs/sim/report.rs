@@ -198,7 +198,7 @@ impl Report<'_> {
         lines
     }
 
-    /// How many jobs were ended before their work was done, and what that means for one of them.
+    /// Names the first job that was ended before its work was done, and what it had done by then.
     fn cut_line(&self) -> Option<String> {
         let first = self.outcome.first_cut.as_ref()?;
         let [did, needs] = [first.worked_s, first.duration_s].map(|s| seconds(s as f64));

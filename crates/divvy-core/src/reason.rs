@@ -418,6 +418,7 @@ impl Reason {
             Reason::GangIncomplete(_) => "wait for running jobs to end, or ask for fewer tasks".into(),
             Reason::InLine => "wait for the jobs before it, or have the pool's order made less strict".into(),
             Reason::Reserved(owner) => ends_before(*owner),
+            Reason::Promised(1) => "wait a moment: it starts when that task has stopped".into(),
             Reason::Promised(_) => "wait a moment: it starts when they have stopped".into(),
             Reason::Unsupported(_) => "submit it without that".into(),
             Reason::NoNodeChosen(_) => "ask for labels that nodes have, and put up with their taints".into(),

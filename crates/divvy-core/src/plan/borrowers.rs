@@ -1,6 +1,6 @@
-//! Part of phase 5, reserve: who waits since other queues keep unused devices for themselves waits for a number, not for nodes. What
-//! those who borrow give back is left to the first of them, as far as others would push him back by borrowing it. Likewise what is left of
-//! a queue's guarantee is kept for the first that waits until more of it is, where the queue could not take it back.
+//! Part of phase 5, reserve: a job that waits since other queues keep unused devices for themselves waits for a number, not for nodes.
+//! What borrowers give back is left to the first such job, as far as others would push it back by borrowing that. Likewise what is left
+//! of a queue's guarantee is kept for the first job that waits until more of it is, where the queue could not take it back.
 
 use super::fair::Fair;
 use super::reserve;
@@ -16,26 +16,26 @@ use crate::reason::Reason;
 use crate::snapshot::Waiting;
 use crate::state::State;
 
-/// Those who wait for a loan, in line; the first so many have been looked at.
+/// The jobs that wait for a loan, in line; the first `looked_at` have been looked at.
 #[derive(Default)]
 pub(super) struct Borrowers {
     first: Vec<Waits>,
     looked_at: usize,
-    /// Who waits until others of its queue have ended.
+    /// The jobs that wait until others of their queues have ended.
     owners: Vec<Owner>,
 }
 
-/// The first in the line of a queue that could not take back what it lends.
+/// The first job in the line of a queue that could not take back what it lends.
 struct Owner {
     job: JobId,
     queue: usize,
     asked: Amounts,
-    /// Below which priority those are who would give it back still.
+    /// Jobs below this priority would still give it back.
     takes_below: Option<i32>,
 }
 
 impl Borrowers {
-    /// Notes who waits until others of its queue have ended, where that takes back nothing, or not from all.
+    /// Notes the jobs that wait until others of their queues have ended, where the queue takes back nothing, or not from all.
     pub(super) fn of(state: &State, waiting: &Waiting, shares: &Shares) -> Self {
         let reclaim = |queue: &Queue| queue.reclaim.unwrap_or(state.policy.reclaim);
         let may_lose = |queue: &&Queue| reclaim(queue) != Reclaim::Any;
@@ -72,7 +72,7 @@ impl Owner {
         fits && !shares.stays_guaranteed(queue, &self.asked)
     }
 
-    /// Whether one of another queue would borrow what is left of the guarantee, and keep it.
+    /// Whether a job of another queue would borrow what is left of the guarantee, and keep it.
     fn keeps_from(&self, (turn, spec): (Turn, &JobSpec), shares: &Shares) -> bool {
         let gives_back = self.takes_below.is_some_and(|priority| spec.priority < priority);
         let queue = &shares.queues[self.queue];
@@ -88,7 +88,7 @@ impl Owner {
     }
 }
 
-/// Who waits for a loan.
+/// A job that waits for a loan.
 #[derive(Clone)]
 struct Waits {
     job: JobId,
@@ -111,8 +111,8 @@ pub(super) fn note(fair: &mut Fair, turn: Turn, reason: &Reason) {
     fair.borrowers.first.push(waits);
 }
 
-/// For whom what a job would borrow is kept, if it is. Not from what is guaranteed to its queue, nor, for one of another queue, from
-/// what is due to its own.
+/// The job for which what another would borrow is kept, if it is. Nothing is kept from what is guaranteed to
+/// the borrower's queue nor, for a job of another queue, from what is due to it.
 pub(super) fn before_whom(fair: &mut Fair, turn: Turn, spec: &JobSpec) -> Option<JobId> {
     let asked = &turn.view.asked;
     let is_anyone = !fair.borrowers.first.is_empty() || !fair.borrowers.owners.is_empty();
@@ -141,7 +141,7 @@ pub(super) fn before_whom(fair: &mut Fair, turn: Turn, spec: &JobSpec) -> Option
     fair.borrowers.first.iter().filter(binds).find(is_pushed).map(|waits| waits.job)
 }
 
-/// Looks from when on each that waits can have its loan.
+/// Looks from when on each waiting job can have its loan.
 pub(super) fn look(fair: &mut Fair) {
     while let Some(waits) = fair.borrowers.first.get(fair.borrowers.looked_at).cloned() {
         let place = fair.borrowers.looked_at;
@@ -164,7 +164,7 @@ pub(super) fn look(fair: &mut Fair) {
     }
 }
 
-/// Whether there is as much to borrow at all, once all that runs has ended.
+/// Whether there is so much to borrow at all, once all that runs has ended.
 fn fits_alone(fair: &Fair, waits: &Waits) -> bool {
     let running = fair.trial.state.allocations.keys().copied();
     let placed = fair.places.iter().flat_map(|place| &place.placements).map(|placement| placement.allocation);
@@ -172,7 +172,7 @@ fn fits_alone(fair: &Fair, waits: &Waits) -> bool {
     fair.shares.lent_after(waits.queue, &waits.asked, std::iter::once(all)).is_some()
 }
 
-/// Whether what becomes free may be collected for it, though nothing foretells when that will be enough.
+/// Whether what becomes free may be collected for a job, though nothing foretells when that will be enough.
 fn may_collect(fair: &Fair, waits: &Waits) -> bool {
     let state = fair.trial.state;
     let Some(job) = state.jobs.get(&waits.job.number) else { return false };
@@ -182,7 +182,7 @@ fn may_collect(fair: &Fair, waits: &Waits) -> bool {
     waits.collects && has_waited && few && none
 }
 
-/// What an allocation draws, and whose it is; nothing of one that is being stopped, which counts as given back.
+/// What an allocation draws, and by which queue; `None` for one that is being stopped, which counts as given back.
 fn drawn(fair: &Fair, id: AllocationId) -> Option<(usize, Amounts)> {
     let state = fair.trial.state;
     let held = state.allocations.get(&id);

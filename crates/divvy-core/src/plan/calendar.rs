@@ -1,4 +1,4 @@
-//! The calendar in a plan: what reservations keep from a job, and what is to go when one begins.
+//! The calendar in a plan: what reservations keep from a job, and what has to go when one begins.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,8 +16,8 @@ use crate::snapshot::{DeviceView, NodeView};
 use crate::state::{Allocation, Goes, State};
 use crate::time::{Span, Time};
 
-/// Puts aside what the calendar keeps from a job now, to be rolled back. Gives from when on the first of it is kept; `None` where
-/// nothing is.
+/// Puts aside what the calendar keeps from a job now, to be rolled back. Returns from when on the first of it
+/// is kept; `None` where nothing is.
 pub(super) fn put_aside(trial: &mut Trial, spec: &JobSpec) -> Option<Time> {
     let now = trial.reserve.now().max(trial.state.now);
     put_aside_at(trial, spec, now)
@@ -34,7 +34,7 @@ pub(super) fn come_to(trial: &mut Trial, spec: &JobSpec, at: Time) {
     put_aside_at(trial, spec, at);
 }
 
-/// Puts aside what it keeps from one that would start at a moment to come.
+/// Puts aside what the calendar keeps from a job that would start at a moment to come.
 fn put_aside_at(trial: &mut Trial, spec: &JobSpec, at: Time) -> Option<Time> {
     let closed = trial.state.reservations.iter().filter(|kept| is_closed(kept, spec, at));
     let mut first: Option<Time> = None;
@@ -49,8 +49,8 @@ fn put_aside_at(trial: &mut Trial, spec: &JobSpec, at: Time) -> Option<Time> {
     first
 }
 
-/// Whether a job that would start at a moment may not be placed on what is kept. Work on it that has begun is seen in what is free. Before
-/// it begins those are kept away that say they would not have ended by then, and those that may not be stopped and do not say.
+/// Whether a job that would start at a moment may not be placed on what is kept. Maintenance that has begun shows in what is free. Before
+/// a beginning, jobs are kept away that say they would not have ended by then, and jobs that say nothing and may not be stopped.
 fn is_closed(kept: &Reservation, spec: &JobSpec, at: Time) -> bool {
     if kept.is_for(spec) || kept.until.is_some_and(|until| until <= at) {
         return false;
@@ -62,7 +62,7 @@ fn is_closed(kept: &Reservation, spec: &JobSpec, at: Time) -> bool {
     kept.from <= at || kept.evicts && !ends_in_time.unwrap_or(spec.preemptible)
 }
 
-/// The moments to come from which on the calendar keeps other things from a job that would start then than just before, rising.
+/// The moments to come, rising, from which on the calendar keeps other things from a job that would start then than just before.
 pub(super) fn turns(state: &State, spec: &JobSpec, now: Time) -> Vec<Time> {
     let of = |kept: &Reservation| {
         // The last moment at which it would still have ended in time is one of those before.
@@ -76,7 +76,7 @@ pub(super) fn turns(state: &State, spec: &JobSpec, now: Time) -> Vec<Time> {
     turns
 }
 
-/// When those who run will be stopped for what is to come on the calendar.
+/// When running jobs will be stopped for what is to come on the calendar.
 pub(super) fn stops(state: &State) -> BTreeMap<JobId, Time> {
     let to_come: Vec<&Reservation> =
         state.reservations.iter().filter(|kept| kept.evicts && !kept.began).collect();
@@ -86,7 +86,7 @@ pub(super) fn stops(state: &State) -> BTreeMap<JobId, Time> {
     jobs.into_iter().filter_map(|job| Some((job, state.stopped_for(job)?.from))).collect()
 }
 
-/// Likewise when a job will be that starts on these placements.
+/// Likewise, when a job that starts on these placements will be stopped.
 pub(super) fn stop_of(state: &State, spec: &JobSpec, placements: &[Placement]) -> Option<Time> {
     let stops = |kept: &&Reservation| {
         let lies_there = || placements.iter().any(|placement| kept.is_under(placement));
@@ -95,7 +95,7 @@ pub(super) fn stop_of(state: &State, spec: &JobSpec, placements: &[Placement]) -
     state.reservations.iter().filter(stops).map(|kept| kept.from).min()
 }
 
-/// What a job can hold at a moment to come of a placement that it has now: nothing of what it will have been stopped on by then.
+/// What a job can still hold of a placement at a moment to come: nothing of what it will have been stopped on by then.
 pub(super) fn lasting(state: &State, spec: &JobSpec, placement: &Placement, at: Time) -> Option<Placement> {
     let stops = |kept: &&Reservation| kept.evicts && !kept.began && kept.from <= at && !kept.is_for(spec);
     let kept = state.reservations.iter().filter(stops).flat_map(|kept| &kept.parts);
@@ -109,7 +109,7 @@ pub(super) fn lasting(state: &State, spec: &JobSpec, placement: &Placement, at: 
     Some(lasts)
 }
 
-/// All that a part has, whoever holds it now: what its holders leave is kept, too.
+/// All that a part has, whichever job holds it now: what its holders leave is kept, too.
 fn whole(trial: &mut Trial, part: &Part) -> Option<Placement> {
     let allocation = trial.next_id();
     let capacity = trial.capacity();
@@ -131,7 +131,7 @@ fn whole(trial: &mut Trial, part: &Part) -> Option<Placement> {
     })
 }
 
-/// What is to make room for what has begun on the calendar: attempts, and surplus tasks of gangs that run on.
+/// What has to make room for what has begun on the calendar: attempts, and surplus tasks of gangs that run on.
 pub(super) fn evicted(state: &State) -> Vec<Event> {
     let begun: Vec<&Reservation> =
         state.reservations.iter().filter(|kept| kept.began && kept.evicts).collect();
@@ -164,12 +164,12 @@ fn is_meant(state: &State, kept: &Reservation, (job, held): (JobId, &Placement))
     kept.is_under(held) && !state.jobs.get(&job.number).is_some_and(|job| kept.is_for(&job.spec))
 }
 
-/// A queue for which devices are kept now is guaranteed them besides, and so are those above it that say what they are guaranteed.
+/// Adds to a queue's guarantee the devices that are kept now for it, or for a queue below it if it states a guarantee.
 pub(super) fn with_reserved<'a>(state: &State, queue: &'a Queue) -> Cow<'a, Queue> {
     let mut raised = Cow::Borrowed(queue);
     for (of, _, device) in state.reserved_now() {
         let is_above = lineage(of).any(|path| path == queue.path) && !queue.guarantee.is_empty();
-        // Where nodes are kept for queues, those that have them are guaranteed them anyway, and for others they are of no use.
+        // Where nodes are kept for queues, these are guaranteed them anyway, and other queues cannot use them.
         let is_kept = || state.nodes.get(&device.node).is_some_and(|node| state.keeper_of(node).is_some());
         let is_moot = || state.keeps_nodes() && (is_kept() || !state.kept_to(of).is_unsaid());
         if (of == queue.path || is_above) && !is_moot() {

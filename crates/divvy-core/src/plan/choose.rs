@@ -1,4 +1,4 @@
-//! The choice of the walk: who of all jobs, running and waiting, would run if only counts mattered.
+//! The choice of the walk: which of all jobs, running and waiting, would run if only counts mattered.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,14 +24,14 @@ pub(super) struct Runner<'a> {
 pub(super) struct Chosen<'a> {
     /// Waiting jobs that are to run, in order, and how many members at most.
     pub(super) waiting: Vec<(Head<'a>, usize)>,
-    /// Running jobs that are not, in order.
+    /// Running jobs that are not to run on, in order.
     pub(super) victims: Vec<Runner<'a>>,
     now: Time,
 }
 
 impl<'a> Chosen<'a> {
-    /// A running job is not among the first. One that was placed at this very moment stays: what was chosen by count and did not
-    /// fit would take its places from it, and leave them to it, for ever.
+    /// Gives up a running job that is not chosen. A job that was placed at this very moment stays: a job that
+    /// was chosen by count and did not fit would take its places, and leave them to it, for ever.
     fn give_up(&mut self, runner: Runner<'a>) {
         if runner.view.placed_at < self.now && !runner.view.is_cooling(self.now) {
             self.victims.push(runner);
@@ -88,8 +88,8 @@ pub(super) fn choose<'a>(
     chosen
 }
 
-/// Those that run and stand behind the first that waits. Until it is his turn all that run keep what they have: in which order need
-/// not be known, and that is nearly all of them in most cycles.
+/// The running jobs that stand behind the first that waits. Until its turn comes all that run keep what they
+/// have: their order need not be known, and in most cycles these are nearly all of them.
 fn behind<'a>(
     running: &'a Running,
     first: Option<OrderKey>,
@@ -106,7 +106,7 @@ fn behind<'a>(
     behind
 }
 
-/// Whether the line gives those who are found by a look at each that runs, with the same places.
+/// Whether the line gives the same jobs, with the same places, as a look at each running job.
 fn is_as_looked_at_each<'a>(behind: &[Runner<'a>], found: impl Iterator<Item = Runner<'a>>) -> bool {
     let mut found: Vec<_> = found.map(|runner| (runner.place, runner.job)).collect();
     found.sort_unstable();
@@ -158,7 +158,7 @@ fn take<'a>(
             }
             Next::Waits(head) => {
                 let Head { class, key, view: &ClassView { milli, .. }, .. } = head;
-                // All of a class ask for as much: with the first that is too large, all of it is.
+                // All jobs of a class ask for as much: if the first is too large, all are.
                 if milli > budget.left_milli {
                     continue;
                 }
@@ -179,8 +179,8 @@ fn take<'a>(
     }
 }
 
-/// How many members of a job may start, by what it may and by what is left, behind those that were chosen before: as many as
-/// stand in one place, and where the next one does.
+/// How many members of a job may start, by what it may and by what is left, behind those that were chosen
+/// before: as many as stand in one place; and where the next one stands.
 fn members(
     state: &State,
     (number, before): (u64, usize),
@@ -202,8 +202,8 @@ fn members(
     (count, None)
 }
 
-/// Chooses, queue by queue, the jobs that the queue's guarantee covers: what a job finds left of it must be as much as it asks
-/// for. They go before all others, in one order over the queues.
+/// Chooses, queue by queue, the jobs that the queue's guarantee covers: what earlier jobs leave of it must be
+/// as much as a job asks for. These jobs go before all others, in one order over the queues.
 fn within_guarantees<'a>(
     state: &'a State,
     (waiting, runners): (&'a Waiting, &[Runner<'a>]),

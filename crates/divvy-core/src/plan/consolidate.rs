@@ -1,5 +1,5 @@
-//! Phase 6, consolidate: where there is room enough for a job, but not in one piece, jobs that lie in the way go on elsewhere.
-//! Each of them has its new place before it is told to leave the old one, so nobody loses more than a restart.
+//! Phase 6, consolidate: where there is room enough for a job, but not in one piece, jobs in the way go on elsewhere.
+//! Each of them has its new place before it is told to leave the old one, so no job loses more than a restart.
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -24,11 +24,11 @@ use crate::snapshot::{NodeView, QueueOf, RunView};
 use crate::state::Job;
 use crate::time::{Span, Time};
 
-/// How often a cycle looks for moves in vain at most: each look goes through all that runs.
+/// How many looks for moves may be in vain in a cycle: each look goes through all that runs.
 const MOST_LOOKS: u32 = 2;
 /// How many ways to make room are tried for one job.
 const MOST_WAYS: usize = 32;
-/// For how many of these those in the way get the places of further ones, and how many ways to make room are tried for one of them.
+/// For how many of these ways the jobs in the way may get the places of further jobs, and how many ways are tried for each such job.
 const MOST_CHAINS: usize = 4;
 
 /// A job that goes on elsewhere.
@@ -50,10 +50,10 @@ impl<'a> Move<'a> {
 pub(super) struct Budget {
     pub(super) moves: u32,
     looks: u32,
-    /// How many jobs of a queue it moves at most, and how many it has.
+    /// How many jobs of a queue it moves at most, and how many it has moved.
     per_queue: u32,
     of_queues: BTreeMap<String, u32>,
-    /// When a job for which nobody was moved has waited long enough for one who would have had to go.
+    /// When a job for which none was moved has waited long enough that a further one may be moved.
     pub(super) again: Option<Time>,
 }
 
@@ -69,12 +69,12 @@ impl Budget {
         self.per_queue.saturating_sub(self.of_queues.get(queue).copied().unwrap_or(0))
     }
 
-    /// Whether a queue may bear less than all that is left.
+    /// Whether the bound of a queue may be lower than all that is left.
     fn binds_queues(&self) -> bool {
         self.per_queue < self.moves
     }
 
-    /// Whether all these may be moved, by their queues.
+    /// Whether all these jobs, given by their queues, may be moved.
     fn bears<'q>(&self, queues: impl Iterator<Item = &'q str>) -> bool {
         let mut more: BTreeMap<&str, u32> = BTreeMap::new();
         queues.for_each(|queue| *more.entry(queue).or_default() += 1);
@@ -82,7 +82,7 @@ impl Budget {
             && more.into_iter().all(|(queue, more)| more <= self.left_of(queue))
     }
 
-    /// Whether there may be any.
+    /// Whether any move may be looked for.
     pub(super) fn has_any(&self) -> bool {
         self.moves > 0 && self.looks > 0
     }
@@ -93,8 +93,8 @@ impl Budget {
     }
 }
 
-/// Finds a place for the claim by moves, beside what of these jobs was released for it before. `keep` lets those of them stay whose places
-/// were not needed. Without success everything is as it was.
+/// Finds a place for the claim by moves, beside what was `released` for it before. `keep` lets those of the
+/// released jobs stay whose places were not needed. Without success everything is as it was.
 pub(super) fn make_room<'a>(
     fair: &mut Fair<'a, '_>,
     claim: &Claim,
@@ -110,7 +110,7 @@ pub(super) fn make_room<'a>(
     let mut movable = Candidates::in_order(movable);
     let mark = fair.trial.mark();
     let mut ways_out = ways(fair, claim, &mut movable, false);
-    // Who bears too little of it is left where he is only if that is what it takes.
+    // Jobs of queues that can bear too little are left where they are only if that is what it takes.
     if fair.budget.binds_queues() {
         ways_out.extend(ways(fair, claim, &mut movable, true));
     }
@@ -127,12 +127,12 @@ pub(super) fn make_room<'a>(
     None
 }
 
-/// Whether moves might make room for a job by its alternatives of this number: seen without a look at who runs.
+/// Whether moves might make room for a job by its alternatives of this number: seen without a look at the running jobs.
 pub(super) fn may_make_room(fair: &Fair, spec: &JobSpec, number: usize) -> bool {
     fair.budget.has_any() && has_room(fair, spec, number)
 }
 
-/// Whether enough is free in all, wherever it lies; by alternatives of this number, or the last where a role has fewer.
+/// Whether enough is free in all, wherever it is; by alternatives of this number, or the last where a role has fewer.
 fn has_room(fair: &Fair, spec: &JobSpec, number: usize) -> bool {
     let (shares, shelves) = (fair.trial.state.policy.shares, fair.trial.capacity().shelves());
     let roles = spec.gang.required_roles();
@@ -175,7 +175,7 @@ impl Gain {
         Self { waited_ms, asked_milli, owed: claim.owed }
     }
 
-    /// What the loss of a job is above it, in thousandths of devices and milliseconds.
+    /// How far the loss of a job exceeds it, in thousandths of devices × milliseconds.
     fn lacks(&self, lost_milli_ms: i64) -> i64 {
         lost_milli_ms.saturating_sub(self.asked_milli.saturating_mul(self.waited_ms)).max(0)
     }
@@ -184,7 +184,7 @@ impl Gain {
         self.owed || self.waited_ms >= reclaim::RESTART_MS && self.lacks(lost_milli_ms) == 0
     }
 
-    /// After how long it bears what a job loses by a move, if nothing else happens; not before it has waited half as long again.
+    /// After how long the claim bears what a job loses by a move, if nothing else happens; not before it has waited half as long again.
     fn bears_after(&self, view: &RunView, now: Time) -> Option<Span> {
         let more_by_ms = if reclaim::loses_more(view, now) { view.milli } else { 0 };
         let gains_by_ms = self.asked_milli - more_by_ms;
@@ -197,8 +197,8 @@ impl Gain {
     }
 }
 
-/// The jobs that may go on elsewhere: those that lose no more by it, with the restart, than the claim has waited, device for
-/// device, and were not moved a short while ago. Those that lose least come first. And when a further one may, if nothing happens until then.
+/// The jobs that may go on elsewhere: those that lose no more by it, restart included, than the claim has waited, device for device, and
+/// were not moved a short while ago; those that lose least first. And when a further one may, if nothing happens until then.
 fn movable<'a>(
     fair: &Fair<'a, '_>,
     claim: &Claim,
@@ -240,15 +240,15 @@ fn movable<'a>(
 /// One way to make room.
 #[derive(Debug, PartialEq)]
 struct Way {
-    /// Who goes.
+    /// The jobs that go.
     goes: Vec<usize>,
-    /// Whether all of the claim is to lie where they lay, so that what is free elsewhere is left to them.
+    /// Whether all of the claim is to lie where they are now, so that what is free elsewhere is left to them.
     there_alone: bool,
 }
 
-/// Whom to move, in different ways: for one task the cheapest node to clear, and so on; for a gang as many nodes as it needs; for one of
-/// unlike roles then one node for a task of the widest, with the others there and anywhere. `spares` leaves those out with whom their
-/// queues, or the cycle, would have to bear too much.
+/// Which jobs to move, in different ways. For one task: the cheapest node to clear, and so on; for a gang: as many
+/// nodes as it needs; for a gang of unlike roles, then: one node for a task of the widest role, with the others there
+/// or anywhere. `spares` leaves out jobs with which their queues, or the cycle, would have to bear too much.
 fn ways(fair: &Fair, claim: &Claim, movable: &mut Candidates, spares: bool) -> Vec<Way> {
     let way = |there_alone| move |goes| Way { goes, there_alone };
     let mut ways: Vec<Way> = nodes(fair, claim, movable, spares).into_iter().map(way(false)).collect();
@@ -264,7 +264,7 @@ fn ways(fair: &Fair, claim: &Claim, movable: &mut Candidates, spares: bool) -> V
     ways
 }
 
-/// A job of one task of the role of a gang whose tasks ask for most devices; none where all its roles ask for as many.
+/// A job of one task of the role whose tasks ask for the most devices; `None` where all roles of the gang ask for as many.
 fn widest_task(spec: &JobSpec) -> Option<JobSpec> {
     let roles = spec.gang.required_roles();
     let milli = |role: &&Role| {
@@ -277,7 +277,7 @@ fn widest_task(spec: &JobSpec) -> Option<JobSpec> {
     Some(JobSpec { gang: one.into(), ..spec.clone() })
 }
 
-/// The nodes to clear, the cheapest first: each alone for one task, with all before it for more.
+/// The jobs on the nodes to clear, the cheapest nodes first: each node alone for one task, with all before it for more.
 fn nodes(fair: &Fair, claim: &Claim, movable: &mut Candidates, spares: bool) -> Vec<Vec<usize>> {
     let mut steps = Steps::new(fair.trial, claim, movable);
     let one = claim.spec.gang.tasks() == 1;
@@ -300,7 +300,7 @@ fn nodes(fair: &Fair, claim: &Claim, movable: &mut Candidates, spares: bool) -> 
     ways
 }
 
-/// Moves these out of the way of the claim, as far as need be; where they have no place, into those of further ones, if `in_chains`.
+/// Moves these jobs out of the way of the claim, as far as needed; where one has no place, into that of a further one, if `in_chains`.
 fn clear<'a>(
     fair: &mut Fair<'a, '_>,
     claim: &Claim,
@@ -309,7 +309,7 @@ fn clear<'a>(
 ) -> Option<Vec<Placement>> {
     let goes: Vec<&Candidate<'a>> = way.goes.iter().map(|index| movable.get(*index)).collect();
     let (placements, goes) = put_before(fair, claim, (&goes, way.there_alone))?;
-    // Where all may stay without whom it had no place, it has that of one for whom room is kept.
+    // If all may stay, though the claim had no place before, its place is one kept for a job that waits for room.
     if goes.is_empty() && fair.trial.reserve.has_owners() {
         return None;
     }
@@ -328,7 +328,7 @@ fn clear<'a>(
     Some(placements)
 }
 
-/// Places the claim as if these had left; says who of them cannot stay.
+/// Places the claim as if these jobs had left; returns those that cannot stay.
 fn put_before<'a, 'c>(
     fair: &mut Fair<'a, '_>,
     claim: &Claim,
@@ -359,7 +359,7 @@ fn put_before<'a, 'c>(
     bears.then_some((placements, goes))
 }
 
-/// Places for all of these, the largest first; where one has none, he gets that of one of `further` that goes on elsewhere himself.
+/// Finds places for all of these, the largest first; a job that has none gets that of one of `further` that goes on elsewhere itself.
 fn elsewhere<'a>(
     fair: &mut Fair<'a, '_>,
     goes: &[&Candidate<'a>],
@@ -382,7 +382,7 @@ fn elsewhere<'a>(
     Some(moves)
 }
 
-/// Whoever moves goes on with as many tasks as before.
+/// A job that moves goes on with as many tasks as before.
 fn at_size(
     fair: &mut Fair,
     (candidate, job): (&Candidate, &Job),
@@ -397,7 +397,7 @@ fn at_size(
     resize::at_size(fair.trial, (candidate.job, job, candidate.queue), placements, tasks)
 }
 
-/// Places one that has to move where others lie who have a place elsewhere: none of those that have to move already.
+/// Places a job that has to move where others lie that have a place elsewhere: none of those that have to move already.
 fn into_anothers<'a>(
     fair: &mut Fair<'a, '_>,
     (candidate, job): (&Candidate<'a>, &Job),
@@ -407,7 +407,7 @@ fn into_anothers<'a>(
     let leaves = |job: JobId| {
         way.iter().any(|index| movable.get(*index).job == job) || moves.iter().any(|moved| moved.job == job)
     };
-    // For whose sake another one of this cycle lies near them, they stay.
+    // Jobs stay if another job of this cycle lies near them because they are there.
     let (state, around) = (fair.trial.state, &fair.trial.around);
     let stays =
         |other: &&Candidate<'a>| leaves(other.job) || around.is_relied_on(state, held_by(state, &other.live));
@@ -430,7 +430,7 @@ fn into_anothers<'a>(
     None
 }
 
-/// Gives those who give way a place elsewhere, if one is left when all others have had their turn: the dearest first.
+/// Gives jobs that give way a place elsewhere, if one is left when all others have had their turn: the dearest first.
 pub(super) fn resettle(fair: &mut Fair) {
     let state = fair.trial.state;
     let gives_way = fair.victims.iter().filter(|victim| victim.whole && victim.cause != Cause::Moved);

@@ -22,7 +22,7 @@ use crate::state::State;
 /// What a diagnosis looks at: the nodes that may be used, and no others.
 type Nodes<'a> = [&'a NodeView];
 
-/// The nodes of the pool that a choice leaves, whoever may use them.
+/// The nodes of the pool that a choice leaves, whichever queues may use them.
 fn chosen<'a>(capacity: &'a Capacity, choice: &NodeChoice) -> Vec<&'a NodeView> {
     let all = choice.is_any() && !capacity.is_tainted;
     capacity.nodes.iter().filter(|node| all || choice.takes(&node.face)).collect()
@@ -33,7 +33,7 @@ fn open<'a>(chosen: &[&'a NodeView], spec: &JobSpec) -> Vec<&'a NodeView> {
     chosen.iter().copied().filter(|node| node.is_open_to(spec)).collect()
 }
 
-/// Whether nodes would do that are not for the queue of a job, and for whom they are kept: those that are kept for nobody come first.
+/// Whether nodes that are not for a job's queue would do, and for which queue they are kept: those kept for none come first.
 pub(super) fn elsewhere(
     chosen: &[&NodeView],
     spec: &JobSpec,
@@ -61,9 +61,9 @@ pub(super) fn diagnose(
         return of_nodes(&chosen, spec, alternative, tasks);
     }
     let own = of_nodes(&open(&chosen, spec), spec, alternative, tasks);
-    // Whatever is free there: a reason that stands until the pool is another must not change before.
+    // Whatever is free there: a reason that stands until the pool changes must not change before.
     let would_do = |nodes: &[&NodeView]| could(nodes, spec, alternative, tasks);
-    // What its own nodes never have, others may.
+    // Other nodes may have what its own never have.
     let others = if own.verdict() == Verdict::NoFit { elsewhere(&chosen, spec, would_do) } else { None };
     others.unwrap_or(own)
 }
@@ -90,7 +90,7 @@ fn could(nodes: &Nodes, spec: &JobSpec, alternative: &Alternative, tasks: u32) -
 fn most_at_once(nodes: &Nodes, spec: &JobSpec, alternative: &Alternative) -> u32 {
     let holds = |node: &&&NodeView| most_tasks([**node], alternative) > 0;
     match spec.exclusive {
-        // Each of them has a node for itself.
+        // Each of them has a node to itself.
         true => nodes.iter().filter(holds).count() as u32,
         false => most_tasks(nodes.iter().copied(), alternative),
     }
@@ -143,7 +143,7 @@ fn tasks_by_devices(node: &NodeView, ask: &DeviceAsk) -> u32 {
     u32::try_from(islands::tasks(node, ask, on)).unwrap_or(u32::MAX)
 }
 
-/// The most devices of one island, of any of these nodes, for which this holds.
+/// The most devices of one island, of any of these nodes, for which `counts` holds.
 fn most_in_an_island(nodes: &Nodes, ask: &DeviceAsk, counts: impl Fn(&NodeView, &DeviceView) -> bool) -> u32 {
     let on =
         |node: &&NodeView| islands::most(node, ask, |device| is_good(device, ask) && counts(node, device));
@@ -182,7 +182,7 @@ fn never(nodes: &Nodes, alternative: &Alternative, tally: &Tally) -> Option<Reas
     })
 }
 
-/// The most that any of these nodes has of something of a host, of those that have the devices for a task.
+/// The most of a host resource that any of these nodes has, of those with the devices for a task.
 fn most_on_able(nodes: &Nodes, ask: Option<&DeviceAsk>, resource: &Resource) -> i64 {
     let able = nodes.iter().filter(|node| ask.is_none_or(|ask| would_do(node, ask) >= ask.count));
     let has = |node: &&NodeView| match resource {
@@ -269,7 +269,7 @@ fn host_busy(nodes: &Nodes, spec: &JobSpec, alternative: &Alternative) -> Option
     Some(Reason::HostBusy(Resource::Memory, memory))
 }
 
-/// The memory that a task gets when it does not say, at most.
+/// The most memory that a task gets when it states none.
 fn unsaid_memory(nodes: &Nodes, alternative: &Alternative) -> i64 {
     let Some(ask) = &alternative.devices else { return UNSAID_MEMORY_BYTES };
     let shares = nodes.iter().flat_map(|node| &node.devices).map(|device| device.host_share.1);
@@ -336,7 +336,7 @@ pub(super) fn blockers(state: &State, snapshot: &Snapshot, spec: &JobSpec) -> (V
     (blockers, funnel(snapshot, spec))
 }
 
-/// The way of devices through these nodes for whoever takes any of these: each counts as far as it gets for one of them.
+/// The funnel of these nodes for a task that takes any of these asks: each device counts as far as it gets for one of them.
 fn by_any(nodes: &Nodes, ways: &[&DeviceAsk]) -> Funnel {
     let [first, others @ ..] = ways else { return Funnel::default() };
     if others.is_empty() {
@@ -354,8 +354,8 @@ fn by_any(nodes: &Nodes, ways: &[&DeviceAsk]) -> Funnel {
     Funnel(steps)
 }
 
-/// How many devices of a node get as far as each step by any of these ways. Ways that no device of it is right for together add up;
-/// of others, the one by which most get there counts.
+/// How many devices of a node reach each step by any of these ways. Ways that share no suitable device of the
+/// node add up; of others, the one by which most get there counts.
 fn passed_by_any(node: &NodeView, ways: &[&DeviceAsk]) -> BTreeMap<Step, u32> {
     let takes = |ask: &DeviceAsk, device: &DeviceView| ask.class.takes_model(&device.spec);
     let mut passed: BTreeMap<Step, u32> = BTreeMap::new();
@@ -372,13 +372,13 @@ fn passed_by_any(node: &NodeView, ways: &[&DeviceAsk]) -> BTreeMap<Step, u32> {
     passed
 }
 
-/// The way of a job's first devices through the pool, as far as it may use its nodes, by all ways in which it may be served.
+/// The funnel of the first devices that a job asks for, on the nodes that it may use, by all ways in which it may be served.
 pub(super) fn funnel(snapshot: &Snapshot, spec: &JobSpec) -> Funnel {
     let asks = |role: &&Role| role.ask.alternatives.iter().any(|way| way.devices.is_some());
     let Some(role) = spec.gang.roles().into_iter().find(asks) else { return Funnel::default() };
     let ways: Vec<&DeviceAsk> = role.ask.alternatives.iter().filter_map(|way| way.devices.as_ref()).collect();
     let mut nodes = chosen(&snapshot.capacity, &role.ask.nodes);
-    // Where it may use none, the way of all still tells what there is.
+    // Where it may use none, the funnel of all nodes still tells what there is.
     if nodes.is_empty() {
         nodes = snapshot.capacity.nodes.iter().collect();
     }
@@ -388,7 +388,7 @@ pub(super) fn funnel(snapshot: &Snapshot, spec: &JobSpec) -> Funnel {
     let Funnel(all) = by_any(&nodes, &ways);
     let Funnel(mut steps) = by_any(&open(&nodes, spec), &ways);
     let Some((step, devices, nodes)) = steps.first_mut() else { return Funnel::default() };
-    // Those of all are in the pool; of those that its queue may use the way goes on.
+    // The first step counts all nodes of the pool; from there the funnel goes on with those that its queue may use.
     let own = (Step::OfItsQueue, *devices, *nodes);
     (*devices, *nodes) = all.iter().find(|(other, ..)| other == step).map_or((0, 0), |it| (it.1, it.2));
     steps.insert(1, own);

@@ -1,8 +1,8 @@
-//! Part of phase 1, share: one whole divided among those who ask for parts of it.
+//! Part of phase 1, share: one whole divided among the children that ask for parts of it.
 
 use std::collections::BTreeSet;
 
-/// What one asks of what is divided.
+/// What a child asks of what is divided.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Claim {
     /// What it gets in any case.
@@ -13,8 +13,8 @@ pub(super) struct Claim {
     pub(super) priority: i32,
 }
 
-/// Divides a whole: to each what is guaranteed to it, then the rest by weight, higher priorities first, to none more than it can
-/// use, and in whole quanta where it is cut short. What the quanta leave goes to the largest remainders, then the first.
+/// Divides a whole. Each claim gets what is guaranteed to it; the rest goes by weight, higher priorities first, to none more than it can
+/// use, and in whole quanta where a claim is cut short. What the quanta leave goes to the largest remainders, then the first.
 pub(super) fn fill(whole: i64, claims: &[Claim], quantum: i64) -> Vec<i64> {
     let mut parts: Vec<i64> = claims.iter().map(|claim| claim.guaranteed).collect();
     let mut left = parts.iter().fold(whole, |left, part| left.saturating_sub(*part));
@@ -45,7 +45,7 @@ pub(super) fn fill(whole: i64, claims: &[Claim], quantum: i64) -> Vec<i64> {
     parts
 }
 
-/// Divides among those of whom nobody gets all that it can use; returns what is left.
+/// Divides among claims none of which gets all that it can use; returns what is left.
 fn cut(mut left: i64, (claims, open): (&[Claim], &[usize]), quantum: i64, parts: &mut [i64]) -> i64 {
     let weights: i128 = open.iter().map(|index| i128::from(claims[*index].weight)).sum();
     if weights == 0 {

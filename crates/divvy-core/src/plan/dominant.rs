@@ -1,10 +1,10 @@
-//! Part of phase 1, share: a whole of several resources divided by the dominant part. Who asks for several resources at once
-//! gets them in the proportion in which it can use them, and all get equal parts, by weight, of the resource of which each
-//! gets most. (Ghodsi and others, Dominant Resource Fairness, NSDI 2011; here beyond what is guaranteed.)
+//! Part of phase 1, share: a whole of several resources divided by the dominant part. A child that asks for several
+//! resources gets them in the proportion in which it can use them. All get equal parts, by weight, of the resource of
+//! which each gets most. (Ghodsi and others, Dominant Resource Fairness, NSDI 2011; here beyond what is guaranteed.)
 
 use super::share::Amounts;
 
-/// What one asks of what is divided.
+/// What a child asks of what is divided.
 #[derive(Clone, Debug)]
 pub(super) struct Demand {
     /// What it gets in any case, of each resource.
@@ -15,7 +15,7 @@ pub(super) struct Demand {
     pub(super) priority: i32,
 }
 
-/// A whole, where parts of it are measured.
+/// The number that stands for the whole when parts of it are measured.
 const WHOLE: i128 = 1_000_000_000;
 
 impl Demand {
@@ -24,8 +24,8 @@ impl Demand {
         i128::from(self.wanted[resource].saturating_sub(self.guaranteed[resource]).max(0))
     }
 
-    /// The part of the whole that it would have with all that it could use, by the resource of which that is most, for each
-    /// unit of weight. Of what there is none nobody can use anything.
+    /// The part of the whole that it would have, per unit of weight, with all that it could use, measured by
+    /// the resource of which that is most. Of a resource that does not exist nothing can be used.
     fn most(&self, whole: &Amounts) -> i128 {
         let part = |resource: usize| match whole[resource] {
             ..=0 => 0,
@@ -34,15 +34,15 @@ impl Demand {
         (0..whole.len()).map(part).max().unwrap_or(0) / i128::from(self.weight.max(1))
     }
 
-    /// What it gets of a resource beyond what is guaranteed to it when its part is so large.
+    /// What it gets of a resource beyond what is guaranteed to it when its part is `level`.
     fn at(&self, resource: usize, level: i128, most: i128) -> i128 {
         if level >= most { self.more(resource) } else { self.more(resource) * level / most }
     }
 }
 
-/// Divides a whole: to each what is guaranteed to it; then higher priorities first, and among equals all parts grow together until
-/// a resource is used up, of which those who need it get no more, or they have all that they can use. In whole quanta of each
-/// resource; what rounding leaves of it goes to the largest remainders, then the first.
+/// Divides a whole. Each demand gets what is guaranteed to it. Then, higher priorities first, the parts of equals
+/// grow together until they have all that they can use or a resource is used up, of which those that need it then get
+/// no more. Each resource goes in whole quanta; what rounding leaves goes to the largest remainders, then the first.
 pub(super) fn fill(whole: &Amounts, demands: &[Demand], quanta: &Amounts) -> Vec<Amounts> {
     let mut parts: Vec<Amounts> = demands.iter().map(|demand| demand.guaranteed.clone()).collect();
     let mut left: Vec<i128> = whole.iter().map(|whole| i128::from(*whole)).collect();
@@ -96,7 +96,7 @@ fn levels(whole: &Amounts, demands: &[Demand], (open, left): (&[usize], &[i128])
         let fits = |level: i128| (0..whole.len()).all(|resource| used(resource, level) <= left[resource]);
         let grows = |place: &usize| levels[*place].is_none();
         let Some(highest) = (0..open.len()).filter(grows).map(|place| most[place]).max() else { break };
-        // More than the whole nobody gets.
+        // No demand gets more than the whole.
         let level = largest(highest.min(2 * WHOLE), fits);
         let scarce = |resource: &usize| used(*resource, level + 1) > left[*resource];
         let scarce: Vec<usize> = (0..whole.len()).filter(scarce).collect();

@@ -1,5 +1,5 @@
-//! Phase 0, expire: attempts at their time limit or on what a reservation keeps, promises that can no longer be kept, and waiting jobs whose dependency can no
-//! longer be met.
+//! Phase 0, expire: attempts at their time limit or on what a reservation keeps, promises that can no longer
+//! be kept, and waiting jobs whose dependency can no longer be met.
 
 use super::calendar;
 use crate::event::Event;

@@ -1,5 +1,5 @@
-//! The cycle where the pool is divided between queues, or jobs give way by least loss: in turns, each job is placed where it
-//! fits, else in the places of those that lose least, else it waits with its reason.
+//! The cycle where the pool is divided between queues, or jobs give way by least loss. In turns, each job is
+//! placed where it fits, or else in the places of the jobs that lose least; or else it waits with its reason.
 
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,7 +31,7 @@ pub(super) struct Fair<'a, 'b> {
     pub(super) shares: Shares,
     pub(super) running: &'a Running,
     pub(super) now: Time,
-    /// Who gives way, in this order.
+    /// The jobs that give way, in this order.
     pub(super) victims: Vec<Victim<'a>>,
     /// Gangs that run with fewer tasks than they may have.
     pub(super) growing: &'a BTreeSet<JobId>,
@@ -39,20 +39,20 @@ pub(super) struct Fair<'a, 'b> {
     may_grow: bool,
     /// Further tasks of gangs: of those that run, and of those that this cycle starts.
     pub(super) grown: Vec<Place>,
-    /// Who ends in this cycle for another cause.
+    /// Jobs that end in this cycle for another cause.
     pub(super) ending: BTreeSet<JobId>,
     /// What ends anyway.
     pub(super) leaving: Leaving,
-    /// Who might give way, once anybody has asked.
+    /// Jobs that might give way, computed when first asked for.
     pub(super) parties: OnceCell<Vec<Party<'a>>>,
-    /// Who lies on nodes that are kept for others, likewise.
+    /// Jobs on nodes that are kept for others, likewise.
     pub(super) strangers: OnceCell<Strangers>,
     pub(super) places: Vec<Place>,
-    /// How many places were given before others were told to make room for growth: these do not wait for them.
+    /// How many places were given before jobs were told to make room for growth: these places do not wait for those jobs.
     pub(super) early: Option<usize>,
-    /// How many jobs may go on elsewhere still.
+    /// How many more jobs may move.
     pub(super) budget: Budget,
-    /// Who waits for a loan.
+    /// Jobs that wait for a loan.
     pub(super) borrowers: Borrowers,
 }
 
@@ -61,7 +61,7 @@ pub(super) struct Fair<'a, 'b> {
 pub(super) enum By {
     /// It is the next that has not been tried since something became free.
     Turn,
-    /// Others of its queue have fallen behind it in the order: these alone may go.
+    /// Others of its queue have fallen behind it in the order: only these may go.
     Order,
     /// It has not run for so long that it goes before all others.
     Starving,
@@ -76,7 +76,7 @@ pub(super) struct Victim<'a> {
     /// Whether the job ends with it.
     pub(super) whole: bool,
     pub(super) by: JobId,
-    /// Whether that one grows by it, instead of starting.
+    /// Whether that job grows by it, instead of starting.
     pub(super) grows: bool,
     pub(super) cause: Cause,
 }
@@ -84,7 +84,7 @@ pub(super) struct Victim<'a> {
 impl Victim<'_> {
     fn leaver(&self) -> Leaver<'_> {
         let (job, queue, live) = (self.job, self.queue, self.live.as_slice());
-        // Some go on elsewhere for their own sake.
+        // Some jobs move for their own sake.
         let by = (self.by != self.job).then_some(self.by);
         let (whole, cause, grows) = (self.whole, self.cause, self.grows);
         Leaver { job, queue, live, whole, cause, by, grows }
@@ -113,7 +113,7 @@ pub(super) fn in_turns<'a>(
     loop {
         plan.ends.extend(sooner.before_turn(&mut fair, &turns));
         growth.before_turn(&mut fair, &mut turns);
-        // Whoever is left waits still, and room is kept for others.
+        // All jobs that are left still wait, and room is kept for others.
         if turns.all_stand() && !fair.trial.reserve.heeds(state) {
             report.skipped += turns.left();
             break;
@@ -162,7 +162,7 @@ pub(super) fn in_turns<'a>(
     fair.settle(plan);
 }
 
-/// What ends in this cycle for another cause its queue does not hold any more: it is no reason to take what else it has (L9).
+/// Counts what ends in this cycle for another cause as no longer held by its queue: it is no reason to take what else the queue has (L9).
 fn count_ending(state: &State, shares: &mut Shares, (id, live): (JobId, &[AllocationId])) {
     let Some(job) = state.jobs.get(&id.number) else { return };
     let held = live.iter().filter_map(|id| state.allocations.get(id));
@@ -203,8 +203,8 @@ impl<'a, 'b> Fair<'a, 'b> {
 }
 
 impl<'a> Fair<'a, '_> {
-    /// Whether it is the turn of a run that has got its place before all turns: it keeps back nobody, and its job stands where its next
-    /// run does.
+    /// Whether this is the turn of a run that got its place before all turns. It keeps back no job, and its
+    /// job stands where its next run does.
     fn has_got<'t>(&self, turn: Turn<'t>, relieved: JobId, turns: &mut Turns<'t>) -> bool {
         let job = self.trial.state.jobs.get(&relieved.number).filter(|job| job.number == turn.key.number);
         let Some(job) = job else { return false };
@@ -219,7 +219,7 @@ impl<'a> Fair<'a, '_> {
     /// Whether the verdict of a class stands without a trial.
     fn stands(&mut self, turn: Turn, judged: &Reason) -> bool {
         match self.trial.state.freed {
-            // Who would keep others from a loan is told so, whatever else keeps him back.
+            // A job that would keep others from a loan is told so, whatever else keeps it back.
             true => {
                 self.is_hopeless(turn, judged)
                     && borrowers::before_whom(self, turn, &turn.view.example).is_none()
@@ -228,8 +228,7 @@ impl<'a> Fair<'a, '_> {
         }
     }
 
-    /// Notes why a class waits: for what it was judged before, where its verdict stands (no reason is given) or nothing has become free
-    /// (L10).
+    /// Notes why a class waits: its earlier verdict, where that stands (then no reason is given) or nothing has become free (L10).
     fn judge(
         &mut self,
         turn: Turn,
@@ -241,7 +240,7 @@ impl<'a> Fair<'a, '_> {
             self.keep_room(turn, reason);
         }
         match (lasts, reason) {
-            // Of a class of which some have started, what kept it back before keeps back the rest.
+            // Some of the class have started; what kept it back before keeps back the rest.
             (Some(_), _) => drop(verdicts.remove(&turn.class)),
             (None, Some(reason)) => {
                 stuck::note(self.trial, turn.class, (&reason, true));
@@ -254,7 +253,7 @@ impl<'a> Fair<'a, '_> {
         }
     }
 
-    /// Whether a look suffices to say that a class waits still: there are too few free devices, and nobody could give way.
+    /// Whether a look suffices to say that a class still waits: there are too few free devices, and no job could give way.
     fn is_hopeless(&self, turn: Turn, reason: &Reason) -> bool {
         let spec = &*turn.view.example;
         if !place::is_still_busy(self.trial, reason, spec) && !self.is_stuck(turn, reason, spec) {
@@ -268,22 +267,22 @@ impl<'a> Fair<'a, '_> {
         !self.may_claim((turn.queue, By::Turn), (turn.job(), spec), (asked, 0))
     }
 
-    /// Whether a class still waits for what is not in the pool, and may have it as far as its queue is concerned.
+    /// Whether a class still waits for what is not in the pool, and its queue may have it.
     fn is_stuck(&self, turn: Turn, reason: &Reason, spec: &JobSpec) -> bool {
         stuck::is_stuck(self.trial, turn.class, reason, spec)
             && self.shares.allows(turn.queue, &turn.view.asked, spec).is_ok()
             && self.shares.closed(turn.queue, spec).is_ok()
     }
 
-    /// Whether moves, or others that give way, might make room for a job by its alternatives of this number: seen without a look at
-    /// who runs.
+    /// Whether moves, or jobs that give way, might make room for a job by its alternatives of this number;
+    /// seen without a look at the running jobs.
     fn may_claim(
         &self,
         (queue, by): (usize, By),
         (job, spec): (JobId, &JobSpec),
         (asked, number): (Amounts, usize),
     ) -> bool {
-        // What is scarce, and who is owed what, matters only where victims are chosen.
+        // What is scarce, and what is owed, matters only where victims are chosen.
         let claim = || Claim { place: self.place_of(job), ..Claim::of(job, spec, (queue, asked)) };
         match by {
             By::Starving => true,
@@ -296,11 +295,11 @@ impl<'a> Fair<'a, '_> {
         }
     }
 
-    /// Whether jobs of its queue might give way to the first of a class since they stand behind it in the order by now: nothing has become
-    /// free, but they have run on, or it is another job that stands first.
+    /// Whether jobs of its queue might give way to the first of a class since they stand behind it in the
+    /// order by now: nothing has become free, but they have run on, or another job stands first.
     fn has_behind(&self, view: &ClassView) -> bool {
         let (state, spec) = (self.trial.state, &view.example);
-        // Who was displaced in a cycle makes nobody else displace others in the next, as long as nothing else happens (L10).
+        // A job that was displaced in one cycle makes no other displace jobs in the next, as long as nothing else happens (L10).
         let is_news = state.position > state.cycled_at || self.now > state.now;
         let least_milli = if spec.gang.has_alternatives() { 0 } else { view.milli };
         let first = view.jobs.first().filter(|_| is_news && displaces(&state.policy));
@@ -310,11 +309,11 @@ impl<'a> Fair<'a, '_> {
         })
     }
 
-    /// Gives the next run of a job the places of those; says where the one after it stands, if it may start.
+    /// Gives the next run of a job the places of jobs behind it; returns where the run after it stands, if it may start.
     fn displace(&mut self, turn: Turn, judged: &Reason) -> Result<Option<OrderKey>, Reason> {
         let state = self.trial.state;
         let Some(job) = state.jobs.get(&turn.key.number) else { return Ok(None) };
-        // Who had to leave room to one before it does not get it by taking it from one who could have it until then.
+        // A job that had to leave room for one before it does not get that room from a job that may use it until then.
         if matches!(judged, Reason::Reserved(_)) {
             return Err(judged.clone());
         }
@@ -323,7 +322,7 @@ impl<'a> Fair<'a, '_> {
         let (mark, told) = (self.trial.mark(), self.trial.name_reasons(false));
         let fits = place::place_spec(self.trial, &job.spec).is_ok();
         self.trial.name_reasons(told);
-        // What keeps it back is not who stands behind it: it waits until something becomes free.
+        // It is not kept back by jobs that stand behind it: it waits until something becomes free.
         if fits {
             self.trial.roll_back_to(mark);
             return Err(judged.clone());
@@ -332,15 +331,15 @@ impl<'a> Fair<'a, '_> {
         Ok(place::next_start(self.trial, job))
     }
 
-    /// Where the next run of a job stands, where jobs of its queue behind it give way.
+    /// Where the next run of a job stands, if jobs of its queue behind it give way.
     fn place_of(&self, id: JobId) -> Option<OrderKey> {
         let state = self.trial.state;
         let job = displaces(&state.policy).then(|| state.jobs.get(&id.number)).flatten()?;
         Some(order::of_waiting(&state.policy, (job, state.run(id)), self.now))
     }
 
-    /// Keeps room for a job that waits for it. Where the past counts, only what its queue is to hold is collected: who is to hold
-    /// more later takes it back then, and nothing has to stand idle until that.
+    /// Keeps room for a job that waits for it. Where the past counts, only what its queue is to hold is collected: a
+    /// queue that is to hold more later takes it back then, and nothing has to stand idle until then.
     fn keep_room(&mut self, turn: Turn, reason: &Reason) {
         let state = self.trial.state;
         if self.trial.reserve.heeds(state) {
@@ -350,15 +349,15 @@ impl<'a> Fair<'a, '_> {
         borrowers::note(self, turn, reason);
     }
 
-    /// Whether a job, in a strict order, keeps back those behind it.
+    /// Whether a job keeps back those behind it in a strict order.
     fn blocks(&self, turn: Turn, verdicts: &Verdicts) -> bool {
         let judged = verdicts.get(&turn.class).cloned();
         let reason = judged.unwrap_or_else(|| self.trial.state.verdicts.get(&turn.class).cloned());
         reason.is_some_and(|reason| reason.keeps_back())
     }
 
-    /// Starts a job, or as many members as may and stand in one place if no other queue is in line; says where the next one stands that
-    /// may start.
+    /// Starts a job or, if no other queue is in line, as many members as may start and stand in one place;
+    /// returns where the next one that may start stands.
     fn start(&mut self, turn: Turn, alone: bool) -> Result<Option<OrderKey>, Reason> {
         let state = self.trial.state;
         let Some(job) = state.jobs.get(&turn.key.number) else { return Ok(None) };
@@ -374,7 +373,7 @@ impl<'a> Fair<'a, '_> {
             let own = place::refused_for_good(self.trial, &job.spec);
             return Err(own.unwrap_or(Reason::Reserved(owner)));
         }
-        // Gangs that may grow stand in no line, and what is due to them goes before what nobody is due.
+        // Gangs that may grow stand in no line, and what is due to them goes before what is due to no queue.
         let alone = alone && !self.may_grow;
         let most = if alone && self.shares.is_unbound() { usize::MAX } else { 1 };
         let before = self.places.len();
@@ -397,7 +396,7 @@ impl<'a> Fair<'a, '_> {
         }
     }
 
-    /// Gives the next run of a job the places of those that lose least, or says why it waits.
+    /// Gives the next run of a job the places of the jobs that lose least, or returns why it waits.
     fn take_back(&mut self, (turn, by): (Turn, By), job: &Job, reason: &Reason) -> Result<(), Reason> {
         let gives_way = self.trial.state.policy.preempt == Preempt::LeastLoss;
         let state = self.trial.state;
@@ -409,7 +408,7 @@ impl<'a> Fair<'a, '_> {
         taken.then_some(()).ok_or_else(|| reason.clone())
     }
 
-    /// Gives a run the places of others, if that suffices.
+    /// Gives a run the places of other jobs, if that suffices.
     pub(super) fn take_places(
         &mut self,
         (queue, by): (usize, By),
@@ -431,15 +430,15 @@ impl<'a> Fair<'a, '_> {
         true
     }
 
-    /// Whether a job is guaranteed to its queue as things stand; and whether it is, whatever the queue has used.
+    /// Whether a job is guaranteed to its queue now; and whether it is, whatever the queue has used.
     pub(super) fn owed(&self, queue: usize, spec: &JobSpec, asked: &Amounts) -> (bool, bool) {
         let enough = self.shares.enough_for(spec, asked, self.trial.capacity());
         let owed = self.shares.guarantees_it(queue, &enough);
         (owed, owed && self.shares.guarantees_it_always(queue, &enough))
     }
 
-    /// Takes the places of others for a job; of its own queue only where it says so. One whose devices were just taken takes only
-    /// those of jobs that come after it in its own queue, but for what is guaranteed to its queue (L10).
+    /// Takes the places of other jobs for a job; those of its own queue only if `own`. A job whose devices were just
+    /// taken takes only those of jobs behind it in its own queue, except for what is guaranteed to its queue (L10).
     fn claim(
         &mut self,
         (queue, by): (usize, By),
@@ -460,8 +459,8 @@ impl<'a> Fair<'a, '_> {
         reclaim::take_back(self, &claim)
     }
 
-    /// Likewise by each alternative that its queue may have, then by different ones for its roles: first by all of them those of other
-    /// queues, then those of its own, too.
+    /// Does so by each alternative that the job's queue may have, then by different ones for its roles: first
+    /// each of these ways takes the places of other queues, then those of its own, too.
     fn claim_any(
         &mut self,
         (queue, by): (usize, By),
@@ -475,7 +474,7 @@ impl<'a> Fair<'a, '_> {
             uniform.chain(mixed.iter().zip(mixes.iter().map(Some))).collect();
         let each = |own| ways.iter().enumerate().map(move |(number, way)| (own, number, *way));
         for (own, number, (only, mix)) in [false, true].into_iter().flat_map(each) {
-            // Without moves, and without anybody of its own, it would be the same once more.
+            // Without moves, and without victims in its own queue, it would be the same once more.
             if own && !self.budget.has_any() && !self.may_take_own((queue, by), (job, spec)) {
                 break;
             }
@@ -498,14 +497,14 @@ impl<'a> Fair<'a, '_> {
         None
     }
 
-    /// Whether it matters if those of its own queue may go, for a job that takes the places of others.
+    /// Whether it matters, for a job that takes the places of others, if jobs of its own queue may go.
     fn may_take_own(&self, (queue, by): (usize, By), (job, spec): (JobId, &JobSpec)) -> bool {
         let place = self.place_of(job);
         let claim = Claim { place, ..Claim::of(job, spec, (queue, Amounts::new())) };
         by != By::Starving && reclaim::might_take_own(self, &claim)
     }
 
-    /// Lets those that run go on on faster devices.
+    /// Lets running jobs go on on faster devices.
     fn quicken(&mut self) {
         if !self.running.may_quicken(self.trial.state) {
             return;

@@ -140,7 +140,7 @@ pub(super) fn funnel<'a>(nodes: impl IntoIterator<Item = &'a NodeView>, ask: &De
     Funnel(steps)
 }
 
-/// Of which kinds of devices a task can have any, each looked at once: most nodes are of a kind with others.
+/// Which kinds of devices suit a task; each kind is looked at once, since most nodes are of a kind with others.
 pub(super) struct Suits<'a> {
     ask: &'a DeviceAsk,
     /// Whether the model is right, and the memory, by the place of the kind.
@@ -166,7 +166,7 @@ impl<'a> Suits<'a> {
     }
 }
 
-/// Counts what on these nodes speaks against an ask.
+/// Counts what on these nodes keeps an ask from being met.
 pub(super) fn tally<'a>(nodes: impl IntoIterator<Item = &'a NodeView>, ask: &DeviceAsk) -> Tally {
     let (mut tally, mut suits) = (Tally::default(), Suits::new(ask));
     for node in nodes {
@@ -180,8 +180,8 @@ pub(super) fn tally<'a>(nodes: impl IntoIterator<Item = &'a NodeView>, ask: &Dev
 }
 
 impl Tally {
-    /// The devices of a node that would do, those of them that can be given out, and those with enough left: none of either where it takes no tasks. Where all are alike,
-    /// and most nodes are so, the first speaks for all.
+    /// The devices of a node that would do, those of them that can be given out, and those with enough left; neither of the
+    /// latter two where the node takes no tasks. Where all devices are alike, as on most nodes, the first speaks for all.
     fn node(&mut self, node: &NodeView, suits: &mut Suits) -> (u32, u32, u32) {
         let Some(first) = node.devices.first() else { return (0, 0, 0) };
         let (all, ask) = (node.devices.len() as u32, suits.ask);

@@ -5,7 +5,7 @@ use crate::model::island::{IslandAsk, IslandLevel};
 use crate::model::newer::Newer;
 use crate::snapshot::{DeviceView, NodeView};
 
-/// An alternative that insists on what it would rather have; `None` for one that insists already, or would not rather.
+/// An alternative that requires the island that it prefers; `None` if it requires one already, or prefers none.
 pub(super) fn strict(alternative: &Alternative) -> Option<Alternative> {
     let ask = alternative.devices.as_ref()?;
     let preferred = ask.island.said().filter(|island| !island.required && ask.count > 1)?;
@@ -26,7 +26,7 @@ pub(super) fn of(level: IslandLevel, devices: Vec<&DeviceView>) -> Vec<Vec<&Devi
     islands
 }
 
-/// How many tasks have room on a node by its devices, of which each has room for so many draws.
+/// How many tasks have room on a node by its devices, each of which has room for `draws` draws.
 pub(super) fn tasks(node: &NodeView, ask: &DeviceAsk, draws: impl Fn(&DeviceView) -> u64) -> u64 {
     let each = u64::from(ask.count.max(1));
     match ask.required_island() {
@@ -39,7 +39,7 @@ pub(super) fn tasks(node: &NodeView, ask: &DeviceAsk, draws: impl Fn(&DeviceView
     }
 }
 
-/// The most devices of one island of a node for which this holds; of the node, where no island is asked for.
+/// The most devices of one island of a node for which `counts` holds; of the whole node, where no island is required.
 pub(super) fn most(node: &NodeView, ask: &DeviceAsk, counts: impl Fn(&DeviceView) -> bool) -> u32 {
     match ask.required_island() {
         None => node.devices.iter().filter(|device| counts(device)).count() as u32,
@@ -50,7 +50,7 @@ pub(super) fn most(node: &NodeView, ask: &DeviceAsk, counts: impl Fn(&DeviceView
     }
 }
 
-/// How many devices of a node for which this holds are in islands that have enough of them for a task; none, where none is asked for.
+/// How many devices of a node for which `counts` holds are in islands that have enough of them for a task; 0 where none is required.
 pub(super) fn in_enough(node: &NodeView, ask: &DeviceAsk, counts: impl Fn(&DeviceView) -> bool) -> u32 {
     let Some(level) = ask.required_island() else { return 0 };
     let of = |island: &Vec<&DeviceView>| island.iter().filter(|device| counts(device)).count() as u32;

@@ -1,5 +1,5 @@
-//! What ends anyway: tasks that are being stopped, whoever had them stopped. Before others go for a job, it gets what these leave, and
-//! nobody loses anything by it.
+//! What ends anyway: tasks that are being stopped, for whatever reason. Before other jobs go for a job, it
+//! gets what these leave, by which no job loses anything.
 
 use std::collections::BTreeSet;
 
@@ -13,12 +13,12 @@ use crate::model::allocation::Placement;
 use crate::model::job::{Cause, JobSpec};
 use crate::state::State;
 
-/// The tasks that are being stopped, and for whose end nobody waits.
+/// The tasks that are being stopped, and whose ends no job waits for.
 #[derive(Default)]
 pub(super) struct Leaving {
     /// Those on whose places nothing is planned yet.
     free: BTreeSet<AllocationId>,
-    /// Those whose places somebody gets.
+    /// Those whose places a job of this cycle gets.
     awaited: BTreeSet<AllocationId>,
 }
 
@@ -32,7 +32,7 @@ impl Leaving {
             && self.free.iter().filter_map(leaver).any(|other| is_junior(other))
     }
 
-    /// Those that the snapshot knows, and those that are told to stop in this cycle.
+    /// The tasks that the snapshot knows, and those that are told to stop in this cycle.
     pub(super) fn new(
         state: &State,
         known: &BTreeSet<AllocationId>,
@@ -47,12 +47,12 @@ impl Leaving {
         Self { free, awaited: BTreeSet::new() }
     }
 
-    /// Whether nothing ends anyway that nobody gets.
+    /// Whether there is nothing that ends anyway and that no job gets.
     pub(super) fn is_nothing(&self) -> bool {
         self.free.is_empty()
     }
 
-    /// Those whose places somebody gets, as those that give way: one for each task.
+    /// Those whose places a job gets, in the form of jobs that give way: one for each task.
     pub(super) fn leavers<'a>(&'a self, state: &'a State) -> impl Iterator<Item = Leaver<'a>> {
         self.awaited.iter().filter_map(move |id| {
             let job = state.allocations.get(id)?.job;
@@ -62,7 +62,7 @@ impl Leaving {
     }
 }
 
-/// Counts as free what the others leave; gives which that are.
+/// Counts what they leave as free; returns which they are.
 pub(super) fn let_go(fair: &mut Fair) -> Vec<AllocationId> {
     let ids: Vec<AllocationId> = fair.leaving.free.iter().copied().collect();
     for (placement, queue) in ids.iter().filter_map(|id| held(fair.trial.state, *id)) {
@@ -71,7 +71,7 @@ pub(super) fn let_go(fair: &mut Fair) -> Vec<AllocationId> {
     ids
 }
 
-/// Counts as taken again whatever of that nobody got.
+/// Counts as taken again whatever of that no job got.
 pub(super) fn keep_the_rest(fair: &mut Fair, let_go: Vec<AllocationId>) {
     for id in let_go {
         if !stays(fair.trial, id) {
@@ -90,7 +90,7 @@ fn held(state: &State, id: AllocationId) -> Option<(&Placement, &str)> {
     Some((&held.placement, state.jobs.get(&held.job.number)?.spec.stand()))
 }
 
-/// Places for a claim for which others might go, where it suffices that those go that go anyway.
+/// Finds places for a claim for which others might go, where what ends anyway suffices.
 pub(super) fn take_over(fair: &mut Fair, claim: &Claim) -> Option<Vec<Placement>> {
     if fair.leaving.free.is_empty() {
         return None;

@@ -1,5 +1,5 @@
-//! Part of phase 1, share: what queues lend each other. A queue keeps for itself what it does not lend; what it uses fills that
-//! first, and only what exceeds it counts above, up to the pool, of which all take what nobody keeps.
+//! Part of phase 1, share: what queues lend each other. A queue keeps for itself what it does not lend. What it uses
+//! fills that first, and only the excess counts above, up to the pool, from which all take what no queue keeps.
 
 use smallvec::smallvec;
 
@@ -37,7 +37,7 @@ struct Loan {
 pub(super) struct Refused {
     /// Which resource.
     pub(super) resource: usize,
-    /// The queue at whose bound it ends, if it is a bound on borrowing; else the pool.
+    /// The queue whose bound on borrowing refuses it; the pool if no such bound does.
     pub(super) queue: usize,
     /// That bound.
     pub(super) borrow: Option<i64>,
@@ -65,7 +65,7 @@ impl Loans {
         for (place, queue) in named {
             let loan = &mut loans.of[*place];
             loan.has_nodes = !queue.nodes.is_unsaid();
-            // Who has nodes has all of them alone. That he has no others is for who looks at nodes.
+            // A queue with nodes has all of them alone. That it has no others is for the code that looks at nodes.
             let is_kept = |it: &Resource| loan.has_nodes && is_added_up(it);
             let lend = |it| if is_kept(it) { 0 } else { amount(&queue.lend, it, i64::MAX) };
             loan.lend = resources.iter().map(lend).collect();
@@ -156,7 +156,7 @@ impl Loans {
         }
     }
 
-    /// Where a queue's wish ends, if it does.
+    /// Where a queue's request is refused, if it is.
     pub(super) fn refuses(&self, queues: &[QueueShare], place: usize, asked: &Amounts) -> Option<Refused> {
         (0..asked.len()).filter(|resource| asked[*resource] > 0).find_map(|resource| {
             let (asker, mut place, mut need) = (place, place, asked[resource]);
@@ -184,7 +184,7 @@ impl Loans {
         })
     }
 
-    /// Whether a queue takes anything of what nobody keeps when it takes so much.
+    /// Whether a queue that takes so much takes any of what no queue keeps.
     pub(super) fn borrows(&self, queues: &[QueueShare], place: usize, asked: &Amounts) -> bool {
         (0..asked.len()).filter(|resource| asked[*resource] > 0).any(|resource| {
             let (mut place, mut need) = (place, asked[resource]);
@@ -197,7 +197,7 @@ impl Loans {
         })
     }
 
-    /// Whether others than a queue, and those above it, keep anything on the nodes of one of these that they do not use.
+    /// Whether queues other than `asker` and those above it keep, on the nodes of `nodes_of`, anything that they do not use.
     fn keep_idle(&self, queues: &[QueueShare], (nodes_of, asker): (usize, usize), resource: usize) -> bool {
         let parent = |place: &usize| (*place != POOL).then(|| queues[*place].parent);
         let has_nodes = |place: &usize| self.of[*place].has_nodes;
@@ -207,7 +207,7 @@ impl Loans {
         (1..self.of.len()).filter(idle).any(|place| is_other(&place) && lies_there(place))
     }
 
-    /// What a queue may still take from above: its own that it lends, and what it may borrow, less what it has of it.
+    /// What a queue may still take from above: what it lends of its own and what it may borrow, less what it already has of these.
     fn may_still_borrow(&self, place: usize, resource: usize) -> i64 {
         let loan = &self.of[place];
         if loan.borrow[resource] == i64::MAX {

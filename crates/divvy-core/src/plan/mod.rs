@@ -68,7 +68,7 @@ pub struct Plan {
     pub places: Vec<Place>,
     /// Gangs that run and get further tasks.
     pub grown: Vec<Place>,
-    /// What of that which is due to queues has changed.
+    /// What is due to each queue for which that has changed.
     pub due: Vec<(String, Option<i64>)>,
     /// Classes whose reason has changed.
     pub judged: Vec<(ClassId, Option<Reason>)>,
@@ -92,11 +92,11 @@ pub struct Report {
     pub skipped: usize,
     /// Jobs (arrays count once) that were tried.
     pub tried: usize,
-    /// From when on capacity is kept for the first that wait for room, as far as that was looked at and can be foretold.
+    /// From when on capacity is kept for the first jobs that wait for room, as far as that was looked at and can be foretold.
     pub kept_from: Vec<Time>,
-    /// For whom room is kept, as far as that was looked at.
+    /// The jobs for which room is kept, as far as that was looked at.
     pub rooms: Vec<Room>,
-    /// When a job has waited long enough that others would be moved for it who are not now, as far as that was looked at.
+    /// When a job will have waited long enough that others are moved for it that are not now, as far as that was looked at.
     pub moves_at: Option<Time>,
 }
 
@@ -150,7 +150,7 @@ impl Plan {
         self.ends.into_iter().chain(starts).chain(grows).chain(due).chain(judged).collect()
     }
 
-    /// The jobs of which it tells tasks to stop, and which.
+    /// The jobs whose tasks the plan tells to stop, and which tasks.
     fn told(&self, state: &State) -> BTreeMap<JobId, Vec<AllocationId>> {
         let live = |job: JobId| state.run(job).map(|run| run.live.clone()).unwrap_or_default();
         let told = |end: &Event| match end {
@@ -161,7 +161,7 @@ impl Plan {
         self.ends.iter().filter_map(told).collect()
     }
 
-    /// The jobs that it tells to stop, or to go on with less.
+    /// The jobs that the plan tells to stop, or to go on with less.
     fn ending(&self) -> BTreeSet<JobId> {
         let job = |end: &Event| match end {
             Event::Stopping { job, .. } | Event::Shrinking { job, .. } => Some(*job),
@@ -180,7 +180,7 @@ impl Plan {
     pub fn digest(&self) -> u64 {
         let ends: Vec<(&str, JobId)> = self.ends.iter().filter_map(ended_job).collect();
         let digest = fingerprint(&(ends, &self.promises, &self.places, &self.judged));
-        // What came with elastic gangs, and with the past of queues, counts only where there are such.
+        // What elastic gangs and the past of queues added counts only where there is any.
         let digest = if self.grown.is_empty() { digest } else { fingerprint(&(digest, &self.grown)) };
         if self.due.is_empty() { digest } else { fingerprint(&(digest, &self.due)) }
     }
@@ -202,12 +202,12 @@ pub fn plan(state: &State, snapshot: &mut Snapshot, now: Time) -> (Plan, Report)
     planned(state, snapshot, now, false)
 }
 
-/// For whom a cycle keeps room, and from when on, whether anybody asks for what is free meanwhile or not. The snapshot is left as it was.
+/// The jobs for which a cycle keeps room, and from when on, whether or not any job asks for what is free. Leaves the snapshot as it was.
 pub(crate) fn rooms(state: &State, snapshot: &mut Snapshot, now: Time) -> Vec<Room> {
     planned(state, snapshot, now, true).1.rooms
 }
 
-/// Plans one cycle; `reserves` says whether room is looked for even if nobody behind those for whom it is kept would start.
+/// Plans one cycle; `reserves` says whether room is looked for even if no job behind those for which it is kept would start.
 fn planned(state: &State, snapshot: &mut Snapshot, now: Time, reserves: bool) -> (Plan, Report) {
     let mut plan = Plan { ends: expire::expire(state, snapshot, now), ..Plan::default() };
     let mut report = Report::default();
@@ -276,7 +276,7 @@ fn in_order(
     verdicts: &mut Verdicts,
 ) {
     let state = trial.state;
-    // Those before others keep them back, whether their own verdicts stand or not.
+    // The jobs that stand first keep back the others, whether their own verdicts stand or not.
     let classes = if state.policy.strict || state.policy.reserve > 0 {
         waiting.classes.iter().map(|(class, view)| (*class, view)).collect()
     } else {
@@ -308,7 +308,7 @@ fn in_order(
                 }
                 match reason {
                     Some(reason) => drop(verdicts.insert(class, Some(reason))),
-                    // Of a class of which some have started, what kept it back before keeps back the rest.
+                    // Some of the class have started; what kept it back before keeps back the rest.
                     None => drop(verdicts.entry(class).and_modify(|verdict| *verdict = judged.cloned())),
                 }
                 if state.policy.strict && keeps_back {
@@ -319,7 +319,7 @@ fn in_order(
     }
 }
 
-/// Places as many members of a job as may and stand in one place; says where the next one stands that may start.
+/// Places as many members of a job as may start and stand in one place in line; returns where the next one that may start stands.
 fn place_job(
     trial: &mut trial::Trial,
     (number, view): (u64, &ClassView),
@@ -348,7 +348,7 @@ fn open_classes<'a>(trial: &trial::Trial, waiting: &'a Waiting) -> Vec<(ClassId,
     waiting.classes.iter().filter(is_open).map(|(class, view)| (*class, view)).collect()
 }
 
-/// All that stand behind a job that does not fit wait, in a strict order.
+/// In a strict order, all that stand behind a job that does not fit wait.
 fn keep_in_line(state: &State, line: &order::Line, verdicts: &mut Verdicts) {
     for class in line.classes() {
         // Most were told so before.
@@ -358,7 +358,7 @@ fn keep_in_line(state: &State, line: &order::Line, verdicts: &mut Verdicts) {
     }
 }
 
-/// The reasons that have changed: of classes that were tried, and of those in which nobody waits any more.
+/// The reasons that have changed: of classes that were tried, and of those in which no job waits any more.
 fn judge(state: &State, snapshot: &Snapshot, verdicts: Verdicts) -> Vec<(ClassId, Option<Reason>)> {
     let left = snapshot.waiting.left().map(|class| (class, None));
     let changed = verdicts.into_iter().filter(|(class, reason)| state.verdicts.get(class) != reason.as_ref());
@@ -393,7 +393,7 @@ pub fn entitlements(state: &State, snapshot: &Snapshot) -> BTreeMap<String, Enti
     }
 }
 
-/// Whether a queue may have what a job asks for, beside what it holds by a snapshot, whatever is free.
+/// Whether a queue may have what a job asks for beside what it holds in the snapshot, whatever is free.
 pub fn allows(state: &State, snapshot: &Snapshot, spec: &JobSpec) -> Result<(), Reason> {
     if spec.preemptible || !state.policy.divides() {
         return Ok(());
@@ -402,8 +402,8 @@ pub fn allows(state: &State, snapshot: &Snapshot, spec: &JobSpec) -> Result<(), 
     shares.allows(shares.place(spec.stand()), &shares.asked(spec), spec)
 }
 
-/// The alternatives of a job that its queue may not have, by what is guaranteed to it, what the others lend and what it may borrow;
-/// an error if none is left.
+/// Returns the alternatives of a job that its queue may not have, by what is guaranteed to it, what the
+/// others lend and what it may borrow; an error if none is left.
 fn closed(state: &State, snapshot: &Snapshot, spec: &JobSpec) -> Result<share::Closed, Reason> {
     let binds = !spec.preemptible && spec.gang.has_alternatives();
     if !state.policy.divides() || !binds && !state.queues.values().any(Queue::has_loans) {
@@ -413,15 +413,15 @@ fn closed(state: &State, snapshot: &Snapshot, spec: &JobSpec) -> Result<share::C
     shares.closed(shares.place(spec.stand()), spec)
 }
 
-/// What a queue could still take of each resource that queues speak of, by guarantees, limits, loans and what all hold; below
-/// zero where more is held than there is.
+/// Returns what a queue could still take of each resource that queues name, by guarantees, limits, loans and
+/// what all hold; below zero where more is held than there is.
 pub fn available(state: &State, snapshot: &Snapshot, queue: &str) -> BTreeMap<Resource, i64> {
     let shares = share::Shares::of(state, snapshot);
     shares.available(shares.place(queue)).into_iter().collect()
 }
 
-/// What a queue has of each resource of what others lend it: what it, and those below it, use beyond what is kept below it and its
-/// own.
+/// Returns what a queue uses of what others lend it, by resource: what it and those below it use beyond what
+/// is kept below it and beyond its own.
 pub fn borrowed(state: &State, snapshot: &Snapshot, queue: &str) -> BTreeMap<Resource, i64> {
     let shares = share::Shares::of(state, snapshot);
     shares.borrowed(shares.place(queue)).into_iter().collect()
@@ -437,7 +437,7 @@ pub fn funnel(snapshot: &Snapshot, spec: &JobSpec) -> Funnel {
     diagnose::funnel(snapshot, spec)
 }
 
-/// How a job lies that has these devices, and what else there would be for it now.
+/// How a job with these devices lies, and what else there would be for it now.
 pub fn seats(snapshot: &Snapshot, spec: &JobSpec, placements: &[Placement]) -> Option<Seats> {
     seats::seats(snapshot, spec, placements)
 }
@@ -450,7 +450,7 @@ pub fn would_place(state: &State, snapshot: &mut Snapshot, spec: &JobSpec) -> Re
     place_in(state, snapshot, spec, not_lent)
 }
 
-/// Likewise, tried in a scratch pad of the snapshot.
+/// Like [`would_place`], tried in a scratch pad of the snapshot.
 pub(crate) fn would_place_in(
     state: &State,
     (snapshot, scratch): (&Snapshot, &mut Snapshot),

@@ -1,5 +1,5 @@
-//! Phase 3, place, for tasks that want others near them or apart: which nodes those leave that lie somewhere already. Nothing is looked
-//! at in a pool in which no job ever told others by labels.
+//! Phase 3, place, for tasks that want others near them or apart: which nodes the tasks that lie somewhere
+//! already leave them. Nothing is looked at in a pool in which no job ever selected others by labels.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::state::State;
 /// The tasks that a gang has, as others see them: labels and nodes.
 pub(super) type Rest = Vec<(BTreeMap<String, String>, NodeId)>;
 
-/// The tasks that a job has, where it wants its like near it.
+/// The tasks that a job has, if it wants tasks near it.
 pub(super) fn rest(spec: &JobSpec, present: &BTreeMap<u32, Placement>) -> Rest {
     if spec.gang.roles().iter().all(|role| role.ask.affinity().near.is_empty()) {
         return Rest::new();
@@ -30,18 +30,18 @@ pub(super) fn rest(spec: &JobSpec, present: &BTreeMap<u32, Placement>) -> Rest {
     present.iter().filter_map(seen).collect()
 }
 
-/// Who lies where as a trial sees it: by the snapshot, without those that it counts as gone, with those that it has placed.
+/// Which tasks lie where as a trial sees it: by the snapshot, without those that it counts as gone, with those that it has placed.
 pub(super) struct Around<'a> {
     neighbours: &'a mut Neighbours,
     /// What this cycle has placed.
     placed: BTreeMap<AllocationId, (Arc<Kind>, NodeId)>,
-    /// What of it wants others near it.
+    /// Those of them that want others near them.
     seekers: BTreeMap<AllocationId, (Vec<Others>, NodeId)>,
     /// Running tasks that are told to stop in this cycle for another cause: they are on their way out.
     ending: BTreeSet<AllocationId>,
-    /// The tasks that the job has whose gang grows: labels and nodes.
+    /// The tasks that a job has whose gang grows: labels and nodes.
     rest: Rest,
-    /// Whether the pool is looked at as if it were empty: whoever is sought may come later.
+    /// Whether the pool is looked at as if it were empty: tasks that are sought may come later.
     is_empty_pool: bool,
 }
 
@@ -51,12 +51,12 @@ impl<'a> Around<'a> {
         Self { neighbours, placed, seekers, ending, rest: Rest::new(), is_empty_pool: false }
     }
 
-    /// Whether any job tells others by labels.
+    /// Whether any job selects others by labels.
     pub(super) fn are_told(&self) -> bool {
         self.neighbours.are_told()
     }
 
-    /// What is placed next belongs to a gang of which these are there, or will be by then; gives what was so before.
+    /// Notes that what is placed next belongs to a gang of which these tasks are there, or will be by then; returns what was set before.
     pub(super) fn join(&mut self, rest: Rest) -> Rest {
         std::mem::replace(&mut self.rest, rest)
     }
@@ -66,7 +66,7 @@ impl<'a> Around<'a> {
         self.is_empty_pool = true;
     }
 
-    /// A task has got a place.
+    /// Notes that a task has got a place.
     pub(super) fn took(&mut self, spec: &JobSpec, placement: &Placement) {
         let Some(kind) = self.neighbours.kind(spec, placement.rank) else { return };
         self.neighbours.add(Some(Arc::clone(&kind)), placement.node, Presence::Passing);
@@ -77,7 +77,7 @@ impl<'a> Around<'a> {
         }
     }
 
-    /// It has none after all.
+    /// Notes that it has none after all.
     pub(super) fn untook(&mut self, placement: &Placement) {
         if let Some((kind, node)) = self.placed.remove(&placement.allocation) {
             self.neighbours.remove(Some(&kind), node, Presence::Passing);
@@ -85,7 +85,7 @@ impl<'a> Around<'a> {
         }
     }
 
-    /// Whether any of these running tasks may be the one for whose sake this cycle has placed another near it: then it stays.
+    /// Whether this cycle may have placed a task for the sake of one of these running tasks, to be near it: then that stays.
     pub(super) fn is_relied_on<'p>(
         &self,
         state: &State,
@@ -106,7 +106,7 @@ impl<'a> Around<'a> {
         })
     }
 
-    /// A running task is told to stop, or (`back`) it is not.
+    /// Notes that a running task is told to stop, or (`back`) that it is not.
     pub(super) fn ends(&mut self, state: &State, placement: &Placement, back: bool) {
         let Some((kind, was)) = self.running(state, placement) else { return };
         let is_there = was == Presence::There;
@@ -126,7 +126,7 @@ impl<'a> Around<'a> {
         }
     }
 
-    /// A running task counts as gone, or (`back`) no longer does.
+    /// Notes that a running task counts as gone, or (`back`) no longer does.
     pub(super) fn release(&mut self, state: &State, placement: &Placement, back: bool) {
         let Some((kind, was)) = self.running(state, placement) else { return };
         let (from, to) = if back { (Presence::Released, was) } else { (was, Presence::Released) };
@@ -134,7 +134,7 @@ impl<'a> Around<'a> {
         self.neighbours.add(Some(kind), placement.node, to);
     }
 
-    /// A task is over by the time that is looked at, or (`back`) it is now again.
+    /// Notes that a task is over by the time that is looked at, or (`back`) that it is there again.
     pub(super) fn end(&mut self, state: &State, placement: &Placement, back: bool) {
         let placed = self.placed.get(&placement.allocation);
         let placed = placed.map(|(kind, _)| (Arc::clone(kind), Presence::Passing));
@@ -158,7 +158,7 @@ impl<'a> Around<'a> {
         Some((self.neighbours.kind(spec, placement.rank)?, presence))
     }
 
-    /// Whether a running task can't stay where it is beside what this cycle has placed.
+    /// Whether a running task cannot stay where it is beside what this cycle has placed.
     pub(super) fn is_in_the_way(&self, state: &State, placement: &Placement) -> bool {
         let Some((kind, _)) = self.running(state, placement).filter(|_| !self.placed.is_empty()) else {
             return false;
@@ -189,12 +189,12 @@ fn clash(state: &State, (one, here): (&Kind, NodeId), (other, there): (&Kind, No
     repels(one, other) || repels(other, one)
 }
 
-/// Tasks that go, by what affinity sees of them.
+/// Tasks that go, as far as affinity is concerned.
 #[derive(Default)]
 pub(super) struct Going(Vec<(Arc<Kind>, NodeId, AllocationId)>);
 
 impl Going {
-    /// Notes one.
+    /// Notes a task that goes.
     pub(super) fn note(&mut self, state: &State, placement: &Placement) {
         let held = state.allocations.get(&placement.allocation).filter(|_| !state.heeded.is_empty());
         let spec = held.and_then(|held| state.jobs.get(&held.job.number)).map(|job| &job.spec);
@@ -202,7 +202,7 @@ impl Going {
         self.0.extend(kind.map(|kind| (kind, placement.node, placement.allocation)));
     }
 
-    /// Those that must be gone before tasks of a job may lie where they are placed.
+    /// Those that must be gone before tasks of a job may lie at these placements.
     pub(super) fn in_the_way(
         &self,
         state: &State,
@@ -221,15 +221,15 @@ impl Going {
     }
 }
 
-/// What one wish, of the task or of others, leaves of the nodes.
+/// What one wish, of the task itself or of others, leaves of the nodes.
 enum Wish<'s, 'n> {
     /// Only these domains, for the sake of others near it.
     Near(&'s Others, BTreeSet<Domain<'n>>),
-    /// It is the first of its kind: any domain.
+    /// It is the first of its kind: any domain will do.
     First(&'s Others),
-    /// Not these domains: somebody is there.
+    /// Not these domains: tasks are there that it does not want near it.
     Apart(&'s Others, BTreeSet<Domain<'n>>),
-    /// Not these domains: somebody there does not want it.
+    /// Not these domains: a task there does not want it.
     Repelled(&'s Others, BTreeSet<Domain<'n>>),
 }
 
@@ -255,8 +255,8 @@ impl Wish<'_, '_> {
     }
 }
 
-/// The nodes that are left to the task of a rank, of those that it may lie on; `None` where that is all of them. An error says whose
-/// wish leaves none.
+/// The nodes that are left to the task of a rank, of those that it may lie on; `None` where that is all of
+/// them. The error says whose wish leaves none.
 pub(super) fn left(trial: &Trial, spec: &JobSpec, rank: u32) -> Result<Option<Scope>, Reason> {
     if !trial.around.neighbours.are_told() {
         return Ok(None);
@@ -286,7 +286,7 @@ pub(super) fn left(trial: &Trial, spec: &JobSpec, rank: u32) -> Result<Option<Sc
     Ok(Some(left.into()))
 }
 
-/// Why the tasks of a role have no place, where they would have one but for somebody's wish: the first that leaves out any node.
+/// Why the tasks of a role have no place, if they would have one but for a wish: the first wish that leaves out any node.
 pub(super) fn why(trial: &Trial, spec: &JobSpec, rank: u32) -> Option<Reason> {
     let (role, _) = spec.gang.role_of(rank).filter(|_| trial.around.neighbours.are_told())?;
     let affinity = role.ask.affinity();
@@ -299,7 +299,7 @@ pub(super) fn why(trial: &Trial, spec: &JobSpec, rank: u32) -> Option<Reason> {
     Some(wishes.find(leaves_out)?.reason())
 }
 
-/// What a wish to be near others leaves. Whoever is sought by those like him, as one of them, is the first if there is nobody.
+/// What a wish to be near others leaves. A task that is one of those that it seeks is the first if there is none of them.
 fn near<'s, 'n>(
     trial: &'n Trial,
     spec: &JobSpec,
@@ -312,7 +312,7 @@ fn near<'s, 'n>(
         is_anywhere |= is_meant;
         is_meant && count.there > 0
     });
-    // Its own gang starts with it, so that those of it are there when it is.
+    // Its own gang starts with it, so the gang's tasks are there when it is.
     let own = trial.gang_tasks().filter_map(|placement| {
         let role = spec.gang.role_of(placement.rank)?.0;
         others.are(&spec.labels_of(role.ask.affinity())).then_some(placement.node)
@@ -326,12 +326,12 @@ fn near<'s, 'n>(
     if !is_anywhere && may_be_first { Wish::First(others) } else { Wish::Near(others, domains) }
 }
 
-/// The domains in which somebody lies, or will, from whom a task wants to lie apart.
+/// The domains in which tasks lie, or will lie, from which a task wants to lie apart.
 fn repelling<'n>(trial: &'n Trial, others: &Others) -> BTreeSet<Domain<'n>> {
     domains_of(trial, others, |kind, count| count.there + count.passing > 0 && others.are(&kind.labels))
 }
 
-/// What those leave that do not want a task with these labels around them.
+/// The wishes of tasks that do not want a task with these labels around them.
 fn repellers<'n>(trial: &'n Trial, labels: &BTreeMap<String, String>) -> Vec<Wish<'n, 'n>> {
     let mut wishes = Vec::new();
     let kinds = trial.around.neighbours.kinds();
@@ -345,7 +345,7 @@ fn repellers<'n>(trial: &'n Trial, labels: &BTreeMap<String, String>) -> Vec<Wis
     wishes
 }
 
-/// The domains of the nodes on which there is somebody who counts.
+/// The domains of the nodes on which there are tasks that count.
 fn domains_of<'n>(
     trial: &'n Trial,
     others: &Others,
@@ -362,11 +362,11 @@ fn domains_of<'n>(
     domains
 }
 
-/// Domains that are tried for the first of those who want their like near them.
+/// How many domains are tried for the first of the tasks that want their like near them.
 const MOST_FIRST_TRIES: usize = 64;
 
-/// The domains of which one takes all tasks of a role, where they want their like near them and are the first: those with the
-/// fewest free devices come first, as they would be wasted on a larger gang. `None` where it does not matter where the first lies.
+/// The domains one of which takes all tasks of a role, where they want their like near them and are the first. Those with the fewest free
+/// devices come first: a larger gang would have little use for them. `None` where it does not matter where the first lies.
 pub(super) fn homes(trial: &Trial, spec: &JobSpec, (role, rank): (&Role, u32)) -> Option<Vec<Scope>> {
     if role.minimum <= 1 || role.ask.affinity().near.is_empty() {
         return None;

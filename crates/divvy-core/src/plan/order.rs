@@ -14,9 +14,9 @@ use crate::time::Time;
 /// The heads of all classes, merged: a line from which the first is taken. A class whose head cannot start does not come back.
 pub(super) struct Line<'a> {
     heads: BinaryHeap<Reverse<Head<'a>>>,
-    /// How many have come into the line so far.
+    /// How many heads have come into the line so far.
     entered: u64,
-    /// Classes of which a job stands further behind with its next run.
+    /// Classes with a job whose next run stands further behind.
     again: BTreeMap<ClassId, Again>,
     waiting: &'a Waiting,
     policy: &'a Policy,
@@ -60,7 +60,7 @@ impl PartialEq for Head<'_> {
 
 impl Eq for Head<'_> {}
 
-/// Who of a class is to be let into the line again.
+/// The jobs of a class that are to be let into the line again.
 struct Again {
     /// The last of its jobs that was let in for the first time.
     last: OrderKey,
@@ -78,7 +78,7 @@ impl<'a> Line<'a> {
         line
     }
 
-    /// A line of nobody.
+    /// An empty line.
     pub(super) fn empty(waiting: &'a Waiting, policy: &'a Policy, now: Time) -> Self {
         Self { heads: BinaryHeap::new(), entered: 0, again: BTreeMap::new(), waiting, policy, now }
     }
@@ -100,7 +100,7 @@ impl<'a> Line<'a> {
         self.heads.pop().map(|Reverse(head)| head)
     }
 
-    /// How many have come into the line so far: as long as that is the same, nobody stands in it who did not before.
+    /// How many heads have come into the line so far: as long as that is the same, no job stands in it that did not before.
     pub(super) fn entered(&self) -> u64 {
         self.entered
     }
@@ -120,7 +120,7 @@ impl<'a> Line<'a> {
         self.heads.peek().map(|Reverse(head)| *head)
     }
 
-    /// The first job of those classes that a test lets pass.
+    /// The first job of the classes that pass a test.
     pub(super) fn next_of(&self, passes: impl Fn(&ClassView) -> bool) -> Option<Head<'a>> {
         self.heads.iter().map(|Reverse(head)| *head).filter(|head| passes(head.view)).min()
     }
@@ -152,14 +152,14 @@ impl<'a> Line<'a> {
         order::place(self.policy, run, class.milli, self.now)
     }
 
-    /// Lets a job that was taken into the line again with its next run, or whoever of its class stands before that.
+    /// Lets a job that was taken into the line again with its next run, or the job of its class that stands before that.
     pub(super) fn fall_back(&mut self, class: ClassId, key: OrderKey, next: OrderKey) {
         let again = self.again.entry(class).or_insert_with(|| Again { last: key, runs: BTreeSet::new() });
         again.runs.insert((next, key));
         self.admit_next(class, key);
     }
 
-    /// Lets the job behind this one in its class into the line, or one that stands there again; says whether there is one.
+    /// Lets the job behind this one in its class into the line, or one that stands there again; returns whether there is one.
     pub(super) fn admit_next(&mut self, class: ClassId, behind: OrderKey) -> bool {
         let Some(view) = self.waiting.classes.get(&class) else { return false };
         let again = self.again.get_mut(&class);
@@ -193,7 +193,7 @@ impl<'a> Line<'a> {
 pub(super) fn of_running(policy: &Policy, id: JobId, view: &RunView, now: Time) -> OrderKey {
     let fell = view.level(policy, now).fell;
     let turn = fell.map_or(view.placed_at, |fell| fell.max(view.placed_at));
-    // One that falls at this very moment counts as waiting.
+    // A job that falls at this very moment counts as waiting.
     let key = key_of(policy, (id, view), now, (turn, fell == Some(now)));
     let key = if order::stands_fast(policy, view) { order::fast(key) } else { key };
     let is_held = order::held_until(policy, view).is_some_and(|until| until > now);
@@ -205,9 +205,9 @@ pub(super) fn of_waiting(policy: &Policy, (job, run): (&Job, Option<&Run>), now:
     order::place(policy, order::of_waiting(policy, job, run), job.spec.most_milli(), now)
 }
 
-/// The place of a running job for those that wait and may take its devices since they stand before it. By length, what is left of it
-/// counts, and never more than will once it waits: or it could take them back. Once it has outrun what was foreseen that grows in
-/// steps, or it would fall behind an equal that waits with each second of running.
+/// The place of a running job as seen by waiting jobs that may take its devices since they stand before it. By length, what
+/// is left of it counts, and never more than will count once it waits, or it could take the devices back. Once it has outrun
+/// its estimate that grows in steps, or each second of running would put it further behind an equal that waits.
 pub(super) fn of_runner(policy: &Policy, id: JobId, view: &RunView, now: Time) -> OrderKey {
     let place = of_running(policy, id, view, now);
     match policy.order {

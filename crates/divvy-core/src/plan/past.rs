@@ -1,5 +1,5 @@
 //! Part of phase 1, share: what queues missed in the past is due to them beside what is due to them now, a part at a time; and
-//! what is due now, for the past to come.
+//! what is due now is noted for later.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -56,8 +56,8 @@ impl Shares {
         !self.remembers || self.upwards(place).all(stays)
     }
 
-    /// What becomes of the due of a queue, and of those above it up to one of them, when so much of it stops: of devices or, where none are
-    /// asked for, of what is.
+    /// How a queue, and those above it up to `up_to`, stand by what is due to them once so much stops: of
+    /// devices or, where none are asked for, of what is asked for.
     pub(super) fn short(&self, (from, up_to): (usize, usize), (draws, asked): (&[i64], &[i64])) -> Short {
         let below = self.upwards(from).take_while(|place| *place != self.queues[up_to].parent);
         let asks = |index: &usize| asked[ANY] == 0 && asked[*index] > 0 && draws[*index] > 0;
@@ -82,14 +82,14 @@ impl Shares {
 pub(super) enum Short {
     #[default]
     Not,
-    /// It has more as it is.
+    /// It has more now, and less then.
     Becomes,
-    /// It has no more as it is: what is taken from it is due to it still, and it could take that back from those who have more.
+    /// It has no more even now: what is taken from it stays due to it, and it could take that back from queues that have more.
     Already,
 }
 
-/// Of the jobs of one queue, those of lower priority first: one of higher priority stands no better than one of lower, since it would
-/// take that one's place.
+/// The worst so far among the jobs of one queue, those of lower priority first: a job of higher priority
+/// counts no better than one of lower, since it would take that one's place.
 pub(super) struct Worst {
     below: Short,
     here: Short,
@@ -103,7 +103,7 @@ impl Default for Worst {
 }
 
 impl Worst {
-    /// As what the next job of so much priority counts.
+    /// How the next job, of this priority, counts.
     pub(super) fn with(&mut self, priority: i32, short: Short) -> Short {
         if priority > self.priority {
             self.below = self.below.max(self.here);
@@ -114,8 +114,8 @@ impl Worst {
     }
 }
 
-/// What of that which is due to queues has changed since the last tick: to the thousandth of a device, so that nothing is lost
-/// by rounding; `None` for queues that have all that they want.
+/// What is due to each queue for which that has changed since the last tick: to the thousandth of a device,
+/// so that nothing is lost by rounding; `None` for queues that have all that they want.
 pub(super) fn changed_dues(
     state: &State,
     (waiting, shares): (&Waiting, Option<&Shares>),
@@ -133,7 +133,7 @@ pub(super) fn changed_dues(
     over.chain(changed.map(|(queue, due)| ((*queue).to_owned(), Some(*due)))).collect()
 }
 
-/// What is due to the own jobs of each queue in which one waits that could start in an idle pool, or that has more than its due.
+/// What is due to the own jobs of each queue in which a job waits that could start in an idle pool, or that has more than its due.
 fn dues<'a>(waiting: &Waiting, shares: &'a Shares) -> BTreeMap<&'a str, i64> {
     let mut due = vec![0i64; shares.queues.len()];
     due[POOL] = shares.queues[POOL].due[ANY];

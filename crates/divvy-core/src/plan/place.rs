@@ -29,7 +29,7 @@ pub(super) const UNSAID_CPU_MILLI: i64 = 1000;
 /// See [`UNSAID_CPU_MILLI`].
 pub(super) const UNSAID_MEMORY_BYTES: i64 = 1 << 30;
 
-/// Places as many members of a job as may and can start, up to `most`; an error is why the next one waits.
+/// Places as many members of a job as may and can start, up to `most`; the error is why the next one waits.
 pub(super) fn place_members(
     trial: &mut Trial,
     (job, shape): (&Job, u64),
@@ -40,7 +40,7 @@ pub(super) fn place_members(
     if state.draining {
         return Err(Reason::PoolDraining);
     }
-    // What this cycle has placed before still waits as far as the state knows: the first to start do.
+    // The members that this cycle has placed still wait as far as the state knows: they are the first to start.
     let placed = trial.members_placed(job.number);
     let most = most.min((job.members_left().unwrap_or(u32::MAX) as usize).saturating_sub(placed));
     for member in order::members(&state.policy, job).skip(placed).take(most) {
@@ -49,7 +49,7 @@ pub(super) fn place_members(
     Ok(())
 }
 
-/// Likewise those alone that stand in one place of the order, and says where the next one stands that may start.
+/// Likewise only those that stand in one place of the order; returns where the next one that may start stands.
 pub(super) fn place_equals(
     trial: &mut Trial,
     (job, shape): (&Job, u64),
@@ -87,13 +87,13 @@ fn starts<'j>(trial: &Trial, job: &'j Job) -> impl Iterator<Item = (OrderKey, Op
     order::starts(&trial.state.policy, job).skip(placed).take(left)
 }
 
-/// Where the next of them stands.
+/// Where the next of these runs stands.
 pub(super) fn next_start(trial: &Trial, job: &Job) -> Option<OrderKey> {
     starts(trial, job).next().map(|(place, _)| place)
 }
 
-/// Whether a look at the shelves suffices to say that there are too few free devices still: the common case in a busy pool, of
-/// which nothing is broken.
+/// Whether a look at the shelves suffices to say that there are still too few free devices: the common case
+/// in a busy pool in which nothing is broken.
 pub(super) fn is_still_busy(trial: &Trial, reason: &Reason, spec: &JobSpec) -> bool {
     let (Reason::DevicesBusy(count), false) = (reason, trial.state.policy.shares) else { return false };
     let shelves = trial.capacity().shelves();
@@ -108,7 +108,7 @@ pub(super) fn is_still_busy(trial: &Trial, reason: &Reason, spec: &JobSpec) -> b
     };
     match &*spec.gang {
         Group::Role(role) => asks_so(&role.ask),
-        // Of groups of which only some are needed others may fit.
+        // Where only some of the groups are needed, others may fit.
         group if group.is_elastic() => false,
         group => group.roles().iter().any(|role| asks_so(&role.ask)),
     }
@@ -124,8 +124,8 @@ pub(super) fn next_member(trial: &Trial, job: &Job) -> Option<JobId> {
     Some(JobId { number: job.number, member })
 }
 
-/// Places one gang where it pushes back nobody before it, or leaves the trial as it was; unless one of its shape has just been found
-/// not to fit.
+/// Places one gang where it pushes back no job before it, or leaves the trial as it was. There is no try if
+/// one of its shape has just been found not to fit.
 pub(super) fn place_of_shape(
     trial: &mut Trial,
     (spec, shape): (&JobSpec, u64),
@@ -140,7 +140,7 @@ pub(super) fn place_of_shape(
     placed
 }
 
-/// Places one gang where it pushes back nobody before it, or leaves the trial as it was.
+/// Places one gang where it pushes back no job before it, or leaves the trial as it was.
 pub(super) fn place_spec(trial: &mut Trial, spec: &JobSpec) -> Result<Vec<Placement>, Reason> {
     let mark = trial.mark();
     let mut placements = place_now(trial, spec)?;
@@ -160,7 +160,7 @@ pub(super) fn place_spec(trial: &mut Trial, spec: &JobSpec) -> Result<Vec<Placem
     Ok(placements)
 }
 
-/// Why a job could not start in an idle pool, if it could not: what waits for others, too, waits for that.
+/// Why a job could not start even in an idle pool, if it could not: a job that also waits for others is told this.
 pub(super) fn refused_for_good(trial: &mut Trial, spec: &JobSpec) -> Option<Reason> {
     let mark = trial.mark();
     let placed = place_now(trial, spec);
@@ -168,7 +168,7 @@ pub(super) fn refused_for_good(trial: &mut Trial, spec: &JobSpec) -> Option<Reas
     placed.err().filter(Reason::is_for_good)
 }
 
-/// Where a job for which nobody goes fits if those for whom room is kept have it elsewhere.
+/// Where a job for which no other goes fits if the jobs for which room is kept have it elsewhere.
 fn instead(trial: &mut Trial, spec: &JobSpec) -> Option<Vec<Placement>> {
     if !trial.reserve.may_make_way() {
         return None;
@@ -180,16 +180,16 @@ fn instead(trial: &mut Trial, spec: &JobSpec) -> Option<Vec<Placement>> {
     placed.ok().filter(|placements| reserve::makes_way(trial, spec, placements))
 }
 
-/// Puts aside what is kept from a job, for those before it and by the calendar: why, if anything is.
+/// Puts aside what is kept from a job, for those before it and by the calendar; returns why, if anything is.
 fn put_aside(trial: &mut Trial, spec: &JobSpec) -> Option<Reason> {
-    // What the calendar keeps from this one it may keep from none of those.
+    // The calendar may keep things from this job that it does not keep from those before it.
     reserve::reserve(trial);
     let booked = calendar::put_aside(trial, spec).map(Reason::Booked);
     let owned = if trial.reserve.has_owners() { reserve::put_aside(trial, spec) } else { None };
     owned.map(Reason::Reserved).or(booked)
 }
 
-/// Places one gang, whoever waits, or leaves the trial as it was.
+/// Places one gang, whichever jobs wait, or leaves the trial as it was.
 pub(super) fn place_now(trial: &mut Trial, spec: &JobSpec) -> Result<Vec<Placement>, Reason> {
     if let Some(over) = trial.beyond(spec) {
         return Err(over);
@@ -227,7 +227,7 @@ pub(super) fn place_role(
     placed
 }
 
-/// Why of the nodes that may be used none will do for a role, whatever they have.
+/// Why none of the nodes that may be used will do for a role, whatever they have.
 fn none_chosen(trial: &Trial, spec: &JobSpec, role: &Role) -> Reason {
     let nodes = &trial.capacity().nodes;
     let (chosen, own) = (&role.ask.nodes, spec.kept_to.said());
@@ -241,7 +241,7 @@ fn none_chosen(trial: &Trial, spec: &JobSpec, role: &Role) -> Reason {
     }
 }
 
-/// Places all tasks of a role by its first alternative that fits. An error is why the first one does not that the pool could hold.
+/// Places all tasks of a role by its first alternative that fits. The error is why the first that the pool could hold does not fit.
 fn place_by_first(trial: &mut Trial, spec: &JobSpec, role: &Role, rank: &mut u32) -> Result<(), Reason> {
     let mark = trial.mark();
     let mut first_reason: Option<Reason> = None;
@@ -252,7 +252,7 @@ fn place_by_first(trial: &mut Trial, spec: &JobSpec, role: &Role, rank: &mut u32
             continue;
         }
         let placed = place_at_home(trial, spec, (role, index), (*rank, &homes));
-        // What its queue may not have of it, another alternative may not need.
+        // Another alternative may not need what the queue may not have.
         let over = match placed {
             Ok(()) if alternatives.len() > 1 => trial.exceeded_since(mark, spec.stand()),
             _ => None,
@@ -275,7 +275,7 @@ fn place_by_first(trial: &mut Trial, spec: &JobSpec, role: &Role, rank: &mut u32
     Err(first_reason.unwrap_or(Reason::NotPlanned))
 }
 
-/// Places all tasks of a role by one of its alternatives: in one of the domains of which they have to choose one, if they have.
+/// Places all tasks of a role by one of its alternatives: in one of the domains of which they have to choose one, if there are any.
 fn place_at_home(
     trial: &mut Trial,
     spec: &JobSpec,
@@ -310,13 +310,13 @@ fn why_not(
         return why;
     }
     match trial.diagnose(spec, (&role.ask, alternative), role.minimum) {
-        // There is room, but not where those around leave it any.
+        // There is room, but not where other tasks leave it any.
         Some(fits @ Reason::GangIncomplete(_)) => near::why(trial, spec, rank).unwrap_or(fits),
         diagnosed => diagnosed.unwrap_or(why),
     }
 }
 
-/// Places one task of so many that remain, by one alternative, where those around leave it room.
+/// Places one task out of `remaining`, by one alternative, where other tasks leave it room.
 pub(super) fn place_task(
     trial: &mut Trial,
     spec: &JobSpec,
@@ -332,7 +332,7 @@ pub(super) fn place_task(
     placed
 }
 
-/// Places one task of so many that remain on the best of the nodes that tasks are kept to.
+/// Places one task out of `remaining` on the best of the nodes that tasks are kept to.
 pub(super) fn place_one(
     trial: &mut Trial,
     spec: &JobSpec,
@@ -359,7 +359,7 @@ pub(super) fn place_one(
     Ok(())
 }
 
-/// The best node for one task of so many that remain, and what it draws there.
+/// The best node for one task out of `remaining`, and what it draws there.
 fn best_node(
     trial: &mut Trial,
     spec: &JobSpec,
@@ -446,9 +446,9 @@ pub(super) struct NodeDraw {
 /// idle node, and draws all cores and memory of it, so that nothing else fits.
 pub(super) fn draw_of(node: &NodeView, asked: &Asked, pick: Pick) -> Option<NodeDraw> {
     let Asked { spec, alternative, closed } = *asked;
-    // What is said is compared first: it costs nothing.
+    // What is stated is compared first: it costs nothing.
     let (asked_cpu, asked_memory) = (alternative.cpu_milli, alternative.memory_bytes);
-    // Others may hold more than there is: whoever wants nothing of it is not concerned.
+    // Others may hold more than there is: a task that wants none of it is not concerned.
     let (free_cpu_milli, free_memory_bytes) = (node.cpu_milli.1.max(0), node.memory_bytes.1.max(0));
     if asked_cpu > Some(free_cpu_milli) || asked_memory > Some(free_memory_bytes) {
         return None;

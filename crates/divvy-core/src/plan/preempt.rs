@@ -77,14 +77,14 @@ fn limit_stands(state: &State, class: ClassId) -> bool {
     !state.freed && matches!(state.verdicts.get(&class), Some(Reason::QueueLimit(..) | Reason::UserLimit(..)))
 }
 
-/// One that goes because of the order, for whoever gets its places.
+/// A job that goes because of the order, for whichever job gets its places.
 fn leaver<'a>(runner: &Runner<'a>) -> Leaver<'a> {
     let view = runner.view;
     let (job, queue, live) = (runner.job, &view.queue, &view.live);
     Leaver { job, queue, live, whole: true, cause: Cause::Order, by: None, grows: false }
 }
 
-/// Lets a job that was released keep what it holds, if nobody took it.
+/// Lets a job that was released keep what it holds, if no other job took it.
 pub(super) fn keeps_running(trial: &mut Trial, victim: &Runner) -> bool {
     let held: Vec<&Placement> = held_by(trial.state, &victim.view.live).collect();
     trial.keep(&held, &victim.view.queue)
@@ -102,7 +102,7 @@ fn place_waiting(
     }
     let state = trial.state;
     let Some(job) = state.jobs.get(&key.number) else { return true };
-    // An array may have started all that may: then nobody of it waits for anything.
+    // An array may have started all that may start: then none of it waits for anything.
     if place::next_member(trial, job).is_none() {
         return true;
     }
@@ -114,7 +114,7 @@ fn place_waiting(
         verdicts.insert(class, Some(reason.clone()));
         return false;
     }
-    // Where nothing has become free, a verdict stands: then nobody asks for the reason.
+    // Where nothing has become free, a verdict stands: then the reason is not needed.
     let asked = state.freed || judged.is_none();
     trial.name_reasons(asked);
     let placed = place::place_members(trial, (job, view.shape), most, places);
@@ -125,7 +125,7 @@ fn place_waiting(
     fits
 }
 
-/// Gives what is left to whoever fits, in order: those that wait, and those that are being stopped.
+/// Gives what is left to the jobs that fit, in order: those that wait, and those that are being stopped.
 fn fill(
     trial: &mut Trial,
     (waiting, stopped): (&Waiting, &[Runner]),

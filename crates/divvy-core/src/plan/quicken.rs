@@ -1,4 +1,4 @@
-//! Phase 7, quicken: a job that runs on slower devices than it could goes on on faster ones, once all others have had their turn:
+//! Phase 7, quicken: a job that runs on slower devices than it could continues on faster ones, once all others have had their turn:
 //! where they stand idle, or in exchange with a job that gains less by them. Each has its new place before it leaves the old one.
 
 use std::cmp::Reverse;
@@ -16,10 +16,10 @@ use crate::model::pace::FULL_PERCENT;
 use crate::snapshot::{RunView, Running};
 use crate::time::Time;
 
-/// How many exchanges are looked at in earnest before the rest is left as it is.
+/// How many exchanges are tried before the rest is left as it is.
 const MOST_EXCHANGES_TRIED: usize = 8;
 
-/// A job that goes on elsewhere: faster, or slower so that another one is.
+/// A job that goes on elsewhere: faster, or slower so that another one is faster.
 pub(super) struct Move<'a> {
     pub(super) job: JobId,
     pub(super) view: &'a RunView,
@@ -30,14 +30,14 @@ pub(super) struct Move<'a> {
 }
 
 impl<'a> Move<'a> {
-    /// Its leaving the old place.
+    /// The job as one that leaves its old place.
     pub(super) fn leaver(&self) -> Leaver<'a> {
         let (job, queue, live) = (self.job, &*self.view.queue, self.view.live.as_slice());
         Leaver { job, queue, live, whole: true, cause: self.cause, by: self.by, grows: false }
     }
 }
 
-/// A job that runs, on what it could do faster or slower elsewhere.
+/// A running job that could be faster or slower elsewhere.
 #[derive(Clone, Copy)]
 struct Runner<'a> {
     job: JobId,
@@ -47,14 +47,14 @@ struct Runner<'a> {
 }
 
 impl Runner<'_> {
-    /// What it would do more if it ran as fast as it can.
+    /// How much more it would do if it ran as fast as it can.
     fn misses(&self) -> i64 {
         self.view.milli * i64::from(FULL_PERCENT.saturating_sub(self.pace_percent))
     }
 }
 
-/// Moves jobs until nothing more is gained. Those that `stays` names stay as they are; `closed` says which alternatives a job's queue
-/// may not have for it now, and nothing where it may have none.
+/// Moves jobs until nothing more is gained. Jobs in `stays` stay as they are; `closed` returns the
+/// alternatives that a job's queue may not have for it now, and `None` where it may have none.
 pub(super) fn quicken<'a>(
     trial: &mut Trial<'a>,
     running: &'a Running,
@@ -85,7 +85,7 @@ struct Quicken<'a, 'b> {
 }
 
 impl<'a> Quicken<'a, '_> {
-    /// Who may be moved; those that miss most come first.
+    /// The jobs that may be moved; those that miss most come first.
     fn runners(&self, running: &'a Running, stays: &BTreeSet<JobId>) -> Vec<Runner<'a>> {
         let state = self.trial.state;
         let runner = |(job, view): (JobId, &'a RunView)| {
@@ -111,7 +111,7 @@ impl<'a> Quicken<'a, '_> {
         held.for_each(|placement| self.trial.release(placement, &runner.view.queue));
     }
 
-    /// A place for a job that was released, and how fast it is there.
+    /// Finds a place for a job that was released, and how fast it is there.
     fn place(&mut self, runner: &Runner) -> Option<(Vec<Placement>, u32)> {
         let closed = (self.closed)(runner.spec)?;
         let before = std::mem::replace(&mut self.trial.not_lent, closed);
@@ -122,7 +122,7 @@ impl<'a> Quicken<'a, '_> {
         Some((placements, pace))
     }
 
-    /// Moves a job to faster devices that nobody has; says whether it was moved.
+    /// Moves a job to faster devices that no job has; returns whether it was moved.
     fn speed_up(&mut self, runner: Runner<'a>) -> bool {
         if !self.gains(&runner, FULL_PERCENT) || !self.may_be_faster(&runner) {
             return false;
@@ -160,8 +160,8 @@ impl<'a> Quicken<'a, '_> {
         })
     }
 
-    /// Lets two jobs change places, if together they then do more by as much as the policy wants. Those that are moved leave the
-    /// list. Only jobs of one queue do, and none for one of lower priority: nobody is slowed for others.
+    /// Lets two jobs change places, if together they then do more by as much as the policy wants. Moved jobs leave
+    /// the list. Both are of one queue, and the one that gains is of no lower priority: no job is slowed for others.
     fn exchange(&mut self, runners: &mut Vec<Runner<'a>>) -> bool {
         let mut pairs = self.pairs(runners);
         pairs.sort_by_key(|(gain, slow, fast)| (Reverse(*gain), slow.job, fast.job));
@@ -172,7 +172,7 @@ impl<'a> Quicken<'a, '_> {
         true
     }
 
-    /// Pairs that would gain by it, by the models that they have: of jobs that are alike the first stands for all.
+    /// Pairs that would gain by it, by the models that they have: of jobs that are alike, the first stands for all.
     fn pairs(&self, runners: &[Runner<'a>]) -> Vec<(i64, Runner<'a>, Runner<'a>)> {
         let mut kinds: BTreeMap<(ClassId, u32), Runner<'a>> = BTreeMap::new();
         for runner in runners.iter().filter(|runner| self.gains(runner, u32::MAX)) {
@@ -208,7 +208,7 @@ impl<'a> Quicken<'a, '_> {
         roles.iter().map(|role| of_role(&role.ask)).min().flatten()
     }
 
-    /// What two would do more at these paces, if that is enough.
+    /// How much more two jobs would do at these paces, if that is enough.
     fn gain(&self, (slow, fast): (&Runner, &Runner), paces: (u32, u32)) -> Option<i64> {
         let work = |slow_pace: u32, fast_pace: u32| {
             slow.view.milli * i64::from(slow_pace) + fast.view.milli * i64::from(fast_pace)
@@ -231,7 +231,7 @@ impl<'a> Quicken<'a, '_> {
         };
         let (job, view) = (slow.job, slow.view);
         self.moves.push(Move { job, view, placements: first, cause: Cause::Faster, by: None });
-        // Who loses nothing by it goes on for its own sake, too.
+        // A job that becomes faster by it goes on for its own sake, too.
         let faster = pace > fast.pace_percent;
         let (cause, by) = if faster { (Cause::Faster, None) } else { (Cause::Moved, Some(slow.job)) };
         let (job, view) = (fast.job, fast.view);

@@ -1,6 +1,6 @@
-//! Phase 4, reclaim and preempt, by `least_loss`: a job that does not fit takes the places of running ones. Inside its queue of
-//! those of lower priority (preemption); of other queues, of those beyond their due while its own stays within its due
-//! (reclaim). Of the sets that would do, a small one that loses little work; nobody goes unless the job gets a place by it (L8).
+//! Phase 4, reclaim and preempt, by `least_loss`: a job that does not fit takes the places of running jobs. In its own queue these are
+//! jobs of lower priority (preemption); in other queues, jobs beyond their queue's due while its own queue stays within its due
+//! (reclaim). Of the sets that would do, a small one that loses little work is taken; none goes unless the job gets a place by it (L8).
 
 mod clear;
 mod line;
@@ -49,7 +49,7 @@ use crate::snapshot::{OrderKey, RunView};
 use crate::state::State;
 use crate::time::Time;
 
-/// A job that wants places.
+/// A claim: a job that wants the places of others.
 #[derive(Clone)]
 pub(super) struct Claim<'a> {
     pub(super) job: JobId,
@@ -69,48 +69,48 @@ pub(super) struct Claim<'a> {
     pub(super) place: Option<OrderKey>,
     /// Whether it has not run for so long that it goes before all others.
     pub(super) starves: bool,
-    /// Whether it is guaranteed to its queue as things stand before anybody goes for it: then it does not wait until those of other
-    /// queues are not safe any more who had to give way before.
+    /// Whether it is guaranteed to its queue before any job goes for it: then it takes from other queues even
+    /// jobs that are still safe because they had to give way before.
     pub(super) owed: bool,
-    /// Whether it is, whatever its queue has used: then it does not wait either until they have done again what they lost.
+    /// Whether it is, whatever its queue has used: then it does not wait until such jobs have done again what they lost, either.
     pub(super) always_owed: bool,
-    /// Whether only those go who lie on nodes that are kept for its queue and are of another: they have no right to be there.
+    /// Whether only jobs of other queues go that lie on nodes kept for its queue: they have no right to be there.
     pub(super) strangers: bool,
-    /// Where set, queues beside its own give back first what they have beyond this, so that one above them has room for the claim
-    /// in its own part, and takes the rest from others.
+    /// Where set, queues beside its own first give back what they have beyond this right, so that a queue
+    /// above them has room for the claim in its own part and takes the rest from others.
     pub(super) siblings_first: Option<Right>,
-    /// Where set, nobody is stopped whose queue would keep less than is guaranteed to it, nor anyone of it of higher priority in his
-    /// stead.
+    /// Where set, no job is stopped whose queue would keep less than is guaranteed to it, and no job of that
+    /// queue with a higher priority is stopped instead.
     pub(super) spares: Option<&'a Spares>,
-    /// Where set, these go before others.
+    /// Where set, these jobs go before others.
     pub(super) first: Option<&'a BTreeSet<JobId>>,
 }
 
-/// Who is spared, since his queue would keep less than is guaranteed to it.
+/// The jobs that are spared, since their queues would keep less than is guaranteed to them.
 #[derive(Default)]
 pub(super) struct Spares {
-    /// The lowest priority among them, by queue and by what that would keep too little of.
+    /// The lowest priority among them, by queue and by the resource of which that would keep too little.
     lowest: RefCell<BTreeMap<(usize, usize), i32>>,
     whom: Whom,
-    /// Whether those of the claim's own queue are, too: it stays within its guarantee with them and the claim, so that they would take
-    /// back at once what they give, from others who have too much.
+    /// Whether jobs of the claim's own queue are spared, too: the queue stays within its guarantee with them
+    /// and the claim, so they would take back at once, from others that have too much, what they give.
     own: bool,
 }
 
-/// Of those whose queues would keep less than is guaranteed to them, whom a claim spares.
+/// Which of the jobs whose queues would keep less than is guaranteed to them a claim spares.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum Whom {
     #[default]
     All,
-    /// All but those where the claimant's side stays within its guarantee.
+    /// All, unless the claimant's side stays within its guarantee.
     ButForGuarantees,
-    /// Those of queues that would keep less of a model.
+    /// Jobs of queues that would keep less of a model.
     ForModels,
     Nobody,
 }
 
 impl Spares {
-    /// Notes one who is spared for the sake of a resource.
+    /// Notes a job that is spared for the sake of a resource.
     fn note(&self, candidate: &Candidate, resource: usize) {
         let priority = candidate.cost.priority;
         let mut lowest = self.lowest.borrow_mut();
@@ -120,8 +120,8 @@ impl Spares {
             .or_insert(priority);
     }
 
-    /// Whether somebody of the same queue was spared who is of lower priority, for the sake of what this one has some of, too: for one
-    /// model that is guaranteed nobody keeps another that is not.
+    /// Whether a job of the same queue and of lower priority was spared for the sake of a resource that this
+    /// one holds, too: a guaranteed model is no reason to keep another that is not.
     fn has_lower(&self, candidate: &Candidate) -> bool {
         let lowest = self.lowest.borrow();
         let of_queue = lowest.range((candidate.queue, 0)..=(candidate.queue, usize::MAX));
@@ -131,7 +131,7 @@ impl Spares {
 }
 
 impl<'a> Claim<'a> {
-    /// What a job asks for, for whom those of its own queue may go as those of others; nothing else is known of it.
+    /// A claim of which nothing else is known: jobs of its own queue may go for it as those of others may.
     pub(super) fn of(job: JobId, spec: &'a JobSpec, (queue, asked): (usize, Amounts)) -> Self {
         let (part, scarce, siblings_first, spares, first) = (None, Vec::new(), None, None, None);
         let (own, own_alone, starves, place) = (true, false, false, None);
@@ -156,25 +156,25 @@ impl<'a> Claim<'a> {
         }
     }
 
-    /// Whether a job of another queue is left alone, since it does again what it lost when it made room before: where device time is
-    /// pledged, queues take turns, and one longer than a turn would never be done.
+    /// Whether a job of another queue is left alone because it does again what it lost when it made room before:
+    /// where device time is pledged, queues take turns, and a job longer than a turn would never be done.
     pub(super) fn lets_redo(&self, view: &RunView, (state, now): (&State, Time)) -> bool {
         !state.pledges.is_empty() && !self.always_owed && view.is_redoing(now)
     }
 
-    /// Whether one, of its own queue or another's, is left alone for a while since it made room before.
+    /// Whether a job, of the claim's own queue or another's, is left alone for a while because it made room before.
     fn leaves_in_peace(&self, (own, view): (bool, &RunView), (state, now): (&State, Time)) -> bool {
         let is_in_peace = view.is_cooling(now) && (own || !self.owed)
             || !own && !self.starves && self.lets_redo(view, (state, now));
         is_in_peace && !self.strangers
     }
 
-    /// Whether others go before one who might give way, whatever it costs.
+    /// Whether other jobs go before this candidate, whatever it costs.
     fn goes_later(&self, job: JobId) -> bool {
         self.first.is_some_and(|first| !first.contains(&job))
     }
 
-    /// Whether one who might give way is of its own queue.
+    /// Whether a candidate is of the claim's own queue.
     fn is_of_own(&self, candidate: &Candidate) -> bool {
         candidate.queue == self.queue
     }
@@ -187,7 +187,7 @@ impl<'a> Claim<'a> {
         }
     }
 
-    /// Likewise where others are counted as gone.
+    /// Likewise, where other jobs are counted as gone.
     fn place_by_stops(&self, trial: &mut Trial) -> Result<Vec<Placement>, Reason> {
         let leaves = if self.owed { Leaves::WhatIsFree } else { Leaves::WhatIsForetold };
         let before = trial.reserve.leave(leaves);
@@ -208,17 +208,17 @@ pub(super) struct Candidate<'a> {
     pub(super) draws: Amounts,
     /// Lower goes first.
     pub(super) cost: Cost,
-    /// The ranks of the group that it is, where it is a part of a gang that runs on without it.
+    /// The ranks of the group that goes, where it is a part of a gang that runs on without it.
     pub(super) within: Option<Range<u32>>,
-    /// Other candidates, by index, that go before it: what is surplus of the same gang.
+    /// Other candidates, by index, that go before it: the surplus of the same gang.
     pub(super) needs: Vec<usize>,
     /// Whether it could take the claim's place by priority alone.
     pub(super) goes_before: bool,
 }
 
-/// What it costs to stop a job: first those who would be spared later, then those of other queues, of these the queues of low priority,
-/// then those that keep what is due to them, then low priorities of jobs, then what is surplus, then those who have not given way before, of those who go by the order the
-/// last in it by level or length, then the least lost work, then the fewest devices and the least of hosts.
+/// What it costs to stop a job, compared in this order: jobs that others go before last; jobs of the own queue after those of
+/// others; queue priority; queues that keep what is due to them first; job priority; surplus first; jobs that gave way before
+/// last; of those that go by the order, the last in it by level or length first; lost work; devices; hosts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Cost {
     pub(super) later: bool,
@@ -230,7 +230,7 @@ pub(super) struct Cost {
     pub(super) goes: Goes,
     /// Whether it would be safe from a claim that is not guaranteed, since it has given way before.
     pub(super) in_peace: bool,
-    /// What the order compares first of it, where it goes for that: the last level first.
+    /// What the order compares first of the job, where it goes by the order: the last level first.
     pub(super) stands: Reverse<i64>,
     pub(super) lost_milli_ms: i64,
     pub(super) milli: i64,
@@ -267,10 +267,10 @@ impl Cost {
     }
 }
 
-/// Finds places for the claim by stopping others, and by moving further ones where that does not suffice. Who could go no more, since
-/// others of his queue had gone before him, may go without them.
+/// Finds places for the claim by stopping jobs, and by moving further ones where that does not suffice. A job that
+/// could no longer go, since others of its queue had been counted as gone before it, may then go without them.
 fn by_stops(fair: &mut Fair, claim: &Claim) -> Option<Vec<Placement>> {
-    // Why it does not fit yet nobody asks.
+    // Until it fits, the reason is of no interest.
     let told = fair.trial.name_reasons(false);
     let mut late = BTreeSet::new();
     let mut placements = make_room(fair, claim, &mut late);
@@ -283,7 +283,7 @@ fn by_stops(fair: &mut Fair, claim: &Claim) -> Option<Vec<Placement>> {
     placements
 }
 
-/// Counts one after the other as free, until the claim fits; else notes who could have gone at first, and could no more.
+/// Counts candidates as free, one after the other, until the claim fits; else notes those that could have gone at first, but no longer.
 fn make_room<'a>(
     fair: &mut Fair<'a, '_>,
     claim: &Claim,
@@ -313,7 +313,7 @@ fn make_room<'a>(
         looked = released.order.len();
         if let Ok(placements) = claim.place_by_stops(fair.trial) {
             let goes = who_goes(fair, claim, (candidates, &released.order), &placements);
-            // Where all may stay without whom it had no place, it has that of one for whom room is kept, who would have had theirs.
+            // If all may stay, though the claim had no place before, its place is one kept for a job that would have had theirs.
             if goes.is_empty() && looked > 0 && fair.trial.reserve.has_owners() {
                 fair.trial.roll_back_to(mark);
                 return None;
@@ -345,7 +345,7 @@ fn make_room<'a>(
     None
 }
 
-/// Whether the claim's queue may have it as things stand, whatever is free; of models that it may not have it gets none.
+/// Whether the claim's queue may have it now, whatever is free; it gets none of the models that the queue may not have.
 pub(super) fn may_have(fair: &mut Fair, claim: &Claim) -> bool {
     let closed = fair.shares.closed(claim.queue, claim.spec);
     let allowed = fair.shares.allows(claim.queue, &claim.asked, claim.spec).is_ok() && closed.is_ok();
@@ -366,7 +366,7 @@ fn victim<'a>(candidate: &Candidate<'a>, (state, claim): (&State, &Claim)) -> Vi
     Victim { job, queue, live, whole, by, grows, cause }
 }
 
-/// Up to which priority jobs of a queue might give way for the claim.
+/// Returns the priority up to which jobs of a queue might give way for the claim.
 fn up_to(
     fair: &Fair,
     claim: &Claim,
@@ -383,7 +383,7 @@ fn up_to(
             let Some(least) = queue.least(index) else { return false };
             victims::lends(&fair.shares, (claim.queue, place), (own, other, index), (reach, least, true))
         };
-        // Of whose jobs each has devices, none goes for devices that may not.
+        // Where each job of the queue has devices, none goes unless it may go for devices.
         let is_of_devices = claim.asked[ANY] > 0 && queue.least(ANY).is_some_and(|least| least > 0);
         let lends = |reach: Reach| match is_of_devices {
             true => lends_to(reach, ANY),
@@ -399,7 +399,7 @@ fn up_to(
     }
 }
 
-/// Everyone who might give way.
+/// All jobs, and parts of jobs, that might give way.
 fn candidates<'a>(fair: &Fair<'a, '_>, claim: &Claim) -> Candidates<'a> {
     let (state, now) = (fair.trial.state, fair.now);
     let spent = fair.spent();
@@ -425,7 +425,7 @@ fn candidates<'a>(fair: &Fair<'a, '_>, claim: &Claim) -> Candidates<'a> {
             true => claim.own && rules.within(claim, (job, view), (&state.policy, now)),
             false => !claim.own_alone && rules.across(claim, view) && !view.is_young(now),
         };
-        // The priority of the sibling in whose part of the tree it runs.
+        // The priority of the sibling in whose subtree it runs.
         let sibling = fair.shares.part(claim.queue, party.place);
         let queue_priority = sibling.map_or(0, |(_, other)| fair.shares.queues[other].priority);
         let runs = party.runs(fair).iter().take_while(|run| run.view.priority <= most);
@@ -436,7 +436,7 @@ fn candidates<'a>(fair: &Fair<'a, '_>, claim: &Claim) -> Candidates<'a> {
             let (live, draws) = run.left(fair);
             let right = rules::borrow_evicts(state, run.view.queue.path());
             let mut short = |draws: &Amounts| {
-                // Who takes nothing by what is due would not be back for it.
+                // A queue that takes nothing by what is due would not come back for it.
                 let sibling = sibling.filter(|_| right.due);
                 let short =
                     sibling.map(|(_, other)| fair.shares.short((party.place, other), (draws, &claim.asked)));
@@ -444,7 +444,7 @@ fn candidates<'a>(fair: &Fair<'a, '_>, claim: &Claim) -> Candidates<'a> {
             };
             let cost = Cost {
                 later: claim.goes_later(run.job),
-                // Who starves takes from its own queue first: what others have stays theirs if that will do.
+                // A job that starves takes from its own queue first: others keep what they have if that will do.
                 own: own != claim.starves,
                 queue_priority,
                 short: short(&draws),
@@ -470,7 +470,7 @@ fn candidates<'a>(fair: &Fair<'a, '_>, claim: &Claim) -> Candidates<'a> {
     Candidates::new(found)
 }
 
-/// What the order compares first of one who goes for that: his level, say. Nobody else is last by it.
+/// What the order compares first of a job that goes by it: its level, say. No other job is last by it.
 fn stands(claim: &Claim, (own, run): (bool, &Runs), (policy, now): (&Policy, Time)) -> Reverse<i64> {
     let by_order = own && claim.place.is_some() && run.view.priority == claim.spec.priority;
     Reverse(if by_order { order::of_runner(policy, run.job, run.view, now).first } else { i64::MAX })
@@ -479,33 +479,33 @@ fn stands(claim: &Claim, (own, run): (bool, &Runs), (policy, now): (&Policy, Tim
 /// What a restart costs a job beside its work: half a minute of its devices.
 pub(super) const RESTART_MS: i64 = 30_000;
 
-/// What the devices of a job do in vain when it is stopped now and starts anew: the work that is lost, and the restart.
+/// The device time wasted when a job is stopped now and starts anew: the lost work and the restart.
 pub(super) fn lost_by_stopping(view: &RunView, now: Time) -> i64 {
     lost(view, now).saturating_add(restart(view))
 }
 
-/// What the devices of a job do in vain while it starts anew.
+/// The device time wasted while a job starts anew.
 pub(super) fn restart(view: &RunView) -> i64 {
     view.milli.saturating_mul(RESTART_MS)
 }
 
-/// The work that is lost when a job is stopped now: its devices times the run since its start, or since its work was safe; none of one
-/// that a stop costs no more than a restart.
+/// The work that is lost when a job is stopped now: its devices times the run since its start, or since its
+/// work was saved; none where a stop costs no more than a restart.
 pub(super) fn lost(view: &RunView, now: Time) -> i64 {
     let since = view.checkpointed_at.or(view.started_at);
     let unsaved_ms = since.map_or(0, |since| now.since(since).0);
     unsaved_ms.min(view.loses_at_most_ms.unwrap_or(i64::MAX)).saturating_mul(view.milli)
 }
 
-/// Whether it is more with time.
+/// Whether the lost work grows with time.
 pub(super) fn loses_more(view: &RunView, now: Time) -> bool {
     let since = view.checkpointed_at.or(view.started_at);
     since.is_some_and(|since| view.loses_at_most_ms.is_none_or(|most| now.since(since).0 < most))
 }
 
-/// Whether a job may be stopped for the claim as things stand (L9). Across queues the siblings are compared where the paths
-/// part: what the claim lacks is taken only from a queue that holds more of it than is guaranteed and, unless the claim is
-/// guaranteed, more than is due.
+/// Whether a job may be stopped for the claim now (L9). Across queues the siblings are compared where the
+/// paths part: what the claim lacks is taken only from a queue that holds more of it than is guaranteed and,
+/// unless the claim is guaranteed, more than is due.
 fn may_stop(shares: &Shares, claim: &Claim, candidate: &Candidate, reach: Reach) -> bool {
     if claim.strangers {
         return true;
@@ -518,11 +518,11 @@ fn may_stop(shares: &Shares, claim: &Claim, candidate: &Candidate, reach: Reach)
     let Some((own, other)) = shares.part(claim.queue, candidate.queue) else { return false };
     let reach = reach.against(candidate);
     let shared = |index: &usize| claim.asked[*index] > 0 && candidate.draws[*index] > 0;
-    // Where nothing is scarce, it is what others keep that the claim lacks.
+    // Where nothing is scarce, the claim lacks what others keep.
     let any_scarce = (0..claim.asked.len()).any(|index| claim.asked[index] > 0 && claim.scarce[index]);
-    // Where they share nothing that is divided, the claim lacks room on hosts: for that go those of queues with too many devices.
+    // Where the two share nothing that is divided, the claim lacks room on hosts: then jobs of queues with too many devices go.
     let is_for_hosts = !(0..claim.asked.len()).any(|index| shared(&index));
-    // What the pool has enough of its hosts may lack still: then all counts that they share.
+    // Hosts may lack what the pool has enough of: then all that the two share counts.
     let any_scarce = any_scarce && (0..claim.asked.len()).any(|index| shared(&index) && claim.scarce[index]);
     let lacks = |index: &usize| match is_for_hosts {
         true => *index == ANY,
@@ -545,8 +545,8 @@ fn may_stop(shares: &Shares, claim: &Claim, candidate: &Candidate, reach: Reach)
     may && (is_owed || !is_spared(shares, claim, (candidate, other, by_models), lacks))
 }
 
-/// Whether a job is spared, where the claim spares anyone: without it, its queue, or one above it on its side, would fall below its
-/// guarantee of what the claim lacks, or of a model that it holds; or it is of higher priority than one of its queue who was spared for that.
+/// Whether the claim spares a job: without it, its queue, or one above it on its side, would fall below its guarantee of what
+/// the claim lacks, or of a model that it holds; or a job of its queue with a lower priority was spared for that.
 fn is_spared(
     shares: &Shares,
     claim: &Claim,

@@ -1,6 +1,6 @@
-//! Phase 5, reserve and backfill: the first jobs that wait for room get it at the earliest time that limits and estimates allow.
-//! Whoever stands behind them may run if that does not push them back. Reckoned anew in each cycle, and only once somebody
-//! behind them would fit.
+//! Phase 5, reserve and backfill: the first jobs that wait for room get it at the earliest time that limits
+//! and estimates allow. Jobs behind them may run if that does not push them back. Computed anew in each
+//! cycle, and only once a job behind them would fit.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,32 +19,32 @@ use crate::snapshot::{Capacity, Running};
 use crate::state::{Job, State};
 use crate::time::Time;
 
-/// At so many ends of running jobs is looked for one reservation.
+/// How many ends of running jobs are looked at for one reservation at most.
 const MOST_ENDS: usize = 4096;
 
-/// What a cycle knows of ends to come, and what it keeps for whom.
+/// What a cycle knows of ends to come, and what it keeps for which jobs.
 #[derive(Default)]
 pub(super) struct Reserve<'a> {
     now: Time,
     running: Option<(&'a Running, &'a BTreeSet<(Time, JobId)>)>,
     /// What is being stopped: it is free next.
     leavers: Option<&'a BTreeSet<AllocationId>>,
-    /// Who waits for room, in line, and whether it may be collected for him; the first so many have been looked at.
+    /// The jobs that wait for room, in line, and whether it may be collected for them; the first `looked_at` have been looked at.
     owners: Vec<(JobId, bool)>,
     looked_at: usize,
     kept: Vec<Kept>,
-    /// What looking came to, for people.
+    /// What the looking found, for people.
     rooms: Vec<Room>,
-    /// Whether somebody asks for whom room is kept, whoever would start meanwhile.
+    /// Whether it is asked for which jobs room is kept, whichever would start meanwhile.
     is_asked: bool,
     /// When what this cycle has placed will end, as far as that is known.
     ends: BTreeMap<AllocationId, Time>,
-    /// How many ends were looked at to find room elsewhere for those for whom it is kept.
+    /// How many ends were looked at to find room elsewhere for the jobs for which it is kept.
     looked_elsewhere: usize,
     leaves: Leaves,
 }
 
-/// What a job leaves to those for whom room is kept.
+/// What a job leaves to the jobs for which room is kept.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Leaves {
     /// All of it, or what they would have elsewhere instead.
@@ -52,20 +52,20 @@ pub(super) enum Leaves {
     AllOrElsewhere,
     /// All of it.
     All,
-    /// Where others go for it: what they leave, too, as far as it is foretold when they would have ended. What is collected as it becomes
-    /// free they would have had for longer.
+    /// Where others go for it: what they leave, too, as far as their ends are foretold. What is collected as
+    /// it becomes free, they would have held for longer.
     WhatIsForetold,
-    /// Where others go for what is guaranteed to its queue: what was free before.
+    /// Where others go for what is guaranteed to its queue: only what was free before.
     WhatIsFree,
 }
 
 /// What is kept for a waiting job.
 struct Kept {
     owner: JobId,
-    /// From when it has all of it; `None` where that cannot be foretold and it is collected as it becomes free.
+    /// From when the job has all of it; `None` where that cannot be foretold and it is collected as it becomes free.
     from: Option<Time>,
     placements: Vec<Placement>,
-    /// What of that was free when it was looked for.
+    /// What of that was free when the place was looked for.
     free: Vec<Placement>,
 }
 
@@ -83,7 +83,7 @@ impl Kept {
 pub(super) type End = (Option<Time>, Vec<AllocationId>);
 
 impl<'a> Reserve<'a> {
-    /// Of a cycle: who runs, when they reach their limits, and what is being stopped.
+    /// For a cycle: the running jobs, when they reach their limits, and what is being stopped.
     pub(super) fn new(
         now: Time,
         (running, limits): (&'a Running, &'a BTreeSet<(Time, JobId)>),
@@ -92,7 +92,7 @@ impl<'a> Reserve<'a> {
         Self { now, running: Some((running, limits)), leavers: Some(leavers), ..Self::default() }
     }
 
-    /// Has all be looked at, even if nobody behind those for whom room is kept would start.
+    /// Has all owners looked at, even if no job behind them would start.
     pub(super) fn ask(&mut self) {
         self.is_asked = true;
     }
@@ -101,12 +101,12 @@ impl<'a> Reserve<'a> {
         self.is_asked
     }
 
-    /// Sets what jobs leave to those for whom room is kept, from now on; gives what they left before.
+    /// Sets what jobs leave to those for which room is kept, from now on; returns what they left before.
     pub(super) fn leave(&mut self, leaves: Leaves) -> Leaves {
         std::mem::replace(&mut self.leaves, leaves)
     }
 
-    /// Whether those for whom room is kept may have it elsewhere.
+    /// Whether the jobs for which room is kept may have it elsewhere.
     pub(super) fn may_make_way(&self) -> bool {
         self.leaves == Leaves::AllOrElsewhere && self.has_owners()
     }
@@ -135,7 +135,7 @@ impl<'a> Reserve<'a> {
         }
     }
 
-    /// Whether room may be kept for one more.
+    /// Whether room may be kept for one more job.
     pub(super) fn heeds(&self, state: &State) -> bool {
         self.running.is_some() && self.owners.len() < state.policy.reserve as usize
     }
@@ -151,18 +151,18 @@ impl<'a> Reserve<'a> {
         for placement in placements {
             match until {
                 Some(until) => self.ends.insert(placement.allocation, until),
-                // The id may have been that of a placement that was undone.
+                // A placement that was undone may have had this id.
                 None => self.ends.remove(&placement.allocation),
             };
         }
     }
 
-    /// Notes from when on somebody has room whose place is not known yet.
+    /// Notes room that a job has from some time on, whose place is not known yet.
     pub(super) fn note_room(&mut self, room: Room) {
         self.rooms.push(room);
     }
 
-    /// What is kept for those who were looked at.
+    /// What is kept for the jobs that were looked at.
     pub(super) fn rooms(&self) -> &[Room] {
         &self.rooms
     }
@@ -175,20 +175,20 @@ impl<'a> Reserve<'a> {
         })
     }
 
-    /// Whether anybody who waits may be pushed back.
+    /// Whether any waiting job may be pushed back.
     pub(super) fn has_owners(&self) -> bool {
         !self.owners.is_empty()
     }
 }
 
-/// Puts aside what a job must leave to those before it. Gives the first of them, if there is any.
+/// Puts aside what a job must leave to those before it. Returns the first of them, if there is any.
 pub(super) fn put_aside(trial: &mut Trial, spec: &JobSpec) -> Option<JobId> {
     reserve(trial);
     let (until, leaves) = (trial.reserve.until(spec), trial.reserve.leaves);
     let in_time = |from: &Time| until.is_some_and(|until| until <= *from);
     let pushed = |kept: &&Kept| !kept.from.as_ref().is_some_and(in_time);
     let state = trial.state;
-    // Where it will have been stopped by then it is in nobody's way.
+    // What the job will have been stopped on by then is in no other's way.
     let lasting = |kept: &Kept, placement: &Placement| match kept.from {
         Some(from) => calendar::lasting(state, spec, placement, from),
         None => Some(placement.clone()),
@@ -208,8 +208,8 @@ pub(super) fn put_aside(trial: &mut Trial, spec: &JobSpec) -> Option<JobId> {
     first
 }
 
-/// Whether those for whom room is kept have it elsewhere from the same moments on, where a job is placed so: then it is kept there. Not
-/// where room is collected; and no more is looked at in a cycle than for one reservation.
+/// Whether the jobs for which room is kept have it elsewhere from the same moments on if a job is placed here: then
+/// it is kept there. Not where room is collected. No more ends are looked at in a cycle than for one reservation.
 pub(super) fn makes_way(trial: &mut Trial, spec: &JobSpec, placements: &[Placement]) -> bool {
     let mark = trial.mark();
     let names_reasons = trial.name_reasons(false);
@@ -228,7 +228,7 @@ pub(super) fn makes_way(trial: &mut Trial, spec: &JobSpec, placements: &[Placeme
     true
 }
 
-/// Where each of those for whom room is kept has it, beside placements that last until then.
+/// Where each job for which room is kept has it, beside placements that last until then.
 fn elsewhere(
     trial: &mut Trial,
     until: Option<Time>,
@@ -282,7 +282,7 @@ fn what_is_free(capacity: &Capacity, placement: &Placement) -> Option<Placement>
     any.then(|| Placement { devices, cpu_milli, memory_bytes, extras, ..placement.clone() })
 }
 
-/// Looks for the earliest start of those who wait and have not been looked at.
+/// Looks for the earliest start of the waiting jobs that have not been looked at.
 pub(super) fn reserve(trial: &mut Trial) {
     while let Some((owner, collects)) = trial.reserve.owners.get(trial.reserve.looked_at).copied() {
         trial.reserve.looked_at += 1;
@@ -292,7 +292,7 @@ pub(super) fn reserve(trial: &mut Trial) {
         let others = trial.reserve.kept.iter().flat_map(|kept| kept.placements.clone()).collect::<Vec<_>>();
         others.into_iter().for_each(|placement| trial.put_aside(placement));
         let names_reasons = trial.name_reasons(false);
-        // Who has them looked at now may be a part of a gang that grows: where that must lie, and how it is spread, is not their concern.
+        // The job for which this is looked up may be a part of a gang that grows: its domain and spread do not concern these owners.
         let (scope, around) = (trial.keep_to(None), trial.join_spread(Vec::new()));
         let found = earliest(trial, (job, collects));
         trial.keep_to(scope);
@@ -322,8 +322,8 @@ struct Found {
     awaits: Option<JobId>,
 }
 
-/// The earliest start of a job, and where. First the ends that are known are waited for; then, if it has waited long enough and
-/// nobody else does so, node by node what runs there without a known end.
+/// The earliest start of a job, and where. First the known ends are waited for. Then, if the job has waited
+/// long enough and no other does so, what runs without a known end is waited for, node by node.
 fn earliest(trial: &mut Trial, (job, may_collect): (&Job, bool)) -> Option<Found> {
     let known = with_calendar(trial.state, known_ends(trial));
     let mut gone: BTreeSet<AllocationId> = known.iter().flat_map(|(_, ids)| ids).copied().collect();
@@ -349,7 +349,7 @@ fn earliest(trial: &mut Trial, (job, may_collect): (&Job, bool)) -> Option<Found
     first_fit(trial, &job.spec, &unknown)
 }
 
-/// With the ends of what is on the calendar, at which nobody ends.
+/// Adds the ends of what is on the calendar, at which no job ends.
 fn with_calendar(state: &State, mut ends: Vec<End>) -> Vec<End> {
     let over = state.reservations.iter().filter_map(|kept| kept.until);
     ends.extend(over.map(|until| (Some(until), Vec::new())));
@@ -357,9 +357,9 @@ fn with_calendar(state: &State, mut ends: Vec<End>) -> Vec<End> {
     ends
 }
 
-/// What runs ends in these steps: where the job is placed after the first of them that makes room for it. As long as the calendar keeps
-/// the same from it, room that is there once is there after each further step, and steps are passed by many at once. Without success
-/// all is as it was.
+/// Lets what runs end in these steps; returns where the job is placed after the first step that makes room
+/// for it. As long as the calendar keeps the same from the job, room that is there once is there after each
+/// further step, so many steps are passed at once. Without success everything is as it was.
 fn first_fit(trial: &mut Trial, spec: &JobSpec, ends: &[End]) -> Option<Found> {
     let begin = trial.mark();
     let turns = calendar::turns(trial.state, spec, trial.reserve.now);
@@ -374,7 +374,7 @@ fn first_fit(trial: &mut Trial, spec: &JobSpec, ends: &[End]) -> Option<Found> {
     None
 }
 
-/// Likewise among steps at which the calendar keeps the same from the job. All that is looked at stays given back.
+/// Likewise among steps at which the calendar keeps the same from the job. What was looked at stays given back.
 fn first_of(trial: &mut Trial, spec: &JobSpec, ends: &[End]) -> Option<Found> {
     let (mut ended, mut step, mut grows) = (0, 1, true);
     while ended < ends.len() {
@@ -415,8 +415,8 @@ fn give_back(trial: &mut Trial, id: AllocationId) {
     }
 }
 
-/// The ends that are known, the first first: of what is being stopped, limits, estimates that have not been outrun, what the calendar will
-/// have stopped, and those of what this cycle placed.
+/// The known ends, the earliest first: of what is being stopped, limits, estimates that have not been outrun,
+/// what the calendar will have stopped, and what this cycle placed.
 pub(super) fn known_ends(trial: &Trial) -> Vec<End> {
     let (state, reserve) = (trial.state, &trial.reserve);
     let Some((running, limits)) = reserve.running else { return Vec::new() };
@@ -443,7 +443,7 @@ pub(super) fn known_ends(trial: &Trial) -> Vec<End> {
     all
 }
 
-/// What runs and is not gone, node by node: the nodes first on which the least is left to end.
+/// What runs and is not gone, node by node: first the nodes on which the least is left to end.
 fn by_node(trial: &Trial, gone: &BTreeSet<AllocationId>) -> Vec<End> {
     let mut nodes: BTreeMap<NodeId, (i64, Vec<AllocationId>)> = BTreeMap::new();
     for (id, held) in trial.state.allocations.iter().filter(|(id, _)| !gone.contains(id)) {

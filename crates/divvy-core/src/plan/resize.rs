@@ -1,5 +1,5 @@
 //! Phase 6, resize: gangs that run with fewer tasks than they may have get more, one after the other: what is due to their
-//! queues before what nobody is due, and in a queue by priority, then those that have the fewest beyond their minimum.
+//! queues before what is due to none, and in a queue by priority, then those with the fewest tasks beyond their minimum.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -37,11 +37,11 @@ pub(super) struct Unit {
     spec: JobSpec,
     /// The rank of its first task in the gang.
     rank: u32,
-    /// Which alternative of its role the tasks before it have, and so it.
+    /// The alternative that the tasks before it in its role have, and that it gets, too.
     alternative: Option<u32>,
     /// The domains in which the rest of it lies: level, and a node there.
     domains: Vec<(String, NodeId)>,
-    /// Where the rest lies of a job that wants its like near it.
+    /// Where the rest of the job lies, if it wants tasks near it.
     rest: near::Rest,
     /// How the groups around are to be spread, and where the rest of each lies.
     spread: Vec<Spreading>,
@@ -73,34 +73,34 @@ struct Grower<'a> {
     queue: usize,
     /// What of it runs, or is to, by rank.
     present: BTreeMap<u32, Placement>,
-    /// Ranks that others of its tasks have still.
+    /// Ranks that others of its tasks still have.
     taken: BTreeSet<u32>,
 }
 
 /// Where a gang stands among those that may grow: lower goes first.
 type Standing = (bool, i64, i64, u32, JobId);
 
-/// So often in a cycle gangs that were put off are looked at again between turns: each time costs a look at all that may grow.
+/// How often in a cycle gangs that were put off are looked at again between turns: each time costs a look at all that may grow.
 const MOST_LOOKS: u32 = 8;
 
 /// The growth of gangs as it goes with the turns of a cycle.
 pub(super) struct Growth {
-    /// How often gangs may be looked at still.
+    /// How often gangs may still be looked at.
     looks: u32,
-    /// Whether gangs grow by what is due to their queues before the next turn of one that nobody is due.
+    /// Whether gangs grow by what is due to their queues before the next turn of a job that is due to none.
     is_next: bool,
-    /// Queues of which gangs did not, since somebody waits there who stands before them.
+    /// Queues whose gangs did not grow, since a job that stands before them waits there.
     put_off: BTreeSet<usize>,
 }
 
 impl Growth {
-    /// Of a cycle in which nobody has had a turn.
+    /// For a cycle in which no job has had a turn.
     pub(super) fn new() -> Self {
         Self { looks: MOST_LOOKS, is_next: true, put_off: BTreeSet::new() }
     }
 
-    /// What is due to gangs that run goes before what nobody is due; not before those of their own queues who stand before them and could
-    /// take it from them.
+    /// Lets gangs grow by what is due to them before jobs take what is due to none; but not before jobs of
+    /// their own queues that stand before them and could take it from them.
     pub(super) fn before_turn(&mut self, fair: &mut Fair, turns: &mut Turns) {
         if !self.is_next || self.looks == 0 || !turns.is_beyond_due(&fair.shares) {
             return;
@@ -114,12 +114,12 @@ impl Growth {
         grown.into_iter().for_each(|queue| turns.refresh(queue, &fair.shares));
     }
 
-    /// A queue had its turn: those that were put off for it may be next.
+    /// Notes that a queue had its turn: gangs that were put off for it may be next.
     pub(super) fn after_turn(&mut self, queue: usize) {
         self.is_next |= self.put_off.remove(&queue);
     }
 
-    /// All turns are over: now for what is due still, and for what is free.
+    /// All turns are over: lets gangs grow by what is still due, and into what is free.
     pub(super) fn end(self, fair: &mut Fair) {
         if self.is_next || !self.put_off.is_empty() {
             grow(fair, Reach::Due, |_, _| false);
@@ -136,7 +136,7 @@ fn is_behind_any(fair: &Fair, grower: &Grower, turns: &Turns) -> bool {
     reclaim::may_take_of_own(fair, waits, (grower.id, view))
 }
 
-/// Lets gangs grow, but for those that are to wait; gives the queues whose gangs did.
+/// Lets gangs grow, except those that are to wait; returns the queues whose gangs did.
 fn grow(fair: &mut Fair, reach: Reach, mut waits: impl FnMut(&Fair, &Grower) -> bool) -> BTreeSet<usize> {
     let mut line: BTreeSet<(Standing, usize)> = BTreeSet::new();
     let mut growers = if fair.trial.state.draining { Vec::new() } else { growers(fair) };
@@ -146,7 +146,7 @@ fn grow(fair: &mut Fair, reach: Reach, mut waits: impl FnMut(&Fair, &Grower) -> 
     let mut grown = BTreeSet::new();
     while let Some((before, index)) = line.pop_first() {
         let grower = &mut growers[index];
-        // Another one may have taken its devices since: it takes nobody's.
+        // Another job may have taken its devices since: then it takes no other's.
         if fair.victims.iter().any(|victim| victim.job == grower.id) {
             continue;
         }
@@ -171,8 +171,8 @@ fn grow(fair: &mut Fair, reach: Reach, mut waits: impl FnMut(&Fair, &Grower) -> 
     grown
 }
 
-/// Those that run and were not just made smaller, if anything has become free; and those that this cycle starts, unless they
-/// wait for others to end.
+/// Gangs that run and were not just made smaller, if anything has become free; and those that this cycle
+/// starts, unless they wait for others to end.
 fn growers<'a>(fair: &Fair<'a, '_>) -> Vec<Grower<'a>> {
     let state = fair.trial.state;
     let gives_way: BTreeSet<JobId> = fair.victims.iter().map(|victim| victim.job).collect();
@@ -192,7 +192,7 @@ fn growers<'a>(fair: &Fair<'a, '_>) -> Vec<Grower<'a>> {
         let present = place.placements.iter().map(|placement| (placement.rank, placement.clone())).collect();
         growers.insert(place.job, Grower { id: place.job, job, queue, present, taken: BTreeSet::new() });
     }
-    // What an earlier round of this cycle gave.
+    // What an earlier round of this cycle gave them.
     for place in &fair.grown {
         let Some(grower) = growers.get_mut(&place.job) else { continue };
         let more = place.placements.iter().map(|placement| (placement.rank, placement.clone()));
@@ -236,7 +236,7 @@ fn standing(fair: &Fair, grower: &Grower) -> Option<Standing> {
     Some((beyond_due, part, -i64::from(spec.priority), surplus, grower.id))
 }
 
-/// The next part of a gang, where it fits or others give way for it.
+/// Places the next part of a gang, where it fits or others give way for it.
 fn more(fair: &mut Fair, grower: &Grower, reach: Reach) -> Option<Vec<Placement>> {
     units(grower).iter().find_map(|unit| {
         let asked = fair.shares.asked(&unit.spec);
@@ -262,8 +262,8 @@ fn more(fair: &mut Fair, grower: &Grower, reach: Reach) -> Option<Vec<Placement>
     })
 }
 
-/// Adds to a gang that was just placed anew the parts that it had beyond its minimum, as many tasks as it ran with; `None` where not all
-/// of them fit, with the trial left as it came.
+/// Adds to a gang that was just placed anew the parts beyond its minimum, up to as many tasks as it ran with;
+/// `None` where not all of them fit.
 pub(super) fn at_size(
     trial: &mut Trial,
     (id, job, queue): (JobId, &Job, usize),
@@ -279,8 +279,8 @@ pub(super) fn at_size(
     Some(grower.present.into_values().collect())
 }
 
-/// What could be added to a gang, the best first: tasks of the roles that have the fewest beyond their minimum, then groups that
-/// did not start.
+/// The parts that could be added to a gang, the best first: tasks of the roles with the fewest beyond their
+/// minimum, then groups that did not start.
 fn units(grower: &Grower) -> Vec<Unit> {
     let mut found = Vec::new();
     let mut search = Search { grower, domains: Vec::new(), spread: Vec::new(), found: &mut found };

@@ -1,4 +1,4 @@
-//! Whom places wait for on hosts: only as many of those that leave as hold what the host has not left beside them.
+//! What places wait for on hosts: only as many of the leaving allocations as hold what the host does not have left beside them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,28 +10,28 @@ use crate::id::{AllocationId, NodeId};
 use crate::model::allocation::Placement;
 use crate::model::extras::Extras;
 
-/// What hosts from which somebody goes have for the places of a cycle. Each amount is given once: what one place counts on, of what is
-/// left or of what somebody leaves, no other does. So in whatever order those go, nobody starts on what is still held.
+/// What hosts from which allocations leave have for the places of a cycle. Each amount is given once: what one place counts on, of
+/// what is left or of what leaves, no other counts on. So in whatever order they leave, no job starts on what is still held.
 pub(super) struct Room(BTreeMap<NodeId, Host>);
 
 #[derive(Default)]
 struct Host {
-    /// What is left while all are there.
+    /// What is left while all are still there.
     left: Amounts,
-    /// What each of those leaves, those first that have the least time to go.
+    /// What each of them leaves; those with the least time to go first.
     leaving: Vec<Leaving>,
 }
 
 struct Leaving {
     grace_ms: i64,
     id: AllocationId,
-    /// Whether it goes so that somebody grows.
+    /// Whether it goes so that another job grows.
     grows: bool,
     leaves: Amounts,
 }
 
 impl Room {
-    /// What there is before any of these places takes of it.
+    /// What there is before any of these places takes its part.
     pub(super) fn beside<'a>(
         trial: &Trial,
         leavers: &[Leaver],
@@ -62,9 +62,9 @@ impl Room {
         Self(hosts)
     }
 
-    /// Takes what a place needs of these hosts: of those that it waits for anyway, of what is left, and of as many others as it takes,
-    /// which it waits for, too. An `early` one waits for nobody who goes so that others grow. Who wants a host for himself
-    /// (`alone`) waits for all on it.
+    /// Takes what a place needs of these hosts: from those that it waits for anyway, from what is left, and
+    /// from as many others as it takes, for which it then waits, too. An `early` place waits for none that go
+    /// so that others grow. A job that wants a host to itself (`alone`) waits for all on it.
     pub(super) fn take(
         &mut self,
         place: &Place,
@@ -92,7 +92,7 @@ impl Room {
     }
 }
 
-/// What of a host's own resources is left, leaves with somebody, or is needed.
+/// An amount of a host's own resources: what is left, leaves, or is needed.
 #[derive(Debug, Default, PartialEq)]
 struct Amounts {
     cpu_milli: i64,
@@ -102,7 +102,7 @@ struct Amounts {
 }
 
 impl Amounts {
-    /// What is left of a host as things stand, less than nothing where more is promised than there is; nothing of one that is not there.
+    /// What is left of a host now, below zero where more is promised than there is; nothing of a host that is not there.
     fn left_on(trial: &Trial, node: NodeId) -> Self {
         let capacity = trial.capacity();
         let Some(place) = capacity.node_place(node) else { return Self::default() };
@@ -111,7 +111,7 @@ impl Amounts {
         Self { cpu_milli, memory_bytes, tasks, extras: node.extras.1.clone() }
     }
 
-    /// Adds what a placement draws; with the sign −1 takes it off.
+    /// Adds what a placement draws; with the sign −1 subtracts it.
     fn add(&mut self, placement: &Placement, sign: i64) {
         self.cpu_milli += sign * placement.cpu_milli;
         self.memory_bytes += sign * placement.memory_bytes;
@@ -119,7 +119,7 @@ impl Amounts {
         self.extras.add(&placement.extras, sign);
     }
 
-    /// Covers of this need what another has; says whether that is anything.
+    /// Covers this need from what another amount has; returns whether that covers anything.
     fn draw_from(&mut self, other: &mut Self) -> bool {
         let pairs = [
             (&mut self.cpu_milli, &mut other.cpu_milli),

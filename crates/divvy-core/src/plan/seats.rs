@@ -1,5 +1,5 @@
-//! Seats: how a running job lies in the pool, and what else there would be for it now. What was weighed when it was placed is not
-//! kept; this looks again, with what it holds itself counted as free.
+//! Seats: how a running job lies in the pool, and what else there would be for it now. What was weighed when
+//! it was placed is not kept; this looks again, with the job's own devices counted as free.
 
 use std::collections::BTreeSet;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! From places to what happens: stops, promises where others still hold something, and placements where nobody does.
+//! From places to events: stops, promises where others still hold something, and placements where none do.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,9 +25,9 @@ pub(super) struct Leaver<'a> {
     /// Whether all of it goes; else it runs on without these.
     pub(super) whole: bool,
     pub(super) cause: Cause,
-    /// For whom, where that is known beforehand; else whoever gets its places.
+    /// The job for which it goes, where that is known beforehand; else the job that gets its places.
     pub(super) by: Option<JobId>,
-    /// Whether that one grows by it, instead of starting.
+    /// Whether that job grows by it, instead of starting.
     pub(super) grows: bool,
 }
 
@@ -42,9 +42,9 @@ pub(super) fn held_by<'a, 'b>(
 /// What a place waits for.
 type Awaited = (BTreeSet<AllocationId>, Place);
 
-/// Turns places, and further parts of gangs, into events. Whoever gets places that leavers hold, or whom they leave for, gets a
-/// promise. Of `anyway` it is known already that they go. The `early` places were given before anybody was told to make room for the
-/// growth of others.
+/// Turns places, and further parts of gangs, into events. A job that gets places that leavers hold, or for
+/// which they leave, gets a promise. The jobs in `anyway` go whatever is planned. The `early` places were
+/// given before any job was told to make room for the growth of others.
 pub(super) fn settle(
     trial: &Trial,
     (leavers, anyway): (&[Leaver], &[Leaver]),
@@ -71,7 +71,7 @@ pub(super) fn settle(
                 taker.entry(held.job).or_insert(place.job);
             }
         }
-        // What starts later starts with all that it got.
+        // A job that starts later starts with all that it got.
         let of_job = |(_, more): &mut Awaited| more.job == place.job;
         let more: Vec<_> = now.extract_if(.., of_job).chain(later.extract_if(.., of_job)).collect();
         for (awaited, more) in more {
@@ -84,16 +84,16 @@ pub(super) fn settle(
     plan.grown = by_job(now).into_iter().map(|(_, place)| place).collect();
     plan.promises.extend(by_job(later).into_iter().map(|(waits_for, place)| promise(place, waits_for, true)));
     plan.ends.extend(leavers.iter().filter_map(|leaver| {
-        // Who goes on faster elsewhere does so for himself, whoever waits for his places.
+        // A job that goes on faster elsewhere does so for its own sake, whichever job waits for its places.
         let taker = taker.get(&leaver.job).filter(|_| leaver.cause != Cause::Faster);
         let by = leaver.by.as_ref().or(taker).map(ToString::to_string);
         end(state, leaver, by)
     }));
 }
 
-/// Whom places, and further parts of gangs, wait for. On hosts they share what is left beside the leavers: the early places come first
-/// where anybody goes for the growth of others, for what is left beside those is their own; then who waits for nobody else; growth
-/// comes last.
+/// What places, and further parts of gangs, wait for. On hosts they share what is left beside the leavers.
+/// The early places come first where any job goes for the growth of others, since what is left beside these
+/// is their own; then come places that wait for nothing else; growth comes last.
 fn awaited(
     trial: &Trial,
     (leavers, all): (&[Leaver], &[Leaver]),
@@ -142,7 +142,7 @@ fn promise(place: Place, waits_for: BTreeSet<AllocationId>, grows: bool) -> Prom
     Promise { job, placements, port, waits_for: waits_for.into_iter().collect(), grows }
 }
 
-/// All further parts of a gang as one, with all that they wait for.
+/// Joins all further parts of a gang, with all that they wait for.
 fn by_job(parts: Vec<Awaited>) -> Vec<Awaited> {
     let mut all: BTreeMap<JobId, Awaited> = BTreeMap::new();
     for (waits_for, place) in parts {
@@ -164,9 +164,9 @@ fn by_job(parts: Vec<Awaited>) -> Vec<Awaited> {
 #[derive(Default)]
 struct Holders {
     devices: BTreeMap<DeviceId, BTreeSet<AllocationId>>,
-    /// By queue, where it has a limit: what goes there may need that they let go of it first.
+    /// By queue, where it has a limit: a place there may have to wait until they let go of it.
     limited: BTreeMap<String, BTreeSet<AllocationId>>,
-    /// As far as anybody asks whom they are near.
+    /// Filled as far as it is asked near which jobs they lie.
     going: Going,
 }
 
@@ -195,7 +195,7 @@ impl Holders {
     }
 
     /// The allocations that must end before a place is free, whatever hosts have left: those on its devices, those that count
-    /// against the same limits, those beside whom it does not lie, those that leave for it, and the job's own.
+    /// against the same limits, those beside which it may not lie, those that leave for it, and the job's own.
     fn of_place(
         &self,
         state: &State,
@@ -205,7 +205,7 @@ impl Holders {
         let for_it = |leaver: &&Leaver| leaver.by == Some(place.job) && leaver.grows == grows;
         let own = leavers.iter().filter(|leaver| leaver.job == place.job || for_it(leaver));
         let mut found: BTreeSet<AllocationId> = own.flat_map(|leaver| leaver.live).copied().collect();
-        // Who goes on elsewhere does so when all of it is gone, also what was told to go before.
+        // A job that goes on elsewhere does so once all of it is gone, including what was told to go before.
         let goes_on = leavers.iter().any(|leaver| leaver.whole && leaver.job == place.job);
         let run = state.run(place.job).filter(|_| goes_on);
         found.extend(run.map(|run| run.live.clone()).unwrap_or_default());

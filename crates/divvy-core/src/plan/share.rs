@@ -39,11 +39,11 @@ use crate::snapshot::{Capacity, ClassView, Counts, NodeView, RunView, Snapshot};
 use crate::state::{State, counted};
 use crate::time::Time;
 
-/// Amounts of the resources that are divided, in their order: of few, in nearly all pools.
+/// Amounts of the resources that are divided, in their order; nearly all pools divide only a few.
 pub(crate) type Amounts = SmallVec<[i64; 3]>;
 
-/// The queues with what is due to each. The first is the pool itself; parents come before their children. The snapshot keeps one
-/// of them with what is held, so that a cycle adds what is wanted and divides.
+/// The queues with what is due to each. The first is the pool itself; parents come before their children. The
+/// snapshot keeps a tree with what is held, so that a cycle adds what is wanted and divides.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Shares {
     resources: Arc<[Resource]>,
@@ -51,8 +51,8 @@ pub(crate) struct Shares {
     by_path: Arc<BTreeMap<String, usize>>,
     /// Whether any queue has a guarantee.
     pub(crate) guarantees: bool,
-    /// Whether any says one of a number, whichever nodes that is on: then jobs that are not preemptible stay within theirs. What is
-    /// reserved for a queue for a time keeps others off its devices and no more.
+    /// Whether any queue states a guarantee as an amount, on whichever nodes: then jobs that are not preemptible
+    /// stay within theirs. What is reserved for a queue for a time only keeps others off its devices.
     binds_fixed: bool,
     /// Whether what queues used in the past counts.
     pub(super) remembers: bool,
@@ -76,26 +76,26 @@ pub(crate) struct QueueShare {
     pub(crate) guarantee: Amounts,
     /// What of its guarantee of devices stands whatever it has used, in thousandths: all but what pledges of device time add.
     steady_milli: i64,
-    /// The guarantee as the queue itself says it, without bound where it says none.
+    /// The guarantee that the queue itself states; without bound where it states none.
     said: Amounts,
     limit: Amounts,
     /// What it and those below it hold or are promised; what is being stopped does not count.
     pub(crate) held: Amounts,
-    /// What of it running jobs hold.
+    /// The part of it that running jobs hold.
     pub(crate) running: Amounts,
-    /// What of it jobs hold that are not preemptible.
+    /// The part of it that jobs hold that are not preemptible.
     pub(crate) pinned: Amounts,
     /// What it and those below it hold or wait for, within its limit.
     pub(crate) wanted: Amounts,
     pub(crate) due: Amounts,
     /// What it is to hold: what is due now, and what it missed; at least its guarantee as far as it is due.
     pub(super) target: Amounts,
-    /// What those leave it that take by what is due to them.
+    /// What is left to it by claims that go by what is due.
     pub(super) keeps: Amounts,
-    /// The least of devices, in thousandths, that a job in it or below it gives back when it gives way; without bound where none
-    /// does.
+    /// The smallest amount of devices, in thousandths, that a job in it or below it gives back when it gives
+    /// way; without bound where none does.
     pub(super) least_milli: i64,
-    /// Of each resource: how many of its children run more than is guaranteed to them, and more than is due as well.
+    /// Per resource: how many of its children run more than is guaranteed to them, and how many more than is due as well.
     lenders: SmallVec<[Lenders; 3]>,
 }
 
@@ -245,7 +245,7 @@ impl Shares {
         self.queues[queue].steady_milli = self.queues[queue].steady_milli.max(sum);
     }
 
-    /// Takes what is promised off what runs.
+    /// Subtracts what is promised from what runs.
     fn note_promises(&mut self, state: &State) {
         for promise in state.promises.values() {
             let Some(job) = state.jobs.get(&promise.job.number) else { continue };
@@ -262,7 +262,7 @@ impl Shares {
     fn note_wanted(&mut self, state: &State, snapshot: &Snapshot) {
         let mut waiting: Vec<Amounts> = vec![smallvec![0; self.resources.len()]; self.queues.len()];
         for (queue, waits) in snapshot.waiting.in_queues() {
-            // In a pool that is new to the planner everybody might start.
+            // In a pool that is new to the planner every job might start.
             let who = Counts { with_devices: !self.queues[queue].is_spent, left_out: state.is_changed() };
             let wanted = waits.wanted(who);
             waiting[queue].iter_mut().zip(wanted).for_each(|(sum, wanted)| *sum = wanted);
@@ -355,7 +355,7 @@ impl Shares {
         self.asked_of(&spec.gang.roles(), |role| role.maximum, 0)
     }
 
-    /// What so many tasks of each role ask for by alternatives of this number.
+    /// What this many tasks of each role ask for by alternatives of this number.
     fn asked_of(&self, roles: &[&Role], tasks: fn(&Role) -> u32, number: usize) -> Amounts {
         let of = |resource: &Resource| {
             let each = roles.iter().map(|role| {
@@ -382,8 +382,8 @@ impl Shares {
         self.resources.iter().map(of).collect()
     }
 
-    /// What is surely enough for a job that asks for so much: tasks that want nodes to themselves draw all that these have of hosts, which
-    /// is said only once they have places.
+    /// Returns an amount that is surely enough for a job that asks for so much: exclusive tasks draw all host
+    /// resources of their nodes, and how much that is is known only once they have places.
     pub(super) fn enough_for(&self, spec: &JobSpec, asked: &Amounts, capacity: &Capacity) -> Amounts {
         let tasks = i64::from(spec.gang.tasks());
         let most = |of: fn(&NodeView) -> i64| capacity.nodes.iter().map(of).max().unwrap_or(0);
@@ -395,8 +395,8 @@ impl Shares {
         self.resources.iter().zip(asked).map(of).collect()
     }
 
-    /// Of each resource, whether the pool has less of it free than is asked, or its queue could take less by what the others lend. Devices
-    /// always count as scarce: whether those that are free would do is for who looks at nodes.
+    /// Per resource: whether the pool has less of it free than is asked, or the queue could take less by what the
+    /// others lend. Devices always count as scarce: whether the free ones would do shows only in a look at nodes.
     pub(crate) fn scarce(&self, place: usize, asked: &Amounts, capacity: &Capacity) -> Vec<bool> {
         let free = |of: &dyn Fn(&NodeView) -> i64| capacity.nodes.iter().map(of).fold(0, i64::saturating_add);
         let left =
@@ -461,7 +461,7 @@ impl Shares {
         sum
     }
 
-    /// The queues at which the paths of two part: siblings, one above (or at) each. `None` if one is above the other.
+    /// Returns the siblings at which the paths of two queues part, one above (or at) each; `None` if one is above the other.
     pub(crate) fn part(&self, mut one: usize, mut other: usize) -> Option<(usize, usize)> {
         let depth = |place| self.upwards(place).count();
         let (mut depth_of_one, mut depth_of_other) = (depth(one), depth(other));
@@ -483,14 +483,14 @@ impl Shares {
         place != POOL && (self.stays_guaranteed(queue, asked) || self.guarantees_models(queue, asked))
     }
 
-    /// Whether it does so by any of their alternatives for those of a class.
+    /// Whether it does so for a job of a class by any of its alternatives.
     pub(super) fn guarantees_any(&self, place: usize, class: &ClassView) -> bool {
         let ways = if class.example.gang.has_alternatives() { class.ways().len() } else { 1 };
         let by = |number| self.guarantees_it(place, &self.asked_by(&class.example, number));
         self.guarantees_it(place, &class.asked) || (1..ways).any(by)
     }
 
-    /// Whether it does so by what is guaranteed to it whatever it has used.
+    /// Whether it does so by the part of its guarantee that stands whatever it has used.
     pub(crate) fn guarantees_it_always(&self, place: usize, asked: &Amounts) -> bool {
         let steady = |queue: &QueueShare| {
             queue.held[ANY].saturating_add(asked[ANY]) <= queue.steady_milli
@@ -540,18 +540,18 @@ impl Shares {
         pool.due[index] - held.sum::<i64>()
     }
 
-    /// What a queue has of each resource of what others lend it; nothing where queues say nothing of loans.
+    /// What a queue uses of each resource that others lend it; nothing where queues state no loans.
     pub(crate) fn borrowed(&self, place: usize) -> Vec<(Resource, i64)> {
         let of = |index| self.loans.as_ref().map_or(0, |loans| loans.borrowed(place, index));
         self.resources.iter().enumerate().map(|(index, resource)| (resource.clone(), of(index))).collect()
     }
 
-    /// Whether a queue may take so much for good: beside what it has for jobs that are not preemptible, it stays within the
-    /// guarantee, its own and those above.
+    /// Whether a queue may take so much for a job that is not preemptible: with what such jobs hold already,
+    /// it and each queue above stay within their guarantees.
     fn pins(&self, place: usize, asked: &Amounts) -> Result<(), Reason> {
-        // A queue that says less than those below it are guaranteed means it.
+        // A queue that states less than is guaranteed to those below it is bound by that.
         let bound = |queue: &QueueShare, index: usize| queue.guarantee[index].min(queue.said[index]);
-        // Of what is guaranteed to a queue no part is a user's own; and on nodes that are kept for it nobody else has any part.
+        // No part of a queue's guarantee is a user's own; and on nodes that are kept for it no other queue has any part.
         let is_bound = |place: &usize| !self.queues[*place].is_seat && !self.queues[*place].has_nodes;
         for place in self.upwards(place).filter(is_bound) {
             let queue = &self.queues[place];
@@ -578,7 +578,7 @@ impl Shares {
     }
 }
 
-/// Amounts that are said, where the resource is limited.
+/// The stated amount of a resource; `unsaid` where none is stated.
 pub(super) fn amount(limits: &Limits, resource: &Resource, unsaid: i64) -> i64 {
     limits.get(resource).map_or(unsaid, |amount| finite(*amount))
 }
@@ -590,7 +590,7 @@ fn finite(amount: Amount) -> i64 {
     }
 }
 
-/// What is not cut into smaller parts when it is divided.
+/// The amount of a resource that is not cut into smaller parts when it is divided.
 fn quantum(resource: &Resource) -> i64 {
     match resource {
         Resource::Any | Resource::Model(_) => i64::from(WHOLE_MILLI),

@@ -1,4 +1,4 @@
-//! Phase 4, sooner: a job whose devices are promised to it starts at once where as much is free meanwhile that nobody before it takes.
+//! Phase 4, sooner: a job with promised devices starts at once where as much is free meanwhile that no job before it takes.
 //! The promise is revoked and the job placed in one plan, so that it never loses the one without having the other.
 
 use super::fair::Fair;
@@ -11,7 +11,7 @@ use crate::model::promise::Promise;
 use crate::snapshot::OrderKey;
 use crate::state::State;
 
-/// The promises that may be kept sooner than was planned, those first that stand first in the order.
+/// The promises that may be kept sooner than planned, in the order of their jobs.
 pub(super) struct Sooner<'a> {
     open: Vec<Promised<'a>>,
 }
@@ -24,7 +24,7 @@ struct Promised<'a> {
 }
 
 impl<'a> Sooner<'a> {
-    /// Nobody can start sooner unless something has become free.
+    /// None can start sooner unless something has become free.
     pub(super) fn new(fair: &Fair<'a, '_>) -> Self {
         let state = fair.trial.state;
         let mut open: Vec<Promised> = match may_be_sooner(state) {
@@ -35,7 +35,7 @@ impl<'a> Sooner<'a> {
         Self { open }
     }
 
-    /// Starts those whom nobody precedes in their own queue, once the next in line is of that queue or would take more than is due to his.
+    /// Starts the jobs that stand first in their own queues, once the next in line is of the same queue or would go beyond its queue's due.
     pub(super) fn before_turn(&mut self, fair: &mut Fair<'a, '_>, turns: &Turns) -> Vec<Event> {
         if self.open.is_empty() {
             return Vec::new();
@@ -53,13 +53,13 @@ impl<'a> Sooner<'a> {
     }
 }
 
-/// Whether a plan has to look for those who could start before what they wait for has ended.
+/// Whether a plan has to look for jobs that could start before what they wait for has ended.
 pub(super) fn may_be_sooner(state: &State) -> bool {
     state.freed && !state.draining && state.promises.values().any(|promise| !promise.grows)
 }
 
-/// A promise to a job that waits for nothing else. One that goes on elsewhere leaves its place for the new one; one that starved keeps
-/// what it was chosen for.
+/// A promise to a job that waits for nothing else. A job that goes on elsewhere leaves its place for the new
+/// one; a job that starved keeps what it was chosen for.
 fn promised<'a>(fair: &Fair<'a, '_>, promise: &'a Promise) -> Option<Promised<'a>> {
     let state = fair.trial.state;
     let job = state.jobs.get(&promise.job.number)?;
@@ -71,7 +71,7 @@ fn promised<'a>(fair: &Fair<'a, '_>, promise: &'a Promise) -> Option<Promised<'a
     waits.then_some(Promised { promise, spec: &job.spec, queue, place })
 }
 
-/// Gives a job what is free now instead of what was promised to it; says that the promise is over, if that did.
+/// Gives a job what is free now instead of what was promised to it; returns the end of the promise, if that worked.
 fn start(fair: &mut Fair<'_, '_>, promised: &Promised) -> Option<Event> {
     let Promised { promise, spec, .. } = promised;
     let trial = &mut *fair.trial;
@@ -89,7 +89,7 @@ fn start(fair: &mut Fair<'_, '_>, promised: &Promised) -> Option<Event> {
     Some(Event::Revoked { job: promise.job })
 }
 
-/// Whether placements are as much as was promised, task for task: then they draw the same on limits, guarantees and loans.
+/// Whether placements are as much as was promised, task for task: then they draw the same from limits, guarantees and loans.
 fn is_as_much(state: &State, promised: &[Placement], found: &[Placement]) -> bool {
     let model = |placement: &Placement| {
         let (device, _) = placement.devices.first()?;

@@ -1,5 +1,5 @@
-//! Phase 3, place, for groups whose tasks are to be spread over the domains of a level. Where tasks may lie at most is reckoned anew
-//! for each of them, since each placement changes it. Nothing is looked at for a gang that does not ask.
+//! Phase 3, place, for groups whose tasks are to be spread over the domains of a level. Where a task may lie is computed anew
+//! for each task, since each placement changes it. Nothing is looked at for a gang that does not ask for that.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -23,12 +23,12 @@ pub(super) struct Spreading {
     spread: Spread,
     /// The ranks of its tasks, by which the gang that is placed counts them.
     ranks: Range<u32>,
-    /// The nodes of those that it has already.
+    /// The nodes of the tasks that it has already.
     present: Vec<NodeId>,
 }
 
 impl Spreading {
-    /// A group of which a part is placed that grows: all its ranks count, beside the tasks that it has.
+    /// A group that grows and of which a part is placed: all its ranks count, beside the tasks that it has.
     pub(super) fn of_grower(spread: &Spread, present: Vec<NodeId>) -> Self {
         Self { spread: spread.clone(), ranks: 0..u32::MAX, present }
     }
@@ -52,8 +52,8 @@ fn domain<'n>(node: &'n NodeView, spread: &Spread) -> Option<Domain<'n>> {
     node.domain(&spread.over).map(Domain::Named).or_else(alone)
 }
 
-/// Places the minimum of a gang, spread as its groups ask; a wish is kept if the gang has a place so. On an error what was placed so
-/// far is for the caller to roll back.
+/// Places the minimum of a gang, spread as its groups ask; a wish is kept if the gang has a place that way.
+/// On an error the caller rolls back what was placed so far.
 pub(super) fn place_gang(trial: &mut Trial, spec: &JobSpec) -> Result<(), Reason> {
     let groups = spec.gang.spreads();
     if groups.is_empty() && trial.spread_around().is_empty() {
@@ -86,7 +86,7 @@ pub(super) fn place_gang(trial: &mut Trial, spec: &JobSpec) -> Result<(), Reason
     }
 }
 
-/// Places a gang spread so, if it fits; why it does not nobody asks.
+/// Places a gang spread in this way, if it fits; the reason why not is not named.
 fn fits_so(trial: &mut Trial, spec: &JobSpec, spreadings: &Rc<[Spreading]>) -> bool {
     let told = trial.name_reasons(false);
     let before = trial.spread_by(Rc::clone(spreadings));
@@ -113,7 +113,7 @@ fn why_not(trial: &mut Trial, spec: &JobSpec, required: &[Spreading]) -> Reason 
     binds.or(required.first()).map_or(Reason::NotPlanned, |one| not_spread(trial, spec, one))
 }
 
-/// Of so many tasks no more than so many may lie in one domain, and how many the idle pool holds so at most.
+/// The reason: how many tasks may lie in one domain, of how many, and how many of them the idle pool holds that way at most.
 fn not_spread(trial: &mut Trial, spec: &JobSpec, spreading: &Spreading) -> Reason {
     let Spreading { spread, ranks, .. } = spreading;
     let most = spread.bound().unwrap_or(u32::MAX);
@@ -141,7 +141,7 @@ fn not_spread(trial: &mut Trial, spec: &JobSpec, spreading: &Spreading) -> Reaso
     Reason::NotSpread(spread.over.clone(), most, tasks, held)
 }
 
-/// How many tasks fit these nodes at most, by the room for a rank there and by how it is to be spread.
+/// How many tasks fit these nodes at most, by the room for a rank there and by how the rank is to be spread.
 pub(super) fn room(trial: &Trial, rank: u32, scope: &Scope, room: impl Fn(&Scope) -> u64) -> u64 {
     let within = |(spreading, most): (&Spreading, u32)| {
         let counts = spreading.counts(trial);
@@ -157,12 +157,12 @@ pub(super) fn room(trial: &Trial, rank: u32, scope: &Scope, room: impl Fn(&Scope
     bounds(trial, rank).map(within).min().unwrap_or_else(|| room(scope))
 }
 
-/// How those are to be spread that a rank belongs to.
+/// The spread groups to which a rank belongs.
 fn of_rank<'t>(trial: &'t Trial, rank: u32) -> impl Iterator<Item = &'t Spreading> {
     trial.spreadings().iter().filter(move |one| one.ranks.contains(&rank))
 }
 
-/// Likewise, as far as no more than so many may lie in one domain.
+/// Likewise those with a bound, and how many tasks may lie in one domain.
 fn bounds<'t>(trial: &'t Trial, rank: u32) -> impl Iterator<Item = (&'t Spreading, u32)> {
     of_rank(trial, rank).filter_map(|one| Some((one, one.spread.most?)))
 }
@@ -175,8 +175,8 @@ pub(super) fn wider(trial: &Trial, mut levels: Vec<String>, rank: u32) -> Vec<St
     levels
 }
 
-/// Places one task of so many that remain, by one alternative, in a domain that may take one more; of those where tasks are to lie as
-/// evenly as possible in one that has the fewest.
+/// Places one task out of `remaining`, by one alternative, in a domain that may take one more; where tasks
+/// are to lie as evenly as possible, in a domain that has the fewest.
 pub(super) fn place_task(
     trial: &mut Trial,
     spec: &JobSpec,
@@ -198,7 +198,7 @@ pub(super) fn place_task(
     refused
 }
 
-/// The nodes that may take one more task of a rank, those first that are to have the next.
+/// The nodes that may take one more task of a rank, first those that are to have the next.
 fn in_turn(trial: &Trial, rank: u32) -> Vec<Scope> {
     let nodes = &trial.capacity().nodes;
     let mut left: Vec<usize> = match trial.scope() {
@@ -217,7 +217,7 @@ fn in_turn(trial: &Trial, rank: u32) -> Vec<Scope> {
     }
     let mut in_turn: BTreeMap<Vec<u32>, Vec<usize>> = BTreeMap::new();
     for place in left {
-        // Where nobody knows in which domain a task would lie comes last.
+        // Nodes whose domain is not known come last.
         let lie_there = |(spread, counts): &(&Spread, BTreeMap<Domain, u32>)| {
             let domain = domain(&nodes[place], spread);
             domain.map_or(u32::MAX, |domain| counts.get(&domain).copied().unwrap_or(0))
@@ -227,22 +227,22 @@ fn in_turn(trial: &Trial, rank: u32) -> Vec<Scope> {
     in_turn.into_values().map(Scope::from).collect()
 }
 
-/// How many more tasks of a gang domains may take for which room is made.
+/// How many more tasks of a gang the domains in which room is made may take.
 pub(super) struct Rooms {
     /// What the gang asks for, and how many may lie in one domain; nothing where there is no bound.
     bound: Option<(Spread, u32)>,
-    /// How many places were used in each: by its name, or the node that is one.
+    /// How many places were used in each domain: by its name, or by the node that is one.
     used: BTreeMap<(Option<NodeId>, String), u32>,
 }
 
 impl Rooms {
-    /// Of a gang that nothing has been made room for.
+    /// For a gang for which no room has been made yet.
     pub(super) fn of(gang: &Group) -> Self {
         let bound = gang.spread().and_then(|spread| Some((spread.clone(), spread.bound()?)));
         Self { bound, used: BTreeMap::new() }
     }
 
-    /// How many of so many places on a node it may use, beside those that it was given before.
+    /// How many of these places on a node the gang may use, beside those that it was given before.
     pub(super) fn take(&mut self, node: &NodeView, places: u32) -> u32 {
         let Some((spread, most)) = &self.bound else { return places };
         let domain = match domain(node, spread) {

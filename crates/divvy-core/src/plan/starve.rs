@@ -18,11 +18,11 @@ use crate::snapshot::{ClassView, RunView, Running, Waiting};
 use crate::state::{Job, State};
 use crate::time::Time;
 
-/// So many classes are tried in a cycle: of some of them no job can be helped, and a look at all that run tells.
+/// How many classes are tried in a cycle: for some no job can be helped, which only a look at all running jobs tells.
 const MOST_CLASSES: usize = 32;
 
-/// Whether a job may have to give way to one that has not run for long: it loses nothing but a restart, or has not lost its work
-/// in that way before. Else two that cannot save their work could take each other's places until neither is ever done.
+/// Whether a job may have to give way to one that has not run for long: it loses nothing but a restart, or has not lost its
+/// work in that way before. Otherwise two jobs that cannot save their work could take each other's places and never be done.
 pub(super) fn may_take(state: &State, id: JobId) -> bool {
     let Some((job, run)) = state.jobs.get(&id.number).zip(state.run(id)) else { return false };
     let saves = job.spec.saves() || run.checkpointed_at.is_some();
@@ -31,7 +31,7 @@ pub(super) fn may_take(state: &State, id: JobId) -> bool {
 
 /// The jobs that have not run for long enough, the longest first: one of each class.
 fn starving<'a>(state: &'a State, waiting: &'a Waiting, now: Time) -> impl Iterator<Item = &'a Job> {
-    // Who could not be helped before can only be once something has become free, or time has counted as that.
+    // A job that could not be helped before can be only once something has become free, or time has counted as that.
     let may = state.freed && state.may_relieve(now);
     let after = state.policy.starve_after().filter(|_| may);
     let longest = after.into_iter().flat_map(move |after| waiting.idle_since(now - after));
@@ -72,7 +72,7 @@ fn start(fair: &mut Fair, job: &Job, class: &ClassView) -> Option<JobId> {
     fair.take_places((queue, By::Starving), (id, spec), class).then_some(id)
 }
 
-/// With the last job of a class goes what kept it waiting.
+/// Forgets why a class waited once its last job has got a place.
 pub(super) fn forget_reason(trial: &Trial, waiting: &Waiting, id: JobId, verdicts: &mut Verdicts) {
     let Some(job) = trial.state.jobs.get(&id.number) else { return };
     let is_last = waiting.classes.get(&job.class).is_some_and(|view| view.jobs.len() == 1);
@@ -81,7 +81,7 @@ pub(super) fn forget_reason(trial: &Trial, waiting: &Waiting, id: JobId, verdict
     }
 }
 
-/// Who gets a place by the walk, and who gives way for it.
+/// The job that gets a place by the walk, and the jobs that give way for it.
 pub(super) struct Relieved<'a> {
     pub(super) place: Place,
     pub(super) stopped: Vec<Runner<'a>>,
@@ -108,7 +108,7 @@ pub(super) fn relieve_by_walk<'a>(
     Some(found)
 }
 
-/// The last in the order first.
+/// The running jobs that may go, the last in the order first.
 fn those_who_may_go<'a>(
     state: &State,
     running: &'a Running,

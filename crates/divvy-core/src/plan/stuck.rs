@@ -1,6 +1,6 @@
-//! Verdicts of which a look says that they stand, though something has become free. Those that are about the pool alone stand until
-//! that changes, whatever ends in it: which classes have such is noted in the snapshot. So is who waits for free devices: as long as
-//! the pool is the same, a look at the shelves says whether there are enough on any node.
+//! Verdicts of which a look tells that they still stand, though something has become free. A verdict about the pool alone
+//! stands until the pool changes, whatever ends in it: the snapshot notes which classes have one. It also notes which wait
+//! for free devices: as long as the pool is the same, a look at the shelves tells whether any node has enough.
 
 use super::trial::Trial;
 use crate::id::ClassId;
@@ -26,21 +26,21 @@ fn is_of_the_pool(reason: &Reason) -> bool {
     ) || matches!(reason, Reason::NoIsland(_, asked, most) if most < asked)
 }
 
-/// Notes why a class has just been found to wait; what nobody asked the reason for is no answer.
+/// Notes why a class has just been found to wait; that devices are busy counts only if the reason was asked for.
 pub(super) fn note(trial: &mut Trial, class: ClassId, (reason, asked): (&Reason, bool)) {
     if is_of_the_pool(reason) || asked && matches!(reason, Reason::DevicesBusy(_)) {
         trial.stuck.insert(class);
     }
 }
 
-/// Whether a class waits for the same reason still as long as nobody gives way: the limit of its queue is what is looked at first, and
-/// is exceeded still; or the pool is the same, and no limit keeps a job of it back now.
+/// Whether a class still waits for the same reason as long as no job gives way: the limit of its queue, which is
+/// looked at first, is still exceeded; or the pool is the same, and no limit keeps a job of the class back now.
 pub(super) fn is_stuck(trial: &Trial, class: ClassId, reason: &Reason, spec: &JobSpec) -> bool {
     if trial.state.draining {
         return false;
     }
     if let Reason::QueueLimit(..) | Reason::UserLimit(..) = reason {
-        // Of others of its alternatives it might take what those have who give way.
+        // By other alternatives it might take what jobs that give way have.
         return !spec.gang.has_alternatives()
             && trial.still_exceeds(spec.stand(), spec.milli_asked(), reason);
     }
@@ -67,7 +67,7 @@ fn lacks_devices(trial: &Trial, alternative: &Alternative, count: u32) -> bool {
     })
 }
 
-/// The one role of a job and the one way to serve it, where no others, near or apart, and no domains play a part.
+/// The one role of a job and the one way to serve it, where no tasks near or apart and no domains play a part.
 fn only_way<'s>(trial: &Trial, spec: &'s JobSpec) -> Option<(&'s Role, &'s Alternative)> {
     let Group::Role(role) = &*spec.gang else { return None };
     let [alternative] = &role.ask.alternatives[..] else { return None };

@@ -19,11 +19,11 @@ use crate::model::topology::{NODE, Slice, TopologyAsk};
 use crate::reason::Reason;
 use crate::snapshot::{DeviceView, NodeView};
 
-/// Domains that are tried for one gang at most, over all its groups: what has room by count nearly always fits, so that more are
-/// needed only where unlike groups get into each other's way.
+/// Domains that are tried for one gang at most, over all its groups: what has room by count nearly always
+/// fits, so more are needed only where unlike groups get in each other's way.
 const MOST_TRIES: u32 = 256;
-/// Further orders in which the parts of a group are tried: each puts one part before those that were in its way, so that as many as there
-/// are unlike roles in a gang do, and a gang of hundreds of them that does not fit costs no more than this.
+/// Further orders in which the parts of a group are tried. Each puts one part before those in its way, so as many as
+/// a gang has unlike roles suffice; and a gang of hundreds of them that does not fit costs no more than this.
 const MOST_ORDERS: usize = 8;
 
 /// The way through the groups of a gang.
@@ -62,7 +62,7 @@ fn place_group(trial: &mut Trial, search: &mut Search, group: &Group) -> Result<
     }
 }
 
-/// Places all parts of a group in these nodes, or leaves everything as it was. Why they do not fit there nobody asks.
+/// Places all parts of a group in these nodes, or leaves everything as it was. The reason is not named.
 fn place_in(trial: &mut Trial, search: &mut Search, group: &Group, domain: Scope) -> bool {
     let (mark, first) = (trial.mark(), search.rank);
     let (wider, told) = (trial.keep_to(Some(domain)), trial.name_reasons(false));
@@ -76,8 +76,8 @@ fn place_in(trial: &mut Trial, search: &mut Search, group: &Group, domain: Scope
     placed
 }
 
-/// Places the parts of a group one after the other, wherever it may lie now: as many as it needs, the first that fit. Where they do
-/// not fit in their own order, since one has taken what another cannot do without, others are tried.
+/// Places the parts of a group one after the other, wherever it may lie now: as many as it needs, the first that fit. Where
+/// they do not fit in their own order, since one has taken what another cannot do without, other orders are tried.
 fn place_parts(trial: &mut Trial, search: &mut Search, group: &Group) -> Result<(), Reason> {
     let branch = match group {
         Group::Role(role) => return place_role(trial, search.spec, role, &mut search.rank),
@@ -103,8 +103,8 @@ fn place_parts(trial: &mut Trial, search: &mut Search, group: &Group) -> Result<
     placed
 }
 
-/// Whether the parts of a branch fit in another order, and places them so: the one that had no place behind the others goes before them.
-/// One that has none though it goes first has none in any order.
+/// Places the parts of a branch in another order, if they fit in one: the part that had no place behind the
+/// others goes before them. A part that has none even when it goes first has none in any order.
 fn fits_in_other_order(
     trial: &mut Trial,
     search: &mut Search,
@@ -125,8 +125,8 @@ fn fits_in_other_order(
     false
 }
 
-/// Places as many groups of a branch as it needs, the first of these that fit; an error is which is the first that is missing, and why
-/// it does not.
+/// Places as many groups of a branch as it needs, the first that fit. The error is the first group that is
+/// missing, and why it does not fit.
 fn place_first(
     trial: &mut Trial,
     search: &mut Search,
@@ -162,7 +162,7 @@ fn why_not(trial: &mut Trial, search: &mut Search, group: &Group, ask: &Topology
     anywhere.err().unwrap_or_else(|| no_domain(trial, search.spec, (&ask.within, group)))
 }
 
-/// No domain of a level has room for a group.
+/// The reason that no domain of a level has room for a group.
 fn no_domain(trial: &Trial, spec: &JobSpec, (level, group): (&str, &Group)) -> Reason {
     let roles = group.required_roles();
     let tasks = roles.iter().map(|role| role.minimum).sum();
@@ -171,14 +171,14 @@ fn no_domain(trial: &Trial, spec: &JobSpec, (level, group): (&str, &Group)) -> R
     Reason::NoDomain(level.to_owned(), tasks, most)
 }
 
-/// How many tasks of a role these nodes hold when they are idle, no more than it has.
+/// How many tasks of a role these nodes hold when they are idle, up to its minimum.
 pub(super) fn most_of(trial: &Trial, scope: &Scope, (spec, role): (&JobSpec, &Role)) -> u32 {
     let nodes = || scope.iter().map(|place| &trial.capacity().nodes[*place]).filter(|it| it.is_open_to(spec));
     let most = role.ask.alternatives.iter().map(|alternative| most_tasks(nodes(), alternative)).max();
     most.unwrap_or(0).min(role.minimum)
 }
 
-/// The levels of the pool, coarse to fine, as the first node that has any says; a node by itself is the finest.
+/// The levels of the pool, coarse to fine, as stated by the first node that has any; a node by itself is the finest.
 fn levels(trial: &Trial) -> Vec<String> {
     let says = trial.capacity().nodes.iter().find(|node| !node.domains.is_empty());
     let named = says.into_iter().flat_map(|node| node.domains.iter().map(|(level, _)| level.clone()));
@@ -196,7 +196,7 @@ fn levels_to_try(levels: &[String], ask: &TopologyAsk) -> Vec<String> {
     levels[widest..=near].iter().rev().cloned().collect()
 }
 
-/// The domains of a level among the nodes that may be used now, by name. A node that says nothing of the level is in none.
+/// The domains of a level among the nodes that may be used now, by name. A node that does not name the level is in none.
 pub(super) fn domains(trial: &Trial, level: &str) -> Vec<Scope> {
     let nodes = &trial.capacity().nodes;
     let all: Vec<usize> = match trial.scope() {
@@ -215,7 +215,7 @@ pub(super) fn domains(trial: &Trial, level: &str) -> Vec<Scope> {
     named.into_values().map(Scope::from).chain(alone).collect()
 }
 
-/// The nodes that lie in the same domains as these: level, and a node there. None where nothing is asked.
+/// The nodes that lie in the same domains as these: level, and a node there. `None` where nothing is asked.
 pub(super) fn around(trial: &Trial, domains: &[(String, NodeId)]) -> Option<Scope> {
     let mut scope: Option<Vec<usize>> = None;
     for (level, node) in domains {
@@ -234,14 +234,14 @@ pub(super) fn around(trial: &Trial, domains: &[(String, NodeId)]) -> Option<Scop
     scope.map(Scope::from)
 }
 
-/// The domains of which one must hold all of a gang, where it asks for that.
+/// The domains one of which must hold all of a gang, where it asks for that.
 pub(super) fn required_domains(trial: &Trial, gang: &Group) -> Vec<Scope> {
     let ask = gang.topology().filter(|ask| ask.required);
     ask.map(|ask| domains(trial, &ask.within)).unwrap_or_default()
 }
 
-/// The domains that may hold a group: by count each of its roles has room by one of its alternatives. Those where more roles get
-/// what they would rather have come first, then those in which it can grow as far as it may, then the fullest, then by name.
+/// The domains that may hold a group: each of its roles has room there, by count, by one of its alternatives. Those where more
+/// roles get what they prefer come first, then those in which it can grow as far as it may, then the fullest, then by name.
 fn candidates(trial: &Trial, search: &Search, group: &Group, level: &str) -> Vec<Scope> {
     let roles = group.required_roles();
     let rank = |scope: &Scope| -> Option<(usize, bool, u64)> {
@@ -274,7 +274,7 @@ fn room(trial: &Trial, scope: &Scope, (spec, rank): (&JobSpec, u32), alternative
     })
 }
 
-/// How many tasks of an alternative fit a node now, at most. One that asks for nothing fits without end.
+/// How many tasks of an alternative fit a node now, at most; without bound for one that asks for nothing.
 fn room_on(node: &NodeView, spec: &JobSpec, alternative: &Alternative) -> u64 {
     if !node.takes_tasks || spec.exclusive && !node.is_idle() {
         return 0;
@@ -377,7 +377,7 @@ fn packed(trial: &mut Trial, batch: Batch, levels: &[String]) -> Result<(), Reas
     anywhere(trial, left)
 }
 
-/// The domains of a level with room for a block of so many tasks, and for how many such blocks, by name.
+/// The domains of a level with room for a block of so many tasks, each with the number of such blocks, by name.
 fn rooms(trial: &Trial, batch: Batch, level: &str, block: u32) -> Vec<(u64, Scope)> {
     let blocks = |scope: Scope| {
         let room = room(trial, &scope, (batch.spec, batch.rank), batch.alternative.1);
@@ -419,7 +419,7 @@ fn in_slices(trial: &mut Trial, batch: Batch, slices: &[Slice]) -> Result<(), Re
     Ok(())
 }
 
-/// Not every block has found a domain with room for it.
+/// The reason that not every block has found a domain with room for it.
 fn no_block(trial: &Trial, batch: Batch, slice: &Slice) -> Reason {
     let nodes = |scope: &Scope| -> u32 {
         let nodes = scope.iter().map(|place| &trial.capacity().nodes[*place]);

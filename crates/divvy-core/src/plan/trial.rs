@@ -35,13 +35,13 @@ pub(super) struct Trial<'a> {
     capacity: &'a mut Capacity,
     held: &'a BTreeMap<String, Holdings>,
     scores: &'a mut Scores,
-    /// The classes that wait for a reason that is about the pool alone, as it is now.
+    /// The classes that wait for a reason about the pool alone, as it is now.
     pub(super) stuck: &'a mut BTreeSet<ClassId>,
     /// What was done, in order.
     done: Vec<Step<'a>>,
     /// What the queues that are limited would hold beyond the snapshot, by their numbers.
     extra: Vec<Holdings>,
-    /// Whether anything limits any queue; mostly nothing does, and nobody has to ask.
+    /// Whether anything limits any queue; mostly nothing does, and limits need no look.
     is_limited: bool,
     /// What limits queues.
     bounds: RefCell<Bounds<'a>>,
@@ -52,40 +52,40 @@ pub(super) struct Trial<'a> {
     islands: BTreeMap<AllocationId, IslandLevel>,
     /// How many members of a job this cycle has placed.
     members: BTreeMap<u64, usize>,
-    /// What was left of the hosts, by place, before anything on them was released: less than nothing where it is promised.
+    /// What was left of the hosts, by place, before anything on them was released: below zero where more is promised than there is.
     before: BTreeMap<usize, Left>,
-    /// Likewise of devices that are shared, in thousandths, where it was less than nothing.
+    /// Likewise of shared devices, in thousandths, where it was below zero.
     owing: BTreeMap<DeviceId, i32>,
     /// The queues that have used up their budgets, and what that says to their jobs.
     spent: BTreeMap<&'a str, Reason>,
-    /// The alternatives of the job whose turn it is for which its queue may borrow no more.
+    /// The alternatives for which the queue of the job whose turn it is may borrow no more.
     pub(super) not_lent: Closed,
     /// Whether a job that does not fit is told why.
     names_reasons: bool,
-    /// Why asks did not fit after so much was done: those of many queues are alike, and what was done since is undone mostly.
+    /// Why asks did not fit after so many steps: those of many queues are alike, and most steps since then are undone.
     diagnosed: BTreeMap<(Mark, u64), Reason>,
-    /// Likewise why whole jobs found no room, by what those have in common that find room in the same places.
+    /// Likewise why whole jobs found no room, by what jobs have in common that find room in the same places.
     refused: BTreeMap<(Mark, u64), Reason>,
-    /// Where the gang begins that is being placed.
+    /// Where the gang that is being placed begins.
     gang: Mark,
-    /// The places of the nodes, rising, that tasks may be placed on now; all where there is none.
+    /// The places of the nodes, rising, on which tasks may be placed now; `None` for all.
     scope: Option<Scope>,
-    /// Where queues keep nodes: the places of those that their jobs may use, as far as anybody has asked.
+    /// Where queues keep nodes: the places of those that their jobs may use, as far as that has been asked.
     open: BTreeMap<Option<Arc<str>>, Scope>,
-    /// Who lies where, as far as anybody asks.
+    /// Which tasks lie where, as far as that is asked.
     pub(super) around: Around<'a>,
-    /// How the gang is to be spread that is being placed.
+    /// How the gang that is being placed is to be spread.
     spreadings: Rc<[Spreading]>,
-    /// How the groups are to be spread of which what is placed next is a part.
+    /// How the groups to which what is placed next belongs are to be spread.
     spread_around: Vec<Spreading>,
-    /// What is kept for those who wait.
+    /// What is kept for waiting jobs.
     pub(super) reserve: Reserve<'a>,
 }
 
 /// Places of nodes, rising.
 pub(super) type Scope = Rc<[usize]>;
 
-/// Something done that can be undone: a placement and for which queue, where something limits that.
+/// Something done that can be undone: a placement, and its queue where something limits that.
 enum Step<'a> {
     /// A new placement draws.
     Took(Placement, Option<Rc<str>>),
@@ -93,7 +93,7 @@ enum Step<'a> {
     Released(&'a Placement, Option<Rc<str>>),
     /// A running one that was released draws again.
     Kept(&'a Placement, Option<Rc<str>>),
-    /// What was promised is not any more.
+    /// What was promised no longer is.
     Withdrew(Placement, Option<Rc<str>>),
     /// A running one is told to stop in this cycle for another cause.
     Ends(&'a Placement),
@@ -101,7 +101,7 @@ enum Step<'a> {
     Aside(Placement),
     /// Something gives back for the time being.
     Back(Cow<'a, Placement>),
-    /// What takes no tasks does for the time being.
+    /// What takes no tasks takes them for the time being.
     Opened(Drained),
 }
 
@@ -119,19 +119,19 @@ pub(super) type Mark = usize;
 /// What of the snapshot a trial does not touch.
 #[derive(Clone, Copy)]
 pub(super) struct Others<'a> {
-    /// Who waits.
+    /// The waiting jobs.
     pub(super) waiting: &'a Waiting,
-    /// Who runs.
+    /// The running jobs.
     pub(super) running: &'a Running,
-    /// Who runs with fewer tasks than it may have.
+    /// The gangs that run with fewer tasks than they may have.
     pub(super) growing: &'a BTreeSet<JobId>,
     /// When runs reach their limits.
     pub(super) limits: &'a BTreeSet<(Time, JobId)>,
-    /// Whose tasks are being stopped.
+    /// The tasks that are being stopped.
     pub(super) leavers: &'a BTreeSet<AllocationId>,
 }
 
-/// What is left of a host: less than nothing where more is promised than there is.
+/// What is left of a host: below zero where more is promised than there is.
 #[derive(Clone, Copy, Default)]
 struct Left {
     cpu_milli: i64,
@@ -151,7 +151,7 @@ impl<'a> Trial<'a> {
         Self::split(state, snapshot).0
     }
 
-    /// A trial, and what of the snapshot it does not touch: who waits and who runs.
+    /// A trial, and what of the snapshot it does not touch: what waits and what runs.
     pub(super) fn split(state: &'a State, snapshot: &'a mut Snapshot) -> (Self, Others<'a>) {
         let Snapshot { capacity, neighbours, held, scores, stuck, .. } = snapshot;
         let Snapshot { waiting, running, growing, limits, leavers, .. } = snapshot;
@@ -192,27 +192,27 @@ impl<'a> Trial<'a> {
         (self.capacity, self.scores, self.scope.as_ref())
     }
 
-    /// Keeps tasks to these nodes; gives what they were kept to before.
+    /// Keeps tasks to these nodes; returns what they were kept to before.
     pub(super) fn keep_to(&mut self, scope: Option<Scope>) -> Option<Scope> {
         std::mem::replace(&mut self.scope, scope)
     }
 
-    /// How the gang is to be spread that is being placed.
+    /// How the gang that is being placed is to be spread.
     pub(super) fn spreadings(&self) -> &[Spreading] {
         &self.spreadings
     }
 
-    /// Spreads what is placed so; gives how it was before.
+    /// Sets how what is placed is spread; returns how it was before.
     pub(super) fn spread_by(&mut self, spreadings: Rc<[Spreading]>) -> Rc<[Spreading]> {
         std::mem::replace(&mut self.spreadings, spreadings)
     }
 
-    /// How the groups are to be spread of which what is placed next is a part.
+    /// How the groups to which what is placed next belongs are to be spread.
     pub(super) fn spread_around(&self) -> &[Spreading] {
         &self.spread_around
     }
 
-    /// What is placed next is a part of groups that are to be spread so; gives what was so before.
+    /// Sets how the groups to which what is placed next belongs are to be spread; returns what was set before.
     pub(super) fn join_spread(&mut self, groups: Vec<Spreading>) -> Vec<Spreading> {
         std::mem::replace(&mut self.spread_around, groups)
     }
@@ -224,7 +224,7 @@ impl<'a> Trial<'a> {
         }
     }
 
-    /// The nodes that a choice, and the queue of the job, leave of those that tasks may be placed on; `None` where they leave them all.
+    /// The nodes that a choice, and the job's queue, leave of those on which tasks may be placed; `None` where they leave all.
     pub(super) fn chosen(&mut self, spec: &JobSpec, choice: &NodeChoice) -> Option<Scope> {
         let is_any = choice.is_any() && !self.capacity.is_tainted;
         if is_any && !self.capacity.keeps_nodes {
@@ -234,7 +234,7 @@ impl<'a> Trial<'a> {
         let takes = |place: &usize| capacity.nodes[*place].takes(spec, choice);
         Some(match scope {
             Some(scope) => scope.iter().copied().filter(takes).collect(),
-            // All that are kept to the same nodes, or to none, may use the same.
+            // All jobs kept to the same nodes, or to none, may use the same.
             None if is_any => {
                 let all = || (0..capacity.nodes.len()).filter(takes).collect();
                 Scope::clone(open.entry(spec.kept_to.0.clone()).or_insert_with(all))
@@ -266,7 +266,7 @@ impl<'a> Trial<'a> {
         self.done.len()
     }
 
-    /// Whether a job that does not fit is told why: where a verdict stands, nobody asks. Gives how it was before.
+    /// Sets whether a job that does not fit is told why: where a verdict stands, that is not asked. Returns what was set before.
     pub(super) fn name_reasons(&mut self, names_reasons: bool) -> bool {
         std::mem::replace(&mut self.names_reasons, names_reasons)
     }
@@ -276,7 +276,7 @@ impl<'a> Trial<'a> {
         self.names_reasons
     }
 
-    /// Why so many tasks of an alternative do not fit; nothing where nobody asks.
+    /// Why so many tasks of an alternative do not fit; `None` where that is not asked.
     pub(super) fn diagnose(
         &mut self,
         spec: &JobSpec,
@@ -294,12 +294,12 @@ impl<'a> Trial<'a> {
         Some(diagnosed.entry((mark, asked)).or_insert_with(anew).clone())
     }
 
-    /// Why a job finds no room as things stand, within its limits, where that has been asked of one of its shape before.
+    /// Why a job finds no room now, within its limits, if that has been asked for one of its shape before.
     pub(super) fn refusal(&self, (spec, shape): (&JobSpec, u64)) -> Option<&Reason> {
         self.refused.get(&(self.mark(), self.alike(spec, shape)?))
     }
 
-    /// Notes why one does not. What its queue may hold, and what is kept for others, is no concern of the next one of its shape.
+    /// Notes why a job finds none. What its queue may hold, and what is kept for others, does not concern the next one of its shape.
     pub(super) fn note_refusal(&mut self, (spec, shape): (&JobSpec, u64), reason: &Reason) {
         let is_its_own = matches!(
             reason,
@@ -314,8 +314,8 @@ impl<'a> Trial<'a> {
         }
     }
 
-    /// What jobs have in common that have room or have none alike, limits aside; where these may keep some devices from them only with
-    /// those of the same queue. Nothing where it also matters for what else is asked.
+    /// What jobs have in common that either all have room or all have none, limits aside; where limits may keep some devices
+    /// from them, only jobs of the same queue have it in common. `None` where it also depends on other things.
     fn alike(&self, spec: &JobSpec, shape: u64) -> Option<u64> {
         let depends = !self.names_reasons || self.scope.is_some() || !self.not_lent.is_nothing();
         let is_bound = || self.is_limited && spec.gang.has_alternatives() || self.limits_models(spec.stand());
@@ -337,7 +337,7 @@ impl<'a> Trial<'a> {
         self.around.took(spec, &placement);
         match required_island(spec, &placement) {
             Some(level) => drop(self.islands.insert(placement.allocation, level)),
-            // The id may have been that of a placement that was undone.
+            // A placement that was undone may have had this id.
             None => drop(self.islands.remove(&placement.allocation)),
         }
         self.next_allocation = placement.allocation.0 + 1;
@@ -346,8 +346,8 @@ impl<'a> Trial<'a> {
         self.did(Step::Took(placement, queue));
     }
 
-    /// Counts what a running task holds as free. What is kept for those who wait is told by who runs, not by who would be left: it is
-    /// looked up before.
+    /// Counts what a running task holds as free. What is kept for waiting jobs depends on all that run, not
+    /// on what would be left: so it is looked up before.
     pub(super) fn release(&mut self, placement: &'a Placement, queue: &str) {
         reserve::reserve(self);
         if let Some(place) = self.capacity.node_place(placement.node) {
@@ -365,7 +365,7 @@ impl<'a> Trial<'a> {
         self.did(Step::Released(placement, queue));
     }
 
-    /// Counts what is promised as if it were not.
+    /// Counts what is promised as if it were not promised.
     pub(super) fn withdraw(&mut self, placement: Placement, queue: &str) {
         self.capacity.give_back(&placement);
         self.owe(&placement, 1);
@@ -374,7 +374,7 @@ impl<'a> Trial<'a> {
         self.did(Step::Withdrew(placement, queue));
     }
 
-    /// Corrects what was left before anything was released, by a promise that is taken back; with the sign −1 by one that is not.
+    /// Corrects what was left before anything was released for a promise that is taken back; with the sign −1, for one that is not.
     fn owe(&mut self, placement: &Placement, sign: i64) {
         let place = self.capacity.node_place(placement.node);
         if let Some(left) = place.and_then(|place| self.before.get_mut(&place)) {
@@ -389,7 +389,7 @@ impl<'a> Trial<'a> {
         }
     }
 
-    /// A running task is told to stop in this cycle for another cause: nobody new is to be near it.
+    /// Notes that a running task is told to stop in this cycle for another cause: no new task is to be near it.
     pub(super) fn ends(&mut self, placement: &'a Placement) {
         self.around.ends(self.state, placement, false);
         self.did(Step::Ends(placement));
@@ -401,7 +401,7 @@ impl<'a> Trial<'a> {
         self.did(Step::Aside(placement));
     }
 
-    /// Has a node take tasks on what takes none now and will at a moment to come, to be rolled back.
+    /// Lets a node take tasks on what takes none now and will at a moment to come, to be rolled back.
     pub(super) fn open(&mut self, node: NodeId, at: Time) {
         if let Some(drained) = self.capacity.drained_until(self.state, node, at) {
             self.capacity.open(&drained, false);
@@ -501,14 +501,14 @@ impl<'a> Trial<'a> {
         let (mut taken, mut spare) = (Vec::new(), Vec::new());
         for device in &node.devices {
             match own(device.id) {
-                // Whether it works is another matter: who has it may run on.
+                // Whether the device works is another matter: a job that has it may run on.
                 Some((_, draw)) if device.free_milli - (draw.milli as i32) < owing(device.id) => {
                     if self.state.is_reserved(node.id, device.id) {
                         return false;
                     }
                     taken.push((device, self.island_of_holders(device)));
                 }
-                // What is reserved is not like another.
+                // A reserved device is not like any other.
                 None if device.is_free() && !self.state.is_reserved(node.id, device.id) => {
                     spare.push(device);
                 }
@@ -534,14 +534,14 @@ impl<'a> Trial<'a> {
         true
     }
 
-    /// The level of which new placements that have a device must have all of theirs in one island.
+    /// The level at which new placements that have a device must have all of theirs in one island.
     fn island_of_holders(&self, device: &DeviceView) -> Option<IslandLevel> {
         let has = |placement: &Placement| placement.devices.iter().any(|(id, _)| *id == device.id);
         let holders = self.taken_since(0).filter(|placement| !self.islands.is_empty() && has(placement));
         holders.filter_map(|placement| self.islands.get(&placement.allocation).copied()).next()
     }
 
-    /// Moves the new placements that have a device, the one that has all of it or several that share it, to another one.
+    /// Moves the new placements that have a device, the one that has all of it or the several that share it, to another device.
     fn exchange(&mut self, from: DeviceId, to: DeviceId) -> bool {
         let has = |placement: &Placement| placement.devices.iter().any(|(device, _)| *device == from);
         self.diagnosed.clear();
@@ -582,7 +582,7 @@ impl<'a> Trial<'a> {
         self.taken_since(mark).cloned().collect()
     }
 
-    /// What is placed from here on is one gang.
+    /// Begins a gang: what is placed from here on belongs to it.
     pub(super) fn begin_gang(&mut self) {
         self.gang = self.mark();
     }
@@ -592,20 +592,20 @@ impl<'a> Trial<'a> {
         self.gang_tasks().map(|placement| placement.node).collect()
     }
 
-    /// What has a place so far of the gang that is being placed.
+    /// The tasks placed so far of the gang that is being placed.
     pub(super) fn gang_tasks(&self) -> impl Iterator<Item = &Placement> {
         self.taken_since(self.gang.min(self.mark()))
     }
 }
 
-/// The level of which one island must hold all devices of a task.
+/// The level at which one island must hold all devices of a task.
 fn required_island(spec: &JobSpec, placement: &Placement) -> Option<IslandLevel> {
     let (role, _) = spec.gang.role_of(placement.rank)?;
     let alternative = role.ask.alternatives.get(placement.alternative as usize)?;
     alternative.devices.as_ref().and_then(DeviceAsk::required_island)
 }
 
-/// Whether one device does as well as another, for who must have all of his in one island of this level, if of any.
+/// Whether one device does as well as another for a task that must have all of its devices in one island of this level, if any.
 fn are_like(one: &DeviceView, other: &DeviceView, level: Option<IslandLevel>) -> bool {
     let are_near = level.is_none_or(|level| one.site.island(level) == other.site.island(level));
     are_near && one.spec.is_like(&other.spec)

@@ -1,5 +1,5 @@
-//! Phase 2, order, between queues: whose turn it is. At each fork of the tree the child goes first that is furthest below what
-//! is due to it; inside a queue its own order holds.
+//! Phase 2, order, between queues: whose turn it is. At each fork of the tree the child that is furthest
+//! below what is due to it goes first; inside a queue its own order holds.
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
@@ -13,7 +13,7 @@ use crate::snapshot::{ClassView, OrderKey, Running, Waiting};
 use crate::state::State;
 use crate::time::Time;
 
-/// In how many classes is looked for those for whom room is kept while nothing has become free.
+/// While nothing has become free, room is looked for among all waiting classes only if there are at most so many.
 const MOST_CLASSES_LOOKED_AT: usize = 500;
 
 /// The lines of all queues.
@@ -23,24 +23,24 @@ pub(super) struct Turns<'a> {
     /// How many classes are left out, since their verdicts stand.
     pub(super) left_out: usize,
     lines: Vec<Line<'a>>,
-    /// By queue: its children in which someone waits, and itself if jobs of its own do; the next first. Where there are no
-    /// children it is empty: the next is known without it.
+    /// By queue: its children in which a job waits, and itself if jobs of its own wait; the next first. Empty
+    /// where there are no children: the next is known without it.
     forks: Vec<BTreeSet<Entry<'a>>>,
     /// By queue: how it stands in its parent's fork, and how its own jobs stand in its own.
     entries: Vec<(Option<Entry<'a>>, Option<Entry<'a>>)>,
-    /// By queue, where that has been asked: whom its guarantee has room for.
+    /// By queue, where that has been asked: the job for which its guarantee has room.
     owed: Vec<Option<Owed<'a>>>,
     /// How many queues have jobs of their own in line.
     open: usize,
-    /// Whether nobody passes who stands before him.
+    /// Whether no job passes one that stands before it.
     strict: bool,
-    /// How many classes in line have no verdict that stands; where something has become free, or the order is strict, nobody asks.
+    /// How many classes in line have no verdict that stands; `None` where something has become free, or the order is strict.
     untold: Option<usize>,
-    /// Classes whose verdicts do not stand, though nothing has become free, since some who run stand behind them.
+    /// Classes whose verdicts do not stand, though nothing has become free, since running jobs stand behind them.
     behind: BTreeSet<ClassId>,
 }
 
-/// How one stands, which child it is, and its next job.
+/// An entry of a fork: how it stands, which child it is, and its next job.
 #[derive(Clone, Copy)]
 struct Entry<'a> {
     standing: Standing,
@@ -48,8 +48,8 @@ struct Entry<'a> {
     next: Next<'a>,
 }
 
-/// The class of the next job, and what it asks for of what is divided. Of two that stand alike the one goes first whose class has the
-/// lower id.
+/// The class of the next job, and what it asks for of what is divided. Of two that stand alike, the one whose
+/// class has the lower id goes first.
 #[derive(Clone, Copy)]
 struct Next<'a> {
     class: ClassId,
@@ -82,13 +82,13 @@ impl PartialEq for Entry<'_> {
 
 impl Eq for Entry<'_> {}
 
-/// The first job in a queue's line for which there is room in its guarantee: the same as long as the queue holds as much, nobody has come
-/// into its line, and that job stands there still.
+/// The first job in a queue's line for which the queue's guarantee has room. It holds as long as the queue
+/// holds as much, no job has entered its line, and that job still stands there.
 struct Owed<'a> {
     held: Amounts,
     entered: u64,
     first: Option<Head<'a>>,
-    /// The first that goes in its stead, if any does.
+    /// The first job that goes in its place, if any does.
     senior: Option<Head<'a>>,
 }
 
@@ -110,8 +110,8 @@ struct Standing {
 }
 
 impl Standing {
-    /// How a queue stands by a job of one below it that stands so. What nobody is due there is nobody's due here; what is guaranteed
-    /// there is due here, too: where a sibling has too much it is the sibling that gives back.
+    /// How a queue stands with the next job of a child that stands like `below`. What is due to none there is due to
+    /// none here; what is guaranteed there is due here, too: where a sibling has too much, the sibling gives back.
     fn above(self, below: &Self) -> Self {
         match (below.beyond_due, below.beyond_guarantee) {
             (true, _) => Self { beyond_due: true, part: self.part.max(below.part), ..self },
@@ -126,10 +126,10 @@ impl Standing {
 pub(super) struct Turn<'a> {
     pub(super) queue: usize,
     pub(super) class: ClassId,
-    /// What those of its class are, and ask for.
+    /// What the jobs of its class are, and ask for.
     pub(super) view: &'a ClassView,
     pub(super) key: OrderKey,
-    /// Whether jobs that run might give way to its class since they stand behind it, though nothing has become free.
+    /// Whether running jobs might give way to its class since they stand behind it, though nothing has become free.
     pub(super) has_behind: bool,
     place: OrderKey,
 }
@@ -142,7 +142,7 @@ impl Turn<'_> {
 }
 
 impl<'a> Turns<'a> {
-    /// Everyone in line; `has_behind` says of a class that waits whether jobs that run might give way to it since they stand behind it.
+    /// All jobs in line; `has_behind` says of a waiting class whether running jobs might give way to it since they stand behind it.
     pub(super) fn new(
         (state, waiting, running): (&'a State, &'a Waiting, &'a Running),
         now: Time,
@@ -209,7 +209,7 @@ impl<'a> Turns<'a> {
         false
     }
 
-    /// The queue of whoever is next.
+    /// The queue whose job is next.
     pub(super) fn next_queue(&self, shares: &Shares) -> Option<usize> {
         let mut queue = POOL;
         loop {
@@ -220,12 +220,12 @@ impl<'a> Turns<'a> {
         }
     }
 
-    /// Who stands first in a queue's own line and has not had his turn.
+    /// The job that stands first in a queue's own line and has not had its turn.
     pub(super) fn first_of(&self, queue: usize) -> Option<Head<'a>> {
         self.lines[queue].next()
     }
 
-    /// Whether nobody else waits in any other queue.
+    /// Whether no job waits in any other queue.
     pub(super) fn is_alone(&self) -> bool {
         self.open <= 1
     }
@@ -240,7 +240,7 @@ impl<'a> Turns<'a> {
         self.lines.iter().map(|line| line.classes().count()).sum()
     }
 
-    /// Goes on behind a run that needs no turn any more: with the next one of its job, which stands there, or the job behind it.
+    /// Goes on after a run that needs no further turn: with the next run of its job, which stands at `next`, or with the job behind it.
     pub(super) fn go_on(&mut self, turn: Turn<'a>, next: Option<OrderKey>) {
         match next {
             Some(next) => self.put_back(turn, next),
@@ -265,7 +265,7 @@ impl<'a> Turns<'a> {
         self.lines[turn.queue].place_of(turn.view, run) == turn.place
     }
 
-    /// Puts a job back of which this run may start next, or whoever of its class stands before that.
+    /// Puts back a job whose run at `next` may start next, or the job of its class that stands before that.
     fn put_back(&mut self, turn: Turn<'a>, next: OrderKey) {
         let Turn { place, class, key, view, .. } = turn;
         match self.stands_at(turn, next) {
@@ -274,7 +274,7 @@ impl<'a> Turns<'a> {
         }
     }
 
-    /// Sends away all who stand in a queue's line, and names their classes.
+    /// Takes all jobs out of a queue's line and returns their classes.
     pub(super) fn close(&mut self, queue: usize) -> impl Iterator<Item = ClassId> + use<'_, 'a> {
         std::iter::from_fn(move || self.lines[queue].take().map(|head| head.class))
     }
@@ -300,7 +300,7 @@ impl<'a> Turns<'a> {
             let entry = self.first(place, shares).map(|first| {
                 let of_child = &first.standing;
                 let standing = match first.child == queue {
-                    // As it has just been reckoned.
+                    // As it has just been computed.
                     true if place == queue => *of_child,
                     _ => self.standing(shares, place, (of_child.head, first.next.asked)).above(of_child),
                 };
@@ -312,12 +312,12 @@ impl<'a> Turns<'a> {
         }
     }
 
-    /// The first job in a queue's line for which there is room in its guarantee, where nothing is due to those before it; and whoever goes
-    /// in its stead. In a strict order nobody passes them.
+    /// The first job in a queue's line for which its guarantee has room, where nothing is due to the jobs
+    /// before it; and the job that goes in its place. In a strict order no job passes those before it.
     fn owed(&mut self, shares: &Shares, queue: usize) -> Option<(Standing, Head<'a>, Option<Head<'a>>)> {
         let held = &shares.queues[queue].held;
         let mut has_room = held.iter().zip(&shares.queues[queue].guarantee);
-        // On nodes of its own nobody else owes or takes anything: there its first job has room kept.
+        // On a queue's own nodes no other queue owes or takes anything: there room is kept for its first job.
         let is_alone = shares.queues[queue].has_nodes;
         if self.strict || is_alone || !has_room.any(|(held, guarantee)| held < guarantee) {
             return None;
@@ -330,7 +330,7 @@ impl<'a> Turns<'a> {
                 let first = line.next_of(|view| shares.guarantees_any(queue, view));
                 let senior = first.and_then(|first| {
                     let parties = (self.state, self.running);
-                    // Where nobody of lower priority runs nobody is looked for.
+                    // Where no job of lower priority runs, none is looked for.
                     self.running.lowest_priority(first.view.example.stand())?;
                     let senior = line.next_of(|view| may_stand_in(parties, shares, view, first.view));
                     senior.filter(|senior| *senior < first)
@@ -343,7 +343,7 @@ impl<'a> Turns<'a> {
         (!standing.beyond_due).then_some((standing, next, senior))
     }
 
-    /// Who goes next at a fork.
+    /// The entry that goes next at a fork.
     fn first(&self, queue: usize, shares: &Shares) -> Option<&Entry<'a>> {
         match shares.queues[queue].children.is_empty() {
             true => self.entries[queue].1.as_ref(),
@@ -373,11 +373,11 @@ impl<'a> Turns<'a> {
                 }
             }
         };
-        // Who asks for nothing that is divided stands as his queue does by its devices: with them come hosts.
+        // A job that asks for nothing that is divided stands as its queue does by its devices: hosts come with them.
         let asks = asked.iter().any(|asked| *asked > 0);
         let beyond_guarantee = if asks { beyond(&queue.guarantee) } else { !queue.has_room_in_guarantee() };
         let beyond_due = if asks { beyond(&queue.target) } else { queue.held[ANY] >= queue.target[ANY] };
-        // What is guaranteed of a model is so, and due, whatever is held of others.
+        // What is guaranteed of a model counts as guaranteed, and as due, whatever is held of others.
         let by_models = beyond_guarantee && shares.guarantees_it(place, asked);
         let (beyond_guarantee, rank) = (beyond_guarantee && !by_models, -i64::from(queue.priority));
         if self.state.policy.lends_in_line() {
@@ -398,8 +398,8 @@ impl<'a> Turns<'a> {
     }
 }
 
-/// Whether those of a class go in the stead of one of lower priority that their queue's guarantee has room for: if running ones of lower
-/// priority that give way to them leave enough of what is due to the queue.
+/// Whether jobs of class `senior` go in the place of a `junior` of lower priority for which their queue's guarantee
+/// has room: if running jobs of lower priority that give way to them leave enough of what is due to the queue.
 fn may_stand_in(
     (state, running): (&State, &Running),
     shares: &Shares,
@@ -414,18 +414,18 @@ fn may_stand_in(
     juniors > 0 && (queue.held[ANY] - juniors).saturating_add(senior.asked[ANY]) <= queue.target[ANY]
 }
 
-/// Who is looked at.
+/// The jobs that are looked at.
 struct Open {
-    /// Of the pool's own children: whether anybody waits in them, or below them, who has no verdict that stands.
+    /// Of the pool's own children: whether a job without a verdict that stands waits in them, or below them.
     tops: Vec<bool>,
     untold: Option<usize>,
     behind: BTreeSet<ClassId>,
 }
 
-/// In those of the pool's own children in which all verdicts stand nobody is tried in this cycle, and who is there changes nothing for
-/// the others. In a strict order all count: who waits keeps back those behind it. So do those for whom room is kept, unless there are
-/// so many that looking at all of them costs more than it is worth: then room is kept from jobs below the same child of the pool, and
-/// from all once something becomes free.
+/// Where all verdicts in one of the pool's own children stand, no job there is tried in this cycle, and none changes
+/// anything for the others. In a strict order all count: a job that waits keeps back those behind it. So do the jobs
+/// for which room is kept, unless there are so many classes that looking at all of them costs more than it is worth:
+/// then room is kept from jobs below the same child of the pool, and from all once something becomes free.
 fn open(state: &State, waiting: &Waiting, shares: &Shares, has_behind: &dyn Fn(&ClassView) -> bool) -> Open {
     let keeps = state.policy.reserve > 0 && waiting.classes.len() <= MOST_CLASSES_LOOKED_AT;
     let all = state.freed || state.policy.strict || keeps;

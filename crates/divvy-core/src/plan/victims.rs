@@ -1,5 +1,5 @@
-//! Part of phase 4: who may give way: of queues, those with more than is theirs; of an elastic gang, what may go by itself: surplus
-//! tasks and groups go one by one, before the core.
+//! Part of phase 4: which jobs may give way. Of queues, those that have more than is theirs; of an elastic
+//! gang, what may go by itself: surplus tasks and groups go one by one, before the core.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,8 +24,8 @@ pub(super) fn left_of<'a>(fair: &Fair<'a, '_>, (job, view): (JobId, &'a RunView)
     Cow::Owned(view.live.iter().filter(|id| !gone.contains(id)).copied().collect())
 }
 
-/// Of a gang that may run with less each part that may go by itself, with what that leaves its queue short of, and the core. Whatever
-/// may not go by itself goes with what it is a part of: nothing of a gang stays without its core.
+/// The parts of a gang that may run with less: each part that may go by itself, with what that leaves its queue short of, and
+/// the core. What may not go by itself goes with what it is a part of: nothing of a gang stays without its core.
 pub(super) fn parts_of<'a>(
     fair: &Fair<'a, '_>,
     whole: Candidate<'a>,
@@ -75,7 +75,7 @@ fn candidate<'a>(
     Candidate { draws, cost, ..part }
 }
 
-/// Notes at each candidate which others of its gang go before it.
+/// Notes for each candidate which others of its gang go before it.
 pub(super) fn tie(candidates: &mut [Candidate]) {
     let mut of_job: BTreeMap<JobId, Vec<usize>> = BTreeMap::new();
     for (index, candidate) in candidates.iter().enumerate().filter(|(_, candidate)| candidate.view.elastic) {
@@ -95,7 +95,7 @@ pub(super) fn tie(candidates: &mut [Candidate]) {
     }
 }
 
-/// On which level, from the claim's queue upwards, another one's path parts from it.
+/// The level, from the claim's queue upwards, at which another queue's path parts from it.
 pub(super) fn level(shares: &Shares, to: usize, from: usize) -> usize {
     shares.part(to, from).map_or(0, |(own, _)| levels_to(shares, to, own))
 }
@@ -104,11 +104,11 @@ fn levels_to(shares: &Shares, from: usize, to: usize) -> usize {
     shares.upwards(from).take_while(|place| *place != to).count() + 1
 }
 
-/// Whether a sibling of a queue on the claimant's path has more of a resource than is guaranteed to it or, unless the claimant's
-/// side stays within its guarantee or goes before by priority alone, than is due to it, and may be told to give up so much of it; and whether so has each below it
-/// on the way to the one that holds it: who is within his guarantee gives nothing for what his siblings have too much. For models that are
-/// guaranteed to the claimant's side, he counts as within his guarantee as far as that is of these models, or of any; and gives only
-/// what is of the models that are asked for (`has_model`).
+/// Whether `other`, a sibling of a queue on the claimant's path, has more of a resource than is guaranteed to it and may be told to give
+/// up so much. It must have more than is due to it, too, unless the claimant's side stays within its guarantee or goes before by priority
+/// alone. Each queue below it on the way to the holder must have too much as well: a queue within its guarantee gives nothing for what
+/// its siblings have too much. For models that are guaranteed to the claimant's side, a queue counts as within its guarantee as far as
+/// that is of these models, or of any; and it gives only what is of the models that are asked for (`has_model`).
 pub(super) fn lends(
     shares: &Shares,
     (to, from): (usize, usize),

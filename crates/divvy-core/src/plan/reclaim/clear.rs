@@ -1,5 +1,5 @@
-//! In which order room is made: where a task needs whole devices, node by node, the cheapest to clear first; then, and for all
-//! else, one by one. Found one after the other, since most claims need few of them.
+//! The order in which room is made: where a task needs whole devices, node by node, the cheapest to clear first;
+//! then, and for all else, job by job. The steps are found one at a time, since most claims need few of them.
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -23,7 +23,7 @@ use crate::plan::topology;
 use crate::plan::trial::{Scope, Trial};
 use crate::snapshot::{DeviceView, NodeView};
 
-/// Whom to stop next, and whether the claim may fit after that.
+/// Which candidates to stop next, and whether the claim may fit after that.
 pub(in crate::plan) struct Step {
     pub(in crate::plan) stop: Vec<usize>,
     pub(in crate::plan) slots: bool,
@@ -39,9 +39,9 @@ pub(in crate::plan) struct Steps<'a> {
     tasks: u32,
     /// For how many tasks there is room on the nodes so far.
     slots: u32,
-    /// Whether there is no other room for them than on nodes that were cleared.
+    /// Whether its tasks have room only on nodes that were cleared.
     alike: bool,
-    /// Who is next of those that are stopped one by one.
+    /// The next candidate of those that are stopped one by one.
     next: usize,
 }
 
@@ -68,10 +68,10 @@ impl<'a> Steps<'a> {
         Self { clearings, sorted, rooms, tasks, slots: 0, alike, next: 0 }
     }
 
-    /// Whether no nodes would have devices enough for its tasks, whoever went: seen without counting anybody as gone.
+    /// Whether no nodes would have enough devices for its tasks, whichever jobs went: seen without counting any as gone.
     pub(in crate::plan) fn are_in_vain(&self, trial: &Trial, candidates: &Candidates) -> bool {
         let clearings = self.clearings.as_ref().filter(|_| self.alike);
-        // Of one who goes in parts, the others may have gone before he is counted.
+        // Of a job that goes in parts, other parts may have gone before one is counted.
         let Some(clearings) = clearings.filter(|_| candidates.all().all(|it| it.needs.is_empty())) else {
             return false;
         };
@@ -95,7 +95,7 @@ impl<'a> Steps<'a> {
         loop {
             let cheapest = self.clearings.as_mut().and_then(|clearings| clearings.next(trial, candidates));
             let Some((clearing, place)) = cheapest.or_else(|| self.sorted.next()) else { break };
-            // Where no more of its tasks may lie nobody is stopped for it.
+            // On a node that may take no more of its tasks, no job is stopped.
             let slots = self.rooms.take(&trial.capacity().nodes[place], clearing.slots);
             if slots > 0 {
                 self.slots += slots;
@@ -107,15 +107,15 @@ impl<'a> Steps<'a> {
             return None;
         }
         self.next += 1;
-        // One that fits after few is found after few; how often is looked grows with the logarithm of their number. Where no node has
-        // devices enough, whoever goes, nobody looks.
+        // A claim that fits after few stops is found after few; the number of looks grows with the logarithm
+        // of their number. Where no node would have enough devices, whichever jobs went, there is no look.
         let may_fit = !self.alike || self.slots >= self.tasks;
         let looks = may_fit && (index < 8 || (index + 1).is_power_of_two() || !candidates.reach(index + 1));
         Some(Step { stop: vec![index], slots: looks })
     }
 }
 
-/// What it takes to make room on a node: for a task, or for one more.
+/// What it takes to make room on a node for a task, or for one more.
 struct Clearing {
     cost: Cost,
     stop: Vec<usize>,
@@ -129,16 +129,16 @@ struct Clearings<'a> {
     tasks: u32,
     spec: &'a JobSpec,
     roles: Roles<'a>,
-    /// By the place of the node, and the island where a task must lie in one: as far as it has come with the candidates so far.
+    /// By the place of the node, and the island where a task must lie in one: how far clearing has come with the candidates so far.
     begun: BTreeMap<Spot, Begun>,
-    /// What is free of shared devices with the candidates so far, in thousandths.
+    /// What is free of each shared device with the candidates so far, in thousandths.
     shared: BTreeMap<DeviceId, i32>,
     found: Vec<Option<Clearing>>,
-    /// The places of those in `found` that nobody has had yet.
+    /// The entries of `found` that have not been returned yet.
     ready: BinaryHeap<Reverse<(Cost, usize, usize)>>,
 }
 
-/// The place of a node, and the number of an island there; none where it makes no difference.
+/// The place of a node, and the number of an island there; no island where it makes no difference.
 type Spot = (usize, Option<u32>);
 
 /// A node that is being cleared, or an island of one.
@@ -146,7 +146,7 @@ struct Begun {
     /// Devices that are free with all that was stopped so far, and for how many tasks they do.
     room: u32,
     slots: u32,
-    /// What the candidates since cost, with those before, if there are any.
+    /// What all candidates counted here cost together, if there are any.
     cost: Option<Cost>,
     stop: Vec<usize>,
 }
@@ -180,7 +180,7 @@ impl<'a> Clearings<'a> {
         self.found.push(Some(clearing));
     }
 
-    /// What the candidates to come can clear costs at least as much as each of them alone.
+    /// Returns the cheapest clearing. What later candidates can clear costs at least as much as each of these alone.
     fn next(&mut self, trial: &Trial, candidates: &mut Candidates) -> Option<(Clearing, usize)> {
         loop {
             let best = self.ready.peek().map(|Reverse((cost, ..))| *cost);
@@ -224,7 +224,7 @@ impl<'a> Clearings<'a> {
         }
     }
 
-    /// How many devices become wholly free with a candidate, by node: not those on which others are still.
+    /// How many devices become wholly free with a candidate, by node; devices that others still use do not count.
     fn whole_with(&mut self, trial: &Trial, candidate: &Candidate) -> SmallVec<[(Spot, u32); 1]> {
         let (capacity, level) = (trial.capacity(), self.ask.required_island());
         let mut here: BTreeMap<Spot, u32> = BTreeMap::new();
@@ -240,7 +240,7 @@ impl<'a> Clearings<'a> {
         here.into_iter().collect()
     }
 
-    /// A node, or an island of it, as far as it has come, if it takes such tasks and its devices are right.
+    /// A node, or an island of it, as far as it has been cleared, if it takes such tasks and has the right devices.
     fn begin(&mut self, node: &NodeView, spot: Spot) -> Option<&mut Begun> {
         match self.begun.entry(spot) {
             Entry::Occupied(begun) => Some(begun.into_mut()),
@@ -255,11 +255,11 @@ impl<'a> Clearings<'a> {
     }
 }
 
-/// On which nodes a candidate has how many devices, by place.
+/// How many devices a candidate has on which nodes, by place.
 fn on_nodes(trial: &Trial, candidate: &Candidate) -> SmallVec<[(Spot, u32); 1]> {
     let capacity = trial.capacity();
     let mut here: SmallVec<[(Spot, u32); 1]> = match candidate.live {
-        // What is known of all that it has needs no look at each task.
+        // Where all of the job goes, the known totals spare a look at each task.
         Cow::Borrowed(_) => {
             let spots = candidate.view.spots.iter();
             spots.filter_map(|spot| Some(((capacity.node_place(spot.node)?, None), spot.devices))).collect()
@@ -279,7 +279,7 @@ fn on_nodes(trial: &Trial, candidate: &Candidate) -> SmallVec<[(Spot, u32); 1]> 
     here
 }
 
-/// Likewise in which islands of them.
+/// Likewise by island.
 fn on_islands(trial: &Trial, candidate: &Candidate, level: IslandLevel) -> SmallVec<[(Spot, u32); 1]> {
     let capacity = trial.capacity();
     let mut here: BTreeMap<Spot, u32> = BTreeMap::new();
@@ -291,20 +291,20 @@ fn on_islands(trial: &Trial, candidate: &Candidate, level: IslandLevel) -> Small
     here.into_iter().collect()
 }
 
-/// The islands of a node of which one must hold a task; all of it, where none must.
+/// The islands of a node one of which must hold a task; the whole node where that is not required.
 fn islands(node: &NodeView, ask: &DeviceAsk) -> Vec<Option<u32>> {
     let Some(level) = ask.required_island() else { return vec![None] };
     let islands: BTreeSet<u32> = node.devices.iter().map(|device| device.site.island(level)).collect();
     islands.into_iter().map(Some).collect()
 }
 
-/// How many devices of a node, or of an island there, a task could have now, if it has any that are right.
+/// How many devices of a node, or of an island there, a task could have now; `None` if none are of the right kind.
 pub(super) fn room(node: &NodeView, (ask, island): (&DeviceAsk, Option<u32>)) -> Option<u32> {
     if let Some((level, island)) = ask.required_island().zip(island) {
         let here = node.devices.iter().filter(|device| device.site.island(level) == island);
         return Some(here.filter(|device| filter::fits(device, ask)).count() as u32);
     }
-    // The first speaks for the kind of all, not for whether they can be given out.
+    // The first device stands for the kind of all, but not for whether they can be given out.
     let is_right = |device: &DeviceView| ask.class.takes(&device.spec);
     match node.uniform {
         true => node.devices.first().is_some_and(|it| node.usable > 0 && is_right(it)).then_some(node.free),

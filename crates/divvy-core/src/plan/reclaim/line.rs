@@ -1,4 +1,4 @@
-//! Who might give way, the cheapest first.
+//! The jobs that might give way, the cheapest first.
 
 use std::borrow::Cow;
 use std::cell::OnceCell;
@@ -12,7 +12,7 @@ use crate::plan::share::Amounts;
 use crate::plan::victims;
 use crate::snapshot::RunView;
 
-/// Everyone who might give way: put in order as far as anybody asks, since most claims need few of them.
+/// All candidates, put in order only as far as is asked for, since most claims need few of them.
 pub(in crate::plan) struct Candidates<'a> {
     all: Vec<Candidate<'a>>,
     /// Those that are not in order yet.
@@ -23,7 +23,7 @@ pub(in crate::plan) struct Candidates<'a> {
     taken: usize,
 }
 
-/// Of equals the one submitted last goes first; then which it is.
+/// Of equals the job submitted last goes first; then by index.
 type Rank = (Cost, Reverse<JobId>, usize);
 
 impl<'a> Candidates<'a> {
@@ -40,7 +40,7 @@ impl<'a> Candidates<'a> {
         Self { all, rest: rest.into(), order: Vec::new(), taken: 0 }
     }
 
-    /// They are in order already.
+    /// For candidates that are in order already.
     pub(in crate::plan) fn in_order(all: Vec<Candidate<'a>>) -> Self {
         let order = (0..all.len()).collect();
         Self { all, rest: BinaryHeap::new(), order, taken: 0 }
@@ -60,7 +60,7 @@ impl<'a> Candidates<'a> {
         &self.all[self.order[index]]
     }
 
-    /// Puts so many and one more in order; says whether there are as many.
+    /// Puts the candidates up to this index in order; returns whether there are so many.
     pub(super) fn reach(&mut self, index: usize) -> bool {
         while self.order.len() <= index {
             let Some(Reverse((.., place))) = self.rest.pop() else { return false };
@@ -69,12 +69,12 @@ impl<'a> Candidates<'a> {
         true
     }
 
-    /// Takes them from the first on again.
+    /// Starts taking from the first one again.
     pub(super) fn begin_again(&mut self) {
         self.taken = 0;
     }
 
-    /// Takes the next one; gives its number.
+    /// Takes the next one; returns its number.
     pub(super) fn take(&mut self) -> Option<usize> {
         self.reach(self.taken).then(|| {
             self.taken += 1;
@@ -82,7 +82,7 @@ impl<'a> Candidates<'a> {
         })
     }
 
-    /// What the one costs that is taken next.
+    /// The cost of the one that is taken next.
     pub(super) fn next_cost(&self) -> Option<Cost> {
         match self.order.get(self.taken) {
             Some(place) => Some(self.all[*place].cost),
@@ -102,7 +102,7 @@ pub(in crate::plan) struct Party<'a> {
 pub(super) struct Runs<'a> {
     pub(super) job: JobId,
     pub(super) view: &'a RunView,
-    /// Once anybody has asked.
+    /// Computed when first asked for.
     draws: OnceCell<Amounts>,
 }
 
@@ -112,7 +112,7 @@ impl<'a> Party<'a> {
         fair.running.queues().map(party).collect()
     }
 
-    /// That of one queue alone, if it has one. They are in the order of their queues.
+    /// The party of one queue alone, if it has one. Parties are in the order of their queues.
     pub(super) fn of<'p>(queue: &str, parties: &'p [Self]) -> &'p [Self] {
         let place = parties.binary_search_by(|party| party.queue.cmp(queue));
         place.map_or(&[], |place| &parties[place..=place])
@@ -126,7 +126,7 @@ impl<'a> Party<'a> {
 }
 
 impl<'a> Runs<'a> {
-    /// What this cycle has left it, and what that draws.
+    /// What this cycle has left of the job, and what that draws.
     pub(super) fn left(&self, fair: &Fair<'a, '_>) -> (Cow<'a, [AllocationId]>, Amounts) {
         let live = victims::left_of(fair, (self.job, self.view));
         let draws = match live {

@@ -1,4 +1,4 @@
-//! Whether anybody might give way, before it is asked who: seen without a look at each of those who run.
+//! Whether any job might give way, before it is asked which: seen without a look at each running job.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use crate::snapshot::order::displaces;
 use crate::snapshot::{OrderKey, RunView, Spot};
 use crate::state::State;
 
-/// Whether anybody might give way for the claim: seen without a look at the jobs of queues that have nobody.
+/// Whether any job might give way for the claim: seen without a look at the jobs of queues that have none to give.
 pub(in crate::plan) fn might_take(fair: &Fair, claim: &Claim) -> bool {
     let rules = Rules::of(fair.trial.state, claim.spec);
     let reach = Reach::of(&fair.shares, claim, rules.borrow_evicts);
@@ -37,7 +37,7 @@ pub(in crate::plan) fn might_take_own(fair: &Fair, claim: &Claim) -> bool {
         || claim.place.is_some_and(|place| anyone_behind(fair, claim.spec, place))
 }
 
-/// Whether a running job of its queue may give way to one that waits.
+/// Whether a running job may give way to one that waits in its queue.
 pub(in crate::plan) fn may_take_of_own(fair: &Fair, waits: Head, run: (JobId, &RunView)) -> bool {
     let (state, spec) = (fair.trial.state, &*waits.view.example);
     let place = displaces(&state.policy).then_some(waits.place);
@@ -46,7 +46,7 @@ pub(in crate::plan) fn may_take_of_own(fair: &Fair, waits: Head, run: (JobId, &R
         && Rules::of(state, spec).within(&Claim { place, ..claim }, run, (&state.policy, fair.now))
 }
 
-/// Whether running jobs of its queue that are of lower priority give way to a job.
+/// Whether running jobs of lower priority in its queue give way to a job.
 pub(in crate::plan) fn may_take_juniors(state: &State, spec: &JobSpec) -> bool {
     may_take_any(state, spec) && Rules::of(state, spec).within_queue != WithinQueue::Never
 }
@@ -67,8 +67,8 @@ pub(super) fn anyone_behind(fair: &Fair, spec: &JobSpec, place: OrderKey) -> boo
     fair.running.has_behind(spec.stand(), ((spec.priority, place), 0), at)
 }
 
-/// Whether so much might become free as a job asks for of devices, by those of its own queue alone that stand behind its place in the
-/// order; whether further ones may be moved for it, too, if the cycle has moves left.
+/// Whether as many devices as a job asks for might become free through jobs of its own queue alone that stand behind
+/// its place in the order. `moves`: further jobs may be moved for it, too, if the cycle has moves left.
 pub(in crate::plan) fn might_displace(
     fair: &Fair,
     spec: &JobSpec,
@@ -82,14 +82,14 @@ pub(in crate::plan) fn might_displace(
     let free_milli = fair.trial.capacity().shelves().free() as i64 * i64::from(WHOLE_MILLI);
     let place = (spec.priority, place);
     let wanted = (place, milli.saturating_sub(free_milli));
-    // Where others may be moved, too, it may lie on nodes that those behind it do not clear.
+    // Where others may be moved, too, the job may lie on nodes that those behind it do not clear.
     let moves = moves && fair.budget.has_any();
     fair.running.has_behind(spec.stand(), wanted, (&state.policy, fair.now))
         && (moves || has_slots(fair, spec, place))
 }
 
-/// Whether nodes would have devices enough for its tasks, if all of its own queue went that may go since they stand behind it or are
-/// of lower priority. Where tasks are unlike, or something ends anyway, nobody looks.
+/// Whether nodes would have enough devices for its tasks if all jobs of its own queue went that stand behind
+/// it or are of lower priority and so may go. Not checked where tasks are unlike, or something ends anyway.
 fn has_slots(fair: &Fair, spec: &JobSpec, place: (i32, OrderKey)) -> bool {
     let Group::Role(role) = &*spec.gang else { return true };
     let [Alternative { devices: Some(ask), .. }] = &role.ask.alternatives[..] else { return true };

@@ -9,20 +9,20 @@ use crate::plan::share::{Amounts, QueueShare, Shares};
 pub(in crate::plan) enum Right {
     Guarantee,
     Due,
-    /// Its jobs are of higher priority than those of others that borrow.
+    /// Its jobs are of higher priority than those of other queues that borrow.
     Priority,
 }
 
-/// Which levels, from the claim's queue upwards, stay within their guarantee with the claim: from one up to one; and how many stay
-/// within their due. The first is the claim's own queue's or, where all below it stay within their due, the first above that. And up to
-/// which priority jobs of others that borrow give way on any level.
+/// The levels, counted from the claim's queue upwards, that stay within their guarantee with the claim, from one to another;
+/// and how many stay within their due. The first of the former is the claim's own queue or, where all below stay within their
+/// due, the first above that does. And the priority up to which jobs of others that borrow give way, on any level.
 #[derive(Clone, Copy)]
 pub(in crate::plan) struct Reach {
     pub(super) from: usize,
     guarantee: usize,
     due: usize,
     pub(super) lower: Option<i32>,
-    /// Of which levels, by bits, only what is asked of models is guaranteed, whatever is held of others.
+    /// The levels, by bits, on which only what is asked of models is guaranteed, whatever is held of others.
     named: u64,
 }
 
@@ -61,7 +61,7 @@ impl Reach {
         Self { from, guarantee, due: if borrow_evicts.due { due } else { 0 }, lower, named }
     }
 
-    /// How many levels stay within what is guaranteed, or due, to them, its own queue's and those above without a gap.
+    /// How many levels stay within what is guaranteed, or due, to them, from the claim's own queue upwards without a gap.
     pub(super) fn by(self, right: Right) -> usize {
         match right {
             Right::Guarantee if self.from > 1 => 0,
@@ -71,7 +71,7 @@ impl Reach {
         }
     }
 
-    /// Whether it is guaranteed, on such a level, or due.
+    /// Whether the claim is guaranteed, or due, on such a level.
     pub(in crate::plan) fn has(self, right: Right, level: usize) -> bool {
         match right {
             Right::Guarantee => (self.from..=self.guarantee).contains(&level),
@@ -80,12 +80,12 @@ impl Reach {
         }
     }
 
-    /// Whether on a level it is guaranteed by models alone: then only those give way for that who hold some of these.
+    /// Whether the claim is guaranteed on a level by models alone: then only jobs that hold some of these give way for that.
     pub(in crate::plan) fn is_by_models(self, level: usize) -> bool {
         (1..=64).contains(&level) && self.named & (1 << (level - 1)) != 0
     }
 
-    /// Once siblings have given back what they have too much.
+    /// The reach once siblings have given back what they have too much.
     pub(super) fn at_last(self, right: Right, levels: usize) -> Self {
         match right {
             Right::Guarantee => Self { from: 1, guarantee: levels, due: 0, lower: None, named: 0 },
@@ -93,13 +93,13 @@ impl Reach {
         }
     }
 
-    /// What of it does not go by priority alone.
+    /// The part that does not go by priority alone.
     pub(super) fn without_priority(self) -> Self {
         Self { lower: None, ..self }
     }
 
-    /// What of it holds against one job. By what is merely due nobody takes from one who may take that back by priority alone: two would
-    /// take each other's places in turns.
+    /// The part that holds against one job. By what is merely due nothing is taken from a job that may take
+    /// it back by priority alone: the two would take each other's places in turns.
     pub(super) fn against(self, candidate: &Candidate) -> Self {
         Self {
             due: if candidate.goes_before { 0 } else { self.due },

@@ -1,4 +1,4 @@
-//! Who is counted as free while room is looked for, and who of them goes in the end.
+//! Which jobs are counted as free while room is looked for, and which of them go in the end.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -11,27 +11,27 @@ use crate::plan::settle::held_by;
 use crate::plan::share::Amounts;
 use crate::plan::victims;
 
-/// Who is counted as free, in this order.
+/// The candidates that are counted as free, in this order.
 pub(super) struct Released {
     pub(super) order: Vec<usize>,
     is_released: BTreeSet<usize>,
-    /// Who could be stopped no more, since others of his queue go.
+    /// Candidates that could no longer be stopped, since others of their queues go.
     pub(super) late: Vec<usize>,
-    /// Who was not yet: whether he may be stopped depends on who gives back first, where siblings do.
+    /// Candidates that could not be stopped yet: where siblings give back first, that depends on which do.
     refused: Vec<usize>,
-    /// How many levels were within their guarantees when these were looked at for the last time.
+    /// How many levels were within their guarantees when the refused were last looked at.
     levels: usize,
     borrow_evicts: BorrowEvicts,
 }
 
 impl Released {
-    /// Nobody is; by what right others go for what is not guaranteed.
+    /// With none released. `borrow_evicts`: by what right others go for what is not guaranteed.
     pub(super) fn new(borrow_evicts: BorrowEvicts) -> Self {
         let (order, is_released, late, refused) = (Vec::new(), BTreeSet::new(), Vec::new(), Vec::new());
         Self { order, is_released, late, refused, levels: 0, borrow_evicts }
     }
 
-    /// Counts what jobs hold as free, as far as they may be stopped still.
+    /// Counts what jobs hold as free, as far as they may still be stopped.
     pub(super) fn release(
         &mut self,
         fair: &mut Fair,
@@ -84,7 +84,7 @@ impl Released {
     }
 }
 
-/// Who of the released goes for a claim with these places: those who may not stay.
+/// Returns which of the released go for a claim with these places: those that may not stay.
 pub(super) fn who_goes(
     fair: &mut Fair,
     claim: &Claim,
@@ -93,12 +93,12 @@ pub(super) fn who_goes(
 ) -> Vec<usize> {
     let taken = fair.shares.counted(fair.trial.state, placements.iter());
     let mut goes = keep_what_may_stay(fair, (claim, &taken), candidates, released.to_vec());
-    // What others give may be guaranteed to the claim's queue only once its own have gone.
+    // What others give may be guaranteed to the claim's queue only once its own jobs have gone.
     goes.sort_by_key(|index| !claim.is_of_own(candidates.get(*index)));
     goes
 }
 
-/// Notes what the claim takes, and who goes for it.
+/// Notes what the claim takes, and which jobs go for it.
 pub(super) fn take<'a>(
     fair: &mut Fair<'a, '_>,
     claim: &Claim,
@@ -111,8 +111,8 @@ pub(super) fn take<'a>(
     fair.victims.extend(goes.into_iter().map(|index| victim(candidates.get(index), (state, claim))));
 }
 
-/// Lets those run on whose places were not needed after all, the dearest first; the others give way. Where siblings go first, those
-/// farthest away come before: of the siblings then go as many as those need who go with them.
+/// Lets jobs run on whose places were not needed after all, the dearest first; the others give way. Where siblings go first,
+/// the farthest jobs are put back before them: so only as many siblings go as the farther jobs that go require.
 fn keep_what_may_stay(
     fair: &mut Fair,
     (claim, taken): (&Claim, &Amounts),

@@ -1,5 +1,5 @@
-//! In which rounds those are looked for who give way: whoever loses nothing by it first, and last those whose queues are left with less
-//! than is guaranteed to them.
+//! The rounds in which jobs to give way are looked for: first those that lose nothing by it, last those whose
+//! queues are left with less than is guaranteed to them.
 
 use std::collections::BTreeSet;
 
@@ -15,9 +15,9 @@ use crate::plan::leaving;
 use crate::plan::reserve::Leaves;
 use crate::plan::share::{ANY, Amounts, QueueShare};
 
-/// Finds places for the claim, and who gives way for it: by moves alone, where nobody loses; else those whose queues keep what
-/// is guaranteed to them; else, for one that stays within its own guarantee, anyone who may go. Without success everything is as
-/// it was.
+/// Finds places for the claim, and jobs that give way for it: by moves alone, where no job loses; else jobs
+/// whose queues keep what is guaranteed to them; else, for a claim that stays within its own guarantee, any
+/// that may go. Without success everything is as it was.
 pub(in crate::plan) fn take_back(fair: &mut Fair, claim: &Claim) -> Option<Vec<Placement>> {
     if !claim.spec.may_preempt() || fair.trial.state.is_in_doubt() {
         return None;
@@ -50,22 +50,22 @@ fn by_rounds(fair: &mut Fair, claim: &Claim) -> Option<Vec<Placement>> {
     if let Some(placements) = by_stops(fair, &Claim { spares: Some(&spares), ..claim.clone() }) {
         return Some(placements);
     }
-    // Where nobody was spared there is nobody else to stop.
+    // Where no job was spared there is no other to stop.
     if spares.lowest.borrow().is_empty() {
         return by_siblings(fair, claim);
     }
     by_siblings(fair, claim).or_else(|| by_leaving_short(fair, claim))
 }
 
-/// Whether the claim spares those of its own queue while others have what is guaranteed to it.
+/// Whether the claim spares jobs of its own queue while others have what is guaranteed to it.
 fn spares_own(fair: &Fair, claim: &Claim) -> bool {
     let rules = Rules::of(fair.trial.state, claim.spec);
     let reach = || Reach::of(&fair.shares, claim, rules.borrow_evicts);
     claim.owed && !fair.trial.state.was_just_taken(claim.job) && others_lend(fair, claim, (&rules, reach()))
 }
 
-/// Finds places for what would be a queue's, guaranteed or due to it, without jobs of lower priority that run in it: as many of these go as
-/// that takes, and others who have too much give what is lacking still.
+/// Finds places for what would be guaranteed, or due, to a queue without the jobs of lower priority that run
+/// in it: as many of these go as that takes, and others that have too much give what is still lacking.
 fn by_own_first(fair: &mut Fair, claim: &Claim) -> Option<Vec<Placement>> {
     [Right::Guarantee, Right::Due].into_iter().find_map(|right| {
         if !might_be_own(fair, claim, right) {
@@ -82,8 +82,8 @@ fn by_own_first(fair: &mut Fair, claim: &Claim) -> Option<Vec<Placement>> {
     })
 }
 
-/// Whether the claim is not guaranteed, or due, as things stand, but would be if those of lower priority in its queue were gone, and others
-/// have too much.
+/// Whether the claim is not guaranteed, or due, now, but would be if the jobs of lower priority in its queue
+/// were gone, and others have too much.
 fn might_be_own(fair: &Fair, claim: &Claim, right: Right) -> bool {
     let rules = Rules::of(fair.trial.state, claim.spec);
     let reach = || Reach::of(&fair.shares, claim, rules.borrow_evicts);
@@ -95,7 +95,7 @@ fn might_be_own(fair: &Fair, claim: &Claim, right: Right) -> bool {
     let may = claim.own && !claim.starves && rules.within_queue != WithinQueue::Never;
     let may =
         may && rules.reclaim != Reclaim::Never && (right == Right::Guarantee || rules.borrow_evicts.due);
-    // Who asks for nothing that is divided has no part of it.
+    // A job that asks for nothing that is divided has no part of it.
     let asks = claim.asked.iter().any(|asked| *asked > 0);
     if !may || !asks || queue.stays_within(&claim.asked, bound) {
         return false;
@@ -110,8 +110,8 @@ fn might_be_own(fair: &Fair, claim: &Claim, right: Right) -> bool {
         && fair.shares.anyone_lends(claim.queue, &claim.asked, |by, _| by == right)
 }
 
-/// Finds places for what is a queue's, guaranteed or due to it, where one above it has no room for that in its own part, since a
-/// sibling has too much.
+/// Finds places for what is guaranteed, or due, to a queue, where a queue above has no room for that in its
+/// own part since a sibling has too much.
 fn by_siblings(fair: &mut Fair, claim: &Claim) -> Option<Vec<Placement>> {
     let rules = Rules::of(fair.trial.state, claim.spec);
     let reach = Reach::of(&fair.shares, claim, rules.borrow_evicts);
@@ -128,9 +128,9 @@ fn by_siblings(fair: &mut Fair, claim: &Claim) -> Option<Vec<Placement>> {
     by_stops(fair, &Claim { siblings_first: Some(right), spares: Some(&spares), ..claim.clone() })
 }
 
-/// Likewise, though others are left with less than is guaranteed to them: for one that goes before all others, and for one with which its
-/// queue, or one above it, stays within its own guarantee. Not if its own devices were just taken: what queues have of their guarantees
-/// is to grow with each claim of such jobs, or they could take each other's places in turns for ever (L10).
+/// Likewise, though others are left with less than is guaranteed to them: for a claim that goes before all others, or with which
+/// its queue, or one above it, stays within its own guarantee. Not if its own devices were just taken: each claim of such jobs has
+/// to raise what queues have of their guarantees, or they could take each other's places in turns for ever (L10).
 fn by_leaving_short(fair: &mut Fair, claim: &Claim) -> Option<Vec<Placement>> {
     let is_back = || fair.trial.state.was_just_taken(claim.job);
     let is_owed_above = || Reach::of(&fair.shares, claim, BorrowEvicts::NEVER).from > 1;

@@ -1,4 +1,4 @@
-//! Whose devices a job may take by what its queue, or the pool, says.
+//! Whose devices a job may take by the settings of its queue, or of the pool.
 
 use super::Claim;
 use crate::id::JobId;
@@ -17,7 +17,7 @@ pub(super) struct Rules {
     pub(super) borrow_evicts: BorrowEvicts,
 }
 
-/// By what right jobs of a queue take devices of others that are not guaranteed to it.
+/// By what right jobs of a queue take devices from others that are not guaranteed to it.
 pub(super) fn borrow_evicts(state: &State, queue: &str) -> BorrowEvicts {
     state.queues.get(queue).and_then(|it| it.borrow_evicts).unwrap_or(state.policy.borrow_evicts)
 }
@@ -32,7 +32,7 @@ impl Rules {
         }
     }
 
-    /// Up to which priority jobs of its own queue may give way for one of this priority.
+    /// Returns the priority up to which jobs of its own queue may give way for a job of this priority.
     pub(super) fn juniors_up_to(&self, priority: i32) -> Option<i32> {
         match self.within_queue {
             WithinQueue::Never => None,

@@ -1,5 +1,5 @@
-//! Strangers: jobs that lie on nodes which are kept for a queue, and are of another. They run on as long as nobody of that queue wants what
-//! they have; then they give way like anybody who has more than is guaranteed to him, since there nothing is.
+//! Strangers: jobs of other queues on nodes that are kept for a queue. They run on as long as no job of that queue wants what
+//! they have. Then they give way like any job beyond its guarantee, since nothing is guaranteed to them there.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -10,10 +10,10 @@ use crate::model::allocation::Placement;
 use crate::plan::fair::Fair;
 use crate::plan::settle::held_by;
 
-/// By the queue for which nodes are kept: who lies on them, of others.
+/// By the queue for which nodes are kept: the jobs of others that lie on them.
 pub(in crate::plan) type Strangers = BTreeMap<Arc<str>, BTreeSet<JobId>>;
 
-/// Finds places for the claim on the nodes of its queue, by stopping those who are strangers there.
+/// Finds places for the claim on the nodes of its queue, by stopping the strangers there.
 pub(super) fn make_way(fair: &mut Fair, claim: &Claim) -> Option<Vec<Placement>> {
     if claim.starves || of(fair, claim).is_empty() {
         return None;
@@ -21,7 +21,7 @@ pub(super) fn make_way(fair: &mut Fair, claim: &Claim) -> Option<Vec<Placement>>
     by_stops(fair, &Claim { strangers: true, ..claim.clone() })
 }
 
-/// Who lies on the nodes of a claim's queue and is of another.
+/// The jobs of other queues that lie on the nodes of a claim's queue.
 pub(super) fn of<'f>(fair: &'f Fair, claim: &Claim) -> &'f BTreeSet<JobId> {
     static NOBODY: BTreeSet<JobId> = BTreeSet::new();
     let Some(own) = claim.spec.kept_to.said() else { return &NOBODY };

@@ -1,5 +1,5 @@
-//! What scores have said, kept while the nodes are as they were. An entry stands by the hash of all that it was reckoned from, so
-//! that nothing has to be invalidated: a warm cache answers as a cold one does (L3).
+//! Scores that were computed before, kept while the nodes are as they were. An entry is valid by the hash of all that
+//! it was computed from, so that nothing has to be invalidated: a warm cache answers as a cold one does (L3).
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -25,7 +25,7 @@ pub(in crate::plan) struct Asked<'a> {
     pub(in crate::plan) spec: &'a JobSpec,
     /// By which of its alternatives.
     pub(in crate::plan) alternative: &'a Alternative,
-    /// Models that a limit keeps it from.
+    /// Models from which a limit keeps it.
     pub(in crate::plan) closed: &'a [String],
 }
 
@@ -40,7 +40,7 @@ pub(in crate::plan) enum Pick {
     This(usize),
 }
 
-/// The scores of nodes, by what is asked. It is a cache: any two are equal, and a clone starts empty.
+/// The scores of nodes, by what is asked. As it is a cache, any two are equal, and a clone starts empty.
 #[derive(Default)]
 pub struct Scores {
     asked: BTreeMap<u64, Column>,
@@ -81,7 +81,7 @@ struct Column {
 
 #[derive(Clone, Copy)]
 struct Entry {
-    /// The node's stamp when it was reckoned; 0 before it was.
+    /// The node's stamp when it was computed; 0 before.
     stamp: u64,
     /// [`UNFIT`] if the node cannot take the task.
     score: i32,
@@ -109,9 +109,8 @@ pub(in crate::plan) struct Rule<'a> {
 }
 
 impl Scores {
-    /// The best node for a task, and which devices it gets there. `turn` is what makes a random choice another one each time;
-    /// places in `skip` are left out, and all but those
-    /// that tasks are kept to, where there are some.
+    /// The best node for a task, and which devices it gets there. `turn` makes a random choice a different
+    /// one each time. Places in `skip` are left out, and so are all outside `scope`, if there is one.
     pub(in crate::plan) fn best(
         &mut self,
         capacity: &Capacity,
@@ -151,7 +150,7 @@ impl Scores {
         found.map(|(place, device)| (place, device.map_or(any, |index| Pick::This(index.into()))))
     }
 
-    /// Prepares what the score is made from; what was kept of another outlook is forgotten.
+    /// Prepares what the score is computed from; what was kept of another outlook is forgotten.
     fn prepare(&mut self, rule: &Rule) {
         if let Score::Fgd { typical } = rule.score
             && !self.fgd.as_ref().is_some_and(|fgd| fgd.is_of(typical))
@@ -167,7 +166,7 @@ impl Scores {
         }
     }
 
-    /// Scores again the nodes that are not as they were.
+    /// Scores the nodes that have changed again.
     fn bring_up_to_date(&mut self, capacity: &Capacity, rule: &Rule) -> &Column {
         let nodes = capacity.nodes.len();
         if self.asked.len() * nodes > MOST_ENTRIES {
@@ -205,7 +204,7 @@ impl Scores {
     }
 }
 
-/// What scores are made from besides node and task.
+/// What scores are computed from besides node and task.
 struct Learned<'a> {
     scale: Scale,
     kinds: &'a Kinds,
@@ -282,8 +281,8 @@ impl Column {
         self.takes.get(usize::from(facts.slots[index].kind)).copied().flatten() == Some(true)
     }
 
-    /// Whether a node has room for the task, and of the devices that fit the one with the least left (`None` within for a task
-    /// without devices).
+    /// Whether a node has room for the task, and which of the devices that fit has the least left (`None`
+    /// within for a task without devices).
     fn room(&self, view: &NodeView, facts: &Facts, asked: &Asked) -> Option<Option<usize>> {
         let shape = &self.shape;
         let cpu_milli = simple::drawn(facts, shape).0;
@@ -303,7 +302,7 @@ impl Column {
                 }
             }
         }
-        // Memory that is not said depends on the devices, and so do islands: only the draw itself can tell.
+        // Memory that is not stated depends on the devices, and so do islands: only the draw itself can tell.
         let draws = || place::draw_of(view, asked, Pick::Lowest).is_some();
         let has_island = || asked.alternative.devices.as_ref().and_then(DeviceAsk::required_island).is_some();
         let is_certain = shape.memory_bytes.is_some() && !has_island();

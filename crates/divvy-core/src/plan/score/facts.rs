@@ -6,12 +6,12 @@ use crate::model::mix::DeviceKind;
 use crate::plan::filter;
 use crate::snapshot::{DeviceView, NodeView, TaskCounts};
 
-/// The kinds seen so far, in the order in which they were.
+/// The kinds seen so far, in the order in which they were first seen.
 #[derive(Debug, Default)]
 pub(super) struct Kinds(Vec<DeviceKind>);
 
 impl Kinds {
-    /// The number of a device's kind, a new one if need be.
+    /// The number of a device's kind; a new one if needed.
     pub(super) fn of(&mut self, device: &DeviceView) -> u16 {
         let known = self.0.iter().position(|kind| kind.is_of(&device.spec)).unwrap_or_else(|| {
             self.0.push(DeviceKind::of(&device.spec));
@@ -20,7 +20,7 @@ impl Kinds {
         u16::try_from(known).unwrap_or(u16::MAX)
     }
 
-    /// A device of a kind, if there are so many.
+    /// An example device of a kind, if there are so many kinds.
     pub(super) fn spec(&self, kind: u16) -> Option<DeviceSpec> {
         self.0.get(usize::from(kind)).map(DeviceKind::example)
     }
@@ -34,7 +34,7 @@ impl Kinds {
 /// A node in numbers.
 #[derive(Debug, Default)]
 pub(super) struct Facts {
-    /// The hash of what they were read from; 0 before they were.
+    /// The hash of what the facts were read from; 0 before.
     pub(super) stamp: u64,
     pub(super) takes_tasks: bool,
     pub(super) is_idle: bool,
@@ -46,7 +46,7 @@ pub(super) struct Facts {
     /// Their sum.
     pub(super) total_milli: i32,
     pub(super) tasks: TaskCounts,
-    /// The fragmentation of the node as it is, once it was reckoned.
+    /// The fragmentation of the node as it is, once computed.
     pub(super) fragmentation: Option<f64>,
     /// What of it is expected to be unused in the end, likewise.
     pub(super) waste: Option<i64>,
@@ -108,7 +108,7 @@ pub(super) struct Shape {
 }
 
 impl Shape {
-    /// That of an ask for devices.
+    /// The shape of an ask for devices.
     pub(super) fn of(ask: Option<&DeviceAsk>) -> Self {
         let Some(ask) = ask else { return Self::default() };
         let (milli, memory_mib) = match ask.draw {
@@ -124,7 +124,7 @@ impl Shape {
         self.count > 0 && self.milli < WHOLE_MILLI as i32
     }
 
-    /// Whether a device has enough left; of which kinds it may be is for the caller.
+    /// Whether a device has enough left; the caller checks which kinds it may be.
     pub(super) fn fits(&self, slot: &Slot, left_milli: i32) -> bool {
         let need_mib = || filter::share_memory_mib(slot.memory_mib, self.milli as u32, self.memory_mib);
         let memory =

@@ -1,5 +1,5 @@
-//! The fragmentation gradient: Weng et al., "Beware of Fragmentation", USENIX ATC 2023, sections 3 and 4. Of what is left of a
-//! node's devices, the part that tasks to be expected cannot use is its fragmentation; the node where it grows least is best.
+//! The fragmentation gradient: Weng et al., "Beware of Fragmentation", USENIX ATC 2023, sections 3 and 4. The fragmentation of a
+//! node is the part of what is left of its devices that expected tasks cannot use; the node where it grows least is best.
 //!
 //! Gains of exactly zero decide ties, so sums run in one order, over the tasks as they are listed and over the causes of
 //! fragmentation as the paper numbers them.
@@ -12,7 +12,7 @@ use crate::model::device::WHOLE_MILLI;
 use crate::model::score::Typical;
 use crate::snapshot::NodeView;
 
-/// Why a task to be expected cannot use what is left: the paper's order, without the part that it can use.
+/// Why an expected task cannot use what is left: the paper's order, without the part that it can use.
 #[derive(Clone, Copy)]
 enum Cause {
     LacksBoth,
@@ -130,7 +130,7 @@ impl Fgd {
         now
     }
 
-    /// Scores a node for a task, 0 to 100; for a share, also says which device it gets. `takes` says which devices may be had.
+    /// Scores a node for a task, 0 to 100; for a share, also returns which device it gets. `takes` says which devices may be had.
     pub(super) fn score(
         &mut self,
         facts: &mut Facts,
@@ -172,7 +172,7 @@ impl Fgd {
         best
     }
 
-    /// How many of the tasks' sizes in cores are within so many milli-cores: fragmentation depends on no more of them.
+    /// How many of the tasks' sizes in cores fit in so many milli-cores: fragmentation depends on the cores only by that.
     fn step(&self, cpu_milli: i64) -> usize {
         self.cpu_steps.partition_point(|step| *step <= cpu_milli)
     }
@@ -213,7 +213,7 @@ impl Fragmentation {
         Self { fgd: Fgd::new(typical), kinds: Kinds::default(), facts: Facts::default() }
     }
 
-    /// How much of what is left of a node's devices tasks to be expected cannot use, in millionths of a device.
+    /// How much of what is left of a node's devices expected tasks cannot use, in millionths of a device.
     pub fn micro(&mut self, view: &NodeView) -> i64 {
         self.facts.read(view, 0, &mut self.kinds);
         if let Some(kind) = self.facts.kind() {

@@ -1,15 +1,15 @@
-//! Which devices of a node a task gets, by how they are joined: those that belong together, and so that those which are left do.
+//! Which devices of a node a task gets, by how they are joined: those that belong together, and so that the rest do, too.
 
 use std::cmp::Reverse;
 
 use crate::model::island::IslandLevel;
 use crate::snapshot::{DeviceView, Lanes, NodeView};
 
-/// Devices of an island up to which a set is grown from every pair of them; in larger ones from the best pair alone.
+/// The size of an island up to which a set is grown from every pair of its devices; in larger ones from the best pair alone.
 const FEW: usize = 16;
 
-/// Chooses so many of the fitting devices of a node, all of one island if any has enough; else from the fullest down, so that as few
-/// as possible are joined. An island is what fast links join, of devices without any a NUMA node.
+/// Chooses this many of the fitting devices of a node, all of one island if any has enough; else from the fullest down, so
+/// that as few as possible are joined. An island is what fast links join; for devices without any, a NUMA node.
 pub(in crate::plan) fn devices<'a>(
     node: &NodeView,
     fitting: &[&'a DeviceView],
@@ -26,7 +26,7 @@ pub(in crate::plan) fn lanes_among(node: &NodeView, devices: &[&DeviceView]) -> 
     node.lanes.as_ref().map_or(0, |lanes| Set::of(lanes, devices, devices).inside)
 }
 
-/// Where those of an island are all alike: from the island with the fewest fitting ones that has enough. Inside, the lowest index.
+/// Where all devices of an island are alike: from the island with the fewest fitting ones that has enough. Inside, the lowest index.
 fn evenly<'a>(fitting: &[&'a DeviceView], count: usize) -> Vec<&'a DeviceView> {
     let home = |device: &DeviceView| match device.spec.links.is_empty() {
         true => (None, device.spec.numa),
@@ -45,9 +45,9 @@ fn evenly<'a>(fitting: &[&'a DeviceView], count: usize) -> Vec<&'a DeviceView> {
     islands.into_iter().flatten().take(count).collect()
 }
 
-/// Where it matters which: a single device is one that is joined to the others by the fewest lanes, so that those with most stay
-/// together. Several come from the island with the fewest fitting ones that has enough, one of fast links before others; of those
-/// alike the one whose best set is joined by most lanes. An island is what the links between fitting devices join.
+/// Where it matters which devices: a single device is one joined to the others by the fewest lanes, so that those with most
+/// stay together. Several come from the island with the fewest fitting ones that has enough, one of fast links before others;
+/// of such islands the one whose best set is joined by most lanes. An island is what the links between fitting devices join.
 fn by_lanes<'a>(lanes: &Lanes, fitting: &[&'a DeviceView], count: usize) -> Vec<&'a DeviceView> {
     let mut islands = islands(fitting, |one, other| {
         lanes.between(one.site.place, other.site.place) > 0
@@ -73,7 +73,7 @@ fn by_lanes<'a>(lanes: &Lanes, fitting: &[&'a DeviceView], count: usize) -> Vec<
     chosen
 }
 
-/// Devices by island, each in the order of their places; nearness goes on from one to the next.
+/// Devices by island, each in the order of their places; nearness is passed on from one device to the next.
 fn islands<'a>(
     fitting: &[&'a DeviceView],
     are_near: impl Fn(&DeviceView, &DeviceView) -> bool,
@@ -85,7 +85,7 @@ fn islands<'a>(
             islands.push(vec![device]);
             continue;
         };
-        // It may be what joins several that were apart so far.
+        // This device may join several islands that were apart so far.
         while let Some(place) = islands[first + 1..].iter().position(is_here) {
             let joined = islands.remove(first + 1 + place);
             islands[first].extend(joined);
@@ -116,8 +116,8 @@ impl<'a> Set<'a> {
     }
 }
 
-/// So many devices of an island that has as many, those joined by most lanes; of equals those that leave the others more, then the
-/// first by place. Grown from a pair, one device after the other: of two devices, and of all, there is no better set.
+/// The best `count` devices of an island that has as many: those joined by most lanes; of equals those that leave the others more,
+/// then the first by place. Grown from a pair, one device after the other: for two devices, and for all, there is no better set.
 fn best_set<'a>(lanes: &Lanes, island: &[&'a DeviceView], count: usize) -> Set<'a> {
     if count >= island.len() {
         return Set::of(lanes, island, island);
@@ -140,7 +140,7 @@ fn best_set<'a>(lanes: &Lanes, island: &[&'a DeviceView], count: usize) -> Set<'
     best.unwrap_or_else(|| Set::of(lanes, &island[..count], island))
 }
 
-/// A pair of an island with as many more devices as it takes, each the one that is joined to those before it by most lanes.
+/// A pair of an island with as many more devices as needed, each the one that is joined to those before it by most lanes.
 fn grown<'a>(
     lanes: &Lanes,
     island: &[&'a DeviceView],

@@ -1,6 +1,6 @@
 //! Scores: among the nodes that can take a task, which is best; among a node's devices, which it gets.
 //!
-//! [`keep_whole`] looks at a gang and is reckoned anew for each task. The others look at one task alone, so that what they say of
+//! [`keep_whole`] looks at a gang and is computed anew for each task. The others look at one task alone, so that what they say of
 //! a node stands until the node changes: [`cache`] remembers it. Floats stay inside; what leaves is an integer.
 
 mod cache;

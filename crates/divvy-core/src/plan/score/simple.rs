@@ -32,7 +32,7 @@ pub(super) fn best_fit(facts: &Facts, shape: &Shape, scale: Scale) -> i32 {
     (100.0 * (1.0 - (0.5 * left.0 + 0.5 * left.1))) as i32
 }
 
-/// The less what is free points where the task points, the better.
+/// The less the free resources point where the task points, the better.
 pub(super) fn dot_product(facts: &Facts, shape: &Shape, scale: Scale) -> i32 {
     let (cpu, devices) = drawn(facts, shape);
     let free = scale.of(facts.cpu_milli.1, i64::from(facts.total_milli));
@@ -40,8 +40,8 @@ pub(super) fn dot_product(facts: &Facts, shape: &Shape, scale: Scale) -> i32 {
     (100.0 * (1.0 - (free.0 * asked.0 + free.1 * asked.1) / 2.0)) as i32
 }
 
-/// Open devices before free ones of used nodes before those of idle nodes. `least_milli` is what is left of the device that a
-/// share would get.
+/// Open devices first, then free ones of used nodes, then those of idle nodes. `least_milli` is what is left
+/// of the device that a share would get.
 pub(super) fn gpu_packing(facts: &Facts, shape: &Shape, least_milli: i32) -> i32 {
     let whole = WHOLE_MILLI as i32;
     if shape.count == 0 {
@@ -58,7 +58,7 @@ pub(super) fn gpu_packing(facts: &Facts, shape: &Shape, least_milli: i32) -> i32
     (100 - left_percent / 10).max(50)
 }
 
-/// Nodes that run tasks of the same number of devices before those that run none before the others.
+/// First nodes that run tasks of the same number of devices, then those that run none, then the others.
 pub(super) fn gpu_clustering(facts: &Facts, shape: &Shape, scale: Scale) -> i32 {
     let Some(kind) = task_kind(shape.count, shape.is_share()) else { return 0 };
     let others = facts.tasks.iter().enumerate().any(|(other, count)| other != kind && *count > 0);

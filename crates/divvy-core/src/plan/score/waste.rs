@@ -1,5 +1,5 @@
-//! The expected waste: what of a node's devices is likely to be unused in the end, as far as the tasks that have arrived tell. The
-//! node and device where a task adds least to it are best. See the planner's README for the rule and its terms.
+//! The expected waste: what of a node's devices is likely to be unused in the end, judging by the tasks that have arrived.
+//! The node and device where a task adds least to it are best. See the planner's README for the rule and its terms.
 //!
 //! All of it is integers: amounts in millionths of a device, chances in 2^-32, so that it is the same on every machine.
 
@@ -13,7 +13,7 @@ use crate::model::ask::DeviceClass;
 use crate::model::device::{DeviceSpec, WHOLE_MILLI};
 use crate::model::mix::{Outlook, TaskKind};
 
-/// Gaps are told apart by hundredths of a device: what is asked is rounded up to them, what is left down.
+/// Gaps are told apart by hundredths of a device: what is asked is rounded up to them, what is left is rounded down.
 const SLOT_MILLI: usize = 10;
 /// A whole device in slots.
 const SLOTS: usize = WHOLE_MILLI as usize / SLOT_MILLI;
@@ -56,7 +56,7 @@ pub(super) struct Waste {
     outlook: Arc<Outlook>,
     /// Cores that tasks with devices asked for, rising: a device's prospects change at these.
     cpu_steps: Vec<i64>,
-    /// How much of a device, in billionths, a milli-core is expected to go with; 0 while nobody asks for cores.
+    /// How much of a device, in billionths, a milli-core is expected to go with; 0 while no task asks for cores.
     nano_per_core: i64,
     /// How scarce cores are in the pool as a whole, in 2^-32.
     scarcity: i64,
@@ -64,7 +64,7 @@ pub(super) struct Waste {
     tasks: i128,
     demand_milli: i128,
     prospects: Vec<Prospect>,
-    /// Rows by what they were reckoned from: most kinds of devices and steps of cores have the same.
+    /// Rows by what they were computed from: most kinds of devices and steps of cores have the same.
     rows: BTreeMap<Chances, Arc<Row>>,
 }
 
@@ -125,7 +125,7 @@ impl Waste {
                 *chances.shares.entry((kind.milli as usize).div_ceil(SLOT_MILLI)).or_default() += seen;
             }
         }
-        // Matters only where cores are scarce: fewer rows differ without it.
+        // It matters only where cores are scarce: without it, fewer rows differ.
         if self.scarcity == 0 {
             chances.usable = 0;
         }
@@ -187,7 +187,7 @@ impl Waste {
         rates.into_iter().map(|(size, rate)| (size, (rate * i128::from(SURE) / sum) as i64)).collect()
     }
 
-    /// What tasks that may use only some models pay for these, so that others stay away from them: demand over supply.
+    /// The rent for a device, for the sake of tasks that may use only some models, so that others stay away from these: demand over supply.
     fn rent(&self, may: impl Fn(&TaskKind) -> bool) -> i64 {
         let mut demand: BTreeMap<&DeviceClass, i128> = BTreeMap::new();
         let restricted = self
@@ -248,7 +248,7 @@ impl Waste {
         (total_milli * MICRO).saturating_sub(reached).max(0) - worth
     }
 
-    /// Up to which step of cores so many milli-cores reach.
+    /// The step of cores that so many milli-cores reach.
     fn step(&self, cpu_milli: i64) -> usize {
         self.cpu_steps.partition_point(|step| *step <= cpu_milli).saturating_sub(1)
     }
@@ -265,8 +265,8 @@ impl Waste {
         now
     }
 
-    /// Scores a node for a task: minus its cost in millionths. For a share, also says which device it gets. `takes` says which devices
-    /// may be had.
+    /// Scores a node for a task: minus its cost in millionths. For a share, also returns which device it
+    /// gets. `takes` says which devices may be had.
     pub(super) fn score(
         &self,
         facts: &mut Facts,

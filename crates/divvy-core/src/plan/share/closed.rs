@@ -9,9 +9,9 @@ use crate::reason::Reason;
 /// Which alternatives a job may not have; nothing where it may have all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Closed {
-    /// By number, whether all roles may not have it.
+    /// By number: whether the job may not have that alternative for all roles.
     numbers: Vec<bool>,
-    /// The ways that it may have all the same in which roles are served by different numbers.
+    /// The ways that it may have all the same, in which roles are served by different numbers.
     mixes: Mixes,
 }
 
@@ -21,7 +21,7 @@ impl Closed {
         !self.numbers.contains(&true)
     }
 
-    /// Whether the role of a rank may not have one of so many alternatives beside what has been placed so far.
+    /// Whether the role of `rank` may not have alternative `index` out of `of`, beside what has been placed so far.
     pub(in crate::plan) fn closes<'p>(
         &self,
         (rank, index): (u32, usize),
@@ -34,7 +34,7 @@ impl Closed {
         }
     }
 
-    /// The last of a role stands for all numbers that it has not.
+    /// The last alternative of a role stands for all numbers that the role does not have.
     fn closes_number(&self, index: usize, of: usize) -> bool {
         let numbers = if index + 1 < of { index..index + 1 } else { index..self.numbers.len() };
         let numbers = self.numbers.get(numbers);
@@ -43,8 +43,8 @@ impl Closed {
 }
 
 impl Shares {
-    /// Whether a queue may have a job that asks for so much, whatever is free: one that is not preemptible by what is guaranteed
-    /// to it, whichever of its alternatives it gets.
+    /// Whether a queue may have a job that asks for so much, whatever is free. A job that is not preemptible
+    /// has to stay within what is guaranteed to the queue by any of its alternatives.
     pub(crate) fn allows(&self, place: usize, asked: &Amounts, spec: &JobSpec) -> Result<(), Reason> {
         if !self.binds(spec) || !spec.gang.has_alternatives() {
             return self.allows_one(place, asked, spec);
@@ -54,7 +54,7 @@ impl Shares {
         if any || !self.mixes(spec, &may_have).is_empty() { Ok(()) } else { self.pins(place, asked) }
     }
 
-    /// Likewise, for what it asks for by one of its alternatives.
+    /// Likewise, for what the job asks for by one of its alternatives.
     pub(in crate::plan) fn allows_one(
         &self,
         place: usize,
@@ -101,7 +101,7 @@ impl Shares {
         if !closed.numbers.iter().all(|is_closed| *is_closed) {
             return Ok(closed);
         }
-        // What others could give back goes before what nobody can.
+        // What others could give back goes before what they cannot.
         let mut reasons = refused.into_iter().flatten();
         let first = reasons.next();
         let taken = first.iter().cloned().chain(reasons).find(Reason::may_be_taken_for);

@@ -1,5 +1,5 @@
-//! Part of phase 1, share: how what is due to a queue is divided among its children. Those with nodes of their own are set apart: what
-//! these have is theirs, and no part of what the others divide.
+//! Part of phase 1, share: how what is due to a queue is divided among its children. Children with nodes of
+//! their own are set apart: what these nodes have is theirs, and no part of what the others divide.
 
 use super::{Amounts, Shares, quantum};
 use crate::plan::divide::{Claim, fill};
@@ -82,7 +82,7 @@ impl Shares {
         parts
     }
 
-    /// What a child keeps for itself and does not use is nobody else's, whether it wants it or not.
+    /// What a child keeps for itself and does not use: no other gets it, whether this one wants it or not.
     fn idle(&self, child: usize, resource: usize, guaranteed: i64) -> i64 {
         if self.is_apart(child, resource) {
             return 0;
@@ -91,7 +91,7 @@ impl Shares {
         kept.saturating_sub(guaranteed).max(0)
     }
 
-    /// What a child wants of what its siblings divide, too.
+    /// What a child wants of what it shares with its siblings.
     fn wanted_of(&self, child: usize, resource: usize) -> i64 {
         if self.is_apart(child, resource) { 0 } else { self.queues[child].wanted[resource] }
     }

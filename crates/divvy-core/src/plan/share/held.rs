@@ -9,8 +9,8 @@ use crate::plan::reclaim::Right;
 use crate::snapshot::Running;
 
 impl QueueShare {
-    /// Whether with so much more it holds no more than this of anything that is asked. Who asks for nothing that is divided
-    /// has no claim on others.
+    /// Whether it stays within `bound` for every resource that is asked for if it takes so much more. A job
+    /// that asks for nothing that is divided has no claim on others.
     pub(crate) fn stays_within(&self, asked: &Amounts, bound: fn(&Self) -> &Amounts) -> bool {
         let mut asked = asked.iter().enumerate().filter(|(_, asked)| **asked > 0).peekable();
         let stays =
@@ -18,25 +18,25 @@ impl QueueShare {
         asked.peek().is_some() && asked.all(stays)
     }
 
-    /// Whether devices are guaranteed to it, and it holds no more: with them come the hosts that they need.
+    /// Whether devices are guaranteed to it, and it holds no more of them: the hosts that they need come with them.
     pub(crate) fn has_room_in_guarantee(&self) -> bool {
         self.guarantee[ANY] > 0 && self.held[ANY] <= self.guarantee[ANY]
     }
 
-    /// Whether something of hosts is asked for with devices by one whose queue says nothing of it.
+    /// Whether a host resource is asked for with devices, and the queue states no guarantee of it.
     pub(crate) fn comes_with_devices(&self, index: usize, asked: &Amounts) -> bool {
         asked[ANY] > 0 && self.said[index] == i64::MAX
     }
 
-    /// Whether it runs more of a resource than is guaranteed to it, and more than is due as well. What it is promised it does not
-    /// hold yet: that is no reason to take what it has.
+    /// Whether it runs more of a resource than is guaranteed to it, and more than is due as well. What it is
+    /// promised it does not hold yet, so that is no reason to take what it has.
     pub(crate) fn beyond(&self, index: usize) -> (bool, bool) {
         let (running, guarantee) = (self.running[index], self.guarantee[index]);
         (running > guarantee, running > guarantee.max(self.keeps[index]))
     }
 
-    /// Likewise, as far as any of its jobs may go for that. Where the past counts, who has too much gives it back in time: then
-    /// nobody is left with less than is due to it.
+    /// Likewise, as far as a job that draws so much may go for that. Where the past counts, a queue with too
+    /// much gives it back in time, so it is never left with less than is due to it.
     pub(crate) fn lends(&self, (index, draw): (usize, i64), remembers: bool) -> (bool, bool) {
         let (beyond_guarantee, beyond_due) = self.beyond(index);
         let is_left_it = !remembers || self.running[index].saturating_sub(draw) >= self.keeps[index];
@@ -53,8 +53,8 @@ impl QueueShare {
 /// Where devices of all models are among the resources.
 pub(crate) const ANY: usize = 0;
 
-/// Of what others must have too much, by the resources that are asked for: of one of these or, for one who asks for nothing that is
-/// divided, of devices.
+/// The resources of which others must have too much: any of those that are asked for or, for a job that asks
+/// for nothing that is divided, devices.
 pub(crate) fn at_stake(asked: &Amounts) -> impl Iterator<Item = usize> {
     let asks = |index: &usize| asked[*index] > 0;
     let devices = (!(0..asked.len()).any(|index| asks(&index))).then_some(ANY);
@@ -100,7 +100,7 @@ impl Shares {
         }
     }
 
-    /// Counts what someone in a queue holds, or with the sign −1 gives back.
+    /// Counts what a job in a queue holds (or, with the sign −1, gives back).
     pub(crate) fn hold(&mut self, path: &str, drawn: &[(&Resource, i64)], (sign, pins): (i64, bool)) {
         self.count(path, drawn, |queue, index, amount| {
             queue.held[index] += sign * amount;
@@ -110,7 +110,7 @@ impl Shares {
         });
     }
 
-    /// Counts what of that is being stopped: it is held no more, but still wanted.
+    /// Counts what of that is being stopped: it is no longer held, but still wanted.
     pub(crate) fn leave(&mut self, path: &str, drawn: &[(&Resource, i64)], sign: i64) {
         self.count(path, drawn, |queue, index, amount| {
             queue.held[index] -= sign * amount;
@@ -145,7 +145,7 @@ impl Shares {
         }
     }
 
-    /// Counts a queue for its parent among those that have more than is guaranteed, or due, to them; with −1 no more.
+    /// Counts a queue for its parent among those that run more than is guaranteed, or due, to them; with −1 takes it out.
     pub(super) fn count_lender(&mut self, place: usize, sign: i32) {
         let parent = self.queues[place].parent;
         for index in 0..self.resources.len() {
@@ -160,8 +160,8 @@ impl Shares {
         }
     }
 
-    /// Whether anybody beside a queue's path has more of something that is asked for than is guaranteed to them, or than is due, on a
-    /// level (the queue's own is the first) on which that may be taken by such a right.
+    /// Whether any queue beside a queue's path has more of something that is asked for than is guaranteed to it, or
+    /// than is due, on a level (the queue's own is the first) on which `may` lets that be taken by such a right.
     pub(in crate::plan) fn anyone_lends(
         &self,
         place: usize,

@@ -7,7 +7,7 @@ use super::{ANY, Amounts, POOL, Shares};
 use crate::amount::{Holdings, Resource};
 use crate::model::device::WHOLE_MILLI;
 
-/// What one has that others may use: a queue, or what is guaranteed to none of those below one.
+/// What a queue has that others may use.
 #[derive(Clone, Copy, Debug, Default)]
 struct Lender {
     /// What is guaranteed to it and not held by it.
@@ -17,13 +17,13 @@ struct Lender {
 }
 
 impl Shares {
-    /// Whether a queue takes anything of what nobody keeps when it takes so much: more than it keeps for itself.
+    /// Whether a queue that takes so much takes more than it keeps for itself, and so some of what no queue keeps.
     pub(in crate::plan) fn borrows(&self, place: usize, asked: &Amounts) -> bool {
         self.loans.as_ref().is_some_and(|loans| loans.borrows(&self.queues, place, asked))
     }
 
-    /// When a queue may have so much, by what the others lend and what it may borrow, while jobs end in this order, each step with whose
-    /// they are and what they draw: the number of the step.
+    /// Returns the number of the step after which a queue may have so much, by what the others lend and what it may
+    /// borrow, while jobs end in this order. Each step gives the queues of the jobs that end, and what they draw.
     pub(in crate::plan) fn lent_after(
         &self,
         place: usize,
@@ -37,7 +37,7 @@ impl Shares {
         })
     }
 
-    /// What a queue could take of each resource once another has taken so much; nothing where that leaves it as much as before.
+    /// What a queue could take of each resource once another has taken so much; `None` where that leaves it as much as before.
     pub(in crate::plan) fn leaves(
         &self,
         (owner, other): (usize, usize),
@@ -57,8 +57,8 @@ impl Shares {
 
     /// What each queue lends of its guarantee, in thousandths of devices of any model, by place.
     ///
-    /// At each fork the children hold beyond their guarantees what is guaranteed to none of them, what comes from outside, and the
-    /// rest of each other; of what they have idle goes outside what the queue above lends. What is nobody's is used first.
+    /// At each fork, what the children hold beyond their guarantees comes from what is guaranteed to none of them (used first),
+    /// from outside, and for the rest from each other. What the queue above lends goes outside, out of what they have idle.
     pub(super) fn lent(&self, held: &BTreeMap<String, Holdings>, whole: i64) -> Vec<i64> {
         let mut held_by = vec![0; self.queues.len()];
         for (path, place) in self.by_path.iter() {
@@ -77,7 +77,7 @@ impl Shares {
 
     /// Divides what those below a queue lend among them.
     fn lent_below(&self, (queue, guarantee): (usize, i64), held: &[i64], lent: &mut [i64]) {
-        // Of what is guaranteed to a queue no part is a user's own.
+        // No part of a queue's guarantee is a user's own.
         let is_queue = |child: &&usize| !self.queues[**child].is_seat;
         let children: Vec<usize> = self.queues[queue].children.iter().filter(is_queue).copied().collect();
         if children.is_empty() {
@@ -102,8 +102,8 @@ impl Shares {
     }
 }
 
-/// Divides what is lent by what each has idle: first of what they are willing to lend, then, where settings have changed since, of
-/// the rest.
+/// Divides what is lent by what each queue has idle: first what they are willing to lend, then, where
+/// settings have changed since, the rest.
 fn parts(whole: i64, lenders: &[Lender]) -> Vec<i64> {
     let of = |wanted: i64| {
         let weight = u32::try_from(wanted).unwrap_or(u32::MAX);

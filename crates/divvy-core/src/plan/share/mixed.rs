@@ -1,4 +1,4 @@
-//! Part of phase 1, share: gangs whose roles are served each in its own way, where their queue may not have all of them in the same one.
+//! Part of phase 1, share: gangs whose roles are served by different alternatives, where the queue may not have all by the same number.
 
 use smallvec::SmallVec;
 
@@ -7,11 +7,11 @@ use crate::model::allocation::Placement;
 use crate::model::gang::{Group, Role};
 use crate::model::job::JobSpec;
 
-/// How many ways to serve the roles of a gang are kept at most: two alternatives of five roles are as many.
+/// How many ways to serve the roles of a gang are kept at most: as many as five roles with two alternatives each have.
 const MOST_MIXES: usize = 32;
 /// How many steps are made at most to find them; each counts one more role.
 const MOST_STEPS: u32 = 256;
-/// By how many of them a gang takes the places of others at most: each is a claim of its own.
+/// By how many of these ways a gang takes the places of others at most: each is a claim of its own.
 const MOST_CLAIMS: usize = 4;
 
 /// The number of the alternative by which each role is served, in their order.
@@ -91,7 +91,7 @@ impl Search<'_> {
     }
 }
 
-/// Whether the roles of a gang could be served each in its own way: all are needed, and several can be served in more than one.
+/// Whether the roles of a gang could be served by different alternatives: all are needed, and several have more than one.
 pub(super) fn may_mix(gang: &Group) -> bool {
     let choosy = |role: &&&Role| role.ask.alternatives.len() > 1;
     let roles = gang.roles();
@@ -99,7 +99,7 @@ pub(super) fn may_mix(gang: &Group) -> bool {
 }
 
 impl Shares {
-    /// The first ways to serve the roles of a gang of which everything may be had.
+    /// The first ways to serve the roles of a gang that ask for no more than `may_have` allows.
     fn ways_of(&self, roles: &[&Role], most: usize, may_have: &dyn Fn(&Amounts) -> bool) -> Vec<Mix> {
         let nothing = self.resources.iter().map(|_| 0).collect();
         let mut search =
@@ -108,7 +108,7 @@ impl Shares {
         search.found
     }
 
-    /// The ways to serve the roles of a job of which everything may be had; none where it has no choice of them.
+    /// The ways to serve the roles of a job that ask for no more than `may_have` allows; none where the roles have no choice.
     pub(super) fn mixes(&self, spec: &JobSpec, may_have: &dyn Fn(&Amounts) -> bool) -> Mixes {
         if !may_mix(&spec.gang) {
             return Mixes::default();
@@ -122,8 +122,8 @@ impl Shares {
         Mixes { ends: ends.collect(), ways: self.ways_of(&roles, MOST_MIXES, may_have) }
     }
 
-    /// Ways to serve the roles of a job, not all by alternatives of the same number, that its queue could have if others gave way: there
-    /// is so much, and it may have so much.
+    /// Ways to serve the roles of a job, not all by alternatives of the same number, that its queue could
+    /// have if others gave way: the pool has so much, and the queue may have so much.
     pub(in crate::plan) fn mixed_claims(&self, place: usize, spec: &JobSpec) -> Vec<Mix> {
         // Of devices of any model every mix asks for the same amounts as its parts.
         if self.resources.len() < 2 || !may_mix(&spec.gang) {
@@ -149,7 +149,7 @@ impl Shares {
     }
 }
 
-/// Whether these are alternatives of the same number, the last standing for all that a role has not.
+/// Whether these are alternatives of the same number, where the last of a role stands for all numbers that it does not have.
 fn is_uniform(roles: &[&Role], mix: &Mix) -> bool {
     let most = mix.iter().copied().max().unwrap_or(0);
     let last = |role: &Role| role.ask.alternatives.len().saturating_sub(1);

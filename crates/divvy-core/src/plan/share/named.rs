@@ -5,7 +5,7 @@ use crate::amount::Resource;
 use crate::plan::share::ANY;
 
 impl Shares {
-    /// Where models stand among the resources.
+    /// The positions of models among the resources.
     fn models(&self) -> impl Iterator<Item = usize> + use<'_> {
         let is_model = |(_, resource): &(usize, &Resource)| matches!(resource, Resource::Model(_));
         self.resources.iter().enumerate().filter(is_model).map(|(index, _)| index)
@@ -25,8 +25,8 @@ impl Shares {
         !queue.has_nodes && asked[ANY] > 0 && named == asked[ANY] && asked.iter().enumerate().all(stays)
     }
 
-    /// Whether with so much more a queue holds no more than is guaranteed to it of anything that is asked. What it names of no model may be
-    /// of any; and of hosts, if it says nothing of them, it has what its devices need. Who asks for nothing that is divided has no claim.
+    /// Whether a queue with so much more stays within its guarantee of everything that is asked. The part that names no model covers any
+    /// model. Of hosts, a queue that states nothing has what its devices need. A job that asks for nothing that is divided has no claim.
     pub(in crate::plan) fn stays_guaranteed(&self, queue: &QueueShare, asked: &Amounts) -> bool {
         let stays = |index: usize| queue.held[index].saturating_add(asked[index]) <= queue.guarantee[index];
         let mut asks = (0..asked.len()).filter(|index| asked[*index] > 0).peekable();
@@ -38,15 +38,15 @@ impl Shares {
             })
     }
 
-    /// Whether what a queue has beyond its guarantees of models, with so much more, is within what is guaranteed to it of any.
+    /// Whether what a queue would hold beyond its guarantees of models is within the part of its guarantee that names no model.
     fn covers_by_any(&self, queue: &QueueShare, asked: &Amounts) -> bool {
         let beyond =
             |model: usize| (queue.held[model].saturating_add(asked[model]) - queue.guarantee[model]).max(0);
         !queue.has_nodes && self.models().map(beyond).fold(0, i64::saturating_add) <= self.unnamed(queue)
     }
 
-    /// Whether what is guaranteed to a queue of any device is all that covers what is asked of a model: then it is no reason to leave
-    /// others with less of that model than is guaranteed to them.
+    /// Whether only a queue's guarantee of any device covers what is asked of a model: that is no reason to
+    /// leave others with less of that model than is guaranteed to them.
     pub(in crate::plan) fn guarantees_by_any(&self, place: usize, asked: &Amounts) -> bool {
         let queue = &self.queues[place];
         let stays = |model: usize| queue.held[model].saturating_add(asked[model]) <= queue.guarantee[model];
@@ -59,7 +59,7 @@ impl Shares {
         queue.guarantee[ANY].saturating_sub(named).max(0)
     }
 
-    /// What a queue runs beyond what is guaranteed to it of each model, once it has given these up.
+    /// What a queue runs beyond what is guaranteed to it of each model, once `gone` is given up.
     fn beyond_models(&self, queue: &QueueShare, gone: impl Fn(usize) -> i64) -> i64 {
         let covered =
             self.models().map(|model| (queue.running[model] - gone(model)).min(queue.guarantee[model]));

@@ -1,12 +1,12 @@
-//! Part of phase 1, share: queues for which nodes are kept. What those have that are there is what such a queue is guaranteed, and as much
-//! as it may hold; others have no part in it.
+//! Part of phase 1, share: queues for which nodes are kept. What these nodes have, as far as they are there,
+//! is the queue's guarantee and its limit; other queues have no part in it.
 
 use super::Shares;
 use crate::plan::loans::is_added_up;
 use crate::snapshot::Capacity;
 
 impl Shares {
-    /// Notes what is there of the nodes that are kept for queues, and what follows for those above them.
+    /// Notes what of the nodes kept for queues is there, and what follows for the queues above.
     pub(super) fn note_nodes(&mut self, capacity: &Capacity) {
         if !self.queues.iter().any(|queue| queue.has_nodes) {
             return;
@@ -28,18 +28,18 @@ impl Shares {
         }
     }
 
-    /// Whether a queue has of a resource what nodes of its own have, and nothing else.
+    /// Whether all that a queue has of a resource is what its own nodes have.
     pub(super) fn is_apart(&self, place: usize, resource: usize) -> bool {
         self.queues[place].has_nodes && is_added_up(&self.resources[resource])
     }
 
-    /// What queues have so, all told.
+    /// The sum of what these queues have in that way.
     pub(super) fn apart(&self, places: &[usize], resource: usize) -> i64 {
         let apart = places.iter().filter(|place| self.is_apart(**place, resource));
         apart.map(|place| self.queues[*place].guarantee[resource]).fold(0, i64::saturating_add)
     }
 
-    /// What is due to one of them: what it wants of that.
+    /// What is due to one of these queues: what it wants of its nodes.
     pub(super) fn own_part(&self, place: usize, resource: usize) -> i64 {
         self.queues[place].wanted[resource].min(self.queues[place].guarantee[resource])
     }

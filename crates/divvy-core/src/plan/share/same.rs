@@ -2,8 +2,8 @@
 
 use super::{QueueShare, Shares};
 
-/// Two are the same whose queues are, by their paths and in the same order below each: at which places they stand says only who
-/// came first.
+/// Two trees are the same if their queues are, by path and in the same order below each queue. The places of
+/// queues say only which came first.
 impl PartialEq for Shares {
     fn eq(&self, other: &Self) -> bool {
         let (paths, others) = (self.by_place(), other.by_place());

@@ -31,15 +31,15 @@ impl Shares {
         own
     }
 
-    /// Gives a user who is new to a queue a seat there, beside the seats that there are: what it costs grows with the users of his
-    /// queue alone. Says whether that is all there is to do: who keeps or borrows what is reckoned anew for the whole tree.
+    /// Gives a user who is new to a queue a seat there, beside the seats that exist: the cost grows only with the users of
+    /// that queue. Returns whether that suffices: where queues keep or borrow, that is computed anew for the whole tree.
     pub(crate) fn seat_newcomer(&mut self, state: &State, seat: &str) -> bool {
         let known = user_at(seat).and_then(|(queue, _)| Some((queue, state.users_of(queue)?)));
         let Some((queue, users)) = known.filter(|_| self.loans.is_none()) else { return false };
         let place = self.place(queue);
         let own = self.add_seat(users, seat, place);
         Arc::make_mut(&mut self.by_path).insert(seat.to_owned(), own);
-        // The first seats of a queue are those that come first in the alphabet; queues below it come behind them.
+        // The seats of a queue come first, in alphabetical order; the queues below it come behind them.
         let before = state.seats_of(queue).take_while(|other| *other != seat).count();
         let children = &mut self.queues[place].children;
         children.pop();
@@ -52,8 +52,8 @@ impl Shares {
         self.by_path.contains_key(path)
     }
 
-    /// What is guaranteed to a queue, and to none below it, is guaranteed to its users by weight, as far as they want it: what one
-    /// may take back of it for the queue does not depend on who asks first.
+    /// Guarantees to a queue's users, by weight and as far as they want it, what is guaranteed to the queue and to
+    /// none below it. So what a user may take back for the queue does not depend on which of them asks first.
     pub(super) fn guarantee_seats(&mut self) {
         if !self.guarantees {
             return;
@@ -82,7 +82,7 @@ impl Shares {
         }
     }
 
-    /// Likewise what of it stands whatever the queue has used.
+    /// Likewise for the part that stands whatever the queue has used.
     fn divide_steady(&mut self, (queue, seats, others): (usize, &[usize], &[usize]), claims: &[Claim]) {
         let below = others.iter().map(|child| self.queues[*child].steady_milli).fold(0, i64::saturating_add);
         let whole = self.queues[queue].steady_milli.saturating_sub(below).max(0);

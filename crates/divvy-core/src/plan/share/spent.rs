@@ -1,12 +1,12 @@
-//! Part of phase 1, share: queues that have used up their budgets. What waits in them wants no devices until these renew: it takes
-//! none from what is due to others.
+//! Part of phase 1, share: queues that have used up their budgets. Jobs that wait in them want no devices
+//! until the budgets renew, so they take none from what is due to others.
 
 use super::Shares;
 use crate::state::State;
 use crate::time::Time;
 
 impl Shares {
-    /// Notes whose budgets are used up by a moment.
+    /// Marks the queues whose budgets are used up at a moment.
     pub(super) fn note_spent(&mut self, state: &State, now: Time) {
         if state.spending.is_empty() {
             return;

@@ -14,13 +14,13 @@ use crate::reason::Reason;
 use crate::snapshot::count_drawn;
 use crate::state::counted;
 
-/// What limits the queues that anybody has asked about: whoever tries a job asks several times.
+/// What limits the queues that were asked about: trying a job asks several times.
 #[derive(Default)]
 pub(super) struct Bounds<'a> {
     queues: BTreeMap<Rc<str>, Limited<'a>>,
-    /// Those that were asked about last.
+    /// The queue that was asked about last.
     last: Option<(Rc<str>, Limited<'a>)>,
-    /// The numbers of those that are limited themselves.
+    /// The numbers of the queues that are limited themselves.
     numbers: BTreeMap<String, usize>,
 }
 
@@ -29,12 +29,12 @@ type Limited<'a> = Rc<[Bound<'a>]>;
 
 /// What a queue, or one above it, may hold at most.
 pub(super) struct Bound<'a> {
-    /// How much of the path is that of the one that is limited.
+    /// How much of the path is that of the limited queue.
     length: usize,
     limits: &'a Limits,
-    /// What that one holds by the snapshot.
+    /// What that queue holds by the snapshot.
     held: Option<&'a Holdings>,
-    /// By what number what the cycle adds to that is counted.
+    /// The number under which the cycle counts what it adds to that.
     number: usize,
     /// Whether it limits any model by name.
     names_models: bool,
@@ -46,7 +46,7 @@ impl<'a> Trial<'a> {
         self.look_up(queue).1
     }
 
-    /// The queue, if something limits it: only there it matters what it holds.
+    /// The queue, if something limits it: only then it matters what it holds.
     pub(super) fn limited(&self, queue: &str) -> Option<Rc<str>> {
         if !self.is_limited {
             return None;
@@ -171,7 +171,7 @@ impl<'a> Trial<'a> {
         });
     }
 
-    /// What a queue that is limited and those below it hold of a resource.
+    /// What a limited queue and those below it hold of a resource.
     fn held_within(&self, bound: &Bound, resource: &Resource) -> i64 {
         bound.held.map_or(0, |held| held.of(resource)) + self.more_within(bound, resource)
     }
@@ -227,7 +227,7 @@ impl<'a> Trial<'a> {
     /// The limit that a job exceeds whichever of its alternatives it gets, told by the first of them.
     pub(in crate::plan) fn beyond(&self, spec: &JobSpec) -> Option<Reason> {
         let asked = spec.milli_asked();
-        // One that may do without devices is bound by budgets as by the others.
+        // A job that may do without devices is bound by budgets like any other.
         let least = spec.least_milli().max(asked.min(1));
         self.exceeded(spec.stand(), least).and_then(|_| self.exceeded(spec.stand(), asked))
     }
@@ -244,7 +244,7 @@ impl<'a> Trial<'a> {
             && self.over(queue, more_milli) == Some((path, resource, *most))
     }
 
-    /// All budgets, from a job's queue upwards, that are used up by now: each has to be renewed before it starts.
+    /// All budgets, from a job's queue upwards, that are used up now: each has to be renewed before the job starts.
     pub(in crate::plan) fn spent(&self, spec: &JobSpec) -> impl Iterator<Item = &Reason> {
         let counts = spec.milli_asked() > 0 && !self.spent.is_empty();
         lineage(spec.stand()).filter(move |_| counts).filter_map(|path| self.spent.get(path))
@@ -256,7 +256,7 @@ impl<'a> Trial<'a> {
         counts.then(|| lineage(queue).find_map(|path| self.spent.get(path))).flatten()
     }
 
-    /// Whose limit it is, of what, and how much.
+    /// The exceeded limit: whose it is, of what, and how much.
     fn over<'q>(&self, queue: &'q str, more_milli: i64) -> Option<(&'q str, &'a Resource, i64)> {
         if !self.is_limited {
             return None;

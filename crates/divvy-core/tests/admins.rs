@@ -8,7 +8,7 @@ use divvy_core::controller::Answer;
 use divvy_core::decide::{Command, Person, Rejection, Submit};
 use divvy_core::id::JobId;
 use divvy_core::model::job::JobSpec;
-use divvy_core::model::queue::{Queue, parse};
+use divvy_core::model::queue::{Queue, Settings, parse};
 use divvy_core::scenario::Scenario;
 
 const QUEUES: &str = "
@@ -95,6 +95,21 @@ fn who_administers_a_queue_sets_those_below_it_and_no_others() {
         set(&mut pool, QUEUES, "root").unwrap();
         assert_eq!(set(&mut pool, &text, "ana"), Err(Rejection::NotAdmin), "{text}");
     }
+}
+
+#[test]
+fn who_administers_a_queue_may_repeat_the_policy_in_force_and_not_change_it() {
+    let mut pool = pool();
+    let mut settings = parse(&QUEUES.replace("weight: 2", "weight: 3")).unwrap();
+    settings.policy = Some(pool.state().policy.clone());
+    let mut apply = |settings: &Settings, by: &str| {
+        take(&mut pool, &Command::Configure(Box::new(settings.clone()), person(by), None))
+            .map(|taken| taken.events)
+    };
+    assert_eq!(apply(&settings, "eva"), Ok(1));
+    settings.policy.as_mut().unwrap().reserve += 1;
+    assert_eq!(apply(&settings, "eva"), Err(Rejection::NotAdmin));
+    assert_eq!(apply(&settings, "root"), Ok(1));
 }
 
 #[test]

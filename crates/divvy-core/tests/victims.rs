@@ -244,3 +244,123 @@ plan",
         "#]],
     );
 }
+
+#[test]
+fn where_one_of_its_own_gives_enough_nobody_of_another_queue_goes() {
+    check(
+        "node n1 2xh100
+node n2 2xh100
+queue e1 guarantee=2
+queue e2 guarantee=1
+submit j1 e1 1
+submit j2 e2 1
+submit j4 e1 1
+submit j5 e2 1
+plan
+submit j7 e1 1 prio=high
+plan",
+        expect![[r#"
+            place j1 n1:0
+            place j2 n1:1
+            place j4 n2:0
+            place j5 n2:1
+            stop j4 Preempted by j7
+            promise j7 n2:0
+        "#]],
+    );
+}
+
+#[test]
+fn nobody_is_stopped_and_gets_his_own_devices_back() {
+    check(
+        "node n1 2xh100
+node n2 2xh100
+queue e1 guarantee=1
+queue e2
+submit j1 e1 2
+submit j2 e2 1
+submit j3 e2 1
+plan
+submit j6 e1 1 prio=high
+plan",
+        expect![[r#"
+            place j1 n1:0+n1:1
+            place j2 n2:0
+            place j3 n2:1
+            stop j1 Preempted by j6
+            promise j6 n1:0
+        "#]],
+    );
+}
+
+#[test]
+fn what_a_victim_leaves_beside_what_is_promised_goes_to_the_next() {
+    check(
+        "node n1 3xh100
+queue a
+submit j1 a 2 mem=1 prio=low
+submit j2 a 1 mem=1
+plan
+submit j3 a 1 mem=1 prio=50
+plan
+submit j4 a 1 mem=1 prio=high
+plan
+end j1
+plan",
+        expect![[r#"
+            place j2 n1:0
+            place j1 n1:1+n1:2
+            stop j1 Preempted by j3
+            promise j3 n1:1
+            promise j4 n1:2
+            ended j1 pending Preempted exit=0
+            place j3 n1:1
+            place j4 n1:2
+            wait DV-GPUS-BUSY: no node has 2 GPUs free that would do
+        "#]],
+    );
+}
+
+#[test]
+fn a_job_takes_free_devices_before_those_that_a_victim_leaves() {
+    check(
+        "node n1 4xh100
+node n2 1xh100
+queue a
+submit j1 a 4 mem=1
+plan
+submit j2 a 3 mem=1 prio=high
+submit j3 a 1 mem=1
+plan
+submit j4 a 1 mem=1 prio=low
+plan",
+        expect![[r#"
+            place j1 n1:0+n1:1+n1:2+n1:3
+            stop j1 Preempted by j2
+            promise j2 n1:0+n1:1+n1:2
+            place j3 n2:0
+            wait DV-GPUS-BUSY: every GPU that would do is taken
+        "#]],
+    );
+}
+
+#[test]
+fn of_equal_jobs_the_first_gets_what_is_free_and_the_next_what_a_victim_leaves() {
+    check(
+        "node n1 4xh100
+queue a guarantee=3
+submit j1 a 3
+plan
+submit j2 a 2 prio=high
+submit j3 a 1 mem=1
+submit j4 a 1 mem=1
+plan",
+        expect![[r#"
+            place j1 n1:0+n1:1+n1:2
+            stop j1 Preempted by j2
+            promise j2 n1:0+n1:1
+            promise j4 n1:2
+            place j3 n1:3
+        "#]],
+    );
+}

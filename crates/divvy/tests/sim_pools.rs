@@ -15,7 +15,7 @@ use std::process::Stdio;
 use pool::Pool;
 use serde_json::Value;
 
-const QUEUES: &str = "queues:\n  default: {}\n  vision: {limit: 7}\n  vision/people: {limit: {any: 3}}\n";
+const QUEUES: &str = "queues:\n  default: {}\n  vision: {limit: 7, admins: [user:daemon], default_for: [user:daemon]}\n  vision/people: {limit: {any: 3}}\n";
 
 /// How the jobs that are not arrays stand, by number: state, code and text of the reason, how many devices.
 fn standings(
@@ -62,11 +62,14 @@ fn a_pool_written_as_a_scenario_runs_and_waits_as_it_does_and_names_nobody() {
     pool.submit("-g 3 -q vision/people --after 2", "true");
     pool.submit("-g 1 --hold", "true");
     pool.submit("-g 8 --array 0-9%3 -q default", "true");
+    let roles = "roles: [{name: learner, command: 'true', gpus: 4}, {name: actor, command: 'true', gpus: 2}]";
+    std::fs::write(pool.work().join("roles.yaml"), format!("queue: default\nhold: true\n{roles}\n")).unwrap();
+    pool.say("run -d -f roles.yaml").ok();
 
     let said = pool.say("doctor --export-scenario pool.dvy");
     assert!(said.code == 0 && !said.err.contains("not as in the pool"), "{said:?}");
     let text = std::fs::read_to_string(pool.work().join("pool.dvy")).unwrap();
-    for name in ["vision", "people", "secret-name", "long-gone", "GPU-", "root "] {
+    for name in ["vision", "people", "secret-name", "long-gone", "GPU-", "root ", "daemon", "learner"] {
         assert!(!text.contains(name), "{name} is in\n{text}");
     }
     let rows = pool.say("ps -o json").json();

@@ -168,7 +168,8 @@ fn there_milli(state: &State, path: &str) -> i64 {
     let is_there = |id| state.nodes.get(&id).is_some_and(|node| node.state != NodeState::Gone);
     let counts = |(id, device): &(&DeviceId, &Device)| {
         let works = device.health == Health::Ok && device.occupant.is_none();
-        let is_idle = || state.is_drained(**id) && state.draws_on(**id).next().is_none();
+        let takes_none = || state.is_drained(**id) || !state.takes_tasks(device.node);
+        let is_idle = || takes_none() && state.draws_on(**id).next().is_none();
         works && is_there(device.node) && owner(state, device.node) == Some(path) && !is_idle()
     };
     state.devices.iter().filter(counts).map(|_| 1000).sum()

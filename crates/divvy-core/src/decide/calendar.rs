@@ -100,7 +100,11 @@ pub(super) fn undrain(state: &State, target: &str, by: &Person) -> Result<Vec<Ev
     if !events.is_empty() {
         return Ok(events);
     }
-    let covers = |kept: &&Reservation| kept.parts.iter().any(|other| other.node == part.node);
+    let meets = |other: &Part| {
+        let whole = other.devices.is_empty() || part.devices.is_empty();
+        other.node == part.node && (whole || other.devices.iter().any(|device| part.devices.contains(device)))
+    };
+    let covers = |kept: &&Reservation| kept.parts.iter().any(meets);
     Err(match drains().find(covers) {
         Some(kept) => bad(
             "target",

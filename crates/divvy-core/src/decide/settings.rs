@@ -32,13 +32,15 @@ pub(super) fn set_policy(
     by: &Person,
     note: Option<&str>,
 ) -> Result<Vec<Event>, Rejection> {
+    // Who administers some queues may apply a file that repeats the policy in force.
+    if *policy == state.policy {
+        return Ok(Vec::new());
+    }
     if !by.admin {
         return Err(Rejection::NotAdmin);
     }
     let (by, note) = (by.name.clone(), note.map(str::to_owned));
-    let set =
-        (*policy != state.policy).then(|| Event::PolicySet { policy: Box::new(policy.clone()), by, note });
-    Ok(set.into_iter().collect())
+    Ok(vec![Event::PolicySet { policy: Box::new(policy.clone()), by, note }])
 }
 
 /// Takes in what is known of the past of existing queues, if the log has none yet.

@@ -111,7 +111,10 @@ pub(super) fn in_turns<'a>(
     let mut growth = Growth::new();
     let mut sooner = Sooner::new(&fair);
     loop {
-        plan.ends.extend(sooner.before_turn(&mut fair, &turns));
+        sooner.before_turn(&mut fair, &turns, &mut plan.ends);
+        if sooner.has_started() {
+            break;
+        }
         growth.before_turn(&mut fair, &mut turns);
         // All jobs that are left still wait, and room is kept for others.
         if turns.all_stand() && !fair.trial.reserve.heeds(state) {
@@ -142,6 +145,7 @@ pub(super) fn in_turns<'a>(
                 if !stands {
                     turns.leave();
                 }
+                sooner.waits(turn);
                 fair.judge(turn, (judged, reason), verdicts);
             }
         }
@@ -150,15 +154,11 @@ pub(super) fn in_turns<'a>(
         }
         turns.refresh(turn.queue, &fair.shares);
     }
-    plan.ends.extend(sooner.at_last(&mut fair));
     if fair.trial.reserve.is_asked() {
         borrowers::look(&mut fair);
     }
     relieved.into_iter().for_each(|job| starve::forget_reason(fair.trial, waiting, job, verdicts));
-    growth.end(&mut fair);
-    report.moves_at = fair.budget.again;
-    consolidate::resettle(&mut fair);
-    fair.quicken();
+    fair.after_turns((sooner, growth), (plan, report));
     fair.settle(plan);
 }
 
@@ -203,6 +203,23 @@ impl<'a, 'b> Fair<'a, 'b> {
 }
 
 impl<'a> Fair<'a, '_> {
+    /// Gives what no turn took. Where a job has started before its victims have stopped, all of that is for the next plan of the cycle.
+    fn after_turns(
+        &mut self,
+        (mut sooner, growth): (Sooner<'a>, Growth),
+        (plan, report): (&mut Plan, &mut Report),
+    ) {
+        sooner.at_last(self, &mut plan.ends);
+        if sooner.has_started() {
+            report.moves_at = self.budget.again;
+            return;
+        }
+        growth.end(self);
+        report.moves_at = self.budget.again;
+        consolidate::resettle(self);
+        self.quicken();
+    }
+
     /// Whether this is the turn of a run that got its place before all turns. It keeps back no job, and its
     /// job stands where its next run does.
     fn has_got<'t>(&self, turn: Turn<'t>, relieved: JobId, turns: &mut Turns<'t>) -> bool {
@@ -374,10 +391,13 @@ impl<'a> Fair<'a, '_> {
             return Err(own.unwrap_or(Reason::Reserved(owner)));
         }
         // Gangs that may grow stand in no line, and what is due to them goes before what is due to no queue.
-        let alone = alone && !self.may_grow;
+        let alone = alone && !self.may_grow && !self.has_leavers();
         let most = if alone && self.shares.is_unbound() { usize::MAX } else { 1 };
         let before = self.places.len();
-        let placed = place::place_equals(self.trial, (job, turn.view.shape), most, &mut self.places);
+        let placed = match self.place_on_what_is_free(job) {
+            Some(next) => Ok(next),
+            None => place::place_equals(self.trial, (job, turn.view.shape), most, &mut self.places),
+        };
         let started = self.places.len() - before;
         if started > 0 {
             self.may_grow |= job.spec.gang.is_elastic();
@@ -394,6 +414,32 @@ impl<'a> Fair<'a, '_> {
                 Ok(place::next_start(self.trial, job))
             }
         }
+    }
+
+    /// Whether anything that counts as free in this cycle is still held.
+    fn has_leavers(&self) -> bool {
+        !self.victims.is_empty() || self.leaving.is_any_awaited()
+    }
+
+    /// Starts the next run of a job on what no job has, where others leave in this cycle: what they leave would only be promised to it.
+    /// Returns where the run after it stands, if it has started.
+    fn place_on_what_is_free(&mut self, job: &Job) -> Option<Option<OrderKey>> {
+        if !self.has_leavers() || self.trial.state.draining {
+            return None;
+        }
+        let id = place::next_member(self.trial, job)?;
+        let (mark, told) = (self.trial.mark(), self.trial.name_reasons(false));
+        self.trial.put_leavers_aside();
+        let placed = place::place_spec(self.trial, &job.spec);
+        self.trial.roll_back_to(mark);
+        self.trial.name_reasons(told);
+        let mut placements = placed.ok()?;
+        placements.sort_unstable_by_key(|placement| placement.allocation);
+        placements.iter().for_each(|placement| self.trial.take(placement.clone(), &job.spec));
+        placements.sort_by_key(|placement| placement.rank);
+        self.trial.note_member(id);
+        self.places.push(Place::new(id, placements));
+        Some(place::next_start(self.trial, job))
     }
 
     /// Gives the next run of a job the places of the jobs that lose least, or returns why it waits.

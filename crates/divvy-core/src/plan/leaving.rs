@@ -1,14 +1,14 @@
 //! What ends anyway: tasks that are being stopped, for whatever reason. Before other jobs go for a job, it
 //! gets what these leave, by which no job loses anything.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::consolidate;
 use super::fair::Fair;
 use super::reclaim::{self, Claim};
 use super::settle::Leaver;
 use super::trial::Trial;
-use crate::id::AllocationId;
+use crate::id::{AllocationId, DeviceId};
 use crate::model::allocation::Placement;
 use crate::model::job::{Cause, JobSpec};
 use crate::state::State;
@@ -16,7 +16,7 @@ use crate::state::State;
 /// The tasks that are being stopped, and whose ends no job waits for.
 #[derive(Default)]
 pub(super) struct Leaving {
-    /// Those on whose places nothing is planned yet.
+    /// Those on whose places nothing is planned yet, or not on all of them.
     free: BTreeSet<AllocationId>,
     /// Those whose places a job of this cycle gets.
     awaited: BTreeSet<AllocationId>,
@@ -39,12 +39,18 @@ impl Leaving {
         told: impl Iterator<Item = AllocationId>,
     ) -> Self {
         let mut free: BTreeSet<AllocationId> = known.iter().copied().chain(told).collect();
-        if !free.is_empty() {
+        if !free.is_empty() && !state.promises.is_empty() {
             let awaited: BTreeSet<_> =
-                state.promises.values().flat_map(|promise| &promise.waits_for).collect();
-            free.retain(|id| !awaited.contains(id));
+                state.promises.values().flat_map(|promise| &promise.waits_for).copied().collect();
+            let promised = promised_milli(state);
+            free.retain(|id| !awaited.contains(id) || leaves_more(state, *id, &promised));
         }
         Self { free, awaited: BTreeSet::new() }
+    }
+
+    /// Whether anybody gets what these leave.
+    pub(super) fn is_any_awaited(&self) -> bool {
+        !self.awaited.is_empty()
     }
 
     /// Whether there is nothing that ends anyway and that no job gets.
@@ -60,6 +66,23 @@ impl Leaving {
             Some(Leaver { job, queue, live, whole: false, cause: Cause::Exit, by: None, grows: false })
         })
     }
+}
+
+/// How much of each device is promised.
+fn promised_milli(state: &State) -> BTreeMap<DeviceId, u32> {
+    let mut promised = BTreeMap::new();
+    let placements = state.promises.values().flat_map(|promise| &promise.placements);
+    for (device, draw) in placements.flat_map(|placement| &placement.devices) {
+        *promised.entry(*device).or_default() += draw.milli;
+    }
+    promised
+}
+
+/// Whether a task that is awaited leaves a device, or a part of one, that is promised to no job.
+fn leaves_more(state: &State, id: AllocationId, promised: &BTreeMap<DeviceId, u32>) -> bool {
+    let held = state.allocations.get(&id).map(|held| &held.placement.devices);
+    let mut devices = held.into_iter().flatten();
+    devices.any(|(device, draw)| promised.get(device).is_none_or(|promised| *promised < draw.milli))
 }
 
 /// Counts what they leave as free; returns which they are.

@@ -283,6 +283,32 @@ fn by_stops(fair: &mut Fair, claim: &Claim) -> Option<Vec<Placement>> {
     placements
 }
 
+/// What a claim gets as things stand.
+enum Served {
+    /// Nothing yet.
+    Not,
+    /// A place that is kept for a job that would have had those of the jobs that may go.
+    Kept,
+    /// These places; who has to go for them is noted.
+    With(Vec<Placement>),
+}
+
+/// Places a claim beside the jobs that are left, if it fits.
+fn served<'a>(
+    fair: &mut Fair<'a, '_>,
+    claim: &Claim,
+    (candidates, released): (&Candidates<'a>, &Released),
+) -> Served {
+    let Ok(placements) = claim.place_by_stops(fair.trial) else { return Served::Not };
+    let goes = who_goes(fair, claim, (candidates, &released.order), &placements);
+    // All may stay, though the claim had no place before.
+    if goes.is_empty() && !released.order.is_empty() && fair.trial.reserve.has_owners() {
+        return Served::Kept;
+    }
+    take(fair, claim, (candidates, goes), &placements);
+    Served::With(placements)
+}
+
 /// Counts candidates as free, one after the other, until the claim fits; else notes those that could have gone at first, but no longer.
 fn make_room<'a>(
     fair: &mut Fair<'a, '_>,
@@ -306,21 +332,27 @@ fn make_room<'a>(
     }
     while let Some(Step { stop, slots }) = steps.next(fair.trial, candidates) {
         released.release(fair, claim, candidates, &stop);
-        let is_more = looked < released.order.len() || stop.is_empty();
-        if !slots || !is_more || !may_have(fair, claim) {
-            continue;
-        }
-        looked = released.order.len();
-        if let Ok(placements) = claim.place_by_stops(fair.trial) {
-            let goes = who_goes(fair, claim, (candidates, &released.order), &placements);
-            // If all may stay, though the claim had no place before, its place is one kept for a job that would have had theirs.
-            if goes.is_empty() && looked > 0 && fair.trial.reserve.has_owners() {
-                fair.trial.roll_back_to(mark);
-                return None;
+        let mut is_more = looked < released.order.len() || stop.is_empty();
+        loop {
+            if slots && is_more && may_have(fair, claim) {
+                looked = released.order.len();
+                match served(fair, claim, (candidates, &released)) {
+                    Served::Not => {}
+                    Served::Kept => {
+                        fair.trial.roll_back_to(mark);
+                        return None;
+                    }
+                    Served::With(placements) => {
+                        leaving::keep_the_rest(fair, ending);
+                        return Some(placements);
+                    }
+                }
             }
-            take(fair, claim, (candidates, goes), &placements);
-            leaving::keep_the_rest(fair, ending);
-            return Some(placements);
+            // As long as the claim's own queue, or its siblings, give enough, nobody else is asked.
+            is_more = released.release_refused(fair, claim, candidates);
+            if !is_more {
+                break;
+            }
         }
     }
     let mut keep = |fair: &mut Fair<'a, '_>, placements: &[Placement]| {

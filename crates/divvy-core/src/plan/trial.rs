@@ -1,5 +1,6 @@
 //! A trial: what is taken can be given back, to any mark. The operations are the placements themselves.
 
+mod leavers;
 mod limits;
 
 use std::borrow::Cow;
@@ -365,30 +366,6 @@ impl<'a> Trial<'a> {
         self.did(Step::Released(placement, queue));
     }
 
-    /// Counts what is promised as if it were not promised.
-    pub(super) fn withdraw(&mut self, placement: Placement, queue: &str) {
-        self.capacity.give_back(&placement);
-        self.owe(&placement, 1);
-        let queue = self.limited(queue);
-        self.charge(queue.as_deref(), &placement, -1);
-        self.did(Step::Withdrew(placement, queue));
-    }
-
-    /// Corrects what was left before anything was released for a promise that is taken back; with the sign −1, for one that is not.
-    fn owe(&mut self, placement: &Placement, sign: i64) {
-        let place = self.capacity.node_place(placement.node);
-        if let Some(left) = place.and_then(|place| self.before.get_mut(&place)) {
-            left.cpu_milli += sign * placement.cpu_milli;
-            left.memory_bytes += sign * placement.memory_bytes;
-            left.tasks += sign;
-        }
-        for (device, draw) in &placement.devices {
-            if let Some(owing) = self.owing.get_mut(device) {
-                *owing += sign as i32 * draw.milli as i32;
-            }
-        }
-    }
-
     /// Notes that a running task is told to stop in this cycle for another cause: no new task is to be near it.
     pub(super) fn ends(&mut self, placement: &'a Placement) {
         self.around.ends(self.state, placement, false);
@@ -414,19 +391,6 @@ impl<'a> Trial<'a> {
         self.capacity.give_back(&placement);
         self.around.end(self.state, &placement, false);
         self.did(Step::Back(placement));
-    }
-
-    /// The running tasks that this cycle has released and that were not kept.
-    pub(super) fn released(&self) -> impl Iterator<Item = AllocationId> {
-        let mut released = BTreeSet::new();
-        for step in &self.done {
-            match step {
-                Step::Released(placement, _) => drop(released.insert(placement.allocation)),
-                Step::Kept(placement, _) => drop(released.remove(&placement.allocation)),
-                _ => {}
-            }
-        }
-        released.into_iter()
     }
 
     /// A placement of this cycle.

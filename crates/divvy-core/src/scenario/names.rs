@@ -161,16 +161,40 @@ impl<'a> Names<'a> {
         }
     }
 
-    /// A queue without its members.
+    /// A queue without its members, whatever they may do there.
     pub(super) fn renamed_queue(&self, queue: &Queue) -> Queue {
-        let mut users = queue.users.clone();
+        // Destructured without `..`, so that no new field gets out unseen.
+        let Queue {
+            path,
+            limit: _,
+            guarantee: _,
+            borrow: _,
+            lend: _,
+            weight: _,
+            priority: _,
+            within_queue: _,
+            reclaim: _,
+            borrow_evicts: _,
+            requeue: _,
+            bounds: _,
+            submit: _,
+            users,
+            budget: _,
+            pledge: _,
+            admins: _,
+            default_for: _,
+            nodes,
+        } = queue;
+        let mut users = users.clone();
         if let Some(users) = &mut users.0 {
             let known =
                 |(user, weight): (&String, &u32)| Some((self.users.get(user.as_str())?.clone(), *weight));
             users.weight = users.weight.iter().filter_map(known).collect();
         }
-        let nodes = Newer(queue.nodes.said().map(|_| self.kept_nodes(&queue.path)));
-        Queue { path: self.queue(&queue.path), submit: Vec::new(), users, nodes, ..queue.clone() }
+        let nodes = Newer(nodes.said().map(|_| self.kept_nodes(path)));
+        let (admins, default_for) = (Newer::default(), Newer::default());
+        let path = self.queue(path);
+        Queue { path, submit: Vec::new(), users, admins, default_for, nodes, ..queue.clone() }
     }
 
     /// The nodes that are kept for a queue, by name: labels are left out.
@@ -207,7 +231,7 @@ impl<'a> Names<'a> {
             kept_to: Newer::default(),
             ..JobSpec::clone(spec)
         };
-        plain(Arc::make_mut(&mut renamed.gang));
+        plain(Arc::make_mut(&mut renamed.gang), &mut 0);
         if let Group::Role(role) = Arc::make_mut(&mut renamed.gang) {
             role.name = "main".into();
         }
@@ -240,14 +264,20 @@ impl<'a> Names<'a> {
     }
 }
 
-/// Leaves out what the tasks do: that is private.
-fn plain(group: &mut Group) {
+/// Leaves out what the tasks do and what roles and groups are called, of which so many have been renamed: that is private.
+fn plain(group: &mut Group, renamed: &mut u32) {
     match group {
         Group::Role(role) => {
             role.work = plain_work();
+            role.name = format!("role{renamed}");
+            *renamed += 1;
             // Labels are names, too.
             (role.ask.nodes, role.ask.affinity) = (NodeChoice::default(), Newer::default());
         }
-        Group::Branch(branch) => branch.groups.iter_mut().for_each(plain),
+        Group::Branch(branch) => {
+            branch.name = format!("group{renamed}");
+            *renamed += 1;
+            branch.groups.iter_mut().for_each(|group| plain(group, renamed));
+        }
     }
 }

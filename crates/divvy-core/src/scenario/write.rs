@@ -505,11 +505,12 @@ fn differences(state: &State, names: &Names, text: &str) -> Vec<String> {
     let made: BTreeMap<String, Standing> = standings(scenario.state(), places, |_, reason| reason.clone())
         .map(|(id, standing)| (scenario.name_of(id), standing))
         .collect();
+    // The pool's own reasons are told by their codes alone: their texts have names of the pool in them.
     let told = |standing: Option<&Standing>| match standing {
         None => "is not there".to_owned(),
         Some(Standing::Has(state, places)) => format!("is {state} on {places}"),
         Some(Standing::Waits(None)) => "waits".to_owned(),
-        Some(Standing::Waits(Some(reason))) => format!("waits, {}: {reason}", reason.code()),
+        Some(Standing::Waits(Some(reason))) => format!("waits, {}", reason.code()),
     };
     let all: std::collections::BTreeSet<&String> = own.keys().chain(made.keys()).collect();
     let differ = all.into_iter().filter(|name| own.get(*name) != made.get(*name));

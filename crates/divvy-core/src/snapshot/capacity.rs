@@ -194,7 +194,7 @@ impl Capacity {
     pub fn whole(state: &State) -> Self {
         let mut whole = Self::build(state, |_, _| None);
         whole.nodes.iter_mut().for_each(|node| node.takes_tasks = true);
-        (0..whole.nodes.len()).for_each(|place| whole.file(place));
+        (0..whole.nodes.len()).for_each(|place| whole.count(place));
         whole.stamp_all();
         whole
     }
@@ -267,7 +267,7 @@ impl Capacity {
         let node = &mut self.nodes[place];
         count_devices(node);
         for device in &mut node.devices {
-            device.is_counted = device.counts();
+            device.is_counted = device.counts(node.takes_tasks);
         }
         node.kind = match node.devices.first().filter(|_| node.uniform) {
             Some(first) => self.shelves.kind_of(&first.spec),
@@ -431,12 +431,13 @@ impl Capacity {
         }
         for (id, draw) in &placement.devices {
             let Some((place, index)) = self.place_of(*id) else { continue };
-            let device = &mut self.nodes[place].devices[index];
+            let node = &mut self.nodes[place];
+            let device = &mut node.devices[index];
             let was_free = device.is_free();
             device.free_milli += sign as i32 * draw.milli as i32;
             device.free_memory_mib += sign * draw.memory_mib as i64;
-            let (is_free, recounts) = (device.is_free(), device.is_counted != device.counts());
-            let node = &mut self.nodes[place];
+            let is_free = device.is_free();
+            let recounts = device.is_counted != device.counts(node.takes_tasks);
             node.free = node.free + u32::from(is_free) - u32::from(was_free);
             if recounts {
                 self.count(place);

@@ -44,12 +44,12 @@ pub enum Unusable {
 }
 
 impl DeviceView {
-    /// Whether it is a part of what is divided. A drained device is one while a job still holds it, though no
-    /// other job gets it.
-    pub(super) fn counts(&self) -> bool {
+    /// Whether it is a part of what is divided. A device that is drained, by itself or with its whole node (which then takes no
+    /// tasks), is one while a job still holds it, though no other job gets it.
+    pub(super) fn counts(&self, takes_tasks: bool) -> bool {
         match self.unusable {
-            None => true,
-            Some(Unusable::Draining) => self.free_milli < WHOLE_MILLI as i32,
+            None if takes_tasks => true,
+            None | Some(Unusable::Draining) => self.free_milli < WHOLE_MILLI as i32,
             Some(_) => false,
         }
     }

@@ -40,16 +40,30 @@ impl Released {
         stop: &[usize],
     ) {
         stop.iter().for_each(|index| self.release_one(fair, claim, candidates, *index));
-        let Some(right) = claim.siblings_first else { return };
-        self.refused.extend(stop.iter().filter(|index| !self.is_released.contains(index)));
-        let levels = self.reach(fair, claim).by(right);
-        if levels > self.levels {
-            self.levels = levels;
-            let refused = std::mem::take(&mut self.refused);
-            refused.iter().for_each(|index| self.release_one(fair, claim, candidates, *index));
-            self.refused = refused;
-            self.refused.retain(|index| !self.is_released.contains(index));
+        if claim.siblings_first.is_some() {
+            self.refused.extend(stop.iter().filter(|index| !self.is_released.contains(index)));
         }
+    }
+
+    /// Likewise those that could not be stopped before, once the claim is within its part on a level more. Returns whether there are any.
+    pub(super) fn release_refused(
+        &mut self,
+        fair: &mut Fair,
+        claim: &Claim,
+        candidates: &Candidates,
+    ) -> bool {
+        let Some(right) = claim.siblings_first else { return false };
+        let levels = self.reach(fair, claim).by(right);
+        if levels <= self.levels {
+            return false;
+        }
+        self.levels = levels;
+        let before = self.order.len();
+        let refused = std::mem::take(&mut self.refused);
+        refused.iter().for_each(|index| self.release_one(fair, claim, candidates, *index));
+        self.refused = refused;
+        self.refused.retain(|index| !self.is_released.contains(index));
+        self.order.len() > before
     }
 
     fn release_one(&mut self, fair: &mut Fair, claim: &Claim, candidates: &Candidates, index: usize) {

@@ -1,0 +1,66 @@
+//! What a trial counts as free though it is still held, or promised.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Step, Trial};
+use crate::id::AllocationId;
+use crate::model::allocation::Placement;
+use crate::model::extras::Extras;
+use crate::plan::reserve;
+
+impl Trial<'_> {
+    /// Counts what is promised as if it were not promised.
+    pub(in crate::plan) fn withdraw(&mut self, placement: Placement, queue: &str) {
+        self.capacity.give_back(&placement);
+        self.owe(&placement, 1);
+        let queue = self.limited(queue);
+        self.charge(queue.as_deref(), &placement, -1);
+        self.did(Step::Withdrew(placement, queue));
+    }
+
+    /// Corrects what was left before anything was released for a promise that is taken back; with the sign −1, for one that is not.
+    pub(super) fn owe(&mut self, placement: &Placement, sign: i64) {
+        let place = self.capacity.node_place(placement.node);
+        if let Some(left) = place.and_then(|place| self.before.get_mut(&place)) {
+            left.cpu_milli += sign * placement.cpu_milli;
+            left.memory_bytes += sign * placement.memory_bytes;
+            left.tasks += sign;
+        }
+        for (device, draw) in &placement.devices {
+            if let Some(owing) = self.owing.get_mut(device) {
+                *owing += sign as i32 * draw.milli as i32;
+            }
+        }
+    }
+
+    /// The running tasks that this cycle has released and that were not kept.
+    pub(in crate::plan) fn released(&self) -> impl Iterator<Item = AllocationId> {
+        let mut released = BTreeSet::new();
+        for step in &self.done {
+            match step {
+                Step::Released(placement, _) => drop(released.insert(placement.allocation)),
+                Step::Kept(placement, _) => drop(released.remove(&placement.allocation)),
+                _ => {}
+            }
+        }
+        released.into_iter()
+    }
+
+    /// Counts the devices of released tasks as held again, to be rolled back: then only devices that no job has are free. What their hosts
+    /// leave is shared out later (`room`).
+    pub(in crate::plan) fn put_leavers_aside(&mut self) {
+        reserve::reserve(self);
+        let released: BTreeSet<AllocationId> = self.released().collect();
+        let held = self.done.iter().filter_map(|step| match step {
+            Step::Released(placement, _) if released.contains(&placement.allocation) => {
+                let extras = Extras::default();
+                let devices =
+                    Placement { cpu_milli: 0, memory_bytes: 0, extras, ..Placement::clone(placement) };
+                Some((placement.allocation, devices))
+            }
+            _ => None,
+        });
+        let held: BTreeMap<AllocationId, Placement> = held.collect();
+        held.into_values().for_each(|placement| self.put_aside(placement));
+    }
+}

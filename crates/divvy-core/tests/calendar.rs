@@ -211,3 +211,28 @@ fn a_queue_for_which_something_is_kept_is_not_removed() {
         "#]],
     );
 }
+
+#[test]
+fn an_idle_node_that_is_drained_is_no_part_of_what_is_divided() {
+    check(
+        "policy {share: fill, preempt: least_loss, half_life: none}
+node n1 4xh100
+node n2 4xh100
+queue a
+queue b
+submit a1 a 1
+submit a2 a 1
+submit a3 a 1
+submit a4 a 1
+plan
+drain on n2
+submit b1 b 2
+plan",
+        expect![[r#""#]],
+    );
+}
+
+#[test]
+fn the_drain_of_another_device_of_its_node_is_none_of_a_device() {
+    check("node n1 4xh100\ndrain on n1:0\ndrain off n1:1", expect![[r#""#]]);
+}

@@ -294,34 +294,6 @@ plan",
 }
 
 #[test]
-fn what_a_victim_leaves_beside_what_is_promised_goes_to_the_next() {
-    check(
-        "node n1 3xh100
-queue a
-submit j1 a 2 mem=1 prio=low
-submit j2 a 1 mem=1
-plan
-submit j3 a 1 mem=1 prio=50
-plan
-submit j4 a 1 mem=1 prio=high
-plan
-end j1
-plan",
-        expect![[r#"
-            place j2 n1:0
-            place j1 n1:1+n1:2
-            stop j1 Preempted by j3
-            promise j3 n1:1
-            promise j4 n1:2
-            ended j1 pending Preempted exit=0
-            place j3 n1:1
-            place j4 n1:2
-            wait DV-GPUS-BUSY: no node has 2 GPUs free that would do
-        "#]],
-    );
-}
-
-#[test]
 fn a_job_takes_free_devices_before_those_that_a_victim_leaves() {
     check(
         "node n1 4xh100

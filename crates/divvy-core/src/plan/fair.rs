@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::borrowers::{self, Borrowers};
 use super::consolidate::{self, Budget};
-use super::leaving::Leaving;
+use super::leaving::{self, Leaving};
 use super::reclaim::{self, Claim, Party, Strangers};
 use super::resize::Growth;
 use super::settle::{self, Leaver};
@@ -391,10 +391,10 @@ impl<'a> Fair<'a, '_> {
             return Err(own.unwrap_or(Reason::Reserved(owner)));
         }
         // Gangs that may grow stand in no line, and what is due to them goes before what is due to no queue.
-        let alone = alone && !self.may_grow && !self.has_leavers();
+        let alone = alone && !self.may_grow && !leaving::is_any(self);
         let most = if alone && self.shares.is_unbound() { usize::MAX } else { 1 };
         let before = self.places.len();
-        let placed = match self.place_on_what_is_free(job) {
+        let placed = match leaving::place_beside(self, job) {
             Some(next) => Ok(next),
             None => place::place_equals(self.trial, (job, turn.view.shape), most, &mut self.places),
         };
@@ -414,32 +414,6 @@ impl<'a> Fair<'a, '_> {
                 Ok(place::next_start(self.trial, job))
             }
         }
-    }
-
-    /// Whether anything that counts as free in this cycle is still held.
-    fn has_leavers(&self) -> bool {
-        !self.victims.is_empty() || self.leaving.is_any_awaited()
-    }
-
-    /// Starts the next run of a job on what no job has, where others leave in this cycle: what they leave would only be promised to it.
-    /// Returns where the run after it stands, if it has started.
-    fn place_on_what_is_free(&mut self, job: &Job) -> Option<Option<OrderKey>> {
-        if !self.has_leavers() || self.trial.state.draining {
-            return None;
-        }
-        let id = place::next_member(self.trial, job)?;
-        let (mark, told) = (self.trial.mark(), self.trial.name_reasons(false));
-        self.trial.put_leavers_aside();
-        let placed = place::place_spec(self.trial, &job.spec);
-        self.trial.roll_back_to(mark);
-        self.trial.name_reasons(told);
-        let mut placements = placed.ok()?;
-        placements.sort_unstable_by_key(|placement| placement.allocation);
-        placements.iter().for_each(|placement| self.trial.take(placement.clone(), &job.spec));
-        placements.sort_by_key(|placement| placement.rank);
-        self.trial.note_member(id);
-        self.places.push(Place::new(id, placements));
-        Some(place::next_start(self.trial, job))
     }
 
     /// Gives the next run of a job the places of the jobs that lose least, or returns why it waits.

@@ -1,22 +1,24 @@
 //! What ends anyway: tasks that are being stopped, for whatever reason. Before other jobs go for a job, it
 //! gets what these leave, by which no job loses anything.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use super::consolidate;
 use super::fair::Fair;
 use super::reclaim::{self, Claim};
 use super::settle::Leaver;
 use super::trial::Trial;
-use crate::id::{AllocationId, DeviceId};
+use super::{Place, place};
+use crate::id::AllocationId;
 use crate::model::allocation::Placement;
 use crate::model::job::{Cause, JobSpec};
-use crate::state::State;
+use crate::snapshot::OrderKey;
+use crate::state::{Job, State};
 
 /// The tasks that are being stopped, and whose ends no job waits for.
 #[derive(Default)]
 pub(super) struct Leaving {
-    /// Those on whose places nothing is planned yet, or not on all of them.
+    /// Those on whose places nothing is planned yet.
     free: BTreeSet<AllocationId>,
     /// Those whose places a job of this cycle gets.
     awaited: BTreeSet<AllocationId>,
@@ -39,18 +41,12 @@ impl Leaving {
         told: impl Iterator<Item = AllocationId>,
     ) -> Self {
         let mut free: BTreeSet<AllocationId> = known.iter().copied().chain(told).collect();
-        if !free.is_empty() && !state.promises.is_empty() {
+        if !free.is_empty() {
             let awaited: BTreeSet<_> =
-                state.promises.values().flat_map(|promise| &promise.waits_for).copied().collect();
-            let promised = promised_milli(state);
-            free.retain(|id| !awaited.contains(id) || leaves_more(state, *id, &promised));
+                state.promises.values().flat_map(|promise| &promise.waits_for).collect();
+            free.retain(|id| !awaited.contains(id));
         }
         Self { free, awaited: BTreeSet::new() }
-    }
-
-    /// Whether anybody gets what these leave.
-    pub(super) fn is_any_awaited(&self) -> bool {
-        !self.awaited.is_empty()
     }
 
     /// Whether there is nothing that ends anyway and that no job gets.
@@ -66,23 +62,6 @@ impl Leaving {
             Some(Leaver { job, queue, live, whole: false, cause: Cause::Exit, by: None, grows: false })
         })
     }
-}
-
-/// How much of each device is promised.
-fn promised_milli(state: &State) -> BTreeMap<DeviceId, u32> {
-    let mut promised = BTreeMap::new();
-    let placements = state.promises.values().flat_map(|promise| &promise.placements);
-    for (device, draw) in placements.flat_map(|placement| &placement.devices) {
-        *promised.entry(*device).or_default() += draw.milli;
-    }
-    promised
-}
-
-/// Whether a task that is awaited leaves a device, or a part of one, that is promised to no job.
-fn leaves_more(state: &State, id: AllocationId, promised: &BTreeMap<DeviceId, u32>) -> bool {
-    let held = state.allocations.get(&id).map(|held| &held.placement.devices);
-    let mut devices = held.into_iter().flatten();
-    devices.any(|(device, draw)| promised.get(device).is_none_or(|promised| *promised < draw.milli))
 }
 
 /// Counts what they leave as free; returns which they are.
@@ -133,4 +112,30 @@ pub(super) fn take_over(fair: &mut Fair, claim: &Claim) -> Option<Vec<Placement>
     let taken = fair.shares.counted(fair.trial.state, placements.iter());
     fair.shares.charge(claim.queue, &taken, (1, !claim.spec.preemptible));
     Some(placements)
+}
+
+/// Whether anything that counts as free in this cycle is still held.
+pub(super) fn is_any(fair: &Fair) -> bool {
+    !fair.victims.is_empty() || !fair.leaving.awaited.is_empty()
+}
+
+/// Starts the next run of a job on what no job has, where others leave in this cycle: what they leave would only be promised to it.
+/// Returns where the run after it stands, if it has started.
+pub(super) fn place_beside(fair: &mut Fair, job: &Job) -> Option<Option<OrderKey>> {
+    if !is_any(fair) || fair.trial.state.draining {
+        return None;
+    }
+    let id = place::next_member(fair.trial, job)?;
+    let (mark, told) = (fair.trial.mark(), fair.trial.name_reasons(false));
+    fair.trial.put_leavers_aside();
+    let placed = place::place_spec(fair.trial, &job.spec);
+    fair.trial.roll_back_to(mark);
+    fair.trial.name_reasons(told);
+    let mut placements = placed.ok()?;
+    placements.sort_unstable_by_key(|placement| placement.allocation);
+    placements.iter().for_each(|placement| fair.trial.take(placement.clone(), &job.spec));
+    placements.sort_by_key(|placement| placement.rank);
+    fair.trial.note_member(id);
+    fair.places.push(Place::new(id, placements));
+    Some(place::next_start(fair.trial, job))
 }

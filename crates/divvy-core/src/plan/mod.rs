@@ -170,12 +170,6 @@ impl Plan {
         self.ends.iter().filter_map(job).collect()
     }
 
-    /// The jobs whose promises it revokes.
-    fn revoked(&self) -> BTreeSet<JobId> {
-        let job = |end: &Event| if let Event::Revoked { job } = end { Some(*job) } else { None };
-        self.ends.iter().filter_map(job).collect()
-    }
-
     /// Whether it changes nothing.
     pub fn is_empty(&self) -> bool {
         let moves = self.promises.is_empty() && self.places.is_empty() && self.grown.is_empty();

@@ -23,7 +23,7 @@ pub(super) use line::{Candidates, Party};
 use might::others_lend;
 pub(super) use might::{may_take_juniors, may_take_of_own, might_displace, might_take, might_take_own};
 pub(super) use reach::{Reach, Right};
-use released::{Released, take, who_goes};
+use released::{Released, Served, served, take, who_goes};
 pub(super) use rounds::take_back;
 use rules::Rules;
 pub(super) use strangers::Strangers;
@@ -281,32 +281,6 @@ fn by_stops(fair: &mut Fair, claim: &Claim) -> Option<Vec<Placement>> {
     }
     fair.trial.name_reasons(told);
     placements
-}
-
-/// What a claim gets as things stand.
-enum Served {
-    /// Nothing yet.
-    Not,
-    /// A place that is kept for a job that would have had those of the jobs that may go.
-    Kept,
-    /// These places; who has to go for them is noted.
-    With(Vec<Placement>),
-}
-
-/// Places a claim beside the jobs that are left, if it fits.
-fn served<'a>(
-    fair: &mut Fair<'a, '_>,
-    claim: &Claim,
-    (candidates, released): (&Candidates<'a>, &Released),
-) -> Served {
-    let Ok(placements) = claim.place_by_stops(fair.trial) else { return Served::Not };
-    let goes = who_goes(fair, claim, (candidates, &released.order), &placements);
-    // All may stay, though the claim had no place before.
-    if goes.is_empty() && !released.order.is_empty() && fair.trial.reserve.has_owners() {
-        return Served::Kept;
-    }
-    take(fair, claim, (candidates, goes), &placements);
-    Served::With(placements)
 }
 
 /// Counts candidates as free, one after the other, until the claim fits; else notes those that could have gone at first, but no longer.

@@ -6,10 +6,9 @@ use super::Place;
 use super::settle::{Leaver, held_by};
 use super::trial::Trial;
 use crate::amount::Resource;
-use crate::id::{AllocationId, JobId, NodeId};
+use crate::id::{AllocationId, NodeId};
 use crate::model::allocation::Placement;
 use crate::model::extras::Extras;
-use crate::model::promise::Promise;
 
 /// What hosts from which allocations leave have for the places of a cycle. Each amount is given once: what one place counts on, of
 /// what is left or of what leaves, no other counts on. So in whatever order they leave, no job starts on what is still held.
@@ -35,7 +34,7 @@ impl Room {
     /// What there is before any of these places takes its part.
     pub(super) fn beside<'a>(
         trial: &Trial,
-        (leavers, revoked): (&[Leaver], &BTreeSet<JobId>),
+        leavers: &[Leaver],
         places: impl Iterator<Item = &'a Placement>,
     ) -> Self {
         let state = trial.state;
@@ -60,28 +59,7 @@ impl Room {
         for host in hosts.values_mut() {
             host.leaving.sort_by_key(|leaving| (leaving.grace_ms, leaving.id));
         }
-        let mut room = Self(hosts);
-        state
-            .promises
-            .values()
-            .filter(|promise| !revoked.contains(&promise.job))
-            .for_each(|it| room.keep_for(it));
-        room
-    }
-
-    /// Keeps what a promise made before counts on: first of the tasks that it waits for, then of what is left.
-    fn keep_for(&mut self, promise: &Promise) {
-        for placement in &promise.placements {
-            let Some(Host { left, leaving }) = self.0.get_mut(&placement.node) else { continue };
-            // The trial has taken all of it off.
-            left.add(placement, 1);
-            let mut need = Amounts::default();
-            need.add(placement, 1);
-            for leaving in leaving.iter_mut().filter(|leaving| promise.waits_for.contains(&leaving.id)) {
-                need.draw_from(&mut leaving.leaves);
-            }
-            need.draw_from(left);
-        }
+        Self(hosts)
     }
 
     /// Takes what a place needs of these hosts: from those that it waits for anyway, from what is left, and

@@ -57,7 +57,7 @@ pub(super) fn settle(
     }
     let state = trial.state;
     let all: Vec<Leaver> = leavers.iter().chain(anyway).copied().collect();
-    let (places, grown) = awaited(trial, (leavers, &all, &plan.revoked()), (places, early, grown));
+    let (places, grown) = awaited(trial, (leavers, &all), (places, early, grown));
     let mut taker: BTreeMap<JobId, JobId> = BTreeMap::new();
     let (mut later, mut now): (Vec<_>, Vec<_>) =
         grown.into_iter().partition(|(waits_for, _)| !waits_for.is_empty());
@@ -96,12 +96,11 @@ pub(super) fn settle(
 /// is their own; then come places that wait for nothing else; growth comes last.
 fn awaited(
     trial: &Trial,
-    (leavers, all, revoked): (&[Leaver], &[Leaver], &BTreeSet<JobId>),
+    (leavers, all): (&[Leaver], &[Leaver]),
     (places, early, grown): (Vec<Place>, usize, Vec<Place>),
 ) -> (Vec<Awaited>, Vec<Awaited>) {
     let state = trial.state;
-    let placements = places.iter().chain(&grown).flat_map(|place| &place.placements);
-    let mut room = Room::beside(trial, (all, revoked), placements);
+    let mut room = Room::beside(trial, all, places.iter().chain(&grown).flat_map(|place| &place.placements));
     let before: Vec<Leaver> = all.iter().filter(|leaver| !leaver.grows).copied().collect();
     let (holders, holders_before) = (Holders::of(state, all), Holders::of(state, &before));
     let alone = |place: &Place| state.jobs.get(&place.job.number).is_some_and(|job| job.spec.exclusive);

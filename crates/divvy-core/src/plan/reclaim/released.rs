@@ -98,6 +98,32 @@ impl Released {
     }
 }
 
+/// What a claim gets as things stand.
+pub(super) enum Served {
+    /// Nothing yet.
+    Not,
+    /// A place that is kept for a job that would have had those of the jobs that may go.
+    Kept,
+    /// These places; who has to go for them is noted.
+    With(Vec<Placement>),
+}
+
+/// Places a claim beside the jobs that are left, if it fits.
+pub(super) fn served<'a>(
+    fair: &mut Fair<'a, '_>,
+    claim: &Claim,
+    (candidates, released): (&Candidates<'a>, &Released),
+) -> Served {
+    let Ok(placements) = claim.place_by_stops(fair.trial) else { return Served::Not };
+    let goes = who_goes(fair, claim, (candidates, &released.order), &placements);
+    // All may stay, though the claim had no place before.
+    if goes.is_empty() && !released.order.is_empty() && fair.trial.reserve.has_owners() {
+        return Served::Kept;
+    }
+    take(fair, claim, (candidates, goes), &placements);
+    Served::With(placements)
+}
+
 /// Returns which of the released go for a claim with these places: those that may not stay.
 pub(super) fn who_goes(
     fair: &mut Fair,

@@ -691,3 +691,79 @@ plan"#,
         "6 more GPUs of what is lent for prod (to 6)",
     );
 }
+
+/// Advice on a member of `j`, an array.
+fn check_member(scenario: &str, member: u32, expected: Expect) {
+    let (pool, number) = pool(scenario, "j");
+    let id = JobId::member(number, member);
+    let advice = explain::advise(pool.state(), pool.snapshot(), id).unwrap();
+    let found = explain::explain(pool.state(), pool.snapshot(), id).unwrap();
+    let ahead = found.ahead.map(|ahead| format!("{} before it, first {}\n", ahead.members, ahead.next));
+    expected.assert_eq(&(ahead.unwrap_or_default() + &told(&advice)));
+}
+
+#[test]
+fn a_member_behind_others_of_its_array_is_told_what_starts_the_next_of_them() {
+    let full = "node n1 8xh100\nsubmit x default 8 limit=1h\nplan\nsubmit j default 1 array=0-9%2\nplan";
+    check_member(full, 5, expect![[r#"
+        5 before it, first 2_0
+        DV-GPUS-BUSY every GPU that would do is taken
+            wait for job 1 to end
+            priority 1 for it
+        => wait for job 1 to end
+    "#]]);
+    check_member(full, 0, expect![[r#"
+        DV-GPUS-BUSY every GPU that would do is taken
+            wait for job 1 to end
+            priority 1 for it
+        => wait for job 1 to end
+    "#]]);
+    let bounded = "node n1 8xh100\nsubmit j default 1 array=0-9%2 limit=1h\nplan";
+    check_member(bounded, 3, expect![[r#"
+        1 before it, first 1_2
+        DV-ARRAY-LIMIT 2 members of its array run, as many as may
+            let 3 members of the array run at once
+            wait for job 1_0 to end
+        => let 3 members of the array run at once
+    "#]]);
+    let busy = "node n1 3xh100\nsubmit j default 1 array=0-9%8 limit=1h\nplan";
+    check_member(busy, 4, expect![[r#"
+        1 before it, first 1_3
+        DV-GPUS-BUSY every GPU that would do is taken
+            wait for job 1_0 to end
+            a node with 1 more h100
+        => wait for job 1_0 to end
+    "#]]);
+    let held = format!("{full}\nhold j_5");
+    check_member(&held, 5, expect![[r#"
+        5 before it, first 2_0
+        DV-HELD held by ana
+            release it
+        DV-GPUS-BUSY every GPU that would do is taken
+            wait for job 1 to end
+            priority 1 for it
+        => release it and wait for job 1 to end
+    "#]]);
+    check_member(&held, 6, expect![[r#"
+        5 before it, first 2_0
+        DV-GPUS-BUSY every GPU that would do is taken
+            wait for job 1 to end
+            priority 1 for it
+        => wait for job 1 to end
+    "#]]);
+}
+
+#[test]
+fn a_later_way_that_no_limit_exceeds_starts_with_time() {
+    check(
+        "node n1 2xh100\nnode n2 2xl4\nqueue q h100=1\nsubmit x q 2 model=l4 limit=1h\nplan\nsubmit j q 2 model=h100 or=l4:2\nplan",
+        "j",
+        expect![[r#"
+            DV-QUEUE-LIMIT queue q has a limit of 1 h100, and it asks for 2
+                ask for 1 GPU per task instead of 2
+                wait for job 1 to end
+                1 more h100 of limit for q (to 2)
+            => ask for 1 GPU per task instead of 2
+        "#]],
+    );
+}

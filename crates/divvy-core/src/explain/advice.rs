@@ -117,7 +117,7 @@ impl Ladder {
             }
             let mut reasons = gates::of_world(here, verdict.as_ref());
             if reasons.is_empty() {
-                reasons.push(verdict.unwrap_or(Reason::NotPlanned));
+                reasons.push(verdict?);
             }
             let first = reasons[0].clone();
             reasons.iter().for_each(|reason| self.note(reason));

@@ -2,6 +2,7 @@
 //! on demand. See `README.md` beside this file.
 
 mod advice;
+mod ahead;
 mod change;
 mod edit;
 mod ends;
@@ -16,6 +17,7 @@ mod tried;
 mod world;
 
 pub use advice::{Advice, Blocker, advise, advise_spec};
+pub use ahead::Ahead;
 pub use change::{Change, Cost, Raise, Tier};
 pub use ends::expected_end;
 pub use fix::{Fix, cost};
@@ -50,6 +52,8 @@ pub struct Explanation {
     pub funnel: Funnel,
     /// How many jobs (arrays count once) go before it; `None` for one that is not in the line.
     pub position: Option<usize>,
+    /// The members of its array that go before it, if any do.
+    pub ahead: Option<Ahead>,
 }
 
 /// Explains a job (member) that waits. `None` if there is none.
@@ -59,14 +63,15 @@ pub fn explain(state: &State, snapshot: &Snapshot, id: JobId) -> Option<Explanat
     let blockers = gates::reasons(state, snapshot, job, (member, &run));
     let verdict = gates::verdict(blockers.iter());
     let funnel = plan::funnel(snapshot, &job.spec);
-    Some(Explanation { verdict, blockers, funnel, position: position(snapshot, job) })
+    let ahead = ahead::of(state, job, (member, &run));
+    Some(Explanation { verdict, blockers, funnel, position: position(snapshot, job), ahead })
 }
 
 /// Explains a job that was not submitted.
 pub fn explain_spec(state: &State, snapshot: &Snapshot, spec: &JobSpec) -> Explanation {
     let (blockers, funnel) = gates::of_pool(state, snapshot, spec);
     let verdict = gates::verdict(blockers.iter());
-    Explanation { verdict, blockers, funnel, position: None }
+    Explanation { verdict, blockers, funnel, position: None, ahead: None }
 }
 
 /// The current reason of a waiting run, from the state alone (L6). `None` if it does not wait.
@@ -107,8 +112,8 @@ pub fn menu(state: &State, snapshot: &Snapshot, id: JobId) -> Menu {
     menu::menu(&world, &world.kept_anew())
 }
 
-/// Whether a job (or member, or a further member of an array) starts in the next cycle once these changes are made: it gets its
-/// devices, or the promise of them. This is the judge of every fix: the commands that make the changes, and the planner.
+/// Whether a job (or the next member of its array) starts in the next cycle once these changes are made: it gets its devices, or the
+/// promise of them. This is the judge of every fix: the commands that make the changes, and the planner.
 pub fn starts_after(state: &State, snapshot: &Snapshot, id: JobId, changes: &[Change]) -> bool {
     let world = world::World::of(state, snapshot, id).after(changes);
     world.is_some_and(|world| world.cycle().1 == world::Outcome::Starts)

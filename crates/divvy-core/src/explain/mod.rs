@@ -29,10 +29,12 @@ use crate::controller::{Noted, noted};
 use crate::id::JobId;
 use crate::model::allocation::Placement;
 use crate::model::job::JobSpec;
+use crate::model::queue::utc;
 use crate::plan::{self, Funnel};
 use crate::reason::{Reason, Verdict};
 use crate::snapshot::Snapshot;
 use crate::state::{Job, Run, State};
+use crate::time::Time;
 
 /// From when on room is kept for a waiting job (or member), and from when on it was to be, by what was noted of it before. `None`
 /// where no room is kept for it.
@@ -61,7 +63,7 @@ pub fn explain(state: &State, snapshot: &Snapshot, id: JobId) -> Option<Explanat
     let job = state.jobs.get(&id.number)?;
     let (member, run) = gates::run_of(job, id)?;
     let blockers = gates::reasons(state, snapshot, job, (member, &run));
-    let verdict = gates::verdict(blockers.iter());
+    let verdict = gates::verdict((state, snapshot), &job.spec, blockers.iter());
     let funnel = plan::funnel(snapshot, &job.spec);
     let ahead = ahead::of(state, job, (member, &run));
     Some(Explanation { verdict, blockers, funnel, position: position(snapshot, job), ahead })
@@ -70,7 +72,7 @@ pub fn explain(state: &State, snapshot: &Snapshot, id: JobId) -> Option<Explanat
 /// Explains a job that was not submitted.
 pub fn explain_spec(state: &State, snapshot: &Snapshot, spec: &JobSpec) -> Explanation {
     let (blockers, funnel) = gates::of_pool(state, snapshot, spec);
-    let verdict = gates::verdict(blockers.iter());
+    let verdict = gates::verdict((state, snapshot), spec, blockers.iter());
     Explanation { verdict, blockers, funnel, position: None, ahead: None }
 }
 
@@ -81,6 +83,19 @@ pub fn reason(state: &State, job: &Job, (id, run): (JobId, &Run)) -> Option<Reas
     }
     let first = gates::own(state, job, (id, run)).into_iter().next();
     Some(first.or_else(|| state.verdicts.get(&job.class).cloned()).unwrap_or(Reason::NotPlanned))
+}
+
+/// A reason in words, with what the pool knows beside it: of reservations that have begun, when they end.
+pub fn text(state: &State, reason: &Reason) -> String {
+    let Reason::Booked(from) = reason else { return reason.to_string() };
+    let begun = || state.reservations.iter().filter(|kept| kept.from == *from && kept.from <= state.now);
+    let ends: Option<Vec<Time>> = begun().map(|kept| kept.until).collect();
+    match ends.map(|ends| ends.into_iter().max()) {
+        // None has begun.
+        Some(None) => reason.to_string(),
+        Some(Some(until)) => format!("what is free is reserved now, until {}", utc(until)),
+        None => "what is free is reserved now, until the reservation is taken back".into(),
+    }
 }
 
 /// How many jobs go before it, over all classes. Costs the number of waiting jobs.

@@ -10,6 +10,7 @@ use divvy_core::explain::{self, Advice, Change, Raise};
 use divvy_core::id::JobId;
 use divvy_core::model::job::Cause;
 use divvy_core::plan;
+use divvy_core::reason::Verdict;
 use divvy_core::scenario::Scenario;
 use expect_test::{Expect, expect};
 
@@ -19,6 +20,7 @@ fn told(advice: &Advice) -> String {
     for blocker in &advice.blockers {
         text += &format!("{} {}\n", blocker.reason.code(), blocker.reason);
         blocker.ways.iter().for_each(|way| text += &format!("    {way}\n"));
+        blocker.lifted_by.iter().for_each(|way| text += &format!("    lifted by: {way}\n"));
     }
     let remedy = advice.remedy.as_ref().map_or("nothing".to_owned(), ToString::to_string);
     text + &format!("=> {remedy}\n")
@@ -80,6 +82,7 @@ fn what_is_asked_instead_is_told_beside_what_the_job_asks_now() {
         "j",
         expect![[r#"
             DV-QUEUE-LIMIT queue q has a limit of 3 GPUs, and it asks for 5
+                lifted by: ask for 1 GPU per task instead of 5
             DV-GPUS-BUSY no node has 5 GPUs free that would do
                 ask for 1 GPU per task instead of 5
                 wait for job 1 to end
@@ -463,6 +466,7 @@ fn that_who_runs_is_safe_for_now_can_be_waited_for() {
                 wait for job 1 to end
                 1 more GPU of what is lent for b (to 1)
             DV-GPUS-BUSY no node has 2 GPUs free that would do
+                lifted by: wait for job 1 to end
             => wait until 1970-01-01 01:00 UTC: until then those who run are safe from it
         "#]],
     );
@@ -533,7 +537,9 @@ fn a_job_that_is_too_large_for_any_node_is_not_told_that_ends_alone_help() {
         "j",
         expect![[r#"
             DV-QUEUE-LIMIT queue q has a limit of 6 GPUs, and it asks for 9
+                lifted by: ask for 4 GPUs per task instead of 9
             DV-TOO-MANY-GPUS asks for 9 GPUs on one node; the largest node has 8 of them
+                lifted by: ask for 4 GPUs per task instead of 9
             DV-GPUS-BUSY no node has 6 GPUs free that would do
                 ask for 4 GPUs per task instead of 9
                 wait for jobs 2, 3 to end
@@ -580,6 +586,7 @@ fn a_job_beyond_its_own_limit_never_starts_as_things_are_set() {
                 ask for 4 GPUs per task instead of 7
                 3 more GPUs of limit of each user for q (to 7)
             DV-GPUS-BUSY no node has 7 GPUs free that would do
+                lifted by: ask for 4 GPUs per task instead of 7
             => ask for 4 GPUs per task instead of 7
         "#]],
     );
@@ -689,5 +696,191 @@ submit j b 8
 plan"#,
         "j",
         "6 more GPUs of what is lent for prod (to 6)",
+    );
+}
+
+/// Advice on a member of `j`, an array.
+fn check_member(scenario: &str, member: u32, expected: Expect) {
+    let (pool, number) = pool(scenario, "j");
+    let id = JobId::member(number, member);
+    let advice = explain::advise(pool.state(), pool.snapshot(), id).unwrap();
+    let found = explain::explain(pool.state(), pool.snapshot(), id).unwrap();
+    let ahead = found.ahead.map(|ahead| format!("{} before it, first {}\n", ahead.members, ahead.next));
+    expected.assert_eq(&(ahead.unwrap_or_default() + &told(&advice)));
+}
+
+#[test]
+fn a_member_behind_others_of_its_array_is_told_what_starts_the_next_of_them() {
+    let full = "node n1 8xh100\nsubmit x default 8 limit=1h\nplan\nsubmit j default 1 array=0-9%2\nplan";
+    check_member(
+        full,
+        5,
+        expect![[r#"
+        5 before it, first 2_0
+        DV-GPUS-BUSY every GPU that would do is taken
+            wait for job 1 to end
+            priority 1 for it
+        => wait for job 1 to end
+    "#]],
+    );
+    let bounded = "node n1 8xh100\nsubmit j default 1 array=0-9%2 limit=1h\nplan";
+    check_member(
+        bounded,
+        3,
+        expect![[r#"
+        1 before it, first 1_2
+        DV-ARRAY-LIMIT 2 members of its array run, as many as may
+            let 3 members of the array run at once
+            wait for job 1_0 to end
+        => let 3 members of the array run at once
+    "#]],
+    );
+    let busy = "node n1 3xh100\nsubmit j default 1 array=0-9%8 limit=1h\nplan";
+    check_member(
+        busy,
+        4,
+        expect![[r#"
+        1 before it, first 1_3
+        DV-GPUS-BUSY every GPU that would do is taken
+            wait for job 1_0 to end
+            a node with 1 more h100
+        => wait for job 1_0 to end
+    "#]],
+    );
+    let held = format!("{full}\nhold j_5");
+    check_member(
+        &held,
+        5,
+        expect![[r#"
+        5 before it, first 2_0
+        DV-HELD held by ana
+            release it
+        DV-GPUS-BUSY every GPU that would do is taken
+            wait for job 1 to end
+            priority 1 for it
+        => release it and wait for job 1 to end
+    "#]],
+    );
+    check_member(
+        &held,
+        6,
+        expect![[r#"
+        5 before it, first 2_0
+        DV-GPUS-BUSY every GPU that would do is taken
+            wait for job 1 to end
+            priority 1 for it
+        => wait for job 1 to end
+    "#]],
+    );
+}
+
+#[test]
+fn a_later_way_that_no_limit_exceeds_starts_with_time() {
+    check(
+        "node n1 2xh100\nnode n2 2xl4\nqueue q h100=1\nsubmit x q 2 model=l4 limit=1h\nplan\nsubmit j q 2 model=h100 or=l4:2\nplan",
+        "j",
+        expect![[r#"
+            DV-QUEUE-LIMIT queue q has a limit of 1 h100, and it asks for 2
+                ask for 1 GPU per task instead of 2
+                wait for job 1 to end
+                1 more h100 of limit for q (to 2)
+            => ask for 1 GPU per task instead of 2
+        "#]],
+    );
+}
+
+#[test]
+fn a_reservation_that_has_begun_is_told_with_its_end_and_one_to_come_with_its_beginning() {
+    let said = |reservation: &str, job: &str| {
+        let (pool, number) = pool(
+            &format!(
+                "node n1 8xh100\nqueue v\nreserve n1:0 queue=v {reservation}\nplan\npass 10m\nsubmit j default 8 {job}\nplan"
+            ),
+            "j",
+        );
+        let found = explain::explain(pool.state(), pool.snapshot(), JobId::single(number)).unwrap();
+        explain::text(pool.state(), &found.blockers[0])
+    };
+    let (ends, begins) = ("1970-01-01 02:00 UTC", "1970-01-01 01:00 UTC");
+    assert_eq!(said("for=2h", ""), format!("what is free is reserved now, until {ends}"));
+    assert_eq!(said("", ""), "what is free is reserved now, until the reservation is taken back");
+    assert_eq!(said("at=+1h", "limit=2h"), format!("what is free is reserved from {begins} on"));
+}
+
+/// The verdict on `j`, by both who ask: explanation and advice.
+fn verdict(scenario: &str) -> Verdict {
+    let (pool, number) = pool(scenario, "j");
+    let id = JobId::single(number);
+    let advice = explain::advise(pool.state(), pool.snapshot(), id).unwrap();
+    let found = explain::explain(pool.state(), pool.snapshot(), id).unwrap();
+    assert_eq!(advice.verdict, found.verdict, "{}", told(&advice));
+    found.verdict
+}
+
+#[test]
+fn a_job_never_starts_only_where_all_its_ways_exceed_what_is_set() {
+    let nodes = "node n1 2xh100\nnode n2 2xl4\n";
+    let ways = "submit x q 2 model=l4 limit=1h\nplan\nsubmit j q 2 model=h100 or=l4:2\nplan";
+    assert_eq!(verdict(&format!("{nodes}queue q h100=1\n{ways}")), Verdict::Later);
+    assert_eq!(
+        verdict(&format!("{nodes}queue q limit=1\nsubmit j q 2 model=h100 or=l4:2\nplan")),
+        Verdict::NoFit
+    );
+    let fixed = r#"queue q {"path": "q", "guarantee": {"h100": {"finite": 1000}, "l4": {"finite": 2000}}}"#;
+    let fixed_ways = "submit x q 2 model=l4 fixed\nplan\nsubmit j q 2 model=h100 or=l4:2 fixed wait\nplan";
+    assert_eq!(verdict(&format!("{nodes}{fixed}\n{fixed_ways}")), Verdict::Later);
+    assert_eq!(verdict(&format!("{nodes}{fixed}\nsubmit j q 2 model=h100 fixed wait\nplan")), Verdict::NoFit);
+}
+
+#[test]
+fn a_job_beyond_what_its_queue_may_borrow_or_others_lend_never_starts() {
+    let borrow = "node n1 8xh100\nqueue b guarantee=2 borrow=1\nsubmit j b 4\nplan";
+    assert_eq!(verdict(borrow), Verdict::NoFit);
+    let taken = "node n1 8xh100\nqueue b guarantee=2 borrow=2\nsubmit x b 1\nplan\nsubmit j b 4\nplan";
+    assert_eq!(verdict(taken), Verdict::Later);
+    let lend = "policy {half_life: none}\nnode n1 8xh100\nqueue a guarantee=2 lend=0\nqueue b\n";
+    assert_eq!(verdict(&format!("{lend}submit j b 7\nplan")), Verdict::NoFit);
+    assert_eq!(verdict(&format!("{lend}submit x a 2\nplan\nsubmit j b 7\nplan")), Verdict::NoFit);
+    assert_eq!(verdict(&format!("{lend}submit x b 6\nplan\nsubmit j b 6\nplan")), Verdict::Later);
+    check(
+        borrow,
+        "j",
+        expect![[r#"
+            DV-BORROW-LIMIT queue b would borrow more than the 1 GPU that it may
+                ask for 3 GPUs per task instead of 4
+                1 more GPU of guarantee for b (to 3)
+            => ask for 3 GPUs per task instead of 4
+        "#]],
+    );
+}
+
+#[test]
+fn what_lifts_a_blocker_beside_another_is_named_where_not_all_ways_do() {
+    check(
+        "node n1 8xh100\nqueue q h100=1 limit=6\nqueue r\nsubmit x q 1\nsubmit y r 6 limit=1h\nsubmit z r 1\nplan\nqueue q h100=1 limit=1\nsubmit j q 1 model=h100\nplan",
+        "j",
+        expect![[r#"
+            DV-QUEUE-LIMIT queue q is at its limit of 1 GPU
+                wait for job 1 to end
+                1 more GPU of limit for q (to 2)
+            DV-GPUS-BUSY every GPU that would do is taken
+                lifted by: wait for job 1 to end
+            => wait for job 1 to end
+        "#]],
+    );
+}
+
+#[test]
+fn the_end_of_a_reservation_that_has_begun_can_be_waited_for() {
+    check(
+        "node n1 8xh100\nqueue v\nreserve n1:0 queue=v for=2h\nplan\npass 10m\nsubmit j default 8 limit=1h\nplan",
+        "j",
+        expect![[r#"
+            DV-BOOKED what is free is reserved from 1970-01-01 00:00 UTC on
+                ask for 7 GPUs per task instead of 8
+                wait until 1970-01-01 02:00 UTC: divvy reserve has it as reservation 1
+                reservation 1 taken back: divvy reserve --cancel 1
+            => ask for 7 GPUs per task instead of 8
+        "#]],
     );
 }

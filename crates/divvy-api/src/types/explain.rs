@@ -91,6 +91,13 @@ pub struct Explain {
     /// Place among the waiting jobs, from 1.
     #[serde(default)]
     pub position: Option<u64>,
+    /// How many members of its array go before it.
+    #[serde(default)]
+    pub members_before: u64,
+    /// The first of them, which is the next of the array to start: what is named in `blockers` and `remedy` starts that one. Null where
+    /// none goes before it.
+    #[serde(default)]
+    pub next_member: Option<String>,
     /// When it was submitted.
     #[serde(default)]
     pub submitted_ms: Option<i64>,

@@ -45,6 +45,8 @@ pub struct Blocker {
     /// What lifts it, the cheapest first: at most one way for each party that can bring it about. Empty where what lifts another
     /// blocker lifts it, too, or where nothing was found.
     pub ways: Vec<Fix>,
+    /// Where it has no way of its own, and not all ways of another blocker lift it: a way that does.
+    pub lifted_by: Option<Fix>,
 }
 
 /// Gates that are lifted one after the other, at most: more than a job can have.
@@ -60,16 +62,18 @@ const TRIES: (u64, u64) = (6, 6000);
 pub fn advise(state: &State, snapshot: &Snapshot, id: JobId) -> Option<Advice> {
     let world = World::of(state, snapshot, id);
     let (_, run) = gates::run_of(world.job()?, id)?;
-    (!run.is_active()).then(|| of_world(&world))
+    if run.is_active() { None } else { of_world(&world) }
 }
 
 /// Advises on a job that was not submitted; `None` if the pool refuses it.
 pub fn advise_spec(state: &State, snapshot: &Snapshot, submit: &Submit) -> Option<Advice> {
     let world = World::submitted(state, snapshot, &Command::Submit(Box::new(submit.clone())))?;
-    Some(of_world(&world))
+    of_world(&world)
 }
 
-fn of_world(world: &World) -> Advice {
+fn of_world(world: &World) -> Option<Advice> {
+    let pool = (world.state(), world.snapshot());
+    let spec = &world.job()?.spec;
     let left = tries(world.state());
     let is_scarce = left < FEW_TRIES;
     // Where there are tries enough, half of them are for all that lifts one thing alone.
@@ -78,9 +82,12 @@ fn of_world(world: &World) -> Advice {
     let mut ladder = Ladder::default();
     let whole = ladder.climb(world, &mut meter);
     meter.left += spared;
-    let verdict = gates::verdict(ladder.blockers.iter().map(|blocker| &blocker.reason));
+    let verdict = gates::verdict(pool, spec, ladder.blockers.iter().map(|blocker| &blocker.reason));
     let remedy = remedy(world, &mut ladder, whole, &mut meter);
-    Advice { verdict, blockers: ladder.blockers, remedy }
+    if let Some(remedy) = &remedy {
+        ladder.tell_what_lifts_others(world, remedy, &mut meter);
+    }
+    Some(Advice { verdict, blockers: ladder.blockers, remedy })
 }
 
 /// Below so many tries not all that might help is looked at.
@@ -117,7 +124,7 @@ impl Ladder {
             }
             let mut reasons = gates::of_world(here, verdict.as_ref());
             if reasons.is_empty() {
-                reasons.push(verdict.unwrap_or(Reason::NotPlanned));
+                reasons.push(verdict?);
             }
             let first = reasons[0].clone();
             reasons.iter().for_each(|reason| self.note(reason));
@@ -138,7 +145,7 @@ impl Ladder {
     /// Adds a blocker for a reason, unless its gate is known.
     fn note(&mut self, reason: &Reason) {
         if self.blockers.iter().all(|known| Gate::of(&known.reason) != Gate::of(reason)) {
-            self.blockers.push(Blocker { reason: reason.clone(), ways: Vec::new() });
+            self.blockers.push(Blocker { reason: reason.clone(), ways: Vec::new(), lifted_by: None });
         }
     }
 
@@ -159,6 +166,23 @@ impl Ladder {
         // What was removed may have been all that made another one needed.
         while let Some(place) = (0..self.blockers.len()).find(|place| needless(place, self)) {
             self.blockers[place].ways.clear();
+        }
+    }
+
+    /// Notes what lifts the blockers that have no way of their own, unless all ways of another blocker do.
+    fn tell_what_lifts_others(&mut self, world: &World, remedy: &Fix, meter: &mut Meter) {
+        let menu = Menu::default();
+        let ways: Vec<Vec<Fix>> = self.blockers.iter().map(|blocker| blocker.ways.clone()).collect();
+        let ways: Vec<&Vec<Fix>> = ways.iter().filter(|ways| !ways.is_empty()).collect();
+        for blocker in self.blockers.iter_mut().filter(|blocker| blocker.ways.is_empty()) {
+            let mut search = Search::new(world, &menu, Goal::Lifts(Gate::of(&blocker.reason)), meter);
+            let mut lifts = |way: &Fix| search.does(&way.changes);
+            if ways.iter().any(|ways| ways.iter().all(&mut lifts)) {
+                continue;
+            }
+            let one = ways.iter().copied().flatten().find(|way| lifts(way));
+            // What starts the job lifts all.
+            blocker.lifted_by = Some(one.unwrap_or(remedy).clone());
         }
     }
 

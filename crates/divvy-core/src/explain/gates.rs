@@ -115,10 +115,22 @@ pub(super) fn of_pool(state: &State, snapshot: &Snapshot, spec: &JobSpec) -> (Ve
     (found, funnel)
 }
 
-/// The verdict on a job with these reasons: it never starts where one says that it asks for more than is allowed at all.
-pub(super) fn verdict<'a>(reasons: impl Iterator<Item = &'a Reason>) -> Verdict {
-    let of = |reason: &Reason| if reason.keeps_back_for_ever() { Verdict::NoFit } else { reason.verdict() };
-    reasons.map(of).min().unwrap_or(Verdict::Fit)
+/// The verdict on a job with these reasons: it never starts where it asks for more than is allowed at all, whatever it gets of what it
+/// accepts. A reason speaks of the first of these ways only, and others may still do.
+pub(super) fn verdict<'a>(
+    (state, snapshot): (&State, &Snapshot),
+    spec: &JobSpec,
+    reasons: impl Iterator<Item = &'a Reason>,
+) -> Verdict {
+    let of = |reason: &Reason| match reason {
+        Reason::OverBudget(_, 0, _) => Verdict::NoFit,
+        other => other.verdict(),
+    };
+    let by_reasons = reasons.map(of).min();
+    match never::as_set(state, snapshot, spec).is_empty() {
+        true => by_reasons.unwrap_or(Verdict::Fit),
+        false => Verdict::NoFit,
+    }
 }
 
 /// All that keeps the job of a world from starting; `verdict` is that of the next cycle, where the place in the line matters.

@@ -498,9 +498,11 @@ fn joining(state: &State, spec: &JobSpec, count: u32) -> Option<Option<Nodes>> {
     (missing.len() == count as usize).then_some(Some(Nodes::Named(missing)))
 }
 
-/// Whether the job could start with these settings and asks if no other job were there: what no end can bring is not waited for.
+/// Whether the job could start with these settings and asks if no other job were there: what no end can bring is not waited for. What
+/// the calendar keeps from it comes back with time.
 pub(crate) fn fits_alone(world: &World, spec: &JobSpec) -> bool {
     let state = world.state();
     let mut alone = Snapshot::unused(state);
-    !state.draining && plan::would_place(state, &mut alone, spec).is_ok()
+    let refused = plan::would_place(state, &mut alone, spec).err();
+    !state.draining && refused.is_none_or(|reason| reason.is_of_calendar())
 }

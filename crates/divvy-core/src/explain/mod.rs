@@ -2,6 +2,7 @@
 //! on demand. See `README.md` beside this file.
 
 mod advice;
+mod ahead;
 mod change;
 mod edit;
 mod ends;
@@ -16,6 +17,7 @@ mod tried;
 mod world;
 
 pub use advice::{Advice, Blocker, advise, advise_spec};
+pub use ahead::Ahead;
 pub use change::{Change, Cost, Raise, Tier};
 pub use ends::expected_end;
 pub use fix::{Fix, cost};
@@ -27,10 +29,12 @@ use crate::controller::{Noted, noted};
 use crate::id::JobId;
 use crate::model::allocation::Placement;
 use crate::model::job::JobSpec;
+use crate::model::queue::utc;
 use crate::plan::{self, Funnel};
 use crate::reason::{Reason, Verdict};
 use crate::snapshot::Snapshot;
 use crate::state::{Job, Run, State};
+use crate::time::Time;
 
 /// From when on room is kept for a waiting job (or member), and from when on it was to be, by what was noted of it before. `None`
 /// where no room is kept for it.
@@ -50,6 +54,8 @@ pub struct Explanation {
     pub funnel: Funnel,
     /// How many jobs (arrays count once) go before it; `None` for one that is not in the line.
     pub position: Option<usize>,
+    /// The members of its array that go before it, if any do.
+    pub ahead: Option<Ahead>,
 }
 
 /// Explains a job (member) that waits. `None` if there is none.
@@ -57,16 +63,17 @@ pub fn explain(state: &State, snapshot: &Snapshot, id: JobId) -> Option<Explanat
     let job = state.jobs.get(&id.number)?;
     let (member, run) = gates::run_of(job, id)?;
     let blockers = gates::reasons(state, snapshot, job, (member, &run));
-    let verdict = gates::verdict(blockers.iter());
+    let verdict = gates::verdict((state, snapshot), &job.spec, blockers.iter());
     let funnel = plan::funnel(snapshot, &job.spec);
-    Some(Explanation { verdict, blockers, funnel, position: position(snapshot, job) })
+    let ahead = ahead::of(state, job, (member, &run));
+    Some(Explanation { verdict, blockers, funnel, position: position(snapshot, job), ahead })
 }
 
 /// Explains a job that was not submitted.
 pub fn explain_spec(state: &State, snapshot: &Snapshot, spec: &JobSpec) -> Explanation {
     let (blockers, funnel) = gates::of_pool(state, snapshot, spec);
-    let verdict = gates::verdict(blockers.iter());
-    Explanation { verdict, blockers, funnel, position: None }
+    let verdict = gates::verdict((state, snapshot), spec, blockers.iter());
+    Explanation { verdict, blockers, funnel, position: None, ahead: None }
 }
 
 /// The current reason of a waiting run, from the state alone (L6). `None` if it does not wait.
@@ -76,6 +83,19 @@ pub fn reason(state: &State, job: &Job, (id, run): (JobId, &Run)) -> Option<Reas
     }
     let first = gates::own(state, job, (id, run)).into_iter().next();
     Some(first.or_else(|| state.verdicts.get(&job.class).cloned()).unwrap_or(Reason::NotPlanned))
+}
+
+/// A reason in words, with what the pool knows beside it: of reservations that have begun, when they end.
+pub fn text(state: &State, reason: &Reason) -> String {
+    let Reason::Booked(from) = reason else { return reason.to_string() };
+    let begun = || state.reservations.iter().filter(|kept| kept.from == *from && kept.from <= state.now);
+    let ends: Option<Vec<Time>> = begun().map(|kept| kept.until).collect();
+    match ends.map(|ends| ends.into_iter().max()) {
+        // None has begun.
+        Some(None) => reason.to_string(),
+        Some(Some(until)) => format!("what is free is reserved now, until {}", utc(until)),
+        None => "what is free is reserved now, until the reservation is taken back".into(),
+    }
 }
 
 /// How many jobs go before it, over all classes. Costs the number of waiting jobs.
@@ -107,8 +127,8 @@ pub fn menu(state: &State, snapshot: &Snapshot, id: JobId) -> Menu {
     menu::menu(&world, &world.kept_anew())
 }
 
-/// Whether a job (or member, or a further member of an array) starts in the next cycle once these changes are made: it gets its
-/// devices, or the promise of them. This is the judge of every fix: the commands that make the changes, and the planner.
+/// Whether a job (or the next member of its array) starts in the next cycle once these changes are made: it gets its devices, or the
+/// promise of them. This is the judge of every fix: the commands that make the changes, and the planner.
 pub fn starts_after(state: &State, snapshot: &Snapshot, id: JobId, changes: &[Change]) -> bool {
     let world = world::World::of(state, snapshot, id).after(changes);
     world.is_some_and(|world| world.cycle().1 == world::Outcome::Starts)

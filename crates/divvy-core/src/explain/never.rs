@@ -1,4 +1,4 @@
-//! Never: what a job takes at least, and the limits that this alone exceeds. No end of other jobs lifts these.
+//! Never: what a job takes at least, and the settings that this alone exceeds. No end of other jobs lifts these.
 
 use std::collections::BTreeSet;
 
@@ -7,11 +7,13 @@ use crate::amount::{Amount, Resource};
 use crate::model::ask::Alternative;
 use crate::model::job::JobSpec;
 use crate::model::queue::lineage;
+use crate::plan;
 use crate::reason::Reason;
 use crate::snapshot::Snapshot;
 use crate::state::State;
 
-/// The limits of its user, its queue and those above it that a job exceeds by itself, whatever it gets of what it accepts.
+/// What a job exceeds by itself, whatever it gets of what it accepts: limits of its user, its queue and those above it, what is
+/// guaranteed to these, what they may borrow, and what the others lend.
 pub fn as_set(state: &State, snapshot: &Snapshot, spec: &JobSpec) -> Vec<Reason> {
     let mut found = Vec::new();
     for path in lineage(spec.stand()) {
@@ -28,6 +30,7 @@ pub fn as_set(state: &State, snapshot: &Snapshot, spec: &JobSpec) -> Vec<Reason>
             });
         }
     }
+    found.extend(plan::refused_while_idle(state, spec));
     found
 }
 

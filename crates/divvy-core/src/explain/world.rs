@@ -121,15 +121,14 @@ impl World {
         (self, outcome)
     }
 
-    /// Whether the job has its devices, or the promise of them; of an array as a whole, how many of its members.
+    /// Whether the job has its devices, or the promise of them; of an array, how many of its members: those before the one that is
+    /// looked at start first. A held member starts by nothing but its release.
     fn active(&self) -> u32 {
         let Some(job) = self.job() else { return 0 };
-        match self.target.member {
-            None => match &job.runs {
-                Runs::Single(run) => u32::from(run.is_active() || run.promised),
-                Runs::Array(_) => job.active_members(),
-            },
-            member => u32::from(job.run(member).is_some_and(|run| run.is_active() || run.promised)),
+        match &job.runs {
+            Runs::Single(run) => u32::from(run.is_active() || run.promised),
+            Runs::Array(_) if self.target.member.is_some() && is_held(job, self.target) => 0,
+            Runs::Array(_) => job.active_members(),
         }
     }
 

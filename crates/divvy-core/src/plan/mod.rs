@@ -413,6 +413,25 @@ fn closed(state: &State, snapshot: &Snapshot, spec: &JobSpec) -> Result<share::C
     shares.closed(shares.place(spec.stand()), spec)
 }
 
+/// Why a queue may not have a job even in the whole pool while nobody uses it, by what is guaranteed to it, what the others lend and
+/// what it may borrow.
+pub(crate) fn refused_while_idle(state: &State, spec: &JobSpec) -> Option<Reason> {
+    let is_fixed = !spec.preemptible;
+    if !state.policy.divides() || !is_fixed && !state.queues.values().any(Queue::has_loans) {
+        return None;
+    }
+    let (idle, spec) = (Snapshot::emptied(state), state.at_home(spec));
+    let refused = allows(state, &idle, &spec).err().or_else(|| closed(state, &idle, &spec).err())?;
+    match refused {
+        Reason::BeyondGuarantee(..) => Some(refused),
+        // What is reserved for a queue for a time it need not lend, but only until then.
+        Reason::BorrowLimit(..) | Reason::NotLent(..) => {
+            state.reserved_now().next().is_none().then_some(refused)
+        }
+        _ => None,
+    }
+}
+
 /// Returns what a queue could still take of each resource that queues name, by guarantees, limits, loans and
 /// what all hold; below zero where more is held than there is.
 pub fn available(state: &State, snapshot: &Snapshot, queue: &str) -> BTreeMap<Resource, i64> {

@@ -7,6 +7,19 @@ use crate::amount::Resource;
 use crate::model::queue::{user_at, utc};
 
 impl Reason {
+    /// Says what helps a job that asks for more than the settings allow, so that no end of other jobs does.
+    pub fn lasting_fix(&self) -> String {
+        match self {
+            Reason::BorrowLimit(_, resource, most, _) => {
+                format!("ask for {}, or {}", less(resource), borrow_more(resource, &shown(resource, *most)))
+            }
+            Reason::NotLent(queue, resource, ..) => {
+                format!("ask for {}, {}", less(resource), lend_more(queue, resource))
+            }
+            other => other.fix(),
+        }
+    }
+
     /// Says what gives a queue more of a resource than this amount.
     pub(super) fn fix_entitlement(
         &self,
@@ -18,15 +31,11 @@ impl Reason {
                 format!("submit it as preemptible, or raise {queue}'s guarantee of {resource} above {amount}")
             }
             Reason::BorrowLimit(..) => {
-                format!(
-                    "wait for jobs of {queue} to end, or let it borrow more {} than {amount}",
-                    noun(resource)
-                )
+                format!("wait for jobs of {queue} to end, or {}", borrow_more(resource, &amount))
             }
-            Reason::NotLent(..) => format!(
-                "wait for jobs that borrow to end, have other queues lend more {}, or raise {queue}'s guarantee",
-                noun(resource)
-            ),
+            Reason::NotLent(..) => {
+                format!("wait for jobs that borrow to end, {}", lend_more(queue, resource))
+            }
             _ if self.keeps_back_for_ever() => {
                 format!("ask for {}, or have {queue}'s limit of {amount} raised", less(resource))
             }
@@ -116,6 +125,14 @@ impl Reason {
 pub(super) fn fmt_lent(f: &mut fmt::Formatter<'_>, queue: &str, resource: &Resource) -> fmt::Result {
     let of = if *resource == Resource::Any { String::new() } else { format!(" of {resource}") };
     write!(f, "what is guaranteed to queue {queue}{of} is lent to others, who are safe for now")
+}
+
+fn borrow_more(resource: &Resource, most: &str) -> String {
+    format!("let it borrow more {} than {most}", noun(resource))
+}
+
+fn lend_more(queue: &str, resource: &Resource) -> String {
+    format!("have other queues lend more {}, or raise {queue}'s guarantee", noun(resource))
 }
 
 /// `GPUs`, `h100`, `memory`: what there is more or less of.

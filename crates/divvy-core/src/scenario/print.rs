@@ -96,6 +96,10 @@ impl Scenario {
         let explained = explain::explain(self.controller.state(), self.controller.snapshot(), id)
             .ok_or("the job is not there any more")?;
         self.say(explained.verdict.name());
+        if let Some(ahead) = explained.ahead {
+            let next = self.name_of(ahead.next);
+            self.say(&format!("  behind {} of its array; the next is {next}", ahead.members));
+        }
         for blocker in explained.blockers {
             self.say(&format!("  {} {blocker} | {}", blocker.code(), blocker.fix()));
         }

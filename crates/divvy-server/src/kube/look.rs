@@ -129,6 +129,8 @@ impl Looked {
             }
             if let Some(way) = blocker.ways.first() {
                 blocker.fix.clone_from(&way.text);
+            } else if let Some(fix) = &known.lifted_by {
+                blocker.fix = words::also(cluster_words::way(fix, &self.state));
             }
         }
         if let (Some(remedy), Some(fix)) = (&mut said.remedy, &advice.remedy) {

@@ -20,20 +20,21 @@ use super::{row, safe};
 use crate::expected::Answer;
 
 /// Returns what stands in a job's way, each with what removes it.
-fn blockers(found: &Explanation, advice: Option<&Advice>) -> Vec<api::Blocker> {
+fn blockers(state: &State, found: &Explanation, advice: Option<&Advice>) -> Vec<api::Blocker> {
     let plain = |reason: &Reason| api::Blocker {
         code: reason.code().to_owned(),
-        text: reason.to_string(),
+        text: explain::text(state, reason),
         fix: reason.fix(),
         ways: Vec::new(),
     };
     let is_lifted = advice.is_some_and(|advice| advice.remedy.is_some());
     let advised = |blocker: &explain::Blocker| {
         let ways: Vec<api::Way> = blocker.ways.iter().map(way).collect();
-        let fix = match ways.first() {
-            Some(way) => way.text.clone(),
-            None if is_lifted => "what removes the others removes this, too".into(),
-            None => blocker.reason.fix(),
+        let fix = match (ways.first(), &blocker.lifted_by) {
+            (Some(way), _) => way.text.clone(),
+            (None, Some(way)) => also(way),
+            (None, None) if is_lifted => "what removes the others removes this, too".into(),
+            (None, None) => blocker.reason.fix(),
         };
         api::Blocker { fix, ways, ..plain(&blocker.reason) }
     };
@@ -41,6 +42,11 @@ fn blockers(found: &Explanation, advice: Option<&Advice>) -> Vec<api::Blocker> {
         Some(advice) => advice.blockers.iter().map(advised).collect(),
         None => found.blockers.iter().map(plain).collect(),
     }
+}
+
+/// Returns the words for a way that is named for another blocker and removes this one, too.
+pub(crate) fn also(way: impl std::fmt::Display) -> String {
+    format!("\"{way}\" removes this, too")
 }
 
 /// Returns changes that together remove a blocker or start a job.
@@ -217,10 +223,12 @@ pub(crate) fn waiting(
     let verdict = advice.map_or(found.verdict, |advice| advice.verdict);
     api::Explain {
         verdict: api::Verdict::from(verdict.name()),
-        blockers: blockers(found, advice),
+        blockers: blockers(state, found, advice),
         remedy: advice.and_then(|advice| advice.remedy.as_ref()).map(way),
         funnel: funnel(&found.funnel),
         position: found.position.map(|before| before as u64 + 1),
+        members_before: found.ahead.map_or(0, |ahead| ahead.members as u64),
+        next_member: found.ahead.map(|ahead| ahead.next.to_string()),
         ..settled(state, job, (id, run), api::Verdict::Placed)
     }
 }
@@ -278,6 +286,8 @@ fn settled(state: &State, job: &Job, (id, run): (JobId, &Run), verdict: api::Ver
         ask: ask(&job.spec),
         reason: divvy_core::explain::reason(state, job, (id, run)).as_ref().map(row::reason),
         position: None,
+        members_before: 0,
+        next_member: None,
         submitted_ms: Some(job.submitted_at.0),
         nodes: row::where_it_runs(state, run).1,
         expected_start_ms: None,
@@ -312,6 +322,8 @@ pub(crate) fn ended(state: &State, attempt: &Attempt) -> api::Explain {
         ask: String::new(),
         reason: None,
         position: None,
+        members_before: 0,
+        next_member: None,
         submitted_ms: Some(attempt.submitted_at.0),
         nodes: attempt.nodes.clone(),
         expected_start_ms: None,
@@ -352,6 +364,8 @@ pub(crate) fn refused(state: &State, row: &api::Job) -> api::Explain {
         ask: String::new(),
         reason: row.reason.clone(),
         position: None,
+        members_before: 0,
+        next_member: None,
         submitted_ms: Some(row.submitted_ms),
         nodes: Vec::new(),
         expected_start_ms: None,
@@ -394,7 +408,7 @@ pub(crate) fn trial(
     };
     api::Trial {
         verdict: api::Verdict::from(verdict.name()),
-        blockers: if tried.starts { Vec::new() } else { blockers(found, advice) },
+        blockers: if tried.starts { Vec::new() } else { blockers(state, found, advice) },
         funnel: funnel(&found.funnel),
         placements: tried.placements.iter().map(placement).collect(),
         made_room: tried.gives_way.iter().filter_map(gives_way).collect(),

@@ -39,10 +39,11 @@ pub(crate) fn shares(spec: &JobSpec, state: &State) -> Vec<String> {
     told
 }
 
-/// Tells which limits a job exceeds by itself: as things are set it never starts, whatever else ends.
+/// Tells which settings a job exceeds by itself: as things are set it never starts, whatever else ends.
 pub(crate) fn never(spec: &JobSpec, state: &State, snapshot: &Snapshot) -> Vec<String> {
     let beyond = divvy_core::explain::as_set(state, snapshot, spec);
-    let told = |reason: &Reason| format!("as things are set it never starts: {reason}; {}", reason.fix());
+    let told =
+        |reason: &Reason| format!("as things are set it never starts: {reason}; {}", reason.lasting_fix());
     beyond.iter().map(told).collect()
 }
 

@@ -95,7 +95,8 @@ fn render(explained: &Explained, now_ms: i64) -> String {
         asks.push(plain(&explained.ask).into_owned());
     }
     if let Some(position) = explained.position {
-        asks.push(format!("{} in line", ordinal(position)));
+        let whose = if explained.members_before > 0 { "its array " } else { "" };
+        asks.push(format!("{whose}{} in line", ordinal(position)));
     }
     if let Some(submitted) = explained.submitted_ms {
         asks.push(format!("submitted {} ago", ago(submitted, now_ms)));
@@ -104,6 +105,9 @@ fn render(explained: &Explained, now_ms: i64) -> String {
         // For a job that is over, the answer does not say what it asked for.
         let label = if explained.ask.is_empty() { "was" } else { "asks" };
         text += &labelled(label, &asks.join(", "));
+    }
+    if let Some(next) = &explained.next_member {
+        text += &labelled("array", &before_it(explained.members_before, next));
     }
     text += &blockers(&explained.blockers, &explained.job);
     // If only one thing keeps the job back, removing that also starts it.
@@ -225,7 +229,7 @@ fn headline(explained: &Explained) -> String {
 /// Whether the settings of its queue or its user keep a job from ever starting: the pool may well have room for it. A budget counts
 /// only where it is zero; one that is used up renews.
 fn is_beyond_settings(blockers: &[divvy_api::Blocker]) -> bool {
-    let of_settings = ["DV-QUEUE-LIMIT", "DV-USER-LIMIT", "DV-OVER-QUOTA"];
+    let of_settings = ["DV-QUEUE-LIMIT", "DV-USER-LIMIT", "DV-OVER-QUOTA", "DV-BORROW-LIMIT", "DV-NOT-LENT"];
     let is_nothing = |change: &serde_json::Value| change["kind"] == "raise_budget" && change["from"] == 0;
     blockers.iter().any(|blocker| {
         let mut changes = blocker.ways.iter().flat_map(|way| &way.changes);
@@ -263,8 +267,19 @@ fn way(way: &Way, job: &str) -> String {
     // A trial has no job number, and a pod's priority is set where the pod is made.
     let number = job.split('_').next().filter(|number| number.parse::<u64>().is_ok());
     let set = way.changes.iter().find(is_priority).zip(number);
-    let set = set.map(|(change, number)| format!(" (divvy set {number} --priority {})", change["to"]));
+    // The members of an array have one priority.
+    let whole = if job.contains('_') { ", which sets that of its whole array" } else { "" };
+    let set = set.map(|(change, number)| format!(" (divvy set {number} --priority {}{whole})", change["to"]));
     format!("{who}{}{}{until}", plain(&way.text), set.unwrap_or_default())
+}
+
+/// `3 members go before it; for the next of them, 2_2:`
+fn before_it(members: u64, next: &str) -> String {
+    let next = plain(next);
+    match members {
+        1 => format!("1 member goes before it; for that one, {next}:"),
+        _ => format!("{members} members go before it; for the next of them, {next}:"),
+    }
 }
 
 /// `gave up 2 tasks to job 9 (order) 5m02s ago, and runs on`
@@ -459,6 +474,37 @@ mod tests {
         };
         assert!(never(0).ends_with("as things are set it never starts\n"));
         assert!(never(1000).ends_with("the pool as it is can never run it\n"));
+    }
+
+    #[test]
+    fn a_job_beyond_what_is_lent_never_starts_as_things_are_set() {
+        let mut one = explained();
+        one.verdict = Verdict::NoFit;
+        for code in ["DV-BORROW-LIMIT", "DV-NOT-LENT"] {
+            one.blockers[0].code = code.into();
+            assert!(headline(&one).ends_with("as things are set it never starts\n"), "{code}");
+        }
+    }
+
+    #[test]
+    fn a_member_behind_others_of_its_array_is_told_whom_the_answer_is_about() {
+        let priority = serde_json::json!({"kind": "prioritise", "to": 1});
+        let mut one = Explained { job: "2_5".into(), ..explained() };
+        (one.members_before, one.next_member) = (3, Some("2_2".into()));
+        one.blockers.truncate(1);
+        one.blockers[0].ways = serde_json::from_value(serde_json::json!([
+            {"who": "user", "text": "priority 1 for it", "changes": [priority]},
+        ]))
+        .unwrap();
+        one.funnel.clear();
+        expect![[r#"
+            2_5 (ft) is pending: it starts when something ends
+              asks   4 × h100, queue vision, its array 2nd in line, submitted 2m05s ago
+              array  3 members go before it; for the next of them, 2_2:
+              why    DV-OVER-LIMIT  queue vision has 30 of 32 GPUs
+              fix    priority 1 for it (divvy set 2 --priority 1, which sets that of its whole array)
+        "#]]
+        .assert_eq(&render(&one, 125_000));
     }
 
     #[test]

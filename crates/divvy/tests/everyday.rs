@@ -508,6 +508,15 @@ fn all_pages_are_listed_in_json_and_people_are_told_that_there_is_more() {
 }
 
 #[test]
+fn a_log_folder_that_is_not_there_is_named_with_the_reason_and_the_cure() {
+    let pool = Pool::start();
+    let said = pool.say("run -d --log logs/%x-%j.out -- true");
+    let folder = pool.work().canonicalize().unwrap().join("logs");
+    assert!(said.code == 0 && said.err.contains("No such file or directory"), "{said:?}");
+    assert!(said.err.contains(&format!("`mkdir {}` before you submit", folder.display())), "{said:?}");
+}
+
+#[test]
 fn people_who_look_back_see_the_newest_at_the_bottom() {
     let pool = Pool::start();
     for _ in 0..3 {

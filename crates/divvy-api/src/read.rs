@@ -7,6 +7,8 @@ use serde_saphyr::DuplicateKeyPolicy;
 
 use crate::types::{JobFile, Problem, ProblemCode};
 
+mod misread;
+
 /// The longest job file, in bytes: far above what people write, far below what hurts.
 pub const LONGEST_JOB_FILE_BYTES: usize = 1 << 20;
 
@@ -57,7 +59,7 @@ pub fn job_file(text: &str) -> Result<JobFile, TextError> {
     if text.lines().all(|line| line.trim().is_empty() || line.trim_start().starts_with('#')) {
         return Err(plain("it is empty: write at least `command: …`".into()));
     }
-    serde_saphyr::from_str_with_options(text, strict()).map_err(|error| from_yaml(&error))
+    serde_saphyr::from_str_with_options(text, strict()).map_err(|error| from_yaml(&error, text))
 }
 
 /// Limits that refuse alias bombs and deep nesting long before they cost anything.
@@ -78,7 +80,7 @@ fn strict() -> serde_saphyr::Options {
     }
 }
 
-fn from_yaml(error: &serde_saphyr::Error) -> TextError {
+fn from_yaml(error: &serde_saphyr::Error, text: &str) -> TextError {
     use serde_saphyr::Error as E;
     let (line, column) = error.location().map_or((0, 0), |at| (at.line(), at.column()));
     let mut read = TextError { what: String::new(), nearest: None, field: None, line, column };
@@ -91,7 +93,7 @@ fn from_yaml(error: &serde_saphyr::Error) -> TextError {
         E::DuplicateMappingKey { key: Some(key), .. } => {
             read.what = format!("the key {key:?} is there twice")
         }
-        other => read.what = without_place(&other.to_string()),
+        other => read.what = misread::told(other, misread::key_before(text, line, column)),
     }
     read
 }
@@ -175,6 +177,32 @@ mod tests {
         assert!(job_file("command: a\n---\ncommand: b\n").is_err());
         assert!(job_file("- a\n- b\n").is_err());
         assert!(job_file("just text").is_err());
+    }
+
+    #[test]
+    fn a_value_of_the_wrong_form_is_told_with_its_key_and_an_example() {
+        for (text, said) in [
+            ("env: {C: null}", "line 2, column 10: C: there is no value: write '' for an empty text"),
+            (
+                "max_restarts: -1",
+                "line 2, column 15: max_restarts: a whole number from 0 to 4294967295 is expected, as in max_restarts: 3",
+            ),
+            (
+                "checkpoint: USR1",
+                "checkpoint: keys with their values are expected, as in checkpoint: {notice: USR1, grace: 60s}",
+            ),
+            (
+                "stop:\n  TERM",
+                "stop: keys with their values are expected, as in stop: {signal: TERM, grace: 30s}",
+            ),
+            ("hold: maybe", "hold: true or false is expected"),
+            ("args: hi", "args: a list is expected, as in args: [--epochs, \"10\"]"),
+            ("roles: [{tasks: 2, spread: {most: 1}}]", "spread: over is missing: write it, as in over: rack"),
+            ("---\ncommand: b", "there are two jobs in it"),
+        ] {
+            let error = wrong(&format!("command: a\n{text}\n"));
+            assert!(error.contains(said), "{text:?}: {error}");
+        }
     }
 
     #[test]

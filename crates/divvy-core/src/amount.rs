@@ -176,6 +176,39 @@ impl FromStr for Bytes {
     }
 }
 
+/// Bytes of memory that a job asks for. A number without a unit is a size only from 1 MiB on: who writes 16 means 16G.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct MemorySize(pub i64);
+
+/// What is wrong with a text that should have been a size of memory.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotMemorySize {
+    /// It would be a few bytes.
+    #[error("{0:?} has no unit: write 16G (10⁹ bytes) or 16Gi (2³⁰ bytes)")]
+    NoUnit(String),
+    /// It cannot be read.
+    #[error(transparent)]
+    NotBytes(#[from] NotBytes),
+}
+
+/// The least size that is taken without a unit, in bytes.
+const LEAST_WITHOUT_UNIT_BYTES: i64 = 1 << 20;
+
+impl FromStr for MemorySize {
+    type Err = NotMemorySize;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let Bytes(bytes) = text.parse()?;
+        let number = text.trim();
+        let has_unit = number.ends_with(|c: char| c.is_ascii_alphabetic());
+        // Nothing needs no unit.
+        if has_unit || number == "0" || bytes >= LEAST_WITHOUT_UNIT_BYTES {
+            return Ok(Self(bytes));
+        }
+        Err(NotMemorySize::NoUnit(number.chars().take(40).collect()))
+    }
+}
+
 /// A decimal number times a scale, exact to the unit (what is below is cut off); `None` if unreadable or too large.
 pub(crate) fn scaled(number: &str, scale: i64) -> Option<i64> {
     let (integer, fraction) = number.split_once('.').unwrap_or((number, ""));
@@ -261,6 +294,19 @@ mod tests {
         for text in ["", "G", "-1G", "1GG", "1e3", "99999999999999T", "1.2.3G", "4 0G"] {
             assert!(text.parse::<Bytes>().is_err(), "{text:?}");
         }
+    }
+
+    #[test]
+    fn a_size_of_a_few_bytes_is_taken_for_one_without_its_unit() {
+        for (text, bytes) in
+            [("16G", 16_000_000_000), ("64000000000", 64_000_000_000), ("512Ki", 1 << 19), ("0", 0)]
+        {
+            assert_eq!(text.parse::<MemorySize>(), Ok(MemorySize(bytes)), "{text}");
+        }
+        let wrong = |text: &str| text.parse::<MemorySize>().unwrap_err().to_string();
+        assert_eq!(wrong(" 16 "), "\"16\" has no unit: write 16G (10⁹ bytes) or 16Gi (2³⁰ bytes)");
+        assert!(wrong("0.5").contains("no unit") && wrong("40960").contains("no unit"));
+        assert!(wrong("big").contains("not an amount of memory"));
     }
 
     #[test]

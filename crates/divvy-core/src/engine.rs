@@ -125,6 +125,13 @@ pub enum EndedHow {
     NodeReboot,
 }
 
+impl EndedHow {
+    /// Whether it is a failure: anything but an exit with 0.
+    pub fn is_failure(&self) -> bool {
+        !matches!(self, EndedHow::Exited(0))
+    }
+}
+
 impl Default for EndedHow {
     fn default() -> Self {
         EndedHow::Exited(0)

@@ -71,11 +71,10 @@ pub(crate) fn can_enter(owner: &Owner, directory: &Path) -> io::Result<()> {
     })
 }
 
-/// Returns whether the user can make files in a directory.
-pub(crate) fn can_write(owner: &Owner, directory: &Path) -> bool {
+/// Says whether the user can make files in a directory, and if not, why.
+pub(crate) fn can_write(owner: &Owner, directory: &Path) -> io::Result<()> {
     use rustix::fs::{Access, AtFlags, CWD, accessat};
     as_user(owner, || Ok(accessat(CWD, directory, Access::WRITE_OK | Access::EXEC_OK, AtFlags::EACCESS)?))
-        .is_ok()
 }
 
 /// Returns whether there is something at the path that the user can write to.
@@ -118,15 +117,18 @@ mod tests {
             open(&nobody(), &closed.join("secret")).unwrap_err().kind(),
             io::ErrorKind::PermissionDenied
         );
-        assert!(!can_write(&nobody(), dir.path()));
+        assert!(can_write(&nobody(), dir.path()).is_err());
         assert!(!can_write_to(&nobody(), &dir.path().join("absent")));
-        assert!(!can_write(&nobody(), Path::new("/dev")) && can_write_to(&nobody(), Path::new("/dev/null")));
+        assert!(
+            can_write(&nobody(), Path::new("/dev")).is_err()
+                && can_write_to(&nobody(), Path::new("/dev/null"))
+        );
         can_enter(&nobody(), dir.path()).unwrap();
         // And back again: root still can.
         fs::read(closed.join("secret")).unwrap();
         let root = Owner { name: "root".into(), uid: 0, gid: 0, groups: vec![0] };
         can_enter(&root, &closed).unwrap();
-        assert!(can_write(&root, &closed));
+        assert!(can_write(&root, &closed).is_ok());
     }
 
     #[test]

@@ -135,6 +135,8 @@ pub struct Started {
     pub source: String,
     /// How many GPUs of each model there are.
     pub gpus: BTreeMap<String, u32>,
+    /// How many GPUs the pool knows that are no longer there.
+    pub missing: u32,
     /// Which users it serves.
     pub serves: String,
     /// Warnings to show.
@@ -161,6 +163,11 @@ impl fmt::Display for Started {
             (_, "") => writeln!(f, "GPUs   none: jobs get cores and memory only")?,
             ("pretend", _) => writeln!(f, "GPUs   {models}, PRETENDED")?,
             _ => writeln!(f, "GPUs   {models}")?,
+        }
+        match self.missing {
+            0 => {}
+            1 => writeln!(f, "       1 more is known and missing: see `divvy gpus`")?,
+            missing => writeln!(f, "       {missing} more are known and missing: see `divvy gpus`")?,
         }
         write!(f, "users  {}", self.serves)?;
         self.warnings.iter().try_for_each(|warning| write!(f, "\n!      {warning}"))
@@ -328,9 +335,15 @@ fn warnings(lost: Option<Lost>, latest: &divvy_engine::local::Latest, only: Opti
 fn started(pool: &Pool) -> Started {
     let (settings, latest) = (&pool.settings, pool.telemetry.latest());
     let controller = pool.controller.blocking_read();
-    let mut gpus: BTreeMap<String, u32> = BTreeMap::new();
+    let is_there = |gpu: &divvy_api::Gpu| {
+        latest.machine.as_ref().is_none_or(|machine| machine.devices.iter().any(|seen| seen.uuid == gpu.uuid))
+    };
+    let (mut gpus, mut missing): (BTreeMap<String, u32>, u32) = (BTreeMap::new(), 0);
     for gpu in crate::wire::device::all(controller.state(), &latest) {
-        *gpus.entry(gpu.model).or_default() += 1;
+        match is_there(&gpu) {
+            true => *gpus.entry(gpu.model).or_default() += 1,
+            false => missing += 1,
+        }
     }
     let serves = match &settings.only {
         None => "everybody; jobs run as whoever submits them; root and the group divvy administer".into(),
@@ -342,6 +355,7 @@ fn started(pool: &Pool) -> Started {
         pid: std::process::id(),
         source: settings.source.clone(),
         gpus,
+        missing,
         serves,
         warnings: settings.warnings.clone(),
     }

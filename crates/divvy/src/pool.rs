@@ -91,18 +91,22 @@ pub(crate) async fn newest_jobs(
     limit: u64,
 ) -> Result<(Vec<Box<RawValue>>, bool), Failure> {
     let query = JobsQuery { newest: true, ..query.clone() };
-    let (mut rows, more) = jobs(client, &query, Some(limit)).await?;
-    let falls = match (rows.first(), rows.last()) {
-        (Some(first), Some(last)) => order(first) >= order(last),
-        _ => true,
-    };
-    if more && !falls {
+    // Two rows at least: a single one does not show in which order the daemon lists.
+    let (mut rows, mut more) = jobs(client, &query, Some(limit.max(2))).await?;
+    if more && !begins_with_the_newest(&rows) {
         // A daemon that does not know `newest` begins with the oldest job: then all jobs are requested.
         rows = jobs(client, &JobsQuery { newest: false, ..query }, None).await?.0;
-        rows.drain(..rows.len().saturating_sub(usize::try_from(limit).unwrap_or(usize::MAX)));
     }
     rows.sort_by_key(|row| order(row));
+    let surplus = rows.len().saturating_sub(usize::try_from(limit).unwrap_or(usize::MAX));
+    more |= surplus > 0;
+    rows.drain(..surplus);
     Ok((rows, more))
+}
+
+/// Whether the rows show that the daemon lists the newest job first. Fewer than two do not show it.
+fn begins_with_the_newest(rows: &[Box<RawValue>]) -> bool {
+    matches!(rows, [first, .., last] if order(first) >= order(last))
 }
 
 /// The sort key of a job: jobs in the order of submission, members of an array by index.
@@ -164,5 +168,23 @@ pub(crate) async fn reconnect(client: &mut Client) -> Result<(), Failure> {
             Err(_) => tokio::time::sleep(pause).await,
         }
         pause = (pause * 2).min(Duration::from_secs(1));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_single_row_does_not_show_in_which_order_a_daemon_lists() {
+        let rows = |ids: &[&str]| -> Vec<Box<RawValue>> {
+            ids.iter().map(|id| RawValue::from_string(format!(r#"{{"id":"{id}"}}"#)).unwrap()).collect()
+        };
+        assert!(
+            begins_with_the_newest(&rows(&["3", "2"]))
+                && begins_with_the_newest(&rows(&["10_2", "10_1", "9"]))
+        );
+        assert!(!begins_with_the_newest(&rows(&["2", "3"])));
+        assert!(!begins_with_the_newest(&rows(&["3"])) && !begins_with_the_newest(&rows(&[])));
     }
 }

@@ -211,6 +211,18 @@ fn a_gang_starts_whole_with_ranks_and_a_place_to_meet() {
 }
 
 #[test]
+fn an_attached_gang_says_which_other_task_failed_and_how_to_read_it() {
+    let pool = Pool::start();
+    let script = "if [ $RANK = 1 ]; then echo 'no such file' ; exit 3; fi; exec sleep 1000";
+    let said = pool.divvy(["run", "--tasks", "2", "-g", "1", "--", "sh", "-c", script]);
+    assert_eq!((said.code, said.out.as_str()), (3, ""), "{said:?}");
+    assert!(said.err.contains("task 1 failed: divvy logs --task 1 1\n"), "{said:?}");
+    assert_eq!(pool.say("logs --task 1 1").ok(), "no such file");
+    let alone = pool.divvy(["run", "--", "sh", "-c", "exit 3"]);
+    assert!(alone.code == 3 && !alone.err.contains("task"), "{alone:?}");
+}
+
+#[test]
 fn a_job_file_runs_roles_with_their_environment_and_its_mistakes_are_located() {
     let pool = Pool::start();
     let file = pool.work().join("job.yaml");
@@ -355,6 +367,19 @@ fn listings_have_their_fixed_keys_in_json_and_a_head_in_csv() {
     has_keys(&shown, "id state exit_code attempts isolation");
     let usage = pool.say("history --by user,queue -o json").json();
     has_keys(&usage[0], "user queue jobs gpu_hours");
+    let heads = |keys: &str| {
+        let table = pool.say(&format!("history --by {keys}"));
+        table.ok().lines().next().unwrap().split_whitespace().take(3).map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(heads("queue,user,queue"), ["QUEUE", "USER", "JOBS"]);
+    assert_eq!(heads("state,day"), ["STATE", "DAY", "JOBS"]);
+    // These clocks are 26 hours apart, and so are on different days at every moment.
+    let day = |zone: &str| {
+        let asked = pool.command().args(["history", "--by", "day", "-o", "json"]).env("TZ", zone).output();
+        Said::from(asked.unwrap()).json()[0]["day"].as_str().unwrap().to_owned()
+    };
+    assert!(day("<+14>-14") > day("<-12>12"));
+    assert!(pool.say("history --by day,user -o csv").ok().starts_with("day,user,jobs,attempts,"));
 }
 
 #[test]
@@ -508,6 +533,23 @@ fn all_pages_are_listed_in_json_and_people_are_told_that_there_is_more() {
 }
 
 #[test]
+fn a_pool_that_comes_up_with_fewer_gpus_says_that_the_others_are_missing() {
+    let pool = Pool::start();
+    assert_eq!(pool.say("down").code, 0);
+    let up = pool.say("up --detach --gpus pretend:4xH100");
+    assert!(up.err.contains("GPUs   4 × h100, PRETENDED\n       4 more are known and missing"), "{up:?}");
+}
+
+#[test]
+fn a_log_folder_that_is_not_there_is_named_with_the_reason_and_the_cure() {
+    let pool = Pool::start();
+    let said = pool.say("run -d --log logs/%x-%j.out -- true");
+    let folder = pool.work().canonicalize().unwrap().join("logs");
+    assert!(said.code == 0 && said.err.contains("No such file or directory"), "{said:?}");
+    assert!(said.err.contains(&format!("`mkdir {}` before you submit", folder.display())), "{said:?}");
+}
+
+#[test]
 fn people_who_look_back_see_the_newest_at_the_bottom() {
     let pool = Pool::start();
     for _ in 0..3 {
@@ -517,6 +559,12 @@ fn people_who_look_back_see_the_newest_at_the_bottom() {
         said.json().as_array().unwrap().iter().map(|row| row["id"].as_str().unwrap().to_owned()).collect()
     };
     assert_eq!(ids(&pool.say("ps -a --limit 2 -o json")), ["2", "3"]);
+    assert_eq!(ids(&pool.say("ps -a -n 1 -o json")), ["3"]);
+    let one = pool.say("ps -a -n 1");
+    assert!(
+        one.err.contains("there are more") && one.ok().lines().last().unwrap().starts_with('3'),
+        "{one:?}"
+    );
     assert_eq!(ids(&pool.say("ps -a -o json")), ["1", "2", "3"]);
     let table = pool.say("ps -a --limit 2");
     assert!(

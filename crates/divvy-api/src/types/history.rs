@@ -14,6 +14,8 @@ pub struct HistoryQuery {
     pub until: Option<i64>,
     /// What to group by, separated by commas: `user`, `queue`, `project`, `kind`, `name`, `state`, `day`; one row if unsaid.
     pub by: Option<String>,
+    /// By how many minutes the clock that days go by is ahead of UTC, at most 1,080 either way; 0 if unsaid.
+    pub utc_offset_minutes: Option<i64>,
 }
 
 /// What one group used. Parts of attempts outside the time asked for do not count.
@@ -35,13 +37,13 @@ pub struct Usage {
     /// The job's name, if grouped by it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// The state that jobs ended in, if grouped by it.
+    /// The state that jobs ended in, if grouped by it; `open` for jobs that are not over.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,
-    /// The day (UTC) on which attempts started, if grouped by it: `2026-11-21`.
+    /// The day on which attempts started, if grouped by it: `2026-11-21`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub day: Option<String>,
-    /// Jobs.
+    /// Jobs: each counts once, in the group of its first run in the time asked for.
     pub jobs: u64,
     /// Their runs.
     pub attempts: u64,

@@ -476,6 +476,9 @@ pub struct Waited {
     /// The signal that ended it.
     #[serde(default)]
     pub signal: Option<i32>,
+    /// The rank of the task that failed first; null if none did, and for an array as a whole.
+    #[serde(default)]
+    pub failed_task: Option<u32>,
     /// How it ended.
     #[serde(default)]
     pub last_end: Option<LastEnd>,

@@ -82,6 +82,7 @@ fn attempt(state: &State, job: &Job, (id, run): (JobId, &Run), ending: Ending) -
         time_limit_ms: spec.time_limit.map(|limit| limit.0),
         state: ending.becomes,
         exit_code: ending.exit_code,
+        failed_task: failed_task(run),
         end: ending.end.clone(),
         gpus,
         gpu_milli,
@@ -99,6 +100,13 @@ fn attempt(state: &State, job: &Job, (id, run): (JobId, &Run), ending: Ending) -
         outputs: outputs(spec, run),
         isolation: run.isolation.clone(),
     }
+}
+
+/// The task whose failure ended the attempt: ends are kept in the order in which they were seen.
+fn failed_task(run: &Run) -> Option<u32> {
+    let told_to_stop = run.stopping.as_ref().is_some_and(|stopping| stopping.cause != Cause::BrokenGang);
+    let mut failed = run.over.iter().filter(|(_, end)| !told_to_stop && end.how.is_failure());
+    failed.next().map(|(rank, _)| *rank)
 }
 
 /// When an attempt began: if that was seen only once it was over, as long before its end as it ran.

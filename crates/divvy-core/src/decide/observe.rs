@@ -186,7 +186,7 @@ fn end_events(state: &State, id: AllocationId, held: &Allocation, end: &TaskEnd)
         let over = run.over.iter().map(|(_, end)| end).chain((!goes).then_some(end));
         let last = ended_at.map(|last| over.clone().map(|end| end.at).fold(last, Time::max));
         events.push(attempt_end((held.job, job, run), over, last));
-    } else if !goes && failed(&end.how) && run.stopping.is_none() {
+    } else if !goes && end.how.is_failure() && run.stopping.is_none() {
         events.push(Event::Stopping {
             job: held.job,
             cause: Cause::BrokenGang,
@@ -265,10 +265,6 @@ fn locked_device(state: &State, how: &EndedHow) -> Option<Event> {
     })
 }
 
-fn failed(how: &EndedHow) -> bool {
-    !matches!(how, EndedHow::Exited(0))
-}
-
 /// The exit code that a shell would show for it.
 fn exit_code(how: &EndedHow) -> i32 {
     match how {
@@ -287,7 +283,7 @@ fn attempt_end<'a>(
     ended_at: Option<Time>,
 ) -> Event {
     // The first to fail, in time; what was stopped only because of it comes later.
-    let first = over.find(|end| failed(&end.how));
+    let first = over.find(|end| end.how.is_failure());
     let code = first.map_or(0, |end| exit_code(&end.how));
     let saved = job.spec.checkpoint.is_some() && code == RUN_ME_AGAIN;
     let own = match first {
@@ -323,7 +319,7 @@ fn attempt_end<'a>(
 fn cause_of(how: &EndedHow, usage: &Usage) -> (Cause, Option<i32>, Option<String>) {
     let words = |bytes: i64| crate::amount::Bytes(bytes).to_string();
     match how {
-        _ if failed(how) && usage.xid.is_some() => {
+        _ if how.is_failure() && usage.xid.is_some() => {
             (Cause::DeviceFault, None, usage.xid.map(|xid| format!("Xid {xid}")))
         }
         EndedHow::Exited(code) if *code != 0 && usage.out_of_gpu_memory => {

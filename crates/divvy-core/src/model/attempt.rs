@@ -46,6 +46,9 @@ pub struct Attempt {
     pub state: JobState,
     /// The exit code of the first task to fail, else 0; `None` if none ran.
     pub exit_code: Option<i32>,
+    /// The rank of the task that failed first; `None` if none did, or if it was told to stop before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failed_task: Option<u32>,
     /// Why it ended.
     pub end: LastEnd,
     /// Whole devices that the job asked for.

@@ -132,19 +132,29 @@ fn settle_output(spec: &mut JobSpec, owner: &Owner) -> Vec<String> {
             .map(|parent| parent.to_string_lossy().into_owned())
             .unwrap_or_default();
         // A directory with a placeholder in its name is checked once the name is complete.
-        let is_kept_out = || !guise::can_write(owner, std::path::Path::new(&parent));
+        let kept_out = || guise::can_write(owner, std::path::Path::new(&parent)).err();
         // What exists already, such as /dev/null, need not be made.
         let is_there = || guise::can_write_to(owner, std::path::Path::new(path));
-        if !parent.contains('%') && is_kept_out() && !is_there() {
+        if parent.contains('%') {
+            return;
+        }
+        if let Some(error) = kept_out().filter(|_| !is_there()) {
             if notices.is_empty() {
-                notices.push(format!(
-                    "{parent} cannot be written: the output is kept by the pool (`divvy logs`)"
-                ));
+                notices.push(kept(&parent, &error));
             }
             process.output = Output::Kept;
         }
     });
     notices
+}
+
+/// Says why output is kept, and how it gets to where it was wanted.
+fn kept(directory: &str, error: &std::io::Error) -> String {
+    let cure = match error.kind() {
+        std::io::ErrorKind::NotFound => format!("; to have it there, `mkdir {directory}` before you submit"),
+        _ => String::new(),
+    };
+    format!("{directory} cannot be written: {error}. The output is kept by the pool (`divvy logs`){cure}")
 }
 
 fn for_each_role(group: &mut Group, act: &mut impl FnMut(&mut Work)) {

@@ -66,6 +66,7 @@ pub(super) async fn look(pool: &Arc<Pool>, id: JobId) -> Result<Waited, Refused>
             ended: false,
             exit_code: None,
             signal: None,
+            failed_task: None,
             last_end: None,
         });
     }
@@ -79,7 +80,9 @@ pub(super) async fn look(pool: &Arc<Pool>, id: JobId) -> Result<Waited, Refused>
     let last = attempts.last().filter(|attempt| attempt.state.is_ended());
     match (last, failed) {
         (Some(last), _) => Ok(row::waited(id, last)),
-        (None, Some(failed)) if id.member.is_none() => Ok(row::waited(id, &failed)),
+        (None, Some(failed)) if id.member.is_none() => {
+            Ok(Waited { failed_task: None, ..row::waited(id, &failed) })
+        }
         (None, None) if id.member.is_none() && count > 0 => {
             let state = row::job_state(JobState::Completed);
             Ok(Waited {
@@ -88,6 +91,7 @@ pub(super) async fn look(pool: &Arc<Pool>, id: JobId) -> Result<Waited, Refused>
                 ended: true,
                 exit_code: Some(0),
                 signal: None,
+                failed_task: None,
                 last_end: None,
             })
         }

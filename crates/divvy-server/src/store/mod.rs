@@ -44,7 +44,8 @@ pub(crate) use attempts::kind_name;
 pub use error::StoreError;
 pub use reader::Reader;
 pub use settings::InForce;
-pub use usage::{GroupBy, Sums, Window};
+pub(crate) use usage::OPEN;
+pub use usage::{GroupBy, Grouping, Sums, Window};
 
 /// The writing end of the log.
 #[derive(Debug)]

@@ -15,7 +15,7 @@ use super::attempts::{self, EndedJobs, sql_number};
 use super::chain::Link;
 use super::error::StoreError;
 use super::settings::{Changes, InForce};
-use super::usage::{self, GroupBy, Sums, Window};
+use super::usage::{self, Grouping, Sums, Window};
 use super::{schema, submissions, walk};
 
 /// How many idle connections are kept: more readers than cores at once gain nothing.
@@ -145,8 +145,8 @@ impl Reader {
     }
 
     /// Returns the usage within a window, by groups, of attempts that are over.
-    pub fn usage(&self, window: Window, by: &[GroupBy]) -> Result<Vec<(Vec<String>, Sums)>, StoreError> {
-        self.with(|db| usage::sums(db, window, by))
+    pub fn usage(&self, window: Window, grouping: &Grouping) -> Result<Vec<(Vec<String>, Sums)>, StoreError> {
+        self.with(|db| usage::sums(db, window, grouping))
     }
 
     /// Closes the idle connections: the writer cleans up when it is the last to close.

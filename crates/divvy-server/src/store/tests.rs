@@ -391,6 +391,34 @@ fn a_full_disk_refuses_commits_keeps_what_is_there_and_recovers() {
     assert_eq!((lost, store.position().0), (None, position.0 + 1));
 }
 
+fn by(keys: &[GroupBy]) -> Grouping {
+    Grouping { by: keys.to_owned(), utc_offset_ms: 0 }
+}
+
+#[test]
+fn a_job_that_was_run_again_counts_once_in_history_and_under_the_state_it_ended_in() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut store, _) = Store::open(dir.path()).unwrap();
+    let hour = 3_600_000;
+    let mut rows =
+        vec![attempt(1, JobState::Pending, 0, hour), attempt(1, JobState::Completed, 25 * hour, 26 * hour)];
+    rows[1].attempt = 2;
+    rows.push(attempt(2, JobState::Pending, 0, 2 * hour));
+    store.append_with(&commits(1)[0], &rows).unwrap();
+    let reader = Reader::new(dir.path());
+    let groups = |grouping: Grouping, since: i64| -> Vec<_> {
+        let window = Window { since: Time(since), until: Time(i64::MAX) };
+        let rows = reader.usage(window, &grouping).unwrap();
+        rows.into_iter().map(|(keys, sums)| (keys.join(" "), sums.jobs, sums.attempts)).collect()
+    };
+    let row = |key: &str, jobs, attempts| (key.to_owned(), jobs, attempts);
+    assert_eq!(groups(by(&[GroupBy::State]), 0), [row("completed", 1, 2), row("open", 1, 1)]);
+    assert_eq!(groups(by(&[GroupBy::Day]), 0), [row("1970-01-01", 2, 2), row("1970-01-02", 0, 1)]);
+    assert_eq!(groups(by(&[GroupBy::Day]), 3 * hour), [row("1970-01-02", 1, 1)]);
+    let west = Grouping { utc_offset_ms: -2 * hour, ..by(&[GroupBy::Day, GroupBy::User]) };
+    assert_eq!(groups(west, 3 * hour), [row("1970-01-01 ben", 1, 1)]);
+}
+
 #[test]
 fn history_lists_ended_jobs_by_id_and_sums_what_lies_in_the_window() {
     let dir = tempfile::tempdir().unwrap();
@@ -407,13 +435,14 @@ fn history_lists_ended_jobs_by_id_and_sums_what_lies_in_the_window() {
         .unwrap();
     assert_eq!(page.iter().map(|attempt| attempt.job.number).collect::<Vec<_>>(), [4]);
     let half = Window { since: Time(hour / 2), until: Time(i64::MAX) };
-    let sums = reader.usage(half, &[GroupBy::User]).unwrap();
+    let sums = reader.usage(half, &by(&[GroupBy::User])).unwrap();
     let hours: Vec<_> =
         sums.iter().map(|(key, sums)| (key[0].as_str(), sums.jobs, sums.held_milli_ms / 3.6e9)).collect();
     assert_eq!(hours, [("ana", 3, 1.5), ("ben", 3, 1.5)]);
-    assert_eq!(reader.usage(half, &[]).unwrap()[0].1.jobs, 6);
-    for by in GroupBy::ALL {
-        reader.usage(half, &[by]).unwrap();
+    assert_eq!(reader.usage(half, &by(&[])).unwrap()[0].1.jobs, 6);
+    for key in GroupBy::ALL {
+        let sums = reader.usage(half, &by(&[key])).unwrap();
+        assert_eq!(sums.iter().map(|(_, sums)| sums.jobs).sum::<u64>(), 6, "{key:?}");
     }
     assert!(reader.knows(3).unwrap() && !reader.knows(7).unwrap());
     assert_eq!(reader.summary(3).unwrap(), (1, None));

@@ -17,9 +17,9 @@ pub enum GroupBy {
     Kind,
     /// The job's name.
     Name,
-    /// The state after the attempt.
+    /// The state that the job ended in, or [`OPEN`].
     State,
-    /// The day (UTC) on which the attempt started.
+    /// The day on which the attempt started.
     Day,
 }
 
@@ -41,18 +41,36 @@ impl GroupBy {
         }
     }
 
-    fn expression(self) -> &'static str {
+    fn expression(self, utc_offset_ms: i64) -> String {
         match self {
-            Self::Day => "date(coalesce(started_at, ended_at) / 1000, 'unixepoch')",
-            column => column.name(),
+            Self::State => format!(
+                "coalesce((SELECT last.state FROM attempts AS last WHERE last.number = inside.number
+                    AND last.member = inside.member AND last.ended = 1), '{OPEN}')"
+            ),
+            Self::Day => {
+                format!("date((coalesce(started_at, ended_at) + {utc_offset_ms}) / 1000, 'unixepoch')")
+            }
+            column => column.name().to_owned(),
         }
     }
+}
+
+/// The group of jobs that are not over, where the groups are states.
+pub(crate) const OPEN: &str = "open";
+
+/// How history is grouped.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Grouping {
+    /// The keys, in the order asked for.
+    pub by: Vec<GroupBy>,
+    /// By how much the clock that days go by is ahead of UTC, in ms.
+    pub utc_offset_ms: i64,
 }
 
 /// What a group used within a window of time.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Sums {
-    /// Jobs (members) with an attempt in the window.
+    /// Jobs (members) whose first attempt in the window is in the group: each job counts once, however attempts are grouped.
     pub jobs: u64,
     /// Their attempts.
     pub attempts: u64,
@@ -120,19 +138,22 @@ impl Window {
 pub(crate) fn sums(
     db: &Connection,
     window: Window,
-    by: &[GroupBy],
+    grouping: &Grouping,
 ) -> rusqlite::Result<Vec<(Vec<String>, Sums)>> {
-    let keys: Vec<&str> = by.iter().map(|key| key.expression()).collect();
+    let by = &grouping.by;
+    let keys: Vec<String> = by.iter().map(|key| key.expression(grouping.utc_offset_ms)).collect();
+    let places: Vec<String> = (1..=by.len()).map(|place| place.to_string()).collect();
     let listed = if keys.is_empty() { String::new() } else { format!("{}, ", keys.join(", ")) };
     let grouped =
-        if keys.is_empty() { String::new() } else { format!("GROUP BY {0} ORDER BY {0}", keys.join(", ")) };
+        if keys.is_empty() { String::new() } else { format!("GROUP BY {0} ORDER BY {0}", places.join(", ")) };
     // `part` is the share of the attempt that lies in the window; an attempt that never ran has no length and counts as a whole.
     let sql = format!(
         "WITH inside AS (
             SELECT *, CASE WHEN started_at IS NULL OR ended_at <= started_at THEN 1.0 ELSE
-                max(0, min(ended_at, ?2) - max(started_at, ?1)) * 1.0 / (ended_at - started_at) END AS part
+                max(0, min(ended_at, ?2) - max(started_at, ?1)) * 1.0 / (ended_at - started_at) END AS part,
+                row_number() OVER (PARTITION BY number, member ORDER BY attempt) = 1 AS is_first
             FROM attempts WHERE ended_at >= ?1 AND coalesce(started_at, ended_at) < ?2)
-        SELECT {listed} count(DISTINCT number || '_' || member), count(*), coalesce(sum(state IN ('failed', 'timeout', 'lost')), 0),
+        SELECT {listed} coalesce(sum(is_first), 0), count(*), coalesce(sum(state IN ('failed', 'timeout', 'lost')), 0),
             total(held_milli_ms * part), total(watched_ms * part), total(idle_ms * part), total(busy_percent_ms * part),
             total(cpu_ms * part), coalesce(max(peak_gpu_memory_mib), 0), coalesce(max(peak_memory_bytes), 0),
             total(CASE WHEN attempt = 1 AND started_at IS NOT NULL THEN started_at - submitted_at ELSE 0 END),

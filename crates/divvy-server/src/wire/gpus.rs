@@ -1,7 +1,7 @@
 //! `gpus: h100:2`, `gpus: [h100:2, l4:4]`: the devices of a task, in one or several ways, the preferred first.
 
 use divvy_api::{Gpus, JobFile, Problem, RoleFile, Scalar};
-use divvy_core::amount::{Bandwidth, Bytes};
+use divvy_core::amount::{Bandwidth, MemorySize};
 use divvy_core::model::ask::{DeviceAsk, DeviceText, DrawAsk};
 use divvy_core::model::newer::Newer;
 use divvy_core::model::ways::{DeviceWays, unlike};
@@ -56,9 +56,9 @@ pub(super) fn ways(gpus: Option<&Gpus>, least: &Least, prefix: &str) -> Result<V
     }
     // Two names may mean one model.
     unlike(&texts).map_err(|error| bad(field, error))?;
-    let memory = least.memory.as_ref().map(|text| parsed::<Bytes>(&format!("{prefix}gpu_memory"), text));
+    let memory = least.memory.as_ref().map(|text| parsed::<MemorySize>(&format!("{prefix}gpu_memory"), text));
     let memory_mib =
-        memory.transpose()?.map(|Bytes(bytes)| u64::try_from(bytes).unwrap_or(0).div_ceil(1 << 20));
+        memory.transpose()?.map(|MemorySize(bytes)| u64::try_from(bytes).unwrap_or(0).div_ceil(1 << 20));
     let bandwidth = least.bandwidth.as_ref();
     let bandwidth = bandwidth.map(|text| parsed::<Bandwidth>(&format!("{prefix}gpu_bandwidth"), text));
     let least_gb_s = Newer(bandwidth.transpose()?.map(|Bandwidth(gb_s)| gb_s));

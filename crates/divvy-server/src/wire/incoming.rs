@@ -6,7 +6,7 @@ use std::path::{Component, Path, PathBuf};
 use divvy_api::{
     Command as CommandFile, JobFile, Problem, ProblemCode, RequeueWhen, RoleFile, Scalar, SpreadFile, Submit,
 };
-use divvy_core::amount::{Amount, Bytes, Resource};
+use divvy_core::amount::{Amount, MemorySize, Resource};
 use divvy_core::id::JobId;
 use divvy_core::model::ask::{Alternative, Ask, DeviceAsk};
 use divvy_core::model::gang::Role;
@@ -351,7 +351,7 @@ fn alternatives(job: &JobFile, role: &RoleFile, prefix: &str) -> Result<Vec<Alte
         finite.filter(|milli| *milli > 0).ok_or_else(what)
     });
     let memory_bytes = or(&role.memory, &job.memory)
-        .map(|text| parsed::<Bytes>(&field("memory"), &text).map(|bytes| bytes.0));
+        .map(|text| parsed::<MemorySize>(&field("memory"), &text).map(|size| size.0));
     let (cpu_milli, memory_bytes) = (cpu_milli.transpose()?, memory_bytes.transpose()?);
     if memory_bytes == Some(0) {
         return Err(bad(field("memory"), "nothing runs without memory: write 4G or 512Mi"));
@@ -565,15 +565,13 @@ mod tests {
             (serde_json::json!({"command": "x", "cpus": "many"}), "cpus"),
             (serde_json::json!({"command": "x", "cpus": 0}), "cpus"),
             (serde_json::json!({"command": "x", "gpu_memory": "40Gi"}), "gpu_memory"),
+            (serde_json::json!({"command": "x", "gpus": 1, "gpu_memory": 40}), "gpu_memory"),
             (serde_json::json!({"command": "x", "gpu_bandwidth": "1TB/s"}), "gpu_bandwidth"),
             (serde_json::json!({"command": "x", "gpus": 1, "gpu_bandwidth": "1000"}), "gpu_bandwidth"),
             (serde_json::json!({"command": "x", "speed": {"h100": 1}}), "speed"),
             (serde_json::json!({"command": "x", "after": ["1", "2:maybe"]}), "after[1]"),
             (serde_json::json!({"command": "x", "roles": [{"name": "a"}, {"name": "a"}]}), "roles[1].name"),
-            (
-                serde_json::json!({"command": "x", "roles": [{"name": "a", "memory": "big"}]}),
-                "roles[0].memory",
-            ),
+            (serde_json::json!({"command": "x", "roles": [{"name": "a", "memory": 64}]}), "roles[0].memory"),
             (serde_json::json!({"roles": [{"name": "a"}]}), "roles[0].command"),
             (serde_json::json!({"command": "x", "tasks": 2, "roles": [{"name": "a"}]}), "tasks"),
             (serde_json::json!({"command": "x", "tasks": 2, "max_tasks": 1}), "max_tasks"),

@@ -150,6 +150,7 @@ pub(crate) fn waited(id: JobId, attempt: &Attempt) -> api::Waited {
         ended: true,
         exit_code: attempt.exit_code,
         signal: attempt.end.signal,
+        failed_task: attempt.failed_task,
         last_end: Some(last_end(&attempt.end)),
     }
 }

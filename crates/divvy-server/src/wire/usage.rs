@@ -4,7 +4,7 @@ use divvy_api as api;
 use divvy_core::state::{Job, Run, Runs, State};
 use divvy_core::time::Time;
 
-use crate::store::{GroupBy, Sums, Window, kind_name};
+use crate::store::{GroupBy, Grouping, OPEN, Sums, Window, kind_name};
 
 /// Returns the row of one group.
 pub(crate) fn row(by: &[GroupBy], group: &[String], sums: &Sums) -> api::Usage {
@@ -44,7 +44,12 @@ fn idle_hours(sums: &Sums) -> f64 {
 }
 
 /// Returns what running attempts have used so far, within a window, by groups.
-pub(crate) fn running(state: &State, window: Window, by: &[GroupBy], now: Time) -> Vec<(Vec<String>, Sums)> {
+pub(crate) fn running(
+    state: &State,
+    window: Window,
+    grouping: &Grouping,
+    now: Time,
+) -> Vec<(Vec<String>, Sums)> {
     let mut groups: Vec<(Vec<String>, Sums)> = Vec::new();
     for job in state.jobs.values() {
         let runs: Vec<&Run> = match &job.runs {
@@ -53,7 +58,7 @@ pub(crate) fn running(state: &State, window: Window, by: &[GroupBy], now: Time) 
         };
         for run in runs.into_iter().filter(|run| run.is_active()) {
             let Some(sums) = so_far(state, (job, run), window, now) else { continue };
-            add(&mut groups, key(job, run, by), &sums);
+            add(&mut groups, key(job, run, grouping), &sums);
         }
     }
     groups
@@ -72,8 +77,8 @@ fn so_far(state: &State, (job, run): (&Job, &Run), window: Window, now: Time) ->
     let first = run.attempt == 1;
     let waited = run.started_at.filter(|_| first).map(|at| at.since(job.submitted_at).0);
     (part > 0.0).then(|| Sums {
-        // An earlier attempt of the job is in history already, and has counted it.
-        jobs: u64::from(first),
+        // An earlier attempt of the job in the window is in history, and has counted it.
+        jobs: u64::from(first || run.back_since.is_none_or(|back| back < window.since)),
         attempts: 1,
         held_milli_ms: held_milli_ms(state, run, now) as f64 * part,
         waited_ms: waited.unwrap_or(0) as f64,
@@ -82,7 +87,7 @@ fn so_far(state: &State, (job, run): (&Job, &Run), window: Window, now: Time) ->
     })
 }
 
-fn key(job: &Job, run: &Run, by: &[GroupBy]) -> Vec<String> {
+fn key(job: &Job, run: &Run, grouping: &Grouping) -> Vec<String> {
     let spec = &job.spec;
     let value = |by: &GroupBy| match by {
         GroupBy::User => job.owner.name.clone(),
@@ -90,15 +95,15 @@ fn key(job: &Job, run: &Run, by: &[GroupBy]) -> Vec<String> {
         GroupBy::Project => spec.project.clone().unwrap_or_default(),
         GroupBy::Kind => kind_name(spec.kind).to_owned(),
         GroupBy::Name => spec.name.clone(),
-        GroupBy::State => run.state.name().to_owned(),
-        GroupBy::Day => day(run.placed_at.unwrap_or_default()),
+        GroupBy::State => OPEN.to_owned(),
+        GroupBy::Day => day(run.placed_at.unwrap_or_default(), grouping.utc_offset_ms),
     };
-    by.iter().map(value).collect()
+    grouping.by.iter().map(value).collect()
 }
 
-/// Returns the day (UTC) of a moment: `2026-11-21`.
-pub(crate) fn day(at: Time) -> String {
-    let moment = jiff::Timestamp::from_millisecond(at.0).unwrap_or_default();
+/// Returns the day of a moment by a clock that is ahead of UTC: `2026-11-21`.
+fn day(at: Time, utc_offset_ms: i64) -> String {
+    let moment = jiff::Timestamp::from_millisecond(at.0.saturating_add(utc_offset_ms)).unwrap_or_default();
     moment.to_zoned(jiff::tz::TimeZone::UTC).date().to_string()
 }
 

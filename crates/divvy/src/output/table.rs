@@ -90,30 +90,39 @@ pub(crate) struct Table {
 impl Table {
     /// Writes the rows to standard output.
     pub(crate) fn print<T: Listing>(&self, format: Format) -> Result<(), Failure> {
+        self.print_with(format, T::columns(), T::PATHS)
+    }
+
+    /// Writes the rows to standard output, in other columns than the usual ones.
+    pub(crate) fn print_with<T: Listing>(
+        &self,
+        format: Format,
+        columns: Vec<Column<T>>,
+        paths: &[&str],
+    ) -> Result<(), Failure> {
         match format {
             Format::Json => Ok(write_json_array(&self.rows)?),
-            Format::Csv => write_csv(&self.rows, T::PATHS),
+            Format::Csv => write_csv(&self.rows, paths),
             Format::Table | Format::Wide => {
-                let text = self.render::<T>(&look(format))?;
+                let rows = self.rows.iter().map(|row| serde_json::from_str(row.get()));
+                let text = laid_out(&rows.collect::<Result<Vec<T>, _>>()?, columns, &look(format));
                 Ok(io::stdout().lock().write_all(text.as_bytes())?)
             }
         }
-    }
-
-    fn render<T: Listing>(&self, look: &Look) -> Result<String, Failure> {
-        let rows =
-            self.rows.iter().map(|row| serde_json::from_str(row.get())).collect::<Result<Vec<T>, _>>()?;
-        Ok(render(&rows, look))
     }
 }
 
 /// The table as text, with a line break after each row.
 pub(crate) fn render<T: Listing>(rows: &[T], look: &Look) -> String {
+    laid_out(rows, T::columns(), look)
+}
+
+fn laid_out<T: Listing>(rows: &[T], columns: Vec<Column<T>>, look: &Look) -> String {
     if rows.is_empty() {
         return format!("{}\n", T::EMPTY);
     }
     let is_shown = |column: &Column<T>| look.wide || !column.wide && rows.iter().any(column.says);
-    let columns: Vec<_> = T::columns().into_iter().filter(is_shown).collect();
+    let columns: Vec<_> = columns.into_iter().filter(is_shown).collect();
     let mut table = comfy_table::Table::new();
     table.load_style(comfy_table::presets::NOTHING).set_truncation_indicator("…");
     if look.colour {

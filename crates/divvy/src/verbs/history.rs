@@ -7,7 +7,7 @@ use jiff::{Timestamp, Zoned};
 
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::output::{Column, FormatFlag, Listing, Table, bytes, mib, span};
+use crate::output::{Column, FormatFlag, Listing, Look, Table, bytes, mib, span};
 use crate::pool::{self, Place};
 
 const EXAMPLES: &str = "\
@@ -26,7 +26,7 @@ pub(crate) struct History {
     /// Until when
     #[arg(long, value_name = "WHEN", value_parser = moment)]
     until: Option<i64>,
-    /// What to group by: user,queue,project,kind,name,state,day
+    /// What to group by, a column each: user,queue,project,kind,name,state,day
     #[arg(long, value_name = "KEYS", value_delimiter = ',', default_value = "user", value_parser = ["user", "queue", "project", "kind", "name", "state", "day"])]
     by: Vec<String>,
     #[command(flatten)]
@@ -42,13 +42,59 @@ impl History {
                 .fix("give the earlier one to --since: `divvy history --since 14d --until 7d`"));
         }
         let text = |ms: Option<i64>| ms.map(|ms| ms.to_string());
-        let query =
-            [("since", text(self.since)), ("until", text(self.until)), ("by", Some(self.by.join(",")))];
+        let query = [
+            ("since", text(self.since)),
+            ("until", text(self.until)),
+            ("by", Some(self.by.join(","))),
+            ("utc_offset_minutes", Some((Zoned::now().offset().seconds() / 60).to_string())),
+        ];
         let path = paths::with_query(paths::HISTORY, &query);
         let rows = pool::with_client(place, async |mut client| pool::rows(&mut client, &path).await)?;
-        Table { rows }.print::<Usage>(self.format.output)?;
+        let keys = keys(&self.by);
+        let columns = keys.iter().copied().map(Key::column).chain(Usage::columns()).collect();
+        let paths: Vec<&str> = keys.iter().map(|key| key.path).chain(Usage::PATHS.iter().copied()).collect();
+        Table { rows }.print_with::<Usage>(self.format.output, columns, &paths)?;
         Ok(Exit::Success)
     }
+}
+
+/// What rows can be grouped by.
+#[derive(Clone, Copy, Debug)]
+struct Key {
+    path: &'static str,
+    heading: &'static str,
+    text: fn(&Usage, &Look) -> String,
+}
+
+const KEYS: [Key; 7] = [
+    Key { path: "user", heading: "USER", text: |usage, _| named(&usage.user) },
+    Key { path: "queue", heading: "QUEUE", text: |usage, _| named(&usage.queue) },
+    Key { path: "project", heading: "PROJECT", text: |usage, _| named(&usage.project) },
+    Key { path: "kind", heading: "KIND", text: |usage, _| named(&usage.kind) },
+    Key { path: "name", heading: "NAME", text: |usage, _| named(&usage.name) },
+    Key { path: "state", heading: "STATE", text: |usage, _| named(&usage.state) },
+    Key { path: "day", heading: "DAY", text: |usage, _| named(&usage.day) },
+];
+
+impl Key {
+    fn column(self) -> Column<Usage> {
+        Column::new(self.heading, self.text)
+    }
+}
+
+/// The keys asked for, in that order, each once.
+fn keys(by: &[String]) -> Vec<Key> {
+    let mut keys: Vec<Key> = Vec::new();
+    for key in by.iter().filter_map(|word| KEYS.into_iter().find(|key| key.path == word)) {
+        if keys.iter().all(|other| other.path != key.path) {
+            keys.push(key);
+        }
+    }
+    keys
+}
+
+fn named(group: &Option<String>) -> String {
+    group.clone().filter(|name| !name.is_empty()).unwrap_or_else(|| "(none)".into())
 }
 
 /// Reads a time before now or a date, as milliseconds since 1970.
@@ -71,14 +117,8 @@ fn moment_in(text: &str, now: &Zoned) -> Result<i64, String> {
 }
 
 impl Listing for Usage {
+    /// Without the keys of the grouping, which come first.
     const PATHS: &'static [&'static str] = &[
-        "user",
-        "queue",
-        "project",
-        "kind",
-        "name",
-        "state",
-        "day",
         "jobs",
         "attempts",
         "failed",
@@ -94,7 +134,6 @@ impl Listing for Usage {
 
     fn columns() -> Vec<Column<Self>> {
         vec![
-            Column::<Self>::new("GROUP", |usage, _| group(usage)),
             Column::<Self>::new("JOBS", |usage, _| usage.jobs.to_string()).right(),
             Column::<Self>::new("RUNS", |usage, _| usage.attempts.to_string()).right().wide(),
             Column::<Self>::new("FAILED", |usage, _| usage.failed.to_string()).right(),
@@ -112,13 +151,6 @@ impl Listing for Usage {
                 .right(),
         ]
     }
-}
-
-fn group(usage: &Usage) -> String {
-    let keys =
-        [&usage.user, &usage.queue, &usage.project, &usage.kind, &usage.name, &usage.state, &usage.day];
-    let named = |key: &String| if key.is_empty() { "(none)".into() } else { key.clone() };
-    keys.into_iter().flatten().map(named).collect::<Vec<_>>().join("  ")
 }
 
 /// The part of the held hours in which the devices were idle.

@@ -101,7 +101,7 @@ mod tests {
     use divvy_api::{Cause, LastEnd};
 
     fn waited(state: JobState, exit_code: Option<i32>, signal: Option<i32>) -> Waited {
-        Waited { id: "12".into(), state, ended: true, exit_code, signal, last_end: None }
+        Waited { id: "12".into(), state, ended: true, exit_code, signal, failed_task: None, last_end: None }
     }
 
     #[test]

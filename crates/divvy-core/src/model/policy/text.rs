@@ -140,7 +140,7 @@ pub fn parse(text: &str) -> Result<Policy, BadPolicy> {
         return Err(bad);
     }
     let policy: Policy = serde_saphyr::from_str(text).map_err(|error| {
-        let (line, column, what) = misread::told(&error);
+        let (line, column, what) = misread::told(&error, text);
         BadPolicy { line, column, what }
     })?;
     match nonsense(&policy) {

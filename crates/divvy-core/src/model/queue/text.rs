@@ -138,7 +138,7 @@ impl<'de> Deserialize<'de> for Scalar {
 /// Reads the text of queues.yaml, which lists all queues of the pool.
 pub fn parse(text: &str) -> Result<Settings, BadQueues> {
     units_said(text)?;
-    let read: QueuesText = serde_saphyr::from_str(text).map_err(|error| unreadable(&error))?;
+    let read: QueuesText = serde_saphyr::from_str(text).map_err(|error| unreadable(&error, text))?;
     let (mut queues, mut places) = (Vec::new(), BTreeMap::new());
     for (path, text) in read.queues {
         let place = text.as_ref().map_or((1, 1), |text| (text.referenced.line(), text.referenced.column()));
@@ -194,7 +194,8 @@ pub fn place_of_group(text: &str, path: &str, group: &str) -> Option<(u64, u64)>
 /// say stays at its default.
 pub fn parse_policy(text: &str) -> Result<Policy, BadQueues> {
     units_said(text)?;
-    let PolicyText { policy, prices } = serde_saphyr::from_str(text).map_err(|error| unreadable(&error))?;
+    let PolicyText { policy, prices } =
+        serde_saphyr::from_str(text).map_err(|error| unreadable(&error, text))?;
     let settings = Settings { queues: Vec::new(), policy: policy.map(sound).transpose()?, prices };
     Ok(settings.policy_beside(&Policy::default()).unwrap_or_default())
 }
@@ -307,8 +308,8 @@ fn sound(policy: Spanned<Policy>) -> Result<Policy, BadQueues> {
     }
 }
 
-fn unreadable(error: &serde_saphyr::Error) -> BadQueues {
-    let (line, column, what) = misread::told(error);
+fn unreadable(error: &serde_saphyr::Error, text: &str) -> BadQueues {
+    let (line, column, what) = misread::told(error, text);
     BadQueues { line, column, what }
 }
 
@@ -486,11 +487,37 @@ mod tests {
     fn what_a_value_has_to_be_is_said_in_the_words_of_the_file() {
         for (text, said) in [
             ("", "the text ends here"),
-            ("queues: []", "keys with their values are expected"),
-            ("queues:\n  a: {weight: -1}\n", "a whole number from 0 to 4294967295 is expected"),
-            ("queues:\n  a: {priority: 1.5}\n", "a whole number from -2147483648 to"),
-            ("queues:\n  a: {submit: user:ana}\n", "a list is expected"),
-            ("queues:\n  a: {budget: 10}\n", "keys with their values are expected"),
+            ("queues: []", "queues: keys with their values are expected"),
+            (
+                "queues:\n  a: {weight: -1}\n",
+                "weight: a whole number from 0 to 4294967295 is expected, as in weight: 2",
+            ),
+            ("queues:\n  a: {priority: 1.5}\n", "priority: a whole number from -2147483648 to"),
+            (
+                "queues:\n  a: {submit: user:ana}\n",
+                "submit: a list is expected, as in submit: [user:ana, group:asr]",
+            ),
+            (
+                "queues:\n  a: {budget: 10}\n",
+                "budget: keys with their values are expected, as in budget: {gpu_hours",
+            ),
+            (
+                "queues:\n  a: {budget: {gpu_hours: 10}}\n",
+                "every is missing: write it, as in every: week",
+            ),
+            (
+                "queues:\n  a:\n    budget:\n      gpu_hours: 10\n",
+                "every is missing: write it, as in every: week",
+            ),
+            (
+                "queues:\n  a: {requeue: sometimes}\n",
+                "requeue: \"sometimes\" is not known: write one of never, lost, failure",
+            ),
+            ("queues: {a: {}}\n---\nqueues: {}\n", "a second document begins here"),
+            (
+                "queues:\n  a: {limit: [1]}\n",
+                "limit: a value of another form is expected, as in limit: {h100",
+            ),
         ] {
             let error = parse(text).unwrap_err().to_string();
             assert!(error.starts_with("line ") && error.contains(said), "{text:?}: {error}");

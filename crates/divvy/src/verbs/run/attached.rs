@@ -281,6 +281,11 @@ impl Watch {
                 end.and_then(|end| end.detail.as_ref()).map(|text| format!(": {text}")).unwrap_or_default();
             say(&format!("job {} {}: {short}{detail}", self.id, waited.state));
         }
+        // The output that was streamed is that of task 0.
+        if let Some(task) = waited.failed_task.filter(|task| *task > 0 && waited.state != JobState::Completed)
+        {
+            say(&format!("task {task} failed: divvy logs --task {task} {}", self.id));
+        }
         match (self.cancelled, &waited.state, waited.exit_code, waited.signal) {
             (Some(told), JobState::Cancelled, None, None) => told.exit(),
             _ => exit_of(waited),

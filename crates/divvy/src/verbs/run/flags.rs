@@ -121,7 +121,7 @@ pub(crate) struct Run {
     /// A file of variables
     #[arg(long, value_name = "FILE", help_heading = "How it runs")]
     env_file: Option<String>,
-    /// The file for its output: %j job, %A array, %a member, %x name, %u user
+    /// The file for its output: %j job, %A array, %a member, %x name, %u user, %t task
     #[arg(long, value_name = "PATH", help_heading = "How it runs")]
     log: Option<String>,
     /// The signal that announces a stop

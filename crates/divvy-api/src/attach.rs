@@ -151,6 +151,7 @@ mod tests {
                 exit_code: Some(0),
                 signal: None,
                 last_end: None,
+                failed_task: None,
             }),
         ]
     }

@@ -501,10 +501,7 @@ mod tests {
                 "queues:\n  a: {budget: 10}\n",
                 "budget: keys with their values are expected, as in budget: {gpu_hours",
             ),
-            (
-                "queues:\n  a: {budget: {gpu_hours: 10}}\n",
-                "every is missing: write it, as in every: week",
-            ),
+            ("queues:\n  a: {budget: {gpu_hours: 10}}\n", "every is missing: write it, as in every: week"),
             (
                 "queues:\n  a:\n    budget:\n      gpu_hours: 10\n",
                 "every is missing: write it, as in every: week",

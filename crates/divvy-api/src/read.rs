@@ -197,7 +197,6 @@ mod tests {
             ),
             ("hold: maybe", "hold: true or false is expected"),
             ("args: hi", "args: a list is expected, as in args: [--epochs, \"10\"]"),
-            ("roles: [{tasks: 2, spread: {most: 1}}]", "over is missing: write it, as in over: rack"),
             ("---\ncommand: b", "there are two jobs in it"),
         ] {
             let error = wrong(&format!("command: a\n{text}\n"));

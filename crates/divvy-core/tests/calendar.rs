@@ -228,11 +228,25 @@ plan
 drain on n2
 submit b1 b 2
 plan",
-        expect![[r#""#]],
+        expect![[r#"
+            place a1 n1:0
+            place a2 n1:1
+            place a3 n1:2
+            place a4 n1:3
+            reservation 1 begins
+            stop a4 Reclaimed by b1
+            stop a3 Reclaimed by b1
+            promise b1 n1:2+n1:3
+        "#]],
     );
 }
 
 #[test]
 fn the_drain_of_another_device_of_its_node_is_none_of_a_device() {
-    check("node n1 4xh100\ndrain on n1:0\ndrain off n1:1", expect![[r#""#]]);
+    check(
+        "node n1 4xh100\ndrain on n1:0\ndrain off n1:1",
+        expect![[r#"
+        refused bad-spec: target: n1:1 is not drained
+    "#]],
+    );
 }

@@ -466,7 +466,7 @@ fn a_queue_borrows_no_more_than_it_may_even_where_more_is_free() {
             place b0_1 n1:1
             wait DV-BORROW-LIMIT: queue b would borrow more than the 1 GPU that it may
             wait DV-BORROW-LIMIT: queue b would borrow more than the 1 GPU that it may
-            later
+            no_fit
               DV-BORROW-LIMIT queue b would borrow more than the 1 GPU that it may | wait for jobs of b to end, or let it borrow more GPUs than 1 (this job asks for 3)
               DV-GPUS-BUSY no node has 3 GPUs free that would do | wait for running jobs to end, or ask for fewer GPUs or for other models, too
               4 in pool > 4 right model > 4 enough memory > 4 healthy > 2 free > 0 on one node

@@ -231,8 +231,8 @@ plan",
             promise j8 n1:2
             wait DV-GPUS-BUSY: no node has 3 GPUs free that would do
             ended j1 completed Exit exit=0
-            promise j5 n1:0+n1:1+n1:3
-            promise j8 n1:2
+            place j8 n1:0
+            promise j5 n1:1+n1:2+n1:3
             wait DV-GPUS-BUSY: every GPU that would do is taken
         "#]],
     );

@@ -17,7 +17,7 @@ pub enum GroupBy {
     Kind,
     /// The job's name.
     Name,
-    /// The state that the job ended in, or [`OPEN`].
+    /// The state that the job ended in, or `OPEN`.
     State,
     /// The day on which the attempt started.
     Day,

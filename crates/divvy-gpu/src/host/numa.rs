@@ -12,26 +12,43 @@ pub(super) fn nodes(root: &Path, allowed: &[u32], memory_bytes: u64) -> Vec<Numa
     let entries = fs::read_dir(&folder).into_iter().flatten().flatten();
     let ids =
         entries.filter_map(|entry| entry.file_name().to_str()?.strip_prefix("node")?.parse::<u32>().ok());
-    let mut nodes: Vec<NumaNode> = ids.filter_map(|id| node(&folder, id, allowed)).collect();
+    let mut nodes: Vec<NumaNode> = ids.filter_map(|id| node(&folder, id)).collect();
     nodes.sort_unstable_by_key(|node| node.id);
+    let near_cpus: u64 = nodes.iter().map(|node| node.memory_bytes).sum();
+    for node in &mut nodes {
+        node.cpu_ids.retain(|cpu| allowed.binary_search(cpu).is_ok());
+        node.cpus = node.cpu_ids.len() as u32;
+    }
+    nodes.retain(|node| node.cpus > 0);
     if nodes.is_empty() {
         let cpus = allowed.len() as u32;
         nodes.push(NumaNode { id: 0, cpus, cpu_ids: allowed.to_vec(), memory_bytes });
+        return nodes;
     }
+    share_out(&mut nodes, memory_bytes.saturating_sub(near_cpus));
     nodes
 }
 
-fn node(folder: &Path, id: u32, allowed: &[u32]) -> Option<NumaNode> {
+/// Reads a node; `None` if it has no CPUs.
+fn node(folder: &Path, id: u32) -> Option<NumaNode> {
     let folder = folder.join(format!("node{id}"));
     let list = fs::read_to_string(folder.join("cpulist")).ok()?;
-    let cpu_ids: Vec<u32> =
-        cpulist::parse(&list).into_iter().filter(|cpu| allowed.binary_search(cpu).is_ok()).collect();
+    let cpu_ids = cpulist::parse(&list);
     if cpu_ids.is_empty() {
         return None;
     }
     let meminfo = fs::read_to_string(folder.join("meminfo")).unwrap_or_default();
     let kib = meminfo.lines().find_map(|line| kib_after(line, "MemTotal:")).unwrap_or(0);
     Some(NumaNode { id, cpus: cpu_ids.len() as u32, cpu_ids, memory_bytes: kib * 1024 })
+}
+
+/// Adds memory that is near no CPU to the nodes, by their CPUs. It is on nodes without CPUs (CXL), or in a virtual machine
+/// that was given more while it ran: such memory was seen on no node at all.
+fn share_out(nodes: &mut [NumaNode], memory_bytes: u64) {
+    let weights: Vec<u64> = nodes.iter().map(|node| u64::from(node.cpus)).collect();
+    for (node, part) in nodes.iter_mut().zip(apportion(&weights, memory_bytes)) {
+        node.memory_bytes += part;
+    }
 }
 
 /// Scales the nodes down until they add up to `cpus` and at most `memory_bytes`.

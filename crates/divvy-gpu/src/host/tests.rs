@@ -85,6 +85,20 @@ fn affinity_leaves_out_cpus_and_nodes() {
 }
 
 #[test]
+fn memory_that_is_near_no_cpu_belongs_to_all() {
+    let far = [
+        ("sys/devices/system/node/node0/meminfo", "Node 0 MemTotal:       67108864 kB\n"),
+        ("sys/devices/system/node/node2/cpulist", "\n"),
+        ("sys/devices/system/node/node2/meminfo", "Node 2 MemTotal:       33554432 kB\n"),
+    ];
+    let host = discover_under(machine(&far).path()).unwrap();
+    assert_eq!(summary(&host), (64, 256, vec![(0, 32, 96), (1, 32, 160)]));
+    let bound = far.iter().chain([&("proc/self/status", "Cpus_allowed_list:\t0-3\n")]);
+    let root = machine(&bound.copied().collect::<Vec<_>>());
+    assert_eq!(summary(&discover_under(root.path()).unwrap()), (4, 256, vec![(0, 4, 128)]));
+}
+
+#[test]
 fn a_machine_without_numa_is_one_node() {
     let root = machine(&[]);
     fs::remove_dir_all(root.path().join("sys")).unwrap();

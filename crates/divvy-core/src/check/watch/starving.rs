@@ -14,8 +14,8 @@ use crate::time::Span;
 pub(super) struct Relieved {
     last: Option<Time>,
     open: Option<(JobId, Time)>,
-    /// Since when all of its tasks run, as of the last event.
-    started: Option<Time>,
+    /// When its time is over, as of the last event; `None` until all of its tasks run. An event may end the run or set another `quantum`.
+    ends: Option<Time>,
 }
 
 /// Where more classes than these wait, not all of them are looked at in a cycle.
@@ -35,8 +35,8 @@ fn idle_since(job: &Job) -> Time {
 impl Relieved {
     pub(super) fn of(state: &State) -> Self {
         let chosen = state.relief.open.and_then(|(job, _)| state.run(job));
-        let started = chosen.and_then(|run| run.started_at);
-        Self { last: state.relief.last, open: state.relief.open, started }
+        let ends = chosen.and_then(|run| Some(run.started_at? + state.policy.quantum()));
+        Self { last: state.relief.last, open: state.relief.open, ends }
     }
 }
 
@@ -44,8 +44,7 @@ impl Watch {
     /// The time of the chosen job is over before anything else happens at that moment; that is news.
     pub(super) fn pass_relief(&mut self, state: &State, at: Time) -> bool {
         let Some((job, _)) = self.relieved.open else { return false };
-        // As it was before the event, which may end the run.
-        let is_over = self.relieved.started.is_some_and(|started| started + state.policy.quantum() <= at);
+        let is_over = self.relieved.ends.is_some_and(|end| end <= at);
         let is_told = state.relief.open.is_none_or(|(other, _)| other != job);
         if is_over && is_told {
             self.relieved.open = None;
@@ -66,14 +65,14 @@ impl Watch {
         if early || self.relieved.open.is_some() || since + after > self.at || longer.count() > 0 {
             wrong.push(found("starving", format!("job {id} goes before all others, and may not")));
         }
-        (self.relieved.open, self.relieved.started) = (Some((id, self.at)), None);
+        (self.relieved.open, self.relieved.ends) = (Some((id, self.at)), None);
     }
 
     /// Follows what becomes of the chosen job.
     pub(super) fn follow_relief(&mut self, state: &State, event: &Event, wrong: &mut Found) {
         let Some((job, at)) = self.relieved.open else { return };
         let run = state.run(job);
-        self.relieved.started = run.and_then(|run| run.started_at);
+        self.relieved.ends = run.and_then(|run| Some(run.started_at? + state.policy.quantum()));
         // All of its tasks run as soon as the last one has started, or gone.
         let may_begin =
             matches!(event, Event::TaskStarted { .. } | Event::Shrinking { .. } | Event::TaskEnded { .. });

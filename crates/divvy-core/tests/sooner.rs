@@ -86,9 +86,7 @@ plan",
             stop low Preempted by high
             promise high n1:2+n1:3
             ended other completed Exit exit=0
-            place high n1:0+n1:1
-            wait DV-HOST-BUSY: no node has 256Gi of memory left
-            promise urgent n1:2+n1:3
+            place urgent n1:0+n1:1
         "#]],
     );
 }
@@ -116,7 +114,7 @@ plan",
             stop low Preempted by high
             promise high n1:2+n1:3
             ended other completed Exit exit=0
-            wait DV-HOST-BUSY: no node has 146.2Gi of memory left
+            place b2 n1:4+n1:5
         "#]],
     );
 }
@@ -231,8 +229,7 @@ plan",
             promise j8 n1:2
             wait DV-GPUS-BUSY: no node has 3 GPUs free that would do
             ended j1 completed Exit exit=0
-            place j8 n1:0
-            promise j5 n1:1+n1:2+n1:3
+            promise j5 n1:0+n1:1+n1:3
             wait DV-GPUS-BUSY: every GPU that would do is taken
         "#]],
     );
@@ -291,7 +288,7 @@ plan",
             stop j1 Preempted by j2
             promise j2 n1:0
             ended j0 completed Exit exit=0
-            wait DV-HOST-BUSY: no node has 256Gi of memory left
+            place u n1:1
         "#]],
     );
 }

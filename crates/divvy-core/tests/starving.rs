@@ -115,3 +115,21 @@ fn the_place_survives_a_restart_and_an_array_is_one_that_waits() {
         "#]],
     );
 }
+
+#[test]
+fn the_time_for_which_a_job_was_held_does_not_count() {
+    check(
+        "{}",
+        "node n1 4xh100
+queue b
+submit h b 4 held user=eve prio=low
+submit x b 4 user=ana prio=high
+plan
+pass 7d
+release h by=eve
+plan
+pass 7d
+plan",
+        expect![[r#""#]],
+    );
+}

@@ -11,7 +11,7 @@ use super::place;
 use super::reclaim::{self, Candidate, Candidates, Claim, Cost, Steps};
 use super::resize;
 use super::settle::held_by;
-use super::share::Amounts;
+use super::share::{Amounts, Closed};
 use super::trial::Scope;
 use crate::id::{AllocationId, JobId};
 use crate::model::allocation::{AllocationState, Placement};
@@ -347,7 +347,7 @@ fn put_before<'a, 'c>(
     let placed = claim.place(fair.trial);
     wider.into_iter().for_each(|wider| drop(fair.trial.keep_to(wider)));
     let placements = placed.ok()?;
-    // Who was released for it before stays rather than that another moves.
+    // The dearest, which were released last, are the first who may stay.
     let mut goes: Vec<&'c Candidate<'a>> = Vec::new();
     for candidate in way.iter().rev() {
         let held: Vec<&Placement> = held_by(state, &candidate.live).collect();
@@ -370,7 +370,9 @@ fn elsewhere<'a>(
     for candidate in goes {
         let job = state.jobs.get(&candidate.job.number)?;
         let mark = fair.trial.mark();
+        fair.trial.not_lent = closed_to_moved(fair, candidate, &job.spec);
         let placements = place::place_spec(fair.trial, &job.spec).ok();
+        fair.trial.not_lent = Closed::default();
         match placements.and_then(|placements| at_size(fair, (candidate, job), placements)) {
             Some(placements) => moves.push(Move::of(candidate, placements)),
             None => {
@@ -380,6 +382,15 @@ fn elsewhere<'a>(
         }
     }
     Some(moves)
+}
+
+/// The models of which its queue may not have more than it has with what the job holds now.
+fn closed_to_moved(fair: &mut Fair, candidate: &Candidate, spec: &JobSpec) -> Closed {
+    let own = fair.shares.drawn_by(fair.trial.state, candidate.view);
+    fair.shares.charge(candidate.queue, &own, (-1, false));
+    let closed = fair.shares.closed_models(candidate.queue, spec);
+    fair.shares.charge(candidate.queue, &own, (1, false));
+    closed
 }
 
 /// A job that moves goes on with as many tasks as before.

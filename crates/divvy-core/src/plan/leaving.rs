@@ -15,11 +15,13 @@ use crate::model::job::{Cause, JobSpec};
 use crate::snapshot::OrderKey;
 use crate::state::{Job, State};
 
-/// The tasks that are being stopped, and whose ends no job waits for.
+/// The tasks that are being stopped.
 #[derive(Default)]
 pub(super) struct Leaving {
-    /// Those on whose places nothing is planned yet.
+    /// Those on whose places this cycle has planned nothing yet.
     free: BTreeSet<AllocationId>,
+    /// Those whose ends a job has waited for since before: what is promised of them is not to be had.
+    promised: BTreeSet<AllocationId>,
     /// Those whose places a job of this cycle gets.
     awaited: BTreeSet<AllocationId>,
 }
@@ -40,16 +42,14 @@ impl Leaving {
         known: &BTreeSet<AllocationId>,
         told: impl Iterator<Item = AllocationId>,
     ) -> Self {
-        let mut free: BTreeSet<AllocationId> = known.iter().copied().chain(told).collect();
-        if !free.is_empty() {
-            let awaited: BTreeSet<_> =
-                state.promises.values().flat_map(|promise| &promise.waits_for).collect();
-            free.retain(|id| !awaited.contains(id));
-        }
-        Self { free, awaited: BTreeSet::new() }
+        let free: BTreeSet<AllocationId> = known.iter().copied().chain(told).collect();
+        let promises = state.promises.values().filter(|_| !free.is_empty());
+        let promised = promises.flat_map(|promise| &promise.waits_for);
+        let promised = promised.copied().filter(|id| free.contains(id)).collect();
+        Self { free, promised, awaited: BTreeSet::new() }
     }
 
-    /// Whether there is nothing that ends anyway and that no job gets.
+    /// Whether there is nothing that ends anyway and that a job of this cycle may get.
     pub(super) fn is_nothing(&self) -> bool {
         self.free.is_empty()
     }
@@ -68,7 +68,11 @@ impl Leaving {
 pub(super) fn let_go(fair: &mut Fair) -> Vec<AllocationId> {
     let ids: Vec<AllocationId> = fair.leaving.free.iter().copied().collect();
     for (placement, queue) in ids.iter().filter_map(|id| held(fair.trial.state, *id)) {
-        fair.trial.release(placement, queue);
+        if fair.leaving.promised.contains(&placement.allocation) {
+            fair.trial.release_rest(placement, queue);
+        } else {
+            fair.trial.release(placement, queue);
+        }
     }
     ids
 }
@@ -76,15 +80,19 @@ pub(super) fn let_go(fair: &mut Fair) -> Vec<AllocationId> {
 /// Counts as taken again whatever of that no job got.
 pub(super) fn keep_the_rest(fair: &mut Fair, let_go: Vec<AllocationId>) {
     for id in let_go {
-        if !stays(fair.trial, id) {
+        let is_promised = fair.leaving.promised.contains(&id);
+        if !stays(fair.trial, id, is_promised) {
             fair.leaving.free.remove(&id);
             fair.leaving.awaited.insert(id);
         }
     }
 }
 
-fn stays(trial: &mut Trial, id: AllocationId) -> bool {
-    held(trial.state, id).is_none_or(|(placement, queue)| trial.keep(&[placement], queue))
+fn stays(trial: &mut Trial, id: AllocationId, is_promised: bool) -> bool {
+    held(trial.state, id).is_none_or(|(placement, queue)| match is_promised {
+        true => trial.keep_rest(placement, queue),
+        false => trial.keep(&[placement], queue),
+    })
 }
 
 fn held(state: &State, id: AllocationId) -> Option<(&Placement, &str)> {
@@ -127,14 +135,12 @@ pub(super) fn place_beside(fair: &mut Fair, job: &Job) -> Option<Option<OrderKey
     }
     let id = place::next_member(fair.trial, job)?;
     let (mark, told) = (fair.trial.mark(), fair.trial.name_reasons(false));
-    fair.trial.put_leavers_aside();
+    fair.trial.put_leavers_aside(false);
     let placed = place::place_spec(fair.trial, &job.spec);
     fair.trial.roll_back_to(mark);
     fair.trial.name_reasons(told);
     let mut placements = placed.ok()?;
-    placements.sort_unstable_by_key(|placement| placement.allocation);
-    placements.iter().for_each(|placement| fair.trial.take(placement.clone(), &job.spec));
-    placements.sort_by_key(|placement| placement.rank);
+    place::take_again(fair.trial, &job.spec, &mut placements);
     fair.trial.note_member(id);
     fair.places.push(Place::new(id, placements));
     Some(place::next_start(fair.trial, job))

@@ -67,7 +67,13 @@ impl Loans {
             loan.has_nodes = !queue.nodes.is_unsaid();
             // A queue with nodes has all of them alone. That it has no others is for the code that looks at nodes.
             let is_kept = |it: &Resource| loan.has_nodes && is_added_up(it);
-            let lend = |it| if is_kept(it) { 0 } else { amount(&queue.lend, it, i64::MAX) };
+            // What it lends of all models it lends of each at most.
+            let of_all = amount(&queue.lend, &Resource::Any, i64::MAX);
+            let lend = |it: &Resource| match it {
+                _ if is_kept(it) => 0,
+                Resource::Model(_) => amount(&queue.lend, it, i64::MAX).min(of_all),
+                _ => amount(&queue.lend, it, i64::MAX),
+            };
             loan.lend = resources.iter().map(lend).collect();
             loan.borrow = resources.iter().map(|it| amount(&queue.borrow, it, i64::MAX)).collect();
         }
@@ -182,6 +188,19 @@ impl Loans {
                 place = queues[place].parent;
             }
         })
+    }
+
+    /// The most of a resource that a queue is not refused.
+    pub(super) fn left(&self, queues: &[QueueShare], (place, asker): (usize, usize), resource: usize) -> i64 {
+        let loan = &self.of[place];
+        if loan.has_nodes {
+            let is_kept = loan.kept_inside[resource] > 0 && self.keep_idle(queues, (place, asker), resource);
+            let left = loan.own[resource].saturating_sub(loan.used[resource]).max(0);
+            return if is_kept { left } else { i64::MAX };
+        }
+        let free = loan.kept[resource].saturating_sub(loan.used[resource]).max(0);
+        let above = self.left(queues, (queues[place].parent, asker), resource);
+        free.saturating_add(above.min(self.may_still_borrow(place, resource).max(0)))
     }
 
     /// Whether a queue that takes so much takes any of what no queue keeps.

@@ -151,13 +151,18 @@ pub(super) fn place_spec(trial: &mut Trial, spec: &JobSpec) -> Result<Vec<Placem
             trial.roll_back_to(mark);
             placements = beside.or_else(|_| instead(trial, spec).ok_or(keeps))?;
         }
-        placements.sort_unstable_by_key(|placement| placement.allocation);
-        placements.iter().for_each(|placement| trial.take(placement.clone(), spec));
-        placements.sort_by_key(|placement| placement.rank);
+        take_again(trial, spec, &mut placements);
     }
     let stop = calendar::stop_of(trial.state, spec, &placements);
     trial.reserve.started(spec, &placements, stop);
     Ok(placements)
+}
+
+/// Takes placements that a roll-back gave back, and leaves them in the order of their ranks.
+pub(super) fn take_again(trial: &mut Trial, spec: &JobSpec, placements: &mut [Placement]) {
+    placements.sort_unstable_by_key(|placement| placement.allocation);
+    placements.iter().for_each(|placement| trial.take(placement.clone(), spec));
+    placements.sort_by_key(|placement| placement.rank);
 }
 
 /// Why a job could not start even in an idle pool, if it could not: a job that also waits for others is told this.
@@ -303,15 +308,19 @@ fn why_not(
     (role, alternative, rank): (&Role, &Alternative, u32),
     why: Reason,
 ) -> Reason {
-    if let Some(limit) = trial.model_limit(spec.stand(), alternative, role.minimum) {
-        return limit;
+    let by_these = (alternative, role.minimum);
+    if let Some(closes) = trial.what_closes(spec.stand(), by_these, true) {
+        return closes;
     }
     if why.verdict() == Verdict::NoFit || matches!(why, Reason::NoDomain(..)) || why.is_of_neighbours() {
         return why;
     }
     match trial.diagnose(spec, (&role.ask, alternative), role.minimum) {
         // There is room, but not where other tasks leave it any.
-        Some(fits @ Reason::GangIncomplete(_)) => near::why(trial, spec, rank).unwrap_or(fits),
+        Some(fits @ Reason::GangIncomplete(_)) => {
+            let closes = || trial.what_closes(spec.stand(), by_these, false);
+            near::why(trial, spec, rank).or_else(closes).unwrap_or(fits)
+        }
         diagnosed => diagnosed.unwrap_or(why),
     }
 }
@@ -366,7 +375,9 @@ fn best_node(
     alternative: &Alternative,
     (rank, remaining): (u32, u32),
 ) -> Option<(usize, NodeDraw)> {
-    let closed = trial.closed_models(spec.stand(), milli_of(alternative));
+    let milli = milli_of(alternative);
+    let mut closed = trial.closed_models(spec.stand(), milli);
+    closed.extend(trial.models_not_lent(milli));
     let asked = Asked { spec, alternative, closed: &closed };
     match &trial.state.policy.score {
         // Tasks of a gang belong together, whatever each of them would leave.

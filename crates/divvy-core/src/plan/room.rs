@@ -2,13 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::Place;
 use super::settle::{Leaver, held_by};
 use super::trial::Trial;
 use crate::amount::Resource;
 use crate::id::{AllocationId, NodeId};
 use crate::model::allocation::Placement;
 use crate::model::extras::Extras;
+use crate::model::promise::Promise;
 
 /// What hosts from which allocations leave have for the places of a cycle. Each amount is given once: what one place counts on, of
 /// what is left or of what leaves, no other counts on. So in whatever order they leave, no job starts on what is still held.
@@ -31,12 +31,26 @@ struct Leaving {
 }
 
 impl Room {
-    /// What there is before any of these places takes its part.
+    /// What there is before any of these places takes its part, and after the jobs that have waited for any of the leavers
+    /// since before have taken theirs.
     pub(super) fn beside<'a>(
         trial: &Trial,
         leavers: &[Leaver],
         places: impl Iterator<Item = &'a Placement>,
     ) -> Self {
+        let mut room = Self::of(trial, leavers, places);
+        let live: BTreeSet<&AllocationId> = leavers.iter().flat_map(|leaver| leaver.live).collect();
+        let waits = |promise: &&Promise| promise.waits_for.iter().any(|id| live.contains(id));
+        for promise in trial.state.promises.values().filter(waits).filter(|promise| trial.stands(promise)) {
+            // It was told what it waits for, and waits for no other.
+            let mut waits_for = promise.waits_for.iter().copied().collect();
+            room.add(promise.placements.iter());
+            room.take(promise.placements.iter(), &mut waits_for, (false, false));
+        }
+        room
+    }
+
+    fn of<'a>(trial: &Trial, leavers: &[Leaver], places: impl Iterator<Item = &'a Placement>) -> Self {
         let state = trial.state;
         let mut hosts: BTreeMap<NodeId, Host> = BTreeMap::new();
         for leaver in leavers {
@@ -51,28 +65,34 @@ impl Room {
                 host.leaving.push(Leaving { grace_ms, id: held.allocation, grows: leaver.grows, leaves });
             }
         }
-        for placement in places {
-            if let Some(host) = hosts.get_mut(&placement.node) {
-                host.left.add(placement, 1);
-            }
-        }
         for host in hosts.values_mut() {
             host.leaving.sort_by_key(|leaving| (leaving.grace_ms, leaving.id));
         }
-        Self(hosts)
+        let mut room = Self(hosts);
+        room.add(places);
+        room
+    }
+
+    /// Adds to what is left what is planned there: it is there until it is taken.
+    fn add<'a>(&mut self, planned: impl Iterator<Item = &'a Placement>) {
+        for placement in planned {
+            if let Some(host) = self.0.get_mut(&placement.node) {
+                host.left.add(placement, 1);
+            }
+        }
     }
 
     /// Takes what a place needs of these hosts: from those that it waits for anyway, from what is left, and
     /// from as many others as it takes, for which it then waits, too. An `early` place waits for none that go
     /// so that others grow. A job that wants a host to itself (`alone`) waits for all on it.
-    pub(super) fn take(
+    pub(super) fn take<'a>(
         &mut self,
-        place: &Place,
+        placements: impl Iterator<Item = &'a Placement>,
         waits_for: &mut BTreeSet<AllocationId>,
         (early, alone): (bool, bool),
     ) {
         let mut needs: BTreeMap<NodeId, Amounts> = BTreeMap::new();
-        for placement in place.placements.iter().filter(|placement| self.0.contains_key(&placement.node)) {
+        for placement in placements.filter(|placement| self.0.contains_key(&placement.node)) {
             needs.entry(placement.node).or_default().add(placement, 1);
         }
         for (node, mut need) in needs {

@@ -117,11 +117,12 @@ fn awaited(
     turns.sort_by_key(|index| (!is_early(*index), !places[*index].0.is_empty()));
     for index in turns {
         let (waits_for, place) = &mut places[index];
-        room.take(place, waits_for, (is_early(index), alone(place)));
+        let alone = alone(place);
+        room.take(place.placements.iter(), waits_for, (is_early(index), alone));
     }
     let of_growth = |place: Place| {
         let mut waits_for = holders.of_place(state, &place, (leavers, true));
-        room.take(&place, &mut waits_for, (false, alone(&place)));
+        room.take(place.placements.iter(), &mut waits_for, (false, alone(&place)));
         (waits_for, place)
     };
     (places, grown.into_iter().map(of_growth).collect())

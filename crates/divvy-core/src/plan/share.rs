@@ -340,7 +340,7 @@ impl Shares {
         self.upwards(place).last().unwrap_or(POOL)
     }
 
-    /// What a job asks for, by its first alternatives; of several models that would do, the first stands for them.
+    /// What a job asks for, by its first alternatives. Where several models would do, it asks for none of them by name.
     pub(crate) fn asked(&self, spec: &JobSpec) -> Amounts {
         self.asked_by(spec, 0)
     }
@@ -365,7 +365,8 @@ impl Shares {
                 let amount = match resource {
                     Resource::Any => milli,
                     Resource::Model(model) => {
-                        let is_it = devices.is_some_and(|ask| ask.class.models.first() == Some(model));
+                        let is_it = devices
+                            .is_some_and(|ask| matches!(&ask.class.models[..], [only] if only == model));
                         if is_it { milli } else { 0 }
                     }
                     Resource::Cpu => alternative.and_then(|it| it.cpu_milli).unwrap_or(0),
@@ -549,23 +550,20 @@ impl Shares {
     /// Whether a queue may take so much for a job that is not preemptible: with what such jobs hold already,
     /// it and each queue above stay within their guarantees.
     fn pins(&self, place: usize, asked: &Amounts) -> Result<(), Reason> {
-        // A queue that states less than is guaranteed to those below it is bound by that.
-        let bound = |queue: &QueueShare, index: usize| queue.guarantee[index].min(queue.said[index]);
-        // No part of a queue's guarantee is a user's own; and on nodes that are kept for it no other queue has any part.
-        let is_bound = |place: &usize| !self.queues[*place].is_seat && !self.queues[*place].has_nodes;
-        for place in self.upwards(place).filter(is_bound) {
+        for place in self.upwards(place).filter(|place| self.queues[*place].binds_fixed()) {
             let queue = &self.queues[place];
             let is_of_host =
                 |index: usize| !matches!(self.resources[index], Resource::Any | Resource::Model(_));
             let over = |index: &usize| {
                 let pinned = queue.pinned[*index].saturating_add(asked[*index]);
                 let comes_with = is_of_host(*index) && queue.comes_with_devices(*index, asked);
-                asked[*index] > 0 && pinned > bound(queue, *index) && !comes_with
+                asked[*index] > 0 && pinned > queue.pinned_at_most(*index) && !comes_with
             };
             if let Some(index) = (0..asked.len()).find(over) {
                 let resource = self.resources[index].clone();
                 let path = self.path(place).to_owned();
-                return Err(Reason::BeyondGuarantee(path, resource, bound(queue, index), asked[index]));
+                let most = queue.pinned_at_most(index);
+                return Err(Reason::BeyondGuarantee(path, resource, most, asked[index]));
             }
         }
         Ok(())

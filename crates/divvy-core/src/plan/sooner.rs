@@ -114,14 +114,20 @@ fn placed(fair: &mut Fair, promised: &Promised) -> Option<Vec<Placement>> {
     let (mark, told) = (trial.mark(), trial.name_reasons(false));
     promise.placements.iter().for_each(|placement| trial.withdraw(placement.clone(), spec.stand()));
     let before = std::mem::replace(&mut trial.not_lent, closed);
+    let withdrawn = trial.mark();
+    // What leaves only later is not there sooner.
+    trial.put_leavers_aside(true);
     let placed = place::place_spec(trial, spec).ok();
+    trial.roll_back_to(withdrawn);
     trial.not_lent = before;
     trial.name_reasons(told);
     let placed = placed.filter(|found| is_no_less(fair, promised, found));
-    if placed.is_none() {
+    let Some(mut placements) = placed else {
         fair.trial.roll_back_to(mark);
-    }
-    placed
+        return None;
+    };
+    place::take_again(fair.trial, spec, &mut placements);
+    Some(placements)
 }
 
 /// The alternatives that the job's queue may not have while those that stop for the job are still there; nothing where it may have none.

@@ -55,7 +55,7 @@ pub(super) fn is_stuck(trial: &Trial, class: ClassId, reason: &Reason, spec: &Jo
         return false;
     }
     trial.exceeded(spec.stand(), spec.milli_asked()).is_none()
-        && trial.model_limit(spec.stand(), alternative, role.minimum).is_none()
+        && trial.what_closes(spec.stand(), (alternative, role.minimum), true).is_none()
 }
 
 /// Whether a task asks for so many whole devices, and no node has as many free ones.

@@ -96,6 +96,8 @@ enum Step<'a> {
     Kept(&'a Placement, Option<Rc<str>>),
     /// What was promised no longer is.
     Withdrew(Placement, Option<Rc<str>>),
+    /// What is promised of a running one counts as there, or, with the sign −1, no longer does.
+    Owes(&'a Placement, i64),
     /// A running one is told to stop in this cycle for another cause.
     Ends(&'a Placement),
     /// Something is drawn for the time being, for no queue.
@@ -429,6 +431,7 @@ impl<'a> Trial<'a> {
                     self.owe(&placement, -1);
                     self.charge(queue.as_deref(), &placement, 1);
                 }
+                Step::Owes(placement, sign) => self.owe(placement, -sign),
                 Step::Ends(placement) => self.around.ends(self.state, placement, true),
                 Step::Aside(placement) => self.capacity.give_back(&placement),
                 Step::Opened(drained) => self.capacity.open(&drained, true),

@@ -124,7 +124,10 @@ impl State {
             Event::ReservationEnded { id, .. } => return self.end_reservation(*id).map(drop),
             Event::Submitted(submission) => return self.submit(submission, at),
             Event::Held { job, by } => return self.hold(*job, Some(by)),
-            Event::Released { job, .. } => return self.hold(*job, None),
+            Event::Released { job, .. } => {
+                self.hold(*job, None)?;
+                return self.change_job(job.number, |job| job.released_at = Some(at));
+            }
             Event::Checkpointed { job, .. } => {
                 return self.change_run(*job, |run| run.checkpointed_at = Some(at));
             }
@@ -235,6 +238,7 @@ impl State {
             spec,
             submitted_at: at,
             class,
+            released_at: None,
             estimate: None,
             runs,
             hash: Remembered::default(),

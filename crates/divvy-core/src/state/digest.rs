@@ -200,10 +200,10 @@ impl State {
 
 /// The hash of a job without its runs.
 pub(super) fn job_hash(job: &Job) -> u64 {
-    fingerprint(&Entity::Job(
-        job.number,
-        fingerprint(&(&job.owner, &*job.spec, job.submitted_at, &job.estimate)),
-    ))
+    let of_job = fingerprint(&(&job.owner, &*job.spec, job.submitted_at, &job.estimate));
+    // Added later: a job that nobody released hashes as before.
+    let released = |at| fingerprint(&(of_job, at));
+    fingerprint(&Entity::Job(job.number, job.released_at.map_or(of_job, released)))
 }
 
 /// The hash of a run: cached since its last change, or computed anew.

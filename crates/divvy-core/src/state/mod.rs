@@ -202,6 +202,9 @@ pub struct Job {
     pub submitted_at: Time,
     /// Jobs alike in queue, priority and ask share a class.
     pub class: ClassId,
+    /// When it, or a member, was last released after somebody had held it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub released_at: Option<Time>,
     /// How long it will run, if there is a forecast.
     #[serde(default)]
     pub estimate: Option<Arc<Estimate>>,

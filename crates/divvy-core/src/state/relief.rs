@@ -74,8 +74,8 @@ impl State {
 }
 
 impl Job {
-    /// Since when it has not run: since its submission, the moment from which it may start, or its last end. `None` while it or one of its
-    /// members runs.
+    /// Since when it has not run though nobody held it: since its submission, the moment from which it may start, its release or its last
+    /// end. `None` while it or one of its members runs.
     pub(crate) fn idle_since(&self) -> Option<Time> {
         let ended = match &self.runs {
             Runs::Single(run) => run.back_since,
@@ -83,7 +83,7 @@ impl Job {
                 array.touched.values().filter_map(|run| run.back_since).max().max(array.ran_at)
             }
         };
-        let since = [Some(self.submitted_at), self.spec.start_after, ended];
+        let since = [Some(self.submitted_at), self.spec.start_after, self.released_at, ended];
         (self.active_members() == 0).then(|| since.into_iter().flatten().max()).flatten()
     }
 }

@@ -29,7 +29,7 @@ fn idle_since(job: &Job) -> Time {
             array.touched.values().filter_map(|run| run.back_since).chain(array.ran_at).max()
         }
     };
-    [job.spec.start_after, ends].into_iter().flatten().fold(job.submitted_at, Time::max)
+    [job.spec.start_after, job.released_at, ends].into_iter().flatten().fold(job.submitted_at, Time::max)
 }
 
 impl Relieved {

@@ -43,6 +43,17 @@ impl QueueShare {
         (beyond_guarantee, beyond_due && is_left_it)
     }
 
+    /// Whether it bounds what jobs that are not preemptible hold. No part of a queue's guarantee is a user's own; and on nodes that are
+    /// kept for it no other queue has any part.
+    pub(super) fn binds_fixed(&self) -> bool {
+        !self.is_seat && !self.has_nodes
+    }
+
+    /// The most that they hold. A queue that states less than is guaranteed to those below it is bound by that.
+    pub(super) fn pinned_at_most(&self, index: usize) -> i64 {
+        self.guarantee[index].min(self.said[index])
+    }
+
     /// The least that a job in it draws of a resource, as far as that is known; nothing where none gives way.
     pub(crate) fn least(&self, index: usize) -> Option<i64> {
         let known = if index == ANY { self.least_milli } else { 0 };

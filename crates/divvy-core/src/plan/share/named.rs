@@ -6,7 +6,7 @@ use crate::plan::share::ANY;
 
 impl Shares {
     /// The positions of models among the resources.
-    fn models(&self) -> impl Iterator<Item = usize> + use<'_> {
+    pub(super) fn models(&self) -> impl Iterator<Item = usize> + use<'_> {
         let is_model = |(_, resource): &(usize, &Resource)| matches!(resource, Resource::Model(_));
         self.resources.iter().enumerate().filter(is_model).map(|(index, _)| index)
     }

@@ -6,9 +6,10 @@ use super::{Step, Trial};
 use crate::id::AllocationId;
 use crate::model::allocation::Placement;
 use crate::model::extras::Extras;
+use crate::model::promise::Promise;
 use crate::plan::reserve;
 
-impl Trial<'_> {
+impl<'a> Trial<'a> {
     /// Counts what is promised as if it were not promised.
     pub(in crate::plan) fn withdraw(&mut self, placement: Placement, queue: &str) {
         self.capacity.give_back(&placement);
@@ -16,6 +17,12 @@ impl Trial<'_> {
         let queue = self.limited(queue);
         self.charge(queue.as_deref(), &placement, -1);
         self.did(Step::Withdrew(placement, queue));
+    }
+
+    /// Whether a promise still stands in this cycle.
+    pub(in crate::plan) fn stands(&self, promise: &Promise) -> bool {
+        let is_of = |placement: &Placement| promise.placements.iter().any(|own| own == placement);
+        !self.done.iter().any(|step| matches!(step, Step::Withdrew(placement, _) if is_of(placement)))
     }
 
     /// Corrects what was left before anything was released for a promise that is taken back; with the sign −1, for one that is not.
@@ -33,6 +40,28 @@ impl Trial<'_> {
         }
     }
 
+    /// Counts what a task that is being stopped leaves beside what is promised of it. That was owed by the host, and is not any more.
+    pub(in crate::plan) fn release_rest(&mut self, placement: &'a Placement, queue: &str) {
+        self.release(placement, queue);
+        self.owes(placement, 1);
+    }
+
+    /// Counts the rest of such a task as held again, if no job has it.
+    pub(in crate::plan) fn keep_rest(&mut self, placement: &'a Placement, queue: &str) -> bool {
+        let mark = self.mark();
+        self.owes(placement, -1);
+        let stays = self.keep(&[placement], queue);
+        if !stays {
+            self.roll_back_to(mark);
+        }
+        stays
+    }
+
+    fn owes(&mut self, placement: &'a Placement, sign: i64) {
+        self.owe(placement, sign);
+        self.did(Step::Owes(placement, sign));
+    }
+
     /// The running tasks that this cycle has released and that were not kept.
     pub(in crate::plan) fn released(&self) -> impl Iterator<Item = AllocationId> {
         let mut released = BTreeSet::new();
@@ -47,11 +76,14 @@ impl Trial<'_> {
     }
 
     /// Counts the devices of released tasks as held again, to be rolled back: then only devices that no job has are free. What their hosts
-    /// leave is shared out later (`room`).
-    pub(in crate::plan) fn put_leavers_aside(&mut self) {
+    /// leave is shared out later (`room`), unless that counts as held, too (`with_hosts`).
+    pub(in crate::plan) fn put_leavers_aside(&mut self, with_hosts: bool) {
         reserve::reserve(self);
         let released: BTreeSet<AllocationId> = self.released().collect();
         let held = self.done.iter().filter_map(|step| match step {
+            Step::Released(placement, _) if released.contains(&placement.allocation) && with_hosts => {
+                Some((placement.allocation, Placement::clone(placement)))
+            }
             Step::Released(placement, _) if released.contains(&placement.allocation) => {
                 let extras = Extras::default();
                 let devices =

@@ -106,20 +106,45 @@ impl<'a> Trial<'a> {
         limited.collect()
     }
 
-    /// The limit that closes every model by which an alternative may be served, if one does: those that it names, or all that the
-    /// pool has for it.
-    pub(in crate::plan) fn model_limit(
+    /// The models of which the job whose turn it is may not take so many more devices (milli), by what its queue may borrow or is
+    /// guaranteed.
+    pub(in crate::plan) fn models_not_lent(&self, more_milli: i64) -> Vec<String> {
+        let model_of = |id: &DeviceId| self.state.devices.get(id).map(|device| device.spec.model.as_str());
+        let got = |model: &str| {
+            let devices = self.gang_tasks().flat_map(|placement| &placement.devices);
+            let of_model = devices.filter(|(id, _)| model_of(id) == Some(model));
+            of_model.map(|(_, draw)| i64::from(draw.milli)).sum()
+        };
+        self.not_lent.models(more_milli, got).map(|(model, _)| model.to_owned()).collect()
+    }
+
+    /// What closes one of the models by which an alternative may be served, or all of them (`all`), if anything does.
+    pub(in crate::plan) fn what_closes(
         &self,
         queue: &str,
-        alternative: &Alternative,
-        tasks: u32,
+        (alternative, tasks): (&Alternative, u32),
+        all: bool,
     ) -> Option<Reason> {
         let ask = alternative.devices.as_ref()?;
-        if !self.limits_models(queue) {
-            return None;
-        }
         let more = i64::from(ask.count) * i64::from(tasks) * i64::from(ask.milli());
-        let model = self.all_closed(&ask.class, &self.closed_models(queue, more))?;
+        let limited = self.closed_models(queue, more);
+        let not_lent: Vec<(&str, &Reason)> = self.not_lent.models(more, |_| 0).collect();
+        let closed: Vec<String> =
+            limited.iter().cloned().chain(not_lent.iter().map(|(model, _)| (*model).to_owned())).collect();
+        if all {
+            self.all_closed(&ask.class, &closed)?;
+        }
+        let may_serve =
+            |model: &str| ask.class.models.is_empty() || ask.class.models.iter().any(|it| it == model);
+        let of_limit = limited.into_iter().filter(|model| may_serve(model));
+        let mut of_limit = of_limit.filter_map(|model| self.limit_of(queue, model, more));
+        let lent =
+            || not_lent.iter().find(|(model, _)| may_serve(model)).map(|(_, reason)| (*reason).clone());
+        of_limit.next().or_else(lent)
+    }
+
+    /// The limit by which a queue may not take so many more devices of a model.
+    fn limit_of(&self, queue: &str, model: String, more: i64) -> Option<Reason> {
         let resource = Resource::Model(model);
         let limits = self.limits(queue);
         let limits = limits.iter();

@@ -87,7 +87,7 @@ fn a_node_takes_no_more_tasks_than_it_may() {
             place a_2 n2:0
             wait DV-HOST-BUSY: no node has 1 of pods left
             later
-              DV-HOST-BUSY no node has 1 of pods left | ask for less pods than 1
+              DV-HOST-BUSY no node has 1 of pods left | ask for less than 1 of pods
               8 in pool > 8 right model > 8 enough memory > 8 healthy > 5 free > 5 on one node
             ended a_0 completed Exit exit=0
             place a_3 n1:0

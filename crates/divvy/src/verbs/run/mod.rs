@@ -20,7 +20,7 @@ use super::explain::{OneObject, render_trial};
 use super::wait;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::output::{plain, say};
+use crate::output::{count, plain, say};
 use crate::pool::{self, Place};
 
 impl Run {
@@ -104,8 +104,9 @@ fn array(place: &Place, submit: &Submit) -> Result<Exit, Failure> {
         let submitted = send(&mut client, submit).await?;
         tell_notices(&submitted);
         say(&format!(
-            "array job {} with {} members; their output goes to files",
-            submitted.id, submitted.members
+            "array job {} with {}; their output goes to files",
+            submitted.id,
+            count(submitted.members, "member")
         ));
         let mut signals = attached::Signals::new()?;
         let mut told = false;

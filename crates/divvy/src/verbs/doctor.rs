@@ -93,7 +93,7 @@ fn export(state: &Path, file: &Path) -> Result<Exit, Failure> {
     if file == Path::new("-") {
         std::io::stdout().lock().write_all(text.as_bytes())?;
     } else {
-        std::fs::write(file, text).map_err(|error| Failure::file("write", file, &error))?;
+        std::fs::write(file, text).map_err(|error| Failure::making(file, &error))?;
         say(&format!(
             "wrote {}; look at it before you send it, and run it with `divvy sim run`",
             file.display()

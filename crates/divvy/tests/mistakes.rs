@@ -81,6 +81,20 @@ fn another_users_pool_is_not_permitted_rather_than_absent() {
 }
 
 #[test]
+fn a_negative_time_is_a_wrong_value_and_a_negative_priority_is_none() {
+    let pool = Pool::start();
+    for line in ["run -t -5s -- true", "run --estimate=-1h -- true", "reserve -g 1 -q default --for -1h"] {
+        assert_said(&pool.say(line), 64, "a time cannot be negative");
+    }
+    assert_said(&pool.say("run -t -n name -- true"), 64, "a time was expected before -n");
+    assert_said(&pool.say("run --requeue failure -- true"), 64, "--requeue=failure");
+    let id = pool.submit("-p -5 --hold", "true");
+    assert_eq!(pool.job(&id)["priority"], -5);
+    assert_eq!(pool.say(&format!("set {id} -p -7")).code, 0);
+    assert_eq!(pool.job(&id)["priority"], -7);
+}
+
+#[test]
 fn what_makes_no_sense_is_refused_when_it_is_submitted() {
     let pool = Pool::start();
     for signal in ["KILL", "STOP:5s", "SIGKILL"] {

@@ -21,10 +21,10 @@ Examples:
 #[command(after_help = EXAMPLES)]
 pub(crate) struct History {
     /// From when: a time before now (30d, 12h) or a date (2026-11-01, 2026-11-01T08:00)
-    #[arg(long, value_name = "WHEN", value_parser = moment)]
+    #[arg(long, value_name = "WHEN", allow_hyphen_values = true, value_parser = moment)]
     since: Option<i64>,
     /// Until when
-    #[arg(long, value_name = "WHEN", value_parser = moment)]
+    #[arg(long, value_name = "WHEN", allow_hyphen_values = true, value_parser = moment)]
     until: Option<i64>,
     /// What to group by, a column each: user,queue,project,kind,name,state,day
     #[arg(long, value_name = "KEYS", value_delimiter = ',', default_value = "user", value_parser = ["user", "queue", "project", "kind", "name", "state", "day"])]

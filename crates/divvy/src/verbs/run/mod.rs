@@ -15,7 +15,7 @@ use divvy_api::{Client, JobFile, Submit, Submitted, Trial, paths, read};
 use serde_json::value::RawValue;
 
 pub(crate) use self::attached::{Signals, Told};
-pub(crate) use self::flags::Run;
+pub(crate) use self::flags::{REQUEUE_WORDS, Run};
 use super::explain::{OneObject, render_trial};
 use super::wait;
 use crate::exit::Exit;

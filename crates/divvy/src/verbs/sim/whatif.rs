@@ -32,7 +32,7 @@ pub(crate) struct Whatif {
     #[arg(long = "change", value_name = "CHANGE", required = true)]
     changes: Vec<Change>,
     /// Count jobs submitted since: a time before now (30d, 12h) or a date (2026-11-01)
-    #[arg(long, value_name = "WHEN", value_parser = moment, default_value = "30d")]
+    #[arg(long, value_name = "WHEN", allow_hyphen_values = true, value_parser = moment, default_value = "30d")]
     since: i64,
     #[command(flatten)]
     format: FormatFlag,

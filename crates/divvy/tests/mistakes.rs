@@ -95,6 +95,19 @@ fn a_negative_time_is_a_wrong_value_and_a_negative_priority_is_none() {
 }
 
 #[test]
+fn ones_own_jobs_are_listed_whatever_the_environment_says() {
+    let pool = Pool::start();
+    let id = pool.submit("--hold", "true");
+    for user in [None, Some("somebody-else")] {
+        let mut ps = pool.command();
+        ps.args(["ps", "-u", "me", "-o", "json"]).env_remove("USER").env_remove("LOGNAME");
+        ps.envs(user.map(|user| ("USER", user)));
+        let said = Said::from(ps.output().unwrap());
+        assert_eq!(said.json()[0]["id"], id, "{said:?}");
+    }
+}
+
+#[test]
 fn what_makes_no_sense_is_refused_when_it_is_submitted() {
     let pool = Pool::start();
     for signal in ["KILL", "STOP:5s", "SIGKILL"] {

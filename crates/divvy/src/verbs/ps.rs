@@ -97,7 +97,7 @@ impl Ps {
 
     fn query(&self) -> Result<JobsQuery, Failure> {
         let user = match self.user.as_deref() {
-            Some("me") => Some(own_name()?),
+            Some("me") => Some(divvy_server::user_name(rustix::process::geteuid().as_raw())),
             other => other.map(str::to_owned),
         };
         let (queue, job) = (self.queue.clone(), self.job.clone());
@@ -118,13 +118,6 @@ impl Ps {
         }
         Ok(Some(states.clone()))
     }
-}
-
-/// The name of the calling user, from the login's environment.
-fn own_name() -> Result<String, Failure> {
-    let name =
-        ["USER", "LOGNAME"].iter().find_map(|name| std::env::var(name).ok().filter(|name| !name.is_empty()));
-    name.ok_or_else(|| Failure::usage("neither USER nor LOGNAME says who you are").fix("say -u NAME"))
 }
 
 impl Listing for Job {

@@ -95,6 +95,22 @@ fn a_negative_time_is_a_wrong_value_and_a_negative_priority_is_none() {
 }
 
 #[test]
+fn a_dry_run_ends_with_65_only_if_the_job_can_never_start() {
+    let pool = Pool::start();
+    for (line, code) in [
+        ("-g 8 -- true", 0),
+        ("-g 9 -- true", 65),
+        ("-g 9 -o json -- true", 65),
+        ("-g 9 --wait-for-capacity -- true", 0),
+    ] {
+        let said = pool.say(&format!("run --dry-run {line}"));
+        assert_eq!(said.code, code, "{line}: {said:?}");
+    }
+    pool.submit("-g 8", "sleep 600");
+    assert_eq!(pool.say("run --dry-run -g 1 -- true").code, 0, "it waits in line");
+}
+
+#[test]
 fn ones_own_jobs_are_listed_whatever_the_environment_says() {
     let pool = Pool::start();
     let id = pool.submit("--hold", "true");

@@ -143,7 +143,7 @@ pub(crate) struct Run {
     /// Run it on this terminal
     #[arg(long, conflicts_with_all = ["detach", "dry_run", "array", "tasks", "max_tasks"])]
     pub(super) pty: bool,
-    /// Only say whether it would start now, and where
+    /// Only say whether it would start now, and where; ends with 65 if it can never start
     #[arg(long)]
     pub(super) dry_run: bool,
     #[command(flatten)]

@@ -11,7 +11,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use divvy_api::client::Ask;
-use divvy_api::{Client, JobFile, Submit, Submitted, Trial, paths, read};
+use divvy_api::{Client, JobFile, Submit, Submitted, Trial, Verdict, paths, read};
 use serde_json::value::RawValue;
 
 pub(crate) use self::attached::{Signals, Told};
@@ -82,7 +82,11 @@ fn read_file(file: &Path) -> Result<String, Failure> {
 fn dry_run(place: &Place, submit: &Submit, format: OneObject) -> Result<Exit, Failure> {
     let object: Box<RawValue> =
         pool::with_client(place, async |mut client| Ok(client.ask(&Ask::post(paths::JOBS, submit)).await?))?;
-    format.print(&object, |trial: &Trial| render_trial(trial))
+    format.print(&object, |trial: &Trial| render_trial(trial))?;
+    let trial: Trial = serde_json::from_str(object.get())?;
+    // A job that waits for machines that are yet to come may be submitted.
+    let never = trial.verdict == Verdict::NoFit && !submit.job.wait_for_capacity;
+    Ok(if never { Exit::BadData } else { Exit::Success })
 }
 
 /// Prints the id, and nothing else, to standard output.

@@ -138,9 +138,9 @@ impl Listing for Usage {
             Column::<Self>::new("RUNS", |usage, _| usage.attempts.to_string()).right().wide(),
             Column::<Self>::new("FAILED", |usage, _| usage.failed.to_string()).right(),
             Column::<Self>::new("GPU-HOURS", |usage, _| format!("{:.2}", usage.gpu_hours)).right(),
-            Column::<Self>::new("IDLE", |usage, _| idle(usage)).right(),
-            Column::<Self>::new("UTIL", |usage, _| percent(usage.mean_utilization_percent)).right(),
-            Column::<Self>::new("CPU-HOURS", |usage, _| format!("{:.2}", usage.cpu_hours)).right(),
+            Column::<Self>::new("IDLE", |usage, _| idle(usage)).right().spare(),
+            Column::<Self>::new("UTIL", |usage, _| percent(usage.mean_utilization_percent)).right().spare(),
+            Column::<Self>::new("CPU-HOURS", |usage, _| format!("{:.2}", usage.cpu_hours)).right().spare(),
             Column::<Self>::new("PEAK GPU MEM", |usage, _| {
                 usage.peak_gpu_memory_mib.map(mib).unwrap_or_default()
             })

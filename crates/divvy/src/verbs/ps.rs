@@ -152,10 +152,10 @@ impl Listing for Job {
 
     fn columns() -> Vec<Column<Self>> {
         vec![
-            Column::<Self>::new("ID", |job, _| job.id.clone()),
+            Column::<Self>::new("ID", |job, _| job.id.clone()).whole(),
             Column::<Self>::new("NAME", |job, _| job.name.clone()),
-            Column::<Self>::new("USER", |job, _| job.user.clone()),
-            Column::<Self>::new("QUEUE", |job, _| job.queue.clone()),
+            Column::<Self>::new("USER", |job, _| job.user.clone()).spare(),
+            Column::<Self>::new("QUEUE", |job, _| job.queue.clone()).spare(),
             Column::<Self>::new("PROJECT", |job, _| job.project.clone().unwrap_or_default()).wide(),
             Column::<Self>::new("PRIO", |job, _| priority(job.priority)).wide(),
             Column::<Self>::new("STATE", |job, _| job.state.to_string()).tone(|job| Tone::of_job(&job.state)),

@@ -3,6 +3,7 @@
 mod attached;
 mod environment;
 mod flags;
+mod gang;
 mod pty;
 mod shell;
 

@@ -392,7 +392,7 @@ impl Reason {
             }
             Reason::TooManyTasks(_, most) => format!("ask for at most {most} task{}", plural(*most)),
             Reason::TooMuchHost(resource, _, most) => {
-                format!("ask for at most {} of {resource}", shown(resource, *most))
+                format!("ask for at most {}", amount_of(resource, *most))
             }
             Reason::DevicesDown(_) => "have them repaired: divvy gpus shows what is wrong".into(),
             Reason::DevicesForeign(_) => {
@@ -409,8 +409,11 @@ impl Reason {
             Reason::DevicesBusy(_) => {
                 "wait for running jobs to end, or ask for fewer GPUs or for other models, too".into()
             }
+            Reason::HostBusy(Resource::Cpu, asked) => {
+                format!("ask for fewer than {}", amount_of(&Resource::Cpu, *asked))
+            }
             Reason::HostBusy(resource, asked) => {
-                format!("ask for less {resource} than {}", shown(resource, *asked))
+                format!("ask for less than {}", amount_of(resource, *asked))
             }
             Reason::NoIdleNode => "wait for a node to become idle, or submit it without --exclusive".into(),
             Reason::NoDomain(..) | Reason::NoIsland(..) | Reason::NotSpread(..) => domains::fix(self),
@@ -446,6 +449,15 @@ pub fn shown(resource: &Resource, amount: i64) -> String {
         Resource::Pods | Resource::Extended(_) => amount.to_string(),
         _ if amount % 1000 == 0 => (amount / 1000).to_string(),
         _ => format!("{}.{:03}", amount / 1000, amount % 1000).trim_end_matches('0').to_owned(),
+    }
+}
+
+/// An amount and of what: `16 cores`, `1 core`, `64Gi of memory`.
+pub fn amount_of(resource: &Resource, amount: i64) -> String {
+    let shown = shown(resource, amount);
+    match resource {
+        Resource::Cpu => format!("{shown} core{}", if amount == 1000 { "" } else { "s" }),
+        _ => format!("{shown} of {resource}"),
     }
 }
 
@@ -490,7 +502,7 @@ impl fmt::Display for Reason {
                 _ => write!(f, "no node has {count} GPUs free that would do"),
             },
             Reason::HostBusy(resource, asked) => {
-                write!(f, "no node has {} of {resource} left", shown(resource, *asked))
+                write!(f, "no node has {} left", amount_of(resource, *asked))
             }
             Reason::NoIdleNode => write!(f, "wants its nodes for itself, and none is idle"),
             Reason::NoDomain(..) | Reason::NoIsland(..) | Reason::NotSpread(..) => domains::text(f, self),
@@ -509,7 +521,8 @@ impl fmt::Display for Reason {
             Reason::NoNodeChosen(nodes) => {
                 write!(
                     f,
-                    "of {nodes} nodes none has the labels that it asks for and only taints that it puts up with"
+                    "of {nodes} node{} none has the labels that it asks for and only taints that it puts up with",
+                    plural(*nodes)
                 )
             }
             Reason::NotNear(..) | Reason::NotApart(..) | Reason::Repelled(..) => neighbours::text(f, self),
@@ -534,14 +547,18 @@ impl Reason {
     fn fmt_too_much(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Reason::TooManyDevices(asked, most) => {
-                write!(f, "asks for {asked} GPUs on one node; the largest node has {most} of them")
+                write!(
+                    f,
+                    "asks for {asked} GPU{} on one node; the largest node has {most} of them",
+                    plural(*asked)
+                )
             }
             Reason::TooManyTasks(asked, most) => {
-                write!(f, "asks for {asked} tasks at once; the empty pool holds {most}")
+                write!(f, "asks for {asked} task{} at once; the empty pool holds {most}", plural(*asked))
             }
             Reason::TooMuchHost(resource, asked, most) => {
-                let (asked, most) = (shown(resource, *asked), shown(resource, *most));
-                write!(f, "asks for {asked} of {resource}; the largest node has {most}")
+                let (asked, most) = (amount_of(resource, *asked), shown(resource, *most));
+                write!(f, "asks for {asked}; the largest node has {most}")
             }
             other => f.write_str(other.code()),
         }

@@ -34,7 +34,7 @@ fn a_device_of_which_nobody_knows_is_not_fast_enough() {
     three(
         "submit a default 1 model=next bandwidth=1 wait\nplan",
         expect![[r#"
-        wait DV-NO-SUCH-MEMORY: no GPU of that model has such memory: next:≥ 1 GB/s
+        wait DV-NO-SUCH-MEMORY: no GPU of that model has such memory: next with at least 1 GB/s
     "#]],
     );
 }
@@ -66,16 +66,16 @@ fn who_asks_for_more_than_any_has_is_told_so_with_what_would_do() {
     three(
         "submit a default 1 bandwidth=4800 wait\nplan\nexplain a",
         expect![[r#"
-            wait DV-NO-SUCH-MEMORY: no GPU of that model has such memory: ≥ 4800 GB/s
+            wait DV-NO-SUCH-MEMORY: no GPU of that model has such memory: any GPU with at least 4800 GB/s
             no_fit
-              DV-NO-SUCH-MEMORY no GPU of that model has such memory: ≥ 4800 GB/s | ask for GPUs that the pool has: divvy gpus -o wide
+              DV-NO-SUCH-MEMORY no GPU of that model has such memory: any GPU with at least 4800 GB/s | ask for GPUs that the pool has: divvy gpus -o wide
               6 in pool > 6 right model > 0 enough memory > 0 healthy > 0 free > 0 on one node
         "#]],
     );
     three(
         "submit a default 1 gb=40 bandwidth=4800\n",
         expect![[r#"
-        refused cannot-fit: this pool can never run it: no GPU of that model has such memory: 40GB..:≥ 4800 GB/s. The pool has 4 h100 (80GB) on 2 nodes, at most 2 on one, 2 next (80GB).
+        refused cannot-fit: this pool can never run it: no GPU of that model has such memory: 40GB.. with at least 4800 GB/s. The pool has 4 h100 (80GB) on 2 nodes, at most 2 on one, 2 next (80GB).
     "#]],
     );
 }

@@ -27,10 +27,10 @@ fn what_no_node_is_called_is_refused_or_waits_for_one_that_is() {
         "node n1 4xh100 labels=disk:hdd\nsubmit a default 1 nodes=disk:ssd\nsubmit b default 1 nodes=disk:ssd wait\nplan\nexplain b # DV-NO-NODE-CHOSEN\n\
         node n2 1xh100 labels=disk:ssd\nplan",
         expect![[r#"
-            refused cannot-fit: this pool can never run it: of 1 nodes none has the labels that it asks for and only taints that it puts up with. The pool has 4 h100 (80GB).
-            wait DV-NO-NODE-CHOSEN: of 1 nodes none has the labels that it asks for and only taints that it puts up with
+            refused cannot-fit: this pool can never run it: of 1 node none has the labels that it asks for and only taints that it puts up with. The pool has 4 h100 (80GB).
+            wait DV-NO-NODE-CHOSEN: of 1 node none has the labels that it asks for and only taints that it puts up with
             no_fit
-              DV-NO-NODE-CHOSEN of 1 nodes none has the labels that it asks for and only taints that it puts up with | ask for labels that nodes have, and put up with their taints
+              DV-NO-NODE-CHOSEN of 1 node none has the labels that it asks for and only taints that it puts up with | ask for labels that nodes have, and put up with their taints
               4 in pool > 4 right model > 4 enough memory > 4 healthy > 4 free > 4 on one node
             place b n2:0
         "#]],
@@ -87,7 +87,7 @@ fn a_node_takes_no_more_tasks_than_it_may() {
             place a_2 n2:0
             wait DV-HOST-BUSY: no node has 1 of pods left
             later
-              DV-HOST-BUSY no node has 1 of pods left | ask for less pods than 1
+              DV-HOST-BUSY no node has 1 of pods left | ask for less than 1 of pods
               8 in pool > 8 right model > 8 enough memory > 8 healthy > 5 free > 5 on one node
             ended a_0 completed Exit exit=0
             place a_3 n1:0

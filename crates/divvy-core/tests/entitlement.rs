@@ -110,7 +110,7 @@ fn urgent_jobs_need_the_leave_of_their_queue_or_of_one_above_it() {
     check(
         "node n1 4xh100\nqueue lab {\"path\": \"lab\", \"bounds\": {\"max_priority\": 1000}}\nqueue lab/a\nqueue b\nsubmit j1 lab/a 1 prio=urgent\nsubmit j2 b 1 prio=urgent\nsubmit j3 b 1 prio=999\nplan",
         expect![[r#"
-            refused no-leave: queue b takes no urgent jobs, and this one has priority 1000
+            refused no-leave: queue b takes no urgent jobs, and this one has priority urgent
             place j1 n1:0
             place j3 n1:1
         "#]],
@@ -538,7 +538,7 @@ fn by_the_dominant_part_a_queue_of_many_cores_gets_as_much_of_them_as_another_of
             place b0_1 n1:4+n1:5
             place a0_2 n1:6
             wait DV-GPUS-BUSY: no node has 2 GPUs free that would do
-            wait DV-HOST-BUSY: no node has 20 of cpu left
+            wait DV-HOST-BUSY: no node has 20 cores left
         "#]]
         .assert_eq(&printed),
         Err(bad) => expect![[""]].assert_eq(&bad.to_string()),
@@ -581,8 +581,8 @@ fn a_queue_says_what_its_jobs_may_ask_for() {
     check(
         "node n1 4xh100\nqueue a {\"path\": \"a\", \"bounds\": {\"max_priority\": 100, \"max_jobs\": 3}}\nqueue a/b {\"path\": \"a/b\", \"bounds\": {\"max_time\": 3600000}}\nsubmit j1 a 1 prio=urgent\nsubmit j2 a/b 1 prio=urgent\nsubmit j3 a/b 1 limit=2h\nsubmit j4 a/b 1 limit=1h array=0-3\nsubmit j5 a/b 1 array=0-2\nsubmit j6 a 1\nplan\npass 1h\nplan",
         expect![[r#"
-            refused beyond-queue: queue a takes jobs with a priority of at most 100, and this one has 1000
-            refused beyond-queue: queue a takes jobs with a priority of at most 100, and this one has 1000
+            refused beyond-queue: queue a takes jobs with a priority of at most high, and this one has urgent
+            refused beyond-queue: queue a takes jobs with a priority of at most high, and this one has urgent
             refused beyond-queue: queue a/b takes jobs with a time limit of at most 1h, and this one has 2h
             refused beyond-queue: queue a takes jobs with a number of members of at most 3, and this one has 4
             refused queue-full: queue a takes 3 jobs at once, and 3 wait or run

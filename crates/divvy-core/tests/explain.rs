@@ -347,9 +347,9 @@ fn new_devices_of_which_the_pool_has_none_are_named_with_what_they_must_be_like(
         "node n1 2xh100\nsubmit j default 1 model=l4 bandwidth=900 wait\nplan",
         "j",
         expect![[r#"
-        DV-NO-SUCH-MODEL the pool has no GPU like l4:≥ 900 GB/s
+        DV-NO-SUCH-MODEL the pool has no GPU like l4 with at least 900 GB/s
             accept h100, too and accept GPUs with slower memory
-            a node with 1 more l4:≥ 900 GB/s
+            a node with 1 more l4 with at least 900 GB/s
         => accept h100, too and accept GPUs with slower memory
     "#]],
     );

@@ -79,7 +79,7 @@ submit b q 1 array=0-3 user=ana"#;
         (
             "prioritise a urgent by=root",
             expect![[r#"
-            refused beyond-queue: queue q takes jobs with a priority of at most 50, and this one has 1000
+            refused beyond-queue: queue q takes jobs with a priority of at most 50, and this one has urgent
         "#]],
         ),
         (
@@ -105,7 +105,7 @@ fn urgent_needs_the_leave_of_the_queue_then_too() {
     check(
         "queue q\nqueue p\nsubmit a q 2 user=ana\nprioritise a urgent",
         expect![[r#"
-        refused no-leave: queue q takes no urgent jobs, and this one has priority 1000
+        refused no-leave: queue q takes no urgent jobs, and this one has priority urgent
     "#]],
     );
 }

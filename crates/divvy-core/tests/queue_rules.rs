@@ -503,7 +503,7 @@ submit b lab 1 user=ana
 submit c lab 1 user=eva
 plan"#,
         expect![[r#"
-            refused queue-full: queue lab, of each user, takes 1 jobs at once, and 1 wait or run
+            refused queue-full: queue lab, of each user, takes 1 job at once, and 1 waits or runs
             place x n1:0
             place a n1:1
             place c n1:2

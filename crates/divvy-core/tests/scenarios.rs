@@ -214,7 +214,7 @@ fn what_the_pool_can_never_run_is_refused_with_what_there_is() {
             refused cannot-fit: this pool can never run it: asks for 8 GPUs on one node; the largest node has 4 of them. The pool has 4 h100 (80GB).
             refused cannot-fit: this pool can never run it: the pool has no GPU like b200. The pool has 4 h100 (80GB).
             refused cannot-fit: this pool can never run it: asks for 2 tasks at once; the empty pool holds 1. The pool has 4 h100 (80GB).
-            refused cannot-fit: this pool can never run it: asks for 100 of cpu; the largest node has 64. The pool has 4 h100 (80GB).
+            refused cannot-fit: this pool can never run it: asks for 100 cores; the largest node has 64. The pool has 4 h100 (80GB).
             refused unknown-queue: there is no queue "nowhere"; there are: default
             wait DV-TOO-MANY-GPUS: asks for 8 GPUs on one node; the largest node has 4 of them
             place f n2:0+n2:1+n2:2+n2:3+n2:4+n2:5+n2:6+n2:7
@@ -312,9 +312,9 @@ fn cores_that_were_asked_for_are_counted_and_others_yield() {
             place a n1:0
             place b n1:1
             place d n1
-            wait DV-HOST-BUSY: no node has 2 of cpu left
+            wait DV-HOST-BUSY: no node has 2 cores left
             later
-              DV-HOST-BUSY no node has 2 of cpu left | ask for less cpu than 2
+              DV-HOST-BUSY no node has 2 cores left | ask for fewer than 2 cores
               4 in pool > 4 right model > 4 enough memory > 4 healthy > 2 free > 2 on one node
             ended a completed Exit exit=0
             place c n1:0
@@ -442,9 +442,9 @@ fn what_the_pool_never_has_is_named_to_jobs_that_wait_for_capacity() {
     check(
         "node n1 4xa100\nsubmit a default 1 cpu=999 wait\nplan\nexplain a # DV-TOO-MUCH-HOST",
         expect![[r#"
-            wait DV-TOO-MUCH-HOST: asks for 999 of cpu; the largest node has 64
+            wait DV-TOO-MUCH-HOST: asks for 999 cores; the largest node has 64
             no_fit
-              DV-TOO-MUCH-HOST asks for 999 of cpu; the largest node has 64 | ask for at most 64 of cpu
+              DV-TOO-MUCH-HOST asks for 999 cores; the largest node has 64 | ask for at most 64 cores
               4 in pool > 4 right model > 4 enough memory > 4 healthy > 4 free > 4 on one node
         "#]],
     );

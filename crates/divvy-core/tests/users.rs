@@ -94,7 +94,7 @@ fn a_queue_says_what_each_of_its_users_may_ask_for() {
     check(
         "node n1 4xh100\nqueue q {\"path\": \"q\", \"users\": {\"bounds\": {\"max_priority\": 100, \"max_time\": 3600000, \"max_jobs\": 2}}}\nsubmit j1 q 1 user=ana prio=urgent\nsubmit j2 q 1 user=ana limit=2h\nsubmit j3 q 1 user=ana array=0-2\nsubmit j4 q 1 user=ana array=0-1\nsubmit j5 q 1 user=ana\nsubmit j6 q 1 user=bob\nplan\npass 1h\nplan",
         expect![[r#"
-            refused beyond-queue: queue q, of each user, takes jobs with a priority of at most 100, and this one has 1000
+            refused beyond-queue: queue q, of each user, takes jobs with a priority of at most high, and this one has urgent
             refused beyond-queue: queue q, of each user, takes jobs with a time limit of at most 1h, and this one has 2h
             refused beyond-queue: queue q, of each user, takes jobs with a number of members of at most 2, and this one has 3
             refused queue-full: queue q, of each user, takes 2 jobs at once, and 2 wait or run

@@ -27,6 +27,7 @@ mod watchers;
 mod wire;
 
 pub use control::ControlError;
+pub use people::user_name;
 pub use place::{SocketError, usual_state};
 pub use start::{Kind, RunError, Settings, Started, Stopped, run};
 pub use store::doctor;

@@ -62,6 +62,11 @@ fn user_of(uid: u32, gid: u32) -> User {
     User { admin: uid == 0 || member, owner }
 }
 
+/// Returns the name that a pool of this machine knows a user by: the number itself where no name is known.
+pub fn user_name(uid: u32) -> String {
+    passwd_entry(uid).map_or_else(|| uid.to_string(), |(name, _)| name.to_string_lossy().into_owned())
+}
+
 /// The largest entry that is read, in bytes: it has room for the groups of a whole company.
 const LARGEST_ENTRY_BYTES: usize = 1 << 20;
 
@@ -137,6 +142,7 @@ mod tests {
         assert_eq!((root.owner.name.as_str(), root.owner.gid, root.admin), ("root", 0, true));
         assert!(root.owner.groups.contains(&0));
         assert_eq!(people.remembered(0), Some(root));
+        assert_eq!([user_name(0), user_name(4_000_000_000)], ["root", "4000000000"]);
     }
 
     #[test]

@@ -102,6 +102,10 @@ pub enum Kind {
     Taken,
     /// The state directory or the socket cannot be used.
     Place,
+    /// The driver of the GPUs that were asked for is not there.
+    NoDriver,
+    /// The disk is full.
+    Full,
     /// The system, or a bug in this program.
     System,
 }
@@ -114,9 +118,12 @@ impl RunError {
             Self::Store(StoreError::Damaged { .. } | StoreError::Newer { .. }) => Kind::Data,
             Self::Store(StoreError::Place(PlaceError::Taken { .. }))
             | Self::Socket(SocketError::Taken(_)) => Kind::Taken,
-            Self::Store(StoreError::Place(_) | StoreError::Io { .. }) | Self::Socket(_) | Self::Full(..) => {
-                Kind::Place
-            }
+            Self::Source(_) | Self::Engine(OpenError::Devices(_)) => Kind::NoDriver,
+            Self::Full(..) => Kind::Full,
+            Self::Engine(OpenError::StaleTerm { .. }) => Kind::Taken,
+            Self::Store(StoreError::Place(_) | StoreError::Io { .. })
+            | Self::Socket(_)
+            | Self::Engine(OpenError::State { .. }) => Kind::Place,
             _ => Kind::System,
         }
     }

@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 
+use clap::error::ErrorKind;
 use clap::{Arg, Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::exit::{EXIT_CODES, Exit};
@@ -111,8 +112,24 @@ pub(crate) fn read(args: impl IntoIterator<Item = OsString>) -> Result<Cli, Exit
 
 fn parsed(args: impl IntoIterator<Item = OsString>) -> Result<Cli, clap::Error> {
     let mut command = with_negative_numbers(Cli::command());
-    let matches = command.try_get_matches_from_mut(args)?;
-    Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
+    let args: Vec<OsString> = args.into_iter().collect();
+    let matches = command.try_get_matches_from_mut(&args)?;
+    let cli = Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;
+    if let Verb::Run(run) = &cli.verb
+        && let Some(word) = value_taken_for_the_command(&args, &run.command)
+    {
+        let what = format!("the value of --requeue is joined to it: --requeue={word}");
+        return Err(command.error(ErrorKind::InvalidValue, what));
+    }
+    Ok(cli)
+}
+
+/// The word that would be run as the command where `--requeue failure` was written.
+fn value_taken_for_the_command<'a>(args: &[OsString], command: &'a [String]) -> Option<&'a String> {
+    let word = command.first().filter(|first| verbs::run::REQUEUE_WORDS.contains(&first.as_str()))?;
+    let is_joined =
+        |two: &[OsString]| matches!(two, [flag, value] if flag == "--requeue" && value == word.as_str());
+    args.windows(2).any(is_joined).then_some(word)
 }
 
 /// Makes `--limit -1` a wrong limit, not an unknown flag `-1`.
@@ -179,6 +196,24 @@ mod tests {
     }
 
     #[test]
+    fn a_priority_may_be_below_zero() {
+        for line in ["run -p -5 -- true", "run --priority=-5 -- true", "set 12 --priority -5"] {
+            let words = std::iter::once("divvy").chain(line.split(' ')).map(OsString::from);
+            assert!(parsed(words).is_ok(), "{line}");
+        }
+    }
+
+    #[test]
+    fn the_value_of_requeue_is_not_taken_for_the_command() {
+        let read = |line: &str| parsed(line.split(' ').map(OsString::from));
+        let error = read("divvy run --requeue failure -- ./job").unwrap_err();
+        assert!(error.to_string().contains("--requeue=failure"), "{error}");
+        for line in ["run --requeue -- failure", "run --requeue=lost -- lost", "run x --requeue failure"] {
+            assert!(read(&format!("divvy {line}")).is_ok(), "{line}");
+        }
+    }
+
+    #[test]
     fn a_wrong_number_is_told_what_to_write() {
         for (line, told) in [
             ("ps --limit -1", "invalid value '-1' for '--limit <N>': write a whole number, 1 or more"),
@@ -188,6 +223,23 @@ mod tests {
                 "for '--cancel <ID>': reservations have numbers; `divvy reserve` lists them",
             ),
             ("reserve -g -2 -q a", "invalid value '-2' for '--gpus <N>': write a whole number, 1 or more"),
+            ("run -t -5s -- x", "invalid value '-5s' for '--time <TIME>': a time cannot be negative"),
+            (
+                "run --estimate -1h -- x",
+                "invalid value '-1h' for '--estimate <TIME>': a time cannot be negative",
+            ),
+            ("run -t -n name -- x", "invalid value '-n' for '--time <TIME>': a time was expected before -n"),
+            ("run --mem -4G -- x", "invalid value '-4G' for '--mem <SIZE>': a size cannot be negative"),
+            (
+                "run -p -n name -- x",
+                "invalid value '-n' for '--priority <PRIORITY>': a priority was expected",
+            ),
+            (
+                "reserve -g 1 -q a --for -1h",
+                "invalid value '-1h' for '--for <TIME>': a time cannot be negative",
+            ),
+            ("gpus drain 0 --at -2h", "invalid value '-2h' for '--at <WHEN>': a time cannot be negative"),
+            ("queues set a --max-time -1h", "invalid value '-1h' for '--max-time <TIME>': a time cannot"),
         ] {
             let words = std::iter::once("divvy").chain(line.split(' ')).map(OsString::from);
             let error = parsed(words).unwrap_err().to_string();

@@ -17,7 +17,7 @@ pub(crate) enum Exit {
     BadData,
     /// 66: there is no such job, file or output.
     NotFound,
-    /// 69: no daemon answers.
+    /// 69: no daemon answers; for `up`: the GPU driver that it was to use is not there.
     NoDaemon,
     /// 70: an internal error of the program.
     Internal,
@@ -25,9 +25,9 @@ pub(crate) enum Exit {
     CannotCreate,
     /// 74: reading or writing went wrong.
     Io,
-    /// 75: not now; try again (disk full, shutting down, busy).
+    /// 75: not now; try again (disk full, shutting down, busy, a job in a state that does not allow it).
     TryAgain,
-    /// 77: not permitted: another user's job, a queue that belongs to others.
+    /// 77: not permitted: another user's job or pool, a queue that belongs to others.
     NotPermitted,
 }
 
@@ -70,8 +70,8 @@ Exit codes:
    64        the command line is wrong
    65        a job file, queues.yaml or value is wrong, or the pool can never run the job
    66        no such job, file or output
-   69        no daemon answers
+   69        no daemon answers; up: there is no GPU driver
    70        a mistake inside divvy
    73, 74    something cannot be made; reading or writing went wrong
-   75        not now, try again: disk full, pool going down
-   77        not permitted: another user's job, a queue of others";
+   75        not now, try again: disk full, pool going down, a job's state
+   77        not permitted: another user's job or pool, a queue of others";

@@ -8,6 +8,7 @@ use std::string::FromUtf8Error;
 use divvy_api::read::TextError;
 use divvy_api::{ClientError, Problem, ProblemCode};
 use divvy_server::store::StoreError;
+use divvy_server::store::place::PlaceError;
 
 use crate::exit::Exit;
 use crate::output::{plain, told};
@@ -66,7 +67,9 @@ impl Failure {
                 Exit::NotPermitted
             }
             StoreError::Io { .. } | StoreError::Database { .. } => Exit::Io,
-            StoreError::Place(_) | StoreError::Damaged { .. } | StoreError::Newer { .. } => Exit::BadData,
+            StoreError::Place(PlaceError::NotYours { .. }) => Exit::NotPermitted,
+            StoreError::Place(PlaceError::Taken { .. } | PlaceError::NotLocal { .. }) => Exit::CannotCreate,
+            StoreError::Damaged { .. } | StoreError::Newer { .. } => Exit::BadData,
         };
         Self::told(exit, &error.to_string())
     }
@@ -166,12 +169,19 @@ impl From<ClientError> for Failure {
 }
 
 fn no_daemon(tried: &[(std::path::PathBuf, io::Error)]) -> Failure {
-    let mut failure = Failure::new(Exit::NoDaemon, "no daemon answers");
+    let is_closed = |(_, error): &(_, io::Error)| error.kind() == io::ErrorKind::PermissionDenied;
+    let closed = tried.iter().any(is_closed);
+    let mut failure = match closed {
+        true => Failure::new(Exit::NotPermitted, "you may not use this pool"),
+        false => Failure::new(Exit::NoDaemon, "no daemon answers"),
+    };
     for (socket, error) in tried {
         failure.why.push(format!("tried {}: {}", socket.display(), in_short(error)));
     }
-    failure
-        .fix("start one with `divvy up --detach`, or name its socket with --socket, --state or DIVVY_SOCKET")
+    failure.fix(match closed {
+        true => "start one of your own with `divvy up --detach`, or name another with --socket, --state or DIVVY_SOCKET",
+        false => "start one with `divvy up --detach`, or name its socket with --socket, --state or DIVVY_SOCKET",
+    })
 }
 
 fn name_of(path: &Path) -> String {
@@ -244,6 +254,23 @@ mod tests {
     }
 
     #[test]
+    fn a_pool_that_the_user_may_not_use_is_not_called_absent() {
+        let tried = vec![
+            ("/run/divvy/divvy.sock".into(), io::Error::from_raw_os_error(2)),
+            ("/home/ana/pool/divvy.sock".into(), io::Error::from_raw_os_error(13)),
+        ];
+        let failure = Failure::from(ClientError::NoDaemon { tried });
+        expect![[r#"
+            divvy: you may not use this pool
+              tried /run/divvy/divvy.sock: not there
+              tried /home/ana/pool/divvy.sock: not permitted
+              fix: start one of your own with `divvy up --detach`, or name another with --socket, --state or DIVVY_SOCKET
+        "#]]
+        .assert_eq(&failure.render());
+        assert_eq!(failure.exit, Exit::NotPermitted);
+    }
+
+    #[test]
     fn a_problem_is_told_with_its_field_its_fix_and_without_control_characters() {
         let problem = Problem::new(ProblemCode::UnknownQueue, "there is no queue \"\x1b[31mred\"")
             .with_field("queue")
@@ -271,6 +298,9 @@ mod tests {
             assert_eq!(Failure::log(&error(kind)).exit, exit);
         }
         assert_eq!(Failure::log(&StoreError::NoLog("x".into())).exit, Exit::NotFound);
+        let place = |error| Failure::log(&StoreError::Place(error)).exit;
+        assert_eq!(place(PlaceError::NotYours { path: "x".into(), owner: 1 }), Exit::NotPermitted);
+        assert_eq!(place(PlaceError::Taken { path: "x".into(), pid: None }), Exit::CannotCreate);
     }
 
     #[test]

@@ -211,11 +211,28 @@ fn a_gang_starts_whole_with_ranks_and_a_place_to_meet() {
 }
 
 #[test]
+fn an_attached_gang_streams_all_tasks_by_lines_and_a_single_task_as_it_is() {
+    let pool = Pool::start();
+    let script = "for n in 1 2 3; do echo $n of $RANK; done; printf 'end of %s' $RANK";
+    let said = pool.divvy(["run", "--tasks", "3", "-g", "1", "--", "sh", "-c", script]);
+    assert_eq!(said.code, 0, "{said:?}");
+    for rank in 0..3 {
+        let prefix = format!("[t{rank}] ");
+        let lines: Vec<&str> = said.out.lines().filter_map(|line| line.strip_prefix(&prefix)).collect();
+        let wanted = ["1", "2", "3", "end"].map(|word| format!("{word} of {rank}"));
+        assert_eq!(lines, wanted, "{said:?}");
+    }
+    assert_eq!(said.out.lines().count(), 12, "{said:?}");
+    let alone = pool.divvy(["run", "--tasks", "1", "--", "printf", "no end"]);
+    assert_eq!(alone.out, "no end");
+}
+
+#[test]
 fn an_attached_gang_says_which_other_task_failed_and_how_to_read_it() {
     let pool = Pool::start();
     let script = "if [ $RANK = 1 ]; then echo 'no such file' ; exit 3; fi; exec sleep 1000";
     let said = pool.divvy(["run", "--tasks", "2", "-g", "1", "--", "sh", "-c", script]);
-    assert_eq!((said.code, said.out.as_str()), (3, ""), "{said:?}");
+    assert_eq!((said.code, said.out.as_str()), (3, "[t1] no such file\n"), "{said:?}");
     assert!(said.err.contains("task 1 failed: divvy logs --task 1 1\n"), "{said:?}");
     assert_eq!(pool.say("logs --task 1 1").ok(), "no such file");
     let alone = pool.divvy(["run", "--", "sh", "-c", "exit 3"]);

@@ -329,6 +329,11 @@ pub enum Command {
 }
 
 impl Command {
+    /// Whether it is a line for a shell with nothing in it.
+    pub fn is_blank(&self) -> bool {
+        matches!(self, Self::Shell(line) if line.trim().is_empty())
+    }
+
     /// Returns program and arguments, followed by the further arguments of the job.
     pub fn argv(&self, args: &[String]) -> Vec<String> {
         let mut argv = match self {

@@ -81,7 +81,7 @@ fn allows((queue, bounds): &Bound, spec: &JobSpec) -> Result<(), Rejection> {
         Err(Rejection::BeyondQueue { queue: queue.to_string(), what, most, asked })
     };
     if let Some(most) = bounds.max_priority.filter(|most| spec.priority > *most) {
-        return beyond("priority", most.to_string(), spec.priority.to_string());
+        return beyond("priority", priority::named(most), priority::named(spec.priority));
     }
     match (bounds.max_time, spec.time_limit) {
         (Some(most), Some(limit)) if limit > most => {

@@ -7,7 +7,7 @@ use crate::amount::{Amount, Resource};
 use crate::model::device::WHOLE_MILLI;
 use crate::model::node::NodeState;
 use crate::model::queue::{Promised, Queue, guaranteed, keeper, lineage, own, sayers};
-use crate::reason::shown;
+use crate::reason::{amount_of, shown};
 use crate::state::{Node, State};
 
 /// What is guaranteed beyond what the pool has.
@@ -54,9 +54,8 @@ fn beyond(queues: &[Queue], resource: &Resource, (sum, there): (i64, i64)) -> Be
     if to.len() > MOST_NAMED {
         named.push(format!("{} more", to.len() - MOST_NAMED));
     }
-    let (sum, there, named) = (shown(resource, sum), shown(resource, there), named.join(", "));
-    let what =
-        format!("{sum} of {resource} are guaranteed in all ({named}), and the pool has {there}: lower some");
+    let (sum, there, named) = (amount_of(resource, sum), shown(resource, there), named.join(", "));
+    let what = format!("{sum} are guaranteed in all ({named}), and the pool has {there}: lower some");
     Beyond { what, queues: to.into_iter().map(|(path, _)| path.to_owned()).collect() }
 }
 
@@ -97,11 +96,9 @@ fn beyond_nodes(queues: &[Queue]) -> Option<Beyond> {
             _ => 0,
         };
         let (resource, sum) = promised.get(&*queue.path)?.iter().find(|(it, sum)| **sum > has(it))?;
-        let (sum, there) = (shown(resource, *sum), shown(resource, has(resource)));
+        let (sum, there) = (amount_of(resource, *sum), shown(resource, has(resource)));
         let path = &queue.path;
-        let what = format!(
-            "{sum} of {resource} are guaranteed below {path}, and its nodes have {there}: lower some"
-        );
+        let what = format!("{sum} are guaranteed below {path}, and its nodes have {there}: lower some");
         let below = queues.iter().filter(|other| lineage(&other.path).skip(1).any(|above| above == path));
         Some(Beyond { what, queues: below.map(|queue| queue.path.clone()).collect() })
     })

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use crate::amount::Resource;
 use crate::event::Event;
 use crate::id::{JobId, Term};
-use crate::model::job::{Array, Cause, Estimate, JobSpec, JobState, LastEnd, Owner, StopOrder};
+use crate::model::job::{Array, Cause, Estimate, JobSpec, JobState, LastEnd, Owner, StopOrder, priority};
 use crate::model::policy::Policy;
 use crate::model::queue::{Queue, Settings, lineage};
 use crate::model::recollection::Recollection;
@@ -177,7 +177,7 @@ pub enum Rejection {
         asked: String,
     },
     /// It is urgent, and its queue is not allowed urgent jobs.
-    #[error("queue {queue} takes no urgent jobs, and this one has priority {priority}")]
+    #[error("queue {queue} takes no urgent jobs, and this one has priority {}", priority::named(*priority))]
     NoLeave {
         /// Which queue.
         queue: String,
@@ -185,7 +185,7 @@ pub enum Rejection {
         priority: i32,
     },
     /// The queue has as many jobs as it takes.
-    #[error("queue {queue} takes {most} jobs at once, and {there} wait or run")]
+    #[error("queue {queue} takes {} at once, and {}", jobs(*most), if *there == 1 { "1 waits or runs".into() } else { format!("{there} wait or run") })]
     QueueFull {
         /// Which.
         queue: String,
@@ -265,6 +265,10 @@ pub enum Rejection {
 
 /// How many queues an error names; in a large pool, those whose names begin most like the one that was written.
 const MOST_QUEUES_NAMED: usize = 8;
+
+fn jobs(count: u64) -> String {
+    if count == 1 { "1 job".into() } else { format!("{count} jobs") }
+}
 
 fn few(queue: &str, known: &[String]) -> String {
     let Some(others) = known.len().checked_sub(MOST_QUEUES_NAMED).filter(|others| *others > 0) else {

@@ -311,7 +311,8 @@ fn models(part: &str) -> Option<Vec<String>> {
     models.iter().all(|model| good(model)).then_some(models)
 }
 
-/// Writes the class as `-g` would take it, without the count: `a100,h100:40GB..80GB`; `any GPU` if nothing is asked.
+/// Writes the class as `-g` would take it, without the count, and what it needs beside: `a100,h100:40GB..80GB`,
+/// `h100 with at least 40 GiB`; `any GPU` if nothing is asked.
 impl fmt::Display for DeviceClass {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let size = match (self.least_gb, self.most_gb) {
@@ -327,13 +328,14 @@ impl fmt::Display for DeviceClass {
             parts.push(self.models.join(","));
         }
         parts.extend(size);
-        if let Some(mib) = self.least_memory_mib {
-            parts.push(format!("≥ {mib} MiB"));
-        }
-        if let Some(gb_s) = self.least_gb_s.said() {
-            parts.push(format!("≥ {gb_s} GB/s"));
-        }
-        if parts.is_empty() { f.write_str("any GPU") } else { f.write_str(&parts.join(":")) }
+        f.write_str(if parts.is_empty() { "any GPU".into() } else { parts.join(":") }.as_str())?;
+        let memory = self.least_memory_mib.map(|mib| match mib % 1024 {
+            0 => format!("{} GiB", mib / 1024),
+            _ => format!("{mib} MiB"),
+        });
+        let bandwidth = self.least_gb_s.said().map(|gb_s| format!("{gb_s} GB/s"));
+        let least: Vec<String> = memory.into_iter().chain(bandwidth).collect();
+        if least.is_empty() { Ok(()) } else { write!(f, " with at least {}", least.join(" and ")) }
     }
 }
 

@@ -22,6 +22,17 @@ pub mod priority {
     /// Before everything else.
     pub const URGENT: i32 = 1000;
 
+    /// Writes a priority by its name, if it has one.
+    pub fn named(priority: i32) -> String {
+        match priority {
+            LOW => "low".into(),
+            NORMAL => "normal".into(),
+            HIGH => "high".into(),
+            URGENT => "urgent".into(),
+            other => other.to_string(),
+        }
+    }
+
     /// Reads a name or a number.
     pub fn parse(text: &str) -> Option<i32> {
         match text {

@@ -137,21 +137,27 @@ fn lend_more(queue: &str, resource: &Resource) -> String {
 
 /// `GPUs`, `h100`, `memory`: what there is more or less of.
 fn noun(resource: &Resource) -> String {
-    if *resource == Resource::Any { "GPUs".into() } else { resource.to_string() }
+    match resource {
+        Resource::Any => "GPUs".into(),
+        Resource::Cpu => "cores".into(),
+        other => other.to_string(),
+    }
 }
 
 /// `fewer GPUs`, `less memory`.
 fn less(resource: &Resource) -> String {
-    let is_counted = matches!(resource, Resource::Any | Resource::Model(_) | Resource::Pods);
+    let is_counted = matches!(resource, Resource::Any | Resource::Model(_) | Resource::Pods | Resource::Cpu);
     format!("{} {}", if is_counted { "fewer" } else { "less" }, noun(resource))
 }
 
-/// `4 GPUs`, `64 cpu`.
+/// `4 GPUs`, `64 cores`.
 fn amount_of(resource: &Resource, amount: i64) -> String {
     let amount = shown(resource, amount);
     let what = match (resource, amount.as_str()) {
         (Resource::Any, "1") => "GPU".into(),
         (Resource::Any, _) => "GPUs".into(),
+        (Resource::Cpu, "1") => "core".into(),
+        (Resource::Cpu, _) => "cores".into(),
         (other, _) => other.to_string(),
     };
     format!("{amount} {what}")

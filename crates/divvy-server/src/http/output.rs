@@ -18,7 +18,6 @@ use super::caller::Caller;
 use super::follow::{self, Follow, Step};
 use super::show;
 use crate::pool::Pool;
-use crate::wire::refusal;
 
 /// How many pieces may be under way to a client: a slow client holds up nobody and costs no more than these.
 const PIECES_UNDER_WAY: usize = 4;
@@ -107,7 +106,7 @@ pub(super) async fn allowed(pool: &Arc<Pool>, caller: &Caller, id: JobId) -> Res
                 Some(ending) => Some(ending),
                 None => show::past(pool, id).await?.pop(),
             };
-            let last = last.ok_or_else(|| refusal::no_such_job(&id.to_string()))?;
+            let Some(last) = last else { return Err(show::unknown(pool, id).await?.into()) };
             former(pool, &last).await
         }
     };

@@ -34,7 +34,7 @@ const LAST_LINES: usize = 20;
 /// Shows one job, or one member of an array.
 #[utoipa::path(get, path = "/v1/jobs/{id}", tag = "jobs", params(("id" = String, Path, description = "12, or 12_3")),
     responses((status = 200, body = Shown), (status = 404, body = Problem, content_type = "application/problem+json"),
-        (status = 409, description = "an array as a whole", body = Problem, content_type = "application/problem+json")))]
+        (status = 422, description = "an array as a whole", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn show(Shared(pool): Shared<Arc<Pool>>, caller: Caller, Path(id): Path<String>) -> Answer {
     let id = read_id(&id)?;
     let open = open_detail(&pool, &caller, id).await?;
@@ -86,7 +86,8 @@ async fn submission(pool: &Arc<Pool>, id: JobId) -> Option<Submission> {
 
 /// Why a job waits, or where it runs.
 #[utoipa::path(get, path = "/v1/jobs/{id}/explain", tag = "jobs", params(("id" = String, Path, description = "12, or 12_3")),
-    responses((status = 200, body = Explain), (status = 404, body = Problem, content_type = "application/problem+json")))]
+    responses((status = 200, body = Explain), (status = 404, body = Problem, content_type = "application/problem+json"),
+        (status = 422, description = "an array as a whole that has ended", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn explain(Shared(pool): Shared<Arc<Pool>>, Path(id): Path<String>) -> Answer {
     let id = read_id(&id)?;
     let past = past(&pool, id).await?;
@@ -183,17 +184,17 @@ pub(super) async fn past(pool: &Arc<Pool>, id: JobId) -> Result<Vec<Attempt>, Re
 }
 
 /// Returns the problem with an id that names no job and no member: it may still be that of a whole array.
-async fn unknown(pool: &Arc<Pool>, id: JobId) -> Result<Problem, Refused> {
+pub(super) async fn unknown(pool: &Arc<Pool>, id: JobId) -> Result<Problem, Refused> {
+    let open = pool.controller.read().await.state().jobs.contains_key(&id.number);
     let asked = pool.clone();
     let known = pool.blocking(move || asked.reader.knows(id.number)).await.ok_or_else(vanished)?;
-    let known = known.map_err(|error| refusal::store(&error))?;
+    let known = open || known.map_err(|error| refusal::store(&error))?;
     Ok(if known && id.member.is_none() { whole_array(id) } else { refusal::no_such_job(&id.to_string()) })
 }
 
 fn whole_array(id: JobId) -> Problem {
-    Problem::new(
-        ProblemCode::Conflict,
-        format!("{id} is an array, and each of its members is a job of its own"),
-    )
-    .with_fix(format!("name a member, such as {id}_0, or list them: divvy ps {id}"))
+    let text = format!("{id} is an array, and each of its members is a job of its own");
+    Problem::new(ProblemCode::BadSpec, text)
+        .with_field("id")
+        .with_fix(format!("name a member, such as {id}_0, or list them: divvy ps {id}"))
 }

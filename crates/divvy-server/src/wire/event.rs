@@ -5,7 +5,7 @@ use divvy_core::event::{Event, Stamped};
 use divvy_core::id::{AllocationId, JobId, Position};
 use divvy_core::model::allocation::Placement;
 use divvy_core::model::device::Health;
-use divvy_core::model::job::JobState;
+use divvy_core::model::job::{JobState, priority};
 use divvy_core::state::State;
 
 use super::{reservation, row};
@@ -63,7 +63,14 @@ fn describe(state: &State, event: &Event, told: &mut api::Event) {
         }
         Event::OthersHold { node, hold, .. } => {
             let name = state.nodes.get(node).map_or_else(|| node.to_string(), |node| node.spec.name.clone());
-            of_pool(told, "node", format!("{} tasks of others are on node {name}", hold.tasks))
+            of_pool(
+                told,
+                "node",
+                format!(
+                    "{} of others on node {name}",
+                    count(usize::try_from(hold.tasks).unwrap_or(usize::MAX), "task")
+                ),
+            )
         }
         Event::DeviceSeen { spec, .. } => {
             told.devices = vec![spec.uuid.clone()];
@@ -107,6 +114,11 @@ fn describe(state: &State, event: &Event, told: &mut api::Event) {
 }
 
 /// Returns the note of a change.
+/// `1 task`, `2 tasks`.
+fn count(number: usize, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
+}
+
 fn noted(note: Option<&String>) -> String {
     note.map(|note| format!(": {note}")).unwrap_or_default()
 }
@@ -134,7 +146,12 @@ fn describe_job(state: &State, event: &Event, told: &mut api::Event) {
             about(told, *job, Some(JobState::Pending), format!("{job} was released by {by}"))
         }
         Event::Prioritised { job, priority, by } => {
-            about(told, *job, None, format!("{job} has priority {priority}, set by {by}"));
+            about(
+                told,
+                *job,
+                None,
+                format!("{job} has priority {}, set by {by}", priority::named(*priority)),
+            );
         }
         Event::Checkpointed { job, .. } => about(told, *job, None, format!("{job} has saved its work")),
         Event::Adopted { job, .. } => {
@@ -145,17 +162,30 @@ fn describe_job(state: &State, event: &Event, told: &mut api::Event) {
         }
         Event::Placed { job, placements, .. } => {
             told.devices = uuids(state, placements);
-            let text = format!("{job} got {} GPUs for {} tasks", told.devices.len(), placements.len());
+            let text = format!(
+                "{job} got {} for {}",
+                count(told.devices.len(), "GPU"),
+                count(placements.len(), "task")
+            );
             about(told, *job, Some(JobState::Starting), text);
         }
         Event::Grown { job, placements } => {
             told.devices = uuids(state, placements);
-            let text = format!("{job} got {} GPUs for {} more tasks", told.devices.len(), placements.len());
+            let text = format!(
+                "{job} got {} for {}",
+                count(told.devices.len(), "GPU"),
+                count(placements.len(), "more task")
+            );
             about(told, *job, None, text);
         }
         Event::Shrinking { job, allocations, by, .. } => {
             let by = by.as_ref().map(|by| format!(" for {by}")).unwrap_or_default();
-            about(told, *job, None, format!("{job} goes on without {} tasks{by}", allocations.len()));
+            about(
+                told,
+                *job,
+                None,
+                format!("{job} goes on without {}{by}", count(allocations.len(), "task")),
+            );
         }
         Event::TaskStarted { allocation, start } => {
             let Some((job, rank)) = task_of(state, *allocation) else {

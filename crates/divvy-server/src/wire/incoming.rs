@@ -20,7 +20,7 @@ use divvy_core::model::topology::Spread;
 use divvy_core::time::{Span, Time};
 use divvy_engine::local::{JobEnvironment, signal_number};
 
-use super::{affinity, gpus, speed, topology};
+use super::{affinity, gpus, lengths::length, speed, topology};
 
 /// A submission in the core's types.
 #[derive(Clone, Debug)]
@@ -108,7 +108,7 @@ where
 }
 
 fn span(field: &str, text: &Option<Scalar>) -> Result<Option<Span>, Problem> {
-    text.as_ref().map(|text| parsed(field, text)).transpose()
+    text.as_ref().map(|text| length(field, text.as_str())).transpose()
 }
 
 /// Short limit for texts that appear in every listing.
@@ -230,8 +230,9 @@ fn stop(job: &JobFile) -> Result<StopOrder, Problem> {
 fn checkpoint(job: &JobFile) -> Result<Option<Checkpoint>, Problem> {
     let Some(asked) = &job.checkpoint else { return Ok(None) };
     let notice = asked.notice.as_deref().unwrap_or("USR1");
-    signal_number(notice).ok_or_else(|| {
-        bad("checkpoint.notice", format!("{notice:?} is no signal: write USR1, TERM, INT, …"))
+    let is_heard = |signal: &i32| ![libc::SIGKILL, libc::SIGSTOP].contains(signal);
+    signal_number(notice).filter(is_heard).ok_or_else(|| {
+        bad("checkpoint.notice", format!("{notice:?} is no signal that a job can catch: write USR1, INT, …"))
     })?;
     let span =
         |field, text: &Option<Scalar>| text.as_ref().map(|text| parsed::<Span>(field, text)).transpose();
@@ -322,7 +323,7 @@ fn role(job: &JobFile, role: &RoleFile, prefix: &str, process: &Process) -> Resu
         None => (job.command.as_ref(), &role.args),
     };
     let argv = command.map(|command: &CommandFile| command.argv(args)).unwrap_or_default();
-    if argv.first().is_none_or(String::is_empty) {
+    if argv.first().is_none_or(String::is_empty) || command.is_some_and(CommandFile::is_blank) {
         return Err(bad(format!("{prefix}command"), "there is nothing to run")
             .with_fix("write `command: …`, or the command behind `--`"));
     }

@@ -7,6 +7,7 @@ pub(crate) mod event;
 pub(crate) mod explain;
 mod gpus;
 pub(crate) mod incoming;
+mod lengths;
 pub(crate) mod models;
 pub(crate) mod notice;
 pub(crate) mod queue;

@@ -8,6 +8,7 @@ use divvy_core::state::State;
 use divvy_core::time::{Span, Time};
 
 use super::incoming::{bad, moment};
+use super::lengths::length;
 
 /// Returns all reservations, the first to begin first.
 pub(crate) fn all(state: &State) -> Vec<api::Reservation> {
@@ -81,11 +82,7 @@ pub(crate) fn wanted(asked: &api::Reserve, now: Time) -> Result<Reserve, api::Pr
         return Err(bad("note", format!("a note has at most {LONGEST_NOTE} characters")));
     }
     let begins = asked.from.as_ref().map(|text| moment("from", text, now)).transpose()?.unwrap_or(now);
-    let length = asked
-        .length
-        .as_ref()
-        .map(|text| text.parse::<Span>().map_err(|error| bad("for", error)))
-        .transpose()?;
+    let length = asked.length.as_ref().map(|text| length("for", text)).transpose()?;
     // Counted from the given moment, even if that has passed.
     let until = length.map(|length| begins + length);
     if begins < now && until.is_some_and(|until| until <= now) {

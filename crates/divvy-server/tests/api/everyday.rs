@@ -123,7 +123,10 @@ fn an_array_is_a_row_per_member_and_waits_as_a_whole() {
         rows["items"].as_array().unwrap().iter().map(|row| row["id"].as_str().unwrap()).collect();
     assert_eq!(ids, ["1_0", "1_1", "1_2", "1_3"]);
     assert_eq!(daemon.wait("1_3")["exit_code"], 3);
-    assert_eq!(daemon.get("/v1/jobs/1").code(), "conflict");
+    for path in ["/v1/jobs/1", "/v1/jobs/1/explain", "/v1/jobs/1/output"] {
+        let whole = daemon.get(path);
+        assert_eq!(whole.code(), "bad-spec", "{path}: a member has to be named");
+    }
     assert_eq!(daemon.get("/v1/jobs/1_3").json()["exit_code"], 3);
     assert_eq!(daemon.get("/v1/jobs/1_9").code(), "no-such-job");
 }

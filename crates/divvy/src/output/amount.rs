@@ -18,6 +18,12 @@ fn thousandths(milli: i64) -> String {
     }
 }
 
+/// `1 job`, `2 jobs`.
+pub(crate) fn count(number: impl TryInto<u64>, noun: &str) -> String {
+    let number = number.try_into().unwrap_or(u64::MAX);
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
+}
+
 /// Bytes in the largest binary unit that keeps three digits: `64Gi`, `1.5Gi`.
 pub(crate) fn bytes(bytes: i64) -> String {
     const UNITS: [&str; 6] = ["", "Ki", "Mi", "Gi", "Ti", "Pi"];
@@ -51,6 +57,7 @@ mod tests {
 
     #[test]
     fn amounts_are_short_and_exact_where_they_are_whole() {
+        assert_eq!([count(1, "job"), count(2usize, "job")], ["1 job", "2 jobs"]);
         assert_eq!([gpus(4000), gpus(500), gpus(1250)], ["4", "0.5", "1.25"]);
         assert_eq!([bytes(0), bytes(64 << 30), bytes(3 << 29), bytes(1000)], ["0", "64Gi", "1.5Gi", "1000"]);
         assert_eq!([mib(40_960), memory_pair(Some(12_288), 81_559)], ["40Gi".to_owned(), "12/80Gi".into()]);

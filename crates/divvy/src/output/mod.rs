@@ -12,7 +12,7 @@ use std::io::{self, IsTerminal};
 use clap::ValueEnum;
 use divvy_api::{GpuState, JobState};
 
-pub(crate) use amount::{bytes, cores, gpus, memory_pair, mib};
+pub(crate) use amount::{bytes, cores, count, gpus, memory_pair, mib};
 pub(crate) use csv::write_csv;
 pub(crate) use json::{write_json, write_json_array};
 pub(crate) use table::{Column, Listing, Look, Table, render};

@@ -31,6 +31,10 @@ pub(crate) struct Column<T> {
     pub(crate) wide: bool,
     /// Whether it holds numbers.
     pub(crate) right: bool,
+    /// Whether its cells are never shortened: a part of a number or an id is another one.
+    pub(crate) whole: bool,
+    /// Whether a narrow terminal leaves it out first.
+    pub(crate) spare: bool,
     /// The text of a cell.
     pub(crate) text: fn(&T, &Look) -> String,
     /// The tone of a cell.
@@ -42,12 +46,34 @@ pub(crate) struct Column<T> {
 impl<T> Column<T> {
     /// A column of words.
     pub(crate) const fn new(name: &'static str, text: fn(&T, &Look) -> String) -> Self {
-        Self { name, wide: false, right: false, text, tone: |_| Tone::Plain, says: |_| true }
+        Self {
+            name,
+            wide: false,
+            right: false,
+            whole: false,
+            spare: false,
+            text,
+            tone: |_| Tone::Plain,
+            says: |_| true,
+        }
     }
 
     /// A column of numbers.
     pub(crate) const fn right(mut self) -> Self {
         self.right = true;
+        self.whole = true;
+        self
+    }
+
+    /// A column of words that are never shortened.
+    pub(crate) const fn whole(mut self) -> Self {
+        self.whole = true;
+        self
+    }
+
+    /// A column that a narrow terminal leaves out first.
+    pub(crate) const fn spare(mut self) -> Self {
+        self.spare = true;
         self
     }
 
@@ -122,7 +148,21 @@ fn laid_out<T: Listing>(rows: &[T], columns: Vec<Column<T>>, look: &Look) -> Str
         return format!("{}\n", T::EMPTY);
     }
     let is_shown = |column: &Column<T>| look.wide || !column.wide && rows.iter().any(column.says);
-    let columns: Vec<_> = columns.into_iter().filter(is_shown).collect();
+    let mut columns: Vec<_> = columns.into_iter().filter(is_shown).collect();
+    let mut table = filled(rows, &columns, look);
+    match look.width {
+        Some(width) if !look.wide => {
+            while !fit(&mut table, &columns, width) && columns.len() > 1 {
+                columns.remove(least_wanted(&columns));
+                table = filled(rows, &columns, look);
+            }
+        }
+        _ => drop(table.set_content_arrangement(ContentArrangement::Disabled)),
+    }
+    table.lines().map(|line| line.trim_end().to_owned() + "\n").collect()
+}
+
+fn filled<T: Listing>(rows: &[T], columns: &[Column<T>], look: &Look) -> comfy_table::Table {
     let mut table = comfy_table::Table::new();
     table.load_style(comfy_table::presets::NOTHING).set_truncation_indicator("…");
     if look.colour {
@@ -130,7 +170,10 @@ fn laid_out<T: Listing>(rows: &[T], columns: Vec<Column<T>>, look: &Look) -> Str
     } else {
         table.force_no_tty();
     }
-    table.set_header(columns.iter().map(|column| Cell::new(column.name).add_attribute(Attribute::Bold)));
+    let names = columns.iter().map(|column| Cell::new(column.name).add_attribute(Attribute::Bold));
+    let mut header = Row::from(names.collect::<Vec<_>>());
+    header.max_height(1);
+    table.set_header(header);
     for row in rows {
         let cells = columns
             .iter()
@@ -147,35 +190,45 @@ fn laid_out<T: Listing>(rows: &[T], columns: Vec<Column<T>>, look: &Look) -> Str
             }
         }
     }
-    match look.width {
-        Some(width) if !look.wide => fit(&mut table, &columns, width),
-        _ => drop(table.set_content_arrangement(ContentArrangement::Disabled)),
-    }
-    table.lines().map(|line| line.trim_end().to_owned() + "\n").collect()
+    table
+}
+
+/// The column that a terminal which is too narrow for all does without: the last that is spare, else the last.
+fn least_wanted<T>(columns: &[Column<T>]) -> usize {
+    columns.iter().rposition(|column| column.spare).unwrap_or(columns.len() - 1)
 }
 
 /// The space between two columns.
 const GAP: u16 = 2;
 
-/// The least width of a column of words: enough to recognize a name.
-const LEAST_OF_WORDS: u16 = 8;
+/// The least widths of a column of words: enough to recognize a name, and where that is too much, its beginning.
+const LEAST_OF_WORDS: [u16; 2] = [8, 5];
 
-/// Fits a table into this many columns of a terminal by shortening words only: half a number is a wrong number. If even that
-/// is not enough, the table is wider than the terminal.
-fn fit<T>(table: &mut comfy_table::Table, columns: &[Column<T>], width: u16) {
+/// Fits a table into this many columns of a terminal by shortening words only: half a number is a wrong number. Returns
+/// whether that is enough.
+fn fit<T>(table: &mut comfy_table::Table, columns: &[Column<T>], width: u16) -> bool {
+    LEAST_OF_WORDS.into_iter().any(|words| shorten(table, columns, words) <= width) && {
+        table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width.saturating_add(GAP));
+        true
+    }
+}
+
+/// Allows words to be shortened to this width, and returns the width that the table has then.
+fn shorten<T>(table: &mut comfy_table::Table, columns: &[Column<T>], words: u16) -> u16 {
     let contents = table.column_max_content_widths();
     let mut least = 0u16;
     for ((at, column), content) in columns.iter().enumerate().zip(contents) {
-        let own = if column.right { content } else { content.min(LEAST_OF_WORDS) }.saturating_add(GAP);
+        let own = if column.whole { content } else { content.min(words) }.saturating_add(GAP);
         least = least.saturating_add(own);
         if let Some(laid) = table.column_mut(at) {
-            laid.set_constraint(match column.right {
+            laid.set_constraint(match column.whole {
                 true => ColumnConstraint::ContentWidth,
                 false => ColumnConstraint::LowerBoundary(Width::Fixed(own)),
             });
         }
     }
-    table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width.max(least));
+    // Nothing follows the last column.
+    least.saturating_sub(GAP)
 }
 
 fn painted(text: &str, tone: Tone) -> Cell {
@@ -228,8 +281,14 @@ mod tests {
             researc…  2h50m → 12h07m  every…
             nlp          7.1s → 5.2s
         "#]]
-        .assert_eq(&at(10));
-        assert_eq!(at(10), at(36));
+        .assert_eq(&at(34));
+        expect![[r#"
+            QUEUE       MEAN WAIT
+            rese…  2h50m → 12h07m
+            nlp       7.1s → 5.2s
+        "#]]
+        .assert_eq(&at(21));
+        assert!(at(10).lines().all(|line| line.chars().count() <= 10));
         assert!(at(48).contains("2h50m → 12h07m") && at(48).lines().all(|line| line.chars().count() <= 48));
         assert!(at(80).contains("research/vision/large") && at(80).contains("every GPU is taken"));
     }

@@ -7,6 +7,7 @@ use divvy_api::{Changed, Client, JobChange, JobState, Scalar, paths};
 
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::number::priority;
 use crate::output::plain;
 use crate::pool::{self, Place};
 
@@ -53,7 +54,7 @@ pub(crate) struct Set {
     #[command(flatten)]
     jobs: Jobs,
     /// low, normal, high, urgent or a whole number
-    #[arg(long, short, allow_hyphen_values = true)]
+    #[arg(long, short, allow_hyphen_values = true, value_parser = priority)]
     priority: String,
 }
 

@@ -8,7 +8,7 @@ use divvy_sim::scenario::Export;
 
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::output::{plain, say};
+use crate::output::{count, plain, say};
 use crate::pool::Place;
 
 const EXAMPLES: &str = "\
@@ -51,12 +51,12 @@ fn check(state: &Path) -> Result<(String, Exit), Failure> {
 
 fn render(report: &Report) -> String {
     let mut text = format!(
-        "{}\n  position {}, {} commits, {} attempts of ended jobs, {} open jobs\n",
+        "{}\n  position {}, {}, {} of ended jobs, {}\n",
         plain(&report.file.display().to_string()),
         report.position,
-        report.commits,
-        report.attempts,
-        report.open_jobs,
+        count(report.commits, "commit"),
+        count(report.attempts, "attempt"),
+        count(report.open_jobs, "open job"),
     );
     for remark in &report.remarks {
         text += &format!("  note: {}\n", plain(remark));
@@ -93,7 +93,7 @@ fn export(state: &Path, file: &Path) -> Result<Exit, Failure> {
     if file == Path::new("-") {
         std::io::stdout().lock().write_all(text.as_bytes())?;
     } else {
-        std::fs::write(file, text).map_err(|error| Failure::file("write", file, &error))?;
+        std::fs::write(file, text).map_err(|error| Failure::making(file, &error))?;
         say(&format!(
             "wrote {}; look at it before you send it, and run it with `divvy sim run`",
             file.display()

@@ -9,6 +9,7 @@ use rustix::process::{Pid, PidfdFlags};
 
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::output::count;
 use crate::pool::{self, Place};
 
 const EXAMPLES: &str = "\
@@ -70,11 +71,6 @@ fn at_the_end(mode: ShutdownMode, begun: &ShutdownBegun) -> String {
         text += &format!("; {} {verb}", count(begun.waiting, "waiting job"));
     }
     text
-}
-
-fn count(number: u64, noun: &str) -> String {
-    let s = if number == 1 { "" } else { "s" };
-    format!("{number} {noun}{s}")
 }
 
 /// Waits for the daemon's process to end, without polling.

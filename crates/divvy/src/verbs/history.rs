@@ -21,10 +21,10 @@ Examples:
 #[command(after_help = EXAMPLES)]
 pub(crate) struct History {
     /// From when: a time before now (30d, 12h) or a date (2026-11-01, 2026-11-01T08:00)
-    #[arg(long, value_name = "WHEN", value_parser = moment)]
+    #[arg(long, value_name = "WHEN", allow_hyphen_values = true, value_parser = moment)]
     since: Option<i64>,
     /// Until when
-    #[arg(long, value_name = "WHEN", value_parser = moment)]
+    #[arg(long, value_name = "WHEN", allow_hyphen_values = true, value_parser = moment)]
     until: Option<i64>,
     /// What to group by, a column each: user,queue,project,kind,name,state,day
     #[arg(long, value_name = "KEYS", value_delimiter = ',', default_value = "user", value_parser = ["user", "queue", "project", "kind", "name", "state", "day"])]
@@ -138,9 +138,9 @@ impl Listing for Usage {
             Column::<Self>::new("RUNS", |usage, _| usage.attempts.to_string()).right().wide(),
             Column::<Self>::new("FAILED", |usage, _| usage.failed.to_string()).right(),
             Column::<Self>::new("GPU-HOURS", |usage, _| format!("{:.2}", usage.gpu_hours)).right(),
-            Column::<Self>::new("IDLE", |usage, _| idle(usage)).right(),
-            Column::<Self>::new("UTIL", |usage, _| percent(usage.mean_utilization_percent)).right(),
-            Column::<Self>::new("CPU-HOURS", |usage, _| format!("{:.2}", usage.cpu_hours)).right(),
+            Column::<Self>::new("IDLE", |usage, _| idle(usage)).right().spare(),
+            Column::<Self>::new("UTIL", |usage, _| percent(usage.mean_utilization_percent)).right().spare(),
+            Column::<Self>::new("CPU-HOURS", |usage, _| format!("{:.2}", usage.cpu_hours)).right().spare(),
             Column::<Self>::new("PEAK GPU MEM", |usage, _| {
                 usage.peak_gpu_memory_mib.map(mib).unwrap_or_default()
             })

@@ -97,7 +97,7 @@ impl Ps {
 
     fn query(&self) -> Result<JobsQuery, Failure> {
         let user = match self.user.as_deref() {
-            Some("me") => Some(own_name()?),
+            Some("me") => Some(divvy_server::user_name(rustix::process::geteuid().as_raw())),
             other => other.map(str::to_owned),
         };
         let (queue, job) = (self.queue.clone(), self.job.clone());
@@ -118,13 +118,6 @@ impl Ps {
         }
         Ok(Some(states.clone()))
     }
-}
-
-/// The name of the calling user, from the login's environment.
-fn own_name() -> Result<String, Failure> {
-    let name =
-        ["USER", "LOGNAME"].iter().find_map(|name| std::env::var(name).ok().filter(|name| !name.is_empty()));
-    name.ok_or_else(|| Failure::usage("neither USER nor LOGNAME says who you are").fix("say -u NAME"))
 }
 
 impl Listing for Job {
@@ -159,10 +152,10 @@ impl Listing for Job {
 
     fn columns() -> Vec<Column<Self>> {
         vec![
-            Column::<Self>::new("ID", |job, _| job.id.clone()),
+            Column::<Self>::new("ID", |job, _| job.id.clone()).whole(),
             Column::<Self>::new("NAME", |job, _| job.name.clone()),
-            Column::<Self>::new("USER", |job, _| job.user.clone()),
-            Column::<Self>::new("QUEUE", |job, _| job.queue.clone()),
+            Column::<Self>::new("USER", |job, _| job.user.clone()).spare(),
+            Column::<Self>::new("QUEUE", |job, _| job.queue.clone()).spare(),
             Column::<Self>::new("PROJECT", |job, _| job.project.clone().unwrap_or_default()).wide(),
             Column::<Self>::new("PRIO", |job, _| priority(job.priority)).wide(),
             Column::<Self>::new("STATE", |job, _| job.state.to_string()).tone(|job| Tone::of_job(&job.state)),

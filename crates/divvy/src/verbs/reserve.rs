@@ -131,12 +131,12 @@ impl Listing for Reservation {
             Column::<Self>::new("FOR", |kept, _| kept.queue.clone().unwrap_or_else(|| "maintenance".into())),
             Column::<Self>::new("GPUS", |kept, _| kept.gpus.to_string()).right(),
             Column::<Self>::new("ON", |kept, _| kept.on.join(",")),
-            Column::<Self>::new("FROM", |kept, _| local(kept.from_ms)),
-            Column::<Self>::new("UNTIL", |kept, _| kept.until_ms.map_or("-".into(), local)),
+            Column::<Self>::new("FROM", |kept, _| local(kept.from_ms)).whole(),
+            Column::<Self>::new("UNTIL", |kept, _| kept.until_ms.map_or("-".into(), local)).whole(),
             Column::<Self>::new("EVICTS", |kept, _| if kept.evicts { "yes" } else { "no" }.into()).wide(),
-            Column::<Self>::new("JOBS", |kept, _| kept.jobs.join(",")),
-            Column::<Self>::new("WHO", |kept, _| kept.by.clone()),
-            Column::<Self>::new("NOTE", |kept, _| kept.note.clone().unwrap_or_default()),
+            Column::<Self>::new("JOBS", |kept, _| kept.jobs.join(",")).spare(),
+            Column::<Self>::new("WHO", |kept, _| kept.by.clone()).spare(),
+            Column::<Self>::new("NOTE", |kept, _| kept.note.clone().unwrap_or_default()).spare(),
         ]
     }
 }

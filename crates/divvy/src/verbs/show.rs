@@ -116,7 +116,8 @@ impl Sheet {
             self.line("asks", parts.join(", "));
         }
         if detail.roles.is_empty() {
-            self.line("asks", format!("{} GPUs", gpus(detail.job.gpu_milli)));
+            let s = if detail.job.gpu_milli == 1000 { "" } else { "s" };
+            self.line("asks", format!("{} GPU{s}", gpus(detail.job.gpu_milli)));
         }
     }
 
@@ -234,7 +235,7 @@ fn where_it_ran(task: &Task) -> String {
         (None, Some(code)) => format!(", exit {code}"),
         _ => String::new(),
     };
-    format!("{} on {}{gpus}{share}{pid}{end}", task.state, task.node)
+    format!("{} on {}{gpus}{share}{pid}{end}", super::tasks::state(task), task.node)
 }
 
 /// Why a job ended, in a sentence that needs no manual.

@@ -118,11 +118,16 @@ impl Listing for Row {
         vec![
             Column::<Self>::new("TASK", |row, _| row.0.task.to_string()).right(),
             Column::<Self>::new("ROLE", |row, _| row.0.role.clone()),
-            Column::<Self>::new("STATE", |row, _| row.0.state.clone()),
+            Column::<Self>::new("STATE", |row, _| state(&row.0).into()),
             Column::<Self>::new("NODE", |row, _| row.0.node.clone()),
             Column::<Self>::new("GPUS", |row, _| gpus_of(&row.0)),
         ]
     }
+}
+
+/// The state of a task as people read it. The pool's word `held` says that it has its devices: it runs.
+pub(super) fn state(task: &Task) -> &str {
+    if task.state == "held" { "running" } else { &task.state }
 }
 
 fn gpus_of(task: &Task) -> String {

@@ -190,6 +190,8 @@ fn from_server(error: RunError) -> Failure {
         Kind::Usage => Exit::Usage,
         Kind::Data => Exit::BadData,
         Kind::Taken | Kind::Place => Exit::CannotCreate,
+        Kind::NoDriver => Exit::NoDaemon,
+        Kind::Full => Exit::TryAgain,
         Kind::System => Exit::Internal,
     };
     Failure::told(exit, &error.to_string())

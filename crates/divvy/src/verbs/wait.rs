@@ -36,6 +36,9 @@ const ONE_QUESTION: Duration = Duration::from_secs(60);
 impl Wait {
     pub(crate) fn run(&self, place: &Place) -> Result<Exit, Failure> {
         pool::with_client(place, async |mut client| {
+            if let [_, _, ..] = &self.jobs[..] {
+                all_there(&mut client, &self.jobs).await?;
+            }
             let mut exit = Exit::Success;
             for job in &self.jobs {
                 let waited = until_over(&mut client, job).await?;
@@ -49,6 +52,15 @@ impl Wait {
             Ok(exit)
         })
     }
+}
+
+/// Looks whether all jobs are there, so that a wrong number is told now and not when the jobs before it have ended.
+async fn all_there(client: &mut Client, jobs: &[String]) -> Result<(), Failure> {
+    for job in jobs {
+        let ask = Ask::get(paths::with_query(&paths::wait(job), &[("timeout_ms", Some("0".into()))]));
+        pool::patiently(client, async |client| client.ask::<Waited>(&ask).await).await?;
+    }
+    Ok(())
 }
 
 /// Waits for one job; asks again if the daemon restarts meanwhile.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use divvy_api::{Check, Gpu, Job, JobState};
 
-use crate::output::{Column, Listing, Look, Tone, gpus, plain, render, span};
+use crate::output::{Column, Listing, Look, Tone, count, gpus, plain, render, span};
 
 /// The jobs as last seen, and what they waited for.
 pub(super) struct Story {
@@ -110,14 +110,14 @@ impl Story {
         }
         let bad = self.jobs.iter().filter(|job| job.state != JobState::Completed).count();
         if bad > 0 {
-            text += &format!("{bad} of {} jobs did not complete\n", self.jobs.len());
+            text += &format!("{bad} of {} did not complete\n", count(self.jobs.len(), "job"));
         }
         let held = if check.violations.is_empty() { "every law held" } else { "NOT every law held" };
         text + &format!(
-            "{} jobs, {} events, {} planning cycles: {held} (no GPU promised twice, no gang half started, …).\n",
-            self.jobs.len(),
-            check.events,
-            check.cycles
+            "{}, {}, {}: {held} (no GPU promised twice, no gang half started, …).\n",
+            count(self.jobs.len(), "job"),
+            count(check.events, "event"),
+            count(check.cycles, "planning cycle")
         )
     }
 }
@@ -246,7 +246,7 @@ mod tests {
             JOB  NAME  TEAM    GPUS  STATE      WAITED   RAN  WHERE     WAITED FOR
             7    gang  speech     2  completed    0.5s  2.0s  GPU 0, 3  DV-DEVICES-BUSY
 
-            1 jobs, 40 events, 9 planning cycles: every law held (no GPU promised twice, no gang half started, …).
+            1 job, 40 events, 9 planning cycles: every law held (no GPU promised twice, no gang half started, …).
         "#]].assert_eq(&story.ending(&Check { violations: vec![], events: 40, cycles: 9 }, false));
         let violated = Check {
             violations: vec![Violation { law: "L7".into(), text: "x".into() }],

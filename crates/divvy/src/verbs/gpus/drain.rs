@@ -7,6 +7,7 @@ use divvy_api::{EndReservation, Reservation, ReservationState, Reserve, paths};
 
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::number::time;
 use crate::output::{local, plain};
 use crate::pool::{self, Place};
 
@@ -39,10 +40,10 @@ pub(crate) struct Drain {
 #[derive(Debug, clap::Args)]
 pub(crate) struct When {
     /// From when on: a moment (2026-11-21T18:00:00+01:00) or a time from now (2h); unsaid, from now on
-    #[arg(long, visible_alias = "from", value_name = "WHEN")]
+    #[arg(long, visible_alias = "from", value_name = "WHEN", allow_hyphen_values = true, value_parser = time)]
     at: Option<String>,
     /// For how long, counted from --at: 4h; unsaid, until it is taken back
-    #[arg(long = "for", value_name = "TIME")]
+    #[arg(long = "for", value_name = "TIME", allow_hyphen_values = true, value_parser = time)]
     length: Option<String>,
     /// Why, for everybody to see
     #[arg(long, value_name = "TEXT")]

@@ -95,17 +95,19 @@ impl Listing for Gpu {
             Column::<Self>::new("UTIL", |gpu, _| {
                 or_dash(gpu.utilization_percent.map(|percent| format!("{percent}%")))
             })
-            .right(),
+            .right()
+            .spare(),
             Column::<Self>::new("TEMP", |gpu, _| {
                 or_dash(gpu.temperature_c.map(|degrees| format!("{degrees}°C")))
             })
-            .right(),
+            .right()
+            .spare(),
             Column::<Self>::new("POWER", |gpu, _| or_dash(gpu.power_w.map(|watts| format!("{watts}W"))))
                 .right()
                 .wide(),
             Column::<Self>::new("STATE", |gpu, _| gpu.state.to_string()).tone(|gpu| Tone::of_gpu(&gpu.state)),
             Column::<Self>::new("FREE", |gpu, _| gpus(gpu.free_milli.into())).right().wide(),
-            Column::<Self>::new("FOR", |gpu, look| held_for(gpu, look.now_ms)).right(),
+            Column::<Self>::new("FOR", |gpu, look| held_for(gpu, look.now_ms)).right().spare(),
             Column::<Self>::new("WHO", |gpu, _| who(gpu)),
             Column::<Self>::new("SOURCE", |gpu, _| gpu.source.clone()).wide(),
         ]

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::number::whole;
+use crate::number::{time, whole};
 use crate::pool::{self, Place};
 use crate::verbs::apply::{Change, show};
 
@@ -54,10 +54,10 @@ pub(super) struct Set {
     #[arg(long, value_name = "PRIORITY", allow_negative_numbers = true)]
     max_priority: Option<String>,
     /// The longest time limit of its jobs
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = time)]
     max_time: Option<String>,
     /// The time limit of its jobs that say none
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = time)]
     default_time: Option<String>,
     /// How many of its jobs may wait or run at once
     #[arg(long, value_name = "N")]
@@ -81,7 +81,7 @@ pub(super) struct Set {
     #[arg(long, value_name = "PRIORITY", allow_negative_numbers = true)]
     user_max_priority: Option<String>,
     /// The longest time limit of its users' jobs
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = time)]
     user_max_time: Option<String>,
     /// false: it is not divided among its users
     #[arg(long, value_name = "YES")]

@@ -7,7 +7,9 @@ use divvy_api::attach::{Frame, Progress};
 use divvy_api::client::{Ask, FrameStream};
 use divvy_api::{Cause, Client, ClientError, JobState, Sockets, Submit, Waited, paths};
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::mpsc::Receiver;
 
+use super::gang::{self, Lines};
 use super::pty::{News, Terminal};
 use super::{request, tell_notices, write_some};
 use crate::exit::Exit;
@@ -27,6 +29,11 @@ pub(super) fn run(place: &Place, mut submit: Submit, pty: bool) -> Result<Exit, 
         let mut signals = Signals::new()?;
         let client = Client::connect(&sockets).await?;
         let (mut watch, told) = begin(client, &submit, &mut signals).await?;
+        let tasks = gang::most_tasks(&submit.job);
+        if tasks > 1 && !pty {
+            watch.first = Some(Lines::of(0));
+            watch.others = Some(gang::others(&sockets, &watch.id, tasks));
+        }
         // A signal that came before the answer takes effect now that the job is known.
         match told.and_then(|told| watch.obey(told, &sockets)) {
             Some(exit) => Ok(exit),
@@ -138,6 +145,12 @@ struct Watch {
     pending: Vec<u8>,
     /// Bytes of output that have arrived.
     seen_bytes: u64,
+    /// The lines of a gang's first task.
+    first: Option<Lines>,
+    /// The lines of its other tasks, as long as there may be more.
+    others: Option<Receiver<Vec<u8>>>,
+    /// How the job ended.
+    ended: Option<Waited>,
     /// The first signal that asked for the job's end.
     cancelled: Option<Told>,
     /// The last message about its wait.
@@ -160,6 +173,9 @@ impl Watch {
             id: submitted.id,
             pending: Vec::new(),
             seen_bytes: 0,
+            first: None,
+            others: None,
+            ended: None,
             cancelled: None,
             said: None,
             person,
@@ -173,13 +189,18 @@ impl Watch {
         mut terminal: Option<&mut Terminal>,
     ) -> Result<Exit, Failure> {
         loop {
+            if let (Some(waited), None, true) = (&self.ended, &self.others, self.pending.is_empty()) {
+                return Ok(self.over(waited, terminal).await);
+            }
             // Each branch can be dropped without loss; what has arrived is handled below.
             tokio::select! {
-                frame = self.frames.next(), if self.pending.is_empty() => {
-                    if let Some(waited) = self.take(frame, terminal.is_some()).await? {
-                        return Ok(self.over(&waited, terminal).await);
-                    }
+                frame = self.frames.next(), if self.pending.is_empty() && self.ended.is_none() => {
+                    self.take(frame, terminal.is_some()).await?;
                 }
+                lines = next_lines(&mut self.others), if self.pending.is_empty() => match lines {
+                    Some(lines) => self.pending = lines,
+                    None => self.others = None,
+                },
                 written = write_some(&self.pending), if !self.pending.is_empty() => match written {
                     Ok(written) => drop(self.pending.drain(..written)),
                     Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => return Ok(self.unread()),
@@ -212,28 +233,30 @@ impl Watch {
         }
     }
 
-    /// Handles a frame. The last one returns how the job ended.
-    async fn take(
-        &mut self,
-        frame: Result<Option<Frame>, ClientError>,
-        pty: bool,
-    ) -> Result<Option<Waited>, Failure> {
+    /// Handles a frame. The last one says how the job ended.
+    async fn take(&mut self, frame: Result<Option<Frame>, ClientError>, pty: bool) -> Result<(), Failure> {
         match frame {
             Ok(Some(Frame::Output(bytes))) => {
                 self.seen_bytes += bytes.len() as u64;
                 // With a terminal of its own, the output has already arrived there.
                 if !pty {
-                    self.pending = bytes;
+                    self.pending = match &mut self.first {
+                        Some(lines) => lines.take(&bytes),
+                        None => bytes,
+                    };
                 }
             }
             Ok(Some(Frame::Progress(progress))) => self.tell(&progress),
-            Ok(Some(Frame::Ended(waited))) => return Ok(Some(waited)),
+            Ok(Some(Frame::Ended(waited))) => {
+                self.pending = self.first.as_mut().map(Lines::finish).unwrap_or_default();
+                self.ended = Some(waited);
+            }
             Ok(Some(Frame::Submitted(_))) => {}
             // The daemon is restarting. The job runs on, and watching resumes where it stopped.
             Ok(None) | Err(ClientError::Broken { .. }) => self.resume().await?,
             Err(error) => return Err(error.into()),
         }
-        Ok(None)
+        Ok(())
     }
 
     async fn resume(&mut self) -> Result<(), Failure> {
@@ -281,7 +304,7 @@ impl Watch {
                 end.and_then(|end| end.detail.as_ref()).map(|text| format!(": {text}")).unwrap_or_default();
             say(&format!("job {} {}: {short}{detail}", self.id, waited.state));
         }
-        // The output that was streamed is that of task 0.
+        // The code is that of the first task to fail, which need not be task 0.
         if let Some(task) = waited.failed_task.filter(|task| *task > 0 && waited.state != JobState::Completed)
         {
             say(&format!("task {task} failed: divvy logs --task {task} {}", self.id));
@@ -315,6 +338,14 @@ async fn first_frame(
                 return Err(ClientError::Answer { path: paths::JOBS.into(), what });
             }
         }
+    }
+}
+
+/// The next lines of other tasks, if there are others.
+async fn next_lines(others: &mut Option<Receiver<Vec<u8>>>) -> Option<Vec<u8>> {
+    match others {
+        Some(others) => others.recv().await,
+        None => std::future::pending().await,
     }
 }
 

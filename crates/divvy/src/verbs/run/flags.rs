@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use divvy_api::{CheckpointFile, Command, JobFile, RequeueWhen, Scalar, StopFile};
 
 use crate::failure::Failure;
-use crate::number::whole;
+use crate::number::{cores, priority, size, speed, time, whole};
 use crate::verbs::explain::OneObject;
 
 const EXAMPLES: &str = "\
@@ -24,6 +24,9 @@ Ctrl-C cancels the job; a lost terminal only detaches from it.
 order of preference, too: -g h100:2,l4:4 is two H100 or, if they are not free, four L4.
 Times are 90s, 30m, 2h, 1h30m, 2d; sizes 64G (10^9) and 64Gi (2^30).";
 
+/// The values of `--requeue`.
+pub(crate) const REQUEUE_WORDS: [&str; 3] = ["never", "lost", "failure"];
+
 /// Run a job when its turn comes
 #[derive(Clone, Debug, Default, clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -35,16 +38,16 @@ pub(crate) struct Run {
     #[arg(long, value_name = "MODEL=SPEED", value_delimiter = ',', value_parser = pair, help_heading = "What it needs")]
     speed: Vec<(String, String)>,
     /// The least memory of each GPU
-    #[arg(long, value_name = "SIZE", help_heading = "What it needs")]
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true, value_parser = size, help_heading = "What it needs")]
     gpu_memory: Option<String>,
     /// The least speed of the memory of each GPU: 900GB/s, 3.35TB/s
-    #[arg(long, value_name = "SPEED", help_heading = "What it needs")]
+    #[arg(long, value_name = "SPEED", allow_hyphen_values = true, value_parser = speed, help_heading = "What it needs")]
     gpu_bandwidth: Option<String>,
     /// Cores per task
-    #[arg(short, long, value_name = "CORES", help_heading = "What it needs")]
+    #[arg(short, long, value_name = "CORES", allow_hyphen_values = true, value_parser = cores, help_heading = "What it needs")]
     cpus: Option<String>,
     /// Host memory per task
-    #[arg(long, value_name = "SIZE", visible_alias = "memory", help_heading = "What it needs")]
+    #[arg(long, value_name = "SIZE", visible_alias = "memory", allow_hyphen_values = true, value_parser = size, help_heading = "What it needs")]
     mem: Option<String>,
     /// Tasks that start together or not at all
     #[arg(long, value_name = "N", value_parser = whole::<u32>(1..), help_heading = "What it needs")]
@@ -63,28 +66,28 @@ pub(crate) struct Run {
     #[arg(short, long, help_heading = "When")]
     queue: Option<String>,
     /// low, normal, high, urgent or a number
-    #[arg(short, long, allow_hyphen_values = true, help_heading = "When")]
+    #[arg(short, long, allow_hyphen_values = true, value_parser = priority, help_heading = "When")]
     priority: Option<String>,
     /// The longest it may run
-    #[arg(short, long, value_name = "TIME", visible_alias = "time-limit", help_heading = "When")]
+    #[arg(short, long, value_name = "TIME", visible_alias = "time-limit", allow_hyphen_values = true, value_parser = time, help_heading = "When")]
     time: Option<String>,
     /// How long it will probably run
-    #[arg(long, value_name = "TIME", help_heading = "When")]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = time, help_heading = "When")]
     estimate: Option<String>,
     /// Jobs that must end before: 12, 12:ok, 12:fail, 12:any
     #[arg(long, value_name = "JOB[:HOW]", value_delimiter = ',', help_heading = "When")]
     after: Vec<String>,
     /// Not before: a moment (2026-11-21T18:00:00+01:00) or a time from now (2h)
-    #[arg(long, value_name = "WHEN", help_heading = "When")]
+    #[arg(long, value_name = "WHEN", allow_hyphen_values = true, value_parser = time, help_heading = "When")]
     start_after: Option<String>,
     /// To be over by a moment, or a time from now: nothing is decided by it, `explain` says whether that looks possible
-    #[arg(long, value_name = "WHEN", help_heading = "When")]
+    #[arg(long, value_name = "WHEN", allow_hyphen_values = true, value_parser = time, help_heading = "When")]
     deadline: Option<String>,
     /// Held until released
     #[arg(long, help_heading = "When")]
     hold: bool,
-    /// Back into the queue after a bad end: lost is not its own doing, failure is any
-    #[arg(long, value_name = "WHEN", num_args = 0..=1, require_equals = true, default_missing_value = "lost", value_parser = ["never", "lost", "failure"], help_heading = "When")]
+    /// Back into the queue after a bad end: lost is not its own doing, failure is any; written as --requeue=failure
+    #[arg(long, value_name = "WHEN", num_args = 0..=1, require_equals = true, default_missing_value = "lost", value_parser = REQUEUE_WORDS, help_heading = "When")]
     requeue: Option<String>,
     /// Never taken back for others
     #[arg(long, help_heading = "When")]
@@ -128,7 +131,7 @@ pub(crate) struct Run {
     #[arg(long, value_name = "SIGNAL", help_heading = "How it runs")]
     stop_signal: Option<String>,
     /// From that signal until everything is killed
-    #[arg(long, value_name = "TIME", help_heading = "How it runs")]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = time, help_heading = "How it runs")]
     grace: Option<String>,
     /// Signal that asks the job to save its work before it gives way, with the time it has: USR1, or USR1:60s; it exits with 85 when done
     #[arg(long, value_name = "SIGNAL[:GRACE]", help_heading = "How it runs")]
@@ -140,7 +143,7 @@ pub(crate) struct Run {
     /// Run it on this terminal
     #[arg(long, conflicts_with_all = ["detach", "dry_run", "array", "tasks", "max_tasks"])]
     pub(super) pty: bool,
-    /// Only say whether it would start now, and where
+    /// Only say whether it would start now, and where; ends with 65 if it can never start
     #[arg(long)]
     pub(super) dry_run: bool,
     #[command(flatten)]

@@ -3,6 +3,7 @@
 mod attached;
 mod environment;
 mod flags;
+mod gang;
 mod pty;
 mod shell;
 
@@ -11,16 +12,16 @@ use std::path::Path;
 use std::time::Duration;
 
 use divvy_api::client::Ask;
-use divvy_api::{Client, JobFile, Submit, Submitted, Trial, paths, read};
+use divvy_api::{Client, JobFile, Submit, Submitted, Trial, Verdict, paths, read};
 use serde_json::value::RawValue;
 
 pub(crate) use self::attached::{Signals, Told};
-pub(crate) use self::flags::Run;
+pub(crate) use self::flags::{REQUEUE_WORDS, Run};
 use super::explain::{OneObject, render_trial};
 use super::wait;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::output::{plain, say};
+use crate::output::{count, plain, say};
 use crate::pool::{self, Place};
 
 impl Run {
@@ -82,7 +83,11 @@ fn read_file(file: &Path) -> Result<String, Failure> {
 fn dry_run(place: &Place, submit: &Submit, format: OneObject) -> Result<Exit, Failure> {
     let object: Box<RawValue> =
         pool::with_client(place, async |mut client| Ok(client.ask(&Ask::post(paths::JOBS, submit)).await?))?;
-    format.print(&object, |trial: &Trial| render_trial(trial))
+    format.print(&object, |trial: &Trial| render_trial(trial))?;
+    let trial: Trial = serde_json::from_str(object.get())?;
+    // A job that waits for machines that are yet to come may be submitted.
+    let never = trial.verdict == Verdict::NoFit && !submit.job.wait_for_capacity;
+    Ok(if never { Exit::BadData } else { Exit::Success })
 }
 
 /// Prints the id, and nothing else, to standard output.
@@ -104,8 +109,9 @@ fn array(place: &Place, submit: &Submit) -> Result<Exit, Failure> {
         let submitted = send(&mut client, submit).await?;
         tell_notices(&submitted);
         say(&format!(
-            "array job {} with {} members; their output goes to files",
-            submitted.id, submitted.members
+            "array job {} with {}; their output goes to files",
+            submitted.id,
+            count(submitted.members, "member")
         ));
         let mut signals = attached::Signals::new()?;
         let mut told = false;

@@ -9,7 +9,7 @@ use super::files::write_to;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::number::whole;
-use crate::output::say;
+use crate::output::{count, say};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -74,10 +74,10 @@ impl Generate {
         write(&nodes_to, |to| trace::cluster::write(&nodes, to))?;
         write(&jobs_to, |to| trace::jobs::write(jobs(&recipe), to))?;
         say(&format!(
-            "{} nodes in {}, {} jobs in {}",
-            nodes.len(),
+            "{} in {}, {} in {}",
+            count(nodes.len(), "node"),
             nodes_to.display(),
-            self.jobs,
+            count(self.jobs, "job"),
             jobs_to.display()
         ));
         Ok(Exit::Success)

@@ -13,7 +13,7 @@ use serde::Serialize;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::number::whole;
-use crate::output::{Format, FormatFlag, plain};
+use crate::output::{Format, FormatFlag, count, plain};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -117,15 +117,19 @@ const SHOWN: [usize; 7] = [50, 80, 90, 100, 110, 120, 130];
 
 fn table(packed: &Packed, wall_s: f64) -> String {
     let mut text = format!(
-        "{} ({}): {} of {} tasks placed in {wall_s:.2} s, digest {}\n",
+        "{} ({}): {} of {} placed in {wall_s:.2} s, digest {}\n",
         plain(&packed.policy),
         packed.knowledge,
         packed.placed,
-        packed.arrived,
+        count(packed.arrived, "task"),
         packed.digest
     );
     if packed.never_fit > 0 {
-        let _ = writeln!(text, "  {} tasks fit no node even when it is idle", packed.never_fit);
+        let _ = writeln!(
+            text,
+            "  {} for which no node has room even when it is idle",
+            count(packed.never_fit, "task")
+        );
     }
     let classes = &packed.placed_by_class;
     let _ = writeln!(

@@ -9,7 +9,7 @@ use divvy_sim::verify::{Verified, Verify as Verifier};
 use super::form::FormFlag;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::output::plain;
+use crate::output::{count, plain};
 use crate::pool::Place;
 
 const EXAMPLES: &str = "\
@@ -57,13 +57,13 @@ fn verify(state: &Path) -> Result<Verified, Failure> {
 
 fn render(state: &Path, found: &Verified) -> String {
     let mut text = format!(
-        "{}\n  {} commits, {} events, {} starts, state {}\n  {} cycles: {} planned again, {} of them from nothing\n",
+        "{}\n  {}, {}, {}, state {}\n  {}: {} planned again, {} of them from nothing\n",
         plain(&state.display().to_string()),
-        found.commits,
-        found.events,
-        found.terms,
+        count(found.commits, "commit"),
+        count(found.events, "event"),
+        count(found.terms, "start"),
         found.digest,
-        found.cycles,
+        count(found.cycles, "cycle"),
         found.planned_again,
         found.planned_cold,
     );

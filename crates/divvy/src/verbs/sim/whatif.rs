@@ -12,7 +12,7 @@ use serde_json::value::{RawValue, to_raw_value};
 
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::output::{Column, Format, FormatFlag, Listing, Table, plain, span, write_json};
+use crate::output::{Column, Format, FormatFlag, Listing, Table, count, plain, span, write_json};
 use crate::pool::Place;
 use crate::verbs::history::moment;
 
@@ -32,7 +32,7 @@ pub(crate) struct Whatif {
     #[arg(long = "change", value_name = "CHANGE", required = true)]
     changes: Vec<Change>,
     /// Count jobs submitted since: a time before now (30d, 12h) or a date (2026-11-01)
-    #[arg(long, value_name = "WHEN", value_parser = moment, default_value = "30d")]
+    #[arg(long, value_name = "WHEN", allow_hyphen_values = true, value_parser = moment, default_value = "30d")]
     since: i64,
     #[command(flatten)]
     format: FormatFlag,
@@ -201,17 +201,22 @@ fn footer(answer: &Answer) -> String {
     let Answer { before, after, fidelity, .. } = answer;
     let percent = |side: &Side| format!("{:.1} %", 100.0 * side.gpu_use);
     let mut text = format!(
-        "\n{} jobs in {}, {} of them still open; as it was → {}\n",
-        answer.jobs,
+        "\n{} in {}, {} of them still open; as it was → {}\n",
+        count(answer.jobs, "job"),
         span(answer.until_ms - answer.since_ms),
         answer.open,
         plain(&answer.changes.join(", ")),
     );
-    text +=
-        &format!("{} → {} GPUs, in use {} → {}\n", before.gpus, after.gpus, percent(before), percent(after));
     text += &format!(
-        "check: {} jobs waited {} in the mean when it happened, {} in the replay as it was\n",
-        fidelity.jobs,
+        "{} → {}, in use {} → {}\n",
+        before.gpus,
+        count(after.gpus, "GPU"),
+        percent(before),
+        percent(after)
+    );
+    text += &format!(
+        "check: {} waited {} in the mean when it happened, {} in the replay as it was\n",
+        count(fidelity.jobs, "job"),
         seconds(fidelity.recorded_mean_wait_s),
         seconds(fidelity.replayed_mean_wait_s),
     );

@@ -51,7 +51,9 @@ impl Gate {
             }
             Reason::OverBudget(queue, ..) => Gate::Budget(queue.clone()),
             Reason::BeyondGuarantee(..) => Gate::Guarantee,
-            Reason::BorrowLimit(..) | Reason::NotLent(..) | Reason::LentOut(..) => Gate::Loans,
+            Reason::BorrowLimit(..) | Reason::NotLent(..) | Reason::LentOut(..) | Reason::Scarce(..) => {
+                Gate::Loans
+            }
             Reason::InLine | Reason::Reserved(_) => Gate::InLine,
             reason if reason.is_of_capacity() && reason.verdict() == Verdict::NoFit => Gate::Size,
             reason if reason.is_of_capacity() => Gate::Capacity,

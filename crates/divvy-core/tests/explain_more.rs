@@ -1,0 +1,66 @@
+//! What is told of jobs whose reasons are easily taken for others.
+
+#![allow(clippy::unwrap_used, reason = "only tests live here")]
+
+use divvy_core::explain::{self, Advice};
+use divvy_core::id::JobId;
+use divvy_core::scenario::Scenario;
+use expect_test::{Expect, expect};
+
+/// The advice on a job, in lines: each blocker's code with its ways, then the remedy.
+fn told(advice: &Advice) -> String {
+    let mut text = String::new();
+    for blocker in &advice.blockers {
+        text += &format!("{} {}\n", blocker.reason.code(), blocker.reason);
+        blocker.ways.iter().for_each(|way| text += &format!("    {way}\n"));
+        blocker.lifted_by.iter().for_each(|way| text += &format!("    lifted by: {way}\n"));
+    }
+    let remedy = advice.remedy.as_ref().map_or("nothing".to_owned(), ToString::to_string);
+    text + &format!("=> {remedy}\n")
+}
+
+/// A pool after these lines, and one of its jobs.
+fn pool(scenario: &str, job: &str) -> (Scenario, JobId) {
+    let mut pool = Scenario::new();
+    for line in scenario.lines() {
+        assert_eq!(pool.line(line), Ok(()), "{line}");
+    }
+    let (name, member) =
+        job.split_once('_').map_or((job, None), |(name, member)| (name, member.parse().ok()));
+    let number = pool.jobs().find(|(known, _)| *known == name).map_or(0, |(_, number)| number);
+    (pool, JobId { number, member })
+}
+
+fn check(scenario: &str, job: &str, expected: Expect) {
+    let (pool, id) = pool(scenario, job);
+    let advice = explain::advise(pool.state(), pool.snapshot(), id);
+    expected.assert_eq(&advice.map_or("it does not wait".to_owned(), |advice| told(&advice)));
+}
+
+#[test]
+fn where_devices_are_missing_what_others_keep_idle_is_not_said_to_be_lent() {
+    check(
+        "node n1 4xh100\nnode n2 4xh100\nqueue a guarantee=4\nqueue c guarantee=4 lend=0\ndrain on n2\nsubmit j a 1\nplan",
+        "j",
+        expect![[r#"
+            DV-SCARCE the pool now has too few GPUs for all guarantees, and other queues keep them from queue a
+                n2 takes jobs again: divvy gpus undrain n2
+                1 more GPU of what is lent for c (to 1)
+            => n2 takes jobs again: divvy gpus undrain n2
+        "#]],
+    );
+}
+
+#[test]
+fn nor_is_it_where_what_others_borrow_would_not_be_enough() {
+    check(
+        "node n1 4xh100\nnode n2 4xh100\nqueue a guarantee=4\nqueue c guarantee=4 lend=0\nsubmit x default 1 fixed wait\nstart x on=n1:0\ndrain on n2\nsubmit j a 2\nplan",
+        "j",
+        expect![[r#"
+            DV-SCARCE the pool now has too few GPUs for all guarantees, and other queues keep them from queue a
+                n2 takes jobs again: divvy gpus undrain n2
+                3 more GPUs of what is lent for c (to 3)
+            => n2 takes jobs again: divvy gpus undrain n2
+        "#]],
+    );
+}

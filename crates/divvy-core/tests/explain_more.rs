@@ -64,3 +64,17 @@ fn nor_is_it_where_what_others_borrow_would_not_be_enough() {
         "#]],
     );
 }
+
+fn funnel(scenario: &str, job: &str) -> String {
+    let (pool, id) = pool(scenario, job);
+    let explained = explain::explain(pool.state(), pool.snapshot(), id).unwrap();
+    let steps = explained.funnel.0.iter().map(|(step, devices, _)| format!("{devices} {}", step.name()));
+    steps.collect::<Vec<_>>().join(", ")
+}
+
+#[test]
+fn what_is_reserved_for_others_does_not_count_as_free() {
+    let scenario = "node n1 4xh100\nnode n2 4xh100\nqueue a\nqueue b\nsubmit x b 1\nstart x on=n2:0\nreserve n1 queue=a for=2h\nsubmit j b 4 wait\nsubmit own a 4\nplan";
+    expect!["8 in pool, 8 right model, 8 enough memory, 8 healthy, 4 not reserved, 3 free, 0 on one node"]
+        .assert_eq(&funnel(scenario, "j"));
+}

@@ -223,7 +223,8 @@ pub struct MadeRoom {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default)]
 pub struct FunnelStep {
-    /// `in pool`, `right model`, `enough memory`, `healthy`, `free`, `on one node`.
+    /// `in pool`, `right model`, `enough memory`, `healthy`, `free`, `on one node`; where reservations keep devices from the job, also
+    /// `not reserved`.
     pub step: String,
     /// Devices left.
     pub devices: u64,

@@ -65,6 +65,73 @@ fn nor_is_it_where_what_others_borrow_would_not_be_enough() {
     );
 }
 
+#[test]
+fn a_job_with_a_promise_is_told_to_wait_for_those_who_leave() {
+    check(
+        "node n1 4xh100\nqueue a guarantee=2\nqueue b guarantee=2\nsubmit x b 2\nsubmit y b 1\nsubmit z b 1\nplan\nsubmit j a 2\nplan",
+        "j",
+        expect![[r#"
+            DV-PROMISED its devices are promised to it; 2 tasks that hold them are being stopped
+                wait until 2 tasks of jobs 2, 3 have stopped
+            => wait until 2 tasks of jobs 2, 3 have stopped
+        "#]],
+    );
+}
+
+#[test]
+fn and_what_it_may_ask_for_instead_is_named_if_it_starts_with_that_at_once() {
+    check(
+        "node n1 8xh100\nnode n2 2xa100\nsubmit x default 8\nplan\nsubmit j default 2 model=h100 prio=10\nplan",
+        "j",
+        expect![[r#"
+            DV-PROMISED its devices are promised to it; the task that holds them is being stopped
+                wait until the task of job 1 has stopped
+                accept a100, too
+            => wait until the task of job 1 has stopped
+        "#]],
+    );
+}
+
+#[test]
+fn so_is_a_member_of_an_array() {
+    check(
+        "node n1 2xh100\nqueue a guarantee=2\nqueue b\nsubmit x b 1\nsubmit y b 1\nplan\nsubmit j a 1 array=0-3\nplan",
+        "j_0",
+        expect![[r#"
+            DV-PROMISED its devices are promised to it; the task that holds them is being stopped
+                wait until the task of job 2 has stopped
+            => wait until the task of job 2 has stopped
+        "#]],
+    );
+}
+
+#[test]
+fn where_a_gang_gives_up_tasks_these_are_waited_for_and_not_its_end() {
+    check(
+        "policy {elastic: true, half_life: none}\nnode n1 4xh100\nqueue a guarantee=2\nqueue b\nsubmit x b 1 tasks=1..4\nplan\nplan\nsubmit j a 2\nplan",
+        "j",
+        expect![[r#"
+            DV-PROMISED its devices are promised to it; 2 tasks that hold them are being stopped
+                wait until 2 tasks of job 1 have stopped
+            => wait until 2 tasks of job 1 have stopped
+        "#]],
+    );
+}
+
+#[test]
+fn where_promised_devices_break_those_are_waited_for_who_leave_others() {
+    check(
+        "node n1 4xh100\nnode n2 1xh100\nqueue a guarantee=2\nqueue b\nsubmit x b 4\nplan\nsubmit j a 2\nplan\ndevice n1:0 down\ndevice n1:1 down",
+        "j",
+        expect![[r#"
+            DV-PROMISED its devices are promised to it; the task that holds them is being stopped
+                wait until the task of job 1 has stopped
+                ask for 1 GPU per task instead of 2
+            => wait until the task of job 1 has stopped
+        "#]],
+    );
+}
+
 fn funnel(scenario: &str, job: &str) -> String {
     let (pool, id) = pool(scenario, job);
     let explained = explain::explain(pool.state(), pool.snapshot(), id).unwrap();

@@ -95,6 +95,10 @@ impl Gate {
 /// All that keeps a job (or member) from starting: what is its own, its place in the line, limits and guarantees, capacity.
 pub(super) fn reasons(state: &State, snapshot: &Snapshot, job: &Job, run: (JobId, &Run)) -> Vec<Reason> {
     let mut found = own(state, job, run);
+    // What is promised to it is kept from all others.
+    if run.1.promised {
+        return found;
+    }
     let in_line = || state.verdicts.get(&job.class).filter(|reason| !reason.is_its_own()).cloned();
     if found.is_empty() {
         found.extend(in_line());

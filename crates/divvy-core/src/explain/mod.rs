@@ -12,6 +12,7 @@ mod gates;
 mod least;
 mod menu;
 mod never;
+mod promised;
 mod search;
 mod tried;
 mod world;

@@ -145,3 +145,18 @@ fn what_is_reserved_for_others_does_not_count_as_free() {
     expect!["8 in pool, 8 right model, 8 enough memory, 8 healthy, 4 not reserved, 3 free, 0 on one node"]
         .assert_eq(&funnel(scenario, "j"));
 }
+
+#[test]
+fn of_several_ways_the_one_that_waits_is_told_and_not_one_that_the_pool_cannot_hold() {
+    check(
+        "node n1 8xl4\nqueue a borrow=4\nsubmit x a 2\nplan\nsubmit j a 2 model=b200 or=l4:4\nplan",
+        "j",
+        expect![[r#"
+            DV-BORROW-LIMIT queue a would borrow more than the 4 GPUs that it may
+                ask for 2 GPUs per task instead of 4
+                wait for job 1 to end
+                2 more GPUs of what may be borrowed for a (to 6)
+            => ask for 2 GPUs per task instead of 4
+        "#]],
+    );
+}

@@ -132,6 +132,20 @@ fn where_promised_devices_break_those_are_waited_for_who_leave_others() {
     );
 }
 
+#[test]
+fn fewer_devices_and_a_time_limit_are_named_together_where_it_takes_both() {
+    check(
+        "node n1 4xh100\nsubmit a default 2 limit=1h\nplan\nsubmit b default 4\nsubmit j default 3\nplan",
+        "j",
+        expect![[r#"
+            DV-GPUS-BUSY no node has 3 GPUs free that would do
+                ask for 2 GPUs per task instead of 3 and say a time limit of at most 59m (-t 59m)
+                priority 1 for it
+            => ask for 2 GPUs per task instead of 3 and say a time limit of at most 59m (-t 59m)
+        "#]],
+    );
+}
+
 fn funnel(scenario: &str, job: &str) -> String {
     let (pool, id) = pool(scenario, job);
     let explained = explain::explain(pool.state(), pool.snapshot(), id).unwrap();

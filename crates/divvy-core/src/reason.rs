@@ -137,6 +137,9 @@ pub enum Reason {
     /// What it asks for is guaranteed to its queue but lent out, and the borrowers are safe for now: its queue, and the
     /// resource.
     LentOut(String, Resource),
+    /// What it asks for is guaranteed to its queue, but a part of the pool is missing, and the other queues keep what is left for
+    /// themselves: its queue, and the resource.
+    Scarce(String, Resource),
 }
 
 /// What can change a reason.
@@ -172,6 +175,7 @@ impl Reason {
             Reason::BorrowLimit(..) => "DV-BORROW-LIMIT",
             Reason::NotLent(..) => "DV-NOT-LENT",
             Reason::LentOut(..) => "DV-LENT-OUT",
+            Reason::Scarce(..) => "DV-SCARCE",
             Reason::PoolDraining => "DV-POOL-DRAINING",
             Reason::NoNode => "DV-NO-NODE",
             Reason::NoSuchModel(_) => "DV-NO-SUCH-MODEL",
@@ -294,6 +298,7 @@ impl Reason {
             | Reason::BorrowLimit(..)
             | Reason::NotLent(..)
             | Reason::LentOut(..)
+            | Reason::Scarce(..)
             | Reason::DevicesBusy(_)
             | Reason::HostBusy(..)
             | Reason::NoIdleNode
@@ -352,6 +357,7 @@ impl Reason {
             | Reason::BorrowLimit(..)
             | Reason::NotLent(..)
             | Reason::LentOut(..)
+            | Reason::Scarce(..)
             | Reason::PoolDraining
             | Reason::InLine
             | Reason::Reserved(_)
@@ -368,10 +374,7 @@ impl Reason {
             Reason::Dependency(job, _) => format!("wait for job {job}: divvy show {job}"),
             Reason::StartAfter(_) => "wait, or submit it again without a start time".into(),
             Reason::ArrayLimit(most) => format!("submit the array with more than %{most}"),
-            Reason::LentOut(..) => {
-                "wait until they give it back, at the latest when their jobs end: divvy explain says when"
-                    .into()
-            }
+            Reason::LentOut(..) | Reason::Scarce(..) => self.fix_own().into(),
             Reason::QueueLimit(queue, resource, amount, asked)
             | Reason::BeyondGuarantee(queue, resource, amount, asked)
             | Reason::BorrowLimit(queue, resource, amount, asked)
@@ -476,6 +479,7 @@ impl fmt::Display for Reason {
                 write!(f, "{most} member{} of its array run, as many as may", plural(*most))
             }
             Reason::LentOut(queue, resource) => quotas::fmt_lent(f, queue, resource),
+            Reason::Scarce(queue, resource) => quotas::fmt_scarce(f, queue, resource),
             Reason::QueueLimit(queue, resource, amount, asked)
             | Reason::BeyondGuarantee(queue, resource, amount, asked)
             | Reason::BorrowLimit(queue, resource, amount, asked)

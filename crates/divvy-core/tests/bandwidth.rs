@@ -91,7 +91,6 @@ fn whoever_is_due_a_fast_device_takes_it_from_who_borrows_it() {
             promise z n2:0
             later
               DV-PROMISED its devices are promised to it; the task that holds them is being stopped | wait a moment: it starts when that task has stopped
-              DV-GPUS-BUSY every GPU that would do is taken | wait for running jobs to end, or ask for fewer GPUs or for other models, too
               4 in pool > 4 right model > 2 enough memory > 2 healthy > 0 free > 0 on one node
         "#]],
     );

@@ -71,7 +71,6 @@ fn urgent_work_displaces_what_loses_least_in_its_queue() {
             promise fix n1:1
             later
               DV-PROMISED its devices are promised to it; the task that holds them is being stopped | wait a moment: it starts when that task has stopped
-              DV-GPUS-BUSY every GPU that would do is taken | wait for running jobs to end, or ask for fewer GPUs or for other models, too
               2 in pool > 2 right model > 2 enough memory > 2 healthy > 0 free > 0 on one node
             ended young pending Preempted exit=143
             place fix n1:1

@@ -162,7 +162,6 @@ fn what_a_host_has_left_and_what_those_leave_who_go_is_given_to_one_promise_each
             wait DV-GPUS-BUSY: no node has 2 GPUs free that would do
             later
               DV-PROMISED its devices are promised to it; the task that holds them is being stopped | wait a moment: it starts when that task has stopped
-              DV-GPUS-BUSY no node has 2 GPUs free that would do | wait for running jobs to end, or ask for fewer GPUs or for other models, too
               4 in pool > 4 right model > 4 enough memory > 4 healthy > 0 free > 0 on one node
             ended v2 pending Reclaimed exit=143
             place a1 n1:0+n1:1
@@ -201,12 +200,10 @@ fn of_those_for_whom_a_promise_waits_only_those_are_counted_that_have_not_ended(
             promise a n1:0+n1:1
             later
               DV-PROMISED its devices are promised to it; 2 tasks that hold them are being stopped | wait a moment: it starts when they have stopped
-              DV-GPUS-BUSY no node has 2 GPUs free that would do | wait for running jobs to end, or ask for fewer GPUs or for other models, too
               2 in pool > 2 right model > 2 enough memory > 2 healthy > 0 free > 0 on one node
             ended v_1 pending Reclaimed exit=143
             later
               DV-PROMISED its devices are promised to it; the task that holds them is being stopped | wait a moment: it starts when that task has stopped
-              DV-GPUS-BUSY no node has 2 GPUs free that would do | wait for running jobs to end, or ask for fewer GPUs or for other models, too
               2 in pool > 2 right model > 2 enough memory > 2 healthy > 0 free > 0 on one node
         "#]],
     );

@@ -590,7 +590,6 @@ fn a_job_to_which_devices_are_promised_waits_for_those_that_give_way() {
             promise a n1:0
             later
               DV-PROMISED its devices are promised to it; the task that holds them is being stopped | wait a moment: it starts when that task has stopped
-              DV-GPUS-BUSY every GPU that would do is taken | wait for running jobs to end, or ask for fewer GPUs or for other models, too
               1 in pool > 1 right model > 1 enough memory > 1 healthy > 0 free > 0 on one node
             ended r pending Order exit=143
             place a n1:0

@@ -404,7 +404,6 @@ fn a_member_of_an_array_to_which_devices_are_promised_says_so() {
             promise a_0 n1:0
             later
               DV-PROMISED its devices are promised to it; the task that holds them is being stopped | wait a moment: it starts when that task has stopped
-              DV-GPUS-BUSY every GPU that would do is taken | wait for running jobs to end, or ask for fewer GPUs or for other models, too
               1 in pool > 1 right model > 1 enough memory > 1 healthy > 0 free > 0 on one node
             later
               DV-ARRAY-LIMIT 1 member of its array run, as many as may | submit the array with more than %1

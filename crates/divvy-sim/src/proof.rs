@@ -91,6 +91,11 @@ fn waits(job: &Job) -> bool {
     }
 }
 
+/// Whether a job is told to wait for what is promised to it, whatever it could ask for instead.
+fn is_promised(advice: &Advice) -> bool {
+    matches!(&advice.blockers[..], [only] if only.reason.code() == "DV-PROMISED")
+}
+
 /// A job whose advice is tried.
 struct Judge<'a> {
     pool: &'a Scenario,
@@ -122,6 +127,7 @@ impl Judge<'_> {
         self.lift(&advice, proof);
         if effort.set_size > 0
             && self.pool.state().devices.len() <= 8
+            && !is_promised(&advice)
             && let Some(fix) = &advice.remedy
         {
             self.search(fix, effort.set_size, proof);

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::open::open_enum;
-use super::{JobState, Reason};
+use super::{JobState, LastEnd, Reason};
 
 open_enum! {
     /// What the last cycle found for a job, worst first.
@@ -74,6 +74,9 @@ pub struct Explain {
     /// The reservation on the calendar for which it is stopped, if it still runs then.
     #[serde(default)]
     pub stopped_for: Option<StoppedFor>,
+    /// How it ended; null for a job that is not over.
+    #[serde(default)]
+    pub ended: Option<Ended>,
     /// How many devices were left after each filter.
     pub funnel: Vec<FunnelStep>,
     /// The job's name.
@@ -131,6 +134,29 @@ pub struct Explain {
     /// When that cycle ran.
     #[serde(default)]
     pub as_of_ms: Option<i64>,
+}
+
+/// How a job ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Ended {
+    /// Why.
+    pub end: LastEnd,
+    /// The exit code of the first task to fail, else 0; null if none ran.
+    #[serde(default)]
+    pub exit_code: Option<i32>,
+    /// The task of a gang that failed first; null if none did.
+    #[serde(default)]
+    pub failed_task: Option<u32>,
+    /// How often it ran.
+    #[serde(default)]
+    pub attempts: u32,
+    /// When it began to run the last time; null if it never did.
+    #[serde(default)]
+    pub started_ms: Option<i64>,
+    /// When it was over.
+    pub ended_ms: i64,
+    /// How long it waited, before all its attempts together.
+    pub waited_ms: i64,
 }
 
 /// Something that stands in a job's way.
@@ -223,7 +249,8 @@ pub struct MadeRoom {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default)]
 pub struct FunnelStep {
-    /// `in pool`, `right model`, `enough memory`, `healthy`, `free`, `on one node`.
+    /// `in pool`, `right model`, `enough memory`, `healthy`, `free`, `on one node`; where reservations keep devices from the job, also
+    /// `not reserved`.
     pub step: String,
     /// Devices left.
     pub devices: u64,

@@ -5,6 +5,7 @@ use super::edit::from_now;
 use super::fix::Fix;
 use super::gates::{self, Gate};
 use super::menu::{self, Menu};
+use super::promised;
 use super::search::{Goal, Meter, Search};
 use super::world::{Outcome, World};
 use crate::decide::{Command, Submit};
@@ -61,14 +62,25 @@ const TRIES: (u64, u64) = (6, 6000);
 /// Advises on a job (or member, or array as a whole) that waits. `None` if there is none.
 pub fn advise(state: &State, snapshot: &Snapshot, id: JobId) -> Option<Advice> {
     let world = World::of(state, snapshot, id);
-    let (_, run) = gates::run_of(world.job()?, id)?;
-    if run.is_active() { None } else { of_world(&world) }
+    let (full, run) = gates::run_of(world.job()?, id)?;
+    match (run.is_active(), run.promised) {
+        (true, _) => None,
+        (_, true) => of_promised(&World::of(state, snapshot, full)),
+        _ => of_world(&world),
+    }
 }
 
 /// Advises on a job that was not submitted; `None` if the pool refuses it.
 pub fn advise_spec(state: &State, snapshot: &Snapshot, submit: &Submit) -> Option<Advice> {
     let world = World::submitted(state, snapshot, &Command::Submit(Box::new(submit.clone())))?;
     of_world(&world)
+}
+
+fn of_promised(world: &World) -> Option<Advice> {
+    let left = tries(world.state());
+    let mut meter = Meter { left, is_scarce: left < FEW_TRIES };
+    // A promise that cannot be kept is about to be withdrawn.
+    promised::advise(world, &mut meter).or_else(|| of_world(&world.without_promise()?))
 }
 
 fn of_world(world: &World) -> Option<Advice> {

@@ -5,6 +5,7 @@ use std::fmt;
 
 use serde::Serialize;
 
+use super::fix::listed;
 use crate::amount::Resource;
 use crate::id::JobId;
 use crate::model::ask::DeviceClass;
@@ -115,6 +116,15 @@ pub enum Change {
     End {
         /// Which.
         job: JobId,
+    },
+    /// Wait until tasks that hold what is promised to the job have stopped.
+    AwaitStop {
+        /// Whose they are.
+        jobs: Vec<JobId>,
+        /// How many.
+        tasks: u32,
+        /// When they have at the latest, where that is known.
+        until: Option<Time>,
     },
     /// Let the pool start jobs again.
     EndDrain,
@@ -294,6 +304,7 @@ impl Change {
             | Change::AwaitCalendar { .. }
             | Change::AwaitSafety { .. }
             | Change::AwaitBudget { .. }
+            | Change::AwaitStop { .. }
             | Change::End { .. } => Tier::Time,
             _ => Tier::Grant,
         }
@@ -451,7 +462,8 @@ impl fmt::Display for Change {
             Change::Wait { .. }
             | Change::AwaitCalendar { .. }
             | Change::AwaitSafety { .. }
-            | Change::AwaitBudget { .. } => self.fmt_moment(f),
+            | Change::AwaitBudget { .. }
+            | Change::AwaitStop { .. } => self.fmt_moment(f),
             Change::End { job } => write!(f, "wait for job {job} to end"),
             Change::EndDrain => write!(f, "the pool starts jobs again: divvy up"),
             Change::Undrain { node } => write!(f, "node {node} takes jobs again"),
@@ -498,6 +510,13 @@ impl Change {
             }
             Change::AwaitBudget { queue, until } => {
                 write!(f, "wait until the budget of {queue} renews {}", utc(*until))
+            }
+            Change::AwaitStop { jobs, tasks, .. } => {
+                let noun = if jobs.len() == 1 { "job" } else { "jobs" };
+                match tasks {
+                    1 => write!(f, "wait until the task of {noun} {} has stopped", listed(jobs)),
+                    tasks => write!(f, "wait until {tasks} tasks of {noun} {} have stopped", listed(jobs)),
+                }
             }
             _ => write!(f, "wait until its start time"),
         }

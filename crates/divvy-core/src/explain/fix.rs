@@ -82,6 +82,9 @@ pub fn cost(state: &State, spec: &JobSpec, change: &Change) -> Cost {
         | Change::AwaitCalendar { until, .. }
         | Change::AwaitSafety { until }
         | Change::AwaitBudget { until, .. } => Cost { until_ms: until.0, ..none },
+        Change::AwaitStop { jobs, until, .. } => {
+            Cost { until_ms: until.map_or(i64::MAX, |at| at.0.max(1)), ends: jobs.len() as u32, ..none }
+        }
         Change::End { job } => {
             let until_ms = expected_end(state, *job).map_or(i64::MAX, |at| at.0.max(1));
             Cost { until_ms, ends: 1, ..none }
@@ -124,7 +127,7 @@ impl fmt::Display for Fix {
         for tier in [Tier::Own, Tier::Time, Tier::Grant] {
             let plain = |change: &&Change| change.tier() == tier && !matches!(change, Change::End { .. });
             parts.extend(self.changes.iter().filter(plain).map(ToString::to_string));
-            let ends: Vec<String> = self.ends().map(|job| job.to_string()).collect();
+            let ends: Vec<JobId> = self.ends().collect();
             if tier == Tier::Time && !ends.is_empty() {
                 let noun = if ends.len() == 1 { "job" } else { "jobs" };
                 parts.push(format!("wait for {noun} {} to end", listed(&ends)));
@@ -141,9 +144,11 @@ impl fmt::Display for Fix {
 /// How many jobs are named before the rest is counted.
 const MOST_NAMED: usize = 6;
 
-fn listed(names: &[String]) -> String {
-    match names.len() {
-        ..=MOST_NAMED => names.join(", "),
-        all => format!("{} and {} more", names[..MOST_NAMED].join(", "), all - MOST_NAMED),
+/// Jobs in words: `1, 2, 3`.
+pub(super) fn listed(jobs: &[JobId]) -> String {
+    let named: Vec<String> = jobs.iter().take(MOST_NAMED).map(ToString::to_string).collect();
+    match jobs.len() {
+        ..=MOST_NAMED => named.join(", "),
+        all => format!("{} and {} more", named.join(", "), all - MOST_NAMED),
     }
 }

@@ -51,7 +51,9 @@ impl Gate {
             }
             Reason::OverBudget(queue, ..) => Gate::Budget(queue.clone()),
             Reason::BeyondGuarantee(..) => Gate::Guarantee,
-            Reason::BorrowLimit(..) | Reason::NotLent(..) | Reason::LentOut(..) => Gate::Loans,
+            Reason::BorrowLimit(..) | Reason::NotLent(..) | Reason::LentOut(..) | Reason::Scarce(..) => {
+                Gate::Loans
+            }
             Reason::InLine | Reason::Reserved(_) => Gate::InLine,
             reason if reason.is_of_capacity() && reason.verdict() == Verdict::NoFit => Gate::Size,
             reason if reason.is_of_capacity() => Gate::Capacity,
@@ -93,17 +95,55 @@ impl Gate {
 /// All that keeps a job (or member) from starting: what is its own, its place in the line, limits and guarantees, capacity.
 pub(super) fn reasons(state: &State, snapshot: &Snapshot, job: &Job, run: (JobId, &Run)) -> Vec<Reason> {
     let mut found = own(state, job, run);
+    // What is promised to it is kept from all others.
+    if run.1.promised {
+        return found;
+    }
     let in_line = || state.verdicts.get(&job.class).filter(|reason| !reason.is_its_own()).cloned();
     if found.is_empty() {
         found.extend(in_line());
     }
     found.extend(of_pool(state, snapshot, &job.spec).0);
+    let verdict = || state.verdicts.get(&job.class);
+    if found.is_empty() {
+        found.extend(instead(state, snapshot, &job.spec, verdict()));
+    }
     found
+}
+
+/// What is said in place of the verdict of a cycle, which may be about a way that the pool can never hold: its queue may not have the
+/// others at the moment.
+fn instead(state: &State, snapshot: &Snapshot, spec: &JobSpec, verdict: Option<&Reason>) -> Vec<Reason> {
+    let is_of_a_way = verdict.is_some_and(is_beyond_the_pool) && spec.gang.has_alternatives();
+    let found = is_of_a_way.then(|| by_a_possible_way(state, snapshot, spec)).flatten();
+    found.unwrap_or_default()
+}
+
+fn is_beyond_the_pool(reason: &Reason) -> bool {
+    reason.verdict() == Verdict::NoFit
+}
+
+/// What limits, guarantees and capacity have against a job by the first of its ways that may start with time, if any may. A way that
+/// the pool can never hold says nothing about a job that may be served in another.
+fn by_a_possible_way(state: &State, snapshot: &Snapshot, spec: &JobSpec) -> Option<Vec<Reason>> {
+    let most = spec.gang.roles().iter().map(|role| role.ask.alternatives.len()).max()?;
+    let way = |number| JobSpec { gang: spec.gang.by_alternative(number).into(), ..spec.clone() };
+    let reasons = (0..most).map(|number| of_one_way(state, snapshot, &way(number)).0);
+    reasons.into_iter().find(|reasons| !reasons.is_empty() && !reasons.iter().any(Reason::is_for_good))
 }
 
 /// What limits, guarantees and capacity have against a job. What no end of other jobs lifts comes first: whatever else goes before
 /// that does, the job still waits.
 pub(super) fn of_pool(state: &State, snapshot: &Snapshot, spec: &JobSpec) -> (Vec<Reason>, Funnel) {
+    let (found, funnel) = of_one_way(state, snapshot, spec);
+    if !spec.gang.has_alternatives() || !found.iter().any(is_beyond_the_pool) {
+        return (found, funnel);
+    }
+    (by_a_possible_way(state, snapshot, spec).unwrap_or(found), funnel)
+}
+
+/// The same for a job that is served in one way, or by what is said first about its ways.
+fn of_one_way(state: &State, snapshot: &Snapshot, spec: &JobSpec) -> (Vec<Reason>, Funnel) {
     let (passing, funnel) = plan::blockers(state, snapshot, spec);
     let mut found = never::as_set(state, snapshot, spec);
     for reason in passing {
@@ -144,6 +184,9 @@ pub(crate) fn of_world(world: &World, verdict: Option<&Reason>) -> Vec<Reason> {
         found.extend(verdict.filter(|reason| !reason.is_its_own()).cloned());
     }
     found.extend(of_pool(state, world.snapshot(), &job.spec).0);
+    if found.is_empty() {
+        found.extend(instead(state, world.snapshot(), &job.spec, verdict));
+    }
     found
 }
 

@@ -12,6 +12,7 @@ mod gates;
 mod least;
 mod menu;
 mod never;
+mod promised;
 mod search;
 mod tried;
 mod world;
@@ -64,7 +65,7 @@ pub fn explain(state: &State, snapshot: &Snapshot, id: JobId) -> Option<Explanat
     let (member, run) = gates::run_of(job, id)?;
     let blockers = gates::reasons(state, snapshot, job, (member, &run));
     let verdict = gates::verdict((state, snapshot), &job.spec, blockers.iter());
-    let funnel = plan::funnel(snapshot, &job.spec);
+    let funnel = plan::funnel(state, snapshot, &job.spec);
     let ahead = ahead::of(state, job, (member, &run));
     Some(Explanation { verdict, blockers, funnel, position: position(snapshot, job), ahead })
 }

@@ -290,7 +290,31 @@ impl Search<'_> {
                 return Some(changes);
             }
         }
-        most
+        most.or_else(|| self.with_edits_in_time(base, relaxed))
+    }
+
+    /// Edits together with a time limit, where it takes both: what is free for a job that asks for less may be kept for others.
+    fn with_edits_in_time(&mut self, base: &[Change], relaxed: &Relaxed) -> Option<Vec<Change>> {
+        let is_own = base.iter().all(|change| change.tier() == Tier::Own);
+        if !is_own || !self.menu.in_time || self.meter.is_scarce || self.goal != Goal::Starts {
+            return None;
+        }
+        let all = relaxed.iter().filter(|edits| !edits.is_empty());
+        let (edits, limits) = all.into_iter().find_map(|edits| {
+            // The cycle that is tried last tells from when on something is kept from the job that asks for this.
+            self.does(&[base, edits].concat());
+            let limits = self.in_time();
+            let shortest = limits.first().filter(|limit| edits.iter().all(|edit| edit.goes_with(limit)))?;
+            let most = [base, edits, std::slice::from_ref(shortest)].concat();
+            self.does(&most).then_some((most, limits))
+        })?;
+        let with = |edit: &Change| {
+            let beside = limits.iter().filter(|limit| edit.goes_with(limit));
+            beside.map(|limit| vec![edit.clone(), limit.clone()]).collect::<Vec<_>>()
+        };
+        let sets = self.by_cost(self.menu.edits.iter().flat_map(with).collect());
+        let mut changes = sets.into_iter().map(|set| [base, &set].concat());
+        changes.find(|changes| self.does(changes)).or(Some(edits))
     }
 
     /// Time limits with which the job is over before others need what was kept for them in the cycle that was tried last.

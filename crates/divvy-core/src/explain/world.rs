@@ -32,6 +32,8 @@ pub(crate) struct World {
     controller: Controller,
     target: JobId,
     now: Time,
+    /// Whether devices were promised to it before anything was changed: then it starts when it has them.
+    promised: bool,
 }
 
 /// What a cycle makes of the job.
@@ -60,7 +62,8 @@ fn root() -> Person {
 impl World {
     /// The pool as it is.
     pub(crate) fn of(state: &State, snapshot: &Snapshot, target: JobId) -> Self {
-        Self { controller: Controller::beside(state, snapshot), target, now: state.now }
+        let promised = state.run(target).is_some_and(|run| run.promised);
+        Self { controller: Controller::beside(state, snapshot), target, now: state.now, promised }
     }
 
     pub(crate) fn state(&self) -> &State {
@@ -107,12 +110,14 @@ impl World {
     pub(crate) fn after(&self, changes: &[Change]) -> Option<Self> {
         let mut world = Self::of(self.state(), self.snapshot(), self.target);
         world.now = self.now;
+        world.promised |= self.promised;
         world.carry_out(&merged(changes)).then_some(world)
     }
 
     /// Plans one cycle. The job may have been dropped by it.
     pub(crate) fn cycle(mut self) -> (Self, Outcome) {
-        let before = self.active();
+        // What is promised to it, it gets as soon as those who hold it have ended: before the cycle.
+        let before = if self.promised { 0 } else { self.active() };
         if self.controller.cycle(self.now).is_err() {
             return (self, Outcome::Waits(None));
         }
@@ -126,7 +131,10 @@ impl World {
     fn active(&self) -> u32 {
         let Some(job) = self.job() else { return 0 };
         match &job.runs {
-            Runs::Single(run) => u32::from(run.is_active() || run.promised),
+            Runs::Single(run) => u32::from(run.is_active() || run.promised && !self.promised),
+            Runs::Array(_) if self.promised => {
+                u32::from(job.run(self.target.member).is_some_and(|run| run.is_active()))
+            }
             Runs::Array(_) if self.target.member.is_some() && is_held(job, self.target) => 0,
             Runs::Array(_) => job.active_members(),
         }
@@ -316,6 +324,7 @@ impl World {
                 self.now = self.now.max(*until);
                 self.command(&Command::Tick)
             }
+            Change::AwaitStop { .. } => self.stop(),
             Change::End { job } => self.end(*job),
             _ => true,
         }
@@ -330,6 +339,23 @@ impl World {
             !kept.began && kept.from <= until && lies_there()
         };
         self.state().reservations.iter().any(begins).then_some(until)
+    }
+
+    /// Lets the tasks end that hold what is promised to the job.
+    fn stop(&mut self) -> bool {
+        let promise = self.state().promises.get(&self.target);
+        let awaited = promise.map(|promise| promise.waits_for.clone()).unwrap_or_default();
+        let left: Vec<_> =
+            awaited.into_iter().filter(|task| self.state().allocations.contains_key(task)).collect();
+        let end = TaskEnd { at: self.now, how: EndedHow::Exited(0), ..TaskEnd::default() };
+        !left.is_empty() && left.into_iter().all(|task| self.observe(&Observation::Ended(task, end.clone())))
+    }
+
+    /// Takes back what is promised to the job.
+    pub(super) fn without_promise(&self) -> Option<Self> {
+        let mut world = Self::of(self.state(), self.snapshot(), self.target);
+        (world.now, world.promised) = (self.now, false);
+        world.put(Event::Revoked { job: self.target }).then_some(world)
     }
 
     /// Lets a job end as the job in question waits for it: with a failure, if it waits for that.

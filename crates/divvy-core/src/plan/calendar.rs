@@ -12,7 +12,7 @@ use crate::model::device::{Draw, WHOLE_MILLI};
 use crate::model::job::{Cause, JobSpec};
 use crate::model::queue::{Queue, lineage};
 use crate::model::reservation::{Part, Purpose, Reservation};
-use crate::snapshot::{DeviceView, NodeView};
+use crate::snapshot::{Capacity, DeviceView, NodeView};
 use crate::state::{Allocation, Goes, State};
 use crate::time::{Span, Time};
 
@@ -47,6 +47,17 @@ fn put_aside_at(trial: &mut Trial, spec: &JobSpec, at: Time) -> Option<Time> {
         }
     }
     first
+}
+
+/// The devices that the calendar keeps from a job now, whoever has them.
+pub(super) fn kept_from(state: &State, capacity: &Capacity, spec: &JobSpec) -> BTreeSet<DeviceId> {
+    let closed = state.reservations.iter().filter(|kept| is_closed(kept, spec, state.now));
+    let of_part = |part: &Part| -> Vec<DeviceId> {
+        let node = capacity.node_place(part.node).map(|place| &capacity.nodes[place]);
+        let devices = node.into_iter().flat_map(|node| &node.devices).map(|device| device.id);
+        devices.filter(|device| part.has(part.node, *device)).collect()
+    };
+    closed.flat_map(|kept| &kept.parts).flat_map(of_part).collect()
 }
 
 /// Whether a job that would start at a moment may not be placed on what is kept. Maintenance that has begun shows in what is free. Before

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::calendar;
 use super::filter::{self, Funnel, Step, Tally};
 use super::islands;
 use super::place::{UNSAID_CPU_MILLI, UNSAID_MEMORY_BYTES, draw_of, place_spec, place_task};
@@ -9,6 +10,7 @@ use super::score::{Asked, Pick};
 use super::spread;
 use super::trial::Trial;
 use crate::amount::Resource;
+use crate::id::DeviceId;
 use crate::model::ask::{Alternative, DeviceAsk};
 use crate::model::choice::NodeChoice;
 use crate::model::device::WHOLE_MILLI;
@@ -333,18 +335,18 @@ pub(super) fn blockers(state: &State, snapshot: &Snapshot, spec: &JobSpec) -> (V
         blockers.extend(place_spec(&mut trial, spec).err());
     }
     blockers.extend(by_capacity);
-    (blockers, funnel(snapshot, spec))
+    (blockers, funnel((state, snapshot), spec))
 }
 
 /// The funnel of these nodes for a task that takes any of these asks: each device counts as far as it gets for one of them.
-fn by_any(nodes: &Nodes, ways: &[&DeviceAsk]) -> Funnel {
+fn by_any(nodes: &Nodes, ways: &[&DeviceAsk], kept: &BTreeSet<DeviceId>) -> Funnel {
     let [first, others @ ..] = ways else { return Funnel::default() };
     if others.is_empty() {
-        return filter::funnel(nodes.iter().copied(), first);
+        return filter::funnel(nodes.iter().copied(), first, kept);
     }
-    let Funnel(mut steps) = filter::funnel([], first);
+    let Funnel(mut steps) = filter::funnel([], first, kept);
     for node in nodes {
-        let here = passed_by_any(node, ways);
+        let here = passed_by_any(node, ways, kept);
         for (step, devices, nodes) in &mut steps {
             let passed = here.get(step).copied().unwrap_or(0);
             *devices += passed;
@@ -356,13 +358,13 @@ fn by_any(nodes: &Nodes, ways: &[&DeviceAsk]) -> Funnel {
 
 /// How many devices of a node reach each step by any of these ways. Ways that share no suitable device of the
 /// node add up; of others, the one by which most get there counts.
-fn passed_by_any(node: &NodeView, ways: &[&DeviceAsk]) -> BTreeMap<Step, u32> {
+fn passed_by_any(node: &NodeView, ways: &[&DeviceAsk], kept: &BTreeSet<DeviceId>) -> BTreeMap<Step, u32> {
     let takes = |ask: &DeviceAsk, device: &DeviceView| ask.class.takes_model(&device.spec);
     let mut passed: BTreeMap<Step, u32> = BTreeMap::new();
     for (index, way) in ways.iter().enumerate() {
         let before = |device: &DeviceView| ways[..index].iter().any(|other| takes(other, device));
         let is_apart = !node.devices.iter().any(|device| takes(way, device) && before(device));
-        let Funnel(steps) = filter::funnel([node], way);
+        let Funnel(steps) = filter::funnel([node], way, kept);
         for (step, devices, _) in steps {
             let known = passed.entry(step).or_default();
             let adds = is_apart && step != Step::InPool;
@@ -373,20 +375,21 @@ fn passed_by_any(node: &NodeView, ways: &[&DeviceAsk]) -> BTreeMap<Step, u32> {
 }
 
 /// The funnel of the first devices that a job asks for, on the nodes that it may use, by all ways in which it may be served.
-pub(super) fn funnel(snapshot: &Snapshot, spec: &JobSpec) -> Funnel {
+pub(super) fn funnel((state, snapshot): (&State, &Snapshot), spec: &JobSpec) -> Funnel {
     let asks = |role: &&Role| role.ask.alternatives.iter().any(|way| way.devices.is_some());
     let Some(role) = spec.gang.roles().into_iter().find(asks) else { return Funnel::default() };
     let ways: Vec<&DeviceAsk> = role.ask.alternatives.iter().filter_map(|way| way.devices.as_ref()).collect();
+    let kept = calendar::kept_from(state, &snapshot.capacity, spec);
     let mut nodes = chosen(&snapshot.capacity, &role.ask.nodes);
     // Where it may use none, the funnel of all nodes still tells what there is.
     if nodes.is_empty() {
         nodes = snapshot.capacity.nodes.iter().collect();
     }
     if !snapshot.capacity.keeps_nodes {
-        return by_any(&nodes, &ways);
+        return by_any(&nodes, &ways, &kept);
     }
-    let Funnel(all) = by_any(&nodes, &ways);
-    let Funnel(mut steps) = by_any(&open(&nodes, spec), &ways);
+    let Funnel(all) = by_any(&nodes, &ways, &kept);
+    let Funnel(mut steps) = by_any(&open(&nodes, spec), &ways, &kept);
     let Some((step, devices, nodes)) = steps.first_mut() else { return Funnel::default() };
     // The first step counts all nodes of the pool; from there the funnel goes on with those that its queue may use.
     let own = (Step::OfItsQueue, *devices, *nodes);

@@ -1,6 +1,9 @@
 //! Filters: which devices a task can have. They tally what they refuse: the funnel.
 
+use std::collections::BTreeSet;
+
 use super::islands;
+use crate::id::DeviceId;
 use crate::model::ask::{DeviceAsk, DrawAsk};
 use crate::model::device::{Draw, WHOLE_MILLI};
 use crate::snapshot::{DeviceView, NodeView, Unusable};
@@ -24,6 +27,8 @@ pub enum Step {
     InOneIsland,
     /// It is on a node that the job's queue may use; counted second, and only where nodes are kept for queues.
     OfItsQueue,
+    /// The calendar does not keep it from the job; counted before those that are free, and only where it keeps any.
+    NotReserved,
 }
 
 impl Step {
@@ -42,6 +47,7 @@ impl Step {
             Step::OnOneNode => "on one node",
             Step::InOneIsland => "in one island",
             Step::OfItsQueue => "for its queue",
+            Step::NotReserved => "not reserved",
         }
     }
 }
@@ -116,14 +122,23 @@ pub(super) fn draw(device: &DeviceView, ask: &DeviceAsk) -> Draw {
     Draw { milli, memory_mib, partition: None }
 }
 
-/// The funnel of a task that asks for devices of these nodes.
-pub(super) fn funnel<'a>(nodes: impl IntoIterator<Item = &'a NodeView>, ask: &DeviceAsk) -> Funnel {
+/// The funnel of a task that asks for devices of these nodes; some of these are kept from it.
+pub(super) fn funnel<'a>(
+    nodes: impl IntoIterator<Item = &'a NodeView>,
+    ask: &DeviceAsk,
+    kept: &BTreeSet<DeviceId>,
+) -> Funnel {
+    let open = |device: &DeviceView, node: &NodeView| match reaches(device, node, ask) {
+        Step::Free if kept.contains(&device.id) => Step::Healthy,
+        last => last,
+    };
     let mut totals = Step::ALL.map(|step| (step, 0u32, 0u32));
     let mut in_islands = (Step::InOneIsland, 0, 0);
+    let mut not_reserved = (Step::NotReserved, 0, 0);
     for node in nodes {
         let mut here = [0u32; 6];
         for device in &node.devices {
-            let last = reaches(device, node, ask);
+            let last = open(device, node);
             here.iter_mut().take(last as usize + 1).for_each(|passed| *passed += 1);
         }
         let free = here[Step::Free as usize];
@@ -132,10 +147,17 @@ pub(super) fn funnel<'a>(nodes: impl IntoIterator<Item = &'a NodeView>, ask: &De
             total.1 += passed;
             total.2 += u32::from(passed > 0);
         }
-        let here = islands::in_enough(node, ask, |device| reaches(device, node, ask) >= Step::Free);
+        let is_left =
+            |device: &&DeviceView| reaches(device, node, ask) >= Step::Healthy && !kept.contains(&device.id);
+        let left = node.devices.iter().filter(is_left).count() as u32;
+        not_reserved = (Step::NotReserved, not_reserved.1 + left, not_reserved.2 + u32::from(left > 0));
+        let here = islands::in_enough(node, ask, |device| open(device, node) >= Step::Free);
         in_islands = (Step::InOneIsland, in_islands.1 + here, in_islands.2 + u32::from(here > 0));
     }
     let mut steps = totals.to_vec();
+    if !kept.is_empty() {
+        steps.insert(Step::Free as usize, not_reserved);
+    }
     steps.extend(ask.required_island().map(|_| in_islands));
     Funnel(steps)
 }

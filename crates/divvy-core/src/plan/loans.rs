@@ -43,6 +43,8 @@ pub(super) struct Refused {
     pub(super) borrow: Option<i64>,
     /// What is left to be lent.
     pub(super) left: i64,
+    /// Whether it would be refused even if the others gave back all that they borrow.
+    pub(super) whoever_gives_back: bool,
 }
 
 impl Loans {
@@ -170,11 +172,15 @@ impl Loans {
                 let loan = &self.of[place];
                 if loan.has_nodes {
                     let left = loan.own[resource].saturating_sub(loan.used[resource]);
-                    let refused = Refused { resource, queue: POOL, borrow: None, left: left.max(0) };
                     // Where nothing is kept that others do not use themselves, capacity alone decides.
                     let is_refused = loan.kept_inside[resource] > 0 && need > left;
-                    let is_refused = is_refused && self.keep_idle(queues, (place, asker), resource);
-                    return is_refused.then_some(refused);
+                    if !is_refused || !self.keep_idle(queues, (place, asker), resource) {
+                        return None;
+                    }
+                    let (queue, borrow) = (POOL, None);
+                    let lent = self.lent_to_others(queues, asker, resource);
+                    let whoever_gives_back = need > left.saturating_add(lent);
+                    return Some(Refused { resource, queue, borrow, left: left.max(0), whoever_gives_back });
                 }
                 need -= (loan.kept[resource] - loan.used[resource]).clamp(0, need);
                 if need == 0 {
@@ -183,7 +189,8 @@ impl Loans {
                 let left = self.may_still_borrow(place, resource);
                 if need > left {
                     let borrow = Some(loan.borrow[resource]);
-                    return Some(Refused { resource, queue: place, borrow, left: left.max(0) });
+                    let (queue, left) = (place, left.max(0));
+                    return Some(Refused { resource, queue, borrow, left, whoever_gives_back: false });
                 }
                 place = queues[place].parent;
             }
@@ -214,6 +221,14 @@ impl Loans {
             }
             need > 0
         })
+    }
+
+    /// What queues other than `asker` and those above it borrow; what is borrowed at several levels counts at each.
+    fn lent_to_others(&self, queues: &[QueueShare], asker: usize, resource: usize) -> i64 {
+        let parent = |place: &usize| (*place != POOL).then(|| queues[*place].parent);
+        let is_other = |place: &usize| !std::iter::successors(Some(asker), parent).any(|own| own == *place);
+        let others = (1..self.of.len()).filter(is_other);
+        others.map(|place| self.borrowed(place, resource)).fold(0, i64::saturating_add)
     }
 
     /// Whether queues other than `asker` and those above it keep, on the nodes of `nodes_of`, anything that they do not use.

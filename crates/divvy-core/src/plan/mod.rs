@@ -452,8 +452,8 @@ pub fn blockers(state: &State, snapshot: &Snapshot, spec: &JobSpec) -> (Vec<Reas
 }
 
 /// A job's way through the devices; empty for one without any.
-pub fn funnel(snapshot: &Snapshot, spec: &JobSpec) -> Funnel {
-    diagnose::funnel(snapshot, spec)
+pub fn funnel(state: &State, snapshot: &Snapshot, spec: &JobSpec) -> Funnel {
+    diagnose::funnel((state, snapshot), spec)
 }
 
 /// How a job with these devices lies, and what else there would be for it now.

@@ -516,6 +516,7 @@ impl Shares {
         let asked = asked[refused.resource];
         Err(match refused.borrow {
             Some(borrow) => Reason::BorrowLimit(path, resource, borrow, asked),
+            None if is_guaranteed && refused.whoever_gives_back => Reason::Scarce(own(), resource),
             None if is_guaranteed => Reason::LentOut(own(), resource),
             None => Reason::NotLent(own(), resource, refused.left, asked),
         })

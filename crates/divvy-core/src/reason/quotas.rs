@@ -44,6 +44,16 @@ impl Reason {
         format!("{way} (this job asks for {asked})")
     }
 
+    /// Says what gives a queue what is guaranteed to it.
+    pub(super) fn fix_own(&self) -> &'static str {
+        match self {
+            Reason::Scarce(..) => {
+                "wait until the nodes and GPUs that are missing are back (divvy gpus), or have other queues lend more"
+            }
+            _ => "wait until they give it back, at the latest when their jobs end: divvy explain says when",
+        }
+    }
+
     /// Says what gives a user more, or a queue over time.
     pub(super) fn fix_bound(&self) -> String {
         match self {
@@ -125,6 +135,16 @@ impl Reason {
 pub(super) fn fmt_lent(f: &mut fmt::Formatter<'_>, queue: &str, resource: &Resource) -> fmt::Result {
     let of = if *resource == Resource::Any { String::new() } else { format!(" of {resource}") };
     write!(f, "what is guaranteed to queue {queue}{of} is lent to others, who are safe for now")
+}
+
+/// Writes that the pool has too little for all guarantees, and that other queues keep what is left.
+pub(super) fn fmt_scarce(f: &mut fmt::Formatter<'_>, queue: &str, resource: &Resource) -> fmt::Result {
+    let is_counted = matches!(resource, Resource::Any | Resource::Model(_) | Resource::Pods);
+    let (few, noun) = (if is_counted { "few" } else { "little" }, noun(resource));
+    write!(
+        f,
+        "the pool now has too {few} {noun} for all guarantees, and other queues keep them from queue {queue}"
+    )
 }
 
 fn borrow_more(resource: &Resource, most: &str) -> String {

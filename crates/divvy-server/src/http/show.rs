@@ -84,7 +84,7 @@ async fn submission(pool: &Arc<Pool>, id: JobId) -> Option<Submission> {
     })
 }
 
-/// Why a job waits, or where it runs.
+/// Why a job waits, where it runs, or how it ended.
 #[utoipa::path(get, path = "/v1/jobs/{id}/explain", tag = "jobs", params(("id" = String, Path, description = "12, or 12_3")),
     responses((status = 200, body = Explain), (status = 404, body = Problem, content_type = "application/problem+json"),
         (status = 422, description = "an array as a whole that has ended", body = Problem, content_type = "application/problem+json")))]
@@ -95,8 +95,12 @@ pub(super) async fn explain(Shared(pool): Shared<Arc<Pool>>, Path(id): Path<Stri
         let explained = with_who_made_room(&pool, explained, past.last()).await?;
         return ok(&with_expected_start(&pool, explained).await?);
     }
-    let Some(last) = past.last() else { return Err(unknown(&pool, id).await?.into()) };
-    ok(&words::ended(pool.controller.read().await.state(), last))
+    let submission = submission(&pool, id).await;
+    let ended = words::ended(pool.controller.read().await.state(), &past, submission.as_ref());
+    match ended {
+        Some(ended) => ok(&ended),
+        None => Err(unknown(&pool, id).await?.into()),
+    }
 }
 
 /// Adds when a job that waits for room is expected to start.

@@ -453,7 +453,7 @@ fn choice(controller: &Controller, spec: &JobSpec) -> words::Choice {
     let nodes = &controller.snapshot().capacity.nodes;
     let roles = spec.gang.roles();
     let chosen = nodes.iter().filter(|node| roles.iter().any(|role| role.ask.nodes.takes(&node.face)));
-    let funnel = divvy_core::plan::funnel(controller.snapshot(), spec);
+    let funnel = divvy_core::plan::funnel(controller.state(), controller.snapshot(), spec);
     words::Choice { chosen: chosen.count(), all: nodes.len(), funnel }
 }
 

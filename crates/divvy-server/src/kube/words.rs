@@ -53,17 +53,25 @@ pub(super) fn way(fix: &Fix, state: &State) -> String {
         Change::Undrain { node } => format!("uncordon {node}"),
         other => other.to_string(),
     };
-    let is_end = |change: &&Change| matches!(change, Change::End { .. });
+    let is_end = |change: &&Change| matches!(change, Change::End { .. } | Change::AwaitStop { .. });
     let mut parts: Vec<String> = fix.changes.iter().filter(|change| !is_end(change)).map(one).collect();
-    let ends: Vec<String> = fix.ends().map(|job| name(job, state)).collect();
-    match ends.len() {
-        0 => {}
-        1..=MOST_NAMED => parts.push(format!("wait for {} to end", ends.join(", "))),
-        all => parts.push(format!(
-            "wait for {} and {} more to end",
-            ends[..MOST_NAMED].join(", "),
-            all - MOST_NAMED
-        )),
+    let mut wait_for = |jobs: Vec<JobId>, to: &str| {
+        let names: Vec<String> = jobs.into_iter().map(|job| name(job, state)).collect();
+        match names.len() {
+            0 => {}
+            1..=MOST_NAMED => parts.push(format!("wait for {} to {to}", names.join(", "))),
+            all => parts.push(format!(
+                "wait for {} and {} more to {to}",
+                names[..MOST_NAMED].join(", "),
+                all - MOST_NAMED
+            )),
+        }
+    };
+    wait_for(fix.ends().collect(), "end");
+    for change in &fix.changes {
+        if let Change::AwaitStop { jobs, .. } = change {
+            wait_for(jobs.clone(), "stop");
+        }
     }
     parts.join(" and ")
 }

@@ -9,7 +9,7 @@ use divvy_core::id::JobId;
 use divvy_core::model::allocation::Placement;
 use divvy_core::model::ask::Ask;
 use divvy_core::model::attempt::Attempt;
-use divvy_core::model::job::{Cause, JobSpec};
+use divvy_core::model::job::{Cause, JobSpec, Submission};
 use divvy_core::plan::{self, Funnel, Keeps};
 use divvy_core::reason::{Reason, Verdict};
 use divvy_core::snapshot::Snapshot;
@@ -280,6 +280,7 @@ fn settled(state: &State, job: &Job, (id, run): (JobId, &Run), verdict: api::Ver
         why_here: None,
         why_safe: None,
         stopped_for: None,
+        ended: None,
         funnel: Vec::new(),
         name: job.spec.name.clone(),
         state: Some(row::job_state(run.state)),
@@ -302,9 +303,34 @@ fn settled(state: &State, job: &Job, (id, run): (JobId, &Run), verdict: api::Ver
     }
 }
 
-/// The answer for a job that has ended.
-pub(crate) fn ended(state: &State, attempt: &Attempt) -> api::Explain {
-    api::Explain {
+/// How a job ended, by all its attempts, of which this is the last.
+fn how_it_ended(past: &[Attempt], last: &Attempt) -> api::Ended {
+    let mut waited_ms = 0;
+    let mut waits_from = last.submitted_at;
+    for attempt in past {
+        waited_ms += attempt.started_at.unwrap_or(attempt.ended_at).since(waits_from).0.max(0);
+        waits_from = attempt.ended_at;
+    }
+    api::Ended {
+        end: row::last_end(&last.end),
+        exit_code: last.exit_code,
+        failed_task: last.failed_task.filter(|_| last.tasks > 1),
+        attempts: past.iter().filter(|attempt| attempt.started_at.is_some()).count() as u32,
+        started_ms: last.started_at.map(|at| at.0),
+        ended_ms: last.ended_at.0,
+        waited_ms,
+    }
+}
+
+/// The answer for a job that has ended, by all its attempts; nothing if there are none.
+pub(crate) fn ended(
+    state: &State,
+    past: &[Attempt],
+    submission: Option<&Submission>,
+) -> Option<api::Explain> {
+    let attempt = past.last()?;
+    Some(api::Explain {
+        ended: Some(how_it_ended(past, attempt)),
         job: attempt.job.to_string(),
         verdict: api::Verdict::Ended,
         blockers: Vec::new(),
@@ -319,7 +345,7 @@ pub(crate) fn ended(state: &State, attempt: &Attempt) -> api::Explain {
         funnel: Vec::new(),
         name: attempt.name.clone(),
         state: Some(row::job_state(attempt.state)),
-        ask: String::new(),
+        ask: submission.map(|submission| ask(&submission.spec)).unwrap_or_default(),
         reason: None,
         position: None,
         members_before: 0,
@@ -335,7 +361,7 @@ pub(crate) fn ended(state: &State, attempt: &Attempt) -> api::Explain {
         expected_end_ms: None,
         cycle: state.cycles,
         as_of_ms: Some(state.now.0),
-    }
+    })
 }
 
 /// The answer for something that is in no queue's line, with the reason.
@@ -358,6 +384,7 @@ pub(crate) fn refused(state: &State, row: &api::Job) -> api::Explain {
         why_here: None,
         why_safe: None,
         stopped_for: None,
+        ended: None,
         funnel: Vec::new(),
         name: row.name.clone(),
         state: Some(row.state.clone()),

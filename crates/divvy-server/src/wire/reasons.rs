@@ -53,6 +53,7 @@ pub(crate) fn examples() -> Vec<Reason> {
         Reason::OtherNodes(None, Some("production".into())),
         Reason::NodesAbsent("production".into()),
         Reason::LentOut("vision".into(), Resource::Any),
+        Reason::Scarce("vision".into(), Resource::Any),
     ]
 }
 

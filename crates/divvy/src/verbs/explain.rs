@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use divvy_api::{
-    Displaced, Explain as Explained, GaveUp, JobState, MadeRoom, Room, Trial, Verdict, Way, paths,
+    Displaced, Ended, Explain as Explained, GaveUp, JobState, MadeRoom, Room, Trial, Verdict, Way, paths,
 };
 use serde_json::value::RawValue;
 
@@ -18,7 +18,7 @@ Examples:
   divvy explain 12 -o json     for programs
   divvy explain --kube POD     why a pod waits in a Kubernetes cluster";
 
-/// Explain why a job waits, or runs where it runs
+/// Explain why a job waits, runs where it runs, or ended
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Explain {
@@ -102,9 +102,16 @@ fn render(explained: &Explained, now_ms: i64) -> String {
         asks.push(format!("submitted {} ago", ago(submitted, now_ms)));
     }
     if !asks.is_empty() {
-        // For a job that is over, the answer does not say what it asked for.
-        let label = if explained.ask.is_empty() { "was" } else { "asks" };
+        let label = match &explained.ended {
+            // What it asked for may not be known any more.
+            _ if explained.ask.is_empty() => "was",
+            Some(_) => "asked",
+            None => "asks",
+        };
         text += &labelled(label, &asks.join(", "));
+    }
+    if let Some(ended) = &explained.ended {
+        text += &past(ended, &explained.nodes, now_ms);
     }
     if let Some(next) = &explained.next_member {
         text += &labelled("array", &before_it(explained.members_before, next));
@@ -214,16 +221,41 @@ fn headline(explained: &Explained) -> String {
         Verdict::Later if explained.blockers.iter().any(|blocker| blocker.code == "DV-OVER-BUDGET") => {
             "it starts when the budget has renewed".into()
         }
+        Verdict::Later if is_promised(explained) => "its devices are promised to it".into(),
         Verdict::Later if waits_for_moments(explained) => "it starts when its time has come".into(),
         Verdict::Later => "it starts when something ends".into(),
         Verdict::Fit => "it can run now".into(),
         Verdict::Placed => placed(explained),
-        Verdict::Ended => {
-            explained.reason.as_ref().map_or("it is over".into(), |reason| plain(&reason.text).into_owned())
-        }
+        Verdict::Ended => match (&explained.ended, &explained.state) {
+            (Some(ended), Some(state)) => how_it_ended(state, ended),
+            _ => explained.reason.as_ref().map_or("it is over".into(), |it| plain(&it.text).into_owned()),
+        },
         Verdict::Other(word) => plain(word).into_owned(),
     };
     format!("{}{name} is {}: {verdict}\n", plain(&explained.job), plain(state))
+}
+
+/// `exit code 1, of task 3`
+fn how_it_ended(state: &JobState, ended: &Ended) -> String {
+    let why = super::show::why_it_ended(state, &ended.end, ended.exit_code);
+    let task = ended.failed_task.map(|task| format!(", of task {task}")).unwrap_or_default();
+    format!("{}{task}", plain(&why))
+}
+
+/// How long a job that is over waited, where it ran, and when.
+fn past(ended: &Ended, nodes: &[String], now_ms: i64) -> String {
+    let waited = span(ended.waited_ms);
+    let over = format!("{}, {} ago", local(ended.ended_ms), ago(ended.ended_ms, now_ms));
+    let Some(started) = ended.started_ms else {
+        return labelled("waited", &format!("{waited}, and did not run")) + &labelled("ended", &over);
+    };
+    let before = match ended.attempts {
+        ..=1 => "before it started".into(),
+        attempts => format!("in all, before {attempts} attempts"),
+    };
+    let on = if nodes.is_empty() { String::new() } else { format!("on {}, ", plain(&nodes.join(", "))) };
+    let ran = format!("{on}from {} on, for {}", local(started), span(ended.ended_ms - started));
+    labelled("waited", &format!("{waited} {before}")) + &labelled("ran", &ran) + &labelled("ended", &over)
 }
 
 /// Whether the settings of its queue or its user keep a job from ever starting: the pool may well have room for it. A budget counts
@@ -235,6 +267,11 @@ fn is_beyond_settings(blockers: &[divvy_api::Blocker]) -> bool {
         let mut changes = blocker.ways.iter().flat_map(|way| &way.changes);
         of_settings.contains(&blocker.code.as_str()) || changes.any(is_nothing)
     })
+}
+
+/// Whether a job waits only for those who leave it their devices.
+fn is_promised(explained: &Explained) -> bool {
+    matches!(&explained.blockers[..], [only] if only.code == "DV-PROMISED")
 }
 
 /// Whether all that keeps a job back goes away with time alone.

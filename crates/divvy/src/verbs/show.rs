@@ -239,7 +239,7 @@ fn where_it_ran(task: &Task) -> String {
 }
 
 /// Why a job ended, in a sentence that needs no manual.
-fn why_it_ended(state: &JobState, end: &LastEnd, exit_code: Option<i32>) -> String {
+pub(super) fn why_it_ended(state: &JobState, end: &LastEnd, exit_code: Option<i32>) -> String {
     let by = |otherwise: &str| end.by.clone().unwrap_or_else(|| otherwise.into());
     let mut text = match &end.cause {
         Cause::Exit => match (end.signal, exit_code) {

@@ -228,3 +228,45 @@ fn places_in_line_are_ordinal_numbers() {
         "1st 2nd 3rd 4th 11th 12th 21st 102nd 111th"
     );
 }
+
+#[test]
+fn a_job_that_is_over_is_told_how_it_ended_where_it_ran_and_how_long_it_had_waited() {
+    let mut one: Explained = serde_json::from_value(serde_json::json!({
+        "job": "12", "name": "ft", "verdict": "ended", "state": "failed", "ask": "4 × h100", "submitted_ms": 0,
+        "nodes": ["n1"], "blockers": [], "funnel": [],
+        "ended": {"end": {"cause": "exit"}, "exit_code": 3, "failed_task": 2, "attempts": 1, "started_ms": 60000,
+            "ended_ms": 180_000, "waited_ms": 60000},
+    }))
+    .unwrap();
+    let told = |one: &Explained| {
+        let moments = [60_000, 180_000].map(local);
+        render(one, 300_000).replace(&moments[0], "START").replace(&moments[1], "END")
+    };
+    expect![[r#"
+        12 (ft) is failed: exit code 3, of task 2
+          asked  4 × h100, submitted 5m00s ago
+          waited 1m00s before it started
+          ran    on n1, from START on, for 2m00s
+          ended  END, 2m00s ago
+    "#]]
+    .assert_eq(&told(&one));
+    let ended = one.ended.as_mut().unwrap();
+    (ended.started_ms, ended.exit_code, ended.failed_task, ended.waited_ms) = (None, None, None, 180_000);
+    ended.end = serde_json::from_value(serde_json::json!({"cause": "cancelled", "by": "ana"})).unwrap();
+    one.state = Some(JobState::Cancelled);
+    expect![[r#"
+        12 (ft) is cancelled: cancelled by ana
+          asked  4 × h100, submitted 5m00s ago
+          waited 3m00s, and did not run
+          ended  END, 2m00s ago
+    "#]]
+    .assert_eq(&told(&one));
+}
+
+#[test]
+fn a_job_to_which_devices_are_promised_is_told_so_at_once() {
+    let mut one = explained();
+    one.blockers.truncate(1);
+    one.blockers[0].code = "DV-PROMISED".into();
+    assert!(headline(&one).ends_with("its devices are promised to it\n"));
+}

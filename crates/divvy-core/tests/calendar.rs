@@ -77,7 +77,7 @@ fn before_a_drain_that_evicts_only_those_start_that_end_in_time_or_may_be_stoppe
             wait DV-BOOKED: what is free is reserved from 1970-01-01 01:00 UTC on
             later
               DV-BOOKED what is free is reserved from 1970-01-01 01:00 UTC on | wait, or give it a time limit (-t) that ends before that: divvy reserve lists what is kept
-              8 in pool > 8 right model > 8 enough memory > 8 healthy > 6 free > 6 on one node
+              8 in pool > 8 right model > 8 enough memory > 8 healthy > 0 not reserved > 0 free > 0 on one node
         "#]],
     );
 }
@@ -98,7 +98,7 @@ fn what_is_kept_for_a_queue_is_free_for_it_when_its_time_comes() {
             wait DV-GPUS-BUSY: every GPU that would do is taken
             later
               DV-GPUS-BUSY every GPU that would do is taken | wait for running jobs to end, or ask for fewer GPUs or for other models, too
-              4 in pool > 4 right model > 4 enough memory > 4 healthy > 0 free > 0 on one node
+              4 in pool > 4 right model > 4 enough memory > 4 healthy > 2 not reserved > 0 free > 0 on one node
             ended z completed Exit exit=0
             reservation 1 is over
             place w n1:0
@@ -161,7 +161,7 @@ fn what_is_reserved_for_one_queue_does_not_bind_jobs_of_others_that_are_not_pree
             wait DV-BOOKED: what is free is reserved from 1970-01-01 00:00 UTC on
             later
               DV-BOOKED what is free is reserved from 1970-01-01 00:00 UTC on | wait, or give it a time limit (-t) that ends before that: divvy reserve lists what is kept
-              3 in pool > 3 right model > 3 enough memory > 3 healthy > 1 free > 1 on one node
+              3 in pool > 3 right model > 3 enough memory > 3 healthy > 2 not reserved > 0 free > 0 on one node
               room from 1h
             place w n1:0
         "#]],

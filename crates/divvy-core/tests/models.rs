@@ -21,7 +21,11 @@ submit x b 2 model=h100,l4
 submit y b 2 model=l4,h100
 submit z b 1
 plan"#,
-        expect![[r#""#]],
+        expect![[r#"
+            place x n2:0+n2:1
+            place y n2:2+n2:3
+            wait DV-NOT-LENT: queue b would have to borrow, and the others lend 0 more h100
+        "#]],
     );
 }
 
@@ -36,7 +40,21 @@ submit x b 1 array=0-7
 plan
 submit y a 4 model=h100,l4
 plan"#,
-        expect![[r#""#]],
+        expect![[r#"
+            place x_0 n1:0
+            place x_1 n1:1
+            place x_2 n1:2
+            place x_3 n1:3
+            place x_4 n2:0
+            place x_5 n2:1
+            place x_6 n2:2
+            place x_7 n2:3
+            stop x_3 Reclaimed by y
+            stop x_2 Reclaimed by y
+            stop x_1 Reclaimed by y
+            stop x_0 Reclaimed by y
+            promise y n1:0+n1:1+n1:2+n1:3
+        "#]],
     );
 }
 
@@ -51,7 +69,11 @@ submit b b 1 tasks=1..8
 plan
 submit a a 3 model=h100
 plan"#,
-        expect![[r#""#]],
+        expect![[r#"
+            place b n1:0
+            grow b n2:0 n2:1 n2:2 n2:3
+            place a n1:1+n1:2+n1:3
+        "#]],
     );
 }
 
@@ -66,7 +88,11 @@ submit x b 1 model=h100
 submit y b 4
 submit z b 1
 plan"#,
-        expect![[r#""#]],
+        expect![[r#"
+            place y n2:0+n2:1+n2:2+n2:3
+            wait DV-NOT-LENT: queue b would have to borrow, and the others lend 0 more GPUs
+            wait DV-NOT-LENT: queue b would have to borrow, and the others lend 0 more h100
+        "#]],
     );
 }
 
@@ -79,7 +105,11 @@ queue a {"path": "a", "guarantee": {"any": {"finite": 1000}}, "borrow": {"h100":
 queue b
 submit x a 1 array=0-2
 plan"#,
-        expect![[r#""#]],
+        expect![[r#"
+            place x_0 n2:0
+            place x_1 n2:1
+            wait DV-BORROW-LIMIT: queue a would borrow more than the 0 h100 that it may
+        "#]],
     );
 }
 
@@ -97,7 +127,12 @@ submit y b 4 model=h100
 plan
 submit z a 1 fixed
 plan"#,
-        expect![[r#""#]],
+        expect![[r#"
+            place w n2:0+n2:1
+            place x n2:2+n2:3
+            place y n1:0+n1:1+n1:2+n1:3
+            wait DV-OVER-QUOTA: is not preemptible, and queue a is guaranteed 4 GPUs for such jobs
+        "#]],
     );
 }
 
@@ -109,6 +144,13 @@ node n2 4xl4
 queue a {"path": "a", "limit": {"h100": {"finite": 1000}}}
 submit x a 1 array=0-5
 plan"#,
-        expect![[r#""#]],
+        expect![[r#"
+            place x_0 n1:0
+            place x_1 n2:0
+            place x_2 n2:1
+            place x_3 n2:2
+            place x_4 n2:3
+            wait DV-QUEUE-LIMIT: queue a is at its limit of 1 h100
+        "#]],
     );
 }

@@ -583,7 +583,7 @@ submit b1 b 1 model=h100,a100
 plan",
         expect![[r#"
             place b1 n1:0
-            wait DV-GANG: no node that would do has all that it asks for left at once
+            wait DV-QUEUE-LIMIT: queue a has a limit of 0 h100, and it asks for 1
         "#]],
     );
 }

@@ -439,7 +439,7 @@ explain w",
             wait DV-GPUS-BUSY: no node has 4 GPUs free that would do
             later
               DV-GPUS-BUSY no node has 4 GPUs free that would do | wait for running jobs to end, or ask for fewer GPUs or for other models, too
-              4 in pool > 4 right model > 4 enough memory > 4 healthy > 2 free > 0 on one node
+              4 in pool > 4 right model > 4 enough memory > 4 healthy > 0 not reserved > 0 free > 0 on one node
               room from 3h30m
         "#]],
     );
@@ -551,7 +551,7 @@ plan",
             wait DV-RESERVED: what is free is kept for job 1, which is before it in line
             later
               DV-GPUS-BUSY no node has 2 GPUs free that would do | wait for running jobs to end, or ask for fewer GPUs or for other models, too
-              2 in pool > 2 right model > 2 enough memory > 2 healthy > 1 free > 0 on one node
+              2 in pool > 2 right model > 2 enough memory > 2 healthy > 1 not reserved > 0 free > 0 on one node
               room from 2h
             ended t completed Exit exit=0
             reservation 1 is over

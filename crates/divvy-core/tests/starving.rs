@@ -130,6 +130,12 @@ release h by=eve
 plan
 pass 7d
 plan",
-        expect![[r#""#]],
+        expect![[r#"
+            place x n1:0+n1:1+n1:2+n1:3
+            wait DV-GPUS-BUSY: no node has 4 GPUs free that would do
+            first h
+            stop x Starved by h
+            promise h n1:0+n1:1+n1:2+n1:3
+        "#]],
     );
 }

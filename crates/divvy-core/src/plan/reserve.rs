@@ -214,7 +214,9 @@ pub(super) fn makes_way(trial: &mut Trial, spec: &JobSpec, placements: &[Placeme
     let mark = trial.mark();
     let names_reasons = trial.name_reasons(false);
     let (scope, around) = (trial.keep_to(None), trial.join_spread(Vec::new()));
+    let closed = std::mem::take(&mut trial.not_lent);
     let found = elsewhere(trial, trial.reserve.until(spec), placements);
+    trial.not_lent = closed;
     trial.keep_to(scope);
     trial.join_spread(around);
     trial.name_reasons(names_reasons);
@@ -292,9 +294,12 @@ pub(super) fn reserve(trial: &mut Trial) {
         let others = trial.reserve.kept.iter().flat_map(|kept| kept.placements.clone()).collect::<Vec<_>>();
         others.into_iter().for_each(|placement| trial.put_aside(placement));
         let names_reasons = trial.name_reasons(false);
-        // The job for which this is looked up may be a part of a gang that grows: its domain and spread do not concern these owners.
+        // The job for which this is looked up may be a part of a gang that grows: its domain and spread do not concern these owners, nor
+        // does what its queue may not have.
         let (scope, around) = (trial.keep_to(None), trial.join_spread(Vec::new()));
+        let closed = std::mem::take(&mut trial.not_lent);
         let found = earliest(trial, (job, collects));
+        trial.not_lent = closed;
         trial.keep_to(scope);
         trial.join_spread(around);
         trial.name_reasons(names_reasons);

@@ -1,5 +1,7 @@
 //! The policy: the settings of the planner, part of the state and changed by events like everything else.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 mod text;
@@ -122,7 +124,7 @@ pub enum WithinQueue {
 }
 
 /// From which jobs a job may take devices in other queues that are beyond their due, under `least_loss`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reclaim {
     /// None.
@@ -132,6 +134,16 @@ pub enum Reclaim {
     /// All jobs.
     #[default]
     Any,
+}
+
+impl fmt::Display for Reclaim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Never => "never",
+            Self::Lower => "lower",
+            Self::Any => "any",
+        })
+    }
 }
 
 /// How the pool is divided between queues.

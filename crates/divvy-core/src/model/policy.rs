@@ -227,7 +227,8 @@ pub struct Policy {
     pub score: Score,
     /// Whether tasks may have shares of a device: only if the engine can keep them to their shares.
     pub shares: bool,
-    /// Whether gangs may grow and shrink while they run: only if the engine can start and stop single tasks of a gang.
+    /// Whether gangs may grow while they run: only if the engine can start and stop single tasks of a gang. Otherwise those that start run
+    /// with their least number of tasks, and those that have more keep these until others claim them.
     pub elastic: bool,
     /// How many running jobs a cycle moves elsewhere at most, so that others have room; 0 for none.
     pub most_moves: u32,

@@ -28,7 +28,7 @@ use crate::time::Time;
 
 pub(crate) use adopt::adopt;
 pub(crate) use bounds::highest_priority;
-pub use calendar::{Reserve, Wanted};
+pub use calendar::{Reserve, Wanted, kept_beyond_limit};
 pub use guarantee::{Beyond, guaranteed_beyond};
 pub(crate) use observe::last_word;
 pub use observe::{Seen, observe};

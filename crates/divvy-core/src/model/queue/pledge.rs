@@ -31,7 +31,15 @@ impl Pledge {
     pub fn pace_milli(&self, at: Time) -> i64 {
         paced(self.milli_ms(), self.length(at))
     }
+
+    /// The same in the longest of its periods.
+    pub(super) fn least_pace_milli(&self) -> i64 {
+        paced(self.milli_ms(), self.every.length().unwrap_or(LONGEST_MONTH))
+    }
 }
+
+/// The longest period that has no length of its own.
+pub(super) const LONGEST_MONTH: Span = Span(31 * 86_400_000);
 
 /// The devices, in thousandths, that add up to so much device time in a period if they are held all the time.
 pub(super) fn paced(milli_ms: i128, period: Span) -> i64 {

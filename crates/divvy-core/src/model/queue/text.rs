@@ -468,6 +468,29 @@ mod tests {
     }
 
     #[test]
+    fn a_mistake_is_told_at_its_key_and_by_its_name() {
+        for (text, place, what) in [
+            ("queues:\n  a: {admins: [ana]}\n", (2, 16), "admins: \"ana\" names nobody"),
+            ("queues:\n  a:\npolicy:\n  reserve: 1\n  step: none\n", (5, 9), "step: it must be above 0"),
+            ("queues:\n  a:\npolicy: {ageing: none}\n", (3, 18), "ageing: with none no priority"),
+            ("queues:\n  a:\npolicy: {quantum: 8d}\n", (3, 19), "quantum: it must not be above"),
+            ("queues:\n  a:\nprices: {l4: 1, L4: 2}\n", (3, 9), "prices names l4 twice"),
+            ("queues:\n  a:\npolicy: {prices: {l4: 1, L4: 2}}\n", (3, 18), "prices names l4 twice"),
+            (
+                "queues:\n  a: {nodes: n1, lend: 0}\n  b: {weight: 2, nodes: n1, lend: 0}\n",
+                (3, 25),
+                "nodes: node n1 would be kept for a and for b",
+            ),
+        ] {
+            let bad = parse(text).unwrap_err();
+            assert_eq!((bad.line, bad.column), place, "{text}: {bad}");
+            assert!(bad.what.starts_with(what), "{text}: {bad}");
+        }
+        let prices = parse("queues:\n  a:\nprices: {H100: 3}\n").unwrap().prices.unwrap();
+        assert_eq!(prices.0.keys().collect::<Vec<_>>(), ["h100"]);
+    }
+
+    #[test]
     fn nonsense_in_a_queues_file_names_its_place() {
         for text in [
             "",

@@ -227,6 +227,11 @@ pub(crate) fn scaled(number: &str, scale: i64) -> Option<i64> {
     i64::try_from(integer.checked_mul(scale)?.checked_add(below)?).ok()
 }
 
+/// Whether a text that was read as this amount said more than nothing, and nothing is left of it.
+pub(crate) fn is_cut_to_nothing(text: &str, amount: i64) -> bool {
+    amount == 0 && text.bytes().any(|byte| matches!(byte, b'1'..=b'9'))
+}
+
 /// Writes the largest binary unit that leaves a short number: `64Gi`, `1.5Gi`, `512Mi`.
 impl fmt::Display for Bytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -75,6 +75,116 @@ fn what_an_administrator_of_the_pool_guaranteed_below_a_queue_stays_when_its_own
     }
 }
 
+/// What the administrator of `lab` is told, who puts a file in force in a pool of these queues; nothing if it is taken.
+fn told(before: &str, after: &str, policy: &str) -> String {
+    let mut pool = Scenario::new();
+    pool.line(&format!("policy {{{policy}}}")).unwrap();
+    pool.line("node n1 8xh100").unwrap();
+    set(&mut pool, before, "root").unwrap();
+    set(&mut pool, after, "eva").err().map(|refused| refused.to_string()).unwrap_or_default()
+}
+
+#[test]
+fn what_is_given_below_a_queue_counts_at_every_depth_and_in_gpu_hours() {
+    let lab = "queues:\n  default:\n  lab: {guarantee: 4, lend: 0, admins: [user:eva]}\n  lab/x:\n";
+    let more = |of: &str, how: &str| {
+        format!(
+            "guarantee: more {of} is guaranteed below lab than to it{how}: lower it, or ask an administrator"
+        )
+    };
+    let hours = ", with GPU-hours as the GPUs that make them up";
+    for (below, refused) in [
+        ("lab/x: {guarantee: {gpu_hours: 672, every: week}}", String::new()),
+        ("lab/x: {guarantee: {gpu_hours: 1000, every: week}}", more("any", hours)),
+        (
+            "lab/x: {guarantee: {any: 3, gpu_hours: 672, every: week}}\n  lab/y: {guarantee: 1}",
+            more("any", hours),
+        ),
+        ("lab/x:\n  lab/n: {}\n  lab/n/m: {guarantee: 4}", String::new()),
+        ("lab/x:\n  lab/n: {}\n  lab/n/m: {guarantee: 6}", more("any", "")),
+        ("lab/x: {guarantee: 1}\n  lab/n/m/o: {guarantee: 4}", more("any", "")),
+        ("lab/x/y: {guarantee: 2}\n  lab/x: {guarantee: 3}\n  lab/z: {guarantee: 1}", String::new()),
+        ("lab/x: {guarantee: unlimited}", more("any", "")),
+        ("lab/x: {guarantee: {h100: 1}}", more("h100", "")),
+    ] {
+        assert_eq!(told(lab, &lab.replace("lab/x:", below), ""), refused, "{below}");
+    }
+    let of_hours = lab.replace("guarantee: 4", "guarantee: {gpu_hours: 1000, every: week}");
+    for (below, refused) in [
+        ("lab/x: {guarantee: {gpu_hours: 800, every: week}}", String::new()),
+        ("lab/x: {guarantee: 2}", more("any", "")),
+    ] {
+        assert_eq!(told(&of_hours, &of_hours.replace("lab/x:", below), ""), refused, "{below}");
+    }
+}
+
+#[test]
+fn what_nodes_below_a_queue_have_is_no_part_of_what_it_is_guaranteed() {
+    let before =
+        "queues:\n  default:\n  lab: {guarantee: 2, admins: [user:eva]}\n  lab/own: {nodes: n1, lend: 0}\n";
+    let below = |text: &str| told(before, &format!("{before}{text}"), "");
+    assert_eq!(below("  lab/own/a: {guarantee: 6}\n  lab/b: {guarantee: 2}\n"), "");
+    assert!(below("  lab/own/a: {guarantee: 6}\n  lab/b: {guarantee: 3}\n").contains("more any"));
+}
+
+#[test]
+fn who_administers_a_queue_gives_no_right_over_others_that_it_has_not() {
+    let lab = "queues:\n  default:\n  lab: {guarantee: 4, admins: [user:eva]}\n  lab/x:\n";
+    let has_not = |field: &str, said: &str| {
+        format!("{field}: lab/x would have {field}: {said}, which lab has not: ask an administrator")
+    };
+    for (lab_has, x_had, x_gets, policy, refused) in [
+        ("", "", "borrow_evicts: lower", "", has_not("borrow_evicts", "lower")),
+        ("", "", "borrow_evicts: {lower: 5}", "", has_not("borrow_evicts", "lower=5")),
+        ("", "", "borrow_evicts: never", "", String::new()),
+        ("borrow_evicts: never", "", "borrow_evicts: due", "", String::new()),
+        ("borrow_evicts: lower", "", "borrow_evicts: {lower: 5}", "", String::new()),
+        (
+            "borrow_evicts: lower",
+            "",
+            "borrow_evicts: due_or_lower",
+            "",
+            has_not("borrow_evicts", "due_or_lower"),
+        ),
+        ("", "", "borrow_evicts: due", "borrow_evicts: false", has_not("borrow_evicts", "true")),
+        ("", "", "borrow_evicts: lower", "borrow_evicts: due_or_lower", String::new()),
+        ("", "borrow_evicts: lower", "borrow_evicts: lower, weight: 2", "", String::new()),
+        ("", "", "reclaim: any", "reclaim: lower", has_not("reclaim", "any")),
+        ("", "", "reclaim: never", "reclaim: lower", String::new()),
+        ("reclaim: any", "", "reclaim: any", "reclaim: lower", String::new()),
+    ] {
+        let comma = if lab_has.is_empty() { "" } else { ", " };
+        let before = lab.replace("guarantee: 4", &format!("guarantee: 4{comma}{lab_has}"));
+        let before = before.replace("lab/x:", &format!("lab/x: {{{x_had}}}"));
+        let after = before.replace(&format!("lab/x: {{{x_had}}}"), &format!("lab/x: {{{x_gets}}}"));
+        assert_eq!(told(&before, &after, policy), refused, "{before}{after}{policy}");
+    }
+}
+
+#[test]
+fn who_administers_a_queue_gives_no_priority_above_those_that_it_allows() {
+    let lab = "queues:\n  default:\n  lab: {admins: [user:eva]}\n  lab/x:\n";
+    let most = |most: i32| {
+        format!(
+            "max_priority: the highest priority that lab/x can be given here is {most}: write no more, or ask an administrator"
+        )
+    };
+    for (lab_has, x_had, x_gets, refused) in [
+        ("", "", "max_priority: 999", String::new()),
+        ("", "", "max_priority: urgent", most(999)),
+        ("", "", "users: {max_priority: urgent}", most(999)),
+        ("max_priority: high, ", "", "max_priority: 101", most(100)),
+        ("max_priority: urgent, ", "", "max_priority: urgent", String::new()),
+        ("", "max_priority: urgent", "max_priority: urgent, weight: 2", String::new()),
+        ("", "max_priority: low", "weight: 2", String::new()),
+    ] {
+        let before = lab.replace("{admins", &format!("{{{lab_has}admins"));
+        let before = before.replace("lab/x:", &format!("lab/x: {{{x_had}}}"));
+        let after = before.replace(&format!("lab/x: {{{x_had}}}"), &format!("lab/x: {{{x_gets}}}"));
+        assert_eq!(told(&before, &after, ""), refused, "{before}{after}");
+    }
+}
+
 #[test]
 fn who_administers_a_queue_sets_those_below_it_and_no_others() {
     let mut pool = pool();

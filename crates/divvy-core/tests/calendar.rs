@@ -1,6 +1,8 @@
 //! Scenarios of the calendar: drains, and what is kept for a queue.
+#![allow(clippy::unwrap_used, reason = "what a test's own functions can't set up has failed the test")]
 
-use divvy_core::scenario::run;
+use divvy_core::decide::kept_beyond_limit;
+use divvy_core::scenario::{Scenario, run};
 use expect_test::{Expect, expect};
 
 /// Runs a scenario.
@@ -249,4 +251,26 @@ fn the_drain_of_another_device_of_its_node_is_none_of_a_device() {
         refused bad-spec: target: n1:1 is not drained
     "#]],
     );
+}
+
+#[test]
+fn what_a_queue_may_not_hold_is_not_kept_for_it() {
+    let beyond = |limits: &str, reserve: &str| {
+        let mut pool = Scenario::new();
+        for line in ["node n1 8xh100", "node n2 2xl4"].into_iter().chain(limits.lines()).chain([reserve]) {
+            pool.line(line).unwrap();
+        }
+        let state = pool.state();
+        state.reservations.iter().find_map(|kept| kept_beyond_limit(state, kept))
+    };
+    let idle = |there: &str, path: &str, most: &str| {
+        Some(format!(
+            "{there} would be kept for b, and the limit of {path} is {most}: the rest would stand idle; reserve no more, or raise the limit"
+        ))
+    };
+    assert_eq!(beyond("queue b limit=2", "reserve 8 queue=b model=h100 for=1h"), idle("8 of any", "b", "2"));
+    assert_eq!(beyond("queue b limit=2", "reserve n2 queue=b for=1h"), None);
+    assert_eq!(beyond("queue b h100=4", "reserve n1 queue=b for=1h"), idle("8 of h100", "b", "4"));
+    assert_eq!(beyond("queue b h100=4", "reserve n2 queue=b for=1h"), None);
+    assert_eq!(beyond("queue b limit=2", "drain on n1"), None);
 }

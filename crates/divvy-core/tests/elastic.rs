@@ -139,13 +139,18 @@ fn what_was_promised_to_a_gang_for_its_growth_goes_when_the_gang_does() {
 }
 
 #[test]
-fn where_the_engine_cannot_a_gang_of_several_sizes_is_refused_by_name() {
-    match run("policy {elastic: false}\nnode n1 4xh100\nsubmit e default 1 tasks=1..4") {
-        Ok(printed) => expect![[r#"
-            refused cannot-fit: this pool can never run it: no engine of this pool runs gangs that grow and shrink: write one number of tasks. The pool has 4 h100 (80GB).
-        "#]].assert_eq(&printed),
-        Err(bad) => expect![[""]].assert_eq(&bad.to_string()),
-    }
+fn where_gangs_may_not_grow_they_run_with_the_least_and_those_that_have_more_give_it_up_as_ever() {
+    check(
+        "policy {elastic: false}\nnode n1 4xh100\nsubmit e default 1 tasks=1..4\nplan\npass 10m\nplan\n\
+        policy {elastic: true}\nplan\npolicy {elastic: false}\nsubmit f default 2 prio=5\nplan",
+        expect![[r#"
+            place e n1:0
+            grow e n1:1 n1:2 n1:3
+            shrink e by n1:3 Preempted by f
+            shrink e by n1:2 Preempted by f
+            promise f n1:2+n1:3
+        "#]],
+    );
 }
 
 #[test]

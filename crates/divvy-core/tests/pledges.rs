@@ -1,6 +1,8 @@
 //! Scenarios of guarantees in GPU-hours.
 #![allow(clippy::unwrap_used, reason = "what a test's own functions can't set up has failed the test")]
 
+use divvy_core::decide::guaranteed_beyond;
+use divvy_core::model::queue::{Queue, parse};
 use divvy_core::scenario::{Scenario, run};
 use divvy_core::snapshot::Snapshot;
 use expect_test::{Expect, expect};
@@ -283,4 +285,20 @@ fn what_was_lost_in_turns_is_done_again_only_as_long_as_no_gpus_that_are_guarant
             promise c n1:0
         "#]],
     );
+}
+
+#[test]
+fn many_small_pledges_are_added_up_exactly_before_they_are_compared_with_the_pool() {
+    let mut pool = Scenario::new();
+    pool.line("node n1 8xh100").unwrap();
+    let beyond = |count: u32, hours: u32| {
+        let queue = |number| format!("  q{number}: {{guarantee: {{gpu_hours: {hours}, every: week}}}}\n");
+        let text: String = (0..count).map(queue).collect();
+        let queues: Vec<Queue> = parse(&format!("queues:\n{text}")).unwrap().queues;
+        guaranteed_beyond(pool.state(), &queues).map(|beyond| beyond.what)
+    };
+    assert_eq!(beyond(9, 1), None);
+    assert_eq!(beyond(16, 84), None);
+    let what = beyond(17, 84).unwrap();
+    assert!(what.starts_with("8.5 of any are guaranteed in all (q0 0.5, "), "{what}");
 }

@@ -11,7 +11,7 @@ use divvy_core::controller::Broken;
 use divvy_core::model::device::{DeviceSpec, Link};
 use divvy_core::model::node::NodeSpec;
 use divvy_core::model::policy::Policy;
-use divvy_core::model::queue::{Queue, below_guarantee, beyond_limit};
+use divvy_core::model::queue::{Queue, unkeepable};
 
 use crate::policy::{Chosen, Class, NoPolicy, names_of_class_n};
 use crate::pool::beyond;
@@ -80,8 +80,8 @@ impl Past {
     pub fn under(&self, changes: &[Change], memory_mib: Memory) -> Result<Settings, CannotChange> {
         let settings = self.settings.under(changes, memory_mib)?;
         let is_changed = settings.queues != self.settings.queues;
-        if let Some((path, resource)) = beyond_limit(&settings.queues).filter(|_| is_changed) {
-            return Err(CannotChange::Queues(below_guarantee(path, &resource)));
+        if let Some((_, what)) = unkeepable(&settings.queues).filter(|_| is_changed) {
+            return Err(CannotChange::Queues(what));
         }
         let beyond = |queues: &[Queue]| beyond(settings.nodes.clone(), queues, self.until).ok().flatten();
         match beyond(&settings.queues).filter(|_| is_changed && beyond(&self.settings.queues).is_none()) {

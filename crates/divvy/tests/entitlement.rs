@@ -221,7 +221,7 @@ fn what_is_guaranteed_beyond_the_pool_is_refused() {
         ),
         (
             "a: {guarantee: 1}\n  b: {}\n  b/c: {guarantee: {gpu_hours: 1000, every: week}}\n  b/d: {guarantee: 3}\n",
-            "10 of any are guaranteed in all (b/c 6, b/d 3, a 1)",
+            "9.952 of any are guaranteed in all (b/c 5.952, b/d 3, a 1)",
         ),
         ("a: {guarantee: {cpu: 1000000}}\n", "1000000 cores are guaranteed in all"),
         (

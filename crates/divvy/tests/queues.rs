@@ -53,6 +53,9 @@ policy: {min_runtime: 10m}";
     assert_eq!(pool.say("queues set lab/vision --weight 3").ok(), "nothing changes");
     pool.say("queues set lab/asr --create --guarantee 2").ok();
     assert!(yaml(&pool).contains("  lab/asr:    {guarantee: 2}\n"), "{}", yaml(&pool));
+    let beyond = pool.say("reserve -g 6 --queue lab/vision --for 1h");
+    assert!(beyond.code == 65 && beyond.err.contains("the rest would stand idle"), "{beyond:?}");
+    pool.say("reserve -g 5 --queue lab/vision --for 1h").ok();
 }
 
 #[test]
@@ -69,6 +72,10 @@ fn what_cannot_be_of_a_queue_is_refused_in_words() {
     refused("queues set lab --reclaim perhaps", 65, "perhaps");
     refused("queues set lab", 64, "nothing is to be changed");
     refused("queues set lab --submit ana", 65, "names nobody");
+    refused("queues set lab --admins ana", 65, "admins: \"ana\" names nobody");
+    refused("queues set default --nodes nosuch --lend 0", 65, "  nodes: the pool has no node \"nosuch\"");
+    refused("queues set default --users false --user-limit 3", 64, "--users false removes all");
+    refused("queues set default --limit memory=64", 65, "has no unit: write 16G");
     refused("queues --as-of 1", 64, "-o yaml");
     refused("queues -o yaml lab", 64, "has all queues, not one");
     refused("apply --as-of 99", 65, "there is no change 99");

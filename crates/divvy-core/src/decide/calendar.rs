@@ -3,12 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Person, Rejection};
+use crate::amount::{Amount, Resource};
 use crate::event::Event;
 use crate::id::{DeviceId, NodeId};
-use crate::model::device::Health;
+use crate::model::device::{Health, WHOLE_MILLI};
 use crate::model::node::NodeState;
-use crate::model::queue::utc;
+use crate::model::queue::{lineage, utc};
 use crate::model::reservation::{Part, Purpose, Reservation};
+use crate::reason::shown;
 use crate::state::State;
 use crate::time::Time;
 
@@ -291,6 +293,27 @@ fn in_the_way(state: &State, asked: &Reserve, taken: &[(DeviceId, NodeId)]) -> S
 /// Whether another reservation has a device for any of that time.
 fn is_taken(state: &State, asked: &Reserve, (id, node): (DeviceId, NodeId)) -> bool {
     others(state, asked).any(|kept| kept.parts.iter().any(|part| part.has(node, id)))
+}
+
+/// What a reservation keeps for a queue beyond a limit of it or of a queue above it, if anything: that would stand idle.
+pub fn kept_beyond_limit(state: &State, kept: &Reservation) -> Option<String> {
+    let Purpose::Queue(queue) = &kept.purpose else { return None };
+    let is_kept = |id: &DeviceId, node: NodeId| kept.parts.iter().any(|part| part.has(node, *id));
+    let mut there: BTreeMap<Resource, i64> = BTreeMap::new();
+    for (_, device) in state.devices.iter().filter(|(id, device)| is_kept(id, device.node)) {
+        for resource in [Resource::Any, Resource::Model(device.spec.model.clone())] {
+            *there.entry(resource).or_default() += i64::from(WHOLE_MILLI);
+        }
+    }
+    let limits = lineage(queue).filter_map(|path| state.queues.get(path));
+    let mut limits = limits.flat_map(|queue| queue.limit.iter().map(|(it, limit)| (&queue.path, it, *limit)));
+    let (path, resource, limit) = limits
+        .find(|(_, resource, limit)| there.get(*resource).is_some_and(|there| !limit.allows(*there)))?;
+    let Amount::Finite(most) = limit else { return None };
+    let (most, there) = (shown(resource, most), shown(resource, there[resource]));
+    Some(format!(
+        "{there} of {resource} would be kept for {queue}, and the limit of {path} is {most}: the rest would stand idle; reserve no more, or raise the limit"
+    ))
 }
 
 fn bad(field: &'static str, what: impl Into<String>) -> Rejection {

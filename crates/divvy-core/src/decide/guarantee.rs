@@ -9,6 +9,7 @@ use crate::model::node::NodeState;
 use crate::model::queue::{Promised, Queue, guaranteed, keeper, lineage, own, sayers};
 use crate::reason::{amount_of, shown};
 use crate::state::{Node, State};
+use crate::time::Time;
 
 /// What is guaranteed beyond what the pool has.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,13 +29,7 @@ pub fn guaranteed_beyond(state: &State, queues: &[Queue]) -> Option<Beyond> {
     if let Some(beyond) = beyond_nodes(queues) {
         return Some(beyond);
     }
-    let promised = guaranteed(queues);
-    let is_top = |path: &&&str| !lineage(path).skip(1).any(|above| promised.contains_key(above));
-    let mut sums = Promised::new();
-    for (resource, amount) in promised.keys().filter(is_top).flat_map(|path| &promised[*path]) {
-        let sum = sums.entry(resource.clone()).or_default();
-        *sum = sum.saturating_add(*amount);
-    }
+    let sums = in_all(queues);
     let is_known = |resource: &Resource| {
         matches!(resource, Resource::Any | Resource::Model(_))
             || there.get(resource).is_some_and(|it| *it > 0)
@@ -42,6 +37,18 @@ pub fn guaranteed_beyond(state: &State, queues: &[Queue]) -> Option<Beyond> {
     let has_of = |resource: &Resource| there.get(resource).copied().unwrap_or(0);
     let is_beyond = |(resource, sum): &(&Resource, &i64)| is_known(resource) && **sum > has_of(resource);
     sums.iter().find(is_beyond).map(|(resource, sum)| beyond(queues, resource, (*sum, has_of(resource))))
+}
+
+/// What is guaranteed to all of these queues together.
+pub(super) fn in_all(queues: &[Queue]) -> Promised {
+    let promised = guaranteed(queues);
+    let is_top = |path: &&&str| !lineage(path).skip(1).any(|above| promised.contains_key(above));
+    let mut sums = Promised::new();
+    for (resource, amount) in promised.keys().filter(is_top).flat_map(|path| &promised[*path]) {
+        let sum = sums.entry(resource.clone()).or_default();
+        *sum = sum.saturating_add(*amount);
+    }
+    sums
 }
 
 /// Says how much of a resource is guaranteed in total, which queues have most of it, and how much the pool has.
@@ -129,13 +136,14 @@ fn with_pledges<'a>(state: &State, queues: &'a [Queue]) -> Cow<'a, [Queue]> {
     if queues.iter().all(|queue| queue.pledge.is_unsaid()) {
         return Cow::Borrowed(queues);
     }
-    let of = |queue: &Queue| {
-        let pace = queue.pledge.said().map_or(0, |pledge| pledge.pace_milli(state.now));
-        let mut queue = queue.clone();
-        if pace > own(&queue).get(&Resource::Any).copied().unwrap_or(0) {
-            queue.guarantee.insert(Resource::Any, Amount::Finite(pace));
-        }
-        queue
-    };
-    Cow::Owned(queues.iter().map(of).collect())
+    Cow::Owned(queues.iter().map(|queue| with_pledge(queue.clone(), state.now)).collect())
+}
+
+/// Such a queue.
+pub(super) fn with_pledge(mut queue: Queue, now: Time) -> Queue {
+    let pace = queue.pledge.said().map_or(0, |pledge| pledge.pace_milli(now));
+    if pace > own(&queue).get(&Resource::Any).copied().unwrap_or(0) {
+        queue.guarantee.insert(Resource::Any, Amount::Finite(pace));
+    }
+    queue
 }

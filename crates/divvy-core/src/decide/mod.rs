@@ -3,6 +3,7 @@
 mod adopt;
 mod bounds;
 mod calendar;
+mod given;
 mod guarantee;
 mod holds;
 mod observe;
@@ -27,7 +28,7 @@ use crate::time::Time;
 
 pub(crate) use adopt::adopt;
 pub(crate) use bounds::highest_priority;
-pub use calendar::{Reserve, Wanted};
+pub use calendar::{Reserve, Wanted, kept_beyond_limit};
 pub use guarantee::{Beyond, guaranteed_beyond};
 pub(crate) use observe::last_word;
 pub use observe::{Seen, observe};
@@ -135,11 +136,13 @@ impl Person {
 
     /// Whether the user administers a queue, or one above it.
     fn administers(&self, state: &State, queue: &str) -> bool {
-        let admins = |path| state.queues.get(path).and_then(|queue| queue.admins.said());
-        self.admin
-            || lineage(queue)
-                .filter_map(admins)
-                .any(|admins| admins.iter().any(|member| member.is(&self.name, &self.groups)))
+        self.admin || lineage(queue).any(|path| self.is_admin_of(state, path))
+    }
+
+    /// Whether a queue itself names the user as its administrator.
+    fn is_admin_of(&self, state: &State, queue: &str) -> bool {
+        let admins = state.queues.get(queue).and_then(|queue| queue.admins.said());
+        admins.is_some_and(|admins| admins.iter().any(|member| member.is(&self.name, &self.groups)))
     }
 }
 

@@ -2,8 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Person, Rejection};
-use crate::amount::{Amount, Resource};
+use super::{Person, Rejection, given};
 use crate::event::Event;
 use crate::model::policy::Policy;
 use crate::model::queue::{Queue, Settings, lineage, user_at};
@@ -70,7 +69,7 @@ pub(super) fn set_queues(
     note: Option<&str>,
 ) -> Result<Vec<Event>, Rejection> {
     if !by.admin {
-        of_their_own(state, queues, by)?;
+        given::of_their_own(state, queues, by)?;
     }
     let wanted: BTreeSet<&str> = queues.iter().map(|queue| queue.path.as_str()).collect();
     let mut in_use: BTreeMap<&str, usize> = BTreeMap::new();
@@ -100,74 +99,6 @@ fn reserved_for<'a>(state: &'a State, wanted: &BTreeSet<&str>) -> Option<(&'a st
         Purpose::Queue(queue) if goes(queue) => Some((queue.as_str(), kept.id)),
         _ => None,
     })
-}
-
-/// Users who administer queues may set the queues below them, and no others; nor may these be guaranteed more than the queue they are in.
-fn of_their_own(state: &State, queues: &[Queue], by: &Person) -> Result<(), Rejection> {
-    let wanted: BTreeMap<&str, &Queue> = queues.iter().map(|queue| (queue.path.as_str(), queue)).collect();
-    let paths = state.queues.keys().map(String::as_str).chain(wanted.keys().copied());
-    let changed = paths.filter(|path| state.queues.get(*path) != wanted.get(path).copied());
-    let mut looked_below: BTreeSet<&str> = BTreeSet::new();
-    for path in changed {
-        // The parent in the tree is the next above it that is a queue.
-        let above = lineage(path).skip(1).find(|above| state.queues.contains_key(*above));
-        let above = above.filter(|above| by.administers(state, above)).ok_or(Rejection::NotAdmin)?;
-        // They may not say whose default queue it is, nor which nodes are kept for it.
-        let of_the_pool = |queue: Option<&Queue>| {
-            queue
-                .map(|queue| (queue.default_for.said().cloned(), queue.nodes.said().cloned()))
-                .unwrap_or_default()
-        };
-        if of_the_pool(state.queues.get(path)) != of_the_pool(wanted.get(path).copied()) {
-            return Err(Rejection::NotAdmin);
-        }
-        if looked_below.insert(above)
-            && let Some(what) = beyond(state, above, &wanted)
-        {
-            return Err(Rejection::BadSpec { field: "guarantee", what });
-        }
-    }
-    Ok(())
-}
-
-/// What the queues right below another would be guaranteed beyond what that one has, if anything. What was guaranteed to them before, by
-/// someone who may do so, stays.
-fn beyond(state: &State, above: &str, wanted: &BTreeMap<&str, &Queue>) -> Option<String> {
-    let now: BTreeMap<&str, &Queue> =
-        state.queues.iter().map(|(path, queue)| (path.as_str(), queue)).collect();
-    let before = guaranteed_below(above, &now);
-    let owner = state.queues.get(above)?;
-    let has = |resource: &Resource| match owner.guarantee.get(resource) {
-        Some(Amount::Unlimited) => None,
-        Some(Amount::Finite(amount)) => Some(*amount),
-        // What its nodes have is checked where it is known.
-        None if !owner.nodes.is_unsaid() => None,
-        None => Some(0),
-    };
-    let is_beyond = |(resource, sum): &(&Resource, i64)| {
-        let before = before.get(resource).copied().unwrap_or(0);
-        has(resource).is_some_and(|has| *sum > has.max(before))
-    };
-    guaranteed_below(above, wanted).into_iter().find(is_beyond).map(|(resource, _)| {
-        format!("more {resource} is guaranteed below {above} than to it: lower it, or ask an administrator")
-    })
-}
-
-/// What is guaranteed to the queues right below one, added up.
-fn guaranteed_below<'a>(above: &str, queues: &BTreeMap<&str, &'a Queue>) -> BTreeMap<&'a Resource, i64> {
-    let is_below = |path: &str| lineage(path).skip(1).find(|above| queues.contains_key(above)) == Some(above);
-    let mut sums: BTreeMap<&Resource, i64> = BTreeMap::new();
-    for (resource, amount) in
-        queues.values().filter(|queue| is_below(&queue.path)).flat_map(|queue| &queue.guarantee)
-    {
-        let amount = match amount {
-            Amount::Finite(amount) => *amount,
-            Amount::Unlimited => i64::MAX,
-        };
-        let sum = sums.entry(resource).or_default();
-        *sum = sum.saturating_add(amount);
-    }
-    sums
 }
 
 /// Promises were made within the limits of their queues: where these change, they are taken back, and planned anew.

@@ -146,7 +146,7 @@ fn slices_divide(role: &Role) -> bool {
 
 /// What the model offers but no engine of this pool can run yet is refused by name, never ignored.
 fn supported(state: &State, spec: &JobSpec) -> Result<(), Rejection> {
-    match unsupported(spec, (state.policy.shares, state.policy.elastic)) {
+    match unsupported(spec, state.policy.shares) {
         None => Ok(()),
         Some(what) => Err(Rejection::CannotFit {
             reason: Reason::Unsupported(what.to_owned()),
@@ -155,11 +155,8 @@ fn supported(state: &State, spec: &JobSpec) -> Result<(), Rejection> {
     }
 }
 
-fn unsupported(spec: &JobSpec, (shares, elastic): (bool, bool)) -> Option<&'static str> {
+fn unsupported(spec: &JobSpec, shares: bool) -> Option<&'static str> {
     let roles = spec.gang.roles();
-    if spec.gang.is_elastic() && !elastic {
-        return Some("gangs that grow and shrink: write one number of tasks");
-    }
     let in_slices = |role: &&Role| role.topology.as_ref().is_some_and(|ask| !ask.slices.is_empty());
     if roles.iter().any(|role| role.minimum < role.maximum && in_slices(role)) {
         return Some("blocks of tasks in a role that grows and shrinks");

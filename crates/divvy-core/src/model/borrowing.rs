@@ -43,6 +43,11 @@ impl BorrowEvicts {
         self.lower_than(priority).is_some_and(|most| other <= most)
     }
 
+    /// Whether it gives no right that the other does not give.
+    pub fn is_within(self, other: Self) -> bool {
+        (!self.due || other.due) && self.lower <= other.lower
+    }
+
     /// The setting's word, and the priority beside it.
     fn said(self) -> (&'static str, Option<i32>) {
         let word = match (self.due, self.lower) {
@@ -202,6 +207,19 @@ mod tests {
         for json in ["\"higher\"", "{}", "{\"due\":3}", "{\"lower\":\"x\"}", "{\"lower\":1,\"due\":1}", "7"] {
             assert!(read(json).is_err(), "{json}");
         }
+    }
+
+    #[test]
+    fn what_gives_less_is_within_what_gives_more() {
+        let lower = |due, lower| BorrowEvicts { due, lower };
+        let all = [BorrowEvicts::NEVER, BorrowEvicts::lower(Some(0)), BorrowEvicts::lower(None)];
+        for (place, one) in all.into_iter().enumerate() {
+            for (other_place, other) in all.into_iter().enumerate() {
+                assert_eq!(one.is_within(other), place <= other_place, "{one} {other}");
+            }
+            assert!(one.is_within(lower(true, one.lower)) && !lower(true, one.lower).is_within(one));
+        }
+        assert!(!BorrowEvicts::lower(Some(0)).is_within(BorrowEvicts::DUE));
     }
 
     #[test]

@@ -1,12 +1,16 @@
 //! The policy: the settings of the planner, part of the state and changed by events like everything else.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
+mod sound;
 mod text;
 
+pub use sound::{Nonsense, nonsense, nonsense_in_a_pool};
 pub use text::{BadPolicy, parse, said};
 use text::{cap, cap_said, newer_ms, spans_ms};
-pub(super) use text::{span_ms, without_unit};
+pub(super) use text::{place_of, span_ms, without_unit};
 
 use super::borrowing::BorrowEvicts;
 use super::moves::Moves;
@@ -122,7 +126,7 @@ pub enum WithinQueue {
 }
 
 /// From which jobs a job may take devices in other queues that are beyond their due, under `least_loss`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reclaim {
     /// None.
@@ -132,6 +136,16 @@ pub enum Reclaim {
     /// All jobs.
     #[default]
     Any,
+}
+
+impl fmt::Display for Reclaim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Never => "never",
+            Self::Lower => "lower",
+            Self::Any => "any",
+        })
+    }
 }
 
 /// How the pool is divided between queues.
@@ -215,7 +229,8 @@ pub struct Policy {
     pub score: Score,
     /// Whether tasks may have shares of a device: only if the engine can keep them to their shares.
     pub shares: bool,
-    /// Whether gangs may grow and shrink while they run: only if the engine can start and stop single tasks of a gang.
+    /// Whether gangs may grow while they run: only if the engine can start and stop single tasks of a gang. Otherwise those that start run
+    /// with their least number of tasks, and those that have more keep these until others claim them.
     pub elastic: bool,
     /// How many running jobs a cycle moves elsewhere at most, so that others have room; 0 for none.
     pub most_moves: u32,
@@ -305,11 +320,22 @@ impl Policy {
     /// The same policy with all of these settings said, as a text has to say them.
     pub(crate) fn spelled_out(&self) -> Self {
         Self {
+            // Nothing stands for the default.
+            quantum_ms: Newer(self.quantum_ms.0.filter(|ms| *ms > 0)),
             starve_after_ms: Newer(self.starve_after_ms.0.or(Some(0))),
             cool_down_ms: Newer(self.cool_down_ms.0.or(Some(0))),
             most_restarts: Newer(self.most_restarts.0.or(Some(NO_CAP))),
             moves: Newer(self.moves.0.or(Some(Moves::default()))),
             ..self.clone()
+        }
+    }
+
+    /// The same policy with all settings said, as they are in force.
+    pub fn in_force(&self) -> Self {
+        Self {
+            quantum_ms: Newer(Some(self.quantum().0)),
+            surplus: Newer(self.surplus.0.or(Some(Surplus::Share))),
+            ..self.spelled_out()
         }
     }
 
@@ -440,50 +466,4 @@ impl Default for Attained {
             foreseen: Foreseen::default(),
         }
     }
-}
-
-/// What is wrong with settings that are each well-formed, if anything.
-pub fn nonsense(policy: &Policy) -> Option<&'static str> {
-    let Attained { levels_device_ms, head_start_ms, hold_ms, foreseen, .. } = &policy.attained;
-    let rise = |levels: &[i64]| levels.windows(2).all(|pair| pair[0] < pair[1]);
-    if !rise(levels_device_ms) || !rise(&foreseen.levels_device_ms) {
-        return Some("levels must rise");
-    }
-    if levels_device_ms.iter().chain(&foreseen.levels_device_ms).any(|level| *level < 0) {
-        return Some("levels must not be below 0");
-    }
-    if policy.ageing_ms_per_point < 0 || policy.broken_gang_grace_ms < 0 {
-        return Some("ageing and broken_gang_grace must not be below 0");
-    }
-    if policy.step_ms <= 0 {
-        return Some("step must be above 0");
-    }
-    if policy.half_life_ms < 0 || policy.catch_up_ms <= 0 {
-        return Some("half_life must not be below 0, and catch_up must be above 0");
-    }
-    if policy.moves.said().is_some_and(|moves| moves.every_ms <= 0) {
-        return Some("every of moves must be above 0");
-    }
-    if let Some(what) = starves_for_nothing(policy) {
-        return Some(what);
-    }
-    let spans = [*head_start_ms, *hold_ms, foreseen.hold_ms, policy.min_runtime_ms, policy.collect_after_ms];
-    spans
-        .iter()
-        .any(|span| *span < 0)
-        .then_some("head_start, hold, min_runtime and collect_after must not be below 0")
-}
-
-/// What is wrong with the settings for jobs that wait long, if anything.
-fn starves_for_nothing(policy: &Policy) -> Option<&'static str> {
-    let (after, quantum) = (policy.starve_after_ms.said(), policy.quantum_ms.said());
-    if [after, quantum, policy.cool_down_ms.said()].into_iter().flatten().any(|ms| *ms < 0) {
-        return Some("starve_after, quantum and cool_down must not be below 0");
-    }
-    let after = after.filter(|ms| **ms > 0);
-    if after.is_some() && policy.preempt == Preempt::Off {
-        return Some("starve_after needs jobs that give way: preempt must not be off");
-    }
-    let longer = after.is_some_and(|after| quantum.is_some_and(|quantum| quantum > after));
-    longer.then_some("quantum must not be above starve_after")
 }

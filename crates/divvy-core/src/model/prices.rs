@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::amount::scaled;
+use crate::amount::{is_cut_to_nothing, scaled};
 
 /// Prices of models, per device-hour. A model without a price counts like the dearest one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -22,6 +22,18 @@ impl Prices {
         let dearest = self.0.values().map(|price| price.0).max().filter(|dearest| *dearest > 0);
         let (Some(dearest), Some(Price(price))) = (dearest, self.0.get(model)) else { return milli };
         (i128::from(milli) * i128::from(*price) / i128::from(dearest)) as i64
+    }
+
+    /// The same prices by the catalogue's keys of the models, which are in lower case; the error says which model stands twice.
+    pub(crate) fn by_key(self) -> Result<Self, String> {
+        let mut prices = BTreeMap::new();
+        for (model, price) in self.0 {
+            let key = model.to_ascii_lowercase();
+            if prices.insert(key.clone(), price).is_some() {
+                return Err(format!("prices names {key} twice: capitals make no difference"));
+            }
+        }
+        Ok(Self(prices))
     }
 }
 
@@ -63,7 +75,8 @@ impl<'de> Deserialize<'de> for Price {
                 let wrong = || {
                     E::custom(format!("{text:?} is no price: write what a device-hour costs, such as 2.90"))
                 };
-                scaled(text, 1000).filter(|milli| *milli <= MOST_MILLI).map(Price).ok_or_else(wrong)
+                let milli = scaled(text, 1000).filter(|milli| *milli <= MOST_MILLI);
+                milli.filter(|milli| !is_cut_to_nothing(text, *milli)).map(Price).ok_or_else(wrong)
             }
         }
         deserializer.deserialize_any(Number)
@@ -97,7 +110,7 @@ mod tests {
 
     #[test]
     fn nonsense_is_no_price() {
-        for text in ["-1", "much", "10000000", "''", "[1]"] {
+        for text in ["-1", "much", "0.0001", "10000000", "''", "[1]"] {
             assert!(serde_saphyr::from_str::<Prices>(&format!("h100: {text}")).is_err(), "{text}");
         }
     }

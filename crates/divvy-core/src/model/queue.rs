@@ -1,5 +1,6 @@
 //! Queues: the tree of entitlement.
 
+mod amounts_text;
 mod bounds;
 mod budget;
 mod budget_text;
@@ -23,13 +24,14 @@ use super::newer::Newer;
 use super::policy::{Reclaim, WithinQueue};
 use crate::amount::Limits;
 
+pub use amounts_text::{NotAmount, read_amount};
 pub use bounds::Bounds;
 pub use budget::{Budget, Period, milli_gpu_hours, utc};
-pub use guaranteed::{Promised, below_guarantee, beyond_limit, guaranteed, own, sayers};
+pub use guaranteed::{Promised, below_guarantee, beyond_limit, guaranteed, own, sayers, unkeepable};
 pub use nodes::{Nodes, keeper, kept_to, overlap};
 pub use pledge::Pledge;
 pub(crate) use pledge::whole_devices;
-pub use text::{BadQueues, Settings, bad_path, parse, parse_policy, place_of_group, places, read_amount};
+pub use text::{BadQueues, Settings, bad_path, parse, parse_policy, place_of_group, place_of_nodes, places};
 pub use users::{Users, seat, user_at};
 pub use write::{change, write};
 

@@ -139,7 +139,8 @@ fn is_behind_any(fair: &Fair, grower: &Grower, turns: &Turns) -> bool {
 /// Lets gangs grow, except those that are to wait; returns the queues whose gangs did.
 fn grow(fair: &mut Fair, reach: Reach, mut waits: impl FnMut(&Fair, &Grower) -> bool) -> BTreeSet<usize> {
     let mut line: BTreeSet<(Standing, usize)> = BTreeSet::new();
-    let mut growers = if fair.trial.state.draining { Vec::new() } else { growers(fair) };
+    let State { draining, policy, .. } = fair.trial.state;
+    let mut growers = if *draining || !policy.elastic { Vec::new() } else { growers(fair) };
     for (index, grower) in growers.iter().enumerate() {
         line.extend(standing(fair, grower).map(|standing| (standing, index)));
     }

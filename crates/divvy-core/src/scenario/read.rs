@@ -215,7 +215,7 @@ fn requeue(text: &str) -> Result<Requeue, String> {
 }
 
 fn amount(resource: &str, text: &str) -> Result<Amount, String> {
-    read_amount(&resource.into(), text).ok_or_else(|| format!("{resource}={text} is no amount"))
+    read_amount(&resource.into(), text).map_err(|error| format!("{resource}={text}: {error}"))
 }
 
 /// What `submit` knows beside the job's name, its queue and the GPUs of each task.

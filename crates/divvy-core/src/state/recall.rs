@@ -83,6 +83,7 @@ mod tests {
     use crate::event::{Event, Stamped};
     use crate::id::{DeviceId, NodeId};
     use crate::model::device::DeviceSpec;
+    use crate::model::newer::Newer;
     use crate::model::policy::Policy;
     use crate::model::queue::{self, Queue};
     use crate::state::State;
@@ -91,8 +92,12 @@ mod tests {
 
     /// A pool with two queues, one of them with a budget of ten GPU-hours a day of which five are carried.
     fn pool() -> State {
-        let text = "queues: {vision: {budget: {gpu_hours: 10, every: day, carry: 5}, guarantee: {gpu_hours: 48, every: day}}, nlp: {}}";
-        let queues: Vec<Queue> = queue::parse(text).unwrap().queues;
+        let text = "queues: {vision: {budget: {gpu_hours: 10, every: day, carry: 5}}, nlp: {}}";
+        let mut queues: Vec<Queue> = queue::parse(text).unwrap().queues;
+        // More than the budget allows, so that the queue is behind whatever it used.
+        let pledge = queue::Pledge { milli_gpu_hours: 48_000, every: queue::Period::Day };
+        let vision = queues.iter_mut().filter(|queue| queue.path == "vision");
+        vision.for_each(|vision| vision.pledge = Newer(Some(pledge)));
         let mut state = State::default();
         let policy = Policy { half_life_ms: 24 * HOUR_MS, ..Policy::default() };
         tell(&mut state, 1, Event::PolicySet { policy: Box::new(policy), by: "root".into(), note: None });

@@ -8,9 +8,7 @@ use axum::extract::State as Shared;
 use divvy_api::{Applied, ChangeQuery, Problem, ProblemCode, SetQueue, paths, read};
 use divvy_core::decide::{Beyond, Command, Person, Rejection, decide, guaranteed_beyond};
 use divvy_core::model::node::NodeState;
-use divvy_core::model::queue::{
-    self as model, DEFAULT, Member, Nodes, Queue, Settings, below_guarantee, beyond_limit, overlap,
-};
+use divvy_core::model::queue::{self as model, DEFAULT, Member, Nodes, Queue, Settings, overlap, unkeepable};
 use divvy_core::state::State;
 
 use super::answer::{Answer, Refused, Words, ok, vanished};
@@ -96,22 +94,28 @@ fn unknown<'a>(queue: &str, known: impl Iterator<Item = &'a String>) -> Problem 
     problem.with_fix("name one that is there (`divvy queues`), or make it with --create")
 }
 
-/// Refuses settings that cannot hold together; points to the last place in the text, if any, that guarantees a part.
+/// Refuses settings that cannot hold together; points to the last place in the text, if any, that says what is wrong.
 fn feasible(state: &State, (wanted, text): (&Settings, Option<&str>)) -> Result<(), Problem> {
-    let below = beyond_limit(&wanted.queues).map(|(path, resource)| below_guarantee(path, &resource));
-    let beyond = || guaranteed_beyond(state, &wanted.queues);
-    let below = below.map(|what| Beyond { what, queues: Vec::new() });
-    let shared = overlap(&wanted.queues).map(|(path, what)| Beyond { what, queues: vec![path.to_owned()] });
-    let unknown = || unknown_nodes(state, &wanted.queues);
-    let (wrong, field) = match below.or(shared).or_else(unknown) {
-        Some(wrong) if wrong.what.starts_with("nodes") => (Some(wrong), "nodes"),
-        other => (other.or_else(beyond), "guarantee"),
+    let queues = &wanted.queues;
+    let of_one = |(path, what): (&str, String)| Beyond { what, queues: vec![path.to_owned()] };
+    let nodes = || overlap(queues).map(of_one).or_else(|| unknown_nodes(state, queues));
+    let (wrong, field) = match unkeepable(queues).map(of_one) {
+        Some(wrong) => (Some(wrong), "guarantee"),
+        None => match nodes() {
+            Some(wrong) => (Some(wrong), "nodes"),
+            None => (guaranteed_beyond(state, queues), "guarantee"),
+        },
     };
     let Some(Beyond { what, queues }) = wrong else { return Ok(()) };
+    // The field stands before the text.
+    let what = what.strip_prefix("nodes: ").map(str::to_owned).unwrap_or(what);
     let places = text.map(model::places).unwrap_or_default();
-    let last = queues.iter().filter_map(|path| places.get(path)).max();
+    let of_nodes =
+        |path: &str| text.filter(|_| field == "nodes").and_then(|text| model::place_of_nodes(text, path));
+    let place = |path: &String| of_nodes(path).or_else(|| places.get(path).copied());
+    let last = queues.iter().filter_map(place).max();
     let mut problem = Problem::new(ProblemCode::BadSpec, what).with_field(field);
-    (problem.line, problem.column) = last.copied().unzip();
+    (problem.line, problem.column) = last.unzip();
     Err(problem)
 }
 
@@ -123,8 +127,7 @@ fn unknown_nodes(state: &State, queues: &[Queue]) -> Option<Beyond> {
         let Some(Nodes::Named(names)) = queue.nodes.said() else { return None };
         let unknown = names.iter().find(|name| !known.contains(&name.as_str()))?;
         let known = known.iter().take(MOST_NODES_NAMED).copied().collect::<Vec<_>>().join(", ");
-        let what =
-            format!("nodes: the pool has no node {unknown:?} to keep for {}; it has {known}", queue.path);
+        let what = format!("the pool has no node {unknown:?} to keep for {}; it has {known}", queue.path);
         Some(Beyond { what, queues: vec![queue.path.clone()] })
     })
 }

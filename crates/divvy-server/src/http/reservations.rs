@@ -5,8 +5,10 @@ use std::sync::Arc;
 
 use axum::body::Bytes;
 use axum::extract::State as Shared;
-use divvy_api::{self as api, EndReservation, Problem, Reserve, paths, read};
-use divvy_core::decide::Command;
+use divvy_api::{self as api, EndReservation, Problem, ProblemCode, Reserve, paths, read};
+use divvy_core::decide::{Command, decide, kept_beyond_limit};
+use divvy_core::event::Event;
+use divvy_core::state::State;
 
 use super::answer::{Answer, ok, vanished};
 use super::caller::Caller;
@@ -31,10 +33,22 @@ pub(super) async fn reserve(Shared(pool): Shared<Arc<Pool>>, caller: Caller, bod
     let _turn = pool.changing.lock().await;
     let known = ids(&pool).await;
     let command = Box::new(Command::Reserve(Box::new(wanted), caller.person(&pool)));
+    of_use(pool.controller.read().await.state(), &command)?;
     pool.requests.ask(|reply| Request::Command(command, reply)).await.map_err(refusal::problem)?;
     let controller = pool.controller.read().await;
     let made = reservation::all(controller.state()).into_iter().find(|kept| !known.contains(&kept.id));
     ok(&made.ok_or_else(vanished)?)
+}
+
+/// Refuses to keep more for a queue than its limits let its jobs hold.
+fn of_use(state: &State, command: &Command) -> Result<(), Problem> {
+    // What is refused for other reasons is refused for these.
+    let events = decide(state, command).unwrap_or_default();
+    let beyond = events.iter().find_map(|event| match event {
+        Event::ReservationMade(made) => kept_beyond_limit(state, made),
+        _ => None,
+    });
+    beyond.map_or(Ok(()), |what| Err(Problem::new(ProblemCode::BadSpec, what).with_field("gpus")))
 }
 
 /// Takes reservations back; gives them as they were.

@@ -172,7 +172,7 @@ mod tests {
         let device = Event::DeviceSeen { device: DeviceId(1), node: NodeId(1), spec: spec.into() };
         state.apply(&Stamped { at: Time(1), event: device }).unwrap();
         let mut controller = Controller::open(state);
-        let text = "queues: {lab: {}, lab/vision: {users: {}, budget: {gpu_hours: 10, every: day}, guarantee: {gpu_hours: 24, every: day}}}";
+        let text = "queues: {lab: {}, lab/vision: {users: {}, budget: {gpu_hours: 10, every: day}, guarantee: {gpu_hours: 10, every: day}}}";
         let queues = queue::parse(text).unwrap().queues;
         controller.take(&Command::SetQueues(queues, admin()), Time(1)).unwrap().unwrap();
         controller

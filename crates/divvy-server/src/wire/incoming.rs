@@ -346,7 +346,7 @@ fn alternatives(job: &JobFile, role: &RoleFile, prefix: &str) -> Result<Vec<Alte
     let cpu_milli = or(&role.cpus, &job.cpus).map(|text| {
         let read = read_amount(&Resource::Cpu, text.as_str());
         let finite =
-            read.and_then(|amount| if let Amount::Finite(milli) = amount { Some(milli) } else { None });
+            read.ok().and_then(|amount| if let Amount::Finite(milli) = amount { Some(milli) } else { None });
         let what =
             || bad(field("cpus"), format!("{:?} is no number of cores: write 4 or 0.5", text.as_str()));
         finite.filter(|milli| *milli > 0).ok_or_else(what)

@@ -303,7 +303,7 @@ pub(crate) fn policy_diff(now: &Policy, wanted: &Policy) -> Vec<String> {
 
 /// Returns the settings of the planner, each by its path in the file.
 fn spelled_out(policy: &Policy) -> BTreeMap<String, String> {
-    let mut settings = policy::said(policy);
+    let mut settings = policy::said(&policy.in_force());
     let prices = settings.remove("prices").unwrap_or_default();
     let mut spelled = BTreeMap::new();
     spell("policy ", &settings.into(), &mut spelled);
@@ -392,5 +392,9 @@ mod tests {
         let rest =
             ["~ policy attained.hold: 5m → none", "~ prices h100: none → 2.9", "~ prices l4: 0.5 → none"];
         assert_eq!([&told[0], &told[2], &told[3]], rest);
+        let longer = parse("policy: {quantum: 2h, surplus: line}");
+        let told = policy_diff(&Policy::default(), &longer);
+        assert_eq!(told, ["~ policy quantum: 1h → 2h", "~ policy surplus: share → line"]);
+        assert!(policy_diff(&Policy::default(), &parse("policy: {quantum: 1h, surplus: share}")).is_empty());
     }
 }

@@ -160,10 +160,7 @@ fn setting(word: &str) -> Result<Setting, String> {
 fn limits(key: &str, text: &str) -> Result<Limits, String> {
     let amount = |resource: &str, amount: &str| {
         let resource = Resource::from(resource);
-        let read = read_amount(&resource, amount);
-        let read = read.ok_or_else(|| {
-            format!("{key} of {resource}: {amount:?} is not an amount: write 8, or unlimited")
-        })?;
+        let read = read_amount(&resource, amount).map_err(|error| format!("{key} of {resource}: {error}"))?;
         Ok((resource, read))
     };
     let one = |part: &str| match part.split_once(':') {

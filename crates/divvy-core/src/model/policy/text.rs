@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 use serde_saphyr::Spanned;
 
-use super::{NO_CAP, Policy, nonsense};
+use super::{NO_CAP, Nonsense, Policy, nonsense};
 use crate::model::misread;
 use crate::model::newer::Newer;
 use crate::time::Span;
@@ -145,8 +145,20 @@ pub fn parse(text: &str) -> Result<Policy, BadPolicy> {
     })?;
     match nonsense(&policy) {
         None => Ok(policy.completed()),
-        Some(what) => Err(BadPolicy { line: 1, column: 1, what: what.to_owned() }),
+        Some(Nonsense { key, what }) => {
+            let (line, column) = place_of(text, key).unwrap_or((1, 1));
+            Err(BadPolicy { line, column, what })
+        }
     }
+}
+
+/// Line and column, from 1, of the value of a setting in a text; its name stands after those of the settings that it is in.
+pub(in crate::model) fn place_of(text: &str, key: &[&str]) -> Option<(u64, u64)> {
+    let (name, above) = key.split_last()?;
+    let tree: Tree = serde_saphyr::from_str(text).ok()?;
+    let inner = above.iter().try_fold(&tree, |tree, name| Some(&tree.at(name)?.value))?;
+    let place = &inner.at(name)?.referenced;
+    Some((place.line(), place.column()))
 }
 
 /// Finds the first length of time in the text of a policy, or in a section of a text, that is a number without a unit: it could be seconds
@@ -155,7 +167,7 @@ pub(in crate::model) fn without_unit(text: &str, section: Option<&str>) -> Optio
     let tree: Tree = serde_saphyr::from_str(text).ok()?;
     bare_number(match section {
         None => &tree,
-        Some(name) => tree.at(name)?,
+        Some(name) => &tree.at(name)?.value,
     })
 }
 
@@ -182,9 +194,11 @@ enum Tree {
 }
 
 impl Tree {
-    fn at(&self, key: &str) -> Option<&Self> {
+    /// The value of a key, by either of its names.
+    fn at(&self, key: &str) -> Option<&Spanned<Self>> {
         let Self::Keys(pairs) = self else { return None };
-        pairs.iter().find(|(name, _)| name == key).map(|(_, value)| &value.value)
+        let in_ms = SPANS.iter().find(|(_, word)| *word == key).map(|(name, _)| *name);
+        pairs.iter().find(|(name, _)| name == key || Some(&**name) == in_ms).map(|(_, value)| value)
     }
 
     fn is_a_number(&self) -> bool {
@@ -331,6 +345,28 @@ mod tests {
         let far = parse("policy: {order: attained}").unwrap_err().to_string();
         assert!(far.contains("write one of order, ") && far.contains(", half_life, "), "{far}");
         assert!(!far.contains("_ms"), "{far}");
+    }
+
+    #[test]
+    fn what_contradicts_itself_is_told_at_its_key() {
+        for (text, place, what) in [
+            ("reserve: 2\nstep: none\n", (2, 7), "step: it must be above 0"),
+            ("{reserve: 2, catch_up: none}", (1, 24), "catch_up: it must be above 0"),
+            ("attained:\n  levels: [2s, 1s]\n", (2, 11), "levels: they must rise"),
+            ("attained: {foreseen: {levels_device_ms: [2, 2]}}", (1, 41), "levels: they must rise"),
+            ("quantum: none", (1, 10), "quantum: it must be above 0"),
+            ("quantum: 8d", (1, 10), "quantum: it must not be above starve_after, which is 7d"),
+            ("{starve_after: 1h, quantum: 2h}", (1, 29), "which is 1h"),
+            ("moves: {every: none}", (1, 16), "every: it must be above 0"),
+            ("{preempt: off, starve_after: 1h}", (1, 30), "starve_after: it needs jobs that give way"),
+        ] {
+            let bad = parse(text).unwrap_err();
+            assert_eq!((bad.line, bad.column), place, "{text}: {bad}");
+            assert!(bad.what.contains(what), "{text}: {bad}");
+        }
+        for text in ["quantum: 7d", "{quantum: 8d, starve_after: none}", "{quantum: 8d, preempt: off}"] {
+            assert!(parse(text).is_ok(), "{text}");
+        }
     }
 
     #[test]

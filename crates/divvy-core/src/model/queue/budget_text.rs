@@ -5,7 +5,7 @@ use serde_saphyr::Spanned;
 
 use super::text::{BadQueues, Scalar};
 use super::{Budget, Period};
-use crate::amount::scaled;
+use crate::amount::{is_cut_to_nothing, scaled};
 use crate::time::Span;
 
 /// `budget: {gpu_hours: 2000, every: week, carry: 500}`
@@ -37,7 +37,12 @@ fn gpu_hours(name: &str, text: &Spanned<Scalar>) -> Result<i64, BadQueues> {
     let (line, column) = (text.referenced.line(), text.referenced.column());
     let or = if name == "carry" { ", all or none" } else { "" };
     let what = format!("{name}: {:?} is no number of GPU-hours: write 2000 or 0.5{or}", text.value.0);
-    scaled(&text.value.0, 1000).ok_or(BadQueues { line, column, what })
+    milli_hours(&text.value.0).ok_or(BadQueues { line, column, what })
+}
+
+/// Reads thousandths of GPU-hours; less than one of them is none.
+pub(super) fn milli_hours(text: &str) -> Option<i64> {
+    scaled(text, 1000).filter(|milli| !is_cut_to_nothing(text, *milli))
 }
 
 fn period(text: &Spanned<Scalar>) -> Result<Period, BadQueues> {

@@ -3,8 +3,10 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use super::{Queue, lineage};
+use super::pledge::{LONGEST_MONTH, paced};
+use super::{Period, Queue, lineage};
 use crate::amount::{Amount, Resource};
+use crate::time::Span;
 
 /// Amounts by resource.
 pub type Promised = BTreeMap<Resource, i64>;
@@ -65,7 +67,8 @@ pub fn own(queue: &Queue) -> Promised {
     own
 }
 
-/// The first queue whose limit is below what is guaranteed to it and the queues below it, and the resource.
+/// The first queue whose limit is below what is guaranteed to it and the queues below it as GPUs or other amounts, and the
+/// resource.
 pub fn beyond_limit(queues: &[Queue]) -> Option<(&str, Resource)> {
     let promised = guaranteed(queues);
     queues.iter().find_map(|queue| {
@@ -75,6 +78,67 @@ pub fn beyond_limit(queues: &[Queue]) -> Option<(&str, Resource)> {
         let (resource, _) = promised.get(&*queue.path)?.iter().find(is_beyond)?;
         Some((&*queue.path, resource.clone()))
     })
+}
+
+/// The queues, where GPU-hours count as a guarantee of at least the GPUs that make them up in the longest of their periods.
+fn with_least_paces(queues: &[Queue]) -> Vec<Queue> {
+    let with_pace = |queue: &Queue| {
+        let pace = queue.pledge.said().map_or(0, |pledge| pledge.least_pace_milli());
+        let mut queue = queue.clone();
+        if pace > own(&queue).get(&Resource::Any).copied().unwrap_or(0) {
+            queue.guarantee.insert(Resource::Any, Amount::Finite(pace));
+        }
+        queue
+    };
+    queues.iter().map(with_pace).collect()
+}
+
+/// The first queue whose budget is below the GPU-hours that are guaranteed to it and the queues below it.
+fn beyond_budget(queues: &[Queue]) -> Option<&str> {
+    let rates: Vec<Queue> = queues.iter().map(in_rates).collect();
+    let promised = guaranteed(&rates);
+    let is_below = |queue: &&Queue| {
+        let asked = promised.get(&*queue.path).and_then(|all| all.get(&Resource::Any));
+        let (Some(budget), Some(asked)) = (queue.budget.said(), asked) else { return false };
+        let is_of_it = |other: &&Queue| lineage(&other.path).any(|path| path == queue.path);
+        let mut others =
+            queues.iter().filter(|other| other.pledge.said().is_some_and(|it| it.every != budget.every));
+        // Of months of unequal lengths the one that allows most is compared with the one that asks for least.
+        let month = match budget.every {
+            Period::Month if others.any(|other| is_of_it(&other)) => SHORTEST_MONTH,
+            _ => LONGEST_MONTH,
+        };
+        *asked > rate(budget.milli_ms(), budget.every, month)
+    };
+    queues.iter().find(is_below).map(|queue| &*queue.path)
+}
+
+/// A queue that is guaranteed the rate of its GPU-hours, and nothing else.
+fn in_rates(queue: &Queue) -> Queue {
+    let rate = queue.pledge.said().map(|pledge| rate(pledge.milli_ms(), pledge.every, LONGEST_MONTH));
+    let guarantee = rate.map(|rate| (Resource::Any, Amount::Finite(rate))).into_iter().collect();
+    Queue { guarantee, ..Queue::named(&queue.path) }
+}
+
+const SHORTEST_MONTH: Span = Span(28 * 86_400_000);
+
+/// How much device time that is at a time, in millionths of thousandths of devices.
+fn rate(milli_ms: i128, every: Period, month: Span) -> i64 {
+    paced(milli_ms.saturating_mul(1_000_000), every.length().unwrap_or(month))
+}
+
+/// The first queue that cannot be given what is guaranteed to it since its limit or its budget is below that, and what to do.
+pub fn unkeepable(queues: &[Queue]) -> Option<(&str, String)> {
+    let paced = with_least_paces(queues);
+    if let Some((path, resource)) = beyond_limit(&paced) {
+        let queue = queues.iter().find(|queue| queue.path == path)?;
+        return Some((&queue.path, below_guarantee(path, &resource)));
+    }
+    let path = beyond_budget(queues)?;
+    let what = format!(
+        "the budget of {path} is below the GPU-hours guaranteed to it, or to the queues below it: raise the one or lower the other"
+    );
+    Some((path, what))
 }
 
 /// The message for such a queue.
@@ -87,6 +151,7 @@ pub fn below_guarantee(path: &str, resource: &Resource) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::queue::parse;
 
     fn queue(path: &str, guarantee: &[(Resource, i64)]) -> Queue {
         let guarantee = guarantee.iter().map(|(it, amount)| (it.clone(), Amount::Finite(*amount))).collect();
@@ -108,5 +173,36 @@ mod tests {
         assert_eq!((of("a/c", Resource::Any), of("a", Resource::Any)), (Some(8), Some(14)));
         assert_eq!((of("a", h100()), of("a", Resource::Cpu)), (Some(8), Some(5)));
         assert_eq!((of("a/b", Resource::Any), of("e/f", Resource::Any)), (Some(6), Some(1)));
+    }
+    #[test]
+    fn a_limit_or_a_budget_below_the_gpu_hours_of_a_queue_and_those_below_it_is_refused() {
+        let what = |text: &str| {
+            let read = parse(&format!("queues:\n  a: {text}\n"));
+            read.err().map(|bad| bad.what.split(" is below").next().unwrap_or_default().to_owned())
+        };
+        let hours = "guarantee: {gpu_hours: 800, every: week}";
+        let b =
+            |hours: u32, every: &str| format!("  a/b: {{guarantee: {{gpu_hours: {hours}, every: {every}}}}}");
+        let limit = Some("the limit of any of a".to_owned());
+        let budget = Some("the budget of a".to_owned());
+        let of = |hours: u32, every: &str, below: String| {
+            format!("{{budget: {{gpu_hours: {hours}, every: {every}}}}}\n{below}")
+        };
+        for (text, refused) in [
+            (format!("{{{hours}, limit: 2}}"), limit.clone()),
+            (format!("{{{hours}, limit: 5}}"), None),
+            (format!("{{limit: 4}}\n{}", b(800, "week")), limit.clone()),
+            (format!("{{limit: 5}}\n{}\n  a/c: {{guarantee: 1}}", b(800, "week")), limit),
+            (format!("{{{hours}, budget: {{gpu_hours: 799, every: week}}}}"), budget.clone()),
+            (of(800, "week", b(800, "week")), None),
+            (of(800, "month", b(801, "month")), budget.clone()),
+            (of(800, "month", b(800, "month")), None),
+            (of(3000, "month", b(800, "week")), budget.clone()),
+            (of(3300, "month", b(800, "week")), None),
+            (of(100, "day", b(800, "week")), budget),
+            (of(115, "day", b(800, "week")), None),
+        ] {
+            assert_eq!(what(&text), refused, "{text}");
+        }
     }
 }

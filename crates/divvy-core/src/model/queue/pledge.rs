@@ -27,10 +27,23 @@ impl Pledge {
         self.every.ends_after(at).since(self.every.begins_before(at))
     }
 
-    /// The devices that add up to it if they are held all the time, in thousandths, rounded up to whole devices.
+    /// The devices that add up to it if they are held all the time, in thousandths; what is below a thousandth is cut off.
     pub fn pace_milli(&self, at: Time) -> i64 {
-        whole_devices(self.milli_ms() / i128::from(self.length(at).0.max(1)))
+        paced(self.milli_ms(), self.length(at))
     }
+
+    /// The same in the longest of its periods.
+    pub(super) fn least_pace_milli(&self) -> i64 {
+        paced(self.milli_ms(), self.every.length().unwrap_or(LONGEST_MONTH))
+    }
+}
+
+/// The longest period that has no length of its own.
+pub(super) const LONGEST_MONTH: Span = Span(31 * 86_400_000);
+
+/// The devices, in thousandths, that add up to so much device time in a period if they are held all the time.
+pub(super) fn paced(milli_ms: i128, period: Span) -> i64 {
+    i64::try_from(milli_ms / i128::from(period.0.max(1))).unwrap_or(i64::MAX)
 }
 
 /// Thousandths of devices, rounded up to whole ones.

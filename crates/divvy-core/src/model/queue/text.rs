@@ -6,18 +6,18 @@ use std::fmt;
 use serde::Deserialize;
 use serde_saphyr::Spanned;
 
+use super::amounts_text::{LimitText, guaranteed, limits};
 use super::budget_text::{self, BudgetText};
-use super::guaranteed::{below_guarantee, beyond_limit};
+use super::guaranteed::unkeepable;
 use super::nodes::{beside_nodes, overlap};
 use super::nodes_text::{self, NodesText};
 use super::users_text::{self, UsersText};
-use super::{Bounds, Member, Pledge, Queue};
-use crate::amount::{Amount, Bytes, Limits, Resource, scaled};
+use super::{Bounds, Member, Queue};
 use crate::model::borrowing::BorrowEvicts;
 use crate::model::job::{Requeue, priority};
 use crate::model::misread;
 use crate::model::newer::Newer;
-use crate::model::policy::{self, BadPolicy, Policy, Reclaim, WithinQueue};
+use crate::model::policy::{self, BadPolicy, Nonsense, Policy, Reclaim, WithinQueue};
 use crate::model::prices::Prices;
 use crate::time::Span;
 
@@ -58,7 +58,7 @@ pub struct BadQueues {
 struct QueuesText {
     queues: BTreeMap<Spannable, Option<Spanned<QueueText>>>,
     policy: Option<Spanned<Policy>>,
-    prices: Option<Prices>,
+    prices: Option<Spanned<Prices>>,
 }
 
 /// A file with these sections only.
@@ -66,7 +66,7 @@ struct QueuesText {
 #[serde(deny_unknown_fields)]
 struct PolicyText {
     policy: Option<Spanned<Policy>>,
-    prices: Option<Prices>,
+    prices: Option<Spanned<Prices>>,
 }
 
 /// A key of the file.
@@ -95,13 +95,6 @@ struct QueueText {
     admins: Vec<Spanned<String>>,
     default_for: Vec<Spanned<String>>,
     nodes: Option<Spanned<NodesText>>,
-}
-
-#[derive(Deserialize)]
-#[serde(untagged)]
-pub(super) enum LimitText {
-    All(Scalar),
-    Each(BTreeMap<String, Scalar>),
 }
 
 /// A number or a text, as it was written.
@@ -139,9 +132,11 @@ impl<'de> Deserialize<'de> for Scalar {
 pub fn parse(text: &str) -> Result<Settings, BadQueues> {
     units_said(text)?;
     let read: QueuesText = serde_saphyr::from_str(text).map_err(|error| unreadable(&error, text))?;
-    let (mut queues, mut places) = (Vec::new(), BTreeMap::new());
+    let (mut queues, mut places, mut of_nodes) = (Vec::new(), BTreeMap::new(), BTreeMap::new());
     for (path, text) in read.queues {
-        let place = text.as_ref().map_or((1, 1), |text| (text.referenced.line(), text.referenced.column()));
+        let place = text.as_ref().map_or((1, 1), placed);
+        let nodes = text.as_ref().and_then(|text| text.value.nodes.as_ref());
+        of_nodes.insert(path.clone(), nodes.map_or(place, placed));
         let wrong = |what| BadQueues { line: place.0, column: place.1, what };
         if let Some(what) = bad_path(&path) {
             return Err(wrong(what));
@@ -153,32 +148,40 @@ pub fn parse(text: &str) -> Result<Settings, BadQueues> {
         queues.push(queue);
         places.insert(path, place);
     }
-    if let Some((path, resource)) = beyond_limit(&queues) {
+    if let Some((path, what)) = unkeepable(&queues) {
         let (line, column) = places.get(path).copied().unwrap_or((1, 1));
-        return Err(BadQueues { line, column, what: below_guarantee(path, &resource) });
+        return Err(BadQueues { line, column, what });
     }
     if let Some((path, what)) = overlap(&queues) {
-        let (line, column) = places.get(path).copied().unwrap_or((1, 1));
+        let (line, column) = of_nodes.get(path).copied().unwrap_or((1, 1));
         return Err(BadQueues { line, column, what });
     }
     if queues.is_empty() {
         let what = "no queue is named: a pool needs at least one".into();
         return Err(BadQueues { line: 1, column: 1, what });
     }
-    let policy = read.policy.map(sound).transpose()?;
-    Ok(Settings { queues, policy, prices: read.prices })
+    let policy = read.policy.map(|policy| sound(policy, text)).transpose()?;
+    Ok(Settings { queues, policy, prices: read.prices.map(priced).transpose()? })
+}
+
+/// Line and column, from 1.
+fn placed<T>(text: &Spanned<T>) -> (u64, u64) {
+    (text.referenced.line(), text.referenced.column())
 }
 
 /// Line and column, from 1, of each queue's guarantee in the text of a queues.yaml, or of the queue's whole entry if it has no guarantee.
 /// Empty if the text cannot be read.
 pub fn places(text: &str) -> BTreeMap<String, (u64, u64)> {
     let read: Option<QueuesText> = serde_saphyr::from_str(text).ok();
-    let place = |text: Spanned<QueueText>| match &text.value.guarantee {
-        Some(guarantee) => (guarantee.referenced.line(), guarantee.referenced.column()),
-        None => (text.referenced.line(), text.referenced.column()),
-    };
+    let place = |text: Spanned<QueueText>| text.value.guarantee.as_ref().map_or(placed(&text), placed);
     let queues = read.into_iter().flat_map(|read| read.queues);
     queues.filter_map(|(path, text)| Some((path, place(text?)))).collect()
+}
+
+/// Line and column, from 1, of the nodes of a queue in the text of a queues.yaml.
+pub fn place_of_nodes(text: &str, path: &str) -> Option<(u64, u64)> {
+    let mut read: QueuesText = serde_saphyr::from_str(text).ok()?;
+    read.queues.remove(path)??.value.nodes.as_ref().map(placed)
 }
 
 /// Line and column, from 1, of where the text of a queues.yaml first names a group for a queue.
@@ -196,7 +199,8 @@ pub fn parse_policy(text: &str) -> Result<Policy, BadQueues> {
     units_said(text)?;
     let PolicyText { policy, prices } =
         serde_saphyr::from_str(text).map_err(|error| unreadable(&error, text))?;
-    let settings = Settings { queues: Vec::new(), policy: policy.map(sound).transpose()?, prices };
+    let (policy, prices) = (policy.map(|policy| sound(policy, text)), prices.map(priced));
+    let settings = Settings { queues: Vec::new(), policy: policy.transpose()?, prices: prices.transpose()? };
     Ok(settings.policy_beside(&Policy::default()).unwrap_or_default())
 }
 
@@ -227,39 +231,18 @@ fn queue(path: &str, text: QueueText) -> Result<Queue, BadQueues> {
         reclaim: text.reclaim,
         requeue: text.requeue.unwrap_or_default(),
         bounds,
-        submit: text.submit.into_iter().map(member).collect::<Result<_, _>>()?,
+        submit: text.submit.into_iter().map(|name| member("submit", name)).collect::<Result<_, _>>()?,
         users: Newer(text.users.map(users_text::users).transpose()?),
         budget: Newer(text.budget.map(budget_text::budget).transpose()?),
-        admins: members(text.admins)?,
-        default_for: members(text.default_for)?,
+        admins: members("admins", text.admins)?,
+        default_for: members("default_for", text.default_for)?,
         nodes: Newer(text.nodes.map(nodes_text::nodes).transpose()?),
         ..Queue::named(path)
     })
 }
 
-/// Reads a guarantee of GPUs, of GPU-hours in a period, or of both.
-fn guaranteed(mut text: Spanned<LimitText>) -> Result<(Limits, Option<Pledge>), BadQueues> {
-    let place = (text.referenced.line(), text.referenced.column());
-    let wrong = |what: &str| BadQueues { line: place.0, column: place.1, what: format!("guarantee: {what}") };
-    let (mut hours, mut every) = (None, None);
-    if let LimitText::Each(pairs) = &mut text.value {
-        (hours, every) = (pairs.remove("gpu_hours"), pairs.remove("every"));
-    }
-    let pledge = match (hours, every) {
-        (None, None) => None,
-        (Some(hours), Some(every)) => Some(Pledge {
-            milli_gpu_hours: scaled(&hours.0, 1000).ok_or_else(|| {
-                wrong(&format!("{:?} is no number of GPU-hours: write 2000 or 0.5", hours.0))
-            })?,
-            every: budget_text::period_of(&every.0).map_err(|what| wrong(&what))?,
-        }),
-        _ => return Err(wrong("gpu_hours and every go together, as in {gpu_hours: 1500, every: week}")),
-    };
-    Ok((limits("guarantee", text)?, pledge))
-}
-
-fn members(names: Vec<Spanned<String>>) -> Result<Newer<Vec<Member>>, BadQueues> {
-    let members: Vec<Member> = names.into_iter().map(member).collect::<Result<_, _>>()?;
+fn members(key: &str, names: Vec<Spanned<String>>) -> Result<Newer<Vec<Member>>, BadQueues> {
+    let members: Vec<Member> = names.into_iter().map(|name| member(key, name)).collect::<Result<_, _>>()?;
     Ok(Newer((!members.is_empty()).then_some(members)))
 }
 
@@ -278,12 +261,12 @@ pub(super) fn max_priority(text: Spanned<Scalar>) -> Result<i32, BadQueues> {
             text.value.0
         )
     };
-    let (line, column) = (text.referenced.line(), text.referenced.column());
+    let (line, column) = placed(&text);
     priority::parse(&text.value.0).ok_or_else(|| BadQueues { line, column, what: wrong() })
 }
 
 pub(super) fn span(name: &str, text: Spanned<Scalar>) -> Result<Span, BadQueues> {
-    let (line, column) = (text.referenced.line(), text.referenced.column());
+    let (line, column) = placed(&text);
     let wrong = |what: String| BadQueues { line, column, what: format!("{name}: {what}") };
     match text.value.0.parse::<Span>() {
         Ok(Span(..=0)) => Err(wrong("must be longer than nothing".into())),
@@ -300,12 +283,25 @@ fn units_said(text: &str) -> Result<(), BadQueues> {
     }
 }
 
-fn sound(policy: Spanned<Policy>) -> Result<Policy, BadQueues> {
-    let (line, column) = (policy.referenced.line(), policy.referenced.column());
-    match policy::nonsense(&policy.value) {
-        None => Ok(policy.value.completed()),
-        Some(what) => Err(BadQueues { line, column, what: what.to_owned() }),
+fn sound(policy: Spanned<Policy>, text: &str) -> Result<Policy, BadQueues> {
+    let place = placed(&policy);
+    let of_key = |key: &[&str]| policy::place_of(text, &[&["policy"], key].concat()).unwrap_or(place);
+    let mut policy = policy.value;
+    if let Some(Nonsense { key, what }) = policy::nonsense_in_a_pool(&policy) {
+        let (line, column) = of_key(key);
+        return Err(BadQueues { line, column, what });
     }
+    if let Some(prices) = policy.prices.0.take() {
+        let (line, column) = of_key(&["prices"]);
+        policy.prices = Newer(Some(prices.by_key().map_err(|what| BadQueues { line, column, what })?));
+    }
+    Ok(policy.completed())
+}
+
+/// Prices whose models may be in capitals.
+fn priced(prices: Spanned<Prices>) -> Result<Prices, BadQueues> {
+    let (line, column) = placed(&prices);
+    prices.value.by_key().map_err(|what| BadQueues { line, column, what })
 }
 
 fn unreadable(error: &serde_saphyr::Error, text: &str) -> BadQueues {
@@ -329,70 +325,20 @@ pub fn bad_path(path: &str) -> Option<String> {
     }
 }
 
-pub(super) fn limits(what: &str, text: Spanned<LimitText>) -> Result<Limits, BadQueues> {
-    let place = (text.referenced.line(), text.referenced.column());
-    let pairs = match text.value {
-        LimitText::All(amount) => BTreeMap::from([("any".to_owned(), amount)]),
-        LimitText::Each(pairs) => pairs,
-    };
-    let read = |(name, amount): (String, Scalar)| {
-        let resource = named(&name)
-            .map_err(|meant| format!("{what} names {name:?}, which is no resource: did you mean {meant}?"))?;
-        let amount = read_amount(&resource, &amount.0).ok_or_else(|| {
-            format!("{what} of {name}: {:?} is not an amount: write {}", amount.0, example(&resource))
-        })?;
-        Ok((resource, amount))
-    };
-    let wrong = |what| BadQueues { line: place.0, column: place.1, what };
-    pairs.into_iter().map(read).collect::<Result<_, String>>().map_err(wrong)
-}
-
-/// Reads a resource's name as flags take it; models may be in capitals. The error is the right name for a word often used instead.
-pub(super) fn named(name: &str) -> Result<Resource, &'static str> {
-    match (Resource::from(name), name.to_ascii_lowercase().as_str()) {
-        (Resource::Model(_), "gpu" | "gpus" | "device" | "devices" | "all") => Err("any"),
-        (Resource::Model(_), "mem" | "ram" | "memory") => Err("memory"),
-        (Resource::Model(_), "cpus" | "core" | "cores") => Err("cpu"),
-        (Resource::Model(_), "disk") => Err("storage"),
-        (Resource::Model(_), model) => Ok(Resource::Model(model.to_owned())),
-        (other, _) => Ok(other),
-    }
-}
-
-fn example(resource: &Resource) -> &'static str {
-    match resource {
-        Resource::Memory | Resource::Storage => "512Gi, or unlimited",
-        Resource::Cpu => "64 or 0.5, or unlimited",
-        _ => "8, or unlimited",
-    }
-}
-
-/// Reads one amount: devices and cores whole or decimal, memory in bytes.
-pub fn read_amount(resource: &Resource, text: &str) -> Option<Amount> {
-    if text == "unlimited" {
-        return Some(Amount::Unlimited);
-    }
-    let finite = match resource {
-        Resource::Memory | Resource::Storage => text.parse::<Bytes>().ok()?.0,
-        Resource::Pods => scaled(text, 1)?,
-        _ => scaled(text, 1000)?,
-    };
-    Some(Amount::Finite(finite))
-}
-
-fn member(text: Spanned<String>) -> Result<Member, BadQueues> {
+fn member(key: &str, text: Spanned<String>) -> Result<Member, BadQueues> {
     let read = match text.value.split_once(':') {
         Some(("user", name)) if !name.is_empty() => Some(Member::User(name.to_owned())),
         Some(("group", name)) if !name.is_empty() => Some(Member::Group(name.to_owned(), None)),
         _ => None,
     };
-    let what = format!("submit: {:?} names nobody: write user:NAME or group:NAME", text.value);
+    let what = format!("{key}: {:?} names nobody: write user:NAME or group:NAME", text.value);
     read.ok_or(BadQueues { line: text.referenced.line(), column: text.referenced.column(), what })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::amount::{Amount, Resource};
     use proptest::prelude::*;
 
     #[test]
@@ -519,6 +465,29 @@ mod tests {
             let error = parse(text).unwrap_err().to_string();
             assert!(error.starts_with("line ") && error.contains(said), "{text:?}: {error}");
         }
+    }
+
+    #[test]
+    fn a_mistake_is_told_at_its_key_and_by_its_name() {
+        for (text, place, what) in [
+            ("queues:\n  a: {admins: [ana]}\n", (2, 16), "admins: \"ana\" names nobody"),
+            ("queues:\n  a:\npolicy:\n  reserve: 1\n  step: none\n", (5, 9), "step: it must be above 0"),
+            ("queues:\n  a:\npolicy: {ageing: none}\n", (3, 18), "ageing: with none no priority"),
+            ("queues:\n  a:\npolicy: {quantum: 8d}\n", (3, 19), "quantum: it must not be above"),
+            ("queues:\n  a:\nprices: {l4: 1, L4: 2}\n", (3, 9), "prices names l4 twice"),
+            ("queues:\n  a:\npolicy: {prices: {l4: 1, L4: 2}}\n", (3, 18), "prices names l4 twice"),
+            (
+                "queues:\n  a: {nodes: n1, lend: 0}\n  b: {weight: 2, nodes: n1, lend: 0}\n",
+                (3, 25),
+                "nodes: node n1 would be kept for a and for b",
+            ),
+        ] {
+            let bad = parse(text).unwrap_err();
+            assert_eq!((bad.line, bad.column), place, "{text}: {bad}");
+            assert!(bad.what.starts_with(what), "{text}: {bad}");
+        }
+        let prices = parse("queues:\n  a:\nprices: {H100: 3}\n").unwrap().prices.unwrap();
+        assert_eq!(prices.0.keys().collect::<Vec<_>>(), ["h100"]);
     }
 
     #[test]

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_saphyr::Spanned;
 
-use super::text::{BadQueues, LimitText, Scalar, limits, max_priority, span};
+use super::amounts_text::{LimitText, limits};
+use super::text::{BadQueues, Scalar, max_priority, span};
 use super::{Bounds, Users};
 
 /// `users: {weight: {ana: 2}, limit: 4, max_priority: high, max_time: 2d, max_jobs: 100}`

@@ -67,6 +67,9 @@ fn say_anew<'a>(whole: &mut Said, settings: impl Iterator<Item = (&'a String, &'
             }
             (Some(Value::Object(amounts)), Value::Object(others)) => {
                 amounts.extend(others.clone());
+                // The period of GPU-hours goes with them.
+                let hours_go = others.get("gpu_hours").is_some_and(Value::is_null);
+                amounts.retain(|key, _| key != "every" || !hours_go || others.contains_key(key));
                 amounts.retain(|_, amount| !amount.is_null());
             }
             (Some(Value::Object(amounts)), amount) => {
@@ -211,7 +214,11 @@ fn amount_text(resource: &Resource, amount: Amount) -> String {
         Resource::Memory | Resource::Storage => {
             let units = [("Ti", 1i64 << 40), ("Gi", 1 << 30), ("Mi", 1 << 20), ("Ki", 1 << 10)];
             let even = units.iter().find(|(_, unit)| amount > 0 && amount % unit == 0);
-            even.map_or_else(|| amount.to_string(), |(name, unit)| format!("{}{name}", amount / unit))
+            // A few bytes need their unit.
+            even.map_or_else(
+                || format!("{amount}{}", if amount == 0 { "" } else { "B" }),
+                |(name, unit)| format!("{}{name}", amount / unit),
+            )
         }
         Resource::Pods => amount.to_string(),
         _ if amount % 1000 == 0 => (amount / 1000).to_string(),
@@ -315,7 +322,7 @@ mod tests {
     use crate::model::newer::Newer;
     use crate::model::policy::{Order, Reclaim, WithinQueue};
     use crate::model::queue::nodes::overlap;
-    use crate::model::queue::{Member, Nodes, Pledge, beyond_limit};
+    use crate::model::queue::{Member, Nodes, Pledge, unkeepable};
     use crate::time::Span;
     use proptest::option::of;
     use proptest::prelude::*;
@@ -382,6 +389,14 @@ mod tests {
             ),
             "  a: {weight: 3, users: {limit: 4, weight: {ana: 2, any: 3}, max_time: 2d}}"
         );
+        let hours =
+            settings("queues:\n  a: {guarantee: {any: 2, gpu_hours: 900, every: week}}\n").queues.remove(0);
+        let taken_back = |text: &str| {
+            let changed = change(&hours, &serde_json::from_str(text).unwrap()).unwrap();
+            write(&[changed], &Policy::default()).lines().nth(1).unwrap_or_default().to_owned()
+        };
+        assert_eq!(taken_back(r#"{"guarantee": {"gpu_hours": null}}"#), "  a: {guarantee: 2}");
+        assert_eq!(taken_back(r#"{"guarantee": {"gpu_hours": null, "any": null}}"#), "  a:");
         assert!(said(r#"{"limti": "4"}"#).unwrap_err().contains("did you mean limit?"));
         assert!(said(r#"{"guarantee": {"h100": "4"}}"#).unwrap_err().contains("below its guarantee"));
         assert!(said(r#"{"limit": {"h100": "many"}}"#).unwrap_err().contains("is not an amount"));
@@ -391,7 +406,7 @@ mod tests {
         let resource = "(any|cpu|memory|storage|pods|h100|null|1.5|[ -~äß\u{7f}\u{2028}\\n]{0,5})"
             // Models are read in lower case, and some words are refused because they mean something else.
             .prop_map(|name| name.to_ascii_lowercase())
-            .prop_filter("meant otherwise", |name| crate::model::queue::text::named(name).is_ok())
+            .prop_filter("meant otherwise", |name| crate::model::queue::amounts_text::named(name).is_ok())
             .prop_map(|name| Resource::from(name.as_str()));
         let amount = prop_oneof![
             Just(Amount::Unlimited),
@@ -486,10 +501,11 @@ mod tests {
         }
     }
 
-    /// Drops limits that are below guarantees: those cannot be in force.
+    /// Drops limits and budgets that are below guarantees: those cannot be in force.
     fn unbound(mut queues: Vec<Queue>) -> Vec<Queue> {
-        while let Some(path) = beyond_limit(&queues).map(|(path, _)| path.to_owned()) {
-            queues.iter_mut().filter(|queue| queue.path == path).for_each(|queue| queue.limit.clear());
+        while let Some(path) = unkeepable(&queues).map(|(path, _)| path.to_owned()) {
+            let beyond = queues.iter_mut().filter(|queue| queue.path == path);
+            beyond.for_each(|queue| (queue.limit, queue.budget) = (Limits::new(), Newer(None)));
         }
         while let Some(path) = overlap(&queues).map(|(path, _)| path.to_owned()) {
             queues.iter_mut().filter(|queue| queue.path == path).for_each(|queue| queue.nodes = Newer(None));

@@ -210,10 +210,21 @@ impl Set {
         Ok((!budget.is_empty()).then(|| budget.into()))
     }
 
+    /// Whether anything is set for its users.
+    fn says_of_users(&self) -> bool {
+        let words = [&self.user_max_jobs, &self.user_max_priority, &self.user_max_time];
+        let lists = [&self.user_limit, &self.user_weight];
+        words.into_iter().any(Option::is_some) || lists.into_iter().any(|list| !list.is_empty())
+    }
+
     /// The given settings of the users.
     fn of_users(&self) -> Result<Option<Value>, Failure> {
         if self.users == Some(false) {
-            return Ok(Some(Value::Null));
+            return match self.says_of_users() {
+                true => Err(Failure::usage("--users false removes all that is set for its users")
+                    .fix("leave the other flags for users out, or --users false")),
+                false => Ok(Some(Value::Null)),
+            };
         }
         let mut users = serde_json::Map::new();
         if !self.user_limit.is_empty() {
@@ -309,6 +320,9 @@ mod tests {
         });
         assert_eq!(json!(set.settings().unwrap()), expected);
         assert!(Set { limit: words(&["8", "any=9"]), ..Set::default() }.settings().is_err());
+        let none = Set { users: Some(false), ..Set::default() };
+        assert_eq!(json!(none.settings().unwrap()), json!({"users": null}));
+        assert!(Set { user_limit: words(&["3"]), ..none }.settings().is_err());
         let everyone = Set { submit: words(&["everyone"]), ..Set::default() };
         assert_eq!(json!(everyone.settings().unwrap()), json!({"submit": null}));
     }

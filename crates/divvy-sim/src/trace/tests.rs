@@ -352,3 +352,17 @@ fn errors_name_the_line_that_an_editor_shows() {
         "jobs.csv, line 9002, column gpus: \"0\" is not a whole number of GPUs from 1 to 1000000",
     );
 }
+
+#[test]
+fn copies_that_are_too_many_to_be_open_at_once_are_told_with_what_to_do() {
+    let error = |copy| {
+        let source = std::io::Error::from_raw_os_error(24);
+        jobs::too_many(TraceError::Open { path: "jobs.csv".into(), source }, copy).to_string()
+    };
+    assert!(error(0).starts_with("cannot open jobs.csv"), "{}", error(0));
+    assert!(
+        error(7).starts_with("jobs.csv: with copy 7 too many files would be open at once"),
+        "{}",
+        error(7)
+    );
+}

@@ -161,7 +161,9 @@ fn a_job_cancelled_while_it_waited_works_as_foreseen_if_it_starts_sooner() {
     // The third gets the first free node, after 8 minutes: the second holds its own for 10, past its cancellation.
     assert_eq!((answer.before.all.p99_wait_s, answer.after.all.p99_wait_s), (Some(480.0), Some(480.0)));
     assert_eq!(answer.after.all.gpu_hours, 20.0 / 60.0);
-    assert!(answer.assumptions.iter().any(|line| line.starts_with("a job that was cancelled while it waited")));
+    assert!(
+        answer.assumptions.iter().any(|line| line.starts_with("a job that was cancelled while it waited"))
+    );
 }
 
 #[test]

@@ -125,7 +125,8 @@ fn table(packed: &Packed, wall_s: f64) -> String {
         packed.digest
     );
     if packed.never_fit > 0 {
-        let _ = writeln!(text, "  {} tasks fit no node even when it is idle", packed.never_fit);
+        let fit = if packed.never_fit == 1 { "task fits" } else { "tasks fit" };
+        let _ = writeln!(text, "  {} {fit} no node even when it is idle", packed.never_fit);
     }
     let classes = &packed.placed_by_class;
     let _ = writeln!(

@@ -20,7 +20,7 @@ pub struct Recipe {
     pub jobs: u64,
     /// What tells one workload from another of the same recipe.
     pub seed: u64,
-    /// The work that arrives, in percent of what all GPUs can do in that time.
+    /// The work that arrives in the mean over seeds, in percent of what all GPUs can do in that time.
     pub load_percent: u32,
     /// How many teams share the pool. Each is a queue and owns its part of the nodes.
     pub teams: u32,

@@ -50,7 +50,7 @@ impl Refused {
 
     /// A job that asks for more than its limits leave it.
     pub(crate) fn beyond_limit(row: usize, job: &Arrival, room: &Room) -> Self {
-        Self::of(row, job, format!("it asks for {} GPUs, and {room}", job.gpus))
+        Self::of(row, job, format!("it asks for {}, and {room}", gpus_in_words(job.gpus)))
     }
 
     fn of(row: usize, job: &Arrival, why: String) -> Self {
@@ -142,13 +142,17 @@ impl Stranded {
     }
 }
 
+fn gpus_in_words(count: u32) -> String {
+    if count == 1 { "1 GPU".into() } else { format!("{count} GPUs") }
+}
+
 /// Says what the row asks for, and what the nodes that it may use have.
 fn no_room(job: &Arrival, nodes: &[&ClusterNode], speeds: Option<&Speeds>) -> String {
-    let gpus = job.gpus;
+    let (gpus, wanted) = (job.gpus, gpus_in_words(job.gpus));
     let models: Option<Vec<&str>> =
         speeds.map(|speeds| speeds.models(&job.name, gpus).map(|(model, _)| model).collect());
     if models.as_ref().is_some_and(Vec::is_empty) {
-        return format!("--speeds has no row of {:?} with {gpus} GPUs for {BASE_MODEL}", job.name);
+        return format!("--speeds has no row of {:?} with {wanted} for {BASE_MODEL}", job.name);
     }
     let usable = nodes
         .iter()
@@ -157,12 +161,12 @@ fn no_room(job: &Arrival, nodes: &[&ClusterNode], speeds: Option<&Speeds>) -> St
     let all: u64 = counts.iter().map(|count| u64::from(*count)).sum();
     let largest = counts.iter().max().copied().unwrap_or(0);
     if u64::from(gpus) > all {
-        format!("it asks for {gpus} GPUs, and the nodes that it may use have {all}")
+        format!("it asks for {wanted}, and the nodes that it may use have {all}")
     } else if gpus <= GPUS_OF_A_TASK {
-        format!("it asks for {gpus} GPUs on one node, and the largest that it may use has {largest}")
+        format!("it asks for {wanted} on one node, and the largest that it may use has {largest}")
     } else {
         format!(
-            "it asks for {gpus} GPUs, {GPUS_OF_A_TASK} to a node and the rest on one, and the nodes that it may use \
+            "it asks for {wanted}, {GPUS_OF_A_TASK} to a node and the rest on one, and the nodes that it may use \
              have {all}, the largest {largest}: so they cannot be divided"
         )
     }
@@ -199,6 +203,7 @@ mod tests {
     #[test]
     fn a_refusal_says_what_the_row_asks_for_and_what_there_is() {
         assert_eq!(why(99, &[8, 8]), "it asks for 99 GPUs, and the nodes that it may use have 16");
+        assert_eq!(why(1, &[0]), "it asks for 1 GPU, and the nodes that it may use have 0");
         assert_eq!(why(6, &[4, 4]), "it asks for 6 GPUs on one node, and the largest that it may use has 4");
         assert!(
             why(16, &[4; 4]).contains("16 GPUs, 8 to a node and the rest on one"),

@@ -147,11 +147,16 @@ pub fn replay_before(
     Ok(Replayed { finished, cut, stretches, refused, stranded, digest, events, timeline })
 }
 
+/// Begins a pool at a moment.
+type Begin<'a> = Box<dyn Fn(Time) -> Result<VirtualPool, Broken> + 'a>;
+
 /// A replay under way. Jobs are handed to it one by one, in the order of their submission; it keeps only those
 /// that have not ended, and tells an onlooker of the others.
 pub(crate) struct Run<'a, O> {
     onlooker: O,
     pool: VirtualPool,
+    /// When the pool began and what begins it anew, until it has taken a job.
+    untouched: Option<(Time, Begin<'a>)>,
     nodes: Vec<&'a ClusterNode>,
     /// How many GPUs of each model these have.
     models: BTreeMap<&'a str, i64>,
@@ -223,14 +228,20 @@ impl<'a, O: Onlooker> Run<'a, O> {
         let start = Time(start_s * 1000);
         let foresight = Foresight::of(&setup);
         let costs = Costs { start_ms: 0, restart_ms: setup.restart_ms };
-        let engine = SimulatedEngine::new(start, costs, models(&setup));
+        let models = models(&setup);
         let Replay { nodes, queues, policy, speeds, .. } = setup;
-        let beginning = Beginning { nodes: nodes.iter().map(|row| node(row)).collect(), queues, policy };
-        let pool = VirtualPool::begin(beginning, engine, start)
-            .map_err(|broken| ReplayError::Broken { at: 0, broken })?;
+        let rows = nodes.clone();
+        let begin = move |start: Time| {
+            let engine = SimulatedEngine::new(start, costs, models.clone());
+            let nodes = rows.iter().map(|row| node(row)).collect();
+            let beginning = Beginning { nodes, queues: queues.clone(), policy: policy.clone() };
+            VirtualPool::begin(beginning, engine, start)
+        };
+        let pool = begin(start).map_err(|broken| ReplayError::Broken { at: 0, broken })?;
         Ok(Self {
             onlooker,
             pool,
+            untouched: Some((start, Box::new(begin))),
             contention: Contention::new(nodes.iter().map(|node| node.gpus).sum()),
             models: gpus_by_model(&nodes),
             nodes,
@@ -280,18 +291,29 @@ impl<'a, O: Onlooker> Run<'a, O> {
     }
 
     /// Plays one moment, at which the coming jobs arrive if `arrives`. Decides when a job arrives, ends or changes its
-    /// place by running on; not when a stopped job has come up again.
+    /// place by running on; not when a stopped job has come up again, or when all that arrive are refused.
     fn step(&mut self, now: Time, arrives: bool) -> Result<(), Broken> {
-        let news = self.advance_to(now)? || self.pool.is_due() || arrives;
+        let mut news = self.advance_to(now)? || self.pool.is_due();
         if arrives {
+            self.begin_anew(now)?;
             let mut coming = std::mem::take(&mut self.coming);
-            coming.drain(..).try_for_each(|(row, job)| self.arrive(row, job))?;
+            for (row, job) in coming.drain(..) {
+                news |= self.arrive(row, job)?;
+            }
             self.coming = coming;
         }
         if news {
             self.renew()?;
             self.onlooker.about_to_decide(self.pool.state(), now)?;
             self.decide()?;
+        }
+        Ok(())
+    }
+
+    /// Lets a pool that has taken no job begin now. Its calendar goes by when it began: jobs that it refused change nothing of that.
+    fn begin_anew(&mut self, now: Time) -> Result<(), Broken> {
+        if let Some((since, begin)) = self.untouched.as_mut().filter(|(since, _)| *since < now) {
+            (self.pool, *since) = (begin(now)?, now);
         }
         Ok(())
     }
@@ -311,37 +333,39 @@ impl<'a, O: Onlooker> Run<'a, O> {
         Ok(())
     }
 
-    fn arrive(&mut self, row: usize, job: TraceJob) -> Result<(), Broken> {
+    /// Submits a job; returns whether the pool took it.
+    fn arrive(&mut self, row: usize, job: TraceJob) -> Result<bool, Broken> {
         let TraceJob { arrival, fate } = job;
         if let Some(room) = self.limit_below(&arrival) {
             let refused = Refused::beyond_limit(row, &arrival, &room);
             self.refused.push(refused);
-            return Ok(());
+            return Ok(false);
         }
         let shape = self.shapes.of(&arrival, self.speeds);
         let (owner, spec) = (self.owners.of(&arrival), shape.spec(&arrival).into());
         let (array, token, held, history) = (None, None, false, BTreeMap::new());
         let submit = Submit { owner, spec, requeue_said: true, array, token, held, history };
-        match self.pool.take(&Command::Submit(Box::new(submit)))? {
+        let number = match self.pool.take(&Command::Submit(Box::new(submit)))? {
             Err(rejection) => {
                 self.refused.push(Refused::by_core(row, &arrival, &rejection, &self.nodes, self.speeds));
+                return Ok(false);
             }
-            Ok(number) => {
-                let Some(number) = number else { return Ok(()) };
-                shape.fits(&arrival.queue);
-                self.timeline.note(arrival.submit_s, 1, 0);
-                let speeds = shape.speeds.clone();
-                let course = Course { speeds, ..Course::of_length(fate.duration_s() * 1000) };
-                self.pool.engine().set_course(number, course);
-                let contention = self.contention.arrives(arrival.submit_s, arrival.gpus);
-                let (start_s, placed_s, held_s, preemptions) = (None, 0, 0, 0);
-                let open = Open { row, arrival, fate, start_s, placed_s, held_s, preemptions, contention };
-                self.open.insert(number, Box::new(open));
-                self.onlooker.arrived(number, row);
-                self.foresee(number)?;
-            }
-        }
-        Ok(())
+            Ok(number) => number,
+        };
+        let Some(number) = number else { return Ok(false) };
+        self.untouched = None;
+        shape.fits(&arrival.queue);
+        self.timeline.note(arrival.submit_s, 1, 0);
+        let speeds = shape.speeds.clone();
+        let course = Course { speeds, ..Course::of_length(fate.duration_s() * 1000) };
+        self.pool.engine().set_course(number, course);
+        let contention = self.contention.arrives(arrival.submit_s, arrival.gpus);
+        let (start_s, placed_s, held_s, preemptions) = (None, 0, 0, 0);
+        let open = Open { row, arrival, fate, start_s, placed_s, held_s, preemptions, contention };
+        self.open.insert(number, Box::new(open));
+        self.onlooker.arrived(number, row);
+        self.foresee(number)?;
+        Ok(true)
     }
 
     /// The limit that keeps a job from ever running, and whose it is: here it never changes later. Besides the limit on

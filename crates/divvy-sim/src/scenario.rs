@@ -319,6 +319,7 @@ plan";
             ("start a on=n1:0+n1:1", "n1:0 is not free"),
             ("start a on=n1:8+n1:9", "there is no device n1:8: its node has n1:0 to n1:1"),
             ("start a on=n9:0+n9:1", "\"n9:0\" is no node and no devices"),
+            ("node n3 8x", "\"8x\" are no devices: write 8xh100"),
             ("queue q guarantee=4 limit=2", "the limit of any of q is below its guarantee"),
         ] {
             let bad = run(&format!("{pool}{line}\n"), false).unwrap_err();

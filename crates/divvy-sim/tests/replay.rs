@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use divvy_sim::generate::{self, NodeGroup, Recipe};
 use divvy_sim::metrics::Tallies;
 use divvy_sim::policy::Named;
 use divvy_sim::replay::{Replay, Replayed, named, replay};
@@ -112,4 +113,31 @@ fn what_was_short_before_goes_first_by_history_and_need_not_wait_for_a_level_to_
 fn history_without_users_and_names_decides_as_no_history() {
     let trace = long_and_short(|_| String::new());
     assert_eq!(run(&[node()], &trace, "divvy").digest, run(&[node()], &trace, "divvy-history").digest);
+}
+
+#[test]
+fn a_job_that_can_never_run_changes_when_no_other_runs() {
+    let nodes = vec![NodeGroup { count: 2, model: "a100".into(), gpus: 8 }];
+    let recipe = Recipe { nodes, jobs: 60, seed: 3, load_percent: 150, teams: 2, users: 4 };
+    let (nodes, mut trace) = (generate::cluster(&recipe), generate::jobs(&recipe).collect::<Vec<_>>());
+    trace.iter_mut().for_each(|job| job.arrival.submit_s += 1000);
+    for policy in ["fifo", "las", "mlfq", "hist", "srtf", "divvy", "divvy-history"] {
+        let alone = run(&nodes, &trace, policy);
+        // One comes before all others, and one a second after each start and end.
+        let moments = alone.finished.iter().flat_map(|job| [job.start_s + 1, job.finish_s + 1]).chain([0]);
+        let refused = moments.map(|at_s| {
+            let mut job = trace[0].clone();
+            (job.arrival.submit_s, job.arrival.gpus, job.arrival.user) = (at_s, 1000, "stranger".into());
+            job
+        });
+        let mut together: Vec<TraceJob> = trace.iter().cloned().chain(refused).collect();
+        together.sort_by_key(|job| job.arrival.submit_s);
+        let together = run(&nodes, &together, policy);
+        assert_eq!((together.finished.len(), together.refused.len()), (60, 121), "{policy}");
+        assert_eq!((together.digest, together.events), (alone.digest, alone.events), "{policy}");
+        let ends = |replayed: &Replayed| -> Vec<_> {
+            replayed.finished.iter().map(|job| (job.id.clone(), job.start_s, job.finish_s)).collect()
+        };
+        assert_eq!(ends(&together), ends(&alone), "{policy}");
+    }
 }

@@ -189,5 +189,6 @@ fn what_is_wrong_with_a_suite_or_its_policy_is_told_with_its_place() {
     std::fs::write(here.join("a.json"), "[]").unwrap();
     fails(here, "sim suite a.json --policy own.yaml", 65, "own.yaml: policy, line 2");
     fails(here, "sim suite a.json --policy none.yaml", 66, "cannot read none.yaml");
+    fails(here, "sim suite - -", 64, "`-` is there 2 times, but standard input can be read only once");
     fails(here, "sim suite a.json -o csv", 64, "[possible values: table, json]");
 }

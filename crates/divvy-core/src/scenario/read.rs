@@ -153,7 +153,7 @@ fn domains(words: &Words) -> Vec<(String, String)> {
 /// `8` and `h100` of `8xh100`.
 fn count_of(devices: &str) -> Result<(u32, &str), String> {
     let wrong = || format!("{devices:?} are no devices: write 8xh100");
-    let (count, model) = devices.split_once('x').ok_or_else(wrong)?;
+    let (count, model) = devices.split_once('x').filter(|(_, model)| !model.is_empty()).ok_or_else(wrong)?;
     let count = count.parse().map_err(|_| wrong())?;
     not_too_many(count)?;
     Ok((count, model))

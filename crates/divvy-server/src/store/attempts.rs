@@ -30,35 +30,55 @@ pub(crate) fn insert(db: &Connection, position: Position, attempt: &Attempt) -> 
     let (sum, body) = body::of(attempt)?;
     let sql = "INSERT OR REPLACE INTO attempts VALUES
         (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24)";
+    let row = columns(sql_number(position.0), attempt).into_iter().chain([sum.into(), body.into()]);
+    db.prepare_cached(sql)?.execute(params_from_iter(row)).map(|_| ())
+}
+
+/// The columns of a row before its checksum and its body, in the order of the table.
+fn columns(position: i64, attempt: &Attempt) -> [Value; 22] {
     let usage = &attempt.usage;
     let total = |of: fn(&DeviceUsage) -> i64| usage.iter().map(of).fold(0i64, i64::saturating_add);
-    let row = params![
-        sql_number(attempt.job.number),
-        member_column(attempt.job),
-        attempt.attempt,
-        sql_number(position.0),
-        attempt.state.is_ended(),
-        attempt.submitted_at.0,
-        attempt.started_at.map(|at| at.0),
-        attempt.ended_at.0,
-        attempt.user,
-        attempt.queue,
-        attempt.project.as_deref().unwrap_or_default(),
-        kind_name(attempt.kind),
-        attempt.name,
-        attempt.state.name(),
-        attempt.held_milli_ms,
-        attempt.ran_ms,
-        attempt.cpu_ms,
-        attempt.peak_memory_bytes,
-        sql_number(usage.iter().map(|device| device.peak_memory_mib).max().unwrap_or(0)),
-        total(|device| device.watched_ms),
-        total(|device| device.idle_ms),
-        total(|device| device.watched_ms.saturating_mul(i64::from(device.mean_utilization_percent))),
-        sum,
-        body,
-    ];
-    db.prepare_cached(sql)?.execute(row).map(|_| ())
+    [
+        sql_number(attempt.job.number).into(),
+        member_column(attempt.job).into(),
+        attempt.attempt.into(),
+        position.into(),
+        attempt.state.is_ended().into(),
+        attempt.submitted_at.0.into(),
+        attempt.started_at.map(|at| at.0).into(),
+        attempt.ended_at.0.into(),
+        attempt.user.clone().into(),
+        attempt.queue.clone().into(),
+        attempt.project.clone().unwrap_or_default().into(),
+        kind_name(attempt.kind).to_owned().into(),
+        attempt.name.clone().into(),
+        attempt.state.name().to_owned().into(),
+        attempt.held_milli_ms.into(),
+        attempt.ran_ms.into(),
+        attempt.cpu_ms.into(),
+        attempt.peak_memory_bytes.into(),
+        sql_number(usage.iter().map(|device| device.peak_memory_mib).max().unwrap_or(0)).into(),
+        total(|device| device.watched_ms).into(),
+        total(|device| device.idle_ms).into(),
+        total(|device| device.watched_ms.saturating_mul(i64::from(device.mean_utilization_percent))).into(),
+    ]
+}
+
+/// All rows as [`column_that_differs`] reads them.
+pub(crate) const WHOLE_ROWS: &str = "SELECT checksum, body, * FROM attempts";
+
+/// Reads one row; returns the attempt and the name of a column that does not say the same, if there is one. The position stands in no
+/// body.
+pub(crate) fn column_that_differs(row: &Row<'_>) -> rusqlite::Result<Option<(Attempt, String)>> {
+    let attempt = read(row)?;
+    let position = row.get("position")?;
+    for (at, value) in columns(position, &attempt).into_iter().enumerate() {
+        if row.get::<_, Value>(2 + at)? != value {
+            let column = row.as_ref().column_name(2 + at)?.to_owned();
+            return Ok(Some((attempt, column)));
+        }
+    }
+    Ok(None)
 }
 
 /// Which jobs of the past to list: jobs that are over, by rising id, or by falling id with `newest`.

@@ -30,7 +30,11 @@ pub struct Report {
     pub open_jobs: u64,
     /// What is wrong with the log: it cannot be opened until this is repaired.
     pub damage: Option<String>,
-    /// What is wrong without keeping the daemon from starting.
+    /// What is wrong with what is kept beside the log and follows from it: a repair writes it anew.
+    pub beside: Vec<String>,
+    /// Laws that the state breaks.
+    pub broken: Vec<String>,
+    /// What else there is to know.
     pub remarks: Vec<String>,
 }
 
@@ -39,6 +43,11 @@ impl Report {
     pub fn is_good(&self) -> bool {
         self.damage.is_none()
     }
+
+    /// Returns whether nothing at all is wrong.
+    pub fn is_whole(&self) -> bool {
+        self.is_good() && self.beside.is_empty() && self.broken.is_empty()
+    }
 }
 
 /// What a repair did.
@@ -46,8 +55,10 @@ impl Report {
 pub struct Repair {
     /// The last position that the log has now.
     pub position: Position,
-    /// What was wrong; `None` if nothing was wrong and nothing was done.
+    /// What was wrong with the log; `None` if it was not cut.
     pub damage: Option<String>,
+    /// What was wrong beside it and was written anew.
+    pub beside: Vec<String>,
     /// The copy of the log as it was.
     pub copy: Option<PathBuf>,
 }
@@ -76,19 +87,17 @@ pub fn check(state_dir: &Path) -> Result<Report, StoreError> {
     });
     report.position = at.position;
     report.open_jobs = state.jobs.len() as u64;
-    report
-        .remarks
-        .extend(check::check(&state).iter().map(|violation| format!("the state breaks a law: {violation}")));
+    report.broken = check::check(&state).iter().map(ToString::to_string).collect();
     report.remarks.extend(acknowledged(state_dir, at));
     match history(&db) {
         Ok(count) => report.attempts = count,
-        Err(error) => report.remarks.push(format!("history cannot be read as a whole: {error}")),
+        Err(error) => report.beside.push(format!("history cannot be read as a whole: {error}")),
     }
     if let Err(error) = submitted(&db) {
-        report.remarks.push(format!("what was submitted cannot be read as a whole: {error}"));
+        report.beside.push(format!("what was submitted cannot be read as a whole: {error}"));
     }
     if report.damage.is_none() {
-        report.remarks.extend(quick_check(&db));
+        report.beside.extend(quick_check(&db));
     }
     Ok(report)
 }
@@ -104,14 +113,15 @@ pub fn each_commit(state_dir: &Path, mut see: impl FnMut(&[Stamped])) -> Result<
     walked.map(|at| at.position).map_err(|stopped| stopped.error)
 }
 
-/// Cuts the log after its last good commit, if it is damaged, and keeps a copy of the file as it was.
+/// Cuts the log after its last good commit, if it is damaged, and writes anew what is kept beside it, if that is. Keeps a copy of the
+/// file as it was.
 pub fn repair(state_dir: &Path) -> Result<Repair, StoreError> {
     let _claim = place::claim_as_is(state_dir)?;
     let file = schema::file(state_dir);
-    let report = check(state_dir)?;
-    let Some(damage) = report.damage else {
-        return Ok(Repair { position: report.position, damage: None, copy: None });
-    };
+    let Report { position, damage, beside, .. } = check(state_dir)?;
+    if damage.is_none() && beside.is_empty() {
+        return Ok(Repair { position, damage, beside, copy: None });
+    }
     let db = open(state_dir)?;
     let made = state_dir.join("divvy.db.repaired");
     let position = rebuild(&db, &file, &made)?;
@@ -121,7 +131,7 @@ pub fn repair(state_dir: &Path) -> Result<Repair, StoreError> {
     let _ = fs::remove_dir_all(state_dir.join("snapshots"));
     let dir = fs::File::open(state_dir).map_err(StoreError::io("open", state_dir))?;
     dir.sync_all().map_err(StoreError::io("make durable", state_dir))?;
-    Ok(Repair { position, damage: Some(damage), copy: Some(copy) })
+    Ok(Repair { position, damage, beside, copy: Some(copy) })
 }
 
 /// Returns the log of a state directory, if it exists and can be read.
@@ -172,10 +182,22 @@ fn acknowledged(state_dir: &Path, at: Place) -> Option<String> {
     })
 }
 
-fn history(db: &Connection) -> rusqlite::Result<u64> {
-    let mut statement = db.prepare("SELECT checksum, body FROM attempts")?;
-    let mut rows = statement.query_map([], attempts::read)?;
-    rows.try_fold(0, |count, row| row.map(|_| count + 1))
+/// Reads all rows of history, and returns how many there are. What is searched for must be what the rows say.
+fn history(db: &Connection) -> Result<u64, String> {
+    let read = |error: rusqlite::Error| error.to_string();
+    let mut statement = db.prepare(attempts::WHOLE_ROWS).map_err(read)?;
+    let mut rows = statement.query([]).map_err(read)?;
+    let mut count = 0;
+    while let Some(row) = rows.next().map_err(read)? {
+        if let Some((attempt, column)) = attempts::column_that_differs(row).map_err(read)? {
+            let (job, number) = (attempt.job, attempt.attempt);
+            return Err(format!(
+                "the column {column} of job {job}, attempt {number} is not what was written"
+            ));
+        }
+        count += 1;
+    }
+    Ok(count)
 }
 
 /// An older database has no such rows.

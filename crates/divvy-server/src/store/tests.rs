@@ -250,6 +250,26 @@ fn a_repair_keeps_the_history_that_follows_from_what_is_kept() {
 }
 
 #[test]
+fn history_that_was_changed_is_found_and_written_anew() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut store, _) = Store::open(dir.path()).unwrap();
+    let all = commits(2);
+    store.append_with(&all[0], &[attempt(1, JobState::Completed, 0, 10)]).unwrap();
+    store.append_with(&all[1], &[attempt(2, JobState::Completed, 0, 10)]).unwrap();
+    drop(store);
+    for (change, left) in [("user = 'mallory'", vec![1, 2]), ("body = replace(body, '2', '3')", vec![1])] {
+        let sql = format!("UPDATE attempts SET {change} WHERE number = 2");
+        Connection::open(dir.path().join("divvy.db")).unwrap().execute_batch(&sql).unwrap();
+        let report = doctor::check(dir.path()).unwrap();
+        assert!(report.is_good() && !report.is_whole() && report.beside.len() == 1, "{report:?}");
+        assert!(doctor::repair(dir.path()).unwrap().copy.unwrap().exists());
+        assert!(doctor::check(dir.path()).unwrap().is_whole());
+        let kept = Reader::new(dir.path()).ended(&EndedJobs::default(), 10).unwrap();
+        assert_eq!(kept.iter().map(|attempt| attempt.job.number).collect::<Vec<_>>(), left);
+    }
+}
+
+#[test]
 fn what_was_submitted_is_kept_as_it_was_logged_and_survives_a_repair() {
     let dir = tempfile::tempdir().unwrap();
     filled(dir.path(), 5);
@@ -262,11 +282,11 @@ fn what_was_submitted_is_kept_as_it_was_logged_and_survives_a_repair() {
     db.execute("UPDATE submissions SET body = replace(body, 'job-1', 'job-7') WHERE number = 1", []).unwrap();
     assert!(Reader::new(dir.path()).submission(1).is_err(), "a row that was changed is not believed");
     let report = doctor::check(dir.path()).unwrap();
-    assert!(report.is_good() && report.remarks.len() == 1, "{report:?}");
+    assert!(report.is_good() && !report.is_whole() && report.beside.len() == 1, "{report:?}");
     db.execute("UPDATE log SET checksum = 1 WHERE last = 6", []).unwrap();
     drop(db);
     doctor::repair(dir.path()).unwrap();
-    assert!(doctor::check(dir.path()).unwrap().remarks.iter().all(|remark| !remark.contains("submitted")));
+    assert!(doctor::check(dir.path()).unwrap().is_whole());
     let repaired = Reader::new(dir.path());
     assert_eq!(repaired.submission(1).unwrap().map(|kept| kept.spec.name.clone()), Some("job-1".into()));
     assert_eq!(repaired.submission(2).unwrap(), None, "what was cut off was not submitted");
@@ -280,7 +300,7 @@ fn a_database_from_before_submissions_were_kept_opens_and_knows_none() {
     db.execute_batch("DROP TABLE submissions").unwrap();
     drop(db);
     let report = doctor::check(dir.path()).unwrap();
-    assert!(report.is_good() && report.remarks.is_empty(), "{report:?}");
+    assert!(report.is_whole() && report.remarks.is_empty(), "{report:?}");
     let (mut store, lost) = Store::open(dir.path()).unwrap();
     assert_eq!((lost, store.fold().unwrap()), (None, state.clone()));
     let event = Stamped { at: Time(9), event: submitted(4) };

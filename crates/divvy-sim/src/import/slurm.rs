@@ -1,12 +1,14 @@
 //! Slurm's accounting: what `sacct -P` prints.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+mod ledger;
+
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use divvy_core::time::Span;
 
-use super::{LeftOut, Record, Records, civil};
+use self::ledger::{Ledger, Run};
+use super::{Records, civil};
 use crate::trace::{LONGEST_RECORD, LONGEST_S, MOST_GPUS, TraceError, open_unbounded, quoted};
 
 /// Which column becomes the queue.
@@ -37,75 +39,8 @@ pub(super) fn read(files: &[PathBuf], queue: SlurmQueue, records: &mut Records) 
     for file in files {
         Lines::open(file, queue)?.read_into(&mut ledger)?;
     }
-    records.steps = ledger.steps_without_job();
-    for job in ledger.jobs {
-        match job.record() {
-            Ok(record) => records.kept.push(record),
-            Err(why) => records.leave_out(why),
-        }
-    }
+    ledger.into_records(records);
     Ok(())
-}
-
-/// All jobs, in the order of their first line.
-#[derive(Default)]
-struct Ledger {
-    jobs: Vec<Job>,
-    by_id: HashMap<String, usize>,
-    /// Steps that were read before their job, if they have one: it may be in a later file.
-    early_steps: HashSet<String>,
-}
-
-impl Ledger {
-    fn steps_without_job(&self) -> usize {
-        self.early_steps.iter().filter(|step| !self.by_id.contains_key(job_of(step))).count()
-    }
-}
-
-/// One job over all its lines.
-struct Job {
-    /// Without submission, GPUs and duration, which come from the runs.
-    record: Record,
-    /// The first submission that a line states.
-    submit_s: Option<i64>,
-    /// By component (of a heterogeneous job) and start, so that a repeated line replaces itself. Lines that state no start go by
-    /// submission: a requeued job is submitted anew.
-    runs: BTreeMap<(String, String), Run>,
-}
-
-/// What one line says.
-#[derive(Clone, Copy)]
-struct Run {
-    gpus: u32,
-    elapsed_s: i64,
-    started: bool,
-    ended: bool,
-}
-
-impl Job {
-    /// Makes the record: runs of one component follow each other; components run side by side.
-    fn record(mut self) -> Result<Record, LeftOut> {
-        let mut components: BTreeMap<&str, Run> = BTreeMap::new();
-        for ((component, _), run) in self.runs.iter().filter(|(_, run)| run.started) {
-            let sum = components.entry(component).or_insert(Run { elapsed_s: 0, ended: true, ..*run });
-            sum.gpus = sum.gpus.max(run.gpus);
-            sum.elapsed_s = sum.elapsed_s.saturating_add(run.elapsed_s).min(LONGEST_S);
-            sum.ended &= run.ended;
-        }
-        self.record.gpus =
-            components.values().fold(0u32, |sum, run| sum.saturating_add(run.gpus)).min(MOST_GPUS);
-        self.record.duration_s = components.values().map(|run| run.elapsed_s).max().unwrap_or_default();
-        self.record.submit_s = self.submit_s.unwrap_or_default();
-        let asked = self.runs.values().any(|run| run.gpus > 0);
-        match components.values().all(|run| run.ended) {
-            _ if !asked => Err(LeftOut::NoGpu),
-            _ if self.submit_s.is_none() => Err(LeftOut::NoSubmission),
-            _ if components.is_empty() => Err(LeftOut::NeverStarted),
-            false => Err(LeftOut::NotEnded),
-            true if self.record.gpus == 0 => Err(LeftOut::NoGpu),
-            true => Ok(self.record),
-        }
-    }
 }
 
 /// One file, line by line.
@@ -230,7 +165,8 @@ impl Lines {
     fn read_into(mut self, ledger: &mut Ledger) -> Result<(), TraceError> {
         while let Some(line) = self.next_line()? {
             let cells: Vec<&str> = line.split('|').collect();
-            if line.trim().is_empty() || cells.first() == self.header.first().map(String::as_str).as_ref() {
+            // Outputs that were put one after the other repeat the header.
+            if line.trim().is_empty() || cells.iter().map(|cell| cell.trim()).eq(&self.header) {
                 continue;
             }
             self.note(&self.cells(cells)?, ledger)?;
@@ -279,42 +215,22 @@ impl Lines {
     }
 
     fn note(&self, cells: &[String], ledger: &mut Ledger) -> Result<(), TraceError> {
-        let columns = &self.columns;
-        let id = cells[columns.id].as_str();
+        let id = cells[self.columns.id].as_str();
         // Steps, like 7.batch and 7.0, are parts of a job that has a line of its own.
         if id.contains('.') {
-            if !ledger.by_id.contains_key(job_of(id)) {
-                ledger.early_steps.insert(id.to_owned());
-            }
+            ledger.note_step(id);
             return Ok(());
         }
-        if id.is_empty() {
-            return Ok(());
+        let (job, component) = id.split_once('+').unwrap_or((id, ""));
+        if job.trim().is_empty() {
+            return Err(self.cell("JobID", id, "the id of a job, like 7 or 7_1"));
         }
-        let (id, component) = id.split_once('+').unwrap_or((id, ""));
-        let optional = |at: Option<usize>| at.map_or("", |at| cells[at].as_str());
-        let run = self.run(cells)?;
-        let submit_s = match civil::is_none(&cells[columns.submit]) {
-            true => None,
-            false => Some(self.time(cells, columns.submit, "Submit")?),
-        };
-        let at = *ledger.by_id.entry(id.to_owned()).or_insert(ledger.jobs.len());
-        if at == ledger.jobs.len() {
-            let queue = cells[columns.queue].split(',').next().unwrap_or_default().to_owned();
-            let (user, name) = (optional(columns.user).to_owned(), optional(columns.name).to_owned());
-            let (id, status) = (id.to_owned(), String::new());
-            let record = Record { id, submit_s: 0, gpus: 0, duration_s: 0, queue, user, name, status };
-            ledger.jobs.push(Job { record, submit_s, runs: BTreeMap::new() });
-        }
-        let job = &mut ledger.jobs[at];
-        job.submit_s = [job.submit_s, submit_s].into_iter().flatten().min();
-        job.record.status = state(&cells[columns.state]).to_owned();
-        let when = &cells[columns.start.unwrap_or(columns.submit)];
-        job.runs.insert((component.to_owned(), when.clone()), run);
+        let run = self.run(component, cells)?;
+        ledger.note(job.trim_end(), run);
         Ok(())
     }
 
-    fn run(&self, cells: &[String]) -> Result<Run, TraceError> {
+    fn run(&self, component: &str, cells: &[String]) -> Result<Run, TraceError> {
         let columns = &self.columns;
         let state = state(&cells[columns.state]);
         let there = |at: Option<usize>| at.is_none_or(|at| !civil::is_none(&cells[at]));
@@ -332,7 +248,26 @@ impl Lines {
             None if (waits || runs) && !(started && ended) => 0,
             None => self.start_to_end(cells)?,
         };
-        Ok(Run { gpus, elapsed_s, started, ended })
+        let submit_s = match civil::is_none(&cells[columns.submit]) {
+            true => None,
+            false => Some(self.time(cells, columns.submit, "Submit")?),
+        };
+        let told = |at: Option<usize>| at.map_or("", |at| cells[at].as_str());
+        let from_s = civil::seconds(told(columns.start)).or(submit_s);
+        Ok(Run {
+            component: component.to_owned(),
+            submit_s,
+            start: told(columns.start).to_owned(),
+            until_s: civil::seconds(told(columns.end)).or(from_s.map(|from_s| from_s + elapsed_s)),
+            gpus,
+            elapsed_s,
+            started,
+            ended,
+            queue: cells[columns.queue].split(',').next().unwrap_or_default().to_owned(),
+            user: told(columns.user).to_owned(),
+            name: told(columns.name).to_owned(),
+            status: state.to_owned(),
+        })
     }
 
     /// Whether the line of a job that took no time says that it never started: a job cancelled while it waited is said to have
@@ -402,11 +337,6 @@ impl Lines {
 /// The first word of a state: `CANCELLED` for `CANCELLED by 1000`.
 fn state(cell: &str) -> &str {
     cell.split_whitespace().next().unwrap_or_default()
-}
-
-/// The job that a line of accounting belongs to: `7` for its step `7.batch` and for `7+1`, a component of it.
-fn job_of(id: &str) -> &str {
-    id.split(['.', '+']).next().unwrap_or(id)
 }
 
 /// Seconds of a time like `1-02:03:04`. sacct's manual gives it as `[DD-[HH:]]MM:SS`: the hours may be missing.

@@ -114,6 +114,64 @@ fn slurm_runs_of_a_requeued_job_add_up_components_run_side_by_side_and_exports_m
 }
 
 #[test]
+fn slurm_exports_may_be_read_in_any_order() {
+    let header = "JobID|Partition|Submit|Start|End|ElapsedRaw|AllocTRES|State\n";
+    let waits = format!("{header}7|p,q|1714557602|Unknown|Unknown|0|gres/gpu=1|PENDING\n");
+    let runs = format!("{header}7|q|1714557602|1714557700|Unknown|10|gres/gpu=1|RUNNING\n");
+    let later = format!("{header}7|q|1714557602|1714557700|Unknown|90|gres/gpu=1|RUNNING\n");
+    let ended = format!("{header}7|q|1714557602|1714557700|1714558700|1000|gres/gpu=1|TIMEOUT\n");
+    let whole = "job_id,submit_s,gpus,duration_s,queue,user,name,status\n7,0,1,1000,q,,,TIMEOUT\n";
+    for texts in [[&ended, &runs, &waits], [&waits, &ended, &runs], [&runs, &later, &ended]] {
+        assert_eq!(shown(SLURM, &texts.map(String::as_str)), whole);
+    }
+    let open = shown(SLURM, &[&later, &waits, &runs]);
+    assert!(open.ends_with("left out: 1 that had not ended\n"), "{open}");
+}
+
+#[test]
+fn slurm_jobs_that_share_an_id_are_told_apart_by_user_and_by_when_they_were_submitted() {
+    let text = format!(
+        "{SACCT}\
+        7|ann|a|p|x|2024-05-01T10:00:00|2024-05-01T10:00:00|2024-05-01T11:00:00|01:00:00||gres/gpu=1|NODE_FAIL\n\
+        7|ann|a|p|x|2024-05-01T11:00:00|2024-05-01T11:00:00|2024-05-01T11:00:30|00:00:30||gres/gpu=1|COMPLETED\n\
+        7|ann|a|p|x|2026-05-01T10:00:00|2026-05-01T10:00:00|2026-05-01T10:01:00|00:01:00||gres/gpu=2|COMPLETED\n\
+        7|bob|a|p|x|2024-05-01T11:00:01|2024-05-01T12:00:00|2024-05-01T12:00:07|00:00:07||gres/gpu=4|COMPLETED\n\
+        7|ann|a|p|y|2024-05-01T12:00:00|2024-05-01T12:00:00|2024-05-01T12:00:05|00:00:05||gres/gpu=8|COMPLETED\n"
+    );
+    check(
+        SLURM,
+        &[&text],
+        expect![[r#"
+        job_id,submit_s,gpus,duration_s,queue,user,name,status
+        7,0,1,3630,p,ann,x,COMPLETED
+        7#2,3601,4,7,p,bob,x,COMPLETED
+        7#3,7200,8,5,p,ann,y,COMPLETED
+        7#4,63072000,2,60,p,ann,x,COMPLETED
+        recurred: 3
+    "#]],
+    );
+}
+
+#[test]
+fn slurm_lines_without_an_id_are_errors_and_only_a_whole_header_is_one() {
+    let header = "Account|JobID|Partition|Submit|ElapsedRaw|AllocTRES|State\n";
+    let row = |account: &str, id: &str| format!("{account}|{id}|p|7|60|gres/gpu=1|COMPLETED\n");
+    for id in ["", " +1"] {
+        let told = shown(SLURM, &[&format!("{header}{}", row("a", id))]);
+        let expected = "is not the id of a job, like 7 or 7_1";
+        assert_eq!(told, format!("0.txt, line 2, column JobID: {:?} {expected}", id.trim()));
+    }
+    check(
+        SLURM,
+        &[&format!("{header}{}{header}", row("Account", "1"))],
+        expect![[r#"
+        job_id,submit_s,gpus,duration_s,queue,user,name,status
+        1,0,1,60,p,,,COMPLETED
+    "#]],
+    );
+}
+
+#[test]
 fn slurm_jobs_without_elapsed_took_the_time_from_start_to_end() {
     let job =
         |rest: &str| format!("{SACCT}1|u|a|p|n|2024-05-01T10:00:00|{rest}|gres/gpu=1|gres/gpu=1|COMPLETED\n");

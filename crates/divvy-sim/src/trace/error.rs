@@ -110,6 +110,14 @@ pub enum TraceError {
         /// The name of both.
         found: String,
     },
+    /// More copies are to be read side by side than files may be open.
+    #[error("{}: with copy {copy} too many files would be open at once; expected a larger shift or fewer repeats, so that earlier copies have ended", path.display())]
+    TooManyCopies {
+        /// Which file.
+        path: PathBuf,
+        /// The first copy that could not be opened.
+        copy: u32,
+    },
     /// A shift or a rate moved a job out of time.
     #[error("{}, line {line}: shifted, the job would be submitted after second {LAST}; expected a smaller shift, fewer repeats or a higher rate", path.display(), LAST = super::LAST_SECOND)]
     OutOfTime {

@@ -215,7 +215,7 @@ impl Jobs {
         let copy = self.next_copy;
         self.next_copy += 1;
         for file in 0..self.files.len() {
-            let rows = Some(Rows::open(&self.files[file])?);
+            let rows = Some(Rows::open(&self.files[file]).map_err(|error| too_many(error, copy))?);
             self.streams.push(Stream { file, copy, rows });
             self.refill(self.streams.len() - 1)?;
         }
@@ -257,6 +257,20 @@ impl Selection {
         let at_rate = self.rate.map_or(i128::from(submit_s), |rate| rate.divides(2 * submit_s));
         let moved = at_rate + self.shift_of(copy);
         i64::try_from(moved).ok().filter(|moved| (0..=LAST_SECOND).contains(moved))
+    }
+}
+
+/// Says what can be done if no more files can be opened because copies are.
+pub(super) fn too_many(error: TraceError, copy: u32) -> TraceError {
+    /// EMFILE of Linux.
+    const TOO_MANY_OPEN_FILES: i32 = 24;
+    match error {
+        TraceError::Open { path, source }
+            if copy > 0 && source.raw_os_error() == Some(TOO_MANY_OPEN_FILES) =>
+        {
+            TraceError::TooManyCopies { path, copy }
+        }
+        other => other,
     }
 }
 

@@ -83,11 +83,15 @@ impl Table {
     pub(crate) fn advance(&mut self) -> Result<bool, TraceError> {
         let read = self.reader.read_record(&mut self.row);
         self.reader.get_mut().record_ended();
-        let more = read.map_err(|error| self.wrong(error))?;
-        if let Some(position) = self.row.position().filter(|_| more) {
-            self.line = position.line();
+        let position = match &read {
+            Ok(false) => None,
+            Ok(true) => self.row.position(),
+            Err(error) => error.position(),
+        };
+        if let Some(line) = position.and_then(|position| self.reader.get_mut().line_of(position.byte())) {
+            self.line = line;
         }
-        Ok(more)
+        read.map_err(|error| self.wrong(error))
     }
 
     /// The file and the line of the current row.
@@ -139,11 +143,10 @@ impl Table {
     }
 
     fn wrong(&self, error: csv::Error) -> TraceError {
-        let path = self.path.clone();
-        let line = error.position().map_or(self.line, csv::Position::line);
+        let (path, line) = self.place();
         let what = error.to_string();
         match error.into_kind() {
-            ErrorKind::Io(source) => TraceError::Read { path, line: self.line, source },
+            ErrorKind::Io(source) => TraceError::Read { path, line, source },
             ErrorKind::UnequalLengths { expected_len, len, .. } => {
                 // A quote that is never closed takes in everything after it.
                 let hint = if self.row.iter().any(|cell| cell.contains('\n')) {

@@ -327,3 +327,42 @@ proptest! {
         prop_assert_eq!(read, jobs);
     }
 }
+
+#[test]
+fn errors_name_the_line_that_an_editor_shows() {
+    let row = |at: usize| format!("j{at},{at},1,5,q,,,");
+    for (end, gap) in [("\n", ""), ("\r\n", ""), ("\n", "\n\n"), ("\r\n", "\r\n"), ("\r", "")] {
+        let blank = gap.matches('\n').count() as u64;
+        for bad in 0..4 {
+            let rows = (0..4).map(|at| if at == bad { "x,0,none,5,q,,,".into() } else { row(at) });
+            let lines: Vec<String> = [HEADER.trim().to_owned()].into_iter().chain(rows).collect();
+            let text = format!("{gap}{}", lines.join(&format!("{end}{gap}")));
+            let line = (bad as u64 + 2) + blank * (bad as u64 + 2);
+            let (_, error) = read_text(&text);
+            let error = error.unwrap();
+            assert!(error.starts_with(&format!("jobs.csv, line {line}, column gpus")), "{error}: {text:?}");
+        }
+    }
+    let two_lines =
+        format!("{HEADER}\r\na,0,1,5,q,,\"x\r\ny\",\r\n\r\nb,1\r\n").replace("status\n", "status\r\n");
+    refused(two_lines, "jobs.csv, line 6: there are 2 cells; expected 8, as in the header");
+    let many: String = (0..9000).map(|at| format!("{}\r\n", row(at))).collect();
+    refused(
+        format!("{HEADER}{many}b,9000,0,5,q,,,\r\n"),
+        "jobs.csv, line 9002, column gpus: \"0\" is not a whole number of GPUs from 1 to 1000000",
+    );
+}
+
+#[test]
+fn copies_that_are_too_many_to_be_open_at_once_are_told_with_what_to_do() {
+    let error = |copy| {
+        let source = std::io::Error::from_raw_os_error(24);
+        jobs::too_many(TraceError::Open { path: "jobs.csv".into(), source }, copy).to_string()
+    };
+    assert!(error(0).starts_with("cannot open jobs.csv"), "{}", error(0));
+    assert!(
+        error(7).starts_with("jobs.csv: with copy 7 too many files would be open at once"),
+        "{}",
+        error(7)
+    );
+}

@@ -1,5 +1,6 @@
 //! Bytes of a file, gzipped or not, with a bound on how much one record may take.
 
+use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
@@ -19,7 +20,7 @@ const GZIP: [u8; 2] = [0x1f, 0x8b];
 
 /// Opens a file of records for reading; unpacks it on the way if it is gzipped.
 pub(crate) fn open(path: &Path) -> Result<Bounded, TraceError> {
-    Ok(Bounded { inner: open_unbounded(path)?, since_record: 0 })
+    Ok(Bounded { inner: open_unbounded(path)?, since_record: 0, lines: Lines::default() })
 }
 
 /// Opens a file whose reader cannot tell records apart.
@@ -34,12 +35,53 @@ pub(crate) fn open_unbounded(path: &Path) -> Result<Box<dyn Read + Send>, TraceE
 pub(crate) struct Bounded {
     inner: Box<dyn Read + Send>,
     since_record: u64,
+    lines: Lines,
 }
 
 impl Bounded {
     /// Notes that a record ended.
     pub(crate) fn record_ended(&mut self) {
         self.since_record = 0;
+    }
+
+    /// The line of a record that begins at this byte or, where blank lines precede it, after it. The lines before it are
+    /// forgotten: records are asked for in their order.
+    pub(crate) fn line_of(&mut self, byte: u64) -> Option<u64> {
+        self.lines.pass_to(byte)
+    }
+}
+
+/// Where the lines begin that hold something, of those that were read and not passed yet. A reader of records counts a line
+/// only when it has read its `\n`: after a `\r`, or before blank lines, it is behind.
+#[derive(Default)]
+struct Lines {
+    /// The first byte of each, and its number.
+    starts: VecDeque<(u64, u64)>,
+    bytes: u64,
+    /// How many lines have ended.
+    ended: u64,
+    last: Option<u8>,
+}
+
+impl Lines {
+    fn read(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            let after_return = self.last == Some(b'\r');
+            let is_first = after_return || matches!(self.last, None | Some(b'\n'));
+            self.ended += u64::from(*byte == b'\n' || after_return);
+            if is_first && !matches!(byte, b'\n' | b'\r') {
+                self.starts.push_back((self.bytes, self.ended + 1));
+            }
+            self.bytes += 1;
+            self.last = Some(*byte);
+        }
+    }
+
+    fn pass_to(&mut self, byte: u64) -> Option<u64> {
+        while self.starts.front().is_some_and(|(start, _)| *start < byte) {
+            self.starts.pop_front();
+        }
+        self.starts.front().map(|(_, line)| *line)
     }
 }
 
@@ -51,6 +93,7 @@ impl Read for Bounded {
         }
         let count = self.inner.read(buffer)?;
         self.since_record += count as u64;
+        self.lines.read(&buffer[..count]);
         Ok(count)
     }
 }

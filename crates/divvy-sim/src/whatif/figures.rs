@@ -174,6 +174,7 @@ fn assumptions(past: &Past, changes: &[Change]) -> Vec<String> {
         "jobs are submitted, held, released and cancelled while they wait at the moments at which that happened",
         "use and GPU hours are those up to now; who waits then is counted when he starts, however much later",
         "a job works as long as its attempts ran; jobs that have not ended as long as they are estimated, else to their limit, else as the median of their queue",
+        "a job that was cancelled while it waited works as long as one that has not ended, if it has started by then here",
         "nodes, queues and policy are those at the end, all the time; devices that are broken now are left out",
         "faults, restarts of the daemon and processes outside the pool are not replayed",
         "a start takes as long as in the median; a job runs as fast on any device that it may have",

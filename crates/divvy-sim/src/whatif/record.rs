@@ -91,10 +91,12 @@ pub struct Life {
     pub submitted_at: Time,
     /// When it first ran.
     pub started_at: Option<Time>,
-    /// How long it worked: what counts of its attempts or, for a job that has not ended, the estimate.
+    /// How long it worked: what counts of its attempts or, for a job that has not ended or waited when it did, the estimate.
     pub work_ms: i64,
     /// When it ended, and how.
     pub ended: Option<(Time, JobState)>,
+    /// Whether it waited when it ended: how long it would have worked is estimated.
+    pub ended_waiting: bool,
 }
 
 /// Follows a log, event by event.
@@ -103,6 +105,8 @@ pub struct Recorder {
     state: State,
     deeds: Vec<Deed>,
     lives: BTreeMap<JobId, Life>,
+    /// The jobs that waited when they ended, and how long they said that they would work.
+    dropped: BTreeMap<JobId, Option<i64>>,
     starts_ms: Vec<i64>,
     left_out: BTreeMap<&'static str, u64>,
 }
@@ -111,8 +115,9 @@ impl Recorder {
     /// Begins before the first event. Jobs submitted from a moment on, in milliseconds since 1970, are counted.
     pub fn since(since_ms: i64) -> Self {
         let since = Time(since_ms);
-        let (deeds, lives, left_out) = (Vec::new(), BTreeMap::new(), BTreeMap::new());
-        Self { since, state: State::default(), deeds, lives, starts_ms: Vec::new(), left_out }
+        let (deeds, lives, starts_ms) = (Vec::new(), BTreeMap::new(), Vec::new());
+        let (dropped, left_out) = (BTreeMap::new(), BTreeMap::new());
+        Self { since, state: State::default(), deeds, lives, dropped, starts_ms, left_out }
     }
 
     /// Follows one event. An error means that the log cannot be folded any further.
@@ -173,7 +178,8 @@ impl Recorder {
             if job.run(member).is_some_and(|run| !run.is_active()) {
                 let id = JobId { number: id.number, member };
                 let life = self.lives.entry(id).or_insert_with(|| Life::of(job));
-                life.ended = Some((at, becomes));
+                (life.ended, life.ended_waiting) = (Some((at, becomes)), true);
+                self.dropped.insert(id, foreseen_ms(job));
             }
         }
     }
@@ -212,22 +218,15 @@ impl Recorder {
         Past { since: since.max(first(&deeds, since)), until, settings, deeds, lives, start_ms, left_out }
     }
 
-    /// Estimates for each open job how long it will have worked when it ends.
+    /// Estimates how long each job will have worked that has not ended, or would have that waited when it ended.
     fn foresee(&mut self) {
-        let mut by_queue: BTreeMap<&str, Vec<i64>> = BTreeMap::new();
-        let mut all = Vec::new();
-        for life in self.lives.values().filter(|life| life.ended.is_some() && life.started_at.is_some()) {
-            by_queue.entry(&life.queue).or_default().push(life.work_ms);
-            all.push(life.work_ms);
+        let usual = Usual::of(self.lives.values());
+        for (id, foreseen) in &self.dropped {
+            let Some(life) = self.lives.get_mut(id) else { continue };
+            life.work_ms = life.work_ms.max(foreseen.unwrap_or_else(|| usual.in_queue(&life.queue)));
         }
-        let usual = median(&mut all).unwrap_or(USUAL_MS);
-        let of_queue: BTreeMap<String, i64> = by_queue
-            .into_iter()
-            .filter_map(|(queue, mut works)| Some((queue.to_owned(), median(&mut works)?)))
-            .collect();
         for job in self.state.jobs.values() {
-            let foreseen = foreseen_ms(job);
-            let length = foreseen.unwrap_or_else(|| of_queue.get(&job.spec.queue).copied().unwrap_or(usual));
+            let length = foreseen_ms(job).unwrap_or_else(|| usual.in_queue(&job.spec.queue));
             for member in job.open_members() {
                 let Some(run) = job.run(member) else { continue };
                 let id = JobId { number: job.number, member };
@@ -238,6 +237,33 @@ impl Recorder {
                 life.ended = None;
             }
         }
+    }
+}
+
+/// How long jobs work that do not say it: the median of those that ran to their end.
+struct Usual {
+    of_queue: BTreeMap<String, i64>,
+    of_all: i64,
+}
+
+impl Usual {
+    fn of<'a>(lives: impl Iterator<Item = &'a Life>) -> Self {
+        let mut by_queue: BTreeMap<&str, Vec<i64>> = BTreeMap::new();
+        let mut all = Vec::new();
+        let ran = |life: &&Life| life.ended.is_some() && life.started_at.is_some() && !life.ended_waiting;
+        for life in lives.filter(ran) {
+            by_queue.entry(&life.queue).or_default().push(life.work_ms);
+            all.push(life.work_ms);
+        }
+        let of_queue = by_queue
+            .into_iter()
+            .filter_map(|(queue, mut works)| Some((queue.to_owned(), median(&mut works)?)))
+            .collect();
+        Self { of_queue, of_all: median(&mut all).unwrap_or(USUAL_MS) }
+    }
+
+    fn in_queue(&self, queue: &str) -> i64 {
+        self.of_queue.get(queue).copied().unwrap_or(self.of_all)
     }
 }
 

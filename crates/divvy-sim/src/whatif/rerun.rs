@@ -108,13 +108,28 @@ impl<'a> Run<'a> {
             What::Held(job) => now(job).map(|job| Command::Hold(job, root())),
             What::Released(job) => now(job).map(|job| Command::Release(job, root())),
             What::Prioritised(job, to) => now(job).map(|job| Command::Prioritise(job, *to, root())),
-            What::Cancelled(job) => now(job).map(|job| Command::Cancel(job, root())),
+            What::Cancelled(job) => return now(job).map_or(Ok(()), |job| self.cancel_waiting(job)),
         };
-        // A job that waited then may run or be over now: then there is nothing to hold or to cancel.
+        // A job that waited then may run or be over now: then there is nothing to hold.
         if let Some(command) = command {
             let _ = self.pool.take(&command)?;
         }
         Ok(())
+    }
+
+    /// Cancels a job that was cancelled while it waited, or those members of it that wait here, too. What runs here works on.
+    fn cancel_waiting(&mut self, id: JobId) -> Result<(), Broken> {
+        let Some(job) = self.pool.state().jobs.get(&id.number) else { return Ok(()) };
+        let is_active = |member| job.run(member).is_some_and(|run| run.is_active());
+        let cancelled: Vec<JobId> = match id.member {
+            Some(_) if is_active(id.member) => Vec::new(),
+            None if job.open_members().any(is_active) => {
+                let waiting = job.open_members().filter(|member| !is_active(*member));
+                waiting.map(|member| JobId { member, ..id }).collect()
+            }
+            _ => vec![id],
+        };
+        cancelled.into_iter().try_for_each(|id| self.pool.take(&Command::Cancel(id, root())).map(drop))
     }
 
     fn submit(&mut self, then: &Submission) -> Result<(), Broken> {
@@ -241,7 +256,9 @@ fn course(life: &Life, then: &Submission) -> Course {
     // A job that ran into the limit would have run on.
     let work_ms =
         if state == Some(JobState::Timeout) { life.work_ms.max(limit_ms + 1000) } else { life.work_ms };
-    let exit_code = i32::from(state.is_some_and(|state| state != JobState::Completed));
+    // A job that waited when it ended is not known to have failed.
+    let failed = !life.ended_waiting && state.is_some_and(|state| state != JobState::Completed);
+    let exit_code = i32::from(failed);
     Course { work_ms, exit_code, resumes: spec.resumable, speeds: BTreeMap::new() }
 }
 

@@ -151,6 +151,30 @@ fn open_jobs_are_replayed_for_as_long_as_they_are_foreseen() {
 }
 
 #[test]
+fn a_job_cancelled_while_it_waited_works_as_foreseen_if_it_starts_sooner() {
+    let lines = "node n1 1xh100\nsubmit a default 1\nsubmit b default 1 limit=10m\nsubmit c default 1\nplan\npass 5m\ncancel b\npass 3m\nend a\nplan\npass 2m\nend c\nplan\npass 1h";
+    let past = past(lines);
+    let works: Vec<i64> = past.lives.values().map(|life| life.work_ms / 60_000).collect();
+    assert_eq!(works, [8, 10, 2]);
+    let answer = whatif(&past, &["nodes+1"]);
+    assert_eq!((answer.before.all.started, answer.after.all.started), (2, 3));
+    // The third gets the first free node, after 8 minutes: the second holds its own for 10, past its cancellation.
+    assert_eq!((answer.before.all.p99_wait_s, answer.after.all.p99_wait_s), (Some(480.0), Some(480.0)));
+    assert_eq!(answer.after.all.gpu_hours, 20.0 / 60.0);
+    assert!(
+        answer.assumptions.iter().any(|line| line.starts_with("a job that was cancelled while it waited"))
+    );
+}
+
+#[test]
+fn members_that_waited_when_their_array_was_cancelled_go_only_if_they_wait_here_too() {
+    let lines = "node n1 1xh100\nsubmit first default 1\nplan\nsubmit sweep default 1 array=0-3 limit=10m\nplan\npass 5m\ncancel sweep\nplan\npass 5m\nend first\nplan\npass 1h";
+    let answer = whatif(&past(lines), &["nodes+2"]);
+    assert_eq!((answer.before.all.started, answer.after.all.started), (1, 3));
+    assert_eq!(answer.after.all.gpu_hours, 0.5);
+}
+
+#[test]
 fn jobs_from_before_the_time_take_their_place_and_are_not_counted() {
     let lines = "node n1 1xh100\nsubmit over default 1\nplan\npass 1m\nend over\nplan\nsubmit a default 1\nplan\npass 1h\nsubmit b default 1\nplan\npass 1h\nend a\nplan\npass 1h\nend b\nplan";
     let past = past_since(1_800_000, lines);

@@ -23,7 +23,7 @@ Examples:
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Doctor {
-    /// Cut the log at its last good place, and keep a copy of what was there
+    /// Cut the log at its last good place, write history anew where it is damaged, and keep a copy of what was there
     #[arg(long)]
     repair: bool,
     /// Write the pool as it stands as a scenario that `divvy sim run` runs, with all names replaced; `-` is standard output
@@ -45,7 +45,7 @@ impl Doctor {
 
 fn check(state: &Path) -> Result<(String, Exit), Failure> {
     let report = doctor::check(state).map_err(|error| Failure::log(&error))?;
-    let exit = if report.is_good() { Exit::Success } else { Exit::Unwell };
+    let exit = if report.is_whole() { Exit::Success } else { Exit::Unwell };
     Ok((render(&report), exit))
 }
 
@@ -61,12 +61,18 @@ fn render(report: &Report) -> String {
     for remark in &report.remarks {
         text += &format!("  note: {}\n", plain(remark));
     }
-    text + &match &report.damage {
-        None => "  the log is whole\n".to_owned(),
-        Some(damage) => {
-            format!("  damaged: {}\n  fix: divvy doctor --repair, with the daemon down\n", plain(damage))
-        }
+    for broken in &report.broken {
+        text += &format!("  wrong: the state breaks a law: {}\n", plain(broken));
     }
+    for damage in report.damage.iter().chain(&report.beside) {
+        text += &format!("  damaged: {}\n", plain(damage));
+    }
+    if report.is_whole() {
+        text += "  the log is whole\n";
+    } else if !report.is_good() || !report.beside.is_empty() {
+        text += "  fix: divvy doctor --repair, with the daemon down\n";
+    }
+    text
 }
 
 fn export(state: &Path, file: &Path) -> Result<Exit, Failure> {
@@ -104,11 +110,15 @@ fn export(state: &Path, file: &Path) -> Result<Exit, Failure> {
 }
 
 fn repair(state: &Path) -> Result<(String, Exit), Failure> {
-    let Repair { position, damage, copy } = doctor::repair(state).map_err(|error| Failure::log(&error))?;
-    let mut text = match damage {
-        None => format!("the log is whole up to position {position}: nothing was changed\n"),
-        Some(damage) => format!("cut at position {position}: {}\n", plain(&damage)),
+    let Repair { position, damage, beside, copy } =
+        doctor::repair(state).map_err(|error| Failure::log(&error))?;
+    let mut text = match &damage {
+        None => format!("the log is whole up to position {position}: nothing of it was changed\n"),
+        Some(damage) => format!("cut at position {position}: {}\n", plain(damage)),
     };
+    for damage in beside {
+        text += &format!("written anew from what can be read: {}\n", plain(&damage));
+    }
     if let Some(copy) = copy {
         text += &format!("what was there is kept in {}\n", plain(&copy.display().to_string()));
     }

@@ -1,12 +1,13 @@
 //! Files that the simulator reads and writes.
 
-use std::fs::File;
+use std::fs::{File, Metadata, Permissions};
 use std::io::{self, BufWriter, Write};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use divvy_sim::trace::TraceError;
+use tempfile::NamedTempFile;
 
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -60,9 +61,80 @@ pub(super) fn write_to(
         write(&mut out)?;
         return Ok(out.flush()?);
     };
-    let mut out = BufWriter::new(File::create(path).map_err(|error| Failure::making(path, &error))?);
+    let target = Target::open(path).map_err(|error| Failure::making(path, &error))?;
+    let mut out = BufWriter::new(target);
     write(&mut out).map_err(|failure| failure.because(format!("while writing {}", path.display())))?;
-    out.flush().map_err(|error| Failure::file("write", path, &error))
+    let target = out.into_inner().map_err(io::IntoInnerError::into_error);
+    target.and_then(Target::finish).map_err(|error| Failure::file("write", path, &error))
+}
+
+/// Where the content of a file goes.
+enum Target {
+    /// To a new file beside it, which takes its place at the end: whatever keeps it from being finished, its old content stays.
+    Beside(NamedTempFile, PathBuf),
+    /// Into it: a pipe, a device, a file with several names or one in a folder that takes no new file.
+    Itself(File),
+}
+
+impl Target {
+    fn open(path: &Path) -> io::Result<Self> {
+        let (end, there) = match std::fs::metadata(path) {
+            Ok(there) => {
+                // What may not be written is not replaced either.
+                let file = File::options().write(true).open(path)?;
+                if !there.is_file() || there.nlink() > 1 {
+                    return Self::into_emptied(file, &there);
+                }
+                let Ok(end) = std::fs::canonicalize(path) else { return Self::into_emptied(file, &there) };
+                (end, Some((file, there)))
+            }
+            Err(_) => (end_of(path), None),
+        };
+        let folder = end.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let mode = Permissions::from_mode(there.as_ref().map_or(0o666, |(_, there)| there.mode() & 0o777));
+        let made = tempfile::Builder::new().prefix(".divvy-").permissions(mode.clone()).tempfile_in(folder);
+        match (made, there) {
+            (Ok(beside), None) => Ok(Self::Beside(beside, end)),
+            (Ok(beside), Some((file, there))) => {
+                let is_same_owner = beside.as_file().metadata().is_ok_and(|made| made.uid() == there.uid());
+                // A file of somebody else stays theirs.
+                if !is_same_owner {
+                    return Self::into_emptied(file, &there);
+                }
+                beside.as_file().set_permissions(mode)?;
+                Ok(Self::Beside(beside, end))
+            }
+            (Err(_), Some((file, there))) => Self::into_emptied(file, &there),
+            (Err(_), None) => File::create(&end).map(Self::Itself),
+        }
+    }
+
+    fn into_emptied(file: File, there: &Metadata) -> io::Result<Self> {
+        if there.is_file() {
+            file.set_len(0)?;
+        }
+        Ok(Self::Itself(file))
+    }
+
+    fn finish(self) -> io::Result<()> {
+        match self {
+            Self::Beside(file, end) => file.persist(end).map(drop).map_err(|failed| failed.error),
+            Self::Itself(_) => Ok(()),
+        }
+    }
+}
+
+impl Write for Target {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Beside(file, _) => file.write(bytes),
+            Self::Itself(file) => file.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// The identity of a file, whichever of its names is used.
@@ -154,4 +226,60 @@ pub(super) fn will_be_written(path: &Path) -> Result<(), Failure> {
         }
     };
     tried.map_err(|error| Failure::making(path, &error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn folder_with(name: &str, mode: u32) -> (tempfile::TempDir, PathBuf) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(name);
+        std::fs::write(&path, "old").unwrap();
+        std::fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+        (folder, path)
+    }
+
+    fn names(folder: &Path) -> usize {
+        std::fs::read_dir(folder).unwrap().count()
+    }
+
+    #[test]
+    fn a_file_that_is_not_finished_keeps_its_old_content() {
+        let (folder, path) = folder_with("jobs.csv", 0o640);
+        let failed = write_to(Some(&path), |to| {
+            to.write_all(&[b'x'; 100_000])?;
+            assert_eq!(std::fs::read_to_string(&path).unwrap(), "old");
+            Err(io::Error::other("no space left").into())
+        });
+        assert!(failed.is_err());
+        assert_eq!((std::fs::read_to_string(&path).unwrap().as_str(), names(folder.path())), ("old", 1));
+        write_to(Some(&path), |to| Ok(to.write_all(b"new")?)).unwrap();
+        assert_eq!((std::fs::read_to_string(&path).unwrap().as_str(), names(folder.path())), ("new", 1));
+        assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, 0o640);
+    }
+
+    #[test]
+    fn links_stay_links_and_all_names_of_a_file_show_the_same() {
+        let (folder, path) = folder_with("jobs.csv", 0o644);
+        let write = |to: &Path| {
+            write_to(Some(to), |out| Ok(out.write_all(to.as_os_str().as_encoded_bytes())?)).unwrap()
+        };
+        let (link, dangling, other) =
+            (folder.path().join("link"), folder.path().join("dangling"), folder.path().join("other"));
+        std::os::unix::fs::symlink("jobs.csv", &link).unwrap();
+        std::os::unix::fs::symlink("made.csv", &dangling).unwrap();
+        write(&link);
+        write(&dangling);
+        assert!(link.is_symlink() && dangling.is_symlink());
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), link.display().to_string());
+        assert_eq!(
+            std::fs::read_to_string(folder.path().join("made.csv")).unwrap(),
+            dangling.display().to_string()
+        );
+        std::fs::hard_link(&path, &other).unwrap();
+        write(&other);
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), other.display().to_string());
+        write(Path::new("/dev/null"));
+    }
 }

@@ -30,7 +30,7 @@ pub(crate) struct Generate {
     /// What tells one workload from another of the same kind
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = whole::<u64>(..))]
     seed: u64,
-    /// The work that arrives, in percent of what the GPUs can do
+    /// The work that arrives in the mean over seeds, in percent of what the GPUs can do
     #[arg(long, value_name = "PERCENT", default_value_t = 80, value_parser = whole::<u32>(1..=1000))]
     load: u32,
     /// Teams that share the pool: each is a queue and owns a part of the nodes

@@ -141,6 +141,7 @@ fn with_its_name(mut error: TraceError, input: Option<&Path>) -> TraceError {
     | E::Unsorted { path, .. }
     | E::Duplicate { path, .. }
     | E::NamedAsACopy { path, .. }
+    | E::TooManyCopies { path, .. }
     | E::OutOfTime { path, .. }) = &mut error;
     if input == Some(path) {
         *path = "standard input".into();

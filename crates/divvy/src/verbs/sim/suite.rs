@@ -61,6 +61,7 @@ impl Suite {
     }
 
     pub(crate) fn run(&self) -> Result<Exit, Failure> {
+        self.reads_standard_input_once()?;
         let policy = self.policy()?;
         let mut cases = self.cases()?;
         if let Some(id) = &self.case {
@@ -79,6 +80,17 @@ impl Suite {
         let text = self.form.text(&report, || render(&report))?;
         io::stdout().lock().write_all(text.as_bytes())?;
         Ok(Exit::Success)
+    }
+
+    fn reads_standard_input_once(&self) -> Result<(), Failure> {
+        let all = self.files.iter().chain(&self.policy);
+        match all.filter(|file| *file == Path::new("-")).count() {
+            0 | 1 => Ok(()),
+            times => {
+                let what = format!("`-` is there {times} times, but standard input can be read only once");
+                Err(Failure::usage(what).fix("name the other files by their paths"))
+            }
+        }
     }
 
     fn policy(&self) -> Result<Option<Policy>, Failure> {

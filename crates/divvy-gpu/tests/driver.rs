@@ -10,12 +10,11 @@ use divvy_gpu::{Choice, MigMode, Source, SourceError};
 /// The source over the real driver; `None`, after saying so, on a machine that has none.
 fn driver() -> Option<Source> {
     match Source::open(&Choice::Nvml, Path::new("/nowhere")) {
-        Ok(source) => Some(source),
         Err(SourceError::NoLibrary { .. }) => {
             eprintln!("skipped: this machine has no NVIDIA driver");
             None
         }
-        Err(error) => panic!("there is a driver, but {error}"),
+        opened => Some(opened.unwrap()),
     }
 }
 

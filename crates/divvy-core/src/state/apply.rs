@@ -124,10 +124,7 @@ impl State {
             Event::ReservationEnded { id, .. } => return self.end_reservation(*id).map(drop),
             Event::Submitted(submission) => return self.submit(submission, at),
             Event::Held { job, by } => return self.hold(*job, Some(by)),
-            Event::Released { job, .. } => {
-                self.hold(*job, None)?;
-                return self.change_job(job.number, |job| job.released_at = Some(at));
-            }
+            Event::Released { job, .. } => return self.release(*job, at),
             Event::Checkpointed { job, .. } => {
                 return self.change_run(*job, |run| run.checkpointed_at = Some(at));
             }
@@ -318,6 +315,11 @@ impl State {
             });
         }
         self.change_run(id, turn)
+    }
+
+    fn release(&mut self, id: JobId, at: Time) -> Applied {
+        self.hold(id, None)?;
+        self.change_job(id.number, |job| job.released_at = Some(at))
     }
 
     fn promise(&mut self, promise: &Promise) -> Applied {

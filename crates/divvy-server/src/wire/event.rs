@@ -129,12 +129,13 @@ fn uuids(state: &State, placements: &[Placement]) -> Vec<String> {
     devices.filter_map(|(id, _)| Some(state.devices.get(id)?.spec.uuid.clone())).collect()
 }
 
+fn about(told: &mut api::Event, job: JobId, becomes: Option<JobState>, text: String) {
+    told.job = Some(job.to_string());
+    told.state = becomes.map(row::job_state);
+    told.text = text;
+}
+
 fn describe_job(state: &State, event: &Event, told: &mut api::Event) {
-    let about = |told: &mut api::Event, job: JobId, becomes: Option<JobState>, text: String| {
-        told.job = Some(job.to_string());
-        told.state = becomes.map(row::job_state);
-        told.text = text;
-    };
     match event {
         Event::Submitted(submission) => {
             let job = JobId::single(submission.number);
@@ -187,6 +188,13 @@ fn describe_job(state: &State, event: &Event, told: &mut api::Event) {
                 format!("{job} goes on without {}{by}", count(allocations.len(), "task")),
             );
         }
+        _ => describe_run(state, event, told),
+    }
+}
+
+/// What happens to a job that has its places, and how it ends.
+fn describe_run(state: &State, event: &Event, told: &mut api::Event) {
+    match event {
         Event::TaskStarted { allocation, start } => {
             let Some((job, rank)) = task_of(state, *allocation) else {
                 told.text = format!("a task started (pid {})", start.pid);

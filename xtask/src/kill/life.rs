@@ -118,7 +118,7 @@ fn rounds_of(site: &Site, book: &Mutex<Book>, seed: u64, rounds: u32) -> Result<
 
 /// Everything that is accounted over time: budgets, past use, what is pledged, all by prices.
 const QUEUES: &str = "queues:
-  default: {users: {}, budget: {gpu_hours: 100000, every: 5000d}, guarantee: {gpu_hours: 24, every: day}}
+  default: {users: {}, budget: {gpu_hours: 200000, every: 5000d}, guarantee: {gpu_hours: 24, every: day}}
   other: {guarantee: 1}
 prices: {h100: 2.90}
 policy: {half_life: 1h, catch_up: 1m}

@@ -33,22 +33,34 @@ pub(super) async fn reserve(Shared(pool): Shared<Arc<Pool>>, caller: Caller, bod
     let _turn = pool.changing.lock().await;
     let known = ids(&pool).await;
     let command = Box::new(Command::Reserve(Box::new(wanted), caller.person(&pool)));
-    of_use(pool.controller.read().await.state(), &command)?;
+    let there = expected(pool.controller.read().await.state(), &command)?;
     pool.requests.ask(|reply| Request::Command(command, reply)).await.map_err(refusal::problem)?;
     let controller = pool.controller.read().await;
     let made = reservation::all(controller.state()).into_iter().find(|kept| !known.contains(&kept.id));
-    ok(&made.ok_or_else(vanished)?)
+    let mut made = made.ok_or_else(vanished)?;
+    // Who was sent off may be gone by now.
+    if made.evicts && made.state == api::ReservationState::Active {
+        let now = made.jobs.clone();
+        made.jobs.extend(there.into_iter().filter(|job| !now.contains(job)));
+    }
+    ok(&made)
 }
 
+/// Returns the jobs on what will be kept, for which it is not.
+///
+/// # Errors
 /// Refuses to keep more for a queue than its limits let its jobs hold.
-fn of_use(state: &State, command: &Command) -> Result<(), Problem> {
+fn expected(state: &State, command: &Command) -> Result<Vec<String>, Problem> {
     // What is refused for other reasons is refused for these.
     let events = decide(state, command).unwrap_or_default();
-    let beyond = events.iter().find_map(|event| match event {
-        Event::ReservationMade(made) => kept_beyond_limit(state, made),
+    let made = events.iter().find_map(|event| match event {
+        Event::ReservationMade(made) => Some(made),
         _ => None,
     });
-    beyond.map_or(Ok(()), |what| Err(Problem::new(ProblemCode::BadSpec, what).with_field("gpus")))
+    match made.and_then(|made| kept_beyond_limit(state, made)) {
+        Some(beyond) => Err(Problem::new(ProblemCode::BadSpec, beyond).with_field("gpus")),
+        None => Ok(made.map_or_else(Vec::new, |made| reservation::one(state, made).jobs)),
+    }
 }
 
 /// Takes reservations back; gives them as they were.

@@ -681,3 +681,33 @@ fn nobody_gives_way_while_it_is_only_being_found_out_who_wants_something_of_anot
         "#]],
     );
 }
+
+#[test]
+fn by_the_dominant_part_idle_devices_go_along_with_guaranteed_cores() {
+    check(
+        "policy {share: dominant}\nnode n1 8xh100 cpu=64 mem=512\n\
+         queue a {\"path\": \"a\", \"guarantee\": {\"cpu\": {\"finite\": 32000}}}\nqueue b\n\
+         submit b1 b 0 array=0-7 cpu=8 mem=4\nplan\npass 5m\nsubmit a1 a 1 array=0-7 cpu=8 mem=4\nplan",
+        expect![[r#"
+            place b1_0 n1
+            place b1_1 n1
+            place b1_2 n1
+            place b1_3 n1
+            place b1_4 n1
+            place b1_5 n1
+            place b1_6 n1
+            place b1_7 n1
+            stop b1_7 Reclaimed by a1_0
+            stop b1_6 Reclaimed by a1_1
+            stop b1_5 Reclaimed by a1_2
+            stop b1_4 Reclaimed by a1_3
+            stop b1_3 Reclaimed by a1_4
+            promise a1_0 n1:0
+            promise a1_1 n1:1
+            promise a1_2 n1:2
+            promise a1_3 n1:3
+            promise a1_4 n1:4
+            wait DV-HOST-BUSY: no node has 8 cores left
+        "#]],
+    );
+}

@@ -2,6 +2,7 @@
 //! resources gets them in the proportion in which it can use them. All get equal parts, by weight, of the resource of
 //! which each gets most. (Ghodsi and others, Dominant Resource Fairness, NSDI 2011; here beyond what is guaranteed.)
 
+use super::divide::{self, Claim};
 use super::share::Amounts;
 
 /// What a child asks of what is divided.
@@ -40,10 +41,28 @@ impl Demand {
     }
 }
 
-/// Divides a whole. Each demand gets what is guaranteed to it. Then, higher priorities first, the parts of equals
-/// grow together until they have all that they can use or a resource is used up, of which those that need it then get
-/// no more. Each resource goes in whole quanta; what rounding leaves goes to the largest remainders, then the first.
+/// Divides a whole: all resources together, then what is left of each by itself, by weight. Without that, a child that is cut short of
+/// one resource would be due less of the others than what is guaranteed to it takes of them, while they stand idle.
 pub(super) fn fill(whole: &Amounts, demands: &[Demand], quanta: &Amounts) -> Vec<Amounts> {
+    let mut parts = grow_together(whole, demands, quanta);
+    for (resource, whole) in whole.iter().enumerate() {
+        let claim = |(demand, part): (&Demand, &Amounts)| Claim {
+            guaranteed: part[resource],
+            wanted: demand.wanted[resource],
+            weight: demand.weight,
+            priority: demand.priority,
+        };
+        let claims: Vec<Claim> = demands.iter().zip(&parts).map(claim).collect();
+        let filled = divide::fill(*whole, &claims, quanta[resource]);
+        parts.iter_mut().zip(filled).for_each(|(part, filled)| part[resource] = filled);
+    }
+    parts
+}
+
+/// Gives each demand what is guaranteed to it. Then, higher priorities first, the parts of equals grow together until
+/// they have all that they can use or a resource is used up, of which those that need it then get no more. Each
+/// resource goes in whole quanta; what rounding leaves goes to the largest remainders, then the first.
+fn grow_together(whole: &Amounts, demands: &[Demand], quanta: &Amounts) -> Vec<Amounts> {
     let mut parts: Vec<Amounts> = demands.iter().map(|demand| demand.guaranteed.clone()).collect();
     let mut left: Vec<i128> = whole.iter().map(|whole| i128::from(*whole)).collect();
     for (resource, left) in left.iter_mut().enumerate() {
@@ -138,16 +157,24 @@ mod tests {
         }
     }
 
-    fn shared(whole: [i64; 2], demands: &[Demand]) -> Vec<[i64; 2]> {
+    fn by(
+        fill: impl Fn(&Amounts, &[Demand], &Amounts) -> Vec<Amounts>,
+        whole: [i64; 2],
+        demands: &[Demand],
+    ) -> Vec<[i64; 2]> {
         let (whole, quanta): (Amounts, Amounts) = (whole.iter().copied().collect(), smallvec![1, 1]);
         fill(&whole, demands, &quanta).into_iter().map(|part| [part[0], part[1]]).collect()
+    }
+
+    fn shared(whole: [i64; 2], demands: &[Demand]) -> Vec<[i64; 2]> {
+        by(fill, whole, demands)
     }
 
     #[test]
     fn the_example_of_the_paper_comes_out() {
         // 9 cores and 18 GB: tasks of one user take (1, 4), of the other (3, 1). Three of the one, two of the other fit.
         let demands = [demand([0, 0], [900, 3600], 1), demand([0, 0], [900, 300], 1)];
-        let parts = shared([900, 1800], &demands);
+        let parts = by(grow_together, [900, 1800], &demands);
         assert!((295..=305).contains(&parts[0][0]) && (1190..=1205).contains(&parts[0][1]), "{parts:?}");
         assert!((595..=605).contains(&parts[1][0]) && (195..=205).contains(&parts[1][1]), "{parts:?}");
     }
@@ -161,13 +188,21 @@ mod tests {
     #[test]
     fn who_needs_little_leaves_the_rest_to_the_others() {
         let demands = [demand([0, 0], [10, 0], 1), demand([0, 0], [100, 50], 1)];
-        assert_eq!(shared([100, 100], &demands), [[10, 0], [90, 45]]);
+        assert_eq!(by(grow_together, [100, 100], &demands), [[10, 0], [90, 45]]);
+    }
+
+    #[test]
+    fn what_is_left_of_one_resource_goes_to_those_who_are_cut_short_of_another() {
+        // Of both, tasks take 8 cores; of the one a device in addition. Half of the cores are guaranteed to it.
+        let demands = [demand([32, 0], [64, 8], 1), demand([0, 0], [64, 0], 1)];
+        assert_eq!(by(grow_together, [64, 8], &demands), [[42, 2], [21, 0]]);
+        assert_eq!(shared([64, 8], &demands), [[43, 8], [21, 0]]);
     }
 
     #[test]
     fn who_wants_a_million_times_what_there_is_gets_its_part() {
         let demands = [demand([0, 0], [i64::MAX, i64::MAX / 2], 1), demand([0, 0], [100, 0], 1)];
-        assert_eq!(shared([1000, 1000], &demands), [[900, 450], [100, 0]]);
+        assert_eq!(by(grow_together, [1000, 1000], &demands), [[900, 450], [100, 0]]);
         let demands = [demand([0, 0], [i64::MAX, 0], 3), demand([0, 0], [i64::MAX, 0], 1)];
         assert_eq!(shared([1000, 1000], &demands), [[750, 0], [250, 0]]);
     }

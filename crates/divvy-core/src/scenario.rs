@@ -300,12 +300,16 @@ impl Scenario {
             held: words.has("held"),
             history: BTreeMap::new(),
         };
-        let number = self.controller.state().next_job;
+        let (number, length) = (self.controller.state().next_job, submit.spec.estimate);
         self.take(&Command::Submit(Box::new(submit)))?;
-        if self.controller.state().jobs.contains_key(&number) {
-            self.names.insert(name.to_owned(), number);
+        if !self.controller.state().jobs.contains_key(&number) {
+            return Ok(());
         }
-        Ok(())
+        self.names.insert(name.to_owned(), number);
+        // What its user says is what the pool goes by.
+        let Some(Span(ms)) = length else { return Ok(()) };
+        let estimate = Estimate { p50_ms: ms, p90_ms: ms, model: "user".into(), outlook: Vec::new() };
+        self.take(&Command::Estimate(JobId::single(number), estimate))
     }
 
     /// `estimate j1 1h 2h`: the job is as likely longer as shorter than the one, and longer than the other in one case of ten.

@@ -4,6 +4,7 @@
 
 use divvy_core::explain::{self, Advice};
 use divvy_core::id::JobId;
+use divvy_core::model::job::JobSpec;
 use divvy_core::scenario::Scenario;
 use expect_test::{Expect, expect};
 
@@ -173,4 +174,28 @@ fn of_several_ways_the_one_that_waits_is_told_and_not_one_that_the_pool_cannot_h
             => ask for 2 GPUs per task instead of 4
         "#]],
     );
+}
+
+#[test]
+fn the_wait_of_an_array_for_what_is_promised_to_its_members_ends_with_their_start() {
+    let scenario = "node n1 2xh100\nqueue q\nsubmit r q 2\nplan\nsubmit j q 1 prio=high array=0-1 wait\nplan";
+    let (pool, array) = pool(scenario, "j");
+    let advice = explain::advise(pool.state(), pool.snapshot(), array).unwrap();
+    assert_eq!(advice.blockers[0].reason.code(), "DV-PROMISED");
+    let wait = advice.remedy.unwrap().changes;
+    assert!(explain::starts_after(pool.state(), pool.snapshot(), array, &wait), "{wait:?}");
+}
+
+#[test]
+fn a_job_without_gpus_never_starts_in_a_queue_whose_limits_are_below_what_it_gets_unasked() {
+    let scenario = "node n1 1xh100 cpu=8 mem=64\nqueue q\n\
+        queue c {\"path\": \"c\", \"limit\": {\"cpu\": {\"finite\": 500}}}\n\
+        queue m {\"path\": \"m\", \"limit\": {\"memory\": {\"finite\": 1000000}}}\nsubmit j q 0 wait\nplan";
+    let (pool, job) = pool(scenario, "j");
+    let never = |queue: &str| {
+        let spec = JobSpec { queue: queue.to_owned(), ..(*pool.state().jobs[&job.number].spec).clone() };
+        let found = explain::as_set(pool.state(), pool.snapshot(), &spec);
+        found.iter().map(|reason| reason.code()).collect::<Vec<_>>()
+    };
+    assert_eq!((never("q"), never("c"), never("m")), (vec![], vec!["DV-QUEUE-LIMIT"], vec!["DV-QUEUE-LIMIT"]));
 }

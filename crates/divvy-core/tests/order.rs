@@ -350,3 +350,11 @@ fn beyond_guarantees_the_first_in_line_goes_first_where_the_policy_says_so() {
     "#]],
     );
 }
+
+#[test]
+fn the_estimate_of_its_user_counts_from_the_submission_on() {
+    let scenario = format!(
+        "policy {SHORTEST}\nnode n1 1xh100\nsubmit x default 1\nplan\nsubmit long default 1 estimate=5h\nsubmit short default 1 estimate=1h\nend x\nplan"
+    );
+    assert!(run(&scenario).unwrap().contains("place short n1:0"));
+}

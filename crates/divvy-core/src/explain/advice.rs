@@ -61,13 +61,20 @@ const TRIES: (u64, u64) = (6, 6000);
 
 /// Advises on a job (or member, or array as a whole) that waits. `None` if there is none.
 pub fn advise(state: &State, snapshot: &Snapshot, id: JobId) -> Option<Advice> {
-    let world = World::of(state, snapshot, id);
-    let (full, run) = gates::run_of(world.job()?, id)?;
+    let advised = advised(state, id)?;
+    let world = World::of(state, snapshot, advised);
+    let (_, run) = gates::run_of(world.job()?, advised)?;
     match (run.is_active(), run.promised) {
         (true, _) => None,
-        (_, true) => of_promised(&World::of(state, snapshot, full)),
+        (_, true) => of_promised(&world),
         _ => of_world(&world),
     }
+}
+
+/// What is looked at when a job is advised: of an array whose next member is promised its devices, that member.
+pub(super) fn advised(state: &State, id: JobId) -> Option<JobId> {
+    let (member, run) = gates::run_of(state.jobs.get(&id.number)?, id)?;
+    Some(if run.promised { member } else { id })
 }
 
 /// Advises on a job that was not submitted; `None` if the pool refuses it.

@@ -131,6 +131,7 @@ pub fn menu(state: &State, snapshot: &Snapshot, id: JobId) -> Menu {
 /// Whether a job (or the next member of its array) starts in the next cycle once these changes are made: it gets its devices, or the
 /// promise of them. This is the judge of every fix: the commands that make the changes, and the planner.
 pub fn starts_after(state: &State, snapshot: &Snapshot, id: JobId, changes: &[Change]) -> bool {
-    let world = world::World::of(state, snapshot, id).after(changes);
+    let advised = advice::advised(state, id).unwrap_or(id);
+    let world = world::World::of(state, snapshot, advised).after(changes);
     world.is_some_and(|world| world.cycle().1 == world::Outcome::Starts)
 }

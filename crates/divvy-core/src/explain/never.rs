@@ -7,9 +7,9 @@ use crate::amount::{Amount, Resource};
 use crate::model::ask::Alternative;
 use crate::model::job::JobSpec;
 use crate::model::queue::lineage;
-use crate::plan;
+use crate::plan::{self, UNSAID_CPU_MILLI, UNSAID_MEMORY_BYTES};
 use crate::reason::Reason;
-use crate::snapshot::Snapshot;
+use crate::snapshot::{NodeView, Snapshot};
 use crate::state::State;
 
 /// What a job exceeds by itself, whatever it gets of what it accepts: limits of its user, its queue and those above it, what is
@@ -44,6 +44,11 @@ fn least(snapshot: &Snapshot, spec: &JobSpec, resource: &Resource) -> i64 {
     of.fold(0, i64::saturating_add)
 }
 
+/// What a task without devices gets on the node where it gets the least, if it does not say how much.
+fn unsaid(snapshot: &Snapshot, of: impl Fn(&NodeView) -> i64) -> i64 {
+    snapshot.capacity.nodes.iter().map(of).min().unwrap_or(0)
+}
+
 fn drawn(snapshot: &Snapshot, one: &Alternative, resource: &Resource) -> i64 {
     let devices = one.devices.as_ref();
     let milli = || devices.map_or(0, |ask| i64::from(ask.count) * i64::from(ask.milli()));
@@ -55,8 +60,14 @@ fn drawn(snapshot: &Snapshot, one: &Alternative, resource: &Resource) -> i64 {
             let models: BTreeSet<&str> = right.map(|device| device.spec.model.as_str()).collect();
             if models.len() == 1 && models.contains(model.as_str()) { milli() } else { 0 }
         }
-        Resource::Cpu => one.cpu_milli.unwrap_or(0),
-        Resource::Memory => one.memory_bytes.unwrap_or_else(|| least_memory(snapshot, one)),
+        Resource::Cpu => one.cpu_milli.unwrap_or_else(|| match devices {
+            Some(_) => 0,
+            None => unsaid(snapshot, |node| UNSAID_CPU_MILLI.min(node.cpu_milli.0)),
+        }),
+        Resource::Memory => one.memory_bytes.unwrap_or_else(|| match devices {
+            Some(_) => least_memory(snapshot, one),
+            None => unsaid(snapshot, |node| UNSAID_MEMORY_BYTES.min(node.memory_bytes.0)),
+        }),
         _ => 0,
     }
 }

@@ -53,6 +53,7 @@ use crate::state::{State, fingerprint};
 use crate::time::Time;
 
 pub use filter::{Funnel, Step};
+pub(crate) use place::{UNSAID_CPU_MILLI, UNSAID_MEMORY_BYTES};
 pub use score::{Fragmentation, Scores};
 pub use seats::Seats;
 pub(crate) use share::{Amounts, Shares};

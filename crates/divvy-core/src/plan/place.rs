@@ -25,9 +25,9 @@ use crate::snapshot::{DeviceView, NodeView, OrderKey, order};
 use crate::state::Job;
 
 /// What a task without devices gets when it does not say: one core and one GiB.
-pub(super) const UNSAID_CPU_MILLI: i64 = 1000;
+pub(crate) const UNSAID_CPU_MILLI: i64 = 1000;
 /// See [`UNSAID_CPU_MILLI`].
-pub(super) const UNSAID_MEMORY_BYTES: i64 = 1 << 30;
+pub(crate) const UNSAID_MEMORY_BYTES: i64 = 1 << 30;
 
 /// Places as many members of a job as may and can start, up to `most`; the error is why the next one waits.
 pub(super) fn place_members(

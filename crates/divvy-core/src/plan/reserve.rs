@@ -212,14 +212,7 @@ pub(super) fn put_aside(trial: &mut Trial, spec: &JobSpec) -> Option<JobId> {
 /// it is kept there. Not where room is collected. No more ends are looked at in a cycle than for one reservation.
 pub(super) fn makes_way(trial: &mut Trial, spec: &JobSpec, placements: &[Placement]) -> bool {
     let mark = trial.mark();
-    let names_reasons = trial.name_reasons(false);
-    let (scope, around) = (trial.keep_to(None), trial.join_spread(Vec::new()));
-    let closed = std::mem::take(&mut trial.not_lent);
-    let found = elsewhere(trial, trial.reserve.until(spec), placements);
-    trial.not_lent = closed;
-    trial.keep_to(scope);
-    trial.join_spread(around);
-    trial.name_reasons(names_reasons);
+    let found = for_others(trial, |trial| elsewhere(trial, trial.reserve.until(spec), placements));
     trial.roll_back_to(mark);
     let Some(found) = found else { return false };
     let found: Vec<_> =
@@ -284,6 +277,20 @@ fn what_is_free(capacity: &Capacity, placement: &Placement) -> Option<Placement>
     any.then(|| Placement { devices, cpu_milli, memory_bytes, extras, ..placement.clone() })
 }
 
+/// Looks for the room of other jobs than the one that is being placed. That one may be a part of a gang that grows: its domain and spread
+/// do not concern them, nor does what its queue may not have.
+fn for_others<T>(trial: &mut Trial, look: impl FnOnce(&mut Trial) -> T) -> T {
+    let names_reasons = trial.name_reasons(false);
+    let (scope, around) = (trial.keep_to(None), trial.join_spread(Vec::new()));
+    let closed = std::mem::take(&mut trial.not_lent);
+    let found = look(trial);
+    trial.not_lent = closed;
+    trial.keep_to(scope);
+    trial.join_spread(around);
+    trial.name_reasons(names_reasons);
+    found
+}
+
 /// Looks for the earliest start of the waiting jobs that have not been looked at.
 pub(super) fn reserve(trial: &mut Trial) {
     while let Some((owner, collects)) = trial.reserve.owners.get(trial.reserve.looked_at).copied() {
@@ -293,16 +300,7 @@ pub(super) fn reserve(trial: &mut Trial) {
         let mark = trial.mark();
         let others = trial.reserve.kept.iter().flat_map(|kept| kept.placements.clone()).collect::<Vec<_>>();
         others.into_iter().for_each(|placement| trial.put_aside(placement));
-        let names_reasons = trial.name_reasons(false);
-        // The job for which this is looked up may be a part of a gang that grows: its domain and spread do not concern these owners, nor
-        // does what its queue may not have.
-        let (scope, around) = (trial.keep_to(None), trial.join_spread(Vec::new()));
-        let closed = std::mem::take(&mut trial.not_lent);
-        let found = earliest(trial, (job, collects));
-        trial.not_lent = closed;
-        trial.keep_to(scope);
-        trial.join_spread(around);
-        trial.name_reasons(names_reasons);
+        let found = for_others(trial, |trial| earliest(trial, (job, collects)));
         trial.roll_back_to(mark);
         let run = job.waiting_members().next().flatten();
         let (keeps, awaits) = match &found {

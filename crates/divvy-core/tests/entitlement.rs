@@ -711,3 +711,21 @@ fn by_the_dominant_part_idle_devices_go_along_with_guaranteed_cores() {
         "#]],
     );
 }
+
+#[test]
+fn what_the_line_gives_is_taken_back_for_guarantees_alone() {
+    check(
+        "policy {surplus: line}\nnode n1 4xh100\nqueue a guarantee=1 weight=3\nqueue b\n\
+         submit a1 a 1 array=0-3\nsubmit b1 b 1 array=0-3 prio=high\nplan\npass 5m\nplan\nend a1_0\nplan\npass 5m\nplan",
+        expect![[r#"
+            place a1_0 n1:0
+            place b1_0 n1:1
+            place b1_1 n1:2
+            place b1_2 n1:3
+            wait DV-GPUS-BUSY: every GPU that would do is taken
+            wait DV-GPUS-BUSY: every GPU that would do is taken
+            ended a1_0 completed Exit exit=0
+            place a1_1 n1:0
+        "#]],
+    );
+}

@@ -19,7 +19,10 @@ pub(super) struct Rules {
 
 /// By what right jobs of a queue take devices from others that are not guaranteed to it.
 pub(super) fn borrow_evicts(state: &State, queue: &str) -> BorrowEvicts {
-    state.queues.get(queue).and_then(|it| it.borrow_evicts).unwrap_or(state.policy.borrow_evicts)
+    let said = state.queues.get(queue).and_then(|it| it.borrow_evicts).unwrap_or(state.policy.borrow_evicts);
+    // Where the first of all jobs goes first, nothing is due to a queue beyond what is guaranteed to it: what the line gives, that would
+    // take back.
+    BorrowEvicts { due: said.due && !state.policy.lends_in_line(), ..said }
 }
 
 impl Rules {

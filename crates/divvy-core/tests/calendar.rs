@@ -113,7 +113,7 @@ fn what_is_kept_is_not_kept_twice() {
     check(
         "node n1 4xh100\nqueue a\nreserve 3 queue=a at=+1h for=1h\nreserve 2 queue=a at=+90m for=1h\nreserve 2 queue=a at=+2h for=1h\nreserve 1 queue=x\ndrain on n1:9\ndrain off n1",
         expect![[r#"
-            refused bad-spec: gpus: 1 GPUs can be reserved for that time; others are kept on the calendar by 1, the first of them from 1970-01-01 01:00 UTC on: take one back (divvy reserve --cancel)
+            refused bad-spec: gpus: 1 GPU can be reserved for that time; others are kept on the calendar by 1, the first of them from 1970-01-01 01:00 UTC on: take one back (divvy reserve --cancel)
             refused unknown-queue: there is no queue "x"; there are: a, default
             refused bad-spec: target: there is no node or GPU "n1:9": `divvy gpus` lists them (node, node:index, index or UUID)
             refused bad-spec: target: n1 is not drained
@@ -149,7 +149,7 @@ fn a_model_that_the_pool_has_not_is_told_apart_from_one_that_is_kept() {
     let few = refused("reserve 3 queue=b model=l4");
     assert!(few.contains("2 l4 GPUs can be reserved") && !few.contains("take one back"), "{few}");
     let kept = refused("reserve 2 queue=b model=h100");
-    assert!(kept.contains("1 h100 GPUs can be reserved") && kept.contains("take one back"), "{kept}");
+    assert!(kept.contains("1 h100 GPU can be reserved") && kept.contains("take one back"), "{kept}");
 }
 
 #[test]

@@ -197,5 +197,8 @@ fn a_job_without_gpus_never_starts_in_a_queue_whose_limits_are_below_what_it_get
         let found = explain::as_set(pool.state(), pool.snapshot(), &spec);
         found.iter().map(|reason| reason.code()).collect::<Vec<_>>()
     };
-    assert_eq!((never("q"), never("c"), never("m")), (vec![], vec!["DV-QUEUE-LIMIT"], vec!["DV-QUEUE-LIMIT"]));
+    assert_eq!(
+        (never("q"), never("c"), never("m")),
+        (vec![], vec!["DV-QUEUE-LIMIT"], vec!["DV-QUEUE-LIMIT"])
+    );
 }

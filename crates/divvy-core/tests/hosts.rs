@@ -208,3 +208,14 @@ fn of_those_for_whom_a_promise_waits_only_those_are_counted_that_have_not_ended(
         "#]],
     );
 }
+
+#[test]
+fn a_node_that_takes_no_more_tasks_is_not_said_to_lack_memory() {
+    told(
+        "node n1 4xh100 tasks=1\nnode n2 2xh100\nsubmit a default 2 tasks=2\nplan\nsubmit b default 2 mem=1\nplan",
+        expect![[r#"
+            place a n1:0+n1:1 n2:0+n2:1
+            wait DV-HOST-BUSY: no node has 1 of pods left
+        "#]],
+    );
+}

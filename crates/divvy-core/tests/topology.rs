@@ -313,3 +313,49 @@ fn a_gang_that_grows_in_its_rack_does_not_bind_those_for_whom_room_is_kept() {
         "#]],
     );
 }
+
+#[test]
+fn a_narrower_wish_leads_to_no_node_outside_the_required_level() {
+    check(
+        "node n1 2xh100\nnode n2 1xh100 rack=r1\nnode n3 2xh100 rack=r2\nsubmit j default 2 within=rack near=node\nplan",
+        expect![[r#"
+            place j n3:0+n3:1
+        "#]],
+    );
+}
+
+#[test]
+fn levels_are_those_of_all_nodes_whichever_comes_first() {
+    check(
+        "node n1 1xh100 zone=z1\nnode n2 2xh100 zone=z1 rack=r1\nsubmit j default 2 within=rack\nplan",
+        expect![[r#"
+            place j n2:0+n2:1
+        "#]],
+    );
+    check(
+        "node n1 2xh100 zone=z1\nnode n2 2xh100 zone=z2 rack=r1\nnode n3 2xh100 zone=z2 rack=r1\n\
+         submit j default 2 tasks=2 within=zone slice=2:rack\nplan\nend j\nsubmit k default 1 tasks=4 within=rack\nplan",
+        expect![[r#"
+            place j n2:0+n2:1 n3:0+n3:1
+            ended j completed Exit exit=0
+            place k n2:0 n2:1 n3:0 n3:1
+        "#]],
+    );
+    check(
+        "node n1 2xh100 zone=z1\nnode n2 1xh100 zone=z1 rack=r1\nnode n3 1xh100 zone=z1 rack=r1\nsubmit j default 1 tasks=2 near=rack\nplan",
+        expect![[r#"
+            place j n2:0 n3:0
+        "#]],
+    );
+}
+
+#[test]
+fn what_would_keep_blocks_back_anywhere_is_told_first() {
+    check(
+        "node n1 2xh100 rack=r1\nsubmit f default 2\nplan\nsubmit j default 1 tasks=2 within=rack slice=2:node\nplan",
+        expect![[r#"
+            place f n1:0+n1:1
+            wait DV-GPUS-BUSY: every GPU that would do is taken
+        "#]],
+    );
+}

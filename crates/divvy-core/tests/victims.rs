@@ -246,7 +246,7 @@ plan",
 }
 
 #[test]
-fn where_one_of_its_own_gives_enough_nobody_of_another_queue_goes() {
+fn what_is_due_comes_from_another_queue_though_one_of_its_own_would_do() {
     check(
         "node n1 2xh100
 node n2 2xh100
@@ -264,8 +264,8 @@ plan",
             place j2 n1:1
             place j4 n2:0
             place j5 n2:1
-            stop j4 Preempted by j7
-            promise j7 n2:0
+            stop j2 Reclaimed by j7
+            promise j7 n1:1
         "#]],
     );
 }
@@ -287,8 +287,8 @@ plan",
             place j1 n1:0+n1:1
             place j2 n2:0
             place j3 n2:1
-            stop j1 Preempted by j6
-            promise j6 n1:0
+            stop j3 Reclaimed by j6
+            promise j6 n2:1
         "#]],
     );
 }
@@ -333,6 +333,20 @@ plan",
             promise j2 n1:0+n1:1
             promise j4 n1:2
             place j3 n1:3
+        "#]],
+    );
+}
+
+#[test]
+fn what_is_due_to_a_queue_as_it_stands_its_own_jobs_do_not_stop_for() {
+    check(
+        "node n1 6xh100\nqueue a guarantee=2\nqueue b\nsubmit j1 a 1\nsubmit j4 b 2\nsubmit j5 b 3\nplan\npass 5h\nsubmit j6 a 2 prio=high\nplan",
+        expect![[r#"
+            place j1 n1:0
+            place j4 n1:1+n1:2
+            place j5 n1:3+n1:4+n1:5
+            stop j4 Reclaimed by j6
+            promise j6 n1:1+n1:2
         "#]],
     );
 }

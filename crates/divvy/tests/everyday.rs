@@ -635,7 +635,7 @@ fn a_drain_that_evicts_sends_jobs_back_into_their_queue() {
     assert_eq!(started.await_job(), "0");
     let node = pool.say("gpus -o json").json()[0]["node"].as_str().unwrap().to_owned();
     let drained = pool.divvy(["gpus", "drain", &node, "--evict"]);
-    assert!(drained.ok().ends_with(&format!("stopping {id}")), "{drained:?}");
+    assert!(drained.ok().ends_with(&format!("; {id} has to leave")), "{drained:?}");
     let refused = pool.say("gpus undrain 3");
     assert_ne!(refused.code, 0);
     assert!(refused.err.contains("is not drained") || refused.err.contains("together"), "{refused:?}");

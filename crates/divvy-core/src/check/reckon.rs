@@ -121,6 +121,20 @@ pub(super) fn kept_milli(state: &State, path: &str) -> i64 {
     own.saturating_sub(lent).max(0).saturating_add(below)
 }
 
+/// Likewise of one model. What it lends of all models it lends of each at most.
+pub(super) fn kept_of(state: &State, path: &str, model: &Resource) -> i64 {
+    let below =
+        right_below(state, path).map(|queue| kept_of(state, queue, model)).fold(0, i64::saturating_add);
+    let own = guaranteed_of(state, path, model).saturating_sub(below);
+    let lends = |resource: &Resource| match state.queues.get(path).and_then(|queue| queue.lend.get(resource))
+    {
+        Some(Amount::Finite(lent)) => *lent,
+        Some(Amount::Unlimited) | None => i64::MAX,
+    };
+    let lent = lends(model).min(lends(&Resource::Any));
+    own.saturating_sub(lent).max(0).saturating_add(below)
+}
+
 /// The devices kept now on the calendar for a queue, and perhaps for those below it, in thousandths: of one model, or of all.
 fn reserved_milli(state: &State, path: &str, (with_below, model): (bool, Option<&Resource>)) -> i64 {
     let is_of = |device: &Device| match model {

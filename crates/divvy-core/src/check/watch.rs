@@ -3,6 +3,7 @@
 //! that the fold keeps, either: the state is what it compares its books with.
 
 mod affinity;
+mod domains;
 mod given;
 mod giving;
 mod islands;
@@ -142,6 +143,7 @@ impl Watch {
     pub fn follow(&mut self, state: &State, stamped: &Stamped) -> Vec<Violation> {
         let mut wrong = self.clock(state, stamped);
         self.affinity(state, &stamped.event, &mut wrong);
+        domains::look(state, &stamped.event, &mut wrong);
         islands::look(state, &stamped.event, &mut wrong);
         self.spread(state, &stamped.event, &mut wrong);
         let is_over = self.pass_relief(state, state.now);

@@ -222,7 +222,13 @@ fn chosen(
         // If even an empty calendar has too few, taking reservations back does not help.
         let would_do = there + taken.len() >= count as usize;
         let taken = if would_do { in_the_way(state, asked, &taken) } else { String::new() };
-        return Err(bad("gpus", format!("{there}{of} GPUs can be reserved for that time{taken}")));
+        return Err(bad(
+            "gpus",
+            format!(
+                "{there}{of} GPU{} can be reserved for that time{taken}",
+                if there == 1 { "" } else { "s" }
+            ),
+        ));
     }
     let mut order: Vec<(usize, usize, NodeId)> = nodes
         .iter()

@@ -6,7 +6,7 @@ use super::Rejection;
 use crate::model::gang::Group;
 use crate::model::job::JobSpec;
 use crate::model::node::NodeState;
-use crate::model::topology::{NODE, Spread, Topology};
+use crate::model::topology::{Spread, Topology, levels_of};
 use crate::state::State;
 
 /// Tasks that have to lie within one domain of a level.
@@ -81,8 +81,9 @@ fn together(gang: &Group) -> Vec<Together<'_>> {
 /// The levels of the pool, coarse to fine, from the first node that names any; else the usual ones.
 fn levels(state: &State) -> Vec<String> {
     let nodes = state.nodes.values().filter(|node| node.state != NodeState::Gone);
-    let named = nodes.map(|node| &node.spec.domains).find(|domains| !domains.is_empty());
-    let Some(named) = named else { return Topology::default().levels };
-    let levels = named.iter().map(|(level, _)| level.clone()).filter(|level| level != NODE);
-    levels.chain([NODE.to_owned()]).collect()
+    let named = nodes.map(|node| &*node.spec.domains);
+    match named.clone().all(<[_]>::is_empty) {
+        true => Topology::default().levels,
+        false => levels_of(named),
+    }
 }

@@ -18,6 +18,31 @@ impl Default for Topology {
     }
 }
 
+/// All levels that nodes name, coarse to fine; a node by itself is the finest. Each node names some of them in this order: one that others
+/// do not name goes before the next that they do or, if there is none, behind the one before it.
+pub fn levels_of<'a>(nodes: impl Iterator<Item = &'a [(String, String)]>) -> Vec<String> {
+    let mut known: Vec<&str> = Vec::new();
+    let mut last: &[(String, String)] = &[];
+    for named in nodes.filter(|named| !named.is_empty()) {
+        let alike = named.len() == last.len() && named.iter().zip(last).all(|(one, other)| one.0 == other.0);
+        last = named;
+        if alike {
+            continue;
+        }
+        for (place, (level, _)) in named.iter().enumerate() {
+            let at = |level: &str| known.iter().position(|known| *known == level);
+            if at(level).is_some() {
+                continue;
+            }
+            let next = named[place..].iter().find_map(|(level, _)| at(level));
+            let behind = named[..place].iter().rev().find_map(|(level, _)| at(level)).map(|at| at + 1);
+            known.insert(next.or(behind).unwrap_or(known.len()), level);
+        }
+    }
+    let named = known.into_iter().filter(|level| *level != NODE).map(str::to_owned);
+    named.chain([NODE.to_owned()]).collect()
+}
+
 /// What a gang or one of its groups asks of a topology.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct TopologyAsk {

@@ -253,7 +253,14 @@ fn host_busy(nodes: &Nodes, spec: &JobSpec, alternative: &Alternative) -> Option
     if spec.exclusive && fits(sharing, alternative) {
         return Some(Reason::NoIdleNode);
     }
-    if nodes.iter().all(|node| node.most_tasks.1 <= 0) {
+    let is_full = |node: &NodeView| node.most_tasks.1 <= 0;
+    let takes_one_more = |node: &NodeView| {
+        let mut open = node.clone();
+        open.most_tasks.1 = 1;
+        let asked = Asked { spec, alternative, closed: &[] };
+        is_full(node) && node.takes_tasks && draw_of(&open, &asked, Pick::Near).is_some()
+    };
+    if nodes.iter().any(|node| takes_one_more(node)) || nodes.iter().all(|node| is_full(node)) {
         return Some(Reason::HostBusy(Resource::Pods, 1));
     }
     if fits(sharing, &Alternative { cpu_milli: Some(0), ..alternative.clone() }) {

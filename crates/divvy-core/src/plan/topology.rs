@@ -15,7 +15,7 @@ use crate::model::ask::{Alternative, DeviceAsk};
 use crate::model::device::WHOLE_MILLI;
 use crate::model::gang::{Branch, Group, Role};
 use crate::model::job::JobSpec;
-use crate::model::topology::{NODE, Slice, TopologyAsk};
+use crate::model::topology::{NODE, Slice, TopologyAsk, levels_of};
 use crate::reason::Reason;
 use crate::snapshot::{DeviceView, NodeView};
 
@@ -45,7 +45,9 @@ pub(super) fn place_gang(trial: &mut Trial, spec: &JobSpec) -> Result<(), Reason
 fn place_group(trial: &mut Trial, search: &mut Search, group: &Group) -> Result<(), Reason> {
     let Some(ask) = group.topology() else { return place_parts(trial, search, group) };
     for level in levels_to_try(&levels(trial), ask) {
-        for domain in candidates(trial, search, group, &level) {
+        let found = candidates(trial, search, group, &level);
+        for domain in found.into_iter().flat_map(|domain| kept_within(trial, domain, ask)).collect::<Vec<_>>()
+        {
             if search.tries_left == 0 {
                 break;
             }
@@ -60,6 +62,27 @@ fn place_group(trial: &mut Trial, search: &mut Search, group: &Group) -> Result<
         true if trial.names_reasons() => Err(why_not(trial, search, group, ask)),
         true => Err(Reason::NotPlanned),
     }
+}
+
+/// A domain, divided among those of the level in one of which the group has to lie: a node may name a finer level, and not that one.
+fn kept_within(trial: &Trial, domain: Scope, ask: &TopologyAsk) -> Vec<Scope> {
+    if !ask.required {
+        return vec![domain];
+    }
+    let nodes = &trial.capacity().nodes;
+    let of = |place: usize| nodes[place].domain(&ask.within);
+    let first = domain.first().and_then(|place| of(*place));
+    let in_one = first.is_some() && domain.iter().all(|place| of(*place) == first);
+    if in_one || ask.within == NODE {
+        return vec![domain];
+    }
+    let mut parts: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+    for place in domain.iter().copied() {
+        if let Some(name) = of(place) {
+            parts.entry(name).or_default().push(place);
+        }
+    }
+    parts.into_values().map(Scope::from).collect()
 }
 
 /// Places all parts of a group in these nodes, or leaves everything as it was. The reason is not named.
@@ -178,13 +201,9 @@ pub(super) fn most_of(trial: &Trial, scope: &Scope, (spec, role): (&JobSpec, &Ro
     most.unwrap_or(0).min(role.minimum)
 }
 
-/// The levels of the pool, coarse to fine, as stated by the first node that has any; a node by itself is the finest.
+/// The levels of the pool, coarse to fine.
 fn levels(trial: &Trial) -> Vec<String> {
-    let says = trial.capacity().nodes.iter().find(|node| !node.domains.is_empty());
-    let named = says.into_iter().flat_map(|node| node.domains.iter().map(|(level, _)| level.clone()));
-    let mut levels: Vec<String> = named.filter(|level| level != NODE).collect();
-    levels.push(NODE.to_owned());
-    levels
+    levels_of(trial.capacity().nodes.iter().map(|node| &*node.domains))
 }
 
 /// The levels at which one domain is sought for a group, the best first.
@@ -400,15 +419,20 @@ fn take_best(rooms: &mut Vec<(u64, Scope)>, needed: u64) -> Option<(u64, Scope)>
 fn in_slices(trial: &mut Trial, batch: Batch, slices: &[Slice]) -> Result<(), Reason> {
     let Some((slice, finer)) = slices.split_first() else { return anywhere(trial, batch) };
     let size = slice.tasks.clamp(1, batch.tasks.max(1));
+    let mark = trial.mark();
     let mut left = batch;
     let mut rooms = rooms(trial, batch, &slice.within, size);
     while left.tasks > 0 {
         let best = take_best(&mut rooms, u64::from(left.tasks / size));
-        let Some((room, scope)) = best else { return Err(no_block(trial, batch, slice)) };
+        let Some((room, scope)) = best else {
+            trial.roll_back_to(mark);
+            return Err(no_block(trial, batch, slice));
+        };
         for _ in 0..room.min(u64::from(left.tasks / size)) {
             let block = Batch { tasks: size, ..left };
-            let mark = trial.mark();
+            let (mark, told) = (trial.mark(), trial.name_reasons(false));
             let placed = place_batch(trial, Rc::clone(&scope), |trial| in_slices(trial, block, finer));
+            trial.name_reasons(told);
             if placed.is_err() {
                 trial.roll_back_to(mark);
                 break;
@@ -419,8 +443,17 @@ fn in_slices(trial: &mut Trial, batch: Batch, slices: &[Slice]) -> Result<(), Re
     Ok(())
 }
 
-/// The reason that not every block has found a domain with room for it.
-fn no_block(trial: &Trial, batch: Batch, slice: &Slice) -> Reason {
+/// The reason that not every block has found a domain with room for it: what would keep the tasks back anywhere comes first.
+fn no_block(trial: &mut Trial, batch: Batch, slice: &Slice) -> Reason {
+    if !trial.names_reasons() {
+        return Reason::NotPlanned;
+    }
+    let mark = trial.mark();
+    let anywhere = anywhere(trial, batch);
+    trial.roll_back_to(mark);
+    if let Err(reason) = anywhere {
+        return reason;
+    }
     let nodes = |scope: &Scope| -> u32 {
         let nodes = scope.iter().map(|place| &trial.capacity().nodes[*place]);
         most_tasks(nodes, batch.alternative.1).min(slice.tasks)

@@ -133,7 +133,7 @@ async fn progress(pool: &Pool, id: JobId) -> Option<Progress> {
     let places = pool.places.of(controller.snapshot(), controller.position());
     Some(Progress {
         state: row::job_state(run.state),
-        reason: divvy_core::explain::reason(state, job, (id, &run)).as_ref().map(row::reason),
+        reason: divvy_core::explain::reason(state, job, (id, &run)).map(|why| row::reason(state, &why)),
         position: (!run.is_active()).then(|| places.get(&id.number).copied()).flatten(),
         nodes,
         devices,

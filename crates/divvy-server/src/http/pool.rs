@@ -15,7 +15,7 @@ use super::answer::{Answer, ok, vanished};
 use super::caller::Caller;
 use crate::control::{Ending, Refusal, Request};
 use crate::pool::Pool;
-use crate::wire::{device, refusal, row};
+use crate::wire::{device, refusal};
 
 /// Says what the pool is and how it is.
 #[utoipa::path(get, path = paths::POOL, tag = "pool", responses((status = 200, body = api::Pool)))]
@@ -126,9 +126,10 @@ pub(super) async fn openapi() -> Answer {
 /// Lists every code that can be a job's reason.
 #[utoipa::path(get, path = paths::REASONS, tag = "pool", responses((status = 200, body = Vec<ReasonPage>)))]
 pub(super) async fn reasons() -> Answer {
-    let page = |reason: &divvy_core::reason::Reason| {
-        let words = row::reason(reason);
-        ReasonPage { code: words.code, text: words.text, fix: reason.fix() }
+    let page = |reason: &divvy_core::reason::Reason| ReasonPage {
+        code: reason.code().to_owned(),
+        text: reason.to_string(),
+        fix: reason.fix(),
     };
     ok(&crate::wire::reasons::examples().iter().map(page).collect::<Vec<_>>())
 }

@@ -285,7 +285,7 @@ fn settled(state: &State, job: &Job, (id, run): (JobId, &Run), verdict: api::Ver
         name: job.spec.name.clone(),
         state: Some(row::job_state(run.state)),
         ask: ask(&job.spec),
-        reason: divvy_core::explain::reason(state, job, (id, run)).as_ref().map(row::reason),
+        reason: divvy_core::explain::reason(state, job, (id, run)).map(|why| row::reason(state, &why)),
         position: None,
         members_before: 0,
         next_member: None,

@@ -3,6 +3,7 @@
 use divvy_api as api;
 use divvy_core::explain;
 use divvy_core::id::JobId;
+use divvy_core::model::allocation::Placement;
 use divvy_core::model::attempt::Attempt;
 use divvy_core::model::job::{JobState, LastEnd, Work};
 use divvy_core::reason::Reason;
@@ -15,9 +16,9 @@ pub(crate) fn job_state(state: JobState) -> api::JobState {
     api::JobState::from(state.name())
 }
 
-/// Returns a reason as code and text.
-pub(crate) fn reason(reason: &Reason) -> api::Reason {
-    api::Reason { code: reason.code().to_owned(), text: reason.to_string() }
+/// Returns a reason as code and text, with what the pool knows beside it.
+pub(crate) fn reason(state: &State, reason: &Reason) -> api::Reason {
+    api::Reason { code: reason.code().to_owned(), text: explain::text(state, reason) }
 }
 
 /// Returns how an attempt ended.
@@ -68,7 +69,7 @@ pub(crate) fn open(
     // A gang that grows and shrinks, or a job that may have different numbers of devices, shows what it has while it runs.
     let varies = spec.gang.is_elastic() || spec.has_counts();
     let grown = Some(run).filter(|run| varies && run.is_active());
-    let milli = grown.map(|run| run.placements.iter().map(|placement| placement.milli()).sum());
+    let milli = grown.map(|run| held(state, run).map(|placement| placement.milli()).sum());
     api::Job {
         id: id.to_string(),
         name: spec.name.clone(),
@@ -82,7 +83,7 @@ pub(crate) fn open(
         gpu_milli: u64::try_from(milli.unwrap_or_else(|| spec.milli_asked())).unwrap_or(0),
         devices,
         nodes,
-        tasks: grown.map_or_else(|| spec.gang.tasks(), |run| run.placements.len() as u32),
+        tasks: grown.map_or_else(|| spec.gang.tasks(), |run| held(state, run).count() as u32),
         attempt: if run.is_active() { run.attempt } else { run.attempt.saturating_sub(1) },
         position,
         submitted_ms: job.submitted_at.0,
@@ -91,21 +92,24 @@ pub(crate) fn open(
         time_limit_ms: spec.time_limit.map(|limit| limit.0),
         exit_code: None,
         last_end: run.last_end.as_ref().map(last_end),
-        reason: explain::reason(state, job, (id, run)).as_ref().map(reason),
+        reason: explain::reason(state, job, (id, run)).map(|why| reason(state, &why)),
         kind: kind_name(spec.kind).to_owned(),
         command: private.then(|| command_line(&argv(job))),
     }
 }
 
-/// Returns UUIDs and nodes of the placements, each node once.
+/// The places that a run still has: a task that has ended left its own.
+fn held<'a>(state: &'a State, run: &'a Run) -> impl Iterator<Item = &'a Placement> {
+    run.placements.iter().filter(|placement| state.allocations.contains_key(&placement.allocation))
+}
+
+/// Returns UUIDs and nodes of the places that a run has, each node once.
 pub(crate) fn where_it_runs(state: &State, run: &Run) -> (Vec<String>, Vec<String>) {
-    let drawn = run.placements.iter().flat_map(|placement| &placement.devices);
+    let drawn = held(state, run).flat_map(|placement| &placement.devices);
     let devices =
         drawn.filter_map(|(device, _)| Some(state.devices.get(device)?.spec.uuid.clone())).collect();
-    let node = |placement: &divvy_core::model::allocation::Placement| {
-        Some(state.nodes.get(&placement.node)?.spec.name.clone())
-    };
-    let mut nodes: Vec<String> = run.placements.iter().filter_map(node).collect();
+    let node = |placement: &Placement| Some(state.nodes.get(&placement.node)?.spec.name.clone());
+    let mut nodes: Vec<String> = held(state, run).filter_map(node).collect();
     nodes.sort_unstable();
     nodes.dedup();
     (devices, nodes)

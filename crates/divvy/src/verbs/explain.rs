@@ -3,7 +3,8 @@
 use std::io::Write;
 
 use divvy_api::{
-    Displaced, Ended, Explain as Explained, GaveUp, JobState, MadeRoom, Room, Trial, Verdict, Way, paths,
+    Cause, Displaced, Ended, Explain as Explained, GaveUp, JobState, MadeRoom, Room, Trial, Verdict, Way,
+    paths,
 };
 use serde_json::value::RawValue;
 
@@ -237,7 +238,10 @@ fn headline(explained: &Explained) -> String {
 
 /// `exit code 1, of task 3`
 fn how_it_ended(state: &JobState, ended: &Ended) -> String {
-    let why = super::show::why_it_ended(state, &ended.end, ended.exit_code);
+    let mut why = super::show::why_it_ended(state, &ended.end, ended.exit_code);
+    if ended.end.cause == Cause::Checkpointed && *state == JobState::Failed {
+        why += super::show::RESTARTS_USED_UP;
+    }
     let task = ended.failed_task.map(|task| format!(", of task {task}")).unwrap_or_default();
     format!("{}{task}", plain(&why))
 }
@@ -321,7 +325,12 @@ fn before_it(members: u64, next: &str) -> String {
 
 /// `gave up 2 tasks to job 9 (order) 5m02s ago, and runs on`
 fn given_up(gave_up: &GaveUp, now_ms: i64) -> String {
-    let to = gave_up.by.as_ref().map_or("others".into(), |by| format!("job {}", plain(by)));
+    let to = match (&gave_up.by, gave_up.cause.as_str()) {
+        // `by` says which, as `reservation 3`.
+        (Some(by), "drain") => plain(by).into_owned(),
+        (Some(by), _) => format!("job {}", plain(by)),
+        (None, _) => "others".into(),
+    };
     let (tasks, cause) = (tasks(gave_up.tasks), plain(&gave_up.cause));
     format!("gave up {tasks} to {to} ({cause}) {} ago, and runs on", ago(gave_up.at_ms, now_ms))
 }

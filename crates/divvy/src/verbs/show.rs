@@ -293,12 +293,13 @@ pub(super) fn why_it_ended(state: &JobState, end: &LastEnd, exit_code: Option<i3
 /// The exit code by which a job asks to be run again.
 const RUN_ME_AGAIN: i32 = 85;
 
+/// Why a job that saved its work and asked to be run again is not.
+pub(super) const RESTARTS_USED_UP: &str = "; its restarts (max_restarts) are used up";
+
 /// Why a job that asked to be run again is not.
 fn asked_again(detail: &JobDetail) -> &'static str {
     match detail.job.exit_code {
-        Some(RUN_ME_AGAIN) if detail.checkpoint.is_some() => {
-            "; it asked to be run again, and its restarts (max_restarts) are used up"
-        }
+        Some(RUN_ME_AGAIN) if detail.checkpoint.is_some() => RESTARTS_USED_UP,
         Some(RUN_ME_AGAIN) => "; that asks to be run again only if the job says checkpoint",
         _ => "",
     }

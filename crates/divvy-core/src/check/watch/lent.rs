@@ -1,12 +1,15 @@
 //! What queues keep for themselves is borrowed by no job, in whichever cycle it was idle.
 
+use std::collections::BTreeSet;
+
 use super::{Found, Watch, found};
-use crate::check::reckon::{guaranteed_milli, kept_milli, stand};
+use crate::amount::Resource;
+use crate::check::reckon::{guaranteed_milli, guaranteed_of, kept_milli, kept_of, stand};
 use crate::id::JobId;
 use crate::model::allocation::Placement;
 use crate::model::policy::{Preempt, Share};
 use crate::model::queue::lineage;
-use crate::state::State;
+use crate::state::{Device, State};
 
 impl Watch {
     /// A job that was given devices beyond what is guaranteed to the outermost of its queues left the others what they do not lend. What
@@ -27,23 +30,50 @@ impl Watch {
         let is_queue = |path: &&str| state.queues.contains_key(*path);
         let Some(stand) = state.jobs.get(&job.number).map(|job| stand(state, job)) else { return };
         let Some(own) = lineage(&stand).filter(is_queue).last() else { return };
-        let held = |path: &str| {
-            let (held, leaving) = self.held_milli(path);
-            held - leaving
-        };
-        if held(own) <= guaranteed_milli(state, own) {
-            return;
-        }
-        let outermost =
-            state.queues.keys().filter(|path| !lineage(path).skip(1).any(|above| is_queue(&above)));
-        let taken =
-            outermost.map(|path| held(path).max(kept_milli(state, path))).fold(0, i64::saturating_add);
-        let there = state.devices.len() as i64 * 1000;
-        if taken > there {
+        if let Some((there, taken)) = self.beyond(state, own, (&Resource::Any, guaranteed_milli, kept_milli))
+        {
             let text = format!(
                 "job {job} was placed: of {there} milli {taken} are held, or kept by queues that do not lend them"
             );
             wrong.push(found("lend", text));
         }
+        let drawn = placements.iter().flat_map(|placement| &placement.devices);
+        let drawn = drawn.filter_map(|(device, _)| Some(&state.devices.get(device)?.spec.model));
+        let drawn: BTreeSet<&String> = drawn.collect();
+        for model in drawn {
+            let resource = Resource::Model(model.clone());
+            let guaranteed = |state: &State, path: &str| guaranteed_of(state, path, &resource);
+            let kept = |state: &State, path: &str| kept_of(state, path, &resource);
+            if let Some((there, taken)) = self.beyond(state, own, (&resource, guaranteed, kept)) {
+                let text = format!(
+                    "job {job} was placed: of {there} milli of {model} {taken} are held, or kept by queues that do not lend them"
+                );
+                wrong.push(found("lend", text));
+            }
+        }
+    }
+
+    /// How much of a resource there is, and how much of it is held or kept, where that is more and the queue holds more than is guaranteed
+    /// to it.
+    fn beyond(
+        &self,
+        state: &State,
+        own: &str,
+        (resource, guaranteed, kept): (&Resource, impl Fn(&State, &str) -> i64, impl Fn(&State, &str) -> i64),
+    ) -> Option<(i64, i64)> {
+        let held = |path: &str| {
+            let (held, leaving) = self.held_of(path, resource);
+            held - leaving
+        };
+        let is_of = |device: &&Device| match resource {
+            Resource::Model(model) => device.spec.model == *model,
+            _ => true,
+        };
+        let is_outermost =
+            |path: &&String| !lineage(path).skip(1).any(|above| state.queues.contains_key(above));
+        let outermost = state.queues.keys().filter(is_outermost);
+        let taken = outermost.map(|path| held(path).max(kept(state, path))).fold(0, i64::saturating_add);
+        let there = state.devices.values().filter(is_of).count() as i64 * 1000;
+        (taken > there && held(own) > guaranteed(state, own)).then_some((there, taken))
     }
 }

@@ -85,7 +85,9 @@ impl Watch {
     ) {
         let right = |of: &Job| -> BorrowEvicts {
             let said = state.queues.get(&of.spec.queue).and_then(|queue| queue.borrow_evicts);
-            said.unwrap_or(state.policy.borrow_evicts)
+            let said = said.unwrap_or(state.policy.borrow_evicts);
+            // By the line, nothing is due to queues beyond what is guaranteed to them.
+            BorrowEvicts { due: said.due && !state.policy.lends_in_line(), ..said }
         };
         let by_priority = |one: &Job, other: &Job| {
             let most = right(one).lower;

@@ -74,12 +74,26 @@ fn by_own_first(fair: &mut Fair, claim: &Claim) -> Option<Vec<Placement>> {
         let by = |fair: &mut Fair, spares: &Spares| {
             by_stops(fair, &Claim { siblings_first: Some(right), spares: Some(spares), ..claim.clone() })
         };
+        // What is due to the queue as it stands, others give back: its own jobs do not stand between.
+        if right == Right::Guarantee && is_due(fair, claim) {
+            let spares = Spares::default();
+            let others = by_stops(fair, &Claim { own: false, spares: Some(&spares), ..claim.clone() });
+            if others.is_some() {
+                return others;
+            }
+        }
         let spares = Spares::default();
         by(fair, &spares).or_else(|| {
             let may = right == Right::Guarantee && !spares.lowest.borrow().is_empty();
             if may { by(fair, &Spares { whom: Whom::Nobody, ..Spares::default() }) } else { None }
         })
     })
+}
+
+/// Whether the claim stays within what is due to its queue, and may take that.
+fn is_due(fair: &Fair, claim: &Claim) -> bool {
+    let due = Rules::of(fair.trial.state, claim.spec).borrow_evicts.due;
+    due && fair.shares.queues[claim.queue].stays_within(&claim.asked, |queue| &queue.target)
 }
 
 /// Whether the claim is not guaranteed, or due, now, but would be if the jobs of lower priority in its queue

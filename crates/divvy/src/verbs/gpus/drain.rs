@@ -127,7 +127,9 @@ fn drained(made: &Reservation) -> String {
     }
     let there = match made.jobs.as_slice() {
         [] => String::new(),
-        jobs if made.evicts => format!("; stopping {}", jobs.join(", ")),
+        // A gang may give up its tasks there alone.
+        [job] if made.evicts => format!("; {job} has to leave"),
+        jobs if made.evicts => format!("; {} have to leave", jobs.join(", ")),
         [job] => format!("; {job} runs on there"),
         jobs => format!("; {} run on there", jobs.join(", ")),
     };
@@ -155,7 +157,7 @@ mod tests {
         };
         assert_eq!(drained(&made(&[], false)), "n1:3 takes no new jobs");
         assert_eq!(drained(&made(&["12"], false)), "n1:3 takes no new jobs; 12 runs on there");
-        assert_eq!(drained(&made(&["12", "13_1"], true)), "n1:3 takes no new jobs; stopping 12, 13_1");
+        assert_eq!(drained(&made(&["12", "13_1"], true)), "n1:3 takes no new jobs; 12, 13_1 have to leave");
         let planned = Reservation { state: ReservationState::Planned, ..made(&["12"], true) };
         assert!(drained(&planned).starts_with("n1:3 takes no new jobs from "));
     }

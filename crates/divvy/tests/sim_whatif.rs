@@ -26,8 +26,8 @@ fn one_more_node_would_have_made_jobs_wait_less_than_they_did() {
     assert_eq!((number("/jobs"), number("/before/gpus"), number("/after/gpus")), (3.0, 8.0, 16.0));
     let (was, replayed) =
         (number("/fidelity/recorded_mean_wait_s"), number("/fidelity/replayed_mean_wait_s"));
-    // The second waits 0.5 s and the third 1 s; what a busy machine adds is not replayed.
-    assert!(was >= 0.5 && replayed >= 0.45 && replayed <= was * 1.5, "{answer}");
+    // The second waits nearly 0.5 s and the third 1 s, as they are submitted a little later; what a busy machine adds is not replayed.
+    assert!(was >= 0.45 && replayed >= 0.45 && replayed <= was * 1.5, "{answer}");
     assert!(number("/after/mean_wait_s") < 0.6 * number("/before/mean_wait_s"), "{answer}");
 }
 

@@ -20,7 +20,7 @@ use crate::model::queue::{Queue, lineage};
 use crate::plan::{self, Report, Room};
 use crate::reason::Reason;
 use crate::snapshot::Snapshot;
-use crate::state::{Job, Misfit, State, TICK};
+use crate::state::{Job, Misfit, State};
 use crate::time::Time;
 
 /// State, snapshot and planner in one hand. Nothing that it says between `take`/`see`/`cycle` and a successful append of what
@@ -34,8 +34,6 @@ pub struct Controller {
     rooms: Rooms,
     /// When a waiting job has waited long enough that others might be moved for it.
     moves_at: Option<Time>,
-    /// When room that is kept for waiting jobs is foreseen anew, where nothing else tells the time.
-    rooms_at: Option<Time>,
     check_every: u64,
     watch: Option<check::Watch>,
     folded: u64,
@@ -105,7 +103,6 @@ impl Controller {
             rooms: Rooms::default(),
             // What an earlier controller had noted is not known: it looks at once.
             moves_at: Some(now),
-            rooms_at: Some(now),
             check_every: CHECK_EVERY,
             watch: None,
             folded: 0,
@@ -126,7 +123,6 @@ impl Controller {
             report: Report::default(),
             rooms: Rooms::default(),
             moves_at: None,
-            rooms_at: None,
             check_every: 0,
             watch: None,
             folded: 0,
@@ -217,9 +213,8 @@ impl Controller {
             self.fold(event, now)?;
         }
         let turn_of_time = self.snapshot.next_turn_of_time(&self.state);
-        let awaited = [self.awaited_move(), self.awaited_room()];
-        let others = [self.state.next_renewal(), self.pledge_tick(), turn_of_time].into_iter().chain(awaited);
-        if self.next_tick().into_iter().chain(others.flatten()).any(|tick| tick <= now) {
+        let others = [self.state.next_renewal(), self.pledge_tick(), turn_of_time, self.awaited_move()];
+        if self.next_tick().into_iter().chain(others.into_iter().flatten()).any(|tick| tick <= now) {
             self.fold(Event::Tick, now)?;
         }
         self.snapshot.pass_time(&self.state, now);
@@ -239,7 +234,6 @@ impl Controller {
     /// Plans and folds the plan; returns whether it dropped jobs or promises.
     fn plan_once(&mut self, now: Time) -> Result<bool, Broken> {
         let (saw, state, policy) = (self.state.position, self.state.digest(), self.state.policy_digest());
-        let looks_at_all = self.state.freed;
         let (plan, report) = plan::plan(&self.state, &mut self.snapshot, now);
         self.rooms.note(&self.state, &report.rooms, now);
         self.moves_at = self.moves_at.filter(|at| *at > now).into_iter().chain(report.moves_at).min();
@@ -255,9 +249,6 @@ impl Controller {
         for event in plan.into_events() {
             self.fold(event, now)?;
         }
-        if looks_at_all {
-            self.rooms_at = self.state.keeps_room().then_some(now + TICK);
-        }
         self.fold(Event::Planned { saw, state, policy, plan: digest }, now)?;
         Ok(drops)
     }
@@ -267,7 +258,7 @@ impl Controller {
         let timers =
             [self.snapshot.due(), self.next_tick(), self.awaited_renewal(), self.state.calendar_due()];
         let turn_of_time = self.snapshot.next_turn_of_time(&self.state);
-        let others = [self.pledge_tick(), turn_of_time, self.awaited_move(), self.awaited_room()];
+        let others = [self.pledge_tick(), turn_of_time, self.awaited_move()];
         timers.into_iter().chain(others).flatten().min()
     }
 
@@ -275,12 +266,6 @@ impl Controller {
     fn awaited_move(&self) -> Option<Time> {
         let waits = !self.snapshot.waiting.is_empty() && !self.state.allocations.is_empty();
         self.moves_at.filter(|_| waits && self.state.policy.moves_any())
-    }
-
-    /// When room that is kept for jobs is to be foreseen anew, if no past is reckoned by then: what is free may no longer be kept.
-    fn awaited_room(&self) -> Option<Time> {
-        let waits = !self.snapshot.waiting.is_empty() && !self.state.allocations.is_empty();
-        self.rooms_at.filter(|_| waits && !self.state.remembers())
     }
 
     /// When the next budget renews, if a job waits for that; no job waits for a budget of 0.

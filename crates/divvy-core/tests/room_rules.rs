@@ -592,18 +592,3 @@ explain w",
         "#]],
     );
 }
-
-#[test]
-fn in_a_pool_of_one_queue_room_that_moves_is_given_free_within_a_minute() {
-    check(
-        "node n1 2xh100\nnode n2 2xh100\nsubmit j2 default 1 prio=5 limit=20m\nsubmit j3 default 1 prio=-5 limit=30m\n\
-         submit j4 default 2 tasks=2 limit=30m\nplan\npass 10m\nsubmit j5 default 1 prio=5 limit=40m\nplan\npass 1m\nplan\npass 1m\nplan",
-        expect![[r#"
-            place j2 n1:0
-            wait DV-GANG: not all of its 2 tasks fit at once
-            wait DV-RESERVED: what is free is kept for job 3, which is before it in line
-            place j5 n1:1
-            place j3 n2:0
-        "#]],
-    );
-}

@@ -272,7 +272,7 @@ impl State {
     }
 
     /// Whether room is kept from any job.
-    pub(crate) fn keeps_room(&self) -> bool {
+    pub(super) fn keeps_room(&self) -> bool {
         self.verdicts.values().any(|reason| matches!(reason, Reason::Reserved(_)))
     }
 

@@ -78,7 +78,7 @@ fn together(gang: &Group) -> Vec<Together<'_>> {
     found
 }
 
-/// The levels of the pool, coarse to fine, from the first node that names any; else the usual ones.
+/// The levels of the pool, coarse to fine, as far as any node names them; else the usual ones.
 fn levels(state: &State) -> Vec<String> {
     let nodes = state.nodes.values().filter(|node| node.state != NodeState::Gone);
     let named = nodes.map(|node| &*node.spec.domains);

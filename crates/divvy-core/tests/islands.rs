@@ -307,11 +307,9 @@ fn who_may_stay_after_all_moves_nobody_out_of_his_island() {
     check(
         &with("within=nvlink"),
         expect![[r#"
-        stop a Preempted by e
-        stop c Preempted by e
-        promise e n1:0+n1:1
-        promise a n1:2
-    "#]],
+            stop c Preempted by e
+            promise e n1:2+n1:3
+        "#]],
     );
     check(
         &with(""),

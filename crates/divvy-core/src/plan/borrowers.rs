@@ -2,6 +2,8 @@
 //! What borrowers give back is left to the first such job, as far as others would push it back by borrowing that. Likewise what is left
 //! of a queue's guarantee is kept for the first job that waits until more of it is, where the queue could not take it back.
 
+use std::collections::BTreeMap;
+
 use super::fair::Fair;
 use super::reserve;
 use super::share::{ANY, Amounts, Shares};
@@ -9,6 +11,7 @@ use super::turns::Turn;
 use super::{Keeps, Room};
 use crate::id::{AllocationId, JobId};
 use crate::model::allocation::AllocationState;
+use crate::model::ask::Alternative;
 use crate::model::job::JobSpec;
 use crate::model::policy::Reclaim;
 use crate::model::queue::Queue;
@@ -148,11 +151,12 @@ pub(super) fn look(fair: &mut Fair) {
         fair.borrowers.looked_at += 1;
         let ends = reserve::known_ends(fair.trial);
         let drawn = ends.iter().map(|(_, ids)| ids.iter().filter_map(|id| drawn(fair, *id)).collect());
-        let found = fair.shares.lent_after(waits.queue, &waits.asked, drawn);
+        let models = Models::of(fair, &waits);
+        let found = fair.shares.lent_after(waits.queue, &waits.asked, drawn, |left| models.are_enough(left));
         let end = found.and_then(|index| ends.get(index));
         let keeps = match end {
             Some((Some(at), _)) => Keeps::From(*at),
-            _ if may_collect(fair, &waits) && fits_alone(fair, &waits) => Keeps::AsItComes,
+            _ if may_collect(fair, &waits) && fits_alone(fair, &waits, &models) => Keeps::AsItComes,
             _ => Keeps::Nothing,
         };
         let state = fair.trial.state;
@@ -164,12 +168,64 @@ pub(super) fn look(fair: &mut Fair) {
     }
 }
 
+/// Which models a job may be served by: of each role the ways, and of each way what the tasks ask for.
+struct Models(Vec<Vec<OneOf>>);
+
+/// So many tasks, each with so much (milli) of one of these models.
+struct OneOf {
+    tasks: i64,
+    milli: i64,
+    models: Vec<String>,
+}
+
+impl Models {
+    fn of(fair: &Fair, waits: &Waits) -> Self {
+        let job = fair.trial.state.jobs.get(&waits.job.number);
+        let roles = job.map(|job| job.spec.gang.required_roles()).unwrap_or_default();
+        let ways = roles.iter().map(|role| {
+            let of = |alternative: &Alternative| {
+                let ask = alternative.devices.as_ref();
+                let milli = ask.map_or(0, |ask| i64::from(ask.count) * i64::from(ask.milli()));
+                let models = ask.map(|ask| fair.trial.models_of(&ask.class)).unwrap_or_default();
+                OneOf { tasks: i64::from(role.minimum), milli, models }
+            };
+            role.ask.alternatives.iter().map(of).collect()
+        });
+        Self(ways.collect())
+    }
+
+    /// Whether so much of each model is enough for all roles, each served by the first way that does beside those before it.
+    fn are_enough(&self, left: &dyn Fn(&str) -> i64) -> bool {
+        let mut drawn: BTreeMap<&str, i64> = BTreeMap::new();
+        self.0.iter().all(|ways| ways.iter().any(|way| way.draw(left, &mut drawn)))
+    }
+}
+
+impl OneOf {
+    /// Draws for all tasks, if there is enough for them.
+    fn draw<'a>(&'a self, left: &dyn Fn(&str) -> i64, drawn: &mut BTreeMap<&'a str, i64>) -> bool {
+        let mut tasks = if self.milli > 0 { self.tasks } else { 0 };
+        let mut more = Vec::new();
+        for model in &self.models {
+            let rest = left(model).saturating_sub(drawn.get(model.as_str()).copied().unwrap_or(0));
+            let served = tasks.min(rest.max(0) / self.milli.max(1));
+            tasks -= served;
+            more.push((model.as_str(), served * self.milli));
+        }
+        if tasks == 0 {
+            more.into_iter().for_each(|(model, milli)| *drawn.entry(model).or_default() += milli);
+        }
+        tasks == 0
+    }
+}
+
 /// Whether there is so much to borrow at all, once all that runs has ended.
-fn fits_alone(fair: &Fair, waits: &Waits) -> bool {
+fn fits_alone(fair: &Fair, waits: &Waits, models: &Models) -> bool {
     let running = fair.trial.state.allocations.keys().copied();
     let placed = fair.places.iter().flat_map(|place| &place.placements).map(|placement| placement.allocation);
     let all: Vec<_> = running.chain(placed).filter_map(|id| drawn(fair, id)).collect();
-    fair.shares.lent_after(waits.queue, &waits.asked, std::iter::once(all)).is_some()
+    let suffices = |left: &dyn Fn(&str) -> i64| models.are_enough(left);
+    fair.shares.lent_after(waits.queue, &waits.asked, std::iter::once(all), suffices).is_some()
 }
 
 /// Whether what becomes free may be collected for a job, though nothing foretells when that will be enough.

@@ -180,9 +180,9 @@ impl<'a, 'b> Fair<'a, 'b> {
         now: Time,
     ) -> Self {
         let state = trial.state;
-        let Others { waiting, running, growing, leavers, .. } = others;
+        let Others { waiting, running, growing, .. } = others;
         Self {
-            leaving: Leaving::new(state, leavers, told.values().flatten().copied()),
+            leaving: Leaving::new(state, trial.leavers, told.values().flatten().copied()),
             budget: Budget::new(&state.policy),
             borrowers: Borrowers::of(state, waiting, &shares),
             victims: Vec::new(),

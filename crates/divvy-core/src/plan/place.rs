@@ -163,6 +163,8 @@ pub(super) fn take_again(trial: &mut Trial, spec: &JobSpec, placements: &mut [Pl
     placements.sort_unstable_by_key(|placement| placement.allocation);
     placements.iter().for_each(|placement| trial.take(placement.clone(), spec));
     placements.sort_by_key(|placement| placement.rank);
+    let stop = calendar::stop_of(trial.state, spec, placements);
+    trial.reserve.started(spec, placements, stop);
 }
 
 /// Why a job could not start even in an idle pool, if it could not: a job that also waits for others is told this.

@@ -2,13 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::settle::{Leaver, held_by};
+use super::settle::Leaver;
 use super::trial::Trial;
 use crate::amount::Resource;
 use crate::id::{AllocationId, NodeId};
 use crate::model::allocation::Placement;
 use crate::model::extras::Extras;
 use crate::model::promise::Promise;
+use crate::state::{Allocation, State};
 
 /// What hosts from which allocations leave have for the places of a cycle. Each amount is given once: what one place counts on, of
 /// what is left or of what leaves, no other counts on. So in whatever order they leave, no job starts on what is still held.
@@ -31,8 +32,8 @@ struct Leaving {
 }
 
 impl Room {
-    /// What there is before any of these places takes its part, and after the jobs that have waited for any of the leavers
-    /// since before have taken theirs.
+    /// What there is before any of these places takes its part, and after the jobs that have waited since before for tasks that
+    /// leave have taken theirs.
     pub(super) fn beside<'a>(
         trial: &Trial,
         leavers: &[Leaver],
@@ -40,29 +41,29 @@ impl Room {
     ) -> Self {
         let mut room = Self::of(trial, leavers, places);
         let live: BTreeSet<&AllocationId> = leavers.iter().flat_map(|leaver| leaver.live).collect();
-        let waits = |promise: &&Promise| promise.waits_for.iter().any(|id| live.contains(id));
-        for promise in trial.state.promises.values().filter(waits).filter(|promise| trial.stands(promise)) {
-            // It was told what it waits for, and waits for no other.
-            let mut waits_for = promise.waits_for.iter().copied().collect();
-            room.add(promise.placements.iter());
-            room.take(promise.placements.iter(), &mut waits_for, (false, false));
-        }
+        let leaves = |id: &AllocationId| live.contains(id) || trial.leavers.contains(id);
+        let waits = |promise: &&Promise| promise.waits_for.iter().any(leaves);
+        let promises = trial.state.promises.values().filter(waits).filter(|promise| trial.stands(promise));
+        let promises: Vec<&Promise> = promises.collect();
+        // What any of them draws of what is left is known only once none of them counts.
+        promises.iter().for_each(|promise| room.add(promise.placements.iter()));
+        promises.iter().for_each(|promise| room.take_again(promise));
         room
     }
 
     fn of<'a>(trial: &Trial, leavers: &[Leaver], places: impl Iterator<Item = &'a Placement>) -> Self {
         let state = trial.state;
         let mut hosts: BTreeMap<NodeId, Host> = BTreeMap::new();
-        for leaver in leavers {
-            let spec = state.jobs.get(&leaver.job.number).map(|job| &job.spec);
-            let grace_ms = spec.map_or(0, |spec| spec.notice().grace_ms);
-            for held in held_by(state, leaver.live) {
-                let host = || Host { left: Amounts::left_on(trial, held.node), leaving: Vec::new() };
-                let host = hosts.entry(held.node).or_insert_with(host);
-                host.left.add(held, -1);
-                let mut leaves = Amounts::default();
-                leaves.add(held, 1);
-                host.leaving.push(Leaving { grace_ms, id: held.allocation, grows: leaver.grows, leaves });
+        let told = leavers.iter().flat_map(|leaver| leaver.live.iter().map(|id| (*id, Some(leaver.grows))));
+        // Beside these there are tasks that leave what jobs were promised before. They count as there.
+        let others = trial.leavers.iter().map(|id| (*id, None));
+        for (id, told) in others.chain(told).collect::<BTreeMap<_, _>>() {
+            let Some(held) = state.allocations.get(&id) else { continue };
+            let node = held.placement.node;
+            let host = hosts.entry(node).or_insert_with(|| Host::as_it_is(trial, node));
+            host.see_off(state, held, told == Some(true));
+            if told.is_some() {
+                host.left.add(&held.placement, -1);
             }
         }
         for host in hosts.values_mut() {
@@ -82,20 +83,37 @@ impl Room {
         }
     }
 
+    /// What placements need of each of these hosts.
+    fn needs<'a>(&self, placements: impl Iterator<Item = &'a Placement>) -> BTreeMap<NodeId, Amounts> {
+        let mut needs: BTreeMap<NodeId, Amounts> = BTreeMap::new();
+        for placement in placements.filter(|placement| self.0.contains_key(&placement.node)) {
+            needs.entry(placement.node).or_default().add(placement, 1);
+        }
+        needs
+    }
+
+    /// Takes what a promise was given before: it was told what it waits for, and waits for no other.
+    fn take_again(&mut self, promise: &Promise) {
+        for (node, mut need) in self.needs(promise.placements.iter()) {
+            let Some(Host { left, leaving }) = self.0.get_mut(&node) else { continue };
+            for leaving in leaving.iter_mut().filter(|leaving| promise.waits_for.contains(&leaving.id)) {
+                need.draw_from(&mut leaving.leaves);
+            }
+            need.draw_from(left);
+        }
+    }
+
     /// Takes what a place needs of these hosts: from those that it waits for anyway, from what is left, and
     /// from as many others as it takes, for which it then waits, too. An `early` place waits for none that go
-    /// so that others grow. A job that wants a host to itself (`alone`) waits for all on it.
+    /// so that others grow. A job that wants a host to itself (`alone`) waits for all on it; so does one whose part others have
+    /// drawn: once all are gone, there is enough for everyone.
     pub(super) fn take<'a>(
         &mut self,
         placements: impl Iterator<Item = &'a Placement>,
         waits_for: &mut BTreeSet<AllocationId>,
         (early, alone): (bool, bool),
     ) {
-        let mut needs: BTreeMap<NodeId, Amounts> = BTreeMap::new();
-        for placement in placements.filter(|placement| self.0.contains_key(&placement.node)) {
-            needs.entry(placement.node).or_default().add(placement, 1);
-        }
-        for (node, mut need) in needs {
+        for (node, mut need) in self.needs(placements) {
             let Some(Host { left, leaving }) = self.0.get_mut(&node) else { continue };
             let (known, others): (Vec<_>, Vec<_>) =
                 leaving.iter_mut().partition(|leaving| waits_for.contains(&leaving.id));
@@ -103,12 +121,32 @@ impl Room {
                 need.draw_from(&mut leaving.leaves);
             }
             need.draw_from(left);
-            for leaving in others.into_iter().filter(|leaving| !(early && leaving.grows)) {
+            let mut others: Vec<_> =
+                others.into_iter().filter(|leaving| !(early && leaving.grows)).collect();
+            for leaving in &mut others {
                 if need.draw_from(&mut leaving.leaves) || alone {
                     waits_for.insert(leaving.id);
                 }
             }
+            if !need.is_covered() {
+                waits_for.extend(others.iter().map(|leaving| leaving.id));
+            }
         }
+    }
+}
+
+impl Host {
+    fn as_it_is(trial: &Trial, node: NodeId) -> Self {
+        Self { left: Amounts::left_on(trial, node), leaving: Vec::new() }
+    }
+
+    /// Notes that a task leaves.
+    fn see_off(&mut self, state: &State, held: &Allocation, grows: bool) {
+        let spec = state.jobs.get(&held.job.number).map(|job| &job.spec);
+        let grace_ms = spec.map_or(0, |spec| spec.notice().grace_ms);
+        let mut leaves = Amounts::default();
+        leaves.add(&held.placement, 1);
+        self.leaving.push(Leaving { grace_ms, id: held.placement.allocation, grows, leaves });
     }
 }
 
@@ -137,6 +175,14 @@ impl Amounts {
         self.memory_bytes += sign * placement.memory_bytes;
         self.tasks += sign;
         self.extras.add(&placement.extras, sign);
+    }
+
+    /// Whether nothing is needed any more.
+    fn is_covered(&self) -> bool {
+        self.cpu_milli <= 0
+            && self.memory_bytes <= 0
+            && self.tasks <= 0
+            && self.extras.iter().all(|(_, need)| need <= 0)
     }
 
     /// Covers this need from what another amount has; returns whether that covers anything.

@@ -33,6 +33,8 @@ use crate::time::Time;
 /// The snapshot with what this cycle has taken and released so far.
 pub(super) struct Trial<'a> {
     pub(super) state: &'a State,
+    /// The tasks that are being stopped.
+    pub(super) leavers: &'a BTreeSet<AllocationId>,
     capacity: &'a mut Capacity,
     held: &'a BTreeMap<String, Holdings>,
     scores: &'a mut Scores,
@@ -130,8 +132,6 @@ pub(super) struct Others<'a> {
     pub(super) growing: &'a BTreeSet<JobId>,
     /// When runs reach their limits.
     pub(super) limits: &'a BTreeSet<(Time, JobId)>,
-    /// The tasks that are being stopped.
-    pub(super) leavers: &'a BTreeSet<AllocationId>,
 }
 
 /// What is left of a host: below zero where more is promised than there is.
@@ -160,6 +160,7 @@ impl<'a> Trial<'a> {
         let Snapshot { waiting, running, growing, limits, leavers, .. } = snapshot;
         let trial = Self {
             state,
+            leavers,
             capacity,
             held,
             scores,
@@ -187,7 +188,7 @@ impl<'a> Trial<'a> {
             spread_around: Vec::new(),
             reserve: Reserve::default(),
         };
-        (trial, Others { waiting, running, growing, limits, leavers })
+        (trial, Others { waiting, running, growing, limits })
     }
 
     /// What is free, what scores have said of it, and the nodes that tasks are kept to.

@@ -72,7 +72,7 @@ impl Watch {
         let claimant = claimant(state, by).filter(|_| matches!(cause, Cause::Reclaimed | Cause::Moved));
         if claimant.is_some_and(|claimant| {
             is_strange(state, job, &claimant.spec.queue)
-                || self.is_entitled(state, claimant, grows(state, by))
+                || !is_of_own(state, job, claimant) && self.is_entitled(state, claimant, grows(state, by))
         }) {
             return;
         }
@@ -425,4 +425,9 @@ fn goes_before(state: &State, claimant: &Job, victim: &Job) -> bool {
     let or_older = own.unwrap_or(state.policy.within_queue) == WithinQueue::LowerOrNewer;
     let (one, other) = (claimant.spec.priority, victim.spec.priority);
     one > other || or_older && one == other && claimant.number < victim.number
+}
+
+/// Whether a running job is of the claimant's own line.
+fn is_of_own(state: &State, id: JobId, claimant: &Job) -> bool {
+    state.jobs.get(&id.number).is_some_and(|job| stand(state, job) == stand(state, claimant))
 }

@@ -5,6 +5,7 @@ use crate::check::reckon::{guaranteed_of, models_guaranteed};
 use crate::model::ask::Alternative;
 use crate::model::borrowing::BorrowEvicts;
 use crate::model::gang::Role;
+use crate::model::node::NodeSpec;
 use crate::state::Job;
 
 impl Watch {
@@ -44,8 +45,20 @@ impl Watch {
             let of_roles = roles.iter().map(|role| each(role).saturating_mul(i64::from(role.minimum)));
             of_roles.fold(0, i64::saturating_add)
         };
-        let asked =
-            [(Resource::Cpu, sum(|way| way.cpu_milli)), (Resource::Memory, sum(|way| way.memory_bytes))];
+        // A job that wants nodes to itself wants all that the largest of them have.
+        let largest = |of: fn(&NodeSpec) -> i64| {
+            let most = state.nodes.values().map(|node| of(&node.spec)).max().unwrap_or(0);
+            most.saturating_mul(i64::from(spec.gang.tasks()))
+        };
+        let asked = match spec.exclusive {
+            true => [
+                (Resource::Cpu, largest(|node| node.cpu_milli)),
+                (Resource::Memory, largest(|node| node.memory_bytes)),
+            ],
+            false => {
+                [(Resource::Cpu, sum(|way| way.cpu_milli)), (Resource::Memory, sum(|way| way.memory_bytes))]
+            }
+        };
         let has_seat = stand(state, claimant) != spec.queue;
         let stays = |(resource, asked): &(Resource, i64)| {
             let (guarantee, (held, leaves)) =

@@ -7,8 +7,10 @@ use super::{Candidate, Candidates, Claim, Reach, Right, may_stop, victim};
 use crate::model::allocation::Placement;
 use crate::model::borrowing::BorrowEvicts;
 use crate::plan::fair::Fair;
+use crate::plan::place;
 use crate::plan::settle::held_by;
 use crate::plan::share::Amounts;
+use crate::plan::trial::Mark;
 use crate::plan::victims;
 
 /// The candidates that are counted as free, in this order.
@@ -98,6 +100,9 @@ impl Released {
     }
 }
 
+/// Up to how many jobs that go it is tried whether one of them may stay if the claim lies elsewhere.
+const MOST_TRIED: usize = 8;
+
 /// What a claim gets as things stand.
 pub(super) enum Served {
     /// Nothing yet.
@@ -114,14 +119,101 @@ pub(super) fn served<'a>(
     claim: &Claim,
     (candidates, released): (&Candidates<'a>, &Released),
 ) -> Served {
+    let mark = fair.trial.mark();
     let Ok(placements) = claim.place_by_stops(fair.trial) else { return Served::Not };
     let goes = who_goes(fair, claim, (candidates, &released.order), &placements);
     // All may stay, though the claim had no place before.
     if goes.is_empty() && !released.order.is_empty() && fair.trial.reserve.has_owners() {
         return Served::Kept;
     }
+    let Found { placements, goes } =
+        Fewer { claim, candidates, released: &released.order, mark }.of(fair, Found { placements, goes });
     take(fair, claim, (candidates, goes), &placements);
     Served::With(placements)
+}
+
+/// A place for a claim, and who goes for it.
+struct Found {
+    placements: Vec<Placement>,
+    goes: Vec<usize>,
+}
+
+/// Looks whether fewer jobs go if the claim lies elsewhere: its place was found while all of the released counted as gone, so that a job
+/// may stand in it by chance.
+struct Fewer<'c, 'a> {
+    claim: &'c Claim<'c>,
+    candidates: &'c Candidates<'a>,
+    released: &'c [usize],
+    /// Before the claim was placed, and any of the released kept.
+    mark: Mark,
+}
+
+impl Fewer<'_, '_> {
+    /// Tries it for each job that goes, the dearest first. Where siblings give first, who goes depends on who else does.
+    fn of(&self, fair: &mut Fair, mut found: Found) -> Found {
+        if self.claim.siblings_first.is_some() || self.claim.part.is_some() {
+            return found;
+        }
+        let mut dearest = if found.goes.len() > MOST_TRIED { Vec::new() } else { found.goes.clone() };
+        dearest.sort_by_key(|index| Reverse((self.candidates.get(*index).cost, *index)));
+        for index in dearest {
+            // Without its surplus, the core of a gang does not go.
+            let is_needed = found.goes.iter().any(|it| self.candidates.get(*it).needs.contains(&index));
+            if found.goes.len() > 1 && found.goes.contains(&index) && !is_needed {
+                self.undo(fair, &found.goes);
+                found = match self.beside(fair, &found.goes, index) {
+                    Some(fewer) => fewer,
+                    None => self.again(fair, found),
+                };
+            }
+        }
+        found
+    }
+
+    /// Counts all of the released as gone again, and the claim as not placed.
+    fn undo(&self, fair: &mut Fair, goes: &[usize]) {
+        fair.trial.roll_back_to(self.mark);
+        let stays = self.released.iter().filter(|index| !goes.contains(index));
+        stays.map(|index| self.candidates.get(*index)).for_each(|it| fair.shares.stop(it.queue, &it.draws, 1));
+    }
+
+    /// The place that was found, as it was.
+    fn again(&self, fair: &mut Fair, found: Found) -> Found {
+        let mut placements = found.placements;
+        place::take_again(fair.trial, self.claim.spec, &mut placements);
+        let goes = who_goes(fair, self.claim, (self.candidates, self.released), &placements);
+        Found { placements, goes }
+    }
+
+    /// A place beside one of those that would go, too; without one, all of the released count as gone.
+    fn beside(&self, fair: &mut Fair, goes: &[usize], one: usize) -> Option<Found> {
+        let goes: Vec<usize> = goes.iter().copied().filter(|index| *index != one).collect();
+        let stays = self.released.iter().filter(|index| !goes.contains(index));
+        let stays: Vec<_> = stays.map(|index| self.candidates.get(*index)).collect();
+        let held = |live| held_by(fair.trial.state, live).collect::<Vec<_>>();
+        let held: Vec<_> = stays.iter().map(|it| (held(&it.live), &*it.view.queue)).collect();
+        let placed = match held.iter().all(|(held, queue)| fair.trial.keep(held, queue)) {
+            true => self.claim.place_by_stops(fair.trial).ok(),
+            false => None,
+        };
+        let Some(placements) = placed else {
+            fair.trial.roll_back_to(self.mark);
+            return None;
+        };
+        stays.iter().for_each(|it| fair.shares.stop(it.queue, &it.draws, -1));
+        let taken = fair.shares.counted(fair.trial.state, placements.iter());
+        let is_over = fair.trial.exceeded(self.claim.spec.stand(), 0).is_some();
+        if is_over || fair.shares.lends(self.claim.queue, &taken).is_err() {
+            self.undo(fair, &goes);
+            return None;
+        }
+        let fewer = who_goes(fair, self.claim, (self.candidates, &goes), &placements);
+        if fewer.is_empty() {
+            self.undo(fair, &fewer);
+            return None;
+        }
+        Some(Found { placements, goes: fewer })
+    }
 }
 
 /// Returns which of the released go for a claim with these places: those that may not stay.

@@ -23,17 +23,25 @@ impl Shares {
     }
 
     /// Returns the number of the step after which a queue may have so much, by what the others lend and what it may
-    /// borrow, while jobs end in this order. Each step gives the queues of the jobs that end, and what they draw.
+    /// borrow, while jobs end in this order. Each step gives the queues of the jobs that end, and what they draw. `suffices`
+    /// says whether so much of each model (milli) is enough.
     pub(in crate::plan) fn lent_after(
         &self,
         place: usize,
         asked: &Amounts,
         ends: impl Iterator<Item = Vec<(usize, Amounts)>>,
+        suffices: impl Fn(&dyn Fn(&str) -> i64) -> bool,
     ) -> Option<usize> {
         let mut loans = self.loans.clone()?;
         ends.enumerate().find_map(|(step, ended)| {
             ended.iter().for_each(|(of, amounts)| loans.charge(&self.queues, *of, (amounts, -1)));
-            loans.refuses(&self.queues, place, asked).is_none().then_some(step)
+            let left = |model: &str| {
+                let is_it = |index: &usize| matches!(&self.resources[*index], Resource::Model(it) if it == model);
+                let index = self.models().find(is_it);
+                index.map_or(i64::MAX, |index| loans.left(&self.queues, (place, place), index))
+            };
+            let is_lent = loans.refuses(&self.queues, place, asked).is_none() && suffices(&left);
+            is_lent.then_some(step)
         })
     }
 

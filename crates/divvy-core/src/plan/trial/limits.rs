@@ -163,6 +163,12 @@ impl<'a> Trial<'a> {
         if closed.is_empty() {
             return None;
         }
+        let models = self.models_of(class);
+        models.iter().all(|model| closed.contains(model)).then(|| models.into_iter().next()).flatten()
+    }
+
+    /// The models that may serve a class: those that it names, or those of the pool.
+    pub(in crate::plan) fn models_of(&self, class: &DeviceClass) -> Vec<String> {
         let mut models = class.models.clone();
         if models.is_empty() {
             let devices = self.capacity.nodes.iter().flat_map(|node| &node.devices);
@@ -172,7 +178,7 @@ impl<'a> Trial<'a> {
                 }
             }
         }
-        models.iter().all(|model| closed.contains(model)).then(|| models.into_iter().next()).flatten()
+        models
     }
 
     /// Counts what a placement draws (or, with the sign −1, gives back) for a queue and those above it.

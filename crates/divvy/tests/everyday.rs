@@ -663,7 +663,10 @@ fn what_is_reserved_for_a_queue_is_for_its_jobs_alone() {
     );
     let refused = pool.say("reserve -g 3 --queue course");
     assert!(refused.err.contains("2 GPUs can be reserved"), "{refused:?}");
-    pool.say("reserve --cancel 1").ok();
+    let on = rows[0]["on"][0].as_str().unwrap();
+    let twice = pool.divvy(["reserve", "--on", on, "--queue", "default", "--from", "1h"]);
+    assert!(twice.ok().contains("note: reservation 1 keeps "), "{twice:?}");
+    pool.say("reserve --cancel 1,2").ok();
     assert_eq!(pool.divvy(["wait", &waits]).code, 0);
     assert_eq!(pool.say("reserve --cancel 1").code, 65);
 }

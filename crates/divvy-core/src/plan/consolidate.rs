@@ -208,7 +208,8 @@ fn movable<'a>(
     let (spent, gain) = (fair.spent(), Gain::of(fair, claim));
     let stays = |job: JobId, view: &RunView| {
         view.is_young(now)
-            || view.is_cooling(now) && (!claim.owed || *view.queue == *claim.spec.stand() || state.is_relieved(job))
+            || view.is_cooling(now)
+                && (!claim.owed || *view.queue == *claim.spec.stand() || state.is_relieved(job))
             || claim.lets_redo(view, (state, now))
             || view.live.is_empty()
             || fair.budget.left_of(view.queue.path()) == 0

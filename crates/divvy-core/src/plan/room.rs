@@ -121,8 +121,7 @@ impl Room {
                 need.draw_from(&mut leaving.leaves);
             }
             need.draw_from(left);
-            let mut others: Vec<_> =
-                others.into_iter().filter(|leaving| !(early && leaving.grows)).collect();
+            let mut others: Vec<_> = others.into_iter().filter(|leaving| !(early && leaving.grows)).collect();
             for leaving in &mut others {
                 if need.draw_from(&mut leaving.leaves) || alone {
                     waits_for.insert(leaving.id);

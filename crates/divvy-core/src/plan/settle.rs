@@ -83,7 +83,11 @@ pub(super) fn settle(
     }
     plan.grown = by_job(now).into_iter().map(|(_, place)| place).collect();
     plan.promises.extend(by_job(later).into_iter().map(|(waits_for, place)| promise(place, waits_for, true)));
-    plan.ends.extend(leavers.iter().filter_map(|leaver| {
+    // By the order, jobs go for whichever job waits for them. Where none does, all have room beside them once those end that end anyway.
+    let awaited: BTreeSet<AllocationId> =
+        plan.promises.iter().flat_map(|promise| &promise.waits_for).copied().collect();
+    let goes = |leaver: &&Leaver| leaver.by.is_some() || leaver.live.iter().any(|id| awaited.contains(id));
+    plan.ends.extend(leavers.iter().filter(goes).filter_map(|leaver| {
         // A job that goes on faster elsewhere does so for its own sake, whichever job waits for its places.
         let taker = taker.get(&leaver.job).filter(|_| leaver.cause != Cause::Faster);
         let by = leaver.by.as_ref().or(taker).map(ToString::to_string);

@@ -80,6 +80,10 @@ impl Reserve {
             let made: Reservation =
                 client.ask(&Ask::post(paths::RESERVATIONS, &self.when.of(reserve))).await?;
             writeln!(std::io::stdout(), "{}", kept(&made))?;
+            let all: Vec<Reservation> = client.get(paths::RESERVATIONS).await?;
+            for note in all.iter().filter_map(|other| overlap(&made, other)) {
+                writeln!(std::io::stdout(), "note: {}", plain(&note))?;
+            }
             Ok(Exit::Success)
         })
     }
@@ -119,6 +123,33 @@ fn kept(made: &Reservation) -> String {
     )
 }
 
+/// What it means that another reservation keeps some of the same at the same time; nothing where that changes nothing.
+fn overlap(made: &Reservation, other: &Reservation) -> Option<String> {
+    let within = |one: &str, whole: &str| one.strip_prefix(whole).is_some_and(|rest| rest.starts_with(':'));
+    let shared = |one: &&String| other.on.iter().any(|it| it == *one || within(one, it) || within(it, one));
+    let shared: Vec<&str> = made.on.iter().filter(shared).map(String::as_str).collect();
+    let before = |from: i64, until: Option<i64>| until.is_none_or(|until| from < until);
+    let at_once = before(made.from_ms, other.until_ms) && before(other.from_ms, made.until_ms);
+    if other.id == made.id || shared.is_empty() || !at_once {
+        return None;
+    }
+    let (on, id) = (shared.join(", "), other.id);
+    let Some(queue) = &other.queue else {
+        return Some(format!(
+            "reservation {id} takes {on} out then, too: as long as it does, nobody gets it"
+        ));
+    };
+    // What is kept for a queue is for those below it, too.
+    let is_below = |one: &str, above: &str| one.strip_prefix(above).is_some_and(|rest| rest.starts_with('/'));
+    let own = made.queue.as_deref().unwrap_or_default();
+    if own == queue || is_below(own, queue) {
+        return None;
+    }
+    let who =
+        if is_below(queue, own) { format!("only jobs of {queue} get it") } else { "nobody gets it".into() };
+    Some(format!("reservation {id} keeps {on} for {queue} then, too: as long as both last, {who}"))
+}
+
 impl Listing for Reservation {
     const PATHS: &'static [&'static str] =
         &["id", "state", "queue", "on", "gpus", "from_ms", "until_ms", "evicts", "jobs", "by", "note"];
@@ -138,5 +169,55 @@ impl Listing for Reservation {
             Column::<Self>::new("WHO", |kept, _| kept.by.clone()).spare(),
             Column::<Self>::new("NOTE", |kept, _| kept.note.clone().unwrap_or_default()).spare(),
         ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use divvy_api::ReservationState;
+
+    use super::*;
+
+    fn made(
+        id: u64,
+        queue: Option<&str>,
+        on: &[&str],
+        (from_ms, until_ms): (i64, Option<i64>),
+    ) -> Reservation {
+        Reservation {
+            id,
+            state: ReservationState::Planned,
+            queue: queue.map(str::to_owned),
+            on: on.iter().map(|on| (*on).to_owned()).collect(),
+            gpus: 1,
+            from_ms,
+            until_ms,
+            evicts: true,
+            jobs: Vec::new(),
+            by: "root".into(),
+            note: None,
+        }
+    }
+
+    #[test]
+    fn who_keeps_the_same_at_the_same_time_is_named_with_what_that_means() {
+        let new = made(2, Some("lab/nlp"), &["n1:0", "n2"], (10, Some(20)));
+        let of = |queue, on: &[&str], time| overlap(&new, &made(1, queue, on, time));
+        let said = of(Some("other"), &["n1:0", "n1:1"], (0, Some(11))).unwrap();
+        assert_eq!(
+            said,
+            "reservation 1 keeps n1:0 for other then, too: as long as both last, nobody gets it"
+        );
+        assert!(of(None, &["n2:3"], (0, None)).unwrap().starts_with("reservation 1 takes n2 out then"));
+        let below = of(Some("lab/nlp/x"), &["n1"], (15, None)).unwrap();
+        assert!(below.ends_with("only jobs of lab/nlp/x get it"), "{below}");
+        // Its own, or those of a queue above it, take nothing from it.
+        assert_eq!(of(Some("lab/nlp"), &["n1:0"], (0, None)), None);
+        assert_eq!(of(Some("lab"), &["n1:0"], (0, None)), None);
+        // Another node, an earlier and a later time.
+        assert_eq!(of(Some("other"), &["n1:1", "n10", "n22:0"], (0, None)), None);
+        assert_eq!(of(Some("other"), &["n1:0"], (0, Some(10))), None);
+        assert_eq!(of(Some("other"), &["n1:0"], (20, None)), None);
+        assert_eq!(overlap(&new, &new), None);
     }
 }

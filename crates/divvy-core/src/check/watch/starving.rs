@@ -139,7 +139,12 @@ impl Watch {
         let Some(after) = state.policy.starve_after().filter(|_| is_simple(state)) else { return };
         let is_time = self.relieved.last.is_none_or(|last| last + after <= self.at);
         // Another plan of this cycle follows: in this one, no job gave way, or something has become free by it.
-        if state.freed || !freed || !is_time || self.relieved.open.is_some() || state.verdicts.len() > FEW_CLASSES {
+        if state.freed
+            || !freed
+            || !is_time
+            || self.relieved.open.is_some()
+            || state.verdicts.len() > FEW_CLASSES
+        {
             return;
         }
         let waits =

@@ -174,7 +174,9 @@ impl Fewer<'_, '_> {
     fn undo(&self, fair: &mut Fair, goes: &[usize]) {
         fair.trial.roll_back_to(self.mark);
         let stays = self.released.iter().filter(|index| !goes.contains(index));
-        stays.map(|index| self.candidates.get(*index)).for_each(|it| fair.shares.stop(it.queue, &it.draws, 1));
+        stays
+            .map(|index| self.candidates.get(*index))
+            .for_each(|it| fair.shares.stop(it.queue, &it.draws, 1));
     }
 
     /// The place that was found, as it was.

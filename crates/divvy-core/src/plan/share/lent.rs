@@ -36,7 +36,8 @@ impl Shares {
         ends.enumerate().find_map(|(step, ended)| {
             ended.iter().for_each(|(of, amounts)| loans.charge(&self.queues, *of, (amounts, -1)));
             let left = |model: &str| {
-                let is_it = |index: &usize| matches!(&self.resources[*index], Resource::Model(it) if it == model);
+                let is_it =
+                    |index: &usize| matches!(&self.resources[*index], Resource::Model(it) if it == model);
                 let index = self.models().find(is_it);
                 index.map_or(i64::MAX, |index| loans.left(&self.queues, (place, place), index))
             };

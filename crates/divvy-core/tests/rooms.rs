@@ -225,3 +225,30 @@ fn what_is_being_stopped_ends_next() {
         "#]],
     );
 }
+
+#[test]
+fn who_waited_for_room_that_is_kept_for_later_now_has_it() {
+    let text = "node n1 2xh100\nnode n2 2xh100\nsubmit j2 default 1 prio=5 limit=20m\nsubmit j3 default 1 prio=-5 limit=30m\n\
+        submit j4 default 2 tasks=2 limit=30m\nplan\npass 10m\nsubmit j5 default 1 prio=5 limit=40m\nplan";
+    check(
+        text,
+        expect![[r#"
+        place j2 n1:0
+        wait DV-GANG: not all of its 2 tasks fit at once
+        wait DV-RESERVED: what is free is kept for job 3, which is before it in line
+        place j5 n1:1
+        place j3 n2:0
+    "#]],
+    );
+    // Whichever way the pool is divided.
+    check(
+        &format!("policy {{share: none, preempt: off, half_life: none, starve_after: none}}\n{text}"),
+        expect![[r#"
+        place j2 n1:0
+        wait DV-GANG: not all of its 2 tasks fit at once
+        wait DV-RESERVED: what is free is kept for job 3, which is before it in line
+        place j5 n1:1
+        place j3 n2:0
+    "#]],
+    );
+}

@@ -117,7 +117,7 @@ pub(super) fn in_turns<'a>(
         }
         growth.before_turn(&mut fair, &mut turns);
         // All jobs that are left still wait, and room is kept for others.
-        if turns.all_stand() && !fair.trial.reserve.heeds(state) {
+        if turns.all_stand() && !fair.trial.reserve.heeds(state) && !fair.trial.reserve.is_later() {
             report.skipped += turns.left();
             break;
         }
@@ -131,10 +131,14 @@ pub(super) fn in_turns<'a>(
         let stands = judged.is_some_and(|reason| fair.stands(turn, reason));
         report.skipped += usize::from(stands);
         report.tried += usize::from(!stands);
-        let tried = match judged.filter(|_| !state.freed) {
+        let is_open = judged.is_some_and(|reason| fair.trial.reserve.reopens(reason));
+        if is_open && !turn.has_behind {
+            turns.reopen();
+        }
+        let tried = match judged.filter(|_| !state.freed && !is_open) {
             _ if stands => Err(None),
             Some(reason) => fair.displace(turn, reason).map_err(Some),
-            None => fair.start(turn, turns.is_alone()).map_err(Some),
+            None => fair.start(turn, (turns.is_alone(), !is_open || state.freed)).map_err(Some),
         };
         match tried {
             Ok(next) => {
@@ -241,7 +245,7 @@ impl<'a> Fair<'a, '_> {
                 self.is_hopeless(turn, judged)
                     && borrowers::before_whom(self, turn, &turn.view.example).is_none()
             }
-            false => !turn.has_behind,
+            false => !turn.has_behind && !self.trial.reserve.reopens(judged),
         }
     }
 
@@ -361,7 +365,7 @@ impl<'a> Fair<'a, '_> {
         let state = self.trial.state;
         if self.trial.reserve.heeds(state) {
             let owed = self.shares.owes(turn.queue, &turn.view.asked);
-            self.trial.reserve.note(state, (turn.job(), owed), reason);
+            self.trial.reserve.note(state, (turn.job(), owed, !self.places.is_empty()), reason);
         }
         borrowers::note(self, turn, reason);
     }
@@ -374,17 +378,18 @@ impl<'a> Fair<'a, '_> {
     }
 
     /// Starts a job or, if no other queue is in line, as many members as may start and stand in one place;
-    /// returns where the next one that may start stands.
-    fn start(&mut self, turn: Turn, alone: bool) -> Result<Option<OrderKey>, Reason> {
+    /// returns where the next one that may start stands. If `claims`, others may give way for it.
+    fn start(&mut self, turn: Turn, (alone, claims): (bool, bool)) -> Result<Option<OrderKey>, Reason> {
         let state = self.trial.state;
         let Some(job) = state.jobs.get(&turn.key.number) else { return Ok(None) };
         self.shares.allows(turn.queue, &turn.view.asked, &job.spec)?;
         match self.shares.closed(turn.queue, &job.spec) {
             Ok(closed) => self.trial.not_lent = closed,
-            Err(reason) => {
+            Err(reason) if claims => {
                 self.take_back((turn, By::Turn), job, &reason)?;
                 return Ok(place::next_start(self.trial, job));
             }
+            Err(reason) => return Err(reason),
         }
         if let Some(owner) = borrowers::before_whom(self, turn, &job.spec) {
             let own = place::refused_for_good(self.trial, &job.spec);
@@ -409,10 +414,11 @@ impl<'a> Fair<'a, '_> {
             Ok(next) => Ok(next),
             // Some members have started: what keeps the next one back is asked in its own turn.
             Err(_) if started > 0 => Ok(place::next_start(self.trial, job)),
-            Err(reason) => {
+            Err(reason) if claims => {
                 self.take_back((turn, By::Turn), job, &reason)?;
                 Ok(place::next_start(self.trial, job))
             }
+            Err(reason) => Err(reason),
         }
     }
 

@@ -287,8 +287,13 @@ fn in_order(
     let mut line = order::Line::of(waiting, &state.policy, now, classes);
     while let Some(order::Head { class, key, view, .. }) = line.take() {
         let judged = state.verdicts.get(&class).filter(|reason| reason.lasts());
-        let placed = match judged.is_some_and(|reason| stands(trial, reason, view)) {
+        let is_open = judged.is_some_and(|reason| trial.reserve.reopens(reason));
+        let placed = match judged.is_some_and(|reason| !is_open && stands(trial, reason, view)) {
             true => Err(None),
+            // It waits for the same reason still, as far as it is told.
+            false if is_open && !state.freed => {
+                place_job(trial, (key.number, view), &mut plan.places).map_err(|_| None)
+            }
             false => place_job(trial, (key.number, view), &mut plan.places).map_err(Some),
         };
         match placed {
@@ -305,7 +310,8 @@ fn in_order(
                 report.skipped += usize::from(reason.is_none());
                 let keeps_back = reason.as_ref().or(judged).is_some_and(Reason::keeps_back);
                 if let Some(reason) = reason.as_ref().or(judged) {
-                    trial.reserve.note(state, (JobId::single(key.number), true), reason);
+                    let is_passed = !plan.places.is_empty();
+                    trial.reserve.note(state, (JobId::single(key.number), true, is_passed), reason);
                 }
                 match reason {
                     Some(reason) => drop(verdicts.insert(class, Some(reason))),

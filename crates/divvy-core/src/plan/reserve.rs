@@ -37,6 +37,8 @@ pub(super) struct Reserve<'a> {
     rooms: Vec<Room>,
     /// Whether it is asked for which jobs room is kept, whichever would start meanwhile.
     is_asked: bool,
+    /// Whether this cycle has placed jobs that stand before any of the owners: their room may be later than it was.
+    is_later: bool,
     /// When what this cycle has placed will end, as far as that is known.
     ends: BTreeMap<AllocationId, Time>,
     /// How many ends were looked at to find room elsewhere for the jobs for which it is kept.
@@ -116,8 +118,18 @@ impl<'a> Reserve<'a> {
         self.now
     }
 
-    /// Notes a job that waits, whether room may be collected for it, and why it waits.
-    pub(super) fn note(&mut self, state: &State, (job, collects): (JobId, bool), reason: &Reason) {
+    /// Whether a job that had to leave room to others may have it by now, though nothing has become free: theirs may be later.
+    pub(super) fn reopens(&self, judged: &Reason) -> bool {
+        self.is_later && matches!(judged, Reason::Reserved(_))
+    }
+
+    /// Notes a job that waits, whether room may be collected for it, why it waits, and whether this cycle has placed any before it.
+    pub(super) fn note(
+        &mut self,
+        state: &State,
+        (job, collects, is_passed): (JobId, bool, bool),
+        reason: &Reason,
+    ) {
         let is_room = matches!(
             reason,
             Reason::DevicesBusy(_)
@@ -132,7 +144,13 @@ impl<'a> Reserve<'a> {
             || reason.is_of_calendar() && state.reservations.iter().any(|kept| kept.until.is_some());
         if is_room && self.heeds(state) {
             self.owners.push((job, collects));
+            self.is_later |= is_passed;
         }
+    }
+
+    /// Whether the room of any owner may be later than it was.
+    pub(super) fn is_later(&self) -> bool {
+        self.is_later
     }
 
     /// Whether room may be kept for one more job.

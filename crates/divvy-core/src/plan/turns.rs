@@ -255,6 +255,11 @@ impl<'a> Turns<'a> {
         }
     }
 
+    /// A class is tried though its verdict stood.
+    pub(super) fn reopen(&mut self) {
+        self.untold = self.untold.map(|untold| untold + 1);
+    }
+
     /// A class that was tried leaves the line.
     pub(super) fn leave(&mut self) {
         self.untold = self.untold.map(|untold| untold.saturating_sub(1));

@@ -71,6 +71,9 @@ struct Forecaster {
 
 impl Forecaster {
     fn answer(&mut self, reader: &Reader, state: &State, id: JobId) -> Answer {
+        if let Some(answer) = promised(state, id, clock::now()) {
+            return answer;
+        }
         if let Err(error) = self.learn(reader, state) {
             tracing::warn!("nothing can be learned from history: {error}");
         }
@@ -141,6 +144,22 @@ impl Forecaster {
     }
 }
 
+/// When a job starts whose devices are promised to it: as soon as the tasks there have ended, within their grace at the latest.
+fn promised(state: &State, id: JobId, now: Time) -> Option<Answer> {
+    let promise = state.promises.get(&id)?;
+    let held = promise.waits_for.iter().filter_map(|awaited| state.allocations.get(awaited));
+    let jobs: BTreeSet<JobId> = held.map(|held| held.job).collect();
+    let notices = jobs.iter().filter_map(|job| Some(state.jobs.get(&job.number)?.spec.notice()));
+    let grace = Span(notices.map(|notice| notice.grace_ms).max()?);
+    let names: Vec<String> = jobs.iter().map(JobId::to_string).collect();
+    let (be, possessive) = if names.len() == 1 { ("is", "its") } else { ("are", "their") };
+    let by = format!(
+        "its devices are promised to it: {} {be} being stopped, and {possessive} grace is {grace} at most",
+        names.join(", ")
+    );
+    Some(Answer { at: Some(now), low: Some(now), high: Some(now + grace), by })
+}
+
 fn first_start(attempts: &[Attempt]) -> Option<Time> {
     attempts.iter().find_map(|attempt| attempt.started_at)
 }
@@ -178,7 +197,22 @@ fn why_not(samples: usize, unknown: u64, followed: Span) -> String {
 
 #[cfg(test)]
 mod tests {
+    use divvy_core::scenario::Scenario;
+
     use super::*;
+
+    #[test]
+    fn what_is_promised_is_had_within_the_grace_of_those_who_have_it() {
+        let mut pool = Scenario::new();
+        let lines = ["node n1 2xh100", "submit a default 1 prio=low", "submit b default 1 prio=low", "plan"];
+        let then = ["pass 1m", "submit c default 2 prio=high", "submit d default 1", "plan"];
+        lines.iter().chain(&then).for_each(|line| pool.line(line).unwrap());
+        let answer = promised(pool.state(), JobId::single(3), Time(5_000)).unwrap();
+        assert_eq!((answer.at, answer.low, answer.high), (Some(Time(5_000)), answer.at, Some(Time(15_000))));
+        let said = "its devices are promised to it: 1, 2 are being stopped, and their grace is 10s at most";
+        assert_eq!(answer.by, said);
+        assert_eq!(promised(pool.state(), JobId::single(4), Time(5_000)), None);
+    }
 
     #[test]
     fn an_answer_says_what_it_rests_on() {

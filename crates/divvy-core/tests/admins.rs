@@ -232,7 +232,7 @@ fn who_administers_a_queue_ends_holds_and_releases_its_jobs() {
     assert_eq!(hold(beside, "eva").unwrap_err(), Rejection::NotYours(beside));
     hold(below, "eva").unwrap();
     let mut release = |by| take(&mut pool, &Command::Release(below, person(by)));
-    assert_eq!(release("ana").unwrap_err(), Rejection::NotAdmin);
+    assert_eq!(release("ana").unwrap_err(), Rejection::HeldByAdmin(below));
     release("eva").unwrap();
     take(&mut pool, &Command::Cancel(below, person("eva"))).unwrap();
 }
@@ -243,4 +243,16 @@ fn jobs_that_name_no_queue_go_where_their_users_do() {
     let jobs = ["ana", "ben", "eva"].map(|user| submit(&mut pool, user, ""));
     let mut queue = |job: JobId| pool.controller().state().jobs[&job.number].spec.queue.clone();
     assert_eq!(jobs.map(&mut queue), ["lab", "other", "default"]);
+}
+
+#[test]
+fn what_has_ended_has_no_work_to_save() {
+    let mut pool = pool();
+    pool.line("submit x other 1 user=ben").unwrap();
+    pool.line("plan").unwrap();
+    let job = pool.state().jobs.values().last().unwrap().id();
+    let saved = |pool: &mut Scenario| take(pool, &Command::Checkpointed(job, person("ben")));
+    saved(&mut pool).unwrap();
+    pool.line("end x").unwrap();
+    assert!(matches!(saved(&mut pool).unwrap_err(), Rejection::WrongState { .. } | Rejection::NoSuchJob(_)));
 }

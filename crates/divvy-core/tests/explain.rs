@@ -884,3 +884,20 @@ fn the_end_of_a_reservation_that_has_begun_can_be_waited_for() {
         "#]],
     );
 }
+
+#[test]
+fn of_a_small_budget_no_more_is_asked_for_than_a_little_beyond_what_is_used() {
+    let small =
+        r#"queue q {"path": "q", "budget": {"milli_gpu_hours": 20, "every": "day", "carry_milli": 0}}"#;
+    check(
+        &format!(
+            "policy {{half_life: none}}\nnode n1 4xh100\n{small}\nsubmit a q 1\nplan\npass 4m\nsubmit b q 1\nplan"
+        ),
+        "b",
+        expect![[r#"
+            DV-OVER-BUDGET queue q has used its budget of 0.02 GPU-hours, which renews 1970-01-04 00:00 UTC
+                0.048 more GPU-hours of budget for q (to 0.068)
+            => 0.048 more GPU-hours of budget for q (to 0.068)
+        "#]],
+    );
+}

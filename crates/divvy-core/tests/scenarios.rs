@@ -177,9 +177,9 @@ fn what_an_administrator_holds_its_user_cannot_release() {
     check(
         "node n1 1xh100\nsubmit a default 1\nhold a by=root\nrelease a\nrelease a by=root\nplan",
         expect![[r#"
-        refused not-admin: only an administrator of the pool may do this
-        place a n1:0
-    "#]],
+            refused held-by-admin: job 1 is held by an administrator, and you are none of its queue
+            place a n1:0
+        "#]],
     );
 }
 

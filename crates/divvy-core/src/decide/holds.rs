@@ -48,7 +48,7 @@ pub(super) fn release(state: &State, id: JobId, by: &Person) -> Result<Vec<Event
         let held = array.touched.values().filter(|run| run.state == JobState::Held).count();
         let none_goes = !still.is_empty() && held == still.len() && array.held.is_none();
         return match fresh_stay || none_goes {
-            true => Err(Rejection::NotAdmin),
+            true => Err(Rejection::HeldByAdmin(id)),
             false => Ok(std::iter::once(released).chain(still).collect()),
         };
     }
@@ -56,7 +56,7 @@ pub(super) fn release(state: &State, id: JobId, by: &Person) -> Result<Vec<Event
         Some(run) if run.state != JobState::Held => {
             Err(Rejection::WrongState { job: id, state: run.state, what: "only a held job can be released" })
         }
-        Some(run) if stays(state, (job, &run.held_by), by) => Err(Rejection::NotAdmin),
+        Some(run) if stays(state, (job, &run.held_by), by) => Err(Rejection::HeldByAdmin(id)),
         _ => Ok(vec![released]),
     }
 }

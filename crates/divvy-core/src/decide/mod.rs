@@ -226,6 +226,9 @@ pub enum Rejection {
     /// Only an administrator may.
     #[error("only an administrator of the pool may do this")]
     NotAdmin,
+    /// An administrator holds it: its user cannot release it.
+    #[error("job {0} is held by an administrator, and you are none of its queue")]
+    HeldByAdmin(JobId),
     /// The job's state does not allow it.
     #[error("job {job} is {}: {what}", state.name())]
     WrongState {
@@ -311,6 +314,7 @@ impl Rejection {
             Rejection::NoSuchNode(_) => "no-such-node",
             Rejection::NotYours(_) => "not-yours",
             Rejection::NotAdmin => "not-admin",
+            Rejection::HeldByAdmin(_) => "held-by-admin",
             Rejection::WrongState { .. } => "wrong-state",
             Rejection::QueueInUse { .. } => "queue-in-use",
             Rejection::QueueReserved { .. } => "queue-reserved",
@@ -434,7 +438,7 @@ fn prioritise(state: &State, (id, priority): (JobId, i32), by: &Person) -> Resul
 fn checkpointed(state: &State, id: JobId, by: &Person) -> Result<Vec<Event>, Rejection> {
     let job = mine(state, id, by)?;
     match job.run(id.member) {
-        Some(run) if run.started_at.is_some() => {
+        Some(run) if run.started_at.is_some() && !run.state.is_ended() => {
             Ok(vec![Event::Checkpointed { job: id, by: by.name.clone() }])
         }
         Some(run) => {

@@ -413,8 +413,9 @@ fn budget_raises(state: &State, spec: &JobSpec) -> Vec<Change> {
     let raise = |(path, (budget, _)): (&str, &(&Budget, Time))| {
         let owed = milli_gpu_hours(-state.budget_left(path, state.now).unwrap_or(0));
         let from = budget.milli_gpu_hours;
-        // The next whole hour, and one to begin with.
-        let to = (from + owed).div_euclid(1000).saturating_add(2) * 1000;
+        // Whole hours, or for small budgets a tenth of their leading digit: the next after what is used, and one to begin with.
+        let unit = [1000, 100, 10].into_iter().find(|unit| unit * 10 <= from).unwrap_or(1);
+        let to = (from + owed).div_euclid(unit).saturating_add(2).saturating_mul(unit);
         Change::RaiseBudget { queue: path.to_owned(), from, to }
     };
     own.map(raise).collect()

@@ -13,6 +13,7 @@ use divvy_core::state::State;
 
 use super::answer::{Answer, Refused, Words, ok, vanished};
 use super::caller::Caller;
+use crate::clock;
 use crate::control::{Refusal, Request};
 use crate::people;
 use crate::pool::Pool;
@@ -22,7 +23,8 @@ use crate::wire::{models, queue, refusal};
 #[utoipa::path(get, path = paths::QUEUES, tag = "queues", responses((status = 200, body = Vec<divvy_api::Queue>)))]
 pub(super) async fn queues(Shared(pool): Shared<Arc<Pool>>, caller: Caller) -> Answer {
     let controller = pool.controller.read().await;
-    ok(&queue::all(controller.state(), controller.snapshot(), &caller.0.owner))
+    let now = clock::now();
+    ok(&queue::all((controller.state(), now), controller.snapshot(), &caller.0.owner))
 }
 
 /// Sets the queues to those of a queues.yaml, the body: these and no others.

@@ -81,7 +81,7 @@ impl Looked {
     /// Returns the queues, with what is due to them and what they hold.
     pub fn queues(&self) -> Vec<api::Queue> {
         let nobody = Owner { name: String::new(), uid: NOBODY, gid: NOBODY, groups: Vec::new() };
-        queue::all(&self.state, &self.snapshot, &nobody)
+        queue::all((&self.state, self.state.now), &self.snapshot, &nobody)
     }
 
     /// Explains why a pod, or its gang, waits or runs where it runs. `name` is `namespace/name`, or a name that only one has.

@@ -58,7 +58,7 @@ impl Told {
 fn statuses(controller: &Controller, now: Time) -> BTreeMap<String, QueueStatus> {
     let (state, nobody) =
         (controller.state(), Owner { name: String::new(), uid: NOBODY, gid: NOBODY, groups: Vec::new() });
-    let rows = crate::wire::queue::all(state, controller.snapshot(), &nobody);
+    let rows = crate::wire::queue::all((state, state.now), controller.snapshot(), &nobody);
     let status = |row: &api::Queue| QueueStatus {
         conditions: Vec::new(),
         running: row.running,

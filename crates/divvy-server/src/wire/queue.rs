@@ -11,13 +11,14 @@ use divvy_core::plan::{self, Entitlement};
 use divvy_core::reason::{gpu_hours, shown};
 use divvy_core::snapshot::Snapshot;
 use divvy_core::state::{Job, Runs, State};
+use divvy_core::time::Time;
 use serde_json::Value;
 
 use super::detail::requeue;
 use super::users;
 
-/// Returns all queues, by path.
-pub(crate) fn all(state: &State, snapshot: &Snapshot, asker: &Owner) -> Vec<api::Queue> {
+/// Returns all queues, by path; their budgets as of a moment.
+pub(crate) fn all((state, now): (&State, Time), snapshot: &Snapshot, asker: &Owner) -> Vec<api::Queue> {
     let entitled = plan::entitlements(state, snapshot);
     let pasts = state.remembers().then(|| pasts(state));
     let past_of = |path: &str| pasts.as_ref().map(|known| known.get(path).copied().unwrap_or_default());
@@ -30,7 +31,7 @@ pub(crate) fn all(state: &State, snapshot: &Snapshot, asker: &Owner) -> Vec<api:
         let submit = names(submitters(&state.queues, &queue.path));
         let may_submit = takes(&state.queues, &queue.path, asker);
         let row = api::Queue { users, submit, may_submit, pledge_behind_gpu_hours: behind, ..row };
-        with_budget(state, queue, row)
+        with_budget((state, now), queue, row)
     };
     let mut rows: BTreeMap<&str, api::Queue> =
         state.queues.iter().map(|(path, queue)| (path.as_str(), row(queue))).collect();
@@ -42,10 +43,12 @@ pub(crate) fn all(state: &State, snapshot: &Snapshot, asker: &Owner) -> Vec<api:
     rows.into_values().collect()
 }
 
-/// Adds what is left of the queue's budget.
-fn with_budget(state: &State, queue: &Queue, row: api::Queue) -> api::Queue {
+/// Adds what is left of the queue's budget at a moment. What renews it by then may not be known yet.
+fn with_budget((state, now): (&State, Time), queue: &Queue, row: api::Queue) -> api::Queue {
     let Some((budget, spent)) = state.budget_of(&queue.path) else { return row };
-    let left = state.budget_left(&queue.path, state.now).map(|milli_ms| milli_ms as f64 / 3.6e9);
+    let left = state
+        .budget_left(&queue.path, now.min(spent.until).max(state.now))
+        .map(|milli_ms| milli_ms as f64 / 3.6e9);
     api::Queue {
         budget_gpu_hours: Some(budget.milli_gpu_hours as f64 / 1000.0),
         budget_every: Some(budget.every.to_string()),

@@ -87,6 +87,9 @@ fn rejected(rejection: &Rejection) -> Problem {
         Rejection::NoSuchJob(job) => no_such_job(&job.to_string()),
         Rejection::NotYours(_) => said(C::NotYours),
         Rejection::NotAdmin => said(C::NotMember).with_fix("ask root, or a member of the group divvy"),
+        Rejection::HeldByAdmin(_) => {
+            said(C::NotMember).with_fix("ask who administers its queue (`divvy queues -o wide`), or the pool")
+        }
         Rejection::WrongState { .. }
         | Rejection::QueueInUse { .. }
         | Rejection::QueueReserved { .. }

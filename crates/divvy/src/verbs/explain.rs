@@ -218,7 +218,11 @@ fn headline(explained: &Explained) -> String {
         }
         Verdict::NoFit => "the pool as it is can never run it".to_owned(),
         Verdict::Preempt => "it would run if others were stopped".into(),
-        Verdict::Later if explained.state == Some(JobState::Held) => "it starts when it is released".into(),
+        Verdict::Later if explained.state == Some(JobState::Held) => {
+            let waits_on = explained.blockers.iter().any(|blocker| blocker.code != "DV-HELD");
+            if waits_on { "once it is released, it goes on waiting" } else { "it starts when it is released" }
+                .into()
+        }
         Verdict::Later if explained.blockers.iter().any(|blocker| blocker.code == "DV-OVER-BUDGET") => {
             "it starts when the budget has renewed".into()
         }

@@ -200,8 +200,11 @@ fn room_that_is_kept_is_told_with_when_it_was_to_be_before_and_who_runs_on() {
 
 #[test]
 fn a_held_job_starts_when_it_is_released_and_not_before() {
-    let held = Explained { state: Some(JobState::Held), blockers: Vec::new(), ..explained() };
+    let mut held = Explained { state: Some(JobState::Held), blockers: Vec::new(), ..explained() };
     assert_eq!(headline(&held), "12 (ft) is held: it starts when it is released\n");
+    let blocker = |code: &str| serde_json::from_value(serde_json::json!({"code": code, "text": ""})).unwrap();
+    held.blockers = vec![blocker("DV-HELD"), blocker("DV-OVER-BUDGET")];
+    assert_eq!(headline(&held), "12 (ft) is held: once it is released, it goes on waiting\n");
 }
 
 #[test]

@@ -22,6 +22,9 @@ use crate::time::Time;
 /// How many ends of running jobs are looked at for one reservation at most.
 const MOST_ENDS: usize = 4096;
 
+/// Where more classes than these wait, none is tried again because room is kept for later than before.
+const MOST_REOPENED: usize = 256;
+
 /// What a cycle knows of ends to come, and what it keeps for which jobs.
 #[derive(Default)]
 pub(super) struct Reserve<'a> {
@@ -144,7 +147,8 @@ impl<'a> Reserve<'a> {
             || reason.is_of_calendar() && state.reservations.iter().any(|kept| kept.until.is_some());
         if is_room && self.heeds(state) {
             self.owners.push((job, collects));
-            self.is_later |= is_passed;
+            // Where the past counts, that is looked at each minute; where many classes wait, an arrival is not to cost a look at all.
+            self.is_later |= is_passed && !state.remembers() && state.verdicts.len() <= MOST_REOPENED;
         }
     }
 

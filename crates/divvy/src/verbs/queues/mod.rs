@@ -272,7 +272,7 @@ fn budget(queue: &Queue, _: &crate::output::Look) -> String {
     let Queue { budget_gpu_hours, budget_left_gpu_hours, budget_every, .. } = queue;
     match (budget_left_gpu_hours, budget_gpu_hours, budget_every) {
         // Of a small budget a tenth of an hour says nothing.
-        (Some(left), Some(whole), Some(every)) if *whole < 10.0 => {
+        (Some(left), Some(whole), Some(every)) if *whole > 0.0 && *whole < 10.0 => {
             let left = if left.abs() < 0.0005 { 0.0 } else { *left };
             format!("{}h of {whole}h/{every}", (left * 1000.0).round() / 1000.0)
         }

@@ -124,10 +124,17 @@ fn kept(made: &Reservation) -> String {
 }
 
 /// What it means that another reservation keeps some of the same at the same time; nothing where that changes nothing.
-fn overlap(made: &Reservation, other: &Reservation) -> Option<String> {
+fn overlap<'a>(made: &'a Reservation, other: &'a Reservation) -> Option<String> {
     let within = |one: &str, whole: &str| one.strip_prefix(whole).is_some_and(|rest| rest.starts_with(':'));
-    let shared = |one: &&String| other.on.iter().any(|it| it == *one || within(one, it) || within(it, one));
-    let shared: Vec<&str> = made.on.iter().filter(shared).map(String::as_str).collect();
+    // A node as a whole shares with its devices only those.
+    let shared = |one: &'a str| {
+        let of = move |it: &'a String| match () {
+            () if it == one || within(one, it) => Some(one),
+            () => within(it, one).then_some(it.as_str()),
+        };
+        other.on.iter().filter_map(of)
+    };
+    let shared: Vec<&str> = made.on.iter().flat_map(|one| shared(one)).collect();
     let before = |from: i64, until: Option<i64>| until.is_none_or(|until| from < until);
     let at_once = before(made.from_ms, other.until_ms) && before(other.from_ms, made.until_ms);
     if other.id == made.id || shared.is_empty() || !at_once {
@@ -208,7 +215,7 @@ mod tests {
             said,
             "reservation 1 keeps n1:0 for other then, too: as long as both last, nobody gets it"
         );
-        assert!(of(None, &["n2:3"], (0, None)).unwrap().starts_with("reservation 1 takes n2 out then"));
+        assert!(of(None, &["n2:3"], (0, None)).unwrap().starts_with("reservation 1 takes n2:3 out then"));
         let below = of(Some("lab/nlp/x"), &["n1"], (15, None)).unwrap();
         assert!(below.ends_with("only jobs of lab/nlp/x get it"), "{below}");
         // Its own, or those of a queue above it, take nothing from it.

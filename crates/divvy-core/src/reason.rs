@@ -110,7 +110,7 @@ pub enum Reason {
     /// Its user would hold more in its queue than a user may there: the user's seat in the queue, resource, limit, and what this
     /// job asks for.
     UserLimit(String, Resource, i64, i64),
-    /// Its queue (or one above) has used up its budget: queue, budget in thousandths of GPU-hours, and when it renews.
+    /// Its queue (or one above) has used up its budget: queue, budget in thousandths of GPU-hours, and when something is left again, if no more is used.
     OverBudget(String, i64, Time),
     /// Devices that would do are being drained: how many.
     DevicesDraining(u32),

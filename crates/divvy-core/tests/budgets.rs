@@ -38,9 +38,9 @@ fn nothing_starts_beyond_a_budget_what_runs_goes_on_and_it_renews() {
         expect![[r#"
         place a n1:0+n1:1
         place c n1
-        wait DV-OVER-BUDGET: queue q has used its budget of 4 GPU-hours, which renews 1970-01-02 00:00 UTC
+        wait DV-OVER-BUDGET: queue q has used its budget of 4 GPU-hours; it has more from 1970-01-02 00:00 UTC on
         later
-          DV-OVER-BUDGET queue q has used its budget of 4 GPU-hours, which renews 1970-01-02 00:00 UTC | wait until 1970-01-02 00:00 UTC, or have the budget of q raised
+          DV-OVER-BUDGET queue q has used its budget of 4 GPU-hours; it has more from 1970-01-02 00:00 UTC on | wait until 1970-01-02 00:00 UTC, or have the budget of q raised
           4 in pool > 4 right model > 4 enough memory > 4 healthy > 2 free > 2 on one node
         ended a completed Exit exit=0
         place b n1:0
@@ -59,7 +59,7 @@ fn what_was_used_beyond_a_budget_is_taken_off_the_next() {
         expect![[r#"
             place a n1:0+n1:1+n1:2+n1:3
             ended a completed Exit exit=0
-            wait DV-OVER-BUDGET: queue q has used its budget of 4 GPU-hours, which renews 1970-01-03 00:00 UTC
+            wait DV-OVER-BUDGET: queue q has used its budget of 4 GPU-hours; it has more from 1970-01-03 00:00 UTC on
             place b n1:0
         "#]],
     );
@@ -73,7 +73,7 @@ fn what_is_left_may_be_carried() {
             expect![[r#"
         place a n1:0+n1:1+n1:2+n1:3
         ended a completed Exit exit=0
-        wait DV-OVER-BUDGET: queue q has used its budget of 4 GPU-hours, which renews 1970-01-03 00:00 UTC
+        wait DV-OVER-BUDGET: queue q has used its budget of 4 GPU-hours; it has more from 1970-01-03 00:00 UTC on
     "#]],
         ),
         (
@@ -109,9 +109,9 @@ fn who_has_used_up_a_budget_wants_nothing_of_what_is_due_to_others() {
         place c_1 n1:1
         place c_2 n1:2
         place c_3 n1:3
-        wait DV-OVER-BUDGET: queue t/q has used its budget of 4 GPU-hours, which renews 1970-01-02 00:00 UTC
+        wait DV-OVER-BUDGET: queue t/q has used its budget of 4 GPU-hours; it has more from 1970-01-02 00:00 UTC on
         later
-          DV-OVER-BUDGET queue t/q has used its budget of 4 GPU-hours, which renews 1970-01-02 00:00 UTC | wait until 1970-01-02 00:00 UTC, or have the budget of t/q raised
+          DV-OVER-BUDGET queue t/q has used its budget of 4 GPU-hours; it has more from 1970-01-02 00:00 UTC on | wait until 1970-01-02 00:00 UTC, or have the budget of t/q raised
           DV-GPUS-BUSY every GPU that would do is taken | wait for running jobs to end, or ask for fewer GPUs or for other models, too
           4 in pool > 4 right model > 4 enough memory > 4 healthy > 0 free > 0 on one node
         stop c_3 Reclaimed by b_0
@@ -233,14 +233,14 @@ explain c"#,
             place b n1:2+n1:3
             ended a completed Exit exit=0
             ended b completed Exit exit=0
-            wait DV-OVER-BUDGET: queue t/a has used its budget of 2 GPU-hours, which renews 1970-01-01 12:00 UTC
+            wait DV-OVER-BUDGET: queue t/a has used its budget of 2 GPU-hours; it has more from 1970-01-01 12:00 UTC on
             later
-              DV-OVER-BUDGET queue t/a has used its budget of 2 GPU-hours, which renews 1970-01-01 12:00 UTC | wait until 1970-01-01 12:00 UTC, or have the budget of t/a raised
-              DV-OVER-BUDGET queue t has used its budget of 4 GPU-hours, which renews 1970-01-02 00:00 UTC | wait until 1970-01-02 00:00 UTC, or have the budget of t raised
+              DV-OVER-BUDGET queue t/a has used its budget of 2 GPU-hours; it has more from 1970-01-01 12:00 UTC on | wait until 1970-01-01 12:00 UTC, or have the budget of t/a raised
+              DV-OVER-BUDGET queue t has used its budget of 4 GPU-hours; it has more from 1970-01-02 00:00 UTC on | wait until 1970-01-02 00:00 UTC, or have the budget of t raised
               4 in pool > 4 right model > 4 enough memory > 4 healthy > 4 free > 4 on one node
-            wait DV-OVER-BUDGET: queue t has used its budget of 4 GPU-hours, which renews 1970-01-02 00:00 UTC
+            wait DV-OVER-BUDGET: queue t has used its budget of 4 GPU-hours; it has more from 1970-01-02 00:00 UTC on
             later
-              DV-OVER-BUDGET queue t has used its budget of 4 GPU-hours, which renews 1970-01-02 00:00 UTC | wait until 1970-01-02 00:00 UTC, or have the budget of t raised
+              DV-OVER-BUDGET queue t has used its budget of 4 GPU-hours; it has more from 1970-01-02 00:00 UTC on | wait until 1970-01-02 00:00 UTC, or have the budget of t raised
               4 in pool > 4 right model > 4 enough memory > 4 healthy > 4 free > 4 on one node
         "#]],
     );

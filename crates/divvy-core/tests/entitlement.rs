@@ -583,7 +583,7 @@ fn a_queue_says_what_its_jobs_may_ask_for() {
             refused beyond-queue: queue a takes jobs with a priority of at most high, and this one has urgent
             refused beyond-queue: queue a takes jobs with a priority of at most high, and this one has urgent
             refused beyond-queue: queue a/b takes jobs with a time limit of at most 1h, and this one has 2h
-            refused beyond-queue: queue a takes jobs with a number of members of at most 3, and this one has 4
+            refused beyond-queue: queue a takes at most 3 jobs at a time, and this array has 4 members
             refused queue-full: queue a takes 3 jobs at once, and 3 wait or run
             place j5_0 n1:0
             place j5_1 n1:1

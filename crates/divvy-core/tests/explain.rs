@@ -12,6 +12,9 @@ use divvy_core::model::job::Cause;
 use divvy_core::plan;
 use divvy_core::reason::Verdict;
 use divvy_core::scenario::Scenario;
+use divvy_core::snapshot::Snapshot;
+use divvy_core::state::State;
+use divvy_core::time::Span;
 use expect_test::{Expect, expect};
 
 /// The advice on a job, in lines: each blocker's code with its ways, then the remedy.
@@ -595,7 +598,12 @@ fn a_job_beyond_its_own_limit_never_starts_as_things_are_set() {
 /// What the next cycle would make of one more job like this one.
 fn tried(scenario: &str, job: &str) -> explain::Tried {
     let (pool, number) = pool(scenario, job);
-    let like = &pool.state().jobs[&number];
+    tried_in(pool.state(), (pool.snapshot(), number))
+}
+
+/// The same in a pool at some moment.
+fn tried_in(state: &State, (snapshot, number): (&Snapshot, u64)) -> explain::Tried {
+    let like = &state.jobs[&number];
     let submit = Submit {
         owner: like.owner.clone(),
         spec: like.spec.clone(),
@@ -605,7 +613,25 @@ fn tried(scenario: &str, job: &str) -> explain::Tried {
         held: false,
         history: BTreeMap::new(),
     };
-    explain::tried(pool.state(), pool.snapshot(), &submit).unwrap()
+    explain::tried(state, snapshot, &submit).unwrap()
+}
+
+#[test]
+fn what_was_used_of_a_budget_since_the_last_event_counts_for_a_job_that_is_tried() {
+    let day =
+        r#"queue q {"path": "q", "budget": {"milli_gpu_hours": 4000, "every": "day", "carry_milli": 0}}"#;
+    let uses = format!("node n1 4xh100\n{day}\nsubmit a q 2 limit=1d\nplan\nsubmit j q 1 held\nplan");
+    let (pool, number) = pool(&uses, "j");
+    let begun = pool.state().now;
+    let starts = |minutes: i64| {
+        let mut state = pool.state().clone();
+        state.pass(begun + Span(minutes * 60_000));
+        tried_in(&state, (pool.snapshot(), number)).starts
+    };
+    assert_eq!([0, 119, 121].map(starts), [true, true, false], "two GPUs use four GPU-hours in two hours");
+    let mut state = pool.state().clone();
+    state.pass(begun - Span(1));
+    assert_eq!(state.now, begun, "time goes on only");
 }
 
 #[test]
@@ -654,8 +680,7 @@ fn an_array_of_more_members_than_its_queue_ever_takes_is_told_so() {
     pool.line(r#"queue q {"path": "q", "bounds": {"max_jobs": 3}}"#).unwrap();
     pool.line("submit a q 1 array=0-5").unwrap();
     let said = pool.printed();
-    let text =
-        "refused beyond-queue: queue q takes jobs with a number of members of at most 3, and this one has 6";
+    let text = "refused beyond-queue: queue q takes at most 3 jobs at a time, and this array has 6 members";
     assert!(said.contains(text), "{said}");
 }
 
@@ -895,9 +920,30 @@ fn of_a_small_budget_no_more_is_asked_for_than_a_little_beyond_what_is_used() {
         ),
         "b",
         expect![[r#"
-            DV-OVER-BUDGET queue q has used its budget of 0.02 GPU-hours, which renews 1970-01-04 00:00 UTC
+            DV-OVER-BUDGET queue q has used its budget of 0.02 GPU-hours; it has more from 1970-01-04 00:00 UTC on
                 0.048 more GPU-hours of budget for q (to 0.068)
             => 0.048 more GPU-hours of budget for q (to 0.068)
+        "#]],
+    );
+}
+
+#[test]
+fn beside_another_reason_a_budget_may_be_waited_for_too() {
+    let small =
+        r#"queue q {"path": "q", "budget": {"milli_gpu_hours": 4000, "every": "day", "carry_milli": 0}}"#;
+    check(
+        &format!(
+            "policy {{half_life: none}}\nnode n1 4xh100\n{small}\nqueue r\nsubmit a q 4\nplan\npass 2h\nend a\nsubmit x r 4 limit=3h\nplan\nsubmit b q 1\nplan"
+        ),
+        "b",
+        expect![[r#"
+            DV-OVER-BUDGET queue q has used its budget of 4 GPU-hours; it has more from 1970-01-03 00:00 UTC on
+                wait for more of the budget of q until 1970-01-03 00:00 UTC
+                4.2 more GPU-hours of budget for q (to 8.2)
+            DV-GPUS-BUSY every GPU that would do is taken
+                wait for job 2 to end
+                a node with 1 more h100
+            => wait for more of the budget of q until 1970-01-03 00:00 UTC and wait for job 2 to end
         "#]],
     );
 }

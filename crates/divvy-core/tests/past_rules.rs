@@ -137,7 +137,7 @@ plan"#,
             promise c_0 n1:5
             promise c_1 n1:4
             promise c_2 n1:3
-            wait DV-OVER-BUDGET: queue t has used its budget of 6 GPU-hours, which renews 1970-01-02 00:00 UTC
+            wait DV-OVER-BUDGET: queue t has used its budget of 6 GPU-hours; it has more from 1970-01-02 00:00 UTC on
             wait DV-GPUS-BUSY: every GPU that would do is taken
         "#]],
     );
@@ -185,7 +185,7 @@ plan"#,
         expect![[r#"
             place a n1:0+n1:1+n1:2+n1:3
             ended a completed Exit exit=0
-            wait DV-OVER-BUDGET: queue t has used its budget of 4 GPU-hours, which renews 1970-01-02 00:00 UTC
+            wait DV-OVER-BUDGET: queue t has used its budget of 4 GPU-hours; it has more from 1970-01-02 00:00 UTC on
         "#]],
     );
 }

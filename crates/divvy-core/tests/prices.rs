@@ -26,8 +26,8 @@ fn hours_of_a_cheap_model_use_less_of_a_budget() {
         expect![[r#"
         place a n2:0+n2:1+n2:2+n2:3
         ended a completed Exit exit=0
-        wait DV-OVER-BUDGET: queue q has used its budget of 4 GPU-hours, which renews 1970-01-04 00:00 UTC
-        wait DV-OVER-BUDGET: queue q has used its budget of 4 GPU-hours, which renews 1970-01-04 00:00 UTC
+        wait DV-OVER-BUDGET: queue q has used its budget of 4 GPU-hours; it has more from 1970-01-04 00:00 UTC on
+        wait DV-OVER-BUDGET: queue q has used its budget of 4 GPU-hours; it has more from 1970-01-04 00:00 UTC on
     "#]],
     );
     check(
@@ -37,7 +37,7 @@ fn hours_of_a_cheap_model_use_less_of_a_budget() {
         place a n2:0+n2:1+n2:2+n2:3
         ended a completed Exit exit=0
         place b n2:0
-        wait DV-OVER-BUDGET: queue q has used its budget of 4 GPU-hours, which renews 1970-01-02 00:00 UTC
+        wait DV-OVER-BUDGET: queue q has used its budget of 4 GPU-hours; it has more from 1970-01-02 00:00 UTC on
     "#]],
     );
 }
@@ -55,7 +55,7 @@ fn new_prices_hold_from_when_they_are_set() {
         expect![[r#"
         place a n2:0
         place b n2:1
-        wait DV-OVER-BUDGET: queue q has used its budget of 4 GPU-hours, which renews 1970-01-02 00:00 UTC
+        wait DV-OVER-BUDGET: queue q has used its budget of 4 GPU-hours; it has more from 1970-01-02 00:00 UTC on
     "#]],
     );
 }

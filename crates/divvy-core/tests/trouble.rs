@@ -201,7 +201,7 @@ fn where_all_models_cost_nothing_their_hours_count_as_they_do_without_prices() {
             place a2 n1:1
             stop a2 Reclaimed by b1
             promise b1 n1:1
-            wait DV-OVER-BUDGET: queue a has used its budget of 1 GPU-hour, which renews 1970-01-11 00:00 UTC
+            wait DV-OVER-BUDGET: queue a has used its budget of 1 GPU-hour; it has more from 1970-01-11 00:00 UTC on
             ended a2 pending Reclaimed exit=143
             place b1 n1:1
         "#]],
@@ -228,7 +228,7 @@ fn a_clock_that_steps_ten_years_ahead_ends_what_has_a_limit_and_loses_no_job() {
             ended endless pending Starved exit=143
             place later n1:3
             place waits n1:2+n1:1
-            wait DV-OVER-BUDGET: queue b has used its budget of 1 GPU-hour, which renews 1979-12-31 00:00 UTC
+            wait DV-OVER-BUDGET: queue b has used its budget of 1 GPU-hour; it has more from 1979-12-31 00:00 UTC on
         "#]],
     );
 }

@@ -96,7 +96,7 @@ fn a_queue_says_what_each_of_its_users_may_ask_for() {
         expect![[r#"
             refused beyond-queue: queue q, of each user, takes jobs with a priority of at most high, and this one has urgent
             refused beyond-queue: queue q, of each user, takes jobs with a time limit of at most 1h, and this one has 2h
-            refused beyond-queue: queue q, of each user, takes jobs with a number of members of at most 2, and this one has 3
+            refused beyond-queue: queue q, of each user, takes at most 2 jobs at a time, and this array has 3 members
             refused queue-full: queue q, of each user, takes 2 jobs at once, and 2 wait or run
             place j4_0 n1:0
             place j6 n1:1

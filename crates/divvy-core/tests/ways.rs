@@ -121,7 +121,7 @@ fn a_budget_that_is_used_up_keeps_all_ways_back() {
         expect![[r#"
             place a n1:0+n1:1
             ended a completed Exit exit=0
-            wait DV-OVER-BUDGET: queue x has used its budget of 1 GPU-hour, which renews 1970-01-02 00:00 UTC
+            wait DV-OVER-BUDGET: queue x has used its budget of 1 GPU-hour; it has more from 1970-01-02 00:00 UTC on
         "#]],
     );
 }

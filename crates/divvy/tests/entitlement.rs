@@ -158,7 +158,7 @@ fn await_tasks(
             let mut ranks: Vec<u64> = tasks.iter().map(|task| task["task"].as_u64().unwrap()).collect();
             ranks.sort_unstable();
             assert_eq!(now["size"], ranks.len());
-            ranks == wanted && tasks.iter().all(|task| task["state"] == "held")
+            ranks == wanted && tasks.iter().all(|task| task["state"] == "running")
         };
         assert!(told.by_ref().map(Result::unwrap).any(is_it), "it ended before it had {wanted:?}");
         told

@@ -409,7 +409,7 @@ pub struct Task {
     /// Its role.
     #[serde(default)]
     pub role: String,
-    /// `promised`, `starting`, `held`, `paused`, `stopping` or `ended`.
+    /// `promised`, `starting`, `running`, `paused`, `stopping` or `ended`.
     pub state: String,
     /// Its machine.
     pub node: String,

@@ -109,8 +109,7 @@ fn takes_more(
     }
     if more > most {
         // However many jobs end, the queue never takes this many.
-        let (queue, most, asked) = (queue.into_owned(), most.to_string(), more.to_string());
-        return Err(Rejection::BeyondQueue { queue, what: "number of members", most, asked });
+        return Err(Rejection::BeyondArrays { queue: queue.into_owned(), most, asked: more });
     }
     Err(Rejection::QueueFull { queue: queue.into_owned(), most, there })
 }

@@ -167,6 +167,16 @@ pub enum Rejection {
         /// Whom it takes.
         takes: Vec<String>,
     },
+    /// An array has more members than the queue takes jobs at a time: it would never be taken.
+    #[error("queue {queue} takes at most {most} jobs at a time, and this array has {asked} members")]
+    BeyondArrays {
+        /// Which queue says so.
+        queue: String,
+        /// How many it takes.
+        most: u64,
+        /// How many there would be.
+        asked: u64,
+    },
     /// It asks for more than the queue allows a job.
     #[error("queue {queue} takes jobs with a {what} of at most {most}, and this one has {asked}")]
     BeyondQueue {
@@ -303,7 +313,7 @@ impl Rejection {
         match self {
             Rejection::UnknownQueue { .. } => "unknown-queue",
             Rejection::NotAMember { .. } => "not-a-member",
-            Rejection::BeyondQueue { .. } => "beyond-queue",
+            Rejection::BeyondQueue { .. } | Rejection::BeyondArrays { .. } => "beyond-queue",
             Rejection::NoLeave { .. } => "no-leave",
             Rejection::QueueFull { .. } => "queue-full",
             Rejection::CannotFit { .. } => "cannot-fit",

@@ -509,7 +509,7 @@ impl Change {
                 write!(f, "wait until {}: until then those who run are safe from it", utc(*until))
             }
             Change::AwaitBudget { queue, until } => {
-                write!(f, "wait until the budget of {queue} renews {}", utc(*until))
+                write!(f, "wait for more of the budget of {queue} until {}", utc(*until))
             }
             Change::AwaitStop { jobs, tasks, .. } => {
                 let noun = if jobs.len() == 1 { "job" } else { "jobs" };

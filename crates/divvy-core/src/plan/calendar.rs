@@ -91,9 +91,12 @@ pub(super) fn turns(state: &State, spec: &JobSpec, now: Time) -> Vec<Time> {
 pub(super) fn stops(state: &State) -> BTreeMap<JobId, Time> {
     let to_come: Vec<&Reservation> =
         state.reservations.iter().filter(|kept| kept.evicts && !kept.began).collect();
+    // Asked for each job for which room is kept: without any of them, nobody is to be looked at.
+    if to_come.is_empty() {
+        return BTreeMap::new();
+    }
     let lies_there = |held: &&Allocation| to_come.iter().any(|kept| kept.is_under(&held.placement));
-    let all = state.allocations.values().filter(|_| !to_come.is_empty());
-    let jobs: BTreeSet<JobId> = all.filter(lies_there).map(|held| held.job).collect();
+    let jobs: BTreeSet<JobId> = state.allocations.values().filter(lies_there).map(|held| held.job).collect();
     jobs.into_iter().filter_map(|job| Some((job, state.stopped_for(job)?.from))).collect()
 }
 

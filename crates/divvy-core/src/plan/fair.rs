@@ -131,16 +131,10 @@ pub(super) fn in_turns<'a>(
         let stands = judged.is_some_and(|reason| fair.stands(turn, reason));
         report.skipped += usize::from(stands);
         report.tried += usize::from(!stands);
-        let is_open = judged.is_some_and(|reason| fair.trial.reserve.reopens(reason));
-        if is_open && !turn.has_behind {
+        if !turn.has_behind && fair.is_open(judged) {
             turns.reopen();
         }
-        let tried = match judged.filter(|_| !state.freed && !is_open) {
-            _ if stands => Err(None),
-            Some(reason) => fair.displace(turn, reason).map_err(Some),
-            None => fair.start(turn, (turns.is_alone(), !is_open || state.freed)).map_err(Some),
-        };
-        match tried {
+        match fair.take_turn(turn, (judged, stands), turns.is_alone()) {
             Ok(next) => {
                 verdicts.insert(turn.class, None);
                 turns.go_on(turn, next);
@@ -235,6 +229,29 @@ impl<'a> Fair<'a, '_> {
             turns.go_on(turn, next);
         }
         !stands
+    }
+
+    /// Whether a class waits for room that may be later by now.
+    fn is_open(&self, judged: Option<&Reason>) -> bool {
+        judged.is_some_and(|reason| self.trial.reserve.reopens(reason))
+    }
+
+    /// Gives a turn what it may have; nothing, and no new reason, where the verdict of its class stands.
+    fn take_turn(
+        &mut self,
+        turn: Turn,
+        (judged, stands): (Option<&Reason>, bool),
+        alone: bool,
+    ) -> Result<Option<OrderKey>, Option<Reason>> {
+        if stands {
+            return Err(None);
+        }
+        let (freed, is_open) = (self.trial.state.freed, self.is_open(judged));
+        let tried = match judged.filter(|_| !freed && !is_open) {
+            Some(reason) => self.displace(turn, reason),
+            None => self.start(turn, (alone, freed || !is_open)),
+        };
+        tried.map_err(Some)
     }
 
     /// Whether the verdict of a class stands without a trial.

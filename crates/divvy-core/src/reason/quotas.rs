@@ -123,8 +123,8 @@ impl Reason {
             }
             Reason::OverBudget(queue, 0, _) => write!(f, "queue {queue} has a budget of 0 GPU-hours"),
             Reason::OverBudget(queue, budget, until) => {
-                let (hours, renews) = (gpu_hours(*budget), utc(*until));
-                write!(f, "queue {queue} has used its budget of {hours}, which renews {renews}")
+                let (hours, until) = (gpu_hours(*budget), utc(*until));
+                write!(f, "queue {queue} has used its budget of {hours}; it has more from {until} on")
             }
             other => f.write_str(other.code()),
         }

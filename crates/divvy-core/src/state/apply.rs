@@ -62,6 +62,16 @@ impl From<ledger::OutOfRange> for Wrong {
 pub(super) type Applied = Result<(), Wrong>;
 
 impl State {
+    /// Lets time pass in which nothing happens: budgets are used, and renew. This is for questions that are asked of a copy between two events; the fold itself
+    /// learns the time from the next of them.
+    pub fn pass(&mut self, now: Time) {
+        let now = now.max(self.now);
+        self.renew_budgets(now);
+        self.keep_pledges(now);
+        self.end_relief(now);
+        self.now = now;
+    }
+
     /// Folds one event. After an error the state is not to be used any more.
     pub fn apply(&mut self, stamped: &Stamped) -> Result<(), Misfit> {
         let position = Position(self.position.0 + 1);

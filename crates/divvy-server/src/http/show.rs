@@ -8,7 +8,7 @@ use divvy_core::explain as reasons;
 use divvy_core::id::JobId;
 use divvy_core::model::attempt::Attempt;
 use divvy_core::model::job::Submission;
-use divvy_core::state::{Job, Runs};
+use divvy_core::state::{Job, Runs, State};
 use divvy_core::time::Time;
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -16,6 +16,7 @@ use utoipa::ToSchema;
 use super::answer::{Answer, Refused, ok, vanished};
 use super::caller::Caller;
 use super::output;
+use crate::clock;
 use crate::pool::Pool;
 use crate::wire::{detail, explain as words, refusal};
 
@@ -145,7 +146,7 @@ async fn open_explained(
             return Ok(Some(words::placed(state, snapshot, job, (meant, &run))));
         }
         // The search for a fix takes a while: the pool goes on meanwhile.
-        (state.clone(), snapshot.clone(), controller.rooms().of(meant).copied())
+        (as_of_now(state), snapshot.clone(), controller.rooms().of(meant).copied())
     };
     let last = last.cloned();
     let explained = pool.blocking(move || {
@@ -160,6 +161,13 @@ async fn open_explained(
         Some(Explain { displaced, room: room.as_ref().and_then(words::room), ..waiting })
     });
     Ok(explained.await.ok_or_else(vanished)?)
+}
+
+/// A copy of what is known of the pool, with the time that has passed since the last event: what jobs have used meanwhile of their budgets counts.
+pub(super) fn as_of_now(state: &State) -> State {
+    let mut state = state.clone();
+    state.pass(clock::now());
+    state
 }
 
 /// Returns, for an array as a whole, its first member that waits, else the first that has not ended.

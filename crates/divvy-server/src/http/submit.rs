@@ -19,6 +19,7 @@ use divvy_core::state::{Outcome, State as Folded};
 use super::answer::{Answer, Refused, json, ok, vanished};
 use super::attach;
 use super::caller::Caller;
+use super::show;
 use crate::clock;
 use crate::control::{Refusal, Request};
 use crate::environments::Arrived;
@@ -228,7 +229,7 @@ async fn trial(pool: &Arc<Pool>, caller: &Caller, incoming: Incoming) -> Answer 
     let open = decide::open_queue(controller.state(), &spec.queue, &caller.0.owner).map(drop);
     open.map_err(|refused| refusal::problem(Refusal::Rejected(refused)))?;
     spec.seat = controller.state().seat_in(&spec.queue, &caller.0.owner.name);
-    let (state, snapshot) = (controller.state().clone(), controller.snapshot().clone());
+    let (state, snapshot) = (show::as_of_now(controller.state()), controller.snapshot().clone());
     drop(controller);
     let (array, held, owner) = (incoming.array, incoming.held, caller.0.owner.clone().into());
     // The trial takes a while: the pool goes on meanwhile.

@@ -173,7 +173,7 @@ fn task(state: &State, job: &Job, run: &Run, placement: &Placement) -> api::Task
     let word = match held.map(|held| held.state) {
         Some(AllocationState::Promised) => "promised",
         Some(AllocationState::Starting) => "starting",
-        Some(AllocationState::Held) => "held",
+        Some(AllocationState::Held) => "running",
         Some(AllocationState::Paused) => "paused",
         Some(AllocationState::Stopping) => "stopping",
         None => "ended",

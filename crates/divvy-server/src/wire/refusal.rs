@@ -60,12 +60,11 @@ fn rejected(rejection: &Rejection) -> Problem {
             .with_field("queue")
             .with_fix("use another queue (`divvy queues`), or ask an administrator"),
         Rejection::BeyondQueue { what, .. } => said(C::BadSpec)
-            .with_field(match *what {
-                "priority" => "priority",
-                "number of members" => "array",
-                _ => "time_limit",
-            })
+            .with_field(if *what == "priority" { "priority" } else { "time_limit" })
             .with_fix("ask for less, or use another queue (`divvy queues`)"),
+        Rejection::BeyondArrays { .. } => said(C::BadSpec)
+            .with_field("array")
+            .with_fix("submit a smaller array, or use another queue (`divvy queues`)"),
         Rejection::NoLeave { queue, .. } => said(C::BadSpec).with_field("priority").with_fix(format!(
             "ask for `high`, or have an administrator allow it: `divvy queues set {queue} --max-priority urgent`"
         )),

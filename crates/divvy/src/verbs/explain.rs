@@ -224,7 +224,7 @@ fn headline(explained: &Explained) -> String {
                 .into()
         }
         Verdict::Later if explained.blockers.iter().any(|blocker| blocker.code == "DV-OVER-BUDGET") => {
-            "it starts when the budget has renewed".into()
+            "it starts when its queue has more of its budget".into()
         }
         Verdict::Later if is_promised(explained) => "its devices are promised to it".into(),
         Verdict::Later if waits_for_moments(explained) => "it starts when its time has come".into(),
@@ -267,7 +267,7 @@ fn past(ended: &Ended, nodes: &[String], now_ms: i64) -> String {
 }
 
 /// Whether the settings of its queue or its user keep a job from ever starting: the pool may well have room for it. A budget counts
-/// only where it is zero; one that is used up renews.
+/// only where it is zero; of one that is used up there is more later.
 fn is_beyond_settings(blockers: &[divvy_api::Blocker]) -> bool {
     let of_settings = ["DV-QUEUE-LIMIT", "DV-USER-LIMIT", "DV-OVER-QUOTA", "DV-BORROW-LIMIT", "DV-NOT-LENT"];
     let is_nothing = |change: &serde_json::Value| change["kind"] == "raise_budget" && change["from"] == 0;

@@ -200,12 +200,21 @@ pub(crate) fn where_or_why(job: &Job, _: &Look) -> String {
     }
     if job.state.is_ended() {
         return match (&job.last_end, job.exit_code) {
-            (Some(end), code) if job.state != JobState::Completed => end_in_short(end, code),
+            (Some(end), code) if job.state != JobState::Completed => over_in_short(end, code),
             (_, Some(code)) => format!("exit {code}"),
             _ => String::new(),
         };
     }
     job.nodes.join(",")
+}
+
+/// Why a job is over, in a few words.
+pub(crate) fn over_in_short(end: &divvy_api::LastEnd, exit_code: Option<i32>) -> String {
+    match end.cause {
+        // It asked to be run again, and is over all the same.
+        divvy_api::Cause::Checkpointed => "no restarts left".into(),
+        _ => end_in_short(end, exit_code),
+    }
 }
 
 /// How an attempt ended, in a few words: `signal 9`, `cancelled by ana`, `out of memory`.

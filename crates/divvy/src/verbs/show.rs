@@ -235,7 +235,7 @@ fn where_it_ran(task: &Task) -> String {
         (None, Some(code)) => format!(", exit {code}"),
         _ => String::new(),
     };
-    format!("{} on {}{gpus}{share}{pid}{end}", super::tasks::state(task), task.node)
+    format!("{} on {}{gpus}{share}{pid}{end}", task.state, task.node)
 }
 
 /// Why a job ended, in a sentence that needs no manual.

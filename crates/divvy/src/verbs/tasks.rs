@@ -102,7 +102,7 @@ fn is_news<T>(event: Result<Option<T>, ClientError>) -> Result<bool, Failure> {
 /// The tasks that a job has, without those that were told to stop: they are on their way out.
 fn there(job: &JobDetail) -> Vec<(u32, String)> {
     let tasks = job.attempts.last().map(|attempt| attempt.tasks.as_slice()).unwrap_or_default();
-    let stays = tasks.iter().filter(|task| ["starting", "held", "paused"].contains(&task.state.as_str()));
+    let stays = tasks.iter().filter(|task| ["starting", "running", "paused"].contains(&task.state.as_str()));
     stays.map(|task| (task.task, task.state.clone())).collect()
 }
 
@@ -118,16 +118,11 @@ impl Listing for Row {
         vec![
             Column::<Self>::new("TASK", |row, _| row.0.task.to_string()).right(),
             Column::<Self>::new("ROLE", |row, _| row.0.role.clone()),
-            Column::<Self>::new("STATE", |row, _| state(&row.0).into()),
+            Column::<Self>::new("STATE", |row, _| row.0.state.clone()),
             Column::<Self>::new("NODE", |row, _| row.0.node.clone()),
             Column::<Self>::new("GPUS", |row, _| gpus_of(&row.0)),
         ]
     }
-}
-
-/// The state of a task as people read it. The pool's word `held` says that it has its devices: it runs.
-pub(super) fn state(task: &Task) -> &str {
-    if task.state == "held" { "running" } else { &task.state }
 }
 
 fn gpus_of(task: &Task) -> String {

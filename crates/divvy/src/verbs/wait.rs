@@ -6,7 +6,7 @@ use std::time::Duration;
 use divvy_api::client::{Ask, USUAL_DEADLINE};
 use divvy_api::{Client, JobState, Waited, paths};
 
-use super::ps::end_in_short;
+use super::ps::over_in_short;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::output::plain;
@@ -97,7 +97,7 @@ fn line(waited: &Waited) -> String {
     let (id, state) = (plain(&waited.id), plain(waited.state.as_str()));
     match &waited.last_end {
         Some(end) if waited.state != JobState::Completed => {
-            let short = end_in_short(end, waited.exit_code);
+            let short = over_in_short(end, waited.exit_code);
             match short.strip_prefix(state.as_ref()) {
                 Some(more) => format!("{id} {state}{}", plain(more)),
                 None => format!("{id} {state}: {}", plain(&short)),
@@ -137,6 +137,9 @@ mod tests {
         let mut failed = waited(JobState::Failed, Some(3), None);
         failed.last_end = Some(LastEnd { cause: Cause::Exit, by: None, signal: None, detail: None });
         assert_eq!(line(&failed), "12 failed: exit 3");
+        failed.exit_code = Some(85);
+        failed.last_end = Some(LastEnd { cause: Cause::Checkpointed, by: None, signal: None, detail: None });
+        assert_eq!(line(&failed), "12 failed: no restarts left");
         assert_eq!(line(&waited(JobState::Completed, Some(0), None)), "12 completed");
     }
 }

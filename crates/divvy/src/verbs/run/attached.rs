@@ -17,7 +17,7 @@ use crate::failure::Failure;
 use crate::output::say;
 use crate::pool::{self, Place};
 use crate::verbs::change::change;
-use crate::verbs::ps::end_in_short;
+use crate::verbs::ps::over_in_short;
 use crate::verbs::wait::exit_of;
 
 /// Submits a job and stays with it until it is over.
@@ -299,7 +299,7 @@ impl Watch {
             waited.last_end.as_ref().is_none_or(|end| end.cause == Cause::Exit && end.detail.is_none());
         if waited.state != JobState::Completed && !own_doing {
             let end = waited.last_end.as_ref();
-            let short = end.map(|end| end_in_short(end, waited.exit_code)).unwrap_or_default();
+            let short = end.map(|end| over_in_short(end, waited.exit_code)).unwrap_or_default();
             let detail =
                 end.and_then(|end| end.detail.as_ref()).map(|text| format!(": {text}")).unwrap_or_default();
             say(&format!("job {} {}: {short}{detail}", self.id, waited.state));

@@ -947,3 +947,34 @@ fn beside_another_reason_a_budget_may_be_waited_for_too() {
         "#]],
     );
 }
+
+#[test]
+fn of_several_limits_that_are_reached_each_is_named() {
+    check(
+        "node n1 8xh100\nqueue l limit=2\nqueue l/x {\"path\": \"l/x\", \"limit\": {\"any\": {\"finite\": 2000}}, \"users\": {\"limit\": {\"any\": {\"finite\": 2000}}}}\nsubmit a l/x 2 limit=1h user=ana\nplan\nsubmit j l/x 1 user=ana\nplan",
+        "j",
+        expect![[r#"
+            DV-USER-LIMIT ana is at the limit of 2 GPUs that a user has in queue l/x
+                wait for job 1 to end
+                1 more GPU of limit of each user for l/x (to 3)
+            DV-QUEUE-LIMIT queue l/x is at its limit of 2 GPUs
+                lifted by: wait for job 1 to end
+            DV-QUEUE-LIMIT queue l is at its limit of 2 GPUs
+                lifted by: wait for job 1 to end
+            => wait for job 1 to end
+        "#]],
+    );
+    let spent = r#"{"path": "q", "limit": {"any": {"finite": 1000}}, "budget": {"milli_gpu_hours": 1000, "every": "day", "carry_milli": 0}}"#;
+    check(
+        &format!("node n1 8xh100\nqueue q {spent}\nsubmit a q 1 limit=3h\nplan\npass 2h\nsubmit j q 1\nplan"),
+        "j",
+        expect![[r#"
+            DV-OVER-BUDGET queue q has used its budget of 1 GPU-hour; it has more from 1970-01-03 00:00 UTC on
+                1.2 more GPU-hours of budget for q (to 2.2)
+            DV-QUEUE-LIMIT queue q is at its limit of 1 GPU
+                wait for job 1 to end
+                1 more GPU of limit for q (to 2)
+            => wait for job 1 to end and 1.2 more GPU-hours of budget for q (to 2.2)
+        "#]],
+    );
+}

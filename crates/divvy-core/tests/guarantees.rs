@@ -1,7 +1,11 @@
 //! Scenarios of guarantees in a tree of queues: no job waits for what is guaranteed to it longer than it takes to stop others.
 
-use divvy_core::scenario::run;
+#![allow(clippy::unwrap_used, reason = "what a test's own functions can't set up has failed the test")]
+
+use divvy_core::id::JobId;
+use divvy_core::scenario::{Scenario, run};
 use expect_test::{Expect, expect};
+use proptest::prelude::*;
 
 /// Two labs of a tree, each with its own part, and another tree beside them.
 const TREE: &str = r#"policy {share: fill, preempt: least_loss, cool_down: none}
@@ -98,4 +102,157 @@ plan",
             wait DV-GPUS-BUSY: no node has 2 GPUs free that would do
         "#]],
     );
+}
+
+#[test]
+fn what_a_queue_keeps_for_itself_counts_as_taken_in_the_queue_above_it() {
+    // What lab/y runs on is guaranteed to prod: the part of lab is kept for lab/urgent.
+    checked(
+        "node n1 8xh100\nqueue lab\nqueue lab/urgent guarantee=4 lend=0\nqueue lab/y\nqueue prod guarantee=4\nsubmit y lab/y 1 array=0-9\nplan\nsubmit p prod 1 array=0-3\nplan\nend y_0\nend y_1\nend y_2\nend y_3\nplan\nsubmit u lab/urgent 1 array=0-9\nplan",
+        expect![[r#"
+            place y_0 n1:0
+            place y_1 n1:1
+            place y_2 n1:2
+            place y_3 n1:3
+            wait DV-NOT-LENT: queue lab/y would have to borrow, and the others lend 0 more GPUs
+            stop y_3 Reclaimed by p_0
+            stop y_2 Reclaimed by p_1
+            stop y_1 Reclaimed by p_2
+            stop y_0 Reclaimed by p_3
+            promise p_0 n1:4
+            promise p_1 n1:3
+            promise p_2 n1:2
+            promise p_3 n1:1
+            ended y_0 pending Reclaimed exit=0
+            ended y_1 pending Reclaimed exit=0
+            place p_3 n1:1
+            ended y_2 pending Reclaimed exit=0
+            place p_2 n1:2
+            ended y_3 pending Reclaimed exit=0
+            place p_0 n1:4
+            place p_1 n1:3
+            place u_0 n1:0
+            place u_1 n1:5
+            place u_2 n1:6
+            place u_3 n1:7
+            wait DV-GPUS-BUSY: every GPU that would do is taken
+            wait DV-GPUS-BUSY: every GPU that would do is taken
+        "#]],
+    );
+}
+
+#[test]
+fn nothing_of_what_is_kept_in_a_queue_is_due_to_its_other_queues() {
+    checked(
+        "node n1 8xh100\nqueue lab\nqueue lab/x guarantee=4 lend=0\nqueue lab/y guarantee=2\nqueue c\nsubmit x lab/x 1\nsubmit y lab/y 1 array=0-9\nplan\nsubmit c c 1 array=0-9\nplan",
+        expect![[r#"
+            place x n1:0
+            place y_0 n1:1
+            place y_1 n1:2
+            place y_2 n1:3
+            place y_3 n1:4
+            wait DV-NOT-LENT: queue lab/y would have to borrow, and the others lend 0 more GPUs
+            stop y_3 Reclaimed by c_0
+            promise c_0 n1:5
+            wait DV-NOT-LENT: queue c would have to borrow, and the others lend 0 more GPUs
+        "#]],
+    );
+}
+
+#[test]
+fn nodes_that_are_kept_for_a_queue_count_as_taken_in_the_queue_above_it() {
+    checked(
+        "node n1 8xh100\nnode n2 8xh100 labels=tier:lab\nqueue lab\nqueue lab/x nodes=tier:lab\nqueue lab/y\nqueue c guarantee=6\nsubmit y lab/y 1 array=0-9\nplan\nsubmit c c 1 array=0-9\nplan",
+        expect![[r#"
+            place y_0 n1:0
+            place y_1 n1:1
+            place y_2 n1:2
+            place y_3 n1:3
+            place y_4 n1:4
+            place y_5 n1:5
+            place y_6 n1:6
+            place y_7 n1:7
+            wait DV-GPUS-BUSY: every GPU that would do is taken
+            stop y_7 Reclaimed by c_0
+            stop y_6 Reclaimed by c_1
+            stop y_5 Reclaimed by c_2
+            stop y_4 Reclaimed by c_3
+            stop y_3 Reclaimed by c_4
+            stop y_2 Reclaimed by c_5
+            stop y_1 Reclaimed by c_6
+            promise c_0 n1:7
+            promise c_1 n1:6
+            promise c_2 n1:5
+            promise c_3 n1:4
+            promise c_4 n1:3
+            promise c_5 n1:2
+            promise c_6 n1:1
+            wait DV-GPUS-BUSY: every GPU that would do is taken
+        "#]],
+    );
+}
+
+/// Without the tree.
+fn checked(scenario: &str, expected: Expect) {
+    match run(&format!("policy {{share: fill, preempt: least_loss, cool_down: none}}\n{scenario}")) {
+        Ok(printed) => expected.assert_eq(&printed),
+        Err(bad) => expected.assert_eq(&bad.to_string()),
+    }
+}
+
+/// A queue of a random tree: its place, what is guaranteed to it, what it lends of that if it says so, its weight, and how many jobs of one
+/// GPU are submitted to it.
+type Asks = (&'static str, i64, Option<i64>, u32, u32);
+
+fn queues() -> impl Strategy<Value = Vec<Asks>> {
+    let of = |path: &'static str| {
+        (Just(path), 0i64..4, proptest::option::of(0i64..3), 0u32..3, 0u32..7)
+    };
+    (of("a/x"), of("a/y"), of("b"), of("c/x"), of("d")).prop_map(|(a, b, c, d, e)| vec![a, b, c, d, e])
+}
+
+/// Submits the jobs, queue by queue, and lets all that are told to stop end, until the pool is at rest.
+fn at_rest(pool: &mut Scenario, queues: &[Asks]) {
+    for (number, (path, _, _, _, jobs)) in queues.iter().enumerate() {
+        (0..*jobs).for_each(|job| pool.line(&format!("submit j{number}-{job} {path} 1")).unwrap());
+        pool.line("plan").unwrap();
+        for _ in 0..20 {
+            let stops = |number: &u64| {
+                let run = pool.state().run(JobId::single(*number));
+                run.is_some_and(|run| run.stopping.is_some())
+            };
+            let stopping: Vec<String> =
+                pool.jobs().filter(|(_, number)| stops(number)).map(|(name, _)| name.to_owned()).collect();
+            if stopping.is_empty() {
+                break;
+            }
+            stopping.iter().for_each(|name| pool.line(&format!("end {name}")).unwrap());
+            pool.line("plan").unwrap();
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn every_queue_has_what_is_guaranteed_to_it_whatever_others_keep(queues in queues(), above: bool) {
+        let guaranteed: i64 = queues.iter().map(|(_, guarantee, ..)| guarantee).sum();
+        let mut pool = Scenario::new();
+        pool.line("policy {share: fill, preempt: least_loss, cool_down: none, half_life: none}").unwrap();
+        pool.line(&format!("node n1 {}xh100", guaranteed.max(8))).unwrap();
+        if above {
+            pool.line("queue a").unwrap();
+            pool.line("queue c weight=2").unwrap();
+        }
+        for (path, guarantee, lend, weight, _) in &queues {
+            let lend = lend.map(|lend| format!(" lend={}", lend.min(*guarantee))).unwrap_or_default();
+            pool.line(&format!("queue {path} guarantee={guarantee} weight={weight}{lend}")).unwrap();
+        }
+        at_rest(&mut pool, &queues);
+        for (number, (path, guarantee, _, _, jobs)) in queues.iter().enumerate() {
+            let own = format!("j{number}-");
+            let runs = |number: u64| pool.state().run(JobId::single(number)).is_some_and(|run| run.is_active());
+            let running = pool.jobs().filter(|(name, number)| name.starts_with(&own) && runs(*number)).count();
+            prop_assert!(running as i64 >= (*guarantee).min(i64::from(*jobs)), "{path}: {running}\n{}", pool.printed());
+        }
+    }
 }

@@ -101,7 +101,7 @@ pub(super) fn guaranteed_of(state: &State, path: &str, model: &Resource) -> i64 
 }
 
 /// The queues right below one.
-fn right_below<'a>(state: &'a State, path: &'a str) -> impl Iterator<Item = &'a String> {
+pub(super) fn right_below<'a>(state: &'a State, path: &'a str) -> impl Iterator<Item = &'a String> {
     let is_next = move |queue: &&String| {
         let mut above = lineage(queue).skip(1);
         above.find(|above| state.queues.contains_key(*above) || *above == path) == Some(path)
@@ -110,11 +110,13 @@ fn right_below<'a>(state: &'a State, path: &'a str) -> impl Iterator<Item = &'a 
 }
 
 /// The devices that a queue keeps for itself and those below it, in thousandths: what is guaranteed to it, without what those below it
-/// keep and what it lends; plus what those below it keep.
+/// keep and what it lends; plus what those below it keep. Nodes that are kept for a queue are lent to no other.
 pub(super) fn kept_milli(state: &State, path: &str) -> i64 {
     let below = right_below(state, path).map(|queue| kept_milli(state, queue)).fold(0, i64::saturating_add);
     let own = guaranteed_milli(state, path).saturating_sub(below);
-    let lent = match state.queues.get(path).and_then(|queue| queue.lend.get(&Resource::Any)) {
+    let known = state.queues.get(path);
+    let lent = match known.and_then(|queue| queue.lend.get(&Resource::Any)) {
+        _ if known.is_some_and(|queue| queue.nodes.0.is_some()) => 0,
         Some(Amount::Finite(lent)) => *lent,
         Some(Amount::Unlimited) | None => i64::MAX,
     };

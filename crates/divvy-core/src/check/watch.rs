@@ -18,7 +18,9 @@ mod starving;
 use std::collections::{BTreeMap, BTreeSet};
 
 use self::ledger::Account;
-use super::reckon::{always_guaranteed_milli, counts, guaranteed_milli, keeps_from, limits_at, mib, stand};
+use super::reckon::{
+    always_guaranteed_milli, counts, guaranteed_milli, keeps_from, kept_milli, limits_at, mib, stand,
+};
 use super::reckon::{is_strange, lies_at_home};
 use super::{Violation, gang};
 use crate::amount::{Amount, Resource};

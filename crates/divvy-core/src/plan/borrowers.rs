@@ -72,7 +72,7 @@ impl Owner {
     fn waits_for_its_own(&self, shares: &Shares) -> bool {
         let queue = &shares.queues[self.queue];
         let fits = self.asked.iter().zip(&queue.guarantee).all(|(asked, all)| asked <= all);
-        fits && !shares.stays_guaranteed(queue, &self.asked)
+        fits && !shares.stays_guaranteed((self.queue, self.queue), &self.asked)
     }
 
     /// Whether a job of another queue would borrow what is left of the guarantee, and keep it.

@@ -331,8 +331,8 @@ pub(super) fn blockers(state: &State, snapshot: &Snapshot, spec: &JobSpec) -> (V
     scratch.neighbours.heed(state, spec);
     let mut trial = Trial::new(state, &mut scratch);
     let draining = state.draining.then_some(Reason::PoolDraining);
-    let mut blockers: Vec<Reason> = draining.into_iter().chain(trial.beyond(spec)).collect();
-    blockers.extend(trial.spent(spec).skip(1).cloned());
+    let mut blockers: Vec<Reason> = draining.into_iter().chain(trial.spent(spec).cloned()).collect();
+    blockers.extend(trial.all_beyond(spec));
     blockers.extend(super::allows(state, snapshot, spec).err());
     blockers.extend(super::closed(state, snapshot, spec).err());
     // Without limits what is left is capacity alone.

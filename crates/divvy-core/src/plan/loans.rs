@@ -29,8 +29,16 @@ struct Loan {
     kept_inside: Amounts,
     /// What it uses beyond what is kept below it.
     used: Amounts,
+    /// What of all that is kept in it and below it those do not use for whom it is kept.
+    vacant: Amounts,
     /// Whether it has nodes that others have not, as the pool has: what is lent on them is lent below it.
     has_nodes: bool,
+}
+
+impl Loan {
+    fn vacancy(&self, resource: usize) -> i64 {
+        (self.kept[resource] - self.used[resource]).max(0)
+    }
 }
 
 /// Why a queue may not have what is asked.
@@ -59,7 +67,8 @@ impl Loans {
             kept: zero.clone(),
             kept_below: zero.clone(),
             kept_inside: zero.clone(),
-            used: zero,
+            used: zero.clone(),
+            vacant: zero,
             has_nodes: false,
         };
         let mut loans = Self { of: vec![loan; queues.len()] };
@@ -116,24 +125,39 @@ impl Loans {
         for (resource, whole) in whole.iter().enumerate() {
             self.keep(queues, (POOL, resource), *whole);
         }
+        self.fill(queues, |queue| &queue.held);
+        self
+    }
+
+    /// What of all that is kept in each queue and below it is left, by place, once those for whom it is kept have such amounts.
+    pub(super) fn vacant_with(&self, queues: &[QueueShare], amounts: fn(&QueueShare) -> &Amounts) -> Vec<Amounts> {
+        let mut filled = self.clone();
+        filled.fill(queues, amounts);
+        filled.of.into_iter().map(|loan| loan.vacant).collect()
+    }
+
+    /// Fills what is kept with what queues hold, or want.
+    fn fill(&mut self, queues: &[QueueShare], amounts: fn(&QueueShare) -> &Amounts) {
+        let of = |queue: usize, resource: usize| amounts(&queues[queue])[resource];
         for place in (0..queues.len()).rev() {
-            for resource in 0..whole.len() {
+            let children = &queues[place].children;
+            for resource in 0..self.of[place].own.len() {
                 let inside = |child: &usize| {
                     let child_loan = &self.of[*child];
-                    let held = queues[*child].held[resource];
-                    held - (child_loan.used[resource] - child_loan.kept[resource]).max(0)
+                    of(*child, resource) - (child_loan.used[resource] - child_loan.kept[resource]).max(0)
                 };
-                let children = &queues[place].children;
                 let inside: i64 = children.iter().map(inside).sum();
+                let below: i64 = children.iter().map(|child| self.of[*child].vacant[resource]).sum();
                 // The pool is no queue whose holdings are counted: its queues hold all that is held.
                 let held = match place {
-                    POOL => children.iter().map(|child| queues[*child].held[resource]).sum(),
-                    _ => queues[place].held[resource],
+                    POOL => children.iter().map(|child| of(*child, resource)).sum(),
+                    _ => of(place, resource),
                 };
-                self.of[place].used[resource] = held - inside;
+                let loan = &mut self.of[place];
+                loan.used[resource] = held - inside;
+                loan.vacant[resource] = below + loan.vacancy(resource);
             }
         }
-        self
     }
 
     /// What a queue may take beyond what is its own.
@@ -146,16 +170,23 @@ impl Loans {
         &self.of[place].kept_below
     }
 
+    /// What of all that is kept in a queue and below it those do not use for whom it is kept.
+    pub(super) fn vacant(&self, place: usize) -> &Amounts {
+        &self.of[place].vacant
+    }
+
     /// Counts what a queue takes (or, with the sign −1, gives back): above it only what exceeds what it keeps.
     pub(super) fn charge(&mut self, queues: &[QueueShare], place: usize, (amounts, sign): (&Amounts, i64)) {
         for (resource, amount) in amounts.iter().enumerate() {
-            let (mut place, mut more) = (place, sign * amount);
+            let (mut place, mut more, mut emptied) = (place, sign * amount, 0);
             loop {
                 let loan = &mut self.of[place];
                 let excess = |loan: &Loan| (loan.used[resource] - loan.kept[resource]).max(0);
-                let before = excess(loan);
+                let (before, vacancy) = (excess(loan), loan.vacancy(resource));
                 loan.used[resource] += more;
                 more = excess(loan) - before;
+                emptied += loan.vacancy(resource) - vacancy;
+                loan.vacant[resource] += emptied;
                 if place == POOL {
                     break;
                 }

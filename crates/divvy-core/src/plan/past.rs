@@ -143,7 +143,7 @@ fn dues<'a>(waiting: &Waiting, shares: &'a Shares) -> BTreeMap<&'a str, i64> {
         let QueueShare { children, wanted: in_all, .. } = &shares.queues[queue];
         own[queue] = (due[queue] - parts.iter().sum::<i64>()).max(0);
         wanted[queue] =
-            in_all[ANY] - children.iter().map(|child| shares.queues[*child].wanted[ANY]).sum::<i64>();
+            in_all[ANY] - children.iter().map(|child| shares.queues[*child].wants_above(ANY)).sum::<i64>();
         for (child, part) in children.iter().zip(parts) {
             due[*child] = part;
         }

@@ -565,7 +565,7 @@ fn is_spared(
         let queue = &shares.queues[place];
         match by_models && index == ANY {
             true => shares.falls_short_of_any(place, &candidate.draws),
-            false => queue.running[index] - candidate.draws[index] < queue.guarantee[index],
+            false => queue.takes(index) - candidate.draws[index] < queue.guarantee[index],
         }
     };
     let below = |index: &usize| side().any(|place| falls(place, *index));

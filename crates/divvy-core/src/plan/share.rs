@@ -4,6 +4,7 @@
 mod closed;
 mod forks;
 mod held;
+mod kept;
 mod lent;
 mod mixed;
 mod named;
@@ -85,6 +86,10 @@ pub(crate) struct QueueShare {
     pub(crate) running: Amounts,
     /// The part of it that jobs hold that are not preemptible.
     pub(crate) pinned: Amounts,
+    /// What is kept in it and below it for those who do not hold it: no other has it.
+    pub(crate) vacant: Amounts,
+    /// What is kept in it and below it for those who do not want it: it is due to nobody.
+    unwanted: Amounts,
     /// What it and those below it hold or wait for, within its limit.
     pub(crate) wanted: Amounts,
     pub(crate) due: Amounts,
@@ -124,6 +129,7 @@ impl Shares {
         shares.guarantee_seats();
         let whole: Amounts = shares.resources.iter().map(|it| snapshot.capacity.total(it)).collect();
         shares.loans = shares.loans.take().map(|loans| loans.noted(&shares.queues, &whole));
+        shares.note_kept();
         shares.queues[POOL].due = whole;
         for queue in 0..shares.queues.len() {
             match state.policy.share {
@@ -215,6 +221,8 @@ impl Shares {
             held: zero.clone(),
             running: zero.clone(),
             pinned: zero.clone(),
+            vacant: zero.clone(),
+            unwanted: zero.clone(),
             wanted: zero.clone(),
             due: zero.clone(),
             target: zero.clone(),
@@ -258,7 +266,7 @@ impl Shares {
         }
     }
 
-    /// Adds what waits, from the leaves up: a parent wants what its children want, each within its limit.
+    /// Adds what waits, from the leaves up: a parent wants what its children want and may get, each within its limit.
     fn note_wanted(&mut self, state: &State, snapshot: &Snapshot) {
         let mut waiting: Vec<Amounts> = vec![smallvec![0; self.resources.len()]; self.queues.len()];
         for (queue, waits) in snapshot.waiting.in_queues() {
@@ -290,9 +298,9 @@ impl Shares {
                         limit.min(queue.guarantee[resource].saturating_add(loans.borrow(place)[resource]));
                 }
                 // Less than it holds, where it holds more than it may.
-                let more = wait.min(limit.saturating_sub(held));
-                queue.wanted[resource] = held.saturating_add(more);
+                queue.wanted[resource] = held.saturating_add(wait.min(limit.saturating_sub(held)));
                 if place != POOL {
+                    let more = queue.wants_above(resource).saturating_sub(held);
                     let parent = &mut waiting[queue.parent][resource];
                     *parent = parent.saturating_add(more);
                 }
@@ -413,8 +421,8 @@ impl Shares {
     }
 
     /// Counts what a queue takes (or, with the sign −1, gives back).
-    pub(crate) fn charge(&mut self, place: usize, amounts: &Amounts, (sign, pins): (i64, bool)) {
-        let above: Vec<usize> = self.upwards(place).collect();
+    pub(crate) fn charge(&mut self, from: usize, amounts: &Amounts, (sign, pins): (i64, bool)) {
+        let above: Vec<usize> = self.upwards(from).collect();
         for place in above {
             let queue = &mut self.queues[place];
             for (index, amount) in amounts.iter().enumerate() {
@@ -422,9 +430,7 @@ impl Shares {
                 queue.pinned[index] += if pins { sign * amount } else { 0 };
             }
         }
-        if let Some(loans) = &mut self.loans {
-            loans.charge(&self.queues, place, (amounts, sign));
-        }
+        self.charge_kept(from, (amounts, sign));
     }
 
     /// What allocations draw of what is divided.
@@ -480,8 +486,13 @@ impl Shares {
 
     /// Whether a queue that takes so much stays within its guarantee.
     pub(crate) fn guarantees_it(&self, place: usize, asked: &Amounts) -> bool {
-        let queue = &self.queues[place];
-        place != POOL && (self.stays_guaranteed(queue, asked) || self.guarantees_models(queue, asked))
+        self.guarantees_to((place, place), asked)
+    }
+
+    /// Whether a queue stays within its guarantee if one below it (or it itself) takes so much.
+    pub(in crate::plan) fn guarantees_to(&self, (queue, level): (usize, usize), asked: &Amounts) -> bool {
+        level != POOL
+            && (self.stays_guaranteed((queue, level), asked) || self.guarantees_models((queue, level), asked))
     }
 
     /// Whether it does so for a job of a class by any of its alternatives.
@@ -495,7 +506,7 @@ impl Shares {
     pub(crate) fn guarantees_it_always(&self, place: usize, asked: &Amounts) -> bool {
         let steady = |queue: &QueueShare| {
             queue.held[ANY].saturating_add(asked[ANY]) <= queue.steady_milli
-                || self.guarantees_models(queue, asked)
+                || self.guarantees_models((place, place), asked)
         };
         self.guarantees_it(place, asked) && steady(&self.queues[place])
     }

@@ -48,11 +48,12 @@ struct Entry<'a> {
     next: Next<'a>,
 }
 
-/// The class of the next job, and what it asks for of what is divided. Of two that stand alike, the one whose
+/// The class of the next job, its queue, and what it asks for of what is divided. Of two that stand alike, the one whose
 /// class has the lower id goes first.
 #[derive(Clone, Copy)]
 struct Next<'a> {
     class: ClassId,
+    queue: usize,
     asked: &'a Amounts,
 }
 
@@ -288,11 +289,11 @@ impl<'a> Turns<'a> {
     pub(super) fn refresh(&mut self, queue: usize, shares: &Shares) {
         let own = self.lines[queue].next().map(|next| {
             // Its own jobs stand beside its children as a queue without a guarantee would.
-            let standing = self.standing(shares, queue, (next.place, &next.view.asked));
+            let standing = self.standing(shares, (queue, queue), (next.place, &next.view.asked));
             let owed = if standing.beyond_due { self.owed(shares, queue) } else { None };
             let (standing, by, senior) = owed.unwrap_or((standing, next, None));
             let class = senior.unwrap_or(by).class;
-            Entry { standing, child: queue, next: Next { class, asked: &by.view.asked } }
+            Entry { standing, child: queue, next: Next { class, queue, asked: &by.view.asked } }
         });
         let before = std::mem::replace(&mut self.entries[queue].1, own);
         self.open = self.open + usize::from(own.is_some()) - usize::from(before.is_some());
@@ -307,7 +308,10 @@ impl<'a> Turns<'a> {
                 let standing = match first.child == queue {
                     // As it has just been computed.
                     true if place == queue => *of_child,
-                    _ => self.standing(shares, place, (of_child.head, first.next.asked)).above(of_child),
+                    _ => {
+                        let parties = (first.next.queue, place);
+                        self.standing(shares, parties, (of_child.head, first.next.asked)).above(of_child)
+                    }
                 };
                 Entry { standing, child: place, ..*first }
             });
@@ -344,7 +348,7 @@ impl<'a> Turns<'a> {
             }
         };
         let (next, senior) = (owed.first?, owed.senior);
-        let standing = self.standing(shares, queue, (next.place, &next.view.asked));
+        let standing = self.standing(shares, (queue, queue), (next.place, &next.view.asked));
         (!standing.beyond_due).then_some((standing, next, senior))
     }
 
@@ -356,13 +360,22 @@ impl<'a> Turns<'a> {
         }
     }
 
-    fn standing(&self, shares: &Shares, queue: usize, (head, asked): (OrderKey, &Amounts)) -> Standing {
-        let (place, queue) = (queue, &shares.queues[queue]);
-        let beyond = |bound: &Amounts| {
-            (0..asked.len()).any(|index| {
-                asked[index] > 0 && queue.held[index].saturating_add(asked[index]) > bound[index]
-            })
+    /// How a queue stands with a job of a queue below it, or its own.
+    fn standing(
+        &self,
+        shares: &Shares,
+        (from, place): (usize, usize),
+        (head, asked): (OrderKey, &Amounts),
+    ) -> Standing {
+        let queue = &shares.queues[place];
+        let is_beyond = |index: usize, beside: i64, bound: &Amounts| {
+            let taken = queue.held[index].saturating_add(asked[index]).saturating_add(beside);
+            asked[index] > 0 && taken > bound[index]
         };
+        let beyond = |bound: &Amounts| (0..asked.len()).any(|index| is_beyond(index, 0, bound));
+        let kept = |index: usize| shares.kept_beside((from, place), index);
+        let beyond_guarantee =
+            || (0..asked.len()).any(|index| is_beyond(index, kept(index), &queue.guarantee));
         let part = |index: usize| match (queue.held[index], queue.due[index]) {
             (..=0, _) if !shares.remembers => 0,
             (_, ..=0) => i64::MAX,
@@ -380,10 +393,10 @@ impl<'a> Turns<'a> {
         };
         // A job that asks for nothing that is divided stands as its queue does by its devices: hosts come with them.
         let asks = asked.iter().any(|asked| *asked > 0);
-        let beyond_guarantee = if asks { beyond(&queue.guarantee) } else { !queue.has_room_in_guarantee() };
+        let beyond_guarantee = if asks { beyond_guarantee() } else { !queue.has_room_in_guarantee() };
         let beyond_due = if asks { beyond(&queue.target) } else { queue.held[ANY] >= queue.target[ANY] };
         // What is guaranteed of a model counts as guaranteed, and as due, whatever is held of others.
-        let by_models = beyond_guarantee && shares.guarantees_it(place, asked);
+        let by_models = beyond_guarantee && shares.guarantees_to((from, place), asked);
         let (beyond_guarantee, rank) = (beyond_guarantee && !by_models, -i64::from(queue.priority));
         if self.state.policy.lends_in_line() {
             return Standing { beyond_due: beyond_guarantee, beyond_guarantee, rank, part: 0, held: 0, head };

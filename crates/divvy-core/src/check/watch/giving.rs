@@ -264,6 +264,8 @@ impl Watch {
         let mut upwards: Vec<&str> = lineage(other).collect();
         upwards.reverse();
         upwards.retain(|path| !lineage(own).any(|above| above == *path));
+        // A queue above that nobody has made is none.
+        upwards.retain(|path| *path == other || state.queues.contains_key(*path));
         if upwards.is_empty() {
             let text = format!("job {job} of {other} is reclaimed by {own}, one above the other");
             wrong.push(found("L9", text));
@@ -274,17 +276,18 @@ impl Watch {
             if !of_devices && self.exceeds_else(state, job, path) {
                 continue;
             }
-            let (held, leaving) = self.held_milli(path);
+            // What is kept there for those who do not use it is no part of what the others there may have.
+            let taken = self.takes(state, path, (&Resource::Any, &kept_milli));
             let guarantee = guaranteed_milli(state, path);
             let is_within = (level == 0 || guarantee > 0)
-                && held - leaving <= guarantee
+                && taken <= guarantee
                 && !models.iter().any(|model| self.exceeds(state, (job, path), model));
             // Only a job that is guaranteed what it takes leaves others with less than is guaranteed to them.
-            let falls_below = spares && held - leaving - gone_milli < guarantee;
+            let falls_below = spares && taken - gone_milli < guarantee;
             if is_within || falls_below {
                 let (has, gives) = self.held_milli(own);
                 let text = format!(
-                    "queue {path} holds {held}−{leaving} of its guarantee of {guarantee}, and job {job} with {gone_milli} is reclaimed by {} of {own}, which holds {has}−{gives}",
+                    "queue {path} takes {taken} of its guarantee of {guarantee}, and job {job} with {gone_milli} is reclaimed by {} of {own}, which holds {has}−{gives}",
                     claimant.number
                 );
                 wrong.push(found("L9", text));

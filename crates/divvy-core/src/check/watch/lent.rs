@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::{Found, Watch, found};
 use crate::amount::Resource;
-use crate::check::reckon::{guaranteed_milli, guaranteed_of, kept_milli, kept_of, stand};
+use crate::check::reckon::{guaranteed_milli, guaranteed_of, kept_milli, kept_of, right_below, stand};
 use crate::id::JobId;
 use crate::model::allocation::Placement;
 use crate::model::policy::{Preempt, Share};
@@ -61,10 +61,7 @@ impl Watch {
         own: &str,
         (resource, guaranteed, kept): (&Resource, impl Fn(&State, &str) -> i64, impl Fn(&State, &str) -> i64),
     ) -> Option<(i64, i64)> {
-        let held = |path: &str| {
-            let (held, leaving) = self.held_of(path, resource);
-            held - leaving
-        };
+        let takes = |path: &str| self.takes(state, path, (resource, &kept));
         let is_of = |device: &&Device| match resource {
             Resource::Model(model) => device.spec.model == *model,
             _ => true,
@@ -72,8 +69,31 @@ impl Watch {
         let is_outermost =
             |path: &&String| !lineage(path).skip(1).any(|above| state.queues.contains_key(above));
         let outermost = state.queues.keys().filter(is_outermost);
-        let taken = outermost.map(|path| held(path).max(kept(state, path))).fold(0, i64::saturating_add);
+        let taken = outermost.map(|path| takes(path)).fold(0, i64::saturating_add);
         let there = state.devices.values().filter(is_of).count() as i64 * 1000;
-        (taken > there && held(own) > guaranteed(state, own)).then_some((there, taken))
+        (taken > there && takes(own) > guaranteed(state, own)).then_some((there, taken))
+    }
+
+    /// What a queue and those below it hold, and what is kept there for those who do not hold it, each with those below it: what they
+    /// hold beyond what is kept for them comes from what is kept above them, and only then from others.
+    pub(super) fn takes(
+        &self,
+        state: &State,
+        path: &str,
+        (resource, kept): (&Resource, &dyn Fn(&State, &str) -> i64),
+    ) -> i64 {
+        let held = |path: &str| {
+            let (held, leaving) = self.held_of(path, resource);
+            held - leaving
+        };
+        let (mut own, mut below, mut beyond) = (held(path), 0i64, 0i64);
+        for child in right_below(state, path) {
+            let kept_there = kept(state, child);
+            own -= held(child);
+            below = below.saturating_add(kept_there);
+            beyond += self.takes(state, child, (resource, kept)) - kept_there;
+        }
+        let kept_here = kept(state, path).saturating_sub(below);
+        below.saturating_add(kept_here.max(own + beyond))
     }
 }

@@ -46,9 +46,9 @@ impl Reach {
         let stays = |place: &usize, bound: fn(&QueueShare) -> &Amounts| {
             shares.queues[*place].stays_within(&claim.asked, bound)
         };
-        let is_guaranteed = |place: &usize| shares.guarantees_it(*place, &claim.asked);
+        let is_guaranteed = |place: &usize| shares.guarantees_to((claim.queue, *place), &claim.asked);
         let by_models = |place: &usize| {
-            is_guaranteed(place) && !shares.stays_guaranteed(&shares.queues[*place], &claim.asked)
+            is_guaranteed(place) && !shares.stays_guaranteed((claim.queue, *place), &claim.asked)
         };
         let named = shares.upwards(claim.queue).take(64).enumerate();
         let named = named.filter(|(_, place)| by_models(place)).fold(0, |named, (bit, _)| named | 1 << bit);

@@ -1,7 +1,7 @@
 //! Part of phase 1, share: how what is due to a queue is divided among its children. Children with nodes of
 //! their own are set apart: what these nodes have is theirs, and no part of what the others divide.
 
-use super::{Amounts, Shares, quantum};
+use super::{Amounts, QueueShare, Shares, quantum};
 use crate::plan::divide::{Claim, fill};
 use crate::plan::dominant::{self, Demand};
 
@@ -11,23 +11,17 @@ impl Shares {
         let children = std::mem::take(&mut self.queues[queue].children);
         let mut whole = self.queues[queue].due.clone();
         for (resource, whole) in whole.iter_mut().enumerate() {
-            *whole = whole.saturating_sub(self.apart(&children, resource));
+            *whole = whole.saturating_sub(self.apart((queue, &children), resource));
         }
         let demand = |place: &usize| {
             let child = &self.queues[*place];
             let wanted: Amounts = (0..whole.len()).map(|resource| self.wanted_of(*place, resource)).collect();
-            let guaranteed = child.guarantee.iter().zip(&wanted).zip(&whole);
-            let guaranteed = guaranteed.map(|((guarantee, wanted), whole)| *guarantee.min(wanted).min(whole));
+            let guaranteed = (0..whole.len()).map(|it| self.usable(*place, it).min(wanted[it]).min(whole[it]));
             let (weight, priority) = (child.weight, child.priority);
             Demand { guaranteed: guaranteed.collect(), wanted, weight, priority }
         };
         let demands: Vec<Demand> = children.iter().map(demand).collect();
         let quanta: Amounts = self.resources.iter().map(quantum).collect();
-        for (resource, whole) in whole.iter_mut().enumerate() {
-            let idle = children.iter().zip(&demands);
-            let idle = idle.map(|(child, demand)| self.idle(*child, resource, demand.guaranteed[resource]));
-            *whole = whole.saturating_sub(idle.fold(0, i64::saturating_add));
-        }
         for (child, part) in children.iter().zip(dominant::fill(&whole, &demands, &quanta)) {
             let due =
                 part.into_iter().enumerate().map(|(resource, part)| match self.is_apart(*child, resource) {
@@ -61,19 +55,16 @@ impl Shares {
         quantum: i64,
     ) -> Vec<i64> {
         let children = &self.queues[queue].children;
-        let whole = whole.saturating_sub(self.apart(children, resource));
+        let whole = whole.saturating_sub(self.apart((queue, children), resource));
         let claim = |place: &usize| {
             let child = &self.queues[*place];
             let wanted = self.wanted_of(*place, resource);
             // There is no more to guarantee than the whole.
-            let guaranteed = child.guarantee[resource].min(wanted).min(whole);
+            let guaranteed = self.usable(*place, resource).min(wanted).min(whole);
             Claim { guaranteed, wanted, weight: child.weight, priority: child.priority }
         };
         let claims: Vec<Claim> = children.iter().map(claim).collect();
-        let idle = children.iter().zip(&claims);
-        let idle = idle.map(|(child, claim)| self.idle(*child, resource, claim.guaranteed));
-        let idle = idle.fold(0, i64::saturating_add);
-        let mut parts = fill(whole.saturating_sub(idle), &claims, quantum);
+        let mut parts = fill(whole, &claims, quantum);
         for (child, part) in children.iter().zip(&mut parts) {
             if self.is_apart(*child, resource) {
                 *part = self.own_part(*child, resource);
@@ -82,13 +73,10 @@ impl Shares {
         parts
     }
 
-    /// What a child keeps for itself and does not use: no other gets it, whether this one wants it or not.
-    fn idle(&self, child: usize, resource: usize, guaranteed: i64) -> i64 {
-        if self.is_apart(child, resource) {
-            return 0;
-        }
-        let kept = self.loans.as_ref().map_or(0, |loans| loans.kept_below(child)[resource]);
-        kept.saturating_sub(guaranteed).max(0)
+    /// What is guaranteed to a child, but for what is kept in it for those who do not want it: no other gets that.
+    fn usable(&self, child: usize, resource: usize) -> i64 {
+        let QueueShare { guarantee, unwanted, .. } = &self.queues[child];
+        guarantee[resource].saturating_sub(unwanted[resource])
     }
 
     /// What a child wants of what it shares with its siblings.

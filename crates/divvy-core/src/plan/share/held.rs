@@ -28,11 +28,22 @@ impl QueueShare {
         asked[ANY] > 0 && self.said[index] == i64::MAX
     }
 
-    /// Whether it runs more of a resource than is guaranteed to it, and more than is due as well. What it is
+    /// Whether it takes more of a resource than is guaranteed to it, and runs more than is due as well. What it is
     /// promised it does not hold yet, so that is no reason to take what it has.
     pub(crate) fn beyond(&self, index: usize) -> (bool, bool) {
-        let (running, guarantee) = (self.running[index], self.guarantee[index]);
-        (running > guarantee, running > guarantee.max(self.keeps[index]))
+        let is_beyond = self.takes(index) > self.guarantee[index];
+        (is_beyond, is_beyond && self.running[index] > self.keeps[index])
+    }
+
+    /// What it wants of the queue above it. Without a weight nothing is due to it but its guarantee.
+    pub(in crate::plan) fn wants_above(&self, index: usize) -> i64 {
+        let most = if self.weight > 0 { i64::MAX } else { self.guarantee[index] };
+        self.wanted[index].min(most)
+    }
+
+    /// What it runs, and what is kept in it for those who do not use it.
+    pub(crate) fn takes(&self, index: usize) -> i64 {
+        self.running[index].saturating_add(self.vacant[index])
     }
 
     /// Likewise, as far as a job that draws so much may go for that. Where the past counts, a queue with too

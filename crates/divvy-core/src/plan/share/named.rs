@@ -17,18 +17,24 @@ impl Shares {
     }
 
     /// Whether all devices that are asked for are of models of which so much is guaranteed to a queue.
-    pub(in crate::plan) fn guarantees_models(&self, queue: &QueueShare, asked: &Amounts) -> bool {
+    pub(in crate::plan) fn guarantees_models(&self, (from, level): (usize, usize), asked: &Amounts) -> bool {
+        let queue = &self.queues[level];
         let named = self.models().map(|model| asked[model]).fold(0, i64::saturating_add);
         let stays = |(index, asked): (usize, &i64)| {
-            *asked == 0 || index == ANY || queue.held[index].saturating_add(*asked) <= queue.guarantee[index]
+            let taken = || queue.held[index].saturating_add(self.kept_beside((from, level), index));
+            *asked == 0 || index == ANY || taken().saturating_add(*asked) <= queue.guarantee[index]
         };
         !queue.has_nodes && asked[ANY] > 0 && named == asked[ANY] && asked.iter().enumerate().all(stays)
     }
 
     /// Whether a queue with so much more stays within its guarantee of everything that is asked. The part that names no model covers any
     /// model. Of hosts, a queue that states nothing has what its devices need. A job that asks for nothing that is divided has no claim.
-    pub(in crate::plan) fn stays_guaranteed(&self, queue: &QueueShare, asked: &Amounts) -> bool {
-        let stays = |index: usize| queue.held[index].saturating_add(asked[index]) <= queue.guarantee[index];
+    pub(in crate::plan) fn stays_guaranteed(&self, (from, level): (usize, usize), asked: &Amounts) -> bool {
+        let queue = &self.queues[level];
+        let stays = |index: usize| {
+            let taken = queue.held[index].saturating_add(self.kept_beside((from, level), index));
+            taken.saturating_add(asked[index]) <= queue.guarantee[index]
+        };
         let mut asks = (0..asked.len()).filter(|index| asked[*index] > 0).peekable();
         asks.peek().is_some()
             && asks.all(|index| match &self.resources[index] {
@@ -62,8 +68,8 @@ impl Shares {
     /// What a queue runs beyond what is guaranteed to it of each model, once `gone` is given up.
     fn beyond_models(&self, queue: &QueueShare, gone: impl Fn(usize) -> i64) -> i64 {
         let covered =
-            self.models().map(|model| (queue.running[model] - gone(model)).min(queue.guarantee[model]));
-        (queue.running[ANY] - gone(ANY)).saturating_sub(covered.fold(0, i64::saturating_add))
+            self.models().map(|model| (queue.takes(model) - gone(model)).min(queue.guarantee[model]));
+        (queue.takes(ANY) - gone(ANY)).saturating_sub(covered.fold(0, i64::saturating_add))
     }
 
     /// Whether a queue runs more than is guaranteed to it, where what is guaranteed of one model covers nothing of another.
@@ -82,7 +88,7 @@ impl Shares {
     pub(crate) fn falls_short(&self, place: usize, draws: &Amounts) -> Option<usize> {
         let queue = &self.queues[place];
         let falls =
-            |model: usize| draws[model] > 0 && queue.running[model] - draws[model] < queue.guarantee[model];
+            |model: usize| draws[model] > 0 && queue.takes(model) - draws[model] < queue.guarantee[model];
         self.models().find(|model| falls(*model))
     }
 }

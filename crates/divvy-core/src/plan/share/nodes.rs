@@ -1,7 +1,7 @@
 //! Part of phase 1, share: queues for which nodes are kept. What these nodes have, as far as they are there,
 //! is the queue's guarantee and its limit; other queues have no part in it.
 
-use super::Shares;
+use super::{POOL, QueueShare, Shares};
 use crate::plan::loans::is_added_up;
 use crate::snapshot::Capacity;
 
@@ -33,14 +33,18 @@ impl Shares {
         self.queues[place].has_nodes && is_added_up(&self.resources[resource])
     }
 
-    /// The sum of what these queues have in that way.
-    pub(super) fn apart(&self, places: &[usize], resource: usize) -> i64 {
-        let apart = places.iter().filter(|place| self.is_apart(**place, resource));
-        apart.map(|place| self.queues[*place].guarantee[resource]).fold(0, i64::saturating_add)
+    /// What of a whole is not for those who share it: what is due to children with nodes of their own and, of all that the pool has,
+    /// what is kept for those who do not want it.
+    pub(super) fn apart(&self, (queue, children): (usize, &[usize]), resource: usize) -> i64 {
+        let apart = children.iter().filter(|place| self.is_apart(**place, resource));
+        let apart = apart.map(|place| self.own_part(*place, resource)).fold(0, i64::saturating_add);
+        let unwanted = children.iter().map(|place| self.queues[*place].unwanted[resource]);
+        if queue == POOL { unwanted.fold(apart, i64::saturating_add) } else { apart }
     }
 
-    /// What is due to one of these queues: what it wants of its nodes.
+    /// What is due to one of these queues: what it wants of its nodes, but for what is kept there for those who do not want it.
     pub(super) fn own_part(&self, place: usize, resource: usize) -> i64 {
-        self.queues[place].wanted[resource].min(self.queues[place].guarantee[resource])
+        let QueueShare { wanted, guarantee, unwanted, .. } = &self.queues[place];
+        wanted[resource].min(guarantee[resource].saturating_sub(unwanted[resource]))
     }
 }

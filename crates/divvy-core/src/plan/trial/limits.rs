@@ -263,6 +263,16 @@ impl<'a> Trial<'a> {
         self.exceeded(spec.stand(), least).and_then(|_| self.exceeded(spec.stand(), asked))
     }
 
+    /// All limits that it exceeds in that way, from its queue upwards: of each queue (or user) the first.
+    pub(in crate::plan) fn all_beyond(&self, spec: &JobSpec) -> Vec<Reason> {
+        let asked = spec.milli_asked();
+        let least = spec.least_milli().max(asked.min(1));
+        let limit = |(path, resource, most): (&str, &Resource, i64)| {
+            Reason::limit(path, resource.clone(), (most, asked))
+        };
+        self.all_over(spec.stand(), least).into_iter().map(limit).collect()
+    }
+
     /// Whether that is the limit that a reason names, and as much is asked for.
     pub(in crate::plan) fn still_exceeds(&self, queue: &str, more_milli: i64, reason: &Reason) -> bool {
         let (Reason::QueueLimit(path, resource, most, asked)
@@ -287,21 +297,36 @@ impl<'a> Trial<'a> {
         counts.then(|| lineage(queue).find_map(|path| self.spent.get(path))).flatten()
     }
 
-    /// The exceeded limit: whose it is, of what, and how much.
+    /// The first limit that is exceeded: whose it is, of what, and how much.
     fn over<'q>(&self, queue: &'q str, more_milli: i64) -> Option<(&'q str, &'a Resource, i64)> {
         if !self.is_limited {
             return None;
         }
-        for bound in self.limits(queue).iter() {
-            for (resource, limit) in bound.limits {
-                let more = if *resource == Resource::Any { more_milli } else { 0 };
-                if let Amount::Finite(most) = limit
-                    && !limit.allows(self.held_within(bound, resource) + more)
-                {
-                    return Some((&queue[..bound.length], resource, *most));
-                }
-            }
+        self.limits(queue).iter().find_map(|bound| self.over_bound((queue, bound), more_milli))
+    }
+
+    /// All that are, of each queue (or user) the first.
+    fn all_over<'q>(&self, queue: &'q str, more_milli: i64) -> Vec<(&'q str, &'a Resource, i64)> {
+        if !self.is_limited {
+            return Vec::new();
         }
-        None
+        let limits = self.limits(queue);
+        limits.iter().filter_map(|bound| self.over_bound((queue, bound), more_milli)).collect()
+    }
+
+    fn over_bound<'q>(
+        &self,
+        (queue, bound): (&'q str, &Bound<'a>),
+        more_milli: i64,
+    ) -> Option<(&'q str, &'a Resource, i64)> {
+        bound.limits.iter().find_map(|(resource, limit)| {
+            let more = if *resource == Resource::Any { more_milli } else { 0 };
+            match limit {
+                Amount::Finite(most) if !limit.allows(self.held_within(bound, resource) + more) => {
+                    Some((&queue[..bound.length], resource, *most))
+                }
+                _ => None,
+            }
+        })
     }
 }

@@ -205,9 +205,7 @@ fn checked(scenario: &str, expected: Expect) {
 type Asks = (&'static str, i64, Option<i64>, u32, u32);
 
 fn queues() -> impl Strategy<Value = Vec<Asks>> {
-    let of = |path: &'static str| {
-        (Just(path), 0i64..4, proptest::option::of(0i64..3), 0u32..3, 0u32..7)
-    };
+    let of = |path: &'static str| (Just(path), 0i64..4, proptest::option::of(0i64..3), 0u32..3, 0u32..7);
     (of("a/x"), of("a/y"), of("b"), of("c/x"), of("d")).prop_map(|(a, b, c, d, e)| vec![a, b, c, d, e])
 }
 

@@ -11,7 +11,7 @@ use expect_test::expect;
 fn run(path: &Path) -> Report {
     let text = std::fs::read_to_string(path).unwrap();
     let cases = suite::read(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-    suite::run(&cases, None).unwrap()
+    suite::run(&cases, None, &|| ()).unwrap()
 }
 
 fn own(name: &str) -> Report {
@@ -78,7 +78,7 @@ fn a_policy_that_is_given_takes_the_place_of_the_one_built_in() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/suites/kueue.json");
     let cases = suite::read(&std::fs::read_to_string(path).unwrap()).unwrap();
     let outcome = |policy: &str| {
-        let report = suite::run(&cases, Some(&suite::read_policy(policy).unwrap())).unwrap();
+        let report = suite::run(&cases, Some(&suite::read_policy(policy).unwrap()), &|| ()).unwrap();
         report.cases.into_iter().find(|case| case.id == "own/borrow-limit").map(|case| case.must)
     };
     // The small job starts although the large one before it cannot yet, unless jobs start strictly in order.
@@ -93,7 +93,7 @@ fn a_case_is_answered_the_same_whatever_it_is_called_and_expects() {
     let renamed =
         text.replace("own/", "other/").replace("\"start\"", "\"wait\"").replace("\"plain\"", "\"peer\"");
     let answers = |text: &str| -> Vec<_> {
-        let report = suite::run(&suite::read(text).unwrap(), None).unwrap();
+        let report = suite::run(&suite::read(text).unwrap(), None, &|| ()).unwrap();
         report.cases.into_iter().map(|case| case.got).collect()
     };
     assert_eq!(answers(&text), answers(&renamed));

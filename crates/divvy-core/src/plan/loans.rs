@@ -130,7 +130,11 @@ impl Loans {
     }
 
     /// What of all that is kept in each queue and below it is left, by place, once those for whom it is kept have such amounts.
-    pub(super) fn vacant_with(&self, queues: &[QueueShare], amounts: fn(&QueueShare) -> &Amounts) -> Vec<Amounts> {
+    pub(super) fn vacant_with(
+        &self,
+        queues: &[QueueShare],
+        amounts: fn(&QueueShare) -> &Amounts,
+    ) -> Vec<Amounts> {
         let mut filled = self.clone();
         filled.fill(queues, amounts);
         filled.of.into_iter().map(|loan| loan.vacant).collect()

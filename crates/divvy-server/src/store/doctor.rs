@@ -102,6 +102,15 @@ pub fn check(state_dir: &Path) -> Result<Report, StoreError> {
     Ok(report)
 }
 
+/// How many events the log has, by its last commit.
+pub fn length(state_dir: &Path) -> Result<u64, StoreError> {
+    let file = there(state_dir)?;
+    let db = untouched::open(state_dir)?;
+    let last = db.query_row("SELECT max(last) FROM log", [], |row| row.get::<_, Option<i64>>(0));
+    let last = last.map_err(StoreError::database("read the log", &file, Position(0)))?;
+    Ok(last.and_then(|last| u64::try_from(last).ok()).unwrap_or(0))
+}
+
 /// Passes the verified events of each commit to `see`, from the first on. A daemon may run; nothing is changed.
 pub fn each_commit(state_dir: &Path, mut see: impl FnMut(&[Stamped])) -> Result<Position, StoreError> {
     let file = there(state_dir)?;

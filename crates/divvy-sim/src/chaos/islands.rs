@@ -18,6 +18,11 @@ pub enum Joined {
 }
 
 impl Joined {
+    /// Whether it is of no devices.
+    pub(super) fn joins_none(self) -> bool {
+        self == Joined::Each(0)
+    }
+
     /// Joins the devices of a node.
     pub(super) fn join(self, devices: &mut [DeviceSpec]) {
         let uuids: Vec<String> = devices.iter().map(|device| device.uuid.clone()).collect();

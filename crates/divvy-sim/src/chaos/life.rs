@@ -1,6 +1,6 @@
 //! A life of a pool as data: its nodes, its settings, and all that happens to it, so that it can be stored, replayed and shrunk.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use divvy_core::decide::Submit;
 use divvy_core::model::ask::{Alternative, Ask, DeviceAsk, DeviceClass, DrawAsk};
@@ -44,6 +44,22 @@ pub struct Life {
     pub busy_percent: u32,
     /// All that happens, by time.
     pub steps: Vec<Step>,
+}
+
+impl Life {
+    /// What of it no life can have, whoever wrote it.
+    pub fn wrong(&self) -> Option<String> {
+        let paths: BTreeSet<&str> = self.queues.iter().map(|queue| queue.path.as_str()).collect();
+        let joins_none = |node: &NodeLine| node.joined.is_some_and(Joined::joins_none);
+        match () {
+            () if paths.len() < self.queues.len() => Some("a queue stands twice in `queues`".to_owned()),
+            () if self.policy.step_ms < 1 => Some("`step_ms` of the policy is to be at least 1".to_owned()),
+            () if self.nodes.iter().any(joins_none) => {
+                Some("`joined` of a node is to join at least 1 device each".to_owned())
+            }
+            () => None,
+        }
+    }
 }
 
 fn is_nothing(percent: &u32) -> bool {

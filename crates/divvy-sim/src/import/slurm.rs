@@ -285,7 +285,7 @@ impl Lines {
             let Some(list) = at.map(|at| cells[at].as_str()).filter(|list| !list.is_empty()) else {
                 continue;
             };
-            let expected = "a list like cpu=8,gres/gpu=4, with a whole number of GPUs";
+            let expected = "a list like cpu=8,gres/gpu=4, with a whole number of GPUs up to 1000000";
             return gpus(list).ok_or_else(|| self.cell(column, list, expected));
         }
         Ok(0)
@@ -348,7 +348,7 @@ fn clock(text: &str) -> Option<i64> {
 }
 
 /// The GPUs of a list like `billing=8,cpu=8,gres/gpu:a100=4,gres/gpu=4,mem=64G`: the total where it is given, else
-/// the sum over models; `None` where it is no number.
+/// the sum over models; `None` where it is no number, or more than any job has.
 fn gpus(list: &str) -> Option<u32> {
     let (mut total, mut by_model) = (None, 0u32);
     for (name, count) in list.split(',').filter_map(|entry| entry.split_once('=')) {
@@ -359,5 +359,5 @@ fn gpus(list: &str) -> Option<u32> {
             _ => {}
         }
     }
-    Some(total.unwrap_or(by_model).min(MOST_GPUS))
+    Some(total.unwrap_or(by_model)).filter(|gpus| *gpus <= MOST_GPUS)
 }

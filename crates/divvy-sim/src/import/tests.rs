@@ -287,7 +287,7 @@ fn slurm_output_that_is_something_else_is_refused_with_the_place() {
         SLURM,
         &[&format!("{SACCT}{line}\n")],
         expect![[
-            r#"0.txt, line 2, column AllocTRES: "cpu=2,gres/gpu=x" is not a list like cpu=8,gres/gpu=4, with a whole number of GPUs"#
+            r#"0.txt, line 2, column AllocTRES: "cpu=2,gres/gpu=x" is not a list like cpu=8,gres/gpu=4, with a whole number of GPUs up to 1000000"#
         ]],
     );
     check(

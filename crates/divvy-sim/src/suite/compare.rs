@@ -64,7 +64,8 @@ fn holds(answer: &Answer, fact: &MustBe) -> Result<(), String> {
             match got {
                 Some(amount) if amount == want.amount => Ok(()),
                 Some(amount) => {
-                    Err(format!("{queue} could take {amount} of {resource}, wanted {}", want.amount))
+                    let empty = if want.when_empty { " of an empty pool" } else { "" };
+                    Err(format!("{queue} could take {amount} of {resource}{empty}, wanted {}", want.amount))
                 }
                 None => Err(format!("{queue}: {resource} is not in the answer")),
             }
@@ -72,9 +73,11 @@ fn holds(answer: &Answer, fact: &MustBe) -> Result<(), String> {
         (MustBe::Share(want), Answer::Shares(shares)) => {
             match shares.iter().find(|share| share.node == want.node) {
                 Some(share) if share == want => Ok(()),
-                Some(Share { permille, .. }) => {
-                    let (got, wanted) = (permille.shown(), want.permille.shown());
-                    Err(format!("{} has a share of {got}, wanted {wanted}", want.node))
+                Some(share) => {
+                    let borrows = |it: &Share| if it.borrowing { "borrows" } else { "borrows nothing" };
+                    let told =
+                        |it: &Share| format!("a share of {}, and {}", it.permille.shown(), borrows(it));
+                    Err(format!("{} has {}, wanted {}", want.node, told(share), told(want)))
                 }
                 None => Err(format!("{}: not in the answer", want.node)),
             }

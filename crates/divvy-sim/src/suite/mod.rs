@@ -83,8 +83,9 @@ pub struct Report {
 }
 
 /// Puts cases before the core. Without a policy, each case's suite picks its built-in one.
-pub fn run(cases: &[Case], policy: Option<&Policy>) -> Result<Report, BadPolicy> {
-    let judged = cases.iter().map(|case| judge(case, policy)).collect::<Result<Vec<_>, _>>()?;
+pub fn run(cases: &[Case], policy: Option<&Policy>, over: &dyn Fn()) -> Result<Report, BadPolicy> {
+    let judged = cases.iter().map(|case| judge(case, policy)).inspect(|_| over());
+    let judged = judged.collect::<Result<Vec<_>, _>>()?;
     let count = |must| judged.iter().filter(|case| case.must == must).count();
     let (passed, unsupported) = (count(Must::Pass), count(Must::Unsupported));
     Ok(Report { passed, failed: judged.len() - passed, unsupported, cases: judged })

@@ -11,6 +11,9 @@ use crate::model::policy::{Preempt, Share};
 use crate::model::queue::lineage;
 use crate::state::{Device, State};
 
+/// What a queue keeps for itself and those below it.
+type Keeps<'a> = &'a dyn Fn(&State, &str) -> i64;
+
 impl Watch {
     /// A job that was given devices beyond what is guaranteed to the outermost of its queues left the others what they do not lend. What
     /// is being stopped counts for no queue, and broken devices count as there: so more may seem to be left than may be lent, never less.
@@ -76,12 +79,7 @@ impl Watch {
 
     /// What a queue and those below it hold, and what is kept there for those who do not hold it, each with those below it: what they
     /// hold beyond what is kept for them comes from what is kept above them, and only then from others.
-    pub(super) fn takes(
-        &self,
-        state: &State,
-        path: &str,
-        (resource, kept): (&Resource, &dyn Fn(&State, &str) -> i64),
-    ) -> i64 {
+    pub(super) fn takes(&self, state: &State, path: &str, (resource, kept): (&Resource, Keeps)) -> i64 {
         let held = |path: &str| {
             let (held, leaving) = self.held_of(path, resource);
             held - leaving

@@ -16,7 +16,8 @@ impl Shares {
         let demand = |place: &usize| {
             let child = &self.queues[*place];
             let wanted: Amounts = (0..whole.len()).map(|resource| self.wanted_of(*place, resource)).collect();
-            let guaranteed = (0..whole.len()).map(|it| self.usable(*place, it).min(wanted[it]).min(whole[it]));
+            let guaranteed =
+                (0..whole.len()).map(|it| self.usable(*place, it).min(wanted[it]).min(whole[it]));
             let (weight, priority) = (child.weight, child.priority);
             Demand { guaranteed: guaranteed.collect(), wanted, weight, priority }
         };

@@ -23,11 +23,11 @@ impl Shares {
         }
         let mut vacant: Vec<Amounts> = self.queues.iter().map(|queue| queue.vacant.clone()).collect();
         for place in (0..self.queues.len()).rev() {
-            for resource in 0..self.resources.len() {
-                let had = amounts(&self.queues[place])[resource];
-                vacant[place][resource] =
-                    self.vacant_on_nodes(place, (resource, had), |child| vacant[child][resource]);
-            }
+            let had = amounts(&self.queues[place]).iter().copied().enumerate();
+            let of = |(resource, had)| {
+                self.vacant_on_nodes(place, (resource, had), |child| vacant[child][resource])
+            };
+            vacant[place] = had.map(of).collect();
         }
         vacant
     }

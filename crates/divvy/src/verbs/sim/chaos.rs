@@ -1,7 +1,7 @@
 //! `divvy sim chaos`: whole lives of a pool from seeds, with faults, every law checked.
 
 use std::fmt::Write as _;
-use std::io::{IsTerminal, Write as _};
+use std::io::Write as _;
 use std::ops::{ControlFlow, Range};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -11,11 +11,12 @@ use std::time::{Duration, Instant};
 
 use divvy_sim::chaos::life::Life;
 use divvy_sim::chaos::{self, Broken, Report};
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use super::files::{must_differ, will_be_written, write_to};
 use super::form::FormFlag;
+use super::progress;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::number::whole;
@@ -134,10 +135,9 @@ impl Chaos {
             say("this life breaks no law: there is nothing to make small");
             return Ok(chaos::report_of(life));
         }
-        let bar = spinner();
+        let bar = progress::spinner("{msg}");
         let small = chaos::shrink(life, MOST_TRIES, &mut |steps| {
             bar.set_message(format!("{steps} of {} steps are left", life.steps.len()));
-            bar.tick();
         });
         bar.finish_and_clear();
         write_to(Some(&out), |to| Ok(writeln!(to, "{}", serde_json::to_string_pretty(&small)?)?))?;
@@ -148,10 +148,12 @@ impl Chaos {
 
 fn read(file: &Path) -> Result<Life, Failure> {
     let text = super::super::run::read_text(file)?;
-    serde_json::from_str(&text).map_err(|error| {
-        Failure::new(Exit::BadData, format!("{}: it is not a life: {error}", file.display()))
+    let no_life = |why: String| {
+        Failure::new(Exit::BadData, format!("{}: it is not a life: {why}", file.display()))
             .fix("`divvy sim chaos --seed N --shrink` writes one")
-    })
+    };
+    let life: Life = serde_json::from_str(&text).map_err(|error| no_life(error.to_string()))?;
+    life.wrong().map_or(Ok(life), |why| Err(no_life(why)))
 }
 
 /// A life that panics is reported as one that breaks a law; the messages of many would drown everything else.
@@ -178,7 +180,7 @@ struct Progress {
 
 impl Progress {
     fn of(lives: u64) -> Self {
-        Self { bar: progress_bar(lives), lives, broken: 0 }
+        Self { bar: progress::bar(lives, "lives"), lives, broken: 0 }
     }
 
     fn note(&mut self, over: u64, broken: Option<Broken>) {
@@ -198,18 +200,6 @@ impl Progress {
         let part = |over: u64| u128::from(over) * u128::from(TOLD_TIMES) / u128::from(self.lives.max(1));
         over > 0 && over < self.lives && part(over) > part(over - 1)
     }
-}
-
-/// A bar of the lives that are over; hidden where nobody looks at a terminal.
-fn progress_bar(lives: u64) -> ProgressBar {
-    let bar = ProgressBar::new(lives);
-    let style = ProgressStyle::with_template("{bar:30} {human_pos} of {human_len} lives, {eta} left");
-    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-    bar
-}
-
-fn spinner() -> ProgressBar {
-    if std::io::stderr().is_terminal() { ProgressBar::new_spinner() } else { ProgressBar::hidden() }
 }
 
 fn render(report: &Report, took: Duration) -> String {

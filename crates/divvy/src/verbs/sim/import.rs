@@ -9,6 +9,7 @@ use divvy_sim::trace::{TraceError, jobs};
 use tempfile::NamedTempFile;
 
 use super::files::{must_differ, write_to};
+use super::progress;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::output::say;
@@ -74,8 +75,10 @@ impl Import {
         must_differ(self.files.iter().map(PathBuf::as_path), self.out.as_deref())?;
         let input = self.standard_input()?;
         let input = input.as_ref().map(NamedTempFile::path);
-        let imported =
-            import(self.source(), &self.paths(input)).map_err(|error| with_its_name(error, input))?;
+        let spinner = progress::spinner("{spinner} reading, {elapsed}");
+        let imported = import(self.source(), &self.paths(input));
+        spinner.finish_and_clear();
+        let imported = imported.map_err(|error| with_its_name(error, input))?;
         let out = self.out.as_deref();
         write_to(out, |to| Ok(jobs::write(&imported.jobs, to)?))?;
         said(&imported).iter().for_each(|line| say(line));

@@ -6,6 +6,7 @@ mod form;
 mod generate;
 mod import;
 mod pack;
+mod progress;
 mod replay;
 mod report;
 mod run;

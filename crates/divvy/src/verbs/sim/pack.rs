@@ -7,9 +7,9 @@ use std::time::Instant;
 
 use divvy_sim::pack::{self, PackError, Packed, Packing};
 use divvy_sim::trace::openb;
-use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
+use super::progress;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::number::whole;
@@ -56,7 +56,7 @@ impl Pack {
         let packing =
             Packing::named(&self.policy, self.seed).map_err(|error| Failure::usage(error.to_string()))?;
         let workload = openb::workload(&self.nodes, &self.pods, &self.order)?;
-        let bar = bar(workload.arrivals.len())?;
+        let bar = progress::bar(workload.arrivals.len() as u64, "tasks");
         let start = Instant::now();
         let packed = pack::run(&workload, packing, |arrived| {
             // A terminal shows no more, and the bar's clock costs as much as a task.
@@ -78,14 +78,6 @@ impl Pack {
 
 fn known(name: &str) -> Result<String, String> {
     Packing::named(name, 0).map(|_| name.to_owned()).map_err(|error| error.to_string())
-}
-
-/// The progress bar: shown only on a terminal; if standard error is none, nothing is written.
-fn bar(tasks: usize) -> Result<ProgressBar, Failure> {
-    let bar = ProgressBar::new(tasks as u64);
-    let style = ProgressStyle::with_template("{bar:40} {pos}/{len} tasks, {eta} left");
-    bar.set_style(style.map_err(|error| Failure::new(Exit::Internal, error.to_string()))?);
-    Ok(bar)
 }
 
 fn failed(error: &PackError) -> Failure {

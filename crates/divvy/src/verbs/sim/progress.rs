@@ -1,4 +1,4 @@
-//! How far a long run has come, and when it will be over.
+//! How far a long run has come, and when it will be over; hidden where nobody looks at a terminal.
 
 use std::io::IsTerminal;
 use std::time::Duration;
@@ -8,23 +8,22 @@ use indicatif::{ProgressBar, ProgressStyle};
 /// How often a spinner turns.
 const TURN: Duration = Duration::from_millis(100);
 
-/// A bar of so many things, and when the rest will be done; hidden where nobody looks at a terminal.
+/// A bar of so many things that are done one by one.
 pub(super) fn bar(of: u64, what: &str) -> ProgressBar {
     let bar = ProgressBar::new(of);
-    let style =
-        ProgressStyle::with_template(&format!("{{bar:30}} {{human_pos}} of {{human_len}} {what}, {{eta}} left"));
-    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    let text = format!("{{bar:30}} {{human_pos}} of {{human_len}} {what}, {{eta}} left");
+    bar.set_style(ProgressStyle::with_template(&text).unwrap_or_else(|_| ProgressStyle::default_bar()));
     bar
 }
 
-/// Shows that work of unknown length goes on, and for how long it has; hidden where nobody looks at a terminal.
-pub(super) fn spinner(what: &str) -> ProgressBar {
+/// A sign that work of unknown length goes on.
+pub(super) fn spinner(text: &str) -> ProgressBar {
     if !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();
     }
     let spinner = ProgressBar::new_spinner();
-    let style = ProgressStyle::with_template(&format!("{{spinner}} {what}, {{elapsed}}"));
-    spinner.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
+    spinner
+        .set_style(ProgressStyle::with_template(text).unwrap_or_else(|_| ProgressStyle::default_spinner()));
     spinner.enable_steady_tick(TURN);
     spinner
 }

@@ -14,9 +14,9 @@ use divvy_sim::trace::interval::Interval;
 use divvy_sim::trace::jobs::Selection;
 use divvy_sim::trace::source::{Survey, Trace};
 use divvy_sim::trace::{Span, cluster, speeds};
-use indicatif::{ProgressBar, ProgressStyle};
 
 use super::files::{must_differ, will_be_written};
+use super::progress;
 use super::report::Report;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -221,7 +221,7 @@ impl Replay {
     ) -> Result<Outcome, Failure> {
         let nodes = cluster::read(&self.cluster)?;
         let speeds = self.speeds.as_deref().map(speeds::read).transpose()?;
-        let bar = progress_bar(survey.jobs);
+        let bar = progress::bar(survey.jobs as u64, "jobs");
         let request = Request {
             nodes: &nodes,
             trace,
@@ -291,12 +291,4 @@ fn read_queues(path: &Path) -> Result<(Vec<pools::Queue>, Places), Failure> {
         say(&format!("{}: only its queues are used: --policy says how to decide", path.display()));
     }
     Ok((queues, pools::places(&text)))
-}
-
-/// A bar of the jobs that have ended, and when the rest will have; hidden where nobody looks at a terminal.
-fn progress_bar(jobs: usize) -> ProgressBar {
-    let bar = ProgressBar::new(jobs as u64);
-    let style = ProgressStyle::with_template("{bar:30} {human_pos} of {human_len} jobs, {eta} left");
-    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-    bar
 }

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use divvy_sim::suite::{self, Case, Judged, Must, Policy, Report};
 
 use super::form::FormFlag;
+use super::progress;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::output::plain;
@@ -74,7 +75,10 @@ impl Suite {
                 );
             }
         }
-        let report = suite::run(&cases, policy.as_ref()).map_err(|error| {
+        let bar = progress::bar(cases.len() as u64, "cases");
+        let report = suite::run(&cases, policy.as_ref(), &|| bar.inc(1));
+        bar.finish_and_clear();
+        let report = report.map_err(|error| {
             Failure::new(Exit::Internal, format!("a policy that is built in cannot be read: {error}"))
         })?;
         let text = self.form.text(&report, || render(&report))?;

@@ -7,6 +7,7 @@ use divvy_server::doctor;
 use divvy_sim::verify::{Verified, Verify as Verifier};
 
 use super::form::FormFlag;
+use super::progress;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::output::{count, plain};
@@ -39,12 +40,15 @@ impl Verify {
 fn verify(state: &Path) -> Result<Verified, Failure> {
     let mut verifier = Verifier::new(env!("CARGO_PKG_VERSION"));
     let mut misfit = None;
-    doctor::each_commit(state, |events| {
+    let bar = progress::bar(doctor::length(state).map_err(|error| Failure::log(&error))?, "events");
+    let walked = doctor::each_commit(state, |events| {
         if misfit.is_none() {
             misfit = verifier.commit(events).err();
         }
-    })
-    .map_err(|error| Failure::log(&error))?;
+        bar.inc(events.len() as u64);
+    });
+    bar.finish_and_clear();
+    walked.map_err(|error| Failure::log(&error))?;
     match misfit {
         None => Ok(verifier.finish()),
         Some(misfit) => {
@@ -79,6 +83,7 @@ fn render(state: &Path, found: &Verified) -> String {
     }
     text + &match found.differences {
         0 => "  every digest is the same\n".to_owned(),
+        1 => "  1 difference\n".to_owned(),
         count => format!("  {count} differences\n"),
     }
 }

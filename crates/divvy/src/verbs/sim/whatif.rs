@@ -10,6 +10,7 @@ use divvy_sim::whatif::{Answer, CannotChange, Change, Past, QueueFigures, Record
 use serde::{Deserialize, Serialize};
 use serde_json::value::{RawValue, to_raw_value};
 
+use super::progress;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::output::{Column, Format, FormatFlag, Listing, Table, count, plain, span, write_json};
@@ -47,8 +48,10 @@ impl Whatif {
             let what = format!("nothing was submitted to {} in that time", state.display());
             return Err(Failure::new(Exit::BadData, what).fix("look further back with --since"));
         }
-        let answer = compare(&past, &self.changes, settings)
-            .map_err(|error| Failure::new(Exit::Internal, error.to_string()))?;
+        let spinner = progress::spinner("{spinner} replaying, {elapsed}");
+        let answer = compare(&past, &self.changes, settings);
+        spinner.finish_and_clear();
+        let answer = answer.map_err(|error| Failure::new(Exit::Internal, error.to_string()))?;
         print(&answer, self.format.output)?;
         Ok(Exit::Success)
     }
@@ -58,14 +61,17 @@ impl Whatif {
 fn past(state: &Path, since_ms: i64) -> Result<Past, Failure> {
     let mut recorder = Recorder::since(since_ms);
     let mut misfit = None;
-    doctor::each_commit(state, |events| {
+    let bar = progress::bar(doctor::length(state).map_err(|error| Failure::log(&error))?, "events");
+    let walked = doctor::each_commit(state, |events| {
         for event in events {
             if misfit.is_none() {
                 misfit = recorder.follow(event).err();
             }
         }
-    })
-    .map_err(|error| Failure::log(&error))?;
+        bar.inc(events.len() as u64);
+    });
+    bar.finish_and_clear();
+    walked.map_err(|error| Failure::log(&error))?;
     match misfit {
         None => Ok(recorder.finish()),
         Some(misfit) => {

@@ -150,4 +150,18 @@ mod tests {
         let text = serde_json::to_string(&life).unwrap();
         assert_eq!(serde_json::from_str::<life::Life>(&text).unwrap(), life);
     }
+
+    #[test]
+    fn a_life_that_no_pool_could_live_is_told_so() {
+        let life = life(3, 100);
+        assert_eq!(life.wrong(), None);
+        let policy = divvy_core::model::policy::Policy { step_ms: 0, ..life.policy.clone() };
+        let step = life::Life { policy, ..life.clone() };
+        let queue = divvy_core::model::queue::Queue::named("q");
+        let twice = life::Life { queues: vec![queue.clone(), queue], ..life.clone() };
+        let nodes = life.nodes.iter().cloned();
+        let nodes = nodes.map(|node| life::NodeLine { joined: Some(islands::Joined::Each(0)), ..node });
+        let joined = life::Life { nodes: nodes.collect(), ..life.clone() };
+        assert!([step, twice, joined].iter().all(|life| life.wrong().is_some()));
+    }
 }

@@ -126,7 +126,9 @@ fn cancelling_ends_what_runs_and_what_waits_and_show_says_by_whom() {
     assert_eq!(pool.job(&waiting)["state"], "pending");
     assert!(pool.job(&waiting)["reason"]["code"].as_str().unwrap().starts_with("DV-"));
     assert!(pool.divvy(["cancel", &waiting]).ok().contains("cancelled"));
-    assert!(pool.divvy(["cancel", &running]).ok().contains("stopping"));
+    // It may be gone by the time the answer is read.
+    let told = pool.divvy(["cancel", &running]);
+    assert!(["stopping", "cancelled"].iter().any(|state| told.ok().contains(state)), "{told:?}");
     let waited = pool.divvy(["wait", &running]);
     assert_eq!(waited.code, 143, "{waited:?}");
     let shown = pool.divvy(["show", &running]);

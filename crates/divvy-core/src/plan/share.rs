@@ -56,6 +56,8 @@ pub(crate) struct Shares {
     /// Whether any queue states a guarantee as an amount, on whichever nodes: then jobs that are not preemptible
     /// stay within theirs. What is reserved for a queue for a time only keeps others off its devices.
     binds_fixed: bool,
+    /// Whether nodes are kept for any queue.
+    keeps_nodes: bool,
     /// Whether what queues used in the past counts.
     pub(super) remembers: bool,
     /// What queues keep for themselves, and how much each may borrow; `None` where all is lent without bounds.
@@ -162,6 +164,7 @@ impl Shares {
             by_path: Arc::default(),
             guarantees: binds_fixed || state.keeps_nodes() || are_for_a_time(),
             binds_fixed,
+            keeps_nodes: state.keeps_nodes(),
             remembers: false,
             loans: None,
         };

@@ -51,14 +51,12 @@ impl Life {
     pub fn wrong(&self) -> Option<String> {
         let paths: BTreeSet<&str> = self.queues.iter().map(|queue| queue.path.as_str()).collect();
         let joins_none = |node: &NodeLine| node.joined.is_some_and(Joined::joins_none);
-        match () {
-            () if paths.len() < self.queues.len() => Some("a queue stands twice in `queues`".to_owned()),
-            () if self.policy.step_ms < 1 => Some("`step_ms` of the policy is to be at least 1".to_owned()),
-            () if self.nodes.iter().any(joins_none) => {
-                Some("`joined` of a node is to join at least 1 device each".to_owned())
-            }
-            () => None,
-        }
+        let wrongs = [
+            (paths.len() < self.queues.len(), "a queue stands twice in `queues`"),
+            (self.policy.step_ms < 1, "`step_ms` of the policy is to be at least 1"),
+            (self.nodes.iter().any(joins_none), "`joined` of a node is to join at least 1 device each"),
+        ];
+        wrongs.into_iter().find(|(is_wrong, _)| *is_wrong).map(|(_, what)| what.to_owned())
     }
 }
 

@@ -33,8 +33,9 @@ impl Watch {
         let is_queue = |path: &&str| state.queues.contains_key(*path);
         let Some(stand) = state.jobs.get(&job.number).map(|job| stand(state, job)) else { return };
         let Some(own) = lineage(&stand).filter(is_queue).last() else { return };
-        if let Some((there, taken)) = self.beyond(state, own, (&Resource::Any, guaranteed_milli, kept_milli))
-        {
+        let parties = (own, &*stand);
+        let devices = (&Resource::Any, guaranteed_milli, kept_milli);
+        if let Some((there, taken)) = self.beyond(state, parties, devices) {
             let text = format!(
                 "job {job} was placed: of {there} milli {taken} are held, or kept by queues that do not lend them"
             );
@@ -47,7 +48,7 @@ impl Watch {
             let resource = Resource::Model(model.clone());
             let guaranteed = |state: &State, path: &str| guaranteed_of(state, path, &resource);
             let kept = |state: &State, path: &str| kept_of(state, path, &resource);
-            if let Some((there, taken)) = self.beyond(state, own, (&resource, guaranteed, kept)) {
+            if let Some((there, taken)) = self.beyond(state, parties, (&resource, guaranteed, kept)) {
                 let text = format!(
                     "job {job} was placed: of {there} milli of {model} {taken} are held, or kept by queues that do not lend them"
                 );
@@ -56,15 +57,20 @@ impl Watch {
         }
     }
 
-    /// How much of a resource there is, and how much of it is held or kept, where that is more and the queue holds more than is guaranteed
-    /// to it.
+    /// How much of a resource there is, and how much of it is held or kept, where that is more, and a job's outermost queue takes more than
+    /// is guaranteed to it.
     fn beyond(
         &self,
         state: &State,
-        own: &str,
+        (own, stand): (&str, &str),
         (resource, guaranteed, kept): (&Resource, impl Fn(&State, &str) -> i64, impl Fn(&State, &str) -> i64),
     ) -> Option<(i64, i64)> {
         let takes = |path: &str| self.takes(state, path, (resource, &kept));
+        // What is within what is kept for its queue, or one above it, is taken from nobody.
+        let is_kept = |path: &str| state.queues.contains_key(path) && takes(path) <= kept(state, path);
+        if lineage(stand).any(is_kept) {
+            return None;
+        }
         let is_of = |device: &&Device| match resource {
             Resource::Model(model) => device.spec.model == *model,
             _ => true,

@@ -6,7 +6,7 @@ use super::{Amounts, POOL, QueueShare, Shares};
 impl Shares {
     /// Notes what is kept in each queue and below it for those who do not hold it, and what of that they do not even want.
     pub(super) fn note_kept(&mut self) {
-        if self.loans.is_none() && !self.queues.iter().any(|queue| queue.has_nodes) {
+        if self.loans.is_none() && !self.keeps_nodes {
             return;
         }
         let vacant = self.vacant_with(|queue| &queue.held);
@@ -51,7 +51,7 @@ impl Shares {
             loans.charge(&self.queues, from, (amounts, sign));
             self.follow_kept(from, |_, place| loans.vacant(place).clone());
             self.loans = Some(loans);
-        } else if self.queues.iter().any(|queue| queue.has_nodes) {
+        } else if self.keeps_nodes {
             self.follow_kept(from, |shares, place| {
                 let queue = &shares.queues[place];
                 let of = |(resource, held): (usize, &i64)| {

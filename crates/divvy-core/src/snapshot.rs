@@ -53,6 +53,8 @@ pub struct Snapshot {
     pub leavers: BTreeSet<AllocationId>,
     /// The part of it that jobs which are not preemptible hold, or are promised.
     pub pinned: BTreeMap<String, Holdings>,
+    /// The part of it (thousandths of devices) held by, or promised to, tasks that can run on some models only: of each queue by itself.
+    pub(crate) bound: BTreeMap<String, BTreeMap<BTreeSet<String>, i64>>,
     /// The queues as the planner divides the pool between them, with what they hold.
     pub(crate) shares: Shares,
     /// The waiting jobs.
@@ -118,7 +120,7 @@ impl Snapshot {
     /// Whether two snapshots see the same pool.
     pub fn same_as(&self, other: &Self) -> bool {
         (&self.capacity, &self.held, &self.limits) == (&other.capacity, &other.held, &other.limits)
-            && (&self.leaving, &self.pinned) == (&other.leaving, &other.pinned)
+            && (&self.leaving, &self.pinned, &self.bound) == (&other.leaving, &other.pinned, &other.bound)
             && (&self.leavers, &self.neighbours) == (&other.leavers, &other.neighbours)
             && (&self.shares, &self.growing) == (&other.shares, &other.growing)
             && self.running == other.running
@@ -329,6 +331,7 @@ impl Snapshot {
     /// Counts what a task holds for its queue and all above it.
     fn charge(&mut self, state: &State, holder: &JobSpec, placement: &Placement, sign: i64) {
         let pins = !holder.preemptible;
+        self.bind(holder, placement, sign);
         let Self { capacity, held, pinned, shares, .. } = self;
         count_drawn(state, capacity, placement, |drawn| {
             count_held(held, holder.stand(), drawn, sign);
@@ -337,6 +340,21 @@ impl Snapshot {
             }
             shares.hold(holder.stand(), drawn, (sign, pins));
         });
+    }
+
+    /// Counts it for its queue alone if the task could hold some models only.
+    fn bind(&mut self, holder: &JobSpec, placement: &Placement, sign: i64) {
+        let role = holder.gang.role_of(placement.rank);
+        let Some(models) = role.and_then(|(role, _)| role.ask.only_models()) else { return };
+        let held = self.bound.entry(holder.stand().to_owned()).or_default();
+        let milli = held.entry(models).or_default();
+        *milli += sign * placement.milli();
+        if *milli == 0 {
+            held.retain(|_, milli| *milli != 0);
+            if held.is_empty() {
+                self.bound.remove(holder.stand());
+            }
+        }
     }
 
     fn leave(&mut self, state: &State, job: JobId, placement: &Placement) {

@@ -91,7 +91,7 @@ queue b
 queue c
 submit b1 b 1 array=0-5
 plan
-submit x1 x 6 model=h200 wait
+submit x1 x 6 gb=141 wait
 submit c1 c 3
 plan",
         expect![[r#"
@@ -102,7 +102,7 @@ plan",
             place b1_4 n1:4
             place b1_5 n1:5
             wait DV-GPUS-BUSY: no node has 3 GPUs free that would do
-            wait DV-NO-SUCH-MODEL: the pool has no GPU like h200
+            wait DV-NO-SUCH-MEMORY: no GPU of that model has such memory: 141GB..
             stop b1_5 Reclaimed by c1
             stop b1_4 Reclaimed by c1
             stop b1_3 Reclaimed by c1

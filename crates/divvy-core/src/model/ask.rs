@@ -1,5 +1,6 @@
 //! An ask: what one task needs, as ordered alternatives, each complete.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::str::FromStr;
@@ -72,6 +73,16 @@ impl Ask {
     pub fn most_devices(&self) -> u32 {
         let counts = self.alternatives.iter().filter_map(|way| Some(way.devices.as_ref()?.count));
         counts.max().unwrap_or(0)
+    }
+
+    /// The models that its alternatives ask for, where no other will do.
+    pub fn only_models(&self) -> Option<BTreeSet<String>> {
+        let mut all = BTreeSet::new();
+        for way in &self.alternatives {
+            let models = &way.devices.as_ref()?.class.models;
+            all.extend((!models.is_empty()).then_some(models)?.iter().cloned());
+        }
+        (!all.is_empty()).then_some(all)
     }
 
     /// Which tasks it wants to lie near, and which apart from.

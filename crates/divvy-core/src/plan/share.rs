@@ -11,6 +11,7 @@ mod mixed;
 mod named;
 mod nodes;
 mod same;
+mod scarce;
 mod seats;
 mod spent;
 
@@ -22,6 +23,7 @@ use smallvec::{SmallVec, smallvec};
 pub(crate) use closed::Closed;
 pub(crate) use held::{ANY, at_stake};
 pub(super) use mixed::Mix;
+use scarce::Scarce;
 
 use super::Entitlement;
 use super::calendar;
@@ -62,6 +64,8 @@ pub(crate) struct Shares {
     pub(super) remembers: bool,
     /// What queues keep for themselves, and how much each may borrow; `None` where all is lent without bounds.
     loans: Option<Loans>,
+    /// The models of which jobs that can run on no other want more than there is; `None` where there are none.
+    scarce: Option<Scarce>,
 }
 
 /// A queue and what is due to it.
@@ -95,6 +99,8 @@ pub(crate) struct QueueShare {
     unwanted: Amounts,
     /// What it and those below it hold or wait for, within its limit.
     pub(crate) wanted: Amounts,
+    /// Likewise of devices, whatever its limit.
+    asked_milli: i64,
     pub(crate) due: Amounts,
     /// What it is to hold: what is due now, and what it missed; at least its guarantee as far as it is due.
     pub(super) target: Amounts,
@@ -133,6 +139,7 @@ impl Shares {
         let whole: Amounts = shares.resources.iter().map(|it| snapshot.capacity.total(it)).collect();
         shares.loans = shares.loans.take().map(|loans| loans.noted(&shares.queues, &whole));
         shares.note_kept();
+        shares.note_scarce(snapshot, state.is_changed());
         shares.queues[POOL].due = whole;
         for queue in 0..shares.queues.len() {
             match state.policy.share {
@@ -167,6 +174,7 @@ impl Shares {
             keeps_nodes: state.keeps_nodes(),
             remembers: false,
             loans: None,
+            scarce: None,
         };
         let mut by_path: BTreeMap<String, usize> = BTreeMap::new();
         shares.add(&Queue::named(""), POOL);
@@ -228,6 +236,7 @@ impl Shares {
             vacant: zero.clone(),
             unwanted: zero.clone(),
             wanted: zero.clone(),
+            asked_milli: 0,
             due: zero.clone(),
             target: zero.clone(),
             keeps: zero,
@@ -303,6 +312,9 @@ impl Shares {
                 }
                 // Less than it holds, where it holds more than it may.
                 queue.wanted[resource] = held.saturating_add(wait.min(limit.saturating_sub(held)));
+                if resource == ANY {
+                    queue.asked_milli = held.saturating_add(wait);
+                }
                 if place != POOL {
                     let more = queue.wants_above(resource).saturating_sub(held);
                     let parent = &mut waiting[queue.parent][resource];

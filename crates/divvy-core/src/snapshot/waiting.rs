@@ -6,11 +6,14 @@ mod in_queue;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 
+use smallvec::SmallVec;
+
 use self::blocks::Blocks;
 pub(crate) use self::in_queue::Counts;
 use self::in_queue::InQueue;
 use super::order::{self, OrderKey};
 use crate::id::{ClassId, JobId};
+use crate::model::gang::Role;
 use crate::model::job::{Dependency, JobSpec};
 use crate::plan::{Amounts, Shares};
 use crate::reason::Reason;
@@ -57,6 +60,8 @@ pub struct ClassView {
     pub(crate) asked: Amounts,
     /// The most that each of them could use of it, with all tasks that it may have.
     pub(crate) wanted: Amounts,
+    /// The part of that of devices for which none but these models will do.
+    bound: SmallVec<[(BTreeSet<String>, i64); 1]>,
     /// Whether they could not start in an idle pool, so that they want nothing of what is divided.
     pub(crate) is_left_out: bool,
     /// What they have in common with all jobs that find room in the same places, whichever queues they are in.
@@ -85,6 +90,7 @@ impl ClassView {
             queue: shares.place(spec.stand()),
             asked: shares.asked(spec),
             wanted: shares.asked_at_most(spec),
+            bound: bound_to_models(spec),
             is_left_out: false,
             shape: shape(spec, &state.heeded),
             example: Arc::clone(spec),
@@ -102,6 +108,15 @@ impl ClassView {
             (0..most).map(only).collect()
         })
     }
+}
+
+/// What a job could use by roles that can run on some models only, with all tasks that they may have.
+fn bound_to_models(spec: &JobSpec) -> SmallVec<[(BTreeSet<String>, i64); 1]> {
+    let of = |role: &Role| {
+        let milli = role.ask.alternatives.first()?.milli();
+        Some((role.ask.only_models()?, milli.saturating_mul(i64::from(role.maximum))))
+    };
+    spec.gang.roles().into_iter().filter_map(of).collect()
 }
 
 /// Where a waiting job stands: its class, its key there, and how many runs it counts for.

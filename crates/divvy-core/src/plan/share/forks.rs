@@ -1,7 +1,7 @@
 //! Part of phase 1, share: how what is due to a queue is divided among its children. Children with nodes of
 //! their own are set apart: what these nodes have is theirs, and no part of what the others divide.
 
-use super::{Amounts, QueueShare, Shares, quantum};
+use super::{ANY, Amounts, QueueShare, Shares, quantum};
 use crate::plan::divide::{Claim, fill};
 use crate::plan::dominant::{self, Demand};
 
@@ -46,6 +46,7 @@ impl Shares {
                 self.queues[child].due[resource] = part;
             }
         }
+        self.pass_down(queue);
     }
 
     /// The parts of a queue's children in what is due to it.
@@ -64,7 +65,10 @@ impl Shares {
             let guaranteed = self.usable(*place, resource).min(wanted).min(whole);
             Claim { guaranteed, wanted, weight: child.weight, priority: child.priority }
         };
-        let claims: Vec<Claim> = children.iter().map(claim).collect();
+        let mut claims: Vec<Claim> = children.iter().map(claim).collect();
+        if resource == ANY {
+            self.narrow((queue, whole), &mut claims, quantum);
+        }
         let mut parts = fill(whole, &claims, quantum);
         for (child, part) in children.iter().zip(&mut parts) {
             if self.is_apart(*child, resource) {

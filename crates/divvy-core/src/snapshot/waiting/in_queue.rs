@@ -1,6 +1,6 @@
 //! Which classes wait in which queue, and what they could use together: a cycle adds up queues, however many classes wait in them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::ClassView;
 use crate::id::ClassId;
@@ -11,6 +11,8 @@ pub(crate) struct InQueue {
     pub(crate) classes: BTreeSet<ClassId>,
     /// Of each resource that is divided, what its jobs could use. The sums are exact: what is taken off is what was added.
     wanted: Vec<Wanted>,
+    /// The part of that of devices for which none but some models will do. The second is that of jobs that could not start in an idle pool.
+    bound: BTreeMap<BTreeSet<String>, [i128; 2]>,
 }
 
 /// What jobs could use of a resource.
@@ -44,6 +46,13 @@ impl InQueue {
         self.wanted.iter().map(move |wanted| i64::try_from(sum(wanted)).unwrap_or(i64::MAX))
     }
 
+    /// What its jobs could use for which none but some models will do, in thousandths of devices.
+    pub(crate) fn bound(&self, with_left_out: bool) -> impl Iterator<Item = (&BTreeSet<String>, i64)> {
+        let of =
+            move |[counts, left_out]: &[i128; 2]| if with_left_out { counts + left_out } else { *counts };
+        self.bound.iter().map(move |(models, sums)| (models, i64::try_from(of(sums)).unwrap_or(i64::MAX)))
+    }
+
     /// Counts so many more runs of a class, or fewer.
     pub(super) fn count(&mut self, class: &ClassView, runs: i64) {
         self.wanted.resize_with(class.wanted.len(), Wanted::default);
@@ -54,6 +63,13 @@ impl InQueue {
                 (true, with) => &mut sum.left_out[usize::from(with)],
             };
             *sum += i128::from(*wanted) * i128::from(runs);
+        }
+        for (models, milli) in &class.bound {
+            let sums = self.bound.entry(models.clone()).or_default();
+            sums[usize::from(class.is_left_out)] += i128::from(*milli) * i128::from(runs);
+            if *sums == [0, 0] {
+                self.bound.remove(models);
+            }
         }
     }
 }
